@@ -2,7 +2,8 @@
 #pragma once
 #include <map>
 #include <memory>
-#include <ostream>
+#include <functional>
+#include <iosfwd>
 #include <string>
 #include <vector>
 
