@@ -13,14 +13,18 @@
 #include <cstring>
 
 #include "backends/cpu/kernels/pack.hpp"
+#include "backends/cpu/kernels/small_batch.hpp"
 
 namespace popart::cpu {
 namespace {
 
-constexpr int64_t kLongestPass = 768;              // k per pass: a tile of A rows stays in the first level cache
-constexpr int64_t kPanelBytesPerTask = 512 << 10;  // B panels of a pass stay in the second level cache
+constexpr int64_t kLongestPass = 256;                 // k per pass: a tile of A rows stays in the first level cache
+constexpr int64_t kPanelBytesPerTask = 768 << 10;     // B panels of a pass stay in the second level cache
+constexpr int64_t kCopiedStride = kLongestPass + 16;  // rows of a copied tile fall into different cache sets
+constexpr int64_t kPanelsToCopyRows = 3;              // copying pays from this many panels
 constexpr int64_t kRowsPerTask = 224;
 constexpr int64_t kTasksPerThread = 4;
+constexpr int64_t kMostDotBatch = 16;  // up to here a transposing pack of B would cost more than the product
 constexpr int64_t kSmallestTaskFlops = 100'000;
 
 int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -57,16 +61,21 @@ Matmul::Matmul(const MatmulShape &shape, int threads) : shape_(shape) {
   tasks_ = static_cast<int>(batches * rowTasks_ * colTasks_);
   const int64_t width = kernels.panelWidth;
   const int64_t rowsPerTile = kernels.tileRows;
+  if (isDot()) {
+    scratchFloats_ = static_cast<size_t>(shape.m * (shape.k + shape.n));
+    return;
+  }
   const bool severalPasses = shape.k > kBlock_;
   partialFloats_ = static_cast<size_t>(severalPasses ? tilesPerTask_ * rowsPerTile * panelsPerTask_ * width : 0);
   packedBFloats_ = static_cast<size_t>(shape.bLayout == BLayout::kPacked ? 0 : kBlock_ * panelsPerTask_ * width);
-  scratchFloats_ = partialFloats_ + packedBFloats_ + static_cast<size_t>(kBlock_ * rowsPerTile);
+  scratchFloats_ = partialFloats_ + packedBFloats_ + static_cast<size_t>(kCopiedStride * rowsPerTile);
 }
 
 void Matmul::planBlocks(int threads) {
   const MicroKernels &kernels = microKernels();
   kBlock_ = std::max<int64_t>(1, ceilDiv(shape_.k, std::max<int64_t>(1, ceilDiv(shape_.k, kLongestPass))));
   const int64_t panelBytes = kBlock_ * kernels.panelWidth * static_cast<int64_t>(sizeof(float));
+  if (isDot()) kBlock_ = std::max<int64_t>(1, shape_.k);
   panelsPerTask_ = std::clamp<int64_t>(kPanelBytesPerTask / panelBytes, 1, std::max<int64_t>(1, panels_));
   tilesPerTask_ = std::clamp<int64_t>(kRowsPerTask / kernels.tileRows, 1, std::max<int64_t>(1, rowTiles_));
   const int64_t batches = shape_.batch[0] * shape_.batch[1] * shape_.batch[2] * shape_.batch[3];
@@ -158,7 +167,16 @@ void Matmul::runTileRow(const Block &block, const MatmulArgs &args, int64_t row,
   tile.a = block.a + row * args.aRowStride + block.firstK * args.aColStride;
   tile.aStride = args.aRowStride;
   const bool streamRows = args.aColStride == 1;
+  const bool copyRows = rows > 3 && block.endPanel - block.firstPanel >= kPanelsToCopyRows;
   const bool direct = args.aRowStride == 1 && block.endPanel - block.firstPanel == 1;
+  if (streamRows && copyRows) {
+    for (int i = 0; i < rows; ++i) {
+      std::memcpy(block.packedA + i * kCopiedStride, tile.a + i * args.aRowStride,
+                  static_cast<size_t>(tile.k) * sizeof(float));
+    }
+    tile.a = block.packedA;
+    tile.aStride = kCopiedStride;
+  }
   if (!streamRows && direct) tile.aStride = args.aColStride;
   if (!streamRows && !direct) {
     packTile(tile.a, args.aRowStride, args.aColStride, rows, tile.k, block.packedA);
@@ -191,6 +209,44 @@ void Matmul::runTileRow(const Block &block, const MatmulArgs &args, int64_t row,
   }
 }
 
+bool Matmul::isDot() const noexcept {
+  return shape_.bLayout == BLayout::kPackedTransposed && shape_.m <= kMostDotBatch;
+}
+
+bool Matmul::isOuterUpdate(const MatmulArgs &args) const noexcept {
+  return shape_.bLayout == BLayout::kStrided && shape_.k <= kMaxOuterDepth && args.aRowStride == 1 &&
+         args.bColStride == 1;
+}
+
+void Matmul::runDot(const Block &block, const MatmulArgs &args, float *scratch) const noexcept {
+  const int64_t width = microKernels().panelWidth;
+  const int64_t begin = block.firstPanel * width, end = std::min(shape_.n, block.endPanel * width);
+  DotArgs dot{block.a, args.aRowStride, shape_.m, shape_.n, shape_.k, block.b, block.c, args.cRowStride};
+  if (args.aColStride != 1) {
+    for (int64_t i = 0; i < shape_.m; ++i) {
+      for (int64_t k = 0; k < shape_.k; ++k)
+        scratch[i * shape_.k + k] = block.a[i * args.aRowStride + k * args.aColStride];
+    }
+    dot.a = scratch;
+    dot.aStride = shape_.k;
+  }
+  if (!args.update && args.epilogue.isStore()) return dotPackedTransposed(dot, begin, end);
+  dot.out = scratch + shape_.m * shape_.k;
+  dot.outStride = shape_.n;
+  dotPackedTransposed(dot, begin, end);
+  emit(block, args, dot.out + begin, dot.outStride, 0, static_cast<int>(shape_.m), begin, end - begin);
+}
+
+void Matmul::runOuterUpdate(const Block &block, const MatmulArgs &args) const noexcept {
+  Update update = *args.update;
+  if (update.first) update.first += block.cOffset;
+  if (update.second) update.second += block.cOffset;
+  const OuterUpdateArgs outer{block.a,  args.aColStride, block.b, args.bRowStride, shape_.m,
+                              shape_.n, shape_.k,        block.c, &update};
+  updateByOuterProducts(outer, shape_.m * block.firstTile / rowTiles_, shape_.m * block.endTile / rowTiles_,
+                        block.firstPanel, block.endPanel);
+}
+
 void Matmul::run(int task, const MatmulArgs &args, float *scratch) const noexcept {
   const int64_t perBatch = rowTasks_ * colTasks_;
   int64_t batch = task / perBatch;
@@ -204,14 +260,16 @@ void Matmul::run(int task, const MatmulArgs &args, float *scratch) const noexcep
     cOffset += at * args.cBatchStride[static_cast<size_t>(i)];
   }
   Block block{};
+  block.cOffset = cOffset;
   block.a = args.a + aOffset;
   block.b = args.b + bOffset;
   block.c = args.c + cOffset;
-  block.cOffset = cOffset;
   block.firstTile = rowTiles_ * (rest % rowTasks_) / rowTasks_;
   block.endTile = rowTiles_ * (rest % rowTasks_ + 1) / rowTasks_;
   block.firstPanel = panels_ * (rest / rowTasks_) / colTasks_;
   block.endPanel = panels_ * (rest / rowTasks_ + 1) / colTasks_;
+  if (isDot()) return runDot(block, args, scratch);
+  if (args.update && isOuterUpdate(args)) return runOuterUpdate(block, args);
   block.partial = scratch;
   block.packedA = scratch + partialFloats_ + packedBFloats_;
   do {

@@ -66,6 +66,10 @@ class Matmul {
   const float *panelSource(const Block &block, const MatmulArgs &args, float *packed, ptrdiff_t &kStride,
                            ptrdiff_t &panelStride) const noexcept;
   void runTileRow(const Block &block, const MatmulArgs &args, int64_t row, int rows) const noexcept;
+  bool isDot() const noexcept;
+  bool isOuterUpdate(const MatmulArgs &args) const noexcept;
+  void runDot(const Block &block, const MatmulArgs &args, float *scratch) const noexcept;
+  void runOuterUpdate(const Block &block, const MatmulArgs &args) const noexcept;
   void emit(const Block &block, const MatmulArgs &args, const float *sums, ptrdiff_t stride, int64_t row, int rows,
             int64_t col, int64_t cols) const noexcept;
 
