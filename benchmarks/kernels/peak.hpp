@@ -49,7 +49,8 @@ __attribute__((target("avx2,fma"))) inline void chains256() {
 class Floats {
  public:
   explicit Floats(size_t count, float value = 0.0f)
-      : data_(new (std::align_val_t(64)) float[count + 1], [](float *p) { ::operator delete[](p, std::align_val_t(64)); }) {
+      : data_(new (std::align_val_t(64)) float[count + 1],
+              [](float *p) { ::operator delete[](p, std::align_val_t(64)); }) {
     std::fill_n(data_.get(), count, value);
   }
   float *data() const { return data_.get(); }
