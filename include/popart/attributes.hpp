@@ -1,0 +1,72 @@
+// Attributes of an op: a small ordered list of (name, value). Which names an op has, their types and defaults are declared
+// once, in its OpDef; equality, hashing, printing, parsing, ONNX import and builder keyword arguments all read this list.
+#pragma once
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include <popart/error.hpp>
+#include <popart/names.hpp>
+#include <popart/tensordata.hpp>
+
+namespace popart {
+
+// A subgraph held by an attribute (body of Loop, branches of If, callee of Call).
+struct GraphRef {
+  GraphId id;
+  bool operator==(const GraphRef &) const = default;
+};
+
+using AttributeValue =
+    std::variant<int64_t, float, std::string, std::vector<int64_t>, std::vector<float>, std::vector<std::string>, TensorData, GraphRef>;
+
+// Same order as AttributeValue's alternatives.
+enum class AttributeType { Int, Float, String, Ints, Floats, Strings, Tensor, Graph };
+
+class Attributes {
+ public:
+  // The names PopART's custom-op code uses as template arguments of getAttribute.
+  using Int = int64_t;
+  using Float = float;
+  using String = std::string;
+  using Ints = std::vector<int64_t>;
+  using Floats = std::vector<float>;
+  using Strings = std::vector<std::string>;
+  using Graph = GraphRef;
+  using Entry = std::pair<std::string, AttributeValue>;
+
+  Attributes() = default;
+  Attributes(std::initializer_list<Entry> entries) {
+    for (auto &e : entries) set(e.first, e.second);
+  }
+
+  const AttributeValue *find(std::string_view name) const;
+  bool hasAttribute(std::string_view name) const { return find(name) != nullptr; }
+  void set(std::string_view name, AttributeValue value);  // inserts or replaces; entries stay sorted by name
+  void erase(std::string_view name);
+  const std::vector<Entry> &entries() const { return entries_; }
+  bool empty() const { return entries_.empty(); }
+
+  // Throws popart::error when the attribute is absent (first form) or has another type.
+  template <class T>
+  const T &getAttribute(std::string_view name) const {
+    const AttributeValue *v = find(name);
+    if (!v) throw error("attribute '{}' is missing", name);
+    const T *typed = std::get_if<T>(v);
+    if (!typed) throw error("attribute '{}' has another type than the one asked for", name);
+    return *typed;
+  }
+  template <class T>
+  T getAttribute(std::string_view name, const T &fallback) const {
+    return hasAttribute(name) ? getAttribute<T>(name) : fallback;
+  }
+
+  bool operator==(const Attributes &) const = default;
+
+ private:
+  std::vector<Entry> entries_;
+};
+
+}  // namespace popart

@@ -1,0 +1,97 @@
+// The exceptions of PopART. Three kinds: `error` (the user can fix it), `runtime_error` (device or data at run time),
+// `internal_error` (a bug of ours). Messages follow
+//   <op or feature> '<debug name>': <what is wrong>: got <value>, expected <value>. <what to do>
+// and are built only when something failed.
+#pragma once
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <popart/datatype.hpp>
+
+namespace popart {
+
+enum class ErrorSource { popart = 0, popart_internal, poplar, poplibs, unknown };
+
+// Text of a value for messages. Shapes print as "[2, 3]", types as "float32", strings as they are.
+std::string toText(bool v);
+std::string toText(int v);
+std::string toText(unsigned v);
+std::string toText(long v);
+std::string toText(unsigned long v);
+std::string toText(long long v);
+std::string toText(unsigned long long v);
+std::string toText(float v);  // shortest text that reads back as the same value
+std::string toText(double v);
+std::string toText(DataType v);
+std::string toText(const std::vector<int64_t> &v);
+std::string toText(const std::vector<std::string> &v);
+inline std::string toText(const std::string &v) { return v; }
+inline std::string toText(std::string_view v) { return std::string(v); }
+inline std::string toText(const char *v) { return v; }
+template <class T>
+  requires requires(const T &v) { v.str(); }
+std::string toText(const T &v) {
+  return v.str();
+}
+
+// Replaces each "{}" by the next argument. Throws popart::error when the counts differ.
+std::string formatText(std::string_view format, std::initializer_list<std::string> args);
+
+class error : public std::runtime_error {
+ public:
+  template <class... Args>
+  explicit error(std::string_view format, const Args &...args)
+      : error(Text{}, sizeof...(Args) == 0 ? std::string(format) : formatText(format, {toText(args)...})) {}
+  ~error() override = default;
+
+  // The message (PopART keeps a stack trace here; ours has none).
+  const std::string &stackreport() const { return stackReport_; }
+
+ protected:
+  struct Text {};
+  error(Text, const std::string &message);
+
+ private:
+  std::string stackReport_;
+};
+
+class internal_error : public error {
+ public:
+  template <class... Args>
+  explicit internal_error(std::string_view format, const Args &...args) : error(format, args...) {}
+};
+
+class runtime_error : public error {
+ public:
+  template <class... Args>
+  explicit runtime_error(std::string_view format, const Args &...args) : error(format, args...) {}
+};
+
+// The program does not fit the memory limit; thrown by prepareDevice.
+class memory_allocation_err : public error {
+ public:
+  memory_allocation_err(const std::string &message, std::string summaryReport)
+      : error(Text{}, message), summaryReport_(std::move(summaryReport)) {}
+  virtual std::unique_ptr<memory_allocation_err> clone() const { return std::make_unique<memory_allocation_err>(*this); }
+  virtual std::string getSummaryReport() const { return summaryReport_; }
+  virtual std::string getProfilePath() const { return {}; }
+
+ private:
+  std::string summaryReport_;
+};
+
+ErrorSource getErrorSource(const std::exception &e);
+
+// check(ok, "Gelu '{}': ...", name): throws popart::error with the formatted message when `ok` is false.
+template <class... Args>
+inline void check(bool ok, std::string_view format, const Args &...args) {
+  if (!ok) [[unlikely]]
+    throw error(format, args...);
+}
+
+}  // namespace popart

@@ -1,0 +1,113 @@
+// Graph: owns ops and tensors in stable storage and is the only one who edits edges; each edit leaves the graph legal.
+// Ops keep their creation order; topological order and constraints come from schedule/.
+#pragma once
+#include <map>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include <popart/op.hpp>
+#include <popart/tensor.hpp>
+
+namespace popart {
+
+class Ir;
+
+class Graph {
+ public:
+  Graph(Ir &ir, GraphId id);
+  ~Graph();
+  Graph(const Graph &) = delete;
+  Graph &operator=(const Graph &) = delete;
+
+  const GraphId id;
+  Ir &getIr() const { return ir_; }
+  const std::string &str() const { return id; }
+  std::string getGraphString() const { return id.empty() ? "the main graph" : "subgraph '" + id + "'"; }
+  bool isMain() const { return id.empty(); }
+  // "<graph id>/<name>"; the main graph adds nothing.
+  TensorId addScope(const std::string &name) const { return id.empty() ? name : id + "/" + name; }
+  std::string removeScope(const TensorId &tensorId) const;
+
+  // ---- tensors
+  // Throws popart::error when the id exists in this graph.
+  TensorIndex addTensor(const TensorId &id, const TensorInfo &info, TensorType type);
+  TensorIndex addConstant(const TensorId &id, const TensorData &data);
+  TensorIndex addVariable(const TensorId &id, const TensorData &data);
+  TensorIndex addInput(const TensorId &id, const TensorInfo &info);   // appends a graph input
+  TensorIndex addStream(const TensorId &id, const TensorInfo &info);
+  void markInput(TensorIndex t);
+  void markOutput(TensorIndex t);
+  void setInputs(std::vector<TensorIndex> inputs) { inputs_ = std::move(inputs); }
+  void setOutputs(std::vector<TensorIndex> outputs) { outputs_ = std::move(outputs); }
+  const std::vector<TensorIndex> &inputs() const { return inputs_; }
+  const std::vector<TensorIndex> &outputs() const { return outputs_; }
+  std::vector<TensorId> getInputIds() const;
+  std::vector<TensorId> getOutputIds() const;
+  TensorIndex find(const TensorId &id) const;  // invalid index when absent
+  bool contains(const TensorId &id) const { return find(id).valid(); }
+  Tensor &tensor(TensorIndex t) const { return *tensors_[t.value]; }
+  Tensor *getTensor(const TensorId &id) const;  // throws popart::error naming the nearest existing ids
+  const TensorInfo &info(TensorIndex t) const { return tensors_[t.value]->info; }
+  std::vector<Tensor *> tensors() const;  // creation order
+  std::vector<Tensor *> tensorsOfType(TensorType type) const;
+  void renameTensor(TensorIndex t, const TensorId &newId);
+  // First free id among `id`, `id__t<K>` with K from the Ir's counter (popxl naming rule).
+  TensorId uniqueId(const TensorId &id);
+  // First free id among `id`, `id/1`, `id/2` … (ONNX builder naming rule), without the popxl counter.
+  TensorId freeId(const TensorId &id) const;
+
+  // ---- ops
+  // Adds an op of the catalog; edges follow with connect…; call setup() at the end. Returned pointers stay valid until erase.
+  Op *addOp(const OpDef &def, Attributes attributes, Op::Settings settings);
+  Op *addOp(std::unique_ptr<Op> op);  // user ops and clones; edges must be empty
+  // Adds, connects inputs (invalid index: absent), creates outputs named by `outputIds` and infers their infos.
+  Op *addConnectedOp(const OpDef &def, const std::vector<TensorIndex> &inputs, const std::vector<TensorId> &outputIds,
+                     Attributes attributes, Op::Settings settings);
+  // PopART spelling: constructs a user op class in this graph.
+  template <class T, class... Args>
+  T *createOp(Args &&...args) {
+    return static_cast<T *>(addOp(std::make_unique<T>(std::forward<Args>(args)...)));
+  }
+  void connectInput(OpIndex op, InIndex i, TensorIndex t);
+  void disconnectInput(OpIndex op, InIndex i);
+  TensorIndex createOutput(OpIndex op, OutIndex i, const TensorId &id);  // a new ActGrad tensor
+  void connectOutput(OpIndex op, OutIndex i, TensorIndex t);             // t must have no producer
+  void disconnectOutput(OpIndex op, OutIndex i);
+  void replaceUses(TensorIndex oldTensor, TensorIndex newTensor);  // consumers only, not graph outputs
+  void replaceUse(Use use, TensorIndex newTensor);
+  void replaceOutputs(TensorIndex oldTensor, TensorIndex newTensor);  // in the list of graph outputs
+  void eraseOp(OpIndex op);          // its outputs must be unused or are erased by the caller first; disconnects all edges
+  void eraseTensor(TensorIndex t);   // must have neither producer nor uses
+  Op &op(OpIndex o) const { return *ops_[o.value]; }
+  bool alive(OpIndex o) const { return o.value < ops_.size() && ops_[o.value]; }
+  bool alive(TensorIndex t) const { return t.value < tensors_.size() && tensors_[t.value]; }
+  std::vector<Op *> ops() const;  // creation order
+  size_t opCount() const { return opCount_; }
+  size_t tensorSlots() const { return tensors_.size(); }  // index values are below this
+  size_t opSlots() const { return ops_.size(); }
+  std::vector<Op *> getOpSchedule() const;  // schedule/: topological, constraints honoured; throws popart::error for a cycle
+  std::vector<Graph *> getCalledGraphs() const;
+
+  // ---- extra order constraints: `before` runs before `after`
+  void addConstraint(OpIndex before, OpIndex after);
+  const std::vector<std::pair<OpIndex, OpIndex>> &constraints() const { return constraints_; }
+  void moveConstraints(OpIndex from, OpIndex to);
+
+  // Changes with every edit; analyses computed for one revision are valid only for it.
+  uint64_t revision() const { return revision_; }
+
+ private:
+  void removeUse(TensorIndex t, OpIndex op, InIndex i);
+  Ir &ir_;
+  std::vector<std::unique_ptr<Op>> ops_;
+  std::vector<std::unique_ptr<Tensor>> tensors_;
+  std::unordered_map<TensorId, TensorIndex> byId_;
+  std::vector<TensorIndex> inputs_, outputs_;
+  std::vector<std::pair<OpIndex, OpIndex>> constraints_;
+  size_t opCount_ = 0;
+  uint64_t revision_ = 0;
+};
+
+}  // namespace popart

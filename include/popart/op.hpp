@@ -1,0 +1,159 @@
+// Op: one node of a graph. One concrete class for every operator of the catalog; what an op is, its rules and facts come
+// from its OpDef row. Subclassing is the documented extension point for user operators only (PopART C++ API, custom ops):
+// the virtuals below default to the row.
+#pragma once
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <popart/ids.hpp>
+#include <popart/opdef.hpp>
+#include <popart/tensor.hpp>
+#include <popart/tensorlocation.hpp>
+
+namespace popart {
+
+class Graph;
+class Ir;
+class OpSerialiserBase;
+
+enum class RecomputeType { Undefined = 0, Checkpoint, Recompute, Recomputed };
+enum class ExecutionContext {
+  Normal = 0,
+  AccumulateOuterFragment,
+  WeightsFromHostFragment,
+  WeightsToHostFragment,
+  OptimizerFromHostFragment,
+  Subgraph
+};
+
+// Which forward tensor an input of a user-written gradient op is.
+enum class GradOpInType { In = 0, Out, GradOut };
+struct GradInOutMapper {
+  InIndex iGrad;
+  int iNonGrad;
+  GradOpInType type;
+  GradInOutMapper(InIndex grad, int nonGrad, GradOpInType t) : iGrad(grad), iNonGrad(nonGrad), type(t) {}
+  bool operator==(const GradInOutMapper &) const = default;
+};
+
+class Op {
+ public:
+  // Everything about a node that is not its meaning: where, when and under which name it runs.
+  struct Settings {
+    Settings(Graph &g, std::string opName = "") : graph(&g), name(std::move(opName)) {}
+    Graph *graph;
+    std::string name;   // debug name, "<scope>/<name>"
+    std::string scope;  // name scopes, "a/b"
+    std::optional<VGraphId> vgraphId;
+    std::optional<PipelineStage> pipelineStage;
+    std::optional<ExecutionPhase> executionPhase;
+    RecomputeType recomputeType = RecomputeType::Undefined;
+    ExecutionContext executionContext = ExecutionContext::Normal;
+    TileSet tileSet = TileSet::Compute;
+    std::optional<TensorLocation> tensorLocation;
+    double schedulePriority = 0.0;
+    // Position in program order, which decides between ops that data leaves free; -1: the op's own creation index. An op that
+    // stands in for another one (pattern, decomposition) keeps the other one's position.
+    int64_t sequence = -1;
+    std::set<std::string> excludePatterns;
+    std::map<std::string, float> inplacePreferences;
+    std::map<std::string, std::string> extraOutlineAttributes;
+    // Back-end hints that change no result (partials type, available memory proportion, matmul serialisation …).
+    std::map<std::string, std::string> hints;
+    Graph &getGraph() const { return *graph; }
+  };
+
+  Op(const OpDef &def, Attributes attributes, const Settings &settings);
+  Op(const OperatorIdentifier &opid, const Settings &settings);  // user ops; the row must be registered or is made from opid
+  Op(const Op &) = default;  // copies everything but the edges are re-made by Graph
+  virtual ~Op();
+
+  OpId id = -1;  // printed "Type.id"; taken from the Ir's counter on construction
+  OperatorIdentifier opid;
+  Settings settings;
+
+  // ---- definition
+  const OpDef &def() const { return *def_; }
+  void setDef(const OpDef &def);  // same inputs and outputs, another row (in-place variant and back)
+  bool is(std::string_view type) const { return def_->type() == type; }
+  bool has(Trait t) const { return def_->has(t); }
+  const OpType &opType() const { return opid.type; }
+  const Attributes &attributes() const { return attributes_; }
+  Attributes &mutableAttributes() { return attributes_; }
+  int64_t attrInt(std::string_view name) const { return attributes_.getAttribute<int64_t>(name); }
+  float attrFloat(std::string_view name) const { return attributes_.getAttribute<float>(name); }
+  const std::string &attrString(std::string_view name) const { return attributes_.getAttribute<std::string>(name); }
+  const std::vector<int64_t> &attrInts(std::string_view name) const { return attributes_.getAttribute<std::vector<int64_t>>(name); }
+  bool hasAttr(std::string_view name) const { return attributes_.hasAttribute(name); }
+  const std::string &name() const { return settings.name; }
+  std::string str() const;        // "Gelu.103"
+  std::string debugName() const;  // "Gelu 'scope/name'" for messages
+  Graph &getGraph() const { return *settings.graph; }
+  Ir &getIr() const;
+  OpIndex index() const { return index_; }
+
+  // ---- edges (indices may have gaps: absent optional inputs)
+  const std::vector<TensorIndex> &inputs() const { return inputs_; }
+  const std::vector<TensorIndex> &outputs() const { return outputs_; }
+  int inputCount() const { return static_cast<int>(inputs_.size()); }
+  int outputCount() const { return static_cast<int>(outputs_.size()); }
+  bool hasInput(InIndex i) const { return i >= 0 && i < inputCount() && inputs_[i].valid(); }
+  bool hasOutput(OutIndex i) const { return i >= 0 && i < outputCount() && outputs_[i].valid(); }
+  Tensor *inTensor(InIndex i) const;    // throws popart::error when not connected
+  Tensor *outTensor(OutIndex i) const;
+  const TensorId &inId(InIndex i) const { return inTensor(i)->id; }
+  const TensorId &outId(OutIndex i) const { return outTensor(i)->id; }
+  const TensorInfo &inInfo(InIndex i) const { return inTensor(i)->info; }
+  TensorInfo &outInfo(OutIndex i) { return outTensor(i)->info; }
+  const TensorInfo &outInfo(OutIndex i) const { return outTensor(i)->info; }
+  const Shape &inShape(InIndex i) const { return inInfo(i).shape(); }
+  const Shape &outShape(OutIndex i) const { return outInfo(i).shape(); }
+  int inRank(InIndex i) const { return inInfo(i).rank(); }
+  int outRank(OutIndex i) const { return outInfo(i).rank(); }
+
+  // ---- rules (defaults: the row)
+  virtual std::unique_ptr<Op> clone() const { return std::make_unique<Op>(*this); }
+  virtual void setup();  // infers every output info; throws popart::error
+  virtual std::vector<std::unique_ptr<Op>> getGradOps() { return {}; }  // user ops with gradients written as ops
+  virtual const std::vector<GradInOutMapper> &gradInputInfo() const;
+  virtual const std::map<int, int> &gradOutToNonGradIn() const;
+  virtual float getSubgraphValue() const { return def_->cost() == Cost::Heavy ? getHighSubgraphValue() : getLowSubgraphValue(); }
+  static constexpr float getHighSubgraphValue() { return 1000.0f; }
+  static constexpr float getLowSubgraphValue() { return 0.1f; }
+  virtual void appendAttributes(OpSerialiserBase &) const;
+  virtual void appendOutlineAttributes(OpSerialiserBase &) const;
+  virtual std::vector<std::pair<OperatorIdentifier, float>> inplacePriorityDefault() const;
+  virtual std::unique_ptr<Op> getInplaceVariant(const OperatorIdentifier &) const;
+  virtual bool modifiesInput(InIndex i) const;            // input i's memory gets new contents
+  virtual bool aliasesInput(InIndex in, OutIndex out) const;  // output shares input's memory
+  virtual std::set<InIndex> optionalInputs() const;
+  virtual bool canBeReplacedByIdentity() const { return false; }
+  virtual bool hasSideEffect() const { return def_->has(Trait::SideEffect); }
+  virtual bool requiresRandomSeed() const { return def_->has(Trait::Random); }
+  virtual InIndex getSeedInIndex() const { return inputCount() - 1; }
+  virtual bool isOutlineable() const { return true; }
+  virtual bool isNorm() const { return def_->has(Trait::Norm); }
+  virtual bool canRecompute() const { return true; }
+  virtual bool canShard() const { return false; }
+
+  bool isUserOp() const { return userOp_; }
+  // Graphs named by Graph attributes, in attribute order.
+  std::vector<Graph *> getCalledGraphs() const;
+
+ protected:
+  friend class Graph;
+  const OpDef *def_;
+  Attributes attributes_;
+  OpIndex index_;
+  std::vector<TensorIndex> inputs_, outputs_;
+  bool userOp_ = false;
+};
+
+// How an op that replaces or serves another one inherits its settings: every field but the name; the new name is
+// "<origin name>/<suffix>". The one place that knows; used by every pass.
+Op::Settings inheritSettings(const Op &origin, Graph &graph, std::string_view suffix = "");
+
+}  // namespace popart

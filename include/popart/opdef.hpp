@@ -1,0 +1,293 @@
+// OpDef: one row that states everything true of an operator on every backend: inputs, outputs, attributes, the only shape
+// and type rule, gradient, in-place variants, aliasing, decomposition, ONNX names. Rows are built once at start-up with the
+// fluent calls below, one file per op or tight family under src/ops, listed in src/ops/catalog.cpp.
+//
+//   const OpDef kGelu = OpDef("ai.graphcore", "Gelu", {1})
+//       .input("x", kFloats, "T").output("y")            // no infer(): output 0 has the info of input 0
+//       .traits(Trait::Elementwise).inplace("GeluInplace", 10)
+//       .vjp([](VjpBuilder &b) { b.grad(0, b.emit("GeluGrad", {b.gradOut(0), b.in(0)})); })
+//       .doc("Gaussian error linear unit, tanh approximation.");
+#pragma once
+#include <functional>
+#include <initializer_list>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <popart/attributes.hpp>
+#include <popart/datatype.hpp>
+#include <popart/ids.hpp>
+#include <popart/operatoridentifier.hpp>
+#include <popart/tensorinfo.hpp>
+
+namespace popart {
+
+class Op;
+class Graph;
+
+// Set of element types, one bit per DataType.
+using TypeSet = uint32_t;
+constexpr TypeSet typeBit(DataType t) { return 1u << static_cast<int>(t); }
+constexpr TypeSet kFloats = typeBit(DataType::FLOAT) | typeBit(DataType::FLOAT16) | typeBit(DataType::BFLOAT16) | typeBit(DataType::DOUBLE);
+constexpr TypeSet kSignedInts = typeBit(DataType::INT8) | typeBit(DataType::INT16) | typeBit(DataType::INT32) | typeBit(DataType::INT64);
+constexpr TypeSet kUnsignedInts = typeBit(DataType::UINT8) | typeBit(DataType::UINT16) | typeBit(DataType::UINT32) | typeBit(DataType::UINT64);
+constexpr TypeSet kInts = kSignedInts | kUnsignedInts;
+constexpr TypeSet kBool = typeBit(DataType::BOOL);
+constexpr TypeSet kNumeric = kFloats | kInts;
+constexpr TypeSet kAllTypes = kNumeric | kBool;
+constexpr TypeSet kIndices = kInts;
+
+enum class Trait : uint32_t {
+  Elementwise = 1 << 0,   // each output element depends on the (broadcast) input elements at the same position only
+  View = 1 << 1,          // output 0 holds the elements of input 0 in the same memory order (Reshape, Identity, Detach …)
+  SideEffect = 1 << 2,    // never pruned (host and remote stores, print, abort)
+  Random = 1 << 3,        // reads the random seed (last input "seed", UINT32[2])
+  Loss = 1 << 4,
+  Norm = 1 << 5,
+  VarUpdate = 1 << 6,     // updates a variable or optimizer state given as input 0
+  Gradient = 1 << 7,      // visible upstream as <Op>Grad
+  HostIo = 1 << 8,
+  Call = 1 << 9,          // runs a subgraph once or more (Call, Loop, If)
+  Init = 1 << 10,         // produces a value from no tensor inputs
+  Commutative = 1 << 11,
+  Internal = 1 << 12,     // made by compiler passes only; not part of getSupportedOperations(false)
+  Metadata = 1 << 13,     // result depends on the input's shape only (Shape, Size): always folded
+};
+constexpr Trait operator|(Trait a, Trait b) { return Trait(uint32_t(a) | uint32_t(b)); }
+
+// ---- rules -------------------------------------------------------------------------------------------------------
+
+// What a shape rule sees. All input infos are known. `fail` throws popart::error prefixed with the op's type and name.
+class InferContext {
+ public:
+  explicit InferContext(Op &op) : op_(op) {}
+  Op &op() const { return op_; }
+  int inputCount() const;   // highest connected index + 1
+  int outputCount() const;  // outputs the node was created with
+  bool hasIn(int i) const;
+  const TensorInfo &in(int i) const;  // throws popart::error when input i is not connected
+  const Shape &shape(int i) const { return in(i).shape(); }
+  DataType type(int i) const { return in(i).dataType(); }
+  void out(int i, TensorInfo info) const;
+  void out(int i, DataType type, Shape shape) const { out(i, TensorInfo(type, std::move(shape))); }
+  const Attributes &attrs() const;
+  int64_t attrInt(std::string_view name) const { return attrs().getAttribute<int64_t>(name); }
+  float attrFloat(std::string_view name) const { return attrs().getAttribute<float>(name); }
+  const std::string &attrString(std::string_view name) const { return attrs().getAttribute<std::string>(name); }
+  const std::vector<int64_t> &attrInts(std::string_view name) const { return attrs().getAttribute<std::vector<int64_t>>(name); }
+  bool hasAttr(std::string_view name) const { return attrs().hasAttribute(name); }
+  const Graph &graph(std::string_view attribute) const;  // subgraph named by a Graph attribute
+  int64_t axis(std::string_view attribute, int64_t rank) const;  // normalised, range checked
+  template <class... A>
+  [[noreturn]] void fail(std::string_view format, const A &...args) const {
+    throwFailure(formatText(format, {toText(args)...}));
+  }
+  template <class... A>
+  void require(bool ok, std::string_view format, const A &...args) const {
+    if (!ok) [[unlikely]]
+      throwFailure(formatText(format, {toText(args)...}));
+  }
+
+ private:
+  [[noreturn]] void throwFailure(const std::string &what) const;
+  Op &op_;
+};
+using InferFn = std::function<void(InferContext &)>;
+
+// Adds ops to a graph on behalf of another op; new ops inherit that op's settings (see inheritSettings in op.hpp).
+class OpEmitter {
+ public:
+  OpEmitter(Graph &graph, const Op &origin) : graph_(graph), origin_(origin) {}
+  Graph &graph() const { return graph_; }
+  const Op &op() const { return origin_; }  // the op being differentiated or decomposed
+  const Attributes &attrs() const;
+  // Emits an op of the catalog with one output, infers it, returns output 0. An invalid TensorIndex is an absent optional input.
+  TensorIndex emit(std::string_view type, std::initializer_list<TensorIndex> inputs, Attributes attributes = {});
+  TensorIndex emit(std::string_view type, const std::vector<TensorIndex> &inputs, Attributes attributes = {});
+  std::vector<TensorIndex> emitMany(std::string_view type, const std::vector<TensorIndex> &inputs, int outputs, Attributes attributes = {});
+  TensorIndex constant(const TensorData &value);
+  // Scalar constant of `type` (rank 0).
+  TensorIndex scalar(DataType type, double value);
+  const TensorInfo &info(TensorIndex t) const;
+
+ protected:
+  Graph &graph_;
+  const Op &origin_;
+};
+
+// What a gradient rule sees: forward tensors as seen from the gradient graph, and the incoming gradients.
+class VjpBuilder : public OpEmitter {
+ public:
+  using TensorOf = std::function<TensorIndex(TensorIndex forward)>;
+  VjpBuilder(Graph &graph, const Op &forward, TensorOf activation, std::vector<TensorIndex> gradOuts, std::vector<bool> wanted)
+      : OpEmitter(graph, forward), activation_(std::move(activation)), gradOuts_(std::move(gradOuts)), wanted_(std::move(wanted)) {
+    grads_.resize(wanted_.size());
+  }
+  TensorIndex in(int i);   // forward input i (invalid index when not connected)
+  TensorIndex out(int i);  // forward output i
+  const TensorInfo &inInfo(int i) const;   // infos do not make the tensor an activation
+  const TensorInfo &outInfo(int i) const;
+  bool hasIn(int i) const;
+  bool hasGradOut(int i) const { return i < static_cast<int>(gradOuts_.size()) && gradOuts_[i].valid(); }
+  TensorIndex gradOut(int i) const { return gradOuts_.at(i); }
+  bool wants(int i) const { return i < static_cast<int>(wanted_.size()) && wanted_[i]; }
+  void grad(int input, TensorIndex g) { grads_.at(input) = g; }
+  const std::vector<TensorIndex> &grads() const { return grads_; }
+
+ private:
+  TensorOf activation_;
+  std::vector<TensorIndex> gradOuts_;
+  std::vector<bool> wanted_;
+  std::vector<TensorIndex> grads_;
+};
+using VjpFn = std::function<void(VjpBuilder &)>;
+
+// What a decomposition sees: inputs of the op; it must give a tensor for every connected output.
+class DecomposeBuilder : public OpEmitter {
+ public:
+  DecomposeBuilder(Graph &graph, const Op &op);
+  TensorIndex in(int i) const;
+  bool hasIn(int i) const { return in(i).valid(); }
+  const TensorInfo &inInfo(int i) const;
+  const TensorInfo &outInfo(int i) const;
+  bool hasOut(int i) const;
+  void result(int output, TensorIndex t) { results_.at(output) = t; }
+  const std::vector<TensorIndex> &results() const { return results_; }
+
+ private:
+  std::vector<TensorIndex> results_;
+};
+using DecomposeFn = std::function<void(DecomposeBuilder &)>;
+
+// ---- the row -----------------------------------------------------------------------------------------------------
+
+enum class Arity { Required, Optional, Variadic };  // Variadic: zero or more, last only
+enum class Cost { Free, Cheap, Heavy };
+
+struct InputDef {
+  std::string name;
+  TypeSet types;
+  std::string typeVar;  // inputs with the same non-empty type variable must have equal element types
+  Arity arity;
+};
+struct OutputDef {
+  std::string name;
+  Arity arity;
+};
+struct AttributeDef {
+  std::string name;
+  AttributeType type;
+  bool required;
+  std::vector<AttributeValue> defaultValue;  // empty or one value
+};
+// ONNX input `index` (from operator version `since` on) that our IR keeps as attribute `attribute`: its value must be
+// known when the graph is built.
+struct ConstInputDef {
+  int index;
+  std::string attribute;
+  OpVersion since;
+};
+struct InplaceDef {
+  std::string type;  // "GeluInplace"
+  float priority;
+  int input;  // which input it overwrites (or, for views, aliases)
+};
+struct AliasDef {
+  int input;
+  int output;
+  bool modifies;  // the output is the input's memory with new contents; false: shared, unchanged
+};
+struct OnnxName {
+  std::string domain;
+  std::string type;
+  std::vector<OpVersion> versions;  // since-versions understood, ascending
+};
+
+class OpDef {
+ public:
+  OpDef(std::string domain, std::string type, std::vector<OpVersion> versions);
+
+  OpDef &input(std::string name, TypeSet types, std::string typeVar = "", Arity arity = Arity::Required);
+  OpDef &output(std::string name, Arity arity = Arity::Required);
+  OpDef &attr(std::string name, AttributeValue defaultValue);
+  OpDef &attrRequired(std::string name, AttributeType type);
+  OpDef &attrOptional(std::string name, AttributeType type);  // absent unless given
+  OpDef &infer(InferFn fn);
+  OpDef &vjp(VjpFn fn);
+  OpDef &noGrad(std::string reason);    // asking for a gradient through it is an error with this reason
+  OpDef &stopsGrad();                   // cuts the path silently (Detach, integer results, Shape)
+  OpDef &decompose(DecomposeFn fn);     // used where a backend has no kernel for the op
+  OpDef &traits(Trait t);
+  OpDef &inplace(std::string type, float priority, int input = 0);
+  OpDef &modifies(int input, int output = 0);  // native in-place op (VarUpdate): output is the new value of input
+  OpDef &aliases(int input, int output = 0);
+  OpDef &cost(Cost c);
+  OpDef &doc(std::string text);
+  OpDef &onnx(std::string domain, std::string type, std::vector<OpVersion> versions);  // further ONNX names of the same op
+  OpDef &notOnnx();  // no regular ONNX import or builder method (irregular ones live in src/onnx/import)
+  OpDef &constInput(int index, std::string attribute, OpVersion since);
+
+  const std::string &domain() const { return domain_; }
+  const std::string &type() const { return type_; }
+  const std::vector<OpVersion> &versions() const { return versions_; }
+  OperatorIdentifier id() const;  // newest version
+  const std::vector<InputDef> &inputs() const { return inputs_; }
+  const std::vector<OutputDef> &outputs() const { return outputs_; }
+  const std::vector<AttributeDef> &attributes() const { return attributes_; }
+  const AttributeDef *findAttribute(std::string_view name) const;
+  const std::vector<ConstInputDef> &constInputs() const { return constInputs_; }
+  const std::vector<InplaceDef> &inplaces() const { return inplaces_; }
+  const std::vector<AliasDef> &aliasRules() const { return aliases_; }
+  const std::vector<OnnxName> &onnxNames() const { return onnxNames_; }
+  bool has(Trait t) const { return (traits_ & static_cast<uint32_t>(t)) != 0; }
+  bool hasVjp() const { return static_cast<bool>(vjp_); }
+  bool cutsGradient() const { return stopsGrad_; }
+  const std::string &noGradReason() const { return noGradReason_; }
+  bool hasDecomposition() const { return static_cast<bool>(decompose_); }
+  Cost cost() const { return cost_; }
+  const std::string &doc() const { return doc_; }
+  const InferFn &inferRule() const { return infer_; }
+  const VjpFn &vjpRule() const { return vjp_; }
+  const DecomposeFn &decomposeRule() const { return decompose_; }
+  // For "GeluInplace": the row of "Gelu"; otherwise the row itself. Kernels are looked up by base().type().
+  const OpDef &base() const { return base_ ? *base_ : *this; }
+  bool isInplaceVariant() const { return base_ != nullptr; }
+  // The row of an in-place variant, made by the catalog.
+  static OpDef inplaceVariant(const OpDef &base, const InplaceDef &variant);
+
+  // Fills in defaults; throws popart::error (naming `opName`) for unknown names, missing required ones and wrong types.
+  Attributes completeAttributes(Attributes given, const std::string &opName) const;
+
+ private:
+  std::string domain_, type_;
+  std::vector<OpVersion> versions_;
+  std::vector<InputDef> inputs_;
+  std::vector<OutputDef> outputs_;
+  std::vector<AttributeDef> attributes_;
+  std::vector<ConstInputDef> constInputs_;
+  std::vector<InplaceDef> inplaces_;
+  std::vector<AliasDef> aliases_;
+  std::vector<OnnxName> onnxNames_;
+  InferFn infer_;
+  VjpFn vjp_;
+  DecomposeFn decompose_;
+  uint32_t traits_ = 0;
+  Cost cost_ = Cost::Cheap;
+  bool stopsGrad_ = false;
+  std::string noGradReason_, doc_;
+  const OpDef *base_ = nullptr;
+};
+
+// ---- the catalog (src/ops/catalog.cpp) -----------------------------------------------------------------------------
+
+// nullptr when there is no such op. Types are unique over all domains.
+const OpDef *findOpDef(std::string_view type);
+const OpDef &opDef(std::string_view type);  // throws popart::internal_error
+// The row that implements ONNX operator `type` of `domain` at the newest since-version <= `version`; nullptr: not supported.
+const OpDef *findOnnxOp(std::string_view domain, std::string_view type, OpVersion version);
+std::vector<const OpDef *> allOpDefs();
+// Adds a row made at run time (user ops). Throws popart::error when the type exists already.
+const OpDef &registerOpDef(OpDef def);
+
+}  // namespace popart

@@ -1,0 +1,3 @@
+// PopART's header name for ReplicaGrouping.
+#pragma once
+#include <popart/commgroup.hpp>

@@ -1,0 +1,69 @@
+// Tensor: a typed edge of a graph: id, info, role, producer and consumers. Only Graph edits the edges.
+#pragma once
+#include <string>
+#include <vector>
+
+#include <popart/ids.hpp>
+#include <popart/tensordata.hpp>
+#include <popart/variablesettings.hpp>
+
+namespace popart {
+
+class Graph;
+class Op;
+
+// Roles (PopART "TensorType"). ActGrad: produced by an op or input of a subgraph; Stream: filled by the host each batch.
+enum class TensorType { ActGrad = 0, Const, Stream, Unknown, Variable, N };
+
+struct Use {
+  OpIndex op;
+  InIndex input;
+  bool operator==(const Use &) const = default;
+};
+
+class Tensor {
+ public:
+  TensorId id;
+  TensorInfo info;
+
+  TensorIndex index() const { return index_; }
+  Graph &getGraph() const { return *graph_; }
+  const TensorId &str() const { return id; }
+  TensorType tensorType() const { return type_; }
+  void setTensorType(TensorType t) { type_ = t; }
+
+  bool hasProducer() const { return producer_.valid(); }
+  Op *getProducer() const;  // throws internal_error when there is none
+  Op *getProducerUnsafe() const;
+  OpIndex producerIndex() const { return producer_; }
+  OutIndex producerOutput() const { return producerOutput_; }
+  const std::vector<Use> &uses() const { return uses_; }  // in the order they were connected
+  std::vector<Op *> consumerOps() const;                  // each op once
+
+  bool isGraphInput() const;
+  bool isGraphOutput() const;
+
+  // Values of Const and Variable tensors.
+  bool hasTensorData() const { return !data_.empty(); }
+  const TensorData &tensorData() const { return data_; }
+  TensorData &mutableTensorData() { return data_; }
+  void setTensorData(TensorData data) { data_ = std::move(data); }
+
+  // Variables only: how replicas share it, and which optimizer state or role it plays.
+  VariableSettings variableSettings;
+  bool isOptimizerState = false;
+  // Graph inputs only: writes inside the graph reach the caller's tensor.
+  bool byReference = false;
+
+ private:
+  friend class Graph;
+  Graph *graph_ = nullptr;
+  TensorIndex index_;
+  TensorType type_ = TensorType::Unknown;
+  OpIndex producer_;
+  OutIndex producerOutput_ = 0;
+  std::vector<Use> uses_;
+  TensorData data_;
+};
+
+}  // namespace popart

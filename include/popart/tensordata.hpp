@@ -1,0 +1,48 @@
+// TensorData: host values of a constant or variable. Shared, copy-on-write: copies are cheap, mutableData() makes the
+// bytes private first. The bytes may be owned or belong to a mapped file (then read only until the first write).
+#pragma once
+#include <cstddef>
+#include <memory>
+#include <span>
+
+#include <popart/tensorinfo.hpp>
+
+namespace popart {
+
+class TensorData {
+ public:
+  TensorData() = default;
+  explicit TensorData(const TensorInfo &info);                  // zero filled
+  TensorData(const TensorInfo &info, const void *source);       // copies info.nbytes() bytes
+  // Shares memory that `owner` keeps alive (a mapped file, a NumPy array that will not be written by us).
+  static TensorData share(const TensorInfo &info, std::shared_ptr<const void> owner, const void *data);
+
+  template <class T>
+  static TensorData of(const Shape &shape, std::span<const T> values) {
+    return TensorData(TensorInfo(getDataType<T>(), shape), values.data());
+  }
+  template <class T>
+  static TensorData scalar(T value) {
+    return TensorData(TensorInfo(getDataType<T>(), {}), &value);
+  }
+
+  bool empty() const { return data_ == nullptr; }
+  const TensorInfo &info() const { return info_; }
+  const void *data() const { return data_; }
+  void *mutableData();
+  int64_t nbytes() const { return info_.nbytes(); }
+  // Reinterprets the shape; element count must stay the same.
+  TensorData reshaped(const Shape &shape) const;
+  // Integer values of an INT32/INT64 (or smaller integer) tensor. Throws popart::error for other types.
+  std::vector<int64_t> asInts() const;
+  std::vector<double> asDoubles() const;  // any real type
+  bool operator==(const TensorData &o) const;  // same info, same bytes
+
+ private:
+  TensorInfo info_;
+  std::shared_ptr<const void> owner_;
+  const void *data_ = nullptr;
+  bool writable_ = false;
+};
+
+}  // namespace popart

@@ -1,0 +1,59 @@
+// The reference backend: readable kernels in plain loops. They define what each op means; every other backend is tested
+// against them. Accumulation is in double for floating types (float64 exact path for gradient checks), in int64 for integers.
+#pragma once
+#include <functional>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "executable/kernel.hpp"
+
+namespace popart::ref {
+
+// One operand of a reference kernel: plain, C order.
+struct View {
+  TensorInfo info;
+  void *data = nullptr;  // null: not connected
+  bool connected() const { return data != nullptr; }
+  template <class T>
+  T *as() const {
+    return static_cast<T *>(data);
+  }
+  const Shape &shape() const { return info.shape(); }
+  int64_t size() const { return info.nelms(); }
+};
+
+struct Context {
+  const Op &op;                // attributes only; edges are not to be followed
+  std::span<const View> in;    // data is not to be written
+  std::span<const View> out;
+  bool hasIn(int i) const { return i < static_cast<int>(in.size()) && in[i].connected(); }
+  bool hasOut(int i) const { return i < static_cast<int>(out.size()) && out[i].connected(); }
+};
+
+using RefFn = void (*)(const Context &);
+struct Entry {
+  const char *type;  // base op type: "Gelu"
+  RefFn fn;
+};
+
+// Each family file defines one table: std::span<const Entry> mathKernels(); … and is listed in ref.cpp.
+const executable::Backend &backend();
+// Runs one op on host values: used for constant folding. Throws popart::error when there is no reference kernel.
+std::vector<TensorData> evaluate(const Op &op, const std::vector<TensorData> &inputs);
+
+// Calls f(T{}) with the C++ type of `type`: float, double, Half, BFloat16, (u)int8…64, bool.
+template <class F>
+void dispatchAll(DataType type, F &&f);
+template <class F>
+void dispatchFloat(DataType type, F &&f);  // throws internal_error for other types
+template <class F>
+void dispatchNumeric(DataType type, F &&f);
+// double for floating types, int64_t for integers, uint64_t for unsigned.
+template <class T>
+struct Accumulator;
+
+}  // namespace popart::ref
+
+#include "backends/ref/dispatch.hpp"

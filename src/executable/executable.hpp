@@ -1,0 +1,112 @@
+// Executable: everything the runtime needs to run a program, and nothing of graphs: buffers with fixed places, steps in
+// order, variables, host streams. Immutable once made; one executable serves any number of engines.
+#pragma once
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "executable/kernel.hpp"
+
+namespace popart::executable {
+
+using BufferIndex = int32_t;  // -1: operand not connected
+
+struct Buffer {
+  enum class Place : uint8_t { Arena, Variable, Constant };
+  Place place = Place::Arena;
+  int64_t bytes = 0;
+  int64_t offset = 0;  // Arena: offset from the arena's start; others: index in variables / constants
+  int64_t byteOffset = 0;  // start inside a variable or constant (views)
+  std::string name;
+};
+
+struct ConstantSpec {
+  TensorData data;  // already in its layout
+  Layout layout;
+};
+
+struct VariableSpec {
+  TensorId id;
+  TensorInfo info;
+  Layout layout;
+  TensorData initial;  // plain
+  bool readOnly = false;
+  bool isOptimizerState = false;
+};
+
+struct InputStream {
+  TensorId id;
+  TensorInfo info;   // one micro-batch
+  int64_t loadsPerIteration = 1;
+  bool broadcast = false;
+};
+
+struct OutputStream {
+  enum class Return : uint8_t { All, Final, EveryN, Sum };
+  TensorId id;
+  TensorInfo info;
+  Return kind = Return::All;
+  int64_t period = 1;
+};
+
+struct Program;
+
+struct Step {
+  enum class Kind : uint8_t { Kernel, HostLoad, HostStore, Copy, Loop, If };
+  Kind kind = Kind::Kernel;
+  std::string name;  // "MatMul.104"
+  std::shared_ptr<const Kernel> kernel;
+  std::vector<BufferIndex> in, out;
+  int32_t stream = -1;      // HostLoad, HostStore
+  int64_t bytes = 0;        // Copy: in[0] -> out[0]
+  // Loop: in = {trip count (INT64 scalar) or -1, condition (BOOL scalar) or -1}; runs body at most tripCount times.
+  //   Before the first iteration `initial` copies run, after each iteration `carried` copies (moves between buffers).
+  // If: in = {condition}; then `body` else `otherwise`.
+  int64_t tripCount = -1;   // Loop: fixed count, -1: read in[0]
+  std::vector<std::shared_ptr<const Program>> programs;
+  BufferIndex iteration = -1;  // Loop: INT64 scalar the body reads, or -1
+  BufferIndex condition = -1;  // Loop: BOOL scalar the body writes, or -1
+  struct ScanOutput { BufferIndex from; BufferIndex to; int64_t bytesPerIteration; };
+  std::vector<ScanOutput> scans;
+  struct Move { BufferIndex from; BufferIndex to; int64_t bytes; };
+  std::vector<Move> initial, carried, results;  // results: after the last iteration
+};
+
+struct Program {
+  std::vector<Step> steps;
+};
+
+struct MemoryReport {
+  int64_t arenaBytes = 0;
+  int64_t largestLiveSetBytes = 0;
+  int64_t variableBytes = 0;
+  int64_t constantBytes = 0;
+  int64_t scratchBytes = 0;  // over all threads
+  int64_t total() const { return arenaBytes + variableBytes + constantBytes + scratchBytes; }
+};
+
+struct Fallback {  // an op that no vectorised kernel took
+  std::string op, backend, reason;
+};
+
+struct Executable {
+  std::string device;
+  std::vector<Buffer> buffers;
+  std::vector<ConstantSpec> constants;
+  std::vector<VariableSpec> variables;
+  std::vector<InputStream> inputs;
+  std::vector<OutputStream> outputs;
+  Program main;
+  int64_t iterations = 1;  // times `main` runs per session.run (batches per step x accumulation)
+  int64_t scratchBytesPerThread = 0;
+  MemoryReport memory;
+  std::vector<Fallback> fallbacks;
+  std::string loweredText;  // lowered graph as IR text (only when asked for)
+};
+
+// Converts between the plain layout (`info`) and `layout`; both buffers have the right sizes. Bit exact.
+void pack(const TensorInfo &info, const Layout &layout, const void *plain, void *stored);
+void unpack(const TensorInfo &info, const Layout &layout, const void *stored, void *plain);
+
+}  // namespace popart::executable

@@ -1,0 +1,48 @@
+// Engine: memory for one executable plus a thread pool: loads weights, connects host streams, runs steps. Knows no graphs.
+#pragma once
+#include <functional>
+#include <memory>
+#include <span>
+
+#include "executable/executable.hpp"
+
+namespace popart::cpu {
+class ThreadPool;
+}
+
+namespace popart::runtime {
+
+// Where the engine gets and puts one micro-batch of a stream. Called from the thread that runs the engine.
+class StreamSource {
+ public:
+  virtual ~StreamSource() = default;
+  // Next `bytes` bytes of input stream s; valid until the matching inputDone.
+  virtual const void *input(int stream, int64_t bytes) = 0;
+  virtual void inputDone(int) {}
+  // Memory for the next value of output stream s that the host will see.
+  virtual void *output(int stream, int64_t bytes) = 0;
+  virtual void outputDone(int) {}
+};
+
+class Engine {
+ public:
+  Engine(std::shared_ptr<const executable::Executable> executable, int threads);
+  ~Engine();
+  Engine(const Engine &) = delete;
+  Engine &operator=(const Engine &) = delete;
+
+  const executable::Executable &executable() const { return *executable_; }
+  // Variables by index in executable().variables, in plain layout. data has variables[i].info.nbytes() bytes.
+  void writeVariable(int i, const void *data);
+  void readVariable(int i, void *data) const;
+  // Runs main `iterations` times. No allocation, lookup or lock on this path.
+  void run(StreamSource &streams);
+  int threads() const;
+
+ private:
+  struct Impl;
+  std::shared_ptr<const executable::Executable> executable_;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace popart::runtime
