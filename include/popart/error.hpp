@@ -49,7 +49,7 @@ class error : public std::runtime_error {
       : error(Text{}, sizeof...(Args) == 0 ? std::string(format) : formatText(format, {toText(args)...})) {}
   ~error() override = default;
 
-  // The unformatted text up to the first "{": stable, for tests.
+  // The message (PopART keeps a stack trace here; ours has none).
   const std::string &stackreport() const { return stackReport_; }
 
  protected:

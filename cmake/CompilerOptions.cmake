@@ -1,0 +1,39 @@
+# Compiler settings of our own targets, gathered in the interface target popart_build_flags.
+# Third-party code (nanobind's library, generated protobuf files) does not get our warnings.
+# Invariant: -ffp-contract=off everywhere, so that fused and unfused kernels agree to the bit.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
+endif()
+set(CMAKE_CXX_FLAGS_RELEASE "-O3 -DNDEBUG")
+set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O2 -g1")
+
+find_program(CCACHE_PROGRAM ccache)
+if(CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_C_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
+endif()
+
+if(POPART_SANITIZE)
+  add_compile_options(-fsanitize=${POPART_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${POPART_SANITIZE})
+endif()
+
+add_library(popart_build_flags INTERFACE)
+target_compile_options(popart_build_flags INTERFACE -Wall -Wextra -ffp-contract=off)
+if(POPART_WARNINGS_AS_ERRORS)
+  target_compile_options(popart_build_flags INTERFACE -Werror)
+endif()
+if(POPART_SANITIZE)
+  # gcc reports values as maybe uninitialised that only its own instrumentation leaves so.
+  target_compile_options(popart_build_flags INTERFACE -Wno-maybe-uninitialized)
+endif()
+# Three instruction sets on x86: SSE4 (the baseline, wanted even though the compiler's default is older),
+# AVX2 and AVX-512 at Skylake's level. Each one more costs compile time in every kernel file.
+target_compile_definitions(popart_build_flags INTERFACE
+  HWY_WANT_SSE4=1 "HWY_DISABLED_TARGETS=(HWY_SSSE3|HWY_AVX3_DL)" SPDLOG_FMT_EXTERNAL)
+target_include_directories(popart_build_flags INTERFACE ${CMAKE_SOURCE_DIR}/include ${CMAKE_SOURCE_DIR}/src)

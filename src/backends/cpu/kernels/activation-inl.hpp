@@ -1,0 +1,93 @@
+// Vector forms of the activations, compiled once per instruction set; only for the .cpp files of this folder.
+// Invariant: lanes are independent, so a value does not depend on its position or on the vector width.
+#if defined(POPART_CPU_ACTIVATION_INL_HPP) == defined(HWY_TARGET_TOGGLE)
+#ifdef POPART_CPU_ACTIVATION_INL_HPP
+#undef POPART_CPU_ACTIVATION_INL_HPP
+#else
+#define POPART_CPU_ACTIVATION_INL_HPP
+#endif
+
+#include <hwy/contrib/math/math-inl.h>
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace popart::cpu::HWY_NAMESPACE {
+namespace activation {
+namespace hn = hwy::HWY_NAMESPACE;
+using D = hn::ScalableTag<float>;
+using V = hn::Vec<D>;
+
+HWY_INLINE V constant(float value) { return hn::Set(D(), value); }
+
+// exp for any argument: above 104 the library's polynomial leaves its range, and it maps NaN to zero.
+HWY_INLINE V exponential(V x) { return hn::IfThenElse(hn::IsNaN(x), x, hn::Exp(D(), hn::Min(constant(104.0f), x))); }
+
+// 1 / (1 + e^-x)
+HWY_INLINE V sigmoid(V x) {
+  const V one = constant(1.0f);
+  return hn::Div(one, hn::Add(one, exponential(hn::Neg(x))));
+}
+
+HWY_INLINE V hyperbolicTangent(V x) {
+  const V bounded = hn::Max(constant(-20.0f), hn::Min(constant(20.0f), x));
+  return hn::Tanh(D(), bounded);
+}
+
+// erf by two minimax polynomials: odd in x for |x| <= 0.92, else 1 - exp(p(|x|)). Error below 1 ulp with fma.
+HWY_INLINE V errorFunction(V x) {
+  const V t = hn::Min(constant(4.0f), hn::Abs(x));
+  const V s = hn::Mul(t, t);
+  V far = hn::MulAdd(constant(-1.72853470e-5f), t, constant(3.83197126e-4f));
+  const V even = hn::MulAdd(constant(-3.88396438e-3f), t, constant(2.42546219e-2f));
+  far = hn::MulAdd(far, s, even);
+  far = hn::MulAdd(far, t, constant(-1.06777877e-1f));
+  far = hn::MulAdd(far, t, constant(-6.34846687e-1f));
+  far = hn::MulAdd(far, t, constant(-1.28717512e-1f));
+  far = hn::Sub(constant(1.0f), hn::Exp(D(), hn::MulAdd(far, t, hn::Neg(t))));
+  V near = constant(-5.96761703e-4f);
+  near = hn::MulAdd(near, s, constant(4.99119423e-3f));
+  near = hn::MulAdd(near, s, constant(-2.67681349e-2f));
+  near = hn::MulAdd(near, s, constant(1.12819925e-1f));
+  near = hn::MulAdd(near, s, constant(-3.76125336e-1f));
+  near = hn::MulAdd(near, s, constant(1.28379166e-1f));
+  near = hn::MulAdd(near, x, x);
+  return hn::IfThenElse(hn::Gt(t, constant(0.921875f)), hn::CopySign(far, x), near);
+}
+
+HWY_INLINE V gelu(V x) {
+  const V half = hn::Mul(constant(0.5f), x);
+  return hn::MulAdd(half, errorFunction(hn::Mul(x, constant(0.70710678118654752f))), half);
+}
+
+HWY_INLINE V geluTanh(V x) {
+  const V cube = hn::Mul(hn::Mul(x, x), x);
+  const V inner = hn::Mul(constant(0.79788456080286536f), hn::MulAdd(constant(0.044715f), cube, x));
+  const V half = hn::Mul(constant(0.5f), x);
+  return hn::MulAdd(half, hyperbolicTangent(inner), half);
+}
+
+// Max(0, x) in this order: the vector instruction returns its second argument for NaN.
+HWY_INLINE V activate(Activation kind, V x) {
+  switch (kind) {
+    case Activation::kNone:
+      return x;
+    case Activation::kRelu:
+      return hn::Max(hn::Zero(D()), x);
+    case Activation::kGelu:
+      return gelu(x);
+    case Activation::kGeluTanh:
+      return geluTanh(x);
+    case Activation::kSigmoid:
+      return sigmoid(x);
+    case Activation::kTanh:
+      return hyperbolicTangent(x);
+    case Activation::kSilu:
+      return hn::Mul(x, sigmoid(x));
+  }
+  return x;
+}
+
+}  // namespace activation
+}  // namespace popart::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#endif

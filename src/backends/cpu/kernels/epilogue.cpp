@@ -1,0 +1,165 @@
+// Epilogues and parameter updates, compiled once per instruction set by Highway.
+// Invariant: full vectors and the masked tail run the same operations, so a value does not depend on its column.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backends/cpu/kernels/epilogue.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+// clang-format off
+#include "backends/cpu/kernels/epilogue.hpp"
+#include "backends/cpu/kernels/activation-inl.hpp"
+// clang-format on
+#include <algorithm>
+
+HWY_BEFORE_NAMESPACE();
+namespace popart::cpu::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+using D = hn::ScalableTag<float>;
+using V = hn::Vec<D>;
+using Mask = hn::Mask<D>;
+
+// Reads and writes of one vector: all lanes, or the first few.
+struct AllLanes {
+  HWY_INLINE V load(const float *p) const { return hn::LoadU(D(), p); }
+  HWY_INLINE void store(V v, float *p) const { hn::StoreU(v, D(), p); }
+};
+struct FirstLanes {
+  Mask mask;
+  HWY_INLINE V load(const float *p) const { return hn::MaskedLoad(mask, D(), p); }
+  HWY_INLINE void store(V v, float *p) const { hn::BlendedStore(v, mask, D(), p); }
+};
+
+template <Activation kActivation, class Lanes>
+HWY_INLINE void finishVector(const Epilogue &e, Lanes lanes, const float *sums, float *y, int64_t m, int64_t n) {
+  V v = lanes.load(sums + n);
+  if (e.alpha != 1.0f) v = hn::Mul(hn::Set(D(), e.alpha), v);
+  if (e.beta == 1.0f) {
+    v = hn::Add(v, lanes.load(y + n));
+  } else if (e.beta != 0.0f) {
+    v = hn::Add(v, hn::Mul(hn::Set(D(), e.beta), lanes.load(y + n)));
+  }
+  if (e.bias) v = hn::Add(v, lanes.load(e.bias + n));
+  if (e.residual) v = hn::Add(v, lanes.load(e.residual + m * e.residualStride + n));
+  if (e.preActivation) lanes.store(v, e.preActivation + m * e.preActivationStride + n);
+  lanes.store(activation::activate(kActivation, v), y + n);
+}
+
+template <Activation kActivation>
+void finishRows(const Epilogue &e, const float *sums, ptrdiff_t sumStride, float *y, ptrdiff_t yStride, int64_t rows,
+                int64_t cols) {
+  const auto lanes = static_cast<int64_t>(hn::Lanes(D()));
+  const int64_t full = cols - cols % lanes;
+  const FirstLanes tail{hn::FirstN(D(), static_cast<size_t>(cols - full))};
+  for (int64_t m = 0; m < rows; ++m) {
+    const float *s = sums + m * sumStride;
+    float *out = y + m * yStride;
+    for (int64_t n = 0; n < full; n += lanes) finishVector<kActivation>(e, AllLanes(), s, out, m, n);
+    if (full < cols) finishVector<kActivation>(e, tail, s, out, m, full);
+  }
+}
+
+void epilogueOf(const Epilogue &e, const float *sums, ptrdiff_t sumStride, float *y, ptrdiff_t yStride, int64_t rows,
+                int64_t cols) {
+  switch (e.activation) {
+    case Activation::kNone:
+      return finishRows<Activation::kNone>(e, sums, sumStride, y, yStride, rows, cols);
+    case Activation::kRelu:
+      return finishRows<Activation::kRelu>(e, sums, sumStride, y, yStride, rows, cols);
+    case Activation::kGelu:
+      return finishRows<Activation::kGelu>(e, sums, sumStride, y, yStride, rows, cols);
+    case Activation::kGeluTanh:
+      return finishRows<Activation::kGeluTanh>(e, sums, sumStride, y, yStride, rows, cols);
+    case Activation::kSigmoid:
+      return finishRows<Activation::kSigmoid>(e, sums, sumStride, y, yStride, rows, cols);
+    case Activation::kTanh:
+      return finishRows<Activation::kTanh>(e, sums, sumStride, y, yStride, rows, cols);
+    case Activation::kSilu:
+      return finishRows<Activation::kSilu>(e, sums, sumStride, y, yStride, rows, cols);
+  }
+}
+
+template <UpdateKind kKind, class Lanes>
+HWY_INLINE void updateVector(const Update &u, Lanes lanes, const float *gradient, float *w, ptrdiff_t at) {
+  const D d;
+  V g = lanes.load(gradient);
+  if (u.gradScale != 1.0f) g = hn::Mul(hn::Set(d, u.gradScale), g);
+  if constexpr (kKind == UpdateKind::kStore) {
+    lanes.store(g, w + at);
+  } else if constexpr (kKind == UpdateKind::kAccumulate) {
+    lanes.store(hn::Add(lanes.load(w + at), g), w + at);
+  } else {
+    V step = g;
+    if constexpr (kKind == UpdateKind::kSgdMomentum) {
+      step = hn::MulAdd(hn::Set(d, u.momentum), lanes.load(u.first + at), g);
+      lanes.store(step, u.first + at);
+    } else if constexpr (kKind != UpdateKind::kSgd) {
+      const V first = hn::MulAdd(hn::Set(d, u.beta1), lanes.load(u.first + at), hn::Mul(hn::Set(d, 1.0f - u.beta1), g));
+      const V square = hn::Mul(hn::Set(d, 1.0f - u.beta2), hn::Mul(g, g));
+      const V second = hn::MulAdd(hn::Set(d, u.beta2), lanes.load(u.second + at), square);
+      lanes.store(first, u.first + at);
+      lanes.store(second, u.second + at);
+      const V root = hn::Sqrt(hn::Mul(second, hn::Set(d, u.secondCorrection)));
+      step = hn::Div(hn::Mul(first, hn::Set(d, u.firstCorrection)), hn::Add(root, hn::Set(d, u.epsilon)));
+    }
+    V old = lanes.load(w + at);
+    if (kKind != UpdateKind::kAdam && u.decay != 1.0f) old = hn::Mul(hn::Set(d, u.decay), old);
+    lanes.store(hn::NegMulAdd(hn::Set(d, u.rate), step, old), w + at);
+  }
+}
+
+template <UpdateKind kKind>
+void updateRows(const Update &u, const float *gradient, ptrdiff_t gradientStride, float *w, ptrdiff_t wStride,
+                int64_t rows, int64_t cols) {
+  const auto lanes = static_cast<int64_t>(hn::Lanes(D()));
+  const int64_t full = cols - cols % lanes;
+  const FirstLanes tail{hn::FirstN(D(), static_cast<size_t>(cols - full))};
+  for (int64_t m = 0; m < rows; ++m) {
+    const float *g = gradient + m * gradientStride;
+    const ptrdiff_t row = m * wStride;
+    for (int64_t n = 0; n < full; n += lanes) updateVector<kKind>(u, AllLanes(), g + n, w, row + n);
+    if (full < cols) updateVector<kKind>(u, tail, g + full, w, row + full);
+  }
+}
+
+void updateOf(const Update &u, const float *g, ptrdiff_t gStride, float *w, ptrdiff_t wStride, int64_t rows,
+              int64_t cols) {
+  switch (u.kind) {
+    case UpdateKind::kStore:
+      return updateRows<UpdateKind::kStore>(u, g, gStride, w, wStride, rows, cols);
+    case UpdateKind::kAccumulate:
+      return updateRows<UpdateKind::kAccumulate>(u, g, gStride, w, wStride, rows, cols);
+    case UpdateKind::kSgd:
+      return updateRows<UpdateKind::kSgd>(u, g, gStride, w, wStride, rows, cols);
+    case UpdateKind::kSgdMomentum:
+      return updateRows<UpdateKind::kSgdMomentum>(u, g, gStride, w, wStride, rows, cols);
+    case UpdateKind::kAdam:
+      return updateRows<UpdateKind::kAdam>(u, g, gStride, w, wStride, rows, cols);
+    case UpdateKind::kAdamW:
+      return updateRows<UpdateKind::kAdamW>(u, g, gStride, w, wStride, rows, cols);
+  }
+}
+
+}  // namespace popart::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace popart::cpu {
+HWY_EXPORT(epilogueOf);
+HWY_EXPORT(updateOf);
+
+void applyEpilogue(const Epilogue &e, const float *sums, ptrdiff_t sumStride, float *y, ptrdiff_t yStride, int64_t rows,
+                   int64_t cols) noexcept {
+  HWY_DYNAMIC_DISPATCH(epilogueOf)(e, sums, sumStride, y, yStride, rows, cols);
+}
+
+void applyActivation(Activation activation, const float *x, float *y, int64_t count) noexcept {
+  Epilogue e;
+  e.activation = activation;
+  applyEpilogue(e, x, 0, y, 0, 1, count);
+}
+
+void applyUpdate(const Update &u, const float *gradient, ptrdiff_t gradientStride, float *w, ptrdiff_t wStride,
+                 int64_t rows, int64_t cols) noexcept {
+  HWY_DYNAMIC_DISPATCH(updateOf)(u, gradient, gradientStride, w, wStride, rows, cols);
+}
+}  // namespace popart::cpu
+#endif

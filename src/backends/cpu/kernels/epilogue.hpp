@@ -1,0 +1,73 @@
+// What happens to a finished sum on its way to memory: scaling, bias, residual, activation, or a parameter update.
+//
+// Every step is one separately rounded float32 operation in the documented order, and the fused forms run the same code
+// as the stand-alone functions below; so fusing a chain of operators does not change a bit of its result.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace popart::cpu {
+
+// kRelu max(x, 0), NaN stays NaN; kGelu x * (1 + erf(x / sqrt 2)) / 2 (ONNX Gelu-20, approximate = none);
+// kGeluTanh the tanh form (ONNX Gelu-20, approximate = tanh; ai.graphcore Gelu); kSilu x * sigmoid(x).
+enum class Activation { kNone, kRelu, kGelu, kGeluTanh, kSigmoid, kTanh, kSilu };
+
+// y[m, n] = activation(alpha * sum[m, n] + beta * y[m, n] + bias[n] + residual[m, n]), added from left to right.
+// Absent terms (nullptr, alpha 1, beta 0) are not computed; with beta 0 the old y is not read. residual may be y
+// itself.
+struct Epilogue {
+  const float *bias = nullptr;      // (N)
+  const float *residual = nullptr;  // (M, N), rows residualStride apart
+  ptrdiff_t residualStride = 0;
+  float *preActivation = nullptr;  // (M, N), receives the argument of the activation
+  ptrdiff_t preActivationStride = 0;
+  float alpha = 1.0f;
+  float beta = 0.0f;
+  Activation activation = Activation::kNone;
+
+  bool isStore() const {
+    return !bias && !residual && !preActivation && alpha == 1.0f && beta == 0.0f && activation == Activation::kNone;
+  }
+};
+
+// Writes rows x cols finished sums through the epilogue; all pointers of `e` and `y` point at the block's first
+// element.
+void applyEpilogue(const Epilogue &e, const float *sums, ptrdiff_t sumStride, float *y, ptrdiff_t yStride, int64_t rows,
+                   int64_t cols) noexcept;
+
+// y[i] = activation(x[i]); y may be x.
+void applyActivation(Activation activation, const float *x, float *y, int64_t count) noexcept;
+
+// g = gradScale * gradient, then
+// kStore        w = g
+// kAccumulate   w = w + g
+// kSgd          w = fma(-rate, g, decay * w)
+// kSgdMomentum  first = fma(momentum, first, g); w = fma(-rate, first, decay * w)
+// kAdam         first = fma(beta1, first, (1 - beta1) g); second = fma(beta2, second, (1 - beta2) g^2);
+//               w = fma(-rate, (first * firstCorrection) / (sqrt(second * secondCorrection) + epsilon), w)
+// kAdamW        as kAdam with decay * w in place of the last w
+enum class UpdateKind { kStore, kAccumulate, kSgd, kSgdMomentum, kAdam, kAdamW };
+
+// Instruction sets without fma round twice; results are then those of a separate multiply and add.
+struct Update {
+  UpdateKind kind = UpdateKind::kStore;
+  float gradScale = 1.0f;
+  float rate = 0.0f;
+  float decay = 1.0f;
+  float momentum = 0.0f;
+  float beta1 = 0.0f;
+  float beta2 = 0.0f;
+  float epsilon = 0.0f;
+  float firstCorrection = 1.0f;   // 1 / (1 - beta1^step), or 1
+  float secondCorrection = 1.0f;  // 1 / (1 - beta2^step), or 1
+  float *first = nullptr;         // state arrays, laid out as w
+  float *second = nullptr;
+};
+
+// Applies `u` to rows x cols gradients; w and the state arrays share wStride. u.first and u.second point at the block's
+// start.
+void applyUpdate(const Update &u, const float *gradient, ptrdiff_t gradientStride, float *w, ptrdiff_t wStride,
+                 int64_t rows, int64_t cols) noexcept;
+
+}  // namespace popart::cpu

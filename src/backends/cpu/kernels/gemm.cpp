@@ -1,0 +1,228 @@
+// Loop nest of the matrix products.
+//
+//   task = (batch, column block, row block)          tasks of one column block are neighbours and share its panels
+//     for each k pass                                 B panels of the pass: in place, or packed into scratch (second
+//     level cache)
+//       for each row tile                             A rows of the tile stay in the first level cache
+//         for each panel: tile kernel                 partial sums between passes live in scratch, never in C
+//
+// C is written once, by the epilogue after the last pass, so C may alias the epilogue's residual.
+#include "backends/cpu/kernels/gemm.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "backends/cpu/kernels/pack.hpp"
+
+namespace popart::cpu {
+namespace {
+
+constexpr int64_t kLongestPass = 768;              // k per pass: a tile of A rows stays in the first level cache
+constexpr int64_t kPanelBytesPerTask = 512 << 10;  // B panels of a pass stay in the second level cache
+constexpr int64_t kRowsPerTask = 224;
+constexpr int64_t kTasksPerThread = 4;
+constexpr int64_t kSmallestTaskFlops = 100'000;
+
+int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// a[m, k] with arbitrary strides -> packed[k][rows]
+void packTile(const float *a, ptrdiff_t rowStride, ptrdiff_t colStride, int rows, int64_t k, float *packed) {
+  for (int64_t col = 0; col < k; ++col) {
+    for (int row = 0; row < rows; ++row) packed[col * rows + row] = a[row * rowStride + col * colStride];
+  }
+}
+
+}  // namespace
+
+struct Matmul::Block {
+  const float *a;
+  const float *b;
+  float *c;
+  ptrdiff_t cOffset;
+  int64_t firstPanel, endPanel;
+  int64_t firstTile, endTile;
+  int64_t firstK, endK;
+  const float *panels;  // panel firstPanel at k = firstK
+  ptrdiff_t kStride, panelStride;
+  float *partial;
+  float *packedA;
+};
+
+Matmul::Matmul(const MatmulShape &shape, int threads) : shape_(shape) {
+  const MicroKernels &kernels = microKernels();
+  panels_ = ceilDiv(shape.n, kernels.panelWidth);
+  rowTiles_ = ceilDiv(shape.m, kernels.tileRows);
+  planBlocks(std::max(1, threads));
+  const int64_t batches = shape.batch[0] * shape.batch[1] * shape.batch[2] * shape.batch[3];
+  tasks_ = static_cast<int>(batches * rowTasks_ * colTasks_);
+  const int64_t width = kernels.panelWidth;
+  const int64_t rowsPerTile = kernels.tileRows;
+  const bool severalPasses = shape.k > kBlock_;
+  partialFloats_ = static_cast<size_t>(severalPasses ? tilesPerTask_ * rowsPerTile * panelsPerTask_ * width : 0);
+  packedBFloats_ = static_cast<size_t>(shape.bLayout == BLayout::kPacked ? 0 : kBlock_ * panelsPerTask_ * width);
+  scratchFloats_ = partialFloats_ + packedBFloats_ + static_cast<size_t>(kBlock_ * rowsPerTile);
+}
+
+void Matmul::planBlocks(int threads) {
+  const MicroKernels &kernels = microKernels();
+  kBlock_ = std::max<int64_t>(1, ceilDiv(shape_.k, std::max<int64_t>(1, ceilDiv(shape_.k, kLongestPass))));
+  const int64_t panelBytes = kBlock_ * kernels.panelWidth * static_cast<int64_t>(sizeof(float));
+  panelsPerTask_ = std::clamp<int64_t>(kPanelBytesPerTask / panelBytes, 1, std::max<int64_t>(1, panels_));
+  tilesPerTask_ = std::clamp<int64_t>(kRowsPerTask / kernels.tileRows, 1, std::max<int64_t>(1, rowTiles_));
+  const int64_t batches = shape_.batch[0] * shape_.batch[1] * shape_.batch[2] * shape_.batch[3];
+  const int64_t wanted = threads == 1 ? 1 : threads * kTasksPerThread;
+  const auto taskFlops = [&] {
+    return 2 * shape_.k * tilesPerTask_ * kernels.tileRows * panelsPerTask_ * kernels.panelWidth;
+  };
+  const auto enough = [&] {
+    const int64_t count = batches * ceilDiv(rowTiles_, tilesPerTask_) * ceilDiv(panels_, panelsPerTask_);
+    return count >= wanted || taskFlops() < kSmallestTaskFlops;
+  };
+  while (!enough() && (tilesPerTask_ > 1 || panelsPerTask_ > 1)) {
+    int64_t &larger = tilesPerTask_ >= panelsPerTask_ ? tilesPerTask_ : panelsPerTask_;
+    larger = ceilDiv(larger, 2);
+  }
+  rowTasks_ = ceilDiv(rowTiles_, tilesPerTask_);
+  colTasks_ = ceilDiv(panels_, panelsPerTask_);
+}
+
+const float *Matmul::panelSource(const Block &block, const MatmulArgs &args, float *packed, ptrdiff_t &kStride,
+                                 ptrdiff_t &panelStride) const noexcept {
+  const int width = microKernels().panelWidth;
+  const int64_t passK = block.endK - block.firstK;
+  kStride = width;
+  if (shape_.bLayout == BLayout::kPacked) {
+    panelStride = shape_.k * width;
+    return block.b + block.firstPanel * panelStride + block.firstK * width;
+  }
+  panelStride = passK * width;
+  if (shape_.bLayout == BLayout::kStrided) {
+    const bool wholePanels = block.endPanel * width <= shape_.n;
+    if (args.bColStride == 1 && wholePanels && block.endTile - block.firstTile == 1) {
+      kStride = args.bRowStride;
+      panelStride = width;
+      return block.b + block.firstK * args.bRowStride + block.firstPanel * width;
+    }
+    for (int64_t p = block.firstPanel; p < block.endPanel; ++p) {
+      const int cols = static_cast<int>(std::min<int64_t>(width, shape_.n - p * width));
+      packPanel(block.b + block.firstK * args.bRowStride + p * width * args.bColStride, args.bRowStride,
+                args.bColStride, passK, cols, width, packed + (p - block.firstPanel) * panelStride);
+    }
+    return packed;
+  }
+  // Element (k, n) of the transpose lies at panel k / width, row n, lane k % width of the packed matrix.
+  for (int64_t p = block.firstPanel; p < block.endPanel; ++p) {
+    const int cols = static_cast<int>(std::min<int64_t>(width, shape_.n - p * width));
+    for (int64_t k = block.firstK; k < block.endK;) {
+      const int64_t lane = k % width;
+      const int64_t count = std::min(width - lane, block.endK - k);
+      const float *source = block.b + (k / width) * shape_.n * width + p * width * width + lane;
+      packPanel(source, 1, width, count, cols, width,
+                packed + (p - block.firstPanel) * panelStride + (k - block.firstK) * width);
+      k += count;
+    }
+  }
+  return packed;
+}
+
+void Matmul::emit(const Block &block, const MatmulArgs &args, const float *sums, ptrdiff_t stride, int64_t row,
+                  int rows, int64_t col, int64_t cols) const noexcept {
+  const int64_t width = microKernels().panelWidth;
+  if (args.update) {
+    for (int64_t done = 0; done < cols; done += width) {
+      const ptrdiff_t at = ((col + done) / width * shape_.m + row) * width;
+      Update update = *args.update;
+      if (update.first) update.first += block.cOffset + at;
+      if (update.second) update.second += block.cOffset + at;
+      applyUpdate(update, sums + done, stride, block.c + at, width, rows, std::min(width, cols - done));
+    }
+    return;
+  }
+  Epilogue e = args.epilogue;
+  if (e.bias) e.bias += col;
+  if (e.residual) e.residual += block.cOffset + row * e.residualStride + col;
+  if (e.preActivation) e.preActivation += block.cOffset + row * e.preActivationStride + col;
+  applyEpilogue(e, sums, stride, block.c + row * args.cRowStride + col, args.cRowStride, rows, cols);
+}
+
+void Matmul::runTileRow(const Block &block, const MatmulArgs &args, int64_t row, int rows) const noexcept {
+  const MicroKernels &kernels = microKernels();
+  const int64_t width = kernels.panelWidth;
+  static constexpr BlockOffset kOrigin{};
+  TileArgs tile;
+  tile.blocks = &kOrigin;
+  tile.blockCount = 1;
+  tile.k = block.endK - block.firstK;
+  tile.bStride = block.kStride;
+  tile.bPanelStride = block.panelStride;
+  tile.a = block.a + row * args.aRowStride + block.firstK * args.aColStride;
+  tile.aStride = args.aRowStride;
+  const bool streamRows = args.aColStride == 1;
+  const bool direct = args.aRowStride == 1 && block.endPanel - block.firstPanel == 1;
+  if (!streamRows && direct) tile.aStride = args.aColStride;
+  if (!streamRows && !direct) {
+    packTile(tile.a, args.aRowStride, args.aColStride, rows, tile.k, block.packedA);
+    tile.a = block.packedA;
+    tile.aStride = rows;
+  }
+  const int wide = streamRows && rows <= 3 ? kernels.widePanels[rows - 1] : 1;
+  const bool first = block.firstK == 0;
+  const bool last = block.endK == shape_.k;
+  const ptrdiff_t partialStride = (block.endPanel - block.firstPanel) * width;
+  alignas(64) float finished[kMaxTileRows * kMaxPanelWidth];
+  for (int64_t p = block.firstPanel; p < block.endPanel;) {
+    const int step = p + wide <= block.endPanel ? wide : 1;
+    const int64_t col = p * width;
+    const int64_t cols = std::min(step * width, shape_.n - col);
+    tile.b = block.panels + (p - block.firstPanel) * block.panelStride;
+    float *partial =
+        block.partial + (row - shape_.m * block.firstTile / rowTiles_) * partialStride + (p - block.firstPanel) * width;
+    tile.in = first ? nullptr : partial;
+    tile.inStride = partialStride;
+    const bool plain = last && !args.update && args.epilogue.isStore() && cols == step * width;
+    tile.out = !last ? partial : plain ? block.c + row * args.cRowStride + col : finished;
+    tile.outStride = !last ? partialStride : plain ? args.cRowStride : step * width;
+    const TileFn fn = step > 1     ? kernels.wideRows[rows - 1]
+                      : streamRows ? kernels.rows[rows - 1]
+                                   : kernels.panel[rows - 1];
+    fn(tile);
+    if (last && !plain) emit(block, args, finished, tile.outStride, row, rows, col, cols);
+    p += step;
+  }
+}
+
+void Matmul::run(int task, const MatmulArgs &args, float *scratch) const noexcept {
+  const int64_t perBatch = rowTasks_ * colTasks_;
+  int64_t batch = task / perBatch;
+  const int64_t rest = task % perBatch;
+  ptrdiff_t aOffset = 0, bOffset = 0, cOffset = 0;
+  for (int i = kMaxBatchRank - 1; i >= 0; --i) {
+    const int64_t at = batch % shape_.batch[static_cast<size_t>(i)];
+    batch /= shape_.batch[static_cast<size_t>(i)];
+    aOffset += at * args.aBatchStride[static_cast<size_t>(i)];
+    bOffset += at * args.bBatchStride[static_cast<size_t>(i)];
+    cOffset += at * args.cBatchStride[static_cast<size_t>(i)];
+  }
+  Block block{};
+  block.a = args.a + aOffset;
+  block.b = args.b + bOffset;
+  block.c = args.c + cOffset;
+  block.cOffset = cOffset;
+  block.firstTile = rowTiles_ * (rest % rowTasks_) / rowTasks_;
+  block.endTile = rowTiles_ * (rest % rowTasks_ + 1) / rowTasks_;
+  block.firstPanel = panels_ * (rest / rowTasks_) / colTasks_;
+  block.endPanel = panels_ * (rest / rowTasks_ + 1) / colTasks_;
+  block.partial = scratch;
+  block.packedA = scratch + partialFloats_ + packedBFloats_;
+  do {
+    block.endK = std::min(shape_.k, block.firstK + kBlock_);
+    block.panels = panelSource(block, args, scratch + partialFloats_, block.kStride, block.panelStride);
+    for (int64_t tile = block.firstTile; tile < block.endTile; ++tile) {
+      const int64_t row = shape_.m * tile / rowTiles_;
+      runTileRow(block, args, row, static_cast<int>(shape_.m * (tile + 1) / rowTiles_ - row));
+    }
+    block.firstK = block.endK;
+  } while (block.firstK < shape_.k);
+}
+
+}  // namespace popart::cpu

@@ -1,0 +1,86 @@
+// Float32 matrix products on the register-tile kernels: C = epilogue(A . B), or W = update(W, A . B), with batch
+// dimensions.
+//
+// A Matmul is a plan made once from shapes; run(task) then does a share of the work on pointers, without allocation.
+// Tasks write disjoint parts of C and may run in any order and on any thread. Invariant: each element of C is one
+// ascending-k chain of multiply-adds from zero, then the epilogue; the plan, the number of threads and the layout of A
+// and B never change a bit.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "backends/cpu/kernels/epilogue.hpp"
+#include "backends/cpu/kernels/micro_kernel.hpp"
+
+namespace popart::cpu {
+
+// How B (K x N) lies in memory. kStrided: element (k, n) at b[k * bRowStride + n * bColStride]. kPacked: panels as
+// packPanels makes them. kPackedTransposed: b is the packed (N x K) matrix and the product uses its transpose.
+enum class BLayout { kStrided, kPacked, kPackedTransposed };
+
+constexpr int kMaxBatchRank = 4;
+
+struct MatmulShape {
+  int64_t m = 0;
+  int64_t n = 0;
+  int64_t k = 0;
+  BLayout bLayout = BLayout::kStrided;
+  std::array<int64_t, kMaxBatchRank> batch = {1, 1, 1, 1};
+};
+
+// Strides in elements; a batch stride of zero repeats the operand. C columns are contiguous.
+struct MatmulArgs {
+  const float *a = nullptr;
+  ptrdiff_t aRowStride = 0;
+  ptrdiff_t aColStride = 1;
+  const float *b = nullptr;
+  ptrdiff_t bRowStride = 0;  // kStrided only
+  ptrdiff_t bColStride = 1;  // kStrided only
+  float *c = nullptr;
+  ptrdiff_t cRowStride = 0;
+  std::array<ptrdiff_t, kMaxBatchRank> aBatchStride = {0, 0, 0, 0};
+  std::array<ptrdiff_t, kMaxBatchRank> bBatchStride = {0, 0, 0, 0};
+  std::array<ptrdiff_t, kMaxBatchRank> cBatchStride = {0, 0, 0, 0};
+  Epilogue epilogue;  // its matrices move with cBatchStride, its bias does not move
+  // When set, c is a packed (M x N) parameter and receives update(c, A . B) instead of the epilogue; cRowStride is
+  // unused.
+  const Update *update = nullptr;
+};
+
+class Matmul {
+ public:
+  // `threads` only sizes the tasks. Any dimension may be zero; K = 0 gives sums of zero, which still pass the epilogue.
+  Matmul(const MatmulShape &shape, int threads);
+
+  int tasks() const { return tasks_; }
+  // Floats of scratch each concurrently running task needs, alignment as for float (64 bytes is fastest).
+  size_t scratchFloats() const { return scratchFloats_; }
+  // Runs one task of [0, tasks()).
+  void run(int task, const MatmulArgs &args, float *scratch) const noexcept;
+
+ private:
+  struct Block;
+  void planBlocks(int threads);
+  const float *panelSource(const Block &block, const MatmulArgs &args, float *packed, ptrdiff_t &kStride,
+                           ptrdiff_t &panelStride) const noexcept;
+  void runTileRow(const Block &block, const MatmulArgs &args, int64_t row, int rows) const noexcept;
+  void emit(const Block &block, const MatmulArgs &args, const float *sums, ptrdiff_t stride, int64_t row, int rows,
+            int64_t col, int64_t cols) const noexcept;
+
+  MatmulShape shape_;
+  int64_t panels_ = 0;         // ceil(n / panelWidth)
+  int64_t rowTiles_ = 0;       // tiles of at most tileRows rows, as even as possible
+  int64_t kBlock_ = 0;         // k per pass
+  int64_t panelsPerTask_ = 0;  // column panels per task
+  int64_t tilesPerTask_ = 0;   // row tiles per task
+  int64_t rowTasks_ = 0;
+  int64_t colTasks_ = 0;
+  int tasks_ = 0;
+  size_t partialFloats_ = 0;  // scratch: partial sums between k passes, then packed B, then a packed A tile
+  size_t packedBFloats_ = 0;
+  size_t scratchFloats_ = 0;
+};
+
+}  // namespace popart::cpu

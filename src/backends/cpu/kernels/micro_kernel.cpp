@@ -1,0 +1,131 @@
+// Register-tile kernels, compiled once per instruction set by Highway.
+//
+// A tile is MR rows times NV vectors of accumulators. Each k step loads NV vectors of B, broadcasts one element of A
+// per row and issues MR * NV multiply-adds; with 14 x 2 (32 registers) or 6 x 2 (16 registers) the multiply-add units
+// are the limit. Accumulators are expanded with index sequences, so that the compiler keeps each of them in a register
+// of its own.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backends/cpu/kernels/micro_kernel.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+// clang-format off
+#include "backends/cpu/kernels/micro_kernel.hpp"
+// clang-format on
+#include <algorithm>
+#include <utility>
+
+HWY_BEFORE_NAMESPACE();
+namespace popart::cpu::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using D = hn::ScalableTag<float>;
+using V = hn::Vec<D>;
+constexpr size_t kLanes = hn::MaxLanes(D());
+constexpr int kPanelVectors = 2;
+constexpr int kPanelWidth = kPanelVectors * static_cast<int>(kLanes);
+constexpr int kTileRows = HWY_TARGET <= HWY_AVX3 ? 14 : 6;
+
+template <size_t NV, size_t... I>
+HWY_INLINE void loadB(V *HWY_RESTRICT b, const float *HWY_RESTRICT p, ptrdiff_t panelStride,
+                      std::index_sequence<I...>) {
+  ((b[I] = hn::LoadU(D(), p + static_cast<ptrdiff_t>(I / kPanelVectors) * panelStride + (I % kPanelVectors) * kLanes)),
+   ...);
+}
+
+template <size_t... I>
+HWY_INLINE void fmaRow(V *HWY_RESTRICT acc, V a, const V *HWY_RESTRICT b, std::index_sequence<I...>) {
+  ((acc[I] = hn::MulAdd(a, b[I], acc[I])), ...);
+}
+
+// One k step. Rows are addressed in groups of three from one base pointer (base, + stride, + 2 * stride are single
+// addressing modes), which keeps the number of address registers below the machine's limit.
+template <AMode kMode, size_t NV, size_t... M>
+HWY_INLINE void fmaTile(V *HWY_RESTRICT acc, const float *const *a, ptrdiff_t stride, const V *HWY_RESTRICT b,
+                        std::index_sequence<M...>) {
+  (fmaRow(acc + M * NV,
+          hn::Set(D(), kMode == AMode::kRows ? a[M / 3][static_cast<ptrdiff_t>(M % 3) * stride] : a[0][M]), b,
+          std::make_index_sequence<NV>()),
+   ...);
+}
+
+template <AMode kMode, size_t... G>
+HWY_INLINE void advance(const float **a, ptrdiff_t stride, std::index_sequence<G...>) {
+  ((a[G] += kMode == AMode::kRows ? 1 : stride), ...);
+}
+
+template <size_t NV, size_t... I>
+HWY_INLINE void loadAcc(V *HWY_RESTRICT acc, const float *HWY_RESTRICT in, ptrdiff_t stride,
+                        std::index_sequence<I...>) {
+  ((acc[I] = in ? hn::LoadU(D(), in + static_cast<ptrdiff_t>(I / NV) * stride + (I % NV) * kLanes) : hn::Zero(D())),
+   ...);
+}
+
+template <size_t NV, size_t... I>
+HWY_INLINE void storeAcc(const V *HWY_RESTRICT acc, float *HWY_RESTRICT out, ptrdiff_t stride,
+                         std::index_sequence<I...>) {
+  (hn::StoreU(acc[I], D(), out + static_cast<ptrdiff_t>(I / NV) * stride + (I % NV) * kLanes), ...);
+}
+
+template <AMode kMode, size_t MR, size_t NV>
+void tile(const TileArgs &t) {
+  constexpr size_t kBases = kMode == AMode::kRows ? (MR + 2) / 3 : 1;
+  constexpr auto kAcc = std::make_index_sequence<MR * NV>();
+  constexpr auto kBaseSeq = std::make_index_sequence<kBases>();
+  V acc[MR * NV];
+  V b[NV];
+  loadAcc<NV>(acc, t.in, t.inStride, kAcc);
+  const ptrdiff_t stride = t.aStride;
+  const ptrdiff_t bStride = t.bStride;
+  const ptrdiff_t bPanelStride = t.bPanelStride;
+  for (int64_t r = 0; r < t.blockCount; ++r) {
+    const float *base[kBases];
+    const float *a = t.a + t.blocks[r].a;
+    for (size_t g = 0; g < kBases; ++g) base[g] = a + static_cast<ptrdiff_t>(3 * g) * stride;
+    const float *pb = t.b + t.blocks[r].b;
+#pragma GCC unroll 4
+    for (int64_t k = t.k; k > 0; --k) {
+      loadB<NV>(b, pb, bPanelStride, std::make_index_sequence<NV>());
+      fmaTile<kMode, NV>(acc, base, stride, b, std::make_index_sequence<MR>());
+      advance<kMode>(base, stride, kBaseSeq);
+      pb += bStride;
+    }
+  }
+  storeAcc<NV>(acc, t.out, t.outStride, kAcc);
+}
+
+template <size_t... M>
+void fillTable(MicroKernels &table, std::index_sequence<M...>) {
+  ((table.rows[M] = &tile<AMode::kRows, M + 1, kPanelVectors>), ...);
+  ((table.panel[M] = &tile<AMode::kPanel, M + 1, kPanelVectors>), ...);
+}
+
+// Few rows leave too few independent chains to cover the latency of a multiply-add, so these tiles span several panels.
+MicroKernels makeTable() {
+  static_assert(kPanelWidth <= kMaxPanelWidth && kTileRows <= kMaxTileRows);
+  MicroKernels table{};
+  table.panelWidth = kPanelWidth;
+  table.tileRows = kTileRows;
+  fillTable(table, std::make_index_sequence<kTileRows>());
+  constexpr size_t kFour = 4 * kPanelVectors;
+  constexpr size_t kTwo = 2 * kPanelVectors;
+  table.wideRows[0] = &tile<AMode::kRows, 1, kFour>;
+  table.widePanels[0] = 4;
+  table.wideRows[1] = &tile<AMode::kRows, 2, kTwo>;
+  table.widePanels[1] = 2;
+  table.wideRows[2] = kTileRows > 6 ? &tile<AMode::kRows, 3, kTwo> : table.rows[2];
+  table.widePanels[2] = kTileRows > 6 ? 2 : 1;
+  return table;
+}
+
+}  // namespace popart::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace popart::cpu {
+HWY_EXPORT(makeTable);
+const MicroKernels &microKernels() {
+  static const MicroKernels table = HWY_DYNAMIC_DISPATCH(makeTable)();
+  return table;
+}
+}  // namespace popart::cpu
+#endif

@@ -1,0 +1,55 @@
+// The table of register-tile kernels of the running instruction set; the drivers (gemm, conv) are loops around its
+// entries.
+//
+// Invariant: every output element is one chain of multiply-adds in ascending (block, k) order that starts from zero or
+// from the given partial sum. The tile shape, and so any partition of the work, never changes a bit of the result.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace popart::cpu {
+
+// Offsets, in elements, of one pair of A and B blocks in a batch-reduce product.
+struct BlockOffset {
+  ptrdiff_t a = 0;
+  ptrdiff_t b = 0;
+};
+
+// out[m, n] = in[m, n] + sum over blocks r, then k, of A[r][m, k] * B[r][k, n]
+struct TileArgs {
+  const float *a = nullptr;
+  ptrdiff_t aStride = 0;  // between rows in the row-streaming mode, between k in the panel mode; the other stride is 1
+  const float *b = nullptr;
+  ptrdiff_t bStride = 0;       // between k; n is contiguous and fully readable over the tile's width
+  ptrdiff_t bPanelStride = 0;  // between neighbouring panels, for tiles more than one panel wide
+  const BlockOffset *blocks = nullptr;
+  int64_t blockCount = 0;
+  int64_t k = 0;
+  const float *in = nullptr;  // nullptr starts from zero
+  ptrdiff_t inStride = 0;
+  float *out = nullptr;  // rows outStride apart, panels side by side; written over the full width of the tile
+  ptrdiff_t outStride = 0;
+};
+using TileFn = void (*)(const TileArgs &);
+
+// kRows: A is read as a[m * aStride + k]. kPanel: as a[k * aStride + m].
+enum class AMode { kRows, kPanel };
+
+constexpr int kMaxTileRows = 14;
+constexpr int kMaxPanelWidth = 32;
+constexpr int kMaxTilePanels = 4;
+
+struct MicroKernels {
+  int panelWidth = 0;          // floats per panel of packed B: two vectors
+  int tileRows = 0;            // most rows of a tile
+  TileFn rows[kMaxTileRows];   // [rows - 1], one panel wide, AMode::kRows
+  TileFn panel[kMaxTileRows];  // [rows - 1], one panel wide, AMode::kPanel
+  TileFn wideRows[3];          // [rows - 1], as `rows` but widePanels[rows - 1] panels, for few rows
+  int widePanels[3];           // panels in wideRows[rows - 1]; 1 where no wide tile pays
+};
+
+// The table for the best instruction set of this processor among those compiled in. Constant for the process.
+const MicroKernels &microKernels();
+
+}  // namespace popart::cpu

@@ -1,0 +1,143 @@
+// Op: edges by index, rules from the row.
+#include <popart/op.hpp>
+
+#include <popart/graph.hpp>
+#include <popart/ir.hpp>
+
+namespace popart {
+namespace {
+
+// A row for a user operator that was never registered: any inputs, output infos set by the class's setup().
+const OpDef &rowOfUserOp(const OperatorIdentifier &opid) {
+  if (const OpDef *def = findOpDef(opid.type)) return *def;
+  OpDef def(opid.domain, opid.type, {opid.version});
+  def.input("inputs", kAllTypes, "", Arity::Variadic).output("outputs", Arity::Variadic);
+  return registerOpDef(std::move(def));
+}
+
+void checkOperands(const Op &op) {
+  const OpDef &def = op.def();
+  const auto &rows = def.inputs();
+  const bool variadic = !rows.empty() && rows.back().arity == Arity::Variadic;
+  if (!variadic && op.inputCount() > static_cast<int>(rows.size()))
+    throw error("{}: too many inputs: got {}, expected at most {}", op.debugName(), op.inputCount(), rows.size());
+  std::vector<std::pair<std::string, DataType>> bound;
+  for (int i = 0; i < std::max<int>(op.inputCount(), static_cast<int>(rows.size())); ++i) {
+    const InputDef &row = rows[std::min<size_t>(i, rows.size() - 1)];
+    if (!op.hasInput(i)) {
+      if (row.arity == Arity::Required) throw error("{}: input {} ('{}') is missing. Connect a tensor to it", op.debugName(), i, row.name);
+      continue;
+    }
+    const DataType type = op.inInfo(i).dataType();
+    if (!(typeBit(type) & row.types))
+      throw error("{}: input {} ('{}') has an element type this operator does not take: got {} (tensor '{}'). Cast it first", op.debugName(), i,
+                  row.name, type, op.inId(i));
+    if (row.typeVar.empty()) continue;
+    bool known = false;
+    for (const auto &[var, first] : bound) {
+      if (var != row.typeVar) continue;
+      known = true;
+      if (first != type)
+        throw error("{}: element types differ: got {} and {} (input {} '{}'), expected equal types. Cast one of them", op.debugName(), first, type,
+                    i, op.inId(i));
+    }
+    if (!known) bound.emplace_back(row.typeVar, type);
+  }
+}
+
+}  // namespace
+
+Op::Op(const OpDef &def, Attributes attributes, const Settings &s) : opid(def.id()), settings(s), def_(&def) {
+  attributes_ = def.completeAttributes(std::move(attributes), s.name);
+  id = getIr().getAndIncrOpsCounter();
+}
+
+Op::Op(const OperatorIdentifier &identifier, const Settings &s) : opid(identifier), settings(s), def_(&rowOfUserOp(identifier)), userOp_(true) {
+  id = getIr().getAndIncrOpsCounter();
+}
+
+Op::~Op() = default;
+
+void Op::setDef(const OpDef &def) {
+  def_ = &def;
+  opid = def.id();
+}
+
+std::string Op::str() const { return opid.type + "." + std::to_string(id); }
+std::string Op::debugName() const { return opid.type + " '" + (settings.name.empty() ? std::to_string(id) : settings.name) + "'"; }
+Ir &Op::getIr() const { return settings.graph->getIr(); }
+
+Tensor *Op::inTensor(InIndex i) const {
+  if (!hasInput(i)) throw error("{}: input {} is not connected: expected a tensor there", debugName(), i);
+  return &settings.graph->tensor(inputs_[i]);
+}
+Tensor *Op::outTensor(OutIndex i) const {
+  if (!hasOutput(i)) throw error("{}: output {} does not exist", debugName(), i);
+  return &settings.graph->tensor(outputs_[i]);
+}
+
+void Op::setup() {
+  checkOperands(*this);
+  InferContext context(*this);
+  if (def_->inferRule()) {
+    def_->inferRule()(context);
+  } else if (outputCount() > 0) {
+    context.out(0, context.in(0));
+  }
+}
+
+const std::vector<GradInOutMapper> &Op::gradInputInfo() const {
+  throw error("{}: gradInputInfo is not defined. A gradient operator must override it", debugName());
+}
+const std::map<int, int> &Op::gradOutToNonGradIn() const {
+  throw error("{}: gradOutToNonGradIn is not defined. A gradient operator must override it", debugName());
+}
+void Op::appendAttributes(OpSerialiserBase &) const {}
+void Op::appendOutlineAttributes(OpSerialiserBase &os) const { appendAttributes(os); }
+
+std::vector<std::pair<OperatorIdentifier, float>> Op::inplacePriorityDefault() const {
+  std::vector<std::pair<OperatorIdentifier, float>> result;
+  for (const auto &v : def_->inplaces()) result.emplace_back(OperatorIdentifier("ai.graphcore", v.type, 1), v.priority);
+  return result;
+}
+std::unique_ptr<Op> Op::getInplaceVariant(const OperatorIdentifier &variant) const {
+  auto copy = clone();
+  copy->setDef(opDef(variant.type));
+  return copy;
+}
+bool Op::modifiesInput(InIndex i) const {
+  for (const auto &a : def_->aliasRules())
+    if (a.input == i && a.modifies) return true;
+  if (has(Trait::Call) && hasAttr("modified"))
+    for (int64_t m : attrInts("modified"))
+      if (m == i) return true;
+  return false;
+}
+bool Op::aliasesInput(InIndex in, OutIndex out) const {
+  const bool everyInput = is("ConcatInplace");
+  for (const auto &a : def_->aliasRules())
+    if ((a.input == in || everyInput) && a.output == out) return true;
+  return false;
+}
+std::set<InIndex> Op::optionalInputs() const {
+  std::set<InIndex> result;
+  for (size_t i = 0; i < def_->inputs().size(); ++i)
+    if (def_->inputs()[i].arity != Arity::Required) result.insert(static_cast<InIndex>(i));
+  return result;
+}
+
+std::vector<Graph *> Op::getCalledGraphs() const {
+  std::vector<Graph *> graphs;
+  for (const auto &[name, value] : attributes_.entries())
+    if (const auto *ref = std::get_if<GraphRef>(&value)) graphs.push_back(&getIr().getGraph(ref->id));
+  return graphs;
+}
+
+Op::Settings inheritSettings(const Op &origin, Graph &graph, std::string_view suffix) {
+  Op::Settings s = origin.settings;
+  s.graph = &graph;
+  if (!suffix.empty()) s.name = s.name.empty() ? std::string(suffix) : s.name + "/" + std::string(suffix);
+  return s;
+}
+
+}  // namespace popart

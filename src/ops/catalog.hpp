@@ -1,0 +1,39 @@
+// The families of the operator catalog. Every file below src/ops defines the rows of one op or tight family in one function
+// declared here and listed once in catalog.cpp. The functions run once, at the first look-up, so that rows need no
+// static initialisation order. Adding an operator = its file, one line here, one line in catalog.cpp.
+#pragma once
+#include <vector>
+
+#include <popart/opdef.hpp>
+
+namespace popart::ops {
+
+using OpDefs = std::vector<OpDef>;
+
+// ---- math
+OpDefs unaryOps();        // Abs, Exp, Log, …
+OpDefs activationOps();   // Relu, Gelu, Sigmoid, …
+OpDefs binaryOps();       // Add, Mul, Pow, …
+OpDefs comparisonOps();   // Equal, And, BitwiseAnd, …
+OpDefs variadicOps();     // Sum, Mean, Max, Min
+OpDefs castOps();         // Cast
+OpDefs whereOps();        // Where
+// ---- reduce
+OpDefs reduceOps();       // ReduceSum, …, ReduceSumTo
+OpDefs orderOps();        // ArgMax, ArgMin, TopK, Sort, ReduceMedian
+OpDefs cumulativeOps();   // CumSum
+// ---- shape
+OpDefs viewOps();         // Reshape, Squeeze, Identity, Detach, …
+OpDefs transposeOps();    // Transpose, DepthToSpace, SpaceToDepth
+OpDefs joinOps();         // Concat, Split
+OpDefs sliceOps();        // Slice, Subsample, Reverse
+OpDefs expandOps();       // Expand, Tile, Pad
+OpDefs constantOps();     // Constant, ConstantOfShape, Range, Shape, Size
+// ---- index
+OpDefs gatherOps();       // Gather, GatherElements, GatherND, OneHot
+OpDefs scatterOps();      // Scatter, ScatterElements, ScatterND, ScatterReduce
+OpDefs dynamicOps();      // DynamicSlice, DynamicUpdate, …
+
+// ---- nn, loss, optim, random, control, io, comm
+
+}  // namespace popart::ops

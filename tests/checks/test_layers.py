@@ -1,0 +1,43 @@
+"""The include-layer check accepts downward includes and names every other kind."""
+
+import pytest
+
+from tools.checks.layers import check_file
+
+
+@pytest.mark.parametrize(
+    ("name", "include"),
+    [
+        ("src/ir/graph.cpp", "base/check.hpp"),
+        ("src/pipeline/prepare.cpp", "base/check.hpp"),
+        ("src/lower/lower.cpp", "executable/kernel.hpp"),
+        ("src/backends/cpu/gemm.cpp", "hwy/highway.h"),
+        ("src/api/session.cpp", "runtime/engine.hpp"),
+        ("include/popart/op.hpp", "popart/names.hpp"),
+    ],
+)
+def test_downward_include_is_accepted(name, include):
+    assert check_file(name, f'#include "{include}"\n') == []
+
+
+@pytest.mark.parametrize(
+    ("name", "include"),
+    [
+        ("src/base/check.cpp", "ir/graph.hpp"),
+        ("src/ir/graph.cpp", "api/session.hpp"),
+        ("src/runtime/engine.cpp", "ir/graph.hpp"),
+        ("src/backends/cpu/gemm.cpp", "backends/ref/nn.hpp"),
+        ("src/ir/graph.cpp", "onnx_proto/onnx.pb.h"),
+        ("src/onnx/reader.hpp", "onnx_proto/onnx.pb.h"),
+        ("include/popart/op.hpp", "ir/graph.hpp"),
+        ("include/popart/op.hpp", "fmt/format.h"),
+    ],
+)
+def test_other_include_is_named(name, include):
+    problems = check_file(name, f"#  include <{include}>\n")
+    assert len(problems) == 1
+    assert include in problems[0]
+
+
+def test_file_outside_all_rooms_is_named():
+    assert "is in no room" in check_file("src/misc/odd.cpp", "")[0]

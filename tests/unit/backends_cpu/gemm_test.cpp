@@ -1,0 +1,214 @@
+// Matrix products against plain loops in double, and bit for bit between task partitions, layouts and fused or separate
+// epilogues.
+#include "backends/cpu/kernels/gemm.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+#include <vector>
+
+#include "backends/cpu/kernels/pack.hpp"
+#include "backends/cpu/threads/thread_pool.hpp"
+
+namespace popart::cpu {
+namespace {
+
+using Floats = std::vector<float>;
+
+Floats randomFloats(int64_t count, unsigned seed) {
+  std::mt19937 engine(seed);
+  std::uniform_real_distribution<float> values(-1.0f, 1.0f);
+  Floats result(static_cast<size_t>(count));
+  for (float &value : result) value = values(engine);
+  return result;
+}
+
+void runAll(const Matmul &matmul, const MatmulArgs &args, ThreadPool &pool) {
+  std::vector<Floats> scratch(static_cast<size_t>(pool.threads()), Floats(matmul.scratchFloats(), NAN));
+  pool.parallel(matmul.tasks(),
+                [&](int task, int thread) { matmul.run(task, args, scratch[static_cast<size_t>(thread)].data()); });
+}
+
+double expectedSum(const MatmulArgs &args, int64_t m, int64_t n, int64_t k) {
+  double sum = 0;
+  for (int64_t i = 0; i < k; ++i) {
+    sum += static_cast<double>(args.a[m * args.aRowStride + i * args.aColStride]) *
+           args.b[i * args.bRowStride + n * args.bColStride];
+  }
+  return sum;
+}
+
+double tolerance(int64_t k) { return 3e-6 * std::sqrt(static_cast<double>(k) + 1); }
+
+struct Size {
+  int64_t m, n, k;
+};
+const Size kSizes[] = {{1, 1, 1},   {1, 300, 7}, {2, 65, 40},   {3, 129, 33},  {4, 10, 5},    {8, 512, 784},
+                       {13, 31, 9}, {14, 32, 8}, {15, 33, 100}, {29, 70, 801}, {100, 97, 65}, {250, 40, 1601},
+                       {5, 7, 0},   {0, 4, 4},   {4, 0, 4},     {1, 257, 1700}};
+
+// Every transposition of A, every layout of B, one and two threads, all against the same sums.
+TEST(Matmul, matches_loops_for_every_layout_and_thread_count) {
+  for (const Size &s : kSizes) {
+    const Floats aRows = randomFloats(s.m * s.k + 1, 1), bRows = randomFloats(s.k * s.n + 1, 2);
+    Floats aCols(aRows.size()), bCols(bRows.size());
+    for (int64_t i = 0; i < s.m * s.k; ++i) aCols[i % s.k * s.m + i / s.k] = aRows[i];
+    for (int64_t i = 0; i < s.k * s.n; ++i) bCols[i % s.n * s.k + i / s.n] = bRows[i];
+    Floats packed(packedSize(s.k, s.n) + 1, NAN), packedT(packedSize(s.n, s.k) + 1, NAN);
+    packPanels(bRows.data(), s.n, 1, s.k, s.n, packed.data());
+    packPanels(bCols.data(), s.k, 1, s.n, s.k, packedT.data());
+    Floats first;
+    for (int variant = 0; variant < 16; ++variant) {
+      MatmulArgs args;
+      args.a = variant & 1 ? aCols.data() : aRows.data();
+      args.aRowStride = variant & 1 ? 1 : s.k;
+      args.aColStride = variant & 1 ? s.m : 1;
+      args.b = bRows.data();
+      args.bRowStride = s.n;
+      MatmulShape shape{s.m, s.n, s.k};
+      if ((variant >> 1) % 4 == 1) args.b = bCols.data(), args.bRowStride = 1, args.bColStride = s.k;
+      if ((variant >> 1) % 4 == 2) args.b = packed.data(), shape.bLayout = BLayout::kPacked;
+      if ((variant >> 1) % 4 == 3) args.b = packedT.data(), shape.bLayout = BLayout::kPackedTransposed;
+      Floats c(s.m * (s.n + 3), -7.0f);
+      args.c = c.data();
+      args.cRowStride = s.n + 3;
+      ThreadPool pool(variant < 8 ? 1 : 2);
+      const Matmul matmul(shape, pool.threads());
+      runAll(matmul, args, pool);
+      if (variant == 0) {
+        first = c;
+        for (int64_t m = 0; m < s.m; ++m) {
+          for (int64_t n = 0; n < s.n; ++n) {
+            ASSERT_NEAR(c[m * (s.n + 3) + n], expectedSum(args, m, n, s.k), tolerance(s.k))
+                << s.m << "x" << s.n << "x" << s.k;
+          }
+          for (int64_t n = s.n; n < s.n + 3; ++n) ASSERT_EQ(c[m * (s.n + 3) + n], -7.0f) << "wrote beyond the row";
+        }
+      }
+      ASSERT_EQ(c, first) << "variant " << variant << " of " << s.m << "x" << s.n << "x" << s.k;
+    }
+  }
+}
+
+TEST(Matmul, sums_each_element_in_the_same_order_for_every_number_of_rows) {
+  const int64_t n = 70, k = 900, most = 40;
+  const Floats a = randomFloats(most * k, 3), b = randomFloats(k * n, 4);
+  Floats packed(packedSize(k, n));
+  packPanels(b.data(), n, 1, k, n, packed.data());
+  ThreadPool pool(1);
+  Floats whole;
+  for (int64_t m = most; m > 0; --m) {
+    Floats c(m * n);
+    MatmulArgs args;
+    args.a = a.data(), args.aRowStride = k, args.b = packed.data(), args.c = c.data(), args.cRowStride = n;
+    runAll(Matmul({m, n, k, BLayout::kPacked}, 1), args, pool);
+    if (m == most) whole = c;
+    ASSERT_EQ(c, Floats(whole.begin(), whole.begin() + m * n)) << m << " rows";
+  }
+}
+
+TEST(Matmul, broadcasts_and_strides_over_batch_dimensions) {
+  const int64_t m = 5, n = 37, k = 19;
+  const Floats a = randomFloats(3 * m * k, 5), b = randomFloats(2 * k * n, 6);
+  Floats c(2 * 3 * m * n);
+  MatmulShape shape{m, n, k};
+  shape.batch = {1, 1, 2, 3};
+  MatmulArgs args;
+  args.a = a.data(), args.aRowStride = k, args.aBatchStride = {0, 0, 0, m * k};
+  args.b = b.data(), args.bRowStride = n, args.bBatchStride = {0, 0, k * n, 0};
+  args.c = c.data(), args.cRowStride = n, args.cBatchStride = {0, 0, 3 * m * n, m * n};
+  ThreadPool pool(2);
+  runAll(Matmul(shape, 2), args, pool);
+  for (int64_t i = 0; i < 6; ++i) {
+    MatmulArgs one = args;
+    one.a += i % 3 * m * k;
+    one.b += i / 3 * k * n;
+    for (int64_t e = 0; e < m * n; ++e) {
+      ASSERT_NEAR(c[i * m * n + e], expectedSum(one, e / n, e % n, k), tolerance(k)) << "batch " << i;
+    }
+  }
+}
+
+// The fused epilogue equals the product, then each step on its own, bit for bit; also with several k passes and C as
+// residual.
+TEST(Matmul, fused_epilogue_equals_separate_steps) {
+  for (const Size &s : {Size{9, 45, 30}, Size{33, 64, 1700}, Size{2, 200, 6}, Size{3, 5, 0}}) {
+    const Floats a = randomFloats(s.m * s.k + 1, 7), b = randomFloats(s.k * s.n + 1, 8), bias = randomFloats(s.n, 9);
+    const Floats residual = randomFloats(s.m * s.n, 10);
+    for (Activation activation : {Activation::kNone, Activation::kRelu, Activation::kGelu, Activation::kGeluTanh,
+                                  Activation::kSigmoid, Activation::kTanh, Activation::kSilu}) {
+      Floats plain(s.m * s.n), fused = residual, pre(s.m * s.n, NAN);
+      MatmulArgs args;
+      args.a = a.data(), args.aRowStride = s.k, args.b = b.data(), args.bRowStride = s.n;
+      args.c = plain.data(), args.cRowStride = s.n;
+      ThreadPool pool(2);
+      const Matmul matmul({s.m, s.n, s.k}, 2);
+      runAll(matmul, args, pool);
+      for (int64_t i = 0; i < s.m * s.n; ++i) plain[i] = (0.5f * plain[i] + bias[i % s.n]) + residual[i];
+      args.c = fused.data();
+      args.epilogue.alpha = 0.5f;
+      args.epilogue.bias = bias.data();
+      args.epilogue.residual = fused.data(), args.epilogue.residualStride = s.n;
+      args.epilogue.preActivation = pre.data(), args.epilogue.preActivationStride = s.n;
+      args.epilogue.activation = activation;
+      runAll(matmul, args, pool);
+      ASSERT_EQ(pre, plain);
+      applyActivation(activation, plain.data(), plain.data(), s.m * s.n);
+      ASSERT_EQ(fused, plain) << "activation " << static_cast<int>(activation);
+    }
+  }
+}
+
+TEST(Matmul, adds_to_c_with_beta) {
+  const Floats a = {1, 2, 3}, b = {4, 5, 6};
+  Floats c = {10};
+  MatmulArgs args;
+  args.a = a.data(), args.aRowStride = 3, args.b = b.data(), args.bRowStride = 1, args.c = c.data(),
+  args.cRowStride = 1;
+  args.epilogue.beta = 0.5f;
+  ThreadPool pool(1);
+  runAll(Matmul({1, 1, 3}, 1), args, pool);
+  EXPECT_EQ(c[0], 37.0f);
+}
+
+// W = update(W, X^T dY) in the packed layout equals the stored gradient followed by applyUpdate; padding lanes stay
+// zero.
+TEST(Matmul, update_equals_gradient_then_update) {
+  for (const Size &s : {Size{45, 37, 8}, Size{20, 64, 1}, Size{33, 100, 900}, Size{16, 10, 3}}) {
+    const Floats x = randomFloats(s.k * s.m, 11), dy = randomFloats(s.k * s.n, 12), w = randomFloats(s.m * s.n, 13);
+    for (UpdateKind kind : {UpdateKind::kStore, UpdateKind::kAccumulate, UpdateKind::kSgd, UpdateKind::kSgdMomentum,
+                            UpdateKind::kAdam, UpdateKind::kAdamW}) {
+      const size_t size = static_cast<size_t>(packedSize(s.m, s.n));
+      Floats fused(size), separate(size), gradient(s.m * s.n), packedGradient(size);
+      packPanels(w.data(), s.n, 1, s.m, s.n, fused.data());
+      separate = fused;
+      Floats first[2] = {Floats(size), Floats(size)}, second[2] = {Floats(size), Floats(size)};
+      Update update;
+      update.kind = kind, update.rate = 0.1f, update.decay = 0.99f, update.momentum = 0.9f, update.beta1 = 0.9f;
+      update.beta2 = 0.999f, update.epsilon = 1e-6f, update.gradScale = 0.25f;
+      update.firstCorrection = 10.0f, update.secondCorrection = 1000.0f;
+      MatmulArgs args;
+      args.a = x.data(), args.aRowStride = 1, args.aColStride = s.m, args.b = dy.data(), args.bRowStride = s.n;
+      args.c = gradient.data(), args.cRowStride = s.n;
+      ThreadPool pool(2);
+      const Matmul matmul({s.m, s.n, s.k}, 2);
+      runAll(matmul, args, pool);
+      packPanels(gradient.data(), s.n, 1, s.m, s.n, packedGradient.data());
+      args.c = fused.data();
+      args.update = &update;
+      for (int step = 0; step < 2; ++step) {
+        update.first = first[0].data(), update.second = second[0].data();
+        runAll(matmul, args, pool);
+        update.first = first[1].data(), update.second = second[1].data();
+        applyUpdate(update, packedGradient.data(), 0, separate.data(), 0, 1, static_cast<int64_t>(size));
+      }
+      ASSERT_EQ(fused, separate) << "kind " << static_cast<int>(kind);
+      ASSERT_EQ(first[0], first[1]);
+      ASSERT_EQ(second[0], second[1]);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace popart::cpu

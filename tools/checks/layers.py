@@ -1,0 +1,130 @@
+"""Checks that rooms include only the rooms below them. Usage: layers.py [ROOT].
+
+The allowed directions are the table ROOMS; whatever a room may include, that room's own needs come with it.
+Public headers (include/popart) may be included by every room and include only std and one another. Generated
+ONNX messages and the headers of kernel libraries appear only in the .cpp files of their room.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+# room -> rooms directly below it
+ROOMS: dict[str, tuple[str, ...]] = {
+    "base": (),
+    "ir": ("base",),
+    "ops": ("ir",),
+    "schedule": ("ir",),
+    "memory": ("ir",),
+    "onnx": ("ops", "schedule", "memory"),
+    "autodiff": ("ops", "schedule", "memory"),
+    "patterns": ("ops", "schedule", "memory"),
+    "transforms": ("ops", "schedule", "memory"),
+    "pipeline": ("onnx", "autodiff", "patterns", "transforms"),
+    "executable": ("base",),
+    "runtime": ("executable",),
+    "lower": ("ops", "schedule", "memory", "executable"),
+    "backends/ref": ("ops", "executable"),
+    "backends/cpu": ("ops", "executable"),
+    "backends/ipu_model": ("ops", "executable"),
+    "backends/cuda": ("ops", "executable"),
+}
+TOP_ROOM = "api"
+
+# beginning of an include path -> rooms whose .cpp files may contain it
+THIRD_PARTY: dict[str, tuple[str, ...]] = {
+    "onnx_proto/": ("onnx",),
+    "google/protobuf/": ("onnx",),
+    "hwy/": ("backends/cpu",),
+    "dnnl": ("backends/cpu",),
+    "oneapi/": ("backends/cpu",),
+    "cuda": ("backends/cuda",),
+}
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
+
+
+def rooms_below(room: str) -> set[str]:
+    """All rooms that a room may include, itself among them."""
+    found = {room}
+    for lower in ROOMS[room]:
+        found |= rooms_below(lower)
+    return found
+
+
+def room_of(path: str) -> str | None:
+    """Room of a path relative to src/ ("backends/cpu/x.hpp" -> "backends/cpu"); None when it names no room."""
+    parts = path.split("/")
+    for length in (2, 1):
+        room = "/".join(parts[:length])
+        if len(parts) > length and (room in ROOMS or room == TOP_ROOM):
+            return room
+    return None
+
+
+def third_party_problem(name: str, room: str, include: str) -> str | None:
+    """What is wrong with a third-party include, if anything."""
+    for prefix, rooms in THIRD_PARTY.items():
+        if include.startswith(prefix):
+            if room not in rooms:
+                return f"{name}: includes {include}, which belongs to {', '.join(rooms)} only"
+            if name.endswith(".hpp") and not name.endswith("-inl.hpp"):
+                return f"{name}: includes {include} in a header. Include it in the .cpp files of its room."
+    return None
+
+
+def check_file(name: str, text: str) -> list[str]:
+    """Problems of one file.
+
+    Args:
+        name: Path relative to the repository, below src/ or include/.
+        text: Content of the file.
+
+    Returns:
+        One line per forbidden include.
+    """
+    problems = []
+    public = name.startswith("include/")
+    room = None if public else room_of(name.removeprefix("src/"))
+    if not public and room is None:
+        return [f"{name}: is in no room. Rooms are {', '.join([*ROOMS, TOP_ROOM])}."]
+    for include in INCLUDE.findall(text):
+        if public:
+            if room_of(include):
+                problems.append(f"{name}: includes {include}. Public headers include only std and <popart/...>.")
+            elif include.startswith((*THIRD_PARTY, "fmt/", "spdlog/", "nlohmann/")):
+                problems.append(f"{name}: includes {include}. Users do not have that header.")
+            continue
+        problem = third_party_problem(name, room, include)
+        if problem:
+            problems.append(problem)
+        target = room_of(include)
+        if target and room != TOP_ROOM and target not in rooms_below(room):
+            problems.append(f"{name}: includes {include}; {room} may include {', '.join(sorted(rooms_below(room)))}")
+    return problems
+
+
+def check_tree(root: Path) -> list[str]:
+    """Problems of all C++ files below include/ and src/ that git tracks or would add."""
+    listing = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "--", "src", "include"]
+    names = subprocess.check_output(listing, cwd=root, text=True).splitlines()
+    problems = []
+    for name in sorted(names):
+        if name.endswith((".cpp", ".hpp")) and (root / name).is_file():
+            problems += check_file(name, (root / name).read_text())
+    return problems
+
+
+def main(arguments: list[str]) -> int:
+    """Print all problems; returns 1 when there is one."""
+    problems = check_tree(Path(arguments[0] if arguments else ".").resolve())
+    for problem in problems:
+        print(problem)
+    return int(bool(problems))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
