@@ -272,7 +272,7 @@ void ConvForward::run(int task, const float *x, const float *packedWeights, floa
   args.cBatchStride[3] = cout;
   args.biasBatchStride[3] = cout;
   args.epilogue = epilogue;
-  args.epilogue.residualStride = args.epilogue.preActivationStride = shape_.cout;
+  args.epilogue.residualStride = args.epilogue.preActivationStride = args.epilogue.savedStride = shape_.cout;
   matmul_.run(task, args, scratch);
 }
 
@@ -307,7 +307,7 @@ void ConvDataGradient::run(int task, const float *dy, const float *packedWeights
   args.biasBatchStride[3] = cin;
   if (product(shape_.stride) != 1) args.rowMap = {&phaseRow, &context};
   args.epilogue = epilogue;
-  args.epilogue.residualStride = args.epilogue.preActivationStride = shape_.cin;
+  args.epilogue.residualStride = args.epilogue.preActivationStride = args.epilogue.savedStride = shape_.cin;
   part->matmul.run(task, args, scratch);
 }
 

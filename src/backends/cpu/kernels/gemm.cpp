@@ -158,10 +158,12 @@ void Matmul::emit(const Block &block, const MatmulArgs &args, const float *sums,
   if (e.bias) e.bias += block.biasOffset + col;
   if (e.residual) e.residual += block.cOffset + col;
   if (e.preActivation) e.preActivation += block.cOffset + col;
+  if (e.saved) e.saved += block.cOffset + col;
   float *c = block.c + col;
   if (!args.rowMap.fn) {
     if (e.residual) e.residual += row * e.residualStride;
     if (e.preActivation) e.preActivation += row * e.preActivationStride;
+    if (e.saved) e.saved += row * e.savedStride;
     return applyEpilogue(e, sums, stride, c + row * args.cRowStride, args.cRowStride, rows, cols);
   }
   for (int i = 0; i < rows; ++i) {
@@ -169,6 +171,7 @@ void Matmul::emit(const Block &block, const MatmulArgs &args, const float *sums,
     Epilogue one = e;
     if (one.residual) one.residual += at;
     if (one.preActivation) one.preActivation += at;
+    if (one.saved) one.saved += at;
     applyEpilogue(one, sums + i * stride, stride, c + at, 0, 1, cols);
   }
 }
