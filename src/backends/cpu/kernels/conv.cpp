@@ -218,11 +218,13 @@ Spatial ConvShape::out() const {
 }
 
 int64_t convWeightSize(const ConvShape &s) noexcept {
+  if (s.isDepthwise()) return packedSize(s.taps(), s.cin);
   return s.groups * packedSize(s.taps() * (s.cin / s.groups), s.cout / s.groups);
 }
 
 void packConvWeights(const ConvShape &s, const float *weights, float *packed) noexcept {
   const int64_t cin = s.cin / s.groups, cout = s.cout / s.groups, taps = s.taps(), width = panelWidth();
+  if (s.isDepthwise()) return packPanels(weights, 1, taps, taps, s.cin, packed);
   std::fill_n(packed, convWeightSize(s), 0.0f);
   for (int64_t g = 0; g < s.groups; ++g) {
     float *group = packed + g * packedSize(taps * cin, cout);
@@ -238,6 +240,7 @@ void packConvWeights(const ConvShape &s, const float *weights, float *packed) no
 
 void unpackConvWeights(const ConvShape &s, const float *packed, float *weights) noexcept {
   const int64_t cin = s.cin / s.groups, cout = s.cout / s.groups, taps = s.taps(), width = panelWidth();
+  if (s.isDepthwise()) return unpackPanels(packed, taps, s.cin, weights, 1, taps);
   for (int64_t g = 0; g < s.groups; ++g) {
     const float *group = packed + g * packedSize(taps * cin, cout);
     for (int64_t co = 0; co < cout; ++co) {
@@ -255,10 +258,13 @@ ConvForward::ConvForward(const ConvShape &s, int threads)
       pointwise_(s.taps() == 1 && product(s.stride) == 1 && s.padLow == Spatial{} && s.padHigh == Spatial{}),
       matmul_(
           grouped(s.n * product(s.out()), s.cout / s.groups, s.taps() * (s.cin / s.groups), BLayout::kPacked, s.groups),
-          threads) {}
+          threads) {
+  if (s.isDepthwise()) depthwise_.emplace(s, DepthwiseDirection::kForward, threads);
+}
 
 void ConvForward::run(int task, const float *x, const float *packedWeights, float *y, const Epilogue &epilogue,
                       float *scratch) const noexcept {
+  if (depthwise_) return depthwise_->run(task, x, packedWeights, y, epilogue, scratch);
   const int64_t cin = shape_.cin / shape_.groups, cout = shape_.cout / shape_.groups;
   MatmulArgs args;
   args.a = x;
@@ -277,6 +283,12 @@ void ConvForward::run(int task, const float *x, const float *packedWeights, floa
 }
 
 ConvDataGradient::ConvDataGradient(const ConvShape &s, int threads) : shape_(s) {
+  if (s.isDepthwise()) {
+    depthwise_.emplace(s, DepthwiseDirection::kBackward, threads);
+    tasks_ = depthwise_->tasks();
+    scratchFloats_ = depthwise_->scratchFloats();
+    return;
+  }
   for (ConvPhase &phase : makePhases(s)) {
     int64_t taps = 1;
     for (const auto &list : phase.taps) taps *= static_cast<int64_t>(list.size());
@@ -290,6 +302,7 @@ ConvDataGradient::ConvDataGradient(const ConvShape &s, int threads) : shape_(s) 
 
 void ConvDataGradient::run(int task, const float *dy, const float *packedWeights, float *dx, const Epilogue &epilogue,
                            float *scratch) const noexcept {
+  if (depthwise_) return depthwise_->run(task, dy, packedWeights, dx, epilogue, scratch);
   const Part *part = parts_.data();
   for (; task >= part->matmul.tasks(); ++part) task -= part->matmul.tasks();
   const PhaseContext context = makeContext(shape_, part->phase);
@@ -315,10 +328,13 @@ ConvWeightGradient::ConvWeightGradient(const ConvShape &s, int threads)
     : shape_(s),
       matmul_(grouped(s.taps() * (s.cin / s.groups), s.cout / s.groups, s.n * product(s.out()), BLayout::kStrided,
                       s.groups),
-              threads) {}
+              threads) {
+  if (s.isDepthwise()) depthwise_.emplace(s);
+}
 
 void ConvWeightGradient::run(int task, const float *x, const float *dy, float *packedWeights, const Update &update,
                              float *scratch) const noexcept {
+  if (depthwise_) return depthwise_->run(task, x, dy, packedWeights, update, scratch);
   const int64_t cin = shape_.cin / shape_.groups, cout = shape_.cout / shape_.groups;
   MatmulArgs args;
   args.a = x;
