@@ -23,11 +23,12 @@ int64_t convWeightSize(const ConvShape &shape) noexcept;
 void packConvWeights(const ConvShape &shape, const float *weights, float *packed) noexcept;
 void unpackConvWeights(const ConvShape &shape, const float *packed, float *weights) noexcept;
 
-// Positions of the dimension loops; kept by the plans below, public for the gather functions only.
+// The input pixels that share a remainder modulo the stride, and the kernel taps that reach them.
 struct ConvPhase {
-  Spatial first;                             // input position of the phase's first pixel
-  Spatial count;                             // pixels per dimension
-  std::array<std::vector<int64_t>, 3> taps;  // kernel positions that reach this phase
+  Spatial first;                               // input position of the phase's first pixel
+  Spatial count;                               // pixels per dimension
+  std::array<std::vector<int64_t>, 3> taps;    // kernel positions that reach this phase
+  std::array<std::vector<int64_t>, 3> shifts;  // per tap: pixel index + shift = output position it reads
 };
 
 // y (N, *out, Cout) = epilogue(conv(x, weights)); the epilogue's bias is (Cout), its matrices have the layout of y.

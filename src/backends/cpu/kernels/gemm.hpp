@@ -23,7 +23,8 @@ enum class BLayout { kStrided, kPacked, kPackedTransposed, kGathered };
 
 // An operand that exists only as a rule, such as the patches of a convolution. `context` is the rule's own data.
 // A: writes rows [row, row + rows), columns [k, k + count) of A; kRows as out[i * kGatherStride + j] for row i and
-// column j, kPanel as out[j * rows + i]. count is at most kMostGathered.
+// column j, kPanel as out[j * rows + i]. count is at most kMostGathered; up to kGatherStride floats behind the last may
+// be overwritten.
 struct GatherA {
   using Fn = void (*)(const void *context, const float *a, int64_t row, int rows, int64_t k, int64_t count, float *out);
   Fn fn = nullptr;
