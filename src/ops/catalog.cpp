@@ -31,6 +31,9 @@ constexpr Family kFamilies[] = {
     ops::sliceOps,
     ops::expandOps,
     ops::constantOps,
+    ops::gatherOps,
+    ops::scatterOps,
+    ops::dynamicOps,
     // ---- nn, loss, optim, random, control, io, comm
 };
 
