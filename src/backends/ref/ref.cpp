@@ -21,6 +21,14 @@ constexpr std::span<const Entry> (*kFamilies[])() = {
     mathKernels,
     reduceKernels,
     orderKernels,
+    nnKernels,
+    convKernels,
+    poolKernels,
+    normKernels,
+    lossKernels,
+    optimKernels,
+    randomKernels,
+    controlKernels,
 };
 
 RefFn findKernel(std::string_view type) {
