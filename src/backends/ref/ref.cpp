@@ -21,6 +21,7 @@ constexpr std::span<const Entry> (*kFamilies[])() = {
     mathKernels,
     reduceKernels,
     orderKernels,
+    shapeKernels,
     nnKernels,
     convKernels,
     poolKernels,
