@@ -24,6 +24,14 @@ constexpr std::span<const Entry> (*kFamilies[])() = {
     shapeKernels,
     indexKernels,
     scatterKernels,
+    nnKernels,
+    convKernels,
+    poolKernels,
+    normKernels,
+    lossKernels,
+    optimKernels,
+    randomKernels,
+    controlKernels,
 };
 
 RefFn findKernel(std::string_view type) {
