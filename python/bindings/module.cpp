@@ -13,4 +13,6 @@ NB_MODULE(popart_core, m) {
   bindOptions(m);
   bindDevices(m);
   bindStepIo(m);
+  bindOperators(m);
+  bindTesting(m);
 }
