@@ -179,8 +179,11 @@ class Flattener {
   void flattenOp(Scope &scope, const Op &op) {
     int aliasedInput = -1;
     bool modifies = false;
-    for (const auto &a : op.def().aliasRules())
-      if (a.output == 0 && op.hasInput(a.input)) aliasedInput = a.input, modifies = a.modifies;
+    for (const auto &a : op.def().aliasRules()) {
+      if (!op.hasInput(a.input)) continue;
+      if (a.output == 0) aliasedInput = a.input;
+      modifies |= a.modifies;
+    }
     if (aliasedInput >= 0 && !modifies && op.def().base().type() != "Concat") {  // a view that shares memory
       Ref ref = scope.refs[op.inputs()[aliasedInput].value];
       ref.path.push_back(&op);
