@@ -19,7 +19,7 @@ namespace popart::cpu {
 namespace {
 
 constexpr int64_t kLongestPass = kMostGathered;    // k per pass: a tile of A rows stays in the first level cache
-constexpr int64_t kPanelBytesPerTask = 768 << 10;  // B panels of a pass stay in the second level cache
+constexpr int64_t kPanelBytesPerTask = 256 << 10;  // B panels of a pass stay in the second level cache
 constexpr int64_t kPanelsToCopyRows = 3;           // copying pays from this many panels
 constexpr int64_t kRowsPerTask = 224;
 constexpr int64_t kTasksPerThread = 4;
