@@ -1,0 +1,265 @@
+"""The current position of the program being built: graph, IPU, tile set, name scopes, order constraints.
+
+One process-global object. Every context manager here restores the previous value, also when its body raises.
+"""
+
+from collections import defaultdict
+from contextlib import contextmanager
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Tuple, Union
+
+if TYPE_CHECKING:
+    from popxl.graph import Graph
+    from popxl.ir import Ir
+
+_EXECUTION_CONTEXTS = (
+    "Normal",
+    "AccumulateOuterFragment",
+    "WeightsFromHostFragment",
+    "WeightsToHostFragment",
+    "OptimizerFromHostFragment",
+    "Subgraph",
+)
+
+
+def _execution_context_number(value: Any) -> int:
+    if value is None:
+        return 0
+    name = getattr(value, "name", None) or str(value).rsplit(".", 1)[-1]
+    return _EXECUTION_CONTEXTS.index(name)
+
+
+class _OrderHistory:
+    """What `in_sequence` remembers for one graph: the ops a new op must follow."""
+
+    def __init__(self) -> None:
+        self.previous: List[int] = []
+        self.group: List[int] = []
+
+
+class Context:
+    """Current graph, IPU, tile set, name scopes and order constraints."""
+
+    def __init__(self) -> None:
+        self._graphs: List["Graph"] = []
+        self.ipu_id: int = 0
+        self.io_tile_set: Optional[str] = None
+        self.pipeline_stage: Optional[int] = None
+        self.execution_context: int = 0
+        self.name_scopes: List[str] = []
+        self.in_sequence: Union[bool, str, None] = None
+        self._in_sequence_depth = 0
+        self._history: Dict[Tuple[int, str, int], _OrderHistory] = defaultdict(_OrderHistory)
+        self.debug_frame_offset = 0
+
+    # ---- graphs
+    @property
+    def graph(self) -> "Graph":
+        """Innermost graph. Raises RuntimeError when there is none."""
+        if not self._graphs:
+            raise RuntimeError("There is no current graph. Build inside `with ir.main_graph:` or `with graph:`.")
+        return self._graphs[-1]
+
+    @property
+    def main_graph(self) -> "Graph":
+        """Main graph of the outermost graph's Ir."""
+        if not self._graphs:
+            raise RuntimeError("There is no current graph. Build inside `with ir.main_graph:` or `with graph:`.")
+        return self._graphs[0].main_graph
+
+    def push_graph(self, graph: "Graph") -> None:
+        """Make `graph` the current one. Raises RuntimeError when it belongs to another Ir."""
+        if self._graphs and self._graphs[-1].ir != graph.ir:
+            raise RuntimeError("Graphs of different Irs cannot be nested: leave the context of the other Ir first.")
+        self._graphs.append(graph)
+
+    def pop_graph(self) -> None:
+        """Return to the enclosing graph."""
+        self._graphs.pop()
+
+    # ---- settings of new ops
+    def _scoped(self, name: Optional[str]) -> str:
+        return "/".join([*self.name_scopes, name or "t"])
+
+    def _get_op_settings(self, name: str) -> Dict[str, Any]:
+        """Return the settings of an op created now under the label `name`."""
+        return {
+            "name": "/".join([*self.name_scopes, name]),
+            "scope": "/".join(self.name_scopes),
+            "ipu": self.ipu_id,
+            "io_tiles": self.io_tile_set == "io",
+            "execution_context": self.execution_context,
+            "pipeline_stage": -1 if self.pipeline_stage is None else self.pipeline_stage,
+        }
+
+    def _op_created(self, op: Any) -> None:
+        """Apply order constraints to a new op, then call the hooks of its graph."""
+        from popxl.graph import Graph
+
+        graph = Graph._from_pb(op.getGraph())
+        self._add_in_sequence_topocons(graph, op)
+        for hook in list(graph._op_created_hooks.values()):
+            hook(op)
+
+    def _add_in_sequence_topocons(self, graph: "Graph", op: Any) -> None:
+        if self.in_sequence is None:
+            return
+        key = (graph.ir.id, graph.id, self.execution_context)
+        if self.in_sequence == "pass":
+            self._history.pop(key, None)
+            return
+        if self.in_sequence not in (True, False):
+            raise ValueError(f"Unknown in_sequence mode: got {self.in_sequence!r}, expected True, False or 'pass'.")
+        history = self._history[key]
+        if self.in_sequence is True:
+            before = history.group or history.previous
+            history.previous, history.group = [op.id], []
+        else:
+            before = history.previous
+            history.group.append(op.id)
+        for earlier in before:
+            if earlier != op.id and graph._pb_graph.hasOp(earlier):
+                graph._pb_graph.addConstraint(earlier, op.id)
+
+
+_CURRENT_CONTEXT = Context()
+
+
+def get_current_context() -> Context:
+    """Return the process-global context."""
+    return _CURRENT_CONTEXT
+
+
+def get_current_graph() -> "Graph":
+    """Return the innermost graph.
+
+    Raises:
+        RuntimeError: no graph is current.
+    """
+    return _CURRENT_CONTEXT.graph
+
+
+def get_main_graph() -> "Graph":
+    """Return the main graph of the current Ir.
+
+    Raises:
+        RuntimeError: no graph is current.
+    """
+    return _CURRENT_CONTEXT.main_graph
+
+
+def get_ir() -> "Ir":
+    """Return the Ir of the current graph.
+
+    Raises:
+        RuntimeError: no graph is current.
+    """
+    return _CURRENT_CONTEXT.main_graph.ir
+
+
+gcg = get_current_graph
+gmg = get_main_graph
+gir = get_ir
+
+
+@contextmanager
+def _set(attribute: str, value: Any) -> Iterator[Any]:
+    ctx = get_current_context()
+    previous = getattr(ctx, attribute)
+    setattr(ctx, attribute, value)
+    try:
+        yield value
+    finally:
+        setattr(ctx, attribute, previous)
+
+
+@contextmanager
+def ipu(ipu: int) -> Iterator[int]:
+    """Place the ops created inside on IPU number `ipu`."""
+    with _set("ipu_id", ipu):
+        yield ipu
+
+
+@contextmanager
+def io_tiles() -> Iterator[None]:
+    """Place the ops created inside on IO tiles."""
+    with _set("io_tile_set", "io"):
+        yield
+
+
+@contextmanager
+def pipeline_stage(stage: int) -> Iterator[int]:
+    """Give the ops created inside this pipeline stage."""
+    with _set("pipeline_stage", stage):
+        yield stage
+
+
+@contextmanager
+def name_scope(name: str) -> Iterator[List[str]]:
+    """Prefix the names of tensors and ops created inside with ``name/``; scopes nest."""
+    ctx = get_current_context()
+    ctx.name_scopes.append(name)
+    try:
+        yield ctx.name_scopes
+    finally:
+        ctx.name_scopes.pop()
+
+
+@contextmanager
+def _execution_context(context: Any) -> Iterator[Any]:
+    with _set("execution_context", _execution_context_number(context)):
+        yield context
+
+
+@contextmanager
+def in_sequence(mode: Union[bool, str] = True) -> Iterator[None]:
+    """Constrain the order of the ops created inside.
+
+    Args:
+        mode: True: each op runs after the one before; False: an unordered group between its neighbours; ``"pass"``: no
+            constraints, and the history is forgotten.
+
+    Raises:
+        TypeError: `mode` is None.
+    """
+    if mode is None:
+        raise TypeError("in_sequence: got None, expected True, False or 'pass'.")
+    ctx = get_current_context()
+    previous = ctx.in_sequence
+    ctx.in_sequence = mode
+    ctx._in_sequence_depth += 1
+    try:
+        yield
+    finally:
+        ctx.in_sequence = previous
+        ctx._in_sequence_depth -= 1
+        if ctx._in_sequence_depth == 0:
+            ctx._history.clear()
+
+
+@contextmanager
+def debug_context_frame_offset(i: int) -> Iterator[None]:
+    """Skip `i` more frames when the source location of an op is recorded."""
+    ctx = get_current_context()
+    with _set("debug_frame_offset", ctx.debug_frame_offset + i):
+        yield
+
+
+def op_debug_context(name: Union[str, Callable[..., Any], None] = None) -> Callable[..., Any]:
+    """Mark a function as one that creates ops. Usable bare or with a name.
+
+    Args:
+        name: name recorded for the function; default its own name.
+    """
+
+    def decorate(fn: Callable[..., Any], label: str) -> Callable[..., Any]:
+        @wraps(fn)
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            return fn(*args, **kwargs)
+
+        wrapper._op_debug_name = label
+        return wrapper
+
+    if callable(name):
+        return decorate(name, name.__name__)
+    return lambda fn: decorate(fn, name or fn.__name__)

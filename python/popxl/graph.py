@@ -1,0 +1,167 @@
+"""popxl.Graph: a graph of the program. Wrappers are unique per graph: the same id gives the same object."""
+
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple
+
+from popxl.context import get_current_context
+
+if TYPE_CHECKING:
+    from popxl.dtypes import dtype
+    from popxl.ir import Ir
+    from popxl.tensor import Constant, Tensor, Variable
+
+
+class Graph:
+    """A graph made by `Ir.create_graph`, `Ir.create_empty_graph` or `Ir.main_graph`; has no constructor."""
+
+    def __init__(self) -> None:
+        raise TypeError("Cannot create popxl.Graph directly; use Ir.main_graph, Ir.create_graph or Ir.create_empty_graph.")
+
+    @classmethod
+    def _from_pb(cls, pb_graph: Any) -> "Graph":
+        from popxl.ir import Ir
+
+        return Ir._from_id(pb_graph.getIrId())._graph(pb_graph)
+
+    @classmethod
+    def _make(cls, ir: "Ir", pb_graph: Any) -> "Graph":
+        self = object.__new__(cls)
+        self._ir = ir
+        self._pb_graph = pb_graph
+        self._by_ref_inputs = set()
+        self._op_created_hooks: Dict[int, Callable[[Any], Any]] = {}
+        self._next_hook = 1
+        return self
+
+    # ---- facts
+    @property
+    def name(self) -> str:
+        """Scope text of the graph; "" for the main graph."""
+        return self._pb_graph.id
+
+    @property
+    def id(self) -> str:
+        """Id, unique in the Ir; "" for the main graph."""
+        return self._pb_graph.id
+
+    @property
+    def ir(self) -> "Ir":
+        """The Ir that owns the graph."""
+        return self._ir
+
+    @property
+    def main_graph(self) -> "Graph":
+        """The main graph of the Ir."""
+        return self._ir.main_graph
+
+    @property
+    def inputs(self) -> Tuple["Tensor", ...]:
+        """Inputs in order."""
+        return self._wrap(self._pb_graph.getInputIds())
+
+    @property
+    def outputs(self) -> Tuple["Tensor", ...]:
+        """Outputs in order."""
+        return self._wrap(self._pb_graph.getOutputIds())
+
+    @property
+    def inputs_by_name(self) -> Dict[str, "Tensor"]:
+        """Inputs by unscoped name, in order."""
+        return {t.name: t for t in self.inputs}
+
+    @property
+    def tensors(self) -> Tuple["Tensor", ...]:
+        """All tensors, sorted by id."""
+        return self._wrap(sorted(self._pb_graph.getTensorIds(-1)))
+
+    @property
+    def variables(self) -> Tuple["Variable", ...]:
+        """Variables, sorted by id."""
+        return self._wrap(sorted(self._pb_graph.getTensorIds(4)))
+
+    @property
+    def constants(self) -> Tuple["Constant", ...]:
+        """Constants, sorted by id."""
+        return self._wrap(sorted(self._pb_graph.getTensorIds(1)))
+
+    @property
+    def called_graphs(self) -> Tuple["Graph", ...]:
+        """Graphs that ops of this graph call, each once."""
+        return tuple(self._ir._graph(g) for g in self._pb_graph.getCalledGraphs())
+
+    def get_tensor(self, tensor_id: str) -> "Tensor":
+        """Return the tensor with this full id.
+
+        Raises:
+            popart_exception: the graph has no such tensor.
+        """
+        return self._ir._tensor(self, self._pb_graph.getTensor(tensor_id))
+
+    def _wrap(self, ids: List[str]) -> Tuple["Tensor", ...]:
+        return tuple(self.get_tensor(i) for i in ids)
+
+    def __contains__(self, value: object) -> bool:
+        from popxl.tensor import Tensor
+
+        if not isinstance(value, Tensor):
+            raise TypeError(f"Only a popxl.Tensor can be in a graph: got {type(value).__name__}.")
+        return value._graph is self or (value.ir == self._ir and self._pb_graph.contains(value.id))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Graph):
+            raise TypeError(f"A popxl.Graph can only be compared with a popxl.Graph: got {type(other).__name__}.")
+        return self is other or (self.id == other.id and self._ir == other._ir)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash((self.id, self._ir.id))
+
+    def __repr__(self) -> str:
+        return f"Graph[id={self.id} name={self.name}]"
+
+    # ---- context
+    def __enter__(self) -> "Graph":
+        get_current_context().push_graph(self)
+        return self
+
+    def __exit__(self, *exc: Any) -> None:
+        get_current_context().pop_graph()
+
+    # ---- hooks
+    def register_op_created_hook(self, fn: Callable[[Any], Any]) -> int:
+        """Call ``fn(op)`` after every op made in this graph.
+
+        Returns:
+            Handle for `remove_op_created_hook`, at least 1.
+        """
+        handle = self._next_hook
+        self._next_hook += 1
+        self._op_created_hooks[handle] = fn
+        return handle
+
+    def remove_op_created_hook(self, handle: int) -> None:
+        """Remove a hook.
+
+        Raises:
+            ValueError: no hook has this handle.
+        """
+        if handle not in self._op_created_hooks:
+            raise ValueError(f"There is no op-created hook with handle {handle}.")
+        del self._op_created_hooks[handle]
+
+    # ---- building blocks for ops
+    def _create_tensor_id(self, name: Optional[str]) -> str:
+        """Return the unique id for a new tensor `name` in this graph, name scopes applied."""
+        return self._pb_graph.uniqueId(get_current_context()._scoped(name))
+
+    def _add_input(
+        self, shape: Tuple[int, ...], dtype: "dtype", name: Optional[str], by_ref: bool, meta_shape: Tuple[int, ...]
+    ) -> "Tensor":
+        tensor = self._pb_graph.addInput(
+            self._create_tensor_id(name), dtype._core, list(shape), list(meta_shape or ()), by_ref
+        )
+        wrapped = self._ir._tensor(self, tensor)
+        if by_ref:
+            self._by_ref_inputs.add(wrapped)
+        return wrapped

@@ -1,0 +1,276 @@
+"""popxl.Ir: the program: graphs, wrappers of graphs and tensors, host values of variables."""
+
+import inspect
+from collections import OrderedDict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Literal, Optional, Set, Tuple, Union
+from weakref import WeakValueDictionary
+
+import numpy as np
+
+from popart_core import ir as _core
+from popxl.graph import Graph
+from popxl.module import Module
+from popxl.tensor import Constant, Tensor, TensorByRef, TensorSpec, Variable
+
+if TYPE_CHECKING:
+    from popxl.remote_buffer import RemoteBuffer
+    from popxl.replica_grouping import ReplicaGrouping
+    from popxl.streams import DeviceToHostStream, HostToDeviceStream
+
+_IRS: "WeakValueDictionary[int, Ir]" = WeakValueDictionary()
+_VARIABLE, _CONSTANT = 4, 1
+
+
+class Ir:
+    """A program with one main graph and any number of sub-graphs.
+
+    Args:
+        replication: number of replicas, or ``"popdist"`` to take it from the launcher.
+    """
+
+    def __init__(self, replication: Union[int, Literal["popdist"]] = 1):
+        self._pb_ir = _core.Ir()
+        self._graphs: Dict[str, Graph] = {}
+        self._tensors: Dict[Tuple[str, str], Tensor] = {}
+        self._variable_data: Dict[str, np.ndarray] = {}
+        self._read_only_memmap = False
+        self._streams: Dict[str, Any] = {}
+        self._remote_buffers: Dict[int, "RemoteBuffer"] = {}
+        self._num_host_transfers = 1
+        self._is_prepared = False
+        self._instances = 1
+        self._dot_checks: Dict[str, Path] = {}
+        _IRS[self._pb_ir.getId()] = self
+        if replication == "popdist":
+            import popdist
+
+            self._instances = popdist.getNumInstances()
+            replication = popdist.getNumLocalReplicas()
+        self._local_replicas = 1
+        self.replication_factor = replication
+
+    @classmethod
+    def _from_id(cls, ir_id: int) -> "Ir":
+        ir = _IRS.get(ir_id)
+        if ir is None:
+            raise RuntimeError(f"The Ir with id {ir_id} no longer exists. Keep a reference to it.")
+        return ir
+
+    @classmethod
+    def _from_pb(cls, pb_ir: Any) -> "Ir":
+        return cls._from_id(pb_ir.getId())
+
+    # ---- wrappers
+    def _graph(self, pb_graph: Any) -> Graph:
+        graph = self._graphs.get(pb_graph.id)
+        if graph is None:
+            graph = self._graphs[pb_graph.id] = Graph._make(self, pb_graph)
+        return graph
+
+    def _tensor(self, graph: Graph, pb_tensor: Any) -> Tensor:
+        key = (graph.id, pb_tensor.id)
+        tensor = self._tensors.get(key)
+        if tensor is None:
+            kind = pb_tensor.tensorType()
+            cls = Variable if kind == _VARIABLE else Constant if kind == _CONSTANT else Tensor
+            tensor = self._tensors[key] = Tensor._make(cls, graph, pb_tensor)
+        return tensor
+
+    # ---- facts
+    @property
+    def id(self) -> int:
+        """Number of the Ir, unique in the process."""
+        return self._pb_ir.getId()
+
+    @property
+    def main_graph(self) -> Graph:
+        """The main graph."""
+        return self._graph(self._pb_ir.getMainGraph())
+
+    @property
+    def replication_factor(self) -> int:
+        """Number of replicas over all processes. Setting gives the number of this process.
+
+        Raises:
+            RuntimeError: on setting, when a Session exists.
+        """
+        return self._instances * self._local_replicas
+
+    @replication_factor.setter
+    def replication_factor(self, value: int) -> None:
+        if self._is_prepared:
+            raise RuntimeError("The replication factor cannot change after a Session was made for the Ir.")
+        if value < 1:
+            raise ValueError(f"replication_factor: got {value}, expected at least 1.")
+        self._local_replicas = int(value)
+
+    @property
+    def instance_replication_factor(self) -> int:
+        """Number of replicas of this process."""
+        return self._local_replicas
+
+    @property
+    def num_host_transfers(self) -> int:
+        """Slices of each stream in one `Session.run`."""
+        return self._num_host_transfers
+
+    @num_host_transfers.setter
+    def num_host_transfers(self, value: int) -> None:
+        self._num_host_transfers = value
+
+    def replica_grouping(self, stride: int = 1, group_size: Optional[int] = None) -> "ReplicaGrouping":
+        """Group replicas regularly (`ReplicaGrouping`).
+
+        Raises:
+            ValueError: stride or group_size does not fit the replication factor.
+        """
+        from popxl.replica_grouping import ReplicaGrouping
+
+        return ReplicaGrouping._regular(self, stride, group_size)
+
+    def replica_grouping_from_assignments(self, assignment: List[int]) -> "ReplicaGrouping":
+        """Group replicas by a list with the group number of each replica.
+
+        Raises:
+            ValueError: groups of different size, wrong numbering or wrong length.
+        """
+        from popxl.replica_grouping import ReplicaGrouping
+
+        return ReplicaGrouping._from_assignment(self, assignment)
+
+    def get_all_h2d_streams(self) -> Set["HostToDeviceStream"]:
+        """Return the host-to-device streams that at least one host load uses."""
+        return {self._streams[i] for i in self._pb_ir.usedStreams("HostLoad")}
+
+    def get_all_d2h_streams(self) -> Set["DeviceToHostStream"]:
+        """Return the device-to-host streams that at least one host store uses."""
+        return {self._streams[i] for i in self._pb_ir.usedStreams("HostStore")}
+
+    def dot_checkpoint(self, check: str, save_dir: Union[Path, str, None] = None) -> None:
+        """Write every graph as a DOT file ``<check>_<graph>.dot``.
+
+        Args:
+            check: name of the checkpoint.
+            save_dir: folder, made when absent; default the current folder.
+        """
+        folder = Path(save_dir) if save_dir is not None else Path.cwd()
+        folder.mkdir(parents=True, exist_ok=True)
+        for graph in self._pb_ir.getAllGraphs():
+            name = "".join(c if c.isalnum() or c in "_-" else "_" for c in graph.id) or "main"
+            (folder / f"{check}_{name}.dot").write_text(graph.toDot())
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Ir):
+            raise TypeError(f"A popxl.Ir can only be compared with a popxl.Ir: got {type(other).__name__}.")
+        return self is other or self.id == other.id
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    def __repr__(self) -> str:
+        return f"Ir[id={self.id}]"
+
+    # ---- graphs
+    def create_empty_graph(self, name: Optional[str] = None) -> Graph:
+        """Make a graph without inputs, ops and outputs; its id is ``<name>_subgraph(<n>)``."""
+        base = name or "graph"
+        return self._graph(self._pb_ir.createGraph(self._pb_ir.createUniqueSubgraphId(base)))
+
+    def create_graph(self, fn: Union[Callable[..., Any], Module], *args: Any, **kwargs: Any) -> Graph:
+        """Make a graph by calling `fn` with graph inputs in place of its tensor arguments.
+
+        Args:
+            fn: function, method or `popxl.Module`.
+            *args: arguments of `fn`; tensors, tensor specs and lists of them become graph inputs.
+            **kwargs: as `args`.
+
+        Returns:
+            The graph; its outputs are what `fn` returned.
+
+        Raises:
+            TypeError: `fn` has no name, or a container mixes tensors with other values.
+            ValueError: the arguments do not fit the signature, or `fn` returns something else than tensors of the graph.
+        """
+        name, signature, annotations = _describe(fn)
+        try:
+            bound = signature.bind(*args, **kwargs)
+        except TypeError as e:
+            raise ValueError(f"The arguments do not match the signature of the function `{name}`: {e}.") from e
+        bound.apply_defaults()
+        graph = self.create_empty_graph(name)
+        with graph:
+            for param in signature.parameters.values():
+                if param.name in bound.arguments:
+                    value = bound.arguments[param.name]
+                    bound.arguments[param.name] = _bind_parameter(graph, param, value, annotations.get(param.name))
+            result = fn(*bound.args, **bound.kwargs)
+            for tensor in _as_outputs(result):
+                if tensor not in graph:
+                    raise ValueError(f"Tensor {tensor} returned by `{name}` is not in the graph {graph.id}.")
+                graph._pb_graph.markAsOutput(tensor.id)
+        return graph
+
+
+def _describe(fn: Any) -> Tuple[str, inspect.Signature, Dict[str, Any]]:
+    if isinstance(fn, Module):
+        target, name = fn.build, type(fn).__qualname__
+    else:
+        target, name = fn, getattr(fn, "__qualname__", None)
+    if not callable(fn) or name is None:
+        raise TypeError(f"create_graph needs a function, a method or a popxl.Module: got {type(fn).__name__}.")
+    signature = inspect.signature(target)
+    return name.replace(".<locals>", ""), signature, {p.name: p.annotation for p in signature.parameters.values()}
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, (Tensor, TensorSpec))
+
+
+def _bind_parameter(graph: Graph, param: inspect.Parameter, value: Any, annotation: Any) -> Any:
+    def add(name: str, spec: Any, by_ref: bool) -> Tensor:
+        return graph._add_input(tuple(spec.shape), spec.dtype, name, by_ref, tuple(spec.meta_shape))
+
+    def all_tensors(values: List[Any]) -> bool:
+        tensors = [_is_tensor(v) for v in values]
+        if any(tensors) and not all(tensors):
+            raise TypeError(f"Argument `{param.name}` mixes tensors and other values; pass them separately.")
+        return bool(tensors) and all(tensors)
+
+    by_ref = annotation is TensorByRef
+    if _is_tensor(value):
+        return add(param.name, value, by_ref)
+    if param.kind is inspect.Parameter.VAR_KEYWORD:
+        if not all_tensors(list(value.values())):
+            return value
+        return OrderedDict((key, add(key, spec, by_ref)) for key, spec in value.items())
+    if isinstance(value, (list, tuple)):
+        if not all_tensors(list(value)):
+            return value
+        if param.kind is not inspect.Parameter.VAR_POSITIONAL:
+            by_ref = _is_by_ref_container(annotation)
+        result = [add(f"{param.name}_{i}", spec, by_ref) for i, spec in enumerate(value)]
+        return tuple(result) if param.kind is inspect.Parameter.VAR_POSITIONAL else result
+    return value
+
+
+def _is_by_ref_container(annotation: Any) -> bool:
+    return getattr(annotation, "__origin__", None) in (list, tuple) and getattr(annotation, "__args__", ()) == (TensorByRef,)
+
+
+def _as_outputs(result: Any) -> List[Tensor]:
+    if result is None:
+        return []
+    if isinstance(result, Tensor):
+        return [result]
+    try:
+        outputs = list(result)
+    except TypeError:
+        outputs = [result]
+    for out in outputs:
+        if not isinstance(out, Tensor):
+            raise ValueError(f"A graph function returns None, a tensor or tensors: got {type(out).__name__}.")
+    return outputs

@@ -1,0 +1,118 @@
+"""Conversion of host data to NumPy and small text tools.
+
+`to_numpy` is the only place that decides how user data is narrowed; every function that accepts host data goes through it.
+"""
+
+from typing import Any, Dict, Iterable, Optional, Sequence
+
+import numpy as np
+
+from popxl import dtypes
+from popxl.dtypes import dtype
+
+try:
+    import torch as _torch
+except ModuleNotFoundError:
+    _torch = None
+
+HW_DEVICE_CONNECTION_TIMEOUT = int(1e4)
+
+downcast_np_dtypes: Dict[np.dtype, np.dtype] = {
+    np.dtype("int64"): np.dtype("int32"),
+    np.dtype("uint64"): np.dtype("uint32"),
+    np.dtype("float64"): np.dtype("float32"),
+}
+
+
+def to_numpy(
+    x: Any,
+    dtype: Optional[dtype] = None,
+    downcast: bool = True,
+    copy: bool = True,
+    log2_scale: Optional[int] = None,
+    nan_on_overflow: Optional[bool] = None,
+) -> np.ndarray:
+    """Convert host data to a C-contiguous NumPy array.
+
+    Args:
+        x: scalar, nested sequence, NumPy array, memory map or torch tensor of any shape.
+        dtype: type of the result; None keeps the type of arrays and infers the type of other data.
+        downcast: with `dtype` None, narrow 64-bit types to 32 bits.
+        copy: always make a new array.
+        log2_scale: fp8 targets only: multiply by 2^log2_scale before rounding.
+        nan_on_overflow: fp8 targets only: overflow gives NaN (True) or the largest value.
+
+    Returns:
+        Array of the same shape.
+
+    Raises:
+        RuntimeError: an fp8 argument is given for another type.
+        ValueError: a memory map would need a conversion.
+    """
+    is_fp8 = dtype in (dtypes.float8_143, dtypes.float8_152)
+    if not is_fp8 and (log2_scale is not None or nan_on_overflow is not None):
+        raise RuntimeError("log2_scale and nan_on_overflow apply to float8 types only: "
+                           f"got dtype {dtype}. Remove them or set dtype to a float8 type.")  # fmt: skip
+    if _torch is not None and isinstance(x, _torch.Tensor):
+        x = x.detach().cpu().numpy()
+    if isinstance(x, np.memmap):
+        return _check_memmap(x, dtype, downcast)
+    if is_fp8:
+        return _to_fp8(x, dtype, log2_scale, nan_on_overflow)
+    array = np.asarray(x)
+    if dtype is not None:
+        target = dtype.as_numpy()
+    elif downcast:
+        target = downcast_np_dtypes.get(array.dtype, array.dtype)
+    else:
+        target = array.dtype
+    if array.dtype.names is None or array.dtype != target:
+        array = array.astype(target, copy=False)
+    result = np.ascontiguousarray(array).reshape(array.shape)
+    return result.copy() if copy and (result is x or result.base is not None) else result
+
+
+def _to_fp8(x: Any, target: dtype, log2_scale: Optional[int], nan_on_overflow: Optional[bool]) -> np.ndarray:
+    from popxl.fp8_utils import host_pow2scale_cast_to_fp8
+
+    array = np.asarray(x)
+    if array.dtype == target.as_numpy():
+        return np.ascontiguousarray(array).reshape(array.shape)
+    if array.dtype not in (np.float16, np.float32, np.float64):
+        raise TypeError(f"Cannot convert data of type {array.dtype} to {target}; expected float16, float32 or float64.")
+    return host_pow2scale_cast_to_fp8(
+        array, target, log2_scale or 0, True if nan_on_overflow is None else nan_on_overflow
+    )
+
+
+def _check_memmap(x: np.memmap, target: Optional[dtype], downcast: bool) -> np.memmap:
+    if target is not None and target.as_numpy() != x.dtype:
+        raise ValueError(f"A memory map cannot be converted: got dtype {target}, expected {x.dtype}.")
+    if not x.flags.c_contiguous:
+        raise ValueError("A memory map must be C-contiguous.")
+    if not x.flags.aligned:
+        raise ValueError("A memory map must be aligned.")
+    if target is None and downcast and x.dtype in downcast_np_dtypes:
+        raise ValueError(f"A memory map of type {x.dtype} cannot be downcast. Pass dtype or downcast=False.")
+    return x
+
+
+def table_to_string(rows: Sequence[Iterable[Any]], delimiter: str = " | ", header: bool = True) -> str:
+    """Format rows as left-justified columns, with a rule under the first row when `header`.
+
+    Args:
+        rows: rows of equal length; cells are converted with `str`.
+        delimiter: text between columns.
+        header: whether the first row is a heading.
+
+    Returns:
+        The rows joined by newlines.
+    """
+    cells = [[str(cell) for cell in row] for row in rows]
+    if not cells:
+        return ""
+    widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
+    lines = [delimiter.join(cell.ljust(width) for cell, width in zip(row, widths)) for row in cells]
+    if header and len(lines) > 1:
+        lines.insert(1, "-" * (len(lines[0]) + 1))
+    return "\n".join(lines)
