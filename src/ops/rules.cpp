@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include <popart/error.hpp>
+#include <popart/op.hpp>
 
 namespace popart::ops {
 
@@ -19,7 +20,15 @@ Shape broadcastShape(const InferContext &c, int first, int count) {
   return shape;
 }
 
-void inferBroadcast(InferContext &c) { c.out(0, c.type(0), broadcastShape(c, 0, c.inputCount())); }
+void inferBroadcast(InferContext &c) {
+  const Shape shape = broadcastShape(c, 0, c.inputCount());
+  if (c.op().def().isInplaceVariant()) {
+    const int input = c.op().def().aliasRules().front().input;
+    c.require(shape == c.shape(input), "the result does not fit the tensor that is overwritten: got {}, expected {}", shape,
+              c.shape(input));
+  }
+  c.out(0, c.type(0), shape);
+}
 void inferBroadcastBool(InferContext &c) { c.out(0, DataType::BOOL, broadcastShape(c, 0, c.inputCount())); }
 void inferLikeBool(InferContext &c) { c.out(0, DataType::BOOL, c.shape(0)); }
 void inferForwardShape(InferContext &c) { c.out(0, c.type(0), c.attrInts("fwd_shape")); }
@@ -36,6 +45,14 @@ std::vector<int64_t> reductionAxes(const Attributes &attributes, int64_t rank) {
   check(std::adjacent_find(axes.begin(), axes.end()) == axes.end(), "axes: an axis is repeated: got {}, expected each axis once",
         axes);
   return axes;
+}
+
+std::vector<int64_t> reductionAxes(const InferContext &c) {
+  try {
+    return reductionAxes(c.attrs(), c.in(0).rank());
+  } catch (const error &e) {
+    c.fail("{}", e.what());
+  }
 }
 
 Shape reducedShape(const Shape &shape, const std::vector<int64_t> &axes, bool keepDims) {

@@ -21,6 +21,7 @@ Shape broadcastShape(const InferContext &c, int first, int count);
 // Axes of attribute "axes" normalised, sorted and checked for range and repetition; all axes when the attribute is absent
 // (none with noop_with_empty_axes = 1). An empty list reduces nothing.
 std::vector<int64_t> reductionAxes(const Attributes &attributes, int64_t rank);
+std::vector<int64_t> reductionAxes(const InferContext &c);  // of input 0; failures name the op
 Shape reducedShape(const Shape &shape, const std::vector<int64_t> &axes, bool keepDims);
 // axis in [-rank, rank) normalised; throws popart::error otherwise.
 int64_t axisOf(const Attributes &attributes, int64_t rank);
