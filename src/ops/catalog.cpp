@@ -26,7 +26,7 @@ constexpr Family kFamilies[] = {
     ops::orderOps,
     ops::cumulativeOps,
     // ---- nn, loss, optim, random, control, io, comm
-    ops::matMulOps, ops::softmaxOps, ops::nllOps, ops::lossOps, ops::copyVarUpdateOps, ops::sgdOps, ops::accumulateOps,
+    ops::matMulOps, ops::softmaxOps, ops::convOps, ops::poolOps, ops::batchNormOps, ops::normOps, ops::nllOps, ops::lossOps, ops::copyVarUpdateOps, ops::sgdOps, ops::accumulateOps,
     ops::adamOps, ops::adaptiveOps, ops::randomOps, ops::dropoutOps, ops::controlOps, ops::ioOps, ops::collectiveOps,
 };
 
