@@ -25,6 +25,12 @@ constexpr Family kFamilies[] = {
     ops::reduceOps,
     ops::orderOps,
     ops::cumulativeOps,
+    ops::viewOps,
+    ops::transposeOps,
+    ops::joinOps,
+    ops::sliceOps,
+    ops::expandOps,
+    ops::constantOps,
     // ---- nn, loss, optim, random, control, io, comm
     ops::matMulOps, ops::softmaxOps, ops::convOps, ops::poolOps, ops::batchNormOps, ops::normOps, ops::nllOps, ops::lossOps, ops::copyVarUpdateOps, ops::sgdOps, ops::accumulateOps,
     ops::adamOps, ops::adaptiveOps, ops::randomOps, ops::dropoutOps, ops::controlOps, ops::ioOps, ops::collectiveOps,

@@ -65,6 +65,14 @@ Shape reducedShape(const Shape &shape, const std::vector<int64_t> &axes, bool ke
   return out;
 }
 
+std::vector<int64_t> splitSizes(const Attributes &attributes, int64_t size, int64_t count) {
+  if (attributes.hasAttribute("split")) return attributes.getAttribute<std::vector<int64_t>>("split");
+  std::vector<int64_t> sizes;
+  const int64_t part = (size + count - 1) / std::max<int64_t>(count, 1);
+  for (int64_t left = size, i = 0; i < count; ++i, left -= part) sizes.push_back(std::max<int64_t>(0, std::min(part, left)));
+  return sizes;
+}
+
 int64_t axisOf(const Attributes &attributes, int64_t rank) {
   return normalizeAxis(attributes.getAttribute<int64_t>("axis"), rank, "axis");
 }

@@ -21,6 +21,7 @@ constexpr std::span<const Entry> (*kFamilies[])() = {
     mathKernels,
     reduceKernels,
     orderKernels,
+    shapeKernels,
 };
 
 RefFn findKernel(std::string_view type) {
