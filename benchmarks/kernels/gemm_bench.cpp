@@ -11,8 +11,6 @@
 namespace popart::cpu::bench {
 namespace {
 
-using Floats = std::vector<float>;
-
 void runTasks(const Matmul &matmul, const MatmulArgs &args, ThreadPool &pool, std::vector<Floats> &scratch) {
   pool.parallel(matmul.tasks(),
                 [&](int task, int thread) { matmul.run(task, args, scratch[static_cast<size_t>(thread)].data()); });
@@ -41,7 +39,8 @@ void product(benchmark::State &state) {
   if (kForm == Form::kDataGradient) shape.bLayout = BLayout::kPackedTransposed;
   if (kForm == Form::kWeightUpdate) args.aRowStride = 1, args.aColStride = m, args.update = &update;
   const Matmul matmul(shape, threads);
-  std::vector<Floats> scratch(static_cast<size_t>(threads), Floats(matmul.scratchFloats()));
+  std::vector<Floats> scratch;
+  for (int i = 0; i < threads; ++i) scratch.emplace_back(matmul.scratchFloats());
   reportBest(state, 2.0 * static_cast<double>(m * n * k), threads, [&] { runTasks(matmul, args, pool, scratch); });
 }
 

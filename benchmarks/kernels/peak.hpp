@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <memory>
+#include <new>
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -42,6 +44,20 @@ __attribute__((target("avx2,fma"))) inline void chains256() {
   benchmark::DoNotOptimize(acc[0]);
 }
 #endif
+
+// Array on a cache-line boundary, as the engine's arena gives them.
+class Floats {
+ public:
+  explicit Floats(size_t count, float value = 0.0f)
+      : data_(new (std::align_val_t(64)) float[count + 1],
+              [](float *p) { ::operator delete[](p, std::align_val_t(64)); }) {
+    std::fill_n(data_.get(), count, value);
+  }
+  float *data() const { return data_.get(); }
+
+ private:
+  std::shared_ptr<float> data_;
+};
 
 // Flop per second of one core, best of several short runs; zero where the probe knows no instruction for it.
 inline double measurePeak() {

@@ -55,6 +55,9 @@ class Op {
     TileSet tileSet = TileSet::Compute;
     std::optional<TensorLocation> tensorLocation;
     double schedulePriority = 0.0;
+    // Position in program order, which decides between ops that data leaves free; -1: the op's own creation index. An op that
+    // stands in for another one (pattern, decomposition) keeps the other one's position.
+    int64_t sequence = -1;
     std::set<std::string> excludePatterns;
     std::map<std::string, float> inplacePreferences;
     std::map<std::string, std::string> extraOutlineAttributes;

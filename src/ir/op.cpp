@@ -136,6 +136,7 @@ std::vector<Graph *> Op::getCalledGraphs() const {
 Op::Settings inheritSettings(const Op &origin, Graph &graph, std::string_view suffix) {
   Op::Settings s = origin.settings;
   s.graph = &graph;
+  if (s.sequence < 0) s.sequence = origin.index().value;
   if (!suffix.empty()) s.name = s.name.empty() ? std::string(suffix) : s.name + "/" + std::string(suffix);
   return s;
 }

@@ -17,6 +17,8 @@ constexpr Family kFamilies[] = {
     // ---- math, reduce, shape, index
     nullptr,
     // ---- nn, loss, optim, random, control, io, comm
+    ops::matMulOps, ops::softmaxOps, ops::nllOps, ops::lossOps, ops::copyVarUpdateOps, ops::sgdOps, ops::accumulateOps,
+    ops::adamOps, ops::adaptiveOps, ops::randomOps, ops::dropoutOps, ops::controlOps, ops::ioOps, ops::collectiveOps,
 };
 
 class Catalog {

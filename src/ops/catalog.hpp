@@ -34,6 +34,23 @@ OpDefs gatherOps();       // Gather, GatherElements, GatherND, OneHot
 OpDefs scatterOps();      // Scatter, ScatterElements, ScatterND, ScatterReduce
 OpDefs dynamicOps();      // DynamicSlice, DynamicUpdate, …
 
-// ---- nn, loss, optim, random, control, io, comm
+// ---- nn
+OpDefs matMulOps();       // MatMul
+OpDefs softmaxOps();      // Softmax, LogSoftmax, Hardmax
+// ---- loss
+OpDefs nllOps();          // Nll, NlllWithSoftmaxGradDirect
+OpDefs lossOps();         // L1, IdentityLoss, SoftmaxCrossEntropyLoss, …
+// ---- optim
+OpDefs copyVarUpdateOps();  // CopyVarUpdate
+OpDefs sgdOps();          // SGD0VarUpdate, SGD1…, SGD2…
+OpDefs accumulateOps();   // Accumulate, AccumulatorScale, …
+OpDefs adamOps();         // AdamUpdater, AdamVarUpdate
+OpDefs adaptiveOps();     // RMSPropUpdater, AdaDeltaUpdater, ScaledVarUpdate
+// ---- random, control, io, comm
+OpDefs randomOps();       // RandomNormal, RandomUniform, Bernoulli, GetRandomSeed, …
+OpDefs dropoutOps();      // Dropout, ShapedDropout
+OpDefs controlOps();      // Call, Loop, If
+OpDefs ioOps();           // Init, HostLoad, HostStore, PrintTensor, …
+OpDefs collectiveOps();   // ReplicatedAllReduce, …
 
 }  // namespace popart::ops

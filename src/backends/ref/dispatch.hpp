@@ -1,5 +1,7 @@
 // Type dispatch for reference kernels (see ref.hpp).
 #pragma once
+#include <popart/datatype.hpp>
+#include <popart/error.hpp>
 #include <popart/half.hpp>
 
 namespace popart::ref {

@@ -58,7 +58,7 @@ TEST(Matmul, matches_loops_for_every_layout_and_thread_count) {
     Floats packed(packedSize(s.k, s.n) + 1, NAN), packedT(packedSize(s.n, s.k) + 1, NAN);
     packPanels(bRows.data(), s.n, 1, s.k, s.n, packed.data());
     packPanels(bCols.data(), s.k, 1, s.n, s.k, packedT.data());
-    Floats first;
+    Floats first, dotFirst;
     for (int variant = 0; variant < 16; ++variant) {
       MatmulArgs args;
       args.a = variant & 1 ? aCols.data() : aRows.data();
@@ -85,6 +85,13 @@ TEST(Matmul, matches_loops_for_every_layout_and_thread_count) {
           }
           for (int64_t n = s.n; n < s.n + 3; ++n) ASSERT_EQ(c[m * (s.n + 3) + n], -7.0f) << "wrote beyond the row";
         }
+      }
+      const bool dot = shape.bLayout == BLayout::kPackedTransposed && s.m <= 16;
+      if (dot) {
+        for (size_t i = 0; i < c.size(); ++i) ASSERT_NEAR(c[i], first[i], tolerance(s.k)) << "variant " << variant;
+        if (variant == 6) dotFirst = c;
+        ASSERT_EQ(c, dotFirst) << "variant " << variant << " of " << s.m << "x" << s.n << "x" << s.k;
+        continue;
       }
       ASSERT_EQ(c, first) << "variant " << variant << " of " << s.m << "x" << s.n << "x" << s.k;
     }
@@ -158,6 +165,23 @@ TEST(Matmul, fused_epilogue_equals_separate_steps) {
       ASSERT_EQ(fused, plain) << "activation " << static_cast<int>(activation);
     }
   }
+}
+
+TEST(Matmul, transposed_packed_product_of_few_rows_passes_the_epilogue) {
+  const int64_t m = 5, n = 43, k = 75;
+  const Floats dy = randomFloats(m * k, 21), w = randomFloats(n * k, 22), bias = randomFloats(n, 23);
+  Floats packed(packedSize(n, k)), c(m * n, 2.0f), plain(m * n);
+  packPanels(w.data(), k, 1, n, k, packed.data());
+  MatmulArgs args;
+  args.a = dy.data(), args.aRowStride = k, args.b = packed.data(), args.c = plain.data(), args.cRowStride = n;
+  ThreadPool pool(2);
+  const Matmul matmul({m, n, k, BLayout::kPackedTransposed}, 2);
+  runAll(matmul, args, pool);
+  args.c = c.data();
+  args.epilogue.bias = bias.data();
+  args.epilogue.beta = 1.0f;
+  runAll(matmul, args, pool);
+  for (int64_t i = 0; i < m * n; ++i) ASSERT_EQ(c[i], plain[i] + 2.0f + bias[i % n]);
 }
 
 TEST(Matmul, adds_to_c_with_beta) {

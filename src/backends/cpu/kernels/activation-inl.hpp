@@ -28,9 +28,10 @@ HWY_INLINE V sigmoid(V x) {
   return hn::Div(one, hn::Add(one, exponential(hn::Neg(x))));
 }
 
+// Comparisons, not minimum and maximum, bound the argument: they let NaN through on every instruction set.
 HWY_INLINE V hyperbolicTangent(V x) {
-  const V bounded = hn::Max(constant(-20.0f), hn::Min(constant(20.0f), x));
-  return hn::Tanh(D(), bounded);
+  const V limit = constant(20.0f);
+  return hn::Tanh(D(), hn::IfThenElse(hn::Gt(hn::Abs(x), limit), hn::CopySign(limit, x), x));
 }
 
 // erf by two minimax polynomials: odd in x for |x| <= 0.92, else 1 - exp(p(|x|)). Error below 1 ulp with fma.
@@ -66,13 +67,12 @@ HWY_INLINE V geluTanh(V x) {
   return hn::MulAdd(half, hyperbolicTangent(inner), half);
 }
 
-// Max(0, x) in this order: the vector instruction returns its second argument for NaN.
 HWY_INLINE V activate(Activation kind, V x) {
   switch (kind) {
     case Activation::kNone:
       return x;
     case Activation::kRelu:
-      return hn::Max(hn::Zero(D()), x);
+      return hn::IfThenZeroElse(hn::Lt(x, hn::Zero(D())), x);
     case Activation::kGelu:
       return gelu(x);
     case Activation::kGeluTanh:

@@ -7,6 +7,7 @@
 // clang-format off
 #include "backends/cpu/kernels/epilogue.hpp"
 #include "backends/cpu/kernels/activation-inl.hpp"
+#include "backends/cpu/kernels/update-inl.hpp"
 // clang-format on
 #include <algorithm>
 
@@ -15,18 +16,9 @@ namespace popart::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
-using Mask = hn::Mask<D>;
-
-// Reads and writes of one vector: all lanes, or the first few.
-struct AllLanes {
-  HWY_INLINE V load(const float *p) const { return hn::LoadU(D(), p); }
-  HWY_INLINE void store(V v, float *p) const { hn::StoreU(v, D(), p); }
-};
-struct FirstLanes {
-  Mask mask;
-  HWY_INLINE V load(const float *p) const { return hn::MaskedLoad(mask, D(), p); }
-  HWY_INLINE void store(V v, float *p) const { hn::BlendedStore(v, mask, D(), p); }
-};
+using lanes::AllLanes;
+using lanes::FirstLanes;
+using update::updateVector;
 
 template <Activation kActivation, class Lanes>
 HWY_INLINE void finishVector(const Epilogue &e, Lanes lanes, const float *sums, float *y, int64_t m, int64_t n) {
@@ -77,35 +69,6 @@ void epilogueOf(const Epilogue &e, const float *sums, ptrdiff_t sumStride, float
   }
 }
 
-template <UpdateKind kKind, class Lanes>
-HWY_INLINE void updateVector(const Update &u, Lanes lanes, const float *gradient, float *w, ptrdiff_t at) {
-  const D d;
-  V g = lanes.load(gradient);
-  if (u.gradScale != 1.0f) g = hn::Mul(hn::Set(d, u.gradScale), g);
-  if constexpr (kKind == UpdateKind::kStore) {
-    lanes.store(g, w + at);
-  } else if constexpr (kKind == UpdateKind::kAccumulate) {
-    lanes.store(hn::Add(lanes.load(w + at), g), w + at);
-  } else {
-    V step = g;
-    if constexpr (kKind == UpdateKind::kSgdMomentum) {
-      step = hn::MulAdd(hn::Set(d, u.momentum), lanes.load(u.first + at), g);
-      lanes.store(step, u.first + at);
-    } else if constexpr (kKind != UpdateKind::kSgd) {
-      const V first = hn::MulAdd(hn::Set(d, u.beta1), lanes.load(u.first + at), hn::Mul(hn::Set(d, 1.0f - u.beta1), g));
-      const V square = hn::Mul(hn::Set(d, 1.0f - u.beta2), hn::Mul(g, g));
-      const V second = hn::MulAdd(hn::Set(d, u.beta2), lanes.load(u.second + at), square);
-      lanes.store(first, u.first + at);
-      lanes.store(second, u.second + at);
-      const V root = hn::Sqrt(hn::Mul(second, hn::Set(d, u.secondCorrection)));
-      step = hn::Div(hn::Mul(first, hn::Set(d, u.firstCorrection)), hn::Add(root, hn::Set(d, u.epsilon)));
-    }
-    V old = lanes.load(w + at);
-    if (kKind != UpdateKind::kAdam && u.decay != 1.0f) old = hn::Mul(hn::Set(d, u.decay), old);
-    lanes.store(hn::NegMulAdd(hn::Set(d, u.rate), step, old), w + at);
-  }
-}
-
 template <UpdateKind kKind>
 void updateRows(const Update &u, const float *gradient, ptrdiff_t gradientStride, float *w, ptrdiff_t wStride,
                 int64_t rows, int64_t cols) {
@@ -115,8 +78,8 @@ void updateRows(const Update &u, const float *gradient, ptrdiff_t gradientStride
   for (int64_t m = 0; m < rows; ++m) {
     const float *g = gradient + m * gradientStride;
     const ptrdiff_t row = m * wStride;
-    for (int64_t n = 0; n < full; n += lanes) updateVector<kKind>(u, AllLanes(), g + n, w, row + n);
-    if (full < cols) updateVector<kKind>(u, tail, g + full, w, row + full);
+    for (int64_t n = 0; n < full; n += lanes) updateVector<kKind>(u, AllLanes(), AllLanes().load(g + n), w, row + n);
+    if (full < cols) updateVector<kKind>(u, tail, tail.load(g + full), w, row + full);
   }
 }
 

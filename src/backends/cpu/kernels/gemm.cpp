@@ -13,14 +13,17 @@
 #include <cstring>
 
 #include "backends/cpu/kernels/pack.hpp"
+#include "backends/cpu/kernels/small_batch.hpp"
 
 namespace popart::cpu {
 namespace {
 
-constexpr int64_t kLongestPass = 768;              // k per pass: a tile of A rows stays in the first level cache
-constexpr int64_t kPanelBytesPerTask = 512 << 10;  // B panels of a pass stay in the second level cache
+constexpr int64_t kLongestPass = kMostGathered;    // k per pass: a tile of A rows stays in the first level cache
+constexpr int64_t kPanelBytesPerTask = 768 << 10;  // B panels of a pass stay in the second level cache
+constexpr int64_t kPanelsToCopyRows = 3;           // copying pays from this many panels
 constexpr int64_t kRowsPerTask = 224;
 constexpr int64_t kTasksPerThread = 4;
+constexpr int64_t kMostDotBatch = 16;  // up to here a transposing pack of B would cost more than the product
 constexpr int64_t kSmallestTaskFlops = 100'000;
 
 int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -42,6 +45,7 @@ struct Matmul::Block {
   int64_t firstPanel, endPanel;
   int64_t firstTile, endTile;
   int64_t firstK, endK;
+  ptrdiff_t biasOffset;
   const float *panels;  // panel firstPanel at k = firstK
   ptrdiff_t kStride, panelStride;
   float *partial;
@@ -57,16 +61,21 @@ Matmul::Matmul(const MatmulShape &shape, int threads) : shape_(shape) {
   tasks_ = static_cast<int>(batches * rowTasks_ * colTasks_);
   const int64_t width = kernels.panelWidth;
   const int64_t rowsPerTile = kernels.tileRows;
+  if (isDot()) {
+    scratchFloats_ = static_cast<size_t>(shape.m * (shape.k + shape.n));
+    return;
+  }
   const bool severalPasses = shape.k > kBlock_;
   partialFloats_ = static_cast<size_t>(severalPasses ? tilesPerTask_ * rowsPerTile * panelsPerTask_ * width : 0);
   packedBFloats_ = static_cast<size_t>(shape.bLayout == BLayout::kPacked ? 0 : kBlock_ * panelsPerTask_ * width);
-  scratchFloats_ = partialFloats_ + packedBFloats_ + static_cast<size_t>(kBlock_ * rowsPerTile);
+  scratchFloats_ = partialFloats_ + packedBFloats_ + static_cast<size_t>(kGatherStride * rowsPerTile);
 }
 
 void Matmul::planBlocks(int threads) {
   const MicroKernels &kernels = microKernels();
   kBlock_ = std::max<int64_t>(1, ceilDiv(shape_.k, std::max<int64_t>(1, ceilDiv(shape_.k, kLongestPass))));
   const int64_t panelBytes = kBlock_ * kernels.panelWidth * static_cast<int64_t>(sizeof(float));
+  if (isDot()) kBlock_ = std::max<int64_t>(1, shape_.k);
   panelsPerTask_ = std::clamp<int64_t>(kPanelBytesPerTask / panelBytes, 1, std::max<int64_t>(1, panels_));
   tilesPerTask_ = std::clamp<int64_t>(kRowsPerTask / kernels.tileRows, 1, std::max<int64_t>(1, rowTiles_));
   const int64_t batches = shape_.batch[0] * shape_.batch[1] * shape_.batch[2] * shape_.batch[3];
@@ -96,6 +105,13 @@ const float *Matmul::panelSource(const Block &block, const MatmulArgs &args, flo
     return block.b + block.firstPanel * panelStride + block.firstK * width;
   }
   panelStride = passK * width;
+  if (shape_.bLayout == BLayout::kGathered) {
+    for (int64_t p = block.firstPanel; p < block.endPanel; ++p) {
+      args.gatherB.fn(args.gatherB.context, block.b, block.firstK, passK, p,
+                      packed + (p - block.firstPanel) * panelStride);
+    }
+    return packed;
+  }
   if (shape_.bLayout == BLayout::kStrided) {
     const bool wholePanels = block.endPanel * width <= shape_.n;
     if (args.bColStride == 1 && wholePanels && block.endTile - block.firstTile == 1) {
@@ -139,10 +155,53 @@ void Matmul::emit(const Block &block, const MatmulArgs &args, const float *sums,
     return;
   }
   Epilogue e = args.epilogue;
-  if (e.bias) e.bias += col;
-  if (e.residual) e.residual += block.cOffset + row * e.residualStride + col;
-  if (e.preActivation) e.preActivation += block.cOffset + row * e.preActivationStride + col;
-  applyEpilogue(e, sums, stride, block.c + row * args.cRowStride + col, args.cRowStride, rows, cols);
+  if (e.bias) e.bias += block.biasOffset + col;
+  if (e.residual) e.residual += block.cOffset + col;
+  if (e.preActivation) e.preActivation += block.cOffset + col;
+  float *c = block.c + col;
+  if (!args.rowMap.fn) {
+    if (e.residual) e.residual += row * e.residualStride;
+    if (e.preActivation) e.preActivation += row * e.preActivationStride;
+    return applyEpilogue(e, sums, stride, c + row * args.cRowStride, args.cRowStride, rows, cols);
+  }
+  for (int i = 0; i < rows; ++i) {
+    const ptrdiff_t at = args.rowMap.fn(args.rowMap.context, row + i);
+    Epilogue one = e;
+    if (one.residual) one.residual += at;
+    if (one.preActivation) one.preActivation += at;
+    applyEpilogue(one, sums + i * stride, stride, c + at, 0, 1, cols);
+  }
+}
+
+AMode Matmul::rowSource(const Block &block, const MatmulArgs &args, int64_t row, int rows,
+                        TileArgs &tile) const noexcept {
+  if (args.gatherA.fn) {
+    if (tile.k > 0) args.gatherA.fn(args.gatherA.context, block.a, row, rows, block.firstK, tile.k, block.packedA);
+    tile.a = block.packedA;
+    tile.aStride = args.gatherA.mode == AMode::kRows ? kGatherStride : rows;
+    return args.gatherA.mode;
+  }
+  tile.a = block.a + row * args.aRowStride + block.firstK * args.aColStride;
+  tile.aStride = args.aRowStride;
+  const int64_t panels = block.endPanel - block.firstPanel;
+  if (args.aColStride == 1) {
+    if (rows <= 3 || panels < kPanelsToCopyRows) return AMode::kRows;
+    for (int i = 0; i < rows; ++i) {
+      std::memcpy(block.packedA + i * kGatherStride, tile.a + i * args.aRowStride,
+                  static_cast<size_t>(tile.k) * sizeof(float));
+    }
+    tile.a = block.packedA;
+    tile.aStride = kGatherStride;
+    return AMode::kRows;
+  }
+  if (args.aRowStride == 1 && panels == 1) {
+    tile.aStride = args.aColStride;
+    return AMode::kPanel;
+  }
+  packTile(tile.a, args.aRowStride, args.aColStride, rows, tile.k, block.packedA);
+  tile.a = block.packedA;
+  tile.aStride = rows;
+  return AMode::kPanel;
 }
 
 void Matmul::runTileRow(const Block &block, const MatmulArgs &args, int64_t row, int rows) const noexcept {
@@ -155,17 +214,8 @@ void Matmul::runTileRow(const Block &block, const MatmulArgs &args, int64_t row,
   tile.k = block.endK - block.firstK;
   tile.bStride = block.kStride;
   tile.bPanelStride = block.panelStride;
-  tile.a = block.a + row * args.aRowStride + block.firstK * args.aColStride;
-  tile.aStride = args.aRowStride;
-  const bool streamRows = args.aColStride == 1;
-  const bool direct = args.aRowStride == 1 && block.endPanel - block.firstPanel == 1;
-  if (!streamRows && direct) tile.aStride = args.aColStride;
-  if (!streamRows && !direct) {
-    packTile(tile.a, args.aRowStride, args.aColStride, rows, tile.k, block.packedA);
-    tile.a = block.packedA;
-    tile.aStride = rows;
-  }
-  const int wide = streamRows && rows <= 3 ? kernels.widePanels[rows - 1] : 1;
+  const AMode mode = rowSource(block, args, row, rows, tile);
+  const int wide = mode == AMode::kRows && rows <= 3 ? kernels.widePanels[rows - 1] : 1;
   const bool first = block.firstK == 0;
   const bool last = block.endK == shape_.k;
   const ptrdiff_t partialStride = (block.endPanel - block.firstPanel) * width;
@@ -179,39 +229,81 @@ void Matmul::runTileRow(const Block &block, const MatmulArgs &args, int64_t row,
         block.partial + (row - shape_.m * block.firstTile / rowTiles_) * partialStride + (p - block.firstPanel) * width;
     tile.in = first ? nullptr : partial;
     tile.inStride = partialStride;
-    const bool plain = last && !args.update && args.epilogue.isStore() && cols == step * width;
+    const bool plain = last && !args.update && !args.rowMap.fn && args.epilogue.isStore() && cols == step * width;
     tile.out = !last ? partial : plain ? block.c + row * args.cRowStride + col : finished;
     tile.outStride = !last ? partialStride : plain ? args.cRowStride : step * width;
-    const TileFn fn = step > 1     ? kernels.wideRows[rows - 1]
-                      : streamRows ? kernels.rows[rows - 1]
-                                   : kernels.panel[rows - 1];
+    const TileFn fn = step > 1               ? kernels.wideRows[rows - 1]
+                      : mode == AMode::kRows ? kernels.rows[rows - 1]
+                                             : kernels.panel[rows - 1];
     fn(tile);
     if (last && !plain) emit(block, args, finished, tile.outStride, row, rows, col, cols);
     p += step;
   }
 }
 
+bool Matmul::isDot() const noexcept {
+  return shape_.bLayout == BLayout::kPackedTransposed && shape_.m <= kMostDotBatch;
+}
+
+bool Matmul::isOuterUpdate(const MatmulArgs &args) const noexcept {
+  return shape_.bLayout == BLayout::kStrided && shape_.k <= kMaxOuterDepth && !args.gatherA.fn &&
+         args.aRowStride == 1 && args.bColStride == 1;
+}
+
+void Matmul::runDot(const Block &block, const MatmulArgs &args, float *scratch) const noexcept {
+  const int64_t width = microKernels().panelWidth;
+  const int64_t begin = block.firstPanel * width, end = std::min(shape_.n, block.endPanel * width);
+  DotArgs dot{block.a, args.aRowStride, shape_.m, shape_.n, shape_.k, block.b, block.c, args.cRowStride};
+  if (args.aColStride != 1) {
+    for (int64_t i = 0; i < shape_.m; ++i) {
+      for (int64_t k = 0; k < shape_.k; ++k)
+        scratch[i * shape_.k + k] = block.a[i * args.aRowStride + k * args.aColStride];
+    }
+    dot.a = scratch;
+    dot.aStride = shape_.k;
+  }
+  if (!args.update && args.epilogue.isStore()) return dotPackedTransposed(dot, begin, end);
+  dot.out = scratch + shape_.m * shape_.k;
+  dot.outStride = shape_.n;
+  dotPackedTransposed(dot, begin, end);
+  emit(block, args, dot.out + begin, dot.outStride, 0, static_cast<int>(shape_.m), begin, end - begin);
+}
+
+void Matmul::runOuterUpdate(const Block &block, const MatmulArgs &args) const noexcept {
+  Update update = *args.update;
+  if (update.first) update.first += block.cOffset;
+  if (update.second) update.second += block.cOffset;
+  const OuterUpdateArgs outer{block.a,  args.aColStride, block.b, args.bRowStride, shape_.m,
+                              shape_.n, shape_.k,        block.c, &update};
+  updateByOuterProducts(outer, shape_.m * block.firstTile / rowTiles_, shape_.m * block.endTile / rowTiles_,
+                        block.firstPanel, block.endPanel);
+}
+
 void Matmul::run(int task, const MatmulArgs &args, float *scratch) const noexcept {
   const int64_t perBatch = rowTasks_ * colTasks_;
   int64_t batch = task / perBatch;
   const int64_t rest = task % perBatch;
-  ptrdiff_t aOffset = 0, bOffset = 0, cOffset = 0;
+  ptrdiff_t aOffset = 0, bOffset = 0, cOffset = 0, biasOffset = 0;
   for (int i = kMaxBatchRank - 1; i >= 0; --i) {
     const int64_t at = batch % shape_.batch[static_cast<size_t>(i)];
     batch /= shape_.batch[static_cast<size_t>(i)];
     aOffset += at * args.aBatchStride[static_cast<size_t>(i)];
     bOffset += at * args.bBatchStride[static_cast<size_t>(i)];
     cOffset += at * args.cBatchStride[static_cast<size_t>(i)];
+    biasOffset += at * args.biasBatchStride[static_cast<size_t>(i)];
   }
   Block block{};
+  block.cOffset = cOffset;
+  block.biasOffset = biasOffset;
   block.a = args.a + aOffset;
   block.b = args.b + bOffset;
   block.c = args.c + cOffset;
-  block.cOffset = cOffset;
   block.firstTile = rowTiles_ * (rest % rowTasks_) / rowTasks_;
   block.endTile = rowTiles_ * (rest % rowTasks_ + 1) / rowTasks_;
   block.firstPanel = panels_ * (rest / rowTasks_) / colTasks_;
   block.endPanel = panels_ * (rest / rowTasks_ + 1) / colTasks_;
+  if (isDot()) return runDot(block, args, scratch);
+  if (args.update && isOuterUpdate(args)) return runOuterUpdate(block, args);
   block.partial = scratch;
   block.packedA = scratch + partialFloats_ + packedBFloats_;
   do {

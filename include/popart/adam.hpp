@@ -1,0 +1,75 @@
+// Adam and its relatives: Adam, AdamNoBias, AdaMax, Lamb, LambNoBias.
+//   m' = b1 m + (1-b1) g,  v' = b2 v + (1-b2) g^2,  x = m^/(sqrt(v^) + eps) (+ wd w),  w' = w - lr (ratio) x
+#pragma once
+#include <popart/optimizer.hpp>
+
+namespace popart {
+
+enum class AdamMode { Adam = 0, AdamNoBias, AdaMax, Lamb, LambNoBias };
+
+class Adam : public Optimizer {
+ public:
+  // Throws popart::error: lr < 0, constant lr = 0, wd < 0, beta < 0, eps <= 0, loss scaling 0.
+  Adam(OptimizerValue learningRate, OptimizerValue weightDecay, OptimizerValue beta1, OptimizerValue beta2, OptimizerValue eps,
+       OptimizerValue lossScaling, OptimizerValue maxWeightNorm, AdamMode mode, WeightDecayMode decayMode, DataType accumType,
+       DataType accl1Type, DataType accl2Type, const std::vector<ClipNormSettings> &clip = {}, bool scaledOptimizerState = false);
+  Adam(OptimizerValue learningRate, OptimizerValue weightDecay, OptimizerValue beta1, OptimizerValue beta2, OptimizerValue eps,
+       OptimizerValue lossScaling, AdamMode mode, WeightDecayMode decayMode, DataType accumType, DataType accl1Type, DataType accl2Type,
+       const std::vector<ClipNormSettings> &clip = {}, bool scaledOptimizerState = false);
+  // Keys: defaultLearningRate, defaultWeightDecay, defaultBeta1, defaultBeta2, defaultEps, lossScaling, defaultMaxWeightNorm
+  // (maxWeightNorm: deprecated spelling).
+  Adam(const std::map<std::string, std::pair<float, bool>> &values, AdamMode mode, WeightDecayMode decayMode, DataType accumType,
+       DataType accl1Type, DataType accl2Type, const std::vector<ClipNormSettings> &clip = {}, bool scaledOptimizerState = false);
+  // compat: ends up with scaledOptimizerState on, as upstream.
+  static Adam fromDefaultMap(const std::map<std::string, OptimizerValue> &values, AdamMode mode, WeightDecayMode decayMode,
+                             DataType accumType, DataType accl1Type, DataType accl2Type);
+
+  static OptimizerValue getUnsetLearningRate() { return {0.1f, true}; }
+  static OptimizerValue getUnsetWeightDecay() { return {0.0f, true}; }
+  static OptimizerValue getUnsetBeta1() { return {0.9f, true}; }
+  static OptimizerValue getUnsetBeta2() { return {0.999f, true}; }
+  static OptimizerValue getUnsetEps() { return {1e-6f, true}; }
+  static OptimizerValue getUnsetLossScaling() { return {1.0f, true}; }
+  static OptimizerValue getUnsetMaxWeightNorm() { return {10.0f, true}; }
+
+  OptimizerType type() const override { return OptimizerType::Adam; }
+  std::string type_s() const override { return "Adam"; }
+  std::unique_ptr<Optimizer> clone() const override { return std::make_unique<Adam>(*this); }
+  std::string replacementProblem(const Optimizer &other) const override;
+  std::vector<std::string> scalarNames(const TensorId &weight) const override;
+  OptimizerScalar scalar(const std::string &name, const TensorId &weight) const override;
+  bool hasSpecific(const TensorId &weight) const override { return lrs_.hasSpecific(weight); }
+  bool hasSpecific() const override { return lrs_.hasSpecific(); }
+  size_t hash() const override;
+
+  void insertSpecific(const TensorId &weight, OptimizerValue learningRate, OptimizerValue weightDecay, OptimizerValue beta1,
+                      OptimizerValue beta2, OptimizerValue eps, OptimizerValue maxWeightNorm);
+  // Keys: learningRate, weightDecay, beta1, beta2, eps, maxWeightNorm.
+  void insertSpecific(const TensorId &weight, const std::map<std::string, std::pair<float, bool>> &values);
+
+  const OptimizerValueMap &learningRates() const { return lrs_; }
+  const OptimizerValueMap &weightDecays() const { return wds_; }
+  const OptimizerValueMap &beta1s() const { return b1s_; }
+  const OptimizerValueMap &beta2s() const { return b2s_; }
+  const OptimizerValueMap &epss() const { return epss_; }
+  const OptimizerValueMap &maxWeightNorms() const { return maxNorms_; }
+  AdamMode getMode() const { return mode_; }
+  WeightDecayMode getWeightDecayMode() const { return decayMode_; }
+  DataType getAccumType() const { return accumType_; }
+  DataType getAccl1Type() const { return accl1Type_; }
+  DataType getAccl2Type() const { return accl2Type_; }
+  bool useScaledOptimizerState() const { return scaledOptimizerState_; }
+  bool usesBiasCorrection() const { return mode_ != AdamMode::AdamNoBias && mode_ != AdamMode::LambNoBias; }
+  bool isLamb() const { return mode_ == AdamMode::Lamb || mode_ == AdamMode::LambNoBias; }
+  // Decay is applied: non-constant or other than zero.
+  bool hasWeightDecay(const TensorId &weight) const;
+
+ private:
+  OptimizerValueMap lrs_, wds_, b1s_, b2s_, epss_, maxNorms_;
+  AdamMode mode_;
+  WeightDecayMode decayMode_;
+  DataType accumType_, accl1Type_, accl2Type_;
+  bool scaledOptimizerState_;
+};
+
+}  // namespace popart

@@ -1,0 +1,39 @@
+// ClipNormSettings: a group of weights whose gradients are scaled down together when their joint L2 norm exceeds maxNorm.
+#pragma once
+#include <cstddef>
+#include <functional>
+#include <vector>
+
+#include <popart/names.hpp>
+
+namespace popart {
+
+class ClipNormSettings {
+ public:
+  enum class Mode { ClipSpecifiedWeights, ClipAllWeights };
+
+  // Deprecated spelling of clipWeights.
+  ClipNormSettings(const std::vector<TensorId> &weights, float maximum)
+      : weightIds(weights), maxNorm(maximum), mode_(Mode::ClipSpecifiedWeights) {}
+  static ClipNormSettings clipWeights(const std::vector<TensorId> &weights, float maximum) { return {weights, maximum}; }
+  static ClipNormSettings clipAllWeights(float maximum);
+
+  const std::vector<TensorId> &getWeightIds() const;  // throws popart::error when all weights are clipped
+  float getMaxNorm() const { return maxNorm; }
+  Mode getMode() const { return mode_; }
+  bool operator==(const ClipNormSettings &other) const;  // the norms are compared up to rounding
+  bool operator!=(const ClipNormSettings &other) const { return !(*this == other); }
+
+  std::vector<TensorId> weightIds;
+  float maxNorm;
+
+ private:
+  Mode mode_;
+};
+
+}  // namespace popart
+
+template <>
+struct std::hash<popart::ClipNormSettings> {
+  std::size_t operator()(const popart::ClipNormSettings &settings) const;
+};

@@ -1,0 +1,109 @@
+// DataFlow: which tensors come back to the host (anchors), how, and how many batches one Session::run executes.
+// AnchorReturnType says which of the values of an anchor within a step are returned; InputSettings how an input is streamed.
+// Facts: PopART Python API, "Data flow".
+#pragma once
+#include <cstddef>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <popart/names.hpp>
+#include <popart/replicatedstreammode.hpp>
+#include <popart/tensorlocation.hpp>
+
+namespace popart {
+
+class SessionOptions;
+
+enum class AnchorReturnTypeId { Final = 0, EveryN, All, Sum };
+enum class ExchangeStrategy { JustInTime = 0, OverlapInnerLoop, OverlapLoops, OverlapStep, N };
+
+std::string toText(AnchorReturnTypeId id);
+std::string toText(ExchangeStrategy strategy);
+
+class AnchorReturnType {
+ public:
+  AnchorReturnType() : AnchorReturnType("All") {}
+  // kind: "final", "everyn", "all" or "sum", any case. Throws popart::error for another text, for "everyn" without a period
+  // (first form), for a period <= 0 or a period with another kind (second form).
+  AnchorReturnType(std::string kind, TileSet tileSet = TileSet::Compute,
+                   ExchangeStrategy exchangeStrategy = ExchangeStrategy::JustInTime);
+  AnchorReturnType(std::string kind, int returnPeriod, TileSet tileSet = TileSet::Compute,
+                   ExchangeStrategy exchangeStrategy = ExchangeStrategy::JustInTime);
+
+  AnchorReturnTypeId id() const { return id_; }
+  int rp() const;  // return period; throws popart::error unless EveryN
+  const std::string &str() const { return text_; }
+  TileSet tileSet() const { return tileSet_; }
+  ExchangeStrategy exchangeStrategy() const { return exchangeStrategy_; }
+  std::size_t hash() const;
+  bool operator==(const AnchorReturnType &) const = default;
+
+ private:
+  std::string text_;
+  AnchorReturnTypeId id_;
+  int period_ = -1;
+  TileSet tileSet_;
+  ExchangeStrategy exchangeStrategy_;
+};
+
+using AnchorReturnTypeMap = std::map<TensorId, AnchorReturnType>;
+
+class InputSettings {
+ public:
+  InputSettings() = default;
+  InputSettings(TileSet tileSet, ExchangeStrategy exchangeStrategy) : tileSet_(tileSet), exchangeStrategy_(exchangeStrategy) {}
+  InputSettings(ReplicatedStreamMode mode) : mode_(mode) {}
+  TileSet tileSet() const { return tileSet_; }
+  ExchangeStrategy exchangeStrategy() const { return exchangeStrategy_; }
+  ReplicatedStreamMode replicatedStreamMode() const { return mode_; }
+  const InputSettings &setTileSet(TileSet tileSet) { return tileSet_ = tileSet, *this; }
+  const InputSettings &setExchangeStrategy(ExchangeStrategy s) { return exchangeStrategy_ = s, *this; }
+  const InputSettings &setReplicatedStreamMode(ReplicatedStreamMode mode) { return mode_ = mode, *this; }
+  bool operator==(const InputSettings &) const = default;
+
+ private:
+  TileSet tileSet_ = TileSet::Compute;
+  ExchangeStrategy exchangeStrategy_ = ExchangeStrategy::JustInTime;
+  ReplicatedStreamMode mode_ = ReplicatedStreamMode::Replicate;
+};
+
+class DataFlow {
+ public:
+  DataFlow() = default;  // zero batches: only a placeholder
+  // All throw popart::error when batchesPerStep <= 0, or an EveryN period exceeds or does not divide it.
+  explicit DataFlow(int batchesPerStep);
+  DataFlow(int batchesPerStep, const AnchorReturnTypeMap &anchors);
+  DataFlow(int batchesPerStep, const std::vector<TensorId> anchorIds, const AnchorReturnType &returnType = AnchorReturnType("All"));
+
+  bool isAnchored(const TensorId &id) const { return anchors_.count(id) != 0; }
+  int nAnchors() const { return static_cast<int>(anchors_.size()); }
+  int batchesPerStep() const { return batchesPerStep_; }
+  void setBatchesPerStep(int batchesPerStep);
+  std::vector<TensorId> anchors() const;  // sorted
+  // Throws popart::error when `id` is not an anchor.
+  const AnchorReturnType &art(const TensorId &id) const;
+  const AnchorReturnTypeMap &getAnchorReturnTypeMap() const { return anchors_; }
+  // Values of anchor `id` that one replica returns per step.
+  unsigned numOutFetchesPerRepl(const SessionOptions &options, const TensorId &id) const;
+  bool isBatchCountingRequired() const;         // some anchor is EveryN
+  std::vector<int> rps() const;                 // return periods in use, sorted, each once
+  std::size_t hash() const;
+  bool operator==(const DataFlow &) const = default;
+
+ private:
+  void checkAnchors() const;
+  int batchesPerStep_ = 0;
+  AnchorReturnTypeMap anchors_;
+};
+
+}  // namespace popart
+
+template <>
+struct std::hash<popart::AnchorReturnType> {
+  std::size_t operator()(const popart::AnchorReturnType &art) const { return art.hash(); }
+};
+template <>
+struct std::hash<popart::DataFlow> {
+  std::size_t operator()(const popart::DataFlow &dataFlow) const { return dataFlow.hash(); }
+};

@@ -1,0 +1,85 @@
+// DebugContext: where in the user's program a tensor or op was made: a name and a source location (PopART C++ API,
+// "DebugContext"). Strings convert to it, so every `debugContext` argument takes a plain name. DebugInfo adds values that
+// a layer records about it; the names of nested infos join with "/".
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <source_location>
+#include <string>
+
+namespace popart {
+
+class DebugInfo;
+
+class SourceLocation {
+ public:
+  SourceLocation() = default;
+  SourceLocation(std::string functionName, std::string fileName, unsigned lineNumber)
+      : function_(std::move(functionName)), file_(std::move(fileName)), line_(lineNumber) {}
+  static SourceLocation Current(const std::source_location &here = std::source_location::current()) {
+    return {here.function_name(), here.file_name(), here.line()};
+  }
+  const std::string &getFunctionName() const { return function_; }
+  const std::string &getFileName() const { return file_; }
+  unsigned getLineNumber() const { return line_; }
+  bool isValid() const { return !file_.empty(); }
+  bool operator==(const SourceLocation &) const = default;
+
+ private:
+  std::string function_, file_;
+  unsigned line_ = 0;
+};
+
+class DebugContext {
+ public:
+  DebugContext(SourceLocation loc = SourceLocation::Current()) : location_(std::move(loc)) {}
+  DebugContext(const char *name, SourceLocation loc = SourceLocation::Current()) : name_(name), location_(std::move(loc)) {}
+  DebugContext(std::string name, SourceLocation loc = SourceLocation::Current())
+      : name_(std::move(name)), location_(std::move(loc)) {}
+  DebugContext(const DebugInfo &info, std::string name = "", SourceLocation loc = SourceLocation::Current());
+
+  // "<name of the parent info>/<name>"; only the name without a parent.
+  std::string getPathName() const;
+  const std::string &name() const { return name_; }
+  const SourceLocation &location() const { return location_; }
+  // Id of the DebugInfo this context was made from, 0 for none.
+  uint64_t parentId() const { return parentId_; }
+
+ private:
+  std::string name_;
+  std::string parentPath_;
+  uint64_t parentId_ = 0;
+  SourceLocation location_;
+};
+
+class DebugInfo {
+ public:
+  DebugInfo(const DebugContext &context, std::string layer);
+  virtual ~DebugInfo();
+  DebugInfo(const DebugInfo &) = delete;
+  DebugInfo &operator=(const DebugInfo &) = delete;
+
+  // Records a value under `name` (replacing an older one). Returns true.
+  bool setValue(const std::string &name, std::string value);
+  uint64_t getId() const { return id_; }
+  const std::string &getPathName() const { return path_; }
+  const std::string &layer() const { return layer_; }
+  const std::map<std::string, std::string> &values() const { return values_; }
+
+  enum class SerializationFormat { JSON = 0, CBOR };
+  // From now on every DebugInfo that ends is written to `fileName` until closeStreamer. Throws popart::error when the file
+  // cannot be opened.
+  static void initializeStreamer(const std::string &fileName, SerializationFormat format = SerializationFormat::JSON);
+  static void closeStreamer();
+
+ private:
+  uint64_t id_;
+  uint64_t parentId_;
+  std::string layer_, path_;
+  SourceLocation location_;
+  std::map<std::string, std::string> values_;
+};
+
+}  // namespace popart

@@ -1,0 +1,82 @@
+// Logging through named channels (PopART C++ API, "logging"). A line reads
+//   <UTC timestamp>Z popart:<module> <pid>.<tid> <initial>: <message>
+// Environment: POPART_LOG_LEVEL (all modules), POPART_LOG_CONFIG (JSON file: module -> level), POPART_LOG_DEST (stderr,
+// stdout or a file), POPART_LOG_FORMAT (spdlog pattern). Default level WARN. Arguments are formatted only when they show.
+#pragma once
+#include <map>
+#include <string>
+#include <string_view>
+
+#include <popart/error.hpp>
+
+namespace popart::logging {
+
+enum class Level { Trace = 0, Debug, Info, Warn, Err, Critical, Off };
+enum class Module { popart = 0, session, ir, devicex, transform, pattern, builder, op, opx, ces, python, none };
+constexpr int kModuleCount = 12;
+
+// Keys "all" or a module's name; values TRACE DEBUG INFO WARN ERR CRITICAL OFF (any case; another text means OFF).
+void configure(const std::map<std::string, std::string> &levels);
+void setLogLevel(Module module, Level level);
+Level getLogLevel(Module module);
+bool shouldLog(Module module, Level level);
+void flush(Module module);
+void log(Module module, Level level, std::string_view message);
+
+Level levelFromString(std::string_view name);
+std::string_view moduleName(Module module);
+Module moduleFromString(std::string_view name);  // none when unknown
+
+// Replaces each "{}" by the next argument.
+template <class... Args>
+std::string format(std::string_view fmt, const Args &...args) {
+  return formatText(fmt, {toText(args)...});
+}
+
+template <class Iterator>
+std::string join(Iterator begin, Iterator end, const std::string &separator) {
+  std::string text;
+  for (auto it = begin; it != end; ++it) {
+    if (it != begin) text += separator;
+    text += toText(*it);
+  }
+  return text;
+}
+
+template <class... Args>
+void log(Module module, Level level, std::string_view fmt, const Args &...args)
+  requires(sizeof...(Args) > 0)
+{
+  if (shouldLog(module, level)) log(module, level, std::string_view(format(fmt, args...)));
+}
+
+// One set of level functions per module: logging::session::info("…", …). Without a module: channel popart.
+#define POPART_LOGGING_LEVEL(MODULE, NAME, LEVEL)                 \
+  template <class... Args>                                        \
+  void NAME(std::string_view fmt, const Args &...args) {          \
+    logging::log(Module::MODULE, Level::LEVEL, fmt, args...);     \
+  }
+#define POPART_LOGGING_LEVELS(MODULE)          \
+  POPART_LOGGING_LEVEL(MODULE, trace, Trace)   \
+  POPART_LOGGING_LEVEL(MODULE, debug, Debug)   \
+  POPART_LOGGING_LEVEL(MODULE, info, Info)     \
+  POPART_LOGGING_LEVEL(MODULE, warn, Warn)     \
+  POPART_LOGGING_LEVEL(MODULE, err, Err)       \
+  POPART_LOGGING_LEVEL(MODULE, critical, Critical)
+
+namespace popart { POPART_LOGGING_LEVELS(popart) }
+namespace session { POPART_LOGGING_LEVELS(session) }
+namespace ir { POPART_LOGGING_LEVELS(ir) }
+namespace devicex { POPART_LOGGING_LEVELS(devicex) }
+namespace transform { POPART_LOGGING_LEVELS(transform) }
+namespace pattern { POPART_LOGGING_LEVELS(pattern) }
+namespace builder { POPART_LOGGING_LEVELS(builder) }
+namespace op { POPART_LOGGING_LEVELS(op) }
+namespace opx { POPART_LOGGING_LEVELS(opx) }
+namespace ces { POPART_LOGGING_LEVELS(ces) }
+namespace python { POPART_LOGGING_LEVELS(python) }
+POPART_LOGGING_LEVELS(popart)
+#undef POPART_LOGGING_LEVELS
+#undef POPART_LOGGING_LEVEL
+
+}  // namespace popart::logging

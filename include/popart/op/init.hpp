@@ -1,0 +1,8 @@
+// InitType: what a tensor made by the Init operator holds at first.
+#pragma once
+
+namespace popart {
+
+enum class InitType { NoInit = 0, Zero };
+
+}  // namespace popart

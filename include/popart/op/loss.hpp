@@ -1,0 +1,16 @@
+// ReductionType: how a loss joins its elements, and how gradients of micro-batches and replicas join.
+#pragma once
+#include <string>
+
+#include <popart/names.hpp>
+
+namespace popart {
+
+enum class ReductionType { Sum = 0, Mean, NoReduction, N };
+
+// "Sum", "Mean", "None".
+inline std::string toText(ReductionType type) {
+  return type == ReductionType::Sum ? "Sum" : type == ReductionType::Mean ? "Mean" : "None";
+}
+
+}  // namespace popart

@@ -1,0 +1,99 @@
+// Optimizer: hyper-parameters of a weight update, their checks, and the scalars an update is computed from.
+// The update ops themselves are put into the graph by transforms/add_optimizer. Facts: PopART Python API, section "Optimizers".
+#pragma once
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <popart/clipnormsettings.hpp>
+#include <popart/datatype.hpp>
+#include <popart/names.hpp>
+#include <popart/optimizervalue.hpp>
+#include <popart/optimizervaluemap.hpp>
+
+namespace popart {
+
+class SessionOptions;
+
+enum class OptimizerType { SGD = 0, Adam, Adaptive, NTYPES };
+enum class WeightDecayMode { Decay = 0, L2Regularization };
+
+// Accumulation and replication, as far as optimizers depend on them.
+struct OptimizerFactors {
+  enum class Reduction { Sum, MeanRunning, MeanPost };
+  bool accumulates = false;         // gradient accumulation is enabled (also with factor 1)
+  int64_t accumulationFactor = 1;
+  int64_t replicationFactor = 1;    // global
+  Reduction reduction = Reduction::Sum;
+  bool operator==(const OptimizerFactors &) const = default;
+};
+
+// One number that update ops read, made of hyper-parameters and factors: "scaledLearningRate0" = lr (1 - dm) / ls …
+struct OptimizerScalar {
+  std::string name;      // prefix of the tensor id
+  OptimizerValue value;  // constant when every hyper-parameter in it is
+  TensorId specific;     // the weight, when the weight has values of its own; empty: shared by all weights
+  // "scaledLearningRate0___default___FLOAT" or "scaledLearningRate0___specific___<weight>"
+  TensorId id() const;
+};
+
+class Optimizer {
+ public:
+  Optimizer(OptimizerValue lossScaling, std::vector<ClipNormSettings> clipNormSettings);
+  virtual ~Optimizer() = default;
+
+  virtual OptimizerType type() const = 0;
+  virtual std::string type_s() const = 0;
+  virtual std::unique_ptr<Optimizer> clone() const = 0;
+  // Whether `other` may take this optimizer's place without compiling again; otherwise the reason is in replacementProblem.
+  virtual bool validReplacement(const Optimizer &other) const { return replacementProblem(other).empty(); }
+  // Empty when valid.
+  virtual std::string replacementProblem(const Optimizer &other) const;
+  // Names of the scalars that updates of a weight read.
+  virtual std::vector<std::string> scalarNames(const TensorId &weight) const = 0;
+  // Throws popart::internal_error for an unknown name.
+  virtual OptimizerScalar scalar(const std::string &name, const TensorId &weight) const = 0;
+  virtual bool hasSpecific(const TensorId &weight) const = 0;
+  virtual bool hasSpecific() const = 0;
+  virtual size_t hash() const;
+
+  OptimizerValue lossScaling() const { return lossScaling_; }
+  float getLossScalingVal() const { return lossScaling_.val(); }
+  // The value the loss's gradient starts with.
+  float getFinalLossScalingVal() const { return lossScaling_.val(); }
+  const std::vector<ClipNormSettings> &getClipNormSettings() const { return clipNormSettings_; }
+
+  void setFactors(const OptimizerFactors &factors) { factors_ = factors, factorsSet_ = true; }
+  void setFactorsFromOptions(const SessionOptions &options);
+  // The getters below throw popart::error before the factors are set.
+  const OptimizerFactors &factors() const;
+  bool gradientAccumulationEnabled() const { return factors().accumulates; }
+  bool meanReductionEnabled() const { return factors().reduction != OptimizerFactors::Reduction::Sum; }
+  bool postMeanAccumulationEnabled() const { return factors().reduction == OptimizerFactors::Reduction::MeanPost; }
+  bool postMeanReplicationEnabled() const { return factors().reduction == OptimizerFactors::Reduction::MeanPost; }
+  int64_t getReplicatedGraphCount() const { return factors().replicationFactor; }
+  int64_t getAccumulationFactor() const { return factors().accumulationFactor; }
+
+ protected:
+  // Throws popart::error ("... invalid weight decay") for values outside their range; see the checks of each optimizer.
+  static void checkNonNegative(const std::string &what, const OptimizerValue &value);
+  static void checkPositive(const std::string &what, const OptimizerValue &value);
+  static void checkLearningRate(const OptimizerValue &value);
+  // Throws popart::error naming the allowed keys when `given` holds another one.
+  static void checkKeys(const std::string &where, const std::map<std::string, OptimizerValue> &given, const std::vector<std::string> &allowed);
+  static OptimizerValue take(const std::map<std::string, OptimizerValue> &given, const std::string &key, OptimizerValue fallback);
+  // "" or "<what> ..." when the maps differ in constness, constant values or specific weights.
+  static std::string mapProblem(const std::string &what, const OptimizerValueMap &a, const OptimizerValueMap &b);
+  OptimizerScalar make(const std::string &name, const TensorId &weight, float value, bool isConst) const;
+  // Divisor for unscaling a finished gradient: loss scale times the factors of mean reduction with the Post strategy.
+  float gradientDivisor() const;
+
+ private:
+  OptimizerValue lossScaling_;
+  std::vector<ClipNormSettings> clipNormSettings_;
+  OptimizerFactors factors_;
+  bool factorsSet_ = false;
+};
+
+}  // namespace popart

@@ -1,0 +1,81 @@
+// Patterns: which graph rewrites a session runs (PopART Python API, "Patterns"). Rewrites themselves: src/patterns.
+#pragma once
+#include <map>
+#include <memory>
+#include <functional>
+#include <iosfwd>
+#include <string>
+#include <vector>
+
+namespace popart {
+
+class Op;
+class Tensor;
+
+enum class PatternsLevel { NoPatterns = 0, Minimal, Default, All };
+
+class Patterns {
+ public:
+  Patterns() : Patterns(PatternsLevel::Default) {}
+  explicit Patterns(PatternsLevel level);
+  // Exactly these names are on. Throws popart::error "Unknown pattern ..." with the nearest name.
+  explicit Patterns(const std::vector<std::string> &names);
+  static Patterns create(const std::vector<std::string> &names) { return Patterns(names); }
+
+  // Throws popart::error for an unknown name.
+  bool isPatternEnabled(const std::string &name) const;
+  // Throws popart::error for an unknown name and for turning a mandatory pattern off.
+  Patterns &enablePattern(const std::string &name, bool on);
+  static bool isMandatory(const std::string &name);
+  static std::vector<std::string> getAllPreAliasPatternNames();
+
+  Patterns &enableInPlace(bool on) { inplaceEnabled_ = on; return *this; }
+  bool isInPlaceEnabled() const { return inplaceEnabled_; }
+  Patterns &enableUpdateInplacePrioritiesForIpu(bool on) { updateInplacePrioritiesForIpu_ = on; return *this; }
+  bool isUpdateInplacePrioritiesForIpuEnabled() const { return updateInplacePrioritiesForIpu_; }
+  // Off: a session may be built although mandatory patterns are off.
+  Patterns &enableRuntimeAsserts(bool on) { runtimeAssertsOn_ = on; return *this; }
+  bool runtimeAssertsOn() const { return runtimeAssertsOn_; }
+  // Throws popart::error naming the mandatory patterns that are off, unless runtime asserts are off.
+  void checkMandatory() const;
+
+  // Names of the patterns that are on, in order of priority.
+  std::vector<std::string> enabledNames() const;
+  bool operator==(const Patterns &) const = default;
+
+ private:
+  std::map<std::string, bool> enabled_;  // every registered pattern
+  bool inplaceEnabled_ = true;
+  bool updateInplacePrioritiesForIpu_ = false;
+  bool runtimeAssertsOn_ = true;
+};
+
+std::ostream &operator<<(std::ostream &os, const Patterns &patterns);
+
+// A rewrite written by users. `matches` looks at an op, `apply` changes the graph around it and says whether it did.
+class PreAliasPattern {
+ public:
+  virtual ~PreAliasPattern() = default;
+  virtual bool matches(Op *op) const = 0;
+  // Tensors that `apply` may replace or remove; an anchored one among them prevents the rewrite.
+  virtual std::vector<const Tensor *> touches(Op *op) const = 0;
+  virtual bool apply(Op *op) const = 0;
+};
+
+// Adds a user pattern; throws popart::error when the name is taken.
+void registerPattern(const std::string &name, std::shared_ptr<const PreAliasPattern> pattern, bool enabled, bool mandatory);
+
+template <class P>
+class PatternCreator {
+ public:
+  explicit PatternCreator(const std::string &name, bool enabled = true, bool mandatory = false) {
+    registerPattern(name, std::make_shared<P>(), enabled, mandatory);
+  }
+};
+
+}  // namespace popart
+
+template <>
+struct std::hash<popart::Patterns> {
+  std::size_t operator()(const popart::Patterns &patterns) const;
+};

@@ -1,0 +1,8 @@
+// ReplicatedStreamMode: whether each replica gets its own part of an input or all share one buffer.
+#pragma once
+
+namespace popart {
+
+enum class ReplicatedStreamMode { Broadcast = 0, Replicate };
+
+}  // namespace popart

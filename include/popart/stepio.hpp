@@ -1,0 +1,53 @@
+// StepIO and StepIOCallback: host buffers, or callbacks, for Session::run; WeightsIO for readWeights and writeWeights
+// (PopART C++ API, "stepio").
+#pragma once
+#include <functional>
+#include <map>
+
+#include <popart/iarray.hpp>
+#include <popart/stepio_generic.hpp>
+
+namespace popart {
+
+// Sizes: an input holds every micro-batch of the step, an anchor what its AnchorReturnType keeps. The arrays must outlive it.
+class StepIO : public StepIOGeneric {
+ public:
+  StepIO(std::map<TensorId, IArray &> inputs, std::map<TensorId, IArray &> outputs);
+};
+
+class StepIOCallback : public IStepIO {
+ public:
+  using InputCallback = std::function<ConstVoidData(TensorId, bool)>;  // (id, is a prefetch)
+  using InputCompleteCallback = std::function<void(TensorId)>;
+  using OutputCallback = std::function<MutableVoidData(TensorId)>;
+  using OutputCompleteCallback = std::function<void(TensorId)>;
+
+  StepIOCallback(InputCallback inputCallback, InputCompleteCallback inputCompleteCallback, OutputCallback outputCallback,
+                 OutputCompleteCallback outputCompleteCallback)
+      : input_(std::move(inputCallback)), inputComplete_(std::move(inputCompleteCallback)), output_(std::move(outputCallback)),
+        outputComplete_(std::move(outputCompleteCallback)) {}
+
+  ConstVoidData in(TensorId id, int64_t, bool prefetch, const bool = false) override { return input_(std::move(id), prefetch); }
+  void inComplete(TensorId id, int64_t, const bool = false) override { inputComplete_(std::move(id)); }
+  MutableVoidData out(TensorId id, int64_t) override { return output_(std::move(id)); }
+  void outComplete(TensorId id) override { outputComplete_(std::move(id)); }
+
+ private:
+  InputCallback input_;
+  InputCompleteCallback inputComplete_;
+  OutputCallback output_;
+  OutputCompleteCallback outputComplete_;
+};
+
+class WeightsIO : public IWeightsIO {
+ public:
+  bool contains(TensorId id) const override { return weights_.count(id) != 0; }
+  MutableVoidData weight(TensorId id) const override;
+  // Throws popart::runtime_error when there is a weight of that id already.
+  void insert(TensorId id, MutableVoidData weight);
+
+ private:
+  std::map<TensorId, MutableVoidData> weights_;
+};
+
+}  // namespace popart

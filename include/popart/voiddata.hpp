@@ -1,0 +1,59 @@
+// ConstVoidData and MutableVoidData: a pointer to host values with their type and shape (PopART C++ API, "voiddata").
+// Neither owns the memory it points to, except ConstVoidData after store().
+#pragma once
+#include <utility>
+#include <vector>
+
+#include <popart/tensorinfo.hpp>
+
+namespace popart {
+
+class ConstVoidData {
+ public:
+  ConstVoidData() = default;
+  ConstVoidData(const void *data_, const TensorInfo &info_) : data(data_), info(info_) {}
+  // Takes the bytes over: `data` points into them from now on.
+  void store(std::vector<char> &&bytes, const TensorInfo &info_) {
+    stored_ = std::move(bytes);
+    hasStored_ = true;
+    data = stored_.data();
+    info = info_;
+  }
+  bool storesData() const { return hasStored_; }
+
+  ConstVoidData(ConstVoidData &&other) noexcept { *this = std::move(other); }
+  ConstVoidData(const ConstVoidData &other) { *this = other; }
+  ConstVoidData &operator=(ConstVoidData &&other) noexcept {
+    data = other.data;
+    info = std::move(other.info);
+    stored_ = std::move(other.stored_);
+    hasStored_ = other.hasStored_;
+    if (hasStored_) data = stored_.data();
+    return *this;
+  }
+  ConstVoidData &operator=(const ConstVoidData &other) {
+    data = other.data;
+    info = other.info;
+    stored_ = other.stored_;
+    hasStored_ = other.hasStored_;
+    if (hasStored_) data = stored_.data();
+    return *this;
+  }
+
+  const void *data = nullptr;
+  TensorInfo info;
+
+ private:
+  std::vector<char> stored_;
+  bool hasStored_ = false;
+};
+
+class MutableVoidData {
+ public:
+  MutableVoidData() = default;
+  MutableVoidData(void *data_, const TensorInfo &info_) : data(data_), info(info_) {}
+  void *data = nullptr;
+  TensorInfo info;
+};
+
+}  // namespace popart

@@ -1,0 +1,74 @@
+// OptimizerValue, OptimizerValueMap and ClipNormSettings: comparison, hashing and the checks of their setters.
+// Invariant: hashes agree with validReplacement: a non-constant value contributes its constness only.
+#include <popart/clipnormsettings.hpp>
+#include <popart/error.hpp>
+#include <popart/optimizervaluemap.hpp>
+
+#include <algorithm>
+#include <cmath>
+
+namespace popart {
+namespace {
+
+size_t combine(size_t seed, size_t value) { return seed ^ (value + 0x9e3779b97f4a7c15ull + (seed << 6) + (seed >> 2)); }
+
+}  // namespace
+
+bool OptimizerValue::validReplacement(const OptimizerValue &other) const {
+  return isConst_ == other.isConst_ && (!isConst_ || value_ == other.value_);
+}
+
+OptimizerValue OptimizerValueMap::get(const TensorId &weight) const {
+  const auto it = specifics_.find(weight);
+  return it == specifics_.end() ? default_ : it->second;
+}
+
+void OptimizerValueMap::insertSpecific(const TensorId &weight, OptimizerValue value) {
+  check(!hasSpecific(weight), "Optimizer '{}': the weight has specific values already. Set them once", weight);
+  specifics_.emplace(weight, value);
+}
+
+bool OptimizerValueMap::validReplacement(const OptimizerValueMap &other) const {
+  if (!default_.validReplacement(other.default_) || specifics_.size() != other.specifics_.size()) return false;
+  return std::equal(specifics_.begin(), specifics_.end(), other.specifics_.begin(),
+                    [](const auto &a, const auto &b) { return a.first == b.first && a.second.validReplacement(b.second); });
+}
+
+ClipNormSettings ClipNormSettings::clipAllWeights(float maximum) {
+  ClipNormSettings settings({}, maximum);
+  settings.mode_ = Mode::ClipAllWeights;
+  return settings;
+}
+
+const std::vector<TensorId> &ClipNormSettings::getWeightIds() const {
+  check(mode_ == Mode::ClipSpecifiedWeights, "ClipNormSettings: all weights are clipped: there is no list of weight ids");
+  return weightIds;
+}
+
+bool ClipNormSettings::operator==(const ClipNormSettings &other) const {
+  const float tolerance = 1e-6f * std::max(std::fabs(maxNorm), std::fabs(other.maxNorm));
+  return mode_ == other.mode_ && weightIds == other.weightIds && std::fabs(maxNorm - other.maxNorm) <= tolerance;
+}
+
+}  // namespace popart
+
+namespace std {
+
+size_t hash<popart::OptimizerValue>::operator()(const popart::OptimizerValue &value) const {
+  return value.isConst() ? hash<float>()(value.val()) : 0x51ed270b0f3f5a1dull;
+}
+
+size_t hash<popart::OptimizerValueMap>::operator()(const popart::OptimizerValueMap &map) const {
+  size_t seed = hash<popart::OptimizerValue>()(map.getDefault());
+  for (const auto &[weight, value] : map.getSpecifics())
+    seed = popart::combine(popart::combine(seed, hash<string>()(weight)), hash<popart::OptimizerValue>()(value));
+  return seed;
+}
+
+size_t hash<popart::ClipNormSettings>::operator()(const popart::ClipNormSettings &settings) const {
+  size_t seed = static_cast<size_t>(settings.getMode());
+  for (const auto &id : settings.weightIds) seed = popart::combine(seed, hash<string>()(id));
+  return seed;
+}
+
+}  // namespace std

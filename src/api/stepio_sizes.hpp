@@ -1,0 +1,38 @@
+// What one run of a compiled session reads and writes: element counts per stream. IStepIO implementations check against it.
+#pragma once
+#include <map>
+#include <set>
+#include <string>
+
+#include <popart/dataflow.hpp>
+#include <popart/istepio.hpp>
+#include <popart/tensorinfo.hpp>
+
+namespace popart::popx {
+
+// compat: the class name that PopART's IStepIO::assertNumElements takes.
+class Executablex {
+ public:
+  struct Input {
+    TensorInfo info;  // one micro-batch of one replica
+    bool broadcast = false;
+  };
+  struct Output {
+    TensorInfo info;
+    AnchorReturnType returned;
+  };
+  std::map<TensorId, Input> inputs;
+  std::map<TensorId, Output> outputs;
+  std::set<TensorId> modelInputs;  // named by the model but not read by the compiled program
+  int64_t batchesPerStep = 1;
+  int64_t accumulationFactor = 1;
+  int64_t replicationFactor = 1;
+
+  int64_t expectedInputElements(const Input &input) const;
+  int64_t expectedOutputElements(const Output &output) const;
+  // Throw popart::runtime_error when `elements` is not what a step needs, or the tensor is unknown.
+  void checkInput(const TensorId &id, int64_t elements) const;
+  void checkOutput(const TensorId &id, int64_t elements) const;
+};
+
+}  // namespace popart::popx

@@ -1,0 +1,18 @@
+// The built-in devices: the CPU, IPU models, and virtual IPUs: ids 0..N-1 are single IPUs, ids from N on are groups of 2, 4,
+// 8 … consecutive ones, as on a machine with real IPUs. A virtual IPU can be attached once per process.
+#pragma once
+#include <popart/devicemanager.hpp>
+
+namespace popart {
+
+// Number of virtual IPUs of this process: POPART_VIRTUAL_IPUS, default 16. Throws popart::error for a bad value.
+int virtualIpuCount();
+
+// The provider the device manager starts with.
+DeviceProvider &builtInDevices();
+
+// Threads a session computes with: POPART_NUM_THREADS, default the number of physical cores this process may use.
+// Throws popart::error for a bad value.
+int computeThreadCount();
+
+}  // namespace popart

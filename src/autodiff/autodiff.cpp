@@ -1,0 +1,268 @@
+// The two entry points of autodiff.
+//   growBackward   gradient ops go into the graph itself; activations are read where they are.
+//   differentiate  gradient ops go into a new graph. A forward tensor that a gradient op reads becomes an input of it; one
+//                  that call sites cannot reach yet becomes an extra output of the forward graph (and of each Call of it), or
+//                  is computed again inside the gradient graph when something other than a Call runs the forward graph.
+// Invariant: afterwards expectedInputs/expectedOutputs of every GradInfo match the gradient graph's inputs and outputs.
+#include "autodiff/autodiff.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <set>
+
+#include <popart/ir.hpp>
+
+#include "autodiff/backward_walk.hpp"
+
+namespace popart::autodiff {
+namespace {
+
+enum class MissingGradients { Refuse, Skip };
+
+struct Request {
+  std::vector<TensorId> provided, required;
+  MissingGradients missing = MissingGradients::Refuse;
+};
+
+bool runsGraph(const Op &op, const Graph &graph) {
+  const auto called = op.getCalledGraphs();
+  return std::find(called.begin(), called.end(), &graph) != called.end();
+}
+
+std::vector<Op *> opsRunning(const Ir &ir, const Graph &graph) {
+  std::vector<Op *> result;
+  for (Graph *g : ir.getAllGraphs())
+    for (Op *op : g->ops())
+      if (runsGraph(*op, graph)) result.push_back(op);
+  return result;
+}
+
+GraphId newGradientGraphId(const Ir &ir, const GraphId &forward) {
+  static std::atomic<int> counter{0};
+  GraphId id = forward + "_bwd";
+  while (ir.hasGraph(id)) id = forward + "_bwd_" + std::to_string(counter++);
+  return id;
+}
+
+void refuseModifyingOps(const Graph &graph) {
+  for (Op *op : graph.ops()) {
+    if (op->has(Trait::HostIo)) continue;
+    bool modifies = op->def().isInplaceVariant() && !op->has(Trait::View);
+    for (int i = 0; i < op->inputCount(); ++i) modifies |= op->hasInput(i) && op->modifiesInput(i);
+    if (const auto *v = op->attributes().find("modified"))
+      if (const auto *inputs = std::get_if<std::vector<int64_t>>(v)) modifies |= !inputs->empty();
+    if (modifies)
+      throw error("Autodiff '{}': op {} writes to one of its inputs: the values its gradient needs are lost. Use the variant that "
+                  "makes a new tensor, or move the op to the calling graph.", graph.id, op->debugName());
+  }
+}
+
+// Differentiates graphs, called graphs first; keeps what it has made.
+class Differentiator {
+ public:
+  Differentiator(Ir &ir, const GradInfos &known) : ir_(ir), known_(known) {}
+  const GradInfos &made() const { return made_; }
+
+  const GradInfo &differentiate(Graph &forward, const Request &request);
+
+  // Gradient information for the graph that `call` runs, covering at least the outputs whose gradients are given.
+  GradInfo forCall(Op &call, const std::vector<bool> &given) {
+    const std::vector<Graph *> called = call.getCalledGraphs();
+    if (called.size() != 1) throw internal_error("Autodiff '{}': a Call op names one graph: got {}.", call.debugName(), called.size());
+    Graph &callee = *called[0];
+    if (auto it = known_.find(callee.id); it != known_.end()) return it->second;
+    Request request;
+    request.missing = MissingGradients::Skip;
+    for (size_t o = 0; o < given.size() && o < callee.outputs().size(); ++o)
+      if (given[o]) request.provided.push_back(callee.tensor(callee.outputs()[o]).id);
+    if (auto it = made_.find(callee.id); it != made_.end()) {
+      if (provides(it->second, request.provided)) return it->second;
+      for (const ExpectedConnection &c : it->second.expectedInputs)
+        if (c.type == ConnectionType::FwdGrad && std::find(request.provided.begin(), request.provided.end(), c.fwdId) == request.provided.end())
+          request.provided.push_back(c.fwdId);
+    }
+    for (TensorIndex t : callee.inputs()) request.required.push_back(callee.tensor(t).id);
+    return differentiate(callee, request);
+  }
+
+ private:
+  static bool provides(const GradInfo &info, const std::vector<TensorId> &wanted) {
+    return std::all_of(wanted.begin(), wanted.end(), [&](const TensorId &id) {
+      const ExpectedConnection c{id, ConnectionType::FwdGrad};
+      return std::find(info.expectedInputs.begin(), info.expectedInputs.end(), c) != info.expectedInputs.end();
+    });
+  }
+
+  Ir &ir_;
+  const GradInfos &known_;
+  GradInfos made_;
+};
+
+// The forward tensors a gradient graph reads: handed out as tensors of that graph, connected at the end.
+class Activations {
+ public:
+  Activations(Graph &forward, Graph &gradient) : fwd_(forward), grad_(gradient) {}
+
+  TensorIndex get(TensorIndex forward) {
+    if (auto it = seen_.find(forward); it != seen_.end()) return it->second;
+    const Tensor &t = fwd_.tensor(forward);
+    const TensorId id = grad_.uniqueId(grad_.addScope(fwd_.removeScope(t.id)));
+    return seen_[forward] = grad_.addTensor(id, t.info, TensorType::ActGrad);
+  }
+
+  // Makes every activation an input of the gradient graph, in order of forward ids; returns those ids.
+  std::vector<TensorId> connect() {
+    if (hasForeignCallSite()) recomputeHidden();
+    std::map<TensorId, TensorIndex> byId;
+    for (auto [forward, local] : seen_)
+      if (!grad_.tensor(local).hasProducer() && grad_.tensor(local).tensorType() != TensorType::Const) byId[fwd_.tensor(forward).id] = forward;
+    std::vector<TensorId> result;
+    for (auto &[id, forward] : byId) {
+      grad_.markInput(seen_.at(forward));
+      if (!reachable(forward)) addForwardOutput(forward);
+      result.push_back(id);
+    }
+    return result;
+  }
+
+ private:
+  bool reachable(TensorIndex t) const {
+    const auto &in = fwd_.inputs(), &out = fwd_.outputs();
+    return std::find(in.begin(), in.end(), t) != in.end() || std::find(out.begin(), out.end(), t) != out.end();
+  }
+
+  bool hasForeignCallSite() const {
+    const auto sites = opsRunning(fwd_.getIr(), fwd_);
+    return std::any_of(sites.begin(), sites.end(), [](Op *op) { return !op->is("Call"); });
+  }
+
+  void addForwardOutput(TensorIndex t) {
+    Ir &ir = fwd_.getIr();
+    const int position = static_cast<int>(fwd_.outputs().size());
+    const auto sites = opsRunning(ir, fwd_);
+    fwd_.markOutput(t);
+    for (Op *site : sites) {
+      Graph &caller = site->getGraph();
+      const std::string name = "autodiff_output__t" + std::to_string(ir.getAndIncrTensorCounter());
+      const TensorIndex out = caller.createOutput(site->index(), position, caller.uniqueId(caller.addScope(name)));
+      caller.tensor(out).info = fwd_.info(t);
+    }
+  }
+
+  void recomputeHidden() {
+    const std::map<TensorIndex, TensorIndex> asked = seen_;
+    for (auto [forward, local] : asked)
+      if (!reachable(forward)) grad_.replaceUses(local, recomputed(forward));
+    for (auto [forward, local] : asked) {
+      if (reachable(forward)) continue;
+      grad_.replaceOutputs(local, copies_.at(forward));
+      grad_.eraseTensor(local);
+      seen_.erase(forward);
+    }
+  }
+
+  // The forward tensor, computed again in the gradient graph from what call sites can reach.
+  TensorIndex recomputed(TensorIndex forward) {
+    if (reachable(forward)) return get(forward);
+    if (auto it = copies_.find(forward); it != copies_.end()) return it->second;
+    const Tensor &t = fwd_.tensor(forward);
+    const std::string name = fwd_.removeScope(t.id);
+    if (t.tensorType() == TensorType::Const)
+      return copies_[forward] = grad_.addConstant(grad_.uniqueId(grad_.addScope(name)), t.tensorData());
+    Op &producer = *t.getProducer();
+    std::vector<TensorIndex> inputs;
+    for (TensorIndex in : producer.inputs()) inputs.push_back(in.valid() ? recomputed(in) : TensorIndex{});
+    std::vector<TensorId> outputs;
+    for (TensorIndex out : producer.outputs())
+      outputs.push_back(out.valid() ? grad_.uniqueId(grad_.addScope(fwd_.removeScope(fwd_.tensor(out).id))) : TensorId());
+    Op::Settings settings = inheritSettings(producer, grad_, "recomputed");
+    settings.recomputeType = RecomputeType::Recomputed;
+    Op *copy = grad_.addConnectedOp(producer.def(), inputs, outputs, producer.attributes(), settings);
+    for (int o = 0; o < producer.outputCount(); ++o)
+      if (producer.hasOutput(o)) copies_[producer.outputs()[o]] = copy->outputs()[o];
+    return copies_.at(forward);
+  }
+
+  Graph &fwd_, &grad_;
+  std::map<TensorIndex, TensorIndex> seen_;    // forward -> stand-in in the gradient graph
+  std::map<TensorIndex, TensorIndex> copies_;  // forward -> recomputed
+};
+
+TensorIndex findForward(const Graph &forward, const TensorId &id, const char *role) {
+  const TensorIndex t = forward.find(id);
+  if (!t.valid()) throw error("Autodiff '{}': tensor {} is not in the graph: got '{}'. Name tensors of the differentiated graph.", forward.id, role, id);
+  return t;
+}
+
+// Takes a new graph out of the Ir again unless keep() was called: a refused autodiff leaves no graph behind.
+class UnfinishedGraph {
+ public:
+  UnfinishedGraph(Ir &ir, GraphId id) : ir_(&ir), id_(std::move(id)) {}
+  ~UnfinishedGraph() {
+    if (ir_) ir_->removeGraph(id_);
+  }
+  UnfinishedGraph(const UnfinishedGraph &) = delete;
+  UnfinishedGraph &operator=(const UnfinishedGraph &) = delete;
+  void keep() { ir_ = nullptr; }
+
+ private:
+  Ir *ir_;
+  GraphId id_;
+};
+
+const GradInfo &Differentiator::differentiate(Graph &forward, const Request &request) {
+  refuseModifyingOps(forward);
+  Graph &gradient = ir_.createGraph(newGradientGraphId(ir_, forward.id));
+  GradInfo info{forward.id, gradient.id, {}, {}};
+  Activations activations(forward, gradient);
+  BackwardWalk walk{forward, gradient, {}, {}, [&](TensorIndex t) { return activations.get(t); },
+                    [this](Op &call, const std::vector<bool> &given) { return forCall(call, given); }};
+  for (const TensorId &id : request.provided) {
+    const TensorIndex t = findForward(forward, id, "with a provided gradient");
+    walk.starts.emplace_back(t, gradient.addInput(gradient.uniqueId(gradientId(forward, gradient, id)), forward.info(t)));
+    info.expectedInputs.push_back({id, ConnectionType::FwdGrad});
+  }
+  for (const TensorId &id : request.required) walk.targets.push_back(findForward(forward, id, "whose gradient is required"));
+  UnfinishedGraph unfinished(ir_, info.gradient);
+  const std::vector<TensorIndex> gradients = walkBackward(walk);
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    if (!gradients[i].valid()) {
+      if (request.missing == MissingGradients::Skip) continue;
+      throw error("Autodiff '{}': a required gradient cannot be had: tensor '{}' ({}) has no differentiable path to a provided gradient. "
+                  "Leave it out of grads_required.", forward.id, request.required[i], forward.info(walk.targets[i]));
+    }
+    gradient.markOutput(gradients[i]);
+    info.expectedOutputs.push_back({request.required[i], ConnectionType::FwdGrad});
+  }
+  for (const TensorId &id : activations.connect()) info.expectedInputs.push_back({id, ConnectionType::Fwd});
+  unfinished.keep();
+  return made_[forward.id] = info;
+}
+
+}  // namespace
+
+GradInfos differentiate(Ir &ir, const GraphId &forward, const std::vector<TensorId> *gradsProvided,
+                        const std::vector<TensorId> *gradsRequired, const GradInfos &known) {
+  Graph &graph = ir.getGraph(forward);
+  if (gradsRequired && gradsRequired->empty())
+    throw error("Autodiff '{}': the list of required gradients is empty: got 0 tensors, expected at least 1. Leave the list out to ask for all inputs.", forward);
+  Differentiator differentiator(ir, known);
+  differentiator.differentiate(graph, {gradsProvided ? *gradsProvided : graph.getOutputIds(), gradsRequired ? *gradsRequired : graph.getInputIds(),
+                                       MissingGradients::Refuse});
+  return differentiator.made();
+}
+
+std::map<TensorId, TensorId> growBackward(Graph &graph, const TensorId &lossId, TensorIndex lossGradient, const std::vector<TensorId> &targets) {
+  const GradInfos none;
+  Differentiator differentiator(graph.getIr(), none);
+  BackwardWalk walk{graph, graph, {{graph.getTensor(lossId)->index(), lossGradient}}, {}, [](TensorIndex t) { return t; },
+                    [&](Op &call, const std::vector<bool> &given) { return differentiator.forCall(call, given); }};
+  for (const TensorId &id : targets) walk.targets.push_back(graph.getTensor(id)->index());
+  const std::vector<TensorIndex> gradients = walkBackward(walk);
+  std::map<TensorId, TensorId> result;
+  for (size_t i = 0; i < targets.size(); ++i)
+    if (gradients[i].valid()) result[targets[i]] = graph.tensor(gradients[i]).id;
+  return result;
+}
+
+}  // namespace popart::autodiff

@@ -1,0 +1,233 @@
+// Reverse walk over one graph. First the tensors that depend on a target are marked (a gradient that reaches no target is
+// never built); then the ops are visited in reverse schedule order. An op's gradient rule turns the gradients of its outputs
+// into contributions to its inputs; when the first consumer of a tensor in schedule order has been visited, all its
+// contributions are known and one Sum op joins them.
+#include "autodiff/backward_walk.hpp"
+
+#include <algorithm>
+#include <unordered_set>
+
+#include <popart/ir.hpp>
+
+namespace popart::autodiff {
+namespace {
+
+bool carriesGradient(const TensorInfo &info) { return isFloatingPoint(info.dataType()); }
+
+class Walker {
+ public:
+  explicit Walker(const BackwardWalk &walk) : walk_(walk), fwd_(walk.forward), grad_(walk.gradient) {}
+
+  std::vector<TensorIndex> run() {
+    const std::vector<Op *> schedule = fwd_.getOpSchedule();
+    markActive(schedule);
+    markFirstConsumers(schedule);
+    for (auto [forward, given] : walk_.starts) {
+      slot(forward).parts.push_back(given);
+      slot(forward).startParts++;
+      named_.insert(given.value);
+    }
+    for (size_t i = schedule.size(); i-- > 0;) {
+      for (TensorIndex out : schedule[i]->outputs())
+        if (out.valid()) finish(out, inheritSettings(*schedule[i], grad_));
+      visit(*schedule[i]);
+      for (TensorIndex in : schedule[i]->inputs())
+        if (in.valid() && slot(in).firstConsumer == i) finish(in, inheritSettings(*schedule[i], grad_));
+    }
+    std::vector<TensorIndex> result;
+    for (TensorIndex target : walk_.targets) {
+      finish(target, Op::Settings(grad_));
+      result.push_back(slot(target).sum);
+    }
+    return result;
+  }
+
+ private:
+  struct Slot {
+    bool active = false;  // depends on a target
+    size_t firstConsumer = SIZE_MAX;
+    size_t startParts = 0;           // how many of `parts` were given
+    std::vector<TensorIndex> parts;  // contributions, in the order they were found
+    TensorIndex sum;                 // the whole gradient
+  };
+
+  Slot &slot(TensorIndex t) {
+    if (t.value >= slots_.size()) slots_.resize(std::max<size_t>(fwd_.tensorSlots(), t.value + 1));
+    return slots_[t.value];
+  }
+
+  void markActive(const std::vector<Op *> &schedule) {
+    for (TensorIndex t : walk_.targets) slot(t).active = carriesGradient(fwd_.info(t));
+    for (Op *op : schedule) {
+      if (op->def().cutsGradient()) continue;
+      const bool reached =
+          std::any_of(op->inputs().begin(), op->inputs().end(), [&](TensorIndex t) { return t.valid() && slot(t).active; });
+      if (!reached) continue;
+      for (TensorIndex t : op->outputs())
+        if (t.valid() && carriesGradient(fwd_.info(t))) slot(t).active = true;
+    }
+  }
+
+  void markFirstConsumers(const std::vector<Op *> &schedule) {
+    for (size_t i = schedule.size(); i-- > 0;)
+      for (TensorIndex t : schedule[i]->inputs())
+        if (t.valid()) slot(t).firstConsumer = i;
+  }
+
+  // Joins the contributions to `forward` found so far.
+  void finish(TensorIndex forward, const Op::Settings &settings) {
+    Slot &s = slot(forward);
+    if (s.sum.valid() || s.parts.empty() || !s.active) return;
+    if (s.parts.size() == 1 && s.startParts == 1) {
+      s.sum = s.parts[0];
+      return;
+    }
+    const TensorId id = gradientId(fwd_, grad_, fwd_.tensor(forward).id);
+    if (TensorIndex taken = grad_.find(id); taken.valid()) {
+      // The tensor given from outside steps aside: the whole gradient has the plain name.
+      if (s.startParts > 0 && taken == s.parts[0]) grad_.renameTensor(taken, grad_.uniqueId(id));
+    }
+    Op *sum = grad_.addConnectedOp(opDef("Sum"), s.parts, {grad_.uniqueId(id)}, {}, settings);
+    s.sum = sum->outputs()[0];
+    named_.insert(s.sum.value);
+  }
+
+  void visit(Op &op) {
+    std::vector<TensorIndex> gradOuts;
+    bool any = false;
+    for (TensorIndex t : op.outputs()) {
+      gradOuts.push_back(t.valid() ? slot(t).sum : TensorIndex{});
+      any |= gradOuts.back().valid();
+    }
+    if (!any || op.def().cutsGradient()) return;
+    std::vector<bool> wanted;
+    bool wantsAny = false;
+    for (TensorIndex t : op.inputs()) {
+      wanted.push_back(t.valid() && slot(t).active);
+      wantsAny |= wanted.back();
+    }
+    if (!wantsAny) return;
+    if (op.is("Call"))
+      differentiateCall(op, gradOuts, wanted);
+    else if (op.def().hasVjp())
+      applyRule(op, gradOuts, wanted);
+    else
+      applyUserGradients(op, gradOuts, wanted);
+  }
+
+  void applyRule(Op &op, const std::vector<TensorIndex> &gradOuts, const std::vector<bool> &wanted) {
+    VjpBuilder builder(grad_, op, walk_.activation, gradOuts, wanted);
+    op.def().vjpRule()(builder);
+    for (int i = 0; i < static_cast<int>(builder.grads().size()); ++i)
+      if (builder.grads()[i].valid() && wanted[i]) contribute(op, i, builder.grads()[i]);
+  }
+
+  void applyUserGradients(Op &op, const std::vector<TensorIndex> &gradOuts, const std::vector<bool> &wanted) {
+    std::vector<std::unique_ptr<Op>> gradOps = op.getGradOps();
+    if (gradOps.empty()) {
+      const std::string &reason = op.def().noGradReason();
+      throw error("Autodiff '{}': no gradient can be taken through this op: {}. Detach its inputs or leave it out of the path to the loss.",
+                  op.debugName(), reason.empty() ? "it defines none" : reason);
+    }
+    for (auto &gradOp : gradOps) addUserGradient(op, std::move(gradOp), gradOuts, wanted);
+  }
+
+  void addUserGradient(Op &op, std::unique_ptr<Op> made, const std::vector<TensorIndex> &gradOuts, const std::vector<bool> &wanted) {
+    const std::vector<GradInOutMapper> sources = made->gradInputInfo();
+    const std::map<int, int> results = made->gradOutToNonGradIn();
+    const bool useful = std::any_of(results.begin(), results.end(), [&](auto &r) {
+      return r.second >= 0 && r.second < static_cast<int>(wanted.size()) && wanted[r.second];
+    });
+    if (!useful) return;
+    made->settings.graph = &grad_;
+    Op *gradOp = grad_.addOp(std::move(made));
+    for (const GradInOutMapper &source : sources)
+      if (TensorIndex t = userGradientInput(op, source, gradOuts); t.valid()) grad_.connectInput(gradOp->index(), source.iGrad, t);
+    for (auto [output, input] : results) {
+      const std::string name = "Gradient___" + std::to_string(op.id) + "_" + std::to_string(input);
+      grad_.createOutput(gradOp->index(), output, grad_.uniqueId(grad_.addScope(name)));
+    }
+    gradOp->setup();
+    for (auto [output, input] : results)
+      if (input < static_cast<int>(wanted.size()) && wanted[input]) contribute(op, input, gradOp->outputs()[output]);
+  }
+
+  TensorIndex userGradientInput(Op &op, const GradInOutMapper &source, const std::vector<TensorIndex> &gradOuts) {
+    const int i = source.iNonGrad;
+    switch (source.type) {
+      case GradOpInType::In: return op.hasInput(i) ? walk_.activation(op.inputs()[i]) : TensorIndex{};
+      case GradOpInType::Out: return op.hasOutput(i) ? walk_.activation(op.outputs()[i]) : TensorIndex{};
+      case GradOpInType::GradOut:
+        if (!op.hasOutput(i)) return {};
+        return gradOuts[i].valid() ? gradOuts[i] : addZeros(grad_, op.outInfo(i));
+    }
+    return {};
+  }
+
+  // Call(callee) -> Call(gradient graph of callee)
+  void differentiateCall(Op &op, const std::vector<TensorIndex> &gradOuts, const std::vector<bool> &wanted) {
+    std::vector<bool> given;
+    for (TensorIndex t : gradOuts) given.push_back(t.valid());
+    const GradInfo info = walk_.calledGradient(op, given);
+    Ir &ir = fwd_.getIr();
+    const Graph &callee = ir.getGraph(info.forward);
+    const Graph &backward = ir.getGraph(info.gradient);
+    std::vector<TensorIndex> inputs;
+    for (const ExpectedConnection &c : info.expectedInputs) inputs.push_back(callGradientInput(op, callee, c, gradOuts));
+    std::vector<TensorId> outputIds;
+    for (const TensorId &id : backward.getOutputIds()) outputIds.push_back(grad_.uniqueId(grad_.addScope(backward.removeScope(id))));
+    Op::Settings settings = inheritSettings(op, grad_, "grad");
+    Op *call = grad_.addConnectedOp(opDef("Call"), inputs, outputIds, {{"callee", GraphRef{info.gradient}}}, settings);
+    for (size_t o = 0; o < info.expectedOutputs.size(); ++o) {
+      const TensorIndex formal = callee.find(info.expectedOutputs[o].fwdId);
+      for (int i = 0; i < op.inputCount() && i < static_cast<int>(callee.inputs().size()); ++i)
+        if (callee.inputs()[i] == formal && i < static_cast<int>(wanted.size()) && wanted[i]) contribute(op, i, call->outputs()[o]);
+    }
+  }
+
+  TensorIndex callGradientInput(Op &op, const Graph &callee, const ExpectedConnection &c, const std::vector<TensorIndex> &gradOuts) {
+    const TensorIndex formal = callee.find(c.fwdId);
+    const auto &ins = callee.inputs();
+    const auto &outs = callee.outputs();
+    const size_t out = std::find(outs.begin(), outs.end(), formal) - outs.begin();
+    if (c.type == ConnectionType::FwdGrad) {
+      if (out < gradOuts.size() && gradOuts[out].valid()) return gradOuts[out];
+      return addZeros(grad_, callee.info(formal));
+    }
+    const size_t in = std::find(ins.begin(), ins.end(), formal) - ins.begin();
+    if (in < ins.size()) return walk_.activation(op.inputs().at(in));
+    if (out < outs.size()) return walk_.activation(op.outputs().at(out));
+    throw error("Autodiff '{}': the gradient graph of '{}' reads '{}', which is neither an input nor an output of that graph. "
+                "Pass gradient information made by autodiff of this graph.", op.debugName(), callee.id, c.fwdId);
+  }
+
+  void contribute(const Op &op, int input, TensorIndex part) {
+    const TensorIndex forward = op.inputs()[input];
+    const TensorInfo &want = fwd_.info(forward), &got = grad_.info(part);
+    if (want.shape() != got.shape() || want.dataType() != got.dataType())
+      throw internal_error("Autodiff '{}': gradient of input {}: got {}, expected {}.", op.debugName(), input, got, want);
+    const TensorId id = grad_.addScope("Gradient___" + std::to_string(op.id) + "_" + std::to_string(input));
+    if (grad_.tensor(part).hasProducer() && !op.is("Call") && named_.insert(part.value).second && grad_.tensor(part).id != id)
+      grad_.renameTensor(part, grad_.uniqueId(id));
+    slot(forward).parts.push_back(part);
+  }
+
+  const BackwardWalk &walk_;
+  Graph &fwd_, &grad_;
+  std::vector<Slot> slots_;
+  std::unordered_set<uint32_t> named_;  // tensors of the gradient graph that have their final id
+};
+
+}  // namespace
+
+std::vector<TensorIndex> walkBackward(const BackwardWalk &walk) { return Walker(walk).run(); }
+
+TensorId gradientId(const Graph &forward, const Graph &gradient, const TensorId &forwardId) {
+  return gradient.addScope("Gradient___" + forward.removeScope(forwardId));
+}
+
+TensorIndex addZeros(Graph &graph, const TensorInfo &info) {
+  return graph.addConstant(graph.uniqueId(graph.addScope("zeros")), TensorData(info));
+}
+
+}  // namespace popart::autodiff

@@ -1,0 +1,159 @@
+// Reference kernels of MatMul and of softmax, hardmax and their gradients along one axis.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "backends/ref/element.hpp"
+
+namespace popart::ref {
+namespace {
+
+// Offset (in matrices) of batch `index` of a broadcast result of shape `out` in an operand of shape `shape`.
+int64_t batchOffset(int64_t index, const Shape &out, const Shape &shape) {
+  int64_t offset = 0, stride = 1;
+  for (size_t i = 0; i < out.size(); ++i) {
+    const size_t axis = out.size() - 1 - i;
+    const int64_t position = index % out[axis];
+    index /= out[axis];
+    if (i >= shape.size()) continue;
+    const int64_t dim = shape[shape.size() - 1 - i];
+    if (dim != 1) offset += position * stride;
+    stride *= dim;
+  }
+  return offset;
+}
+
+void matMul(const Context &c) {
+  Shape a = c.in[0].shape(), b = c.in[1].shape();
+  if (a.size() == 1) a.insert(a.begin(), 1);
+  if (b.size() == 1) b.push_back(1);
+  const int64_t m = a[a.size() - 2], k = a.back(), n = b.back();
+  a.resize(a.size() - 2), b.resize(b.size() - 2);
+  const Shape batch = npOut(a, b);
+  const int64_t batches = elementCount(batch);
+  dispatchNumeric(c.in[0].info.dataType(), [&](auto zero) {
+    using T = decltype(zero);
+    using Sum = AccumulatorT<T>;
+    const T *left = c.in[0].as<T>(), *right = c.in[1].as<T>();
+    std::vector<Sum> row(n);
+    for (int64_t i = 0; i < batches; ++i) {
+      const T *lhs = left + batchOffset(i, batch, a) * m * k;
+      const T *rhs = right + batchOffset(i, batch, b) * k * n;
+      for (int64_t r = 0; r < m; ++r) {
+        std::fill(row.begin(), row.end(), Sum{});
+        for (int64_t j = 0; j < k; ++j) {
+          const Sum x = static_cast<Sum>(lhs[r * k + j]);
+          for (int64_t col = 0; col < n; ++col) row[col] += x * static_cast<Sum>(rhs[j * n + col]);
+        }
+        if (c.out[0].info.dataType() == c.in[0].info.dataType()) {
+          T *out = c.out[0].as<T>() + (i * m + r) * n;
+          for (int64_t col = 0; col < n; ++col) out[col] = static_cast<T>(row[col]);
+        } else {
+          for (int64_t col = 0; col < n; ++col) store(c.out[0], (i * m + r) * n + col, static_cast<double>(row[col]));
+        }
+      }
+    }
+  });
+}
+
+// Calls f(base, stride, length) for every line of elements along the op's axis.
+template <class F>
+void forLines(const Context &c, const View &v, F &&f) {
+  const Shape &shape = v.shape();
+  const int64_t axis = normalizeAxis(c.op.attrInt("axis"), static_cast<int64_t>(shape.size()), "axis");
+  int64_t outer = 1, inner = 1;
+  for (int64_t i = 0; i < axis; ++i) outer *= shape[i];
+  for (size_t i = axis + 1; i < shape.size(); ++i) inner *= shape[i];
+  for (int64_t o = 0; o < outer; ++o)
+    for (int64_t i = 0; i < inner; ++i) f(o * shape[axis] * inner + i, inner, shape[axis]);
+}
+
+template <class T>
+double maximum(const T *x, int64_t stride, int64_t length) {
+  double best = -std::numeric_limits<double>::infinity();
+  for (int64_t i = 0; i < length; ++i) best = std::max(best, static_cast<double>(x[i * stride]));
+  return best;
+}
+
+void softmax(const Context &c) {
+  dispatchFloat(c.in[0].info.dataType(), [&](auto zero) {
+    using T = decltype(zero);
+    forLines(c, c.in[0], [&](int64_t base, int64_t stride, int64_t length) {
+      const T *x = c.in[0].as<T>() + base;
+      T *y = c.out[0].as<T>() + base;
+      const double top = maximum(x, stride, length);
+      double sum = 0;
+      for (int64_t i = 0; i < length; ++i) sum += std::exp(static_cast<double>(x[i * stride]) - top);
+      for (int64_t i = 0; i < length; ++i) y[i * stride] = static_cast<T>(std::exp(static_cast<double>(x[i * stride]) - top) / sum);
+    });
+  });
+}
+
+void logSoftmax(const Context &c) {
+  dispatchFloat(c.in[0].info.dataType(), [&](auto zero) {
+    using T = decltype(zero);
+    forLines(c, c.in[0], [&](int64_t base, int64_t stride, int64_t length) {
+      const T *x = c.in[0].as<T>() + base;
+      T *y = c.out[0].as<T>() + base;
+      const double top = maximum(x, stride, length);
+      double sum = 0;
+      for (int64_t i = 0; i < length; ++i) sum += std::exp(static_cast<double>(x[i * stride]) - top);
+      const double shift = top + std::log(sum);
+      for (int64_t i = 0; i < length; ++i) y[i * stride] = static_cast<T>(static_cast<double>(x[i * stride]) - shift);
+    });
+  });
+}
+
+void hardmax(const Context &c) {
+  dispatchFloat(c.in[0].info.dataType(), [&](auto zero) {
+    using T = decltype(zero);
+    forLines(c, c.in[0], [&](int64_t base, int64_t stride, int64_t length) {
+      const T *x = c.in[0].as<T>() + base;
+      T *y = c.out[0].as<T>() + base;
+      int64_t best = 0;
+      for (int64_t i = 1; i < length; ++i)
+        if (static_cast<double>(x[i * stride]) > static_cast<double>(x[best * stride])) best = i;
+      for (int64_t i = 0; i < length; ++i) y[i * stride] = static_cast<T>(i == best ? 1.0f : 0.0f);
+    });
+  });
+}
+
+void softmaxGrad(const Context &c) {
+  dispatchFloat(c.in[0].info.dataType(), [&](auto zero) {
+    using T = decltype(zero);
+    forLines(c, c.in[1], [&](int64_t base, int64_t stride, int64_t length) {
+      const T *g = c.in[0].as<T>() + base, *y = c.in[1].as<T>() + base;
+      T *dx = c.out[0].as<T>() + base;
+      double sum = 0;
+      for (int64_t i = 0; i < length; ++i) sum += static_cast<double>(g[i * stride]) * static_cast<double>(y[i * stride]);
+      for (int64_t i = 0; i < length; ++i)
+        dx[i * stride] = static_cast<T>(static_cast<double>(y[i * stride]) * (static_cast<double>(g[i * stride]) - sum));
+    });
+  });
+}
+
+void logSoftmaxGrad(const Context &c) {
+  dispatchFloat(c.in[0].info.dataType(), [&](auto zero) {
+    using T = decltype(zero);
+    forLines(c, c.in[1], [&](int64_t base, int64_t stride, int64_t length) {
+      const T *g = c.in[0].as<T>() + base, *y = c.in[1].as<T>() + base;
+      T *dx = c.out[0].as<T>() + base;
+      double sum = 0;
+      for (int64_t i = 0; i < length; ++i) sum += static_cast<double>(g[i * stride]);
+      for (int64_t i = 0; i < length; ++i)
+        dx[i * stride] = static_cast<T>(static_cast<double>(g[i * stride]) - std::exp(static_cast<double>(y[i * stride])) * sum);
+    });
+  });
+}
+
+constexpr Entry kEntries[] = {
+    {"MatMul", matMul},           {"Softmax", softmax},         {"LogSoftmax", logSoftmax},
+    {"Hardmax", hardmax},         {"SoftmaxGrad", softmaxGrad}, {"LogSoftmaxGrad", logSoftmaxGrad},
+};
+
+}  // namespace
+
+std::span<const Entry> nnKernels() { return kEntries; }
+
+}  // namespace popart::ref

@@ -1,0 +1,125 @@
+// Channels of the logger on spdlog: one logger per module over one shared sink, made on first use from the environment.
+// The library never prints by other means.
+#include <popart/logging.hpp>
+
+#include <array>
+#include <atomic>
+#include <cctype>
+#include <cstdlib>
+#include <fstream>
+#include <memory>
+
+#include <nlohmann/json.hpp>
+#include <spdlog/pattern_formatter.h>
+#include <spdlog/sinks/basic_file_sink.h>
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+
+namespace popart::logging {
+namespace {
+
+constexpr std::array<std::string_view, kModuleCount> kNames = {"popart", "session", "ir", "devicex", "transform", "pattern",
+                                                               "builder", "op", "opx", "ces", "python", "none"};
+constexpr const char *kDefaultPattern = "%Y-%m-%dT%H:%M:%S.%fZ %n %P.%t %L: %v";
+
+std::string upper(std::string_view text) {
+  std::string result(text);
+  for (char &c : result) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  return result;
+}
+
+spdlog::level::level_enum toSpdlog(Level level) { return static_cast<spdlog::level::level_enum>(level); }
+
+struct Channels {
+  std::array<std::unique_ptr<spdlog::logger>, kModuleCount> loggers;
+  std::array<std::atomic<int>, kModuleCount> levels;
+};
+
+std::shared_ptr<spdlog::sinks::sink> makeSink() {
+  const char *destination = std::getenv("POPART_LOG_DEST");
+  const std::string name = destination ? destination : "stderr";
+  if (name == "stdout") return std::make_shared<spdlog::sinks::stdout_sink_mt>();
+  if (name == "stderr" || name.empty()) return std::make_shared<spdlog::sinks::stderr_sink_mt>();
+  try {
+    return std::make_shared<spdlog::sinks::basic_file_sink_mt>(name, true);
+  } catch (const spdlog::spdlog_ex &e) {
+    throw error("POPART_LOG_DEST '{}': the file cannot be opened: {}. Name a file in a writable folder, stdout or stderr", name, e.what());
+  }
+}
+
+std::unique_ptr<Channels> makeChannels() {
+  auto channels = std::make_unique<Channels>();
+  auto sink = makeSink();
+  const char *pattern = std::getenv("POPART_LOG_FORMAT");
+  sink->set_formatter(std::make_unique<spdlog::pattern_formatter>(pattern ? pattern : kDefaultPattern, spdlog::pattern_time_type::utc));
+  const char *levelText = std::getenv("POPART_LOG_LEVEL");
+  const Level level = levelText ? levelFromString(levelText) : Level::Warn;
+  for (int i = 0; i < kModuleCount; ++i) {
+    channels->loggers[i] = std::make_unique<spdlog::logger>("popart:" + std::string(kNames[i]), sink);
+    channels->loggers[i]->set_level(spdlog::level::trace);
+    channels->loggers[i]->flush_on(spdlog::level::warn);
+    channels->levels[i] = static_cast<int>(level);
+  }
+  if (const char *config = std::getenv("POPART_LOG_CONFIG")) {
+    std::ifstream file(config);
+    const nlohmann::json json = nlohmann::json::parse(file, nullptr, false);
+    if (!json.is_object()) throw error("POPART_LOG_CONFIG '{}': no JSON object of module names and levels could be read. Check the file", config);
+    for (const auto &[key, value] : json.items()) {
+      const std::string name = key.rfind("popart:", 0) == 0 ? key.substr(7) : key;
+      for (int i = 0; i < kModuleCount; ++i)
+        if ((name == kNames[i] || name == "all") && value.is_string())
+          channels->levels[i] = static_cast<int>(levelFromString(value.get<std::string>()));
+    }
+  }
+  return channels;
+}
+
+Channels &channels() {
+  // Never destroyed: other static objects may log while the process ends.
+  static Channels *instance = makeChannels().release();
+  return *instance;
+}
+
+}  // namespace
+
+std::string_view moduleName(Module module) { return kNames[static_cast<int>(module)]; }
+
+Module moduleFromString(std::string_view name) {
+  for (int i = 0; i < kModuleCount; ++i)
+    if (kNames[i] == name) return static_cast<Module>(i);
+  return Module::none;
+}
+
+Level levelFromString(std::string_view name) {
+  const std::string text = upper(name);
+  if (text == "TRACE") return Level::Trace;
+  if (text == "DEBUG") return Level::Debug;
+  if (text == "INFO") return Level::Info;
+  if (text == "WARN" || text == "WARNING") return Level::Warn;
+  if (text == "ERR" || text == "ERROR") return Level::Err;
+  if (text == "CRITICAL") return Level::Critical;
+  return Level::Off;
+}
+
+void configure(const std::map<std::string, std::string> &levels) {
+  auto all = levels.find("all");
+  if (all != levels.end())
+    for (int i = 0; i < kModuleCount; ++i) setLogLevel(static_cast<Module>(i), levelFromString(all->second));
+  for (const auto &[name, level] : levels)
+    if (name != "all") setLogLevel(moduleFromString(name), levelFromString(level));
+}
+
+void setLogLevel(Module module, Level level) { channels().levels[static_cast<int>(module)] = static_cast<int>(level); }
+
+Level getLogLevel(Module module) { return static_cast<Level>(channels().levels[static_cast<int>(module)].load(std::memory_order_relaxed)); }
+
+bool shouldLog(Module module, Level level) { return level != Level::Off && level >= getLogLevel(module); }
+
+void flush(Module module) { channels().loggers[static_cast<int>(module)]->flush(); }
+
+void log(Module module, Level level, std::string_view message) {
+  if (shouldLog(module, level))
+    channels().loggers[static_cast<int>(module)]->log(toSpdlog(level), spdlog::string_view_t(message.data(), message.size()));
+}
+
+}  // namespace popart::logging

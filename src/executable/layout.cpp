@@ -1,0 +1,146 @@
+// Layouts: sizes, text, conversion between plain and stored form.
+#include <cstring>
+#include <vector>
+
+#include "executable/executable.hpp"
+
+namespace popart::executable {
+namespace {
+
+// A packed matrix: leading dimensions batch, the last two are the matrix.
+struct PackedShape {
+  int64_t batch = 1, rows = 1, columns = 1, panels = 1, panel = 1;
+};
+
+PackedShape packedShape(const TensorInfo &info, const Layout &layout) {
+  PackedShape p;
+  const Shape &s = info.shape();
+  const size_t rank = s.size();
+  for (size_t i = 0; i + 2 < rank; ++i) p.batch *= s[i];
+  p.rows = rank >= 2 ? s[rank - 2] : 1;
+  p.columns = rank >= 1 ? s[rank - 1] : 1;
+  if (layout.transposed) std::swap(p.rows, p.columns);
+  p.panel = layout.panel;
+  p.panels = (p.columns + p.panel - 1) / p.panel;
+  return p;
+}
+
+template <class Move>
+void forEachPacked(const TensorInfo &info, const Layout &layout, Move &&move) {
+  const PackedShape p = packedShape(info, layout);
+  for (int64_t b = 0; b < p.batch; ++b)
+    for (int64_t r = 0; r < p.rows; ++r)
+      for (int64_t c = 0; c < p.columns; ++c) {
+        const int64_t logical = b * p.rows * p.columns + (layout.transposed ? c * p.rows + r : r * p.columns + c);
+        const int64_t stored = ((b * p.panels + c / p.panel) * p.rows + r) * p.panel + c % p.panel;
+        move(logical, stored);
+      }
+}
+
+template <class Move>
+void forEachChannelsLast(const TensorInfo &info, Move &&move) {
+  const Shape &s = info.shape();
+  const int64_t n = s.empty() ? 1 : s[0], c = s.size() > 1 ? s[1] : 1, spatial = n * c == 0 ? 0 : info.nelms() / (n * c);
+  for (int64_t i = 0; i < n; ++i)
+    for (int64_t k = 0; k < c; ++k)
+      for (int64_t p = 0; p < spatial; ++p) move((i * c + k) * spatial + p, (i * spatial + p) * c + k);
+}
+
+// Weights (Cout, Cin/g, k…) as [group][Cout/g panel][k… x Cin/g][panel].
+template <class Move>
+void forEachPackedConv(const TensorInfo &info, const Layout &layout, Move &&move) {
+  const Shape &s = info.shape();
+  const int64_t groups = layout.groups, outPerGroup = s[0] / groups, in = s[1];
+  int64_t taps = 1;
+  for (size_t i = 2; i < s.size(); ++i) taps *= s[i];
+  const int64_t panels = (outPerGroup + layout.panel - 1) / layout.panel;
+  for (int64_t o = 0; o < s[0]; ++o)
+    for (int64_t i = 0; i < in; ++i)
+      for (int64_t t = 0; t < taps; ++t) {
+        const int64_t g = o / outPerGroup, c = o % outPerGroup;
+        const int64_t stored = (((g * panels + c / layout.panel) * taps + t) * in + i) * layout.panel + c % layout.panel;
+        move((o * in + i) * taps + t, stored);
+      }
+}
+
+template <class Move>
+void forEach(const TensorInfo &info, const Layout &layout, Move &&move) {
+  switch (layout.kind) {
+    case Layout::Kind::Packed: return forEachPacked(info, layout, move);
+    case Layout::Kind::PackedConv: return forEachPackedConv(info, layout, move);
+    case Layout::Kind::ChannelsLast: return forEachChannelsLast(info, move);
+    case Layout::Kind::Plain: return;
+  }
+}
+
+template <class T>
+void packAs(const TensorInfo &info, const Layout &layout, const void *plain, void *stored) {
+  std::memset(stored, 0, static_cast<size_t>(storageBytes(info, layout)));
+  const T *from = static_cast<const T *>(plain);
+  T *to = static_cast<T *>(stored);
+  forEach(info, layout, [&](int64_t logical, int64_t place) { to[place] = from[logical]; });
+}
+template <class T>
+void unpackAs(const TensorInfo &info, const Layout &layout, const void *stored, void *plain) {
+  const T *from = static_cast<const T *>(stored);
+  T *to = static_cast<T *>(plain);
+  forEach(info, layout, [&](int64_t logical, int64_t place) { to[logical] = from[place]; });
+}
+
+}  // namespace
+
+std::string Layout::str() const {
+  switch (kind) {
+    case Kind::Plain: return "plain";
+    case Kind::ChannelsLast: return "channels_last";
+    case Kind::Packed: return (transposed ? "packed_t" : "packed") + std::to_string(panel);
+    case Kind::PackedConv: return "packed_conv" + std::to_string(panel) + "g" + std::to_string(groups);
+  }
+  return "?";
+}
+
+int64_t storageBytes(const TensorInfo &info, const Layout &layout) {
+  const int64_t element = popart::getDataTypeInfo(info.dataType()).nbytes;
+  switch (layout.kind) {
+    case Layout::Kind::Packed: {
+      const PackedShape p = packedShape(info, layout);
+      return p.batch * p.panels * p.rows * p.panel * element;
+    }
+    case Layout::Kind::PackedConv: {
+      const Shape &s = info.shape();
+      const int64_t outPerGroup = s[0] / layout.groups, panels = (outPerGroup + layout.panel - 1) / layout.panel;
+      return s[0] == 0 ? 0 : layout.groups * panels * layout.panel * (info.nelms() / s[0]) * element;
+    }
+    default: return info.nbytes();
+  }
+}
+
+void pack(const TensorInfo &info, const Layout &layout, const void *plain, void *stored) {
+  if (layout.kind == Layout::Kind::Plain) {
+    if (info.nbytes() > 0) std::memcpy(stored, plain, static_cast<size_t>(info.nbytes()));
+    return;
+  }
+  switch (popart::getDataTypeInfo(info.dataType()).nbytes) {
+    case 1: return packAs<uint8_t>(info, layout, plain, stored);
+    case 2: return packAs<uint16_t>(info, layout, plain, stored);
+    case 4: return packAs<uint32_t>(info, layout, plain, stored);
+    case 8: return packAs<uint64_t>(info, layout, plain, stored);
+    default: throw internal_error("pack: element type {} has no packed layout", info.dataType());
+  }
+}
+
+void unpack(const TensorInfo &info, const Layout &layout, const void *stored, void *plain) {
+  if (layout.kind == Layout::Kind::Plain) {
+    if (info.nbytes() > 0) std::memcpy(plain, stored, static_cast<size_t>(info.nbytes()));
+    return;
+  }
+  switch (popart::getDataTypeInfo(info.dataType()).nbytes) {
+    case 1: return unpackAs<uint8_t>(info, layout, stored, plain);
+    case 2: return unpackAs<uint16_t>(info, layout, stored, plain);
+    case 4: return unpackAs<uint32_t>(info, layout, stored, plain);
+    case 8: return unpackAs<uint64_t>(info, layout, stored, plain);
+    default: throw internal_error("unpack: element type {} has no packed layout", info.dataType());
+  }
+}
+
+}  // namespace popart::executable

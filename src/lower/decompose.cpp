@@ -1,0 +1,119 @@
+// Expansion of composite rows, and clean-up of functional graphs (identities, common subexpressions, dead ops).
+#include "lower/decompose.hpp"
+
+#include <map>
+#include <tuple>
+
+#include "schedule/schedule.hpp"
+
+namespace popart::lower {
+namespace {
+
+// Replaces op by what its row's decomposition builds. The new ops keep the op's place in program order.
+void expand(Graph &graph, Op &op) {
+  DecomposeBuilder builder(graph, op);
+  op.def().decomposeRule()(builder);
+  for (int o = 0; o < op.outputCount(); ++o) {
+    if (!op.hasOutput(o)) continue;
+    const TensorIndex old = op.outputs()[o], fresh = builder.results()[o];
+    if (!fresh.valid()) throw internal_error("{}: its decomposition gives no tensor for output {}", op.debugName(), o);
+    if (graph.info(fresh) != graph.info(old))
+      throw internal_error("{}: its decomposition gives {} for output {}, expected {}", op.debugName(), graph.info(fresh), o, graph.info(old));
+    graph.replaceUses(old, fresh);
+    graph.replaceOutputs(old, fresh);
+  }
+  const std::vector<TensorIndex> outputs = op.outputs();
+  graph.moveConstraints(op.index(), graph.tensor(builder.results()[0]).hasProducer() ? graph.tensor(builder.results()[0]).producerIndex() : op.index());
+  graph.eraseOp(op.index());
+  for (TensorIndex t : outputs)
+    if (t.valid()) graph.eraseTensor(t);
+}
+
+void replaceByInput(Graph &graph, Op &op, TensorIndex input) {
+  const TensorIndex out = op.outputs()[0];
+  graph.replaceUses(out, input);
+  graph.replaceOutputs(out, input);
+  graph.eraseOp(op.index());
+  graph.eraseTensor(out);
+}
+
+bool isIdentity(const Graph &graph, const Op &op) {
+  if (op.inputCount() != 1 || op.outputCount() != 1 || !op.hasOutput(0) || op.isUserOp() || op.has(Trait::SideEffect)) return false;
+  const bool sameInfo = graph.info(op.inputs()[0]).dataType() == graph.info(op.outputs()[0]).dataType() &&
+                        graph.info(op.inputs()[0]).shape() == graph.info(op.outputs()[0]).shape();
+  if (!sameInfo) return false;
+  return op.has(Trait::View) || op.is("Sum") || op.is("Nop") || op.is("Cast") || op.is("Concat") || op.is("Expand") || op.is("ReduceSumTo");
+}
+
+bool mergeable(const Op &op) {
+  return !op.has(Trait::SideEffect) && !op.has(Trait::Random) && !op.has(Trait::HostIo) && !op.has(Trait::Call) && !op.isUserOp() &&
+         op.outputCount() > 0;
+}
+
+void mergeEqual(Graph &graph) {
+  std::map<std::pair<std::string, std::vector<TensorIndex>>, std::vector<Op *>> seen;
+  for (OpIndex o : schedule::schedule(graph)) {
+    Op &op = graph.op(o);
+    if (!mergeable(op)) continue;
+    auto &candidates = seen[{op.def().type(), op.inputs()}];
+    Op *same = nullptr;
+    for (Op *c : candidates)
+      if (c->attributes() == op.attributes() && c->outputCount() == op.outputCount()) same = c;
+    if (!same) {
+      candidates.push_back(&op);
+      continue;
+    }
+    for (int i = 0; i < op.outputCount(); ++i) {
+      if (!op.hasOutput(i) || !same->hasOutput(i)) continue;
+      graph.replaceUses(op.outputs()[i], same->outputs()[i]);
+      graph.replaceOutputs(op.outputs()[i], same->outputs()[i]);
+    }
+  }
+}
+
+void removeUnused(Graph &graph) {
+  const auto order = schedule::schedule(graph);
+  std::vector<char> isOutput(graph.tensorSlots(), 0);
+  for (TensorIndex t : graph.outputs()) isOutput[t.value] = 1;
+  for (size_t i = order.size(); i-- > 0;) {
+    Op &op = graph.op(order[i]);
+    if (op.hasSideEffect() || op.has(Trait::HostIo)) continue;
+    bool used = false;
+    for (TensorIndex t : op.outputs()) used |= t.valid() && (!graph.tensor(t).uses().empty() || isOutput[t.value]);
+    if (used) continue;
+    const std::vector<TensorIndex> outputs = op.outputs();
+    graph.eraseOp(op.index());
+    for (TensorIndex t : outputs)
+      if (t.valid()) graph.eraseTensor(t);
+  }
+}
+
+}  // namespace
+
+void decompose(Ir &flat, const executable::Backend &backend) {
+  for (Graph *graph : flat.getAllGraphs()) {
+    std::vector<Op *> work = graph->ops();
+    while (!work.empty()) {
+      std::vector<Op *> fresh;
+      const size_t before = graph->opSlots();
+      for (Op *op : work) {
+        std::string reason;
+        if (op->def().hasDecomposition() && !backend.supports(*op, reason)) expand(*graph, *op);
+      }
+      for (size_t o = before; o < graph->opSlots(); ++o)
+        if (graph->alive(OpIndex{static_cast<uint32_t>(o)})) fresh.push_back(&graph->op(OpIndex{static_cast<uint32_t>(o)}));
+      work = std::move(fresh);
+    }
+  }
+}
+
+void simplify(Ir &flat) {
+  for (Graph *graph : flat.getAllGraphs()) {
+    for (OpIndex o : schedule::schedule(*graph))
+      if (isIdentity(*graph, graph->op(o))) replaceByInput(*graph, graph->op(o), graph->op(o).inputs()[0]);
+    mergeEqual(*graph);
+    removeUnused(*graph);
+  }
+}
+
+}  // namespace popart::lower

@@ -1,0 +1,286 @@
+// How memory becomes values: every source tensor refers to a root (a piece of memory) through a path of views. Reading a
+// tensor whose root was rewritten since re-applies the path to the root's current value; writing through a view computes the
+// root's new value with the inverse of each view on the path, innermost first:
+//
+//   x ──Slice──▶ v      v += 1   ⇒   x' = update(x, v + 1);  later readers of x see x', of v see v + 1
+#include "lower/flatten.hpp"
+
+#include <unordered_map>
+
+#include "schedule/schedule.hpp"
+
+namespace popart::lower {
+namespace {
+
+struct Root {
+  TensorIndex value;  // current value in the flat graph
+  int64_t version = 0;
+};
+
+struct Ref {
+  int root = -1;
+  std::vector<const Op *> path;  // in-place view ops of the source graph, outermost first
+  TensorIndex cached;            // value seen through the path …
+  int64_t cachedVersion = -1;    // … at this version of the root
+};
+
+class Flattener {
+ public:
+  explicit Flattener(const Ir &source) : source_(source), result_(std::make_unique<Ir>()) {}
+
+  std::unique_ptr<Ir> run() {
+    Graph &flat = result_->getMainGraph();
+    const Graph &main = source_.getMainGraph();
+    Scope scope(main, flat);
+    std::vector<std::pair<TensorIndex, int>> variables;  // flat variable, root
+    for (Tensor *t : main.tensors()) {
+      if (t->hasProducer()) continue;
+      const TensorIndex copy = copyLeaf(*t, flat);
+      bind(scope, t->index(), newRoot(copy));
+      if (t->tensorType() == TensorType::Variable) variables.emplace_back(copy, scope.refs[t->index().value].root);
+    }
+    inlineGraph(scope);
+    for (auto [variable, root] : variables) {
+      if (roots_[root].value == variable) continue;
+      Op::Settings settings(flat, flat.tensor(variable).id);
+      flat.addConnectedOp(opDef("VariableAssign"), {variable, roots_[root].value}, {}, {}, settings);
+    }
+    return std::move(result_);
+  }
+
+ private:
+  struct Scope {
+    Scope(const Graph &s, Graph &f) : source(s), flat(f), refs(s.tensorSlots()) {}
+    const Graph &source;
+    Graph &flat;
+    std::vector<Ref> refs;  // by source tensor
+  };
+
+  // ---- roots and references ------------------------------------------------------------------------------------------
+  int newRoot(TensorIndex value) {
+    roots_.push_back({value, 0});
+    return static_cast<int>(roots_.size()) - 1;
+  }
+  void bind(Scope &scope, TensorIndex tensor, int root) {
+    Ref ref;
+    ref.root = root;
+    scope.refs[tensor.value] = std::move(ref);
+  }
+
+  TensorIndex applyView(Scope &scope, const Op &view, TensorIndex input) {
+    return emit(scope.flat, view, view.def().base(), {input}, view.attributes(), scope.flat.freeId(view.outTensor(0)->id));
+  }
+
+  TensorIndex read(Scope &scope, Ref &ref) {
+    const Root &root = roots_[ref.root];
+    if (ref.path.empty()) return root.value;
+    if (ref.cachedVersion == root.version) return ref.cached;
+    TensorIndex value = root.value;
+    for (const Op *view : ref.path) value = applyView(scope, *view, value);
+    ref.cached = value;
+    ref.cachedVersion = roots_[ref.root].version;
+    return value;
+  }
+
+  void write(Scope &scope, Ref &ref, TensorIndex newValue) {
+    std::vector<TensorIndex> seen{roots_[ref.root].value};
+    for (size_t i = 0; i + 1 < ref.path.size(); ++i) seen.push_back(applyView(scope, *ref.path[i], seen.back()));
+    TensorIndex value = newValue;
+    for (size_t i = ref.path.size(); i-- > 0;) value = writeBack(scope, *ref.path[i], seen[i], value);
+    Root &root = roots_[ref.root];
+    root.value = value;
+    ++root.version;
+    ref.cached = newValue;
+    ref.cachedVersion = root.version;
+  }
+
+  // The whole that results when `part`, seen through `view` of `whole`, is replaced.
+  TensorIndex writeBack(Scope &scope, const Op &view, TensorIndex whole, TensorIndex part) {
+    const Shape shape = scope.flat.info(whole).shape();
+    const std::string type = view.def().base().type();
+    OpEmitter emitter(scope.flat, view);
+    if (view.def().base().has(Trait::View)) return emitter.emit("Reshape", {part}, {{"shape", shape}});
+    if (type == "Transpose") {
+      const auto &perm = view.attrInts("perm");
+      std::vector<int64_t> inverse(perm.size());
+      for (size_t i = 0; i < perm.size(); ++i) inverse[perm[i]] = static_cast<int64_t>(i);
+      return emitter.emit("Transpose", {part}, {{"perm", inverse}});
+    }
+    if (type == "Slice") {
+      Attributes attributes = view.attributes();
+      return emitter.emit("SliceUpdate", {whole, part}, attributes);
+    }
+    throw error("{}: writing through this view is not supported. Write to the viewed tensor instead", view.debugName());
+  }
+
+  // ---- graphs ------------------------------------------------------------------------------------------------------------
+  TensorIndex copyLeaf(const Tensor &t, Graph &flat) {
+    const TensorIndex n = flat.addTensor(flat.freeId(t.id), t.info, t.tensorType());
+    Tensor &copy = flat.tensor(n);
+    if (t.hasTensorData()) copy.setTensorData(t.tensorData());
+    copy.variableSettings = t.variableSettings;
+    copy.isOptimizerState = t.isOptimizerState;
+    return n;
+  }
+
+  void bindConstants(Scope &scope) {
+    for (Tensor *t : scope.source.tensors())
+      if (!t->hasProducer() && t->tensorType() == TensorType::Const && scope.refs[t->index().value].root < 0)
+        bind(scope, t->index(), newRoot(copyLeaf(*t, scope.flat)));
+  }
+
+  const std::vector<OpIndex> &scheduleOf(const Graph &graph) {
+    auto [it, fresh] = schedules_.try_emplace(&graph);
+    if (fresh) it->second = schedule::schedule(graph);
+    return it->second;
+  }
+
+  void inlineGraph(Scope &scope) {
+    bindConstants(scope);
+    for (OpIndex o : scheduleOf(scope.source)) {
+      const Op &op = scope.source.op(o);
+      if (op.is("Call")) {
+        inlineCall(scope, op);
+      } else if (op.is("Loop")) {
+        flattenLoop(scope, op);
+      } else if (op.is("If")) {
+        flattenIf(scope, op);
+      } else {
+        flattenOp(scope, op);
+      }
+    }
+  }
+
+  TensorIndex emit(Graph &flat, const Op &origin, const OpDef &def, const std::vector<TensorIndex> &inputs, Attributes attributes, const TensorId &id) {
+    return flat.addConnectedOp(def, inputs, {id}, std::move(attributes), settingsOf(origin, flat))->outputs()[0];
+  }
+
+  static Op::Settings settingsOf(const Op &origin, Graph &flat) {
+    Op::Settings settings = origin.settings;
+    settings.graph = &flat;
+    settings.sequence = -1;  // the flat graph is built in program order
+    return settings;
+  }
+
+  std::vector<TensorIndex> readInputs(Scope &scope, const Op &op) {
+    std::vector<TensorIndex> inputs(op.inputCount());
+    for (int i = 0; i < op.inputCount(); ++i)
+      if (op.hasInput(i)) inputs[i] = read(scope, scope.refs[op.inputs()[i].value]);
+    return inputs;
+  }
+
+  std::vector<TensorId> outputIds(Scope &scope, const Op &op) {
+    std::vector<TensorId> ids(op.outputCount());
+    for (int i = 0; i < op.outputCount(); ++i)
+      if (op.hasOutput(i)) ids[i] = scope.flat.freeId(op.outTensor(i)->id);
+    return ids;
+  }
+
+  void flattenOp(Scope &scope, const Op &op) {
+    int aliasedInput = -1;
+    bool modifies = false;
+    for (const auto &a : op.def().aliasRules())
+      if (a.output == 0 && op.hasInput(a.input)) aliasedInput = a.input, modifies = a.modifies;
+    if (aliasedInput >= 0 && !modifies && op.def().base().type() != "Concat") {  // a view that shares memory
+      Ref ref = scope.refs[op.inputs()[aliasedInput].value];
+      ref.path.push_back(&op);
+      ref.cachedVersion = -1;
+      scope.refs[op.outputs()[0].value] = std::move(ref);
+      return;
+    }
+    Op *copy;
+    if (op.isUserOp()) {
+      auto clone = op.clone();
+      clone->settings = settingsOf(op, scope.flat);
+      copy = scope.flat.addOp(std::move(clone));
+      const auto inputs = readInputs(scope, op);
+      for (size_t i = 0; i < inputs.size(); ++i)
+        if (inputs[i].valid()) scope.flat.connectInput(copy->index(), static_cast<int>(i), inputs[i]);
+      for (int i = 0; i < op.outputCount(); ++i)
+        if (op.hasOutput(i)) scope.flat.createOutput(copy->index(), i, scope.flat.freeId(op.outTensor(i)->id));
+      copy->setup();
+    } else {
+      copy = scope.flat.addConnectedOp(op.def().base(), readInputs(scope, op), outputIds(scope, op), op.attributes(), settingsOf(op, scope.flat));
+    }
+    for (int i = 0; i < op.outputCount(); ++i)
+      if (op.hasOutput(i)) bind(scope, op.outputs()[i], newRoot(copy->outputs()[i]));
+    if (!modifies) return;
+    for (const auto &a : op.def().aliasRules()) {
+      if (!a.modifies || !op.hasInput(a.input) || !op.hasOutput(a.output)) continue;
+      Ref &target = scope.refs[op.inputs()[a.input].value];
+      write(scope, target, copy->outputs()[a.output]);
+      scope.refs[op.outputs()[a.output].value] = target;
+    }
+  }
+
+  bool isModified(const Op &op, int input) const {
+    if (!op.hasAttr("modified")) return false;
+    for (int64_t m : op.attrInts("modified"))
+      if (m == input) return true;
+    return false;
+  }
+
+  void inlineCall(Scope &scope, const Op &op) {
+    const Graph &callee = *op.getCalledGraphs().front();
+    if (++depth_ > 256) throw error("{}: calls are nested more than 256 deep. A graph must not call itself", op.debugName());
+    Scope inner(callee, scope.flat);
+    for (int i = 0; i < op.inputCount(); ++i)
+      bind(inner, callee.inputs()[i], newRoot(read(scope, scope.refs[op.inputs()[i].value])));
+    inlineGraph(inner);
+    for (int i = 0; i < op.outputCount(); ++i)
+      if (op.hasOutput(i)) bind(scope, op.outputs()[i], newRoot(read(inner, inner.refs[callee.outputs()[i].value])));
+    for (int i = 0; i < op.inputCount(); ++i)
+      if (isModified(op, i)) write(scope, scope.refs[op.inputs()[i].value], read(inner, inner.refs[callee.inputs()[i].value]));
+    --depth_;
+  }
+
+  // A copy of `body` as a functional graph of the result; its outputs are the body's. Inputs stay by position.
+  Graph &flattenBody(const Graph &body) {
+    GraphId id = body.id;
+    for (int n = 1; result_->hasGraph(id); ++n) id = body.id + "/" + std::to_string(n);
+    Graph &flat = result_->createGraph(id);
+    Scope scope(body, flat);
+    for (TensorIndex t : body.inputs()) bind(scope, t, newRoot(flat.addInput(flat.freeId(body.tensor(t).id), body.info(t))));
+    inlineGraph(scope);
+    for (TensorIndex t : body.outputs()) flat.markOutput(read(scope, scope.refs[t.value]));
+    return flat;
+  }
+
+  void flattenLoop(Scope &scope, const Op &op) {
+    Graph &body = flattenBody(*op.getCalledGraphs().front());
+    Attributes attributes = op.attributes();
+    attributes.set("body", GraphRef{body.id});
+    attributes.erase("modified");
+    Op *copy = scope.flat.addConnectedOp(op.def(), readInputs(scope, op), outputIds(scope, op), attributes, settingsOf(op, scope.flat));
+    for (int i = 0; i < op.outputCount(); ++i)
+      if (op.hasOutput(i)) bind(scope, op.outputs()[i], newRoot(copy->outputs()[i]));
+    // A carried input that is passed by reference ends as the matching output.
+    for (int i = 2; i < op.inputCount(); ++i) {
+      if (!isModified(op, i)) continue;
+      if (i - 2 >= copy->outputCount() || !copy->hasOutput(i - 2))
+        throw internal_error("{}: input {} is passed by reference but is not carried", op.debugName(), i);
+      write(scope, scope.refs[op.inputs()[i].value], copy->outputs()[i - 2]);
+    }
+  }
+
+  void flattenIf(Scope &scope, const Op &op) {
+    Attributes attributes = op.attributes();
+    for (const char *branch : {"then_branch", "else_branch"})
+      attributes.set(branch, GraphRef{flattenBody(op.getIr().getGraph(attributes.getAttribute<GraphRef>(branch).id)).id});
+    Op *copy = scope.flat.addConnectedOp(op.def(), readInputs(scope, op), outputIds(scope, op), attributes, settingsOf(op, scope.flat));
+    for (int i = 0; i < op.outputCount(); ++i)
+      if (op.hasOutput(i)) bind(scope, op.outputs()[i], newRoot(copy->outputs()[i]));
+  }
+
+  const Ir &source_;
+  std::unique_ptr<Ir> result_;
+  std::vector<Root> roots_;
+  std::unordered_map<const Graph *, std::vector<OpIndex>> schedules_;
+  int depth_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Ir> flatten(const Ir &ir) { return Flattener(ir).run(); }
+
+}  // namespace popart::lower

@@ -1,0 +1,22 @@
+// The compile steps between an Ir and an Executable, in order.
+#include "lower/lower.hpp"
+
+#include "lower/decompose.hpp"
+#include "lower/emit.hpp"
+#include "lower/flatten.hpp"
+
+namespace popart::lower {
+
+std::shared_ptr<const executable::Executable> lower(const Ir &ir, const LowerOptions &options) {
+  if (options.backends.empty()) throw internal_error("lower: no backend was given");
+  std::unique_ptr<Ir> flat = flatten(ir);
+  simplify(*flat);
+  decompose(*flat, *options.backends.front());
+  simplify(*flat);
+  Layouts layouts;
+  std::shared_ptr<executable::Executable> result = emit(*flat, layouts, options);
+  if (options.keepText) result->loweredText = print(*flat, PrintData::Summary);
+  return result;
+}
+
+}  // namespace popart::lower

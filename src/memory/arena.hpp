@@ -1,0 +1,26 @@
+// Arena planning: places buffers with known lifetimes in one block of memory. Pure functions on intervals; knows no ops.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+namespace popart::memory {
+
+struct Interval {
+  int64_t bytes = 0;
+  int first = 0;  // alive from `first` to `last`, both included
+  int last = 0;
+};
+
+struct ArenaPlan {
+  std::vector<int64_t> offsets;  // one per interval, multiples of kAlignment
+  int64_t bytes = 0;             // size of the arena
+  int64_t largestLiveSet = 0;    // sum of (aligned) buffers alive at the worst time: no plan can be smaller
+};
+
+constexpr int64_t kAlignment = 64;
+
+// Tries several placement orders (by size, by lifetime, by start) with best-fit gaps and keeps the smallest arena.
+// Deterministic. Buffers whose lifetimes overlap never overlap in memory.
+ArenaPlan planArena(const std::vector<Interval> &intervals);
+
+}  // namespace popart::memory

@@ -1,0 +1,104 @@
+// External tensor data: files below the model's folder, mapped read-only. The checks resolve links first and compare real
+// paths, so a link or ".." cannot lead outside.
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <mutex>
+#include <set>
+
+#include <popart/error.hpp>
+
+#include "onnx/model_content.hpp"
+
+namespace popart::onnx {
+namespace fs = std::filesystem;
+namespace {
+
+struct AllowedFiles {
+  std::mutex mutex;
+  std::set<std::string> paths;
+};
+
+AllowedFiles &allowedFiles() {
+  static AllowedFiles files;
+  return files;
+}
+
+bool isAllowed(const fs::path &path) {
+  std::lock_guard lock(allowedFiles().mutex);
+  return allowedFiles().paths.count(path.string()) != 0;
+}
+
+bool isBelow(const fs::path &path, const fs::path &folder) {
+  auto p = path.begin();
+  for (auto f = folder.begin(); f != folder.end(); ++f, ++p)
+    if (p == path.end() || *p != *f) return false;
+  return true;
+}
+
+}  // namespace
+
+void allowExternalFile(const std::string &path) {
+  std::error_code ec;
+  const fs::path real = fs::canonical(path, ec);
+  if (ec) return;
+  std::lock_guard lock(allowedFiles().mutex);
+  allowedFiles().paths.insert(real.string());
+}
+
+std::shared_ptr<const MappedFile> MappedFile::open(const std::string &path, const std::string &shownName) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  check(fd >= 0, "File '{}': cannot be opened for reading. Check that it exists and is readable", shownName);
+  struct stat status {};
+  const bool regular = ::fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
+  if (!regular) {
+    ::close(fd);
+    throw error("File '{}': is not a regular file. Give the name of a file", shownName);
+  }
+  std::shared_ptr<MappedFile> file(new MappedFile());
+  file->size_ = static_cast<size_t>(status.st_size);
+  if (file->size_ > 0) {
+    void *address = ::mmap(nullptr, file->size_, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (address == MAP_FAILED) {
+      ::close(fd);
+      throw error("File '{}': cannot be mapped into memory: got size {} bytes", shownName, static_cast<long>(file->size_));
+    }
+    file->data_ = static_cast<const char *>(address);
+  }
+  ::close(fd);
+  return file;
+}
+
+MappedFile::~MappedFile() {
+  if (data_) ::munmap(const_cast<char *>(data_), size_);
+}
+
+std::shared_ptr<const MappedFile> ExternalFiles::file(const std::string &location, const std::string &tensorName) const {
+  auto found = open_.find(location);
+  if (found != open_.end()) return found->second;
+  check(!location.empty(), "Tensor '{}': external data has no location. Save the model again with its data files", tensorName);
+  check(location.find('\0') == std::string::npos, "Tensor '{}': external data location holds a zero byte", tensorName);
+  const fs::path relative(location);
+  std::error_code ec;
+  const fs::path real = fs::canonical(relative.is_absolute() ? relative : fs::path(folder_) / relative, ec);
+  const bool allowed = !ec && isAllowed(real);
+  if (!allowed) {
+    check(!relative.is_absolute(), "Tensor '{}': external data location must be relative to the model's folder: got '{}'",
+          tensorName, location);
+    for (const auto &part : relative)
+      check(part != "..", "Tensor '{}': external data location must stay in the model's folder: got '{}'", tensorName, location);
+    check(!ec, "Tensor '{}': external data file is missing: got '{}' in folder '{}'. Keep data files beside the model file",
+          tensorName, location, folder_);
+    const fs::path root = fs::canonical(folder_, ec);
+    check(!ec && isBelow(real, root), "Tensor '{}': external data location leads outside the model's folder: got '{}'. Copy the file "
+          "into the folder", tensorName, location);
+  }
+  auto mapped = MappedFile::open(real.string(), location);
+  open_.emplace(location, mapped);
+  return mapped;
+}
+
+}  // namespace popart::onnx

@@ -1,0 +1,101 @@
+// Loading and parsing of models. Parsing is bounded: protobuf's nesting limit, and one message of at most 2 GiB - 1 bytes
+// (larger models keep their tensors in external files).
+#include <google/protobuf/io/coded_stream.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <limits>
+#include <set>
+
+#include <popart/error.hpp>
+
+#include "onnx/model_content.hpp"
+#include "onnx/reader.hpp"
+#include "onnx_proto/onnx.pb.h"
+
+namespace popart::onnx {
+namespace {
+
+constexpr int kMaxMessageNesting = 100;
+
+std::shared_ptr<ModelContent> parseContent(std::string_view bytes, const std::string &name, const std::string &folder) {
+  check(bytes.size() <= static_cast<size_t>(std::numeric_limits<int>::max()),
+        "Model '{}': is too large for one message: got {} bytes, expected less than 2 GiB. Save it with external data", name,
+        static_cast<long>(bytes.size()));
+  check(!bytes.empty(), "Model '{}': is empty. Give a serialised ONNX ModelProto", name);
+  auto content = std::make_shared<ModelContent>();
+  content->name = name;
+  content->files = ExternalFiles(folder.empty() ? "." : folder);
+  google::protobuf::io::CodedInputStream stream(reinterpret_cast<const uint8_t *>(bytes.data()), static_cast<int>(bytes.size()));
+  stream.SetRecursionLimit(kMaxMessageNesting);
+  const bool ok = content->proto->ParseFromCodedStream(&stream) && stream.ConsumedEntireMessage();
+  check(ok, "Model '{}': is not an ONNX model, is incomplete or damaged: got {} bytes that do not parse as a ModelProto", name,
+        static_cast<long>(bytes.size()));
+  checkModel(*content);
+  return content;
+}
+
+std::set<std::string> initializerNames(const onnx_proto::GraphProto &graph) {
+  std::set<std::string> names;
+  for (const auto &t : graph.initializer()) names.insert(t.name());
+  for (const auto &t : graph.sparse_initializer()) names.insert(t.values().name());
+  return names;
+}
+
+}  // namespace
+
+ModelContent::ModelContent() : proto(std::make_shared<onnx_proto::ModelProto>()) {}
+ModelContent::~ModelContent() = default;
+
+Model Model::load(const std::string &path) {
+  const auto file = MappedFile::open(path, path);
+  return Model(parseContent({file->data(), file->size()}, path, std::filesystem::path(path).parent_path().string()));
+}
+
+Model Model::parse(std::string_view bytes, const std::string &folder) {
+  return Model(parseContent(bytes, "<" + std::to_string(bytes.size()) + " bytes>", folder));
+}
+
+Model Model::fromProtoOrFile(const std::string &modelProtoOrFilename) {
+  constexpr size_t kLongestPath = 4096;
+  if (modelProtoOrFilename.size() < kLongestPath && modelProtoOrFilename.find('\0') == std::string::npos) {
+    std::error_code ec;
+    if (std::filesystem::is_regular_file(modelProtoOrFilename, ec)) return load(modelProtoOrFilename);
+    const bool printable = std::all_of(modelProtoOrFilename.begin(), modelProtoOrFilename.end(),
+                                       [](char c) { return static_cast<unsigned char>(c) >= 0x20; });
+    check(!printable || modelProtoOrFilename.empty(), "Model: there is no file '{}', and the text is no serialised model",
+          modelProtoOrFilename);
+  }
+  return parse(modelProtoOrFilename);
+}
+
+std::map<std::string, int64_t> Model::opsets() const {
+  std::map<std::string, int64_t> versions;
+  for (const auto &import : content_->proto->opset_import())
+    versions[import.domain().empty() ? "ai.onnx" : import.domain()] = import.version();
+  return versions;
+}
+
+std::vector<TensorId> Model::inputIds() const {
+  const auto &graph = content_->proto->graph();
+  const std::set<std::string> initializers = initializerNames(graph);
+  std::vector<TensorId> ids;
+  for (const auto &input : graph.input())
+    if (!initializers.count(input.name())) ids.push_back(input.name());
+  return ids;
+}
+
+std::vector<TensorId> Model::outputIds() const {
+  std::vector<TensorId> ids;
+  for (const auto &output : content_->proto->graph().output()) ids.push_back(output.name());
+  return ids;
+}
+
+std::vector<TensorId> Model::initializerIds() const {
+  std::vector<TensorId> ids;
+  for (const auto &t : content_->proto->graph().initializer()) ids.push_back(t.name());
+  for (const auto &t : content_->proto->graph().sparse_initializer()) ids.push_back(t.values().name());
+  return ids;
+}
+
+}  // namespace popart::onnx

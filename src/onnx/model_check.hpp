@@ -1,0 +1,27 @@
+// Structural checks of ONNX messages and the order of nodes. Private to this room.
+#pragma once
+#include <set>
+#include <string>
+#include <vector>
+
+#include "onnx/model_content.hpp"
+
+namespace popart::onnx {
+
+// Names of tensors a subgraph may read from the graphs around it.
+using OuterNames = std::vector<const std::set<std::string> *>;
+
+// Indices of the nodes so that each comes after those whose outputs it, or a subgraph it holds, reads; stable for files that
+// are in order already. Throws popart::error for duplicate outputs, undefined inputs and cycles.
+std::vector<int> nodeOrder(const onnx_proto::GraphProto &graph, const OuterNames &outer);
+std::vector<int> nodeOrder(const onnx_proto::FunctionProto &function);
+
+// "Conv 'name'" or, without a name, "Conv (output 'y')".
+std::string nodeText(const onnx_proto::NodeProto &node);
+
+// Every name that `graph` itself defines: inputs, initializers, node outputs.
+std::set<std::string> definedNames(const onnx_proto::GraphProto &graph);
+// Names that the subgraphs of `node` read from outside of themselves.
+std::set<std::string> namesReadBySubgraphs(const onnx_proto::NodeProto &node);
+
+}  // namespace popart::onnx

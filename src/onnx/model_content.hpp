@@ -1,0 +1,72 @@
+// What a Model holds: the parsed message and the files its tensors lie in. Private to this room (it shows protobuf types by
+// forward declaration only).
+#pragma once
+#include <map>
+#include <memory>
+#include <string>
+
+#include <popart/tensordata.hpp>
+
+namespace popart::onnx_proto {
+class ModelProto;
+class GraphProto;
+class NodeProto;
+class AttributeProto;
+class FunctionProto;
+class TensorProto;
+class SparseTensorProto;
+class TypeProto;
+class ValueInfoProto;
+}  // namespace popart::onnx_proto
+
+namespace popart::onnx {
+
+// A read-only mapping of a whole file.
+class MappedFile {
+ public:
+  // Throws popart::error naming `shownName` when it is no readable regular file.
+  static std::shared_ptr<const MappedFile> open(const std::string &path, const std::string &shownName);
+  ~MappedFile();
+  MappedFile(const MappedFile &) = delete;
+  MappedFile &operator=(const MappedFile &) = delete;
+  const char *data() const { return data_; }
+  size_t size() const { return size_; }
+
+ private:
+  MappedFile() = default;
+  const char *data_ = nullptr;
+  size_t size_ = 0;
+};
+
+// Finds external tensor data below one folder. Refuses absolute names, "..", and links that lead outside.
+class ExternalFiles {
+ public:
+  explicit ExternalFiles(std::string folder) : folder_(std::move(folder)) {}
+  std::shared_ptr<const MappedFile> file(const std::string &location, const std::string &tensorName) const;
+  const std::string &folder() const { return folder_; }
+
+ private:
+  std::string folder_;
+  mutable std::map<std::string, std::shared_ptr<const MappedFile>> open_;
+};
+
+struct ModelContent {
+  ModelContent();
+  ~ModelContent();
+  std::shared_ptr<onnx_proto::ModelProto> proto;
+  std::string name;  // file name for messages, "<bytes>" otherwise
+  ExternalFiles files{"."};
+};
+
+// The info a tensor message declares. Throws popart::error for negative or huge dimensions and types we do not have.
+TensorInfo tensorInfo(const onnx_proto::TensorProto &tensor, const std::string &name);
+// The values; they share memory with `owner` (which keeps `tensor` alive) or the mapped file where the layout allows it.
+TensorData tensorData(const onnx_proto::TensorProto &tensor, const std::string &name, const ExternalFiles &files,
+                      const std::shared_ptr<const void> &owner);
+TensorData denseTensorData(const onnx_proto::SparseTensorProto &tensor, const std::string &name, const ExternalFiles &files,
+                           const std::shared_ptr<const void> &owner);
+
+// Files this process wrote with saveInitializersExternally: allowed as absolute locations of models built in memory.
+void allowExternalFile(const std::string &path);
+
+}  // namespace popart::onnx

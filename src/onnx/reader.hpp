@@ -1,0 +1,71 @@
+// Reading ONNX models: bytes or file -> Model -> graph of the Ir. Opsets 6 to newest, functions, subgraphs, external data.
+// A model is untrusted input: every refusal is a popart::error that names the node, tensor or file, what was found, what is
+// expected and what to do; nothing outside the model's folder is read and sizes are checked before memory is taken.
+#pragma once
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include <popart/ir.hpp>
+
+#include "ops/constant_evaluation.hpp"
+
+namespace popart::onnx {
+
+struct ModelContent;  // model_content.hpp: the parsed messages and mapped files
+
+// A parsed and checked model. Cheap to copy (shared, immutable).
+class Model {
+ public:
+  // Reads a file; external data is looked for below the file's folder. Throws popart::error.
+  static Model load(const std::string &path);
+  // Parses a serialised ModelProto; external data is looked for below `folder` (default: the current folder).
+  static Model parse(std::string_view bytes, const std::string &folder = ".");
+  // PopART's "modelProtoOrFilename": the name of an existing file, otherwise the bytes of a model.
+  static Model fromProtoOrFile(const std::string &modelProtoOrFilename);
+
+  explicit Model(std::shared_ptr<const ModelContent> content) : content_(std::move(content)) {}
+  const ModelContent &content() const { return *content_; }
+  const std::shared_ptr<const ModelContent> &shared() const { return content_; }
+
+  // Opset version of each imported domain ("ai.onnx" for the default one).
+  std::map<std::string, int64_t> opsets() const;
+  std::vector<TensorId> inputIds() const;        // graph inputs that are not initializers
+  std::vector<TensorId> outputIds() const;
+  std::vector<TensorId> initializerIds() const;
+
+ private:
+  std::shared_ptr<const ModelContent> content_;
+};
+
+enum class Purpose { Inference, Training };
+// Variable: floating-point initializers are trainable or updatable weights. Constant: they are folded like literals.
+enum class WeightRole { Variable, Constant };
+// Strict: the opset must be one this library knows. Lenient: a newer opset is read as the newest known one.
+enum class OpVersionRule { Strict, Lenient };
+
+struct BuildOptions {
+  Purpose purpose = Purpose::Inference;
+  WeightRole weights = WeightRole::Variable;
+  OpVersionRule versions = OpVersionRule::Strict;
+  // Shapes and types of graph inputs whose dimensions the model leaves open (PopART InputShapeInfo). A symbolic dimension
+  // that one entry fixes is fixed for all inputs that use its name.
+  std::map<TensorId, TensorInfo> inputShapeInfo;
+  // Computes constant subexpressions; without it only Shape and Size are folded.
+  EvaluateOp evaluate;
+};
+
+// Adds the model to the main graph of an empty Ir: graph inputs become Stream tensors, floating-point initializers
+// Variables (or Const), integer initializers Const unless a node updates them; tensors keep their ONNX names; graph outputs
+// are marked in order. Everything shape-like is resolved, so all infos are known. Throws popart::error.
+void buildGraph(const Model &model, const BuildOptions &options, Ir &ir);
+
+// Structural rules of the ONNX specification that need no operator knowledge: names unique and defined before use, no
+// cycles, legal versions, tensor payloads that match their dimensions. Model's constructors have called it.
+void checkModel(const ModelContent &content);
+
+constexpr int64_t kOldestOnnxOpset = 6;
+constexpr int64_t kNewestOnnxOpset = 28;
+
+}  // namespace popart::onnx

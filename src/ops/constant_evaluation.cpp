@@ -1,0 +1,97 @@
+// Evaluation of single ops on constants. Shape and Size are computed here from the infos, everything else by the evaluator
+// passed in, so that this room needs no backend.
+#include "ops/constant_evaluation.hpp"
+
+#include <algorithm>
+
+#include <popart/graph.hpp>
+
+namespace popart {
+namespace {
+
+std::vector<TensorData> evaluateMetadata(const Op &op) {
+  const Shape &shape = op.inShape(0);
+  if (op.is("Size")) return {TensorData::scalar<int64_t>(elementCount(shape))};
+  const auto rank = static_cast<int64_t>(shape.size());
+  auto clamp = [&](int64_t v) { return std::clamp<int64_t>(v < 0 ? v + rank : v, 0, rank); };
+  const int64_t start = op.hasAttr("start") ? clamp(op.attrInt("start")) : 0;
+  const int64_t end = op.hasAttr("end") ? clamp(op.attrInt("end")) : rank;
+  std::vector<int64_t> dims;
+  for (int64_t i = start; i < end; ++i) dims.push_back(shape[i]);
+  return {TensorData::of<int64_t>({static_cast<int64_t>(dims.size())}, dims)};
+}
+
+bool inputsAreConstant(const Op &op) {
+  for (TensorIndex t : op.inputs()) {
+    if (!t.valid()) continue;
+    const Tensor &tensor = op.getGraph().tensor(t);
+    if (tensor.tensorType() != TensorType::Const || !tensor.hasTensorData()) return false;
+  }
+  return true;
+}
+
+int64_t inputBytes(const Op &op) {
+  int64_t bytes = 0;
+  for (TensorIndex t : op.inputs())
+    if (t.valid()) bytes += op.getGraph().info(t).nbytes();
+  return bytes;
+}
+
+int64_t outputBytes(const Op &op) {
+  int64_t bytes = 0;
+  for (TensorIndex t : op.outputs())
+    if (t.valid()) bytes += op.getGraph().info(t).nbytes();
+  return bytes;
+}
+
+bool isShapeReader(const Op &op) { return op.is("Shape") || op.is("Size"); }
+
+}  // namespace
+
+bool isFoldable(const Op &op, FoldSize size) {
+  if (op.isUserOp()) return false;
+  if (isShapeReader(op)) return op.hasInput(0);
+  for (Trait t : {Trait::SideEffect, Trait::Random, Trait::VarUpdate, Trait::HostIo, Trait::Call, Trait::Loss})
+    if (op.has(t)) return false;
+  if (op.is("Init") || op.is("Detach") || op.is("Nop") || !inputsAreConstant(op)) return false;
+  const int64_t bytes = outputBytes(op);
+  if (bytes > kFoldLimitBytes) return false;
+  return size == FoldSize::Required || bytes <= kFoldBudgetBytes || bytes <= inputBytes(op);
+}
+
+bool foldOp(Op &op, const EvaluateOp &evaluate, FoldSize size) {
+  if (!isFoldable(op, size)) return false;
+  Graph &graph = op.getGraph();
+  std::vector<TensorData> values;
+  if (isShapeReader(op)) {
+    values = evaluateMetadata(op);
+  } else {
+    if (!evaluate) return false;
+    std::vector<TensorData> inputs;
+    for (TensorIndex t : op.inputs()) inputs.push_back(t.valid() ? graph.tensor(t).tensorData() : TensorData());
+    try {
+      values = evaluate(op, inputs);
+    } catch (const internal_error &) {
+      throw;
+    } catch (const error &) {
+      return false;  // no kernel for it: the op stays in the graph
+    }
+  }
+  const OpIndex index = op.index();
+  const std::vector<TensorIndex> outputs = op.outputs();
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (!outputs[i].valid()) continue;
+    if (i >= values.size() || values[i].empty() || values[i].info() != graph.info(outputs[i]))
+      throw internal_error("{}: evaluation at compile time gave another output {} than its shape rule", op.debugName(), i);
+  }
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (!outputs[i].valid()) continue;
+    graph.disconnectOutput(index, static_cast<OutIndex>(i));
+    graph.tensor(outputs[i]).setTensorType(TensorType::Const);
+    graph.tensor(outputs[i]).setTensorData(std::move(values[i]));
+  }
+  graph.eraseOp(index);
+  return true;
+}
+
+}  // namespace popart

@@ -1,0 +1,134 @@
+// Calls of subgraphs: Call, Loop (ONNX Loop convention) and If. Here are only the rules of shapes and types; the lowering
+// inlines calls and runs loops and branches.
+//   Call: inputs and outputs of the callee in order; `modified` lists the inputs written through.
+//   Loop: inputs [trip count or none, condition or none, carried…, invariant…]; body inputs [iteration, condition, carried…,
+//   invariant…]; body outputs [condition, carried…, scans…]; outputs [carried…, scans…]. Invariant inputs are the body
+//   inputs beyond the carried ones; `carried` counts these (absent: as many as there are both inputs and outputs, so that
+//   scan outputs and invariant inputs together need it). Scan outputs get a leading dimension of trip_count.
+//   If: inputs [condition, inputs of the then branch…, inputs of the else branch…].
+#include <algorithm>
+
+#include <popart/graph.hpp>
+
+#include "ops/catalog.hpp"
+
+namespace popart::ops {
+namespace {
+
+void requireSameInfo(InferContext &c, const TensorInfo &given, const TensorInfo &expected, const char *what, int64_t i) {
+  c.require(given.dataType() == expected.dataType() && given.shape() == expected.shape(),
+            "{} {} differs from the subgraph's tensor: got {}, expected {}", what, i, given, expected);
+}
+
+void requireInputs(InferContext &c, const Graph &graph, int first, size_t count) {
+  c.require(graph.inputs().size() == count, "wrong number of inputs for {}: got {}, expected {}", graph.getGraphString(), count,
+            graph.inputs().size());
+  for (size_t i = 0; i < count; ++i) {
+    c.require(c.hasIn(first + static_cast<int>(i)), "input {} of {} is not connected", i, graph.getGraphString());
+    requireSameInfo(c, c.in(first + static_cast<int>(i)), graph.info(graph.inputs()[i]), "input", static_cast<int64_t>(i));
+  }
+}
+
+void inferCall(InferContext &c) {
+  const Graph &callee = c.graph("callee");
+  requireInputs(c, callee, 0, static_cast<size_t>(c.inputCount()));
+  c.require(static_cast<size_t>(c.outputCount()) <= callee.outputs().size(), "wrong number of outputs: got {}, expected {}",
+            c.outputCount(), callee.outputs().size());
+  for (int i = 0; i < c.outputCount(); ++i) c.out(i, callee.info(callee.outputs()[i]));
+}
+
+void requireScalar(InferContext &c, int i, const char *what) {
+  if (c.hasIn(i)) c.require(c.in(i).nelms() == 1, "{} must be a scalar: got shape {}", what, c.shape(i));
+}
+
+void inferLoop(InferContext &c) {
+  const Graph &body = c.graph("body");
+  requireScalar(c, 0, "the trip count");
+  requireScalar(c, 1, "the condition");
+  const int given = std::max(c.inputCount() - 2, 0);
+  const int bodyInputs = static_cast<int>(body.inputs().size()) - 2;
+  c.require(bodyInputs == given, "wrong number of inputs after trip count and condition: got {}, expected {}", given, bodyInputs);
+  c.require(!body.outputs().empty(), "the body must give the condition as its first output: it has no outputs");
+  const int bodyOutputs = static_cast<int>(body.outputs().size()) - 1;
+  int carried = std::min(bodyOutputs, bodyInputs);
+  if (c.hasAttr("carried")) {
+    c.require(c.attrInt("carried") >= 0 && c.attrInt("carried") <= carried, "carried must lie between 0 and {}: got {}", carried,
+              c.attrInt("carried"));
+    carried = static_cast<int>(c.attrInt("carried"));
+  }
+  const bool counted = c.hasAttr("trip_count");
+  for (int i = 0; i < given; ++i) requireSameInfo(c, c.in(i + 2), body.info(body.inputs()[i + 2]), "loop input", i);
+  for (int i = 0; i < bodyOutputs; ++i) {
+    const TensorInfo &info = body.info(body.outputs()[i + 1]);
+    if (i < carried) {
+      requireSameInfo(c, info, body.info(body.inputs()[i + 2]), "carried output", i);
+      c.out(i, info);
+      continue;
+    }
+    c.require(counted, "scan outputs need a trip count known when the graph is built. Give a constant trip count");
+    Shape shape = info.shape();
+    shape.insert(shape.begin(), c.attrInt("trip_count"));
+    c.out(i, info.dataType(), shape);
+  }
+}
+
+void inferIf(InferContext &c) {
+  const Graph &yes = c.graph("then_branch"), &no = c.graph("else_branch");
+  requireScalar(c, 0, "the condition");
+  const size_t thenInputs = yes.inputs().size(), elseInputs = no.inputs().size();
+  c.require(static_cast<size_t>(c.inputCount()) == 1 + thenInputs + elseInputs,
+            "wrong number of inputs: got {}, expected the condition and {} for the then branch and {} for the else branch",
+            c.inputCount(), thenInputs, elseInputs);
+  requireInputs(c, yes, 1, thenInputs);
+  requireInputs(c, no, 1 + static_cast<int>(thenInputs), elseInputs);
+  c.require(yes.outputs().size() == no.outputs().size(), "the branches differ in their number of outputs: got {} and {}",
+            yes.outputs().size(), no.outputs().size());
+  for (size_t i = 0; i < yes.outputs().size(); ++i) {
+    requireSameInfo(c, no.info(no.outputs()[i]), yes.info(yes.outputs()[i]), "output of the else branch", static_cast<int64_t>(i));
+    c.out(static_cast<int>(i), yes.info(yes.outputs()[i]));
+  }
+}
+
+}  // namespace
+
+OpDefs controlOps() {
+  constexpr TypeSet kCounts = typeBit(DataType::INT64) | typeBit(DataType::INT32);
+  OpDefs rows;
+  rows.push_back(OpDef("ai.graphcore", "Call", {1})
+                     .input("inputs", kAllTypes, "", Arity::Variadic)
+                     .output("outputs", Arity::Variadic)
+                     .attrRequired("callee", AttributeType::Graph)
+                     .attr("modified", std::vector<int64_t>{})
+                     .infer(inferCall)
+                     .traits(Trait::Call)
+                     .cost(Cost::Heavy)
+                     .doc("Runs a subgraph."));
+  rows.push_back(OpDef("ai.onnx", "Loop", {1, 11, 13, 16, 19, 21, 23, 24, 25})
+                     .input("M", kCounts, "", Arity::Optional)
+                     .input("cond", kBool, "", Arity::Optional)
+                     .input("v_initial", kAllTypes, "", Arity::Variadic)
+                     .output("v_final_and_scan_outputs", Arity::Variadic)
+                     .attrRequired("body", AttributeType::Graph)
+                     .attrOptional("trip_count", AttributeType::Int)
+                     .attrOptional("carried", AttributeType::Int)
+                     .attr("modified", std::vector<int64_t>{})
+                     .infer(inferLoop)
+                     .traits(Trait::Call)
+                     .noGrad("loops are not differentiated. Unroll the loop or call the body repeatedly")
+                     .cost(Cost::Heavy)
+                     .doc("Runs a subgraph repeatedly, carrying values from one iteration to the next."));
+  rows.push_back(OpDef("ai.onnx", "If", {1, 11, 13, 16, 19, 21, 23, 24, 25})
+                     .input("cond", kBool)
+                     .input("inputs", kAllTypes, "", Arity::Variadic)
+                     .output("outputs", Arity::Variadic)
+                     .attrRequired("then_branch", AttributeType::Graph)
+                     .attrRequired("else_branch", AttributeType::Graph)
+                     .infer(inferIf)
+                     .traits(Trait::Call)
+                     .noGrad("gradients through If are not built")
+                     .cost(Cost::Heavy)
+                     .doc("Runs one of two subgraphs."));
+  return rows;
+}
+
+}  // namespace popart::ops

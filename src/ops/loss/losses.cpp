@@ -1,0 +1,213 @@
+// L1 and identity losses, the loss operators of ai.onnx and their gradients.
+// L1: lambda |x|, identity: x; both summed, averaged over all elements or left as they are.
+// NegativeLogLikelihoodLoss: input (N, C, d…), target (N, d…), optional weight (C): -w[t] x[n, t, …]; mean divides by the sum of
+// the weights used; targets equal to ignore_index count nothing. SoftmaxCrossEntropyLoss applies it to the log softmax.
+#include <popart/op.hpp>
+
+#include "ops/catalog.hpp"
+#include "ops/expression.hpp"
+#include "ops/loss/reduction.hpp"
+#include "ops/rules.hpp"
+
+namespace popart::ops {
+namespace {
+
+Shape reducedLossShape(InferContext &c) { return inferLossReduction(c) == LossReduction::None ? c.shape(0) : Shape{}; }
+
+// sum or mean over all elements, or x itself.
+TensorIndex emitReduction(OpEmitter &b, TensorIndex x, LossReduction reduction) {
+  if (reduction == LossReduction::None) return x;
+  return b.emit(reduction == LossReduction::Sum ? "ReduceSum" : "ReduceMean", {x}, {{"keepdims", int64_t{0}}});
+}
+
+// The incoming gradient spread over the elements of `shape`: divided by their number for Mean.
+TensorIndex emitSpread(OpEmitter &b, TensorIndex g, LossReduction reduction, const Shape &shape) {
+  if (reduction == LossReduction::None) return g;
+  Expression gradient(b, g);
+  if (reduction == LossReduction::Mean) gradient = gradient * (1.0 / static_cast<double>(std::max<int64_t>(elementCount(shape), 1)));
+  return b.emit("Expand", {gradient}, {{"shape", shape}});
+}
+
+void addL1(OpDefs &rows) {
+  rows.push_back(OpDef("ai.graphcore", "L1", {1})
+                     .input("x", kFloats)
+                     .output("loss")
+                     .attrRequired("lambda", AttributeType::Float)
+                     .attr("reduction", std::string("Mean"))
+                     .infer([](InferContext &c) {
+                       c.require(c.in(0).rank() > 0, "needs at least one dimension: got a scalar");
+                       c.out(0, c.type(0), reducedLossShape(c));
+                     })
+                     .traits(Trait::Loss)
+                     .vjp([](VjpBuilder &b) {
+                       b.grad(0, b.emit("L1Grad", {b.gradOut(0), b.in(0)},
+                                        {{"lambda", b.op().attrFloat("lambda")}, {"reduction", b.op().attrString("reduction")}}));
+                     })
+                     .decompose([](DecomposeBuilder &b) {
+                       Expression magnitude = Expression(b, b.in(0)).apply("Abs") * double{b.op().attrFloat("lambda")};
+                       b.result(0, emitReduction(b, magnitude, lossReduction(b.op().attrString("reduction"))));
+                     })
+                     .doc("lambda |x|, reduced."));
+  rows.push_back(OpDef("ai.graphcore", "L1Grad", {1})
+                     .input("grad_out", kFloats)
+                     .input("x", kFloats)
+                     .output("grad")
+                     .attrRequired("lambda", AttributeType::Float)
+                     .attr("reduction", std::string("Mean"))
+                     .infer([](InferContext &c) { c.out(0, c.in(1)); })
+                     .traits(Trait::Gradient)
+                     .decompose([](DecomposeBuilder &b) {
+                       const LossReduction reduction = lossReduction(b.op().attrString("reduction"));
+                       Expression g(b, emitSpread(b, b.in(0), reduction, b.inInfo(1).shape()));
+                       Expression sign = Expression(b, b.in(1)).apply("Sign") * double{b.op().attrFloat("lambda")};
+                       b.result(0, g * sign);
+                     })
+                     .noGrad("second derivatives of the L1 loss are not built")
+                     .notOnnx()
+                     .doc("lambda sign(x) g, divided by the number of elements for Mean."));
+}
+
+void addIdentityLoss(OpDefs &rows) {
+  rows.push_back(OpDef("ai.graphcore", "IdentityLoss", {1})
+                     .input("x", kFloats)
+                     .output("loss")
+                     .attr("reduction", std::string("Mean"))
+                     .infer([](InferContext &c) { c.out(0, c.type(0), reducedLossShape(c)); })
+                     .traits(Trait::Loss)
+                     .vjp([](VjpBuilder &b) {
+                       b.grad(0, b.emit("IdentityLossGrad", {b.gradOut(0)},
+                                        {{"reduction", b.op().attrString("reduction")}, {"fwd_shape", b.inInfo(0).shape()}}));
+                     })
+                     .decompose([](DecomposeBuilder &b) {
+                       const LossReduction reduction = lossReduction(b.op().attrString("reduction"));
+                       b.result(0, reduction == LossReduction::None ? b.emit("Identity", {b.in(0)})
+                                                                    : emitReduction(b, b.in(0), reduction));
+                     })
+                     .doc("The input, summed, averaged or as it is, marked as a loss."));
+  rows.push_back(OpDef("ai.graphcore", "IdentityLossGrad", {1})
+                     .input("grad_out", kFloats)
+                     .output("grad")
+                     .attr("reduction", std::string("Mean"))
+                     .attrRequired("fwd_shape", AttributeType::Ints)
+                     .infer(inferForwardShape)
+                     .traits(Trait::Gradient)
+                     .decompose([](DecomposeBuilder &b) {
+                       const LossReduction reduction = lossReduction(b.op().attrString("reduction"));
+                       TensorIndex g = emitSpread(b, b.in(0), reduction, b.op().attrInts("fwd_shape"));
+                       b.result(0, reduction == LossReduction::None ? b.emit("Identity", {g}) : g);
+                     })
+                     .noGrad("second derivatives of the identity loss are not built")
+                     .notOnnx()
+                     .doc("The incoming gradient spread over the elements."));
+}
+
+// input (N, C, d…) and target (N, d…), weight (C): shape of the loss.
+Shape inferClassLoss(InferContext &c, int input, int target, int weight) {
+  const Shape &x = c.shape(input);
+  c.require(x.size() >= 2, "the input needs the dimensions (N, C, …): got shape {}", x);
+  Shape expected = x;
+  expected.erase(expected.begin() + 1);
+  c.require(c.shape(target) == expected, "targets must have the input's shape without the class dimension: got {}, expected {}",
+            c.shape(target), expected);
+  if (c.hasIn(weight))
+    c.require(c.shape(weight) == Shape{x[1]}, "weights need one value per class: got shape {}, expected {}", c.shape(weight),
+              Shape{x[1]});
+  return inferLossReduction(c) == LossReduction::None ? expected : Shape{};
+}
+
+OpDef &classLossAttributes(OpDef &row) {
+  return row.attr("reduction", std::string("mean")).attrOptional("ignore_index", AttributeType::Int);
+}
+
+Attributes sharedAttributes(const OpEmitter &b) {
+  Attributes out{{"reduction", b.op().attrString("reduction")}};
+  if (b.op().hasAttr("ignore_index")) out.set("ignore_index", b.op().attrInt("ignore_index"));
+  return out;
+}
+
+void addNegativeLogLikelihood(OpDefs &rows) {
+  OpDef forward("ai.onnx", "NegativeLogLikelihoodLoss", {12, 13, 22});
+  forward.input("input", kFloats, "T").input("target", kInts).input("weight", kFloats, "T", Arity::Optional).output("loss");
+  rows.push_back(classLossAttributes(forward)
+                     .infer([](InferContext &c) { c.out(0, c.type(0), inferClassLoss(c, 0, 1, 2)); })
+                     .traits(Trait::Loss)
+                     .vjp([](VjpBuilder &b) {
+                       b.grad(0, b.emit("NegativeLogLikelihoodLossGrad", {b.gradOut(0), b.in(1), b.in(2)},
+                                        [&b] {
+                                          Attributes a = sharedAttributes(b);
+                                          a.set("fwd_shape", b.inInfo(0).shape());
+                                          return a;
+                                        }()));
+                     })
+                     .doc("Weighted negative log likelihood of log probabilities (N, C, d…)."));
+  OpDef gradient("ai.graphcore", "NegativeLogLikelihoodLossGrad", {1});
+  gradient.input("grad_out", kFloats, "T").input("target", kInts).input("weight", kFloats, "T", Arity::Optional).output("grad");
+  rows.push_back(classLossAttributes(gradient)
+                     .attrRequired("fwd_shape", AttributeType::Ints)
+                     .infer(inferForwardShape)
+                     .traits(Trait::Gradient)
+                     .noGrad("second derivatives of the loss are not built")
+                     .notOnnx()
+                     .doc("-weight[target] g at the target class, divided by the sum of weights for mean."));
+}
+
+void decomposeSoftmaxCrossEntropy(DecomposeBuilder &b) {
+  TensorIndex logProb = b.emit("LogSoftmax", {b.in(0)}, {{"axis", int64_t{1}}});
+  b.result(0, b.emit("NegativeLogLikelihoodLoss", {logProb, b.in(1), b.in(2)}, sharedAttributes(b)));
+  if (b.hasOut(1)) b.result(1, logProb);
+}
+
+void decomposeSoftmaxCrossEntropyGrad(DecomposeBuilder &b) {
+  Attributes attributes = sharedAttributes(b);
+  attributes.set("fwd_shape", b.inInfo(2).shape());
+  TensorIndex logProb = b.emit("LogSoftmax", {b.in(2)}, {{"axis", int64_t{1}}});
+  TensorIndex g = b.hasIn(0) ? b.emit("NegativeLogLikelihoodLossGrad", {b.in(0), b.in(3), b.in(4)}, attributes) : TensorIndex{};
+  if (b.hasIn(1)) g = g.valid() ? b.emit("Add", {g, b.in(1)}) : b.in(1);
+  b.result(0, b.emit("LogSoftmaxGrad", {g, logProb}, {{"axis", int64_t{1}}}));
+}
+
+void addSoftmaxCrossEntropy(OpDefs &rows) {
+  OpDef forward("ai.onnx", "SoftmaxCrossEntropyLoss", {12, 13});
+  forward.input("scores", kFloats, "T").input("labels", kInts).input("weights", kFloats, "T", Arity::Optional);
+  forward.output("output").output("log_prob", Arity::Optional);
+  rows.push_back(classLossAttributes(forward)
+                     .infer([](InferContext &c) {
+                       c.out(0, c.type(0), inferClassLoss(c, 0, 1, 2));
+                       if (c.outputCount() > 1) c.out(1, c.in(0));
+                     })
+                     .traits(Trait::Loss)
+                     .vjp([](VjpBuilder &b) {
+                       TensorIndex g0 = b.hasGradOut(0) ? b.gradOut(0) : TensorIndex{};
+                       TensorIndex g1 = b.hasGradOut(1) ? b.gradOut(1) : TensorIndex{};
+                       b.grad(0, b.emit("SoftmaxCrossEntropyLossGrad", {g0, g1, b.in(0), b.in(1), b.in(2)}, sharedAttributes(b)));
+                     })
+                     .decompose(decomposeSoftmaxCrossEntropy)
+                     .doc("Negative log likelihood of the log softmax of scores (N, C, d…) over C."));
+  OpDef gradient("ai.graphcore", "SoftmaxCrossEntropyLossGrad", {1});
+  gradient.input("grad_out", kFloats, "T", Arity::Optional).input("grad_log_prob", kFloats, "T", Arity::Optional);
+  gradient.input("scores", kFloats, "T").input("labels", kInts).input("weights", kFloats, "T", Arity::Optional).output("grad");
+  rows.push_back(classLossAttributes(gradient)
+                     .infer([](InferContext &c) {
+                       c.require(c.hasIn(0) || c.hasIn(1), "needs the gradient of the loss or of the log probabilities: got none");
+                       inferClassLoss(c, 2, 3, 4);
+                       c.out(0, c.in(2));
+                     })
+                     .traits(Trait::Gradient)
+                     .decompose(decomposeSoftmaxCrossEntropyGrad)
+                     .noGrad("second derivatives of the loss are not built")
+                     .notOnnx()
+                     .doc("Gradient of SoftmaxCrossEntropyLoss with respect to the scores."));
+}
+
+}  // namespace
+
+OpDefs lossOps() {
+  OpDefs rows;
+  addL1(rows);
+  addIdentityLoss(rows);
+  addNegativeLogLikelihood(rows);
+  addSoftmaxCrossEntropy(rows);
+  return rows;
+}
+
+}  // namespace popart::ops

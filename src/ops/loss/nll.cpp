@@ -1,0 +1,110 @@
+// Negative log likelihood of class probabilities (ai.graphcore nllloss) and the softmax short cuts.
+// p = probs at the label: loss = -log(max(p, eps)), eps = 1e-7 (float16: 6.104e-5); -p when the input holds log
+// probabilities. Rows whose label is ignoreIndex count 0 and leave the Mean's denominator (at least 1).
+// Direct gradients assume probs = softmax(x): dx = (probs - onehot(label)) g / count.
+#include <popart/op.hpp>
+
+#include "ops/catalog.hpp"
+#include "ops/loss/reduction.hpp"
+
+namespace popart::ops {
+
+LossReduction lossReduction(std::string_view text) {
+  if (text == "Sum" || text == "sum") return LossReduction::Sum;
+  if (text == "Mean" || text == "mean") return LossReduction::Mean;
+  if (text == "NoReduction" || text == "none") return LossReduction::None;
+  throw error("unknown loss reduction: got '{}', expected Sum, Mean or NoReduction", text);
+}
+
+LossReduction inferLossReduction(const InferContext &c) {
+  const std::string &text = c.attrString("reduction");
+  const bool known = text == "Sum" || text == "sum" || text == "Mean" || text == "mean" || text == "NoReduction" || text == "none";
+  c.require(known, "unknown reduction: got '{}', expected Sum, Mean or NoReduction", text);
+  return lossReduction(text);
+}
+
+namespace {
+
+// Checks probabilities (..., C) against labels (...), gives the shape of the loss.
+Shape inferLossShape(InferContext &c) {
+  const Shape &probs = c.shape(0), &labels = c.shape(1);
+  c.require(!probs.empty(), "probabilities need a class dimension: got a scalar");
+  const Shape expected(probs.begin(), probs.end() - 1);
+  c.require(labels == expected, "labels must have the shape of the probabilities without the last dimension: got {}, expected {}",
+            labels, expected);
+  return inferLossReduction(c) == LossReduction::None ? labels : Shape{};
+}
+
+void requireLossGradient(InferContext &c, const Shape &loss) {
+  if (!c.hasIn(2)) return;
+  c.require(c.shape(2) == loss || c.in(2).nelms() == 1, "the gradient of the loss has another shape than the loss: got {}, expected {}",
+            c.shape(2), loss);
+}
+
+OpDef lossRow(const char *type, const char *firstOutput) {
+  return OpDef("ai.graphcore", type, {1})
+      .input("probs", kFloats)
+      .input("labels", kInts)
+      .output(firstOutput)
+      .attr("reduction", std::string("Mean"))
+      .attrOptional("ignoreIndex", AttributeType::Int);
+}
+
+Attributes lossAttributes(const VjpBuilder &b, std::initializer_list<const char *> names) {
+  Attributes out;
+  for (const char *name : names)
+    if (const AttributeValue *v = b.attrs().find(name)) out.set(name, *v);
+  return out;
+}
+
+}  // namespace
+
+OpDefs nllOps() {
+  OpDefs rows;
+  rows.push_back(lossRow("Nll", "loss")
+                     .attr("inputIsLogProbability", int64_t{0})
+                     .infer([](InferContext &c) { c.out(0, c.type(0), inferLossShape(c)); })
+                     .traits(Trait::Loss)
+                     .vjp([](VjpBuilder &b) {
+                       b.grad(0, b.emit("NllGrad", {b.in(0), b.in(1), b.gradOut(0)},
+                                        lossAttributes(b, {"reduction", "ignoreIndex", "inputIsLogProbability"})));
+                     })
+                     .doc("Negative log likelihood loss of probabilities (..., C) and labels (...)."));
+  rows.push_back(lossRow("NllGrad", "grad")
+                     .input("grad_out", kFloats)
+                     .attr("inputIsLogProbability", int64_t{0})
+                     .infer([](InferContext &c) {
+                       requireLossGradient(c, inferLossShape(c));
+                       c.out(0, c.in(0));
+                     })
+                     .traits(Trait::Gradient)
+                     .noGrad("second derivatives of the nll loss are not built")
+                     .notOnnx()
+                     .doc("-onehot(label) g / max(p, eps), divided by the count for Mean; eps = 1e-10 (float16: 6.104e-5)."));
+  rows.push_back(lossRow("SoftmaxGradDirect", "grad")
+                     .input("grad_out", kFloats)
+                     .infer([](InferContext &c) {
+                       requireLossGradient(c, inferLossShape(c));
+                       c.out(0, c.in(0));
+                     })
+                     .traits(Trait::Gradient)
+                     .noGrad("second derivatives of the nll loss are not built")
+                     .notOnnx()
+                     .doc("Gradient of Nll(Softmax(x)) with respect to x from the probabilities."));
+  rows.push_back(lossRow("NlllWithSoftmaxGradDirect", "loss")
+                     .input("grad_out", kFloats)
+                     .output("grad")
+                     .infer([](InferContext &c) {
+                       const Shape loss = inferLossShape(c);
+                       requireLossGradient(c, loss);
+                       c.out(0, c.type(0), loss);
+                       c.out(1, c.in(0));
+                     })
+                     .traits(Trait::Loss)
+                     .noGrad("it already contains its gradient (output 1)")
+                     .notOnnx()
+                     .doc("Nll loss of softmax probabilities and, in the same pass, the gradient of the softmax's input."));
+  return rows;
+}
+
+}  // namespace popart::ops

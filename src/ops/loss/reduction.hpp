@@ -1,0 +1,16 @@
+// The `reduction` attribute of the loss operators: what happens to the per-element losses.
+#pragma once
+#include <string_view>
+
+#include <popart/opdef.hpp>
+
+namespace popart::ops {
+
+enum class LossReduction { Sum, Mean, None };
+
+// "Sum", "Mean", "NoReduction" (ai.graphcore) and "sum", "mean", "none" (ai.onnx). Throws popart::error for other texts.
+LossReduction lossReduction(std::string_view text);
+// The reduction of the op under inference; fails through the context, naming the op.
+LossReduction inferLossReduction(const InferContext &c);
+
+}  // namespace popart::ops

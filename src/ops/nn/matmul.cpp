@@ -1,0 +1,125 @@
+// MatMul with NumPy rules (ONNX MatMul-13) and its two gradients.
+// y[..., m, n] = sum_k a[..., m, k] b[..., k, n]; a rank-1 operand gets a unit row (left) or column (right) that the result
+// drops; leading dimensions broadcast.  da = dy bᵀ and db = aᵀ dy, summed over the dimensions that were broadcast.
+// A rank-2 right operand (a weight) gets its gradient from one product over all flattened rows.
+#include <popart/opdef.hpp>
+
+#include "ops/catalog.hpp"
+#include "ops/rules.hpp"
+
+namespace popart::ops {
+namespace {
+
+constexpr TypeSet kMatMulTypes = kFloats | kInts;
+
+void inferMatMul(InferContext &c) {
+  Shape a = c.shape(0), b = c.shape(1);
+  c.require(!a.empty() && !b.empty(), "operands of rank 0 cannot be multiplied: got shapes {} and {}. Use mul for scalars",
+            a, b);
+  const bool vectorLeft = a.size() == 1, vectorRight = b.size() == 1;
+  if (vectorLeft) a.insert(a.begin(), 1);
+  if (vectorRight) b.push_back(1);
+  c.require(a.back() == b[b.size() - 2],
+            "the last dimension of the left operand must equal the second last of the right one: got shapes {} and {}",
+            c.shape(0), c.shape(1));
+  const Shape batchA(a.begin(), a.end() - 2), batchB(b.begin(), b.end() - 2);
+  c.require(npBroadcastable(batchA, batchB), "leading dimensions do not broadcast: got shapes {} and {}", c.shape(0),
+            c.shape(1));
+  Shape out = npOut(batchA, batchB);
+  if (!vectorLeft) out.push_back(a[a.size() - 2]);
+  if (!vectorRight) out.push_back(b.back());
+  DataType type = c.type(0);
+  if (c.hasAttr("output_type")) type = fromOnnxDataType(static_cast<int>(c.attrInt("output_type")));
+  c.require(!c.hasAttr("output_type") || isFloatingPoint(type), "output_type must be a floating type: got {}", type);
+  c.out(0, type, out);
+}
+
+TensorIndex transposeLast(OpEmitter &b, TensorIndex t) {
+  const int rank = b.info(t).rank();
+  std::vector<int64_t> perm(rank);
+  for (int i = 0; i < rank; ++i) perm[i] = i;
+  std::swap(perm[rank - 1], perm[rank - 2]);
+  return b.emit("Transpose", {t}, {{"perm", perm}});
+}
+
+TensorIndex castTo(OpEmitter &b, TensorIndex t, DataType type) {
+  return b.info(t).dataType() == type ? t : b.emit("Cast", {t}, {{"to", int64_t{toOnnxDataType(type)}}});
+}
+
+// The gradient of y with the unit dimensions that a rank-1 operand stands for.
+TensorIndex expandGradient(OpEmitter &b, TensorIndex dy, bool vectorLeft, bool vectorRight) {
+  Shape shape = b.info(dy).shape();
+  if (vectorRight) shape.push_back(1);
+  if (vectorLeft) shape.insert(shape.end() - 1, 1);
+  return emitReshape(b, dy, shape);
+}
+
+void decomposeLhsGrad(DecomposeBuilder &b) {
+  const Shape lhs = b.attrs().getAttribute<std::vector<int64_t>>("fwd_shape");
+  const Shape rhs = b.inInfo(1).shape();
+  const bool vectorLeft = lhs.size() == 1, vectorRight = rhs.size() == 1;
+  TensorIndex dy = castTo(b, expandGradient(b, b.in(0), vectorLeft, vectorRight), b.inInfo(1).dataType());
+  TensorIndex w = vectorRight ? emitReshape(b, b.in(1), {rhs[0], 1}) : b.in(1);
+  TensorIndex product = b.emit("MatMul", {dy, transposeLast(b, w)});
+  TensorIndex summed = emitReduceSumTo(b, product, vectorLeft ? Shape{1, lhs[0]} : lhs);
+  b.result(0, emitReshape(b, summed, lhs));
+}
+
+void decomposeRhsGrad(DecomposeBuilder &b) {
+  const Shape rhs = b.attrs().getAttribute<std::vector<int64_t>>("fwd_shape");
+  const Shape lhs = b.inInfo(1).shape();
+  const bool vectorLeft = lhs.size() == 1, vectorRight = rhs.size() == 1;
+  TensorIndex dy = castTo(b, expandGradient(b, b.in(0), vectorLeft, vectorRight), b.inInfo(1).dataType());
+  TensorIndex x = vectorLeft ? emitReshape(b, b.in(1), {1, lhs[0]}) : b.in(1);
+  const Shape target = vectorRight ? Shape{rhs[0], 1} : rhs;
+  const Shape xShape = b.info(x).shape();
+  if (target.size() == 2 && xShape.size() > 2) {
+    const int64_t k = target[0], n = target[1];
+    int64_t rows = 1;
+    for (size_t i = 0; i + 1 < xShape.size(); ++i) rows *= xShape[i];
+    x = emitReshape(b, x, {rows, k});
+    dy = emitReshape(b, dy, {rows, n});
+  }
+  TensorIndex product = b.emit("MatMul", {transposeLast(b, x), dy});
+  b.result(0, emitReshape(b, emitReduceSumTo(b, product, target), rhs));
+}
+
+OpDef gradientRow(const char *type, const char *other, DecomposeFn decompose) {
+  return OpDef("ai.graphcore", type, {1})
+      .input("grad_out", kMatMulTypes)
+      .input(other, kMatMulTypes)
+      .output("grad")
+      .attrRequired("fwd_shape", AttributeType::Ints)
+      .infer([](InferContext &c) { c.out(0, c.type(1), c.attrInts("fwd_shape")); })
+      .traits(Trait::Gradient)
+      .decompose(std::move(decompose))
+      .noGrad("second derivatives of MatMul are not built")
+      .cost(Cost::Heavy)
+      .notOnnx()
+      .doc("Gradient of MatMul with respect to one operand, of shape fwd_shape.");
+}
+
+}  // namespace
+
+OpDefs matMulOps() {
+  OpDefs rows;
+  rows.push_back(OpDef("ai.onnx", "MatMul", {1, 9, 13})
+                     .input("A", kMatMulTypes, "T")
+                     .input("B", kMatMulTypes, "T")
+                     .output("Y")
+                     .attrOptional("output_type", AttributeType::Int)
+                     .infer(inferMatMul)
+                     .vjp([](VjpBuilder &b) {
+                       if (b.wants(0))
+                         b.grad(0, b.emit("MatMulLhsGrad", {b.gradOut(0), b.in(1)}, {{"fwd_shape", b.inInfo(0).shape()}}));
+                       if (b.wants(1))
+                         b.grad(1, b.emit("MatMulRhsGrad", {b.gradOut(0), b.in(0)}, {{"fwd_shape", b.inInfo(1).shape()}}));
+                     })
+                     .cost(Cost::Heavy)
+                     .doc("Matrix product with NumPy rules; output_type (ONNX type number) changes the result's type."));
+  rows.push_back(gradientRow("MatMulLhsGrad", "rhs", decomposeLhsGrad));
+  rows.push_back(gradientRow("MatMulRhsGrad", "lhs", decomposeRhsGrad));
+  return rows;
+}
+
+}  // namespace popart::ops

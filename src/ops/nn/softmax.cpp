@@ -1,0 +1,61 @@
+// Softmax, LogSoftmax and Hardmax along one axis (ONNX 13 meaning) and the gradients.
+// y = exp(x - max) / sum(exp(x - max)):  dx = y (g - sum(g y));   log softmax: dx = g - exp(y) sum(g).
+#include <popart/op.hpp>
+
+#include "ops/catalog.hpp"
+
+namespace popart::ops {
+namespace {
+
+void inferAxisOp(InferContext &c) {
+  const int64_t rank = c.in(0).rank();
+  c.require(rank > 0, "needs at least one dimension: got a scalar");
+  c.op().mutableAttributes().set("axis", c.axis("axis", rank));
+  c.out(0, c.in(0));
+}
+
+OpDef forwardRow(const char *type, const char *text) {
+  return OpDef("ai.onnx", type, {1, 11, 13})
+      .input("input", kFloats, "T")
+      .output("output")
+      .attr("axis", int64_t{-1})
+      .infer(inferAxisOp)
+      .doc(text);
+}
+
+OpDef gradientRow(const char *type, const char *text) {
+  return OpDef("ai.graphcore", type, {1})
+      .input("grad_out", kFloats, "T")
+      .input("output", kFloats, "T")
+      .output("grad")
+      .attr("axis", int64_t{-1})
+      .infer([](InferContext &c) {
+        c.require(c.shape(0) == c.shape(1), "gradient and forward output differ in shape: got {} and {}", c.shape(0),
+                  c.shape(1));
+        inferAxisOp(c);
+      })
+      .traits(Trait::Gradient)
+      .noGrad("second derivatives of softmax are not built")
+      .notOnnx()
+      .doc(text);
+}
+
+VjpFn axisVjp(const char *gradType) {
+  return [gradType](VjpBuilder &b) {
+    b.grad(0, b.emit(gradType, {b.gradOut(0), b.out(0)}, {{"axis", b.op().attrInt("axis")}}));
+  };
+}
+
+}  // namespace
+
+OpDefs softmaxOps() {
+  OpDefs rows;
+  rows.push_back(forwardRow("Softmax", "Softmax along one axis, stabilised by the maximum.").vjp(axisVjp("SoftmaxGrad")));
+  rows.push_back(forwardRow("LogSoftmax", "Logarithm of the softmax along one axis.").vjp(axisVjp("LogSoftmaxGrad")));
+  rows.push_back(forwardRow("Hardmax", "1 at the first maximum along the axis, 0 elsewhere.").stopsGrad());
+  rows.push_back(gradientRow("SoftmaxGrad", "dx = y (g - sum(g y)) along the axis."));
+  rows.push_back(gradientRow("LogSoftmaxGrad", "dx = g - exp(y) sum(g) along the axis."));
+  return rows;
+}
+
+}  // namespace popart::ops

@@ -1,0 +1,70 @@
+// Accumulators: a is the accumulator, x the value that comes in, f the factor.
+//   Add            a + x                 DampenedAdd        a + f x            DampenedAddSquare    a + f x²
+//   DecayAdd       f a + x               DecayAddSquare     f a + x²           Infinity             max(f a, |x|)
+//   MovingAverage  f a + (1 - f) x       MovingAverageSquare f a + (1 - f) x²  Mean                 (f a + x) / (f + 1)
+#include <algorithm>
+
+#include <popart/op.hpp>
+
+#include "ops/catalog.hpp"
+#include "ops/optim/var_update.hpp"
+
+namespace popart::ops {
+namespace {
+
+constexpr std::string_view kAccumulationTypes[] = {"Add", "DampenedAdd", "DampenedAddSquare", "DecayAdd", "DecayAddSquare",
+                                                   "MovingAverage", "MovingAverageSquare", "Infinity", "Mean"};
+
+void inferAccumulate(InferContext &c) {
+  const std::string &kind = c.attrString("accumulation_type");
+  const bool known = std::find(std::begin(kAccumulationTypes), std::end(kAccumulationTypes), kind) != std::end(kAccumulationTypes);
+  c.require(known,
+            "unknown accumulation type: got '{}', expected Add, DampenedAdd, DampenedAddSquare, DecayAdd, DecayAddSquare, "
+            "MovingAverage, MovingAverageSquare, Infinity or Mean",
+            kind);
+  requireScalarParameter(c, 2, "factor", kind == "Add" ? Presence::Optional : Presence::Required);
+  inferUpdate(c, {1});
+}
+
+void inferSparseAccumulate(InferContext &c) {
+  const int64_t axis = c.axis("axis", c.in(0).rank());
+  c.op().mutableAttributes().set("axis", axis);
+  requireScalarParameter(c, 3, "factor", Presence::Optional);
+  c.require(c.in(2).rank() == 1, "indices must have one dimension: got shape {}", c.shape(2));
+  Shape expected = c.shape(0);
+  expected[axis] = c.shape(2)[0];
+  c.require(c.shape(1) == expected, "the values must have the accumulator's shape with one row per index: got {}, expected {}",
+            c.shape(1), expected);
+  c.out(0, c.in(0));
+}
+
+}  // namespace
+
+OpDefs accumulateOps() {
+  OpDefs rows;
+  OpDef accumulate = varUpdateRow("Accumulate");
+  accumulate.input("updater", kUpdatable);
+  scalarParameter(accumulate, "factor");
+  rows.push_back(accumulate.attr("accumulation_type", std::string("Add"))
+                     .infer(inferAccumulate)
+                     .doc("Combines a value into an accumulator as accumulation_type says."));
+  OpDef sparse = varUpdateRow("PopartSparseAccumulate");
+  sparse.input("updater", kUpdatable).input("indices", kInts);
+  scalarParameter(sparse, "factor");
+  rows.push_back(sparse.input("W", kUpdatable, "", Arity::Optional)
+                     .attr("axis", int64_t{0})
+                     .infer(inferSparseAccumulate)
+                     .doc("a[indices[i]] += factor x[i] along axis; equal indices add up; indices out of range are left out."));
+  OpDef scale = varUpdateRow("AccumulatorScale");
+  scalarParameter(scale, "factor");
+  rows.push_back(scale
+                     .infer([](InferContext &c) {
+                       requireScalarParameter(c, 1, "factor", Presence::Required);
+                       inferUpdate(c, {});
+                     })
+                     .doc("a := factor a; a factor of 0 gives exact zeros."));
+  rows.push_back(varUpdateRow("AccumulatorZero").doc("a := 0."));
+  return rows;
+}
+
+}  // namespace popart::ops

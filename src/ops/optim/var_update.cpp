@@ -1,0 +1,61 @@
+// See var_update.hpp; CopyVarUpdate is the plainest of these rows.
+#include "ops/optim/var_update.hpp"
+
+#include <popart/op.hpp>
+
+#include "ops/catalog.hpp"
+
+namespace popart::ops {
+
+OpDef varUpdateRow(const char *type) {
+  OpDef row("ai.graphcore", type, {1});
+  row.input("var", kUpdatable)
+      .output("updated")
+      .traits(Trait::VarUpdate)
+      .modifies(0)
+      .noGrad("updates of variables are not differentiable")
+      .notOnnx();
+  return row;
+}
+
+OpDef &scalarParameter(OpDef &row, const char *name) {
+  return row.input(name, kFloats, "", Arity::Optional).attrOptional(name, AttributeType::Float);
+}
+
+void requireScalarParameter(const InferContext &c, int input, const char *name, Presence presence) {
+  if (c.hasIn(input)) {
+    c.require(c.in(input).nelms() == 1, "{} must be a scalar: got shape {}", name, c.shape(input));
+    c.require(!c.hasAttr(name), "{} is given twice: as a tensor and as an attribute. Give one of them", name);
+    return;
+  }
+  c.require(presence == Presence::Optional || c.hasAttr(name), "{} is missing: give the tensor or the attribute", name);
+}
+
+void inferUpdate(const InferContext &c, std::initializer_list<int> sameShape) {
+  for (int i : sameShape) {
+    if (!c.hasIn(i)) continue;
+    c.require(c.shape(i) == c.shape(0), "input {} must have the shape of the variable: got {}, expected {}", i, c.shape(i),
+              c.shape(0));
+  }
+  c.out(0, c.in(0));
+}
+
+OpDefs copyVarUpdateOps() {
+  OpDef row("ai.graphcore", "CopyVarUpdate", {1});
+  row.input("var", kAllTypes)
+      .input("updater", kAllTypes)
+      .output("updated")
+      .infer([](InferContext &c) {
+        c.require(c.in(1) == c.in(0), "the new value differs from the variable: got {}, expected {}", c.in(1), c.in(0));
+        c.out(0, c.in(0));
+      })
+      .traits(Trait::VarUpdate)
+      .modifies(0)
+      .noGrad("updates of variables are not differentiable")
+      .doc("var := updater.");
+  OpDefs rows;
+  rows.push_back(std::move(row));
+  return rows;
+}
+
+}  // namespace popart::ops

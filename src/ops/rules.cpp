@@ -1,0 +1,69 @@
+// Shared shape rules (see rules.hpp).
+#include "ops/rules.hpp"
+
+#include <algorithm>
+
+#include <popart/error.hpp>
+
+namespace popart::ops {
+
+Shape broadcastShape(const InferContext &c, int first, int count) {
+  Shape shape = c.shape(first);
+  for (int i = first + 1; i < count; ++i) {
+    if (!c.hasIn(i)) continue;
+    c.require(npBroadcastable(shape, c.shape(i)),
+              "input shapes do not broadcast: got {} and {}, expected equal dimensions or 1. Reshape or expand one of them", shape,
+              c.shape(i));
+    shape = npOut(shape, c.shape(i));
+  }
+  return shape;
+}
+
+void inferBroadcast(InferContext &c) { c.out(0, c.type(0), broadcastShape(c, 0, c.inputCount())); }
+void inferBroadcastBool(InferContext &c) { c.out(0, DataType::BOOL, broadcastShape(c, 0, c.inputCount())); }
+void inferLikeBool(InferContext &c) { c.out(0, DataType::BOOL, c.shape(0)); }
+void inferForwardShape(InferContext &c) { c.out(0, c.type(0), c.attrInts("fwd_shape")); }
+
+std::vector<int64_t> reductionAxes(const Attributes &attributes, int64_t rank) {
+  std::vector<int64_t> axes;
+  if (!attributes.hasAttribute("axes")) {
+    if (attributes.getAttribute<int64_t>("noop_with_empty_axes", 0) != 0) return axes;
+    for (int64_t i = 0; i < rank; ++i) axes.push_back(i);
+    return axes;
+  }
+  for (int64_t axis : attributes.getAttribute<std::vector<int64_t>>("axes")) axes.push_back(normalizeAxis(axis, rank, "axes"));
+  std::sort(axes.begin(), axes.end());
+  check(std::adjacent_find(axes.begin(), axes.end()) == axes.end(), "axes: an axis is repeated: got {}, expected each axis once",
+        axes);
+  return axes;
+}
+
+Shape reducedShape(const Shape &shape, const std::vector<int64_t> &axes, bool keepDims) {
+  Shape out;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    bool reduced = std::binary_search(axes.begin(), axes.end(), static_cast<int64_t>(i));
+    if (!reduced) out.push_back(shape[i]);
+    else if (keepDims) out.push_back(1);
+  }
+  return out;
+}
+
+int64_t axisOf(const Attributes &attributes, int64_t rank) {
+  return normalizeAxis(attributes.getAttribute<int64_t>("axis"), rank, "axis");
+}
+
+TensorIndex emitZeros(OpEmitter &e, DataType type, const Shape &shape) {
+  TensorIndex zero = e.scalar(type, 0);
+  return shape.empty() ? zero : e.emit("Expand", {zero}, {{"shape", shape}});
+}
+
+TensorIndex emitReshape(OpEmitter &e, TensorIndex t, const Shape &shape) {
+  if (e.info(t).shape() == shape) return t;
+  return e.emit("Reshape", {t}, {{"shape", shape}, {"allowzero", int64_t{1}}});
+}
+
+TensorIndex emitReduceSumTo(OpEmitter &e, TensorIndex t, const Shape &shape) {
+  return e.info(t).shape() == shape ? t : e.emit("ReduceSumTo", {t}, {{"shape", shape}});
+}
+
+}  // namespace popart::ops

@@ -1,0 +1,35 @@
+// Shape rules and row fragments shared by operator families. Every rule reads only infos and attributes and states its
+// failure through InferContext::fail, so that the message names the op.
+#pragma once
+#include <vector>
+
+#include <popart/opdef.hpp>
+
+namespace popart::ops {
+
+// Output 0 has the NumPy-broadcast shape of all connected inputs from `first` on and the type of input `first`.
+void inferBroadcast(InferContext &c);
+// As inferBroadcast, with BOOL elements.
+void inferBroadcastBool(InferContext &c);
+// Output 0 has the shape of input 0 and BOOL elements.
+void inferLikeBool(InferContext &c);
+// Output 0 has the type of input 0 and the shape of attribute "fwd_shape": gradients of inputs that were broadcast or reduced.
+void inferForwardShape(InferContext &c);
+// Broadcast shape of inputs [first, count); fails naming both shapes.
+Shape broadcastShape(const InferContext &c, int first, int count);
+
+// Axes of attribute "axes" normalised, sorted and checked for range and repetition; all axes when the attribute is absent
+// (none with noop_with_empty_axes = 1). An empty list reduces nothing.
+std::vector<int64_t> reductionAxes(const Attributes &attributes, int64_t rank);
+Shape reducedShape(const Shape &shape, const std::vector<int64_t> &axes, bool keepDims);
+// axis in [-rank, rank) normalised; throws popart::error otherwise.
+int64_t axisOf(const Attributes &attributes, int64_t rank);
+
+// Emits a zero tensor of `type` and `shape`.
+TensorIndex emitZeros(OpEmitter &e, DataType type, const Shape &shape);
+// Emits Reshape unless `t` has this shape already.
+TensorIndex emitReshape(OpEmitter &e, TensorIndex t, const Shape &shape);
+// Emits ReduceSumTo unless `t` has this shape already.
+TensorIndex emitReduceSumTo(OpEmitter &e, TensorIndex t, const Shape &shape);
+
+}  // namespace popart::ops

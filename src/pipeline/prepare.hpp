@@ -1,0 +1,65 @@
+// prepare: the Ir of a forward graph -> the Ir of the whole program, ready for lower(): training mode, random seeds, backward
+// pass, weight updates, patterns, pruning, host streams. The passes are the rows of the table in prepare.cpp, run in order.
+#pragma once
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <popart/ir.hpp>
+#include <popart/optimizer.hpp>
+#include <popart/patterns/patterns.hpp>
+
+namespace popart::pipeline {
+
+// A tensor whose values come back to the host.
+struct Anchor {
+  enum class Return { All, Final, EveryN, Sum };
+  TensorId id;
+  Return kind = Return::All;
+  int64_t period = 1;  // EveryN: micro-batches between returned values
+};
+
+// Loss objects of old programs (losses=[NllLoss(...)]): an op of the catalog added to the end of the model.
+struct LossSpec {
+  std::string type;              // "Nll", "L1", "IdentityLoss"
+  std::vector<TensorId> inputs;
+  TensorId output;
+  Attributes attributes;
+};
+
+struct PipelineOptions {
+  OptimizerFactors factors;
+  std::vector<std::string> dotChecks;  // Fwd0, Fwd1, Bwd0, PreAlias, Final, or ALL
+  std::string logDir = ".";            // where dot files go
+  bool verifyEachPass = false;         // otherwise verified at the end of each phase
+};
+
+struct PrepareRequest {
+  std::unique_ptr<Ir> ir;         // main graph: forward ops, variables, constants, streams
+  TensorId loss;                  // empty: inference, or the sum of `losses`
+  std::vector<LossSpec> losses;
+  const Optimizer *optimizer = nullptr;  // null: inference
+  std::vector<Anchor> anchors;
+  Patterns patterns;
+  PipelineOptions options;
+};
+
+struct Prepared {
+  std::shared_ptr<Ir> ir;
+  // Variables of the Ir that hold non-constant optimizer scalars: to be written with scalar.value by the session at the start
+  // and on updateOptimizerFromHost (Optimizer::scalar(scalar.name, weight)); they are no part of a saved model.
+  struct ScalarVariable {
+    TensorId id;
+    std::string name;   // OptimizerScalar::name; "lossScaling" for the loss scale
+    TensorId weight;    // a weight that reads it
+  };
+  std::vector<ScalarVariable> optimizerScalars;
+  std::optional<TensorId> randomSeed;  // UINT32[2] variable; absent when nothing is random
+};
+
+// Throws popart::error: unknown anchor or loss (with the nearest names), loss with more than one element, inference without
+// anchors, gradients that cannot be had, weights that are no floating point, options not supported.
+Prepared prepare(PrepareRequest request);
+
+}  // namespace popart::pipeline

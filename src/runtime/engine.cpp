@@ -1,0 +1,265 @@
+// Engine: one block of arena memory, one block per variable, scratch per thread. All operand pointers are resolved when the
+// engine is made; running is a walk over prepared steps.
+#include "runtime/engine.hpp"
+
+#include <sys/mman.h>
+
+#include <cstring>
+#include <cstdlib>
+#include <utility>
+
+#include <popart/half.hpp>
+
+#include "backends/cpu/threads/thread_pool.hpp"
+
+namespace popart::runtime {
+namespace {
+
+using executable::Executable;
+using executable::KernelArgs;
+using executable::OutputStream;
+using executable::Program;
+using executable::Step;
+
+constexpr size_t kAlign = 64;
+
+// Aligned, zeroed block. Large blocks come straight from the system with huge pages where it offers them.
+class Block {
+ public:
+  explicit Block(int64_t bytes) : bytes_(bytes > 0 ? (static_cast<size_t>(bytes) + kAlign - 1) / kAlign * kAlign : kAlign) {
+    constexpr size_t kHuge = size_t{2} << 20;
+    const size_t align = bytes_ >= kHuge ? kHuge : kAlign;
+    data_ = static_cast<char *>(std::aligned_alloc(align, (bytes_ + align - 1) / align * align));
+    if (!data_) throw memory_allocation_err("the engine cannot allocate " + toText(bytes_) + " bytes. Use a smaller batch or free memory", "");
+#ifdef MADV_HUGEPAGE
+    if (align == kHuge) madvise(data_, bytes_, MADV_HUGEPAGE);
+#endif
+    std::memset(data_, 0, bytes_);
+  }
+  ~Block() { std::free(data_); }
+  Block(Block &&o) noexcept : bytes_(o.bytes_), data_(std::exchange(o.data_, nullptr)) {}
+  Block &operator=(Block &&) = delete;
+  char *data() const { return data_; }
+
+ private:
+  size_t bytes_;
+  char *data_;
+};
+
+struct BoundMove {
+  const void *from;
+  void *to;
+  size_t bytes;
+};
+struct BoundScan {
+  const void *from;
+  char *to;
+  size_t bytes;
+};
+
+struct BoundProgram;
+
+// A step with every pointer resolved.
+struct BoundStep {
+  Step::Kind kind;
+  const executable::Kernel *kernel = nullptr;
+  int tasks = 1;
+  const void *const *in = nullptr;
+  void *const *out = nullptr;
+  int stream = -1;
+  int64_t bytes = 0;
+  int64_t tripCount = -1;
+  int64_t *iteration = nullptr;
+  const bool *condition = nullptr;
+  std::vector<BoundMove> initial, carried;
+  std::vector<BoundScan> scans;
+  std::vector<std::unique_ptr<BoundProgram>> programs;
+};
+struct BoundProgram {
+  std::vector<BoundStep> steps;
+};
+
+template <class T>
+void addInto(void *sum, const void *value, int64_t bytes) {
+  T *s = static_cast<T *>(sum);
+  const T *v = static_cast<const T *>(value);
+  for (int64_t i = 0; i < bytes / static_cast<int64_t>(sizeof(T)); ++i) s[i] = static_cast<T>(s[i] + v[i]);
+}
+
+// Element-wise sum of anchors (AnchorReturnType "Sum"); integer types wrap.
+void accumulate(DataType type, void *sum, const void *value, int64_t bytes) {
+  switch (type) {
+    case DataType::FLOAT: return addInto<float>(sum, value, bytes);
+    case DataType::DOUBLE: return addInto<double>(sum, value, bytes);
+    case DataType::FLOAT16: return addInto<Half>(sum, value, bytes);
+    case DataType::BFLOAT16: return addInto<BFloat16>(sum, value, bytes);
+    case DataType::INT64:
+    case DataType::UINT64: return addInto<uint64_t>(sum, value, bytes);
+    case DataType::INT32:
+    case DataType::UINT32: return addInto<uint32_t>(sum, value, bytes);
+    case DataType::INT16:
+    case DataType::UINT16: return addInto<uint16_t>(sum, value, bytes);
+    default: return addInto<uint8_t>(sum, value, bytes);
+  }
+}
+
+}  // namespace
+
+struct Engine::Impl {
+  Impl(const Executable &e, int threads) : executable(e), arena(e.memory.arenaBytes), scratchStride(aligned(e.scratchBytesPerThread)), pool(threads), scratch(scratchStride * pool.threads()) {
+    for (const auto &v : e.variables) {
+      variables.emplace_back(executable::storageBytes(v.info, v.layout));
+      if (!v.initial.empty()) executable::pack(v.info, v.layout, v.initial.data(), variables.back().data());
+    }
+    for (const auto &o : e.outputs) sums.emplace_back(o.kind == OutputStream::Return::Sum ? o.info.nbytes() : 0);
+    counters.assign(e.outputs.size(), 0);
+    main = bind(e.main);
+  }
+
+  static int64_t aligned(int64_t bytes) { return (bytes + 63) / 64 * 64; }
+
+  void *address(executable::BufferIndex b) {
+    if (b < 0) return nullptr;
+    const auto &buffer = executable.buffers[b];
+    switch (buffer.place) {
+      case executable::Buffer::Place::Arena: return arena.data() + buffer.offset + buffer.byteOffset;
+      case executable::Buffer::Place::Variable: return variables[buffer.offset].data() + buffer.byteOffset;
+      case executable::Buffer::Place::Constant:
+        return const_cast<char *>(static_cast<const char *>(executable.constants[buffer.offset].data.data())) + buffer.byteOffset;
+    }
+    return nullptr;
+  }
+
+  void *const *addresses(const std::vector<executable::BufferIndex> &list) {
+    auto pointers = std::make_unique<void *[]>(list.size() + 1);
+    for (size_t i = 0; i < list.size(); ++i) pointers[i] = address(list[i]);
+    pointerLists.push_back(std::move(pointers));
+    return pointerLists.back().get();
+  }
+
+  std::vector<BoundMove> bindMoves(const std::vector<Step::Move> &moves) {
+    std::vector<BoundMove> bound;
+    for (const auto &m : moves)
+      if (address(m.from) != address(m.to)) bound.push_back({address(m.from), address(m.to), static_cast<size_t>(m.bytes)});
+    return bound;
+  }
+
+  std::unique_ptr<BoundProgram> bind(const Program &program) {
+    auto bound = std::make_unique<BoundProgram>();
+    for (const Step &s : program.steps) {
+      BoundStep b;
+      b.kind = s.kind;
+      b.kernel = s.kernel.get();
+      b.tasks = b.kernel ? b.kernel->tasks() : 1;
+      b.in = const_cast<const void *const *>(addresses(s.in));
+      b.out = addresses(s.out);
+      b.stream = s.stream;
+      b.bytes = s.bytes;
+      b.tripCount = s.tripCount;
+      b.iteration = static_cast<int64_t *>(address(s.iteration));
+      b.condition = static_cast<const bool *>(address(s.condition));
+      b.initial = bindMoves(s.initial);
+      b.carried = bindMoves(s.carried);
+      for (const auto &scan : s.scans) b.scans.push_back({address(scan.from), static_cast<char *>(address(scan.to)), static_cast<size_t>(scan.bytesPerIteration)});
+      for (const auto &inner : s.programs) b.programs.push_back(bind(*inner));
+      bound->steps.push_back(std::move(b));
+    }
+    return bound;
+  }
+
+  void runProgram(const BoundProgram &program, StreamSource &streams) {
+    for (const BoundStep &s : program.steps) {
+      switch (s.kind) {
+        case Step::Kind::Kernel: runKernel(s); break;
+        case Step::Kind::HostLoad: load(s, streams); break;
+        case Step::Kind::HostStore: store(s, streams); break;
+        case Step::Kind::Copy: std::memcpy(s.out[0], s.in[0], static_cast<size_t>(s.bytes)); break;
+        case Step::Kind::Loop: runLoop(s, streams); break;
+        case Step::Kind::If: runProgram(*s.programs[*static_cast<const bool *>(s.in[0]) ? 0 : 1], streams); break;
+      }
+    }
+  }
+
+  void runKernel(const BoundStep &s) {
+    if (s.tasks == 1) {
+      s.kernel->run({s.in, s.out, scratch.data()}, 0);
+      return;
+    }
+    pool.parallel(s.tasks, [&s, this](int task, int thread) { s.kernel->run({s.in, s.out, scratch.data() + thread * scratchStride}, task); });
+  }
+
+  void load(const BoundStep &s, StreamSource &streams) {
+    std::memcpy(s.out[0], streams.input(s.stream, s.bytes), static_cast<size_t>(s.bytes));
+    streams.inputDone(s.stream);
+  }
+
+  void store(const BoundStep &s, StreamSource &streams) {
+    const OutputStream &o = executable.outputs[s.stream];
+    const bool last = iteration + 1 == executable.iterations;
+    const void *value = s.in[0];
+    switch (o.kind) {
+      case OutputStream::Return::All: break;
+      case OutputStream::Return::Final:
+        if (!last) return;
+        break;
+      case OutputStream::Return::EveryN:
+        if (++counters[s.stream] % o.period != 0) return;
+        break;
+      case OutputStream::Return::Sum:
+        if (iteration == 0) std::memset(sums[s.stream].data(), 0, static_cast<size_t>(s.bytes));
+        accumulate(o.info.dataType(), sums[s.stream].data(), value, s.bytes);
+        if (!last) return;
+        value = sums[s.stream].data();
+        break;
+    }
+    std::memcpy(streams.output(s.stream, s.bytes), value, static_cast<size_t>(s.bytes));
+    streams.outputDone(s.stream);
+  }
+
+  void runLoop(const BoundStep &s, StreamSource &streams) {
+    for (const BoundMove &m : s.initial) std::memcpy(m.to, m.from, m.bytes);
+    const int64_t trips = s.in[0] ? *static_cast<const int64_t *>(s.in[0]) : s.tripCount >= 0 ? s.tripCount : INT64_MAX;
+    bool go = s.in[1] ? *static_cast<const bool *>(s.in[1]) : true;
+    for (int64_t i = 0; i < trips && go; ++i) {
+      *s.iteration = i;
+      runProgram(*s.programs[0], streams);
+      for (const BoundScan &scan : s.scans) std::memcpy(scan.to + i * static_cast<int64_t>(scan.bytes), scan.from, scan.bytes);
+      go = *s.condition;
+      for (const BoundMove &m : s.carried) std::memcpy(m.to, m.from, m.bytes);
+    }
+  }
+
+  const Executable &executable;
+  Block arena;
+  std::vector<Block> variables, sums;
+  int64_t scratchStride;
+  cpu::ThreadPool pool;
+  Block scratch;
+  std::vector<std::unique_ptr<void *[]>> pointerLists;
+  std::vector<int64_t> counters;
+  std::unique_ptr<BoundProgram> main;
+  int64_t iteration = 0;
+};
+
+Engine::Engine(std::shared_ptr<const Executable> executable, int threads)
+    : executable_(std::move(executable)), impl_(std::make_unique<Impl>(*executable_, threads)) {}
+Engine::~Engine() = default;
+
+int Engine::threads() const { return impl_->pool.threads(); }
+
+void Engine::writeVariable(int i, const void *data) {
+  const auto &v = executable_->variables.at(i);
+  executable::pack(v.info, v.layout, data, impl_->variables[i].data());
+}
+
+void Engine::readVariable(int i, void *data) const {
+  const auto &v = executable_->variables.at(i);
+  executable::unpack(v.info, v.layout, impl_->variables[i].data(), data);
+}
+
+void Engine::run(StreamSource &streams) {
+  std::fill(impl_->counters.begin(), impl_->counters.end(), 0);
+  for (impl_->iteration = 0; impl_->iteration < executable_->iterations; ++impl_->iteration) impl_->runProgram(*impl_->main, streams);
+}
+
+}  // namespace popart::runtime

@@ -1,0 +1,172 @@
+// Program-order list scheduling. In-place semantics: all tensors that share memory form one alias set; an op that writes the
+// set runs after the readers and writers that stand before it in program order and before those that stand after it, except
+// where data already says otherwise.
+#include "schedule/schedule.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <queue>
+
+#include <popart/ir.hpp>
+
+namespace popart::schedule {
+namespace {
+
+using Edges = std::vector<std::pair<int, int>>;
+
+struct AliasSets {
+  explicit AliasSets(size_t n) : parent(n) {
+    for (size_t i = 0; i < n; ++i) parent[i] = static_cast<int>(i);
+  }
+  int find(int i) {
+    while (parent[i] != i) i = parent[i] = parent[parent[i]];
+    return i;
+  }
+  void join(int a, int b) { parent[find(a)] = find(b); }
+  std::vector<int> parent;
+};
+
+struct Access {
+  int node;
+  bool writes;
+};
+
+// Accesses per alias set, only for sets that some op writes.
+std::vector<std::vector<Access>> memoryAccesses(const Graph &graph, const std::vector<Op *> &ops) {
+  AliasSets sets(graph.tensorSlots());
+  std::vector<int> writers;
+  for (Op *op : ops)
+    for (int i = 0; i < op->inputCount(); ++i) {
+      if (!op->hasInput(i)) continue;
+      if (op->modifiesInput(i)) writers.push_back(static_cast<int>(op->inputs()[i].value));
+      for (int o = 0; o < op->outputCount(); ++o)
+        if (op->hasOutput(o) && op->aliasesInput(i, o))
+          sets.join(static_cast<int>(op->inputs()[i].value), static_cast<int>(op->outputs()[o].value));
+    }
+  if (writers.empty()) return {};
+  std::vector<int> slot(graph.tensorSlots(), -1);
+  int count = 0;
+  for (int t : writers)
+    if (slot[sets.find(t)] < 0) slot[sets.find(t)] = count++;
+  std::vector<std::vector<Access>> accesses(count);
+  for (size_t n = 0; n < ops.size(); ++n)
+    for (int i = 0; i < ops[n]->inputCount(); ++i) {
+      if (!ops[n]->hasInput(i)) continue;
+      const int s = slot[sets.find(static_cast<int>(ops[n]->inputs()[i].value))];
+      if (s >= 0) accesses[s].push_back({static_cast<int>(n), ops[n]->modifiesInput(i)});
+    }
+  return accesses;
+}
+
+bool reaches(int from, int to, const std::vector<std::vector<int>> &successors, const std::vector<int> &position) {
+  if (position[from] > position[to]) return false;
+  std::vector<int> stack{from};
+  std::vector<char> seen(position.size(), 0);
+  while (!stack.empty()) {
+    const int n = stack.back();
+    stack.pop_back();
+    if (n == to) return true;
+    for (int s : successors[n])
+      if (!seen[s] && position[s] <= position[to]) seen[s] = 1, stack.push_back(s);
+  }
+  return false;
+}
+
+void addMemoryEdges(const Graph &graph, const std::vector<Op *> &ops, const std::vector<int64_t> &keys, const std::vector<int> &base, Edges &edges) {
+  const auto sets = memoryAccesses(graph, ops);
+  if (sets.empty()) return;
+  std::vector<int> position(ops.size());
+  for (size_t i = 0; i < base.size(); ++i) position[base[i]] = static_cast<int>(i);
+  std::vector<std::vector<int>> successors(ops.size());
+  for (auto [a, b] : edges) successors[a].push_back(b);
+  auto before = [&](int a, int b) { return keys[a] != keys[b] ? keys[a] < keys[b] : a < b; };
+  for (auto accesses : sets) {
+    std::sort(accesses.begin(), accesses.end(), [&](const Access &x, const Access &y) { return before(x.node, y.node); });
+    // Consecutive writers with the readers between them: enough to order all pairs.
+    std::vector<int> readers;
+    int writer = -1;
+    auto link = [&](int a, int b) {
+      if (a == b || a < 0) return;
+      if (position[a] < position[b] || !reaches(b, a, successors, position)) edges.emplace_back(a, b);
+    };
+    for (const Access &x : accesses) {
+      link(writer, x.node);
+      if (!x.writes) {
+        readers.push_back(x.node);
+        continue;
+      }
+      for (int r : readers) link(r, x.node);
+      readers.clear();
+      writer = x.node;
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<int> order(int n, const Edges &edges, const std::vector<int64_t> &keys) {
+  std::vector<std::vector<int>> successors(n);
+  std::vector<int> waiting(n, 0);
+  for (auto [a, b] : edges) successors[a].push_back(b), ++waiting[b];
+  using Item = std::pair<int64_t, int>;
+  std::priority_queue<Item, std::vector<Item>, std::greater<Item>> ready;
+  for (int i = 0; i < n; ++i)
+    if (waiting[i] == 0) ready.emplace(keys[i], i);
+  std::vector<int> result;
+  result.reserve(n);
+  while (!ready.empty()) {
+    const int node = ready.top().second;
+    ready.pop();
+    result.push_back(node);
+    for (int s : successors[node])
+      if (--waiting[s] == 0) ready.emplace(keys[s], s);
+  }
+  return result;
+}
+
+std::vector<OpIndex> schedule(const Graph &graph) {
+  const std::vector<Op *> ops = graph.ops();
+  std::vector<int> nodeOf(graph.opSlots(), -1);
+  std::vector<int64_t> keys(ops.size());
+  for (size_t i = 0; i < ops.size(); ++i) {
+    nodeOf[ops[i]->index().value] = static_cast<int>(i);
+    keys[i] = ops[i]->settings.sequence >= 0 ? ops[i]->settings.sequence : ops[i]->index().value;
+  }
+  Edges edges;
+  for (size_t i = 0; i < ops.size(); ++i)
+    for (TensorIndex t : ops[i]->inputs())
+      if (t.valid() && graph.tensor(t).hasProducer()) edges.emplace_back(nodeOf[graph.tensor(t).producerIndex().value], static_cast<int>(i));
+  for (const auto &[before, after] : graph.constraints())
+    if (graph.alive(before) && graph.alive(after)) edges.emplace_back(nodeOf[before.value], nodeOf[after.value]);
+
+  std::vector<int> result = order(static_cast<int>(ops.size()), edges, keys);
+  if (result.size() == ops.size()) {
+    const size_t dataEdges = edges.size();
+    addMemoryEdges(graph, ops, keys, result, edges);
+    if (edges.size() != dataEdges) result = order(static_cast<int>(ops.size()), edges, keys);
+  }
+  if (result.size() != ops.size()) {
+    std::vector<char> done(ops.size(), 0);
+    for (int n : result) done[n] = 1;
+    std::vector<std::string> stuck;
+    for (size_t i = 0; i < ops.size() && stuck.size() < 5; ++i)
+      if (!done[i]) stuck.push_back(ops[i]->debugName());
+    throw error("{}: the ops cannot be ordered: data and ordering constraints form a cycle through {}", graph.getGraphString(), stuck);
+  }
+  std::vector<OpIndex> order;
+  order.reserve(result.size());
+  for (int n : result) order.push_back(ops[n]->index());
+  return order;
+}
+
+}  // namespace popart::schedule
+
+namespace popart {
+
+std::vector<Op *> Graph::getOpSchedule() const {
+  std::vector<Op *> result;
+  for (OpIndex o : schedule::schedule(*this)) result.push_back(&op(o));
+  return result;
+}
+
+}  // namespace popart

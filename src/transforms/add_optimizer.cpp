@@ -1,0 +1,77 @@
+// Updates of all weights in order of their ids, in two halves: up to the tensor that clipping scales, clipping of each group by
+// its joint norm, the rest. Clipping of a group:  norm = sqrt(sum_i sum(t_i^2)),  t_i *= maxNorm / max(norm, maxNorm).
+#include "transforms/add_optimizer.hpp"
+
+#include <algorithm>
+
+#include <popart/adam.hpp>
+#include <popart/ir.hpp>
+
+#include "transforms/update_emitter.hpp"
+
+namespace popart::transforms {
+namespace {
+
+std::vector<WeightUpdate *> groupMembers(const ClipNormSettings &group, std::vector<WeightUpdate> &updates) {
+  std::vector<WeightUpdate *> members;
+  if (group.getMode() == ClipNormSettings::Mode::ClipAllWeights) {
+    for (WeightUpdate &u : updates) members.push_back(&u);
+    return members;
+  }
+  for (const TensorId &id : group.getWeightIds()) {
+    const auto it = std::find_if(updates.begin(), updates.end(), [&](const WeightUpdate &u) { return u.id == id; });
+    check(it != updates.end(), "Gradient clipping '{}': the weight is not updated by the optimizer. Take it out of the clip group", id);
+    members.push_back(&*it);
+  }
+  return members;
+}
+
+void clipGroup(UpdateEmitter &e, const ClipNormSettings &group, int groupIndex, std::vector<WeightUpdate> &updates) {
+  const std::string suffix = std::to_string(groupIndex);
+  const std::vector<WeightUpdate *> members = groupMembers(group, updates);
+  if (members.empty()) return;
+  std::vector<TensorIndex> squares;
+  for (WeightUpdate *u : members) {
+    const TensorIndex t = e.cast(u->clippable, DataType::FLOAT, u->id + "_clip");
+    squares.push_back(e.emitOne("ReduceSumSquare", {t}, u->id + "_sumSquare", {{"keepdims", int64_t{0}}}));
+  }
+  const TensorIndex norm = e.emitOne("Sqrt", {e.emitOne("Sum", squares, "ClipSumSquares___" + suffix)}, "GlobalNorm___" + suffix);
+  const TensorIndex limit = e.graph().addConstant(e.graph().freeId("ClipMaxNorm___" + suffix), TensorData::scalar(group.getMaxNorm()));
+  const TensorIndex factor = e.emitOne("Div", {limit, e.emitOne("Max", {norm, limit}, "ClipMax___" + suffix)}, "ClipFactor___" + suffix);
+  for (WeightUpdate *u : members) {
+    const TensorIndex f = e.cast(factor, e.info(u->clippable).dataType(), u->id + "_clipFactor");
+    u->clippable = e.emitOne("Mul", {u->clippable, f}, u->id + "_clipped");
+  }
+}
+
+using Half = void (*)(UpdateEmitter &, const Optimizer &, WeightUpdate &);
+using OtherHalf = void (*)(UpdateEmitter &, const Optimizer &, const WeightUpdate &);
+struct Rule {
+  OptimizerType type;
+  Half begin;
+  OtherHalf finish;
+};
+constexpr Rule kRules[] = {{OptimizerType::SGD, beginSgd, finishSgd},
+                           {OptimizerType::Adam, beginAdam, finishAdam},
+                           {OptimizerType::Adaptive, beginAdaptive, finishAdaptive}};
+
+}  // namespace
+
+std::vector<ScalarVariable> addOptimizer(Graph &graph, const Optimizer &optimizer, const std::map<TensorId, TensorId> &weightToGradient) {
+  const auto rule = std::find_if(std::begin(kRules), std::end(kRules), [&](const Rule &r) { return r.type == optimizer.type(); });
+  if (rule == std::end(kRules)) throw internal_error("Optimizer '{}': no update rule for this type.", optimizer.type_s());
+  UpdateEmitter emitter(graph, optimizer);
+  std::vector<WeightUpdate> updates;
+  for (const auto &[weight, gradient] : weightToGradient) {
+    WeightUpdate u{weight, graph.getTensor(weight)->index(), graph.getTensor(gradient)->index(), {}, {}};
+    check(graph.tensor(u.weight).tensorType() == TensorType::Variable, "Optimizer '{}': only variables can be updated", weight);
+    rule->begin(emitter, optimizer, u);
+    updates.push_back(u);
+  }
+  int groupIndex = 0;
+  for (const ClipNormSettings &group : optimizer.getClipNormSettings()) clipGroup(emitter, group, groupIndex++, updates);
+  for (const WeightUpdate &u : updates) rule->finish(emitter, optimizer, u);
+  return emitter.scalarVariables();
+}
+
+}  // namespace popart::transforms

@@ -1,0 +1,25 @@
+// addOptimizer: puts the update of every weight into the graph: gradient clipping, optimizer state and the update ops.
+// Formulas: PopART Python API, section "Optimizers". State tensors are Variables with isOptimizerState and the documented names
+// (Accl___w, Accl1___w, Accl2___w, Accl3___w, Step___w); a Variable of that name in the graph is taken as it is.
+#pragma once
+#include <map>
+#include <vector>
+
+#include <popart/graph.hpp>
+#include <popart/optimizer.hpp>
+
+namespace popart::transforms {
+
+// A Variable that holds a non-constant scalar: Optimizer::scalar(name, weight) gives its value.
+struct ScalarVariable {
+  TensorId id;
+  std::string name;
+  TensorId weight;
+};
+
+// `weightToGradient`: finished gradients by weight. Returns the scalar variables made, in order of creation.
+// Throws popart::error: clip group naming a weight without gradient, Adam state scaled by a non-constant loss scale,
+// weights that are no Variable.
+std::vector<ScalarVariable> addOptimizer(Graph &graph, const Optimizer &optimizer, const std::map<TensorId, TensorId> &weightToGradient);
+
+}  // namespace popart::transforms

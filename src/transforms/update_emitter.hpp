@@ -1,0 +1,58 @@
+// Adds optimizer ops for one graph: scalars (shared between weights), state variables and elementary arithmetic.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "transforms/add_optimizer.hpp"
+
+namespace popart::transforms {
+
+class UpdateEmitter {
+ public:
+  UpdateEmitter(Graph &graph, const Optimizer &optimizer) : graph_(graph), optimizer_(optimizer) {}
+
+  Graph &graph() const { return graph_; }
+  const TensorInfo &info(TensorIndex t) const { return graph_.info(t); }
+  // The scalar as a tensor: a constant, or a variable that the session writes.
+  TensorIndex scalar(const std::string &name, const TensorId &weight);
+  // One op; output i is named outputIds[i] (made unique).
+  std::vector<TensorIndex> emit(std::string_view type, const std::vector<TensorIndex> &inputs, const std::vector<TensorId> &outputIds,
+                                Attributes attributes = {});
+  TensorIndex emitOne(std::string_view type, const std::vector<TensorIndex> &inputs, const TensorId &outputId, Attributes attributes = {});
+  // t in element type `type`.
+  TensorIndex cast(TensorIndex t, DataType type, const TensorId &outputId);
+  // State variable `id` of this info; filled with `value` unless the graph has it already.
+  TensorIndex state(const TensorId &id, const TensorInfo &info, double value);
+  TensorIndex state(const TensorId &id, const TensorData &initial);
+
+  const std::vector<ScalarVariable> &scalarVariables() const { return scalarVariables_; }
+
+ private:
+  Graph &graph_;
+  const Optimizer &optimizer_;
+  std::vector<ScalarVariable> scalarVariables_;
+};
+
+// `values` (element count of info) as data of info's floating type.
+TensorData floatingData(const TensorInfo &info, const std::vector<double> &values);
+
+// One weight between its gradient and its update. The emitters below are split at the tensor that clipping scales.
+struct WeightUpdate {
+  TensorId id;
+  TensorIndex weight;
+  TensorIndex gradient;   // as differentiation left it
+  TensorIndex clippable;  // what clipping scales; afterwards the scaled tensor
+  TensorIndex velocity;   // SGD: state after the gradient was added
+};
+
+void beginSgd(UpdateEmitter &emitter, const Optimizer &optimizer, WeightUpdate &update);
+void finishSgd(UpdateEmitter &emitter, const Optimizer &optimizer, const WeightUpdate &update);
+void beginAdam(UpdateEmitter &emitter, const Optimizer &optimizer, WeightUpdate &update);
+void finishAdam(UpdateEmitter &emitter, const Optimizer &optimizer, const WeightUpdate &update);
+void beginAdaptive(UpdateEmitter &emitter, const Optimizer &optimizer, WeightUpdate &update);
+void finishAdaptive(UpdateEmitter &emitter, const Optimizer &optimizer, const WeightUpdate &update);
+// Gradient in type `type`, unscaled, plus wd w when the mode adds decay to the gradient and `decayScalar` is not empty.
+TensorIndex unscaledGradient(UpdateEmitter &emitter, const Optimizer &optimizer, const WeightUpdate &update, DataType type, WeightDecayMode mode,
+                             const std::string &decayScalar);
+
+}  // namespace popart::transforms

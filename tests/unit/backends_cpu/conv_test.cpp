@@ -1,0 +1,239 @@
+// Convolutions and their gradients against direct loops in double over odd sizes, strides, dilations, pads and groups;
+// one thread against two, bit for bit.
+#include "backends/cpu/kernels/conv.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+#include <vector>
+
+#include "backends/cpu/threads/thread_pool.hpp"
+
+namespace popart::cpu {
+namespace {
+
+using Floats = std::vector<float>;
+using Doubles = std::vector<double>;
+
+Floats randomFloats(int64_t count, unsigned seed) {
+  std::mt19937 engine(seed);
+  std::uniform_real_distribution<float> values(-1.0f, 1.0f);
+  Floats result(static_cast<size_t>(count));
+  for (float &value : result) value = values(engine);
+  return result;
+}
+
+int64_t volume(const Spatial &s) { return s[0] * s[1] * s[2]; }
+
+std::vector<ConvShape> shapes() {
+  return {
+      {.n = 2, .in = {1, 9, 11}, .cin = 5, .cout = 7, .kernel = {1, 3, 3}, .padLow = {0, 1, 1}, .padHigh = {0, 1, 1}},
+      {.n = 1,
+       .in = {1, 15, 13},
+       .cin = 3,
+       .cout = 40,
+       .kernel = {1, 7, 7},
+       .stride = {1, 2, 2},
+       .padLow = {0, 3, 3},
+       .padHigh = {0, 3, 3}},
+      {.n = 3, .in = {1, 6, 6}, .cin = 40, .cout = 33, .kernel = {1, 1, 1}},
+      {.n = 2, .in = {1, 7, 8}, .cin = 6, .cout = 4, .kernel = {1, 1, 1}, .stride = {1, 2, 2}},
+      {.n = 1,
+       .in = {1, 10, 12},
+       .cin = 8,
+       .cout = 12,
+       .groups = 2,
+       .kernel = {1, 3, 2},
+       .dilation = {1, 2, 3},
+       .padLow = {0, 2, 0},
+       .padHigh = {0, 1, 3}},
+      {.n = 2,
+       .in = {1, 8, 8},
+       .cin = 6,
+       .cout = 12,
+       .groups = 6,
+       .kernel = {1, 3, 3},
+       .stride = {1, 1, 2},
+       .padLow = {0, 1, 1},
+       .padHigh = {0, 1, 1}},
+      {.n = 1,
+       .in = {5, 6, 4},
+       .cin = 3,
+       .cout = 5,
+       .kernel = {3, 2, 3},
+       .stride = {2, 1, 1},
+       .padLow = {1, 0, 2},
+       .padHigh = {0, 1, 1}},
+      {.n = 2,
+       .in = {1, 1, 30},
+       .cin = 4,
+       .cout = 9,
+       .kernel = {1, 1, 5},
+       .stride = {1, 1, 3},
+       .padLow = {0, 0, 2},
+       .padHigh = {0, 0, 2}},
+      {.n = 1, .in = {1, 4, 4}, .cin = 70, .cout = 65, .kernel = {1, 3, 3}, .padLow = {0, 1, 1}, .padHigh = {0, 1, 1}},
+      {.n = 1, .in = {1, 3, 3}, .cin = 2, .cout = 3, .kernel = {1, 2, 2}, .padLow = {0, 4, 4}, .padHigh = {0, 4, 4}},
+      {.n = 1, .in = {1, 2, 2}, .cin = 2, .cout = 3, .kernel = {1, 5, 5}},
+      {.n = 0, .in = {1, 5, 5}, .cin = 2, .cout = 3, .kernel = {1, 3, 3}},
+  };
+}
+
+// Calls visit(x index, weight index in ONNX order, y index) for every product of the convolution.
+template <typename Visit>
+void forEachProduct(const ConvShape &s, Visit visit) {
+  const Spatial out = s.out();
+  const int64_t cin = s.cin / s.groups, cout = s.cout / s.groups;
+  for (int64_t n = 0; n < s.n; ++n)
+    for (int64_t p = 0; p < volume(out); ++p)
+      for (int64_t t = 0; t < s.taps(); ++t) {
+        const Spatial o = {p / (out[1] * out[2]), p / out[2] % out[1], p % out[2]};
+        const Spatial k = {t / (s.kernel[1] * s.kernel[2]), t / s.kernel[2] % s.kernel[1], t % s.kernel[2]};
+        Spatial i;
+        bool valid = true;
+        for (int d = 0; d < 3; ++d) {
+          i[d] = o[d] * s.stride[d] + k[d] * s.dilation[d] - s.padLow[d];
+          valid = valid && i[d] >= 0 && i[d] < s.in[d];
+        }
+        if (!valid) continue;
+        const int64_t xAt = ((n * s.in[0] + i[0]) * s.in[1] + i[1]) * s.in[2] + i[2];
+        for (int64_t co = 0; co < s.cout; ++co)
+          for (int64_t ci = 0; ci < cin; ++ci)
+            visit(xAt * s.cin + co / cout * cin + ci, (co * cin + ci) * s.taps() + t,
+                  (n * volume(out) + p) * s.cout + co);
+      }
+}
+
+template <typename Plan, typename Run>
+void runAll(const Plan &plan, int threads, Run run) {
+  ThreadPool pool(threads);
+  std::vector<Floats> scratch(static_cast<size_t>(threads), Floats(plan.scratchFloats(), NAN));
+  pool.parallel(plan.tasks(), [&](int task, int thread) { run(task, scratch[static_cast<size_t>(thread)].data()); });
+}
+
+void expectNear(const Floats &actual, const Doubles &expected, int64_t terms, int shape) {
+  for (size_t i = 0; i < actual.size(); ++i) {
+    ASSERT_NEAR(actual[i], expected[i], 3e-6 * std::sqrt(static_cast<double>(terms) + 1))
+        << "shape " << shape << " element " << i;
+  }
+}
+
+struct Data {
+  Floats x, w, dy, packed;
+  explicit Data(const ConvShape &s)
+      : x(randomFloats(s.n * volume(s.in) * s.cin, 1)),
+        w(randomFloats(s.cout * (s.cin / s.groups) * s.taps(), 2)),
+        dy(randomFloats(s.n * volume(s.out()) * s.cout, 3)),
+        packed(static_cast<size_t>(convWeightSize(s)), NAN) {
+    packConvWeights(s, w.data(), packed.data());
+  }
+};
+
+TEST(Conv, forward_matches_loops_and_epilogue) {
+  int index = 0;
+  for (const ConvShape &s : shapes()) {
+    const Data data(s);
+    const Floats bias = randomFloats(s.cout, 4), residual = randomFloats(static_cast<int64_t>(data.dy.size()), 5);
+    Doubles expected(data.dy.size(), 0.0);
+    forEachProduct(s,
+                   [&](int64_t x, int64_t w, int64_t y) { expected[y] += static_cast<double>(data.x[x]) * data.w[w]; });
+    for (size_t i = 0; i < expected.size(); ++i)
+      expected[i] = std::max(0.0, expected[i] + bias[i % s.cout] + residual[i]);
+    Epilogue epilogue;
+    epilogue.bias = bias.data(), epilogue.residual = residual.data(), epilogue.activation = Activation::kRelu;
+    Floats first;
+    for (int threads : {1, 2}) {
+      Floats y(data.dy.size(), NAN);
+      const ConvForward plan(s, threads);
+      runAll(plan, threads, [&](int task, float *scratch) {
+        plan.run(task, data.x.data(), data.packed.data(), y.data(), epilogue, scratch);
+      });
+      if (threads == 1) first = y;
+      expectNear(y, expected, s.taps() * s.cin, index);
+      ASSERT_EQ(y, first) << "shape " << index;
+    }
+    ++index;
+  }
+}
+
+TEST(Conv, data_gradient_matches_loops) {
+  int index = 0;
+  for (const ConvShape &s : shapes()) {
+    const Data data(s);
+    Doubles expected(data.x.size(), 0.0);
+    forEachProduct(
+        s, [&](int64_t x, int64_t w, int64_t y) { expected[x] += static_cast<double>(data.dy[y]) * data.w[w]; });
+    Floats first;
+    for (int threads : {1, 2}) {
+      Floats dx(data.x.size(), NAN);
+      const ConvDataGradient plan(s, threads);
+      runAll(plan, threads, [&](int task, float *scratch) {
+        plan.run(task, data.dy.data(), data.packed.data(), dx.data(), Epilogue(), scratch);
+      });
+      if (threads == 1) first = dx;
+      expectNear(dx, expected, s.taps() * s.cout, index);
+      ASSERT_EQ(dx, first) << "shape " << index;
+    }
+    ++index;
+  }
+}
+
+TEST(Conv, data_gradient_adds_bias_and_residual_in_every_stride_phase) {
+  const ConvShape s = shapes()[1];
+  const Data data(s);
+  const Floats bias = randomFloats(s.cin, 6);
+  Floats plain(data.x.size()), fused(data.x.size(), 3.0f);
+  const ConvDataGradient plan(s, 2);
+  const auto run = [&](Floats &dx, const Epilogue &e) {
+    runAll(plan, 2, [&](int task, float *scratch) {
+      plan.run(task, data.dy.data(), data.packed.data(), dx.data(), e, scratch);
+    });
+  };
+  run(plain, Epilogue());
+  Epilogue epilogue;
+  epilogue.bias = bias.data(), epilogue.residual = fused.data();
+  run(fused, epilogue);
+  for (size_t i = 0; i < plain.size(); ++i) ASSERT_EQ(fused[i], plain[i] + bias[i % s.cin] + 3.0f);
+}
+
+TEST(Conv, weight_gradient_matches_loops_and_updates_in_place) {
+  int index = 0;
+  for (const ConvShape &s : shapes()) {
+    const Data data(s);
+    Doubles expected(data.w.size(), 0.0);
+    forEachProduct(
+        s, [&](int64_t x, int64_t w, int64_t y) { expected[w] += static_cast<double>(data.x[x]) * data.dy[y]; });
+    Floats first;
+    for (int threads : {1, 2}) {
+      const ConvWeightGradient plan(s, threads);
+      Floats stored(data.packed.size(), 0.0f), updated = data.packed, separate = data.packed, dw(data.w.size());
+      const Update sgd{.kind = UpdateKind::kSgd, .rate = 0.5f, .decay = 0.9f};
+      for (auto *target : {&stored, &updated}) {
+        const Update update = target == &stored ? Update() : sgd;
+        runAll(plan, threads, [&](int task, float *scratch) {
+          plan.run(task, data.x.data(), data.dy.data(), target->data(), update, scratch);
+        });
+      }
+      unpackConvWeights(s, stored.data(), dw.data());
+      if (threads == 1) first = dw;
+      expectNear(dw, expected, s.n * volume(s.out()), index);
+      ASSERT_EQ(dw, first) << "shape " << index;
+      applyUpdate(sgd, stored.data(), 0, separate.data(), 0, 1, static_cast<int64_t>(separate.size()));
+      ASSERT_EQ(updated, separate) << "shape " << index;
+    }
+    ++index;
+  }
+}
+
+TEST(Conv, weights_round_trip_through_the_packed_layout) {
+  for (const ConvShape &s : shapes()) {
+    const Data data(s);
+    Floats back(data.w.size());
+    unpackConvWeights(s, data.packed.data(), back.data());
+    ASSERT_EQ(back, data.w);
+  }
+}
+
+}  // namespace
+}  // namespace popart::cpu
