@@ -2,7 +2,6 @@
 // hand-written programs. Element types cross as the numbers of DataType; host values cross as buffers without copying.
 #include "ir.hpp"
 
-#include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
@@ -103,7 +102,6 @@ Op::Settings makeSettings(Graph &graph, const nb::dict &given) {
   settings.executionContext = static_cast<ExecutionContext>(nb::cast<int>(given["execution_context"]));
   const auto stage = nb::cast<int64_t>(given["pipeline_stage"]);
   if (stage >= 0) settings.pipelineStage = stage;
-  if (given.contains("hints")) settings.hints = nb::cast<std::map<std::string, std::string>>(given["hints"]);
   return settings;
 }
 
@@ -170,6 +168,7 @@ void bindOp(nb::module_ &m) {
       .def("outputCount", &Op::outputCount)
       .def("attributes", &attributesToPython)
       .def("modifiesInput", &Op::modifiesInput)
+      .def("aliasesInput", &Op::aliasesInput)
       .def("getCalledGraphs", &Op::getCalledGraphs, nb::rv_policy::reference_internal)
       .def("getVirtualGraphId", [](const Op &op) { return op.settings.vgraphId; })
       .def("hasVirtualGraphId", [](const Op &op) { return op.settings.vgraphId.has_value(); })
@@ -291,7 +290,11 @@ void bindGraph(nb::module_ &m) {
         check(a && b, "graph '{}': no such ops: got {} and {}", g.id, before, after);
         g.addConstraint(a->index(), b->index());
       })
-      .def("printSchedule", [](const Graph &g, const std::map<TensorId, std::string> &names) { return printSchedule(g, names); })
+      .def("printSchedule", [](const Graph &g, const nb::dict &given) {
+        std::map<TensorId, std::string> names;
+        for (auto [id, name] : given) names.emplace(nb::cast<std::string>(id), nb::cast<std::string>(name));
+        return printSchedule(g, names);
+      })
       .def("print", [](const Graph &g) { return print(g); })
       .def("toDot", [](const Graph &g) { return toDot(g); });
   bindGraphTensors(graph);
