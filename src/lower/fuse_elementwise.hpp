@@ -1,0 +1,16 @@
+// Clusters of element-wise ops with one output shape become FusedElementwise ops: one loop over cache-sized blocks instead of
+// one pass over memory per op.
+#pragma once
+#include <popart/ir.hpp>
+
+#include "executable/kernel.hpp"
+
+namespace popart::lower {
+
+// Only ops that `backend` supports on its own are clustered. Flat graphs only.
+void fuseElementwise(Ir &flat, const executable::Backend &backend);
+
+// Whether the op computes each element from the elements at the same position.
+bool isElementwise(const Op &op);
+
+}  // namespace popart::lower

@@ -1,0 +1,178 @@
+// Fusion around matrix products. An element-wise reader is absorbed when it has the product's shape and is its only reader;
+// of several products under one reader, the last in program order takes it.
+#include "lower/fuse_epilogue.hpp"
+
+#include <algorithm>
+
+#include "lower/fuse_elementwise.hpp"
+#include "schedule/schedule.hpp"
+
+namespace popart::lower {
+namespace {
+
+bool swapsLastTwo(const Op &op) {
+  if (!op.is("Transpose")) return false;
+  const auto &perm = op.attrInts("perm");
+  const size_t rank = perm.size();
+  if (rank < 2) return false;
+  for (size_t i = 0; i + 2 < rank; ++i)
+    if (perm[i] != static_cast<int64_t>(i)) return false;
+  return perm[rank - 2] == static_cast<int64_t>(rank - 1) && perm[rank - 1] == static_cast<int64_t>(rank - 2);
+}
+
+class EpilogueFuser {
+ public:
+  EpilogueFuser(Ir &ir, Graph &graph, const executable::Backend &backend) : ir_(ir), graph_(graph), backend_(backend) {}
+
+  void run() {
+    const auto order = schedule::schedule(graph_);
+    for (OpIndex o : order)
+      if (graph_.alive(o) && isProduct(graph_.op(o))) toFused(graph_.op(o));
+    for (auto it = products_.rbegin(); it != products_.rend(); ++it) absorbReader(**it);
+  }
+
+ private:
+  bool isProduct(const Op &op) const {
+    return op.is("MatMul") && !op.isUserOp() && op.outInfo(0).dataType() == DataType::FLOAT && op.inInfo(0).dataType() == DataType::FLOAT &&
+           op.inRank(0) >= 2 && op.inRank(1) >= 2;
+  }
+
+  static Op::Settings settingsLike(const Op &op) {
+    Op::Settings settings = op.settings;
+    if (settings.sequence < 0) settings.sequence = op.index().value;
+    return settings;
+  }
+
+  // MatMul (and transposes in front of it) → FusedMatMul without epilogue.
+  void toFused(Op &op) {
+    std::vector<TensorIndex> inputs = {op.inputs()[0], op.inputs()[1]};
+    int64_t flags[2] = {0, 0};
+    std::vector<OpIndex> transposes;
+    for (int i = 0; i < 2; ++i) {
+      Op *producer = graph_.tensor(inputs[i]).getProducerUnsafe();
+      while (producer && swapsLastTwo(*producer)) {
+        flags[i] ^= 1;
+        transposes.push_back(producer->index());
+        inputs[i] = producer->inputs()[0];
+        producer = graph_.tensor(inputs[i]).getProducerUnsafe();
+      }
+    }
+    const TensorIndex old = op.outputs()[0];
+    const TensorId id = graph_.tensor(old).id;
+    graph_.renameTensor(old, graph_.freeId(id + "/unfused"));
+    Op *fused = graph_.addConnectedOp(opDef("FusedMatMul"), inputs, {id}, {{"trans_a", flags[0]}, {"trans_b", flags[1]}}, settingsLike(op));
+    replace(op, old, fused->outputs()[0]);
+    for (OpIndex t : transposes) {  // innermost last; each goes when nobody else reads it
+      const TensorIndex out = graph_.op(t).outputs()[0];
+      if (!graph_.tensor(out).uses().empty() || isGraphOutput(out)) break;
+      graph_.eraseOp(t);
+      graph_.eraseTensor(out);
+    }
+    products_.push_back(fused);
+  }
+
+  void replace(Op &op, TensorIndex old, TensorIndex fresh) {
+    graph_.replaceUses(old, fresh);
+    graph_.replaceOutputs(old, fresh);
+    graph_.eraseOp(op.index());
+    graph_.eraseTensor(old);
+  }
+
+  bool isGraphOutput(TensorIndex t) const { return std::find(graph_.outputs().begin(), graph_.outputs().end(), t) != graph_.outputs().end(); }
+
+  void absorbReader(Op &product) {
+    const TensorIndex value = product.outputs()[0];
+    const auto readers = graph_.tensor(value).consumerOps();
+    if (readers.size() != 1 || isGraphOutput(value)) return;
+    Op &reader = *readers.front();
+    const bool cluster = reader.is("FusedElementwise");
+    std::string reason;
+    if (!cluster && !(isElementwise(reader) && reader.outputCount() == 1 && backend_.supports(reader, reason))) return;
+    const Shape &shape = graph_.info(value).shape();
+    for (TensorIndex t : reader.outputs())
+      if (graph_.info(t).shape() != shape) return;
+    const GraphId body = cluster ? reader.attributes().getAttribute<GraphRef>("body").id : wrap(reader);
+    absorb(product, reader, ir_.getGraph(body));
+  }
+
+  // A body graph that holds one op.
+  GraphId wrap(const Op &op) {
+    GraphId id;
+    do id = "fused/" + std::to_string(ir_.getAndIncrSubgraphCounter());
+    while (ir_.hasGraph(id));
+    Graph &body = ir_.createGraph(id);
+    std::vector<TensorIndex> inputs;
+    std::map<TensorIndex, TensorIndex> inner;
+    for (TensorIndex t : op.inputs()) {
+      if (!t.valid()) {
+        inputs.push_back({});
+        continue;
+      }
+      auto [it, fresh] = inner.try_emplace(t);
+      if (fresh) it->second = body.addInput(body.addScope(graph_.tensor(t).id), graph_.info(t));
+      inputs.push_back(it->second);
+    }
+    Op::Settings settings = op.settings;
+    settings.sequence = -1;
+    body.markOutput(body.addConnectedOp(op.def(), inputs, {body.addScope(op.outTensor(0)->id)}, op.attributes(), settings)->outputs()[0]);
+    return id;
+  }
+
+  // The operands of the reader, one per body input, in body order.
+  std::vector<TensorIndex> operandsOf(const Op &reader) const {
+    if (reader.is("FusedElementwise")) return reader.inputs();
+    std::vector<TensorIndex> operands;
+    for (TensorIndex t : reader.inputs())
+      if (t.valid() && std::find(operands.begin(), operands.end(), t) == operands.end()) operands.push_back(t);
+    return operands;
+  }
+
+  void absorb(Op &product, Op &reader, Graph &body) {
+    const TensorIndex value = product.outputs()[0];
+    const std::vector<TensorIndex> operands = operandsOf(reader);
+    // The product becomes the first body input.
+    std::vector<TensorIndex> bodyInputs, extras;
+    const std::vector<TensorIndex> old = body.inputs();
+    for (size_t i = 0; i < operands.size(); ++i)
+      if (operands[i] == value) bodyInputs.push_back(old[i]);
+    for (size_t i = 0; i < operands.size(); ++i) {
+      if (operands[i] == value) continue;
+      bodyInputs.push_back(old[i]);
+      extras.push_back(operands[i]);
+    }
+    body.setInputs(bodyInputs);
+    std::vector<TensorIndex> inputs = {product.inputs()[0], product.inputs()[1]};
+    inputs.insert(inputs.end(), extras.begin(), extras.end());
+    Attributes attributes = product.attributes();
+    attributes.set("epilogue", GraphRef{body.id});
+    std::vector<TensorIndex> results = reader.outputs();
+    std::vector<TensorId> ids;
+    for (TensorIndex t : results) {
+      ids.push_back(graph_.tensor(t).id);
+      graph_.renameTensor(t, graph_.freeId(ids.back() + "/unfused"));
+    }
+    Op *fused = graph_.addConnectedOp(opDef("FusedMatMul"), inputs, ids, attributes, settingsLike(reader));
+    for (size_t i = 0; i < results.size(); ++i) {
+      graph_.replaceUses(results[i], fused->outputs()[i]);
+      graph_.replaceOutputs(results[i], fused->outputs()[i]);
+    }
+    graph_.eraseOp(reader.index());
+    for (TensorIndex t : results) graph_.eraseTensor(t);
+    graph_.eraseOp(product.index());
+    graph_.eraseTensor(value);
+  }
+
+  Ir &ir_;
+  Graph &graph_;
+  const executable::Backend &backend_;
+  std::vector<Op *> products_;
+};
+
+}  // namespace
+
+void fuseEpilogues(Ir &flat, const executable::Backend &backend) {
+  for (Graph *graph : flat.getAllGraphs())
+    if (graph->id.rfind("fused/", 0) != 0) EpilogueFuser(flat, *graph, backend).run();
+}
+
+}  // namespace popart::lower

@@ -1,0 +1,83 @@
+// Rows of the ops that fusion makes (src/lower): element-wise clusters, products with an element-wise epilogue, layout changes,
+// and the assignment that ends the functional form of a program. They exist in lowered graphs only.
+#include <popart/graph.hpp>
+
+#include "ops/catalog.hpp"
+
+namespace popart::ops {
+namespace {
+
+// Outputs of an op whose body graph computes them: the infos of the body's outputs.
+void outputsOfBody(InferContext &c, const char *attribute) {
+  const Graph &body = c.graph(attribute);
+  c.require(static_cast<int>(body.outputs().size()) == c.outputCount(), "body gives {} outputs, expected {}", body.outputs().size(), c.outputCount());
+  for (int i = 0; i < c.outputCount(); ++i) c.out(i, body.info(body.outputs()[i]));
+}
+
+Shape transposedMatrix(Shape shape, bool transpose) {
+  if (transpose && shape.size() >= 2) std::swap(shape[shape.size() - 1], shape[shape.size() - 2]);
+  return shape;
+}
+
+// NumPy matmul of two operands of rank >= 2.
+void inferProduct(InferContext &c) {
+  const Shape a = transposedMatrix(c.shape(0), c.attrInt("trans_a") != 0), b = transposedMatrix(c.shape(1), c.attrInt("trans_b") != 0);
+  c.require(a.size() >= 2 && b.size() >= 2, "operands need rank >= 2: got {} and {}", a, b);
+  c.require(a.back() == b[b.size() - 2], "inner dimensions differ: got {} and {}", a, b);
+  Shape out = npOut(Shape(a.begin(), a.end() - 2), Shape(b.begin(), b.end() - 2), c.op().debugName());
+  out.push_back(a[a.size() - 2]);
+  out.push_back(b.back());
+  if (!c.hasAttr("epilogue")) return c.out(0, c.type(0), out);
+  const Graph &body = c.graph("epilogue");
+  c.require(body.info(body.inputs()[0]).shape() == out, "the epilogue takes {}, expected {}", body.info(body.inputs()[0]), out);
+  outputsOfBody(c, "epilogue");
+}
+
+}  // namespace
+
+OpDefs fusedOps() {
+  OpDefs rows;
+  rows.push_back(OpDef("popart", "FusedElementwise", {1})
+                     .input("operands", kAllTypes, "", Arity::Variadic)
+                     .output("results", Arity::Variadic)
+                     .attrRequired("body", AttributeType::Graph)
+                     .traits(Trait::Internal)
+                     .notOnnx()
+                     .infer([](InferContext &c) { outputsOfBody(c, "body"); })
+                     .noGrad("it is made after differentiation")
+                     .doc("Element-wise ops of one output shape, computed block by block. Body inputs are the operands in order."));
+  rows.push_back(OpDef("popart", "FusedMatMul", {1})
+                     .input("a", kFloats, "T")
+                     .input("b", kFloats, "T")
+                     .input("extras", kAllTypes, "", Arity::Variadic)
+                     .output("results", Arity::Variadic)
+                     .attr("trans_a", int64_t{0})
+                     .attr("trans_b", int64_t{0})
+                     .attrOptional("epilogue", AttributeType::Graph)
+                     .traits(Trait::Internal)
+                     .notOnnx()
+                     .infer(inferProduct)
+                     .cost(Cost::Heavy)
+                     .noGrad("it is made after differentiation")
+                     .doc("epilogue(op(a) @ op(b), extras…): the first input of the epilogue graph is the product."));
+  rows.push_back(OpDef("popart", "Reorder", {1})
+                     .input("x", kAllTypes)
+                     .output("y")
+                     .traits(Trait::Internal)
+                     .notOnnx()
+                     .noGrad("it is made after differentiation")
+                     .doc("The same values in another memory layout."));
+  rows.push_back(OpDef("popart", "VariableAssign", {1})
+                     .input("variable", kAllTypes, "T")
+                     .input("value", kAllTypes, "T")
+                     .traits(Trait::Internal | Trait::SideEffect)
+                     .notOnnx()
+                     .infer([](InferContext &c) {
+                       c.require(c.shape(0) == c.shape(1), "shapes differ: got {} for the variable, {} for the value", c.shape(0), c.shape(1));
+                     })
+                     .noGrad("it is made after differentiation")
+                     .doc("The variable holds `value` from the next run of the program on."));
+  return rows;
+}
+
+}  // namespace popart::ops
