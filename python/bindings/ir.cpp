@@ -1,17 +1,11 @@
 // Module popart_core.ir: the core's Ir, Graph, Tensor and Op as Python sees them, differentiation and the session of
 // hand-written programs. Element types cross as the numbers of DataType; host values cross as buffers without copying.
-#include "ir.hpp"
+#include "bindings.hpp"
 
-#include <nanobind/stl/optional.h>
-#include <nanobind/stl/pair.h>
-#include <nanobind/stl/shared_ptr.h>
-#include <nanobind/stl/string.h>
-#include <nanobind/stl/vector.h>
 
 #include "api/ir_session.hpp"
 #include "autodiff/autodiff.hpp"
 
-namespace nb = nanobind;
 using namespace nb::literals;
 
 namespace popart::python {

@@ -13,4 +13,5 @@ NB_MODULE(popart_core, m) {
   bindOptions(m);
   bindDevices(m);
   bindStepIo(m);
+  bindIr(m);
 }
