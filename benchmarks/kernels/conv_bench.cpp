@@ -50,6 +50,7 @@ void layers(benchmark::internal::Benchmark *bench) {
     bench->Args({128, 128, 56, 3, 2, 1, threads});
     bench->Args({64, 256, 56, 1, 1, 1, threads});
     bench->Args({1024, 512, 14, 1, 2, 1, threads});
+    bench->Args({96, 96, 56, 3, 1, 96, threads});
   }
 }
 

@@ -15,9 +15,24 @@ namespace {
 using Family = ops::OpDefs (*)();
 constexpr Family kFamilies[] = {
     // ---- math, reduce, shape, index
-    nullptr,
+    ops::unaryOps,
+    ops::activationOps,
+    ops::binaryOps,
+    ops::comparisonOps,
+    ops::variadicOps,
+    ops::castOps,
+    ops::whereOps,
+    ops::reduceOps,
+    ops::orderOps,
+    ops::cumulativeOps,
+    ops::viewOps,
+    ops::transposeOps,
+    ops::joinOps,
+    ops::sliceOps,
+    ops::expandOps,
+    ops::constantOps,
     // ---- nn, loss, optim, random, control, io, comm
-    ops::matMulOps, ops::softmaxOps, ops::nllOps, ops::lossOps, ops::copyVarUpdateOps, ops::sgdOps, ops::accumulateOps,
+    ops::matMulOps, ops::softmaxOps, ops::convOps, ops::poolOps, ops::batchNormOps, ops::normOps, ops::nllOps, ops::lossOps, ops::copyVarUpdateOps, ops::sgdOps, ops::accumulateOps,
     ops::adamOps, ops::adaptiveOps, ops::randomOps, ops::dropoutOps, ops::controlOps, ops::ioOps, ops::collectiveOps,
 };
 
@@ -25,7 +40,6 @@ class Catalog {
  public:
   Catalog() {
     for (Family family : kFamilies) {
-      if (!family) continue;
       for (OpDef &row : family()) add(std::move(row));
     }
   }

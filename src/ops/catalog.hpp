@@ -37,6 +37,10 @@ OpDefs dynamicOps();      // DynamicSlice, DynamicUpdate, …
 // ---- nn
 OpDefs matMulOps();       // MatMul
 OpDefs softmaxOps();      // Softmax, LogSoftmax, Hardmax
+OpDefs convOps();         // Conv, ConvTranspose
+OpDefs poolOps();         // MaxPool, AveragePool, LpPool, Global…Pool
+OpDefs batchNormOps();    // BatchNormalization
+OpDefs normOps();         // GroupNormalization, LayerNormalization, LRN, …
 // ---- loss
 OpDefs nllOps();          // Nll, NlllWithSoftmaxGradDirect
 OpDefs lossOps();         // L1, IdentityLoss, SoftmaxCrossEntropyLoss, …

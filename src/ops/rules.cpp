@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include <popart/error.hpp>
+#include <popart/op.hpp>
 
 namespace popart::ops {
 
@@ -19,7 +20,15 @@ Shape broadcastShape(const InferContext &c, int first, int count) {
   return shape;
 }
 
-void inferBroadcast(InferContext &c) { c.out(0, c.type(0), broadcastShape(c, 0, c.inputCount())); }
+void inferBroadcast(InferContext &c) {
+  const Shape shape = broadcastShape(c, 0, c.inputCount());
+  if (c.op().def().isInplaceVariant()) {
+    const int input = c.op().def().aliasRules().front().input;
+    c.require(shape == c.shape(input), "the result does not fit the tensor that is overwritten: got {}, expected {}", shape,
+              c.shape(input));
+  }
+  c.out(0, c.type(0), shape);
+}
 void inferBroadcastBool(InferContext &c) { c.out(0, DataType::BOOL, broadcastShape(c, 0, c.inputCount())); }
 void inferLikeBool(InferContext &c) { c.out(0, DataType::BOOL, c.shape(0)); }
 void inferForwardShape(InferContext &c) { c.out(0, c.type(0), c.attrInts("fwd_shape")); }
@@ -38,6 +47,14 @@ std::vector<int64_t> reductionAxes(const Attributes &attributes, int64_t rank) {
   return axes;
 }
 
+std::vector<int64_t> reductionAxes(const InferContext &c) {
+  try {
+    return reductionAxes(c.attrs(), c.in(0).rank());
+  } catch (const error &e) {
+    c.fail("{}", e.what());
+  }
+}
+
 Shape reducedShape(const Shape &shape, const std::vector<int64_t> &axes, bool keepDims) {
   Shape out;
   for (size_t i = 0; i < shape.size(); ++i) {
@@ -46,6 +63,14 @@ Shape reducedShape(const Shape &shape, const std::vector<int64_t> &axes, bool ke
     else if (keepDims) out.push_back(1);
   }
   return out;
+}
+
+std::vector<int64_t> splitSizes(const Attributes &attributes, int64_t size, int64_t count) {
+  if (attributes.hasAttribute("split")) return attributes.getAttribute<std::vector<int64_t>>("split");
+  std::vector<int64_t> sizes;
+  const int64_t part = (size + count - 1) / std::max<int64_t>(count, 1);
+  for (int64_t left = size, i = 0; i < count; ++i, left -= part) sizes.push_back(std::max<int64_t>(0, std::min(part, left)));
+  return sizes;
 }
 
 int64_t axisOf(const Attributes &attributes, int64_t rank) {

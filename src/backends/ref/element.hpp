@@ -52,6 +52,18 @@ inline void store(const View &v, int64_t i, double value) {
   });
 }
 
+// Index of the element of an operand of shape `operand` that element `index` of the broadcast result of shape `shape` uses.
+inline int64_t broadcastIndex(int64_t index, const Shape &shape, const Shape &operand) {
+  int64_t result = 0, stride = 1;
+  for (size_t i = 0; i < operand.size(); ++i) {
+    const int64_t dim = shape[shape.size() - 1 - i], operandDim = operand[operand.size() - 1 - i];
+    if (operandDim != 1) result += index % dim * stride;
+    index /= dim;
+    stride *= operandDim;
+  }
+  return result;
+}
+
 // A scalar parameter: the tensor of input `input`, else the float attribute, else `fallback`.
 inline double parameter(const Context &c, int input, const char *attribute, double fallback = 0.0) {
   if (c.hasIn(input)) return load(c.in[input], 0);

@@ -90,18 +90,6 @@ void dropout(const Context &c) {
   }
 }
 
-// Index of the mask element that element `index` of a tensor of shape `shape` uses.
-int64_t maskIndex(int64_t index, const Shape &shape, const Shape &mask) {
-  int64_t result = 0, stride = 1;
-  for (size_t i = 0; i < mask.size(); ++i) {
-    const int64_t dim = shape[shape.size() - 1 - i], maskDim = mask[mask.size() - 1 - i];
-    if (maskDim != 1) result += index % dim * stride;
-    index /= dim;
-    stride *= maskDim;
-  }
-  return result;
-}
-
 void shapedDropout(const Context &c) {
   const float ratio = c.op.attrFloat("ratio");
   const uint32_t threshold = dropoutThreshold(ratio);
@@ -109,7 +97,7 @@ void shapedDropout(const Context &c) {
   const PhiloxKey seed = seedOf(c.in[1]);
   const Shape &mask = c.op.attrInts("shape");
   for (int64_t i = 0; i < c.in[0].size(); ++i) {
-    const int64_t m = maskIndex(i, c.in[0].shape(), mask);
+    const int64_t m = broadcastIndex(i, c.in[0].shape(), mask);
     const bool keep = randomBlock(seed, static_cast<uint64_t>(m / 4))[m % 4] >= threshold;
     store(c.out[0], i, keep ? load(c.in[0], i) * scale : 0.0);
   }

@@ -71,6 +71,30 @@ TEST(Activation, does_not_depend_on_the_position_in_the_array) {
   }
 }
 
+TEST(Activation, gradient_matches_the_central_difference) {
+  std::vector<float> x;
+  for (double v = -8; v <= 8; v += 0.0173) x.push_back(static_cast<float>(v));
+  for (float v : {60.0f, -60.0f, 1e15f, -1e15f}) x.push_back(v);
+  const auto count = static_cast<int64_t>(x.size());
+  std::vector<float> y(x.size()), dy(x.size(), -1.5f), dx(x.size());
+  for (Activation activation : kAll) {
+    applyActivation(activation, x.data(), y.data(), count);
+    const bool fromOutput =
+        activation == Activation::kRelu || activation == Activation::kSigmoid || activation == Activation::kTanh;
+    applyActivationGradient(activation, fromOutput ? y.data() : x.data(), dy.data(), dx.data(), count);
+    for (size_t i = 0; i < x.size(); ++i) {
+      const double at = x[i], step = 1e-5;
+      if (activation == Activation::kRelu && std::abs(at) < 2 * step) continue;
+      const bool huge = std::abs(at) > 50;
+      const double limit =
+          activation == Activation::kNone || (at > 0 && !(fromOutput && activation != Activation::kRelu));
+      const double slope =
+          huge ? limit : (exactActivation(activation, at + step) - exactActivation(activation, at - step)) / (2 * step);
+      ASSERT_NEAR(dx[i], -1.5 * slope, 3e-6) << "activation " << static_cast<int>(activation) << " at " << at;
+    }
+  }
+}
+
 TEST(Update, follows_the_documented_formulas) {
   Update u;
   u.rate = 0.5f, u.decay = 0.75f, u.momentum = 0.25f, u.gradScale = 2.0f;

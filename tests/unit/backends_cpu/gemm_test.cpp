@@ -182,6 +182,10 @@ TEST(Matmul, transposed_packed_product_of_few_rows_passes_the_epilogue) {
   args.epilogue.beta = 1.0f;
   runAll(matmul, args, pool);
   for (int64_t i = 0; i < m * n; ++i) ASSERT_EQ(c[i], plain[i] + 2.0f + bias[i % n]);
+  const Floats saved = randomFloats(m * n, 24);
+  args.epilogue = Epilogue{.saved = saved.data(), .savedStride = n, .savedBy = Activation::kRelu};
+  runAll(matmul, args, pool);
+  for (int64_t i = 0; i < m * n; ++i) ASSERT_EQ(c[i], saved[i] > 0 ? plain[i] : 0.0f);
 }
 
 TEST(Matmul, adds_to_c_with_beta) {

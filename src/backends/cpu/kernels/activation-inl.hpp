@@ -87,6 +87,50 @@ HWY_INLINE V activate(Activation kind, V x) {
   return x;
 }
 
+// d gelu / dx = Phi(x) + x phi(x)
+HWY_INLINE V geluSlope(V x) {
+  const V half = constant(0.5f);
+  const V area = hn::MulAdd(half, errorFunction(hn::Mul(x, constant(0.70710678118654752f))), half);
+  const V square = hn::Min(constant(200.0f), hn::Mul(x, x));
+  const V density = hn::Mul(constant(0.39894228040143268f), hn::Exp(D(), hn::Mul(constant(-0.5f), square)));
+  return hn::MulAdd(x, density, area);
+}
+
+// d geluTanh / dx; beyond 10 the slope is 0 or 1, and the bound keeps x^3 finite.
+HWY_INLINE V geluTanhSlope(V x) {
+  const V limit = constant(10.0f);
+  const V z = hn::IfThenElse(hn::Gt(hn::Abs(x), limit), hn::CopySign(limit, x), x);
+  const V square = hn::Mul(z, z);
+  const V scale = constant(0.79788456080286536f), half = constant(0.5f), one = constant(1.0f);
+  const V t = hyperbolicTangent(hn::Mul(scale, hn::MulAdd(hn::Mul(constant(0.044715f), square), z, z)));
+  const V inner = hn::Mul(scale, hn::MulAdd(constant(0.134145f), square, one));
+  return hn::MulAdd(hn::Mul(half, z), hn::Mul(hn::NegMulAdd(t, t, one), inner), hn::MulAdd(half, t, half));
+}
+
+// dy * activation'; `saved` is the output for relu, sigmoid and tanh, the input for the others.
+HWY_INLINE V gradient(Activation kind, V saved, V dy) {
+  const V one = constant(1.0f);
+  switch (kind) {
+    case Activation::kNone:
+      return dy;
+    case Activation::kRelu:
+      return hn::IfThenElseZero(hn::Gt(saved, hn::Zero(D())), dy);
+    case Activation::kGelu:
+      return hn::Mul(dy, geluSlope(saved));
+    case Activation::kGeluTanh:
+      return hn::Mul(dy, geluTanhSlope(saved));
+    case Activation::kSigmoid:
+      return hn::Mul(dy, hn::Mul(saved, hn::Sub(one, saved)));
+    case Activation::kTanh:
+      return hn::Mul(dy, hn::NegMulAdd(saved, saved, one));
+    case Activation::kSilu: {
+      const V s = sigmoid(saved);
+      return hn::Mul(dy, hn::Mul(s, hn::MulAdd(saved, hn::Sub(one, s), one)));
+    }
+  }
+  return dy;
+}
+
 }  // namespace activation
 }  // namespace popart::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

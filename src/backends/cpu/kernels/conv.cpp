@@ -41,6 +41,9 @@ struct Pixel {
 
 bool inside(int64_t at, int64_t size) { return static_cast<uint64_t>(at) < static_cast<uint64_t>(size); }
 
+constexpr int64_t kColumnBlock = 16;  // at least the rows of a tile
+static_assert(kMaxTileRows <= kColumnBlock);
+
 void copyFloats(float *out, const float *in, int64_t count) {
   std::memcpy(out, in, static_cast<size_t>(count) * sizeof(float));
 }
@@ -98,19 +101,47 @@ void gatherPatches(const void *context, const float *x, int64_t row, int rows, i
   }
 }
 
-// The transposed patches of the weight gradient: rows (tap, channel), columns pixels.
+// Copies `rows` floats from each of `count` pixels, `step` apart, side by side. Whole 16-float blocks are copied while
+// `readable` floats of the source last: the surplus is overwritten by the next pixel, and by the slack behind the last.
+void copyColumns(const float *x, ptrdiff_t step, int64_t readable, int rows, int64_t count, float *out) {
+  int64_t j = 0;
+  for (; j < count && j * step + kColumnBlock <= readable; ++j) {
+    std::memcpy(out + j * rows, x + j * step, kColumnBlock * sizeof(float));
+  }
+  for (; j < count; ++j) copyFloats(out + j * rows, x + j * step, rows);
+}
+
+// The transposed patches of the weight gradient: rows (tap, channel), columns pixels. Where the rows are neighbours in
+// memory and no tap leaves the image, a stretch of pixels of one output row is copied at once.
 void gatherPatchColumns(const void *context, const float *x, int64_t row, int rows, int64_t k, int64_t count,
                         float *out) {
   const ConvShape &s = *static_cast<const ConvShape *>(context);
-  const int64_t channels = s.cin / s.groups;
+  const int64_t channels = s.cin / s.groups, channel = row % channels;
   const Spatial size = s.out();
-  const Spatial tap = tapAt(row / channels, s.kernel);
+  const Spatial tap = tapAt(row / channels, s.kernel), lastTap = tapAt((row + rows - 1) / channels, s.kernel);
+  const bool merge = s.dilation[2] == 1 && channels == s.cin;
+  const bool oneRun =
+      tap[0] == lastTap[0] && tap[1] == lastTap[1] && (tap[2] == lastTap[2] || merge) && rows <= kColumnBlock;
+  const int64_t imageFloats = product(s.in) * s.cin;
+  const float *end = x + s.n * imageFloats - (s.cin - channels);
   Pixel pixel(k, size);
-  for (int64_t j = 0; j < count; ++j, pixel.next(size)) {
+  for (int64_t j = 0; j < count;) {
     Spatial origin;
     for (int d = 0; d < 3; ++d) origin[d] = pixel.at[d] * s.stride[d] - s.padLow[d];
-    PatchWriter{s, x + pixel.image * product(s.in) * s.cin, origin, channels}.write(tap, row % channels, rows,
-                                                                                    out + j * rows);
+    const PatchWriter patch{s, x + pixel.image * imageFloats, origin, channels};
+    int64_t run = 1;
+    const int64_t firstColumn = origin[2] + tap[2] * s.dilation[2];
+    const int64_t room = s.in[2] - 1 - (origin[2] + lastTap[2] * s.dilation[2]);
+    if (oneRun && patch.touchesRow(tap) && firstColumn >= 0 && room >= 0) {
+      run = std::min({count - j, size[2] - pixel.at[2], room / s.stride[2] + 1});
+      const float *source = patch.source(tap) + channel;
+      copyColumns(source, s.stride[2] * s.cin, end - source, rows, run, out + j * rows);
+    } else {
+      patch.write(tap, channel, rows, out + j * rows);
+    }
+    j += run;
+    pixel.at[2] += run - 1;
+    pixel.next(size);
   }
 }
 
@@ -133,20 +164,20 @@ void gatherGradients(const void *context, const float *dy, int64_t row, int rows
   const auto &c = *static_cast<const PhaseContext *>(context);
   const ConvShape &s = *c.shape;
   const int64_t channels = s.cout / s.groups;
+  const Pixel firstTap(k / channels, c.tapCounts);
   Pixel pixel(row, c.phase->count);
   for (int i = 0; i < rows; ++i, pixel.next(c.phase->count)) {
     float *to = out + i * kGatherStride;
-    Pixel tap(k / channels, c.tapCounts);
+    Pixel tap = firstTap;
     for (int64_t at = k, end = k + count; at < end; tap.next(c.tapCounts)) {
       const int64_t channel = at == k ? k % channels : 0;
       const int64_t run = std::min(end - at, channels - channel);
       bool valid = true;
       int64_t place = pixel.image;
       for (int d = 0; d < 3; ++d) {
-        const int64_t in = c.phase->first[d] + pixel.at[d] * s.stride[d];
-        const int64_t position = in + s.padLow[d] - c.phase->taps[d][static_cast<size_t>(tap.at[d])] * s.dilation[d];
-        valid = valid && position >= 0 && inside(position / s.stride[d], c.out[d]);
-        place = place * c.out[d] + (valid ? position / s.stride[d] : 0);
+        const int64_t position = pixel.at[d] + c.phase->shifts[d][static_cast<size_t>(tap.at[d])];
+        valid = valid && inside(position, c.out[d]);
+        place = place * c.out[d] + position;
       }
       valid ? copyFloats(to, dy + place * s.cout + channel, run) : static_cast<void>(std::fill_n(to, run, 0.0f));
       to += run;
@@ -192,7 +223,10 @@ std::vector<ConvPhase> makePhases(const ConvShape &s) {
     for (int d = 0; d < 3; ++d) {
       phase.count[d] = std::max<int64_t>(0, (s.in[d] - phase.first[d] + s.stride[d] - 1) / s.stride[d]);
       for (int64_t tap = 0; tap < s.kernel[d]; ++tap) {
-        if ((phase.first[d] + s.padLow[d] - tap * s.dilation[d]) % s.stride[d] == 0) phase.taps[d].push_back(tap);
+        const int64_t distance = phase.first[d] + s.padLow[d] - tap * s.dilation[d];
+        if (distance % s.stride[d] != 0) continue;
+        phase.taps[d].push_back(tap);
+        phase.shifts[d].push_back(distance / s.stride[d]);
       }
     }
     if (product(phase.count) > 0) phases.push_back(std::move(phase));
@@ -218,11 +252,13 @@ Spatial ConvShape::out() const {
 }
 
 int64_t convWeightSize(const ConvShape &s) noexcept {
+  if (s.isDepthwise()) return packedSize(s.taps(), s.cin);
   return s.groups * packedSize(s.taps() * (s.cin / s.groups), s.cout / s.groups);
 }
 
 void packConvWeights(const ConvShape &s, const float *weights, float *packed) noexcept {
   const int64_t cin = s.cin / s.groups, cout = s.cout / s.groups, taps = s.taps(), width = panelWidth();
+  if (s.isDepthwise()) return packPanels(weights, 1, taps, taps, s.cin, packed);
   std::fill_n(packed, convWeightSize(s), 0.0f);
   for (int64_t g = 0; g < s.groups; ++g) {
     float *group = packed + g * packedSize(taps * cin, cout);
@@ -238,6 +274,7 @@ void packConvWeights(const ConvShape &s, const float *weights, float *packed) no
 
 void unpackConvWeights(const ConvShape &s, const float *packed, float *weights) noexcept {
   const int64_t cin = s.cin / s.groups, cout = s.cout / s.groups, taps = s.taps(), width = panelWidth();
+  if (s.isDepthwise()) return unpackPanels(packed, taps, s.cin, weights, 1, taps);
   for (int64_t g = 0; g < s.groups; ++g) {
     const float *group = packed + g * packedSize(taps * cin, cout);
     for (int64_t co = 0; co < cout; ++co) {
@@ -255,10 +292,13 @@ ConvForward::ConvForward(const ConvShape &s, int threads)
       pointwise_(s.taps() == 1 && product(s.stride) == 1 && s.padLow == Spatial{} && s.padHigh == Spatial{}),
       matmul_(
           grouped(s.n * product(s.out()), s.cout / s.groups, s.taps() * (s.cin / s.groups), BLayout::kPacked, s.groups),
-          threads) {}
+          threads) {
+  if (s.isDepthwise()) depthwise_.emplace(s, DepthwiseDirection::kForward, threads);
+}
 
 void ConvForward::run(int task, const float *x, const float *packedWeights, float *y, const Epilogue &epilogue,
                       float *scratch) const noexcept {
+  if (depthwise_) return depthwise_->run(task, x, packedWeights, y, epilogue, scratch);
   const int64_t cin = shape_.cin / shape_.groups, cout = shape_.cout / shape_.groups;
   MatmulArgs args;
   args.a = x;
@@ -272,11 +312,17 @@ void ConvForward::run(int task, const float *x, const float *packedWeights, floa
   args.cBatchStride[3] = cout;
   args.biasBatchStride[3] = cout;
   args.epilogue = epilogue;
-  args.epilogue.residualStride = args.epilogue.preActivationStride = shape_.cout;
+  args.epilogue.residualStride = args.epilogue.preActivationStride = args.epilogue.savedStride = shape_.cout;
   matmul_.run(task, args, scratch);
 }
 
 ConvDataGradient::ConvDataGradient(const ConvShape &s, int threads) : shape_(s) {
+  if (s.isDepthwise()) {
+    depthwise_.emplace(s, DepthwiseDirection::kBackward, threads);
+    tasks_ = depthwise_->tasks();
+    scratchFloats_ = depthwise_->scratchFloats();
+    return;
+  }
   for (ConvPhase &phase : makePhases(s)) {
     int64_t taps = 1;
     for (const auto &list : phase.taps) taps *= static_cast<int64_t>(list.size());
@@ -290,6 +336,7 @@ ConvDataGradient::ConvDataGradient(const ConvShape &s, int threads) : shape_(s) 
 
 void ConvDataGradient::run(int task, const float *dy, const float *packedWeights, float *dx, const Epilogue &epilogue,
                            float *scratch) const noexcept {
+  if (depthwise_) return depthwise_->run(task, dy, packedWeights, dx, epilogue, scratch);
   const Part *part = parts_.data();
   for (; task >= part->matmul.tasks(); ++part) task -= part->matmul.tasks();
   const PhaseContext context = makeContext(shape_, part->phase);
@@ -307,7 +354,7 @@ void ConvDataGradient::run(int task, const float *dy, const float *packedWeights
   args.biasBatchStride[3] = cin;
   if (product(shape_.stride) != 1) args.rowMap = {&phaseRow, &context};
   args.epilogue = epilogue;
-  args.epilogue.residualStride = args.epilogue.preActivationStride = shape_.cin;
+  args.epilogue.residualStride = args.epilogue.preActivationStride = args.epilogue.savedStride = shape_.cin;
   part->matmul.run(task, args, scratch);
 }
 
@@ -315,10 +362,13 @@ ConvWeightGradient::ConvWeightGradient(const ConvShape &s, int threads)
     : shape_(s),
       matmul_(grouped(s.taps() * (s.cin / s.groups), s.cout / s.groups, s.n * product(s.out()), BLayout::kStrided,
                       s.groups),
-              threads) {}
+              threads) {
+  if (s.isDepthwise()) depthwise_.emplace(s);
+}
 
 void ConvWeightGradient::run(int task, const float *x, const float *dy, float *packedWeights, const Update &update,
                              float *scratch) const noexcept {
+  if (depthwise_) return depthwise_->run(task, x, dy, packedWeights, update, scratch);
   const int64_t cin = shape_.cin / shape_.groups, cout = shape_.cout / shape_.groups;
   MatmulArgs args;
   args.a = x;

@@ -9,55 +9,40 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
+#include "backends/cpu/kernels/conv_depthwise.hpp"
+#include "backends/cpu/kernels/conv_shape.hpp"
 #include "backends/cpu/kernels/gemm.hpp"
 
 namespace popart::cpu {
-
-using Spatial = std::array<int64_t, 3>;  // depth, height, width
-
-struct ConvShape {
-  int64_t n = 1;
-  Spatial in = {1, 1, 1};
-  int64_t cin = 1;
-  int64_t cout = 1;
-  int64_t groups = 1;  // divides cin and cout
-  Spatial kernel = {1, 1, 1};
-  Spatial stride = {1, 1, 1};
-  Spatial dilation = {1, 1, 1};
-  Spatial padLow = {0, 0, 0};
-  Spatial padHigh = {0, 0, 0};
-
-  // floor((in + pads - dilation * (kernel - 1) - 1) / stride) + 1, at least 0 (ONNX Conv).
-  Spatial out() const;
-  int64_t taps() const { return kernel[0] * kernel[1] * kernel[2]; }
-  bool isDepthwise() const { return groups == cin && groups == cout; }
-};
 
 // Floats of the packed weights, and conversion from and to ONNX order (Cout, Cin/g, kd, kh, kw).
 int64_t convWeightSize(const ConvShape &shape) noexcept;
 void packConvWeights(const ConvShape &shape, const float *weights, float *packed) noexcept;
 void unpackConvWeights(const ConvShape &shape, const float *packed, float *weights) noexcept;
 
-// Positions of the dimension loops; kept by the plans below, public for the gather functions only.
+// The input pixels that share a remainder modulo the stride, and the kernel taps that reach them.
 struct ConvPhase {
-  Spatial first;                             // input position of the phase's first pixel
-  Spatial count;                             // pixels per dimension
-  std::array<std::vector<int64_t>, 3> taps;  // kernel positions that reach this phase
+  Spatial first;                               // input position of the phase's first pixel
+  Spatial count;                               // pixels per dimension
+  std::array<std::vector<int64_t>, 3> taps;    // kernel positions that reach this phase
+  std::array<std::vector<int64_t>, 3> shifts;  // per tap: pixel index + shift = output position it reads
 };
 
 // y (N, *out, Cout) = epilogue(conv(x, weights)); the epilogue's bias is (Cout), its matrices have the layout of y.
 class ConvForward {
  public:
   ConvForward(const ConvShape &shape, int threads);
-  int tasks() const { return matmul_.tasks(); }
-  size_t scratchFloats() const { return matmul_.scratchFloats(); }
+  int tasks() const { return depthwise_ ? depthwise_->tasks() : matmul_.tasks(); }
+  size_t scratchFloats() const { return depthwise_ ? depthwise_->scratchFloats() : matmul_.scratchFloats(); }
   void run(int task, const float *x, const float *packedWeights, float *y, const Epilogue &epilogue,
            float *scratch) const noexcept;
 
  private:
   ConvShape shape_;
+  std::optional<DepthwisePixels> depthwise_;
   bool pointwise_;  // one tap, stride one, no padding: a plain product over pixels
   Matmul matmul_;
 };
@@ -78,6 +63,7 @@ class ConvDataGradient {
     Matmul matmul;
   };
   ConvShape shape_;
+  std::optional<DepthwisePixels> depthwise_;
   std::vector<Part> parts_;
   int tasks_ = 0;
   size_t scratchFloats_ = 0;
@@ -88,13 +74,14 @@ class ConvDataGradient {
 class ConvWeightGradient {
  public:
   ConvWeightGradient(const ConvShape &shape, int threads);
-  int tasks() const { return matmul_.tasks(); }
-  size_t scratchFloats() const { return matmul_.scratchFloats(); }
+  int tasks() const { return depthwise_ ? depthwise_->tasks() : matmul_.tasks(); }
+  size_t scratchFloats() const { return depthwise_ ? depthwise_->scratchFloats() : matmul_.scratchFloats(); }
   void run(int task, const float *x, const float *dy, float *packedWeights, const Update &update,
            float *scratch) const noexcept;
 
  private:
   ConvShape shape_;
+  std::optional<DepthwiseWeights> depthwise_;
   Matmul matmul_;
 };
 

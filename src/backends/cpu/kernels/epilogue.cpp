@@ -32,7 +32,9 @@ HWY_INLINE void finishVector(const Epilogue &e, Lanes lanes, const float *sums, 
   if (e.bias) v = hn::Add(v, lanes.load(e.bias + n));
   if (e.residual) v = hn::Add(v, lanes.load(e.residual + m * e.residualStride + n));
   if (e.preActivation) lanes.store(v, e.preActivation + m * e.preActivationStride + n);
-  lanes.store(activation::activate(kActivation, v), y + n);
+  v = activation::activate(kActivation, v);
+  if (e.saved) v = activation::gradient(e.savedBy, lanes.load(e.saved + m * e.savedStride + n), v);
+  lanes.store(v, y + n);
 }
 
 template <Activation kActivation>
@@ -118,6 +120,14 @@ void applyActivation(Activation activation, const float *x, float *y, int64_t co
   Epilogue e;
   e.activation = activation;
   applyEpilogue(e, x, 0, y, 0, 1, count);
+}
+
+void applyActivationGradient(Activation activation, const float *saved, const float *dy, float *dx,
+                             int64_t count) noexcept {
+  Epilogue e;
+  e.saved = saved;
+  e.savedBy = activation;
+  applyEpilogue(e, dy, 0, dx, 0, 1, count);
 }
 
 void applyUpdate(const Update &u, const float *gradient, ptrdiff_t gradientStride, float *w, ptrdiff_t wStride,

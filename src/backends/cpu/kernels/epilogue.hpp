@@ -22,12 +22,18 @@ struct Epilogue {
   ptrdiff_t residualStride = 0;
   float *preActivation = nullptr;  // (M, N), receives the argument of the activation
   ptrdiff_t preActivationStride = 0;
+  // Backward products: what the activation above this product saved (see applyActivationGradient); the result is
+  // multiplied by that activation's slope at last.
+  const float *saved = nullptr;  // (M, N)
+  ptrdiff_t savedStride = 0;
+  Activation savedBy = Activation::kNone;
   float alpha = 1.0f;
   float beta = 0.0f;
   Activation activation = Activation::kNone;
 
   bool isStore() const {
-    return !bias && !residual && !preActivation && alpha == 1.0f && beta == 0.0f && activation == Activation::kNone;
+    return !bias && !residual && !preActivation && !saved && alpha == 1.0f && beta == 0.0f &&
+           activation == Activation::kNone;
   }
 };
 
@@ -38,6 +44,11 @@ void applyEpilogue(const Epilogue &e, const float *sums, ptrdiff_t sumStride, fl
 
 // y[i] = activation(x[i]); y may be x.
 void applyActivation(Activation activation, const float *x, float *y, int64_t count) noexcept;
+
+// dx[i] = dy[i] * activation'(at i). `saved` is the activation's output for kRelu, kSigmoid and kTanh, its input for
+// the others. dx may be dy. At zero the slope of kRelu is zero.
+void applyActivationGradient(Activation activation, const float *saved, const float *dy, float *dx,
+                             int64_t count) noexcept;
 
 // g = gradScale * gradient, then
 // kStore        w = g

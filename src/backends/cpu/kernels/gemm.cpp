@@ -30,6 +30,12 @@ int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // a[m, k] with arbitrary strides -> packed[k][rows]
 void packTile(const float *a, ptrdiff_t rowStride, ptrdiff_t colStride, int rows, int64_t k, float *packed) {
+  if (rowStride == 1) {
+    for (int64_t col = 0; col < k; ++col) {
+      std::memcpy(packed + col * rows, a + col * colStride, static_cast<size_t>(rows) * sizeof(float));
+    }
+    return;
+  }
   for (int64_t col = 0; col < k; ++col) {
     for (int row = 0; row < rows; ++row) packed[col * rows + row] = a[row * rowStride + col * colStride];
   }
@@ -68,7 +74,7 @@ Matmul::Matmul(const MatmulShape &shape, int threads) : shape_(shape) {
   const bool severalPasses = shape.k > kBlock_;
   partialFloats_ = static_cast<size_t>(severalPasses ? tilesPerTask_ * rowsPerTile * panelsPerTask_ * width : 0);
   packedBFloats_ = static_cast<size_t>(shape.bLayout == BLayout::kPacked ? 0 : kBlock_ * panelsPerTask_ * width);
-  scratchFloats_ = partialFloats_ + packedBFloats_ + static_cast<size_t>(kGatherStride * rowsPerTile);
+  scratchFloats_ = partialFloats_ + packedBFloats_ + static_cast<size_t>(kGatherStride * (rowsPerTile + 1));
 }
 
 void Matmul::planBlocks(int threads) {
@@ -158,10 +164,12 @@ void Matmul::emit(const Block &block, const MatmulArgs &args, const float *sums,
   if (e.bias) e.bias += block.biasOffset + col;
   if (e.residual) e.residual += block.cOffset + col;
   if (e.preActivation) e.preActivation += block.cOffset + col;
+  if (e.saved) e.saved += block.cOffset + col;
   float *c = block.c + col;
   if (!args.rowMap.fn) {
     if (e.residual) e.residual += row * e.residualStride;
     if (e.preActivation) e.preActivation += row * e.preActivationStride;
+    if (e.saved) e.saved += row * e.savedStride;
     return applyEpilogue(e, sums, stride, c + row * args.cRowStride, args.cRowStride, rows, cols);
   }
   for (int i = 0; i < rows; ++i) {
@@ -169,6 +177,7 @@ void Matmul::emit(const Block &block, const MatmulArgs &args, const float *sums,
     Epilogue one = e;
     if (one.residual) one.residual += at;
     if (one.preActivation) one.preActivation += at;
+    if (one.saved) one.saved += at;
     applyEpilogue(one, sums + i * stride, stride, c + at, 0, 1, cols);
   }
 }

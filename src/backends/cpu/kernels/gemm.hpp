@@ -17,13 +17,14 @@
 namespace popart::cpu {
 
 // How B (K x N) lies in memory. kStrided: element (k, n) at b[k * bRowStride + n * bColStride]. kPacked: panels as
-// packPanels makes them. kPackedTransposed: b is the packed (N x K) matrix and the product uses its transpose. kGathered: see
-// GatherB.
+// packPanels makes them. kPackedTransposed: b is the packed (N x K) matrix and the product uses its transpose.
+// kGathered: see GatherB.
 enum class BLayout { kStrided, kPacked, kPackedTransposed, kGathered };
 
 // An operand that exists only as a rule, such as the patches of a convolution. `context` is the rule's own data.
-// A: writes rows [row, row + rows), columns [k, k + count) of A; kRows as out[i * kGatherStride + j] for row i and column j,
-// kPanel as out[j * rows + i]. count is at most kMostGathered.
+// A: writes rows [row, row + rows), columns [k, k + count) of A; kRows as out[i * kGatherStride + j] for row i and
+// column j, kPanel as out[j * rows + i]. count is at most kMostGathered; up to kGatherStride floats behind the last may
+// be overwritten.
 struct GatherA {
   using Fn = void (*)(const void *context, const float *a, int64_t row, int rows, int64_t k, int64_t count, float *out);
   Fn fn = nullptr;

@@ -1,0 +1,123 @@
+// Depthwise plans, see conv_depthwise.hpp. The valid taps of a pixel are listed once and then used for all its
+// channels.
+#include "backends/cpu/kernels/conv_depthwise.hpp"
+
+#include <algorithm>
+
+#include "backends/cpu/kernels/depthwise.hpp"
+#include "backends/cpu/kernels/pack.hpp"
+
+namespace popart::cpu {
+namespace {
+
+constexpr int64_t kTasksPerThread = 4;
+constexpr int64_t kPixelTerms = 256;
+
+// Position on the source grid that tap `tap` reads for target position `at` along dimension d, or -1.
+int64_t sourcePosition(const ConvShape &s, DepthwiseDirection direction, int d, int64_t at, int64_t tap,
+                       const Spatial &out) {
+  if (direction == DepthwiseDirection::kForward) {
+    const int64_t position = at * s.stride[d] - s.padLow[d] + tap * s.dilation[d];
+    return position < s.in[d] ? std::max<int64_t>(position, -1) : -1;
+  }
+  const int64_t position = at + s.padLow[d] - tap * s.dilation[d];
+  if (position < 0 || position % s.stride[d] != 0) return -1;
+  return position / s.stride[d] < out[d] ? position / s.stride[d] : -1;
+}
+
+// Lists the valid taps of one target pixel in ascending order; returns their number.
+int64_t listTerms(const ConvShape &s, DepthwiseDirection direction, int64_t image, const Spatial &at,
+                  const Spatial &source, const Spatial &out, TapTerm *terms) {
+  int64_t count = 0;
+  for (int64_t kd = 0; kd < s.kernel[0]; ++kd) {
+    const int64_t depth = sourcePosition(s, direction, 0, at[0], kd, out);
+    for (int64_t kh = 0; depth >= 0 && kh < s.kernel[1]; ++kh) {
+      const int64_t row = sourcePosition(s, direction, 1, at[1], kh, out);
+      for (int64_t kw = 0; row >= 0 && kw < s.kernel[2]; ++kw) {
+        const int64_t col = sourcePosition(s, direction, 2, at[2], kw, out);
+        if (col < 0) continue;
+        const int64_t pixel = ((image * source[0] + depth) * source[1] + row) * source[2] + col;
+        terms[count++] = {pixel * s.cin, (kd * s.kernel[1] + kh) * s.kernel[2] + kw};
+      }
+    }
+  }
+  return count;
+}
+
+}  // namespace
+
+DepthwisePixels::DepthwisePixels(const ConvShape &shape, DepthwiseDirection direction, int threads)
+    : shape_(shape),
+      direction_(direction),
+      target_(direction == DepthwiseDirection::kForward ? shape.out() : shape.in) {
+  rows_ = target_[2] > 0 ? shape.n * target_[0] * target_[1] : 0;
+  tasks_ = static_cast<int>(std::min<int64_t>(rows_, std::max(1, threads) * kTasksPerThread));
+  const size_t termFloats = static_cast<size_t>(shape.taps()) * sizeof(TapTerm) / sizeof(float) + alignof(TapTerm);
+  scratchFloats_ = static_cast<size_t>(target_[2] * shape.cin) + termFloats;
+}
+
+void DepthwisePixels::run(int task, const float *source, const float *packedWeights, float *target,
+                          const Epilogue &epilogue, float *scratch) const noexcept {
+  const Spatial out = shape_.out();
+  const Spatial &sourceSize = direction_ == DepthwiseDirection::kForward ? shape_.in : out;
+  const int64_t channels = shape_.cin, width = target_[2];
+  const auto address = reinterpret_cast<uintptr_t>(scratch + width * channels);
+  auto *terms = reinterpret_cast<TapTerm *>((address + alignof(TapTerm) - 1) / alignof(TapTerm) * alignof(TapTerm));
+  for (int64_t row = rows_ * task / tasks_; row < rows_ * (task + 1) / tasks_; ++row) {
+    const int64_t image = row / (target_[0] * target_[1]);
+    Spatial at = {row / target_[1] % target_[0], row % target_[1], 0};
+    for (; at[2] < width; ++at[2]) {
+      const int64_t count = listTerms(shape_, direction_, image, at, sourceSize, out, terms);
+      depthwisePixel(source, terms, count, packedWeights, shape_.taps(), channels, scratch + at[2] * channels);
+    }
+    Epilogue e = epilogue;
+    const int64_t first = row * width * channels;
+    if (e.residual) e.residual += first;
+    if (e.preActivation) e.preActivation += first;
+    if (e.saved) e.saved += first;
+    e.residualStride = e.preActivationStride = e.savedStride = channels;
+    applyEpilogue(e, scratch, channels, target + first, channels, width, channels);
+  }
+}
+
+DepthwiseWeights::DepthwiseWeights(const ConvShape &shape) : shape_(shape) {
+  const int64_t width = panelWidth();
+  tasks_ = static_cast<int>((shape.cin + width - 1) / width);
+  scratchFloats_ = static_cast<size_t>(shape.taps() * width);
+}
+
+void DepthwiseWeights::run(int task, const float *x, const float *dy, float *packedWeights, const Update &update,
+                           float *scratch) const noexcept {
+  const int64_t width = panelWidth(), taps = shape_.taps(), first = task * width;
+  const int64_t channels = std::min(width, shape_.cin - first);
+  const Spatial out = shape_.out();
+  const int64_t pixels = shape_.n * out[0] * out[1] * out[2];
+  std::fill_n(scratch, taps * width, 0.0f);
+  PixelTerm terms[kPixelTerms];
+  for (int64_t tap = 0; tap < taps; ++tap) {
+    const Spatial k = {tap / (shape_.kernel[1] * shape_.kernel[2]), tap / shape_.kernel[2] % shape_.kernel[1],
+                       tap % shape_.kernel[2]};
+    int64_t count = 0;
+    for (int64_t pixel = 0; pixel < pixels; ++pixel) {
+      const Spatial at = {pixel / (out[1] * out[2]) % out[0], pixel / out[2] % out[1], pixel % out[2]};
+      int64_t source = pixel / (out[0] * out[1] * out[2]);
+      bool valid = true;
+      for (int d = 0; d < 3; ++d) {
+        const int64_t position = sourcePosition(shape_, DepthwiseDirection::kForward, d, at[d], k[d], out);
+        valid = valid && position >= 0;
+        source = source * shape_.in[d] + position;
+      }
+      if (valid) terms[count++] = {source * shape_.cin + first, pixel * shape_.cin + first};
+      if (count < kPixelTerms && pixel + 1 < pixels) continue;
+      depthwiseWeightSums(x, dy, terms, count, channels, scratch + tap * width);
+      count = 0;
+    }
+  }
+  Update own = update;
+  const ptrdiff_t at = first * taps;
+  if (own.first) own.first += at;
+  if (own.second) own.second += at;
+  applyUpdate(own, scratch, width, packedWeights + at, width, taps, channels);
+}
+
+}  // namespace popart::cpu

@@ -1,0 +1,31 @@
+// Geometry of a channels-last convolution. Invariant: plain numbers; validity (positive strides, groups dividing the
+// channels) is checked where operators are built, not here.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+namespace popart::cpu {
+
+using Spatial = std::array<int64_t, 3>;  // depth, height, width
+
+struct ConvShape {
+  int64_t n = 1;
+  Spatial in = {1, 1, 1};
+  int64_t cin = 1;
+  int64_t cout = 1;
+  int64_t groups = 1;  // divides cin and cout
+  Spatial kernel = {1, 1, 1};
+  Spatial stride = {1, 1, 1};
+  Spatial dilation = {1, 1, 1};
+  Spatial padLow = {0, 0, 0};
+  Spatial padHigh = {0, 0, 0};
+
+  // floor((in + pads - dilation * (kernel - 1) - 1) / stride) + 1, at least 0 (ONNX Conv).
+  Spatial out() const;
+  int64_t taps() const { return kernel[0] * kernel[1] * kernel[2]; }
+  // One input channel per output channel; such weights are packed as the matrix (taps x C), and gradients alike.
+  bool isDepthwise() const { return groups > 1 && groups == cin && groups == cout; }
+};
+
+}  // namespace popart::cpu

@@ -1,0 +1,329 @@
+// Row-wise kernels, compiled once per instruction set by Highway.
+// Invariant: every sum is gathered in four vectors by column modulo four vectors, then folded in one fixed order; the
+// tail of a row is masked with neutral values, so it takes part in the same lanes as a full vector would.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backends/cpu/kernels/rows.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+// clang-format off
+#include "backends/cpu/kernels/epilogue.hpp"
+#include "backends/cpu/kernels/rows.hpp"
+#include "backends/cpu/kernels/activation-inl.hpp"
+#include "backends/cpu/kernels/update-inl.hpp"
+// clang-format on
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+HWY_BEFORE_NAMESPACE();
+namespace popart::cpu::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+using D = hn::ScalableTag<float>;
+using V = hn::Vec<D>;
+using lanes::AllLanes;
+using lanes::FirstLanes;
+
+constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(D()));
+
+HWY_INLINE float sumLanes(V a, V b, V c, V d) {
+  return hn::GetLane(hn::SumOfLanes(D(), hn::Add(hn::Add(a, b), hn::Add(c, d))));
+}
+
+// Sum of term.at(lanes, column) over the columns of one row; masked lanes must give zero.
+template <class Term>
+HWY_INLINE float sumRow(const Term &term, int64_t cols) {
+  V s0 = hn::Zero(D()), s1 = s0, s2 = s0, s3 = s0;
+  int64_t c = 0;
+  for (; c + 4 * kLanes <= cols; c += 4 * kLanes) {
+    s0 = hn::Add(s0, term.at(AllLanes(), c));
+    s1 = hn::Add(s1, term.at(AllLanes(), c + kLanes));
+    s2 = hn::Add(s2, term.at(AllLanes(), c + 2 * kLanes));
+    s3 = hn::Add(s3, term.at(AllLanes(), c + 3 * kLanes));
+  }
+  for (; c + kLanes <= cols; c += kLanes) s0 = hn::Add(s0, term.at(AllLanes(), c));
+  if (c < cols) s1 = hn::Add(s1, term.at(FirstLanes{hn::FirstN(D(), static_cast<size_t>(cols - c))}, c));
+  return sumLanes(s0, s1, s2, s3);
+}
+
+// Calls term.write(lanes, column) over the columns of one row.
+template <class Term>
+HWY_INLINE void writeRow(const Term &term, int64_t cols) {
+  int64_t c = 0;
+  for (; c + kLanes <= cols; c += kLanes) term.write(AllLanes(), c);
+  if (c < cols) term.write(FirstLanes{hn::FirstN(D(), static_cast<size_t>(cols - c))}, c);
+}
+
+HWY_INLINE V onlyValid(AllLanes, V v) { return v; }
+HWY_INLINE V onlyValid(FirstLanes lanes, V v) { return hn::IfThenElseZero(lanes.mask, v); }
+
+HWY_INLINE float rowMaximum(const float *x, int64_t cols) {
+  V best = hn::Set(D(), -std::numeric_limits<float>::infinity());
+  int64_t c = 0;
+  for (; c + kLanes <= cols; c += kLanes) best = hn::Max(best, hn::LoadU(D(), x + c));
+  float result = hn::GetLane(hn::MaxOfLanes(D(), best));
+  for (; c < cols; ++c) result = x[c] > result ? x[c] : result;
+  return result;
+}
+
+struct ShiftedExp {  // exp(x - shift), kept in y when wanted
+  const float *x;
+  float *y;
+  V shift;
+  template <class Lanes>
+  HWY_INLINE V at(Lanes lanes, int64_t c) const {
+    const V e = activation::exponential(hn::Sub(lanes.load(x + c), shift));
+    if (y) lanes.store(e, y + c);
+    return onlyValid(lanes, e);
+  }
+};
+struct Scale {  // y = y * factor
+  float *y;
+  V factor;
+  template <class Lanes>
+  HWY_INLINE void write(Lanes lanes, int64_t c) const {
+    lanes.store(hn::Mul(lanes.load(y + c), factor), y + c);
+  }
+};
+struct Shift {  // y = (x - first) - second
+  const float *x;
+  float *y;
+  V first, second;
+  template <class Lanes>
+  HWY_INLINE void write(Lanes lanes, int64_t c) const {
+    lanes.store(hn::Sub(hn::Sub(lanes.load(x + c), first), second), y + c);
+  }
+};
+
+void softmaxOf(SoftmaxForm form, const float *x, float *y, int64_t rows, int64_t cols) {
+  for (int64_t r = 0; r < rows; ++r, x += cols, y += cols) {
+    const V shift = hn::Set(D(), rowMaximum(x, cols));
+    const bool probability = form == SoftmaxForm::kProbability;
+    const float sum = sumRow(ShiftedExp{x, probability ? y : nullptr, shift}, cols);
+    if (probability) {
+      writeRow(Scale{y, hn::Set(D(), 1.0f / sum)}, cols);
+    } else {
+      writeRow(Shift{x, y, shift, hn::Set(D(), std::log(sum))}, cols);
+    }
+  }
+}
+
+struct Product {
+  const float *a, *b;
+  template <class Lanes>
+  HWY_INLINE V at(Lanes lanes, int64_t c) const {
+    return hn::Mul(lanes.load(a + c), lanes.load(b + c));
+  }
+};
+struct Value {
+  const float *x;
+  template <class Lanes>
+  HWY_INLINE V at(Lanes lanes, int64_t c) const {
+    return lanes.load(x + c);
+  }
+};
+struct SoftmaxGradient {
+  SoftmaxForm form;
+  const float *y, *dy;
+  float *dx;
+  V sum;
+  template <class Lanes>
+  HWY_INLINE void write(Lanes lanes, int64_t c) const {
+    const V out = lanes.load(y + c), g = lanes.load(dy + c);
+    const V v = form == SoftmaxForm::kProbability ? hn::Mul(out, hn::Sub(g, sum))
+                                                  : hn::NegMulAdd(activation::exponential(out), sum, g);
+    lanes.store(v, dx + c);
+  }
+};
+
+void softmaxGradientOf(SoftmaxForm form, const float *y, const float *dy, float *dx, int64_t rows, int64_t cols) {
+  for (int64_t r = 0; r < rows; ++r, y += cols, dy += cols, dx += cols) {
+    const float sum = form == SoftmaxForm::kProbability ? sumRow(Product{y, dy}, cols) : sumRow(Value{dy}, cols);
+    writeRow(SoftmaxGradient{form, y, dy, dx, hn::Set(D(), sum)}, cols);
+  }
+}
+
+struct SquaredDistance {
+  const float *x;
+  V mean;
+  template <class Lanes>
+  HWY_INLINE V at(Lanes lanes, int64_t c) const {
+    const V distance = hn::Sub(lanes.load(x + c), mean);
+    return onlyValid(lanes, hn::Mul(distance, distance));
+  }
+};
+struct Normalise {
+  const LayerNorm &norm;
+  const float *x;
+  float *y;
+  V mean, inverse;
+  template <class Lanes>
+  HWY_INLINE void write(Lanes lanes, int64_t c) const {
+    V v = hn::Mul(hn::Sub(lanes.load(x + c), mean), inverse);
+    if (norm.scale) v = hn::Mul(v, lanes.load(norm.scale + c));
+    if (norm.bias) v = hn::Add(v, lanes.load(norm.bias + c));
+    lanes.store(v, y + c);
+  }
+};
+
+void layerNormOf(const LayerNorm &norm, const float *x, float *y, float *mean, float *inverse, int64_t rows,
+                 int64_t cols) {
+  const auto count = static_cast<float>(cols);
+  for (int64_t r = 0; r < rows; ++r, x += cols, y += cols) {
+    mean[r] = sumRow(Value{x}, cols) / count;
+    const V middle = hn::Set(D(), mean[r]);
+    inverse[r] = 1.0f / std::sqrt(sumRow(SquaredDistance{x, middle}, cols) / count + norm.epsilon);
+    writeRow(Normalise{norm, x, y, middle, hn::Set(D(), inverse[r])}, cols);
+  }
+}
+
+// g = dy * scale and h = normalised x, the two terms of the gradient.
+struct NormTerms {
+  const LayerNorm &norm;
+  const float *x, *dy;
+  V mean, inverse;
+  template <class Lanes>
+  HWY_INLINE V g(Lanes lanes, int64_t c) const {
+    const V v = lanes.load(dy + c);
+    return norm.scale ? hn::Mul(v, lanes.load(norm.scale + c)) : v;
+  }
+  template <class Lanes>
+  HWY_INLINE V h(Lanes lanes, int64_t c) const {
+    return hn::Mul(hn::Sub(lanes.load(x + c), mean), inverse);
+  }
+};
+struct GradientSum {
+  const NormTerms &terms;
+  template <class Lanes>
+  HWY_INLINE V at(Lanes lanes, int64_t c) const {
+    return terms.g(lanes, c);
+  }
+};
+struct GradientProduct {
+  const NormTerms &terms;
+  template <class Lanes>
+  HWY_INLINE V at(Lanes lanes, int64_t c) const {
+    return hn::Mul(terms.g(lanes, c), terms.h(lanes, c));
+  }
+};
+struct NormGradient {
+  const NormTerms &terms;
+  float *dx;
+  V meanG, meanGH;
+  template <class Lanes>
+  HWY_INLINE void write(Lanes lanes, int64_t c) const {
+    const V rest = hn::Sub(terms.g(lanes, c), meanG);
+    lanes.store(hn::Mul(terms.inverse, hn::NegMulAdd(terms.h(lanes, c), meanGH, rest)), dx + c);
+  }
+};
+
+void layerNormGradientOf(const LayerNorm &norm, const float *x, const float *dy, const float *mean,
+                         const float *inverse, float *dx, int64_t rows, int64_t cols) {
+  const auto count = static_cast<float>(cols);
+  for (int64_t r = 0; r < rows; ++r, x += cols, dy += cols, dx += cols) {
+    const NormTerms terms{norm, x, dy, hn::Set(D(), mean[r]), hn::Set(D(), inverse[r])};
+    const float meanG = sumRow(GradientSum{terms}, cols) / count;
+    const float meanGH = sumRow(GradientProduct{terms}, cols) / count;
+    writeRow(NormGradient{terms, dx, hn::Set(D(), meanG), hn::Set(D(), meanGH)}, cols);
+  }
+}
+
+template <class Lanes>
+HWY_INLINE void parameterColumns(Lanes lanes, const float *x, const float *dy, const float *mean, const float *inverse,
+                                 float *dScale, float *dBias, int64_t rows, int64_t cols) {
+  V scale = hn::Zero(D()), bias = hn::Zero(D());
+  for (int64_t r = 0; r < rows; ++r) {
+    const V g = lanes.load(dy + r * cols);
+    const V h = hn::Mul(hn::Sub(lanes.load(x + r * cols), hn::Set(D(), mean[r])), hn::Set(D(), inverse[r]));
+    scale = hn::MulAdd(g, h, scale);
+    bias = hn::Add(bias, g);
+  }
+  lanes.store(scale, dScale);
+  lanes.store(bias, dBias);
+}
+
+void parameterGradientOf(const float *x, const float *dy, const float *mean, const float *inverse, float *dScale,
+                         float *dBias, int64_t rows, int64_t cols, int64_t begin, int64_t end) {
+  int64_t c = begin;
+  for (; c + kLanes <= end; c += kLanes) {
+    parameterColumns(AllLanes(), x + c, dy + c, mean, inverse, dScale + c, dBias + c, rows, cols);
+  }
+  if (c == end) return;
+  const FirstLanes tail{hn::FirstN(D(), static_cast<size_t>(end - c))};
+  parameterColumns(tail, x + c, dy + c, mean, inverse, dScale + c, dBias + c, rows, cols);
+}
+
+void sumRowsOf(const float *x, float *out, int64_t rows, int64_t cols) {
+  for (int64_t r = 0; r < rows; ++r) out[r] = sumRow(Value{x + r * cols}, cols);
+}
+
+void sumColumnsOf(const float *x, int64_t stride, float *out, int64_t rows, int64_t begin, int64_t end) {
+  int64_t c = begin;
+  for (; c + 4 * kLanes <= end; c += 4 * kLanes) {
+    V s0 = hn::Zero(D()), s1 = s0, s2 = s0, s3 = s0;
+    for (int64_t r = 0; r < rows; ++r) {
+      const float *row = x + r * stride + c;
+      s0 = hn::Add(s0, hn::LoadU(D(), row));
+      s1 = hn::Add(s1, hn::LoadU(D(), row + kLanes));
+      s2 = hn::Add(s2, hn::LoadU(D(), row + 2 * kLanes));
+      s3 = hn::Add(s3, hn::LoadU(D(), row + 3 * kLanes));
+    }
+    hn::StoreU(s0, D(), out + c);
+    hn::StoreU(s1, D(), out + c + kLanes);
+    hn::StoreU(s2, D(), out + c + 2 * kLanes);
+    hn::StoreU(s3, D(), out + c + 3 * kLanes);
+  }
+  for (; c < end; c += kLanes) {
+    const FirstLanes tail{hn::FirstN(D(), static_cast<size_t>(std::min(kLanes, end - c)))};
+    V sum = hn::Zero(D());
+    for (int64_t r = 0; r < rows; ++r) sum = hn::Add(sum, tail.load(x + r * stride + c));
+    tail.store(sum, out + c);
+  }
+}
+
+}  // namespace popart::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace popart::cpu {
+HWY_EXPORT(softmaxOf);
+HWY_EXPORT(softmaxGradientOf);
+HWY_EXPORT(layerNormOf);
+HWY_EXPORT(layerNormGradientOf);
+HWY_EXPORT(parameterGradientOf);
+HWY_EXPORT(sumRowsOf);
+HWY_EXPORT(sumColumnsOf);
+
+void softmaxRows(SoftmaxForm form, const float *x, float *y, int64_t rows, int64_t cols) noexcept {
+  HWY_DYNAMIC_DISPATCH(softmaxOf)(form, x, y, rows, cols);
+}
+
+void softmaxGradientRows(SoftmaxForm form, const float *y, const float *dy, float *dx, int64_t rows,
+                         int64_t cols) noexcept {
+  HWY_DYNAMIC_DISPATCH(softmaxGradientOf)(form, y, dy, dx, rows, cols);
+}
+
+void layerNormRows(const LayerNorm &norm, const float *x, float *y, float *mean, float *inverseDeviation, int64_t rows,
+                   int64_t cols) noexcept {
+  HWY_DYNAMIC_DISPATCH(layerNormOf)(norm, x, y, mean, inverseDeviation, rows, cols);
+}
+
+void layerNormGradientRows(const LayerNorm &norm, const float *x, const float *dy, const float *mean,
+                           const float *inverseDeviation, float *dx, int64_t rows, int64_t cols) noexcept {
+  HWY_DYNAMIC_DISPATCH(layerNormGradientOf)(norm, x, dy, mean, inverseDeviation, dx, rows, cols);
+}
+
+void layerNormParameterGradient(const float *x, const float *dy, const float *mean, const float *inverseDeviation,
+                                float *dScale, float *dBias, int64_t rows, int64_t cols, int64_t begin,
+                                int64_t end) noexcept {
+  HWY_DYNAMIC_DISPATCH(parameterGradientOf)(x, dy, mean, inverseDeviation, dScale, dBias, rows, cols, begin, end);
+}
+
+void sumRows(const float *x, float *out, int64_t rows, int64_t cols) noexcept {
+  HWY_DYNAMIC_DISPATCH(sumRowsOf)(x, out, rows, cols);
+}
+
+void sumColumns(const float *x, int64_t stride, float *out, int64_t rows, int64_t begin, int64_t end) noexcept {
+  HWY_DYNAMIC_DISPATCH(sumColumnsOf)(x, stride, out, rows, begin, end);
+}
+}  // namespace popart::cpu
+#endif

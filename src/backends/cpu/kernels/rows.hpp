@@ -1,0 +1,51 @@
+// Row-wise kernels over contiguous float32 matrices (rows, cols): softmax, layer normalisation, sums; and sums of
+// columns.
+//
+// Callers partition by rows (or columns) as they like. Invariant: a row's sums run in a fixed order given by cols and
+// the instruction set; a column's sum is one ascending chain over the rows. The partition never changes a bit.
+#pragma once
+
+#include <cstdint>
+
+namespace popart::cpu {
+
+// Whether a softmax kernel works on probabilities or on their logarithms.
+enum class SoftmaxForm { kProbability, kLogarithm };
+
+// y = exp(x - max) / sum exp(x - max) per row, or x - max - log(sum ...). y may be x. Rows of only -inf, or with NaN,
+// give NaN.
+void softmaxRows(SoftmaxForm form, const float *x, float *y, int64_t rows, int64_t cols) noexcept;
+
+// From the output y: dx = y * (dy - sum(y * dy)), or dy - exp(y) * sum(dy). dx may be dy.
+void softmaxGradientRows(SoftmaxForm form, const float *y, const float *dy, float *dx, int64_t rows,
+                         int64_t cols) noexcept;
+
+// mean = sum(x) / cols; inverseDeviation = 1 / sqrt(sum((x - mean)^2) / cols + epsilon); y = (x - mean) *
+// inverseDeviation * scale + bias (ONNX LayerNormalization-17). scale and bias (cols) may be nullptr; mean and
+// inverseDeviation (rows) are written.
+struct LayerNorm {
+  const float *scale = nullptr;
+  const float *bias = nullptr;
+  float epsilon = 1e-5f;
+};
+void layerNormRows(const LayerNorm &norm, const float *x, float *y, float *mean, float *inverseDeviation, int64_t rows,
+                   int64_t cols) noexcept;
+
+// g = dy * scale, h = (x - mean) * inverseDeviation; dx = inverseDeviation * (g - sum(g) / cols - h * sum(g * h) /
+// cols).
+void layerNormGradientRows(const LayerNorm &norm, const float *x, const float *dy, const float *mean,
+                           const float *inverseDeviation, float *dx, int64_t rows, int64_t cols) noexcept;
+
+// dScale[c] = sum over rows of dy * h, dBias[c] = sum over rows of dy, for columns [begin, end); matrices are cols
+// wide.
+void layerNormParameterGradient(const float *x, const float *dy, const float *mean, const float *inverseDeviation,
+                                float *dScale, float *dBias, int64_t rows, int64_t cols, int64_t begin,
+                                int64_t end) noexcept;
+
+// out[r] = sum of row r.
+void sumRows(const float *x, float *out, int64_t rows, int64_t cols) noexcept;
+
+// out[c] = sum of column c for columns [begin, end); rows are `stride` apart.
+void sumColumns(const float *x, int64_t stride, float *out, int64_t rows, int64_t begin, int64_t end) noexcept;
+
+}  // namespace popart::cpu

@@ -1,0 +1,220 @@
+// Reference kernels of element-wise functions of several arguments: arithmetic, comparison, logic, bits, variadic, Cast, Where.
+// Operands broadcast to the output's shape; integers wrap modulo their width.
+#include <bit>
+
+#include "backends/ref/families.hpp"
+#include "backends/ref/loops.hpp"
+
+namespace popart::ref {
+namespace {
+
+// f(output element, offset in operand 0, offset in operand 1) for every element of the output.
+template <class F>
+void forEachPair(const Context &c, F f) {
+  const Shape &out = c.out[0].shape();
+  Walk walk(out, {broadcastStrides(c.in[0].shape(), out), broadcastStrides(c.in[1].shape(), out)});
+  for (int64_t i = 0; i < c.out[0].size(); ++i, walk.next()) f(i, walk.offset(0), walk.offset(1));
+}
+
+template <auto F>
+void binary(const Context &c) {
+  dispatchNumeric(c.in[0].info.dataType(), [&](auto tag) {
+    using T = decltype(tag);
+    using V = AccumulatorT<T>;
+    forEachPair(c, [a = c.in[0].as<T>(), b = c.in[1].as<T>(), y = c.out[0].as<T>()](int64_t i, int64_t ia, int64_t ib) {
+      y[i] = toElement<T>(F(static_cast<V>(a[ia]), static_cast<V>(b[ib])));
+    });
+  });
+}
+
+template <auto F>
+void compare(const Context &c) {
+  dispatchAll(c.in[0].info.dataType(), [&](auto tag) {
+    using T = decltype(tag);
+    using V = AccumulatorT<T>;
+    forEachPair(c, [a = c.in[0].as<T>(), b = c.in[1].as<T>(), y = c.out[0].as<bool>()](int64_t i, int64_t ia, int64_t ib) {
+      y[i] = F(static_cast<V>(a[ia]), static_cast<V>(b[ib]));
+    });
+  });
+}
+
+template <auto F>
+void logical(const Context &c) {
+  forEachPair(c, [a = c.in[0].as<bool>(), b = c.in[1].as<bool>(), y = c.out[0].as<bool>()](int64_t i, int64_t ia, int64_t ib) {
+    y[i] = F(a[ia], b[ib]);
+  });
+}
+
+void logicalNot(const Context &c) {
+  for (int64_t i = 0; i < c.in[0].size(); ++i) c.out[0].as<bool>()[i] = !c.in[0].as<bool>()[i];
+}
+
+template <class F>
+void dispatchInteger(DataType type, F f) {
+  dispatchNumeric(type, [&](auto tag) {
+    if constexpr (std::is_integral_v<decltype(tag)>) f(tag);
+  });
+}
+
+template <auto F>
+void bitwise(const Context &c) {
+  dispatchInteger(c.in[0].info.dataType(), [&](auto tag) {
+    using T = decltype(tag);
+    forEachPair(c, [a = c.in[0].as<T>(), b = c.in[1].as<T>(), y = c.out[0].as<T>()](int64_t i, int64_t ia, int64_t ib) {
+      y[i] = static_cast<T>(F(a[ia], b[ib]));
+    });
+  });
+}
+
+void bitwiseNot(const Context &c) {
+  dispatchInteger(c.in[0].info.dataType(), [&](auto tag) {
+    using T = decltype(tag);
+    for (int64_t i = 0; i < c.in[0].size(); ++i) c.out[0].as<T>()[i] = static_cast<T>(~c.in[0].as<T>()[i]);
+  });
+}
+
+void bitShift(const Context &c) {
+  const bool left = c.op.attrString("direction") == "LEFT";
+  dispatchInteger(c.in[0].info.dataType(), [&](auto tag) {
+    using T = decltype(tag);
+    forEachPair(c, [=, a = c.in[0].as<T>(), b = c.in[1].as<T>(), y = c.out[0].as<T>()](int64_t i, int64_t ia, int64_t ib) {
+      const uint64_t value = static_cast<uint64_t>(a[ia]), count = static_cast<uint64_t>(b[ib]);
+      y[i] = count >= 8 * sizeof(T) ? T(0) : static_cast<T>(left ? value << count : value >> count);
+    });
+  });
+}
+
+// a^b for integers, exact modulo 2^64; a negative exponent truncates the real power.
+template <class V, class W>
+V integerPower(V a, W b) {
+  if (std::is_signed_v<W> && b < 0) return toElement<V>(std::pow(static_cast<double>(a), static_cast<double>(b)));
+  V result = 1;
+  for (uint64_t e = static_cast<uint64_t>(b); e != 0; e >>= 1) {
+    if (e & 1) result = multiply(result, a);
+    a = multiply(a, a);
+  }
+  return result;
+}
+
+void power(const Context &c) {
+  dispatchNumeric(c.in[0].info.dataType(), [&](auto tag) {
+    using T = decltype(tag);
+    using V = AccumulatorT<T>;
+    dispatchNumeric(c.in[1].info.dataType(), [&](auto exponentTag) {
+      using U = decltype(exponentTag);
+      using W = AccumulatorT<U>;
+      forEachPair(c, [a = c.in[0].as<T>(), b = c.in[1].as<U>(), y = c.out[0].as<T>()](int64_t i, int64_t ia, int64_t ib) {
+        const V base = static_cast<V>(a[ia]);
+        const W exponent = static_cast<W>(b[ib]);
+        if constexpr (std::is_integral_v<V> && std::is_integral_v<W>) y[i] = toElement<T>(integerPower(base, exponent));
+        else y[i] = toElement<T>(std::pow(static_cast<double>(base), static_cast<double>(exponent)));
+      });
+    });
+  });
+}
+
+double scalarOr(const Context &c, int input, const char *attribute) {
+  if (!c.hasIn(input)) return c.op.attrFloat(attribute);
+  double value = 0;
+  dispatchFloat(c.in[input].info.dataType(), [&](auto tag) { value = *c.in[input].as<decltype(tag)>(); });
+  return value;
+}
+
+void scaledAdd(const Context &c) {
+  const double scale0 = scalarOr(c, 2, "scale0"), scale1 = scalarOr(c, 3, "scale1");
+  dispatchNumeric(c.in[0].info.dataType(), [&](auto tag) {
+    using T = decltype(tag);
+    const T *a = c.in[0].as<T>(), *b = c.in[1].as<T>();
+    T *y = c.out[0].as<T>();
+    for (int64_t i = 0; i < c.out[0].size(); ++i) y[i] = toElement<T>(scale0 * static_cast<double>(a[i]) + scale1 * static_cast<double>(b[i]));
+  });
+}
+
+// Folds all inputs element by element: f(accumulated, next), then finish(accumulated, number of inputs).
+template <auto F, auto Finish>
+void variadic(const Context &c) {
+  dispatchNumeric(c.in[0].info.dataType(), [&](auto tag) {
+    using T = decltype(tag);
+    using V = AccumulatorT<T>;
+    const Shape &out = c.out[0].shape();
+    std::vector<Shape> strides;
+    for (const View &v : c.in) strides.push_back(broadcastStrides(v.shape(), out));
+    Walk walk(out, strides);
+    for (int64_t i = 0; i < c.out[0].size(); ++i, walk.next()) {
+      V total = static_cast<V>(c.in[0].as<T>()[walk.offset(0)]);
+      for (size_t k = 1; k < c.in.size(); ++k) total = F(total, static_cast<V>(c.in[k].as<T>()[walk.offset(k)]));
+      c.out[0].as<T>()[i] = toElement<T>(Finish(total, c.in.size()));
+    }
+  });
+}
+constexpr auto kKeep = [](auto total, size_t) { return total; };
+constexpr auto kMax = [](auto a, auto b) { return isNan(a) || a > b ? a : b; };
+constexpr auto kMin = [](auto a, auto b) { return isNan(a) || a < b ? a : b; };
+
+void cast(const Context &c) {
+  dispatchAll(c.in[0].info.dataType(), [&](auto from) {
+    using S = decltype(from);
+    dispatchAll(c.out[0].info.dataType(), [&](auto to) {
+      using T = decltype(to);
+      const S *x = c.in[0].as<S>();
+      T *y = c.out[0].as<T>();
+      for (int64_t i = 0; i < c.in[0].size(); ++i) y[i] = toElement<T>(static_cast<AccumulatorT<S>>(x[i]));
+    });
+  });
+}
+
+void where(const Context &c) {
+  dispatchAll(c.in[1].info.dataType(), [&](auto tag) {
+    using T = decltype(tag);
+    const Shape &out = c.out[0].shape();
+    Walk walk(out, {broadcastStrides(c.in[0].shape(), out), broadcastStrides(c.in[1].shape(), out), broadcastStrides(c.in[2].shape(), out)});
+    for (int64_t i = 0; i < c.out[0].size(); ++i, walk.next()) {
+      c.out[0].as<T>()[i] = c.in[0].as<bool>()[walk.offset(0)] ? c.in[1].as<T>()[walk.offset(1)] : c.in[2].as<T>()[walk.offset(2)];
+    }
+  });
+}
+
+constexpr auto kPRelu = [](auto x, auto slope) {
+  if constexpr (std::is_unsigned_v<decltype(x)>) return x;
+  else return x < 0 ? multiply(slope, x) : x;
+};
+
+constexpr Entry kTable[] = {
+    {"Add", binary<[](auto a, auto b) { return add(a, b); }>},
+    {"Sub", binary<[](auto a, auto b) { return subtract(a, b); }>},
+    {"Mul", binary<[](auto a, auto b) { return multiply(a, b); }>},
+    {"Div", binary<[](auto a, auto b) { return divide(a, b); }>},
+    {"Fmod", binary<[](auto a, auto b) { return truncatedRemainder(a, b); }>},
+    {"Remainder", binary<[](auto a, auto b) { return flooredRemainder(a, b); }>},
+    {"Atan2", binary<[](double a, double b) { return std::atan2(a, b); }>},
+    {"PRelu", binary<kPRelu>},
+    {"Pow", power},
+    {"ScaledAdd", scaledAdd},
+    {"Equal", compare<[](auto a, auto b) { return a == b; }>},
+    {"Less", compare<[](auto a, auto b) { return a < b; }>},
+    {"LessOrEqual", compare<[](auto a, auto b) { return a <= b; }>},
+    {"Greater", compare<[](auto a, auto b) { return b < a; }>},
+    {"GreaterOrEqual", compare<[](auto a, auto b) { return b <= a; }>},
+    {"And", logical<[](bool a, bool b) { return a && b; }>},
+    {"Or", logical<[](bool a, bool b) { return a || b; }>},
+    {"Xor", logical<[](bool a, bool b) { return a != b; }>},
+    {"Not", logicalNot},
+    {"BitwiseAnd", bitwise<[](auto a, auto b) { return a & b; }>},
+    {"BitwiseOr", bitwise<[](auto a, auto b) { return a | b; }>},
+    {"BitwiseXor", bitwise<[](auto a, auto b) { return a ^ b; }>},
+    {"BitwiseXnor", bitwise<[](auto a, auto b) { return ~(a ^ b); }>},
+    {"BitwiseNot", bitwiseNot},
+    {"BitShift", bitShift},
+    {"Sum", variadic<[](auto a, auto b) { return add(a, b); }, kKeep>},
+    {"Mean", variadic<[](auto a, auto b) { return add(a, b); }, [](auto total, size_t count) { return total / static_cast<decltype(total)>(count); }>},
+    {"Max", variadic<kMax, kKeep>},
+    {"Min", variadic<kMin, kKeep>},
+    {"Cast", cast},
+    {"Where", where},
+};
+
+}  // namespace
+
+std::span<const Entry> mathKernels() { return kTable; }
+
+}  // namespace popart::ref

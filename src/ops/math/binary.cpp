@@ -1,0 +1,199 @@
+// Element-wise functions of two arguments with NumPy broadcasting, and their gradients. The gradient of argument k is the row
+// "<Op>Arg<k>Grad": it multiplies the incoming gradient by the partial derivative at the broadcast shape and sums over the
+// axes along which that argument was broadcast (attribute fwd_shape). Integer Div and Fmod truncate toward zero; a zero divisor
+// gives 0 for integers.
+#include <popart/op.hpp>
+
+#include "ops/catalog.hpp"
+#include "ops/expression.hpp"
+#include "ops/rules.hpp"
+
+namespace popart::ops {
+namespace {
+
+using E = Expression;
+
+// Which forward values the gradient of one argument reads.
+struct Reads {
+  bool a = false;
+  bool b = false;
+  bool y = false;
+};
+// Partial derivative times g, at the broadcast shape; v holds the forward values read, in the order a, b, y.
+using PartialFormula = E (*)(E g, const std::vector<E> &v);
+
+OpDef binaryRow(const char *domain, const char *type, std::vector<OpVersion> versions, TypeSet types) {
+  return OpDef(domain, type, std::move(versions))
+      .input("a", types, "T")
+      .input("b", types, "T")
+      .output("y")
+      .infer(inferBroadcast)
+      .traits(Trait::Elementwise)
+      .inplace(std::string(type) + "LhsInplace", 10, 0)
+      .inplace(std::string(type) + "RhsInplace", 10, 1);
+}
+
+// The row of the gradient of one argument.
+OpDef partialRow(const std::string &type, Reads reads, PartialFormula formula) {
+  OpDef row("ai.graphcore", type, {1});
+  row.input("grad", kFloats);
+  if (reads.a) row.input("a", kFloats);
+  if (reads.b) row.input("b", kNumeric);
+  if (reads.y) row.input("y", kFloats);
+  row.output("dx").attrRequired("fwd_shape", AttributeType::Ints).infer(inferForwardShape).traits(Trait::Gradient).notOnnx();
+  return row.decompose([formula](DecomposeBuilder &b) {
+    std::vector<E> values;
+    for (int i = 1; i < b.op().inputCount(); ++i) {
+      TensorIndex v = b.in(i);
+      if (b.inInfo(i).dataType() != b.inInfo(0).dataType()) v = b.emit("Cast", {v}, {{"to", int64_t{toOnnxDataType(b.inInfo(0).dataType())}}});
+      values.emplace_back(b, v);
+    }
+    b.result(0, emitReduceSumTo(b, formula(E(b, b.in(0)), values), b.outInfo(0).shape()));
+  });
+}
+
+TensorIndex emitPartial(VjpBuilder &b, const std::string &type, Reads reads, int argument) {
+  std::vector<TensorIndex> inputs{b.gradOut(0)};
+  if (reads.a) inputs.push_back(b.in(0));
+  if (reads.b) inputs.push_back(b.in(1));
+  if (reads.y) inputs.push_back(b.out(0));
+  return b.emit(type, inputs, {{"fwd_shape", b.inInfo(argument).shape()}});
+}
+
+struct Partial {
+  Reads reads;
+  PartialFormula formula;
+};
+
+// Adds the row with gradients for argument 0 and, when given, argument 1. An argument of integer type gets no gradient.
+void addDifferentiable(OpDefs &rows, OpDef row, Partial first, const Partial *second) {
+  const std::string type = row.type();
+  const bool both = second != nullptr;
+  const Reads secondReads = both ? second->reads : Reads{};
+  row.vjp([type, both, firstReads = first.reads, secondReads](VjpBuilder &b) {
+    if (b.wants(0)) b.grad(0, emitPartial(b, type + "Arg0Grad", firstReads, 0));
+    if (both && b.wants(1) && isFloatingPoint(b.inInfo(1).dataType())) {
+      b.grad(1, emitPartial(b, type + "Arg1Grad", secondReads, 1));
+    }
+  });
+  rows.push_back(std::move(row));
+  rows.push_back(partialRow(type + "Arg0Grad", first.reads, first.formula).doc("Gradient of " + type + " for its first argument."));
+  if (both) {
+    rows.push_back(partialRow(type + "Arg1Grad", second->reads, second->formula).doc("Gradient of " + type + " for its second argument."));
+  }
+}
+void addDifferentiable(OpDefs &rows, OpDef row, Partial first, Partial second) {
+  addDifferentiable(rows, std::move(row), first, &second);
+}
+
+E passOn(E g, const std::vector<E> &) { return g; }
+
+void addArithmetic(OpDefs &rows) {
+  addDifferentiable(rows, binaryRow("ai.onnx", "Add", {6, 7, 13, 14}, kNumeric).traits(Trait::Commutative).doc("a + b."), {{}, passOn},
+                    {{}, passOn});
+  addDifferentiable(rows, binaryRow("ai.onnx", "Sub", {6, 7, 13, 14}, kNumeric).doc("a - b."), {{}, passOn},
+                    {{}, [](E g, const std::vector<E> &) { return -g; }});
+  addDifferentiable(rows, binaryRow("ai.onnx", "Mul", {6, 7, 13, 14}, kNumeric).traits(Trait::Commutative).doc("a b."),
+                    {{.b = true}, [](E g, const std::vector<E> &v) { return g * v[0]; }},
+                    {{.a = true}, [](E g, const std::vector<E> &v) { return g * v[0]; }});
+  addDifferentiable(rows, binaryRow("ai.onnx", "Div", {6, 7, 13, 14}, kNumeric).doc("a / b; integers truncate toward zero."),
+                    {{.b = true}, [](E g, const std::vector<E> &v) { return g / v[0]; }},
+                    {{.a = true, .b = true}, [](E g, const std::vector<E> &v) { return -(g * v[0] / (v[1] * v[1])); }});
+}
+
+// d(a^b)/da = b a^(b-1), 0 for b = 0 (so that 0^0 has gradient 0 and not 0 * inf).
+E powBase(E g, const std::vector<E> &v) {
+  E a = v[0], b = v[1];
+  return select(b.apply("Equal", b.number(0)), g.number(0), g * b * a.apply("Pow", b - 1.0));
+}
+
+// d(a^b)/db = a^b log a, 0 for a = 0 and b >= 0.
+E powExponent(E g, const std::vector<E> &v) {
+  E a = v[0], b = v[1], y = v[2];
+  E atZero = a.apply("Equal", a.number(0)) && (b >= 0.0);
+  return select(atZero, g.number(0), g * y * a.apply("Log"));
+}
+
+void addPow(OpDefs &rows) {
+  OpDef row = OpDef("ai.onnx", "Pow", {1, 7, 12, 13, 15})
+                  .input("a", kNumeric)
+                  .input("b", kNumeric)
+                  .output("y")
+                  .infer(inferBroadcast)
+                  .traits(Trait::Elementwise)
+                  .inplace("PowLhsInplace", 10, 0)
+                  .doc("a^b with the type of a.");
+  addDifferentiable(rows, std::move(row), {{.a = true, .b = true}, powBase}, {{.a = true, .b = true, .y = true}, powExponent});
+}
+
+void addRemainders(OpDefs &rows) {
+  addDifferentiable(rows, binaryRow("ai.graphcore", "Fmod", {1}, kNumeric).doc("a - b trunc(a / b): the sign of a."), {{}, passOn},
+                    nullptr);
+  addDifferentiable(rows, binaryRow("ai.graphcore", "Remainder", {1}, kNumeric).doc("a - b floor(a / b): the sign of b."), {{}, passOn},
+                    nullptr);
+}
+
+void addAtan2(OpDefs &rows) {
+  // a is y, b is x of atan2(y, x).
+  addDifferentiable(rows, binaryRow("ai.graphcore", "Atan2", {1}, kFloats).doc("Angle of the point (b, a)."),
+                    {{.a = true, .b = true}, [](E g, const std::vector<E> &v) { return g * v[1] / (v[0] * v[0] + v[1] * v[1]); }},
+                    {{.a = true, .b = true}, [](E g, const std::vector<E> &v) { return -(g * v[0] / (v[0] * v[0] + v[1] * v[1])); }});
+}
+
+void addPRelu(OpDefs &rows) {
+  OpDef row = OpDef("ai.onnx", "PRelu", {7, 9, 16})
+                  .input("x", kNumeric, "T")
+                  .input("slope", kNumeric, "T")
+                  .output("y")
+                  .infer([](InferContext &c) {
+                    c.require(npBroadcastable(c.shape(0), c.shape(1)) && npOut(c.shape(0), c.shape(1)) == c.shape(0),
+                              "slope does not broadcast to x: got {}, expected a shape that broadcasts to {}", c.shape(1), c.shape(0));
+                    c.out(0, c.in(0));
+                  })
+                  .traits(Trait::Elementwise)
+                  .inplace("PReluInplace", 10, 0)
+                  .doc("x for x >= 0, else slope x; slope broadcasts to the shape of x.");
+  addDifferentiable(rows, std::move(row),
+                    {{.a = true, .b = true}, [](E g, const std::vector<E> &v) { return select(v[0] < 0.0, g * v[1], g); }},
+                    {{.a = true}, [](E g, const std::vector<E> &v) { return select(v[0] < 0.0, g * v[0], g.number(0)); }});
+}
+
+// scale0 a + scale1 b; tensors 2 and 3 (scalars), when connected, take the place of the attributes.
+OpDef scaledAddRow() {
+  return OpDef("ai.graphcore", "ScaledAdd", {1})
+      .input("a", kNumeric, "T")
+      .input("b", kNumeric, "T")
+      .input("scale0", kFloats, "", Arity::Optional)
+      .input("scale1", kFloats, "", Arity::Optional)
+      .output("y")
+      .attr("scale0", 1.0f)
+      .attr("scale1", 1.0f)
+      .infer([](InferContext &c) {
+        c.require(c.shape(0) == c.shape(1), "input shapes differ: got {} and {}, expected equal shapes", c.shape(0), c.shape(1));
+        for (int i = 2; i < 4; ++i) {
+          c.require(!c.hasIn(i) || c.in(i).nelms() == 1, "a scale has more than one element: got {}, expected a scalar",
+                    c.hasIn(i) ? c.shape(i) : Shape{});
+        }
+        c.out(0, c.in(0));
+      })
+      .traits(Trait::Elementwise)
+      .inplace("ScaledAddLhsInplace", 10, 0)
+      .inplace("ScaledAddRhsInplace", 10, 1)
+      .stopsGrad()
+      .doc("scale0 a + scale1 b for equal shapes.");
+}
+
+}  // namespace
+
+OpDefs binaryOps() {
+  OpDefs rows;
+  addArithmetic(rows);
+  addPow(rows);
+  addRemainders(rows);
+  addAtan2(rows);
+  addPRelu(rows);
+  rows.push_back(scaledAddRow());
+  return rows;
+}
+
+}  // namespace popart::ops

@@ -1,0 +1,48 @@
+// Where: selects from two tensors by a condition, all three broadcast to one shape.
+#include "ops/catalog.hpp"
+#include "ops/expression.hpp"
+#include "ops/rules.hpp"
+
+namespace popart::ops {
+namespace {
+
+OpDef gradientRow(const char *type, DecomposeFn decompose) {
+  return OpDef("ai.graphcore", type, {1})
+      .input("condition", kBool)
+      .input("grad", kFloats)
+      .output("dx")
+      .attrRequired("fwd_shape", AttributeType::Ints)
+      .infer([](InferContext &c) { c.out(0, c.type(1), c.attrInts("fwd_shape")); })
+      .traits(Trait::Gradient)
+      .notOnnx()
+      .decompose(std::move(decompose))
+      .doc("Gradient of Where for one of its values.");
+}
+
+}  // namespace
+
+OpDefs whereOps() {
+  OpDef where = OpDef("ai.onnx", "Where", {9, 16})
+                    .input("condition", kBool)
+                    .input("x", kAllTypes, "T")
+                    .input("y", kAllTypes, "T")
+                    .output("output")
+                    .infer([](InferContext &c) { c.out(0, c.type(1), broadcastShape(c, 0, 3)); })
+                    .traits(Trait::Elementwise)
+                    .vjp([](VjpBuilder &b) {
+                      if (b.wants(1)) b.grad(1, b.emit("WhereXGrad", {b.in(0), b.gradOut(0)}, {{"fwd_shape", b.inInfo(1).shape()}}));
+                      if (b.wants(2)) b.grad(2, b.emit("WhereYGrad", {b.in(0), b.gradOut(0)}, {{"fwd_shape", b.inInfo(2).shape()}}));
+                    })
+                    .doc("x where the condition holds, else y.");
+  auto xGrad = [](DecomposeBuilder &b) {
+    Expression c(b, b.in(0)), g(b, b.in(1));
+    b.result(0, emitReduceSumTo(b, select(c, g, g.number(0)), b.outInfo(0).shape()));
+  };
+  auto yGrad = [](DecomposeBuilder &b) {
+    Expression c(b, b.in(0)), g(b, b.in(1));
+    b.result(0, emitReduceSumTo(b, select(c, g.number(0), g), b.outInfo(0).shape()));
+  };
+  return {where, gradientRow("WhereXGrad", xGrad), gradientRow("WhereYGrad", yGrad)};
+}
+
+}  // namespace popart::ops

@@ -1,0 +1,208 @@
+// Normalisations over parts of one sample: xhat = (x - mean) r, r = 1 / sqrt(variance + eps) (population variance), y = xhat scale + bias.
+//   GroupNormalization: per sample and group of consecutive channels, over these channels and all dimensions after 1; scale and
+//     bias (C); outputs y and optionally mean and r, each (N num_groups).   InstanceNormalization: one channel per group.
+//   LayerNormalization: over the dimensions from `axis` on; scale and bias broadcast to x; mean and r have extent 1 there.
+//   RMSNormalization: y = x r scale with r = 1 / sqrt(mean(x²) + eps) over the dimensions from `axis` on.
+//   LRN: y = x / (bias + alpha / size sum x²)^beta over `size` neighbouring channels.
+// Gradients: dx = r (h - mean(h) - xhat mean(h xhat)) with h = g scale; RMS without the mean(h) term.
+#include <algorithm>
+
+#include <popart/op.hpp>
+
+#include "ops/catalog.hpp"
+#include "ops/rules.hpp"
+
+namespace popart::ops {
+namespace {
+
+void inferGroupNorm(InferContext &c) {
+  const Shape &x = c.shape(0);
+  c.require(x.size() >= 2, "the input needs the dimensions (N, C, …): got shape {}", x);
+  const int64_t groups = c.attrInt("num_groups");
+  c.require(groups >= 1 && x[1] % groups == 0, "num_groups must divide the channels: got {} groups for {} channels", groups, x[1]);
+  for (int i : {1, 2})
+    c.require(c.shape(i) == Shape{x[1]}, "scale and bias must have one value per channel: got shape {}, expected {}", c.shape(i),
+              Shape{x[1]});
+  c.out(0, c.in(0));
+  for (int i = 1; i < c.outputCount(); ++i) c.out(i, c.type(0), {x[0] * groups});
+}
+
+// Output infos of a gradient row (grad_out, x, scale, …): gradients of x, scale and bias.
+void inferNormGrad(InferContext &c) {
+  c.require(c.shape(0) == c.shape(1), "gradient and data differ in shape: got {} and {}", c.shape(0), c.shape(1));
+  c.out(0, c.in(1));
+  for (int i = 1; i < c.outputCount(); ++i) c.out(i, c.in(2));
+}
+
+OpDef normGradientRow(const char *type) {
+  OpDef row("ai.graphcore", type, {1});
+  row.input("grad_out", kFloats, "T")
+      .input("X", kFloats, "T")
+      .input("scale", kFloats)
+      .output("grad_x")
+      .output("grad_scale", Arity::Optional)
+      .attr("epsilon", 1e-5f)
+      .infer(inferNormGrad)
+      .traits(Trait::Gradient)
+      .noGrad("second derivatives of normalisations are not built")
+      .notOnnx();
+  return row;
+}
+
+OpDef &addStatistics(OpDef &row) {
+  return row.input("mean", kFloats, "", Arity::Optional)
+      .input("inv_std", kFloats, "", Arity::Optional)
+      .output("grad_bias", Arity::Optional);
+}
+
+// Emits `type` with (g, x, scale[, statistics of outputs 1 and 2]) and hands its outputs to the wanted inputs.
+void emitNormGrad(VjpBuilder &b, const char *type, int outputs, Attributes attributes) {
+  if (!b.hasGradOut(0)) return;
+  std::vector<TensorIndex> inputs{b.gradOut(0), b.in(0), b.in(1)};
+  if (outputs == 3 && b.op().hasOutput(1) && b.op().hasOutput(2)) inputs.insert(inputs.end(), {b.out(1), b.out(2)});
+  attributes.set("epsilon", b.op().attrFloat("epsilon"));
+  const std::vector<TensorIndex> grads = b.emitMany(type, inputs, outputs, attributes);
+  for (int i = 0; i < outputs; ++i)
+    if (b.wants(i)) b.grad(i, grads[i]);
+  // The row sums the bias gradient to the shape of scale.
+  if (b.wants(2) && b.inInfo(2).shape() != b.inInfo(1).shape())
+    b.grad(2, emitReduceSumTo(b, b.gradOut(0), b.inInfo(2).shape()));
+}
+
+void addGroupNorm(OpDefs &rows) {
+  rows.push_back(OpDef("ai.graphcore", "GroupNormalization", {1})
+                     .input("x", kFloats)
+                     .input("scale", kFloats)
+                     .input("bias", kFloats)
+                     .output("y")
+                     .output("mean", Arity::Optional)
+                     .output("inv_std", Arity::Optional)
+                     .attrRequired("num_groups", AttributeType::Int)
+                     .attr("epsilon", 1e-5f)
+                     .infer(inferGroupNorm)
+                     .traits(Trait::Norm)
+                     .vjp([](VjpBuilder &b) {
+                       emitNormGrad(b, "GroupNormalizationGrad", 3, {{"num_groups", b.op().attrInt("num_groups")}});
+                     })
+                     .doc("Normalisation of each sample's groups of channels."));
+  OpDef gradient = normGradientRow("GroupNormalizationGrad");
+  rows.push_back(addStatistics(gradient)
+                     .attrRequired("num_groups", AttributeType::Int)
+                     .doc("Gradients of GroupNormalization; statistics are computed when not given."));
+  rows.push_back(OpDef("ai.onnx", "InstanceNormalization", {1, 6, 22})
+                     .input("input", kFloats, "T")
+                     .input("scale", kFloats, "T")
+                     .input("B", kFloats, "T")
+                     .output("output")
+                     .attr("epsilon", 1e-5f)
+                     .infer([](InferContext &c) {
+                       const Shape &x = c.shape(0);
+                       c.require(x.size() >= 3, "the input needs the dimensions (N, C, spatial…): got shape {}", x);
+                       for (int i : {1, 2})
+                         c.require(c.shape(i) == Shape{x[1]}, "scale and B must have one value per channel: got shape {}, expected {}",
+                                   c.shape(i), Shape{x[1]});
+                       c.out(0, c.in(0));
+                     })
+                     .traits(Trait::Norm)
+                     .vjp([](VjpBuilder &b) {
+                       emitNormGrad(b, "GroupNormalizationGrad", 3, {{"num_groups", b.inInfo(0).shape()[1]}});
+                     })
+                     .decompose([](DecomposeBuilder &b) {
+                       b.result(0, b.emit("GroupNormalization", {b.in(0), b.in(1), b.in(2)},
+                                          {{"num_groups", b.inInfo(0).shape()[1]}, {"epsilon", b.op().attrFloat("epsilon")}}));
+                     })
+                     .doc("Normalisation of each channel of each sample."));
+}
+
+void requireBroadcastsTo(const InferContext &c, int i) {
+  const Shape &x = c.shape(0), &p = c.shape(i);
+  c.require(p.size() <= x.size() && npBroadcastable(x, p) && npOut(x, p) == x,
+            "input {} must broadcast to the data: got shape {}, expected one that fits {}", i, p, x);
+}
+
+void inferLayerNorm(InferContext &c) {
+  const Shape &x = c.shape(0);
+  const int64_t axis = c.axis("axis", static_cast<int64_t>(x.size()));
+  c.op().mutableAttributes().set("axis", axis);
+  requireBroadcastsTo(c, 1);
+  if (c.hasIn(2)) requireBroadcastsTo(c, 2);
+  c.out(0, c.in(0));
+  Shape statistics = x;
+  std::fill(statistics.begin() + axis, statistics.end(), 1);
+  const DataType type = c.type(0) == DataType::DOUBLE ? DataType::DOUBLE : DataType::FLOAT;
+  for (int i = 1; i < c.outputCount(); ++i) c.out(i, type, statistics);
+}
+
+void addLayerNorm(OpDefs &rows) {
+  rows.push_back(OpDef("ai.onnx", "LayerNormalization", {17})
+                     .input("X", kFloats)
+                     .input("Scale", kFloats)
+                     .input("B", kFloats, "", Arity::Optional)
+                     .output("Y")
+                     .output("Mean", Arity::Optional)
+                     .output("InvStdDev", Arity::Optional)
+                     .attr("axis", int64_t{-1})
+                     .attr("epsilon", 1e-5f)
+                     .attr("stash_type", int64_t{1})
+                     .infer(inferLayerNorm)
+                     .traits(Trait::Norm)
+                     .vjp([](VjpBuilder &b) {
+                       emitNormGrad(b, "LayerNormalizationGrad", 3, {{"axis", b.op().attrInt("axis")}});
+                     })
+                     .doc("Normalisation over the dimensions from axis on."));
+  OpDef gradient = normGradientRow("LayerNormalizationGrad");
+  rows.push_back(addStatistics(gradient)
+                     .attr("axis", int64_t{-1})
+                     .doc("Gradients of LayerNormalization; statistics are computed when not given."));
+  rows.push_back(OpDef("ai.onnx", "RMSNormalization", {23})
+                     .input("X", kFloats)
+                     .input("scale", kFloats)
+                     .output("Y")
+                     .attr("axis", int64_t{-1})
+                     .attr("epsilon", 1e-5f)
+                     .attr("stash_type", int64_t{1})
+                     .infer(inferLayerNorm)
+                     .traits(Trait::Norm)
+                     .vjp([](VjpBuilder &b) {
+                       emitNormGrad(b, "RMSNormalizationGrad", 2, {{"axis", b.op().attrInt("axis")}});
+                     })
+                     .doc("Division by the root of the mean square over the dimensions from axis on."));
+  rows.push_back(normGradientRow("RMSNormalizationGrad").attr("axis", int64_t{-1}).doc("Gradients of RMSNormalization."));
+}
+
+OpDef &lrnAttributes(OpDef &row) {
+  return row.attr("alpha", 1e-4f).attr("beta", 0.75f).attr("bias", 1.0f).attrRequired("size", AttributeType::Int);
+}
+
+void addLrn(OpDefs &rows) {
+  OpDef row("ai.onnx", "LRN", {1, 13});
+  row.input("X", kFloats).output("Y");
+  rows.push_back(lrnAttributes(row)
+                     .infer([](InferContext &c) {
+                       c.require(c.in(0).rank() >= 2, "the input needs the dimensions (N, C, …): got shape {}", c.shape(0));
+                       c.require(c.attrInt("size") >= 1, "size must be at least 1: got {}", c.attrInt("size"));
+                       c.out(0, c.in(0));
+                     })
+                     .vjp([](VjpBuilder &b) { b.grad(0, b.emit("LRNGrad", {b.gradOut(0), b.in(0)}, b.attrs())); })
+                     .doc("Local response normalisation across channels."));
+  OpDef gradient("ai.graphcore", "LRNGrad", {1});
+  gradient.input("grad_out", kFloats, "T").input("X", kFloats, "T").output("grad");
+  rows.push_back(lrnAttributes(gradient)
+                     .infer([](InferContext &c) { c.out(0, c.in(1)); })
+                     .traits(Trait::Gradient)
+                     .noGrad("second derivatives of LRN are not built")
+                     .notOnnx()
+                     .doc("dx = g s^-beta - 2 alpha beta / size x sum(g x s^(-beta - 1)) with s = bias + alpha / size sum x²."));
+}
+
+}  // namespace
+
+OpDefs normOps() {
+  OpDefs rows;
+  addGroupNorm(rows);
+  addLayerNorm(rows);
+  addLrn(rows);
+  return rows;
+}
+
+}  // namespace popart::ops

@@ -1,0 +1,167 @@
+// Pooling over sliding windows (MaxPool, AveragePool, LpPool) and over all spatial dimensions, with gradients.
+// x (N, C, d…) → y (N, C, o…). MaxPool's optional indices are flat positions in the whole input (column-major within the
+// spatial dimensions for storage_order 1). The gradient of a maximum goes to the first maximum of the window; averages spread
+// it over the elements they counted. A dilated or ceiled average divides by the positions inside the padded input only.
+#include <algorithm>
+
+#include <popart/op.hpp>
+
+#include "ops/catalog.hpp"
+#include "ops/expression.hpp"
+#include "ops/nn/window.hpp"
+#include "ops/rules.hpp"
+
+namespace popart::ops {
+namespace {
+
+void inferPool(InferContext &c) {
+  const Shape &x = c.shape(0);
+  c.require(x.size() >= 3, "the input needs the dimensions (N, C, spatial…): got shape {}", x);
+  const Shape input = spatialShape(x);
+  const bool same = c.attrString("auto_pad").starts_with("SAME");
+  const Window window = completeWindow(c, input, {});
+  const bool ceil = c.attrInt("ceil_mode") != 0 && !same;
+  Shape out = windowOutput(c, window, input, ceil ? Rounding::Ceil : Rounding::Floor);
+  if (same) c.op().mutableAttributes().set("ceil_mode", int64_t{0});
+  out.insert(out.begin(), {x[0], x[1]});
+  c.out(0, c.type(0), out);
+  if (c.outputCount() > 1) c.out(1, DataType::INT64, out);
+}
+
+OpDef poolRow(const char *type, std::vector<OpVersion> versions, TypeSet types) {
+  OpDef row("ai.onnx", type, std::move(versions));
+  row.input("X", types).output("Y").attrRequired("kernel_shape", AttributeType::Ints).attr("ceil_mode", int64_t{0});
+  windowAttributes(row).infer(inferPool);
+  return row;
+}
+
+OpDef gradientRow(const char *type) {
+  OpDef row("ai.graphcore", type, {1});
+  row.input("grad_out", kFloats, "T").output("grad").attrRequired("kernel_shape", AttributeType::Ints);
+  windowAttributes(row).traits(Trait::Gradient).noGrad("second derivatives of pooling are not built").notOnnx();
+  return row;
+}
+
+Attributes averageAttributes(const OpEmitter &b) {
+  Attributes out = windowAttributesOf(b.attrs());
+  out.set("count_include_pad", b.op().attrInt("count_include_pad"));
+  return out;
+}
+
+void addMaxPool(OpDefs &rows) {
+  constexpr TypeSet kMaxPoolTypes = kFloats | typeBit(DataType::INT8) | typeBit(DataType::UINT8);
+  rows.push_back(poolRow("MaxPool", {1, 8, 10, 11, 12, 22}, kMaxPoolTypes)
+                     .output("Indices", Arity::Optional)
+                     .attr("storage_order", int64_t{0})
+                     .vjp([](VjpBuilder &b) {
+                       b.grad(0, b.emit("MaxPoolGrad", {b.gradOut(0), b.in(0)}, windowAttributesOf(b.attrs())));
+                     })
+                     .doc("Maximum of each window."));
+  rows.push_back(gradientRow("MaxPoolGrad")
+                     .input("data", kFloats, "T")
+                     .infer([](InferContext &c) { c.out(0, c.in(1)); })
+                     .doc("The gradient goes to the first maximum of each window."));
+}
+
+void addAveragePool(OpDefs &rows) {
+  rows.push_back(poolRow("AveragePool", {1, 7, 10, 11, 19, 22}, kFloats)
+                     .attr("count_include_pad", int64_t{0})
+                     .vjp([](VjpBuilder &b) {
+                       Attributes attributes = averageAttributes(b);
+                       attributes.set("fwd_shape", b.inInfo(0).shape());
+                       b.grad(0, b.emit("AveragePoolGrad", {b.gradOut(0)}, attributes));
+                     })
+                     .doc("Mean of each window, over the elements inside the input or (count_include_pad) the padded input."));
+  rows.push_back(gradientRow("AveragePoolGrad")
+                     .attr("count_include_pad", int64_t{0})
+                     .attrRequired("fwd_shape", AttributeType::Ints)
+                     .infer(inferForwardShape)
+                     .doc("The gradient spread over the elements each mean counted."));
+}
+
+void addLpPool(OpDefs &rows) {
+  rows.push_back(poolRow("LpPool", {2, 11, 18, 22}, kFloats)
+                     .attr("p", int64_t{2})
+                     .vjp([](VjpBuilder &b) {
+                       Attributes attributes = windowAttributesOf(b.attrs());
+                       attributes.set("p", b.op().attrInt("p"));
+                       b.grad(0, b.emit("LpPoolGrad", {b.gradOut(0), b.in(0), b.out(0)}, attributes));
+                     })
+                     .doc("(sum |x|^p)^(1/p) of each window."));
+  rows.push_back(gradientRow("LpPoolGrad")
+                     .input("data", kFloats, "T")
+                     .input("output", kFloats, "T")
+                     .attr("p", int64_t{2})
+                     .infer([](InferContext &c) { c.out(0, c.in(1)); })
+                     .doc("g sign(x) (|x| / y)^(p - 1), summed over the windows of each element."));
+}
+
+void inferGlobal(InferContext &c) {
+  Shape out = c.shape(0);
+  c.require(out.size() >= 2, "the input needs the dimensions (N, C, …): got shape {}", out);
+  std::fill(out.begin() + 2, out.end(), 1);
+  c.out(0, c.type(0), out);
+}
+
+OpDef globalRow(const char *type, std::vector<OpVersion> versions) {
+  return OpDef("ai.onnx", type, std::move(versions)).input("X", kFloats).output("Y").infer(inferGlobal);
+}
+
+TensorIndex reduceSpatial(OpEmitter &b, TensorIndex x, const char *reduction) {
+  std::vector<int64_t> axes;
+  for (int64_t i = 2; i < b.info(x).rank(); ++i) axes.push_back(i);
+  return b.emit(reduction, {x}, {{"axes", axes}, {"keepdims", int64_t{1}}});
+}
+
+Attributes wholeWindow(const Shape &x) {
+  const Shape kernel = spatialShape(x);
+  const std::vector<int64_t> ones(kernel.size(), 1), zeros(2 * kernel.size(), 0);
+  return {{"kernel_shape", kernel}, {"strides", ones}, {"dilations", ones}, {"pads", zeros}};
+}
+
+void addGlobalPools(OpDefs &rows) {
+  rows.push_back(globalRow("GlobalAveragePool", {1, 22})
+                     .vjp([](VjpBuilder &b) {
+                       const Shape &x = b.inInfo(0).shape();
+                       const double count = static_cast<double>(std::max<int64_t>(elementCount(spatialShape(x)), 1));
+                       Expression mean = Expression(b, b.gradOut(0)) * (1.0 / count);
+                       b.grad(0, b.emit("Expand", {mean}, {{"shape", x}}));
+                     })
+                     .decompose([](DecomposeBuilder &b) { b.result(0, reduceSpatial(b, b.in(0), "ReduceMean")); })
+                     .doc("Mean over all spatial dimensions."));
+  rows.push_back(globalRow("GlobalMaxPool", {1, 22})
+                     .vjp([](VjpBuilder &b) {
+                       const Shape &x = b.inInfo(0).shape();
+                       b.grad(0, x.size() == 2 ? b.emit("Identity", {b.gradOut(0)})
+                                               : b.emit("MaxPoolGrad", {b.gradOut(0), b.in(0)}, wholeWindow(x)));
+                     })
+                     .decompose([](DecomposeBuilder &b) { b.result(0, reduceSpatial(b, b.in(0), "ReduceMax")); })
+                     .doc("Maximum over all spatial dimensions."));
+  rows.push_back(globalRow("GlobalLpPool", {2, 22})
+                     .attr("p", int64_t{2})
+                     .vjp([](VjpBuilder &b) {
+                       Attributes attributes = wholeWindow(b.inInfo(0).shape());
+                       attributes.set("p", b.op().attrInt("p"));
+                       b.grad(0, b.emit("LpPoolGrad", {b.gradOut(0), b.in(0), b.out(0)}, attributes));
+                     })
+                     .decompose([](DecomposeBuilder &b) {
+                       const double p = static_cast<double>(b.op().attrInt("p"));
+                       Expression magnitude = Expression(b, b.in(0)).apply("Abs");
+                       Expression sum(b, reduceSpatial(b, magnitude.apply("Pow", magnitude.number(p)), "ReduceSum"));
+                       b.result(0, sum.apply("Pow", sum.number(1.0 / p)));
+                     })
+                     .doc("(sum |x|^p)^(1/p) over all spatial dimensions."));
+}
+
+}  // namespace
+
+OpDefs poolOps() {
+  OpDefs rows;
+  addMaxPool(rows);
+  addAveragePool(rows);
+  addLpPool(rows);
+  addGlobalPools(rows);
+  return rows;
+}
+
+}  // namespace popart::ops

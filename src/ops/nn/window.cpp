@@ -1,0 +1,113 @@
+// See window.hpp. Sizes follow ONNX: floor((d + pads - extent) / stride) + 1, or the ceiling with ceil_mode.
+#include "ops/nn/window.hpp"
+
+#include <algorithm>
+
+#include <popart/op.hpp>
+
+namespace popart::ops {
+namespace {
+
+using Ints = std::vector<int64_t>;
+
+Ints intsOr(const InferContext &c, const char *name, const Ints &fallback) {
+  if (!c.hasAttr(name) || c.attrInts(name).empty()) return fallback;
+  const Ints &given = c.attrInts(name);
+  c.require(given.size() == fallback.size(), "{} has the wrong number of entries: got {}, expected {} for these spatial dimensions",
+            name, given, fallback.size());
+  return given;
+}
+
+// Pads of SAME_UPPER and SAME_LOWER: the output has ceil(d / stride) elements; the odd element goes to the named side.
+void resolveSame(Window &w, const Shape &input, bool upper) {
+  for (size_t i = 0; i < w.rank(); ++i) {
+    const int64_t out = (input[i] + w.strides[i] - 1) / w.strides[i];
+    const int64_t total = std::max<int64_t>((out - 1) * w.strides[i] + w.extent(i) - input[i], 0);
+    w.padsLow[i] = upper ? total / 2 : total - total / 2;
+    w.padsHigh[i] = total - w.padsLow[i];
+  }
+}
+
+}  // namespace
+
+std::vector<int64_t> Window::pads() const {
+  Ints all = padsLow;
+  all.insert(all.end(), padsHigh.begin(), padsHigh.end());
+  return all;
+}
+
+Window windowOf(const Attributes &attributes) {
+  Window w;
+  w.kernel = attributes.getAttribute<Ints>("kernel_shape");
+  w.strides = attributes.getAttribute<Ints>("strides");
+  w.dilations = attributes.getAttribute<Ints>("dilations");
+  const Ints &pads = attributes.getAttribute<Ints>("pads");
+  w.padsLow.assign(pads.begin(), pads.begin() + static_cast<int64_t>(pads.size() / 2));
+  w.padsHigh.assign(pads.begin() + static_cast<int64_t>(pads.size() / 2), pads.end());
+  return w;
+}
+
+Window completeWindow(InferContext &c, const Shape &input, const std::vector<int64_t> &kernel) {
+  const size_t rank = input.size();
+  c.require(rank >= 1, "needs at least one spatial dimension: the input has none");
+  Window w;
+  w.kernel = intsOr(c, "kernel_shape", kernel.empty() ? Ints(rank, 1) : kernel);
+  c.require(w.kernel.size() == rank, "the kernel needs one size per spatial dimension: got {}, expected {} sizes", w.kernel, rank);
+  w.strides = intsOr(c, "strides", Ints(rank, 1));
+  w.dilations = intsOr(c, "dilations", Ints(rank, 1));
+  const Ints pads = intsOr(c, "pads", Ints(2 * rank, 0));
+  w.padsLow.assign(pads.begin(), pads.begin() + static_cast<int64_t>(rank));
+  w.padsHigh.assign(pads.begin() + static_cast<int64_t>(rank), pads.end());
+  auto all = [](const Ints &v, int64_t least) { return std::all_of(v.begin(), v.end(), [&](int64_t x) { return x >= least; }); };
+  c.require(all(w.kernel, 1), "kernel sizes must be at least 1: got {}", w.kernel);
+  c.require(all(w.strides, 1), "strides must be at least 1: got {}", w.strides);
+  c.require(all(w.dilations, 1), "dilations must be at least 1: got {}", w.dilations);
+  c.require(all(pads, 0), "pads must not be negative: got {}. Slice the input instead", pads);
+  const std::string &autoPad = c.attrString("auto_pad");
+  if (autoPad == "SAME_UPPER" || autoPad == "SAME_LOWER") {
+    resolveSame(w, input, autoPad == "SAME_UPPER");
+  } else if (autoPad == "VALID") {
+    w.padsLow.assign(rank, 0), w.padsHigh.assign(rank, 0);
+  } else {
+    c.require(autoPad == "NOTSET" || autoPad.empty(), "unknown auto_pad: got '{}', expected NOTSET, SAME_UPPER, SAME_LOWER or VALID",
+              autoPad);
+  }
+  Attributes &attributes = c.op().mutableAttributes();
+  attributes.set("kernel_shape", w.kernel);
+  attributes.set("strides", w.strides);
+  attributes.set("dilations", w.dilations);
+  attributes.set("pads", w.pads());
+  attributes.set("auto_pad", std::string("NOTSET"));
+  return w;
+}
+
+Shape windowOutput(const InferContext &c, const Window &w, const Shape &input, Rounding rounding) {
+  Shape out(w.rank());
+  for (size_t i = 0; i < w.rank(); ++i) {
+    const int64_t room = input[i] + w.padsLow[i] + w.padsHigh[i] - w.extent(i);
+    c.require(room >= 0, "the kernel does not fit into spatial dimension {}: got a padded size of {}, expected at least {}", i,
+              room + w.extent(i), w.extent(i));
+    out[i] = room / w.strides[i] + 1;
+    if (rounding == Rounding::Ceil && room % w.strides[i] != 0 && out[i] * w.strides[i] < input[i] + w.padsLow[i]) ++out[i];
+  }
+  return out;
+}
+
+Shape spatialShape(const Shape &shape) {
+  return shape.size() <= 2 ? Shape{} : Shape(shape.begin() + 2, shape.end());
+}
+
+OpDef &windowAttributes(OpDef &row) {
+  return row.attrOptional("strides", AttributeType::Ints)
+      .attrOptional("pads", AttributeType::Ints)
+      .attrOptional("dilations", AttributeType::Ints)
+      .attr("auto_pad", std::string("NOTSET"));
+}
+
+Attributes windowAttributesOf(const Attributes &attributes) {
+  Attributes out;
+  for (const char *name : {"kernel_shape", "strides", "pads", "dilations"}) out.set(name, *attributes.find(name));
+  return out;
+}
+
+}  // namespace popart::ops

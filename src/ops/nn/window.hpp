@@ -1,0 +1,39 @@
+// Sliding windows of convolution and pooling: the attributes kernel_shape, strides, pads, dilations, auto_pad and
+// ceil_mode, checked, completed and resolved into explicit numbers, and the sizes that follow from them.
+// Attributes after inference are complete: kernels read them as they stand and never see auto_pad.
+#pragma once
+#include <vector>
+
+#include <popart/opdef.hpp>
+
+namespace popart::ops {
+
+struct Window {
+  std::vector<int64_t> kernel, strides, dilations, padsLow, padsHigh;
+
+  size_t rank() const { return kernel.size(); }
+  int64_t extent(size_t i) const { return (kernel[i] - 1) * dilations[i] + 1; }  // input elements between first and last tap
+  std::vector<int64_t> pads() const;  // all lower pads, then all upper pads
+};
+
+// Reads a complete set of window attributes (after inference).
+Window windowOf(const Attributes &attributes);
+
+enum class Rounding { Floor, Ceil };
+
+// Fills absent attributes with defaults, resolves auto_pad for spatial input dimensions `input` and writes the attributes
+// back to the op. Fails for wrong lengths, strides or dilations below 1 and negative pads.
+Window completeWindow(InferContext &c, const Shape &input, const std::vector<int64_t> &kernel);
+// Spatial dimensions of the result. With Ceil, windows that would start in the upper padding are left out.
+// Fails when the kernel does not fit.
+Shape windowOutput(const InferContext &c, const Window &window, const Shape &input, Rounding rounding);
+
+// The spatial part (all but the first two dimensions).
+Shape spatialShape(const Shape &shape);
+
+// Adds the attributes strides, pads, dilations, auto_pad.
+OpDef &windowAttributes(OpDef &row);
+// The window attributes of `op`, for its gradient op.
+Attributes windowAttributesOf(const Attributes &attributes);
+
+}  // namespace popart::ops

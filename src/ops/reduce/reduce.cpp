@@ -1,0 +1,161 @@
+// Reductions over axes, and ReduceSumTo, which undoes a broadcast. Attribute "axes" absent means all axes, an empty list none
+// (ONNX models with empty axes are imported with the attribute absent, unless noop_with_empty_axes is set).
+// The gradient of a reduction is expanded back over the reduced axes (attribute fwd_shape = shape of the input).
+#include <popart/op.hpp>
+
+#include "ops/catalog.hpp"
+#include "ops/expression.hpp"
+#include "ops/rules.hpp"
+
+namespace popart::ops {
+namespace {
+
+using E = Expression;
+
+void inferReduce(InferContext &c) {
+  const std::vector<int64_t> axes = reductionAxes(c);
+  c.out(0, c.type(0), reducedShape(c.shape(0), axes, c.attrInt("keepdims") != 0));
+}
+
+OpDef reduceRow(const char *domain, const char *type, TypeSet types, OpVersion axesInputSince) {
+  return OpDef(domain, type, {1, 11, 13, 18})
+      .input("data", types)
+      .output("reduced")
+      .attrOptional("axes", AttributeType::Ints)
+      .attr("keepdims", int64_t{1})
+      .attr("noop_with_empty_axes", int64_t{0})
+      .constInput(1, "axes", axesInputSince)
+      .infer(inferReduce)
+      .cost(Cost::Heavy);
+}
+
+// What the gradient reads besides the incoming gradient: the input x, the output y.
+struct Reads {
+  bool x = false;
+  bool y = false;
+};
+// g and y are already broadcastable to the input's shape; n: elements reduced into one.
+using Formula = E (*)(E g, E x, E y, double n);
+
+void addGradient(OpDefs &rows, OpDef row, Reads reads, Formula formula) {
+  const std::string type = row.type() + "Grad";
+  row.vjp([type, reads](VjpBuilder &b) {
+    std::vector<TensorIndex> inputs{b.gradOut(0)};
+    if (reads.x) inputs.push_back(b.in(0));
+    if (reads.y) inputs.push_back(b.out(0));
+    b.grad(0, b.emit(type, inputs,
+                     {{"fwd_shape", b.inInfo(0).shape()}, {"axes", reductionAxes(b.attrs(), b.inInfo(0).rank())}}));
+  });
+  OpDef grad("ai.graphcore", type, {1});
+  grad.input("grad", kFloats, "T");
+  if (reads.x) grad.input("x", kFloats, "T");
+  if (reads.y) grad.input("y", kFloats, "T");
+  grad.output("dx")
+      .attrRequired("fwd_shape", AttributeType::Ints)
+      .attrRequired("axes", AttributeType::Ints)
+      .infer(inferForwardShape)
+      .traits(Trait::Gradient)
+      .notOnnx()
+      .doc("Gradient of " + row.type() + ".");
+  if (formula) {
+    grad.decompose([reads, formula](DecomposeBuilder &b) {
+      const Shape shape = b.outInfo(0).shape();
+      const auto axes = reductionAxes(b.attrs(), static_cast<int64_t>(shape.size()));
+      const Shape kept = reducedShape(shape, axes, true);
+      int64_t n = 1;
+      for (int64_t axis : axes) n *= shape[axis];
+      E g(b, emitReshape(b, b.in(0), kept));
+      E x = reads.x ? E(b, b.in(1)) : g;
+      E y = reads.y ? E(b, emitReshape(b, b.in(reads.x ? 2 : 1), kept)) : g;
+      TensorIndex result = formula(g, x, y, static_cast<double>(n));
+      b.result(0, b.info(result).shape() == shape ? result : b.emit("Expand", {result}, {{"shape", shape}}));
+    });
+  }
+  rows.push_back(std::move(row));
+  rows.push_back(std::move(grad));
+}
+
+void addSums(OpDefs &rows) {
+  addGradient(rows, reduceRow("ai.onnx", "ReduceSum", kNumeric, 13).doc("Sum."), {}, [](E g, E, E, double) { return g; });
+  addGradient(rows, reduceRow("ai.onnx", "ReduceMean", kNumeric, 18).doc("Mean."), {}, [](E g, E, E, double n) { return g / n; });
+  addGradient(rows, reduceRow("ai.onnx", "ReduceL1", kNumeric, 18).doc("Sum of |x|."), {.x = true},
+              [](E g, E x, E, double) { return g * x.apply("Sign"); });
+  addGradient(rows, reduceRow("ai.onnx", "ReduceL2", kNumeric, 18).doc("Root of the sum of squares; gradient 0 where it is 0."),
+              {.x = true, .y = true}, [](E g, E x, E y, double) {
+                E zero = y.apply("Equal", y.number(0));
+                return select(zero, g.number(0), g * x / select(zero, y.number(1), y));
+              });
+  addGradient(rows, reduceRow("ai.onnx", "ReduceSumSquare", kNumeric, 18).doc("Sum of squares."), {.x = true},
+              [](E g, E x, E, double) { return g * (2.0 * x); });
+  addGradient(rows, reduceRow("ai.onnx", "ReduceLogSum", kNumeric, 18).doc("Logarithm of the sum."), {.y = true},
+              [](E g, E, E y, double) { return g * exp(-y); });
+  addGradient(rows, reduceRow("ai.onnx", "ReduceLogSumExp", kNumeric, 18).doc("Logarithm of the sum of e^x."),
+              {.x = true, .y = true}, [](E g, E x, E y, double) { return g * exp(x - y); });
+}
+
+void addExtremes(OpDefs &rows) {
+  auto atExtreme = [](E g, E x, E y, double) { return select(x.apply("Equal", y), g, g.number(0)); };
+  addGradient(rows, reduceRow("ai.onnx", "ReduceMax", kAllTypes, 18).doc("Maximum; the gradient goes to every element equal to it."),
+              {.x = true, .y = true}, atExtreme);
+  addGradient(rows, reduceRow("ai.onnx", "ReduceMin", kAllTypes, 18).doc("Minimum; the gradient goes to every element equal to it."),
+              {.x = true, .y = true}, atExtreme);
+  // The product of the other elements cannot be had by division when an element is 0: the gradient has a kernel.
+  addGradient(rows, reduceRow("ai.onnx", "ReduceProd", kNumeric, 18).doc("Product."), {.x = true}, nullptr);
+}
+
+OpDef reduceSumToRow() {
+  return OpDef("ai.graphcore", "ReduceSumTo", {1})
+      .input("x", kNumeric)
+      .output("y")
+      .attrRequired("shape", AttributeType::Ints)
+      .infer([](InferContext &c) {
+        const Shape &to = c.attrInts("shape");
+        c.require(npBroadcastable(to, c.shape(0)) && npOut(to, c.shape(0)) == c.shape(0),
+                  "the input is no broadcast of the shape asked for: got {}, expected a shape that {} broadcasts to", c.shape(0), to);
+        c.out(0, c.type(0), to);
+      })
+      .vjp([](VjpBuilder &b) {
+        b.grad(0, b.emit("Expand", {b.gradOut(0)}, {{"shape", b.inInfo(0).shape()}}));
+      })
+      .decompose([](DecomposeBuilder &b) {
+        const Shape &from = b.inInfo(0).shape(), &to = b.outInfo(0).shape();
+        const std::vector<int64_t> axes = npReductionAxis(to, from);
+        TensorIndex t = b.in(0);
+        if (!axes.empty()) t = b.emit("ReduceSum", {t}, {{"axes", axes}, {"keepdims", int64_t{0}}});
+        if (b.info(t).shape() == to) b.result(0, axes.empty() ? b.emit("Identity", {t}) : t);
+        else b.result(0, b.emit("Reshape", {t}, {{"shape", to}, {"allowzero", int64_t{1}}}));
+      })
+      .traits(Trait::Internal)
+      .notOnnx()
+      .doc("Sums over the axes along which `shape` was broadcast to the input's shape.");
+}
+
+OpDef lambSquareRow() {
+  return OpDef("ai.graphcore", "LambSquare", {1})
+      .input("x", kFloats)
+      .output("y")
+      .infer([](InferContext &c) { c.out(0, DataType::FLOAT, {}); })
+      .noGrad("it is part of the optimizer")
+      .notOnnx()
+      .decompose([](DecomposeBuilder &b) {
+        TensorIndex x = b.in(0);
+        if (b.inInfo(0).dataType() != DataType::FLOAT) {
+          x = b.emit("Cast", {x}, {{"to", int64_t{toOnnxDataType(DataType::FLOAT)}}});
+        }
+        b.result(0, b.emit("ReduceSumSquare", {x}, {{"keepdims", int64_t{0}}}));
+      })
+      .doc("Sum of squares as a float32 scalar.");
+}
+
+}  // namespace
+
+OpDefs reduceOps() {
+  OpDefs rows;
+  addSums(rows);
+  addExtremes(rows);
+  rows.push_back(reduceSumToRow());
+  rows.push_back(lambSquareRow());
+  return rows;
+}
+
+}  // namespace popart::ops

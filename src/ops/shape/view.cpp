@@ -1,0 +1,136 @@
+// Operators whose output holds the elements of the input in the same memory order: Reshape, Squeeze, Unsqueeze, Identity, Detach, Nop.
+#include <algorithm>
+
+#include "ops/catalog.hpp"
+#include "ops/rules.hpp"
+
+namespace popart::ops {
+namespace {
+
+OpDef viewRow(const char *domain, const char *type, std::vector<OpVersion> versions) {
+  return OpDef(domain, type, std::move(versions)).input("x", kAllTypes).output("y").traits(Trait::View).cost(Cost::Free);
+}
+
+// Gradient row with only a fwd_shape: the incoming gradient reshaped.
+OpDef reshapeGradientRow(const char *type) {
+  return OpDef("ai.graphcore", type, {1})
+      .input("grad", kFloats)
+      .output("dx")
+      .attrRequired("fwd_shape", AttributeType::Ints)
+      .infer([](InferContext &c) {
+        c.require(elementCount(c.attrInts("fwd_shape")) == c.in(0).nelms(), "element counts differ: got {}, expected as many as {}",
+                  c.shape(0), c.attrInts("fwd_shape"));
+        inferForwardShape(c);
+      })
+      .traits(Trait::View | Trait::Gradient)
+      .notOnnx()
+      .cost(Cost::Free)
+      .decompose([](DecomposeBuilder &b) {
+        b.result(0, b.emit("Reshape", {b.in(0)}, {{"shape", b.outInfo(0).shape()}, {"allowzero", int64_t{1}}}));
+      })
+      .doc("Gradient of a change of shape.");
+}
+
+VjpFn reshapeBack(const char *gradient) {
+  return [gradient](VjpBuilder &b) { b.grad(0, b.emit(gradient, {b.gradOut(0)}, {{"fwd_shape", b.inInfo(0).shape()}})); };
+}
+
+// 0 copies the input's dimension (unless allowzero), one -1 takes what is left.
+void inferReshape(InferContext &c) {
+  const Shape &from = c.shape(0);
+  Shape to = c.attrInts("shape");
+  const bool allowZero = c.attrInt("allowzero") != 0;
+  int64_t known = 1, open = -1;
+  for (size_t i = 0; i < to.size(); ++i) {
+    if (to[i] == 0 && !allowZero) {
+      c.require(i < from.size(), "dimension {} of the new shape is 0 (copy), but the input has no such dimension: got {} and {}", i,
+                from, to);
+      to[i] = from[i];
+    }
+    if (to[i] == -1) {
+      c.require(open < 0, "the new shape has more than one -1: got {}, expected at most one", to);
+      open = static_cast<int64_t>(i);
+      continue;
+    }
+    c.require(to[i] >= 0, "the new shape has a negative dimension: got {}, expected sizes, 0 or one -1", to);
+    known *= to[i];
+  }
+  if (open >= 0) {
+    c.require(known > 0 && c.in(0).nelms() % known == 0, "the -1 of the new shape cannot be filled: got {} for input {}, expected a divisor of {} elements",
+              to, from, c.in(0).nelms());
+    to[open] = c.in(0).nelms() / known;
+  }
+  c.require(elementCount(to) == c.in(0).nelms(), "element counts differ: got {} for input {}, expected {} elements", to, from, c.in(0).nelms());
+  c.out(0, c.type(0), to);
+}
+
+void inferSqueeze(InferContext &c) {
+  const Shape &from = c.shape(0);
+  Shape to;
+  if (!c.hasAttr("axes")) {
+    std::copy_if(from.begin(), from.end(), std::back_inserter(to), [](int64_t d) { return d != 1; });
+  } else {
+    const std::vector<int64_t> axes = reductionAxes(c);
+    for (int64_t axis : axes) c.require(from[axis] == 1, "axis {} has more than one element: got {}, expected size 1", axis, from);
+    to = reducedShape(from, axes, false);
+  }
+  c.out(0, c.type(0), to);
+}
+
+void inferUnsqueeze(InferContext &c) {
+  const std::vector<int64_t> &given = c.attrInts("axes");
+  const int64_t rank = c.in(0).rank() + static_cast<int64_t>(given.size());
+  std::vector<bool> isNew(rank, false);
+  for (int64_t axis : given) {
+    c.require(axis >= -rank && axis < rank, "an axis is out of range: got {}, expected a value in [{}, {}]", axis, -rank, rank - 1);
+    const int64_t at = axis < 0 ? axis + rank : axis;
+    c.require(!isNew[at], "an axis is repeated: got {}, expected each axis once", given);
+    isNew[at] = true;
+  }
+  Shape to;
+  auto next = c.shape(0).begin();
+  for (int64_t i = 0; i < rank; ++i) to.push_back(isNew[i] ? 1 : *next++);
+  c.out(0, c.type(0), to);
+}
+
+}  // namespace
+
+OpDefs viewOps() {
+  return {
+      viewRow("ai.onnx", "Reshape", {5, 13, 14, 19, 21, 23, 24, 25})
+          .attrRequired("shape", AttributeType::Ints)
+          .attr("allowzero", int64_t{0})
+          .constInput(1, "shape", 5)
+          .infer(inferReshape)
+          .inplace("ReshapeInplace", 10)
+          .onnx("ai.graphcore", "Reshape", {1})
+          .vjp(reshapeBack("ReshapeGrad"))
+          .doc("New shape for the same elements; 0 copies a dimension (unless allowzero), one -1 takes what is left."),
+      reshapeGradientRow("ReshapeGrad"),
+      viewRow("ai.onnx", "Squeeze", {1, 11, 13, 21, 23, 24, 25})
+          .attrOptional("axes", AttributeType::Ints)
+          .constInput(1, "axes", 13)
+          .infer(inferSqueeze)
+          .inplace("SqueezeInplace", 10)
+          .vjp(reshapeBack("SqueezeGrad"))
+          .doc("Drops the axes given, or all of size 1."),
+      reshapeGradientRow("SqueezeGrad"),
+      viewRow("ai.onnx", "Unsqueeze", {1, 11, 13, 21, 23, 24, 25})
+          .attrRequired("axes", AttributeType::Ints)
+          .constInput(1, "axes", 13)
+          .infer(inferUnsqueeze)
+          .inplace("UnsqueezeInplace", 10)
+          .vjp(reshapeBack("UnsqueezeGrad"))
+          .doc("Inserts axes of size 1 at the positions given (of the result)."),
+      reshapeGradientRow("UnsqueezeGrad"),
+      viewRow("ai.onnx", "Identity", {1, 13, 14, 16, 19, 21, 23, 24, 25})
+          .inplace("IdentityInplace", 10)
+          .vjp([](VjpBuilder &b) { b.grad(0, b.emit("IdentityGrad", {b.gradOut(0)})); })
+          .doc("The input."),
+      viewRow("ai.graphcore", "IdentityGrad", {1}).traits(Trait::Gradient).notOnnx().doc("Gradient of Identity."),
+      viewRow("ai.graphcore", "Detach", {1}).inplace("DetachInplace", 10).stopsGrad().doc("The input; gradients stop here."),
+      viewRow("ai.graphcore", "Nop", {1}).stopsGrad().doc("The input, never optimised away."),
+  };
+}
+
+}  // namespace popart::ops

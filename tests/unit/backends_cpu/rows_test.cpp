@@ -1,0 +1,132 @@
+// Row kernels against formulas in double over widths around the vector length; partitions must agree to the bit.
+#include "backends/cpu/kernels/rows.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <random>
+#include <vector>
+
+namespace popart::cpu {
+namespace {
+
+using Floats = std::vector<float>;
+constexpr int64_t kWidths[] = {1, 3, 15, 16, 17, 64, 67, 300};
+
+Floats randomFloats(int64_t count, unsigned seed) {
+  std::mt19937 engine(seed);
+  std::normal_distribution<float> values(0.3f, 2.0f);
+  Floats result(static_cast<size_t>(count));
+  for (float &value : result) value = values(engine);
+  return result;
+}
+
+TEST(Softmax, matches_the_formula_and_its_gradient) {
+  for (int64_t cols : kWidths) {
+    const int64_t rows = 3;
+    const Floats x = randomFloats(rows * cols, 1), dy = randomFloats(rows * cols, 2);
+    Floats y(x.size()), logY(x.size()), dx(x.size()), logDx(x.size());
+    softmaxRows(SoftmaxForm::kProbability, x.data(), y.data(), rows, cols);
+    softmaxRows(SoftmaxForm::kLogarithm, x.data(), logY.data(), rows, cols);
+    softmaxGradientRows(SoftmaxForm::kProbability, y.data(), dy.data(), dx.data(), rows, cols);
+    softmaxGradientRows(SoftmaxForm::kLogarithm, logY.data(), dy.data(), logDx.data(), rows, cols);
+    for (int64_t r = 0; r < rows; ++r) {
+      double sum = 0, dot = 0, total = 0;
+      for (int64_t c = 0; c < cols; ++c) sum += std::exp(static_cast<double>(x[r * cols + c]));
+      for (int64_t c = 0; c < cols; ++c) {
+        dot += std::exp(static_cast<double>(x[r * cols + c])) / sum * dy[r * cols + c];
+        total += dy[r * cols + c];
+      }
+      for (int64_t i = r * cols; i < (r + 1) * cols; ++i) {
+        const double p = std::exp(static_cast<double>(x[i])) / sum;
+        ASSERT_NEAR(y[i], p, 1e-6);
+        ASSERT_NEAR(logY[i], std::log(p), 4e-6);
+        ASSERT_NEAR(dx[i], p * (dy[i] - dot), 4e-6);
+        ASSERT_NEAR(logDx[i], dy[i] - p * total, 4e-6 * (1 + std::abs(total)));
+      }
+    }
+  }
+}
+
+TEST(Softmax, survives_large_arguments_and_works_in_place) {
+  const float inf = std::numeric_limits<float>::infinity();
+  Floats x = {1e30f, -inf, 1e30f, -1e30f};
+  softmaxRows(SoftmaxForm::kProbability, x.data(), x.data(), 1, 4);
+  EXPECT_EQ(x, (Floats{0.5f, 0.0f, 0.5f, 0.0f}));
+  Floats masked = {-inf, -inf};
+  softmaxRows(SoftmaxForm::kProbability, masked.data(), masked.data(), 1, 2);
+  EXPECT_TRUE(std::isnan(masked[0]) && std::isnan(masked[1]));
+  Floats broken(40, 1.0f);
+  broken[7] = NAN;
+  softmaxRows(SoftmaxForm::kProbability, broken.data(), broken.data(), 1, 40);
+  for (float v : broken) EXPECT_TRUE(std::isnan(v));
+}
+
+TEST(LayerNorm, matches_the_formula_and_its_gradients) {
+  for (int64_t cols : kWidths) {
+    const int64_t rows = 5;
+    const Floats x = randomFloats(rows * cols, 3), dy = randomFloats(rows * cols, 4), scale = randomFloats(cols, 5),
+                 bias = randomFloats(cols, 6);
+    const LayerNorm norm{scale.data(), bias.data(), 1e-3f};
+    Floats y(x.size()), dx(x.size()), mean(rows), inverse(rows), dScale(cols), dBias(cols);
+    layerNormRows(norm, x.data(), y.data(), mean.data(), inverse.data(), rows, cols);
+    layerNormGradientRows(norm, x.data(), dy.data(), mean.data(), inverse.data(), dx.data(), rows, cols);
+    layerNormParameterGradient(x.data(), dy.data(), mean.data(), inverse.data(), dScale.data(), dBias.data(), rows,
+                               cols, 0, cols);
+    std::vector<double> expectedScale(cols), expectedBias(cols);
+    for (int64_t r = 0; r < rows; ++r) {
+      double mu = 0, var = 0, sumG = 0, sumGH = 0;
+      for (int64_t c = 0; c < cols; ++c) mu += x[r * cols + c] / static_cast<double>(cols);
+      for (int64_t c = 0; c < cols; ++c)
+        var += (x[r * cols + c] - mu) * (x[r * cols + c] - mu) / static_cast<double>(cols);
+      const double inv = 1 / std::sqrt(var + 1e-3);
+      const auto h = [&](int64_t c) { return (x[r * cols + c] - mu) * inv; };
+      const auto g = [&](int64_t c) { return static_cast<double>(dy[r * cols + c]) * scale[c]; };
+      for (int64_t c = 0; c < cols; ++c) {
+        sumG += g(c);
+        sumGH += g(c) * h(c);
+        expectedScale[c] += dy[r * cols + c] * h(c);
+        expectedBias[c] += dy[r * cols + c];
+      }
+      const double scaleOfError = 1e-5 * inv * (1 + std::abs(sumGH) / static_cast<double>(cols));
+      for (int64_t c = 0; c < cols; ++c) {
+        ASSERT_NEAR(y[r * cols + c], h(c) * scale[c] + bias[c], 2e-5);
+        ASSERT_NEAR(dx[r * cols + c], inv * (g(c) - sumG / cols - h(c) * sumGH / cols), scaleOfError * 4) << cols;
+      }
+    }
+    for (int64_t c = 0; c < cols; ++c) {
+      ASSERT_NEAR(dScale[c], expectedScale[c], 1e-4);
+      ASSERT_NEAR(dBias[c], expectedBias[c], 1e-5);
+    }
+  }
+}
+
+TEST(Sums, match_and_do_not_depend_on_the_partition) {
+  for (int64_t cols : kWidths) {
+    const int64_t rows = 37;
+    const Floats x = randomFloats(rows * cols, 7);
+    Floats byRow(rows), byColumn(cols), pieces(cols);
+    sumRows(x.data(), byRow.data(), rows, cols);
+    sumColumns(x.data(), cols, byColumn.data(), rows, 0, cols);
+    for (int64_t begin = 0; begin < cols; begin += 5)
+      sumColumns(x.data(), cols, pieces.data(), rows, begin, std::min(cols, begin + 5));
+    EXPECT_EQ(pieces, byColumn);
+    for (int64_t r = 0; r < rows; ++r) {
+      double sum = 0;
+      for (int64_t c = 0; c < cols; ++c) sum += x[r * cols + c];
+      ASSERT_NEAR(byRow[r], sum, 1e-4);
+    }
+    for (int64_t c = 0; c < cols; ++c) {
+      double sum = 0;
+      for (int64_t r = 0; r < rows; ++r) sum += x[r * cols + c];
+      ASSERT_NEAR(byColumn[c], sum, 1e-4);
+    }
+  }
+  Floats none(4, NAN);
+  sumColumns(nullptr, 4, none.data(), 0, 0, 4);
+  EXPECT_EQ(none, Floats(4, 0.0f));
+}
+
+}  // namespace
+}  // namespace popart::cpu
