@@ -18,13 +18,13 @@ def gather(
         indices: integer tensor of any shape.
         axis: axis of t.
         available_memory_proportion: hint in (0, 1].
-        zero_OOR: indices out of range give zeros (they do in any case).
+        zero_OOR: any index below 0 or past the end gives zeros; else negative ones count from the end.
 
     Returns:
         Tensor of shape ``t.shape[:axis] + indices.shape + t.shape[axis+1:]``.
     """
     check_memory_proportion(available_memory_proportion)
-    return emit_one("Gather", {"t": t, "indices": indices}, "gather_out", {"axis": axis})
+    return emit_one("Gather", {"t": t, "indices": indices}, "gather_out", {"axis": axis, "zero_OOR": int(zero_OOR)})
 
 
 def tied_gather(
@@ -32,7 +32,7 @@ def tied_gather(
 ) -> Tensor:
     """As `gather`; hints that t is also used by a matmul."""
     check_memory_proportion(available_memory_proportion)
-    return emit_one("PopartTiedGather", {"t": t, "indices": indices}, "tiedgather_out", {"axis": axis})
+    return emit_one("PopartTiedGather", {"t": t, "indices": indices}, "tiedgather_out", {"axis": axis, "zero_OOR": int(zero_OOR)})
 
 
 def scatter(
@@ -78,7 +78,7 @@ def scatter_reduce(
     attributes = {
         "axis": axis,
         "axis_size": size,
-        "reduction": {"sum": "Sum", "min": "Min", "max": "Max", "none": "NoReduction"}[reduction],
+        "reduction": {"sum": "Sum", "min": "Min", "max": "Max", "none": "None"}[reduction],
         "enable_index_broadcast": int(enable_index_broadcast),
     }
     inputs = {"data": data, "indices": indices, "initial_values": initial_values}
@@ -101,7 +101,7 @@ def groupedgather(
     if group_size == 1:
         return gather(t, indices, axis, available_memory_proportion, zero_OOR)
     check_memory_proportion(available_memory_proportion)
-    attributes = {"axis": handle_negative_axis(t, axis), "group_size": group_size}
+    attributes = {"axis": handle_negative_axis(t, axis), "group_size": group_size, "zero_OOR": int(zero_OOR)}
     return emit_one("GroupedGather", {"t": t, "indices": indices}, "gather_out", attributes)
 
 

@@ -5,6 +5,7 @@ from typing import Any, Optional
 from popxl import dtypes
 from popxl.context import get_current_graph
 from popxl.dtypes import dtype
+from popxl.ops.elementwise import _ONNX_NUMBER
 from popxl.ops.utils import check_in_graph, check_memory_proportion, emit_one, unsupported
 from popxl.tensor import Tensor
 
@@ -33,12 +34,8 @@ def matmul(
     if partials_type not in (None, dtypes.float16, dtypes.float32):
         raise ValueError(f"partials_type: got {partials_type}, expected float16 or float32.")
     check_in_graph(get_current_graph(), lhs=lhs, rhs=rhs)
-    out = emit_one("MatMul", {"lhs": lhs, "rhs": rhs}, "matmul_out")
-    if output_type is None or output_type == out.dtype:
-        return out
-    import popxl.ops as ops
-
-    return ops.cast(out, output_type)
+    attributes = {} if output_type is None else {"output_type": _ONNX_NUMBER[output_type.name]}
+    return emit_one("MatMul", {"lhs": lhs, "rhs": rhs}, "matmul_out", attributes)
 
 
 def matmul_pow2scaled(*args: Any, **kwargs: Any) -> Tensor:

@@ -2,12 +2,12 @@
 
 from typing import Any, Dict, Iterable, List, Optional, Tuple, Union
 
-from popxl import dtypes
 from popxl.ops.utils import check_in_graph, check_memory_proportion, emit, emit_one, handle_negative_axis
 from popxl.context import get_current_graph
 from popxl.tensor import Tensor
 
 Axes = Union[int, Iterable[int], None]
+_INT32 = 6  # ONNX type number of the indices
 
 
 def _attributes(axis: Axes, keepdims: bool) -> Dict[str, Any]:
@@ -97,10 +97,7 @@ def argmin(t: Tensor, dim: int = 0, keepdim: bool = False) -> Tensor:
 
 
 def _arg(op_type: str, t: Tensor, dim: int, keepdim: bool, output: str) -> Tensor:
-    import popxl.ops as ops
-
-    indices = emit_one(op_type, {"t": t}, output, {"axis": dim, "keepdims": int(keepdim)})
-    return indices if indices.dtype == dtypes.int32 else ops.cast(indices, dtypes.int32)
+    return emit_one(op_type, {"t": t}, output, {"axis": dim, "keepdims": int(keepdim), "index_type": _INT32})
 
 
 def topk(
@@ -117,7 +114,7 @@ def topk(
         popart_exception: k is larger than the axis.
     """
     check_memory_proportion(available_memory_proportion)
-    attributes = {"k": k, "axis": axis, "largest": int(largest), "sorted": int(sorted)}
+    attributes = {"k": k, "axis": axis, "largest": int(largest), "sorted": int(sorted), "index_type": _INT32}
     values, indices = emit("TopK", {"t": t}, ["topk_out_value", "topk_out_indices"], attributes)
     return values, indices
 
