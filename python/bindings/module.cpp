@@ -15,4 +15,5 @@ NB_MODULE(popart_core, m) {
   bindStepIo(m);
   bindOperators(m);
   bindTesting(m);
+  bindIr(m);
 }
