@@ -13,4 +13,7 @@ NB_MODULE(popart_core, m) {
   bindOptions(m);
   bindDevices(m);
   bindStepIo(m);
+  bindOperators(m);
+  bindTesting(m);
+  bindIr(m);
 }
