@@ -5,6 +5,7 @@
 #include <string>
 
 #include "backends/ref/element.hpp"
+#include "backends/ref/families.hpp"
 
 namespace popart::ref {
 namespace {

@@ -1,5 +1,6 @@
 // Reference kernels of convolution and its gradients for any number of spatial dimensions.
 #include "backends/ref/element.hpp"
+#include "backends/ref/families.hpp"
 #include "backends/ref/window_taps.hpp"
 
 namespace popart::ref {

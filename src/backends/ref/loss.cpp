@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "backends/ref/element.hpp"
+#include "backends/ref/families.hpp"
 #include "ops/loss/reduction.hpp"
 
 namespace popart::ref {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "backends/ref/element.hpp"
+#include "backends/ref/families.hpp"
 
 namespace popart::ref {
 namespace {

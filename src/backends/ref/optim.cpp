@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "backends/ref/element.hpp"
+#include "backends/ref/families.hpp"
 
 namespace popart::ref {
 namespace {

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "backends/ref/element.hpp"
+#include "backends/ref/families.hpp"
 #include "backends/ref/window_taps.hpp"
 
 namespace popart::ref {

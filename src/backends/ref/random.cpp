@@ -7,6 +7,7 @@
 #include <numbers>
 
 #include "backends/ref/element.hpp"
+#include "backends/ref/families.hpp"
 #include "base/philox.hpp"
 
 namespace popart::ref {

@@ -22,6 +22,16 @@ constexpr std::span<const Entry> (*kFamilies[])() = {
     reduceKernels,
     orderKernels,
     shapeKernels,
+    indexKernels,
+    scatterKernels,
+    nnKernels,
+    convKernels,
+    poolKernels,
+    normKernels,
+    lossKernels,
+    optimKernels,
+    randomKernels,
+    controlKernels,
 };
 
 RefFn findKernel(std::string_view type) {
