@@ -56,6 +56,13 @@ nb::object bindEnum(nb::module_ &m, const char *name, std::initializer_list<std:
   return result;
 }
 
+// str(value) as a C++ string.
+inline std::string pyText(nb::handle value) {
+  nb::object text = nb::steal(PyObject_Str(value.ptr()));
+  if (!text.is_valid()) throw nb::python_error();
+  return nb::cast<std::string>(text);
+}
+
 // A dictionary (or a live option map) with values made text: numbers and booleans as Python prints them.
 OptionMap toOptionMap(nb::handle dict);
 
