@@ -37,6 +37,7 @@ class Session {
   virtual ~Session();
   Session(const Session &) = delete;
   Session &operator=(const Session &) = delete;
+  Session(Session &&) noexcept;
 
   // ---- compile and load
   // Throws memory_allocation_err when the program does not fit, popart::error when an op has no kernel or the device does
@@ -96,6 +97,7 @@ class Session {
 class InferenceSession : public Session {
  public:
   ~InferenceSession() override;
+  InferenceSession(InferenceSession &&) noexcept;
   // Throws popart::error: null device, no anchors, unknown anchors, model errors.
   static std::unique_ptr<InferenceSession> createFromOnnxModel(const std::string &model, const DataFlow &dataFlow,
                                                                std::shared_ptr<DeviceInfo> deviceInfo,
@@ -113,6 +115,7 @@ class InferenceSession : public Session {
 class TrainingSession : public Session {
  public:
   ~TrainingSession() override;
+  TrainingSession(TrainingSession &&) noexcept;
   // Throws popart::error as inference does, and for a loss that does not exist or has more than one element.
   static std::unique_ptr<TrainingSession> createFromOnnxModel(const std::string &model, const DataFlow &dataFlow, const TensorId &loss,
                                                               const Optimizer &optimizer, std::shared_ptr<DeviceInfo> deviceInfo,

@@ -40,6 +40,11 @@ void bindOptions(nb::module_ &m);
 void bindDevices(nb::module_ &m);
 void bindStepIo(nb::module_ &m);
 void bindIr(nb::module_ &m);  // submodule popart_core.ir
+void bindOptimizers(nb::module_ &m);
+void bindPatterns(nb::module_ &m);
+void bindSessions(nb::module_ &m);
+void bindOperators(nb::module_ &m);
+void bindTesting(nb::module_ &m);
 
 // An enumeration as PopART's module has it: Python enum members that convert to int.
 template <class E>

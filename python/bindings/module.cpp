@@ -14,4 +14,6 @@ NB_MODULE(popart_core, m) {
   bindDevices(m);
   bindStepIo(m);
   bindIr(m);
+  bindOperators(m);
+  bindTesting(m);
 }

@@ -22,6 +22,7 @@ double millisecondsSince(std::chrono::steady_clock::time_point start) {
 }  // namespace
 
 Session::Session(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Session::Session(Session &&) noexcept = default;
 Session::~Session() = default;
 
 void Session::Impl::requireEngine(const char *what) const {

@@ -127,7 +127,9 @@ struct SessionCreation : Session {
   }
 };
 
+InferenceSession::InferenceSession(InferenceSession &&) noexcept = default;
 InferenceSession::~InferenceSession() = default;
+TrainingSession::TrainingSession(TrainingSession &&) noexcept = default;
 TrainingSession::~TrainingSession() = default;
 
 std::unique_ptr<InferenceSession> InferenceSession::createFromOnnxModel(const std::string &model, const DataFlow &dataFlow,

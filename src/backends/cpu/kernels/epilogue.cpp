@@ -20,54 +20,86 @@ using lanes::AllLanes;
 using lanes::FirstLanes;
 using update::updateVector;
 
-template <Activation kActivation, class Lanes>
+// Which terms can occur: the usual few are compiled without tests for the others.
+enum class Terms { kAll, kBias, kBiasResidual };
+
+Terms termsOf(const Epilogue &e) {
+  if (e.alpha != 1.0f || e.beta != 0.0f || e.preActivation || e.saved || !e.bias) return Terms::kAll;
+  return e.residual ? Terms::kBiasResidual : Terms::kBias;
+}
+
+template <Activation kActivation, Terms kTerms, class Lanes>
 HWY_INLINE void finishVector(const Epilogue &e, Lanes lanes, const float *sums, float *y, int64_t m, int64_t n) {
+  constexpr bool kAll = kTerms == Terms::kAll;
   V v = lanes.load(sums + n);
-  if (e.alpha != 1.0f) v = hn::Mul(hn::Set(D(), e.alpha), v);
-  if (e.beta == 1.0f) {
+  if (kAll && e.alpha != 1.0f) v = hn::Mul(hn::Set(D(), e.alpha), v);
+  if (kAll && e.beta == 1.0f) {
     v = hn::Add(v, lanes.load(y + n));
-  } else if (e.beta != 0.0f) {
+  } else if (kAll && e.beta != 0.0f) {
     v = hn::Add(v, hn::Mul(hn::Set(D(), e.beta), lanes.load(y + n)));
   }
-  if (e.bias) v = hn::Add(v, lanes.load(e.bias + n));
-  if (e.residual) v = hn::Add(v, lanes.load(e.residual + m * e.residualStride + n));
-  if (e.preActivation) lanes.store(v, e.preActivation + m * e.preActivationStride + n);
+  if (!kAll || e.bias) v = hn::Add(v, lanes.load(e.bias + n));
+  if (kTerms == Terms::kBiasResidual || (kAll && e.residual)) {
+    v = hn::Add(v, lanes.load(e.residual + m * e.residualStride + n));
+  }
+  if (kAll && e.preActivation) lanes.store(v, e.preActivation + m * e.preActivationStride + n);
   v = activation::activate(kActivation, v);
-  if (e.saved) v = activation::gradient(e.savedBy, lanes.load(e.saved + m * e.savedStride + n), v);
+  if (kAll && e.saved) v = activation::gradient(e.savedBy, lanes.load(e.saved + m * e.savedStride + n), v);
   lanes.store(v, y + n);
 }
 
-template <Activation kActivation>
-void finishRows(const Epilogue &e, const float *sums, ptrdiff_t sumStride, float *y, ptrdiff_t yStride, int64_t rows,
-                int64_t cols) {
+// The shape of a block of sums and of its place in y.
+struct FinishBlock {
+  const float *sums;
+  ptrdiff_t sumStride;
+  float *y;
+  ptrdiff_t yStride;
+  int64_t rows, cols;
+};
+
+template <Activation kActivation, Terms kTerms>
+void finishRows(const Epilogue &e, const FinishBlock &block) {
   const auto lanes = static_cast<int64_t>(hn::Lanes(D()));
-  const int64_t full = cols - cols % lanes;
-  const FirstLanes tail{hn::FirstN(D(), static_cast<size_t>(cols - full))};
-  for (int64_t m = 0; m < rows; ++m) {
-    const float *s = sums + m * sumStride;
-    float *out = y + m * yStride;
-    for (int64_t n = 0; n < full; n += lanes) finishVector<kActivation>(e, AllLanes(), s, out, m, n);
-    if (full < cols) finishVector<kActivation>(e, tail, s, out, m, full);
+  const int64_t full = block.cols - block.cols % lanes;
+  const FirstLanes tail{hn::FirstN(D(), static_cast<size_t>(block.cols - full))};
+  for (int64_t m = 0; m < block.rows; ++m) {
+    const float *s = block.sums + m * block.sumStride;
+    float *out = block.y + m * block.yStride;
+    for (int64_t n = 0; n < full; n += lanes) finishVector<kActivation, kTerms>(e, AllLanes(), s, out, m, n);
+    if (full < block.cols) finishVector<kActivation, kTerms>(e, tail, s, out, m, full);
+  }
+}
+
+template <Activation kActivation>
+void finishTerms(const Epilogue &e, const FinishBlock &block) {
+  switch (termsOf(e)) {
+    case Terms::kAll:
+      return finishRows<kActivation, Terms::kAll>(e, block);
+    case Terms::kBias:
+      return finishRows<kActivation, Terms::kBias>(e, block);
+    case Terms::kBiasResidual:
+      return finishRows<kActivation, Terms::kBiasResidual>(e, block);
   }
 }
 
 void epilogueOf(const Epilogue &e, const float *sums, ptrdiff_t sumStride, float *y, ptrdiff_t yStride, int64_t rows,
                 int64_t cols) {
+  const FinishBlock block{sums, sumStride, y, yStride, rows, cols};
   switch (e.activation) {
     case Activation::kNone:
-      return finishRows<Activation::kNone>(e, sums, sumStride, y, yStride, rows, cols);
+      return finishTerms<Activation::kNone>(e, block);
     case Activation::kRelu:
-      return finishRows<Activation::kRelu>(e, sums, sumStride, y, yStride, rows, cols);
+      return finishTerms<Activation::kRelu>(e, block);
     case Activation::kGelu:
-      return finishRows<Activation::kGelu>(e, sums, sumStride, y, yStride, rows, cols);
+      return finishTerms<Activation::kGelu>(e, block);
     case Activation::kGeluTanh:
-      return finishRows<Activation::kGeluTanh>(e, sums, sumStride, y, yStride, rows, cols);
+      return finishTerms<Activation::kGeluTanh>(e, block);
     case Activation::kSigmoid:
-      return finishRows<Activation::kSigmoid>(e, sums, sumStride, y, yStride, rows, cols);
+      return finishTerms<Activation::kSigmoid>(e, block);
     case Activation::kTanh:
-      return finishRows<Activation::kTanh>(e, sums, sumStride, y, yStride, rows, cols);
+      return finishTerms<Activation::kTanh>(e, block);
     case Activation::kSilu:
-      return finishRows<Activation::kSilu>(e, sums, sumStride, y, yStride, rows, cols);
+      return finishTerms<Activation::kSilu>(e, block);
   }
 }
 

@@ -6,44 +6,16 @@
 #include <cstring>
 
 #include "backends/cpu/kernels/micro_kernel.hpp"
-
-#if defined(__SSE__)
-#include <xmmintrin.h>
-#endif
+#include "backends/cpu/kernels/transpose.hpp"
 
 namespace popart::cpu {
 namespace {
 
-// to[r * toStride + c] = from[c * fromStride + r] for a 4 x 4 block.
-void transposeFour(const float *from, ptrdiff_t fromStride, float *to, ptrdiff_t toStride) {
-#if defined(__SSE__)
-  __m128 a = _mm_loadu_ps(from), b = _mm_loadu_ps(from + fromStride);
-  __m128 c = _mm_loadu_ps(from + 2 * fromStride), d = _mm_loadu_ps(from + 3 * fromStride);
-  _MM_TRANSPOSE4_PS(a, b, c, d);
-  _mm_storeu_ps(to, a);
-  _mm_storeu_ps(to + toStride, b);
-  _mm_storeu_ps(to + 2 * toStride, c);
-  _mm_storeu_ps(to + 3 * toStride, d);
-#else
-  for (int r = 0; r < 4; ++r) {
-    for (int c = 0; c < 4; ++c) to[r * toStride + c] = from[c * fromStride + r];
-  }
-#endif
-}
-
-// One panel of a source whose columns are contiguous, in 4 x 4 blocks, edges element by element.
+// One panel of a source whose columns are contiguous.
 void packColumns(const float *b, ptrdiff_t colStride, int64_t k, int cols, int width, float *panel) {
-  const int64_t wholeRows = k - k % 4;
-  const int wholeCols = cols - cols % 4;
-  for (int64_t row = 0; row < wholeRows; row += 4) {
-    for (int n = 0; n < wholeCols; n += 4)
-      transposeFour(b + n * colStride + row, colStride, panel + row * width + n, width);
-  }
-  for (int64_t row = 0; row < k; ++row) {
-    float *out = panel + row * width;
-    for (int n = row < wholeRows ? wholeCols : 0; n < cols; ++n) out[n] = b[n * colStride + row];
-    std::fill(out + cols, out + width, 0.0f);
-  }
+  transpose(b, colStride, panel, width, cols, k);
+  for (int64_t row = 0; row < k && cols < width; ++row)
+    std::fill(panel + row * width + cols, panel + (row + 1) * width, 0.0f);
 }
 
 }  // namespace

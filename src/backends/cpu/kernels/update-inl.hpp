@@ -43,7 +43,7 @@ HWY_INLINE void updateVector(const Update &u, Lanes lanes, V g, float *w, ptrdif
   if constexpr (kKind == UpdateKind::kStore) {
     lanes.store(g, w + at);
   } else if constexpr (kKind == UpdateKind::kAccumulate) {
-    lanes.store(hn::Add(lanes.load(w + at), g), w + at);
+    lanes.store(hn::Add(lanes.load(w + at + u.source), g), w + at);
   } else {
     V step = g;
     if constexpr (kKind == UpdateKind::kSgdMomentum) {
@@ -58,7 +58,7 @@ HWY_INLINE void updateVector(const Update &u, Lanes lanes, V g, float *w, ptrdif
       const V root = hn::Sqrt(hn::Mul(second, hn::Set(d, u.secondCorrection)));
       step = hn::Div(hn::Mul(first, hn::Set(d, u.firstCorrection)), hn::Add(root, hn::Set(d, u.epsilon)));
     }
-    V old = lanes.load(w + at);
+    V old = lanes.load(w + at + u.source);
     if (kKind != UpdateKind::kAdam && u.decay != 1.0f) old = hn::Mul(hn::Set(d, u.decay), old);
     lanes.store(hn::NegMulAdd(hn::Set(d, u.rate), step, old), w + at);
   }
