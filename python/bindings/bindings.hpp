@@ -44,6 +44,7 @@ void bindPatterns(nb::module_ &m);
 void bindSessions(nb::module_ &m);
 void bindOperators(nb::module_ &m);
 void bindTesting(nb::module_ &m);
+void bindIr(nb::module_ &m);  // submodule popart_core.ir
 
 // An enumeration as PopART's module has it: Python enum members that convert to int.
 template <class E>

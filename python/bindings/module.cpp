@@ -18,4 +18,5 @@ NB_MODULE(popart_core, m) {
   bindSessions(m);
   bindOperators(m);
   bindTesting(m);
+  bindIr(m);
 }
