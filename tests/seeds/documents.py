@@ -7,11 +7,15 @@ lines where levels close. Nothing else of the program changes.
 
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
-from typing import List, Sequence, Tuple
 
 ROOT = Path(__file__).resolve().parents[2]
-FOLDERS = [os.environ.get("POPART_SEEDS", ""), str(ROOT.parent / "shared" / "seeds"), str(ROOT.parent.parent / "shared" / "seeds")]
+FOLDERS = [
+    os.environ.get("POPART_SEEDS", ""),
+    str(ROOT.parent / "shared" / "seeds"),
+    str(ROOT.parent.parent / "shared" / "seeds"),
+]
 
 
 def find_document(prefix: str) -> "Path | None":
@@ -36,14 +40,14 @@ class Document:
                 return i
         raise AssertionError(f"the document has no line {text!r} after line {start + 1}")
 
-    def program(self, first: str, last: str, dedents: Sequence[Tuple[str, int]] = ()) -> str:
+    def program(self, first: str, last: str, dedents: Sequence[tuple[str, int]] = ()) -> str:
         """Return the next program from line `first` to line `last`, indented."""
         begin = self._find(first, self.position)
         end = self._find(last, begin)
         self.position = end + 1
         return indent(self.lines[begin : end + 1], dedents)
 
-    def output(self, first: str, last: str) -> List[str]:
+    def output(self, first: str, last: str) -> list[str]:
         """Return the next printed lines from `first` to `last`, stripped."""
         begin = self._find(first, self.position)
         end = self._find(last, begin)
@@ -56,7 +60,7 @@ def _depth_change(line: str) -> int:
     return sum(code.count(c) for c in "([{") - sum(code.count(c) for c in ")]}")
 
 
-def indent(lines: Sequence[str], dedents: Sequence[Tuple[str, int]]) -> str:
+def indent(lines: Sequence[str], dedents: Sequence[tuple[str, int]]) -> str:
     """Return the lines with four spaces per level; `dedents` are (start of line, level) in order of appearance."""
     closing = list(dedents)
     result, level, depth, opens = [], 0, 0, False
@@ -75,6 +79,6 @@ def indent(lines: Sequence[str], dedents: Sequence[Tuple[str, int]]) -> str:
     return "\n".join(result) + "\n"
 
 
-def printed_lines(text: str) -> List[str]:
+def printed_lines(text: str) -> list[str]:
     """Return the non-empty lines of printed text, stripped, with object addresses made equal."""
     return [re.sub(r"0x[0-9a-f]+", "0x0", line.strip()) for line in text.splitlines() if line.strip()]

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from documents import Document, find_document, printed_lines  # noqa: E402
+from documents import Document, find_document, printed_lines
 
 TUTORIAL = find_document("003")
 GUIDE = find_document("004")
