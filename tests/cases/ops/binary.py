@@ -116,6 +116,7 @@ CAST = [
     if name.startswith(("int", "uint"))
 ]
 CAST += [
+    # The result has 11 bits.
     Case("Cast", [floats(6)], {"to": 10}, lambda x: x.astype(np.float16), tolerance=400, dtypes=["float32"], name="to-float16"),
     Case("Cast", [floats(6)], {"to": 11}, lambda x: x, gradients=[0], dtypes=["float32", "float64"], name="to-float64"),
     Case("Cast", [A], {"to": 9}, lambda x: x != 0, name="int32-to-bool"),
