@@ -81,7 +81,9 @@ class Case:
         if self.name:
             return f"{self.type}-{self.name}"
         shapes = ",".join("-" if a is None else "x".join(map(str, a.shape)) + kind(a) for a in self.inputs)
-        attributes = ",".join(f"{key}={np.array2string(np.asarray(value), separator=',')}" for key, value in self.attributes.items())
+        attributes = ",".join(
+            f"{key}={np.array2string(np.asarray(value), separator=',')}" for key, value in self.attributes.items()
+        )
         return f"{self.type}-{shapes}" + (f"-{attributes}" if attributes else "")
 
     @property

@@ -1,5 +1,7 @@
-"""Checks that follow from operator cases (tests/cases/ops/*.py): types and shapes, forward values against an oracle, every
-backend against the reference, in-place variants against out-of-place, gradients against finite differences, refusals.
+"""Checks that follow from operator cases (tests/cases/ops/*.py).
+
+Types and shapes, forward values against an oracle, every backend against the reference, in-place variants against
+out-of-place, gradients against finite differences, refusals.
 
 As a program: `python tests/cases/run_cases.py [TYPE ...]` runs the cases of the types given (all by default).
 """
@@ -66,7 +68,12 @@ def assert_close(actual: Array, expected: Array, tolerance: float, what: str) ->
         np.testing.assert_array_equal(actual, expected, err_msg=what)
         return
     np.testing.assert_allclose(
-        as_double(actual), np.asarray(expected, np.float64), rtol=tolerance, atol=tolerance, equal_nan=True, err_msg=what
+        as_double(actual),
+        np.asarray(expected, np.float64),
+        rtol=tolerance,
+        atol=tolerance,
+        equal_nan=True,
+        err_msg=what,
     )
 
 
@@ -101,7 +108,9 @@ def check_backends(case: Case) -> None:
         arrays = case.arrays(dtype)
         for i, (best, reference) in enumerate(zip(run(case, arrays, "cpu"), run(case, arrays), strict=True)):
             assert best.dtype == reference.dtype
-            assert_close(best, reference, 2 * case.tolerance * TOLERANCES[dtype], f"{case.label} {dtype} cpu output {i}")
+            assert_close(
+                best, reference, 2 * case.tolerance * TOLERANCES[dtype], f"{case.label} {dtype} cpu output {i}"
+            )
 
 
 def check_inplace(case: Case) -> None:
@@ -117,7 +126,9 @@ def check_inplace(case: Case) -> None:
                 continue
             for backend in ("ref", "cpu"):
                 for result, expected in zip(run(case, arrays, backend, variant), reference, strict=True):
-                    assert_close(result, expected, 2 * case.tolerance * TOLERANCES[dtype], f"{variant} {dtype} {backend}")
+                    assert_close(
+                        result, expected, 2 * case.tolerance * TOLERANCES[dtype], f"{variant} {dtype} {backend}"
+                    )
 
 
 def check_gradients(case: Case) -> None:
@@ -133,13 +144,18 @@ def check_gradients(case: Case) -> None:
     def weighted_sum(values: list[Array | None]) -> float:
         return sum(float((y * w).sum()) for y, w in zip(run(case, values), weights, strict=True) if w is not None)
 
-    gradients = testing.grad_op(case.type, dict(case.attributes), contiguous(arrays), weights, wanted, "ref", case.outputs)
+    gradients = testing.grad_op(
+        case.type, dict(case.attributes), contiguous(arrays), weights, wanted, "ref", case.outputs
+    )
     for i, gradient in zip(wanted, gradients, strict=True):
         assert gradient is not None, f"{case.label}: there is no gradient for input {i}"
         assert gradient.shape == arrays[i].shape
         for _ in range(DIRECTIONS):
             direction = rng.standard_normal(arrays[i].shape)
-            moved = [weighted_sum([*arrays[:i], arrays[i] + s * DIFFERENCE_STEP * direction, *arrays[i + 1 :]]) for s in (1, -1)]
+            moved = [
+                weighted_sum([*arrays[:i], arrays[i] + s * DIFFERENCE_STEP * direction, *arrays[i + 1 :]])
+                for s in (1, -1)
+            ]
             slope = (moved[0] - moved[1]) / (2 * DIFFERENCE_STEP)
             scale = max(1.0, abs(slope), float(np.abs(gradient).max(initial=0)))
             difference = abs(float((gradient * direction).sum()) - slope)

@@ -48,6 +48,13 @@ CASES = [
     Case("Relu", [ints(8)], expected=lambda x: np.maximum(x, 0)),
     Case("Relu", [NAN], expected=lambda x: np.array([np.nan, 1.0, 0.0]), name="nan"),
     Case("Clip", [ints(8, dtype="int64")], {"min": -2.0, "max": 3.0}, lambda x: np.clip(x, -2, 3)),
-    Case("Softplus", [np.array([-200.0, 0.0, 200.0], np.float32)], expected=lambda x: np.logaddexp(0, x), name="extremes"),
-    Case("Sigmoid", [np.array([-200.0, 0.0, 200.0], np.float32)], expected=lambda x: 1 / (1 + np.exp(-x)), name="extremes"),
+    Case(
+        "Softplus", [np.array([-200.0, 0.0, 200.0], np.float32)], expected=lambda x: np.logaddexp(0, x), name="extremes"
+    ),
+    Case(
+        "Sigmoid",
+        [np.array([-200.0, 0.0, 200.0], np.float32)],
+        expected=lambda x: 1 / (1 + np.exp(-x)),
+        name="extremes",
+    ),
 ]

@@ -10,7 +10,12 @@ SHAPES = [((3, 4), (3, 4)), ((3, 1, 2), (4, 1)), ((2, 3), ()), ((1,), (2, 2))]
 def pairs(type, expected, low=-2.0, high=2.0, gradients=(0, 1)):
     """Return the cases of one operator: equal shapes and both directions of broadcasting."""
     return [
-        Case(type, [floats(*a, low=low, high=high), floats(*b, low=0.4, high=2.6)], expected=expected, gradients=gradients)
+        Case(
+            type,
+            [floats(*a, low=low, high=high), floats(*b, low=0.4, high=2.6)],
+            expected=expected,
+            gradients=gradients,
+        )
         for a, b in SHAPES
     ]
 
@@ -48,9 +53,23 @@ ARITHMETIC = [
     Case("Fmod", [A, B], expected=fmod),
     Case("Remainder", [A, NONZERO], expected=np.mod),
     Case("Pow", [floats(3, low=0.5), np.array([2, 0, -1], np.int64)], expected=np.power, gradients=[0]),
-    Case("Pow", [np.array([0.0, 0.0, -2.0], np.float32), np.array([0.0, 2.0, 3.0], np.float32)], expected=np.power, name="zero"),
-    Case("Pow", [np.array([3, -2, 7], np.int32), np.array([4, 3, 0], np.int32)], expected=lambda a, b: np.array([81, -8, 1])),
-    Case("Pow", [np.array([2, 3], np.int32), np.array([0.5, 2.0], np.float32)], expected=lambda a, b: np.array([1, 9]), dtypes=["float32"]),
+    Case(
+        "Pow",
+        [np.array([0.0, 0.0, -2.0], np.float32), np.array([0.0, 2.0, 3.0], np.float32)],
+        expected=np.power,
+        name="zero",
+    ),
+    Case(
+        "Pow",
+        [np.array([3, -2, 7], np.int32), np.array([4, 3, 0], np.int32)],
+        expected=lambda a, b: np.array([81, -8, 1]),
+    ),
+    Case(
+        "Pow",
+        [np.array([2, 3], np.int32), np.array([0.5, 2.0], np.float32)],
+        expected=lambda a, b: np.array([1, 9]),
+        dtypes=["float32"],
+    ),
     Case("PRelu", [floats(2, 3, 4), floats(3, 1)], expected=lambda x, s: np.where(x < 0, s * x, x), gradients=[0, 1]),
     Case("PRelu", [floats(3), floats(2, 3)], refuses="slope does not broadcast"),
     Case("ScaledAdd", [floats(3, 4), floats(4, 3).T], {"scale0": 0.5, "scale1": -2.0}, lambda a, b: 0.5 * a - 2 * b),
@@ -79,7 +98,9 @@ LOGIC = [
 ]
 LOGIC += [
     Case("Equal", [LEFT, RIGHT], expected=np.equal),
-    Case("Equal", [np.array([2**53], np.int64), np.array([2**53 + 1], np.int64)], expected=np.equal, name="int64-exact"),
+    Case(
+        "Equal", [np.array([2**53], np.int64), np.array([2**53 + 1], np.int64)], expected=np.equal, name="int64-exact"
+    ),
     Case("And", [LEFT, RIGHT], expected=np.logical_and),
     Case("Or", [LEFT, RIGHT], expected=np.logical_or),
     Case("Xor", [LEFT, RIGHT], expected=np.logical_xor),
@@ -92,7 +113,13 @@ LOGIC += [
     Case("BitwiseNot", [BYTES], expected=np.bitwise_not),
     Case("BitShift", [BYTES, np.array([0, 1, 3, 7], np.uint8)], {"direction": "LEFT"}, np.left_shift),
     Case("BitShift", [BYTES, np.array([0, 1, 3, 7], np.uint8)], {"direction": "RIGHT"}, np.right_shift),
-    Case("BitShift", [BYTES, np.full(4, 9, np.uint8)], {"direction": "RIGHT"}, lambda a, b: np.zeros_like(a), name="past-width"),
+    Case(
+        "BitShift",
+        [BYTES, np.full(4, 9, np.uint8)],
+        {"direction": "RIGHT"},
+        lambda a, b: np.zeros_like(a),
+        name="past-width",
+    ),
     Case("BitShift", [BYTES, BYTES], {"direction": "UP"}, refuses="unknown direction"),
 ]
 
@@ -111,17 +138,33 @@ VARIADIC = [
 
 ONNX_NUMBERS = {"float32": 1, "uint8": 2, "int8": 3, "int32": 6, "int64": 7, "bool": 9, "float16": 10, "float64": 11}
 CAST = [
-    Case("Cast", [floats(3, 4, low=-100, high=100)], {"to": number}, lambda x, t=name: x.astype(np.float32).astype(np.int64).astype(t), dtypes=["float32"])
+    Case(
+        "Cast",
+        [floats(3, 4, low=-100, high=100)],
+        {"to": number},
+        lambda x, t=name: x.astype(np.float32).astype(np.int64).astype(t),
+        dtypes=["float32"],
+    )
     for name, number in ONNX_NUMBERS.items()
     if name.startswith(("int", "uint"))
 ]
 CAST += [
     # The result has 11 bits.
-    Case("Cast", [floats(6)], {"to": 10}, lambda x: x.astype(np.float16), tolerance=400, dtypes=["float32"], name="to-float16"),
+    Case(
+        "Cast",
+        [floats(6)],
+        {"to": 10},
+        lambda x: x.astype(np.float16),
+        tolerance=400,
+        dtypes=["float32"],
+        name="to-float16",
+    ),
     Case("Cast", [floats(6)], {"to": 11}, lambda x: x, gradients=[0], dtypes=["float32", "float64"], name="to-float64"),
     Case("Cast", [A], {"to": 9}, lambda x: x != 0, name="int32-to-bool"),
     Case("Cast", [LEFT], {"to": 1}, lambda x: x.astype(np.float32), name="bool-to-float32"),
-    Case("Cast", [np.array([np.nan, 0.0, 0.5], np.float32)], {"to": 9}, lambda x: x != 0, dtypes=FLOATS, name="to-bool"),
+    Case(
+        "Cast", [np.array([np.nan, 0.0, 0.5], np.float32)], {"to": 9}, lambda x: x != 0, dtypes=FLOATS, name="to-bool"
+    ),
     Case("Cast", [floats(2)], {"to": 8}, refuses="there is no cast"),
 ]
 

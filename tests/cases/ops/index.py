@@ -40,10 +40,22 @@ REPEATED_PLACES = np.array([[0, 1], [2, 0], [0, 1]], np.int64)
 
 GATHERS = [
     Case("Gather", [TABLE, np.array([[4, 0], [0, 2]], np.int64)], {}, take, gradients=[0]),
-    Case("Gather", [floats(2, 4, 3), np.array([-1, 1, 1], np.int32)], {"axis": 1}, lambda x, i: take(x, i, 1), gradients=[0]),
+    Case(
+        "Gather",
+        [floats(2, 4, 3), np.array([-1, 1, 1], np.int32)],
+        {"axis": 1},
+        lambda x, i: take(x, i, 1),
+        gradients=[0],
+    ),
     Case("Gather", [TABLE, np.array(3, np.uint32)], {"axis": 0}, lambda x, i: x[3], gradients=[0]),
     Case("Gather", [TABLE, np.array([9, -7, 1], np.int64)], {}, take, gradients=[0], name="out-of-range"),
-    Case("Gather", [TABLE, np.array([-1, 1], np.int64)], {"zero_OOR": 1}, lambda x, i: np.stack([0 * x[0], x[1]]), gradients=[0]),
+    Case(
+        "Gather",
+        [TABLE, np.array([-1, 1], np.int64)],
+        {"zero_OOR": 1},
+        lambda x, i: np.stack([0 * x[0], x[1]]),
+        gradients=[0],
+    ),
     Case(
         "Gather",
         [floats(2, 4, 3), np.array([[1, 3, 0], [2, 2, 1]], np.int32)],
@@ -64,7 +76,13 @@ GATHERS = [
         gradients=[0],
     ),
     Case("GatherElements", [TABLE, INDEX], {"axis": 0}, lambda x, i: np.take_along_axis(x, i, 0), gradients=[0]),
-    Case("GatherElements", [TABLE, REPEATED[:, :2]], {"axis": -1}, lambda x, i: np.take_along_axis(x[:2], i, 1), gradients=[0]),
+    Case(
+        "GatherElements",
+        [TABLE, REPEATED[:, :2]],
+        {"axis": -1},
+        lambda x, i: np.take_along_axis(x[:2], i, 1),
+        gradients=[0],
+    ),
     Case("GatherElements", [TABLE, INDEX.reshape(-1)], {}, refuses="ranks differ"),
     Case("GatherND", [floats(3, 4, 2), PLACES], {}, lambda x, i: x[i[:, 0], i[:, 1]], gradients=[0]),
     Case("GatherND", [floats(3, 4), REPEATED_PLACES], {}, lambda x, i: x[i[:, 0], i[:, 1]], gradients=[0]),
@@ -93,8 +111,20 @@ GATHERS = [
 ]
 
 SCATTERS = [
-    Case("Scatter", [TABLE, INDEX, floats(2, 3)], {}, lambda x, i, u: scatter(x, i, u, 0, COMBINE["none"]), gradients=[0, 2]),
-    Case("ScatterElements", [TABLE, INDEX, floats(2, 3)], {"axis": -2}, lambda x, i, u: scatter(x, i, u, 0, COMBINE["none"]), gradients=[0, 2]),
+    Case(
+        "Scatter",
+        [TABLE, INDEX, floats(2, 3)],
+        {},
+        lambda x, i, u: scatter(x, i, u, 0, COMBINE["none"]),
+        gradients=[0, 2],
+    ),
+    Case(
+        "ScatterElements",
+        [TABLE, INDEX, floats(2, 3)],
+        {"axis": -2},
+        lambda x, i, u: scatter(x, i, u, 0, COMBINE["none"]),
+        gradients=[0, 2],
+    ),
     Case("ScatterElements", [ints(5, 3), INDEX, ints(2, 3)], {}, lambda x, i, u: scatter(x, i, u, 0, COMBINE["none"])),
     Case(
         "ScatterElements",
@@ -117,7 +147,11 @@ SCATTERS = [
     *[
         Case(
             "ScatterND",
-            [floats(3, 2, 2), PLACES if reduction == "none" else REPEATED_PLACES, floats(2 if reduction == "none" else 3, 2)],
+            [
+                floats(3, 2, 2),
+                PLACES if reduction == "none" else REPEATED_PLACES,
+                floats(2 if reduction == "none" else 3, 2),
+            ],
             {"reduction": reduction},
             lambda x, i, u, r=reduction: scatter_nd(x, i, u, COMBINE[r]),
             gradients=[] if reduction == "mul" else [0, 2],
@@ -149,7 +183,11 @@ def scatter_reduce(x, i, initial, reduction, axis, size):
 REDUCED = [
     Case(
         "ScatterReduce",
-        [floats(4, 3, low=0.3), np.array([0, 2, 2, 0], np.int32), *([floats(4, 3, low=0.3, high=3)] if initial else [])],
+        [
+            floats(4, 3, low=0.3),
+            np.array([0, 2, 2, 0], np.int32),
+            *([floats(4, 3, low=0.3, high=3)] if initial else []),
+        ],
         {"axis_size": 4, "axis": 0, "reduction": reduction},
         lambda x, i, v=None, r=reduction: scatter_reduce(x, i, v, r, 0, 4),
         gradients=[0, 2] if initial else [0],
@@ -193,9 +231,27 @@ def written(function):
 
 DYNAMIC = [
     Case("DynamicSlice", [CUBE, OFFSET], WINDOW, lambda x, o: x[1:3, :, 2:3], gradients=[0]),
-    Case("DynamicSlice", [floats(4), np.array([3], np.int32)], {"axes": [0], "sizes": [3]}, lambda x, o: np.array([x[3], 0, 0]), gradients=[0]),
-    Case("DynamicUpdate", [CUBE, OFFSET, floats(2, 2, 1)], WINDOW, written(lambda w, u: np.copyto(w, u)), gradients=[0, 2]),
-    Case("DynamicAdd", [CUBE, OFFSET, floats(2, 2, 1)], WINDOW, written(lambda w, u: np.add(w, u, out=w)), gradients=[0, 2]),
+    Case(
+        "DynamicSlice",
+        [floats(4), np.array([3], np.int32)],
+        {"axes": [0], "sizes": [3]},
+        lambda x, o: np.array([x[3], 0, 0]),
+        gradients=[0],
+    ),
+    Case(
+        "DynamicUpdate",
+        [CUBE, OFFSET, floats(2, 2, 1)],
+        WINDOW,
+        written(lambda w, u: np.copyto(w, u)),
+        gradients=[0, 2],
+    ),
+    Case(
+        "DynamicAdd",
+        [CUBE, OFFSET, floats(2, 2, 1)],
+        WINDOW,
+        written(lambda w, u: np.add(w, u, out=w)),
+        gradients=[0, 2],
+    ),
     Case("DynamicZero", [CUBE, OFFSET], WINDOW, written(lambda w: w.fill(0)), gradients=[0]),
     Case("DynamicSlice", [CUBE, OFFSET], {"axes": [0], "sizes": [2]}, refuses="offset does not fit"),
     Case("DynamicSlice", [CUBE, OFFSET], {"axes": [0, 1], "sizes": [2, 3]}, refuses="a size does not fit"),

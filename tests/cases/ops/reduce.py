@@ -47,8 +47,21 @@ REDUCTIONS = [
     Case("ReduceMax", [bools(3, 4)], {"axes": [0]}, lambda x: x.max(axis=0, keepdims=True)),
     Case("ReduceMin", [bools(3, 4)], {"axes": [0]}, lambda x: x.min(axis=0, keepdims=True)),
     Case("ReduceSum", [floats(2, 3)], {"noop_with_empty_axes": 1}, lambda x: x),
-    Case("ReduceSum", [np.zeros((2, 0, 3), np.float32)], {"axes": [1], "keepdims": 0}, lambda x: np.zeros((2, 3)), name="empty"),
-    Case("ReduceLogSumExp", [np.array([1000.0, 1000.5], np.float32)], {}, lambda x: np.logaddexp(*x)[None], dtypes=["float32"], name="large"),
+    Case(
+        "ReduceSum",
+        [np.zeros((2, 0, 3), np.float32)],
+        {"axes": [1], "keepdims": 0},
+        lambda x: np.zeros((2, 3)),
+        name="empty",
+    ),
+    Case(
+        "ReduceLogSumExp",
+        [np.array([1000.0, 1000.5], np.float32)],
+        {},
+        lambda x: np.logaddexp(*x)[None],
+        dtypes=["float32"],
+        name="large",
+    ),
     Case("ReduceSum", [floats(2, 3)], {"axes": [2]}, refuses="axes"),
     Case("ReduceSum", [floats(2, 3)], {"axes": [0, -2]}, refuses="repeated"),
     Case("ReduceSumTo", [floats(2, 3, 4)], {"shape": [3, 1]}, lambda x: x.sum(axis=(0, 2))[:, None], gradients=[0]),
@@ -73,7 +86,12 @@ def median(x, axes, keepdims):
 
 ORDER = [
     Case("ArgMax", [floats(2, 5, 3)], {"axis": 1}, lambda x: x.argmax(axis=1)[:, None]),
-    Case("ArgMax", [floats(2, 5, 3)], {"axis": -1, "keepdims": 0, "index_type": 6}, lambda x: x.argmax(axis=-1).astype(np.int32)),
+    Case(
+        "ArgMax",
+        [floats(2, 5, 3)],
+        {"axis": -1, "keepdims": 0, "index_type": 6},
+        lambda x: x.argmax(axis=-1).astype(np.int32),
+    ),
     Case("ArgMin", [ints(4, 6)], {"axis": 0}, lambda x: x.argmin(axis=0)[None]),
     Case("ArgMax", [TIES], {"axis": 1, "keepdims": 0}, lambda x: np.array([1, 0]), name="first"),
     Case("ArgMax", [TIES], {"axis": 1, "keepdims": 0, "select_last_index": 1}, lambda x: np.array([2, 3]), name="last"),
@@ -97,9 +115,22 @@ ORDER = [
     Case("TopK", [floats(4)], {"k": 2}, lambda x: -np.sort(-x)[:2], gradients=[0], outputs=1),
     Case("TopK", [floats(4)], {"k": 5}, refuses="k is out of range"),
     Case("Sort", [floats(3, 6)], {}, lambda x: (np.sort(x), np.argsort(x).astype(np.int32)), gradients=[0], outputs=2),
-    Case("Sort", [TIES], {"descending": 1}, lambda x: (-np.sort(-x), np.argsort(-x, kind="stable").astype(np.int32)), outputs=2),
+    Case(
+        "Sort",
+        [TIES],
+        {"descending": 1},
+        lambda x: (-np.sort(-x), np.argsort(-x, kind="stable").astype(np.int32)),
+        outputs=2,
+    ),
     Case("ReduceMedian", [floats(3, 4, 2)], {"axes": [1]}, lambda x: median(x, [1], True), gradients=[0], outputs=2),
-    Case("ReduceMedian", [floats(3, 4, 2)], {"axes": [0, 2], "keepdims": 0}, lambda x: median(x, [0, 2], False), gradients=[0], outputs=2),
+    Case(
+        "ReduceMedian",
+        [floats(3, 4, 2)],
+        {"axes": [0, 2], "keepdims": 0},
+        lambda x: median(x, [0, 2], False),
+        gradients=[0],
+        outputs=2,
+    ),
     Case("ReduceMedian", [floats(3, 3)], {"keepdims": 0}, lambda x: np.median(x), gradients=[0], outputs=1),
 ]
 
@@ -107,7 +138,12 @@ CUMULATIVE = [
     Case("CumSum", [floats(3, 4)], {"axis": 1}, lambda x: x.cumsum(axis=1), gradients=[0]),
     Case("CumSum", [floats(3, 4)], {"axis": -2, "reverse": 1}, lambda x: x[::-1].cumsum(axis=0)[::-1], gradients=[0]),
     Case("CumSum", [floats(3, 4)], {"axis": 1, "exclusive": 1}, lambda x: x.cumsum(axis=1) - x, gradients=[0]),
-    Case("CumSum", [ints(5)], {"axis": 0, "exclusive": 1, "reverse": 1}, lambda x: (x[::-1].cumsum()[::-1] - x).astype(np.int32)),
+    Case(
+        "CumSum",
+        [ints(5)],
+        {"axis": 0, "exclusive": 1, "reverse": 1},
+        lambda x: (x[::-1].cumsum()[::-1] - x).astype(np.int32),
+    ),
 ]
 
 CASES = REDUCTIONS + ORDER + CUMULATIVE

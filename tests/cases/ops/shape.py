@@ -56,7 +56,9 @@ VIEWS = [
 ]
 
 JOINS = [
-    moved("Concat", [floats(2, 3), floats(2, 1), floats(2, 2)], {"axis": -1}, lambda *a: np.concatenate(a, 1), [0, 1, 2]),
+    moved(
+        "Concat", [floats(2, 3), floats(2, 1), floats(2, 2)], {"axis": -1}, lambda *a: np.concatenate(a, 1), [0, 1, 2]
+    ),
     moved("Concat", [floats(1, 3), floats(4, 3)], {"axis": 0}, lambda *a: np.concatenate(a), [0, 1]),
     Case("Concat", [ints(2), ints(3)], {"axis": 0}, lambda *a: np.concatenate(a)),
     Case("Concat", [floats(2, 3), floats(3, 3)], {"axis": 1}, refuses="differ outside axis"),
@@ -96,13 +98,20 @@ EXPANSIONS = [
     moved("Tile", [floats(2, 3)], {"repeats": [2, 3]}, lambda x: np.tile(x, (2, 3))),
     moved("Tile", [floats(2, 3)], {"repeats": [1, 0]}, lambda x: x[:, :0]),
     Case("Tile", [floats(2, 3)], {"repeats": [2]}, refuses="not as many repeats"),
-    moved("Pad", [floats(2, 3)], {"pads": [1, 0, 2, 3], "value": 1.5}, pad([(1, 2), (0, 3)], "constant", constant_values=1.5)),
+    moved(
+        "Pad",
+        [floats(2, 3)],
+        {"pads": [1, 0, 2, 3], "value": 1.5},
+        pad([(1, 2), (0, 3)], "constant", constant_values=1.5),
+    ),
     moved("Pad", [floats(4, 3)], {"pads": [-1, 1, -2, -1]}, lambda x: np.pad(x[1:2], [(0, 0), (1, 0)])[:, :3]),
     moved("Pad", [floats(3, 4)], {"pads": [2, 1, 1, 2], "mode": "reflect"}, pad([(2, 1), (1, 2)], "reflect")),
     moved("Pad", [floats(3, 2)], {"pads": [5, 0, 4, 0], "mode": "reflect"}, pad([(5, 4), (0, 0)], "reflect")),
     moved("Pad", [floats(3, 4)], {"pads": [2, 1, 1, 2], "mode": "edge"}, pad([(2, 1), (1, 2)], "edge")),
     moved("Pad", [floats(3, 4)], {"pads": [4, 1, 1, 9], "mode": "wrap"}, pad([(4, 1), (1, 9)], "wrap")),
-    moved("Pad", [floats(2, 3, 4)], {"pads": [1, 2], "axes": [-2], "mode": "edge"}, pad([(0, 0), (1, 2), (0, 0)], "edge")),
+    moved(
+        "Pad", [floats(2, 3, 4)], {"pads": [1, 2], "axes": [-2], "mode": "edge"}, pad([(0, 0), (1, 2), (0, 0)], "edge")
+    ),
     Case("Pad", [ints(3)], {"pads": [1, 1], "value": 7.0}, pad([(1, 1)], "constant", constant_values=7)),
     Case("Pad", [floats(3)], {"pads": [1]}, refuses="wrong length"),
     Case("Pad", [floats(3)], {"pads": [1, 1], "mode": "mirror"}, refuses="unknown mode"),
@@ -114,7 +123,9 @@ CONSTANTS = [
     Case("ConstantOfShape", [], {"shape": [2, 3], "value": np.array([7], np.int64)}, lambda: np.full((2, 3), 7)),
     Case("ConstantOfShape", [], {"shape": [2]}, lambda: np.zeros(2, np.float32)),
     Case("Range", [], {"start": np.array(2), "limit": np.array(11), "delta": np.array(3)}, lambda: np.arange(2, 11, 3)),
-    Case("Range", [], {"start": np.array(5), "limit": np.array(-2), "delta": np.array(-2)}, lambda: np.arange(5, -2, -2)),
+    Case(
+        "Range", [], {"start": np.array(5), "limit": np.array(-2), "delta": np.array(-2)}, lambda: np.arange(5, -2, -2)
+    ),
     Case(
         "Range",
         [],

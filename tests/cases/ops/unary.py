@@ -45,8 +45,16 @@ CASES = [
     smooth("Sign", np.sign),
     smooth("Round", lambda x: np.sign(x) * np.floor(np.abs(x) + 0.5)),
     smooth("NearbyInt", np.round),
-    Case("Round", [np.array([0.5, 1.5, 2.5, -0.5, -1.5], np.float32)], expected=lambda x: np.array([1.0, 2.0, 3.0, -1.0, -2.0])),
-    Case("NearbyInt", [np.array([0.5, 1.5, 2.5, -0.5, -1.5], np.float32)], expected=lambda x: np.array([0.0, 2.0, 2.0, -0.0, -2.0])),
+    Case(
+        "Round",
+        [np.array([0.5, 1.5, 2.5, -0.5, -1.5], np.float32)],
+        expected=lambda x: np.array([1.0, 2.0, 3.0, -1.0, -2.0]),
+    ),
+    Case(
+        "NearbyInt",
+        [np.array([0.5, 1.5, 2.5, -0.5, -1.5], np.float32)],
+        expected=lambda x: np.array([0.0, 2.0, 2.0, -0.0, -2.0]),
+    ),
     smooth("Scale", lambda x: x * 0.75, attributes={"scale": 0.75}),
     Case("Abs", [INTEGERS], expected=np.abs),
     Case("Neg", [INTEGERS.astype(np.int64)], expected=np.negative),
