@@ -192,7 +192,10 @@ class Flattener {
       return;
     }
     Op *copy;
-    if (op.isUserOp()) {
+    if (op.is("HostLoad")) {  // what the buffer held before does not matter
+      copy = scope.flat.addConnectedOp(op.def(), {}, outputIds(scope, op), op.attributes(), settingsOf(op, scope.flat));
+      scope.flat.tensor(copy->outputs()[0]).info = op.outInfo(0);
+    } else if (op.isUserOp()) {
       auto clone = op.clone();
       clone->settings = settingsOf(op, scope.flat);
       copy = scope.flat.addOp(std::move(clone));

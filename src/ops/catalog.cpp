@@ -54,6 +54,8 @@ constexpr Family kFamilies[] = {
     ops::controlOps,
     ops::ioOps,
     ops::collectiveOps,
+    // ---- made by lowering
+    ops::fusedOps,
 };
 
 class Catalog {

@@ -38,7 +38,7 @@ TensorIndex reduceAlone(DecomposeBuilder &b) {
   return b.emit("Identity", {b.in(0)});
 }
 
-void addAllReduce(OpDefs &rows) {
+void addReplicatedAllReduce(OpDefs &rows) {
   rows.push_back(collectiveRow("ReplicatedAllReduce")
                      .infer([](InferContext &c) {
                        requireCollective(c);
@@ -87,11 +87,92 @@ void addScatterGather(OpDefs &rows) {
                      .doc("The flattened parts of all members of the group, padding dropped, in `shape`."));
 }
 
+// Copies between IPUs or tile sets: placement facts that change no number.
+void addCopies(OpDefs &rows) {
+  auto copyRow = [](const char *type) {
+    return OpDef("ai.graphcore", type, {1})
+        .input("x", kAllTypes)
+        .output("y")
+        .traits(Trait::View)
+        .decompose([](DecomposeBuilder &b) { b.result(0, b.emit("Identity", {b.in(0)})); })
+        .cost(Cost::Free)
+        .notOnnx();
+  };
+  rows.push_back(copyRow("IpuCopy")
+                     .attrRequired("destination", AttributeType::Int)
+                     .attrOptional("source", AttributeType::Int)
+                     .vjp([](VjpBuilder &b) {
+                       if (!b.op().hasAttr("source"))
+                         throw error("{}: the source IPU is unknown, so its gradient cannot be sent back. Give `source`",
+                                     b.op().debugName());
+                       b.grad(0, b.emit("IpuCopy", {b.gradOut(0)},
+                                        {{"destination", b.op().attrInt("source")}, {"source", b.op().attrInt("destination")}}));
+                     })
+                     .doc("The same value on another IPU."));
+  rows.push_back(copyRow("IoTileCopy")
+                     .vjp([](VjpBuilder &b) { b.grad(0, b.emit("IoTileCopy", {b.gradOut(0)})); })
+                     .doc("The same value on the other tile set."));
+}
+
+void decomposeAllReduce(DecomposeBuilder &b) {
+  const int count = b.op().inputCount();
+  TensorIndex sum = b.in(0);
+  if (b.op().attrInt("identical_inputs") == 0)
+    for (int i = 1; i < count; ++i) sum = Expression(b, sum) + Expression(b, b.in(i));
+  for (int i = 0; i < b.op().outputCount(); ++i)
+    if (b.hasOut(i)) b.result(i, b.emit("Identity", {sum}));
+}
+
+// The gradient is the same reduction with the two hints swapped.
+void allReduceVjp(VjpBuilder &b) {
+  std::vector<TensorIndex> gradients;
+  for (int i = 0; i < b.op().outputCount(); ++i) {
+    if (!b.hasGradOut(i)) throw error("{}: output {} has no gradient, but every IPU must take part", b.op().debugName(), i);
+    gradients.push_back(b.gradOut(i));
+  }
+  const std::vector<TensorIndex> grads =
+      b.emitMany("AllReduceGrad", gradients, b.op().inputCount(),
+                 {{"op", b.op().attrString("op")},
+                  {"ipus", b.op().attrInts("ipus")},
+                  {"identical_inputs", b.op().attrInt("identical_grad_inputs")},
+                  {"identical_grad_inputs", b.op().attrInt("identical_inputs")}});
+  for (int i = 0; i < b.op().inputCount(); ++i)
+    if (b.wants(i)) b.grad(i, grads[i]);
+}
+
+// Reduction across the IPUs of one replica: tensor i lives on IPU ipus[i]; every output has the reduced value.
+// identical_inputs: all inputs are equal, the value is any of them; identical_grad_inputs: the same of the gradients.
+void addAllReduce(OpDefs &rows, const char *type) {
+  rows.push_back(OpDef("ai.graphcore", type, {1})
+                     .input("inputs", kNumeric, "", Arity::Variadic)
+                     .output("outputs", Arity::Variadic)
+                     .attr("op", std::string("Add"))
+                     .attr("ipus", std::vector<int64_t>{})
+                     .attr("identical_inputs", int64_t{0})
+                     .attr("identical_grad_inputs", int64_t{0})
+                     .infer([](InferContext &c) {
+                       const std::string &op = c.attrString("op");
+                       c.require(op == "Add", "only the operator Add is supported across IPUs: got {}", op);
+                       c.require(c.inputCount() >= 1 && c.outputCount() <= c.inputCount(),
+                                 "needs one input per output: got {} inputs and {} outputs", c.inputCount(), c.outputCount());
+                       for (int i = 0; i < c.inputCount(); ++i)
+                         c.require(c.in(i) == c.in(0), "inputs differ: got {} and {}", c.in(i), c.in(0));
+                       for (int i = 0; i < c.outputCount(); ++i) c.out(i, c.in(0));
+                     })
+                     .decompose(decomposeAllReduce)
+                     .vjp(allReduceVjp)
+                     .notOnnx()
+                     .doc("Sum over tensors that live on different IPUs."));
+}
+
 }  // namespace
 
 OpDefs collectiveOps() {
   OpDefs rows;
-  addAllReduce(rows);
+  addCopies(rows);
+  addAllReduce(rows, "AllReduce");
+  addAllReduce(rows, "AllReduceGrad");
+  addReplicatedAllReduce(rows);
   addScatterGather(rows);
   return rows;
 }

@@ -87,8 +87,8 @@ Shape windowOutput(const InferContext &c, const Window &w, const Shape &input, R
     const int64_t room = input[i] + w.padsLow[i] + w.padsHigh[i] - w.extent(i);
     c.require(room >= 0, "the kernel does not fit into spatial dimension {}: got a padded size of {}, expected at least {}", i,
               room + w.extent(i), w.extent(i));
-    out[i] = room / w.strides[i] + 1;
-    if (rounding == Rounding::Ceil && room % w.strides[i] != 0 && out[i] * w.strides[i] < input[i] + w.padsLow[i]) ++out[i];
+    out[i] = (rounding == Rounding::Ceil ? room + w.strides[i] - 1 : room) / w.strides[i] + 1;
+    if (rounding == Rounding::Ceil && (out[i] - 1) * w.strides[i] >= input[i] + w.padsLow[i]) --out[i];
   }
   return out;
 }

@@ -10,7 +10,7 @@ const TensorInfo kInfo(DataType::FLOAT, {2, 3});
 const TensorInfo kCount(DataType::INT64, {});
 const TensorInfo kFlag(DataType::BOOL, {});
 
-// A graph whose outputs are copies (Nll-free stand-ins) of the named inputs.
+// A graph whose outputs are some of its inputs.
 Graph &passThrough(Ir &ir, const GraphId &id, const std::vector<TensorInfo> &inputs, const std::vector<int> &outputs) {
   Graph &graph = ir.createGraph(id);
   for (size_t i = 0; i < inputs.size(); ++i) graph.addInput(graph.addScope("in" + std::to_string(i)), inputs[i]);
