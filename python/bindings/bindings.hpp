@@ -43,6 +43,7 @@ void bindOptimizers(nb::module_ &m);
 void bindPatterns(nb::module_ &m);
 void bindSessions(nb::module_ &m);
 void bindOperators(nb::module_ &m);
+void bindBuilder(nb::module_ &m);
 void bindTesting(nb::module_ &m);
 void bindIr(nb::module_ &m);  // submodule popart_core.ir
 
