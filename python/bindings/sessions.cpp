@@ -55,6 +55,14 @@ void bindSessionBase(nb::module_ &m) {
       .def("copyDeviceWeightsToHost", &Session::weightsToHost, release)
       .def("readWeights", &Session::readWeights, nb::arg("weightsio"))
       .def("writeWeights", &Session::writeWeights, nb::arg("weightsio"))
+      .def("modelToHost", &Session::modelToHost, nb::arg("filename"), release)
+      .def("resetHostWeights",
+           [](Session &s, nb::object model, bool ignore) {
+             const std::string text = modelText(model);
+             nb::gil_scoped_release unlocked;
+             s.resetHostWeights(text, ignore);
+           },
+           nb::arg("modelProtoOrFilename"), nb::arg("ignoreWeightsInModelWithoutCorrespondingHostWeight") = false)
       .def("run", [](Session &s, IStepIO &stepIO) { s.run(stepIO); }, nb::arg("stepio"), release)
       .def("run", [](Session &s, IStepIO &stepIO, const std::string &debugName) { s.run(stepIO, debugName); }, nb::arg("stepio"), nb::arg("debugName"), release)
       .def("run", [](Session &s, const std::string &handle, IStepIO &stepIO, const std::string &debugName) { s.run(handle, stepIO, debugName); },
