@@ -1,5 +1,5 @@
-// Common ground of the binding files: one bind function per file, called in order by module.cpp. Bindings translate, they do
-// not decide: all logic is in libpopart or in the Python packages.
+// Common ground of the binding files: one bind function per file, called in order by module.cpp. Bindings translate,
+// they do not decide: all logic is in libpopart or in the Python packages.
 #pragma once
 #include <nanobind/eval.h>
 #include <nanobind/nanobind.h>

@@ -282,7 +282,7 @@ class Builder:
     def _namespace(self, version: int) -> _Opset:
         if self._version is not None and self._version != version:
             raise RuntimeError(
-                f"Builder: opset {version} of ai.onnx asked for, but opset {self._version} is defined already"
+                f"Builder: ai.onnx opset {version} asked for, but opset {self._version} is already defined"
             )
         if version not in _OPSETS:
             raise ValueError(f"Builder: opset of ai.onnx: got {version}, expected 6 to 11")
