@@ -7,12 +7,12 @@
 #include <functional>
 #include <iostream>
 #include <iterator>
-#include <map>
-#include <span>
+#include <set>
 
 #include <fmt/format.h>
 #include <popart/error.hpp>
 #include <popart/ir.hpp>
+#include <popart/patterns/patterns.hpp>
 
 #include "backends/ref/ref.hpp"
 #include "base/nearest.hpp"
@@ -22,7 +22,10 @@
 #include "lower/fuse_epilogue.hpp"
 #include "lower/lower.hpp"
 #include "onnx/reader.hpp"
+#include "patterns/pattern.hpp"
 #include "transforms/constant_folding.hpp"
+#include "transforms/prune.hpp"
+#include "transforms/random_setup.hpp"
 
 namespace {
 
@@ -32,32 +35,63 @@ using IrPointer = std::unique_ptr<Ir>;
 // ---- passes
 // --------------------------------------------------------------------------------------------------------------
 
+using Anchors = std::set<TensorId>;
+
 struct Pass {
-  const char *name;
-  const char *meaning;
-  void (*run)(IrPointer &ir);
+  std::string name, meaning;
+  std::function<void(IrPointer &ir, const Anchors &anchors)> run;
 };
 
-void foldAll(IrPointer &ir) {
-  for (Graph *g : ir->getAllGraphs()) transforms::foldConstants(*g, ref::evaluate);
+template <class Work>
+void eachGraph(const Ir &ir, Work work) {
+  for (Graph *g : ir.getAllGraphs()) work(*g);
 }
 
-const Pass kPasses[] = {
-    {"foldConstants", "compute what depends on constants and shapes only", foldAll},
-    {"flatten", "inline calls, replace in-place operators by functional ones",
-     [](IrPointer &ir) { ir = lower::flatten(*ir); }},
-    {"simplify", "remove what computes nothing (flat programs)", [](IrPointer &ir) { lower::simplify(*ir); }},
-    {"decompose", "expand operators without a reference kernel (flat programs)",
-     [](IrPointer &ir) { lower::decompose(*ir, ref::backend()); }},
-    {"fuseElementwise", "cluster element-wise operators (flat programs)",
-     [](IrPointer &ir) { lower::fuseElementwise(*ir, ref::backend()); }},
-    {"fuseEpilogues", "let products absorb transposes and element-wise operators (flat programs)",
-     [](IrPointer &ir) { lower::fuseEpilogues(*ir, ref::backend()); }},
-};
+std::vector<Pass> graphPasses() {
+  return {
+      {"foldConstants", "compute what depends on constants and shapes only",
+       [](IrPointer &ir, const Anchors &) {
+         eachGraph(*ir, [](Graph &g) { transforms::foldConstants(g, ref::evaluate); });
+       }},
+      {"prune", "remove what leads to no output, kept tensor or effect",
+       [](IrPointer &ir, const Anchors &anchors) { eachGraph(*ir, [&](Graph &g) { transforms::prune(g, anchors); }); }},
+      {"setUpRandomSeeds", "give every random operator a seed of its own",
+       [](IrPointer &ir, const Anchors &) { transforms::setUpRandomSeeds(*ir); }},
+  };
+}
 
-const Pass &findPass(const std::string &name) {
+std::vector<Pass> loweringPasses() {
+  return {
+      {"flatten", "inline calls, replace in-place operators by functional ones",
+       [](IrPointer &ir, const Anchors &) { ir = lower::flatten(*ir); }},
+      {"simplify", "remove what computes nothing (flat programs)",
+       [](IrPointer &ir, const Anchors &) { lower::simplify(*ir); }},
+      {"decompose", "expand operators without a reference kernel (flat programs)",
+       [](IrPointer &ir, const Anchors &) { lower::decompose(*ir, ref::backend()); }},
+      {"fuseElementwise", "cluster element-wise operators (flat programs)",
+       [](IrPointer &ir, const Anchors &) { lower::fuseElementwise(*ir, ref::backend()); }},
+      {"fuseEpilogues", "let products absorb transposes and element-wise operators (flat programs)",
+       [](IrPointer &ir, const Anchors &) { lower::fuseEpilogues(*ir, ref::backend()); }},
+  };
+}
+
+std::vector<Pass> allPasses() {
+  std::vector<Pass> passes = graphPasses();
+  for (Pass &pass : loweringPasses()) passes.push_back(std::move(pass));
+  for (const patterns::PatternRow &row : patterns::allPatterns()) {
+    if (!row.rewrite) continue;  // done by decompose
+    const std::string name = row.name;
+    passes.push_back({name, "pattern", [name](IrPointer &ir, const Anchors &anchors) {
+                        const Patterns only({name});
+                        eachGraph(*ir, [&](Graph &g) { patterns::applyPatterns(g, only, anchors); });
+                      }});
+  }
+  return passes;
+}
+
+Pass findPass(const std::vector<Pass> &passes, const std::string &name) {
   std::vector<std::string> known;
-  for (const Pass &pass : kPasses) {
+  for (const Pass &pass : passes) {
     if (pass.name == name) return pass;
     known.push_back(pass.name);
   }
@@ -118,6 +152,7 @@ std::string scheduleText(const Ir &ir) {
 std::string memoryText(const Ir &ir) {
   lower::LowerOptions options;
   options.backends = {&ref::backend()};
+  options.fuse = false;  // fused operators have no reference kernels
   const auto executable = lower::lower(ir, options);
   std::string text = fmt::format("{:>12} {:>12}  {}\n", "offset", "bytes", "value");
   for (const auto &b : executable->buffers)
@@ -137,7 +172,7 @@ std::string memoryText(const Ir &ir) {
 
 struct Request {
   std::string input;
-  std::vector<std::string> passes;
+  std::vector<std::string> passes, keep;
   std::string output;
   bool print = false, summary = false, dot = false, schedule = false, memory = false, verify = false, json = false,
        listPasses = false;
@@ -145,15 +180,17 @@ struct Request {
 
 int runRequest(const Request &request) {
   if (request.listPasses) {
-    for (const Pass &pass : kPasses) fmt::print("{:<18}{}\n", pass.name, pass.meaning);
+    for (const Pass &pass : allPasses()) fmt::print("{:<36}{}\n", pass.name, pass.meaning);
     return 0;
   }
-  std::vector<const Pass *> passes;
-  for (const std::string &name : request.passes) passes.push_back(&findPass(name));
+  const std::vector<Pass> known = allPasses();
+  std::vector<Pass> passes;
+  for (const std::string &name : request.passes) passes.push_back(findPass(known, name));
+  const Anchors anchors(request.keep.begin(), request.keep.end());
   IrPointer ir = readProgram(request.input);
   if (request.verify) verify(*ir);
-  for (const Pass *pass : passes) {
-    pass->run(ir);
+  for (const Pass &pass : passes) {
+    pass.run(ir, anchors);
     if (request.verify) verify(*ir);
   }
   const bool onlyText =
@@ -177,6 +214,9 @@ int main(int argc, char **argv) {
   Request request;
   auto *input = app.add_option("input", request.input, "IR text, '-' for standard input, or an ONNX file (*.onnx)");
   app.add_option("-p,--pass", request.passes, "pass to run; may be repeated, runs in the order given")
+      ->expected(1)
+      ->take_all();
+  app.add_option("-k,--keep", request.keep, "tensor whose value passes must keep; may be repeated")
       ->expected(1)
       ->take_all();
   app.add_option("-o,--output", request.output, "write the program as IR text to this file");

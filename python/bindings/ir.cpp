@@ -1,4 +1,4 @@
-// Module popart_core.ir: the core's Ir, Graph, Tensor and Op as Python sees them, differentiation and the session of
+// Module popart_core._ir: the core's Ir, Graph, Tensor and Op as Python sees them, differentiation and the session of
 // hand-written programs. Element types cross as the numbers of DataType; host values cross as buffers without copying.
 #include "bindings.hpp"
 
@@ -301,6 +301,15 @@ std::vector<TensorId> usedStreams(const Ir &ir, const std::string &opType) {
   return {ids.begin(), ids.end()};
 }
 
+// Removes main-graph tensors that no op makes or reads; with retainIoTensors, streams stay.
+void removeIsolatedTensors(Ir &ir, bool retainIoTensors) {
+  Graph &graph = ir.getMainGraph();
+  for (const Tensor *t : graph.tensors())
+    if (!t->hasProducer() && t->uses().empty() && !t->isGraphOutput() && !t->isGraphInput() &&
+        (!retainIoTensors || t->tensorType() != TensorType::Stream))
+      graph.eraseTensor(t->index());
+}
+
 void bindIrClass(nb::module_ &m) {
   nb::class_<Ir>(m, "Ir", nb::is_weak_referenceable(), nb::dynamic_attr(), "A program: graphs and the counters that name things.")
       .def(nb::new_([] { return std::make_shared<Ir>(); }))
@@ -315,6 +324,7 @@ void bindIrClass(nb::module_ &m) {
       .def("getAndIncrTensorCounter", &Ir::getAndIncrTensorCounter)
       .def("getAndIncrOpsCounter", &Ir::getAndIncrOpsCounter)
       .def("usedStreams", &usedStreams)
+      .def("removeIsolatedTensors", &removeIsolatedTensors, "retainIoTensors"_a = true)
       .def("print", [](const Ir &ir) { return print(ir); })
       .def("verify", [](const Ir &ir) { verify(ir); });
 }
@@ -403,7 +413,7 @@ void bindSession(nb::module_ &m) {
 }  // namespace
 
 void bindIr(nb::module_ &module) {
-  nb::module_ m = module.def_submodule("ir", "Graphs of hand-written programs (popxl, popart.ir).");
+  nb::module_ m = module.def_submodule("_ir", "Graphs of hand-written programs (popxl, popart.ir).");
   bindTensor(m);
   bindOp(m);
   bindGraph(m);

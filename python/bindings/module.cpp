@@ -20,4 +20,7 @@ NB_MODULE(popart_core, m) {
   bindBuilder(m);
   bindTesting(m);
   bindIr(m);
+  bindIr(m);
+  bindOperators(m);
+  bindTesting(m);
 }

@@ -1,6 +1,6 @@
 """Tensor indexing: integers and slices become slice, subsample and squeeze; tensors become gather or where."""
 
-from typing import Any, List, Optional
+from typing import Any
 
 import numpy as np
 
@@ -25,11 +25,11 @@ def _slices(t: Tensor, key: tuple) -> Tensor:
 
     if len(key) > t.rank:
         raise ValueError(f"Too many indices for {t}: got {len(key)}, expected at most {t.rank}.")
-    starts: List[Optional[int]] = []
-    stops: List[Optional[int]] = []
-    steps: List[Optional[int]] = []
-    strides: List[int] = []
-    removed: List[int] = []
+    starts: list[int | None] = []
+    stops: list[int | None] = []
+    steps: list[int | None] = []
+    strides: list[int] = []
+    removed: list[int] = []
     for axis, k in enumerate(key):
         if isinstance(k, slice):
             step = 1 if k.step is None else k.step

@@ -4,9 +4,10 @@ One process-global object. Every context manager here restores the previous valu
 """
 
 from collections import defaultdict
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Tuple, Union
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from popxl.graph import Graph
@@ -33,23 +34,23 @@ class _OrderHistory:
     """What `in_sequence` remembers for one graph: the ops a new op must follow."""
 
     def __init__(self) -> None:
-        self.previous: List[int] = []
-        self.group: List[int] = []
+        self.previous: list[int] = []
+        self.group: list[int] = []
 
 
 class Context:
     """Current graph, IPU, tile set, name scopes and order constraints."""
 
     def __init__(self) -> None:
-        self._graphs: List["Graph"] = []
+        self._graphs: list[Graph] = []
         self.ipu_id: int = 0
-        self.io_tile_set: Optional[str] = None
-        self.pipeline_stage: Optional[int] = None
+        self.io_tile_set: str | None = None
+        self.pipeline_stage: int | None = None
         self.execution_context: int = 0
-        self.name_scopes: List[str] = []
-        self.in_sequence: Union[bool, str, None] = None
+        self.name_scopes: list[str] = []
+        self.in_sequence: bool | str | None = None
         self._in_sequence_depth = 0
-        self._history: Dict[Tuple[int, str, int], _OrderHistory] = defaultdict(_OrderHistory)
+        self._history: dict[tuple[int, str, int], _OrderHistory] = defaultdict(_OrderHistory)
         self.debug_frame_offset = 0
 
     # ---- graphs
@@ -78,10 +79,10 @@ class Context:
         self._graphs.pop()
 
     # ---- settings of new ops
-    def _scoped(self, name: Optional[str]) -> str:
+    def _scoped(self, name: str | None) -> str:
         return "/".join([*self.name_scopes, name or "t"])
 
-    def _get_op_settings(self, name: str) -> Dict[str, Any]:
+    def _get_op_settings(self, name: str) -> dict[str, Any]:
         """Return the settings of an op created now under the label `name`."""
         return {
             "name": "/".join([*self.name_scopes, name]),
@@ -195,7 +196,7 @@ def pipeline_stage(stage: int) -> Iterator[int]:
 
 
 @contextmanager
-def name_scope(name: str) -> Iterator[List[str]]:
+def name_scope(name: str) -> Iterator[list[str]]:
     """Prefix the names of tensors and ops created inside with ``name/``; scopes nest."""
     ctx = get_current_context()
     ctx.name_scopes.append(name)
@@ -212,7 +213,7 @@ def _execution_context(context: Any) -> Iterator[Any]:
 
 
 @contextmanager
-def in_sequence(mode: Union[bool, str] = True) -> Iterator[None]:
+def in_sequence(mode: bool | str = True) -> Iterator[None]:
     """Constrain the order of the ops created inside.
 
     Args:
@@ -245,7 +246,7 @@ def debug_context_frame_offset(i: int) -> Iterator[None]:
         yield
 
 
-def op_debug_context(name: Union[str, Callable[..., Any], None] = None) -> Callable[..., Any]:
+def op_debug_context(name: str | Callable[..., Any] | None = None) -> Callable[..., Any]:
     """Mark a function as one that creates ops. Usable bare or with a name.
 
     Args:

@@ -5,7 +5,7 @@ tie the Python objects to the compiled part. Invariant: for every singleton ``d`
 """
 
 import builtins
-from typing import TYPE_CHECKING, Any, Dict, Optional
+from typing import TYPE_CHECKING, Any, Optional
 
 import numpy as np
 
@@ -20,17 +20,17 @@ except ModuleNotFoundError:
 np_dtype_float8_143 = np.dtype([("float8_143", "u1")])
 np_dtype_float8_152 = np.dtype([("float8_152", "u1")])
 
-_NAME_TO_POPXL: Dict[str, "dtype"] = {}
-_NP_TO_POPXL: Dict[np.dtype, "dtype"] = {}
-_PY_TO_POPXL: Dict[Any, "dtype"] = {}
-_PT_TO_POPXL: Dict[Any, "dtype"] = {}
-_CORE_TO_POPXL: Dict[int, "dtype"] = {}
+_NAME_TO_POPXL: dict[str, "dtype"] = {}
+_NP_TO_POPXL: dict[np.dtype, "dtype"] = {}
+_PY_TO_POPXL: dict[Any, "dtype"] = {}
+_PT_TO_POPXL: dict[Any, "dtype"] = {}
+_CORE_TO_POPXL: dict[int, "dtype"] = {}
 
 
 class dtype:
     """Element type of a tensor. Use the module-level singletons; the class cannot be instantiated."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         raise TypeError(f"Cannot create {type(self).__name__} instances; use popxl.float32 and the other singletons.")
 
     @property
@@ -143,6 +143,12 @@ class dtype:
             raise TypeError(f"{self} does not have an equivalent torch type.")
         return self._torch
 
+    def __eq__(self, other: object) -> builtins.bool:
+        return self is other or (isinstance(other, dtype) and self._core_value == other._core_value)
+
+    def __hash__(self) -> int:
+        return self._core_value
+
     def __copy__(self):
         return self
 
@@ -193,6 +199,24 @@ float = float32
 double = float64
 
 __all__ = [
-    "dtype", "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "half", "float8_143",
-    "float8_152", "float16", "float", "float32", "double", "float64", "complex64", "complex128",
+    "bool",
+    "complex64",
+    "complex128",
+    "double",
+    "dtype",
+    "float",
+    "float8_143",
+    "float8_152",
+    "float16",
+    "float32",
+    "float64",
+    "half",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
 ]  # fmt: skip

@@ -5,7 +5,7 @@ float8_152: 5 exponent bits, bias 16, largest 57344. A stored value v with scale
 multiplies by 2^log2_scale before rounding (to nearest, ties to even), casting from fp8 multiplies afterwards.
 """
 
-from typing import Any, Tuple
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from popxl.dtypes import dtype as _dtype
 _FORMATS = {"float8_143": (3, 8, 240.0), "float8_152": (2, 16, 57344.0)}
 
 
-def _format(dtype: Any) -> Tuple[int, int, float]:
+def _format(dtype: Any) -> tuple[int, int, float]:
     if not isinstance(dtype, _dtype) or dtype.name not in _FORMATS:
         raise RuntimeError(f"Expected float8_143 or float8_152: got {dtype}.")
     return _FORMATS[dtype.name]
@@ -61,7 +61,9 @@ def host_pow2scale_cast_to_fp8(
         magnitude = np.abs(scaled)
         exponent = np.maximum(np.floor(np.log2(np.where(magnitude > 0, magnitude, 1.0))), 1 - bias)
         rounded = np.rint(magnitude / 2.0 ** (exponent - mantissa_bits)) * 2.0 ** (exponent - mantissa_bits)
-    codes = np.searchsorted(_decode_table(dtype)[:128], np.minimum(np.nan_to_num(rounded, nan=0.0, posinf=largest), largest))
+    codes = np.searchsorted(
+        _decode_table(dtype)[:128], np.minimum(np.nan_to_num(rounded, nan=0.0, posinf=largest), largest)
+    )
     codes = np.where((scaled < 0) & (codes != 0), codes + 128, codes)
     overflow = rounded > largest
     codes = np.where(np.isnan(scaled) | (overflow & nan_on_overflow), 0x80, codes)
@@ -84,7 +86,7 @@ def host_pow2scale_cast_from_fp8(src: np.ndarray, dtype: _dtype = None, log2_sca
     return (table[src.view(np.uint8).reshape(src.shape)] * 2.0**log2_scale).astype(dtype.as_numpy())
 
 
-def host_fp8_mse_scale(src: Any, dtype: _dtype = None) -> Tuple[float, int]:
+def host_fp8_mse_scale(src: Any, dtype: _dtype = None) -> tuple[float, int]:
     """Find the power of two that loses least when `src` is rounded to fp8.
 
     Returns:

@@ -1,6 +1,7 @@
 """popxl.Graph: a graph of the program. Wrappers are unique per graph: the same id gives the same object."""
 
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from popxl.context import get_current_context
 
@@ -14,7 +15,9 @@ class Graph:
     """A graph made by `Ir.create_graph`, `Ir.create_empty_graph` or `Ir.main_graph`; has no constructor."""
 
     def __init__(self) -> None:
-        raise TypeError("Cannot create popxl.Graph directly; use Ir.main_graph, Ir.create_graph or Ir.create_empty_graph.")
+        raise TypeError(
+            "Cannot create popxl.Graph directly; use Ir.main_graph, Ir.create_graph or Ir.create_empty_graph."
+        )
 
     @classmethod
     def _from_pb(cls, pb_graph: Any) -> "Graph":
@@ -28,7 +31,7 @@ class Graph:
         self._ir = ir
         self._pb_graph = pb_graph
         self._by_ref_inputs = set()
-        self._op_created_hooks: Dict[int, Callable[[Any], Any]] = {}
+        self._op_created_hooks: dict[int, Callable[[Any], Any]] = {}
         self._next_hook = 1
         return self
 
@@ -54,37 +57,37 @@ class Graph:
         return self._ir.main_graph
 
     @property
-    def inputs(self) -> Tuple["Tensor", ...]:
+    def inputs(self) -> tuple["Tensor", ...]:
         """Inputs in order."""
         return self._wrap(self._pb_graph.getInputIds())
 
     @property
-    def outputs(self) -> Tuple["Tensor", ...]:
+    def outputs(self) -> tuple["Tensor", ...]:
         """Outputs in order."""
         return self._wrap(self._pb_graph.getOutputIds())
 
     @property
-    def inputs_by_name(self) -> Dict[str, "Tensor"]:
+    def inputs_by_name(self) -> dict[str, "Tensor"]:
         """Inputs by unscoped name, in order."""
         return {t.name: t for t in self.inputs}
 
     @property
-    def tensors(self) -> Tuple["Tensor", ...]:
+    def tensors(self) -> tuple["Tensor", ...]:
         """All tensors, sorted by id."""
         return self._wrap(sorted(self._pb_graph.getTensorIds(-1)))
 
     @property
-    def variables(self) -> Tuple["Variable", ...]:
+    def variables(self) -> tuple["Variable", ...]:
         """Variables, sorted by id."""
         return self._wrap(sorted(self._pb_graph.getTensorIds(4)))
 
     @property
-    def constants(self) -> Tuple["Constant", ...]:
+    def constants(self) -> tuple["Constant", ...]:
         """Constants, sorted by id."""
         return self._wrap(sorted(self._pb_graph.getTensorIds(1)))
 
     @property
-    def called_graphs(self) -> Tuple["Graph", ...]:
+    def called_graphs(self) -> tuple["Graph", ...]:
         """Graphs that ops of this graph call, each once."""
         return tuple(self._ir._graph(g) for g in self._pb_graph.getCalledGraphs())
 
@@ -96,7 +99,7 @@ class Graph:
         """
         return self._ir._tensor(self, self._pb_graph.getTensor(tensor_id))
 
-    def _wrap(self, ids: List[str]) -> Tuple["Tensor", ...]:
+    def _wrap(self, ids: list[str]) -> tuple["Tensor", ...]:
         return tuple(self.get_tensor(i) for i in ids)
 
     def __contains__(self, value: object) -> bool:
@@ -151,12 +154,12 @@ class Graph:
         del self._op_created_hooks[handle]
 
     # ---- building blocks for ops
-    def _create_tensor_id(self, name: Optional[str]) -> str:
+    def _create_tensor_id(self, name: str | None) -> str:
         """Return the unique id for a new tensor `name` in this graph, name scopes applied."""
         return self._pb_graph.uniqueId(get_current_context()._scoped(name))
 
     def _add_input(
-        self, shape: Tuple[int, ...], dtype: "dtype", name: Optional[str], by_ref: bool, meta_shape: Tuple[int, ...]
+        self, shape: tuple[int, ...], dtype: "dtype", name: str | None, by_ref: bool, meta_shape: tuple[int, ...]
     ) -> "Tensor":
         tensor = self._pb_graph.addInput(
             self._create_tensor_id(name), dtype._core, list(shape), list(meta_shape or ()), by_ref

@@ -2,13 +2,14 @@
 
 import inspect
 from collections import OrderedDict
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Literal, Optional, Set, Tuple, Union
+from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakValueDictionary
 
 import numpy as np
+from popart_core import _ir as _core
 
-from popart_core import ir as _core
 from popxl.graph import Graph
 from popxl.module import Module
 from popxl.tensor import Constant, Tensor, TensorByRef, TensorSpec, Variable
@@ -29,18 +30,21 @@ class Ir:
         replication: number of replicas, or ``"popdist"`` to take it from the launcher.
     """
 
-    def __init__(self, replication: Union[int, Literal["popdist"]] = 1):
+    _graph_class = Graph
+    _tensor_classes = (Tensor, Variable, Constant)
+
+    def __init__(self, replication: int | Literal["popdist"] = 1) -> None:
         self._pb_ir = _core.Ir()
-        self._graphs: Dict[str, Graph] = {}
-        self._tensors: Dict[Tuple[str, str], Tensor] = {}
-        self._variable_data: Dict[str, np.ndarray] = {}
+        self._graphs: dict[str, Graph] = {}
+        self._tensors: dict[tuple[str, str], Tensor] = {}
+        self._variable_data: dict[str, np.ndarray] = {}
         self._read_only_memmap = False
-        self._streams: Dict[str, Any] = {}
-        self._remote_buffers: Dict[int, "RemoteBuffer"] = {}
+        self._streams: dict[str, Any] = {}
+        self._remote_buffers: dict[int, RemoteBuffer] = {}
         self._num_host_transfers = 1
         self._is_prepared = False
         self._instances = 1
-        self._dot_checks: Dict[str, Path] = {}
+        self._dot_checks: dict[str, Path] = {}
         _IRS[self._pb_ir.getId()] = self
         if replication == "popdist":
             import popdist
@@ -65,7 +69,7 @@ class Ir:
     def _graph(self, pb_graph: Any) -> Graph:
         graph = self._graphs.get(pb_graph.id)
         if graph is None:
-            graph = self._graphs[pb_graph.id] = Graph._make(self, pb_graph)
+            graph = self._graphs[pb_graph.id] = self._graph_class._make(self, pb_graph)
         return graph
 
     def _tensor(self, graph: Graph, pb_tensor: Any) -> Tensor:
@@ -73,7 +77,8 @@ class Ir:
         tensor = self._tensors.get(key)
         if tensor is None:
             kind = pb_tensor.tensorType()
-            cls = Variable if kind == _VARIABLE else Constant if kind == _CONSTANT else Tensor
+            plain, variable, constant = self._tensor_classes
+            cls = variable if kind == _VARIABLE else constant if kind == _CONSTANT else plain
             tensor = self._tensors[key] = Tensor._make(cls, graph, pb_tensor)
         return tensor
 
@@ -119,7 +124,7 @@ class Ir:
     def num_host_transfers(self, value: int) -> None:
         self._num_host_transfers = value
 
-    def replica_grouping(self, stride: int = 1, group_size: Optional[int] = None) -> "ReplicaGrouping":
+    def replica_grouping(self, stride: int = 1, group_size: int | None = None) -> "ReplicaGrouping":
         """Group replicas regularly (`ReplicaGrouping`).
 
         Raises:
@@ -129,7 +134,7 @@ class Ir:
 
         return ReplicaGrouping._regular(self, stride, group_size)
 
-    def replica_grouping_from_assignments(self, assignment: List[int]) -> "ReplicaGrouping":
+    def replica_grouping_from_assignments(self, assignment: list[int]) -> "ReplicaGrouping":
         """Group replicas by a list with the group number of each replica.
 
         Raises:
@@ -139,15 +144,15 @@ class Ir:
 
         return ReplicaGrouping._from_assignment(self, assignment)
 
-    def get_all_h2d_streams(self) -> Set["HostToDeviceStream"]:
+    def get_all_h2d_streams(self) -> set["HostToDeviceStream"]:
         """Return the host-to-device streams that at least one host load uses."""
         return {self._streams[i] for i in self._pb_ir.usedStreams("HostLoad")}
 
-    def get_all_d2h_streams(self) -> Set["DeviceToHostStream"]:
+    def get_all_d2h_streams(self) -> set["DeviceToHostStream"]:
         """Return the device-to-host streams that at least one host store uses."""
         return {self._streams[i] for i in self._pb_ir.usedStreams("HostStore")}
 
-    def dot_checkpoint(self, check: str, save_dir: Union[Path, str, None] = None) -> None:
+    def dot_checkpoint(self, check: str, save_dir: Path | str | None = None) -> None:
         """Write every graph as a DOT file ``<check>_<graph>.dot``.
 
         Args:
@@ -175,12 +180,12 @@ class Ir:
         return f"Ir[id={self.id}]"
 
     # ---- graphs
-    def create_empty_graph(self, name: Optional[str] = None) -> Graph:
+    def create_empty_graph(self, name: str | None = None) -> Graph:
         """Make a graph without inputs, ops and outputs; its id is ``<name>_subgraph(<n>)``."""
         base = name or "graph"
         return self._graph(self._pb_ir.createGraph(self._pb_ir.createUniqueSubgraphId(base)))
 
-    def create_graph(self, fn: Union[Callable[..., Any], Module], *args: Any, **kwargs: Any) -> Graph:
+    def create_graph(self, fn: Callable[..., Any] | Module, *args: Any, **kwargs: Any) -> Graph:
         """Make a graph by calling `fn` with graph inputs in place of its tensor arguments.
 
         Args:
@@ -215,7 +220,7 @@ class Ir:
         return graph
 
 
-def _describe(fn: Any) -> Tuple[str, inspect.Signature, Dict[str, Any]]:
+def _describe(fn: Any) -> tuple[str, inspect.Signature, dict[str, Any]]:
     if isinstance(fn, Module):
         target, name = fn.build, type(fn).__qualname__
     else:
@@ -234,7 +239,7 @@ def _bind_parameter(graph: Graph, param: inspect.Parameter, value: Any, annotati
     def add(name: str, spec: Any, by_ref: bool) -> Tensor:
         return graph._add_input(tuple(spec.shape), spec.dtype, name, by_ref, tuple(spec.meta_shape))
 
-    def all_tensors(values: List[Any]) -> bool:
+    def all_tensors(values: list[Any]) -> bool:
         tensors = [_is_tensor(v) for v in values]
         if any(tensors) and not all(tensors):
             raise TypeError(f"Argument `{param.name}` mixes tensors and other values; pass them separately.")
@@ -258,10 +263,12 @@ def _bind_parameter(graph: Graph, param: inspect.Parameter, value: Any, annotati
 
 
 def _is_by_ref_container(annotation: Any) -> bool:
-    return getattr(annotation, "__origin__", None) in (list, tuple) and getattr(annotation, "__args__", ()) == (TensorByRef,)
+    return getattr(annotation, "__origin__", None) in (list, tuple) and getattr(annotation, "__args__", ()) == (
+        TensorByRef,
+    )
 
 
-def _as_outputs(result: Any) -> List[Tensor]:
+def _as_outputs(result: Any) -> list[Tensor]:
     if result is None:
         return []
     if isinstance(result, Tensor):

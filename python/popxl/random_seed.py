@@ -1,11 +1,9 @@
 """Host side of random seeds: a seed is a pair of 32-bit words, the high word first."""
 
-from typing import Tuple
-
 import numpy as np
 
 
-def uint64_to_two_uint32(num: int) -> Tuple[int, int]:
+def uint64_to_two_uint32(num: int) -> tuple[int, int]:
     """Split a 64-bit number into its (high, low) 32-bit words.
 
     Raises:

@@ -1,6 +1,7 @@
 """RemoteBuffer: `entries` slots of one tensor each, kept off the device."""
 
-from typing import TYPE_CHECKING, Iterable, Tuple
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from popxl.context import get_ir
 from popxl.dtypes import dtype
@@ -22,9 +23,9 @@ class RemoteBuffer:
         ValueError: `entries` is below 1.
     """
 
-    def __init__(self, tensor_shape: Iterable[int], tensor_dtype: dtype, entries: int = 1):
+    def __init__(self, tensor_shape: Iterable[int], tensor_dtype: dtype, entries: int = 1) -> None:
         self._ir = get_ir()
-        self._meta_shape: Tuple[int, ...] = ()
+        self._meta_shape: tuple[int, ...] = ()
         self.set_remote_buffer_info(tensor_dtype, tensor_shape, entries)
         self._id = max(self._ir._remote_buffers, default=0) + 1
         self._ir._remote_buffers[self._id] = self
@@ -44,7 +45,7 @@ class RemoteBuffer:
         return self._id
 
     @property
-    def tensor_shape(self) -> Tuple[int, ...]:
+    def tensor_shape(self) -> tuple[int, ...]:
         """Shape of the tensor in each slot."""
         return self._tensor_shape
 
@@ -65,7 +66,7 @@ class RemoteBuffer:
         self._entries = value
 
     @property
-    def meta_shape(self) -> Tuple[int, ...]:
+    def meta_shape(self) -> tuple[int, ...]:
         """Unsharded shape of a sharded tensor, else ``()``."""
         return self._meta_shape
 
@@ -84,7 +85,9 @@ class RemoteBuffer:
         if tuple(shape) != expected:
             raise ValueError(f"Tensor {t} does not match the remote buffer: got shape {shape}, expected {expected}.")
         if t.dtype != self._tensor_dtype:
-            raise ValueError(f"Tensor {t} does not match the remote buffer: got {t.dtype}, expected {self._tensor_dtype}.")
+            raise ValueError(
+                f"Tensor {t} does not match the remote buffer: got {t.dtype}, expected {self._tensor_dtype}."
+            )
 
     def __hash__(self) -> int:
         return hash((self._ir, self._id))

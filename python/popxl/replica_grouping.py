@@ -4,24 +4,25 @@ A grouping with a constant stride is described by (stride, group_size); any othe
 `assignment[r]` is the group of replica r, groups are numbered by first appearance.
 """
 
+import itertools
 from math import gcd
-from typing import TYPE_CHECKING, List, Optional
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from popxl.ir import Ir
 
 
-def _regular_assignment(replicas: int, stride: int, group_size: int) -> List[int]:
+def _regular_assignment(replicas: int, stride: int, group_size: int) -> list[int]:
     return [(r % stride) + stride * (r // (stride * group_size)) for r in range(replicas)]
 
 
-def _renumber(labels: List[int]) -> List[int]:
+def _renumber(labels: list[int]) -> list[int]:
     order: dict = {}
     return [order.setdefault(label, len(order)) for label in labels]
 
 
-def _members(assignment: List[int]) -> List[List[int]]:
-    groups: List[List[int]] = [[] for _ in range(max(assignment) + 1)]
+def _members(assignment: list[int]) -> list[list[int]]:
+    groups: list[list[int]] = [[] for _ in range(max(assignment) + 1)]
     for replica, group in enumerate(assignment):
         groups[group].append(replica)
     return groups
@@ -36,7 +37,7 @@ class ReplicaGrouping:
         raise RuntimeError("Cannot create a ReplicaGrouping directly; use Ir.replica_grouping.")
 
     @classmethod
-    def _make(cls, ir: "Ir", assignment: List[int], stride: Optional[int], group_size: int) -> "ReplicaGrouping":
+    def _make(cls, ir: "Ir", assignment: list[int], stride: int | None, group_size: int) -> "ReplicaGrouping":
         self = object.__new__(cls)
         self._ir = ir
         self._assignment = assignment
@@ -45,7 +46,7 @@ class ReplicaGrouping:
         return self
 
     @classmethod
-    def _regular(cls, ir: "Ir", stride: int, group_size: Optional[int]) -> "ReplicaGrouping":
+    def _regular(cls, ir: "Ir", stride: int, group_size: int | None) -> "ReplicaGrouping":
         replicas = ir.replication_factor
         if not 1 <= stride <= replicas:
             raise ValueError(f"stride: got {stride}, expected 1 to {replicas} (the replication factor).")
@@ -58,11 +59,13 @@ class ReplicaGrouping:
         return cls._make(ir, _regular_assignment(replicas, stride, group_size), stride, group_size)
 
     @classmethod
-    def _from_assignment(cls, ir: "Ir", assignment: List[int]) -> "ReplicaGrouping":
+    def _from_assignment(cls, ir: "Ir", assignment: list[int]) -> "ReplicaGrouping":
         assignment = list(assignment)
         replicas = ir.replication_factor
         if len(assignment) != replicas:
-            raise ValueError(f"assignment: got {len(assignment)} entries, expected {replicas} (the replication factor).")
+            raise ValueError(
+                f"assignment: got {len(assignment)} entries, expected {replicas} (the replication factor)."
+            )
         if set(assignment) != set(range(len(set(assignment)))):
             raise ValueError(f"assignment: groups must be numbered 0, 1, …: got {assignment}.")
         if _renumber(assignment) != assignment:
@@ -72,7 +75,7 @@ class ReplicaGrouping:
         if len(sizes) != 1:
             raise ValueError(f"assignment: groups must have equal size: got sizes {[len(m) for m in members]}.")
         size = sizes.pop()
-        gaps = {b - a for m in members for a, b in zip(m, m[1:])}
+        gaps = {b - a for m in members for a, b in itertools.pairwise(m)}
         if len(gaps) <= 1:
             stride = gaps.pop() if gaps else 1
             if _regular_assignment(replicas, stride, size) == assignment:
@@ -101,7 +104,7 @@ class ReplicaGrouping:
         return len(self._assignment) // self._group_size
 
     @property
-    def assignment(self) -> List[int]:
+    def assignment(self) -> list[int]:
         """Group number of each replica."""
         return list(self._assignment)
 
@@ -116,11 +119,11 @@ class ReplicaGrouping:
         if self._stride is not None:
             return self
         members = _members(self._assignment)
-        stride = min(b - a for m in members for a, b in zip(m, m[1:]))
-        runs: List[List[int]] = []
+        stride = min(b - a for m in members for a, b in itertools.pairwise(m))
+        runs: list[list[int]] = []
         for m in members:
             runs.append([m[0]])
-            for a, b in zip(m, m[1:]):
+            for a, b in itertools.pairwise(m):
                 runs[-1].append(b) if b - a == stride else runs.append([b])
         size = 0
         for run in runs:
@@ -128,17 +131,17 @@ class ReplicaGrouping:
         return ReplicaGrouping._regular(self._ir, 1 if size == 1 else stride, size)
 
     @property
-    def to_device_map(self) -> Optional[List[int]]:
+    def to_device_map(self) -> list[int] | None:
         """For each group of `const_rg` in order of appearance, the user's group of that replica; None when constant."""
         return None if self.is_const else self._map(self.const_rg._assignment, self._assignment)
 
     @property
-    def to_host_map(self) -> Optional[List[int]]:
+    def to_host_map(self) -> list[int] | None:
         """For each user's group in order of appearance, the group of `const_rg` of that replica; None when constant."""
         return None if self.is_const else self._map(self._assignment, self.const_rg._assignment)
 
     @staticmethod
-    def _map(keys: List[int], values: List[int]) -> List[int]:
+    def _map(keys: list[int], values: list[int]) -> list[int]:
         result: dict = {}
         for key, value in zip(keys, values):
             result.setdefault(key, value)
@@ -157,7 +160,9 @@ class ReplicaGrouping:
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ReplicaGrouping):
-            raise TypeError(f"A ReplicaGrouping can only be compared with a ReplicaGrouping: got {type(other).__name__}.")
+            raise TypeError(
+                f"A ReplicaGrouping can only be compared with a ReplicaGrouping: got {type(other).__name__}."
+            )
         return self._ir == other._ir and self._assignment == other._assignment
 
     def __repr__(self) -> str:

@@ -4,11 +4,12 @@ Host values of variables live with the Ir. Entering the session uploads them, le
 fetched when asked for and out of date.
 """
 
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple, Union
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
+from popart_core import _ir as _core
 
-from popart_core import ir as _core
 from popxl import dtypes
 from popxl.ir import Ir
 from popxl.streams import DeviceToHostStream, HostToDeviceStream
@@ -23,11 +24,11 @@ d2hStreamBufferMaps = Mapping[DeviceToHostStream, np.ndarray]
 class _Engine:
     """The compiled program with the streams in its own order."""
 
-    def __init__(self, ir: Ir, device: str):
+    def __init__(self, ir: Ir, device: str) -> None:
         self.core = _core.IrSession(ir._pb_ir, device, ir.num_host_transfers)
         self.loaded = False
-        self.inputs: List[HostToDeviceStream] = [ir._streams[s[0]] for s in self.core.inputs()]
-        self.outputs: List[DeviceToHostStream] = [ir._streams[s[0]] for s in self.core.outputs()]
+        self.inputs: list[HostToDeviceStream] = [ir._streams[s[0]] for s in self.core.inputs()]
+        self.outputs: list[DeviceToHostStream] = [ir._streams[s[0]] for s in self.core.outputs()]
 
     def setEngineIsLoaded(self, value: bool) -> None:
         """Mark the weights on the device as valid or not."""
@@ -64,7 +65,7 @@ class Session:
         popart_exception: the program is not valid.
     """
 
-    def __init__(self, ir: Ir, device_desc: Any = "cpu", weights_to_host_on_exit: bool = True):
+    def __init__(self, ir: Ir, device_desc: Any = "cpu", weights_to_host_on_exit: bool = True) -> None:
         if isinstance(device_desc, str) and device_desc not in _DEVICES:
             raise ValueError(f"Unknown device: got {device_desc!r}, expected one of {', '.join(map(repr, _DEVICES))}.")
         self.ir_ = ir
@@ -76,7 +77,7 @@ class Session:
                 f"Session: replication is not supported yet: got {ir.replication_factor} replicas. Use Ir(replication=1)."
             )
         self._device = _Device()
-        self._was_attached_stack: List[Any] = []
+        self._was_attached_stack: list[Any] = []
         self._pb_session = _Engine(ir, device_desc if isinstance(device_desc, str) else "cpu")
         self._host_is_stale = False
         ir._is_prepared = True
@@ -84,7 +85,9 @@ class Session:
 
     def _resolve_layouts(self) -> None:
         self._input_layout = [(s, self._full_input_shape(s.shape), s.dtype.as_numpy()) for s in self._pb_session.inputs]
-        self._output_layout = [(s, self._full_input_shape(s.shape), s.dtype.as_numpy()) for s in self._pb_session.outputs]
+        self._output_layout = [
+            (s, self._full_input_shape(s.shape), s.dtype.as_numpy()) for s in self._pb_session.outputs
+        ]
         self._input_set = set(self._pb_session.inputs)
 
     # ---- facts
@@ -98,16 +101,16 @@ class Session:
         """Whether the session holds its device."""
         return self._device.is_attached
 
-    def expected_inputs(self) -> List[HostToDeviceStream]:
+    def expected_inputs(self) -> list[HostToDeviceStream]:
         """Return the host-to-device streams that `run` needs."""
         return list(self._pb_session.inputs)
 
-    def _full_input_shape(self, shape: Tuple[int, ...]) -> Tuple[int, ...]:
+    def _full_input_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return `shape` behind the dimensions for transfers and replicas, where these are above 1."""
         lead = (self.ir_.num_host_transfers, self.ir_.instance_replication_factor)
         return (*(n for n in lead if n > 1), *shape)
 
-    def create_host_outputs(self) -> Dict[DeviceToHostStream, np.ndarray]:
+    def create_host_outputs(self) -> dict[DeviceToHostStream, np.ndarray]:
         """Return uninitialised arrays for every device-to-host stream."""
         return {stream: np.empty(shape, dtype) for stream, shape, dtype in self._output_layout}
 
@@ -137,10 +140,14 @@ class Session:
 
     def _require_attached(self, what: str) -> None:
         if not self._device.is_attached:
-            raise ValueError(f"Session.{what}: the session is not attached to a device. Call it inside `with session:`.")
+            raise ValueError(
+                f"Session.{what}: the session is not attached to a device. Call it inside `with session:`."
+            )
 
     # ---- running
-    def run(self, inputs: Optional[h2dStreamBufferMaps] = None, downcast_inputs: bool = True) -> Dict[DeviceToHostStream, np.ndarray]:
+    def run(
+        self, inputs: h2dStreamBufferMaps | None = None, downcast_inputs: bool = True
+    ) -> dict[DeviceToHostStream, np.ndarray]:
         """Execute the main graph once.
 
         Args:
@@ -159,8 +166,8 @@ class Session:
 
     def run_with_outputs(
         self,
-        inputs: Optional[h2dStreamBufferMaps] = None,
-        outputs: Optional[d2hStreamBufferMaps] = None,
+        inputs: h2dStreamBufferMaps | None = None,
+        outputs: d2hStreamBufferMaps | None = None,
         downcast_inputs: bool = True,
     ) -> None:
         """Execute the main graph once and fill the caller's arrays.
@@ -189,9 +196,13 @@ class Session:
     def _raise_stream_mismatch(what: str, given: Mapping[Any, Any], expected: Iterable[Any]) -> None:
         missing = [str(s) for s in expected if s not in given]
         unexpected = [str(s) for s in given if s not in set(expected)]
-        raise ValueError(f"Session.run: the {what} do not match the program: missing {missing}, unexpected {unexpected}.")
+        raise ValueError(
+            f"Session.run: the {what} do not match the program: missing {missing}, unexpected {unexpected}."
+        )
 
-    def _input_array(self, stream: Any, shape: Tuple[int, ...], dtype: np.dtype, value: Any, downcast: bool) -> np.ndarray:
+    def _input_array(
+        self, stream: Any, shape: tuple[int, ...], dtype: np.dtype, value: Any, downcast: bool
+    ) -> np.ndarray:
         if type(value) is np.ndarray and value.dtype == dtype and value.shape == shape and value.flags.c_contiguous:
             return value if dtype.names is None else value.view(np.uint8)
         array = to_numpy(value, downcast=downcast, copy=False)
@@ -205,7 +216,7 @@ class Session:
             array = array[: self.ir_.num_host_transfers]
         return array if dtype.names is None else array.view(np.uint8)
 
-    def _output_array(self, stream: Any, shape: Tuple[int, ...], dtype: np.dtype, value: Any) -> np.ndarray:
+    def _output_array(self, stream: Any, shape: tuple[int, ...], dtype: np.dtype, value: Any) -> np.ndarray:
         if not isinstance(value, np.ndarray) or value.dtype != dtype:
             got = getattr(value, "dtype", type(value).__name__)
             raise ValueError(f"Session.run: output {stream}: got {got}, expected an array of {dtype}.")
@@ -215,7 +226,7 @@ class Session:
             raise ValueError(f"Session.run: output {stream}: the array must be writable and C-contiguous.")
         return value if dtype.names is None else value.view(np.uint8)
 
-    def _check_shape(self, stream: Any, got: Tuple[int, ...], expected: Tuple[int, ...], what: str) -> None:
+    def _check_shape(self, stream: Any, got: tuple[int, ...], expected: tuple[int, ...], what: str) -> None:
         transfers = self.ir_.num_host_transfers
         if transfers > 1:
             if not got or got[0] < transfers:
@@ -261,7 +272,7 @@ class Session:
                     value.flush()
         self._host_is_stale = False
 
-    def get_tensor_data(self, tensor: Union[Variable, Constant]) -> np.ndarray:
+    def get_tensor_data(self, tensor: Variable | Constant) -> np.ndarray:
         """Return the value of a variable or constant; variables give a view of the host value.
 
         Raises:
@@ -269,7 +280,7 @@ class Session:
         """
         return self.get_tensors_data([tensor])[tensor]
 
-    def get_tensors_data(self, tensors: Iterable[Union[Variable, Constant]]) -> Dict[Tensor, np.ndarray]:
+    def get_tensors_data(self, tensors: Iterable[Variable | Constant]) -> dict[Tensor, np.ndarray]:
         """Return the values of variables and constants, with at most one download.
 
         Raises:
@@ -283,7 +294,7 @@ class Session:
             self.weights_to_host()
         return {t: self._host_value(t) for t in tensors}
 
-    def _host_value(self, tensor: Union[Variable, Constant]) -> np.ndarray:
+    def _host_value(self, tensor: Variable | Constant) -> np.ndarray:
         if isinstance(tensor, Variable):
             return self.ir_._variable_data[tensor.id]
         return np.frombuffer(tensor._pb_tensor.bytes(), tensor.dtype.as_numpy()).reshape(tensor.shape)

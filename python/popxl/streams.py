@@ -1,6 +1,7 @@
 """Streams between host and device. A stream is a tensor of the main graph; equality and hash are those of the tensor."""
 
-from typing import Any, Iterable, Optional, Tuple
+from collections.abc import Iterable
+from typing import Any
 
 from popxl.context import get_main_graph
 from popxl.dtypes import dtype
@@ -29,7 +30,7 @@ class Stream:
         return self._stream_tensor.dtype
 
     @property
-    def shape(self) -> Tuple[int, ...]:
+    def shape(self) -> tuple[int, ...]:
         """Shape of one transfer on one replica."""
         return self._stream_tensor.shape
 
@@ -61,7 +62,7 @@ class DeviceToHostStream(Stream):
     """Stream that `ops.host_store` writes."""
 
 
-def h2d_stream(shape: Iterable[int], dtype: dtype, name: Optional[str] = None) -> HostToDeviceStream:
+def h2d_stream(shape: Iterable[int], dtype: dtype, name: str | None = None) -> HostToDeviceStream:
     """Make a stream from host to device in the main graph.
 
     Args:
@@ -72,7 +73,7 @@ def h2d_stream(shape: Iterable[int], dtype: dtype, name: Optional[str] = None) -
     return HostToDeviceStream._create(shape, dtype, name or "h2d_stream")
 
 
-def d2h_stream(shape: Iterable[int], dtype: dtype, name: Optional[str] = None) -> DeviceToHostStream:
+def d2h_stream(shape: Iterable[int], dtype: dtype, name: str | None = None) -> DeviceToHostStream:
     """Make a stream from device to host in the main graph.
 
     Args:
@@ -83,4 +84,4 @@ def d2h_stream(shape: Iterable[int], dtype: dtype, name: Optional[str] = None) -
     return DeviceToHostStream._create(shape, dtype, name or "d2h_stream")
 
 
-__all__ = ["Stream", "Tensor", "HostToDeviceStream", "DeviceToHostStream", "h2d_stream", "d2h_stream"]
+__all__ = ["DeviceToHostStream", "HostToDeviceStream", "Stream", "Tensor", "d2h_stream", "h2d_stream"]

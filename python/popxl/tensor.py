@@ -3,11 +3,11 @@
 A wrapper belongs to one tensor of one graph for life; equality is identity of (id, Ir), never element-wise.
 """
 
+from collections.abc import Iterable, Iterator
 from collections.abc import Mapping as _MappingBase
-from typing import TYPE_CHECKING, Any, Iterable, Iterator, List, Optional, Tuple, Union
+from typing import TYPE_CHECKING, Any, Literal, Optional, Union
 
 import numpy as np
-from typing_extensions import Literal
 
 from popxl import dtypes
 from popxl.context import get_current_context, get_current_graph, get_main_graph
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 try:
     import torch as _torch
 
-    host_tensor_types: Tuple[type, ...] = (np.ndarray, Iterable, _torch.Tensor)
+    host_tensor_types: tuple[type, ...] = (np.ndarray, Iterable, _torch.Tensor)
 except ModuleNotFoundError:
     _torch = None
     host_tensor_types = (np.ndarray, Iterable)
@@ -50,13 +50,13 @@ class TensorSpec(_MappingBase):
         meta_shape: unsharded shape of a replica-sharded tensor, else ``()``.
     """
 
-    def __init__(self, shape: Iterable[int], dtype: dtype, meta_shape: Iterable[int] = ()):
+    def __init__(self, shape: Iterable[int], dtype: dtype, meta_shape: Iterable[int] = ()) -> None:
         self._shape = tuple(shape)
         self._dtype = dtype
         self._meta_shape = tuple(meta_shape)
 
     @property
-    def shape(self) -> Tuple[int, ...]:
+    def shape(self) -> tuple[int, ...]:
         """Dimension sizes."""
         return self._shape
 
@@ -66,7 +66,7 @@ class TensorSpec(_MappingBase):
         return self._dtype
 
     @property
-    def meta_shape(self) -> Tuple[int, ...]:
+    def meta_shape(self) -> tuple[int, ...]:
         """Unsharded shape, or ``()``."""
         return self._meta_shape
 
@@ -102,7 +102,9 @@ class Tensor:
     __contains__ = None
 
     def __init__(self) -> None:
-        raise RuntimeError(f"Cannot create a popxl.{type(self).__name__} directly; use ops, popxl.variable or popxl.constant.")
+        raise RuntimeError(
+            f"Cannot create a popxl.{type(self).__name__} directly; use ops, popxl.variable or popxl.constant."
+        )
 
     @staticmethod
     def _make(cls: type, graph: "Graph", pb_tensor: Any) -> "Tensor":
@@ -143,7 +145,7 @@ class Tensor:
         return dtypes.dtype._from_core(self._pb_tensor.dataType())
 
     @property
-    def shape(self) -> Tuple[int, ...]:
+    def shape(self) -> tuple[int, ...]:
         """Dimension sizes on one replica."""
         return self._pb_tensor.shape()
 
@@ -158,7 +160,7 @@ class Tensor:
         return self._pb_tensor.nelms()
 
     @property
-    def meta_shape(self) -> Tuple[int, ...]:
+    def meta_shape(self) -> tuple[int, ...]:
         """Unsharded shape of a replica-sharded tensor, else ``()``."""
         return self._pb_tensor.metaShape()
 
@@ -200,15 +202,15 @@ class Tensor:
             return "io" if op.isIoTiles() else "compute"
         raise UndefinedValue(f"The tile set of {self} is undefined: no op produces or consumes it.")
 
-    def _placing_ops(self) -> List[Any]:
+    def _placing_ops(self) -> list[Any]:
         if self._pb_tensor.hasProducer():
             return [self._pb_tensor.getProducer()]
         return self._pb_tensor.consumerOps()
 
-    def strides(self, shape: Optional[Iterable[int]] = None) -> Tuple[int, ...]:
+    def strides(self, shape: Iterable[int] | None = None) -> tuple[int, ...]:
         """Return byte strides of `shape` (default: the tensor's) in C order."""
         step = self.dtype.as_numpy().itemsize
-        result: List[int] = []
+        result: list[int] = []
         for size in reversed(tuple(self.shape if shape is None else shape)):
             result.insert(0, step)
             step *= size
@@ -225,11 +227,11 @@ class Tensor:
         """As `T`, sharing memory."""
         return self.transpose_()
 
-    def transpose(self, permutation: Optional[Iterable[int]] = None) -> "Tensor":
+    def transpose(self, permutation: Iterable[int] | None = None) -> "Tensor":
         """See `popxl.ops.transpose`."""
         return _ops().transpose(self, permutation)
 
-    def transpose_(self, permutation: Optional[Iterable[int]] = None) -> "Tensor":
+    def transpose_(self, permutation: Iterable[int] | None = None) -> "Tensor":
         """See `popxl.ops.transpose_`."""
         return _ops().transpose_(self, permutation)
 
@@ -267,7 +269,7 @@ class Tensor:
             raise ValueError(f"diag needs a 2-D tensor: got shape {self.shape}.")
         return _ops().subsample(self.flatten(), self.shape[1] + 1)
 
-    def copy_to_ipu(self, destination: int, source: Optional[int] = None) -> "Tensor":
+    def copy_to_ipu(self, destination: int, source: int | None = None) -> "Tensor":
         """See `popxl.ops.ipu_copy`."""
         return _ops().ipu_copy(self, destination, source)
 
@@ -376,14 +378,14 @@ class Variable(Tensor):
     retrieval_mode: str
 
     @property
-    def shape_on_host(self) -> Tuple[int, ...]:
+    def shape_on_host(self) -> tuple[int, ...]:
         """Shape of the host data: with more than one replica group, the number of groups comes first."""
         groups = self.replica_grouping.num_groups
         shape = tuple(self.meta_shape or self.shape)
         return shape if groups == 1 else (groups, *shape)
 
     @property
-    def shape_on_replica(self) -> Tuple[int, ...]:
+    def shape_on_replica(self) -> tuple[int, ...]:
         """Shape on one replica."""
         return self.shape
 
@@ -412,13 +414,13 @@ def _is_torch(value: Any) -> bool:
 
 def variable(
     data: HostScalarTensor,
-    dtype: Optional[dtype] = None,
-    name: Optional[str] = None,
+    dtype: dtype | None = None,
+    name: str | None = None,
     downcast: bool = True,
     replica_grouping: Optional["ReplicaGrouping"] = None,
-    retrieval_mode: Optional[Literal["one_per_group", "all_replicas"]] = None,
-    log2_scale: Optional[int] = None,
-    nan_on_overflow: Optional[bool] = None,
+    retrieval_mode: Literal["one_per_group", "all_replicas"] | None = None,
+    log2_scale: int | None = None,
+    nan_on_overflow: bool | None = None,
 ) -> Variable:
     """Make a variable in the main graph.
 
@@ -439,7 +441,9 @@ def variable(
     """
     graph = get_current_graph()
     if graph.id != "":
-        raise ValueError("Variables can only be made with the main graph current. Make it there and pass it as a graph input.")
+        raise ValueError(
+            "Variables can only be made with the main graph current. Make it there and pass it as a graph input."
+        )
     if retrieval_mode not in (None, "one_per_group", "all_replicas"):
         raise ValueError(f"Unknown retrieval_mode: got {retrieval_mode!r}, expected 'one_per_group' or 'all_replicas'.")
     grouping = replica_grouping or graph.ir.replica_grouping()
@@ -447,7 +451,9 @@ def variable(
     return _make_variable(graph, array, name, grouping, retrieval_mode or "one_per_group")
 
 
-def _make_variable(graph: "Graph", array: np.ndarray, name: Optional[str], grouping: "ReplicaGrouping", mode: str) -> Variable:
+def _make_variable(
+    graph: "Graph", array: np.ndarray, name: str | None, grouping: "ReplicaGrouping", mode: str
+) -> Variable:
     from popart_core import popart_exception
 
     ir = graph.ir
@@ -480,11 +486,11 @@ def _bytes_view(array: np.ndarray) -> np.ndarray:
 
 def constant(
     data: HostScalarTensor,
-    dtype: Optional[dtype] = None,
-    name: Optional[str] = None,
+    dtype: dtype | None = None,
+    name: str | None = None,
     downcast: bool = True,
-    log2_scale: Optional[int] = None,
-    nan_on_overflow: Optional[bool] = None,
+    log2_scale: int | None = None,
+    nan_on_overflow: bool | None = None,
 ) -> Constant:
     """Make a constant in the current graph.
 
@@ -512,9 +518,9 @@ def constant(
 def graph_input(
     shape: Iterable[int],
     dtype: dtype,
-    name: Optional[str] = None,
+    name: str | None = None,
     by_ref: bool = False,
-    meta_shape: Optional[Iterable[int]] = None,
+    meta_shape: Iterable[int] | None = None,
 ) -> Tensor:
     """Add an input to the current graph.
 
@@ -563,7 +569,7 @@ def remote_replica_sharded_variable(*args: Any, **kwargs: Any) -> Variable:
     raise _not_supported("remote_replica_sharded_variable")
 
 
-def replica_sharded_variable(*args: Any, **kwargs: Any) -> Tuple[Variable, Tensor]:
+def replica_sharded_variable(*args: Any, **kwargs: Any) -> tuple[Variable, Tensor]:
     """Make a variable sharded over replicas and load its shard.
 
     Raises:
@@ -588,7 +594,24 @@ def _not_supported(what: str) -> Exception:
 
 
 __all__ = [
-    "Tensor", "Variable", "Constant", "TensorSpec", "TensorByRef", "TensorLike", "HostTensor", "HostScalarTensor", "ScalarType",
-    "host_tensor_types", "variable", "remote_variable", "remote_replica_sharded_variable", "replica_sharded_variable",
-    "replica_sharded_buffer", "constant", "graph_input", "graph_output", "get_current_context", "get_main_graph",
+    "Constant",
+    "HostScalarTensor",
+    "HostTensor",
+    "ScalarType",
+    "Tensor",
+    "TensorByRef",
+    "TensorLike",
+    "TensorSpec",
+    "Variable",
+    "constant",
+    "get_current_context",
+    "get_main_graph",
+    "graph_input",
+    "graph_output",
+    "host_tensor_types",
+    "remote_replica_sharded_variable",
+    "remote_variable",
+    "replica_sharded_buffer",
+    "replica_sharded_variable",
+    "variable",
 ]  # fmt: skip

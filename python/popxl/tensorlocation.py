@@ -26,7 +26,7 @@ class TensorLocation:
         self,
         storage: TensorStorage = TensorStorage.OnChip,
         replicated_tensor_sharding: ReplicatedTensorSharding = ReplicatedTensorSharding.Off,
-    ):
+    ) -> None:
         self._storage = storage
         self._replicated_tensor_sharding = replicated_tensor_sharding
 

@@ -3,7 +3,8 @@
 `to_numpy` is the only place that decides how user data is narrowed; every function that accepts host data goes through it.
 """
 
-from typing import Any, Dict, Iterable, Optional, Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +18,7 @@ except ModuleNotFoundError:
 
 HW_DEVICE_CONNECTION_TIMEOUT = int(1e4)
 
-downcast_np_dtypes: Dict[np.dtype, np.dtype] = {
+downcast_np_dtypes: dict[np.dtype, np.dtype] = {
     np.dtype("int64"): np.dtype("int32"),
     np.dtype("uint64"): np.dtype("uint32"),
     np.dtype("float64"): np.dtype("float32"),
@@ -26,11 +27,11 @@ downcast_np_dtypes: Dict[np.dtype, np.dtype] = {
 
 def to_numpy(
     x: Any,
-    dtype: Optional[dtype] = None,
+    dtype: dtype | None = None,
     downcast: bool = True,
     copy: bool = True,
-    log2_scale: Optional[int] = None,
-    nan_on_overflow: Optional[bool] = None,
+    log2_scale: int | None = None,
+    nan_on_overflow: bool | None = None,
 ) -> np.ndarray:
     """Convert host data to a C-contiguous NumPy array.
 
@@ -72,7 +73,7 @@ def to_numpy(
     return result.copy() if copy and (result is x or result.base is not None) else result
 
 
-def _to_fp8(x: Any, target: dtype, log2_scale: Optional[int], nan_on_overflow: Optional[bool]) -> np.ndarray:
+def _to_fp8(x: Any, target: dtype, log2_scale: int | None, nan_on_overflow: bool | None) -> np.ndarray:
     from popxl.fp8_utils import host_pow2scale_cast_to_fp8
 
     array = np.asarray(x)
@@ -85,7 +86,7 @@ def _to_fp8(x: Any, target: dtype, log2_scale: Optional[int], nan_on_overflow: O
     )
 
 
-def _check_memmap(x: np.memmap, target: Optional[dtype], downcast: bool) -> np.memmap:
+def _check_memmap(x: np.memmap, target: dtype | None, downcast: bool) -> np.memmap:
     if target is not None and target.as_numpy() != x.dtype:
         raise ValueError(f"A memory map cannot be converted: got dtype {target}, expected {x.dtype}.")
     if not x.flags.c_contiguous:

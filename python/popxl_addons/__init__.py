@@ -3,7 +3,14 @@
 import subprocess
 
 from popxl_addons.graph import BoundGraph, GraphWithNamedArgs
-from popxl_addons.graph_cache import GraphCache, argument_hash, bound_arguments, function, get_function_hash, tensor_hash
+from popxl_addons.graph_cache import (
+    GraphCache,
+    argument_hash,
+    bound_arguments,
+    function,
+    get_function_hash,
+    tensor_hash,
+)
 from popxl_addons.graph_common import CalledGraphsGradInfo, CalledGraphsGradInfoLike, GradGraphInfoLike, GraphLike
 from popxl_addons.module import Module, NameScopeMeta
 from popxl_addons.named_tensors import NamedTensors
@@ -15,6 +22,7 @@ from popxl_addons.variable_factory import (
     add_replica_sharded_variable_input,
     add_variable_input,
 )
+
 from popxl_addons import ops, transforms  # isort: skip
 from popxl_addons.ops import cross_entropy, cross_entropy_with_grad, host_load, host_store  # isort: skip
 from popxl_addons.transforms import autodiff  # isort: skip
@@ -22,7 +30,9 @@ from popxl_addons.transforms import autodiff  # isort: skip
 
 def _git_commit() -> "str | None":
     try:
-        done = subprocess.run(["git", "rev-parse", "--short=7", "HEAD"], capture_output=True, text=True, timeout=5, check=True)
+        done = subprocess.run(
+            ["git", "rev-parse", "--short=7", "HEAD"], capture_output=True, text=True, timeout=5, check=True
+        )
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.strip()

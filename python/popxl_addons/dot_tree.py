@@ -5,7 +5,8 @@ leaves, as the published tutorials show it.
 """
 
 import re
-from typing import Any, Callable, Dict, Generic, Iterable, List, Tuple, Type, TypeVar, Union
+from collections.abc import Callable, Iterable
+from typing import Any, Generic, TypeVar, Union
 
 from popxl_addons.utils import OrderedDict
 
@@ -37,7 +38,7 @@ class DotTree(Generic[L]):
         **kwargs: leaves or trees to insert.
     """
 
-    def __init__(self, **kwargs: Union[L, "DotTree[L]"]):
+    def __init__(self, **kwargs: Union[L, "DotTree[L]"]) -> None:
         object.__setattr__(self, "_map", {})
         for key, value in kwargs.items():
             self.insert(key, value)
@@ -139,11 +140,11 @@ class DotTree(Generic[L]):
             return False
         return True
 
-    def keys(self) -> List[str]:
+    def keys(self) -> list[str]:
         """Return the names of the top level."""
         return list(self._map)
 
-    def values(self) -> List[Any]:
+    def values(self) -> list[Any]:
         """Return the entries of the top level."""
         return list(self._map.values())
 
@@ -151,11 +152,11 @@ class DotTree(Generic[L]):
         """Return the number of entries of the top level."""
         return len(self._map)
 
-    def keys_flat(self) -> List[str]:
+    def keys_flat(self) -> list[str]:
         """Return the dotted names of all leaves."""
         return list(self.to_dict())
 
-    def values_flat(self) -> List[L]:
+    def values_flat(self) -> list[L]:
         """Return all leaves."""
         return list(self.to_dict().values())
 
@@ -182,7 +183,7 @@ class DotTree(Generic[L]):
             raise ValueError("`keys` cannot contain duplicate values.")
         return type(self).from_dict({key: self.get(key) for key in keys})
 
-    def to_dict(self) -> Dict[str, L]:
+    def to_dict(self) -> dict[str, L]:
         """Return dotted name → leaf in insertion order."""
         result = OrderedDict()
         for key, value in self._map.items():
@@ -194,7 +195,7 @@ class DotTree(Generic[L]):
         return result
 
     @classmethod
-    def from_dict(cls: Type[Tree], d: Dict[Key, Any]) -> Tree:
+    def from_dict(cls: type[Tree], d: dict[Key, Any]) -> Tree:
         """Build a tree from dotted names.
 
         Raises:
@@ -212,13 +213,13 @@ class DotTree(Generic[L]):
             node.insert(last, value)
         return result
 
-    def unpack(self) -> Tuple[Iterable[str], Iterable[L]]:
+    def unpack(self) -> tuple[Iterable[str], Iterable[L]]:
         """Return names and leaves, sorted by dotted name."""
         flat = self.to_dict()
         return zip(*sorted(flat.items(), key=lambda item: item[0])) if flat else ([], [])
 
     @classmethod
-    def pack(cls: Type[Tree], keys: Iterable[Key], values: Iterable[Any]) -> Tree:
+    def pack(cls: type[Tree], keys: Iterable[Key], values: Iterable[Any]) -> Tree:
         """Build a tree from names and leaves."""
         return cls.from_dict(dict(zip(keys, values)))
 
@@ -226,7 +227,7 @@ class DotTree(Generic[L]):
         """Return a tree with `fn` applied to each leaf."""
         return type(self).from_dict({key: fn(value) for key, value in self.to_dict().items()})
 
-    def to_mapping(self, other: "DotTree[Any]") -> Dict[L, Any]:
+    def to_mapping(self, other: "DotTree[Any]") -> dict[L, Any]:
         """Return leaf of this tree → leaf of the other one with the same name."""
         theirs = other.to_dict()
         return {value: theirs[key] for key, value in self.to_dict().items() if key in theirs}
@@ -235,6 +236,6 @@ class DotTree(Generic[L]):
         return repr(dict(self.to_dict()))
 
 
-def to_mapping(key_tree: DotTree, value_tree: DotTree) -> Dict[Any, Any]:
+def to_mapping(key_tree: DotTree, value_tree: DotTree) -> dict[Any, Any]:
     """Return leaf of `key_tree` → leaf of `value_tree` with the same name."""
     return key_tree.to_mapping(value_tree)

@@ -1,11 +1,13 @@
 """Graphs with names for some of their inputs (GraphWithNamedArgs) and with values for them (BoundGraph)."""
 
-from typing import Any, Dict, Iterable, Mapping, Optional, Tuple, Union
+from collections.abc import Iterable, Mapping
+from typing import Any, Union
 
 import popxl
 import popxl.ops as ops
 from popxl.ops import CallSiteInfo
 from popxl.transforms import GradGraphInfo
+
 from popxl_addons.graph_common import CalledGraphsGradInfoLike, to_called_graphs_grad_info
 from popxl_addons.named_tensors import NamedTensors, TensorMap
 
@@ -20,11 +22,11 @@ class BoundGraph:
         args: graph input → tensor.
     """
 
-    def __init__(self, graph: popxl.Graph, args: Optional[TensorMap] = None):
+    def __init__(self, graph: popxl.Graph, args: TensorMap | None = None) -> None:
         self.graph = graph
-        self.args: Dict[popxl.Tensor, popxl.Tensor] = dict(args or {})
+        self.args: dict[popxl.Tensor, popxl.Tensor] = dict(args or {})
 
-    def call(self, *targs: CallArgs, args: Optional[TensorMap] = None) -> Tuple[popxl.Tensor, ...]:
+    def call(self, *targs: CallArgs, args: TensorMap | None = None) -> tuple[popxl.Tensor, ...]:
         """Call the graph.
 
         Args:
@@ -36,26 +38,26 @@ class BoundGraph:
         """
         return ops.call(self.graph, *targs, inputs_dict=self._merged(args))
 
-    def call_with_info(self, *targs: CallArgs, args: Optional[TensorMap] = None) -> CallSiteInfo:
+    def call_with_info(self, *targs: CallArgs, args: TensorMap | None = None) -> CallSiteInfo:
         """As `call`, returning the description of the call site."""
         return ops.call_with_info(self.graph, *targs, inputs_dict=self._merged(args))
 
-    def bind(self, args: Optional[TensorMap] = None) -> "BoundGraph":
+    def bind(self, args: TensorMap | None = None) -> "BoundGraph":
         """Return a bound graph with more (or other) tensors bound."""
         return BoundGraph(self.graph, self._merged(args))
 
     def subgraph_io_map(
         self,
         *targs: popxl.Tensor,
-        args: Optional[TensorMap] = None,
+        args: TensorMap | None = None,
         outs: Iterable[popxl.Tensor] = (),
-    ) -> Dict[popxl.Tensor, popxl.Tensor]:
+    ) -> dict[popxl.Tensor, popxl.Tensor]:
         """Return graph output → `outs`, and graph input → value of a call with these arguments."""
         merged = self._merged(args)
         unbound = [t for t in self.graph.inputs if t not in merged]
         return {**dict(zip(self.graph.outputs, outs)), **dict(zip(unbound, targs)), **merged}
 
-    def _merged(self, args: Optional[TensorMap]) -> Dict[popxl.Tensor, popxl.Tensor]:
+    def _merged(self, args: TensorMap | None) -> dict[popxl.Tensor, popxl.Tensor]:
         return {**self.args, **(args or {})}
 
 
@@ -74,12 +76,12 @@ class GraphWithNamedArgs:
     def __init__(
         self,
         graph: popxl.Graph,
-        args: Optional[NamedTensors] = None,
-        grad_graph_info: Optional[GradGraphInfo] = None,
+        args: NamedTensors | None = None,
+        grad_graph_info: GradGraphInfo | None = None,
         from_module: Any = None,
-        aux: Optional[Mapping[str, Any]] = None,
-        called_graphs_grad_info: Optional[CalledGraphsGradInfoLike] = None,
-    ):
+        aux: Mapping[str, Any] | None = None,
+        called_graphs_grad_info: CalledGraphsGradInfoLike | None = None,
+    ) -> None:
         self.graph = graph
         self.args = args if args is not None else NamedTensors()
         self._grad_graph_info = grad_graph_info
@@ -89,7 +91,7 @@ class GraphWithNamedArgs:
         self.autodiff_applied = False
 
     @classmethod
-    def from_grad_graph(cls, grad_graph_info: GradGraphInfo, args: Optional[NamedTensors] = None) -> "GraphWithNamedArgs":
+    def from_grad_graph(cls, grad_graph_info: GradGraphInfo, args: NamedTensors | None = None) -> "GraphWithNamedArgs":
         """Wrap a gradient graph."""
         return cls(grad_graph_info.graph, args, grad_graph_info)
 
@@ -108,15 +110,15 @@ class GraphWithNamedArgs:
     def grad_graph_info(self, value: GradGraphInfo) -> None:
         self._grad_graph_info = value
 
-    def bind(self, args: Optional[NamedTensors] = None) -> BoundGraph:
+    def bind(self, args: NamedTensors | None = None) -> BoundGraph:
         """Bind tensors to the named inputs with the same names; other names are ignored."""
         return BoundGraph(self.graph, self.args.to_mapping(args) if args is not None else None)
 
-    def call(self, *targs: CallArgs, args: Optional[TensorMap] = None) -> Tuple[popxl.Tensor, ...]:
+    def call(self, *targs: CallArgs, args: TensorMap | None = None) -> tuple[popxl.Tensor, ...]:
         """Call the graph; see `BoundGraph.call`."""
         return self.bind().call(*targs, args=args)
 
-    def call_with_info(self, *targs: CallArgs, args: Optional[TensorMap] = None) -> CallSiteInfo:
+    def call_with_info(self, *targs: CallArgs, args: TensorMap | None = None) -> CallSiteInfo:
         """Call the graph; see `BoundGraph.call_with_info`."""
         return self.bind().call_with_info(*targs, args=args)
 
@@ -131,9 +133,9 @@ class GraphWithNamedArgs:
 
     def autodiff(
         self,
-        grads_provided: Optional[Iterable[popxl.Tensor]] = None,
-        grads_required: Optional[Iterable[popxl.Tensor]] = None,
-        called_graphs_grad_info: Optional[CalledGraphsGradInfoLike] = None,
+        grads_provided: Iterable[popxl.Tensor] | None = None,
+        grads_required: Iterable[popxl.Tensor] | None = None,
+        called_graphs_grad_info: CalledGraphsGradInfoLike | None = None,
         method: str = "auto",
         force: bool = False,
     ) -> "GraphWithNamedArgs":

@@ -3,12 +3,14 @@
 import inspect
 import weakref
 from collections import OrderedDict
+from collections.abc import Callable
 from functools import wraps
-from typing import Any, Callable, Dict, Tuple
+from typing import Any
 
 import popxl
 import popxl.ops as ops
 from popxl.context import get_current_context
+
 from popxl_addons.graph import BoundGraph, GraphWithNamedArgs
 
 
@@ -54,13 +56,15 @@ class GraphCache:
     """Graphs by function and argument shapes, separately for each Ir."""
 
     def __init__(self) -> None:
-        self._graphs: "weakref.WeakKeyDictionary[popxl.Ir, Dict[int, popxl.Graph]]" = weakref.WeakKeyDictionary()
+        self._graphs: weakref.WeakKeyDictionary[popxl.Ir, dict[int, popxl.Graph]] = weakref.WeakKeyDictionary()
 
     def create_graph(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> popxl.Graph:
         """Return the graph of `fn` for these arguments, building it on first use."""
         return self._create(fn, args, kwargs)[0]
 
-    def _create(self, fn: Callable[..., Any], args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Tuple[popxl.Graph, bool]:
+    def _create(
+        self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[popxl.Graph, bool]:
         """Return (graph, whether it was built now)."""
         ir = popxl.gir()
         graphs = self._graphs.setdefault(ir, {})

@@ -1,6 +1,7 @@
 """Type aliases for the several forms of graphs and gradient infos, and their conversion."""
 
-from typing import TYPE_CHECKING, Dict, Mapping, Optional, Union
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Union
 
 import popxl
 from popxl.transforms import GradGraphInfo
@@ -24,6 +25,6 @@ def to_grad_graph_info(info: GradGraphInfoLike) -> GradGraphInfo:
     return info if isinstance(info, GradGraphInfo) else info.grad_graph_info
 
 
-def to_called_graphs_grad_info(infos: Optional[CalledGraphsGradInfoLike]) -> Dict[popxl.Graph, GradGraphInfo]:
+def to_called_graphs_grad_info(infos: CalledGraphsGradInfoLike | None) -> dict[popxl.Graph, GradGraphInfo]:
     """Convert keys and values of a mapping; None gives an empty one."""
     return {to_graph(graph): to_grad_graph_info(info) for graph, info in (infos or {}).items()}

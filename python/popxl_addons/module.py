@@ -6,10 +6,12 @@ variables. A sub-module assigned to an attribute shares its containers with its 
 
 import inspect
 import warnings
+from collections.abc import Iterable, Iterator
 from functools import wraps
-from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple, Union
+from typing import Any
 
 import popxl
+
 from popxl_addons.graph import GraphWithNamedArgs
 from popxl_addons.graph_cache import GraphCache
 from popxl_addons.named_tensors import NamedTensors
@@ -28,7 +30,7 @@ _INLINING = ("error", "warning", "none")
 class NameScopeMeta(type):
     """Metaclass that runs `build` inside the module's name scope."""
 
-    def __new__(mcs, name: str, bases: Tuple[type, ...], namespace: Dict[str, Any]) -> type:
+    def __new__(mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> type:
         build = namespace.get("build")
         if inspect.isfunction(build):
             namespace["build"] = _in_name_scope(build)
@@ -59,19 +61,19 @@ class Module(popxl.Module, metaclass=NameScopeMeta):
         ValueError: unknown grad_inlining_error, or caching together with `build_grad`.
     """
 
-    def __init__(self, cache: Any = False, grad_inlining_error: str = "error"):
+    def __init__(self, cache: Any = False, grad_inlining_error: str = "error") -> None:
         if grad_inlining_error not in _INLINING:
             raise ValueError(f"grad_inlining_error should be one of {_INLINING}: got {grad_inlining_error!r}.")
         if cache and self.implements_grad_graph:
             raise ValueError("You cannot use graph caching if you have implemented `build_grad`.")
         self._variable_factories = NamedVariableFactories()
         self._named_inputs = NamedTensors()
-        self._name_scope: Optional[str] = None
+        self._name_scope: str | None = None
         self._graph_cache = GraphCache() if cache else None
-        self._cached: Dict[popxl.Graph, Tuple[NamedVariableFactories, NamedTensors]] = {}
+        self._cached: dict[popxl.Graph, tuple[NamedVariableFactories, NamedTensors]] = {}
         self._building = 0
         self.grad_inlining_error = grad_inlining_error
-        self.called_graphs_grad_info: Dict[popxl.Graph, Any] = {}
+        self.called_graphs_grad_info: dict[popxl.Graph, Any] = {}
 
     def build(self, *args: Any, **kwargs: Any) -> Any:
         """Make the ops and add the variables. Override this."""
@@ -112,7 +114,7 @@ class Module(popxl.Module, metaclass=NameScopeMeta):
         module.set_name_scope(key)
 
     # ---- building graphs
-    def create_graph(self, *args: Any, **kwargs: Any) -> Tuple[NamedVariableFactories, GraphWithNamedArgs]:
+    def create_graph(self, *args: Any, **kwargs: Any) -> tuple[NamedVariableFactories, GraphWithNamedArgs]:
         """Build a graph from the module.
 
         Args:
@@ -137,7 +139,7 @@ class Module(popxl.Module, metaclass=NameScopeMeta):
             graph, inputs, from_module=self, called_graphs_grad_info=self.called_graphs_grad_info
         )
 
-    def _build_graph(self, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> popxl.Graph:
+    def _build_graph(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> popxl.Graph:
         self._building += 1
         try:
             return popxl.gir().create_graph(self, *args, **kwargs)
@@ -153,9 +155,9 @@ class Module(popxl.Module, metaclass=NameScopeMeta):
         self,
         name: str,
         data_iter: DataIter,
-        dtype: Optional[popxl.dtype] = None,
+        dtype: popxl.dtype | None = None,
         by_ref: bool = False,
-        replica_grouping: Optional[popxl.ReplicaGrouping] = None,
+        replica_grouping: popxl.ReplicaGrouping | None = None,
         overwrite: bool = False,
     ) -> popxl.Tensor:
         """Add a variable: a graph input now, a variable of the main graph when the factories are initialised.
@@ -178,17 +180,17 @@ class Module(popxl.Module, metaclass=NameScopeMeta):
         self,
         name: str,
         data_iter: DataIter,
-        dtype: Optional[popxl.dtype] = None,
+        dtype: popxl.dtype | None = None,
         by_ref: bool = False,
-        replica_grouping: Optional[popxl.ReplicaGrouping] = None,
-        shard_over: Optional[int] = None,
+        replica_grouping: popxl.ReplicaGrouping | None = None,
+        shard_over: int | None = None,
     ) -> popxl.Tensor:
         """Add a variable sharded over replicas; see `add_variable_input`."""
         made = add_replica_sharded_variable_input(name, data_iter, dtype, by_ref, replica_grouping, shard_over)
         return self._register(name, *made, False)
 
     def add_variable_inputs(
-        self, name: Union[str, int], variable_f: NamedVariableFactories, overwrite: bool = False
+        self, name: str | int, variable_f: NamedVariableFactories, overwrite: bool = False
     ) -> NamedTensors:
         """Add new graph inputs for a tree of factories under one name.
 
@@ -210,7 +212,7 @@ class Module(popxl.Module, metaclass=NameScopeMeta):
         self._variable_factories.insert(name, variable_f.copy(), overwrite)
         return inputs
 
-    def add_variable_factory(self, variable_f: VariableFactory, name: Optional[str] = None) -> popxl.Tensor:
+    def add_variable_factory(self, variable_f: VariableFactory, name: str | None = None) -> popxl.Tensor:
         """Add one factory as an input; key `name` or the factory's own."""
         return self._register(name or variable_f.name, variable_f.create_input(), variable_f, False)
 
@@ -222,7 +224,7 @@ class Module(popxl.Module, metaclass=NameScopeMeta):
     # ---- lists
     @classmethod
     def from_list(cls, sub_modules: Iterable["Module"]) -> "Module":
-        """Return an iterable container of modules with the names "0", "1", …"""
+        """Return an iterable container of modules with the names "0", "1", …."""
         container = cls()
         sub_modules = list(sub_modules)
         for i, module in enumerate(sub_modules):
@@ -232,19 +234,19 @@ class Module(popxl.Module, metaclass=NameScopeMeta):
 
     @classmethod
     def from_variable_factories(cls, inputs: Iterable[VariableFactory]) -> "Module":
-        """Return a container with one graph input per factory, under the names "0", "1", …"""
+        """Return a container with one graph input per factory, under the names "0", "1", …."""
         container = cls()
         for i, factory in enumerate(inputs):
             object.__setattr__(container, str(i), container.add_variable_factory(factory, str(i)))
         return container
 
-    def get(self, key: Union[str, int]) -> Any:
+    def get(self, key: str | int) -> Any:
         """Return an attribute by name or number."""
         return getattr(self, str(key))
 
-    def __getitem__(self, key: Union[str, int]) -> Any:
+    def __getitem__(self, key: str | int) -> Any:
         return self.get(key)
 
     def __iter__(self) -> Iterator["Module"]:
-        listed: List[Module] = self._listed
+        listed: list[Module] = self._listed
         return iter(listed)

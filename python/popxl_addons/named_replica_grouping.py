@@ -1,8 +1,9 @@
 """Trees of replica groupings."""
 
-from typing import Iterable, Optional
+from collections.abc import Iterable
 
 import popxl
+
 from popxl_addons.dot_tree import DotTree
 
 
@@ -15,6 +16,6 @@ class NamedReplicaGrouping(DotTree[popxl.ReplicaGrouping]):
         return cls.from_dict({name: value for name in names})
 
 
-def fill_none_group(group: Optional[popxl.ReplicaGrouping]) -> popxl.ReplicaGrouping:
+def fill_none_group(group: popxl.ReplicaGrouping | None) -> popxl.ReplicaGrouping:
     """Return `group`, or the grouping of all replicas of the current Ir."""
     return popxl.gcg().ir.replica_grouping() if group is None else group

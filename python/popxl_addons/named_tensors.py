@@ -1,10 +1,10 @@
 """Trees of tensors and of their data."""
 
-from typing import Dict, Mapping, Tuple
+from collections.abc import Mapping
 
 import numpy as np
-
 import popxl
+
 from popxl_addons.dot_tree import DotTree
 
 TensorMap = Mapping[popxl.Tensor, popxl.Tensor]
@@ -14,12 +14,12 @@ class NamedTensors(DotTree[popxl.Tensor]):
     """Tree of tensors."""
 
     @property
-    def tensors(self) -> Tuple[popxl.Tensor, ...]:
+    def tensors(self) -> tuple[popxl.Tensor, ...]:
         """All tensors, sorted by tensor name."""
         return tuple(sorted(self.to_dict().values(), key=lambda t: t.name))
 
     @property
-    def named_tensors(self) -> Dict[str, popxl.Tensor]:
+    def named_tensors(self) -> dict[str, popxl.Tensor]:
         """Dotted name → tensor in insertion order."""
         return dict(self.to_dict())
 

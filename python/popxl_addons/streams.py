@@ -1,27 +1,28 @@
 """Named collections of streams, and helpers to load and store single tensors."""
 
-from typing import Any, Iterable, Iterator, List, Tuple, Union
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import numpy as np
-
 import popxl
 import popxl.ops as popxl_ops
 from popxl.utils import to_numpy
+
 from popxl_addons.utils import OrderedDict
 
-Spec = Tuple[Tuple[int, ...], popxl.dtype]
+Spec = tuple[tuple[int, ...], popxl.dtype]
 
 
 class _Streams(OrderedDict):
     """Ordered dict name → stream; iterating gives the streams."""
 
-    def __init__(self, **specs: Spec):
+    def __init__(self, **specs: Spec) -> None:
         super().__init__()
         for name, (shape, dtype) in specs.items():
             self[name] = self._make(shape, dtype, name)
 
     @staticmethod
-    def _make(shape: Tuple[int, ...], dtype: popxl.dtype, name: str) -> Any:
+    def _make(shape: tuple[int, ...], dtype: popxl.dtype, name: str) -> Any:
         raise NotImplementedError
 
     @classmethod
@@ -37,7 +38,7 @@ class _Streams(OrderedDict):
             raise AttributeError(f"No attribute '{name}'. Available: {list(self.keys())}.")
         return self[name]
 
-    def __getitem__(self, key: Union[str, int, slice]) -> Union[Any, List[Any]]:
+    def __getitem__(self, key: str | int | slice) -> Any | list[Any]:
         if isinstance(key, (int, slice)):
             return list(self.values())[key]
         if key not in self.keys():
@@ -51,12 +52,12 @@ class _Streams(OrderedDict):
         """Return the names."""
         return list(super().__iter__())
 
-    def values(self) -> List[Any]:
+    def values(self) -> list[Any]:
         """Return the streams."""
         get = super().__getitem__
         return [get(name) for name in self.keys()]
 
-    def items(self) -> List[Tuple[str, Any]]:
+    def items(self) -> list[tuple[str, Any]]:
         """Return (name, stream) pairs."""
         return list(zip(self.keys(), self.values()))
 
@@ -65,7 +66,7 @@ class InputStreams(_Streams):
     """Streams to the device; arguments ``name=(shape, dtype)``."""
 
     @staticmethod
-    def _make(shape: Tuple[int, ...], dtype: popxl.dtype, name: str) -> popxl.HostToDeviceStream:
+    def _make(shape: tuple[int, ...], dtype: popxl.dtype, name: str) -> popxl.HostToDeviceStream:
         return popxl.h2d_stream(shape, dtype, name)
 
 
@@ -73,11 +74,11 @@ class OutputStreams(_Streams):
     """Streams from the device; arguments ``name=(shape, dtype)``."""
 
     @staticmethod
-    def _make(shape: Tuple[int, ...], dtype: popxl.dtype, name: str) -> popxl.DeviceToHostStream:
+    def _make(shape: tuple[int, ...], dtype: popxl.dtype, name: str) -> popxl.DeviceToHostStream:
         return popxl.d2h_stream(shape, dtype, name)
 
 
-def host_load(t: Any, dtype: popxl.dtype, name: str) -> Tuple[np.ndarray, popxl.HostToDeviceStream, popxl.Tensor]:
+def host_load(t: Any, dtype: popxl.dtype, name: str) -> tuple[np.ndarray, popxl.HostToDeviceStream, popxl.Tensor]:
     """Make a stream for host data and load it.
 
     Args:

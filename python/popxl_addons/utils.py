@@ -4,17 +4,16 @@ import logging
 import re
 import time
 from collections import OrderedDict as _OrderedDict
-from collections.abc import MutableMapping
+from collections.abc import Iterable, Iterator, KeysView, MutableMapping
 from contextlib import contextmanager
-from typing import Any, Dict, Iterable, Iterator, KeysView, List, Optional
+from typing import Any
 
 import numpy as np
-
 import popxl
 
 
 @contextmanager
-def timer(title: Optional[str] = None, log_to_wandb: bool = True) -> Iterator[None]:
+def timer(title: str | None = None, log_to_wandb: bool = True) -> Iterator[None]:
     """Log how long the body takes, in minutes.
 
     Args:
@@ -55,8 +54,8 @@ class OrderedDict(_OrderedDict):
 class WeightsDict(MutableMapping):
     """Mapping from variable to array that checks dtype and shape; arguments as for dict."""
 
-    def __init__(self, *args: Any, **kwargs: Any):
-        self.dict: Dict[Any, np.ndarray] = {}
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self.dict: dict[Any, np.ndarray] = {}
         self.update(*args, **kwargs)
 
     def __getitem__(self, key: Any) -> np.ndarray:
@@ -89,10 +88,10 @@ def overrides(cls: type, base_cls: type, method: str) -> bool:
     return getattr(cls, method) != getattr(base_cls, method)
 
 
-def duplicate_items(iterable: Iterable[Any]) -> List[Any]:
+def duplicate_items(iterable: Iterable[Any]) -> list[Any]:
     """Return the items that occur more than once, in order of first appearance."""
     items = list(iterable)
-    seen: List[Any] = []
+    seen: list[Any] = []
     return [i for i in items if items.count(i) > 1 and not (i in seen or seen.append(i))]
 
 

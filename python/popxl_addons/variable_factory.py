@@ -4,17 +4,17 @@ variables in the main graph.
 A random initialiser is called once as a check and that result is thrown away, so the second call fills the first variable.
 """
 
+from collections.abc import Callable, Iterable, Iterator
 from math import prod
 from pathlib import Path
-from typing import Callable, Iterable, Iterator, Optional, Tuple, Union
+from typing import Union
 
 import numpy as np
-from more_itertools import peekable
-
 import popxl
 import popxl.ops as ops
 from popxl.tensor import HostTensor, Variable
 from popxl.utils import to_numpy
+
 from popxl_addons.dot_tree import DotTree
 from popxl_addons.named_replica_grouping import NamedReplicaGrouping, fill_none_group
 from popxl_addons.named_tensors import NamedTensors
@@ -22,21 +22,45 @@ from popxl_addons.named_tensors import NamedTensors
 DataIter = Union[Callable[[], HostTensor], Iterable[HostTensor]]
 
 
+class _Peekable:
+    """Iterator whose next item can be looked at."""
+
+    def __init__(self, items: Iterable[HostTensor]) -> None:
+        self._items = iter(items)
+        self._seen: list = []
+
+    def peek(self) -> HostTensor:
+        """Return the next item and leave it first in line.
+
+        Raises:
+            StopIteration: there is none.
+        """
+        if not self._seen:
+            self._seen.append(next(self._items))
+        return self._seen[0]
+
+    def __iter__(self) -> "_Peekable":
+        return self
+
+    def __next__(self) -> HostTensor:
+        return self._seen.pop() if self._seen else next(self._items)
+
+
 def _endless(fn: Callable[[], HostTensor]) -> Iterator[HostTensor]:
     while True:
         yield fn()
 
 
-def _as_iterator(data_iter: DataIter) -> peekable:
+def _as_iterator(data_iter: DataIter) -> _Peekable:
     if callable(data_iter):
         try:
             data_iter()
         except Exception as e:
             raise ValueError("Passed callable via `data_iter` throws error.") from e
-        return peekable(_endless(data_iter))
+        return _Peekable(_endless(data_iter))
     if not hasattr(data_iter, "__iter__"):
         raise ValueError(f"`data_iter` must be an iterable or callable: got {type(data_iter).__name__}.")
-    return peekable(data_iter)
+    return _Peekable(data_iter)
 
 
 class VariableFactory:
@@ -57,12 +81,12 @@ class VariableFactory:
     def __init__(
         self,
         data_iter: DataIter,
-        dtype: Optional[popxl.dtype] = None,
-        name: Optional[str] = None,
+        dtype: popxl.dtype | None = None,
+        name: str | None = None,
         by_ref: bool = False,
-        replica_grouping: Optional[popxl.ReplicaGrouping] = None,
+        replica_grouping: popxl.ReplicaGrouping | None = None,
         shard_over: int = 1,
-    ):
+    ) -> None:
         self.data_iter = _as_iterator(data_iter)
         self.name = name
         self.by_ref = by_ref
@@ -72,14 +96,14 @@ class VariableFactory:
         if not hasattr(first, "shape"):
             raise ValueError(f"`data_iter` must give arrays or torch tensors: got {type(first).__name__}.")
         self.dtype = popxl.dtype.as_dtype(first) if dtype is None else dtype
-        self.meta_shape: Optional[Tuple[int, ...]] = None
+        self.meta_shape: tuple[int, ...] | None = None
         self.shape = tuple(first.shape)
         if self.replica_sharded:
             assert shard_over <= self.replica_grouping.group_size, "shard_over must not exceed the group size"
             self.meta_shape = self.shape
             self.shape = (prod(self.meta_shape) // shard_over,)
 
-    def create_input(self, prefix: Optional[str] = None) -> popxl.Tensor:
+    def create_input(self, prefix: str | None = None) -> popxl.Tensor:
         """Add an input for the variable to the current graph.
 
         Args:
@@ -102,7 +126,9 @@ class VariableFactory:
             return next(self.data_iter)
         return np.stack([to_numpy(next(self.data_iter), downcast=False) for _ in range(groups)])
 
-    def next_memmap(self, memmap_dir: str, name: str, empty: bool = False, read_only_if_exists: bool = False) -> np.memmap:
+    def next_memmap(
+        self, memmap_dir: str, name: str, empty: bool = False, read_only_if_exists: bool = False
+    ) -> np.memmap:
         """As `next_data`, in a raw file ``<memmap_dir>/<name>.npy``; an existing file is opened.
 
         Args:
@@ -125,9 +151,9 @@ class VariableFactory:
 
     def create_tensor(
         self,
-        name: Optional[str] = None,
+        name: str | None = None,
         empty: bool = False,
-        memmap_dir: Optional[str] = None,
+        memmap_dir: str | None = None,
         read_only_if_exists: bool = False,
     ) -> Variable:
         """Make the variable; the main graph must be current.
@@ -139,20 +165,17 @@ class VariableFactory:
             read_only_if_exists: open an existing file read-only.
         """
         name = name or self.name
-        if memmap_dir:
-            data = self.next_memmap(memmap_dir, name, empty, read_only_if_exists)
-        else:
-            data = self.next_data(empty)
+        data = self.next_memmap(memmap_dir, name, empty, read_only_if_exists) if memmap_dir else self.next_data(empty)
         return popxl.variable(data, self.dtype, name, replica_grouping=self.replica_grouping)
 
 
 def add_variable_input(
     name: str,
     data_iter: DataIter,
-    dtype: Optional[popxl.dtype] = None,
+    dtype: popxl.dtype | None = None,
     by_ref: bool = False,
-    replica_grouping: Optional[popxl.ReplicaGrouping] = None,
-) -> Tuple[popxl.Tensor, VariableFactory]:
+    replica_grouping: popxl.ReplicaGrouping | None = None,
+) -> tuple[popxl.Tensor, VariableFactory]:
     """Add an input to the current graph and return it with the factory of its variable."""
     factory = VariableFactory(data_iter, dtype, name, by_ref, replica_grouping)
     return factory.create_input(), factory
@@ -161,11 +184,11 @@ def add_variable_input(
 def add_replica_sharded_variable_input(
     name: str,
     data_iter: DataIter,
-    dtype: Optional[popxl.dtype] = None,
+    dtype: popxl.dtype | None = None,
     by_ref: bool = False,
-    replica_grouping: Optional[popxl.ReplicaGrouping] = None,
-    shard_over: Optional[int] = None,
-) -> Tuple[popxl.Tensor, VariableFactory]:
+    replica_grouping: popxl.ReplicaGrouping | None = None,
+    shard_over: int | None = None,
+) -> tuple[popxl.Tensor, VariableFactory]:
     """As `add_variable_input` for a variable sharded over `shard_over` replicas (default: the whole group)."""
     group = fill_none_group(replica_grouping)
     factory = VariableFactory(data_iter, dtype, name, by_ref, group, shard_over or group.group_size)
@@ -177,9 +200,9 @@ class NamedVariableFactories(DotTree[VariableFactory]):
 
     def init(
         self,
-        prefix: Optional[str] = None,
+        prefix: str | None = None,
         empty: bool = False,
-        memmap_dir: Optional[str] = None,
+        memmap_dir: str | None = None,
         read_only_if_exists: bool = False,
     ) -> NamedTensors:
         """Make all variables in the order of their dotted names; the main graph must be current.

@@ -1,6 +1,7 @@
 """Calling graphs: `call`, `call_with_info` and the description of a call site."""
 
-from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Mapping, Optional, Tuple, Union
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,7 +20,7 @@ class CallSiteInfo:
     _first_input = 0  # op index of the first graph input
     _first_output = 0  # graph index of the op's first output
 
-    def __init__(self, op: Any, called: "Graph", parent: "Graph"):
+    def __init__(self, op: Any, called: "Graph", parent: "Graph") -> None:
         self._op = op
         self._called = called
         self._parent = parent
@@ -30,12 +31,12 @@ class CallSiteInfo:
         return self._called
 
     @property
-    def inputs(self) -> Tuple[Tensor, ...]:
+    def inputs(self) -> tuple[Tensor, ...]:
         """Tensors connected to the op, in order."""
         return tuple(self._parent.get_tensor(i) for i in self._op.getInputIds())
 
     @property
-    def outputs(self) -> Tuple[Tensor, ...]:
+    def outputs(self) -> tuple[Tensor, ...]:
         """Results of the op, in order."""
         return tuple(self._parent.get_tensor(i) for i in self._op.getOutputIds())
 
@@ -119,10 +120,10 @@ def _changes_input(graph: "Graph", index: int) -> bool:
     return False
 
 
-def _flatten(inputs: Iterable[Any]) -> List[TensorLike]:
-    result: List[TensorLike] = []
+def _flatten(inputs: Iterable[Any]) -> list[TensorLike]:
+    result: list[TensorLike] = []
     for value in inputs:
-        if isinstance(value, Tensor) or isinstance(value, str) or not hasattr(value, "__iter__") or _is_scalar_array(value):
+        if isinstance(value, (Tensor, str)) or not hasattr(value, "__iter__") or _is_scalar_array(value):
             result.append(value)
         else:
             result.extend(value)
@@ -133,7 +134,7 @@ def _is_scalar_array(value: Any) -> bool:
     return (isinstance(value, np.ndarray) or _is_torch(value)) and value.ndim == 0
 
 
-def _to_parent_tensor(graph_tensor: Tensor, value: Union[Tensor, HostScalarTensor]) -> Tensor:
+def _to_parent_tensor(graph_tensor: Tensor, value: Tensor | HostScalarTensor) -> Tensor:
     if isinstance(value, Tensor):
         return value
     try:
@@ -148,10 +149,10 @@ def _to_parent_tensor(graph_tensor: Tensor, value: Union[Tensor, HostScalarTenso
 def _connect_inputs(
     graph: "Graph",
     inputs: Iterable[Any],
-    inputs_dict: Optional[Mapping[Tensor, TensorLike]],
+    inputs_dict: Mapping[Tensor, TensorLike] | None,
     check_inputs: bool,
     skip: int = 0,
-) -> Dict[int, Tensor]:
+) -> dict[int, Tensor]:
     """Return graph input index → parent tensor.
 
     Raises:
@@ -163,7 +164,7 @@ def _connect_inputs(
     positional = _flatten(inputs)
     if len(positional) > len(graph_inputs):
         raise ValueError(f"Too many inputs for {graph!r}: got {len(positional)}, expected at most {len(graph_inputs)}.")
-    given: Dict[int, Tensor] = {}
+    given: dict[int, Tensor] = {}
     for i, value in enumerate(positional):
         given[i] = _to_parent_tensor(graph_inputs[i], value)
     positions = {t: i for i, t in enumerate(graph_inputs)}
@@ -181,7 +182,7 @@ def _connect_inputs(
     return given
 
 
-def _missing_message(graph: "Graph", graph_inputs: Tuple[Tensor, ...], given: Dict[int, Tensor]) -> str:
+def _missing_message(graph: "Graph", graph_inputs: tuple[Tensor, ...], given: dict[int, Tensor]) -> str:
     missing = [(i, t) for i, t in enumerate(graph_inputs) if i not in given]
     connected = [(i, graph_inputs[i], t) for i, t in sorted(given.items())]
     return (
@@ -192,7 +193,7 @@ def _missing_message(graph: "Graph", graph_inputs: Tuple[Tensor, ...], given: Di
 
 
 def _create(
-    op_type: str, label: str, inputs: List[Optional[Tensor]], output_ids: List[str], attributes: Dict[str, Any]
+    op_type: str, label: str, inputs: list[Tensor | None], output_ids: list[str], attributes: dict[str, Any]
 ) -> Any:
     ctx = get_current_context()
     op = ctx.graph._pb_graph.createOp(
@@ -203,8 +204,8 @@ def _create(
 
 
 def call(
-    graph: "Graph", *inputs: Union[TensorLike, Iterable[TensorLike]], inputs_dict: Optional[Mapping[Tensor, TensorLike]] = None
-) -> Tuple[Tensor, ...]:
+    graph: "Graph", *inputs: TensorLike | Iterable[TensorLike], inputs_dict: Mapping[Tensor, TensorLike] | None = None
+) -> tuple[Tensor, ...]:
     """Call a graph.
 
     Args:
@@ -225,8 +226,8 @@ def call(
 
 def call_with_info(
     graph: "Graph",
-    *inputs: Union[TensorLike, Iterable[TensorLike]],
-    inputs_dict: Optional[Mapping[Tensor, TensorLike]] = None,
+    *inputs: TensorLike | Iterable[TensorLike],
+    inputs_dict: Mapping[Tensor, TensorLike] | None = None,
     check_inputs: bool = True,
 ) -> CallSiteInfo:
     """As `call`, returning the description of the call site.

@@ -1,6 +1,7 @@
 """Loops and branches over graphs."""
 
-from typing import TYPE_CHECKING, Any, Iterable, Mapping, Optional, Tuple, Union
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from popxl import dtypes
 from popxl.context import get_current_graph
@@ -22,9 +23,9 @@ class LoopSiteInfo(CallSiteInfo):
 def repeat(
     graph: "Graph",
     repeat_count: int,
-    *inputs: Union[TensorLike, Iterable[TensorLike]],
-    inputs_dict: Optional[Mapping[Tensor, TensorLike]] = None,
-) -> Tuple[Tensor, ...]:
+    *inputs: TensorLike | Iterable[TensorLike],
+    inputs_dict: Mapping[Tensor, TensorLike] | None = None,
+) -> tuple[Tensor, ...]:
     """Run a graph repeatedly.
 
     Output i of one iteration is input i of the next; inputs beyond the outputs stay the same.
@@ -47,15 +48,17 @@ def repeat(
 def repeat_with_info(
     graph: "Graph",
     repeat_count: int,
-    *inputs: Union[TensorLike, Iterable[TensorLike]],
-    inputs_dict: Optional[Mapping[Tensor, TensorLike]] = None,
+    *inputs: TensorLike | Iterable[TensorLike],
+    inputs_dict: Mapping[Tensor, TensorLike] | None = None,
     check_inputs: bool = True,
 ) -> CallSiteInfo:
     """As `repeat`, returning the description of the call site."""
     if repeat_count < 0:
         raise ValueError(f"repeat_count: got {repeat_count}, expected 0 or more.")
     if len(graph.inputs) < len(graph.outputs):
-        raise ValueError(f"repeat: {graph!r} has {len(graph.inputs)} inputs, fewer than its {len(graph.outputs)} outputs.")
+        raise ValueError(
+            f"repeat: {graph!r} has {len(graph.inputs)} inputs, fewer than its {len(graph.outputs)} outputs."
+        )
     parent = get_current_graph()
     ir = parent.ir
     given = _connect_inputs(graph, inputs, inputs_dict, check_inputs)
@@ -99,23 +102,23 @@ def repeat_with_info(
 class ConditionalSiteInfo:
     """Relates the tensors of the two branches to the tensors of an If op."""
 
-    def __init__(self, op: Any, then_branch: "Graph", else_branch: "Graph", parent: "Graph"):
+    def __init__(self, op: Any, then_branch: "Graph", else_branch: "Graph", parent: "Graph") -> None:
         self._op = op
         self._then, self._else = then_branch, else_branch
         self._parent = parent
 
     @property
-    def called_graph(self) -> Tuple["Graph", "Graph"]:
+    def called_graph(self) -> tuple["Graph", "Graph"]:
         """(then branch, else branch)."""
         return (self._then, self._else)
 
     @property
-    def inputs(self) -> Tuple[Tensor, ...]:
+    def inputs(self) -> tuple[Tensor, ...]:
         """Condition, inputs of the then branch, inputs of the else branch."""
         return tuple(self._parent.get_tensor(i) for i in self._op.getInputIds())
 
     @property
-    def outputs(self) -> Tuple[Tensor, ...]:
+    def outputs(self) -> tuple[Tensor, ...]:
         """Results."""
         return tuple(self._parent.get_tensor(i) for i in self._op.getOutputIds())
 
@@ -179,11 +182,11 @@ def conditional(
     cond: Tensor,
     then_branch: "Graph",
     else_branch: "Graph",
-    then_inputs: Optional[Iterable[TensorLike]] = None,
-    else_inputs: Optional[Iterable[TensorLike]] = None,
-    then_inputs_dict: Optional[Mapping[Tensor, TensorLike]] = None,
-    else_inputs_dict: Optional[Mapping[Tensor, TensorLike]] = None,
-) -> Tuple[Tensor, ...]:
+    then_inputs: Iterable[TensorLike] | None = None,
+    else_inputs: Iterable[TensorLike] | None = None,
+    then_inputs_dict: Mapping[Tensor, TensorLike] | None = None,
+    else_inputs_dict: Mapping[Tensor, TensorLike] | None = None,
+) -> tuple[Tensor, ...]:
     """Run one of two graphs.
 
     Args:
@@ -209,10 +212,10 @@ def conditional_with_info(
     cond: Tensor,
     then_branch: "Graph",
     else_branch: "Graph",
-    then_inputs: Optional[Iterable[TensorLike]] = None,
-    else_inputs: Optional[Iterable[TensorLike]] = None,
-    then_inputs_dict: Optional[Mapping[Tensor, TensorLike]] = None,
-    else_inputs_dict: Optional[Mapping[Tensor, TensorLike]] = None,
+    then_inputs: Iterable[TensorLike] | None = None,
+    else_inputs: Iterable[TensorLike] | None = None,
+    then_inputs_dict: Mapping[Tensor, TensorLike] | None = None,
+    else_inputs_dict: Mapping[Tensor, TensorLike] | None = None,
     check_inputs: bool = True,
 ) -> ConditionalSiteInfo:
     """As `conditional`, returning the description of the call site."""

@@ -1,6 +1,7 @@
 """Convolutions and pooling on data of shape (N, C, spatial…)."""
 
-from typing import Any, Dict, Iterable, List, Optional, Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from popxl import dtypes
 from popxl.ops.utils import check_memory_proportion, emit_one, unsupported
@@ -9,14 +10,14 @@ from popxl.tensor import Tensor
 _PAD_TYPES = {"not_set": "NOTSET", "same_upper": "SAME_UPPER", "same_lower": "SAME_LOWER", "valid": "VALID"}
 
 
-def _pad_attributes(pad_type: str, padding: Sequence[int]) -> Dict[str, Any]:
+def _pad_attributes(pad_type: str, padding: Sequence[int]) -> dict[str, Any]:
     if pad_type not in _PAD_TYPES:
         raise ValueError(f"pad_type: got {pad_type!r}, expected one of {', '.join(_PAD_TYPES)}.")
     explicit = {"pads": list(padding)} if pad_type == "not_set" else {}
     return {"auto_pad": _PAD_TYPES[pad_type], **explicit}
 
 
-def _check_hints(proportions: Optional[List[float]], partials: Optional[List[Any]]) -> None:
+def _check_hints(proportions: list[float] | None, partials: list[Any] | None) -> None:
     for value in proportions or []:
         check_memory_proportion(value)
     for value in partials or []:
@@ -32,9 +33,9 @@ def conv(
     dilation: Sequence[int] = (1, 1),
     groups: int = 1,
     pad_type: str = "not_set",
-    available_memory_proportions: Optional[List[float]] = None,
-    partials_types: Optional[List[Any]] = None,
-    enable_conv_dithering: Optional[List[int]] = None,
+    available_memory_proportions: list[float] | None = None,
+    partials_types: list[Any] | None = None,
+    enable_conv_dithering: list[int] | None = None,
 ) -> Tensor:
     """Convolve (cross-correlation, no bias).
 
@@ -55,7 +56,12 @@ def conv(
         popart_exception: channels do not match.
     """
     _check_hints(available_memory_proportions, partials_types)
-    attributes = {"strides": list(stride), "dilations": list(dilation), "group": groups, **_pad_attributes(pad_type, padding)}
+    attributes = {
+        "strides": list(stride),
+        "dilations": list(dilation),
+        "group": groups,
+        **_pad_attributes(pad_type, padding),
+    }
     return emit_one("Conv", {"t": t, "weight": weight}, "conv_out", attributes)
 
 
@@ -69,9 +75,9 @@ def conv_transpose(
     pad_type: str = "not_set",
     output_padding: Sequence[int] = (),
     output_shape: Sequence[int] = (),
-    available_memory_proportions: Optional[List[float]] = None,
-    partials_types: Optional[List[Any]] = None,
-    enable_conv_dithering: Optional[List[int]] = None,
+    available_memory_proportions: list[float] | None = None,
+    partials_types: list[Any] | None = None,
+    enable_conv_dithering: list[int] | None = None,
 ) -> Tensor:
     """Transposed convolution; see `conv` for the common arguments.
 
@@ -90,7 +96,12 @@ def conv_transpose(
         enable_conv_dithering: hint.
     """
     _check_hints(available_memory_proportions, partials_types)
-    attributes = {"strides": list(stride), "dilations": list(dilation), "group": groups, **_pad_attributes(pad_type, padding)}
+    attributes = {
+        "strides": list(stride),
+        "dilations": list(dilation),
+        "group": groups,
+        **_pad_attributes(pad_type, padding),
+    }
     attributes["output_padding"] = list(output_padding) or None
     attributes["output_shape"] = list(output_shape) or None
     return emit_one("ConvTranspose", {"t": t, "weight": weight}, "convtranspose_out", attributes)
@@ -117,12 +128,12 @@ def conv_transpose_pow2scaled(*args: Any, **kwargs: Any) -> Tensor:
 def _pool_attributes(
     t: Tensor,
     kernel_size: Iterable[int],
-    stride: Optional[Iterable[int]],
-    padding: Optional[Iterable[int]],
-    dilation: Optional[Iterable[int]],
+    stride: Iterable[int] | None,
+    padding: Iterable[int] | None,
+    dilation: Iterable[int] | None,
     auto_pad: str,
     ceil_mode: bool,
-) -> Dict[str, Any]:
+) -> dict[str, Any]:
     kernel = list(kernel_size)
     pad = _PAD_TYPES[auto_pad]
     attributes = {
@@ -137,7 +148,7 @@ def _pool_attributes(
     return attributes
 
 
-def _check_pool_extras(what: str, out_pads: Optional[Iterable[int]], in_dilations: Optional[Iterable[int]]) -> None:
+def _check_pool_extras(what: str, out_pads: Iterable[int] | None, in_dilations: Iterable[int] | None) -> None:
     if any(out_pads or ()) or any(d != 1 for d in in_dilations or ()):
         raise unsupported(f"{what} with out_pads or in_dilations", "Leave them at their defaults.")
 
@@ -145,11 +156,11 @@ def _check_pool_extras(what: str, out_pads: Optional[Iterable[int]], in_dilation
 def average_pool(
     t: Tensor,
     kernel_size: Iterable[int],
-    stride: Optional[Iterable[int]] = None,
-    padding: Optional[Iterable[int]] = None,
-    out_pads: Optional[Iterable[int]] = None,
-    dilation: Optional[Iterable[int]] = None,
-    in_dilations: Optional[Iterable[int]] = None,
+    stride: Iterable[int] | None = None,
+    padding: Iterable[int] | None = None,
+    out_pads: Iterable[int] | None = None,
+    dilation: Iterable[int] | None = None,
+    in_dilations: Iterable[int] | None = None,
     auto_pad: str = "not_set",
     ceil_mode: bool = False,
 ) -> Tensor:
@@ -177,11 +188,11 @@ def average_pool(
 def max_pool(
     t: Tensor,
     kernel_size: Iterable[int],
-    stride: Optional[Iterable[int]] = None,
-    padding: Optional[Iterable[int]] = None,
-    out_pads: Optional[Iterable[int]] = None,
-    dilation: Optional[Iterable[int]] = None,
-    in_dilations: Optional[Iterable[int]] = None,
+    stride: Iterable[int] | None = None,
+    padding: Iterable[int] | None = None,
+    out_pads: Iterable[int] | None = None,
+    dilation: Iterable[int] | None = None,
+    in_dilations: Iterable[int] | None = None,
     auto_pad: str = "not_set",
     ceil_mode: bool = False,
     storage_order: str = "row",

@@ -1,6 +1,6 @@
 """Element-wise ops. Unary ones keep shape and dtype; binary ones broadcast as NumPy does and need equal dtypes."""
 
-from typing import Any, Optional, Union
+from typing import Any
 
 from popxl import dtypes
 from popxl.dtypes import dtype
@@ -143,7 +143,7 @@ def logical_not(t: Tensor) -> Tensor:
     return _unary("Not", cast_if_needed(t, dtypes.bool), "not_out")
 
 
-def identity(t: Tensor, output_name: Optional[str] = None) -> Tensor:
+def identity(t: Tensor, output_name: str | None = None) -> Tensor:
     """Return a copy of t.
 
     Args:
@@ -287,13 +287,13 @@ def _scaled_add(op_type: str, X: Tensor, Y: Tensor, a: Any, b: Any, output: str)
     return emit_one(op_type, inputs, output, attributes)
 
 
-def scaled_add(X: Tensor, Y: Tensor, a: Union[float, Tensor] = 1.0, b: Union[float, Tensor] = 1.0) -> Tensor:
+def scaled_add(X: Tensor, Y: Tensor, a: float | Tensor = 1.0, b: float | Tensor = 1.0) -> Tensor:
     """Return a X + b Y; X and Y have the same shape and dtype."""
     check_in_graph(_graph(), X=X, Y=Y)
     return _scaled_add("ScaledAdd", X, Y, a, b, "scaled_add_out")
 
 
-def scaled_add_(X: Tensor, Y: Tensor, a: Union[float, Tensor] = 1.0, b: Union[float, Tensor] = 1.0) -> Tensor:
+def scaled_add_(X: Tensor, Y: Tensor, a: float | Tensor = 1.0, b: float | Tensor = 1.0) -> Tensor:
     """Replace X by a X + b Y."""
     check_in_graph(_graph(), X=X, Y=Y)
     return _scaled_add("ScaledAddLhsInplace", X, Y, a, b, f"scaled_add__{X.name}")

@@ -1,6 +1,6 @@
 """Ops on images of shape (N, C, H, W)."""
 
-from typing import Sequence, Tuple
+from collections.abc import Sequence
 
 from popxl.ops.utils import emit_one
 from popxl.tensor import Tensor
@@ -46,7 +46,12 @@ def interpolate(
 
 
 def roi_align(
-    t: Tensor, rois: Tensor, batch_index: Tensor, output_size: Tuple[int, int], spatial_scale: float, sampling_ratio: int
+    t: Tensor,
+    rois: Tensor,
+    batch_index: Tensor,
+    output_size: tuple[int, int],
+    spatial_scale: float,
+    sampling_ratio: int,
 ) -> Tensor:
     """Average-pool regions of interest (n, 4) of t into (n, C, *output_size)."""
     attributes = {

@@ -1,6 +1,6 @@
 """Ops that read or write elements at positions given by a tensor."""
 
-from typing import Iterable, Optional
+from collections.abc import Iterable
 
 from popxl.ops.utils import check_memory_proportion, emit_one, handle_negative_axis
 from popxl.tensor import Tensor
@@ -9,7 +9,7 @@ _REDUCTIONS = ("sum", "min", "max", "none")
 
 
 def gather(
-    t: Tensor, indices: Tensor, axis: int = 0, available_memory_proportion: Optional[float] = None, zero_OOR: bool = False
+    t: Tensor, indices: Tensor, axis: int = 0, available_memory_proportion: float | None = None, zero_OOR: bool = False
 ) -> Tensor:
     """Take slices along an axis.
 
@@ -28,15 +28,17 @@ def gather(
 
 
 def tied_gather(
-    t: Tensor, indices: Tensor, axis: int = 0, available_memory_proportion: Optional[float] = None, zero_OOR: bool = False
+    t: Tensor, indices: Tensor, axis: int = 0, available_memory_proportion: float | None = None, zero_OOR: bool = False
 ) -> Tensor:
     """As `gather`; hints that t is also used by a matmul."""
     check_memory_proportion(available_memory_proportion)
-    return emit_one("PopartTiedGather", {"t": t, "indices": indices}, "tiedgather_out", {"axis": axis, "zero_OOR": int(zero_OOR)})
+    return emit_one(
+        "PopartTiedGather", {"t": t, "indices": indices}, "tiedgather_out", {"axis": axis, "zero_OOR": int(zero_OOR)}
+    )
 
 
 def scatter(
-    t: Tensor, indices: Tensor, values: Tensor, axis: int = 0, available_memory_proportion: Optional[float] = None
+    t: Tensor, indices: Tensor, values: Tensor, axis: int = 0, available_memory_proportion: float | None = None
 ) -> Tensor:
     """Return t with ``out[…, indices[p], …] = values[p]`` along an axis; indices and values have the same shape."""
     check_memory_proportion(available_memory_proportion)
@@ -48,11 +50,11 @@ def scatter_reduce(
     data: Tensor,
     indices: Tensor,
     reduction: str,
-    initial_values: Optional[Tensor] = None,
+    initial_values: Tensor | None = None,
     axis: int = 0,
-    axis_size: Optional[int] = None,
+    axis_size: int | None = None,
     enable_index_broadcast: bool = True,
-    available_memory_proportion: Optional[float] = None,
+    available_memory_proportion: float | None = None,
 ) -> Tensor:
     """Combine the slices of `data` that have the same index.
 
@@ -82,7 +84,9 @@ def scatter_reduce(
         "enable_index_broadcast": int(enable_index_broadcast),
     }
     inputs = {"data": data, "indices": indices, "initial_values": initial_values}
-    return emit_one("ScatterReduce", {k: v for k, v in inputs.items() if v is not None}, "scatterreduce_out", attributes)
+    return emit_one(
+        "ScatterReduce", {k: v for k, v in inputs.items() if v is not None}, "scatterreduce_out", attributes
+    )
 
 
 def groupedgather(
@@ -90,7 +94,7 @@ def groupedgather(
     indices: Tensor,
     axis: int = 0,
     group_size: int = 1,
-    available_memory_proportion: Optional[float] = None,
+    available_memory_proportion: float | None = None,
     zero_OOR: bool = False,
 ) -> Tensor:
     """Gather in each group; with group_size g > 1 dimension 0 of both inputs is the group.
@@ -118,15 +122,17 @@ def onehot(t: Tensor, num_classes: Tensor, values: Tensor, axis: int) -> Tensor:
         popart_exception: num_classes is no constant.
     """
     import numpy as np
-
     from popart_core import popart_exception
+
     from popxl.context import get_current_graph
     from popxl.ops.utils import check_in_graph
     from popxl.tensor import Constant
 
     check_in_graph(get_current_graph(), t=t, num_classes=num_classes, values=values)
     if not isinstance(num_classes, Constant):
-        raise popart_exception(f"onehot: num_classes must be a constant: got {num_classes}. Make it with popxl.constant.")
+        raise popart_exception(
+            f"onehot: num_classes must be a constant: got {num_classes}. Make it with popxl.constant."
+        )
     depth = int(np.frombuffer(num_classes._pb_tensor.bytes(), num_classes.dtype.as_numpy()).reshape(()))
     return emit_one("OneHot", {"t": t, "values": values}, "onehot_out", {"axis": axis, "depth": depth})
 

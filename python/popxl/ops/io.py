@@ -1,6 +1,7 @@
 """Ops that make tensors, exchange them with the host, print and place them."""
 
-from typing import Any, Iterable, Optional
+from collections.abc import Iterable
+from typing import Any
 
 from popxl.context import get_current_graph
 from popxl.dtypes import dtype
@@ -17,9 +18,9 @@ _FLOAT_FORMATS = {"auto": 0, "fixed": 1, "scientific": 2, "none": 3}
 def init(
     shape: Iterable[int],
     dtype: dtype,
-    name: Optional[str] = None,
+    name: str | None = None,
     init_type: str = "zero",
-    meta_shape: Optional[Iterable[int]] = None,
+    meta_shape: Iterable[int] | None = None,
 ) -> Tensor:
     """Make a tensor of zeros or of undefined content.
 
@@ -41,7 +42,7 @@ def init(
     return emit_one("Init", {}, name or "t", attributes)
 
 
-def host_load(h2d_stream: HostToDeviceStream, name: Optional[str] = None) -> Tensor:
+def host_load(h2d_stream: HostToDeviceStream, name: str | None = None) -> Tensor:
     """Load the next value of a stream.
 
     Args:
@@ -67,7 +68,7 @@ def host_store(d2h_stream: DeviceToHostStream, t: Tensor) -> None:
     emit("HostStore", {"t": t}, [], {"stream": d2h_stream.tensor_id, "return": "all"})
 
 
-def ipu_copy(t: Tensor, destination: int, source: Optional[int] = None) -> Tensor:
+def ipu_copy(t: Tensor, destination: int, source: int | None = None) -> Tensor:
     """Copy a tensor to another IPU.
 
     Args:
@@ -98,7 +99,7 @@ def io_tile_copy(t: Tensor) -> Tensor:
 
 def print_tensor(
     t: Tensor,
-    title: Optional[str] = None,
+    title: str | None = None,
     print_self: bool = True,
     print_gradient: bool = False,
     summarise_threshold: int = 1000,

@@ -1,6 +1,6 @@
 """Matrix products."""
 
-from typing import Any, Optional
+from typing import Any
 
 from popxl import dtypes
 from popxl.context import get_current_graph
@@ -13,9 +13,9 @@ from popxl.tensor import Tensor
 def matmul(
     lhs: Tensor,
     rhs: Tensor,
-    available_memory_proportion: Optional[float] = None,
-    output_type: Optional[dtype] = None,
-    partials_type: Optional[dtype] = None,
+    available_memory_proportion: float | None = None,
+    output_type: dtype | None = None,
+    partials_type: dtype | None = None,
 ) -> Tensor:
     """Return the matrix product by NumPy's rules: 1-D operands are promoted, leading dimensions broadcast.
 

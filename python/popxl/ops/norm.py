@@ -1,7 +1,6 @@
 """Softmax, normalisation, dropout and losses."""
 
 from math import prod
-from typing import Optional, Tuple, Union
 
 from popxl import dtypes
 from popxl.context import get_current_graph
@@ -89,7 +88,7 @@ def dropout(t: Tensor, seed_tensor: Tensor, p: float) -> Tensor:
     return emit_one("Dropout", inputs, "dropout_out", {"ratio": float(p), "training_mode": 1})
 
 
-def shaped_dropout(t: Tensor, seed_tensor: Tensor, shape: Tuple[int, ...], ratio: float) -> Tensor:
+def shaped_dropout(t: Tensor, seed_tensor: Tensor, shape: tuple[int, ...], ratio: float) -> Tensor:
     """Dropout with one mask of `shape`, broadcast to t; see `dropout`."""
     _check_probability("ratio", ratio)
     inputs = {"t": t, "seed_tensor": seed_tensor}
@@ -103,7 +102,7 @@ def _reduction(value: str) -> str:
 
 
 def nll_loss(
-    probs: Tensor, labels: Tensor, ignore_index: Optional[int] = None, reduction: str = "mean", log_prob: bool = False
+    probs: Tensor, labels: Tensor, ignore_index: int | None = None, reduction: str = "mean", log_prob: bool = False
 ) -> Tensor:
     """Return the negative log likelihood -log(probs[label]).
 
@@ -117,17 +116,21 @@ def nll_loss(
     Raises:
         ValueError: unknown reduction.
     """
-    attributes = {"reduction": _reduction(reduction), "ignoreIndex": ignore_index, "inputIsLogProbability": int(log_prob)}
+    attributes = {
+        "reduction": _reduction(reduction),
+        "ignoreIndex": ignore_index,
+        "inputIsLogProbability": int(log_prob),
+    }
     return emit_one("Nll", {"probs": probs, "labels": labels}, "loss", attributes)
 
 
 def nll_loss_with_softmax_grad(
     probs: Tensor,
     labels: Tensor,
-    loss_grad: Union[float, Tensor] = 1,
-    ignore_index: Optional[int] = None,
+    loss_grad: float | Tensor = 1,
+    ignore_index: int | None = None,
     reduction: str = "mean",
-) -> Tuple[Tensor, Tensor]:
+) -> tuple[Tensor, Tensor]:
     """Return the loss and the gradient of the softmax's input.
 
     Args:

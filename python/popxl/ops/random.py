@@ -1,6 +1,6 @@
 """Random tensors, a pure function of the seed and the shape."""
 
-from typing import Iterable, Tuple
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -12,13 +12,20 @@ from popxl.ops.utils import check_in_graph, emit_one
 from popxl.tensor import Tensor, constant
 
 
-def _random(op_type: str, seed_tensor: Tensor, shape: Iterable[int], dtype: dtype, output: str, **attributes: float) -> Tensor:
+def _random(
+    op_type: str, seed_tensor: Tensor, shape: Iterable[int], dtype: dtype, output: str, **attributes: float
+) -> Tensor:
     if dtype not in (dtypes.float16, dtypes.float32):
         from popart_core import popart_exception
 
         raise popart_exception(f"{op_type}: got dtype {dtype}, expected float16 or float32.")
     attributes = {k: float(v) for k, v in attributes.items()}
-    return emit_one(op_type, {"seed_tensor": seed_tensor}, output, {"shape": list(shape), "dtype": _ONNX_NUMBER[dtype.name], **attributes})
+    return emit_one(
+        op_type,
+        {"seed_tensor": seed_tensor},
+        output,
+        {"shape": list(shape), "dtype": _ONNX_NUMBER[dtype.name], **attributes},
+    )
 
 
 def random_uniform(
@@ -56,7 +63,7 @@ def create_random_seed(seed: Tensor, modifier: Tensor) -> Tensor:
     return emit_one("ModifyRandomSeed", {"seed": seed, "modifier": modifier}, "modified_seed")
 
 
-def split_random_seed(seed: Tensor, n: int = 2) -> Tuple[Tensor, ...]:
+def split_random_seed(seed: Tensor, n: int = 2) -> tuple[Tensor, ...]:
     """Derive n seeds.
 
     Args:

@@ -1,16 +1,18 @@
 """Reductions over axes, and ops that order or count elements."""
 
-from typing import Any, Dict, Iterable, List, Optional, Tuple, Union
+import itertools
+from collections.abc import Iterable
+from typing import Any, Union
 
-from popxl.ops.utils import check_in_graph, check_memory_proportion, emit, emit_one, handle_negative_axis
 from popxl.context import get_current_graph
+from popxl.ops.utils import check_in_graph, check_memory_proportion, emit, emit_one, handle_negative_axis
 from popxl.tensor import Tensor
 
 Axes = Union[int, Iterable[int], None]
 _INT32 = 6  # ONNX type number of the indices
 
 
-def _attributes(axis: Axes, keepdims: bool) -> Dict[str, Any]:
+def _attributes(axis: Axes, keepdims: bool) -> dict[str, Any]:
     axes = None if axis is None else [axis] if isinstance(axis, int) else [int(a) for a in axis]
     return {"axes": axes, "keepdims": int(keepdims)}
 
@@ -106,8 +108,8 @@ def topk(
     axis: int,
     largest: bool,
     sorted: bool,
-    available_memory_proportion: Optional[float] = None,
-) -> Tuple[Tensor, Tensor]:
+    available_memory_proportion: float | None = None,
+) -> tuple[Tensor, Tensor]:
     """Return the k largest (or smallest) elements along `axis` and their indices.
 
     Raises:
@@ -122,10 +124,12 @@ def topk(
 def cumsum(t: Tensor, dim: int = 0) -> Tensor:
     """Return inclusive sums along `dim`."""
     check_in_graph(get_current_graph(), t=t)
-    return emit_one("CumSum", {"t": t}, "cumsum_out", {"axis": handle_negative_axis(t, dim), "exclusive": 0, "reverse": 0})
+    return emit_one(
+        "CumSum", {"t": t}, "cumsum_out", {"axis": handle_negative_axis(t, dim), "exclusive": 0, "reverse": 0}
+    )
 
 
-def histogram(t: Tensor, levels: List[float], absolute_of_input: bool) -> Tensor:
+def histogram(t: Tensor, levels: list[float], absolute_of_input: bool) -> Tensor:
     """Count elements between levels.
 
     Args:
@@ -139,7 +143,7 @@ def histogram(t: Tensor, levels: List[float], absolute_of_input: bool) -> Tensor
     Raises:
         ValueError: levels are not strictly increasing.
     """
-    if any(b <= a for a, b in zip(levels, levels[1:])):
+    if any(b <= a for a, b in itertools.pairwise(levels)):
         raise ValueError(f"levels must be strictly increasing: got {levels}.")
     attributes = {"levels": [float(v) for v in levels], "absoluteOfInput": int(absolute_of_input)}
     return emit_one("Histogram", {"t": t}, "histogram_out", attributes)

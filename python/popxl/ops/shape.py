@@ -1,14 +1,15 @@
 """Ops that change the arrangement of elements. Ops with a trailing underscore share memory with their input."""
 
+from collections.abc import Iterable, Sequence
 from math import prod
-from typing import Iterable, List, Optional, Sequence, Union
+from typing import Union
 
 from popxl.context import get_current_graph
 from popxl.ops.utils import check_in_graph, emit, emit_one, handle_negative_axis
 from popxl.tensor import Tensor
 
 
-def _resolved(t: Tensor, shape: Iterable[int]) -> List[int]:
+def _resolved(t: Tensor, shape: Iterable[int]) -> list[int]:
     shape = [int(n) for n in shape]
     if any(n == 0 or n < -1 for n in shape) or shape.count(-1) > 1:
         raise ValueError(f"reshape: got shape {tuple(shape)}, expected positive sizes and at most one -1.")
@@ -53,7 +54,7 @@ def flatten_(t: Tensor) -> Tensor:
     return reshape_(t, (-1,))
 
 
-def squeeze(t: Tensor, axes: Optional[Iterable[int]] = None) -> Tensor:
+def squeeze(t: Tensor, axes: Iterable[int] | None = None) -> Tensor:
     """Remove axes of size 1.
 
     Args:
@@ -78,7 +79,7 @@ def squeeze(t: Tensor, axes: Optional[Iterable[int]] = None) -> Tensor:
     return reshape(t, [n for i, n in enumerate(t.shape) if i not in removed])
 
 
-def _transpose(op_type: str, t: Tensor, permutation: Optional[Iterable[int]]) -> Tensor:
+def _transpose(op_type: str, t: Tensor, permutation: Iterable[int] | None) -> Tensor:
     check_in_graph(get_current_graph(), t=t)
     perm = list(reversed(range(t.rank))) if permutation is None else [int(p) for p in permutation]
     if any(p >= t.rank for p in perm):
@@ -86,7 +87,7 @@ def _transpose(op_type: str, t: Tensor, permutation: Optional[Iterable[int]]) ->
     return emit_one(op_type, {"t": t}, f"{t.name}_T", {"perm": perm})
 
 
-def transpose(t: Tensor, permutation: Optional[Iterable[int]] = None) -> Tensor:
+def transpose(t: Tensor, permutation: Iterable[int] | None = None) -> Tensor:
     """Permute the axes.
 
     Args:
@@ -100,7 +101,7 @@ def transpose(t: Tensor, permutation: Optional[Iterable[int]] = None) -> Tensor:
     return _transpose("Transpose", t, permutation)
 
 
-def transpose_(t: Tensor, permutation: Optional[Iterable[int]] = None) -> Tensor:
+def transpose_(t: Tensor, permutation: Iterable[int] | None = None) -> Tensor:
     """As `transpose`, sharing memory with t."""
     return _transpose("TransposeInplace", t, permutation)
 
@@ -130,7 +131,7 @@ def concat_(ts: Iterable[Tensor], axis: int = 0) -> Tensor:
     return _concat("ConcatInplace", ts, axis)
 
 
-def split(t: Tensor, splits: Union[int, Sequence[int]], axis: int = 0) -> List[Tensor]:
+def split(t: Tensor, splits: int | Sequence[int], axis: int = 0) -> list[Tensor]:
     """Cut along an axis.
 
     Args:
@@ -152,7 +153,7 @@ def split(t: Tensor, splits: Union[int, Sequence[int]], axis: int = 0) -> List[T
     return emit("Split", {"t": t}, names, {"axis": axis, "split": list(splits)})
 
 
-Index = Union[int, Sequence[Optional[int]], None]
+Index = Union[int, Sequence[int | None], None]
 _END = 2**31 - 1
 
 
@@ -202,7 +203,7 @@ def slice_(t: Tensor, start: Index = None, stop: Index = None, step: Index = Non
     return _slice("SliceInplace", t, start, stop, step, axis)
 
 
-def subsample(t: Tensor, strides: Union[int, List[int]]) -> Tensor:
+def subsample(t: Tensor, strides: int | list[int]) -> Tensor:
     """Keep every stride-th element of each axis.
 
     Args:

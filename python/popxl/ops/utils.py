@@ -1,6 +1,7 @@
 """What every op function shares: checks of tensor arguments, and `emit`, the one place that adds an op to the graph."""
 
-from typing import TYPE_CHECKING, Any, Iterable, List, Mapping, Optional, Sequence, Union
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from popxl.context import get_current_context
 from popxl.dtypes import dtype
@@ -57,22 +58,22 @@ def handle_negative_axis(t: Tensor, axis: int) -> int:
     return t.rank + axis if axis < 0 else axis
 
 
-def convert_optional_float(value: Optional[float]) -> Optional[float]:
+def convert_optional_float(value: float | None) -> float | None:
     """Return `value` as a float, None stays."""
     return None if value is None else float(value)
 
 
-def convert_optional_int(value: Optional[int]) -> Optional[int]:
+def convert_optional_int(value: int | None) -> int | None:
     """Return `value` as an int, None stays."""
     return None if value is None else int(value)
 
 
-def convert_optional_int64_list(values: Optional[Iterable[int]]) -> Optional[List[int]]:
+def convert_optional_int64_list(values: Iterable[int] | None) -> list[int] | None:
     """Return `values` as a list of ints, None stays."""
     return None if values is None else [int(v) for v in values]
 
 
-def convert_optional_dtype(value: Optional[dtype]) -> Optional[int]:
+def convert_optional_dtype(value: dtype | None) -> int | None:
     """Return the core's number of a dtype, None stays."""
     return None if value is None else value._core
 
@@ -84,7 +85,7 @@ def cast_if_needed(t: Tensor, data_type: dtype) -> Tensor:
     return t if t.dtype == data_type else ops.cast(t, data_type)
 
 
-def check_memory_proportion(value: Optional[float]) -> None:
+def check_memory_proportion(value: float | None) -> None:
     """Check an available memory proportion.
 
     Raises:
@@ -96,13 +97,13 @@ def check_memory_proportion(value: Optional[float]) -> None:
 
 def emit(
     op_type: str,
-    inputs: Mapping[str, Optional[Tensor]],
-    outputs: Union[str, Sequence[str]],
-    attributes: Optional[Mapping[str, Any]] = None,
+    inputs: Mapping[str, Tensor | None],
+    outputs: str | Sequence[str],
+    attributes: Mapping[str, Any] | None = None,
     *,
     label: str = "",
     same_placement: bool = True,
-) -> List[Tensor]:
+) -> list[Tensor]:
     """Add an op of the catalog to the current graph.
 
     Args:
@@ -140,9 +141,9 @@ def emit(
 
 def emit_one(
     op_type: str,
-    inputs: Mapping[str, Optional[Tensor]],
+    inputs: Mapping[str, Tensor | None],
     output: str,
-    attributes: Optional[Mapping[str, Any]] = None,
+    attributes: Mapping[str, Any] | None = None,
     *,
     label: str = "",
     same_placement: bool = True,

@@ -5,6 +5,11 @@ from popxl.transforms.exchange import io_tile_exchange, merge_exchange
 from popxl.transforms.sums import decompose_sum
 
 __all__ = [
-    "ExpectedConnectionType", "ExpectedConnection", "GradGraphInfo", "autodiff", "merge_exchange", "io_tile_exchange",
+    "ExpectedConnection",
+    "ExpectedConnectionType",
+    "GradGraphInfo",
+    "autodiff",
     "decompose_sum",
+    "io_tile_exchange",
+    "merge_exchange",
 ]  # fmt: skip

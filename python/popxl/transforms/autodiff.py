@@ -1,9 +1,11 @@
 """Differentiation of graphs: `autodiff` and the description of gradient graphs."""
 
+from collections.abc import Iterable, Mapping
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Mapping, Optional, Tuple, Union
+from typing import TYPE_CHECKING, Any
 
-from popart_core import ir as _core
+from popart_core import _ir as _core
+
 from popxl.graph import Graph
 from popxl.tensor import Tensor
 
@@ -67,7 +69,7 @@ class GradGraphInfo:
 
     @classmethod
     def _make(
-        cls, graph: Graph, forward: Graph, inputs: List[ExpectedConnection], outputs: List[ExpectedConnection]
+        cls, graph: Graph, forward: Graph, inputs: list[ExpectedConnection], outputs: list[ExpectedConnection]
     ) -> "GradGraphInfo":
         self = object.__new__(cls)
         self._graph = graph
@@ -80,14 +82,14 @@ class GradGraphInfo:
     def _from_pb(cls, ir: "Ir", pb_info: Any) -> "GradGraphInfo":
         forward = ir._graph(ir._pb_ir.getGraph(pb_info.forward))
 
-        def connections(pairs: Iterable[Tuple[str, int]]) -> List[ExpectedConnection]:
+        def connections(pairs: Iterable[tuple[str, int]]) -> list[ExpectedConnection]:
             return [ExpectedConnection._make(forward.get_tensor(i), _TYPES[kind]) for i, kind in pairs]
 
         graph = ir._graph(ir._pb_ir.getGraph(pb_info.gradient))
         return cls._make(graph, forward, connections(pb_info.expectedInputs), connections(pb_info.expectedOutputs))
 
     def _to_pb(self) -> Any:
-        def pairs(connections: Iterable[ExpectedConnection]) -> List[Tuple[str, int]]:
+        def pairs(connections: Iterable[ExpectedConnection]) -> list[tuple[str, int]]:
             return [(c.fwd_tensor.id, _TYPES.index(c.connection_type)) for c in connections]
 
         return _core.BwdGraphInfo(
@@ -105,26 +107,26 @@ class GradGraphInfo:
         return self._forward
 
     @property
-    def expected_inputs(self) -> Tuple[ExpectedConnection, ...]:
+    def expected_inputs(self) -> tuple[ExpectedConnection, ...]:
         """What each input of the gradient graph is."""
         return self._expected_inputs
 
     @property
-    def expected_outputs(self) -> Tuple[ExpectedConnection, ...]:
+    def expected_outputs(self) -> tuple[ExpectedConnection, ...]:
         """What each output of the gradient graph is."""
         return self._expected_outputs
 
     @property
-    def inputs(self) -> Tuple[Tensor, ...]:
+    def inputs(self) -> tuple[Tensor, ...]:
         """Forward tensor of each input."""
         return tuple(c.fwd_tensor for c in self._expected_inputs)
 
     @property
-    def outputs(self) -> Tuple[Tensor, ...]:
+    def outputs(self) -> tuple[Tensor, ...]:
         """Forward tensor of each output."""
         return tuple(c.fwd_tensor for c in self._expected_outputs)
 
-    def inputs_dict(self, fwd_call_info: "CallSiteInfo") -> Dict[Tensor, Tensor]:
+    def inputs_dict(self, fwd_call_info: "CallSiteInfo") -> dict[Tensor, Tensor]:
         """Return gradient graph input → parent tensor for the forward tensors it reads.
 
         Args:
@@ -141,7 +143,7 @@ class GradGraphInfo:
             if c.connection_type is ExpectedConnectionType.Fwd
         }
 
-    def fwd_graph_ins_to_grad_parent_outs(self, grad_call_info: "CallSiteInfo") -> Dict[Tensor, Tensor]:
+    def fwd_graph_ins_to_grad_parent_outs(self, grad_call_info: "CallSiteInfo") -> dict[Tensor, Tensor]:
         """Return forward graph tensor → its gradient at a call of the gradient graph.
 
         Raises:
@@ -153,7 +155,7 @@ class GradGraphInfo:
 
     def fwd_parent_ins_to_grad_parent_outs(
         self, fwd_call_info: "CallSiteInfo", grad_call_info: "CallSiteInfo"
-    ) -> Dict[Tensor, Tensor]:
+    ) -> dict[Tensor, Tensor]:
         """Return tensor given to the forward call → its gradient.
 
         Args:
@@ -178,11 +180,11 @@ class GradGraphInfo:
 
 def autodiff(
     graph: Graph,
-    grads_provided: Optional[Iterable[Tensor]] = None,
-    grads_required: Optional[Iterable[Tensor]] = None,
-    called_graphs_grad_info: Optional[Mapping[Graph, GradGraphInfo]] = None,
+    grads_provided: Iterable[Tensor] | None = None,
+    grads_required: Iterable[Tensor] | None = None,
+    called_graphs_grad_info: Mapping[Graph, GradGraphInfo] | None = None,
     return_all_grad_graphs: bool = False,
-) -> Union[GradGraphInfo, Dict[Graph, GradGraphInfo]]:
+) -> GradGraphInfo | dict[Graph, GradGraphInfo]:
     """Make the gradient graph of a graph.
 
     Tensors that the gradient graph reads become extra outputs of `graph` and of its call sites.

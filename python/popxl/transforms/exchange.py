@@ -1,8 +1,10 @@
 """Context managers that group exchanges with host and remote memory. On devices with one memory values and order stay the
-same, so only the documented checks remain."""
+same, so only the documented checks remain.
+"""
 
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Iterator, List
+from typing import Any
 
 from popxl.context import get_current_graph, in_sequence, io_tiles
 
@@ -25,7 +27,7 @@ def io_tile_exchange(verify_overlap: bool = True) -> Iterator[None]:
         RuntimeError: other ops than loads, stores and init were created inside.
     """
     graph = get_current_graph()
-    created: List[Any] = []
+    created: list[Any] = []
     handle = graph.register_op_created_hook(created.append)
     try:
         with io_tiles(), merge_exchange(), in_sequence(False):

@@ -1,13 +1,11 @@
 """Cross entropy: softmax over the last axis, then the negative log likelihood."""
 
-from typing import Optional, Tuple, Union
-
 import popxl
 import popxl.ops as ops
 
 
 def cross_entropy(
-    x: popxl.Tensor, labels: popxl.Tensor, ignore_index: Optional[int] = None, reduction: str = "mean"
+    x: popxl.Tensor, labels: popxl.Tensor, ignore_index: int | None = None, reduction: str = "mean"
 ) -> popxl.Tensor:
     """Return the cross entropy loss.
 
@@ -23,10 +21,10 @@ def cross_entropy(
 def cross_entropy_with_grad(
     x: popxl.Tensor,
     labels: popxl.Tensor,
-    loss_scaling: Union[float, popxl.Tensor] = 1,
-    ignore_index: Optional[int] = None,
+    loss_scaling: float | popxl.Tensor = 1,
+    ignore_index: int | None = None,
     reduction: str = "mean",
-) -> Tuple[popxl.Tensor, popxl.Tensor]:
+) -> tuple[popxl.Tensor, popxl.Tensor]:
     """Return the cross entropy loss and the gradient of the logits.
 
     Args:

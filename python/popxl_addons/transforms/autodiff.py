@@ -1,18 +1,19 @@
 """autodiff: gradient graphs of graphs with named arguments."""
 
-from typing import Iterable, Optional, Union
+from collections.abc import Iterable
 
 import popxl
 from popxl.transforms import autodiff as popxl_autodiff
+
 from popxl_addons.graph import GraphWithNamedArgs
 from popxl_addons.graph_common import CalledGraphsGradInfoLike, to_called_graphs_grad_info, to_graph
 
 
 def autodiff(
-    graph: Union[GraphWithNamedArgs, popxl.Graph],
-    grads_provided: Optional[Iterable[popxl.Tensor]] = None,
-    grads_required: Optional[Iterable[popxl.Tensor]] = None,
-    called_graphs_grad_info: Optional[CalledGraphsGradInfoLike] = None,
+    graph: GraphWithNamedArgs | popxl.Graph,
+    grads_provided: Iterable[popxl.Tensor] | None = None,
+    grads_required: Iterable[popxl.Tensor] | None = None,
+    called_graphs_grad_info: CalledGraphsGradInfoLike | None = None,
 ) -> GraphWithNamedArgs:
     """Make the gradient graph; the forward graph gets its activations as extra outputs.
 

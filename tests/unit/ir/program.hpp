@@ -15,7 +15,7 @@ inline const std::string kProgram = R"ir(main {
   variable %w : float32[3, 2] <optimizer_state = 1, replicas = [0, 1, 2, 1]> = [1, 2, 3, 4, 5, -0.1]
   #1 %loaded : float32[2, 3] = HostLoad() {stream = "batch"}
   %y : float32[2, 2] = MatMul(%x, %w) <name = "fc/MatMul", stage = 1, vgraph = 0>
-  %"odd name" : float32[2, 1], %i : int64[2, 1] = TopK(%y) {axis = -1, k = 1, largest = 1, sorted = 1}
+  %"odd name" : float32[2, 1], %i : int64[2, 1] = TopK(%y) {axis = -1, index_type = 7, k = 1, largest = 1, sorted = 1}
   %z : float32[2, 2] = Call(%y, %half) {callee = @"f_subgraph(0)", modified = []}
   _, %k : float32[] = Call(%y, %half) {callee = @"f_subgraph(0)", modified = []}
   #2 HostStore(%z) {period = 1, return = "all", stream = "z"} <hints = s["availableMemoryProportion", "0.6"]>

@@ -54,6 +54,12 @@ TEST_F(Verify, connectivity_erased_graph_input) {
   main.eraseTensor(t);
   expectError("a graph input is an erased tensor");
 }
+TEST_F(Verify, connectivity_constraint_on_an_erased_op) {
+  const OpIndex gone = op("HostStore").index();
+  main.eraseOp(gone);
+  main.addConstraint(gone, op("MatMul").index());
+  expectError("an order constraint names an erased operator");
+}
 TEST_F(Verify, types_unset_info) {
   main.getTensor("y")->info = TensorInfo();
   expectError("tensor 'y' has no type and shape");

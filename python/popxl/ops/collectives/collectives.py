@@ -1,8 +1,7 @@
 """Reductions, gathers and slices over the replicas of a group."""
 
-from typing import Any, Dict, Iterable, List, Optional, Union
-
-from typing_extensions import Literal
+from collections.abc import Iterable
+from typing import Any, Literal
 
 from popxl.context import get_current_graph
 from popxl.ops.utils import check_in_graph, emit_one, handle_negative_axis, unsupported
@@ -29,12 +28,12 @@ def to_collective_op(op: str) -> str:
     return _OPERATORS[op]
 
 
-def _group_attributes(op: str, group: Optional[ReplicaGrouping]) -> Dict[str, Any]:
+def _group_attributes(op: str, group: ReplicaGrouping | None) -> dict[str, Any]:
     group = group or get_current_graph().ir.replica_grouping()
     return {"op": to_collective_op(op), "group_size": group.group_size, "stride": group.stride}
 
 
-def replicated_all_reduce(t: Tensor, op: str = "add", group: Optional[ReplicaGrouping] = None) -> Tensor:
+def replicated_all_reduce(t: Tensor, op: str = "add", group: ReplicaGrouping | None = None) -> Tensor:
     """Reduce over the replicas of each group; every replica gets the result.
 
     Args:
@@ -49,7 +48,7 @@ def replicated_all_reduce(t: Tensor, op: str = "add", group: Optional[ReplicaGro
     return emit_one("ReplicatedAllReduce", {"t": t}, f"{t.name}_all_reduce", _group_attributes(op, group))
 
 
-def replicated_all_reduce_(t: Tensor, op: str = "add", group: Optional[ReplicaGrouping] = None) -> Tensor:
+def replicated_all_reduce_(t: Tensor, op: str = "add", group: ReplicaGrouping | None = None) -> Tensor:
     """As `replicated_all_reduce`, replacing t."""
     check_in_graph(get_current_graph(), t=t)
     return emit_one("ReplicatedAllReduceInplace", {"t": t}, f"{t.name}_all_reduce", _group_attributes(op, group))
@@ -58,7 +57,7 @@ def replicated_all_reduce_(t: Tensor, op: str = "add", group: Optional[ReplicaGr
 def replicated_reduce_scatter(
     t: Tensor,
     op: str = "add",
-    group: Optional[ReplicaGrouping] = None,
+    group: ReplicaGrouping | None = None,
     configure_output_for_replicated_tensor_sharding: bool = False,
 ) -> Tensor:
     """Reduce the flattened tensor; member i of a group gets chunk i.
@@ -79,7 +78,7 @@ def replicated_reduce_scatter(
     return emit_one("ReplicatedReduceScatter", {"t": t}, f"{t.name}_reduce_scattered", attributes)
 
 
-def replica_sharded_slice(t: Tensor, group: Optional[ReplicaGrouping] = None) -> Tensor:
+def replica_sharded_slice(t: Tensor, group: ReplicaGrouping | None = None) -> Tensor:
     """Return each replica's own chunk of t, with the meta shape set; see `replicated_reduce_scatter`."""
     check_in_graph(get_current_graph(), t=t)
     attributes = {**_group_attributes("add", group), "op": "Local", "meta_shape": list(t.shape)}
@@ -98,7 +97,7 @@ def _from_front(t: Tensor, axis: int) -> Tensor:
     return t if axis == 0 else ops.transpose(t, [*range(1, axis + 1), 0, *range(axis + 1, t.rank)])
 
 
-def replicated_slice(t: Tensor, axis: int = 0, group: Optional[ReplicaGrouping] = None) -> Tensor:
+def replicated_slice(t: Tensor, axis: int = 0, group: ReplicaGrouping | None = None) -> Tensor:
     """Return each replica's own part of t along an axis; an axis of length 1 is removed.
 
     Raises:
@@ -110,7 +109,9 @@ def replicated_slice(t: Tensor, axis: int = 0, group: Optional[ReplicaGrouping] 
     attributes = {**_group_attributes("add", group), "op": "Local"}
     size, axis = attributes["group_size"], handle_negative_axis(t, axis)
     if t.shape[axis] % size:
-        raise ValueError(f"replicated_slice: axis {axis} of size {t.shape[axis]} does not divide by the group size {size}.")
+        raise ValueError(
+            f"replicated_slice: axis {axis} of size {t.shape[axis]} does not divide by the group size {size}."
+        )
     front = _to_front(t, axis)
     part = emit_one("ReplicatedReduceScatter", {"t": ops.flatten(front)}, f"{t.name}_replicated_slice", attributes)
     shape = (t.shape[axis] // size, *front.shape[1:])
@@ -120,7 +121,7 @@ def replicated_slice(t: Tensor, axis: int = 0, group: Optional[ReplicaGrouping] 
 
 
 def replicated_all_gather(
-    t: Tensor, axis: int = 0, group: Optional[ReplicaGrouping] = None, output_shape: str = "auto"
+    t: Tensor, axis: int = 0, group: ReplicaGrouping | None = None, output_shape: str = "auto"
 ) -> Tensor:
     """Collect the tensors of all replicas of a group.
 
@@ -156,7 +157,7 @@ def replicated_all_gather(
     return _from_front(ops.reshape(gathered, (size * front.shape[0], *front.shape[1:])), axis)
 
 
-def _all_reduce(ts: Iterable[Tensor], ipus: Optional[List[int]], op: str) -> List[Tensor]:
+def _all_reduce(ts: Iterable[Tensor], ipus: list[int] | None, op: str) -> list[Tensor]:
     ts = list(ts)
     check_in_graph(get_current_graph(), **{f"ts_{i}": t for i, t in enumerate(ts)})
     to_collective_op(op)
@@ -170,7 +171,7 @@ def _all_reduce(ts: Iterable[Tensor], ipus: Optional[List[int]], op: str) -> Lis
     return [ops.identity(out, "all_reduce_out_0")]
 
 
-def all_reduce(ts: Iterable[Tensor], ipus: Optional[List[int]] = None, op: Union[CollectiveOps, str] = "add") -> List[Tensor]:
+def all_reduce(ts: Iterable[Tensor], ipus: list[int] | None = None, op: CollectiveOps | str = "add") -> list[Tensor]:
     """Reduce over the IPUs of one replica: tensor i lives on IPU i, every result has the reduced value.
 
     Raises:
@@ -181,14 +182,14 @@ def all_reduce(ts: Iterable[Tensor], ipus: Optional[List[int]] = None, op: Union
 
 
 def all_reduce_identical_inputs(
-    ts: Iterable[Tensor], ipus: Optional[List[int]] = None, op: Union[CollectiveOps, str] = "add"
-) -> List[Tensor]:
+    ts: Iterable[Tensor], ipus: list[int] | None = None, op: CollectiveOps | str = "add"
+) -> list[Tensor]:
     """As `all_reduce` for inputs that are equal on all IPUs."""
     return _all_reduce(ts, ipus, op)
 
 
 def all_reduce_identical_grad_inputs(
-    ts: Iterable[Tensor], ipus: Optional[List[int]] = None, op: Union[CollectiveOps, str] = "add"
-) -> List[Tensor]:
+    ts: Iterable[Tensor], ipus: list[int] | None = None, op: CollectiveOps | str = "add"
+) -> list[Tensor]:
     """As `all_reduce` for gradients that are equal on all IPUs."""
     return _all_reduce(ts, ipus, op)

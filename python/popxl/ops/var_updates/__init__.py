@@ -13,27 +13,27 @@ from popxl.tensor import Tensor, constant
 Factor = Union[float, Tensor]
 
 
-def _factor(name: str, value: Optional[Factor]) -> Tuple[Dict[str, Optional[Tensor]], Dict[str, Any]]:
+def _factor(name: str, value: Factor | None) -> tuple[dict[str, Tensor | None], dict[str, Any]]:
     """Return (inputs, attributes) for a parameter that is a tensor, a float or absent."""
     if isinstance(value, Tensor):
         return {name: value}, {}
     return {name: None}, {} if value is None else {name: float(value)}
 
 
-def _accumulate(t: Tensor, X: Tensor, kind: str, f: Optional[Factor], output: str) -> Tensor:
+def _accumulate(t: Tensor, X: Tensor, kind: str, f: Factor | None, output: str) -> Tensor:
     check_in_graph(get_current_graph(), t=t, X=X)
     inputs, attributes = _factor("factor", f)
     attributes["accumulation_type"] = kind
     return emit_one("Accumulate", {"t": t, "X": X, **inputs}, f"{output}__{t.name}", attributes)
 
 
-def accumulate_(t: Tensor, X: Tensor, f: Optional[Factor] = None) -> Tensor:
-    """t += X, or t += f X."""
+def accumulate_(t: Tensor, X: Tensor, f: Factor | None = None) -> Tensor:
+    """T += X, or t += f X."""
     return _accumulate(t, X, "Add" if f is None else "DampenedAdd", f, "accumulate")
 
 
 def accumulate_square_(t: Tensor, X: Tensor, f: Factor = 1.0) -> Tensor:
-    """t += f X^2."""
+    """T += f X^2."""
     return _accumulate(t, X, "DampenedAddSquare", f, "accumulate_square")
 
 
@@ -45,29 +45,29 @@ def accumulate_mean_(t: Tensor, X: Tensor, step: Factor) -> Tensor:
 
 
 def accumulate_moving_average_(t: Tensor, X: Tensor, f: Factor) -> Tensor:
-    """t = f t + (1 - f) X."""
+    """T = f t + (1 - f) X."""
     return _accumulate(t, X, "MovingAverage", f, "accumulate_moving_avg")
 
 
 def accumulate_moving_average_square_(t: Tensor, X: Tensor, f: Factor) -> Tensor:
-    """t = f t + (1 - f) X^2."""
+    """T = f t + (1 - f) X^2."""
     return _accumulate(t, X, "MovingAverageSquare", f, "accumulate_moving_avg_square")
 
 
 def accumulator_scale_(t: Tensor, f: Factor) -> Tensor:
-    """t = f t; a factor of 0 gives exact zeros."""
+    """T = f t; a factor of 0 gives exact zeros."""
     check_in_graph(get_current_graph(), t=t)
     inputs, attributes = _factor("factor", f)
     return emit_one("AccumulatorScale", {"t": t, **inputs}, f"accumulator_scale__{t.name}", attributes)
 
 
 def accumulator_zero_(t: Tensor) -> Tensor:
-    """t = 0."""
+    """T = 0."""
     return accumulator_scale_(t, 0.0)
 
 
 def sparse_accumulate_(
-    t: Tensor, X: Tensor, indices: Tensor, axis: int = 0, f: Optional[Factor] = None, W: Optional[Tensor] = None
+    t: Tensor, X: Tensor, indices: Tensor, axis: int = 0, f: Factor | None = None, W: Tensor | None = None
 ) -> Tensor:
     """t[indices[i]] += f X[i] along an axis; equal indices add up.
 
@@ -86,20 +86,20 @@ def sparse_accumulate_(
 
 
 def copy_var_update_(t: Tensor, X: Tensor) -> Tensor:
-    """t = X, of the same shape and dtype."""
+    """T = X, of the same shape and dtype."""
     check_in_graph(get_current_graph(), t=t, X=X)
     return emit_one("CopyVarUpdate", {"t": t, "X": X}, f"updated__{t.name}")
 
 
-def _updater(mode: str, m: Tensor, v: Tensor, weight: Optional[Tensor], step: Optional[Tensor], **scalars: Any) -> Tensor:
+def _updater(mode: str, m: Tensor, v: Tensor, weight: Tensor | None, step: Tensor | None, **scalars: Any) -> Tensor:
     check_in_graph(get_current_graph(), acc_first_order=m, acc_second_order=v)
     decay = scalars["weight_decay"]
     if weight is None and (isinstance(decay, Tensor) or decay):
         raise ValueError("weight_decay needs the weight: pass `weight`.")
-    inputs: Dict[str, Optional[Tensor]] = {
+    inputs: dict[str, Tensor | None] = {
         "weight": weight, "acc_first_order": m, "acc_second_order": v, "time_step": step,
     }  # fmt: skip
-    attributes: Dict[str, Any] = {"mode": mode}
+    attributes: dict[str, Any] = {"mode": mode}
     for name, value in scalars.items():
         more_inputs, more_attributes = _factor(name, value)
         inputs.update(more_inputs)
@@ -111,11 +111,11 @@ def _updater(mode: str, m: Tensor, v: Tensor, weight: Optional[Tensor], step: Op
 def adam_updater(
     acc_first_order: Tensor,
     acc_second_order: Tensor,
-    weight: Optional[Tensor] = None,
-    time_step: Optional[Tensor] = None,
-    weight_decay: Optional[Factor] = None,
-    beta1: Optional[Factor] = None,
-    beta2: Optional[Factor] = None,
+    weight: Tensor | None = None,
+    time_step: Tensor | None = None,
+    weight_decay: Factor | None = None,
+    beta1: Factor | None = None,
+    beta2: Factor | None = None,
     epsilon: Factor = 1e-07,
 ) -> Tensor:
     """Return m / (sqrt(v) + epsilon) + weight_decay * weight.
@@ -143,11 +143,11 @@ def adam_updater(
 def lamb_updater(
     acc_first_order: Tensor,
     acc_second_order: Tensor,
-    weight: Optional[Tensor] = None,
-    time_step: Optional[Tensor] = None,
-    weight_decay: Optional[Factor] = None,
-    beta1: Optional[Factor] = None,
-    beta2: Optional[Factor] = None,
+    weight: Tensor | None = None,
+    time_step: Tensor | None = None,
+    weight_decay: Factor | None = None,
+    beta1: Factor | None = None,
+    beta2: Factor | None = None,
     epsilon: Factor = 1e-07,
 ) -> Tensor:
     """As `adam_updater`."""
@@ -157,9 +157,9 @@ def lamb_updater(
 def adamax_updater(
     acc_first_order: Tensor,
     acc_second_order: Tensor,
-    weight: Optional[Tensor] = None,
-    time_step: Optional[Tensor] = None,
-    weight_decay: Optional[Factor] = None,
+    weight: Tensor | None = None,
+    time_step: Tensor | None = None,
+    weight_decay: Factor | None = None,
     beta1: Factor = 0.9,
     epsilon: Factor = 1e-07,
 ) -> Tensor:
@@ -179,10 +179,10 @@ def adam_var_update(
     x: Tensor,
     r1: Tensor,
     r2: Tensor,
-    learning_rate: Optional[Factor] = None,
-    max_weight_norm: Optional[Factor] = None,
+    learning_rate: Factor | None = None,
+    max_weight_norm: Factor | None = None,
 ) -> Tensor:
-    """t -= learning_rate ratio x, ratio = min(sqrt(r1), max_weight_norm) / sqrt(r2).
+    """T -= learning_rate ratio x, ratio = min(sqrt(r1), max_weight_norm) / sqrt(r2).
 
     Args:
         t: weight, changed in place.
@@ -192,8 +192,8 @@ def adam_var_update(
         learning_rate: default 1.
         max_weight_norm: limit of the weight's norm.
     """
-    inputs: Dict[str, Optional[Tensor]] = {"t": t, "x": x, "r1": r1, "r2": r2}
-    attributes: Dict[str, Any] = {}
+    inputs: dict[str, Tensor | None] = {"t": t, "x": x, "r1": r1, "r2": r2}
+    attributes: dict[str, Any] = {}
     for name, value in (("lr", 1.0 if learning_rate is None else learning_rate), ("max_weight_norm", max_weight_norm)):
         more_inputs, more_attributes = _factor(name, value)
         inputs.update(more_inputs)
@@ -202,7 +202,17 @@ def adam_var_update(
 
 
 __all__ = [
-    "accumulate_", "accumulate_square_", "accumulate_mean_", "accumulate_moving_average_", "accumulate_moving_average_square_",
-    "accumulator_scale_", "accumulator_zero_", "sparse_accumulate_", "copy_var_update_", "adam_updater", "lamb_updater",
-    "adamax_updater", "adam_var_update",
+    "accumulate_",
+    "accumulate_mean_",
+    "accumulate_moving_average_",
+    "accumulate_moving_average_square_",
+    "accumulate_square_",
+    "accumulator_scale_",
+    "accumulator_zero_",
+    "adam_updater",
+    "adam_var_update",
+    "adamax_updater",
+    "copy_var_update_",
+    "lamb_updater",
+    "sparse_accumulate_",
 ]  # fmt: skip

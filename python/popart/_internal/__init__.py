@@ -1,0 +1,1 @@
+"""Names below the public interface that published programs import."""

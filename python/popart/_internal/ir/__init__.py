@@ -1,0 +1,28 @@
+"""The core's classes under the names that published programs import as ``popart._internal.ir``."""
+
+from enum import IntEnum
+
+from popart._internal.ir import op
+from popart_core import *  # noqa: F403
+from popart_core._ir import BwdGraphInfo, Graph, Ir, Op, Tensor
+
+
+class TensorType(IntEnum):
+    """Role of a tensor."""
+
+    ActGrad = 0
+    Const = 1
+    Stream = 2
+    Unknown = 3
+    Variable = 4
+    N = 5
+
+
+class ExpectedConnectionType(IntEnum):
+    """What an input or output of a gradient graph is."""
+
+    Fwd = 0
+    FwdGrad = 1
+
+
+__all__ = ["BwdGraphInfo", "ExpectedConnectionType", "Graph", "Ir", "Op", "Tensor", "TensorType", "op"]

@@ -1,0 +1,51 @@
+"""Methods that programs call on ``ir._pb_ir`` before they make a session with ``popart.InferenceSession.fromIr``.
+
+They are attached to the core's Ir class: the data flow and the options are kept on the object, the session reads them.
+"""
+
+from typing import Any
+
+from popart_core import _ir as _core
+
+
+def _set_data_flow(self: Any, data_flow: Any) -> None:
+    """Set the data flow: batches per step size the stream buffers, anchors name the streams to return."""
+    self._data_flow = data_flow
+
+
+def _get_data_flow(self: Any) -> Any:
+    """Return the data flow; one batch per step unless set."""
+    if not hasattr(self, "_data_flow"):
+        from popart_core import DataFlow
+
+        self._data_flow = DataFlow(1)
+    return self._data_flow
+
+
+def _get_session_options(self: Any) -> Any:
+    """Return the options, which the program may change."""
+    if not hasattr(self, "_session_options"):
+        from popart_core import SessionOptions
+
+        self._session_options = SessionOptions()
+        self._session_options.enableExplicitMainLoops = True
+        self._session_options.useHostCopyOps = True
+    return self._session_options
+
+
+def _set_patterns(self: Any, patterns: Any) -> None:
+    """Keep the patterns; hand-written programs run as they are."""
+    self._patterns = patterns
+
+
+def _no_effect(self: Any, *args: Any) -> None:
+    """State that this core keeps up to date by itself."""
+
+
+_core.Ir.setDataFlow = _set_data_flow
+_core.Ir.getDataFlow = _get_data_flow
+_core.Ir.getSessionOptions = _get_session_options
+_core.Ir.setPatterns = _set_patterns
+_core.Ir.updateVertices = _no_effect
+_core.Ir.setIsPrepared = _no_effect
+_core.Ir.removeIsolatedGraphs = _no_effect

@@ -1,0 +1,237 @@
+"""Operators of the older interface: those of popxl, with the argument orders and defaults of their time."""
+
+from collections.abc import Iterable
+from enum import Enum
+from typing import Any, Optional, Tuple, Union
+
+import popxl.ops as _ops
+from popart.ir.dtypes import dtype
+from popart.ir.ops import collectives, var_updates
+from popart.ir.ops.call import CallInfo, call, call_with_info, repeat
+from popart.ir.tensor import Tensor
+from popxl.ops import (
+    add,
+    cast,
+    detach,
+    div,
+    dropout,
+    dynamic_slice,
+    dynamic_update,
+    dynamic_update_,
+    flatten,
+    flatten_,
+    gelu,
+    group_norm,
+    host_store,
+    increment_mod,
+    increment_mod_,
+    io_tile_copy,
+    ipu_copy,
+    layer_norm,
+    logical_and,
+    logical_not,
+    logical_or,
+    mul,
+    negate,
+    random_normal,
+    random_uniform,
+    reshape,
+    reshape_,
+    scaled_add,
+    scaled_add_,
+    scatter,
+    slice,
+    slice_,
+    softmax,
+    split,
+    squeeze,
+    sub,
+    transpose,
+    transpose_,
+)
+
+
+class SerialiseMode(Enum):
+    """How a matmul was to be cut into smaller ones; the result is the same."""
+
+    NoSerialisation = "none"
+    ReducingDim = "reducing_dim"
+    InputChannels = "input_channels"
+    OutputChannels = "output_channels"
+
+
+def detach_(x: Tensor) -> Tensor:
+    """Return x, sharing memory; no gradient passes through."""
+    return _ops.detach_(x)
+
+
+def init(shape: Iterable[int], dtype: dtype, name: str | None = None) -> Tensor:
+    """Make a tensor of zeros."""
+    return _ops.init(shape, dtype, name, "zero")
+
+
+def host_load(h2d_stream: Any, name: str | None = None) -> Tensor:
+    """Load the next value of a stream."""
+    return _ops.host_load(h2d_stream, name)
+
+
+def gather(t: Tensor, indices: Tensor, axis: int = 0, available_memory_proportion: float | None = None) -> Tensor:
+    """Take slices along an axis."""
+    return _ops.gather(t, indices, axis, available_memory_proportion)
+
+
+def tied_gather(t: Tensor, indices: Tensor, axis: int = 0, available_memory_proportion: float | None = None) -> Tensor:
+    """As `gather`; hints that t is also used by a matmul."""
+    return _ops.tied_gather(t, indices, axis, available_memory_proportion)
+
+
+def matmul(
+    lhs: Tensor,
+    rhs: Tensor,
+    available_memory_proportion: float | None = None,
+    serialise_mode: SerialiseMode = SerialiseMode.NoSerialisation,
+    serialise_factor: int = 1,
+    output_type: dtype | None = None,
+    partials_type: dtype | None = None,
+) -> Tensor:
+    """Return the matrix product.
+
+    Args:
+        lhs: tensor of shape (…, M, K).
+        rhs: tensor of shape (…, K, N).
+        available_memory_proportion: hint in (0, 1].
+        serialise_mode: dimension to cut.
+        serialise_factor: number of parts; divides that dimension.
+        output_type: dtype of the result.
+        partials_type: dtype of partial sums.
+
+    Raises:
+        popart_exception: the factor does not divide the dimension.
+    """
+    if serialise_mode is not SerialiseMode.NoSerialisation:
+        sizes = {
+            SerialiseMode.ReducingDim: lhs.shape[-1],
+            SerialiseMode.InputChannels: lhs.shape[-2],
+            SerialiseMode.OutputChannels: rhs.shape[-1],
+        }
+        if sizes[serialise_mode] % serialise_factor:
+            from popart_core import popart_exception
+
+            raise popart_exception(
+                f"matmul: serialise_factor {serialise_factor} does not divide the dimension of size {sizes[serialise_mode]} "
+                f"({serialise_mode.name})."
+            )
+    return _ops.matmul(lhs, rhs, available_memory_proportion, output_type, partials_type)
+
+
+def nll_loss_with_softmax_grad(
+    probs: Tensor,
+    labels: Tensor,
+    loss_grad: float | Tensor = 1,
+    reduction: Any = None,
+    ignore_index: int | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Return the loss and the gradient of the softmax's input.
+
+    Args:
+        probs: output of a softmax, shape (…, C).
+        labels: integers of shape (…).
+        loss_grad: factor of the gradient.
+        reduction: `popart.ReductionType`, default Mean.
+        ignore_index: label whose rows do not count.
+    """
+    name = "Mean" if reduction is None else getattr(reduction, "name", str(reduction))
+    text = {"Mean": "mean", "Sum": "sum", "NoReduction": "none"}[name]
+    return _ops.nll_loss_with_softmax_grad(probs, labels, loss_grad, ignore_index, text)
+
+
+def print_tensor(t: Tensor, title: str | None = None, print_self: bool = True, print_gradient: bool = False) -> Tensor:
+    """Print a tensor each time it executes and return a copy; the default title is ``print<name>``."""
+    return _ops.print_tensor(t, title or f"print{t.name}", print_self, print_gradient)
+
+
+def remote_load(t: Tensor, offset: Any = None, remote_buffer_handle: Any = None) -> Tensor:
+    """Load from a remote buffer.
+
+    Raises:
+        popart_exception: remote buffers are not supported yet.
+    """
+    return _ops.remote_load()
+
+
+def remote_load_(t: Tensor, offset: Any = None, remote_buffer_handle: Any = None) -> Tensor:
+    """Load from a remote buffer in place.
+
+    Raises:
+        popart_exception: remote buffers are not supported yet.
+    """
+    return _ops.remote_load_()
+
+
+def remote_store(t: Tensor, offset: Any = None, remote_buffer_handle: Any = None) -> None:
+    """Store to a remote buffer.
+
+    Raises:
+        popart_exception: remote buffers are not supported yet.
+    """
+    _ops.remote_store()
+
+
+__all__ = [
+    "CallInfo",
+    "SerialiseMode",
+    "add",
+    "call",
+    "call_with_info",
+    "cast",
+    "collectives",
+    "detach",
+    "detach_",
+    "div",
+    "dropout",
+    "dynamic_slice",
+    "dynamic_update",
+    "dynamic_update_",
+    "flatten",
+    "flatten_",
+    "gather",
+    "gelu",
+    "group_norm",
+    "host_load",
+    "host_store",
+    "increment_mod",
+    "increment_mod_",
+    "init",
+    "io_tile_copy",
+    "ipu_copy",
+    "layer_norm",
+    "logical_and",
+    "logical_not",
+    "logical_or",
+    "matmul",
+    "mul",
+    "negate",
+    "nll_loss_with_softmax_grad",
+    "print_tensor",
+    "random_normal",
+    "random_uniform",
+    "remote_load",
+    "remote_load_",
+    "remote_store",
+    "repeat",
+    "reshape",
+    "reshape_",
+    "scaled_add",
+    "scaled_add_",
+    "scatter",
+    "slice",
+    "slice_",
+    "softmax",
+    "split",
+    "squeeze",
+    "sub",
+    "tied_gather",
+    "transpose",
+    "transpose_",
+    "var_updates",
+]  # fmt: skip

@@ -1,0 +1,150 @@
+"""Calls and loops of the older interface: tensors only, and a plain result when there is one output."""
+
+from collections.abc import Mapping
+from typing import Any, Union
+
+from popart.ir.graph import Graph
+from popart.ir.tensor import Tensor
+from popxl.ops.call import CallSiteInfo
+from popxl.ops.call import call_with_info as _call_with_info
+from popxl.ops.control import repeat_with_info as _repeat_with_info
+
+Result = Union[None, Tensor, tuple[Tensor, ...]]
+
+
+class CallInfo:
+    """Relates the tensors of a called graph to the tensors at one call site."""
+
+    def __init__(self, site: CallSiteInfo) -> None:
+        self._site = site
+
+    @property
+    def called_graph(self) -> Graph:
+        """The graph that is called."""
+        return self._site.called_graph
+
+    def subgraph_in_to_op_in_index(self, idx: int) -> int:
+        """Return the op's input index of a graph input."""
+        return self._site.graph_to_parent_input_index(idx)
+
+    def op_in_to_subgraph_in_index(self, idx: int) -> int:
+        """Return the graph's input index of an op input."""
+        return self._site.parent_to_graph_input_index(idx)
+
+    def subgraph_out_to_op_out_index(self, idx: int) -> int:
+        """Return the op's output index of a graph output."""
+        return self._site.graph_to_parent_output_index(idx)
+
+    def op_out_to_subgraph_out_index(self, idx: int) -> int:
+        """Return the graph's output index of an op output."""
+        return self._site.parent_to_graph_output_index(idx)
+
+    def subgraph_to_op_tensor(self, subgraph_tensor: Tensor) -> Tensor:
+        """Return the parent tensor of a graph input or output."""
+        return self._site.graph_to_parent(subgraph_tensor)
+
+    def op_in_to_subgraph_in_tensor(self, parent_tensor: Tensor) -> Tensor:
+        """Return the graph input that a parent tensor is connected to."""
+        return self._site.parent_to_graph(parent_tensor)
+
+    def get_op_input_tensor(self, idx: int) -> Tensor:
+        """Return the tensor at an input of the op."""
+        return self._site.parent_input(idx)
+
+    def get_op_output_tensor(self, idx: int) -> Tensor:
+        """Return the tensor at an output of the op."""
+        return self._site.parent_output(idx)
+
+    def get_input_tensors(self) -> tuple[Tensor, ...]:
+        """Return the connected tensors."""
+        return self._site.inputs
+
+    def get_output_tensors(self) -> tuple[Tensor, ...]:
+        """Return the results."""
+        return self._site.outputs
+
+    def set_op_input_modified(self, op_tensor: Tensor) -> None:
+        """State that the call changes an input, when ops of the graph do."""
+        self._site.set_parent_input_modified(op_tensor, infer_modified_regions=True)
+
+
+def _checked(subgraph: Graph, inputs: tuple[Any, ...], mapping: Mapping[Tensor, Tensor] | None, check: bool) -> None:
+    for value in [*inputs, *(mapping or {}).values()]:
+        if not isinstance(value, Tensor):
+            raise TypeError(f"Inputs of a call must be tensors: got {type(value).__name__}.")
+    given = len(inputs) + len(mapping or {})
+    if check and given != len(subgraph.inputs):
+        raise ValueError(f"{subgraph!r} has {len(subgraph.inputs)} inputs: got {given}.")
+
+
+def _result(outputs: tuple[Tensor, ...]) -> Result:
+    if not outputs:
+        return None
+    return outputs[0] if len(outputs) == 1 else outputs
+
+
+def call(
+    subgraph: Graph, *subgraph_fn_param_inputs: Tensor, subgraph_in_to_parent_in: Mapping[Tensor, Tensor] | None = None
+) -> Result:
+    """Call a graph.
+
+    Args:
+        subgraph: graph to call.
+        *subgraph_fn_param_inputs: values of the first graph inputs.
+        subgraph_in_to_parent_in: graph input → value, for the others.
+
+    Returns:
+        None, one tensor, or a tuple, by the number of outputs.
+    """
+    info = call_with_info(subgraph, *subgraph_fn_param_inputs, subgraph_in_to_parent_in=subgraph_in_to_parent_in)
+    return _result(info.get_output_tensors())
+
+
+def call_with_info(
+    subgraph: Graph,
+    *subgraph_fn_param_inputs: Tensor,
+    subgraph_in_to_parent_in: Mapping[Tensor, Tensor] | None = None,
+    check_inputs: bool = True,
+) -> CallInfo:
+    """As `call`, returning the description of the call site.
+
+    Raises:
+        ValueError: the number of inputs differs.
+    """
+    _checked(subgraph, subgraph_fn_param_inputs, subgraph_in_to_parent_in, check_inputs)
+    return CallInfo(
+        _call_with_info(
+            subgraph, *subgraph_fn_param_inputs, inputs_dict=subgraph_in_to_parent_in, check_inputs=check_inputs
+        )
+    )
+
+
+def repeat(
+    repeat_subgraph: Graph,
+    repeat_trip_count: int,
+    *subgraph_fn_param_inputs: Tensor,
+    subgraph_in_to_parent_in: dict[Tensor, Tensor] | None = None,
+) -> Result:
+    """Run a graph repeatedly; every input is carried.
+
+    Args:
+        repeat_subgraph: body with as many inputs as outputs.
+        repeat_trip_count: number of iterations, above 1.
+        *subgraph_fn_param_inputs: initial values.
+        subgraph_in_to_parent_in: graph input → initial value, for the others; these are changed in place.
+
+    Raises:
+        ValueError: the count is below 2, or the numbers of inputs and outputs differ.
+    """
+    if repeat_trip_count <= 1:
+        raise ValueError(f"repeat_trip_count: got {repeat_trip_count}, expected more than 1.")
+    if len(repeat_subgraph.inputs) != len(repeat_subgraph.outputs):
+        raise ValueError(
+            f"repeat: {repeat_subgraph!r} has {len(repeat_subgraph.inputs)} inputs and {len(repeat_subgraph.outputs)} outputs; "
+            "the numbers must be equal."
+        )
+    _checked(repeat_subgraph, subgraph_fn_param_inputs, subgraph_in_to_parent_in, True)
+    site = _repeat_with_info(
+        repeat_subgraph, repeat_trip_count, *subgraph_fn_param_inputs, inputs_dict=subgraph_in_to_parent_in
+    )
+    return _result(site.outputs)

@@ -1,0 +1,93 @@
+"""RemoteBufferHandle: a process-wide registry of remote buffers by id."""
+
+from collections.abc import Iterable
+from typing import ClassVar
+
+from popart.ir.dtypes import dtype
+
+
+class RemoteBufferHandle:
+    """A remote buffer; constructing an existing id returns the same object.
+
+    Args:
+        remote_buffer_id: id, None takes the next free one.
+        tensor_shape: shape of the tensor in each slot, may be set later, once.
+        tensor_dtype: element type, may be set later, once.
+        repeats: number of slots.
+
+    Raises:
+        ValueError: a shape or dtype that differs from the one set before, or repeats below 1.
+        NotImplementedError: id -1.
+    """
+
+    _buffers: ClassVar[dict[int, "RemoteBufferHandle"]] = {}
+
+    def __new__(
+        cls,
+        remote_buffer_id: int | None = None,
+        tensor_shape: Iterable[int] | None = None,
+        tensor_dtype: dtype | None = None,
+        repeats: int = 1,
+    ) -> "RemoteBufferHandle":
+        if remote_buffer_id == -1:
+            raise NotImplementedError("remote_buffer_id -1 (automatic) is not supported.")
+        if remote_buffer_id is None:
+            remote_buffer_id = next(i for i in range(1, len(cls._buffers) + 2) if i not in cls._buffers)
+        if remote_buffer_id in cls._buffers:
+            return cls._buffers[remote_buffer_id]
+        self = super().__new__(cls)
+        self._id, self._shape, self._dtype, self._repeats = remote_buffer_id, None, None, 1
+        cls._buffers[remote_buffer_id] = self
+        return self
+
+    def __init__(
+        self,
+        remote_buffer_id: int | None = None,
+        tensor_shape: Iterable[int] | None = None,
+        tensor_dtype: dtype | None = None,
+        repeats: int = 1,
+    ) -> None:
+        if tensor_shape is not None:
+            self.tensor_shape = tensor_shape
+        if tensor_dtype is not None:
+            self.tensor_dtype = tensor_dtype
+        self.repeats = repeats
+
+    @property
+    def remote_buffer_id(self) -> int:
+        """Id of the buffer."""
+        return self._id
+
+    @property
+    def tensor_shape(self) -> tuple[int, ...] | None:
+        """Shape of the tensor in each slot."""
+        return self._shape
+
+    @tensor_shape.setter
+    def tensor_shape(self, value: Iterable[int]) -> None:
+        value = tuple(value)
+        if self._shape not in (None, value):
+            raise ValueError(f"Cannot reset the shape of remote buffer {self._id}: got {value}, it is {self._shape}.")
+        self._shape = value
+
+    @property
+    def tensor_dtype(self) -> dtype | None:
+        """Element type of the tensor in each slot."""
+        return self._dtype
+
+    @tensor_dtype.setter
+    def tensor_dtype(self, value: dtype) -> None:
+        if self._dtype is not None and self._dtype != value:
+            raise ValueError(f"Cannot reset the dtype of remote buffer {self._id}: got {value}, it is {self._dtype}.")
+        self._dtype = value
+
+    @property
+    def repeats(self) -> int:
+        """Number of slots."""
+        return self._repeats
+
+    @repeats.setter
+    def repeats(self, value: int) -> None:
+        if value < 1:
+            raise ValueError(f"repeats: got {value}, expected at least 1.")
+        self._repeats = value

@@ -1,0 +1,82 @@
+"""Tensors of the older interface."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import popxl.tensor as _tensor
+from popart.ir import dtypes
+from popxl.tensor import TensorByRef
+
+
+class Tensor(_tensor.Tensor):
+    """A value in a graph."""
+
+    @property
+    def dtype(self) -> dtypes.dtype:
+        """Element type."""
+        return dtypes._convert(super().dtype)
+
+    def __repr__(self) -> str:
+        return f"Tensor[name={self.name} type={self.dtype} shape={self.shape}]"
+
+    def __getitem__(self, key: Any) -> "Tensor":
+        parts = key if isinstance(key, tuple) else (key,)
+        whole = isinstance(key, Tensor) and key.dtype.is_int
+        if not whole and not all(isinstance(k, (int, slice)) and not isinstance(k, bool) for k in parts):
+            raise IndexError(f"A tensor can be indexed with integers, slices and integer tensors: got {key!r}.")
+        return super().__getitem__(key)
+
+    def __eq__(self, other: object) -> bool:
+        return _tensor.Tensor.__eq__(self, other)
+
+    __hash__ = _tensor.Tensor.__hash__
+
+
+class Variable(Tensor, _tensor.Variable):
+    """A tensor of the main graph that keeps its value between runs."""
+
+
+class Constant(Tensor, _tensor.Constant):
+    """A tensor whose value never changes."""
+
+
+def variable(data: Any, dtype: dtypes.dtype | None = None, name: str | None = None, downcast: bool = True) -> Variable:
+    """Make a variable in the main graph.
+
+    Args:
+        data: initial value.
+        dtype: element type; None infers it.
+        name: name, default ``"t"``.
+        downcast: narrow inferred 64-bit types to 32 bits.
+    """
+    return _tensor.variable(np.asarray(data), dtype, name, downcast)
+
+
+def constant(data: Any, dtype: dtypes.dtype | None = None, name: str | None = None, downcast: bool = True) -> Constant:
+    """Make a constant in the current graph; arguments as for `variable`."""
+    return _tensor.constant(np.asarray(data), dtype, name, downcast)
+
+
+def subgraph_input(shape: Iterable[int], dtype: dtypes.dtype, name: str | None = None, by_ref: bool = False) -> Tensor:
+    """Add an input to the current graph.
+
+    Args:
+        shape: dimension sizes.
+        dtype: element type.
+        name: name, default ``"t"``.
+        by_ref: in-place changes reach the caller's tensor.
+    """
+    return _tensor.graph_input(shape, dtype, name, by_ref)
+
+
+def subgraph_output(t: Tensor) -> None:
+    """Mark `t` as the next output of the current graph.
+
+    Raises:
+        ValueError: `t` is not in the current graph.
+    """
+    _tensor.graph_output(t)
+
+
+__all__ = ["Constant", "Tensor", "TensorByRef", "Variable", "constant", "subgraph_input", "subgraph_output", "variable"]
