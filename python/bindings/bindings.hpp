@@ -45,6 +45,7 @@ void bindPatterns(nb::module_ &m);
 void bindSessions(nb::module_ &m);
 void bindOperators(nb::module_ &m);
 void bindTesting(nb::module_ &m);
+void bindIr(nb::module_ &m);  // submodule popart_core.ir
 
 // An enumeration as PopART's module has it: Python enum members that convert to int.
 template <class E>
@@ -54,6 +55,13 @@ nb::object bindEnum(nb::module_ &m, const char *name, std::initializer_list<std:
   nb::object result = m.attr(name);
   result.attr("__int__") = nb::eval("lambda self: self.value");
   return result;
+}
+
+// str(value) as a C++ string.
+inline std::string pyText(nb::handle value) {
+  nb::object text = nb::steal(PyObject_Str(value.ptr()));
+  if (!text.is_valid()) throw nb::python_error();
+  return nb::cast<std::string>(text);
 }
 
 // A dictionary (or a live option map) with values made text: numbers and booleans as Python prints them.

@@ -46,7 +46,7 @@ void bindDebug(nb::module_ &m) {
       .def(nb::init<std::string, std::string, unsigned>(), nb::arg("functionName"), nb::arg("fileName"), nb::arg("lineNumber"));
   nb::class_<DebugInfo>(m, "DebugInfo")
       .def(nb::init<const DebugContext &, std::string>(), nb::arg("debugContext"), nb::arg("layer"))
-      .def("setValue", [](DebugInfo &info, const std::string &name, nb::object value) { return info.setValue(name, nb::cast<std::string>(nb::str(value))); },
+      .def("setValue", [](DebugInfo &info, const std::string &name, nb::object value) { return info.setValue(name, pyText(value)); },
            nb::arg("name"), nb::arg("value"))
       .def("getId", &DebugInfo::getId);
   nb::class_<DebugContext>(m, "DebugContext")

@@ -31,7 +31,7 @@ DataType typeOfFormat(std::string_view format) {
 }
 
 std::string typeName(nb::handle array) {
-  return nb::hasattr(array, "dtype") ? nb::cast<std::string>(nb::str(array.attr("dtype"))) : nb::cast<std::string>(nb::str(array.type()));
+  return nb::hasattr(array, "dtype") ? pyText(array.attr("dtype")) : pyText(array.type());
 }
 
 }  // namespace

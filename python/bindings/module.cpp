@@ -13,6 +13,12 @@ NB_MODULE(popart_core, m) {
   bindOptions(m);
   bindDevices(m);
   bindStepIo(m);
+  bindOptimizers(m);
+  bindPatterns(m);
+  bindSessions(m);
+  bindOperators(m);
+  bindTesting(m);
+  bindIr(m);
   bindIr(m);
   bindOperators(m);
   bindTesting(m);

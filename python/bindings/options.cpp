@@ -114,7 +114,7 @@ OptionMap toOptionMap(nb::handle dict) {
   if (nb::isinstance<OptionMap>(dict)) return nb::cast<OptionMap>(dict);
   OptionMap result;
   for (auto item : nb::cast<nb::dict>(dict))
-    result[nb::cast<std::string>(item.first)] = nb::cast<std::string>(nb::str(item.second));
+    result[nb::cast<std::string>(item.first)] = pyText(item.second);
   return result;
 }
 

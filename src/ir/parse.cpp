@@ -306,7 +306,8 @@ class Parser {
     }
     for (const auto &[line, before, after] : orders_) {
       line_ = line;
-      graph_->addConstraint(labelled(before), labelled(after));
+      const OpIndex first = labelled(before);
+      graph_->addConstraint(first, labelled(after));
     }
     for (const auto &[line, id] : returned_) {
       line_ = line;

@@ -22,6 +22,12 @@
 namespace popart {
 namespace {
 
+// The producer's name, made only when a message needs it.
+struct ProducerOf {
+  const Tensor &tensor;
+  std::string str() const { return tensor.getProducer()->str(); }
+};
+
 class Verifier {
  public:
   explicit Verifier(const Graph &graph) : graph_(graph) {}
@@ -51,8 +57,8 @@ class Verifier {
 
   // ---- identity
   void verifyIdentity(const Op &op) const {
-    require(graph_.alive(op.index()) && &graph_.op(op.index()) == &op, "{} is not in the slot it names", op.str());
-    require(op.settings.graph == &graph_, "{} names another graph as its own", op.str());
+    require(graph_.alive(op.index()) && &graph_.op(op.index()) == &op, "{} is not in the slot it names", op);
+    require(op.settings.graph == &graph_, "{} names another graph as its own", op);
   }
   void verifyIdentity(const Tensor &t) const {
     require(!t.id.empty(), "tensor in slot {} has no id", t.index().value);
@@ -65,16 +71,16 @@ class Verifier {
     for (int i = 0; i < op.inputCount(); ++i) {
       const TensorIndex t = op.inputs()[i];
       if (!t.valid()) continue;
-      require(graph_.alive(t), "input {} of {} is an erased tensor", i, op.str());
-      require(uses_.count({op.index().value, i, t.value}) != 0, "input {} of {} is not among the uses of '{}'", i,
-              op.str(), graph_.tensor(t).id);
+      require(graph_.alive(t), "input {} of {} is an erased tensor", i, op);
+      require(uses_.count({op.index().value, i, t.value}) != 0, "input {} of {} is not among the uses of '{}'", i, op,
+              graph_.tensor(t).id);
     }
     for (int i = 0; i < op.outputCount(); ++i) {
       const TensorIndex t = op.outputs()[i];
       if (!t.valid()) continue;
-      require(graph_.alive(t), "output {} of {} is an erased tensor", i, op.str());
+      require(graph_.alive(t), "output {} of {} is an erased tensor", i, op);
       require(graph_.tensor(t).producerIndex() == op.index() && graph_.tensor(t).producerOutput() == i,
-              "output {} of {}: tensor '{}' names another producer", i, op.str(), graph_.tensor(t).id);
+              "output {} of {}: tensor '{}' names another producer", i, op, graph_.tensor(t).id);
     }
   }
   void verifyEdges(const Tensor &t) {
@@ -82,21 +88,21 @@ class Verifier {
       require(graph_.alive(use.op), "tensor '{}' is used by an erased operator", t.id);
       const Op &op = graph_.op(use.op);
       require(op.hasInput(use.input) && op.inputs()[use.input] == t.index(),
-              "tensor '{}' is not input {} of {} as its uses say", t.id, use.input, op.str());
+              "tensor '{}' is not input {} of {} as its uses say", t.id, use.input, op);
       require(uses_.insert({use.op.value, use.input, t.index().value}).second, "tensor '{}' lists input {} of {} twice",
-              t.id, use.input, op.str());
+              t.id, use.input, op);
     }
     if (!t.hasProducer()) return;
     require(graph_.alive(t.producerIndex()), "tensor '{}' is produced by an erased operator", t.id);
     const Op &op = graph_.op(t.producerIndex());
     require(op.hasOutput(t.producerOutput()) && op.outputs()[t.producerOutput()] == t.index(),
-            "tensor '{}' is not output {} of {} as it says", t.id, t.producerOutput(), op.str());
+            "tensor '{}' is not output {} of {} as it says", t.id, t.producerOutput(), op);
   }
   void verifyGraphEdges() {
     for (TensorIndex t : graph_.inputs()) {
       require(graph_.alive(t), "a graph input is an erased tensor");
       require(!graph_.tensor(t).hasProducer(), "graph input '{}' is produced by {}", graph_.tensor(t).id,
-              graph_.tensor(t).getProducer()->str());
+              ProducerOf{graph_.tensor(t)});
       require(graphInputs_.insert(t).second, "graph input '{}' is listed twice", graph_.tensor(t).id);
     }
     for (TensorIndex t : graph_.outputs()) require(graph_.alive(t), "a graph output is an erased tensor");
@@ -111,8 +117,8 @@ class Verifier {
     require(!connected || t.info.isSet(), "tensor '{}' has no type and shape", t.id);
     if (t.hasProducer()) {
       require(type != TensorType::Const && type != TensorType::Variable,
-              "tensor '{}' is a const or variable but is produced by {}", t.id, t.getProducer()->str());
-      require(!t.hasTensorData(), "tensor '{}' has values but is produced by {}", t.id, t.getProducer()->str());
+              "tensor '{}' is a const or variable but is produced by {}", t.id, ProducerOf{t});
+      require(!t.hasTensorData(), "tensor '{}' has values but is produced by {}", t.id, ProducerOf{t});
     } else if (type == TensorType::ActGrad || type == TensorType::Unknown) {
       require((t.uses().empty() && !t.isGraphOutput()) || graphInputs_.count(t.index()),
               "tensor '{}' is read but nothing produces it", t.id);
@@ -130,8 +136,8 @@ class Verifier {
   // ---- rows
   void verifyRow(const Op &op) const {
     const OpDef &def = op.def();
-    require(findOpDef(def.type()) == &def, "{}: its row is not in the catalog", op.str());
-    require(op.opType() == def.type(), "{}: its identifier differs from its row '{}'", op.str(), def.type());
+    require(findOpDef(def.type()) == &def, "{}: its row is not in the catalog", op);
+    require(op.opType() == def.type(), "{}: its identifier differs from its row '{}'", op, def.type());
     if (!op.isUserOp()) verifyAttributes(op);
     verifyOperands(op, def.inputs(), op.inputCount(), "input", [&](int i) { return op.hasInput(i); });
     verifyOperands(op, def.outputs(), op.outputCount(), "output", [&](int i) { return op.hasOutput(i); });
@@ -141,42 +147,41 @@ class Verifier {
     try {
       complete = op.def().completeAttributes(op.attributes(), op.name());
     } catch (const error &e) {
-      fail("{}: {}", op.str(), e.what());
+      fail("{}: {}", op, e.what());
     }
     for (const auto &entry : complete.entries())
-      require(op.hasAttr(entry.first), "{}: attribute '{}' is missing although it has a default", op.str(),
-              entry.first);
+      require(op.hasAttr(entry.first), "{}: attribute '{}' is missing although it has a default", op, entry.first);
   }
   template <class Rows, class Has>
   void verifyOperands(const Op &op, const Rows &rows, int count, const char *what, Has has) const {
     const bool variadic = !rows.empty() && rows.back().arity == Arity::Variadic;
     for (int i = static_cast<int>(rows.size()); !variadic && i < count; ++i)
-      require(!has(i), "{}: {} {} is beyond what its row has", op.str(), what, i);
+      require(!has(i), "{}: {} {} is beyond what its row has", op, what, i);
     for (size_t i = 0; i < rows.size(); ++i)
-      require(rows[i].arity != Arity::Required || has(static_cast<int>(i)), "{}: {} {} ('{}') is not connected",
-              op.str(), what, i, rows[i].name);
+      require(rows[i].arity != Arity::Required || has(static_cast<int>(i)), "{}: {} {} ('{}') is not connected", op,
+              what, i, rows[i].name);
   }
 
   // ---- calls
   void requireInfo(const Op &op, const TensorInfo &given, const TensorInfo &expected, const char *what,
                    size_t i) const {
     require(given.dataType() == expected.dataType() && given.shape() == expected.shape(),
-            "{}: {} {} differs from the subgraph's: got {}, expected {}", op.str(), what, i, given, expected);
+            "{}: {} {} differs from the subgraph's: got {}, expected {}", op, what, i, given, expected);
   }
   void verifyCalls(const Op &op) const {
     for (const auto &[name, value] : op.attributes().entries())
       if (const auto *ref = std::get_if<GraphRef>(&value))
-        require(graph_.getIr().hasGraph(ref->id), "{}: attribute '{}' names graph '{}', which does not exist", op.str(),
-                name, ref->id);
+        require(graph_.getIr().hasGraph(ref->id), "{}: attribute '{}' names graph '{}', which does not exist", op, name,
+                ref->id);
     if (op.hasAttr("modified") && op.has(Trait::Call))
       for (int64_t m : op.attrInts("modified"))
         require(m >= 0 && m < op.inputCount() && op.hasInput(static_cast<int>(m)),
-                "{}: 'modified' names input {}, which does not exist", op.str(), m);
+                "{}: 'modified' names input {}, which does not exist", op, m);
     if (op.is("Call")) {
       const Graph &callee = called(op, "callee");
       require(static_cast<size_t>(op.inputCount()) == callee.inputs().size(),
-              "{}: wrong number of inputs for {}: got {}, expected {}", op.str(), callee.getGraphString(),
-              op.inputCount(), callee.inputs().size());
+              "{}: wrong number of inputs for {}: got {}, expected {}", op, callee.getGraphString(), op.inputCount(),
+              callee.inputs().size());
       takes(op, 0, callee, 0, callee.inputs().size());
       gives(op, callee);
     } else if (op.is("Loop")) {
@@ -185,7 +190,7 @@ class Verifier {
       const Graph &yes = called(op, "then_branch"), &no = called(op, "else_branch");
       const size_t inputs = yes.inputs().size();
       require(static_cast<size_t>(op.inputCount()) == 1 + inputs + no.inputs().size(),
-              "{}: wrong number of inputs: got {}, expected the condition and {} and {} for the branches", op.str(),
+              "{}: wrong number of inputs: got {}, expected the condition and {} and {} for the branches", op,
               op.inputCount(), inputs, no.inputs().size());
       takes(op, 1, yes, 0, inputs);
       takes(op, 1 + static_cast<int>(inputs), no, 0, no.inputs().size());
@@ -198,13 +203,13 @@ class Verifier {
   }
   void verifyLoop(const Op &op, const Graph &body) const {
     const size_t given = static_cast<size_t>(std::max(op.inputCount(), 2)) - 2;
-    require(body.inputs().size() == given + 2, "{}: the body takes {} inputs, expected iteration, condition and {}",
-            op.str(), body.inputs().size(), given);
-    require(!body.outputs().empty(), "{}: the body gives no condition", op.str());
+    require(body.inputs().size() == given + 2, "{}: the body takes {} inputs, expected iteration, condition and {}", op,
+            body.inputs().size(), given);
+    require(!body.outputs().empty(), "{}: the body gives no condition", op);
     takes(op, 2, body, 2, given);
     const size_t results = body.outputs().size() - 1;
     require(static_cast<size_t>(op.outputCount()) <= results, "{}: wrong number of outputs: got {}, the body gives {}",
-            op.str(), op.outputCount(), results);
+            op, op.outputCount(), results);
     size_t carried = std::min(results, given);
     if (op.hasAttr("carried"))
       carried = std::min(carried, static_cast<size_t>(std::max<int64_t>(op.attrInt("carried"), 0)));
@@ -215,15 +220,15 @@ class Verifier {
   void takes(const Op &op, int first, const Graph &callee, size_t calleeFirst, size_t count) const {
     for (size_t i = 0; i < count; ++i) {
       const int input = first + static_cast<int>(i);
-      require(op.hasInput(input), "{}: input {} for {} is not connected", op.str(), input, callee.getGraphString());
+      require(op.hasInput(input), "{}: input {} for {} is not connected", op, input, callee.getGraphString());
       requireInfo(op, op.inInfo(input), callee.info(callee.inputs()[calleeFirst + i]), "input",
                   static_cast<size_t>(input));
     }
   }
   void gives(const Op &op, const Graph &callee) const {
     const size_t count = callee.outputs().size();
-    require(static_cast<size_t>(op.outputCount()) <= count, "{}: wrong number of outputs: got {}, {} gives {}",
-            op.str(), op.outputCount(), callee.getGraphString(), count);
+    require(static_cast<size_t>(op.outputCount()) <= count, "{}: wrong number of outputs: got {}, {} gives {}", op,
+            op.outputCount(), callee.getGraphString(), count);
     for (int i = 0; i < op.outputCount(); ++i)
       if (op.hasOutput(i))
         requireInfo(op, op.outInfo(i), callee.info(callee.outputs()[static_cast<size_t>(i)]), "output",

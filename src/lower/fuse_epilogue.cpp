@@ -61,6 +61,13 @@ class EpilogueFuser {
     const TensorId id = graph_.tensor(old).id;
     graph_.renameTensor(old, graph_.freeId(id + "/unfused"));
     Op *fused = graph_.addConnectedOp(opDef("FusedMatMul"), inputs, {id}, {{"trans_a", flags[0]}, {"trans_b", flags[1]}}, settingsLike(op));
+    std::string reason;
+    if (!backend_.supports(*fused, reason)) {
+      const TensorIndex out = fused->outputs()[0];
+      graph_.eraseOp(fused->index());
+      graph_.eraseTensor(out);
+      return graph_.renameTensor(old, id);
+    }
     replace(op, old, fused->outputs()[0]);
     for (OpIndex t : transposes) {  // innermost last; each goes when nobody else reads it
       const TensorIndex out = graph_.op(t).outputs()[0];

@@ -239,6 +239,36 @@ void Importer::importMainGraph() {
 
 void buildGraph(const Model &model, const BuildOptions &options, Ir &ir) { Importer(model.content(), options, ir).importMainGraph(); }
 
+// ---- builders ----------------------------------------------------------------------------------------------------------
+
+bool Importer::tryImportNode(const onnx_proto::NodeProto &node, Scope &scope) {
+  try {
+    importNode(node, scope);
+    return true;
+  } catch (const internal_error &) {
+    throw;
+  } catch (const error &) {
+    for (const auto &output : node.output()) scope.tensors.erase(output);
+    return false;
+  }
+}
+
+void Importer::importAvailable(const onnx_proto::GraphProto &graph, Scope &scope) {
+  addInitializers(graph, scope);
+  SymbolTable symbols;
+  for (const auto &input : graph.input()) {
+    if (scope.tensors.count(input.name())) continue;
+    try {
+      scope.tensors[input.name()] = scope.graph->addStream(input.name(), inputInfo(input, {}, symbols));
+    } catch (const internal_error &) {
+      throw;
+    } catch (const error &) {
+      continue;  // a shape that InputShapeInfo will give
+    }
+  }
+  for (int i : nodeOrder(graph, {})) tryImportNode(graph.node(i), scope);
+}
+
 // ---- functions and subgraphs -------------------------------------------------------------------------------------------
 
 bool Importer::importFunction(NodeContext &node) {

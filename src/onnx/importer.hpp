@@ -53,6 +53,11 @@ class Importer {
   std::vector<TensorIndex> inlineGraph(const onnx_proto::GraphProto &body, Scope &outer, const std::string &prefix,
                                        const std::vector<TensorId> &outputIds);
 
+  // For builders: imports what can be imported and leaves the outputs of other nodes undefined.
+  void importAvailable(const onnx_proto::GraphProto &graph, Scope &scope);
+  // False, and outputs left undefined, when an input is undefined or the node is refused.
+  bool tryImportNode(const onnx_proto::NodeProto &node, Scope &scope);
+
   TensorIndex resolve(const std::string &name, Scope &scope);
   // An id that no tensor of the model or graph has, starting from `base`.
   TensorId freshId(const Graph &graph, const std::string &base) const;

@@ -1,5 +1,6 @@
-// The catalog: all operator rows, found by type or by ONNX name. Rows live in stable storage for the life of the process;
-// in-place variants are made from their base rows here. Look-ups may come from any thread; registration (user ops) excludes them.
+// The catalog: all operator rows, found by type or by ONNX name. Rows live in stable storage for the life of the
+// process; in-place variants are made from their base rows here. Look-ups may come from any thread; registration (user
+// ops) excludes them.
 #include "ops/catalog.hpp"
 
 #include <deque>
@@ -35,9 +36,24 @@ constexpr Family kFamilies[] = {
     ops::scatterOps,
     ops::dynamicOps,
     // ---- nn, loss, optim, random, control, io, comm
-    ops::matMulOps, ops::softmaxOps, ops::convOps, ops::poolOps, ops::batchNormOps, ops::normOps,
-    ops::nllOps, ops::lossOps, ops::copyVarUpdateOps, ops::sgdOps, ops::accumulateOps,
-    ops::adamOps, ops::adaptiveOps, ops::randomOps, ops::dropoutOps, ops::controlOps, ops::ioOps, ops::collectiveOps,
+    ops::matMulOps,
+    ops::softmaxOps,
+    ops::convOps,
+    ops::poolOps,
+    ops::batchNormOps,
+    ops::normOps,
+    ops::nllOps,
+    ops::lossOps,
+    ops::copyVarUpdateOps,
+    ops::sgdOps,
+    ops::accumulateOps,
+    ops::adamOps,
+    ops::adaptiveOps,
+    ops::randomOps,
+    ops::dropoutOps,
+    ops::controlOps,
+    ops::ioOps,
+    ops::collectiveOps,
     // ---- made by lowering
     ops::fusedOps,
 };
@@ -85,8 +101,9 @@ class Catalog {
     check(!byType_.contains(def.type()), "operator '{}': the type is already registered. Choose another type name",
           def.type());
     for (const InplaceDef &variant : def.inplaces()) {
-      check(!byType_.contains(variant.type), "operator '{}': its in-place type is already registered: got {}. Choose another name",
-            def.type(), variant.type);
+      check(!byType_.contains(variant.type),
+            "operator '{}': its in-place type is already registered: got {}. Choose another name", def.type(),
+            variant.type);
     }
     return add(std::move(def));
   }
@@ -105,7 +122,8 @@ class Catalog {
   }
 
   void index(const OpDef &row) {
-    if (!byType_.emplace(row.type(), &row).second) throw internal_error("operator '{}': two rows have this type", row.type());
+    if (!byType_.emplace(row.type(), &row).second)
+      throw internal_error("operator '{}': two rows have this type", row.type());
     if (row.isInplaceVariant()) return;
     for (const OnnxName &name : row.onnxNames()) byOnnxType_[name.type].push_back({&name, &row});
   }

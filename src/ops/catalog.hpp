@@ -1,6 +1,6 @@
-// The families of the operator catalog. Every file below src/ops defines the rows of one op or tight family in one function
-// declared here and listed once in catalog.cpp. The functions run once, at the first look-up, so that rows need no
-// static initialisation order. Adding an operator = its file, one line here, one line in catalog.cpp.
+// The families of the operator catalog. Every file below src/ops defines the rows of one op or tight family in one
+// function declared here and listed once in catalog.cpp. The functions run once, at the first look-up, so that rows
+// need no static initialisation order. Adding an operator = its file, one line here, one line in catalog.cpp.
 #pragma once
 #include <vector>
 
@@ -11,51 +11,51 @@ namespace popart::ops {
 using OpDefs = std::vector<OpDef>;
 
 // ---- math
-OpDefs unaryOps();        // Abs, Exp, Log, …
-OpDefs activationOps();   // Relu, Gelu, Sigmoid, …
-OpDefs binaryOps();       // Add, Mul, Pow, …
-OpDefs comparisonOps();   // Equal, And, BitwiseAnd, …
-OpDefs variadicOps();     // Sum, Mean, Max, Min
-OpDefs castOps();         // Cast
-OpDefs whereOps();        // Where
+OpDefs unaryOps();       // Abs, Exp, Log, …
+OpDefs activationOps();  // Relu, Gelu, Sigmoid, …
+OpDefs binaryOps();      // Add, Mul, Pow, …
+OpDefs comparisonOps();  // Equal, And, BitwiseAnd, …
+OpDefs variadicOps();    // Sum, Mean, Max, Min
+OpDefs castOps();        // Cast
+OpDefs whereOps();       // Where
 // ---- reduce
-OpDefs reduceOps();       // ReduceSum, …, ReduceSumTo
-OpDefs orderOps();        // ArgMax, ArgMin, TopK, Sort, ReduceMedian
-OpDefs cumulativeOps();   // CumSum
+OpDefs reduceOps();      // ReduceSum, …, ReduceSumTo
+OpDefs orderOps();       // ArgMax, ArgMin, TopK, Sort, ReduceMedian
+OpDefs cumulativeOps();  // CumSum
 // ---- shape
-OpDefs viewOps();         // Reshape, Squeeze, Identity, Detach, …
-OpDefs transposeOps();    // Transpose, DepthToSpace, SpaceToDepth
-OpDefs joinOps();         // Concat, Split
-OpDefs sliceOps();        // Slice, Subsample, Reverse
-OpDefs expandOps();       // Expand, Tile, Pad
-OpDefs constantOps();     // Constant, ConstantOfShape, Range, Shape, Size
+OpDefs viewOps();       // Reshape, Squeeze, Identity, Detach, …
+OpDefs transposeOps();  // Transpose, DepthToSpace, SpaceToDepth
+OpDefs joinOps();       // Concat, Split
+OpDefs sliceOps();      // Slice, Subsample, Reverse
+OpDefs expandOps();     // Expand, Tile, Pad
+OpDefs constantOps();   // Constant, ConstantOfShape, Range, Shape, Size
 // ---- index
-OpDefs gatherOps();       // Gather, GatherElements, GatherND, OneHot
-OpDefs scatterOps();      // Scatter, ScatterElements, ScatterND, ScatterReduce
-OpDefs dynamicOps();      // DynamicSlice, DynamicUpdate, …
+OpDefs gatherOps();   // Gather, GatherElements, GatherND, OneHot
+OpDefs scatterOps();  // Scatter, ScatterElements, ScatterND, ScatterReduce
+OpDefs dynamicOps();  // DynamicSlice, DynamicUpdate, …
 
 // ---- nn
-OpDefs matMulOps();       // MatMul
-OpDefs softmaxOps();      // Softmax, LogSoftmax, Hardmax
-OpDefs convOps();         // Conv, ConvTranspose
-OpDefs poolOps();         // MaxPool, AveragePool, LpPool, Global…Pool
-OpDefs batchNormOps();    // BatchNormalization
-OpDefs normOps();         // GroupNormalization, LayerNormalization, LRN, …
+OpDefs matMulOps();     // MatMul
+OpDefs softmaxOps();    // Softmax, LogSoftmax, Hardmax
+OpDefs convOps();       // Conv, ConvTranspose
+OpDefs poolOps();       // MaxPool, AveragePool, LpPool, Global…Pool
+OpDefs batchNormOps();  // BatchNormalization
+OpDefs normOps();       // GroupNormalization, LayerNormalization, LRN, …
 // ---- loss
-OpDefs nllOps();          // Nll, NlllWithSoftmaxGradDirect
-OpDefs lossOps();         // L1, IdentityLoss, SoftmaxCrossEntropyLoss, …
+OpDefs nllOps();   // Nll, NlllWithSoftmaxGradDirect
+OpDefs lossOps();  // L1, IdentityLoss, SoftmaxCrossEntropyLoss, …
 // ---- optim
 OpDefs copyVarUpdateOps();  // CopyVarUpdate
-OpDefs sgdOps();          // SGD0VarUpdate, SGD1…, SGD2…
-OpDefs accumulateOps();   // Accumulate, AccumulatorScale, …
-OpDefs adamOps();         // AdamUpdater, AdamVarUpdate
-OpDefs adaptiveOps();     // RMSPropUpdater, AdaDeltaUpdater, ScaledVarUpdate
+OpDefs sgdOps();            // SGD0VarUpdate, SGD1…, SGD2…
+OpDefs accumulateOps();     // Accumulate, AccumulatorScale, …
+OpDefs adamOps();           // AdamUpdater, AdamVarUpdate
+OpDefs adaptiveOps();       // RMSPropUpdater, AdaDeltaUpdater, ScaledVarUpdate
 // ---- random, control, io, comm
-OpDefs randomOps();       // RandomNormal, RandomUniform, Bernoulli, GetRandomSeed, …
-OpDefs dropoutOps();      // Dropout, ShapedDropout
-OpDefs controlOps();      // Call, Loop, If
-OpDefs ioOps();           // Init, HostLoad, HostStore, PrintTensor, …
-OpDefs collectiveOps();   // ReplicatedAllReduce, …
+OpDefs randomOps();      // RandomNormal, RandomUniform, Bernoulli, GetRandomSeed, …
+OpDefs dropoutOps();     // Dropout, ShapedDropout
+OpDefs controlOps();     // Call, Loop, If
+OpDefs ioOps();          // Init, HostLoad, HostStore, PrintTensor, …
+OpDefs collectiveOps();  // ReplicatedAllReduce, …
 
 // ---- made by lowering
 OpDefs fusedOps();        // FusedElementwise, FusedMatMul, Reorder, VariableAssign

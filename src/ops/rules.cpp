@@ -12,9 +12,10 @@ Shape broadcastShape(const InferContext &c, int first, int count) {
   Shape shape = c.shape(first);
   for (int i = first + 1; i < count; ++i) {
     if (!c.hasIn(i)) continue;
-    c.require(npBroadcastable(shape, c.shape(i)),
-              "input shapes do not broadcast: got {} and {}, expected equal dimensions or 1. Reshape or expand one of them", shape,
-              c.shape(i));
+    c.require(
+        npBroadcastable(shape, c.shape(i)),
+        "input shapes do not broadcast: got {} and {}, expected equal dimensions or 1. Reshape or expand one of them",
+        shape, c.shape(i));
     shape = npOut(shape, c.shape(i));
   }
   return shape;
@@ -24,8 +25,8 @@ void inferBroadcast(InferContext &c) {
   const Shape shape = broadcastShape(c, 0, c.inputCount());
   if (c.op().def().isInplaceVariant()) {
     const int input = c.op().def().aliasRules().front().input;
-    c.require(shape == c.shape(input), "the result does not fit the tensor that is overwritten: got {}, expected {}", shape,
-              c.shape(input));
+    c.require(shape == c.shape(input), "the result does not fit the tensor that is overwritten: got {}, expected {}",
+              shape, c.shape(input));
   }
   c.out(0, c.type(0), shape);
 }
@@ -40,10 +41,11 @@ std::vector<int64_t> reductionAxes(const Attributes &attributes, int64_t rank) {
     for (int64_t i = 0; i < rank; ++i) axes.push_back(i);
     return axes;
   }
-  for (int64_t axis : attributes.getAttribute<std::vector<int64_t>>("axes")) axes.push_back(normalizeAxis(axis, rank, "axes"));
+  for (int64_t axis : attributes.getAttribute<std::vector<int64_t>>("axes"))
+    axes.push_back(normalizeAxis(axis, rank, "axes"));
   std::sort(axes.begin(), axes.end());
-  check(std::adjacent_find(axes.begin(), axes.end()) == axes.end(), "axes: an axis is repeated: got {}, expected each axis once",
-        axes);
+  check(std::adjacent_find(axes.begin(), axes.end()) == axes.end(),
+        "axes: an axis is repeated: got {}, expected each axis once", axes);
   return axes;
 }
 
@@ -59,8 +61,10 @@ Shape reducedShape(const Shape &shape, const std::vector<int64_t> &axes, bool ke
   Shape out;
   for (size_t i = 0; i < shape.size(); ++i) {
     bool reduced = std::binary_search(axes.begin(), axes.end(), static_cast<int64_t>(i));
-    if (!reduced) out.push_back(shape[i]);
-    else if (keepDims) out.push_back(1);
+    if (!reduced)
+      out.push_back(shape[i]);
+    else if (keepDims)
+      out.push_back(1);
   }
   return out;
 }
@@ -69,7 +73,8 @@ std::vector<int64_t> splitSizes(const Attributes &attributes, int64_t size, int6
   if (attributes.hasAttribute("split")) return attributes.getAttribute<std::vector<int64_t>>("split");
   std::vector<int64_t> sizes;
   const int64_t part = (size + count - 1) / std::max<int64_t>(count, 1);
-  for (int64_t left = size, i = 0; i < count; ++i, left -= part) sizes.push_back(std::max<int64_t>(0, std::min(part, left)));
+  for (int64_t left = size, i = 0; i < count; ++i, left -= part)
+    sizes.push_back(std::max<int64_t>(0, std::min(part, left)));
   return sizes;
 }
 

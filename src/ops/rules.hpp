@@ -13,18 +13,19 @@ void inferBroadcast(InferContext &c);
 void inferBroadcastBool(InferContext &c);
 // Output 0 has the shape of input 0 and BOOL elements.
 void inferLikeBool(InferContext &c);
-// Output 0 has the type of input 0 and the shape of attribute "fwd_shape": gradients of inputs that were broadcast or reduced.
+// Output 0 has the type of input 0 and the shape of attribute "fwd_shape": gradients of inputs that were broadcast or
+// reduced.
 void inferForwardShape(InferContext &c);
 // Broadcast shape of inputs [first, count); fails naming both shapes.
 Shape broadcastShape(const InferContext &c, int first, int count);
 
-// Axes of attribute "axes" normalised, sorted and checked for range and repetition; all axes when the attribute is absent
-// (none with noop_with_empty_axes = 1). An empty list reduces nothing.
+// Axes of attribute "axes" normalised, sorted and checked for range and repetition; all axes when the attribute is
+// absent (none with noop_with_empty_axes = 1). An empty list reduces nothing.
 std::vector<int64_t> reductionAxes(const Attributes &attributes, int64_t rank);
 std::vector<int64_t> reductionAxes(const InferContext &c);  // of input 0; failures name the op
 Shape reducedShape(const Shape &shape, const std::vector<int64_t> &axes, bool keepDims);
-// Sizes of the `count` pieces of an axis of `size` elements: attribute "split", or equal parts, the last ones smaller or empty
-// when they do not divide (ONNX Split-18).
+// Sizes of the `count` pieces of an axis of `size` elements: attribute "split", or equal parts, the last ones smaller
+// or empty when they do not divide (ONNX Split-18).
 std::vector<int64_t> splitSizes(const Attributes &attributes, int64_t size, int64_t count);
 // axis in [-rank, rank) normalised; throws popart::error otherwise.
 int64_t axisOf(const Attributes &attributes, int64_t rank);

@@ -4,13 +4,13 @@
 
 namespace popart::ref {
 
-std::span<const Entry> unaryKernels();      // math_unary.cpp
-std::span<const Entry> mathKernels();       // math.cpp: binary, comparison, variadic, Cast, Where
+std::span<const Entry> unaryKernels();  // math_unary.cpp
+std::span<const Entry> mathKernels();   // math.cpp: binary, comparison, variadic, Cast, Where
 std::span<const Entry> reduceKernels();
-std::span<const Entry> orderKernels();      // reduce_order.cpp: ArgMax, TopK, Sort, ReduceMedian, CumSum
+std::span<const Entry> orderKernels();  // reduce_order.cpp: ArgMax, TopK, Sort, ReduceMedian, CumSum
 std::span<const Entry> shapeKernels();
 std::span<const Entry> indexKernels();
-std::span<const Entry> scatterKernels();    // index_scatter.cpp
+std::span<const Entry> scatterKernels();  // index_scatter.cpp
 std::span<const Entry> nnKernels();
 std::span<const Entry> convKernels();
 std::span<const Entry> poolKernels();

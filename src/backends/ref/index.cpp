@@ -1,5 +1,5 @@
-// Reference kernels that read at index positions, and dynamic windows. Negative indices count from the end; an index that is out
-// of range reads 0 and writes nothing, so no kernel ever touches memory outside its operands.
+// Reference kernels that read at index positions, and dynamic windows. Negative indices count from the end; an index
+// that is out of range reads 0 and writes nothing, so no kernel ever touches memory outside its operands.
 #include <cstring>
 
 #include "backends/ref/families.hpp"
@@ -32,8 +32,10 @@ void gather(const Context &c) {
   if (c.out[0].size() == 0) return;
   forEachGathered(c, c.in[0].shape(), c.in[1], [&](int64_t from, int64_t to, int64_t elements) {
     char *target = c.out[0].as<char>() + to * bytes;
-    if (from < 0) std::memset(target, 0, elements * bytes);
-    else std::memcpy(target, c.in[0].as<char>() + from * bytes, elements * bytes);
+    if (from < 0)
+      std::memset(target, 0, elements * bytes);
+    else
+      std::memcpy(target, c.in[0].as<char>() + from * bytes, elements * bytes);
   });
 }
 
@@ -42,7 +44,8 @@ void gatherGradient(const Context &c) {
     using T = decltype(tag);
     std::vector<double> totals(c.out[0].size(), 0.0);
     forEachGathered(c, c.out[0].shape(), c.in[1], [&](int64_t at, int64_t from, int64_t elements) {
-      for (int64_t e = 0; at >= 0 && e < elements; ++e) totals[at + e] += static_cast<double>(c.in[0].as<T>()[from + e]);
+      for (int64_t e = 0; at >= 0 && e < elements; ++e)
+        totals[at + e] += static_cast<double>(c.in[0].as<T>()[from + e]);
     });
     for (size_t i = 0; i < totals.size(); ++i) c.out[0].as<T>()[i] = toElement<T>(totals[i]);
   });
@@ -52,28 +55,35 @@ void gatherElements(const Context &c) {
   const int64_t bytes = getDataTypeInfo(c.in[0].info.dataType()).nbytes;
   forEachElementPosition(c.op.attributes(), c.in[0].shape(), c.in[1], [&](int64_t at, int64_t i) {
     char *target = c.out[0].as<char>() + i * bytes;
-    if (at < 0) std::memset(target, 0, bytes);
-    else std::memcpy(target, c.in[0].as<char>() + at * bytes, bytes);
+    if (at < 0)
+      std::memset(target, 0, bytes);
+    else
+      std::memcpy(target, c.in[0].as<char>() + at * bytes, bytes);
   });
 }
 
 void gatherND(const Context &c) {
   const int64_t bytes = getDataTypeInfo(c.in[0].info.dataType()).nbytes;
   if (c.out[0].size() == 0) return;
-  forEachSlicePosition(c.in[0].shape(), c.in[1], c.op.attrInt("batch_dims"), [&](int64_t at, int64_t i, int64_t elements) {
-    char *target = c.out[0].as<char>() + i * bytes;
-    if (at < 0) std::memset(target, 0, elements * bytes);
-    else std::memcpy(target, c.in[0].as<char>() + at * bytes, elements * bytes);
-  });
+  forEachSlicePosition(c.in[0].shape(), c.in[1], c.op.attrInt("batch_dims"),
+                       [&](int64_t at, int64_t i, int64_t elements) {
+                         char *target = c.out[0].as<char>() + i * bytes;
+                         if (at < 0)
+                           std::memset(target, 0, elements * bytes);
+                         else
+                           std::memcpy(target, c.in[0].as<char>() + at * bytes, elements * bytes);
+                       });
 }
 
 void gatherNDGradient(const Context &c) {
   dispatchFloat(c.out[0].info.dataType(), [&](auto tag) {
     using T = decltype(tag);
     std::vector<double> totals(c.out[0].size(), 0.0);
-    forEachSlicePosition(c.out[0].shape(), c.in[1], c.op.attrInt("batch_dims"), [&](int64_t at, int64_t i, int64_t elements) {
-      for (int64_t e = 0; at >= 0 && e < elements; ++e) totals[at + e] += static_cast<double>(c.in[0].as<T>()[i + e]);
-    });
+    forEachSlicePosition(c.out[0].shape(), c.in[1], c.op.attrInt("batch_dims"),
+                         [&](int64_t at, int64_t i, int64_t elements) {
+                           for (int64_t e = 0; at >= 0 && e < elements; ++e)
+                             totals[at + e] += static_cast<double>(c.in[0].as<T>()[i + e]);
+                         });
     for (size_t i = 0; i < totals.size(); ++i) c.out[0].as<T>()[i] = toElement<T>(totals[i]);
   });
 }
@@ -85,8 +95,10 @@ void oneHot(const Context &c) {
   dispatchNumeric(c.in[0].info.dataType(), [&](auto tag) {
     using T = decltype(tag);
     for (int64_t i = 0; i < c.out[0].size(); ++i) {
-      const int64_t outer = i / (split.length * split.inner), k = i / split.inner % split.length, inner = i % split.inner;
-      const int64_t index = toElement<int64_t>(static_cast<AccumulatorT<T>>(c.in[0].as<T>()[outer * split.inner + inner]));
+      const int64_t outer = i / (split.length * split.inner), k = i / split.inner % split.length,
+                    inner = i % split.inner;
+      const int64_t index =
+          toElement<int64_t>(static_cast<AccumulatorT<T>>(c.in[0].as<T>()[outer * split.inner + inner]));
       const bool on = positionOf(index, split.length, true) == k;
       std::memcpy(c.out[0].as<char>() + i * bytes, c.in[1].as<char>() + (on ? bytes : 0), bytes);
     }
@@ -121,8 +133,10 @@ void dynamicSlice(const Context &c) {
   const int64_t bytes = getDataTypeInfo(c.in[0].info.dataType()).nbytes;
   forEachWindowElement(c, c.in[0].shape(), [&](int64_t at, int64_t i) {
     char *target = c.out[0].as<char>() + i * bytes;
-    if (at < 0) std::memset(target, 0, bytes);
-    else std::memcpy(target, c.in[0].as<char>() + at * bytes, bytes);
+    if (at < 0)
+      std::memset(target, 0, bytes);
+    else
+      std::memcpy(target, c.in[0].as<char>() + at * bytes, bytes);
   });
 }
 
@@ -130,7 +144,8 @@ enum class Write { Update, Add, Zero };
 
 template <Write W>
 void dynamicWrite(const Context &c) {
-  if (c.out[0].data != c.in[0].data && c.out[0].info.nbytes() > 0) std::memcpy(c.out[0].data, c.in[0].data, c.out[0].info.nbytes());
+  if (c.out[0].data != c.in[0].data && c.out[0].info.nbytes() > 0)
+    std::memcpy(c.out[0].data, c.in[0].data, c.out[0].info.nbytes());
   dispatchAll(c.out[0].info.dataType(), [&](auto tag) {
     using T = decltype(tag);
     using V = AccumulatorT<T>;

@@ -13,7 +13,8 @@ inline int64_t positionOf(int64_t index, int64_t size, bool wrap) {
   return index >= 0 && index < size ? index : -1;
 }
 
-// f(offset in `data` or -1, i) for every element i of an index tensor of the same rank (GatherElements, ScatterElements).
+// f(offset in `data` or -1, i) for every element i of an index tensor of the same rank (GatherElements,
+// ScatterElements).
 template <class F>
 void forEachElementPosition(const Attributes &attributes, const Shape &data, const View &indices, F f) {
   const int64_t axis = ops::axisOf(attributes, static_cast<int64_t>(data.size()));
@@ -27,8 +28,8 @@ void forEachElementPosition(const Attributes &attributes, const Shape &data, con
   }
 }
 
-// f(offset of a slice in `data` or -1, offset of the slice in the packed slices, elements per slice) for every coordinate
-// tuple in the last dimension of `indices` (GatherND, ScatterND); the first `batch` dimensions are shared.
+// f(offset of a slice in `data` or -1, offset of the slice in the packed slices, elements per slice) for every
+// coordinate tuple in the last dimension of `indices` (GatherND, ScatterND); the first `batch` dimensions are shared.
 template <class F>
 void forEachSlicePosition(const Shape &data, const View &indices, int64_t batch, F f) {
   const Shape strides = elementStrides(data);

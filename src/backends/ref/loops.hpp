@@ -12,8 +12,8 @@
 
 namespace popart::ref {
 
-// Value to element: floats to integers truncate toward zero and wrap modulo 2^bits (NaN and values beyond 64 bits: 0 and the
-// nearest 64-bit integer); anything to bool is "is not 0".
+// Value to element: floats to integers truncate toward zero and wrap modulo 2^bits (NaN and values beyond 64 bits: 0
+// and the nearest 64-bit integer); anything to bool is "is not 0".
 template <class T, class V>
 T toElement(V value) {
   if constexpr (std::is_same_v<T, bool>) {
@@ -21,7 +21,8 @@ T toElement(V value) {
   } else if constexpr (std::is_integral_v<T> && std::is_floating_point_v<V>) {
     if (!(value == value)) return 0;
     if (value >= 9223372036854775808.0) {
-      return static_cast<T>(value >= 18446744073709551616.0 ? std::numeric_limits<uint64_t>::max() : static_cast<uint64_t>(value));
+      return static_cast<T>(value >= 18446744073709551616.0 ? std::numeric_limits<uint64_t>::max()
+                                                            : static_cast<uint64_t>(value));
     }
     if (value < -9223372036854775808.0) return static_cast<T>(std::numeric_limits<int64_t>::min());
     return static_cast<T>(static_cast<int64_t>(value));
@@ -35,18 +36,24 @@ T toElement(V value) {
 // Integer arithmetic modulo 2^64, plain arithmetic for floats.
 template <class V>
 V add(V a, V b) {
-  if constexpr (std::is_integral_v<V>) return static_cast<V>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
-  else return a + b;
+  if constexpr (std::is_integral_v<V>)
+    return static_cast<V>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+  else
+    return a + b;
 }
 template <class V>
 V subtract(V a, V b) {
-  if constexpr (std::is_integral_v<V>) return static_cast<V>(static_cast<uint64_t>(a) - static_cast<uint64_t>(b));
-  else return a - b;
+  if constexpr (std::is_integral_v<V>)
+    return static_cast<V>(static_cast<uint64_t>(a) - static_cast<uint64_t>(b));
+  else
+    return a - b;
 }
 template <class V>
 V multiply(V a, V b) {
-  if constexpr (std::is_integral_v<V>) return static_cast<V>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
-  else return a * b;
+  if constexpr (std::is_integral_v<V>)
+    return static_cast<V>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
+  else
+    return a * b;
 }
 // Integers: truncated quotient, 0 for divisor 0, wrapping for the smallest integer by -1.
 template <class V>
@@ -84,8 +91,10 @@ V flooredRemainder(V a, V b) {
 
 template <class V>
 bool isNan(V v) {
-  if constexpr (std::is_floating_point_v<V>) return v != v;
-  else return false;
+  if constexpr (std::is_floating_point_v<V>)
+    return v != v;
+  else
+    return false;
 }
 
 // Element strides of `shape` in C order.
@@ -110,7 +119,10 @@ inline Shape broadcastStrides(const Shape &shape, const Shape &out) {
 class Walk {
  public:
   Walk(Shape shape, std::vector<Shape> strides)
-      : shape_(std::move(shape)), strides_(std::move(strides)), coordinates_(shape_.size(), 0), offsets_(strides_.size(), 0) {}
+      : shape_(std::move(shape)),
+        strides_(std::move(strides)),
+        coordinates_(shape_.size(), 0),
+        offsets_(strides_.size(), 0) {}
   const Shape &coordinates() const { return coordinates_; }
   int64_t offset(size_t k) const { return offsets_[k]; }
   void next() {
@@ -133,27 +145,39 @@ class Walk {
 struct AxisSplit {
   int64_t outer = 1, length = 1, inner = 1;
   AxisSplit(const Shape &shape, int64_t axis) {
-    for (int64_t i = 0; i < static_cast<int64_t>(shape.size()); ++i) (i < axis ? outer : i == axis ? length : inner) *= shape[i];
+    for (int64_t i = 0; i < static_cast<int64_t>(shape.size()); ++i)
+      (i < axis ? outer : i == axis ? length : inner) *= shape[i];
   }
 };
 
 // The integer at position i of an index tensor of any integer type.
 inline int64_t indexAt(const View &v, int64_t i) {
   switch (v.info.dataType()) {
-    case DataType::INT64: return v.as<int64_t>()[i];
-    case DataType::INT32: return v.as<int32_t>()[i];
-    case DataType::UINT32: return v.as<uint32_t>()[i];
-    case DataType::UINT64: return static_cast<int64_t>(v.as<uint64_t>()[i]);
-    case DataType::INT16: return v.as<int16_t>()[i];
-    case DataType::UINT16: return v.as<uint16_t>()[i];
-    case DataType::INT8: return v.as<int8_t>()[i];
-    case DataType::UINT8: return v.as<uint8_t>()[i];
-    default: throw internal_error("reference kernel: no index type: got {}", v.info.dataType());
+    case DataType::INT64:
+      return v.as<int64_t>()[i];
+    case DataType::INT32:
+      return v.as<int32_t>()[i];
+    case DataType::UINT32:
+      return v.as<uint32_t>()[i];
+    case DataType::UINT64:
+      return static_cast<int64_t>(v.as<uint64_t>()[i]);
+    case DataType::INT16:
+      return v.as<int16_t>()[i];
+    case DataType::UINT16:
+      return v.as<uint16_t>()[i];
+    case DataType::INT8:
+      return v.as<int8_t>()[i];
+    case DataType::UINT8:
+      return v.as<uint8_t>()[i];
+    default:
+      throw internal_error("reference kernel: no index type: got {}", v.info.dataType());
   }
 }
 inline void setIndex(const View &v, int64_t i, int64_t value) {
-  if (v.info.dataType() == DataType::INT64) v.as<int64_t>()[i] = value;
-  else v.as<int32_t>()[i] = static_cast<int32_t>(value);
+  if (v.info.dataType() == DataType::INT64)
+    v.as<int64_t>()[i] = value;
+  else
+    v.as<int32_t>()[i] = static_cast<int32_t>(value);
 }
 
 }  // namespace popart::ref

@@ -1,5 +1,5 @@
-// Reference kernels of element-wise functions of several arguments: arithmetic, comparison, logic, bits, variadic, Cast, Where.
-// Operands broadcast to the output's shape; integers wrap modulo their width.
+// Reference kernels of element-wise functions of several arguments: arithmetic, comparison, logic, bits, variadic,
+// Cast, Where. Operands broadcast to the output's shape; integers wrap modulo their width.
 #include <bit>
 
 #include "backends/ref/families.hpp"
@@ -32,17 +32,15 @@ void compare(const Context &c) {
   dispatchAll(c.in[0].info.dataType(), [&](auto tag) {
     using T = decltype(tag);
     using V = AccumulatorT<T>;
-    forEachPair(c, [a = c.in[0].as<T>(), b = c.in[1].as<T>(), y = c.out[0].as<bool>()](int64_t i, int64_t ia, int64_t ib) {
-      y[i] = F(static_cast<V>(a[ia]), static_cast<V>(b[ib]));
-    });
+    forEachPair(c, [a = c.in[0].as<T>(), b = c.in[1].as<T>(), y = c.out[0].as<bool>()](
+                       int64_t i, int64_t ia, int64_t ib) { y[i] = F(static_cast<V>(a[ia]), static_cast<V>(b[ib])); });
   });
 }
 
 template <auto F>
 void logical(const Context &c) {
-  forEachPair(c, [a = c.in[0].as<bool>(), b = c.in[1].as<bool>(), y = c.out[0].as<bool>()](int64_t i, int64_t ia, int64_t ib) {
-    y[i] = F(a[ia], b[ib]);
-  });
+  forEachPair(c, [a = c.in[0].as<bool>(), b = c.in[1].as<bool>(), y = c.out[0].as<bool>()](
+                     int64_t i, int64_t ia, int64_t ib) { y[i] = F(a[ia], b[ib]); });
 }
 
 void logicalNot(const Context &c) {
@@ -77,10 +75,11 @@ void bitShift(const Context &c) {
   const bool left = c.op.attrString("direction") == "LEFT";
   dispatchInteger(c.in[0].info.dataType(), [&](auto tag) {
     using T = decltype(tag);
-    forEachPair(c, [=, a = c.in[0].as<T>(), b = c.in[1].as<T>(), y = c.out[0].as<T>()](int64_t i, int64_t ia, int64_t ib) {
-      const uint64_t value = static_cast<uint64_t>(a[ia]), count = static_cast<uint64_t>(b[ib]);
-      y[i] = count >= 8 * sizeof(T) ? T(0) : static_cast<T>(left ? value << count : value >> count);
-    });
+    forEachPair(c,
+                [=, a = c.in[0].as<T>(), b = c.in[1].as<T>(), y = c.out[0].as<T>()](int64_t i, int64_t ia, int64_t ib) {
+                  const uint64_t value = static_cast<uint64_t>(a[ia]), count = static_cast<uint64_t>(b[ib]);
+                  y[i] = count >= 8 * sizeof(T) ? T(0) : static_cast<T>(left ? value << count : value >> count);
+                });
   });
 }
 
@@ -103,12 +102,15 @@ void power(const Context &c) {
     dispatchNumeric(c.in[1].info.dataType(), [&](auto exponentTag) {
       using U = decltype(exponentTag);
       using W = AccumulatorT<U>;
-      forEachPair(c, [a = c.in[0].as<T>(), b = c.in[1].as<U>(), y = c.out[0].as<T>()](int64_t i, int64_t ia, int64_t ib) {
-        const V base = static_cast<V>(a[ia]);
-        const W exponent = static_cast<W>(b[ib]);
-        if constexpr (std::is_integral_v<V> && std::is_integral_v<W>) y[i] = toElement<T>(integerPower(base, exponent));
-        else y[i] = toElement<T>(std::pow(static_cast<double>(base), static_cast<double>(exponent)));
-      });
+      forEachPair(c,
+                  [a = c.in[0].as<T>(), b = c.in[1].as<U>(), y = c.out[0].as<T>()](int64_t i, int64_t ia, int64_t ib) {
+                    const V base = static_cast<V>(a[ia]);
+                    const W exponent = static_cast<W>(b[ib]);
+                    if constexpr (std::is_integral_v<V> && std::is_integral_v<W>)
+                      y[i] = toElement<T>(integerPower(base, exponent));
+                    else
+                      y[i] = toElement<T>(std::pow(static_cast<double>(base), static_cast<double>(exponent)));
+                  });
     });
   });
 }
@@ -126,7 +128,8 @@ void scaledAdd(const Context &c) {
     using T = decltype(tag);
     const T *a = c.in[0].as<T>(), *b = c.in[1].as<T>();
     T *y = c.out[0].as<T>();
-    for (int64_t i = 0; i < c.out[0].size(); ++i) y[i] = toElement<T>(scale0 * static_cast<double>(a[i]) + scale1 * static_cast<double>(b[i]));
+    for (int64_t i = 0; i < c.out[0].size(); ++i)
+      y[i] = toElement<T>(scale0 * static_cast<double>(a[i]) + scale1 * static_cast<double>(b[i]));
   });
 }
 
@@ -167,16 +170,20 @@ void where(const Context &c) {
   dispatchAll(c.in[1].info.dataType(), [&](auto tag) {
     using T = decltype(tag);
     const Shape &out = c.out[0].shape();
-    Walk walk(out, {broadcastStrides(c.in[0].shape(), out), broadcastStrides(c.in[1].shape(), out), broadcastStrides(c.in[2].shape(), out)});
+    Walk walk(out, {broadcastStrides(c.in[0].shape(), out), broadcastStrides(c.in[1].shape(), out),
+                    broadcastStrides(c.in[2].shape(), out)});
     for (int64_t i = 0; i < c.out[0].size(); ++i, walk.next()) {
-      c.out[0].as<T>()[i] = c.in[0].as<bool>()[walk.offset(0)] ? c.in[1].as<T>()[walk.offset(1)] : c.in[2].as<T>()[walk.offset(2)];
+      c.out[0].as<T>()[i] =
+          c.in[0].as<bool>()[walk.offset(0)] ? c.in[1].as<T>()[walk.offset(1)] : c.in[2].as<T>()[walk.offset(2)];
     }
   });
 }
 
 constexpr auto kPRelu = [](auto x, auto slope) {
-  if constexpr (std::is_unsigned_v<decltype(x)>) return x;
-  else return x < 0 ? multiply(slope, x) : x;
+  if constexpr (std::is_unsigned_v<decltype(x)>)
+    return x;
+  else
+    return x < 0 ? multiply(slope, x) : x;
 };
 
 constexpr Entry kTable[] = {
@@ -206,7 +213,8 @@ constexpr Entry kTable[] = {
     {"BitwiseNot", bitwiseNot},
     {"BitShift", bitShift},
     {"Sum", variadic<[](auto a, auto b) { return add(a, b); }, kKeep>},
-    {"Mean", variadic<[](auto a, auto b) { return add(a, b); }, [](auto total, size_t count) { return total / static_cast<decltype(total)>(count); }>},
+    {"Mean", variadic<[](auto a, auto b) { return add(a, b); },
+                      [](auto total, size_t count) { return total / static_cast<decltype(total)>(count); }>},
     {"Max", variadic<kMax, kKeep>},
     {"Min", variadic<kMin, kKeep>},
     {"Cast", cast},

@@ -33,9 +33,12 @@ void unaryWith(const Context &c) {
 double number(const Op &op, const char *name) { return op.attrFloat(name); }
 
 constexpr auto kAbs = [](auto x) {
-  if constexpr (std::is_unsigned_v<decltype(x)>) return x;
-  else if constexpr (std::is_floating_point_v<decltype(x)>) return std::fabs(x);
-  else return x < 0 ? subtract(decltype(x)(0), x) : x;
+  if constexpr (std::is_unsigned_v<decltype(x)>)
+    return x;
+  else if constexpr (std::is_floating_point_v<decltype(x)>)
+    return std::fabs(x);
+  else
+    return x < 0 ? subtract(decltype(x)(0), x) : x;
 };
 constexpr auto kSign = [](auto x) {
   if (isNan(x)) return x;
@@ -159,7 +162,9 @@ constexpr Entry kTable[] = {
     {"Clip", unaryWith<clip>},
     {"Sigmoid", unary<sigmoid>},
     {"HardSigmoid", unaryWith<hardSigmoid>},
-    {"HardSwish", unary<[](double x) { return x <= -3 ? 0.0 : x >= 3 ? x : x * (x / 6 + 0.5); }>},
+    {"HardSwish", unary<[](double x) { return x <= -3  ? 0.0
+                                              : x >= 3 ? x
+                                                       : x * (x / 6 + 0.5); }>},
     {"Softplus", unary<softplus>},
     {"Softsign", unary<[](double x) { return x / (1 + std::abs(x)); }>},
     {"Mish", unary<[](double x) { return x * std::tanh(softplus(x)); }>},

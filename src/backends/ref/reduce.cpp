@@ -133,11 +133,13 @@ void cumulativeSum(const Context &c) {
 }
 
 constexpr Entry kTable[] = {
-    {"ReduceSum", reduce<kSum>},         {"ReduceMean", reduce<kMean>}, {"ReduceProd", reduce<kProduct>},
-    {"ReduceL1", reduce<kL1>},           {"ReduceL2", reduce<kL2>},            {"ReduceSumSquare", reduce<kSumSquare>},
+    {"ReduceSum", reduce<kSum>},         {"ReduceMean", reduce<kMean>},
+    {"ReduceProd", reduce<kProduct>},    {"ReduceL1", reduce<kL1>},
+    {"ReduceL2", reduce<kL2>},           {"ReduceSumSquare", reduce<kSumSquare>},
     {"ReduceLogSum", reduce<kLogSum>},   {"ReduceLogSumExp", reduce<kLogSumExp>},
-    {"ReduceMax", reduce<kMax>},         {"ReduceMin", reduce<kMin>},          {"ReduceProdGrad", productGradient},
-    {"ReduceSumTo", sumTo},              {"CumSum", cumulativeSum},
+    {"ReduceMax", reduce<kMax>},         {"ReduceMin", reduce<kMin>},
+    {"ReduceProdGrad", productGradient}, {"ReduceSumTo", sumTo},
+    {"CumSum", cumulativeSum},
 };
 
 }  // namespace

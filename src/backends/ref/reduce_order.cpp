@@ -1,5 +1,5 @@
-// Reference kernels that order elements: ArgMax, ArgMin, TopK, Sort, ReduceMedian. NaN counts as larger than every number, ties go
-// to the smaller index.
+// Reference kernels that order elements: ArgMax, ArgMin, TopK, Sort, ReduceMedian. NaN counts as larger than every
+// number, ties go to the smaller index.
 #include <algorithm>
 #include <numeric>
 
@@ -80,7 +80,8 @@ void median(const Context &c) {
 }
 
 constexpr Entry kTable[] = {
-    {"ArgMax", argExtreme<true>}, {"ArgMin", argExtreme<false>}, {"TopK", topK}, {"Sort", sort}, {"ReduceMedian", median},
+    {"ArgMax", argExtreme<true>}, {"ArgMin", argExtreme<false>}, {"TopK", topK}, {"Sort", sort},
+    {"ReduceMedian", median},
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Reduction: which elements of a tensor reduce into which result. Results are numbered in C order over the kept axes; the
-// elements of one group in C order over the reduced axes.
+// Reduction: which elements of a tensor reduce into which result. Results are numbered in C order over the kept axes;
+// the elements of one group in C order over the reduced axes.
 #pragma once
 #include <algorithm>
 

@@ -1,5 +1,5 @@
-// The reference backend: finds the kernel of an op by its base type and wraps it as an executable::Kernel. Kernels own a copy of
-// the op, so that an executable outlives the graph it was made from. One task each; plain layouts only.
+// The reference backend: finds the kernel of an op by its base type and wraps it as an executable::Kernel. Kernels own
+// a copy of the op, so that an executable outlives the graph it was made from. One task each; plain layouts only.
 #include "backends/ref/ref.hpp"
 
 #include <string_view>
@@ -17,21 +17,8 @@ using executable::Layout;
 using executable::OperandDesc;
 
 constexpr std::span<const Entry> (*kFamilies[])() = {
-    unaryKernels,
-    mathKernels,
-    reduceKernels,
-    orderKernels,
-    shapeKernels,
-    indexKernels,
-    scatterKernels,
-    nnKernels,
-    convKernels,
-    poolKernels,
-    normKernels,
-    lossKernels,
-    optimKernels,
-    randomKernels,
-    controlKernels,
+    unaryKernels, mathKernels, reduceKernels, orderKernels, shapeKernels, indexKernels,  scatterKernels, nnKernels,
+    convKernels,  poolKernels, normKernels,   lossKernels,  optimKernels, randomKernels, controlKernels,
 };
 
 RefFn findKernel(std::string_view type) {
@@ -39,7 +26,8 @@ RefFn findKernel(std::string_view type) {
     std::unordered_map<std::string_view, RefFn> all;
     for (auto family : kFamilies) {
       for (const Entry &entry : family()) {
-        if (!all.emplace(entry.type, entry.fn).second) throw internal_error("reference backend: two kernels for {}", entry.type);
+        if (!all.emplace(entry.type, entry.fn).second)
+          throw internal_error("reference backend: two kernels for {}", entry.type);
       }
     }
     return all;
@@ -115,11 +103,14 @@ const executable::Backend &backend() {
 
 std::vector<TensorData> evaluate(const Op &op, const std::vector<TensorData> &inputs) {
   RefFn fn = findKernel(op.def().base().type());
-  check(fn != nullptr, "{}: there is no reference kernel: got {}, expected an operator with one", op.debugName(), op.opType());
+  check(fn != nullptr, "{}: there is no reference kernel: got {}, expected an operator with one", op.debugName(),
+        op.opType());
   std::vector<View> in, out;
   for (const TensorData &value : inputs) {
-    if (value.empty()) in.push_back({});
-    else in.push_back({value.info(), const_cast<void *>(value.data())});
+    if (value.empty())
+      in.push_back({});
+    else
+      in.push_back({value.info(), const_cast<void *>(value.data())});
   }
   std::vector<TensorData> results(op.outputCount());
   for (int i = 0; i < op.outputCount(); ++i) {

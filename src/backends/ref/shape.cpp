@@ -25,7 +25,8 @@ class ElementCopy {
 };
 
 void copy(const Context &c) {
-  if (c.out[0].data != c.in[0].data && c.out[0].info.nbytes() > 0) std::memcpy(c.out[0].data, c.in[0].data, c.out[0].info.nbytes());
+  if (c.out[0].data != c.in[0].data && c.out[0].info.nbytes() > 0)
+    std::memcpy(c.out[0].data, c.in[0].data, c.out[0].info.nbytes());
 }
 
 // Output element at coordinates x is the input element at base + sum of x[d] * strides[d].
@@ -157,7 +158,8 @@ void range(const Context &c) {
       return static_cast<V>(*static_cast<const T *>(c.op.attributes().getAttribute<TensorData>(name).data()));
     };
     const V start = scalar("start"), delta = scalar("delta");
-    for (int64_t i = 0; i < c.out[0].size(); ++i) c.out[0].as<T>()[i] = toElement<T>(add(start, multiply(static_cast<V>(i), delta)));
+    for (int64_t i = 0; i < c.out[0].size(); ++i)
+      c.out[0].as<T>()[i] = toElement<T>(add(start, multiply(static_cast<V>(i), delta)));
   });
 }
 
@@ -170,10 +172,27 @@ void shape(const Context &c) {
 void size(const Context &c) { *c.out[0].as<int64_t>() = c.in[0].size(); }
 
 constexpr Entry kTable[] = {
-    {"Reshape", copy},     {"Squeeze", copy},       {"Unsqueeze", copy}, {"Identity", copy}, {"IdentityGrad", copy}, {"Detach", copy},
-    {"Nop", copy},         {"Transpose", transpose}, {"Slice", slice},    {"Subsample", subsample}, {"Reverse", reverse}, {"Expand", expand},
-    {"Tile", tile},        {"Pad", pad},            {"Concat", concat},  {"Split", split},   {"ConstantOfShape", fill}, {"Constant", constant},
-    {"Range", range},      {"Shape", shape},        {"Size", size},
+    {"Reshape", copy},
+    {"Squeeze", copy},
+    {"Unsqueeze", copy},
+    {"Identity", copy},
+    {"IdentityGrad", copy},
+    {"Detach", copy},
+    {"Nop", copy},
+    {"Transpose", transpose},
+    {"Slice", slice},
+    {"Subsample", subsample},
+    {"Reverse", reverse},
+    {"Expand", expand},
+    {"Tile", tile},
+    {"Pad", pad},
+    {"Concat", concat},
+    {"Split", split},
+    {"ConstantOfShape", fill},
+    {"Constant", constant},
+    {"Range", range},
+    {"Shape", shape},
+    {"Size", size},
 };
 
 }  // namespace

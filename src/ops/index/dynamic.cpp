@@ -1,6 +1,6 @@
-// Operators on a window of a tensor whose position is known only at run time: DynamicSlice, DynamicUpdate, DynamicZero, DynamicAdd.
-// The window starts at offset[i] along axes[i] and has sizes[i] elements there, all elements along other axes. Elements of the
-// window that fall outside the tensor read 0 and are not written.
+// Operators on a window of a tensor whose position is known only at run time: DynamicSlice, DynamicUpdate, DynamicZero,
+// DynamicAdd. The window starts at offset[i] along axes[i] and has sizes[i] elements there, all elements along other
+// axes. Elements of the window that fall outside the tensor read 0 and are not written.
 #include <algorithm>
 
 #include "ops/catalog.hpp"
@@ -21,7 +21,8 @@ Shape windowShape(const InferContext &c, const Shape &whole) {
     c.require(axes[i] >= -rank && axes[i] < rank, "an axis is out of range: got {} for shape {}", axes, whole);
     const int64_t axis = normalizeAxis(axes[i], rank, "axes");
     c.require(!seen[axis], "an axis is repeated: got {}, expected each axis once", axes);
-    c.require(sizes[i] >= 0 && sizes[i] <= whole[axis], "a size does not fit its axis: got {} for axes {} of {}", sizes, axes, whole);
+    c.require(sizes[i] >= 0 && sizes[i] <= whole[axis], "a size does not fit its axis: got {} for axes {} of {}", sizes,
+              axes, whole);
     seen[axis] = true;
     window[axis] = sizes[i];
   }
@@ -29,8 +30,9 @@ Shape windowShape(const InferContext &c, const Shape &whole) {
 }
 
 void checkOffset(const InferContext &c, int input) {
-  c.require(c.in(input).nelms() == static_cast<int64_t>(c.attrInts("axes").size()), "offset does not fit axes: got {} for axes {}, expected one number per axis",
-            c.shape(input), c.attrInts("axes"));
+  c.require(c.in(input).nelms() == static_cast<int64_t>(c.attrInts("axes").size()),
+            "offset does not fit axes: got {} for axes {}, expected one number per axis", c.shape(input),
+            c.attrInts("axes"));
 }
 
 void inferSlice(InferContext &c) {
@@ -40,7 +42,9 @@ void inferSlice(InferContext &c) {
 void inferWhole(InferContext &c) {
   checkOffset(c, 1);
   const Shape window = windowShape(c, c.shape(0));
-  if (c.hasIn(2)) c.require(c.shape(2) == window, "the slice does not have the window's shape: got {}, expected {}", c.shape(2), window);
+  if (c.hasIn(2))
+    c.require(c.shape(2) == window, "the slice does not have the window's shape: got {}, expected {}", c.shape(2),
+              window);
   c.out(0, c.in(0));
 }
 
@@ -68,7 +72,9 @@ OpDef gradientRow(const char *type, const char *serves, InferFn infer) {
       .infer(std::move(infer))
       .traits(Trait::Gradient)
       .notOnnx()
-      .decompose([serves](DecomposeBuilder &b) { b.result(0, b.emit(serves, {b.in(0), b.in(1)}, window(b.attrs()))); });
+      .decompose([serves](DecomposeBuilder &b) {
+        b.result(0, b.emit(serves, {b.in(0), b.in(1)}, window(b.attrs())));
+      });
 }
 
 void addDynamicSlice(OpDefs &rows) {
@@ -105,12 +111,16 @@ void addWrites(OpDefs &rows) {
                      .infer(inferWhole)
                      .inplace("DynamicUpdateInplace", 10)
                      .vjp([](VjpBuilder &b) {
-                       if (b.wants(0)) b.grad(0, b.emit("DynamicUpdateTensorGrad", {b.gradOut(0), b.in(1)}, window(b.attrs())));
-                       if (b.wants(2)) b.grad(2, b.emit("DynamicUpdateSliceGrad", {b.gradOut(0), b.in(1)}, window(b.attrs())));
+                       if (b.wants(0))
+                         b.grad(0, b.emit("DynamicUpdateTensorGrad", {b.gradOut(0), b.in(1)}, window(b.attrs())));
+                       if (b.wants(2))
+                         b.grad(2, b.emit("DynamicUpdateSliceGrad", {b.gradOut(0), b.in(1)}, window(b.attrs())));
                      })
                      .doc("The tensor with the slice written into the window."));
-  rows.push_back(gradientRow("DynamicUpdateTensorGrad", "DynamicZero", inferWhole).doc("Gradient of DynamicUpdate for the tensor."));
-  rows.push_back(gradientRow("DynamicUpdateSliceGrad", "DynamicSlice", inferSlice).doc("Gradient of DynamicUpdate for the slice."));
+  rows.push_back(gradientRow("DynamicUpdateTensorGrad", "DynamicZero", inferWhole)
+                     .doc("Gradient of DynamicUpdate for the tensor."));
+  rows.push_back(gradientRow("DynamicUpdateSliceGrad", "DynamicSlice", inferSlice)
+                     .doc("Gradient of DynamicUpdate for the slice."));
   rows.push_back(dynamicRow("DynamicAdd", kNumeric)
                      .input("slice", kNumeric, "T")
                      .output("updated")
@@ -118,7 +128,8 @@ void addWrites(OpDefs &rows) {
                      .inplace("DynamicAddInplace", 10)
                      .vjp([](VjpBuilder &b) {
                        if (b.wants(0)) b.grad(0, b.emit("IdentityGrad", {b.gradOut(0)}));
-                       if (b.wants(2)) b.grad(2, b.emit("DynamicUpdateSliceGrad", {b.gradOut(0), b.in(1)}, window(b.attrs())));
+                       if (b.wants(2))
+                         b.grad(2, b.emit("DynamicUpdateSliceGrad", {b.gradOut(0), b.in(1)}, window(b.attrs())));
                      })
                      .doc("The tensor with the slice added to the window."));
   rows.push_back(dynamicRow("DynamicZero", kAllTypes)

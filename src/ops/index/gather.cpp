@@ -1,6 +1,6 @@
-// Operators that read elements at positions given by an index tensor: Gather, PopartTiedGather, GatherElements, GatherND, OneHot.
-// Negative indices count from the end. An index that is out of range all the same reads 0 and writes nothing (kernels cannot
-// fail); with zero_OOR = 1 negative indices are out of range too.
+// Operators that read elements at positions given by an index tensor: Gather, PopartTiedGather, GatherElements,
+// GatherND, OneHot. Negative indices count from the end. An index that is out of range all the same reads 0 and writes
+// nothing (kernels cannot fail); with zero_OOR = 1 negative indices are out of range too.
 #include <algorithm>
 
 #include "ops/catalog.hpp"
@@ -64,11 +64,14 @@ OpDef gatherGradientRow(const char *type) {
 }
 
 void addGather(OpDefs &rows) {
-  rows.push_back(gatherRow("ai.onnx", "Gather", {1, 11, 13}, "GatherGrad").doc("Slices of data along an axis, at the positions of indices."));
+  rows.push_back(gatherRow("ai.onnx", "Gather", {1, 11, 13}, "GatherGrad")
+                     .doc("Slices of data along an axis, at the positions of indices."));
   rows.push_back(gatherGradientRow("GatherGrad"));
   rows.push_back(gatherRow("ai.graphcore", "PopartTiedGather", {1}, "TiedGatherGrad")
                      .notOnnx()
-                     .decompose([](DecomposeBuilder &b) { b.result(0, b.emit("Gather", {b.in(0), b.in(1)}, b.attrs())); })
+                     .decompose([](DecomposeBuilder &b) {
+                       b.result(0, b.emit("Gather", {b.in(0), b.in(1)}, b.attrs()));
+                     })
                      .doc("Gather whose data also feeds a matrix product."));
   rows.push_back(gatherGradientRow("TiedGatherGrad").decompose([](DecomposeBuilder &b) {
     b.result(0, b.emit("GatherGrad", {b.in(0), b.in(1)}, b.attrs()));
@@ -82,7 +85,9 @@ void addGather(OpDefs &rows) {
                      .attr("zero_OOR", int64_t{0})
                      .infer(inferGather)
                      .cost(Cost::Heavy)
-                     .decompose([](DecomposeBuilder &b) { b.result(0, b.emit("Gather", {b.in(0), b.in(1)}, b.attrs())); })
+                     .decompose([](DecomposeBuilder &b) {
+                       b.result(0, b.emit("Gather", {b.in(0), b.in(1)}, b.attrs()));
+                     })
                      .vjp([](VjpBuilder &b) {
                        Attributes attributes = b.attrs();
                        attributes.set("fwd_shape", b.inInfo(0).shape());
@@ -92,53 +97,57 @@ void addGather(OpDefs &rows) {
 }
 
 void addGatherElements(OpDefs &rows) {
-  rows.push_back(OpDef("ai.onnx", "GatherElements", {11, 13})
-                     .input("data", kAllTypes)
-                     .input("indices", kIndices)
-                     .output("output")
-                     .attr("axis", int64_t{0})
-                     .infer([](InferContext &c) {
-                       const int64_t axis = c.axis("axis", c.in(0).rank());
-                       c.require(c.in(1).rank() == c.in(0).rank(), "ranks differ: got {} and {}, expected equal ranks", c.shape(0), c.shape(1));
-                       for (int64_t d = 0; d < c.in(0).rank(); ++d) {
-                         c.require(d == axis || c.shape(1)[d] <= c.shape(0)[d], "indices are larger than data outside axis {}: got {} for data {}",
-                                   axis, c.shape(1), c.shape(0));
-                       }
-                       c.out(0, c.type(0), c.shape(1));
-                     })
-                     .vjp([](VjpBuilder &b) {
-                       b.grad(0, b.emit("GatherElementsGrad", {b.gradOut(0), b.in(1)},
-                                        {{"axis", axisOf(b.attrs(), b.inInfo(0).rank())}, {"fwd_shape", b.inInfo(0).shape()}}));
-                     })
-                     .doc("Elements of data at positions given, per element, along an axis."));
-  rows.push_back(OpDef("ai.graphcore", "GatherElementsGrad", {1})
-                     .input("grad", kFloats)
-                     .input("indices", kIndices)
-                     .output("dx")
-                     .attrRequired("axis", AttributeType::Int)
-                     .attrRequired("fwd_shape", AttributeType::Ints)
-                     .infer(inferForwardShape)
-                     .traits(Trait::Gradient)
-                     .notOnnx()
-                     .decompose([](DecomposeBuilder &b) {
-                       TensorIndex zeros = emitZeros(b, b.outInfo(0).dataType(), b.outInfo(0).shape());
-                       b.result(0, b.emit("ScatterElements", {zeros, b.in(1), b.in(0)},
-                                          {{"axis", b.attrs().getAttribute<int64_t>("axis")}, {"reduction", std::string("add")}}));
-                     })
-                     .doc("Gradient of GatherElements."));
+  rows.push_back(
+      OpDef("ai.onnx", "GatherElements", {11, 13})
+          .input("data", kAllTypes)
+          .input("indices", kIndices)
+          .output("output")
+          .attr("axis", int64_t{0})
+          .infer([](InferContext &c) {
+            const int64_t axis = c.axis("axis", c.in(0).rank());
+            c.require(c.in(1).rank() == c.in(0).rank(), "ranks differ: got {} and {}, expected equal ranks", c.shape(0),
+                      c.shape(1));
+            for (int64_t d = 0; d < c.in(0).rank(); ++d) {
+              c.require(d == axis || c.shape(1)[d] <= c.shape(0)[d],
+                        "indices are larger than data outside axis {}: got {} for data {}", axis, c.shape(1),
+                        c.shape(0));
+            }
+            c.out(0, c.type(0), c.shape(1));
+          })
+          .vjp([](VjpBuilder &b) {
+            b.grad(0, b.emit("GatherElementsGrad", {b.gradOut(0), b.in(1)},
+                             {{"axis", axisOf(b.attrs(), b.inInfo(0).rank())}, {"fwd_shape", b.inInfo(0).shape()}}));
+          })
+          .doc("Elements of data at positions given, per element, along an axis."));
+  rows.push_back(
+      OpDef("ai.graphcore", "GatherElementsGrad", {1})
+          .input("grad", kFloats)
+          .input("indices", kIndices)
+          .output("dx")
+          .attrRequired("axis", AttributeType::Int)
+          .attrRequired("fwd_shape", AttributeType::Ints)
+          .infer(inferForwardShape)
+          .traits(Trait::Gradient)
+          .notOnnx()
+          .decompose([](DecomposeBuilder &b) {
+            TensorIndex zeros = emitZeros(b, b.outInfo(0).dataType(), b.outInfo(0).shape());
+            b.result(0, b.emit("ScatterElements", {zeros, b.in(1), b.in(0)},
+                               {{"axis", b.attrs().getAttribute<int64_t>("axis")}, {"reduction", std::string("add")}}));
+          })
+          .doc("Gradient of GatherElements."));
 }
 
 void inferGatherND(InferContext &c) {
   const int64_t batch = c.attrInt("batch_dims");
   const Shape &data = c.shape(0), &indices = c.shape(1);
   c.require(!indices.empty(), "indices is a scalar: got rank 0, expected rank 1 or more");
-  c.require(batch >= 0 && batch < static_cast<int64_t>(std::min(data.size(), indices.size())), "batch_dims is out of range: got {} for {} and {}",
-            batch, data, indices);
+  c.require(batch >= 0 && batch < static_cast<int64_t>(std::min(data.size(), indices.size())),
+            "batch_dims is out of range: got {} for {} and {}", batch, data, indices);
   const int64_t depth = indices.back();
-  c.require(depth >= 1 && batch + depth <= static_cast<int64_t>(data.size()), "the last dimension of indices does not fit data: got {} for data {}",
-            indices, data);
-  c.require(std::equal(data.begin(), data.begin() + batch, indices.begin()), "batch dimensions differ: got {} and {}, expected {} equal ones",
-            data, indices, batch);
+  c.require(depth >= 1 && batch + depth <= static_cast<int64_t>(data.size()),
+            "the last dimension of indices does not fit data: got {} for data {}", indices, data);
+  c.require(std::equal(data.begin(), data.begin() + batch, indices.begin()),
+            "batch dimensions differ: got {} and {}, expected {} equal ones", data, indices, batch);
   Shape to(indices.begin(), indices.end() - 1);
   to.insert(to.end(), data.begin() + batch + depth, data.end());
   c.out(0, c.type(0), to);
@@ -153,7 +162,8 @@ void addGatherND(OpDefs &rows) {
                      .infer(inferGatherND)
                      .vjp([](VjpBuilder &b) {
                        b.grad(0, b.emit("GatherNDGrad", {b.gradOut(0), b.in(1)},
-                                        {{"batch_dims", b.attrs().getAttribute<int64_t>("batch_dims")}, {"fwd_shape", b.inInfo(0).shape()}}));
+                                        {{"batch_dims", b.attrs().getAttribute<int64_t>("batch_dims")},
+                                         {"fwd_shape", b.inInfo(0).shape()}}));
                      })
                      .doc("Slices of data at coordinates given by the last dimension of indices."));
   rows.push_back(OpDef("ai.graphcore", "GatherNDGrad", {1})
@@ -191,26 +201,29 @@ void addOneHot(OpDefs &rows) {
                        if (!b.wants(1)) return;
                        b.grad(1, b.emit("OneHotGrad", {b.gradOut(0), b.in(0)}, b.attrs()));
                      })
-                     .doc("values[1] at each index along a new axis of size depth, values[0] elsewhere; an index out of range gives a row of values[0]."));
-  rows.push_back(OpDef("ai.graphcore", "OneHotGrad", {1})
-                     .input("grad", kFloats)
-                     .input("indices", kNumeric)
-                     .output("dvalues")
-                     .attrRequired("axis", AttributeType::Int)
-                     .attrRequired("depth", AttributeType::Int)
-                     .infer([](InferContext &c) { c.out(0, c.type(0), {2}); })
-                     .traits(Trait::Gradient)
-                     .notOnnx()
-                     .decompose([](DecomposeBuilder &b) {
-                       Expression g(b, b.in(0));
-                       TensorIndex pair = b.emit("Concat", {emitReshape(b, g.number(0), {1}), emitReshape(b, g.number(1), {1})}, {{"axis", int64_t{0}}});
-                       Expression mask(b, b.emit("OneHot", {b.in(1), pair}, b.attrs()));
-                       const Attributes toOne{{"keepdims", int64_t{0}}};
-                       Expression on = (g * mask).apply("ReduceSum", toOne);
-                       Expression off = g.apply("ReduceSum", toOne) - on;
-                       b.result(0, b.emit("Concat", {emitReshape(b, off, {1}), emitReshape(b, on, {1})}, {{"axis", int64_t{0}}}));
-                     })
-                     .doc("Gradient of OneHot for its values."));
+                     .doc("values[1] at each index along a new axis of size depth, values[0] elsewhere; an index out "
+                          "of range gives a row of values[0]."));
+  rows.push_back(
+      OpDef("ai.graphcore", "OneHotGrad", {1})
+          .input("grad", kFloats)
+          .input("indices", kNumeric)
+          .output("dvalues")
+          .attrRequired("axis", AttributeType::Int)
+          .attrRequired("depth", AttributeType::Int)
+          .infer([](InferContext &c) { c.out(0, c.type(0), {2}); })
+          .traits(Trait::Gradient)
+          .notOnnx()
+          .decompose([](DecomposeBuilder &b) {
+            Expression g(b, b.in(0));
+            TensorIndex pair = b.emit("Concat", {emitReshape(b, g.number(0), {1}), emitReshape(b, g.number(1), {1})},
+                                      {{"axis", int64_t{0}}});
+            Expression mask(b, b.emit("OneHot", {b.in(1), pair}, b.attrs()));
+            const Attributes toOne{{"keepdims", int64_t{0}}};
+            Expression on = (g * mask).apply("ReduceSum", toOne);
+            Expression off = g.apply("ReduceSum", toOne) - on;
+            b.result(0, b.emit("Concat", {emitReshape(b, off, {1}), emitReshape(b, on, {1})}, {{"axis", int64_t{0}}}));
+          })
+          .doc("Gradient of OneHot for its values."));
 }
 
 }  // namespace

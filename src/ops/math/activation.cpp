@@ -1,5 +1,5 @@
-// Activation functions, element-wise. Formulas as in the newest ONNX operator of the name; Gelu is the tanh approximation and
-// GeluErf the exact one, as in ai.graphcore.
+// Activation functions, element-wise. Formulas as in the newest ONNX operator of the name; Gelu is the tanh
+// approximation and GeluErf the exact one, as in ai.graphcore.
 #include <numbers>
 
 #include "ops/math/unary_rows.hpp"
@@ -41,15 +41,20 @@ E mishGradient(E g, E x, const A &) {
 }
 
 void addRectifiers(OpDefs &rows) {
-  addDifferentiable(rows, unaryRow("ai.onnx", "Relu", {6, 13, 14}, kFloats | kSignedInts).doc("max(x, 0)."), Reads::Output,
-                    [](E g, E y, const A &) { return select(y > 0.0, g, zero(g)); });
-  addDifferentiable(rows, unaryRow("ai.onnx", "LeakyRelu", {1, 6, 16}, kFloats).attr("alpha", 0.01f).doc("x for x >= 0, else alpha x."),
-                    Reads::Input, [](E g, E x, const A &a) { return select(x >= 0.0, g, g * attribute(a, "alpha")); });
-  addDifferentiable(rows, unaryRow("ai.onnx", "ThresholdedRelu", {10, 22}, kNumeric).attr("alpha", 1.0f).doc("x for x > alpha, else 0."),
-                    Reads::Input, [](E g, E x, const A &a) { return select(x > attribute(a, "alpha"), g, zero(g)); });
-  addDifferentiable(rows,
-                    unaryRow("ai.onnx", "Elu", {1, 6, 22}, kNumeric).attr("alpha", 1.0f).doc("x for x >= 0, else alpha (e^x - 1)."),
-                    Reads::Input, [](E g, E x, const A &a) { return select(x >= 0.0, g, g * attribute(a, "alpha") * exp(x)); });
+  addDifferentiable(rows, unaryRow("ai.onnx", "Relu", {6, 13, 14}, kFloats | kSignedInts).doc("max(x, 0)."),
+                    Reads::Output, [](E g, E y, const A &) { return select(y > 0.0, g, zero(g)); });
+  addDifferentiable(
+      rows,
+      unaryRow("ai.onnx", "LeakyRelu", {1, 6, 16}, kFloats).attr("alpha", 0.01f).doc("x for x >= 0, else alpha x."),
+      Reads::Input, [](E g, E x, const A &a) { return select(x >= 0.0, g, g * attribute(a, "alpha")); });
+  addDifferentiable(
+      rows,
+      unaryRow("ai.onnx", "ThresholdedRelu", {10, 22}, kNumeric).attr("alpha", 1.0f).doc("x for x > alpha, else 0."),
+      Reads::Input, [](E g, E x, const A &a) { return select(x > attribute(a, "alpha"), g, zero(g)); });
+  addDifferentiable(
+      rows,
+      unaryRow("ai.onnx", "Elu", {1, 6, 22}, kNumeric).attr("alpha", 1.0f).doc("x for x >= 0, else alpha (e^x - 1)."),
+      Reads::Input, [](E g, E x, const A &a) { return select(x >= 0.0, g, g * attribute(a, "alpha") * exp(x)); });
   addDifferentiable(rows,
                     unaryRow("ai.onnx", "Selu", {1, 6, 22}, kNumeric)
                         .attr("alpha", 1.67326319217681884765625f)
@@ -63,30 +68,29 @@ void addRectifiers(OpDefs &rows) {
                     unaryRow("ai.onnx", "Celu", {12}, kFloats)
                         .attr("alpha", 1.0f)
                         .doc("max(0, x) + min(0, alpha (e^(x / alpha) - 1))."),
-                    Reads::Input, [](E g, E x, const A &a) {
-                      return select(x >= 0.0, g, g * exp(x / attribute(a, "alpha")));
-                    });
+                    Reads::Input,
+                    [](E g, E x, const A &a) { return select(x >= 0.0, g, g * exp(x / attribute(a, "alpha"))); });
   addDifferentiable(rows,
                     unaryRow("ai.onnx", "Shrink", {9}, kNumeric)
                         .attr("bias", 0.0f)
                         .attr("lambd", 0.5f)
                         .doc("x + bias for x < -lambd, x - bias for x > lambd, else 0."),
-                    Reads::Input, [](E g, E x, const A &a) {
-                      return select(x.apply("Abs") > attribute(a, "lambd"), g, zero(g));
-                    });
-  addDifferentiable(rows,
-                    unaryRow("ai.onnx", "Clip", {6, 11, 12, 13}, kNumeric)
-                        .attrOptional("min", AttributeType::Float)
-                        .attrOptional("max", AttributeType::Float)
-                        .constInput(1, "min", 11)
-                        .constInput(2, "max", 11)
-                        .doc("min(max(x, min), max); an absent bound does not bound. The gradient passes where min <= x <= max."),
-                    Reads::Input, [](E g, E x, const A &a) {
-                      E result = g;
-                      if (a.hasAttribute("min")) result = select(x >= attribute(a, "min"), result, zero(g));
-                      if (a.hasAttribute("max")) result = select(x <= attribute(a, "max"), result, zero(g));
-                      return result;
-                    });
+                    Reads::Input,
+                    [](E g, E x, const A &a) { return select(x.apply("Abs") > attribute(a, "lambd"), g, zero(g)); });
+  addDifferentiable(
+      rows,
+      unaryRow("ai.onnx", "Clip", {6, 11, 12, 13}, kNumeric)
+          .attrOptional("min", AttributeType::Float)
+          .attrOptional("max", AttributeType::Float)
+          .constInput(1, "min", 11)
+          .constInput(2, "max", 11)
+          .doc("min(max(x, min), max); an absent bound does not bound. The gradient passes where min <= x <= max."),
+      Reads::Input, [](E g, E x, const A &a) {
+        E result = g;
+        if (a.hasAttribute("min")) result = select(x >= attribute(a, "min"), result, zero(g));
+        if (a.hasAttribute("max")) result = select(x <= attribute(a, "max"), result, zero(g));
+        return result;
+      });
 }
 
 void addSigmoids(OpDefs &rows) {
@@ -100,8 +104,8 @@ void addSigmoids(OpDefs &rows) {
                     Reads::Output, [](E g, E y, const A &a) {
                       return select((y > 0.0) && (y < 1.0), g * attribute(a, "alpha"), zero(g));
                     });
-  addDifferentiable(rows, unaryRow("ai.onnx", "HardSwish", {14, 22}, kFloats).doc("x max(0, min(1, x / 6 + 1/2))."), Reads::Input,
-                    [](E g, E x, const A &) {
+  addDifferentiable(rows, unaryRow("ai.onnx", "HardSwish", {14, 22}, kFloats).doc("x max(0, min(1, x / 6 + 1/2))."),
+                    Reads::Input, [](E g, E x, const A &) {
                       E inside = g * (x * (1.0 / 3.0) + 0.5);
                       return select(x <= -3.0, zero(g), select(x >= 3.0, g, inside));
                     });
@@ -112,17 +116,20 @@ void addSigmoids(OpDefs &rows) {
                       E d = 1.0 + x.apply("Abs");
                       return g / (d * d);
                     });
-  addDifferentiable(rows, unaryRow("ai.onnx", "Mish", {18, 22}, kFloats).doc("x tanh(log(1 + e^x))."), Reads::Input, mishGradient);
+  addDifferentiable(rows, unaryRow("ai.onnx", "Mish", {18, 22}, kFloats).doc("x tanh(log(1 + e^x))."), Reads::Input,
+                    mishGradient);
   addDifferentiable(rows,
                     unaryRow("ai.graphcore", "Swish", {1}, kFloats)
                         .attr("alpha", 1.0f)
                         .onnx("ai.onnx", "Swish", {24})
                         .doc("x sigmoid(alpha x)."),
                     Reads::Input, swishGradient);
-  addDifferentiable(rows, unaryRow("ai.graphcore", "Gelu", {1}, kFloats).doc("Gaussian error linear unit, tanh approximation."),
-                    Reads::Input, geluGradient);
-  addDifferentiable(rows, unaryRow("ai.graphcore", "GeluErf", {1}, kFloats).doc("x Phi(x): Gaussian error linear unit, exact."),
-                    Reads::Input, geluErfGradient);
+  addDifferentiable(
+      rows, unaryRow("ai.graphcore", "Gelu", {1}, kFloats).doc("Gaussian error linear unit, tanh approximation."),
+      Reads::Input, geluGradient);
+  addDifferentiable(
+      rows, unaryRow("ai.graphcore", "GeluErf", {1}, kFloats).doc("x Phi(x): Gaussian error linear unit, exact."),
+      Reads::Input, geluErfGradient);
 }
 
 }  // namespace

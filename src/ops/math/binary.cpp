@@ -1,7 +1,8 @@
-// Element-wise functions of two arguments with NumPy broadcasting, and their gradients. The gradient of argument k is the row
-// "<Op>Arg<k>Grad": it multiplies the incoming gradient by the partial derivative at the broadcast shape and sums over the
-// axes along which that argument was broadcast (attribute fwd_shape). Integer Div and Fmod truncate toward zero; a zero divisor
-// gives 0 for integers.
+// Element-wise functions of two arguments with NumPy broadcasting, and their gradients. The gradient of argument k is
+// the row
+// "<Op>Arg<k>Grad": it multiplies the incoming gradient by the partial derivative at the broadcast shape and sums over
+// the axes along which that argument was broadcast (attribute fwd_shape). Integer Div and Fmod truncate toward zero; a
+// zero divisor gives 0 for integers.
 #include <popart/op.hpp>
 
 #include "ops/catalog.hpp"
@@ -40,12 +41,17 @@ OpDef partialRow(const std::string &type, Reads reads, PartialFormula formula) {
   if (reads.a) row.input("a", kFloats);
   if (reads.b) row.input("b", kNumeric);
   if (reads.y) row.input("y", kFloats);
-  row.output("dx").attrRequired("fwd_shape", AttributeType::Ints).infer(inferForwardShape).traits(Trait::Gradient).notOnnx();
+  row.output("dx")
+      .attrRequired("fwd_shape", AttributeType::Ints)
+      .infer(inferForwardShape)
+      .traits(Trait::Gradient)
+      .notOnnx();
   return row.decompose([formula](DecomposeBuilder &b) {
     std::vector<E> values;
     for (int i = 1; i < b.op().inputCount(); ++i) {
       TensorIndex v = b.in(i);
-      if (b.inInfo(i).dataType() != b.inInfo(0).dataType()) v = b.emit("Cast", {v}, {{"to", int64_t{toOnnxDataType(b.inInfo(0).dataType())}}});
+      if (b.inInfo(i).dataType() != b.inInfo(0).dataType())
+        v = b.emit("Cast", {v}, {{"to", int64_t{toOnnxDataType(b.inInfo(0).dataType())}}});
       values.emplace_back(b, v);
     }
     b.result(0, emitReduceSumTo(b, formula(E(b, b.in(0)), values), b.outInfo(0).shape()));
@@ -77,9 +83,11 @@ void addDifferentiable(OpDefs &rows, OpDef row, Partial first, const Partial *se
     }
   });
   rows.push_back(std::move(row));
-  rows.push_back(partialRow(type + "Arg0Grad", first.reads, first.formula).doc("Gradient of " + type + " for its first argument."));
+  rows.push_back(partialRow(type + "Arg0Grad", first.reads, first.formula)
+                     .doc("Gradient of " + type + " for its first argument."));
   if (both) {
-    rows.push_back(partialRow(type + "Arg1Grad", second->reads, second->formula).doc("Gradient of " + type + " for its second argument."));
+    rows.push_back(partialRow(type + "Arg1Grad", second->reads, second->formula)
+                       .doc("Gradient of " + type + " for its second argument."));
   }
 }
 void addDifferentiable(OpDefs &rows, OpDef row, Partial first, Partial second) {
@@ -89,14 +97,16 @@ void addDifferentiable(OpDefs &rows, OpDef row, Partial first, Partial second) {
 E passOn(E g, const std::vector<E> &) { return g; }
 
 void addArithmetic(OpDefs &rows) {
-  addDifferentiable(rows, binaryRow("ai.onnx", "Add", {6, 7, 13, 14}, kNumeric).traits(Trait::Commutative).doc("a + b."), {{}, passOn},
-                    {{}, passOn});
+  addDifferentiable(rows,
+                    binaryRow("ai.onnx", "Add", {6, 7, 13, 14}, kNumeric).traits(Trait::Commutative).doc("a + b."),
+                    {{}, passOn}, {{}, passOn});
   addDifferentiable(rows, binaryRow("ai.onnx", "Sub", {6, 7, 13, 14}, kNumeric).doc("a - b."), {{}, passOn},
                     {{}, [](E g, const std::vector<E> &) { return -g; }});
   addDifferentiable(rows, binaryRow("ai.onnx", "Mul", {6, 7, 13, 14}, kNumeric).traits(Trait::Commutative).doc("a b."),
                     {{.b = true}, [](E g, const std::vector<E> &v) { return g * v[0]; }},
                     {{.a = true}, [](E g, const std::vector<E> &v) { return g * v[0]; }});
-  addDifferentiable(rows, binaryRow("ai.onnx", "Div", {6, 7, 13, 14}, kNumeric).doc("a / b; integers truncate toward zero."),
+  addDifferentiable(rows,
+                    binaryRow("ai.onnx", "Div", {6, 7, 13, 14}, kNumeric).doc("a / b; integers truncate toward zero."),
                     {{.b = true}, [](E g, const std::vector<E> &v) { return g / v[0]; }},
                     {{.a = true, .b = true}, [](E g, const std::vector<E> &v) { return -(g * v[0] / (v[1] * v[1])); }});
 }
@@ -123,21 +133,24 @@ void addPow(OpDefs &rows) {
                   .traits(Trait::Elementwise)
                   .inplace("PowLhsInplace", 10, 0)
                   .doc("a^b with the type of a.");
-  addDifferentiable(rows, std::move(row), {{.a = true, .b = true}, powBase}, {{.a = true, .b = true, .y = true}, powExponent});
+  addDifferentiable(rows, std::move(row), {{.a = true, .b = true}, powBase},
+                    {{.a = true, .b = true, .y = true}, powExponent});
 }
 
 void addRemainders(OpDefs &rows) {
-  addDifferentiable(rows, binaryRow("ai.graphcore", "Fmod", {1}, kNumeric).doc("a - b trunc(a / b): the sign of a."), {{}, passOn},
-                    nullptr);
-  addDifferentiable(rows, binaryRow("ai.graphcore", "Remainder", {1}, kNumeric).doc("a - b floor(a / b): the sign of b."), {{}, passOn},
-                    nullptr);
+  addDifferentiable(rows, binaryRow("ai.graphcore", "Fmod", {1}, kNumeric).doc("a - b trunc(a / b): the sign of a."),
+                    {{}, passOn}, nullptr);
+  addDifferentiable(rows,
+                    binaryRow("ai.graphcore", "Remainder", {1}, kNumeric).doc("a - b floor(a / b): the sign of b."),
+                    {{}, passOn}, nullptr);
 }
 
 void addAtan2(OpDefs &rows) {
   // a is y, b is x of atan2(y, x).
-  addDifferentiable(rows, binaryRow("ai.graphcore", "Atan2", {1}, kFloats).doc("Angle of the point (b, a)."),
-                    {{.a = true, .b = true}, [](E g, const std::vector<E> &v) { return g * v[1] / (v[0] * v[0] + v[1] * v[1]); }},
-                    {{.a = true, .b = true}, [](E g, const std::vector<E> &v) { return -(g * v[0] / (v[0] * v[0] + v[1] * v[1])); }});
+  addDifferentiable(
+      rows, binaryRow("ai.graphcore", "Atan2", {1}, kFloats).doc("Angle of the point (b, a)."),
+      {{.a = true, .b = true}, [](E g, const std::vector<E> &v) { return g * v[1] / (v[0] * v[0] + v[1] * v[1]); }},
+      {{.a = true, .b = true}, [](E g, const std::vector<E> &v) { return -(g * v[0] / (v[0] * v[0] + v[1] * v[1])); }});
 }
 
 void addPRelu(OpDefs &rows) {
@@ -147,15 +160,17 @@ void addPRelu(OpDefs &rows) {
                   .output("y")
                   .infer([](InferContext &c) {
                     c.require(npBroadcastable(c.shape(0), c.shape(1)) && npOut(c.shape(0), c.shape(1)) == c.shape(0),
-                              "slope does not broadcast to x: got {}, expected a shape that broadcasts to {}", c.shape(1), c.shape(0));
+                              "slope does not broadcast to x: got {}, expected a shape that broadcasts to {}",
+                              c.shape(1), c.shape(0));
                     c.out(0, c.in(0));
                   })
                   .traits(Trait::Elementwise)
                   .inplace("PReluInplace", 10, 0)
                   .doc("x for x >= 0, else slope x; slope broadcasts to the shape of x.");
-  addDifferentiable(rows, std::move(row),
-                    {{.a = true, .b = true}, [](E g, const std::vector<E> &v) { return select(v[0] < 0.0, g * v[1], g); }},
-                    {{.a = true}, [](E g, const std::vector<E> &v) { return select(v[0] < 0.0, g * v[0], g.number(0)); }});
+  addDifferentiable(
+      rows, std::move(row),
+      {{.a = true, .b = true}, [](E g, const std::vector<E> &v) { return select(v[0] < 0.0, g * v[1], g); }},
+      {{.a = true}, [](E g, const std::vector<E> &v) { return select(v[0] < 0.0, g * v[0], g.number(0)); }});
 }
 
 // scale0 a + scale1 b; tensors 2 and 3 (scalars), when connected, take the place of the attributes.
@@ -169,7 +184,8 @@ OpDef scaledAddRow() {
       .attr("scale0", 1.0f)
       .attr("scale1", 1.0f)
       .infer([](InferContext &c) {
-        c.require(c.shape(0) == c.shape(1), "input shapes differ: got {} and {}, expected equal shapes", c.shape(0), c.shape(1));
+        c.require(c.shape(0) == c.shape(1), "input shapes differ: got {} and {}, expected equal shapes", c.shape(0),
+                  c.shape(1));
         for (int i = 2; i < 4; ++i) {
           c.require(!c.hasIn(i) || c.in(i).nelms() == 1, "a scale has more than one element: got {}, expected a scalar",
                     c.hasIn(i) ? c.shape(i) : Shape{});

@@ -1,4 +1,5 @@
-// Cast: conversion of the element type. Floats become integers by truncation toward zero, anything becomes BOOL by "is not 0".
+// Cast: conversion of the element type. Floats become integers by truncation toward zero, anything becomes BOOL by "is
+// not 0".
 #include "ops/catalog.hpp"
 #include "ops/rules.hpp"
 
@@ -7,7 +8,8 @@ namespace popart::ops {
 OpDefs castOps() {
   auto infer = [](InferContext &c) {
     const DataType to = fromOnnxDataType(static_cast<int>(c.attrInt("to")));
-    c.require((typeBit(to) & kAllTypes) != 0, "there is no cast to this type: got {}, expected a number or bool type", to);
+    c.require((typeBit(to) & kAllTypes) != 0, "there is no cast to this type: got {}, expected a number or bool type",
+              to);
     c.out(0, to, c.shape(0));
   };
   OpDef cast = OpDef("ai.onnx", "Cast", {6, 9, 13, 19, 21, 23, 24, 25})
@@ -23,7 +25,9 @@ OpDefs castOps() {
                      if (!isFloatingPoint(from) || !isFloatingPoint(b.outInfo(0).dataType())) return;
                      b.grad(0, b.emit("CastGrad", {b.gradOut(0)}, {{"to", int64_t{toOnnxDataType(from)}}}));
                    })
-                   .doc("Converts elements to the type with ONNX number `to`; saturate and round_mode concern 8-bit floats only.");
+                   .doc(
+                       "Converts elements to the type with ONNX number `to`; saturate and round_mode concern 8-bit "
+                       "floats only.");
   OpDef grad = OpDef("ai.graphcore", "CastGrad", {1})
                    .input("grad", kFloats)
                    .output("dx")

@@ -38,16 +38,30 @@ OpDefs comparisonOps() {
       broadcastRow("Or", {1, 7}, kBool, inferBroadcastBool).traits(Trait::Commutative).doc("a or b."),
       broadcastRow("Xor", {1, 7}, kBool, inferBroadcastBool).traits(Trait::Commutative).doc("Either a or b."),
       notRow("Not", {1}, kBool).doc("not x."),
-      broadcastRow("BitwiseAnd", {since}, kInts, inferBroadcast).traits(Trait::Commutative).onnx("ai.graphcore", "BitwiseAnd", {1}).doc("Bits set in both."),
-      broadcastRow("BitwiseOr", {since}, kInts, inferBroadcast).traits(Trait::Commutative).onnx("ai.graphcore", "BitwiseOr", {1}).doc("Bits set in either."),
-      broadcastRow("BitwiseXor", {since}, kInts, inferBroadcast).traits(Trait::Commutative).onnx("ai.graphcore", "BitwiseXor", {1}).doc("Bits set in one only."),
-      broadcastRow("BitwiseXnor", {1}, kInts, inferBroadcast).traits(Trait::Commutative).notOnnx().onnx("ai.graphcore", "BitwiseXnor", {1}).doc("Bits equal in both."),
+      broadcastRow("BitwiseAnd", {since}, kInts, inferBroadcast)
+          .traits(Trait::Commutative)
+          .onnx("ai.graphcore", "BitwiseAnd", {1})
+          .doc("Bits set in both."),
+      broadcastRow("BitwiseOr", {since}, kInts, inferBroadcast)
+          .traits(Trait::Commutative)
+          .onnx("ai.graphcore", "BitwiseOr", {1})
+          .doc("Bits set in either."),
+      broadcastRow("BitwiseXor", {since}, kInts, inferBroadcast)
+          .traits(Trait::Commutative)
+          .onnx("ai.graphcore", "BitwiseXor", {1})
+          .doc("Bits set in one only."),
+      broadcastRow("BitwiseXnor", {1}, kInts, inferBroadcast)
+          .traits(Trait::Commutative)
+          .notOnnx()
+          .onnx("ai.graphcore", "BitwiseXnor", {1})
+          .doc("Bits equal in both."),
       notRow("BitwiseNot", {since}, kInts).onnx("ai.graphcore", "BitwiseNot", {1}).doc("Bits inverted."),
       broadcastRow("BitShift", {11}, kUnsignedInts, inferBroadcast)
           .attrRequired("direction", AttributeType::String)
           .infer([](InferContext &c) {
             const std::string &direction = c.attrString("direction");
-            c.require(direction == "LEFT" || direction == "RIGHT", "unknown direction: got '{}', expected LEFT or RIGHT", direction);
+            c.require(direction == "LEFT" || direction == "RIGHT",
+                      "unknown direction: got '{}', expected LEFT or RIGHT", direction);
             inferBroadcast(c);
           })
           .doc("a shifted by b bits; shifting by the width of the type or more gives 0."),

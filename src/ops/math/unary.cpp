@@ -20,25 +20,25 @@ void addAlgebra(OpDefs &rows) {
                     [](E g, E, const A &) { return -g; });
   addDifferentiable(rows, unaryRow("ai.onnx", "Reciprocal", {6, 13}, kFloats).doc("1 / x."), Reads::Output,
                     [](E g, E y, const A &) { return -(g * y * y); });
-  addDifferentiable(rows, unaryRow("ai.onnx", "Sqrt", {6, 13}, kFloats).doc("Square root; NaN for x < 0."), Reads::Output,
-                    [](E g, E y, const A &) { return 0.5 * g / y; });
+  addDifferentiable(rows, unaryRow("ai.onnx", "Sqrt", {6, 13}, kFloats).doc("Square root; NaN for x < 0."),
+                    Reads::Output, [](E g, E y, const A &) { return 0.5 * g / y; });
   addDifferentiable(rows, unaryRow("ai.onnx", "Exp", {6, 13}, kFloats).doc("e^x."), Reads::Output,
                     [](E g, E y, const A &) { return g * y; });
   addDifferentiable(rows, unaryRow("ai.graphcore", "Expm1", {1}, kFloats).doc("e^x - 1, exact near 0."), Reads::Output,
                     [](E g, E y, const A &) { return g * (y + 1.0); });
   addDifferentiable(rows, unaryRow("ai.onnx", "Log", {6, 13}, kFloats).doc("Natural logarithm."), Reads::Input,
                     [](E g, E x, const A &) { return g / x; });
-  addDifferentiable(rows, unaryRow("ai.graphcore", "Log1p", {1}, kFloats).doc("log(1 + x), exact near 0."), Reads::Input,
-                    [](E g, E x, const A &) { return g / (x + 1.0); });
-  addDifferentiable(rows, unaryRow("ai.onnx", "Erf", {9, 13}, kNumeric).doc("Error function."), Reads::Input, [](E g, E x, const A &) {
-    return g * (std::numbers::inv_sqrtpi * 2.0) * exp(-square(x));
-  });
+  addDifferentiable(rows, unaryRow("ai.graphcore", "Log1p", {1}, kFloats).doc("log(1 + x), exact near 0."),
+                    Reads::Input, [](E g, E x, const A &) { return g / (x + 1.0); });
+  addDifferentiable(rows, unaryRow("ai.onnx", "Erf", {9, 13}, kNumeric).doc("Error function."), Reads::Input,
+                    [](E g, E x, const A &) { return g * (std::numbers::inv_sqrtpi * 2.0) * exp(-square(x)); });
 }
 
 void addTrigonometry(OpDefs &rows) {
   auto add = [&rows](const char *type, std::vector<OpVersion> versions, Reads reads, GradientFormula formula) {
-    addDifferentiable(rows, unaryRow("ai.onnx", type, std::move(versions), kFloats).doc(std::string(type) + " of x, in radians."),
-                      reads, formula);
+    addDifferentiable(
+        rows, unaryRow("ai.onnx", type, std::move(versions), kFloats).doc(std::string(type) + " of x, in radians."),
+        reads, formula);
   };
   add("Sin", {7, 22}, Reads::Input, [](E g, E x, const A &) { return g * x.apply("Cos"); });
   add("Cos", {7, 22}, Reads::Input, [](E g, E x, const A &) { return -(g * x.apply("Sin")); });
@@ -56,7 +56,8 @@ void addTrigonometry(OpDefs &rows) {
 
 // Piecewise constant functions: their gradient is zero wherever it exists.
 void addSteps(OpDefs &rows) {
-  auto add = [&rows](const char *domain, const char *type, std::vector<OpVersion> versions, TypeSet types, const char *doc) {
+  auto add = [&rows](const char *domain, const char *type, std::vector<OpVersion> versions, TypeSet types,
+                     const char *doc) {
     OpDef row = unaryRow(domain, type, std::move(versions), types).doc(doc);
     row.vjp([](VjpBuilder &b) { b.grad(0, b.emit("UnaryZeroGrad", {b.gradOut(0)})); });
     rows.push_back(std::move(row));
@@ -85,8 +86,10 @@ OpDefs unaryOps() {
   addAlgebra(rows);
   addTrigonometry(rows);
   addSteps(rows);
-  addDifferentiable(rows, unaryRow("ai.graphcore", "Scale", {1}, kNumeric).attrRequired("scale", AttributeType::Float).doc("scale * x."),
-                    Reads::Nothing, [](E g, E, const A &a) { return g * static_cast<double>(a.getAttribute<float>("scale")); });
+  addDifferentiable(
+      rows,
+      unaryRow("ai.graphcore", "Scale", {1}, kNumeric).attrRequired("scale", AttributeType::Float).doc("scale * x."),
+      Reads::Nothing, [](E g, E, const A &a) { return g * static_cast<double>(a.getAttribute<float>("scale")); });
   rows.push_back(unaryRow("ai.graphcore", "IncrementMod", {1}, kNumeric)
                      .attrRequired("increment", AttributeType::Float)
                      .attrRequired("modulus", AttributeType::Float)

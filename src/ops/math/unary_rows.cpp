@@ -22,9 +22,12 @@ void addDifferentiable(OpDefs &rows, OpDef row, Reads reads, GradientFormula for
   if (reads != Reads::Nothing) grad.input(reads == Reads::Input ? "x" : "y", kFloats, "T");
   grad.output("dx").traits(Trait::Elementwise | Trait::Gradient).notOnnx().doc("Gradient of " + row.type() + ".");
   for (const AttributeDef &a : row.attributes()) {
-    if (!a.defaultValue.empty()) grad.attr(a.name, a.defaultValue.front());
-    else if (a.required) grad.attrRequired(a.name, a.type);
-    else grad.attrOptional(a.name, a.type);
+    if (!a.defaultValue.empty())
+      grad.attr(a.name, a.defaultValue.front());
+    else if (a.required)
+      grad.attrRequired(a.name, a.type);
+    else
+      grad.attrOptional(a.name, a.type);
   }
   grad.decompose([reads, formula](DecomposeBuilder &b) {
     Expression g(b, b.in(0));

@@ -1,5 +1,5 @@
-// Sum, Mean, Max, Min of any number of tensors, element-wise with NumPy broadcasting. The gradient of Max and Min goes to every
-// argument that attains the extreme.
+// Sum, Mean, Max, Min of any number of tensors, element-wise with NumPy broadcasting. The gradient of Max and Min goes
+// to every argument that attains the extreme.
 #include <popart/op.hpp>
 
 #include "ops/catalog.hpp"
@@ -38,9 +38,10 @@ void addLinear(OpDefs &rows) {
       if (b.wants(i)) b.grad(i, b.emit("SumArgGrad", {b.gradOut(0)}, {{"fwd_shape", b.inInfo(i).shape()}}));
     }
   }));
-  rows.push_back(argumentGradientRow("SumArgGrad").doc("Gradient of Sum for one input.").decompose([](DecomposeBuilder &b) {
-    b.result(0, emitReduceSumTo(b, b.in(0), b.outInfo(0).shape()));
-  }));
+  rows.push_back(
+      argumentGradientRow("SumArgGrad").doc("Gradient of Sum for one input.").decompose([](DecomposeBuilder &b) {
+        b.result(0, emitReduceSumTo(b, b.in(0), b.outInfo(0).shape()));
+      }));
   rows.push_back(variadicRow("Mean", kFloats).doc("Mean of all inputs.").vjp([](VjpBuilder &b) {
     for (int i = 0; i < b.op().inputCount(); ++i) {
       if (!b.wants(i)) continue;
@@ -59,19 +60,23 @@ void addLinear(OpDefs &rows) {
 
 void addExtreme(OpDefs &rows, const char *type) {
   const std::string gradient = std::string(type) + "ArgGrad";
-  rows.push_back(variadicRow(type, kNumeric).doc(std::string(type) + "imum of all inputs; NaN when one is NaN.").vjp([gradient](VjpBuilder &b) {
-    for (int i = 0; i < b.op().inputCount(); ++i) {
-      if (!b.wants(i)) continue;
-      b.grad(i, b.emit(gradient, {b.gradOut(0), b.in(i), b.out(0)}, {{"fwd_shape", b.inInfo(i).shape()}}));
-    }
-  }));
+  rows.push_back(
+      variadicRow(type, kNumeric)
+          .doc(std::string(type) + "imum of all inputs; NaN when one is NaN.")
+          .vjp([gradient](VjpBuilder &b) {
+            for (int i = 0; i < b.op().inputCount(); ++i) {
+              if (!b.wants(i)) continue;
+              b.grad(i, b.emit(gradient, {b.gradOut(0), b.in(i), b.out(0)}, {{"fwd_shape", b.inInfo(i).shape()}}));
+            }
+          }));
   rows.push_back(argumentGradientRow(gradient.c_str())
                      .input("x", kFloats, "T")
                      .input("y", kFloats, "T")
                      .doc("Gradient of " + std::string(type) + " for one input: passes where the input is the extreme.")
                      .decompose([](DecomposeBuilder &b) {
                        E g(b, b.in(0)), x(b, b.in(1)), y(b, b.in(2));
-                       b.result(0, emitReduceSumTo(b, select(x.apply("Equal", y), g, g.number(0)), b.outInfo(0).shape()));
+                       b.result(0,
+                                emitReduceSumTo(b, select(x.apply("Equal", y), g, g.number(0)), b.outInfo(0).shape()));
                      }));
 }
 

@@ -30,8 +30,10 @@ OpDefs whereOps() {
                     .infer([](InferContext &c) { c.out(0, c.type(1), broadcastShape(c, 0, 3)); })
                     .traits(Trait::Elementwise)
                     .vjp([](VjpBuilder &b) {
-                      if (b.wants(1)) b.grad(1, b.emit("WhereXGrad", {b.in(0), b.gradOut(0)}, {{"fwd_shape", b.inInfo(1).shape()}}));
-                      if (b.wants(2)) b.grad(2, b.emit("WhereYGrad", {b.in(0), b.gradOut(0)}, {{"fwd_shape", b.inInfo(2).shape()}}));
+                      if (b.wants(1))
+                        b.grad(1, b.emit("WhereXGrad", {b.in(0), b.gradOut(0)}, {{"fwd_shape", b.inInfo(1).shape()}}));
+                      if (b.wants(2))
+                        b.grad(2, b.emit("WhereYGrad", {b.in(0), b.gradOut(0)}, {{"fwd_shape", b.inInfo(2).shape()}}));
                     })
                     .doc("x where the condition holds, else y.");
   auto xGrad = [](DecomposeBuilder &b) {

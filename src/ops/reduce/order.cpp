@@ -1,6 +1,6 @@
-// Operators that order elements along an axis: ArgMax, ArgMin, TopK, Sort, ReduceMedian. Indices have the integer type with ONNX
-// number `index_type` (INT64 = 7 as ONNX defines, INT32 = 6 as PopXL gives them). Ties go to the smallest index
-// (ArgMax/ArgMin with select_last_index: the largest). NaN counts as larger than every number.
+// Operators that order elements along an axis: ArgMax, ArgMin, TopK, Sort, ReduceMedian. Indices have the integer type
+// with ONNX number `index_type` (INT64 = 7 as ONNX defines, INT32 = 6 as PopXL gives them). Ties go to the smallest
+// index (ArgMax/ArgMin with select_last_index: the largest). NaN counts as larger than every number.
 #include <algorithm>
 
 #include <popart/op.hpp>
@@ -13,7 +13,8 @@ namespace {
 
 DataType indexType(InferContext &c) {
   const DataType type = fromOnnxDataType(static_cast<int>(c.attrInt("index_type")));
-  c.require(type == DataType::INT64 || type == DataType::INT32, "attribute 'index_type': got {}, expected int32 or int64", type);
+  c.require(type == DataType::INT64 || type == DataType::INT32,
+            "attribute 'index_type': got {}, expected int32 or int64", type);
   return type;
 }
 
@@ -27,7 +28,8 @@ OpDef argRow(const char *type, const char *doc) {
       .attr("index_type", int64_t{7})
       .infer([](InferContext &c) {
         const int64_t axis = c.axis("axis", c.in(0).rank());
-        c.require(c.shape(0)[axis] > 0, "the axis has no elements: got {}, expected at least one along axis {}", c.shape(0), axis);
+        c.require(c.shape(0)[axis] > 0, "the axis has no elements: got {}, expected at least one along axis {}",
+                  c.shape(0), axis);
         c.out(0, indexType(c), reducedShape(c.shape(0), {axis}, c.attrInt("keepdims") != 0));
       })
       .stopsGrad()
@@ -80,7 +82,8 @@ OpDef topKRow() {
         const int64_t axis = c.axis("axis", c.in(0).rank());
         const int64_t k = c.attrInt("k");
         Shape shape = c.shape(0);
-        c.require(k >= 0 && k <= shape[axis], "k is out of range: got {}, expected 0 to {} (the size of axis {})", k, shape[axis], axis);
+        c.require(k >= 0 && k <= shape[axis], "k is out of range: got {}, expected 0 to {} (the size of axis {})", k,
+                  shape[axis], axis);
         shape[axis] = k;
         c.out(0, c.type(0), shape);
         c.out(1, indexType(c), shape);
@@ -120,7 +123,8 @@ OpDef medianRow() {
       .infer([](InferContext &c) {
         const auto axes = reductionAxes(c);
         for (int64_t axis : axes) {
-          c.require(c.shape(0)[axis] > 0, "there is no median of no elements: got {}, expected at least one along axis {}", c.shape(0), axis);
+          c.require(c.shape(0)[axis] > 0,
+                    "there is no median of no elements: got {}, expected at least one along axis {}", c.shape(0), axis);
         }
         const Shape shape = reducedShape(c.shape(0), axes, c.attrInt("keepdims") != 0);
         c.out(0, c.type(0), shape);
@@ -165,7 +169,8 @@ OpDef medianGradientRow() {
         flat.push_back(elementCount(shape) == 0 ? 0 : elementCount(Shape(moved.begin() + last, moved.end())));
         picked.push_back(1);
         TensorIndex t = b.emit("ScatterElements",
-                               {emitZeros(b, b.outInfo(0).dataType(), flat), emitReshape(b, b.in(1), picked), emitReshape(b, b.in(0), picked)},
+                               {emitZeros(b, b.outInfo(0).dataType(), flat), emitReshape(b, b.in(1), picked),
+                                emitReshape(b, b.in(0), picked)},
                                {{"axis", last}});
         b.result(0, b.emit("Transpose", {emitReshape(b, t, moved)}, {{"perm", back}}));
       })
@@ -175,8 +180,14 @@ OpDef medianGradientRow() {
 }  // namespace
 
 OpDefs orderOps() {
-  return {argRow("ArgMax", "Position of the largest element along an axis."), argRow("ArgMin", "Position of the smallest element along an axis."),
-          topKRow(), pickGradientRow("TopKGrad"), sortRow(), pickGradientRow("SortGrad"), medianRow(), medianGradientRow()};
+  return {argRow("ArgMax", "Position of the largest element along an axis."),
+          argRow("ArgMin", "Position of the smallest element along an axis."),
+          topKRow(),
+          pickGradientRow("TopKGrad"),
+          sortRow(),
+          pickGradientRow("SortGrad"),
+          medianRow(),
+          medianGradientRow()};
 }
 
 }  // namespace popart::ops

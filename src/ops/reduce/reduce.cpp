@@ -1,5 +1,5 @@
-// Reductions over axes, and ReduceSumTo, which undoes a broadcast. Attribute "axes" absent means all axes, an empty list none
-// (ONNX models with empty axes are imported with the attribute absent, unless noop_with_empty_axes is set).
+// Reductions over axes, and ReduceSumTo, which undoes a broadcast. Attribute "axes" absent means all axes, an empty
+// list none (ONNX models with empty axes are imported with the attribute absent, unless noop_with_empty_axes is set).
 // The gradient of a reduction is expanded back over the reduced axes (attribute fwd_shape = shape of the input).
 #include <popart/op.hpp>
 
@@ -76,15 +76,18 @@ void addGradient(OpDefs &rows, OpDef row, Reads reads, Formula formula) {
 }
 
 void addSums(OpDefs &rows) {
-  addGradient(rows, reduceRow("ai.onnx", "ReduceSum", kNumeric, 13).doc("Sum."), {}, [](E g, E, E, double) { return g; });
-  addGradient(rows, reduceRow("ai.onnx", "ReduceMean", kNumeric, 18).doc("Mean."), {}, [](E g, E, E, double n) { return g / n; });
+  addGradient(rows, reduceRow("ai.onnx", "ReduceSum", kNumeric, 13).doc("Sum."), {},
+              [](E g, E, E, double) { return g; });
+  addGradient(rows, reduceRow("ai.onnx", "ReduceMean", kNumeric, 18).doc("Mean."), {},
+              [](E g, E, E, double n) { return g / n; });
   addGradient(rows, reduceRow("ai.onnx", "ReduceL1", kNumeric, 18).doc("Sum of |x|."), {.x = true},
               [](E g, E x, E, double) { return g * x.apply("Sign"); });
-  addGradient(rows, reduceRow("ai.onnx", "ReduceL2", kNumeric, 18).doc("Root of the sum of squares; gradient 0 where it is 0."),
-              {.x = true, .y = true}, [](E g, E x, E y, double) {
-                E zero = y.apply("Equal", y.number(0));
-                return select(zero, g.number(0), g * x / select(zero, y.number(1), y));
-              });
+  addGradient(
+      rows, reduceRow("ai.onnx", "ReduceL2", kNumeric, 18).doc("Root of the sum of squares; gradient 0 where it is 0."),
+      {.x = true, .y = true}, [](E g, E x, E y, double) {
+        E zero = y.apply("Equal", y.number(0));
+        return select(zero, g.number(0), g * x / select(zero, y.number(1), y));
+      });
   addGradient(rows, reduceRow("ai.onnx", "ReduceSumSquare", kNumeric, 18).doc("Sum of squares."), {.x = true},
               [](E g, E x, E, double) { return g * (2.0 * x); });
   addGradient(rows, reduceRow("ai.onnx", "ReduceLogSum", kNumeric, 18).doc("Logarithm of the sum."), {.y = true},
@@ -95,10 +98,14 @@ void addSums(OpDefs &rows) {
 
 void addExtremes(OpDefs &rows) {
   auto atExtreme = [](E g, E x, E y, double) { return select(x.apply("Equal", y), g, g.number(0)); };
-  addGradient(rows, reduceRow("ai.onnx", "ReduceMax", kAllTypes, 18).doc("Maximum; the gradient goes to every element equal to it."),
-              {.x = true, .y = true}, atExtreme);
-  addGradient(rows, reduceRow("ai.onnx", "ReduceMin", kAllTypes, 18).doc("Minimum; the gradient goes to every element equal to it."),
-              {.x = true, .y = true}, atExtreme);
+  addGradient(
+      rows,
+      reduceRow("ai.onnx", "ReduceMax", kAllTypes, 18).doc("Maximum; the gradient goes to every element equal to it."),
+      {.x = true, .y = true}, atExtreme);
+  addGradient(
+      rows,
+      reduceRow("ai.onnx", "ReduceMin", kAllTypes, 18).doc("Minimum; the gradient goes to every element equal to it."),
+      {.x = true, .y = true}, atExtreme);
   // The product of the other elements cannot be had by division when an element is 0: the gradient has a kernel.
   addGradient(rows, reduceRow("ai.onnx", "ReduceProd", kNumeric, 18).doc("Product."), {.x = true}, nullptr);
 }
@@ -111,7 +118,8 @@ OpDef reduceSumToRow() {
       .infer([](InferContext &c) {
         const Shape &to = c.attrInts("shape");
         c.require(npBroadcastable(to, c.shape(0)) && npOut(to, c.shape(0)) == c.shape(0),
-                  "the input is no broadcast of the shape asked for: got {}, expected a shape that {} broadcasts to", c.shape(0), to);
+                  "the input is no broadcast of the shape asked for: got {}, expected a shape that {} broadcasts to",
+                  c.shape(0), to);
         c.out(0, c.type(0), to);
       })
       .vjp([](VjpBuilder &b) {
@@ -122,8 +130,10 @@ OpDef reduceSumToRow() {
         const std::vector<int64_t> axes = npReductionAxis(to, from);
         TensorIndex t = b.in(0);
         if (!axes.empty()) t = b.emit("ReduceSum", {t}, {{"axes", axes}, {"keepdims", int64_t{0}}});
-        if (b.info(t).shape() == to) b.result(0, axes.empty() ? b.emit("Identity", {t}) : t);
-        else b.result(0, b.emit("Reshape", {t}, {{"shape", to}, {"allowzero", int64_t{1}}}));
+        if (b.info(t).shape() == to)
+          b.result(0, axes.empty() ? b.emit("Identity", {t}) : t);
+        else
+          b.result(0, b.emit("Reshape", {t}, {{"shape", to}, {"allowzero", int64_t{1}}}));
       })
       .traits(Trait::Internal)
       .notOnnx()

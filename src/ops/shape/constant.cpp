@@ -19,7 +19,8 @@ int64_t rangeLength(InferContext &c, const TensorData &start, const TensorData &
   const int64_t from = start.asInts()[0], to = limit.asInts()[0], step = delta.asInts()[0];
   c.require(step != 0, "delta is 0: got 0, expected another number");
   if (step > 0 ? to <= from : to >= from) return 0;
-  const uint64_t distance = step > 0 ? static_cast<uint64_t>(to) - static_cast<uint64_t>(from) : static_cast<uint64_t>(from) - static_cast<uint64_t>(to);
+  const uint64_t distance = step > 0 ? static_cast<uint64_t>(to) - static_cast<uint64_t>(from)
+                                     : static_cast<uint64_t>(from) - static_cast<uint64_t>(to);
   const uint64_t stride = step > 0 ? static_cast<uint64_t>(step) : uint64_t{0} - static_cast<uint64_t>(step);
   const uint64_t length = (distance - 1) / stride + 1;
   c.require(length < (uint64_t{1} << 62), "the range is too long: got {} elements", length);
@@ -27,19 +28,28 @@ int64_t rangeLength(InferContext &c, const TensorData &start, const TensorData &
 }
 
 void inferRange(InferContext &c) {
-  const TensorData &start = c.attrs().getAttribute<TensorData>("start"), &limit = c.attrs().getAttribute<TensorData>("limit"),
+  const TensorData &start = c.attrs().getAttribute<TensorData>("start"),
+                   &limit = c.attrs().getAttribute<TensorData>("limit"),
                    &delta = c.attrs().getAttribute<TensorData>("delta");
   for (const TensorData *t : {&start, &limit, &delta}) {
-    c.require(t->info().nelms() == 1, "start, limit and delta are not scalars: got {}, expected one element", t->info().shape());
-    c.require(t->info().dataType() == start.info().dataType(), "types of start, limit and delta differ: got {} and {}, expected equal types",
-              start.info().dataType(), t->info().dataType());
+    c.require(t->info().nelms() == 1, "start, limit and delta are not scalars: got {}, expected one element",
+              t->info().shape());
+    c.require(t->info().dataType() == start.info().dataType(),
+              "types of start, limit and delta differ: got {} and {}, expected equal types", start.info().dataType(),
+              t->info().dataType());
   }
-  c.require((typeBit(start.info().dataType()) & kNumeric) != 0, "there is no range of this type: got {}, expected a number type", start.info().dataType());
+  c.require((typeBit(start.info().dataType()) & kNumeric) != 0,
+            "there is no range of this type: got {}, expected a number type", start.info().dataType());
   c.out(0, start.info().dataType(), {rangeLength(c, start, limit, delta)});
 }
 
 OpDef metadataRow(const char *type, std::vector<OpVersion> versions) {
-  return OpDef("ai.onnx", type, std::move(versions)).input("data", kAllTypes).output("result").traits(Trait::Metadata).stopsGrad().cost(Cost::Free);
+  return OpDef("ai.onnx", type, std::move(versions))
+      .input("data", kAllTypes)
+      .output("result")
+      .traits(Trait::Metadata)
+      .stopsGrad()
+      .cost(Cost::Free);
 }
 
 }  // namespace

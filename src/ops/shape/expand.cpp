@@ -18,22 +18,27 @@ void addExpand(OpDefs &rows) {
                      .constInput(1, "shape", 8)
                      .infer([](InferContext &c) {
                        const Shape &shape = c.attrInts("shape");
-                       for (int64_t d : shape) c.require(d >= 0, "the shape has a negative dimension: got {}, expected sizes", shape);
-                       c.require(npBroadcastable(c.shape(0), shape), "shapes do not broadcast: got {} and {}, expected equal dimensions or 1",
-                                 c.shape(0), shape);
+                       for (int64_t d : shape)
+                         c.require(d >= 0, "the shape has a negative dimension: got {}, expected sizes", shape);
+                       c.require(npBroadcastable(c.shape(0), shape),
+                                 "shapes do not broadcast: got {} and {}, expected equal dimensions or 1", c.shape(0),
+                                 shape);
                        c.out(0, c.type(0), npOut(c.shape(0), shape));
                      })
-                     .vjp([](VjpBuilder &b) { b.grad(0, b.emit("ExpandGrad", {b.gradOut(0)}, {{"fwd_shape", b.inInfo(0).shape()}})); })
+                     .vjp([](VjpBuilder &b) {
+                       b.grad(0, b.emit("ExpandGrad", {b.gradOut(0)}, {{"fwd_shape", b.inInfo(0).shape()}}));
+                     })
                      .doc("The input broadcast against a shape."));
-  rows.push_back(OpDef("ai.graphcore", "ExpandGrad", {1})
-                     .input("grad", kFloats)
-                     .output("dx")
-                     .attrRequired("fwd_shape", AttributeType::Ints)
-                     .infer(inferForwardShape)
-                     .traits(Trait::Gradient)
-                     .notOnnx()
-                     .decompose([](DecomposeBuilder &b) { b.result(0, emitReduceSumTo(b, b.in(0), b.outInfo(0).shape())); })
-                     .doc("Gradient of Expand: sums over the copies."));
+  rows.push_back(
+      OpDef("ai.graphcore", "ExpandGrad", {1})
+          .input("grad", kFloats)
+          .output("dx")
+          .attrRequired("fwd_shape", AttributeType::Ints)
+          .infer(inferForwardShape)
+          .traits(Trait::Gradient)
+          .notOnnx()
+          .decompose([](DecomposeBuilder &b) { b.result(0, emitReduceSumTo(b, b.in(0), b.outInfo(0).shape())); })
+          .doc("Gradient of Expand: sums over the copies."));
 }
 
 void addTile(OpDefs &rows) {
@@ -45,7 +50,8 @@ void addTile(OpDefs &rows) {
                      .infer([](InferContext &c) {
                        const Ints &repeats = c.attrInts("repeats");
                        Shape shape = c.shape(0);
-                       c.require(repeats.size() == shape.size(), "there are not as many repeats as axes: got {} for input {}", repeats, shape);
+                       c.require(repeats.size() == shape.size(),
+                                 "there are not as many repeats as axes: got {} for input {}", repeats, shape);
                        for (size_t i = 0; i < shape.size(); ++i) {
                          c.require(repeats[i] >= 0, "a repeat is negative: got {}, expected 0 or more", repeats);
                          shape[i] *= repeats[i];
@@ -54,7 +60,8 @@ void addTile(OpDefs &rows) {
                      })
                      .vjp([](VjpBuilder &b) {
                        b.grad(0, b.emit("TileGrad", {b.gradOut(0)},
-                                        {{"repeats", b.attrs().getAttribute<Ints>("repeats")}, {"fwd_shape", b.inInfo(0).shape()}}));
+                                        {{"repeats", b.attrs().getAttribute<Ints>("repeats")},
+                                         {"fwd_shape", b.inInfo(0).shape()}}));
                      })
                      .doc("The input repeated along each axis."));
   rows.push_back(OpDef("ai.graphcore", "TileGrad", {1})
@@ -95,8 +102,10 @@ void inferPad(InferContext &c) {
   for (size_t i = 0; i < shape.size(); ++i) {
     const int64_t size = shape[i], before = pads[i], after = pads[shape.size() + i];
     shape[i] = size + before + after;
-    c.require(shape[i] >= 0, "axis {} gets a negative size: got pads {} for input {}, expected a size of 0 or more", i, pads, c.shape(0));
-    c.require(mode == "constant" || size > 0 || shape[i] == 0, "axis {} has no elements to pad with: got input {}, expected at least one", i, c.shape(0));
+    c.require(shape[i] >= 0, "axis {} gets a negative size: got pads {} for input {}, expected a size of 0 or more", i,
+              pads, c.shape(0));
+    c.require(mode == "constant" || size > 0 || shape[i] == 0,
+              "axis {} has no elements to pad with: got input {}, expected at least one", i, c.shape(0));
   }
   c.out(0, c.type(0), shape);
 }
@@ -108,7 +117,8 @@ void emitPadGradient(VjpBuilder &b) {
                     {"fwd_shape", b.inInfo(0).shape()}}));
 }
 
-// Mode constant: cut what was padded (negative pads). Other modes: along each axis, sum into the position each element shows.
+// Mode constant: cut what was padded (negative pads). Other modes: along each axis, sum into the position each element
+// shows.
 void decomposePadGradient(DecomposeBuilder &b) {
   Ints pads = b.attrs().getAttribute<Ints>("pads");
   const std::string mode = b.attrs().getAttribute<std::string>("mode");
@@ -143,7 +153,8 @@ void addPad(OpDefs &rows) {
                      .constInput(3, "axes", 18)
                      .infer(inferPad)
                      .vjp(emitPadGradient)
-                     .doc("Adds elements before and after each axis (negative pads cut): a value, or the input reflected, at the edge, or repeated."));
+                     .doc("Adds elements before and after each axis (negative pads cut): a value, or the input "
+                          "reflected, at the edge, or repeated."));
   rows.push_back(OpDef("ai.graphcore", "PadGrad", {1})
                      .input("grad", kFloats)
                      .output("dx")
@@ -162,12 +173,13 @@ void addPad(OpDefs &rows) {
 std::vector<int64_t> fullPads(const Attributes &attributes, int64_t rank) {
   const Ints &pads = attributes.getAttribute<Ints>("pads");
   if (!attributes.hasAttribute("axes")) {
-    check(static_cast<int64_t>(pads.size()) == 2 * rank, "pads has the wrong length: got {}, expected {} numbers (before each axis, then after each)",
-          pads, 2 * rank);
+    check(static_cast<int64_t>(pads.size()) == 2 * rank,
+          "pads has the wrong length: got {}, expected {} numbers (before each axis, then after each)", pads, 2 * rank);
     return pads;
   }
   const Ints &axes = attributes.getAttribute<Ints>("axes");
-  check(pads.size() == 2 * axes.size(), "pads has the wrong length: got {}, expected {} numbers for axes {}", pads, 2 * axes.size(), axes);
+  check(pads.size() == 2 * axes.size(), "pads has the wrong length: got {}, expected {} numbers for axes {}", pads,
+        2 * axes.size(), axes);
   Ints full(2 * rank, 0);
   for (size_t i = 0; i < axes.size(); ++i) {
     const int64_t axis = normalizeAxis(axes[i], rank, "axes");

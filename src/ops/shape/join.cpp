@@ -18,7 +18,8 @@ void inferConcat(InferContext &c) {
     c.require(other.size() == to.size(), "ranks differ: got {} and {}, expected equal ranks", c.shape(0), other);
     to[axis] += other[axis];
     other[axis] = to[axis];
-    c.require(other == to, "shapes differ outside axis {}: got {} and {}, expected them equal there", axis, c.shape(0), c.shape(i));
+    c.require(other == to, "shapes differ outside axis {}: got {} and {}, expected them equal there", axis, c.shape(0),
+              c.shape(i));
   }
   c.out(0, c.type(0), to);
 }
@@ -35,7 +36,8 @@ OpDef concatRow() {
         int64_t start = 0;
         for (int i = 0; i < b.op().inputCount(); ++i) {
           const int64_t end = start + b.inInfo(i).dim(static_cast<int>(axis));
-          if (b.wants(i)) b.grad(i, b.emit("ConcatGrad", {b.gradOut(0)}, {{"axis", axis}, {"start", start}, {"end", end}}));
+          if (b.wants(i))
+            b.grad(i, b.emit("ConcatGrad", {b.gradOut(0)}, {{"axis", axis}, {"start", start}, {"end", end}}));
           start = end;
         }
       })
@@ -58,7 +60,8 @@ OpDef concatGradientRow() {
       .notOnnx()
       .decompose([](DecomposeBuilder &b) {
         auto ints = [&b](const char *name) { return std::vector<int64_t>{b.attrs().getAttribute<int64_t>(name)}; };
-        b.result(0, b.emit("Slice", {b.in(0)}, {{"axes", ints("axis")}, {"starts", ints("start")}, {"ends", ints("end")}}));
+        b.result(
+            0, b.emit("Slice", {b.in(0)}, {{"axes", ints("axis")}, {"starts", ints("start")}, {"ends", ints("end")}}));
       })
       .doc("Gradient of Concat for one input: its part of the axis.");
 }
@@ -67,9 +70,11 @@ void inferSplit(InferContext &c) {
   const int64_t axis = c.axis("axis", c.in(0).rank()), size = c.shape(0)[axis], count = c.outputCount();
   c.require(count > 0, "there are no outputs: got 0, expected at least 1");
   const std::vector<int64_t> sizes = splitSizes(c.attrs(), size, count);
-  c.require(static_cast<int64_t>(sizes.size()) == count, "there are not as many sizes as outputs: got {} for {} outputs", sizes, count);
+  c.require(static_cast<int64_t>(sizes.size()) == count,
+            "there are not as many sizes as outputs: got {} for {} outputs", sizes, count);
   for (int64_t s : sizes) c.require(s >= 0, "a size is negative: got {}, expected sizes of 0 or more", sizes);
-  c.require(std::accumulate(sizes.begin(), sizes.end(), int64_t{0}) == size, "the sizes do not add up: got {}, expected a sum of {}", sizes, size);
+  c.require(std::accumulate(sizes.begin(), sizes.end(), int64_t{0}) == size,
+            "the sizes do not add up: got {}, expected a sum of {}", sizes, size);
   for (int i = 0; i < count; ++i) {
     Shape shape = c.shape(0);
     shape[axis] = sizes[i];

@@ -92,7 +92,8 @@ void decomposeSpread(DecomposeBuilder &b, const std::vector<SliceRange> &ranges)
   const Shape &shape = b.outInfo(0).shape();
   if (b.inInfo(0).nelms() == 0) return b.result(0, emitZeros(b, b.outInfo(0).dataType(), shape));
   TensorIndex t = b.in(0);
-  for (size_t axis = 0; axis < ranges.size(); ++axis) t = emitSpread(b, t, static_cast<int64_t>(axis), ranges[axis], shape[axis]);
+  for (size_t axis = 0; axis < ranges.size(); ++axis)
+    t = emitSpread(b, t, static_cast<int64_t>(axis), ranges[axis], shape[axis]);
   b.result(0, t == b.in(0) ? b.emit("Identity", {t}) : t);
 }
 
@@ -119,13 +120,16 @@ void addSubsample(OpDefs &rows) {
                      .attrRequired("strides", AttributeType::Ints)
                      .infer([](InferContext &c) {
                        const Ints &strides = c.attrInts("strides");
-                       c.require(strides.size() <= c.shape(0).size(), "there are more strides than axes: got {} for input {}", strides, c.shape(0));
-                       for (int64_t s : strides) c.require(s > 0, "a stride is not positive: got {}, expected 1 or more", strides);
+                       c.require(strides.size() <= c.shape(0).size(),
+                                 "there are more strides than axes: got {} for input {}", strides, c.shape(0));
+                       for (int64_t s : strides)
+                         c.require(s > 0, "a stride is not positive: got {}, expected 1 or more", strides);
                        setShape(c, subsampleRanges(strides, c.shape(0)));
                      })
                      .vjp([](VjpBuilder &b) {
                        b.grad(0, b.emit("SubsampleGrad", {b.gradOut(0)},
-                                        {{"strides", b.attrs().getAttribute<Ints>("strides")}, {"fwd_shape", b.inInfo(0).shape()}}));
+                                        {{"strides", b.attrs().getAttribute<Ints>("strides")},
+                                         {"fwd_shape", b.inInfo(0).shape()}}));
                      })
                      .decompose([](DecomposeBuilder &b) {
                        Ints starts, ends, steps;
@@ -147,7 +151,8 @@ void addSubsample(OpDefs &rows) {
                      .traits(Trait::Gradient)
                      .notOnnx()
                      .decompose([](DecomposeBuilder &b) {
-                       decomposeSpread(b, subsampleRanges(b.attrs().getAttribute<Ints>("strides"), b.outInfo(0).shape()));
+                       decomposeSpread(b,
+                                       subsampleRanges(b.attrs().getAttribute<Ints>("strides"), b.outInfo(0).shape()));
                      })
                      .doc("Gradient of Subsample: zeros where nothing was taken."));
 }
@@ -156,8 +161,8 @@ void addReverse(OpDefs &rows) {
   auto infer = [](InferContext &c) {
     std::vector<bool> seen(c.shape(0).size(), false);
     for (int64_t d : c.attrInts("dimensions")) {
-      c.require(d >= 0 && d < c.in(0).rank() && !seen[d], "dimensions are repeated or out of range: got {} for input {}",
-                c.attrInts("dimensions"), c.shape(0));
+      c.require(d >= 0 && d < c.in(0).rank() && !seen[d],
+                "dimensions are repeated or out of range: got {} for input {}", c.attrInts("dimensions"), c.shape(0));
       seen[d] = true;
     }
     c.out(0, c.in(0));
@@ -185,14 +190,17 @@ void addReverse(OpDefs &rows) {
 std::vector<SliceRange> sliceRanges(const Attributes &attributes, const Shape &shape) {
   const Ints &starts = attributes.getAttribute<Ints>("starts"), &ends = attributes.getAttribute<Ints>("ends");
   const Ints axes = attributes.getAttribute<Ints>("axes", {}), steps = attributes.getAttribute<Ints>("steps", {});
-  check(starts.size() == ends.size() && (axes.empty() || axes.size() == starts.size()) && (steps.empty() || steps.size() == starts.size()),
-        "starts, ends, axes and steps differ in length: got {}, {}, {} and {}, expected equal lengths", starts, ends, axes, steps);
+  check(starts.size() == ends.size() && (axes.empty() || axes.size() == starts.size()) &&
+            (steps.empty() || steps.size() == starts.size()),
+        "starts, ends, axes and steps differ in length: got {}, {}, {} and {}, expected equal lengths", starts, ends,
+        axes, steps);
   check(starts.size() <= shape.size(), "there are more starts than axes: got {} for shape {}", starts, shape);
   std::vector<SliceRange> ranges;
   for (int64_t d : shape) ranges.push_back({0, 1, d});
   std::vector<bool> seen(shape.size(), false);
   for (size_t i = 0; i < starts.size(); ++i) {
-    const int64_t axis = axes.empty() ? static_cast<int64_t>(i) : normalizeAxis(axes[i], static_cast<int64_t>(shape.size()), "axes");
+    const int64_t axis =
+        axes.empty() ? static_cast<int64_t>(i) : normalizeAxis(axes[i], static_cast<int64_t>(shape.size()), "axes");
     const int64_t step = steps.empty() ? 1 : steps[i];
     check(!seen[axis], "axes: an axis is repeated: got {}, expected each axis once", axes);
     check(step != 0, "steps: a step is 0: got {}, expected steps other than 0", steps);

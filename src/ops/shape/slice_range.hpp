@@ -13,9 +13,9 @@ struct SliceRange {
   int64_t size = 0;   // number of elements taken
 };
 
-// One range per axis of `shape` from attributes starts, ends, axes (default 0, 1, …) and steps (default 1). Negative starts and
-// ends count from the end; both are clamped. Throws popart::error for lists of different lengths, repeated or out-of-range
-// axes and a step of 0.
+// One range per axis of `shape` from attributes starts, ends, axes (default 0, 1, …) and steps (default 1). Negative
+// starts and ends count from the end; both are clamped. Throws popart::error for lists of different lengths, repeated
+// or out-of-range axes and a step of 0.
 std::vector<SliceRange> sliceRanges(const Attributes &attributes, const Shape &shape);
 // One range per axis of `shape` from attribute "strides" (missing ones are 1).
 std::vector<SliceRange> subsampleRanges(const std::vector<int64_t> &strides, const Shape &shape);

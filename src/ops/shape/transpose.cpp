@@ -23,7 +23,8 @@ void inferTranspose(InferContext &c) {
   std::vector<int64_t> sorted = perm, expected(rank);
   std::sort(sorted.begin(), sorted.end());
   std::iota(expected.begin(), expected.end(), 0);
-  c.require(sorted == expected, "perm is no permutation of the axes: got {}, expected each of 0 to {} once", perm, rank - 1);
+  c.require(sorted == expected, "perm is no permutation of the axes: got {}, expected each of 0 to {} once", perm,
+            rank - 1);
   Shape to;
   for (int64_t axis : perm) to.push_back(c.shape(0)[axis]);
   c.out(0, c.type(0), to);
@@ -61,11 +62,13 @@ TensorIndex emitMove(OpEmitter &e, TensorIndex t, const BlockMove &move) {
   return e.emit("Reshape", {moved}, {{"shape", move.result}, {"allowzero", int64_t{1}}});
 }
 
-// (N, C, H, W) -> (N, C / b^2, H b, W b). DCR: channel = (block row, block column, depth); CRD: (depth, block row, block column).
+// (N, C, H, W) -> (N, C / b^2, H b, W b). DCR: channel = (block row, block column, depth); CRD: (depth, block row,
+// block column).
 BlockMove depthToSpace(const Shape &s, const Attributes &attributes) {
   const int64_t b = attributes.getAttribute<int64_t>("blocksize"), depth = s[1] / (b * b);
   const Shape result{s[0], depth, s[2] * b, s[3] * b};
-  if (attributes.getAttribute<std::string>("mode") == "CRD") return {{s[0], depth, b, b, s[2], s[3]}, {0, 1, 4, 2, 5, 3}, result};
+  if (attributes.getAttribute<std::string>("mode") == "CRD")
+    return {{s[0], depth, b, b, s[2], s[3]}, {0, 1, 4, 2, 5, 3}, result};
   return {{s[0], b, b, depth, s[2], s[3]}, {0, 3, 4, 1, 5, 2}, result};
 }
 
@@ -84,11 +87,13 @@ OpDef blockRow(const char *type, std::vector<OpVersion> versions, MoveOf moveOf,
       .attrRequired("blocksize", AttributeType::Int)
       .infer([checks, moveOf](InferContext &c) {
         c.require(c.in(0).rank() == 4, "the input is not of rank 4: got {}, expected (N, C, H, W)", c.shape(0));
-        c.require(c.attrInt("blocksize") > 0, "blocksize is not positive: got {}, expected at least 1", c.attrInt("blocksize"));
+        c.require(c.attrInt("blocksize") > 0, "blocksize is not positive: got {}, expected at least 1",
+                  c.attrInt("blocksize"));
         checks(c);
         c.out(0, c.type(0), moveOf(c.shape(0), c.attrs()).result);
       })
-      .decompose([moveOf](DecomposeBuilder &b) { b.result(0, emitMove(b, b.in(0), moveOf(b.inInfo(0).shape(), b.attrs()))); })
+      .decompose(
+          [moveOf](DecomposeBuilder &b) { b.result(0, emitMove(b, b.in(0), moveOf(b.inInfo(0).shape(), b.attrs()))); })
       .vjp([moveOf](VjpBuilder &b) {
         const Shape &shape = b.inInfo(0).shape();
         b.grad(0, emitMove(b, b.gradOut(0), moveOf(shape, b.attrs()).inverted(shape)));
@@ -99,12 +104,13 @@ void checkDepth(InferContext &c) {
   const int64_t b = c.attrInt("blocksize");
   const std::string &mode = c.attrString("mode");
   c.require(mode == "DCR" || mode == "CRD", "unknown mode: got '{}', expected DCR or CRD", mode);
-  c.require(c.shape(0)[1] % (b * b) == 0, "channels do not split into blocks: got {}, expected a multiple of {}", c.shape(0)[1], b * b);
+  c.require(c.shape(0)[1] % (b * b) == 0, "channels do not split into blocks: got {}, expected a multiple of {}",
+            c.shape(0)[1], b * b);
 }
 void checkSpace(InferContext &c) {
   const int64_t b = c.attrInt("blocksize");
-  c.require(c.shape(0)[2] % b == 0 && c.shape(0)[3] % b == 0, "height and width do not split into blocks: got {}, expected multiples of {}",
-            c.shape(0), b);
+  c.require(c.shape(0)[2] % b == 0 && c.shape(0)[3] % b == 0,
+            "height and width do not split into blocks: got {}, expected multiples of {}", c.shape(0), b);
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// Operators whose output holds the elements of the input in the same memory order: Reshape, Squeeze, Unsqueeze, Identity, Detach, Nop.
+// Operators whose output holds the elements of the input in the same memory order: Reshape, Squeeze, Unsqueeze,
+// Identity, Detach, Nop.
 #include <algorithm>
 
 #include "ops/catalog.hpp"
@@ -8,7 +9,11 @@ namespace popart::ops {
 namespace {
 
 OpDef viewRow(const char *domain, const char *type, std::vector<OpVersion> versions) {
-  return OpDef(domain, type, std::move(versions)).input("x", kAllTypes).output("y").traits(Trait::View).cost(Cost::Free);
+  return OpDef(domain, type, std::move(versions))
+      .input("x", kAllTypes)
+      .output("y")
+      .traits(Trait::View)
+      .cost(Cost::Free);
 }
 
 // Gradient row with only a fwd_shape: the incoming gradient reshaped.
@@ -18,8 +23,8 @@ OpDef reshapeGradientRow(const char *type) {
       .output("dx")
       .attrRequired("fwd_shape", AttributeType::Ints)
       .infer([](InferContext &c) {
-        c.require(elementCount(c.attrInts("fwd_shape")) == c.in(0).nelms(), "element counts differ: got {}, expected as many as {}",
-                  c.shape(0), c.attrInts("fwd_shape"));
+        c.require(elementCount(c.attrInts("fwd_shape")) == c.in(0).nelms(),
+                  "element counts differ: got {}, expected as many as {}", c.shape(0), c.attrInts("fwd_shape"));
         inferForwardShape(c);
       })
       .traits(Trait::View | Trait::Gradient)
@@ -32,7 +37,9 @@ OpDef reshapeGradientRow(const char *type) {
 }
 
 VjpFn reshapeBack(const char *gradient) {
-  return [gradient](VjpBuilder &b) { b.grad(0, b.emit(gradient, {b.gradOut(0)}, {{"fwd_shape", b.inInfo(0).shape()}})); };
+  return [gradient](VjpBuilder &b) {
+    b.grad(0, b.emit(gradient, {b.gradOut(0)}, {{"fwd_shape", b.inInfo(0).shape()}}));
+  };
 }
 
 // 0 copies the input's dimension (unless allowzero), one -1 takes what is left.
@@ -43,7 +50,8 @@ void inferReshape(InferContext &c) {
   int64_t known = 1, open = -1;
   for (size_t i = 0; i < to.size(); ++i) {
     if (to[i] == 0 && !allowZero) {
-      c.require(i < from.size(), "dimension {} of the new shape is 0 (copy), but the input has no such dimension: got {} and {}", i,
+      c.require(i < from.size(),
+                "dimension {} of the new shape is 0 (copy), but the input has no such dimension: got {} and {}", i,
                 from, to);
       to[i] = from[i];
     }
@@ -56,11 +64,13 @@ void inferReshape(InferContext &c) {
     known *= to[i];
   }
   if (open >= 0) {
-    c.require(known > 0 && c.in(0).nelms() % known == 0, "the -1 of the new shape cannot be filled: got {} for input {}, expected a divisor of {} elements",
-              to, from, c.in(0).nelms());
+    c.require(known > 0 && c.in(0).nelms() % known == 0,
+              "the -1 of the new shape cannot be filled: got {} for input {}, expected a divisor of {} elements", to,
+              from, c.in(0).nelms());
     to[open] = c.in(0).nelms() / known;
   }
-  c.require(elementCount(to) == c.in(0).nelms(), "element counts differ: got {} for input {}, expected {} elements", to, from, c.in(0).nelms());
+  c.require(elementCount(to) == c.in(0).nelms(), "element counts differ: got {} for input {}, expected {} elements", to,
+            from, c.in(0).nelms());
   c.out(0, c.type(0), to);
 }
 
@@ -71,7 +81,8 @@ void inferSqueeze(InferContext &c) {
     std::copy_if(from.begin(), from.end(), std::back_inserter(to), [](int64_t d) { return d != 1; });
   } else {
     const std::vector<int64_t> axes = reductionAxes(c);
-    for (int64_t axis : axes) c.require(from[axis] == 1, "axis {} has more than one element: got {}, expected size 1", axis, from);
+    for (int64_t axis : axes)
+      c.require(from[axis] == 1, "axis {} has more than one element: got {}, expected size 1", axis, from);
     to = reducedShape(from, axes, false);
   }
   c.out(0, c.type(0), to);
@@ -82,7 +93,8 @@ void inferUnsqueeze(InferContext &c) {
   const int64_t rank = c.in(0).rank() + static_cast<int64_t>(given.size());
   std::vector<bool> isNew(rank, false);
   for (int64_t axis : given) {
-    c.require(axis >= -rank && axis < rank, "an axis is out of range: got {}, expected a value in [{}, {}]", axis, -rank, rank - 1);
+    c.require(axis >= -rank && axis < rank, "an axis is out of range: got {}, expected a value in [{}, {}]", axis,
+              -rank, rank - 1);
     const int64_t at = axis < 0 ? axis + rank : axis;
     c.require(!isNew[at], "an axis is repeated: got {}, expected each axis once", given);
     isNew[at] = true;
@@ -128,7 +140,10 @@ OpDefs viewOps() {
           .vjp([](VjpBuilder &b) { b.grad(0, b.emit("IdentityGrad", {b.gradOut(0)})); })
           .doc("The input."),
       viewRow("ai.graphcore", "IdentityGrad", {1}).traits(Trait::Gradient).notOnnx().doc("Gradient of Identity."),
-      viewRow("ai.graphcore", "Detach", {1}).inplace("DetachInplace", 10).stopsGrad().doc("The input; gradients stop here."),
+      viewRow("ai.graphcore", "Detach", {1})
+          .inplace("DetachInplace", 10)
+          .stopsGrad()
+          .doc("The input; gradients stop here."),
       viewRow("ai.graphcore", "Nop", {1}).stopsGrad().doc("The input, never optimised away."),
   };
 }

@@ -1,0 +1,128 @@
+"""popart-opt as its users call it: views, files, exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+ROOT = Path(__file__).resolve().parents[3]
+PROGRAM = ROOT / "build" / os.environ.get("POPART_PRESET", "dev") / "bin" / "popart-opt"
+TEXT = """main {
+  stream %in : float32[2, 3]
+  variable %w : float32[3, 4] = 0.5
+  %x : float32[2, 3] = HostLoad() {stream = "in"}
+  %y : float32[2, 4] = MatMul(%x, %w)
+  HostStore(%y) {period = 1, return = "all", stream = "y"}
+}
+"""
+
+
+def run(*arguments: str | Path, text: str = "") -> subprocess.CompletedProcess[str]:
+    """Call popart-opt with `text` on its standard input."""
+    return subprocess.run([PROGRAM, *arguments], input=text, capture_output=True, text=True, timeout=60)
+
+
+def test_prints_what_it_read() -> None:
+    result = run("-", text=TEXT)
+    assert (result.returncode, result.stdout, result.stderr) == (0, TEXT, "")
+
+
+def test_verify_alone_prints_nothing() -> None:
+    result = run("-", "--verify", text=TEXT)
+    assert (result.returncode, result.stdout) == (0, "")
+
+
+def test_writes_files_whole(tmp_path: Path) -> None:
+    out = tmp_path / "out.ir"
+    assert run("-", "-o", out, text=TEXT).returncode == 0
+    assert out.read_text() == TEXT
+    assert [path.name for path in tmp_path.iterdir()] == ["out.ir"]
+
+
+def test_views() -> None:
+    assert run("-", "--schedule", text=TEXT).stdout.splitlines()[1:] == [
+        "  HostLoad.100",
+        "  MatMul.101",
+        "  HostStore.102",
+    ]
+    assert run("-", "--dot", text=TEXT).stdout.startswith('digraph "main" {')
+    assert [op["type"] for op in json.loads(run("-", "--json", text=TEXT).stdout)["maingraph"]] == [
+        "HostLoad",
+        "MatMul",
+        "HostStore",
+    ]
+    totals = {
+        words[-1]: int(words[0])
+        for words in map(str.split, run("-", "--memory", text=TEXT).stdout.splitlines()[1:])
+        if len(words) == 2
+    }
+    assert totals["variables"] == 3 * 4 * 4
+    assert totals["total"] >= totals["arena"] + totals["variables"]
+    assert totals["arena"] >= (2 * 3 + 2 * 4) * 4
+
+
+def test_summary_hides_long_values() -> None:
+    program = "main {\n  const %c : int32[17] = [" + ", ".join(map(str, range(17))) + "]\n}\n"
+    assert "= hash " in run("-", "--summary", text=program).stdout
+
+
+def test_every_listed_pass_can_be_named() -> None:
+    names = [line.split()[0] for line in run("--list-passes").stdout.splitlines()]
+    assert {"flatten", "simplify", "decompose", "foldConstants", "prune"} <= set(names)
+    for name in names:
+        result = run("-", "--pass", name, "--verify", text=TEXT)
+        assert result.returncode == 0, (name, result.stderr)
+
+
+def test_reads_onnx(tmp_path: Path) -> None:
+    weight = numpy_helper.from_array(np.ones((3, 4), np.float32), "w")
+    value = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["m"]), helper.make_node("Relu", ["m"], ["y"])],
+        "g",
+        [value("x", TensorProto.FLOAT, [2, 3])],
+        [value("y", TensorProto.FLOAT, [2, 4])],
+        [weight],
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), tmp_path / "m.onnx")
+    result = run(tmp_path / "m.onnx", "--verify", "--print")
+    assert result.returncode == 0, result.stderr
+    assert "variable %w : float32[3, 4] = 1\n" in result.stdout
+    assert "%y : float32[2, 4] = Relu(%m)" in result.stdout
+    assert run("-", text=result.stdout).stdout == result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text", "code", "message"),
+    [
+        (["-"], "main {\n  ^\n}", 1, "popart-opt: IR text line 2: unexpected character"),
+        (["/no/such/file"], "", 1, "input file '/no/such/file': cannot be read"),
+        (
+            ["-", "-o", "/no/such/folder/out.ir"],
+            "main {\n}\n",
+            1,
+            "output file '/no/such/folder/out.ir': cannot be written",
+        ),
+        (["-", "--pass", "flaten"], "main {\n}\n", 1, "pass 'flaten' does not exist. Nearest names: [flatten"),
+        (["-", "--colour"], "", 2, "--colour"),
+        ([], "", 2, "input"),
+    ],
+)
+def test_refusals(arguments: list[str], text: str, code: int, message: str) -> None:
+    result = run(*arguments, text=text)
+    assert result.returncode == code
+    assert message in result.stderr + result.stdout
+
+
+def test_help() -> None:
+    result = run("--help")
+    assert result.returncode == 0
+    assert "--list-passes" in result.stdout
