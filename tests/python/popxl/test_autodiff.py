@@ -67,7 +67,9 @@ def test_structure_of_gradient_graphs():
     assert info.graph.id == f"{graph.id}_bwd"
     assert [t.name for t in info.graph.inputs] == ["Gradient___relu_out", "relu_out", "w", "x"]
     assert [t.name for t in info.graph.outputs] == ["Gradient___x", "Gradient___w"]
-    assert [c.connection_type for c in info.expected_inputs] == [ExpectedConnectionType.FwdGrad] + [ExpectedConnectionType.Fwd] * 3
+    assert [c.connection_type for c in info.expected_inputs] == [ExpectedConnectionType.FwdGrad] + [
+        ExpectedConnectionType.Fwd
+    ] * 3
     assert info.outputs == graph.inputs and len(graph.outputs) == 1
     kinds = [op.opType() for op in info.graph._pb_graph.getOps()]
     assert kinds.count("Sum") == 3 and {"ReluGrad", "MatMulLhsGrad", "MatMulRhsGrad"} <= set(kinds)

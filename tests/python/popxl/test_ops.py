@@ -71,7 +71,9 @@ def test_pow_where_clip_cast_scaled_add():
     np.testing.assert_array_equal(evaluate(ops.where, X > 0, X, -X), np.abs(X))
     np.testing.assert_array_equal(evaluate(lambda x: ops.clip(x, -0.5, 0.25), X), np.clip(X, -0.5, 0.25))
     np.testing.assert_array_equal(evaluate(lambda x: ops.cast(x, popxl.int32), X * 3), (X * 3).astype(np.int32))
-    np.testing.assert_allclose(evaluate(lambda x, y: ops.scaled_add(x, y, 2.0, -0.5), X, X + 1), 2 * X - 0.5 * (X + 1), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        evaluate(lambda x, y: ops.scaled_add(x, y, 2.0, -0.5), X, X + 1), 2 * X - 0.5 * (X + 1), rtol=1e-5, atol=1e-6
+    )
 
 
 def test_logical_ops_cast_first():
@@ -161,13 +163,17 @@ def test_gather_scatter_onehot():
     expected = t.copy()
     np.put_along_axis(expected, j, v, 0)
     np.testing.assert_array_equal(evaluate(lambda a, b, c: ops.scatter(a, b, c), t, j, v), expected)
-    got = evaluate(lambda k: ops.onehot(k, popxl.constant(4), popxl.constant([0.5, 2.0]), -1), np.array([1, 3, 7], np.int32))
+    got = evaluate(
+        lambda k: ops.onehot(k, popxl.constant(4), popxl.constant([0.5, 2.0]), -1), np.array([1, 3, 7], np.int32)
+    )
     expected = np.full((3, 4), 0.5, np.float32)
     expected[0, 1] = expected[1, 3] = 2.0
     np.testing.assert_array_equal(got, expected)
 
 
-@pytest.mark.parametrize(("a", "b"), [((2, 3), (3, 4)), ((5, 2, 3), (3, 4)), ((3,), (3, 4)), ((2, 3), (3,)), ((4, 1, 2, 3), (5, 3, 2))])
+@pytest.mark.parametrize(
+    ("a", "b"), [((2, 3), (3, 4)), ((5, 2, 3), (3, 4)), ((3,), (3, 4)), ((2, 3), (3,)), ((4, 1, 2, 3), (5, 3, 2))]
+)
 def test_matmul(a: tuple, b: tuple):
     x, y = RNG.normal(size=a).astype(np.float32), RNG.normal(size=b).astype(np.float32)
     np.testing.assert_allclose(evaluate(ops.matmul, x, y), x @ y, rtol=1e-5, atol=1e-5)
@@ -189,11 +195,17 @@ def test_softmax_takes_trailing_axes_together():
     rows = np.exp(X.reshape(3, 20))
     expected = (rows / rows.sum(1, keepdims=True)).reshape(X.shape)
     np.testing.assert_allclose(evaluate(lambda x: ops.softmax(x, 1), X), expected, rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(evaluate(lambda x: ops.softmax(x, -1), X), torch.softmax(torch.tensor(X), -1).numpy(), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        evaluate(lambda x: ops.softmax(x, -1), X), torch.softmax(torch.tensor(X), -1).numpy(), rtol=1e-5, atol=1e-6
+    )
 
 
 def test_norms():
-    x, w, b = RNG.normal(size=(2, 6, 3)).astype(np.float32), np.linspace(0.5, 2, 6, dtype=np.float32), np.arange(6, dtype=np.float32)
+    x, w, b = (
+        RNG.normal(size=(2, 6, 3)).astype(np.float32),
+        np.linspace(0.5, 2, 6, dtype=np.float32),
+        np.arange(6, dtype=np.float32),
+    )
     got = evaluate(lambda t, s, o: ops.group_norm(t, s, o, 3, 1e-3), x, w, b)
     expected = torch.nn.functional.group_norm(torch.tensor(x), 3, torch.tensor(w), torch.tensor(b), 1e-3).numpy()
     np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5)
@@ -207,7 +219,9 @@ def test_losses(reduction: str):
     p = torch.softmax(torch.tensor(X[0]), -1).numpy()
     labels = np.array([1, 4, 0, 2], np.int32)
     got = evaluate(lambda t, k: ops.nll_loss(t, k, ignore_index=4, reduction=reduction), p, labels)
-    expected = torch.nn.functional.nll_loss(torch.log(torch.tensor(p)), torch.tensor(labels).long(), ignore_index=4, reduction=reduction)
+    expected = torch.nn.functional.nll_loss(
+        torch.log(torch.tensor(p)), torch.tensor(labels).long(), ignore_index=4, reduction=reduction
+    )
     np.testing.assert_allclose(got, expected.numpy(), rtol=1e-5)
     loss, dx = evaluate(lambda t, k: ops.nll_loss_with_softmax_grad(t, k, 2.0, 4, reduction), p, labels)
     onehot = np.eye(5, dtype=np.float32)[labels]

@@ -32,7 +32,9 @@ def test_indexing_with_tensors():
 
 
 def test_operators_with_host_values():
-    got = evaluate(lambda t: (t + 1, 2 - t, t * np.float32(3), 1 / (t + 1), -t, t % 4, t**2.0, 2.0**t, np.ones(6) + t), X)
+    got = evaluate(
+        lambda t: (t + 1, 2 - t, t * np.float32(3), 1 / (t + 1), -t, t % 4, t**2.0, 2.0**t, np.ones(6) + t), X
+    )
     expected = (X + 1, 2 - X, X * 3, 1 / (X + 1), -X, X % 4, X**2, 2**X, X + 1)
     for value, wanted in zip(got, expected, strict=True):
         np.testing.assert_allclose(value, wanted, rtol=1e-5)
