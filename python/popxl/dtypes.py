@@ -5,6 +5,8 @@ tie the Python objects to the compiled part. Invariant: for every singleton ``d`
 """
 
 import builtins
+import functools
+import sys
 from typing import TYPE_CHECKING, Any, Optional
 
 import numpy as np
@@ -12,10 +14,6 @@ import numpy as np
 if TYPE_CHECKING:
     import torch
 
-try:
-    import torch as _torch
-except ModuleNotFoundError:
-    _torch = None
 
 np_dtype_float8_143 = np.dtype([("float8_143", "u1")])
 np_dtype_float8_152 = np.dtype([("float8_152", "u1")])
@@ -23,7 +21,7 @@ np_dtype_float8_152 = np.dtype([("float8_152", "u1")])
 _NAME_TO_POPXL: dict[str, "dtype"] = {}
 _NP_TO_POPXL: dict[np.dtype, "dtype"] = {}
 _PY_TO_POPXL: dict[Any, "dtype"] = {}
-_PT_TO_POPXL: dict[Any, "dtype"] = {}
+_NO_TORCH = ("uint16", "uint32", "uint64", "float8_143", "float8_152")
 _CORE_TO_POPXL: dict[int, "dtype"] = {}
 
 
@@ -103,8 +101,8 @@ class dtype:
         try:
             if type_value in _PY_TO_POPXL:
                 return _PY_TO_POPXL[type_value]
-            if type_value in _PT_TO_POPXL:
-                return _PT_TO_POPXL[type_value]
+            if "torch" in sys.modules and type_value in _torch_types():
+                return _torch_types()[type_value]
         except TypeError:
             pass
         core_value = getattr(type_value, "value", None)
@@ -137,11 +135,10 @@ class dtype:
             ModuleNotFoundError: torch is not installed.
             TypeError: torch has no counterpart.
         """
-        if _torch is None:
-            raise ModuleNotFoundError(f"Cannot convert {self} to a torch type: torch is not installed.")
-        if self._torch is None:
+        types = {popxl_type: torch_type for torch_type, popxl_type in _torch_types().items()}
+        if self not in types:
             raise TypeError(f"{self} does not have an equivalent torch type.")
-        return self._torch
+        return types[self]
 
     def __eq__(self, other: object) -> builtins.bool:
         return self is other or (isinstance(other, dtype) and self._core_value == other._core_value)
@@ -164,17 +161,26 @@ def _make(name: str, core: int, np_type: Any, *, kind: str, signed: builtins.boo
     d._name, d._core_value, d._is_signed = name, core, signed
     d._is_int, d._is_floating_point, d._is_complex = kind == "int", kind == "float", kind == "complex"
     d._np = np.dtype(np_type)
-    d._torch = None
     _NAME_TO_POPXL[name] = d
     _NP_TO_POPXL[d._np] = d
     _CORE_TO_POPXL[core] = d
     if py_type is not None:
         _PY_TO_POPXL[py_type] = d
-    torch_type = getattr(_torch, name, None) if name not in ("uint16", "uint32", "uint64") else None
-    if torch_type is not None and not name.startswith("float8"):
-        d._torch = torch_type
-        _PT_TO_POPXL[torch_type] = d
     return d
+
+
+@functools.cache
+def _torch_types() -> dict[Any, dtype]:
+    """Return torch type → popxl type; imports torch."""
+    import torch
+
+    return {getattr(torch, name): d for name, d in _NAME_TO_POPXL.items() if name not in _NO_TORCH}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "_PT_TO_POPXL":
+        return _torch_types()
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
 
 
 bool = _make("bool", 10, np.bool_, kind="bool", signed=False, py_type=builtins.bool)

@@ -13,20 +13,14 @@ from popxl import dtypes
 from popxl.context import get_current_context, get_current_graph, get_main_graph
 from popxl.dtypes import dtype
 from popxl.errors import UndefinedValue
-from popxl.utils import to_numpy
+from popxl.utils import _is_torch, to_numpy
 
 if TYPE_CHECKING:
     from popxl.graph import Graph
     from popxl.ir import Ir
     from popxl.replica_grouping import ReplicaGrouping
 
-try:
-    import torch as _torch
-
-    host_tensor_types: tuple[type, ...] = (np.ndarray, Iterable, _torch.Tensor)
-except ModuleNotFoundError:
-    _torch = None
-    host_tensor_types = (np.ndarray, Iterable)
+host_tensor_types: tuple[type, ...] = (np.ndarray, Iterable)  # torch tensors are iterable
 
 ScalarType = Union[int, float, bool]
 HostTensor = Union[np.ndarray, Iterable[ScalarType]]
@@ -406,10 +400,6 @@ def _ops() -> Any:
     import popxl.ops
 
     return popxl.ops
-
-
-def _is_torch(value: Any) -> bool:
-    return _torch is not None and isinstance(value, _torch.Tensor)
 
 
 def variable(

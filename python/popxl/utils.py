@@ -3,6 +3,7 @@
 `to_numpy` is the only place that decides how user data is narrowed; every function that accepts host data goes through it.
 """
 
+import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -11,11 +12,6 @@ import numpy as np
 from popxl import dtypes
 from popxl.dtypes import dtype
 
-try:
-    import torch as _torch
-except ModuleNotFoundError:
-    _torch = None
-
 HW_DEVICE_CONNECTION_TIMEOUT = int(1e4)
 
 downcast_np_dtypes: dict[np.dtype, np.dtype] = {
@@ -23,6 +19,12 @@ downcast_np_dtypes: dict[np.dtype, np.dtype] = {
     np.dtype("uint64"): np.dtype("uint32"),
     np.dtype("float64"): np.dtype("float32"),
 }
+
+
+def _is_torch(value: Any) -> bool:
+    """Whether `value` is a torch tensor; torch is not imported for the test."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)
 
 
 def to_numpy(
@@ -54,7 +56,7 @@ def to_numpy(
     if not is_fp8 and (log2_scale is not None or nan_on_overflow is not None):
         raise RuntimeError("log2_scale and nan_on_overflow apply to float8 types only: "
                            f"got dtype {dtype}. Remove them or set dtype to a float8 type.")  # fmt: skip
-    if _torch is not None and isinstance(x, _torch.Tensor):
+    if _is_torch(x):
         x = x.detach().cpu().numpy()
     if isinstance(x, np.memmap):
         return _check_memmap(x, dtype, downcast)

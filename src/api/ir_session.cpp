@@ -1,28 +1,15 @@
 // Compiles a copy of the Ir with the ordinary lowering and drives the engine from whole-run stream buffers.
 #include "api/ir_session.hpp"
 
-#include <sched.h>
-
-#include <cstdlib>
 #include <unordered_map>
 
-#include "backends/ref/ref.hpp"
+#include "api/session_impl.hpp"
+#include "api/virtual_ipus.hpp"
 #include "lower/lower.hpp"
 #include "runtime/engine.hpp"
 
 namespace popart {
 namespace {
-
-int availableThreads() {
-  if (const char *text = std::getenv("POPART_NUM_THREADS")) {
-    const int given = std::atoi(text);
-    if (given > 0) return given;
-    throw error("POPART_NUM_THREADS: no positive number: got '{}'. Set it to a number of threads or unset it", text);
-  }
-  cpu_set_t set;
-  if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0) return CPU_COUNT(&set);
-  return 1;
-}
 
 // Streams over buffers that hold `slices` values each; past the last slice a stream starts again.
 class SliceStreams : public runtime::StreamSource {
@@ -70,8 +57,8 @@ struct IrSession::Impl {
 IrSession::IrSession(const Ir &ir, const IrSessionOptions &options) : impl_(std::make_unique<Impl>()) {
   for (const Graph *graph : ir.getAllGraphs()) checkInplaceAmbiguity(*graph);
   lower::LowerOptions lowering;
-  lowering.backends = {&ref::backend()};
-  lowering.threads = options.threads > 0 ? options.threads : availableThreads();
+  lowering.backends = backendsFor(options.device == "ipu_model" ? DeviceType::IpuModel : DeviceType::Cpu);
+  lowering.threads = options.threads > 0 ? options.threads : computeThreadCount();
   auto executable = lower::lower(ir, lowering);
   impl_->transfers = options.transfers;
   for (const auto &s : executable->inputs) impl_->inputs.push_back({s.id, s.info});

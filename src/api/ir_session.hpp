@@ -12,7 +12,7 @@ namespace popart {
 
 struct IrSessionOptions {
   std::string device = "cpu";  // "cpu", "ipu_model" or "ipu_hw"
-  int threads = 0;             // 0: POPART_NUM_THREADS, else the number of processors this process may use
+  int threads = 0;             // 0: as many as other sessions use (POPART_NUM_THREADS)
   int64_t transfers = 1;       // slices of each stream buffer; a stream that runs past the last one starts again
 };
 

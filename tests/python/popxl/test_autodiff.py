@@ -1,0 +1,103 @@
+"""Gradient graphs against torch."""
+
+import numpy as np
+import popart_core
+import popxl
+import popxl.ops as ops
+import pytest
+import torch
+from popxl import TensorSpec, float32
+from popxl.transforms import ExpectedConnectionType, autodiff
+
+RNG = np.random.default_rng(3)
+X, W = RNG.normal(size=(3, 5)).astype(np.float32), RNG.normal(size=(5, 2)).astype(np.float32)
+DY = RNG.normal(size=(3, 2)).astype(np.float32)
+
+
+def head(x: popxl.Tensor, w: popxl.Tensor) -> popxl.Tensor:
+    return ops.gelu(x @ w)
+
+
+def run_gradient(ir: popxl.Ir, fn, before: bool) -> list:
+    """Call the graph of `fn` and its gradient graph; autodiff before or after the forward call."""
+    with ir.main_graph:
+        x, w, dy = popxl.variable(X), popxl.variable(W), popxl.constant(DY)
+        graph = ir.create_graph(fn, x, w)
+        info = autodiff(graph) if before else None
+        call = ops.call_with_info(graph, x, w)
+        info = info or autodiff(graph)
+        grad = ops.call_with_info(info.graph, dy, inputs_dict=info.inputs_dict(call))
+        grads = info.fwd_parent_ins_to_grad_parent_outs(call, grad)
+        outs = [popxl.d2h_stream(t.shape, t.dtype) for t in (x, w)]
+        for out, t in zip(outs, (x, w), strict=True):
+            ops.host_store(out, grads[t])
+    with popxl.Session(ir) as session:
+        values = session.run()
+    return [values[o] for o in outs]
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_gradients(before: bool):
+    got = run_gradient(popxl.Ir(), head, before)
+    x, w = torch.tensor(X, requires_grad=True), torch.tensor(W, requires_grad=True)
+    torch.nn.functional.gelu(x @ w, approximate="tanh").backward(torch.tensor(DY))
+    np.testing.assert_allclose(got[0], x.grad.numpy(), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(got[1], w.grad.numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_gradients_through_called_graphs():
+    def outer(x, w):
+        inner = popxl.gir().create_graph(head, x, w)
+        (y,) = ops.call(inner, x, w)
+        (z,) = ops.call(inner, x * 2.0, w)[:1]
+        return y + z
+
+    got = run_gradient(popxl.Ir(), outer, True)
+    x, w = torch.tensor(X, requires_grad=True), torch.tensor(W, requires_grad=True)
+    y = sum(torch.nn.functional.gelu(s * x @ w, approximate="tanh") for s in (1, 2))
+    y.backward(torch.tensor(DY))
+    np.testing.assert_allclose(got[0], x.grad.numpy(), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(got[1], w.grad.numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_structure_of_gradient_graphs():
+    ir = popxl.Ir()
+    graph = ir.create_graph(lambda x, w: ops.relu(x @ w), TensorSpec((3, 5), float32), TensorSpec((5, 2), float32))
+    info = autodiff(graph)
+    assert info.graph.id == f"{graph.id}_bwd"
+    assert [t.name for t in info.graph.inputs] == ["Gradient___relu_out", "relu_out", "w", "x"]
+    assert [t.name for t in info.graph.outputs] == ["Gradient___x", "Gradient___w"]
+    assert [c.connection_type for c in info.expected_inputs] == [ExpectedConnectionType.FwdGrad] + [
+        ExpectedConnectionType.Fwd
+    ] * 3
+    assert info.outputs == graph.inputs and len(graph.outputs) == 1
+    kinds = [op.opType() for op in info.graph._pb_graph.getOps()]
+    assert kinds.count("Sum") == 3 and {"ReluGrad", "MatMulLhsGrad", "MatMulRhsGrad"} <= set(kinds)
+    text = repr(info).splitlines()
+    assert text[:2] == ["GradGraphInfo[", f"  graph={graph.id}_bwd"] and text[-1] == "]"
+    assert text[3] == f"    (ExpectedConnectionType.FwdGrad, Tensor[{graph.id}/relu_out popxl.dtypes.float32 (3, 2)])"
+    gelu = ir.create_graph(head, TensorSpec((3, 5), float32), TensorSpec((5, 2), float32))
+    autodiff(gelu)
+    assert [t.name for t in gelu.outputs] == ["gelu_out", "matmul_out"]
+
+
+def test_required_gradients():
+    ir = popxl.Ir()
+
+    def fn(x, labels):
+        return ops.nll_loss(ops.softmax(x, -1), labels)
+
+    graph = ir.create_graph(fn, TensorSpec((3, 5), float32), TensorSpec((3,), popxl.int32))
+    with pytest.raises(popart_core.popart_exception):
+        autodiff(graph)
+    info = autodiff(graph, grads_required=[graph.inputs[0]])
+    assert info.outputs == (graph.inputs[0],)
+    with pytest.raises(TypeError):
+        popxl.transforms.GradGraphInfo()
+
+
+def test_graphs_that_change_tensors_are_refused():
+    ir = popxl.Ir()
+    graph = ir.create_graph(lambda x: ops.add_(x, x), TensorSpec((3,), float32))
+    with pytest.raises(popart_core.popart_exception):
+        autodiff(graph)
