@@ -33,6 +33,9 @@ struct SequentialBuffer {
 
 class IStepIO {
  public:
+  IStepIO();
+  IStepIO(const IStepIO &) = delete;
+  IStepIO &operator=(const IStepIO &) = delete;
   virtual ~IStepIO() = default;
   // Values of the next micro-batch; the data stays valid until inComplete. A null pointer while `prefetch`: not available yet.
   virtual ConstVoidData in(TensorId id, int64_t numElements, bool prefetch, const bool isBroadcast = false) = 0;
@@ -50,9 +53,12 @@ class IStepIO {
   // The pointer stays valid as long as the IStepIO.
   virtual SequentialBuffer *inputBuffer(const TensorId &) { return nullptr; }
   virtual SequentialBuffer *outputBuffer(const TensorId &) { return nullptr; }
+  // Differs for every IStepIO of the process.
+  uint64_t serial() const { return serial_; }
 
  private:
   bool runtimeAsserts_ = true;
+  uint64_t serial_;
 };
 
 class IWeightsIO {

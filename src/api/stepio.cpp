@@ -1,6 +1,8 @@
 // Host buffers of a step: bookkeeping of StepIO and WeightsIO, and the element-count checks of the first run.
 #include <popart/stepio.hpp>
 
+#include <atomic>
+
 #include <popart/logging.hpp>
 
 #include "api/stepio_sizes.hpp"
@@ -19,6 +21,11 @@ std::vector<TensorId> keys(const auto &map) {
 }
 
 }  // namespace
+
+IStepIO::IStepIO() {
+  static std::atomic<uint64_t> next{1};
+  serial_ = next++;
+}
 
 void StepIOGeneric::addInput(const TensorId &id, void *data, const TensorInfo &info) { inputs_[id] = makeBuffer(data, info); }
 void StepIOGeneric::addOutput(const TensorId &id, void *data, const TensorInfo &info) { outputs_[id] = makeBuffer(data, info); }

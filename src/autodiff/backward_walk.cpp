@@ -20,6 +20,7 @@ class Walker {
 
   std::vector<TensorIndex> run() {
     const std::vector<Op *> schedule = fwd_.getOpSchedule();
+    const size_t firstNew = grad_.opSlots();
     markActive(schedule);
     markFirstConsumers(schedule);
     for (auto [forward, given] : walk_.starts) {
@@ -39,6 +40,9 @@ class Walker {
       finish(target, Op::Settings(grad_));
       result.push_back(slot(target).sum);
     }
+    // Gradient ops come after the forward pass, in order of creation, and not at the place of the ops they belong to.
+    for (size_t i = firstNew; i < grad_.opSlots(); ++i)
+      if (const OpIndex o{static_cast<uint32_t>(i)}; grad_.alive(o)) grad_.op(o).settings.sequence = -1;
     return result;
   }
 

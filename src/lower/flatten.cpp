@@ -179,8 +179,11 @@ class Flattener {
   void flattenOp(Scope &scope, const Op &op) {
     int aliasedInput = -1;
     bool modifies = false;
-    for (const auto &a : op.def().aliasRules())
-      if (a.output == 0 && op.hasInput(a.input)) aliasedInput = a.input, modifies = a.modifies;
+    for (const auto &a : op.def().aliasRules()) {
+      if (!op.hasInput(a.input)) continue;
+      if (a.output == 0) aliasedInput = a.input;
+      modifies |= a.modifies;
+    }
     if (aliasedInput >= 0 && !modifies && op.def().base().type() != "Concat") {  // a view that shares memory
       Ref ref = scope.refs[op.inputs()[aliasedInput].value];
       ref.path.push_back(&op);
@@ -189,7 +192,10 @@ class Flattener {
       return;
     }
     Op *copy;
-    if (op.isUserOp()) {
+    if (op.is("HostLoad")) {  // what the buffer held before does not matter
+      copy = scope.flat.addConnectedOp(op.def(), {}, outputIds(scope, op), op.attributes(), settingsOf(op, scope.flat));
+      scope.flat.tensor(copy->outputs()[0]).info = op.outInfo(0);
+    } else if (op.isUserOp()) {
       auto clone = op.clone();
       clone->settings = settingsOf(op, scope.flat);
       copy = scope.flat.addOp(std::move(clone));

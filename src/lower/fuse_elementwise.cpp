@@ -123,6 +123,8 @@ class Fuser {
     settings.sequence = ops_[c.members.back()]->settings.sequence >= 0 ? ops_[c.members.back()]->settings.sequence : ops_[c.members.back()]->index().value;
     for (TensorIndex t : results) graph_.renameTensor(t, graph_.freeId(graph_.tensor(t).id + "/unfused"));
     Op *fused = graph_.addConnectedOp(opDef("FusedElementwise"), operands, resultIds, {{"body", GraphRef{id}}}, settings);
+    std::string reason;
+    if (!backend_.supports(*fused, reason)) return undo(*fused, results, resultIds, id);
     for (size_t i = 0; i < results.size(); ++i) {
       graph_.replaceUses(results[i], fused->outputs()[i]);
       graph_.replaceOutputs(results[i], fused->outputs()[i]);
@@ -132,6 +134,15 @@ class Fuser {
       graph_.eraseOp(ops_[c.members[i]]->index());
       graph_.eraseTensor(out);
     }
+  }
+
+  // The backend takes the ops one by one only: the cluster stays as it was.
+  void undo(Op &fused, const std::vector<TensorIndex> &results, const std::vector<TensorId> &ids, const GraphId &body) {
+    const std::vector<TensorIndex> outputs = fused.outputs();
+    graph_.eraseOp(fused.index());
+    for (TensorIndex t : outputs) graph_.eraseTensor(t);
+    for (size_t i = 0; i < results.size(); ++i) graph_.renameTensor(results[i], ids[i]);
+    ir_.removeGraph(body);
   }
 
   void copyInto(Graph &body, const Op &op, std::map<TensorIndex, TensorIndex> &inner, std::vector<TensorIndex> &operands) {

@@ -61,6 +61,13 @@ class EpilogueFuser {
     const TensorId id = graph_.tensor(old).id;
     graph_.renameTensor(old, graph_.freeId(id + "/unfused"));
     Op *fused = graph_.addConnectedOp(opDef("FusedMatMul"), inputs, {id}, {{"trans_a", flags[0]}, {"trans_b", flags[1]}}, settingsLike(op));
+    std::string reason;
+    if (!backend_.supports(*fused, reason)) {
+      const TensorIndex out = fused->outputs()[0];
+      graph_.eraseOp(fused->index());
+      graph_.eraseTensor(out);
+      return graph_.renameTensor(old, id);
+    }
     replace(op, old, fused->outputs()[0]);
     for (OpIndex t : transposes) {  // innermost last; each goes when nobody else reads it
       const TensorIndex out = graph_.op(t).outputs()[0];
@@ -152,6 +159,8 @@ class EpilogueFuser {
       graph_.renameTensor(t, graph_.freeId(ids.back() + "/unfused"));
     }
     Op *fused = graph_.addConnectedOp(opDef("FusedMatMul"), inputs, ids, attributes, settingsLike(reader));
+    std::string reason;
+    if (!backend_.supports(*fused, reason)) return undo(*fused, results, ids, body, old, reader);
     for (size_t i = 0; i < results.size(); ++i) {
       graph_.replaceUses(results[i], fused->outputs()[i]);
       graph_.replaceOutputs(results[i], fused->outputs()[i]);
@@ -160,6 +169,17 @@ class EpilogueFuser {
     for (TensorIndex t : results) graph_.eraseTensor(t);
     graph_.eraseOp(product.index());
     graph_.eraseTensor(value);
+  }
+
+  // The backend cannot compute this epilogue: product and reader stay two ops.
+  void undo(Op &fused, const std::vector<TensorIndex> &results, const std::vector<TensorId> &ids, Graph &body, const std::vector<TensorIndex> &bodyInputs,
+            const Op &reader) {
+    const std::vector<TensorIndex> outputs = fused.outputs();
+    graph_.eraseOp(fused.index());
+    for (TensorIndex t : outputs) graph_.eraseTensor(t);
+    for (size_t i = 0; i < results.size(); ++i) graph_.renameTensor(results[i], ids[i]);
+    body.setInputs(bodyInputs);
+    if (!reader.is("FusedElementwise")) ir_.removeGraph(body.id);
   }
 
   Ir &ir_;

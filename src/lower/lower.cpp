@@ -4,6 +4,9 @@
 #include "lower/decompose.hpp"
 #include "lower/emit.hpp"
 #include "lower/flatten.hpp"
+#include "lower/fuse_elementwise.hpp"
+#include "lower/fuse_epilogue.hpp"
+#include "lower/layout.hpp"
 
 namespace popart::lower {
 
@@ -14,6 +17,12 @@ std::shared_ptr<const executable::Executable> lower(const Ir &ir, const LowerOpt
   decompose(*flat, *options.backends.front());
   simplify(*flat);
   Layouts layouts;
+  if (options.fuse) {
+    const executable::Backend &first = *options.backends.front();
+    fuseElementwise(*flat, first);
+    fuseEpilogues(*flat, first);
+    layouts = assignLayouts(*flat, first, options.panelWidth);
+  }
   std::shared_ptr<executable::Executable> result = emit(*flat, layouts, options);
   if (options.keepText) result->loweredText = print(*flat, PrintData::Summary);
   return result;

@@ -86,8 +86,6 @@ std::shared_ptr<const MappedFile> ExternalFiles::file(const std::string &locatio
   const fs::path real = fs::canonical(relative.is_absolute() ? relative : fs::path(folder_) / relative, ec);
   const bool allowed = !ec && isAllowed(real);
   if (!allowed) {
-    check(!relative.is_absolute(), "Tensor '{}': external data location must be relative to the model's folder: got '{}'",
-          tensorName, location);
     for (const auto &part : relative)
       check(part != "..", "Tensor '{}': external data location must stay in the model's folder: got '{}'", tensorName, location);
     check(!ec, "Tensor '{}': external data file is missing: got '{}' in folder '{}'. Keep data files beside the model file",

@@ -104,7 +104,9 @@ void checkUnique(const List &list, NameOf nameOf, const std::string &where, cons
 void checkGraph(const onnx_proto::GraphProto &graph, OuterNames outer, const ModelContent &content);
 
 void checkNode(const onnx_proto::NodeProto &node, const OuterNames &outer, const ModelContent &content) {
-  check(!node.op_type().empty(), "{}: has no operator type. The file is damaged", nodeText(node));
+  constexpr size_t kLongestType = 512;
+  check(!node.op_type().empty() && node.op_type().size() <= kLongestType, "{}: has no legal operator type: got {} characters",
+        nodeText(node).substr(0, kLongestType), static_cast<long>(node.op_type().size()));
   checkUnique(node.attribute(), [](const auto &a) -> const std::string & { return a.name(); }, nodeText(node), "attribute");
   for (const auto &attribute : node.attribute()) {
     if (attribute.has_g()) checkGraph(attribute.g(), outer, content);

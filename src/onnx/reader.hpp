@@ -61,6 +61,9 @@ struct BuildOptions {
 // are marked in order. Everything shape-like is resolved, so all infos are known. Throws popart::error.
 void buildGraph(const Model &model, const BuildOptions &options, Ir &ir);
 
+// One serialised TensorProto (the .pb files of ONNX test data). Throws popart::error.
+TensorData parseTensor(std::string_view bytes, const std::string &name);
+
 // Structural rules of the ONNX specification that need no operator knowledge: names unique and defined before use, no
 // cycles, legal versions, tensor payloads that match their dimensions. Model's constructors have called it.
 void checkModel(const ModelContent &content);

@@ -5,6 +5,7 @@
 #include <popart/error.hpp>
 
 #include "onnx/model_content.hpp"
+#include "onnx/reader.hpp"
 #include "onnx_proto/onnx.pb.h"
 
 namespace popart::onnx {
@@ -160,6 +161,13 @@ TensorData denseTensorData(const onnx_proto::SparseTensorProto &tensor, const st
     std::memcpy(out + position * bytes, in + i * bytes, bytes);
   }
   return dense;
+}
+
+TensorData parseTensor(std::string_view bytes, const std::string &name) {
+  auto tensor = std::make_shared<onnx_proto::TensorProto>();
+  check(bytes.size() < (size_t{1} << 31) && tensor->ParseFromArray(bytes.data(), static_cast<int>(bytes.size())),
+        "Tensor '{}': is not a TensorProto, is incomplete or damaged", name);
+  return tensorData(*tensor, name, ExternalFiles("."), tensor);
 }
 
 }  // namespace popart::onnx

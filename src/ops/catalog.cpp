@@ -31,10 +31,15 @@ constexpr Family kFamilies[] = {
     ops::sliceOps,
     ops::expandOps,
     ops::constantOps,
+    ops::gatherOps,
+    ops::scatterOps,
+    ops::dynamicOps,
     // ---- nn, loss, optim, random, control, io, comm
     ops::matMulOps, ops::softmaxOps, ops::convOps, ops::poolOps, ops::batchNormOps, ops::normOps,
     ops::nllOps, ops::lossOps, ops::copyVarUpdateOps, ops::sgdOps, ops::accumulateOps,
     ops::adamOps, ops::adaptiveOps, ops::randomOps, ops::dropoutOps, ops::controlOps, ops::ioOps, ops::collectiveOps,
+    // ---- made by lowering
+    ops::fusedOps,
 };
 
 class Catalog {

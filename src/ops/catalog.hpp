@@ -57,4 +57,7 @@ OpDefs controlOps();      // Call, Loop, If
 OpDefs ioOps();           // Init, HostLoad, HostStore, PrintTensor, …
 OpDefs collectiveOps();   // ReplicatedAllReduce, …
 
+// ---- made by lowering
+OpDefs fusedOps();        // FusedElementwise, FusedMatMul, Reorder, VariableAssign
+
 }  // namespace popart::ops

@@ -10,6 +10,8 @@
 #include <popart/optimizer.hpp>
 #include <popart/patterns/patterns.hpp>
 
+#include "transforms/add_optimizer.hpp"
+
 namespace popart::pipeline {
 
 // A tensor whose values come back to the host.
@@ -47,19 +49,20 @@ struct PrepareRequest {
 
 struct Prepared {
   std::shared_ptr<Ir> ir;
-  // Variables of the Ir that hold non-constant optimizer scalars: to be written with scalar.value by the session at the start
-  // and on updateOptimizerFromHost (Optimizer::scalar(scalar.name, weight)); they are no part of a saved model.
-  struct ScalarVariable {
-    TensorId id;
-    std::string name;   // OptimizerScalar::name; "lossScaling" for the loss scale
-    TensorId weight;    // a weight that reads it
-  };
-  std::vector<ScalarVariable> optimizerScalars;
+  // FLOAT variables of the Ir that hold non-constant optimizer scalars. They start with the values of the optimizer given;
+  // on updateOptimizerFromHost the session writes scalarValue(newOptimizer, s) to each. They are no part of a saved model.
+  std::vector<transforms::ScalarVariable> optimizerScalars;
   std::optional<TensorId> randomSeed;  // UINT32[2] variable; absent when nothing is random
 };
 
 // Throws popart::error: unknown anchor or loss (with the nearest names), loss with more than one element, inference without
 // anchors, gradients that cannot be had, weights that are no floating point, options not supported.
 Prepared prepare(PrepareRequest request);
+
+// What `variable` holds under `optimizer` (factors set as in the request).
+float scalarValue(const Optimizer &optimizer, const transforms::ScalarVariable &variable);
+
+// Names of the passes in order, for documentation and tests.
+std::vector<std::string> passNames();
 
 }  // namespace popart::pipeline

@@ -44,12 +44,12 @@ void clipGroup(UpdateEmitter &e, const ClipNormSettings &group, int groupIndex, 
   }
 }
 
-using Half = void (*)(UpdateEmitter &, const Optimizer &, WeightUpdate &);
-using OtherHalf = void (*)(UpdateEmitter &, const Optimizer &, const WeightUpdate &);
+using BeginFn = void (*)(UpdateEmitter &, const Optimizer &, WeightUpdate &);
+using FinishFn = void (*)(UpdateEmitter &, const Optimizer &, const WeightUpdate &);
 struct Rule {
   OptimizerType type;
-  Half begin;
-  OtherHalf finish;
+  BeginFn begin;
+  FinishFn finish;
 };
 constexpr Rule kRules[] = {{OptimizerType::SGD, beginSgd, finishSgd},
                            {OptimizerType::Adam, beginAdam, finishAdam},

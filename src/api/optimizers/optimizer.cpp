@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include <popart/error.hpp>
+#include <popart/sessionoptions.hpp>
 
 namespace popart {
 
@@ -33,6 +34,21 @@ size_t Optimizer::hash() const {
   size_t seed = static_cast<size_t>(type()) * 1000003u + std::hash<OptimizerValue>()(lossScaling_);
   for (const auto &clip : clipNormSettings_) seed = seed * 31u + std::hash<ClipNormSettings>()(clip);
   return seed;
+}
+
+void Optimizer::setFactorsFromOptions(const SessionOptions &options) {
+  OptimizerFactors factors;
+  factors.accumulates = options.enableGradientAccumulation;
+  factors.accumulationFactor = options.getAccumulationFactor();
+  factors.replicationFactor = options.getGlobalReplicationFactor();
+  const ReductionType reduction = options.accumulationAndReplicationReductionType;
+  check(reduction == ReductionType::Sum || reduction == ReductionType::Mean,
+        "SessionOptions::accumulationAndReplicationReductionType: got NoReduction, expected Sum or Mean");
+  if (reduction == ReductionType::Mean)
+    factors.reduction = options.meanAccumulationAndReplicationReductionStrategy == MeanReductionStrategy::Running
+                            ? OptimizerFactors::Reduction::MeanRunning
+                            : OptimizerFactors::Reduction::MeanPost;
+  setFactors(factors);
 }
 
 const OptimizerFactors &Optimizer::factors() const {

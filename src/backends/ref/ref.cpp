@@ -22,6 +22,8 @@ constexpr std::span<const Entry> (*kFamilies[])() = {
     reduceKernels,
     orderKernels,
     shapeKernels,
+    indexKernels,
+    scatterKernels,
     nnKernels,
     convKernels,
     poolKernels,

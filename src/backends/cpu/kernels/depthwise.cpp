@@ -56,13 +56,13 @@ void pixelOf(const float *source, const TapTerm *terms, int64_t count, const flo
   }
   for (; c + kLanes <= channels; c += kLanes) pixelVector(AllLanes(), source, terms, count, packed, taps, c, out);
   if (c == channels) return;
-  pixelVector(FirstLanes{hn::FirstN(d, static_cast<size_t>(channels - c))}, source, terms, count, packed, taps, c, out);
+  pixelVector(FirstLanes(channels - c), source, terms, count, packed, taps, c, out);
 }
 
 void weightSumsOf(const float *x, const float *dy, const PixelTerm *terms, int64_t count, int64_t channels,
                   float *sums) {
   for (int64_t c = 0; c < channels; c += kLanes) {
-    const FirstLanes lanes{hn::FirstN(D(), static_cast<size_t>(std::min(kLanes, channels - c)))};
+    const FirstLanes lanes(std::min(kLanes, channels - c));
     V sum = lanes.load(sums + c);
     for (int64_t i = 0; i < count; ++i)
       sum = hn::MulAdd(lanes.load(x + terms[i].x + c), lanes.load(dy + terms[i].dy + c), sum);

@@ -61,7 +61,7 @@ template <Activation kActivation, Terms kTerms>
 void finishRows(const Epilogue &e, const FinishBlock &block) {
   const auto lanes = static_cast<int64_t>(hn::Lanes(D()));
   const int64_t full = block.cols - block.cols % lanes;
-  const FirstLanes tail{hn::FirstN(D(), static_cast<size_t>(block.cols - full))};
+  const FirstLanes tail(block.cols - full);
   for (int64_t m = 0; m < block.rows; ++m) {
     const float *s = block.sums + m * block.sumStride;
     float *out = block.y + m * block.yStride;
@@ -108,7 +108,7 @@ void updateRows(const Update &u, const float *gradient, ptrdiff_t gradientStride
                 int64_t rows, int64_t cols) {
   const auto lanes = static_cast<int64_t>(hn::Lanes(D()));
   const int64_t full = cols - cols % lanes;
-  const FirstLanes tail{hn::FirstN(D(), static_cast<size_t>(cols - full))};
+  const FirstLanes tail(cols - full);
   for (int64_t m = 0; m < rows; ++m) {
     const float *g = gradient + m * gradientStride;
     const ptrdiff_t row = m * wStride;

@@ -152,11 +152,12 @@ void Matmul::emit(const Block &block, const MatmulArgs &args, const float *sums,
   const int64_t width = microKernels().panelWidth;
   if (args.update) {
     for (int64_t done = 0; done < cols; done += width) {
-      const ptrdiff_t at = ((col + done) / width * shape_.m + row) * width;
+      const bool packed = args.parameterLayout == MatmulArgs::ParameterLayout::kPacked;
+      const ptrdiff_t at = packed ? ((col + done) / width * shape_.m + row) * width : row * args.cRowStride + col + done;
       Update update = *args.update;
       if (update.first) update.first += block.cOffset + at;
       if (update.second) update.second += block.cOffset + at;
-      applyUpdate(update, sums + done, stride, block.c + at, width, rows, std::min(width, cols - done));
+      applyUpdate(update, sums + done, stride, block.c + at, packed ? width : args.cRowStride, rows, std::min(width, cols - done));
     }
     return;
   }
@@ -256,7 +257,7 @@ bool Matmul::isDot() const noexcept {
 
 bool Matmul::isOuterUpdate(const MatmulArgs &args) const noexcept {
   return shape_.bLayout == BLayout::kStrided && shape_.k <= kMaxOuterDepth && !args.gatherA.fn &&
-         args.aRowStride == 1 && args.bColStride == 1;
+         args.parameterLayout == MatmulArgs::ParameterLayout::kPacked && args.aRowStride == 1 && args.bColStride == 1;
 }
 
 void Matmul::runDot(const Block &block, const MatmulArgs &args, float *scratch) const noexcept {

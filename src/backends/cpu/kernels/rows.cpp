@@ -41,7 +41,7 @@ HWY_INLINE float sumRow(const Term &term, int64_t cols) {
     s3 = hn::Add(s3, term.at(AllLanes(), c + 3 * kLanes));
   }
   for (; c + kLanes <= cols; c += kLanes) s0 = hn::Add(s0, term.at(AllLanes(), c));
-  if (c < cols) s1 = hn::Add(s1, term.at(FirstLanes{hn::FirstN(D(), static_cast<size_t>(cols - c))}, c));
+  if (c < cols) s1 = hn::Add(s1, term.at(FirstLanes(cols - c), c));
   return sumLanes(s0, s1, s2, s3);
 }
 
@@ -50,7 +50,7 @@ template <class Term>
 HWY_INLINE void writeRow(const Term &term, int64_t cols) {
   int64_t c = 0;
   for (; c + kLanes <= cols; c += kLanes) term.write(AllLanes(), c);
-  if (c < cols) term.write(FirstLanes{hn::FirstN(D(), static_cast<size_t>(cols - c))}, c);
+  if (c < cols) term.write(FirstLanes(cols - c), c);
 }
 
 HWY_INLINE V onlyValid(AllLanes, V v) { return v; }
@@ -248,7 +248,7 @@ void parameterGradientOf(const float *x, const float *dy, const float *mean, con
     parameterColumns(AllLanes(), x + c, dy + c, mean, inverse, dScale + c, dBias + c, rows, cols);
   }
   if (c == end) return;
-  const FirstLanes tail{hn::FirstN(D(), static_cast<size_t>(end - c))};
+  const FirstLanes tail(end - c);
   parameterColumns(tail, x + c, dy + c, mean, inverse, dScale + c, dBias + c, rows, cols);
 }
 
@@ -273,7 +273,7 @@ void sumColumnsOf(const float *x, int64_t stride, float *out, int64_t rows, int6
     hn::StoreU(s3, D(), out + c + 3 * kLanes);
   }
   for (; c < end; c += kLanes) {
-    const FirstLanes tail{hn::FirstN(D(), static_cast<size_t>(std::min(kLanes, end - c)))};
+    const FirstLanes tail(std::min(kLanes, end - c));
     V sum = hn::Zero(D());
     for (int64_t r = 0; r < rows; ++r) sum = hn::Add(sum, tail.load(x + r * stride + c));
     tail.store(sum, out + c);

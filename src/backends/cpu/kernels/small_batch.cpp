@@ -99,7 +99,7 @@ void dotTile(const DotArgs &t, int64_t m, const int64_t *rows, float *out) {
   }
   for (; k < t.k; k += kLanes, at += kLanes) {
     load(at);
-    const FirstLanes tail{hn::FirstN(D(), static_cast<size_t>(std::min(kLanes, t.k - k)))};
+    const FirstLanes tail(std::min(kLanes, t.k - k));
     dotStep(acc, tail, a + k, t.aStride, w, kRowSeq);
   }
   for (size_t i = 0; i < kRows; ++i) foldFour(acc + i * kFold, out + i * kFold);

@@ -7,6 +7,8 @@
 #define POPART_CPU_UPDATE_INL_HPP
 #endif
 
+#include <cstdint>
+
 #include <hwy/highway.h>
 
 HWY_BEFORE_NAMESPACE();
@@ -23,10 +25,30 @@ struct AllLanes {
   HWY_INLINE V load(const float *p) const { return hn::LoadU(D(), p); }
   HWY_INLINE void store(V v, float *p) const { hn::StoreU(v, D(), p); }
 };
-struct FirstLanes {
-  Mask mask;
+class FirstLanes {
+ public:
+  HWY_INLINE explicit FirstLanes(int64_t count) : mask(hn::FirstN(D(), static_cast<size_t>(count))), count_(count) {}
+#if HWY_TARGET <= HWY_AVX2
   HWY_INLINE V load(const float *p) const { return hn::MaskedLoad(mask, D(), p); }
   HWY_INLINE void store(V v, float *p) const { hn::BlendedStore(v, mask, D(), p); }
+#else
+  // Without masked memory instructions the library would touch whole vectors, and so memory beyond the array.
+  HWY_INLINE V load(const float *p) const {
+    HWY_ALIGN float whole[hn::MaxLanes(D())] = {};
+    for (int64_t i = 0; i < count_; ++i) whole[i] = p[i];
+    return hn::Load(D(), whole);
+  }
+  HWY_INLINE void store(V v, float *p) const {
+    HWY_ALIGN float whole[hn::MaxLanes(D())];
+    hn::Store(v, D(), whole);
+    for (int64_t i = 0; i < count_; ++i) p[i] = whole[i];
+  }
+#endif
+
+  Mask mask;
+
+ private:
+  [[maybe_unused]] int64_t count_;
 };
 
 }  // namespace lanes
@@ -43,7 +65,7 @@ HWY_INLINE void updateVector(const Update &u, Lanes lanes, V g, float *w, ptrdif
   if constexpr (kKind == UpdateKind::kStore) {
     lanes.store(g, w + at);
   } else if constexpr (kKind == UpdateKind::kAccumulate) {
-    lanes.store(hn::Add(lanes.load(w + at), g), w + at);
+    lanes.store(hn::Add(lanes.load(w + at + u.source), g), w + at);
   } else {
     V step = g;
     if constexpr (kKind == UpdateKind::kSgdMomentum) {
@@ -58,7 +80,7 @@ HWY_INLINE void updateVector(const Update &u, Lanes lanes, V g, float *w, ptrdif
       const V root = hn::Sqrt(hn::Mul(second, hn::Set(d, u.secondCorrection)));
       step = hn::Div(hn::Mul(first, hn::Set(d, u.firstCorrection)), hn::Add(root, hn::Set(d, u.epsilon)));
     }
-    V old = lanes.load(w + at);
+    V old = lanes.load(w + at + u.source);
     if (kKind != UpdateKind::kAdam && u.decay != 1.0f) old = hn::Mul(hn::Set(d, u.decay), old);
     lanes.store(hn::NegMulAdd(hn::Set(d, u.rate), step, old), w + at);
   }

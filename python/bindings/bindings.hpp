@@ -1,0 +1,76 @@
+// Common ground of the binding files: one bind function per file, called in order by module.cpp. Bindings translate, they do
+// not decide: all logic is in libpopart or in the Python packages.
+#pragma once
+#include <nanobind/eval.h>
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/function.h>
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/set.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
+
+#include <map>
+#include <string>
+
+#include <popart/error.hpp>
+#include <popart/tensorlocation.hpp>
+
+namespace nb = nanobind;
+
+// Dictionaries that programs edit in place: options.engineOptions["key"] = "value".
+using OptionMap = std::map<std::string, std::string>;
+using LocationMap = std::map<std::string, popart::TensorLocation>;
+NB_MAKE_OPAQUE(OptionMap)
+NB_MAKE_OPAQUE(LocationMap)
+
+namespace popart::python {
+
+void bindExceptions(nb::module_ &m);
+void bindEnums(nb::module_ &m);
+void bindDebug(nb::module_ &m);
+void bindTensorInfo(nb::module_ &m);
+void bindVariableSettings(nb::module_ &m);
+void bindDataFlow(nb::module_ &m);
+void bindOptions(nb::module_ &m);
+void bindDevices(nb::module_ &m);
+void bindStepIo(nb::module_ &m);
+<<<<<<< HEAD
+=======
+void bindIr(nb::module_ &m);  // submodule popart_core.ir
+>>>>>>> popxl
+void bindOptimizers(nb::module_ &m);
+void bindPatterns(nb::module_ &m);
+void bindSessions(nb::module_ &m);
+void bindOperators(nb::module_ &m);
+void bindTesting(nb::module_ &m);
+<<<<<<< HEAD
+void bindIr(nb::module_ &m);  // submodule popart_core.ir
+=======
+>>>>>>> popxl
+
+// An enumeration as PopART's module has it: Python enum members that convert to int.
+template <class E>
+nb::object bindEnum(nb::module_ &m, const char *name, std::initializer_list<std::pair<const char *, E>> members) {
+  nb::enum_<E> type(m, name);
+  for (const auto &[member, value] : members) type.value(member, value);
+  nb::object result = m.attr(name);
+  result.attr("__int__") = nb::eval("lambda self: self.value");
+  return result;
+}
+
+// str(value) as a C++ string.
+inline std::string pyText(nb::handle value) {
+  nb::object text = nb::steal(PyObject_Str(value.ptr()));
+  if (!text.is_valid()) throw nb::python_error();
+  return nb::cast<std::string>(text);
+}
+
+// A dictionary (or a live option map) with values made text: numbers and booleans as Python prints them.
+OptionMap toOptionMap(nb::handle dict);
+
+}  // namespace popart::python

@@ -1,0 +1,64 @@
+// Exception classes, their hierarchy (PopART Python API, "Exceptions") and the _throw_… functions programs test with.
+#include <nanobind/stl/string.h>
+
+#include "bindings.hpp"
+
+namespace popart::python {
+namespace {
+
+nb::object makeClass(nb::module_ &m, const char *name, nb::handle base) {
+  const std::string qualified = std::string("popart_core.") + name;
+  nb::object type = nb::steal(PyErr_NewException(qualified.c_str(), base.ptr(), nullptr));
+  m.attr(name) = type;
+  return type;
+}
+
+[[noreturn]] void raise(const char *className, const std::string &message) {
+  nb::object type = nb::module_::import_("popart_core").attr(className);
+  nb::object instance = type(message);
+  if (std::string_view(className) == "poplar_recoverable_runtime_error")
+    instance.attr("recoveryAction") = nb::module_::import_("popart_core").attr("RecoveryAction").attr("IPU_RESET");
+  PyErr_SetObject(type.ptr(), instance.ptr());
+  throw nb::python_error();
+}
+
+enum class RecoveryAction { IPU_RESET = 0, LINK_RESET, PARTITION_RESET, FULL_RESET, POWER_CYCLE };
+
+}  // namespace
+
+void bindExceptions(nb::module_ &m) {
+  // nanobind asks the newest translator first, so bases come before their subclasses.
+  nb::object base = nb::exception<error>(m, "popart_exception");
+  nb::exception<internal_error>(m, "popart_internal_exception", base);
+  nb::exception<runtime_error>(m, "popart_runtime_error", base);
+
+  makeClass(m, "poplibs_exception", nb::handle(PyExc_Exception));
+  nb::object poplar = makeClass(m, "poplar_exception", nb::handle(PyExc_Exception));
+  nb::object poplarRuntime = makeClass(m, "poplar_runtime_error", poplar);
+  makeClass(m, "poplar_application_runtime_error", poplarRuntime);
+  nb::object system = makeClass(m, "poplar_system_runtime_error", poplarRuntime);
+  makeClass(m, "poplar_recoverable_runtime_error", system);
+  makeClass(m, "poplar_unrecoverable_runtime_error", system);
+  makeClass(m, "poplar_unknown_runtime_error", system);
+
+  bindEnum<RecoveryAction>(m, "RecoveryAction",
+                           {{"IPU_RESET", RecoveryAction::IPU_RESET},
+                            {"LINK_RESET", RecoveryAction::LINK_RESET},
+                            {"PARTITION_RESET", RecoveryAction::PARTITION_RESET},
+                            {"FULL_RESET", RecoveryAction::FULL_RESET},
+                            {"POWER_CYCLE", RecoveryAction::POWER_CYCLE}});
+
+  m.def("_throw_popart_error", [](const std::string &message) { throw error("{}", message); });
+  m.def("_throw_popart_internal_error", [](const std::string &message) { throw internal_error("{}", message); });
+  m.def("_throw_popart_runtime_error", [](const std::string &message) { throw runtime_error("{}", message); });
+  m.def("_throw_poplibs_error", [](const std::string &message) { raise("poplibs_exception", message); });
+  m.def("_throw_poplar_error", [](const std::string &message) { raise("poplar_exception", message); });
+  m.def("_throw_poplar_runtime_error", [](const std::string &message) { raise("poplar_runtime_error", message); });
+  m.def("_throw_application_runtime_error", [](const std::string &message) { raise("poplar_application_runtime_error", message); });
+  m.def("_throw_system_runtime_error", [](const std::string &message) { raise("poplar_system_runtime_error", message); });
+  m.def("_throw_recoverable_runtime_error", [](const std::string &message) { raise("poplar_recoverable_runtime_error", message); });
+  m.def("_throw_unrecoverable_runtime_error", [](const std::string &message) { raise("poplar_unrecoverable_runtime_error", message); });
+  m.def("_throw_unknown_runtime_error", [](const std::string &message) { raise("poplar_unknown_runtime_error", message); });
+}
+
+}  // namespace popart::python

@@ -1,0 +1,416 @@
+// Module popart_core.ir: the core's Ir, Graph, Tensor and Op as Python sees them, differentiation and the session of
+// hand-written programs. Element types cross as the numbers of DataType; host values cross as buffers without copying.
+#include "bindings.hpp"
+
+
+#include "api/ir_session.hpp"
+#include "autodiff/autodiff.hpp"
+
+using namespace nb::literals;
+
+namespace popart::python {
+namespace {
+
+// A C-contiguous buffer of a Python object, held until destruction.
+class HostBuffer {
+ public:
+  HostBuffer(nb::handle object, int flags) {
+    if (PyObject_GetBuffer(object.ptr(), &view_, flags) != 0) throw nb::python_error();
+  }
+  HostBuffer(const HostBuffer &) = delete;
+  HostBuffer &operator=(const HostBuffer &) = delete;
+  ~HostBuffer() {
+    nb::gil_scoped_acquire gil;
+    PyBuffer_Release(&view_);
+  }
+  void *data() const { return view_.buf; }
+  int64_t bytes() const { return view_.len; }
+
+ private:
+  Py_buffer view_;
+};
+
+void checkBytes(const HostBuffer &buffer, const TensorInfo &info, const std::string &what) {
+  check(buffer.bytes() == info.nbytes(), "tensor '{}': host data has another size: got {} bytes, expected {} for {}", what, buffer.bytes(),
+        info.nbytes(), info);
+}
+
+TensorInfo makeInfo(int type, const Shape &shape, const Shape &metaShape = {}) {
+  const auto dataType = static_cast<DataType>(type);
+  return metaShape.empty() ? TensorInfo(dataType, shape) : TensorInfo(dataType, shape, metaShape);
+}
+
+// ---- attributes
+AttributeValue typedAttribute(nb::handle value, AttributeType type) {
+  switch (type) {
+    case AttributeType::Int: return nb::cast<int64_t>(value);
+    case AttributeType::Float: return nb::cast<float>(value);
+    case AttributeType::String: return nb::cast<std::string>(value);
+    case AttributeType::Ints: return nb::cast<std::vector<int64_t>>(value);
+    case AttributeType::Floats: return nb::cast<std::vector<float>>(value);
+    case AttributeType::Strings: return nb::cast<std::vector<std::string>>(value);
+    case AttributeType::Graph: return GraphRef{nb::cast<std::string>(value)};
+    case AttributeType::Tensor: throw error("tensor attributes cannot be given from Python");
+  }
+  throw internal_error("unknown attribute type");
+}
+
+Attributes makeAttributes(const OpDef &def, const nb::dict &given) {
+  Attributes attributes;
+  for (auto [key, value] : given) {
+    const std::string name = nb::cast<std::string>(key);
+    const AttributeDef *row = def.findAttribute(name);
+    check(row != nullptr, "{}: the operator has no attribute '{}'", def.type(), name);
+    try {
+      attributes.set(name, typedAttribute(value, row->type));
+    } catch (const nb::cast_error &) {
+      throw error("{}: attribute '{}' has the wrong type: got {}", def.type(), name, std::string(nb::repr(value).c_str()));
+    }
+  }
+  return attributes;
+}
+
+nb::object attributeToPython(const AttributeValue &value) {
+  return std::visit(
+      [](const auto &v) -> nb::object {
+        using T = std::decay_t<decltype(v)>;
+        if constexpr (std::is_same_v<T, TensorData>) return nb::cast(v.info().str());
+        else if constexpr (std::is_same_v<T, GraphRef>) return nb::cast(v.id);
+        else return nb::cast(v);
+      },
+      value);
+}
+
+nb::dict attributesToPython(const Op &op) {
+  nb::dict result;
+  for (const auto &[name, value] : op.attributes().entries()) result[name.c_str()] = attributeToPython(value);
+  return result;
+}
+
+// ---- ops
+Op::Settings makeSettings(Graph &graph, const nb::dict &given) {
+  Op::Settings settings(graph, nb::cast<std::string>(given["name"]));
+  settings.scope = nb::cast<std::string>(given["scope"]);
+  settings.vgraphId = nb::cast<int64_t>(given["ipu"]);
+  settings.tileSet = nb::cast<bool>(given["io_tiles"]) ? TileSet::IO : TileSet::Compute;
+  settings.executionContext = static_cast<ExecutionContext>(nb::cast<int>(given["execution_context"]));
+  const auto stage = nb::cast<int64_t>(given["pipeline_stage"]);
+  if (stage >= 0) settings.pipelineStage = stage;
+  return settings;
+}
+
+Op *createOp(Graph &graph, const std::string &type, const std::vector<std::optional<TensorId>> &inputs, const std::vector<TensorId> &outputs,
+             const nb::dict &attributes, const nb::dict &settings) {
+  const OpDef *def = findOpDef(type);
+  check(def != nullptr, "{} '{}': this operator is not supported yet", type, nb::cast<std::string>(settings["name"]));
+  std::vector<TensorIndex> indices;
+  for (const auto &id : inputs) indices.push_back(id ? graph.getTensor(*id)->index() : TensorIndex{});
+  return graph.addConnectedOp(*def, indices, outputs, makeAttributes(*def, attributes), makeSettings(graph, settings));
+}
+
+Op *findOp(const Graph &graph, OpId id) {
+  for (Op *op : graph.ops())
+    if (op->id == id) return op;
+  return nullptr;
+}
+
+nb::dict indexMap(const Op &op, const std::vector<TensorIndex> &tensors) {
+  nb::dict result;
+  for (size_t i = 0; i < tensors.size(); ++i)
+    if (tensors[i].valid()) result[nb::int_(i)] = op.getGraph().tensor(tensors[i]).id;
+  return result;
+}
+
+std::vector<Tensor *> connected(const Op &op, const std::vector<TensorIndex> &tensors) {
+  std::vector<Tensor *> result;
+  for (TensorIndex t : tensors)
+    if (t.valid()) result.push_back(&op.getGraph().tensor(t));
+  return result;
+}
+
+void bindOp(nb::module_ &m) {
+  nb::class_<Op>(m, "Op", nb::is_weak_referenceable(), "A node of a graph.")
+      .def_ro("id", &Op::id)
+      .def("opType", [](const Op &op) { return op.opid.type; })
+      .def("opDomain", [](const Op &op) { return op.opid.domain; })
+      .def("name", [](const Op &op) { return op.name(); })
+      .def("debugName", &Op::debugName)
+      .def("str", &Op::str)
+      .def("__repr__", &Op::debugName)
+      .def("getGraph", &Op::getGraph, nb::rv_policy::reference_internal)
+      .def("getInputIds", [](const Op &op) {
+        std::vector<TensorId> ids;
+        for (Tensor *t : connected(op, op.inputs())) ids.push_back(t->id);
+        return ids;
+      })
+      .def("getOutputIds", [](const Op &op) {
+        std::vector<TensorId> ids;
+        for (Tensor *t : connected(op, op.outputs())) ids.push_back(t->id);
+        return ids;
+      })
+      .def("getInputTensors", [](const Op &op) { return connected(op, op.inputs()); }, nb::rv_policy::reference_internal)
+      .def("getOutputTensors", [](const Op &op) { return connected(op, op.outputs()); }, nb::rv_policy::reference_internal)
+      .def("getInputIndexMap", [](const Op &op) { return indexMap(op, op.inputs()); })
+      .def("getOutputIndexMap", [](const Op &op) { return indexMap(op, op.outputs()); })
+      .def("inTensor", &Op::inTensor, nb::rv_policy::reference_internal)
+      .def("outTensor", &Op::outTensor, nb::rv_policy::reference_internal)
+      .def("inId", [](const Op &op, int i) { return op.inId(i); })
+      .def("outId", [](const Op &op, int i) { return op.outId(i); })
+      .def("hasInput", &Op::hasInput)
+      .def("hasOutput", &Op::hasOutput)
+      .def("inputCount", &Op::inputCount)
+      .def("outputCount", &Op::outputCount)
+      .def("attributes", &attributesToPython)
+      .def("modifiesInput", &Op::modifiesInput)
+      .def("aliasesInput", &Op::aliasesInput)
+      .def("getCalledGraphs", &Op::getCalledGraphs, nb::rv_policy::reference_internal)
+      .def("getVirtualGraphId", [](const Op &op) { return op.settings.vgraphId; })
+      .def("hasVirtualGraphId", [](const Op &op) { return op.settings.vgraphId.has_value(); })
+      .def("isIoTiles", [](const Op &op) { return op.settings.tileSet == TileSet::IO; })
+      .def("executionContext", [](const Op &op) { return static_cast<int>(op.settings.executionContext); })
+      .def("getModified", [](const Op &op) { return op.attributes().getAttribute<std::vector<int64_t>>("modified", {}); })
+      .def("addModified", [](Op &op, int64_t input) {
+        std::vector<int64_t> modified = op.attributes().getAttribute<std::vector<int64_t>>("modified", {});
+        for (int64_t m : modified)
+          if (m == input) return;
+        modified.push_back(input);
+        op.mutableAttributes().set("modified", modified);
+      });
+}
+
+// ---- tensors
+void bindTensor(nb::module_ &m) {
+  nb::class_<Tensor>(m, "Tensor", nb::is_weak_referenceable(), "A typed edge of a graph.")
+      .def_ro("id", &Tensor::id)
+      .def("shape", [](const Tensor &t) { return nb::tuple(nb::cast(t.info.shape())); })
+      .def("metaShape", [](const Tensor &t) { return nb::tuple(nb::cast(t.info.metaShape())); })
+      .def("dataType", [](const Tensor &t) { return static_cast<int>(t.info.dataType()); })
+      .def("nelms", [](const Tensor &t) { return t.info.nelms(); })
+      .def("nbytes", [](const Tensor &t) { return t.info.nbytes(); })
+      .def("tensorType", [](const Tensor &t) { return static_cast<int>(t.tensorType()); })
+      .def("getGraph", &Tensor::getGraph, nb::rv_policy::reference_internal)
+      .def("hasProducer", &Tensor::hasProducer)
+      .def("getProducer", &Tensor::getProducer, nb::rv_policy::reference_internal)
+      .def("consumerOps", &Tensor::consumerOps, nb::rv_policy::reference_internal)
+      .def("isGraphInput", &Tensor::isGraphInput)
+      .def("isGraphOutput", &Tensor::isGraphOutput)
+      .def_rw("byReference", &Tensor::byReference)
+      .def("bytes", [](const Tensor &t) { return nb::bytes(static_cast<const char *>(t.tensorData().data()), t.tensorData().nbytes()); },
+           "Host value of a constant or variable, plain C order.");
+}
+
+// ---- graphs
+TensorData sharedData(const TensorInfo &info, nb::handle host, const TensorId &id) {
+  auto owner = std::make_shared<HostBuffer>(host, PyBUF_C_CONTIGUOUS);
+  checkBytes(*owner, info, id);
+  return TensorData::share(info, owner, owner->data());
+}
+
+TensorData copiedData(const TensorInfo &info, nb::handle host, const TensorId &id) {
+  HostBuffer buffer(host, PyBUF_C_CONTIGUOUS);
+  checkBytes(buffer, info, id);
+  return TensorData(info, buffer.data());
+}
+
+void bindGraphTensors(nb::class_<Graph> &graph) {
+  graph
+      .def("uniqueId", [](Graph &g, const std::string &name) { return g.uniqueId(g.addScope(name)); })
+      .def("addScope", &Graph::addScope)
+      .def("contains", &Graph::contains)
+      .def("getTensor", &Graph::getTensor, nb::rv_policy::reference_internal)
+      .def("getTensorIds", [](const Graph &g, int type) {
+        std::vector<TensorId> ids;
+        for (const Tensor *t : g.tensors())
+          if (type < 0 || static_cast<int>(t->tensorType()) == type) ids.push_back(t->id);
+        return ids;
+      })
+      .def("addVariable", [](Graph &g, const TensorId &id, int type, const Shape &shape, nb::handle host) {
+        return &g.tensor(g.addVariable(id, sharedData(makeInfo(type, shape), host, id)));
+      }, nb::rv_policy::reference_internal)
+      .def("addConstant", [](Graph &g, const TensorId &id, int type, const Shape &shape, nb::handle host) {
+        return &g.tensor(g.addConstant(id, copiedData(makeInfo(type, shape), host, id)));
+      }, nb::rv_policy::reference_internal)
+      .def("addInput", [](Graph &g, const TensorId &id, int type, const Shape &shape, const Shape &metaShape, bool byReference) {
+        Tensor &t = g.tensor(g.addInput(id, makeInfo(type, shape, metaShape)));
+        t.byReference = byReference;
+        return &t;
+      }, nb::rv_policy::reference_internal)
+      .def("addStream", [](Graph &g, const TensorId &id, int type, const Shape &shape) {
+        return &g.tensor(g.addStream(id, makeInfo(type, shape)));
+      }, nb::rv_policy::reference_internal)
+      .def("markAsOutput", [](Graph &g, const TensorId &id) { g.markOutput(g.getTensor(id)->index()); })
+      .def("removeOutput", [](Graph &g, int i) {
+        auto outputs = g.outputs();
+        outputs.erase(outputs.begin() + i);
+        g.setOutputs(std::move(outputs));
+      })
+      .def("getInputIds", &Graph::getInputIds)
+      .def("getOutputIds", &Graph::getOutputIds)
+      .def("getInputId", [](const Graph &g, int i) { return g.getInputIds().at(i); })
+      .def("getOutputId", [](const Graph &g, int i) { return g.getOutputIds().at(i); })
+      .def("getInputTensor", [](const Graph &g, int i) { return &g.tensor(g.inputs().at(i)); }, nb::rv_policy::reference_internal)
+      .def("getOutputTensor", [](const Graph &g, int i) { return &g.tensor(g.outputs().at(i)); }, nb::rv_policy::reference_internal);
+}
+
+void bindGraph(nb::module_ &m) {
+  nb::class_<Graph> graph(m, "Graph", nb::is_weak_referenceable(), "Owns ops and tensors.");
+  graph.def_ro("id", &Graph::id)
+      .def("getIr", &Graph::getIr, nb::rv_policy::reference)
+      .def("getIrId", [](const Graph &g) { return g.getIr().getId(); })
+      .def("createOp", &createOp, nb::rv_policy::reference_internal, "type"_a, "inputs"_a, "outputs"_a, "attributes"_a, "settings"_a,
+           "Adds an op of the catalog; input None: absent optional input. Throws popart_exception.")
+      .def("appendCallOutput", [](Graph &g, OpId op, const TensorId &id) {
+        Op *o = findOp(g, op);
+        g.createOutput(o->index(), o->outputCount(), id);
+        o->setup();
+      })
+      .def("getOps", &Graph::ops, nb::rv_policy::reference_internal)
+      .def("getOpIds", [](const Graph &g) {
+        std::vector<OpId> ids;
+        for (const Op *op : g.ops()) ids.push_back(op->id);
+        return ids;
+      })
+      .def("hasOp", [](const Graph &g, OpId id) { return findOp(g, id) != nullptr; })
+      .def("getOp", &findOp, nb::rv_policy::reference_internal)
+      .def("eraseOp", [](Graph &g, OpId id) {
+        Op *op = findOp(g, id);
+        check(op != nullptr, "graph '{}': there is no op {}", g.id, id);
+        g.eraseOp(op->index());
+      })
+      .def("getOpSchedule", [](const Graph &g, bool) { return g.getOpSchedule(); }, "finalLoss"_a = true, nb::rv_policy::reference_internal)
+      .def("getCalledGraphs", &Graph::getCalledGraphs, nb::rv_policy::reference_internal)
+      .def("addConstraint", [](Graph &g, OpId before, OpId after) {
+        const Op *a = findOp(g, before), *b = findOp(g, after);
+        check(a && b, "graph '{}': no such ops: got {} and {}", g.id, before, after);
+        g.addConstraint(a->index(), b->index());
+      })
+      .def("printSchedule", [](const Graph &g, const nb::dict &given) {
+        std::map<TensorId, std::string> names;
+        for (auto [id, name] : given) names.emplace(nb::cast<std::string>(id), nb::cast<std::string>(name));
+        return printSchedule(g, names);
+      })
+      .def("print", [](const Graph &g) { return print(g); })
+      .def("toDot", [](const Graph &g) { return toDot(g); });
+  bindGraphTensors(graph);
+}
+
+// ---- Ir and differentiation
+std::vector<TensorId> usedStreams(const Ir &ir, const std::string &opType) {
+  std::set<TensorId> ids;
+  for (const Op *op : ir.opsOfType(opType)) ids.insert(op->attrString("stream"));
+  return {ids.begin(), ids.end()};
+}
+
+void bindIrClass(nb::module_ &m) {
+  nb::class_<Ir>(m, "Ir", nb::is_weak_referenceable(), nb::dynamic_attr(), "A program: graphs and the counters that name things.")
+      .def(nb::new_([] { return std::make_shared<Ir>(); }))
+      .def("getId", &Ir::getId)
+      .def("getMainGraph", &Ir::getMainGraph, nb::rv_policy::reference_internal)
+      .def("getGraph", &Ir::getGraph, nb::rv_policy::reference_internal)
+      .def("hasGraph", &Ir::hasGraph)
+      .def("createGraph", &Ir::createGraph, nb::rv_policy::reference_internal)
+      .def("removeGraph", &Ir::removeGraph)
+      .def("getAllGraphs", &Ir::getAllGraphs, nb::rv_policy::reference_internal)
+      .def("createUniqueSubgraphId", &Ir::createUniqueSubgraphId)
+      .def("getAndIncrTensorCounter", &Ir::getAndIncrTensorCounter)
+      .def("getAndIncrOpsCounter", &Ir::getAndIncrOpsCounter)
+      .def("usedStreams", &usedStreams)
+      .def("print", [](const Ir &ir) { return print(ir); })
+      .def("verify", [](const Ir &ir) { verify(ir); });
+}
+
+using Connection = std::pair<TensorId, int>;
+
+std::vector<Connection> connections(const std::vector<autodiff::ExpectedConnection> &from) {
+  std::vector<Connection> result;
+  for (const auto &c : from) result.emplace_back(c.fwdId, static_cast<int>(c.type));
+  return result;
+}
+
+std::vector<autodiff::ExpectedConnection> connections(const std::vector<Connection> &from) {
+  std::vector<autodiff::ExpectedConnection> result;
+  for (const auto &[id, type] : from) result.push_back({id, static_cast<autodiff::ConnectionType>(type)});
+  return result;
+}
+
+void bindAutodiff(nb::module_ &m) {
+  using autodiff::GradInfo;
+  nb::class_<GradInfo>(m, "BwdGraphInfo", "What a gradient graph expects and gives; connection types: 0 Fwd, 1 FwdGrad.")
+      .def("__init__", [](GradInfo *info, GraphId forward, GraphId gradient, const std::vector<Connection> &in, const std::vector<Connection> &out) {
+        new (info) GradInfo{std::move(forward), std::move(gradient), connections(in), connections(out)};
+      })
+      .def_ro("forward", &GradInfo::forward)
+      .def_ro("gradient", &GradInfo::gradient)
+      .def_prop_ro("expectedInputs", [](const GradInfo &i) { return connections(i.expectedInputs); })
+      .def_prop_ro("expectedOutputs", [](const GradInfo &i) { return connections(i.expectedOutputs); });
+  m.def("differentiate",
+        [](Ir &ir, const GraphId &forward, const std::optional<std::vector<TensorId>> &provided,
+           const std::optional<std::vector<TensorId>> &required, const std::vector<GradInfo> &known) {
+          autodiff::GradInfos infos;
+          for (const GradInfo &info : known) infos.emplace(info.forward, info);
+          const auto result = autodiff::differentiate(ir, forward, provided ? &*provided : nullptr, required ? &*required : nullptr, infos);
+          std::vector<GradInfo> list;
+          for (const auto &[id, info] : result) list.push_back(info);
+          return list;
+        },
+        "ir"_a, "forward"_a, "grads_provided"_a.none(), "grads_required"_a.none(), "known"_a,
+        "Differentiates a sub-graph; returns the infos of every graph differentiated.");
+}
+
+// ---- session
+std::vector<nb::tuple> streamList(const std::vector<IrSession::Stream> &streams) {
+  std::vector<nb::tuple> result;
+  for (const auto &s : streams) result.push_back(nb::make_tuple(s.id, static_cast<int>(s.info.dataType()), s.info.shape()));
+  return result;
+}
+
+void runSession(IrSession &session, const nb::list &inputs, const nb::list &outputs) {
+  std::vector<std::unique_ptr<HostBuffer>> held;
+  std::vector<const void *> in;
+  std::vector<void *> out;
+  held.reserve(inputs.size() + outputs.size());
+  for (nb::handle h : inputs) in.push_back(held.emplace_back(std::make_unique<HostBuffer>(h, PyBUF_C_CONTIGUOUS))->data());
+  for (nb::handle h : outputs)
+    out.push_back(held.emplace_back(std::make_unique<HostBuffer>(h, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE))->data());
+  nb::gil_scoped_release released;
+  session.run(in, out);
+}
+
+void bindSession(nb::module_ &m) {
+  nb::class_<IrSession>(m, "IrSession", "Runs a hand-written Ir.")
+      .def("__init__", [](IrSession *self, const Ir &ir, const std::string &device, int64_t transfers) {
+        IrSessionOptions options;
+        options.device = device;
+        options.transfers = transfers;
+        nb::gil_scoped_release released;
+        new (self) IrSession(ir, options);
+      })
+      .def("inputs", [](const IrSession &s) { return streamList(s.inputs()); })
+      .def("outputs", [](const IrSession &s) { return streamList(s.outputs()); })
+      .def("hasVariable", &IrSession::hasVariable)
+      .def("writeVariable", [](IrSession &s, const TensorId &id, nb::handle host) {
+        HostBuffer buffer(host, PyBUF_C_CONTIGUOUS);
+        s.writeVariable(id, buffer.data());
+      })
+      .def("readVariable", [](const IrSession &s, const TensorId &id, nb::handle host) {
+        HostBuffer buffer(host, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE);
+        s.readVariable(id, buffer.data());
+      })
+      .def("run", &runSession, "Buffers in the order of inputs() and outputs().")
+      .def("summary", &IrSession::summary);
+}
+
+}  // namespace
+
+void bindIr(nb::module_ &module) {
+  nb::module_ m = module.def_submodule("ir", "Graphs of hand-written programs (popxl, popart.ir).");
+  bindTensor(m);
+  bindOp(m);
+  bindGraph(m);
+  bindIrClass(m);
+  bindAutodiff(m);
+  bindSession(m);
+  m.def("hasOperator", [](const std::string &type) { return findOpDef(type) != nullptr; }, "Whether the catalog has a row of this type.");
+}
+
+}  // namespace popart::python

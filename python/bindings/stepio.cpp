@@ -1,0 +1,108 @@
+// PyStepIO, PyStepIOCallback and PyWeightsIO: host IO over NumPy arrays without copying.
+#include <popart/stepio.hpp>
+
+#include "host_array.hpp"
+
+namespace popart::python {
+namespace {
+
+// Holds the arrays' buffers, so their memory stays where it is while this object lives.
+class PyStepIO final : public StepIOGeneric {
+ public:
+  PyStepIO(const PyStepIO &) = delete;
+  PyStepIO(nb::dict inputs, nb::dict outputs) {
+    for (auto [key, value] : inputs) {
+      const auto id = nb::cast<TensorId>(key);
+      arrays_.emplace_back(value, HostArray::Types::All);
+      arrays_.back().requireContiguous("PyStepIO input", id);
+      addInput(id, arrays_.back().data(), arrays_.back().info());
+    }
+    for (auto [key, value] : outputs) {
+      const auto id = nb::cast<TensorId>(key);
+      arrays_.emplace_back(value, HostArray::Types::All);
+      arrays_.back().requireContiguous("PyStepIO output", id);
+      check(!arrays_.back().isReadOnly(), "PyStepIO output '{}': the array is read-only. Pass a writable one", id);
+      addOutput(id, arrays_.back().data(), arrays_.back().info());
+    }
+  }
+
+ private:
+  std::vector<HostArray> arrays_;
+};
+
+class PyStepIOCallback final : public IStepIO {
+ public:
+  PyStepIOCallback(const PyStepIOCallback &) = delete;
+  PyStepIOCallback(nb::object input, nb::object inputComplete, nb::object output, nb::object outputComplete)
+      : input_(std::move(input)), inputComplete_(std::move(inputComplete)), output_(std::move(output)), outputComplete_(std::move(outputComplete)) {}
+
+  ConstVoidData in(TensorId id, int64_t, bool prefetch, const bool) override {
+    nb::gil_scoped_acquire gil;
+    nb::object result = input_(id, prefetch);
+    if (result.is_none()) return ConstVoidData(nullptr, TensorInfo());
+    held_.insert_or_assign(id, HostArray(result, HostArray::Types::All));
+    const HostArray &array = held_.at(id);
+    array.requireContiguous("PyStepIOCallback input", id);
+    return ConstVoidData(array.data(), array.info());
+  }
+  void inComplete(TensorId id, int64_t, const bool) override {
+    nb::gil_scoped_acquire gil;
+    inputComplete_(id);
+    held_.erase(id);
+  }
+  MutableVoidData out(TensorId id, int64_t) override {
+    nb::gil_scoped_acquire gil;
+    held_.insert_or_assign(id, HostArray(output_(id), HostArray::Types::All));
+    const HostArray &array = held_.at(id);
+    array.requireContiguous("PyStepIOCallback output", id);
+    check(!array.isReadOnly(), "PyStepIOCallback output '{}': the array is read-only. Pass a writable one", id);
+    return MutableVoidData(array.data(), array.info());
+  }
+  void outComplete(TensorId id) override {
+    nb::gil_scoped_acquire gil;
+    outputComplete_(id);
+    held_.erase(id);
+  }
+
+ private:
+  nb::object input_, inputComplete_, output_, outputComplete_;
+  std::map<TensorId, HostArray> held_;
+};
+
+class PyWeightsIO final : public IWeightsIO {
+ public:
+  PyWeightsIO(const PyWeightsIO &) = delete;
+  explicit PyWeightsIO(nb::dict weights) {
+    for (auto [key, value] : weights) {
+      const auto id = nb::cast<TensorId>(key);
+      HostArray array(value, HostArray::Types::All);
+      array.requireContiguous("PyWeightsIO weight", id);
+      arrays_.emplace(id, std::move(array));
+    }
+  }
+  bool contains(TensorId id) const override { return arrays_.count(id) != 0; }
+  MutableVoidData weight(TensorId id) const override {
+    auto it = arrays_.find(id);
+    if (it == arrays_.end()) throw runtime_error("PyWeightsIO: No tensor '{}' provided", id);
+    return {it->second.data(), it->second.info()};
+  }
+
+ private:
+  std::map<TensorId, HostArray> arrays_;
+};
+
+}  // namespace
+
+void bindStepIo(nb::module_ &m) {
+  nb::class_<IStepIO>(m, "IStepIO").def("enableRuntimeAsserts", &IStepIO::enableRuntimeAsserts, nb::arg("enable"));
+  nb::class_<StepIOGeneric, IStepIO>(m, "_StepIOGeneric");
+  nb::class_<PyStepIO, StepIOGeneric>(m, "PyStepIO")
+      .def(nb::init<nb::dict, nb::dict>(), nb::arg("inputs"), nb::arg("outputs"));
+  nb::class_<PyStepIOCallback, IStepIO>(m, "PyStepIOCallback")
+      .def(nb::init<nb::object, nb::object, nb::object, nb::object>(), nb::arg("input_callback"), nb::arg("input_complete_callback"),
+           nb::arg("output_callback"), nb::arg("output_complete_callback"));
+  nb::class_<IWeightsIO>(m, "IWeightsIO");
+  nb::class_<PyWeightsIO, IWeightsIO>(m, "PyWeightsIO").def(nb::init<nb::dict>(), nb::arg("weights"));
+}
+
+}  // namespace popart::python

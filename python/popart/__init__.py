@@ -1,0 +1,35 @@
+"""PopART: train and run neural networks given as ONNX graphs.
+
+Everything of the compiled core ``popart_core`` is re-exported here, with Python conveniences on top: ``Builder``,
+``InferenceSession``, ``TrainingSession``, ``TensorInfo`` and ``OutOfMemoryException``.
+"""
+
+import popart_core as _core
+
+# Every public name of the core, and the private functions that programs call by name.
+globals().update({name: getattr(_core, name) for name in dir(_core) if not name.startswith("__")})
+
+__version__ = _core.versionString()
+
+defaultAiOnnxOpset = 10
+defaultAiOnnxMlOpset = 1
+defaultAiGraphcoreOpset = 1
+
+from popart.losses import IdentityLoss, L1Loss, Loss, NllLoss  # noqa: E402
+from popart.session import InferenceSession, OutOfMemoryException, TrainingSession  # noqa: E402
+from popart.tensorinfo import TensorInfo  # noqa: E402
+
+__all__ = [
+    "IdentityLoss",
+    "InferenceSession",
+    "L1Loss",
+    "Loss",
+    "NllLoss",
+    "OutOfMemoryException",
+    "TensorInfo",
+    "TrainingSession",
+    "defaultAiGraphcoreOpset",
+    "defaultAiOnnxMlOpset",
+    "defaultAiOnnxOpset",
+    *(name for name in dir(_core) if not name.startswith("_")),
+]

@@ -1,0 +1,77 @@
+"""Loss objects of old programs: ``TrainingSession(..., losses=[NllLoss("probs", "labels", "loss")])``.
+
+New programs add a loss operator to the model and give its output as ``loss=``.
+"""
+
+import popart_core
+from popart_core import ReductionType
+
+
+class Loss:
+    """What the loss objects share: names, reduction and placement."""
+
+    def __init__(self, kind: str, inputs: list[str], output: str, reduction: ReductionType, scale: float = 1.0) -> None:
+        """Describe a loss.
+
+        Args:
+            kind: Catalog name: ``"Nll"``, ``"L1"`` or ``"IdentityLoss"``.
+            inputs: Ids of the tensors it reads.
+            output: Id of its scalar result.
+            reduction: How elements join.
+            scale: Factor of the L1 loss.
+        """
+        self._kind, self._inputs, self._output = kind, inputs, output
+        self._reduction, self._scale = reduction, scale
+        self._virtual_graph: int | None = None
+        self._pipeline_stage: int | None = None
+
+    def input(self, index: int) -> str:
+        """Id of input number ``index``."""
+        return self._inputs[index]
+
+    def output(self, index: int = 0) -> str:
+        """Id of the result."""
+        if index != 0:
+            raise IndexError(f"{self._kind} loss: output {index} does not exist, it has one output")
+        return self._output
+
+    def virtualGraph(self, virtualGraphId: int) -> "Loss":
+        """Place the loss on a virtual graph (an IPU). Changes no result."""
+        self._virtual_graph = virtualGraphId
+        return self
+
+    def pipelineStage(self, stage: int) -> "Loss":
+        """Place the loss in a pipeline stage. Changes no result."""
+        self._pipeline_stage = stage
+        return self
+
+    def _core(self) -> "popart_core._LossObject":
+        return popart_core._LossObject(self._kind, self._inputs, self._output, self._scale, self._reduction)
+
+
+class NllLoss(Loss):
+    """Negative log likelihood of the labelled class: sum or mean of ``-log(probs[i, labels[i]])``."""
+
+    def __init__(
+        self, probsId: str, labelsId: str, outputId: str, reduction: ReductionType = ReductionType.Sum
+    ) -> None:
+        """Name probabilities ``(N, C)``, integer labels ``(N,)`` and the result."""
+        super().__init__("Nll", [probsId, labelsId], outputId, reduction)
+
+
+class L1Loss(Loss):
+    """``lambda`` times the sum of absolute values."""
+
+    def __init__(
+        self, inputId: str, outputId: str, lambda_: float, reduction: ReductionType = ReductionType.Sum
+    ) -> None:
+        """Name the tensor, the result and the factor."""
+        super().__init__("L1", [inputId], outputId, reduction, lambda_)
+
+
+class IdentityLoss(Loss):
+    """The tensor itself, reduced."""
+
+    def __init__(self, inputId: str, outputId: str, reduction: ReductionType = ReductionType.Sum) -> None:
+        """Name the tensor and the result."""
+        super().__init__("IdentityLoss", [inputId], outputId, reduction)

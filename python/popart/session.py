@@ -1,0 +1,202 @@
+"""Inference and training sessions."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import popart_core
+from popart_core import DataFlow, DeviceInfo, InputShapeInfo, Optimizer, Patterns, SessionOptions
+
+from popart.losses import Loss
+
+
+class OutOfMemoryException(popart_core.popart_exception):
+    """The program does not fit the memory limit; raised by ``prepareDevice``."""
+
+    def __init__(self, error: "popart_core.OutOfMemoryError") -> None:
+        """Keep the report of ``error``."""
+        super().__init__(str(error))
+        self._error = error
+
+    def getSummaryReport(self) -> str:
+        """Memory of the program as text."""
+        return self._error.getSummaryReport()
+
+    def getProfilePath(self) -> str:
+        """Folder of the profile, empty when none was written."""
+        return self._error.getProfilePath()
+
+
+def _numpy_dtype(name: str) -> Any:
+    """NumPy's element type for a lower-case popart type name."""
+    if name.startswith("float8"):
+        return np.dtype([(name, "u1")])
+    if name == "bfloat16":
+        import ml_dtypes
+
+        return np.dtype(ml_dtypes.bfloat16)
+    return np.dtype(name)
+
+
+class _SessionMixin:
+    """What both kinds of sessions add to the core."""
+
+    _data_flow: DataFlow
+    _options: SessionOptions
+
+    @property
+    def dataFlow(self) -> DataFlow:
+        """The data flow the session was made with."""
+        return self._data_flow
+
+    @property
+    def replicationFactor(self) -> int:
+        """Replicas in this process; 1 when replication is off."""
+        return self._options.replicatedGraphCount if self._options.enableReplicatedGraphs else 1
+
+    @property
+    def accumulationFactor(self) -> int:
+        """Micro-batches per weight update; 1 when gradient accumulation is off."""
+        return self._options.accumulationFactor if self._options.enableGradientAccumulation else 1
+
+    def initAnchorArrays(self) -> dict[str, np.ndarray]:
+        """Make an array for every anchor.
+
+        Returns:
+            Arrays of shape ``[bps, af, rf, *tensor]`` for All, ``[bps // N, af, rf, *tensor]`` for EveryN and
+            ``[rf, *tensor]`` for Final and Sum, where leading dimensions of 1 are left out.
+        """
+        arrays = {}
+        for anchor in self._data_flow.anchors():
+            returned = self._data_flow.art(anchor)
+            info = self.getInfo(anchor)  # type: ignore[attr-defined]
+            steps = self._data_flow.batchesPerStep()
+            if returned.id() == popart_core.AnchorReturnTypeId.EveryN:
+                steps //= returned.rp()
+            prefix = [steps, self.accumulationFactor, self.replicationFactor]
+            if returned.id() in (popart_core.AnchorReturnTypeId.Final, popart_core.AnchorReturnTypeId.Sum):
+                prefix = [self.replicationFactor]
+            shape = [dim for dim in prefix if dim != 1] + info.shape()
+            arrays[anchor] = np.empty(shape, dtype=_numpy_dtype(info.data_type_lcase()))
+        return arrays
+
+    def prepareDevice(self, loadEngine: bool = True) -> None:
+        """Compile the program and load it.
+
+        Args:
+            loadEngine: Whether to load it; otherwise ``loadEngineAndConnectStreams`` does so later.
+
+        Raises:
+            OutOfMemoryException: The program does not fit the memory limit.
+        """
+        result = popart_core.OutOfMemoryError()
+        super().prepareDevice(loadEngine, result)  # type: ignore[misc]
+        if not result.isSuccessful():
+            raise OutOfMemoryException(result)
+
+
+def _resolve_data_flow(dataFlow: DataFlow | None, dataFeed: DataFlow | None) -> DataFlow:
+    # compat: very old programs say dataFeed= (tests/python/popart/test_session.py).
+    given = dataFlow if dataFlow is not None else dataFeed
+    if given is None:
+        raise TypeError("session: the argument dataFlow is missing")
+    return given
+
+
+class InferenceSession(_SessionMixin, popart_core._InferenceSessionCore):
+    """Runs a model forward."""
+
+    def __init__(
+        self,
+        fnModel: str | bytes,
+        dataFlow: DataFlow | None = None,
+        deviceInfo: DeviceInfo | None = None,
+        inputShapeInfo: InputShapeInfo | None = None,
+        patterns: Patterns | None = None,
+        userOptions: SessionOptions | None = None,
+        name: str = "inference",
+        *,
+        dataFeed: DataFlow | None = None,
+    ) -> None:
+        """Build the program.
+
+        Args:
+            fnModel: File name or bytes of an ONNX model.
+            dataFlow: Batches per step and anchors.
+            deviceInfo: Device from ``DeviceManager``.
+            inputShapeInfo: Shapes of inputs that the model leaves open.
+            patterns: Rewrites to run; None means the default ones.
+            userOptions: Session options.
+            name: Name in log lines.
+            dataFeed: Old spelling of ``dataFlow``.
+
+        Raises:
+            popart_exception: The model, an anchor or an option is not usable.
+        """
+        self._data_flow = _resolve_data_flow(dataFlow, dataFeed)
+        self._options = userOptions if userOptions is not None else SessionOptions()
+        super().__init__(
+            fnModel,
+            self._data_flow,
+            deviceInfo,
+            inputShapeInfo if inputShapeInfo is not None else InputShapeInfo(),
+            patterns if patterns is not None else Patterns(),
+            self._options,
+            name,
+        )
+
+
+class TrainingSession(_SessionMixin, popart_core._TrainingSessionCore):
+    """Trains a model: each run executes ``batchesPerStep`` weight updates."""
+
+    def __init__(
+        self,
+        fnModel: str | bytes,
+        dataFlow: DataFlow | None = None,
+        loss: str | None = None,
+        optimizer: Optimizer | None = None,
+        deviceInfo: DeviceInfo | None = None,
+        inputShapeInfo: InputShapeInfo | None = None,
+        patterns: Patterns | None = None,
+        userOptions: SessionOptions | None = None,
+        name: str = "training",
+        *,
+        dataFeed: DataFlow | None = None,
+        losses: Sequence[Loss] | None = None,
+    ) -> None:
+        """Build the program: forward, backward and weight updates.
+
+        Args:
+            fnModel: File name or bytes of an ONNX model.
+            dataFlow: Weight updates per step and anchors.
+            loss: Id of the scalar tensor to minimise.
+            optimizer: Rule of the weight updates.
+            deviceInfo: Device from ``DeviceManager``.
+            inputShapeInfo: Shapes of inputs that the model leaves open.
+            patterns: Rewrites to run; None means the default ones.
+            userOptions: Session options.
+            name: Name in log lines.
+            dataFeed: Old spelling of ``dataFlow``.
+            losses: Old form of ``loss``: loss objects, which are summed.
+
+        Raises:
+            TypeError: Neither ``loss`` nor ``losses`` is given, or no optimizer.
+            popart_exception: The model, the loss, an anchor or an option is not usable.
+        """
+        if optimizer is None:
+            raise TypeError("TrainingSession: the argument optimizer is missing")
+        if (loss is None) == (losses is None):
+            raise TypeError("TrainingSession: give either loss=<tensor id> or losses=[<loss objects>]")
+        self._data_flow = _resolve_data_flow(dataFlow, dataFeed)
+        self._options = userOptions if userOptions is not None else SessionOptions()
+        super().__init__(
+            fnModel,
+            self._data_flow,
+            loss if losses is None else [item._core() for item in losses],
+            optimizer,
+            deviceInfo,
+            inputShapeInfo if inputShapeInfo is not None else InputShapeInfo(),
+            patterns if patterns is not None else Patterns(),
+            self._options,
+            name,
+        )

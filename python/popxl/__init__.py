@@ -1,0 +1,67 @@
+"""popxl: hand-written programs. Build graphs of ops on tensors, differentiate them, run them in a Session."""
+
+try:
+    import popart_core  # noqa: F401
+except ModuleNotFoundError as e:
+    raise RuntimeError(
+        f"popxl could not be imported: {e}. The compiled part of PopART may be missing for this version of Python."
+    ) from e
+
+from popxl.context import gcg, get_current_graph, get_ir, get_main_graph, gir, gmg, in_sequence, io_tiles, ipu, name_scope
+from popxl.dtypes import (
+    bool,
+    complex64,
+    complex128,
+    double,
+    dtype,
+    float,
+    float8_143,
+    float8_152,
+    float16,
+    float32,
+    float64,
+    half,
+    int8,
+    int16,
+    int32,
+    int64,
+    uint8,
+    uint16,
+    uint32,
+    uint64,
+)
+from popxl.graph import Graph
+from popxl.ir import Ir
+from popxl.module import Module
+from popxl.random_seed import create_seeds
+from popxl.remote_buffer import RemoteBuffer, remote_buffer
+from popxl.replica_grouping import ReplicaGrouping
+from popxl.session import Session
+from popxl.streams import DeviceToHostStream, HostToDeviceStream, d2h_stream, h2d_stream
+from popxl.tensor import (
+    Tensor,
+    TensorByRef,
+    TensorSpec,
+    constant,
+    graph_input,
+    graph_output,
+    remote_replica_sharded_variable,
+    remote_variable,
+    replica_sharded_buffer,  # noqa: F401
+    replica_sharded_variable,
+    variable,
+)
+from popxl.tensorlocation import ExecutionContext, ReplicatedTensorSharding, TensorLocation, TensorStorage, TileSet
+from popxl import ops, transforms, utils  # noqa: F401  isort: skip
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "get_current_graph", "get_main_graph", "get_ir", "gcg", "gmg", "gir", "in_sequence", "name_scope", "ipu", "io_tiles",
+    "dtype", "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "half", "float8_143", "float8_152",
+    "float16", "float", "float32", "double", "float64", "complex64", "complex128", "Graph", "Ir", "Module", "create_seeds",
+    "RemoteBuffer", "remote_buffer", "ReplicaGrouping", "HostToDeviceStream", "DeviceToHostStream", "h2d_stream", "d2h_stream",
+    "Tensor", "variable", "remote_variable", "remote_replica_sharded_variable", "replica_sharded_variable", "constant",
+    "graph_input", "graph_output", "TensorByRef", "TensorSpec", "TensorStorage", "TensorLocation", "ReplicatedTensorSharding",
+    "TileSet", "ExecutionContext", "Session",
+]  # fmt: skip

@@ -1,0 +1,247 @@
+"""Calling graphs: `call`, `call_with_info` and the description of a call site."""
+
+from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Mapping, Optional, Tuple, Union
+
+import numpy as np
+
+from popxl.context import get_current_context, get_current_graph
+from popxl.ops.utils import check_in_graph
+from popxl.tensor import HostScalarTensor, Tensor, TensorLike, _is_torch, constant
+from popxl.utils import table_to_string
+
+if TYPE_CHECKING:
+    from popxl.graph import Graph
+
+
+class CallSiteInfo:
+    """Relates the tensors of a called graph to the tensors at one call site."""
+
+    _first_input = 0  # op index of the first graph input
+    _first_output = 0  # graph index of the op's first output
+
+    def __init__(self, op: Any, called: "Graph", parent: "Graph"):
+        self._op = op
+        self._called = called
+        self._parent = parent
+
+    @property
+    def called_graph(self) -> "Graph":
+        """The graph that is called."""
+        return self._called
+
+    @property
+    def inputs(self) -> Tuple[Tensor, ...]:
+        """Tensors connected to the op, in order."""
+        return tuple(self._parent.get_tensor(i) for i in self._op.getInputIds())
+
+    @property
+    def outputs(self) -> Tuple[Tensor, ...]:
+        """Results of the op, in order."""
+        return tuple(self._parent.get_tensor(i) for i in self._op.getOutputIds())
+
+    def parent_input(self, idx: int) -> Tensor:
+        """Return the tensor at input `idx` of the op."""
+        return self._parent.get_tensor(self._op.inId(idx))
+
+    def parent_output(self, idx: int) -> Tensor:
+        """Return the tensor at output `idx` of the op."""
+        return self._parent.get_tensor(self._op.outId(idx))
+
+    def graph_to_parent_input_index(self, idx: int) -> int:
+        """Return the op's input index of input `idx` of the called graph."""
+        return idx
+
+    def parent_to_graph_input_index(self, idx: int) -> int:
+        """Return the graph's input index of input `idx` of the op."""
+        return idx
+
+    def graph_to_parent_output_index(self, idx: int) -> int:
+        """Return the op's output index of output `idx` of the called graph."""
+        return idx - self._first_output
+
+    def parent_to_graph_output_index(self, idx: int) -> int:
+        """Return the graph's output index of output `idx` of the op."""
+        return idx + self._first_output
+
+    def graph_to_parent(self, graph_tensor: Tensor) -> Tensor:
+        """Return the parent tensor of an input or output of the called graph.
+
+        Raises:
+            ValueError: the tensor is neither.
+        """
+        for i, t in enumerate(self._called.inputs):
+            if t == graph_tensor and self._op.hasInput(i):
+                return self.parent_input(i)
+        for i, t in enumerate(self._called.outputs):
+            if t == graph_tensor and i >= self._first_output:
+                return self.parent_output(i - self._first_output)
+        raise ValueError(f"Tensor {graph_tensor} is neither input nor output of {self._called!r}.")
+
+    def parent_to_graph(self, parent_tensor: Tensor) -> Tensor:
+        """Return the input of the called graph that a parent tensor is connected to (the first one).
+
+        Raises:
+            popart_exception: the tensor is not an input of the call.
+        """
+        return self._called.inputs[self._input_index(parent_tensor)]
+
+    def _input_index(self, parent_tensor: Tensor) -> int:
+        from popart_core import popart_exception
+
+        for index, tensor_id in self._op.getInputIndexMap().items():
+            if tensor_id == parent_tensor.id:
+                return index
+        raise popart_exception(f"Tensor {parent_tensor} is not an input of {self._op.debugName()}.")
+
+    def set_parent_input_modified(self, parent_tensor: Tensor, infer_modified_regions: bool = False) -> None:
+        """State that the call changes an input in place.
+
+        Args:
+            parent_tensor: an input of the call; of a tensor connected several times the first input is marked.
+            infer_modified_regions: mark only when the called graph changes the tensor.
+        """
+        index = self._input_index(parent_tensor)
+        if infer_modified_regions and not _changes_input(self._called, index):
+            return
+        self._op.addModified(index)
+
+
+def _changes_input(graph: "Graph", index: int) -> bool:
+    """Whether an op of `graph` modifies the memory of its input, followed through aliases."""
+    memory = {graph._pb_graph.getInputId(index)}
+    for op in graph._pb_graph.getOps():
+        for i, tensor_id in op.getInputIndexMap().items():
+            if tensor_id not in memory:
+                continue
+            if op.modifiesInput(i) or i in op.getModified():
+                return True
+            memory.update(out for o, out in op.getOutputIndexMap().items() if op.aliasesInput(i, o))
+    return False
+
+
+def _flatten(inputs: Iterable[Any]) -> List[TensorLike]:
+    result: List[TensorLike] = []
+    for value in inputs:
+        if isinstance(value, Tensor) or isinstance(value, str) or not hasattr(value, "__iter__") or _is_scalar_array(value):
+            result.append(value)
+        else:
+            result.extend(value)
+    return result
+
+
+def _is_scalar_array(value: Any) -> bool:
+    return (isinstance(value, np.ndarray) or _is_torch(value)) and value.ndim == 0
+
+
+def _to_parent_tensor(graph_tensor: Tensor, value: Union[Tensor, HostScalarTensor]) -> Tensor:
+    if isinstance(value, Tensor):
+        return value
+    try:
+        data = np.asarray(value.detach().cpu().numpy() if _is_torch(value) else value)
+        if data.size == 0 or data.dtype == object or data.dtype.kind in "US":
+            raise TypeError("no numbers")
+        return constant(data, graph_tensor.dtype)
+    except (TypeError, ValueError) as e:
+        raise TypeError(f"Input {graph_tensor} of the graph: cannot make a constant from {value!r}.") from e
+
+
+def _connect_inputs(
+    graph: "Graph",
+    inputs: Iterable[Any],
+    inputs_dict: Optional[Mapping[Tensor, TensorLike]],
+    check_inputs: bool,
+    skip: int = 0,
+) -> Dict[int, Tensor]:
+    """Return graph input index → parent tensor.
+
+    Raises:
+        ValueError: too many, repeated, missing or foreign inputs.
+        TypeError: a value cannot become a constant.
+    """
+    current = get_current_graph()
+    graph_inputs = graph.inputs[skip:]
+    positional = _flatten(inputs)
+    if len(positional) > len(graph_inputs):
+        raise ValueError(f"Too many inputs for {graph!r}: got {len(positional)}, expected at most {len(graph_inputs)}.")
+    given: Dict[int, Tensor] = {}
+    for i, value in enumerate(positional):
+        given[i] = _to_parent_tensor(graph_inputs[i], value)
+    positions = {t: i for i, t in enumerate(graph_inputs)}
+    for graph_tensor, value in (inputs_dict or {}).items():
+        if graph_tensor not in positions:
+            raise ValueError(f"Tensor {graph_tensor} in inputs_dict is not an input of {graph!r}.")
+        index = positions[graph_tensor]
+        if index in given:
+            raise ValueError(f"Input {graph_tensor} of {graph!r} is given twice: by position and in inputs_dict.")
+        given[index] = _to_parent_tensor(graph_tensor, value)
+    for index, tensor in given.items():
+        check_in_graph(current, **{graph_inputs[index].name: tensor})
+    if check_inputs and len(given) != len(graph_inputs):
+        raise ValueError(_missing_message(graph, graph_inputs, given))
+    return given
+
+
+def _missing_message(graph: "Graph", graph_inputs: Tuple[Tensor, ...], given: Dict[int, Tensor]) -> str:
+    missing = [(i, t) for i, t in enumerate(graph_inputs) if i not in given]
+    connected = [(i, graph_inputs[i], t) for i, t in sorted(given.items())]
+    return (
+        f"Not enough inputs for {graph!r}: {len(missing)} of {len(graph_inputs)} are missing.\n"
+        "Missing inputs:\n" + table_to_string([("Index", "Graph tensor"), *missing]) + "\n"
+        "Connected inputs:\n" + table_to_string([("Index", "Graph tensor", "Parent tensor"), *connected])
+    )
+
+
+def _create(
+    op_type: str, label: str, inputs: List[Optional[Tensor]], output_ids: List[str], attributes: Dict[str, Any]
+) -> Any:
+    ctx = get_current_context()
+    op = ctx.graph._pb_graph.createOp(
+        op_type, [None if t is None else t.id for t in inputs], output_ids, attributes, ctx._get_op_settings(label)
+    )
+    ctx._op_created(op)
+    return op
+
+
+def call(
+    graph: "Graph", *inputs: Union[TensorLike, Iterable[TensorLike]], inputs_dict: Optional[Mapping[Tensor, TensorLike]] = None
+) -> Tuple[Tensor, ...]:
+    """Call a graph.
+
+    Args:
+        graph: graph to call.
+        *inputs: values of the first graph inputs; lists are flattened, other values become constants.
+        inputs_dict: graph input → value, for inputs not given by position.
+
+    Returns:
+        One tensor per graph output.
+
+    Raises:
+        ValueError: too many, repeated, missing or foreign inputs.
+        TypeError: a value cannot become a constant.
+        popart_exception: shapes or dtypes differ.
+    """
+    return call_with_info(graph, *inputs, inputs_dict=inputs_dict).outputs
+
+
+def call_with_info(
+    graph: "Graph",
+    *inputs: Union[TensorLike, Iterable[TensorLike]],
+    inputs_dict: Optional[Mapping[Tensor, TensorLike]] = None,
+    check_inputs: bool = True,
+) -> CallSiteInfo:
+    """As `call`, returning the description of the call site.
+
+    Args:
+        graph: graph to call.
+        *inputs: as in `call`.
+        inputs_dict: as in `call`.
+        check_inputs: refuse missing inputs.
+    """
+    parent = get_current_graph()
+    given = _connect_inputs(graph, inputs, inputs_dict, check_inputs)
+    tensors = [given.get(i) for i in range(len(graph.inputs))]
+    output_ids = [parent._create_tensor_id(t.name) for t in graph.outputs]
+    modified = [i for i, t in enumerate(graph.inputs) if t in graph._by_ref_inputs]
+    label = f"{parent.name}--call--{graph.name}"
+    op = _create("Call", label, tensors, output_ids, {"callee": graph.id, "modified": modified})
+    return CallSiteInfo(op, graph, parent)

@@ -1,0 +1,194 @@
+"""Reductions, gathers and slices over the replicas of a group."""
+
+from typing import Any, Dict, Iterable, List, Optional, Union
+
+from typing_extensions import Literal
+
+from popxl.context import get_current_graph
+from popxl.ops.utils import check_in_graph, emit_one, handle_negative_axis, unsupported
+from popxl.replica_grouping import ReplicaGrouping
+from popxl.tensor import Tensor
+
+CollectiveOps = Literal["add", "mean", "mul", "min", "max", "and", "or", "square_add"]
+
+# compat: "mul" is the mean upstream (tests/python/popxl/test_collectives.py::test_mul_is_mean)
+_OPERATORS = {
+    "add": "Add", "mean": "Mean", "mul": "Mean", "min": "Min", "max": "Max", "and": "LogicalAnd", "or": "LogicalOr",
+    "square_add": "SquareAdd",
+}  # fmt: skip
+
+
+def to_collective_op(op: str) -> str:
+    """Return the core's name of a collective operator.
+
+    Raises:
+        ValueError: unknown operator.
+    """
+    if op not in _OPERATORS:
+        raise ValueError(f"op: got {op!r}, expected one of {', '.join(_OPERATORS)}.")
+    return _OPERATORS[op]
+
+
+def _group_attributes(op: str, group: Optional[ReplicaGrouping]) -> Dict[str, Any]:
+    group = group or get_current_graph().ir.replica_grouping()
+    return {"op": to_collective_op(op), "group_size": group.group_size, "stride": group.stride}
+
+
+def replicated_all_reduce(t: Tensor, op: str = "add", group: Optional[ReplicaGrouping] = None) -> Tensor:
+    """Reduce over the replicas of each group; every replica gets the result.
+
+    Args:
+        t: tensor of any shape.
+        op: ``"add"``, ``"mean"``, ``"mul"``, ``"min"``, ``"max"``, ``"and"``, ``"or"`` or ``"square_add"``.
+        group: replicas that take part, default all.
+
+    Raises:
+        ValueError: unknown operator.
+    """
+    check_in_graph(get_current_graph(), t=t)
+    return emit_one("ReplicatedAllReduce", {"t": t}, f"{t.name}_all_reduce", _group_attributes(op, group))
+
+
+def replicated_all_reduce_(t: Tensor, op: str = "add", group: Optional[ReplicaGrouping] = None) -> Tensor:
+    """As `replicated_all_reduce`, replacing t."""
+    check_in_graph(get_current_graph(), t=t)
+    return emit_one("ReplicatedAllReduceInplace", {"t": t}, f"{t.name}_all_reduce", _group_attributes(op, group))
+
+
+def replicated_reduce_scatter(
+    t: Tensor,
+    op: str = "add",
+    group: Optional[ReplicaGrouping] = None,
+    configure_output_for_replicated_tensor_sharding: bool = False,
+) -> Tensor:
+    """Reduce the flattened tensor; member i of a group gets chunk i.
+
+    Args:
+        t: tensor of any shape.
+        op: as in `replicated_all_reduce`.
+        group: replicas that take part, default all.
+        configure_output_for_replicated_tensor_sharding: remember the shape of t as meta shape of the result.
+
+    Returns:
+        Tensor of shape (ceil(nelms / group size),).
+    """
+    check_in_graph(get_current_graph(), t=t)
+    attributes = _group_attributes(op, group)
+    if configure_output_for_replicated_tensor_sharding:
+        attributes["meta_shape"] = list(t.shape)
+    return emit_one("ReplicatedReduceScatter", {"t": t}, f"{t.name}_reduce_scattered", attributes)
+
+
+def replica_sharded_slice(t: Tensor, group: Optional[ReplicaGrouping] = None) -> Tensor:
+    """Return each replica's own chunk of t, with the meta shape set; see `replicated_reduce_scatter`."""
+    check_in_graph(get_current_graph(), t=t)
+    attributes = {**_group_attributes("add", group), "op": "Local", "meta_shape": list(t.shape)}
+    return emit_one("ReplicatedReduceScatter", {"t": t}, f"{t.name}_sharded_slice", attributes)
+
+
+def _to_front(t: Tensor, axis: int) -> Tensor:
+    import popxl.ops as ops
+
+    return t if axis == 0 else ops.transpose(t, [axis, *(i for i in range(t.rank) if i != axis)])
+
+
+def _from_front(t: Tensor, axis: int) -> Tensor:
+    import popxl.ops as ops
+
+    return t if axis == 0 else ops.transpose(t, [*range(1, axis + 1), 0, *range(axis + 1, t.rank)])
+
+
+def replicated_slice(t: Tensor, axis: int = 0, group: Optional[ReplicaGrouping] = None) -> Tensor:
+    """Return each replica's own part of t along an axis; an axis of length 1 is removed.
+
+    Raises:
+        ValueError: the axis does not divide by the group size.
+    """
+    import popxl.ops as ops
+
+    check_in_graph(get_current_graph(), t=t)
+    attributes = {**_group_attributes("add", group), "op": "Local"}
+    size, axis = attributes["group_size"], handle_negative_axis(t, axis)
+    if t.shape[axis] % size:
+        raise ValueError(f"replicated_slice: axis {axis} of size {t.shape[axis]} does not divide by the group size {size}.")
+    front = _to_front(t, axis)
+    part = emit_one("ReplicatedReduceScatter", {"t": ops.flatten(front)}, f"{t.name}_replicated_slice", attributes)
+    shape = (t.shape[axis] // size, *front.shape[1:])
+    if shape[0] == 1:
+        return ops.reshape(part, shape[1:])
+    return _from_front(ops.reshape(part, shape), axis)
+
+
+def replicated_all_gather(
+    t: Tensor, axis: int = 0, group: Optional[ReplicaGrouping] = None, output_shape: str = "auto"
+) -> Tensor:
+    """Collect the tensors of all replicas of a group.
+
+    Args:
+        t: tensor of any shape.
+        axis: axis along which they are joined.
+        group: replicas that take part, default all.
+        output_shape: ``"concat"``, ``"new_axis"``, ``"meta_shape"`` or ``"auto"`` (meta shape if t has one, else concat).
+
+    Raises:
+        ValueError: unknown output_shape, or an axis that is no int.
+    """
+    import popxl.ops as ops
+
+    check_in_graph(get_current_graph(), t=t)
+    if output_shape not in ("auto", "concat", "new_axis", "meta_shape"):
+        raise ValueError(f"output_shape: got {output_shape!r}, expected 'auto', 'concat', 'new_axis' or 'meta_shape'.")
+    if not isinstance(axis, int):
+        raise ValueError(f"axis: got {axis!r}, expected an int.")
+    if output_shape == "auto":
+        output_shape = "meta_shape" if t.meta_shape else "concat"
+    attributes = {**_group_attributes("add", group), "op": "Local"}
+    size, name = attributes["group_size"], f"{t.name}_all_gathered"
+    if output_shape == "meta_shape":
+        return emit_one("ReplicatedAllGather", {"t": t}, name, {**attributes, "shape": list(t.meta_shape)})
+    rank = t.rank + 1 if output_shape == "new_axis" else max(t.rank, 1)
+    axis = axis + rank if axis < 0 else axis
+    if output_shape == "new_axis":
+        gathered = emit_one("ReplicatedAllGather", {"t": ops.flatten(t)}, name, attributes)
+        return _from_front(ops.reshape(gathered, (size, *t.shape)), axis)
+    front = _to_front(t, axis) if t.rank else ops.flatten(t)
+    gathered = emit_one("ReplicatedAllGather", {"t": ops.flatten(front)}, name, attributes)
+    return _from_front(ops.reshape(gathered, (size * front.shape[0], *front.shape[1:])), axis)
+
+
+def _all_reduce(ts: Iterable[Tensor], ipus: Optional[List[int]], op: str) -> List[Tensor]:
+    ts = list(ts)
+    check_in_graph(get_current_graph(), **{f"ts_{i}": t for i, t in enumerate(ts)})
+    to_collective_op(op)
+    if ipus is not None and len(ipus) != len(ts):
+        raise ValueError(f"all_reduce: got {len(ipus)} IPUs for {len(ts)} tensors.")
+    if len(ts) != 1:
+        raise unsupported("collectives.all_reduce over several IPUs", "Use one tensor.")
+    import popxl.ops as ops
+
+    out = ops.mul(ts[0], ts[0]) if op == "square_add" else ts[0]
+    return [ops.identity(out, "all_reduce_out_0")]
+
+
+def all_reduce(ts: Iterable[Tensor], ipus: Optional[List[int]] = None, op: Union[CollectiveOps, str] = "add") -> List[Tensor]:
+    """Reduce over the IPUs of one replica: tensor i lives on IPU i, every result has the reduced value.
+
+    Raises:
+        ValueError: unknown operator, or another number of IPUs than tensors.
+        popart_exception: more than one tensor is not supported yet.
+    """
+    return _all_reduce(ts, ipus, op)
+
+
+def all_reduce_identical_inputs(
+    ts: Iterable[Tensor], ipus: Optional[List[int]] = None, op: Union[CollectiveOps, str] = "add"
+) -> List[Tensor]:
+    """As `all_reduce` for inputs that are equal on all IPUs."""
+    return _all_reduce(ts, ipus, op)
+
+
+def all_reduce_identical_grad_inputs(
+    ts: Iterable[Tensor], ipus: Optional[List[int]] = None, op: Union[CollectiveOps, str] = "add"
+) -> List[Tensor]:
+    """As `all_reduce` for gradients that are equal on all IPUs."""
+    return _all_reduce(ts, ipus, op)

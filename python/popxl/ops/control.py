@@ -1,0 +1,235 @@
+"""Loops and branches over graphs."""
+
+from typing import TYPE_CHECKING, Any, Iterable, Mapping, Optional, Tuple, Union
+
+from popxl import dtypes
+from popxl.context import get_current_graph
+from popxl.ops.call import CallSiteInfo, _connect_inputs, _create
+from popxl.ops.utils import check_in_graph
+from popxl.tensor import Tensor, TensorLike
+
+if TYPE_CHECKING:
+    from popxl.graph import Graph
+
+
+class LoopSiteInfo(CallSiteInfo):
+    """Call site of a repeat: the called graph is the wrapper; op inputs 0 and 1 are not connected."""
+
+    _first_input = 2
+    _first_output = 1
+
+
+def repeat(
+    graph: "Graph",
+    repeat_count: int,
+    *inputs: Union[TensorLike, Iterable[TensorLike]],
+    inputs_dict: Optional[Mapping[Tensor, TensorLike]] = None,
+) -> Tuple[Tensor, ...]:
+    """Run a graph repeatedly.
+
+    Output i of one iteration is input i of the next; inputs beyond the outputs stay the same.
+
+    Args:
+        graph: body; its first inputs match its outputs.
+        repeat_count: number of iterations, 0 returns the initial values.
+        *inputs: as in `call`.
+        inputs_dict: as in `call`.
+
+    Returns:
+        The carried values after the last iteration.
+
+    Raises:
+        ValueError: negative count, fewer inputs than outputs, or as `call`.
+    """
+    return repeat_with_info(graph, repeat_count, *inputs, inputs_dict=inputs_dict).outputs
+
+
+def repeat_with_info(
+    graph: "Graph",
+    repeat_count: int,
+    *inputs: Union[TensorLike, Iterable[TensorLike]],
+    inputs_dict: Optional[Mapping[Tensor, TensorLike]] = None,
+    check_inputs: bool = True,
+) -> CallSiteInfo:
+    """As `repeat`, returning the description of the call site."""
+    if repeat_count < 0:
+        raise ValueError(f"repeat_count: got {repeat_count}, expected 0 or more.")
+    if len(graph.inputs) < len(graph.outputs):
+        raise ValueError(f"repeat: {graph!r} has {len(graph.inputs)} inputs, fewer than its {len(graph.outputs)} outputs.")
+    parent = get_current_graph()
+    ir = parent.ir
+    given = _connect_inputs(graph, inputs, inputs_dict, check_inputs)
+    tensors = [given[i] for i in range(len(graph.inputs))]
+    wrapper = ir._graph(ir._pb_ir.createGraph(ir._pb_ir.createUniqueSubgraphId(f"{graph.id}__loop_wrapper")))
+    modified = [i for i, t in enumerate(graph.inputs) if t in graph._by_ref_inputs]
+    output_ids = []
+    with wrapper:
+        pb = wrapper._pb_graph
+        pb.addInput(pb.addScope("Iterator___"), dtypes.int64._core, [], [], False)
+        condition = pb.addInput(pb.addScope("LoopCond___"), dtypes.bool._core, [], [], False)
+        body_inputs = []
+        for graph_input, tensor in zip(graph.inputs, tensors):
+            made = pb.addInput(pb.uniqueId(tensor.name), graph_input.dtype._core, list(graph_input.shape), [], False)
+            body_inputs.append(ir._tensor(wrapper, made))
+        inner_ids = []
+        for out in graph.outputs:
+            inner_ids.append(f"{pb.addScope(out.name)}__t{ir._pb_ir.getAndIncrTensorCounter()}")
+            output_ids.append(f"{parent._pb_graph.addScope(out.name)}__t{ir._pb_ir.getAndIncrTensorCounter()}")
+        label = f"{wrapper.name}--call--{graph.name}"
+        attributes = {"callee": graph.id, "modified": modified}
+        _create("Call", label, body_inputs, inner_ids, attributes)
+        pb.markAsOutput(condition.id)
+        for inner in inner_ids:
+            pb.markAsOutput(inner)
+    op = _create(
+        "Loop",
+        f"{parent.name}--loop--{graph.name}",
+        [None, None, *tensors],
+        output_ids,
+        {
+            "body": wrapper.id,
+            "trip_count": repeat_count,
+            "carried": len(output_ids),
+            "modified": [i + 2 for i in modified],
+        },
+    )
+    return LoopSiteInfo(op, wrapper, parent)
+
+
+class ConditionalSiteInfo:
+    """Relates the tensors of the two branches to the tensors of an If op."""
+
+    def __init__(self, op: Any, then_branch: "Graph", else_branch: "Graph", parent: "Graph"):
+        self._op = op
+        self._then, self._else = then_branch, else_branch
+        self._parent = parent
+
+    @property
+    def called_graph(self) -> Tuple["Graph", "Graph"]:
+        """(then branch, else branch)."""
+        return (self._then, self._else)
+
+    @property
+    def inputs(self) -> Tuple[Tensor, ...]:
+        """Condition, inputs of the then branch, inputs of the else branch."""
+        return tuple(self._parent.get_tensor(i) for i in self._op.getInputIds())
+
+    @property
+    def outputs(self) -> Tuple[Tensor, ...]:
+        """Results."""
+        return tuple(self._parent.get_tensor(i) for i in self._op.getOutputIds())
+
+    def parent_input(self, idx: int) -> Tensor:
+        """Return the tensor at input `idx` of the op."""
+        return self._parent.get_tensor(self._op.inId(idx))
+
+    def parent_output(self, idx: int) -> Tensor:
+        """Return the tensor at output `idx` of the op."""
+        return self._parent.get_tensor(self._op.outId(idx))
+
+    def graph_to_parent_input_index(self, idx: int, then_branch: bool = True) -> int:
+        """Return the op's input index of input `idx` of a branch.
+
+        Raises:
+            IndexError: the branch has no such input.
+        """
+        count = len((self._then if then_branch else self._else).inputs)
+        if not 0 <= idx < count:
+            raise IndexError(f"The branch has no input {idx}; it has {count}.")
+        return 1 + idx + (0 if then_branch else len(self._then.inputs))
+
+    def is_parent_index_in_then_branch(self, idx: int) -> bool:
+        """Whether input `idx` of the op belongs to the then branch.
+
+        Raises:
+            IndexError: the op has no such branch input.
+        """
+        if not 1 <= idx <= len(self._then.inputs) + len(self._else.inputs):
+            raise IndexError(f"The op has no branch input {idx}.")
+        return idx <= len(self._then.inputs)
+
+    def parent_to_graph_input_index(self, idx: int) -> int:
+        """Return the branch's input index of input `idx` of the op."""
+        return idx - 1 - (0 if self.is_parent_index_in_then_branch(idx) else len(self._then.inputs))
+
+    def graph_to_parent_output_index(self, idx: int, then_branch: bool = True) -> int:
+        """Return the op's output index of output `idx` of a branch.
+
+        Raises:
+            IndexError: there is no such output.
+        """
+        if not 0 <= idx < len(self._then.outputs):
+            raise IndexError(f"The branches have no output {idx}.")
+        return idx
+
+    def parent_to_graph_output_index(self, idx: int, then_branch: bool = True) -> int:
+        """Return the branch's output index of output `idx` of the op."""
+        return self.graph_to_parent_output_index(idx, then_branch)
+
+    def set_parent_input_modified(self, *args: Any, **kwargs: Any) -> None:
+        """Not possible for branches.
+
+        Raises:
+            NotImplementedError: always.
+        """
+        raise NotImplementedError("Inputs of a conditional cannot be modified in place.")
+
+
+def conditional(
+    cond: Tensor,
+    then_branch: "Graph",
+    else_branch: "Graph",
+    then_inputs: Optional[Iterable[TensorLike]] = None,
+    else_inputs: Optional[Iterable[TensorLike]] = None,
+    then_inputs_dict: Optional[Mapping[Tensor, TensorLike]] = None,
+    else_inputs_dict: Optional[Mapping[Tensor, TensorLike]] = None,
+) -> Tuple[Tensor, ...]:
+    """Run one of two graphs.
+
+    Args:
+        cond: scalar bool tensor.
+        then_branch: graph to run when it is true.
+        else_branch: graph to run when it is false; same number, shapes and dtypes of outputs.
+        then_inputs: inputs of the then branch by position.
+        else_inputs: inputs of the else branch by position.
+        then_inputs_dict: inputs of the then branch by graph tensor.
+        else_inputs_dict: inputs of the else branch by graph tensor.
+
+    Raises:
+        ValueError: the numbers of outputs differ, or as `call`.
+        NotImplementedError: a branch has by-ref inputs.
+        popart_exception: shapes or dtypes differ.
+    """
+    return conditional_with_info(
+        cond, then_branch, else_branch, then_inputs, else_inputs, then_inputs_dict, else_inputs_dict
+    ).outputs
+
+
+def conditional_with_info(
+    cond: Tensor,
+    then_branch: "Graph",
+    else_branch: "Graph",
+    then_inputs: Optional[Iterable[TensorLike]] = None,
+    else_inputs: Optional[Iterable[TensorLike]] = None,
+    then_inputs_dict: Optional[Mapping[Tensor, TensorLike]] = None,
+    else_inputs_dict: Optional[Mapping[Tensor, TensorLike]] = None,
+    check_inputs: bool = True,
+) -> ConditionalSiteInfo:
+    """As `conditional`, returning the description of the call site."""
+    parent = get_current_graph()
+    check_in_graph(parent, cond=cond)
+    if len(then_branch.outputs) != len(else_branch.outputs):
+        raise ValueError(
+            f"The branches have different numbers of outputs: {len(then_branch.outputs)} and {len(else_branch.outputs)}."
+        )
+    if then_branch._by_ref_inputs or else_branch._by_ref_inputs:
+        raise NotImplementedError("Branches of a conditional cannot have TensorByRef inputs.")
+    then_given = _connect_inputs(then_branch, then_inputs or (), then_inputs_dict, check_inputs)
+    else_given = _connect_inputs(else_branch, else_inputs or (), else_inputs_dict, check_inputs)
+    tensors = [cond, *(then_given[i] for i in sorted(then_given)), *(else_given[i] for i in sorted(else_given))]
+    output_ids = [
+        parent._create_tensor_id(f"{t.name}_or_{e.name}") for t, e in zip(then_branch.outputs, else_branch.outputs)
+    ]
+    attributes = {"then_branch": then_branch.id, "else_branch": else_branch.id}
+    op = _create("If", f"{parent.name}--if", tensors, output_ids, attributes)
+    return ConditionalSiteInfo(op, then_branch, else_branch, parent)

@@ -1,0 +1,201 @@
+"""Convolutions and pooling on data of shape (N, C, spatial…)."""
+
+from typing import Any, Dict, Iterable, List, Optional, Sequence
+
+from popxl import dtypes
+from popxl.ops.utils import check_memory_proportion, emit_one, unsupported
+from popxl.tensor import Tensor
+
+_PAD_TYPES = {"not_set": "NOTSET", "same_upper": "SAME_UPPER", "same_lower": "SAME_LOWER", "valid": "VALID"}
+
+
+def _pad_attributes(pad_type: str, padding: Sequence[int]) -> Dict[str, Any]:
+    if pad_type not in _PAD_TYPES:
+        raise ValueError(f"pad_type: got {pad_type!r}, expected one of {', '.join(_PAD_TYPES)}.")
+    explicit = {"pads": list(padding)} if pad_type == "not_set" else {}
+    return {"auto_pad": _PAD_TYPES[pad_type], **explicit}
+
+
+def _check_hints(proportions: Optional[List[float]], partials: Optional[List[Any]]) -> None:
+    for value in proportions or []:
+        check_memory_proportion(value)
+    for value in partials or []:
+        if value not in (dtypes.float16, dtypes.float32):
+            raise ValueError(f"partials_types: got {value}, expected float16 or float32.")
+
+
+def conv(
+    t: Tensor,
+    weight: Tensor,
+    stride: Sequence[int] = (1, 1),
+    padding: Sequence[int] = (0, 0, 0, 0),
+    dilation: Sequence[int] = (1, 1),
+    groups: int = 1,
+    pad_type: str = "not_set",
+    available_memory_proportions: Optional[List[float]] = None,
+    partials_types: Optional[List[Any]] = None,
+    enable_conv_dithering: Optional[List[int]] = None,
+) -> Tensor:
+    """Convolve (cross-correlation, no bias).
+
+    Args:
+        t: tensor of shape (N, C_in, spatial…).
+        weight: tensor of shape (C_out, C_in / groups, kernel…).
+        stride: step per spatial dimension.
+        padding: all lower, then all upper pads.
+        dilation: distance of kernel elements.
+        groups: channel groups.
+        pad_type: ``"not_set"``, ``"same_upper"``, ``"same_lower"`` or ``"valid"``.
+        available_memory_proportions: hint.
+        partials_types: hint.
+        enable_conv_dithering: hint.
+
+    Raises:
+        ValueError: unknown pad_type.
+        popart_exception: channels do not match.
+    """
+    _check_hints(available_memory_proportions, partials_types)
+    attributes = {"strides": list(stride), "dilations": list(dilation), "group": groups, **_pad_attributes(pad_type, padding)}
+    return emit_one("Conv", {"t": t, "weight": weight}, "conv_out", attributes)
+
+
+def conv_transpose(
+    t: Tensor,
+    weight: Tensor,
+    stride: Sequence[int] = (1, 1),
+    padding: Sequence[int] = (0, 0, 0, 0),
+    dilation: Sequence[int] = (1, 1),
+    groups: int = 1,
+    pad_type: str = "not_set",
+    output_padding: Sequence[int] = (),
+    output_shape: Sequence[int] = (),
+    available_memory_proportions: Optional[List[float]] = None,
+    partials_types: Optional[List[Any]] = None,
+    enable_conv_dithering: Optional[List[int]] = None,
+) -> Tensor:
+    """Transposed convolution; see `conv` for the common arguments.
+
+    Args:
+        t: tensor of shape (N, C_in, spatial…).
+        weight: tensor of shape (C_in, C_out / groups, kernel…).
+        stride: step per spatial dimension.
+        padding: all lower, then all upper pads.
+        dilation: distance of kernel elements.
+        groups: channel groups.
+        pad_type: as in `conv`.
+        output_padding: added to the output size.
+        output_shape: wanted output size; decides the pads.
+        available_memory_proportions: hint.
+        partials_types: hint.
+        enable_conv_dithering: hint.
+    """
+    _check_hints(available_memory_proportions, partials_types)
+    attributes = {"strides": list(stride), "dilations": list(dilation), "group": groups, **_pad_attributes(pad_type, padding)}
+    attributes["output_padding"] = list(output_padding) or None
+    attributes["output_shape"] = list(output_shape) or None
+    return emit_one("ConvTranspose", {"t": t, "weight": weight}, "convtranspose_out", attributes)
+
+
+def conv_pow2scaled(*args: Any, **kwargs: Any) -> Tensor:
+    """Convolve float8 tensors.
+
+    Raises:
+        popart_exception: float8 arithmetic is not supported yet.
+    """
+    raise unsupported("conv_pow2scaled", "Use ops.conv on float16 or float32 tensors.")
+
+
+def conv_transpose_pow2scaled(*args: Any, **kwargs: Any) -> Tensor:
+    """Transposed convolution of float8 tensors.
+
+    Raises:
+        popart_exception: float8 arithmetic is not supported yet.
+    """
+    raise unsupported("conv_transpose_pow2scaled", "Use ops.conv_transpose on float16 or float32 tensors.")
+
+
+def _pool_attributes(
+    t: Tensor,
+    kernel_size: Iterable[int],
+    stride: Optional[Iterable[int]],
+    padding: Optional[Iterable[int]],
+    dilation: Optional[Iterable[int]],
+    auto_pad: str,
+    ceil_mode: bool,
+) -> Dict[str, Any]:
+    kernel = list(kernel_size)
+    pad = _PAD_TYPES[auto_pad]
+    attributes = {
+        "kernel_shape": kernel,
+        "strides": list(stride) if stride else [1] * len(kernel),
+        "dilations": list(dilation) if dilation else [1] * len(kernel),
+        "auto_pad": pad,
+        "ceil_mode": int(ceil_mode),
+    }
+    if pad == "NOTSET":
+        attributes["pads"] = list(padding) if padding else [0] * (2 * len(kernel))
+    return attributes
+
+
+def _check_pool_extras(what: str, out_pads: Optional[Iterable[int]], in_dilations: Optional[Iterable[int]]) -> None:
+    if any(out_pads or ()) or any(d != 1 for d in in_dilations or ()):
+        raise unsupported(f"{what} with out_pads or in_dilations", "Leave them at their defaults.")
+
+
+def average_pool(
+    t: Tensor,
+    kernel_size: Iterable[int],
+    stride: Optional[Iterable[int]] = None,
+    padding: Optional[Iterable[int]] = None,
+    out_pads: Optional[Iterable[int]] = None,
+    dilation: Optional[Iterable[int]] = None,
+    in_dilations: Optional[Iterable[int]] = None,
+    auto_pad: str = "not_set",
+    ceil_mode: bool = False,
+) -> Tensor:
+    """Average over windows; padding cells do not count.
+
+    Args:
+        t: tensor of shape (N, C, spatial…).
+        kernel_size: window size per spatial dimension.
+        stride: step, default 1.
+        padding: all lower, then all upper pads.
+        out_pads: not supported yet.
+        dilation: distance of window cells.
+        in_dilations: not supported yet.
+        auto_pad: as `pad_type` of `conv`.
+        ceil_mode: round the output size up.
+
+    Raises:
+        KeyError: unknown auto_pad.
+    """
+    _check_pool_extras("average_pool", out_pads, in_dilations)
+    attributes = _pool_attributes(t, kernel_size, stride, padding, dilation, auto_pad, ceil_mode)
+    return emit_one("AveragePool", {"t": t}, "averagepool_out", {**attributes, "count_include_pad": 0})
+
+
+def max_pool(
+    t: Tensor,
+    kernel_size: Iterable[int],
+    stride: Optional[Iterable[int]] = None,
+    padding: Optional[Iterable[int]] = None,
+    out_pads: Optional[Iterable[int]] = None,
+    dilation: Optional[Iterable[int]] = None,
+    in_dilations: Optional[Iterable[int]] = None,
+    auto_pad: str = "not_set",
+    ceil_mode: bool = False,
+    storage_order: str = "row",
+) -> Tensor:
+    """Maximum over windows; see `average_pool` for the arguments.
+
+    Raises:
+        KeyError: unknown auto_pad.
+        popart_exception: storage_order is not ``"row"``.
+    """
+    from popart_core import popart_exception
+
+    _check_pool_extras("max_pool", out_pads, in_dilations)
+    if storage_order != "row":
+        raise popart_exception(f"max_pool: storage_order: got {storage_order!r}, expected 'row'.")
+    attributes = _pool_attributes(t, kernel_size, stride, padding, dilation, auto_pad, ceil_mode)
+    return emit_one("MaxPool", {"t": t}, "maxpool_out", {**attributes, "storage_order": 0})

@@ -1,0 +1,305 @@
+"""Element-wise ops. Unary ones keep shape and dtype; binary ones broadcast as NumPy does and need equal dtypes."""
+
+from typing import Any, Optional, Union
+
+from popxl import dtypes
+from popxl.dtypes import dtype
+from popxl.ops.utils import cast_if_needed, check_in_graph, emit_one
+from popxl.tensor import Tensor, TensorLike, constant
+
+
+def _unary(op_type: str, t: Tensor, output: str) -> Tensor:
+    return emit_one(op_type, {"t": t}, output)
+
+
+def _binary(op_type: str, lhs: Tensor, rhs: Tensor, output: str) -> Tensor:
+    return emit_one(op_type, {"lhs": lhs, "rhs": rhs}, output)
+
+
+def abs(t: Tensor) -> Tensor:
+    """Return |t|."""
+    return _unary("Abs", t, "abs_out")
+
+
+def ceil(t: Tensor) -> Tensor:
+    """Round up to integers."""
+    return _unary("Ceil", t, "ceil_out")
+
+
+def floor(t: Tensor) -> Tensor:
+    """Round down to integers."""
+    return _unary("Floor", t, "floor_out")
+
+
+def sign(t: Tensor) -> Tensor:
+    """Return -1, 0 or 1."""
+    return _unary("Sign", t, "sign_out")
+
+
+def cos(t: Tensor) -> Tensor:
+    """Return cos(t), t in radians."""
+    return _unary("Cos", t, "cos_out")
+
+
+def sin(t: Tensor) -> Tensor:
+    """Return sin(t), t in radians."""
+    return _unary("Sin", t, "sin_out")
+
+
+def exp(t: Tensor) -> Tensor:
+    """Return e^t."""
+    return _unary("Exp", t, "exp_out")
+
+
+def exp_(t: Tensor) -> Tensor:
+    """Replace t by e^t."""
+    return _unary("ExpInplace", t, "exp_inplace_out")
+
+
+def log(t: Tensor) -> Tensor:
+    """Return the natural logarithm."""
+    return _unary("Log", t, "log_out")
+
+
+def log2(t: Tensor) -> Tensor:
+    """Return the logarithm to base 2, computed as log(t) / log(2)."""
+    check_in_graph(_graph(), t=t)
+    return div(log(t), log(constant(2, t.dtype)))
+
+
+def sqrt(t: Tensor) -> Tensor:
+    """Return the square root."""
+    return _unary("Sqrt", t, "sqrt_out")
+
+
+def tanh(t: Tensor) -> Tensor:
+    """Return tanh(t)."""
+    return _unary("Tanh", t, "tanh_out")
+
+
+def relu(t: Tensor) -> Tensor:
+    """Return max(t, 0)."""
+    return _unary("Relu", t, "relu_out")
+
+
+def relu_(t: Tensor) -> Tensor:
+    """Replace t by max(t, 0)."""
+    return _unary("ReluInplace", t, "relu_inplace_out")
+
+
+def gelu(t: Tensor) -> Tensor:
+    """Return 0.5 t (1 + tanh(sqrt(2/pi) (t + 0.044715 t^3)))."""
+    return _unary("Gelu", t, "gelu_out")
+
+
+def gelu_(t: Tensor) -> Tensor:
+    """Replace t by `gelu` of it."""
+    return _unary("GeluInplace", t, "gelu_inplace_out")
+
+
+def geluerf(t: Tensor) -> Tensor:
+    """Return 0.5 t (1 + erf(t / sqrt(2)))."""
+    return _unary("GeluErf", t, "geluerf_out")
+
+
+def geluerf_(t: Tensor) -> Tensor:
+    """Replace t by `geluerf` of it."""
+    return _unary("GeluErfInplace", t, "geluerf_inplace_out")
+
+
+def swish(t: Tensor) -> Tensor:
+    """Return t * sigmoid(t)."""
+    return _unary("Swish", t, "swish_out")
+
+
+def swish_(t: Tensor) -> Tensor:
+    """Replace t by `swish` of it."""
+    return _unary("SwishInplace", t, "swish_inplace_out")
+
+
+def negate(t: Tensor) -> Tensor:
+    """Return -t."""
+    return _unary("Neg", t, "negate_out")
+
+
+def isnan(t: Tensor) -> Tensor:
+    """Return a bool tensor: true where t is NaN."""
+    return _unary("IsNaN", t, "isnan_out")
+
+
+def isinf(t: Tensor) -> Tensor:
+    """Return a bool tensor: true where t is infinite."""
+    return _unary("IsInf", t, "isinf_out")
+
+
+def isfinite(t: Tensor) -> Tensor:
+    """Return a bool tensor: true where t is neither NaN nor infinite."""
+    return identity(logical_not(logical_or(isnan(t), isinf(t))), "isfinite_out")
+
+
+def logical_not(t: Tensor) -> Tensor:
+    """Return the logical negation; other dtypes are cast to bool first."""
+    check_in_graph(_graph(), t=t)
+    return _unary("Not", cast_if_needed(t, dtypes.bool), "not_out")
+
+
+def identity(t: Tensor, output_name: Optional[str] = None) -> Tensor:
+    """Return a copy of t.
+
+    Args:
+        t: any tensor.
+        output_name: name of the copy, default ``identity_<t.name>``.
+    """
+    check_in_graph(_graph(), t=t)
+    return _unary("Identity", t, output_name or f"identity_{t.name}")
+
+
+rename = identity
+
+
+def clip(t: Tensor, min: float = float("-inf"), max: float = float("inf")) -> Tensor:
+    """Limit t to [min, max]."""
+    return emit_one("Clip", {"t": t}, "clip_out", {"min": float(min), "max": float(max)})
+
+
+clamp = clip
+
+
+def cast(t: Tensor, data_type: dtype) -> Tensor:
+    """Convert to another dtype; floats to integers truncate toward zero, to bool is non-zero.
+
+    Raises:
+        TypeError: the target is a float8 type; use `pow2scale_cast_to_fp8`.
+    """
+    check_in_graph(_graph(), t=t)
+    if data_type in (dtypes.float8_143, dtypes.float8_152):
+        raise TypeError(f"Cannot cast to {data_type}; use ops.pow2scale_cast_to_fp8.")
+    return emit_one("Cast", {"t": t}, f"{t.name}_{data_type.name}", {"to": _ONNX_NUMBER[data_type.name]})
+
+
+_ONNX_NUMBER = {
+    "float32": 1, "uint8": 2, "int8": 3, "uint16": 4, "int16": 5, "int32": 6, "int64": 7, "bool": 9, "float16": 10,
+    "float64": 11, "uint32": 12, "uint64": 13, "complex64": 14, "complex128": 15,
+}  # fmt: skip
+
+
+def increment_mod(t: Tensor, increment: float, modulus: float) -> Tensor:
+    """Return (t + increment) mod modulus."""
+    attributes = {"increment": float(increment), "modulus": float(modulus)}
+    return emit_one("IncrementMod", {"t": t}, "increment_mod_out", attributes)
+
+
+def increment_mod_(t: Tensor, increment: float, modulus: float) -> Tensor:
+    """Replace t by (t + increment) mod modulus."""
+    attributes = {"increment": float(increment), "modulus": float(modulus)}
+    return emit_one("IncrementModInplace", {"t": t}, "increment_mod_inplace_out", attributes)
+
+
+def detach(t: Tensor) -> Tensor:
+    """Return t; no gradient passes through."""
+    return _unary("Detach", t, "detach_out")
+
+
+def detach_(t: Tensor) -> Tensor:
+    """As `detach`, sharing memory."""
+    return _unary("DetachInplace", t, "detach_out")
+
+
+# ---- two and three operands
+def add(lhs: Tensor, rhs: Tensor) -> Tensor:
+    """Return lhs + rhs."""
+    return _binary("Add", lhs, rhs, "add_out")
+
+
+def add_(lhs: Tensor, rhs: Tensor) -> Tensor:
+    """Add rhs to lhs in place; the broadcast shape must be that of lhs."""
+    return _binary("AddLhsInplace", lhs, rhs, "add_lhs_inplace_out")
+
+
+def sub(lhs: Tensor, rhs: Tensor) -> Tensor:
+    """Return lhs - rhs."""
+    return _binary("Sub", lhs, rhs, "sub_out")
+
+
+def mul(lhs: Tensor, rhs: Tensor) -> Tensor:
+    """Return lhs * rhs."""
+    return _binary("Mul", lhs, rhs, "mul_out")
+
+
+def div(lhs: Tensor, rhs: Tensor) -> Tensor:
+    """Return lhs / rhs; integers truncate toward zero."""
+    return _binary("Div", lhs, rhs, "div_out")
+
+
+def fmod(lhs: Tensor, rhs: Tensor) -> Tensor:
+    """Return the remainder of lhs / rhs with the sign of lhs."""
+    return _binary("Fmod", lhs, rhs, "fmod_out")
+
+
+def pow(t: Tensor, e: TensorLike) -> Tensor:
+    """Return t to the power e; a value that is no tensor becomes a constant of its own inferred dtype."""
+    check_in_graph(_graph(), t=t)
+    return emit_one("Pow", {"t": t, "e": e if isinstance(e, Tensor) else constant(e)}, "pow_out")
+
+
+def equal(lhs: Tensor, rhs: Tensor) -> Tensor:
+    """Return a bool tensor: lhs == rhs."""
+    return _binary("Equal", lhs, rhs, "equal_out")
+
+
+def greater(input: Tensor, other: Tensor) -> Tensor:
+    """Return a bool tensor: input > other."""
+    return emit_one("Greater", {"input": input, "other": other}, "greater_out")
+
+
+def logical_and(lhs: Tensor, rhs: Tensor) -> Tensor:
+    """Return lhs and rhs; other dtypes are cast to bool first."""
+    check_in_graph(_graph(), lhs=lhs, rhs=rhs)
+    return _binary("And", cast_if_needed(lhs, dtypes.bool), cast_if_needed(rhs, dtypes.bool), "and_out")
+
+
+def logical_or(lhs: Tensor, rhs: Tensor) -> Tensor:
+    """Return lhs or rhs; other dtypes are cast to bool first."""
+    check_in_graph(_graph(), lhs=lhs, rhs=rhs)
+    return _binary("Or", cast_if_needed(lhs, dtypes.bool), cast_if_needed(rhs, dtypes.bool), "or_out")
+
+
+def maximum(*ts: Tensor) -> Tensor:
+    """Return the element-wise maximum of one or more tensors."""
+    return emit_one("Max", {f"ts_{i}": t for i, t in enumerate(ts)}, "maximum_out")
+
+
+def where(condition: Tensor, lhs: Tensor, rhs: Tensor) -> Tensor:
+    """Return lhs where the condition holds, else rhs; the condition is cast to bool."""
+    check_in_graph(_graph(), condition=condition, lhs=lhs, rhs=rhs)
+    condition = cast_if_needed(condition, dtypes.bool)
+    return emit_one("Where", {"condition": condition, "lhs": lhs, "rhs": rhs}, "where_out")
+
+
+def _scaled_add(op_type: str, X: Tensor, Y: Tensor, a: Any, b: Any, output: str) -> Tensor:
+    inputs = {"X": X, "Y": Y}
+    attributes = {}
+    if isinstance(a, Tensor) or isinstance(b, Tensor):
+        inputs["a"] = a if isinstance(a, Tensor) else constant(a, dtypes.float32)
+        inputs["b"] = b if isinstance(b, Tensor) else constant(b, dtypes.float32)
+    else:
+        attributes = {"scale0": float(a), "scale1": float(b)}
+    return emit_one(op_type, inputs, output, attributes)
+
+
+def scaled_add(X: Tensor, Y: Tensor, a: Union[float, Tensor] = 1.0, b: Union[float, Tensor] = 1.0) -> Tensor:
+    """Return a X + b Y; X and Y have the same shape and dtype."""
+    check_in_graph(_graph(), X=X, Y=Y)
+    return _scaled_add("ScaledAdd", X, Y, a, b, "scaled_add_out")
+
+
+def scaled_add_(X: Tensor, Y: Tensor, a: Union[float, Tensor] = 1.0, b: Union[float, Tensor] = 1.0) -> Tensor:
+    """Replace X by a X + b Y."""
+    check_in_graph(_graph(), X=X, Y=Y)
+    return _scaled_add("ScaledAddLhsInplace", X, Y, a, b, f"scaled_add__{X.name}")
+
+
+def _graph() -> Any:
+    from popxl.context import get_current_graph
+
+    return get_current_graph()

@@ -1,0 +1,58 @@
+"""Ops on images of shape (N, C, H, W)."""
+
+from typing import Sequence, Tuple
+
+from popxl.ops.utils import emit_one
+from popxl.tensor import Tensor
+
+_MODES = ("nearest", "linear", "cubic")
+_NEAREST_MODES = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
+_COORDINATE_MODES = ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric", "tf_crop_and_resize")
+
+
+def interpolate(
+    t: Tensor,
+    scale_factor: Sequence[float] = (1.0, 1.0, 1.0, 1.0),
+    mode: str = "nearest",
+    nearest_mode: str = "round_prefer_floor",
+    coordinate_transformation_mode: str = "half_pixel",
+) -> Tensor:
+    """Resize by a scale per dimension.
+
+    Args:
+        t: tensor of any shape.
+        scale_factor: one scale per dimension; sizes become floor(size * scale).
+        mode: ``"nearest"``, ``"linear"`` or ``"cubic"``.
+        nearest_mode: rounding of nearest.
+        coordinate_transformation_mode: which input coordinate an output element has.
+
+    Raises:
+        ValueError: unknown mode.
+    """
+    for what, value, allowed in (
+        ("mode", mode, _MODES),
+        ("nearest_mode", nearest_mode, _NEAREST_MODES),
+        ("coordinate_transformation_mode", coordinate_transformation_mode, _COORDINATE_MODES),
+    ):
+        if value not in allowed:
+            raise ValueError(f"{what}: got {value!r}, expected one of {', '.join(allowed)}.")
+    attributes = {
+        "scales": [float(s) for s in scale_factor],
+        "mode": mode,
+        "nearest_mode": nearest_mode,
+        "coordinate_transformation_mode": coordinate_transformation_mode,
+    }
+    return emit_one("Resize", {"t": t}, "interpolate_out", attributes)
+
+
+def roi_align(
+    t: Tensor, rois: Tensor, batch_index: Tensor, output_size: Tuple[int, int], spatial_scale: float, sampling_ratio: int
+) -> Tensor:
+    """Average-pool regions of interest (n, 4) of t into (n, C, *output_size)."""
+    attributes = {
+        "output_height": int(output_size[0]),
+        "output_width": int(output_size[1]),
+        "spatial_scale": float(spatial_scale),
+        "sampling_ratio": int(sampling_ratio),
+    }
+    return emit_one("RoiAlign", {"t": t, "rois": rois, "batch_index": batch_index}, "roi_align_out", attributes)

@@ -1,0 +1,156 @@
+"""Ops that read or write elements at positions given by a tensor."""
+
+from typing import Iterable, Optional
+
+from popxl.ops.utils import check_memory_proportion, emit_one, handle_negative_axis
+from popxl.tensor import Tensor
+
+_REDUCTIONS = ("sum", "min", "max", "none")
+
+
+def gather(
+    t: Tensor, indices: Tensor, axis: int = 0, available_memory_proportion: Optional[float] = None, zero_OOR: bool = False
+) -> Tensor:
+    """Take slices along an axis.
+
+    Args:
+        t: tensor of any shape.
+        indices: integer tensor of any shape.
+        axis: axis of t.
+        available_memory_proportion: hint in (0, 1].
+        zero_OOR: any index below 0 or past the end gives zeros; else negative ones count from the end.
+
+    Returns:
+        Tensor of shape ``t.shape[:axis] + indices.shape + t.shape[axis+1:]``.
+    """
+    check_memory_proportion(available_memory_proportion)
+    return emit_one("Gather", {"t": t, "indices": indices}, "gather_out", {"axis": axis, "zero_OOR": int(zero_OOR)})
+
+
+def tied_gather(
+    t: Tensor, indices: Tensor, axis: int = 0, available_memory_proportion: Optional[float] = None, zero_OOR: bool = False
+) -> Tensor:
+    """As `gather`; hints that t is also used by a matmul."""
+    check_memory_proportion(available_memory_proportion)
+    return emit_one("PopartTiedGather", {"t": t, "indices": indices}, "tiedgather_out", {"axis": axis, "zero_OOR": int(zero_OOR)})
+
+
+def scatter(
+    t: Tensor, indices: Tensor, values: Tensor, axis: int = 0, available_memory_proportion: Optional[float] = None
+) -> Tensor:
+    """Return t with ``out[…, indices[p], …] = values[p]`` along an axis; indices and values have the same shape."""
+    check_memory_proportion(available_memory_proportion)
+    inputs = {"t": t, "indices": indices, "values": values}
+    return emit_one("Scatter", inputs, "scatter_out", {"axis": axis})
+
+
+def scatter_reduce(
+    data: Tensor,
+    indices: Tensor,
+    reduction: str,
+    initial_values: Optional[Tensor] = None,
+    axis: int = 0,
+    axis_size: Optional[int] = None,
+    enable_index_broadcast: bool = True,
+    available_memory_proportion: Optional[float] = None,
+) -> Tensor:
+    """Combine the slices of `data` that have the same index.
+
+    Args:
+        data: tensor of any shape.
+        indices: integer tensor of the shape of data, or a vector along `axis`.
+        reduction: ``"sum"``, ``"min"``, ``"max"`` or ``"none"`` (overwrite).
+        initial_values: values that take part in the reduction.
+        axis: axis of data.
+        axis_size: size of that axis in the result; needed without initial values.
+        enable_index_broadcast: allow a vector of indices.
+        available_memory_proportion: hint in (0, 1].
+
+    Raises:
+        ValueError: unknown reduction, or neither initial_values nor axis_size.
+    """
+    check_memory_proportion(available_memory_proportion)
+    if reduction not in _REDUCTIONS:
+        raise ValueError(f"reduction: got {reduction!r}, expected one of {_REDUCTIONS}.")
+    if initial_values is None and axis_size is None:
+        raise ValueError("scatter_reduce needs initial_values or axis_size.")
+    size = axis_size if axis_size is not None else initial_values.shape[axis]
+    attributes = {
+        "axis": axis,
+        "axis_size": size,
+        "reduction": {"sum": "Sum", "min": "Min", "max": "Max", "none": "None"}[reduction],
+        "enable_index_broadcast": int(enable_index_broadcast),
+    }
+    inputs = {"data": data, "indices": indices, "initial_values": initial_values}
+    return emit_one("ScatterReduce", {k: v for k, v in inputs.items() if v is not None}, "scatterreduce_out", attributes)
+
+
+def groupedgather(
+    t: Tensor,
+    indices: Tensor,
+    axis: int = 0,
+    group_size: int = 1,
+    available_memory_proportion: Optional[float] = None,
+    zero_OOR: bool = False,
+) -> Tensor:
+    """Gather in each group; with group_size g > 1 dimension 0 of both inputs is the group.
+
+    Raises:
+        popart_exception: the axis is the group dimension.
+    """
+    if group_size == 1:
+        return gather(t, indices, axis, available_memory_proportion, zero_OOR)
+    check_memory_proportion(available_memory_proportion)
+    attributes = {"axis": handle_negative_axis(t, axis), "group_size": group_size, "zero_OOR": int(zero_OOR)}
+    return emit_one("GroupedGather", {"t": t, "indices": indices}, "gather_out", attributes)
+
+
+def onehot(t: Tensor, num_classes: Tensor, values: Tensor, axis: int) -> Tensor:
+    """Expand class numbers into vectors along a new axis.
+
+    Args:
+        t: integer tensor of any shape.
+        num_classes: scalar integer constant.
+        values: tensor [off, on], whose dtype the result has.
+        axis: place of the new axis, -1 for the last.
+
+    Raises:
+        popart_exception: num_classes is no constant.
+    """
+    import numpy as np
+
+    from popart_core import popart_exception
+    from popxl.context import get_current_graph
+    from popxl.ops.utils import check_in_graph
+    from popxl.tensor import Constant
+
+    check_in_graph(get_current_graph(), t=t, num_classes=num_classes, values=values)
+    if not isinstance(num_classes, Constant):
+        raise popart_exception(f"onehot: num_classes must be a constant: got {num_classes}. Make it with popxl.constant.")
+    depth = int(np.frombuffer(num_classes._pb_tensor.bytes(), num_classes.dtype.as_numpy()).reshape(()))
+    return emit_one("OneHot", {"t": t, "values": values}, "onehot_out", {"axis": axis, "depth": depth})
+
+
+def _region(axes: Iterable[int], sizes: Iterable[int], no_overlap: bool) -> dict:
+    return {"axes": list(axes), "sizes": list(sizes), "noOverlap": int(no_overlap)}
+
+
+def dynamic_slice(t: Tensor, index: Tensor, axes: Iterable[int], sizes: Iterable[int], no_overlap: bool) -> Tensor:
+    """Take the region of t that starts at `index` and has `sizes` on `axes`."""
+    return emit_one("DynamicSlice", {"t": t, "index": index}, "dynamic_slice_out", _region(axes, sizes, no_overlap))
+
+
+def dynamic_update(
+    t: Tensor, index: Tensor, t_update: Tensor, axes: Iterable[int], sizes: Iterable[int], no_overlap: bool
+) -> Tensor:
+    """Return t with the region that starts at `index` replaced by t_update."""
+    inputs = {"t": t, "index": index, "t_update": t_update}
+    return emit_one("DynamicUpdate", inputs, "dynamic_update_out", _region(axes, sizes, no_overlap))
+
+
+def dynamic_update_(
+    t: Tensor, index: Tensor, t_update: Tensor, axes: Iterable[int], sizes: Iterable[int], no_overlap: bool
+) -> Tensor:
+    """Replace the region of t that starts at `index` by t_update."""
+    inputs = {"t": t, "index": index, "t_update": t_update}
+    return emit_one("DynamicUpdateInplace", inputs, "dynamicupdateinplace_out", _region(axes, sizes, no_overlap))

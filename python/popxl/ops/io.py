@@ -1,0 +1,190 @@
+"""Ops that make tensors, exchange them with the host, print and place them."""
+
+from typing import Any, Iterable, Optional
+
+from popxl.context import get_current_graph
+from popxl.dtypes import dtype
+from popxl.errors import UndefinedValue
+from popxl.ops.elementwise import _ONNX_NUMBER
+from popxl.ops.utils import check_in_graph, emit, emit_one, unsupported
+from popxl.streams import DeviceToHostStream, HostToDeviceStream
+from popxl.tensor import Tensor
+
+_INIT_TYPES = {"undef": 0, "zero": 1}
+_FLOAT_FORMATS = {"auto": 0, "fixed": 1, "scientific": 2, "none": 3}
+
+
+def init(
+    shape: Iterable[int],
+    dtype: dtype,
+    name: Optional[str] = None,
+    init_type: str = "zero",
+    meta_shape: Optional[Iterable[int]] = None,
+) -> Tensor:
+    """Make a tensor of zeros or of undefined content.
+
+    Args:
+        shape: dimension sizes.
+        dtype: element type.
+        name: name, default ``"t"``.
+        init_type: ``"zero"`` or ``"undef"``.
+        meta_shape: unsharded shape; not supported yet.
+
+    Raises:
+        ValueError: unknown init_type.
+    """
+    if init_type not in _INIT_TYPES:
+        raise ValueError(f"init_type: got {init_type!r}, expected 'zero' or 'undef'.")
+    if meta_shape:
+        raise unsupported("init with a meta_shape", "Leave it out.")
+    attributes = {"shape": list(shape), "dtype": _ONNX_NUMBER[dtype.name], "init_type": _INIT_TYPES[init_type]}
+    return emit_one("Init", {}, name or "t", attributes)
+
+
+def host_load(h2d_stream: HostToDeviceStream, name: Optional[str] = None) -> Tensor:
+    """Load the next value of a stream.
+
+    Args:
+        h2d_stream: stream to read.
+        name: name, default that of the stream.
+    """
+    name = name or h2d_stream.tensor_id
+    target = init(h2d_stream.shape, h2d_stream.dtype, f"{name}_init", "undef")
+    return emit_one("HostLoad", {"t": target}, f"{name}_hostload", {"stream": h2d_stream.tensor_id})
+
+
+def host_store(d2h_stream: DeviceToHostStream, t: Tensor) -> None:
+    """Store a tensor as the next value of a stream.
+
+    Raises:
+        ValueError: shape or dtype differ from the stream.
+    """
+    check_in_graph(get_current_graph(), t=t)
+    if t.dtype != d2h_stream.dtype:
+        raise ValueError(f"host_store: dtypes differ: got {t.dtype}, expected {d2h_stream.dtype} ({d2h_stream}).")
+    if t.shape != d2h_stream.shape:
+        raise ValueError(f"host_store: shapes differ: got {t.shape}, expected {d2h_stream.shape} ({d2h_stream}).")
+    emit("HostStore", {"t": t}, [], {"stream": d2h_stream.tensor_id, "return": "all"})
+
+
+def ipu_copy(t: Tensor, destination: int, source: Optional[int] = None) -> Tensor:
+    """Copy a tensor to another IPU.
+
+    Args:
+        t: tensor.
+        destination: IPU to copy to.
+        source: IPU of t; default from its producer or consumers.
+
+    Raises:
+        ValueError: the source is unknown.
+    """
+    check_in_graph(get_current_graph(), t=t)
+    if source is None:
+        try:
+            source = t.ipu
+        except UndefinedValue as e:
+            raise ValueError(f"ipu_copy: the IPU of {t} is unknown. Pass `source`.") from e
+    from popxl.context import ipu
+
+    with ipu(destination):
+        return emit_one("IpuCopy", {"t": t}, f"{t.name}_c{destination}", {"source": source, "destination": destination})
+
+
+def io_tile_copy(t: Tensor) -> Tensor:
+    """Copy a tensor between IO and compute tiles."""
+    check_in_graph(get_current_graph(), t=t)
+    return emit_one("IoTileCopy", {"t": t}, f"{t.name}_iotilecopy")
+
+
+def print_tensor(
+    t: Tensor,
+    title: Optional[str] = None,
+    print_self: bool = True,
+    print_gradient: bool = False,
+    summarise_threshold: int = 1000,
+    edge_items: int = 3,
+    max_line_width: int = 75,
+    digits: int = 8,
+    float_format: str = "auto",
+    separator: str = " ",
+    open_bracket: str = "[",
+    close_bracket: str = "]",
+) -> Tensor:
+    """Print a tensor on standard error each time it executes, and return a copy.
+
+    Args:
+        t: tensor to print.
+        title: text before the value, default ``print_<t.name>``.
+        print_self: print the value.
+        print_gradient: print the gradient under the title ``<title>_gradient``.
+        summarise_threshold: from this many elements on only edges are printed.
+        edge_items: elements at each edge.
+        max_line_width: characters per line.
+        digits: significant digits.
+        float_format: ``"auto"``, ``"fixed"``, ``"scientific"`` or ``"none"``.
+        separator: one character between elements.
+        open_bracket: one character.
+        close_bracket: one character.
+
+    Raises:
+        ValueError: a separator or bracket is not one character.
+        KeyError: unknown float_format.
+    """
+    check_in_graph(get_current_graph(), t=t)
+    for name, value in (("separator", separator), ("open_bracket", open_bracket), ("close_bracket", close_bracket)):
+        if len(value) != 1:
+            raise ValueError(f"print_tensor: {name}: got {value!r}, expected one character.")
+    attributes = {
+        "title": title or f"print_{t.name}",
+        "print_self": int(print_self),
+        "print_gradient": int(print_gradient),
+        "summariseThreshold": summarise_threshold,
+        "edgeItems": edge_items,
+        "maxLineWidth": max_line_width,
+        "digits": digits,
+        "floatFormat": _FLOAT_FORMATS[float_format],
+        "separator": separator,
+        "openBracket": open_bracket,
+        "closeBracket": close_bracket,
+    }
+    return emit_one("PrintTensor", {"t": t}, "print_out", attributes)
+
+
+def remote_load(*args: Any, **kwargs: Any) -> Tensor:
+    """Load from a remote buffer.
+
+    Raises:
+        popart_exception: remote buffers are not supported yet.
+    """
+    raise unsupported("remote_load", "Use popxl.variable.")
+
+
+def remote_load_(*args: Any, **kwargs: Any) -> Tensor:
+    """Load from a remote buffer in place.
+
+    Raises:
+        popart_exception: remote buffers are not supported yet.
+    """
+    raise unsupported("remote_load_", "Use popxl.variable.")
+
+
+def remote_store(*args: Any, **kwargs: Any) -> None:
+    """Store to a remote buffer.
+
+    Raises:
+        popart_exception: remote buffers are not supported yet.
+    """
+    raise unsupported("remote_store", "Use popxl.variable.")
+
+
+def remote_code_load(graph: Any, destination: str) -> None:
+    """Load the code of a graph ahead of its call: nothing to do on devices with one memory.
+
+    Raises:
+        ValueError: the graph is the current one.
+        NotImplementedError: another destination than ``"executable"``.
+    """
+    if graph == get_current_graph():
+        raise ValueError("remote_code_load: the graph to load must not be the current graph.")
+    if destination != "executable":
+        raise NotImplementedError(f"remote_code_load: destination: got {destination!r}, expected 'executable'.")

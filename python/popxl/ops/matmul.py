@@ -1,0 +1,65 @@
+"""Matrix products."""
+
+from typing import Any, Optional
+
+from popxl import dtypes
+from popxl.context import get_current_graph
+from popxl.dtypes import dtype
+from popxl.ops.elementwise import _ONNX_NUMBER
+from popxl.ops.utils import check_in_graph, check_memory_proportion, emit_one, unsupported
+from popxl.tensor import Tensor
+
+
+def matmul(
+    lhs: Tensor,
+    rhs: Tensor,
+    available_memory_proportion: Optional[float] = None,
+    output_type: Optional[dtype] = None,
+    partials_type: Optional[dtype] = None,
+) -> Tensor:
+    """Return the matrix product by NumPy's rules: 1-D operands are promoted, leading dimensions broadcast.
+
+    Args:
+        lhs: tensor of shape (…, M, K).
+        rhs: tensor of shape (…, K, N), same dtype.
+        available_memory_proportion: hint in (0, 1].
+        output_type: dtype of the result, default that of the operands.
+        partials_type: float16 or float32; sums are float32 or wider in any case.
+
+    Raises:
+        ValueError: another partials type.
+        popart_exception: scalars, or inner sizes differ.
+    """
+    check_memory_proportion(available_memory_proportion)
+    if partials_type not in (None, dtypes.float16, dtypes.float32):
+        raise ValueError(f"partials_type: got {partials_type}, expected float16 or float32.")
+    check_in_graph(get_current_graph(), lhs=lhs, rhs=rhs)
+    attributes = {} if output_type is None else {"output_type": _ONNX_NUMBER[output_type.name]}
+    return emit_one("MatMul", {"lhs": lhs, "rhs": rhs}, "matmul_out", attributes)
+
+
+def matmul_pow2scaled(*args: Any, **kwargs: Any) -> Tensor:
+    """Multiply float8 matrices.
+
+    Raises:
+        popart_exception: float8 arithmetic is not supported yet.
+    """
+    raise unsupported("matmul_pow2scaled", "Use ops.matmul on float16 or float32 tensors.")
+
+
+def pow2scale_cast_to_fp8(*args: Any, **kwargs: Any) -> Tensor:
+    """Round to float8.
+
+    Raises:
+        popart_exception: float8 arithmetic is not supported yet.
+    """
+    raise unsupported("pow2scale_cast_to_fp8", "Use float16 or float32 tensors.")
+
+
+def pow2scale_cast_from_fp8(*args: Any, **kwargs: Any) -> Tensor:
+    """Convert from float8.
+
+    Raises:
+        popart_exception: float8 arithmetic is not supported yet.
+    """
+    raise unsupported("pow2scale_cast_from_fp8", "Use float16 or float32 tensors.")

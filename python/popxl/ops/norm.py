@@ -1,0 +1,153 @@
+"""Softmax, normalisation, dropout and losses."""
+
+from math import prod
+from typing import Optional, Tuple, Union
+
+from popxl import dtypes
+from popxl.context import get_current_graph
+from popxl.ops.utils import check_in_graph, emit, emit_one, handle_negative_axis
+from popxl.tensor import Tensor, constant
+
+_LOSS_REDUCTIONS = {"mean": "Mean", "sum": "Sum", "none": "NoReduction"}
+
+
+def softmax(t: Tensor, axis: int) -> Tensor:
+    """Softmax over the dimensions from `axis` on, taken together.
+
+    Args:
+        t: tensor of any shape.
+        axis: first dimension of the columns; the last axis gives the usual softmax.
+    """
+    check_in_graph(get_current_graph(), t=t)
+    import popxl.ops as ops
+
+    axis = handle_negative_axis(t, axis)
+    if not 0 <= axis < t.rank:
+        from popart_core import popart_exception
+
+        raise popart_exception(f"softmax: axis out of range: got {axis} for a tensor of shape {t.shape}.")
+    if axis == t.rank - 1:
+        return emit_one("Softmax", {"t": t}, "softmax_out", {"axis": axis})
+    rows = ops.reshape(t, (prod(t.shape[:axis]), prod(t.shape[axis:])))
+    return ops.reshape(emit_one("Softmax", {"t": rows}, "softmax_out", {"axis": 1}), t.shape)
+
+
+def group_norm(t: Tensor, weight: Tensor, bias: Tensor, num_groups: int, eps: float = 1e-05) -> Tensor:
+    """Normalise each group of channels per sample.
+
+    Args:
+        t: tensor of shape (N, C, …).
+        weight: scale of shape (C,).
+        bias: offset of shape (C,).
+        num_groups: number of groups; divides C.
+        eps: added to the variance.
+    """
+    names = ["group_norm_out", "group_norm_mean", "group_norm_inv_std_dev"]
+    inputs = {"t": t, "weight": weight, "bias": bias}
+    return emit("GroupNormalization", inputs, names, {"num_groups": num_groups, "epsilon": float(eps)})[0]
+
+
+def layer_norm(t: Tensor, weight: Tensor, bias: Tensor, eps: float = 1e-05) -> Tensor:
+    """`group_norm` with one group: everything but dimension 0 is normalised together."""
+    return group_norm(t, weight, bias, 1, eps)
+
+
+def batch_norm_inference(
+    t: Tensor, scale: Tensor, bias: Tensor, mean: Tensor, var: Tensor, epsilon: float = 1e-05, momentum: float = 0.9
+) -> Tensor:
+    """Return (t - mean) / sqrt(var + epsilon) * scale + bias.
+
+    Args:
+        t: tensor of shape (N, C, …), rank 3 or more.
+        scale: shape (C,).
+        bias: shape (C,).
+        mean: shape (C,).
+        var: shape (C,).
+        epsilon: added to the variance.
+        momentum: not used.
+    """
+    inputs = {"t": t, "scale": scale, "bias": bias, "mean": mean, "var": var}
+    attributes = {"epsilon": float(epsilon), "momentum": float(momentum), "training_mode": 0}
+    return emit_one("BatchNormalization", inputs, "batch_norm_out", attributes)
+
+
+def _check_probability(what: str, p: float) -> None:
+    if not 0 <= p < 1:
+        raise ValueError(f"{what}: got {p}, expected a probability in [0, 1).")
+
+
+def dropout(t: Tensor, seed_tensor: Tensor, p: float) -> Tensor:
+    """Set elements to zero with probability p and scale the others by 1 / (1 - p).
+
+    Args:
+        t: tensor of any shape.
+        seed_tensor: uint32 tensor of shape (2,); the mask depends on it and the shape only.
+        p: probability in [0, 1).
+    """
+    _check_probability("p", p)
+    inputs = {"t": t, "seed_tensor": seed_tensor}
+    return emit_one("Dropout", inputs, "dropout_out", {"ratio": float(p), "training_mode": 1})
+
+
+def shaped_dropout(t: Tensor, seed_tensor: Tensor, shape: Tuple[int, ...], ratio: float) -> Tensor:
+    """Dropout with one mask of `shape`, broadcast to t; see `dropout`."""
+    _check_probability("ratio", ratio)
+    inputs = {"t": t, "seed_tensor": seed_tensor}
+    return emit_one("ShapedDropout", inputs, "shapeddropout_out", {"shape": list(shape), "ratio": float(ratio)})
+
+
+def _reduction(value: str) -> str:
+    if value not in _LOSS_REDUCTIONS:
+        raise ValueError(f"reduction: got {value!r}, expected one of {', '.join(_LOSS_REDUCTIONS)}.")
+    return _LOSS_REDUCTIONS[value]
+
+
+def nll_loss(
+    probs: Tensor, labels: Tensor, ignore_index: Optional[int] = None, reduction: str = "mean", log_prob: bool = False
+) -> Tensor:
+    """Return the negative log likelihood -log(probs[label]).
+
+    Args:
+        probs: probabilities of shape (…, C), or log probabilities with `log_prob`.
+        labels: integers of shape (…).
+        ignore_index: label whose rows do not count.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+        log_prob: `probs` holds log probabilities.
+
+    Raises:
+        ValueError: unknown reduction.
+    """
+    attributes = {"reduction": _reduction(reduction), "ignoreIndex": ignore_index, "inputIsLogProbability": int(log_prob)}
+    return emit_one("Nll", {"probs": probs, "labels": labels}, "loss", attributes)
+
+
+def nll_loss_with_softmax_grad(
+    probs: Tensor,
+    labels: Tensor,
+    loss_grad: Union[float, Tensor] = 1,
+    ignore_index: Optional[int] = None,
+    reduction: str = "mean",
+) -> Tuple[Tensor, Tensor]:
+    """Return the loss and the gradient of the softmax's input.
+
+    Args:
+        probs: output of a softmax, shape (…, C).
+        labels: integers of shape (…).
+        loss_grad: factor of the gradient; the loss is not multiplied.
+        ignore_index: label whose rows do not count.
+        reduction: as in `nll_loss`.
+
+    Returns:
+        (loss, (probs - onehot(labels)) * loss_grad / count).
+
+    Raises:
+        ValueError: unknown reduction.
+    """
+    check_in_graph(get_current_graph(), probs=probs, labels=labels)
+    reduction = _reduction(reduction)
+    if not isinstance(loss_grad, Tensor):
+        loss_grad = constant(loss_grad, dtypes.float32)
+    inputs = {"probs": probs, "labels": labels, "loss_grad": loss_grad}
+    attributes = {"reduction": reduction, "ignoreIndex": ignore_index}
+    loss, dx = emit("NlllWithSoftmaxGradDirect", inputs, ["loss", "dx"], attributes)
+    return loss, dx

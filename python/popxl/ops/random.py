@@ -1,0 +1,72 @@
+"""Random tensors, a pure function of the seed and the shape."""
+
+from typing import Iterable, Tuple
+
+import numpy as np
+
+from popxl import dtypes
+from popxl.context import get_current_graph
+from popxl.dtypes import dtype
+from popxl.ops.elementwise import _ONNX_NUMBER
+from popxl.ops.utils import check_in_graph, emit_one
+from popxl.tensor import Tensor, constant
+
+
+def _random(op_type: str, seed_tensor: Tensor, shape: Iterable[int], dtype: dtype, output: str, **attributes: float) -> Tensor:
+    if dtype not in (dtypes.float16, dtypes.float32):
+        from popart_core import popart_exception
+
+        raise popart_exception(f"{op_type}: got dtype {dtype}, expected float16 or float32.")
+    attributes = {k: float(v) for k, v in attributes.items()}
+    return emit_one(op_type, {"seed_tensor": seed_tensor}, output, {"shape": list(shape), "dtype": _ONNX_NUMBER[dtype.name], **attributes})
+
+
+def random_uniform(
+    seed_tensor: Tensor, shape: Iterable[int], low: float = 0.0, high: float = 1.0, dtype: dtype = dtypes.float32
+) -> Tensor:
+    """Draw from the uniform distribution on [low, high).
+
+    Args:
+        seed_tensor: uint32 tensor of shape (2,).
+        shape: shape of the result.
+        low: lower border.
+        high: upper border.
+        dtype: float16 or float32.
+    """
+    return _random("RandomUniform", seed_tensor, shape, dtype, "random_uniform_out", low=low, high=high)
+
+
+def random_normal(
+    seed_tensor: Tensor, shape: Iterable[int], mean: float = 0.0, std: float = 1.0, dtype: dtype = dtypes.float32
+) -> Tensor:
+    """Draw from the normal distribution.
+
+    Args:
+        seed_tensor: uint32 tensor of shape (2,).
+        shape: shape of the result.
+        mean: mean.
+        std: standard deviation.
+        dtype: float16 or float32.
+    """
+    return _random("RandomNormal", seed_tensor, shape, dtype, "random_normal_out", mean=mean, scale=std)
+
+
+def create_random_seed(seed: Tensor, modifier: Tensor) -> Tensor:
+    """Derive a seed from `seed` and a uint32 scalar."""
+    return emit_one("ModifyRandomSeed", {"seed": seed, "modifier": modifier}, "modified_seed")
+
+
+def split_random_seed(seed: Tensor, n: int = 2) -> Tuple[Tensor, ...]:
+    """Derive n seeds.
+
+    Args:
+        seed: uint32 tensor of shape (2,).
+        n: number of seeds.
+
+    Raises:
+        ValueError: the seed has another shape or dtype.
+    """
+    check_in_graph(get_current_graph(), seed=seed)
+    if seed.shape != (2,) or seed.dtype != dtypes.uint32:
+        raise ValueError(f"seed: got {seed}, expected a uint32 tensor of shape (2,).")
+    return tuple(create_random_seed(seed, constant(np.array(i, np.uint32))) for i in range(n))

@@ -1,0 +1,150 @@
+"""Reductions over axes, and ops that order or count elements."""
+
+from typing import Any, Dict, Iterable, List, Optional, Tuple, Union
+
+from popxl.ops.utils import check_in_graph, check_memory_proportion, emit, emit_one, handle_negative_axis
+from popxl.context import get_current_graph
+from popxl.tensor import Tensor
+
+Axes = Union[int, Iterable[int], None]
+_INT32 = 6  # ONNX type number of the indices
+
+
+def _attributes(axis: Axes, keepdims: bool) -> Dict[str, Any]:
+    axes = None if axis is None else [axis] if isinstance(axis, int) else [int(a) for a in axis]
+    return {"axes": axes, "keepdims": int(keepdims)}
+
+
+def _reduce(op_type: str, t: Tensor, axis: Axes, keepdims: bool, output: str) -> Tensor:
+    check_in_graph(get_current_graph(), t=t)
+    attributes = _attributes(axis, keepdims)
+    if attributes["axes"] == []:  # an empty list reduces nothing: each element is its own group
+        return _reduce_each(op_type, t, output)
+    return emit_one(op_type, {"t": t}, output, attributes)
+
+
+def _reduce_each(op_type: str, t: Tensor, output: str) -> Tensor:
+    import popxl.ops as ops
+
+    split = ops.reshape(t, (*t.shape, 1))
+    return emit_one(op_type, {"t": split}, output, {"axes": [t.rank], "keepdims": 0})
+
+
+def sum(t: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    """Return the sum over `axis` (None: all axes); reduced axes stay with size 1 when `keepdims`."""
+    return _reduce("ReduceSum", t, axis, keepdims, "sum_out")
+
+
+def mean(t: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    """Return the mean over `axis`; see `sum` for the arguments."""
+    return _reduce("ReduceMean", t, axis, keepdims, "mean_out")
+
+
+def max(t: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    """Return the maximum over `axis`; see `sum` for the arguments."""
+    return _reduce("ReduceMax", t, axis, keepdims, "max_out")
+
+
+def min(t: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    """Return the minimum over `axis`; see `sum` for the arguments."""
+    return _reduce("ReduceMin", t, axis, keepdims, "min_out")
+
+
+def prod(t: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    """Return the product over `axis`; see `sum` for the arguments."""
+    return _reduce("ReduceProd", t, axis, keepdims, "prod_out")
+
+
+def l1(t: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    """Return the sum of absolute values over `axis`; see `sum` for the arguments."""
+    return _reduce("ReduceL1", t, axis, keepdims, "l1_out")
+
+
+def l2(t: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    """Return the root of the sum of squares over `axis`; see `sum` for the arguments."""
+    return _reduce("ReduceL2", t, axis, keepdims, "l2_out")
+
+
+def logsum(t: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    """Return the logarithm of the sum over `axis`; see `sum` for the arguments."""
+    return _reduce("ReduceLogSum", t, axis, keepdims, "logsum_out")
+
+
+def logsumexp(t: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    """Return log(sum(e^t)) over `axis`, stabilised; see `sum` for the arguments."""
+    return _reduce("ReduceLogSumExp", t, axis, keepdims, "logsumexp_out")
+
+
+def sumsquare(t: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    """Return the sum of squares over `axis`; see `sum` for the arguments."""
+    return _reduce("ReduceSumSquare", t, axis, keepdims, "sumsquare_out")
+
+
+def median(t: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    """Return the lower median over `axis`; see `sum` for the arguments."""
+    names = ["median_out", "median_indices_out"]
+    return emit("ReduceMedian", {"t": t}, names, _attributes(axis, keepdims))[0]
+
+
+def argmax(t: Tensor, dim: int = 0, keepdim: bool = False) -> Tensor:
+    """Return the int32 index of the first maximum along `dim`."""
+    return _arg("ArgMax", t, dim, keepdim, "argmax_out")
+
+
+def argmin(t: Tensor, dim: int = 0, keepdim: bool = False) -> Tensor:
+    """Return the int32 index of the first minimum along `dim`."""
+    return _arg("ArgMin", t, dim, keepdim, "argmin_out")
+
+
+def _arg(op_type: str, t: Tensor, dim: int, keepdim: bool, output: str) -> Tensor:
+    return emit_one(op_type, {"t": t}, output, {"axis": dim, "keepdims": int(keepdim), "index_type": _INT32})
+
+
+def topk(
+    t: Tensor,
+    k: int,
+    axis: int,
+    largest: bool,
+    sorted: bool,
+    available_memory_proportion: Optional[float] = None,
+) -> Tuple[Tensor, Tensor]:
+    """Return the k largest (or smallest) elements along `axis` and their indices.
+
+    Raises:
+        popart_exception: k is larger than the axis.
+    """
+    check_memory_proportion(available_memory_proportion)
+    attributes = {"k": k, "axis": axis, "largest": int(largest), "sorted": int(sorted), "index_type": _INT32}
+    values, indices = emit("TopK", {"t": t}, ["topk_out_value", "topk_out_indices"], attributes)
+    return values, indices
+
+
+def cumsum(t: Tensor, dim: int = 0) -> Tensor:
+    """Return inclusive sums along `dim`."""
+    check_in_graph(get_current_graph(), t=t)
+    return emit_one("CumSum", {"t": t}, "cumsum_out", {"axis": handle_negative_axis(t, dim), "exclusive": 0, "reverse": 0})
+
+
+def histogram(t: Tensor, levels: List[float], absolute_of_input: bool) -> Tensor:
+    """Count elements between levels.
+
+    Args:
+        t: float tensor of any shape.
+        levels: increasing bin borders.
+        absolute_of_input: count |t|.
+
+    Returns:
+        uint32 tensor of shape (len(levels) + 1,): below the first level, between neighbours, from the last level on.
+
+    Raises:
+        ValueError: levels are not strictly increasing.
+    """
+    if any(b <= a for a, b in zip(levels, levels[1:])):
+        raise ValueError(f"levels must be strictly increasing: got {levels}.")
+    attributes = {"levels": [float(v) for v in levels], "absoluteOfInput": int(absolute_of_input)}
+    return emit_one("Histogram", {"t": t}, "histogram_out", attributes)
+
+
+def lamb_square(t: Tensor) -> Tensor:
+    """Return the sum of squares as a float32 scalar."""
+    return emit_one("LambSquare", {"t": t}, "lamb_square_out")

@@ -1,0 +1,158 @@
+"""What every op function shares: checks of tensor arguments, and `emit`, the one place that adds an op to the graph."""
+
+from typing import TYPE_CHECKING, Any, Iterable, List, Mapping, Optional, Sequence, Union
+
+from popxl.context import get_current_context
+from popxl.dtypes import dtype
+from popxl.errors import UndefinedValue
+from popxl.tensor import Tensor
+
+if TYPE_CHECKING:
+    from popxl.graph import Graph
+
+
+def check_in_graph(graph: "Graph", **tensors: Tensor) -> None:
+    """Check that every argument is a tensor of `graph`.
+
+    Raises:
+        TypeError: an argument is no tensor.
+        ValueError: a tensor belongs to another graph.
+    """
+    for name, tensor in tensors.items():
+        if not isinstance(tensor, Tensor):
+            raise TypeError(f"Argument `{name}` must be a popxl.Tensor: got {type(tensor).__name__}.")
+        if tensor._graph is not graph:
+            raise ValueError(
+                f"Tensor {tensor} (argument `{name}`) is not in the current graph {graph!r}, but in {tensor._graph!r}. "
+                "Pass it as an input of the graph."
+            )
+
+
+def _placement(tensor: Tensor, attribute: str) -> Any:
+    try:
+        return getattr(tensor, attribute)
+    except UndefinedValue:
+        return None
+
+
+def check_tensor_ipu_and_tile_set(**tensors: Tensor) -> None:
+    """Check that tensors whose placement is known are on one IPU and tile set.
+
+    Raises:
+        ValueError: they are not.
+    """
+    if len(tensors) < 2:
+        return
+    for attribute in ("ipu", "tile_set"):
+        known = {name: _placement(t, attribute) for name, t in tensors.items()}
+        known = {name: value for name, value in known.items() if value is not None}
+        if len(set(known.values())) > 1:
+            raise ValueError(
+                f"Tensors are on different {attribute.replace('_', ' ')}s: {known}. Move them with ops.ipu_copy or ops.io_tile_copy."
+            )
+
+
+def handle_negative_axis(t: Tensor, axis: int) -> int:
+    """Return `axis` counted from the front."""
+    return t.rank + axis if axis < 0 else axis
+
+
+def convert_optional_float(value: Optional[float]) -> Optional[float]:
+    """Return `value` as a float, None stays."""
+    return None if value is None else float(value)
+
+
+def convert_optional_int(value: Optional[int]) -> Optional[int]:
+    """Return `value` as an int, None stays."""
+    return None if value is None else int(value)
+
+
+def convert_optional_int64_list(values: Optional[Iterable[int]]) -> Optional[List[int]]:
+    """Return `values` as a list of ints, None stays."""
+    return None if values is None else [int(v) for v in values]
+
+
+def convert_optional_dtype(value: Optional[dtype]) -> Optional[int]:
+    """Return the core's number of a dtype, None stays."""
+    return None if value is None else value._core
+
+
+def cast_if_needed(t: Tensor, data_type: dtype) -> Tensor:
+    """Return `t`, cast when its dtype is another one."""
+    import popxl.ops as ops
+
+    return t if t.dtype == data_type else ops.cast(t, data_type)
+
+
+def check_memory_proportion(value: Optional[float]) -> None:
+    """Check an available memory proportion.
+
+    Raises:
+        ValueError: outside (0, 1].
+    """
+    if value is not None and not 0 < value <= 1:
+        raise ValueError(f"available_memory_proportion: got {value}, expected a value in (0, 1].")
+
+
+def emit(
+    op_type: str,
+    inputs: Mapping[str, Optional[Tensor]],
+    outputs: Union[str, Sequence[str]],
+    attributes: Optional[Mapping[str, Any]] = None,
+    *,
+    label: str = "",
+    same_placement: bool = True,
+) -> List[Tensor]:
+    """Add an op of the catalog to the current graph.
+
+    Args:
+        op_type: type of the row, for example ``"MatMul"``.
+        inputs: argument name → tensor in the order of the row's inputs; None: absent optional input.
+        outputs: requested names of the outputs.
+        attributes: attributes of the row; entries with value None are left out.
+        label: debug name, default the lower-case type.
+        same_placement: check that the inputs are on one IPU and tile set.
+
+    Returns:
+        The output tensors.
+
+    Raises:
+        TypeError, ValueError: from the argument checks.
+        popart_exception: shapes or types do not fit, or the operator is not supported.
+    """
+    ctx = get_current_context()
+    graph = ctx.graph
+    given = {name: t for name, t in inputs.items() if t is not None}
+    check_in_graph(graph, **given)
+    if same_placement:
+        check_tensor_ipu_and_tile_set(**given)
+    names = [outputs] if isinstance(outputs, str) else list(outputs)
+    op = graph._pb_graph.createOp(
+        op_type,
+        [None if t is None else t.id for t in inputs.values()],
+        [graph._create_tensor_id(name) for name in names],
+        {k: v for k, v in (attributes or {}).items() if v is not None},
+        ctx._get_op_settings(label or op_type.lower()),
+    )
+    ctx._op_created(op)
+    return [graph.ir._tensor(graph, op.outTensor(i)) for i in range(len(names))]
+
+
+def emit_one(
+    op_type: str,
+    inputs: Mapping[str, Optional[Tensor]],
+    output: str,
+    attributes: Optional[Mapping[str, Any]] = None,
+    *,
+    label: str = "",
+    same_placement: bool = True,
+) -> Tensor:
+    """Add an op with one output (`emit`) and return it."""
+    return emit(op_type, inputs, output, attributes, label=label, same_placement=same_placement)[0]
+
+
+def unsupported(what: str, instead: str) -> Exception:
+    """Return the exception for a function whose operator does not exist yet."""
+    from popart_core import popart_exception
+
+    return popart_exception(f"popxl.ops.{what} is not supported yet. {instead}")

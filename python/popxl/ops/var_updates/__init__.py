@@ -1,0 +1,208 @@
+"""Ops that update variables and optimizer state in place. They return the updated tensor, an alias of their first input.
+
+Factors are floats or scalar tensors. `X` may have another float dtype than `t`.
+"""
+
+from typing import Any, Dict, Optional, Tuple, Union
+
+from popxl import dtypes
+from popxl.context import get_current_graph
+from popxl.ops.utils import check_in_graph, emit, emit_one
+from popxl.tensor import Tensor, constant
+
+Factor = Union[float, Tensor]
+
+
+def _factor(name: str, value: Optional[Factor]) -> Tuple[Dict[str, Optional[Tensor]], Dict[str, Any]]:
+    """Return (inputs, attributes) for a parameter that is a tensor, a float or absent."""
+    if isinstance(value, Tensor):
+        return {name: value}, {}
+    return {name: None}, {} if value is None else {name: float(value)}
+
+
+def _accumulate(t: Tensor, X: Tensor, kind: str, f: Optional[Factor], output: str) -> Tensor:
+    check_in_graph(get_current_graph(), t=t, X=X)
+    inputs, attributes = _factor("factor", f)
+    attributes["accumulation_type"] = kind
+    return emit_one("Accumulate", {"t": t, "X": X, **inputs}, f"{output}__{t.name}", attributes)
+
+
+def accumulate_(t: Tensor, X: Tensor, f: Optional[Factor] = None) -> Tensor:
+    """t += X, or t += f X."""
+    return _accumulate(t, X, "Add" if f is None else "DampenedAdd", f, "accumulate")
+
+
+def accumulate_square_(t: Tensor, X: Tensor, f: Factor = 1.0) -> Tensor:
+    """t += f X^2."""
+    return _accumulate(t, X, "DampenedAddSquare", f, "accumulate_square")
+
+
+def accumulate_mean_(t: Tensor, X: Tensor, step: Factor) -> Tensor:
+    """Running mean: t = t step / (step + 1) + X / (step + 1)."""
+    if not isinstance(step, Tensor):
+        step = constant(step, dtypes.float32)
+    return _accumulate(t, X, "Mean", step, "accumulate_mean")
+
+
+def accumulate_moving_average_(t: Tensor, X: Tensor, f: Factor) -> Tensor:
+    """t = f t + (1 - f) X."""
+    return _accumulate(t, X, "MovingAverage", f, "accumulate_moving_avg")
+
+
+def accumulate_moving_average_square_(t: Tensor, X: Tensor, f: Factor) -> Tensor:
+    """t = f t + (1 - f) X^2."""
+    return _accumulate(t, X, "MovingAverageSquare", f, "accumulate_moving_avg_square")
+
+
+def accumulator_scale_(t: Tensor, f: Factor) -> Tensor:
+    """t = f t; a factor of 0 gives exact zeros."""
+    check_in_graph(get_current_graph(), t=t)
+    inputs, attributes = _factor("factor", f)
+    return emit_one("AccumulatorScale", {"t": t, **inputs}, f"accumulator_scale__{t.name}", attributes)
+
+
+def accumulator_zero_(t: Tensor) -> Tensor:
+    """t = 0."""
+    return accumulator_scale_(t, 0.0)
+
+
+def sparse_accumulate_(
+    t: Tensor, X: Tensor, indices: Tensor, axis: int = 0, f: Optional[Factor] = None, W: Optional[Tensor] = None
+) -> Tensor:
+    """t[indices[i]] += f X[i] along an axis; equal indices add up.
+
+    Args:
+        t: tensor of any shape.
+        X: tensor with one slice per index.
+        indices: integer vector.
+        axis: axis of t.
+        f: factor, default 1.
+        W: layout hint.
+    """
+    check_in_graph(get_current_graph(), t=t, X=X, indices=indices)
+    inputs, attributes = _factor("factor", f)
+    inputs = {"t": t, "X": X, "indices": indices, **inputs, "W": W}
+    return emit_one("PopartSparseAccumulate", inputs, f"sparse_accumulate__{t.name}", {**attributes, "axis": axis})
+
+
+def copy_var_update_(t: Tensor, X: Tensor) -> Tensor:
+    """t = X, of the same shape and dtype."""
+    check_in_graph(get_current_graph(), t=t, X=X)
+    return emit_one("CopyVarUpdate", {"t": t, "X": X}, f"updated__{t.name}")
+
+
+def _updater(mode: str, m: Tensor, v: Tensor, weight: Optional[Tensor], step: Optional[Tensor], **scalars: Any) -> Tensor:
+    check_in_graph(get_current_graph(), acc_first_order=m, acc_second_order=v)
+    decay = scalars["weight_decay"]
+    if weight is None and (isinstance(decay, Tensor) or decay):
+        raise ValueError("weight_decay needs the weight: pass `weight`.")
+    inputs: Dict[str, Optional[Tensor]] = {
+        "weight": weight, "acc_first_order": m, "acc_second_order": v, "time_step": step,
+    }  # fmt: skip
+    attributes: Dict[str, Any] = {"mode": mode}
+    for name, value in scalars.items():
+        more_inputs, more_attributes = _factor(name, value)
+        inputs.update(more_inputs)
+        attributes.update(more_attributes)
+    outputs = ["Updater"] if step is None else ["Updater", f"updated__{step.name}"]
+    return emit("AdamUpdater", inputs, outputs, attributes)[0]
+
+
+def adam_updater(
+    acc_first_order: Tensor,
+    acc_second_order: Tensor,
+    weight: Optional[Tensor] = None,
+    time_step: Optional[Tensor] = None,
+    weight_decay: Optional[Factor] = None,
+    beta1: Optional[Factor] = None,
+    beta2: Optional[Factor] = None,
+    epsilon: Factor = 1e-07,
+) -> Tensor:
+    """Return m / (sqrt(v) + epsilon) + weight_decay * weight.
+
+    Args:
+        acc_first_order: first moment m.
+        acc_second_order: second moment v.
+        weight: needed for weight decay.
+        time_step: scalar, counted up in place first; with it the moments are divided by 1 - beta^time_step.
+        weight_decay: factor of the weight.
+        beta1: needed with `time_step`.
+        beta2: needed with `time_step`.
+        epsilon: added to the root.
+
+    Raises:
+        ValueError: weight or betas are missing.
+    """
+    if time_step is not None and (beta1 is None or beta2 is None):
+        raise ValueError("adam_updater: bias correction (time_step) needs beta1 and beta2.")
+    mode = "AdamNoBias" if time_step is None else "Adam"
+    scalars = {"weight_decay": weight_decay, "beta1": beta1, "beta2": beta2, "epsilon": epsilon}
+    return _updater(mode, acc_first_order, acc_second_order, weight, time_step, **scalars)
+
+
+def lamb_updater(
+    acc_first_order: Tensor,
+    acc_second_order: Tensor,
+    weight: Optional[Tensor] = None,
+    time_step: Optional[Tensor] = None,
+    weight_decay: Optional[Factor] = None,
+    beta1: Optional[Factor] = None,
+    beta2: Optional[Factor] = None,
+    epsilon: Factor = 1e-07,
+) -> Tensor:
+    """As `adam_updater`."""
+    return adam_updater(acc_first_order, acc_second_order, weight, time_step, weight_decay, beta1, beta2, epsilon)
+
+
+def adamax_updater(
+    acc_first_order: Tensor,
+    acc_second_order: Tensor,
+    weight: Optional[Tensor] = None,
+    time_step: Optional[Tensor] = None,
+    weight_decay: Optional[Factor] = None,
+    beta1: Factor = 0.9,
+    epsilon: Factor = 1e-07,
+) -> Tensor:
+    """Return m / (1 - beta1^time_step) / (v + epsilon) + weight_decay * weight, v being the infinity norm.
+
+    Raises:
+        ValueError: time_step or weight is missing.
+    """
+    if time_step is None:
+        raise ValueError("adamax_updater needs time_step.")
+    scalars = {"weight_decay": weight_decay, "beta1": beta1, "beta2": None, "epsilon": epsilon}
+    return _updater("AdaMax", acc_first_order, acc_second_order, weight, time_step, **scalars)
+
+
+def adam_var_update(
+    t: Tensor,
+    x: Tensor,
+    r1: Tensor,
+    r2: Tensor,
+    learning_rate: Optional[Factor] = None,
+    max_weight_norm: Optional[Factor] = None,
+) -> Tensor:
+    """t -= learning_rate ratio x, ratio = min(sqrt(r1), max_weight_norm) / sqrt(r2).
+
+    Args:
+        t: weight, changed in place.
+        x: update.
+        r1: sum of squares of the weight.
+        r2: sum of squares of the update.
+        learning_rate: default 1.
+        max_weight_norm: limit of the weight's norm.
+    """
+    inputs: Dict[str, Optional[Tensor]] = {"t": t, "x": x, "r1": r1, "r2": r2}
+    attributes: Dict[str, Any] = {}
+    for name, value in (("lr", 1.0 if learning_rate is None else learning_rate), ("max_weight_norm", max_weight_norm)):
+        more_inputs, more_attributes = _factor(name, value)
+        inputs.update(more_inputs)
+        attributes.update(more_attributes)
+    return emit_one("AdamVarUpdate", inputs, "adam_var_update_out", attributes)
+
+
+__all__ = [
+    "accumulate_", "accumulate_square_", "accumulate_mean_", "accumulate_moving_average_", "accumulate_moving_average_square_",
+    "accumulator_scale_", "accumulator_zero_", "sparse_accumulate_", "copy_var_update_", "adam_updater", "lamb_updater",
+    "adamax_updater", "adam_var_update",
+]  # fmt: skip

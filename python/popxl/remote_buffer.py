@@ -1,0 +1,98 @@
+"""RemoteBuffer: `entries` slots of one tensor each, kept off the device."""
+
+from typing import TYPE_CHECKING, Iterable, Tuple
+
+from popxl.context import get_ir
+from popxl.dtypes import dtype
+
+if TYPE_CHECKING:
+    from popxl.tensor import Tensor
+
+
+class RemoteBuffer:
+    """Slots for tensors of one shape and type.
+
+    Args:
+        tensor_shape: shape of the tensor in each slot.
+        tensor_dtype: its element type.
+        entries: number of slots.
+
+    Raises:
+        RuntimeError: there is no current graph.
+        ValueError: `entries` is below 1.
+    """
+
+    def __init__(self, tensor_shape: Iterable[int], tensor_dtype: dtype, entries: int = 1):
+        self._ir = get_ir()
+        self._meta_shape: Tuple[int, ...] = ()
+        self.set_remote_buffer_info(tensor_dtype, tensor_shape, entries)
+        self._id = max(self._ir._remote_buffers, default=0) + 1
+        self._ir._remote_buffers[self._id] = self
+
+    def set_remote_buffer_info(self, tensor_dtype: dtype, tensor_shape: Iterable[int], entries: int) -> None:
+        """Redefine type, shape and number of slots.
+
+        Raises:
+            ValueError: `entries` is below 1.
+        """
+        self._tensor_dtype, self._tensor_shape = tensor_dtype, tuple(tensor_shape)
+        self.entries = entries
+
+    @property
+    def remote_buffer_id(self) -> int:
+        """Number of the buffer in its Ir, from 1."""
+        return self._id
+
+    @property
+    def tensor_shape(self) -> Tuple[int, ...]:
+        """Shape of the tensor in each slot."""
+        return self._tensor_shape
+
+    @property
+    def tensor_dtype(self) -> dtype:
+        """Element type of the tensor in each slot."""
+        return self._tensor_dtype
+
+    @property
+    def entries(self) -> int:
+        """Number of slots."""
+        return self._entries
+
+    @entries.setter
+    def entries(self, value: int) -> None:
+        if value < 1:
+            raise ValueError(f"entries: got {value}, expected at least 1.")
+        self._entries = value
+
+    @property
+    def meta_shape(self) -> Tuple[int, ...]:
+        """Unsharded shape of a sharded tensor, else ``()``."""
+        return self._meta_shape
+
+    @meta_shape.setter
+    def meta_shape(self, value: Iterable[int]) -> None:
+        self._meta_shape = tuple(value)
+
+    def validate_tensor_matches_buffer(self, t: "Tensor", num_shards: int = 1) -> None:
+        """Check that `t` fits into a slot.
+
+        Raises:
+            ValueError: shape or dtype differ.
+        """
+        expected = self._tensor_shape if num_shards == 1 else self._meta_shape
+        shape = t.shape if num_shards == 1 else (t.meta_shape or t.shape)
+        if tuple(shape) != expected:
+            raise ValueError(f"Tensor {t} does not match the remote buffer: got shape {shape}, expected {expected}.")
+        if t.dtype != self._tensor_dtype:
+            raise ValueError(f"Tensor {t} does not match the remote buffer: got {t.dtype}, expected {self._tensor_dtype}.")
+
+    def __hash__(self) -> int:
+        return hash((self._ir, self._id))
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
+def remote_buffer(tensor_shape: Iterable[int], tensor_dtype: dtype, entries: int = 1) -> RemoteBuffer:
+    """Make a remote buffer (`RemoteBuffer`)."""
+    return RemoteBuffer(tensor_shape, tensor_dtype, entries)

@@ -1,0 +1,329 @@
+"""popxl.Session: compiles an Ir and runs it.
+
+Host values of variables live with the Ir. Entering the session uploads them, leaving downloads them; in between they are
+fetched when asked for and out of date.
+"""
+
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple, Union
+
+import numpy as np
+
+from popart_core import ir as _core
+from popxl import dtypes
+from popxl.ir import Ir
+from popxl.streams import DeviceToHostStream, HostToDeviceStream
+from popxl.tensor import Constant, HostScalarTensor, Tensor, Variable
+from popxl.utils import to_numpy
+
+_DEVICES = ("ipu_hw", "ipu_model", "cpu")
+h2dStreamBufferMaps = Mapping[HostToDeviceStream, HostScalarTensor]
+d2hStreamBufferMaps = Mapping[DeviceToHostStream, np.ndarray]
+
+
+class _Engine:
+    """The compiled program with the streams in its own order."""
+
+    def __init__(self, ir: Ir, device: str):
+        self.core = _core.IrSession(ir._pb_ir, device, ir.num_host_transfers)
+        self.loaded = False
+        self.inputs: List[HostToDeviceStream] = [ir._streams[s[0]] for s in self.core.inputs()]
+        self.outputs: List[DeviceToHostStream] = [ir._streams[s[0]] for s in self.core.outputs()]
+
+    def setEngineIsLoaded(self, value: bool) -> None:
+        """Mark the weights on the device as valid or not."""
+        self.loaded = value
+
+
+class _Device:
+    """Attachment state of the session's device."""
+
+    def __init__(self) -> None:
+        self.is_attached = False
+
+    def attach(self) -> bool:
+        """Take the device."""
+        self.is_attached = True
+        return True
+
+    def detach(self) -> None:
+        """Give the device back."""
+        self.is_attached = False
+
+
+class Session:
+    """Compiles and runs an Ir. The Ir must not change afterwards.
+
+    Args:
+        ir: the program.
+        device_desc: ``"ipu_hw"``, ``"ipu_model"``, ``"cpu"`` or a `popart.DeviceInfo`.
+        weights_to_host_on_exit: download variables when the outermost ``with session`` ends without an exception.
+
+    Raises:
+        ValueError: the device is unknown.
+        RuntimeError: the program has no ops.
+        popart_exception: the program is not valid.
+    """
+
+    def __init__(self, ir: Ir, device_desc: Any = "cpu", weights_to_host_on_exit: bool = True):
+        if isinstance(device_desc, str) and device_desc not in _DEVICES:
+            raise ValueError(f"Unknown device: got {device_desc!r}, expected one of {', '.join(map(repr, _DEVICES))}.")
+        self.ir_ = ir
+        self.weights_to_host_on_exit = weights_to_host_on_exit and not ir._read_only_memmap
+        if not any(g.getOpIds() for g in ir._pb_ir.getAllGraphs()):
+            raise RuntimeError("The program has no ops. Add ops to the main graph before making a Session.")
+        if ir.replication_factor > 1:
+            raise RuntimeError(
+                f"Session: replication is not supported yet: got {ir.replication_factor} replicas. Use Ir(replication=1)."
+            )
+        self._device = _Device()
+        self._was_attached_stack: List[Any] = []
+        self._pb_session = _Engine(ir, device_desc if isinstance(device_desc, str) else "cpu")
+        self._host_is_stale = False
+        ir._is_prepared = True
+        self._resolve_layouts()
+
+    def _resolve_layouts(self) -> None:
+        self._input_layout = [(s, self._full_input_shape(s.shape), s.dtype.as_numpy()) for s in self._pb_session.inputs]
+        self._output_layout = [(s, self._full_input_shape(s.shape), s.dtype.as_numpy()) for s in self._pb_session.outputs]
+        self._input_set = set(self._pb_session.inputs)
+
+    # ---- facts
+    @property
+    def ir(self) -> Ir:
+        """The program."""
+        return self.ir_
+
+    @property
+    def is_attached(self) -> bool:
+        """Whether the session holds its device."""
+        return self._device.is_attached
+
+    def expected_inputs(self) -> List[HostToDeviceStream]:
+        """Return the host-to-device streams that `run` needs."""
+        return list(self._pb_session.inputs)
+
+    def _full_input_shape(self, shape: Tuple[int, ...]) -> Tuple[int, ...]:
+        """Return `shape` behind the dimensions for transfers and replicas, where these are above 1."""
+        lead = (self.ir_.num_host_transfers, self.ir_.instance_replication_factor)
+        return (*(n for n in lead if n > 1), *shape)
+
+    def create_host_outputs(self) -> Dict[DeviceToHostStream, np.ndarray]:
+        """Return uninitialised arrays for every device-to-host stream."""
+        return {stream: np.empty(shape, dtype) for stream, shape, dtype in self._output_layout}
+
+    # ---- attaching
+    def __enter__(self) -> "Session":
+        attached = self.is_attached
+        self._was_attached_stack.append(attached)
+        if not attached:
+            self._device.attach()
+            try:
+                self.weights_from_host()
+            except BaseException:
+                self._device.detach()
+                self._was_attached_stack.pop()
+                raise
+        return self
+
+    def __exit__(self, exc_type: Any, exc_value: Any, traceback: Any) -> None:
+        if self._was_attached_stack.pop():
+            return
+        try:
+            if exc_type is None and self.weights_to_host_on_exit:
+                self.weights_to_host()
+        finally:
+            self._device.detach()
+            self._pb_session.loaded = False
+
+    def _require_attached(self, what: str) -> None:
+        if not self._device.is_attached:
+            raise ValueError(f"Session.{what}: the session is not attached to a device. Call it inside `with session:`.")
+
+    # ---- running
+    def run(self, inputs: Optional[h2dStreamBufferMaps] = None, downcast_inputs: bool = True) -> Dict[DeviceToHostStream, np.ndarray]:
+        """Execute the main graph once.
+
+        Args:
+            inputs: array for each expected stream, shape ([transfers,] [replicas,] *stream.shape).
+            downcast_inputs: narrow 64-bit data to 32 bits.
+
+        Returns:
+            Array for each device-to-host stream.
+
+        Raises:
+            ValueError: not attached; missing or unexpected streams; wrong shapes.
+        """
+        outputs = self.create_host_outputs()
+        self.run_with_outputs(inputs, outputs, downcast_inputs)
+        return outputs
+
+    def run_with_outputs(
+        self,
+        inputs: Optional[h2dStreamBufferMaps] = None,
+        outputs: Optional[d2hStreamBufferMaps] = None,
+        downcast_inputs: bool = True,
+    ) -> None:
+        """Execute the main graph once and fill the caller's arrays.
+
+        Args:
+            inputs: as in `run`.
+            outputs: writable array for every device-to-host stream.
+            downcast_inputs: as in `run`.
+
+        Raises:
+            ValueError: as `run`, also for the outputs.
+        """
+        self._require_attached("run")
+        inputs = {} if inputs is None else inputs
+        outputs = {} if outputs is None else outputs
+        if len(inputs) != len(self._input_layout) or not all(s in inputs for s in self._pb_session.inputs):
+            self._raise_stream_mismatch("inputs", inputs, self._pb_session.inputs)
+        if len(outputs) != len(self._output_layout) or not all(s in outputs for s in self._pb_session.outputs):
+            self._raise_stream_mismatch("outputs", outputs, self._pb_session.outputs)
+        ins = [self._input_array(s, shape, dtype, inputs[s], downcast_inputs) for s, shape, dtype in self._input_layout]
+        outs = [self._output_array(s, shape, dtype, outputs[s]) for s, shape, dtype in self._output_layout]
+        self._pb_session.core.run(ins, outs)
+        self._host_is_stale = True
+
+    @staticmethod
+    def _raise_stream_mismatch(what: str, given: Mapping[Any, Any], expected: Iterable[Any]) -> None:
+        missing = [str(s) for s in expected if s not in given]
+        unexpected = [str(s) for s in given if s not in set(expected)]
+        raise ValueError(f"Session.run: the {what} do not match the program: missing {missing}, unexpected {unexpected}.")
+
+    def _input_array(self, stream: Any, shape: Tuple[int, ...], dtype: np.dtype, value: Any, downcast: bool) -> np.ndarray:
+        if type(value) is np.ndarray and value.dtype == dtype and value.shape == shape and value.flags.c_contiguous:
+            return value if dtype.names is None else value.view(np.uint8)
+        array = to_numpy(value, downcast=downcast, copy=False)
+        self._check_shape(stream, array.shape, shape, "input")
+        if array.dtype != dtype:
+            if dtype.names is not None or not np.can_cast(array.dtype, dtype, "same_kind"):
+                raise ValueError(f"Session.run: input {stream}: got element type {array.dtype}, expected {dtype}.")
+            array = array.astype(dtype)
+        array = np.ascontiguousarray(array)
+        if self.ir_.num_host_transfers > 1:
+            array = array[: self.ir_.num_host_transfers]
+        return array if dtype.names is None else array.view(np.uint8)
+
+    def _output_array(self, stream: Any, shape: Tuple[int, ...], dtype: np.dtype, value: Any) -> np.ndarray:
+        if not isinstance(value, np.ndarray) or value.dtype != dtype:
+            got = getattr(value, "dtype", type(value).__name__)
+            raise ValueError(f"Session.run: output {stream}: got {got}, expected an array of {dtype}.")
+        if value.shape != shape:
+            self._check_shape(stream, value.shape, shape, "output")
+        if not value.flags.c_contiguous or not value.flags.writeable:
+            raise ValueError(f"Session.run: output {stream}: the array must be writable and C-contiguous.")
+        return value if dtype.names is None else value.view(np.uint8)
+
+    def _check_shape(self, stream: Any, got: Tuple[int, ...], expected: Tuple[int, ...], what: str) -> None:
+        transfers = self.ir_.num_host_transfers
+        if transfers > 1:
+            if not got or got[0] < transfers:
+                raise ValueError(
+                    f"Session.run: {what} {stream}: too few transfers: got shape {got}, expected a first dimension of at "
+                    f"least {transfers} (ir.num_host_transfers)."
+                )
+            got, expected = got[1:], expected[1:]
+        same_values = [n for n in got if n != 1] == [n for n in expected if n != 1]
+        if got != expected and not same_values:
+            raise ValueError(f"Session.run: {what} {stream}: wrong shape: got {got}, expected {expected}.")
+
+    # ---- weights
+    def weights_from_host(self) -> None:
+        """Upload the host values of all variables.
+
+        Raises:
+            ValueError: not attached.
+        """
+        self._require_attached("weights_from_host")
+        core = self._pb_session.core
+        for tensor_id, value in self.ir_._variable_data.items():
+            if core.hasVariable(tensor_id):
+                core.writeVariable(tensor_id, value.reshape(-1).view(np.uint8))
+        self._pb_session.loaded = True
+        self._host_is_stale = False
+
+    def weights_to_host(self) -> None:
+        """Download all variables into their host values.
+
+        Raises:
+            ValueError: not attached.
+            Exception: the Ir has a read-only memory map.
+        """
+        self._require_attached("weights_to_host")
+        if self.ir_._read_only_memmap:
+            raise Exception("Session.weights_to_host: a variable is a read-only memory map; it cannot be written.")
+        core = self._pb_session.core
+        for tensor_id, value in self.ir_._variable_data.items():
+            if core.hasVariable(tensor_id):
+                core.readVariable(tensor_id, value.reshape(-1).view(np.uint8))
+                if isinstance(value, np.memmap):
+                    value.flush()
+        self._host_is_stale = False
+
+    def get_tensor_data(self, tensor: Union[Variable, Constant]) -> np.ndarray:
+        """Return the value of a variable or constant; variables give a view of the host value.
+
+        Raises:
+            TypeError: another kind of tensor.
+        """
+        return self.get_tensors_data([tensor])[tensor]
+
+    def get_tensors_data(self, tensors: Iterable[Union[Variable, Constant]]) -> Dict[Tensor, np.ndarray]:
+        """Return the values of variables and constants, with at most one download.
+
+        Raises:
+            TypeError: a tensor is neither variable nor constant.
+        """
+        tensors = list(tensors)
+        for t in tensors:
+            if not isinstance(t, (Variable, Constant)):
+                raise TypeError(f"Only variables and constants have data: got {t}.")
+        if self.is_attached and self._host_is_stale and any(isinstance(t, Variable) for t in tensors):
+            self.weights_to_host()
+        return {t: self._host_value(t) for t in tensors}
+
+    def _host_value(self, tensor: Union[Variable, Constant]) -> np.ndarray:
+        if isinstance(tensor, Variable):
+            return self.ir_._variable_data[tensor.id]
+        return np.frombuffer(tensor._pb_tensor.bytes(), tensor.dtype.as_numpy()).reshape(tensor.shape)
+
+    def write_variable_data(self, tensor: Variable, data: HostScalarTensor) -> None:
+        """Set the value of one variable; uploads all variables when attached.
+
+        Raises:
+            TypeError: not a variable, or another dtype.
+            ValueError: another shape.
+        """
+        self.write_variables_data({tensor: data})
+
+    def write_variables_data(self, tensors_to_data: Mapping[Variable, HostScalarTensor]) -> None:
+        """Set the values of variables, with one upload at the end when attached.
+
+        Raises:
+            TypeError: not a variable, or another dtype.
+            ValueError: another shape.
+        """
+        values = {t: self._checked_value(t, data) for t, data in tensors_to_data.items()}
+        if self.is_attached and self._host_is_stale:
+            self.weights_to_host()
+        for tensor, value in values.items():
+            np.copyto(self.ir_._variable_data[tensor.id], value)
+        if self.is_attached:
+            self.weights_from_host()
+
+    def _checked_value(self, tensor: Variable, data: HostScalarTensor) -> np.ndarray:
+        if not isinstance(tensor, Variable):
+            raise TypeError(f"Only variables can be written: got {tensor}.")
+        if tensor.retrieval_mode == "all_replicas" and tensor.replica_grouping.group_size > 1:
+            raise NotImplementedError(f"{tensor}: variables with retrieval mode 'all_replicas' cannot be written.")
+        if isinstance(data, (int, float, bool)):
+            if tensor.dtype in (dtypes.float8_143, dtypes.float8_152):
+                raise TypeError(f"{tensor}: a Python number cannot be written to a float8 variable.")
+            data = np.full((), data, tensor.dtype.as_numpy())
+        array = to_numpy(data, downcast=False, copy=False)
+        if array.dtype != tensor.dtype.as_numpy():
+            raise TypeError(f"{tensor}: got data of type {array.dtype}, expected {tensor.dtype.as_numpy()}.")
+        if array.shape != tensor.shape_on_host:
+            raise ValueError(f"{tensor}: got data of shape {array.shape}, expected {tensor.shape_on_host}.")
+        return array

@@ -1,0 +1,594 @@
+"""Tensors of a program: intermediate values, variables and constants, and the functions that make them.
+
+A wrapper belongs to one tensor of one graph for life; equality is identity of (id, Ir), never element-wise.
+"""
+
+from collections.abc import Mapping as _MappingBase
+from typing import TYPE_CHECKING, Any, Iterable, Iterator, List, Optional, Tuple, Union
+
+import numpy as np
+from typing_extensions import Literal
+
+from popxl import dtypes
+from popxl.context import get_current_context, get_current_graph, get_main_graph
+from popxl.dtypes import dtype
+from popxl.errors import UndefinedValue
+from popxl.utils import to_numpy
+
+if TYPE_CHECKING:
+    from popxl.graph import Graph
+    from popxl.ir import Ir
+    from popxl.replica_grouping import ReplicaGrouping
+
+try:
+    import torch as _torch
+
+    host_tensor_types: Tuple[type, ...] = (np.ndarray, Iterable, _torch.Tensor)
+except ModuleNotFoundError:
+    _torch = None
+    host_tensor_types = (np.ndarray, Iterable)
+
+ScalarType = Union[int, float, bool]
+HostTensor = Union[np.ndarray, Iterable[ScalarType]]
+HostScalarTensor = Union[ScalarType, HostTensor]
+TensorLike = Union["Tensor", HostScalarTensor]
+
+
+class TensorByRef:
+    """Annotation of a graph parameter whose in-place changes reach the caller's tensor."""
+
+    def __init__(self) -> None:
+        raise NotImplementedError("TensorByRef is an annotation; it has no instances.")
+
+
+class TensorSpec(_MappingBase):
+    """Shape, dtype and unsharded shape of a tensor; a read-only mapping with these three keys.
+
+    Args:
+        shape: dimension sizes.
+        dtype: element type.
+        meta_shape: unsharded shape of a replica-sharded tensor, else ``()``.
+    """
+
+    def __init__(self, shape: Iterable[int], dtype: dtype, meta_shape: Iterable[int] = ()):
+        self._shape = tuple(shape)
+        self._dtype = dtype
+        self._meta_shape = tuple(meta_shape)
+
+    @property
+    def shape(self) -> Tuple[int, ...]:
+        """Dimension sizes."""
+        return self._shape
+
+    @property
+    def dtype(self) -> dtype:
+        """Element type."""
+        return self._dtype
+
+    @property
+    def meta_shape(self) -> Tuple[int, ...]:
+        """Unsharded shape, or ``()``."""
+        return self._meta_shape
+
+    def to_dict(self) -> dict:
+        """Return the three entries as a dict."""
+        return {"shape": self._shape, "dtype": self._dtype, "meta_shape": self._meta_shape}
+
+    def to_tuple(self) -> tuple:
+        """Return (shape, dtype, meta_shape)."""
+        return (self._shape, self._dtype, self._meta_shape)
+
+    def __getitem__(self, key: str) -> Any:
+        return self.to_dict()[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(("shape", "dtype", "meta_shape"))
+
+    def __len__(self) -> int:
+        return 3
+
+    def __hash__(self) -> int:
+        return hash(self.to_tuple())
+
+    def __repr__(self) -> str:
+        return f"TensorSpec(shape={self._shape}, dtype={self._dtype}, meta_shape={self._meta_shape})"
+
+
+class Tensor:
+    """A value in a graph. Made by ops, `variable`, `constant` and `graph_input`; has no constructor."""
+
+    __array_ufunc__ = None  # NumPy arrays on the left of an operator defer to the reflected method
+    __iter__ = None
+    __contains__ = None
+
+    def __init__(self) -> None:
+        raise RuntimeError(f"Cannot create a popxl.{type(self).__name__} directly; use ops, popxl.variable or popxl.constant.")
+
+    @staticmethod
+    def _make(cls: type, graph: "Graph", pb_tensor: Any) -> "Tensor":
+        self = object.__new__(cls)
+        self._graph = graph
+        self._pb_tensor = pb_tensor
+        self._id = pb_tensor.id
+        self._hash = hash((self._id, graph.ir.id))
+        return self
+
+    @classmethod
+    def _from_pb_tensor(cls, pb_tensor: Any) -> "Tensor":
+        from popxl.graph import Graph
+
+        graph = Graph._from_pb(pb_tensor.getGraph())
+        return graph.ir._tensor(graph, pb_tensor)
+
+    # ---- facts
+    @property
+    def id(self) -> str:
+        """Full id: graph prefix and name."""
+        return self._pb_tensor.id
+
+    @property
+    def name(self) -> str:
+        """Id without the graph prefix; name scopes stay."""
+        prefix = self._graph.id
+        return self.id[len(prefix) + 1 :] if prefix and self.id.startswith(prefix + "/") else self.id
+
+    @property
+    def scope(self) -> str:
+        """Scope of the graph."""
+        return self._graph.id
+
+    @property
+    def dtype(self) -> dtype:
+        """Element type."""
+        return dtypes.dtype._from_core(self._pb_tensor.dataType())
+
+    @property
+    def shape(self) -> Tuple[int, ...]:
+        """Dimension sizes on one replica."""
+        return self._pb_tensor.shape()
+
+    @property
+    def rank(self) -> int:
+        """Number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def nelms(self) -> int:
+        """Number of elements."""
+        return self._pb_tensor.nelms()
+
+    @property
+    def meta_shape(self) -> Tuple[int, ...]:
+        """Unsharded shape of a replica-sharded tensor, else ``()``."""
+        return self._pb_tensor.metaShape()
+
+    @property
+    def spec(self) -> TensorSpec:
+        """Shape, dtype and meta shape."""
+        return TensorSpec(self.shape, self.dtype, self.meta_shape)
+
+    @property
+    def ir(self) -> "Ir":
+        """Owning Ir."""
+        return self._graph._ir
+
+    @property
+    def in_sync_with_ipu(self) -> bool:
+        """Whether the host copy is up to date."""
+        return self._id not in self.ir.__dict__.get("_stale", ())
+
+    @property
+    def ipu(self) -> int:
+        """IPU of the producer, else of the consumers.
+
+        Raises:
+            UndefinedValue: nothing determines it.
+        """
+        for op in self._placing_ops():
+            if op.hasVirtualGraphId():
+                return op.getVirtualGraphId()
+        raise UndefinedValue(f"The IPU of {self} is undefined: no op with an IPU produces or consumes it.")
+
+    @property
+    def tile_set(self) -> Literal["compute", "io"]:
+        """Tile set of the producer, else of the consumers.
+
+        Raises:
+            UndefinedValue: nothing determines it.
+        """
+        for op in self._placing_ops():
+            return "io" if op.isIoTiles() else "compute"
+        raise UndefinedValue(f"The tile set of {self} is undefined: no op produces or consumes it.")
+
+    def _placing_ops(self) -> List[Any]:
+        if self._pb_tensor.hasProducer():
+            return [self._pb_tensor.getProducer()]
+        return self._pb_tensor.consumerOps()
+
+    def strides(self, shape: Optional[Iterable[int]] = None) -> Tuple[int, ...]:
+        """Return byte strides of `shape` (default: the tensor's) in C order."""
+        step = self.dtype.as_numpy().itemsize
+        result: List[int] = []
+        for size in reversed(tuple(self.shape if shape is None else shape)):
+            result.insert(0, step)
+            step *= size
+        return tuple(result)
+
+    # ---- methods that make ops
+    @property
+    def T(self) -> "Tensor":
+        """The tensor with all axes reversed."""
+        return self.transpose()
+
+    @property
+    def T_(self) -> "Tensor":
+        """As `T`, sharing memory."""
+        return self.transpose_()
+
+    def transpose(self, permutation: Optional[Iterable[int]] = None) -> "Tensor":
+        """See `popxl.ops.transpose`."""
+        return _ops().transpose(self, permutation)
+
+    def transpose_(self, permutation: Optional[Iterable[int]] = None) -> "Tensor":
+        """See `popxl.ops.transpose_`."""
+        return _ops().transpose_(self, permutation)
+
+    def reshape(self, shape: Iterable[int]) -> "Tensor":
+        """See `popxl.ops.reshape`."""
+        return _ops().reshape(self, shape)
+
+    def reshape_(self, shape: Iterable[int]) -> "Tensor":
+        """See `popxl.ops.reshape_`."""
+        return _ops().reshape_(self, shape)
+
+    def flatten(self) -> "Tensor":
+        """See `popxl.ops.flatten`."""
+        return _ops().flatten(self)
+
+    def flatten_(self) -> "Tensor":
+        """See `popxl.ops.flatten_`."""
+        return _ops().flatten_(self)
+
+    def detach(self) -> "Tensor":
+        """See `popxl.ops.detach`."""
+        return _ops().detach(self)
+
+    def detach_(self) -> "Tensor":
+        """See `popxl.ops.detach_`."""
+        return _ops().detach_(self)
+
+    def diag(self) -> "Tensor":
+        """Return the diagonal of a matrix: every (columns + 1)-th element of the flattened tensor.
+
+        Raises:
+            ValueError: the tensor is not 2-D.
+        """
+        if self.rank != 2:
+            raise ValueError(f"diag needs a 2-D tensor: got shape {self.shape}.")
+        return _ops().subsample(self.flatten(), self.shape[1] + 1)
+
+    def copy_to_ipu(self, destination: int, source: Optional[int] = None) -> "Tensor":
+        """See `popxl.ops.ipu_copy`."""
+        return _ops().ipu_copy(self, destination, source)
+
+    # ---- operators
+    def __len__(self) -> int:
+        if self.rank == 0:
+            raise ValueError("A scalar tensor has no length.")
+        return self.shape[0]
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Tensor) and self.id == other.id and self.ir == other.ir)
+
+    def __repr__(self) -> str:
+        return f"Tensor[{self.id} {self.dtype} {self.shape}]"
+
+    def _operand(self, value: TensorLike) -> "Tensor":
+        if isinstance(value, Tensor):
+            return value
+        array = np.asarray(value.detach().cpu().numpy() if _is_torch(value) else value)
+        if array.size == 0:
+            raise ValueError(f"An operand must not be empty: got {value!r}.")
+        return constant(array, self.dtype)
+
+    def __add__(self, other: TensorLike) -> "Tensor":
+        return _ops().add(self, self._operand(other))
+
+    def __radd__(self, other: TensorLike) -> "Tensor":
+        return _ops().add(self._operand(other), self)
+
+    def __iadd__(self, other: TensorLike) -> "Tensor":
+        _ops().add_(self, self._operand(other))
+        return self
+
+    def __sub__(self, other: TensorLike) -> "Tensor":
+        return _ops().sub(self, self._operand(other))
+
+    def __rsub__(self, other: TensorLike) -> "Tensor":
+        return _ops().sub(self._operand(other), self)
+
+    def __mul__(self, other: TensorLike) -> "Tensor":
+        return _ops().mul(self, self._operand(other))
+
+    def __rmul__(self, other: TensorLike) -> "Tensor":
+        return _ops().mul(self._operand(other), self)
+
+    def __truediv__(self, other: TensorLike) -> "Tensor":
+        return _ops().div(self, self._operand(other))
+
+    def __rtruediv__(self, other: TensorLike) -> "Tensor":
+        return _ops().div(self._operand(other), self)
+
+    def __mod__(self, other: TensorLike) -> "Tensor":
+        return _ops().fmod(self, self._operand(other))
+
+    def __rmod__(self, other: TensorLike) -> "Tensor":
+        return _ops().fmod(self._operand(other), self)
+
+    def __matmul__(self, other: TensorLike) -> "Tensor":
+        return _ops().matmul(self, self._operand(other))
+
+    def __rmatmul__(self, other: TensorLike) -> "Tensor":
+        return _ops().matmul(self._operand(other), self)
+
+    def __pow__(self, other: TensorLike) -> "Tensor":
+        return _ops().pow(self, other if isinstance(other, Tensor) else constant(other))
+
+    def __rpow__(self, other: TensorLike) -> "Tensor":
+        return _ops().pow(other if isinstance(other, Tensor) else constant(other), self)
+
+    def __neg__(self) -> "Tensor":
+        return _ops().negate(self)
+
+    def __and__(self, other: TensorLike) -> "Tensor":
+        return _ops().logical_and(self, self._operand(other))
+
+    def __rand__(self, other: TensorLike) -> "Tensor":
+        return _ops().logical_and(self._operand(other), self)
+
+    def __or__(self, other: TensorLike) -> "Tensor":
+        return _ops().logical_or(self, self._operand(other))
+
+    def __ror__(self, other: TensorLike) -> "Tensor":
+        return _ops().logical_or(self._operand(other), self)
+
+    def __invert__(self) -> "Tensor":
+        return _ops().logical_not(self)
+
+    def __getitem__(self, key: Any) -> "Tensor":
+        """Index with integers and slices, with an integer tensor (gather) or with a boolean tensor (zero where false).
+
+        Raises:
+            TypeError: the key is of another kind.
+        """
+        from popxl._indexing import get_item
+
+        return get_item(self, key)
+
+
+class Variable(Tensor):
+    """A tensor of the main graph that keeps its value between runs; the host can read and write it."""
+
+    replica_grouping: "ReplicaGrouping"
+    retrieval_mode: str
+
+    @property
+    def shape_on_host(self) -> Tuple[int, ...]:
+        """Shape of the host data: with more than one replica group, the number of groups comes first."""
+        groups = self.replica_grouping.num_groups
+        shape = tuple(self.meta_shape or self.shape)
+        return shape if groups == 1 else (groups, *shape)
+
+    @property
+    def shape_on_replica(self) -> Tuple[int, ...]:
+        """Shape on one replica."""
+        return self.shape
+
+    def copy_to_ipu(self, dst: int, src: int) -> Tensor:
+        """See `popxl.ops.ipu_copy`; the source must be named."""
+        return _ops().ipu_copy(self, dst, src)
+
+
+class Constant(Tensor):
+    """A tensor whose value never changes."""
+
+    def copy_to_ipu(self, dst: int, src: int) -> Tensor:
+        """See `popxl.ops.ipu_copy`; the source must be named."""
+        return _ops().ipu_copy(self, dst, src)
+
+
+def _ops() -> Any:
+    import popxl.ops
+
+    return popxl.ops
+
+
+def _is_torch(value: Any) -> bool:
+    return _torch is not None and isinstance(value, _torch.Tensor)
+
+
+def variable(
+    data: HostScalarTensor,
+    dtype: Optional[dtype] = None,
+    name: Optional[str] = None,
+    downcast: bool = True,
+    replica_grouping: Optional["ReplicaGrouping"] = None,
+    retrieval_mode: Optional[Literal["one_per_group", "all_replicas"]] = None,
+    log2_scale: Optional[int] = None,
+    nan_on_overflow: Optional[bool] = None,
+) -> Variable:
+    """Make a variable in the main graph.
+
+    Args:
+        data: initial value; with G > 1 replica groups the first dimension is G.
+        dtype: element type; None infers it.
+        name: name, default ``"t"``.
+        downcast: narrow inferred 64-bit types to 32 bits.
+        replica_grouping: replicas that share a value; default all of them.
+        retrieval_mode: ``"one_per_group"`` (default) or ``"all_replicas"``.
+        log2_scale: fp8 only, see `popxl.utils.to_numpy`.
+        nan_on_overflow: fp8 only, see `popxl.utils.to_numpy`.
+
+    Raises:
+        RuntimeError: there is no current graph.
+        ValueError: the current graph is not the main graph, or the retrieval mode is unknown.
+        popart_exception: the leading dimension is not the number of groups.
+    """
+    graph = get_current_graph()
+    if graph.id != "":
+        raise ValueError("Variables can only be made with the main graph current. Make it there and pass it as a graph input.")
+    if retrieval_mode not in (None, "one_per_group", "all_replicas"):
+        raise ValueError(f"Unknown retrieval_mode: got {retrieval_mode!r}, expected 'one_per_group' or 'all_replicas'.")
+    grouping = replica_grouping or graph.ir.replica_grouping()
+    array = to_numpy(data, dtype, downcast, copy=False, log2_scale=log2_scale, nan_on_overflow=nan_on_overflow)
+    return _make_variable(graph, array, name, grouping, retrieval_mode or "one_per_group")
+
+
+def _make_variable(graph: "Graph", array: np.ndarray, name: Optional[str], grouping: "ReplicaGrouping", mode: str) -> Variable:
+    from popart_core import popart_exception
+
+    ir = graph.ir
+    groups = grouping.num_groups
+    shape = array.shape if groups == 1 else array.shape[1:]
+    if groups > 1 and (array.ndim == 0 or array.shape[0] != groups):
+        raise popart_exception(
+            f"variable '{name or 't'}': wrong leading dimension: got shape {array.shape}, expected one value for each of "
+            f"{groups} replica groups. Stack the values of the groups along the first dimension."
+        )
+    if isinstance(array, np.memmap):
+        host = array
+        ir._read_only_memmap |= array.mode == "r"
+    else:
+        host = np.array(array, order="C", copy=True).reshape(array.shape)
+    core = dtypes.dtype.as_dtype(array.dtype)._core
+    first = np.ascontiguousarray(host[0]).reshape(shape) if groups > 1 else host
+    tensor_id = graph._create_tensor_id(name)
+    result = ir._tensor(graph, graph._pb_graph.addVariable(tensor_id, core, list(shape), _bytes_view(first)))
+    result.replica_grouping = grouping
+    result.retrieval_mode = mode
+    ir._variable_data[result.id] = host
+    return result
+
+
+def _bytes_view(array: np.ndarray) -> np.ndarray:
+    """Return the memory of a C-contiguous array as bytes, whatever its element type."""
+    return array.reshape(-1).view(np.uint8) if array.dtype.names is None else array.reshape(-1).view("u1")
+
+
+def constant(
+    data: HostScalarTensor,
+    dtype: Optional[dtype] = None,
+    name: Optional[str] = None,
+    downcast: bool = True,
+    log2_scale: Optional[int] = None,
+    nan_on_overflow: Optional[bool] = None,
+) -> Constant:
+    """Make a constant in the current graph.
+
+    Args:
+        data: value of any shape.
+        dtype: element type; None infers it.
+        name: name, default ``"t"``.
+        downcast: narrow inferred 64-bit types to 32 bits.
+        log2_scale: fp8 only, see `popxl.utils.to_numpy`.
+        nan_on_overflow: fp8 only, see `popxl.utils.to_numpy`.
+
+    Raises:
+        TypeError: fp8 data without an explicit `dtype`.
+        RuntimeError: there is no current graph.
+    """
+    graph = get_current_graph()
+    if dtype is None and isinstance(data, np.ndarray) and data.dtype.names is not None:
+        raise TypeError("float8 data needs an explicit dtype: pass dtype=popxl.float8_143 or popxl.float8_152.")
+    array = to_numpy(data, dtype, downcast, copy=False, log2_scale=log2_scale, nan_on_overflow=nan_on_overflow)
+    core = dtypes.dtype.as_dtype(array.dtype)._core
+    pb_tensor = graph._pb_graph.addConstant(graph._create_tensor_id(name), core, list(array.shape), _bytes_view(array))
+    return graph.ir._tensor(graph, pb_tensor)
+
+
+def graph_input(
+    shape: Iterable[int],
+    dtype: dtype,
+    name: Optional[str] = None,
+    by_ref: bool = False,
+    meta_shape: Optional[Iterable[int]] = None,
+) -> Tensor:
+    """Add an input to the current graph.
+
+    Args:
+        shape: dimension sizes.
+        dtype: element type.
+        name: name, default ``"t"``.
+        by_ref: in-place changes reach the caller's tensor.
+        meta_shape: unsharded shape of a replica-sharded tensor.
+
+    Raises:
+        RuntimeError: there is no current graph.
+    """
+    return get_current_graph()._add_input(tuple(shape), dtype, name, by_ref, tuple(meta_shape or ()))
+
+
+def graph_output(t: Tensor) -> None:
+    """Mark `t` as the next output of the current graph.
+
+    Raises:
+        TypeError: `t` is no tensor.
+        ValueError: `t` is not in the current graph.
+    """
+    from popxl.ops.utils import check_in_graph
+
+    graph = get_current_graph()
+    check_in_graph(graph, t=t)
+    graph._pb_graph.markAsOutput(t.id)
+
+
+def remote_variable(*args: Any, **kwargs: Any) -> Variable:
+    """Make a variable kept in a remote buffer.
+
+    Raises:
+        popart_exception: remote variables are not supported yet.
+    """
+    raise _not_supported("remote_variable")
+
+
+def remote_replica_sharded_variable(*args: Any, **kwargs: Any) -> Variable:
+    """Make a remote variable sharded over replicas.
+
+    Raises:
+        popart_exception: remote variables are not supported yet.
+    """
+    raise _not_supported("remote_replica_sharded_variable")
+
+
+def replica_sharded_variable(*args: Any, **kwargs: Any) -> Tuple[Variable, Tensor]:
+    """Make a variable sharded over replicas and load its shard.
+
+    Raises:
+        popart_exception: sharded variables are not supported yet.
+    """
+    raise _not_supported("replica_sharded_variable")
+
+
+def replica_sharded_buffer(*args: Any, **kwargs: Any) -> Any:
+    """Make a remote buffer for a sharded variable.
+
+    Raises:
+        popart_exception: sharded variables are not supported yet.
+    """
+    raise _not_supported("replica_sharded_buffer")
+
+
+def _not_supported(what: str) -> Exception:
+    from popart_core import popart_exception
+
+    return popart_exception(f"popxl.{what} is not supported yet. Use popxl.variable.")
+
+
+__all__ = [
+    "Tensor", "Variable", "Constant", "TensorSpec", "TensorByRef", "TensorLike", "HostTensor", "HostScalarTensor", "ScalarType",
+    "host_tensor_types", "variable", "remote_variable", "remote_replica_sharded_variable", "replica_sharded_variable",
+    "replica_sharded_buffer", "constant", "graph_input", "graph_output", "get_current_context", "get_main_graph",
+]  # fmt: skip

@@ -1,0 +1,10 @@
+"""Transforms: functions that take a graph and make or change graphs."""
+
+from popxl.transforms.autodiff import ExpectedConnection, ExpectedConnectionType, GradGraphInfo, autodiff
+from popxl.transforms.exchange import io_tile_exchange, merge_exchange
+from popxl.transforms.sums import decompose_sum
+
+__all__ = [
+    "ExpectedConnectionType", "ExpectedConnection", "GradGraphInfo", "autodiff", "merge_exchange", "io_tile_exchange",
+    "decompose_sum",
+]  # fmt: skip

@@ -1,0 +1,212 @@
+"""Differentiation of graphs: `autodiff` and the description of gradient graphs."""
+
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Mapping, Optional, Tuple, Union
+
+from popart_core import ir as _core
+from popxl.graph import Graph
+from popxl.tensor import Tensor
+
+if TYPE_CHECKING:
+    from popxl.ir import Ir
+    from popxl.ops.call import CallSiteInfo
+
+
+class ExpectedConnectionType(Enum):
+    """What an input or output of a gradient graph is: a forward tensor or the gradient of one."""
+
+    Fwd = "Fwd"
+    FwdGrad = "FwdGrad"
+
+
+_TYPES = (ExpectedConnectionType.Fwd, ExpectedConnectionType.FwdGrad)
+
+
+class ExpectedConnection:
+    """One input or output of a gradient graph."""
+
+    def __init__(self) -> None:
+        raise TypeError("Cannot create an ExpectedConnection directly.")
+
+    @classmethod
+    def _make(cls, fwd_tensor: Tensor, connection_type: ExpectedConnectionType) -> "ExpectedConnection":
+        self = object.__new__(cls)
+        self._fwd_tensor = fwd_tensor
+        self._connection_type = connection_type
+        return self
+
+    @property
+    def fwd_tensor(self) -> Tensor:
+        """Tensor of the forward graph."""
+        return self._fwd_tensor
+
+    @property
+    def connection_type(self) -> ExpectedConnectionType:
+        """The tensor itself (Fwd) or its gradient (FwdGrad)."""
+        return self._connection_type
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, ExpectedConnection)
+            and self._fwd_tensor == other._fwd_tensor
+            and self._connection_type is other._connection_type
+        )
+
+    def __hash__(self) -> int:
+        return hash((self._fwd_tensor, self._connection_type))
+
+    def __repr__(self) -> str:
+        return f"({self._connection_type}, {self._fwd_tensor})"
+
+
+class GradGraphInfo:
+    """A gradient graph and how it connects to calls of its forward graph."""
+
+    def __init__(self) -> None:
+        raise TypeError("Cannot create a GradGraphInfo directly; use popxl.transforms.autodiff.")
+
+    @classmethod
+    def _make(
+        cls, graph: Graph, forward: Graph, inputs: List[ExpectedConnection], outputs: List[ExpectedConnection]
+    ) -> "GradGraphInfo":
+        self = object.__new__(cls)
+        self._graph = graph
+        self._forward = forward
+        self._expected_inputs = tuple(inputs)
+        self._expected_outputs = tuple(outputs)
+        return self
+
+    @classmethod
+    def _from_pb(cls, ir: "Ir", pb_info: Any) -> "GradGraphInfo":
+        forward = ir._graph(ir._pb_ir.getGraph(pb_info.forward))
+
+        def connections(pairs: Iterable[Tuple[str, int]]) -> List[ExpectedConnection]:
+            return [ExpectedConnection._make(forward.get_tensor(i), _TYPES[kind]) for i, kind in pairs]
+
+        graph = ir._graph(ir._pb_ir.getGraph(pb_info.gradient))
+        return cls._make(graph, forward, connections(pb_info.expectedInputs), connections(pb_info.expectedOutputs))
+
+    def _to_pb(self) -> Any:
+        def pairs(connections: Iterable[ExpectedConnection]) -> List[Tuple[str, int]]:
+            return [(c.fwd_tensor.id, _TYPES.index(c.connection_type)) for c in connections]
+
+        return _core.BwdGraphInfo(
+            self._forward.id, self._graph.id, pairs(self._expected_inputs), pairs(self._expected_outputs)
+        )
+
+    @property
+    def graph(self) -> Graph:
+        """The gradient graph."""
+        return self._graph
+
+    @property
+    def forward_graph(self) -> Graph:
+        """The differentiated graph."""
+        return self._forward
+
+    @property
+    def expected_inputs(self) -> Tuple[ExpectedConnection, ...]:
+        """What each input of the gradient graph is."""
+        return self._expected_inputs
+
+    @property
+    def expected_outputs(self) -> Tuple[ExpectedConnection, ...]:
+        """What each output of the gradient graph is."""
+        return self._expected_outputs
+
+    @property
+    def inputs(self) -> Tuple[Tensor, ...]:
+        """Forward tensor of each input."""
+        return tuple(c.fwd_tensor for c in self._expected_inputs)
+
+    @property
+    def outputs(self) -> Tuple[Tensor, ...]:
+        """Forward tensor of each output."""
+        return tuple(c.fwd_tensor for c in self._expected_outputs)
+
+    def inputs_dict(self, fwd_call_info: "CallSiteInfo") -> Dict[Tensor, Tensor]:
+        """Return gradient graph input → parent tensor for the forward tensors it reads.
+
+        Args:
+            fwd_call_info: a call of the forward graph.
+
+        Raises:
+            TypeError: a call of another graph.
+        """
+        if fwd_call_info.called_graph != self._forward:
+            raise TypeError(f"The call is of {fwd_call_info.called_graph!r}, expected {self._forward!r}.")
+        return {
+            graph_input: fwd_call_info.graph_to_parent(c.fwd_tensor)
+            for graph_input, c in zip(self._graph.inputs, self._expected_inputs)
+            if c.connection_type is ExpectedConnectionType.Fwd
+        }
+
+    def fwd_graph_ins_to_grad_parent_outs(self, grad_call_info: "CallSiteInfo") -> Dict[Tensor, Tensor]:
+        """Return forward graph tensor → its gradient at a call of the gradient graph.
+
+        Raises:
+            TypeError: a call of another graph.
+        """
+        if grad_call_info.called_graph != self._graph:
+            raise TypeError(f"The call is of {grad_call_info.called_graph!r}, expected {self._graph!r}.")
+        return {c.fwd_tensor: grad_call_info.parent_output(i) for i, c in enumerate(self._expected_outputs)}
+
+    def fwd_parent_ins_to_grad_parent_outs(
+        self, fwd_call_info: "CallSiteInfo", grad_call_info: "CallSiteInfo"
+    ) -> Dict[Tensor, Tensor]:
+        """Return tensor given to the forward call → its gradient.
+
+        Args:
+            fwd_call_info: a call of the forward graph.
+            grad_call_info: the call of the gradient graph that belongs to it.
+
+        Raises:
+            TypeError: calls of other graphs.
+        """
+        if fwd_call_info.called_graph != self._forward:
+            raise TypeError(f"The call is of {fwd_call_info.called_graph!r}, expected {self._forward!r}.")
+        grads = self.fwd_graph_ins_to_grad_parent_outs(grad_call_info)
+        return {fwd_call_info.graph_to_parent(t): grad for t, grad in grads.items()}
+
+    def __repr__(self) -> str:
+        lines = ["GradGraphInfo[", f"  graph={self._graph.id}", "  expected_inputs=["]
+        lines += [f"    {c!r}" for c in self._expected_inputs]
+        lines += ["  ]", "  expected_outputs=["]
+        lines += [f"    {c!r}" for c in self._expected_outputs]
+        return "\n".join([*lines, "  ]", "]"])
+
+
+def autodiff(
+    graph: Graph,
+    grads_provided: Optional[Iterable[Tensor]] = None,
+    grads_required: Optional[Iterable[Tensor]] = None,
+    called_graphs_grad_info: Optional[Mapping[Graph, GradGraphInfo]] = None,
+    return_all_grad_graphs: bool = False,
+) -> Union[GradGraphInfo, Dict[Graph, GradGraphInfo]]:
+    """Make the gradient graph of a graph.
+
+    Tensors that the gradient graph reads become extra outputs of `graph` and of its call sites.
+
+    Args:
+        graph: graph to differentiate.
+        grads_provided: tensors whose gradients are given, default all outputs.
+        grads_required: tensors whose gradients are wanted, default all inputs.
+        called_graphs_grad_info: infos of graphs that `graph` calls.
+        return_all_grad_graphs: return the infos of all graphs that were differentiated.
+
+    Returns:
+        The info of `graph`, or a mapping from graph to info.
+
+    Raises:
+        popart_exception: the graph changes tensors in place, or a required gradient does not exist.
+    """
+    known = [info._to_pb() for info in (called_graphs_grad_info or {}).values()]
+    provided = None if grads_provided is None else [t.id for t in grads_provided]
+    required = None if grads_required is None else [t.id for t in grads_required]
+    ir = graph.ir
+    infos = _core.differentiate(ir._pb_ir, graph.id, provided, required, known)
+    result = {}
+    for pb_info in infos:
+        info = GradGraphInfo._from_pb(ir, pb_info)
+        result[info.forward_graph] = info
+    return result if return_all_grad_graphs else result[graph]

@@ -1,0 +1,240 @@
+"""DotTree: an ordered tree of named leaves whose inner nodes are trees of the same class.
+
+Keys are Python identifiers or numbers; dots separate path elements. The text form is that of a plain dict from flat names to
+leaves, as the published tutorials show it.
+"""
+
+import re
+from typing import Any, Callable, Dict, Generic, Iterable, List, Tuple, Type, TypeVar, Union
+
+from popxl_addons.utils import OrderedDict
+
+L = TypeVar("L")
+Tree = TypeVar("Tree", bound="DotTree")
+Key = Union[str, int]
+
+
+def sanitise(name: str) -> str:
+    """Replace every character that an identifier cannot have by ``_``."""
+    name = re.sub(r"\W", "_", name)
+    return f"_{name}" if name[:1].isdigit() else name
+
+
+def _check_element(key: Key) -> str:
+    if isinstance(key, int):
+        if key < 0:
+            raise ValueError(f"Numerical key cannot be negative: got {key}.")
+        return str(key)
+    if not (key.isdecimal() or key.isidentifier()):
+        raise ValueError(f"Key {key!r} is not a valid python identifier.")
+    return key
+
+
+class DotTree(Generic[L]):
+    """Ordered tree of named leaves.
+
+    Args:
+        **kwargs: leaves or trees to insert.
+    """
+
+    def __init__(self, **kwargs: Union[L, "DotTree[L]"]):
+        object.__setattr__(self, "_map", {})
+        for key, value in kwargs.items():
+            self.insert(key, value)
+
+    # ---- changing
+    def insert(self, key: Key, value: Union[L, "DotTree[L]"], overwrite: bool = False) -> None:
+        """Store a leaf or a tree under a name.
+
+        Args:
+            key: name; dots separate path elements.
+            value: leaf or tree.
+            overwrite: replace what is there, or merge into the subtree of a dotted name.
+
+        Raises:
+            ValueError: the name exists, or is not an identifier or a number.
+        """
+        head, _, rest = str(key).partition(".") if not isinstance(key, int) else (key, "", "")
+        head = _check_element(head)
+        if head in self._map and not overwrite:
+            raise ValueError(f"Key {head!r} already exists. Pass overwrite=True to replace it.")
+        if not rest:
+            self._map[head] = value
+            return
+        below = self._map.get(head)
+        subtree = below.copy() if isinstance(below, type(self)) else type(self)()
+        subtree.insert(rest, value, overwrite)
+        self._map[head] = subtree
+
+    def update(self, values: "DotTree[L]", overwrite: bool = False) -> None:
+        """Insert each top-level entry of another tree.
+
+        Raises:
+            ValueError: a name exists and `overwrite` is not set.
+        """
+        for key, value in values.copy()._map.items():
+            self.insert(key, value, overwrite)
+
+    def pop(self, key: str) -> Union[L, "DotTree[L]"]:
+        """Remove and return an entry.
+
+        Raises:
+            KeyError: there is none.
+        """
+        head, _, last = key.rpartition(".")
+        node = self.get(head) if head else self
+        if last not in node._map:
+            raise KeyError(f"Key does not exist: {key!r}. Available: {self.keys_flat()}.")
+        return node._map.pop(last)
+
+    def _clear(self) -> None:
+        for key, value in list(self._map.items()):
+            if isinstance(value, type(self)):
+                value._clear()
+            else:
+                del self._map[key]
+
+    # ---- reading
+    def get(self, key: Key) -> Union[L, "DotTree[L]"]:
+        """Return the entry of a name; a negative number counts from the largest numeric name.
+
+        Raises:
+            KeyError: there is none.
+        """
+        if isinstance(key, int) or key.lstrip("-").isdecimal():
+            return self._get_number(int(key))
+        head, _, rest = key.partition(".")
+        if head not in self._map:
+            raise KeyError(f"Key does not exist: {head!r}. Available: {self.keys_flat()}.")
+        value = self._map[head]
+        if not rest:
+            return value
+        if not isinstance(value, type(self)):
+            raise KeyError(f"Key exists but is not a sub-{type(self).__name__}: {head!r}.")
+        return value.get(rest)
+
+    def _get_number(self, key: int) -> Union[L, "DotTree[L]"]:
+        kind = "Numerical"
+        if key < 0:
+            kind = "Negative numerical"
+            key += max(int(k) for k in self._map if k.isdecimal()) + 1
+        if str(key) not in self._map:
+            raise KeyError(f"{kind} key does not exist: {key}. Available: {self.keys_flat()}.")
+        return self._map[str(key)]
+
+    def __getitem__(self, key: Key) -> Any:
+        return self.get(key)
+
+    def __getattr__(self, name: str) -> Any:
+        own = self.__dict__.get("_map")
+        if own is not None and name in own:
+            return own[name]
+        available = list(own) if own is not None else []
+        raise AttributeError(f"No attribute '{name}'. Available: {available}.")
+
+    def __contains__(self, key: Key) -> bool:
+        try:
+            self.get(key)
+        except KeyError:
+            return False
+        return True
+
+    def keys(self) -> List[str]:
+        """Return the names of the top level."""
+        return list(self._map)
+
+    def values(self) -> List[Any]:
+        """Return the entries of the top level."""
+        return list(self._map.values())
+
+    def len(self) -> int:
+        """Return the number of entries of the top level."""
+        return len(self._map)
+
+    def keys_flat(self) -> List[str]:
+        """Return the dotted names of all leaves."""
+        return list(self.to_dict())
+
+    def values_flat(self) -> List[L]:
+        """Return all leaves."""
+        return list(self.to_dict().values())
+
+    def len_flat(self) -> int:
+        """Return the number of leaves."""
+        return len(self.to_dict())
+
+    # ---- conversions
+    def copy(self: Tree) -> Tree:
+        """Return a copy of the tree with the same leaves."""
+        result = type(self)()
+        for key, value in self._map.items():
+            result._map[key] = value.copy() if isinstance(value, DotTree) else value
+        return result
+
+    def filter_keys(self: Tree, keys: Iterable[Key]) -> Tree:
+        """Return a tree of the given names.
+
+        Raises:
+            ValueError: a name repeats.
+        """
+        keys = list(keys)
+        if len(set(map(str, keys))) != len(keys):
+            raise ValueError("`keys` cannot contain duplicate values.")
+        return type(self).from_dict({key: self.get(key) for key in keys})
+
+    def to_dict(self) -> Dict[str, L]:
+        """Return dotted name → leaf in insertion order."""
+        result = OrderedDict()
+        for key, value in self._map.items():
+            if isinstance(value, type(self)):
+                for inner, leaf in value.to_dict().items():
+                    result[f"{key}.{inner}"] = leaf
+            else:
+                result[key] = value
+        return result
+
+    @classmethod
+    def from_dict(cls: Type[Tree], d: Dict[Key, Any]) -> Tree:
+        """Build a tree from dotted names.
+
+        Raises:
+            AttributeError: a name lies below a leaf.
+            ValueError: a name repeats.
+        """
+        result = cls()
+        for key, value in d.items():
+            *path, last = str(key).split(".")
+            node = result
+            for element in path:
+                node = node._map.setdefault(_check_element(element), cls())
+                if not isinstance(node, cls):
+                    raise AttributeError(f"Key {key!r} lies below the leaf {element!r}.")
+            node.insert(last, value)
+        return result
+
+    def unpack(self) -> Tuple[Iterable[str], Iterable[L]]:
+        """Return names and leaves, sorted by dotted name."""
+        flat = self.to_dict()
+        return zip(*sorted(flat.items(), key=lambda item: item[0])) if flat else ([], [])
+
+    @classmethod
+    def pack(cls: Type[Tree], keys: Iterable[Key], values: Iterable[Any]) -> Tree:
+        """Build a tree from names and leaves."""
+        return cls.from_dict(dict(zip(keys, values)))
+
+    def map(self: Tree, fn: Callable[[L], Any]) -> Tree:
+        """Return a tree with `fn` applied to each leaf."""
+        return type(self).from_dict({key: fn(value) for key, value in self.to_dict().items()})
+
+    def to_mapping(self, other: "DotTree[Any]") -> Dict[L, Any]:
+        """Return leaf of this tree → leaf of the other one with the same name."""
+        theirs = other.to_dict()
+        return {value: theirs[key] for key, value in self.to_dict().items() if key in theirs}
+
+    def __repr__(self) -> str:
+        return repr(dict(self.to_dict()))
+
+
+def to_mapping(key_tree: DotTree, value_tree: DotTree) -> Dict[Any, Any]:
+    """Return leaf of `key_tree` → leaf of `value_tree` with the same name."""
+    return key_tree.to_mapping(value_tree)

@@ -1,0 +1,164 @@
+"""Graphs with names for some of their inputs (GraphWithNamedArgs) and with values for them (BoundGraph)."""
+
+from typing import Any, Dict, Iterable, Mapping, Optional, Tuple, Union
+
+import popxl
+import popxl.ops as ops
+from popxl.ops import CallSiteInfo
+from popxl.transforms import GradGraphInfo
+from popxl_addons.graph_common import CalledGraphsGradInfoLike, to_called_graphs_grad_info
+from popxl_addons.named_tensors import NamedTensors, TensorMap
+
+CallArgs = Union[popxl.Tensor, Iterable[popxl.Tensor], int, float]
+
+
+class BoundGraph:
+    """A graph with tensors bound to some inputs.
+
+    Args:
+        graph: the graph.
+        args: graph input → tensor.
+    """
+
+    def __init__(self, graph: popxl.Graph, args: Optional[TensorMap] = None):
+        self.graph = graph
+        self.args: Dict[popxl.Tensor, popxl.Tensor] = dict(args or {})
+
+    def call(self, *targs: CallArgs, args: Optional[TensorMap] = None) -> Tuple[popxl.Tensor, ...]:
+        """Call the graph.
+
+        Args:
+            *targs: values of the inputs that are not bound, by position.
+            args: graph input → tensor; overrides bound tensors.
+
+        Returns:
+            One tensor per output.
+        """
+        return ops.call(self.graph, *targs, inputs_dict=self._merged(args))
+
+    def call_with_info(self, *targs: CallArgs, args: Optional[TensorMap] = None) -> CallSiteInfo:
+        """As `call`, returning the description of the call site."""
+        return ops.call_with_info(self.graph, *targs, inputs_dict=self._merged(args))
+
+    def bind(self, args: Optional[TensorMap] = None) -> "BoundGraph":
+        """Return a bound graph with more (or other) tensors bound."""
+        return BoundGraph(self.graph, self._merged(args))
+
+    def subgraph_io_map(
+        self,
+        *targs: popxl.Tensor,
+        args: Optional[TensorMap] = None,
+        outs: Iterable[popxl.Tensor] = (),
+    ) -> Dict[popxl.Tensor, popxl.Tensor]:
+        """Return graph output → `outs`, and graph input → value of a call with these arguments."""
+        merged = self._merged(args)
+        unbound = [t for t in self.graph.inputs if t not in merged]
+        return {**dict(zip(self.graph.outputs, outs)), **dict(zip(unbound, targs)), **merged}
+
+    def _merged(self, args: Optional[TensorMap]) -> Dict[popxl.Tensor, popxl.Tensor]:
+        return {**self.args, **(args or {})}
+
+
+class GraphWithNamedArgs:
+    """A graph and names for some of its inputs.
+
+    Args:
+        graph: the graph.
+        args: tree of graph inputs.
+        grad_graph_info: description, when this is a gradient graph.
+        from_module: module that built the graph.
+        aux: values stored while building.
+        called_graphs_grad_info: gradient infos of graphs that this one calls.
+    """
+
+    def __init__(
+        self,
+        graph: popxl.Graph,
+        args: Optional[NamedTensors] = None,
+        grad_graph_info: Optional[GradGraphInfo] = None,
+        from_module: Any = None,
+        aux: Optional[Mapping[str, Any]] = None,
+        called_graphs_grad_info: Optional[CalledGraphsGradInfoLike] = None,
+    ):
+        self.graph = graph
+        self.args = args if args is not None else NamedTensors()
+        self._grad_graph_info = grad_graph_info
+        self._from_module = from_module
+        self._aux = dict(aux or {})
+        self.called_graphs_grad_info = to_called_graphs_grad_info(called_graphs_grad_info)
+        self.autodiff_applied = False
+
+    @classmethod
+    def from_grad_graph(cls, grad_graph_info: GradGraphInfo, args: Optional[NamedTensors] = None) -> "GraphWithNamedArgs":
+        """Wrap a gradient graph."""
+        return cls(grad_graph_info.graph, args, grad_graph_info)
+
+    @property
+    def grad_graph_info(self) -> GradGraphInfo:
+        """Description of the gradient graph.
+
+        Raises:
+            AttributeError: this is not a gradient graph.
+        """
+        if self._grad_graph_info is None:
+            raise AttributeError(f"{self.graph!r} is not a gradient graph: it has no grad_graph_info.")
+        return self._grad_graph_info
+
+    @grad_graph_info.setter
+    def grad_graph_info(self, value: GradGraphInfo) -> None:
+        self._grad_graph_info = value
+
+    def bind(self, args: Optional[NamedTensors] = None) -> BoundGraph:
+        """Bind tensors to the named inputs with the same names; other names are ignored."""
+        return BoundGraph(self.graph, self.args.to_mapping(args) if args is not None else None)
+
+    def call(self, *targs: CallArgs, args: Optional[TensorMap] = None) -> Tuple[popxl.Tensor, ...]:
+        """Call the graph; see `BoundGraph.call`."""
+        return self.bind().call(*targs, args=args)
+
+    def call_with_info(self, *targs: CallArgs, args: Optional[TensorMap] = None) -> CallSiteInfo:
+        """Call the graph; see `BoundGraph.call_with_info`."""
+        return self.bind().call_with_info(*targs, args=args)
+
+    def copy(self) -> "GraphWithNamedArgs":
+        """Return a wrapper of the same graph with copied names."""
+        return GraphWithNamedArgs(self.graph, self.args.copy(), self._grad_graph_info)
+
+    def print_schedule(self) -> str:
+        """Return the ops of the graph in execution order as text."""
+        names = {t.id: name for name, t in self.args.to_dict().items()}
+        return self.graph._pb_graph.printSchedule(names)
+
+    def autodiff(
+        self,
+        grads_provided: Optional[Iterable[popxl.Tensor]] = None,
+        grads_required: Optional[Iterable[popxl.Tensor]] = None,
+        called_graphs_grad_info: Optional[CalledGraphsGradInfoLike] = None,
+        method: str = "auto",
+        force: bool = False,
+    ) -> "GraphWithNamedArgs":
+        """Make the gradient graph.
+
+        Args:
+            grads_provided: outputs whose gradients are given, default all.
+            grads_required: inputs whose gradients are wanted, default all.
+            called_graphs_grad_info: gradient infos of called graphs.
+            method: ``"auto"``, ``"build_grad"`` (handwritten) or ``"autodiff"``.
+            force: allow a second application.
+
+        Raises:
+            ValueError: unknown method.
+            Exception: applied before, or no handwritten gradient.
+        """
+        if method not in ("auto", "build_grad", "autodiff"):
+            raise ValueError(f"method: got {method!r}, expected 'auto', 'build_grad' or 'autodiff'.")
+        if self.autodiff_applied and not force:
+            raise Exception("Autodiff has already been applied to this graph. Pass force=True to apply it again.")
+        if method == "build_grad":
+            raise Exception("Autodiff with `build_grad` needs a module: `from_module` is specified by Module.create_graph only "
+                            "for modules with a handwritten gradient.")  # fmt: skip
+        from popxl_addons.transforms.autodiff import autodiff
+
+        result = autodiff(self, grads_provided, grads_required, called_graphs_grad_info)
+        self.autodiff_applied = True
+        return result

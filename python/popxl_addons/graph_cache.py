@@ -1,0 +1,82 @@
+"""Re-use of graphs: two calls with the same function and equal argument shapes share one graph."""
+
+import inspect
+import weakref
+from collections import OrderedDict
+from functools import wraps
+from typing import Any, Callable, Dict, Tuple
+
+import popxl
+import popxl.ops as ops
+from popxl.context import get_current_context
+from popxl_addons.graph import BoundGraph, GraphWithNamedArgs
+
+
+def bound_arguments(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> "OrderedDict[str, Any]":
+    """Return parameter → argument of a call, defaults applied."""
+    bound = inspect.signature(fn.__call__).bind(*args, **kwargs)
+    bound.apply_defaults()
+    return OrderedDict(bound.arguments)
+
+
+def tensor_hash(t: Any) -> int:
+    """Hash shape, dtype and meta shape of a tensor or tensor spec."""
+    return hash((tuple(t.shape), t.dtype, tuple(t.meta_shape)))
+
+
+def argument_hash(arg: Any) -> int:
+    """Hash an argument so that interchangeable ones are equal.
+
+    Raises:
+        TypeError: the argument cannot be hashed.
+    """
+    if isinstance(arg, (popxl.Tensor, popxl.TensorSpec)):
+        return tensor_hash(arg)
+    if isinstance(arg, BoundGraph):
+        return hash((arg.graph, argument_hash(arg.args)))
+    if isinstance(arg, GraphWithNamedArgs):
+        return hash(arg.graph)
+    if isinstance(arg, (list, tuple)):
+        return hash(tuple((i, argument_hash(a)) for i, a in enumerate(arg)))
+    if isinstance(arg, dict):
+        return hash(tuple((argument_hash(k), argument_hash(v)) for k, v in arg.items()))
+    return hash(arg)
+
+
+def get_function_hash(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> int:
+    """Hash a function, the current placement and its arguments."""
+    ctx = get_current_context()
+    arguments = tuple(argument_hash(a) for a in bound_arguments(fn, *args, **kwargs).values())
+    return hash((fn, ctx.ipu_id, ctx.io_tile_set, arguments))
+
+
+class GraphCache:
+    """Graphs by function and argument shapes, separately for each Ir."""
+
+    def __init__(self) -> None:
+        self._graphs: "weakref.WeakKeyDictionary[popxl.Ir, Dict[int, popxl.Graph]]" = weakref.WeakKeyDictionary()
+
+    def create_graph(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> popxl.Graph:
+        """Return the graph of `fn` for these arguments, building it on first use."""
+        return self._create(fn, args, kwargs)[0]
+
+    def _create(self, fn: Callable[..., Any], args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Tuple[popxl.Graph, bool]:
+        """Return (graph, whether it was built now)."""
+        ir = popxl.gir()
+        graphs = self._graphs.setdefault(ir, {})
+        key = get_function_hash(fn, *args, **kwargs)
+        if key in graphs:
+            return graphs[key], False
+        graphs[key] = ir.create_graph(fn, *args, **kwargs)
+        return graphs[key], True
+
+
+def function(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorator: calls of the function become calls of a cached graph."""
+    cache = GraphCache()
+
+    @wraps(fn)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        return ops.call(cache.create_graph(fn, *args, **kwargs), *args, **kwargs)
+
+    return wrapper

@@ -1,0 +1,250 @@
+"""Module: a reusable part of a model that owns variables.
+
+`build` makes ops and adds variables as graph inputs; `create_graph` turns it into a graph and hands out the factories of the
+variables. A sub-module assigned to an attribute shares its containers with its parent under that attribute's name.
+"""
+
+import inspect
+import warnings
+from functools import wraps
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple, Union
+
+import popxl
+from popxl_addons.graph import GraphWithNamedArgs
+from popxl_addons.graph_cache import GraphCache
+from popxl_addons.named_tensors import NamedTensors
+from popxl_addons.utils import overrides
+from popxl_addons.variable_factory import (
+    DataIter,
+    NamedVariableFactories,
+    VariableFactory,
+    add_replica_sharded_variable_input,
+    add_variable_input,
+)
+
+_INLINING = ("error", "warning", "none")
+
+
+class NameScopeMeta(type):
+    """Metaclass that runs `build` inside the module's name scope."""
+
+    def __new__(mcs, name: str, bases: Tuple[type, ...], namespace: Dict[str, Any]) -> type:
+        build = namespace.get("build")
+        if inspect.isfunction(build):
+            namespace["build"] = _in_name_scope(build)
+        return super().__new__(mcs, name, bases, namespace)
+
+
+def _in_name_scope(build: Any) -> Any:
+    @wraps(build)
+    def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
+        scope = self.__dict__.get("_name_scope")
+        if scope is None:
+            return build(self, *args, **kwargs)
+        with popxl.name_scope(scope):
+            return build(self, *args, **kwargs)
+
+    return wrapper
+
+
+class Module(popxl.Module, metaclass=NameScopeMeta):
+    """Base class of layers and models.
+
+    Args:
+        cache: re-use graphs of equal arguments.
+        grad_inlining_error: what happens when a module with a handwritten gradient is called inline: ``"error"``,
+            ``"warning"`` or ``"none"``.
+
+    Raises:
+        ValueError: unknown grad_inlining_error, or caching together with `build_grad`.
+    """
+
+    def __init__(self, cache: Any = False, grad_inlining_error: str = "error"):
+        if grad_inlining_error not in _INLINING:
+            raise ValueError(f"grad_inlining_error should be one of {_INLINING}: got {grad_inlining_error!r}.")
+        if cache and self.implements_grad_graph:
+            raise ValueError("You cannot use graph caching if you have implemented `build_grad`.")
+        self._variable_factories = NamedVariableFactories()
+        self._named_inputs = NamedTensors()
+        self._name_scope: Optional[str] = None
+        self._graph_cache = GraphCache() if cache else None
+        self._cached: Dict[popxl.Graph, Tuple[NamedVariableFactories, NamedTensors]] = {}
+        self._building = 0
+        self.grad_inlining_error = grad_inlining_error
+        self.called_graphs_grad_info: Dict[popxl.Graph, Any] = {}
+
+    def build(self, *args: Any, **kwargs: Any) -> Any:
+        """Make the ops and add the variables. Override this."""
+        raise NotImplementedError(f"{type(self).__name__} must implement `build`.")
+
+    def build_grad(self, *grads: popxl.Tensor) -> Any:
+        """Make the gradient by hand. Override this, or leave it to autodiff."""
+        raise NotImplementedError(f"{type(self).__name__} does not implement `build_grad`.")
+
+    @property
+    def implements_grad_graph(self) -> bool:
+        """Whether the class has a handwritten gradient."""
+        return overrides(type(self), Module, "build_grad")
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self.implements_grad_graph and not self._building and self.grad_inlining_error != "none":
+            message = (
+                f"{type(self).__name__} is called inline although `build_grad` has been implemented: the handwritten gradient "
+                "would not be used. Call it through create_graph."
+            )
+            if self.grad_inlining_error == "error":
+                raise Exception(message)
+            warnings.warn(message, stacklevel=2)
+        return self.build(*args, **kwargs)
+
+    def set_name_scope(self, name: str) -> None:
+        """Prefix tensor names of `build` with ``name/``."""
+        self._name_scope = name
+
+    def __setattr__(self, key: str, value: Any) -> None:
+        if isinstance(value, Module):
+            self._attach(key, value)
+        super().__setattr__(key, value)
+
+    def _attach(self, key: str, module: "Module") -> None:
+        self._variable_factories.insert(key, module._variable_factories)
+        self._named_inputs.insert(key, module._named_inputs)
+        module.set_name_scope(key)
+
+    # ---- building graphs
+    def create_graph(self, *args: Any, **kwargs: Any) -> Tuple[NamedVariableFactories, GraphWithNamedArgs]:
+        """Build a graph from the module.
+
+        Args:
+            *args: arguments of `build`; tensors and tensor specs become inputs.
+            **kwargs: as `args`.
+
+        Returns:
+            The factories of the variables, and the graph with the variables as named inputs.
+        """
+        if self._graph_cache is not None:
+            graph, is_new = self._graph_cache._create(self, args, kwargs)
+            if not is_new:
+                factories, inputs = self._cached[graph]
+                return factories.copy(), GraphWithNamedArgs(graph, inputs.copy(), from_module=self)
+        else:
+            graph = self._build_graph(args, kwargs)
+        factories, inputs = self._variable_factories.copy(), self._named_inputs.copy()
+        self._reset()
+        if self._graph_cache is not None:
+            self._cached[graph] = (factories.copy(), inputs.copy())
+        return factories, GraphWithNamedArgs(
+            graph, inputs, from_module=self, called_graphs_grad_info=self.called_graphs_grad_info
+        )
+
+    def _build_graph(self, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> popxl.Graph:
+        self._building += 1
+        try:
+            return popxl.gir().create_graph(self, *args, **kwargs)
+        finally:
+            self._building -= 1
+
+    def _reset(self) -> None:
+        self._variable_factories._clear()
+        self._named_inputs._clear()
+
+    # ---- variables
+    def add_variable_input(
+        self,
+        name: str,
+        data_iter: DataIter,
+        dtype: Optional[popxl.dtype] = None,
+        by_ref: bool = False,
+        replica_grouping: Optional[popxl.ReplicaGrouping] = None,
+        overwrite: bool = False,
+    ) -> popxl.Tensor:
+        """Add a variable: a graph input now, a variable of the main graph when the factories are initialised.
+
+        Args:
+            name: name, may be dotted.
+            data_iter: callable or iterable that gives values (`VariableFactory`).
+            dtype: element type, default that of the data.
+            by_ref: changes in place reach the variable.
+            replica_grouping: replicas that share a value.
+            overwrite: replace a variable of this name.
+
+        Raises:
+            ValueError: the name exists.
+        """
+        tensor, factory = add_variable_input(name, data_iter, dtype, by_ref, replica_grouping)
+        return self._register(name, tensor, factory, overwrite)
+
+    def add_replica_sharded_variable_input(
+        self,
+        name: str,
+        data_iter: DataIter,
+        dtype: Optional[popxl.dtype] = None,
+        by_ref: bool = False,
+        replica_grouping: Optional[popxl.ReplicaGrouping] = None,
+        shard_over: Optional[int] = None,
+    ) -> popxl.Tensor:
+        """Add a variable sharded over replicas; see `add_variable_input`."""
+        made = add_replica_sharded_variable_input(name, data_iter, dtype, by_ref, replica_grouping, shard_over)
+        return self._register(name, *made, False)
+
+    def add_variable_inputs(
+        self, name: Union[str, int], variable_f: NamedVariableFactories, overwrite: bool = False
+    ) -> NamedTensors:
+        """Add new graph inputs for a tree of factories under one name.
+
+        Args:
+            name: name of the subtree.
+            variable_f: factories, for example those of an outlined graph.
+            overwrite: replace a subtree of this name.
+
+        Returns:
+            The inputs under the names of the factories.
+
+        Raises:
+            ValueError: negative number, or the name exists.
+        """
+        if isinstance(name, int) and name < 0:
+            raise ValueError(f"name: must be positive: got {name}.")
+        inputs = NamedTensors.from_dict({key: f.create_input() for key, f in variable_f.to_dict().items()})
+        self._named_inputs.insert(name, inputs, overwrite)
+        self._variable_factories.insert(name, variable_f.copy(), overwrite)
+        return inputs
+
+    def add_variable_factory(self, variable_f: VariableFactory, name: Optional[str] = None) -> popxl.Tensor:
+        """Add one factory as an input; key `name` or the factory's own."""
+        return self._register(name or variable_f.name, variable_f.create_input(), variable_f, False)
+
+    def _register(self, name: str, tensor: popxl.Tensor, factory: VariableFactory, overwrite: bool) -> popxl.Tensor:
+        self._named_inputs.insert(name, tensor, overwrite)
+        self._variable_factories.insert(name, factory, overwrite)
+        return tensor
+
+    # ---- lists
+    @classmethod
+    def from_list(cls, sub_modules: Iterable["Module"]) -> "Module":
+        """Return an iterable container of modules with the names "0", "1", …"""
+        container = cls()
+        sub_modules = list(sub_modules)
+        for i, module in enumerate(sub_modules):
+            setattr(container, str(i), module)
+        container._listed = sub_modules
+        return container
+
+    @classmethod
+    def from_variable_factories(cls, inputs: Iterable[VariableFactory]) -> "Module":
+        """Return a container with one graph input per factory, under the names "0", "1", …"""
+        container = cls()
+        for i, factory in enumerate(inputs):
+            object.__setattr__(container, str(i), container.add_variable_factory(factory, str(i)))
+        return container
+
+    def get(self, key: Union[str, int]) -> Any:
+        """Return an attribute by name or number."""
+        return getattr(self, str(key))
+
+    def __getitem__(self, key: Union[str, int]) -> Any:
+        return self.get(key)
+
+    def __iter__(self) -> Iterator["Module"]:
+        listed: List[Module] = self._listed
+        return iter(listed)

@@ -1,0 +1,45 @@
+"""Cross entropy: softmax over the last axis, then the negative log likelihood."""
+
+from typing import Optional, Tuple, Union
+
+import popxl
+import popxl.ops as ops
+
+
+def cross_entropy(
+    x: popxl.Tensor, labels: popxl.Tensor, ignore_index: Optional[int] = None, reduction: str = "mean"
+) -> popxl.Tensor:
+    """Return the cross entropy loss.
+
+    Args:
+        x: logits of shape (…, C).
+        labels: integers of shape (…).
+        ignore_index: label whose rows do not count.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+    """
+    return ops.nll_loss(ops.softmax(x, -1), labels, ignore_index, reduction)
+
+
+def cross_entropy_with_grad(
+    x: popxl.Tensor,
+    labels: popxl.Tensor,
+    loss_scaling: Union[float, popxl.Tensor] = 1,
+    ignore_index: Optional[int] = None,
+    reduction: str = "mean",
+) -> Tuple[popxl.Tensor, popxl.Tensor]:
+    """Return the cross entropy loss and the gradient of the logits.
+
+    Args:
+        x: logits of shape (…, C).
+        labels: integers of shape (…).
+        loss_scaling: factor of the gradient; the loss is not scaled.
+        ignore_index: label whose rows do not count.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+
+    Returns:
+        (loss, gradient of shape (…, C)).
+    """
+    if not isinstance(loss_scaling, popxl.Tensor):
+        loss_scaling = popxl.constant(loss_scaling, popxl.float32)
+    probs = ops.softmax(x, -1)
+    return ops.nll_loss_with_softmax_grad(probs, labels, loss_scaling, ignore_index, reduction)

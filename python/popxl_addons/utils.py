@@ -1,0 +1,102 @@
+"""Small tools used all over the package."""
+
+import logging
+import re
+import time
+from collections import OrderedDict as _OrderedDict
+from collections.abc import MutableMapping
+from contextlib import contextmanager
+from typing import Any, Dict, Iterable, Iterator, KeysView, List, Optional
+
+import numpy as np
+
+import popxl
+
+
+@contextmanager
+def timer(title: Optional[str] = None, log_to_wandb: bool = True) -> Iterator[None]:
+    """Log how long the body takes, in minutes.
+
+    Args:
+        title: name of what is timed.
+        log_to_wandb: also write the summary of a running wandb run.
+    """
+    if title:
+        logging.info("Starting %s", title)
+    start = time.time()
+    yield
+    minutes = (time.time() - start) / 60
+    logging.info(f"{title} duration: {minutes:.2f} mins" if title else f"Duration: {minutes:.2f} mins")
+    if log_to_wandb and title:
+        try:
+            import wandb
+        except ImportError:
+            return
+        if wandb.run is not None:
+            wandb.run.summary[title.lower().replace(" ", "_") + "_mins"] = minutes
+
+
+class OrderedDict(_OrderedDict):
+    """Ordered dict with access by position; prints one entry per line."""
+
+    def idx(self, i: int) -> Any:
+        """Return the i-th value."""
+        return list(self.values())[i]
+
+    def keys(self) -> KeysView:
+        """Return the keys; the view prints as that of a plain dict."""
+        return dict(self).keys()
+
+    def __repr__(self) -> str:
+        lines = "".join(f"{key}: {value},\n" for key, value in self.items())
+        return "{\n" + lines + "}" if lines else "{}"
+
+
+class WeightsDict(MutableMapping):
+    """Mapping from variable to array that checks dtype and shape; arguments as for dict."""
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        self.dict: Dict[Any, np.ndarray] = {}
+        self.update(*args, **kwargs)
+
+    def __getitem__(self, key: Any) -> np.ndarray:
+        return self.dict[key]
+
+    def __setitem__(self, key: Any, value: np.ndarray) -> None:
+        if popxl.dtype.as_dtype(value.dtype) != key.dtype:
+            raise ValueError(f"tensor and weight dtypes do not equal: {key.dtype} and {value.dtype} for {key}")
+        if tuple(value.shape) != tuple(key.shape_on_host):
+            raise ValueError(f"tensor and weight shapes do not equal: {key.shape_on_host} and {value.shape} for {key}")
+        self.dict[key] = value
+
+    def __delitem__(self, key: Any) -> None:
+        del self.dict[key]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.dict)
+
+    def __len__(self) -> int:
+        return len(self.dict)
+
+
+def suffix_graph_name(name: str, suffix: str) -> str:
+    """Return `name` without every ``_subgraph(<n>)``, then ``_`` and the suffix."""
+    return re.sub(r"_subgraph\(\d+\)", "", name) + f"_{suffix}"
+
+
+def overrides(cls: type, base_cls: type, method: str) -> bool:
+    """Whether `cls` has its own `method`."""
+    return getattr(cls, method) != getattr(base_cls, method)
+
+
+def duplicate_items(iterable: Iterable[Any]) -> List[Any]:
+    """Return the items that occur more than once, in order of first appearance."""
+    items = list(iterable)
+    seen: List[Any] = []
+    return [i for i in items if items.count(i) > 1 and not (i in seen or seen.append(i))]
+
+
+@contextmanager
+def null_context() -> Iterator[None]:
+    """Do nothing."""
+    yield

@@ -1,0 +1,217 @@
+"""Variable factories: recipes of variables. A module collects them while a sub-graph is built; `init` then makes the
+variables in the main graph.
+
+A random initialiser is called once as a check and that result is thrown away, so the second call fills the first variable.
+"""
+
+from math import prod
+from pathlib import Path
+from typing import Callable, Iterable, Iterator, Optional, Tuple, Union
+
+import numpy as np
+from more_itertools import peekable
+
+import popxl
+import popxl.ops as ops
+from popxl.tensor import HostTensor, Variable
+from popxl.utils import to_numpy
+from popxl_addons.dot_tree import DotTree
+from popxl_addons.named_replica_grouping import NamedReplicaGrouping, fill_none_group
+from popxl_addons.named_tensors import NamedTensors
+
+DataIter = Union[Callable[[], HostTensor], Iterable[HostTensor]]
+
+
+def _endless(fn: Callable[[], HostTensor]) -> Iterator[HostTensor]:
+    while True:
+        yield fn()
+
+
+def _as_iterator(data_iter: DataIter) -> peekable:
+    if callable(data_iter):
+        try:
+            data_iter()
+        except Exception as e:
+            raise ValueError("Passed callable via `data_iter` throws error.") from e
+        return peekable(_endless(data_iter))
+    if not hasattr(data_iter, "__iter__"):
+        raise ValueError(f"`data_iter` must be an iterable or callable: got {type(data_iter).__name__}.")
+    return peekable(data_iter)
+
+
+class VariableFactory:
+    """Recipe of one variable.
+
+    Args:
+        data_iter: callable without arguments, or iterable, that gives the value of each instance.
+        dtype: element type, default that of the data.
+        name: name of the variable.
+        by_ref: the graph input is by reference.
+        replica_grouping: replicas that share a value, default all.
+        shard_over: number of replicas that hold a shard each; 1: not sharded.
+
+    Raises:
+        ValueError: `data_iter` is of another kind, fails, or gives no host tensors.
+    """
+
+    def __init__(
+        self,
+        data_iter: DataIter,
+        dtype: Optional[popxl.dtype] = None,
+        name: Optional[str] = None,
+        by_ref: bool = False,
+        replica_grouping: Optional[popxl.ReplicaGrouping] = None,
+        shard_over: int = 1,
+    ):
+        self.data_iter = _as_iterator(data_iter)
+        self.name = name
+        self.by_ref = by_ref
+        self.replica_sharded = shard_over > 1
+        self.replica_grouping = fill_none_group(replica_grouping)
+        first = self.data_iter.peek()
+        if not hasattr(first, "shape"):
+            raise ValueError(f"`data_iter` must give arrays or torch tensors: got {type(first).__name__}.")
+        self.dtype = popxl.dtype.as_dtype(first) if dtype is None else dtype
+        self.meta_shape: Optional[Tuple[int, ...]] = None
+        self.shape = tuple(first.shape)
+        if self.replica_sharded:
+            assert shard_over <= self.replica_grouping.group_size, "shard_over must not exceed the group size"
+            self.meta_shape = self.shape
+            self.shape = (prod(self.meta_shape) // shard_over,)
+
+    def create_input(self, prefix: Optional[str] = None) -> popxl.Tensor:
+        """Add an input for the variable to the current graph.
+
+        Args:
+            prefix: put before the name, with a dot.
+        """
+        name = self.name if prefix is None else f"{prefix}.{self.name}"
+        return popxl.graph_input(self.shape, self.dtype, name, by_ref=self.by_ref, meta_shape=self.meta_shape)
+
+    def next_data(self, empty: bool = False) -> np.ndarray:
+        """Return the value of the next instance; one per group, stacked, when there are several groups.
+
+        Args:
+            empty: uninitialised arrays instead of data.
+        """
+        groups = self.replica_grouping.num_groups
+        shape = self.shape if self.meta_shape is None else self.meta_shape
+        if empty:
+            return np.empty(shape if groups == 1 else (groups, *shape), self.dtype.as_numpy())
+        if groups == 1:
+            return next(self.data_iter)
+        return np.stack([to_numpy(next(self.data_iter), downcast=False) for _ in range(groups)])
+
+    def next_memmap(self, memmap_dir: str, name: str, empty: bool = False, read_only_if_exists: bool = False) -> np.memmap:
+        """As `next_data`, in a raw file ``<memmap_dir>/<name>.npy``; an existing file is opened.
+
+        Args:
+            memmap_dir: folder of the files.
+            name: name of the file.
+            empty: do not fill a new file.
+            read_only_if_exists: open an existing file read-only.
+        """
+        path = Path(memmap_dir) / f"{name}.npy"
+        groups = self.replica_grouping.num_groups
+        shape = self.shape if self.meta_shape is None else self.meta_shape
+        shape = shape if groups == 1 else (groups, *shape)
+        if path.exists():
+            return np.memmap(path, self.dtype.as_numpy(), "r" if read_only_if_exists else "r+", shape=shape)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        data = np.memmap(path, self.dtype.as_numpy(), "w+", shape=shape)
+        if not empty:
+            data[...] = to_numpy(self.next_data(), self.dtype)
+        return data
+
+    def create_tensor(
+        self,
+        name: Optional[str] = None,
+        empty: bool = False,
+        memmap_dir: Optional[str] = None,
+        read_only_if_exists: bool = False,
+    ) -> Variable:
+        """Make the variable; the main graph must be current.
+
+        Args:
+            name: name, default that of the factory.
+            empty: uninitialised value.
+            memmap_dir: keep the value in a file of this folder.
+            read_only_if_exists: open an existing file read-only.
+        """
+        name = name or self.name
+        if memmap_dir:
+            data = self.next_memmap(memmap_dir, name, empty, read_only_if_exists)
+        else:
+            data = self.next_data(empty)
+        return popxl.variable(data, self.dtype, name, replica_grouping=self.replica_grouping)
+
+
+def add_variable_input(
+    name: str,
+    data_iter: DataIter,
+    dtype: Optional[popxl.dtype] = None,
+    by_ref: bool = False,
+    replica_grouping: Optional[popxl.ReplicaGrouping] = None,
+) -> Tuple[popxl.Tensor, VariableFactory]:
+    """Add an input to the current graph and return it with the factory of its variable."""
+    factory = VariableFactory(data_iter, dtype, name, by_ref, replica_grouping)
+    return factory.create_input(), factory
+
+
+def add_replica_sharded_variable_input(
+    name: str,
+    data_iter: DataIter,
+    dtype: Optional[popxl.dtype] = None,
+    by_ref: bool = False,
+    replica_grouping: Optional[popxl.ReplicaGrouping] = None,
+    shard_over: Optional[int] = None,
+) -> Tuple[popxl.Tensor, VariableFactory]:
+    """As `add_variable_input` for a variable sharded over `shard_over` replicas (default: the whole group)."""
+    group = fill_none_group(replica_grouping)
+    factory = VariableFactory(data_iter, dtype, name, by_ref, group, shard_over or group.group_size)
+    return factory.create_input(), factory
+
+
+class NamedVariableFactories(DotTree[VariableFactory]):
+    """Tree of factories."""
+
+    def init(
+        self,
+        prefix: Optional[str] = None,
+        empty: bool = False,
+        memmap_dir: Optional[str] = None,
+        read_only_if_exists: bool = False,
+    ) -> NamedTensors:
+        """Make all variables in the order of their dotted names; the main graph must be current.
+
+        Args:
+            prefix: put before the names of the variables, with a dot.
+            empty: uninitialised values.
+            memmap_dir: keep the values in files of this folder.
+            read_only_if_exists: open existing files read-only.
+
+        Returns:
+            The variables under the names of the factories.
+        """
+        made = {}
+        for name, factory in sorted(self.to_dict().items()):
+            full = f"{prefix}.{name}" if prefix else name
+            made[name] = factory.create_tensor(full, empty, memmap_dir, read_only_if_exists)
+        return NamedTensors.from_dict(made)
+
+    def _init_in_graph(self, init_type: str) -> NamedTensors:
+        flat = self.to_dict().items()
+        return NamedTensors.from_dict({name: ops.init(f.shape, f.dtype, name, init_type) for name, f in flat})
+
+    def init_zero(self) -> NamedTensors:
+        """Make tensors of zeros in the current graph."""
+        return self._init_in_graph("zero")
+
+    def init_undef(self) -> NamedTensors:
+        """Make tensors of undefined content in the current graph."""
+        return self._init_in_graph("undef")
+
+    @property
+    def replica_groupings(self) -> NamedReplicaGrouping:
+        """Replica grouping of each factory."""
+        return NamedReplicaGrouping.from_dict({name: f.replica_grouping for name, f in self.to_dict().items()})

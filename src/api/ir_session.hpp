@@ -1,0 +1,48 @@
+// IrSession: runs a hand-written Ir (popxl, popart.ir): every op in reachable graphs executes, once per run; there is no
+// loop over batches. Each execution of a host load or store takes the next slice of its stream's buffer.
+#pragma once
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <popart/ir.hpp>
+
+namespace popart {
+
+struct IrSessionOptions {
+  std::string device = "cpu";  // "cpu", "ipu_model" or "ipu_hw"
+  int threads = 0;             // 0: POPART_NUM_THREADS, else the number of processors this process may use
+  int64_t transfers = 1;       // slices of each stream buffer; a stream that runs past the last one starts again
+};
+
+class IrSession {
+ public:
+  struct Stream {
+    TensorId id;
+    TensorInfo info;  // one slice
+  };
+  // Compiles a copy of `ir`. Throws popart::error for a program that is not legal or not supported, or whose result depends
+  // on an order that is not given (an op modifies memory that another, unordered op reads).
+  IrSession(const Ir &ir, const IrSessionOptions &options);
+  ~IrSession();
+
+  const std::vector<Stream> &inputs() const;
+  const std::vector<Stream> &outputs() const;
+  bool hasVariable(const TensorId &id) const;  // unused variables are not part of the program
+  // Plain C order, as many bytes as the variable's info says. Throw popart::error when there is no such variable.
+  void writeVariable(const TensorId &id, const void *data);
+  void readVariable(const TensorId &id, void *data) const;
+  // Buffers in the order of inputs() and outputs(), each `transfers` slices.
+  void run(std::span<const void *const> inputs, std::span<void *const> outputs);
+  std::string summary() const;  // memory and fallbacks, for people
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// Throws popart::error when an op modifies memory that another op reads and nothing orders the two.
+void checkInplaceAmbiguity(const Graph &graph);
+
+}  // namespace popart

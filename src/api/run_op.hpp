@@ -1,0 +1,29 @@
+// Runs, infers and differentiates single ops outside a model: the door for operator tests.
+#pragma once
+#include <string>
+#include <vector>
+
+#include <popart/attributes.hpp>
+#include <popart/tensordata.hpp>
+
+namespace popart {
+
+// An empty TensorData is an absent optional input.
+struct SingleOp {
+  std::string type;  // of the catalog: "Gelu"
+  Attributes attributes;
+  std::vector<TensorData> inputs;
+  int outputs = -1;  // -1: every output of the row that is not optional (variadic: one)
+};
+
+enum class OpBackend { Reference, Best };
+
+// Builds a one-op program, lowers it for the backend and runs it. Throws popart::error as a session would.
+std::vector<TensorData> runOp(const SingleOp &op, OpBackend backend);
+// Types and shapes only; input values are not read.
+std::vector<TensorInfo> inferOp(const SingleOp &op);
+// Gradients of the inputs listed in `wanted`, in that order, given the gradients of the outputs (empty: none).
+// An empty TensorData in the result: the op gives no gradient for that input.
+std::vector<TensorData> gradOp(const SingleOp &op, const std::vector<TensorData> &gradOutputs, const std::vector<int> &wanted, OpBackend backend);
+
+}  // namespace popart

@@ -1,0 +1,173 @@
+// Creation of sessions: model → Ir → pipeline, with the checks that come first.
+#include <chrono>
+#include <random>
+
+#include <popart/error.hpp>
+#include <popart/ir.hpp>
+#include <popart/logging.hpp>
+
+#include "api/session_impl.hpp"
+#include "backends/ref/ref.hpp"
+#include "pipeline/options.hpp"
+
+namespace popart {
+namespace {
+
+pipeline::Anchor::Return toReturn(AnchorReturnTypeId id) {
+  switch (id) {
+    case AnchorReturnTypeId::Final: return pipeline::Anchor::Return::Final;
+    case AnchorReturnTypeId::EveryN: return pipeline::Anchor::Return::EveryN;
+    case AnchorReturnTypeId::Sum: return pipeline::Anchor::Return::Sum;
+    case AnchorReturnTypeId::All: break;
+  }
+  return pipeline::Anchor::Return::All;
+}
+
+std::vector<pipeline::Anchor> toAnchors(const DataFlow &dataFlow) {
+  std::vector<pipeline::Anchor> anchors;
+  for (const auto &[id, type] : dataFlow.getAnchorReturnTypeMap())
+    anchors.push_back({id, toReturn(type.id()), type.id() == AnchorReturnTypeId::EveryN ? type.rp() : 1});
+  return anchors;
+}
+
+pipeline::LossSpec toLossSpec(const LossObject &loss) {
+  pipeline::LossSpec spec{loss.type, loss.inputs, loss.output, {}};
+  spec.attributes.set("reduction", toText(loss.reduction));
+  if (loss.type == "L1") spec.attributes.set("lambda", loss.lambda);
+  return spec;
+}
+
+struct Creation {
+  const std::string &model;
+  const DataFlow &dataFlow;
+  std::shared_ptr<DeviceInfo> device;
+  const InputShapeInfo &inputShapeInfo;
+  const SessionOptions &options;
+  const Patterns &patterns;
+  const std::string &name;
+  const Optimizer *optimizer = nullptr;
+  TensorId loss;
+  std::vector<LossObject> losses;
+};
+
+}  // namespace
+
+// Gives the static members access to Impl.
+struct SessionCreation : Session {
+  using ImplPtr = std::unique_ptr<Session::Impl>;
+
+  static ImplPtr fromModel(const Creation &c) {
+    const auto start = std::chrono::steady_clock::now();
+    const bool training = c.optimizer != nullptr;
+    if (!c.device) throw error("Session '{}': deviceInfo must be specified: got null. Make a device with DeviceManager", c.name);
+    pipeline::checkOptions(c.options, training ? pipeline::RunMode::Training : pipeline::RunMode::Inference);
+    if (c.dataFlow.batchesPerStep() < 1) throw error("Session '{}': the DataFlow has no batches per step. Construct it as DataFlow(batchesPerStep, anchors)", c.name);
+    if (!training && c.dataFlow.nAnchors() == 0)
+      throw error("Session '{}': an inference session needs at least one anchor. Name the tensors to return in the DataFlow", c.name);
+    auto impl = std::make_unique<Session::Impl>();
+    impl->mode = training ? Session::Impl::Mode::Training : Session::Impl::Mode::Inference;
+    impl->name = c.name;
+    impl->dataFlow = c.dataFlow;
+    impl->options = c.options;
+    impl->device = c.device;
+    impl->model = onnx::Model::fromProtoOrFile(c.model);
+    for (const TensorId &id : impl->model->inputIds()) impl->modelInputs.insert(id);
+    prepare(*impl, c);
+    impl->initialiseHostWeights();
+    startSeed(*impl);
+    logging::session::info("session '{}': program of {} operations built in {} ms", c.name, impl->ir().getMainGraph().opCount(),
+                           std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count());
+    return impl;
+  }
+
+  static ImplPtr fromIr(std::shared_ptr<Ir> ir, std::shared_ptr<DeviceInfo> device, const std::string &name, Session::Impl::Mode mode, int batchesPerStep) {
+    check(ir != nullptr, "Session '{}': the Ir is a null pointer. Pass an Ir", name);
+    if (!device) throw error("Session '{}': deviceInfo must be specified: got null. Make a device with DeviceManager", name);
+    auto impl = std::make_unique<Session::Impl>();
+    impl->mode = mode;
+    impl->name = name;
+    impl->dataFlow = DataFlow(batchesPerStep);
+    impl->device = std::move(device);
+    impl->prepared.ir = std::move(ir);
+    impl->initialiseHostWeights();
+    return impl;
+  }
+
+ private:
+  static void prepare(Session::Impl &impl, const Creation &c) {
+    const bool training = c.optimizer != nullptr;
+    onnx::BuildOptions build;
+    build.purpose = training ? onnx::Purpose::Training : onnx::Purpose::Inference;
+    build.weights = !training && c.options.constantWeights ? onnx::WeightRole::Constant : onnx::WeightRole::Variable;
+    build.versions = c.options.strictOpVersions ? onnx::OpVersionRule::Strict : onnx::OpVersionRule::Lenient;
+    build.inputShapeInfo = c.inputShapeInfo.getInfos();
+    build.evaluate = ref::evaluate;
+    pipeline::PrepareRequest request;
+    request.ir = std::make_unique<Ir>();
+    onnx::buildGraph(*impl.model, build, *request.ir);
+    request.loss = c.loss;
+    for (const LossObject &loss : c.losses) request.losses.push_back(toLossSpec(loss));
+    request.anchors = toAnchors(c.dataFlow);
+    request.patterns = c.patterns;
+    request.options = pipeline::pipelineOptions(c.options);
+    if (training) {
+      impl.optimizer = c.optimizer->clone();
+      impl.optimizer->setFactors(request.options.factors);
+      request.optimizer = impl.optimizer.get();
+    }
+    impl.prepared = pipeline::prepare(std::move(request));
+  }
+
+  static void startSeed(Session::Impl &impl) {
+    if (!impl.prepared.randomSeed) return;
+    std::random_device source;
+    TensorData &seed = impl.hostWeights.at(*impl.prepared.randomSeed);
+    auto *words = static_cast<uint32_t *>(seed.mutableData());
+    for (int i = 0; i < 2; ++i) words[i] = source();
+  }
+};
+
+InferenceSession::InferenceSession(InferenceSession &&) noexcept = default;
+InferenceSession::~InferenceSession() = default;
+TrainingSession::TrainingSession(TrainingSession &&) noexcept = default;
+TrainingSession::~TrainingSession() = default;
+
+std::unique_ptr<InferenceSession> InferenceSession::createFromOnnxModel(const std::string &model, const DataFlow &dataFlow,
+                                                                        std::shared_ptr<DeviceInfo> deviceInfo, const InputShapeInfo &inputShapeInfo,
+                                                                        const SessionOptions &userOptions, const Patterns &patterns,
+                                                                        const std::string name) {
+  auto impl = SessionCreation::fromModel({.model = model, .dataFlow = dataFlow, .device = std::move(deviceInfo), .inputShapeInfo = inputShapeInfo,
+                                          .options = userOptions, .patterns = patterns, .name = name, .optimizer = nullptr, .loss = {}, .losses = {}});
+  return std::unique_ptr<InferenceSession>(new InferenceSession(std::move(impl)));
+}
+
+std::unique_ptr<InferenceSession> InferenceSession::createFromIr(std::shared_ptr<Ir> ir, std::shared_ptr<DeviceInfo> deviceInfo, const std::string name,
+                                                                 int batchesPerStep) {
+  auto impl = SessionCreation::fromIr(std::move(ir), std::move(deviceInfo), name, Session::Impl::Mode::Inference, batchesPerStep);
+  return std::unique_ptr<InferenceSession>(new InferenceSession(std::move(impl)));
+}
+
+std::unique_ptr<TrainingSession> TrainingSession::createFromOnnxModel(const std::string &model, const DataFlow &dataFlow, const TensorId &loss,
+                                                                      const Optimizer &optimizer, std::shared_ptr<DeviceInfo> deviceInfo,
+                                                                      const InputShapeInfo &inputShapeInfo, const SessionOptions &userOptions,
+                                                                      const Patterns &patterns, const std::string name) {
+  auto impl = SessionCreation::fromModel({.model = model, .dataFlow = dataFlow, .device = std::move(deviceInfo), .inputShapeInfo = inputShapeInfo,
+                                          .options = userOptions, .patterns = patterns, .name = name, .optimizer = &optimizer, .loss = loss, .losses = {}});
+  return std::unique_ptr<TrainingSession>(new TrainingSession(std::move(impl)));
+}
+
+std::unique_ptr<TrainingSession> TrainingSession::createFromOnnxModel(const std::string &model, const DataFlow &dataFlow,
+                                                                      const std::vector<LossObject> &losses, const Optimizer &optimizer,
+                                                                      std::shared_ptr<DeviceInfo> deviceInfo, const InputShapeInfo &inputShapeInfo,
+                                                                      const SessionOptions &userOptions, const Patterns &patterns, const std::string name) {
+  auto impl = SessionCreation::fromModel({.model = model, .dataFlow = dataFlow, .device = std::move(deviceInfo), .inputShapeInfo = inputShapeInfo,
+                                          .options = userOptions, .patterns = patterns, .name = name, .optimizer = &optimizer, .loss = {}, .losses = losses});
+  return std::unique_ptr<TrainingSession>(new TrainingSession(std::move(impl)));
+}
+
+std::unique_ptr<TrainingSession> TrainingSession::createFromIr(std::shared_ptr<Ir> ir, std::shared_ptr<DeviceInfo> deviceInfo, const std::string name) {
+  auto impl = SessionCreation::fromIr(std::move(ir), std::move(deviceInfo), name, Session::Impl::Mode::Training, 1);
+  return std::unique_ptr<TrainingSession>(new TrainingSession(std::move(impl)));
+}
+
+}  // namespace popart

@@ -1,0 +1,63 @@
+// State of a session, shared by the files that implement Session.
+// Invariant: hostWeights holds one plain value per variable of the Ir's main graph from creation on; device values exist
+// only while `engine` does.
+#pragma once
+#include <atomic>
+#include <optional>
+
+#include <popart/session.hpp>
+
+#include "api/step_streams.hpp"
+#include "api/stepio_sizes.hpp"
+#include "executable/executable.hpp"
+#include "onnx/reader.hpp"
+#include "pipeline/prepare.hpp"
+#include "runtime/engine.hpp"
+
+namespace popart {
+
+struct Session::Impl {
+  enum class Mode { Inference, Training };
+
+  Mode mode = Mode::Inference;
+  std::string name;
+  std::optional<onnx::Model> model;  // absent: made from an Ir
+  pipeline::Prepared prepared;
+  std::unique_ptr<Optimizer> optimizer;
+  DataFlow dataFlow;
+  SessionOptions options;
+  std::shared_ptr<DeviceInfo> device;
+  std::set<TensorId> modelInputs;
+
+  std::map<TensorId, TensorData> hostWeights;    // what weightsFromHost sends
+  std::map<TensorId, TensorData> streamBuffers;  // what weightsToHost received
+  std::map<TensorId, int> variableIndex;         // in executable->variables
+  uint64_t randomSeed = 0;
+
+  std::shared_ptr<const executable::Executable> executable;
+  std::unique_ptr<runtime::Engine> engine;
+  std::unique_ptr<StepStreams> streams;
+  popx::Executablex sizes;
+  bool weightsLoaded = false;
+  bool firstRun = true;
+  std::atomic<bool> running{false};
+
+  const Ir &ir() const { return *prepared.ir; }
+  // Variables that are weights or optimizer state, not optimizer scalars or the seed.
+  bool isModelVariable(const TensorId &id) const;
+  void initialiseHostWeights();
+  void compile();
+  void load();
+  void fillSizes();
+  void checkDeviceFits() const;
+  void writeScalars();
+  void requireEngine(const char *what) const;
+};
+
+// The kernel providers of a device in order of preference.
+std::vector<const executable::Backend *> backendsFor(DeviceType device);
+
+// One number as a tensor of `info`'s type.
+TensorData scalarData(const TensorInfo &info, double value);
+
+}  // namespace popart

@@ -1,0 +1,47 @@
+// StepStreams: feeds the engine's streams from an IStepIO: sizes, wrap-around and element types (PopART Python API, "Step IO").
+// Buffers of a StepIO are resolved once per (session, StepIO) pair; after that a stream costs an addition and a comparison.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include <popart/istepio.hpp>
+
+#include "executable/executable.hpp"
+#include "runtime/engine.hpp"
+
+namespace popart {
+
+class StepStreams : public runtime::StreamSource {
+ public:
+  explicit StepStreams(std::shared_ptr<const executable::Executable> executable);
+  // Streams come from `stepIO` from now on. Throws runtime_error for missing tensors and element types that do not fit.
+  void connect(IStepIO &stepIO);
+
+  const void *input(int stream, int64_t bytes) override;
+  void inputDone(int stream) override;
+  void *output(int stream, int64_t bytes) override;
+  void outputDone(int stream) override;
+
+ private:
+  // How host elements differ from the stream's.
+  enum class Conversion : uint8_t { None, NarrowInt64, WidenInt32 };
+  struct Stream {
+    TensorId id;
+    TensorInfo info;
+    bool broadcast = false;
+    SequentialBuffer *buffer = nullptr;  // null: ask the IStepIO each time
+    Conversion conversion = Conversion::None;
+    std::vector<char> staging;
+    MutableVoidData pending;             // output whose staging is copied when done
+    bool warned = false;
+  };
+  static Conversion conversionFor(const char *direction, const TensorId &id, DataType host, DataType device);
+  const void *convertInput(Stream &stream, const void *data, int64_t elements);
+
+  std::shared_ptr<const executable::Executable> executable_;
+  std::vector<Stream> inputs_, outputs_;
+  IStepIO *stepIO_ = nullptr;
+  uint64_t serial_ = 0;
+};
+
+}  // namespace popart

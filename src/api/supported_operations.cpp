@@ -1,0 +1,56 @@
+// Facts about operators, read from the catalog's rows.
+#include "api/supported_operations.hpp"
+
+#include <algorithm>
+#include <set>
+
+namespace popart {
+namespace {
+
+std::vector<DataType> typesOf(TypeSet set) {
+  std::vector<DataType> types;
+  for (int i = 0; i < kDataTypeCount; ++i)
+    if (set & typeBit(static_cast<DataType>(i))) types.push_back(static_cast<DataType>(i));
+  return types;
+}
+
+bool isInternal(const OpDef &def) { return def.has(Trait::Internal) || def.has(Trait::Gradient) || def.isInplaceVariant(); }
+
+// Calls f(identifier, row) for each name and version of each row.
+template <class F>
+void forEachIdentifier(F &&f) {
+  for (const OpDef *def : allOpDefs()) {
+    for (OpVersion version : def->versions()) f(OperatorIdentifier(def->domain(), def->type(), version), *def);
+    for (const OnnxName &name : def->onnxNames())
+      for (OpVersion version : name.versions) f(OperatorIdentifier(name.domain, name.type, version), *def);
+  }
+}
+
+}  // namespace
+
+std::vector<OperatorIdentifier> supportedOperations(bool includeInternal) {
+  std::set<OperatorIdentifier> ids;
+  forEachIdentifier([&](const OperatorIdentifier &id, const OpDef &def) {
+    if (includeInternal || !isInternal(def)) ids.insert(id);
+  });
+  return {ids.begin(), ids.end()};
+}
+
+SupportedOperation supportedOperation(const OperatorIdentifier &opid) {
+  const OpDef *row = nullptr;
+  forEachIdentifier([&](const OperatorIdentifier &id, const OpDef &def) {
+    if (id == opid) row = &def;
+  });
+  if (!row) throw error("operator {}: not supported. getSupportedOperations lists those that are", opid);
+  SupportedOperation result;
+  for (size_t i = 0; i < row->inputs().size(); ++i) {
+    const InputDef &input = row->inputs()[i];
+    const bool constant = std::ranges::any_of(row->constInputs(), [&](const ConstInputDef &c) { return c.index == static_cast<int>(i) && c.since <= opid.version; });
+    result.inputs.push_back({input.name, typesOf(input.types), constant});
+  }
+  for (const OutputDef &output : row->outputs()) result.outputs.push_back({output.name, typesOf(kAllTypes), false});
+  for (const AttributeDef &attribute : row->attributes()) result.attributes[attribute.name] = {"*"};
+  return result;
+}
+
+}  // namespace popart

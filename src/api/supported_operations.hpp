@@ -1,0 +1,29 @@
+// What getSupportedOperations and its kin tell about the catalog.
+#pragma once
+#include <map>
+#include <string>
+#include <vector>
+
+#include <popart/opdef.hpp>
+
+namespace popart {
+
+struct SupportedOperation {
+  struct Operand {
+    std::string name;
+    std::vector<DataType> types;
+    bool constant = false;  // must be known at compile time
+  };
+  struct AttributeFacts {
+    std::string supportedValuesRegex;
+  };
+  std::vector<Operand> inputs, outputs;
+  std::map<std::string, AttributeFacts> attributes;
+};
+
+// Sorted. With includeInternal also gradient and compiler-made operators.
+std::vector<OperatorIdentifier> supportedOperations(bool includeInternal);
+// Throws popart::error for an identifier that supportedOperations(true) does not list.
+SupportedOperation supportedOperation(const OperatorIdentifier &opid);
+
+}  // namespace popart

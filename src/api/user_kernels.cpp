@@ -1,0 +1,103 @@
+// Registry of user kernels and the backend that serves them: plain layouts, one task.
+#include "api/user_kernels.hpp"
+
+#include <atomic>
+#include <map>
+#include <mutex>
+
+#include <popart/userkernel.hpp>
+
+namespace popart {
+namespace {
+
+std::mutex registryMutex;
+std::map<OperatorIdentifier, UserKernel> &registry() {
+  static std::map<OperatorIdentifier, UserKernel> kernels;
+  return kernels;
+}
+
+const UserKernel *findKernel(const OperatorIdentifier &opid) {
+  std::lock_guard lock(registryMutex);
+  auto it = registry().find(opid);
+  return it == registry().end() ? nullptr : &it->second;
+}
+
+std::atomic<bool> failed{false};
+std::string failure;  // guarded by registryMutex
+
+void recordFailure(const Op &op, const char *what) {
+  std::lock_guard lock(registryMutex);
+  if (failed.exchange(true)) return;
+  failure = "kernel of " + op.debugName() + ": " + what;
+}
+
+class RegisteredKernel : public executable::Kernel {
+ public:
+  RegisteredKernel(const executable::KernelRequest &request, UserKernel kernel) : op_(request.op->clone()), kernel_(std::move(kernel)) {
+    for (const auto &operand : request.inputs) inInfos_.push_back(operand.connected ? operand.info : TensorInfo());
+    for (const auto &operand : request.outputs) outInfos_.push_back(operand.connected ? operand.info : TensorInfo());
+  }
+  std::string name() const override { return "user kernel of " + op_->opid.str(); }
+  void run(const executable::KernelArgs &args, int) const noexcept override {
+    try {
+      kernel_(KernelCall(*op_, inInfos_, outInfos_, args.in, args.out));
+    } catch (const std::exception &e) {
+      recordFailure(*op_, e.what());
+    } catch (...) {
+      recordFailure(*op_, "an exception that is no std::exception");
+    }
+  }
+
+ private:
+  std::unique_ptr<Op> op_;
+  UserKernel kernel_;
+  std::vector<TensorInfo> inInfos_, outInfos_;
+};
+
+class UserKernelBackend : public executable::Backend {
+ public:
+  std::string name() const override { return "user"; }
+  std::unique_ptr<executable::Kernel> createKernel(const executable::KernelRequest &request, std::string &reason) const override {
+    const UserKernel *kernel = findKernel(request.op->opid);
+    if (!kernel) {
+      reason = "no kernel is registered for " + request.op->opid.str();
+      return nullptr;
+    }
+    const auto isPlain = [](const executable::OperandDesc &o) { return !o.connected || o.layout == executable::Layout{}; };
+    for (const auto *operands : {&request.inputs, &request.outputs})
+      for (const auto &operand : *operands)
+        if (!isPlain(operand)) {
+          reason = "user kernels take plain layouts only";
+          return nullptr;
+        }
+    return std::make_unique<RegisteredKernel>(request, *kernel);
+  }
+  bool supports(const Op &op, std::string &reason) const override {
+    if (findKernel(op.opid)) return true;
+    reason = "no kernel is registered for " + op.opid.str();
+    return false;
+  }
+};
+
+}  // namespace
+
+void registerKernel(const OperatorIdentifier &opid, UserKernel kernel) {
+  std::lock_guard lock(registryMutex);
+  if (!registry().emplace(opid, std::move(kernel)).second)
+    throw error("registerKernel: there is a kernel for {} already. Register each operator once", opid);
+}
+
+void throwKernelFailure() {
+  if (!failed.load(std::memory_order_relaxed)) [[likely]]
+    return;
+  std::lock_guard lock(registryMutex);
+  failed = false;
+  throw runtime_error("{}", failure);
+}
+
+const executable::Backend &userKernelBackend() {
+  static UserKernelBackend backend;
+  return backend;
+}
+
+}  // namespace popart

@@ -1,0 +1,84 @@
+// Registry of the CPU backend: one table per family, searched by op type when an executable is made.
+#include "backends/cpu/cpu.hpp"
+
+#include <unordered_map>
+
+#include <popart/graph.hpp>
+
+namespace popart::cpu {
+namespace {
+
+using executable::Kernel;
+using executable::KernelRequest;
+using executable::Layout;
+using executable::OperandDesc;
+
+class CpuBackend final : public executable::Backend {
+ public:
+  CpuBackend() {
+    for (auto table : {matmulKernels()})
+      for (const Entry &e : table) entries_[e.type].push_back(&e);
+  }
+
+  std::string name() const override { return "cpu"; }
+
+  std::unique_ptr<Kernel> createKernel(const KernelRequest &request, std::string &reason) const override {
+    reason.clear();
+    if (request.op->isUserOp()) return reason = "user operators run on the kernel their author registered", nullptr;
+    const auto it = entries_.find(request.op->def().base().type());
+    if (it == entries_.end()) return reason = "there is no vectorised kernel for " + request.op->opType(), nullptr;
+    for (const Entry *e : it->second)
+      if (auto kernel = e->create(request, reason)) return kernel;
+    return nullptr;
+  }
+
+  bool supports(const Op &op, std::string &reason) const override {
+    KernelRequest request{&op, {}, {}};
+    const Graph &graph = op.getGraph();
+    for (TensorIndex t : op.inputs()) request.inputs.push_back(describe(graph, t));
+    for (TensorIndex t : op.outputs()) request.outputs.push_back(describe(graph, t));
+    return createKernel(request, reason) != nullptr;
+  }
+
+ private:
+  static OperandDesc describe(const Graph &graph, TensorIndex t) {
+    if (!t.valid()) return {TensorInfo(), {}, nullptr, false};
+    const Tensor &tensor = graph.tensor(t);
+    return {tensor.info, {}, tensor.tensorType() == TensorType::Const ? &tensor.tensorData() : nullptr, true};
+  }
+
+  std::unordered_map<std::string_view, std::vector<const Entry *>> entries_;
+};
+
+template <class Check>
+bool everyOperand(const KernelRequest &request, Check &&check) {
+  for (const auto *list : {&request.inputs, &request.outputs})
+    for (const OperandDesc &o : *list)
+      if (o.connected && !check(o)) return false;
+  return true;
+}
+
+}  // namespace
+
+bool allPlain(const KernelRequest &request, std::string &reason) {
+  return everyOperand(request, [&](const OperandDesc &o) {
+    if (o.layout.kind == Layout::Kind::Plain) return true;
+    reason = "it takes plain layout only: got " + o.layout.str();
+    return false;
+  });
+}
+
+bool allOfType(const KernelRequest &request, DataType type, std::string &reason) {
+  return everyOperand(request, [&](const OperandDesc &o) {
+    if (o.info.dataType() == type) return true;
+    reason = "it takes " + toText(type) + " only: got " + toText(o.info.dataType());
+    return false;
+  });
+}
+
+const executable::Backend &backend() {
+  static const CpuBackend instance;
+  return instance;
+}
+
+}  // namespace popart::cpu

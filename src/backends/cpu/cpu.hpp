@@ -1,0 +1,30 @@
+// The CPU backend: vectorised kernels (Highway, run-time dispatch) for float32 and the types that go with it. What it does not
+// take it refuses with a reason, and the next backend of the device (ref) gets the op.
+#pragma once
+#include <memory>
+#include <span>
+#include <string>
+
+#include "executable/kernel.hpp"
+
+namespace popart::cpu {
+
+const executable::Backend &backend();
+
+// One operator of the backend. `create` returns nullptr and a reason when it does not take the request.
+struct Entry {
+  const char *type;  // base op type
+  std::unique_ptr<executable::Kernel> (*create)(const executable::KernelRequest &request, std::string &reason);
+};
+
+// Tables of the family files.
+std::span<const Entry> matmulKernels();
+
+// ---- what family files share when they judge a request
+
+// True when every connected operand is plain; otherwise sets the reason.
+bool allPlain(const executable::KernelRequest &request, std::string &reason);
+// True when every connected operand has this element type; otherwise sets the reason.
+bool allOfType(const executable::KernelRequest &request, DataType type, std::string &reason);
+
+}  // namespace popart::cpu

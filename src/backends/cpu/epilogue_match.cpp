@@ -1,0 +1,201 @@
+// A walk from the product through the body: each op must continue the chain  product → ·alpha → +bias → +residual →
+// activation → ·slope, or be one of the known parameter updates.
+#include "backends/cpu/epilogue_match.hpp"
+
+#include <popart/ir.hpp>
+
+#include <algorithm>
+
+namespace popart::cpu {
+namespace {
+
+Activation activationOf(const Op &op) {
+  if (op.is("Relu")) return Activation::kRelu;
+  if (op.is("GeluErf")) return Activation::kGelu;
+  if (op.is("Gelu")) return Activation::kGeluTanh;
+  if (op.is("Sigmoid")) return Activation::kSigmoid;
+  if (op.is("Tanh")) return Activation::kTanh;
+  if (op.is("Swish")) return Activation::kSilu;
+  return Activation::kNone;
+}
+
+// The activation whose gradient op this is; inputs (gradient, saved).
+Activation gradientOf(const Op &op) {
+  if (op.is("ReluGrad")) return Activation::kRelu;
+  if (op.is("GeluErfGrad")) return Activation::kGelu;
+  if (op.is("GeluGrad")) return Activation::kGeluTanh;
+  if (op.is("SigmoidGrad")) return Activation::kSigmoid;
+  if (op.is("TanhGrad")) return Activation::kTanh;
+  if (op.is("SwishGrad")) return Activation::kSilu;
+  return Activation::kNone;
+}
+
+class Matcher {
+ public:
+  Matcher(const Graph &body, int64_t columns) : body_(body), columns_(columns), product_(body.inputs()[0]) {}
+
+  std::optional<MatchedEpilogue> run(std::string &reason) {
+    for (TensorIndex t : body_.inputs())
+      if (body_.info(t).dataType() != DataType::FLOAT) return reason = "an epilogue operand is " + toText(body_.info(t).dataType()), std::nullopt;
+    if (matchUpdate()) return result_;
+    result_ = {};
+    if (matchChain()) return result_;
+    reason = "no register epilogue computes its element-wise part (stopped at " + stuck_ + ")";
+    return std::nullopt;
+  }
+
+ private:
+  int operand(TensorIndex t) const {
+    const auto it = std::find(body_.inputs().begin(), body_.inputs().end(), t);
+    return it == body_.inputs().end() ? -1 : static_cast<int>(it - body_.inputs().begin()) - 1;
+  }
+  bool isFull(TensorIndex t) const { return operand(t) >= 0 && body_.info(t).shape() == body_.info(product_).shape(); }
+  bool isRow(TensorIndex t) const {
+    const Shape &s = body_.info(t).shape();
+    return operand(t) >= 0 && !s.empty() && s.back() == columns_ && body_.info(t).nelms() == columns_;
+  }
+  std::optional<ScalarSource> scalar(TensorIndex t) const {
+    if (!t.valid() || body_.info(t).nelms() != 1) return std::nullopt;
+    const Tensor &tensor = body_.tensor(t);
+    if (tensor.tensorType() == TensorType::Const) return ScalarSource{static_cast<float>(tensor.tensorData().asDoubles()[0]), -1, 1};
+    if (operand(t) >= 0) return ScalarSource{0, operand(t), 1};
+    return std::nullopt;
+  }
+  // The only consumer of t inside the body.
+  Op *reader(TensorIndex t) const {
+    const auto readers = body_.tensor(t).consumerOps();
+    return readers.size() == 1 ? readers.front() : nullptr;
+  }
+  int outputIndex(TensorIndex t) const {
+    const auto it = std::find(body_.outputs().begin(), body_.outputs().end(), t);
+    return it == body_.outputs().end() ? -1 : static_cast<int>(it - body_.outputs().begin());
+  }
+  static TensorIndex other(const Op &op, TensorIndex t) { return op.inputs()[0] == t ? op.inputs()[1] : op.inputs()[0]; }
+
+  bool matchChain() {
+    TensorIndex value = product_;
+    int outputs = 0;
+    int stage = 0;  // 1 alpha, 2 bias, 3 residual, 4 activation, 5 slope: may only grow
+    while (true) {
+      if (const int o = outputIndex(value); o >= 0) {
+        ++outputs;
+        result_.output = o;
+      }
+      if (body_.tensor(value).uses().empty()) break;
+      Op *op = reader(value);
+      if (!op || op->outputCount() != 1) return stuck_ = "a value with several readers", false;
+      stuck_ = op->opType();
+      if (!step(*op, value, stage)) return false;
+      if (stage == 4 && result_.activation != Activation::kNone && outputIndex(value) >= 0 && result_.preActivationOutput < 0 && op->inputs()[0] == value &&
+          activationOf(*op) != Activation::kNone) {
+        result_.preActivationOutput = outputIndex(value);
+      } else if (outputIndex(value) >= 0) {
+        return stuck_ = "a value that is also a result", false;
+      }
+      value = op->outputs()[0];
+      ++visited_;
+    }
+    const bool all = visited_ == body_.opCount() && outputs == static_cast<int>(body_.outputs().size());
+    if (!all) stuck_ = "ops beside the chain";
+    return all;
+  }
+
+  bool step(const Op &op, TensorIndex value, int &stage) {
+    auto advance = [&](int to) {
+      if (stage >= to) return false;
+      stage = to;
+      return true;
+    };
+    if (op.is("Add") && op.inputs()[0] != op.inputs()[1]) {
+      const TensorIndex t = other(op, value);
+      if (isRow(t) && !isFull(t) && advance(2)) return result_.bias = operand(t), true;
+      if (isFull(t) && advance(3)) return result_.residual = operand(t), true;
+      return false;
+    }
+    if (op.is("Mul") && op.inputs()[0] != op.inputs()[1]) {
+      result_.alpha = scalar(other(op, value));
+      return result_.alpha && advance(1);
+    }
+    if (op.is("Scale")) {
+      result_.alpha = ScalarSource{op.attrFloat("scale"), -1, 1};
+      return advance(1);
+    }
+    if (activationOf(op) != Activation::kNone) return result_.activation = activationOf(op), advance(4);
+    if (gradientOf(op) != Activation::kNone && op.inputs()[0] == value && isFull(op.inputs()[1])) {
+      result_.savedBy = gradientOf(op);
+      result_.saved = operand(op.inputs()[1]);
+      return advance(5);
+    }
+    return false;
+  }
+
+  // w' = decay·w − rate·product in the forms optimizers and popxl write it.
+  bool matchUpdate() {
+    if (body_.outputs().size() != 1) return false;
+    result_.isUpdate = true;
+    result_.update = UpdateKind::kSgd;
+    result_.decay = {1, -1, 1};
+    Op *last = body_.tensor(body_.outputs()[0]).getProducerUnsafe();
+    if (!last) return false;
+    if (last->is("ScaledAdd") && body_.opCount() == 1 && last->inputs()[1] == product_ && isFull(last->inputs()[0])) {
+      const auto scale = [&](int input, const char *attribute) {
+        if (last->hasInput(input)) return scalar(last->inputs()[input]);
+        return std::optional<ScalarSource>(ScalarSource{last->attrFloat(attribute), -1, 1});
+      };
+      const auto decay = scale(2, "scale0"), rate = scale(3, "scale1");
+      if (!decay || !rate) return false;
+      result_.parameter = operand(last->inputs()[0]);
+      result_.decay = *decay;
+      result_.rate = *rate;
+      result_.rate.value = -result_.rate.value;
+      result_.rate.sign = -1;
+      return true;
+    }
+    if (last->is("SGD0VarUpdate") && body_.opCount() == 1 && last->inputs()[1] == product_ && isFull(last->inputs()[0])) {
+      const auto rate = scalar(last->inputs()[2]), decay = scalar(last->inputs()[3]);
+      if (!rate || !decay) return false;
+      result_.parameter = operand(last->inputs()[0]);
+      result_.rate = *rate;
+      result_.decay = *decay;
+      return true;
+    }
+    if (last->is("Sub")) return matchDifference(*last);
+    return false;
+  }
+
+  // w − rate·product, or decay·w − rate·product.
+  bool matchDifference(const Op &sub) {
+    size_t ops = 1;
+    TensorIndex parameter = sub.inputs()[0];
+    if (Op *scaled = body_.tensor(parameter).getProducerUnsafe()) {
+      if (!scaled->is("Mul")) return false;
+      const int w = isFull(scaled->inputs()[0]) ? 0 : 1;
+      const auto decay = scalar(scaled->inputs()[1 - w]);
+      if (!decay) return false;
+      result_.decay = *decay;
+      parameter = scaled->inputs()[w];
+      ++ops;
+    }
+    Op *step = body_.tensor(sub.inputs()[1]).getProducerUnsafe();
+    if (!isFull(parameter) || !step || !step->is("Mul")) return false;
+    const int g = step->inputs()[0] == product_ ? 0 : 1;
+    const auto rate = scalar(step->inputs()[1 - g]);
+    if (step->inputs()[g] != product_ || !rate || body_.opCount() != ops + 1) return false;
+    result_.parameter = operand(parameter);
+    result_.rate = *rate;
+    return true;
+  }
+
+  const Graph &body_;
+  int64_t columns_;
+  TensorIndex product_;
+  MatchedEpilogue result_;
+  size_t visited_ = 0;
+  std::string stuck_ = "the product";
+};
+
+}  // namespace
+
+std::optional<MatchedEpilogue> matchEpilogue(const Graph &body, int64_t columns, std::string &reason) { return Matcher(body, columns).run(reason); }
+
+}  // namespace popart::cpu

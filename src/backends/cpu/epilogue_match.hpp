@@ -1,0 +1,43 @@
+// Reads the epilogue graph of a FusedMatMul: which of the register epilogues of kernels/epilogue.hpp computes it.
+#pragma once
+#include <optional>
+#include <string>
+
+#include <popart/graph.hpp>
+
+#include "backends/cpu/kernels/epilogue.hpp"
+
+namespace popart::cpu {
+
+// A scalar of the epilogue: a constant, or the value of extra operand `operand` when it runs.
+struct ScalarSource {
+  float value = 0;
+  int operand = -1;
+  float sign = 1;
+  float read(const void *const *extras) const { return operand < 0 ? value : sign * *static_cast<const float *>(extras[operand]); }
+};
+
+// Operand numbers count body inputs behind the product (0 = first extra); -1: none. Outputs count body outputs.
+struct MatchedEpilogue {
+  // activation(alpha·product + bias + residual), possibly times the slope of a saved activation.
+  std::optional<ScalarSource> alpha;
+  int bias = -1;
+  int residual = -1;
+  Activation activation = Activation::kNone;
+  int saved = -1;
+  Activation savedBy = Activation::kNone;
+  int preActivationOutput = -1;
+  int output = 0;
+
+  // A parameter update instead: parameter operand `parameter`, result written to `output`.
+  bool isUpdate = false;
+  UpdateKind update = UpdateKind::kStore;
+  int parameter = -1;
+  ScalarSource rate, decay, momentum, gradScale;
+  int velocity = -1, velocityOutput = -1;
+};
+
+// nullopt and a reason when the graph computes something else. `columns`: N of the product.
+std::optional<MatchedEpilogue> matchEpilogue(const Graph &body, int64_t columns, std::string &reason);
+
+}  // namespace popart::cpu

@@ -1,0 +1,185 @@
+// FusedMatMul (and plain MatMul) on the register-tile products of kernels/gemm.
+#include <array>
+#include <optional>
+
+#include <popart/graph.hpp>
+
+#include "backends/cpu/cpu.hpp"
+#include "backends/cpu/epilogue_match.hpp"
+#include "backends/cpu/kernels/gemm.hpp"
+
+namespace popart::cpu {
+namespace {
+
+using executable::KernelArgs;
+using executable::KernelRequest;
+using executable::Layout;
+using executable::OperandDesc;
+
+// The product as the kernels see it: batch dimensions collapsed where strides allow.
+struct Problem {
+  MatmulShape shape;
+  MatmulArgs args;  // strides; pointers come at run time
+  int aInput = 0, bInput = 1;
+  bool packedOutput = false;
+};
+
+struct Matrix {
+  Shape batch;  // leading dimensions
+  int64_t rows, columns;
+};
+
+Matrix matrixOf(const Shape &shape) {
+  return {Shape(shape.begin(), shape.end() - 2), shape[shape.size() - 2], shape[shape.size() - 1]};
+}
+
+// Strides of `batch` (broadcast to `out`) in elements of one matrix of `size`.
+std::array<ptrdiff_t, kMaxBatchRank> batchStrides(const Shape &batch, const Shape &out, int64_t size) {
+  std::array<ptrdiff_t, kMaxBatchRank> strides{};
+  ptrdiff_t stride = size;
+  for (size_t i = 0; i < batch.size(); ++i) {
+    const size_t fromEnd = i, at = batch.size() - 1 - i;
+    strides[kMaxBatchRank - 1 - fromEnd] = batch[at] == 1 && out[out.size() - 1 - fromEnd] != 1 ? 0 : stride;
+    stride *= batch[at];
+  }
+  return strides;
+}
+
+std::optional<Problem> plan(const KernelRequest &request, bool transA, bool transB, std::string &reason) {
+  const Matrix a = matrixOf(request.inputs[0].info.shape()), b = matrixOf(request.inputs[1].info.shape());
+  const Layout &bLayout = request.inputs[1].layout;
+  if (request.inputs[0].layout.kind != Layout::Kind::Plain) return reason = "its left operand must be plain", std::nullopt;
+  Shape batch = npOut(a.batch, b.batch);
+  Problem p;
+  MatmulShape &s = p.shape;
+  s.m = transA ? a.columns : a.rows;
+  s.k = transA ? a.rows : a.columns;
+  s.n = transB ? b.rows : b.columns;
+  p.args.aRowStride = transA ? 1 : a.columns;
+  p.args.aColStride = transA ? a.columns : 1;
+  p.args.cRowStride = s.n;
+  if (b.batch.empty() && !transA) {  // one B for all: the batch is more rows of A
+    s.m *= elementCount(a.batch);
+    batch.clear();
+  } else {
+    if (batch.size() > kMaxBatchRank) return reason = "more than 4 batch dimensions", std::nullopt;
+    for (size_t i = 0; i < batch.size(); ++i) s.batch[kMaxBatchRank - batch.size() + i] = batch[i];
+    p.args.aBatchStride = batchStrides(a.batch, batch, a.rows * a.columns);
+    p.args.bBatchStride = batchStrides(b.batch, batch, b.rows * b.columns);
+    p.args.cBatchStride = batchStrides(batch, batch, s.m * s.n);
+  }
+  if (bLayout.kind == Layout::Kind::Packed) {
+    s.bLayout = bLayout.transposed == transB ? BLayout::kPacked : BLayout::kPackedTransposed;
+  } else if (bLayout.kind == Layout::Kind::Plain) {
+    s.bLayout = BLayout::kStrided;
+    p.args.bRowStride = transB ? 1 : b.columns;
+    p.args.bColStride = transB ? b.columns : 1;
+  } else {
+    return reason = "its right operand has layout " + bLayout.str(), std::nullopt;
+  }
+  const Layout &out = request.outputs[0].layout;
+  if (out.kind == Layout::Kind::Packed) {  // a weight gradient: W = update(W, Aᵀ·B), stored packed
+    if (!transA || transB || !a.batch.empty() || !b.batch.empty() || bLayout.kind != Layout::Kind::Plain)
+      return reason = "only Aᵀ·B of plain matrices can be written packed", std::nullopt;
+    p.packedOutput = true;
+    if (out.transposed) {  // store (Aᵀ·B)ᵀ = Bᵀ·A
+      std::swap(s.m, s.n);
+      std::swap(p.aInput, p.bInput);
+      p.args.aRowStride = 1, p.args.aColStride = b.columns;
+      p.args.bRowStride = a.columns, p.args.bColStride = 1;
+    }
+  } else if (out.kind != Layout::Kind::Plain) {
+    return reason = "its result has layout " + out.str(), std::nullopt;
+  }
+  return p;
+}
+
+class MatmulKernel final : public executable::Kernel {
+ public:
+  MatmulKernel(Problem problem, MatchedEpilogue epilogue, double flops)
+      : problem_(std::move(problem)), epilogue_(epilogue), flops_(flops), matmul_(problem_.shape, kPlanThreads) {}
+
+  std::string name() const override {
+    static const char *const kLayouts[] = {"strided", "packed", "packed_t", "gathered"};
+    return std::string("matmul ") + kLayouts[static_cast<int>(problem_.shape.bLayout)] + (epilogue_.isUpdate ? " update" : "");
+  }
+  int tasks() const override { return matmul_.tasks(); }
+  int64_t scratchBytes() const override { return static_cast<int64_t>(matmul_.scratchFloats() * sizeof(float)); }
+  double flops() const override { return flops_; }
+  bool canOverwrite(int input, int output) const override {
+    if (epilogue_.isUpdate) return output == 0 && input == 2 + epilogue_.parameter;
+    return input >= 2 && ((input == 2 + epilogue_.residual && epilogue_.residual >= 0) || (input == 2 + epilogue_.saved && epilogue_.saved >= 0)) &&
+           output == epilogue_.output;
+  }
+
+  void run(const KernelArgs &args, int task) const noexcept override {
+    MatmulArgs a = problem_.args;
+    const void *const *extras = args.in + 2;
+    auto floats = [&](int operand) { return operand < 0 ? nullptr : static_cast<const float *>(extras[operand]); };
+    a.a = static_cast<const float *>(args.in[problem_.aInput]);
+    a.b = static_cast<const float *>(args.in[problem_.bInput]);
+    a.c = static_cast<float *>(args.out[epilogue_.output]);
+    if (epilogue_.isUpdate) return runUpdate(a, extras, args, task);
+    Epilogue &e = a.epilogue;
+    e.bias = floats(epilogue_.bias);
+    e.residual = floats(epilogue_.residual);
+    e.saved = floats(epilogue_.saved);
+    e.savedBy = epilogue_.savedBy;
+    e.residualStride = e.savedStride = e.preActivationStride = problem_.shape.n;
+    e.preActivation = epilogue_.preActivationOutput < 0 ? nullptr : static_cast<float *>(args.out[epilogue_.preActivationOutput]);
+    e.activation = epilogue_.activation;
+    if (epilogue_.alpha) e.alpha = epilogue_.alpha->read(extras);
+    Update store;
+    if (problem_.packedOutput) a.update = &store;
+    matmul_.run(task, a, static_cast<float *>(args.scratch));
+  }
+
+ private:
+  // Results do not depend on it; it only sizes the tasks, so that any number of threads up to it is kept busy.
+  static constexpr int kPlanThreads = 2;
+
+  void runUpdate(MatmulArgs &a, const void *const *extras, const KernelArgs &args, int task) const noexcept {
+    Update u;
+    u.kind = epilogue_.update;
+    u.rate = epilogue_.rate.read(extras);
+    u.decay = epilogue_.decay.read(extras);
+    u.source = static_cast<const float *>(extras[epilogue_.parameter]) - a.c;
+    a.update = &u;
+    a.parameterLayout = problem_.packedOutput ? MatmulArgs::ParameterLayout::kPacked : MatmulArgs::ParameterLayout::kRows;
+    matmul_.run(task, a, static_cast<float *>(args.scratch));
+  }
+
+  Problem problem_;
+  MatchedEpilogue epilogue_;
+   double flops_;
+  Matmul matmul_;
+};
+
+std::unique_ptr<executable::Kernel> createMatmul(const KernelRequest &request, std::string &reason) {
+  if (!allOfType(request, DataType::FLOAT, reason)) return nullptr;
+  const Op &op = *request.op;
+  const bool fused = op.is("FusedMatMul");
+  const bool transA = fused && op.attrInt("trans_a") != 0, transB = fused && op.attrInt("trans_b") != 0;
+  if (request.inputs[0].info.rank() < 2 || request.inputs[1].info.rank() < 2) return reason = "an operand is a vector", nullptr;
+  auto problem = plan(request, transA, transB, reason);
+  if (!problem) return nullptr;
+  MatchedEpilogue epilogue;
+  if (fused && op.hasAttr("epilogue")) {
+    const int64_t columns = request.outputs[0].info.shape().back();
+    const auto matched = matchEpilogue(*op.getCalledGraphs().front(), columns, reason);
+    if (!matched) return nullptr;
+    epilogue = *matched;
+  }
+  const bool packed = problem->packedOutput;
+  if (packed && fused && op.hasAttr("epilogue") && !epilogue.isUpdate) return reason = "a packed result takes no epilogue but an update", nullptr;
+  const double flops = 2.0 * static_cast<double>(request.outputs[0].info.nelms()) * static_cast<double>(problem->shape.k);
+  return std::make_unique<MatmulKernel>(std::move(*problem), epilogue, flops);
+}
+
+constexpr Entry kEntries[] = {{"MatMul", createMatmul}, {"FusedMatMul", createMatmul}};
+
+}  // namespace
+
+std::span<const Entry> matmulKernels() { return kEntries; }
+
+}  // namespace popart::cpu

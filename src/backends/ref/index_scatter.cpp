@@ -1,0 +1,169 @@
+// Reference kernels that write at index positions. Updates are applied in C order; an index out of range writes nothing.
+#include <algorithm>
+#include <cstring>
+
+#include "backends/ref/families.hpp"
+#include "backends/ref/index_position.hpp"
+#include "ops/index/scatter_layout.hpp"
+
+namespace popart::ref {
+namespace {
+
+enum class Reduction { None, Add, Mul, Max, Min };
+
+Reduction reductionOf(const Op &op) {
+  const std::string name = op.attributes().getAttribute<std::string>("reduction", "none");
+  if (name == "add" || name == "Sum") return Reduction::Add;
+  if (name == "mul" || name == "Mul") return Reduction::Mul;
+  if (name == "max" || name == "Max") return Reduction::Max;
+  if (name == "min" || name == "Min") return Reduction::Min;
+  return Reduction::None;
+}
+
+template <class V>
+V combine(Reduction reduction, V old, V update) {
+  switch (reduction) {
+    case Reduction::Add: return add(old, update);
+    case Reduction::Mul: return multiply(old, update);
+    case Reduction::Max: return isNan(old) || old > update ? old : update;
+    case Reduction::Min: return isNan(old) || old < update ? old : update;
+    case Reduction::None: break;
+  }
+  return update;
+}
+
+void copyData(const Context &c) {
+  if (c.out[0].data != c.in[0].data && c.out[0].info.nbytes() > 0) std::memcpy(c.out[0].data, c.in[0].data, c.out[0].info.nbytes());
+}
+
+template <class T>
+void update(Reduction reduction, T &target, T value) {
+  using V = AccumulatorT<T>;
+  target = reduction == Reduction::None ? value : toElement<T>(combine(reduction, static_cast<V>(target), static_cast<V>(value)));
+}
+
+void scatterElements(const Context &c) {
+  copyData(c);
+  const Reduction reduction = reductionOf(c.op);
+  dispatchAll(c.out[0].info.dataType(), [&](auto tag) {
+    using T = decltype(tag);
+    forEachElementPosition(c.op.attributes(), c.out[0].shape(), c.in[1], [&](int64_t at, int64_t i) {
+      if (at >= 0) update(reduction, c.out[0].as<T>()[at], c.in[2].as<T>()[i]);
+    });
+  });
+}
+
+void scatterND(const Context &c) {
+  copyData(c);
+  const Reduction reduction = reductionOf(c.op);
+  dispatchAll(c.out[0].info.dataType(), [&](auto tag) {
+    using T = decltype(tag);
+    forEachSlicePosition(c.out[0].shape(), c.in[1], 0, [&](int64_t at, int64_t i, int64_t elements) {
+      for (int64_t e = 0; at >= 0 && e < elements; ++e) update(reduction, c.out[0].as<T>()[at + e], c.in[2].as<T>()[i + e]);
+    });
+  });
+}
+
+// f(offset in the result or -1, offset in src) for every element of src of a ScatterReduce.
+template <class F>
+void forEachReduced(const Context &c, const View &src, const View &indices, F f) {
+  const int64_t axis = ops::axisOf(c.op.attributes(), src.info.rank());
+  const int64_t size = c.op.attrInt("axis_size");
+  Shape result = src.shape();
+  result[axis] = size;
+  const Shape strides = elementStrides(result);
+  Shape others = strides;
+  others[axis] = 0;
+  const Shape index = broadcastStrides(ops::scatterIndexShape(c.op.attributes(), src.shape(), indices.shape()), src.shape());
+  Walk walk(src.shape(), {others, index});
+  for (int64_t i = 0; i < src.size(); ++i, walk.next()) {
+    const int64_t at = positionOf(indexAt(indices, walk.offset(1)), size, true);
+    f(at < 0 ? -1 : walk.offset(0) + at * strides[axis], i);
+  }
+}
+
+void scatterReduce(const Context &c) {
+  const Reduction reduction = reductionOf(c.op);
+  dispatchNumeric(c.out[0].info.dataType(), [&](auto tag) {
+    using T = decltype(tag);
+    using V = AccumulatorT<T>;
+    std::vector<V> totals(c.out[0].size(), reduction == Reduction::Mul ? V(1) : V(0));
+    // An extreme without initial values starts at the first element that arrives.
+    std::vector<bool> started(totals.size(), c.hasIn(2) || (reduction != Reduction::Max && reduction != Reduction::Min));
+    for (size_t i = 0; c.hasIn(2) && i < totals.size(); ++i) totals[i] = static_cast<V>(c.in[2].as<T>()[i]);
+    forEachReduced(c, c.in[0], c.in[1], [&](int64_t at, int64_t i) {
+      if (at < 0) return;
+      const V value = static_cast<V>(c.in[0].as<T>()[i]);
+      totals[at] = started[at] ? combine(reduction, totals[at], value) : value;
+      started[at] = true;
+    });
+    for (size_t i = 0; i < totals.size(); ++i) c.out[0].as<T>()[i] = toElement<T>(totals[i]);
+  });
+}
+
+// Per result position: what the gradient of one contribution needs to know of all of them.
+struct Contributions {
+  std::vector<double> extreme;      // Max, Min: the result
+  std::vector<double> product;      // Mul: product of the contributions that are not 0
+  std::vector<int64_t> zeros;       // Mul: contributions equal to 0
+  std::vector<int64_t> last;        // None: src offset of the last write, -1: initial value
+};
+
+Contributions collect(const Context &c, Reduction reduction, const std::vector<double> &src, const std::vector<double> &initial, size_t size) {
+  Contributions all{std::vector<double>(size, 0.0), std::vector<double>(size, 1.0), std::vector<int64_t>(size, 0), std::vector<int64_t>(size, -1)};
+  std::vector<bool> started(size, !initial.empty());
+  auto multiplyIn = [&](size_t at, double v) { v == 0 ? void(++all.zeros[at]) : void(all.product[at] *= v); };
+  for (size_t i = 0; i < initial.size(); ++i) {
+    all.extreme[i] = initial[i];
+    multiplyIn(i, initial[i]);
+  }
+  forEachReduced(c, c.in[2], c.in[1], [&](int64_t at, int64_t i) {
+    if (at < 0) return;
+    all.last[at] = i;
+    multiplyIn(at, src[i]);
+    all.extreme[at] = started[at] ? combine(reduction, all.extreme[at], src[i]) : src[i];
+    started[at] = true;
+  });
+  return all;
+}
+
+// Derivative of the result at `at` by one contribution of value v (src offset i, -1: the initial value).
+double derivative(Reduction reduction, const Contributions &all, size_t at, double v, int64_t i) {
+  switch (reduction) {
+    case Reduction::Add: return 1;
+    case Reduction::Mul: return v == 0 ? (all.zeros[at] == 1 ? all.product[at] : 0) : (all.zeros[at] == 0 ? all.product[at] / v : 0);
+    case Reduction::Max:
+    case Reduction::Min: return v == all.extreme[at] ? 1 : 0;
+    case Reduction::None: break;
+  }
+  return all.last[at] == i ? 1 : 0;
+}
+
+void scatterReduceGradient(const Context &c) {
+  const Reduction reduction = reductionOf(c.op);
+  dispatchFloat(c.out[0].info.dataType(), [&](auto tag) {
+    using T = decltype(tag);
+    const T *g = c.in[0].as<T>(), *x = c.in[2].as<T>();
+    std::vector<double> src(x, x + c.in[2].size()), initial;
+    if (c.hasIn(3)) initial.assign(c.in[3].as<T>(), c.in[3].as<T>() + c.in[3].size());
+    const Contributions all = collect(c, reduction, src, initial, static_cast<size_t>(c.in[0].size()));
+    forEachReduced(c, c.in[2], c.in[1], [&](int64_t at, int64_t i) {
+      const double slope = at < 0 ? 0 : static_cast<double>(g[at]) * derivative(reduction, all, at, src[i], i);
+      c.out[0].as<T>()[i] = toElement<T>(slope);
+    });
+    for (size_t i = 0; c.hasOut(1) && i < initial.size(); ++i) {
+      c.out[1].as<T>()[i] = toElement<T>(static_cast<double>(g[i]) * derivative(reduction, all, i, initial[i], -1));
+    }
+  });
+}
+
+constexpr Entry kTable[] = {
+    {"Scatter", scatterElements},     {"ScatterElements", scatterElements},           {"ScatterND", scatterND},
+    {"ScatterReduce", scatterReduce}, {"ScatterReduceGradOp", scatterReduceGradient},
+};
+
+}  // namespace
+
+std::span<const Entry> scatterKernels() { return kTable; }
+
+}  // namespace popart::ref

@@ -1,0 +1,41 @@
+// Hasher: 64-bit content hash for cache keys, printing and comparison. Equal calls in equal order give equal values on
+// every machine; it is not cryptographic.
+#pragma once
+#include <cstdint>
+#include <cstring>
+#include <string_view>
+
+namespace popart {
+
+class Hasher {
+ public:
+  Hasher &add(uint64_t v) {
+    state_ = (state_ ^ v) * 0x9e3779b97f4a7c15ull;
+    state_ ^= state_ >> 29;
+    return *this;
+  }
+  // Length first, so that neighbouring texts cannot run into each other.
+  Hasher &addText(std::string_view text) { return add(text.size()).addBytes(text.data(), text.size()); }
+  Hasher &addBytes(const void *data, size_t bytes) {
+    const char *p = static_cast<const char *>(data);
+    for (; bytes >= 8; p += 8, bytes -= 8) {
+      uint64_t word;
+      std::memcpy(&word, p, 8);
+      add(word);
+    }
+    if (bytes == 0) return *this;
+    uint64_t rest = 0;
+    std::memcpy(&rest, p, bytes);
+    return add(rest ^ (uint64_t{bytes} << 56));
+  }
+  uint64_t value() const {
+    uint64_t h = state_;
+    h = (h ^ (h >> 32)) * 0xd6e8feb86659fd93ull;
+    return h ^ (h >> 32);
+  }
+
+ private:
+  uint64_t state_ = 0x243f6a8885a308d3ull;
+};
+
+}  // namespace popart

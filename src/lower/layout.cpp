@@ -1,0 +1,179 @@
+// Tensors that must share a layout form classes (union-find): the operands and results of an element-wise op, a product's
+// result with the parameters its update epilogue reads, a variable and its new value. A class becomes packed when it holds a
+// variable or constant matrix that is the right operand of a product, and every op that touches it can work on panels.
+#include "lower/layout.hpp"
+
+#include <numeric>
+
+#include "lower/fuse_elementwise.hpp"
+#include "schedule/schedule.hpp"
+
+namespace popart::lower {
+namespace {
+
+using executable::Layout;
+
+class Classes {
+ public:
+  explicit Classes(const Graph &graph) : graph_(graph), parent_(graph.tensorSlots()), info_(graph.tensorSlots()) {
+    std::iota(parent_.begin(), parent_.end(), 0u);
+    for (Tensor *t : graph.tensors()) {
+      Info &i = info_[t->index().value];
+      i.stored = t->tensorType() == TensorType::Variable || t->tensorType() == TensorType::Const;
+      i.blocked = t->info.rank() != 2 || t->info.dataType() != DataType::FLOAT || t->info.nelms() == 1;
+    }
+  }
+
+  void visit(const Op &op) {
+    if (op.is("FusedMatMul")) return product(op);
+    if (op.is("FusedElementwise") || isElementwise(op)) return elementwise(op);
+    if (op.is("VariableAssign")) return join(op.inputs()[0], op.inputs()[1]);
+    for (TensorIndex t : op.inputs()) block(t);
+    for (TensorIndex t : op.outputs()) block(t);
+  }
+  void block(TensorIndex t) {
+    if (t.valid()) at(t).blocked = true;
+  }
+
+  // The layout of t, plain when its class is not packed.
+  Layout layoutOf(TensorIndex t, int panelWidth) {
+    const Info &i = at(t);
+    if (i.blocked || !i.stored || !i.rightOperand) return {};
+    Layout layout;
+    layout.kind = Layout::Kind::Packed;
+    layout.panel = panelWidth;
+    layout.transposed = i.transposed;
+    return layout;
+  }
+
+ private:
+  struct Info {
+    bool stored = false, blocked = false, rightOperand = false, transposed = false;
+  };
+
+  uint32_t find(uint32_t i) {
+    while (parent_[i] != i) i = parent_[i] = parent_[parent_[i]];
+    return i;
+  }
+  Info &at(TensorIndex t) { return info_[find(t.value)]; }
+
+  void join(TensorIndex a, TensorIndex b) {
+    const uint32_t x = find(a.value), y = find(b.value);
+    if (x == y) return;
+    Info &to = info_[x];
+    const Info &from = info_[y];
+    if (!to.rightOperand) to.transposed = from.transposed;
+    to.stored |= from.stored;
+    to.blocked |= from.blocked;
+    to.rightOperand |= from.rightOperand;
+    parent_[y] = x;
+  }
+
+  void product(const Op &op) {
+    block(op.inputs()[0]);
+    Info &b = at(op.inputs()[1]);
+    if (!b.rightOperand) b.transposed = op.attrInt("trans_b") != 0;
+    b.rightOperand = true;
+    const Shape &shape = op.outShape(0);
+    // Results can be written packed by weight gradients: Aᵀ·B, alone or with a parameter update as the only result.
+    const bool packable = op.attrInt("trans_a") != 0 && op.attrInt("trans_b") == 0 && op.outputCount() == 1;
+    if (!packable || op.inputCount() > 2) {
+      const bool update = packable && isUpdate(op);
+      for (int i = 2; i < op.inputCount(); ++i) {
+        if (update && op.inShape(i) == shape) {
+          join(op.outputs()[0], op.inputs()[i]);
+        } else {
+          block(op.inputs()[i]);
+        }
+      }
+      if (!update)
+        for (TensorIndex t : op.outputs()) block(t);
+    }
+  }
+
+  // Extras are one full matrix (the parameter) and scalars.
+  static bool isUpdate(const Op &op) {
+    int full = 0;
+    for (int i = 2; i < op.inputCount(); ++i) {
+      if (op.inShape(i) == op.outShape(0)) {
+        ++full;
+      } else if (op.inInfo(i).nelms() != 1) {
+        return false;
+      }
+    }
+    return full == 1;
+  }
+
+  void elementwise(const Op &op) {
+    const Shape &shape = op.outShape(0);
+    bool positional = false;  // an operand is broadcast along rows or columns: panels would mix it up
+    for (TensorIndex t : op.inputs())
+      if (t.valid() && graph_.info(t).shape() != shape && graph_.info(t).nelms() != 1) positional = true;
+    const TensorIndex first = op.outputs()[0];
+    for (const auto *list : {&op.inputs(), &op.outputs()})
+      for (TensorIndex t : *list) {
+        if (!t.valid()) continue;
+        if (graph_.info(t).shape() == shape) {
+          join(first, t);
+        } else {
+          block(t);
+        }
+      }
+    if (positional) block(first);
+  }
+
+  const Graph &graph_;
+  std::vector<uint32_t> parent_;
+  std::vector<Info> info_;
+};
+
+// Whether the backend has a kernel for the op with these layouts; otherwise its packed operands are marked refused.
+bool accepted(const Graph &graph, const Op &op, const Layouts &layouts, const executable::Backend &backend, std::vector<char> &refused) {
+  if (op.is("VariableAssign")) return true;
+  bool packed = false;
+  executable::KernelRequest request{&op, {}, {}};
+  auto describe = [&](const std::vector<TensorIndex> &list, std::vector<executable::OperandDesc> &to) {
+    for (TensorIndex t : list) {
+      if (!t.valid()) {
+        to.push_back({TensorInfo(), {}, nullptr, false});
+        continue;
+      }
+      to.push_back({graph.info(t), layouts.of(graph, t), nullptr, true});
+      packed |= to.back().layout.kind != Layout::Kind::Plain;
+    }
+  };
+  describe(op.inputs(), request.inputs);
+  describe(op.outputs(), request.outputs);
+  std::string reason;
+  if (!packed || backend.createKernel(request, reason)) return true;
+  for (const auto *list : {&op.inputs(), &op.outputs()})
+    for (TensorIndex t : *list)
+      if (t.valid() && layouts.of(graph, t).kind != Layout::Kind::Plain) refused[t.value] = 1;
+  return false;
+}
+
+}  // namespace
+
+Layouts assignLayouts(const Ir &flat, const executable::Backend &backend, int panelWidth) {
+  const Graph &main = flat.getMainGraph();
+  const std::vector<OpIndex> order = schedule::schedule(main);
+  std::vector<char> refused(main.tensorSlots(), 0);
+  for (bool again = true; again;) {
+    Layouts layouts;
+    Classes classes(main);
+    for (OpIndex o : order) classes.visit(main.op(o));
+    for (TensorIndex t : main.outputs()) classes.block(t);
+    for (Tensor *t : main.tensors())
+      if (refused[t->index().value]) classes.block(t->index());
+    for (Tensor *t : main.tensors()) {
+      const Layout layout = classes.layoutOf(t->index(), panelWidth);
+      if (layout.kind != Layout::Kind::Plain) layouts.set(main, t->index(), layout);
+    }
+    again = false;
+    for (OpIndex o : order) again |= !accepted(main, main.op(o), layouts, backend, refused);
+    if (!again) return layouts;
+  }
+  return {};
+}
+
+}  // namespace popart::lower

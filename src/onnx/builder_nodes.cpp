@@ -1,0 +1,226 @@
+// ModelBuilder: attributes of nodes, and the model as bytes, text and files.
+#include <filesystem>
+#include <fstream>
+
+#include <popart/error.hpp>
+
+#include "onnx/builder.hpp"
+#include "onnx/builder_state.hpp"
+#include "onnx/writer.hpp"
+#include "onnx_proto/onnx.pb.h"
+
+namespace popart::onnx {
+namespace fs = std::filesystem;
+namespace {
+
+template <class... Fs>
+struct Overloaded : Fs... {
+  using Fs::operator()...;
+};
+
+void fillTensor(onnx_proto::TensorProto &tensor, const TensorData &value) {
+  const int type = toOnnxDataType(value.info().dataType());
+  check(type != 0, "Builder: ONNX has no element type for {}", value.info());
+  tensor.set_data_type(type);
+  for (int64_t d : value.info().shape()) tensor.add_dims(d);
+  tensor.set_raw_data(value.data(), static_cast<size_t>(value.nbytes()));
+}
+
+std::string joined(const std::set<TensorId> &ids) {
+  std::string text;
+  for (const auto &id : ids) text += (text.empty() ? "" : ", ") + id;
+  return text;
+}
+
+void setIrVersion(onnx_proto::ModelProto &proto, const std::map<std::string, int64_t> &opsets) {
+  if (proto.ir_version() != 0) return;
+  auto found = opsets.find("ai.onnx");
+  const int64_t opset = found == opsets.end() ? 10 : found->second;
+  proto.set_ir_version(opset <= 8 ? 3 : opset <= 11 ? 4 : opset <= 14 ? 7 : opset <= 18 ? 8 : opset <= 20 ? 9 : 10);
+}
+
+}  // namespace
+
+void fillAttribute(onnx_proto::AttributeProto &a, const std::string &name, const BuilderAttribute &value) {
+  using Proto = onnx_proto::AttributeProto;
+  a.Clear();
+  a.set_name(name);
+  std::visit(Overloaded{[&](int64_t v) { a.set_type(Proto::INT), a.set_i(v); },
+                        [&](float v) { a.set_type(Proto::FLOAT), a.set_f(v); },
+                        [&](const std::string &v) { a.set_type(Proto::STRING), a.set_s(v); },
+                        [&](const std::vector<int64_t> &v) { a.set_type(Proto::INTS), a.mutable_ints()->Assign(v.begin(), v.end()); },
+                        [&](const std::vector<float> &v) { a.set_type(Proto::FLOATS), a.mutable_floats()->Assign(v.begin(), v.end()); },
+                        [&](const std::vector<std::string> &v) {
+                          a.set_type(Proto::STRINGS);
+                          for (const auto &s : v) a.add_strings(s);
+                        },
+                        [&](const TensorData &v) { a.set_type(Proto::TENSOR), fillTensor(*a.mutable_t(), v); },
+                        [&](const ModelBuilder *v) {
+                          check(v != nullptr, "Builder: attribute '{}': the subgraph is missing", name);
+                          onnx_proto::ModelProto body;
+                          body.ParseFromString(v->getModelProto());
+                          a.set_type(Proto::GRAPH);
+                          *a.mutable_g() = body.graph();
+                        }},
+             value);
+}
+
+BuilderAttribute attributeValue(const onnx_proto::AttributeProto &a) {
+  using Proto = onnx_proto::AttributeProto;
+  switch (a.type()) {
+    case Proto::INT: return static_cast<int64_t>(a.i());
+    case Proto::FLOAT: return a.f();
+    case Proto::STRING: return a.s();
+    case Proto::INTS: return std::vector<int64_t>(a.ints().begin(), a.ints().end());
+    case Proto::FLOATS: return std::vector<float>(a.floats().begin(), a.floats().end());
+    case Proto::STRINGS: return std::vector<std::string>(a.strings().begin(), a.strings().end());
+    case Proto::TENSOR: return tensorData(a.t(), a.name(), ExternalFiles("."), nullptr);
+    default: throw error("Builder: attribute '{}' holds a graph: its value cannot be read", a.name());
+  }
+}
+
+// ---- attributes of nodes -----------------------------------------------------------------------------------------------
+
+onnx_proto::NodeProto &ModelBuilder::node(const std::set<TensorId> &outputs) const {
+  const char *const advice = "Give all outputs of one node";
+  check(!outputs.empty(), "Builder: no node was named. {}", advice);
+  auto found = state_->producer.find(*outputs.begin());
+  check(found != state_->producer.end(), "Builder: no node makes tensor '{}'. {}", *outputs.begin(), advice);
+  auto &node = *state_->graph->mutable_node(found->second);
+  std::set<TensorId> all;
+  for (const auto &output : node.output())
+    if (!output.empty()) all.insert(output);
+  check(all == outputs, "Builder: no node has exactly the outputs [{}]: {} has [{}]. {}", joined(outputs), node.op_type(), joined(all), advice);
+  return node;
+}
+
+namespace {
+
+onnx_proto::AttributeProto *findAttribute(onnx_proto::NodeProto &node, const std::string &name) {
+  for (auto &a : *node.mutable_attribute())
+    if (a.name() == name) return &a;
+  return nullptr;
+}
+
+onnx_proto::AttributeProto &requireAttribute(onnx_proto::NodeProto &node, const std::string &name) {
+  auto *a = findAttribute(node, name);
+  if (!a) throw error("Builder: {} '{}' has no attribute '{}'", node.op_type(), node.name(), name);
+  return *a;
+}
+
+}  // namespace
+
+void ModelBuilder::addNodeAttribute(const std::string &name, const BuilderAttribute &value, const std::set<TensorId> &outputs, Replace replace) {
+  auto &target = node(outputs);
+  auto *existing = findAttribute(target, name);
+  check(!existing || replace == Replace::Allow, "Builder: {} '{}' has attribute '{}' already. Remove it first", target.op_type(), target.name(), name);
+  fillAttribute(existing ? *existing : *target.add_attribute(), name, value);
+}
+
+bool ModelBuilder::nodeHasAttribute(const std::string &name, const std::set<TensorId> &outputs) const { return findAttribute(node(outputs), name) != nullptr; }
+
+BuilderAttribute ModelBuilder::getNodeAttribute(const std::string &name, const std::set<TensorId> &outputs) const {
+  return attributeValue(requireAttribute(node(outputs), name));
+}
+
+void ModelBuilder::removeNodeAttribute(const std::string &name, const std::set<TensorId> &outputs) {
+  auto &target = node(outputs);
+  requireAttribute(target, name);
+  for (int i = 0; i < target.attribute_size(); ++i)
+    if (target.attribute(i).name() == name) return target.mutable_attribute()->DeleteSubrange(i, 1);
+}
+
+std::vector<std::string> ModelBuilder::getAllNodeAttributeNames(const std::set<TensorId> &outputs) const {
+  std::vector<std::string> names;
+  for (const auto &a : node(outputs).attribute()) names.push_back(a.name());
+  return names;
+}
+
+std::string ModelBuilder::nodeType(const std::set<TensorId> &outputs) const { return node(outputs).op_type(); }
+
+// ---- the model ---------------------------------------------------------------------------------------------------------
+
+void ModelBuilder::setGraphName(const std::string &name) {
+  if (!name.empty()) state_->graph->set_name(name);
+}
+
+void ModelBuilder::setMetadata(const std::string &key, const std::string &value) {
+  auto &proto = *root().state_->content->proto;
+  for (auto &entry : *proto.mutable_metadata_props())
+    if (entry.key() == key) return entry.set_value(value);
+  auto *entry = proto.add_metadata_props();
+  entry->set_key(key);
+  entry->set_value(value);
+}
+
+std::string ModelBuilder::getModelProto() const {
+  const State &s = *root().state_;
+  onnx_proto::ModelProto proto;
+  if (parent_) {
+    *proto.mutable_opset_import() = s.content->proto->opset_import();
+    *proto.mutable_graph() = *state_->graph;
+  } else {
+    proto = *s.content->proto;
+  }
+  if (proto.opset_import_size() == 0) proto.add_opset_import()->set_version(10);
+  setIrVersion(proto, s.opsets);
+  check(proto.ByteSizeLong() < (size_t{1} << 31), "Builder: the model exceeds 2 GiB. Move weights to a file with saveInitializersExternally");
+  return proto.SerializeAsString();
+}
+
+std::string ModelBuilder::getModelText() const {
+  std::string text = "graph " + state_->graph->name() + "\n";
+  auto infoText = [&](const TensorId &id) { return id + (hasTensorInfo(id) ? ": " + getTensorInfo(id).str() : ""); };
+  for (const auto &input : state_->graph->input()) text += "  input " + infoText(input.name()) + (isInitializer(input.name()) ? " (initialised)" : "") + "\n";
+  for (const auto &node : state_->graph->node()) {
+    std::string outputs, inputs;
+    for (const auto &o : node.output()) outputs += (outputs.empty() ? "" : ", ") + infoText(o);
+    for (const auto &i : node.input()) inputs += (inputs.empty() ? "" : ", ") + i;
+    text += "  " + outputs + " = " + node.op_type() + "(" + inputs + ")\n";
+  }
+  for (const auto &output : state_->graph->output()) text += "  output " + output.name() + "\n";
+  return text;
+}
+
+void ModelBuilder::saveModelProto(const std::string &path) const {
+  const std::string bytes = getModelProto();
+  Model::parse(bytes, root().state_->content->files.folder());
+  writeFileAtomically(path, bytes);
+}
+
+void ModelBuilder::saveInitializersExternally(const std::vector<TensorId> &ids, const std::string &path) {
+  const fs::path folder = fs::path(path).parent_path();
+  check(folder.empty() || fs::is_directory(folder), "Builder: folder '{}' does not exist. Create it before saving weights there", folder.string());
+  std::map<TensorId, onnx_proto::TensorProto *> tensors;
+  for (auto &tensor : *state_->graph->mutable_initializer()) tensors[tensor.name()] = &tensor;
+  std::string bytes;
+  std::vector<std::pair<onnx_proto::TensorProto *, std::pair<size_t, size_t>>> places;
+  for (const auto &id : ids) {
+    auto found = tensors.find(id);
+    check(found != tensors.end(), "Builder: '{}' is no initializer of this graph", id);
+    check(found->second->data_location() != onnx_proto::TensorProto::EXTERNAL, "Builder: initializer '{}' is saved externally already", id);
+    const TensorData value = tensorData(*found->second, id, root().state_->content->files, nullptr);
+    places.push_back({found->second, {bytes.size(), static_cast<size_t>(value.nbytes())}});
+    bytes.append(static_cast<const char *>(value.data()), static_cast<size_t>(value.nbytes()));
+  }
+  writeFileAtomically(path, bytes);
+  allowExternalFile(path);
+  for (auto &[tensor, place] : places) {
+    onnx_proto::TensorProto header;
+    header.set_name(tensor->name());
+    header.set_data_type(tensor->data_type());
+    *header.mutable_dims() = tensor->dims();
+    header.set_data_location(onnx_proto::TensorProto::EXTERNAL);
+    auto add = [&](const char *key, const std::string &text) {
+      auto *entry = header.add_external_data();
+      entry->set_key(key);
+      entry->set_value(text);
+    };
+    add("location", path);
+    add("offset", std::to_string(place.first));
+    add("length", std::to_string(place.second));
+    tensor->Swap(&header);
+  }
+}
+
+}  // namespace popart::onnx

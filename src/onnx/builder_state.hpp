@@ -1,0 +1,39 @@
+// What a ModelBuilder holds. Private to this room; shows no protobuf types.
+#pragma once
+#include <map>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "onnx/builder.hpp"
+#include "onnx/importer.hpp"
+
+namespace popart::onnx {
+
+struct ModelBuilder::State {
+  // Of the root only: the model, names in use by it and all its children, and the scratch Ir for shapes.
+  std::shared_ptr<ModelContent> content;
+  std::shared_ptr<const ModelContent> loaded;  // keeps the bytes of a loaded model's weights alive
+  std::unordered_set<std::string> names;
+  std::map<std::string, int64_t> opsets;
+  BuildOptions options;
+  Ir ir;
+  std::unique_ptr<Importer> importer;
+
+  // Of every builder.
+  std::shared_ptr<onnx_proto::GraphProto> ownGraph;   // null for the root: the model's graph
+  onnx_proto::GraphProto *graph = nullptr;
+  Scope scope;                                        // scratch tensors by name
+  std::unordered_map<std::string, int> producer;      // tensor id -> node number
+  std::unordered_set<std::string> tensors;            // ids defined here
+  std::unordered_set<std::string> initializers;
+  std::vector<std::string> untyped;
+};
+
+// A node attribute message from a value.
+void fillAttribute(onnx_proto::AttributeProto &attribute, const std::string &name, const BuilderAttribute &value);
+BuilderAttribute attributeValue(const onnx_proto::AttributeProto &attribute);
+
+}  // namespace popart::onnx

@@ -1,0 +1,119 @@
+// Operators whose result is known when the graph is built.
+#include <cmath>
+#include <cstring>
+
+#include <popart/error.hpp>
+
+#include "onnx/importer.hpp"
+
+namespace popart::onnx {
+namespace {
+
+void importConstant(NodeContext &n) {
+  const Attributes &a = n.attributes();
+  n.require(a.entries().size() == 1, "must have exactly one value attribute: got {}", static_cast<long>(a.entries().size()));
+  const auto &[name, value] = a.entries().front();
+  if (const auto *tensor = std::get_if<TensorData>(&value)) return n.resultValue(0, *tensor);
+  if (const auto *i = std::get_if<int64_t>(&value)) return n.resultValue(0, TensorData::scalar(*i));
+  if (const auto *f = std::get_if<float>(&value)) return n.resultValue(0, TensorData::scalar(*f));
+  if (const auto *ints = std::get_if<std::vector<int64_t>>(&value))
+    return n.resultValue(0, TensorData::of<int64_t>({static_cast<int64_t>(ints->size())}, *ints));
+  if (const auto *floats = std::get_if<std::vector<float>>(&value))
+    return n.resultValue(0, TensorData::of<float>({static_cast<int64_t>(floats->size())}, *floats));
+  n.fail("attribute '{}' is not supported: text constants have no numbers", name);
+}
+
+TensorData filled(const TensorInfo &info, const TensorData &element) {
+  TensorData data(info);
+  const size_t bytes = static_cast<size_t>(element.nbytes());
+  auto *out = static_cast<char *>(data.mutableData());
+  for (int64_t i = 0; i < info.nelms(); ++i) std::memcpy(out + i * bytes, element.data(), bytes);
+  return data;
+}
+
+void importConstantOfShape(NodeContext &n) {
+  const TensorData value = n.attr<TensorData>("value", TensorData::scalar(0.0f));
+  n.require(value.info().nelms() == 1, "attribute value must hold one element: got {}", value.info());
+  const std::vector<int64_t> shape = n.constantInts(0);
+  const TensorInfo info(value.info().dataType(), shape);
+  const TensorData scalar = value.reshaped({});
+  if (info.nelms() <= kFoldBudgetBytes / value.nbytes()) return n.resultValue(0, filled(info, scalar));
+  n.result(0, "ConstantOfShape", {}, {{"shape", shape}, {"value", scalar}});
+}
+
+void importShape(NodeContext &n) {
+  const Shape &shape = n.info(0).shape();
+  const auto rank = static_cast<int64_t>(shape.size());
+  auto clamp = [&](int64_t v) { return std::max<int64_t>(0, std::min(v < 0 ? v + rank : v, rank)); };
+  const int64_t start = clamp(n.attr<int64_t>("start", 0));
+  const int64_t end = clamp(n.attr<int64_t>("end", rank));
+  std::vector<int64_t> dims;
+  for (int64_t i = start; i < end; ++i) dims.push_back(shape[i]);
+  n.resultValue(0, TensorData::of<int64_t>({static_cast<int64_t>(dims.size())}, dims));
+}
+
+void importSize(NodeContext &n) { n.resultValue(0, TensorData::scalar<int64_t>(n.info(0).nelms())); }
+
+template <class T>
+TensorData rangeOf(NodeContext &n, T start, T limit, T delta) {
+  n.require(delta != T{0}, "delta must not be 0");
+  const double count = std::max(0.0, std::ceil((static_cast<double>(limit) - static_cast<double>(start)) / static_cast<double>(delta)));
+  n.require(count * sizeof(T) <= static_cast<double>(kFoldBudgetBytes), "has too many elements: got {}", count);
+  std::vector<T> values(static_cast<size_t>(count));
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<T>(start + static_cast<T>(i) * delta);
+  return TensorData::of<T>({static_cast<int64_t>(values.size())}, values);
+}
+
+void importRange(NodeContext &n) {
+  for (int i : {0, 1, 2}) n.require(n.constant(i).info().nelms() == 1, "input {} must be one number: got {}", i, n.constant(i).info());
+  const auto first = [&](int i) { return n.constant(i).asInts().front(); };
+  switch (n.info(0).dataType()) {
+    case DataType::INT64: return n.resultValue(0, rangeOf<int64_t>(n, first(0), first(1), first(2)));
+    case DataType::INT32: return n.resultValue(0, rangeOf<int32_t>(n, static_cast<int32_t>(first(0)), static_cast<int32_t>(first(1)), static_cast<int32_t>(first(2))));
+    case DataType::INT16: return n.resultValue(0, rangeOf<int16_t>(n, static_cast<int16_t>(first(0)), static_cast<int16_t>(first(1)), static_cast<int16_t>(first(2))));
+    case DataType::DOUBLE: return n.resultValue(0, rangeOf<double>(n, n.constantNumber(0), n.constantNumber(1), n.constantNumber(2)));
+    case DataType::FLOAT:
+      return n.resultValue(0, rangeOf<float>(n, static_cast<float>(n.constantNumber(0)), static_cast<float>(n.constantNumber(1)), static_cast<float>(n.constantNumber(2))));
+    default: n.fail("element type is not supported: got {}", n.info(0));
+  }
+}
+
+void importEyeLike(NodeContext &n) {
+  const TensorInfo &in = n.info(0);
+  n.require(in.rank() == 2, "input must be a matrix: got {}", in);
+  const int64_t rows = in.shape()[0], columns = in.shape()[1], k = n.attr<int64_t>("k", 0);
+  n.require(in.nelms() <= kFoldBudgetBytes / 4, "matrix is too large: got {}", in);
+  TensorData eye(TensorInfo(DataType::FLOAT, in.shape()));
+  auto *out = static_cast<float *>(eye.mutableData());
+  for (int64_t r = 0; r < rows; ++r)
+    if (k > -rows - 1 && k < columns && r + k >= 0 && r + k < columns) out[r * columns + r + k] = 1.0f;
+  const int64_t to = n.attr<int64_t>("dtype", toOnnxDataType(in.dataType()));
+  if (to == toOnnxDataType(DataType::FLOAT)) return n.resultValue(0, eye);
+  n.result(0, "Cast", {n.literal(eye)}, {{"to", to}});
+}
+
+// Trilu-14: keeps the upper or lower triangle, zeros elsewhere.
+void importTrilu(NodeContext &n) {
+  const TensorInfo in = n.info(0);
+  n.require(in.rank() >= 2, "input must have at least two dimensions: got {}", in);
+  const bool upper = n.attr<int64_t>("upper", 1) != 0;
+  const int64_t k = n.hasIn(1) ? n.constantInts(1).at(0) : 0;
+  const int64_t rows = in.shape()[in.rank() - 2], columns = in.shape()[in.rank() - 1];
+  n.require(columns == 0 || rows <= kFoldBudgetBytes / columns, "matrix is too large: got {}", in);
+  TensorData keep(TensorInfo(DataType::BOOL, {rows, columns}));
+  auto *out = static_cast<bool *>(keep.mutableData());
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t c = 0; c < columns; ++c) out[r * columns + c] = upper ? c - r >= k : c - r <= k;
+  n.result(0, "Where", {n.literal(keep), n.in(0), n.literalLike(n.in(0), 0.0)});
+}
+
+}  // namespace
+
+std::vector<ImportRule> constantRules() {
+  return {{"ai.onnx", "Constant", importConstant}, {"ai.onnx", "ConstantOfShape", importConstantOfShape},
+          {"ai.onnx", "Shape", importShape},       {"ai.onnx", "Size", importSize},
+          {"ai.onnx", "Range", importRange},       {"ai.onnx", "EyeLike", importEyeLike},
+          {"ai.onnx", "Trilu", importTrilu}};
+}
+
+}  // namespace popart::onnx

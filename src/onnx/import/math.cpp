@@ -1,0 +1,138 @@
+// Element-wise operators and Gemm: old broadcasting attributes, limits given as inputs, composite operators.
+#include <cmath>
+#include <limits>
+
+#include <popart/error.hpp>
+
+#include "onnx/importer.hpp"
+
+namespace popart::onnx {
+namespace {
+
+// Gemm: alpha * op(A) . op(B) + beta * C  ->  (Transpose) MatMul, Scale, (Scale) Add.
+TensorIndex scaled(NodeContext &n, TensorIndex t, float factor) {
+  if (factor == 1.0f) return t;
+  if (isFloatingPoint(n.info(t).dataType())) return n.emit("Scale", {t}, {{"scale", factor}});
+  return n.emit("Mul", {t, n.literalLike(t, factor)});
+}
+
+TensorIndex matrixOperand(NodeContext &n, int input, const char *transpose) {
+  n.require(n.info(input).rank() == 2, "input {} must be a matrix: got {}", input, n.info(input));
+  if (n.attr<int64_t>(transpose, 0) == 0) return n.in(input);
+  return n.emit("Transpose", {n.in(input)}, {{"perm", std::vector<int64_t>{1, 0}}});
+}
+
+void importGemm(NodeContext &n) {
+  const float alpha = n.attr("alpha", 1.0f);
+  const float beta = n.attr("beta", 1.0f);
+  const TensorIndex a = matrixOperand(n, 0, "transA");
+  const TensorIndex b = matrixOperand(n, 1, "transB");
+  const bool addsC = n.hasIn(2) && beta != 0.0f;
+  if (alpha == 1.0f && !addsC) return n.result(0, "MatMul", {a, b});
+  const TensorIndex product = n.emit("MatMul", {a, b});
+  if (addsC) return n.result(0, "Add", {scaled(n, product, alpha), scaled(n, n.in(2), beta)});
+  n.resultTensor(0, scaled(n, product, alpha));
+}
+
+// Opset 6: `broadcast` = 1 lays B's dimensions on those of A that start at `axis` (default: the last ones).
+void importLegacyBroadcast(NodeContext &n) {
+  const bool broadcasts = n.attr<int64_t>("broadcast", 0) != 0;
+  const int64_t axisAttribute = n.attr<int64_t>("axis", std::numeric_limits<int64_t>::max());
+  n.attributes().erase("broadcast");
+  n.attributes().erase("axis");
+  n.attributes().erase("consumed_inputs");
+  if (n.opset() >= 7) return importRegular(n);
+  const int64_t rankA = n.info(0).rank();
+  const int64_t rankB = n.info(1).rank();
+  if (!broadcasts) {
+    n.require(n.info(0).shape() == n.info(1).shape(), "shapes differ and broadcast is 0: got {} and {}", n.info(0), n.info(1));
+    return n.results(n.type(), {n.in(0), n.in(1)});
+  }
+  n.require(rankB <= rankA, "second input has more dimensions than the first: got {} and {}", n.info(0), n.info(1));
+  int64_t axis = rankA - rankB;
+  if (axisAttribute != std::numeric_limits<int64_t>::max()) axis = axisAttribute < 0 ? axisAttribute + rankA : axisAttribute;
+  n.require(axis >= 0 && axis + rankB <= rankA, "attribute axis is out of range: got {} for shapes {} and {}", axis, n.info(0), n.info(1));
+  Shape shape = n.info(1).shape();
+  shape.insert(shape.end(), rankA - axis - rankB, 1);
+  const TensorIndex b = shape == n.info(1).shape() ? n.in(1) : n.emit("Reshape", {n.in(1)}, {{"shape", shape}});
+  n.results(n.type(), {n.in(0), b});
+}
+
+void importClip(NodeContext &n) {
+  Attributes limits;
+  if (n.opset() < 11) {
+    for (const char *name : {"min", "max"})
+      if (n.hasAttr(name) && std::abs(n.attr(name, 0.0f)) < std::numeric_limits<float>::max()) limits.set(name, n.attr(name, 0.0f));
+    return n.result(0, "Clip", {n.in(0)}, limits);
+  }
+  bool fixed = n.info(0).dataType() == DataType::FLOAT || n.info(0).dataType() == DataType::FLOAT16;
+  for (int i : {1, 2}) fixed = fixed && (!n.hasIn(i) || n.isConstant(n.in(i)));
+  if (fixed) {
+    if (n.hasIn(1)) limits.set("min", static_cast<float>(n.constantNumber(1)));
+    if (n.hasIn(2)) limits.set("max", static_cast<float>(n.constantNumber(2)));
+    return n.result(0, "Clip", {n.in(0)}, limits);
+  }
+  // min(max(x, low), high), in this order: with low > high the result is high.
+  if (n.hasIn(1) && n.hasIn(2)) return n.result(0, "Min", {n.emit("Max", {n.in(0), n.in(1)}), n.in(2)});
+  if (n.hasIn(1)) return n.result(0, "Max", {n.in(0), n.in(1)});
+  if (n.hasIn(2)) return n.result(0, "Min", {n.in(0), n.in(2)});
+  n.resultTensor(0, n.in(0));
+}
+
+void importMod(NodeContext &n) {
+  const bool signOfDividend = n.attr<int64_t>("fmod", 0) != 0;
+  n.require(signOfDividend || !isFloatingPoint(n.info(0).dataType()), "fmod must be 1 for floating-point inputs: got {}", n.info(0));
+  n.result(0, signOfDividend ? "Fmod" : "Remainder", {n.in(0), n.in(1)});
+}
+
+void importRound(NodeContext &n) { n.result(0, "NearbyInt", {n.in(0)}); }
+
+void importGelu(NodeContext &n) {
+  const std::string approximate = n.attr<std::string>("approximate", "none");
+  n.require(approximate == "none" || approximate == "tanh", "attribute approximate is unknown: got '{}', expected 'none' or 'tanh'", approximate);
+  n.result(0, approximate == "tanh" ? "Gelu" : "GeluErf", {n.in(0)});
+}
+
+void importCast(NodeContext &n) {
+  n.require(n.hasAttr("to"), "attribute 'to' is missing: expected an ONNX type number");
+  const int64_t to = n.attr<int64_t>("to", 0);
+  fromOnnxDataType(static_cast<int>(to));
+  n.result(0, "Cast", {n.in(0)}, {{"to", to}});
+}
+
+void importCastLike(NodeContext &n) { n.result(0, "Cast", {n.in(0)}, {{"to", int64_t{toOnnxDataType(n.info(1).dataType())}}}); }
+
+// One input: the operator is the identity.
+void importVariadic(NodeContext &n) {
+  n.attributes().erase("consumed_inputs");
+  if (n.inputCount() == 1) return n.resultTensor(0, n.in(0));
+  importRegular(n);
+}
+
+void importPow(NodeContext &n) {
+  if (n.opset() < 7) return importLegacyBroadcast(n);
+  n.result(0, "Pow", {n.in(0), n.in(1)});
+}
+
+// Swish-24: x * sigmoid(alpha * x).
+void importSwish(NodeContext &n) {
+  const float alpha = n.attr("alpha", 1.0f);
+  if (alpha == 1.0f) return n.result(0, "Swish", {n.in(0)});
+  n.result(0, "Mul", {n.in(0), n.emit("Sigmoid", {scaled(n, n.in(0), alpha)})});
+}
+
+}  // namespace
+
+std::vector<ImportRule> mathRules() {
+  std::vector<ImportRule> rules = {
+      {"ai.onnx", "Gemm", importGemm}, {"ai.onnx", "Clip", importClip},   {"ai.onnx", "Mod", importMod},
+      {"ai.onnx", "Round", importRound}, {"ai.onnx", "Gelu", importGelu}, {"ai.onnx", "Cast", importCast},
+      {"ai.onnx", "CastLike", importCastLike}, {"ai.onnx", "Pow", importPow}, {"ai.onnx", "Swish", importSwish},
+  };
+  for (const char *type : {"Add", "Sub", "Mul", "Div", "And", "Or", "Xor", "Equal", "Greater", "Less"})
+    rules.push_back({"ai.onnx", type, importLegacyBroadcast});
+  for (const char *type : {"Sum", "Mean", "Max", "Min"}) rules.push_back({"ai.onnx", type, importVariadic});
+  return rules;
+}
+
+}  // namespace popart::onnx

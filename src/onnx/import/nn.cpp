@@ -1,0 +1,88 @@
+// Softmax family, dropout, random operators and losses.
+#include <popart/error.hpp>
+
+#include "onnx/importer.hpp"
+
+namespace popart::onnx {
+namespace {
+
+// Before opset 13: softmax of the matrix [product of dims before axis, product of dims from axis on].
+void importSoftmax(NodeContext &n) {
+  const TensorInfo &in = n.info(0);
+  if (n.opset() >= 13) return n.result(0, n.type(), {n.in(0)}, {{"axis", n.attr<int64_t>("axis", -1)}});
+  const int64_t given = n.attr<int64_t>("axis", 1);
+  const int64_t rank = in.rank();
+  n.require(given >= -rank && given <= rank, "attribute axis is out of range: got {} for {}", given, in);
+  const int64_t axis = given < 0 ? given + rank : given;
+  if (axis == rank - 1) return n.result(0, n.type(), {n.in(0)}, {{"axis", axis}});
+  const Shape shape = in.shape();
+  const Shape matrix = {elementCount(Shape(shape.begin(), shape.begin() + axis)), elementCount(Shape(shape.begin() + axis, shape.end()))};
+  const TensorIndex flat = n.emit("Reshape", {n.in(0)}, {{"shape", matrix}});
+  n.result(0, "Reshape", {n.emit(n.type(), {flat}, {{"axis", int64_t{1}}})}, {{"shape", shape}});
+}
+
+// One UINT32[2] variable of the main graph, made at first need; the pipeline gives every random op its own seed from it.
+TensorIndex randomSeed(NodeContext &n) {
+  const TensorId id = "randomSeed___fromHost";
+  Scope *scope = &n.scope();
+  while (scope->outer) scope = scope->outer;
+  Graph &main = n.importer().ir().getMainGraph();
+  if (!main.contains(id)) main.addVariable(id, TensorData(TensorInfo(DataType::UINT32, {2})));
+  scope->tensors[id] = main.find(id);
+  return n.importer().resolve(id, n.scope());
+}
+
+// Dropout. Until opset 11 the session decides whether it drops (inference: the op stays as an identity); later the model does.
+void importDropout(NodeContext &n) {
+  bool drops = n.training();
+  float ratio = n.attr("ratio", 0.5f);
+  if (n.opset() < 7) drops = drops && n.attr<int64_t>("is_test", 0) == 0;
+  if (n.opset() >= 12) {
+    drops = n.hasIn(2) && n.constantNumber(2) != 0;
+    if (n.hasIn(1) && drops) ratio = static_cast<float>(n.constantNumber(1));
+  }
+  n.require(!n.hasAttr("seed"), "attribute seed is not supported. Use session.setRandomSeed");
+  n.require(ratio >= 0.0f && ratio < 1.0f, "ratio must be at least 0 and less than 1: got {}", ratio);
+  if (drops) return n.results("Dropout", {n.in(0), randomSeed(n)}, {{"ratio", ratio}, {"training_mode", int64_t{1}}});
+  if (n.opset() >= 12) n.resultTensor(0, n.in(0));
+  else n.result(0, "Dropout", {n.in(0)}, {{"ratio", ratio}, {"training_mode", int64_t{0}}});
+  if (!n.hasOut(1)) return;
+  const Shape shape = n.info(0).shape();
+  const bool numberMask = n.opset() < 10;
+  const TensorIndex ones = n.emit("ConstantOfShape", {}, {{"shape", shape}, {"value", TensorData::scalar<bool>(true)}});
+  if (numberMask) n.result(1, "Cast", {ones}, {{"to", int64_t{toOnnxDataType(n.info(0).dataType())}}});
+  else n.resultTensor(1, ones);
+}
+
+void importRandom(NodeContext &n) {
+  n.require(!n.hasAttr("seed"), "attribute seed is not supported. Remove it and use session.setRandomSeed");
+  std::vector<TensorIndex> inputs = n.inputs();
+  inputs.push_back(randomSeed(n));
+  n.results(n.type(), inputs, n.attributes());
+}
+
+// ai.graphcore losses: the reduction may be PopART's ReductionType number.
+void importLoss(NodeContext &n) {
+  static const char *const kReductions[] = {"Sum", "Mean", "NoReduction"};
+  if (const AttributeValue *value = n.attributes().find("reduction"))
+    if (const auto *number = std::get_if<int64_t>(value)) {
+      n.require(*number >= 0 && *number < 3, "attribute reduction is no ReductionType: got {}", *number);
+      n.attributes().set("reduction", std::string(kReductions[*number]));
+    }
+  importRegular(n);
+}
+
+}  // namespace
+
+std::vector<ImportRule> nnRules() {
+  std::vector<ImportRule> rules;
+  for (const char *type : {"Softmax", "LogSoftmax", "Hardmax"}) rules.push_back({"ai.onnx", type, importSoftmax});
+  rules.push_back({"ai.onnx", "Dropout", importDropout});
+  for (const char *type : {"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli"})
+    rules.push_back({"ai.onnx", type, importRandom});
+  rules.push_back({"ai.graphcore", "ShapedDropout", importRandom});
+  for (const char *type : {"Nll", "L1", "IdentityLoss"}) rules.push_back({"ai.graphcore", type, importLoss});
+  return rules;
+}
+
+}  // namespace popart::onnx

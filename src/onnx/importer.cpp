@@ -1,0 +1,340 @@
+// Importer: scopes, model inputs, initializers, functions and subgraphs. Untrusted input: nesting and the number of nodes
+// after inlining are bounded, so functions that call functions cannot blow up.
+#include "onnx/importer.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include <popart/error.hpp>
+
+#include "onnx/model_check.hpp"
+#include "onnx_proto/onnx.pb.h"
+
+namespace popart::onnx {
+namespace {
+
+constexpr int kMaxDepth = 64;
+constexpr int64_t kMaxNodes = int64_t{1} << 22;
+
+std::string functionKey(const std::string &domain, const std::string &name, const std::string &overload) {
+  return (domain.empty() ? "ai.onnx" : domain) + "." + name + ":" + overload;
+}
+
+std::map<std::string, int64_t> opsetMap(const google::protobuf::RepeatedPtrField<onnx_proto::OperatorSetIdProto> &imports) {
+  std::map<std::string, int64_t> versions;
+  for (const auto &import : imports) versions[import.domain().empty() ? "ai.onnx" : import.domain()] = import.version();
+  return versions;
+}
+
+// Initializers that a node writes must be variables whatever their type.
+std::set<std::string> updatedNames(const onnx_proto::GraphProto &graph) {
+  std::set<std::string> names;
+  for (const auto &node : graph.node())
+    if (node.op_type() == "CopyVarUpdate" && node.input_size() > 0) names.insert(node.input(0));
+  return names;
+}
+
+struct DepthGuard {
+  explicit DepthGuard(int &depth, const std::string &what) : depth_(depth) {
+    if (++depth_ > kMaxDepth) {
+      --depth_;
+      throw error("{}: functions and subgraphs are nested too deeply: expected at most {} levels. Recursive functions are not allowed", what, kMaxDepth);
+    }
+  }
+  ~DepthGuard() { --depth_; }
+  int &depth_;
+};
+
+}  // namespace
+
+Importer::Importer(const ModelContent &model, const BuildOptions &options, Ir &ir) : model_(model), options_(options), ir_(ir) {
+  for (const auto &function : model.proto->functions())
+    functions_[functionKey(function.domain(), function.name(), function.overload())] = &function;
+  for (const auto &name : definedNames(model.proto->graph())) reserved_.insert(name);
+}
+
+// ---- names -----------------------------------------------------------------------------------------------------------
+
+TensorIndex Importer::resolve(const std::string &name, Scope &scope) {
+  auto found = scope.tensors.find(name);
+  if (found != scope.tensors.end()) return found->second;
+  if (!scope.outer) throw error("{}: tensor '{}' is read before anything defines it", scope.graph->getGraphString(), name);
+  const TensorIndex outer = resolve(name, *scope.outer);
+  if (!outer.valid() || scope.graph == scope.outer->graph) return outer;
+  const Tensor &tensor = scope.outer->graph->tensor(outer);
+  const TensorId id = freshId(*scope.graph, scope.graph->addScope(name));
+  TensorIndex inner;
+  if (tensor.tensorType() == TensorType::Const && tensor.hasTensorData()) {
+    inner = scope.graph->addConstant(id, tensor.tensorData());
+  } else {
+    inner = scope.graph->addInput(id, tensor.info);
+    scope.captures.push_back({outer, inner});
+  }
+  return scope.tensors[name] = inner;
+}
+
+TensorId Importer::freshId(const Graph &graph, const std::string &base) const {
+  auto taken = [&](const TensorId &id) { return graph.contains(id) || (graph.isMain() && reserved_.count(id)); };
+  TensorId id = base;
+  for (int64_t n = 1; taken(id); ++n) id = base + "/" + std::to_string(n);
+  return id;
+}
+
+// ---- ops -------------------------------------------------------------------------------------------------------------
+
+void Importer::addOp(Graph &graph, std::string_view type, const std::vector<TensorIndex> &inputs, const std::vector<TensorId> &ids,
+                     Attributes attributes, const Op::Settings &settings) {
+  const OpDef *def = findOpDef(type);
+  if (!def) throw error("{} '{}': the operator is not supported yet", type, settings.name);
+  Op::Settings own = settings;
+  own.graph = &graph;
+  Op *op = graph.addConnectedOp(*def, inputs, ids, std::move(attributes), std::move(own));
+  foldOp(*op, options_.evaluate);
+}
+
+void Importer::countNode() {
+  check(++nodesImported_ <= kMaxNodes, "Model '{}': has too many nodes after its functions were expanded: expected at most {}", model_.name, kMaxNodes);
+}
+
+void Importer::importNode(const onnx_proto::NodeProto &proto, Scope &scope) {
+  countNode();
+  Op::Settings settings(*scope.graph, proto.name());
+  const size_t slash = proto.name().rfind('/');
+  if (slash != std::string::npos) settings.scope = proto.name().substr(0, slash);
+  try {
+    NodeAttributes attributes = readAttributes(proto, scope);
+    takePlacement(attributes.values, settings, nodeText(proto));
+    NodeContext node(*this, scope, proto, std::move(attributes), std::move(settings));
+    if (importFunction(node)) return;
+    if (ImportFn rule = findImportRule(node.domain(), node.type())) return rule(node);
+    importRegular(node);
+  } catch (const internal_error &) {
+    throw;
+  } catch (const error &e) {
+    const std::string text = nodeText(proto);
+    if (std::string_view(e.what()).find(text) != std::string_view::npos) throw;
+    throw error("{}", "ONNX node " + text + ": " + e.what());
+  }
+}
+
+void Importer::importNodes(const onnx_proto::GraphProto &graph, Scope &scope) {
+  std::set<std::string> outside;
+  for (const Scope *s = scope.outer; s; s = s->outer)
+    for (const auto &entry : s->tensors) outside.insert(entry.first);
+  for (int i : nodeOrder(graph, {&outside})) importNode(graph.node(i), scope);
+}
+
+// ---- the main graph --------------------------------------------------------------------------------------------------
+
+void Importer::checkOpsets() const {
+  for (const auto &[domain, version] : opsetMap(model_.proto->opset_import())) {
+    if (domain != "ai.onnx") continue;
+    check(version >= kOldestOnnxOpset, "Model '{}': operator set of ai.onnx is too old: got {}, expected {} or newer. Convert it with onnx.version_converter",
+          model_.name, version, kOldestOnnxOpset);
+    check(version <= kNewestOnnxOpset || options_.versions == OpVersionRule::Lenient,
+          "Model '{}': operator set of ai.onnx is newer than this library: got {}, expected at most {}. Convert it, or set strictOpVersions to "
+          "false", model_.name, version, kNewestOnnxOpset);
+  }
+}
+
+void Importer::addInitializers(const onnx_proto::GraphProto &graph, Scope &scope) {
+  const std::set<std::string> updated = updatedNames(graph);
+  const bool main = scope.outer == nullptr;
+  auto add = [&](const std::string &name, const TensorData &data) {
+    const bool weight = isFloatingPoint(data.info().dataType()) && options_.weights == WeightRole::Variable;
+    const bool variable = main && (weight || updated.count(name));
+    TensorId id = scope.graph->addScope(scope.prefix + name);
+    if (scope.graph->contains(id)) id = freshId(*scope.graph, id);
+    scope.tensors[name] = variable ? scope.graph->addVariable(id, data) : scope.graph->addConstant(id, data);
+  };
+  for (const auto &tensor : graph.initializer()) add(tensor.name(), readTensor(tensor, tensor.name()));
+  for (const auto &tensor : graph.sparse_initializer())
+    add(tensor.values().name(), denseTensorData(tensor, tensor.values().name(), model_.files, model_.proto));
+}
+
+namespace {
+
+using SymbolTable = std::map<std::string, int64_t>;
+
+const onnx_proto::TypeProto::Tensor &tensorType(const onnx_proto::ValueInfoProto &input) {
+  check(input.has_type() && input.type().has_tensor_type(), "Graph input '{}': only dense tensors are supported as inputs", input.name());
+  return input.type().tensor_type();
+}
+
+// Fixes the symbolic dimensions that entries of InputShapeInfo decide.
+void bindSymbols(const onnx_proto::GraphProto &graph, const std::map<TensorId, TensorInfo> &infos, SymbolTable &symbols) {
+  for (const auto &input : graph.input()) {
+    auto given = infos.find(input.name());
+    if (given == infos.end() || !input.type().tensor_type().has_shape()) continue;
+    const auto &shape = input.type().tensor_type().shape();
+    check(shape.dim_size() == given->second.rank(), "Graph input '{}': rank given by InputShapeInfo differs from the model: got {}, expected {} dimensions",
+          input.name(), given->second, shape.dim_size());
+    for (int i = 0; i < shape.dim_size(); ++i) {
+      const int64_t value = given->second.shape()[i];
+      if (shape.dim(i).has_dim_value() && shape.dim(i).dim_value() > 0)
+        check(shape.dim(i).dim_value() == value, "Graph input '{}': InputShapeInfo gives {} but the model fixes dimension {} to {}. Export the model with a "
+              "dynamic dimension", input.name(), given->second, i, static_cast<long>(shape.dim(i).dim_value()));
+      if (!shape.dim(i).dim_param().empty()) {
+        auto [entry, isNew] = symbols.emplace(shape.dim(i).dim_param(), value);
+        check(isNew || entry->second == value, "Graph input '{}': InputShapeInfo gives symbolic dimension '{}' two values: got {} and {}", input.name(),
+              shape.dim(i).dim_param(), entry->second, value);
+      }
+    }
+  }
+}
+
+TensorInfo inputInfo(const onnx_proto::ValueInfoProto &input, const std::map<TensorId, TensorInfo> &infos, const SymbolTable &symbols) {
+  const auto &type = tensorType(input);
+  const DataType elementType = type.elem_type() == 0 ? DataType::UNDEFINED : fromOnnxDataType(type.elem_type());
+  auto given = infos.find(input.name());
+  if (given != infos.end()) {
+    check(elementType == DataType::UNDEFINED || elementType == given->second.dataType(),
+          "Graph input '{}': element type given by InputShapeInfo differs from the model: got {}, expected {}", input.name(), given->second, elementType);
+    return given->second;
+  }
+  const std::string advice = "Give it with InputShapeInfo: inputShapeInfo.add(\"" + input.name() + "\", TensorInfo(\"FLOAT\", [...]))";
+  check(elementType != DataType::UNDEFINED, "Graph input '{}': has no element type. {}", input.name(), advice);
+  check(getDataTypeInfo(elementType).nbytes > 0, "Graph input '{}': element type is not supported: got {}, expected numbers or booleans", input.name(),
+        elementType);
+  check(type.has_shape(), "Graph input '{}': has no shape. {}", input.name(), advice);
+  Shape shape;
+  for (int i = 0; i < type.shape().dim_size(); ++i) {
+    const auto &dim = type.shape().dim(i);
+    auto symbol = symbols.find(dim.dim_param());
+    if (dim.has_dim_value()) {
+      check(dim.dim_value() >= 0, "Graph input '{}': dimension {} is negative: got {}. {}", input.name(), i, static_cast<long>(dim.dim_value()), advice);
+      shape.push_back(dim.dim_value());
+    } else if (symbol != symbols.end()) {
+      shape.push_back(symbol->second);
+    } else {
+      throw error("Graph input '{}': dimension {} is not fixed: got {}, expected a number. {}", input.name(), i,
+                  dim.dim_param().empty() ? std::string("no value") : "symbol '" + dim.dim_param() + "'", advice);
+    }
+  }
+  return TensorInfo(elementType, std::move(shape));
+}
+
+}  // namespace
+
+void Importer::addModelInputs(const onnx_proto::GraphProto &graph, Scope &scope) {
+  SymbolTable symbols;
+  bindSymbols(graph, options_.inputShapeInfo, symbols);
+  for (const auto &input : graph.input()) {
+    if (scope.tensors.count(input.name())) continue;  // also an initializer
+    scope.tensors[input.name()] = scope.graph->addStream(input.name(), inputInfo(input, options_.inputShapeInfo, symbols));
+  }
+}
+
+void Importer::importMainGraph() {
+  checkOpsets();
+  const auto &graph = model_.proto->graph();
+  Scope scope;
+  scope.graph = &ir_.getMainGraph();
+  scope.opsets = opsetMap(model_.proto->opset_import());
+  addInitializers(graph, scope);
+  addModelInputs(graph, scope);
+  importNodes(graph, scope);
+  for (const auto &output : graph.output()) scope.graph->markOutput(resolve(output.name(), scope));
+}
+
+void buildGraph(const Model &model, const BuildOptions &options, Ir &ir) { Importer(model.content(), options, ir).importMainGraph(); }
+
+// ---- builders ----------------------------------------------------------------------------------------------------------
+
+bool Importer::tryImportNode(const onnx_proto::NodeProto &node, Scope &scope) {
+  try {
+    importNode(node, scope);
+    return true;
+  } catch (const internal_error &) {
+    throw;
+  } catch (const error &) {
+    for (const auto &output : node.output()) scope.tensors.erase(output);
+    return false;
+  }
+}
+
+void Importer::importAvailable(const onnx_proto::GraphProto &graph, Scope &scope) {
+  addInitializers(graph, scope);
+  SymbolTable symbols;
+  for (const auto &input : graph.input()) {
+    if (scope.tensors.count(input.name())) continue;
+    try {
+      scope.tensors[input.name()] = scope.graph->addStream(input.name(), inputInfo(input, {}, symbols));
+    } catch (const internal_error &) {
+      throw;
+    } catch (const error &) {
+      continue;  // a shape that InputShapeInfo will give
+    }
+  }
+  for (int i : nodeOrder(graph, {})) tryImportNode(graph.node(i), scope);
+}
+
+// ---- functions and subgraphs -------------------------------------------------------------------------------------------
+
+bool Importer::importFunction(NodeContext &node) {
+  auto found = functions_.find(functionKey(node.domain(), node.type(), node.overload()));
+  if (found == functions_.end()) return false;
+  const onnx_proto::FunctionProto &function = *found->second;
+  DepthGuard guard(depth_, "Function '" + found->first + "'");
+  Scope scope;
+  scope.graph = &node.graph();
+  scope.opsets = opsetMap(function.opset_import());
+  for (const auto &[domain, version] : node.scope().opsets) scope.opsets.emplace(domain, version);
+  scope.functionAttributes = &node.nodeAttributes();
+  scope.function = &function;
+  const std::string callName = node.settings().name.empty() ? node.outputNames().empty() ? node.type() : node.outputNames().front() : node.settings().name;
+  scope.prefix = node.scope().prefix + callName + "/";
+  node.require(node.inputCount() <= function.input_size(), "too many inputs: got {}, expected at most {} as function '{}' declares", node.inputCount(),
+               function.input_size(), found->first);
+  node.require(node.outputCount() <= function.output_size(), "too many outputs: got {}, expected at most {} as function '{}' declares", node.outputCount(),
+               function.output_size(), found->first);
+  for (int i = 0; i < function.input_size(); ++i) scope.tensors[function.input(i)] = node.optionalIn(i);
+  for (int i = 0; i < node.outputCount(); ++i)
+    if (node.hasOut(i)) scope.wantedIds.emplace(function.output(i), node.outputId(i));
+  for (int i : nodeOrder(function)) importNode(function.node(i), scope);
+  for (int i = 0; i < node.outputCount(); ++i) {
+    if (!node.hasOut(i)) continue;
+    const TensorIndex t = resolve(function.output(i), scope);
+    node.require(t.valid(), "function '{}' returns an input that the call leaves out: '{}'", found->first, function.output(i));
+    if (node.graph().tensor(t).id == node.outputId(i)) {
+      node.bind(i, t);
+    } else {
+      node.resultTensor(i, t);
+    }
+  }
+  return true;
+}
+
+Graph &Importer::importBody(const onnx_proto::GraphProto &body, const std::string &name, const std::vector<TensorInfo> &inputInfos, Scope &scope) {
+  DepthGuard guard(depth_, "Subgraph '" + body.name() + "'");
+  check(body.input_size() == static_cast<int>(inputInfos.size()), "Subgraph '{}': wrong number of inputs: got {}, expected {}", body.name(), body.input_size(),
+        static_cast<long>(inputInfos.size()));
+  Graph &graph = ir_.createGraph(ir_.createUniqueSubgraphId(name));
+  scope.graph = &graph;
+  for (int i = 0; i < body.input_size(); ++i) scope.tensors[body.input(i).name()] = graph.addInput(graph.addScope(body.input(i).name()), inputInfos[i]);
+  addInitializers(body, scope);
+  importNodes(body, scope);
+  for (const auto &output : body.output()) graph.markOutput(resolve(output.name(), scope));
+  return graph;
+}
+
+std::vector<TensorIndex> Importer::inlineGraph(const onnx_proto::GraphProto &body, Scope &outer, const std::string &prefix,
+                                               const std::vector<TensorId> &outputIds) {
+  DepthGuard guard(depth_, "Subgraph '" + body.name() + "'");
+  Scope scope;
+  scope.graph = outer.graph;
+  scope.outer = &outer;
+  scope.prefix = prefix;
+  scope.opsets = outer.opsets;
+  scope.functionAttributes = outer.functionAttributes;
+  scope.function = outer.function;
+  addInitializers(body, scope);
+  for (size_t i = 0; i < outputIds.size() && static_cast<int>(i) < body.output_size(); ++i)
+    if (!outputIds[i].empty()) scope.wantedIds.emplace(body.output(static_cast<int>(i)).name(), outputIds[i]);
+  importNodes(body, scope);
+  std::vector<TensorIndex> outputs;
+  for (const auto &output : body.output()) outputs.push_back(resolve(output.name(), scope));
+  return outputs;
+}
+
+}  // namespace popart::onnx

@@ -1,0 +1,192 @@
+// The importer: walks ONNX nodes in order and adds ops to graphs of the Ir. Private to this room; shows no protobuf types.
+// Every node is infos-first: when a node is reached, types and shapes of all its inputs are known, and what depends on
+// constants and shapes only has been folded, so shape-like inputs have values.
+#pragma once
+#include <map>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "onnx/model_content.hpp"
+#include "onnx/reader.hpp"
+
+namespace popart::onnx {
+
+// Attributes of one node after reference attributes of functions were filled in. Graphs stay messages.
+struct NodeAttributes {
+  Attributes values;
+  std::map<std::string, const onnx_proto::GraphProto *> graphs;
+};
+
+// Where names of one GraphProto or FunctionProto are looked up.
+struct Scope {
+  Graph *graph = nullptr;
+  Scope *outer = nullptr;   // scope of the node that holds this graph; null for models and functions
+  std::string prefix;       // of tensor ids made here
+  std::map<std::string, int64_t> opsets;
+  const NodeAttributes *functionAttributes = nullptr;       // of the call of this function
+  const onnx_proto::FunctionProto *function = nullptr;
+  std::unordered_map<std::string, TensorIndex> tensors;     // ONNX name -> tensor
+  std::unordered_map<std::string, TensorId> wantedIds;      // ONNX name -> id it must get (outputs of inlined graphs)
+  struct Capture {
+    TensorIndex outer;
+    TensorIndex inner;
+  };
+  std::vector<Capture> captures;  // tensors of `outer` this graph reads, as further graph inputs
+};
+
+class NodeContext;
+using ImportFn = void (*)(NodeContext &);
+
+class Importer {
+ public:
+  Importer(const ModelContent &model, const BuildOptions &options, Ir &ir);
+
+  void importMainGraph();
+  // Imports one node into `scope`. Throws popart::error naming the node.
+  void importNode(const onnx_proto::NodeProto &node, Scope &scope);
+  // A subgraph of its own whose inputs have `inputInfos`; captured tensors follow as further inputs, outputs are marked.
+  // `scope` receives the captures and must outlive the call. Constants of the outer graph are copied, not captured.
+  Graph &importBody(const onnx_proto::GraphProto &body, const std::string &name, const std::vector<TensorInfo> &inputInfos, Scope &scope);
+  // The nodes of `body` in the graph of `scope.outer`; outputs get `outputIds` where not empty. Returns the outputs.
+  std::vector<TensorIndex> inlineGraph(const onnx_proto::GraphProto &body, Scope &outer, const std::string &prefix,
+                                       const std::vector<TensorId> &outputIds);
+
+  // For builders: imports what can be imported and leaves the outputs of other nodes undefined.
+  void importAvailable(const onnx_proto::GraphProto &graph, Scope &scope);
+  // False, and outputs left undefined, when an input is undefined or the node is refused.
+  bool tryImportNode(const onnx_proto::NodeProto &node, Scope &scope);
+
+  TensorIndex resolve(const std::string &name, Scope &scope);
+  // An id that no tensor of the model or graph has, starting from `base`.
+  TensorId freshId(const Graph &graph, const std::string &base) const;
+  // Adds the op and folds it when its inputs are constant; outputs keep their ids either way.
+  void addOp(Graph &graph, std::string_view type, const std::vector<TensorIndex> &inputs, const std::vector<TensorId> &ids,
+            Attributes attributes, const Op::Settings &settings);
+  TensorData readTensor(const onnx_proto::TensorProto &tensor, const std::string &name) const;
+  NodeAttributes readAttributes(const onnx_proto::NodeProto &node, const Scope &scope) const;
+
+  const BuildOptions &options() const { return options_; }
+  Ir &ir() const { return ir_; }
+  const ModelContent &model() const { return model_; }
+
+ private:
+  void addInitializers(const onnx_proto::GraphProto &graph, Scope &scope);
+  void addModelInputs(const onnx_proto::GraphProto &graph, Scope &scope);
+  void importNodes(const onnx_proto::GraphProto &graph, Scope &scope);
+  bool importFunction(NodeContext &node);
+  void checkOpsets() const;
+  void countNode();
+  AttributeValue readAttribute(const onnx_proto::AttributeProto &attribute, const std::string &where) const;
+  void putAttribute(const onnx_proto::AttributeProto &attribute, const std::string &where, NodeAttributes &to) const;
+
+  const ModelContent &model_;
+  const BuildOptions &options_;
+  Ir &ir_;
+  std::unordered_set<std::string> reserved_;  // names the model uses
+  std::map<std::string, const onnx_proto::FunctionProto *> functions_;
+  int depth_ = 0;
+  int64_t nodesImported_ = 0;
+};
+
+// What the import rule of one node sees.
+class NodeContext {
+ public:
+  NodeContext(Importer &importer, Scope &scope, const onnx_proto::NodeProto &node, NodeAttributes attributes, Op::Settings settings);
+
+  const std::string &type() const { return type_; }
+  const std::string &domain() const { return domain_; }
+  int64_t opset() const { return opset_; }  // version of the node's domain that the model imports
+  bool training() const { return importer_.options().purpose == Purpose::Training; }
+  Graph &graph() const { return *scope_.graph; }
+  Scope &scope() const { return scope_; }
+  Importer &importer() const { return importer_; }
+  const Op::Settings &settings() const { return settings_; }
+  const std::string &overload() const { return overload_; }
+
+  Attributes &attributes() { return attributes_.values; }
+  const NodeAttributes &nodeAttributes() const { return attributes_; }
+  template <class T>
+  T attr(std::string_view name, const T &fallback) const {
+    return attributes_.values.getAttribute<T>(name, fallback);
+  }
+  bool hasAttr(std::string_view name) const { return attributes_.values.hasAttribute(name); }
+  // Subgraph attribute; throws popart::error when it is missing.
+  const onnx_proto::GraphProto &graphAttribute(const std::string &name) const;
+
+  int inputCount() const { return static_cast<int>(inputs_.size()); }
+  bool hasIn(int i) const { return i < inputCount() && inputs_[i].valid(); }
+  TensorIndex in(int i) const;  // throws popart::error when absent
+  TensorIndex optionalIn(int i) const { return hasIn(i) ? inputs_[i] : TensorIndex{}; }
+  const TensorInfo &info(int i) const { return graph().info(in(i)); }
+  const TensorInfo &info(TensorIndex t) const { return graph().info(t); }
+  const std::vector<TensorIndex> &inputs() const { return inputs_; }
+  bool isConstant(TensorIndex t) const;
+  // The value of input i; throws popart::error saying that it must be known when the graph is built.
+  const TensorData &constant(int i) const;
+  std::vector<int64_t> constantInts(int i) const;
+  double constantNumber(int i) const;  // one element
+
+  int outputCount() const { return static_cast<int>(outputNames_.size()); }
+  bool hasOut(int i) const { return i < outputCount() && !outputNames_[i].empty(); }
+  const std::vector<std::string> &outputNames() const { return outputNames_; }
+  TensorId outputId(int i) const;  // the id the tensor of output i has to get
+
+  // An intermediate value.
+  TensorIndex emit(std::string_view type, const std::vector<TensorIndex> &inputs, Attributes attributes = {});
+  TensorIndex literal(const TensorData &value);
+  TensorIndex literalInts(const std::vector<int64_t> &values);           // INT64, one dimension
+  TensorIndex literalLike(TensorIndex t, double value);                  // scalar with the element type of t
+  // The op that makes all outputs of the node / output i of it.
+  void results(std::string_view type, const std::vector<TensorIndex> &inputs, Attributes attributes = {});
+  void result(int output, std::string_view type, const std::vector<TensorIndex> &inputs, Attributes attributes = {});
+  void resultValue(int output, const TensorData &value);  // a constant
+  void resultTensor(int output, TensorIndex t);           // a tensor that exists: Identity
+  void bind(int output, TensorIndex t);                   // output i is the tensor t itself
+
+  template <class... A>
+  [[noreturn]] void fail(std::string_view format, const A &...args) const {
+    throw error("{}: {}", text_, formatText(format, {toText(args)...}));
+  }
+  template <class... A>
+  void require(bool ok, std::string_view format, const A &...args) const {
+    if (!ok) fail(format, args...);
+  }
+
+ private:
+  Importer &importer_;
+  Scope &scope_;
+  std::string type_, domain_, overload_, text_;
+  int64_t opset_ = 1;
+  NodeAttributes attributes_;
+  Op::Settings settings_;
+  std::vector<TensorIndex> inputs_;
+  std::vector<std::string> inputNames_, outputNames_;
+  mutable std::vector<TensorId> outputIds_;  // chosen at the first question
+};
+
+// Moves PopART's private attributes ("__ipu_number", …) from `attributes` into settings.
+void takePlacement(Attributes &attributes, Op::Settings &settings, const std::string &where);
+
+// The rule for operators whose inputs and attributes do not map one to one; nullptr: the regular rule applies.
+ImportFn findImportRule(const std::string &domain, const std::string &type);
+// The regular rule: attributes by name, ConstInputDefs as attributes. Throws popart::error for operators without a row.
+void importRegular(NodeContext &node);
+void importRegularAs(NodeContext &node, const OpDef &def);
+
+struct ImportRule {
+  const char *domain;
+  const char *type;
+  ImportFn import;
+};
+// Tables of src/onnx/import/*.cpp.
+std::vector<ImportRule> mathRules();
+std::vector<ImportRule> shapeRules();
+std::vector<ImportRule> constantRules();
+std::vector<ImportRule> normRules();
+std::vector<ImportRule> spatialRules();
+std::vector<ImportRule> controlRules();
+std::vector<ImportRule> nnRules();
+
+}  // namespace popart::onnx

@@ -1,0 +1,198 @@
+// What import rules see of a node, the regular rule, and the look-up of irregular ones.
+#include <algorithm>
+
+#include <popart/error.hpp>
+
+#include "base/nearest.hpp"
+#include "onnx/importer.hpp"
+#include "onnx/model_check.hpp"
+#include "onnx_proto/onnx.pb.h"
+
+namespace popart::onnx {
+
+NodeContext::NodeContext(Importer &importer, Scope &scope, const onnx_proto::NodeProto &node, NodeAttributes attributes, Op::Settings settings)
+    : importer_(importer), scope_(scope), type_(node.op_type()), domain_(node.domain().empty() ? "ai.onnx" : node.domain()),
+      overload_(node.overload()), text_(nodeText(node)), attributes_(std::move(attributes)), settings_(std::move(settings)) {
+  auto version = scope.opsets.find(domain_);
+  opset_ = version == scope.opsets.end() ? 1 : version->second;
+  for (const auto &name : node.input()) {
+    inputs_.push_back(name.empty() ? TensorIndex{} : importer.resolve(name, scope));
+    inputNames_.push_back(name);
+  }
+  outputNames_.assign(node.output().begin(), node.output().end());
+  while (!inputs_.empty() && !inputs_.back().valid()) inputs_.pop_back();
+  while (!outputNames_.empty() && outputNames_.back().empty()) outputNames_.pop_back();
+}
+
+const onnx_proto::GraphProto &NodeContext::graphAttribute(const std::string &name) const {
+  auto found = attributes_.graphs.find(name);
+  if (found == attributes_.graphs.end()) fail("attribute '{}' is missing: expected a graph", name);
+  return *found->second;
+}
+
+TensorIndex NodeContext::in(int i) const {
+  if (!hasIn(i)) fail("input {} is missing. Connect a tensor to it", i);
+  return inputs_[i];
+}
+
+bool NodeContext::isConstant(TensorIndex t) const {
+  const Tensor &tensor = graph().tensor(t);
+  return tensor.tensorType() == TensorType::Const && tensor.hasTensorData();
+}
+
+const TensorData &NodeContext::constant(int i) const {
+  const Tensor &tensor = graph().tensor(in(i));
+  // An initializer that steers a shape gets no gradient, so its value stays what the model says.
+  const bool known = tensor.tensorType() == TensorType::Const || tensor.tensorType() == TensorType::Variable;
+  if (!known || !tensor.hasTensorData())
+    fail("input {} (tensor '{}', {}) must be known when the graph is built, but it depends on data of the run. Make it a constant or an "
+         "initializer", i, inputNames_[i], tensor.info);
+  return tensor.tensorData();
+}
+
+std::vector<int64_t> NodeContext::constantInts(int i) const {
+  const TensorData &data = constant(i);
+  require(data.info().rank() <= 1, "input {} must have at most one dimension: got {}", i, data.info());
+  require(isInteger(data.info().dataType()), "input {} must hold integers: got {}", i, data.info());
+  return data.asInts();
+}
+
+double NodeContext::constantNumber(int i) const {
+  const TensorData &data = constant(i);
+  require(data.info().nelms() == 1, "input {} must hold one value: got {}", i, data.info());
+  return data.asDoubles().front();
+}
+
+TensorId NodeContext::outputId(int i) const {
+  outputIds_.resize(outputNames_.size());
+  TensorId &id = outputIds_.at(i);
+  if (!id.empty()) return id;
+  const std::string &name = outputNames_.at(i);
+  auto wanted = scope_.wantedIds.find(name);
+  if (wanted != scope_.wantedIds.end()) return id = wanted->second;
+  id = graph().addScope(scope_.prefix + name);
+  if (!scope_.prefix.empty() || graph().contains(id)) id = importer_.freshId(graph(), id);
+  return id;
+}
+
+TensorIndex NodeContext::emit(std::string_view type, const std::vector<TensorIndex> &inputs, Attributes attributes) {
+  std::string base = graph().addScope(scope_.prefix + std::string(type));
+  for (const auto &name : outputNames_)
+    if (!name.empty()) {
+      base = graph().addScope(scope_.prefix + name) + "/" + std::string(type);
+      break;
+    }
+  const TensorId id = importer_.freshId(graph(), base);
+  importer_.addOp(graph(), type, inputs, {id}, std::move(attributes), settings_);
+  return graph().find(id);
+}
+
+TensorIndex NodeContext::literal(const TensorData &value) {
+  const std::string base = outputNames_.empty() ? type_ : outputNames_.front();
+  return graph().addConstant(importer_.freshId(graph(), graph().addScope(scope_.prefix + base + "/constant")), value);
+}
+
+TensorIndex NodeContext::literalInts(const std::vector<int64_t> &values) {
+  return literal(TensorData::of<int64_t>({static_cast<int64_t>(values.size())}, values));
+}
+
+TensorIndex NodeContext::literalLike(TensorIndex t, double value) {
+  const TensorIndex number = literal(TensorData::scalar<float>(static_cast<float>(value)));
+  const DataType type = info(t).dataType();
+  if (type == DataType::FLOAT) return number;
+  if (type == DataType::DOUBLE) return literal(TensorData::scalar<double>(value));
+  return emit("Cast", {number}, {{"to", int64_t{toOnnxDataType(type)}}});
+}
+
+void NodeContext::results(std::string_view type, const std::vector<TensorIndex> &inputs, Attributes attributes) {
+  std::vector<TensorId> ids;
+  for (int i = 0; i < outputCount(); ++i) ids.push_back(hasOut(i) ? outputId(i) : TensorId());
+  importer_.addOp(graph(), type, inputs, ids, std::move(attributes), settings_);
+  for (int i = 0; i < outputCount(); ++i)
+    if (hasOut(i)) bind(i, graph().find(ids[i]));
+}
+
+void NodeContext::result(int output, std::string_view type, const std::vector<TensorIndex> &inputs, Attributes attributes) {
+  const TensorId id = outputId(output);
+  importer_.addOp(graph(), type, inputs, {id}, std::move(attributes), settings_);
+  bind(output, graph().find(id));
+}
+
+void NodeContext::resultValue(int output, const TensorData &value) { bind(output, graph().addConstant(outputId(output), value)); }
+
+void NodeContext::resultTensor(int output, TensorIndex t) {
+  if (isConstant(t)) return resultValue(output, graph().tensor(t).tensorData());
+  result(output, "Identity", {t});
+}
+
+void NodeContext::bind(int output, TensorIndex t) { scope_.tensors[outputNames_.at(output)] = t; }
+
+// ---- rules -----------------------------------------------------------------------------------------------------------
+
+ImportFn findImportRule(const std::string &domain, const std::string &type) {
+  static const auto kRules = [] {
+    std::map<std::pair<std::string, std::string>, ImportFn> table;
+    for (const auto &rules : {mathRules(), shapeRules(), constantRules(), normRules(), spatialRules(), controlRules(), nnRules()})
+      for (const ImportRule &rule : rules) table[{rule.domain, rule.type}] = rule.import;
+    return table;
+  }();
+  auto found = kRules.find({domain, type});
+  return found == kRules.end() ? nullptr : found->second;
+}
+
+namespace {
+
+AttributeValue constantAsAttribute(const NodeContext &node, int input, const AttributeDef &attribute) {
+  switch (attribute.type) {
+    case AttributeType::Ints: return node.constantInts(input);
+    case AttributeType::Int: {
+      const std::vector<int64_t> values = node.constantInts(input);
+      node.require(values.size() == 1, "input {} must hold one integer: got {}", input, node.constant(input).info());
+      return values.front();
+    }
+    case AttributeType::Float: return static_cast<float>(node.constantNumber(input));
+    case AttributeType::Floats: {
+      const std::vector<double> values = node.constant(input).asDoubles();
+      return std::vector<float>(values.begin(), values.end());
+    }
+    case AttributeType::Tensor: return node.constant(input);
+    default: throw internal_error("attribute '{}' cannot come from a tensor", attribute.name);
+  }
+}
+
+std::string unsupportedText(const NodeContext &node) {
+  std::vector<std::string> known;
+  for (const OpDef *def : allOpDefs())
+    for (const OnnxName &name : def->onnxNames())
+      if (name.domain == node.domain()) known.push_back(name.type);
+  if (known.empty()) return "No operator of this domain is known: load the library that defines it first, or replace the node";
+  return "Nearest supported operators of " + node.domain() + ": " + toText(nearest(node.type(), known));
+}
+
+}  // namespace
+
+void importRegularAs(NodeContext &node, const OpDef &def) {
+  Attributes attributes = node.attributes();
+  attributes.erase("consumed_inputs");
+  std::vector<TensorIndex> inputs;
+  for (int i = 0; i < node.inputCount(); ++i) {
+    const auto &rules = def.constInputs();
+    auto rule = std::find_if(rules.begin(), rules.end(), [&](const ConstInputDef &c) { return c.index == i && c.since <= static_cast<OpVersion>(node.opset()); });
+    if (rule == rules.end()) {
+      inputs.push_back(node.optionalIn(i));
+    } else if (node.hasIn(i)) {
+      const AttributeDef *attribute = def.findAttribute(rule->attribute);
+      if (!attribute) throw internal_error("{}: input {} names unknown attribute '{}'", def.type(), i, rule->attribute);
+      attributes.set(rule->attribute, constantAsAttribute(node, i, *attribute));
+    }
+  }
+  node.results(def.type(), inputs, std::move(attributes));
+}
+
+void importRegular(NodeContext &node) {
+  const OpDef *def = findOnnxOp(node.domain(), node.type(), static_cast<OpVersion>(node.opset()));
+  if (!def) node.fail("operator {}.{} of version {} is not supported. {}", node.domain(), node.type(), node.opset(), unsupportedText(node));
+  importRegularAs(node, *def);
+}
+
+}  // namespace popart::onnx

@@ -1,0 +1,230 @@
+// Writing models: weights replaced in a copy of the message; atomic files.
+#include "onnx/writer.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <limits>
+
+#include <popart/error.hpp>
+
+#include "base/nearest.hpp"
+#include "onnx/model_content.hpp"
+#include "onnx_proto/onnx.pb.h"
+
+namespace popart::onnx {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr int64_t kExternalThresholdBytes = 1024;
+constexpr int64_t kExternalAlignmentBytes = 4096;
+
+// A file under a temporary name that becomes `path` in commit(), or vanishes.
+class PendingFile {
+ public:
+  explicit PendingFile(const std::string &path) : path_(path), temporary_(path + ".tmp." + std::to_string(::getpid())) {
+    fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
+    if (fd_ < 0) fail("cannot be created");
+  }
+  ~PendingFile() {
+    if (fd_ >= 0) ::close(fd_);
+    if (!done_) ::unlink(temporary_.c_str());
+  }
+  PendingFile(const PendingFile &) = delete;
+  PendingFile &operator=(const PendingFile &) = delete;
+
+  void write(const void *data, size_t bytes) {
+    const auto *p = static_cast<const char *>(data);
+    while (bytes > 0) {
+      const ssize_t n = ::write(fd_, p, bytes);
+      if (n < 0 && errno == EINTR) continue;
+      if (n <= 0) fail("cannot be written");
+      p += n;
+      bytes -= static_cast<size_t>(n);
+    }
+  }
+  void commit() {
+    if (::fsync(fd_) != 0) fail("cannot be synced");
+    const int fd = fd_;
+    fd_ = -1;
+    if (::close(fd) != 0) fail("cannot be closed");
+    if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail("cannot be renamed into place");
+    done_ = true;
+    const std::string folder = fs::path(path_).parent_path().string();
+    const int folderFd = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (folderFd >= 0) {
+      ::fsync(folderFd);
+      ::close(folderFd);
+    }
+  }
+
+ private:
+  [[noreturn]] void fail(const char *what) {
+    throw error("File '{}': {}: {}. Check that the folder exists, is writable and has space", path_, what, std::strerror(errno));
+  }
+  std::string path_, temporary_;
+  int fd_ = -1;
+  bool done_ = false;
+};
+
+void setTensor(onnx_proto::TensorProto &tensor, const std::string &name, const TensorData &value) {
+  const int onnxType = toOnnxDataType(value.info().dataType());
+  check(onnxType != 0, "Tensor '{}': ONNX has no element type for {}", name, value.info());
+  tensor.Clear();
+  tensor.set_name(name);
+  tensor.set_data_type(onnxType);
+  for (int64_t d : value.info().shape()) tensor.add_dims(d);
+  tensor.set_raw_data(value.data(), static_cast<size_t>(value.nbytes()));
+}
+
+// Initializer values by id, with the model's external data read.
+std::map<TensorId, TensorData> allValues(const Model &model, const std::map<TensorId, TensorData> &values) {
+  std::map<TensorId, TensorData> all;
+  const auto &content = model.content();
+  for (const auto &tensor : content.proto->graph().initializer()) {
+    auto found = values.find(tensor.name());
+    const TensorInfo info = tensorInfo(tensor, tensor.name());
+    if (found != values.end())
+      check(found->second.info().dataType() == info.dataType() && found->second.info().shape() == info.shape(),
+            "Initializer '{}': new value differs from the model: got {}, expected {}", tensor.name(), found->second.info(), info);
+    all[tensor.name()] = found != values.end() ? found->second : tensorData(tensor, tensor.name(), content.files, content.proto);
+  }
+  for (const auto &[id, value] : values) all.emplace(id, value);
+  return all;
+}
+
+// The message without its initializers' payloads.
+onnx_proto::ModelProto skeleton(const Model &model, const std::map<std::string, std::string> &metadata) {
+  const auto &source = *model.content().proto;
+  onnx_proto::ModelProto proto;
+  proto.set_ir_version(source.ir_version());
+  *proto.mutable_opset_import() = source.opset_import();
+  proto.set_producer_name(source.producer_name());
+  proto.set_producer_version(source.producer_version());
+  proto.set_domain(source.domain());
+  proto.set_model_version(source.model_version());
+  proto.set_doc_string(source.doc_string());
+  *proto.mutable_metadata_props() = source.metadata_props();
+  *proto.mutable_training_info() = source.training_info();
+  *proto.mutable_functions() = source.functions();
+  auto &graph = *proto.mutable_graph();
+  const auto &from = source.graph();
+  graph.set_name(from.name());
+  graph.set_doc_string(from.doc_string());
+  *graph.mutable_node() = from.node();
+  *graph.mutable_sparse_initializer() = from.sparse_initializer();
+  *graph.mutable_input() = from.input();
+  *graph.mutable_output() = from.output();
+  *graph.mutable_value_info() = from.value_info();
+  *graph.mutable_quantization_annotation() = from.quantization_annotation();
+  for (const auto &[key, value] : metadata) {
+    onnx_proto::StringStringEntryProto *entry = nullptr;
+    for (auto &existing : *proto.mutable_metadata_props())
+      if (existing.key() == key) entry = &existing;
+    if (!entry) entry = proto.add_metadata_props();
+    entry->set_key(key);
+    entry->set_value(value);
+  }
+  return proto;
+}
+
+// Initializers that are no graph inputs need IR version 4.
+void raiseIrVersion(onnx_proto::ModelProto &proto) {
+  constexpr int kInitializersApartFromInputs = 4;
+  if (proto.ir_version() < kInitializersApartFromInputs) proto.set_ir_version(kInitializersApartFromInputs);
+}
+
+std::vector<TensorId> orderedIds(const Model &model, const std::map<TensorId, TensorData> &all, onnx_proto::ModelProto &proto) {
+  std::vector<TensorId> ids;
+  std::map<TensorId, bool> listed;
+  for (const auto &tensor : model.content().proto->graph().initializer()) {
+    ids.push_back(tensor.name());
+    listed[tensor.name()] = true;
+  }
+  for (const auto &entry : all)
+    if (!listed.count(entry.first)) {
+      ids.push_back(entry.first);
+      raiseIrVersion(proto);
+    }
+  return ids;
+}
+
+int64_t totalBytes(const std::map<TensorId, TensorData> &all) {
+  int64_t bytes = 0;
+  for (const auto &entry : all) bytes += entry.second.nbytes();
+  return bytes;
+}
+
+std::string serialised(const onnx_proto::ModelProto &proto) {
+  check(proto.ByteSizeLong() < static_cast<size_t>(std::numeric_limits<int>::max()),
+        "Model: exceeds 2 GiB: got {} bytes. Save it to a file, then large tensors go to a data file", static_cast<long>(proto.ByteSizeLong()));
+  return proto.SerializeAsString();
+}
+
+}  // namespace
+
+void writeFileAtomically(const std::string &path, std::string_view bytes) {
+  PendingFile file(path);
+  file.write(bytes.data(), bytes.size());
+  file.commit();
+}
+
+std::string serialiseModel(const Model &original, const std::map<TensorId, TensorData> &values, const std::map<std::string, std::string> &metadata) {
+  const auto all = allValues(original, values);
+  onnx_proto::ModelProto proto = skeleton(original, metadata);
+  check(totalBytes(all) < static_cast<int64_t>(std::numeric_limits<int>::max()), "Model: weights exceed 2 GiB: got {} bytes. Save it to a file instead",
+        totalBytes(all));
+  for (const auto &id : orderedIds(original, all, proto)) setTensor(*proto.mutable_graph()->add_initializer(), id, all.at(id));
+  return serialised(proto);
+}
+
+void writeModel(const std::string &path, const Model &original, const std::map<TensorId, TensorData> &values,
+                const std::map<std::string, std::string> &metadata) {
+  const auto all = allValues(original, values);
+  constexpr int64_t kRoomForNodes = int64_t{64} << 20;
+  if (totalBytes(all) < static_cast<int64_t>(std::numeric_limits<int>::max()) - kRoomForNodes)
+    return writeFileAtomically(path, serialiseModel(original, values, metadata));
+  onnx_proto::ModelProto proto = skeleton(original, metadata);
+  PendingFile data(path + ".data");
+  int64_t offset = 0;
+  const std::string padding(kExternalAlignmentBytes, '\0');
+  for (const auto &id : orderedIds(original, all, proto)) {
+    const TensorData &value = all.at(id);
+    auto &tensor = *proto.mutable_graph()->add_initializer();
+    if (value.nbytes() < kExternalThresholdBytes) {
+      setTensor(tensor, id, value);
+      continue;
+    }
+    tensor.set_name(id);
+    tensor.set_data_type(toOnnxDataType(value.info().dataType()));
+    for (int64_t d : value.info().shape()) tensor.add_dims(d);
+    tensor.set_data_location(onnx_proto::TensorProto::EXTERNAL);
+    const int64_t gap = (kExternalAlignmentBytes - offset % kExternalAlignmentBytes) % kExternalAlignmentBytes;
+    data.write(padding.data(), static_cast<size_t>(gap));
+    offset += gap;
+    auto add = [&](const char *key, const std::string &text) {
+      auto *entry = tensor.add_external_data();
+      entry->set_key(key);
+      entry->set_value(text);
+    };
+    add("location", fs::path(path + ".data").filename().string());
+    add("offset", std::to_string(offset));
+    add("length", std::to_string(value.nbytes()));
+    data.write(value.data(), static_cast<size_t>(value.nbytes()));
+    offset += value.nbytes();
+  }
+  data.commit();
+  writeFileAtomically(path, serialised(proto));
+}
+
+TensorData initializerData(const Model &model, const TensorId &id) {
+  const auto &content = model.content();
+  for (const auto &tensor : content.proto->graph().initializer())
+    if (tensor.name() == id) return tensorData(tensor, id, content.files, content.proto);
+  throw error("Model '{}': has no initializer '{}'. Nearest names: {}", content.name, id, nearest(id, model.initializerIds()));
+}
+
+}  // namespace popart::onnx

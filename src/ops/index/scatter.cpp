@@ -1,0 +1,225 @@
+// Operators that write elements to positions given by an index tensor: Scatter, ScatterElements, ScatterND, ScatterReduce.
+// Negative indices count from the end; an index that is out of range writes nothing. Several updates of one position without a
+// reduction: the last one (in C order of the updates) stays.
+#include <algorithm>
+
+#include <popart/op.hpp>
+
+#include "ops/catalog.hpp"
+#include "ops/expression.hpp"
+#include "ops/index/scatter_layout.hpp"
+#include "ops/rules.hpp"
+
+namespace popart::ops {
+namespace {
+
+using Ints = std::vector<int64_t>;
+using E = Expression;
+
+void checkReduction(const InferContext &c) {
+  const std::string &r = c.attrString("reduction");
+  c.require(r == "none" || r == "add" || r == "mul" || r == "max" || r == "min", "unknown reduction: got '{}', expected none, add, mul, max or min", r);
+}
+
+void inferScatterElements(InferContext &c) {
+  const int64_t axis = c.axis("axis", c.in(0).rank());
+  c.require(c.shape(1) == c.shape(2), "indices and updates differ in shape: got {} and {}, expected equal shapes", c.shape(1), c.shape(2));
+  c.require(c.in(1).rank() == c.in(0).rank(), "ranks differ: got {} for indices and {} for data", c.shape(1), c.shape(0));
+  for (int64_t d = 0; d < c.in(0).rank(); ++d) {
+    c.require(d == axis || c.shape(1)[d] <= c.shape(0)[d], "indices are larger than data outside axis {}: got {} for data {}", axis, c.shape(1),
+              c.shape(0));
+  }
+  if (c.hasAttr("reduction")) checkReduction(c);
+  c.out(0, c.in(0));
+}
+
+// How updates are read back from a tensor like the output: GatherElements or GatherND with its attributes.
+struct ReadBack {
+  const char *type;
+  Attributes attributes;
+};
+ReadBack readBack(const VjpBuilder &b) {
+  if (b.op().is("ScatterND")) return {"GatherND", {}};
+  return {"GatherElements", {{"axis", b.attrs().getAttribute<int64_t>("axis")}}};
+}
+
+// add: all gradients pass. max, min: they go to the tensors that equal the result.
+void scatterReductionVjp(VjpBuilder &b, const std::string &reduction) {
+  const ReadBack read = readBack(b);
+  E g(b, b.gradOut(0));
+  if (reduction == "add") {
+    if (b.wants(0)) b.grad(0, b.emit("IdentityGrad", {g}));
+    if (b.wants(2)) b.grad(2, b.emit(read.type, {g, b.in(1)}, read.attributes));
+    return;
+  }
+  check(reduction != "mul", "{}: there is no gradient for this reduction: got mul, expected none, add, max or min", b.op().debugName());
+  E y(b, b.out(0));
+  if (b.wants(0)) b.grad(0, select(E(b, b.in(0)).apply("Equal", y), g, g.number(0)));
+  if (b.wants(2)) {
+    E indices(b, b.in(1)), updates(b, b.in(2));
+    E picked = y.apply(read.type, indices, read.attributes), gradient = g.apply(read.type, indices, read.attributes);
+    b.grad(2, select(updates.apply("Equal", picked), gradient, g.number(0)));
+  }
+}
+
+void scatterVjp(VjpBuilder &b) {
+  const std::string reduction = b.attrs().getAttribute<std::string>("reduction", "none");
+  if (reduction != "none") return scatterReductionVjp(b, reduction);
+  const ReadBack read = readBack(b);
+  const std::string prefix = b.op().is("ScatterND") ? "ScatterND" : "Scatter";
+  if (b.wants(0)) b.grad(0, b.emit(prefix + "DataGrad", {b.gradOut(0), b.in(1)}, read.attributes));
+  if (b.wants(2)) b.grad(2, b.emit(prefix + "UpdateGrad", {b.gradOut(0), b.in(1)}, read.attributes));
+}
+
+OpDef scatterRow(const char *type, std::vector<OpVersion> versions) {
+  return OpDef("ai.onnx", type, std::move(versions))
+      .input("data", kAllTypes, "T")
+      .input("indices", kIndices)
+      .input("updates", kAllTypes, "T")
+      .output("output")
+      .vjp(scatterVjp)
+      .cost(Cost::Heavy);
+}
+
+OpDef scatterGradientRow(const char *type, InferFn infer, DecomposeFn decompose) {
+  return OpDef("ai.graphcore", type, {1})
+      .input("grad", kFloats)
+      .input("indices", kIndices)
+      .output("dx")
+      .infer(std::move(infer))
+      .traits(Trait::Gradient)
+      .notOnnx()
+      .decompose(std::move(decompose))
+      .doc("Gradient of a scatter without reduction.");
+}
+
+void addScatterElements(OpDefs &rows) {
+  rows.push_back(scatterRow("Scatter", {9}).attr("axis", int64_t{0}).infer(inferScatterElements).doc("ScatterElements without reduction."));
+  rows.push_back(scatterRow("ScatterElements", {11, 13, 16, 18})
+                     .attr("axis", int64_t{0})
+                     .attr("reduction", std::string("none"))
+                     .infer(inferScatterElements)
+                     .doc("data with each update written to (or combined with) the position given, per element, along an axis."));
+  rows.push_back(scatterGradientRow("ScatterDataGrad", nullptr, [](DecomposeBuilder &b) {
+                   TensorIndex zeros = emitZeros(b, b.outInfo(0).dataType(), b.inInfo(1).shape());
+                   b.result(0, b.emit("ScatterElements", {b.in(0), b.in(1), zeros}, b.attrs()));
+                 }).attrRequired("axis", AttributeType::Int));
+  rows.push_back(scatterGradientRow(
+                     "ScatterUpdateGrad", [](InferContext &c) { c.out(0, c.type(0), c.shape(1)); },
+                     [](DecomposeBuilder &b) { b.result(0, b.emit("GatherElements", {b.in(0), b.in(1)}, b.attrs())); })
+                     .attrRequired("axis", AttributeType::Int));
+}
+
+Shape updateShapeND(const InferContext &c, const Shape &data, const Shape &indices) {
+  c.require(!indices.empty() && indices.back() <= static_cast<int64_t>(data.size()) && indices.back() >= 1,
+            "the last dimension of indices does not fit data: got {} for data {}", indices, data);
+  Shape shape(indices.begin(), indices.end() - 1);
+  shape.insert(shape.end(), data.begin() + indices.back(), data.end());
+  return shape;
+}
+
+void addScatterND(OpDefs &rows) {
+  rows.push_back(scatterRow("ScatterND", {11, 13, 16, 18})
+                     .attr("reduction", std::string("none"))
+                     .infer([](InferContext &c) {
+                       const Shape expected = updateShapeND(c, c.shape(0), c.shape(1));
+                       c.require(c.shape(2) == expected, "updates do not fit indices: got {}, expected {}", c.shape(2), expected);
+                       checkReduction(c);
+                       c.out(0, c.in(0));
+                     })
+                     .doc("data with slices of updates written to (or combined with) the coordinates in the last dimension of indices."));
+  rows.push_back(scatterGradientRow("ScatterNDDataGrad", nullptr, [](DecomposeBuilder &b) {
+    const Shape &data = b.inInfo(0).shape(), &indices = b.inInfo(1).shape();
+    Shape shape(indices.begin(), indices.end() - 1);
+    shape.insert(shape.end(), data.begin() + indices.back(), data.end());
+    b.result(0, b.emit("ScatterND", {b.in(0), b.in(1), emitZeros(b, b.outInfo(0).dataType(), shape)}));
+  }));
+  rows.push_back(scatterGradientRow(
+      "ScatterNDUpdateGrad", [](InferContext &c) { c.out(0, c.type(0), updateShapeND(c, c.shape(0), c.shape(1))); },
+      [](DecomposeBuilder &b) { b.result(0, b.emit("GatherND", {b.in(0), b.in(1)})); }));
+}
+
+OpDef &withReduceAttributes(OpDef &row) {
+  return row.attrRequired("axis_size", AttributeType::Int)
+      .attr("axis", int64_t{-1})
+      .attr("reduction", std::string("Sum"))
+      .attr("enable_index_broadcast", int64_t{1})
+      .attr("group_size", int64_t{1});
+}
+
+void inferScatterReduce(InferContext &c) {
+  const int64_t rank = c.in(0).rank(), axis = c.axis("axis", rank), group = c.attrInt("group_size");
+  const std::string &r = c.attrString("reduction");
+  c.require(r == "Sum" || r == "Max" || r == "Min" || r == "Mul" || r == "None", "unknown reduction: got '{}', expected Sum, Max, Min, Mul or None", r);
+  c.require(c.attrInt("axis_size") >= 1, "axis_size is not positive: got {}, expected 1 or more", c.attrInt("axis_size"));
+  c.require(group == 1 || (group > 1 && axis != 0 && c.shape(0)[0] == group), "dimension 0 is not the group: got {} with group_size {} and axis {}",
+            c.shape(0), group, axis);
+  try {
+    scatterIndexShape(c.attrs(), c.shape(0), c.shape(1));
+  } catch (const error &e) {
+    c.fail("{}", e.what());
+  }
+  Shape to = c.shape(0);
+  to[axis] = c.attrInt("axis_size");
+  if (c.hasIn(2)) {
+    c.require(c.in(2) == TensorInfo(c.type(0), to), "initial values do not fit: got {}, expected {}", c.in(2), TensorInfo(c.type(0), to));
+  }
+  c.out(0, c.type(0), to);
+}
+
+void addScatterReduce(OpDefs &rows) {
+  OpDef row("ai.graphcore", "ScatterReduce", {1});
+  row.input("src", kNumeric, "T").input("indices", kIndices).input("initial_values", kNumeric, "T", Arity::Optional).output("out");
+  withReduceAttributes(row)
+      .infer(inferScatterReduce)
+      .onnx("ai.graphcore", "GroupedScatterReduce", {1})
+      .cost(Cost::Heavy)
+      .vjp([](VjpBuilder &b) {
+        const bool initial = b.hasIn(2);
+        auto grads = b.emitMany("ScatterReduceGradOp", {b.gradOut(0), b.in(1), b.in(0), initial ? b.in(2) : TensorIndex{}}, initial ? 2 : 1, b.attrs());
+        b.grad(0, grads[0]);
+        if (initial) b.grad(2, grads[1]);
+      })
+      .doc("out[i] = reduction of all src whose index is i, along an axis; initial values take part. Without them Sum and None start at 0, "
+           "Mul at 1, and Max and Min give 0 where no index points.");
+  rows.push_back(row);
+  OpDef grad("ai.graphcore", "ScatterReduceGradOp", {1});
+  grad.input("grad", kFloats, "T").input("indices", kIndices).input("src", kFloats, "T").input("initial_values", kFloats, "T", Arity::Optional);
+  grad.output("dsrc").output("dinitial", Arity::Optional);
+  withReduceAttributes(grad)
+      .infer([](InferContext &c) {
+        c.out(0, c.in(2));
+        if (c.hasIn(3)) c.out(1, c.in(3));
+      })
+      .traits(Trait::Gradient)
+      .notOnnx()
+      .doc("Gradient of ScatterReduce for src and initial values; of Max and Min to every value equal to the result.");
+  rows.push_back(grad);
+}
+
+}  // namespace
+
+Shape scatterIndexShape(const Attributes &attributes, const Shape &source, const Shape &indices) {
+  if (indices == source) return indices;
+  const int64_t axis = axisOf(attributes, static_cast<int64_t>(source.size()));
+  const bool grouped = attributes.getAttribute<int64_t>("group_size", 1) > 1;
+  Shape vector(source.size(), 1), used{source[axis]};
+  vector[axis] = source[axis];
+  if (grouped) {
+    vector[0] = source[0];
+    used.insert(used.begin(), source[0]);
+  }
+  check(attributes.getAttribute<int64_t>("enable_index_broadcast", 1) != 0 && (indices == vector || indices == used),
+        "indices do not broadcast to src: got {} for src {}, expected the shape of src or {}. Expand the indices", indices, source, vector);
+  return vector;
+}
+
+OpDefs scatterOps() {
+  OpDefs rows;
+  addScatterElements(rows);
+  addScatterND(rows);
+  addScatterReduce(rows);
+  return rows;
+}
+
+}  // namespace popart::ops

@@ -1,0 +1,108 @@
+// The rewrite driver: pattern by pattern in order of priority, op by op in creation order, rounds until nothing changes.
+// An op opts out of a pattern by its excludePatterns setting. A bound on the rounds turns a pair of rewrites that undo each
+// other into an error.
+#include <algorithm>
+
+#include <popart/ir.hpp>
+
+#include "patterns/pattern.hpp"
+
+namespace popart::patterns {
+namespace {
+
+constexpr int kMaxRounds = 100;
+
+bool writesTo(const Graph &graph, TensorIndex t) {
+  const auto &uses = graph.tensor(t).uses();
+  return std::any_of(uses.begin(), uses.end(), [&](const Use &u) { return graph.op(u.op).modifiesInput(u.input); });
+}
+
+template <class Apply>
+int applyToOps(Graph &graph, const std::string &name, Apply &&apply) {
+  int count = 0;
+  for (uint32_t i = 0; i < graph.opSlots(); ++i) {
+    const OpIndex index{i};
+    if (!graph.alive(index)) continue;
+    Op &op = graph.op(index);
+    if (op.settings.excludePatterns.count(name)) continue;
+    if (apply(op)) ++count;
+  }
+  return count;
+}
+
+int applyUserPattern(Graph &graph, const UserPattern &user, const Rewriter &rewriter) {
+  return applyToOps(graph, user.name, [&](Op &op) {
+    if (!user.pattern->matches(&op)) return false;
+    for (const Tensor *t : user.pattern->touches(&op))
+      if (rewriter.isKept(t->index())) return false;
+    return user.pattern->apply(&op);
+  });
+}
+
+}  // namespace
+
+bool Rewriter::isKept(TensorIndex t) const {
+  const Tensor &tensor = graph_.tensor(t);
+  return anchors_.count(tensor.id) || tensor.isGraphOutput() || tensor.isGraphInput();
+}
+
+bool Rewriter::onlyFeeds(TensorIndex t, const Op &op) const {
+  if (isKept(t)) return false;
+  const auto &uses = graph_.tensor(t).uses();
+  return std::all_of(uses.begin(), uses.end(), [&](const Use &u) { return u.op == op.index(); });
+}
+
+bool Rewriter::mergeThrough(Op &op) const {
+  const TensorIndex in = op.inputs()[0], out = op.outputs()[0];
+  if (writesTo(graph_, in) || writesTo(graph_, out)) return false;
+  if (!isKept(in) && graph_.tensor(in).hasProducer()) {
+    Op &producer = *graph_.tensor(in).getProducer();
+    const OutIndex o = graph_.tensor(in).producerOutput();
+    for (int i = 0; i < producer.inputCount(); ++i)
+      if (producer.hasInput(i) && producer.aliasesInput(i, o) && producer.modifiesInput(i)) return false;
+    graph_.eraseOp(op.index());
+    graph_.disconnectOutput(producer.index(), o);
+    graph_.replaceUses(in, out);
+    graph_.eraseTensor(in);
+    graph_.connectOutput(producer.index(), o, out);
+    return true;
+  }
+  if (isKept(out)) return false;
+  graph_.eraseOp(op.index());
+  graph_.replaceUses(out, in);
+  graph_.eraseTensor(out);
+  return true;
+}
+
+Op *Rewriter::replaceOp(Op &op, std::string_view type, const std::vector<TensorIndex> &inputs, Attributes attributes) const {
+  Op *made = graph_.addOp(opDef(type), std::move(attributes), inheritSettings(op, graph_));
+  for (size_t i = 0; i < inputs.size(); ++i)
+    if (inputs[i].valid()) graph_.connectInput(made->index(), static_cast<InIndex>(i), inputs[i]);
+  const std::vector<TensorIndex> outputs = op.outputs();
+  graph_.moveConstraints(op.index(), made->index());
+  graph_.eraseOp(op.index());
+  for (size_t o = 0; o < outputs.size(); ++o)
+    if (outputs[o].valid()) graph_.connectOutput(made->index(), static_cast<OutIndex>(o), outputs[o]);
+  made->setup();
+  return made;
+}
+
+int applyPatterns(Graph &graph, const Patterns &patterns, const std::set<TensorId> &anchors) {
+  const Rewriter rewriter(graph, anchors);
+  int total = 0;
+  for (int round = 0; round < kMaxRounds; ++round) {
+    int changed = 0;
+    for (const PatternRow &row : allPatterns()) {
+      if (!row.rewrite || !patterns.isPatternEnabled(row.name)) continue;
+      changed += applyToOps(graph, row.name, [&](Op &op) { return row.rewrite(op, rewriter); });
+    }
+    for (const UserPattern &user : userPatterns())
+      if (patterns.isPatternEnabled(user.name)) changed += applyUserPattern(graph, user, rewriter);
+    if (!changed) return total;
+    total += changed;
+  }
+  throw error("Patterns '{}': rewriting does not come to an end: got {} rounds. A user pattern probably undoes another one", graph.getGraphString(),
+              kMaxRounds);
+}
+
+}  // namespace popart::patterns

@@ -1,0 +1,68 @@
+// Rewrite rows and their driver. A row looks at one op and, when it matches, changes the graph around it. Rewrites keep
+// every value that is anchored or a graph output; rows are applied in order of priority until none matches any more.
+#pragma once
+#include <set>
+#include <span>
+#include <string>
+
+#include <popart/graph.hpp>
+#include <popart/patterns/patterns.hpp>
+
+namespace popart::patterns {
+
+// What a rewrite may ask and do besides editing the graph.
+class Rewriter {
+ public:
+  Rewriter(Graph &graph, const std::set<TensorId> &anchors) : graph_(graph), anchors_(anchors) {}
+  Graph &graph() const { return graph_; }
+  // The tensor's value must stay available under its id: anchored, a graph output or a graph input.
+  bool isKept(TensorIndex t) const;
+  // Every use of `t` is by `op`, and its value need not stay.
+  bool onlyFeeds(TensorIndex t, const Op &op) const;
+  // Removes `op` (one used output), whose output 0 equals its input 0: the two tensors become one, under the id that must
+  // stay (otherwise that of the output). False: nothing was done because both ids must stay or one tensor is written to.
+  bool mergeThrough(Op &op) const;
+  // Puts a new op in the place of `op`: output i of the new one takes over the tensor of output i. Returns the new op.
+  Op *replaceOp(Op &op, std::string_view type, const std::vector<TensorIndex> &inputs, Attributes attributes) const;
+
+ private:
+  Graph &graph_;
+  const std::set<TensorId> &anchors_;
+};
+
+// True when the graph was changed.
+using RewriteFn = bool (*)(Op &op, const Rewriter &rewriter);
+
+struct PatternRow {
+  const char *name;
+  float priority;     // higher first; ties by name
+  bool enabled;       // at level Default
+  bool mandatory;
+  RewriteFn rewrite;  // null: the expansion is a decomposition row, done by lower() where a backend has no kernel
+};
+
+// Rows in order of priority, user patterns included.
+std::vector<PatternRow> allPatterns();
+
+// Applies the enabled patterns to one graph until nothing matches. Returns the number of rewrites.
+int applyPatterns(Graph &graph, const Patterns &patterns, const std::set<TensorId> &anchors);
+
+// ---- the rewrites (identity.cpp, losses.cpp, arithmetic.cpp)
+bool removeIdentity(Op &op, const Rewriter &rewriter);          // Identity(x), Sum(x) → x
+bool replaceByIdentity(Op &op, const Rewriter &rewriter);       // ops that change nothing → Identity
+bool fuseSoftmaxGrad(Op &op, const Rewriter &rewriter);         // SoftmaxGrad(NllGrad) → SoftmaxGradDirect
+bool fuseNllWithSoftmaxGrad(Op &op, const Rewriter &rewriter);  // Nll, SoftmaxGradDirect → NlllWithSoftmaxGradDirect
+bool sumToAdd(Op &op, const Rewriter &rewriter);                // Sum(a, b) → Add(a, b)
+bool scaleToNeg(Op &op, const Rewriter &rewriter);              // Scale{-1}(x) → Neg(x)
+bool transposeToReshape(Op &op, const Rewriter &rewriter);      // Transpose that moves unit dimensions only → Reshape
+bool castBeforeExpand(Op &op, const Rewriter &rewriter);        // Cast(Expand(x)) → Expand(Cast(x))
+
+// User patterns, in order of registration.
+struct UserPattern {
+  std::string name;
+  std::shared_ptr<const PreAliasPattern> pattern;
+  bool enabled, mandatory;
+};
+const std::vector<UserPattern> &userPatterns();
+
+}  // namespace popart::patterns

@@ -1,0 +1,98 @@
+// Passes of training sessions: the loss, the backward pass and the weight updates.
+#include <algorithm>
+
+#include <popart/logging.hpp>
+
+#include "autodiff/autodiff.hpp"
+#include "pipeline/passes.hpp"
+#include "transforms/update_emitter.hpp"
+
+namespace popart::pipeline {
+namespace {
+
+constexpr const char *kGradientPrefix = "Gradient___";
+
+// Variables that training may change: floating point, and no op of the model writes or keeps statistics in them.
+bool isTrainable(const Graph &main, const Tensor &variable) {
+  if (!isFloatingPoint(variable.info.dataType()) || variable.isOptimizerState) return false;
+  for (const Use &use : variable.uses()) {
+    const Op &op = main.op(use.op);
+    if (op.modifiesInput(use.input)) return false;
+    if (op.is("BatchNormalization") && use.input >= 3) return false;
+  }
+  return true;
+}
+
+// The tensor the backward pass starts from: the loss scale in the loss's shape and type.
+TensorIndex lossGradient(PassContext &c, const Tensor &loss) {
+  Graph &main = c.main;
+  const OptimizerValue scale = c.request.optimizer->lossScaling();
+  const TensorId id = kGradientPrefix + loss.id;
+  if (scale.isConst()) return main.addConstant(main.freeId(id), transforms::floatingData(loss.info, {scale.val()}));
+  const TensorId variableId = "lossScaling_FLOAT";
+  const TensorIndex variable = main.addVariable(variableId, transforms::floatingData(TensorInfo(DataType::FLOAT, loss.info.shape()), {scale.val()}));
+  c.result.optimizerScalars.push_back({variableId, "lossScaling", {}});
+  return main
+      .addConnectedOp(opDef("Cast"), {variable}, {main.freeId(id)}, {{"to", int64_t{toOnnxDataType(loss.info.dataType())}}}, Op::Settings(main))
+      ->outputs()[0];
+}
+
+}  // namespace
+
+void addLossOps(PassContext &c) {
+  std::vector<TensorIndex> losses;
+  for (const LossSpec &spec : c.request.losses) {
+    std::vector<TensorIndex> inputs;
+    for (const TensorId &id : spec.inputs) inputs.push_back(c.main.getTensor(id)->index());
+    losses.push_back(c.main.addConnectedOp(opDef(spec.type), inputs, {spec.output}, spec.attributes, Op::Settings(c.main, spec.output))->outputs()[0]);
+  }
+  if (losses.empty()) return;
+  if (losses.size() == 1) {
+    c.request.loss = c.main.tensor(losses[0]).id;
+    return;
+  }
+  for (TensorIndex &loss : losses)
+    if (c.main.info(loss).nelms() != 1) {
+      const TensorId id = c.main.freeId(c.main.tensor(loss).id + "_sum");
+      loss = c.main.addConnectedOp(opDef("ReduceSum"), {loss}, {id}, {{"keepdims", int64_t{0}}}, Op::Settings(c.main, id))->outputs()[0];
+    }
+  c.request.loss = c.main.freeId("finalLoss");
+  c.main.addConnectedOp(opDef("Sum"), losses, {c.request.loss}, {}, Op::Settings(c.main, c.request.loss));
+}
+
+void checkLoss(PassContext &c) {
+  check(!c.request.loss.empty(), "TrainingSession: no loss was given. Name the loss tensor");
+  const Tensor &loss = *c.main.getTensor(c.request.loss);
+  check(loss.info.nelms() == 1, "TrainingSession: the loss '{}' must have one element: got {}. Reduce it, for example with identityloss", loss.id,
+        loss.info);
+  check(isFloatingPoint(loss.info.dataType()), "TrainingSession: the loss '{}' must be floating point: got {}", loss.id, loss.info);
+}
+
+void growBackwardPass(PassContext &c) {
+  Graph &main = c.main;
+  std::vector<TensorId> weights, targets;
+  for (Tensor *t : main.tensorsOfType(TensorType::Variable))
+    if (isTrainable(main, *t)) weights.push_back(t->id);
+  targets = weights;
+  for (const TensorId &anchor : c.anchors) {
+    if (main.contains(anchor) || anchor.rfind(kGradientPrefix, 0) != 0) continue;
+    const TensorId forward = anchor.substr(std::string(kGradientPrefix).size());
+    if (main.contains(forward) && std::find(targets.begin(), targets.end(), forward) == targets.end()) targets.push_back(forward);
+  }
+  const TensorIndex start = lossGradient(c, *main.getTensor(c.request.loss));
+  const std::map<TensorId, TensorId> gradients = autodiff::growBackward(main, c.request.loss, start, targets);
+  for (const TensorId &weight : weights)
+    if (auto it = gradients.find(weight); it != gradients.end()) c.weightToGradient[weight] = it->second;
+  if (c.weightToGradient.empty()) logging::ir::warn("No variable has a gradient path to the loss '{}': nothing will be trained", c.request.loss);
+}
+
+void addWeightUpdates(PassContext &c) {
+  for (auto &scalar : transforms::addOptimizer(c.main, *c.request.optimizer, c.weightToGradient)) c.result.optimizerScalars.push_back(scalar);
+}
+
+float scalarValue(const Optimizer &optimizer, const transforms::ScalarVariable &variable) {
+  if (variable.name == "lossScaling") return optimizer.getFinalLossScalingVal();
+  return optimizer.scalar(variable.name, variable.weight).value.val();
+}
+
+}  // namespace popart::pipeline

@@ -1,0 +1,18 @@
+// Host streams as ops: stream tensors are read by HostLoad, anchors are written by HostStore.
+#pragma once
+#include <string>
+
+#include <popart/graph.hpp>
+
+namespace popart::transforms {
+
+// Every Stream tensor of the main graph that an op or an anchor reads gets one HostLoad, whose output the readers use.
+// Returns the loaded tensor of `stream`; the same one when asked again.
+TensorIndex loadStream(Graph &main, TensorIndex stream);
+void loadStreams(Graph &main);
+
+// Adds HostStore{stream: id} of tensor `id`; `returnKind`: all, final, everyn, sum; period in micro-batches (everyn).
+// Throws popart::error naming the nearest ids when there is no such tensor.
+void storeAnchor(Graph &main, const TensorId &id, const std::string &returnKind, int64_t period);
+
+}  // namespace popart::transforms

@@ -1,0 +1,13 @@
+// prune: removes ops that lead neither to a kept tensor nor to an effect (host and remote stores, prints, writes to variables).
+#pragma once
+#include <set>
+
+#include <popart/graph.hpp>
+
+namespace popart::transforms {
+
+// Kept are the tensors named in `anchors` and the graph's outputs. Variables, streams and inputs always stay; constants
+// without readers go. Returns the number of ops removed.
+int prune(Graph &graph, const std::set<TensorId> &anchors);
+
+}  // namespace popart::transforms

@@ -1,0 +1,109 @@
+// See random_setup.hpp. Runs before differentiation: gradient ops read the seed of their forward op and so repeat its mask.
+#include "transforms/random_setup.hpp"
+
+#include <set>
+
+namespace popart::transforms {
+namespace {
+
+constexpr const char *kSeedId = "randomSeed___fromHost";
+
+// Index of the input named "seed"; -1 when the op draws nothing (Dropout without training).
+int seedInput(const Op &op) {
+  if (!op.requiresRandomSeed()) return -1;
+  if (op.hasAttr("training_mode") && op.attrInt("training_mode") == 0) return -1;
+  const auto &inputs = op.def().inputs();
+  for (size_t i = 0; i < inputs.size(); ++i)
+    if (inputs[i].name == "seed") return static_cast<int>(i);
+  return op.getSeedInIndex();
+}
+
+class SeedSetup {
+ public:
+  explicit SeedSetup(Ir &ir) : ir_(ir) {}
+
+  std::optional<TensorId> run() {
+    Graph &main = ir_.getMainGraph();
+    connectMissing(main);
+    const TensorIndex seed = main.find(kSeedId);
+    if (!seed.valid() || main.tensor(seed).uses().empty()) return std::nullopt;
+    const std::vector<Use> uses = main.tensor(seed).uses();
+    Op *get = main.addConnectedOp(opDef("GetRandomSeed"), {seed}, {main.freeId("randomSeed___updated")}, {}, firstIn(main));
+    for (const Use &use : uses) giveOwnSeed(main, use, get->outputs()[0]);
+    return TensorId(kSeedId);
+  }
+
+ private:
+  static Op::Settings firstIn(Graph &graph) {
+    Op::Settings settings(graph);
+    settings.sequence = 0;
+    return settings;
+  }
+
+  void connectMissing(Graph &main) {
+    for (Graph *graph : ir_.getAllGraphs())
+      for (Op *op : graph->ops()) {
+        const int i = seedInput(*op);
+        if (i < 0 || op->hasInput(i)) continue;
+        check(graph->isMain(), "RandomSetup '{}': a random op in {} has no seed. Pass a seed into the graph", op->debugName(), graph->getGraphString());
+        if (!main.contains(kSeedId)) main.addVariable(kSeedId, TensorData(TensorInfo(DataType::UINT32, {2})));
+        main.connectInput(op->index(), i, main.find(kSeedId));
+      }
+  }
+
+  TensorIndex modify(Graph &graph, TensorIndex seed, TensorIndex modifier, const Op &user) {
+    Op::Settings settings = inheritSettings(user, graph);
+    settings.name.clear();
+    return graph.addConnectedOp(opDef("ModifyRandomSeed"), {seed, modifier}, {graph.freeId(graph.addScope("randomSeed___modified"))}, {}, settings)
+        ->outputs()[0];
+  }
+
+  TensorIndex constantModifier(Graph &graph, uint32_t value) {
+    const TensorId id = graph.freeId(graph.addScope("randomSeedModifier___" + std::to_string(value)));
+    return graph.addConstant(id, TensorData::scalar(value));
+  }
+
+  void giveOwnSeed(Graph &graph, const Use &use, TensorIndex seed) {
+    Op &op = graph.op(use.op);
+    graph.replaceUse(use, modify(graph, seed, constantModifier(graph, ++counter_), op));
+    if (op.has(Trait::Call)) enter(op, use.input);
+  }
+
+  // The subgraph input that input `i` of a Call, Loop or If reaches.
+  void enter(Op &op, int i) {
+    for (Graph *graph : op.getCalledGraphs()) {
+      if (op.is("If")) {
+        const int thenInputs = static_cast<int>(op.getIr().getGraph(op.attributes().getAttribute<GraphRef>("then_branch").id).inputs().size());
+        const bool isThen = graph->id == op.attributes().getAttribute<GraphRef>("then_branch").id;
+        const int position = i - 1 - (isThen ? 0 : thenInputs);
+        if (position >= 0 && position < (isThen ? thenInputs : static_cast<int>(graph->inputs().size()))) spread(*graph, position, false);
+      } else if (i < static_cast<int>(graph->inputs().size())) {
+        spread(*graph, i, op.is("Loop"));
+      }
+    }
+  }
+
+  void spread(Graph &graph, int position, bool loops) {
+    TensorIndex seed = graph.inputs()[position];
+    if (!visited_.insert({graph.id, position}).second) return;
+    const std::vector<Use> uses = graph.tensor(seed).uses();
+    if (uses.empty()) return;
+    if (loops) {
+      const Op &user = graph.op(uses.front().op);
+      Op *number = graph.addConnectedOp(opDef("Cast"), {graph.inputs()[0]}, {graph.freeId(graph.addScope("randomSeedModifier___iteration"))},
+                                        {{"to", int64_t{toOnnxDataType(DataType::UINT32)}}}, firstIn(graph));
+      seed = modify(graph, seed, number->outputs()[0], user);
+    }
+    for (const Use &use : uses) giveOwnSeed(graph, use, seed);
+  }
+
+  Ir &ir_;
+  uint32_t counter_ = 0;
+  std::set<std::pair<GraphId, int>> visited_;
+};
+
+}  // namespace
+
+std::optional<TensorId> setUpRandomSeeds(Ir &ir) { return SeedSetup(ir).run(); }
+
+}  // namespace popart::transforms

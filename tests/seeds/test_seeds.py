@@ -1,0 +1,144 @@
+"""The programs of the published documents run as printed and print what the documents show.
+
+Data sets are replaced by Fashion-MNIST in the files where torchvision looks for MNIST: the programs do not change.
+"""
+
+import contextlib
+import gzip
+import io
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+from documents import Document, find_document, printed_lines  # noqa: E402
+
+TUTORIAL = find_document("003")
+GUIDE = find_document("004")
+FASHION = Path("/usr/share/datasets/fashion-mnist")
+
+
+def run(program: str, namespace: dict) -> list:
+    """Run a program and return the lines it prints."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        exec(compile(program, "<document>", "exec"), namespace)
+    return printed_lines(out.getvalue())
+
+
+def write_idx(source: Path, target: Path, items: int) -> None:
+    """Write the first `items` of a gzipped IDX file."""
+    data = gzip.decompress(source.read_bytes())
+    dims = data[3]
+    header = 4 + 4 * dims
+    size = int(np.prod([int.from_bytes(data[4 + 4 * d : 8 + 4 * d], "big") for d in range(1, dims)]))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_bytes(data[:4] + items.to_bytes(4, "big") + data[8:header] + data[header : header + items * size])
+
+
+@pytest.fixture(scope="module")
+def mnist_home(tmp_path_factory: pytest.TempPathFactory):
+    """A home folder in which torchvision finds MNIST's files, holding a part of Fashion-MNIST."""
+    if not FASHION.is_dir():
+        pytest.skip("needs the Debian package dataset-fashion-mnist")
+    home = tmp_path_factory.mktemp("home")
+    raw = home / ".torch" / "datasets" / "MNIST" / "raw"
+    for part, items in (("train", 16000), ("t10k", 2000)):
+        write_idx(FASHION / f"{part}-images-idx3-ubyte.gz", raw / f"{part}-images-idx3-ubyte", items)
+        write_idx(FASHION / f"{part}-labels-idx1-ubyte.gz", raw / f"{part}-labels-idx1-ubyte", items)
+    return home
+
+
+class Tutorial:
+    """The PopXL tutorial, read section by section into one namespace."""
+
+    def __init__(self):
+        self.document = Document(TUTORIAL)
+        self.namespace = {"__name__": "tutorial"}
+
+    def run(self, first: str, last: str, dedents=()) -> list:
+        return run(self.document.program(first, last, dedents), self.namespace)
+
+    def define_linear(self) -> None:
+        self.run("from tqdm import tqdm", "import popxl")
+        self.run("class Linear(addons.Module):", "return y", [("def build", 1), ("if self.bias", 2), ("return y", 2)])
+        self.run("ir = popxl.Ir(replication=1)", "ir = popxl.Ir(replication=1)")
+
+
+@pytest.fixture(scope="module")
+def tutorial():
+    """The tutorial up to the definition of its linear layer."""
+    if TUTORIAL is None:
+        pytest.skip("needs the document 003 (set POPART_SEEDS)")
+    pytest.importorskip("torchvision")
+    t = Tutorial()
+    t.define_linear()
+    return t
+
+
+def test_tutorial_simple_example_prints_as_published(tutorial: Tutorial):
+    """Factories, schedule and variables of one linear layer."""
+    got = tutorial.run("with ir.main_graph:", "out = bound_graph.call(input_tensor)")
+    assert got == tutorial.document.output("factories:", "{'bias': Tensor[bias popxl.dtypes.float32 (32,)], "
+                                           "'weight': Tensor[weight popxl.dtypes.float32 (4, 32)]}")  # fmt: skip
+    tutorial.run("ir.num_host_transfers = 1", "session.run()")
+
+
+def test_tutorial_bound_graphs(tutorial: Tutorial):
+    """One graph bound to two sets of variables."""
+    got = tutorial.run("ir = popxl.Ir()", "out = bound_graph1.call(input_tensor)")
+    last = next(line.strip() for line in tutorial.document.lines if line.count("BoundGraph object") == 2)
+    assert got == tutorial.document.output("two different bound graphs:", last)
+
+
+def test_tutorial_nested_modules_print_as_published(tutorial: Tutorial):
+    """Names and schedules of inlined and outlined networks."""
+    got = tutorial.run("class Net(addons.Module):", 'print("\\n", net_graph.print_schedule())',
+                       [("def build", 1), ("ir = popxl.Ir()", 0)])  # fmt: skip
+    assert got == tutorial.document.output(next_keys(tutorial), "}")
+    got = tutorial.run("class NetOutlined(addons.Module):", 'print("\\n", net_graph.print_schedule())',
+                       [("def build", 1), ("ir = popxl.Ir()", 0)])  # fmt: skip
+    assert got == tutorial.document.output(next_keys(tutorial), "}")
+
+
+def next_keys(tutorial: Tutorial) -> str:
+    lines = tutorial.document.lines
+    return next(line.strip() for line in lines[tutorial.document.position :] if line.startswith("dict_keys"))
+
+
+def test_tutorial_dot_tree_prints_as_published(tutorial: Tutorial):
+    """Nested collections of tensors."""
+    got = tutorial.run("ir = popxl.Ir(replication=1)", "print(collection.tensors)  # returns tensors, sorted by names"
+                       if "print(collection.tensors)  # returns tensors, sorted by names" in tutorial.document.lines
+                       else "print(collection.tensors) # returns tensors, sorted by names",
+                       [('print("----- DotTree', 0)])  # fmt: skip
+    last = next(line.strip() for line in tutorial.document.lines if line.startswith("(Tensor[bias popxl"))
+    assert got == tutorial.document.output("----- DotTree functionalities -----", last)
+
+
+def test_tutorial_trains_and_validates(tutorial: Tutorial, mnist_home: Path, monkeypatch: pytest.MonkeyPatch):
+    """The MNIST program, as printed, on images of the same format."""
+    monkeypatch.setenv("HOME", str(mnist_home))
+    tutorial.run("def get_mnist_data(test_batch_size: int, batch_size: int):", "return training_data, validation_data")
+    tutorial.run("def train_program(batch_size, device, learning_rate):",
+                 "return popxl.Session(ir, device), [img_stream, label_stream], variables, loss_stream",
+                 [("ir.num_host_transfers", 1)])  # fmt: skip
+    tutorial.run("train_batch_size = 8", ")")
+    printed = tutorial.run("num_batches = len(training_data)", 'bar.set_description(f"Loss:{loss:0.4f}")')
+    assert printed == ["Epoch 1/1"]
+    tutorial.run("train_vars_to_data = train_session.get_tensors_data(train_variables.tensors)",
+                 "train_vars_to_data = train_session.get_tensors_data(train_variables.tensors)")  # fmt: skip
+    tutorial.run("def test_program(test_batch_size, device):",
+                 "return popxl.Session(ir, device), [in_stream], variables, out_stream", [("ir.num_host_transfers", 1)])  # fmt: skip
+    tutorial.run("test_session, test_input_streams, test_variables, out_stream = test_program(", ")")
+    tutorial.run("# dictionary { train_session variables : test_session variables }", "}")
+    tutorial.run("# Copy trained weights to the program, with a single host to device transfer",
+                 "assert (array == test_vars_to_data[test_var]).all()")  # fmt: skip
+    printed = tutorial.run("def accuracy(predictions: np.ndarray, labels: np.ndarray):",
+                           'print(f"Accuracy on test set: {test_set_accuracy:0.2f}%")',
+                           [("num_batches", 0), ("test_set_accuracy", 0)])  # fmt: skip
+    accuracy = re.fullmatch(r"Accuracy on test set: ([0-9.]+)%", printed[-1])
+    assert accuracy and float(accuracy.group(1)) > 75, printed
