@@ -20,7 +20,4 @@ NB_MODULE(popart_core, m) {
   bindBuilder(m);
   bindTesting(m);
   bindIr(m);
-  bindIr(m);
-  bindOperators(m);
-  bindTesting(m);
 }

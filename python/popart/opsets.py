@@ -49,6 +49,7 @@ def _typed_attribute(name: str, value: Any) -> tuple[str, str, Any] | None:
 
 
 def debug_name_of(debug_context: Any) -> str:
+    """Name of a debug context, which may be a plain string."""
     return debug_context.getPathName() if isinstance(debug_context, popart_core.DebugContext) else str(debug_context)
 
 
