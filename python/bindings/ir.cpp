@@ -5,6 +5,7 @@
 
 #include "api/ir_session.hpp"
 #include "autodiff/autodiff.hpp"
+#include "transforms/decompose_sums.hpp"
 
 using namespace nb::literals;
 
@@ -289,6 +290,7 @@ void bindGraph(nb::module_ &m) {
         for (auto [id, name] : given) names.emplace(nb::cast<std::string>(id), nb::cast<std::string>(name));
         return printSchedule(g, names);
       })
+      .def("decomposeSums", [](Graph &g) { transforms::decomposeSums(g); })
       .def("print", [](const Graph &g) { return print(g); })
       .def("toDot", [](const Graph &g) { return toDot(g); });
   bindGraphTensors(graph);
