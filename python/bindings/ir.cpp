@@ -273,11 +273,6 @@ void bindGraph(nb::module_ &m) {
       })
       .def("hasOp", [](const Graph &g, OpId id) { return findOp(g, id) != nullptr; })
       .def("getOp", &findOp, nb::rv_policy::reference_internal)
-      .def("eraseOp", [](Graph &g, OpId id) {
-        Op *op = findOp(g, id);
-        check(op != nullptr, "graph '{}': there is no op {}", g.id, id);
-        g.eraseOp(op->index());
-      })
       .def("getOpSchedule", [](const Graph &g, bool) { return g.getOpSchedule(); }, "finalLoss"_a = true, nb::rv_policy::reference_internal)
       .def("getCalledGraphs", &Graph::getCalledGraphs, nb::rv_policy::reference_internal)
       .def("addConstraint", [](Graph &g, OpId before, OpId after) {
@@ -303,15 +298,6 @@ std::vector<TensorId> usedStreams(const Ir &ir, const std::string &opType) {
   return {ids.begin(), ids.end()};
 }
 
-// Removes main-graph tensors that no op makes or reads; with retainIoTensors, streams stay.
-void removeIsolatedTensors(Ir &ir, bool retainIoTensors) {
-  Graph &graph = ir.getMainGraph();
-  for (const Tensor *t : graph.tensors())
-    if (!t->hasProducer() && t->uses().empty() && !t->isGraphOutput() && !t->isGraphInput() &&
-        (!retainIoTensors || t->tensorType() != TensorType::Stream))
-      graph.eraseTensor(t->index());
-}
-
 void bindIrClass(nb::module_ &m) {
   nb::class_<Ir>(m, "Ir", nb::is_weak_referenceable(), nb::dynamic_attr(), "A program: graphs and the counters that name things.")
       .def(nb::new_([] { return std::make_shared<Ir>(); }))
@@ -326,7 +312,6 @@ void bindIrClass(nb::module_ &m) {
       .def("getAndIncrTensorCounter", &Ir::getAndIncrTensorCounter)
       .def("getAndIncrOpsCounter", &Ir::getAndIncrOpsCounter)
       .def("usedStreams", &usedStreams)
-      .def("removeIsolatedTensors", &removeIsolatedTensors, "retainIoTensors"_a = true)
       .def("print", [](const Ir &ir) { return print(ir); })
       .def("verify", [](const Ir &ir) { verify(ir); });
 }

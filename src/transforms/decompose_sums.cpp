@@ -1,4 +1,4 @@
-// See decompose_sums.hpp. The last addition takes over the id of the sum, so names seen outside stay.
+// See decompose_sums.hpp. The last addition takes over the sum's output tensor, so ids and uses seen outside stay.
 #include "transforms/decompose_sums.hpp"
 
 #include <popart/ir.hpp>
@@ -23,19 +23,21 @@ TensorIndex emitZero(Graph &graph, const Op &sum, const TensorInfo &info) {
 void decomposeSums(Graph &graph) {
   for (Op *sum : graph.ops()) {
     if (!sum->is("Sum") || !termsHaveTheSumsInfo(*sum)) continue;
-    const TensorIndex old = sum->outputs()[0];
-    const TensorId id = sum->outId(0);
+    const TensorIndex result = sum->outputs()[0];
     TensorIndex total = emitZero(graph, *sum, sum->outInfo(0));
-    for (TensorIndex term : sum->inputs()) {
-      const Op *add = graph.addConnectedOp(opDef("AddLhsInplace"), {total, term}, {graph.freeId(id + "_partial")}, {},
-                                           inheritSettings(*sum, graph, "add"));
-      total = add->outputs()[0];
+    for (size_t i = 0; i < sum->inputs().size(); ++i) {
+      Op *add = graph.addOp(opDef("AddLhsInplace"), {}, inheritSettings(*sum, graph, "add"));
+      graph.connectInput(add->index(), 0, total);
+      graph.connectInput(add->index(), 1, sum->inputs()[i]);
+      if (i + 1 == sum->inputs().size()) {
+        graph.disconnectOutput(sum->index(), 0);
+        graph.connectOutput(add->index(), 0, result);
+      } else {
+        total = graph.createOutput(add->index(), 0, graph.freeId(graph.tensor(result).id + "_partial"));
+      }
+      add->setup();
     }
-    graph.replaceUses(old, total);
-    graph.replaceOutputs(old, total);
     graph.eraseOp(sum->index());
-    graph.eraseTensor(old);
-    graph.renameTensor(total, id);
   }
 }
 
