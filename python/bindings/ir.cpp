@@ -5,6 +5,7 @@
 
 #include "api/ir_session.hpp"
 #include "autodiff/autodiff.hpp"
+#include "transforms/decompose_sums.hpp"
 
 using namespace nb::literals;
 
@@ -272,11 +273,6 @@ void bindGraph(nb::module_ &m) {
       })
       .def("hasOp", [](const Graph &g, OpId id) { return findOp(g, id) != nullptr; })
       .def("getOp", &findOp, nb::rv_policy::reference_internal)
-      .def("eraseOp", [](Graph &g, OpId id) {
-        Op *op = findOp(g, id);
-        check(op != nullptr, "graph '{}': there is no op {}", g.id, id);
-        g.eraseOp(op->index());
-      })
       .def("getOpSchedule", [](const Graph &g, bool) { return g.getOpSchedule(); }, "finalLoss"_a = true, nb::rv_policy::reference_internal)
       .def("getCalledGraphs", &Graph::getCalledGraphs, nb::rv_policy::reference_internal)
       .def("addConstraint", [](Graph &g, OpId before, OpId after) {
@@ -289,6 +285,7 @@ void bindGraph(nb::module_ &m) {
         for (auto [id, name] : given) names.emplace(nb::cast<std::string>(id), nb::cast<std::string>(name));
         return printSchedule(g, names);
       })
+      .def("decomposeSums", [](Graph &g) { transforms::decomposeSums(g); })
       .def("print", [](const Graph &g) { return print(g); })
       .def("toDot", [](const Graph &g) { return toDot(g); });
   bindGraphTensors(graph);
@@ -299,15 +296,6 @@ std::vector<TensorId> usedStreams(const Ir &ir, const std::string &opType) {
   std::set<TensorId> ids;
   for (const Op *op : ir.opsOfType(opType)) ids.insert(op->attrString("stream"));
   return {ids.begin(), ids.end()};
-}
-
-// Removes main-graph tensors that no op makes or reads; with retainIoTensors, streams stay.
-void removeIsolatedTensors(Ir &ir, bool retainIoTensors) {
-  Graph &graph = ir.getMainGraph();
-  for (const Tensor *t : graph.tensors())
-    if (!t->hasProducer() && t->uses().empty() && !t->isGraphOutput() && !t->isGraphInput() &&
-        (!retainIoTensors || t->tensorType() != TensorType::Stream))
-      graph.eraseTensor(t->index());
 }
 
 void bindIrClass(nb::module_ &m) {
@@ -324,7 +312,6 @@ void bindIrClass(nb::module_ &m) {
       .def("getAndIncrTensorCounter", &Ir::getAndIncrTensorCounter)
       .def("getAndIncrOpsCounter", &Ir::getAndIncrOpsCounter)
       .def("usedStreams", &usedStreams)
-      .def("removeIsolatedTensors", &removeIsolatedTensors, "retainIoTensors"_a = true)
       .def("print", [](const Ir &ir) { return print(ir); })
       .def("verify", [](const Ir &ir) { verify(ir); });
 }

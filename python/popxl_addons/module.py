@@ -124,6 +124,10 @@ class Module(popxl.Module, metaclass=NameScopeMeta):
         Returns:
             The factories of the variables, and the graph with the variables as named inputs.
         """
+        if self.implements_grad_graph:
+            raise popart_exception(
+                f"{type(self).__name__}: handwritten gradients (`build_grad`) are not supported yet. Remove `build_grad`."
+            )
         if self._graph_cache is not None:
             graph, is_new = self._graph_cache._create(self, args, kwargs)
             if not is_new:

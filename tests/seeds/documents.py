@@ -47,6 +47,13 @@ class Document:
         self.position = end + 1
         return indent(self.lines[begin : end + 1], dedents)
 
+    def text(self, first: str, last: str) -> str:
+        """Return the next program from line `first` to line `last` as it stands."""
+        begin = self._find(first, self.position)
+        end = self._find(last, begin)
+        self.position = end + 1
+        return "\n".join(self.lines[begin : end + 1]) + "\n"
+
     def output(self, first: str, last: str) -> list[str]:
         """Return the next printed lines from `first` to `last`, stripped."""
         begin = self._find(first, self.position)

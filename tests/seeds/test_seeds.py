@@ -142,3 +142,52 @@ def test_tutorial_trains_and_validates(tutorial: Tutorial, mnist_home: Path, mon
                            [("num_batches", 0), ("test_set_accuracy", 0)])  # fmt: skip
     accuracy = re.fullmatch(r"Accuracy on test set: ([0-9.]+)%", printed[-1])
     assert accuracy and float(accuracy.group(1)) > 75, printed
+
+
+@pytest.fixture
+def guide() -> Document:
+    """The user guide of popart.ir."""
+    if GUIDE is None:
+        pytest.skip("needs the document 004 (set POPART_SEEDS)")
+    return Document(GUIDE)
+
+
+def run_pir(ir, inputs: dict, outputs: list) -> dict:
+    """Run a popart.ir program the way its users did."""
+    import popart
+
+    pb = ir._pb_ir
+    pb.setDataFlow(popart.DataFlow(1, {o.tensor_id(): popart.AnchorReturnType("All") for o in outputs}))
+    pb.updateVertices()
+    session = popart.InferenceSession.fromIr(ir=pb, deviceInfo=popart.DeviceManager().createCpuDevice())
+    session.prepareDevice()
+    anchors = session.initAnchorArrays()
+    session.weightsFromHost()
+    session.run(popart.PyStepIO({s.tensor_id(): np.asarray(v) for s, v in inputs.items()}, anchors))
+    return {o.tensor_id(): np.asarray(anchors[o.tensor_id()]) for o in outputs}
+
+
+def test_guide_simple_addition(guide: Document):
+    """Two loaded tensors are added and stored."""
+    namespace = {"__name__": "guide"}
+    guide.text("import popart.ir as pir", "import popart.ir as pir")
+    run(guide.text("import popart.ir as pir", "ops.host_store(o_d2h, o)"), namespace)
+    a, b = np.array([2.0], np.float32), np.array([0.5], np.float32)
+    ir, out = namespace["ir"], namespace["o_d2h"]
+    assert [op.opType() for op in ir._pb_ir.getMainGraph().getOps()] == [
+        "Init", "HostLoad", "Init", "HostLoad", "Add", "HostStore",
+    ]  # fmt: skip
+    assert run_pir(ir, {namespace["input0"]: a, namespace["input1"]: b}, [out])[out.tensor_id()] == [2.5]
+
+
+def test_guide_tensor_addition(guide: Document):
+    """A variable plus a constant, and plus a Python number, give the variable's type."""
+    import popart.ir as pir
+
+    ir = pir.Ir()
+    namespace = {"pir": pir, "main": ir.main_graph()}
+    run(guide.text("with main:", "o = a + b"), namespace)
+    assert namespace["o"].dtype == pir.int8
+    with ir.main_graph():
+        run(guide.text("o = a + 1", "o = a + 1"), namespace)
+    assert namespace["o"].dtype == pir.int8 and namespace["o"].name == "add_out__t0"
