@@ -69,11 +69,6 @@ class Builder:
             if graphcore != 1:
                 raise ValueError(f"Builder: ai.graphcore opset: got {graphcore}, expected 1")
         elif fixed is not None:
-            if fixed not in OPSETS:
-                raise popart_core.popart_exception(
-                    f"Builder: ai.onnx opset of the model: got {fixed}, expected 6 to 11. "
-                    "Sessions take newer models directly"
-                )
             self._version = fixed
 
     # ---- operator namespaces
@@ -89,7 +84,12 @@ class Builder:
 
     @property
     def aiOnnx(self) -> Any:
-        """Operators of ai.onnx in the opset of this builder (10 unless fixed)."""
+        """Operators of ai.onnx in the opset of this builder (10 unless fixed).
+
+        Raises:
+            ValueError: the model being extended has an opset beyond 11, for which there are no typed methods; ai.graphcore
+                operators and ``customOp`` still extend it.
+        """
         return self._namespace(self._version if self._version is not None else self._default_version)
 
     @property
