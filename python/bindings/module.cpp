@@ -19,7 +19,4 @@ NB_MODULE(popart_core, m) {
   bindOperators(m);
   bindTesting(m);
   bindIr(m);
-  bindIr(m);
-  bindOperators(m);
-  bindTesting(m);
 }
