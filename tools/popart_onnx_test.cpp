@@ -68,6 +68,7 @@ std::vector<TensorData> runModel(const fs::path &file, const std::vector<TensorD
   addHostStreams(ir.getMainGraph());
   popart::lower::LowerOptions lowering;
   lowering.backends = {&popart::ref::backend()};
+  lowering.fuse = false;  // the reference backend has no fused kernels
   const auto executable = popart::lower::lower(ir, lowering);
   popart::runtime::Engine engine(executable, 1);
   StoredStreams streams;

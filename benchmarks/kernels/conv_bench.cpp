@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "backends/cpu/kernels/conv.hpp"
-#include "backends/cpu/threads/thread_pool.hpp"
+#include "base/threads/thread_pool.hpp"
 #include "peak.hpp"
 
 namespace popart::cpu::bench {

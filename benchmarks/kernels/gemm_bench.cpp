@@ -5,7 +5,7 @@
 
 #include "backends/cpu/kernels/gemm.hpp"
 #include "backends/cpu/kernels/pack.hpp"
-#include "backends/cpu/threads/thread_pool.hpp"
+#include "base/threads/thread_pool.hpp"
 #include "peak.hpp"
 
 namespace popart::cpu::bench {

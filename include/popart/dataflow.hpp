@@ -1,6 +1,6 @@
 // DataFlow: which tensors come back to the host (anchors), how, and how many batches one Session::run executes.
-// AnchorReturnType says which of the values of an anchor within a step are returned; InputSettings how an input is streamed.
-// Facts: PopART Python API, "Data flow".
+// AnchorReturnType says which of the values of an anchor within a step are returned; InputSettings how an input is
+// streamed. Facts: PopART Python API, "Data flow".
 #pragma once
 #include <cstddef>
 #include <map>
@@ -24,8 +24,8 @@ std::string toText(ExchangeStrategy strategy);
 class AnchorReturnType {
  public:
   AnchorReturnType() : AnchorReturnType("All") {}
-  // kind: "final", "everyn", "all" or "sum", any case. Throws popart::error for another text, for "everyn" without a period
-  // (first form), for a period <= 0 or a period with another kind (second form).
+  // kind: "final", "everyn", "all" or "sum", any case. Throws popart::error for another text, for "everyn" without a
+  // period (first form), for a period <= 0 or a period with another kind (second form).
   AnchorReturnType(std::string kind, TileSet tileSet = TileSet::Compute,
                    ExchangeStrategy exchangeStrategy = ExchangeStrategy::JustInTime);
   AnchorReturnType(std::string kind, int returnPeriod, TileSet tileSet = TileSet::Compute,
@@ -52,7 +52,8 @@ using AnchorReturnTypeMap = std::map<TensorId, AnchorReturnType>;
 class InputSettings {
  public:
   InputSettings() = default;
-  InputSettings(TileSet tileSet, ExchangeStrategy exchangeStrategy) : tileSet_(tileSet), exchangeStrategy_(exchangeStrategy) {}
+  InputSettings(TileSet tileSet, ExchangeStrategy exchangeStrategy)
+      : tileSet_(tileSet), exchangeStrategy_(exchangeStrategy) {}
   InputSettings(ReplicatedStreamMode mode) : mode_(mode) {}
   TileSet tileSet() const { return tileSet_; }
   ExchangeStrategy exchangeStrategy() const { return exchangeStrategy_; }
@@ -74,7 +75,8 @@ class DataFlow {
   // All throw popart::error when batchesPerStep <= 0, or an EveryN period exceeds or does not divide it.
   explicit DataFlow(int batchesPerStep);
   DataFlow(int batchesPerStep, const AnchorReturnTypeMap &anchors);
-  DataFlow(int batchesPerStep, const std::vector<TensorId> anchorIds, const AnchorReturnType &returnType = AnchorReturnType("All"));
+  DataFlow(int batchesPerStep, const std::vector<TensorId> anchorIds,
+           const AnchorReturnType &returnType = AnchorReturnType("All"));
 
   bool isAnchored(const TensorId &id) const { return anchors_.count(id) != 0; }
   int nAnchors() const { return static_cast<int>(anchors_.size()); }
@@ -86,8 +88,8 @@ class DataFlow {
   const AnchorReturnTypeMap &getAnchorReturnTypeMap() const { return anchors_; }
   // Values of anchor `id` that one replica returns per step.
   unsigned numOutFetchesPerRepl(const SessionOptions &options, const TensorId &id) const;
-  bool isBatchCountingRequired() const;         // some anchor is EveryN
-  std::vector<int> rps() const;                 // return periods in use, sorted, each once
+  bool isBatchCountingRequired() const;  // some anchor is EveryN
+  std::vector<int> rps() const;          // return periods in use, sorted, each once
   std::size_t hash() const;
   bool operator==(const DataFlow &) const = default;
 

@@ -1,6 +1,6 @@
 // DebugContext: where in the user's program a tensor or op was made: a name and a source location (PopART C++ API,
-// "DebugContext"). Strings convert to it, so every `debugContext` argument takes a plain name. DebugInfo adds values that
-// a layer records about it; the names of nested infos join with "/".
+// "DebugContext"). Strings convert to it, so every `debugContext` argument takes a plain name. DebugInfo adds values
+// that a layer records about it; the names of nested infos join with "/".
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -35,7 +35,8 @@ class SourceLocation {
 class DebugContext {
  public:
   DebugContext(SourceLocation loc = SourceLocation::Current()) : location_(std::move(loc)) {}
-  DebugContext(const char *name, SourceLocation loc = SourceLocation::Current()) : name_(name), location_(std::move(loc)) {}
+  DebugContext(const char *name, SourceLocation loc = SourceLocation::Current())
+      : name_(name), location_(std::move(loc)) {}
   DebugContext(std::string name, SourceLocation loc = SourceLocation::Current())
       : name_(std::move(name)), location_(std::move(loc)) {}
   DebugContext(const DebugInfo &info, std::string name = "", SourceLocation loc = SourceLocation::Current());
@@ -69,8 +70,8 @@ class DebugInfo {
   const std::map<std::string, std::string> &values() const { return values_; }
 
   enum class SerializationFormat { JSON = 0, CBOR };
-  // From now on every DebugInfo that ends is written to `fileName` until closeStreamer. Throws popart::error when the file
-  // cannot be opened.
+  // From now on every DebugInfo that ends is written to `fileName` until closeStreamer. Throws popart::error when the
+  // file cannot be opened.
   static void initializeStreamer(const std::string &fileName, SerializationFormat format = SerializationFormat::JSON);
   static void closeStreamer();
 

@@ -16,7 +16,8 @@ class InputShapeInfo {
   // Throws popart::error when there is no entry for `id`.
   const TensorInfo &get(const TensorId &id) const {
     auto it = infos_.find(id);
-    if (it == infos_.end()) throw error("InputShapeInfo: no entry for tensor '{}'. Add one with add(id, TensorInfo)", id);
+    if (it == infos_.end())
+      throw error("InputShapeInfo: no entry for tensor '{}'. Add one with add(id, TensorInfo)", id);
     return it->second;
   }
   bool has(const TensorId &id) const { return infos_.count(id) != 0; }

@@ -16,14 +16,15 @@ class Executablex;  // the sizes a compiled session expects; see StepIOSizes in 
 // A whole host buffer that steps consume front to back, starting again at its front when its end is reached.
 struct SequentialBuffer {
   char *data = nullptr;
-  TensorInfo info;      // of the whole buffer; only type and element count matter
+  TensorInfo info;  // of the whole buffer; only type and element count matter
   int64_t bytes = 0;
-  int64_t position = 0; // in bytes
+  int64_t position = 0;  // in bytes
   // Start of the next `size` bytes, and moves on. Throws popart::runtime_error when they would pass the buffer's end.
   char *next(int64_t size, const TensorId &id) {
     if (position + size > bytes)
-      throw runtime_error("StepIO tensor '{}': the buffer is too small: got {} bytes, {} of them left, expected {} more", id, bytes,
-                          bytes - position, size);
+      throw runtime_error(
+          "StepIO tensor '{}': the buffer is too small: got {} bytes, {} of them left, expected {} more", id, bytes,
+          bytes - position, size);
     char *start = data + position;
     position += size;
     if (position == bytes) position = 0;
@@ -37,13 +38,15 @@ class IStepIO {
   IStepIO(const IStepIO &) = delete;
   IStepIO &operator=(const IStepIO &) = delete;
   virtual ~IStepIO() = default;
-  // Values of the next micro-batch; the data stays valid until inComplete. A null pointer while `prefetch`: not available yet.
+  // Values of the next micro-batch; the data stays valid until inComplete. A null pointer while `prefetch`: not
+  // available yet.
   virtual ConstVoidData in(TensorId id, int64_t numElements, bool prefetch, const bool isBroadcast = false) = 0;
   virtual void inComplete(TensorId id, int64_t numElements, const bool isBroadcast = false) = 0;
   // Memory to write the next value of an anchor to.
   virtual MutableVoidData out(TensorId id, int64_t numElements) = 0;
   virtual void outComplete(TensorId) {}
-  // Throws popart::runtime_error when a buffer has another number of elements than the step needs. Called at the first run.
+  // Throws popart::runtime_error when a buffer has another number of elements than the step needs. Called at the first
+  // run.
   virtual void assertNumElements(const popx::Executablex &) const {}
 
   void enableRuntimeAsserts(bool enable) { runtimeAsserts_ = enable; }

@@ -1,7 +1,8 @@
 // Logging through named channels (PopART C++ API, "logging"). A line reads
 //   <UTC timestamp>Z popart:<module> <pid>.<tid> <initial>: <message>
 // Environment: POPART_LOG_LEVEL (all modules), POPART_LOG_CONFIG (JSON file: module -> level), POPART_LOG_DEST (stderr,
-// stdout or a file), POPART_LOG_FORMAT (spdlog pattern). Default level WARN. Arguments are formatted only when they show.
+// stdout or a file), POPART_LOG_FORMAT (spdlog pattern). Default level WARN. Arguments are formatted only when they
+// show.
 #pragma once
 #include <map>
 #include <string>
@@ -44,37 +45,57 @@ std::string join(Iterator begin, Iterator end, const std::string &separator) {
 }
 
 template <class... Args>
-void log(Module module, Level level, std::string_view fmt, const Args &...args)
-  requires(sizeof...(Args) > 0)
-{
+void log(Module module, Level level, std::string_view fmt, const Args &...args) requires(sizeof...(Args) > 0) {
   if (shouldLog(module, level)) log(module, level, std::string_view(format(fmt, args...)));
 }
 
 // One set of level functions per module: logging::session::info("…", …). Without a module: channel popart.
-#define POPART_LOGGING_LEVEL(MODULE, NAME, LEVEL)                 \
-  template <class... Args>                                        \
-  void NAME(std::string_view fmt, const Args &...args) {          \
-    logging::log(Module::MODULE, Level::LEVEL, fmt, args...);     \
+#define POPART_LOGGING_LEVEL(MODULE, NAME, LEVEL)             \
+  template <class... Args>                                    \
+  void NAME(std::string_view fmt, const Args &...args) {      \
+    logging::log(Module::MODULE, Level::LEVEL, fmt, args...); \
   }
-#define POPART_LOGGING_LEVELS(MODULE)          \
-  POPART_LOGGING_LEVEL(MODULE, trace, Trace)   \
-  POPART_LOGGING_LEVEL(MODULE, debug, Debug)   \
-  POPART_LOGGING_LEVEL(MODULE, info, Info)     \
-  POPART_LOGGING_LEVEL(MODULE, warn, Warn)     \
-  POPART_LOGGING_LEVEL(MODULE, err, Err)       \
+#define POPART_LOGGING_LEVELS(MODULE)        \
+  POPART_LOGGING_LEVEL(MODULE, trace, Trace) \
+  POPART_LOGGING_LEVEL(MODULE, debug, Debug) \
+  POPART_LOGGING_LEVEL(MODULE, info, Info)   \
+  POPART_LOGGING_LEVEL(MODULE, warn, Warn)   \
+  POPART_LOGGING_LEVEL(MODULE, err, Err)     \
   POPART_LOGGING_LEVEL(MODULE, critical, Critical)
 
-namespace popart { POPART_LOGGING_LEVELS(popart) }
-namespace session { POPART_LOGGING_LEVELS(session) }
-namespace ir { POPART_LOGGING_LEVELS(ir) }
-namespace devicex { POPART_LOGGING_LEVELS(devicex) }
-namespace transform { POPART_LOGGING_LEVELS(transform) }
-namespace pattern { POPART_LOGGING_LEVELS(pattern) }
-namespace builder { POPART_LOGGING_LEVELS(builder) }
-namespace op { POPART_LOGGING_LEVELS(op) }
-namespace opx { POPART_LOGGING_LEVELS(opx) }
-namespace ces { POPART_LOGGING_LEVELS(ces) }
-namespace python { POPART_LOGGING_LEVELS(python) }
+namespace popart {
+POPART_LOGGING_LEVELS(popart)
+}
+namespace session {
+POPART_LOGGING_LEVELS(session)
+}
+namespace ir {
+POPART_LOGGING_LEVELS(ir)
+}
+namespace devicex {
+POPART_LOGGING_LEVELS(devicex)
+}
+namespace transform {
+POPART_LOGGING_LEVELS(transform)
+}
+namespace pattern {
+POPART_LOGGING_LEVELS(pattern)
+}
+namespace builder {
+POPART_LOGGING_LEVELS(builder)
+}
+namespace op {
+POPART_LOGGING_LEVELS(op)
+}
+namespace opx {
+POPART_LOGGING_LEVELS(opx)
+}
+namespace ces {
+POPART_LOGGING_LEVELS(ces)
+}
+namespace python {
+POPART_LOGGING_LEVELS(python)
+}
 POPART_LOGGING_LEVELS(popart)
 #undef POPART_LOGGING_LEVELS
 #undef POPART_LOGGING_LEVEL

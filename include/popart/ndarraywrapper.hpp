@@ -15,7 +15,8 @@ class NDArrayWrapper : public IArray {
  public:
   NDArrayWrapper(T *data, const TensorInfo &info) : info_(info), data_(data) {}
   NDArrayWrapper(T *data, const std::vector<int64_t> &shape) : info_(getDataType<T>(), shape), data_(data) {}
-  NDArrayWrapper(Tensor &tensor) : info_(tensor.info), data_(static_cast<T *>(tensor.mutableTensorData().mutableData())) {}
+  NDArrayWrapper(Tensor &tensor)
+      : info_(tensor.info), data_(static_cast<T *>(tensor.mutableTensorData().mutableData())) {}
 
   void *data() override { return data_; }
   DataType dataType() const override { return info_.dataType(); }

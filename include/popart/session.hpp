@@ -1,6 +1,7 @@
 // Session: a compiled model on a device (PopART C++ API, "session"). Order of calls: create… → prepareDevice →
 // weightsFromHost (training) → run … → weightsToHost → readWeights, or modelToHost.
-// Creation builds and checks the whole program (backward pass, updates, host streams); prepareDevice compiles and loads it.
+// Creation builds and checks the whole program (backward pass, updates, host streams); prepareDevice compiles and loads
+// it.
 #pragma once
 #include <cstdint>
 #include <iosfwd>
@@ -25,10 +26,10 @@ class Ir;
 
 // Losses in the form of old programs: an op added at the end of the model. Several losses are summed.
 struct LossObject {
-  std::string type;              // "Nll", "L1" or "IdentityLoss"
+  std::string type;  // "Nll", "L1" or "IdentityLoss"
   std::vector<TensorId> inputs;
   TensorId output;
-  float lambda = 1.0f;           // L1
+  float lambda = 1.0f;  // L1
   ReductionType reduction = ReductionType::Sum;
 };
 
@@ -40,8 +41,8 @@ class Session {
   Session(Session &&) noexcept;
 
   // ---- compile and load
-  // Throws memory_allocation_err when the program does not fit, popart::error when an op has no kernel or the device does
-  // not suit the program. loadEngine false: compile only.
+  // Throws memory_allocation_err when the program does not fit, popart::error when an op has no kernel or the device
+  // does not suit the program. loadEngine false: compile only.
   void prepareDevice(bool loadEngine = true);
   void loadEngineAndConnectStreams();
   bool isPrepared() const;
@@ -51,12 +52,13 @@ class Session {
   void run(std::string programHandle, IStepIO &stepIO, std::string debugName = "");
 
   // ---- weights
-  void weightsFromHost();                       // host values of all variables -> device
-  void weightsToHost();                         // device -> buffers that readWeights reads
+  void weightsFromHost();  // host values of all variables -> device
+  void weightsToHost();    // device -> buffers that readWeights reads
   void readWeights(const IWeightsIO &weightsIO);
   void writeWeights(const IWeightsIO &weightsIO);  // into the host values; weightsFromHost brings them to the device
   // Host values from the initializers of another model of the same structure.
-  void resetHostWeights(const std::string &modelProtoOrFilename, const bool ignoreWeightsInModelWithoutCorrespondingHostWeight = false);
+  void resetHostWeights(const std::string &modelProtoOrFilename,
+                        const bool ignoreWeightsInModelWithoutCorrespondingHostWeight = false);
   // The model with current values, as an ONNX file.
   void modelToHost(const std::string &fileName);
   // The values weightsFromHost would send, by variable.
@@ -103,7 +105,8 @@ class InferenceSession : public Session {
                                                                std::shared_ptr<DeviceInfo> deviceInfo,
                                                                const InputShapeInfo &inputShapeInfo = InputShapeInfo(),
                                                                const SessionOptions &userOptions = SessionOptions(),
-                                                               const Patterns &patterns = Patterns(), const std::string name = "inference");
+                                                               const Patterns &patterns = Patterns(),
+                                                               const std::string name = "inference");
   // `ir`: a main graph with host stream ops. The session runs it batchesPerStep times per run.
   static std::unique_ptr<InferenceSession> createFromIr(std::shared_ptr<Ir> ir, std::shared_ptr<DeviceInfo> deviceInfo,
                                                         const std::string name = "fromIr", int batchesPerStep = 1);
@@ -117,22 +120,23 @@ class TrainingSession : public Session {
   ~TrainingSession() override;
   TrainingSession(TrainingSession &&) noexcept;
   // Throws popart::error as inference does, and for a loss that does not exist or has more than one element.
-  static std::unique_ptr<TrainingSession> createFromOnnxModel(const std::string &model, const DataFlow &dataFlow, const TensorId &loss,
-                                                              const Optimizer &optimizer, std::shared_ptr<DeviceInfo> deviceInfo,
-                                                              const InputShapeInfo &inputShapeInfo = InputShapeInfo(),
-                                                              const SessionOptions &userOptions = SessionOptions(),
-                                                              const Patterns &patterns = Patterns(), const std::string name = "training");
   static std::unique_ptr<TrainingSession> createFromOnnxModel(const std::string &model, const DataFlow &dataFlow,
-                                                              const std::vector<LossObject> &losses, const Optimizer &optimizer,
+                                                              const TensorId &loss, const Optimizer &optimizer,
                                                               std::shared_ptr<DeviceInfo> deviceInfo,
                                                               const InputShapeInfo &inputShapeInfo = InputShapeInfo(),
                                                               const SessionOptions &userOptions = SessionOptions(),
-                                                              const Patterns &patterns = Patterns(), const std::string name = "training");
+                                                              const Patterns &patterns = Patterns(),
+                                                              const std::string name = "training");
+  static std::unique_ptr<TrainingSession> createFromOnnxModel(
+      const std::string &model, const DataFlow &dataFlow, const std::vector<LossObject> &losses,
+      const Optimizer &optimizer, std::shared_ptr<DeviceInfo> deviceInfo,
+      const InputShapeInfo &inputShapeInfo = InputShapeInfo(), const SessionOptions &userOptions = SessionOptions(),
+      const Patterns &patterns = Patterns(), const std::string name = "training");
   static std::unique_ptr<TrainingSession> createFromIr(std::shared_ptr<Ir> ir, std::shared_ptr<DeviceInfo> deviceInfo,
                                                        const std::string name = "training");
 
-  // New hyper-parameter values. Throws runtime_error "New optimizer is not a valid replacement…" when the program was built
-  // for another kind of optimizer.
+  // New hyper-parameter values. Throws runtime_error "New optimizer is not a valid replacement…" when the program was
+  // built for another kind of optimizer.
   void updateOptimizerFromHost(const Optimizer *optimizer);
 
  private:

@@ -40,7 +40,8 @@ enum class VirtualGraphMode { Off = 0, Manual, Auto, ExecutionPhases, N };
 
 struct AccumulateOuterFragmentSettings {
   AccumulateOuterFragmentSettings() = default;
-  AccumulateOuterFragmentSettings(AccumulateOuterFragmentSchedule schedule_, std::vector<int> excludedVirtualGraphs_ = {})
+  AccumulateOuterFragmentSettings(AccumulateOuterFragmentSchedule schedule_,
+                                  std::vector<int> excludedVirtualGraphs_ = {})
       : schedule(schedule_), excludedVirtualGraphs(std::move(excludedVirtualGraphs_)) {}
   AccumulateOuterFragmentSchedule schedule = AccumulateOuterFragmentSchedule::Serial;
   std::vector<int> excludedVirtualGraphs;
@@ -56,28 +57,41 @@ struct AutodiffSettings {
 
 struct AutomaticLossScalingSettings {
   AutomaticLossScalingSettings() = default;
-  AutomaticLossScalingSettings(bool enabled_, const nonstd::optional<std::vector<TensorId>> &toTrackTensors_, float binEdgeLocation_ = 0.125f,
-                               float thresholdUpperCountProportion_ = 1e-7f, int updatePeriod_ = 1,
-                               GradientTensorTrackingMethod method = GradientTensorTrackingMethod::AllNonViewChangingGradientTensors)
-      : enabled(enabled_), binEdgeLocation(binEdgeLocation_), thresholdUpperCountProportion(thresholdUpperCountProportion_),
-        toTrackTensors(toTrackTensors_), updatePeriod(updatePeriod_), gradientTensorTrackingMethod(method) {}
+  AutomaticLossScalingSettings(
+      bool enabled_, const nonstd::optional<std::vector<TensorId>> &toTrackTensors_, float binEdgeLocation_ = 0.125f,
+      float thresholdUpperCountProportion_ = 1e-7f, int updatePeriod_ = 1,
+      GradientTensorTrackingMethod method = GradientTensorTrackingMethod::AllNonViewChangingGradientTensors)
+      : enabled(enabled_),
+        binEdgeLocation(binEdgeLocation_),
+        thresholdUpperCountProportion(thresholdUpperCountProportion_),
+        toTrackTensors(toTrackTensors_),
+        updatePeriod(updatePeriod_),
+        gradientTensorTrackingMethod(method) {}
   bool enabled = false;
   float binEdgeLocation = 0.125f;
   float thresholdUpperCountProportion = 1e-7f;
   nonstd::optional<std::vector<TensorId>> toTrackTensors;
   int updatePeriod = 1;
-  GradientTensorTrackingMethod gradientTensorTrackingMethod = GradientTensorTrackingMethod::AllNonViewChangingGradientTensors;
+  GradientTensorTrackingMethod gradientTensorTrackingMethod =
+      GradientTensorTrackingMethod::AllNonViewChangingGradientTensors;
   bool operator==(const AutomaticLossScalingSettings &) const = default;
 };
 
 struct BatchSerializationSettings {
   BatchSerializationSettings() = default;
-  BatchSerializationSettings(int factor_, bool concatOnVirtualGraphChange_, bool concatOnExecutionPhaseChange_, bool concatOnPipelineStageChange_,
-                             BatchSerializationTransformContext context = BatchSerializationTransformContext::Fwd,
-                             BatchSerializationMethod method_ = BatchSerializationMethod::UnrollDynamic,
-                             BatchSerializationBatchSchedule batchSchedule_ = BatchSerializationBatchSchedule::Isomorphic)
-      : factor(factor_), concatOnVirtualGraphChange(concatOnVirtualGraphChange_), concatOnExecutionPhaseChange(concatOnExecutionPhaseChange_),
-        concatOnPipelineStageChange(concatOnPipelineStageChange_), transformContext(context), method(method_), batchSchedule(batchSchedule_) {}
+  BatchSerializationSettings(
+      int factor_, bool concatOnVirtualGraphChange_, bool concatOnExecutionPhaseChange_,
+      bool concatOnPipelineStageChange_,
+      BatchSerializationTransformContext context = BatchSerializationTransformContext::Fwd,
+      BatchSerializationMethod method_ = BatchSerializationMethod::UnrollDynamic,
+      BatchSerializationBatchSchedule batchSchedule_ = BatchSerializationBatchSchedule::Isomorphic)
+      : factor(factor_),
+        concatOnVirtualGraphChange(concatOnVirtualGraphChange_),
+        concatOnExecutionPhaseChange(concatOnExecutionPhaseChange_),
+        concatOnPipelineStageChange(concatOnPipelineStageChange_),
+        transformContext(context),
+        method(method_),
+        batchSchedule(batchSchedule_) {}
   int factor = 0;
   bool concatOnVirtualGraphChange = true;
   bool concatOnExecutionPhaseChange = true;
@@ -95,10 +109,16 @@ struct DeveloperSettings {
 
 struct ExecutionPhaseSettings {
   ExecutionPhaseSettings() = default;
-  ExecutionPhaseSettings(int phases_, int stages_, ExecutionPhaseIOSchedule weightIO, ExecutionPhaseIOSchedule activationIO,
-                         ExecutionPhaseIOSchedule optimizerStateIO, ExecutionPhaseIOSchedule accumulatorIO, ExecutionPhaseSchedule schedule_)
-      : phases(phases_), stages(stages_), weightIOSchedule(weightIO), activationIOSchedule(activationIO), optimizerStateIOSchedule(optimizerStateIO),
-        accumulatorIOSchedule(accumulatorIO), schedule(schedule_) {}
+  ExecutionPhaseSettings(int phases_, int stages_, ExecutionPhaseIOSchedule weightIO,
+                         ExecutionPhaseIOSchedule activationIO, ExecutionPhaseIOSchedule optimizerStateIO,
+                         ExecutionPhaseIOSchedule accumulatorIO, ExecutionPhaseSchedule schedule_)
+      : phases(phases_),
+        stages(stages_),
+        weightIOSchedule(weightIO),
+        activationIOSchedule(activationIO),
+        optimizerStateIOSchedule(optimizerStateIO),
+        accumulatorIOSchedule(accumulatorIO),
+        schedule(schedule_) {}
   int phases = 0;
   int stages = 2;
   ExecutionPhaseIOSchedule weightIOSchedule = ExecutionPhaseIOSchedule::Preload;
@@ -125,9 +145,12 @@ struct NumIOTiles {
 };
 
 struct ReplicatedCollectivesSettings {
-  ReplicatedCollectivesSettings(bool prepareSchedule = false, bool mergeAllReduce = false, bool mergeReduceScatter = false, bool mergeAllGather = false)
-      : prepareScheduleForMergingCollectives(prepareSchedule), mergeAllReduceCollectives(mergeAllReduce),
-        mergeReduceScatterCollectives(mergeReduceScatter), mergeAllGatherCollectives(mergeAllGather) {}
+  ReplicatedCollectivesSettings(bool prepareSchedule = false, bool mergeAllReduce = false,
+                                bool mergeReduceScatter = false, bool mergeAllGather = false)
+      : prepareScheduleForMergingCollectives(prepareSchedule),
+        mergeAllReduceCollectives(mergeAllReduce),
+        mergeReduceScatterCollectives(mergeReduceScatter),
+        mergeAllGatherCollectives(mergeAllGather) {}
   bool prepareScheduleForMergingCollectives;
   bool mergeAllReduceCollectives;
   bool mergeReduceScatterCollectives;
@@ -137,10 +160,15 @@ struct ReplicatedCollectivesSettings {
 
 struct TensorLocationSettings {
   TensorLocationSettings() = default;
-  TensorLocationSettings(TensorLocation location_, int minElementsForOffChip_ = 2, int minElementsForReplicatedTensorSharding_ = 8192)
-      : location(location_), minElementsForOffChip(minElementsForOffChip_), minElementsForReplicatedTensorSharding(minElementsForReplicatedTensorSharding_) {}
-  TensorLocationSettings(TensorStorage storage, int minElementsForOffChip_ = 2, int minElementsForReplicatedTensorSharding_ = 8192)
-      : TensorLocationSettings(TensorLocation(storage), minElementsForOffChip_, minElementsForReplicatedTensorSharding_) {}
+  TensorLocationSettings(TensorLocation location_, int minElementsForOffChip_ = 2,
+                         int minElementsForReplicatedTensorSharding_ = 8192)
+      : location(location_),
+        minElementsForOffChip(minElementsForOffChip_),
+        minElementsForReplicatedTensorSharding(minElementsForReplicatedTensorSharding_) {}
+  TensorLocationSettings(TensorStorage storage, int minElementsForOffChip_ = 2,
+                         int minElementsForReplicatedTensorSharding_ = 8192)
+      : TensorLocationSettings(TensorLocation(storage), minElementsForOffChip_,
+                               minElementsForReplicatedTensorSharding_) {}
   TensorLocation location;
   int minElementsForOffChip = 2;
   int minElementsForReplicatedTensorSharding = 8192;

@@ -9,7 +9,8 @@
 
 namespace popart {
 
-// Sizes: an input holds every micro-batch of the step, an anchor what its AnchorReturnType keeps. The arrays must outlive it.
+// Sizes: an input holds every micro-batch of the step, an anchor what its AnchorReturnType keeps. The arrays must
+// outlive it.
 class StepIO : public StepIOGeneric {
  public:
   StepIO(std::map<TensorId, IArray &> inputs, std::map<TensorId, IArray &> outputs);
@@ -22,12 +23,16 @@ class StepIOCallback : public IStepIO {
   using OutputCallback = std::function<MutableVoidData(TensorId)>;
   using OutputCompleteCallback = std::function<void(TensorId)>;
 
-  StepIOCallback(InputCallback inputCallback, InputCompleteCallback inputCompleteCallback, OutputCallback outputCallback,
-                 OutputCompleteCallback outputCompleteCallback)
-      : input_(std::move(inputCallback)), inputComplete_(std::move(inputCompleteCallback)), output_(std::move(outputCallback)),
+  StepIOCallback(InputCallback inputCallback, InputCompleteCallback inputCompleteCallback,
+                 OutputCallback outputCallback, OutputCompleteCallback outputCompleteCallback)
+      : input_(std::move(inputCallback)),
+        inputComplete_(std::move(inputCompleteCallback)),
+        output_(std::move(outputCallback)),
         outputComplete_(std::move(outputCompleteCallback)) {}
 
-  ConstVoidData in(TensorId id, int64_t, bool prefetch, const bool = false) override { return input_(std::move(id), prefetch); }
+  ConstVoidData in(TensorId id, int64_t, bool prefetch, const bool = false) override {
+    return input_(std::move(id), prefetch);
+  }
   void inComplete(TensorId id, int64_t, const bool = false) override { inputComplete_(std::move(id)); }
   MutableVoidData out(TensorId id, int64_t) override { return output_(std::move(id)); }
   void outComplete(TensorId id) override { outputComplete_(std::move(id)); }

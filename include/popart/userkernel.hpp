@@ -1,5 +1,5 @@
-// Kernels of user operators: the counterpart of PopART's Opx for devices without Poplar. A kernel is a function over host
-// memory; it is registered under the operator's identifier, next to its OpCreator:
+// Kernels of user operators: the counterpart of PopART's Opx for devices without Poplar. A kernel is a function over
+// host memory; it is registered under the operator's identifier, next to its OpCreator:
 //
 //   static popart::RegisterKernel cubeKernel(Cube, [](const popart::KernelCall &call) {
 //     const float *x = call.input<float>(0);
@@ -19,7 +19,8 @@ namespace popart {
 // One call of a kernel: operands in C order. Absent optional operands are null pointers with an unset info.
 class KernelCall {
  public:
-  KernelCall(const Op &op, const std::vector<TensorInfo> &inInfos, const std::vector<TensorInfo> &outInfos, const void *const *in, void *const *out)
+  KernelCall(const Op &op, const std::vector<TensorInfo> &inInfos, const std::vector<TensorInfo> &outInfos,
+             const void *const *in, void *const *out)
       : op_(op), inInfos_(inInfos), outInfos_(outInfos), in_(in), out_(out) {}
   const Op &op() const { return op_; }  // attributes only; its tensors are not to be followed
   int inputCount() const { return static_cast<int>(inInfos_.size()); }
@@ -31,14 +32,14 @@ class KernelCall {
   // Throw popart::error when the element type is not T.
   template <class T>
   const T *input(int i) const {
-    check(inInfo(i).dataType() == getDataType<T>(), "kernel of {}: input {} has another type: got {}, asked for {}", op_.debugName(), i,
-          inInfo(i).dataType(), getDataType<T>());
+    check(inInfo(i).dataType() == getDataType<T>(), "kernel of {}: input {} has another type: got {}, asked for {}",
+          op_.debugName(), i, inInfo(i).dataType(), getDataType<T>());
     return static_cast<const T *>(in_[i]);
   }
   template <class T>
   T *output(int i) const {
-    check(outInfo(i).dataType() == getDataType<T>(), "kernel of {}: output {} has another type: got {}, asked for {}", op_.debugName(), i,
-          outInfo(i).dataType(), getDataType<T>());
+    check(outInfo(i).dataType() == getDataType<T>(), "kernel of {}: output {} has another type: got {}, asked for {}",
+          op_.debugName(), i, outInfo(i).dataType(), getDataType<T>());
     return static_cast<T *>(out_[i]);
   }
 

@@ -10,19 +10,22 @@ void bindDataFlow(nb::module_ &m) {
   const auto justInTime = nb::arg("exchangeStrategy") = ExchangeStrategy::JustInTime;
   nb::class_<AnchorReturnType>(m, "AnchorReturnType")
       .def(nb::init<std::string, TileSet, ExchangeStrategy>(), nb::arg("anchorReturnTypeString"), compute, justInTime)
-      .def(nb::init<std::string, int, TileSet, ExchangeStrategy>(), nb::arg("anchorReturnTypeString"), nb::arg("returnPeriod"), compute, justInTime)
+      .def(nb::init<std::string, int, TileSet, ExchangeStrategy>(), nb::arg("anchorReturnTypeString"),
+           nb::arg("returnPeriod"), compute, justInTime)
       .def("id", &AnchorReturnType::id)
       .def("rp", &AnchorReturnType::rp)
       .def("tileSet", &AnchorReturnType::tileSet)
       .def("exchangeStrategy", &AnchorReturnType::exchangeStrategy)
-      .def("__eq__", [](const AnchorReturnType &a, const AnchorReturnType &b) { return a.id() == b.id() && a == b; }, nb::is_operator())
+      .def(
+          "__eq__", [](const AnchorReturnType &a, const AnchorReturnType &b) { return a.id() == b.id() && a == b; },
+          nb::is_operator())
       .def("__hash__", &AnchorReturnType::hash)
       .def("__repr__", [](const AnchorReturnType &a) { return "AnchorReturnType(" + a.str() + ")"; });
 
   nb::class_<DataFlow>(m, "DataFlow")
       .def(nb::init<int, const AnchorReturnTypeMap &>(), nb::arg("batchesPerStep"), nb::arg("anchorTensors"))
-      .def(nb::init<int, const std::vector<TensorId>, const AnchorReturnType &>(), nb::arg("batchesPerStep"), nb::arg("anchorIds"),
-           nb::arg("anchorReturnType") = AnchorReturnType("All"))
+      .def(nb::init<int, const std::vector<TensorId>, const AnchorReturnType &>(), nb::arg("batchesPerStep"),
+           nb::arg("anchorIds"), nb::arg("anchorReturnType") = AnchorReturnType("All"))
       .def("isAnchored", &DataFlow::isAnchored, nb::arg("id"))
       .def("nAnchors", &DataFlow::nAnchors)
       .def("batchesPerStep", &DataFlow::batchesPerStep)

@@ -54,11 +54,16 @@ void bindExceptions(nb::module_ &m) {
   m.def("_throw_poplibs_error", [](const std::string &message) { raise("poplibs_exception", message); });
   m.def("_throw_poplar_error", [](const std::string &message) { raise("poplar_exception", message); });
   m.def("_throw_poplar_runtime_error", [](const std::string &message) { raise("poplar_runtime_error", message); });
-  m.def("_throw_application_runtime_error", [](const std::string &message) { raise("poplar_application_runtime_error", message); });
-  m.def("_throw_system_runtime_error", [](const std::string &message) { raise("poplar_system_runtime_error", message); });
-  m.def("_throw_recoverable_runtime_error", [](const std::string &message) { raise("poplar_recoverable_runtime_error", message); });
-  m.def("_throw_unrecoverable_runtime_error", [](const std::string &message) { raise("poplar_unrecoverable_runtime_error", message); });
-  m.def("_throw_unknown_runtime_error", [](const std::string &message) { raise("poplar_unknown_runtime_error", message); });
+  m.def("_throw_application_runtime_error",
+        [](const std::string &message) { raise("poplar_application_runtime_error", message); });
+  m.def("_throw_system_runtime_error",
+        [](const std::string &message) { raise("poplar_system_runtime_error", message); });
+  m.def("_throw_recoverable_runtime_error",
+        [](const std::string &message) { raise("poplar_recoverable_runtime_error", message); });
+  m.def("_throw_unrecoverable_runtime_error",
+        [](const std::string &message) { raise("poplar_unrecoverable_runtime_error", message); });
+  m.def("_throw_unknown_runtime_error",
+        [](const std::string &message) { raise("poplar_unknown_runtime_error", message); });
 }
 
 }  // namespace popart::python

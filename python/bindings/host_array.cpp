@@ -1,4 +1,5 @@
-// Reading of Python arrays through the buffer protocol; types without a buffer format (bfloat16) through __array_interface__.
+// Reading of Python arrays through the buffer protocol; types without a buffer format (bfloat16) through
+// __array_interface__.
 #include "host_array.hpp"
 
 #include <cstring>
@@ -12,21 +13,34 @@ DataType typeOfFormat(std::string_view format) {
   if (format == "T{B:float8_152:}") return DataType::FLOAT8_152;
   if (format.size() != 1) return DataType::UNDEFINED;
   switch (format[0]) {
-    case 'f': return DataType::FLOAT;
-    case 'e': return DataType::FLOAT16;
-    case 'd': return DataType::DOUBLE;
-    case '?': return DataType::BOOL;
-    case 'b': return DataType::INT8;
-    case 'B': return DataType::UINT8;
-    case 'h': return DataType::INT16;
-    case 'H': return DataType::UINT16;
-    case 'i': return DataType::INT32;
-    case 'I': return DataType::UINT32;
+    case 'f':
+      return DataType::FLOAT;
+    case 'e':
+      return DataType::FLOAT16;
+    case 'd':
+      return DataType::DOUBLE;
+    case '?':
+      return DataType::BOOL;
+    case 'b':
+      return DataType::INT8;
+    case 'B':
+      return DataType::UINT8;
+    case 'h':
+      return DataType::INT16;
+    case 'H':
+      return DataType::UINT16;
+    case 'i':
+      return DataType::INT32;
+    case 'I':
+      return DataType::UINT32;
     case 'l':
-    case 'q': return DataType::INT64;
+    case 'q':
+      return DataType::INT64;
     case 'L':
-    case 'Q': return DataType::UINT64;
-    default: return DataType::UNDEFINED;
+    case 'Q':
+      return DataType::UINT64;
+    default:
+      return DataType::UNDEFINED;
   }
 }
 
@@ -41,8 +55,13 @@ HostArray::HostArray(nb::handle array, Types types) : owner_(nb::borrow(array)) 
 }
 
 HostArray::HostArray(HostArray &&other) noexcept
-    : buffer_(other.buffer_), hasBuffer_(std::exchange(other.hasBuffer_, false)), owner_(std::move(other.owner_)), info_(std::move(other.info_)),
-      data_(other.data_), contiguous_(other.contiguous_), readOnly_(other.readOnly_) {}
+    : buffer_(other.buffer_),
+      hasBuffer_(std::exchange(other.hasBuffer_, false)),
+      owner_(std::move(other.owner_)),
+      info_(std::move(other.info_)),
+      data_(other.data_),
+      contiguous_(other.contiguous_),
+      readOnly_(other.readOnly_) {}
 
 HostArray &HostArray::operator=(HostArray &&other) noexcept {
   if (this == &other) return *this;
@@ -69,7 +88,10 @@ bool HostArray::fromBuffer(nb::handle array, Types types) {
   hasBuffer_ = true;
   const DataType type = typeOfFormat(buffer_.format ? buffer_.format : "B");
   if (type == DataType::UNDEFINED || (types == Types::Documented && type == DataType::DOUBLE))
-    throw error("array of type '{}': there is no numpy type of that name registered. Convert it, for example with astype(numpy.float32)", typeName(array));
+    throw error(
+        "array of type '{}': there is no numpy type of that name registered. Convert it, for example with "
+        "astype(numpy.float32)",
+        typeName(array));
   info_.set(type, Shape(buffer_.shape, buffer_.shape + buffer_.ndim));
   data_ = buffer_.buf;
   readOnly_ = buffer_.readonly;
@@ -81,7 +103,10 @@ void HostArray::fromArrayInterface(nb::handle array, Types types) {
   if (!nb::hasattr(array, "__array_interface__")) throw error("expected a NumPy array: got {}", typeName(array));
   const std::string name = typeName(array);
   if (types == Types::Documented || name != "bfloat16")
-    throw error("array of type '{}': there is no numpy type of that name registered. Convert it, for example with astype(numpy.float32)", name);
+    throw error(
+        "array of type '{}': there is no numpy type of that name registered. Convert it, for example with "
+        "astype(numpy.float32)",
+        name);
   nb::object face = array.attr("__array_interface__");
   info_.set(DataType::BFLOAT16, nb::cast<Shape>(nb::list(face["shape"])));
   nb::tuple pointer = nb::cast<nb::tuple>(face["data"]);
@@ -92,7 +117,10 @@ void HostArray::fromArrayInterface(nb::handle array, Types types) {
 
 void HostArray::requireContiguous(std::string_view what, const TensorId &id) const {
   if (!contiguous_)
-    throw error("{} '{}': the array is not C-contiguous. Pass numpy.ascontiguousarray(array); nothing is copied behind your back", what, id);
+    throw error(
+        "{} '{}': the array is not C-contiguous. Pass numpy.ascontiguousarray(array); nothing is copied behind your "
+        "back",
+        what, id);
 }
 
 std::string numpyName(DataType type) {

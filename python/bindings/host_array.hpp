@@ -1,5 +1,5 @@
-// HostArray: a view of a Python array (NumPy, or anything with the buffer protocol) without copying. It keeps the memory
-// alive as long as it lives; make and destroy it with the GIL held.
+// HostArray: a view of a Python array (NumPy, or anything with the buffer protocol) without copying. It keeps the
+// memory alive as long as it lives; make and destroy it with the GIL held.
 #pragma once
 #include "bindings.hpp"
 

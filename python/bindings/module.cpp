@@ -17,6 +17,7 @@ NB_MODULE(popart_core, m) {
   bindPatterns(m);
   bindSessions(m);
   bindOperators(m);
+  bindBuilder(m);
   bindTesting(m);
   bindIr(m);
 }

@@ -13,7 +13,8 @@ void bindOperators(nb::module_ &m) {
       .def_ro("domain", &OperatorIdentifier::domain)
       .def_ro("type", &OperatorIdentifier::type)
       .def_ro("version", &OperatorIdentifier::version)
-      .def("__eq__", [](const OperatorIdentifier &a, const OperatorIdentifier &b) { return a == b; }, nb::is_operator())
+      .def(
+          "__eq__", [](const OperatorIdentifier &a, const OperatorIdentifier &b) { return a == b; }, nb::is_operator())
       .def("__hash__", [](const OperatorIdentifier &id) { return std::hash<OperatorIdentifier>()(id); })
       .def("__repr__", [](const OperatorIdentifier &id) { return id.str(); });
   nb::class_<SupportedOperation::Operand>(m, "OpDefinitionOperand")
@@ -27,11 +28,15 @@ void bindOperators(nb::module_ &m) {
       .def_ro("outputs", &SupportedOperation::outputs)
       .def_ro("attributes", &SupportedOperation::attributes);
   m.def("getSupportedOperations", &supportedOperations, nb::arg("includeInternal"));
-  m.def("getSupportedOperationsDefinition", [](bool includeInternal) {
-          nb::dict result;
-          for (const OperatorIdentifier &id : supportedOperations(includeInternal)) result[nb::cast(id)] = nb::cast(supportedOperation(id));
-          return result;
-        }, nb::arg("includeInternal"));
+  m.def(
+      "getSupportedOperationsDefinition",
+      [](bool includeInternal) {
+        nb::dict result;
+        for (const OperatorIdentifier &id : supportedOperations(includeInternal))
+          result[nb::cast(id)] = nb::cast(supportedOperation(id));
+        return result;
+      },
+      nb::arg("includeInternal"));
   for (const ReservedPrefix &prefix : reservedPrefixes()) {
     const std::string text = prefix.text;
     m.def(prefix.function, [text] { return text; });

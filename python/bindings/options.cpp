@@ -1,4 +1,5 @@
-// SessionOptions: every field of the list in src/api/option_fields.hpp becomes an attribute; sub-structs are live objects.
+// SessionOptions: every field of the list in src/api/option_fields.hpp becomes an attribute; sub-structs are live
+// objects.
 #include <nanobind/stl/bind_map.h>
 
 #include <popart/sessionoptions.hpp>
@@ -26,8 +27,10 @@ void bindLossScaling(nb::module_ &m) {
   using S = AutomaticLossScalingSettings;
   nb::class_<S>(m, "AutomaticLossScalingSettings")
       .def(nb::init<>())
-      .def(nb::init<bool, const std::optional<std::vector<TensorId>> &, float, float, int, GradientTensorTrackingMethod>(), nb::arg("enabled") = false,
-           nb::arg("toTrackTensors").none() = nb::none(), nb::arg("binEdgeLocation") = 0.125f, nb::arg("thresholdUpperCountProportion") = 1e-7f,
+      .def(nb::init<bool, const std::optional<std::vector<TensorId>> &, float, float, int,
+                    GradientTensorTrackingMethod>(),
+           nb::arg("enabled") = false, nb::arg("toTrackTensors").none() = nb::none(),
+           nb::arg("binEdgeLocation") = 0.125f, nb::arg("thresholdUpperCountProportion") = 1e-7f,
            nb::arg("updatePeriod") = 1,
            nb::arg("gradientTensorTrackingMethod") = GradientTensorTrackingMethod::AllNonViewChangingGradientTensors)
       .def_rw("enabled", &S::enabled)
@@ -41,8 +44,9 @@ void bindLossScaling(nb::module_ &m) {
 void bindCollectives(nb::module_ &m) {
   using S = ReplicatedCollectivesSettings;
   nb::class_<S>(m, "ReplicatedCollectivesSettings")
-      .def(nb::init<bool, bool, bool, bool>(), nb::arg("prepareScheduleForMergingCollectives") = false, nb::arg("mergeAllReduceCollectives") = false,
-           nb::arg("mergeReduceScatterCollectives") = false, nb::arg("mergeAllGatherCollectives") = false)
+      .def(nb::init<bool, bool, bool, bool>(), nb::arg("prepareScheduleForMergingCollectives") = false,
+           nb::arg("mergeAllReduceCollectives") = false, nb::arg("mergeReduceScatterCollectives") = false,
+           nb::arg("mergeAllGatherCollectives") = false)
       .def_rw("prepareScheduleForMergingCollectives", &S::prepareScheduleForMergingCollectives)
       .def_rw("mergeAllReduceCollectives", &S::mergeAllReduceCollectives)
       .def_rw("mergeReduceScatterCollectives", &S::mergeReduceScatterCollectives)
@@ -53,9 +57,12 @@ void bindBatchSerialization(nb::module_ &m) {
   using S = BatchSerializationSettings;
   nb::class_<S>(m, "BatchSerializationSettings")
       .def(nb::init<>())
-      .def(nb::init<int, bool, bool, bool, BatchSerializationTransformContext, BatchSerializationMethod, BatchSerializationBatchSchedule>(),
-           nb::arg("factor"), nb::arg("concatOnVirtualGraphChange"), nb::arg("concatOnExecutionPhaseChange"), nb::arg("concatOnPipelineStageChange"),
-           nb::arg("transformContext") = BatchSerializationTransformContext::Fwd, nb::arg("method") = BatchSerializationMethod::UnrollDynamic,
+      .def(nb::init<int, bool, bool, bool, BatchSerializationTransformContext, BatchSerializationMethod,
+                    BatchSerializationBatchSchedule>(),
+           nb::arg("factor"), nb::arg("concatOnVirtualGraphChange"), nb::arg("concatOnExecutionPhaseChange"),
+           nb::arg("concatOnPipelineStageChange"),
+           nb::arg("transformContext") = BatchSerializationTransformContext::Fwd,
+           nb::arg("method") = BatchSerializationMethod::UnrollDynamic,
            nb::arg("batchSchedule") = BatchSerializationBatchSchedule::Isomorphic)
       .def_rw("factor", &S::factor)
       .def_rw("concatOnVirtualGraphChange", &S::concatOnVirtualGraphChange)
@@ -71,8 +78,9 @@ void bindExecutionPhases(nb::module_ &m) {
   using Io = ExecutionPhaseIOSchedule;
   nb::class_<S>(m, "ExecutionPhaseSettings")
       .def(nb::init<>())
-      .def(nb::init<int, int, Io, Io, Io, Io, ExecutionPhaseSchedule>(), nb::arg("phases"), nb::arg("stages"), nb::arg("weightIOSchedule"),
-           nb::arg("activationIOSchedule"), nb::arg("optimizerStateIOSchedule"), nb::arg("accumulatorIOSchedule"), nb::arg("optimizerSchedule"))
+      .def(nb::init<int, int, Io, Io, Io, Io, ExecutionPhaseSchedule>(), nb::arg("phases"), nb::arg("stages"),
+           nb::arg("weightIOSchedule"), nb::arg("activationIOSchedule"), nb::arg("optimizerStateIOSchedule"),
+           nb::arg("accumulatorIOSchedule"), nb::arg("optimizerSchedule"))
       .def_rw("phases", &S::phases)
       .def_rw("stages", &S::stages)
       .def_rw("weightIOSchedule", &S::weightIOSchedule)
@@ -89,15 +97,19 @@ void bindSmallSettings(nb::module_ &m) {
       .def_rw("stitchStrategy", &AutodiffSettings::stitchStrategy);
   nb::class_<AccumulateOuterFragmentSettings>(m, "AccumulateOuterFragmentSettings")
       .def(nb::init<>())
-      .def(nb::init<AccumulateOuterFragmentSchedule, std::vector<int>>(), nb::arg("schedule"), nb::arg("excludedVirtualGraphs") = std::vector<int>{})
+      .def(nb::init<AccumulateOuterFragmentSchedule, std::vector<int>>(), nb::arg("schedule"),
+           nb::arg("excludedVirtualGraphs") = std::vector<int>{})
       .def_rw("schedule", &AccumulateOuterFragmentSettings::schedule)
       .def_rw("excludedVirtualGraphs", &AccumulateOuterFragmentSettings::excludedVirtualGraphs);
   nb::class_<NumIOTiles>(m, "NumIOTiles")
       .def(nb::init<>())
       .def(nb::init<int>(), nb::arg("numIOTiles"))
       .def("__int__", [](const NumIOTiles &tiles) { return tiles.numIOTiles; })
-      .def("__eq__", [](const NumIOTiles &tiles, int value) { return tiles.numIOTiles == value; }, nb::is_operator());
-  nb::class_<DeveloperSettings>(m, "DeveloperSettings").def(nb::init<>()).def_rw("minTensorsForPrefetch", &DeveloperSettings::minTensorsForPrefetch);
+      .def(
+          "__eq__", [](const NumIOTiles &tiles, int value) { return tiles.numIOTiles == value; }, nb::is_operator());
+  nb::class_<DeveloperSettings>(m, "DeveloperSettings")
+      .def(nb::init<>())
+      .def_rw("minTensorsForPrefetch", &DeveloperSettings::minTensorsForPrefetch);
   nb::class_<ExperimentalSettings>(m, "ExperimentalSettings")
       .def(nb::init<>())
       .def_rw("customTransformApplierSettings", &ExperimentalSettings::customTransformApplierSettings)
@@ -113,8 +125,7 @@ void warnRenamed(const char *oldName, const char *newName) {
 OptionMap toOptionMap(nb::handle dict) {
   if (nb::isinstance<OptionMap>(dict)) return nb::cast<OptionMap>(dict);
   OptionMap result;
-  for (auto item : nb::cast<nb::dict>(dict))
-    result[nb::cast<std::string>(item.first)] = pyText(item.second);
+  for (auto item : nb::cast<nb::dict>(dict)) result[nb::cast<std::string>(item.first)] = pyText(item.second);
   return result;
 }
 
@@ -133,7 +144,9 @@ void bindOptions(nb::module_ &m) {
   forEachOption([&](const char *name, auto member) {
     using Member = std::remove_reference_t<decltype(std::declval<SessionOptions &>().*member)>;
     if constexpr (std::is_same_v<Member, NumIOTiles>) {
-      options.def_prop_rw(name, [](const SessionOptions &o) { return o.numIOTiles.numIOTiles; }, [](SessionOptions &o, int tiles) { o.numIOTiles = tiles; });
+      options.def_prop_rw(
+          name, [](const SessionOptions &o) { return o.numIOTiles.numIOTiles; },
+          [](SessionOptions &o, int tiles) { o.numIOTiles = tiles; });
     } else {
       options.def_rw(name, member);
     }
@@ -142,14 +155,30 @@ void bindOptions(nb::module_ &m) {
       .def("getGlobalReplicationFactor", &SessionOptions::getGlobalReplicationFactor)
       .def_rw("compilationProgressTotal", &SessionOptions::compilationProgressTotal)
       .def_rw("compilationProgressLogger", &SessionOptions::compilationProgressLogger)
-      .def_prop_rw("defaultPrefetchBufferingDepth",
-                   [](const SessionOptions &o) { warnRenamed("defaultPrefetchBufferingDepth", "defaultBufferingDepth"); return o.defaultBufferingDepth; },
-                   [](SessionOptions &o, unsigned depth) { warnRenamed("defaultPrefetchBufferingDepth", "defaultBufferingDepth"); o.defaultBufferingDepth = depth; })
-      .def_prop_rw("prefetchBufferingDepthMap",
-                   [](const SessionOptions &o) { warnRenamed("prefetchBufferingDepthMap", "bufferingDepthMap"); return o.bufferingDepthMap; },
-                   [](SessionOptions &o, const std::map<TensorId, unsigned> &map) { warnRenamed("prefetchBufferingDepthMap", "bufferingDepthMap"); o.bufferingDepthMap = map; })
-      .def_prop_rw("serializedPoprithmsAnnealGraphsDir", [](const SessionOptions &o) { return o.serializedPoprithmsShiftGraphsDir; },
-                   [](SessionOptions &o, const std::string &dir) { o.serializedPoprithmsShiftGraphsDir = dir; });
+      .def_prop_rw(
+          "defaultPrefetchBufferingDepth",
+          [](const SessionOptions &o) {
+            warnRenamed("defaultPrefetchBufferingDepth", "defaultBufferingDepth");
+            return o.defaultBufferingDepth;
+          },
+          [](SessionOptions &o, unsigned depth) {
+            warnRenamed("defaultPrefetchBufferingDepth", "defaultBufferingDepth");
+            o.defaultBufferingDepth = depth;
+          })
+      .def_prop_rw(
+          "prefetchBufferingDepthMap",
+          [](const SessionOptions &o) {
+            warnRenamed("prefetchBufferingDepthMap", "bufferingDepthMap");
+            return o.bufferingDepthMap;
+          },
+          [](SessionOptions &o, const std::map<TensorId, unsigned> &map) {
+            warnRenamed("prefetchBufferingDepthMap", "bufferingDepthMap");
+            o.bufferingDepthMap = map;
+          })
+      .def_prop_rw(
+          "serializedPoprithmsAnnealGraphsDir",
+          [](const SessionOptions &o) { return o.serializedPoprithmsShiftGraphsDir; },
+          [](SessionOptions &o, const std::string &dir) { o.serializedPoprithmsShiftGraphsDir = dir; });
 }
 
 }  // namespace popart::python

@@ -10,7 +10,8 @@ namespace {
 
 // A path or the bytes of a ModelProto.
 std::string modelText(nb::handle model) {
-  if (PyBytes_Check(model.ptr())) return std::string(PyBytes_AS_STRING(model.ptr()), static_cast<size_t>(PyBytes_GET_SIZE(model.ptr())));
+  if (PyBytes_Check(model.ptr()))
+    return std::string(PyBytes_AS_STRING(model.ptr()), static_cast<size_t>(PyBytes_GET_SIZE(model.ptr())));
   if (nb::hasattr(model, "__fspath__")) return pyText(model.attr("__fspath__")());
   if (!PyUnicode_Check(model.ptr())) throw nb::type_error("model: expected a file name or the bytes of a ModelProto");
   return nb::cast<std::string>(model);
@@ -42,9 +43,12 @@ void bindSessionBase(nb::module_ &m) {
   nb::class_<OutOfMemoryError>(m, "OutOfMemoryError")
       .def(nb::init<>())
       .def("isSuccessful", [](const OutOfMemoryError &e) { return !e.failure; })
-      .def("getSummaryReport", [](const OutOfMemoryError &e) { return e.failure ? e.failure->getSummaryReport() : std::string(); })
-      .def("getProfilePath", [](const OutOfMemoryError &e) { return e.failure ? e.failure->getProfilePath() : std::string(); })
-      .def("__str__", [](const OutOfMemoryError &e) { return e.failure ? std::string(e.failure->what()) : std::string(); });
+      .def("getSummaryReport",
+           [](const OutOfMemoryError &e) { return e.failure ? e.failure->getSummaryReport() : std::string(); })
+      .def("getProfilePath",
+           [](const OutOfMemoryError &e) { return e.failure ? e.failure->getProfilePath() : std::string(); })
+      .def("__str__",
+           [](const OutOfMemoryError &e) { return e.failure ? std::string(e.failure->what()) : std::string(); });
 
   const auto release = nb::call_guard<nb::gil_scoped_release>();
   nb::class_<Session>(m, "_Session")
@@ -55,17 +59,37 @@ void bindSessionBase(nb::module_ &m) {
       .def("copyDeviceWeightsToHost", &Session::weightsToHost, release)
       .def("readWeights", &Session::readWeights, nb::arg("weightsio"))
       .def("writeWeights", &Session::writeWeights, nb::arg("weightsio"))
-      .def("run", [](Session &s, IStepIO &stepIO) { s.run(stepIO); }, nb::arg("stepio"), release)
-      .def("run", [](Session &s, IStepIO &stepIO, const std::string &debugName) { s.run(stepIO, debugName); }, nb::arg("stepio"), nb::arg("debugName"), release)
-      .def("run", [](Session &s, const std::string &handle, IStepIO &stepIO, const std::string &debugName) { s.run(handle, stepIO, debugName); },
-           nb::arg("programHandle"), nb::arg("stepio"), nb::arg("debugName") = "", release)
+      .def("modelToHost", &Session::modelToHost, nb::arg("filename"), release)
+      .def(
+          "resetHostWeights",
+          [](Session &s, nb::object model, bool ignore) {
+            const std::string text = modelText(model);
+            nb::gil_scoped_release unlocked;
+            s.resetHostWeights(text, ignore);
+          },
+          nb::arg("modelProtoOrFilename"), nb::arg("ignoreWeightsInModelWithoutCorrespondingHostWeight") = false)
+      .def(
+          "run", [](Session &s, IStepIO &stepIO) { s.run(stepIO); }, nb::arg("stepio"), release)
+      .def(
+          "run", [](Session &s, IStepIO &stepIO, const std::string &debugName) { s.run(stepIO, debugName); },
+          nb::arg("stepio"), nb::arg("debugName"), release)
+      .def(
+          "run",
+          [](Session &s, const std::string &handle, IStepIO &stepIO, const std::string &debugName) {
+            s.run(handle, stepIO, debugName);
+          },
+          nb::arg("programHandle"), nb::arg("stepio"), nb::arg("debugName") = "", release)
       .def("setRandomSeed", &Session::setRandomSeed, nb::arg("seedValue"))
       .def("getRandomSeed", &Session::getRandomSeed)
       .def("getRNGState", &Session::getRNGState)
       .def("setRNGState", &Session::setRNGState, nb::arg("rngValue"))
       .def("getInfo", &Session::getInfo, nb::arg("id"))
       .def("getSummaryReport", &Session::getSummaryReport, nb::arg("resetProfile") = true)
-      .def("getSerializedGraph", [](const Session &s) { const std::string text = s.getSerializedGraph(); return nb::bytes(text.data(), text.size()); })
+      .def("getSerializedGraph",
+           [](const Session &s) {
+             const std::string text = s.getSerializedGraph();
+             return nb::bytes(text.data(), text.size());
+           })
       .def("_serializeIr", &Session::serializeIr, nb::arg("format"))
       .def("getCycleCount", &Session::getCycleCount, nb::arg("id") = "")
       .def("checkInplacingAmbiguity", &Session::checkInplacingAmbiguity)
@@ -79,43 +103,50 @@ void bindSessionBase(nb::module_ &m) {
 void bindSessions(nb::module_ &m) {
   bindSessionBase(m);
   nb::class_<LossObject>(m, "_LossObject")
-      .def("__init__",
-           [](LossObject *self, const std::string &type, const std::vector<TensorId> &inputs, const TensorId &output, float lambda, ReductionType reduction) {
-             new (self) LossObject{type, inputs, output, lambda, reduction};
-           },
-           nb::arg("type"), nb::arg("inputs"), nb::arg("output"), nb::arg("lambda_") = 1.0f, nb::arg("reduction") = ReductionType::Sum);
+      .def(
+          "__init__",
+          [](LossObject *self, const std::string &type, const std::vector<TensorId> &inputs, const TensorId &output,
+             float lambda, ReductionType reduction) {
+            new (self) LossObject{type, inputs, output, lambda, reduction};
+          },
+          nb::arg("type"), nb::arg("inputs"), nb::arg("output"), nb::arg("lambda_") = 1.0f,
+          nb::arg("reduction") = ReductionType::Sum);
 
   nb::class_<InferenceSession, Session>(m, "_InferenceSessionCore")
-      .def("__init__",
-           [](InferenceSession *self, nb::object model, const DataFlow &dataFlow, std::shared_ptr<DeviceInfo> device, const InputShapeInfo &shapes,
-              const Patterns &patterns, const SessionOptions &options, const std::string &name) {
-             const std::string text = modelText(model);
-             nb::gil_scoped_release release;
-             new (self) InferenceSession(std::move(*InferenceSession::createFromOnnxModel(text, dataFlow, device, shapes, options, patterns, name)));
-           },
-           nb::arg("fnModel"), nb::arg("dataFlow"), nb::arg("deviceInfo").none(), nb::arg("inputShapeInfo"), nb::arg("patterns"), nb::arg("userOptions"),
-           nb::arg("name"))
+      .def(
+          "__init__",
+          [](InferenceSession *self, nb::object model, const DataFlow &dataFlow, std::shared_ptr<DeviceInfo> device,
+             const InputShapeInfo &shapes, const Patterns &patterns, const SessionOptions &options,
+             const std::string &name) {
+            const std::string text = modelText(model);
+            nb::gil_scoped_release release;
+            new (self) InferenceSession(std::move(
+                *InferenceSession::createFromOnnxModel(text, dataFlow, device, shapes, options, patterns, name)));
+          },
+          nb::arg("fnModel"), nb::arg("dataFlow"), nb::arg("deviceInfo").none(), nb::arg("inputShapeInfo"),
+          nb::arg("patterns"), nb::arg("userOptions"), nb::arg("name"))
       .def("getAllTensorIds", &Session::getAllTensorIds);
   nb::class_<TrainingSession, Session>(m, "_TrainingSessionCore")
-      .def("__init__",
-           [](TrainingSession *self, nb::object model, const DataFlow &dataFlow, nb::object loss, const Optimizer &optimizer,
-              std::shared_ptr<DeviceInfo> device, const InputShapeInfo &shapes, const Patterns &patterns, const SessionOptions &options,
-              const std::string &name) {
-             const std::string text = modelText(model);
-             if (!PyUnicode_Check(loss.ptr())) {
-               const std::vector<LossObject> losses = toLosses(loss);
-               nb::gil_scoped_release release;
-               new (self) TrainingSession(
-                   std::move(*TrainingSession::createFromOnnxModel(text, dataFlow, losses, optimizer, device, shapes, options, patterns, name)));
-               return;
-             }
-             const auto lossId = nb::cast<TensorId>(loss);
-             nb::gil_scoped_release release;
-             new (self) TrainingSession(
-                 std::move(*TrainingSession::createFromOnnxModel(text, dataFlow, lossId, optimizer, device, shapes, options, patterns, name)));
-           },
-           nb::arg("fnModel"), nb::arg("dataFlow"), nb::arg("loss"), nb::arg("optimizer"), nb::arg("deviceInfo").none(), nb::arg("inputShapeInfo"),
-           nb::arg("patterns"), nb::arg("userOptions"), nb::arg("name"))
+      .def(
+          "__init__",
+          [](TrainingSession *self, nb::object model, const DataFlow &dataFlow, nb::object loss,
+             const Optimizer &optimizer, std::shared_ptr<DeviceInfo> device, const InputShapeInfo &shapes,
+             const Patterns &patterns, const SessionOptions &options, const std::string &name) {
+            const std::string text = modelText(model);
+            if (!PyUnicode_Check(loss.ptr())) {
+              const std::vector<LossObject> losses = toLosses(loss);
+              nb::gil_scoped_release release;
+              new (self) TrainingSession(std::move(*TrainingSession::createFromOnnxModel(
+                  text, dataFlow, losses, optimizer, device, shapes, options, patterns, name)));
+              return;
+            }
+            const auto lossId = nb::cast<TensorId>(loss);
+            nb::gil_scoped_release release;
+            new (self) TrainingSession(std::move(*TrainingSession::createFromOnnxModel(
+                text, dataFlow, lossId, optimizer, device, shapes, options, patterns, name)));
+          },
+          nb::arg("fnModel"), nb::arg("dataFlow"), nb::arg("loss"), nb::arg("optimizer"), nb::arg("deviceInfo").none(),
+          nb::arg("inputShapeInfo"), nb::arg("patterns"), nb::arg("userOptions"), nb::arg("name"))
       .def("getTensorIds", &Session::getAllTensorIds)
       .def("updateOptimizerFromHost", &TrainingSession::updateOptimizerFromHost, nb::arg("optimizer"));
 }

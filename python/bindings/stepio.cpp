@@ -34,7 +34,10 @@ class PyStepIOCallback final : public IStepIO {
  public:
   PyStepIOCallback(const PyStepIOCallback &) = delete;
   PyStepIOCallback(nb::object input, nb::object inputComplete, nb::object output, nb::object outputComplete)
-      : input_(std::move(input)), inputComplete_(std::move(inputComplete)), output_(std::move(output)), outputComplete_(std::move(outputComplete)) {}
+      : input_(std::move(input)),
+        inputComplete_(std::move(inputComplete)),
+        output_(std::move(output)),
+        outputComplete_(std::move(outputComplete)) {}
 
   ConstVoidData in(TensorId id, int64_t, bool prefetch, const bool) override {
     nb::gil_scoped_acquire gil;
@@ -99,8 +102,8 @@ void bindStepIo(nb::module_ &m) {
   nb::class_<PyStepIO, StepIOGeneric>(m, "PyStepIO")
       .def(nb::init<nb::dict, nb::dict>(), nb::arg("inputs"), nb::arg("outputs"));
   nb::class_<PyStepIOCallback, IStepIO>(m, "PyStepIOCallback")
-      .def(nb::init<nb::object, nb::object, nb::object, nb::object>(), nb::arg("input_callback"), nb::arg("input_complete_callback"),
-           nb::arg("output_callback"), nb::arg("output_complete_callback"));
+      .def(nb::init<nb::object, nb::object, nb::object, nb::object>(), nb::arg("input_callback"),
+           nb::arg("input_complete_callback"), nb::arg("output_callback"), nb::arg("output_complete_callback"));
   nb::class_<IWeightsIO>(m, "IWeightsIO");
   nb::class_<PyWeightsIO, IWeightsIO>(m, "PyWeightsIO").def(nb::init<nb::dict>(), nb::arg("weights"));
 }

@@ -9,13 +9,23 @@ namespace popart::python {
 
 void bindTensorInfo(nb::module_ &m) {
   nb::class_<TensorInfo>(m, "_TensorInfoCore")
-      .def("__init__", [](TensorInfo *self, DataType type, const Shape &shape) { new (self) TensorInfo(type, shape); }, nb::arg("dataType"), nb::arg("shape"))
-      .def("__init__", [](TensorInfo *self, const std::string &type, const Shape &shape) { new (self) TensorInfo(type, shape); }, nb::arg("dataType"), nb::arg("shape"))
-      .def("__init__", [](TensorInfo *self, DataType type, const Shape &shape, const Shape &metaShape) { new (self) TensorInfo(type, shape, metaShape); },
-           nb::arg("dataType"), nb::arg("shape"), nb::arg("metaShape"))
+      .def(
+          "__init__", [](TensorInfo *self, DataType type, const Shape &shape) { new (self) TensorInfo(type, shape); },
+          nb::arg("dataType"), nb::arg("shape"))
+      .def(
+          "__init__",
+          [](TensorInfo *self, const std::string &type, const Shape &shape) { new (self) TensorInfo(type, shape); },
+          nb::arg("dataType"), nb::arg("shape"))
+      .def(
+          "__init__",
+          [](TensorInfo *self, DataType type, const Shape &shape, const Shape &metaShape) {
+            new (self) TensorInfo(type, shape, metaShape);
+          },
+          nb::arg("dataType"), nb::arg("shape"), nb::arg("metaShape"))
       .def("set", nb::overload_cast<DataType>(&TensorInfo::set), nb::arg("dataType"))
       .def("set", nb::overload_cast<DataType, Shape>(&TensorInfo::set), nb::arg("dataType"), nb::arg("shape"))
-      .def("set", nb::overload_cast<DataType, Shape, Shape>(&TensorInfo::set), nb::arg("dataType"), nb::arg("shape"), nb::arg("metaShape"))
+      .def("set", nb::overload_cast<DataType, Shape, Shape>(&TensorInfo::set), nb::arg("dataType"), nb::arg("shape"),
+           nb::arg("metaShape"))
       .def("shape", &TensorInfo::shape)
       .def("metaShape", &TensorInfo::metaShape)
       .def("rank", &TensorInfo::rank)
@@ -23,12 +33,15 @@ void bindTensorInfo(nb::module_ &m) {
       .def("nbytes", &TensorInfo::nbytes)
       .def("dim", &TensorInfo::dim, nb::arg("index"))
       .def("strides", [](const TensorInfo &info) { return info.strides(); })
-      .def("strides", [](const TensorInfo &info, const Shape &shape) { return info.strides(shape); }, nb::arg("shape"))
+      .def(
+          "strides", [](const TensorInfo &info, const Shape &shape) { return info.strides(shape); }, nb::arg("shape"))
       .def("dataType", &TensorInfo::dataType)
       .def("data_type", &TensorInfo::data_type)
       .def("data_type_lcase", &TensorInfo::data_type_lcase)
-      .def("__eq__", [](const TensorInfo &a, const TensorInfo &b) { return a == b; }, nb::is_operator())
-      .def("__ne__", [](const TensorInfo &a, const TensorInfo &b) { return a != b; }, nb::is_operator())
+      .def(
+          "__eq__", [](const TensorInfo &a, const TensorInfo &b) { return a == b; }, nb::is_operator())
+      .def(
+          "__ne__", [](const TensorInfo &a, const TensorInfo &b) { return a != b; }, nb::is_operator())
       .def("__hash__", [](const TensorInfo &info) { return std::hash<std::string>()(info.str()); })
       .def("__repr__", [](const TensorInfo &info) { return "TensorInfo(" + info.str() + ")"; });
 
@@ -38,10 +51,13 @@ void bindTensorInfo(nb::module_ &m) {
       .def("get", &InputShapeInfo::get, nb::arg("id"))
       .def("has", &InputShapeInfo::has, nb::arg("id"));
 
-  m.def("getTensorInfo", [](nb::handle array) {
-          const HostArray view(array, HostArray::Types::Documented);
-          return view.info();
-        }, nb::arg("array"), "Type and shape of a NumPy array.");
+  m.def(
+      "getTensorInfo",
+      [](nb::handle array) {
+        const HostArray view(array, HostArray::Types::Documented);
+        return view.info();
+      },
+      nb::arg("array"), "Type and shape of a NumPy array.");
 }
 
 }  // namespace popart::python

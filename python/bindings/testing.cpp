@@ -17,18 +17,25 @@ std::vector<T> toVector(nb::handle list) {
 // Attribute values by the type the row declares; a Python number alone does not tell int from float.
 AttributeValue toAttribute(AttributeType type, nb::handle value) {
   switch (type) {
-    case AttributeType::Int: return PyBool_Check(value.ptr()) ? static_cast<int64_t>(nb::cast<bool>(value)) : nb::cast<int64_t>(value);
-    case AttributeType::Float: return nb::cast<float>(value);
-    case AttributeType::String: return nb::cast<std::string>(value);
-    case AttributeType::Ints: return toVector<int64_t>(value);
-    case AttributeType::Floats: return toVector<float>(value);
-    case AttributeType::Strings: return toVector<std::string>(value);
+    case AttributeType::Int:
+      return PyBool_Check(value.ptr()) ? static_cast<int64_t>(nb::cast<bool>(value)) : nb::cast<int64_t>(value);
+    case AttributeType::Float:
+      return nb::cast<float>(value);
+    case AttributeType::String:
+      return nb::cast<std::string>(value);
+    case AttributeType::Ints:
+      return toVector<int64_t>(value);
+    case AttributeType::Floats:
+      return toVector<float>(value);
+    case AttributeType::Strings:
+      return toVector<std::string>(value);
     case AttributeType::Tensor: {
       const HostArray array(value, HostArray::Types::All);
       array.requireContiguous("attribute", "");
       return TensorData(array.info(), array.data());
     }
-    case AttributeType::Graph: break;
+    case AttributeType::Graph:
+      break;
   }
   throw error("attribute: subgraphs cannot be given to single ops");
 }
@@ -69,8 +76,10 @@ OpBackend toBackend(const std::string &name) {
 nb::list toArrays(const std::vector<TensorData> &tensors) {
   nb::list arrays;
   for (const TensorData &tensor : tensors) {
-    if (tensor.empty()) arrays.append(nb::none());
-    else arrays.append(makeNumpyArray(tensor.info(), tensor.data()));
+    if (tensor.empty())
+      arrays.append(nb::none());
+    else
+      arrays.append(makeNumpyArray(tensor.info(), tensor.data()));
   }
   return arrays;
 }
@@ -79,29 +88,35 @@ nb::list toArrays(const std::vector<TensorData> &tensors) {
 
 void bindTesting(nb::module_ &m) {
   nb::module_ testing = m.def_submodule("testing", "Single operators on NumPy arrays.");
-  testing.def("run_op",
-              [](const std::string &type, const nb::dict &attributes, nb::list inputs, const std::string &backend, int outputs) {
-                return toArrays(runOp(toOp(type, attributes, inputs, outputs), toBackend(backend)));
-              },
-              nb::arg("type"), nb::arg("attributes"), nb::arg("inputs"), nb::arg("backend") = "ref", nb::arg("outputs") = -1,
-              "Runs one op of the catalog; None among the inputs is an absent optional input.");
-  testing.def("infer_op",
-              [](const std::string &type, const nb::dict &attributes, nb::list inputs, int outputs) {
-                return inferOp(toOp(type, attributes, inputs, outputs));
-              },
-              nb::arg("type"), nb::arg("attributes"), nb::arg("inputs"), nb::arg("outputs") = -1, "Infos of the outputs.");
-  testing.def("grad_op",
-              [](const std::string &type, const nb::dict &attributes, nb::list inputs, nb::list gradOutputs, const std::vector<int> &wanted,
-                 const std::string &backend, int outputs) {
-                return toArrays(gradOp(toOp(type, attributes, inputs, outputs), toTensors(gradOutputs), wanted, toBackend(backend)));
-              },
-              nb::arg("type"), nb::arg("attributes"), nb::arg("inputs"), nb::arg("grad_outputs"), nb::arg("wanted"), nb::arg("backend") = "ref",
-              nb::arg("outputs") = -1, "Gradients of the inputs listed in `wanted`.");
-  testing.def("op_types", [] {
-    std::vector<std::string> types;
-    for (const OpDef *def : allOpDefs()) types.push_back(def->type());
-    return types;
-  }, "Types of all rows of the catalog.");
+  testing.def(
+      "run_op",
+      [](const std::string &type, const nb::dict &attributes, nb::list inputs, const std::string &backend,
+         int outputs) { return toArrays(runOp(toOp(type, attributes, inputs, outputs), toBackend(backend))); },
+      nb::arg("type"), nb::arg("attributes"), nb::arg("inputs"), nb::arg("backend") = "ref", nb::arg("outputs") = -1,
+      "Runs one op of the catalog; None among the inputs is an absent optional input.");
+  testing.def(
+      "infer_op",
+      [](const std::string &type, const nb::dict &attributes, nb::list inputs, int outputs) {
+        return inferOp(toOp(type, attributes, inputs, outputs));
+      },
+      nb::arg("type"), nb::arg("attributes"), nb::arg("inputs"), nb::arg("outputs") = -1, "Infos of the outputs.");
+  testing.def(
+      "grad_op",
+      [](const std::string &type, const nb::dict &attributes, nb::list inputs, nb::list gradOutputs,
+         const std::vector<int> &wanted, const std::string &backend, int outputs) {
+        return toArrays(
+            gradOp(toOp(type, attributes, inputs, outputs), toTensors(gradOutputs), wanted, toBackend(backend)));
+      },
+      nb::arg("type"), nb::arg("attributes"), nb::arg("inputs"), nb::arg("grad_outputs"), nb::arg("wanted"),
+      nb::arg("backend") = "ref", nb::arg("outputs") = -1, "Gradients of the inputs listed in `wanted`.");
+  testing.def(
+      "op_types",
+      [] {
+        std::vector<std::string> types;
+        for (const OpDef *def : allOpDefs()) types.push_back(def->type());
+        return types;
+      },
+      "Types of all rows of the catalog.");
 }
 
 }  // namespace popart::python

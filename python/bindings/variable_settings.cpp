@@ -20,7 +20,8 @@ void bindGroups(nb::module_ &m) {
       .def("getReplicaAt", &ReplicaGrouping::getReplicaAt, nb::arg("group"), nb::arg("index") = 0)
       .def("getReplicasAt", &ReplicaGrouping::getReplicasAt, nb::arg("group"))
       .def("getTranspose", &ReplicaGrouping::getTranspose)
-      .def("__eq__", [](const ReplicaGrouping &a, const ReplicaGrouping &b) { return a == b; }, nb::is_operator())
+      .def(
+          "__eq__", [](const ReplicaGrouping &a, const ReplicaGrouping &b) { return a == b; }, nb::is_operator())
       .def("__hash__", [](const ReplicaGrouping &g) { return std::hash<std::string>()(g.str()); })
       .def("__str__", &ReplicaGrouping::str);
   nb::class_<CommGroup>(m, "CommGroup")
@@ -30,7 +31,8 @@ void bindGroups(nb::module_ &m) {
       .def_rw("type", &CommGroup::type)
       .def_rw("replicaGroupSize", &CommGroup::replicaGroupSize)
       .def("toReplicaGrouping", &CommGroup::toReplicaGrouping, nb::arg("numReplicas"))
-      .def("__eq__", [](const CommGroup &a, const CommGroup &b) { return a == b; }, nb::is_operator());
+      .def(
+          "__eq__", [](const CommGroup &a, const CommGroup &b) { return a == b; }, nb::is_operator());
 }
 
 void bindLocation(nb::module_ &m) {
@@ -38,12 +40,13 @@ void bindLocation(nb::module_ &m) {
       .def(nb::init<>())
       .def(nb::init<TensorStorage>(), nb::arg("storage"))
       .def(nb::init<TensorStorage, ReplicatedTensorSharding>(), nb::arg("storage"), nb::arg("replicatedTensorSharding"))
-      .def(nb::init<TensorStorage, ReplicatedTensorSharding, CommGroup>(), nb::arg("storage"), nb::arg("replicatedTensorSharding"),
+      .def(nb::init<TensorStorage, ReplicatedTensorSharding, CommGroup>(), nb::arg("storage"),
+           nb::arg("replicatedTensorSharding"), nb::arg("shardingDomain"))
+      .def(nb::init<TensorStorage, TileSet, TileSet, ReplicatedTensorSharding>(), nb::arg("storage"),
+           nb::arg("loadTileSet"), nb::arg("storageTileSet"), nb::arg("replicatedTensorSharding"))
+      .def(nb::init<TensorStorage, TileSet, TileSet, ReplicatedTensorSharding, CommGroup>(), nb::arg("storage"),
+           nb::arg("loadTileSet"), nb::arg("storageTileSet"), nb::arg("replicatedTensorSharding"),
            nb::arg("shardingDomain"))
-      .def(nb::init<TensorStorage, TileSet, TileSet, ReplicatedTensorSharding>(), nb::arg("storage"), nb::arg("loadTileSet"),
-           nb::arg("storageTileSet"), nb::arg("replicatedTensorSharding"))
-      .def(nb::init<TensorStorage, TileSet, TileSet, ReplicatedTensorSharding, CommGroup>(), nb::arg("storage"), nb::arg("loadTileSet"),
-           nb::arg("storageTileSet"), nb::arg("replicatedTensorSharding"), nb::arg("shardingDomain"))
       .def_rw("storage", &TensorLocation::storage)
       .def_rw("loadTileSet", &TensorLocation::loadTileSet)
       .def_rw("storageTileSet", &TensorLocation::storageTileSet)
@@ -51,7 +54,8 @@ void bindLocation(nb::module_ &m) {
       .def_rw("shardingDomain", &TensorLocation::shardingDomain)
       .def("serialize", &TensorLocation::serialize)
       .def("isRemote", &TensorLocation::isRemote)
-      .def("__eq__", [](const TensorLocation &a, const TensorLocation &b) { return a == b; }, nb::is_operator());
+      .def(
+          "__eq__", [](const TensorLocation &a, const TensorLocation &b) { return a == b; }, nb::is_operator());
 }
 
 }  // namespace
@@ -64,11 +68,13 @@ void bindVariableSettings(nb::module_ &m) {
       .def(nb::init<CommGroup>(), nb::arg("sharedVariableDomain_"))
       .def(nb::init<VariableRetrievalMode>(), nb::arg("retrievalMode_"))
       .def(nb::init<CommGroup, VariableRetrievalMode>(), nb::arg("sharedVariableDomain_"), nb::arg("retrievalMode_"))
-      .def(nb::init<unsigned, unsigned, VariableRetrievalMode>(), nb::arg("stride"), nb::arg("groupSize"), nb::arg("mode"))
+      .def(nb::init<unsigned, unsigned, VariableRetrievalMode>(), nb::arg("stride"), nb::arg("groupSize"),
+           nb::arg("mode"))
       .def("numReplicasReturningVariable", &VariableSettings::numReplicasReturningVariable, nb::arg("replicaCount"))
       .def("getGroupCount", &VariableSettings::getGroupCount, nb::arg("replicaCount"))
       .def("getRealGroupSize", &VariableSettings::getRealGroupSize, nb::arg("replicaCount"))
-      .def("getGroupRepresentative", &VariableSettings::getGroupRepresentative, nb::arg("group"), nb::arg("replicaCount") = 0)
+      .def("getGroupRepresentative", &VariableSettings::getGroupRepresentative, nb::arg("group"),
+           nb::arg("replicaCount") = 0)
       .def("getSharedVariableDomain", &VariableSettings::getSharedVariableDomain)
       .def("getReplicaGrouping", &VariableSettings::getReplicaGrouping, nb::arg("numReplicas"))
       .def("isUsingCommGroup", &VariableSettings::isUsingCommGroup)
@@ -76,11 +82,13 @@ void bindVariableSettings(nb::module_ &m) {
       .def("getStride", &VariableSettings::getStride)
       .def("getGroupSize", &VariableSettings::getGroupSize)
       .def("getRetrievalMode", &VariableSettings::getRetrievalMode)
-      .def("shapeOnReplica", &VariableSettings::shapeOnReplica, nb::arg("full_shape"), nb::arg("replicaCount"), nb::arg("name"))
+      .def("shapeOnReplica", &VariableSettings::shapeOnReplica, nb::arg("full_shape"), nb::arg("replicaCount"),
+           nb::arg("name"))
       .def("shapeOnHost", &VariableSettings::shapeOnHost, nb::arg("replica_shape"), nb::arg("replicaCount"))
       .def("groups", &VariableSettings::groups, nb::arg("replicaCount"))
       .def("verify", &VariableSettings::verify)
-      .def("__eq__", [](const VariableSettings &a, const VariableSettings &b) { return a == b; }, nb::is_operator());
+      .def(
+          "__eq__", [](const VariableSettings &a, const VariableSettings &b) { return a == b; }, nb::is_operator());
 }
 
 }  // namespace popart::python

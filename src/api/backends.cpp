@@ -6,6 +6,8 @@
 
 namespace popart {
 
-std::vector<const executable::Backend *> backendsFor(DeviceType) { return {&userKernelBackend(), &cpu::backend(), &ref::backend()}; }
+std::vector<const executable::Backend *> backendsFor(DeviceType) {
+  return {&userKernelBackend(), &cpu::backend(), &ref::backend()};
+}
 
 }  // namespace popart

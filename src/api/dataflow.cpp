@@ -20,27 +20,38 @@ AnchorReturnTypeId parseKind(const std::string &kind) {
   throw error("AnchorReturnType: unknown kind: got '{}', expected 'Final', 'EveryN', 'All' or 'Sum'", kind);
 }
 
-std::size_t combine(std::size_t seed, std::size_t value) { return seed ^ (value + 0x9e3779b97f4a7c15ull + (seed << 6) + (seed >> 2)); }
+std::size_t combine(std::size_t seed, std::size_t value) {
+  return seed ^ (value + 0x9e3779b97f4a7c15ull + (seed << 6) + (seed >> 2));
+}
 
 }  // namespace
 
 std::string toText(AnchorReturnTypeId id) {
   switch (id) {
-    case AnchorReturnTypeId::Final: return "Final";
-    case AnchorReturnTypeId::EveryN: return "EveryN";
-    case AnchorReturnTypeId::All: return "All";
-    case AnchorReturnTypeId::Sum: return "Sum";
+    case AnchorReturnTypeId::Final:
+      return "Final";
+    case AnchorReturnTypeId::EveryN:
+      return "EveryN";
+    case AnchorReturnTypeId::All:
+      return "All";
+    case AnchorReturnTypeId::Sum:
+      return "Sum";
   }
   return "?";
 }
 
 std::string toText(ExchangeStrategy strategy) {
   switch (strategy) {
-    case ExchangeStrategy::JustInTime: return "JustInTime";
-    case ExchangeStrategy::OverlapInnerLoop: return "OverlapInnerLoop";
-    case ExchangeStrategy::OverlapLoops: return "OverlapLoops";
-    case ExchangeStrategy::OverlapStep: return "OverlapStep";
-    case ExchangeStrategy::N: break;
+    case ExchangeStrategy::JustInTime:
+      return "JustInTime";
+    case ExchangeStrategy::OverlapInnerLoop:
+      return "OverlapInnerLoop";
+    case ExchangeStrategy::OverlapLoops:
+      return "OverlapLoops";
+    case ExchangeStrategy::OverlapStep:
+      return "OverlapStep";
+    case ExchangeStrategy::N:
+      break;
   }
   return "?";
 }
@@ -51,11 +62,18 @@ AnchorReturnType::AnchorReturnType(std::string kind, TileSet tileSet, ExchangeSt
     throw error("AnchorReturnType 'EveryN': a return period is missing. Give it as second argument");
 }
 
-AnchorReturnType::AnchorReturnType(std::string kind, int returnPeriod, TileSet tileSet, ExchangeStrategy exchangeStrategy)
-    : text_(std::move(kind)), id_(parseKind(text_)), period_(returnPeriod), tileSet_(tileSet), exchangeStrategy_(exchangeStrategy) {
+AnchorReturnType::AnchorReturnType(std::string kind, int returnPeriod, TileSet tileSet,
+                                   ExchangeStrategy exchangeStrategy)
+    : text_(std::move(kind)),
+      id_(parseKind(text_)),
+      period_(returnPeriod),
+      tileSet_(tileSet),
+      exchangeStrategy_(exchangeStrategy) {
   if (id_ != AnchorReturnTypeId::EveryN)
-    throw error("AnchorReturnType '{}': a return period is only for 'EveryN': got {}. Leave the period out", text_, returnPeriod);
-  if (returnPeriod <= 0) throw error("AnchorReturnType 'EveryN': bad return period: got {}, expected 1 or more", returnPeriod);
+    throw error("AnchorReturnType '{}': a return period is only for 'EveryN': got {}. Leave the period out", text_,
+                returnPeriod);
+  if (returnPeriod <= 0)
+    throw error("AnchorReturnType 'EveryN': bad return period: got {}, expected 1 or more", returnPeriod);
 }
 
 int AnchorReturnType::rp() const {
@@ -70,7 +88,9 @@ std::size_t AnchorReturnType::hash() const {
 
 DataFlow::DataFlow(int batchesPerStep) { setBatchesPerStep(batchesPerStep); }
 
-DataFlow::DataFlow(int batchesPerStep, const AnchorReturnTypeMap &anchors) : anchors_(anchors) { setBatchesPerStep(batchesPerStep); }
+DataFlow::DataFlow(int batchesPerStep, const AnchorReturnTypeMap &anchors) : anchors_(anchors) {
+  setBatchesPerStep(batchesPerStep);
+}
 
 DataFlow::DataFlow(int batchesPerStep, const std::vector<TensorId> anchorIds, const AnchorReturnType &returnType) {
   for (const TensorId &id : anchorIds) anchors_.emplace(id, returnType);
@@ -87,9 +107,13 @@ void DataFlow::checkAnchors() const {
   for (const auto &[id, art] : anchors_) {
     if (art.id() != AnchorReturnTypeId::EveryN) continue;
     if (art.rp() > batchesPerStep_)
-      throw error("DataFlow anchor '{}': the EveryN return period is larger than batchesPerStep: got {}, expected at most {}", id, art.rp(), batchesPerStep_);
+      throw error(
+          "DataFlow anchor '{}': the EveryN return period is larger than batchesPerStep: got {}, expected at most {}",
+          id, art.rp(), batchesPerStep_);
     if (batchesPerStep_ % art.rp() != 0)
-      throw error("DataFlow anchor '{}': the EveryN return period must divide batchesPerStep: got {}, expected a divisor of {}", id, art.rp(), batchesPerStep_);
+      throw error(
+          "DataFlow anchor '{}': the EveryN return period must divide batchesPerStep: got {}, expected a divisor of {}",
+          id, art.rp(), batchesPerStep_);
   }
 }
 
@@ -109,9 +133,12 @@ unsigned DataFlow::numOutFetchesPerRepl(const SessionOptions &options, const Ten
   const AnchorReturnType &type = art(id);
   const int64_t perStep = batchesPerStep_ * options.getAccumulationFactor();
   switch (type.id()) {
-    case AnchorReturnTypeId::All: return static_cast<unsigned>(perStep);
-    case AnchorReturnTypeId::EveryN: return static_cast<unsigned>(perStep / type.rp());
-    default: return 1;
+    case AnchorReturnTypeId::All:
+      return static_cast<unsigned>(perStep);
+    case AnchorReturnTypeId::EveryN:
+      return static_cast<unsigned>(perStep / type.rp());
+    default:
+      return 1;
   }
 }
 

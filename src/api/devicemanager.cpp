@@ -17,39 +17,54 @@ namespace {
 
 void checkRequest(int numIpus, DeviceConnectionType connectionType, int tilesPerIPU) {
   if (numIpus < 1 || (numIpus & (numIpus - 1)) != 0)
-    throw error("acquireAvailableDevice: the number of IPUs must be a power of two: got {}, expected 1, 2, 4, …", numIpus);
-  if (tilesPerIPU < 0) throw error("acquireAvailableDevice: bad tilesPerIPU: got {}, expected 0 (all) or more", tilesPerIPU);
+    throw error("acquireAvailableDevice: the number of IPUs must be a power of two: got {}, expected 1, 2, 4, …",
+                numIpus);
+  if (tilesPerIPU < 0)
+    throw error("acquireAvailableDevice: bad tilesPerIPU: got {}, expected 0 (all) or more", tilesPerIPU);
   if (connectionType == DeviceConnectionType::Never)
-    throw error("acquireAvailableDevice: connection type Never cannot run programs. Use createOfflineIPUDevice to compile without a device");
+    throw error(
+        "acquireAvailableDevice: connection type Never cannot run programs. Use createOfflineIPUDevice to compile "
+        "without a device");
 }
 
 }  // namespace
 
 std::string toText(DeviceType type) {
   switch (type) {
-    case DeviceType::IpuModel: return "ipu-model";
-    case DeviceType::Cpu: return "cpu";
-    case DeviceType::Ipu: return "ipu";
-    case DeviceType::OfflineIpu: return "offline-ipu";
-    case DeviceType::Sim: return "sim";
+    case DeviceType::IpuModel:
+      return "ipu-model";
+    case DeviceType::Cpu:
+      return "cpu";
+    case DeviceType::Ipu:
+      return "ipu";
+    case DeviceType::OfflineIpu:
+      return "offline-ipu";
+    case DeviceType::Sim:
+      return "sim";
   }
   return "?";
 }
 
 std::string toText(DeviceConnectionType type) {
   switch (type) {
-    case DeviceConnectionType::Always: return "always";
-    case DeviceConnectionType::OnDemand: return "on-demand";
-    case DeviceConnectionType::Never: return "never";
+    case DeviceConnectionType::Always:
+      return "always";
+    case DeviceConnectionType::OnDemand:
+      return "on-demand";
+    case DeviceConnectionType::Never:
+      return "never";
   }
   return "?";
 }
 
 std::string toText(SyncPattern pattern) {
   switch (pattern) {
-    case SyncPattern::Full: return "full";
-    case SyncPattern::SinglePipeline: return "singlePipeline";
-    case SyncPattern::ReplicaAndLadder: return "replicaAndLadder";
+    case SyncPattern::Full:
+      return "full";
+    case SyncPattern::SinglePipeline:
+      return "singlePipeline";
+    case SyncPattern::ReplicaAndLadder:
+      return "replicaAndLadder";
   }
   return "?";
 }
@@ -66,7 +81,8 @@ std::string DeviceInfo::toString() const {
   std::string ids;
   for (unsigned id : getDriverIds()) ids += (ids.empty() ? "" : ",") + std::to_string(id);
   return formatText("Device Type:{} Connection Type:{} Id:{} Version:{} NumIPUs:{} NumTilesPerIPU:{} DeviceIds: ",
-                    {toText(getType()), toText(getConnectionType()), toText(getId()), getVersion(), toText(getNumIpus()), toText(getTilesPerIPU())}) +
+                    {toText(getType()), toText(getConnectionType()), toText(getId()), getVersion(),
+                     toText(getNumIpus()), toText(getTilesPerIPU())}) +
          "{" + ids + "}";
 }
 
@@ -80,7 +96,8 @@ bool DeviceInfo::tryAttachUntilTimeout() {
 }
 
 std::size_t DeviceInfo::hash() const {
-  const std::string text = toText(type_) + ":" + getIpuVersion() + ":" + std::to_string(getNumIpus()) + ":" + std::to_string(getTilesPerIPU());
+  const std::string text = toText(type_) + ":" + getIpuVersion() + ":" + std::to_string(getNumIpus()) + ":" +
+                           std::to_string(getTilesPerIPU());
   return std::hash<std::string>()(text);
 }
 
@@ -94,25 +111,31 @@ DeviceManager &DeviceManager::createDeviceManager() {
 }
 
 void DeviceManager::registerDeviceProvider(DeviceProvider *provider) {
-  check(provider != nullptr, "registerDeviceProvider: the provider is a null pointer. Pass one that lives as long as the process");
+  check(provider != nullptr,
+        "registerDeviceProvider: the provider is a null pointer. Pass one that lives as long as the process");
   providers_.push_back(provider);
 }
 
-void DeviceManager::enumerate(std::vector<std::shared_ptr<DeviceInfo>> &devices, unsigned requiredNumIPUs, SyncPattern pattern, DeviceType type,
-                              DeviceConnectionType connectionType, unsigned requiredTilesPerIPU) {
+void DeviceManager::enumerate(std::vector<std::shared_ptr<DeviceInfo>> &devices, unsigned requiredNumIPUs,
+                              SyncPattern pattern, DeviceType type, DeviceConnectionType connectionType,
+                              unsigned requiredTilesPerIPU) {
   for (DeviceProvider *provider : providers_)
     provider->enumerate(devices, requiredNumIPUs, pattern, type, connectionType, requiredTilesPerIPU);
 }
 
-std::vector<std::shared_ptr<DeviceInfo>> DeviceManager::enumerateDevices(SyncPattern pattern, int numIpus, DeviceType deviceType,
-                                                                         DeviceConnectionType connectionType, int tilesPerIPU) {
+std::vector<std::shared_ptr<DeviceInfo>> DeviceManager::enumerateDevices(SyncPattern pattern, int numIpus,
+                                                                         DeviceType deviceType,
+                                                                         DeviceConnectionType connectionType,
+                                                                         int tilesPerIPU) {
   if (numIpus < 1) throw error("enumerateDevices: bad number of IPUs: got {}, expected 1 or more", numIpus);
   std::vector<std::shared_ptr<DeviceInfo>> devices;
-  enumerate(devices, static_cast<unsigned>(numIpus), pattern, deviceType, connectionType, static_cast<unsigned>(std::max(tilesPerIPU, 0)));
+  enumerate(devices, static_cast<unsigned>(numIpus), pattern, deviceType, connectionType,
+            static_cast<unsigned>(std::max(tilesPerIPU, 0)));
   return devices;
 }
 
-std::shared_ptr<DeviceInfo> DeviceManager::getDevice(SyncPattern pattern, uint32_t deviceManagerId, DeviceConnectionType connectionType) {
+std::shared_ptr<DeviceInfo> DeviceManager::getDevice(SyncPattern pattern, uint32_t deviceManagerId,
+                                                     DeviceConnectionType connectionType) {
   for (DeviceProvider *provider : providers_)
     if (auto device = provider->getDevice(pattern, deviceManagerId, connectionType)) {
       device->setOnDemandAttachTimeout(attachTimeoutSeconds_);
@@ -122,7 +145,8 @@ std::shared_ptr<DeviceInfo> DeviceManager::getDevice(SyncPattern pattern, uint32
 }
 
 std::shared_ptr<DeviceInfo> DeviceManager::tryAcquireAvailableDevice(int numIpus, int tilesPerIPU, SyncPattern pattern,
-                                                                     DeviceConnectionType connectionType, DeviceSelectionCriterion criterion) {
+                                                                     DeviceConnectionType connectionType,
+                                                                     DeviceSelectionCriterion criterion) {
   checkRequest(numIpus, connectionType, tilesPerIPU);
   auto devices = enumerateDevices(pattern, numIpus, DeviceType::Ipu, connectionType, tilesPerIPU);
   if (criterion == DeviceSelectionCriterion::Random) {
@@ -137,16 +161,20 @@ std::shared_ptr<DeviceInfo> DeviceManager::tryAcquireAvailableDevice(int numIpus
 }
 
 std::shared_ptr<DeviceInfo> DeviceManager::acquireAvailableDevice(int numIpus, int tilesPerIPU, SyncPattern pattern,
-                                                                  DeviceConnectionType connectionType, DeviceSelectionCriterion criterion) {
+                                                                  DeviceConnectionType connectionType,
+                                                                  DeviceSelectionCriterion criterion) {
   auto device = tryAcquireAvailableDevice(numIpus, tilesPerIPU, pattern, connectionType, criterion);
   if (!device)
-    throw error("acquireAvailableDevice: no free device: got {} IPUs with {} tiles asked for, this process has {} virtual IPUs. "
-                "Detach devices no longer used, or raise POPART_VIRTUAL_IPUS",
-                numIpus, tilesPerIPU, virtualIpuCount());
+    throw error(
+        "acquireAvailableDevice: no free device: got {} IPUs with {} tiles asked for, this process has {} virtual "
+        "IPUs. "
+        "Detach devices no longer used, or raise POPART_VIRTUAL_IPUS",
+        numIpus, tilesPerIPU, virtualIpuCount());
   return device;
 }
 
-std::shared_ptr<DeviceInfo> DeviceManager::tryAcquireDeviceById(int id, SyncPattern pattern, DeviceConnectionType connectionType) {
+std::shared_ptr<DeviceInfo> DeviceManager::tryAcquireDeviceById(int id, SyncPattern pattern,
+                                                                DeviceConnectionType connectionType) {
   checkRequest(1, connectionType, 0);
   if (id < 0) return nullptr;
   auto device = getDevice(pattern, static_cast<uint32_t>(id), connectionType);
@@ -155,13 +183,18 @@ std::shared_ptr<DeviceInfo> DeviceManager::tryAcquireDeviceById(int id, SyncPatt
   return device;
 }
 
-std::shared_ptr<DeviceInfo> DeviceManager::acquireDeviceById(int id, SyncPattern pattern, DeviceConnectionType connectionType) {
+std::shared_ptr<DeviceInfo> DeviceManager::acquireDeviceById(int id, SyncPattern pattern,
+                                                             DeviceConnectionType connectionType) {
   auto device = tryAcquireDeviceById(id, pattern, connectionType);
-  if (!device) throw error("acquireDeviceById: no free device with id {}. enumerateDevices lists the ids; detach devices no longer used", id);
+  if (!device)
+    throw error(
+        "acquireDeviceById: no free device with id {}. enumerateDevices lists the ids; detach devices no longer used",
+        id);
   return device;
 }
 
-std::shared_ptr<DeviceInfo> DeviceManager::createHostDevice(DeviceType type, const std::map<std::string, std::string> &options) {
+std::shared_ptr<DeviceInfo> DeviceManager::createHostDevice(DeviceType type,
+                                                            const std::map<std::string, std::string> &options) {
   if (type == DeviceType::Ipu) throw error("createHostDevice: an IPU is no host device. Use acquireAvailableDevice");
   return builtInDevices().createHostDevice(type, options);
 }
@@ -184,7 +217,8 @@ std::shared_ptr<DeviceInfo> DeviceManager::createOfflineIpuFromDeviceInfo(const 
   return builtInDevices().createOfflineIpuFromDeviceInfo(deviceInfo);
 }
 
-std::shared_ptr<DeviceInfo> DeviceManager::createOfflineIpuFromSystemString(const std::string &system, uint32_t numIpus) {
+std::shared_ptr<DeviceInfo> DeviceManager::createOfflineIpuFromSystemString(const std::string &system,
+                                                                            uint32_t numIpus) {
   return builtInDevices().createOfflineIpuFromSystemString(system, numIpus);
 }
 

@@ -1,5 +1,6 @@
-// Whether results depend on an order that the graph does not fix: an op that modifies memory and another op that reads the
-// same memory must be ordered by data or by constraints. Memory is followed through views and in-place results in one graph.
+// Whether results depend on an order that the graph does not fix: an op that modifies memory and another op that reads
+// the same memory must be ordered by data or by constraints. Memory is followed through views and in-place results in
+// one graph.
 #include <map>
 #include <vector>
 
@@ -87,9 +88,10 @@ void checkInplaceAmbiguity(const Graph &graph) {
   for (const auto &[modifier, tensor] : modifiers) {
     for (const Op *reader : readers[memory.find(tensor)]) {
       if (reader == modifier || ordered(modifier, reader) || ordered(reader, modifier)) continue;
-      throw error("{}: in-place ambiguity: it modifies memory that {} reads, and nothing orders the two (tensor '{}'). "
-                  "Order them with popxl.in_sequence",
-                  modifier->debugName(), reader->debugName(), graph.tensor(TensorIndex{static_cast<uint32_t>(tensor)}).id);
+      throw error(
+          "{}: in-place ambiguity: it modifies memory that {} reads, and nothing orders the two (tensor '{}'). "
+          "Order them with popxl.in_sequence",
+          modifier->debugName(), reader->debugName(), graph.tensor(TensorIndex{static_cast<uint32_t>(tensor)}).id);
     }
   }
 }

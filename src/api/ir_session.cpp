@@ -63,7 +63,8 @@ IrSession::IrSession(const Ir &ir, const IrSessionOptions &options) : impl_(std:
   impl_->transfers = options.transfers;
   for (const auto &s : executable->inputs) impl_->inputs.push_back({s.id, s.info});
   for (const auto &s : executable->outputs) impl_->outputs.push_back({s.id, s.info});
-  for (size_t i = 0; i < executable->variables.size(); ++i) impl_->variables.emplace(executable->variables[i].id, static_cast<int>(i));
+  for (size_t i = 0; i < executable->variables.size(); ++i)
+    impl_->variables.emplace(executable->variables[i].id, static_cast<int>(i));
   impl_->engine = std::make_unique<runtime::Engine>(std::move(executable), lowering.threads);
 }
 
@@ -72,20 +73,25 @@ IrSession::~IrSession() = default;
 const std::vector<IrSession::Stream> &IrSession::inputs() const { return impl_->inputs; }
 const std::vector<IrSession::Stream> &IrSession::outputs() const { return impl_->outputs; }
 bool IrSession::hasVariable(const TensorId &id) const { return impl_->variables.count(id) != 0; }
-void IrSession::writeVariable(const TensorId &id, const void *data) { impl_->engine->writeVariable(impl_->variable(id), data); }
-void IrSession::readVariable(const TensorId &id, void *data) const { impl_->engine->readVariable(impl_->variable(id), data); }
+void IrSession::writeVariable(const TensorId &id, const void *data) {
+  impl_->engine->writeVariable(impl_->variable(id), data);
+}
+void IrSession::readVariable(const TensorId &id, void *data) const {
+  impl_->engine->readVariable(impl_->variable(id), data);
+}
 
 void IrSession::run(std::span<const void *const> inputs, std::span<void *const> outputs) {
   check(inputs.size() == impl_->inputs.size() && outputs.size() == impl_->outputs.size(),
-        "Session: wrong number of stream buffers: got {} inputs and {} outputs, expected {} and {}", inputs.size(), outputs.size(),
-        impl_->inputs.size(), impl_->outputs.size());
+        "Session: wrong number of stream buffers: got {} inputs and {} outputs, expected {} and {}", inputs.size(),
+        outputs.size(), impl_->inputs.size(), impl_->outputs.size());
   impl_->streams.reset(inputs, outputs, impl_->transfers);
   impl_->engine->run(impl_->streams);
 }
 
 std::string IrSession::summary() const {
   const executable::Executable &e = impl_->engine->executable();
-  std::string text = "arena " + std::to_string(e.memory.arenaBytes) + " bytes, variables " + std::to_string(e.memory.variableBytes) + " bytes";
+  std::string text = "arena " + std::to_string(e.memory.arenaBytes) + " bytes, variables " +
+                     std::to_string(e.memory.variableBytes) + " bytes";
   for (const auto &f : e.fallbacks) text += "\n" + f.op + ": not on " + f.backend + ": " + f.reason;
   return text;
 }

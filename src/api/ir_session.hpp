@@ -1,5 +1,5 @@
-// IrSession: runs a hand-written Ir (popxl, popart.ir): every op in reachable graphs executes, once per run; there is no
-// loop over batches. Each execution of a host load or store takes the next slice of its stream's buffer.
+// IrSession: runs a hand-written Ir (popxl, popart.ir): every op in reachable graphs executes, once per run; there is
+// no loop over batches. Each execution of a host load or store takes the next slice of its stream's buffer.
 #pragma once
 #include <memory>
 #include <span>
@@ -22,8 +22,8 @@ class IrSession {
     TensorId id;
     TensorInfo info;  // one slice
   };
-  // Compiles a copy of `ir`. Throws popart::error for a program that is not legal or not supported, or whose result depends
-  // on an order that is not given (an op modifies memory that another, unordered op reads).
+  // Compiles a copy of `ir`. Throws popart::error for a program that is not legal or not supported, or whose result
+  // depends on an order that is not given (an op modifies memory that another, unordered op reads).
   IrSession(const Ir &ir, const IrSessionOptions &options);
   ~IrSession();
 

@@ -1,5 +1,5 @@
-// The members of SessionOptions, listed once. Comparison, hash, "not supported yet" checks and the Python attributes are
-// made from this list.
+// The members of SessionOptions, listed once. Comparison, hash, "not supported yet" checks and the Python attributes
+// are made from this list.
 #pragma once
 #include <popart/sessionoptions.hpp>
 

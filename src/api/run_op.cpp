@@ -1,5 +1,5 @@
-// One-op programs. Inputs become stream tensors loaded by HostLoad, results are stored by HostStore, so that the whole path
-// of a real program is taken: inference, decomposition, kernel choice, memory plan, engine.
+// One-op programs. Inputs become stream tensors loaded by HostLoad, results are stored by HostStore, so that the whole
+// path of a real program is taken: inference, decomposition, kernel choice, memory plan, engine.
 #include "api/run_op.hpp"
 
 #include <cstring>
@@ -43,7 +43,8 @@ Program build(const SingleOp &request) {
   const OpDef *def = findOpDef(request.type);
   if (!def) throw error("operator '{}': there is no such row in the catalog", request.type);
   Program p;
-  for (size_t i = 0; i < request.inputs.size(); ++i) p.inputs.push_back(addInput(p, "in" + std::to_string(i), request.inputs[i]));
+  for (size_t i = 0; i < request.inputs.size(); ++i)
+    p.inputs.push_back(addInput(p, "in" + std::to_string(i), request.inputs[i]));
   std::vector<TensorId> outputs;
   for (int i = 0; i < outputCount(request); ++i) outputs.push_back("out" + std::to_string(i));
   const Attributes attributes = def->completeAttributes(request.attributes, request.type);
@@ -57,23 +58,28 @@ void addHostIo(Program &p, const std::vector<TensorIndex> &results) {
   for (const auto &[name, value] : p.streams) {
     const TensorIndex stream = graph.find(name);
     const std::vector<Use> uses = graph.tensor(stream).uses();
-    Op *load = graph.addConnectedOp(opDef("HostLoad"), {stream}, {name + "_loaded"}, Attributes{{"stream", name}}, Op::Settings(graph, "load"));
+    Op *load = graph.addConnectedOp(opDef("HostLoad"), {stream}, {name + "_loaded"}, Attributes{{"stream", name}},
+                                    Op::Settings(graph, "load"));
     for (const Use &use : uses) graph.replaceUse(use, load->outTensor(0)->index());
   }
   for (size_t i = 0; i < results.size(); ++i) {
     if (!results[i].valid()) continue;
     const std::string name = "result" + std::to_string(i);
     Attributes attributes{{"stream", name}, {"return", std::string("final")}};
-    graph.addConnectedOp(opDef("HostStore"), {results[i]}, {}, opDef("HostStore").completeAttributes(attributes, name), Op::Settings(graph, "store"));
+    graph.addConnectedOp(opDef("HostStore"), {results[i]}, {}, opDef("HostStore").completeAttributes(attributes, name),
+                         Op::Settings(graph, "store"));
   }
 }
 
 class Streams : public runtime::StreamSource {
  public:
-  Streams(const executable::Executable &executable, const std::map<std::string, TensorData> &values) : executable_(executable), values_(values) {
+  Streams(const executable::Executable &executable, const std::map<std::string, TensorData> &values)
+      : executable_(executable), values_(values) {
     for (const auto &stream : executable.outputs) results.push_back(TensorData(stream.info));
   }
-  const void *input(int stream, int64_t) override { return values_.at(executable_.inputs[static_cast<size_t>(stream)].id).data(); }
+  const void *input(int stream, int64_t) override {
+    return values_.at(executable_.inputs[static_cast<size_t>(stream)].id).data();
+  }
   void *output(int stream, int64_t) override { return results[static_cast<size_t>(stream)].mutableData(); }
   std::vector<TensorData> results;
 
@@ -85,7 +91,8 @@ class Streams : public runtime::StreamSource {
 std::vector<TensorData> execute(Program &p, const std::vector<TensorIndex> &results, OpBackend backend) {
   addHostIo(p, results);
   lower::LowerOptions options;
-  options.backends = backend == OpBackend::Reference ? std::vector<const executable::Backend *>{&ref::backend()} : backendsFor(DeviceType::Cpu);
+  options.backends = backend == OpBackend::Reference ? std::vector<const executable::Backend *>{&ref::backend()}
+                                                     : backendsFor(DeviceType::Cpu);
   options.threads = computeThreadCount();
   const auto executable = lower::lower(*p.ir, options);
   runtime::Engine engine(executable, options.threads);
@@ -112,20 +119,24 @@ std::vector<TensorInfo> inferOp(const SingleOp &op) {
   return infos;
 }
 
-std::vector<TensorData> gradOp(const SingleOp &op, const std::vector<TensorData> &gradOutputs, const std::vector<int> &wanted, OpBackend backend) {
+std::vector<TensorData> gradOp(const SingleOp &op, const std::vector<TensorData> &gradOutputs,
+                               const std::vector<int> &wanted, OpBackend backend) {
   Program p = build(op);
   Graph &graph = p.graph();
   std::vector<TensorIndex> gradOuts;
-  for (size_t i = 0; i < gradOutputs.size(); ++i) gradOuts.push_back(addInput(p, "grad" + std::to_string(i), gradOutputs[i]));
+  for (size_t i = 0; i < gradOutputs.size(); ++i)
+    gradOuts.push_back(addInput(p, "grad" + std::to_string(i), gradOutputs[i]));
   std::vector<bool> wants(p.inputs.size(), false);
   for (int i : wanted) {
-    if (i < 0 || i >= static_cast<int>(wants.size())) throw error("operator '{}': there is no input {}: expected 0 to {}", op.type, i, wants.size() - 1);
+    if (i < 0 || i >= static_cast<int>(wants.size()))
+      throw error("operator '{}': there is no input {}: expected 0 to {}", op.type, i, wants.size() - 1);
     wants[static_cast<size_t>(i)] = true;
   }
   const OpDef &def = p.op->def();
   if (!def.noGradReason().empty()) throw error("operator '{}': no gradient: {}", op.type, def.noGradReason());
   if (!def.vjpRule()) throw error("operator '{}': the row has no gradient rule", op.type);
-  VjpBuilder builder(graph, *p.op, [](TensorIndex forward) { return forward; }, gradOuts, wants);
+  VjpBuilder builder(
+      graph, *p.op, [](TensorIndex forward) { return forward; }, gradOuts, wants);
   def.vjpRule()(builder);
   std::vector<TensorIndex> results;
   for (int i : wanted) results.push_back(builder.grads()[static_cast<size_t>(i)]);

@@ -24,6 +24,7 @@ std::vector<TensorData> runOp(const SingleOp &op, OpBackend backend);
 std::vector<TensorInfo> inferOp(const SingleOp &op);
 // Gradients of the inputs listed in `wanted`, in that order, given the gradients of the outputs (empty: none).
 // An empty TensorData in the result: the op gives no gradient for that input.
-std::vector<TensorData> gradOp(const SingleOp &op, const std::vector<TensorData> &gradOutputs, const std::vector<int> &wanted, OpBackend backend);
+std::vector<TensorData> gradOp(const SingleOp &op, const std::vector<TensorData> &gradOutputs,
+                               const std::vector<int> &wanted, OpBackend backend);
 
 }  // namespace popart

@@ -26,10 +26,14 @@ Session::Session(Session &&) noexcept = default;
 Session::~Session() = default;
 
 void Session::Impl::requireEngine(const char *what) const {
-  if (!executable) throw runtime_error("Session '{}': {} before the program is compiled. Try calling Session::prepareDevice first", name, what);
-  if (!engine)
-    throw runtime_error("Session '{}': {} before the program is loaded. Call prepareDevice(), or loadEngineAndConnectStreams() after prepareDevice(false)",
+  if (!executable)
+    throw runtime_error("Session '{}': {} before the program is compiled. Try calling Session::prepareDevice first",
                         name, what);
+  if (!engine)
+    throw runtime_error(
+        "Session '{}': {} before the program is loaded. Call prepareDevice(), or loadEngineAndConnectStreams() after "
+        "prepareDevice(false)",
+        name, what);
 }
 
 void Session::Impl::checkDeviceFits() const {
@@ -37,14 +41,18 @@ void Session::Impl::checkDeviceFits() const {
   int64_t ipusPerReplica = 1;
   if (options.virtualGraphMode != VirtualGraphMode::Off)
     for (const Graph *graph : ir().getAllGraphs())
-      for (const Op *op : graph->ops()) ipusPerReplica = std::max(ipusPerReplica, op->settings.vgraphId.value_or(0) + 1);
+      for (const Op *op : graph->ops())
+        ipusPerReplica = std::max(ipusPerReplica, op->settings.vgraphId.value_or(0) + 1);
   const int64_t needed = ipusPerReplica * options.getLocalReplicationFactor();
-  const bool enough = options.virtualGraphMode == VirtualGraphMode::Off ? device->getNumIpus() % options.getLocalReplicationFactor() == 0
-                                                                        : device->getNumIpus() >= needed;
+  const bool enough = options.virtualGraphMode == VirtualGraphMode::Off
+                          ? device->getNumIpus() % options.getLocalReplicationFactor() == 0
+                          : device->getNumIpus() >= needed;
   if (!enough)
-    throw error("Session '{}': the device does not suit the program: got {} IPUs, expected {} = {} IPUs per replica x {} replicas. "
-                "Acquire a device with that many IPUs",
-                name, device->getNumIpus(), needed, ipusPerReplica, options.getLocalReplicationFactor());
+    throw error(
+        "Session '{}': the device does not suit the program: got {} IPUs, expected {} = {} IPUs per replica x {} "
+        "replicas. "
+        "Acquire a device with that many IPUs",
+        name, device->getNumIpus(), needed, ipusPerReplica, options.getLocalReplicationFactor());
 }
 
 void Session::Impl::compile() {
@@ -58,11 +66,13 @@ void Session::Impl::compile() {
   for (const auto &fallback : executable->fallbacks)
     logging::devicex::info("{} runs on the reference backend: {}: {}", fallback.op, fallback.backend, fallback.reason);
   variableIndex.clear();
-  for (size_t i = 0; i < executable->variables.size(); ++i) variableIndex[executable->variables[i].id] = static_cast<int>(i);
+  for (size_t i = 0; i < executable->variables.size(); ++i)
+    variableIndex[executable->variables[i].id] = static_cast<int>(i);
   fillSizes();
-  logging::session::info("session '{}': compiled {} steps in {} ms; memory: {} bytes arena, {} bytes variables, {} bytes constants", name,
-                         executable->main.steps.size(), millisecondsSince(start), executable->memory.arenaBytes, executable->memory.variableBytes,
-                         executable->memory.constantBytes);
+  logging::session::info(
+      "session '{}': compiled {} steps in {} ms; memory: {} bytes arena, {} bytes variables, {} bytes constants", name,
+      executable->main.steps.size(), millisecondsSince(start), executable->memory.arenaBytes,
+      executable->memory.variableBytes, executable->memory.constantBytes);
 }
 
 void Session::Impl::fillSizes() {
@@ -73,25 +83,32 @@ void Session::Impl::fillSizes() {
   sizes.modelInputs = modelInputs;
   for (const auto &stream : executable->inputs) {
     TensorInfo perBatch = stream.info;
-    if (stream.loadsPerIteration > 1) perBatch.set(stream.info.dataType(), {stream.info.nelms() * stream.loadsPerIteration});
+    if (stream.loadsPerIteration > 1)
+      perBatch.set(stream.info.dataType(), {stream.info.nelms() * stream.loadsPerIteration});
     sizes.inputs[stream.id] = {perBatch, stream.broadcast};
   }
   for (const auto &stream : executable->outputs)
-    sizes.outputs[stream.id] = {stream.info, dataFlow.isAnchored(stream.id) ? dataFlow.art(stream.id) : AnchorReturnType("All")};
+    sizes.outputs[stream.id] = {stream.info,
+                                dataFlow.isAnchored(stream.id) ? dataFlow.art(stream.id) : AnchorReturnType("All")};
 }
 
 void Session::Impl::load() {
   if (device->getConnectionType() == DeviceConnectionType::Never)
-    throw runtime_error("Session '{}': an offline device cannot run programs. Use a device of connection type Always or OnDemand", name);
+    throw runtime_error(
+        "Session '{}': an offline device cannot run programs. Use a device of connection type Always or OnDemand",
+        name);
   if (!device->isAttached() && !device->tryAttachUntilTimeout())
-    throw error("Session '{}': the device {} is in use. Detach it elsewhere, or set DeviceManager::setOnDemandAttachTimeout", name, device->toString());
+    throw error(
+        "Session '{}': the device {} is in use. Detach it elsewhere, or set DeviceManager::setOnDemandAttachTimeout",
+        name, device->toString());
   const auto start = std::chrono::steady_clock::now();
   engine = std::make_unique<runtime::Engine>(executable, computeThreadCount());
   streams = std::make_unique<StepStreams>(executable);
   weightsLoaded = false;
   firstRun = true;
   for (const auto &[id, index] : variableIndex) engine->writeVariable(index, hostWeights.at(id).data());
-  logging::session::info("session '{}': loaded on {} with {} threads in {} ms", name, device->toString(), engine->threads(), millisecondsSince(start));
+  logging::session::info("session '{}': loaded on {} with {} threads in {} ms", name, device->toString(),
+                         engine->threads(), millisecondsSince(start));
 }
 
 void Session::prepareDevice(bool loadEngine) {
@@ -103,7 +120,8 @@ void Session::prepareDevice(bool loadEngine) {
 
 void Session::loadEngineAndConnectStreams() {
   if (!impl_->executable)
-    throw runtime_error("Session '{}': there is nothing to load. Try calling Session::prepareDevice first", impl_->name);
+    throw runtime_error("Session '{}': there is nothing to load. Try calling Session::prepareDevice first",
+                        impl_->name);
   if (!impl_->engine) impl_->load();
 }
 
@@ -116,7 +134,8 @@ void Session::run(IStepIO &stepIO, std::string debugName) {
   if (s.mode == Impl::Mode::Training && !s.weightsLoaded && !s.variableIndex.empty()) [[unlikely]]
     throw runtime_error("Session '{}': run before the weights are on the device. Call weightsFromHost first", s.name);
   if (s.running.exchange(true, std::memory_order_acquire))
-    throw runtime_error("Session '{}': run is called while another run is going on. Use one session per thread", s.name);
+    throw runtime_error("Session '{}': run is called while another run is going on. Use one session per thread",
+                        s.name);
   struct Running {
     std::atomic<bool> &flag;
     ~Running() { flag.store(false, std::memory_order_release); }
@@ -132,12 +151,16 @@ void Session::run(IStepIO &stepIO, std::string debugName) {
 }
 
 void Session::run(std::string programHandle, IStepIO &, std::string) {
-  throw runtime_error("Session '{}': unknown program: got '{}', this session has only the program that run(stepIO) runs", impl_->name, programHandle);
+  throw runtime_error(
+      "Session '{}': unknown program: got '{}', this session has only the program that run(stepIO) runs", impl_->name,
+      programHandle);
 }
 
 TensorInfo Session::getInfo(TensorId id) const {
   if (!impl_->executable)
-    throw runtime_error("Session '{}': getInfo('{}') before the program is compiled. Try calling Session::prepareDevice first", impl_->name, id);
+    throw runtime_error(
+        "Session '{}': getInfo('{}') before the program is compiled. Try calling Session::prepareDevice first",
+        impl_->name, id);
   return impl_->ir().getMainGraph().getTensor(id)->info;
 }
 
@@ -145,7 +168,9 @@ bool Session::hasInfo(TensorId id) const { return impl_->executable && impl_->ir
 
 std::set<TensorId> Session::getAllTensorIds() const {
   if (!impl_->executable)
-    throw runtime_error("Session '{}': getAllTensorIds before the program is compiled. Try calling Session::prepareDevice first", impl_->name);
+    throw runtime_error(
+        "Session '{}': getAllTensorIds before the program is compiled. Try calling Session::prepareDevice first",
+        impl_->name);
   std::set<TensorId> ids;
   for (const Graph *graph : impl_->ir().getAllGraphs())
     for (const Tensor *tensor : graph->tensors()) ids.insert(tensor->id);
@@ -156,14 +181,20 @@ std::string Session::getSummaryReport(bool) const {
   impl_->requireEngine("getSummaryReport");
   const auto &memory = impl_->executable->memory;
   std::string report = "Memory\n";
-  const std::pair<const char *, int64_t> rows[] = {{"activations", memory.arenaBytes}, {"variables", memory.variableBytes},
-                                                   {"constants", memory.constantBytes}, {"scratch", memory.scratchBytes}, {"total", memory.total()}};
+  const std::pair<const char *, int64_t> rows[] = {{"activations", memory.arenaBytes},
+                                                   {"variables", memory.variableBytes},
+                                                   {"constants", memory.constantBytes},
+                                                   {"scratch", memory.scratchBytes},
+                                                   {"total", memory.total()}};
   for (const auto &[what, bytes] : rows) report += "  " + std::string(what) + ": " + std::to_string(bytes) + " bytes\n";
   return report + "Execution profiling not enabled\n";
 }
 
 std::string Session::getSerializedGraph() const {
-  if (!impl_->executable) throw runtime_error("Session '{}': getSerializedGraph before the program is compiled. Try calling Session::prepareDevice first", impl_->name);
+  if (!impl_->executable)
+    throw runtime_error(
+        "Session '{}': getSerializedGraph before the program is compiled. Try calling Session::prepareDevice first",
+        impl_->name);
   return serialiseJson(impl_->ir());
 }
 
@@ -171,8 +202,12 @@ std::string Session::serializeIr(IrSerializationFormat) { return serialiseJson(i
 
 uint64_t Session::getCycleCount(std::string id) {
   if (!impl_->options.instrumentWithHardwareCycleCounter)
-    throw runtime_error("Session '{}': getCycleCount needs SessionOptions::instrumentWithHardwareCycleCounter. Turn it on before the session is made", impl_->name);
-  throw runtime_error("Session '{}': getCycleCount('{}'): this device counts no cycles. Time session.run instead", impl_->name, id);
+    throw runtime_error(
+        "Session '{}': getCycleCount needs SessionOptions::instrumentWithHardwareCycleCounter. Turn it on before the "
+        "session is made",
+        impl_->name);
+  throw runtime_error("Session '{}': getCycleCount('{}'): this device counts no cycles. Time session.run instead",
+                      impl_->name, id);
 }
 
 void Session::checkInplacingAmbiguity() const {}
@@ -184,7 +219,8 @@ const SessionOptions &Session::getSessionOptions() const { return impl_->options
 std::shared_ptr<DeviceInfo> Session::getDeviceInfo() const { return impl_->device; }
 
 void Session::setDeviceInfo(std::shared_ptr<DeviceInfo> deviceInfo) {
-  check(deviceInfo != nullptr, "Session '{}': the device is a null pointer. Acquire one from DeviceManager", impl_->name);
+  check(deviceInfo != nullptr, "Session '{}': the device is a null pointer. Acquire one from DeviceManager",
+        impl_->name);
   impl_->device = std::move(deviceInfo);
   impl_->engine.reset();
 }
@@ -194,7 +230,9 @@ void Session::setEngineIsLoaded(bool isLoaded) {
 }
 
 void Session::broadcastWeights(int rootRank) {
-  if (rootRank != 0) throw runtime_error("Session '{}': broadcastWeights from rank {}, but this process runs alone. Use rank 0", impl_->name, rootRank);
+  if (rootRank != 0)
+    throw runtime_error("Session '{}': broadcastWeights from rank {}, but this process runs alone. Use rank 0",
+                        impl_->name, rootRank);
 }
 
 }  // namespace popart

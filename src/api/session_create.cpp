@@ -15,10 +15,14 @@ namespace {
 
 pipeline::Anchor::Return toReturn(AnchorReturnTypeId id) {
   switch (id) {
-    case AnchorReturnTypeId::Final: return pipeline::Anchor::Return::Final;
-    case AnchorReturnTypeId::EveryN: return pipeline::Anchor::Return::EveryN;
-    case AnchorReturnTypeId::Sum: return pipeline::Anchor::Return::Sum;
-    case AnchorReturnTypeId::All: break;
+    case AnchorReturnTypeId::Final:
+      return pipeline::Anchor::Return::Final;
+    case AnchorReturnTypeId::EveryN:
+      return pipeline::Anchor::Return::EveryN;
+    case AnchorReturnTypeId::Sum:
+      return pipeline::Anchor::Return::Sum;
+    case AnchorReturnTypeId::All:
+      break;
   }
   return pipeline::Anchor::Return::All;
 }
@@ -59,11 +63,17 @@ struct SessionCreation : Session {
   static ImplPtr fromModel(const Creation &c) {
     const auto start = std::chrono::steady_clock::now();
     const bool training = c.optimizer != nullptr;
-    if (!c.device) throw error("Session '{}': deviceInfo must be specified: got null. Make a device with DeviceManager", c.name);
+    if (!c.device)
+      throw error("Session '{}': deviceInfo must be specified: got null. Make a device with DeviceManager", c.name);
     pipeline::checkOptions(c.options, training ? pipeline::RunMode::Training : pipeline::RunMode::Inference);
-    if (c.dataFlow.batchesPerStep() < 1) throw error("Session '{}': the DataFlow has no batches per step. Construct it as DataFlow(batchesPerStep, anchors)", c.name);
+    if (c.dataFlow.batchesPerStep() < 1)
+      throw error(
+          "Session '{}': the DataFlow has no batches per step. Construct it as DataFlow(batchesPerStep, anchors)",
+          c.name);
     if (!training && c.dataFlow.nAnchors() == 0)
-      throw error("Session '{}': an inference session needs at least one anchor. Name the tensors to return in the DataFlow", c.name);
+      throw error(
+          "Session '{}': an inference session needs at least one anchor. Name the tensors to return in the DataFlow",
+          c.name);
     auto impl = std::make_unique<Session::Impl>();
     impl->mode = training ? Session::Impl::Mode::Training : Session::Impl::Mode::Inference;
     impl->name = c.name;
@@ -75,14 +85,17 @@ struct SessionCreation : Session {
     prepare(*impl, c);
     impl->initialiseHostWeights();
     startSeed(*impl);
-    logging::session::info("session '{}': program of {} operations built in {} ms", c.name, impl->ir().getMainGraph().opCount(),
+    logging::session::info("session '{}': program of {} operations built in {} ms", c.name,
+                           impl->ir().getMainGraph().opCount(),
                            std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count());
     return impl;
   }
 
-  static ImplPtr fromIr(std::shared_ptr<Ir> ir, std::shared_ptr<DeviceInfo> device, const std::string &name, Session::Impl::Mode mode, int batchesPerStep) {
+  static ImplPtr fromIr(std::shared_ptr<Ir> ir, std::shared_ptr<DeviceInfo> device, const std::string &name,
+                        Session::Impl::Mode mode, int batchesPerStep) {
     check(ir != nullptr, "Session '{}': the Ir is a null pointer. Pass an Ir", name);
-    if (!device) throw error("Session '{}': deviceInfo must be specified: got null. Make a device with DeviceManager", name);
+    if (!device)
+      throw error("Session '{}': deviceInfo must be specified: got null. Make a device with DeviceManager", name);
     auto impl = std::make_unique<Session::Impl>();
     impl->mode = mode;
     impl->name = name;
@@ -132,40 +145,68 @@ InferenceSession::~InferenceSession() = default;
 TrainingSession::TrainingSession(TrainingSession &&) noexcept = default;
 TrainingSession::~TrainingSession() = default;
 
-std::unique_ptr<InferenceSession> InferenceSession::createFromOnnxModel(const std::string &model, const DataFlow &dataFlow,
-                                                                        std::shared_ptr<DeviceInfo> deviceInfo, const InputShapeInfo &inputShapeInfo,
-                                                                        const SessionOptions &userOptions, const Patterns &patterns,
-                                                                        const std::string name) {
-  auto impl = SessionCreation::fromModel({.model = model, .dataFlow = dataFlow, .device = std::move(deviceInfo), .inputShapeInfo = inputShapeInfo,
-                                          .options = userOptions, .patterns = patterns, .name = name, .optimizer = nullptr, .loss = {}, .losses = {}});
+std::unique_ptr<InferenceSession> InferenceSession::createFromOnnxModel(
+    const std::string &model, const DataFlow &dataFlow, std::shared_ptr<DeviceInfo> deviceInfo,
+    const InputShapeInfo &inputShapeInfo, const SessionOptions &userOptions, const Patterns &patterns,
+    const std::string name) {
+  auto impl = SessionCreation::fromModel({.model = model,
+                                          .dataFlow = dataFlow,
+                                          .device = std::move(deviceInfo),
+                                          .inputShapeInfo = inputShapeInfo,
+                                          .options = userOptions,
+                                          .patterns = patterns,
+                                          .name = name,
+                                          .optimizer = nullptr,
+                                          .loss = {},
+                                          .losses = {}});
   return std::unique_ptr<InferenceSession>(new InferenceSession(std::move(impl)));
 }
 
-std::unique_ptr<InferenceSession> InferenceSession::createFromIr(std::shared_ptr<Ir> ir, std::shared_ptr<DeviceInfo> deviceInfo, const std::string name,
-                                                                 int batchesPerStep) {
-  auto impl = SessionCreation::fromIr(std::move(ir), std::move(deviceInfo), name, Session::Impl::Mode::Inference, batchesPerStep);
+std::unique_ptr<InferenceSession> InferenceSession::createFromIr(std::shared_ptr<Ir> ir,
+                                                                 std::shared_ptr<DeviceInfo> deviceInfo,
+                                                                 const std::string name, int batchesPerStep) {
+  auto impl = SessionCreation::fromIr(std::move(ir), std::move(deviceInfo), name, Session::Impl::Mode::Inference,
+                                      batchesPerStep);
   return std::unique_ptr<InferenceSession>(new InferenceSession(std::move(impl)));
 }
 
-std::unique_ptr<TrainingSession> TrainingSession::createFromOnnxModel(const std::string &model, const DataFlow &dataFlow, const TensorId &loss,
-                                                                      const Optimizer &optimizer, std::shared_ptr<DeviceInfo> deviceInfo,
-                                                                      const InputShapeInfo &inputShapeInfo, const SessionOptions &userOptions,
-                                                                      const Patterns &patterns, const std::string name) {
-  auto impl = SessionCreation::fromModel({.model = model, .dataFlow = dataFlow, .device = std::move(deviceInfo), .inputShapeInfo = inputShapeInfo,
-                                          .options = userOptions, .patterns = patterns, .name = name, .optimizer = &optimizer, .loss = loss, .losses = {}});
+std::unique_ptr<TrainingSession> TrainingSession::createFromOnnxModel(
+    const std::string &model, const DataFlow &dataFlow, const TensorId &loss, const Optimizer &optimizer,
+    std::shared_ptr<DeviceInfo> deviceInfo, const InputShapeInfo &inputShapeInfo, const SessionOptions &userOptions,
+    const Patterns &patterns, const std::string name) {
+  auto impl = SessionCreation::fromModel({.model = model,
+                                          .dataFlow = dataFlow,
+                                          .device = std::move(deviceInfo),
+                                          .inputShapeInfo = inputShapeInfo,
+                                          .options = userOptions,
+                                          .patterns = patterns,
+                                          .name = name,
+                                          .optimizer = &optimizer,
+                                          .loss = loss,
+                                          .losses = {}});
   return std::unique_ptr<TrainingSession>(new TrainingSession(std::move(impl)));
 }
 
-std::unique_ptr<TrainingSession> TrainingSession::createFromOnnxModel(const std::string &model, const DataFlow &dataFlow,
-                                                                      const std::vector<LossObject> &losses, const Optimizer &optimizer,
-                                                                      std::shared_ptr<DeviceInfo> deviceInfo, const InputShapeInfo &inputShapeInfo,
-                                                                      const SessionOptions &userOptions, const Patterns &patterns, const std::string name) {
-  auto impl = SessionCreation::fromModel({.model = model, .dataFlow = dataFlow, .device = std::move(deviceInfo), .inputShapeInfo = inputShapeInfo,
-                                          .options = userOptions, .patterns = patterns, .name = name, .optimizer = &optimizer, .loss = {}, .losses = losses});
+std::unique_ptr<TrainingSession> TrainingSession::createFromOnnxModel(
+    const std::string &model, const DataFlow &dataFlow, const std::vector<LossObject> &losses,
+    const Optimizer &optimizer, std::shared_ptr<DeviceInfo> deviceInfo, const InputShapeInfo &inputShapeInfo,
+    const SessionOptions &userOptions, const Patterns &patterns, const std::string name) {
+  auto impl = SessionCreation::fromModel({.model = model,
+                                          .dataFlow = dataFlow,
+                                          .device = std::move(deviceInfo),
+                                          .inputShapeInfo = inputShapeInfo,
+                                          .options = userOptions,
+                                          .patterns = patterns,
+                                          .name = name,
+                                          .optimizer = &optimizer,
+                                          .loss = {},
+                                          .losses = losses});
   return std::unique_ptr<TrainingSession>(new TrainingSession(std::move(impl)));
 }
 
-std::unique_ptr<TrainingSession> TrainingSession::createFromIr(std::shared_ptr<Ir> ir, std::shared_ptr<DeviceInfo> deviceInfo, const std::string name) {
+std::unique_ptr<TrainingSession> TrainingSession::createFromIr(std::shared_ptr<Ir> ir,
+                                                               std::shared_ptr<DeviceInfo> deviceInfo,
+                                                               const std::string name) {
   auto impl = SessionCreation::fromIr(std::move(ir), std::move(deviceInfo), name, Session::Impl::Mode::Training, 1);
   return std::unique_ptr<TrainingSession>(new TrainingSession(std::move(impl)));
 }

@@ -1,6 +1,6 @@
 // State of a session, shared by the files that implement Session.
-// Invariant: hostWeights holds one plain value per variable of the Ir's main graph from creation on; device values exist
-// only while `engine` does.
+// Invariant: hostWeights holds one plain value per variable of the Ir's main graph from creation on; device values
+// exist only while `engine` does.
 #pragma once
 #include <atomic>
 #include <optional>

@@ -13,7 +13,8 @@ namespace {
 
 void copyInto(const char *what, const TensorId &id, const MutableVoidData &target, const TensorData &source) {
   if (target.info.dataType() != source.info().dataType() || target.info.nelms() != source.info().nelms())
-    throw runtime_error("{} '{}': the array does not fit the variable: got {}, expected {}", what, id, target.info, source.info());
+    throw runtime_error("{} '{}': the array does not fit the variable: got {}, expected {}", what, id, target.info,
+                        source.info());
   std::memcpy(target.data, source.data(), static_cast<size_t>(source.nbytes()));
 }
 
@@ -23,11 +24,20 @@ TensorData scalarData(const TensorInfo &info, double value) {
   TensorData data(info);
   void *out = data.mutableData();
   switch (info.dataType()) {
-    case DataType::FLOAT: *static_cast<float *>(out) = static_cast<float>(value); break;
-    case DataType::DOUBLE: *static_cast<double *>(out) = value; break;
-    case DataType::FLOAT16: *static_cast<Half *>(out) = Half(static_cast<float>(value)); break;
-    case DataType::BFLOAT16: *static_cast<BFloat16 *>(out) = BFloat16(static_cast<float>(value)); break;
-    default: throw internal_error("optimizer scalar: no floating type: got {}", info.dataType());
+    case DataType::FLOAT:
+      *static_cast<float *>(out) = static_cast<float>(value);
+      break;
+    case DataType::DOUBLE:
+      *static_cast<double *>(out) = value;
+      break;
+    case DataType::FLOAT16:
+      *static_cast<Half *>(out) = Half(static_cast<float>(value));
+      break;
+    case DataType::BFLOAT16:
+      *static_cast<BFloat16 *>(out) = BFloat16(static_cast<float>(value));
+      break;
+    default:
+      throw internal_error("optimizer scalar: no floating type: got {}", info.dataType());
   }
   return data;
 }
@@ -48,7 +58,8 @@ void Session::Impl::initialiseHostWeights() {
 
 void Session::Impl::writeScalars() {
   for (const auto &scalar : prepared.optimizerScalars) {
-    const double value = scalar.name == "lossScaling" ? optimizer->getFinalLossScalingVal() : optimizer->scalar(scalar.name, scalar.weight).value.val();
+    const double value = scalar.name == "lossScaling" ? optimizer->getFinalLossScalingVal()
+                                                      : optimizer->scalar(scalar.name, scalar.weight).value.val();
     TensorData &host = hostWeights.at(scalar.id);
     host = scalarData(host.info(), value);
   }
@@ -82,12 +93,14 @@ void Session::readWeights(const IWeightsIO &weightsIO) {
 
 void Session::writeWeights(const IWeightsIO &weightsIO) {
   if (impl_->mode == Impl::Mode::Inference && impl_->options.constantWeights && impl_->model)
-    throw runtime_error("Session '{}': writeWeights on constant weights. Set SessionOptions::constantWeights to False", impl_->name);
+    throw runtime_error("Session '{}': writeWeights on constant weights. Set SessionOptions::constantWeights to False",
+                        impl_->name);
   for (auto &[id, host] : impl_->hostWeights) {
     if (!weightsIO.contains(id)) continue;
     const MutableVoidData given = weightsIO.weight(id);
     if (given.info.dataType() != host.info().dataType() || given.info.nelms() != host.info().nelms())
-      throw runtime_error("writeWeights '{}': the array does not fit the variable: got {}, expected {}", id, given.info, host.info());
+      throw runtime_error("writeWeights '{}': the array does not fit the variable: got {}, expected {}", id, given.info,
+                          host.info());
     host = TensorData(host.info(), given.data);
   }
 }
@@ -105,14 +118,16 @@ void Session::setRandomSeed(uint64_t seed) {
   impl_->requireEngine("setRandomSeed");
   impl_->randomSeed = seed;
   if (!impl_->prepared.randomSeed) {
-    logging::session::warn("session '{}': setRandomSeed has no effect: the program has no random operation", impl_->name);
+    logging::session::warn("session '{}': setRandomSeed has no effect: the program has no random operation",
+                           impl_->name);
     return;
   }
   const uint32_t words[2] = {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)};
   const TensorId &id = *impl_->prepared.randomSeed;
   TensorData &host = impl_->hostWeights.at(id);
   std::memcpy(host.mutableData(), words, sizeof(words));
-  if (auto it = impl_->variableIndex.find(id); it != impl_->variableIndex.end()) impl_->engine->writeVariable(it->second, words);
+  if (auto it = impl_->variableIndex.find(id); it != impl_->variableIndex.end())
+    impl_->engine->writeVariable(it->second, words);
 }
 
 uint64_t Session::getRandomSeed() {
@@ -120,21 +135,28 @@ uint64_t Session::getRandomSeed() {
   if (!impl_->prepared.randomSeed) return 0;
   uint32_t words[2] = {0, 0};
   const TensorId &id = *impl_->prepared.randomSeed;
-  if (auto it = impl_->variableIndex.find(id); it != impl_->variableIndex.end()) impl_->engine->readVariable(it->second, words);
+  if (auto it = impl_->variableIndex.find(id); it != impl_->variableIndex.end())
+    impl_->engine->readVariable(it->second, words);
   return words[0] | static_cast<uint64_t>(words[1]) << 32;
 }
 
 std::vector<uint32_t> Session::getRNGState() {
-  throw runtime_error("Session '{}': getRNGState needs SessionOptions::enableLoadAndOffloadRNGState. Use getRandomSeed instead", impl_->name);
+  throw runtime_error(
+      "Session '{}': getRNGState needs SessionOptions::enableLoadAndOffloadRNGState. Use getRandomSeed instead",
+      impl_->name);
 }
 
 void Session::setRNGState(const std::vector<uint32_t>) {
-  throw runtime_error("Session '{}': setRNGState needs SessionOptions::enableLoadAndOffloadRNGState. Use setRandomSeed instead", impl_->name);
+  throw runtime_error(
+      "Session '{}': setRNGState needs SessionOptions::enableLoadAndOffloadRNGState. Use setRandomSeed instead",
+      impl_->name);
 }
 
 void TrainingSession::updateOptimizerFromHost(const Optimizer *optimizer) {
   check(optimizer != nullptr, "updateOptimizerFromHost: the optimizer is a null pointer. Pass an optimizer");
-  if (!impl_->optimizer) throw runtime_error("Session '{}': updateOptimizerFromHost: the session was made without an optimizer", impl_->name);
+  if (!impl_->optimizer)
+    throw runtime_error("Session '{}': updateOptimizerFromHost: the session was made without an optimizer",
+                        impl_->name);
   const std::string problem = impl_->optimizer->replacementProblem(*optimizer);
   if (!problem.empty()) throw runtime_error("New optimizer is not a valid replacement: {}", problem);
   impl_->optimizer = optimizer->clone();

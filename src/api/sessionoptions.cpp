@@ -11,7 +11,9 @@
 namespace popart {
 namespace {
 
-std::size_t combine(std::size_t seed, std::size_t value) { return seed ^ (value + 0x9e3779b97f4a7c15ull + (seed << 6) + (seed >> 2)); }
+std::size_t combine(std::size_t seed, std::size_t value) {
+  return seed ^ (value + 0x9e3779b97f4a7c15ull + (seed << 6) + (seed >> 2));
+}
 
 std::size_t hashOf(const std::string &v) { return std::hash<std::string>()(v); }
 std::size_t hashOf(const TensorLocation &v) {
@@ -20,15 +22,9 @@ std::size_t hashOf(const TensorLocation &v) {
   return seed;
 }
 template <class T>
-  requires std::is_arithmetic_v<T>
-std::size_t hashOf(T v) {
-  return std::hash<T>()(v);
-}
+requires std::is_arithmetic_v<T> std::size_t hashOf(T v) { return std::hash<T>()(v); }
 template <class T>
-  requires std::is_enum_v<T>
-std::size_t hashOf(T v) {
-  return static_cast<std::size_t>(v);
-}
+requires std::is_enum_v<T> std::size_t hashOf(T v) { return static_cast<std::size_t>(v); }
 template <class T>
 std::size_t hashOf(const std::vector<T> &v) {
   std::size_t seed = v.size();
@@ -56,23 +52,25 @@ std::size_t hashFields(const T &...fields) {
 std::size_t hashOf(const AccumulateOuterFragmentSettings &v) { return hashFields(v.schedule, v.excludedVirtualGraphs); }
 std::size_t hashOf(const AutodiffSettings &v) { return hashFields(v.stitchStrategy); }
 std::size_t hashOf(const AutomaticLossScalingSettings &v) {
-  return hashFields(v.enabled, v.binEdgeLocation, v.thresholdUpperCountProportion, v.toTrackTensors.value_or(std::vector<TensorId>{}),
-                    v.updatePeriod, v.gradientTensorTrackingMethod);
+  return hashFields(v.enabled, v.binEdgeLocation, v.thresholdUpperCountProportion,
+                    v.toTrackTensors.value_or(std::vector<TensorId>{}), v.updatePeriod, v.gradientTensorTrackingMethod);
 }
 std::size_t hashOf(const BatchSerializationSettings &v) {
-  return hashFields(v.factor, v.concatOnVirtualGraphChange, v.concatOnExecutionPhaseChange, v.concatOnPipelineStageChange, v.transformContext,
-                    v.method, v.batchSchedule);
+  return hashFields(v.factor, v.concatOnVirtualGraphChange, v.concatOnExecutionPhaseChange,
+                    v.concatOnPipelineStageChange, v.transformContext, v.method, v.batchSchedule);
 }
 std::size_t hashOf(const DeveloperSettings &v) { return hashFields(v.minTensorsForPrefetch); }
 std::size_t hashOf(const ExecutionPhaseSettings &v) {
-  return hashFields(v.phases, v.stages, v.weightIOSchedule, v.activationIOSchedule, v.optimizerStateIOSchedule, v.accumulatorIOSchedule, v.schedule);
+  return hashFields(v.phases, v.stages, v.weightIOSchedule, v.activationIOSchedule, v.optimizerStateIOSchedule,
+                    v.accumulatorIOSchedule, v.schedule);
 }
 std::size_t hashOf(const ExperimentalSettings &v) {
   return hashFields(v.customTransformApplierSettings, v.createHostTransferableTensorWithOffset);
 }
 std::size_t hashOf(const NumIOTiles &v) { return hashFields(v.numIOTiles); }
 std::size_t hashOf(const ReplicatedCollectivesSettings &v) {
-  return hashFields(v.prepareScheduleForMergingCollectives, v.mergeAllReduceCollectives, v.mergeReduceScatterCollectives, v.mergeAllGatherCollectives);
+  return hashFields(v.prepareScheduleForMergingCollectives, v.mergeAllReduceCollectives,
+                    v.mergeReduceScatterCollectives, v.mergeAllGatherCollectives);
 }
 std::size_t hashOf(const TensorLocationSettings &v) {
   return hashFields(v.location, v.minElementsForOffChip, v.minElementsForReplicatedTensorSharding);
@@ -98,14 +96,16 @@ void SessionOptions::enableExplicitIR(bool enable) {
 }
 
 bool SessionOptions::shouldDelayVarUpdates() const {
-  return delayVarUpdates && executionPhaseSettings.phases < 2 && batchSerializationSettings.factor < 2 && !explicitRecomputation &&
-         !enableExplicitMainLoops;
+  return delayVarUpdates && executionPhaseSettings.phases < 2 && batchSerializationSettings.factor < 2 &&
+         !explicitRecomputation && !enableExplicitMainLoops;
 }
 
 int64_t SessionOptions::getAccumulationFactor() const {
   if (!enableGradientAccumulation && accumulationFactor > 1)
-    throw error("SessionOptions: accumulationFactor is {}, but enableGradientAccumulation is off. Turn it on, or set accumulationFactor to 1",
-                accumulationFactor);
+    throw error(
+        "SessionOptions: accumulationFactor is {}, but enableGradientAccumulation is off. Turn it on, or set "
+        "accumulationFactor to 1",
+        accumulationFactor);
   return enableGradientAccumulation ? accumulationFactor : 1;
 }
 
@@ -115,8 +115,11 @@ int64_t SessionOptions::getGlobalReplicationFactor() const {
 
 unsigned SessionOptions::getBufferingDepth(const TensorId &id, bool rearrangedOnHost) const {
   auto it = bufferingDepthMap.find(id);
-  const unsigned depth = it == bufferingDepthMap.end() ? (enablePrefetchDatastreams && !rearrangedOnHost ? defaultBufferingDepth : 1) : it->second;
-  if (depth < 1) throw error("SessionOptions: bad buffering depth of stream '{}': got {}, expected 1 or more", id, depth);
+  const unsigned depth = it == bufferingDepthMap.end()
+                             ? (enablePrefetchDatastreams && !rearrangedOnHost ? defaultBufferingDepth : 1)
+                             : it->second;
+  if (depth < 1)
+    throw error("SessionOptions: bad buffering depth of stream '{}': got {}, expected 1 or more", id, depth);
   if (depth > 1 && rearrangedOnHost)
     throw error("SessionOptions: stream '{}' is rearranged on the host: got buffering depth {}, expected 1", id, depth);
   return depth;

@@ -18,7 +18,8 @@ bool sameStorage(DataType host, DataType device) {
 
 }  // namespace
 
-StepStreams::StepStreams(std::shared_ptr<const executable::Executable> executable) : executable_(std::move(executable)) {
+StepStreams::StepStreams(std::shared_ptr<const executable::Executable> executable)
+    : executable_(std::move(executable)) {
   for (const executable::InputStream &s : executable_->inputs) {
     Stream stream;
     stream.id = s.id;
@@ -34,11 +35,13 @@ StepStreams::StepStreams(std::shared_ptr<const executable::Executable> executabl
   }
 }
 
-StepStreams::Conversion StepStreams::conversionFor(const char *direction, const TensorId &id, DataType host, DataType device) {
+StepStreams::Conversion StepStreams::conversionFor(const char *direction, const TensorId &id, DataType host,
+                                                   DataType device) {
   if (sameStorage(host, device)) return Conversion::None;
   if (host == DataType::INT64 && device == DataType::INT32) return Conversion::NarrowInt64;
   if (host == DataType::INT32 && device == DataType::INT64) return Conversion::WidenInt32;
-  throw runtime_error("StepIO {} '{}': type discrepancy: got {}, expected {}. Convert the array with astype", direction, id, host, device);
+  throw runtime_error("StepIO {} '{}': type discrepancy: got {}, expected {}. Convert the array with astype", direction,
+                      id, host, device);
 }
 
 void StepStreams::connect(IStepIO &stepIO) {
@@ -68,7 +71,9 @@ const void *StepStreams::convertInput(Stream &stream, const void *data, int64_t 
     auto *to = reinterpret_cast<int32_t *>(stream.staging.data());
     for (int64_t i = 0; i < elements; ++i) {
       if (from[i] < std::numeric_limits<int32_t>::min() || from[i] > std::numeric_limits<int32_t>::max())
-        throw runtime_error("StepIO input '{}': value does not fit int32: got {}. Give values between -2^31 and 2^31 - 1", stream.id, from[i]);
+        throw runtime_error(
+            "StepIO input '{}': value does not fit int32: got {}. Give values between -2^31 and 2^31 - 1", stream.id,
+            from[i]);
       to[i] = static_cast<int32_t>(from[i]);
     }
   } else {
@@ -88,9 +93,12 @@ const void *StepStreams::input(int index, int64_t bytes) {
     return convertInput(s, s.buffer->next(hostBytes, s.id), elements);
   }
   const ConstVoidData data = stepIO_->in(s.id, elements, false, s.broadcast);
-  if (!data.data) throw runtime_error("StepIO input '{}': No tensor provided: the input callback returned no data. Return an array", s.id);
+  if (!data.data)
+    throw runtime_error("StepIO input '{}': No tensor provided: the input callback returned no data. Return an array",
+                        s.id);
   if (data.info.nelms() != elements)
-    throw runtime_error("StepIO input '{}': the callback returned a wrong number of elements: got {}, expected {}", s.id, data.info.nelms(), elements);
+    throw runtime_error("StepIO input '{}': the callback returned a wrong number of elements: got {}, expected {}",
+                        s.id, data.info.nelms(), elements);
   s.conversion = conversionFor("input", s.id, data.info.dataType(), s.info.dataType());
   if (s.conversion != Conversion::None) return convertInput(s, data.data, elements);
   if (!data.storesData()) return data.data;
@@ -112,9 +120,12 @@ void *StepStreams::output(int index, int64_t bytes) {
     s.pending = MutableVoidData(s.buffer->next(hostBytes, s.id), TensorInfo(s.buffer->info.dataType(), {elements}));
   } else {
     s.pending = stepIO_->out(s.id, elements);
-    if (!s.pending.data) throw runtime_error("StepIO output '{}': No tensor provided: the output callback returned no memory. Return an array", s.id);
+    if (!s.pending.data)
+      throw runtime_error(
+          "StepIO output '{}': No tensor provided: the output callback returned no memory. Return an array", s.id);
     if (s.pending.info.nelms() != elements)
-      throw runtime_error("StepIO output '{}': the callback returned a wrong number of elements: got {}, expected {}", s.id, s.pending.info.nelms(), elements);
+      throw runtime_error("StepIO output '{}': the callback returned a wrong number of elements: got {}, expected {}",
+                          s.id, s.pending.info.nelms(), elements);
     s.conversion = conversionFor("output", s.id, s.pending.info.dataType(), s.info.dataType());
     if (s.conversion == Conversion::None) return s.pending.data;
   }
@@ -127,10 +138,12 @@ void StepStreams::outputDone(int index) {
   if (s.conversion != Conversion::None) {
     const int64_t elements = s.pending.info.nelms();
     if (s.conversion == Conversion::NarrowInt64) {  // host int64, tensor int32
-      for (int64_t i = 0; i < elements; ++i) static_cast<int64_t *>(s.pending.data)[i] = reinterpret_cast<const int32_t *>(s.staging.data())[i];
+      for (int64_t i = 0; i < elements; ++i)
+        static_cast<int64_t *>(s.pending.data)[i] = reinterpret_cast<const int32_t *>(s.staging.data())[i];
     } else {
       for (int64_t i = 0; i < elements; ++i)
-        static_cast<int32_t *>(s.pending.data)[i] = static_cast<int32_t>(reinterpret_cast<const int64_t *>(s.staging.data())[i]);
+        static_cast<int32_t *>(s.pending.data)[i] =
+            static_cast<int32_t>(reinterpret_cast<const int64_t *>(s.staging.data())[i]);
     }
   }
   if (!s.buffer) stepIO_->outComplete(s.id);

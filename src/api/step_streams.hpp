@@ -1,5 +1,6 @@
-// StepStreams: feeds the engine's streams from an IStepIO: sizes, wrap-around and element types (PopART Python API, "Step IO").
-// Buffers of a StepIO are resolved once per (session, StepIO) pair; after that a stream costs an addition and a comparison.
+// StepStreams: feeds the engine's streams from an IStepIO: sizes, wrap-around and element types (PopART Python API,
+// "Step IO"). Buffers of a StepIO are resolved once per (session, StepIO) pair; after that a stream costs an addition
+// and a comparison.
 #pragma once
 #include <memory>
 #include <vector>
@@ -32,7 +33,7 @@ class StepStreams : public runtime::StreamSource {
     SequentialBuffer *buffer = nullptr;  // null: ask the IStepIO each time
     Conversion conversion = Conversion::None;
     std::vector<char> staging;
-    MutableVoidData pending;             // output whose staging is copied when done
+    MutableVoidData pending;  // output whose staging is copied when done
     bool warned = false;
   };
   static Conversion conversionFor(const char *direction, const TensorId &id, DataType host, DataType device);

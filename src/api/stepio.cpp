@@ -27,20 +27,27 @@ IStepIO::IStepIO() {
   serial_ = next++;
 }
 
-void StepIOGeneric::addInput(const TensorId &id, void *data, const TensorInfo &info) { inputs_[id] = makeBuffer(data, info); }
-void StepIOGeneric::addOutput(const TensorId &id, void *data, const TensorInfo &info) { outputs_[id] = makeBuffer(data, info); }
+void StepIOGeneric::addInput(const TensorId &id, void *data, const TensorInfo &info) {
+  inputs_[id] = makeBuffer(data, info);
+}
+void StepIOGeneric::addOutput(const TensorId &id, void *data, const TensorInfo &info) {
+  outputs_[id] = makeBuffer(data, info);
+}
 
 SequentialBuffer *StepIOGeneric::inputBuffer(const TensorId &id) {
   auto it = inputs_.find(id);
   if (it == inputs_.end())
-    throw runtime_error("StepIO: No tensor '{}' provided among the inputs. Inputs given are {}; add this one", id, keys(inputs_));
+    throw runtime_error("StepIO: No tensor '{}' provided among the inputs. Inputs given are {}; add this one", id,
+                        keys(inputs_));
   return &it->second;
 }
 
 SequentialBuffer *StepIOGeneric::outputBuffer(const TensorId &id) {
   auto it = outputs_.find(id);
   if (it == outputs_.end())
-    throw runtime_error("StepIO: No tensor '{}' provided among the outputs. Outputs given are {}; every anchor needs one", id, keys(outputs_));
+    throw runtime_error(
+        "StepIO: No tensor '{}' provided among the outputs. Outputs given are {}; every anchor needs one", id,
+        keys(outputs_));
   return &it->second;
 }
 
@@ -68,12 +75,14 @@ StepIO::StepIO(std::map<TensorId, IArray &> inputs, std::map<TensorId, IArray &>
 
 MutableVoidData WeightsIO::weight(TensorId id) const {
   auto it = weights_.find(id);
-  if (it == weights_.end()) throw runtime_error("WeightsIO: No tensor '{}' provided. Weights given are {}", id, keys(weights_));
+  if (it == weights_.end())
+    throw runtime_error("WeightsIO: No tensor '{}' provided. Weights given are {}", id, keys(weights_));
   return it->second;
 }
 
 void WeightsIO::insert(TensorId id, MutableVoidData weight) {
-  if (!weights_.emplace(id, weight).second) throw runtime_error("WeightsIO: there is a tensor '{}' already. Insert each weight once", id);
+  if (!weights_.emplace(id, weight).second)
+    throw runtime_error("WeightsIO: there is a tensor '{}' already. Insert each weight once", id);
 }
 
 namespace popx {
@@ -85,9 +94,12 @@ int64_t Executablex::expectedInputElements(const Input &input) const {
 int64_t Executablex::expectedOutputElements(const Output &output) const {
   const int64_t all = output.info.nelms() * accumulationFactor * batchesPerStep * replicationFactor;
   switch (output.returned.id()) {
-    case AnchorReturnTypeId::All: return all;
-    case AnchorReturnTypeId::EveryN: return all / output.returned.rp();
-    default: return output.info.nelms() * replicationFactor;
+    case AnchorReturnTypeId::All:
+      return all;
+    case AnchorReturnTypeId::EveryN:
+      return all / output.returned.rp();
+    default:
+      return output.info.nelms() * replicationFactor;
   }
 }
 
@@ -95,16 +107,20 @@ void Executablex::checkInput(const TensorId &id, int64_t elements) const {
   auto it = inputs.find(id);
   if (it == inputs.end()) {
     if (modelInputs.count(id)) {
-      logging::session::warn("StepIO input '{}': the compiled program does not read it; the values given are not used", id);
+      logging::session::warn("StepIO input '{}': the compiled program does not read it; the values given are not used",
+                             id);
       return;
     }
     throw runtime_error("StepIO input '{}': no such input stream. Input streams are {}", id, keys(inputs));
   }
   const int64_t expected = expectedInputElements(it->second);
   if (elements != expected)
-    throw runtime_error("StepIO input '{}': unexpected number of elements: got {}, expected {} = tensor elements {} x replication factor {} x "
-                        "accumulation factor {} x batches per step {}. Give an array of that many elements",
-                        id, elements, expected, it->second.info.nelms(), it->second.broadcast ? 1 : replicationFactor, accumulationFactor, batchesPerStep);
+    throw runtime_error(
+        "StepIO input '{}': unexpected number of elements: got {}, expected {} = tensor elements {} x replication "
+        "factor {} x "
+        "accumulation factor {} x batches per step {}. Give an array of that many elements",
+        id, elements, expected, it->second.info.nelms(), it->second.broadcast ? 1 : replicationFactor,
+        accumulationFactor, batchesPerStep);
 }
 
 void Executablex::checkOutput(const TensorId &id, int64_t elements) const {
@@ -113,10 +129,13 @@ void Executablex::checkOutput(const TensorId &id, int64_t elements) const {
     throw runtime_error("StepIO output '{}': the tensor is not an anchor. Anchors are {}", id, keys(outputs));
   const int64_t expected = expectedOutputElements(it->second);
   if (elements != expected)
-    throw runtime_error("StepIO output '{}': unexpected number of elements: got {}, expected {} for return type {} with tensor elements {}, "
-                        "replication factor {}, accumulation factor {}, batches per step {}. Session::initAnchorArrays makes fitting arrays",
-                        id, elements, expected, toText(it->second.returned.id()), it->second.info.nelms(), replicationFactor, accumulationFactor,
-                        batchesPerStep);
+    throw runtime_error(
+        "StepIO output '{}': unexpected number of elements: got {}, expected {} for return type {} with tensor "
+        "elements {}, "
+        "replication factor {}, accumulation factor {}, batches per step {}. Session::initAnchorArrays makes fitting "
+        "arrays",
+        id, elements, expected, toText(it->second.returned.id()), it->second.info.nelms(), replicationFactor,
+        accumulationFactor, batchesPerStep);
 }
 
 }  // namespace popx

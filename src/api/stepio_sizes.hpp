@@ -1,4 +1,5 @@
-// What one run of a compiled session reads and writes: element counts per stream. IStepIO implementations check against it.
+// What one run of a compiled session reads and writes: element counts per stream. IStepIO implementations check against
+// it.
 #pragma once
 #include <map>
 #include <set>

@@ -14,7 +14,9 @@ std::vector<DataType> typesOf(TypeSet set) {
   return types;
 }
 
-bool isInternal(const OpDef &def) { return def.has(Trait::Internal) || def.has(Trait::Gradient) || def.isInplaceVariant(); }
+bool isInternal(const OpDef &def) {
+  return def.has(Trait::Internal) || def.has(Trait::Gradient) || def.isInplaceVariant();
+}
 
 // Calls f(identifier, row) for each name and version of each row.
 template <class F>
@@ -45,7 +47,9 @@ SupportedOperation supportedOperation(const OperatorIdentifier &opid) {
   SupportedOperation result;
   for (size_t i = 0; i < row->inputs().size(); ++i) {
     const InputDef &input = row->inputs()[i];
-    const bool constant = std::ranges::any_of(row->constInputs(), [&](const ConstInputDef &c) { return c.index == static_cast<int>(i) && c.since <= opid.version; });
+    const bool constant = std::ranges::any_of(row->constInputs(), [&](const ConstInputDef &c) {
+      return c.index == static_cast<int>(i) && c.since <= opid.version;
+    });
     result.inputs.push_back({input.name, typesOf(input.types), constant});
   }
   for (const OutputDef &output : row->outputs()) result.outputs.push_back({output.name, typesOf(kAllTypes), false});

@@ -33,7 +33,8 @@ void recordFailure(const Op &op, const char *what) {
 
 class RegisteredKernel : public executable::Kernel {
  public:
-  RegisteredKernel(const executable::KernelRequest &request, UserKernel kernel) : op_(request.op->clone()), kernel_(std::move(kernel)) {
+  RegisteredKernel(const executable::KernelRequest &request, UserKernel kernel)
+      : op_(request.op->clone()), kernel_(std::move(kernel)) {
     for (const auto &operand : request.inputs) inInfos_.push_back(operand.connected ? operand.info : TensorInfo());
     for (const auto &operand : request.outputs) outInfos_.push_back(operand.connected ? operand.info : TensorInfo());
   }
@@ -57,13 +58,16 @@ class RegisteredKernel : public executable::Kernel {
 class UserKernelBackend : public executable::Backend {
  public:
   std::string name() const override { return "user"; }
-  std::unique_ptr<executable::Kernel> createKernel(const executable::KernelRequest &request, std::string &reason) const override {
+  std::unique_ptr<executable::Kernel> createKernel(const executable::KernelRequest &request,
+                                                   std::string &reason) const override {
     const UserKernel *kernel = findKernel(request.op->opid);
     if (!kernel) {
       reason = "no kernel is registered for " + request.op->opid.str();
       return nullptr;
     }
-    const auto isPlain = [](const executable::OperandDesc &o) { return !o.connected || o.layout == executable::Layout{}; };
+    const auto isPlain = [](const executable::OperandDesc &o) {
+      return !o.connected || o.layout == executable::Layout{};
+    };
     for (const auto *operands : {&request.inputs, &request.outputs})
       for (const auto &operand : *operands)
         if (!isPlain(operand)) {

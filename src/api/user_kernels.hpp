@@ -6,8 +6,8 @@ namespace popart {
 
 const executable::Backend &userKernelBackend();
 
-// Throws runtime_error with the first exception a user kernel has thrown since the last call, if there was one. Kernels run
-// where nothing may be thrown, so Session::run calls this when the step is over.
+// Throws runtime_error with the first exception a user kernel has thrown since the last call, if there was one. Kernels
+// run where nothing may be thrown, so Session::run calls this when the step is over.
 void throwKernelFailure();
 
 }  // namespace popart

@@ -51,14 +51,16 @@ class HostDevice : public DeviceInfo {
     std::vector<int> members;  // virtual IPU numbers; empty: nothing to reserve
     std::map<std::string, std::string> options;
   };
-  HostDevice(DeviceType type, DeviceConnectionType connectionType, Shape shape) : DeviceInfo(type, connectionType), shape_(std::move(shape)) {}
+  HostDevice(DeviceType type, DeviceConnectionType connectionType, Shape shape)
+      : DeviceInfo(type, connectionType), shape_(std::move(shape)) {}
   ~HostDevice() override { HostDevice::detach(); }
 
   bool attach() override {
     std::lock_guard lock(attachMutex);
     if (attached_) return true;
     if (getConnectionType() == DeviceConnectionType::Never)
-      throw error("device {}: a device of connection type Never cannot be attached. Acquire it with Always or OnDemand", shape_.id);
+      throw error("device {}: a device of connection type Never cannot be attached. Acquire it with Always or OnDemand",
+                  shape_.id);
     for (int ipu : shape_.members)
       if (attachedIpus().count(ipu)) return false;
     attachedIpus().insert(shape_.members.begin(), shape_.members.end());
@@ -93,12 +95,19 @@ class HostDevice : public DeviceInfo {
 void announceVirtualIpus() {
   static std::once_flag once;
   std::call_once(once, [] {
-    logging::devicex::info("no accelerator found: {} virtual IPUs run on the CPU (POPART_VIRTUAL_IPUS sets how many)", virtualIpuCount());
+    logging::devicex::info("no accelerator found: {} virtual IPUs run on the CPU (POPART_VIRTUAL_IPUS sets how many)",
+                           virtualIpuCount());
   });
 }
 
 std::shared_ptr<DeviceInfo> makeVirtual(int id, int first, int count, int tiles, DeviceConnectionType connectionType) {
-  HostDevice::Shape shape{.id = id, .ipus = count, .tiles = tiles > 0 ? tiles : kTilesPerIpu2, .ipuVersion = "ipu2", .version = "virtual", .members = {}, .options = {}};
+  HostDevice::Shape shape{.id = id,
+                          .ipus = count,
+                          .tiles = tiles > 0 ? tiles : kTilesPerIpu2,
+                          .ipuVersion = "ipu2",
+                          .version = "virtual",
+                          .members = {},
+                          .options = {}};
   for (int i = 0; i < count; ++i) shape.members.push_back(first + i);
   return std::make_shared<HostDevice>(DeviceType::Ipu, connectionType, std::move(shape));
 }
@@ -114,21 +123,25 @@ class BuiltInDevices : public DeviceProvider {
     return nullptr;
   }
 
-  void enumerate(std::vector<std::shared_ptr<DeviceInfo>> &devices, uint32_t numIpus, SyncPattern pattern, DeviceType type,
-                 DeviceConnectionType connectionType, uint32_t tiles) override {
+  void enumerate(std::vector<std::shared_ptr<DeviceInfo>> &devices, uint32_t numIpus, SyncPattern pattern,
+                 DeviceType type, DeviceConnectionType connectionType, uint32_t tiles) override {
     if (type == DeviceType::Cpu) devices.push_back(createHostDevice(type, {}, pattern));
-    if (type == DeviceType::IpuModel) devices.push_back(createHostDevice(type, {{"numIPUs", std::to_string(numIpus)}}, pattern));
+    if (type == DeviceType::IpuModel)
+      devices.push_back(createHostDevice(type, {{"numIPUs", std::to_string(numIpus)}}, pattern));
     if (type != DeviceType::Ipu || tiles > kTilesPerIpu2) return;
     announceVirtualIpus();
     int next = 0;
     for (int group = 1; group <= virtualIpuCount(); group *= 2)
       for (int first = 0; first + group <= virtualIpuCount(); first += group, ++next)
-        if (group == static_cast<int>(numIpus)) devices.push_back(makeVirtual(next, first, group, static_cast<int>(tiles), connectionType));
+        if (group == static_cast<int>(numIpus))
+          devices.push_back(makeVirtual(next, first, group, static_cast<int>(tiles), connectionType));
   }
 
-  std::shared_ptr<DeviceInfo> createHostDevice(DeviceType type, const std::map<std::string, std::string> &options, SyncPattern) override {
+  std::shared_ptr<DeviceInfo> createHostDevice(DeviceType type, const std::map<std::string, std::string> &options,
+                                               SyncPattern) override {
     if (type == DeviceType::Cpu) {
-      HostDevice::Shape shape{.id = 0, .ipus = 1, .tiles = 1, .ipuVersion = "", .version = "cpu", .members = {}, .options = options};
+      HostDevice::Shape shape{
+          .id = 0, .ipus = 1, .tiles = 1, .ipuVersion = "", .version = "cpu", .members = {}, .options = options};
       auto device = std::make_shared<HostDevice>(type, DeviceConnectionType::Always, std::move(shape));
       device->attach();
       return device;
@@ -137,28 +150,42 @@ class BuiltInDevices : public DeviceProvider {
   }
 
   std::shared_ptr<DeviceInfo> createOfflineIpuFromDeviceInfo(const DeviceInfo &info) override {
-    return modelDevice(DeviceType::OfflineIpu, {{"numIPUs", std::to_string(info.getNumIpus())},
-                                                {"tilesPerIPU", std::to_string(info.getTilesPerIPU())},
-                                                {"ipuVersion", info.getIpuVersion().empty() ? "ipu2" : info.getIpuVersion()}});
+    return modelDevice(DeviceType::OfflineIpu,
+                       {{"numIPUs", std::to_string(info.getNumIpus())},
+                        {"tilesPerIPU", std::to_string(info.getTilesPerIPU())},
+                        {"ipuVersion", info.getIpuVersion().empty() ? "ipu2" : info.getIpuVersion()}});
   }
 
   std::shared_ptr<DeviceInfo> createOfflineIpuFromSystemString(const std::string &system, uint32_t numIpus) override {
-    if (system.empty()) throw error("createOfflineIpuFromSystemString: the system string is empty. Give a name such as 'POD16'");
+    if (system.empty())
+      throw error("createOfflineIpuFromSystemString: the system string is empty. Give a name such as 'POD16'");
     return modelDevice(DeviceType::OfflineIpu, {{"numIPUs", std::to_string(numIpus)}});
   }
 
  private:
   static std::shared_ptr<DeviceInfo> modelDevice(DeviceType type, const std::map<std::string, std::string> &options) {
     const bool offline = type == DeviceType::OfflineIpu;
-    HostDevice::Shape shape{.id = 0, .ipus = 1, .tiles = 0, .ipuVersion = "ipu2", .version = toText(type), .members = {}, .options = options};
+    HostDevice::Shape shape{.id = 0,
+                            .ipus = 1,
+                            .tiles = 0,
+                            .ipuVersion = "ipu2",
+                            .version = toText(type),
+                            .members = {},
+                            .options = options};
     for (const auto &[key, value] : options) {
-      if (key == "numIPUs") shape.ipus = parsePositive(value, "device option 'numIPUs'");
-      else if (key == "tilesPerIPU") shape.tiles = parsePositive(value, "device option 'tilesPerIPU'");
-      else if (key == "ipuVersion") shape.ipuVersion = value;
-      else if (key == "compileIPUCode" && !offline) continue;
-      else if ((key == "syncPattern" || key == "gatewayMode") && offline) continue;
-      else throw error("{} device: invalid option '{}'. Known options are numIPUs, tilesPerIPU, ipuVersion{}", toText(type), key,
-                       offline ? ", syncPattern, gatewayMode" : ", compileIPUCode");
+      if (key == "numIPUs")
+        shape.ipus = parsePositive(value, "device option 'numIPUs'");
+      else if (key == "tilesPerIPU")
+        shape.tiles = parsePositive(value, "device option 'tilesPerIPU'");
+      else if (key == "ipuVersion")
+        shape.ipuVersion = value;
+      else if (key == "compileIPUCode" && !offline)
+        continue;
+      else if ((key == "syncPattern" || key == "gatewayMode") && offline)
+        continue;
+      else
+        throw error("{} device: invalid option '{}'. Known options are numIPUs, tilesPerIPU, ipuVersion{}",
+                    toText(type), key, offline ? ", syncPattern, gatewayMode" : ", compileIPUCode");
     }
     const int fullTiles = tilesOf(shape.ipuVersion);
     if (shape.tiles == 0) shape.tiles = fullTiles;

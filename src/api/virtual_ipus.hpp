@@ -1,5 +1,5 @@
-// The built-in devices: the CPU, IPU models, and virtual IPUs: ids 0..N-1 are single IPUs, ids from N on are groups of 2, 4,
-// 8 … consecutive ones, as on a machine with real IPUs. A virtual IPU can be attached once per process.
+// The built-in devices: the CPU, IPU models, and virtual IPUs: ids 0..N-1 are single IPUs, ids from N on are groups of
+// 2, 4, 8 … consecutive ones, as on a machine with real IPUs. A virtual IPU can be attached once per process.
 #pragma once
 #include <popart/devicemanager.hpp>
 

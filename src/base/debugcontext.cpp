@@ -1,5 +1,5 @@
-// Debug contexts and infos, and the file that collects them: a JSON or CBOR array with one object per DebugInfo, written
-// when the streamer closes.
+// Debug contexts and infos, and the file that collects them: a JSON or CBOR array with one object per DebugInfo,
+// written when the streamer closes.
 #include <popart/debugcontext.hpp>
 
 #include <atomic>
@@ -37,13 +37,19 @@ std::string DebugContext::getPathName() const {
 }
 
 DebugInfo::DebugInfo(const DebugContext &context, std::string layer)
-    : id_(nextDebugId++), parentId_(context.parentId()), layer_(std::move(layer)), path_(context.getPathName()), location_(context.location()) {}
+    : id_(nextDebugId++),
+      parentId_(context.parentId()),
+      layer_(std::move(layer)),
+      path_(context.getPathName()),
+      location_(context.location()) {}
 
 DebugInfo::~DebugInfo() {
   std::lock_guard lock(streamerMutex);
   if (!streamer()) return;
   nlohmann::json entry = {{"id", id_}, {"parentId", parentId_}, {"layer", layer_}, {"name", path_}};
-  entry["location"] = {{"functionName", location_.getFunctionName()}, {"fileName", location_.getFileName()}, {"lineNumber", location_.getLineNumber()}};
+  entry["location"] = {{"functionName", location_.getFunctionName()},
+                       {"fileName", location_.getFileName()},
+                       {"lineNumber", location_.getLineNumber()}};
   for (const auto &[name, value] : values_) entry["values"][name] = value;
   streamer()->contexts.push_back(std::move(entry));
 }
@@ -57,7 +63,8 @@ void DebugInfo::initializeStreamer(const std::string &fileName, SerializationFor
   closeStreamer();
   std::lock_guard lock(streamerMutex);
   Streamer fresh{std::ofstream(fileName, std::ios::binary), format, nlohmann::json::array()};
-  check(fresh.file.is_open(), "debug information '{}': the file cannot be opened for writing. Name a file in a writable folder", fileName);
+  check(fresh.file.is_open(),
+        "debug information '{}': the file cannot be opened for writing. Name a file in a writable folder", fileName);
   streamer().emplace(std::move(fresh));
 }
 

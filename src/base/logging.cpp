@@ -9,17 +9,17 @@
 #include <fstream>
 #include <memory>
 
-#include <nlohmann/json.hpp>
 #include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
+#include <nlohmann/json.hpp>
 
 namespace popart::logging {
 namespace {
 
-constexpr std::array<std::string_view, kModuleCount> kNames = {"popart", "session", "ir", "devicex", "transform", "pattern",
-                                                               "builder", "op", "opx", "ces", "python", "none"};
+constexpr std::array<std::string_view, kModuleCount> kNames = {
+    "popart", "session", "ir", "devicex", "transform", "pattern", "builder", "op", "opx", "ces", "python", "none"};
 constexpr const char *kDefaultPattern = "%Y-%m-%dT%H:%M:%S.%fZ %n %P.%t %L: %v";
 
 std::string upper(std::string_view text) {
@@ -43,7 +43,9 @@ std::shared_ptr<spdlog::sinks::sink> makeSink() {
   try {
     return std::make_shared<spdlog::sinks::basic_file_sink_mt>(name, true);
   } catch (const spdlog::spdlog_ex &e) {
-    throw error("POPART_LOG_DEST '{}': the file cannot be opened: {}. Name a file in a writable folder, stdout or stderr", name, e.what());
+    throw error(
+        "POPART_LOG_DEST '{}': the file cannot be opened: {}. Name a file in a writable folder, stdout or stderr", name,
+        e.what());
   }
 }
 
@@ -51,7 +53,8 @@ std::unique_ptr<Channels> makeChannels() {
   auto channels = std::make_unique<Channels>();
   auto sink = makeSink();
   const char *pattern = std::getenv("POPART_LOG_FORMAT");
-  sink->set_formatter(std::make_unique<spdlog::pattern_formatter>(pattern ? pattern : kDefaultPattern, spdlog::pattern_time_type::utc));
+  sink->set_formatter(
+      std::make_unique<spdlog::pattern_formatter>(pattern ? pattern : kDefaultPattern, spdlog::pattern_time_type::utc));
   const char *levelText = std::getenv("POPART_LOG_LEVEL");
   const Level level = levelText ? levelFromString(levelText) : Level::Warn;
   for (int i = 0; i < kModuleCount; ++i) {
@@ -63,7 +66,9 @@ std::unique_ptr<Channels> makeChannels() {
   if (const char *config = std::getenv("POPART_LOG_CONFIG")) {
     std::ifstream file(config);
     const nlohmann::json json = nlohmann::json::parse(file, nullptr, false);
-    if (!json.is_object()) throw error("POPART_LOG_CONFIG '{}': no JSON object of module names and levels could be read. Check the file", config);
+    if (!json.is_object())
+      throw error("POPART_LOG_CONFIG '{}': no JSON object of module names and levels could be read. Check the file",
+                  config);
     for (const auto &[key, value] : json.items()) {
       const std::string name = key.rfind("popart:", 0) == 0 ? key.substr(7) : key;
       for (int i = 0; i < kModuleCount; ++i)
@@ -111,7 +116,9 @@ void configure(const std::map<std::string, std::string> &levels) {
 
 void setLogLevel(Module module, Level level) { channels().levels[static_cast<int>(module)] = static_cast<int>(level); }
 
-Level getLogLevel(Module module) { return static_cast<Level>(channels().levels[static_cast<int>(module)].load(std::memory_order_relaxed)); }
+Level getLogLevel(Module module) {
+  return static_cast<Level>(channels().levels[static_cast<int>(module)].load(std::memory_order_relaxed));
+}
 
 bool shouldLog(Module module, Level level) { return level != Level::Off && level >= getLogLevel(module); }
 
@@ -119,7 +126,8 @@ void flush(Module module) { channels().loggers[static_cast<int>(module)]->flush(
 
 void log(Module module, Level level, std::string_view message) {
   if (shouldLog(module, level))
-    channels().loggers[static_cast<int>(module)]->log(toSpdlog(level), spdlog::string_view_t(message.data(), message.size()));
+    channels().loggers[static_cast<int>(module)]->log(toSpdlog(level),
+                                                      spdlog::string_view_t(message.data(), message.size()));
 }
 
 }  // namespace popart::logging

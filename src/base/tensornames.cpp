@@ -6,11 +6,26 @@
 namespace popart {
 namespace {
 
-constexpr const char *kInternal[] = {"Counter___", "GlobalNorm___", "Init___", "Index___", "Iterator___", "LoopCond___", "ConcatInit___", "ConstValue___",
-                                     "anchorSum___", "anchorFinal___", "cycleCount___", "AdaptiveUpdater___", "PreviousLossScaling_", "LossScalingRatio_",
+constexpr const char *kInternal[] = {"Counter___",
+                                     "GlobalNorm___",
+                                     "Init___",
+                                     "Index___",
+                                     "Iterator___",
+                                     "LoopCond___",
+                                     "ConcatInit___",
+                                     "ConstValue___",
+                                     "anchorSum___",
+                                     "anchorFinal___",
+                                     "cycleCount___",
+                                     "AdaptiveUpdater___",
+                                     "PreviousLossScaling_",
+                                     "LossScalingRatio_",
                                      "lossScaleUpdateFactor"};
 
-#define SCALAR(UPPER, LOWER) {"reservedDefault" UPPER "Prefix", LOWER "___default___"}, {"reservedSpecific" UPPER "Prefix", LOWER "___specific___"}
+#define SCALAR(UPPER, LOWER)                                   \
+  {"reservedDefault" UPPER "Prefix", LOWER "___default___"}, { \
+    "reservedSpecific" UPPER "Prefix", LOWER "___specific___"  \
+  }
 const std::vector<ReservedPrefix> kPublic = {
     {"reservedGradientPrefix", "Gradient___"},
     {"reservedUpdatedVarPrefix", "UpdatedVar___"},

@@ -169,11 +169,23 @@ std::string unsupportedText(const NodeContext &node) {
   return "Nearest supported operators of " + node.domain() + ": " + toText(nearest(node.type(), known));
 }
 
+// Builders write an empty list where an attribute with a default is left out.
+void dropEmptyLists(const std::string &type, Attributes &attributes) {
+  std::vector<const char *> names = {"perm", "pads", "strides", "dilations", "kernel_shape", "output_padding", "output_shape", "steps"};
+  if (type == "Squeeze" || type == "Slice" || type == "ReduceMedian") names.push_back("axes");
+  for (const char *name : names) {
+    const AttributeValue *value = attributes.find(name);
+    const auto *list = value ? std::get_if<std::vector<int64_t>>(value) : nullptr;
+    if (list && list->empty()) attributes.erase(name);
+  }
+}
+
 }  // namespace
 
 void importRegularAs(NodeContext &node, const OpDef &def) {
   Attributes attributes = node.attributes();
   attributes.erase("consumed_inputs");
+  dropEmptyLists(node.type(), attributes);
   std::vector<TensorIndex> inputs;
   for (int i = 0; i < node.inputCount(); ++i) {
     const auto &rules = def.constInputs();

@@ -13,7 +13,8 @@ namespace popart::pipeline {
 enum class RunMode { Inference, Training };
 
 // Throws popart::error for the first row of either table that applies:
-//   "SessionOptions: <what contradicts>. <what to do>"  or  "SessionOptions::<name> is not supported yet: <reason>. <what to do>".
+//   "SessionOptions: <what contradicts>. <what to do>"  or  "SessionOptions::<name> is not supported yet: <reason>.
+//   <what to do>".
 void checkOptions(const SessionOptions &options, RunMode mode);
 
 // Names of the options in the table of those not supported yet, for documents and tests.

@@ -10,7 +10,7 @@
 
 #include <popart/half.hpp>
 
-#include "backends/cpu/threads/thread_pool.hpp"
+#include "base/threads/thread_pool.hpp"
 
 namespace popart::runtime {
 namespace {
@@ -233,7 +233,7 @@ struct Engine::Impl {
   Block arena;
   std::vector<Block> variables, sums;
   int64_t scratchStride;
-  cpu::ThreadPool pool;
+  ThreadPool pool;
   Block scratch;
   std::vector<std::unique_ptr<void *[]>> pointerLists;
   std::vector<int64_t> counters;

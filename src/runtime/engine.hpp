@@ -6,10 +6,6 @@
 
 #include "executable/executable.hpp"
 
-namespace popart::cpu {
-class ThreadPool;
-}
-
 namespace popart::runtime {
 
 // Where the engine gets and puts one micro-batch of a stream. Called from the thread that runs the engine.

@@ -45,6 +45,7 @@ TensorIndex sumOverAllButChannels(OpEmitter &b, TensorIndex t, DataType type) {
 // With r = 1 / sqrt(var + eps) and xhat = (x - mean) r:
 // dx = g scale r, dscale = sum(g xhat), dB = sum(g), dmean = -scale r sum(g), dvar = -0.5 scale r² sum(g xhat).
 void inferenceVjp(VjpBuilder &b) {
+  if (!b.hasGradOut(0)) return;
   const Shape shape = channelShape(b.inInfo(kX).shape());
   const DataType type = b.inInfo(kX).dataType();
   auto parameter = [&](int i) {
@@ -72,6 +73,10 @@ void inferenceVjp(VjpBuilder &b) {
 }
 
 void trainingVjp(VjpBuilder &b) {
+  for (int i = 1; i < b.op().outputCount(); ++i)
+    check(!b.hasGradOut(i), "{}: gradients through the statistics are not built: got one for output {}. Detach that output",
+          b.op().debugName(), i);
+  if (!b.hasGradOut(0)) return;
   const bool saved = b.op().hasOutput(3) && b.op().hasOutput(4);
   std::vector<TensorIndex> inputs{b.gradOut(0), b.in(kX), b.in(kScale)};
   if (saved) inputs.insert(inputs.end(), {b.out(3), b.out(4)});
@@ -103,7 +108,6 @@ OpDefs batchNormOps() {
                      .infer(inferBatchNorm)
                      .traits(Trait::Norm)
                      .vjp([](VjpBuilder &b) {
-                       if (!b.hasGradOut(0)) return;
                        b.op().attrInt("training_mode") != 0 ? trainingVjp(b) : inferenceVjp(b);
                      })
                      .doc("Normalisation per channel, with given statistics or those of the batch."));

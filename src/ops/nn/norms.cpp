@@ -57,6 +57,9 @@ OpDef &addStatistics(OpDef &row) {
 
 // Emits `type` with (g, x, scale[, statistics of outputs 1 and 2]) and hands its outputs to the wanted inputs.
 void emitNormGrad(VjpBuilder &b, const char *type, int outputs, Attributes attributes) {
+  for (int i = 1; i < b.op().outputCount(); ++i)
+    check(!b.hasGradOut(i), "{}: gradients through the statistics are not built: got one for output {}. Detach that output",
+          b.op().debugName(), i);
   if (!b.hasGradOut(0)) return;
   std::vector<TensorIndex> inputs{b.gradOut(0), b.in(0), b.in(1)};
   if (outputs == 3 && b.op().hasOutput(1) && b.op().hasOutput(2)) inputs.insert(inputs.end(), {b.out(1), b.out(2)});

@@ -8,7 +8,7 @@
 #include <random>
 #include <vector>
 
-#include "backends/cpu/threads/thread_pool.hpp"
+#include "base/threads/thread_pool.hpp"
 
 namespace popart::cpu {
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "backends/cpu/kernels/pack.hpp"
-#include "backends/cpu/threads/thread_pool.hpp"
+#include "base/threads/thread_pool.hpp"
 
 namespace popart::cpu {
 namespace {

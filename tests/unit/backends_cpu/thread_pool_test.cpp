@@ -1,6 +1,6 @@
 // Thread pool: every task runs exactly once and is visible after run(), for any mix of thread counts, task counts and
 // parking.
-#include "backends/cpu/threads/thread_pool.hpp"
+#include "base/threads/thread_pool.hpp"
 
 #include <gtest/gtest.h>
 

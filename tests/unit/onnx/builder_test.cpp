@@ -48,6 +48,15 @@ TEST(ModelBuilder, shapes_come_from_the_operator_rows) {
   EXPECT_NE(messageOf([&] { b.getTensorInfo("nothing"); }).find("Known tensors"), std::string::npos);
 }
 
+TEST(ModelBuilder, empty_lists_mean_the_default) {
+  ModelBuilder b;
+  const std::vector<int64_t> none;
+  const TensorId x = b.addInputTensor(TensorInfo(DataType::FLOAT, {1, 3, 4}));
+  const TensorId y = b.addNode("ai.onnx", 10, "Transpose", {x}, 1, {{"perm", none}}).front();
+  EXPECT_EQ(b.getTensorInfo(y).shape(), (Shape{4, 3, 1}));
+  EXPECT_EQ(b.getTensorInfo(b.addNode("ai.onnx", 10, "Squeeze", {x}, 1, {{"axes", none}}).front()).shape(), (Shape{3, 4}));
+}
+
 TEST(ModelBuilder, refuses_unknown_inputs_and_wrong_counts) {
   ModelBuilder b;
   const TensorId x = b.addInputTensor(kImage);

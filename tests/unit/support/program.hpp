@@ -69,6 +69,7 @@ class ProgramRun : public runtime::StreamSource {
     lower::LowerOptions options;
     options.backends = {&ref::backend()};
     options.iterations = iterations;
+    options.fuse = false;  // fused rows have no reference kernels
     executable_ = lower::lower(ir, options);
     engine_ = std::make_unique<runtime::Engine>(executable_, 1);
     for (size_t i = 0; i < executable_->variables.size(); ++i)

@@ -4,7 +4,7 @@
 // bumped. A claim is an acquire on the range, so a worker that claims sees the fields of the run the task belongs to,
 // even when it woke for an earlier run. parked_ and generation_ use sequentially consistent operations: either the
 // worker sees the new generation before it sleeps, or the caller sees the parked worker and wakes it.
-#include "backends/cpu/threads/thread_pool.hpp"
+#include "base/threads/thread_pool.hpp"
 
 #include <algorithm>
 
@@ -16,7 +16,7 @@
 #include <immintrin.h>
 #endif
 
-namespace popart::cpu {
+namespace popart {
 namespace {
 
 // The pool whose task the current thread is running, and its index there; makes nested runs inline.
@@ -187,4 +187,4 @@ void ThreadPool::workerMain(int thread) noexcept {
   }
 }
 
-}  // namespace popart::cpu
+}  // namespace popart

@@ -16,7 +16,7 @@
 #include <type_traits>
 #include <vector>
 
-namespace popart::cpu {
+namespace popart {
 
 // One task: `state` is what was given to run(), `task` is in [0, tasks), `thread` in [0, threads()) is unique among the
 // tasks that run at the same time (index of per-thread scratch). Must not throw.
@@ -84,4 +84,4 @@ class ThreadPool {
   std::vector<std::thread> workers_;
 };
 
-}  // namespace popart::cpu
+}  // namespace popart

@@ -1,0 +1,51 @@
+// Weights between a session and ONNX model files.
+#include <popart/error.hpp>
+#include <popart/ir.hpp>
+
+#include "api/session_impl.hpp"
+#include "onnx/writer.hpp"
+
+namespace popart {
+
+void Session::resetHostWeights(const std::string &modelProtoOrFilename, const bool ignoreUnknown) {
+  if (impl_->mode == Impl::Mode::Inference && impl_->options.constantWeights && impl_->model)
+    throw runtime_error(
+        "Session '{}': resetHostWeights on constant weights. Set SessionOptions::constantWeights to False",
+        impl_->name);
+  const onnx::Model other = onnx::Model::fromProtoOrFile(modelProtoOrFilename);
+  std::map<TensorId, TensorData> values;
+  for (const TensorId &id : other.initializerIds()) values[id] = onnx::initializerData(other, id);
+  for (const auto &[id, value] : values) {
+    auto host = impl_->hostWeights.find(id);
+    if (host == impl_->hostWeights.end()) {
+      if (ignoreUnknown || (impl_->model && !isFloatingPoint(value.info().dataType()))) continue;
+      throw runtime_error(
+          "resetHostWeights '{}': the session has no weight of that name. Pass "
+          "ignoreWeightsInModelWithoutCorrespondingHostWeight=True to skip it",
+          id);
+    }
+    if (host->second.info() != value.info())
+      throw runtime_error("resetHostWeights '{}': another type or shape than the session's: got {}, expected {}", id,
+                          value.info(), host->second.info());
+  }
+  for (const auto &[id, value] : values)
+    if (auto host = impl_->hostWeights.find(id); host != impl_->hostWeights.end()) host->second = value;
+  impl_->weightsLoaded = false;
+}
+
+void Session::modelToHost(const std::string &fileName) {
+  if (!impl_->model)
+    throw runtime_error("Session '{}': modelToHost: the session was not made from an ONNX model", impl_->name);
+  if (impl_->engine) weightsToHost();
+  std::map<TensorId, TensorData> values;
+  for (const auto &[id, host] : impl_->hostWeights) {
+    const bool isState =
+        impl_->ir().getMainGraph().contains(id) && impl_->ir().getMainGraph().getTensor(id)->isOptimizerState;
+    if (!impl_->isModelVariable(id) || (isState && impl_->options.disableOptimizerStateTensorStreams)) continue;
+    auto read = impl_->streamBuffers.find(id);
+    values[id] = read == impl_->streamBuffers.end() ? host : read->second;
+  }
+  onnx::writeModel(fileName, *impl_->model, values);
+}
+
+}  // namespace popart

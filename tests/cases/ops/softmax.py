@@ -1,0 +1,44 @@
+"""Cases of Softmax, LogSoftmax and Hardmax along one axis."""
+
+import numpy as np
+import torch
+from tests.cases.case import Case, floats
+from torch.nn import functional
+
+from tests.cases.torch_oracle import with_torch
+
+
+def softmax(axis: int):
+    """Return the Softmax oracle along `axis`."""
+    return with_torch(functional.softmax, dim=axis)
+
+
+def log_softmax(axis: int):
+    """Return the LogSoftmax oracle along `axis`."""
+    return with_torch(functional.log_softmax, dim=axis)
+
+
+def hardmax(axis: int):
+    """Return the Hardmax oracle along `axis`: 1 at the first maximum."""
+
+    def first(x):
+        position = torch.from_numpy(np.argmax(x, axis=axis))
+        return functional.one_hot(position, x.shape[axis]).movedim(-1, axis).numpy().astype(x.dtype)
+
+    return first
+
+
+AXES = [0, 1, 2, -1]
+LARGE = floats(2, 3) * np.float32(1000)
+
+CASES = [
+    *[Case("Softmax", [floats(3, 4, 5)], {"axis": a}, softmax(a), gradients=[0]) for a in AXES],
+    *[Case("LogSoftmax", [floats(3, 4, 5)], {"axis": a}, log_softmax(a), gradients=[0]) for a in AXES],
+    *[Case("Hardmax", [floats(3, 4, 5)], {"axis": a}, hardmax(a)) for a in AXES],
+    Case("Softmax", [LARGE], {"axis": -1}, softmax(-1), name="large_values"),
+    Case("LogSoftmax", [LARGE], {"axis": -1}, log_softmax(-1), name="large_values"),
+    Case("Hardmax", [np.ones((2, 3), np.float32)], {"axis": -1}, hardmax(-1), name="ties"),
+    Case("Softmax", [floats(4, 1)], {"axis": 1}, softmax(1), gradients=[0], name="one_class"),
+    Case("Softmax", [floats(3, 4)], {"axis": 2}, refuses="out of range"),
+    Case("LogSoftmax", [floats()], {"axis": 0}, refuses="needs at least one dimension"),
+]
