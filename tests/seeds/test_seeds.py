@@ -132,7 +132,8 @@ def test_tutorial_trains_and_validates(tutorial: Tutorial, mnist_home: Path, mon
     tutorial.run("train_vars_to_data = train_session.get_tensors_data(train_variables.tensors)",
                  "train_vars_to_data = train_session.get_tensors_data(train_variables.tensors)")  # fmt: skip
     tutorial.run("def test_program(test_batch_size, device):",
-                 "return popxl.Session(ir, device), [in_stream], variables, out_stream", [("ir.num_host_transfers", 1)])  # fmt: skip
+                 "return popxl.Session(ir, device), [in_stream], variables, out_stream",
+                 [("ir.num_host_transfers", 1)])  # fmt: skip
     tutorial.run("test_session, test_input_streams, test_variables, out_stream = test_program(", ")")
     tutorial.run("# dictionary { train_session variables : test_session variables }", "}")
     tutorial.run("# Copy trained weights to the program, with a single host to device transfer",
