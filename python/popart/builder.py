@@ -68,7 +68,7 @@ class Builder:
             self._version, graphcore = opsets["ai.onnx"], opsets["ai.graphcore"]
             if graphcore != 1:
                 raise ValueError(f"Builder: ai.graphcore opset: got {graphcore}, expected 1")
-        elif fixed is not None:
+        else:
             self._version = fixed
 
     # ---- operator namespaces
@@ -78,18 +78,16 @@ class Builder:
                 f"Builder: ai.onnx opset {version} asked for, but opset {self._version} is already defined"
             )
         if version not in OPSETS:
-            raise ValueError(f"Builder: opset of ai.onnx: got {version}, expected 6 to 11")
+            raise popart_core.popart_exception(
+                f"Builder: ai.onnx opset: got {version}, expected 6 to 11. A model of a newer opset takes operators of "
+                "ai.graphcore only"
+            )
         self._version = version
         return NAMESPACES[version](self._core)
 
     @property
     def aiOnnx(self) -> Any:
-        """Operators of ai.onnx in the opset of this builder (10 unless fixed).
-
-        Raises:
-            ValueError: the model being extended has an opset beyond 11, for which there are no typed methods; ai.graphcore
-                operators and ``customOp`` still extend it.
-        """
+        """Operators of ai.onnx in the opset of this builder (10 unless fixed)."""
         return self._namespace(self._version if self._version is not None else self._default_version)
 
     @property
