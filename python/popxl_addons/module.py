@@ -1,7 +1,8 @@
 """Module: a reusable part of a model that owns variables.
 
 `build` makes ops and adds variables as graph inputs; `create_graph` turns it into a graph and hands out the factories
-of the variables. A sub-module assigned to an attribute shares its containers with its parent under that attribute's name.
+of the variables. A sub-module assigned to an attribute shares its containers with its parent under that
+attribute's name.
 """
 
 import inspect
