@@ -20,12 +20,13 @@ import matplotlib
 matplotlib.use("Agg")
 
 import numpy as np
-import onnx
 import popart
 import popart.data
 from matplotlib import pyplot
-from onnx import TensorProto, helper, numpy_helper
 from tqdm import tqdm
+
+import onnx
+from onnx import TensorProto, helper, numpy_helper
 
 FASHION_MNIST = Path("/usr/share/datasets/fashion-mnist")
 SIZES = (784, 512, 512, 512, 10)
