@@ -116,7 +116,8 @@ class EpilogueFuser {
         continue;
       }
       auto [it, fresh] = inner.try_emplace(t);
-      if (fresh) it->second = body.addInput(body.addScope(graph_.tensor(t).id), graph_.info(t));
+      if (fresh && isNumber(graph_.tensor(t))) it->second = body.addConstant(body.addScope(graph_.tensor(t).id), graph_.tensor(t).tensorData());
+      else if (fresh) it->second = body.addInput(body.addScope(graph_.tensor(t).id), graph_.info(t));
       inputs.push_back(it->second);
     }
     Op::Settings settings = op.settings;
@@ -130,7 +131,7 @@ class EpilogueFuser {
     if (reader.is("FusedElementwise")) return reader.inputs();
     std::vector<TensorIndex> operands;
     for (TensorIndex t : reader.inputs())
-      if (t.valid() && std::find(operands.begin(), operands.end(), t) == operands.end()) operands.push_back(t);
+      if (t.valid() && !isNumber(graph_.tensor(t)) && std::find(operands.begin(), operands.end(), t) == operands.end()) operands.push_back(t);
     return operands;
   }
 

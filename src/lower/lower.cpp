@@ -21,7 +21,7 @@ std::shared_ptr<const executable::Executable> lower(const Ir &ir, const LowerOpt
     const executable::Backend &first = *options.backends.front();
     fuseElementwise(*flat, first);
     fuseEpilogues(*flat, first);
-    layouts = assignLayouts(*flat, first, options.panelWidth);
+    layouts = assignLayouts(*flat, first);
   }
   std::shared_ptr<executable::Executable> result = emit(*flat, layouts, options);
   if (options.keepText) result->loweredText = print(*flat, PrintData::Summary);

@@ -19,6 +19,7 @@ struct Entry {
 
 // Tables of the family files.
 std::span<const Entry> matmulKernels();
+std::span<const Entry> elementwiseKernels();
 
 // ---- what family files share when they judge a request
 
