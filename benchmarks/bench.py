@@ -1,9 +1,9 @@
 """Measures this repository beside its peers. Run it with ./dev bench.
 
-Every implementation of a name lives in its own process (`worker.py`), pinned to the same two cores. First all build and
-their results are compared with the first peer's; then they take turns for several rounds, so that a change of the machine's
-speed meets all of them. Reported are the median and the best time of one call, the ratio of the best peer's median to ours
-(above 1: ours is faster) and the share of the machine's measured multiply-add limit that ours reaches.
+Every implementation of a name lives in its own process (`worker.py`), pinned to the same two cores. First all build, and
+their results are compared with the first peer's; then they take turns for several rounds, so that a change of the
+machine's speed meets all of them. Reported are the median and the best time of one call, the ratio of the best peer's
+median to ours (above 1: ours is faster) and the share of the machine's measured multiply-add limit that ours reaches.
 """
 
 from __future__ import annotations
@@ -211,7 +211,7 @@ class Measurement:
 
 
 def run_probe(args: argparse.Namespace) -> dict[str, Any]:
-    """The C++ probe: multiply-add limit of the machine and the overhead of a call from C++; an error text on failure."""
+    """The C++ probe: multiply-add limit of the machine and time of a call from C++; an error text on failure."""
     preset = os.environ.get("POPART_PRESET", "release")
     program = ROOT / "build" / preset / "bin" / "popart-bench-probe"
     if not program.is_file():
@@ -334,7 +334,7 @@ def print_row(entry: dict[str, Any], peers: list[str]) -> None:
 def parse_arguments() -> argparse.Namespace:
     """Command line."""
     parser = argparse.ArgumentParser(
-        prog="./dev bench", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+        prog="./dev bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--names", nargs="+", choices=NAMES, default=NAMES, metavar="NAME", help=", ".join(NAMES))
     parser.add_argument("--peers", nargs="*", choices=PEERS, default=PEERS, metavar="PEER", help=", ".join(PEERS))

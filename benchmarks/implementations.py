@@ -1,7 +1,7 @@
 """Ours and its peers: each builds a network of `networks` and offers one measured call.
 
-`build(peer, name)` returns a `Runner`. Its `call` is one inference, or one optimizer step on the same batch; `check` gives
-what is compared between implementations: the output, or the losses of the first steps (which it executes).
+`build(peer, name)` returns a `Runner`. Its `call` is one inference, or one optimizer step on the same batch; `check`
+gives what is compared between implementations: the output, or the losses of the first steps (which it executes).
 """
 
 from __future__ import annotations

@@ -73,6 +73,7 @@ class AddOne(nn.Module):
         self.weight = nn.Parameter(torch.ones(1))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Apply the module."""
         return x + self.weight
 
 
@@ -105,6 +106,7 @@ class Attention(nn.Module):
         self.query, self.key, self.value, self.out = (nn.Linear(width, width) for _ in range(4))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Apply the module."""
         n, t, width = x.shape
         q, k, v = (
             layer(x).reshape(n, t, self.heads, width // self.heads).transpose(1, 2)
@@ -125,6 +127,7 @@ class Block(nn.Module):
         self.up, self.down = nn.Linear(width, inner), nn.Linear(inner, width)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Apply the module."""
         if self.norm_first:
             x = x + self.attention(self.norm1(x))
             return x + self.down(functional.gelu(self.up(self.norm2(x))))
@@ -158,6 +161,7 @@ class Transformer(nn.Module):
                 nn.init.normal_(module.weight, std=0.02)
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        """Apply the module."""
         x = self.tokens(tokens) + self.positions.weight[: tokens.shape[1]]
         x = x if self.causal else self.norm(x)  # BERT normalises the embeddings, GPT the last hidden state
         for block in self.blocks:

@@ -1,8 +1,8 @@
 """One implementation in a process of its own, driven by bench.py over stdin and stdout with one JSON line per turn.
 
 ``worker.py IMPLEMENTATION NAME`` builds, answers ``{"build_s", "result"}`` and then, for each request
-``{"seconds": S}``, runs for about S seconds and answers ``{"times_ms"}``. A failure is answered as ``{"error"}``. Python and
-libraries that print do so to stderr, because stdout belongs to the protocol.
+``{"seconds": S}``, runs for about S seconds and answers ``{"times_ms"}``. A failure is answered as ``{"error"}``.
+Libraries that print do so to stderr, because stdout belongs to the protocol.
 """
 
 from __future__ import annotations
