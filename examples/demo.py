@@ -1,8 +1,8 @@
 """Trains the tutorial's network on real 28x28 images, validates it and writes what it learned. Run it with ./dev demo.
 
-The network (784-512-512-512-10, GELU in its tanh form) is an ONNX model with an open batch size. A TrainingSession trains
-it with batches of 8 and plain gradient descent; the trained weights then go into an ONNX file and from there into an
-InferenceSession with batches of 80, which classifies the test images.
+The network (784-512-512-512-10, GELU in its tanh form) is an ONNX model with an open batch size. A TrainingSession
+trains it with batches of 8 and plain gradient descent; the trained weights then go into an ONNX file and from there into
+an InferenceSession with batches of 80, which classifies the test images.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import json
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +21,13 @@ import matplotlib
 matplotlib.use("Agg")
 
 import numpy as np
-import onnx
 import popart
 import popart.data
 from matplotlib import pyplot
-from onnx import TensorProto, helper, numpy_helper
 from tqdm import tqdm
+
+import onnx
+from onnx import TensorProto, helper, numpy_helper
 
 FASHION_MNIST = Path("/usr/share/datasets/fashion-mnist")
 SIZES = (784, 512, 512, 512, 10)
@@ -71,7 +73,7 @@ def initial_weights(seed: int) -> dict[str, np.ndarray]:
     """Weights N(0, 0.02) of shape ``(in, out)`` and zero biases ``(out,)`` by name."""
     rng = np.random.default_rng(seed)
     weights = {}
-    for layer, (rows, columns) in enumerate(zip(SIZES[:-1], SIZES[1:], strict=True), start=1):
+    for layer, (rows, columns) in enumerate(pairwise(SIZES), start=1):
         weights[f"fc{layer}.weight"] = rng.normal(0, WEIGHT_STD, (rows, columns)).astype(np.float32)
         weights[f"fc{layer}.bias"] = np.zeros(columns, np.float32)
     return weights
@@ -206,7 +208,7 @@ def summary(results: dict[str, float], args: argparse.Namespace, data: Path, los
     layers = "-".join(map(str, SIZES))
     return "\n".join(
         [
-            f"network           {layers}, GELU (tanh), {sum(a * b + b for a, b in zip(SIZES, SIZES[1:]))} parameters",
+            f"network           {layers}, GELU (tanh), {sum(a * b + b for a, b in pairwise(SIZES))} parameters",
             f"data              {data}",
             f"training          {args.epochs} epoch(s), {len(losses)} batches of {TRAIN_BATCH}, SGD {LEARNING_RATE}, "
             f"seed {args.seed}, device {args.device}",
