@@ -16,10 +16,10 @@ from pathlib import Path
 
 import ml_dtypes  # noqa: F401  registers bfloat16 with NumPy
 import numpy as np
-import onnx
 import onnx.numpy_helper
 from onnx.backend.test.loader import load_model_tests
 
+import onnx
 import tests.conftest  # noqa: F401  sets the import paths when this module is run by itself
 
 import popart  # isort: skip
