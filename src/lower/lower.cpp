@@ -5,6 +5,7 @@
 #include "lower/decompose.hpp"
 #include "lower/emit.hpp"
 #include "lower/flatten.hpp"
+#include "lower/fold_batch_norm.hpp"
 #include "lower/fuse_elementwise.hpp"
 #include "lower/fuse_epilogue.hpp"
 #include "lower/layout.hpp"
@@ -20,6 +21,7 @@ std::shared_ptr<const executable::Executable> lower(const Ir &ir, const LowerOpt
   Layouts layouts;
   if (options.fuse) {
     const executable::Backend &first = *options.backends.front();
+    foldBatchNorms(*flat);
     fuseElementwise(*flat, first);
     fuseEpilogues(*flat, first);
     layouts = assignLayouts(*flat, first);

@@ -23,6 +23,7 @@ std::span<const Entry> elementwiseKernels();
 std::span<const Entry> convKernels();
 std::span<const Entry> poolKernels();
 std::span<const Entry> normKernels();
+std::span<const Entry> lrnKernels();
 std::span<const Entry> spatialMoveKernels();
 
 // ---- what family files share when they judge a request
