@@ -86,8 +86,7 @@ class EpilogueFuser {
 
   // Conv → FusedConv without epilogue; its inputs are (x, w, bias or none).
   void toFusedConv(Op &op) {
-    std::vector<TensorIndex> inputs = op.inputs();
-    inputs.resize(3);
+    const std::vector<TensorIndex> inputs = op.inputs();
     const TensorIndex old = op.outputs()[0];
     const TensorId id = graph_.tensor(old).id;
     graph_.renameTensor(old, graph_.freeId(id + "/unfused"));
@@ -179,6 +178,7 @@ class EpilogueFuser {
     }
     body.setInputs(bodyInputs);
     std::vector<TensorIndex> inputs = product.inputs();
+    if (product.is("FusedConv")) inputs.resize(3);  // an absent bias keeps its place
     inputs.insert(inputs.end(), extras.begin(), extras.end());
     Attributes attributes = product.attributes();
     attributes.set("epilogue", GraphRef{body.id});
