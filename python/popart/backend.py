@@ -3,21 +3,22 @@
     import onnx, popart.backend as backend
     outputs = backend.prepare(onnx.load("model.onnx"), "CPU").run([x])
 
-Shapes are fixed when a program is built, so a model is compiled at its first run for the shapes of the arrays given, and
-again when they change. Inputs that steer shapes (axes, repeats, the new shape of Reshape, ...) become constants of that program.
+Shapes are fixed when a program is built, so a model is compiled at its first run for the shapes of the arrays given,
+and again when they change. Inputs that steer shapes (axes, repeats, the new shape of Reshape, ...) become constants of
+that program.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import onnx
 import onnx.backend.base
 import onnx.helper
 import onnx.numpy_helper
 import popart_core
 from popart_core import AnchorReturnType, DataFlow, DeviceManager, PyStepIO, SessionOptions
 
+import onnx
 from popart.session import InferenceSession
 
 Array = np.ndarray

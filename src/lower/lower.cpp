@@ -1,6 +1,7 @@
 // The compile steps between an Ir and an Executable, in order.
 #include "lower/lower.hpp"
 
+#include "lower/channels_last.hpp"
 #include "lower/decompose.hpp"
 #include "lower/emit.hpp"
 #include "lower/flatten.hpp"
@@ -22,6 +23,7 @@ std::shared_ptr<const executable::Executable> lower(const Ir &ir, const LowerOpt
     fuseElementwise(*flat, first);
     fuseEpilogues(*flat, first);
     layouts = assignLayouts(*flat, first);
+    assignChannelsLast(*flat, first, layouts);
   }
   std::shared_ptr<executable::Executable> result = emit(*flat, layouts, options);
   if (options.keepText) result->loweredText = print(*flat, PrintData::Summary);

@@ -18,7 +18,7 @@ using executable::OperandDesc;
 class CpuBackend final : public executable::Backend {
  public:
   CpuBackend() {
-    for (auto table : {matmulKernels(), elementwiseKernels()})
+    for (auto table : {matmulKernels(), elementwiseKernels(), convKernels(), poolKernels(), normKernels(), spatialMoveKernels()})
       for (const Entry &e : table) entries_[e.type].push_back(&e);
   }
 

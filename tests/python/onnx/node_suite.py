@@ -1,7 +1,7 @@
 """Runs the test cases that the onnx package carries (operators and small models) and sorts them by outcome.
 
-``python tests/python/onnx/node_suite.py`` prints the table; ``--update`` rewrites refused.json, which lists the cases that are
-refused and the start of the reason, for review.
+``python -m tests.python.onnx.node_suite`` prints the table; ``--update`` rewrites refused.json, which lists the cases
+that are refused and the reason, for review.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).resolve().parents[3])]
-import tests.conftest  # noqa: F401  sets the import paths when this file is run by itself
-
 import ml_dtypes  # noqa: F401  registers bfloat16 with NumPy
 import numpy as np
-import onnx
 import onnx.numpy_helper
-import popart
-import popart.backend
 from onnx.backend.test.loader import load_model_tests
+
+import onnx
+import tests.conftest  # noqa: F401  sets the import paths when this module is run by itself
+
+import popart  # isort: skip
+import popart.backend  # isort: skip
 
 REFUSED = Path(__file__).parent / "refused.json"
 KINDS = ("node", "simple", "pytorch-converted", "pytorch-operator")

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.python.onnx.node_suite import REFUSED, KINDS, outcomes, refused_by_reason, table
+from tests.python.onnx.node_suite import KINDS, REFUSED, outcomes, refused_by_reason, table
 
 
 def test_no_case_fails(capsys):

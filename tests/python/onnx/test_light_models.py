@@ -3,11 +3,12 @@
 from pathlib import Path
 
 import numpy as np
-import onnx
 import onnx.backend.test
 import onnx.numpy_helper
 import popart
 import pytest
+
+import onnx
 
 FOLDER = Path(onnx.backend.test.__file__).parent / "data" / "light"
 MODELS = sorted(FOLDER.glob("light_*.onnx"))
@@ -36,7 +37,9 @@ def test_light_model_gives_the_stored_output(path):
     name, x = model_input(model)
     output = model.graph.output[0].name
     session = popart.InferenceSession(
-        str(path), popart.DataFlow(1, {output: popart.AnchorReturnType("All")}), popart.DeviceManager().createCpuDevice()
+        str(path),
+        popart.DataFlow(1, {output: popart.AnchorReturnType("All")}),
+        popart.DeviceManager().createCpuDevice(),
     )
     session.prepareDevice()
     anchors = session.initAnchorArrays()
