@@ -26,13 +26,6 @@ std::map<OperatorIdentifier, UserOperator> &registry() {
 
 UserOperator &entryOf(const OperatorIdentifier &opid) { return registry()[opid]; }
 
-void checkInputs(const OperatorIdentifier &opid, const Op &op) {
-  const NumInputs wanted = opid.numInputs;
-  if (wanted.max <= 0) return;
-  check(op.inputCount() >= wanted.min && op.inputCount() <= wanted.max, "{}: wrong number of inputs: got {}, expected {} to {}",
-        op.debugName(), op.inputCount(), wanted.min, wanted.max);
-}
-
 std::unique_ptr<Op> createUserOp(const OperatorIdentifier &opid, const OpCreatorInfo &given) {
   OpManager::OpFactoryFunc factory;
   {
@@ -44,6 +37,11 @@ std::unique_ptr<Op> createUserOp(const OperatorIdentifier &opid, const OpCreator
   std::unique_ptr<Op> op = factory ? factory(info) : std::make_unique<Op>(opid, info.settings);
   check(op != nullptr, "{} '{}': its creator made no op", opid, info.settings.name);
   op->mutableAttributes() = info.attributes;
+  const NumInputs wanted = opid.numInputs;
+  const int inputs = static_cast<int>(info.getInputIds().size());
+  check(wanted.max <= 0 || inputs == 0 || (inputs >= wanted.min && inputs <= wanted.max), "{}: wrong number of inputs: got {}, expected {}",
+        op->debugName(), inputs,
+        wanted.min == wanted.max ? toText(wanted.min) : toText(wanted.min) + " to " + toText(wanted.max));
   return op;
 }
 
@@ -54,7 +52,6 @@ void inferUserOp(const OperatorIdentifier &opid, InferContext &context) {
     shapes = entryOf(opid).shapes;
   }
   if (!shapes) context.fail("the operator has no rule for its output shapes. Override setup(), or register a shape inference function");
-  checkInputs(opid, context.op());
   ShapeInferenceContext shapeContext(context.op());
   shapes(shapeContext);
 }
