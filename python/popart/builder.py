@@ -68,12 +68,7 @@ class Builder:
             self._version, graphcore = opsets["ai.onnx"], opsets["ai.graphcore"]
             if graphcore != 1:
                 raise ValueError(f"Builder: ai.graphcore opset: got {graphcore}, expected 1")
-        elif fixed is not None:
-            if fixed not in OPSETS:
-                raise popart_core.popart_exception(
-                    f"Builder: ai.onnx opset of the model: got {fixed}, expected 6 to 11. "
-                    "Sessions take newer models directly"
-                )
+        else:
             self._version = fixed
 
     # ---- operator namespaces
@@ -83,7 +78,10 @@ class Builder:
                 f"Builder: ai.onnx opset {version} asked for, but opset {self._version} is already defined"
             )
         if version not in OPSETS:
-            raise ValueError(f"Builder: opset of ai.onnx: got {version}, expected 6 to 11")
+            raise popart_core.popart_exception(
+                f"Builder: ai.onnx opset: got {version}, expected 6 to 11. A model of a newer opset takes operators of "
+                "ai.graphcore only"
+            )
         self._version = version
         return NAMESPACES[version](self._core)
 

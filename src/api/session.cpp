@@ -205,6 +205,7 @@ std::string Session::getSummaryReport(bool) const {
   const auto &memory = impl_->executable->memory;
   std::string report = "Memory\n";
   const std::pair<const char *, int64_t> rows[] = {{"activations", memory.arenaBytes},
+                                                   {"largest live set", memory.largestLiveSetBytes},
                                                    {"variables", memory.variableBytes},
                                                    {"constants", memory.constantBytes},
                                                    {"scratch", memory.scratchBytes},

@@ -102,7 +102,9 @@ void Graph::renameTensor(TensorIndex t, const TensorId &newId) {
 }
 
 TensorId Graph::uniqueId(const TensorId &wanted) {
-  return byId_.count(wanted) ? wanted + "__t" + std::to_string(ir_.getAndIncrTensorCounter()) : wanted;
+  TensorId candidate = wanted;
+  while (byId_.count(candidate)) candidate = wanted + "__t" + std::to_string(ir_.getAndIncrTensorCounter());
+  return candidate;
 }
 TensorId Graph::freeId(const TensorId &wanted) const {
   TensorId candidate = wanted;

@@ -38,6 +38,17 @@ void checkOperands(const Op &op) {
   }
 }
 
+void checkOutputs(const Op &op) {
+  const auto &rows = op.def().outputs();
+  const bool variadic = !rows.empty() && rows.back().arity == Arity::Variadic;
+  for (int i = 0; i < op.outputCount(); ++i) {
+    if (!op.hasOutput(i) || op.outInfo(i).isSet()) continue;
+    if (!variadic && i >= static_cast<int>(rows.size()))
+      throw error("{}: too many outputs: got {}, expected at most {}", op.debugName(), op.outputCount(), rows.size());
+    throw error("{}: output {} is not available with these attributes and inputs. Leave it out", op.debugName(), i);
+  }
+}
+
 }  // namespace
 
 Op::Op(const OpDef &def, Attributes attributes, const Settings &s) : opid(def.id()), settings(s), def_(&def) {
@@ -92,6 +103,7 @@ void Op::setup() {
   } else if (outputCount() > 0) {
     context.out(0, context.in(0));
   }
+  checkOutputs(*this);
 }
 
 const std::vector<GradInOutMapper> &Op::gradInputInfo() const {

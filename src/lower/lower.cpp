@@ -1,6 +1,7 @@
 // The compile steps between an Ir and an Executable, in order.
 #include "lower/lower.hpp"
 
+#include "lower/channels_last.hpp"
 #include "lower/decompose.hpp"
 #include "lower/emit.hpp"
 #include "lower/flatten.hpp"
@@ -21,7 +22,8 @@ std::shared_ptr<const executable::Executable> lower(const Ir &ir, const LowerOpt
     const executable::Backend &first = *options.backends.front();
     fuseElementwise(*flat, first);
     fuseEpilogues(*flat, first);
-    layouts = assignLayouts(*flat, first, options.panelWidth);
+    layouts = assignLayouts(*flat, first);
+    assignChannelsLast(*flat, first, layouts);
   }
   std::shared_ptr<executable::Executable> result = emit(*flat, layouts, options);
   if (options.keepText) result->loweredText = print(*flat, PrintData::Summary);

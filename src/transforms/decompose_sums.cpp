@@ -13,7 +13,8 @@ bool termsHaveTheSumsInfo(const Op &sum) {
 }
 
 TensorIndex emitZero(Graph &graph, const Op &sum, const TensorInfo &info) {
-  Attributes attributes{{"shape", info.shape()}, {"dtype", int64_t{toOnnxDataType(info.dataType())}}, {"init_type", int64_t{1}}};
+  Attributes attributes{
+      {"shape", info.shape()}, {"dtype", int64_t{toOnnxDataType(info.dataType())}}, {"init_type", int64_t{1}}};
   const TensorId id = graph.freeId(sum.outId(0) + "_init");
   return graph.addConnectedOp(opDef("Init"), {}, {id}, attributes, inheritSettings(sum, graph, "init"))->outputs()[0];
 }

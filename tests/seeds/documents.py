@@ -1,8 +1,8 @@
 """Programs inside text dumps of published documents.
 
 A dump has prose, programs and their output in one stream, without indentation. A program is found by its first and last
-line. Indentation is repaired from the text alone: a logical line that ends with a colon opens a level, `dedents` names the
-lines where levels close. Nothing else of the program changes.
+line. Indentation is repaired from the text alone: a logical line that ends with a colon opens a level, `dedents` names
+the lines where levels close. Nothing else of the program changes.
 """
 
 import os

@@ -44,16 +44,31 @@ void transpose(const Context &c) {
   copyStrided(c, 0, strides);
 }
 
-void slice(const Context &c) {
-  const Shape own = elementStrides(c.in[0].shape());
-  const auto ranges = ops::sliceRanges(c.op.attributes(), c.in[0].shape());
-  Shape strides;
-  int64_t base = 0;
-  for (size_t i = 0; i < own.size(); ++i) {
-    base += ranges[i].start * own[i];
-    strides.push_back(ranges[i].step * own[i]);
+// Where the elements of a slice lie in the sliced tensor: at base + sum of x[d] * strides[d].
+struct SlicePositions {
+  SlicePositions(const Attributes &attributes, const Shape &whole) {
+    const Shape own = elementStrides(whole);
+    const auto ranges = ops::sliceRanges(attributes, whole);
+    for (size_t i = 0; i < own.size(); ++i) {
+      base += ranges[i].start * own[i];
+      strides.push_back(ranges[i].step * own[i]);
+    }
   }
-  copyStrided(c, base, strides);
+  int64_t base = 0;
+  Shape strides;
+};
+
+void slice(const Context &c) {
+  const SlicePositions at(c.op.attributes(), c.in[0].shape());
+  copyStrided(c, at.base, at.strides);
+}
+
+void sliceUpdate(const Context &c) {
+  copy(c);
+  const SlicePositions at(c.op.attributes(), c.in[0].shape());
+  const ElementCopy copyElement(c.in[1], c.out[0]);
+  Walk walk(c.in[1].shape(), {at.strides});
+  for (int64_t i = 0; i < c.in[1].size(); ++i, walk.next()) copyElement(i, at.base + walk.offset(0));
 }
 
 void subsample(const Context &c) {
@@ -181,6 +196,7 @@ constexpr Entry kTable[] = {
     {"Nop", copy},
     {"Transpose", transpose},
     {"Slice", slice},
+    {"SliceUpdate", sliceUpdate},
     {"Subsample", subsample},
     {"Reverse", reverse},
     {"Expand", expand},

@@ -1,4 +1,5 @@
-// Slice, Subsample and Reverse: regular selections along axes, and SliceGrad, which puts a gradient back into zeros.
+// Slice, Subsample and Reverse: regular selections along axes; SliceGrad, which puts a gradient back into zeros; and
+// SliceUpdate, which replaces a slice of a tensor.
 #include "ops/shape/slice_range.hpp"
 
 #include <algorithm>
@@ -113,6 +114,37 @@ OpDef sliceGradientRow() {
       .doc("Gradient of Slice: zeros where nothing was taken.");
 }
 
+// The whole tensor after a write through a slice of it. Made when in-place writes are turned into values.
+OpDef sliceUpdateRow() {
+  return OpDef("ai.graphcore", "SliceUpdate", {1})
+      .input("whole", kAllTypes, "T")
+      .input("part", kAllTypes, "T")
+      .output("updated")
+      .attrRequired("starts", AttributeType::Ints)
+      .attrRequired("ends", AttributeType::Ints)
+      .attrOptional("axes", AttributeType::Ints)
+      .attrOptional("steps", AttributeType::Ints)
+      .traits(Trait::Internal)
+      .notOnnx()
+      .infer([](InferContext &c) {
+        Shape part;
+        try {
+          for (const SliceRange &r : sliceRanges(c.attrs(), c.shape(0))) part.push_back(r.size);
+        } catch (const error &e) {
+          c.fail("{}", e.what());
+        }
+        c.require(c.shape(1) == part, "part does not have the shape of the slice: got {}, expected {}", c.shape(1), part);
+        c.out(0, c.in(0));
+      })
+      .vjp([](VjpBuilder &b) {
+        if (b.wants(1)) b.grad(1, b.emit("Slice", {b.gradOut(0)}, b.attrs()));
+        if (!b.wants(0)) return;
+        const TensorInfo &part = b.inInfo(1);
+        b.grad(0, b.emit("SliceUpdate", {b.gradOut(0), emitZeros(b, part.dataType(), part.shape())}, b.attrs()));
+      })
+      .doc("whole with the elements that Slice of the same attributes selects replaced by those of part.");
+}
+
 void addSubsample(OpDefs &rows) {
   rows.push_back(OpDef("ai.graphcore", "Subsample", {1})
                      .input("x", kAllTypes)
@@ -220,7 +252,7 @@ std::vector<SliceRange> subsampleRanges(const std::vector<int64_t> &strides, con
 }
 
 OpDefs sliceOps() {
-  OpDefs rows{sliceRow(), sliceGradientRow()};
+  OpDefs rows{sliceRow(), sliceGradientRow(), sliceUpdateRow()};
   addSubsample(rows);
   addReverse(rows);
   return rows;

@@ -68,6 +68,15 @@ JOINS = [
     Case("Split", [floats(7)], {"split": [3, 3]}, refuses="do not add up", outputs=2),
 ]
 
+def replace(where):
+    def replaced(whole, part):
+        result = whole.copy()
+        result[where] = part
+        return result
+
+    return replaced
+
+
 SLICES = [
     moved("Slice", [X], {"starts": [1], "ends": [3], "axes": [2]}, lambda x: x[:, :, 1:3]),
     moved("Slice", [X], {"starts": [0, -3], "ends": [1, 2**62]}, lambda x: x[:1, -3:]),
@@ -78,6 +87,18 @@ SLICES = [
     Case("Slice", [X], {"starts": [0], "ends": [1, 2]}, refuses="differ in length"),
     Case("Slice", [X], {"starts": [0], "ends": [1], "steps": [0]}, refuses="a step is 0"),
     Case("Slice", [X], {"starts": [0], "ends": [1], "axes": [3]}, refuses="axes"),
+    moved(
+        "SliceUpdate", [X, floats(2, 3, 2)], {"starts": [1], "ends": [3], "axes": [2]}, replace(np.s_[:, :, 1:3]), (0, 1)
+    ),
+    moved(
+        "SliceUpdate",
+        [floats(7, 5), floats(3, 3)],
+        {"starts": [1, 4], "ends": [7, -6], "steps": [2, -2]},
+        replace(np.s_[1:7:2, ::-2]),
+        (0, 1),
+    ),
+    Case("SliceUpdate", [ints(5), ints(0)], {"starts": [2], "ends": [2]}, lambda whole, part: whole),
+    Case("SliceUpdate", [X, floats(2, 3, 3)], {"starts": [1], "ends": [3], "axes": [2]}, refuses="shape of the slice"),
     moved("Subsample", [floats(5, 6)], {"strides": [2, 4]}, lambda x: x[::2, ::4]),
     moved("Subsample", [floats(5, 6)], {"strides": [3]}, lambda x: x[::3]),
     Case("Subsample", [X], {"strides": [0]}, refuses="not positive"),

@@ -1,0 +1,211 @@
+"""The interface that ONNX defines for runtimes (``onnx.backend``), on top of inference sessions.
+
+    import onnx, popart.backend as backend
+    outputs = backend.prepare(onnx.load("model.onnx"), "CPU").run([x])
+
+Shapes are fixed when a program is built, so a model is compiled at its first run for the shapes of the arrays given,
+and again when they change. Inputs that steer shapes (axes, repeats, the new shape of Reshape, ...) become constants of
+that program.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx.backend.base
+import onnx.helper
+import onnx.numpy_helper
+import popart_core
+from popart_core import AnchorReturnType, DataFlow, DeviceManager, PyStepIO, SessionOptions
+
+import onnx
+from popart.session import InferenceSession
+
+Array = np.ndarray
+
+
+class BackendRep(onnx.backend.base.BackendRep):
+    """A model ready to run."""
+
+    def __init__(self, model: onnx.ModelProto, options: SessionOptions | None = None) -> None:
+        """Keep a copy of ``model``; it is compiled at the first run.
+
+        Args:
+            model: A checked model.
+            options: Session options; None means the default ones with ``constantWeights``.
+        """
+        self._model = onnx.ModelProto()
+        self._model.CopyFrom(model)
+        self._options = options if options is not None else SessionOptions()
+        known = {tensor.name for tensor in model.graph.initializer}
+        known |= {tensor.values.name for tensor in model.graph.sparse_initializer}
+        self._input_names = [value.name for value in model.graph.input if value.name not in known]
+        self._output_names = [value.name for value in model.graph.output]
+        self._key: Any = None
+        self._session: InferenceSession | None = None
+        self._streams: list[str] = []
+
+    def run(self, inputs: Any, **kwargs: Any) -> tuple[Array, ...]:
+        """Compute the outputs.
+
+        Args:
+            inputs: One array per graph input that is no initializer, in order, or a dictionary by name.
+            **kwargs: Not used.
+
+        Returns:
+            The graph outputs, in order.
+
+        Raises:
+            popart_exception: The model is not supported, or an array does not fit it.
+        """
+        arrays = self._named(inputs)
+        for name, array in arrays.items():
+            if not isinstance(array, np.ndarray | np.generic):
+                raise popart_core.popart_exception(
+                    f"input '{name}': sequences, maps and absent optional values are not supported: "
+                    f"got {type(array).__name__}, expected an array. Give tensors only"
+                )
+        arrays = {name: np.asarray(array, order="C") for name, array in arrays.items()}
+        self._compile(arrays)
+        assert self._session is not None
+        anchors = self._session.initAnchorArrays()
+        feeds = {name: arrays[name] for name in self._streams}
+        self._session.run(PyStepIO(feeds, anchors))
+        return tuple(anchors[name] for name in self._output_names)
+
+    def _named(self, inputs: Any) -> dict[str, Any]:
+        if isinstance(inputs, Mapping):
+            return dict(inputs)
+        if not isinstance(inputs, Sequence):
+            inputs = [inputs]
+        if len(inputs) != len(self._input_names):
+            raise popart_core.popart_exception(
+                f"model '{self._model.graph.name}': wrong number of inputs: got {len(inputs)}, "
+                f"expected {len(self._input_names)}: {self._input_names}"
+            )
+        return dict(zip(self._input_names, inputs, strict=True))
+
+    def _compile(self, arrays: dict[str, Array]) -> None:
+        key = tuple((name, array.dtype.str, array.shape) for name, array in arrays.items())
+        # A program with folded inputs is good for their values only.
+        folded = {name: array for name, array in arrays.items() if name not in self._streams}
+        if self._session is not None and self._key == key and not folded:
+            return
+        self._key = key
+        shaping = {name for name, array in arrays.items() if array.ndim <= 1 and array.dtype.kind in "iu"}
+        small = {name for name, array in arrays.items() if array.ndim <= 1}
+        attempts = [set[str](), *(names for names in (shaping, small, set(arrays)) if names)]
+        for attempt, constants in enumerate(attempts):
+            try:
+                self._build(arrays, constants)
+                return
+            except popart_core.popart_exception as refused:
+                needs_value = "must be known when the graph is built" in str(refused)
+                if not needs_value or attempt + 1 == len(attempts):
+                    raise
+
+    def _build(self, arrays: dict[str, Array], constants: set[str]) -> None:
+        model = onnx.ModelProto()
+        model.CopyFrom(self._model)
+        kept = [value for value in self._model.graph.input if value.name not in constants]
+        del model.graph.input[:]
+        for value in kept:
+            entry = model.graph.input.add()
+            entry.CopyFrom(value)
+            if value.name in arrays and value.type.HasField("tensor_type"):
+                _fix_shape(entry, arrays[value.name])
+        for name in sorted(constants):
+            model.graph.initializer.append(onnx.numpy_helper.from_array(arrays[name], name))
+        anchors = {name: AnchorReturnType("All") for name in self._output_names}
+        device = DeviceManager().createCpuDevice()
+        session = InferenceSession(
+            model.SerializeToString(), DataFlow(1, anchors), device, userOptions=self._options, name="backend"
+        )
+        session.prepareDevice()
+        self._session = session
+        self._streams = [name for name in self._input_names if name not in constants]
+
+
+def _fix_shape(value: onnx.ValueInfoProto, array: Array) -> None:
+    """Replace open dimensions by those of ``array``; declared ones stay, so that mismatches are still refused."""
+    tensor = value.type.tensor_type
+    if not tensor.HasField("shape"):
+        tensor.shape.SetInParent()
+        for size in array.shape:
+            tensor.shape.dim.add().dim_value = size
+        return
+    if len(tensor.shape.dim) != array.ndim:
+        return
+    for dim, size in zip(tensor.shape.dim, array.shape, strict=True):
+        if not dim.HasField("dim_value"):
+            dim.dim_value = size
+
+
+class Backend(onnx.backend.base.Backend):
+    """PopART as an ONNX backend."""
+
+    @classmethod
+    def is_compatible(cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> bool:
+        """Whether ``prepare`` may be tried; models are refused, with a reason, when they are compiled."""
+        return cls.supports_device(device)
+
+    @classmethod
+    def prepare(cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> BackendRep:
+        """Make a model ready to run.
+
+        Args:
+            model: The model.
+            device: "CPU".
+            **kwargs: ``options``, the session options.
+
+        Returns:
+            An object whose ``run`` takes arrays and returns arrays.
+        """
+        if not cls.supports_device(device):
+            raise popart_core.popart_exception(f"backend: unknown device: got '{device}', expected 'CPU'")
+        return BackendRep(model, **kwargs)
+
+    @classmethod
+    def run_model(cls, model: onnx.ModelProto, inputs: Any, device: str = "CPU", **kwargs: Any) -> tuple[Any, ...]:
+        """Prepare and run a model once."""
+        return cls.prepare(model, device, **kwargs).run(inputs)
+
+    @classmethod
+    def run_node(
+        cls, node: onnx.NodeProto, inputs: Any, device: str = "CPU", outputs_info: Any = None, **kwargs: Any
+    ) -> tuple[Any, ...]:
+        """Run one operator on arrays.
+
+        Args:
+            node: The operator.
+            inputs: One array per non-empty input name.
+            device: "CPU".
+            outputs_info: Not used: types and shapes follow from the operator.
+            **kwargs: ``opset_version``, the operator set of ``node`` (default: the newest of the installed onnx).
+
+        Returns:
+            The outputs, in order.
+        """
+        opset = kwargs.pop("opset_version", onnx.defs.onnx_opset_version())
+        arrays = [np.asarray(array) for array in inputs]
+        names = [name for name in node.input if name]
+        values = [
+            onnx.helper.make_tensor_value_info(name, onnx.helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
+            for name, array in zip(names, arrays, strict=True)
+        ]
+        outputs = [onnx.ValueInfoProto(name=name) for name in node.output if name]
+        graph = onnx.helper.make_graph([node], node.op_type, values, outputs)
+        model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid(node.domain, opset)])
+        return cls.run_model(model, arrays, device, **kwargs)
+
+    @classmethod
+    def supports_device(cls, device: str) -> bool:
+        """Whether ``device`` (such as "CPU" or "CPU:0") is one of ours."""
+        return device.partition(":")[0] == "CPU"
+
+
+is_compatible = Backend.is_compatible
+prepare = Backend.prepare
+run_model = Backend.run_model
+run_node = Backend.run_node
+supports_device = Backend.supports_device

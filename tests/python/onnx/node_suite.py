@@ -1,0 +1,174 @@
+"""Runs the test cases that the onnx package carries (operators and small models) and sorts them by outcome.
+
+``python -m tests.python.onnx.node_suite`` prints the table; ``--update`` rewrites refused.json, which lists the cases
+that are refused and the reason, for review.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+import sys
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import ml_dtypes  # noqa: F401  registers bfloat16 with NumPy
+import numpy as np
+import onnx.numpy_helper
+from onnx.backend.test.loader import load_model_tests
+
+import onnx
+import tests.conftest  # noqa: F401  sets the import paths when this module is run by itself
+
+import popart  # isort: skip
+import popart.backend  # isort: skip
+
+REFUSED = Path(__file__).parent / "refused.json"
+KINDS = ("node", "simple", "pytorch-converted", "pytorch-operator")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of one case: "pass", "refused" or "fail", and why."""
+
+    name: str
+    kind: str
+    outcome: str
+    reason: str
+
+
+def as_array(value):
+    """Stored tensors as arrays; sequences, maps and absent values stay what they are."""
+    return onnx.numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else value
+
+
+def load_proto(path, value_type):
+    kind = value_type.WhichOneof("value")
+    data = path.read_bytes()
+    if kind == "sequence_type":
+        return onnx.SequenceProto.FromString(data)
+    if kind == "optional_type":
+        return onnx.OptionalProto.FromString(data)
+    return onnx.numpy_helper.to_array(onnx.TensorProto.FromString(data))
+
+
+def data_sets(case, model):
+    """Pairs of inputs and expected outputs."""
+    if case.data_sets is not None:
+        sets = case.data_sets
+        return [([as_array(v) for v in inputs], [as_array(v) for v in outputs]) for inputs, outputs in sets]
+    sets = []
+    for folder in sorted(Path(case.model_dir).glob("test_data_set_*")):
+        pair = []
+        for kind, values in (("input", model.graph.input), ("output", model.graph.output)):
+            count = len(list(folder.glob(f"{kind}_*.pb")))
+            pair.append([load_proto(folder / f"{kind}_{i}.pb", values[i].type) for i in range(count)])
+        sets.append(tuple(pair))
+    return sets
+
+
+def compare(case, got, expected):
+    """Empty when equal within the case's tolerance, otherwise what differs."""
+    if len(got) != len(expected):
+        return f"{len(got)} outputs instead of {len(expected)}"
+    for i, (a, b) in enumerate(zip(got, expected, strict=True)):
+        if not isinstance(b, np.ndarray | np.generic):
+            return f"output {i} is {type(b).__name__}"
+        if a.dtype != b.dtype or a.shape != b.shape:
+            return f"output {i}: got {a.dtype}{a.shape}, expected {b.dtype}{b.shape}"
+        if "bernoulli" in case.name:
+            same = set(np.unique(a.astype(np.float64))) <= {0.0, 1.0}
+        elif a.dtype.kind in "iub":
+            same = np.array_equal(a, b)
+        else:
+            wide = [x.astype(np.float64) for x in (a, b)]
+            # One unit of the last place of small types is more than the suite's tolerance.
+            atol = max(case.atol, {2: 2e-3}.get(a.dtype.itemsize, 0.0))
+            rtol = max(case.rtol, {"bfloat16": 8e-3}.get(a.dtype.name, 0.0))
+            same = np.allclose(wide[0], wide[1], rtol=rtol, atol=atol, equal_nan=True)
+        if not same:
+            return f"output {i}: values differ: got {a.ravel()[:4]}, expected {b.ravel()[:4]}"
+    return ""
+
+
+def run_case(case) -> Outcome:
+    """Run one case of the suite."""
+    model = case.model if case.model is not None else onnx.load(Path(case.model_dir) / "model.onnx")
+    try:
+        rep = popart.backend.prepare(model)
+        for inputs, expected in data_sets(case, model):
+            difference = compare(case, rep.run(inputs), expected)
+            if difference:
+                return Outcome(case.name, case.kind, "fail", difference)
+    except popart.popart_internal_exception as failed:
+        return Outcome(case.name, case.kind, "fail", f"internal: {failed}")
+    except popart.popart_exception as refused:
+        return Outcome(case.name, case.kind, "refused", str(refused))
+    except Exception as failed:
+        return Outcome(case.name, case.kind, "fail", f"{type(failed).__name__}: {failed}")
+    return Outcome(case.name, case.kind, "pass", "")
+
+
+@functools.cache
+def all_cases() -> dict[str, object]:
+    """Every case by name."""
+    cases = {}
+    for kind in KINDS:
+        for case in load_model_tests(kind=kind):
+            cases[case.name] = case
+    return cases
+
+
+@functools.cache
+def outcomes() -> dict[str, Outcome]:
+    """Every case's outcome by name."""
+    return {name: run_case(case) for name, case in sorted(all_cases().items())}
+
+
+def short_reason(reason: str) -> str:
+    """A reason without names and numbers of one case: what refused.json groups by."""
+    found = re.search(r"operator \S+ of version|must be known when|sequences, maps and absent|element type", reason)
+    text = reason if found is None else reason[found.start() :]
+    operator = re.match(r"operator (\S+) of version", text)
+    if operator:
+        return f"operator {operator.group(1)} is not supported"
+    text = re.sub(r"'[^']*'", "'…'", text.split(": got")[0])
+    return re.sub(r"\d+", "N", text)[:100]
+
+
+def table(results: dict[str, Outcome]) -> str:
+    """Counts by kind and outcome."""
+    counts = Counter((r.kind, r.outcome) for r in results.values())
+    lines = [f"{'suite':<20}{'pass':>7}{'refused':>9}{'fail':>6}"]
+    for kind in KINDS:
+        row = [counts[kind, outcome] for outcome in ("pass", "refused", "fail")]
+        lines.append(f"{kind:<20}{row[0]:>7}{row[1]:>9}{row[2]:>6}")
+    return "\n".join(lines)
+
+
+def refused_by_reason(results: dict[str, Outcome]) -> dict[str, list[str]]:
+    """Names of refused cases by reason."""
+    groups: dict[str, list[str]] = {}
+    for result in results.values():
+        if result.outcome == "refused":
+            groups.setdefault(short_reason(result.reason), []).append(result.name)
+    return {reason: sorted(groups[reason]) for reason in sorted(groups)}
+
+
+def main() -> None:
+    results = outcomes()
+    print(table(results))
+    for result in results.values():
+        if result.outcome == "fail":
+            print("FAIL", result.name, result.reason[:300])
+    groups = refused_by_reason(results)
+    for reason, names in sorted(groups.items(), key=lambda item: -len(item[1])):
+        print(f"{len(names):5} {reason}  e.g. {names[0]}: {results[names[0]].reason[:200]}")
+    if "--update" in sys.argv:
+        REFUSED.write_text(json.dumps(groups, indent=1, ensure_ascii=False) + "\n")
+
+
+if __name__ == "__main__":
+    main()
