@@ -9,6 +9,7 @@
 #include "lower/fuse_elementwise.hpp"
 #include "lower/fuse_epilogue.hpp"
 #include "lower/layout.hpp"
+#include "lower/order_updates.hpp"
 
 namespace popart::lower {
 
@@ -27,6 +28,7 @@ std::shared_ptr<const executable::Executable> lower(const Ir &ir, const LowerOpt
     layouts = assignLayouts(*flat, first);
     assignChannelsLast(*flat, first, layouts);
   }
+  orderUpdates(*flat);
   std::shared_ptr<executable::Executable> result = emit(*flat, layouts, options);
   if (options.keepText) result->loweredText = print(*flat, PrintData::Summary);
   return result;
