@@ -1,4 +1,4 @@
-"""Trains a two-layer classifier of 28x28 images with PopXL and its add-ons, with the optimizer written as graph operations.
+"""Trains a two-layer classifier of 28x28 images with PopXL and its add-ons; the optimizer is part of the graph.
 
 The forward graph comes from a Module, the backward graph from autodiff; the update is gradient descent with momentum,
 in place on the variables. popart.data feeds several batches per run.
@@ -62,8 +62,9 @@ def training_program(batch: int, learning_rate: float, momentum: float) -> tuple
         gradients = backward.grad_graph_info.fwd_parent_ins_to_grad_parent_outs(call, back_call)
         for variable in variables.tensors:
             velocity = popxl.variable(np.zeros(variable.shape, np.float32), name=f"{variable.name}_velocity")
-            ops.scaled_add_(velocity, gradients[variable], a=momentum, b=1.0)
-            ops.scaled_add_(variable, velocity, b=-learning_rate)
+            with popxl.in_sequence():  # the update reads the velocity after its change
+                ops.scaled_add_(velocity, gradients[variable], a=momentum, b=1.0)
+                ops.scaled_add_(variable, velocity, b=-learning_rate)
         loss_stream = popxl.d2h_stream(loss.shape, loss.dtype, "loss")
         ops.host_store(loss_stream, loss)
     ir.num_host_transfers = TRANSFERS
