@@ -18,7 +18,8 @@ using executable::OperandDesc;
 class CpuBackend final : public executable::Backend {
  public:
   CpuBackend() {
-    for (auto table : {matmulKernels(), elementwiseKernels(), convKernels(), poolKernels(), normKernels(), spatialMoveKernels()})
+    for (auto table : {matmulKernels(), elementwiseKernels(), reduceKernels(), rowwiseKernels(), lossKernels(), convKernels(), poolKernels(), normKernels(),
+                       lrnKernels(), spatialMoveKernels()})
       for (const Entry &e : table) entries_[e.type].push_back(&e);
   }
 
