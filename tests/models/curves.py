@@ -102,9 +102,12 @@ def torch_curve(network: torch.nn.Module, optimizer: torch.optim.Optimizer, batc
 
 
 def both_curves(network: torch.nn.Module, batches: list[Batch], rule: str) -> tuple[np.ndarray, np.ndarray]:
-    """(our losses, PyTorch's losses) of one optimizer of `OPTIMIZERS`."""
+    """(our losses, PyTorch's losses) of one optimizer of `OPTIMIZERS`; checks that training changes the losses."""
     network.train()
+    frozen = torch_curve(network, torch.optim.SGD(network.parameters(), lr=0.0), batches)
     ours, theirs = OPTIMIZERS[rule]
     # The exporter in training mode moves batch norm's running statistics, which no loss depends on.
     model = export(network, batches[0][0])
-    return our_curve(model, ours(), batches), torch_curve(network, theirs(network.parameters()), batches)
+    expected = torch_curve(network, theirs(network.parameters()), batches)
+    assert np.abs(expected - frozen).max() > 1e-2 * np.abs(frozen).max()
+    return our_curve(model, ours(), batches), expected
