@@ -2,9 +2,9 @@
 // hand-written programs. Element types cross as the numbers of DataType; host values cross as buffers without copying.
 #include "bindings.hpp"
 
-
 #include "api/ir_session.hpp"
 #include "autodiff/autodiff.hpp"
+#include "transforms/decompose_sums.hpp"
 
 using namespace nb::literals;
 
@@ -31,8 +31,8 @@ class HostBuffer {
 };
 
 void checkBytes(const HostBuffer &buffer, const TensorInfo &info, const std::string &what) {
-  check(buffer.bytes() == info.nbytes(), "tensor '{}': host data has another size: got {} bytes, expected {} for {}", what, buffer.bytes(),
-        info.nbytes(), info);
+  check(buffer.bytes() == info.nbytes(), "tensor '{}': host data has another size: got {} bytes, expected {} for {}",
+        what, buffer.bytes(), info.nbytes(), info);
 }
 
 TensorInfo makeInfo(int type, const Shape &shape, const Shape &metaShape = {}) {
@@ -43,14 +43,22 @@ TensorInfo makeInfo(int type, const Shape &shape, const Shape &metaShape = {}) {
 // ---- attributes
 AttributeValue typedAttribute(nb::handle value, AttributeType type) {
   switch (type) {
-    case AttributeType::Int: return nb::cast<int64_t>(value);
-    case AttributeType::Float: return nb::cast<float>(value);
-    case AttributeType::String: return nb::cast<std::string>(value);
-    case AttributeType::Ints: return nb::cast<std::vector<int64_t>>(value);
-    case AttributeType::Floats: return nb::cast<std::vector<float>>(value);
-    case AttributeType::Strings: return nb::cast<std::vector<std::string>>(value);
-    case AttributeType::Graph: return GraphRef{nb::cast<std::string>(value)};
-    case AttributeType::Tensor: throw error("tensor attributes cannot be given from Python");
+    case AttributeType::Int:
+      return nb::cast<int64_t>(value);
+    case AttributeType::Float:
+      return nb::cast<float>(value);
+    case AttributeType::String:
+      return nb::cast<std::string>(value);
+    case AttributeType::Ints:
+      return nb::cast<std::vector<int64_t>>(value);
+    case AttributeType::Floats:
+      return nb::cast<std::vector<float>>(value);
+    case AttributeType::Strings:
+      return nb::cast<std::vector<std::string>>(value);
+    case AttributeType::Graph:
+      return GraphRef{nb::cast<std::string>(value)};
+    case AttributeType::Tensor:
+      throw error("tensor attributes cannot be given from Python");
   }
   throw internal_error("unknown attribute type");
 }
@@ -64,7 +72,8 @@ Attributes makeAttributes(const OpDef &def, const nb::dict &given) {
     try {
       attributes.set(name, typedAttribute(value, row->type));
     } catch (const nb::cast_error &) {
-      throw error("{}: attribute '{}' has the wrong type: got {}", def.type(), name, std::string(nb::repr(value).c_str()));
+      throw error("{}: attribute '{}' has the wrong type: got {}", def.type(), name,
+                  std::string(nb::repr(value).c_str()));
     }
   }
   return attributes;
@@ -74,9 +83,12 @@ nb::object attributeToPython(const AttributeValue &value) {
   return std::visit(
       [](const auto &v) -> nb::object {
         using T = std::decay_t<decltype(v)>;
-        if constexpr (std::is_same_v<T, TensorData>) return nb::cast(v.info().str());
-        else if constexpr (std::is_same_v<T, GraphRef>) return nb::cast(v.id);
-        else return nb::cast(v);
+        if constexpr (std::is_same_v<T, TensorData>)
+          return nb::cast(v.info().str());
+        else if constexpr (std::is_same_v<T, GraphRef>)
+          return nb::cast(v.id);
+        else
+          return nb::cast(v);
       },
       value);
 }
@@ -99,8 +111,8 @@ Op::Settings makeSettings(Graph &graph, const nb::dict &given) {
   return settings;
 }
 
-Op *createOp(Graph &graph, const std::string &type, const std::vector<std::optional<TensorId>> &inputs, const std::vector<TensorId> &outputs,
-             const nb::dict &attributes, const nb::dict &settings) {
+Op *createOp(Graph &graph, const std::string &type, const std::vector<std::optional<TensorId>> &inputs,
+             const std::vector<TensorId> &outputs, const nb::dict &attributes, const nb::dict &settings) {
   const OpDef *def = findOpDef(type);
   check(def != nullptr, "{} '{}': this operator is not supported yet", type, nb::cast<std::string>(settings["name"]));
   std::vector<TensorIndex> indices;
@@ -138,18 +150,23 @@ void bindOp(nb::module_ &m) {
       .def("str", &Op::str)
       .def("__repr__", &Op::debugName)
       .def("getGraph", &Op::getGraph, nb::rv_policy::reference_internal)
-      .def("getInputIds", [](const Op &op) {
-        std::vector<TensorId> ids;
-        for (Tensor *t : connected(op, op.inputs())) ids.push_back(t->id);
-        return ids;
-      })
-      .def("getOutputIds", [](const Op &op) {
-        std::vector<TensorId> ids;
-        for (Tensor *t : connected(op, op.outputs())) ids.push_back(t->id);
-        return ids;
-      })
-      .def("getInputTensors", [](const Op &op) { return connected(op, op.inputs()); }, nb::rv_policy::reference_internal)
-      .def("getOutputTensors", [](const Op &op) { return connected(op, op.outputs()); }, nb::rv_policy::reference_internal)
+      .def("getInputIds",
+           [](const Op &op) {
+             std::vector<TensorId> ids;
+             for (Tensor *t : connected(op, op.inputs())) ids.push_back(t->id);
+             return ids;
+           })
+      .def("getOutputIds",
+           [](const Op &op) {
+             std::vector<TensorId> ids;
+             for (Tensor *t : connected(op, op.outputs())) ids.push_back(t->id);
+             return ids;
+           })
+      .def(
+          "getInputTensors", [](const Op &op) { return connected(op, op.inputs()); }, nb::rv_policy::reference_internal)
+      .def(
+          "getOutputTensors", [](const Op &op) { return connected(op, op.outputs()); },
+          nb::rv_policy::reference_internal)
       .def("getInputIndexMap", [](const Op &op) { return indexMap(op, op.inputs()); })
       .def("getOutputIndexMap", [](const Op &op) { return indexMap(op, op.outputs()); })
       .def("inTensor", &Op::inTensor, nb::rv_policy::reference_internal)
@@ -168,7 +185,8 @@ void bindOp(nb::module_ &m) {
       .def("hasVirtualGraphId", [](const Op &op) { return op.settings.vgraphId.has_value(); })
       .def("isIoTiles", [](const Op &op) { return op.settings.tileSet == TileSet::IO; })
       .def("executionContext", [](const Op &op) { return static_cast<int>(op.settings.executionContext); })
-      .def("getModified", [](const Op &op) { return op.attributes().getAttribute<std::vector<int64_t>>("modified", {}); })
+      .def("getModified",
+           [](const Op &op) { return op.attributes().getAttribute<std::vector<int64_t>>("modified", {}); })
       .def("addModified", [](Op &op, int64_t input) {
         std::vector<int64_t> modified = op.attributes().getAttribute<std::vector<int64_t>>("modified", {});
         for (int64_t m : modified)
@@ -195,8 +213,12 @@ void bindTensor(nb::module_ &m) {
       .def("isGraphInput", &Tensor::isGraphInput)
       .def("isGraphOutput", &Tensor::isGraphOutput)
       .def_rw("byReference", &Tensor::byReference)
-      .def("bytes", [](const Tensor &t) { return nb::bytes(static_cast<const char *>(t.tensorData().data()), t.tensorData().nbytes()); },
-           "Host value of a constant or variable, plain C order.");
+      .def(
+          "bytes",
+          [](const Tensor &t) {
+            return nb::bytes(static_cast<const char *>(t.tensorData().data()), t.tensorData().nbytes());
+          },
+          "Host value of a constant or variable, plain C order.");
 }
 
 // ---- graphs
@@ -213,43 +235,60 @@ TensorData copiedData(const TensorInfo &info, nb::handle host, const TensorId &i
 }
 
 void bindGraphTensors(nb::class_<Graph> &graph) {
-  graph
-      .def("uniqueId", [](Graph &g, const std::string &name) { return g.uniqueId(g.addScope(name)); })
+  graph.def("uniqueId", [](Graph &g, const std::string &name) { return g.uniqueId(g.addScope(name)); })
       .def("addScope", &Graph::addScope)
       .def("contains", &Graph::contains)
       .def("getTensor", &Graph::getTensor, nb::rv_policy::reference_internal)
-      .def("getTensorIds", [](const Graph &g, int type) {
-        std::vector<TensorId> ids;
-        for (const Tensor *t : g.tensors())
-          if (type < 0 || static_cast<int>(t->tensorType()) == type) ids.push_back(t->id);
-        return ids;
-      })
-      .def("addVariable", [](Graph &g, const TensorId &id, int type, const Shape &shape, nb::handle host) {
-        return &g.tensor(g.addVariable(id, sharedData(makeInfo(type, shape), host, id)));
-      }, nb::rv_policy::reference_internal)
-      .def("addConstant", [](Graph &g, const TensorId &id, int type, const Shape &shape, nb::handle host) {
-        return &g.tensor(g.addConstant(id, copiedData(makeInfo(type, shape), host, id)));
-      }, nb::rv_policy::reference_internal)
-      .def("addInput", [](Graph &g, const TensorId &id, int type, const Shape &shape, const Shape &metaShape, bool byReference) {
-        Tensor &t = g.tensor(g.addInput(id, makeInfo(type, shape, metaShape)));
-        t.byReference = byReference;
-        return &t;
-      }, nb::rv_policy::reference_internal)
-      .def("addStream", [](Graph &g, const TensorId &id, int type, const Shape &shape) {
-        return &g.tensor(g.addStream(id, makeInfo(type, shape)));
-      }, nb::rv_policy::reference_internal)
+      .def("getTensorIds",
+           [](const Graph &g, int type) {
+             std::vector<TensorId> ids;
+             for (const Tensor *t : g.tensors())
+               if (type < 0 || static_cast<int>(t->tensorType()) == type) ids.push_back(t->id);
+             return ids;
+           })
+      .def(
+          "addVariable",
+          [](Graph &g, const TensorId &id, int type, const Shape &shape, nb::handle host) {
+            return &g.tensor(g.addVariable(id, sharedData(makeInfo(type, shape), host, id)));
+          },
+          nb::rv_policy::reference_internal)
+      .def(
+          "addConstant",
+          [](Graph &g, const TensorId &id, int type, const Shape &shape, nb::handle host) {
+            return &g.tensor(g.addConstant(id, copiedData(makeInfo(type, shape), host, id)));
+          },
+          nb::rv_policy::reference_internal)
+      .def(
+          "addInput",
+          [](Graph &g, const TensorId &id, int type, const Shape &shape, const Shape &metaShape, bool byReference) {
+            Tensor &t = g.tensor(g.addInput(id, makeInfo(type, shape, metaShape)));
+            t.byReference = byReference;
+            return &t;
+          },
+          nb::rv_policy::reference_internal)
+      .def(
+          "addStream",
+          [](Graph &g, const TensorId &id, int type, const Shape &shape) {
+            return &g.tensor(g.addStream(id, makeInfo(type, shape)));
+          },
+          nb::rv_policy::reference_internal)
       .def("markAsOutput", [](Graph &g, const TensorId &id) { g.markOutput(g.getTensor(id)->index()); })
-      .def("removeOutput", [](Graph &g, int i) {
-        auto outputs = g.outputs();
-        outputs.erase(outputs.begin() + i);
-        g.setOutputs(std::move(outputs));
-      })
+      .def("removeOutput",
+           [](Graph &g, int i) {
+             auto outputs = g.outputs();
+             outputs.erase(outputs.begin() + i);
+             g.setOutputs(std::move(outputs));
+           })
       .def("getInputIds", &Graph::getInputIds)
       .def("getOutputIds", &Graph::getOutputIds)
       .def("getInputId", [](const Graph &g, int i) { return g.getInputIds().at(i); })
       .def("getOutputId", [](const Graph &g, int i) { return g.getOutputIds().at(i); })
-      .def("getInputTensor", [](const Graph &g, int i) { return &g.tensor(g.inputs().at(i)); }, nb::rv_policy::reference_internal)
-      .def("getOutputTensor", [](const Graph &g, int i) { return &g.tensor(g.outputs().at(i)); }, nb::rv_policy::reference_internal);
+      .def(
+          "getInputTensor", [](const Graph &g, int i) { return &g.tensor(g.inputs().at(i)); },
+          nb::rv_policy::reference_internal)
+      .def(
+          "getOutputTensor", [](const Graph &g, int i) { return &g.tensor(g.outputs().at(i)); },
+          nb::rv_policy::reference_internal);
 }
 
 void bindGraph(nb::module_ &m) {
@@ -257,38 +296,40 @@ void bindGraph(nb::module_ &m) {
   graph.def_ro("id", &Graph::id)
       .def("getIr", &Graph::getIr, nb::rv_policy::reference)
       .def("getIrId", [](const Graph &g) { return g.getIr().getId(); })
-      .def("createOp", &createOp, nb::rv_policy::reference_internal, "type"_a, "inputs"_a, "outputs"_a, "attributes"_a, "settings"_a,
-           "Adds an op of the catalog; input None: absent optional input. Throws popart_exception.")
-      .def("appendCallOutput", [](Graph &g, OpId op, const TensorId &id) {
-        Op *o = findOp(g, op);
-        g.createOutput(o->index(), o->outputCount(), id);
-        o->setup();
-      })
+      .def("createOp", &createOp, nb::rv_policy::reference_internal, "type"_a, "inputs"_a, "outputs"_a, "attributes"_a,
+           "settings"_a, "Adds an op of the catalog; input None: absent optional input. Throws popart_exception.")
+      .def("appendCallOutput",
+           [](Graph &g, OpId op, const TensorId &id) {
+             Op *o = findOp(g, op);
+             g.createOutput(o->index(), o->outputCount(), id);
+             o->setup();
+           })
       .def("getOps", &Graph::ops, nb::rv_policy::reference_internal)
-      .def("getOpIds", [](const Graph &g) {
-        std::vector<OpId> ids;
-        for (const Op *op : g.ops()) ids.push_back(op->id);
-        return ids;
-      })
+      .def("getOpIds",
+           [](const Graph &g) {
+             std::vector<OpId> ids;
+             for (const Op *op : g.ops()) ids.push_back(op->id);
+             return ids;
+           })
       .def("hasOp", [](const Graph &g, OpId id) { return findOp(g, id) != nullptr; })
       .def("getOp", &findOp, nb::rv_policy::reference_internal)
-      .def("eraseOp", [](Graph &g, OpId id) {
-        Op *op = findOp(g, id);
-        check(op != nullptr, "graph '{}': there is no op {}", g.id, id);
-        g.eraseOp(op->index());
-      })
-      .def("getOpSchedule", [](const Graph &g, bool) { return g.getOpSchedule(); }, "finalLoss"_a = true, nb::rv_policy::reference_internal)
+      .def(
+          "getOpSchedule", [](const Graph &g, bool) { return g.getOpSchedule(); }, "finalLoss"_a = true,
+          nb::rv_policy::reference_internal)
       .def("getCalledGraphs", &Graph::getCalledGraphs, nb::rv_policy::reference_internal)
-      .def("addConstraint", [](Graph &g, OpId before, OpId after) {
-        const Op *a = findOp(g, before), *b = findOp(g, after);
-        check(a && b, "graph '{}': no such ops: got {} and {}", g.id, before, after);
-        g.addConstraint(a->index(), b->index());
-      })
-      .def("printSchedule", [](const Graph &g, const nb::dict &given) {
-        std::map<TensorId, std::string> names;
-        for (auto [id, name] : given) names.emplace(nb::cast<std::string>(id), nb::cast<std::string>(name));
-        return printSchedule(g, names);
-      })
+      .def("addConstraint",
+           [](Graph &g, OpId before, OpId after) {
+             const Op *a = findOp(g, before), *b = findOp(g, after);
+             check(a && b, "graph '{}': no such ops: got {} and {}", g.id, before, after);
+             g.addConstraint(a->index(), b->index());
+           })
+      .def("printSchedule",
+           [](const Graph &g, const nb::dict &given) {
+             std::map<TensorId, std::string> names;
+             for (auto [id, name] : given) names.emplace(nb::cast<std::string>(id), nb::cast<std::string>(name));
+             return printSchedule(g, names);
+           })
+      .def("decomposeSums", [](Graph &g) { transforms::decomposeSums(g); })
       .def("print", [](const Graph &g) { return print(g); })
       .def("toDot", [](const Graph &g) { return toDot(g); });
   bindGraphTensors(graph);
@@ -301,17 +342,9 @@ std::vector<TensorId> usedStreams(const Ir &ir, const std::string &opType) {
   return {ids.begin(), ids.end()};
 }
 
-// Removes main-graph tensors that no op makes or reads; with retainIoTensors, streams stay.
-void removeIsolatedTensors(Ir &ir, bool retainIoTensors) {
-  Graph &graph = ir.getMainGraph();
-  for (const Tensor *t : graph.tensors())
-    if (!t->hasProducer() && t->uses().empty() && !t->isGraphOutput() && !t->isGraphInput() &&
-        (!retainIoTensors || t->tensorType() != TensorType::Stream))
-      graph.eraseTensor(t->index());
-}
-
 void bindIrClass(nb::module_ &m) {
-  nb::class_<Ir>(m, "Ir", nb::is_weak_referenceable(), nb::dynamic_attr(), "A program: graphs and the counters that name things.")
+  nb::class_<Ir>(m, "Ir", nb::is_weak_referenceable(), nb::dynamic_attr(),
+                 "A program: graphs and the counters that name things.")
       .def(nb::new_([] { return std::make_shared<Ir>(); }))
       .def("getId", &Ir::getId)
       .def("getMainGraph", &Ir::getMainGraph, nb::rv_policy::reference_internal)
@@ -324,7 +357,6 @@ void bindIrClass(nb::module_ &m) {
       .def("getAndIncrTensorCounter", &Ir::getAndIncrTensorCounter)
       .def("getAndIncrOpsCounter", &Ir::getAndIncrOpsCounter)
       .def("usedStreams", &usedStreams)
-      .def("removeIsolatedTensors", &removeIsolatedTensors, "retainIoTensors"_a = true)
       .def("print", [](const Ir &ir) { return print(ir); })
       .def("verify", [](const Ir &ir) { verify(ir); });
 }
@@ -345,32 +377,38 @@ std::vector<autodiff::ExpectedConnection> connections(const std::vector<Connecti
 
 void bindAutodiff(nb::module_ &m) {
   using autodiff::GradInfo;
-  nb::class_<GradInfo>(m, "BwdGraphInfo", "What a gradient graph expects and gives; connection types: 0 Fwd, 1 FwdGrad.")
-      .def("__init__", [](GradInfo *info, GraphId forward, GraphId gradient, const std::vector<Connection> &in, const std::vector<Connection> &out) {
-        new (info) GradInfo{std::move(forward), std::move(gradient), connections(in), connections(out)};
-      })
+  nb::class_<GradInfo>(m, "BwdGraphInfo",
+                       "What a gradient graph expects and gives; connection types: 0 Fwd, 1 FwdGrad.")
+      .def("__init__",
+           [](GradInfo *info, GraphId forward, GraphId gradient, const std::vector<Connection> &in,
+              const std::vector<Connection> &out) {
+             new (info) GradInfo{std::move(forward), std::move(gradient), connections(in), connections(out)};
+           })
       .def_ro("forward", &GradInfo::forward)
       .def_ro("gradient", &GradInfo::gradient)
       .def_prop_ro("expectedInputs", [](const GradInfo &i) { return connections(i.expectedInputs); })
       .def_prop_ro("expectedOutputs", [](const GradInfo &i) { return connections(i.expectedOutputs); });
-  m.def("differentiate",
-        [](Ir &ir, const GraphId &forward, const std::optional<std::vector<TensorId>> &provided,
-           const std::optional<std::vector<TensorId>> &required, const std::vector<GradInfo> &known) {
-          autodiff::GradInfos infos;
-          for (const GradInfo &info : known) infos.emplace(info.forward, info);
-          const auto result = autodiff::differentiate(ir, forward, provided ? &*provided : nullptr, required ? &*required : nullptr, infos);
-          std::vector<GradInfo> list;
-          for (const auto &[id, info] : result) list.push_back(info);
-          return list;
-        },
-        "ir"_a, "forward"_a, "grads_provided"_a.none(), "grads_required"_a.none(), "known"_a,
-        "Differentiates a sub-graph; returns the infos of every graph differentiated.");
+  m.def(
+      "differentiate",
+      [](Ir &ir, const GraphId &forward, const std::optional<std::vector<TensorId>> &provided,
+         const std::optional<std::vector<TensorId>> &required, const std::vector<GradInfo> &known) {
+        autodiff::GradInfos infos;
+        for (const GradInfo &info : known) infos.emplace(info.forward, info);
+        const auto result = autodiff::differentiate(ir, forward, provided ? &*provided : nullptr,
+                                                    required ? &*required : nullptr, infos);
+        std::vector<GradInfo> list;
+        for (const auto &[id, info] : result) list.push_back(info);
+        return list;
+      },
+      "ir"_a, "forward"_a, "grads_provided"_a.none(), "grads_required"_a.none(), "known"_a,
+      "Differentiates a sub-graph; returns the infos of every graph differentiated.");
 }
 
 // ---- session
 std::vector<nb::tuple> streamList(const std::vector<IrSession::Stream> &streams) {
   std::vector<nb::tuple> result;
-  for (const auto &s : streams) result.push_back(nb::make_tuple(s.id, static_cast<int>(s.info.dataType()), s.info.shape()));
+  for (const auto &s : streams)
+    result.push_back(nb::make_tuple(s.id, static_cast<int>(s.info.dataType()), s.info.shape()));
   return result;
 }
 
@@ -379,7 +417,8 @@ void runSession(IrSession &session, const nb::list &inputs, const nb::list &outp
   std::vector<const void *> in;
   std::vector<void *> out;
   held.reserve(inputs.size() + outputs.size());
-  for (nb::handle h : inputs) in.push_back(held.emplace_back(std::make_unique<HostBuffer>(h, PyBUF_C_CONTIGUOUS))->data());
+  for (nb::handle h : inputs)
+    in.push_back(held.emplace_back(std::make_unique<HostBuffer>(h, PyBUF_C_CONTIGUOUS))->data());
   for (nb::handle h : outputs)
     out.push_back(held.emplace_back(std::make_unique<HostBuffer>(h, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE))->data());
   nb::gil_scoped_release released;
@@ -388,24 +427,27 @@ void runSession(IrSession &session, const nb::list &inputs, const nb::list &outp
 
 void bindSession(nb::module_ &m) {
   nb::class_<IrSession>(m, "IrSession", "Runs a hand-written Ir.")
-      .def("__init__", [](IrSession *self, const Ir &ir, const std::string &device, int64_t transfers) {
-        IrSessionOptions options;
-        options.device = device;
-        options.transfers = transfers;
-        nb::gil_scoped_release released;
-        new (self) IrSession(ir, options);
-      })
+      .def("__init__",
+           [](IrSession *self, const Ir &ir, const std::string &device, int64_t transfers) {
+             IrSessionOptions options;
+             options.device = device;
+             options.transfers = transfers;
+             nb::gil_scoped_release released;
+             new (self) IrSession(ir, options);
+           })
       .def("inputs", [](const IrSession &s) { return streamList(s.inputs()); })
       .def("outputs", [](const IrSession &s) { return streamList(s.outputs()); })
       .def("hasVariable", &IrSession::hasVariable)
-      .def("writeVariable", [](IrSession &s, const TensorId &id, nb::handle host) {
-        HostBuffer buffer(host, PyBUF_C_CONTIGUOUS);
-        s.writeVariable(id, buffer.data());
-      })
-      .def("readVariable", [](const IrSession &s, const TensorId &id, nb::handle host) {
-        HostBuffer buffer(host, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE);
-        s.readVariable(id, buffer.data());
-      })
+      .def("writeVariable",
+           [](IrSession &s, const TensorId &id, nb::handle host) {
+             HostBuffer buffer(host, PyBUF_C_CONTIGUOUS);
+             s.writeVariable(id, buffer.data());
+           })
+      .def("readVariable",
+           [](const IrSession &s, const TensorId &id, nb::handle host) {
+             HostBuffer buffer(host, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE);
+             s.readVariable(id, buffer.data());
+           })
       .def("run", &runSession, "Buffers in the order of inputs() and outputs().")
       .def("summary", &IrSession::summary);
 }
@@ -420,7 +462,9 @@ void bindIr(nb::module_ &module) {
   bindIrClass(m);
   bindAutodiff(m);
   bindSession(m);
-  m.def("hasOperator", [](const std::string &type) { return findOpDef(type) != nullptr; }, "Whether the catalog has a row of this type.");
+  m.def(
+      "hasOperator", [](const std::string &type) { return findOpDef(type) != nullptr; },
+      "Whether the catalog has a row of this type.");
 }
 
 }  // namespace popart::python

@@ -125,6 +125,15 @@ void bindSessions(nb::module_ &m) {
           },
           nb::arg("fnModel"), nb::arg("dataFlow"), nb::arg("deviceInfo").none(), nb::arg("inputShapeInfo"),
           nb::arg("patterns"), nb::arg("userOptions"), nb::arg("name"))
+      .def(
+          "__init__",
+          [](InferenceSession *self, std::shared_ptr<Ir> ir, std::shared_ptr<DeviceInfo> device,
+             const std::string &name, int batchesPerStep) {
+            nb::gil_scoped_release release;
+            new (self) InferenceSession(
+                std::move(*InferenceSession::createFromIr(std::move(ir), device, name, batchesPerStep)));
+          },
+          nb::arg("ir"), nb::arg("deviceInfo").none(), nb::arg("name"), nb::arg("batchesPerStep"))
       .def("getAllTensorIds", &Session::getAllTensorIds);
   nb::class_<TrainingSession, Session>(m, "_TrainingSessionCore")
       .def(

@@ -15,7 +15,9 @@ defaultAiOnnxOpset = 10
 defaultAiOnnxMlOpset = 1
 defaultAiGraphcoreOpset = 1
 
-from popart.builder import (  # noqa: E402
+from popart.builder import Builder  # noqa: E402
+from popart.losses import IdentityLoss, L1Loss, Loss, NllLoss  # noqa: E402
+from popart.opsets import (  # noqa: E402
     AiGraphcoreOpset1,
     AiOnnxMlOpset1,
     AiOnnxOpset6,
@@ -24,9 +26,7 @@ from popart.builder import (  # noqa: E402
     AiOnnxOpset9,
     AiOnnxOpset10,
     AiOnnxOpset11,
-    Builder,
 )
-from popart.losses import IdentityLoss, L1Loss, Loss, NllLoss  # noqa: E402
 from popart.session import InferenceSession, OutOfMemoryException, TrainingSession  # noqa: E402
 from popart.tensorinfo import TensorInfo  # noqa: E402
 

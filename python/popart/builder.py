@@ -1,55 +1,13 @@
-"""Builder: writes ONNX models node by node.
+"""Builder: writes ONNX models node by node."""
 
-The methods of ``builder.aiOnnx`` and ``builder.aiGraphcore`` are made from the tables of ``opset_methods.py``.
-"""
-
-import inspect
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from enum import Enum
 from typing import Any
 
 import numpy as np
 import popart_core
 
-from popart.opset_methods import (
-    AI_GRAPHCORE,
-    AI_ONNX,
-    FLOAT_ATTRIBUTES,
-    FLOATS_ATTRIBUTES,
-    STRINGS_ATTRIBUTES,
-    Method,
-)
-
-_OPSETS = range(6, 12)
-_ONNX_TYPES = {"FLOAT": 1, "UINT8": 2, "INT8": 3, "UINT16": 4, "INT16": 5, "INT32": 6, "INT64": 7, "BOOL": 9,
-               "FLOAT16": 10, "DOUBLE": 11, "UINT32": 12, "UINT64": 13, "BFLOAT16": 16}  # fmt: skip
-_COLLECTIVES = ("Add", "Mean", "Mul", "Min", "Max", "LogicalAnd", "LogicalOr", "SquareAdd", "Local")
-
-
-def _typed_attribute(name: str, value: Any) -> tuple[str, str, Any] | None:
-    """(name, kind, value) as the core takes it; None when the attribute is absent."""
-    if value is None or (isinstance(value, list | tuple) and len(value) == 0):
-        return None
-    if isinstance(value, Builder):
-        return name, "graph", value._core
-    if isinstance(value, np.ndarray):
-        return name, "tensor", np.ascontiguousarray(value)
-    if isinstance(value, Enum):
-        value = value.value
-    if name == "lambda_":
-        return "lambda", "float", float(value)
-    if isinstance(value, str):
-        return name, "string", value
-    if isinstance(value, Sequence):
-        if name in FLOATS_ATTRIBUTES:
-            return name, "floats", [float(v) for v in value]
-        if name in STRINGS_ATTRIBUTES:
-            return name, "strings", [str(v) for v in value]
-        return name, "ints", [int(v) for v in value]
-    if name in FLOAT_ATTRIBUTES:
-        return name, "float", float(value)
-    return name, "int", int(value)
+from popart.opsets import NAMESPACES, OPSETS, AiGraphcoreOpset1, AiOnnxMlOpset1, Opset, debug_name_of
 
 
 def _custom_attribute(name: str, value: Any) -> tuple[str, str, Any]:
@@ -67,167 +25,6 @@ def _custom_attribute(name: str, value: Any) -> tuple[str, str, Any]:
     raise popart_core.popart_exception(
         f"customOp attribute '{name}': got {value!r}, expected str, int, float, a list of int, of float or of str"
     )
-
-
-def _debug_name(debug_context: Any) -> str:
-    return debug_context.getPathName() if isinstance(debug_context, popart_core.DebugContext) else str(debug_context)
-
-
-def _adapt_attributes(op_type: str, given: dict[str, Any]) -> dict[str, Any]:
-    """Attributes whose Python form differs from the model's."""
-    if op_type == "Cast":
-        name = str(given["to"]).upper()
-        if name not in _ONNX_TYPES:
-            raise popart_core.popart_exception(
-                f"Cast: unknown type: got '{given['to']}', expected one of {list(_ONNX_TYPES)}"
-            )
-        given["to"] = _ONNX_TYPES[name]
-    if "collectiveOperator" in given:
-        operator, group = given.pop("collectiveOperator"), given.pop("commGroup")
-        if operator is not None:
-            given["op"] = _COLLECTIVES[int(operator)] if not isinstance(operator, str) else operator
-        if group is not None:
-            grouping = group if isinstance(group, Sequence) else [int(group.type), group.replicaGroupSize]
-            given["commGroup"] = [int(v) for v in grouping]
-    return given
-
-
-def _make_method(name: str, domain: str, opset: int, method: Method) -> Callable[..., Any]:
-    """The function behind one builder method of one opset."""
-    text = method.signatures[max(first for first in method.signatures if first <= opset)]
-    counted = text.startswith("num_outputs")
-    args = ["args=()" if name == "abort" else "args"] if method.has_args else []
-    parameters = ", ".join([*args, *([text] if text else []), 'debugContext=""'])
-    signature = inspect.signature(eval(f"lambda {parameters}: None"))  # the tables' own text
-
-    def call(self: "_Opset", *args: Any, **kwargs: Any) -> Any:
-        for spelling, parameter in _OTHER_SPELLINGS:
-            if spelling in kwargs and spelling not in signature.parameters:
-                kwargs[parameter] = kwargs.pop(spelling)
-        bound = signature.bind(*args, **kwargs)
-        bound.apply_defaults()
-        given = dict(bound.arguments)
-        inputs = given.pop("args", [])
-        debug_context = given.pop("debugContext")
-        outputs = given.pop("num_outputs") if counted else method.outputs
-        ids = self._add(method.op_type, inputs, outputs, _adapt_attributes(method.op_type, given), debug_context)
-        if counted or method.outputs > 1:
-            return ids
-        return ids[0] if ids else None
-
-    call.__name__ = name
-    call.__qualname__ = f"{domain}.{name}"
-    call.__doc__ = f"Add {method.op_type} of {domain} opset {opset}: ``{name}({parameters})``."
-    call.__signature__ = signature  # type: ignore[attr-defined]
-    return call
-
-
-# Keyword spellings of single methods, accepted by all.
-_OTHER_SPELLINGS = (("debugPrefix", "debugContext"), ("debug_context", "debugContext"), ("debugName", "debugContext"),
-                    ("name", "debugContext"), ("lambda", "lambda_"))  # fmt: skip
-
-
-class _Opset:
-    """Operator methods of one domain and version, bound to a builder."""
-
-    _domain = ""
-    _version = 0
-
-    def __init__(self, core: Any) -> None:
-        self._core = core
-
-    @property
-    def version(self) -> int:
-        """Opset version."""
-        return self._version
-
-    def _add(
-        self, op_type: str, inputs: Any, outputs: int, attributes: dict[str, Any], debug_context: Any
-    ) -> list[str]:
-        typed = [_typed_attribute(key, value) for key, value in attributes.items()]
-        return self._core.addNode(
-            self._domain,
-            self._version,
-            op_type,
-            [inputs] if isinstance(inputs, str) else list(inputs),
-            outputs,
-            [attribute for attribute in typed if attribute is not None],
-            _debug_name(debug_context),
-        )
-
-
-class AiGraphcoreOpset1(_Opset):
-    """Operators of ai.graphcore."""
-
-    _domain = "ai.graphcore"
-    _version = 1
-
-    def call(self, args: list[str], num_outputs: int, callee: "Builder", debugName: str = "") -> list[str]:
-        """Run a subgraph."""
-        return self._add("Call", args, num_outputs, {"callee": callee}, debugName)
-
-    def init(self, shape: list[int], data_type: Any, init_type: Any, *rest: Any, debugContext: Any = "") -> str:
-        """Make a tensor: ``init(shape, data_type, init_type[, batch_axis], debugContext="")``."""
-        batch_axis = rest[0] if rest and isinstance(rest[0], int) else -1
-        context = rest[-1] if rest and not isinstance(rest[-1], int) else debugContext
-        name = popart_core.DataType(int(data_type)).name
-        attributes = {"dtype": _ONNX_TYPES[name], "init_type": int(init_type), "batch_axis": batch_axis}
-        typed = [("shape", "ints", [int(dim) for dim in shape]), *((key, "int", v) for key, v in attributes.items())]
-        return self._core.addNode(self._domain, 1, "Init", [], 1, typed, _debug_name(context))[0]
-
-    def printtensor(
-        self,
-        args: list[str],
-        print_gradient: int = 1,
-        debugContext: Any = "",
-        title: str = "",
-        summariseThreshold: int = 1000,
-        edgeItems: int = 3,
-        maxLineWidth: int = 75,
-        digits: int = 8,
-        floatFormat: int = 0,
-        separator: str = " ",
-        openBracket: str = "[",
-        closeBracket: str = "]",
-    ) -> str:
-        """Print a tensor at run time; use the returned id instead of the argument."""
-        attributes = dict(
-            print_gradient=print_gradient,
-            title=title,
-            summariseThreshold=summariseThreshold,
-            edgeItems=edgeItems,
-            maxLineWidth=maxLineWidth,
-            digits=digits,
-            floatFormat=floatFormat,
-            separator=separator,
-            openBracket=openBracket,
-            closeBracket=closeBracket,
-        )
-        return self._add("PrintTensor", args, 1, attributes, debugContext)[0]
-
-
-def _opset_class(version: int) -> type[_Opset]:
-    """The class with the methods of one ai.onnx opset."""
-    methods: dict[str, Any] = {
-        name: _make_method(name, "ai.onnx", version, method)
-        for name, method in AI_ONNX.items()
-        if method.first_opset <= version <= method.last_opset
-    }
-    methods |= {"_domain": "ai.onnx", "_version": version, "__doc__": f"Operators of ai.onnx opset {version}."}
-    return type(f"AiOnnxOpset{version}", (_Opset,), methods)
-
-
-for _name, _method in AI_GRAPHCORE.items():
-    setattr(AiGraphcoreOpset1, _name, _make_method(_name, "ai.graphcore", 1, _method))
-
-AiOnnxOpset6, AiOnnxOpset7, AiOnnxOpset8, AiOnnxOpset9, AiOnnxOpset10, AiOnnxOpset11 = map(_opset_class, _OPSETS)
-
-
-class AiOnnxMlOpset1(_Opset):
-    """ai.onnx.ml: no operator has a method."""
-
-    _domain = "ai.onnx.ml"
-    _version = 1
 
 
 def _names(outputs: str | Iterable[str]) -> set[str]:
@@ -271,23 +68,22 @@ class Builder:
             self._version, graphcore = opsets["ai.onnx"], opsets["ai.graphcore"]
             if graphcore != 1:
                 raise ValueError(f"Builder: ai.graphcore opset: got {graphcore}, expected 1")
-        elif fixed is not None:
-            if fixed not in _OPSETS:
-                raise popart_core.popart_exception(
-                    f"Builder: ai.onnx opset of the model: got {fixed}, expected 6 to 11. Sessions take newer models directly"
-                )
+        else:
             self._version = fixed
 
     # ---- operator namespaces
-    def _namespace(self, version: int) -> _Opset:
+    def _namespace(self, version: int) -> Opset:
         if self._version is not None and self._version != version:
             raise RuntimeError(
                 f"Builder: ai.onnx opset {version} asked for, but opset {self._version} is already defined"
             )
-        if version not in _OPSETS:
-            raise ValueError(f"Builder: opset of ai.onnx: got {version}, expected 6 to 11")
+        if version not in OPSETS:
+            raise popart_core.popart_exception(
+                f"Builder: ai.onnx opset: got {version}, expected 6 to 11. A model of a newer opset takes operators of "
+                "ai.graphcore only"
+            )
         self._version = version
-        return _NAMESPACES[version](self._core)
+        return NAMESPACES[version](self._core)
 
     @property
     def aiOnnx(self) -> Any:
@@ -347,11 +143,11 @@ class Builder:
                 debug_context = value
             elif not isinstance(value, popart_core.InputSettings):
                 raise TypeError(f"addInputTensor: unexpected argument {value!r}")
-        return self._core.addInputTensor(info, _debug_name(debug_context))
+        return self._core.addInputTensor(info, debug_name_of(debug_context))
 
     def addUntypedInputTensor(self, debugContext: Any = "") -> str:
         """Add an input without type to a subgraph builder."""
-        return self._core.addUntypedInputTensor(_debug_name(debugContext))
+        return self._core.addUntypedInputTensor(debug_name_of(debugContext))
 
     def addInitializedInputTensor(
         self, initVal: np.ndarray, *args: Any, debugContext: Any = "", debugPrefix: Any = ""
@@ -371,7 +167,7 @@ class Builder:
         for value in args:
             if isinstance(value, str | popart_core.DebugContext):
                 context = value
-        return self._core.addInitializedInputTensor(np.ascontiguousarray(initVal), _debug_name(context))
+        return self._core.addInitializedInputTensor(np.ascontiguousarray(initVal), debug_name_of(context))
 
     def getTensorShape(self, id: str) -> list[int]:
         """Shape of a tensor."""
@@ -615,12 +411,3 @@ for _getter, _kind in (
     ("getStringVectorNodeAttribute", "strings"),
 ):
     setattr(Builder, _getter, _attribute_getter(_kind))
-
-_NAMESPACES: dict[int, type[_Opset]] = {
-    6: AiOnnxOpset6,
-    7: AiOnnxOpset7,
-    8: AiOnnxOpset8,
-    9: AiOnnxOpset9,
-    10: AiOnnxOpset10,
-    11: AiOnnxOpset11,
-}

@@ -145,6 +145,24 @@ class InferenceSession(_SessionMixin, popart_core._InferenceSessionCore):
             name,
         )
 
+    @classmethod
+    def fromIr(cls, ir: Any, deviceInfo: DeviceInfo, name: str = "fromIr") -> "InferenceSession":
+        """Make a session for a hand-written program.
+
+        Args:
+            ir: ``ir._pb_ir`` of a popart.ir program, with its data flow set.
+            deviceInfo: Device from ``DeviceManager``.
+            name: Name in log lines.
+
+        Returns:
+            The session; its anchors are those of the data flow.
+        """
+        session = cls.__new__(cls)
+        session._data_flow = ir.getDataFlow()
+        session._options = ir.getSessionOptions()
+        popart_core._InferenceSessionCore.__init__(session, ir, deviceInfo, name, session._data_flow.batchesPerStep())
+        return session
+
 
 class TrainingSession(_SessionMixin, popart_core._TrainingSessionCore):
     """Trains a model: each run executes ``batchesPerStep`` weight updates."""

@@ -126,4 +126,4 @@ __all__ = [
     "uint32",
     "uint64",
     "variable",
-]  # fmt: skip
+]

@@ -1,7 +1,8 @@
 """Element types of popxl tensors.
 
-Each type is a singleton (``popxl.float32``); aliases are the same object. The numbers of the core's ``DataType`` enumeration
-tie the Python objects to the compiled part. Invariant: for every singleton ``d``, ``dtype.from_name(d.name) is d``.
+Each type is a singleton (``popxl.float32``); aliases are the same object. The numbers of the core's ``DataType``
+enumeration tie the Python objects to the compiled part.
+Invariant: for every singleton ``d``, ``dtype.from_name(d.name) is d``.
 """
 
 import builtins
@@ -146,13 +147,13 @@ class dtype:
     def __hash__(self) -> int:
         return self._core_value
 
-    def __copy__(self):
+    def __copy__(self) -> "dtype":
         return self
 
-    def __deepcopy__(self, memo):
+    def __deepcopy__(self, memo: dict) -> "dtype":
         return self
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple:
         return (dtype.from_name, (self._name,))
 
 
@@ -225,4 +226,4 @@ __all__ = [
     "uint16",
     "uint32",
     "uint64",
-]  # fmt: skip
+]

@@ -198,7 +198,8 @@ class Ir:
 
         Raises:
             TypeError: `fn` has no name, or a container mixes tensors with other values.
-            ValueError: the arguments do not fit the signature, or `fn` returns something else than tensors of the graph.
+            ValueError: the arguments do not fit the signature, or `fn` returns something else than
+                tensors of the graph.
         """
         name, signature, annotations = _describe(fn)
         try:

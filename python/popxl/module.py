@@ -18,4 +18,5 @@ class Module:
         raise NotImplementedError(f"{type(self).__name__} must implement `build`.")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Make the ops in the current graph."""
         return self.build(*args, **kwargs)

@@ -41,7 +41,8 @@ def create_seeds(
         replicas: size of the third dimension.
 
     Returns:
-        uint32 array of shape (batches_per_step, gradient_accumulation_factor, replicas, 2) without dimensions of size 1.
+        uint32 array of shape (batches_per_step, gradient_accumulation_factor, replicas, 2) without dimensions
+        of size 1.
     """
     count = batches_per_step * gradient_accumulation_factor * replicas
     rng = np.random.default_rng(seed + offset)

@@ -1,7 +1,7 @@
 """popxl.Session: compiles an Ir and runs it.
 
-Host values of variables live with the Ir. Entering the session uploads them, leaving downloads them; in between they are
-fetched when asked for and out of date.
+Host values of variables live with the Ir. Entering the session uploads them, leaving downloads them; in between they
+are fetched when asked for and out of date.
 """
 
 from collections.abc import Iterable, Mapping
@@ -74,7 +74,8 @@ class Session:
             raise RuntimeError("The program has no ops. Add ops to the main graph before making a Session.")
         if ir.replication_factor > 1:
             raise RuntimeError(
-                f"Session: replication is not supported yet: got {ir.replication_factor} replicas. Use Ir(replication=1)."
+                f"Session: replication is not supported yet: got {ir.replication_factor} replicas. "
+                "Use Ir(replication=1)."
             )
         self._device = _Device()
         self._was_attached_stack: list[Any] = []
@@ -231,8 +232,8 @@ class Session:
         if transfers > 1:
             if not got or got[0] < transfers:
                 raise ValueError(
-                    f"Session.run: {what} {stream}: too few transfers: got shape {got}, expected a first dimension of at "
-                    f"least {transfers} (ir.num_host_transfers)."
+                    f"Session.run: {what} {stream}: too few transfers: got shape {got}, expected a first dimension of "
+                    f"at least {transfers} (ir.num_host_transfers)."
                 )
             got, expected = got[1:], expected[1:]
         same_values = [n for n in got if n != 1] == [n for n in expected if n != 1]

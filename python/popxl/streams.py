@@ -1,4 +1,7 @@
-"""Streams between host and device. A stream is a tensor of the main graph; equality and hash are those of the tensor."""
+"""Streams between host and device.
+
+A stream is a tensor of the main graph; equality and hash are those of the tensor.
+"""
 
 from collections.abc import Iterable
 from typing import Any

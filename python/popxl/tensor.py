@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 host_tensor_types: tuple[type, ...] = (np.ndarray, Iterable)  # torch tensors are iterable
 
-ScalarType = Union[int, float, bool]
-HostTensor = Union[np.ndarray, Iterable[ScalarType]]
-HostScalarTensor = Union[ScalarType, HostTensor]
+ScalarType = int | float | bool
+HostTensor = np.ndarray | Iterable[ScalarType]
+HostScalarTensor = ScalarType | HostTensor
 TensorLike = Union["Tensor", HostScalarTensor]
 
 
@@ -451,8 +451,8 @@ def _make_variable(
     shape = array.shape if groups == 1 else array.shape[1:]
     if groups > 1 and (array.ndim == 0 or array.shape[0] != groups):
         raise popart_exception(
-            f"variable '{name or 't'}': wrong leading dimension: got shape {array.shape}, expected one value for each of "
-            f"{groups} replica groups. Stack the values of the groups along the first dimension."
+            f"variable '{name or 't'}': wrong leading dimension: got shape {array.shape}, expected one value for "
+            f"each of {groups} replica groups. Stack the values of the groups along the first dimension."
         )
     if isinstance(array, np.memmap):
         host = array
@@ -604,4 +604,4 @@ __all__ = [
     "replica_sharded_buffer",
     "replica_sharded_variable",
     "variable",
-]  # fmt: skip
+]

@@ -1,6 +1,7 @@
 """Conversion of host data to NumPy and small text tools.
 
-`to_numpy` is the only place that decides how user data is narrowed; every function that accepts host data goes through it.
+`to_numpy` is the only place that decides how user data is narrowed; every function that accepts host data goes
+through it.
 """
 
 import sys

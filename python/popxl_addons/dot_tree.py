@@ -1,7 +1,7 @@
 """DotTree: an ordered tree of named leaves whose inner nodes are trees of the same class.
 
-Keys are Python identifiers or numbers; dots separate path elements. The text form is that of a plain dict from flat names to
-leaves, as the published tutorials show it.
+Keys are Python identifiers or numbers; dots separate path elements. The text form is that of a plain dict from flat
+names to leaves, as the published tutorials show it.
 """
 
 import re
@@ -12,7 +12,7 @@ from popxl_addons.utils import OrderedDict
 
 L = TypeVar("L")
 Tree = TypeVar("Tree", bound="DotTree")
-Key = Union[str, int]
+Key = str | int
 
 
 def sanitise(name: str) -> str:

@@ -1,7 +1,7 @@
 """Graphs with names for some of their inputs (GraphWithNamedArgs) and with values for them (BoundGraph)."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Union
+from typing import Any
 
 import popxl
 import popxl.ops as ops
@@ -11,7 +11,7 @@ from popxl.transforms import GradGraphInfo
 from popxl_addons.graph_common import CalledGraphsGradInfoLike, to_called_graphs_grad_info
 from popxl_addons.named_tensors import NamedTensors, TensorMap
 
-CallArgs = Union[popxl.Tensor, Iterable[popxl.Tensor], int, float]
+CallArgs = popxl.Tensor | Iterable[popxl.Tensor] | int | float
 
 
 class BoundGraph:
@@ -157,8 +157,10 @@ class GraphWithNamedArgs:
         if self.autodiff_applied and not force:
             raise Exception("Autodiff has already been applied to this graph. Pass force=True to apply it again.")
         if method == "build_grad":
-            raise Exception("Autodiff with `build_grad` needs a module: `from_module` is specified by Module.create_graph only "
-                            "for modules with a handwritten gradient.")  # fmt: skip
+            raise Exception(
+                "Autodiff with `build_grad` needs a graph for which `from_module` is specified: one that a module with "
+                "a handwritten gradient created."
+            )
         from popxl_addons.transforms.autodiff import autodiff
 
         result = autodiff(self, grads_provided, grads_required, called_graphs_grad_info)

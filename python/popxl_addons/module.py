@@ -1,7 +1,8 @@
 """Module: a reusable part of a model that owns variables.
 
-`build` makes ops and adds variables as graph inputs; `create_graph` turns it into a graph and hands out the factories of the
-variables. A sub-module assigned to an attribute shares its containers with its parent under that attribute's name.
+`build` makes ops and adds variables as graph inputs; `create_graph` turns it into a graph and hands out the factories
+of the variables. A sub-module assigned to an attribute shares its containers with its parent under that
+attribute's name.
 """
 
 import inspect
@@ -11,6 +12,7 @@ from functools import wraps
 from typing import Any
 
 import popxl
+from popart_core import popart_exception
 
 from popxl_addons.graph import GraphWithNamedArgs
 from popxl_addons.graph_cache import GraphCache
@@ -31,6 +33,7 @@ class NameScopeMeta(type):
     """Metaclass that runs `build` inside the module's name scope."""
 
     def __new__(mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> type:
+        """Wrap the class's own `build`."""
         build = namespace.get("build")
         if inspect.isfunction(build):
             namespace["build"] = _in_name_scope(build)
@@ -89,10 +92,11 @@ class Module(popxl.Module, metaclass=NameScopeMeta):
         return overrides(type(self), Module, "build_grad")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Make the ops of `build` in the current graph."""
         if self.implements_grad_graph and not self._building and self.grad_inlining_error != "none":
             message = (
-                f"{type(self).__name__} is called inline although `build_grad` has been implemented: the handwritten gradient "
-                "would not be used. Call it through create_graph."
+                f"{type(self).__name__} is called inline although `build_grad` has been implemented: the handwritten "
+                "gradient would not be used. Call it through create_graph."
             )
             if self.grad_inlining_error == "error":
                 raise Exception(message)
@@ -124,6 +128,11 @@ class Module(popxl.Module, metaclass=NameScopeMeta):
         Returns:
             The factories of the variables, and the graph with the variables as named inputs.
         """
+        if self.implements_grad_graph:
+            raise popart_exception(
+                f"{type(self).__name__}: handwritten gradients (`build_grad`) are not supported yet. "
+                "Remove `build_grad`."
+            )
         if self._graph_cache is not None:
             graph, is_new = self._graph_cache._create(self, args, kwargs)
             if not is_new:

@@ -44,7 +44,7 @@ class OrderedDict(_OrderedDict):
 
     def keys(self) -> KeysView:
         """Return the keys; the view prints as that of a plain dict."""
-        return dict(self).keys()
+        return dict(self.items()).keys()
 
     def __repr__(self) -> str:
         lines = "".join(f"{key}: {value},\n" for key, value in self.items())

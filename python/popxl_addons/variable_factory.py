@@ -1,13 +1,14 @@
-"""Variable factories: recipes of variables. A module collects them while a sub-graph is built; `init` then makes the
-variables in the main graph.
+"""Variable factories: recipes of variables.
 
-A random initialiser is called once as a check and that result is thrown away, so the second call fills the first variable.
+A module collects them while a sub-graph is built; `init` then makes the variables in the main graph.
+
+A random initialiser is called once as a check and that result is thrown away, so the second call fills the first
+variable.
 """
 
 from collections.abc import Callable, Iterable, Iterator
 from math import prod
 from pathlib import Path
-from typing import Union
 
 import numpy as np
 import popxl
@@ -19,7 +20,7 @@ from popxl_addons.dot_tree import DotTree
 from popxl_addons.named_replica_grouping import NamedReplicaGrouping, fill_none_group
 from popxl_addons.named_tensors import NamedTensors
 
-DataIter = Union[Callable[[], HostTensor], Iterable[HostTensor]]
+DataIter = Callable[[], HostTensor] | Iterable[HostTensor]
 
 
 class _Peekable:

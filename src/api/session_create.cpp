@@ -5,6 +5,7 @@
 #include <popart/error.hpp>
 #include <popart/ir.hpp>
 #include <popart/logging.hpp>
+#include <popart/tensornames.hpp>
 
 #include "api/session_impl.hpp"
 #include "backends/ref/ref.hpp"
@@ -82,6 +83,7 @@ struct SessionCreation : Session {
     impl->device = c.device;
     impl->model = onnx::Model::fromProtoOrFile(c.model);
     for (const TensorId &id : impl->model->inputIds()) impl->modelInputs.insert(id);
+    checkNames(*impl->model, c.inputShapeInfo);
     prepare(*impl, c);
     impl->initialiseHostWeights();
     startSeed(*impl);
@@ -107,6 +109,13 @@ struct SessionCreation : Session {
   }
 
  private:
+  // Initializers may have reserved names: saved models hold optimizer state under them.
+  static void checkNames(const onnx::Model &model, const InputShapeInfo &inputShapeInfo) {
+    for (const TensorId &id : model.inputIds()) checkNoReservedPrefix(id, "graph input");
+    for (const TensorId &id : model.outputIds()) checkNoReservedPrefix(id, "graph output");
+    for (const auto &entry : inputShapeInfo.getInfos()) checkNoReservedPrefix(entry.first, "InputShapeInfo");
+  }
+
   static void prepare(Session::Impl &impl, const Creation &c) {
     const bool training = c.optimizer != nullptr;
     onnx::BuildOptions build;

@@ -70,6 +70,8 @@ class Backend {
   virtual std::unique_ptr<Kernel> createKernel(const KernelRequest &request, std::string &reason) const = 0;
   // Whether createKernel would accept the op with plain layouts; used to decide on decompositions. Same reasons.
   virtual bool supports(const Op &op, std::string &reason) const = 0;
+  // Columns per panel of the packed weights its matrix products like; 0: it works on plain memory only.
+  virtual int panelWidth() const { return 0; }
 };
 
 }  // namespace popart::executable

@@ -1,5 +1,5 @@
-// The schedule of one graph as popxl prints it. Tensors are numbered from 1 in the order they are first mentioned: graph
-// inputs, then the operands and results of each op, then graph outputs; the text depends on nothing else.
+// The schedule of one graph as popxl prints it. Tensors are numbered from 1 in the order they are first mentioned:
+// graph inputs, then the operands and results of each op, then graph outputs; the text depends on nothing else.
 #include <popart/ir.hpp>
 
 namespace popart {
@@ -43,7 +43,8 @@ class SchedulePrinter {
     for (TensorIndex t : tensors) {
       if (!t.valid()) continue;
       const TensorInfo &info = graph_.info(t);
-      text += (text.empty() ? "" : ", ") + number(t) + " [" + shapeTuple(info.shape()) + " " + info.data_type_lcase() + "]";
+      text +=
+          (text.empty() ? "" : ", ") + number(t) + " [" + shapeTuple(info.shape()) + " " + info.data_type_lcase() + "]";
     }
     return "(" + text + ")";
   }
@@ -63,6 +64,8 @@ class SchedulePrinter {
 
 }  // namespace
 
-std::string printSchedule(const Graph &graph, const std::map<TensorId, std::string> &names) { return SchedulePrinter(graph, names).print(); }
+std::string printSchedule(const Graph &graph, const std::map<TensorId, std::string> &names) {
+  return SchedulePrinter(graph, names).print();
+}
 
 }  // namespace popart

@@ -71,13 +71,22 @@ void mergeEqual(Graph &graph) {
   }
 }
 
+// Whether running the op is visible outside its results: by itself or by an op of a graph it runs.
+bool hasEffects(const Op &op) {
+  if (op.hasSideEffect() || op.has(Trait::HostIo)) return true;
+  for (const Graph *called : op.getCalledGraphs())
+    for (const Op *inner : called->ops())
+      if (hasEffects(*inner)) return true;
+  return false;
+}
+
 void removeUnused(Graph &graph) {
   const auto order = schedule::schedule(graph);
   std::vector<char> isOutput(graph.tensorSlots(), 0);
   for (TensorIndex t : graph.outputs()) isOutput[t.value] = 1;
   for (size_t i = order.size(); i-- > 0;) {
     Op &op = graph.op(order[i]);
-    if (op.hasSideEffect() || op.has(Trait::HostIo)) continue;
+    if (hasEffects(op)) continue;
     bool used = false;
     for (TensorIndex t : op.outputs()) used |= t.valid() && (!graph.tensor(t).uses().empty() || isOutput[t.value]);
     if (used) continue;

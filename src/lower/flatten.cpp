@@ -5,6 +5,7 @@
 //   x ──Slice──▶ v      v += 1   ⇒   x' = update(x, v + 1);  later readers of x see x', of v see v + 1
 #include "lower/flatten.hpp"
 
+#include <algorithm>
 #include <unordered_map>
 
 #include "schedule/schedule.hpp"
@@ -252,21 +253,46 @@ class Flattener {
     return flat;
   }
 
-  void flattenLoop(Scope &scope, const Op &op) {
-    Graph &body = flattenBody(*op.getCalledGraphs().front());
-    Attributes attributes = op.attributes();
-    attributes.set("body", GraphRef{body.id});
-    attributes.erase("modified");
-    Op *copy = scope.flat.addConnectedOp(op.def(), readInputs(scope, op), outputIds(scope, op), attributes, settingsOf(op, scope.flat));
-    for (int i = 0; i < op.outputCount(); ++i)
-      if (op.hasOutput(i)) bind(scope, op.outputs()[i], newRoot(copy->outputs()[i]));
-    // A carried input that is passed by reference ends as the matching output.
-    for (int i = 2; i < op.inputCount(); ++i) {
-      if (!isModified(op, i)) continue;
-      if (i - 2 >= copy->outputCount() || !copy->hasOutput(i - 2))
-        throw internal_error("{}: input {} is passed by reference but is not carried", op.debugName(), i);
-      write(scope, scope.refs[op.inputs()[i].value], copy->outputs()[i - 2]);
+  // Loop bodies: inputs beyond the carried ones become carries as well, with their value at the end of the iteration, so
+  // that writes to them stay; the condition a body reads always holds while it runs.
+  //   [iteration, cond, carried…, others…] -> [cond, carried…, scans…]   becomes   … -> [cond, carried…, others…, scans…]
+  Graph &flattenLoopBody(const Graph &body, int carried) {
+    GraphId id = body.id;
+    for (int n = 1; result_->hasGraph(id); ++n) id = body.id + "/" + std::to_string(n);
+    Graph &flat = result_->createGraph(id);
+    Scope scope(body, flat);
+    for (size_t i = 0; i < body.inputs().size(); ++i) {
+      const TensorIndex t = body.inputs()[i], input = flat.addInput(flat.freeId(body.tensor(t).id), body.info(t));
+      const bool isCondition = i == 1;
+      bind(scope, t, newRoot(isCondition ? flat.addConstant(flat.freeId(body.tensor(t).id + "/true"), TensorData::scalar(true)) : input));
     }
+    inlineGraph(scope);
+    auto mark = [&](TensorIndex t) { flat.markOutput(read(scope, scope.refs[t.value])); };
+    for (int i = 0; i <= carried; ++i) mark(body.outputs()[i]);
+    for (size_t i = 2 + carried; i < body.inputs().size(); ++i) mark(body.inputs()[i]);
+    for (size_t i = 1 + carried; i < body.outputs().size(); ++i) mark(body.outputs()[i]);
+    return flat;
+  }
+
+  void flattenLoop(Scope &scope, const Op &op) {
+    const Graph &source = *op.getCalledGraphs().front();
+    const int inputs = static_cast<int>(source.inputs().size()) - 2, results = static_cast<int>(source.outputs().size()) - 1;
+    const int carried = op.hasAttr("carried") ? static_cast<int>(op.attrInt("carried")) : std::min(inputs, results);
+    Attributes attributes = op.attributes();
+    attributes.set("body", GraphRef{flattenLoopBody(source, carried).id});
+    attributes.set("carried", int64_t{inputs});
+    attributes.erase("modified");
+    std::vector<TensorId> ids = outputIds(scope, op);
+    ids.resize(results);
+    std::vector<TensorId> others(inputs - carried);
+    for (int i = carried; i < inputs; ++i)
+      if (isModified(op, i + 2)) others[i - carried] = scope.flat.freeId(op.inTensor(i + 2)->id);
+    ids.insert(ids.begin() + carried, others.begin(), others.end());
+    Op *copy = scope.flat.addConnectedOp(op.def(), readInputs(scope, op), ids, attributes, settingsOf(op, scope.flat));
+    for (int i = 0; i < op.outputCount(); ++i)
+      if (op.hasOutput(i)) bind(scope, op.outputs()[i], newRoot(copy->outputs()[i < carried ? i : i + inputs - carried]));
+    for (int i = 0; i < inputs; ++i)
+      if (isModified(op, i + 2) && copy->hasOutput(i)) write(scope, scope.refs[op.inputs()[i + 2].value], copy->outputs()[i]);
   }
 
   void flattenIf(Scope &scope, const Op &op) {

@@ -71,7 +71,7 @@ class Fuser {
     std::vector<int> stack;
     for (int m : members)
       for (TensorIndex t : ops_[m]->inputs()) {
-        if (!t.valid() || inside.count(producer(t))) continue;
+        if (!t.valid() || inside.count(producer(t)) || isNumber(graph_.tensor(t))) continue;
         operands.insert(t);
         if (producer(t) >= 0) stack.push_back(producer(t));
       }
@@ -153,7 +153,9 @@ class Fuser {
         continue;
       }
       auto it = inner.find(t);
-      if (it == inner.end()) {
+      if (it == inner.end() && isNumber(graph_.tensor(t))) {
+        it = inner.emplace(t, body.addConstant(body.addScope(graph_.tensor(t).id), graph_.tensor(t).tensorData())).first;
+      } else if (it == inner.end()) {
         it = inner.emplace(t, body.addInput(body.addScope(graph_.tensor(t).id), graph_.info(t))).first;
         operands.push_back(t);
       }
@@ -180,6 +182,10 @@ class Fuser {
 };
 
 }  // namespace
+
+bool isNumber(const Tensor &tensor) {
+  return tensor.tensorType() == TensorType::Const && tensor.hasTensorData() && tensor.info.nelms() == 1 && tensor.info.nbytes() <= 8;
+}
 
 bool isElementwise(const Op &op) {
   return op.has(Trait::Elementwise) && !op.has(Trait::Random) && !op.has(Trait::SideEffect) && !op.isUserOp() && op.hasOutput(0);

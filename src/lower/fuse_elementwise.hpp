@@ -12,5 +12,7 @@ void fuseElementwise(Ir &flat, const executable::Backend &backend);
 
 // Whether the op computes each element from the elements at the same position.
 bool isElementwise(const Op &op);
+// Constants of one element become part of a fused op's body instead of operands.
+bool isNumber(const Tensor &tensor);
 
 }  // namespace popart::lower

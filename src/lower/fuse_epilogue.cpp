@@ -1,9 +1,10 @@
-// Fusion around matrix products. An element-wise reader is absorbed when it has the product's shape and is its only reader;
+// Fusion around matrix products and convolutions. An element-wise reader is absorbed when it has the product's shape and is its only reader;
 // of several products under one reader, the last in program order takes it.
 #include "lower/fuse_epilogue.hpp"
 
 #include <algorithm>
 
+#include "lower/channels_last.hpp"
 #include "lower/fuse_elementwise.hpp"
 #include "schedule/schedule.hpp"
 
@@ -26,8 +27,13 @@ class EpilogueFuser {
 
   void run() {
     const auto order = schedule::schedule(graph_);
-    for (OpIndex o : order)
-      if (graph_.alive(o) && isProduct(graph_.op(o))) toFused(graph_.op(o));
+    for (OpIndex o : order) {
+      if (!graph_.alive(o)) continue;
+      Op &op = graph_.op(o);
+      if (isProduct(op)) toFused(op);
+      else if (op.is("Conv") && !op.isUserOp()) toFusedConv(op);
+      else if (op.is("ConvWeightsGrad") && !op.isUserOp()) products_.push_back(&op);
+    }
     for (auto it = products_.rbegin(); it != products_.rend(); ++it) absorbReader(**it);
   }
 
@@ -40,6 +46,13 @@ class EpilogueFuser {
   static Op::Settings settingsLike(const Op &op) {
     Op::Settings settings = op.settings;
     if (settings.sequence < 0) settings.sequence = op.index().value;
+    return settings;
+  }
+
+  // The fused op stands where the product stood: an update then runs right after the gradient, while its operands are hot.
+  static Op::Settings settingsOf(const Op &product, const Op &reader) {
+    Op::Settings settings = settingsLike(product);
+    settings.name = reader.settings.name;
     return settings;
   }
 
@@ -76,6 +89,29 @@ class EpilogueFuser {
       graph_.eraseTensor(out);
     }
     products_.push_back(fused);
+  }
+
+  // Conv → FusedConv without epilogue; its inputs are (x, w, bias or none).
+  void toFusedConv(Op &op) {
+    std::vector<TensorIndex> inputs = op.inputs();
+    inputs.resize(3);
+    const TensorIndex old = op.outputs()[0];
+    const TensorId id = graph_.tensor(old).id;
+    graph_.renameTensor(old, graph_.freeId(id + "/unfused"));
+    Op *fused = graph_.addConnectedOp(opDef("FusedConv"), inputs, {id}, op.attributes(), settingsLike(op));
+    std::string reason;
+    if (!accepts(*fused, reason)) {
+      const TensorIndex out = fused->outputs()[0];
+      graph_.eraseOp(fused->index());
+      graph_.eraseTensor(out);
+      return graph_.renameTensor(old, id);
+    }
+    replace(op, old, fused->outputs()[0]);
+    products_.push_back(fused);
+  }
+
+  bool accepts(const Op &fused, std::string &reason) const {
+    return fused.is("FusedMatMul") ? backend_.supports(fused, reason) : supportsConvolution(graph_, fused, backend_, reason);
   }
 
   void replace(Op &op, TensorIndex old, TensorIndex fresh) {
@@ -116,7 +152,8 @@ class EpilogueFuser {
         continue;
       }
       auto [it, fresh] = inner.try_emplace(t);
-      if (fresh) it->second = body.addInput(body.addScope(graph_.tensor(t).id), graph_.info(t));
+      if (fresh && isNumber(graph_.tensor(t))) it->second = body.addConstant(body.addScope(graph_.tensor(t).id), graph_.tensor(t).tensorData());
+      else if (fresh) it->second = body.addInput(body.addScope(graph_.tensor(t).id), graph_.info(t));
       inputs.push_back(it->second);
     }
     Op::Settings settings = op.settings;
@@ -130,7 +167,7 @@ class EpilogueFuser {
     if (reader.is("FusedElementwise")) return reader.inputs();
     std::vector<TensorIndex> operands;
     for (TensorIndex t : reader.inputs())
-      if (t.valid() && std::find(operands.begin(), operands.end(), t) == operands.end()) operands.push_back(t);
+      if (t.valid() && !isNumber(graph_.tensor(t)) && std::find(operands.begin(), operands.end(), t) == operands.end()) operands.push_back(t);
     return operands;
   }
 
@@ -148,7 +185,7 @@ class EpilogueFuser {
       extras.push_back(operands[i]);
     }
     body.setInputs(bodyInputs);
-    std::vector<TensorIndex> inputs = {product.inputs()[0], product.inputs()[1]};
+    std::vector<TensorIndex> inputs = product.inputs();
     inputs.insert(inputs.end(), extras.begin(), extras.end());
     Attributes attributes = product.attributes();
     attributes.set("epilogue", GraphRef{body.id});
@@ -158,9 +195,10 @@ class EpilogueFuser {
       ids.push_back(graph_.tensor(t).id);
       graph_.renameTensor(t, graph_.freeId(ids.back() + "/unfused"));
     }
-    Op *fused = graph_.addConnectedOp(opDef("FusedMatMul"), inputs, ids, attributes, settingsLike(reader));
+    Op *fused = graph_.addConnectedOp(opDef(product.is("ConvWeightsGrad") ? "FusedConvWeightsGrad" : product.opType()), inputs, ids, attributes,
+                                      settingsOf(product, reader));
     std::string reason;
-    if (!backend_.supports(*fused, reason)) return undo(*fused, results, ids, body, old, reader);
+    if (!accepts(*fused, reason)) return undo(*fused, results, ids, body, old, reader);
     for (size_t i = 0; i < results.size(); ++i) {
       graph_.replaceUses(results[i], fused->outputs()[i]);
       graph_.replaceOutputs(results[i], fused->outputs()[i]);

@@ -154,7 +154,9 @@ bool accepted(const Graph &graph, const Op &op, const Layouts &layouts, const ex
 
 }  // namespace
 
-Layouts assignLayouts(const Ir &flat, const executable::Backend &backend, int panelWidth) {
+Layouts assignLayouts(const Ir &flat, const executable::Backend &backend) {
+  const int panelWidth = backend.panelWidth();
+  if (panelWidth == 0) return {};
   const Graph &main = flat.getMainGraph();
   const std::vector<OpIndex> order = schedule::schedule(main);
   std::vector<char> refused(main.tensorSlots(), 0);

@@ -5,8 +5,7 @@
 
 namespace popart::lower {
 
-// panelWidth: columns per panel the product kernels of the device want. A layout stays only where `backend` has a kernel for
-// every op that sees it.
-Layouts assignLayouts(const Ir &flat, const executable::Backend &backend, int panelWidth);
+// A layout stays only where `backend` has a kernel for every op that sees it.
+Layouts assignLayouts(const Ir &flat, const executable::Backend &backend);
 
 }  // namespace popart::lower

@@ -15,7 +15,6 @@ struct LowerOptions {
   // Ordered kernel providers; the first that accepts wins: {cpu, ref}.
   std::vector<const executable::Backend *> backends;
   int threads = 1;             // only sizes scratch memory; results never depend on it
-  int panelWidth = 16;         // columns per panel of packed weights (cpu::panelWidth())
   int64_t iterations = 1;      // Executable::iterations
   bool fuse = true;            // false: one kernel per op, plain layouts (tests compare both)
   bool keepText = false;       // fill Executable::loweredText

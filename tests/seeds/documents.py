@@ -1,8 +1,8 @@
 """Programs inside text dumps of published documents.
 
 A dump has prose, programs and their output in one stream, without indentation. A program is found by its first and last
-line. Indentation is repaired from the text alone: a logical line that ends with a colon opens a level, `dedents` names the
-lines where levels close. Nothing else of the program changes.
+line. Indentation is repaired from the text alone: a logical line that ends with a colon opens a level, `dedents` names
+the lines where levels close. Nothing else of the program changes.
 """
 
 import os
@@ -46,6 +46,13 @@ class Document:
         end = self._find(last, begin)
         self.position = end + 1
         return indent(self.lines[begin : end + 1], dedents)
+
+    def text(self, first: str, last: str) -> str:
+        """Return the next program from line `first` to line `last` as it stands."""
+        begin = self._find(first, self.position)
+        end = self._find(last, begin)
+        self.position = end + 1
+        return "\n".join(self.lines[begin : end + 1]) + "\n"
 
     def output(self, first: str, last: str) -> list[str]:
         """Return the next printed lines from `first` to `last`, stripped."""

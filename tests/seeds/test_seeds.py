@@ -53,75 +53,74 @@ def mnist_home(tmp_path_factory: pytest.TempPathFactory):
 
 
 class Tutorial:
-    """The PopXL tutorial, read section by section into one namespace."""
+    """The PopXL tutorial, read section by section into one namespace; sections may be left out."""
 
     def __init__(self):
         self.document = Document(TUTORIAL)
         self.namespace = {"__name__": "tutorial"}
-
-    def run(self, first: str, last: str, dedents=()) -> list:
-        return run(self.document.program(first, last, dedents), self.namespace)
-
-    def define_linear(self) -> None:
         self.run("from tqdm import tqdm", "import popxl")
         self.run("class Linear(addons.Module):", "return y", [("def build", 1), ("if self.bias", 2), ("return y", 2)])
         self.run("ir = popxl.Ir(replication=1)", "ir = popxl.Ir(replication=1)")
 
+    def run(self, first: str, last: str, dedents=()) -> list:
+        return run(self.document.program(first, last, dedents), self.namespace)
 
-@pytest.fixture(scope="module")
+    def simple_example(self) -> list:
+        return self.run("with ir.main_graph:", "out = bound_graph.call(input_tensor)")
+
+    def network(self, name: str) -> list:
+        dedents = [("def build", 1), ("ir = popxl.Ir()", 0)]
+        return self.run(f"class {name}(addons.Module):", 'print("\\n", net_graph.print_schedule())', dedents)
+
+    def next_line(self, start: str) -> str:
+        return next(line.strip() for line in self.document.lines[self.document.position :] if line.startswith(start))
+
+
+@pytest.fixture
 def tutorial():
     """The tutorial up to the definition of its linear layer."""
     if TUTORIAL is None:
         pytest.skip("needs the document 003 (set POPART_SEEDS)")
     pytest.importorskip("torchvision")
-    t = Tutorial()
-    t.define_linear()
-    return t
+    return Tutorial()
 
 
 def test_tutorial_simple_example_prints_as_published(tutorial: Tutorial):
     """Factories, schedule and variables of one linear layer."""
-    got = tutorial.run("with ir.main_graph:", "out = bound_graph.call(input_tensor)")
-    assert got == tutorial.document.output("factories:", "{'bias': Tensor[bias popxl.dtypes.float32 (32,)], "
-                                           "'weight': Tensor[weight popxl.dtypes.float32 (4, 32)]}")  # fmt: skip
+    got = tutorial.simple_example()
+    assert got == tutorial.document.output("factories:", tutorial.next_line("{'bias': Tensor[bias"))
     tutorial.run("ir.num_host_transfers = 1", "session.run()")
 
 
 def test_tutorial_bound_graphs(tutorial: Tutorial):
     """One graph bound to two sets of variables."""
     got = tutorial.run("ir = popxl.Ir()", "out = bound_graph1.call(input_tensor)")
-    last = next(line.strip() for line in tutorial.document.lines if line.count("BoundGraph object") == 2)
-    assert got == tutorial.document.output("two different bound graphs:", last)
+    assert got == tutorial.document.output(
+        "two different bound graphs:", tutorial.next_line("<popxl_addons.graph.Bound")
+    )
 
 
-def test_tutorial_nested_modules_print_as_published(tutorial: Tutorial):
+@pytest.mark.parametrize("name", ["Net", "NetOutlined"])
+def test_tutorial_networks_print_as_published(tutorial: Tutorial, name: str):
     """Names and schedules of inlined and outlined networks."""
-    got = tutorial.run("class Net(addons.Module):", 'print("\\n", net_graph.print_schedule())',
-                       [("def build", 1), ("ir = popxl.Ir()", 0)])  # fmt: skip
-    assert got == tutorial.document.output(next_keys(tutorial), "}")
-    got = tutorial.run("class NetOutlined(addons.Module):", 'print("\\n", net_graph.print_schedule())',
-                       [("def build", 1), ("ir = popxl.Ir()", 0)])  # fmt: skip
-    assert got == tutorial.document.output(next_keys(tutorial), "}")
-
-
-def next_keys(tutorial: Tutorial) -> str:
-    lines = tutorial.document.lines
-    return next(line.strip() for line in lines[tutorial.document.position :] if line.startswith("dict_keys"))
+    got = tutorial.network(name)
+    assert got == tutorial.document.output(tutorial.next_line("dict_keys"), "}")
 
 
 def test_tutorial_dot_tree_prints_as_published(tutorial: Tutorial):
     """Nested collections of tensors."""
-    got = tutorial.run("ir = popxl.Ir(replication=1)", "print(collection.tensors)  # returns tensors, sorted by names"
-                       if "print(collection.tensors)  # returns tensors, sorted by names" in tutorial.document.lines
-                       else "print(collection.tensors) # returns tensors, sorted by names",
-                       [('print("----- DotTree', 0)])  # fmt: skip
-    last = next(line.strip() for line in tutorial.document.lines if line.startswith("(Tensor[bias popxl"))
-    assert got == tutorial.document.output("----- DotTree functionalities -----", last)
+    tutorial.simple_example()
+    tutorial.network("NetOutlined")
+    last = tutorial.next_line("print(collection.tensors)")
+    got = tutorial.run("ir = popxl.Ir(replication=1)", last, [('print("----- DotTree', 0)])
+    tensors = tutorial.next_line("(Tensor[bias popxl")
+    assert got == tutorial.document.output("----- DotTree functionalities -----", tensors)
 
 
 def test_tutorial_trains_and_validates(tutorial: Tutorial, mnist_home: Path, monkeypatch: pytest.MonkeyPatch):
     """The MNIST program, as printed, on images of the same format."""
     monkeypatch.setenv("HOME", str(mnist_home))
+    tutorial.network("Net")
     tutorial.run("def get_mnist_data(test_batch_size: int, batch_size: int):", "return training_data, validation_data")
     tutorial.run("def train_program(batch_size, device, learning_rate):",
                  "return popxl.Session(ir, device), [img_stream, label_stream], variables, loss_stream",
@@ -132,7 +131,8 @@ def test_tutorial_trains_and_validates(tutorial: Tutorial, mnist_home: Path, mon
     tutorial.run("train_vars_to_data = train_session.get_tensors_data(train_variables.tensors)",
                  "train_vars_to_data = train_session.get_tensors_data(train_variables.tensors)")  # fmt: skip
     tutorial.run("def test_program(test_batch_size, device):",
-                 "return popxl.Session(ir, device), [in_stream], variables, out_stream", [("ir.num_host_transfers", 1)])  # fmt: skip
+                 "return popxl.Session(ir, device), [in_stream], variables, out_stream",
+                 [("ir.num_host_transfers", 1)])  # fmt: skip
     tutorial.run("test_session, test_input_streams, test_variables, out_stream = test_program(", ")")
     tutorial.run("# dictionary { train_session variables : test_session variables }", "}")
     tutorial.run("# Copy trained weights to the program, with a single host to device transfer",
@@ -142,3 +142,53 @@ def test_tutorial_trains_and_validates(tutorial: Tutorial, mnist_home: Path, mon
                            [("num_batches", 0), ("test_set_accuracy", 0)])  # fmt: skip
     accuracy = re.fullmatch(r"Accuracy on test set: ([0-9.]+)%", printed[-1])
     assert accuracy and float(accuracy.group(1)) > 75, printed
+
+
+@pytest.fixture
+def guide() -> Document:
+    """The user guide of popart.ir."""
+    if GUIDE is None:
+        pytest.skip("needs the document 004 (set POPART_SEEDS)")
+    return Document(GUIDE)
+
+
+def run_pir(ir, inputs: dict, outputs: list) -> dict:
+    """Run a popart.ir program the way its users did."""
+    import popart
+
+    pb = ir._pb_ir
+    pb.setDataFlow(popart.DataFlow(1, {o.tensor_id(): popart.AnchorReturnType("All") for o in outputs}))
+    pb.updateVertices()
+    session = popart.InferenceSession.fromIr(ir=pb, deviceInfo=popart.DeviceManager().createCpuDevice())
+    session.prepareDevice()
+    anchors = session.initAnchorArrays()
+    session.weightsFromHost()
+    session.run(popart.PyStepIO({s.tensor_id(): np.asarray(v) for s, v in inputs.items()}, anchors))
+    return {o.tensor_id(): np.asarray(anchors[o.tensor_id()]) for o in outputs}
+
+
+def test_guide_simple_addition(guide: Document):
+    """Two loaded tensors are added and stored."""
+    namespace = {"__name__": "guide"}
+    guide.text("import popart.ir as pir", "import popart.ir as pir")
+    run(guide.text("import popart.ir as pir", "ops.host_store(o_d2h, o)"), namespace)
+    a, b = np.array([2.0], np.float32), np.array([0.5], np.float32)
+    ir, out = namespace["ir"], namespace["o_d2h"]
+    assert [op.opType() for op in ir._pb_ir.getMainGraph().getOps()] == [
+        "Init", "HostLoad", "Init", "HostLoad", "Add", "HostStore",
+    ]  # fmt: skip
+    assert run_pir(ir, {namespace["input0"]: a, namespace["input1"]: b}, [out])[out.tensor_id()] == [2.5]
+
+
+def test_guide_tensor_addition(guide: Document):
+    """A variable plus a constant, and plus a Python number, give the variable's type."""
+    import popart.ir as pir
+
+    ir = pir.Ir()
+    namespace = {"pir": pir, "main": ir.main_graph()}
+    guide.text("files/simple_addition_popart_ir.py", "files/simple_addition_popart_ir.py")
+    run(guide.text("with main:", "o = a + b"), namespace)
+    assert namespace["o"].dtype == pir.int8
+    with ir.main_graph():
+        run(guide.text("o = a + 1", "o = a + 1"), namespace)
+    assert namespace["o"].dtype == pir.int8 and namespace["o"].name == "add_out__t0"

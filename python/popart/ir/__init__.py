@@ -4,6 +4,10 @@ Members that are properties in popxl are methods here: the objects they return a
 both spellings work. Functions keep the older argument orders and results.
 """
 
+from popxl.module import Module
+from popxl.random_seed import create_seeds
+from popxl.tensor import TensorByRef
+
 from popart.ir.context import (
     gcg,
     get_current_graph,
@@ -39,9 +43,6 @@ from popart.ir.dtypes import (
 from popart.ir.graph import Graph, Ir
 from popart.ir.streams import DeviceToHostStream, HostToDeviceStream, d2h_stream, h2d_stream
 from popart.ir.tensor import Tensor, constant, subgraph_input, subgraph_output, variable
-from popxl.module import Module
-from popxl.random_seed import create_seeds
-from popxl.tensor import TensorByRef
 
 from popart.ir import transforms  # noqa: F401  isort: skip
 
@@ -88,4 +89,4 @@ __all__ = [
     "uint64",
     "variable",
     "virtual_graph",
-]  # fmt: skip
+]

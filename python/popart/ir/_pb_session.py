@@ -39,7 +39,7 @@ def _set_patterns(self: Any, patterns: Any) -> None:
 
 
 def _no_effect(self: Any, *args: Any) -> None:
-    """State that this core keeps up to date by itself."""
+    """Do nothing: unused tensors and graphs cost nothing, and the other state is always up to date."""
 
 
 _core.Ir.setDataFlow = _set_data_flow
@@ -49,3 +49,4 @@ _core.Ir.setPatterns = _set_patterns
 _core.Ir.updateVertices = _no_effect
 _core.Ir.setIsPrepared = _no_effect
 _core.Ir.removeIsolatedGraphs = _no_effect
+_core.Ir.removeIsolatedTensors = _no_effect

@@ -50,4 +50,4 @@ __all__ = [
     "name_scope",
     "pipeline_stage",
     "virtual_graph",
-]  # fmt: skip
+]

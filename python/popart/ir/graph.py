@@ -6,15 +6,17 @@ from typing import Any
 
 import popxl.graph as _graph
 import popxl.ir as _ir
+from popxl.tensor import TensorByRef
+
 from popart.ir import _pb_session  # noqa: F401
 from popart.ir.tensor import Constant, Tensor, Variable
-from popxl.tensor import TensorByRef
 
 
 class Graph(_graph.Graph):
     """A graph; calling it returns it, so that ``ir.main_graph()`` works."""
 
     def __call__(self) -> "Graph":
+        """Return the graph itself."""
         return self
 
     def get_main_graph(self) -> "Graph":
@@ -60,6 +62,7 @@ class Ir(_ir.Ir):
         super().__init__()
 
     def __call__(self) -> "Ir":
+        """Return the Ir itself."""
         return self
 
     def __eq__(self, other: object) -> bool:

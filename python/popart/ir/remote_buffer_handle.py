@@ -29,6 +29,7 @@ class RemoteBufferHandle:
         tensor_dtype: dtype | None = None,
         repeats: int = 1,
     ) -> "RemoteBufferHandle":
+        """Return the buffer of this id, making it on first use."""
         if remote_buffer_id == -1:
             raise NotImplementedError("remote_buffer_id -1 (automatic) is not supported.")
         if remote_buffer_id is None:

@@ -4,8 +4,9 @@ from collections.abc import Iterable
 from typing import Any
 
 import popxl.streams as _streams
-from popart.ir.dtypes import dtype
 from popxl.context import get_current_graph
+
+from popart.ir.dtypes import dtype
 
 
 class _Id(str):

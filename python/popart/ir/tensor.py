@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 import popxl.tensor as _tensor
-from popart.ir import dtypes
 from popxl.tensor import TensorByRef
+
+from popart.ir import dtypes
 
 
 class Tensor(_tensor.Tensor):

@@ -223,7 +223,8 @@ def conditional_with_info(
     check_in_graph(parent, cond=cond)
     if len(then_branch.outputs) != len(else_branch.outputs):
         raise ValueError(
-            f"The branches have different numbers of outputs: {len(then_branch.outputs)} and {len(else_branch.outputs)}."
+            f"The branches have different numbers of outputs: {len(then_branch.outputs)} and "
+            f"{len(else_branch.outputs)}."
         )
     if then_branch._by_ref_inputs or else_branch._by_ref_inputs:
         raise NotImplementedError("Branches of a conditional cannot have TensorByRef inputs.")

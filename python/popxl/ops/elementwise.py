@@ -37,12 +37,12 @@ def sign(t: Tensor) -> Tensor:
 
 
 def cos(t: Tensor) -> Tensor:
-    """Return cos(t), t in radians."""
+    """Cosine of t, in radians."""
     return _unary("Cos", t, "cos_out")
 
 
 def sin(t: Tensor) -> Tensor:
-    """Return sin(t), t in radians."""
+    """Sine of t, in radians."""
     return _unary("Sin", t, "sin_out")
 
 
@@ -73,7 +73,7 @@ def sqrt(t: Tensor) -> Tensor:
 
 
 def tanh(t: Tensor) -> Tensor:
-    """Return tanh(t)."""
+    """Hyperbolic tangent of t."""
     return _unary("Tanh", t, "tanh_out")
 
 

@@ -2,13 +2,13 @@
 
 import itertools
 from collections.abc import Iterable
-from typing import Any, Union
+from typing import Any
 
 from popxl.context import get_current_graph
 from popxl.ops.utils import check_in_graph, check_memory_proportion, emit, emit_one, handle_negative_axis
 from popxl.tensor import Tensor
 
-Axes = Union[int, Iterable[int], None]
+Axes = int | Iterable[int] | None
 _INT32 = 6  # ONNX type number of the indices
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Sequence
 from math import prod
-from typing import Union
 
 from popxl.context import get_current_graph
 from popxl.ops.utils import check_in_graph, emit, emit_one, handle_negative_axis
@@ -153,7 +152,7 @@ def split(t: Tensor, splits: int | Sequence[int], axis: int = 0) -> list[Tensor]
     return emit("Split", {"t": t}, names, {"axis": axis, "split": list(splits)})
 
 
-Index = Union[int, Sequence[int | None], None]
+Index = int | Sequence[int | None] | None
 _END = 2**31 - 1
 
 

@@ -49,7 +49,8 @@ def check_tensor_ipu_and_tile_set(**tensors: Tensor) -> None:
         known = {name: value for name, value in known.items() if value is not None}
         if len(set(known.values())) > 1:
             raise ValueError(
-                f"Tensors are on different {attribute.replace('_', ' ')}s: {known}. Move them with ops.ipu_copy or ops.io_tile_copy."
+                f"Tensors are on different {attribute.replace('_', ' ')}s: {known}. "
+                "Move them with ops.ipu_copy or ops.io_tile_copy."
             )
 
 

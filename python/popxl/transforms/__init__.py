@@ -12,4 +12,4 @@ __all__ = [
     "decompose_sum",
     "io_tile_exchange",
     "merge_exchange",
-]  # fmt: skip
+]

@@ -1,5 +1,6 @@
-"""Context managers that group exchanges with host and remote memory. On devices with one memory values and order stay the
-same, so only the documented checks remain.
+"""Context managers that group exchanges with host and remote memory.
+
+On devices with one memory values and order stay the same, so only the documented checks remain.
 """
 
 from collections.abc import Iterator

@@ -4,14 +4,13 @@ from popxl.graph import Graph
 
 
 def decompose_sum(graph: Graph) -> Graph:
-    """Rewrite n-ary sums of gradients into chains of additions.
-
-    The executor adds the terms of a sum one after the other in place, which is what the rewrite asks for; the graph stays.
+    """Rewrite n-ary sums of gradients: a zero accumulator to which every term is added in place.
 
     Args:
-        graph: graph whose sums are meant.
+        graph: graph to change.
 
     Returns:
         The same graph.
     """
+    graph._pb_graph.decomposeSums()
     return graph

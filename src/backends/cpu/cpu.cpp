@@ -5,6 +5,8 @@
 
 #include <popart/graph.hpp>
 
+#include "backends/cpu/kernels/pack.hpp"
+
 namespace popart::cpu {
 namespace {
 
@@ -16,11 +18,14 @@ using executable::OperandDesc;
 class CpuBackend final : public executable::Backend {
  public:
   CpuBackend() {
-    for (auto table : {matmulKernels()})
+    for (auto table : {matmulKernels(), elementwiseKernels(), reduceKernels(), rowwiseKernels(), lossKernels(), convKernels(), poolKernels(), normKernels(),
+                       lrnKernels(), spatialMoveKernels()})
       for (const Entry &e : table) entries_[e.type].push_back(&e);
   }
 
   std::string name() const override { return "cpu"; }
+
+  int panelWidth() const override { return cpu::panelWidth(); }
 
   std::unique_ptr<Kernel> createKernel(const KernelRequest &request, std::string &reason) const override {
     reason.clear();

@@ -19,6 +19,15 @@ struct Entry {
 
 // Tables of the family files.
 std::span<const Entry> matmulKernels();
+std::span<const Entry> elementwiseKernels();
+std::span<const Entry> reduceKernels();
+std::span<const Entry> rowwiseKernels();
+std::span<const Entry> lossKernels();
+std::span<const Entry> convKernels();
+std::span<const Entry> poolKernels();
+std::span<const Entry> normKernels();
+std::span<const Entry> lrnKernels();
+std::span<const Entry> spatialMoveKernels();
 
 // ---- what family files share when they judge a request
 

@@ -32,7 +32,7 @@ Activation gradientOf(const Op &op) {
 
 class Matcher {
  public:
-  Matcher(const Graph &body, int64_t columns) : body_(body), columns_(columns), product_(body.inputs()[0]) {}
+  Matcher(const Graph &body, int64_t columns, RowAxis axis) : body_(body), columns_(columns), axis_(axis), product_(body.inputs()[0]) {}
 
   std::optional<MatchedEpilogue> run(std::string &reason) {
     for (TensorIndex t : body_.inputs())
@@ -52,7 +52,8 @@ class Matcher {
   bool isFull(TensorIndex t) const { return operand(t) >= 0 && body_.info(t).shape() == body_.info(product_).shape(); }
   bool isRow(TensorIndex t) const {
     const Shape &s = body_.info(t).shape();
-    return operand(t) >= 0 && !s.empty() && s.back() == columns_ && body_.info(t).nelms() == columns_;
+    const size_t fromEnd = axis_ == RowAxis::Last ? 1 : body_.info(product_).shape().size() - 1;
+    return operand(t) >= 0 && s.size() >= fromEnd && s[s.size() - fromEnd] == columns_ && body_.info(t).nelms() == columns_;
   }
   std::optional<ScalarSource> scalar(TensorIndex t) const {
     if (!t.valid() || body_.info(t).nelms() != 1) return std::nullopt;
@@ -188,6 +189,7 @@ class Matcher {
 
   const Graph &body_;
   int64_t columns_;
+  RowAxis axis_;
   TensorIndex product_;
   MatchedEpilogue result_;
   size_t visited_ = 0;
@@ -196,6 +198,8 @@ class Matcher {
 
 }  // namespace
 
-std::optional<MatchedEpilogue> matchEpilogue(const Graph &body, int64_t columns, std::string &reason) { return Matcher(body, columns).run(reason); }
+std::optional<MatchedEpilogue> matchEpilogue(const Graph &body, int64_t columns, std::string &reason, RowAxis axis) {
+  return Matcher(body, columns, axis).run(reason);
+}
 
 }  // namespace popart::cpu

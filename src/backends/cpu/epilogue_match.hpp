@@ -1,4 +1,4 @@
-// Reads the epilogue graph of a FusedMatMul: which of the register epilogues of kernels/epilogue.hpp computes it.
+// Reads the epilogue graph of a FusedMatMul or FusedConv: which of the register epilogues of kernels/epilogue.hpp computes it.
 #pragma once
 #include <optional>
 #include <string>
@@ -37,7 +37,10 @@ struct MatchedEpilogue {
   int velocity = -1, velocityOutput = -1;
 };
 
+// Which logical dimension of the product is the columns of the kernel's rows: the last, or channels (N, C, spatial…).
+enum class RowAxis { Last, Channels };
+
 // nullopt and a reason when the graph computes something else. `columns`: N of the product.
-std::optional<MatchedEpilogue> matchEpilogue(const Graph &body, int64_t columns, std::string &reason);
+std::optional<MatchedEpilogue> matchEpilogue(const Graph &body, int64_t columns, std::string &reason, RowAxis axis = RowAxis::Last);
 
 }  // namespace popart::cpu

@@ -3,6 +3,7 @@
 #include <popart/graph.hpp>
 
 #include "ops/catalog.hpp"
+#include "ops/nn/window.hpp"
 
 namespace popart::ops {
 namespace {
@@ -33,6 +34,29 @@ void inferProduct(InferContext &c) {
   outputsOfBody(c, "epilogue");
 }
 
+// The attributes are complete: they come from a Conv that was inferred.
+void inferFusedConv(InferContext &c) {
+  Shape out = windowOutput(c, windowOf(c.op().attributes()), spatialShape(c.shape(0)), Rounding::Floor);
+  out.insert(out.begin(), {c.shape(0)[0], c.shape(1)[0]});
+  if (!c.hasAttr("epilogue")) return c.out(0, c.type(0), out);
+  const Graph &body = c.graph("epilogue");
+  c.require(body.info(body.inputs()[0]).shape() == out, "the epilogue takes {}, expected {}", body.info(body.inputs()[0]), out);
+  outputsOfBody(c, "epilogue");
+}
+
+OpDef convolutionRow(const char *type) {
+  OpDef row("popart", type, {1});
+  windowAttributes(row)
+      .attrOptional("kernel_shape", AttributeType::Ints)
+      .attr("group", int64_t{1})
+      .attrOptional("epilogue", AttributeType::Graph)
+      .traits(Trait::Internal)
+      .notOnnx()
+      .cost(Cost::Heavy)
+      .noGrad("it is made after differentiation");
+  return row;
+}
+
 }  // namespace
 
 OpDefs fusedOps() {
@@ -60,6 +84,22 @@ OpDefs fusedOps() {
                      .cost(Cost::Heavy)
                      .noGrad("it is made after differentiation")
                      .doc("epilogue(op(a) @ op(b), extras…): the first input of the epilogue graph is the product."));
+  rows.push_back(convolutionRow("FusedConv")
+                     .input("X", kFloats, "T")
+                     .input("W", kFloats, "T")
+                     .input("B", kFloats, "T", Arity::Optional)
+                     .input("extras", kAllTypes, "", Arity::Variadic)
+                     .output("results", Arity::Variadic)
+                     .infer(inferFusedConv)
+                     .doc("epilogue(Conv(X, W, B), extras…): the first input of the epilogue graph is the convolution."));
+  rows.push_back(convolutionRow("FusedConvWeightsGrad")
+                     .input("grad_out", kFloats, "T")
+                     .input("data", kFloats, "T")
+                     .input("extras", kAllTypes, "", Arity::Variadic)
+                     .output("results", Arity::Variadic)
+                     .attrRequired("fwd_shape", AttributeType::Ints)
+                     .infer([](InferContext &c) { outputsOfBody(c, "epilogue"); })
+                     .doc("epilogue(ConvWeightsGrad(grad_out, data), extras…): a weight gradient taken by a parameter update."));
   rows.push_back(OpDef("popart", "Reorder", {1})
                      .input("x", kAllTypes)
                      .output("y")

@@ -7,6 +7,7 @@
 #include <popart/op.hpp>
 
 #include "ops/catalog.hpp"
+#include "ops/optim/update_formula.hpp"
 #include "ops/optim/var_update.hpp"
 
 namespace popart::ops {
@@ -24,6 +25,21 @@ void inferAccumulate(InferContext &c) {
             kind);
   requireScalarParameter(c, 2, "factor", kind == "Add" ? Presence::Optional : Presence::Required);
   inferUpdate(c, {1});
+}
+
+void decomposeAccumulate(DecomposeBuilder &b) {
+  UpdateFormula u(b);
+  const std::string &kind = b.attrs().getAttribute<std::string>("accumulation_type");
+  const auto f = u.factor(2, "factor", 1.0);
+  const Expression a = u.operand(0), x = u.operand(1);
+  if (kind == "Add" || kind == "DampenedAdd") return u.result(a + u.times(f, x));
+  if (kind == "DampenedAddSquare") return u.result(a + u.times(f, x * x));
+  if (kind == "DecayAdd") return u.result(u.times(f, a) + x);
+  if (kind == "DecayAddSquare") return u.result(u.times(f, a) + x * x);
+  if (kind == "MovingAverage") return u.result(u.times(f, a) + u.times(u.complement(f), x));
+  if (kind == "MovingAverageSquare") return u.result(u.times(f, a) + u.times(u.complement(f), x * x));
+  if (kind == "Infinity") return u.result(u.times(f, a).apply("Max", x.apply("Abs")));
+  u.result((u.times(f, a) + x) / (u.value(f) + 1.0));  // Mean
 }
 
 void inferSparseAccumulate(InferContext &c) {
@@ -47,6 +63,7 @@ OpDefs accumulateOps() {
   scalarParameter(accumulate, "factor");
   rows.push_back(accumulate.attr("accumulation_type", std::string("Add"))
                      .infer(inferAccumulate)
+                     .decompose(decomposeAccumulate)
                      .doc("Combines a value into an accumulator as accumulation_type says."));
   OpDef sparse = varUpdateRow("PopartSparseAccumulate");
   sparse.input("updater", kUpdatable).input("indices", kInts);
@@ -62,8 +79,17 @@ OpDefs accumulateOps() {
                        requireScalarParameter(c, 1, "factor", Presence::Required);
                        inferUpdate(c, {});
                      })
+                     .decompose([](DecomposeBuilder &b) {
+                       UpdateFormula u(b);
+                       const auto f = u.factor(1, "factor");
+                       if (f.isNumber(0)) return b.result(0, emitZeros(b, b.outInfo(0).dataType(), b.outInfo(0).shape()));
+                       const Expression a = u.operand(0), scale = u.value(f);
+                       u.result(f.number ? a * scale : select(scale.apply("Equal", scale.number(0)), a.number(0), a * scale));
+                     })
                      .doc("a := factor a; a factor of 0 gives exact zeros."));
-  rows.push_back(varUpdateRow("AccumulatorZero").doc("a := 0."));
+  rows.push_back(varUpdateRow("AccumulatorZero").decompose([](DecomposeBuilder &b) {
+    b.result(0, emitZeros(b, b.outInfo(0).dataType(), b.outInfo(0).shape()));
+  }).doc("a := 0."));
   return rows;
 }
 

@@ -6,6 +6,7 @@
 #include <popart/op.hpp>
 
 #include "ops/catalog.hpp"
+#include "ops/optim/update_formula.hpp"
 #include "ops/optim/var_update.hpp"
 
 namespace popart::ops {
@@ -35,6 +36,47 @@ void inferAdamUpdater(InferContext &c) {
   if (c.outputCount() > 1) c.out(1, c.in(kStep));
 }
 
+// 1 - beta^t as -(e^(t log beta) - 1), which keeps its precision for beta close to 1.
+Expression biasCorrection(Expression beta, Expression t) { return -(t * beta.apply("Log")).apply("Expm1"); }
+
+void decomposeAdamUpdater(DecomposeBuilder &b) {
+  UpdateFormula u(b);
+  const std::string &mode = b.attrs().getAttribute<std::string>("mode");
+  const bool isMax = mode == "AdaMax", corrects = isMax || mode == "Adam" || mode == "Lamb";
+  Expression m = u.operand(kMoment1), v = u.operand(kMoment2);
+  if (b.hasIn(kStep)) {
+    const Expression t = u.value(u.factor(kStep, "")) + 1.0;
+    if (b.hasOut(1)) u.result(t, 1);
+    if (corrects) m = m / biasCorrection(u.value(u.factor(kBeta1, "beta1")), t);
+    if (corrects && !isMax) v = v / biasCorrection(u.value(u.factor(kBeta2, "beta2")), t);
+  }
+  Expression x = m / ((isMax ? v : sqrt(v)) + u.value(u.factor(kEps, "epsilon")));
+  const auto decay = u.factor(kDecay, "weight_decay");
+  if (!decay.isNumber(0) && b.hasIn(kWeight)) x = x + u.times(decay, u.operand(kWeight));
+  u.result(x);
+}
+
+// min(sqrt(r1), limit) / sqrt(r2), or 1 when a norm or the limit is 0.
+Expression trustRatio(UpdateFormula &u, const UpdateFormula::Factor &limit, bool isLimited) {
+  const Expression r1 = u.value(u.factor(2, "")), r2 = u.value(u.factor(3, ""));
+  const Expression one = r1.number(1), zero = r1.number(0);
+  Expression norm = sqrt(r1);
+  if (isLimited) norm = norm.apply("Min", u.value(limit));
+  Expression ratio = norm / sqrt(r2);
+  for (const Expression &e : {r1, r2}) ratio = select(e.apply("Equal", zero), one, ratio);
+  return isLimited ? select(u.value(limit).apply("Equal", zero), one, ratio) : ratio;
+}
+
+void decomposeAdamVarUpdate(DecomposeBuilder &b) {
+  UpdateFormula u(b);
+  auto rate = u.factor(4, "lr");
+  if (b.hasIn(2)) {
+    const bool isLimited = b.hasIn(5) || b.attrs().hasAttribute("max_weight_norm");
+    rate = {std::nullopt, u.value(rate) * trustRatio(u, u.factor(5, "max_weight_norm"), isLimited)};
+  }
+  u.result(u.operand(0) - u.times(rate, u.operand(1)));
+}
+
 void addAdamUpdater(OpDefs &rows) {
   OpDef row("ai.graphcore", "AdamUpdater", {1});
   row.input("weight", kFloats, "", Arity::Optional)
@@ -46,6 +88,7 @@ void addAdamUpdater(OpDefs &rows) {
       .attr("mode", std::string("Adam"))
       .infer(inferAdamUpdater)
       .modifies(kStep, 1)
+      .decompose(decomposeAdamUpdater)
       .noGrad("optimizer arithmetic is not differentiable")
       .notOnnx()
       .doc("The step of the Adam family from its moments; counts the time step up.");
@@ -70,7 +113,7 @@ OpDefs adamOps() {
   OpDef row = varUpdateRow("AdamVarUpdate");
   row.input("updater", kFloats).input("r1sq", kFloats, "", Arity::Optional).input("r2sq", kFloats, "", Arity::Optional);
   scalarParameter(scalarParameter(row, "lr"), "max_weight_norm");
-  rows.push_back(row.infer(inferAdamVarUpdate).doc("w := w - lr ratio x with the trust ratio of Lamb."));
+  rows.push_back(row.infer(inferAdamVarUpdate).decompose(decomposeAdamVarUpdate).doc("w := w - lr ratio x with the trust ratio of Lamb."));
   return rows;
 }
 

@@ -6,6 +6,7 @@
 #include <popart/op.hpp>
 
 #include "ops/catalog.hpp"
+#include "ops/optim/update_formula.hpp"
 #include "ops/optim/var_update.hpp"
 
 namespace popart::ops {
@@ -20,6 +21,10 @@ void addSgd0(OpDefs &rows) {
     requireScalarParameter(c, 3, "wdsf0", Presence::Required);
     inferUpdate(c, {1});
   });
+  row.decompose([](DecomposeBuilder &b) {
+    UpdateFormula f(b);
+    f.result(f.times(f.factor(3, "wdsf0"), f.operand(0)) - f.times(f.factor(2, "slr0"), f.operand(1)));
+  });
   rows.push_back(row.doc("w := wdsf0 w - slr0 g."));
 }
 
@@ -32,6 +37,12 @@ void addVelocityUpdate(OpDefs &rows, const char *type, const char *momentum, con
     requireScalarParameter(c, 3, decay, Presence::Required);
     inferUpdate(c, {1});
   });
+  row.decompose([momentum, decay](DecomposeBuilder &b) {
+    UpdateFormula f(b);
+    const auto factor = f.factor(3, decay);
+    const Expression kept = f.times(f.factor(2, momentum), f.operand(0));
+    f.result(factor.isNumber(0) ? kept : kept + f.times(factor, f.operand(1)));
+  });
   rows.push_back(row.doc("v := momentum v + decay w."));
 }
 
@@ -42,6 +53,10 @@ void addWeightUpdate(OpDefs &rows, const char *type, const char *rate) {
   row.infer([rate](InferContext &c) {
     requireScalarParameter(c, 2, rate, Presence::Required);
     inferUpdate(c, {1});
+  });
+  row.decompose([rate](DecomposeBuilder &b) {
+    UpdateFormula f(b);
+    f.result(f.operand(0) - f.times(f.factor(2, rate), f.operand(1)));
   });
   rows.push_back(row.doc("w := w - rate v."));
 }
@@ -57,6 +72,11 @@ void addNesterov(OpDefs &rows) {
     requireScalarParameter(c, 5, "ngsf", Presence::Required);
     requireScalarParameter(c, 6, "mm", Presence::Required);
     inferUpdate(c, {1, 2});
+  });
+  row.decompose([](DecomposeBuilder &b) {
+    UpdateFormula f(b);
+    const Expression gradient = f.times(f.factor(3, "ils"), f.operand(0)) + f.times(f.factor(4, "wd"), f.operand(1));
+    f.result(f.times(f.factor(5, "ngsf"), gradient) + f.times(f.factor(6, "mm"), f.operand(2)));
   });
   rows.push_back(row.noGrad("optimizer arithmetic is not differentiable").notOnnx().doc("g' = ngsf (ils G + wd w) + mm v."));
 }

@@ -51,6 +51,7 @@ OpDefs copyVarUpdateOps() {
       })
       .traits(Trait::VarUpdate)
       .modifies(0)
+      .decompose([](DecomposeBuilder &b) { b.result(0, b.in(1)); })
       .noGrad("updates of variables are not differentiable")
       .doc("var := updater.");
   OpDefs rows;

@@ -101,3 +101,24 @@ def test_graphs_that_change_tensors_are_refused():
     graph = ir.create_graph(lambda x: ops.add_(x, x), TensorSpec((3,), float32))
     with pytest.raises(popart_core.popart_exception):
         autodiff(graph)
+
+
+def test_decomposed_sums_have_the_same_values():
+    plain = run_gradient(popxl.Ir(), head, True)
+
+    def gradient_with_chains(ir):
+        with ir.main_graph:
+            x, w, dy = popxl.variable(X), popxl.variable(W), popxl.constant(DY)
+            graph = ir.create_graph(head, x, w)
+            info = autodiff(graph)
+            assert popxl.transforms.decompose_sum(info.graph) is info.graph
+            call = ops.call_with_info(graph, x, w)
+            grad = ops.call_with_info(info.graph, dy, inputs_dict=info.inputs_dict(call))
+            out = popxl.d2h_stream(W.shape, float32)
+            ops.host_store(out, grad.outputs[1])
+        kinds = [op.opType() for op in info.graph._pb_graph.getOps()]
+        assert "Sum" not in kinds and kinds.count("AddLhsInplace") == kinds.count("Init") > 0
+        with popxl.Session(ir) as session:
+            return session.run()[out]
+
+    np.testing.assert_array_equal(gradient_with_chains(popxl.Ir()), plain[1])

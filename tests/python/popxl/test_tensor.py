@@ -11,7 +11,8 @@ from programs import evaluate
 
 X = np.arange(24, dtype=np.float32).reshape(4, 6)
 
-INDICES = [0, -1, 3, slice(1, 3), slice(None, None, 2), slice(None, None, -1), (1, slice(None, None, 2)), (slice(1, None), -2),
+INDICES = [0, -1, 3, slice(1, 3), slice(None, None, 2), slice(None, None, -1), (1, slice(None, None, 2)),
+           (slice(1, None), -2),
            (slice(None), slice(4, 1, -2))]  # fmt: skip
 
 
@@ -40,7 +41,7 @@ def test_operators_with_host_values():
         np.testing.assert_allclose(value, wanted, rtol=1e-5)
     np.testing.assert_array_equal(evaluate(lambda t: t + 1.5, np.arange(3, dtype=np.int32)), np.arange(3) + 1)
     with pytest.raises(ValueError, match="empty"):
-        evaluate(lambda t: t + [], X)
+        evaluate(lambda t: t + np.zeros(0), X)
 
 
 def test_in_place_addition_keeps_the_object():

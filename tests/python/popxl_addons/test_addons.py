@@ -84,8 +84,9 @@ def test_names_of_nested_modules():
         variables = facts.init()
         again = facts.init("copy")
     assert list(facts.to_dict()) == ["fc1.weight", "fc1.bias", "fc2.weight", "fc2.bias"]
-    assert [t.id for t in graph.graph.inputs] == [f"Net_subgraph(0)/{n}" for n in
-                                                  ("x", "fc1/weight", "fc1/bias", "fc2/weight", "fc2/bias")]  # fmt: skip
+    assert [t.id for t in graph.graph.inputs] == [
+        f"Net_subgraph(0)/{n}" for n in ("x", "fc1/weight", "fc1/bias", "fc2/weight", "fc2/bias")
+    ]
     assert [t.name for t in variables.tensors] == ["fc1.bias", "fc1.weight", "fc2.bias", "fc2.weight"]
     assert again.fc1.bias.name == "copy.fc1.bias"
     assert repr(variables.fc2).startswith("{'bias': Tensor[fc2.bias popxl.dtypes.float32 (2,)]")

@@ -65,13 +65,16 @@ inline int countOps(const Graph &graph, const std::string &type) {
 // Feeds the same values to each stream in every run and keeps the last value of each anchor.
 class ProgramRun : public runtime::StreamSource {
  public:
-  explicit ProgramRun(const Ir &ir, int64_t iterations = 1) {
+  using Backends = std::vector<const executable::Backend *>;
+  explicit ProgramRun(const Ir &ir, int64_t iterations = 1, Backends backends = {&ref::backend()}, int threads = 1) {
     lower::LowerOptions options;
-    options.backends = {&ref::backend()};
+    options.fuse = backends.front() != &ref::backend();  // fused rows have no reference kernels
+    options.backends = std::move(backends);
     options.iterations = iterations;
-    options.fuse = false;  // fused rows have no reference kernels
+    options.threads = threads;
+    options.keepText = true;
     executable_ = lower::lower(ir, options);
-    engine_ = std::make_unique<runtime::Engine>(executable_, 1);
+    engine_ = std::make_unique<runtime::Engine>(executable_, threads);
     for (size_t i = 0; i < executable_->variables.size(); ++i)
       if (!executable_->variables[i].initial.empty()) engine_->writeVariable(static_cast<int>(i), executable_->variables[i].initial.data());
   }
@@ -82,6 +85,7 @@ class ProgramRun : public runtime::StreamSource {
     inputs_[stream].assign(bytes, bytes + values.size() * sizeof(T));
   }
   void run() { engine_->run(*this); }
+  const executable::Executable &executable() const { return *executable_; }
   std::vector<float> anchor(const std::string &id) const { return asFloats(outputs_.at(id)); }
   std::vector<float> variable(const std::string &id) const {
     const int i = indexOf(id);

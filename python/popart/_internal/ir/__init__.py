@@ -2,9 +2,10 @@
 
 from enum import IntEnum
 
-from popart._internal.ir import op
 from popart_core import *  # noqa: F403
 from popart_core._ir import BwdGraphInfo, Graph, Ir, Op, Tensor
+
+from popart._internal.ir import op
 
 
 class TensorType(IntEnum):

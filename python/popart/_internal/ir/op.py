@@ -1,6 +1,7 @@
 """Classes of operators for ``isinstance`` tests: ``AddOp``, ``MatMulOp`` ….
 
-Ops of a graph are objects of one class, ``Op``; the classes here recognise them by their type. There is a class ``<Type>Op`` for every operator.
+Ops of a graph are objects of one class, ``Op``; the classes here recognise them by their type. There is
+a class ``<Type>Op`` for every operator.
 """
 
 from typing import Any

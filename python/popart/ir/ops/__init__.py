@@ -2,13 +2,9 @@
 
 from collections.abc import Iterable
 from enum import Enum
-from typing import Any, Optional, Tuple, Union
+from typing import Any
 
 import popxl.ops as _ops
-from popart.ir.dtypes import dtype
-from popart.ir.ops import collectives, var_updates
-from popart.ir.ops.call import CallInfo, call, call_with_info, repeat
-from popart.ir.tensor import Tensor
 from popxl.ops import (
     add,
     cast,
@@ -49,6 +45,11 @@ from popxl.ops import (
     transpose,
     transpose_,
 )
+
+from popart.ir.dtypes import dtype
+from popart.ir.ops import collectives, var_updates
+from popart.ir.ops.call import CallInfo, call, call_with_info, repeat
+from popart.ir.tensor import Tensor
 
 
 class SerialiseMode(Enum):
@@ -118,8 +119,8 @@ def matmul(
             from popart_core import popart_exception
 
             raise popart_exception(
-                f"matmul: serialise_factor {serialise_factor} does not divide the dimension of size {sizes[serialise_mode]} "
-                f"({serialise_mode.name})."
+                f"matmul: serialise_factor {serialise_factor} does not divide the dimension of size "
+                f"{sizes[serialise_mode]} ({serialise_mode.name})."
             )
     return _ops.matmul(lhs, rhs, available_memory_proportion, output_type, partials_type)
 
@@ -234,4 +235,4 @@ __all__ = [
     "transpose",
     "transpose_",
     "var_updates",
-]  # fmt: skip
+]

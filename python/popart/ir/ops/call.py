@@ -1,15 +1,16 @@
 """Calls and loops of the older interface: tensors only, and a plain result when there is one output."""
 
 from collections.abc import Mapping
-from typing import Any, Union
+from typing import Any
 
-from popart.ir.graph import Graph
-from popart.ir.tensor import Tensor
 from popxl.ops.call import CallSiteInfo
 from popxl.ops.call import call_with_info as _call_with_info
 from popxl.ops.control import repeat_with_info as _repeat_with_info
 
-Result = Union[None, Tensor, tuple[Tensor, ...]]
+from popart.ir.graph import Graph
+from popart.ir.tensor import Tensor
+
+Result = Tensor | tuple[Tensor, ...] | None
 
 
 class CallInfo:
@@ -140,8 +141,8 @@ def repeat(
         raise ValueError(f"repeat_trip_count: got {repeat_trip_count}, expected more than 1.")
     if len(repeat_subgraph.inputs) != len(repeat_subgraph.outputs):
         raise ValueError(
-            f"repeat: {repeat_subgraph!r} has {len(repeat_subgraph.inputs)} inputs and {len(repeat_subgraph.outputs)} outputs; "
-            "the numbers must be equal."
+            f"repeat: {repeat_subgraph!r} has {len(repeat_subgraph.inputs)} inputs and "
+            f"{len(repeat_subgraph.outputs)} outputs; the numbers must be equal."
         )
     _checked(repeat_subgraph, subgraph_fn_param_inputs, subgraph_in_to_parent_in, True)
     site = _repeat_with_info(

@@ -1,10 +1,26 @@
 """Collectives of the older interface: operators are enumeration members, groups are CommGroup objects."""
 
+from enum import Enum
 from typing import Any
 
 import popxl.ops.collectives as _collectives
+from popart_core import CommGroup, CommGroupType
+
 from popart.ir.tensor import Tensor
-from popart_core import CollectiveOperator, CommGroup, CommGroupType
+
+
+class CollectiveOperator(Enum):
+    """How values of replicas are combined."""
+
+    Add = 0
+    Mean = 1
+    Mul = 2
+    Min = 3
+    Max = 4
+    LogicalAnd = 5
+    LogicalOr = 6
+    SquareAdd = 7
+
 
 _NAMES = {
     "Add": "add", "Mean": "mean", "Mul": "mul", "Min": "min", "Max": "max", "LogicalAnd": "and", "LogicalOr": "or",
@@ -53,6 +69,11 @@ def replicated_all_gather(t: Tensor, group: CommGroup | None = None) -> Tensor:
 
 
 __all__ = [
-    "CollectiveOperator", "CommGroup", "CommGroupType", "replicated_all_gather", "replicated_all_reduce",
-    "replicated_all_reduce_", "replicated_reduce_scatter",
-]  # fmt: skip
+    "CollectiveOperator",
+    "CommGroup",
+    "CommGroupType",
+    "replicated_all_gather",
+    "replicated_all_reduce",
+    "replicated_all_reduce_",
+    "replicated_reduce_scatter",
+]

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable, Mapping
 
-from popart.ir.graph import Graph
-from popart.ir.ops.call import CallInfo
-from popart.ir.tensor import Tensor
 from popxl.transforms.autodiff import ExpectedConnection, ExpectedConnectionType
 from popxl.transforms.autodiff import GradGraphInfo as _GradGraphInfo
 from popxl.transforms.autodiff import autodiff as _autodiff
+
+from popart.ir.graph import Graph
+from popart.ir.ops.call import CallInfo
+from popart.ir.tensor import Tensor
 
 
 class GradGraphInfo(_GradGraphInfo):
@@ -51,5 +52,9 @@ def get_expected_forward_inputs_from_call(call_info: CallInfo, grad_info: GradGr
 
 
 __all__ = [
-    "ExpectedConnection", "ExpectedConnectionType", "GradGraphInfo", "autodiff", "get_expected_forward_inputs_from_call",
-]  # fmt: skip
+    "ExpectedConnection",
+    "ExpectedConnectionType",
+    "GradGraphInfo",
+    "autodiff",
+    "get_expected_forward_inputs_from_call",
+]

@@ -15,7 +15,15 @@ from popxl.ops.collectives.collectives import (
 )
 
 __all__ = [
-    "CollectiveOps", "all_reduce", "all_reduce_identical_grad_inputs", "all_reduce_identical_inputs", "replica_sharded_slice",
-    "replicated_all_gather", "replicated_all_reduce", "replicated_all_reduce_", "replicated_reduce_scatter", "replicated_slice",
+    "CollectiveOps",
+    "all_reduce",
+    "all_reduce_identical_grad_inputs",
+    "all_reduce_identical_inputs",
+    "replica_sharded_slice",
+    "replicated_all_gather",
+    "replicated_all_reduce",
+    "replicated_all_reduce_",
+    "replicated_reduce_scatter",
+    "replicated_slice",
     "to_collective_op",
-]  # fmt: skip
+]

@@ -129,7 +129,8 @@ def replicated_all_gather(
         t: tensor of any shape.
         axis: axis along which they are joined.
         group: replicas that take part, default all.
-        output_shape: ``"concat"``, ``"new_axis"``, ``"meta_shape"`` or ``"auto"`` (meta shape if t has one, else concat).
+        output_shape: ``"concat"``, ``"new_axis"``, ``"meta_shape"`` or ``"auto"`` (meta shape if t has one, else
+            concat).
 
     Raises:
         ValueError: unknown output_shape, or an axis that is no int.

@@ -1,16 +1,17 @@
-"""Ops that update variables and optimizer state in place. They return the updated tensor, an alias of their first input.
+"""Ops that update variables and optimizer state in place.
 
-Factors are floats or scalar tensors. `X` may have another float dtype than `t`.
+They return the updated tensor, an alias of their first input. Factors are floats or
+scalar tensors. `X` may have another float dtype than `t`.
 """
 
-from typing import Any, Dict, Optional, Tuple, Union
+from typing import Any
 
 from popxl import dtypes
 from popxl.context import get_current_graph
 from popxl.ops.utils import check_in_graph, emit, emit_one
 from popxl.tensor import Tensor, constant
 
-Factor = Union[float, Tensor]
+Factor = float | Tensor
 
 
 def _factor(name: str, value: Factor | None) -> tuple[dict[str, Tensor | None], dict[str, Any]]:
@@ -215,4 +216,4 @@ __all__ = [
     "copy_var_update_",
     "lamb_updater",
     "sparse_accumulate_",
-]  # fmt: skip
+]

@@ -1,0 +1,262 @@
+"""The networks of the benchmark in PyTorch, with fixed random weights, inputs and labels.
+
+Every implementation starts from these weights and inputs; `BENCHMARKS` lists what is measured. Training networks return
+logits with classes last, over which the loss is the mean cross entropy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+SEED = 7
+
+
+@dataclass(frozen=True)
+class Optimizer:
+    """Rule of the weight update.
+
+    Attributes:
+        kind: ``sgd``, ``adam`` or ``adamw``.
+        lr: Learning rate.
+        momentum: Of SGD.
+        weight_decay: Of AdamW (decoupled).
+    """
+
+    kind: str
+    lr: float
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """One measured name.
+
+    Attributes:
+        network: Makes the module.
+        inputs: Makes the input tensor.
+        classes: Number of classes of the labels; 0 for inference.
+        optimizer: Rule of the update; None for inference.
+    """
+
+    network: Callable[[], nn.Module]
+    inputs: Callable[[], torch.Tensor]
+    classes: int = 0
+    optimizer: Optimizer | None = None
+
+    @property
+    def training(self) -> bool:
+        """Whether an optimizer step is measured."""
+        return self.optimizer is not None
+
+
+class Mlp(nn.Sequential):
+    """784-512-512-512-10 with exact GELU: ``(N, 784)`` to ``(N, 10)``."""
+
+    def __init__(self) -> None:
+        layers: list[nn.Module] = []
+        for rows, columns in ((784, 512), (512, 512), (512, 512)):
+            layers += [nn.Linear(rows, columns), nn.GELU()]
+        super().__init__(*layers, nn.Linear(512, 10))
+
+
+class AddOne(nn.Module):
+    """One tiny operator: adds a weight to its input, ``(1,)``."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(1))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Apply the module."""
+        return x + self.weight
+
+
+class LeNet(nn.Sequential):
+    """Convolutions of LeNet-5 with ReLU and max pooling: ``(N, 1, 28, 28)`` to ``(N, 10)``."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            nn.Conv2d(1, 6, 5, padding=2),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Conv2d(6, 16, 5),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Flatten(),
+            nn.Linear(400, 120),
+            nn.ReLU(),
+            nn.Linear(120, 84),
+            nn.ReLU(),
+            nn.Linear(84, 10),
+        )
+
+
+class Attention(nn.Module):
+    """Multi-head self-attention: ``(N, T, width)`` to the same."""
+
+    def __init__(self, width: int, heads: int, causal: bool) -> None:
+        super().__init__()
+        self.heads, self.causal = heads, causal
+        self.query, self.key, self.value, self.out = (nn.Linear(width, width) for _ in range(4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Apply the module."""
+        n, t, width = x.shape
+        q, k, v = (
+            layer(x).reshape(n, t, self.heads, width // self.heads).transpose(1, 2)
+            for layer in (self.query, self.key, self.value)
+        )
+        y = functional.scaled_dot_product_attention(q, k, v, is_causal=self.causal)
+        return self.out(y.transpose(1, 2).reshape(n, t, width))
+
+
+class Block(nn.Module):
+    """Transformer block; layer norm before (GPT) or after (BERT) each residual branch."""
+
+    def __init__(self, width: int, heads: int, inner: int, causal: bool) -> None:
+        super().__init__()
+        self.norm_first = causal
+        self.attention = Attention(width, heads, causal)
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.up, self.down = nn.Linear(width, inner), nn.Linear(inner, width)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Apply the module."""
+        if self.norm_first:
+            x = x + self.attention(self.norm1(x))
+            return x + self.down(functional.gelu(self.up(self.norm2(x))))
+        x = self.norm1(x + self.attention(x))
+        return self.norm2(x + self.down(functional.gelu(self.up(x))))
+
+
+class Transformer(nn.Module):
+    """Tokens ``(N, T)`` to hidden states ``(N, T, width)``, or to logits ``(N, T, vocabulary)`` with a head."""
+
+    def __init__(
+        self,
+        layers: int,
+        width: int,
+        heads: int,
+        inner: int,
+        context: int,
+        vocabulary: int,
+        *,
+        causal: bool,
+        head: bool,
+    ) -> None:
+        super().__init__()
+        self.tokens, self.positions = nn.Embedding(vocabulary, width), nn.Embedding(context, width)
+        self.blocks = nn.ModuleList([Block(width, heads, inner, causal) for _ in range(layers)])
+        self.norm = nn.LayerNorm(width)
+        self.causal = causal
+        self.head = nn.Linear(width, vocabulary) if head else None
+        for module in self.modules():
+            if isinstance(module, nn.Linear | nn.Embedding):
+                nn.init.normal_(module.weight, std=0.02)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        """Apply the module."""
+        x = self.tokens(tokens) + self.positions.weight[: tokens.shape[1]]
+        x = x if self.causal else self.norm(x)  # BERT normalises the embeddings, GPT the last hidden state
+        for block in self.blocks:
+            x = block(x)
+        x = self.norm(x) if self.causal else x
+        return self.head(x) if self.head is not None else x
+
+
+def torchvision_network(name: str) -> Callable[[], nn.Module]:
+    """Maker of a network of torchvision without pretrained weights."""
+
+    def make() -> nn.Module:
+        import torchvision
+
+        return getattr(torchvision.models, name)(weights=None)
+
+    return make
+
+
+def gpt(layers: int = 6, width: int = 384, heads: int = 6, context: int = 256) -> Transformer:
+    """Character model with 65 characters."""
+    return Transformer(layers, width, heads, 4 * width, context, 65, causal=True, head=True)
+
+
+def bert_tiny() -> Transformer:
+    """4 layers, width 312, with a head over the whole vocabulary."""
+    return Transformer(4, 312, 12, 1200, 128, 30522, causal=False, head=True)
+
+
+def bert_base() -> Transformer:
+    """12 layers, width 768, hidden states without pooler."""
+    return Transformer(12, 768, 12, 3072, 128, 30522, causal=False, head=False)
+
+
+def floats(*shape: int) -> Callable[[], torch.Tensor]:
+    """Maker of normally distributed inputs."""
+    return lambda: torch.randn(*shape)
+
+
+def tokens(batch: int, length: int, vocabulary: int) -> Callable[[], torch.Tensor]:
+    """Maker of random tokens, int32 ``(batch, length)``."""
+    return lambda: torch.randint(vocabulary, (batch, length), dtype=torch.int32)
+
+
+_MOMENTUM = Optimizer("sgd", 0.01, momentum=0.9)
+BENCHMARKS = {
+    "mlp_b1": Benchmark(Mlp, floats(1, 784)),
+    "mlp_b8": Benchmark(Mlp, floats(8, 784)),
+    "mlp_b80": Benchmark(Mlp, floats(80, 784)),
+    "alexnet_b1": Benchmark(torchvision_network("alexnet"), floats(1, 3, 224, 224)),
+    "resnet50_b1": Benchmark(torchvision_network("resnet50"), floats(1, 3, 224, 224)),
+    "resnet50_b8": Benchmark(torchvision_network("resnet50"), floats(8, 3, 224, 224)),
+    "bert_base_s128_b1": Benchmark(bert_base, tokens(1, 128, 30522)),
+    "mlp_train_b8": Benchmark(Mlp, floats(8, 784), 10, Optimizer("sgd", 0.05)),
+    "mlp_train_b80": Benchmark(Mlp, floats(80, 784), 10, Optimizer("sgd", 0.05)),
+    "lenet_train_b32": Benchmark(LeNet, floats(32, 1, 28, 28), 10, _MOMENTUM),
+    "resnet18_train_b8": Benchmark(torchvision_network("resnet18"), floats(8, 3, 224, 224), 1000, _MOMENTUM),
+    "gpt_train_b8": Benchmark(gpt, tokens(8, 256, 65), 65, Optimizer("adamw", 1e-3, weight_decay=0.01)),
+    "bert_tiny_train_b8": Benchmark(bert_tiny, tokens(8, 128, 30522), 30522, Optimizer("adam", 1e-3)),
+    "call_overhead": Benchmark(AddOne, floats(1)),
+}
+
+
+def instantiate(benchmark: Benchmark) -> tuple[nn.Module, torch.Tensor, torch.Tensor | None]:
+    """Network, input and labels (int64, one per row of logits), the same in every process."""
+    torch.manual_seed(SEED)
+    network = benchmark.network()
+    inputs = benchmark.inputs()
+    if not benchmark.training:
+        return network.eval(), inputs, None
+    rows = inputs.shape if not inputs.is_floating_point() else inputs.shape[:1]
+    return network.train(), inputs, torch.randint(benchmark.classes, rows)
+
+
+def loss_of(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """Mean cross entropy over all rows."""
+    return functional.cross_entropy(logits.reshape(-1, logits.shape[-1]), labels.reshape(-1))
+
+
+def torch_optimizer(rule: Optimizer, network: nn.Module) -> torch.optim.Optimizer:
+    """The rule as PyTorch's optimizer."""
+    if rule.kind == "sgd":
+        return torch.optim.SGD(network.parameters(), lr=rule.lr, momentum=rule.momentum)
+    if rule.kind == "adam":
+        return torch.optim.Adam(network.parameters(), lr=rule.lr)
+    return torch.optim.AdamW(network.parameters(), lr=rule.lr, weight_decay=rule.weight_decay)
+
+
+def flops_of(benchmark: Benchmark) -> int:
+    """Floating-point operations of matrix products and convolutions in one measured call."""
+    from torch.utils.flop_counter import FlopCounterMode
+
+    network, inputs, labels = instantiate(benchmark)
+    with FlopCounterMode(display=False) as counter, torch.set_grad_enabled(benchmark.training):
+        result = network(inputs)
+        if labels is not None:
+            loss_of(result, labels).backward()
+    return counter.get_total_flops()

@@ -1,0 +1,202 @@
+// Convolutions and their gradients on kernels/conv, over channels-last activations and panel-packed weights.
+#include <optional>
+
+#include <popart/graph.hpp>
+
+#include "backends/cpu/cpu.hpp"
+#include "backends/cpu/epilogue_match.hpp"
+#include "backends/cpu/kernels/conv.hpp"
+#include "backends/cpu/kernels/pack.hpp"
+#include "backends/cpu/spatial.hpp"
+
+namespace popart::cpu {
+namespace {
+
+using executable::KernelArgs;
+using executable::KernelRequest;
+using executable::Layout;
+using executable::OperandDesc;
+
+// Results do not depend on it; it only sizes the tasks.
+constexpr int kPlanThreads = 2;
+
+Spatial spatialInts(const std::vector<int64_t> &values, int64_t fill) {
+  Spatial s = {fill, fill, fill};
+  for (size_t i = 0; i < values.size(); ++i) s[3 - (values.size() - i)] = values[i];
+  return s;
+}
+
+// x (N, C, …), w (M, C/g, …), y (N, M, …). The upper pads are those that give exactly y's size.
+std::optional<ConvShape> convShape(const Op &op, const Shape &x, const Shape &w, const Shape &y, std::string &reason) {
+  if (x.size() < 3 || x.size() > 5) return reason = "it takes one to three spatial dimensions", std::nullopt;
+  ConvShape s;
+  s.n = x[0], s.cin = x[1], s.cout = w[0];
+  s.groups = op.attrInt("group");
+  s.in = spatialOf(x), s.kernel = spatialOf(w);
+  s.stride = spatialInts(op.attrInts("strides"), 1);
+  s.dilation = spatialInts(op.attrInts("dilations"), 1);
+  const auto &pads = op.attrInts("pads");
+  s.padLow = spatialInts({pads.begin(), pads.begin() + static_cast<std::ptrdiff_t>(pads.size() / 2)}, 0);
+  const Spatial out = spatialOf(y);
+  for (size_t d = 0; d < 3; ++d)
+    s.padHigh[d] = (out[d] - 1) * s.stride[d] + s.dilation[d] * (s.kernel[d] - 1) + 1 - s.in[d] - s.padLow[d];
+  return s;
+}
+
+bool requireWeights(const OperandDesc &w, const ConvShape &s, std::string &reason) {
+  const int groups = s.isDepthwise() ? 1 : static_cast<int>(s.groups);
+  const Layout &l = w.layout;
+  if (w.info.dataType() == DataType::FLOAT && l.kind == Layout::Kind::PackedConv && l.panel == panelWidth() && l.groups == groups) return true;
+  reason = "its weights must be FLOAT in convolution panels: got " + toText(w.info.dataType()) + " " + l.str();
+  return false;
+}
+
+double convFlops(const ConvShape &s) {
+  const Spatial out = s.out();
+  return 2.0 * static_cast<double>(s.n * out[0] * out[1] * out[2] * s.cout) * static_cast<double>(s.taps() * s.cin / s.groups);
+}
+
+std::string kindOf(const ConvShape &s) { return s.isDepthwise() ? " depthwise" : s.groups > 1 ? " grouped" : ""; }
+
+const float *floats(const void *p) { return static_cast<const float *>(p); }
+
+// ---- forward ------------------------------------------------------------------------------------------------------------
+
+class ConvKernel final : public executable::Kernel {
+ public:
+  ConvKernel(const ConvShape &shape, MatchedEpilogue epilogue) : shape_(shape), epilogue_(epilogue), conv_(shape, kPlanThreads) {}
+  std::string name() const override { return "conv" + kindOf(shape_); }
+  int tasks() const override { return conv_.tasks(); }
+  int64_t scratchBytes() const override { return static_cast<int64_t>(conv_.scratchFloats() * sizeof(float)); }
+  double flops() const override { return convFlops(shape_); }
+  bool canOverwrite(int input, int output) const override {
+    const auto is = [&](int operand) { return operand >= 0 && input == kExtras + operand; };
+    return output == epilogue_.output && (is(epilogue_.residual) || is(epilogue_.saved));
+  }
+  void run(const KernelArgs &args, int task) const noexcept override {
+    const void *const *extras = args.in + kExtras;
+    auto extra = [&](int operand) { return operand < 0 ? nullptr : floats(extras[operand]); };
+    Epilogue e;
+    e.bias = epilogue_.bias >= 0 ? extra(epilogue_.bias) : floats(args.in[2]);
+    e.residual = extra(epilogue_.residual);
+    e.saved = extra(epilogue_.saved);
+    e.savedBy = epilogue_.savedBy;
+    e.preActivation = epilogue_.preActivationOutput < 0 ? nullptr : static_cast<float *>(args.out[epilogue_.preActivationOutput]);
+    e.activation = epilogue_.activation;
+    if (epilogue_.alpha) e.alpha = epilogue_.alpha->read(extras);
+    conv_.run(task, floats(args.in[0]), floats(args.in[1]), static_cast<float *>(args.out[epilogue_.output]), e, static_cast<float *>(args.scratch));
+  }
+
+ private:
+  static constexpr int kExtras = 3;
+  ConvShape shape_;
+  MatchedEpilogue epilogue_;
+  ConvForward conv_;
+};
+
+std::unique_ptr<executable::Kernel> createConv(const KernelRequest &request, std::string &reason) {
+  const Op &op = *request.op;
+  const auto shape = convShape(op, request.inputs[0].info.shape(), request.inputs[1].info.shape(), request.outputs[0].info.shape(), reason);
+  if (!shape || !requireChannelsLast(request.inputs[0], reason) || !requireWeights(request.inputs[1], *shape, reason)) return nullptr;
+  const bool hasBias = request.inputs.size() > 2 && request.inputs[2].connected;
+  if (hasBias && !requirePlainFloats(request.inputs[2], reason)) return nullptr;
+  for (const OperandDesc &o : request.outputs)
+    if (o.connected && !requireChannelsLast(o, reason)) return nullptr;
+  MatchedEpilogue epilogue;
+  if (op.hasAttr("epilogue")) {
+    for (size_t i = 3; i < request.inputs.size(); ++i) {
+      const bool full = request.inputs[i].info.shape() == request.outputs[0].info.shape();
+      if (full ? !requireChannelsLast(request.inputs[i], reason) : !requirePlainFloats(request.inputs[i], reason)) return nullptr;
+    }
+    const auto matched = matchEpilogue(*op.getCalledGraphs().front(), shape->cout, reason, RowAxis::Channels);
+    if (!matched) return nullptr;
+    epilogue = *matched;
+    if (epilogue.isUpdate) return reason = "its reader is a parameter update", nullptr;
+    if (hasBias && (epilogue.bias >= 0 || epilogue.alpha)) return reason = "the convolution's bias comes before the reader's scale or bias", nullptr;
+  }
+  return std::make_unique<ConvKernel>(*shape, epilogue);
+}
+
+// ---- data gradient ------------------------------------------------------------------------------------------------------
+
+class DataGradientKernel final : public executable::Kernel {
+ public:
+  explicit DataGradientKernel(const ConvShape &shape) : shape_(shape), conv_(shape, kPlanThreads) {}
+  std::string name() const override { return "conv data gradient" + kindOf(shape_); }
+  int tasks() const override { return conv_.tasks(); }
+  int64_t scratchBytes() const override { return static_cast<int64_t>(conv_.scratchFloats() * sizeof(float)); }
+  double flops() const override { return convFlops(shape_); }
+  void run(const KernelArgs &args, int task) const noexcept override {
+    conv_.run(task, floats(args.in[0]), floats(args.in[1]), static_cast<float *>(args.out[0]), {}, static_cast<float *>(args.scratch));
+  }
+
+ private:
+  ConvShape shape_;
+  ConvDataGradient conv_;
+};
+
+std::unique_ptr<executable::Kernel> createDataGradient(const KernelRequest &request, std::string &reason) {
+  const auto shape = convShape(*request.op, request.outputs[0].info.shape(), request.inputs[1].info.shape(), request.inputs[0].info.shape(), reason);
+  if (!shape || !requireWeights(request.inputs[1], *shape, reason)) return nullptr;
+  if (!requireChannelsLast(request.inputs[0], reason) || !requireChannelsLast(request.outputs[0], reason)) return nullptr;
+  return std::make_unique<DataGradientKernel>(*shape);
+}
+
+// ---- weight gradient ------------------------------------------------------------------------------------------------------
+
+class WeightGradientKernel final : public executable::Kernel {
+ public:
+  WeightGradientKernel(const ConvShape &shape, MatchedEpilogue epilogue) : shape_(shape), epilogue_(epilogue), conv_(shape, kPlanThreads) {}
+  std::string name() const override { return "conv weight gradient" + kindOf(shape_) + (epilogue_.isUpdate ? " update" : ""); }
+  int tasks() const override { return conv_.tasks(); }
+  int64_t scratchBytes() const override { return static_cast<int64_t>(conv_.scratchFloats() * sizeof(float)); }
+  double flops() const override { return convFlops(shape_); }
+  bool canOverwrite(int input, int output) const override { return epilogue_.isUpdate && output == 0 && input == 2 + epilogue_.parameter; }
+  void run(const KernelArgs &args, int task) const noexcept override {
+    float *w = static_cast<float *>(args.out[0]);
+    Update u;
+    if (epilogue_.isUpdate) {
+      const void *const *extras = args.in + 2;
+      u.kind = epilogue_.update;
+      u.rate = epilogue_.rate.read(extras);
+      u.decay = epilogue_.decay.read(extras);
+      u.source = floats(extras[epilogue_.parameter]) - w;
+    }
+    conv_.run(task, floats(args.in[1]), floats(args.in[0]), w, u, static_cast<float *>(args.scratch));
+  }
+
+ private:
+  ConvShape shape_;
+  MatchedEpilogue epilogue_;
+  ConvWeightGradient conv_;
+};
+
+std::unique_ptr<executable::Kernel> createWeightGradient(const KernelRequest &request, std::string &reason) {
+  const Op &op = *request.op;
+  const auto shape = convShape(op, request.inputs[1].info.shape(), request.outputs[0].info.shape(), request.inputs[0].info.shape(), reason);
+  if (!shape || !requireWeights(request.outputs[0], *shape, reason)) return nullptr;
+  if (!requireChannelsLast(request.inputs[0], reason) || !requireChannelsLast(request.inputs[1], reason)) return nullptr;
+  MatchedEpilogue epilogue;
+  if (op.hasAttr("epilogue")) {
+    const auto matched = matchEpilogue(*op.getCalledGraphs().front(), shape->cout, reason, RowAxis::Channels);
+    if (!matched) return nullptr;
+    epilogue = *matched;
+    if (!epilogue.isUpdate) return reason = "its reader is no parameter update", nullptr;
+    for (size_t i = 2; i < request.inputs.size(); ++i) {
+      const bool isParameter = static_cast<int>(i) == 2 + epilogue.parameter;
+      if (isParameter ? !requireWeights(request.inputs[i], *shape, reason) : !requirePlainFloats(request.inputs[i], reason)) return nullptr;
+    }
+  }
+  return std::make_unique<WeightGradientKernel>(*shape, epilogue);
+}
+
+constexpr Entry kEntries[] = {{"FusedConv", createConv},
+                              {"ConvDataGrad", createDataGradient},
+                              {"ConvWeightsGrad", createWeightGradient},
+                              {"FusedConvWeightsGrad", createWeightGradient}};
+
+}  // namespace
+
+std::span<const Entry> convKernels() { return kEntries; }
+
+}  // namespace popart::cpu

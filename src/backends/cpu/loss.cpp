@@ -1,0 +1,153 @@
+// Negative log likelihood of float32 class probabilities and the gradients that go with it. Definitions: src/ops/loss/nll.cpp.
+// The loss is summed over the samples in order by one task; gradients are divided by rows.
+#include <algorithm>
+#include <cmath>
+
+#include <popart/op.hpp>
+
+#include "backends/cpu/cpu.hpp"
+#include "ops/loss/reduction.hpp"
+
+namespace popart::cpu {
+namespace {
+
+using executable::KernelArgs;
+using executable::KernelRequest;
+using ops::LossReduction;
+
+using LabelFn = int64_t (*)(const void *labels, int64_t i);
+template <class T>
+int64_t labelAt(const void *labels, int64_t i) {
+  return static_cast<int64_t>(static_cast<const T *>(labels)[i]);
+}
+LabelFn labelReader(DataType type) {
+  switch (type) {
+    case DataType::INT32: return labelAt<int32_t>;
+    case DataType::INT64: return labelAt<int64_t>;
+    case DataType::UINT32: return labelAt<uint32_t>;
+    case DataType::INT16: return labelAt<int16_t>;
+    case DataType::UINT16: return labelAt<uint16_t>;
+    case DataType::INT8: return labelAt<int8_t>;
+    case DataType::UINT8: return labelAt<uint8_t>;
+    default: return nullptr;
+  }
+}
+
+// What an op of the family computes: output `loss` and output `gradient` (-1: none); direct: of the softmax's input.
+struct Form {
+  int loss = -1, gradient = -1;
+  bool isDirect = false, isLogarithm = false;
+};
+
+struct Problem {
+  int64_t samples, classes;
+  LossReduction reduction;
+  bool ignores = false, gradientPerSample = false;
+  int64_t ignored = 0;
+  LabelFn label;
+};
+
+class NllKernel final : public executable::Kernel {
+ public:
+  NllKernel(Form form, Problem problem) : form_(form), p_(problem), rowsPerTask_(std::max<int64_t>(1, 32768 / std::max<int64_t>(1, problem.classes))) {}
+  std::string name() const override { return form_.gradient < 0 ? "nll" : form_.loss < 0 ? "nll gradient" : "nll with gradient"; }
+  int tasks() const override {
+    const int64_t gradients = form_.gradient < 0 ? 0 : (p_.samples + rowsPerTask_ - 1) / rowsPerTask_;
+    return static_cast<int>(std::max<int64_t>(1, gradients));
+  }
+  bool canOverwrite(int input, int output) const override { return input == 0 && output == form_.gradient && form_.loss < 0; }
+
+  void run(const KernelArgs &args, int task) const noexcept override {
+    const double denominator = count(args.in[1]);
+    if (form_.loss >= 0 && task == 0) writeLoss(args, denominator);
+    if (form_.gradient < 0) return;
+    const auto *probabilities = static_cast<const float *>(args.in[0]), *incoming = static_cast<const float *>(args.in[2]);
+    auto *out = static_cast<float *>(args.out[form_.gradient]);
+    const int64_t end = std::min((task + 1) * rowsPerTask_, p_.samples);
+    for (int64_t i = task * rowsPerTask_; i < end; ++i) {
+      const float g = static_cast<float>(static_cast<double>(incoming[p_.gradientPerSample ? i : 0]) / denominator);
+      const int64_t label = p_.label(args.in[1], i);
+      const bool skipped = p_.ignores && label == p_.ignored, valid = !skipped && label >= 0 && label < p_.classes;
+      row(probabilities + i * p_.classes, out + i * p_.classes, skipped ? 0.0f : g, valid ? label : -1);
+    }
+  }
+
+ private:
+  void row(const float *probabilities, float *out, float g, int64_t label) const noexcept {
+    if (form_.isDirect) {
+      const float atLabel = label >= 0 ? (probabilities[label] - 1.0f) * g : 0;
+      if (g == 0.0f) std::fill_n(out, p_.classes, 0.0f);
+      else
+        for (int64_t k = 0; k < p_.classes; ++k) out[k] = probabilities[k] * g;
+      if (label >= 0) out[label] = atLabel;
+      return;
+    }
+    constexpr float kEpsilon = 1e-10f;
+    const float value = label < 0 ? 0 : form_.isLogarithm ? -g : -g / std::max(probabilities[label], kEpsilon);
+    std::fill_n(out, p_.classes, 0.0f);
+    if (label >= 0) out[label] = value;
+  }
+
+  double count(const void *labels) const noexcept {
+    if (p_.reduction != LossReduction::Mean) return 1;
+    int64_t n = p_.samples;
+    for (int64_t i = 0; i < p_.samples && p_.ignores; ++i) n -= p_.label(labels, i) == p_.ignored;
+    return static_cast<double>(std::max<int64_t>(n, 1));
+  }
+
+  void writeLoss(const KernelArgs &args, double denominator) const noexcept {
+    const auto *x = static_cast<const float *>(args.in[0]);
+    auto *out = static_cast<float *>(args.out[form_.loss]);
+    constexpr float kEpsilon = 1e-7f;
+    double total = 0;
+    for (int64_t i = 0; i < p_.samples; ++i) {
+      const int64_t label = p_.label(args.in[1], i);
+      const bool valid = label >= 0 && label < p_.classes && !(p_.ignores && label == p_.ignored);
+      float loss = 0;
+      if (valid) loss = form_.isLogarithm ? -x[i * p_.classes + label] : -std::log(std::max(x[i * p_.classes + label], kEpsilon));
+      if (p_.reduction == LossReduction::None) out[i] = loss;
+      total += static_cast<double>(loss);
+    }
+    if (p_.reduction != LossReduction::None) out[0] = static_cast<float>(total / denominator);
+  }
+
+  Form form_;
+  Problem p_;
+  int64_t rowsPerTask_;
+};
+
+std::unique_ptr<executable::Kernel> createNll(const KernelRequest &request, std::string &reason) {
+  if (!allPlain(request, reason)) return nullptr;
+  const Op &op = *request.op;
+  const std::string &type = op.def().base().type();
+  auto is = [](const std::vector<executable::OperandDesc> &list, size_t i) { return i < list.size() && list[i].connected; };
+  if (request.inputs[0].info.dataType() != DataType::FLOAT) return reason = "it takes float32 only", nullptr;
+  Form form;
+  form.isDirect = type == "SoftmaxGradDirect" || type == "NlllWithSoftmaxGradDirect";
+  form.isLogarithm = op.hasAttr("inputIsLogProbability") && op.attrInt("inputIsLogProbability") != 0;
+  const bool hasLoss = type == "Nll" || type == "NlllWithSoftmaxGradDirect";
+  if (hasLoss && is(request.outputs, 0)) form.loss = 0;
+  if (!hasLoss) form.gradient = 0;
+  if (type == "NlllWithSoftmaxGradDirect" && is(request.outputs, 1)) form.gradient = 1;
+  Problem p;
+  p.samples = request.inputs[1].info.nelms();
+  p.classes = request.inputs[0].info.shape().back();
+  p.reduction = ops::lossReduction(op.attrString("reduction"));
+  p.ignores = op.hasAttr("ignoreIndex");
+  if (p.ignores) p.ignored = op.attrInt("ignoreIndex");
+  p.label = labelReader(request.inputs[1].info.dataType());
+  if (!p.label) return reason = "it takes no labels of " + toText(request.inputs[1].info.dataType()), nullptr;
+  if (is(request.inputs, 2)) {
+    if (request.inputs[2].info.dataType() != DataType::FLOAT) return reason = "its incoming gradient is no float32", nullptr;
+    p.gradientPerSample = p.reduction == LossReduction::None && request.inputs[2].info.nelms() == p.samples;
+  }
+  return std::make_unique<NllKernel>(form, p);
+}
+
+constexpr Entry kEntries[] = {{"Nll", createNll}, {"NllGrad", createNll}, {"SoftmaxGradDirect", createNll}, {"NlllWithSoftmaxGradDirect", createNll}};
+
+}  // namespace
+
+std::span<const Entry> lossKernels() { return kEntries; }
+
+}  // namespace popart::cpu

@@ -1,0 +1,290 @@
+// Batch and group normalisation over channels-last activations. A set of statistics covers `groupChannels` neighbouring
+// channels and all places of one image; batch normalisation is the case of one channel and one image that holds all places
+// of the batch. A task owns a block of channels (whole groups): it reads them twice for mean and variance, once to write.
+#include <algorithm>
+#include <cmath>
+
+#include <popart/graph.hpp>
+
+#include "backends/cpu/cpu.hpp"
+#include "backends/cpu/spatial.hpp"
+#include "backends/cpu/vector/columns.hpp"
+
+namespace popart::cpu {
+namespace {
+
+using executable::KernelArgs;
+using executable::KernelRequest;
+using executable::OperandDesc;
+
+struct NormPlan {
+  int64_t images = 1, places = 1, channels = 1, groupChannels = 1, block = 1;
+
+  int64_t blocks() const { return block == 0 ? 0 : (channels + block - 1) / block; }
+  int64_t groups() const { return groupChannels == 0 ? 0 : channels / groupChannels; }
+  double setSize() const { return static_cast<double>(places * groupChannels); }
+};
+
+NormPlan planOf(const Shape &x, int64_t groupChannels) {
+  const ChannelRows rows = channelRows(x);
+  NormPlan p{rows.n, rows.places, rows.channels, groupChannels, 0};
+  const int64_t least = std::max<int64_t>(16, (rows.channels / 8 + 15) / 16 * 16);
+  p.block = std::min(rows.channels, (least + groupChannels - 1) / groupChannels * groupChannels);
+  return p;
+}
+NormPlan batchPlan(const Shape &x) {
+  NormPlan p = planOf(x, 1);
+  p.places *= p.images;
+  p.images = 1;
+  return p;
+}
+
+// The channels one task works on, and its scratch: arrays of `count` numbers.
+struct Block {
+  Block(const NormPlan &plan, int64_t index, void *scratch)
+      : begin(index * plan.block), count(std::min(plan.block, plan.channels - begin)), doubles_(static_cast<double *>(scratch)),
+        floats_(reinterpret_cast<float *>(doubles_ + 2 * plan.block)), size_(plan.block) {}
+  double *sums() const { return doubles_; }
+  double *dots() const { return doubles_ + size_; }
+  float *values(int i) const { return floats_ + i * size_; }  // i in [0, 4)
+
+  static int64_t scratchBytes(const NormPlan &plan) { return plan.block * static_cast<int64_t>(2 * sizeof(double) + 4 * sizeof(float)); }
+  int64_t begin, count;
+
+ private:
+  double *doubles_;
+  float *floats_;
+  int64_t size_;
+};
+
+// Adds up each group's columns; every channel of the group gets the total.
+void totalGroups(const NormPlan &p, int64_t count, double *values) {
+  if (p.groupChannels == 1) return;
+  for (int64_t g = 0; g < count; g += p.groupChannels) {
+    double total = 0;
+    for (int64_t c = g; c < g + p.groupChannels; ++c) total += values[c];
+    std::fill_n(values + g, p.groupChannels, total);
+  }
+}
+
+// Mean and variance of every channel's set in one image: mean into values(0), variance into sums().
+void statistics(const NormPlan &p, const Block &b, const float *x) {
+  const Columns columns{p.channels, p.places, b.count};
+  std::fill_n(b.sums(), b.count, 0.0);
+  columnSums(columns, x, b.sums());
+  totalGroups(p, b.count, b.sums());
+  for (int64_t c = 0; c < b.count; ++c) b.values(0)[c] = static_cast<float>(b.sums()[c] / p.setSize());
+  std::fill_n(b.sums(), b.count, 0.0);
+  columnSquares(columns, x, b.values(0), b.sums());
+  totalGroups(p, b.count, b.sums());
+  for (int64_t c = 0; c < b.count; ++c) b.sums()[c] /= p.setSize();
+}
+
+const float *in(const KernelArgs &args, int i) { return static_cast<const float *>(args.in[i]); }
+float *out(const KernelArgs &args, int i) { return static_cast<float *>(args.out[i]); }
+
+// ---- batch normalisation --------------------------------------------------------------------------------------------------
+
+class BatchNormInference final : public executable::Kernel {
+ public:
+  BatchNormInference(const ChannelRows &rows, float epsilon) : rows_(rows), epsilon_(epsilon) {
+    tasks_ = static_cast<int>(std::clamp<int64_t>(rows.rows() * rows.channels / (int64_t{1} << 15), 1, 64));
+  }
+  std::string name() const override { return "batch normalisation"; }
+  int tasks() const override { return tasks_; }
+  int64_t scratchBytes() const override { return rows_.channels * static_cast<int64_t>(sizeof(float)); }
+  bool canOverwrite(int input, int output) const override { return input == 0 && output == 0; }
+  void run(const KernelArgs &args, int task) const noexcept override {
+    float *scale = static_cast<float *>(args.scratch);
+    for (int64_t c = 0; c < rows_.channels; ++c) scale[c] = in(args, 1)[c] / std::sqrt(in(args, 4)[c] + epsilon_);
+    const int64_t begin = rows_.rows() * task / tasks_, end = rows_.rows() * (task + 1) / tasks_, at = begin * rows_.channels;
+    columnNormalise({rows_.channels, end - begin, rows_.channels}, in(args, 0) + at, in(args, 3), scale, in(args, 2), out(args, 0) + at);
+  }
+
+ private:
+  ChannelRows rows_;
+  float epsilon_;
+  int tasks_ = 1;
+};
+
+class BatchNormTraining final : public executable::Kernel {
+ public:
+  BatchNormTraining(const NormPlan &plan, const Op &op, size_t outputs)
+      : plan_(plan), epsilon_(op.attrFloat("epsilon")), momentum_(op.attrFloat("momentum")), unbiased_(op.attrInt("unbiased_variance") != 0), outputs_(outputs) {}
+  std::string name() const override { return "batch normalisation training"; }
+  int tasks() const override { return static_cast<int>(plan_.blocks()); }
+  int64_t scratchBytes() const override { return Block::scratchBytes(plan_); }
+  bool canOverwrite(int input, int output) const override {
+    return (input == 0 && output == 0) || (input == 3 && output == 1) || (input == 4 && output == 2);
+  }
+  void run(const KernelArgs &args, int task) const noexcept override {
+    const Block b(plan_, task, args.scratch);
+    const float *x = in(args, 0) + b.begin;
+    statistics(plan_, b, x);
+    const double n = plan_.setSize(), correction = unbiased_ && n > 1 ? n / (n - 1) : 1.0;
+    for (int64_t c = 0; c < b.count; ++c) {
+      const int64_t k = b.begin + c;
+      const double mean = b.values(0)[c], variance = b.sums()[c], r = 1.0 / std::sqrt(variance + epsilon_);
+      b.values(1)[c] = static_cast<float>(r * in(args, 1)[k]);
+      if (has(args, 1)) out(args, 1)[k] = static_cast<float>(momentum_ * in(args, 3)[k] + (1 - momentum_) * mean);
+      if (has(args, 2)) out(args, 2)[k] = static_cast<float>(momentum_ * in(args, 4)[k] + (1 - momentum_) * variance * correction);
+      if (has(args, 3)) out(args, 3)[k] = static_cast<float>(mean);
+      if (has(args, 4)) out(args, 4)[k] = static_cast<float>(r);
+    }
+    columnNormalise({plan_.channels, plan_.places, b.count}, x, b.values(0), b.values(1), in(args, 2) + b.begin, out(args, 0) + b.begin);
+  }
+
+ private:
+  bool has(const KernelArgs &args, size_t output) const { return output < outputs_ && args.out[output]; }
+  NormPlan plan_;
+  double epsilon_, momentum_;
+  bool unbiased_;
+  size_t outputs_;
+};
+
+// ---- group normalisation ----------------------------------------------------------------------------------------------------
+
+class GroupNorm final : public executable::Kernel {
+ public:
+  GroupNorm(const NormPlan &plan, float epsilon, size_t outputs) : plan_(plan), epsilon_(epsilon), outputs_(outputs) {}
+  std::string name() const override { return "group normalisation"; }
+  int tasks() const override { return static_cast<int>(plan_.images * plan_.blocks()); }
+  int64_t scratchBytes() const override { return Block::scratchBytes(plan_); }
+  bool canOverwrite(int input, int output) const override { return input == 0 && output == 0; }
+  void run(const KernelArgs &args, int task) const noexcept override {
+    const Block b(plan_, task % plan_.blocks(), args.scratch);
+    const int64_t image = task / plan_.blocks(), at = image * plan_.places * plan_.channels + b.begin;
+    statistics(plan_, b, in(args, 0) + at);
+    for (int64_t c = 0; c < b.count; ++c) {
+      const double r = 1.0 / std::sqrt(b.sums()[c] + epsilon_);
+      b.values(1)[c] = static_cast<float>(r * in(args, 1)[b.begin + c]);
+      if ((b.begin + c) % plan_.groupChannels != 0) continue;
+      const int64_t set = image * plan_.groups() + (b.begin + c) / plan_.groupChannels;
+      if (outputs_ > 1 && args.out[1]) out(args, 1)[set] = b.values(0)[c];
+      if (outputs_ > 2 && args.out[2]) out(args, 2)[set] = static_cast<float>(r);
+    }
+    columnNormalise({plan_.channels, plan_.places, b.count}, in(args, 0) + at, b.values(0), b.values(1), in(args, 2) + b.begin, out(args, 0) + at);
+  }
+
+ private:
+  NormPlan plan_;
+  double epsilon_;
+  size_t outputs_;
+};
+
+// ---- gradient of both -------------------------------------------------------------------------------------------------------
+
+// dx = r (h - mean(h) - xhat mean(h xhat)), h = g scale; inputs (g, x, scale[, mean, r]); outputs (dx[, dscale, dbias]).
+class NormGradient final : public executable::Kernel {
+ public:
+  NormGradient(const NormPlan &plan, float epsilon, bool hasStatistics, size_t outputs)
+      : plan_(plan), epsilon_(epsilon), hasStatistics_(hasStatistics), outputs_(outputs) {}
+  std::string name() const override { return "normalisation gradient"; }
+  int tasks() const override { return static_cast<int>(plan_.blocks()); }
+  int64_t scratchBytes() const override { return Block::scratchBytes(plan_) + 3 * plan_.block * static_cast<int64_t>(sizeof(double)); }
+  bool canOverwrite(int input, int output) const override { return input <= 1 && output == 0; }
+  void run(const KernelArgs &args, int task) const noexcept override {
+    double *own = static_cast<double *>(args.scratch);  // dscale, dbias and r of the block
+    double *dscale = own, *dbias = own + plan_.block, *r = own + 2 * plan_.block;
+    const Block b(plan_, task, own + 3 * plan_.block);
+    std::fill_n(dscale, 2 * plan_.block, 0.0);
+    for (int64_t image = 0; image < plan_.images; ++image) runImage(args, b, image, dscale, dbias, r);
+    for (int64_t c = 0; c < b.count; ++c) {
+      if (outputs_ > 1 && args.out[1]) out(args, 1)[b.begin + c] = static_cast<float>(dscale[c]);
+      if (outputs_ > 2 && args.out[2]) out(args, 2)[b.begin + c] = static_cast<float>(dbias[c]);
+    }
+  }
+
+ private:
+  void readStatistics(const KernelArgs &args, const Block &b, int64_t image, double *r) const {
+    if (hasStatistics_) {
+      for (int64_t c = 0; c < b.count; ++c) {
+        const int64_t set = image * plan_.groups() + (b.begin + c) / plan_.groupChannels;
+        b.values(0)[c] = in(args, 3)[set];
+        r[c] = in(args, 4)[set];
+      }
+      return;
+    }
+    statistics(plan_, b, in(args, 1) + image * plan_.places * plan_.channels + b.begin);
+    for (int64_t c = 0; c < b.count; ++c) r[c] = 1.0 / std::sqrt(b.sums()[c] + epsilon_);
+  }
+
+  void runImage(const KernelArgs &args, const Block &b, int64_t image, double *dscale, double *dbias, double *r) const {
+    const int64_t at = image * plan_.places * plan_.channels + b.begin;
+    const float *g = in(args, 0) + at, *x = in(args, 1) + at, *scale = in(args, 2) + b.begin;
+    const Columns columns{plan_.channels, plan_.places, b.count};
+    readStatistics(args, b, image, r);
+    std::fill_n(b.sums(), b.count, 0.0);
+    std::fill_n(b.dots(), b.count, 0.0);
+    columnGradientSums(columns, g, x, b.values(0), b.sums(), b.dots());
+    for (int64_t c = 0; c < b.count; ++c) {
+      b.dots()[c] *= r[c];
+      dscale[c] += b.dots()[c], dbias[c] += b.sums()[c];
+      b.dots()[c] *= scale[c], b.sums()[c] *= scale[c];
+    }
+    totalGroups(plan_, b.count, b.sums());
+    totalGroups(plan_, b.count, b.dots());
+    for (int64_t c = 0; c < b.count; ++c) {
+      b.values(1)[c] = static_cast<float>(r[c] * scale[c]);
+      b.values(2)[c] = static_cast<float>(r[c] * r[c] * b.dots()[c] / plan_.setSize());
+      b.values(3)[c] = static_cast<float>(r[c] * b.sums()[c] / plan_.setSize());
+    }
+    columnNormaliseGradient(columns, g, x, b.values(0), b.values(1), b.values(2), b.values(3), out(args, 0) + at);
+  }
+
+  NormPlan plan_;
+  double epsilon_;
+  bool hasStatistics_;
+  size_t outputs_;
+};
+
+// ---- requests ---------------------------------------------------------------------------------------------------------------
+
+// The first `activations` inputs and output 0 are channels last, the rest plain parameters.
+bool takes(const KernelRequest &request, size_t activations, std::string &reason) {
+  for (size_t i = 0; i < request.inputs.size(); ++i)
+    if (i < activations ? !requireChannelsLast(request.inputs[i], reason) : !requirePlainFloats(request.inputs[i], reason)) return false;
+  for (size_t i = 0; i < request.outputs.size(); ++i)
+    if (i == 0 ? !requireChannelsLast(request.outputs[i], reason) : !requirePlainFloats(request.outputs[i], reason)) return false;
+  return true;
+}
+
+std::unique_ptr<executable::Kernel> createBatchNorm(const KernelRequest &request, std::string &reason) {
+  if (!takes(request, 1, reason)) return nullptr;
+  const Op &op = *request.op;
+  const Shape &x = request.inputs[0].info.shape();
+  if (op.attrInt("training_mode") == 0) return std::make_unique<BatchNormInference>(channelRows(x), op.attrFloat("epsilon"));
+  return std::make_unique<BatchNormTraining>(batchPlan(x), op, request.outputs.size());
+}
+
+std::unique_ptr<executable::Kernel> createGroupNorm(const KernelRequest &request, std::string &reason) {
+  if (!takes(request, 1, reason)) return nullptr;
+  const Shape &x = request.inputs[0].info.shape();
+  return std::make_unique<GroupNorm>(planOf(x, x[1] / request.op->attrInt("num_groups")), request.op->attrFloat("epsilon"), request.outputs.size());
+}
+
+bool hasStatistics(const KernelRequest &request) { return request.inputs.size() > 4 && request.inputs[3].connected && request.inputs[4].connected; }
+
+std::unique_ptr<executable::Kernel> createBatchNormGradient(const KernelRequest &request, std::string &reason) {
+  if (!takes(request, 2, reason)) return nullptr;
+  return std::make_unique<NormGradient>(batchPlan(request.inputs[1].info.shape()), request.op->attrFloat("epsilon"), hasStatistics(request),
+                                        request.outputs.size());
+}
+
+std::unique_ptr<executable::Kernel> createGroupNormGradient(const KernelRequest &request, std::string &reason) {
+  if (!takes(request, 2, reason)) return nullptr;
+  const Shape &x = request.inputs[1].info.shape();
+  return std::make_unique<NormGradient>(planOf(x, x[1] / request.op->attrInt("num_groups")), request.op->attrFloat("epsilon"), hasStatistics(request),
+                                        request.outputs.size());
+}
+
+constexpr Entry kEntries[] = {{"BatchNormalization", createBatchNorm},
+                              {"BatchNormalizationGrad", createBatchNormGradient},
+                              {"GroupNormalization", createGroupNorm},
+                              {"GroupNormalizationGrad", createGroupNormGradient}};
+
+}  // namespace
+
+std::span<const Entry> normKernels() { return kEntries; }
+
+}  // namespace popart::cpu

@@ -1,0 +1,174 @@
+// Pooling over channels-last activations and its gradients, window by window; a window is the list of its pixels inside the
+// input. Forward tasks are rows of output pixels; gradient tasks are an image and a block of channels, so that no two write
+// the same element.
+#include <algorithm>
+
+#include <popart/graph.hpp>
+
+#include "backends/cpu/cpu.hpp"
+#include "backends/cpu/spatial.hpp"
+#include "backends/cpu/vector/windows.hpp"
+
+namespace popart::cpu {
+namespace {
+
+using executable::KernelArgs;
+using executable::KernelRequest;
+
+struct Pool {
+  int64_t n = 1, channels = 1;
+  Spatial in, out, kernel, stride = {1, 1, 1}, dilation = {1, 1, 1}, padLow = {0, 0, 0}, padHigh = {0, 0, 0};
+  int64_t taps() const { return kernel[0] * kernel[1] * kernel[2]; }
+  int64_t inputPixels() const { return in[0] * in[1] * in[2]; }
+  int64_t outputPixels() const { return out[0] * out[1] * out[2]; }
+};
+
+void readSpatial(const std::vector<int64_t> &values, size_t begin, size_t end, Spatial &to) {
+  for (size_t i = begin; i < end; ++i) to[3 - (end - i)] = values[i];
+}
+
+Pool poolOf(const Op &op, const Shape &x, const Shape &y) {
+  Pool p;
+  p.n = x[0], p.channels = x[1];
+  p.in = spatialOf(x), p.out = spatialOf(y);
+  p.kernel = {1, 1, 1};
+  const size_t rank = x.size() - 2;
+  readSpatial(op.attrInts("kernel_shape"), 0, rank, p.kernel);
+  readSpatial(op.attrInts("strides"), 0, rank, p.stride);
+  readSpatial(op.attrInts("dilations"), 0, rank, p.dilation);
+  readSpatial(op.attrInts("pads"), 0, rank, p.padLow);
+  readSpatial(op.attrInts("pads"), rank, 2 * rank, p.padHigh);
+  return p;
+}
+
+// Positions of one dimension: taps inside the input, and how many lie inside the padded input.
+struct Reach {
+  int64_t first = 0, count = 0, padded = 0;  // input position of the first valid tap; valid taps are `dilation` apart
+};
+Reach reach(const Pool &p, size_t d, int64_t at) {
+  const int64_t begin = at * p.stride[d] - p.padLow[d], step = p.dilation[d], kernel = p.kernel[d];
+  const int64_t skip = begin < 0 ? (-begin + step - 1) / step : 0;
+  auto until = [&](int64_t limit) { return limit <= begin ? 0 : std::min(kernel, (limit - begin + step - 1) / step); };
+  return {begin + skip * step, std::max<int64_t>(until(p.in[d]) - skip, 0), until(p.in[d] + p.padHigh[d])};
+}
+
+// The window at one output pixel of one image: offsets of its pixels in the image, in order.
+struct WindowPixels {
+  Taps taps;
+  int64_t padded;
+};
+WindowPixels windowAt(const Pool &p, int64_t pixel, int64_t *taps) {
+  const Spatial at = {pixel / (p.out[1] * p.out[2]), pixel / p.out[2] % p.out[1], pixel % p.out[2]};
+  const Reach depth = reach(p, 0, at[0]), row = reach(p, 1, at[1]), col = reach(p, 2, at[2]);
+  size_t count = 0;
+  for (int64_t i = 0; i < depth.count; ++i)
+    for (int64_t j = 0; j < row.count; ++j) {
+      const int64_t start = ((depth.first + i * p.dilation[0]) * p.in[1] + row.first + j * p.dilation[1]) * p.in[2] + col.first;
+      for (int64_t k = 0; k < col.count; ++k) taps[count++] = (start + k * p.dilation[2]) * p.channels;
+    }
+  return {{taps, count}, depth.padded * row.padded * col.padded};
+}
+
+enum class Kind { Maximum, Average };
+
+class PoolKernel final : public executable::Kernel {
+ public:
+  PoolKernel(const Pool &pool, Kind kind, bool countPadding) : pool_(pool), kind_(kind), countPadding_(countPadding) {
+    const int64_t work = pool.n * pool.outputPixels() * pool.channels * pool.taps();
+    tasks_ = static_cast<int>(std::clamp<int64_t>(work / (int64_t{1} << 17), 1, std::max<int64_t>(1, std::min<int64_t>(64, pool.n * pool.outputPixels()))));
+  }
+  std::string name() const override { return kind_ == Kind::Maximum ? "max pool" : "average pool"; }
+  int tasks() const override { return tasks_; }
+  int64_t scratchBytes() const override { return pool_.taps() * static_cast<int64_t>(sizeof(int64_t)); }
+  void run(const KernelArgs &args, int task) const noexcept override {
+    const float *x = static_cast<const float *>(args.in[0]);
+    float *y = static_cast<float *>(args.out[0]);
+    const int64_t pixels = pool_.outputPixels(), all = pool_.n * pixels, channels = pool_.channels;
+    for (int64_t i = all * task / tasks_; i < all * (task + 1) / tasks_; ++i) {
+      const WindowPixels w = windowAt(pool_, i % pixels, static_cast<int64_t *>(args.scratch));
+      const float *image = x + i / pixels * pool_.inputPixels() * channels;
+      if (kind_ == Kind::Maximum) {
+        maximumOfTaps(image, w.taps, channels, y + i * channels);
+      } else {
+        const int64_t count = countPadding_ ? w.padded : static_cast<int64_t>(w.taps.size());
+        sumOfTaps(image, w.taps, channels, 1.0f / static_cast<float>(count), y + i * channels);
+      }
+    }
+  }
+
+ private:
+  Pool pool_;
+  Kind kind_;
+  bool countPadding_;
+  int tasks_ = 1;
+};
+
+class PoolGradientKernel final : public executable::Kernel {
+ public:
+  PoolGradientKernel(const Pool &pool, Kind kind, bool countPadding) : pool_(pool), kind_(kind), countPadding_(countPadding) {
+    blocks_ = pool.n >= 8 ? 1 : std::clamp<int64_t>(pool.channels / 32, 1, 8);
+  }
+  std::string name() const override { return kind_ == Kind::Maximum ? "max pool gradient" : "average pool gradient"; }
+  int tasks() const override { return static_cast<int>(pool_.n * blocks_); }
+  int64_t scratchBytes() const override { return pool_.taps() * static_cast<int64_t>(sizeof(int64_t)); }
+  void run(const KernelArgs &args, int task) const noexcept override {
+    const int64_t image = task / blocks_, block = task % blocks_, channels = pool_.channels;
+    const int64_t begin = channels * block / blocks_, count = channels * (block + 1) / blocks_ - begin;
+    const float *g = static_cast<const float *>(args.in[0]) + image * pool_.outputPixels() * channels + begin;
+    const int64_t offset = image * pool_.inputPixels() * channels + begin;
+    float *dx = static_cast<float *>(args.out[0]) + offset;
+    for (int64_t i = 0; i < pool_.inputPixels(); ++i) std::fill_n(dx + i * channels, count, 0.0f);
+    for (int64_t i = 0; i < pool_.outputPixels(); ++i) {
+      const WindowPixels w = windowAt(pool_, i, static_cast<int64_t *>(args.scratch));
+      if (kind_ == Kind::Maximum) {
+        spreadToMaximum(static_cast<const float *>(args.in[1]) + offset, w.taps, count, g + i * channels, dx);
+      } else {
+        const int64_t elements = countPadding_ ? w.padded : static_cast<int64_t>(w.taps.size());
+        spreadToTaps(w.taps, count, g + i * channels, 1.0f / static_cast<float>(elements), dx);
+      }
+    }
+  }
+
+ private:
+  Pool pool_;
+  Kind kind_;
+  bool countPadding_;
+  int64_t blocks_ = 1;
+};
+
+bool takes(const KernelRequest &request, std::string &reason) {
+  const int64_t rank = request.outputs[0].info.rank();
+  if (rank < 3 || rank > 5) return reason = "it takes one to three spatial dimensions", false;
+  if (request.outputs.size() > 1 && request.outputs[1].connected) return reason = "it gives no indices", false;
+  for (const auto *list : {&request.inputs, &request.outputs})
+    for (const auto &o : *list)
+      if (o.connected && !requireChannelsLast(o, reason)) return false;
+  return true;
+}
+
+template <Kind kKind>
+std::unique_ptr<executable::Kernel> createPool(const KernelRequest &request, std::string &reason) {
+  if (!takes(request, reason)) return nullptr;
+  const Op &op = *request.op;
+  const Pool pool = poolOf(op, request.inputs[0].info.shape(), request.outputs[0].info.shape());
+  return std::make_unique<PoolKernel>(pool, kKind, kKind == Kind::Average && op.attrInt("count_include_pad") != 0);
+}
+
+template <Kind kKind>
+std::unique_ptr<executable::Kernel> createGradient(const KernelRequest &request, std::string &reason) {
+  if (!takes(request, reason)) return nullptr;
+  const Op &op = *request.op;
+  const Pool pool = poolOf(op, request.outputs[0].info.shape(), request.inputs[0].info.shape());
+  return std::make_unique<PoolGradientKernel>(pool, kKind, kKind == Kind::Average && op.attrInt("count_include_pad") != 0);
+}
+
+constexpr Entry kEntries[] = {{"MaxPool", createPool<Kind::Maximum>},
+                              {"AveragePool", createPool<Kind::Average>},
+                              {"MaxPoolGrad", createGradient<Kind::Maximum>},
+                              {"AveragePoolGrad", createGradient<Kind::Average>}};
+
+}  // namespace
+
+std::span<const Entry> poolKernels() { return kEntries; }
+
+}  // namespace popart::cpu

@@ -1,0 +1,124 @@
+// Reductions of float32 tensors over any axes. Neighbouring axes of one kind merge; what remains is read as
+// [outer][reduced][inner] blocks, and further reduced axes outside are combined block by block in order.
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include <popart/op.hpp>
+
+#include "backends/cpu/cpu.hpp"
+#include "backends/cpu/vector/reduce_ops.hpp"
+#include "ops/rules.hpp"
+
+namespace popart::cpu {
+namespace {
+
+using executable::KernelArgs;
+using executable::KernelRequest;
+
+enum class Finish : uint8_t { kNone, kMean, kRoot };
+struct ReduceRow {
+  const char *type;
+  ReduceOp op;
+  Finish finish;
+};
+constexpr ReduceRow kRows[] = {{"ReduceSum", ReduceOp::kSum, Finish::kNone},
+                               {"ReduceMean", ReduceOp::kSum, Finish::kMean},
+                               {"ReduceMax", ReduceOp::kMax, Finish::kNone},
+                               {"ReduceMin", ReduceOp::kMin, Finish::kNone},
+                               {"ReduceSumSquare", ReduceOp::kSumSquare, Finish::kNone},
+                               {"ReduceL1", ReduceOp::kSumAbs, Finish::kNone},
+                               {"ReduceL2", ReduceOp::kSumSquare, Finish::kRoot}};
+
+// x as [leading][outer][reduced][inner]: `leading` and `reduced` are summed over, `outer` and `inner` are kept.
+struct Blocks {
+  int64_t leading = 1, outer = 1, reduced = 1, inner = 1;
+};
+
+// nullopt: the axes alternate too often.
+std::optional<Blocks> blocksOf(const Shape &shape, const std::vector<int64_t> &axes) {
+  std::vector<std::pair<bool, int64_t>> runs;  // (reduced, elements), outermost first
+  for (size_t d = 0; d < shape.size(); ++d) {
+    if (shape[d] == 1) continue;
+    const bool reduced = std::find(axes.begin(), axes.end(), static_cast<int64_t>(d)) != axes.end();
+    if (!runs.empty() && runs.back().first == reduced) runs.back().second *= shape[d];
+    else runs.emplace_back(reduced, shape[d]);
+  }
+  Blocks b;
+  auto take = [&](bool reduced, int64_t &size) {
+    if (runs.empty() || runs.back().first != reduced) return;
+    size = runs.back().second;
+    runs.pop_back();
+  };
+  take(false, b.inner);
+  take(true, b.reduced);
+  take(false, b.outer);
+  take(true, b.leading);
+  if (!runs.empty()) return std::nullopt;
+  return b;
+}
+
+class ReduceKernel final : public executable::Kernel {
+ public:
+  ReduceKernel(const ReduceRow &row, Blocks blocks) : row_(row), blocks_(blocks) {
+    constexpr int64_t kPerTask = 32768;  // elements read
+    columnsPerTask_ = blocks_.inner == 1 ? 1 : std::clamp<int64_t>(kPerTask / std::max<int64_t>(1, blocks_.reduced * blocks_.leading) / 64 * 64, 64, 4096);
+    columnTasks_ = (blocks_.inner + columnsPerTask_ - 1) / columnsPerTask_;
+    const int64_t perOuter = blocks_.leading * blocks_.reduced * std::min(blocks_.inner, columnsPerTask_);
+    outerPerTask_ = std::max<int64_t>(1, kPerTask / std::max<int64_t>(1, perOuter));
+    outerTasks_ = (blocks_.outer + outerPerTask_ - 1) / outerPerTask_;
+  }
+  std::string name() const override { return blocks_.inner == 1 ? "reduce rows" : "reduce columns"; }
+  int tasks() const override { return static_cast<int>(std::max<int64_t>(1, outerTasks_ * columnTasks_)); }
+  int64_t scratchBytes() const override { return columnsPerTask_ * static_cast<int64_t>(sizeof(float)); }
+
+  void run(const KernelArgs &args, int task) const noexcept override {
+    if (outerTasks_ * columnTasks_ == 0) return;
+    const auto *x = static_cast<const float *>(args.in[0]);
+    auto *y = static_cast<float *>(args.out[0]);
+    const int64_t column = task % columnTasks_ * columnsPerTask_, columns = std::min(columnsPerTask_, blocks_.inner - column);
+    const int64_t first = task / columnTasks_ * outerPerTask_, last = std::min(first + outerPerTask_, blocks_.outer);
+    for (int64_t o = first; o < last; ++o) one(x, y + o * blocks_.inner + column, o, column, columns, static_cast<float *>(args.scratch));
+  }
+
+ private:
+  void one(const float *x, float *y, int64_t outer, int64_t column, int64_t columns, float *part) const noexcept {
+    const Blocks &b = blocks_;
+    std::fill_n(y, columns, reduceIdentity(row_.op));
+    for (int64_t l = 0; l < b.leading; ++l) {
+      const float *from = x + ((l * b.outer + outer) * b.reduced) * b.inner + column;
+      float *to = b.leading == 1 ? y : part;
+      if (b.inner == 1) *to = reduceRow(row_.op, from, b.reduced);
+      else reduceColumns(row_.op, from, b.inner, b.reduced, columns, to);
+      for (int64_t c = 0; c < columns && to == part; ++c) y[c] = reduceCombine(row_.op, y[c], part[c]);
+    }
+    const float count = static_cast<float>(b.leading * b.reduced);
+    if (row_.finish == Finish::kMean)
+      for (int64_t c = 0; c < columns; ++c) y[c] /= count;
+    if (row_.finish == Finish::kRoot)
+      for (int64_t c = 0; c < columns; ++c) y[c] = std::sqrt(y[c]);
+  }
+
+  ReduceRow row_;
+  Blocks blocks_;
+  int64_t columnsPerTask_, columnTasks_, outerPerTask_, outerTasks_;
+};
+
+std::unique_ptr<executable::Kernel> createReduce(const KernelRequest &request, std::string &reason) {
+  if (!allPlain(request, reason) || !allOfType(request, DataType::FLOAT, reason)) return nullptr;
+  const std::string &type = request.op->def().base().type();
+  const auto row = std::find_if(std::begin(kRows), std::end(kRows), [&](const ReduceRow &r) { return type == r.type; });
+  const Shape &shape = request.inputs[0].info.shape();
+  const auto blocks = blocksOf(shape, ops::reductionAxes(request.op->attributes(), static_cast<int64_t>(shape.size())));
+  if (!blocks) return reason = "its axes alternate between kept and reduced too often", nullptr;
+  return std::make_unique<ReduceKernel>(*row, *blocks);
+}
+
+constexpr Entry kEntries[] = {{"ReduceSum", createReduce}, {"ReduceMean", createReduce}, {"ReduceMax", createReduce}, {"ReduceMin", createReduce},
+                              {"ReduceSumSquare", createReduce}, {"ReduceL1", createReduce}, {"ReduceL2", createReduce}};
+
+}  // namespace
+
+std::span<const Entry> reduceKernels() { return kEntries; }
+
+}  // namespace popart::cpu

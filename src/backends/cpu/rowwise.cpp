@@ -1,0 +1,151 @@
+// Operators along the last axis of float32 tensors: softmax, log softmax, layer normalisation, and their gradients.
+#include <algorithm>
+
+#include <popart/op.hpp>
+
+#include "backends/cpu/cpu.hpp"
+#include "backends/cpu/kernels/rows.hpp"
+
+namespace popart::cpu {
+namespace {
+
+using executable::KernelArgs;
+using executable::KernelRequest;
+
+// Rows handed to one task, so that a task reads about 32 Ki elements.
+int64_t rowsPerTask(int64_t cols) { return std::max<int64_t>(1, 32768 / std::max<int64_t>(1, cols)); }
+int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+struct Matrix {
+  int64_t rows = 0, cols = 0;
+};
+// x with the dimensions from `axis` on as columns.
+Matrix matrixOf(const Shape &shape, int64_t axis) {
+  Matrix m{1, 1};
+  for (size_t d = 0; d < shape.size(); ++d) (static_cast<int64_t>(d) < axis ? m.rows : m.cols) *= shape[d];
+  return m;
+}
+
+bool takes(const KernelRequest &request, std::string &reason) { return allPlain(request, reason) && allOfType(request, DataType::FLOAT, reason); }
+const float *input(const KernelArgs &args, size_t i) { return static_cast<const float *>(args.in[i]); }
+float *output(const KernelArgs &args, size_t i) { return static_cast<float *>(args.out[i]); }
+
+class SoftmaxKernel final : public executable::Kernel {
+ public:
+  enum class Pass : uint8_t { kForward, kGradient };
+  SoftmaxKernel(SoftmaxForm form, Pass pass, Matrix m) : form_(form), pass_(pass), m_(m) {}
+  std::string name() const override { return pass_ == Pass::kForward ? "softmax" : "softmax gradient"; }
+  int tasks() const override { return static_cast<int>(std::max<int64_t>(1, ceilDiv(m_.rows, rowsPerTask(m_.cols)))); }
+  bool canOverwrite(int input, int) const override { return input == 0; }
+  void run(const KernelArgs &args, int task) const noexcept override {
+    const int64_t begin = task * rowsPerTask(m_.cols), rows = std::min(rowsPerTask(m_.cols), m_.rows - begin), at = begin * m_.cols;
+    if (rows <= 0 || m_.cols == 0) return;
+    if (pass_ == Pass::kForward) return softmaxRows(form_, input(args, 0) + at, output(args, 0) + at, rows, m_.cols);
+    softmaxGradientRows(form_, input(args, 1) + at, input(args, 0) + at, output(args, 0) + at, rows, m_.cols);
+  }
+
+ private:
+  SoftmaxForm form_;
+  Pass pass_;
+  Matrix m_;
+};
+
+std::unique_ptr<executable::Kernel> createSoftmax(const KernelRequest &request, std::string &reason) {
+  if (!takes(request, reason)) return nullptr;
+  const Shape &shape = request.inputs[0].info.shape();
+  const int64_t rank = static_cast<int64_t>(shape.size()), axis = normalizeAxis(request.op->attrInt("axis"), rank, "axis");
+  const Matrix m = matrixOf(shape, axis);
+  if (m.cols != shape[axis]) return reason = "its axis is not the last", nullptr;
+  const std::string &type = request.op->def().base().type();
+  const SoftmaxForm form = type.rfind("Log", 0) == 0 ? SoftmaxForm::kLogarithm : SoftmaxForm::kProbability;
+  const auto pass = type.ends_with("Grad") ? SoftmaxKernel::Pass::kGradient : SoftmaxKernel::Pass::kForward;
+  return std::make_unique<SoftmaxKernel>(form, pass, m);
+}
+
+class LayerNormKernel final : public executable::Kernel {
+ public:
+  LayerNormKernel(Matrix m, float epsilon, bool hasBias, bool hasStatistics) : m_(m), epsilon_(epsilon), hasBias_(hasBias), hasStatistics_(hasStatistics) {}
+  std::string name() const override { return "layer norm"; }
+  int tasks() const override { return static_cast<int>(std::max<int64_t>(1, ceilDiv(m_.rows, rowsPerTask(m_.cols)))); }
+  int64_t scratchBytes() const override { return 2 * rowsPerTask(m_.cols) * static_cast<int64_t>(sizeof(float)); }
+  void run(const KernelArgs &args, int task) const noexcept override {
+    const int64_t begin = task * rowsPerTask(m_.cols), rows = std::min(rowsPerTask(m_.cols), m_.rows - begin), at = begin * m_.cols;
+    if (rows <= 0) return;
+    auto *spare = static_cast<float *>(args.scratch);
+    float *mean = hasStatistics_ ? output(args, 1) + begin : spare, *deviation = hasStatistics_ ? output(args, 2) + begin : spare + rowsPerTask(m_.cols);
+    layerNormRows({input(args, 1), hasBias_ ? input(args, 2) : nullptr, epsilon_}, input(args, 0) + at, output(args, 0) + at, mean, deviation, rows, m_.cols);
+  }
+
+ private:
+  Matrix m_;
+  float epsilon_;
+  bool hasBias_, hasStatistics_;
+};
+
+class LayerNormGradKernel final : public executable::Kernel {
+ public:
+  LayerNormGradKernel(Matrix m, float epsilon, bool hasStatistics, bool hasParameters)
+      : m_(m), epsilon_(epsilon), hasStatistics_(hasStatistics), rowTasks_(ceilDiv(m.rows, rowsPerTask(m.cols))) {
+    constexpr int64_t kColumns = 64;
+    columnsPerTask_ = hasStatistics ? kColumns : std::max<int64_t>(1, m.cols);
+    columnTasks_ = hasParameters ? ceilDiv(m.cols, columnsPerTask_) : 0;
+  }
+  std::string name() const override { return "layer norm gradient"; }
+  int tasks() const override { return static_cast<int>(std::max<int64_t>(1, rowTasks_ + columnTasks_)); }
+  int64_t scratchBytes() const override { return hasStatistics_ ? 0 : (2 * m_.rows + m_.cols) * static_cast<int64_t>(sizeof(float)); }
+
+  void run(const KernelArgs &args, int task) const noexcept override {
+    const float *dy = input(args, 0), *x = input(args, 1), *scale = input(args, 2);
+    const bool isRows = task < rowTasks_;
+    const int64_t begin = isRows ? task * rowsPerTask(m_.cols) : 0, rows = isRows ? std::min(rowsPerTask(m_.cols), m_.rows - begin) : m_.rows;
+    if (rows <= 0) return;
+    const float *mean = hasStatistics_ ? input(args, 3) + begin : nullptr, *deviation = hasStatistics_ ? input(args, 4) + begin : nullptr;
+    if (!hasStatistics_) {
+      auto *spare = static_cast<float *>(args.scratch);
+      float *unused = spare + 2 * m_.rows;
+      for (int64_t r = 0; r < rows; ++r)
+        layerNormRows({nullptr, nullptr, epsilon_}, x + (begin + r) * m_.cols, unused, spare + r, spare + m_.rows + r, 1, m_.cols);
+      mean = spare, deviation = spare + m_.rows;
+    }
+    if (isRows) {
+      const int64_t at = begin * m_.cols;
+      return layerNormGradientRows({scale, nullptr, epsilon_}, x + at, dy + at, mean, deviation, output(args, 0) + at, rows, m_.cols);
+    }
+    const int64_t column = (task - rowTasks_) * columnsPerTask_;
+    layerNormParameterGradient(x, dy, mean, deviation, output(args, 1), output(args, 2), m_.rows, m_.cols, column, std::min(column + columnsPerTask_, m_.cols));
+  }
+
+ private:
+  Matrix m_;
+  float epsilon_;
+  bool hasStatistics_;
+  int64_t rowTasks_, columnTasks_ = 0, columnsPerTask_ = 0;
+};
+
+std::unique_ptr<executable::Kernel> createLayerNorm(const KernelRequest &request, std::string &reason) {
+  if (!takes(request, reason)) return nullptr;
+  const bool isGradient = request.op->def().base().type() == "LayerNormalizationGrad";
+  const Shape &shape = request.inputs[isGradient ? 1 : 0].info.shape();
+  const int64_t axis = normalizeAxis(request.op->attrInt("axis"), static_cast<int64_t>(shape.size()), "axis");
+  const Matrix m = matrixOf(shape, axis);
+  const Shape columns(shape.begin() + axis, shape.end());
+  auto has = [](const std::vector<executable::OperandDesc> &list, size_t i) { return i < list.size() && list[i].connected; };
+  for (size_t i : isGradient ? std::vector<size_t>{2} : std::vector<size_t>{1, 2})
+    if (has(request.inputs, i) && request.inputs[i].info.shape() != columns) return reason = "scale or bias is broadcast over the normalised dimensions", nullptr;
+  const float epsilon = request.op->attrFloat("epsilon");
+  if (!isGradient) {
+    if (has(request.outputs, 1) != has(request.outputs, 2)) return reason = "it has one of its two statistics only", nullptr;
+    return std::make_unique<LayerNormKernel>(m, epsilon, has(request.inputs, 2), has(request.outputs, 1));
+  }
+  if (has(request.outputs, 1) != has(request.outputs, 2)) return reason = "one of its parameter gradients is not wanted", nullptr;
+  return std::make_unique<LayerNormGradKernel>(m, epsilon, has(request.inputs, 3) && has(request.inputs, 4), has(request.outputs, 1));
+}
+
+constexpr Entry kEntries[] = {{"Softmax", createSoftmax},         {"LogSoftmax", createSoftmax},           {"SoftmaxGrad", createSoftmax},
+                              {"LogSoftmaxGrad", createSoftmax},  {"LayerNormalization", createLayerNorm}, {"LayerNormalizationGrad", createLayerNorm}};
+
+}  // namespace
+
+std::span<const Entry> rowwiseKernels() { return kEntries; }
+
+}  // namespace popart::cpu

@@ -1,0 +1,27 @@
+// What the kernels over channels-last activations share: reading a tensor's dimensions and judging its layout.
+#pragma once
+#include <string>
+
+#include "backends/cpu/kernels/conv_shape.hpp"
+#include "executable/kernel.hpp"
+
+namespace popart::cpu {
+
+// A tensor (N, C, spatial…) as the kernels see it: rows of C floats, one per image and place.
+struct ChannelRows {
+  int64_t n = 1, channels = 1, places = 1;
+  int64_t rows() const { return n * places; }
+};
+ChannelRows channelRows(const Shape &shape);
+
+// True when the operand's memory is that of the channels-last layout (plain memory is, with one channel or one place).
+bool isChannelsLast(const executable::OperandDesc &operand);
+// isChannelsLast, otherwise sets the reason.
+bool requireChannelsLast(const executable::OperandDesc &operand, std::string &reason);
+// Plain float32 (or absent); otherwise sets the reason.
+bool requirePlainFloats(const executable::OperandDesc &operand, std::string &reason);
+
+// Spatial sizes of `shape` right-aligned in three dimensions, ones in front. Rank 2 to 5.
+Spatial spatialOf(const Shape &shape);
+
+}  // namespace popart::cpu

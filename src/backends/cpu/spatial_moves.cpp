@@ -1,0 +1,264 @@
+// What moves or sums channels-last activations without computing on them: changes of layout, concatenation and slices of
+// channels, reductions over places, and broadcasts of one value per channel.
+#include <algorithm>
+#include <cstring>
+
+#include <popart/graph.hpp>
+
+#include "backends/cpu/cpu.hpp"
+#include "backends/cpu/kernels/transpose.hpp"
+#include "backends/cpu/spatial.hpp"
+#include "backends/cpu/vector/columns.hpp"
+#include "executable/executable.hpp"
+#include "ops/rules.hpp"
+#include "ops/shape/slice_range.hpp"
+
+namespace popart::cpu {
+namespace {
+
+using executable::KernelArgs;
+using executable::KernelRequest;
+using executable::Layout;
+
+int64_t elementBytes(const executable::OperandDesc &o) { return getDataTypeInfo(o.info.dataType()).nbytes; }
+int tasksFor(int64_t elements, int64_t most) {
+  return static_cast<int>(std::clamp<int64_t>(elements / (int64_t{1} << 15), 1, std::max<int64_t>(1, std::min<int64_t>(64, most))));
+}
+
+// ---- Reorder ------------------------------------------------------------------------------------------------------------
+
+template <class T>
+void transposeElements(const T *x, int64_t xStride, T *y, int64_t yStride, int64_t rows, int64_t cols) {
+  for (int64_t c = 0; c < cols; ++c)
+    for (int64_t r = 0; r < rows; ++r) y[c * yStride + r] = x[r * xStride + c];
+}
+
+// Between plain and channels last: each image is a transposition of (channels, places). A task does a stretch of places.
+class ReorderChannels final : public executable::Kernel {
+ public:
+  enum class Direction { ToLast, ToPlain };
+  ReorderChannels(const ChannelRows &rows, int64_t bytes, Direction direction) : rows_(rows), bytes_(bytes), direction_(direction) {
+    const int64_t image = rows.channels * rows.places;
+    parts_ = std::clamp<int64_t>(image / (int64_t{1} << 14), 1, std::max<int64_t>(1, std::min<int64_t>(16, rows.places / 16)));
+  }
+  std::string name() const override { return direction_ == Direction::ToLast ? "reorder to channels last" : "reorder to plain"; }
+  int tasks() const override { return static_cast<int>(rows_.n * parts_); }
+  void run(const KernelArgs &args, int task) const noexcept override {
+    switch (bytes_) {
+      case 1: return runAs<uint8_t>(args, task);
+      case 2: return runAs<uint16_t>(args, task);
+      case 4: return runAs<float>(args, task);
+      default: return runAs<uint64_t>(args, task);
+    }
+  }
+
+ private:
+  template <class T>
+  void runAs(const KernelArgs &args, int task) const {
+    const int64_t image = task / parts_ * rows_.channels * rows_.places, part = task % parts_, c = rows_.channels, p = rows_.places;
+    const int64_t begin = p * part / parts_, count = p * (part + 1) / parts_ - begin;
+    const T *x = static_cast<const T *>(args.in[0]) + image;
+    T *y = static_cast<T *>(args.out[0]) + image;
+    const bool last = direction_ == Direction::ToLast;
+    const T *from = last ? x + begin : x + begin * c;
+    T *to = last ? y + begin * c : y + begin;
+    if constexpr (std::is_same_v<T, float>) {
+      last ? transpose(from, p, to, c, c, count) : transpose(from, c, to, p, count, c);
+    } else {
+      last ? transposeElements(from, p, to, c, c, count) : transposeElements(from, c, to, p, count, c);
+    }
+  }
+  ChannelRows rows_;
+  int64_t bytes_, parts_ = 1;
+  Direction direction_;
+};
+
+// Any other change of layout, by way of plain memory.
+class ReorderAny final : public executable::Kernel {
+ public:
+  ReorderAny(const TensorInfo &info, Layout from, Layout to) : info_(info), from_(from), to_(to) {}
+  std::string name() const override { return "reorder " + from_.str() + " to " + to_.str(); }
+  int64_t scratchBytes() const override { return info_.nbytes(); }
+  void run(const KernelArgs &args, int) const noexcept override {
+    if (to_.kind == Layout::Kind::Plain) return executable::unpack(info_, from_, args.in[0], args.out[0]);
+    if (from_.kind == Layout::Kind::Plain) return executable::pack(info_, to_, args.in[0], args.out[0]);
+    executable::unpack(info_, from_, args.in[0], args.scratch);
+    executable::pack(info_, to_, args.scratch, args.out[0]);
+  }
+
+ private:
+  TensorInfo info_;
+  Layout from_, to_;
+};
+
+std::unique_ptr<executable::Kernel> createReorder(const KernelRequest &request, std::string &reason) {
+  const Layout &from = request.inputs[0].layout, &to = request.outputs[0].layout;
+  const TensorInfo &info = request.inputs[0].info;
+  const int64_t bytes = elementBytes(request.inputs[0]);
+  if (bytes > 8) return reason = "it moves elements of at most 8 bytes", nullptr;
+  using Kind = Layout::Kind;
+  if (from.kind == Kind::Plain && to.kind == Kind::ChannelsLast)
+    return std::make_unique<ReorderChannels>(channelRows(info.shape()), bytes, ReorderChannels::Direction::ToLast);
+  if (from.kind == Kind::ChannelsLast && to.kind == Kind::Plain)
+    return std::make_unique<ReorderChannels>(channelRows(info.shape()), bytes, ReorderChannels::Direction::ToPlain);
+  return std::make_unique<ReorderAny>(info, from, to);
+}
+
+// ---- channels: Concat, Slice ------------------------------------------------------------------------------------------------
+
+// Copies pieces of pixel rows: piece i of every input pixel goes to its place in the output pixel.
+class MoveChannels final : public executable::Kernel {
+ public:
+  struct Piece {
+    int64_t fromStride, fromStart, toStart, bytes;
+  };
+  MoveChannels(std::string name, std::vector<Piece> pieces, int64_t rows, int64_t toStride)
+      : name_(std::move(name)), pieces_(std::move(pieces)), rows_(rows), toStride_(toStride), tasks_(tasksFor(rows * toStride / 4, rows)) {}
+  std::string name() const override { return name_; }
+  int tasks() const override { return tasks_; }
+  void run(const KernelArgs &args, int task) const noexcept override {
+    const int64_t begin = rows_ * task / tasks_, end = rows_ * (task + 1) / tasks_;
+    for (size_t i = 0; i < pieces_.size(); ++i) {
+      const Piece &p = pieces_[i];
+      const char *from = static_cast<const char *>(args.in[i]) + p.fromStart;
+      char *to = static_cast<char *>(args.out[0]) + p.toStart;
+      for (int64_t r = begin; r < end; ++r) std::memcpy(to + r * toStride_, from + r * p.fromStride, static_cast<size_t>(p.bytes));
+    }
+  }
+
+ private:
+  std::string name_;
+  std::vector<Piece> pieces_;
+  int64_t rows_, toStride_;
+  int tasks_;
+};
+
+bool allChannelsLast(const KernelRequest &request, std::string &reason) {
+  bool any = false;
+  for (const auto *list : {&request.inputs, &request.outputs})
+    for (const auto &o : *list) {
+      if (o.connected && !isChannelsLast(o)) return reason = "it takes channels last only: got " + o.layout.str(), false;
+      any |= o.layout.kind == Layout::Kind::ChannelsLast;
+    }
+  return any || (reason = "it takes channels last only", false);
+}
+
+std::unique_ptr<executable::Kernel> createConcat(const KernelRequest &request, std::string &reason) {
+  if (!allChannelsLast(request, reason)) return nullptr;
+  const int64_t rank = request.outputs[0].info.rank(), axis = request.op->attrInt("axis");
+  if (axis != 1 && axis != 1 - rank) return reason = "it joins channels only", nullptr;
+  const int64_t bytes = elementBytes(request.outputs[0]);
+  const ChannelRows y = channelRows(request.outputs[0].info.shape());
+  std::vector<MoveChannels::Piece> pieces;
+  int64_t start = 0;
+  for (const auto &o : request.inputs) {
+    const int64_t size = channelRows(o.info.shape()).channels * bytes;
+    pieces.push_back({size, 0, start, size});
+    start += size;
+  }
+  return std::make_unique<MoveChannels>("concat channels", std::move(pieces), y.rows(), y.channels * bytes);
+}
+
+std::unique_ptr<executable::Kernel> createSlice(const KernelRequest &request, std::string &reason) {
+  if (!allChannelsLast(request, reason)) return nullptr;
+  const Shape &from = request.inputs[0].info.shape();
+  const auto ranges = ops::sliceRanges(request.op->attributes(), from);
+  for (size_t d = 0; d < ranges.size(); ++d)
+    if (d == 1 ? ranges[d].step != 1 : ranges[d].size != from[d] || ranges[d].step != 1) return reason = "it takes runs of channels only", nullptr;
+  const int64_t bytes = elementBytes(request.inputs[0]);
+  const ChannelRows x = channelRows(from);
+  const int64_t size = ranges[1].size * bytes;
+  return std::make_unique<MoveChannels>("slice channels", std::vector<MoveChannels::Piece>{{x.channels * bytes, ranges[1].start * bytes, 0, size}},
+                                        x.rows(), size);
+}
+
+// ---- reductions and broadcasts ------------------------------------------------------------------------------------------------
+
+enum class Reduction { Sum, Mean, Maximum };
+
+// One value per channel of `sets` blocks of `rows` pixels. A task owns a block of channels of one set.
+class ReducePlaces final : public executable::Kernel {
+ public:
+  ReducePlaces(int64_t sets, int64_t rows, int64_t channels, Reduction kind) : sets_(sets), rows_(rows), channels_(channels), kind_(kind) {
+    blocks_ = std::clamp<int64_t>(channels / 64, 1, 8);
+  }
+  std::string name() const override { return "reduce places"; }
+  int tasks() const override { return static_cast<int>(sets_ * blocks_); }
+  int64_t scratchBytes() const override { return (channels_ / blocks_ + 1) * static_cast<int64_t>(sizeof(double)); }
+  void run(const KernelArgs &args, int task) const noexcept override {
+    const int64_t set = task / blocks_, block = task % blocks_, begin = channels_ * block / blocks_, count = channels_ * (block + 1) / blocks_ - begin;
+    const float *x = static_cast<const float *>(args.in[0]) + set * rows_ * channels_ + begin;
+    float *y = static_cast<float *>(args.out[0]) + set * channels_ + begin;
+    const Columns columns{channels_, rows_, count};
+    if (kind_ == Reduction::Maximum) return columnMaxima(columns, x, y);
+    double *sums = static_cast<double *>(args.scratch);
+    std::fill_n(sums, count, 0.0);
+    columnSums(columns, x, sums);
+    const double divisor = kind_ == Reduction::Mean ? static_cast<double>(rows_) : 1.0;
+    for (int64_t c = 0; c < count; ++c) y[c] = static_cast<float>(sums[c] / divisor);
+  }
+
+ private:
+  int64_t sets_, rows_, channels_, blocks_ = 1;
+  Reduction kind_;
+};
+
+template <Reduction kKind>
+std::unique_ptr<executable::Kernel> createReduction(const KernelRequest &request, std::string &reason) {
+  if (request.inputs[0].layout.kind != Layout::Kind::ChannelsLast || !requireChannelsLast(request.inputs[0], reason))
+    return reason = "it takes FLOAT, channels last only", nullptr;
+  const Shape &x = request.inputs[0].info.shape();
+  std::vector<bool> reduced(x.size(), false);
+  for (int64_t axis : ops::reductionAxes(request.op->attributes(), static_cast<int64_t>(x.size()))) reduced[static_cast<size_t>(axis)] = true;
+  if (reduced[1] || !std::all_of(reduced.begin() + 2, reduced.end(), [](bool r) { return r; }))
+    return reason = "it reduces all spatial dimensions and keeps channels", nullptr;
+  const ChannelRows rows = channelRows(x);
+  if (rows.rows() == 0) return reason = "the input is empty", nullptr;
+  return reduced[0] ? std::make_unique<ReducePlaces>(1, rows.rows(), rows.channels, kKind)
+                    : std::make_unique<ReducePlaces>(rows.n, rows.places, rows.channels, kKind);
+}
+
+// (N, C, 1…) → (N, C, spatial…)
+class SpreadChannels final : public executable::Kernel {
+ public:
+  explicit SpreadChannels(const ChannelRows &rows, bool perImage) : rows_(rows), perImage_(perImage), tasks_(tasksFor(rows.rows() * rows.channels, rows.rows())) {}
+  std::string name() const override { return "spread channels"; }
+  int tasks() const override { return tasks_; }
+  void run(const KernelArgs &args, int task) const noexcept override {
+    const int64_t c = rows_.channels;
+    for (int64_t r = rows_.rows() * task / tasks_; r < rows_.rows() * (task + 1) / tasks_; ++r)
+      std::memcpy(static_cast<float *>(args.out[0]) + r * c, static_cast<const float *>(args.in[0]) + (perImage_ ? r / rows_.places * c : 0),
+                  static_cast<size_t>(c) * sizeof(float));
+  }
+
+ private:
+  ChannelRows rows_;
+  bool perImage_;
+  int tasks_;
+};
+
+std::unique_ptr<executable::Kernel> createExpand(const KernelRequest &request, std::string &reason) {
+  const auto &x = request.inputs[0], &y = request.outputs[0];
+  if (y.layout.kind != Layout::Kind::ChannelsLast || !requireChannelsLast(y, reason)) return reason = "it gives FLOAT, channels last only", nullptr;
+  const ChannelRows rows = channelRows(y.info.shape());
+  Shape from = x.info.shape();
+  from.insert(from.begin(), static_cast<size_t>(y.info.rank()) - from.size(), 1);
+  const ChannelRows source = channelRows(from);
+  const bool fits = x.layout.kind == Layout::Kind::Plain && source.places == 1 && source.channels == rows.channels && (source.n == rows.n || source.n == 1);
+  if (!fits) return reason = "it spreads one value per channel over places only", nullptr;
+  return std::make_unique<SpreadChannels>(rows, source.n == rows.n);
+}
+
+constexpr Entry kEntries[] = {{"Reorder", createReorder},
+                              {"Concat", createConcat},
+                              {"Slice", createSlice},
+                              {"ReduceSum", createReduction<Reduction::Sum>},
+                              {"ReduceMean", createReduction<Reduction::Mean>},
+                              {"ReduceMax", createReduction<Reduction::Maximum>},
+                              {"Expand", createExpand}};
+
+}  // namespace
+
+std::span<const Entry> spatialMoveKernels() { return kEntries; }
+
+}  // namespace popart::cpu

@@ -1,0 +1,212 @@
+// The block loop of element-wise programs. Blocks are small enough that all registers stay in the first-level cache.
+#include "backends/cpu/vector/element_program.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace popart::cpu {
+namespace {
+
+constexpr int64_t kRegisterBytes = 8;  // of one element in a temporary, so that every form fits
+using Access = ElementOperand::Access;
+
+int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// Position in the loop above the innermost dimension, with the offset of every broadcast input.
+class RowWalk {
+ public:
+  RowWalk(const ElementLoop &loop, const std::vector<ElementOperand> &inputs, int64_t row) : loop_(loop), inputs_(inputs) {
+    const int last = static_cast<int>(loop.dims.size()) - 1;
+    for (int d = last; d-- > 0;) {
+      coordinates_[d] = row % loop.dims[d];
+      row /= loop.dims[d];
+    }
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      offsets_[i] = 0;
+      if (inputs[i].access != Access::kBroadcast) continue;
+      for (int d = 0; d < last; ++d) offsets_[i] += coordinates_[d] * inputs[i].strides[d];
+    }
+  }
+  int64_t offset(size_t input) const { return offsets_[input]; }
+  void next() {
+    for (int d = static_cast<int>(loop_.dims.size()) - 1; d-- > 0;) {
+      for (size_t i = 0; i < inputs_.size(); ++i)
+        if (inputs_[i].access == Access::kBroadcast) offsets_[i] += inputs_[i].strides[d];
+      if (++coordinates_[d] < loop_.dims[d]) return;
+      coordinates_[d] = 0;
+      for (size_t i = 0; i < inputs_.size(); ++i)
+        if (inputs_[i].access == Access::kBroadcast) offsets_[i] -= inputs_[i].strides[d] * loop_.dims[d];
+    }
+  }
+
+ private:
+  const ElementLoop &loop_;
+  const std::vector<ElementOperand> &inputs_;
+  std::array<int64_t, ElementProgram::kMaxDims> coordinates_{};
+  std::array<int64_t, ElementProgram::kMaxPointers> offsets_;
+};
+
+template <class T>
+void fill(void *to, const void *value, int64_t count) {
+  T v;
+  std::memcpy(&v, value, sizeof v);
+  std::fill_n(static_cast<T *>(to), count, v);
+}
+
+// `count` elements that are either consecutive (stride 1) or all the same (stride 0).
+void copyRun(void *to, const void *from, int bytes, int64_t stride, int64_t count) {
+  if (stride != 0) {
+    std::memcpy(to, from, static_cast<size_t>(count * bytes));
+    return;
+  }
+  switch (bytes) {
+    case 1: return fill<uint8_t>(to, from, count);
+    case 2: return fill<uint16_t>(to, from, count);
+    case 4: return fill<uint32_t>(to, from, count);
+    default: return fill<uint64_t>(to, from, count);
+  }
+}
+
+}  // namespace
+
+struct ElementProgram::Frame {
+  const void *pointers[kMaxPointers];
+  const char *const *in;
+  char *const *out;
+  char *expansion;
+};
+
+bool ElementProgram::finish(int costPerElement) {
+  const size_t pointers = inputs.size() + outputBytes.size() + constants.size() + static_cast<size_t>(temporaries);
+  if (pointers > kMaxPointers || loop.dims.size() > kMaxDims) return false;
+  if (temporaries > 6) block_ = 512;
+  for (const ElementOperand &i : inputs) expanded_ += loop.mode == ElementLoop::Mode::kExpanded && i.access == Access::kBroadcast;
+  constexpr int64_t kWorkPerTask = 65536;
+  const int64_t wanted = std::clamp<int64_t>(kWorkPerTask / std::max(costPerElement, 1), 2048, 65536);
+  if (loop.mode == ElementLoop::Mode::kRows) {
+    const int64_t inner = loop.dims.back(), pieces = ceilDiv(inner, block_), rows = inner == 0 ? 0 : loop.elements / inner;
+    perTask_ = std::max<int64_t>(1, wanted * pieces / std::max<int64_t>(inner, 1));
+    tasks_ = static_cast<int>(std::max<int64_t>(1, ceilDiv(rows * pieces, perTask_)));
+  } else {
+    perTask_ = ceilDiv(wanted, block_) * block_;
+    tasks_ = static_cast<int>(std::max<int64_t>(1, ceilDiv(loop.elements, perTask_)));
+  }
+  return true;
+}
+
+int64_t ElementProgram::scratchBytes() const { return (temporaries + expanded_) * block_ * kRegisterBytes; }
+
+bool ElementProgram::canOverwrite(int i, int o) const {
+  const int output = static_cast<int>(inputs.size()) + o;
+  if (inputs[i].access == Access::kUnused) return true;
+  if (inputs[i].access != Access::kFull || inputs[i].bytes != outputBytes[o]) return false;
+  int lastRead = -1, firstWrite = static_cast<int>(code.size());
+  for (int c = static_cast<int>(code.size()); c-- > 0;) {
+    if (code[c].out == output) firstWrite = c;
+    if (lastRead < 0 && std::find(code[c].in.begin(), code[c].in.end(), i) != code[c].in.end()) lastRead = c;
+  }
+  return lastRead <= firstWrite;
+}
+
+void ElementProgram::run(const void *const *in, void *const *out, void *scratch, int task) const noexcept {
+  Frame frame;
+  frame.in = reinterpret_cast<const char *const *>(in);
+  frame.out = reinterpret_cast<char *const *>(out);
+  size_t at = inputs.size() + outputBytes.size();
+  for (size_t i = 0; i < inputs.size(); ++i) frame.pointers[i] = in[i];
+  for (const uint64_t &c : constants) frame.pointers[at++] = &c;
+  char *temporary = static_cast<char *>(scratch);
+  for (int t = 0; t < temporaries; ++t, temporary += block_ * kRegisterBytes) frame.pointers[at++] = temporary;
+  frame.expansion = temporary;
+  const int64_t begin = task * perTask_;
+  switch (loop.mode) {
+    case ElementLoop::Mode::kFlat: return runFlat(frame, begin, std::min(begin + perTask_, loop.elements));
+    case ElementLoop::Mode::kExpanded: return runExpanded(frame, begin, std::min(begin + perTask_, loop.elements));
+    case ElementLoop::Mode::kRows: {
+      const int64_t inner = loop.dims.back(), pieces = ceilDiv(inner, block_);
+      return runRows(frame, begin, std::min(begin + perTask_, inner == 0 ? 0 : loop.elements / inner * pieces));
+    }
+  }
+}
+
+void ElementProgram::runFlat(Frame &frame, int64_t begin, int64_t end) const noexcept {
+  for (int64_t position = begin; position < end; position += block_) {
+    for (size_t i = 0; i < inputs.size(); ++i)
+      if (inputs[i].access == Access::kFull) frame.pointers[i] = frame.in[i] + position * inputs[i].bytes;
+    runBlock(frame, position, std::min(block_, end - position));
+  }
+}
+
+void ElementProgram::runRows(Frame &frame, int64_t begin, int64_t end) const noexcept {
+  if (begin >= end) return;
+  const int64_t inner = loop.dims.back(), pieces = ceilDiv(inner, block_);
+  int64_t row = begin / pieces, piece = begin % pieces;
+  RowWalk walk(loop, inputs, row);
+  for (int64_t p = begin; p < end; ++p) {
+    const int64_t column = piece * block_, position = row * inner + column;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const ElementOperand &o = inputs[i];
+      if (o.access == Access::kFull) frame.pointers[i] = frame.in[i] + position * o.bytes;
+      if (o.access == Access::kBroadcast) frame.pointers[i] = frame.in[i] + (walk.offset(i) + column * o.strides.back()) * o.bytes;
+    }
+    runBlock(frame, position, std::min(block_, inner - column));
+    if (++piece < pieces) continue;
+    piece = 0;
+    ++row;
+    walk.next();
+  }
+}
+
+void ElementProgram::runExpanded(Frame &frame, int64_t begin, int64_t end) const noexcept {
+  if (begin >= end) return;
+  const int64_t inner = loop.dims.back();
+  RowWalk walk(loop, inputs, begin / inner);
+  int64_t column = begin % inner;
+  for (int64_t position = begin; position < end; position += block_) {
+    const int64_t count = std::min(block_, end - position);
+    char *buffer = frame.expansion;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (inputs[i].access == Access::kFull) frame.pointers[i] = frame.in[i] + position * inputs[i].bytes;
+      if (inputs[i].access != Access::kBroadcast) continue;
+      frame.pointers[i] = buffer;
+      buffer += block_ * kRegisterBytes;
+    }
+    for (int64_t done = 0; done < count;) {
+      const int64_t run = std::min(inner - column, count - done);
+      for (size_t i = 0; i < inputs.size(); ++i) {
+        const ElementOperand &o = inputs[i];
+        if (o.access != Access::kBroadcast) continue;
+        char *to = static_cast<char *>(const_cast<void *>(frame.pointers[i])) + done * o.bytes;
+        copyRun(to, frame.in[i] + (walk.offset(i) + column * o.strides.back()) * o.bytes, o.bytes, o.strides.back(), run);
+      }
+      done += run;
+      column += run;
+      if (column < inner) continue;
+      column = 0;
+      walk.next();
+    }
+    runBlock(frame, position, count);
+  }
+}
+
+void ElementProgram::runBlock(const Frame &frame, int64_t position, int64_t count) const noexcept {
+  const void *pointers[kMaxPointers];
+  const size_t total = inputs.size() + outputBytes.size() + constants.size() + static_cast<size_t>(temporaries);
+  std::copy_n(frame.pointers, total, pointers);
+  for (size_t o = 0; o < outputBytes.size(); ++o) pointers[inputs.size() + o] = frame.out[o] + position * outputBytes[o];
+  for (const ElementInstruction &c : code) {
+    const void *in[3] = {pointers[c.in[0]], c.in[1] < 0 ? nullptr : pointers[c.in[1]], c.in[2] < 0 ? nullptr : pointers[c.in[2]]};
+    c.fn(in, const_cast<void *>(pointers[c.out]), count, c.parameters.data());
+  }
+  for (size_t o = 0; o < padding.size(); ++o)
+    if (padding[o].group > 0) clearPadding(padding[o], frame.out[o], outputBytes[o], position, count);
+}
+
+void ElementProgram::clearPadding(const ElementPadding &p, void *out, int bytes, int64_t position, int64_t count) const noexcept {
+  for (int64_t at = position; at < position + count; at += p.panel) {
+    if (at % p.group < p.start) continue;
+    std::memset(static_cast<char *>(out) + (at + p.valid) * bytes, 0, static_cast<size_t>((p.panel - p.valid) * bytes));
+  }
+}
+
+}  // namespace popart::cpu

@@ -1,0 +1,78 @@
+// A compiled element-wise computation: straight-line instructions over blocks, and the loop that runs them over operands of any
+// broadcast shape. Knows no graphs; elementwise.cpp makes programs from operators.
+//
+// Invariant: results depend on the operands only: every element goes through the same instructions, however blocks and tasks cut.
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "backends/cpu/vector/element_ops.hpp"
+
+namespace popart::cpu {
+
+// Operand numbers of instructions index one table of pointers: inputs, then outputs, then constants, then temporaries.
+struct ElementInstruction {
+  ElementFn fn = nullptr;
+  std::array<int16_t, 3> in = {-1, -1, -1};
+  int16_t out = -1;
+  std::array<float, 2> parameters = {0, 0};
+};
+
+// How the elements of one input lie against those of the result.
+struct ElementOperand {
+  int bytes = 4;  // of an element
+  enum class Access : uint8_t { kUnused, kFull, kOne, kBroadcast } access = Access::kUnused;
+  std::vector<int64_t> strides;  // kBroadcast: in elements, along the loop's dimensions; the last is 0 or 1
+};
+
+// The loop over the result. Without broadcast inputs: one run of `elements`. Otherwise dims (outer to inner) of a loop whose
+// innermost runs are either computed one by one (kRows) or, when short, several at a time with the inputs expanded (kExpanded).
+struct ElementLoop {
+  enum class Mode : uint8_t { kFlat, kRows, kExpanded } mode = Mode::kFlat;
+  int64_t elements = 0;
+  std::vector<int64_t> dims;
+};
+
+// Lanes of a packed result that hold no element and must stay zero: in each group of `group` elements, from `start` on, the
+// lanes [valid, panel) of every `panel`.
+struct ElementPadding {
+  int64_t group = 0, start = 0, panel = 0, valid = 0;
+};
+
+class ElementProgram {
+ public:
+  static constexpr int kMaxPointers = 128;
+  static constexpr int kMaxDims = 8;
+
+  std::vector<ElementOperand> inputs;
+  std::vector<int> outputBytes;  // of an element
+  std::vector<uint64_t> constants;
+  int temporaries = 0;
+  std::vector<ElementInstruction> code;
+  ElementLoop loop;
+  std::vector<ElementPadding> padding;  // per output; group 0: none
+
+  // Call once when the fields are set. False when there are too many operands.
+  bool finish(int costPerElement);
+  int tasks() const { return tasks_; }
+  int64_t scratchBytes() const;
+  void run(const void *const *in, void *const *out, void *scratch, int task) const noexcept;
+  // Whether output o may be written over input i: the last instruction that reads i does not come after the first that writes o.
+  bool canOverwrite(int i, int o) const;
+
+ private:
+  struct Frame;
+  void runFlat(Frame &frame, int64_t begin, int64_t end) const noexcept;
+  void runRows(Frame &frame, int64_t begin, int64_t end) const noexcept;
+  void runExpanded(Frame &frame, int64_t begin, int64_t end) const noexcept;
+  void runBlock(const Frame &frame, int64_t position, int64_t count) const noexcept;
+  void clearPadding(const ElementPadding &p, void *out, int bytes, int64_t position, int64_t count) const noexcept;
+
+  int64_t block_ = 1024;
+  int64_t perTask_ = 0;  // elements, or rows pieces
+  int tasks_ = 1;
+  int expanded_ = 0;  // inputs with an expansion buffer
+};
+
+}  // namespace popart::cpu

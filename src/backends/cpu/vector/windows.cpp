@@ -1,0 +1,105 @@
+// Pooling windows, compiled once per instruction set by Highway.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backends/cpu/vector/windows.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+// clang-format off
+#include "backends/cpu/kernels/epilogue.hpp"
+#include "backends/cpu/vector/windows.hpp"
+#include "backends/cpu/kernels/update-inl.hpp"
+// clang-format on
+#include <limits>
+
+HWY_BEFORE_NAMESPACE();
+namespace popart::cpu::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+using D = hn::ScalableTag<float>;
+using V = hn::Vec<D>;
+using lanes::AllLanes;
+using lanes::FirstLanes;
+
+constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(D()));
+
+template <class F>
+HWY_INLINE void forChannels(int64_t channels, F &&f) {
+  int64_t c = 0;
+  for (; c + kLanes <= channels; c += kLanes) f(AllLanes(), c);
+  if (c < channels) f(FirstLanes(channels - c), c);
+}
+
+// Whether v takes over from best: greater, or the first NaN.
+HWY_INLINE hn::Mask<D> takesOver(V v, V best) { return hn::AndNot(hn::IsNaN(best), hn::Not(hn::Le(v, best))); }
+
+void maximumOf(const float *x, Taps taps, int64_t channels, float *y) {
+  forChannels(channels, [&](auto lanes, int64_t c) {
+    if (taps.empty()) return lanes.store(hn::Set(D(), -std::numeric_limits<float>::infinity()), y + c);
+    V best = lanes.load(x + taps[0] + c);
+    for (size_t t = 1; t < taps.size(); ++t) {
+      const V v = lanes.load(x + taps[t] + c);
+      best = hn::IfThenElse(takesOver(v, best), v, best);
+    }
+    lanes.store(best, y + c);
+  });
+}
+
+void spreadToMaximumOf(const float *x, Taps taps, int64_t channels, const float *g, float *dx) {
+  if (taps.empty()) return;
+  const D d;
+  forChannels(channels, [&](auto lanes, int64_t c) {
+    V best = lanes.load(x + taps[0] + c), winner = hn::Zero(d);
+    for (size_t t = 1; t < taps.size(); ++t) {
+      const V v = lanes.load(x + taps[t] + c);
+      const auto over = takesOver(v, best);
+      best = hn::IfThenElse(over, v, best);
+      winner = hn::IfThenElse(over, hn::Set(d, static_cast<float>(t)), winner);
+    }
+    const V gradient = lanes.load(g + c);
+    for (size_t t = 0; t < taps.size(); ++t) {
+      const V share = hn::IfThenElseZero(hn::Eq(winner, hn::Set(d, static_cast<float>(t))), gradient);
+      float *to = dx + taps[t] + c;
+      lanes.store(hn::Add(lanes.load(to), share), to);
+    }
+  });
+}
+
+void sumOf(const float *x, Taps taps, int64_t channels, float scale, float *y) {
+  const D d;
+  forChannels(channels, [&](auto lanes, int64_t c) {
+    V sum = hn::Zero(d);
+    for (int64_t tap : taps) sum = hn::Add(sum, lanes.load(x + tap + c));
+    lanes.store(hn::Mul(sum, hn::Set(d, scale)), y + c);
+  });
+}
+
+void spreadToTapsOf(Taps taps, int64_t channels, const float *g, float scale, float *dx) {
+  const D d;
+  forChannels(channels, [&](auto lanes, int64_t c) {
+    const V share = hn::Mul(lanes.load(g + c), hn::Set(d, scale));
+    for (int64_t tap : taps) lanes.store(hn::Add(lanes.load(dx + tap + c), share), dx + tap + c);
+  });
+}
+
+}  // namespace popart::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace popart::cpu {
+HWY_EXPORT(maximumOf);
+HWY_EXPORT(spreadToMaximumOf);
+HWY_EXPORT(sumOf);
+HWY_EXPORT(spreadToTapsOf);
+
+void maximumOfTaps(const float *x, Taps taps, int64_t channels, float *y) noexcept {
+  HWY_DYNAMIC_DISPATCH(maximumOf)(x, taps, channels, y);
+}
+void spreadToMaximum(const float *x, Taps taps, int64_t channels, const float *g, float *dx) noexcept {
+  HWY_DYNAMIC_DISPATCH(spreadToMaximumOf)(x, taps, channels, g, dx);
+}
+void sumOfTaps(const float *x, Taps taps, int64_t channels, float scale, float *y) noexcept {
+  HWY_DYNAMIC_DISPATCH(sumOf)(x, taps, channels, scale, y);
+}
+void spreadToTaps(Taps taps, int64_t channels, const float *g, float scale, float *dx) noexcept {
+  HWY_DYNAMIC_DISPATCH(spreadToTapsOf)(taps, channels, g, scale, dx);
+}
+}  // namespace popart::cpu
+#endif

@@ -1,0 +1,135 @@
+// Whole training steps on the CPU backend: numbers against the reference backend, bits against the number of threads, and what
+// is left of the step after fusion: no operator without a vectorised kernel, no copy of a weight.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cmath>
+#include <cstdlib>
+
+#include <popart/adam.hpp>
+#include <popart/sgd.hpp>
+
+#include "backends/cpu/cpu.hpp"
+#include "pipeline/prepare.hpp"
+#include "../support/program.hpp"
+
+namespace popart {
+namespace {
+
+using test::numbers;
+using test::ProgramRun;
+
+struct Mlp {
+  int64_t batch;
+  std::vector<int64_t> sizes;
+  std::string activation;
+};
+
+std::unique_ptr<Ir> build(const Mlp &net) {
+  auto ir = std::make_unique<Ir>();
+  test::GraphBuilder b(ir->getMainGraph());
+  auto h = b.stream("x", DataType::FLOAT, {net.batch, net.sizes[0]});
+  auto labels = b.stream("labels", DataType::INT32, {net.batch});
+  for (size_t i = 0; i + 1 < net.sizes.size(); ++i) {
+    const int64_t in = net.sizes[i], out = net.sizes[i + 1];
+    const std::string n = std::to_string(i);
+    auto w = numbers(in * out, static_cast<int>(i) + 1);
+    for (float &v : w) v /= std::sqrt(static_cast<float>(in));
+    h = b.op("MatMul", {h, b.variable("w" + n, {in, out}, w)}, "p" + n);
+    h = b.op("Add", {h, b.variable("b" + n, {out}, numbers(out, 50 + static_cast<int>(i)))}, "s" + n);
+    if (i + 2 < net.sizes.size()) h = b.op(net.activation, {h}, "h" + n);
+  }
+  auto p = b.op("Softmax", {h}, "probs", {{"axis", int64_t{1}}});
+  b.op("Nll", {p, labels}, "loss");
+  return ir;
+}
+
+pipeline::Prepared prepare(const Mlp &net, const Optimizer &optimizer) {
+  pipeline::PrepareRequest request;
+  request.ir = build(net);
+  request.loss = "loss";
+  request.optimizer = &optimizer;
+  request.anchors = {{"loss"}};
+  return pipeline::prepare(std::move(request));
+}
+
+void feed(ProgramRun &run, const Mlp &net) {
+  run.feed<float>("x", numbers(net.batch * net.sizes[0], 9));
+  std::vector<int32_t> labels;
+  for (int64_t i = 0; i < net.batch; ++i) labels.push_back(static_cast<int32_t>(i % net.sizes.back()));
+  run.feed<int32_t>("labels", labels);
+}
+
+const ProgramRun::Backends kBackends = {&cpu::backend(), &ref::backend()};
+const Mlp kSmall{8, {37, 40, 21, 10}, "Gelu"};
+
+void expectSameTraining(const Mlp &net, const Optimizer &optimizer, double tolerance) {
+  auto prepared = prepare(net, optimizer);
+  ProgramRun fast(*prepared.ir, 1, kBackends, 1), twice(*prepared.ir, 1, kBackends, 2), slow(*prepared.ir);
+  for (ProgramRun *run : {&fast, &twice, &slow}) feed(*run, net);
+  for (int step = 0; step < 4; ++step) {
+    for (ProgramRun *run : {&fast, &twice, &slow}) run->run();
+    EXPECT_NEAR(fast.anchor("loss")[0], slow.anchor("loss")[0], tolerance * std::fabs(slow.anchor("loss")[0]));
+    for (size_t i = 0; i + 1 < net.sizes.size(); ++i)
+      for (const std::string prefix : {"w", "b"}) {
+        const std::string id = prefix + std::to_string(i);
+        const auto a = fast.variable(id), b = slow.variable(id);
+        EXPECT_EQ(a, twice.variable(id)) << id << ": results depend on the number of threads";
+        for (size_t k = 0; k < a.size(); ++k) ASSERT_NEAR(a[k], b[k], tolerance) << id << " [" << k << "] at step " << step;
+      }
+  }
+}
+
+TEST(TrainingStep, SgdAgreesWithReference) {
+  expectSameTraining(kSmall, ConstSGD(0.1f), 1e-5);
+  expectSameTraining({3, {20, 65, 5}, "Relu"}, ConstSGD(0.05f, 0.1f), 1e-5);
+  expectSameTraining({1, {16, 16, 16}, "Tanh"}, SGD({{"defaultLearningRate", {0.1f, false}}}), 1e-5);
+}
+
+TEST(TrainingStep, MomentumAgreesWithReference) {
+  for (auto kind : {SGDAccumulatorAndMomentum::Combined, SGDAccumulatorAndMomentum::Separate})
+    expectSameTraining(kSmall, SGD({{"defaultLearningRate", {0.1f, false}}, {"defaultMomentum", {0.9f, true}}, {"defaultWeightDecay", {0.02f, true}}}, {}, kind), 1e-5);
+}
+
+TEST(TrainingStep, AdamAgreesWithReference) {
+  for (auto mode : {AdamMode::Adam, AdamMode::AdamNoBias, AdamMode::AdaMax, AdamMode::Lamb})
+    expectSameTraining(kSmall, Adam({{"defaultLearningRate", {0.01f, false}}, {"defaultWeightDecay", {0.1f, true}}, {"defaultEps", {1e-3f, true}}}, mode,
+                                    WeightDecayMode::Decay, DataType::UNDEFINED, DataType::FLOAT, DataType::FLOAT), 5e-5);
+}
+
+TEST(TrainingStep, SgdUpdatesPackedWeightsInPlace) {
+  auto prepared = prepare({8, {64, 48, 10}, "Gelu"}, ConstSGD(0.1f));
+  ProgramRun run(*prepared.ir, 1, kBackends, 2);
+  const executable::Executable &e = run.executable();
+  for (const auto &f : e.fallbacks) ADD_FAILURE() << f.op << ": " << f.reason;
+  for (const auto &s : e.main.steps) EXPECT_NE(s.kind, executable::Step::Kind::Copy) << s.name;
+  for (const auto &v : e.variables)
+    if (v.id == "w0" || v.id == "w1") {
+      EXPECT_EQ(v.layout.kind, executable::Layout::Kind::Packed) << v.id;
+    }
+  EXPECT_LE(e.main.steps.size(), 14u) << e.loweredText;
+}
+
+// Set POPART_TIME_STEPS to see the time of the tutorial's step.
+TEST(TrainingStep, TutorialStepTime) {
+  const char *asked = std::getenv("POPART_TIME_STEPS");
+  if (!asked) GTEST_SKIP() << "a measurement; set POPART_TIME_STEPS=<steps> to run it";
+  const Mlp net{8, {784, 512, 512, 512, 10}, "Gelu"};
+  auto prepared = prepare(net, ConstSGD(0.01f));
+  for (int threads : {1, 2}) {
+    ProgramRun run(*prepared.ir, 1, kBackends, threads);
+    feed(run, net);
+    double best = 1e9;
+    for (int i = 0; i < std::atoi(asked); ++i) {
+      const auto start = std::chrono::steady_clock::now();
+      run.run();
+      best = std::min(best, std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count());
+    }
+    std::printf("%d threads: best %.1f us, %zu steps, loss %g\n", threads, best, run.executable().main.steps.size(), static_cast<double>(run.anchor("loss")[0]));
+    if (threads == 2)
+      for (const auto &s : run.executable().main.steps) std::printf("  %s: %s\n", s.name.c_str(), s.kernel ? s.kernel->name().c_str() : "-");
+  }
+}
+
+}  // namespace
+}  // namespace popart
