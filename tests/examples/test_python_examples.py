@@ -61,8 +61,8 @@ def test_popxl_addition_prints_the_sum(tmp_path):
 def test_popxl_mnist_learns(tmp_path):
     printed = run("popxl_mnist.py", tmp_path, "--images", 4000)
     losses = numbers_after("loss", printed)
-    assert losses[-1] < 0.6 * losses[0]
-    assert numbers_after("test images:", printed)[0] > 65
+    assert losses[-1] < 0.8 * losses[0]
+    assert numbers_after("test images:", printed)[0] > 70
 
 
 def test_resumed_training_gives_the_same_bits(tmp_path):

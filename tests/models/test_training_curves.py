@@ -38,7 +38,7 @@ def token_batches(steps, batch, context, vocabulary):
 
 
 def resnet(width, blocks, classes):
-    """torchvision's ResNet; `width` scales the channels of the first stage."""
+    """Torchvision's ResNet; `width` scales the channels of the first stage."""
     network = torchvision.models.ResNet(torchvision.models.resnet.BasicBlock, blocks, num_classes=classes)
     if width == 64:
         return network
