@@ -79,6 +79,7 @@ class Graph {
   void replaceUse(Use use, TensorIndex newTensor);
   void replaceOutputs(TensorIndex oldTensor, TensorIndex newTensor);  // in the list of graph outputs
   void eraseOp(OpIndex op);          // its outputs must be unused or are erased by the caller first; disconnects all edges
+  void eraseOp(OpId id);           // the same by the op's number; throws popart::error when this graph has no such op
   void eraseTensor(TensorIndex t);   // must have neither producer nor uses
   Op &op(OpIndex o) const { return *ops_[o.value]; }
   bool alive(OpIndex o) const { return o.value < ops_.size() && ops_[o.value]; }

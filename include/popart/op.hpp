@@ -114,6 +114,15 @@ class Op {
   int inRank(InIndex i) const { return inInfo(i).rank(); }
   int outRank(OutIndex i) const { return outInfo(i).rank(); }
 
+  // ---- edges by tensor id, for user-written patterns. Throw popart::error when the graph has no such tensor.
+  const Settings &getSettings() const { return settings; }
+  void connectInTensor(InIndex i, const TensorId &tensorId);
+  void connectOutTensor(OutIndex i, const TensorId &tensorId);  // the tensor must have no producer
+  void createAndConnectOutTensor(OutIndex i, const TensorId &tensorId);
+  void disconnectInTensor(InIndex i);
+  void disconnectAllInputs();
+  void disconnectAllOutputs();
+
   // ---- rules (defaults: the row)
   virtual std::unique_ptr<Op> clone() const { return std::make_unique<Op>(*this); }
   virtual void setup();  // infers every output info; throws popart::error

@@ -10,6 +10,7 @@
 #pragma once
 #include <functional>
 #include <initializer_list>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -25,6 +26,7 @@ namespace popart {
 
 class Op;
 class Graph;
+class OpCreatorInfo;
 
 // Set of element types, one bit per DataType.
 using TypeSet = uint32_t;
@@ -160,6 +162,9 @@ class DecomposeBuilder : public OpEmitter {
 };
 using DecomposeFn = std::function<void(DecomposeBuilder &)>;
 
+// Makes an op of a user-written class (popart/opmanager.hpp); edges follow.
+using CreateFn = std::function<std::unique_ptr<Op>(const OpCreatorInfo &)>;
+
 // ---- the row -----------------------------------------------------------------------------------------------------
 
 enum class Arity { Required, Optional, Variadic };  // Variadic: zero or more, last only
@@ -218,6 +223,7 @@ class OpDef {
   OpDef &noGrad(std::string reason);    // asking for a gradient through it is an error with this reason
   OpDef &stopsGrad();                   // cuts the path silently (Detach, integer results, Shape)
   OpDef &decompose(DecomposeFn fn);     // used where a backend has no kernel for the op
+  OpDef &create(CreateFn fn);           // nodes of this row are made by `fn`, attributes are taken as given
   OpDef &traits(Trait t);
   OpDef &inplace(std::string type, float priority, int input = 0);
   OpDef &modifies(int input, int output = 0);  // native in-place op (VarUpdate): output is the new value of input
@@ -250,6 +256,7 @@ class OpDef {
   const InferFn &inferRule() const { return infer_; }
   const VjpFn &vjpRule() const { return vjp_; }
   const DecomposeFn &decomposeRule() const { return decompose_; }
+  const CreateFn &createRule() const { return create_; }
   // For "GeluInplace": the row of "Gelu"; otherwise the row itself. Kernels are looked up by base().type().
   const OpDef &base() const { return base_ ? *base_ : *this; }
   bool isInplaceVariant() const { return base_ != nullptr; }
@@ -272,6 +279,7 @@ class OpDef {
   InferFn infer_;
   VjpFn vjp_;
   DecomposeFn decompose_;
+  CreateFn create_;
   uint32_t traits_ = 0;
   Cost cost_ = Cost::Cheap;
   bool stopsGrad_ = false;

@@ -1,12 +1,15 @@
 // Session: compile, load and run. Weights are in session_weights.cpp, creation in session_create.cpp.
 #include <popart/session.hpp>
 
+#include <charconv>
 #include <chrono>
+#include <cstdlib>
 
 #include <popart/error.hpp>
 #include <popart/ir.hpp>
 #include <popart/logging.hpp>
 
+#include "api/ir_session.hpp"
 #include "api/session_impl.hpp"
 #include "api/user_kernels.hpp"
 #include "api/virtual_ipus.hpp"
@@ -17,6 +20,22 @@ namespace {
 
 double millisecondsSince(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+}
+
+// engineOptions["max_memory"], or else the environment variable POPART_MAX_MEMORY: bytes, with K, M or G for powers of
+// 1024; 0: no limit.
+int64_t memoryLimitBytes(const SessionOptions &options) {
+  const auto given = options.engineOptions.find("max_memory");
+  const char *environment = std::getenv("POPART_MAX_MEMORY");
+  if (given == options.engineOptions.end() && !environment) return 0;
+  const std::string text = given != options.engineOptions.end() ? given->second : environment;
+  int64_t value = 0;
+  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const std::string unit(end, text.data() + text.size());
+  const int shift = unit == "K" ? 10 : unit == "M" ? 20 : unit == "G" ? 30 : 0;
+  check(failure == std::errc() && (unit.empty() || shift > 0) && value >= 0 && value <= (int64_t{1} << 62) >> shift,
+        "engineOptions: bad max_memory: got '{}', expected a number of bytes, with K, M or G at the end for powers of 1024", text);
+  return value << shift;
 }
 
 }  // namespace
@@ -62,6 +81,10 @@ void Session::Impl::compile() {
   lowering.backends = backendsFor(device->getType());
   lowering.threads = computeThreadCount();
   lowering.iterations = dataFlow.batchesPerStep() * options.getAccumulationFactor();
+  lowering.maxMemoryBytes = memoryLimitBytes(options);
+  if (options.enableInplaceAmbiguityChecking)
+    for (const Graph *graph : ir().getAllGraphs()) checkInplaceAmbiguity(*graph);
+  executable.reset();  // a failure leaves no program of an earlier call behind
   executable = lower::lower(ir(), lowering);
   for (const auto &fallback : executable->fallbacks)
     logging::devicex::info("{} runs on the reference backend: {}: {}", fallback.op, fallback.backend, fallback.reason);
@@ -211,7 +234,9 @@ uint64_t Session::getCycleCount(std::string id) {
                       impl_->name, id);
 }
 
-void Session::checkInplacingAmbiguity() const {}
+void Session::checkInplacingAmbiguity() const {
+  for (const Graph *graph : impl_->ir().getAllGraphs()) checkInplaceAmbiguity(*graph);
+}
 
 const Ir &Session::getIr() const { return impl_->ir(); }
 std::shared_ptr<Ir> Session::getIrPtr() const { return impl_->prepared.ir; }

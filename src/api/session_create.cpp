@@ -3,8 +3,10 @@
 #include <random>
 
 #include <popart/error.hpp>
+#include <popart/graph.hpp>
 #include <popart/ir.hpp>
 #include <popart/logging.hpp>
+#include <popart/tensornames.hpp>
 
 #include "api/session_impl.hpp"
 #include "backends/ref/ref.hpp"
@@ -32,6 +34,14 @@ std::vector<pipeline::Anchor> toAnchors(const DataFlow &dataFlow) {
   for (const auto &[id, type] : dataFlow.getAnchorReturnTypeMap())
     anchors.push_back({id, toReturn(type.id()), type.id() == AnchorReturnTypeId::EveryN ? type.rp() : 1});
   return anchors;
+}
+
+// Labels that only a loss object reads: streams of the shapes in `infos`.
+void addLossInputs(Graph &main, const LossObject &loss, const std::map<TensorId, TensorInfo> &infos) {
+  for (const TensorId &id : loss.inputs) {
+    const auto info = infos.find(id);
+    if (!main.contains(id) && info != infos.end()) main.addStream(id, info->second);
+  }
 }
 
 pipeline::LossSpec toLossSpec(const LossObject &loss) {
@@ -82,6 +92,7 @@ struct SessionCreation : Session {
     impl->device = c.device;
     impl->model = onnx::Model::fromProtoOrFile(c.model);
     for (const TensorId &id : impl->model->inputIds()) impl->modelInputs.insert(id);
+    checkNames(*impl->model, c.inputShapeInfo);
     prepare(*impl, c);
     impl->initialiseHostWeights();
     startSeed(*impl);
@@ -107,6 +118,13 @@ struct SessionCreation : Session {
   }
 
  private:
+  // Initializers may have reserved names: saved models hold optimizer state under them.
+  static void checkNames(const onnx::Model &model, const InputShapeInfo &inputShapeInfo) {
+    for (const TensorId &id : model.inputIds()) checkNoReservedPrefix(id, "graph input");
+    for (const TensorId &id : model.outputIds()) checkNoReservedPrefix(id, "graph output");
+    for (const auto &entry : inputShapeInfo.getInfos()) checkNoReservedPrefix(entry.first, "InputShapeInfo");
+  }
+
   static void prepare(Session::Impl &impl, const Creation &c) {
     const bool training = c.optimizer != nullptr;
     onnx::BuildOptions build;
@@ -119,7 +137,10 @@ struct SessionCreation : Session {
     request.ir = std::make_unique<Ir>();
     onnx::buildGraph(*impl.model, build, *request.ir);
     request.loss = c.loss;
-    for (const LossObject &loss : c.losses) request.losses.push_back(toLossSpec(loss));
+    for (const LossObject &loss : c.losses) {
+      addLossInputs(request.ir->getMainGraph(), loss, build.inputShapeInfo);
+      request.losses.push_back(toLossSpec(loss));
+    }
     request.anchors = toAnchors(c.dataFlow);
     request.patterns = c.patterns;
     request.options = pipeline::pipelineOptions(c.options);

@@ -65,11 +65,8 @@ class Differentiator {
 
   const GradInfo &differentiate(Graph &forward, const Request &request);
 
-  // Gradient information for the graph that `call` runs, covering at least the outputs whose gradients are given.
-  GradInfo forCall(Op &call, const std::vector<bool> &given) {
-    const std::vector<Graph *> called = call.getCalledGraphs();
-    if (called.size() != 1) throw internal_error("Autodiff '{}': a Call op names one graph: got {}.", call.debugName(), called.size());
-    Graph &callee = *called[0];
+  // Gradient information for a called graph, covering at least the outputs whose gradients are given.
+  GradInfo forCall(Graph &callee, const std::vector<bool> &given) {
     if (auto it = known_.find(callee.id); it != known_.end()) return it->second;
     Request request;
     request.missing = MissingGradients::Skip;
@@ -216,7 +213,7 @@ const GradInfo &Differentiator::differentiate(Graph &forward, const Request &req
   GradInfo info{forward.id, gradient.id, {}, {}};
   Activations activations(forward, gradient);
   BackwardWalk walk{forward, gradient, {}, {}, [&](TensorIndex t) { return activations.get(t); },
-                    [this](Op &call, const std::vector<bool> &given) { return forCall(call, given); }};
+                    [this](Graph &called, const std::vector<bool> &given) { return forCall(called, given); }};
   for (const TensorId &id : request.provided) {
     const TensorIndex t = findForward(forward, id, "with a provided gradient");
     walk.starts.emplace_back(t, gradient.addInput(gradient.uniqueId(gradientId(forward, gradient, id)), forward.info(t)));
@@ -256,7 +253,7 @@ std::map<TensorId, TensorId> growBackward(Graph &graph, const TensorId &lossId, 
   const GradInfos none;
   Differentiator differentiator(graph.getIr(), none);
   BackwardWalk walk{graph, graph, {{graph.getTensor(lossId)->index(), lossGradient}}, {}, [](TensorIndex t) { return t; },
-                    [&](Op &call, const std::vector<bool> &given) { return differentiator.forCall(call, given); }};
+                    [&](Graph &called, const std::vector<bool> &given) { return differentiator.forCall(called, given); }};
   for (const TensorId &id : targets) walk.targets.push_back(graph.getTensor(id)->index());
   const std::vector<TensorIndex> gradients = walkBackward(walk);
   std::map<TensorId, TensorId> result;

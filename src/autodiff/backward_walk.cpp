@@ -113,6 +113,8 @@ class Walker {
     if (!wantsAny) return;
     if (op.is("Call"))
       differentiateCall(op, gradOuts, wanted);
+    else if (op.is("If"))
+      differentiateIf(op, gradOuts, wanted);
     else if (op.def().hasVjp())
       applyRule(op, gradOuts, wanted);
     else
@@ -168,16 +170,75 @@ class Walker {
     return {};
   }
 
-  // Call(callee) -> Call(gradient graph of callee)
-  void differentiateCall(Op &op, const std::vector<TensorIndex> &gradOuts, const std::vector<bool> &wanted) {
+  static std::vector<bool> whichGiven(const std::vector<TensorIndex> &gradOuts) {
     std::vector<bool> given;
     for (TensorIndex t : gradOuts) given.push_back(t.valid());
-    const GradInfo info = walk_.calledGradient(op, given);
+    return given;
+  }
+
+  // If(condition, then, else) -> If(condition, gradient of then, gradient of else): each branch gives a gradient for every
+  // wanted input of both branches, zeros for the inputs of the other one.
+  void differentiateIf(Op &op, const std::vector<TensorIndex> &gradOuts, const std::vector<bool> &wanted) {
+    Ir &ir = fwd_.getIr();
+    std::vector<int> results;  // inputs of the op whose gradients the branches give
+    for (int i = 1; i < op.inputCount(); ++i)
+      if (wanted[i]) results.push_back(i);
+    std::vector<TensorIndex> inputs = {walk_.activation(op.inputs()[0])};
+    Attributes branches;
+    int first = 1;
+    for (const char *branch : {"then_branch", "else_branch"}) {
+      Graph &forward = ir.getGraph(op.attributes().getAttribute<GraphRef>(branch).id);
+      const GradInfo info = walk_.calledGradient(forward, whichGiven(gradOuts));
+      for (const ExpectedConnection &c : info.expectedInputs) inputs.push_back(calledGradientInput(op, forward, c, gradOuts, first));
+      branches.set(branch, GraphRef{branchGradient(op, info, results, first).id});
+      first += static_cast<int>(forward.inputs().size());
+    }
+    std::vector<TensorId> outputIds;
+    for (int i : results) outputIds.push_back(grad_.uniqueId(grad_.addScope("Gradient___" + std::to_string(op.id) + "_" + std::to_string(i))));
+    Op *made = grad_.addConnectedOp(opDef("If"), inputs, outputIds, std::move(branches), inheritSettings(op, grad_, "grad"));
+    for (size_t r = 0; r < results.size(); ++r) {
+      named_.insert(made->outputs()[r].value);
+      contribute(op, results[r], made->outputs()[r]);
+    }
+  }
+
+  // A graph around the gradient graph of one branch, whose forward inputs are the inputs `first`… of the If op.
+  Graph &branchGradient(const Op &op, const GradInfo &info, const std::vector<int> &results, int first) {
+    Ir &ir = fwd_.getIr();
+    const Graph &forward = ir.getGraph(info.forward);
+    const Graph &backward = ir.getGraph(info.gradient);
+    Graph &graph = ir.createGraph(ir.createUniqueSubgraphId(info.gradient));
+    std::vector<TensorIndex> inputs;
+    for (TensorIndex t : backward.inputs()) {
+      const TensorId id = graph.addScope(backward.removeScope(backward.tensor(t).id));
+      inputs.push_back(graph.addInput(graph.uniqueId(id), backward.info(t)));
+    }
+    std::vector<TensorId> outputIds;
+    for (const TensorId &id : backward.getOutputIds()) outputIds.push_back(graph.uniqueId(graph.addScope(backward.removeScope(id))));
+    Op *call = outputIds.empty() ? nullptr
+                                 : graph.addConnectedOp(opDef("Call"), inputs, outputIds, {{"callee", GraphRef{info.gradient}}},
+                                                        inheritSettings(op, graph, "grad"));
+    for (int i : results) {
+      TensorIndex gradient;
+      const int own = i - first;
+      if (own >= 0 && own < static_cast<int>(forward.inputs().size()))
+        for (size_t o = 0; o < info.expectedOutputs.size(); ++o)
+          if (forward.find(info.expectedOutputs[o].fwdId) == forward.inputs()[own]) gradient = call->outputs()[o];
+      graph.markOutput(gradient.valid() ? gradient : addZeros(graph, op.inInfo(i)));
+    }
+    return graph;
+  }
+
+  // Call(callee) -> Call(gradient graph of callee)
+  void differentiateCall(Op &op, const std::vector<TensorIndex> &gradOuts, const std::vector<bool> &wanted) {
+    const std::vector<Graph *> called = op.getCalledGraphs();
+    if (called.size() != 1) throw internal_error("Autodiff '{}': a Call op names one graph: got {}.", op.debugName(), called.size());
+    const GradInfo info = walk_.calledGradient(*called[0], whichGiven(gradOuts));
     Ir &ir = fwd_.getIr();
     const Graph &callee = ir.getGraph(info.forward);
     const Graph &backward = ir.getGraph(info.gradient);
     std::vector<TensorIndex> inputs;
-    for (const ExpectedConnection &c : info.expectedInputs) inputs.push_back(callGradientInput(op, callee, c, gradOuts));
+    for (const ExpectedConnection &c : info.expectedInputs) inputs.push_back(calledGradientInput(op, callee, c, gradOuts, 0));
     std::vector<TensorId> outputIds;
     for (const TensorId &id : backward.getOutputIds()) outputIds.push_back(grad_.uniqueId(grad_.addScope(backward.removeScope(id))));
     Op::Settings settings = inheritSettings(op, grad_, "grad");
@@ -189,7 +250,9 @@ class Walker {
     }
   }
 
-  TensorIndex callGradientInput(Op &op, const Graph &callee, const ExpectedConnection &c, const std::vector<TensorIndex> &gradOuts) {
+  // What the gradient graph of `callee` reads for `c`; the inputs of `callee` are the inputs `first`… of `op`.
+  TensorIndex calledGradientInput(Op &op, const Graph &callee, const ExpectedConnection &c, const std::vector<TensorIndex> &gradOuts,
+                                  int first) {
     const TensorIndex formal = callee.find(c.fwdId);
     const auto &ins = callee.inputs();
     const auto &outs = callee.outputs();
@@ -199,7 +262,7 @@ class Walker {
       return addZeros(grad_, callee.info(formal));
     }
     const size_t in = std::find(ins.begin(), ins.end(), formal) - ins.begin();
-    if (in < ins.size()) return walk_.activation(op.inputs().at(in));
+    if (in < ins.size()) return walk_.activation(op.inputs().at(in + static_cast<size_t>(first)));
     if (out < outs.size()) return walk_.activation(op.outputs().at(out));
     throw error("Autodiff '{}': the gradient graph of '{}' reads '{}', which is neither an input nor an output of that graph. "
                 "Pass gradient information made by autodiff of this graph.", op.debugName(), callee.id, c.fwdId);

@@ -19,8 +19,8 @@ struct BackwardWalk {
   std::vector<TensorIndex> targets;  // forward tensors whose gradients are asked for
   // The forward tensor as seen from the gradient graph.
   VjpBuilder::TensorOf activation;
-  // Gradient graph of a called graph; `given[i]`: the gradient of output i of the Call exists.
-  std::function<GradInfo(Op &call, const std::vector<bool> &given)> calledGradient;
+  // Gradient graph of a called graph; `given[i]`: the gradient of its output i exists.
+  std::function<GradInfo(Graph &called, const std::vector<bool> &given)> calledGradient;
 };
 
 // Gradients aligned with `targets`; an invalid index where there is no path. Gradients of x are named "Gradient___x",

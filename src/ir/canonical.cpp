@@ -4,12 +4,23 @@
 
 #include <unordered_map>
 
+#include <popart/opserialiser.hpp>
+
 #include "ir/facts.hpp"
 #include "ir/program_order.hpp"
 #include "ir/text.hpp"
 
 namespace popart {
 namespace {
+
+// What the class of a user op says about itself.
+std::string outlineText(const Op &op) {
+  OpSerialiser serialiser;
+  op.appendOutlineAttributes(serialiser);
+  std::string text;
+  for (const auto &[name, value] : serialiser.attributes()) text += name + "=" + value + ";";
+  return text;
+}
 
 class Writer {
  public:
@@ -83,7 +94,8 @@ class Writer {
   }
 
   void writeOp(const Op &op) {
-    sink_.text(op.opType());
+    sink_.text(op.isUserOp() ? op.def().type() : op.opType());
+    if (op.isUserOp()) sink_.text(outlineText(op));
     writeTensors(op.getGraph(), op.inputs());
     sink_.number(static_cast<int64_t>(op.attributes().entries().size()));
     for (const auto &[name, value] : op.attributes().entries()) {

@@ -6,6 +6,7 @@
 #include <set>
 
 #include <popart/ir.hpp>
+#include <popart/opmanager.hpp>
 
 #include "base/nearest.hpp"
 
@@ -113,6 +114,16 @@ TensorId Graph::freeId(const TensorId &wanted) const {
 
 // ---- ops -------------------------------------------------------------------------------------------------------------
 
+namespace {
+
+std::unique_ptr<Op> makeOp(const OpDef &def, Attributes attributes, const Op::Settings &settings, std::vector<const Tensor *> inputs,
+                           const std::vector<TensorId> &outputIds) {
+  if (!def.createRule()) return std::make_unique<Op>(def, std::move(attributes), settings);
+  return def.createRule()(OpCreatorInfo(settings, std::move(attributes), std::move(inputs), outputIds));
+}
+
+}  // namespace
+
 Op *Graph::addOp(std::unique_ptr<Op> op) {
   op->settings.graph = this;
   op->index_ = OpIndex{static_cast<uint32_t>(ops_.size())};
@@ -126,12 +137,15 @@ Op *Graph::addOp(std::unique_ptr<Op> op) {
 
 Op *Graph::addOp(const OpDef &def, Attributes attributes, Op::Settings settings) {
   settings.graph = this;
-  return addOp(std::make_unique<Op>(def, std::move(attributes), settings));
+  return addOp(makeOp(def, std::move(attributes), settings, {}, {}));
 }
 
 Op *Graph::addConnectedOp(const OpDef &def, const std::vector<TensorIndex> &inputs, const std::vector<TensorId> &outputIds, Attributes attributes,
                           Op::Settings settings) {
-  Op *op = addOp(def, std::move(attributes), std::move(settings));
+  settings.graph = this;
+  std::vector<const Tensor *> inputTensors;
+  for (TensorIndex t : inputs) inputTensors.push_back(t.valid() ? &tensor(t) : nullptr);
+  Op *op = addOp(makeOp(def, std::move(attributes), settings, std::move(inputTensors), outputIds));
   for (size_t i = 0; i < inputs.size(); ++i)
     if (inputs[i].valid()) connectInput(op->index_, static_cast<InIndex>(i), inputs[i]);
   for (size_t i = 0; i < outputIds.size(); ++i)
@@ -227,6 +241,12 @@ void Graph::eraseOp(OpIndex o) {
   ops_[o.value].reset();
   --opCount_;
   ++revision_;
+}
+
+void Graph::eraseOp(OpId opId) {
+  for (const auto &o : ops_)
+    if (o && o->id == opId) return eraseOp(o->index_);
+  throw error("{}: there is no op with number {}", getGraphString(), opId);
 }
 
 void Graph::eraseTensor(TensorIndex t) {

@@ -1,6 +1,7 @@
 // The serialised IR of PopART sessions (_serializeIr, popart-python.md section 13): one object, a key per graph
 // ("maingraph" for the root), values = ops in schedule order; every leaf value is a string.
 #include <nlohmann/json.hpp>
+#include <popart/opserialiser.hpp>
 
 #include "ir/text.hpp"
 
@@ -34,6 +35,9 @@ Json opToJson(const Op &op) {
   for (int i = 0; i < op.outputCount(); ++i)
     if (op.hasOutput(i)) outputs.push_back({{"name", op.outId(i)}, {"index", toText(i)}});
   for (const auto &[name, value] : op.attributes().entries()) attributes[name] = attributeString(value);
+  OpSerialiser members;
+  op.appendAttributes(members);
+  for (const auto &[name, value] : members.attributes()) attributes[name] = value;
   return {
       {"type", op.opType()}, {"name", op.name()}, {"inputs", inputs}, {"outputs", outputs}, {"attributes", attributes}};
 }

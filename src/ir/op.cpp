@@ -3,17 +3,10 @@
 
 #include <popart/graph.hpp>
 #include <popart/ir.hpp>
+#include <popart/opmanager.hpp>
 
 namespace popart {
 namespace {
-
-// A row for a user operator that was never registered: any inputs, output infos set by the class's setup().
-const OpDef &rowOfUserOp(const OperatorIdentifier &opid) {
-  if (const OpDef *def = findOpDef(opid.type)) return *def;
-  OpDef def(opid.domain, opid.type, {opid.version});
-  def.input("inputs", kAllTypes, "", Arity::Variadic).output("outputs", Arity::Variadic);
-  return registerOpDef(std::move(def));
-}
 
 void checkOperands(const Op &op) {
   const OpDef &def = op.def();
@@ -63,7 +56,7 @@ Op::Op(const OpDef &def, Attributes attributes, const Settings &s) : opid(def.id
   id = getIr().getAndIncrOpsCounter();
 }
 
-Op::Op(const OperatorIdentifier &identifier, const Settings &s) : opid(identifier), settings(s), def_(&rowOfUserOp(identifier)), userOp_(true) {
+Op::Op(const OperatorIdentifier &identifier, const Settings &s) : opid(identifier), settings(s), def_(&userOpDef(identifier)), userOp_(true) {
   id = getIr().getAndIncrOpsCounter();
 }
 
@@ -85,6 +78,21 @@ Tensor *Op::inTensor(InIndex i) const {
 Tensor *Op::outTensor(OutIndex i) const {
   if (!hasOutput(i)) throw error("{}: output {} does not exist", debugName(), i);
   return &settings.graph->tensor(outputs_[i]);
+}
+
+void Op::connectInTensor(InIndex i, const TensorId &tensorId) {
+  getGraph().connectInput(index_, i, getGraph().getTensor(tensorId)->index());
+}
+void Op::connectOutTensor(OutIndex i, const TensorId &tensorId) {
+  getGraph().connectOutput(index_, i, getGraph().getTensor(tensorId)->index());
+}
+void Op::createAndConnectOutTensor(OutIndex i, const TensorId &tensorId) { getGraph().createOutput(index_, i, tensorId); }
+void Op::disconnectInTensor(InIndex i) { getGraph().disconnectInput(index_, i); }
+void Op::disconnectAllInputs() {
+  for (int i = inputCount(); i-- > 0;) getGraph().disconnectInput(index_, i);
+}
+void Op::disconnectAllOutputs() {
+  for (int i = 0; i < outputCount(); ++i) getGraph().disconnectOutput(index_, i);
 }
 
 void Op::setup() {

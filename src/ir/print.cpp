@@ -84,7 +84,8 @@ class Printer {
   void printOp(const Op &op) {
     const auto label = labels_.find(op.index());
     text_ += label == labels_.end() ? "  " : "  #" + toText(label->second) + " ";
-    text_ += outputList(op) + (isPlainWord(op.opType()) ? op.opType() : quotedText(op.opType())) + "(";
+    const std::string &type = op.isUserOp() ? op.def().type() : op.opType();
+    text_ += outputList(op) + (isPlainWord(type) ? type : quotedText(type)) + "(";
     for (int i = 0; i < op.inputCount(); ++i) text_ += (i ? ", " : "") + operand(op.inputs()[i]);
     text_ += ")";
     const std::string attributes = attributesText(op.attributes(), data_);

@@ -295,9 +295,11 @@ class Emitter {
     readOutsideKernels(step.in[0], start);
     std::vector<int> results;
     for (TensorIndex t : op.outputs()) results.push_back(t.valid() ? storage(graph, t) : -1);
+    size_t first = 1;  // input of the op that is the branch's first
     for (const char *name : {"then_branch", "else_branch"}) {
       const Graph &branch = flat_.getGraph(op.attributes().getAttribute<GraphRef>(name).id);
-      for (size_t i = 0; i < branch.inputs().size(); ++i) slot(branch, branch.inputs()[i]) = storage(graph, op.inputs()[1 + i]);
+      for (size_t i = 0; i < branch.inputs().size(); ++i) slot(branch, branch.inputs()[i]) = storage(graph, op.inputs()[first + i]);
+      first += branch.inputs().size();
       auto inner = std::make_shared<Program>();
       emitGraph(branch, *inner);
       ++time_;

@@ -70,6 +70,13 @@ class EpilogueFuser {
     return settings;
   }
 
+  // The fused op stands where the product stood: an update then runs right after the gradient, while its operands are hot.
+  static Op::Settings settingsOf(const Op &product, const Op &reader) {
+    Op::Settings settings = settingsLike(product);
+    settings.name = reader.settings.name;
+    return settings;
+  }
+
   // Through which transposes an operand is read: all, or those that swap the last two dimensions.
   enum class Through { kAll, kSwaps };
   ProductOperand operandOf(TensorIndex t, Through through) const {
@@ -139,7 +146,7 @@ class EpilogueFuser {
     const TensorIndex value = product.outputs()[0], old = transpose.outputs()[0];
     const TensorId id = graph_.tensor(old).id;
     graph_.renameTensor(old, graph_.freeId(id + "/unfused"));
-    Op *fused = graph_.addConnectedOp(opDef("FusedMatMul"), product.inputs(), {id}, attributes, settingsLike(transpose));
+    Op *fused = graph_.addConnectedOp(opDef("FusedMatMul"), product.inputs(), {id}, attributes, settingsOf(product, transpose));
     std::string reason;
     if (!backend_.supports(*fused, reason)) {
       const TensorIndex out = fused->outputs()[0];
@@ -154,8 +161,7 @@ class EpilogueFuser {
 
   // Conv → FusedConv without epilogue; its inputs are (x, w, bias or none).
   void toFusedConv(Op &op) {
-    std::vector<TensorIndex> inputs = op.inputs();
-    inputs.resize(3);
+    const std::vector<TensorIndex> inputs = op.inputs();
     const TensorIndex old = op.outputs()[0];
     const TensorId id = graph_.tensor(old).id;
     graph_.renameTensor(old, graph_.freeId(id + "/unfused"));
@@ -248,6 +254,7 @@ class EpilogueFuser {
     }
     body.setInputs(bodyInputs);
     std::vector<TensorIndex> inputs = product.inputs();
+    if (product.is("FusedConv")) inputs.resize(3);  // an absent bias keeps its place
     inputs.insert(inputs.end(), extras.begin(), extras.end());
     Attributes attributes = product.attributes();
     attributes.set("epilogue", GraphRef{body.id});
@@ -258,7 +265,7 @@ class EpilogueFuser {
       graph_.renameTensor(t, graph_.freeId(ids.back() + "/unfused"));
     }
     Op *fused = graph_.addConnectedOp(opDef(product.is("ConvWeightsGrad") ? "FusedConvWeightsGrad" : product.opType()), inputs, ids, attributes,
-                                      settingsLike(reader));
+                                      settingsOf(product, reader));
     std::string reason;
     if (!accepts(*fused, reason)) return undo(*fused, results, ids, body, old, reader);
     for (size_t i = 0; i < results.size(); ++i) {

@@ -121,18 +121,19 @@ Patterns::Patterns(const std::vector<std::string> &names) : Patterns(PatternsLev
 bool Patterns::isPatternEnabled(const std::string &name) const {
   if (name == kInPlace) return inplaceEnabled_;
   if (name == kInplacePriorities) return updateInplacePrioritiesForIpu_;
-  const auto it = enabled_.find(name);
-  if (it == enabled_.end()) throwUnknown(name);
-  return it->second;
+  if (const auto it = enabled_.find(name); it != enabled_.end()) return it->second;
+  // A user pattern registered after this object was made: its own default.
+  for (const auto &user : patterns::userPatterns())
+    if (user.name == name) return user.enabled;
+  throwUnknown(name);
 }
 
 Patterns &Patterns::enablePattern(const std::string &name, bool on) {
   if (name == kInPlace) return enableInPlace(on);
   if (name == kInplacePriorities) return enableUpdateInplacePrioritiesForIpu(on);
-  const auto it = enabled_.find(name);
-  if (it == enabled_.end()) throwUnknown(name);
+  static_cast<void>(isPatternEnabled(name));  // throws for an unknown name
   check(on || !isMandatory(name), "Pattern '{}': the pattern is mandatory and cannot be turned off", name);
-  it->second = on;
+  enabled_[name] = on;
   return *this;
 }
 
@@ -159,7 +160,7 @@ void Patterns::checkMandatory() const {
 std::vector<std::string> Patterns::enabledNames() const {
   std::vector<std::string> names;
   for (const auto &row : patterns::allPatterns())
-    if (auto it = enabled_.find(row.name); it != enabled_.end() && it->second) names.emplace_back(row.name);
+    if (isPatternEnabled(row.name)) names.emplace_back(row.name);
   return names;
 }
 
@@ -167,6 +168,13 @@ std::ostream &operator<<(std::ostream &os, const Patterns &patterns) {
   const char *separator = "";
   for (const std::string &name : patterns.enabledNames()) os << separator << name, separator = " ";
   return os;
+}
+
+Op *PreAliasPattern::makeReplacementOpInIr(const OperatorIdentifier &opid, Op *oldOp, const std::string &suffix) const {
+  const OpDef *def = findOnnxOp(opid.domain, opid.type, opid.version);
+  if (!def) def = findOpDef(opid.type);
+  check(def != nullptr, "Pattern: cannot replace {}: operator {} is not known. Register it first", oldOp->debugName(), opid);
+  return oldOp->getGraph().addOp(*def, {}, inheritSettings(*oldOp, oldOp->getGraph(), suffix));
 }
 
 void registerPattern(const std::string &name, std::shared_ptr<const PreAliasPattern> pattern, bool enabled, bool mandatory) {

@@ -11,6 +11,7 @@ namespace popart {
 
 class Op;
 class Tensor;
+struct OperatorIdentifier;
 
 enum class PatternsLevel { NoPatterns = 0, Minimal, Default, All };
 
@@ -60,6 +61,11 @@ class PreAliasPattern {
   // Tensors that `apply` may replace or remove; an anchored one among them prevents the rewrite.
   virtual std::vector<const Tensor *> touches(Op *op) const = 0;
   virtual bool apply(Op *op) const = 0;
+
+ protected:
+  // A new, unconnected op of `opid` in the graph of `oldOp` with its settings; `suffix` is added to the name. The operator
+  // may be the library's or a user's; attributes are the defaults. Throws popart::error for an unknown operator.
+  Op *makeReplacementOpInIr(const OperatorIdentifier &opid, Op *oldOp, const std::string &suffix = "") const;
 };
 
 // Adds a user pattern; throws popart::error when the name is taken.

@@ -26,6 +26,7 @@ std::span<const Entry> lossKernels();
 std::span<const Entry> convKernels();
 std::span<const Entry> poolKernels();
 std::span<const Entry> normKernels();
+std::span<const Entry> lrnKernels();
 std::span<const Entry> spatialMoveKernels();
 std::span<const Entry> moveKernels();
 std::span<const Entry> indexKernels();

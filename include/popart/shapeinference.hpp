@@ -1,0 +1,65 @@
+// Shape inference for user operators without a class of their own (PopART C++ API, custom operators): builders and
+// sessions call the function for each node of the operator. An op class with setup() needs none.
+//
+//   static popart::RegisterShapeInferenceFunction cubeShapes(Cube, [](popart::ShapeInferenceContext &ctx) {
+//     ctx.outInfo(0) = ctx.inInfo(0);
+//   });
+#pragma once
+#include <functional>
+
+#include <popart/op.hpp>
+
+namespace popart {
+
+class ShapeInferenceContext {
+ public:
+  explicit ShapeInferenceContext(Op &op) : op_(op) {}
+  // Throw popart::error when the operand is absent.
+  const TensorInfo &inInfo(int i) const { return op_.inInfo(i); }
+  DataType inType(int i) const { return inInfo(i).dataType(); }
+  const Shape &inShape(int i) const { return inInfo(i).shape(); }
+  TensorInfo &outInfo(int i) { return op_.outInfo(i); }
+  DataType outType(int i) const { return op_.outTensor(i)->info.dataType(); }
+  const Shape &outShape(int i) const { return op_.outShape(i); }
+  bool hasInput(int i) const { return op_.hasInput(i); }
+  bool hasOutput(int i) const { return op_.hasOutput(i); }
+  int getNumOutputs() const { return op_.outputCount(); }
+  const Attributes &getAttributes() const { return op_.attributes(); }
+  bool hasAttribute(const std::string &name) const { return op_.hasAttr(name); }
+  // Attributes::Int, Float, … as in OpCreatorInfo; throws popart::error when absent.
+  template <class T>
+  T getAttribute(const std::string &name) const {
+    return op_.attributes().getAttribute<T>(name);
+  }
+  template <class T>
+  T getAttribute(const std::string &name, const T &whenAbsent) const {
+    return op_.attributes().getAttribute<T>(name, whenAbsent);
+  }
+
+ private:
+  Op &op_;
+};
+
+using ShapeInferenceFunction = std::function<void(ShapeInferenceContext &)>;
+
+// Throws popart::error when the operator has such a function already.
+void registerShapeInference(const OperatorIdentifier &opid, ShapeInferenceFunction function);
+
+class RegisterShapeInferenceFunction {
+ public:
+  RegisterShapeInferenceFunction(const OperatorIdentifier &opid, ShapeInferenceFunction function) {
+    registerShapeInference(opid, std::move(function));
+  }
+};
+
+inline void propagateElemTypeFromInputToOutput(ShapeInferenceContext &ctx, size_t input, size_t output) {
+  TensorInfo &out = ctx.outInfo(static_cast<int>(output));
+  out.set(ctx.inType(static_cast<int>(input)), out.isSet() ? out.shape() : Shape{});
+}
+inline void propagateShapeFromInputToOutput(ShapeInferenceContext &ctx, size_t input, size_t output) {
+  TensorInfo &out = ctx.outInfo(static_cast<int>(output));
+  const DataType type = out.isSet() ? out.dataType() : ctx.inType(static_cast<int>(input));
+  out.set(type, ctx.inShape(static_cast<int>(input)));
+}
+
+}  // namespace popart
