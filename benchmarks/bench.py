@@ -1,6 +1,6 @@
 """Measures this repository beside its peers. Run it with ./dev bench.
 
-Every implementation of a name lives in its own process (`worker.py`), pinned to the same two cores. First all build, and
+Every implementation of a name lives in its own process (`worker.py`), pinned to the same two cores. First all build and
 their results are compared with the first peer's; then they take turns for several rounds, so that a change of the
 machine's speed meets all of them. Reported are the median and the best time of one call, the ratio of the best peer's
 median to ours (above 1: ours is faster) and the share of the machine's measured multiply-add limit that ours reaches.

@@ -1,8 +1,8 @@
 """Trains the tutorial's network on real 28x28 images, validates it and writes what it learned. Run it with ./dev demo.
 
 The network (784-512-512-512-10, GELU in its tanh form) is an ONNX model with an open batch size. A TrainingSession
-trains it with batches of 8 and plain gradient descent; the trained weights then go into an ONNX file and from there into
-an InferenceSession with batches of 80, which classifies the test images.
+trains it with batches of 8 and plain gradient descent; the trained weights then go into an ONNX file and from there
+into an InferenceSession with batches of 80, which classifies the test images.
 """
 
 from __future__ import annotations

@@ -51,7 +51,37 @@ std::string formatText(std::string_view format, std::initializer_list<std::strin
   return out;
 }
 
-error::error(Text, const std::string &message) : std::runtime_error(message), stackReport_(message) {}
+namespace {
+
+// Bytes of the UTF-8 sequence at `at`; 0 when it is none.
+size_t sequenceLength(const std::string &text, size_t at) {
+  const auto lead = static_cast<unsigned char>(text[at]);
+  const size_t length = lead < 0x80 ? 1 : lead >= 0xc2 && lead < 0xe0 ? 2 : lead >= 0xe0 && lead < 0xf0 ? 3 : lead >= 0xf0 && lead < 0xf5 ? 4 : 0;
+  if (length == 0 || at + length > text.size()) return 0;
+  for (size_t i = 1; i < length; ++i)
+    if ((static_cast<unsigned char>(text[at + i]) & 0xc0) != 0x80) return 0;
+  const auto second = length > 2 ? static_cast<unsigned char>(text[at + 1]) : 0;
+  const bool overlong = (lead == 0xe0 && second < 0xa0) || (lead == 0xf0 && second < 0x90);
+  const bool outside = (lead == 0xed && second > 0x9f) || (lead == 0xf4 && second > 0x8f);
+  return overlong || outside ? 0 : length;
+}
+
+// Names in messages come from files: one line of legal UTF-8 whatever they hold.
+std::string printable(const std::string &message) {
+  std::string text;
+  for (size_t at = 0; at < message.size();) {
+    const size_t length = sequenceLength(message, at);
+    const bool control = length == 1 && static_cast<unsigned char>(message[at]) < 0x20 && message[at] != '\n' && message[at] != '\t';
+    if (length == 0 || control) text += '?';
+    else text.append(message, at, length);
+    at += length == 0 ? 1 : length;
+  }
+  return text;
+}
+
+}  // namespace
+
+error::error(Text, const std::string &message) : std::runtime_error(printable(message)), stackReport_(what()) {}
 
 ErrorSource getErrorSource(const std::exception &e) {
   if (dynamic_cast<const internal_error *>(&e)) return ErrorSource::popart_internal;

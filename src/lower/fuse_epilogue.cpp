@@ -49,6 +49,13 @@ class EpilogueFuser {
     return settings;
   }
 
+  // The fused op stands where the product stood: an update then runs right after the gradient, while its operands are hot.
+  static Op::Settings settingsOf(const Op &product, const Op &reader) {
+    Op::Settings settings = settingsLike(product);
+    settings.name = reader.settings.name;
+    return settings;
+  }
+
   // MatMul (and transposes in front of it) → FusedMatMul without epilogue.
   void toFused(Op &op) {
     std::vector<TensorIndex> inputs = {op.inputs()[0], op.inputs()[1]};
@@ -86,8 +93,7 @@ class EpilogueFuser {
 
   // Conv → FusedConv without epilogue; its inputs are (x, w, bias or none).
   void toFusedConv(Op &op) {
-    std::vector<TensorIndex> inputs = op.inputs();
-    inputs.resize(3);
+    const std::vector<TensorIndex> inputs = op.inputs();
     const TensorIndex old = op.outputs()[0];
     const TensorId id = graph_.tensor(old).id;
     graph_.renameTensor(old, graph_.freeId(id + "/unfused"));
@@ -179,6 +185,7 @@ class EpilogueFuser {
     }
     body.setInputs(bodyInputs);
     std::vector<TensorIndex> inputs = product.inputs();
+    if (product.is("FusedConv")) inputs.resize(3);  // an absent bias keeps its place
     inputs.insert(inputs.end(), extras.begin(), extras.end());
     Attributes attributes = product.attributes();
     attributes.set("epilogue", GraphRef{body.id});
@@ -189,7 +196,7 @@ class EpilogueFuser {
       graph_.renameTensor(t, graph_.freeId(ids.back() + "/unfused"));
     }
     Op *fused = graph_.addConnectedOp(opDef(product.is("ConvWeightsGrad") ? "FusedConvWeightsGrad" : product.opType()), inputs, ids, attributes,
-                                      settingsLike(reader));
+                                      settingsOf(product, reader));
     std::string reason;
     if (!accepts(*fused, reason)) return undo(*fused, results, ids, body, old, reader);
     for (size_t i = 0; i < results.size(); ++i) {

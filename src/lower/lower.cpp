@@ -5,9 +5,11 @@
 #include "lower/decompose.hpp"
 #include "lower/emit.hpp"
 #include "lower/flatten.hpp"
+#include "lower/fold_batch_norm.hpp"
 #include "lower/fuse_elementwise.hpp"
 #include "lower/fuse_epilogue.hpp"
 #include "lower/layout.hpp"
+#include "lower/order_updates.hpp"
 
 namespace popart::lower {
 
@@ -20,11 +22,13 @@ std::shared_ptr<const executable::Executable> lower(const Ir &ir, const LowerOpt
   Layouts layouts;
   if (options.fuse) {
     const executable::Backend &first = *options.backends.front();
+    foldBatchNorms(*flat);
     fuseElementwise(*flat, first);
     fuseEpilogues(*flat, first);
     layouts = assignLayouts(*flat, first);
     assignChannelsLast(*flat, first, layouts);
   }
+  orderUpdates(*flat);
   std::shared_ptr<executable::Executable> result = emit(*flat, layouts, options);
   if (options.keepText) result->loweredText = print(*flat, PrintData::Summary);
   return result;

@@ -198,8 +198,14 @@ TensorInfo inputInfo(const onnx_proto::ValueInfoProto &input, const std::map<Ten
         elementType);
   check(type.has_shape(), "Graph input '{}': has no shape. {}", input.name(), advice);
   Shape shape;
+  int64_t known = 1;
   for (int i = 0; i < type.shape().dim_size(); ++i) {
     const auto &dim = type.shape().dim(i);
+    if (dim.dim_value() > 0) {
+      check(known <= (int64_t{1} << 48) / dim.dim_value(), "Graph input '{}': shape is too large: got {} in dimension {}, expected at most 2^48 elements",
+            input.name(), static_cast<long>(dim.dim_value()), i);
+      known *= dim.dim_value();
+    }
     auto symbol = symbols.find(dim.dim_param());
     if (dim.has_dim_value()) {
       check(dim.dim_value() >= 0, "Graph input '{}': dimension {} is negative: got {}. {}", input.name(), i, static_cast<long>(dim.dim_value()), advice);
@@ -221,7 +227,8 @@ void Importer::addModelInputs(const onnx_proto::GraphProto &graph, Scope &scope)
   bindSymbols(graph, options_.inputShapeInfo, symbols);
   for (const auto &input : graph.input()) {
     if (scope.tensors.count(input.name())) continue;  // also an initializer
-    scope.tensors[input.name()] = scope.graph->addStream(input.name(), inputInfo(input, options_.inputShapeInfo, symbols));
+    const TensorInfo info = inputInfo(input, options_.inputShapeInfo, symbols);
+    scope.tensors[input.name()] = scope.graph->addStream(input.name(), info);
   }
 }
 

@@ -145,6 +145,8 @@ class NodeContext {
   void resultTensor(int output, TensorIndex t);           // a tensor that exists: Identity
   void bind(int output, TensorIndex t);                   // output i is the tensor t itself
 
+  TensorId unusedId(std::string_view type, int output) const;
+
   template <class... A>
   [[noreturn]] void fail(std::string_view format, const A &...args) const {
     throw error("{}: {}", text_, formatText(format, {toText(args)...}));

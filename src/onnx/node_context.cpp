@@ -64,6 +64,7 @@ double NodeContext::constantNumber(int i) const {
 }
 
 TensorId NodeContext::outputId(int i) const {
+  require(i < outputCount(), "output {} is missing. Name it", i);
   outputIds_.resize(outputNames_.size());
   TensorId &id = outputIds_.at(i);
   if (!id.empty()) return id;
@@ -104,28 +105,43 @@ TensorIndex NodeContext::literalLike(TensorIndex t, double value) {
   return emit("Cast", {number}, {{"to", int64_t{toOnnxDataType(type)}}});
 }
 
+// Kernels write every required output, so one that the node leaves out gets a tensor nobody reads.
+TensorId NodeContext::unusedId(std::string_view type, int output) const {
+  const auto &rows = opDef(type).outputs();
+  if (output < static_cast<int>(rows.size()) && rows[output].arity == Arity::Optional) return {};
+  return importer_.freshId(graph(), graph().addScope(scope_.prefix + outputNames_.back()) + "/unused" + std::to_string(output));
+}
+
 void NodeContext::results(std::string_view type, const std::vector<TensorIndex> &inputs, Attributes attributes) {
+  require(outputCount() > 0, "has no outputs. Name at least one");
   std::vector<TensorId> ids;
-  for (int i = 0; i < outputCount(); ++i) ids.push_back(hasOut(i) ? outputId(i) : TensorId());
+  for (int i = 0; i < outputCount(); ++i) ids.push_back(hasOut(i) ? outputId(i) : unusedId(type, i));
   importer_.addOp(graph(), type, inputs, ids, std::move(attributes), settings_);
   for (int i = 0; i < outputCount(); ++i)
     if (hasOut(i)) bind(i, graph().find(ids[i]));
 }
 
 void NodeContext::result(int output, std::string_view type, const std::vector<TensorIndex> &inputs, Attributes attributes) {
+  if (output < outputCount() && !hasOut(output)) return;
   const TensorId id = outputId(output);
   importer_.addOp(graph(), type, inputs, {id}, std::move(attributes), settings_);
   bind(output, graph().find(id));
 }
 
-void NodeContext::resultValue(int output, const TensorData &value) { bind(output, graph().addConstant(outputId(output), value)); }
+void NodeContext::resultValue(int output, const TensorData &value) {
+  if (output < outputCount() && !hasOut(output)) return;
+  bind(output, graph().addConstant(outputId(output), value));
+}
 
 void NodeContext::resultTensor(int output, TensorIndex t) {
   if (isConstant(t)) return resultValue(output, graph().tensor(t).tensorData());
   result(output, "Identity", {t});
 }
 
-void NodeContext::bind(int output, TensorIndex t) { scope_.tensors[outputNames_.at(output)] = t; }
+void NodeContext::bind(int output, TensorIndex t) {
+  require(output < outputCount(), "output {} is missing. Name it", output);
+  if (hasOut(output)) scope_.tensors[outputNames_[output]] = t;
+}
 
 // ---- rules -----------------------------------------------------------------------------------------------------------
 

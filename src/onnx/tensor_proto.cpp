@@ -124,6 +124,8 @@ TensorData tensorData(const onnx_proto::TensorProto &tensor, const std::string &
     check(static_cast<int64_t>(tensor.raw_data().size()) == info.nbytes(),
           "Tensor '{}': raw data does not match its dimensions: got {} bytes, expected {} for {}", name,
           static_cast<long>(tensor.raw_data().size()), info.nbytes(), info);
+    const int typed = tensor.float_data_size() + tensor.int32_data_size() + tensor.int64_data_size() + tensor.double_data_size() + tensor.uint64_data_size();
+    check(typed == 0, "Tensor '{}': holds its values twice, as raw data and as {} numbers. Keep one of them", name, typed);
     return withLegalBools(shareOrCopy(info, tensor.raw_data().data(), owner));
   }
   return fromTypedFields(tensor, info, name);

@@ -54,6 +54,7 @@ std::string takeAutoPad(NodeContext &n) {
 Shape kernelOf(NodeContext &n) {
   if (n.type() != "Conv" && n.type() != "ConvTranspose") return {};
   n.require(n.info(1).rank() == n.info(0).rank(), "weights and input differ in rank: got {} and {}", n.info(1), n.info(0));
+  n.require(n.info(1).rank() >= 3, "weights must have at least three dimensions: got {}", n.info(1));
   return Shape(n.info(1).shape().begin() + 2, n.info(1).shape().end());
 }
 

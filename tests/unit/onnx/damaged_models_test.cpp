@@ -231,7 +231,7 @@ void damageNode(GraphProto *graph, onnx_proto::NodeProto *node, Random &random) 
     case 1: node->add_input(randomName(*graph, random)); break;
     case 2: if (node->input_size() > 0) node->set_input(static_cast<int>(below(random, node->input_size())), randomName(*graph, random)); break;
     case 3: if (node->input_size() > 0) node->mutable_input()->RemoveLast(); break;
-    case 4: if (node->output_size() > 0) node->set_output(0, randomName(*graph, random)); break;
+    case 4: if (node->output_size() > 0) node->set_output(0, below(random, 2) ? randomName(*graph, random) : ""); break;
     case 5: node->add_output(node->op_type() + "_more"); break;
     default: if (node->attribute_size() > 0) damageAttribute(node->mutable_attribute(static_cast<int>(below(random, node->attribute_size()))), random);
   }

@@ -1,0 +1,64 @@
+// Local response normalisation over channels-last activations, pixel by pixel.
+#include <algorithm>
+
+#include <popart/graph.hpp>
+
+#include "backends/cpu/cpu.hpp"
+#include "backends/cpu/spatial.hpp"
+#include "backends/cpu/vector/lrn.hpp"
+
+namespace popart::cpu {
+namespace {
+
+using executable::KernelArgs;
+using executable::KernelRequest;
+
+enum class Direction { Forward, Gradient };
+
+class LrnKernel final : public executable::Kernel {
+ public:
+  LrnKernel(const Lrn &lrn, int64_t rows, Direction direction) : lrn_(lrn), rows_(rows), direction_(direction) {
+    tasks_ = static_cast<int>(std::clamp<int64_t>(rows * lrn.channels / (int64_t{1} << 13), 1, 64));
+  }
+  std::string name() const override { return direction_ == Direction::Forward ? "lrn" : "lrn gradient"; }
+  int tasks() const override { return tasks_; }
+  int64_t scratchBytes() const override { return lrnScratchFloats(lrn_) * static_cast<int64_t>(sizeof(float)); }
+  bool canOverwrite(int input, int output) const override { return output == 0 && input <= 1; }
+  void run(const KernelArgs &args, int task) const noexcept override {
+    const float *first = static_cast<const float *>(args.in[0]);
+    float *to = static_cast<float *>(args.out[0]), *scratch = static_cast<float *>(args.scratch);
+    for (int64_t r = rows_ * task / tasks_; r < rows_ * (task + 1) / tasks_; ++r) {
+      const int64_t at = r * lrn_.channels;
+      if (direction_ == Direction::Forward) {
+        lrnPixel(lrn_, first + at, to + at, scratch);
+      } else {
+        lrnGradientPixel(lrn_, first + at, static_cast<const float *>(args.in[1]) + at, to + at, scratch);
+      }
+    }
+  }
+
+ private:
+  Lrn lrn_;
+  int64_t rows_;
+  Direction direction_;
+  int tasks_ = 1;
+};
+
+template <Direction kDirection>
+std::unique_ptr<executable::Kernel> createLrn(const KernelRequest &request, std::string &reason) {
+  for (const auto *list : {&request.inputs, &request.outputs})
+    for (const auto &o : *list)
+      if (!requireChannelsLast(o, reason)) return nullptr;
+  const Op &op = *request.op;
+  const ChannelRows rows = channelRows(request.outputs[0].info.shape());
+  const Lrn lrn{rows.channels, op.attrInt("size"), op.attrFloat("alpha"), op.attrFloat("beta"), op.attrFloat("bias")};
+  return std::make_unique<LrnKernel>(lrn, rows.rows(), kDirection);
+}
+
+constexpr Entry kEntries[] = {{"LRN", createLrn<Direction::Forward>}, {"LRNGrad", createLrn<Direction::Gradient>}};
+
+}  // namespace
+
+std::span<const Entry> lrnKernels() { return kEntries; }
+
+}  // namespace popart::cpu

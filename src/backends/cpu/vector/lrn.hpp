@@ -1,0 +1,20 @@
+// Local response normalisation of one pixel's channels (ONNX LRN-13) and its gradient.
+//   s[c] = bias + alpha / size · sum of x² over channels [c - floor((size - 1) / 2), c + ceil((size - 1) / 2)]
+#pragma once
+#include <cstdint>
+
+namespace popart::cpu {
+
+struct Lrn {
+  int64_t channels = 1, size = 1;
+  float alpha = 1e-4f, beta = 0.75f, bias = 1.0f;
+};
+// Floats of scratch that one call needs.
+int64_t lrnScratchFloats(const Lrn &lrn) noexcept;
+// y[c] = x[c] s[c]^-beta. y may be x.
+void lrnPixel(const Lrn &lrn, const float *x, float *y, float *scratch) noexcept;
+// dx[c] = g[c] s[c]^-beta - 2 alpha beta / size · x[c] · sum of g x s^(-beta - 1) over the channels whose s contains c.
+// dx may be g or x.
+void lrnGradientPixel(const Lrn &lrn, const float *g, const float *x, float *dx, float *scratch) noexcept;
+
+}  // namespace popart::cpu

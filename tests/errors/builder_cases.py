@@ -1,0 +1,97 @@
+"""Wrong use of popart.Builder."""
+
+import numpy as np
+import popart
+
+from tests.errors.failure import Failure, relu_model
+
+
+def started():
+    builder = popart.Builder()
+    return builder, builder.addInputTensor("FLOAT", [2, 3], "x")
+
+
+def with_builder(function):
+    return lambda: function(*started())
+
+
+def external_twice(builder, x):
+    weight = builder.addInitializedInputTensor(np.ones(3, np.float32))
+    builder.addOutputTensor(builder.aiOnnx.add([x, weight]))
+    builder.saveInitializersExternally([weight], "/nonexistent/folder/w.bin")
+
+
+FAILURES = [
+    Failure("builder_unknown_input", with_builder(lambda b, x: b.aiOnnx.relu(["nothing"])), "nothing"),
+    Failure("builder_no_inputs", with_builder(lambda b, x: b.aiOnnx.relu([])), "input"),
+    Failure("builder_too_many_inputs", with_builder(lambda b, x: b.aiOnnx.relu([x, x])), "input"),
+    Failure("builder_unknown_method", with_builder(lambda b, x: b.aiOnnx.rellu([x])), "rellu", AttributeError),
+    Failure("builder_unknown_argument", with_builder(lambda b, x: b.aiOnnx.relu([x], slope=2)), "slope", TypeError),
+    Failure(
+        "builder_two_opsets",
+        with_builder(lambda b, x: (b.aiOnnxOpset9.relu([x]), b.aiOnnxOpset11.relu([x]))),
+        "opset 9 is already defined",
+        RuntimeError,
+    ),
+    Failure("builder_unknown_element_type", lambda: popart.Builder().addInputTensor("FLOAT99", [2]), "FLOAT99"),
+    Failure("builder_negative_size", lambda: popart.Builder().addInputTensor("FLOAT", [-2]), "-2"),
+    Failure(
+        "builder_unknown_opset",
+        lambda: popart.Builder(opsets={"ai.onnx": 99, "ai.graphcore": 1}).aiOnnx,
+        "expected 6 to 11",
+        ValueError,
+    ),
+    Failure(
+        "builder_unknown_graphcore_opset",
+        lambda: popart.Builder(opsets={"ai.onnx": 9, "ai.graphcore": 2}),
+        "ai.graphcore",
+        ValueError,
+    ),
+    Failure("builder_of_no_model", lambda: popart.Builder(b"nonsense that is no model"), "odel"),
+    Failure("builder_of_missing_file", lambda: popart.Builder("/nonexistent/model.onnx"), "/nonexistent"),
+    Failure("builder_of_newer_opset", lambda: popart.Builder(relu_model(opset=17)), "17"),
+    Failure("builder_output_of_nothing", with_builder(lambda b, x: b.addOutputTensor("nothing")), "nothing"),
+    Failure("builder_shape_of_nothing", with_builder(lambda b, x: b.getTensorShape("nothing")), "nothing"),
+    Failure("builder_type_of_nothing", with_builder(lambda b, x: b.getTensorDtypeString("nothing")), "nothing"),
+    Failure(
+        "builder_attribute_of_nothing", with_builder(lambda b, x: b.addNodeAttribute("a", 1, {"nothing"})), "nothing"
+    ),
+    Failure(
+        "builder_missing_attribute",
+        with_builder(lambda b, x: b.getInt64NodeAttribute("a", {b.aiOnnx.relu([x])})),
+        "has no attribute",
+    ),
+    Failure(
+        "builder_removes_missing_attribute",
+        with_builder(lambda b, x: b.removeNodeAttribute("a", {b.aiOnnx.relu([x])})),
+        "has no attribute",
+    ),
+    Failure("builder_pipeline_stage_not_set", with_builder(lambda b, x: b.getPipelineStage()), "not set"),
+    Failure("builder_virtual_graph_not_set", with_builder(lambda b, x: b.getVirtualGraph()), "not set"),
+    Failure(
+        "builder_input_of_missing_parent",
+        with_builder(lambda b, x: b.createSubgraphBuilder().addInputTensorFromParentGraph("nothing")),
+        "nothing",
+    ),
+    Failure(
+        "builder_saves_to_missing_folder",
+        with_builder(lambda b, x: (b.addOutputTensor(x), b.saveModelProto("/nonexistent/folder/m.onnx"))),
+        "/nonexistent/folder",
+    ),
+    Failure("builder_external_in_missing_folder", with_builder(external_twice), "/nonexistent/folder"),
+    Failure(
+        "builder_external_of_no_initializer",
+        with_builder(lambda b, x: b.saveInitializersExternally([x], "/tmp/none.bin")),
+        "no initializer",
+    ),
+    Failure(
+        "builder_partials_of_relu",
+        with_builder(lambda b, x: b.setPartialsType(b.aiOnnx.relu([x]), "HALF")),
+        "expected Conv or MatMul",
+    ),
+    Failure(
+        "builder_weights_of_text",
+        with_builder(lambda b, x: b.addInitializedInputTensor(np.array(["text"]))),
+        "no numpy type",
+    ),
+]

@@ -1,0 +1,76 @@
+"""Wrong PopXL programs."""
+
+import numpy as np
+import popxl
+from popxl import ops
+
+from tests.errors.failure import Failure
+
+
+def in_main(function):
+    """The function, called with a variable float32[2, 3] in the main graph of a new Ir."""
+
+    def program():
+        ir = popxl.Ir()
+        with ir.main_graph:
+            return function(popxl.variable(np.ones((2, 3), np.float32), name="w"))
+
+    return program
+
+
+def other_ir(w):
+    other = popxl.Ir()
+    with other.main_graph:
+        v = popxl.variable(np.ones((2, 3), np.float32))
+    return ops.add(w, v)
+
+
+def session_with(inputs):
+    def program():
+        ir = popxl.Ir()
+        with ir.main_graph:
+            stream = popxl.h2d_stream((2, 3), popxl.float32, name="x")
+            out = popxl.d2h_stream((2, 3), popxl.float32, name="y")
+            ops.host_store(out, ops.relu(ops.host_load(stream)))
+        with popxl.Session(ir, "cpu") as s:
+            return s.run({stream: inputs})
+
+    return program
+
+
+def unentered_session():
+    ir = popxl.Ir()
+    with ir.main_graph:
+        stream = popxl.h2d_stream((2,), popxl.float32)
+        out = popxl.d2h_stream((2,), popxl.float32)
+        ops.host_store(out, ops.host_load(stream))
+    return popxl.Session(ir, "cpu").run({stream: np.zeros(2, np.float32)})
+
+
+FAILURES = [
+    Failure(
+        "popxl_op_outside_a_graph", lambda: popxl.variable(np.ones(2, np.float32)), "no current graph", RuntimeError
+    ),
+    Failure(
+        "popxl_add_does_not_broadcast",
+        in_main(lambda w: ops.add(w, popxl.constant(np.ones(2, np.float32)))),
+        "broadcast",
+    ),
+    Failure("popxl_add_of_types", in_main(lambda w: ops.add(w, popxl.constant(np.ones(3, np.int32)))), "types"),
+    Failure("popxl_matmul_sizes_differ", in_main(lambda w: w @ w), "last dimension of the left operand"),
+    Failure("popxl_reshape_changes_elements", in_main(lambda w: w.reshape((5,))), "element counts differ"),
+    Failure("popxl_transpose_repeats", in_main(lambda w: ops.transpose(w, (0, 0))), "no permutation"),
+    Failure("popxl_concat_axis", in_main(lambda w: ops.concat([w, w], axis=2)), "out of range"),
+    Failure("popxl_softmax_axis", in_main(lambda w: ops.softmax(w, axis=5)), "axis out of range"),
+    Failure("popxl_other_ir", in_main(other_ir), "Graphs of different Irs", RuntimeError),
+    Failure("popxl_unknown_device", lambda: popxl.Session(popxl.Ir(), "tpu"), "Unknown device", ValueError),
+    Failure("popxl_negative_replication", lambda: popxl.Ir(replication=0), "expected at least 1", ValueError),
+    Failure("popxl_wrong_shape", session_with(np.zeros((2, 4), np.float32)), "wrong shape", ValueError),
+    Failure("popxl_run_outside_session", unentered_session, "not attached", ValueError),
+    Failure(
+        "popxl_host_store_of_other_shape",
+        in_main(lambda w: ops.host_store(popxl.d2h_stream((9,), popxl.float32), w)),
+        "shapes differ",
+        ValueError,
+    ),
+]

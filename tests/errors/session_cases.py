@@ -1,0 +1,181 @@
+"""Wrong use of sessions, of their inputs and of their files."""
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import popart
+
+from tests.errors.failure import Failure, relu_model, session, training_model
+
+
+def ready(**more):
+    s = session(relu_model(), **more)
+    s.prepareDevice()
+    return s
+
+
+def running(inputs, arrays=None):
+    """Run relu of x, float32[2, 3], with other arrays."""
+
+    def program():
+        s = ready()
+        s.run(popart.PyStepIO(inputs, arrays if arrays is not None else s.initAnchorArrays()))
+
+    return program
+
+
+def training(loss=None, optimizer=None, anchors=None, model=None, **more):
+    def program():
+        proto, own_loss = training_model()
+        return popart.TrainingSession(
+            model or proto,
+            popart.DataFlow(1, anchors or []),
+            loss or own_loss,
+            optimizer or popart.ConstSGD(0.1),
+            popart.DeviceManager().createCpuDevice(),
+            **more,
+        )
+
+    return program
+
+
+def options(**values):
+    result = popart.SessionOptions()
+    for name, value in values.items():
+        setattr(result, name, value)
+    return result
+
+
+def weights_of_other_model():
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "other.onnx"
+        path.write_bytes(relu_model(weight=4))
+        s = session(relu_model(weight=3), userOptions=options(constantWeights=False))
+        s.prepareDevice()
+        s.resetHostWeights(str(path))
+
+
+X = np.zeros((2, 3), np.float32)
+OUT = np.zeros((2, 3), np.float32)
+CPU = popart.DeviceManager().createCpuDevice
+
+FAILURES = [
+    Failure("session_unknown_anchor", lambda: session(relu_model(), ["nothing"]), "nothing"),
+    Failure("session_without_anchors", lambda: session(relu_model(), []), "anchor"),
+    Failure(
+        "session_without_batches",
+        lambda: popart.InferenceSession(relu_model(), popart.DataFlow(0, ["y"]), CPU()),
+        "batchesPerStep",
+    ),
+    Failure(
+        "session_without_device",
+        lambda: popart.InferenceSession(relu_model(), popart.DataFlow(1, ["y"]), None),
+        "deviceInfo",
+    ),
+    Failure("session_without_data_flow", lambda: popart.InferenceSession(relu_model()), "dataFlow", TypeError),
+    Failure("anchor_every_0th", lambda: popart.AnchorReturnType("EveryN", 0), "return period"),
+    Failure("anchor_of_unknown_kind", lambda: popart.AnchorReturnType("Sometimes"), "Sometimes"),
+    Failure(
+        "anchor_every_3rd_of_4", lambda: popart.DataFlow(4, {"y": popart.AnchorReturnType("EveryN", 3)}), "must divide"
+    ),
+    Failure(
+        "shape_info_of_other_rank",
+        lambda: session(relu_model(), inputShapeInfo=shapes("x", [2, 3, 4])),
+        "rank given by InputShapeInfo",
+    ),
+    Failure(
+        "shape_info_of_other_type",
+        lambda: session(relu_model(), inputShapeInfo=shapes("x", [2, 3], "INT32")),
+        "element type given by InputShapeInfo",
+    ),
+    # ---- order of calls
+    Failure(
+        "run_before_prepare", lambda: session(relu_model()).run(popart.PyStepIO({"x": X}, {"y": OUT})), "prepareDevice"
+    ),
+    Failure("weights_from_host_before_prepare", lambda: session(relu_model()).weightsFromHost(), "prepareDevice"),
+    Failure("weights_to_host_before_prepare", lambda: session(relu_model()).weightsToHost(), "prepareDevice"),
+    # ---- arrays
+    Failure("run_without_input", running({}), "No tensor 'x' provided", popart.popart_runtime_error),
+    Failure(
+        "run_with_other_type",
+        running({"x": X.astype(np.float64)}),
+        "got float64, expected float32",
+        popart.popart_runtime_error,
+    ),
+    Failure(
+        "run_with_integers",
+        running({"x": X.astype(np.int32)}),
+        "got int32, expected float32",
+        popart.popart_runtime_error,
+    ),
+    Failure(
+        "run_with_other_shape",
+        running({"x": np.zeros((2, 4), np.float32)}),
+        "got 8, expected 6",
+        popart.popart_runtime_error,
+    ),
+    Failure(
+        "run_with_missing_batch",
+        running({"x": np.zeros(3, np.float32)}),
+        "got 3, expected 6",
+        popart.popart_runtime_error,
+    ),
+    Failure("run_with_strided_input", running({"x": np.zeros((2, 6), np.float32)[:, ::2]}), "not C-contiguous"),
+    Failure("run_with_text", running({"x": np.array([["a"] * 3] * 2)}), "no numpy type"),
+    Failure("run_with_no_array", running({"x": "text"}), "expected a NumPy array"),
+    Failure("run_without_anchor_array", running({"x": X}, {}), "No tensor 'y' provided", popart.popart_runtime_error),
+    Failure(
+        "run_with_anchor_of_other_type",
+        running({"x": X}, {"y": OUT.astype(np.int32)}),
+        "got int32, expected float32",
+        popart.popart_runtime_error,
+    ),
+    Failure(
+        "run_with_anchor_of_other_shape",
+        running({"x": X}, {"y": np.zeros(5, np.float32)}),
+        "got 5, expected 6",
+        popart.popart_runtime_error,
+    ),
+    Failure(
+        "run_with_strided_anchor", running({"x": X}, {"y": np.zeros((2, 6), np.float32)[:, ::2]}), "not C-contiguous"
+    ),
+    Failure("info_of_nothing", lambda: ready().getInfo("nothing"), "nothing"),
+    # ---- training
+    Failure(
+        "training_without_optimizer",
+        lambda: popart.TrainingSession(relu_model(), popart.DataFlow(1, []), "y"),
+        "optimizer",
+        TypeError,
+    ),
+    Failure("training_of_unknown_loss", training(loss="nothing"), "nothing"),
+    Failure("training_of_a_loss_that_is_no_scalar", training(loss="Softmax:0"), "must have one element"),
+    Failure("training_with_unknown_anchor", training(anchors=["nothing"]), "nothing"),
+    Failure(
+        "training_to_missing_folder",
+        lambda: prepared_training().modelToHost("/nonexistent/folder/m.onnx"),
+        "/nonexistent/folder",
+    ),
+    Failure(
+        "reset_weights_from_missing_file",
+        lambda: prepared_training().resetHostWeights("/nonexistent/m.onnx"),
+        "/nonexistent",
+    ),
+    Failure(
+        "reset_weights_of_other_shape", weights_of_other_model, "another type or shape", popart.popart_runtime_error
+    ),
+]
+
+
+def shapes(name, shape, kind="FLOAT"):
+    info = popart.InputShapeInfo()
+    info.add(name, popart.TensorInfo(kind, shape))
+    return info
+
+
+def prepared_training():
+    s = training()()
+    s.prepareDevice()
+    s.weightsFromHost()
+    s.weightsToHost()
+    return s
