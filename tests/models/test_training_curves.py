@@ -1,7 +1,7 @@
 """LeNet, ResNet-18 and a small GPT follow PyTorch's loss curve with every optimizer.
 
-Narrow networks and few steps run always; full widths over 50 steps are slow tests. Rounding differences grow with training
-where the loss surface is steep: the steps that are compared at 1e-4 are written with each case.
+Narrow networks and few steps run always; full widths over 50 steps are slow tests. Rounding differences grow with
+training where the loss surface is steep: the steps that are compared at 1e-4 are written with each case.
 """
 
 import sys
