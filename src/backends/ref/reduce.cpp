@@ -21,6 +21,25 @@ void reduce(const Context &c) {
   });
 }
 
+// The largest (F = kMax) or smallest element; of no elements: the least (greatest) value of the type.
+template <auto F, bool Largest>
+void extreme(const Context &c) {
+  const Reduction reduction(c.in[0].shape(), ops::reductionAxes(c.op.attributes(), c.in[0].info.rank()));
+  dispatchAll(c.in[0].info.dataType(), [&](auto tag) {
+    using T = decltype(tag);
+    using V = AccumulatorT<T>;
+    reduction.forEachGroup<T, V>(c.in[0].as<T>(), [&](int64_t i, const std::vector<V> &values) {
+      if constexpr (std::is_integral_v<T>) {
+        if (values.empty()) {
+          c.out[0].as<T>()[i] = Largest ? std::numeric_limits<T>::lowest() : std::numeric_limits<T>::max();
+          return;
+        }
+      }
+      c.out[0].as<T>()[i] = toElement<T>(F(values));
+    });
+  });
+}
+
 constexpr auto kSum = [](const auto &values) {
   auto total = std::remove_cvref_t<decltype(values[0])>(0);
   for (auto v : values) total = add(total, v);
@@ -137,7 +156,7 @@ constexpr Entry kTable[] = {
     {"ReduceProd", reduce<kProduct>},    {"ReduceL1", reduce<kL1>},
     {"ReduceL2", reduce<kL2>},           {"ReduceSumSquare", reduce<kSumSquare>},
     {"ReduceLogSum", reduce<kLogSum>},   {"ReduceLogSumExp", reduce<kLogSumExp>},
-    {"ReduceMax", reduce<kMax>},         {"ReduceMin", reduce<kMin>},
+    {"ReduceMax", extreme<kMax, true>},   {"ReduceMin", extreme<kMin, false>},
     {"ReduceProdGrad", productGradient}, {"ReduceSumTo", sumTo},
     {"CumSum", cumulativeSum},
 };

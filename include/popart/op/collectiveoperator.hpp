@@ -1,0 +1,8 @@
+// CollectiveOperator: how collectives over replicas join values.
+#pragma once
+
+namespace popart {
+
+enum class CollectiveOperator { Add = 0, Mean, Mul, Min, Max, LogicalAnd, LogicalOr, SquareAdd, Local, N };
+
+}  // namespace popart

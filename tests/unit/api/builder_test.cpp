@@ -1,0 +1,97 @@
+// The public Builder: a model made through typed operator methods trains and runs; attributes, scopes and queries.
+#include <popart/builder.hpp>
+
+#include <gtest/gtest.h>
+
+#include <popart/devicemanager.hpp>
+#include <popart/error.hpp>
+#include <popart/ndarraywrapper.hpp>
+#include <popart/session.hpp>
+#include <popart/stepio.hpp>
+
+namespace popart {
+namespace {
+
+ConstVoidData value(const std::vector<float> &values, const Shape &shape) { return {values.data(), TensorInfo(DataType::FLOAT, shape)}; }
+
+template <class F>
+std::string messageOf(F f) {
+  try {
+    f();
+  } catch (const error &e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+TEST(Builder, models_of_typed_methods_run) {
+  auto builder = Builder::create();
+  auto aiOnnx = builder->aiOnnxOpset10();
+  const std::vector<float> weights = {1, 2, 3, 4};
+  const TensorId x = builder->addInputTensor("FLOAT", {1, 2}, "x");
+  const TensorId w = builder->addInitializedInputTensor(value(weights, {2, 2}), "w");
+  const TensorId y = aiOnnx.relu({aiOnnx.gemm({x, w, builder->reshape_const(aiOnnx, {w}, {4, 1})}, 1.0f, 0.0f)});
+  (void)y;
+  const TensorId out = builder->aiGraphcoreOpset1().scale({aiOnnx.matmul({x, w})}, 0.5f);
+  builder->addOutputTensor(out);
+  EXPECT_EQ(builder->getTensorShape(out), (Shape{1, 2}));
+  auto session = InferenceSession::createFromOnnxModel(builder->getModelProto(), DataFlow(1, {{out, AnchorReturnType("All")}}),
+                                                       DeviceManager::createDeviceManager().createCpuDevice());
+  session->prepareDevice();
+  std::vector<float> in = {1, -1}, result(2);
+  NDArrayWrapper<float> inWrapper(in.data(), TensorInfo(DataType::FLOAT, {1, 2})), outWrapper(result.data(), TensorInfo(DataType::FLOAT, {1, 2}));
+  StepIO io({{x, inWrapper}}, {{out, outWrapper}});
+  session->run(io);
+  EXPECT_EQ(result, (std::vector<float>{-1.0f, -1.0f}));
+}
+
+TEST(Builder, attributes_reach_the_node_and_come_back) {
+  auto builder = Builder::create();
+  auto aiOnnx = builder->aiOnnxOpset11();
+  const TensorId x = builder->addInputTensor(TensorInfo(DataType::FLOAT, {1, 2, 8, 8}));
+  const TensorId w = builder->addInitializedInputTensor(value(std::vector<float>(36, 1.0f), {2, 2, 3, 3}));
+  builder->setAttribute("__pipeline_stage", int64_t{3});
+  EXPECT_EQ(builder->getPipelineStage(), 3);
+  const TensorId y = aiOnnx.conv({x, w}, {1, 1}, 1, {}, {1, 1, 1, 1});
+  builder->clearAttribute("__pipeline_stage");
+  EXPECT_FALSE(builder->hasAttribute("__pipeline_stage"));
+  EXPECT_EQ(builder->getInt64NodeAttribute("__pipeline_stage", {y}), 3);
+  EXPECT_EQ(builder->getInt64VectorNodeAttribute("pads", {y}), (std::vector<int64_t>{1, 1, 1, 1}));
+  builder->virtualGraph(y, 2);
+  EXPECT_EQ(builder->getInt64NodeAttribute("__ipu_number", {y}), 2);
+  builder->setPartialsType(y, "HALF");
+  EXPECT_EQ(builder->getPartialsType(y), "HALF");
+  builder->addNodeAttribute("note", std::string("text"), {y});
+  EXPECT_EQ(builder->getStringNodeAttribute("note", {y}), "text");
+  EXPECT_NE(messageOf([&] { builder->getInt64NodeAttribute("note", {y}); }).find("expected int64_t"), std::string::npos);
+  EXPECT_NE(messageOf([&] { builder->addNodeAttribute("bad", std::set<int>(), {y}); }).find("not supported"), std::string::npos);
+  EXPECT_NE(messageOf([&] { builder->setPartialsType(aiOnnx.relu({y}), "HALF"); }).find("wrong operator"), std::string::npos);
+}
+
+TEST(Builder, opset_methods_follow_the_version) {
+  auto builder = Builder::create();
+  const TensorId x = builder->addInputTensor(TensorInfo(DataType::FLOAT, {2, 3}));
+  EXPECT_EQ(builder->aiOnnxOpset9().getOpsetVersion(), 9);
+  const TensorId clipped = builder->aiOnnxOpset9().clip({x}, 1.0f, -1.0f);
+  EXPECT_EQ(builder->getFloatNodeAttribute("max", {clipped}), 1.0f);
+  EXPECT_EQ(builder->getTensorDataType(builder->aiOnnxOpset9().cast({x}, "FLOAT16")), DataType::FLOAT16);
+  EXPECT_NE(messageOf([&] { builder->aiOnnxOpset11().relu({x}); }).find("9"), std::string::npos);
+}
+
+TEST(Builder, custom_operators_and_subgraphs) {
+  auto builder = Builder::create();
+  const TensorId x = builder->addInputTensor(TensorInfo(DataType::FLOAT, {2}), "x");
+  const auto outs = builder->customOp({"my.domain", "Cube", 1}, 1, {x}, 1, {{"alpha", 0.5f}, {"axes", std::vector<int64_t>{1}}, {"on", true}}, "cube");
+  EXPECT_EQ(builder->getFloatNodeAttribute("alpha", {outs[0]}), 0.5f);
+  EXPECT_TRUE(builder->getBoolNodeAttribute("on", {outs[0]}));
+  Builder &body = builder->createSubgraphBuilder();
+  EXPECT_EQ(body.getParent(), builder.get());
+  body.addInputTensorFromParentGraph(x);
+  body.addOutputTensor(body.aiOnnxOpset10().neg({x}));
+  EXPECT_NE(builder->getModelProto(true).find("Cube"), std::string::npos);
+  auto again = Builder::createFromOnnxModel(builder->getModelProto());
+  EXPECT_EQ(again->getInputTensorIds(), std::vector<TensorId>{"x"});
+}
+
+}  // namespace
+}  // namespace popart

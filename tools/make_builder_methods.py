@@ -1,0 +1,185 @@
+#!/usr/bin/env python3
+"""Writes the typed operator methods of the C++ builder from the table of the Python builder.
+
+    make_builder_methods.py python/popart/opset_methods.py FOLDER
+
+makes FOLDER/popart/builder.gen.hpp (one class per domain and version) and FOLDER/builder.gen.cpp. The build runs it; the
+files are not kept. A parameter's C++ type follows from its name and default; where C++ and Python differ, it is said here.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+INTS = "const std::vector<int64_t> &"
+REQUIRED_INTS = set("kernel_shape pooled_shape pads shape ends starts axes sizes dimensions strides".split()) | {
+    "ngram_counts",
+    "ngram_indexes",
+}
+REQUIRED_STRINGS = {"direction", "to", "mode"}
+SUBGRAPHS = {"body", "then_branch", "else_branch"}
+OPTIONAL_TYPES = {
+    "axes": "std::vector<int64_t>",
+    "clip": "float",
+    "seed": "float",
+    "planType": "std::string",
+    "locale": "std::string",
+    "collectiveOperator": "CollectiveOperator",
+    "commGroup": "CommGroup",
+}
+ENUMS = {
+    ("ai.graphcore", "reduction"): ("ReductionType", "Mean"),
+    ("ai.graphcore.scatter", "reduction"): ("ScatterReduction", "Sum"),
+    ("ai.graphcore", "remap_type"): ("TensorRemapType", "FwdBwdReverse"),
+}
+# Parameters that C++ callers must give although Python has a default.
+REQUIRED_IN_CPP = {
+    ("ai.graphcore", "scaledadd"): {"scale0", "scale1"},
+    ("ai.graphcore", "lstm"): {"outputFullSequence"},
+    ("ai.graphcore", "dynamicslice"): {"noOverlap"},
+    ("ai.graphcore", "dynamicupdate"): {"noOverlap"},
+    ("ai.graphcore", "sequenceslice"): {"zeroUnused"},
+    ("ai.graphcore", "normalize_image"): {"scale"},
+}
+DEFAULTED_IN_CPP = {("ai.graphcore", "depthtospace", "mode"): '"DCR"'}
+SINGLE_ARGUMENT = {("ai.graphcore", "reshape")}
+ATTRIBUTE_NAMES = {"lambda_": "lambda", "collectiveOperator": "op"}
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One attribute of a method: its C++ type, name and default (empty: required)."""
+
+    kind: str
+    name: str
+    default: str
+
+
+def literal(value: object) -> str:
+    """A C++ literal of a Python one."""
+    if isinstance(value, str):
+        return f'"{value}"'
+    if isinstance(value, float):
+        return f"{value!r}f"
+    return str(value)
+
+
+def required_type(table: ModuleType, domain: str, name: str) -> str:
+    """C++ type of a parameter without default."""
+    if name in SUBGRAPHS:
+        return "const Builder &"
+    if name == "num_outputs":
+        return "unsigned "
+    if name == "value":
+        return "const ConstVoidData &"
+    if name in table.FLOATS_ATTRIBUTES:
+        return "const std::vector<float> &"
+    if name in REQUIRED_INTS:
+        return INTS
+    if name in REQUIRED_STRINGS:
+        return "const std::string &"
+    return "float " if name in table.FLOAT_ATTRIBUTES else "int64_t "
+
+
+def parameter(table: ModuleType, domain: str, method: str, name: str, default: ast.expr | None) -> Parameter:
+    """The C++ form of one parameter of the table."""
+    if default is None:
+        given = DEFAULTED_IN_CPP.get((domain, method, name), "")
+        return Parameter(required_type(table, domain, name), name, given)
+    value = ast.literal_eval(default)
+    family = f"{domain}.scatter" if "scatterreduce" in method else domain
+    if (family, name) in ENUMS:
+        kind, first = ENUMS[family, name]
+        return Parameter(f"{kind} ", name, f"{kind}::{first}")
+    if name in REQUIRED_IN_CPP.get((domain, method), ()):
+        return Parameter("float " if name in table.FLOAT_ATTRIBUTES else "int64_t ", name, "")
+    if value is None:
+        return Parameter(f"const std::optional<{OPTIONAL_TYPES.get(name, 'int64_t')}> &", name, "{}")
+    if isinstance(value, list):
+        kind = "int64_t"
+        if name in table.FLOATS_ATTRIBUTES:
+            kind = "float"
+        elif name in table.STRINGS_ATTRIBUTES:
+            kind = "std::string"
+        return Parameter(f"const std::vector<{kind}> &", name, "{}")
+    if isinstance(value, str):
+        return Parameter("const std::string &", name, literal(value))
+    if name in table.FLOAT_ATTRIBUTES:
+        return Parameter("float ", name, literal(float(value)))
+    return Parameter("int64_t ", name, literal(int(value)))
+
+
+def parameters(table: ModuleType, domain: str, opset: int, name: str, method: object) -> list[Parameter]:
+    """All parameters between args and debugContext, the required ones first."""
+    text = method.signatures[max(first for first in method.signatures if first <= opset)]
+    arguments = ast.parse(f"def f({text}): pass").body[0].args
+    defaults = [None] * (len(arguments.args) - len(arguments.defaults)) + arguments.defaults
+    found = [parameter(table, domain, name, a.arg, d) for a, d in zip(arguments.args, defaults, strict=True)]
+    return sorted(found, key=lambda p: bool(p.default))
+
+
+def method_text(table: ModuleType, domain: str, opset: int, name: str, method: object) -> tuple[str, str]:
+    """Declaration and definition of one method; the class name in the definition is a placeholder {cls}."""
+    params = parameters(table, domain, opset, name, method)
+    counted = any(p.name == "num_outputs" for p in params)
+    single = (domain, name) in SINGLE_ARGUMENT
+    many = counted or method.outputs > 1
+    result = "std::vector<TensorId>" if many else "TensorId" if method.outputs else "void"
+    first = ["const TensorId &arg" if single else "const std::vector<TensorId> &args"] if method.has_args else []
+    words = [*first, *(f"{p.kind}{p.name}" for p in params), "const DebugContext &debugContext"]
+    declared = [*first, *(f"{p.kind}{p.name}" + (f" = {p.default}" if p.default else "") for p in params)]
+    declaration = f"  {result} {name}({', '.join([*declared, 'const DebugContext &debugContext = {}'])});\n"
+    attributes = "".join(
+        f'  put(a, "{ATTRIBUTE_NAMES.get(p.name, p.name)}", {p.name});\n' for p in params if p.name != "num_outputs"
+    )
+    inputs = "{}" if not method.has_args else "{arg}" if single else "args"
+    outputs = "num_outputs" if counted else str(method.outputs)
+    call = f'addNode("{method.op_type}", {inputs}, {outputs}, a, debugContext)'
+    ending = f"  return {call};\n" if many else f"  return {call}.front();\n" if method.outputs else f"  {call};\n"
+    definition = f"{result} @::{name}({', '.join(words)}) {{\n  NodeAttributes a;\n{attributes}{ending}}}\n"
+    return declaration, definition
+
+
+def class_text(table: ModuleType, domain: str, opset: int, methods: dict[str, object]) -> tuple[str, str]:
+    """The class of one domain and version, and its definitions."""
+    known = {"ai.onnx": f"AiOnnxOpset{opset}", "ai.graphcore": "AiGraphcoreOpset1", "ai.onnx.ml": "AiOnnxMlOpset1"}
+    name = known[domain]
+    base = "AiGraphcoreOpset1Base" if domain == "ai.graphcore" else "Opset"
+    texts = [
+        method_text(table, domain, opset, method, row)
+        for method, row in methods.items()
+        if row.first_opset <= opset <= row.last_opset
+    ]
+    header = (
+        f"// Operators of {domain} {opset}.\nclass {name} : public {base} {{\n public:\n"
+        f'  explicit {name}(Builder &builder) : {base}(builder, "{domain}", {opset}) {{}}\n'
+        f"{''.join(d for d, _ in texts)}}};\n"
+    )
+    return header, "".join(d.replace("@::", f"{name}::") for _, d in texts)
+
+
+def main() -> None:
+    """Write the two files."""
+    table_path, folder = Path(sys.argv[1]), Path(sys.argv[2])
+    spec = importlib.util.spec_from_file_location("opset_methods", table_path)
+    table = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(table)
+    classes = [class_text(table, "ai.onnx", opset, table.AI_ONNX) for opset in range(6, 12)]
+    classes += [class_text(table, "ai.graphcore", 1, table.AI_GRAPHCORE), class_text(table, "ai.onnx.ml", 1, {})]
+    note = f"// Made by tools/make_builder_methods.py from {table_path.name}. One method per operator of PopART's builder.\n"
+    header = f"{note}#pragma once\n#include <popart/opset.hpp>\n\nnamespace popart {{\n\n{chr(10).join(h for h, _ in classes)}\n}}\n"
+    source = (
+        f"{note}#include <popart/builder.hpp>\n\nnamespace popart {{\n\n{chr(10).join(s for _, s in classes)}\n}}\n"
+    )
+    (folder / "popart").mkdir(parents=True, exist_ok=True)
+    (folder / "popart" / "builder.gen.hpp").write_text(header)
+    (folder / "builder.gen.cpp").write_text(source)
+
+
+if __name__ == "__main__":
+    main()
