@@ -39,16 +39,14 @@ V productOf(V a, V b) {
   if constexpr (std::is_integral_v<V>) return static_cast<V>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
   else return a * b;
 }
-template <class V>
-constexpr V kLowest = std::numeric_limits<V>::has_infinity ? -std::numeric_limits<V>::infinity() : std::numeric_limits<V>::lowest();
-template <class V>
-constexpr V kHighest = std::numeric_limits<V>::has_infinity ? std::numeric_limits<V>::infinity() : std::numeric_limits<V>::max();
-
-template <class V>
+// What a fold of no elements of type T gives: the smallest (largest) value of T for Max (Min), infinite where T has infinities.
+template <class V, class T>
 V identity(Fold fold) {
+  using Limits = std::numeric_limits<std::conditional_t<std::is_integral_v<T>, T, V>>;
   if (fold == Fold::kProduct) return V(1);
-  if (fold == Fold::kMax) return kLowest<V>;
-  return fold == Fold::kMin ? kHighest<V> : V(0);
+  if (fold == Fold::kMax) return static_cast<V>(Limits::has_infinity ? -Limits::infinity() : Limits::lowest());
+  if (fold == Fold::kMin) return static_cast<V>(Limits::has_infinity ? Limits::infinity() : Limits::max());
+  return V(0);
 }
 
 // total folded with `count` values. top: the group's maximum (kLogSumExp).
@@ -125,7 +123,7 @@ class FoldKernel final : public executable::Kernel {
 
  private:
   V foldGroup(Fold fold, const T *group, V top) const {
-    V total = identity<V>(fold), chunk[kChunk];
+    V total = identity<V, T>(fold), chunk[kChunk];
     const Dim &last = groups_.reduced.back();
     for (int64_t at = 0; at < groups_.members; at += last.size) {
       const T *run = group + offsetOf(groups_.reduced, at);
