@@ -1,6 +1,6 @@
 """Writes a model with the Builder, saves it, and continues the file.
 
-Shows name scopes, placement attributes and reading back what the model holds.
+Shows name scopes, placement and reading back what the model holds.
 """
 
 import tempfile
@@ -18,7 +18,6 @@ def write_model(path: str) -> None:
     with builder.nameScope("encoder"), builder.virtualGraph(0):
         product = builder.aiOnnx.matmul([data, weight], debugContext="product")
         result = builder.aiOnnx.relu([product], debugContext="result")
-    builder.addNodeAttribute("note", "written by the example", {result})
     builder.addOutputTensor(result)
     builder.saveModelProto(path)
 

@@ -1,6 +1,7 @@
 """Programs of PopART's first releases: dataFeed=, loss objects, and shapes that the model leaves open.
 
-The loss objects add the loss to the model, so that its labels appear nowhere in the file: inputShapeInfo describes them.
+The loss objects add the loss to the model, so that its labels appear nowhere in the file: inputShapeInfo describes
+them.
 """
 
 import numpy as np

@@ -21,7 +21,7 @@ def main() -> None:
         (raised,) = ops.call(graph, a + b, offset)
         result = popxl.d2h_stream(raised.shape, raised.dtype, name="result")
         ops.host_store(result, raised)
-    print(ir.main_graph.print_schedule())
+    print(graph)
 
     inputs = dict(zip(streams, np.array([[1, 2], [3, 4]], np.float32), strict=True))
     with popxl.Session(ir, "cpu") as session:

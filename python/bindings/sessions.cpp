@@ -79,6 +79,10 @@ void bindSessionBase(nb::module_ &m) {
             s.run(handle, stepIO, debugName);
           },
           nb::arg("programHandle"), nb::arg("stepio"), nb::arg("debugName") = "", release)
+      .def("saveExecutable", &Session::saveExecutable, nb::arg("path"), nb::arg("savePopartMetadata") = true,
+           nb::arg("saveVariables") = true, release)
+      .def("saveVariables", &Session::saveVariables, nb::arg("path"), release)
+      .def("loadExecutable", &Session::loadExecutableFromFile, nb::arg("filename"), release)
       .def("setRandomSeed", &Session::setRandomSeed, nb::arg("seedValue"))
       .def("getRandomSeed", &Session::getRandomSeed)
       .def("getRNGState", &Session::getRNGState)

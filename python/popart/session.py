@@ -1,6 +1,8 @@
 """Inference and training sessions."""
 
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -93,6 +95,47 @@ class _SessionMixin:
         super().prepareDevice(loadEngine, result)  # type: ignore[misc]
         if not result.isSuccessful():
             raise OutOfMemoryException(result)
+
+    def compileAndExport(self, filename: str) -> None:
+        """Compile the program and save it, without loading it.
+
+        Args:
+            filename: File to write; a folder means ``<folder>/executable.popef``. Missing parent folders are made.
+
+        Raises:
+            OSError: The folder cannot be made or written to.
+            OutOfMemoryException: The program does not fit the memory limit.
+        """
+        folder = Path(filename) if Path(filename).is_dir() else Path(filename).absolute().parent
+        folder.mkdir(parents=True, exist_ok=True)
+        if not os.access(folder, os.W_OK):
+            raise PermissionError(f"compileAndExport: the folder '{folder}' cannot be written to")
+        self.prepareDevice(loadEngine=False)
+        self.saveExecutable(str(filename))  # type: ignore[attr-defined]
+
+    def updateEngineCache(self) -> None:
+        """Do nothing: programs are compiled anew, so there is no cache to look through again."""
+
+    def getReport(self) -> None:
+        """Refuse: profiles are not recorded.
+
+        Raises:
+            popart_runtime_error: Always.
+        """
+        raise popart_core.popart_runtime_error(
+            "Session: getReport: profiles are not recorded. Use getSummaryReport() for the memory of the program"
+        )
+
+    def connectStreamToCallback(self, streamHandle: str, callback: Callable[..., None], index: int = 0) -> None:
+        """Refuse: host reductions need several replicas.
+
+        Raises:
+            popart_runtime_error: Always.
+        """
+        raise popart_core.popart_runtime_error(
+            f"Session: connectStreamToCallback: there is no stream '{streamHandle}' for callbacks. "
+            "Pass inputs and outputs to run"
+        )
 
 
 def _resolve_data_flow(dataFlow: DataFlow | None, dataFeed: DataFlow | None) -> DataFlow:

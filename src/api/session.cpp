@@ -1,6 +1,7 @@
 // Session: compile, load and run. Weights are in session_weights.cpp, creation in session_create.cpp.
 #include <popart/session.hpp>
 
+#include <algorithm>
 #include <charconv>
 #include <chrono>
 #include <cstdlib>
@@ -80,7 +81,7 @@ void Session::Impl::compile() {
   lower::LowerOptions lowering;
   lowering.backends = backendsFor(device->getType());
   lowering.threads = computeThreadCount();
-  lowering.iterations = dataFlow.batchesPerStep() * options.getAccumulationFactor();
+  lowering.iterations = dataFlow.batchesPerStep();  // micro-batches of one update are a loop of the program
   lowering.maxMemoryBytes = memoryLimitBytes(options);
   if (options.enableInplaceAmbiguityChecking)
     for (const Graph *graph : ir().getAllGraphs()) checkInplaceAmbiguity(*graph);
@@ -184,10 +185,17 @@ TensorInfo Session::getInfo(TensorId id) const {
     throw runtime_error(
         "Session '{}': getInfo('{}') before the program is compiled. Try calling Session::prepareDevice first",
         impl_->name, id);
-  return impl_->ir().getMainGraph().getTensor(id)->info;
+  // With gradient accumulation the tensors of a micro-batch are in a graph of their own, under the same ids.
+  for (const Graph *graph : impl_->ir().getAllGraphs())
+    if (const TensorIndex t = graph->find(id); t.valid()) return graph->info(t);
+  return impl_->ir().getMainGraph().getTensor(id)->info;  // throws with the nearest names
 }
 
-bool Session::hasInfo(TensorId id) const { return impl_->executable && impl_->ir().getMainGraph().contains(id); }
+bool Session::hasInfo(TensorId id) const {
+  if (!impl_->executable) return false;
+  const std::vector<Graph *> graphs = impl_->ir().getAllGraphs();
+  return std::any_of(graphs.begin(), graphs.end(), [&](const Graph *graph) { return graph->contains(id); });
+}
 
 std::set<TensorId> Session::getAllTensorIds() const {
   if (!impl_->executable)

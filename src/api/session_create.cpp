@@ -3,6 +3,7 @@
 #include <random>
 
 #include <popart/error.hpp>
+#include <popart/graph.hpp>
 #include <popart/ir.hpp>
 #include <popart/logging.hpp>
 #include <popart/tensornames.hpp>
@@ -33,6 +34,14 @@ std::vector<pipeline::Anchor> toAnchors(const DataFlow &dataFlow) {
   for (const auto &[id, type] : dataFlow.getAnchorReturnTypeMap())
     anchors.push_back({id, toReturn(type.id()), type.id() == AnchorReturnTypeId::EveryN ? type.rp() : 1});
   return anchors;
+}
+
+// Labels that only a loss object reads: streams of the shapes in `infos`.
+void addLossInputs(Graph &main, const LossObject &loss, const std::map<TensorId, TensorInfo> &infos) {
+  for (const TensorId &id : loss.inputs) {
+    const auto info = infos.find(id);
+    if (!main.contains(id) && info != infos.end()) main.addStream(id, info->second);
+  }
 }
 
 pipeline::LossSpec toLossSpec(const LossObject &loss) {
@@ -128,7 +137,10 @@ struct SessionCreation : Session {
     request.ir = std::make_unique<Ir>();
     onnx::buildGraph(*impl.model, build, *request.ir);
     request.loss = c.loss;
-    for (const LossObject &loss : c.losses) request.losses.push_back(toLossSpec(loss));
+    for (const LossObject &loss : c.losses) {
+      addLossInputs(request.ir->getMainGraph(), loss, build.inputShapeInfo);
+      request.losses.push_back(toLossSpec(loss));
+    }
     request.anchors = toAnchors(c.dataFlow);
     request.patterns = c.patterns;
     request.options = pipeline::pipelineOptions(c.options);

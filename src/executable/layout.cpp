@@ -1,4 +1,5 @@
 // Layouts: sizes, text, conversion between plain and stored form.
+#include <algorithm>
 #include <cstring>
 #include <vector>
 
@@ -25,16 +26,20 @@ PackedShape packedShape(const TensorInfo &info, const Layout &layout) {
   return p;
 }
 
+// Panel by panel, in the order of the stored form: both sides are then read and written in runs.
 template <class Move>
 void forEachPacked(const TensorInfo &info, const Layout &layout, Move &&move) {
   const PackedShape p = packedShape(info, layout);
+  const int64_t rowStep = layout.transposed ? 1 : p.columns, columnStep = layout.transposed ? p.rows : 1;
   for (int64_t b = 0; b < p.batch; ++b)
-    for (int64_t r = 0; r < p.rows; ++r)
-      for (int64_t c = 0; c < p.columns; ++c) {
-        const int64_t logical = b * p.rows * p.columns + (layout.transposed ? c * p.rows + r : r * p.columns + c);
-        const int64_t stored = ((b * p.panels + c / p.panel) * p.rows + r) * p.panel + c % p.panel;
-        move(logical, stored);
+    for (int64_t first = 0; first < p.columns; first += p.panel) {
+      const int64_t width = std::min(p.panel, p.columns - first);
+      for (int64_t r = 0; r < p.rows; ++r) {
+        const int64_t logical = b * p.rows * p.columns + r * rowStep + first * columnStep;
+        const int64_t stored = ((b * p.panels + first / p.panel) * p.rows + r) * p.panel;
+        for (int64_t c = 0; c < width; ++c) move(logical + c * columnStep, stored + c);
       }
+    }
 }
 
 template <class Move>
@@ -54,13 +59,15 @@ void forEachPackedConv(const TensorInfo &info, const Layout &layout, Move &&move
   int64_t taps = 1;
   for (size_t i = 2; i < s.size(); ++i) taps *= s[i];
   const int64_t panels = (outPerGroup + layout.panel - 1) / layout.panel;
-  for (int64_t o = 0; o < s[0]; ++o)
-    for (int64_t i = 0; i < in; ++i)
-      for (int64_t t = 0; t < taps; ++t) {
-        const int64_t g = o / outPerGroup, c = o % outPerGroup;
-        const int64_t stored = (((g * panels + c / layout.panel) * taps + t) * in + i) * layout.panel + c % layout.panel;
-        move((o * in + i) * taps + t, stored);
-      }
+  for (int64_t g = 0; g < groups; ++g)
+    for (int64_t first = 0; first < outPerGroup; first += layout.panel) {
+      const int64_t width = std::min<int64_t>(layout.panel, outPerGroup - first), panel = g * panels + first / layout.panel;
+      for (int64_t i = 0; i < in; ++i)
+        for (int64_t t = 0; t < taps; ++t) {
+          const int64_t logical = ((g * outPerGroup + first) * in + i) * taps + t, stored = ((panel * taps + t) * in + i) * layout.panel;
+          for (int64_t c = 0; c < width; ++c) move(logical + c * in * taps, stored + c);
+        }
+    }
 }
 
 template <class Move>

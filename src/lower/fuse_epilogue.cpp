@@ -1,4 +1,4 @@
-// Fusion around matrix products and convolutions. An element-wise reader is absorbed when it has the product's shape and is its only reader;
+// Fusion around matrix products and convolutions. Transposes become strides of the product beside them. An element-wise reader is absorbed when it has the product's shape and is its only reader;
 // of several products under one reader, the last in program order takes it.
 #include "lower/fuse_epilogue.hpp"
 
@@ -20,6 +20,27 @@ bool swapsLastTwo(const Op &op) {
     if (perm[i] != static_cast<int64_t>(i)) return false;
   return perm[rank - 2] == static_cast<int64_t>(rank - 1) && perm[rank - 1] == static_cast<int64_t>(rank - 2);
 }
+
+// A Transpose whose permutation is known, of a matrix or stack of matrices.
+bool isTranspose(const Op *op) { return op && op->is("Transpose") && !op->isUserOp() && op->hasAttr("perm") && op->attrInts("perm").size() >= 2; }
+
+// What a product reads in place of one operand: the tensor before the transposes in front of it.
+struct ProductOperand {
+  TensorIndex tensor;
+  std::vector<int64_t> perm;          // of all transposes together
+  std::vector<OpIndex> transposes;    // innermost last
+  bool swaps() const {  // the last two dimensions at most
+    for (size_t i = 0; i + 2 < perm.size(); ++i)
+      if (perm[i] != static_cast<int64_t>(i)) return false;
+    return true;
+  }
+  bool isTransposed() const { return swaps() && perm.back() + 1 != static_cast<int64_t>(perm.size()); }
+  // One dimension of the matrices is contiguous.
+  bool isReadable() const {
+    const auto last = static_cast<int64_t>(perm.size()) - 1;
+    return perm[perm.size() - 1] == last || perm[perm.size() - 2] == last;
+  }
+};
 
 class EpilogueFuser {
  public:
@@ -56,24 +77,76 @@ class EpilogueFuser {
     return settings;
   }
 
+  // Through which transposes an operand is read: all, or those that swap the last two dimensions.
+  enum class Through { kAll, kSwaps };
+  ProductOperand operandOf(TensorIndex t, Through through) const {
+    ProductOperand o{t, {}, {}};
+    for (int64_t d = 0; d < graph_.info(t).rank(); ++d) o.perm.push_back(d);
+    Op *producer = graph_.tensor(t).getProducerUnsafe();
+    while (isTranspose(producer) && (through == Through::kAll || swapsLastTwo(*producer))) {
+      ProductOperand next = o;
+      const auto &perm = producer->attrInts("perm");
+      for (int64_t &d : next.perm) d = perm[static_cast<size_t>(d)];
+      if (!next.swaps() && !next.isReadable()) break;
+      next.tensor = producer->inputs()[0];
+      next.transposes.push_back(producer->index());
+      o = std::move(next);
+      producer = graph_.tensor(o.tensor).getProducerUnsafe();
+    }
+    return o;
+  }
+
   // MatMul (and transposes in front of it) → FusedMatMul without epilogue.
   void toFused(Op &op) {
-    std::vector<TensorIndex> inputs = {op.inputs()[0], op.inputs()[1]};
-    int64_t flags[2] = {0, 0};
-    std::vector<OpIndex> transposes;
+    if (!toFused(op, Through::kAll)) toFused(op, Through::kSwaps);
+  }
+  bool toFused(Op &op, Through through) {
+    const ProductOperand operands[2] = {operandOf(op.inputs()[0], through), operandOf(op.inputs()[1], through)};
+    Attributes attributes;
+    const char *const names[2][2] = {{"trans_a", "perm_a"}, {"trans_b", "perm_b"}};
     for (int i = 0; i < 2; ++i) {
-      Op *producer = graph_.tensor(inputs[i]).getProducerUnsafe();
-      while (producer && swapsLastTwo(*producer)) {
-        flags[i] ^= 1;
-        transposes.push_back(producer->index());
-        inputs[i] = producer->inputs()[0];
-        producer = graph_.tensor(inputs[i]).getProducerUnsafe();
-      }
+      attributes.set(names[i][0], int64_t{operands[i].isTransposed()});
+      if (!operands[i].swaps()) attributes.set(names[i][1], operands[i].perm);
     }
     const TensorIndex old = op.outputs()[0];
     const TensorId id = graph_.tensor(old).id;
     graph_.renameTensor(old, graph_.freeId(id + "/unfused"));
-    Op *fused = graph_.addConnectedOp(opDef("FusedMatMul"), inputs, {id}, {{"trans_a", flags[0]}, {"trans_b", flags[1]}}, settingsLike(op));
+    Op *fused = graph_.addConnectedOp(opDef("FusedMatMul"), {operands[0].tensor, operands[1].tensor}, {id}, attributes, settingsLike(op));
+    std::string reason;
+    if (!backend_.supports(*fused, reason)) {
+      const TensorIndex out = fused->outputs()[0];
+      graph_.eraseOp(fused->index());
+      graph_.eraseTensor(out);
+      graph_.renameTensor(old, id);
+      return false;
+    }
+    replace(op, old, fused->outputs()[0]);
+    for (const ProductOperand &o : operands) eraseUnread(o.transposes);
+    products_.push_back(fused);
+    return true;
+  }
+
+  // Each transpose goes when nobody else reads it; innermost last.
+  void eraseUnread(const std::vector<OpIndex> &transposes) {
+    for (OpIndex t : transposes) {
+      if (!graph_.alive(t)) continue;
+      const TensorIndex out = graph_.op(t).outputs()[0];
+      if (!graph_.tensor(out).uses().empty() || isGraphOutput(out)) break;
+      graph_.eraseOp(t);
+      graph_.eraseTensor(out);
+    }
+  }
+
+  // FusedMatMul without epilogue → Transpose that keeps the last dimension: the product writes the transposed result.
+  void absorbTranspose(Op &product, Op &transpose) {
+    const auto perm = transpose.attrInts("perm");
+    if (!product.is("FusedMatMul") || product.hasAttr("perm_out") || perm.size() < 3 || perm.back() + 1 != static_cast<int64_t>(perm.size())) return;
+    Attributes attributes = product.attributes();
+    attributes.set("perm_out", perm);
+    const TensorIndex value = product.outputs()[0], old = transpose.outputs()[0];
+    const TensorId id = graph_.tensor(old).id;
+    graph_.renameTensor(old, graph_.freeId(id + "/unfused"));
+    Op *fused = graph_.addConnectedOp(opDef("FusedMatMul"), product.inputs(), {id}, attributes, settingsOf(product, transpose));
     std::string reason;
     if (!backend_.supports(*fused, reason)) {
       const TensorIndex out = fused->outputs()[0];
@@ -81,20 +154,14 @@ class EpilogueFuser {
       graph_.eraseTensor(out);
       return graph_.renameTensor(old, id);
     }
-    replace(op, old, fused->outputs()[0]);
-    for (OpIndex t : transposes) {  // innermost last; each goes when nobody else reads it
-      const TensorIndex out = graph_.op(t).outputs()[0];
-      if (!graph_.tensor(out).uses().empty() || isGraphOutput(out)) break;
-      graph_.eraseOp(t);
-      graph_.eraseTensor(out);
-    }
-    products_.push_back(fused);
+    replace(transpose, old, fused->outputs()[0]);
+    graph_.eraseOp(product.index());
+    graph_.eraseTensor(value);
   }
 
   // Conv → FusedConv without epilogue; its inputs are (x, w, bias or none).
   void toFusedConv(Op &op) {
-    std::vector<TensorIndex> inputs = op.inputs();
-    inputs.resize(3);
+    const std::vector<TensorIndex> inputs = op.inputs();
     const TensorIndex old = op.outputs()[0];
     const TensorId id = graph_.tensor(old).id;
     graph_.renameTensor(old, graph_.freeId(id + "/unfused"));
@@ -128,6 +195,7 @@ class EpilogueFuser {
     const auto readers = graph_.tensor(value).consumerOps();
     if (readers.size() != 1 || isGraphOutput(value)) return;
     Op &reader = *readers.front();
+    if (isTranspose(&reader)) return absorbTranspose(product, reader);
     const bool cluster = reader.is("FusedElementwise");
     std::string reason;
     if (!cluster && !(isElementwise(reader) && reader.outputCount() == 1 && backend_.supports(reader, reason))) return;
@@ -186,6 +254,7 @@ class EpilogueFuser {
     }
     body.setInputs(bodyInputs);
     std::vector<TensorIndex> inputs = product.inputs();
+    if (product.is("FusedConv")) inputs.resize(3);  // an absent bias keeps its place
     inputs.insert(inputs.end(), extras.begin(), extras.end());
     Attributes attributes = product.attributes();
     attributes.set("epilogue", GraphRef{body.id});

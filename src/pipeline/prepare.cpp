@@ -12,6 +12,7 @@
 #include "base/nearest.hpp"
 #include "patterns/pattern.hpp"
 #include "pipeline/passes.hpp"
+#include "transforms/accumulation_loop.hpp"
 #include "transforms/host_io.hpp"
 #include "transforms/prune.hpp"
 #include "transforms/random_setup.hpp"
@@ -45,7 +46,6 @@ bool training(const PassContext &c) { return c.trains(); }
 void checkRequest(PassContext &c) {
   check(c.trains() || !c.anchors.empty(), "InferenceSession: no anchors: the program would compute nothing. Name at least one anchor in the DataFlow");
   const OptimizerFactors &f = c.request.options.factors;
-  check(f.accumulationFactor == 1, "SessionOptions::accumulationFactor is not supported yet: got {}, expected 1", f.accumulationFactor);
   check(f.replicationFactor == 1, "SessionOptions::replicatedGraphCount is not supported yet: got {}, expected 1", f.replicationFactor);
   c.request.patterns.checkMandatory();
   c.main.setOutputs({});  // what comes back to the host is said by the anchors alone
@@ -76,6 +76,8 @@ void loadStreams(PassContext &c) { transforms::loadStreams(c.main); }
 void storeAnchors(PassContext &c) {
   for (const Anchor &anchor : c.request.anchors) transforms::storeAnchor(c.main, anchor.id, returnName(anchor.kind), anchor.period);
 }
+
+void addAccumulationLoop(PassContext &c) { transforms::addAccumulationLoop(c.ir, c.request.options.factors.accumulationFactor); }
 
 void removeUnusedGraphs(PassContext &c) {
   std::set<const Graph *> used{&c.main};
@@ -110,6 +112,7 @@ constexpr PassRow kPasses[] = {
     {"Prune", Phase::PreAlias, always, pruneGraph},
     {"StoreAnchors", Phase::Final, always, storeAnchors},
     {"LoadStreams", Phase::Final, always, loadStreams},
+    {"AccumulationLoop", Phase::Final, training, addAccumulationLoop},
     {"RemoveUnusedGraphs", Phase::Final, always, removeUnusedGraphs},
 };
 

@@ -43,6 +43,7 @@ TensorIndex unscaledGradient(UpdateEmitter &e, const Optimizer &optimizer, const
 
 void beginAdam(UpdateEmitter &e, const Optimizer &optimizer, WeightUpdate &u) {
   const Adam &adam = static_cast<const Adam &>(optimizer);
+  u.gradient = e.accumulated(u, adam.getAccumType());
   check(!adam.useScaledOptimizerState() || adam.lossScaling().isConst(),
         "Adam '{}': scaled optimizer state with a non-constant loss scaling is not supported. Make the loss scaling constant", u.id);
   const DataType type = orElse(adam.getAccl1Type(), e.info(u.weight).dataType());
@@ -82,6 +83,7 @@ void finishAdam(UpdateEmitter &e, const Optimizer &optimizer, const WeightUpdate
 
 void beginAdaptive(UpdateEmitter &e, const Optimizer &optimizer, WeightUpdate &u) {
   const Adaptive &adaptive = static_cast<const Adaptive &>(optimizer);
+  u.gradient = e.accumulated(u, adaptive.getAccumType());
   const DataType type = orElse(adaptive.getAccl1Type(), e.info(u.weight).dataType());
   u.clippable = unscaledGradient(e, optimizer, u, type, adaptive.getWeightDecayMode(), adaptive.hasWeightDecay(u.id) ? "weightDecay" : "");
 }

@@ -71,6 +71,7 @@ std::vector<ScalarVariable> addOptimizer(Graph &graph, const Optimizer &optimize
   int groupIndex = 0;
   for (const ClipNormSettings &group : optimizer.getClipNormSettings()) clipGroup(emitter, group, groupIndex++, updates);
   for (const WeightUpdate &u : updates) rule->finish(emitter, optimizer, u);
+  emitter.clearAccumulators();
   return emitter.scalarVariables();
 }
 

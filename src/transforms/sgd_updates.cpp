@@ -30,16 +30,21 @@ TensorIndex velocityState(UpdateEmitter &e, const SGD &sgd, const WeightUpdate &
 
 void beginSgd(UpdateEmitter &e, const Optimizer &optimizer, WeightUpdate &u) {
   const SGD &sgd = static_cast<const SGD &>(optimizer);
+  const bool combined = isCombined(sgd);
+  check(!e.accumulates() || !sgd.hasVelocity(u.id) || !sgd.usesNesterov(u.id),
+        "SGD '{}': Nesterov momentum with gradient accumulation is not supported yet. Turn one of the two off", u.id);
+  if (!sgd.hasVelocity(u.id) || !combined) u.gradient = e.accumulated(u, sgd.getAccumType());
   u.clippable = u.gradient;
   if (!sgd.hasVelocity(u.id)) return;
-  const bool combined = isCombined(sgd);
   TensorIndex v = velocityState(e, sgd, u);
   if (!combined)
     v = e.emitOne("SGD2PartialAcclUpdate", {v, u.weight, e.scalar("scaledMomentum2", u.id), e.scalar("scaledWeightDecay1", u.id)},
                   "AcclIntoReduce___" + u.id);
   const std::string factor = combined ? "dampeningScaleFactor1" : "dampeningScaleFactor2";
+  if (combined) e.setContext(ExecutionContext::Normal);  // the velocity itself accumulates
   u.velocity = e.emitOne("Accumulate", {v, u.gradient, e.scalar(factor, u.id)}, "AcclIntoUpdate___" + u.id,
                          {{"accumulation_type", std::string("DampenedAdd")}});
+  e.setContext(ExecutionContext::AccumulateOuterFragment);
   u.clippable = u.velocity;
   if (sgd.usesNesterov(u.id))
     u.clippable = e.emitOne("SGD1Nesterov",

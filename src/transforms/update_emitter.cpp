@@ -20,7 +20,29 @@ std::vector<TensorIndex> UpdateEmitter::emit(std::string_view type, const std::v
                                              Attributes attributes) {
   std::vector<TensorId> ids;
   for (const TensorId &id : outputIds) ids.push_back(id.empty() ? id : graph_.freeId(id));
-  return graph_.addConnectedOp(opDef(type), inputs, ids, std::move(attributes), Op::Settings(graph_))->outputs();
+  Op::Settings settings(graph_);
+  if (accumulates()) settings.executionContext = context_;
+  return graph_.addConnectedOp(opDef(type), inputs, ids, std::move(attributes), settings)->outputs();
+}
+
+TensorIndex UpdateEmitter::accumulated(const WeightUpdate &u, DataType accumType) {
+  if (!accumulates()) return u.gradient;
+  const DataType type = accumType == DataType::UNDEFINED ? info(u.weight).dataType() : accumType;
+  const TensorIndex state = this->state("Accum___" + u.id, TensorInfo(type, info(u.weight).shape()), 0.0);
+  const OptimizerFactors &factors = optimizer_.factors();
+  const bool running = factors.reduction == OptimizerFactors::Reduction::MeanRunning;
+  const TensorData share = TensorData::scalar(running ? 1.0f / static_cast<float>(factors.accumulationFactor) : 1.0f);
+  const TensorIndex factor = graph_.addConstant(graph_.freeId("accumulationShare___" + u.id), share);
+  setContext(ExecutionContext::Normal);
+  const TensorIndex gradient = cast(u.gradient, type, u.id + "_accumulatedType");
+  const TensorIndex sum = emitOne("Accumulate", {state, gradient, factor}, "AccumOut___" + u.id, {{"accumulation_type", std::string("DampenedAdd")}});
+  setContext(ExecutionContext::AccumulateOuterFragment);
+  accumulators_.emplace_back(u.id, sum);
+  return sum;
+}
+
+void UpdateEmitter::clearAccumulators() {
+  for (const auto &[weight, sum] : accumulators_) emit("AccumulatorZero", {sum}, {"AccumZeroed___" + weight});
 }
 
 TensorIndex UpdateEmitter::emitOne(std::string_view type, const std::vector<TensorIndex> &inputs, const TensorId &outputId, Attributes attributes) {

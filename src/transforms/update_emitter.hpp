@@ -7,6 +7,15 @@
 
 namespace popart::transforms {
 
+// One weight between its gradient and its update. The emitters below are split at the tensor that clipping scales.
+struct WeightUpdate {
+  TensorId id;
+  TensorIndex weight;
+  TensorIndex gradient;   // as differentiation left it
+  TensorIndex clippable;  // what clipping scales; afterwards the scaled tensor
+  TensorIndex velocity;   // SGD: state after the gradient was added
+};
+
 class UpdateEmitter {
  public:
   UpdateEmitter(Graph &graph, const Optimizer &optimizer) : graph_(graph), optimizer_(optimizer) {}
@@ -25,25 +34,27 @@ class UpdateEmitter {
   TensorIndex state(const TensorId &id, const TensorInfo &info, double value);
   TensorIndex state(const TensorId &id, const TensorData &initial);
 
+  // What optimizer ops made from now on belong to: each micro-batch, or the update after the last one.
+  void setContext(ExecutionContext context) { context_ = context; }
+  // The gradient summed (Running mean: averaged) over the micro-batches in state "Accum___<weight>", of type `accumType` or
+  // else the weight's; the gradient itself where nothing accumulates.
+  TensorIndex accumulated(const WeightUpdate &update, DataType accumType);
+  // Empties the accumulators of `accumulated`; to be called after all updates.
+  void clearAccumulators();
+  bool accumulates() const { return optimizer_.factors().accumulationFactor > 1; }
+
   const std::vector<ScalarVariable> &scalarVariables() const { return scalarVariables_; }
 
  private:
   Graph &graph_;
   const Optimizer &optimizer_;
   std::vector<ScalarVariable> scalarVariables_;
+  ExecutionContext context_ = ExecutionContext::AccumulateOuterFragment;
+  std::vector<std::pair<TensorId, TensorIndex>> accumulators_;  // weight, accumulated gradient
 };
 
 // `values` (element count of info) as data of info's floating type.
 TensorData floatingData(const TensorInfo &info, const std::vector<double> &values);
-
-// One weight between its gradient and its update. The emitters below are split at the tensor that clipping scales.
-struct WeightUpdate {
-  TensorId id;
-  TensorIndex weight;
-  TensorIndex gradient;   // as differentiation left it
-  TensorIndex clippable;  // what clipping scales; afterwards the scaled tensor
-  TensorIndex velocity;   // SGD: state after the gradient was added
-};
 
 void beginSgd(UpdateEmitter &emitter, const Optimizer &optimizer, WeightUpdate &update);
 void finishSgd(UpdateEmitter &emitter, const Optimizer &optimizer, const WeightUpdate &update);

@@ -64,7 +64,8 @@ const float *floats(const void *p) { return static_cast<const float *>(p); }
 
 class ConvKernel final : public executable::Kernel {
  public:
-  ConvKernel(const ConvShape &shape, MatchedEpilogue epilogue) : shape_(shape), epilogue_(epilogue), conv_(shape, kPlanThreads) {}
+  enum class Bias { None, Given };
+  ConvKernel(const ConvShape &shape, Bias bias, MatchedEpilogue epilogue) : shape_(shape), bias_(bias), epilogue_(epilogue), conv_(shape, kPlanThreads) {}
   std::string name() const override { return "conv" + kindOf(shape_); }
   int tasks() const override { return conv_.tasks(); }
   int64_t scratchBytes() const override { return static_cast<int64_t>(conv_.scratchFloats() * sizeof(float)); }
@@ -77,7 +78,7 @@ class ConvKernel final : public executable::Kernel {
     const void *const *extras = args.in + kExtras;
     auto extra = [&](int operand) { return operand < 0 ? nullptr : floats(extras[operand]); };
     Epilogue e;
-    e.bias = epilogue_.bias >= 0 ? extra(epilogue_.bias) : floats(args.in[2]);
+    e.bias = bias_ == Bias::Given ? floats(args.in[2]) : extra(epilogue_.bias);
     e.residual = extra(epilogue_.residual);
     e.saved = extra(epilogue_.saved);
     e.savedBy = epilogue_.savedBy;
@@ -90,6 +91,7 @@ class ConvKernel final : public executable::Kernel {
  private:
   static constexpr int kExtras = 3;
   ConvShape shape_;
+  Bias bias_;
   MatchedEpilogue epilogue_;
   ConvForward conv_;
 };
@@ -114,7 +116,7 @@ std::unique_ptr<executable::Kernel> createConv(const KernelRequest &request, std
     if (epilogue.isUpdate) return reason = "its reader is a parameter update", nullptr;
     if (hasBias && (epilogue.bias >= 0 || epilogue.alpha)) return reason = "the convolution's bias comes before the reader's scale or bias", nullptr;
   }
-  return std::make_unique<ConvKernel>(*shape, epilogue);
+  return std::make_unique<ConvKernel>(*shape, hasBias ? ConvKernel::Bias::Given : ConvKernel::Bias::None, epilogue);
 }
 
 // ---- data gradient ------------------------------------------------------------------------------------------------------

@@ -28,6 +28,11 @@ std::span<const Entry> poolKernels();
 std::span<const Entry> normKernels();
 std::span<const Entry> lrnKernels();
 std::span<const Entry> spatialMoveKernels();
+std::span<const Entry> moveKernels();
+std::span<const Entry> indexKernels();
+std::span<const Entry> orderKernels();
+std::span<const Entry> randomKernels();
+std::span<const Entry> foldKernels();  // after reduceKernels and the channels-last reductions: takes what they refuse
 
 // ---- what family files share when they judge a request
 

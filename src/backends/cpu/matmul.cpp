@@ -24,29 +24,59 @@ struct Problem {
   bool packedOutput = false;
 };
 
+// A stack of matrices in plain memory, its dimensions in any order; strides in elements.
 struct Matrix {
   Shape batch;  // leading dimensions
   int64_t rows, columns;
+  Shape batchStride;
+  int64_t rowStride, columnStride;
 };
 
-Matrix matrixOf(const Shape &shape) {
-  return {Shape(shape.begin(), shape.end() - 2), shape[shape.size() - 2], shape[shape.size() - 1]};
+// Memory of `shape`, read in the order of attribute `name` of a fused product, when there is one.
+Matrix matrixOf(const Op &op, const char *name, const Shape &shape) {
+  Shape strides(shape.size());
+  int64_t stride = 1;
+  for (size_t d = shape.size(); d-- > 0; stride *= shape[d]) strides[d] = stride;
+  Shape sizes = shape;
+  if (op.is("FusedMatMul") && op.hasAttr(name)) {
+    const Shape plain = strides;
+    const auto &perm = op.attrInts(name);
+    for (size_t d = 0; d < shape.size(); ++d) sizes[d] = shape[static_cast<size_t>(perm[d])], strides[d] = plain[static_cast<size_t>(perm[d])];
+  }
+  const size_t row = sizes.size() - 2;
+  return {Shape(sizes.begin(), sizes.end() - 2), sizes[row], sizes[row + 1], Shape(strides.begin(), strides.end() - 2), strides[row], strides[row + 1]};
 }
 
-// Strides of `batch` (broadcast to `out`) in elements of one matrix of `size`.
-std::array<ptrdiff_t, kMaxBatchRank> batchStrides(const Shape &batch, const Shape &out, int64_t size) {
+// The result of shape `shape` as the product sees it: dimension perm_out[i] of the product is dimension i of the result.
+Matrix resultOf(const Op &op, const Shape &shape) {
+  if (!op.is("FusedMatMul") || !op.hasAttr("perm_out")) return matrixOf(op, "", shape);
+  const auto &perm = op.attrInts("perm_out");
+  const Matrix stored = matrixOf(op, "", shape);
+  Shape storedStrides = stored.batchStride, sizes(shape.size()), strides(shape.size());
+  storedStrides.push_back(stored.rowStride), storedStrides.push_back(stored.columnStride);
+  for (size_t d = 0; d < shape.size(); ++d) {
+    sizes[static_cast<size_t>(perm[d])] = shape[d];
+    strides[static_cast<size_t>(perm[d])] = storedStrides[d];
+  }
+  const size_t row = sizes.size() - 2;
+  return {Shape(sizes.begin(), sizes.end() - 2), sizes[row], sizes[row + 1], Shape(strides.begin(), strides.end() - 2), strides[row], strides[row + 1]};
+}
+
+// Strides of the batch of `m`, broadcast to `out`.
+std::array<ptrdiff_t, kMaxBatchRank> batchStrides(const Matrix &m, const Shape &out) {
   std::array<ptrdiff_t, kMaxBatchRank> strides{};
-  ptrdiff_t stride = size;
-  for (size_t i = 0; i < batch.size(); ++i) {
-    const size_t fromEnd = i, at = batch.size() - 1 - i;
-    strides[kMaxBatchRank - 1 - fromEnd] = batch[at] == 1 && out[out.size() - 1 - fromEnd] != 1 ? 0 : stride;
-    stride *= batch[at];
+  for (size_t i = 0; i < m.batch.size(); ++i) {
+    const size_t at = m.batch.size() - 1 - i;
+    strides[kMaxBatchRank - 1 - i] = m.batch[at] == 1 && out[out.size() - 1 - i] != 1 ? 0 : m.batchStride[at];
   }
   return strides;
 }
 
 std::optional<Problem> plan(const KernelRequest &request, bool transA, bool transB, std::string &reason) {
-  const Matrix a = matrixOf(request.inputs[0].info.shape()), b = matrixOf(request.inputs[1].info.shape());
+  const Op &op = *request.op;
+  const Matrix a = matrixOf(op, "perm_a", request.inputs[0].info.shape()), b = matrixOf(op, "perm_b", request.inputs[1].info.shape());
+  const Matrix c = resultOf(op, request.outputs[0].info.shape());
+  const bool isPermuted = op.is("FusedMatMul") && (op.hasAttr("perm_a") || op.hasAttr("perm_b") || op.hasAttr("perm_out"));
   const Layout &bLayout = request.inputs[1].layout;
   if (request.inputs[0].layout.kind != Layout::Kind::Plain) return reason = "its left operand must be plain", std::nullopt;
   Shape batch = npOut(a.batch, b.batch);
@@ -55,25 +85,26 @@ std::optional<Problem> plan(const KernelRequest &request, bool transA, bool tran
   s.m = transA ? a.columns : a.rows;
   s.k = transA ? a.rows : a.columns;
   s.n = transB ? b.rows : b.columns;
-  p.args.aRowStride = transA ? 1 : a.columns;
-  p.args.aColStride = transA ? a.columns : 1;
-  p.args.cRowStride = s.n;
-  if (b.batch.empty() && !transA) {  // one B for all: the batch is more rows of A
+  p.args.aRowStride = transA ? a.columnStride : a.rowStride;
+  p.args.aColStride = transA ? a.rowStride : a.columnStride;
+  p.args.cRowStride = c.rowStride;
+  if (c.columnStride != 1) return reason = "the rows of its result are not contiguous", std::nullopt;
+  if (b.batch.empty() && !transA && !isPermuted) {  // one B for all: the batch is more rows of A
     s.m *= elementCount(a.batch);
     batch.clear();
   } else {
     if (batch.size() > kMaxBatchRank) return reason = "more than 4 batch dimensions", std::nullopt;
     for (size_t i = 0; i < batch.size(); ++i) s.batch[kMaxBatchRank - batch.size() + i] = batch[i];
-    p.args.aBatchStride = batchStrides(a.batch, batch, a.rows * a.columns);
-    p.args.bBatchStride = batchStrides(b.batch, batch, b.rows * b.columns);
-    p.args.cBatchStride = batchStrides(batch, batch, s.m * s.n);
+    p.args.aBatchStride = batchStrides(a, batch);
+    p.args.bBatchStride = batchStrides(b, batch);
+    p.args.cBatchStride = batchStrides(c, batch);
   }
   if (bLayout.kind == Layout::Kind::Packed) {
     s.bLayout = bLayout.transposed == transB ? BLayout::kPacked : BLayout::kPackedTransposed;
   } else if (bLayout.kind == Layout::Kind::Plain) {
     s.bLayout = BLayout::kStrided;
-    p.args.bRowStride = transB ? 1 : b.columns;
-    p.args.bColStride = transB ? b.columns : 1;
+    p.args.bRowStride = transB ? b.columnStride : b.rowStride;
+    p.args.bColStride = transB ? b.rowStride : b.columnStride;
   } else {
     return reason = "its right operand has layout " + bLayout.str(), std::nullopt;
   }
@@ -151,7 +182,7 @@ class MatmulKernel final : public executable::Kernel {
 
   Problem problem_;
   MatchedEpilogue epilogue_;
-   double flops_;
+  double flops_;
   Matmul matmul_;
 };
 

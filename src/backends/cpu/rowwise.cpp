@@ -1,10 +1,12 @@
-// Operators along the last axis of float32 tensors: softmax, log softmax, layer normalisation, and their gradients.
+// Operators along an axis of float32 tensors: softmax, log softmax, layer normalisation (last axes), and their gradients.
 #include <algorithm>
 
 #include <popart/op.hpp>
 
 #include "backends/cpu/cpu.hpp"
+#include "backends/cpu/axis.hpp"
 #include "backends/cpu/kernels/rows.hpp"
+#include "backends/cpu/kernels/transpose.hpp"
 
 namespace popart::cpu {
 namespace {
@@ -50,15 +52,47 @@ class SoftmaxKernel final : public executable::Kernel {
   Matrix m_;
 };
 
+// Softmax along an axis that is not the last: blocks of columns are turned into rows, worked on, and turned back.
+class ColumnSoftmaxKernel final : public executable::Kernel {
+ public:
+  ColumnSoftmaxKernel(SoftmaxForm form, SoftmaxKernel::Pass pass, const AxisSizes &sizes) : form_(form), pass_(pass), sizes_(sizes) {
+    columns_ = std::min<int64_t>(64, sizes.inner);
+    columnTasks_ = ceilDiv(sizes.inner, columns_);
+  }
+  std::string name() const override { return pass_ == SoftmaxKernel::Pass::kForward ? "softmax of columns" : "softmax gradient of columns"; }
+  int tasks() const override { return static_cast<int>(sizes_.outer * columnTasks_); }
+  int64_t scratchBytes() const override { return 2 * columns_ * sizes_.length * static_cast<int64_t>(sizeof(float)); }
+  bool canOverwrite(int input, int) const override { return input == 0; }
+  void run(const KernelArgs &args, int task) const noexcept override {
+    const int64_t length = sizes_.length, inner = sizes_.inner, column = task % columnTasks_ * columns_, count = std::min(columns_, inner - column);
+    const int64_t at = task / columnTasks_ * length * inner + column;
+    auto *first = static_cast<float *>(args.scratch), *second = first + columns_ * length;
+    transpose(input(args, 0) + at, inner, first, length, length, count);
+    if (pass_ == SoftmaxKernel::Pass::kForward) {
+      softmaxRows(form_, first, first, count, length);
+    } else {
+      transpose(input(args, 1) + at, inner, second, length, length, count);
+      softmaxGradientRows(form_, second, first, first, count, length);
+    }
+    transpose(first, length, output(args, 0) + at, inner, count, length);
+  }
+
+ private:
+  SoftmaxForm form_;
+  SoftmaxKernel::Pass pass_;
+  AxisSizes sizes_;
+  int64_t columns_, columnTasks_;
+};
+
 std::unique_ptr<executable::Kernel> createSoftmax(const KernelRequest &request, std::string &reason) {
   if (!takes(request, reason)) return nullptr;
   const Shape &shape = request.inputs[0].info.shape();
   const int64_t rank = static_cast<int64_t>(shape.size()), axis = normalizeAxis(request.op->attrInt("axis"), rank, "axis");
   const Matrix m = matrixOf(shape, axis);
-  if (m.cols != shape[axis]) return reason = "its axis is not the last", nullptr;
   const std::string &type = request.op->def().base().type();
   const SoftmaxForm form = type.rfind("Log", 0) == 0 ? SoftmaxForm::kLogarithm : SoftmaxForm::kProbability;
   const auto pass = type.ends_with("Grad") ? SoftmaxKernel::Pass::kGradient : SoftmaxKernel::Pass::kForward;
+  if (m.cols != shape[axis] && elementCount(shape) > 0) return std::make_unique<ColumnSoftmaxKernel>(form, pass, aroundAxis(shape, axis));
   return std::make_unique<SoftmaxKernel>(form, pass, m);
 }
 

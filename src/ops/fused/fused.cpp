@@ -20,15 +20,27 @@ Shape transposedMatrix(Shape shape, bool transpose) {
   return shape;
 }
 
+// `shape` with its dimensions in the order of attribute `name`, when there is one.
+Shape permuted(InferContext &c, const char *name, const Shape &shape) {
+  if (!c.hasAttr(name)) return shape;
+  const auto &perm = c.attrInts(name);
+  c.require(perm.size() == shape.size(), "{} does not fit the operand: got {} for {}", name, perm, shape);
+  Shape result;
+  for (int64_t axis : perm) result.push_back(shape[static_cast<size_t>(axis)]);
+  return result;
+}
+
 // NumPy matmul of two operands of rank >= 2.
 void inferProduct(InferContext &c) {
-  const Shape a = transposedMatrix(c.shape(0), c.attrInt("trans_a") != 0), b = transposedMatrix(c.shape(1), c.attrInt("trans_b") != 0);
+  const Shape a = transposedMatrix(permuted(c, "perm_a", c.shape(0)), c.attrInt("trans_a") != 0);
+  const Shape b = transposedMatrix(permuted(c, "perm_b", c.shape(1)), c.attrInt("trans_b") != 0);
   c.require(a.size() >= 2 && b.size() >= 2, "operands need rank >= 2: got {} and {}", a, b);
   c.require(a.back() == b[b.size() - 2], "inner dimensions differ: got {} and {}", a, b);
   Shape out = npOut(Shape(a.begin(), a.end() - 2), Shape(b.begin(), b.end() - 2), c.op().debugName());
   out.push_back(a[a.size() - 2]);
   out.push_back(b.back());
-  if (!c.hasAttr("epilogue")) return c.out(0, c.type(0), out);
+  if (!c.hasAttr("epilogue")) return c.out(0, c.type(0), permuted(c, "perm_out", out));
+  c.require(!c.hasAttr("perm_out"), "a product with an epilogue cannot permute its result");
   const Graph &body = c.graph("epilogue");
   c.require(body.info(body.inputs()[0]).shape() == out, "the epilogue takes {}, expected {}", body.info(body.inputs()[0]), out);
   outputsOfBody(c, "epilogue");
@@ -77,13 +89,17 @@ OpDefs fusedOps() {
                      .output("results", Arity::Variadic)
                      .attr("trans_a", int64_t{0})
                      .attr("trans_b", int64_t{0})
+                     .attrOptional("perm_a", AttributeType::Ints)
+                     .attrOptional("perm_b", AttributeType::Ints)
+                     .attrOptional("perm_out", AttributeType::Ints)
                      .attrOptional("epilogue", AttributeType::Graph)
                      .traits(Trait::Internal)
                      .notOnnx()
                      .infer(inferProduct)
                      .cost(Cost::Heavy)
                      .noGrad("it is made after differentiation")
-                     .doc("epilogue(op(a) @ op(b), extras…): the first input of the epilogue graph is the product."));
+                     .doc("epilogue(op(a) @ op(b), extras…): the first input of the epilogue graph is the product. Operands and result may "
+                          "have their dimensions permuted as by Transpose."));
   rows.push_back(convolutionRow("FusedConv")
                      .input("X", kFloats, "T")
                      .input("W", kFloats, "T")

@@ -137,7 +137,7 @@ def test_operator_that_nobody_registered_is_refused(library):
     builder = popart.Builder()
     x = builder.addInputTensor("FLOAT", [4])
     y = custom(builder, "Nothing", [x], {})
-    with pytest.raises(popart.popart_exception, match="custom.ops.Nothing"):
+    with pytest.raises(popart.popart_exception, match=r"custom\.ops\.Nothing"):
         infer(builder, y, {x: np.zeros(4, np.float32)})
 
 

@@ -163,3 +163,85 @@ def test_seed_without_random_operation_is_zero():
     session.prepareDevice()
     session.setRandomSeed(3)
     assert session.getRandomSeed() == 0
+
+
+def values_of(session):
+    session.weightsToHost()
+    result = np.empty((16, 4), np.float32)
+    session.readWeights(popart.PyWeightsIO({"w": result}))
+    return result
+
+
+def trained(scale=1.0):
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [8, 16])
+    w = builder.addInitializedInputTensor(np.full((16, 4), scale, np.float32), "w")
+    y = builder.aiOnnx.tanh([builder.aiOnnx.matmul([x, w])])
+    loss = builder.aiGraphcore.identityloss([y])
+    session = trainer(builder.getModelProto(), loss)
+    return session, x, loss
+
+
+def test_exported_program_gives_its_values_to_a_session_of_the_same_program(tmp_path):
+    session, x, loss = trained()
+    session.prepareDevice()
+    session.weightsFromHost()
+    run(session, x, loss, 0.125)
+    file = tmp_path / "new" / "program.popef"
+    session.saveExecutable(str(file))
+    other, _, _ = trained(0.5)
+    other.prepareDevice()
+    other.loadExecutable(str(file))
+    with pytest.raises(popart.popart_runtime_error, match="weightsFromHost"):
+        run(other, x, loss, 0.125)
+    other.weightsFromHost()
+    np.testing.assert_array_equal(values_of(session), values_of(other))
+    np.testing.assert_array_equal(run(session, x, loss, 0.25), run(other, x, loss, 0.25))
+
+
+def test_export_into_a_folder_has_the_documented_names(tmp_path):
+    session, _, _ = trained()
+    session.compileAndExport(str(tmp_path))
+    session.saveVariables(str(tmp_path))
+    assert {p.name for p in tmp_path.iterdir()} == {"executable.popef", "variables.popef"}
+    with pytest.raises(popart.popart_runtime_error):  # compiled, not loaded
+        session.weightsFromHost()
+
+
+def test_export_where_nothing_can_be_written_is_an_os_error(tmp_path):
+    (tmp_path / "file").write_text("")
+    session, _, _ = trained()
+    with pytest.raises(OSError):
+        session.compileAndExport(str(tmp_path / "file" / "program.popef"))
+
+
+def test_damaged_and_foreign_executables_are_refused(tmp_path):
+    session, _x, _loss = trained()
+    session.prepareDevice()
+    with pytest.raises(popart.popart_exception, match="cannot be read"):
+        session.loadExecutable(str(tmp_path / "missing.popef"))
+    file = tmp_path / "program.popef"
+    session.saveExecutable(str(file))
+    good = file.read_bytes()
+    for size in range(0, len(good), 7):
+        file.write_bytes(good[:size])
+        with pytest.raises(popart.popart_exception):
+            session.loadExecutable(str(file))
+    rng = np.random.default_rng(5)
+    for _ in range(200):  # one bit before the values of the first variable
+        bad = bytearray(good)
+        bad[rng.integers(0, 61)] ^= 1 << rng.integers(0, 8)
+        file.write_bytes(bad)
+        with pytest.raises(popart.popart_exception):
+            session.loadExecutable(str(file))
+    file.write_bytes(good)
+    session.loadExecutable(str(file))
+    model, _, y = linear()
+    with pytest.raises(popart.popart_exception, match="another program"):
+        inference(model, [y]).loadExecutable(str(file))
+
+
+def test_saving_before_prepare_is_refused(tmp_path):
+    session, _, _ = trained()
+    with pytest.raises(popart.popart_runtime_error, match="prepareDevice first"):
+        session.saveExecutable(str(tmp_path / "program.popef"))

@@ -1,10 +1,11 @@
 """Training sessions: saved state resumes bit for bit, loss scale, losses of old programs, branches, statistics."""
 
 import numpy as np
-import onnx
 import popart
 import pytest
 import torch
+
+import onnx
 
 RNG = np.random.default_rng(7)
 WEIGHTS = RNG.normal(size=(6, 4)).astype(np.float32)
@@ -121,9 +122,7 @@ def test_state_of_a_saved_model_survives_a_session_without_use_for_it(tmp_path):
 def test_loss_scale_that_changes_leaves_updates_alone():
     model, loss, _ = classifier()
     plain = trainer(model, loss, popart.SGD({"defaultLearningRate": (0.1, False)}))
-    scaled = trainer(
-        model, loss, popart.SGD({"defaultLearningRate": (0.1, False), "lossScaling": (4.0, False)})
-    )
+    scaled = trainer(model, loss, popart.SGD({"defaultLearningRate": (0.1, False), "lossScaling": (4.0, False)}))
     for i in range(4):
         if i == 2:
             scaled.updateOptimizerFromHost(
@@ -134,7 +133,7 @@ def test_loss_scale_that_changes_leaves_updates_alone():
 
 
 def test_losses_of_old_programs_are_summed():
-    model, loss, p = classifier()
+    model, _loss, p = classifier()
     flow = popart.DataFlow(1, ["nll", "l1"])
     losses = [popart.NllLoss(p, "labels", "nll"), popart.L1Loss(p, "l1", 0.25)]
     session = popart.TrainingSession(

@@ -97,7 +97,7 @@ POPART_UNARY(IsInf, {
   if (p[1] != 0) found = hn::Or(found, asVector(hn::Eq(x, infinity)));
   return found;
 })
-POPART_UNARY(NotZero, return asVector(hn::Ne(x, zero()));)
+POPART_UNARY(NotZero, return hn::Not(asVector(hn::Eq(x, zero())));)
 POPART_UNARY(Not, return hn::Not(x);)
 POPART_UNARY(MaskToFloat, return hn::And(x, constant(1.0f));)
 #undef POPART_UNARY

@@ -1,0 +1,228 @@
+// Reads and sums at index positions: Gather and its gradient, GatherElements, OneHot. An index out of range reads zeros and
+// writes nothing. Gradients add in the order of the indices; tasks own places of the result, so sums do not depend on threads.
+#include <algorithm>
+#include <cstring>
+
+#include <popart/op.hpp>
+
+#include "backends/cpu/cpu.hpp"
+#include "backends/cpu/axis.hpp"
+#include "ops/rules.hpp"
+
+namespace popart::cpu {
+namespace {
+
+using executable::KernelArgs;
+using executable::KernelRequest;
+
+constexpr int64_t kTaskBytes = int64_t{1} << 17;
+
+// What Gather and its gradient share: `outer` slices per index, `count` indices for each group of outer positions.
+struct GatherForm {
+  AxisSizes data;  // of the tensor gathered from
+  int64_t count = 0, outerPerGroup = 1;
+  DataType indexType = DataType::INT32;
+  NegativeIndex negative = NegativeIndex::kFromEnd;
+
+  // Place along the axis that index k of outer position o names, or -1.
+  int64_t place(const void *indices, int64_t o, int64_t k) const {
+    return placeOf(indexAt(indices, indexType, o / outerPerGroup * count + k), data.length, negative);
+  }
+};
+
+GatherForm gatherForm(const Op &op, const Shape &data, const executable::OperandDesc &indices) {
+  GatherForm f;
+  f.data = aroundAxis(data, ops::axisOf(op.attributes(), static_cast<int64_t>(data.size())));
+  const int64_t group = op.attrInt("group_size");
+  f.count = indices.info.nelms() / group;
+  f.outerPerGroup = std::max<int64_t>(1, f.data.outer / group);
+  if (group == 1) f.outerPerGroup = std::max<int64_t>(1, f.data.outer);
+  f.indexType = indices.info.dataType();
+  f.negative = op.attrInt("zero_OOR") != 0 ? NegativeIndex::kOutOfRange : NegativeIndex::kFromEnd;
+  return f;
+}
+
+class GatherKernel final : public executable::Kernel {
+ public:
+  GatherKernel(const GatherForm &form, int64_t bytes) : form_(form), slice_(form.data.inner * bytes), rows_(form.data.outer * form.count) {
+    tasks_ = std::clamp<int64_t>(rows_ * std::max<int64_t>(slice_, 16) / kTaskBytes, 1, std::max<int64_t>(1, std::min<int64_t>(rows_, 256)));
+  }
+  std::string name() const override { return "gather"; }
+  int tasks() const override { return static_cast<int>(tasks_); }
+  void run(const KernelArgs &args, int task) const noexcept override {
+    switch (slice_) {
+      case 0: return;
+      case 1: return rows<1>(args, task);
+      case 4: return rows<4>(args, task);
+      case 8: return rows<8>(args, task);
+      default: return rows<0>(args, task);
+    }
+  }
+
+ private:
+  // kBytes: bytes of a slice, 0: any.
+  template <int64_t kBytes>
+  void rows(const KernelArgs &args, int task) const noexcept {
+    const auto bytes = static_cast<size_t>(kBytes != 0 ? kBytes : slice_);
+    const char *from = static_cast<const char *>(args.in[0]);
+    char *to = static_cast<char *>(args.out[0]);
+    for (int64_t r = rows_ * task / tasks_; r < rows_ * (task + 1) / tasks_; ++r) {
+      const int64_t o = r / form_.count, at = form_.place(args.in[1], o, r % form_.count);
+      if (at < 0) std::memset(to + r * slice_, 0, bytes);
+      else std::memcpy(to + r * slice_, from + (o * form_.data.length + at) * slice_, bytes);
+    }
+  }
+  GatherForm form_;
+  int64_t slice_, rows_, tasks_ = 1;
+};
+
+std::unique_ptr<executable::Kernel> createGather(const KernelRequest &request, std::string &reason) {
+  if (!allPlain(request, reason)) return nullptr;
+  const auto &data = request.inputs[0].info;
+  const int64_t bytes = getDataTypeInfo(data.dataType()).nbytes;
+  if (bytes <= 0) return reason = "it moves no elements of type " + toText(data.dataType()), nullptr;
+  return std::make_unique<GatherKernel>(gatherForm(*request.op, data.shape(), request.inputs[1]), bytes);
+}
+
+// A task owns a stretch of places of one outer position and a stretch of columns: it clears them, then reads all indices and adds
+// the slices that fall there.
+class GatherGradientKernel final : public executable::Kernel {
+ public:
+  explicit GatherGradientKernel(const GatherForm &form) : form_(form) {
+    constexpr int64_t kElements = 1 << 15;
+    const AxisSizes &d = form.data;
+    placeParts_ = std::clamp<int64_t>(d.length * d.inner / kElements, 1, std::clamp<int64_t>(d.length, 1, 32));
+    if (placeParts_ * d.outer < 16) columnParts_ = std::clamp<int64_t>(form.count * d.inner / kElements, 1, std::clamp<int64_t>(d.inner / 64, 1, 16));
+  }
+  std::string name() const override { return "gather gradient"; }
+  int tasks() const override { return static_cast<int>(std::max<int64_t>(1, form_.data.outer * placeParts_ * columnParts_)); }
+  void run(const KernelArgs &args, int task) const noexcept override {
+    const AxisSizes &d = form_.data;
+    if (d.outer * d.length * d.inner == 0) return;
+    const int64_t column = task % columnParts_, part = task / columnParts_ % placeParts_, o = task / columnParts_ / placeParts_;
+    const int64_t begin = d.inner * column / columnParts_, columns = d.inner * (column + 1) / columnParts_ - begin;
+    const int64_t first = d.length * part / placeParts_, last = d.length * (part + 1) / placeParts_;
+    const float *g = static_cast<const float *>(args.in[0]) + o * form_.count * d.inner + begin;
+    float *y = static_cast<float *>(args.out[0]) + o * d.length * d.inner + begin;
+    for (int64_t at = first; at < last; ++at) std::fill_n(y + at * d.inner, columns, 0.0f);
+    for (int64_t k = 0; k < form_.count; ++k) {
+      const int64_t at = form_.place(args.in[1], o, k);
+      if (at < first || at >= last) continue;
+      const float *from = g + k * d.inner;
+      float *to = y + at * d.inner;
+      for (int64_t c = 0; c < columns; ++c) to[c] += from[c];
+    }
+  }
+
+ private:
+  GatherForm form_;
+  int64_t placeParts_ = 1, columnParts_ = 1;
+};
+
+std::unique_ptr<executable::Kernel> createGatherGradient(const KernelRequest &request, std::string &reason) {
+  if (!allPlain(request, reason)) return nullptr;
+  const auto &result = request.outputs[0].info;
+  if (result.dataType() != DataType::FLOAT) return reason = "it sums FLOAT only: got " + toText(result.dataType()), nullptr;
+  return std::make_unique<GatherGradientKernel>(gatherForm(*request.op, result.shape(), request.inputs[1]));
+}
+
+// y[i] = x[i with its coordinate along the axis replaced by indices[i]].
+class GatherElementsKernel final : public executable::Kernel {
+ public:
+  GatherElementsKernel(const Shape &data, const Shape &result, int64_t axis, DataType indexType, int64_t bytes)
+      : result_(result), length_(data[static_cast<size_t>(axis)]), strides_(data.size()), indexType_(indexType), bytes_(bytes), elements_(elementCount(result)) {
+    int64_t stride = 1;
+    for (size_t d = data.size(); d-- > 0; stride *= data[d]) strides_[d] = stride;
+    axisStride_ = strides_[static_cast<size_t>(axis)];
+    strides_[static_cast<size_t>(axis)] = 0;
+    tasks_ = std::clamp<int64_t>(elements_ / (1 << 13), 1, 64);
+  }
+  std::string name() const override { return "gather elements"; }
+  int tasks() const override { return static_cast<int>(tasks_); }
+  void run(const KernelArgs &args, int task) const noexcept override {
+    const char *x = static_cast<const char *>(args.in[0]);
+    char *y = static_cast<char *>(args.out[0]);
+    const int64_t width = elements_ == 0 ? 0 : result_.back(), last = strides_.back();
+    for (int64_t i = elements_ * task / tasks_, end = elements_ * (task + 1) / tasks_; i < end;) {
+      int64_t rest = i / width, base = 0;
+      for (size_t d = result_.size() - 1; d-- > 0; rest /= result_[d]) base += rest % result_[d] * strides_[d];
+      for (int64_t c = i % width; c < width && i < end; ++c, ++i) {
+        const int64_t at = placeOf(indexAt(args.in[1], indexType_, i), length_, NegativeIndex::kFromEnd);
+        if (at < 0) std::memset(y + i * bytes_, 0, static_cast<size_t>(bytes_));
+        else std::memcpy(y + i * bytes_, x + (base + c * last + at * axisStride_) * bytes_, static_cast<size_t>(bytes_));
+      }
+    }
+  }
+
+ private:
+  Shape result_;
+  int64_t length_, axisStride_ = 1;
+  Shape strides_;
+  DataType indexType_;
+  int64_t bytes_, elements_, tasks_ = 1;
+};
+
+std::unique_ptr<executable::Kernel> createGatherElements(const KernelRequest &request, std::string &reason) {
+  if (!allPlain(request, reason)) return nullptr;
+  const auto &data = request.inputs[0].info, &indices = request.inputs[1].info;
+  const int64_t bytes = getDataTypeInfo(data.dataType()).nbytes;
+  if (bytes <= 0) return reason = "it moves no elements of type " + toText(data.dataType()), nullptr;
+  if (data.rank() == 0) return reason = "it takes no scalars", nullptr;
+  const int64_t axis = ops::axisOf(request.op->attributes(), data.rank());
+  return std::make_unique<GatherElementsKernel>(data.shape(), indices.shape(), axis, indices.dataType(), bytes);
+}
+
+// The result is filled with the first value; then each index puts the second.
+class OneHotKernel final : public executable::Kernel {
+ public:
+  OneHotKernel(const AxisSizes &sizes, DataType indexType, int64_t bytes) : sizes_(sizes), indexType_(indexType), bytes_(bytes) {
+    tasks_ = std::clamp<int64_t>(sizes.outer * sizes.length * sizes.inner * bytes / kTaskBytes, 1, std::max<int64_t>(1, std::min<int64_t>(64, sizes.outer)));
+  }
+  std::string name() const override { return "one hot"; }
+  int tasks() const override { return static_cast<int>(tasks_); }
+  void run(const KernelArgs &args, int task) const noexcept override {
+    switch (bytes_) {
+      case 1: return rows<uint8_t>(args, task);
+      case 2: return rows<uint16_t>(args, task);
+      case 4: return rows<uint32_t>(args, task);
+      default: return rows<uint64_t>(args, task);
+    }
+  }
+
+ private:
+  template <class T>
+  void rows(const KernelArgs &args, int task) const noexcept {
+    const int64_t begin = sizes_.outer * task / tasks_, end = sizes_.outer * (task + 1) / tasks_, block = sizes_.length * sizes_.inner;
+    if (block == 0) return;
+    const T *values = static_cast<const T *>(args.in[1]);
+    T *y = static_cast<T *>(args.out[0]);
+    std::fill(y + begin * block, y + end * block, values[0]);
+    for (int64_t o = begin; o < end; ++o)
+      for (int64_t i = 0; i < sizes_.inner; ++i) {
+        const int64_t at = placeOf(indexAt(args.in[0], indexType_, o * sizes_.inner + i), sizes_.length, NegativeIndex::kFromEnd);
+        if (at >= 0) y[o * block + at * sizes_.inner + i] = values[1];
+      }
+  }
+  AxisSizes sizes_;
+  DataType indexType_;
+  int64_t bytes_, tasks_ = 1;
+};
+
+std::unique_ptr<executable::Kernel> createOneHot(const KernelRequest &request, std::string &reason) {
+  if (!allPlain(request, reason)) return nullptr;
+  const auto &result = request.outputs[0].info;
+  const DataType type = request.inputs[0].info.dataType();
+  const int64_t bytes = getDataTypeInfo(result.dataType()).nbytes;
+  if (!isIndexType(type)) return reason = "it takes integer indices only: got " + toText(type), nullptr;
+  if (bytes <= 0 || bytes > 8) return reason = "it makes no elements of type " + toText(result.dataType()), nullptr;
+  return std::make_unique<OneHotKernel>(aroundAxis(result.shape(), ops::axisOf(request.op->attributes(), result.rank())), type, bytes);
+}
+
+constexpr Entry kEntries[] = {
+    {"Gather", createGather}, {"GatherGrad", createGatherGradient}, {"GatherElements", createGatherElements}, {"OneHot", createOneHot}};
+
+}  // namespace
+
+std::span<const Entry> indexKernels() { return kEntries; }
+
+}  // namespace popart::cpu

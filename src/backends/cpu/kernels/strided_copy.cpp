@@ -1,0 +1,143 @@
+// Work is cut into units: one block of the two innermost dimensions at one position of the outer ones; a task does several
+// neighbouring units. Elements move through fixed-size memcpy, so that source and target may be unaligned.
+#include "backends/cpu/kernels/strided_copy.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "backends/cpu/kernels/transpose.hpp"
+
+namespace popart::cpu {
+namespace {
+
+constexpr int64_t kTaskBytes = int64_t{1} << 17;
+constexpr int64_t kTile = 64;  // rows and columns of a transposed block
+
+int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+}  // namespace
+
+StridedCopy::StridedCopy(std::vector<CopyDim> dims, int64_t elementBytes, int64_t fromOffset, int64_t toOffset)
+    : bytes_(elementBytes), fromOffset_(fromOffset), toOffset_(toOffset) {
+  for (const CopyDim &d : dims)
+    if (d.size == 0) return;
+  merge(std::move(dims));
+  chooseInner();
+  chooseTasks();
+}
+
+void StridedCopy::merge(std::vector<CopyDim> dims) {
+  for (const CopyDim &d : dims) {
+    if (d.size == 1) continue;
+    if (!outer_.empty() && outer_.back().from == d.size * d.from && outer_.back().to == d.size * d.to) {
+      outer_.back() = {outer_.back().size * d.size, d.from, d.to};
+    } else {
+      outer_.push_back(d);
+    }
+  }
+}
+
+// A contiguous run that is itself 2, 4, 8 or 16 bytes becomes the element.
+void StridedCopy::chooseInner() {
+  const bool isRun = !outer_.empty() && outer_.back().from == bytes_ && outer_.back().to == bytes_;
+  if (const int64_t run = isRun ? outer_.back().size * bytes_ : 0; outer_.size() > 1 && (run == 2 || run == 4 || run == 8 || run == 16)) {
+    bytes_ = run;
+    outer_.pop_back();
+  }
+  column_ = {1, bytes_, bytes_};
+  if (!outer_.empty()) column_ = outer_.back(), outer_.pop_back();
+  row_ = {1, 0, 0};
+  size_t row = outer_.size() - 1;
+  if (column_.from == bytes_ && column_.to == bytes_) {
+    inner_ = Inner::kRun;
+  } else if (column_.from == 0 && column_.to == bytes_) {
+    inner_ = Inner::kRepeat;
+  } else {
+    inner_ = Inner::kStrided;
+    for (size_t d = 0; d < outer_.size() && column_.to == bytes_; ++d)
+      if (outer_[d].from == bytes_) row = d, inner_ = Inner::kTranspose;
+  }
+  if (outer_.empty()) return;
+  row_ = outer_[row];
+  outer_.erase(outer_.begin() + static_cast<std::ptrdiff_t>(row));
+}
+
+void StridedCopy::chooseTasks() {
+  const int64_t unit = std::max<int64_t>(1, kTaskBytes / bytes_);
+  columnChunk_ = inner_ == Inner::kTranspose ? kTile : std::min(column_.size, unit);
+  rowChunk_ = inner_ == Inner::kTranspose ? kTile : std::max<int64_t>(1, unit / columnChunk_);
+  rowChunk_ = std::min(rowChunk_, row_.size);
+  rowUnits_ = ceilDiv(row_.size, rowChunk_);
+  columnUnits_ = ceilDiv(column_.size, columnChunk_);
+  units_ = rowUnits_ * columnUnits_;
+  int64_t elements = row_.size * column_.size;
+  for (const CopyDim &d : outer_) units_ *= d.size, elements *= d.size;
+  tasks_ = std::clamp<int64_t>(ceilDiv(elements * bytes_, kTaskBytes), 1, std::min<int64_t>(units_, 1024));
+}
+
+const char *StridedCopy::name() const {
+  switch (inner_) {
+    case Inner::kRun: return "copy";
+    case Inner::kRepeat: return "fill";
+    case Inner::kTranspose: return "transpose";
+    case Inner::kStrided: break;
+  }
+  return "strided copy";
+}
+
+void StridedCopy::run(const void *from, void *to, int64_t task) const noexcept {
+  if (tasks_ == 0) return;
+  const int64_t end = units_ * (task + 1) / tasks_;
+  for (int64_t u = units_ * task / tasks_; u < end; ++u) {
+    const int64_t column = u % columnUnits_ * columnChunk_, row = u / columnUnits_ % rowUnits_ * rowChunk_;
+    int64_t rest = u / columnUnits_ / rowUnits_;
+    int64_t fromAt = fromOffset_ + column * column_.from + row * row_.from, toAt = toOffset_ + column * column_.to + row * row_.to;
+    for (size_t d = outer_.size(); d-- > 0; rest /= outer_[d].size) {
+      const int64_t at = rest % outer_[d].size;
+      fromAt += at * outer_[d].from, toAt += at * outer_[d].to;
+    }
+    runBlock({static_cast<const char *>(from) + fromAt, static_cast<char *>(to) + toAt, std::min(rowChunk_, row_.size - row),
+              std::min(columnChunk_, column_.size - column)});
+  }
+}
+
+template <int64_t kBytes>
+void StridedCopy::moveElements(const Block &b) const noexcept {
+  const int64_t fromStep = column_.from, toStep = column_.to;
+  for (int64_t r = 0; r < b.rows; ++r) {
+    const char *from = b.from + r * row_.from;
+    char *to = b.to + r * row_.to;
+    if (inner_ == Inner::kRepeat) {
+      char element[kBytes];
+      std::memcpy(element, from, kBytes);
+      for (int64_t c = 0; c < b.columns; ++c) std::memcpy(to + c * kBytes, element, kBytes);
+    } else if (toStep == kBytes) {
+      for (int64_t c = 0; c < b.columns; ++c) std::memcpy(to + c * kBytes, from + c * fromStep, kBytes);
+    } else {
+      for (int64_t c = 0; c < b.columns; ++c) std::memcpy(to + c * toStep, from + c * fromStep, kBytes);
+    }
+  }
+}
+
+void StridedCopy::runBlock(const Block &b) const noexcept {
+  if (inner_ == Inner::kRun) {
+    for (int64_t r = 0; r < b.rows; ++r) std::memcpy(b.to + r * row_.to, b.from + r * row_.from, static_cast<size_t>(b.columns * bytes_));
+    return;
+  }
+  const bool aligned = ((reinterpret_cast<uintptr_t>(b.from) | reinterpret_cast<uintptr_t>(b.to) | static_cast<uintptr_t>(column_.from) |
+                         static_cast<uintptr_t>(row_.to)) % sizeof(float)) == 0;
+  if (inner_ == Inner::kTranspose && bytes_ == sizeof(float) && aligned) {
+    constexpr auto kFloat = static_cast<int64_t>(sizeof(float));
+    return transpose(reinterpret_cast<const float *>(b.from), column_.from / kFloat, reinterpret_cast<float *>(b.to), row_.to / kFloat, b.columns, b.rows);
+  }
+  switch (bytes_) {
+    case 1: return moveElements<1>(b);
+    case 2: return moveElements<2>(b);
+    case 4: return moveElements<4>(b);
+    case 8: return moveElements<8>(b);
+    default: return moveElements<16>(b);
+  }
+}
+
+}  // namespace popart::cpu

@@ -1,0 +1,329 @@
+// Operators that move elements of any type in plain layout: Transpose, Concat, Split, Slice, Reverse, Expand, Tile, copies of
+// views, and those that write a window of their result and something else around it: SliceUpdate, SliceGrad, Pad.
+#include <algorithm>
+#include <cstring>
+#include <memory>
+
+#include <popart/op.hpp>
+
+#include "backends/cpu/cpu.hpp"
+#include "backends/cpu/kernels/strided_copy.hpp"
+#include "ops/rules.hpp"
+#include "ops/shape/pad_index.hpp"
+#include "ops/shape/slice_range.hpp"
+
+namespace popart::cpu {
+namespace {
+
+using executable::KernelArgs;
+using executable::KernelRequest;
+using ops::SliceRange;
+
+// Bytes of an element; 0 and a reason when there is no move for it.
+int64_t movedBytes(const KernelRequest &request, std::string &reason) {
+  if (!allPlain(request, reason)) return 0;
+  const DataType type = request.outputs[0].info.dataType();
+  const int64_t bytes = getDataTypeInfo(type).nbytes;
+  if (bytes == 1 || bytes == 2 || bytes == 4 || bytes == 8 || bytes == 16) return bytes;
+  return reason = "it moves no elements of type " + toText(type), 0;
+}
+
+// Byte strides of a plain tensor.
+Shape byteStrides(const Shape &shape, int64_t bytes) {
+  Shape strides(shape.size());
+  for (size_t d = shape.size(); d-- > 0; bytes *= shape[d]) strides[d] = bytes;
+  return strides;
+}
+
+// ---- copies: every element of the results comes from one operand -------------------------------------------------------------
+
+struct Piece {
+  StridedCopy copy;
+  size_t in, out;
+};
+
+class MoveKernel final : public executable::Kernel {
+ public:
+  MoveKernel(std::vector<Piece> pieces) : pieces_(std::move(pieces)) {
+    for (const Piece &p : pieces_) firstTask_.push_back(tasks_), tasks_ += p.copy.tasks();
+  }
+  std::string name() const override { return pieces_.size() == 1 ? pieces_[0].copy.name() : "copy pieces"; }
+  int tasks() const override { return static_cast<int>(std::max<int64_t>(1, tasks_)); }
+  void run(const KernelArgs &args, int task) const noexcept override {
+    if (task >= tasks_) return;
+    const auto piece = static_cast<size_t>(std::upper_bound(firstTask_.begin(), firstTask_.end(), int64_t{task}) - firstTask_.begin()) - 1;
+    const Piece &p = pieces_[piece];
+    p.copy.run(args.in[p.in], args.out[p.out], task - firstTask_[piece]);
+  }
+
+ private:
+  std::vector<Piece> pieces_;
+  std::vector<int64_t> firstTask_;
+  int64_t tasks_ = 0;
+};
+
+std::unique_ptr<executable::Kernel> single(std::vector<CopyDim> dims, int64_t bytes, int64_t fromOffset) {
+  return std::make_unique<MoveKernel>(std::vector<Piece>{{StridedCopy(std::move(dims), bytes, fromOffset, 0), 0, 0}});
+}
+
+// The whole result, read from the operand at byte strides `from`.
+std::unique_ptr<executable::Kernel> readStrided(const KernelRequest &request, int64_t bytes, int64_t offset, const Shape &from) {
+  const Shape &shape = request.outputs[0].info.shape(), to = byteStrides(shape, bytes);
+  std::vector<CopyDim> dims;
+  for (size_t d = 0; d < shape.size(); ++d) dims.push_back({shape[d], from[d], to[d]});
+  return single(std::move(dims), bytes, offset);
+}
+
+std::unique_ptr<executable::Kernel> createCopy(const KernelRequest &request, std::string &reason) {
+  const int64_t bytes = movedBytes(request, reason);
+  if (bytes == 0) return nullptr;
+  return single({{request.outputs[0].info.nelms(), bytes, bytes}}, bytes, 0);
+}
+
+std::unique_ptr<executable::Kernel> createTranspose(const KernelRequest &request, std::string &reason) {
+  const int64_t bytes = movedBytes(request, reason);
+  if (bytes == 0) return nullptr;
+  const Shape own = byteStrides(request.inputs[0].info.shape(), bytes);
+  const auto perm = request.op->attributes().getAttribute<std::vector<int64_t>>("perm", {});
+  Shape from;
+  for (size_t d = 0; d < own.size(); ++d) from.push_back(perm.empty() ? own[own.size() - 1 - d] : own[static_cast<size_t>(perm[d])]);
+  return readStrided(request, bytes, 0, from);
+}
+
+std::unique_ptr<executable::Kernel> readRanges(const KernelRequest &request, const std::vector<SliceRange> &ranges, int64_t bytes) {
+  Shape from = byteStrides(request.inputs[0].info.shape(), bytes);
+  int64_t offset = 0;
+  for (size_t d = 0; d < from.size(); ++d) offset += ranges[d].start * from[d], from[d] *= ranges[d].step;
+  return readStrided(request, bytes, offset, from);
+}
+
+std::unique_ptr<executable::Kernel> createSlice(const KernelRequest &request, std::string &reason) {
+  const int64_t bytes = movedBytes(request, reason);
+  if (bytes == 0) return nullptr;
+  return readRanges(request, ops::sliceRanges(request.op->attributes(), request.inputs[0].info.shape()), bytes);
+}
+
+std::unique_ptr<executable::Kernel> createReverse(const KernelRequest &request, std::string &reason) {
+  const int64_t bytes = movedBytes(request, reason);
+  if (bytes == 0) return nullptr;
+  const Shape &shape = request.inputs[0].info.shape();
+  std::vector<SliceRange> ranges;
+  for (int64_t size : shape) ranges.push_back({0, 1, size});
+  for (int64_t d : request.op->attrInts("dimensions")) ranges[static_cast<size_t>(d)] = {shape[static_cast<size_t>(d)] - 1, -1, shape[static_cast<size_t>(d)]};
+  return readRanges(request, ranges, bytes);
+}
+
+std::unique_ptr<executable::Kernel> createExpand(const KernelRequest &request, std::string &reason) {
+  const int64_t bytes = movedBytes(request, reason);
+  if (bytes == 0) return nullptr;
+  const Shape &shape = request.inputs[0].info.shape(), own = byteStrides(shape, bytes);
+  Shape from(request.outputs[0].info.shape().size(), 0);
+  for (size_t d = 0; d < shape.size(); ++d)
+    if (shape[d] != 1) from[from.size() - shape.size() + d] = own[d];
+  return readStrided(request, bytes, 0, from);
+}
+
+// Every axis of the result is (repeats, size): the first repeats, the second walks the operand.
+std::unique_ptr<executable::Kernel> createTile(const KernelRequest &request, std::string &reason) {
+  const int64_t bytes = movedBytes(request, reason);
+  if (bytes == 0) return nullptr;
+  const Shape &shape = request.inputs[0].info.shape(), &result = request.outputs[0].info.shape();
+  const Shape from = byteStrides(shape, bytes), to = byteStrides(result, bytes);
+  std::vector<CopyDim> dims;
+  for (size_t d = 0; d < shape.size(); ++d) {
+    dims.push_back({shape[d] == 0 ? 0 : result[d] / shape[d], 0, to[d] * shape[d]});
+    dims.push_back({shape[d], from[d], to[d]});
+  }
+  return single(std::move(dims), bytes, 0);
+}
+
+// Concat and Split: piece i of the joined tensor against operand or result i.
+enum class Direction { Join, Cut };
+template <Direction kDirection>
+std::unique_ptr<executable::Kernel> createPieces(const KernelRequest &request, std::string &reason) {
+  constexpr bool kJoin = kDirection == Direction::Join;
+  const int64_t bytes = movedBytes(request, reason);
+  if (bytes == 0) return nullptr;
+  const Shape &joined = (kJoin ? request.outputs : request.inputs)[0].info.shape();
+  const auto axis = static_cast<size_t>(ops::axisOf(request.op->attributes(), static_cast<int64_t>(joined.size())));
+  const auto &list = kJoin ? request.inputs : request.outputs;
+  std::vector<int64_t> sizes;
+  if (kJoin)
+    for (const auto &o : list) sizes.push_back(o.info.shape()[axis]);
+  else
+    sizes = ops::splitSizes(request.op->attributes(), joined[axis], static_cast<int64_t>(list.size()));
+  const Shape whole = byteStrides(joined, bytes);
+  std::vector<Piece> pieces;
+  int64_t start = 0;
+  for (size_t i = 0; i < list.size(); start += sizes[i++] * whole[axis]) {
+    if (!list[i].connected) continue;
+    Shape shape = joined;
+    shape[axis] = sizes[i];
+    const Shape own = byteStrides(shape, bytes);
+    std::vector<CopyDim> dims;
+    for (size_t d = 0; d < shape.size(); ++d) dims.push_back({shape[d], kJoin ? own[d] : whole[d], kJoin ? whole[d] : own[d]});
+    pieces.push_back({StridedCopy(std::move(dims), bytes, kJoin ? 0 : start, kJoin ? start : 0), kJoin ? i : 0, kJoin ? 0 : i});
+  }
+  return std::make_unique<MoveKernel>(std::move(pieces));
+}
+
+// ---- windows: part of the result comes from one operand, the rest from another or from a constant ---------------------------
+
+// The rest of the result: an operand of the result's shape, or copies of one element.
+struct Surroundings {
+  int operand = -1;
+  std::vector<char> fill;
+};
+
+// The result's leading dimensions are rows, its trailing ones a contiguous tail; a task owns some rows. Each row is first filled,
+// then, if its coordinates lie in the window, the window's part of the tail is written over it.
+class WindowKernel final : public executable::Kernel {
+ public:
+  WindowKernel(std::string name, const Shape &result, std::vector<SliceRange> window, int64_t bytes, Surroundings rest, int part)
+      : name_(std::move(name)), rest_(std::move(rest)), part_(part), isZero_(std::all_of(rest_.fill.begin(), rest_.fill.end(), [](char c) { return c == 0; })) {
+    constexpr int64_t kTailBytes = 1 << 14, kTaskBytes = int64_t{1} << 17;
+    const Shape to = byteStrides(result, bytes);
+    Shape sizes;
+    for (const SliceRange &r : window) sizes.push_back(r.size);
+    const Shape from = byteStrides(sizes, bytes);
+    tailBytes_ = elementCount(result) * bytes;
+    size_t d = 0;
+    for (; d < result.size() && tailBytes_ > kTailBytes; ++d) {
+      leading_.push_back({result[d], from[d], window[d]});
+      tailBytes_ /= result[d];
+      rows_ *= result[d];
+    }
+    std::vector<CopyDim> dims;
+    int64_t offset = 0;
+    for (; d < result.size(); ++d) {
+      dims.push_back({window[d].size, from[d], window[d].step * to[d]});
+      offset += window[d].start * to[d];
+    }
+    isEmpty_ = elementCount(sizes) == 0;
+    tail_ = std::make_unique<StridedCopy>(std::move(dims), bytes, 0, isEmpty_ ? 0 : offset);
+    tasks_ = std::clamp<int64_t>(rows_ * tailBytes_ / kTaskBytes, 1, std::max<int64_t>(1, rows_));
+  }
+  std::string name() const override { return name_; }
+  int tasks() const override { return static_cast<int>(tasks_); }
+  bool canOverwrite(int input, int) const override { return input == rest_.operand; }
+
+  void run(const KernelArgs &args, int task) const noexcept override {
+    if (tailBytes_ == 0) return;
+    const auto *part = static_cast<const char *>(args.in[part_]);
+    auto *to = static_cast<char *>(args.out[0]);
+    for (int64_t row = rows_ * task / tasks_; row < rows_ * (task + 1) / tasks_; ++row) {
+      fill(args, to + row * tailBytes_, row * tailBytes_);
+      const int64_t at = isEmpty_ ? -1 : partOffset(row);
+      for (int64_t t = 0; at >= 0 && t < tail_->tasks(); ++t) tail_->run(part + at, to + row * tailBytes_, t);
+    }
+  }
+
+ private:
+  struct Leading {
+    int64_t size, partStride;
+    SliceRange window;
+  };
+
+  void fill(const KernelArgs &args, char *to, int64_t offset) const noexcept {
+    const auto bytes = static_cast<size_t>(tailBytes_);
+    if (rest_.operand >= 0) {
+      const char *from = static_cast<const char *>(args.in[rest_.operand]) + offset;
+      if (from != to) std::memcpy(to, from, bytes);
+    } else if (isZero_) {
+      std::memset(to, 0, bytes);
+    } else {
+      for (size_t i = 0; i < bytes; i += rest_.fill.size()) std::memcpy(to + i, rest_.fill.data(), rest_.fill.size());
+    }
+  }
+  // Where in the part the row's tail begins; -1 when the row lies outside the window.
+  int64_t partOffset(int64_t row) const noexcept {
+    int64_t offset = 0;
+    for (size_t d = leading_.size(); d-- > 0; row /= leading_[d].size) {
+      const Leading &l = leading_[d];
+      const int64_t distance = row % l.size - l.window.start, place = distance / l.window.step;
+      if (distance % l.window.step != 0 || place < 0 || place >= l.window.size) return -1;
+      offset += place * l.partStride;
+    }
+    return offset;
+  }
+
+  std::string name_;
+  Surroundings rest_;
+  int part_;
+  bool isZero_, isEmpty_ = false;
+  std::vector<Leading> leading_;
+  int64_t rows_ = 1, tailBytes_ = 0, tasks_ = 1;
+  std::unique_ptr<StridedCopy> tail_;
+};
+
+std::unique_ptr<executable::Kernel> createSliceUpdate(const KernelRequest &request, std::string &reason) {
+  const int64_t bytes = movedBytes(request, reason);
+  if (bytes == 0) return nullptr;
+  const Shape &shape = request.outputs[0].info.shape();
+  return std::make_unique<WindowKernel>("slice update", shape, ops::sliceRanges(request.op->attributes(), shape), bytes, Surroundings{0, {}}, 1);
+}
+
+std::unique_ptr<executable::Kernel> createSliceGradient(const KernelRequest &request, std::string &reason) {
+  const int64_t bytes = movedBytes(request, reason);
+  if (bytes == 0) return nullptr;
+  const Shape &shape = request.outputs[0].info.shape();
+  const bool isSubsample = request.op->def().base().type() == "SubsampleGrad";
+  auto ranges = isSubsample ? ops::subsampleRanges(request.op->attrInts("strides"), shape) : ops::sliceRanges(request.op->attributes(), shape);
+  return std::make_unique<WindowKernel>("slice gradient", shape, std::move(ranges), bytes, Surroundings{-1, std::vector<char>(static_cast<size_t>(bytes), 0)}, 0);
+}
+
+// Padding with a value. Axes that are cut (negative pads) are left to the reference.
+std::unique_ptr<executable::Kernel> createPad(const KernelRequest &request, std::string &reason) {
+  const int64_t bytes = movedBytes(request, reason);
+  if (bytes == 0) return nullptr;
+  const Op &op = *request.op;
+  if (op.attrString("mode") != "constant") return reason = "it pads with a constant only: got mode " + op.attrString("mode"), nullptr;
+  const Shape &from = request.inputs[0].info.shape();
+  const auto pads = ops::fullPads(op.attributes(), request.inputs[0].info.rank());
+  std::vector<SliceRange> window;
+  bool cuts = false, adds = false;
+  for (size_t d = 0; d < from.size(); ++d) {
+    cuts |= pads[d] < 0 || pads[from.size() + d] < 0;
+    adds |= pads[d] > 0 || pads[from.size() + d] > 0;
+    window.push_back({pads[d], 1, from[d]});
+  }
+  if (cuts && adds) return reason = "it adds on one side and cuts on another", nullptr;
+  if (cuts) {
+    for (size_t d = 0; d < from.size(); ++d) window[d].start = -pads[d];
+    return readRanges(request, window, bytes);
+  }
+  const DataType type = request.outputs[0].info.dataType();
+  const float value = op.attrFloat("value");
+  Surroundings rest{-1, std::vector<char>(static_cast<size_t>(bytes), 0)};
+  if (type == DataType::FLOAT) {
+    std::memcpy(rest.fill.data(), &value, sizeof value);
+  } else if (value != 0) {
+    return reason = "it pads elements of type " + toText(type) + " with zeros only", nullptr;
+  }
+  return std::make_unique<WindowKernel>("pad", request.outputs[0].info.shape(), std::move(window), bytes, std::move(rest), 0);
+}
+
+constexpr Entry kEntries[] = {{"Transpose", createTranspose},
+                              {"Slice", createSlice},
+                              {"Reverse", createReverse},
+                              {"Expand", createExpand},
+                              {"Tile", createTile},
+                              {"Concat", createPieces<Direction::Join>},
+                              {"Split", createPieces<Direction::Cut>},
+                              {"SliceUpdate", createSliceUpdate},
+                              {"SliceGrad", createSliceGradient},
+                              {"SubsampleGrad", createSliceGradient},
+                              {"Pad", createPad},
+                              {"Reshape", createCopy},
+                              {"Squeeze", createCopy},
+                              {"Unsqueeze", createCopy},
+                              {"Identity", createCopy},
+                              {"IdentityGrad", createCopy},
+                              {"Detach", createCopy},
+                              {"Nop", createCopy}};
+
+}  // namespace
+
+std::span<const Entry> moveKernels() { return kEntries; }
+
+}  // namespace popart::cpu

@@ -1,0 +1,234 @@
+// Operators that go along one axis line by line: ArgMax, ArgMin, TopK, Sort and CumSum. NaN counts as larger than every number;
+// ties go to the smaller index. Running sums are kept in double, integers in 64 bits.
+#include <algorithm>
+#include <numeric>
+#include <type_traits>
+
+#include <popart/half.hpp>
+#include <popart/op.hpp>
+
+#include "backends/cpu/cpu.hpp"
+#include "backends/cpu/axis.hpp"
+#include "ops/rules.hpp"
+
+namespace popart::cpu {
+namespace {
+
+using executable::KernelArgs;
+using executable::KernelRequest;
+
+// Calls f(T{}) for the element type; false when there is none for it.
+template <class F>
+bool forType(DataType type, F &&f) {
+  switch (type) {
+    case DataType::FLOAT: return f(float{}), true;
+    case DataType::DOUBLE: return f(double{}), true;
+    case DataType::FLOAT16: return f(Half{}), true;
+    case DataType::BFLOAT16: return f(BFloat16{}), true;
+    case DataType::INT8: return f(int8_t{}), true;
+    case DataType::INT16: return f(int16_t{}), true;
+    case DataType::INT32: return f(int32_t{}), true;
+    case DataType::INT64: return f(int64_t{}), true;
+    case DataType::UINT8: return f(uint8_t{}), true;
+    case DataType::UINT16: return f(uint16_t{}), true;
+    case DataType::UINT32: return f(uint32_t{}), true;
+    case DataType::UINT64: return f(uint64_t{}), true;
+    default: return false;
+  }
+}
+
+template <class T>
+using Comparable = std::conditional_t<std::is_arithmetic_v<T>, T, float>;
+
+template <class T>
+bool isLess(T a, T b) {
+  if constexpr (std::is_floating_point_v<T>) {
+    if (b != b) return a == a;
+  }
+  return a < b;
+}
+
+// Index results are INT64 or INT32.
+void setIndex(void *data, DataType type, int64_t i, int64_t value) {
+  if (type == DataType::INT64) static_cast<int64_t *>(data)[i] = value;
+  else static_cast<int32_t *>(data)[i] = static_cast<int32_t>(value);
+}
+
+// Base of the lines: they are spread evenly over tasks.
+class LineKernel : public executable::Kernel {
+ public:
+  LineKernel(const AxisSizes &sizes, int64_t costPerElement) : sizes_(sizes), lines_(sizes.outer * sizes.inner) {
+    tasks_ = std::clamp<int64_t>(lines_ * sizes.length * costPerElement / (1 << 15), 1, std::clamp<int64_t>(lines_, 1, 256));
+  }
+  int tasks() const override { return static_cast<int>(tasks_); }
+
+ protected:
+  // f(line, offset of its first element in a tensor with `length` elements along the axis)
+  template <class F>
+  void forLines(int task, int64_t length, F &&f) const {
+    for (int64_t l = lines_ * task / tasks_; l < lines_ * (task + 1) / tasks_; ++l) f(l, l / sizes_.inner * length * sizes_.inner + l % sizes_.inner);
+  }
+  AxisSizes sizes_;
+  int64_t lines_, tasks_ = 1;
+};
+
+enum class Extreme : uint8_t { kLargest, kSmallest };
+enum class Tie : uint8_t { kFirst, kLast };
+
+template <class T>
+class ArgKernel final : public LineKernel {
+ public:
+  ArgKernel(const AxisSizes &sizes, Extreme extreme, Tie tie, DataType indexType) : LineKernel(sizes, 1), extreme_(extreme), tie_(tie), indexType_(indexType) {}
+  std::string name() const override { return "arg extreme"; }
+  void run(const KernelArgs &args, int task) const noexcept override {
+    using C = Comparable<T>;
+    const T *x = static_cast<const T *>(args.in[0]);
+    const int64_t stride = sizes_.inner;
+    forLines(task, sizes_.length, [&](int64_t line, int64_t at) {
+      int64_t best = 0;
+      C top = sizes_.length > 0 ? static_cast<C>(x[at]) : C{};
+      for (int64_t j = 1; j < sizes_.length; ++j) {
+        const C v = static_cast<C>(x[at + j * stride]);
+        const bool above = extreme_ == Extreme::kLargest ? isLess(top, v) : isLess(v, top);
+        const bool below = extreme_ == Extreme::kLargest ? isLess(v, top) : isLess(top, v);
+        if (above || (tie_ == Tie::kLast && !below)) best = j, top = v;
+      }
+      setIndex(args.out[0], indexType_, line, best);
+    });
+  }
+
+ private:
+  Extreme extreme_;
+  Tie tie_;
+  DataType indexType_;
+};
+
+std::unique_ptr<executable::Kernel> createArg(const KernelRequest &request, std::string &reason) {
+  if (!allPlain(request, reason)) return nullptr;
+  const Op &op = *request.op;
+  const TensorInfo &x = request.inputs[0].info;
+  const AxisSizes sizes = aroundAxis(x.shape(), ops::axisOf(op.attributes(), x.rank()));
+  const Extreme extreme = op.def().base().type() == "ArgMax" ? Extreme::kLargest : Extreme::kSmallest;
+  const Tie tie = op.attrInt("select_last_index") != 0 ? Tie::kLast : Tie::kFirst;
+  std::unique_ptr<executable::Kernel> kernel;
+  if (!forType(x.dataType(), [&](auto zero) { kernel = std::make_unique<ArgKernel<decltype(zero)>>(sizes, extreme, tie, request.outputs[0].info.dataType()); }))
+    reason = "it compares no elements of type " + toText(x.dataType());
+  return kernel;
+}
+
+// The first `count` elements of each line in order, and where they were. The order is total (value, then index), so that any
+// sorting algorithm gives the same result.
+template <class T>
+class OrderKernel final : public LineKernel {
+ public:
+  OrderKernel(const AxisSizes &sizes, int64_t count, Extreme first, DataType indexType)
+      : LineKernel(sizes, 8), count_(count), first_(first), indexType_(indexType) {}
+  std::string name() const override { return count_ < sizes_.length ? "partial sort" : "sort"; }
+  int64_t scratchBytes() const override { return sizes_.length * static_cast<int64_t>(sizeof(Item)); }
+  void run(const KernelArgs &args, int task) const noexcept override {
+    const T *x = static_cast<const T *>(args.in[0]);
+    T *y = args.out[0] ? static_cast<T *>(args.out[0]) : nullptr;
+    auto *items = static_cast<Item *>(args.scratch);
+    auto before = [this](const Item &a, const Item &b) {
+      const bool forth = first_ == Extreme::kLargest ? isLess(b.value, a.value) : isLess(a.value, b.value);
+      const bool back = first_ == Extreme::kLargest ? isLess(a.value, b.value) : isLess(b.value, a.value);
+      return forth || (!back && a.index < b.index);
+    };
+    forLines(task, sizes_.length, [&](int64_t line, int64_t at) {
+      for (int64_t j = 0; j < sizes_.length; ++j) items[j] = {static_cast<Comparable<T>>(x[at + j * sizes_.inner]), j};
+      std::partial_sort(items, items + count_, items + sizes_.length, before);
+      const int64_t to = line / sizes_.inner * count_ * sizes_.inner + line % sizes_.inner;
+      for (int64_t j = 0; j < count_; ++j) {
+        if (y) y[to + j * sizes_.inner] = x[at + items[j].index * sizes_.inner];
+        if (hasIndices(args)) setIndex(args.out[1], indexType_, to + j * sizes_.inner, items[j].index);
+      }
+    });
+  }
+
+ private:
+  struct Item {
+    Comparable<T> value;
+    int64_t index;
+  };
+  bool hasIndices(const KernelArgs &args) const { return indexType_ != DataType::UNDEFINED && args.out[1] != nullptr; }
+  int64_t count_;
+  Extreme first_;
+  DataType indexType_;  // UNDEFINED: there is no second result
+};
+
+std::unique_ptr<executable::Kernel> createOrder(const KernelRequest &request, std::string &reason) {
+  if (!allPlain(request, reason)) return nullptr;
+  const Op &op = *request.op;
+  const TensorInfo &x = request.inputs[0].info;
+  if (x.rank() == 0) return reason = "it takes no scalars", nullptr;
+  const bool isTopK = op.def().base().type() == "TopK";
+  const AxisSizes sizes = aroundAxis(x.shape(), ops::axisOf(op.attributes(), x.rank()));
+  const bool descends = op.attrInt(isTopK ? "largest" : "descending") != 0;
+  const int64_t count = isTopK ? op.attrInt("k") : sizes.length;
+  const bool hasIndices = request.outputs.size() > 1 && request.outputs[1].connected;
+  const DataType indexType = hasIndices ? request.outputs[1].info.dataType() : DataType::UNDEFINED;
+  std::unique_ptr<executable::Kernel> kernel;
+  auto make = [&](auto zero) {
+    kernel = std::make_unique<OrderKernel<decltype(zero)>>(sizes, count, descends ? Extreme::kLargest : Extreme::kSmallest, indexType);
+  };
+  if (!forType(x.dataType(), make)) reason = "it orders no elements of type " + toText(x.dataType());
+  return kernel;
+}
+
+// ---- CumSum --------------------------------------------------------------------------------------------------------------
+
+template <class T>
+class CumulativeSumKernel final : public LineKernel {
+ public:
+  struct Form {
+    bool isExclusive, isReverse;
+  };
+  CumulativeSumKernel(const AxisSizes &sizes, Form form) : LineKernel(sizes, 2), form_(form) {}
+  std::string name() const override { return "running sum"; }
+  bool canOverwrite(int, int) const override { return true; }
+  void run(const KernelArgs &args, int task) const noexcept override {
+    const T *x = static_cast<const T *>(args.in[0]);
+    T *y = static_cast<T *>(args.out[0]);
+    forLines(task, sizes_.length, [&](int64_t, int64_t at) {
+      Sum total{};
+      for (int64_t j = 0; j < sizes_.length; ++j) {
+        const int64_t i = at + (form_.isReverse ? sizes_.length - 1 - j : j) * sizes_.inner;
+        const Sum next = total + static_cast<Sum>(x[i]);
+        y[i] = toElement(form_.isExclusive ? total : next);
+        total = next;
+      }
+    });
+  }
+
+ private:
+  // Integers wrap modulo 2^64.
+  using Sum = std::conditional_t<std::is_integral_v<T>, uint64_t, double>;
+  static T toElement(Sum v) {
+    if constexpr (std::is_arithmetic_v<T>) return static_cast<T>(v);
+    else return T(static_cast<float>(v));
+  }
+  Form form_;
+};
+
+std::unique_ptr<executable::Kernel> createCumulativeSum(const KernelRequest &request, std::string &reason) {
+  if (!allPlain(request, reason)) return nullptr;
+  const Op &op = *request.op;
+  const TensorInfo &x = request.inputs[0].info;
+  const AxisSizes sizes = aroundAxis(x.shape(), ops::axisOf(op.attributes(), x.rank()));
+  std::unique_ptr<executable::Kernel> kernel;
+  auto make = [&](auto zero) {
+    using K = CumulativeSumKernel<decltype(zero)>;
+    kernel = std::make_unique<K>(sizes, typename K::Form{op.attrInt("exclusive") != 0, op.attrInt("reverse") != 0});
+  };
+  if (!forType(x.dataType(), make)) reason = "it adds no elements of type " + toText(x.dataType());
+  return kernel;
+}
+
+constexpr Entry kEntries[] = {
+    {"ArgMax", createArg}, {"ArgMin", createArg}, {"TopK", createOrder}, {"Sort", createOrder}, {"CumSum", createCumulativeSum}};
+
+}  // namespace
+
+std::span<const Entry> orderKernels() { return kEntries; }
+
+}  // namespace popart::cpu

@@ -1,0 +1,204 @@
+// Reductions that the vector kernels of reduce.cpp do not take: other element types, products, logarithms, axes in any order.
+// Elements are converted chunk by chunk and folded one after another in double (integers in 64 bits, wrapping), in C order over
+// the reduced axes: the reference's result to the bit, several results at a time.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include <popart/half.hpp>
+#include <popart/op.hpp>
+
+#include "backends/cpu/cpu.hpp"
+#include "ops/rules.hpp"
+
+namespace popart::cpu {
+namespace {
+
+using executable::KernelArgs;
+using executable::KernelRequest;
+
+constexpr int64_t kChunk = 256;
+
+enum class Fold : uint8_t { kSum, kMean, kProduct, kSumSquare, kL1, kL2, kLogSum, kLogSumExp, kMax, kMin };
+struct FoldRow {
+  const char *type;
+  Fold fold;
+};
+constexpr FoldRow kRows[] = {{"ReduceSum", Fold::kSum},             {"ReduceMean", Fold::kMean},     {"ReduceProd", Fold::kProduct},
+                             {"ReduceSumSquare", Fold::kSumSquare}, {"ReduceL1", Fold::kL1},         {"ReduceL2", Fold::kL2},
+                             {"ReduceLogSum", Fold::kLogSum},       {"ReduceLogSumExp", Fold::kLogSumExp}, {"ReduceMax", Fold::kMax},
+                             {"ReduceMin", Fold::kMin}};
+
+template <class V>
+V sumOf(V a, V b) {
+  if constexpr (std::is_integral_v<V>) return static_cast<V>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+  else return a + b;
+}
+template <class V>
+V productOf(V a, V b) {
+  if constexpr (std::is_integral_v<V>) return static_cast<V>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
+  else return a * b;
+}
+template <class V>
+constexpr V kLowest = std::numeric_limits<V>::has_infinity ? -std::numeric_limits<V>::infinity() : std::numeric_limits<V>::lowest();
+template <class V>
+constexpr V kHighest = std::numeric_limits<V>::has_infinity ? std::numeric_limits<V>::infinity() : std::numeric_limits<V>::max();
+
+template <class V>
+V identity(Fold fold) {
+  if (fold == Fold::kProduct) return V(1);
+  if (fold == Fold::kMax) return kLowest<V>;
+  return fold == Fold::kMin ? kHighest<V> : V(0);
+}
+
+// total folded with `count` values. top: the group's maximum (kLogSumExp).
+template <class V>
+V foldChunk(Fold fold, V total, const V *v, int64_t count, V top) {
+  for (int64_t i = 0; i < count; ++i) {
+    const V x = v[i];
+    switch (fold) {
+      case Fold::kSum: case Fold::kMean: case Fold::kLogSum: total = sumOf(total, x); break;
+      case Fold::kProduct: total = productOf(total, x); break;
+      case Fold::kSumSquare: case Fold::kL2: total = sumOf(total, productOf(x, x)); break;
+      case Fold::kL1: total = x < V(0) ? sumOf(total, productOf(V(-1), x)) : sumOf(total, x); break;
+      case Fold::kMax: total = total != total || total > x ? total : x; break;
+      case Fold::kMin: total = total != total || total < x ? total : x; break;
+      case Fold::kLogSumExp:
+        if constexpr (std::is_floating_point_v<V>) total += std::exp(x - top);
+        break;
+    }
+  }
+  return total;
+}
+
+struct Dim {
+  int64_t size, stride;
+};
+// Offset of position `at` (in C order) of some dimensions.
+int64_t offsetOf(const std::vector<Dim> &dims, int64_t at) {
+  int64_t offset = 0;
+  for (size_t d = dims.size(); d-- > 0; at /= dims[d].size) offset += at % dims[d].size * dims[d].stride;
+  return offset;
+}
+
+struct Groups {
+  std::vector<Dim> kept, reduced;  // neighbouring dimensions that walk as one are merged
+  int64_t results = 1, members = 1;
+};
+
+Groups groupsOf(const Shape &shape, const std::vector<int64_t> &axes) {
+  Groups g;
+  std::vector<int64_t> strides(shape.size());
+  int64_t stride = 1;
+  for (size_t d = shape.size(); d-- > 0; stride *= shape[d]) strides[d] = stride;
+  for (size_t d = 0; d < shape.size(); ++d) {
+    const bool reduces = std::find(axes.begin(), axes.end(), static_cast<int64_t>(d)) != axes.end();
+    (reduces ? g.members : g.results) *= shape[d];
+    auto &dims = reduces ? g.reduced : g.kept;
+    if (!dims.empty() && dims.back().stride == shape[d] * strides[d]) dims.back() = {dims.back().size * shape[d], strides[d]};
+    else dims.push_back({shape[d], strides[d]});
+  }
+  if (g.reduced.empty()) g.reduced.push_back({1, 0});
+  return g;
+}
+
+// T: element; V: what it is folded in.
+template <class T, class V>
+class FoldKernel final : public executable::Kernel {
+ public:
+  FoldKernel(Fold fold, Groups groups) : fold_(fold), groups_(std::move(groups)) {
+    tasks_ = std::clamp<int64_t>(groups_.results * groups_.members / (1 << 13), 1, std::clamp<int64_t>(groups_.results, 1, 256));
+  }
+  std::string name() const override { return "fold"; }
+  int tasks() const override { return static_cast<int>(tasks_); }
+  void run(const KernelArgs &args, int task) const noexcept override {
+    const T *x = static_cast<const T *>(args.in[0]);
+    T *y = static_cast<T *>(args.out[0]);
+    for (int64_t i = groups_.results * task / tasks_; i < groups_.results * (task + 1) / tasks_; ++i) {
+      const T *group = x + (groups_.members == 0 ? 0 : offsetOf(groups_.kept, i));
+      V top = V(0);
+      if (fold_ == Fold::kLogSumExp) top = foldGroup(Fold::kMax, group, V(0));
+      if (fold_ == Fold::kLogSumExp && std::isinf(static_cast<double>(top))) y[i] = toElement(top);
+      else y[i] = toElement(finish(foldGroup(fold_, group, top), top));
+    }
+  }
+
+ private:
+  V foldGroup(Fold fold, const T *group, V top) const {
+    V total = identity<V>(fold), chunk[kChunk];
+    const Dim &last = groups_.reduced.back();
+    for (int64_t at = 0; at < groups_.members; at += last.size) {
+      const T *run = group + offsetOf(groups_.reduced, at);
+      for (int64_t j = 0; j < last.size; j += kChunk) {
+        const int64_t count = std::min(kChunk, last.size - j);
+        for (int64_t k = 0; k < count; ++k) chunk[k] = static_cast<V>(run[(j + k) * last.stride]);
+        total = foldChunk(fold, total, chunk, count, top);
+      }
+    }
+    return total;
+  }
+  V finish(V total, [[maybe_unused]] V top) const {
+    if constexpr (std::is_floating_point_v<V>) {
+      if (fold_ == Fold::kL2) return std::sqrt(total);
+      if (fold_ == Fold::kLogSum) return std::log(total);
+      if (fold_ == Fold::kLogSumExp) return top + std::log(total);
+    }
+    if (fold_ != Fold::kMean) return total;
+    if (std::is_integral_v<V> && groups_.members == 0) return V(0);
+    return total / static_cast<V>(groups_.members);
+  }
+  static T toElement(V v) {
+    if constexpr (std::is_same_v<T, bool>) return v != V(0);
+    else if constexpr (std::is_arithmetic_v<T>) return static_cast<T>(v);
+    else return T(static_cast<float>(v));
+  }
+  Fold fold_;
+  Groups groups_;
+  int64_t tasks_ = 1;
+};
+
+template <class T, class V>
+std::unique_ptr<executable::Kernel> make(Fold fold, const Groups &groups, std::string &reason) {
+  if (std::is_integral_v<V> && (fold == Fold::kL2 || fold == Fold::kLogSum || fold == Fold::kLogSumExp))
+    return reason = "its result is no integer", nullptr;
+  return std::make_unique<FoldKernel<T, V>>(fold, groups);
+}
+
+std::unique_ptr<executable::Kernel> createFold(const KernelRequest &request, std::string &reason) {
+  if (!allPlain(request, reason)) return nullptr;
+  const std::string &type = request.op->def().base().type();
+  const Fold fold = std::find_if(std::begin(kRows), std::end(kRows), [&](const FoldRow &r) { return type == r.type; })->fold;
+  const TensorInfo &x = request.inputs[0].info;
+  const Groups groups = groupsOf(x.shape(), ops::reductionAxes(request.op->attributes(), x.rank()));
+  switch (x.dataType()) {
+    case DataType::FLOAT: return make<float, double>(fold, groups, reason);
+    case DataType::DOUBLE: return make<double, double>(fold, groups, reason);
+    case DataType::FLOAT16: return make<Half, double>(fold, groups, reason);
+    case DataType::BFLOAT16: return make<BFloat16, double>(fold, groups, reason);
+    case DataType::BOOL: return make<bool, int64_t>(fold, groups, reason);
+    case DataType::INT8: return make<int8_t, int64_t>(fold, groups, reason);
+    case DataType::INT16: return make<int16_t, int64_t>(fold, groups, reason);
+    case DataType::INT32: return make<int32_t, int64_t>(fold, groups, reason);
+    case DataType::INT64: return make<int64_t, int64_t>(fold, groups, reason);
+    case DataType::UINT8: return make<uint8_t, uint64_t>(fold, groups, reason);
+    case DataType::UINT16: return make<uint16_t, uint64_t>(fold, groups, reason);
+    case DataType::UINT32: return make<uint32_t, uint64_t>(fold, groups, reason);
+    case DataType::UINT64: return make<uint64_t, uint64_t>(fold, groups, reason);
+    default: return reason = "it reduces no elements of type " + toText(x.dataType()), nullptr;
+  }
+}
+
+std::vector<Entry> makeEntries() {
+  std::vector<Entry> entries;
+  for (const FoldRow &row : kRows) entries.push_back({row.type, createFold});
+  return entries;
+}
+
+}  // namespace
+
+std::span<const Entry> foldKernels() {
+  static const std::vector<Entry> entries = makeEntries();
+  return entries;
+}
+
+}  // namespace popart::cpu

@@ -1,0 +1,103 @@
+"""LeNet, ResNet-18 and a small GPT follow PyTorch's loss curve with every optimizer.
+
+Narrow networks and few steps run always; full widths over 50 steps are slow tests. Rounding differences grow with
+training where the loss surface is steep: the steps that are compared at 1e-4 are written with each case.
+"""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torchvision
+from torch import nn
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(Path(__file__).parent), str(ROOT / "benchmarks")]
+
+from curves import OPTIMIZERS, both_curves  # noqa: E402
+from networks import LeNet, Transformer  # noqa: E402
+
+pytestmark = pytest.mark.models
+TOLERANCE = 1e-4
+
+
+def image_batches(steps, batch, shape, classes):
+    """Images whose mean brightness pattern depends on the class, so that the loss falls."""
+    patterns = torch.randn(classes, *shape)
+    labels = [torch.randint(classes, (batch,)) for _ in range(steps)]
+    return [(patterns[y] + 0.5 * torch.randn(batch, *shape), y) for y in labels]
+
+
+def token_batches(steps, batch, context, vocabulary):
+    """Sequences that count upwards from a random start; the label is the next token."""
+    starts = [torch.randint(vocabulary, (batch, 1)) for _ in range(steps)]
+    counts = [(start + torch.arange(context + 1)) % vocabulary for start in starts]
+    return [(tokens[:, :-1].int().contiguous(), tokens[:, 1:].contiguous()) for tokens in counts]
+
+
+def resnet(width, blocks, classes):
+    """Torchvision's ResNet; `width` scales the channels of the first stage."""
+    network = torchvision.models.ResNet(torchvision.models.resnet.BasicBlock, blocks, num_classes=classes)
+    if width == 64:
+        return network
+    for name, module in list(network.named_modules()):
+        parent = network.get_submodule(name.rpartition(".")[0])
+        key = name.rpartition(".")[2]
+        scale = width / 64
+        if isinstance(module, nn.Conv2d):
+            channels = 3 if module.in_channels == 3 else int(module.in_channels * scale)
+            settings = {"stride": module.stride, "padding": module.padding, "bias": False}
+            setattr(parent, key, nn.Conv2d(channels, int(module.out_channels * scale), module.kernel_size, **settings))
+        elif isinstance(module, nn.BatchNorm2d):
+            setattr(parent, key, nn.BatchNorm2d(int(module.num_features * scale)))
+        elif isinstance(module, nn.Linear):
+            setattr(parent, key, nn.Linear(int(module.in_features * scale), classes))
+    return network
+
+
+def assert_follows(ours, theirs, steps):
+    """The first `steps` losses agree; the others are finite."""
+    assert np.isfinite(ours).all()
+    np.testing.assert_allclose(ours[:steps], theirs[:steps], rtol=TOLERANCE)
+
+
+@pytest.mark.parametrize("rule", OPTIMIZERS)
+def test_lenet_follows_torch(rule):
+    torch.manual_seed(1)
+    ours, theirs = both_curves(LeNet(), image_batches(50, 8, (1, 28, 28), 10), rule)
+    assert_follows(ours, theirs, 50)
+
+
+@pytest.mark.parametrize("rule", OPTIMIZERS)
+def test_narrow_resnet_follows_torch(rule):
+    torch.manual_seed(2)
+    ours, theirs = both_curves(resnet(8, [1, 1, 1, 1], 10), image_batches(10, 4, (3, 64, 64), 10), rule)
+    # Batch norm over 4 images with 2x2 pixels in the last stage amplifies rounding within a few steps.
+    assert_follows(ours, theirs, 5)
+
+
+@pytest.mark.parametrize("rule", OPTIMIZERS)
+def test_narrow_gpt_follows_torch(rule):
+    torch.manual_seed(3)
+    network = Transformer(2, 32, 2, 64, 16, 20, causal=True, head=True)
+    ours, theirs = both_curves(network, token_batches(50, 4, 16, 20), rule)
+    assert_follows(ours, theirs, 50)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rule", OPTIMIZERS)
+def test_resnet18_follows_torch(rule):
+    torch.manual_seed(4)
+    ours, theirs = both_curves(resnet(64, [2, 2, 2, 2], 100), image_batches(50, 8, (3, 224, 224), 100), rule)
+    assert_follows(ours, theirs, 5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rule", OPTIMIZERS)
+def test_gpt_follows_torch(rule):
+    torch.manual_seed(5)
+    network = Transformer(6, 384, 6, 1536, 256, 65, causal=True, head=True)
+    ours, theirs = both_curves(network, token_batches(50, 8, 256, 65), rule)
+    assert_follows(ours, theirs, 20)

@@ -1,0 +1,207 @@
+// Layouts around convolutions: programs on the CPU backend, where they are channels last and packed, give what the reference
+// backend gives on plain memory, keep variables readable by the host, and give the same bits with one thread and with two.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+#include <random>
+
+#include <popart/ir.hpp>
+
+#include "backends/cpu/cpu.hpp"
+#include "backends/cpu/kernels/conv.hpp"
+#include "backends/cpu/kernels/pack.hpp"
+#include "backends/ref/ref.hpp"
+#include "lower/lower.hpp"
+#include "runtime/engine.hpp"
+
+namespace popart {
+namespace {
+
+using Values = std::vector<float>;
+
+Values randomValues(int64_t count, unsigned seed) {
+  std::mt19937 generator(seed);
+  std::uniform_real_distribution<float> uniform(-1.0f, 1.0f);
+  Values values(static_cast<size_t>(count));
+  for (float &v : values) v = uniform(generator);
+  return values;
+}
+
+// "variable %w : float32[2,3] = [...]"
+std::string stored(const std::string &kind, const std::string &id, const Shape &shape, unsigned seed, float offset = 0) {
+  std::string text = "  " + kind + " %" + id + " : float32[", list;
+  for (size_t i = 0; i < shape.size(); ++i) text += (i ? "," : "") + std::to_string(shape[i]);
+  for (float v : randomValues(elementCount(shape), seed)) list += (list.empty() ? "" : ", ") + std::to_string(v + offset);
+  return text + "] = [" + list + "]\n";
+}
+
+class Streams final : public runtime::StreamSource {
+ public:
+  explicit Streams(const executable::Executable &e) : executable_(e) {
+    for (size_t i = 0; i < e.inputs.size(); ++i) inputs_.push_back(randomValues(e.inputs[i].info.nelms(), 100 + static_cast<unsigned>(i)));
+    for (const auto &o : e.outputs) outputs[o.id].resize(static_cast<size_t>(o.info.nelms()));
+  }
+  const void *input(int s, int64_t) override { return inputs_[static_cast<size_t>(s)].data(); }
+  void *output(int s, int64_t) override { return outputs[executable_.outputs[static_cast<size_t>(s)].id].data(); }
+  std::map<std::string, Values> outputs;
+
+ private:
+  const executable::Executable &executable_;
+  std::vector<Values> inputs_;
+};
+
+enum class Device { Reference, Cpu };
+
+struct Result {
+  std::map<std::string, Values> values;  // output streams and variables
+  std::vector<std::string> fallbacks, kernels;
+};
+
+Result run(const std::string &text, Device device, int threads = 1) {
+  const auto ir = parseIr(text);
+  lower::LowerOptions options;
+  options.backends = {&ref::backend()};
+  if (device == Device::Cpu) options.backends.insert(options.backends.begin(), &cpu::backend());
+  options.threads = threads;
+  const auto executable = lower::lower(*ir, options);
+  runtime::Engine engine(executable, threads);
+  Streams streams(*executable);
+  engine.run(streams);
+  Result result{streams.outputs, {}, {}};
+  for (size_t i = 0; i < executable->variables.size(); ++i) {
+    Values &values = result.values[executable->variables[i].id];
+    values.resize(static_cast<size_t>(executable->variables[i].info.nelms()));
+    engine.readVariable(static_cast<int>(i), values.data());
+  }
+  for (const auto &f : executable->fallbacks) result.fallbacks.push_back(f.op + ": " + f.reason);
+  for (const auto &step : executable->main.steps)
+    if (step.kernel) result.kernels.push_back(step.kernel->name());
+  return result;
+}
+
+int count(const Result &r, const std::string &prefix) {
+  int n = 0;
+  for (const std::string &k : r.kernels) n += k.rfind(prefix, 0) == 0;
+  return n;
+}
+
+// Runs on both devices and compares; the CPU run must not fall back and must not depend on the number of threads.
+Result expectSame(const std::string &text) {
+  const Result expected = run(text, Device::Reference), one = run(text, Device::Cpu, 1), two = run(text, Device::Cpu, 2);
+  EXPECT_EQ(one.fallbacks, std::vector<std::string>{});
+  for (const auto &[id, values] : expected.values) {
+    const Values &got = one.values.at(id);
+    EXPECT_EQ(got, two.values.at(id)) << id << " depends on the number of threads";
+    for (size_t i = 0; i < values.size(); ++i) {
+      if (std::abs(got[i] - values[i]) <= 2e-5f * (1 + std::abs(values[i]))) continue;
+      ADD_FAILURE() << id << "[" << i << "]: got " << got[i] << ", expected " << values[i];
+      break;
+    }
+  }
+  return one;
+}
+
+const std::string kConv3 = "{strides = [1, 1], pads = [1, 1, 1, 1], dilations = [1, 1], kernel_shape = [3, 3], group = 1}";
+
+TEST(ChannelsLast, residual_block_needs_reorders_at_the_host_only) {
+  const Result r = expectSame("main {\n  stream %in : float32[2,5,7,6]\n" + stored("const", "w", {5, 5, 3, 3}, 1) + stored("const", "b", {5}, 2) + R"(
+  %x = HostLoad() {stream = "in"}
+  %a = Conv(%x, %w, %b) )" + kConv3 + R"(
+  %r = Relu(%a)
+  %c = Conv(%r, %w) )" + kConv3 + R"(
+  %s = Add(%c, %x)
+  %y = Relu(%s)
+  HostStore(%y) {stream = "out"}
+})");
+  EXPECT_EQ(count(r, "reorder"), 2);
+  EXPECT_EQ(count(r, "conv"), 2);
+  EXPECT_EQ(r.kernels.size(), 4u) << "bias, residual and activation belong to the convolutions";
+}
+
+TEST(ChannelsLast, batch_norm_with_constant_statistics_goes_into_the_weights) {
+  const Result r = expectSame("main {\n  stream %in : float32[2,3,6,6]\n" + stored("const", "w", {4, 3, 3, 3}, 1) + stored("const", "s", {4}, 2, 2) +
+                              stored("const", "b", {4}, 3) + stored("const", "m", {4}, 4) + stored("const", "v", {4}, 5, 2) + R"(
+  %x = HostLoad() {stream = "in"}
+  %a = Conv(%x, %w) )" + kConv3 + R"(
+  %n = BatchNormalization(%a, %s, %b, %m, %v)
+  %y = Relu(%n)
+  HostStore(%y) {stream = "out"}
+})");
+  EXPECT_EQ(count(r, "batch"), 0);
+  EXPECT_EQ(count(r, "conv"), 1);
+}
+
+TEST(ChannelsLast, batch_norm_with_variable_statistics_stays) {
+  const Result r = expectSame("main {\n  stream %in : float32[2,3,6,6]\n" + stored("const", "w", {4, 3, 3, 3}, 1) + stored("variable", "s", {4}, 2, 2) +
+                              stored("variable", "b", {4}, 3) + stored("variable", "m", {4}, 4) + stored("variable", "v", {4}, 5, 2) + R"(
+  %x = HostLoad() {stream = "in"}
+  %a = Conv(%x, %w) )" + kConv3 + R"(
+  %n = BatchNormalization(%a, %s, %b, %m, %v)
+  HostStore(%n) {stream = "out"}
+})");
+  EXPECT_EQ(count(r, "batch"), 1);
+}
+
+TEST(ChannelsLast, trained_weights_stay_packed_and_the_update_joins_the_gradient) {
+  const std::string attributes = "{strides = [1, 1], pads = [1, 1, 1, 1], dilations = [1, 1], kernel_shape = [3, 3], group = 1, fwd_shape = [20, 3, 3, 3]}";
+  const Result r = expectSame("main {\n  stream %in : float32[2,3,6,6]\n  stream %g : float32[2,20,6,6]\n" + stored("variable", "w", {20, 3, 3, 3}, 1) +
+                              "  const %rate : float32[] = [0.125]\n" + R"(
+  %x = HostLoad() {stream = "in"}
+  %y = Conv(%x, %w) )" + kConv3 + R"(
+  HostStore(%y) {stream = "out"}
+  %dy = HostLoad() {stream = "g"}
+  %dw = ConvWeightsGrad(%dy, %x) )" + attributes + R"(
+  %step = Mul(%dw, %rate)
+  %new = Sub(%w, %step)
+  %end = CopyVarUpdate(%w, %new)
+})");
+  EXPECT_EQ(count(r, "conv weight gradient update"), 1);
+  EXPECT_EQ(count(r, "reorder"), 3) << "two inputs and one output of the host";
+}
+
+TEST(ChannelsLast, pools_without_convolution_go_channels_last_on_their_own) {
+  const Result r = expectSame(R"(main {
+  stream %in : float32[2,5,7,6]
+  %x = HostLoad() {stream = "in"}
+  %y = MaxPool(%x) {kernel_shape = [3, 3], strides = [2, 2], pads = [1, 1, 1, 1], dilations = [1, 1]}
+  HostStore(%y) {stream = "out"}
+})");
+  EXPECT_EQ(count(r, "max pool"), 1);
+}
+
+TEST(ChannelsLast, programs_without_spatial_ops_stay_plain) {
+  const Result r = expectSame(R"(main {
+  stream %in : float32[2,5,7,6]
+  %x = HostLoad() {stream = "in"}
+  %y = Relu(%x)
+  HostStore(%y) {stream = "out"}
+})");
+  EXPECT_EQ(count(r, "reorder"), 0);
+}
+
+TEST(ChannelsLast, stored_weights_have_the_form_the_kernels_pack) {
+  struct Case {
+    Shape weights;
+    int64_t group;
+  };
+  for (const Case &c : {Case{{37, 5, 3, 2}, 1}, Case{{40, 4, 3, 3}, 2}, Case{{50, 1, 3, 3}, 50}}) {
+    cpu::ConvShape shape;
+    shape.cout = c.weights[0], shape.groups = c.group, shape.cin = c.weights[1] * c.group;
+    shape.kernel = {1, c.weights[2], c.weights[3]};
+    executable::Layout layout{executable::Layout::Kind::PackedConv, cpu::panelWidth()};
+    layout.groups = shape.isDepthwise() ? 1 : static_cast<int32_t>(c.group);
+    const TensorInfo info(DataType::FLOAT, c.weights);
+    const Values plain = randomValues(info.nelms(), 1);
+    ASSERT_EQ(executable::storageBytes(info, layout), cpu::convWeightSize(shape) * static_cast<int64_t>(sizeof(float)));
+    Values fromLayout(static_cast<size_t>(cpu::convWeightSize(shape))), fromKernel(fromLayout.size()), back(plain.size());
+    executable::pack(info, layout, plain.data(), fromLayout.data());
+    cpu::packConvWeights(shape, plain.data(), fromKernel.data());
+    EXPECT_EQ(fromLayout, fromKernel);
+    executable::unpack(info, layout, fromLayout.data(), back.data());
+    EXPECT_EQ(back, plain);
+  }
+}
+
+}  // namespace
+}  // namespace popart
