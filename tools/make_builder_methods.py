@@ -3,8 +3,9 @@
 
     make_builder_methods.py python/popart/opset_methods.py FOLDER
 
-makes FOLDER/popart/builder.gen.hpp (one class per domain and version) and FOLDER/builder.gen.cpp. The build runs it; the
-files are not kept. A parameter's C++ type follows from its name and default; where C++ and Python differ, it is said here.
+makes FOLDER/popart/builder.gen.hpp (one class per domain and version) and FOLDER/builder.gen.cpp. The build runs it;
+the files are not kept. A parameter's C++ type follows from its name and default; where C++ and Python differ, it is
+said here.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from pathlib import Path
 from types import ModuleType
 
 INTS = "const std::vector<int64_t> &"
-REQUIRED_INTS = set("kernel_shape pooled_shape pads shape ends starts axes sizes dimensions strides".split()) | {
+REQUIRED_INTS = set(
+    ["kernel_shape", "pooled_shape", "pads", "shape", "ends", "starts", "axes", "sizes", "dimensions", "strides"]
+) | {
     "ngram_counts",
     "ngram_indexes",
 }
@@ -171,11 +174,10 @@ def main() -> None:
     spec.loader.exec_module(table)
     classes = [class_text(table, "ai.onnx", opset, table.AI_ONNX) for opset in range(6, 12)]
     classes += [class_text(table, "ai.graphcore", 1, table.AI_GRAPHCORE), class_text(table, "ai.onnx.ml", 1, {})]
-    note = f"// Made by tools/make_builder_methods.py from {table_path.name}. One method per operator of PopART's builder.\n"
-    header = f"{note}#pragma once\n#include <popart/opset.hpp>\n\nnamespace popart {{\n\n{chr(10).join(h for h, _ in classes)}\n}}\n"
-    source = (
-        f"{note}#include <popart/builder.hpp>\n\nnamespace popart {{\n\n{chr(10).join(s for _, s in classes)}\n}}\n"
-    )
+    note = f"// Made by tools/make_builder_methods.py from {table_path.name}. One method per operator.\n"
+    declarations, definitions = ("\n".join(texts) for texts in zip(*classes, strict=True))
+    header = f"{note}#pragma once\n#include <popart/opset.hpp>\n\nnamespace popart {{\n\n{declarations}\n}}\n"
+    source = f"{note}#include <popart/builder.hpp>\n\nnamespace popart {{\n\n{definitions}\n}}\n"
     (folder / "popart").mkdir(parents=True, exist_ok=True)
     (folder / "popart" / "builder.gen.hpp").write_text(header)
     (folder / "builder.gen.cpp").write_text(source)

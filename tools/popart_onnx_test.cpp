@@ -1,6 +1,7 @@
-// popart-onnx-test: runs ONNX models on stored data and compares. Each folder holds model.onnx, input_<i>.pb and output_<i>.pb
-// (TensorProto), as ONNX's own test suites do (also in a folder test_data_set_0), and optionally a file `tol` with relative
-// and absolute tolerance. Prints one line per folder: PASS, DIFFERS, REFUSED (popart::error) or ERROR, and the reason.
+// popart-onnx-test: runs ONNX models on stored data and compares. Each folder holds model.onnx, input_<i>.pb and
+// output_<i>.pb (TensorProto), as ONNX's own test suites do (also in a folder test_data_set_0), and optionally a file
+// `tol` with relative and absolute tolerance. Prints one line per folder: PASS, DIFFERS, REFUSED (popart::error) or
+// ERROR, and the reason.
 #include <CLI/CLI.hpp>
 
 #include <cmath>
@@ -47,17 +48,19 @@ struct StoredStreams final : popart::runtime::StreamSource {
 void addHostStreams(popart::Graph &graph) {
   for (popart::Tensor *stream : graph.tensorsOfType(popart::TensorType::Stream)) {
     const std::vector<popart::Use> uses = stream->uses();
-    popart::Op *load = graph.addConnectedOp(popart::opDef("HostLoad"), {}, {graph.freeId(stream->id + "/loaded")}, {{"stream", stream->id}},
-                                            popart::Op::Settings(graph));
+    popart::Op *load = graph.addConnectedOp(popart::opDef("HostLoad"), {}, {graph.freeId(stream->id + "/loaded")},
+                                            {{"stream", stream->id}}, popart::Op::Settings(graph));
     for (const popart::Use &use : uses) graph.replaceUse(use, load->outputs()[0]);
     graph.replaceOutputs(stream->index(), load->outputs()[0]);
   }
   int i = 0;
   for (popart::TensorIndex output : graph.outputs())
-    graph.addConnectedOp(popart::opDef("HostStore"), {output}, {}, {{"stream", "output " + std::to_string(i++)}}, popart::Op::Settings(graph));
+    graph.addConnectedOp(popart::opDef("HostStore"), {output}, {}, {{"stream", "output " + std::to_string(i++)}},
+                         popart::Op::Settings(graph));
 }
 
-std::vector<TensorData> runModel(const fs::path &file, const std::vector<TensorData> &inputs, const popart::onnx::BuildOptions &base) {
+std::vector<TensorData> runModel(const fs::path &file, const std::vector<TensorData> &inputs,
+                                 const popart::onnx::BuildOptions &base) {
   popart::onnx::BuildOptions options = base;
   const popart::onnx::Model model = popart::onnx::Model::load(file.string());
   const std::vector<std::string> inputIds = model.inputIds();
@@ -76,11 +79,13 @@ std::vector<TensorData> runModel(const fs::path &file, const std::vector<TensorD
     for (size_t i = 0; i < inputs.size(); ++i)
       if (inputIds[i] == input.id) streams.inputs.push_back(inputs[i]);
   }
-  popart::check(streams.inputs.size() == executable->inputs.size(), "Model '{}': an input has no stored value", file.string());
+  popart::check(streams.inputs.size() == executable->inputs.size(), "Model '{}': an input has no stored value",
+                file.string());
   for (const auto &output : executable->outputs) streams.outputs.emplace_back(output.info);
   engine.run(streams);
   std::vector<TensorData> ordered(executable->outputs.size());
-  for (size_t i = 0; i < ordered.size(); ++i) ordered.at(std::stoul(executable->outputs[i].id.substr(7))) = streams.outputs[i];
+  for (size_t i = 0; i < ordered.size(); ++i)
+    ordered.at(std::stoul(executable->outputs[i].id.substr(7))) = streams.outputs[i];
   return ordered;
 }
 
@@ -88,8 +93,10 @@ std::string difference(const TensorData &got, const TensorData &expected, double
   if (got.info() != expected.info()) return "got " + got.info().str() + ", expected " + expected.info().str();
   const std::vector<double> a = got.asDoubles(), b = expected.asDoubles();
   for (size_t i = 0; i < a.size(); ++i) {
-    const bool same = a[i] == b[i] || (std::isnan(a[i]) && std::isnan(b[i])) || std::abs(a[i] - b[i]) <= absolute + relative * std::abs(b[i]);
-    if (!same) return "element " + std::to_string(i) + ": got " + popart::toText(a[i]) + ", expected " + popart::toText(b[i]);
+    const bool same = a[i] == b[i] || (std::isnan(a[i]) && std::isnan(b[i])) ||
+                      std::abs(a[i] - b[i]) <= absolute + relative * std::abs(b[i]);
+    if (!same)
+      return "element " + std::to_string(i) + ": got " + popart::toText(a[i]) + ", expected " + popart::toText(b[i]);
   }
   return {};
 }

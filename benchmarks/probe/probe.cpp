@@ -1,6 +1,6 @@
-// What bench.py cannot measure from Python: the multiply-add limit of two cores, and the time of a session call from C++.
-// popart-bench-probe [MODEL]: MODEL is an ONNX file with float input "input" (1,) and output "output" (1,). Prints one JSON
-// object; "call_overhead" is present when a model is given.
+// What bench.py cannot measure from Python: the multiply-add limit of two cores, and the time of a session call from
+// C++. popart-bench-probe [MODEL]: MODEL is an ONNX file with float input "input" (1,) and output "output" (1,). Prints
+// one JSON object; "call_overhead" is present when a model is given.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -59,8 +59,8 @@ int main(int argc, char **argv) try {
   std::printf("{\"flops_per_s\": %.6g, \"threads\": %d", measureLimit(), kThreads);
   if (argc > 1) {
     const std::vector<double> times = measureCalls(argv[1]);
-    std::printf(", \"call_overhead\": {\"median_ms\": %.6g, \"best_ms\": %.6g, \"calls\": %zu}", times[times.size() / 2],
-                times.front(), times.size());
+    std::printf(", \"call_overhead\": {\"median_ms\": %.6g, \"best_ms\": %.6g, \"calls\": %zu}",
+                times[times.size() / 2], times.front(), times.size());
   }
   std::printf("}\n");
   return EXIT_SUCCESS;

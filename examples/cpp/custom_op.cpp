@@ -25,17 +25,17 @@
 namespace {
 
 // cube(x) = x³, so that grad(x) = 3 x² grad(y)
-const popart::OpDef &kCube = popart::registerOpDef(
-    popart::OpDef("custom.ops", "Cube", {1})
-        .input("x", popart::typeBit(popart::DataType::FLOAT))
-        .output("y")
-        .traits(popart::Trait::Elementwise)
-        .vjp([](popart::VjpBuilder &b) {
-          const auto square = b.emit("Mul", {b.in(0), b.in(0)});
-          const auto slope = b.emit("Mul", {square, b.scalar(popart::DataType::FLOAT, 3.0)});
-          b.grad(0, b.emit("Mul", {slope, b.gradOut(0)}));
-        })
-        .doc("Third power of each element."));
+const popart::OpDef &kCube =
+    popart::registerOpDef(popart::OpDef("custom.ops", "Cube", {1})
+                              .input("x", popart::typeBit(popart::DataType::FLOAT))
+                              .output("y")
+                              .traits(popart::Trait::Elementwise)
+                              .vjp([](popart::VjpBuilder &b) {
+                                const auto square = b.emit("Mul", {b.in(0), b.in(0)});
+                                const auto slope = b.emit("Mul", {square, b.scalar(popart::DataType::FLOAT, 3.0)});
+                                b.grad(0, b.emit("Mul", {slope, b.gradOut(0)}));
+                              })
+                              .doc("Third power of each element."));
 
 const popart::RegisterKernel kCubeKernel(kCube.id(), [](const popart::KernelCall &call) {
   const float *x = call.input<float>(0);

@@ -58,15 +58,14 @@ double accuracy(const std::vector<float> &probabilities, const std::vector<int32
 void train(const char *modelFile, const char *trainedFile, int steps) {
   popart::InputShapeInfo shapes;
   shapes.add("labels", popart::TensorInfo(popart::DataType::INT32, {kBatch}));
-  const popart::LossObject loss{
-      "Nll", {"probabilities", "labels"}, "loss", 1.0f, popart::ReductionType::Mean};
+  const popart::LossObject loss{"Nll", {"probabilities", "labels"}, "loss", 1.0f, popart::ReductionType::Mean};
   const popart::SGD optimizer({{"defaultLearningRate", {0.1f, true}}, {"defaultMomentum", {0.9f, true}}});
   auto session = popart::TrainingSession::createFromOnnxModel(
       modelFile,
-      popart::DataFlow(kBatchesPerStep, {{"loss", popart::AnchorReturnType("All")},
-                                         {"probabilities", popart::AnchorReturnType("All")}}),
-      std::vector<popart::LossObject>{loss}, optimizer,
-      popart::DeviceManager::createDeviceManager().createCpuDevice(), shapes);
+      popart::DataFlow(kBatchesPerStep,
+                       {{"loss", popart::AnchorReturnType("All")}, {"probabilities", popart::AnchorReturnType("All")}}),
+      std::vector<popart::LossObject>{loss}, optimizer, popart::DeviceManager::createDeviceManager().createCpuDevice(),
+      shapes);
   session->prepareDevice();
   session->weightsFromHost();
 

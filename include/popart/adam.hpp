@@ -10,19 +10,22 @@ enum class AdamMode { Adam = 0, AdamNoBias, AdaMax, Lamb, LambNoBias };
 class Adam : public Optimizer {
  public:
   // Throws popart::error: lr < 0, constant lr = 0, wd < 0, beta < 0, eps <= 0, loss scaling 0.
-  Adam(OptimizerValue learningRate, OptimizerValue weightDecay, OptimizerValue beta1, OptimizerValue beta2, OptimizerValue eps,
-       OptimizerValue lossScaling, OptimizerValue maxWeightNorm, AdamMode mode, WeightDecayMode decayMode, DataType accumType,
-       DataType accl1Type, DataType accl2Type, const std::vector<ClipNormSettings> &clip = {}, bool scaledOptimizerState = false);
-  Adam(OptimizerValue learningRate, OptimizerValue weightDecay, OptimizerValue beta1, OptimizerValue beta2, OptimizerValue eps,
-       OptimizerValue lossScaling, AdamMode mode, WeightDecayMode decayMode, DataType accumType, DataType accl1Type, DataType accl2Type,
+  Adam(OptimizerValue learningRate, OptimizerValue weightDecay, OptimizerValue beta1, OptimizerValue beta2,
+       OptimizerValue eps, OptimizerValue lossScaling, OptimizerValue maxWeightNorm, AdamMode mode,
+       WeightDecayMode decayMode, DataType accumType, DataType accl1Type, DataType accl2Type,
        const std::vector<ClipNormSettings> &clip = {}, bool scaledOptimizerState = false);
-  // Keys: defaultLearningRate, defaultWeightDecay, defaultBeta1, defaultBeta2, defaultEps, lossScaling, defaultMaxWeightNorm
-  // (maxWeightNorm: deprecated spelling).
-  Adam(const std::map<std::string, std::pair<float, bool>> &values, AdamMode mode, WeightDecayMode decayMode, DataType accumType,
-       DataType accl1Type, DataType accl2Type, const std::vector<ClipNormSettings> &clip = {}, bool scaledOptimizerState = false);
+  Adam(OptimizerValue learningRate, OptimizerValue weightDecay, OptimizerValue beta1, OptimizerValue beta2,
+       OptimizerValue eps, OptimizerValue lossScaling, AdamMode mode, WeightDecayMode decayMode, DataType accumType,
+       DataType accl1Type, DataType accl2Type, const std::vector<ClipNormSettings> &clip = {},
+       bool scaledOptimizerState = false);
+  // Keys: defaultLearningRate, defaultWeightDecay, defaultBeta1, defaultBeta2, defaultEps, lossScaling,
+  // defaultMaxWeightNorm (maxWeightNorm: deprecated spelling).
+  Adam(const std::map<std::string, std::pair<float, bool>> &values, AdamMode mode, WeightDecayMode decayMode,
+       DataType accumType, DataType accl1Type, DataType accl2Type, const std::vector<ClipNormSettings> &clip = {},
+       bool scaledOptimizerState = false);
   // compat: ends up with scaledOptimizerState on, as upstream.
-  static Adam fromDefaultMap(const std::map<std::string, OptimizerValue> &values, AdamMode mode, WeightDecayMode decayMode,
-                             DataType accumType, DataType accl1Type, DataType accl2Type);
+  static Adam fromDefaultMap(const std::map<std::string, OptimizerValue> &values, AdamMode mode,
+                             WeightDecayMode decayMode, DataType accumType, DataType accl1Type, DataType accl2Type);
 
   static OptimizerValue getUnsetLearningRate() { return {0.1f, true}; }
   static OptimizerValue getUnsetWeightDecay() { return {0.0f, true}; }
@@ -42,8 +45,8 @@ class Adam : public Optimizer {
   bool hasSpecific() const override { return lrs_.hasSpecific(); }
   size_t hash() const override;
 
-  void insertSpecific(const TensorId &weight, OptimizerValue learningRate, OptimizerValue weightDecay, OptimizerValue beta1,
-                      OptimizerValue beta2, OptimizerValue eps, OptimizerValue maxWeightNorm);
+  void insertSpecific(const TensorId &weight, OptimizerValue learningRate, OptimizerValue weightDecay,
+                      OptimizerValue beta1, OptimizerValue beta2, OptimizerValue eps, OptimizerValue maxWeightNorm);
   // Keys: learningRate, weightDecay, beta1, beta2, eps, maxWeightNorm.
   void insertSpecific(const TensorId &weight, const std::map<std::string, std::pair<float, bool>> &values);
 

@@ -8,16 +8,19 @@ enum class AdaptiveMode { AdaGrad = 0, RMSProp, CenteredRMSProp, AdaDelta };
 
 class Adaptive : public Optimizer {
  public:
-  // Throws popart::error: lr < 0, constant lr = 0, wd < 0, alpha < 0, momentum < 0, eps <= 0, loss scaling 0, TF variant with a
-  // mode other than RMSProp and CenteredRMSProp.
-  Adaptive(OptimizerValue learningRate, OptimizerValue weightDecay, OptimizerValue alpha, OptimizerValue momentum, OptimizerValue eps,
-           OptimizerValue lossScaling, AdaptiveMode mode, WeightDecayMode decayMode, DataType accumType, DataType accl1Type,
-           DataType accl2Type, DataType accl3Type, bool rmspropTFVariant = false);
+  // Throws popart::error: lr < 0, constant lr = 0, wd < 0, alpha < 0, momentum < 0, eps <= 0, loss scaling 0, TF
+  // variant with a mode other than RMSProp and CenteredRMSProp.
+  Adaptive(OptimizerValue learningRate, OptimizerValue weightDecay, OptimizerValue alpha, OptimizerValue momentum,
+           OptimizerValue eps, OptimizerValue lossScaling, AdaptiveMode mode, WeightDecayMode decayMode,
+           DataType accumType, DataType accl1Type, DataType accl2Type, DataType accl3Type,
+           bool rmspropTFVariant = false);
   // Keys: defaultLearningRate, defaultWeightDecay, defaultAlpha, defaultMomentum, defaultEps, lossScaling.
   Adaptive(const std::map<std::string, std::pair<float, bool>> &values, AdaptiveMode mode, WeightDecayMode decayMode,
-           DataType accumType, DataType accl1Type, DataType accl2Type, DataType accl3Type, bool rmspropTFVariant = false);
-  static Adaptive fromDefaultMap(const std::map<std::string, OptimizerValue> &values, AdaptiveMode mode, WeightDecayMode decayMode,
-                                 DataType accumType, DataType accl1Type, DataType accl2Type, DataType accl3Type);
+           DataType accumType, DataType accl1Type, DataType accl2Type, DataType accl3Type,
+           bool rmspropTFVariant = false);
+  static Adaptive fromDefaultMap(const std::map<std::string, OptimizerValue> &values, AdaptiveMode mode,
+                                 WeightDecayMode decayMode, DataType accumType, DataType accl1Type, DataType accl2Type,
+                                 DataType accl3Type);
 
   static OptimizerValue getUnsetLearningRate() { return {0.01f, true}; }
   static OptimizerValue getUnsetWeightDecay() { return {0.0f, true}; }
@@ -36,8 +39,8 @@ class Adaptive : public Optimizer {
   bool hasSpecific() const override { return lrs_.hasSpecific(); }
   size_t hash() const override;
 
-  void insertSpecific(const TensorId &weight, OptimizerValue learningRate, OptimizerValue weightDecay, OptimizerValue alpha,
-                      OptimizerValue momentum, OptimizerValue eps);
+  void insertSpecific(const TensorId &weight, OptimizerValue learningRate, OptimizerValue weightDecay,
+                      OptimizerValue alpha, OptimizerValue momentum, OptimizerValue eps);
   // Keys: learningRate, weightDecay, alpha, momentum, eps.
   void insertSpecific(const TensorId &weight, const std::map<std::string, std::pair<float, bool>> &values);
 

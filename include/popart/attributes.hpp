@@ -1,5 +1,6 @@
-// Attributes of an op: a small ordered list of (name, value). Which names an op has, their types and defaults are declared
-// once, in its OpDef; equality, hashing, printing, parsing, ONNX import and builder keyword arguments all read this list.
+// Attributes of an op: a small ordered list of (name, value). Which names an op has, their types and defaults are
+// declared once, in its OpDef; equality, hashing, printing, parsing, ONNX import and builder keyword arguments all read
+// this list.
 #pragma once
 #include <string>
 #include <string_view>
@@ -19,8 +20,8 @@ struct GraphRef {
   bool operator==(const GraphRef &) const = default;
 };
 
-using AttributeValue =
-    std::variant<int64_t, float, std::string, std::vector<int64_t>, std::vector<float>, std::vector<std::string>, TensorData, GraphRef>;
+using AttributeValue = std::variant<int64_t, float, std::string, std::vector<int64_t>, std::vector<float>,
+                                    std::vector<std::string>, TensorData, GraphRef>;
 
 // Same order as AttributeValue's alternatives.
 enum class AttributeType { Int, Float, String, Ints, Floats, Strings, Tensor, Graph };

@@ -49,7 +49,8 @@ class Builder {
   TensorId addInputTensor(const std::string &dataType, const Shape &shape, const DebugContext &debugContext = {});
   // InputSettings say how a session feeds the input; the model does not keep them.
   TensorId addInputTensor(const TensorInfo &info, const InputSettings &settings, const DebugContext &debugContext = {});
-  TensorId addInputTensor(const std::string &dataType, const Shape &shape, const InputSettings &settings, const DebugContext &debugContext = {});
+  TensorId addInputTensor(const std::string &dataType, const Shape &shape, const InputSettings &settings,
+                          const DebugContext &debugContext = {});
   TensorId addUntypedInputTensor(const DebugContext &debugContext = {});  // of subgraph builders
   void addInputTensorFromParentGraph(const TensorId &id);
   // A weight; the values are copied.
@@ -60,15 +61,18 @@ class Builder {
   Builder &createSubgraphBuilder();
   Builder *getParent() const { return parent_; }
 
-  // ---- operators of any domain. Attribute values: int64_t, int, float, std::string, const char *, bool, ConstVoidData and vectors
-  // of int64_t, float and std::string; another type throws popart::error.
-  std::vector<TensorId> customOp(const OperatorIdentifier &opid, int opsetVersion, const std::vector<TensorId> &inputs, unsigned numOutputs,
-                                 const std::map<std::string, popart::any> &attributes, const DebugContext &debugContext = {});
-  void customOp(const OperatorIdentifier &opid, int opsetVersion, const std::vector<TensorId> &inputs, const std::vector<TensorId> &outputs,
-                const std::map<std::string, popart::any> &attributes, const DebugContext &debugContext = {});
+  // ---- operators of any domain. Attribute values: int64_t, int, float, std::string, const char *, bool, ConstVoidData
+  // and vectors of int64_t, float and std::string; another type throws popart::error.
+  std::vector<TensorId> customOp(const OperatorIdentifier &opid, int opsetVersion, const std::vector<TensorId> &inputs,
+                                 unsigned numOutputs, const std::map<std::string, popart::any> &attributes,
+                                 const DebugContext &debugContext = {});
+  void customOp(const OperatorIdentifier &opid, int opsetVersion, const std::vector<TensorId> &inputs,
+                const std::vector<TensorId> &outputs, const std::map<std::string, popart::any> &attributes,
+                const DebugContext &debugContext = {});
   // Reshape to a shape known now: an INT64 Constant and a Reshape.
   template <class T>
-  TensorId reshape_const(T &opset, const std::vector<TensorId> &args, const std::vector<int64_t> &shape, const std::string &name = {}) {
+  TensorId reshape_const(T &opset, const std::vector<TensorId> &args, const std::vector<int64_t> &shape,
+                         const std::string &name = {}) {
     const TensorInfo info(DataType::INT64, {static_cast<int64_t>(shape.size())});
     const TensorId wanted = opset.constant(ConstVoidData(shape.data(), info), name + "_const");
     return opset.reshape({args.at(0), wanted}, name);
@@ -81,21 +85,29 @@ class Builder {
   void executionPhase(const std::set<TensorId> &ids, int64_t value = 0);
   void pipelineStage(const TensorId &id, int64_t value) { pipelineStage(std::set<TensorId>{id}, value); }
   void pipelineStage(const std::set<TensorId> &ids, int64_t value);
-  void recomputeOutput(const TensorId &id, RecomputeType value) { recomputeOutputInBackwardPass(std::set<TensorId>{id}, value); }
+  void recomputeOutput(const TensorId &id, RecomputeType value) {
+    recomputeOutputInBackwardPass(std::set<TensorId>{id}, value);
+  }
   void recomputeOutputInBackwardPass(const TensorId &id, RecomputeType value = RecomputeType::Recompute) {
     recomputeOutputInBackwardPass(std::set<TensorId>{id}, value);
   }
   void recomputeOutputInBackwardPass(const std::set<TensorId> &ids, RecomputeType value = RecomputeType::Recompute);
-  bool getRecomputeOutputInBackwardPass(const TensorId &id) { return getRecomputeOutputInBackwardPass(std::set<TensorId>{id}); }
+  bool getRecomputeOutputInBackwardPass(const TensorId &id) {
+    return getRecomputeOutputInBackwardPass(std::set<TensorId>{id});
+  }
   bool getRecomputeOutputInBackwardPass(const std::set<TensorId> &ids);
   std::vector<TensorId> checkpointOutput(const std::vector<TensorId> &ids);
   void outputTensorLocation(const TensorId &id, const TensorLocation &location);
-  void excludePatterns(const TensorId &id, const std::vector<std::string> &patterns) { excludePatterns(std::set<TensorId>{id}, patterns); }
+  void excludePatterns(const TensorId &id, const std::vector<std::string> &patterns) {
+    excludePatterns(std::set<TensorId>{id}, patterns);
+  }
   void excludePatterns(const std::set<TensorId> &ids, const std::vector<std::string> &patterns);
   void setSerializeMatMul(const std::set<TensorId> &ids, const std::string &mode, int64_t factor, bool keep_precision);
   void setPartialsType(const TensorId &id, const std::string &partialsType);  // of Conv and MatMul
   std::string getPartialsType(const TensorId &id);                            // "FLOAT" unless set
-  void setAvailableMemoryProportion(const TensorId &id, float proportion) { setAvailableMemoryProportion(std::set<TensorId>{id}, proportion); }
+  void setAvailableMemoryProportion(const TensorId &id, float proportion) {
+    setAvailableMemoryProportion(std::set<TensorId>{id}, proportion);
+  }
   void setAvailableMemoryProportion(const std::set<TensorId> &ids, float proportion);  // in (0, 1]
   void setEnableConvDithering(const TensorId &id, int64_t value);
   void setInplacePreferences(const TensorId &id, const std::map<OpType, float> &priorities);

@@ -1,4 +1,5 @@
-// ClipNormSettings: a group of weights whose gradients are scaled down together when their joint L2 norm exceeds maxNorm.
+// ClipNormSettings: a group of weights whose gradients are scaled down together when their joint L2 norm exceeds
+// maxNorm.
 #pragma once
 #include <cstddef>
 #include <functional>
@@ -15,7 +16,9 @@ class ClipNormSettings {
   // Deprecated spelling of clipWeights.
   ClipNormSettings(const std::vector<TensorId> &weights, float maximum)
       : weightIds(weights), maxNorm(maximum), mode_(Mode::ClipSpecifiedWeights) {}
-  static ClipNormSettings clipWeights(const std::vector<TensorId> &weights, float maximum) { return {weights, maximum}; }
+  static ClipNormSettings clipWeights(const std::vector<TensorId> &weights, float maximum) {
+    return {weights, maximum};
+  }
   static ClipNormSettings clipAllWeights(float maximum);
 
   const std::vector<TensorId> &getWeightIds() const;  // throws popart::error when all weights are clipped

@@ -64,19 +64,61 @@ using float16_t = Half;
 
 template <class T>
 DataType getDataType();
-template <> inline DataType getDataType<int8_t>() { return DataType::INT8; }
-template <> inline DataType getDataType<int16_t>() { return DataType::INT16; }
-template <> inline DataType getDataType<int32_t>() { return DataType::INT32; }
-template <> inline DataType getDataType<int64_t>() { return DataType::INT64; }
-template <> inline DataType getDataType<uint8_t>() { return DataType::UINT8; }
-template <> inline DataType getDataType<uint16_t>() { return DataType::UINT16; }
-template <> inline DataType getDataType<uint32_t>() { return DataType::UINT32; }
-template <> inline DataType getDataType<uint64_t>() { return DataType::UINT64; }
-template <> inline DataType getDataType<bool>() { return DataType::BOOL; }
-template <> inline DataType getDataType<Half>() { return DataType::FLOAT16; }
-template <> inline DataType getDataType<BFloat16>() { return DataType::BFLOAT16; }
-template <> inline DataType getDataType<float>() { return DataType::FLOAT; }
-template <> inline DataType getDataType<double>() { return DataType::DOUBLE; }
-template <> inline DataType getDataType<std::string>() { return DataType::STRING; }
+template <>
+inline DataType getDataType<int8_t>() {
+  return DataType::INT8;
+}
+template <>
+inline DataType getDataType<int16_t>() {
+  return DataType::INT16;
+}
+template <>
+inline DataType getDataType<int32_t>() {
+  return DataType::INT32;
+}
+template <>
+inline DataType getDataType<int64_t>() {
+  return DataType::INT64;
+}
+template <>
+inline DataType getDataType<uint8_t>() {
+  return DataType::UINT8;
+}
+template <>
+inline DataType getDataType<uint16_t>() {
+  return DataType::UINT16;
+}
+template <>
+inline DataType getDataType<uint32_t>() {
+  return DataType::UINT32;
+}
+template <>
+inline DataType getDataType<uint64_t>() {
+  return DataType::UINT64;
+}
+template <>
+inline DataType getDataType<bool>() {
+  return DataType::BOOL;
+}
+template <>
+inline DataType getDataType<Half>() {
+  return DataType::FLOAT16;
+}
+template <>
+inline DataType getDataType<BFloat16>() {
+  return DataType::BFLOAT16;
+}
+template <>
+inline DataType getDataType<float>() {
+  return DataType::FLOAT;
+}
+template <>
+inline DataType getDataType<double>() {
+  return DataType::DOUBLE;
+}
+template <>
+inline DataType getDataType<std::string>() {
+  return DataType::STRING;
+}
 
 }  // namespace popart

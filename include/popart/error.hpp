@@ -34,10 +34,8 @@ inline std::string toText(const std::string &v) { return v; }
 inline std::string toText(std::string_view v) { return std::string(v); }
 inline std::string toText(const char *v) { return v; }
 template <class T>
-  requires requires(const T &v) { v.str(); }
-std::string toText(const T &v) {
-  return v.str();
-}
+requires requires(const T &v) { v.str(); }
+std::string toText(const T &v) { return v.str(); }
 
 // Replaces each "{}" by the next argument. Throws popart::error when the counts differ.
 std::string formatText(std::string_view format, std::initializer_list<std::string> args);
@@ -77,7 +75,9 @@ class memory_allocation_err : public error {
  public:
   memory_allocation_err(const std::string &message, std::string summaryReport)
       : error(Text{}, message), summaryReport_(std::move(summaryReport)) {}
-  virtual std::unique_ptr<memory_allocation_err> clone() const { return std::make_unique<memory_allocation_err>(*this); }
+  virtual std::unique_ptr<memory_allocation_err> clone() const {
+    return std::make_unique<memory_allocation_err>(*this);
+  }
   virtual std::string getSummaryReport() const { return summaryReport_; }
   virtual std::string getProfilePath() const { return {}; }
 

@@ -35,7 +35,7 @@ class Graph {
   TensorIndex addTensor(const TensorId &id, const TensorInfo &info, TensorType type);
   TensorIndex addConstant(const TensorId &id, const TensorData &data);
   TensorIndex addVariable(const TensorId &id, const TensorData &data);
-  TensorIndex addInput(const TensorId &id, const TensorInfo &info);   // appends a graph input
+  TensorIndex addInput(const TensorId &id, const TensorInfo &info);  // appends a graph input
   TensorIndex addStream(const TensorId &id, const TensorInfo &info);
   void markInput(TensorIndex t);
   void markOutput(TensorIndex t);
@@ -59,7 +59,8 @@ class Graph {
   TensorId freeId(const TensorId &id) const;
 
   // ---- ops
-  // Adds an op of the catalog; edges follow with connect…; call setup() at the end. Returned pointers stay valid until erase.
+  // Adds an op of the catalog; edges follow with connect…; call setup() at the end. Returned pointers stay valid until
+  // erase.
   Op *addOp(const OpDef &def, Attributes attributes, Op::Settings settings);
   Op *addOp(std::unique_ptr<Op> op);  // user ops and clones; edges must be empty
   // Adds, connects inputs (invalid index: absent), creates outputs named by `outputIds` and infers their infos.
@@ -78,9 +79,9 @@ class Graph {
   void replaceUses(TensorIndex oldTensor, TensorIndex newTensor);  // consumers only, not graph outputs
   void replaceUse(Use use, TensorIndex newTensor);
   void replaceOutputs(TensorIndex oldTensor, TensorIndex newTensor);  // in the list of graph outputs
-  void eraseOp(OpIndex op);          // its outputs must be unused or are erased by the caller first; disconnects all edges
-  void eraseOp(OpId id);           // the same by the op's number; throws popart::error when this graph has no such op
-  void eraseTensor(TensorIndex t);   // must have neither producer nor uses
+  void eraseOp(OpIndex op);  // its outputs must be unused or are erased by the caller first; disconnects all edges
+  void eraseOp(OpId id);     // the same by the op's number; throws popart::error when this graph has no such op
+  void eraseTensor(TensorIndex t);  // must have neither producer nor uses
   Op &op(OpIndex o) const { return *ops_[o.value]; }
   bool alive(OpIndex o) const { return o.value < ops_.size() && ops_[o.value]; }
   bool alive(TensorIndex t) const { return t.value < tensors_.size() && tensors_[t.value]; }
@@ -88,7 +89,8 @@ class Graph {
   size_t opCount() const { return opCount_; }
   size_t tensorSlots() const { return tensors_.size(); }  // index values are below this
   size_t opSlots() const { return ops_.size(); }
-  std::vector<Op *> getOpSchedule() const;  // schedule/: topological, constraints honoured; throws popart::error for a cycle
+  std::vector<Op *> getOpSchedule()
+      const;  // schedule/: topological, constraints honoured; throws popart::error for a cycle
   std::vector<Graph *> getCalledGraphs() const;
 
   // ---- extra order constraints: `before` runs before `after`

@@ -1,4 +1,5 @@
-// Ir: a program: the graphs, the counters that name things, the host streams. It knows no options, optimizers or passes.
+// Ir: a program: the graphs, the counters that name things, the host streams. It knows no options, optimizers or
+// passes.
 #pragma once
 #include <map>
 #include <memory>
@@ -19,7 +20,7 @@ class Ir {
   Graph &getMainGraph() const { return *graphs_.at(""); }
   Graph &getGraph(const GraphId &id) const;  // throws popart::error when absent
   bool hasGraph(const GraphId &id) const { return graphs_.count(id) != 0; }
-  Graph &createGraph(const GraphId &id);     // throws popart::error when the id exists
+  Graph &createGraph(const GraphId &id);  // throws popart::error when the id exists
   void removeGraph(const GraphId &id);
   std::vector<Graph *> getAllGraphs() const;  // main graph first, then by id
   // `<base>_subgraph(<n>)`, n from the Ir's counter.
@@ -46,9 +47,11 @@ class Ir {
 enum class PrintData { Full, Summary };  // Summary: constants above 16 elements print a hash and cannot be parsed back
 std::string print(const Graph &graph, PrintData data = PrintData::Full);
 std::string print(const Ir &ir, PrintData data = PrintData::Full);
-std::unique_ptr<Ir> parseIr(std::string_view text);  // parse(print(ir)) is structurally equal to ir; throws popart::error with line number
+std::unique_ptr<Ir> parseIr(
+    std::string_view text);  // parse(print(ir)) is structurally equal to ir; throws popart::error with line number
 std::string toDot(const Graph &graph);
-// Throws popart::internal_error naming the graph, op or tensor that breaks a rule (list at the top of src/ir/verify.cpp).
+// Throws popart::internal_error naming the graph, op or tensor that breaks a rule (list at the top of
+// src/ir/verify.cpp).
 void verify(const Graph &graph);
 void verify(const Ir &ir);
 bool structurallyEqual(const Graph &a, const Graph &b);  // equal up to tensor, op and graph ids

@@ -1,6 +1,6 @@
-// Op: one node of a graph. One concrete class for every operator of the catalog; what an op is, its rules and facts come
-// from its OpDef row. Subclassing is the documented extension point for user operators only (PopART C++ API, custom ops):
-// the virtuals below default to the row.
+// Op: one node of a graph. One concrete class for every operator of the catalog; what an op is, its rules and facts
+// come from its OpDef row. Subclassing is the documented extension point for user operators only (PopART C++ API,
+// custom ops): the virtuals below default to the row.
 #pragma once
 #include <map>
 #include <memory>
@@ -55,8 +55,8 @@ class Op {
     TileSet tileSet = TileSet::Compute;
     std::optional<TensorLocation> tensorLocation;
     double schedulePriority = 0.0;
-    // Position in program order, which decides between ops that data leaves free; -1: the op's own creation index. An op that
-    // stands in for another one (pattern, decomposition) keeps the other one's position.
+    // Position in program order, which decides between ops that data leaves free; -1: the op's own creation index. An
+    // op that stands in for another one (pattern, decomposition) keeps the other one's position.
     int64_t sequence = -1;
     std::set<std::string> excludePatterns;
     std::map<std::string, float> inplacePreferences;
@@ -67,8 +67,9 @@ class Op {
   };
 
   Op(const OpDef &def, Attributes attributes, const Settings &settings);
-  Op(const OperatorIdentifier &opid, const Settings &settings);  // user ops; the row must be registered or is made from opid
-  Op(const Op &) = default;  // copies everything but the edges are re-made by Graph
+  Op(const OperatorIdentifier &opid,
+     const Settings &settings);  // user ops; the row must be registered or is made from opid
+  Op(const Op &) = default;      // copies everything but the edges are re-made by Graph
   virtual ~Op();
 
   OpId id = -1;  // printed "Type.id"; taken from the Ir's counter on construction
@@ -86,7 +87,9 @@ class Op {
   int64_t attrInt(std::string_view name) const { return attributes_.getAttribute<int64_t>(name); }
   float attrFloat(std::string_view name) const { return attributes_.getAttribute<float>(name); }
   const std::string &attrString(std::string_view name) const { return attributes_.getAttribute<std::string>(name); }
-  const std::vector<int64_t> &attrInts(std::string_view name) const { return attributes_.getAttribute<std::vector<int64_t>>(name); }
+  const std::vector<int64_t> &attrInts(std::string_view name) const {
+    return attributes_.getAttribute<std::vector<int64_t>>(name);
+  }
   bool hasAttr(std::string_view name) const { return attributes_.hasAttribute(name); }
   const std::string &name() const { return settings.name; }
   std::string str() const;        // "Gelu.103"
@@ -102,7 +105,7 @@ class Op {
   int outputCount() const { return static_cast<int>(outputs_.size()); }
   bool hasInput(InIndex i) const { return i >= 0 && i < inputCount() && inputs_[i].valid(); }
   bool hasOutput(OutIndex i) const { return i >= 0 && i < outputCount() && outputs_[i].valid(); }
-  Tensor *inTensor(InIndex i) const;    // throws popart::error when not connected
+  Tensor *inTensor(InIndex i) const;  // throws popart::error when not connected
   Tensor *outTensor(OutIndex i) const;
   const TensorId &inId(InIndex i) const { return inTensor(i)->id; }
   const TensorId &outId(OutIndex i) const { return outTensor(i)->id; }
@@ -129,14 +132,16 @@ class Op {
   virtual std::vector<std::unique_ptr<Op>> getGradOps() { return {}; }  // user ops with gradients written as ops
   virtual const std::vector<GradInOutMapper> &gradInputInfo() const;
   virtual const std::map<int, int> &gradOutToNonGradIn() const;
-  virtual float getSubgraphValue() const { return def_->cost() == Cost::Heavy ? getHighSubgraphValue() : getLowSubgraphValue(); }
+  virtual float getSubgraphValue() const {
+    return def_->cost() == Cost::Heavy ? getHighSubgraphValue() : getLowSubgraphValue();
+  }
   static constexpr float getHighSubgraphValue() { return 1000.0f; }
   static constexpr float getLowSubgraphValue() { return 0.1f; }
   virtual void appendAttributes(OpSerialiserBase &) const;
   virtual void appendOutlineAttributes(OpSerialiserBase &) const;
   virtual std::vector<std::pair<OperatorIdentifier, float>> inplacePriorityDefault() const;
   virtual std::unique_ptr<Op> getInplaceVariant(const OperatorIdentifier &) const;
-  virtual bool modifiesInput(InIndex i) const;            // input i's memory gets new contents
+  virtual bool modifiesInput(InIndex i) const;                // input i's memory gets new contents
   virtual bool aliasesInput(InIndex in, OutIndex out) const;  // output shares input's memory
   virtual std::set<InIndex> optionalInputs() const;
   virtual bool canBeReplacedByIdentity() const { return false; }

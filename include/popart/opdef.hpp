@@ -1,6 +1,6 @@
-// OpDef: one row that states everything true of an operator on every backend: inputs, outputs, attributes, the only shape
-// and type rule, gradient, in-place variants, aliasing, decomposition, ONNX names. Rows are built once at start-up with the
-// fluent calls below, one file per op or tight family under src/ops, listed in src/ops/catalog.cpp.
+// OpDef: one row that states everything true of an operator on every backend: inputs, outputs, attributes, the only
+// shape and type rule, gradient, in-place variants, aliasing, decomposition, ONNX names. Rows are built once at
+// start-up with the fluent calls below, one file per op or tight family under src/ops, listed in src/ops/catalog.cpp.
 //
 //   const OpDef kGelu = OpDef("ai.graphcore", "Gelu", {1})
 //       .input("x", kFloats, "T").output("y")            // no infer(): output 0 has the info of input 0
@@ -31,9 +31,12 @@ class OpCreatorInfo;
 // Set of element types, one bit per DataType.
 using TypeSet = uint32_t;
 constexpr TypeSet typeBit(DataType t) { return 1u << static_cast<int>(t); }
-constexpr TypeSet kFloats = typeBit(DataType::FLOAT) | typeBit(DataType::FLOAT16) | typeBit(DataType::BFLOAT16) | typeBit(DataType::DOUBLE);
-constexpr TypeSet kSignedInts = typeBit(DataType::INT8) | typeBit(DataType::INT16) | typeBit(DataType::INT32) | typeBit(DataType::INT64);
-constexpr TypeSet kUnsignedInts = typeBit(DataType::UINT8) | typeBit(DataType::UINT16) | typeBit(DataType::UINT32) | typeBit(DataType::UINT64);
+constexpr TypeSet kFloats =
+    typeBit(DataType::FLOAT) | typeBit(DataType::FLOAT16) | typeBit(DataType::BFLOAT16) | typeBit(DataType::DOUBLE);
+constexpr TypeSet kSignedInts =
+    typeBit(DataType::INT8) | typeBit(DataType::INT16) | typeBit(DataType::INT32) | typeBit(DataType::INT64);
+constexpr TypeSet kUnsignedInts =
+    typeBit(DataType::UINT8) | typeBit(DataType::UINT16) | typeBit(DataType::UINT32) | typeBit(DataType::UINT64);
 constexpr TypeSet kInts = kSignedInts | kUnsignedInts;
 constexpr TypeSet kBool = typeBit(DataType::BOOL);
 constexpr TypeSet kNumeric = kFloats | kInts;
@@ -41,20 +44,20 @@ constexpr TypeSet kAllTypes = kNumeric | kBool;
 constexpr TypeSet kIndices = kInts;
 
 enum class Trait : uint32_t {
-  Elementwise = 1 << 0,   // each output element depends on the (broadcast) input elements at the same position only
-  View = 1 << 1,          // output 0 holds the elements of input 0 in the same memory order (Reshape, Identity, Detach …)
-  SideEffect = 1 << 2,    // never pruned (host and remote stores, print, abort)
-  Random = 1 << 3,        // reads the random seed (last input "seed", UINT32[2])
+  Elementwise = 1 << 0,  // each output element depends on the (broadcast) input elements at the same position only
+  View = 1 << 1,  // output 0 holds the elements of input 0 in the same memory order (Reshape, Identity, Detach …)
+  SideEffect = 1 << 2,  // never pruned (host and remote stores, print, abort)
+  Random = 1 << 3,      // reads the random seed (last input "seed", UINT32[2])
   Loss = 1 << 4,
   Norm = 1 << 5,
-  VarUpdate = 1 << 6,     // updates a variable or optimizer state given as input 0
-  Gradient = 1 << 7,      // visible upstream as <Op>Grad
+  VarUpdate = 1 << 6,  // updates a variable or optimizer state given as input 0
+  Gradient = 1 << 7,   // visible upstream as <Op>Grad
   HostIo = 1 << 8,
-  Call = 1 << 9,          // runs a subgraph once or more (Call, Loop, If)
-  Init = 1 << 10,         // produces a value from no tensor inputs
+  Call = 1 << 9,   // runs a subgraph once or more (Call, Loop, If)
+  Init = 1 << 10,  // produces a value from no tensor inputs
   Commutative = 1 << 11,
-  Internal = 1 << 12,     // made by compiler passes only; not part of getSupportedOperations(false)
-  Metadata = 1 << 13,     // result depends on the input's shape only (Shape, Size): always folded
+  Internal = 1 << 12,  // made by compiler passes only; not part of getSupportedOperations(false)
+  Metadata = 1 << 13,  // result depends on the input's shape only (Shape, Size): always folded
 };
 constexpr Trait operator|(Trait a, Trait b) { return Trait(uint32_t(a) | uint32_t(b)); }
 
@@ -77,9 +80,11 @@ class InferContext {
   int64_t attrInt(std::string_view name) const { return attrs().getAttribute<int64_t>(name); }
   float attrFloat(std::string_view name) const { return attrs().getAttribute<float>(name); }
   const std::string &attrString(std::string_view name) const { return attrs().getAttribute<std::string>(name); }
-  const std::vector<int64_t> &attrInts(std::string_view name) const { return attrs().getAttribute<std::vector<int64_t>>(name); }
+  const std::vector<int64_t> &attrInts(std::string_view name) const {
+    return attrs().getAttribute<std::vector<int64_t>>(name);
+  }
   bool hasAttr(std::string_view name) const { return attrs().hasAttribute(name); }
-  const Graph &graph(std::string_view attribute) const;  // subgraph named by a Graph attribute
+  const Graph &graph(std::string_view attribute) const;          // subgraph named by a Graph attribute
   int64_t axis(std::string_view attribute, int64_t rank) const;  // normalised, range checked
   template <class... A>
   [[noreturn]] void fail(std::string_view format, const A &...args) const {
@@ -104,10 +109,12 @@ class OpEmitter {
   Graph &graph() const { return graph_; }
   const Op &op() const { return origin_; }  // the op being differentiated or decomposed
   const Attributes &attrs() const;
-  // Emits an op of the catalog with one output, infers it, returns output 0. An invalid TensorIndex is an absent optional input.
+  // Emits an op of the catalog with one output, infers it, returns output 0. An invalid TensorIndex is an absent
+  // optional input.
   TensorIndex emit(std::string_view type, std::initializer_list<TensorIndex> inputs, Attributes attributes = {});
   TensorIndex emit(std::string_view type, const std::vector<TensorIndex> &inputs, Attributes attributes = {});
-  std::vector<TensorIndex> emitMany(std::string_view type, const std::vector<TensorIndex> &inputs, int outputs, Attributes attributes = {});
+  std::vector<TensorIndex> emitMany(std::string_view type, const std::vector<TensorIndex> &inputs, int outputs,
+                                    Attributes attributes = {});
   TensorIndex constant(const TensorData &value);
   // Scalar constant of `type` (rank 0).
   TensorIndex scalar(DataType type, double value);
@@ -122,13 +129,17 @@ class OpEmitter {
 class VjpBuilder : public OpEmitter {
  public:
   using TensorOf = std::function<TensorIndex(TensorIndex forward)>;
-  VjpBuilder(Graph &graph, const Op &forward, TensorOf activation, std::vector<TensorIndex> gradOuts, std::vector<bool> wanted)
-      : OpEmitter(graph, forward), activation_(std::move(activation)), gradOuts_(std::move(gradOuts)), wanted_(std::move(wanted)) {
+  VjpBuilder(Graph &graph, const Op &forward, TensorOf activation, std::vector<TensorIndex> gradOuts,
+             std::vector<bool> wanted)
+      : OpEmitter(graph, forward),
+        activation_(std::move(activation)),
+        gradOuts_(std::move(gradOuts)),
+        wanted_(std::move(wanted)) {
     grads_.resize(wanted_.size());
   }
-  TensorIndex in(int i);   // forward input i (invalid index when not connected)
-  TensorIndex out(int i);  // forward output i
-  const TensorInfo &inInfo(int i) const;   // infos do not make the tensor an activation
+  TensorIndex in(int i);                  // forward input i (invalid index when not connected)
+  TensorIndex out(int i);                 // forward output i
+  const TensorInfo &inInfo(int i) const;  // infos do not make the tensor an activation
   const TensorInfo &outInfo(int i) const;
   bool hasIn(int i) const;
   bool hasGradOut(int i) const { return i < static_cast<int>(gradOuts_.size()) && gradOuts_[i].valid(); }
@@ -220,17 +231,18 @@ class OpDef {
   OpDef &attrOptional(std::string name, AttributeType type);  // absent unless given
   OpDef &infer(InferFn fn);
   OpDef &vjp(VjpFn fn);
-  OpDef &noGrad(std::string reason);    // asking for a gradient through it is an error with this reason
-  OpDef &stopsGrad();                   // cuts the path silently (Detach, integer results, Shape)
-  OpDef &decompose(DecomposeFn fn);     // used where a backend has no kernel for the op
-  OpDef &create(CreateFn fn);           // nodes of this row are made by `fn`, attributes are taken as given
+  OpDef &noGrad(std::string reason);  // asking for a gradient through it is an error with this reason
+  OpDef &stopsGrad();                 // cuts the path silently (Detach, integer results, Shape)
+  OpDef &decompose(DecomposeFn fn);   // used where a backend has no kernel for the op
+  OpDef &create(CreateFn fn);         // nodes of this row are made by `fn`, attributes are taken as given
   OpDef &traits(Trait t);
   OpDef &inplace(std::string type, float priority, int input = 0);
   OpDef &modifies(int input, int output = 0);  // native in-place op (VarUpdate): output is the new value of input
   OpDef &aliases(int input, int output = 0);
   OpDef &cost(Cost c);
   OpDef &doc(std::string text);
-  OpDef &onnx(std::string domain, std::string type, std::vector<OpVersion> versions);  // further ONNX names of the same op
+  OpDef &onnx(std::string domain, std::string type,
+              std::vector<OpVersion> versions);  // further ONNX names of the same op
   OpDef &notOnnx();  // no regular ONNX import or builder method (irregular ones live in src/onnx/import)
   OpDef &constInput(int index, std::string attribute, OpVersion since);
 
@@ -292,7 +304,8 @@ class OpDef {
 // nullptr when there is no such op. Types are unique over all domains.
 const OpDef *findOpDef(std::string_view type);
 const OpDef &opDef(std::string_view type);  // throws popart::internal_error
-// The row that implements ONNX operator `type` of `domain` at the newest since-version <= `version`; nullptr: not supported.
+// The row that implements ONNX operator `type` of `domain` at the newest since-version <= `version`; nullptr: not
+// supported.
 const OpDef *findOnnxOp(std::string_view domain, std::string_view type, OpVersion version);
 std::vector<const OpDef *> allOpDefs();
 // Adds a row made at run time (user ops). Throws popart::error when the type exists already.

@@ -18,7 +18,11 @@ struct NumInputs {
 struct OperatorIdentifier {
   OperatorIdentifier() = default;
   OperatorIdentifier(OpDomain domain_, OpType type_, OpVersion version_, NumInputs inputs = {}, int outputs = 0)
-      : domain(domain_.empty() ? "ai.onnx" : std::move(domain_)), type(std::move(type_)), version(version_), numInputs(inputs), numOutputs(outputs) {}
+      : domain(domain_.empty() ? "ai.onnx" : std::move(domain_)),
+        type(std::move(type_)),
+        version(version_),
+        numInputs(inputs),
+        numOutputs(outputs) {}
 
   OpDomain domain;
   OpType type;
@@ -27,7 +31,9 @@ struct OperatorIdentifier {
   int numOutputs = 0;
 
   std::string str() const { return domain + "." + type + ":" + std::to_string(version); }
-  bool operator==(const OperatorIdentifier &o) const { return type == o.type && domain == o.domain && version == o.version; }
+  bool operator==(const OperatorIdentifier &o) const {
+    return type == o.type && domain == o.domain && version == o.version;
+  }
   bool operator!=(const OperatorIdentifier &o) const { return !(*this == o); }
   bool operator<(const OperatorIdentifier &o) const {
     if (domain != o.domain) return domain < o.domain;

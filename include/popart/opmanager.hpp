@@ -4,10 +4,12 @@
 //   const popart::OperatorIdentifier Cube{"my.domain", "Cube", 1};
 //   static popart::OpDefinition::DataTypes T{popart::DataType::FLOAT};
 //   static popart::OpDefinition cubeDef({popart::OpDefinition::Inputs({{"x", T}}),
-//                                        popart::OpDefinition::Outputs({{"y", T}}), popart::OpDefinition::Attributes()});
+//                                        popart::OpDefinition::Outputs({{"y", T}}),
+//                                        popart::OpDefinition::Attributes()});
 //   static popart::OpCreator<CubeOp> cubeCreator(popart::OpDefinitions({{Cube, cubeDef}}));
 //
-// Kernels are registered with popart/userkernel.hpp. In-place variants need not be written: memory is shared by the planner.
+// Kernels are registered with popart/userkernel.hpp. In-place variants need not be written: memory is shared by the
+// planner.
 #pragma once
 #include <functional>
 #include <map>
@@ -28,7 +30,10 @@ class OpCreatorInfo {
   // inputs: null for an absent optional input.
   OpCreatorInfo(const Op::Settings &opSettings, Attributes given, std::vector<const Tensor *> inputs,
                 std::vector<TensorId> outputIds)
-      : settings(opSettings), attributes(std::move(given)), inputs_(std::move(inputs)), outputIds_(std::move(outputIds)) {}
+      : settings(opSettings),
+        attributes(std::move(given)),
+        inputs_(std::move(inputs)),
+        outputIds_(std::move(outputIds)) {}
 
   OperatorIdentifier opid;
   Op::Settings settings;
@@ -135,8 +140,9 @@ class OpCreator {
   }
 };
 
-// The row that nodes of a user operator share, made at the first call. Rows of users are named "<domain>.<type>:<version>",
-// so that a user operator may have the type name of one of the library's in another domain.
+// The row that nodes of a user operator share, made at the first call. Rows of users are named
+// "<domain>.<type>:<version>", so that a user operator may have the type name of one of the library's in another
+// domain.
 const OpDef &userOpDef(const OperatorIdentifier &opid);
 
 }  // namespace popart

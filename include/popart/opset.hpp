@@ -1,5 +1,5 @@
-// Opset: what the operator classes of the builder (AiOnnxOpset6 to 11, AiGraphcoreOpset1) share. Their methods are made by
-// the build from the table python/popart/opset_methods.py.
+// Opset: what the operator classes of the builder (AiOnnxOpset6 to 11, AiGraphcoreOpset1) share. Their methods are made
+// by the build from the table python/popart/opset_methods.py.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -28,14 +28,14 @@ class Opset {
   int getOpsetVersion() const { return version_; }
 
  protected:
-  using Value = std::variant<int64_t, float, std::string, std::vector<int64_t>, std::vector<float>, std::vector<std::string>, ConstVoidData,
-                             const Builder *>;
+  using Value = std::variant<int64_t, float, std::string, std::vector<int64_t>, std::vector<float>,
+                             std::vector<std::string>, ConstVoidData, const Builder *>;
   using NodeAttributes = std::vector<std::pair<std::string, Value>>;
 
   Opset(Builder &builder, const char *domain, int version) : builder_(builder), domain_(domain), version_(version) {}
   // Adds the node and returns the ids of its outputs. Throws popart::error as Builder::customOp.
-  std::vector<TensorId> addNode(const char *type, const std::vector<TensorId> &inputs, unsigned outputs, const NodeAttributes &attributes,
-                            const DebugContext &debugContext);
+  std::vector<TensorId> addNode(const char *type, const std::vector<TensorId> &inputs, unsigned outputs,
+                                const NodeAttributes &attributes, const DebugContext &debugContext);
 
   // Lists that are empty and optionals without value leave the attribute out.
   static void put(NodeAttributes &to, const char *name, int64_t value) { to.emplace_back(name, value); }
@@ -43,9 +43,15 @@ class Opset {
   static void put(NodeAttributes &to, const char *name, const std::string &value) { to.emplace_back(name, value); }
   static void put(NodeAttributes &to, const char *name, const ConstVoidData &value) { to.emplace_back(name, value); }
   static void put(NodeAttributes &to, const char *name, const Builder &value) { to.emplace_back(name, &value); }
-  static void put(NodeAttributes &to, const char *name, ReductionType value) { put(to, name, static_cast<int64_t>(value)); }
-  static void put(NodeAttributes &to, const char *name, ScatterReduction value) { put(to, name, static_cast<int64_t>(value)); }
-  static void put(NodeAttributes &to, const char *name, TensorRemapType value) { put(to, name, static_cast<int64_t>(value)); }
+  static void put(NodeAttributes &to, const char *name, ReductionType value) {
+    put(to, name, static_cast<int64_t>(value));
+  }
+  static void put(NodeAttributes &to, const char *name, ScatterReduction value) {
+    put(to, name, static_cast<int64_t>(value));
+  }
+  static void put(NodeAttributes &to, const char *name, TensorRemapType value) {
+    put(to, name, static_cast<int64_t>(value));
+  }
   static void put(NodeAttributes &to, const char *name, CollectiveOperator value);  // by name: "Add"
   static void put(NodeAttributes &to, const char *name, const CommGroup &value);    // [type, group size]
   template <class T>
@@ -68,13 +74,15 @@ class AiGraphcoreOpset1Base : public Opset {
  public:
   using Opset::Opset;
   // Runs the graph of a subgraph builder of the same builder.
-  std::vector<TensorId> call(const std::vector<TensorId> &args, unsigned num_outputs, const Builder &callee, const DebugContext &debugContext = {});
+  std::vector<TensorId> call(const std::vector<TensorId> &args, unsigned num_outputs, const Builder &callee,
+                             const DebugContext &debugContext = {});
   // A tensor made on the device.
   TensorId init(const std::vector<int64_t> &shape, int64_t data_type, int64_t init_type, int64_t batch_axis = -1,
                 const DebugContext &debugContext = {});
   // Prints a tensor at run time; the returned id stands for the argument from here on.
-  TensorId printtensor(const std::vector<TensorId> &args, int64_t print_gradient = 1, const DebugContext &debugContext = {},
-                       const std::string &title = {}, int summariseThreshold = 1000, int edgeItems = 3, int maxLineWidth = 75, int digits = 8,
+  TensorId printtensor(const std::vector<TensorId> &args, int64_t print_gradient = 1,
+                       const DebugContext &debugContext = {}, const std::string &title = {},
+                       int summariseThreshold = 1000, int edgeItems = 3, int maxLineWidth = 75, int digits = 8,
                        int floatFormat = 0, char separator = ' ', char openBracket = '[', char closeBracket = ']');
 };
 

@@ -1,5 +1,6 @@
 // Optimizer: hyper-parameters of a weight update, their checks, and the scalars an update is computed from.
-// The update ops themselves are put into the graph by transforms/add_optimizer. Facts: PopART Python API, section "Optimizers".
+// The update ops themselves are put into the graph by transforms/add_optimizer. Facts: PopART Python API, section
+// "Optimizers".
 #pragma once
 #include <map>
 #include <memory>
@@ -22,9 +23,9 @@ enum class WeightDecayMode { Decay = 0, L2Regularization };
 // Accumulation and replication, as far as optimizers depend on them.
 struct OptimizerFactors {
   enum class Reduction { Sum, MeanRunning, MeanPost };
-  bool accumulates = false;         // gradient accumulation is enabled (also with factor 1)
+  bool accumulates = false;  // gradient accumulation is enabled (also with factor 1)
   int64_t accumulationFactor = 1;
-  int64_t replicationFactor = 1;    // global
+  int64_t replicationFactor = 1;  // global
   Reduction reduction = Reduction::Sum;
   bool operator==(const OptimizerFactors &) const = default;
 };
@@ -46,7 +47,8 @@ class Optimizer {
   virtual OptimizerType type() const = 0;
   virtual std::string type_s() const = 0;
   virtual std::unique_ptr<Optimizer> clone() const = 0;
-  // Whether `other` may take this optimizer's place without compiling again; otherwise the reason is in replacementProblem.
+  // Whether `other` may take this optimizer's place without compiling again; otherwise the reason is in
+  // replacementProblem.
   virtual bool validReplacement(const Optimizer &other) const { return replacementProblem(other).empty(); }
   // Empty when valid.
   virtual std::string replacementProblem(const Optimizer &other) const;
@@ -81,8 +83,10 @@ class Optimizer {
   static void checkPositive(const std::string &what, const OptimizerValue &value);
   static void checkLearningRate(const OptimizerValue &value);
   // Throws popart::error naming the allowed keys when `given` holds another one.
-  static void checkKeys(const std::string &where, const std::map<std::string, OptimizerValue> &given, const std::vector<std::string> &allowed);
-  static OptimizerValue take(const std::map<std::string, OptimizerValue> &given, const std::string &key, OptimizerValue fallback);
+  static void checkKeys(const std::string &where, const std::map<std::string, OptimizerValue> &given,
+                        const std::vector<std::string> &allowed);
+  static OptimizerValue take(const std::map<std::string, OptimizerValue> &given, const std::string &key,
+                             OptimizerValue fallback);
   // "" or "<what> ..." when the maps differ in constness, constant values or specific weights.
   static std::string mapProblem(const std::string &what, const OptimizerValueMap &a, const OptimizerValueMap &b);
   OptimizerScalar make(const std::string &name, const TensorId &weight, float value, bool isConst) const;

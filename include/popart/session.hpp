@@ -74,8 +74,8 @@ class Session {
   void saveExecutableToFile(const std::string &filename);
   void saveExecutableToStream(std::ostream &out);
   void compileAndExport(const std::string &filename);  // prepareDevice(false), saveExecutable
-  // Takes the values of the variables; weightsFromHost brings them to the device. Kernels are chosen for this machine by
-  // prepareDevice. Throws popart::error when the file is no such file, is damaged, or holds another program.
+  // Takes the values of the variables; weightsFromHost brings them to the device. Kernels are chosen for this machine
+  // by prepareDevice. Throws popart::error when the file is no such file, is damaged, or holds another program.
   void loadExecutableFromFile(const std::string &filename);
   void loadExecutableFromStream(std::shared_ptr<std::istream> in);
 

@@ -9,20 +9,22 @@ enum class SGDAccumulatorAndMomentum { Combined = 0, Separate };
 
 class SGD : public Optimizer {
  public:
-  // Throws popart::error: lr < 0, constant lr = 0, wd < 0, momentum < 0, dampening < 0, velocity scaling <= 0, loss scaling 0,
-  // Nesterov with dampening.
+  // Throws popart::error: lr < 0, constant lr = 0, wd < 0, momentum < 0, dampening < 0, velocity scaling <= 0, loss
+  // scaling 0, Nesterov with dampening.
   SGD(OptimizerValue learningRate, OptimizerValue weightDecay, OptimizerValue momentum, OptimizerValue dampening,
       OptimizerValue velocityScaling, OptimizerValue lossScaling, const std::vector<ClipNormSettings> &clip = {},
-      SGDAccumulatorAndMomentum sgdAccMm = SGDAccumulatorAndMomentum::Combined, DataType accumType = DataType::UNDEFINED,
-      DataType accl1Type = DataType::UNDEFINED);
+      SGDAccumulatorAndMomentum sgdAccMm = SGDAccumulatorAndMomentum::Combined,
+      DataType accumType = DataType::UNDEFINED, DataType accl1Type = DataType::UNDEFINED);
   SGD(OptimizerValue learningRate, OptimizerValue weightDecay, OptimizerValue momentum, OptimizerValue dampening,
-      OptimizerValue velocityScaling, OptimizerValue lossScaling, OptimizerValue nesterov, const std::vector<ClipNormSettings> &clip = {},
-      SGDAccumulatorAndMomentum sgdAccMm = SGDAccumulatorAndMomentum::Combined, DataType accumType = DataType::UNDEFINED,
-      DataType accl1Type = DataType::UNDEFINED);
-  // Keys: defaultLearningRate, defaultWeightDecay, defaultMomentum, defaultDampening, defaultVelocityScaling, nesterov, lossScaling.
+      OptimizerValue velocityScaling, OptimizerValue lossScaling, OptimizerValue nesterov,
+      const std::vector<ClipNormSettings> &clip = {},
+      SGDAccumulatorAndMomentum sgdAccMm = SGDAccumulatorAndMomentum::Combined,
+      DataType accumType = DataType::UNDEFINED, DataType accl1Type = DataType::UNDEFINED);
+  // Keys: defaultLearningRate, defaultWeightDecay, defaultMomentum, defaultDampening, defaultVelocityScaling, nesterov,
+  // lossScaling.
   SGD(const std::map<std::string, std::pair<float, bool>> &values, const std::vector<ClipNormSettings> &clip = {},
-      SGDAccumulatorAndMomentum sgdAccMm = SGDAccumulatorAndMomentum::Combined, DataType accumType = DataType::UNDEFINED,
-      DataType accl1Type = DataType::UNDEFINED);
+      SGDAccumulatorAndMomentum sgdAccMm = SGDAccumulatorAndMomentum::Combined,
+      DataType accumType = DataType::UNDEFINED, DataType accl1Type = DataType::UNDEFINED);
   SGD() : SGD(std::map<std::string, std::pair<float, bool>>{}) {}
   static SGD fromDefaultMap(const std::map<std::string, OptimizerValue> &values);
 
@@ -45,9 +47,11 @@ class SGD : public Optimizer {
   size_t hash() const override;
 
   // Values of one weight. Throws popart::error as the constructor does, and when the weight has values already.
-  void insertSpecific(const TensorId &weight, OptimizerValue learningRate, OptimizerValue weightDecay, OptimizerValue momentum,
-                      OptimizerValue dampening, OptimizerValue velocityScaling, OptimizerValue nesterov);
-  // Keys: learningRate, weightDecay, momentum, dampening, velocityScaling, nesterov; the others take the optimizer's defaults.
+  void insertSpecific(const TensorId &weight, OptimizerValue learningRate, OptimizerValue weightDecay,
+                      OptimizerValue momentum, OptimizerValue dampening, OptimizerValue velocityScaling,
+                      OptimizerValue nesterov);
+  // Keys: learningRate, weightDecay, momentum, dampening, velocityScaling, nesterov; the others take the optimizer's
+  // defaults.
   void insertSpecific(const TensorId &weight, const std::map<std::string, std::pair<float, bool>> &values);
 
   const OptimizerValueMap &learningRates() const { return lrs_; }
@@ -78,7 +82,8 @@ class SGD : public Optimizer {
 // SGD with constant values and no momentum.
 class ConstSGD : public SGD {
  public:
-  ConstSGD(float learningRate, float weightDecay = 0.0f, float lossScaling = 1.0f, const std::vector<ClipNormSettings> &clip = {});
+  ConstSGD(float learningRate, float weightDecay = 0.0f, float lossScaling = 1.0f,
+           const std::vector<ClipNormSettings> &clip = {});
   std::unique_ptr<Optimizer> clone() const override { return std::make_unique<ConstSGD>(*this); }
 };
 

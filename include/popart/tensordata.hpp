@@ -12,8 +12,8 @@ namespace popart {
 class TensorData {
  public:
   TensorData() = default;
-  explicit TensorData(const TensorInfo &info);                  // zero filled
-  TensorData(const TensorInfo &info, const void *source);       // copies info.nbytes() bytes
+  explicit TensorData(const TensorInfo &info);             // zero filled
+  TensorData(const TensorInfo &info, const void *source);  // copies info.nbytes() bytes
   // Shares memory that `owner` keeps alive (a mapped file, a NumPy array that will not be written by us).
   static TensorData share(const TensorInfo &info, std::shared_ptr<const void> owner, const void *data);
 
@@ -35,7 +35,7 @@ class TensorData {
   TensorData reshaped(const Shape &shape) const;
   // Integer values of an INT32/INT64 (or smaller integer) tensor. Throws popart::error for other types.
   std::vector<int64_t> asInts() const;
-  std::vector<double> asDoubles() const;  // any real type
+  std::vector<double> asDoubles() const;       // any real type
   bool operator==(const TensorData &o) const;  // same info, same bytes
 
  private:

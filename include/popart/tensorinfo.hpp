@@ -27,7 +27,7 @@ class TensorInfo {
   std::vector<size_t> shape_szt() const { return {shape_.begin(), shape_.end()}; }
   Rank rank() const { return static_cast<Rank>(shape_.size()); }
   int64_t nelms() const { return nelms_; }
-  int64_t nbytes() const;  // element bytes x elements
+  int64_t nbytes() const;    // element bytes x elements
   int64_t dim(int i) const;  // throws popart::error when i >= rank
   Shape strides() const { return strides(shape_); }
   Shape strides(const Shape &shape) const;  // in bytes, C order
@@ -38,7 +38,9 @@ class TensorInfo {
   bool isSet() const { return type_ != DataType::UNDEFINED; }
   std::string str() const;  // "float32[2, 3]"
 
-  bool operator==(const TensorInfo &o) const { return type_ == o.type_ && shape_ == o.shape_ && metaShape_ == o.metaShape_; }
+  bool operator==(const TensorInfo &o) const {
+    return type_ == o.type_ && shape_ == o.shape_ && metaShape_ == o.metaShape_;
+  }
   bool operator!=(const TensorInfo &o) const { return !(*this == o); }
 
  private:
@@ -55,7 +57,8 @@ int64_t elementCount(const Shape &shape);
 // NumPy broadcast of two shapes / infos. Throws popart::error naming `debugName` when they do not broadcast
 // (or, for infos, when the element types differ).
 Shape npOut(const Shape &a, const Shape &b, const std::string &debugName = "");
-TensorInfo npOut(const TensorInfo &a, const TensorInfo &b, bool checkDataType = true, const std::string &debugName = "");
+TensorInfo npOut(const TensorInfo &a, const TensorInfo &b, bool checkDataType = true,
+                 const std::string &debugName = "");
 bool npBroadcastable(const Shape &a, const Shape &b);
 // Axes of `out` over which a gradient of shape `out` is summed to reach shape `in`.
 std::vector<int64_t> npReductionAxis(const Shape &in, const Shape &out);

@@ -22,7 +22,9 @@ class TensorLocation {
       : storage(s), loadTileSet(load), storageTileSet(store), replicatedTensorSharding(r) {}
   TensorLocation(TensorStorage s, TileSet load, TileSet store, ReplicatedTensorSharding r, CommGroup domain)
       : storage(s), loadTileSet(load), storageTileSet(store), replicatedTensorSharding(r), shardingDomain(domain) {}
-  bool isRemote() const { return storage == TensorStorage::OffChip || replicatedTensorSharding == ReplicatedTensorSharding::On; }
+  bool isRemote() const {
+    return storage == TensorStorage::OffChip || replicatedTensorSharding == ReplicatedTensorSharding::On;
+  }
   // storage, loadTileSet, storageTileSet, replicatedTensorSharding, shardingDomain.type, replicaGroupSize
   std::vector<int64_t> serialize() const;
   bool operator==(const TensorLocation &) const = default;

@@ -11,7 +11,9 @@ class VariableSettings {
  public:
   VariableSettings() = default;
   explicit VariableSettings(CommGroup domain, VariableRetrievalMode mode = VariableRetrievalMode::OnePerGroup)
-      : domain_(domain), mode_(mode) { verify(); }
+      : domain_(domain), mode_(mode) {
+    verify();
+  }
   explicit VariableSettings(VariableRetrievalMode mode) : mode_(mode) { verify(); }
   VariableSettings(unsigned stride, unsigned groupSize, VariableRetrievalMode mode);
 

@@ -1,5 +1,5 @@
-// Which kernel providers serve a device, in order of preference. The one place that knows. The first one also decides what is
-// fused and decomposed; it leaves user operators to the second.
+// Which kernel providers serve a device, in order of preference. The one place that knows. The first one also decides
+// what is fused and decomposed; it leaves user operators to the second.
 #include "api/session_impl.hpp"
 #include "api/user_kernels.hpp"
 #include "backends/cpu/cpu.hpp"

@@ -1,4 +1,5 @@
-// The public Builder over onnx::ModelBuilder: conversions of attribute values and the names of PopART's private attributes.
+// The public Builder over onnx::ModelBuilder: conversions of attribute values and the names of PopART's private
+// attributes.
 #include <popart/builder.hpp>
 
 #include <popart/error.hpp>
@@ -33,14 +34,18 @@ bool take(const popart::any &value, BuilderAttribute &to) {
 
 BuilderAttribute toAttribute(const std::string &name, const popart::any &value) {
   BuilderAttribute result;
-  if (take<int64_t>(value, result) || take<float>(value, result) || take<std::string>(value, result) || take<std::vector<int64_t>>(value, result) ||
-      take<std::vector<float>>(value, result) || take<std::vector<std::string>>(value, result))
+  if (take<int64_t>(value, result) || take<float>(value, result) || take<std::string>(value, result) ||
+      take<std::vector<int64_t>>(value, result) || take<std::vector<float>>(value, result) ||
+      take<std::vector<std::string>>(value, result))
     return result;
   if (const int *number = std::any_cast<int>(&value)) return int64_t{*number};
   if (const bool *truth = std::any_cast<bool>(&value)) return int64_t{*truth};
   if (const auto *text = std::any_cast<const char *>(&value)) return std::string(*text);
   if (const auto *tensor = std::any_cast<ConstVoidData>(&value)) return toTensorData(*tensor);
-  throw error("Builder attribute '{}': this type is not supported: expected int64_t, float, std::string, a vector of them, or ConstVoidData", name);
+  throw error(
+      "Builder attribute '{}': this type is not supported: expected int64_t, float, std::string, a vector of them, or "
+      "ConstVoidData",
+      name);
 }
 
 onnx::BuilderAttributes toAttributes(const std::map<std::string, popart::any> &given) {
@@ -56,7 +61,8 @@ const T &valueOf(const BuilderAttribute &attribute, const std::string &name, con
   return *value;
 }
 
-void requireType(const onnx::ModelBuilder &core, const TensorId &id, const char *method, const std::vector<std::string> &types) {
+void requireType(const onnx::ModelBuilder &core, const TensorId &id, const char *method,
+                 const std::vector<std::string> &types) {
   const std::string type = core.nodeType({id});
   for (const auto &known : types)
     if (known == type) return;
@@ -65,27 +71,34 @@ void requireType(const onnx::ModelBuilder &core, const TensorId &id, const char 
 
 }  // namespace
 
-// ---- opsets ------------------------------------------------------------------------------------------------------------
+// ---- opsets
+// ------------------------------------------------------------------------------------------------------------
 
-std::vector<TensorId> Opset::addNode(const char *type, const std::vector<TensorId> &inputs, unsigned outputs, const NodeAttributes &given,
-                                 const DebugContext &debugContext) {
+std::vector<TensorId> Opset::addNode(const char *type, const std::vector<TensorId> &inputs, unsigned outputs,
+                                     const NodeAttributes &given, const DebugContext &debugContext) {
   onnx::BuilderAttributes attributes;
   for (const auto &[name, value] : given) {
-    if (const auto *tensor = std::get_if<ConstVoidData>(&value)) attributes.emplace_back(name, toTensorData(*tensor));
-    else if (const auto *body = std::get_if<const Builder *>(&value)) attributes.emplace_back(name, static_cast<const onnx::ModelBuilder *>(&(*body)->core_));
-    else if (name == "to") attributes.emplace_back(name, int64_t{toOnnxDataType(dataTypeFromString(std::get<std::string>(value)))});
+    if (const auto *tensor = std::get_if<ConstVoidData>(&value))
+      attributes.emplace_back(name, toTensorData(*tensor));
+    else if (const auto *body = std::get_if<const Builder *>(&value))
+      attributes.emplace_back(name, static_cast<const onnx::ModelBuilder *>(&(*body)->core_));
+    else if (name == "to")
+      attributes.emplace_back(name, int64_t{toOnnxDataType(dataTypeFromString(std::get<std::string>(value)))});
     else
       std::visit(
           [&](const auto &v) {
-            if constexpr (std::is_constructible_v<BuilderAttribute, decltype(v)>) attributes.emplace_back(name, BuilderAttribute(v));
+            if constexpr (std::is_constructible_v<BuilderAttribute, decltype(v)>)
+              attributes.emplace_back(name, BuilderAttribute(v));
           },
           value);
   }
-  return builder_.core_.addNode(domain_, version_, type, inputs, static_cast<int>(outputs), attributes, debugContext.getPathName());
+  return builder_.core_.addNode(domain_, version_, type, inputs, static_cast<int>(outputs), attributes,
+                                debugContext.getPathName());
 }
 
 void Opset::put(NodeAttributes &to, const char *name, CollectiveOperator value) {
-  static const char *const kNames[] = {"Add", "Mean", "Mul", "Min", "Max", "LogicalAnd", "LogicalOr", "SquareAdd", "Local"};
+  static const char *const kNames[] = {"Add",        "Mean",      "Mul",       "Min",  "Max",
+                                       "LogicalAnd", "LogicalOr", "SquareAdd", "Local"};
   const auto i = static_cast<size_t>(value);
   check(i < std::size(kNames), "Builder attribute '{}': no CollectiveOperator: got {}", name, static_cast<int>(i));
   to.emplace_back(name, std::string(kNames[i]));
@@ -95,38 +108,49 @@ void Opset::put(NodeAttributes &to, const char *name, const CommGroup &value) {
   to.emplace_back(name, std::vector<int64_t>{static_cast<int64_t>(value.type), value.replicaGroupSize});
 }
 
-std::vector<TensorId> AiGraphcoreOpset1Base::call(const std::vector<TensorId> &args, unsigned num_outputs, const Builder &callee,
-                                                  const DebugContext &debugContext) {
+std::vector<TensorId> AiGraphcoreOpset1Base::call(const std::vector<TensorId> &args, unsigned num_outputs,
+                                                  const Builder &callee, const DebugContext &debugContext) {
   return addNode("Call", args, num_outputs, {{"callee", &callee}}, debugContext);
 }
 
-TensorId AiGraphcoreOpset1Base::init(const std::vector<int64_t> &shape, int64_t data_type, int64_t init_type, int64_t batch_axis,
-                                     const DebugContext &debugContext) {
+TensorId AiGraphcoreOpset1Base::init(const std::vector<int64_t> &shape, int64_t data_type, int64_t init_type,
+                                     int64_t batch_axis, const DebugContext &debugContext) {
   const int64_t number = toOnnxDataType(static_cast<DataType>(data_type));
-  return addNode("Init", {}, 1, {{"shape", shape}, {"dtype", number}, {"init_type", init_type}, {"batch_axis", batch_axis}}, debugContext).front();
+  return addNode("Init", {}, 1,
+                 {{"shape", shape}, {"dtype", number}, {"init_type", init_type}, {"batch_axis", batch_axis}},
+                 debugContext)
+      .front();
 }
 
-TensorId AiGraphcoreOpset1Base::printtensor(const std::vector<TensorId> &args, int64_t print_gradient, const DebugContext &debugContext,
-                                            const std::string &title, int summariseThreshold, int edgeItems, int maxLineWidth, int digits,
+TensorId AiGraphcoreOpset1Base::printtensor(const std::vector<TensorId> &args, int64_t print_gradient,
+                                            const DebugContext &debugContext, const std::string &title,
+                                            int summariseThreshold, int edgeItems, int maxLineWidth, int digits,
                                             int floatFormat, char separator, char openBracket, char closeBracket) {
   NodeAttributes a;
   put(a, "print_gradient", print_gradient);
   put(a, "title", title);
-  const std::pair<const char *, int> numbers[] = {{"summariseThreshold", summariseThreshold}, {"edgeItems", edgeItems}, {"maxLineWidth", maxLineWidth},
-                                                  {"digits", digits}, {"floatFormat", floatFormat}};
+  const std::pair<const char *, int> numbers[] = {{"summariseThreshold", summariseThreshold},
+                                                  {"edgeItems", edgeItems},
+                                                  {"maxLineWidth", maxLineWidth},
+                                                  {"digits", digits},
+                                                  {"floatFormat", floatFormat}};
   for (const auto &[name, value] : numbers) put(a, name, int64_t{value});
-  const std::pair<const char *, char> marks[] = {{"separator", separator}, {"openBracket", openBracket}, {"closeBracket", closeBracket}};
+  const std::pair<const char *, char> marks[] = {
+      {"separator", separator}, {"openBracket", openBracket}, {"closeBracket", closeBracket}};
   for (const auto &[name, value] : marks) put(a, name, std::string(1, value));
   return addNode("PrintTensor", args, 1, a, debugContext).front();
 }
 
-// ---- construction and tensors ---------------------------------------------------------------------------------------------
+// ---- construction and tensors
+// ---------------------------------------------------------------------------------------------
 
 Builder::Builder(std::unique_ptr<onnx::ModelBuilder> core) : owned_(std::move(core)), core_(*owned_) {}
 Builder::Builder(onnx::ModelBuilder &core, Builder &parent) : core_(core), parent_(&parent) {}
 Builder::~Builder() = default;
 
-std::unique_ptr<Builder> Builder::create() { return std::unique_ptr<Builder>(new Builder(std::make_unique<onnx::ModelBuilder>(ref::evaluate))); }
+std::unique_ptr<Builder> Builder::create() {
+  return std::unique_ptr<Builder>(new Builder(std::make_unique<onnx::ModelBuilder>(ref::evaluate)));
+}
 std::unique_ptr<Builder> Builder::createFromOnnxModel(const std::string &model) {
   return std::unique_ptr<Builder>(new Builder(onnx::ModelBuilder::fromModel(model, ref::evaluate)));
 }
@@ -134,42 +158,61 @@ Builder &Builder::createSubgraphBuilder() {
   return *children_.emplace_back(new Builder(core_.createSubgraphBuilder(), *this));
 }
 
-TensorId Builder::addInputTensor(const TensorInfo &info, const DebugContext &dc) { return core_.addInputTensor(info, dc.getPathName()); }
+TensorId Builder::addInputTensor(const TensorInfo &info, const DebugContext &dc) {
+  return core_.addInputTensor(info, dc.getPathName());
+}
 TensorId Builder::addInputTensor(const std::string &dataType, const Shape &shape, const DebugContext &dc) {
   return addInputTensor(TensorInfo(dataTypeFromString(dataType), shape), dc);
 }
-TensorId Builder::addInputTensor(const TensorInfo &info, const InputSettings &, const DebugContext &dc) { return addInputTensor(info, dc); }
-TensorId Builder::addInputTensor(const std::string &dataType, const Shape &shape, const InputSettings &, const DebugContext &dc) {
+TensorId Builder::addInputTensor(const TensorInfo &info, const InputSettings &, const DebugContext &dc) {
+  return addInputTensor(info, dc);
+}
+TensorId Builder::addInputTensor(const std::string &dataType, const Shape &shape, const InputSettings &,
+                                 const DebugContext &dc) {
   return addInputTensor(dataType, shape, dc);
 }
-TensorId Builder::addUntypedInputTensor(const DebugContext &dc) { return core_.addUntypedInputTensor(dc.getPathName()); }
+TensorId Builder::addUntypedInputTensor(const DebugContext &dc) {
+  return core_.addUntypedInputTensor(dc.getPathName());
+}
 void Builder::addInputTensorFromParentGraph(const TensorId &id) { core_.addInputTensorFromParentGraph(id); }
 TensorId Builder::addInitializedInputTensor(const ConstVoidData &data, const DebugContext &dc) {
   return core_.addInitializedInputTensor(toTensorData(data), dc.getPathName());
 }
 void Builder::addOutputTensor(const TensorId &id) { core_.addOutputTensor(id); }
 
-std::vector<TensorId> Builder::customOp(const OperatorIdentifier &opid, int opsetVersion, const std::vector<TensorId> &inputs, unsigned numOutputs,
+std::vector<TensorId> Builder::customOp(const OperatorIdentifier &opid, int opsetVersion,
+                                        const std::vector<TensorId> &inputs, unsigned numOutputs,
                                         const std::map<std::string, popart::any> &attributes, const DebugContext &dc) {
-  return core_.addNode(opid.domain, opsetVersion, opid.type, inputs, static_cast<int>(numOutputs), toAttributes(attributes), dc.getPathName());
+  return core_.addNode(opid.domain, opsetVersion, opid.type, inputs, static_cast<int>(numOutputs),
+                       toAttributes(attributes), dc.getPathName());
 }
-void Builder::customOp(const OperatorIdentifier &opid, int opsetVersion, const std::vector<TensorId> &inputs, const std::vector<TensorId> &outputs,
-                       const std::map<std::string, popart::any> &attributes, const DebugContext &dc) {
+void Builder::customOp(const OperatorIdentifier &opid, int opsetVersion, const std::vector<TensorId> &inputs,
+                       const std::vector<TensorId> &outputs, const std::map<std::string, popart::any> &attributes,
+                       const DebugContext &dc) {
   core_.addNodeNamed(opid.domain, opsetVersion, opid.type, inputs, outputs, toAttributes(attributes), dc.getPathName());
 }
 
-// ---- placement -------------------------------------------------------------------------------------------------------------
+// ---- placement
+// -------------------------------------------------------------------------------------------------------------
 
-void Builder::virtualGraph(const Ids &ids, int64_t value) { core_.addNodeAttribute(kVirtualGraph, value, ids, Replace::Allow); }
-void Builder::executionPhase(const Ids &ids, int64_t value) { core_.addNodeAttribute(kExecutionPhase, value, ids, Replace::Allow); }
-void Builder::pipelineStage(const Ids &ids, int64_t value) { core_.addNodeAttribute(kPipelineStage, value, ids, Replace::Allow); }
+void Builder::virtualGraph(const Ids &ids, int64_t value) {
+  core_.addNodeAttribute(kVirtualGraph, value, ids, Replace::Allow);
+}
+void Builder::executionPhase(const Ids &ids, int64_t value) {
+  core_.addNodeAttribute(kExecutionPhase, value, ids, Replace::Allow);
+}
+void Builder::pipelineStage(const Ids &ids, int64_t value) {
+  core_.addNodeAttribute(kPipelineStage, value, ids, Replace::Allow);
+}
 void Builder::recomputeOutputInBackwardPass(const Ids &ids, RecomputeType value) {
   core_.addNodeAttribute(kRecompute, static_cast<int64_t>(value), ids, Replace::Allow);
 }
 bool Builder::getRecomputeOutputInBackwardPass(const Ids &ids) {
   return getInt64NodeAttribute(kRecompute, ids) == static_cast<int64_t>(RecomputeType::Recompute);
 }
-std::vector<TensorId> Builder::checkpointOutput(const std::vector<TensorId> &ids) { return core_.checkpointOutput(ids); }
+std::vector<TensorId> Builder::checkpointOutput(const std::vector<TensorId> &ids) {
+  return core_.checkpointOutput(ids);
+}
 void Builder::outputTensorLocation(const TensorId &id, const TensorLocation &location) {
   core_.addNodeAttribute("__output_tensor_location", location.serialize(), {id}, Replace::Allow);
 }
@@ -178,7 +221,8 @@ void Builder::excludePatterns(const Ids &ids, const std::vector<std::string> &pa
 }
 void Builder::setSerializeMatMul(const Ids &ids, const std::string &mode, int64_t factor, bool keep_precision) {
   check(mode == "input_channels" || mode == "reducing_dim" || mode == "output_channels" || mode == "none",
-        "setSerializeMatMul: unknown mode: got '{}', expected input_channels, reducing_dim, output_channels or none", mode);
+        "setSerializeMatMul: unknown mode: got '{}', expected input_channels, reducing_dim, output_channels or none",
+        mode);
   core_.addNodeAttribute("__serialize_matmul_mode", mode, ids, Replace::Allow);
   core_.addNodeAttribute("__serialize_matmul_factor", factor, ids, Replace::Allow);
   core_.addNodeAttribute("__serialize_matmul_keep_precision", int64_t{keep_precision}, ids, Replace::Allow);
@@ -192,7 +236,8 @@ std::string Builder::getPartialsType(const TensorId &id) {
   return core_.nodeHasAttribute(kPartialsType, {id}) ? getStringNodeAttribute(kPartialsType, {id}) : "FLOAT";
 }
 void Builder::setAvailableMemoryProportion(const Ids &ids, float proportion) {
-  check(proportion > 0.0f && proportion <= 1.0f, "setAvailableMemoryProportion: got {}, expected a value above 0 and at most 1", proportion);
+  check(proportion > 0.0f && proportion <= 1.0f,
+        "setAvailableMemoryProportion: got {}, expected a value above 0 and at most 1", proportion);
   core_.addNodeAttribute("__available_memory_proportion", proportion, ids, Replace::Allow);
 }
 void Builder::setEnableConvDithering(const TensorId &id, int64_t value) {
@@ -210,24 +255,34 @@ void Builder::setInplacePreferences(const TensorId &id, const std::map<OpType, f
   core_.addNodeAttribute("__inplace_op_priorities", values, {id}, Replace::Allow);
 }
 
-// ---- scopes -----------------------------------------------------------------------------------------------------------------
+// ---- scopes
+// -----------------------------------------------------------------------------------------------------------------
 
-void Builder::setAttribute(const std::string &name, const popart::any &value) { core_.setScopeAttribute(name, toAttribute(name, value)); }
+void Builder::setAttribute(const std::string &name, const popart::any &value) {
+  core_.setScopeAttribute(name, toAttribute(name, value));
+}
 popart::any Builder::getAttribute(const std::string &name) const {
   return std::visit([](const auto &v) { return popart::any(v); }, core_.getScopeAttribute(name));
 }
 bool Builder::hasAttribute(const std::string &name) const { return core_.hasScopeAttribute(name); }
 void Builder::clearAttribute(const std::string &name) { core_.clearScopeAttribute(name); }
-int64_t Builder::getPipelineStage() const { return valueOf<int64_t>(core_.getScopeAttribute(kPipelineStage), kPipelineStage, "int64_t"); }
-int64_t Builder::getExecutionPhase() const { return valueOf<int64_t>(core_.getScopeAttribute(kExecutionPhase), kExecutionPhase, "int64_t"); }
-int64_t Builder::getVirtualGraph() const { return valueOf<int64_t>(core_.getScopeAttribute(kVirtualGraph), kVirtualGraph, "int64_t"); }
+int64_t Builder::getPipelineStage() const {
+  return valueOf<int64_t>(core_.getScopeAttribute(kPipelineStage), kPipelineStage, "int64_t");
+}
+int64_t Builder::getExecutionPhase() const {
+  return valueOf<int64_t>(core_.getScopeAttribute(kExecutionPhase), kExecutionPhase, "int64_t");
+}
+int64_t Builder::getVirtualGraph() const {
+  return valueOf<int64_t>(core_.getScopeAttribute(kVirtualGraph), kVirtualGraph, "int64_t");
+}
 void Builder::pushNameScope(const std::string &name) { core_.pushNameScope(name); }
 void Builder::popNameScope() { core_.popNameScope(); }
 std::string Builder::getNameScope(const std::string &name) const { return core_.getNameScope(name); }
 void Builder::setGraphName(const std::string &name) { core_.setGraphName(name); }
 void Builder::embedReplicationFactor(int factor) { core_.setMetadata("__replicationFactor", std::to_string(factor)); }
 
-// ---- node attributes ----------------------------------------------------------------------------------------------------------
+// ---- node attributes
+// ----------------------------------------------------------------------------------------------------------
 
 void Builder::addNodeAttribute(const std::string &name, const popart::any &value, const Ids &ids) {
   core_.addNodeAttribute(name, toAttribute(name, value), ids);
@@ -239,7 +294,9 @@ int64_t Builder::getInt64NodeAttribute(const std::string &name, const Ids &ids) 
 std::vector<int64_t> Builder::getInt64VectorNodeAttribute(const std::string &name, const Ids &ids) {
   return valueOf<std::vector<int64_t>>(core_.getNodeAttribute(name, ids), name, "a vector of int64_t");
 }
-float Builder::getFloatNodeAttribute(const std::string &name, const Ids &ids) { return valueOf<float>(core_.getNodeAttribute(name, ids), name, "float"); }
+float Builder::getFloatNodeAttribute(const std::string &name, const Ids &ids) {
+  return valueOf<float>(core_.getNodeAttribute(name, ids), name, "float");
+}
 std::vector<float> Builder::getFloatVectorNodeAttribute(const std::string &name, const Ids &ids) {
   return valueOf<std::vector<float>>(core_.getNodeAttribute(name, ids), name, "a vector of float");
 }
@@ -249,11 +306,16 @@ std::string Builder::getStringNodeAttribute(const std::string &name, const Ids &
 std::vector<std::string> Builder::getStringVectorNodeAttribute(const std::string &name, const Ids &ids) {
   return valueOf<std::vector<std::string>>(core_.getNodeAttribute(name, ids), name, "a vector of std::string");
 }
-bool Builder::getBoolNodeAttribute(const std::string &name, const Ids &ids) { return getInt64NodeAttribute(name, ids) != 0; }
+bool Builder::getBoolNodeAttribute(const std::string &name, const Ids &ids) {
+  return getInt64NodeAttribute(name, ids) != 0;
+}
 void Builder::removeNodeAttribute(const std::string &name, const Ids &ids) { core_.removeNodeAttribute(name, ids); }
-std::vector<std::string> Builder::getAllNodeAttributeNames(const Ids &ids) { return core_.getAllNodeAttributeNames(ids); }
+std::vector<std::string> Builder::getAllNodeAttributeNames(const Ids &ids) {
+  return core_.getAllNodeAttributeNames(ids);
+}
 
-// ---- queries and the model ------------------------------------------------------------------------------------------------------
+// ---- queries and the model
+// ------------------------------------------------------------------------------------------------------
 
 std::vector<TensorId> Builder::getInputTensorIds() const { return core_.getInputTensorIds(); }
 std::vector<TensorId> Builder::getOutputTensorIds() const { return core_.getOutputTensorIds(); }
@@ -264,7 +326,9 @@ bool Builder::isInitializer(const TensorId &id) const { return core_.isInitializ
 std::vector<int64_t> Builder::getTensorShape(const TensorId &id) { return core_.getTensorInfo(id).shape(); }
 std::string Builder::getTensorDtypeString(const TensorId &id) { return toText(getTensorDataType(id)); }
 DataType Builder::getTensorDataType(const TensorId &id) { return core_.getTensorInfo(id).dataType(); }
-std::string Builder::getModelProto(bool humanReadable) const { return humanReadable ? core_.getModelText() : core_.getModelProto(); }
+std::string Builder::getModelProto(bool humanReadable) const {
+  return humanReadable ? core_.getModelText() : core_.getModelProto();
+}
 void Builder::saveModelProto(const std::string &fileName) { core_.saveModelProto(fileName); }
 void Builder::saveInitializersExternally(const std::vector<TensorId> &ids, const std::string &fileName) {
   core_.saveInitializersExternally(ids, fileName);

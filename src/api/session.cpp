@@ -35,7 +35,9 @@ int64_t memoryLimitBytes(const SessionOptions &options) {
   const std::string unit(end, text.data() + text.size());
   const int shift = unit == "K" ? 10 : unit == "M" ? 20 : unit == "G" ? 30 : 0;
   check(failure == std::errc() && (unit.empty() || shift > 0) && value >= 0 && value <= (int64_t{1} << 62) >> shift,
-        "engineOptions: bad max_memory: got '{}', expected a number of bytes, with K, M or G at the end for powers of 1024", text);
+        "engineOptions: bad max_memory: got '{}', expected a number of bytes, with K, M or G at the end for powers of "
+        "1024",
+        text);
   return value << shift;
 }
 
@@ -212,12 +214,10 @@ std::string Session::getSummaryReport(bool) const {
   impl_->requireEngine("getSummaryReport");
   const auto &memory = impl_->executable->memory;
   std::string report = "Memory\n";
-  const std::pair<const char *, int64_t> rows[] = {{"activations", memory.arenaBytes},
-                                                   {"largest live set", memory.largestLiveSetBytes},
-                                                   {"variables", memory.variableBytes},
-                                                   {"constants", memory.constantBytes},
-                                                   {"scratch", memory.scratchBytes},
-                                                   {"total", memory.total()}};
+  const std::pair<const char *, int64_t> rows[] = {
+      {"activations", memory.arenaBytes},  {"largest live set", memory.largestLiveSetBytes},
+      {"variables", memory.variableBytes}, {"constants", memory.constantBytes},
+      {"scratch", memory.scratchBytes},    {"total", memory.total()}};
   for (const auto &[what, bytes] : rows) report += "  " + std::string(what) + ": " + std::to_string(bytes) + " bytes\n";
   return report + "Execution profiling not enabled\n";
 }

@@ -1,7 +1,8 @@
-// Files of compiled programs. A file holds the identity of a program (hash of its Ir, micro-batches per run) and, when asked,
-// the values of its variables; kernels are chosen for the machine at hand by prepareDevice. Loading accepts a file of the same
-// program only. Layout, little endian:
-//   "POPARTEX"  u32 version  u64 hash  i64 iterations  u32 count  { u32 length, id, u32 type, u32 rank, i64 dims…, values }…
+// Files of compiled programs. A file holds the identity of a program (hash of its Ir, micro-batches per run) and, when
+// asked, the values of its variables; kernels are chosen for the machine at hand by prepareDevice. Loading accepts a
+// file of the same program only. Layout, little endian:
+//   "POPARTEX"  u32 version  u64 hash  i64 iterations  u32 count  { u32 length, id, u32 type, u32 rank, i64 dims…,
+//   values }…
 // Invariant: nothing of the session changes unless the whole file was read and fits.
 #include <cstring>
 #include <filesystem>
@@ -81,7 +82,8 @@ std::string fileIn(const std::string &path, const char *name) {
   if (target.has_parent_path()) {
     std::error_code failure;
     fs::create_directories(target.parent_path(), failure);
-    check(!failure, "saveExecutable: cannot make the folder '{}': {}", target.parent_path().string(), failure.message());
+    check(!failure, "saveExecutable: cannot make the folder '{}': {}", target.parent_path().string(),
+          failure.message());
   }
   return target.string();
 }
@@ -90,7 +92,9 @@ std::string fileIn(const std::string &path, const char *name) {
 
 std::string Session::serialiseExecutable(const bool withVariables) const {
   if (!impl_->executable)
-    throw runtime_error("Session '{}': saveExecutable before the program is compiled. Try calling Session::prepareDevice first", impl_->name);
+    throw runtime_error(
+        "Session '{}': saveExecutable before the program is compiled. Try calling Session::prepareDevice first",
+        impl_->name);
   Writer out;
   out.bytes(kMagic, kMagicSize);
   out.number(kVersion);
@@ -136,7 +140,8 @@ void Session::compileAndExport(const std::string &filename) {
 
 void Session::loadExecutableFromFile(const std::string &filename) {
   std::ifstream file(filename, std::ios::binary);
-  check(static_cast<bool>(file) && !std::filesystem::is_directory(filename), "loadExecutable: the file '{}' cannot be read", filename);
+  check(static_cast<bool>(file) && !std::filesystem::is_directory(filename),
+        "loadExecutable: the file '{}' cannot be read", filename);
   std::ostringstream text;
   text << file.rdbuf();
   readExecutable(text.str(), "loadExecutable '" + filename + "'");
@@ -151,13 +156,17 @@ void Session::loadExecutableFromStream(std::shared_ptr<std::istream> in) {
 
 void Session::readExecutable(const std::string &text, const std::string &what) {
   Reader in(text, what);
-  check(in.bytes(kMagicSize) == std::string_view(kMagic, kMagicSize), "{}: this is no file of a compiled program", what);
+  check(in.bytes(kMagicSize) == std::string_view(kMagic, kMagicSize), "{}: this is no file of a compiled program",
+        what);
   const auto version = in.number<uint32_t>();
-  check(version == kVersion, "{}: another version of the file format: got {}, expected {}. Export it again", what, version, kVersion);
+  check(version == kVersion, "{}: another version of the file format: got {}, expected {}. Export it again", what,
+        version, kVersion);
   const auto program = in.number<uint64_t>();
   const auto iterations = in.number<int64_t>();
   check(program == hash(impl_->ir()) && iterations == impl_->dataFlow.batchesPerStep(),
-        "{}: the file holds another program than this session. Make the session with the model, options and data flow of the export", what);
+        "{}: the file holds another program than this session. Make the session with the model, options and data flow "
+        "of the export",
+        what);
   std::map<TensorId, TensorData> values;
   for (auto count = in.number<uint32_t>(); count > 0; --count) {
     const auto length = in.number<uint32_t>();
@@ -165,8 +174,10 @@ void Session::readExecutable(const std::string &text, const std::string &what) {
     const TensorInfo info = in.info();
     const auto host = impl_->hostWeights.find(id);
     // The name is shown only when the session has it: that of a damaged file may be any bytes.
-    check(host != impl_->hostWeights.end() && impl_->isModelVariable(id), "{}: the file holds a variable that the session does not have", what);
-    check(host->second.info() == info, "{}: variable '{}' does not fit the session: got {}, expected {}", what, id, info, host->second.info());
+    check(host != impl_->hostWeights.end() && impl_->isModelVariable(id),
+          "{}: the file holds a variable that the session does not have", what);
+    check(host->second.info() == info, "{}: variable '{}' does not fit the session: got {}, expected {}", what, id,
+          info, host->second.info());
     values[id] = TensorData(info, in.bytes(static_cast<size_t>(info.nbytes())).data());
   }
   check(in.atEnd(), "{}: the file is damaged: something follows its end. Export it again", what);

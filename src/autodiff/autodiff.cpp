@@ -1,8 +1,10 @@
 // The two entry points of autodiff.
 //   growBackward   gradient ops go into the graph itself; activations are read where they are.
-//   differentiate  gradient ops go into a new graph. A forward tensor that a gradient op reads becomes an input of it; one
-//                  that call sites cannot reach yet becomes an extra output of the forward graph (and of each Call of it), or
-//                  is computed again inside the gradient graph when something other than a Call runs the forward graph.
+//   differentiate  gradient ops go into a new graph. A forward tensor that a gradient op reads becomes an input of it;
+//   one
+//                  that call sites cannot reach yet becomes an extra output of the forward graph (and of each Call of
+//                  it), or is computed again inside the gradient graph when something other than a Call runs the
+//                  forward graph.
 // Invariant: afterwards expectedInputs/expectedOutputs of every GradInfo match the gradient graph's inputs and outputs.
 #include "autodiff/autodiff.hpp"
 
@@ -52,8 +54,11 @@ void refuseModifyingOps(const Graph &graph) {
     if (const auto *v = op->attributes().find("modified"))
       if (const auto *inputs = std::get_if<std::vector<int64_t>>(v)) modifies |= !inputs->empty();
     if (modifies)
-      throw error("Autodiff '{}': op {} writes to one of its inputs: the values its gradient needs are lost. Use the variant that "
-                  "makes a new tensor, or move the op to the calling graph.", graph.id, op->debugName());
+      throw error(
+          "Autodiff '{}': op {} writes to one of its inputs: the values its gradient needs are lost. Use the variant "
+          "that "
+          "makes a new tensor, or move the op to the calling graph.",
+          graph.id, op->debugName());
   }
 }
 
@@ -75,7 +80,8 @@ class Differentiator {
     if (auto it = made_.find(callee.id); it != made_.end()) {
       if (provides(it->second, request.provided)) return it->second;
       for (const ExpectedConnection &c : it->second.expectedInputs)
-        if (c.type == ConnectionType::FwdGrad && std::find(request.provided.begin(), request.provided.end(), c.fwdId) == request.provided.end())
+        if (c.type == ConnectionType::FwdGrad &&
+            std::find(request.provided.begin(), request.provided.end(), c.fwdId) == request.provided.end())
           request.provided.push_back(c.fwdId);
     }
     for (TensorIndex t : callee.inputs()) request.required.push_back(callee.tensor(t).id);
@@ -112,7 +118,8 @@ class Activations {
     if (hasForeignCallSite()) recomputeHidden();
     std::map<TensorId, TensorIndex> byId;
     for (auto [forward, local] : seen_)
-      if (!grad_.tensor(local).hasProducer() && grad_.tensor(local).tensorType() != TensorType::Const) byId[fwd_.tensor(forward).id] = forward;
+      if (!grad_.tensor(local).hasProducer() && grad_.tensor(local).tensorType() != TensorType::Const)
+        byId[fwd_.tensor(forward).id] = forward;
     std::vector<TensorId> result;
     for (auto &[id, forward] : byId) {
       grad_.markInput(seen_.at(forward));
@@ -171,7 +178,8 @@ class Activations {
     for (TensorIndex in : producer.inputs()) inputs.push_back(in.valid() ? recomputed(in) : TensorIndex{});
     std::vector<TensorId> outputs;
     for (TensorIndex out : producer.outputs())
-      outputs.push_back(out.valid() ? grad_.uniqueId(grad_.addScope(fwd_.removeScope(fwd_.tensor(out).id))) : TensorId());
+      outputs.push_back(out.valid() ? grad_.uniqueId(grad_.addScope(fwd_.removeScope(fwd_.tensor(out).id)))
+                                    : TensorId());
     Op::Settings settings = inheritSettings(producer, grad_, "recomputed");
     settings.recomputeType = RecomputeType::Recomputed;
     Op *copy = grad_.addConnectedOp(producer.def(), inputs, outputs, producer.attributes(), settings);
@@ -187,7 +195,9 @@ class Activations {
 
 TensorIndex findForward(const Graph &forward, const TensorId &id, const char *role) {
   const TensorIndex t = forward.find(id);
-  if (!t.valid()) throw error("Autodiff '{}': tensor {} is not in the graph: got '{}'. Name tensors of the differentiated graph.", forward.id, role, id);
+  if (!t.valid())
+    throw error("Autodiff '{}': tensor {} is not in the graph: got '{}'. Name tensors of the differentiated graph.",
+                forward.id, role, id);
   return t;
 }
 
@@ -212,21 +222,30 @@ const GradInfo &Differentiator::differentiate(Graph &forward, const Request &req
   Graph &gradient = ir_.createGraph(newGradientGraphId(ir_, forward.id));
   GradInfo info{forward.id, gradient.id, {}, {}};
   Activations activations(forward, gradient);
-  BackwardWalk walk{forward, gradient, {}, {}, [&](TensorIndex t) { return activations.get(t); },
+  BackwardWalk walk{forward,
+                    gradient,
+                    {},
+                    {},
+                    [&](TensorIndex t) { return activations.get(t); },
                     [this](Graph &called, const std::vector<bool> &given) { return forCall(called, given); }};
   for (const TensorId &id : request.provided) {
     const TensorIndex t = findForward(forward, id, "with a provided gradient");
-    walk.starts.emplace_back(t, gradient.addInput(gradient.uniqueId(gradientId(forward, gradient, id)), forward.info(t)));
+    walk.starts.emplace_back(t,
+                             gradient.addInput(gradient.uniqueId(gradientId(forward, gradient, id)), forward.info(t)));
     info.expectedInputs.push_back({id, ConnectionType::FwdGrad});
   }
-  for (const TensorId &id : request.required) walk.targets.push_back(findForward(forward, id, "whose gradient is required"));
+  for (const TensorId &id : request.required)
+    walk.targets.push_back(findForward(forward, id, "whose gradient is required"));
   UnfinishedGraph unfinished(ir_, info.gradient);
   const std::vector<TensorIndex> gradients = walkBackward(walk);
   for (size_t i = 0; i < gradients.size(); ++i) {
     if (!gradients[i].valid()) {
       if (request.missing == MissingGradients::Skip) continue;
-      throw error("Autodiff '{}': a required gradient cannot be had: tensor '{}' ({}) has no differentiable path to a provided gradient. "
-                  "Leave it out of grads_required.", forward.id, request.required[i], forward.info(walk.targets[i]));
+      throw error(
+          "Autodiff '{}': a required gradient cannot be had: tensor '{}' ({}) has no differentiable path to a provided "
+          "gradient. "
+          "Leave it out of grads_required.",
+          forward.id, request.required[i], forward.info(walk.targets[i]));
     }
     gradient.markOutput(gradients[i]);
     info.expectedOutputs.push_back({request.required[i], ConnectionType::FwdGrad});
@@ -242,18 +261,27 @@ GradInfos differentiate(Ir &ir, const GraphId &forward, const std::vector<Tensor
                         const std::vector<TensorId> *gradsRequired, const GradInfos &known) {
   Graph &graph = ir.getGraph(forward);
   if (gradsRequired && gradsRequired->empty())
-    throw error("Autodiff '{}': the list of required gradients is empty: got 0 tensors, expected at least 1. Leave the list out to ask for all inputs.", forward);
+    throw error(
+        "Autodiff '{}': the list of required gradients is empty: got 0 tensors, expected at least 1. Leave the list "
+        "out to ask for all inputs.",
+        forward);
   Differentiator differentiator(ir, known);
-  differentiator.differentiate(graph, {gradsProvided ? *gradsProvided : graph.getOutputIds(), gradsRequired ? *gradsRequired : graph.getInputIds(),
-                                       MissingGradients::Refuse});
+  differentiator.differentiate(graph, {gradsProvided ? *gradsProvided : graph.getOutputIds(),
+                                       gradsRequired ? *gradsRequired : graph.getInputIds(), MissingGradients::Refuse});
   return differentiator.made();
 }
 
-std::map<TensorId, TensorId> growBackward(Graph &graph, const TensorId &lossId, TensorIndex lossGradient, const std::vector<TensorId> &targets) {
+std::map<TensorId, TensorId> growBackward(Graph &graph, const TensorId &lossId, TensorIndex lossGradient,
+                                          const std::vector<TensorId> &targets) {
   const GradInfos none;
   Differentiator differentiator(graph.getIr(), none);
-  BackwardWalk walk{graph, graph, {{graph.getTensor(lossId)->index(), lossGradient}}, {}, [](TensorIndex t) { return t; },
-                    [&](Graph &called, const std::vector<bool> &given) { return differentiator.forCall(called, given); }};
+  BackwardWalk walk{
+      graph,
+      graph,
+      {{graph.getTensor(lossId)->index(), lossGradient}},
+      {},
+      [](TensorIndex t) { return t; },
+      [&](Graph &called, const std::vector<bool> &given) { return differentiator.forCall(called, given); }};
   for (const TensorId &id : targets) walk.targets.push_back(graph.getTensor(id)->index());
   const std::vector<TensorIndex> gradients = walkBackward(walk);
   std::map<TensorId, TensorId> result;

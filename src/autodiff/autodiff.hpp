@@ -1,6 +1,6 @@
 // Reverse-mode differentiation over the gradient rows of the catalog.
-// growBackward is the engine; differentiate() uses it to make a gradient graph of a subgraph (popxl autodiff), the training
-// pipeline uses it to grow the backward pass of the main graph in place.
+// growBackward is the engine; differentiate() uses it to make a gradient graph of a subgraph (popxl autodiff), the
+// training pipeline uses it to grow the backward pass of the main graph in place.
 #pragma once
 #include <functional>
 #include <map>
@@ -27,16 +27,17 @@ struct GradInfo {
 };
 using GradInfos = std::map<GraphId, GradInfo>;
 
-// Differentiates subgraph `forward` (popxl.md section 21.1): makes graph "<id>_bwd" with inputs = provided gradients, then the
-// forward tensors it reads sorted by id; outputs = gradients of `gradsRequired` (empty optional: all inputs that are required).
-// Called graphs without an entry in `known` are differentiated first. Missing activations become extra outputs of `forward`
-// and of its existing call sites. Returns the infos of every graph differentiated.
-// Throws popart::error: modifying ops in the graph, a required gradient that cannot be had, unknown tensors.
+// Differentiates subgraph `forward` (popxl.md section 21.1): makes graph "<id>_bwd" with inputs = provided gradients,
+// then the forward tensors it reads sorted by id; outputs = gradients of `gradsRequired` (empty optional: all inputs
+// that are required). Called graphs without an entry in `known` are differentiated first. Missing activations become
+// extra outputs of `forward` and of its existing call sites. Returns the infos of every graph differentiated. Throws
+// popart::error: modifying ops in the graph, a required gradient that cannot be had, unknown tensors.
 GradInfos differentiate(Ir &ir, const GraphId &forward, const std::vector<TensorId> *gradsProvided,
                         const std::vector<TensorId> *gradsRequired, const GradInfos &known = {});
 
 // Grows gradient ops for `targets` from `lossId` in the same graph; gradient of x is named Gradient___x.
-// `lossGradient` is the tensor that starts the backward pass. Returns target -> gradient (targets without one are absent).
+// `lossGradient` is the tensor that starts the backward pass. Returns target -> gradient (targets without one are
+// absent).
 std::map<TensorId, TensorId> growBackward(Graph &graph, const TensorId &lossId, TensorIndex lossGradient,
                                           const std::vector<TensorId> &targets);
 

@@ -1,7 +1,7 @@
-// Reverse walk over one graph. First the tensors that depend on a target are marked (a gradient that reaches no target is
-// never built); then the ops are visited in reverse schedule order. An op's gradient rule turns the gradients of its outputs
-// into contributions to its inputs; when the first consumer of a tensor in schedule order has been visited, all its
-// contributions are known and one Sum op joins them.
+// Reverse walk over one graph. First the tensors that depend on a target are marked (a gradient that reaches no target
+// is never built); then the ops are visited in reverse schedule order. An op's gradient rule turns the gradients of its
+// outputs into contributions to its inputs; when the first consumer of a tensor in schedule order has been visited, all
+// its contributions are known and one Sum op joins them.
 #include "autodiff/backward_walk.hpp"
 
 #include <algorithm>
@@ -64,8 +64,8 @@ class Walker {
     for (TensorIndex t : walk_.targets) slot(t).active = carriesGradient(fwd_.info(t));
     for (Op *op : schedule) {
       if (op->def().cutsGradient()) continue;
-      const bool reached =
-          std::any_of(op->inputs().begin(), op->inputs().end(), [&](TensorIndex t) { return t.valid() && slot(t).active; });
+      const bool reached = std::any_of(op->inputs().begin(), op->inputs().end(),
+                                       [&](TensorIndex t) { return t.valid() && slot(t).active; });
       if (!reached) continue;
       for (TensorIndex t : op->outputs())
         if (t.valid() && carriesGradient(fwd_.info(t))) slot(t).active = true;
@@ -132,13 +132,16 @@ class Walker {
     std::vector<std::unique_ptr<Op>> gradOps = op.getGradOps();
     if (gradOps.empty()) {
       const std::string &reason = op.def().noGradReason();
-      throw error("Autodiff '{}': no gradient can be taken through this op: {}. Detach its inputs or leave it out of the path to the loss.",
-                  op.debugName(), reason.empty() ? "it defines none" : reason);
+      throw error(
+          "Autodiff '{}': no gradient can be taken through this op: {}. Detach its inputs or leave it out of the path "
+          "to the loss.",
+          op.debugName(), reason.empty() ? "it defines none" : reason);
     }
     for (auto &gradOp : gradOps) addUserGradient(op, std::move(gradOp), gradOuts, wanted);
   }
 
-  void addUserGradient(Op &op, std::unique_ptr<Op> made, const std::vector<TensorIndex> &gradOuts, const std::vector<bool> &wanted) {
+  void addUserGradient(Op &op, std::unique_ptr<Op> made, const std::vector<TensorIndex> &gradOuts,
+                       const std::vector<bool> &wanted) {
     const std::vector<GradInOutMapper> sources = made->gradInputInfo();
     const std::map<int, int> results = made->gradOutToNonGradIn();
     const bool useful = std::any_of(results.begin(), results.end(), [&](auto &r) {
@@ -148,7 +151,8 @@ class Walker {
     made->settings.graph = &grad_;
     Op *gradOp = grad_.addOp(std::move(made));
     for (const GradInOutMapper &source : sources)
-      if (TensorIndex t = userGradientInput(op, source, gradOuts); t.valid()) grad_.connectInput(gradOp->index(), source.iGrad, t);
+      if (TensorIndex t = userGradientInput(op, source, gradOuts); t.valid())
+        grad_.connectInput(gradOp->index(), source.iGrad, t);
     for (auto [output, input] : results) {
       const std::string name = "Gradient___" + std::to_string(op.id) + "_" + std::to_string(input);
       grad_.createOutput(gradOp->index(), output, grad_.uniqueId(grad_.addScope(name)));
@@ -161,8 +165,10 @@ class Walker {
   TensorIndex userGradientInput(Op &op, const GradInOutMapper &source, const std::vector<TensorIndex> &gradOuts) {
     const int i = source.iNonGrad;
     switch (source.type) {
-      case GradOpInType::In: return op.hasInput(i) ? walk_.activation(op.inputs()[i]) : TensorIndex{};
-      case GradOpInType::Out: return op.hasOutput(i) ? walk_.activation(op.outputs()[i]) : TensorIndex{};
+      case GradOpInType::In:
+        return op.hasInput(i) ? walk_.activation(op.inputs()[i]) : TensorIndex{};
+      case GradOpInType::Out:
+        return op.hasOutput(i) ? walk_.activation(op.outputs()[i]) : TensorIndex{};
       case GradOpInType::GradOut:
         if (!op.hasOutput(i)) return {};
         return gradOuts[i].valid() ? gradOuts[i] : addZeros(grad_, op.outInfo(i));
@@ -176,8 +182,8 @@ class Walker {
     return given;
   }
 
-  // If(condition, then, else) -> If(condition, gradient of then, gradient of else): each branch gives a gradient for every
-  // wanted input of both branches, zeros for the inputs of the other one.
+  // If(condition, then, else) -> If(condition, gradient of then, gradient of else): each branch gives a gradient for
+  // every wanted input of both branches, zeros for the inputs of the other one.
   void differentiateIf(Op &op, const std::vector<TensorIndex> &gradOuts, const std::vector<bool> &wanted) {
     Ir &ir = fwd_.getIr();
     std::vector<int> results;  // inputs of the op whose gradients the branches give
@@ -189,13 +195,17 @@ class Walker {
     for (const char *branch : {"then_branch", "else_branch"}) {
       Graph &forward = ir.getGraph(op.attributes().getAttribute<GraphRef>(branch).id);
       const GradInfo info = walk_.calledGradient(forward, whichGiven(gradOuts));
-      for (const ExpectedConnection &c : info.expectedInputs) inputs.push_back(calledGradientInput(op, forward, c, gradOuts, first));
+      for (const ExpectedConnection &c : info.expectedInputs)
+        inputs.push_back(calledGradientInput(op, forward, c, gradOuts, first));
       branches.set(branch, GraphRef{branchGradient(op, info, results, first).id});
       first += static_cast<int>(forward.inputs().size());
     }
     std::vector<TensorId> outputIds;
-    for (int i : results) outputIds.push_back(grad_.uniqueId(grad_.addScope("Gradient___" + std::to_string(op.id) + "_" + std::to_string(i))));
-    Op *made = grad_.addConnectedOp(opDef("If"), inputs, outputIds, std::move(branches), inheritSettings(op, grad_, "grad"));
+    for (int i : results)
+      outputIds.push_back(
+          grad_.uniqueId(grad_.addScope("Gradient___" + std::to_string(op.id) + "_" + std::to_string(i))));
+    Op *made =
+        grad_.addConnectedOp(opDef("If"), inputs, outputIds, std::move(branches), inheritSettings(op, grad_, "grad"));
     for (size_t r = 0; r < results.size(); ++r) {
       named_.insert(made->outputs()[r].value);
       contribute(op, results[r], made->outputs()[r]);
@@ -214,10 +224,12 @@ class Walker {
       inputs.push_back(graph.addInput(graph.uniqueId(id), backward.info(t)));
     }
     std::vector<TensorId> outputIds;
-    for (const TensorId &id : backward.getOutputIds()) outputIds.push_back(graph.uniqueId(graph.addScope(backward.removeScope(id))));
-    Op *call = outputIds.empty() ? nullptr
-                                 : graph.addConnectedOp(opDef("Call"), inputs, outputIds, {{"callee", GraphRef{info.gradient}}},
-                                                        inheritSettings(op, graph, "grad"));
+    for (const TensorId &id : backward.getOutputIds())
+      outputIds.push_back(graph.uniqueId(graph.addScope(backward.removeScope(id))));
+    Op *call = outputIds.empty()
+                   ? nullptr
+                   : graph.addConnectedOp(opDef("Call"), inputs, outputIds, {{"callee", GraphRef{info.gradient}}},
+                                          inheritSettings(op, graph, "grad"));
     for (int i : results) {
       TensorIndex gradient;
       const int own = i - first;
@@ -232,27 +244,31 @@ class Walker {
   // Call(callee) -> Call(gradient graph of callee)
   void differentiateCall(Op &op, const std::vector<TensorIndex> &gradOuts, const std::vector<bool> &wanted) {
     const std::vector<Graph *> called = op.getCalledGraphs();
-    if (called.size() != 1) throw internal_error("Autodiff '{}': a Call op names one graph: got {}.", op.debugName(), called.size());
+    if (called.size() != 1)
+      throw internal_error("Autodiff '{}': a Call op names one graph: got {}.", op.debugName(), called.size());
     const GradInfo info = walk_.calledGradient(*called[0], whichGiven(gradOuts));
     Ir &ir = fwd_.getIr();
     const Graph &callee = ir.getGraph(info.forward);
     const Graph &backward = ir.getGraph(info.gradient);
     std::vector<TensorIndex> inputs;
-    for (const ExpectedConnection &c : info.expectedInputs) inputs.push_back(calledGradientInput(op, callee, c, gradOuts, 0));
+    for (const ExpectedConnection &c : info.expectedInputs)
+      inputs.push_back(calledGradientInput(op, callee, c, gradOuts, 0));
     std::vector<TensorId> outputIds;
-    for (const TensorId &id : backward.getOutputIds()) outputIds.push_back(grad_.uniqueId(grad_.addScope(backward.removeScope(id))));
+    for (const TensorId &id : backward.getOutputIds())
+      outputIds.push_back(grad_.uniqueId(grad_.addScope(backward.removeScope(id))));
     Op::Settings settings = inheritSettings(op, grad_, "grad");
     Op *call = grad_.addConnectedOp(opDef("Call"), inputs, outputIds, {{"callee", GraphRef{info.gradient}}}, settings);
     for (size_t o = 0; o < info.expectedOutputs.size(); ++o) {
       const TensorIndex formal = callee.find(info.expectedOutputs[o].fwdId);
       for (int i = 0; i < op.inputCount() && i < static_cast<int>(callee.inputs().size()); ++i)
-        if (callee.inputs()[i] == formal && i < static_cast<int>(wanted.size()) && wanted[i]) contribute(op, i, call->outputs()[o]);
+        if (callee.inputs()[i] == formal && i < static_cast<int>(wanted.size()) && wanted[i])
+          contribute(op, i, call->outputs()[o]);
     }
   }
 
   // What the gradient graph of `callee` reads for `c`; the inputs of `callee` are the inputs `first`… of `op`.
-  TensorIndex calledGradientInput(Op &op, const Graph &callee, const ExpectedConnection &c, const std::vector<TensorIndex> &gradOuts,
-                                  int first) {
+  TensorIndex calledGradientInput(Op &op, const Graph &callee, const ExpectedConnection &c,
+                                  const std::vector<TensorIndex> &gradOuts, int first) {
     const TensorIndex formal = callee.find(c.fwdId);
     const auto &ins = callee.inputs();
     const auto &outs = callee.outputs();
@@ -264,17 +280,21 @@ class Walker {
     const size_t in = std::find(ins.begin(), ins.end(), formal) - ins.begin();
     if (in < ins.size()) return walk_.activation(op.inputs().at(in + static_cast<size_t>(first)));
     if (out < outs.size()) return walk_.activation(op.outputs().at(out));
-    throw error("Autodiff '{}': the gradient graph of '{}' reads '{}', which is neither an input nor an output of that graph. "
-                "Pass gradient information made by autodiff of this graph.", op.debugName(), callee.id, c.fwdId);
+    throw error(
+        "Autodiff '{}': the gradient graph of '{}' reads '{}', which is neither an input nor an output of that graph. "
+        "Pass gradient information made by autodiff of this graph.",
+        op.debugName(), callee.id, c.fwdId);
   }
 
   void contribute(const Op &op, int input, TensorIndex part) {
     const TensorIndex forward = op.inputs()[input];
     const TensorInfo &want = fwd_.info(forward), &got = grad_.info(part);
     if (want.shape() != got.shape() || want.dataType() != got.dataType())
-      throw internal_error("Autodiff '{}': gradient of input {}: got {}, expected {}.", op.debugName(), input, got, want);
+      throw internal_error("Autodiff '{}': gradient of input {}: got {}, expected {}.", op.debugName(), input, got,
+                           want);
     const TensorId id = grad_.addScope("Gradient___" + std::to_string(op.id) + "_" + std::to_string(input));
-    if (grad_.tensor(part).hasProducer() && !op.is("Call") && named_.insert(part.value).second && grad_.tensor(part).id != id)
+    if (grad_.tensor(part).hasProducer() && !op.is("Call") && named_.insert(part.value).second &&
+        grad_.tensor(part).id != id)
       grad_.renameTensor(part, grad_.uniqueId(id));
     slot(forward).parts.push_back(part);
   }

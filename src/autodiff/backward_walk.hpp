@@ -1,7 +1,8 @@
-// The reverse walk that both entry points of autodiff share: visits the ops of a forward graph from its end to its start
-// and adds the gradient ops of every op that lies between the targets and the tensors whose gradient is given.
+// The reverse walk that both entry points of autodiff share: visits the ops of a forward graph from its end to its
+// start and adds the gradient ops of every op that lies between the targets and the tensors whose gradient is given.
 // The forward graph and the graph that receives the gradient ops may be the same one.
-// Invariant: a gradient has the type and shape of its forward tensor, and the order of new ops depends on the graph alone.
+// Invariant: a gradient has the type and shape of its forward tensor, and the order of new ops depends on the graph
+// alone.
 #pragma once
 #include <functional>
 #include <utility>

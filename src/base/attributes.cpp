@@ -6,7 +6,8 @@
 namespace popart {
 namespace {
 auto position(std::vector<Attributes::Entry> &entries, std::string_view name) {
-  return std::lower_bound(entries.begin(), entries.end(), name, [](const auto &e, std::string_view n) { return e.first < n; });
+  return std::lower_bound(entries.begin(), entries.end(), name,
+                          [](const auto &e, std::string_view n) { return e.first < n; });
 }
 }  // namespace
 

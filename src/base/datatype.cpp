@@ -31,7 +31,8 @@ constexpr std::array<DataTypeInfo, kDataTypeCount> kTypes = {{
 }};
 
 // ONNX TensorProto.DataType number of each type; 0 where ONNX has none.
-constexpr std::array<int, kDataTypeCount> kOnnxNumbers = {2, 3, 0, 0, 4, 5, 6, 7, 12, 13, 9, 1, 10, 16, 11, 14, 15, 8, 0};
+constexpr std::array<int, kDataTypeCount> kOnnxNumbers = {2, 3, 0,  0,  4,  5,  6,  7, 12, 13,
+                                                          9, 1, 10, 16, 11, 14, 15, 8, 0};
 
 }  // namespace
 
@@ -45,10 +46,14 @@ DataType dataTypeFromString(std::string_view name) {
 
 DataType getCompatibleDataType(DataType type) {
   switch (type) {
-    case DataType::INT64: return DataType::INT32;
-    case DataType::UINT64: return DataType::UINT32;
-    case DataType::DOUBLE: return DataType::FLOAT;
-    default: return type;
+    case DataType::INT64:
+      return DataType::INT32;
+    case DataType::UINT64:
+      return DataType::UINT32;
+    case DataType::DOUBLE:
+      return DataType::FLOAT;
+    default:
+      return type;
   }
 }
 

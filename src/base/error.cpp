@@ -56,7 +56,11 @@ namespace {
 // Bytes of the UTF-8 sequence at `at`; 0 when it is none.
 size_t sequenceLength(const std::string &text, size_t at) {
   const auto lead = static_cast<unsigned char>(text[at]);
-  const size_t length = lead < 0x80 ? 1 : lead >= 0xc2 && lead < 0xe0 ? 2 : lead >= 0xe0 && lead < 0xf0 ? 3 : lead >= 0xf0 && lead < 0xf5 ? 4 : 0;
+  const size_t length = lead < 0x80                   ? 1
+                        : lead >= 0xc2 && lead < 0xe0 ? 2
+                        : lead >= 0xe0 && lead < 0xf0 ? 3
+                        : lead >= 0xf0 && lead < 0xf5 ? 4
+                                                      : 0;
   if (length == 0 || at + length > text.size()) return 0;
   for (size_t i = 1; i < length; ++i)
     if ((static_cast<unsigned char>(text[at + i]) & 0xc0) != 0x80) return 0;
@@ -71,9 +75,12 @@ std::string printable(const std::string &message) {
   std::string text;
   for (size_t at = 0; at < message.size();) {
     const size_t length = sequenceLength(message, at);
-    const bool control = length == 1 && static_cast<unsigned char>(message[at]) < 0x20 && message[at] != '\n' && message[at] != '\t';
-    if (length == 0 || control) text += '?';
-    else text.append(message, at, length);
+    const bool control =
+        length == 1 && static_cast<unsigned char>(message[at]) < 0x20 && message[at] != '\n' && message[at] != '\t';
+    if (length == 0 || control)
+      text += '?';
+    else
+      text.append(message, at, length);
     at += length == 0 ? 1 : length;
   }
   return text;

@@ -1,6 +1,6 @@
-// Philox4x32-10, the counter-based random generator of Salmon, Moraes, Dror and Shaw ("Parallel random numbers: as easy as
-// 1, 2, 3", SC 2011). Block b of a stream with key (k0, k1) gives four words; element i takes word i % 4 of block i / 4, so
-// numbers depend on key and position only, never on threads or order.
+// Philox4x32-10, the counter-based random generator of Salmon, Moraes, Dror and Shaw ("Parallel random numbers: as easy
+// as 1, 2, 3", SC 2011). Block b of a stream with key (k0, k1) gives four words; element i takes word i % 4 of block i
+// / 4, so numbers depend on key and position only, never on threads or order.
 #pragma once
 #include <array>
 #include <cstdint>

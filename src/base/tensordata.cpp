@@ -14,9 +14,8 @@ namespace {
 std::shared_ptr<void> allocate(int64_t bytes) {
   constexpr std::align_val_t kAlign{64};
   void *p = ::operator new(static_cast<size_t>(bytes > 0 ? bytes : 1), kAlign);
-  return std::shared_ptr<void>(p, [](void *q) { ::operator delete(q, std::align_val_t{64}); });
+  return std::shared_ptr<void>(p, [](void *q) { ::operator delete (q, std::align_val_t{64}); });
 }
-
 
 template <class T, class Out>
 void copyAs(const void *data, std::vector<Out> &out) {
@@ -31,15 +30,32 @@ template <class Out>
 bool copyIntegers(DataType type, const void *data, std::vector<Out> &out) {
   switch (type) {
     case DataType::BOOL:
-    case DataType::UINT8: copyAs<uint8_t>(data, out); return true;
-    case DataType::INT8: copyAs<int8_t>(data, out); return true;
-    case DataType::UINT16: copyAs<uint16_t>(data, out); return true;
-    case DataType::INT16: copyAs<int16_t>(data, out); return true;
-    case DataType::INT32: copyAs<int32_t>(data, out); return true;
-    case DataType::UINT32: copyAs<uint32_t>(data, out); return true;
-    case DataType::INT64: copyAs<int64_t>(data, out); return true;
-    case DataType::UINT64: copyAs<uint64_t>(data, out); return true;
-    default: return false;
+    case DataType::UINT8:
+      copyAs<uint8_t>(data, out);
+      return true;
+    case DataType::INT8:
+      copyAs<int8_t>(data, out);
+      return true;
+    case DataType::UINT16:
+      copyAs<uint16_t>(data, out);
+      return true;
+    case DataType::INT16:
+      copyAs<int16_t>(data, out);
+      return true;
+    case DataType::INT32:
+      copyAs<int32_t>(data, out);
+      return true;
+    case DataType::UINT32:
+      copyAs<uint32_t>(data, out);
+      return true;
+    case DataType::INT64:
+      copyAs<int64_t>(data, out);
+      return true;
+    case DataType::UINT64:
+      copyAs<uint64_t>(data, out);
+      return true;
+    default:
+      return false;
   }
 }
 
@@ -77,7 +93,8 @@ void *TensorData::mutableData() {
 TensorData TensorData::reshaped(const Shape &shape) const {
   TensorData result = *this;
   result.info_ = TensorInfo(info_.dataType(), shape);
-  if (result.info_.nelms() != info_.nelms()) throw internal_error("TensorData: cannot view {} as shape {}", info_, shape);
+  if (result.info_.nelms() != info_.nelms())
+    throw internal_error("TensorData: cannot view {} as shape {}", info_, shape);
   return result;
 }
 
@@ -90,11 +107,20 @@ std::vector<int64_t> TensorData::asInts() const {
 std::vector<double> TensorData::asDoubles() const {
   std::vector<double> out(static_cast<size_t>(info_.nelms()));
   switch (info_.dataType()) {
-    case DataType::FLOAT: copyAs<float>(data_, out); return out;
-    case DataType::DOUBLE: copyAs<double>(data_, out); return out;
-    case DataType::FLOAT16: copyAs<Half>(data_, out); return out;
-    case DataType::BFLOAT16: copyAs<BFloat16>(data_, out); return out;
-    default: break;
+    case DataType::FLOAT:
+      copyAs<float>(data_, out);
+      return out;
+    case DataType::DOUBLE:
+      copyAs<double>(data_, out);
+      return out;
+    case DataType::FLOAT16:
+      copyAs<Half>(data_, out);
+      return out;
+    case DataType::BFLOAT16:
+      copyAs<BFloat16>(data_, out);
+      return out;
+    default:
+      break;
   }
   check(copyIntegers(info_.dataType(), data_, out), "tensor values are not real numbers: got {}", info_);
   return out;

@@ -11,13 +11,15 @@ namespace {
 constexpr int64_t kMaxElements = int64_t{1} << 48;  // ×16 bytes still fits in 63 bits with room for padding
 
 Shape shapeFromText(const std::string &text) {
-  check(text.size() >= 2 && text.front() == '(' && text.back() == ')', "shape text '{}' cannot be read: expected a form like (2,3)", text);
+  check(text.size() >= 2 && text.front() == '(' && text.back() == ')',
+        "shape text '{}' cannot be read: expected a form like (2,3)", text);
   Shape shape;
   const char *p = text.data() + 1, *end = text.data() + text.size() - 1;
   while (p < end) {
     int64_t v = 0;
     auto [next, ec] = std::from_chars(p, end, v);
-    check(ec == std::errc() && (next == end || *next == ','), "shape text '{}' cannot be read: expected a form like (2,3)", text);
+    check(ec == std::errc() && (next == end || *next == ','),
+          "shape text '{}' cannot be read: expected a form like (2,3)", text);
     shape.push_back(v);
     p = next == end ? end : next + 1;
   }
@@ -41,7 +43,9 @@ int64_t elementCount(const Shape &shape) {
   return zero ? 0 : n;
 }
 
-TensorInfo::TensorInfo(const std::string &type, const std::string &shape) { set(dataTypeFromString(type), shapeFromText(shape)); }
+TensorInfo::TensorInfo(const std::string &type, const std::string &shape) {
+  set(dataTypeFromString(type), shapeFromText(shape));
+}
 TensorInfo::TensorInfo(const std::string &type, const Shape &shape) { set(dataTypeFromString(type), shape); }
 
 void TensorInfo::set(DataType type) { type_ = type; }
@@ -111,8 +115,8 @@ std::vector<int64_t> npReductionAxis(const Shape &in, const Shape &out) {
 }
 
 int64_t normalizeAxis(int64_t axis, int64_t rank, const std::string &what) {
-  check(axis >= -rank && axis < rank, "{}: axis is out of range: got {}, expected a value in [{}, {}] for rank {}", what, axis, -rank, rank - 1,
-        rank);
+  check(axis >= -rank && axis < rank, "{}: axis is out of range: got {}, expected a value in [{}, {}] for rank {}",
+        what, axis, -rank, rank - 1, rank);
   return axis < 0 ? axis + rank : axis;
 }
 

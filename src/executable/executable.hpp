@@ -16,7 +16,7 @@ struct Buffer {
   enum class Place : uint8_t { Arena, Variable, Constant };
   Place place = Place::Arena;
   int64_t bytes = 0;
-  int64_t offset = 0;  // Arena: offset from the arena's start; others: index in variables / constants
+  int64_t offset = 0;      // Arena: offset from the arena's start; others: index in variables / constants
   int64_t byteOffset = 0;  // start inside a variable or constant (views)
   std::string name;
 };
@@ -37,7 +37,7 @@ struct VariableSpec {
 
 struct InputStream {
   TensorId id;
-  TensorInfo info;   // one micro-batch
+  TensorInfo info;  // one micro-batch
   int64_t loadsPerIteration = 1;
   bool broadcast = false;
 };
@@ -58,18 +58,26 @@ struct Step {
   std::string name;  // "MatMul.104"
   std::shared_ptr<const Kernel> kernel;
   std::vector<BufferIndex> in, out;
-  int32_t stream = -1;      // HostLoad, HostStore
-  int64_t bytes = 0;        // Copy: in[0] -> out[0]
+  int32_t stream = -1;  // HostLoad, HostStore
+  int64_t bytes = 0;    // Copy: in[0] -> out[0]
   // Loop: in = {trip count (INT64 scalar) or -1, condition (BOOL scalar) or -1}; runs body at most tripCount times.
   //   Before the first iteration `initial` copies run, after each iteration `carried` copies (moves between buffers).
   // If: in = {condition}; then `body` else `otherwise`.
-  int64_t tripCount = -1;   // Loop: fixed count, -1: read in[0]
+  int64_t tripCount = -1;  // Loop: fixed count, -1: read in[0]
   std::vector<std::shared_ptr<const Program>> programs;
   BufferIndex iteration = -1;  // Loop: INT64 scalar the body reads, or -1
   BufferIndex condition = -1;  // Loop: BOOL scalar the body writes, or -1
-  struct ScanOutput { BufferIndex from; BufferIndex to; int64_t bytesPerIteration; };
+  struct ScanOutput {
+    BufferIndex from;
+    BufferIndex to;
+    int64_t bytesPerIteration;
+  };
   std::vector<ScanOutput> scans;
-  struct Move { BufferIndex from; BufferIndex to; int64_t bytes; };
+  struct Move {
+    BufferIndex from;
+    BufferIndex to;
+    int64_t bytes;
+  };
   std::vector<Move> initial, carried, results;  // results: after the last iteration
 };
 

@@ -1,5 +1,6 @@
-// Kernel: one compiled operation of an executable, and Backend: who makes kernels. The contract between compile time and
-// run time: everything that can fail, allocate or decide happens in Backend::createKernel; Kernel::run only computes.
+// Kernel: one compiled operation of an executable, and Backend: who makes kernels. The contract between compile time
+// and run time: everything that can fail, allocate or decide happens in Backend::createKernel; Kernel::run only
+// computes.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -12,13 +13,14 @@
 namespace popart::executable {
 
 // How a tensor's elements lie in memory. Plain: C order. ChannelsLast: (N, spatial…, C) for a logical (N, C, spatial…).
-// Packed: a logical matrix [rows, columns] (or its transpose) as panels [ceil(columns/panel)][rows][panel], zero padded.
+// Packed: a logical matrix [rows, columns] (or its transpose) as panels [ceil(columns/panel)][rows][panel], zero
+// padded.
 struct Layout {
   enum class Kind : uint8_t { Plain, ChannelsLast, Packed, PackedConv };
   Kind kind = Kind::Plain;
-  int32_t panel = 0;         // Packed, PackedConv: columns per panel
-  bool transposed = false;   // Packed: the stored matrix is the transpose of the logical one
-  int32_t groups = 1;        // PackedConv
+  int32_t panel = 0;        // Packed, PackedConv: columns per panel
+  bool transposed = false;  // Packed: the stored matrix is the transpose of the logical one
+  int32_t groups = 1;       // PackedConv
   bool operator==(const Layout &) const = default;
   std::string str() const;
 };

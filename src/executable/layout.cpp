@@ -45,7 +45,8 @@ void forEachPacked(const TensorInfo &info, const Layout &layout, Move &&move) {
 template <class Move>
 void forEachChannelsLast(const TensorInfo &info, Move &&move) {
   const Shape &s = info.shape();
-  const int64_t n = s.empty() ? 1 : s[0], c = s.size() > 1 ? s[1] : 1, spatial = n * c == 0 ? 0 : info.nelms() / (n * c);
+  const int64_t n = s.empty() ? 1 : s[0], c = s.size() > 1 ? s[1] : 1,
+                spatial = n * c == 0 ? 0 : info.nelms() / (n * c);
   for (int64_t i = 0; i < n; ++i)
     for (int64_t k = 0; k < c; ++k)
       for (int64_t p = 0; p < spatial; ++p) move((i * c + k) * spatial + p, (i * spatial + p) * c + k);
@@ -61,10 +62,12 @@ void forEachPackedConv(const TensorInfo &info, const Layout &layout, Move &&move
   const int64_t panels = (outPerGroup + layout.panel - 1) / layout.panel;
   for (int64_t g = 0; g < groups; ++g)
     for (int64_t first = 0; first < outPerGroup; first += layout.panel) {
-      const int64_t width = std::min<int64_t>(layout.panel, outPerGroup - first), panel = g * panels + first / layout.panel;
+      const int64_t width = std::min<int64_t>(layout.panel, outPerGroup - first),
+                    panel = g * panels + first / layout.panel;
       for (int64_t i = 0; i < in; ++i)
         for (int64_t t = 0; t < taps; ++t) {
-          const int64_t logical = ((g * outPerGroup + first) * in + i) * taps + t, stored = ((panel * taps + t) * in + i) * layout.panel;
+          const int64_t logical = ((g * outPerGroup + first) * in + i) * taps + t,
+                        stored = ((panel * taps + t) * in + i) * layout.panel;
           for (int64_t c = 0; c < width; ++c) move(logical + c * in * taps, stored + c);
         }
     }
@@ -73,10 +76,14 @@ void forEachPackedConv(const TensorInfo &info, const Layout &layout, Move &&move
 template <class Move>
 void forEach(const TensorInfo &info, const Layout &layout, Move &&move) {
   switch (layout.kind) {
-    case Layout::Kind::Packed: return forEachPacked(info, layout, move);
-    case Layout::Kind::PackedConv: return forEachPackedConv(info, layout, move);
-    case Layout::Kind::ChannelsLast: return forEachChannelsLast(info, move);
-    case Layout::Kind::Plain: return;
+    case Layout::Kind::Packed:
+      return forEachPacked(info, layout, move);
+    case Layout::Kind::PackedConv:
+      return forEachPackedConv(info, layout, move);
+    case Layout::Kind::ChannelsLast:
+      return forEachChannelsLast(info, move);
+    case Layout::Kind::Plain:
+      return;
   }
 }
 
@@ -98,10 +105,14 @@ void unpackAs(const TensorInfo &info, const Layout &layout, const void *stored, 
 
 std::string Layout::str() const {
   switch (kind) {
-    case Kind::Plain: return "plain";
-    case Kind::ChannelsLast: return "channels_last";
-    case Kind::Packed: return (transposed ? "packed_t" : "packed") + std::to_string(panel);
-    case Kind::PackedConv: return "packed_conv" + std::to_string(panel) + "g" + std::to_string(groups);
+    case Kind::Plain:
+      return "plain";
+    case Kind::ChannelsLast:
+      return "channels_last";
+    case Kind::Packed:
+      return (transposed ? "packed_t" : "packed") + std::to_string(panel);
+    case Kind::PackedConv:
+      return "packed_conv" + std::to_string(panel) + "g" + std::to_string(groups);
   }
   return "?";
 }
@@ -118,7 +129,8 @@ int64_t storageBytes(const TensorInfo &info, const Layout &layout) {
       const int64_t outPerGroup = s[0] / layout.groups, panels = (outPerGroup + layout.panel - 1) / layout.panel;
       return s[0] == 0 ? 0 : layout.groups * panels * layout.panel * (info.nelms() / s[0]) * element;
     }
-    default: return info.nbytes();
+    default:
+      return info.nbytes();
   }
 }
 
@@ -128,11 +140,16 @@ void pack(const TensorInfo &info, const Layout &layout, const void *plain, void 
     return;
   }
   switch (popart::getDataTypeInfo(info.dataType()).nbytes) {
-    case 1: return packAs<uint8_t>(info, layout, plain, stored);
-    case 2: return packAs<uint16_t>(info, layout, plain, stored);
-    case 4: return packAs<uint32_t>(info, layout, plain, stored);
-    case 8: return packAs<uint64_t>(info, layout, plain, stored);
-    default: throw internal_error("pack: element type {} has no packed layout", info.dataType());
+    case 1:
+      return packAs<uint8_t>(info, layout, plain, stored);
+    case 2:
+      return packAs<uint16_t>(info, layout, plain, stored);
+    case 4:
+      return packAs<uint32_t>(info, layout, plain, stored);
+    case 8:
+      return packAs<uint64_t>(info, layout, plain, stored);
+    default:
+      throw internal_error("pack: element type {} has no packed layout", info.dataType());
   }
 }
 
@@ -142,11 +159,16 @@ void unpack(const TensorInfo &info, const Layout &layout, const void *stored, vo
     return;
   }
   switch (popart::getDataTypeInfo(info.dataType()).nbytes) {
-    case 1: return unpackAs<uint8_t>(info, layout, stored, plain);
-    case 2: return unpackAs<uint16_t>(info, layout, stored, plain);
-    case 4: return unpackAs<uint32_t>(info, layout, stored, plain);
-    case 8: return unpackAs<uint64_t>(info, layout, stored, plain);
-    default: throw internal_error("unpack: element type {} has no packed layout", info.dataType());
+    case 1:
+      return unpackAs<uint8_t>(info, layout, stored, plain);
+    case 2:
+      return unpackAs<uint16_t>(info, layout, stored, plain);
+    case 4:
+      return unpackAs<uint32_t>(info, layout, stored, plain);
+    case 8:
+      return unpackAs<uint64_t>(info, layout, stored, plain);
+    default:
+      throw internal_error("unpack: element type {} has no packed layout", info.dataType());
   }
 }
 

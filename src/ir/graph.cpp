@@ -1,5 +1,5 @@
-// Graph: storage of ops and tensors and the only editor of edges. Invariant after every public call: producers, uses, ids and
-// the id index agree with each other.
+// Graph: storage of ops and tensors and the only editor of edges. Invariant after every public call: producers, uses,
+// ids and the id index agree with each other.
 #include <popart/graph.hpp>
 
 #include <algorithm>
@@ -20,7 +20,8 @@ std::string Graph::removeScope(const TensorId &tensorId) const {
   return tensorId.rfind(id + "/", 0) == 0 ? tensorId.substr(id.size() + 1) : tensorId;
 }
 
-// ---- tensors ---------------------------------------------------------------------------------------------------------
+// ---- tensors
+// ---------------------------------------------------------------------------------------------------------
 
 TensorIndex Graph::addTensor(const TensorId &tensorId, const TensorInfo &info, TensorType type) {
   check(!byId_.count(tensorId), "{}: tensor '{}' exists already. Choose another name", getGraphString(), tensorId);
@@ -46,7 +47,9 @@ TensorIndex Graph::addVariable(const TensorId &tensorId, const TensorData &data)
   tensor(t).setTensorData(data);
   return t;
 }
-TensorIndex Graph::addStream(const TensorId &tensorId, const TensorInfo &info) { return addTensor(tensorId, info, TensorType::Stream); }
+TensorIndex Graph::addStream(const TensorId &tensorId, const TensorInfo &info) {
+  return addTensor(tensorId, info, TensorType::Stream);
+}
 TensorIndex Graph::addInput(const TensorId &tensorId, const TensorInfo &info) {
   const TensorIndex t = addTensor(tensorId, info, TensorType::ActGrad);
   inputs_.push_back(t);
@@ -94,7 +97,8 @@ std::vector<Tensor *> Graph::tensorsOfType(TensorType type) const {
 
 void Graph::renameTensor(TensorIndex t, const TensorId &newId) {
   if (tensor(t).id == newId) return;
-  check(!byId_.count(newId), "{}: cannot rename tensor '{}': '{}' exists already", getGraphString(), tensor(t).id, newId);
+  check(!byId_.count(newId), "{}: cannot rename tensor '{}': '{}' exists already", getGraphString(), tensor(t).id,
+        newId);
   byId_.erase(tensor(t).id);
   tensor(t).id = newId;
   byId_.emplace(newId, t);
@@ -112,12 +116,13 @@ TensorId Graph::freeId(const TensorId &wanted) const {
   return candidate;
 }
 
-// ---- ops -------------------------------------------------------------------------------------------------------------
+// ---- ops
+// -------------------------------------------------------------------------------------------------------------
 
 namespace {
 
-std::unique_ptr<Op> makeOp(const OpDef &def, Attributes attributes, const Op::Settings &settings, std::vector<const Tensor *> inputs,
-                           const std::vector<TensorId> &outputIds) {
+std::unique_ptr<Op> makeOp(const OpDef &def, Attributes attributes, const Op::Settings &settings,
+                           std::vector<const Tensor *> inputs, const std::vector<TensorId> &outputIds) {
   if (!def.createRule()) return std::make_unique<Op>(def, std::move(attributes), settings);
   return def.createRule()(OpCreatorInfo(settings, std::move(attributes), std::move(inputs), outputIds));
 }
@@ -140,8 +145,8 @@ Op *Graph::addOp(const OpDef &def, Attributes attributes, Op::Settings settings)
   return addOp(makeOp(def, std::move(attributes), settings, {}, {}));
 }
 
-Op *Graph::addConnectedOp(const OpDef &def, const std::vector<TensorIndex> &inputs, const std::vector<TensorId> &outputIds, Attributes attributes,
-                          Op::Settings settings) {
+Op *Graph::addConnectedOp(const OpDef &def, const std::vector<TensorIndex> &inputs,
+                          const std::vector<TensorId> &outputIds, Attributes attributes, Op::Settings settings) {
   settings.graph = this;
   std::vector<const Tensor *> inputTensors;
   for (TensorIndex t : inputs) inputTensors.push_back(t.valid() ? &tensor(t) : nullptr);
@@ -189,7 +194,8 @@ TensorIndex Graph::createOutput(OpIndex o, OutIndex i, const TensorId &tensorId)
 
 void Graph::connectOutput(OpIndex o, OutIndex i, TensorIndex t) {
   Op &node = op(o);
-  if (tensor(t).hasProducer()) throw internal_error("{}: tensor '{}' has a producer already", getGraphString(), tensor(t).id);
+  if (tensor(t).hasProducer())
+    throw internal_error("{}: tensor '{}' has a producer already", getGraphString(), tensor(t).id);
   if (static_cast<int>(node.outputs_.size()) <= i) node.outputs_.resize(i + 1);
   if (node.outputs_[i].valid()) disconnectOutput(o, i);
   node.outputs_[i] = t;
@@ -211,9 +217,7 @@ void Graph::removeUse(TensorIndex t, OpIndex o, InIndex i) {
   uses.erase(std::find(uses.begin(), uses.end(), Use{o, i}));
 }
 
-void Graph::replaceUse(Use use, TensorIndex newTensor) {
-  connectInput(use.op, use.input, newTensor);
-}
+void Graph::replaceUse(Use use, TensorIndex newTensor) { connectInput(use.op, use.input, newTensor); }
 
 void Graph::replaceUses(TensorIndex oldTensor, TensorIndex newTensor) {
   if (oldTensor == newTensor) return;

@@ -18,21 +18,23 @@ void checkOperands(const Op &op) {
   for (int i = 0; i < std::max<int>(op.inputCount(), static_cast<int>(rows.size())); ++i) {
     const InputDef &row = rows[std::min<size_t>(i, rows.size() - 1)];
     if (!op.hasInput(i)) {
-      if (row.arity == Arity::Required) throw error("{}: input {} ('{}') is missing. Connect a tensor to it", op.debugName(), i, row.name);
+      if (row.arity == Arity::Required)
+        throw error("{}: input {} ('{}') is missing. Connect a tensor to it", op.debugName(), i, row.name);
       continue;
     }
     const DataType type = op.inInfo(i).dataType();
     if (!(typeBit(type) & row.types))
-      throw error("{}: input {} ('{}') has an element type this operator does not take: got {} (tensor '{}'). Cast it first", op.debugName(), i,
-                  row.name, type, op.inId(i));
+      throw error(
+          "{}: input {} ('{}') has an element type this operator does not take: got {} (tensor '{}'). Cast it first",
+          op.debugName(), i, row.name, type, op.inId(i));
     if (row.typeVar.empty()) continue;
     bool known = false;
     for (const auto &[var, first] : bound) {
       if (var != row.typeVar) continue;
       known = true;
       if (first != type)
-        throw error("{}: element types differ: got {} and {} (input {} '{}'), expected equal types. Cast one of them", op.debugName(), first, type,
-                    i, op.inId(i));
+        throw error("{}: element types differ: got {} and {} (input {} '{}'), expected equal types. Cast one of them",
+                    op.debugName(), first, type, i, op.inId(i));
     }
     if (!known) bound.emplace_back(row.typeVar, type);
   }
@@ -56,7 +58,8 @@ Op::Op(const OpDef &def, Attributes attributes, const Settings &s) : opid(def.id
   id = getIr().getAndIncrOpsCounter();
 }
 
-Op::Op(const OperatorIdentifier &identifier, const Settings &s) : opid(identifier), settings(s), def_(&userOpDef(identifier)), userOp_(true) {
+Op::Op(const OperatorIdentifier &identifier, const Settings &s)
+    : opid(identifier), settings(s), def_(&userOpDef(identifier)), userOp_(true) {
   id = getIr().getAndIncrOpsCounter();
 }
 
@@ -68,7 +71,9 @@ void Op::setDef(const OpDef &def) {
 }
 
 std::string Op::str() const { return opid.type + "." + std::to_string(id); }
-std::string Op::debugName() const { return opid.type + " '" + (settings.name.empty() ? std::to_string(id) : settings.name) + "'"; }
+std::string Op::debugName() const {
+  return opid.type + " '" + (settings.name.empty() ? std::to_string(id) : settings.name) + "'";
+}
 Ir &Op::getIr() const { return settings.graph->getIr(); }
 
 Tensor *Op::inTensor(InIndex i) const {
@@ -86,7 +91,9 @@ void Op::connectInTensor(InIndex i, const TensorId &tensorId) {
 void Op::connectOutTensor(OutIndex i, const TensorId &tensorId) {
   getGraph().connectOutput(index_, i, getGraph().getTensor(tensorId)->index());
 }
-void Op::createAndConnectOutTensor(OutIndex i, const TensorId &tensorId) { getGraph().createOutput(index_, i, tensorId); }
+void Op::createAndConnectOutTensor(OutIndex i, const TensorId &tensorId) {
+  getGraph().createOutput(index_, i, tensorId);
+}
 void Op::disconnectInTensor(InIndex i) { getGraph().disconnectInput(index_, i); }
 void Op::disconnectAllInputs() {
   for (int i = inputCount(); i-- > 0;) getGraph().disconnectInput(index_, i);

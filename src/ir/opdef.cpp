@@ -1,4 +1,5 @@
-// OpDef rows: the fluent builder, attribute completion, and the contexts that shape, gradient and decomposition rules see.
+// OpDef rows: the fluent builder, attribute completion, and the contexts that shape, gradient and decomposition rules
+// see.
 #include <popart/opdef.hpp>
 
 #include <algorithm>
@@ -43,7 +44,9 @@ OpDef &OpDef::stopsGrad() { return stopsGrad_ = true, *this; }
 OpDef &OpDef::decompose(DecomposeFn fn) { return decompose_ = std::move(fn), *this; }
 OpDef &OpDef::create(CreateFn fn) { return create_ = std::move(fn), *this; }
 OpDef &OpDef::traits(Trait t) { return traits_ |= static_cast<uint32_t>(t), *this; }
-OpDef &OpDef::inplace(std::string type, float priority, int input) { return inplaces_.push_back({std::move(type), priority, input}), *this; }
+OpDef &OpDef::inplace(std::string type, float priority, int input) {
+  return inplaces_.push_back({std::move(type), priority, input}), *this;
+}
 OpDef &OpDef::modifies(int input, int output) { return aliases_.push_back({input, output, true}), *this; }
 OpDef &OpDef::aliases(int input, int output) { return aliases_.push_back({input, output, false}), *this; }
 OpDef &OpDef::cost(Cost c) { return cost_ = c, *this; }
@@ -58,8 +61,10 @@ OpDef &OpDef::constInput(int index, std::string attribute, OpVersion since) {
 
 OperatorIdentifier OpDef::id() const {
   const bool variadic = !inputs_.empty() && inputs_.back().arity == Arity::Variadic;
-  const int required = static_cast<int>(std::count_if(inputs_.begin(), inputs_.end(), [](auto &i) { return i.arity == Arity::Required; }));
-  return OperatorIdentifier(domain_, type_, versions_.back(), NumInputs(required, variadic ? 1 << 20 : static_cast<int>(inputs_.size())),
+  const int required = static_cast<int>(
+      std::count_if(inputs_.begin(), inputs_.end(), [](auto &i) { return i.arity == Arity::Required; }));
+  return OperatorIdentifier(domain_, type_, versions_.back(),
+                            NumInputs(required, variadic ? 1 << 20 : static_cast<int>(inputs_.size())),
                             static_cast<int>(outputs_.size()));
 }
 
@@ -78,7 +83,8 @@ OpDef OpDef::inplaceVariant(const OpDef &base, const InplaceDef &variant) {
   def.onnxNames_.clear();
   def.base_ = &base;
   // A view's in-place variant shares memory without changing it; every other one overwrites its input.
-  const bool sharesOnly = base.has(Trait::View) || base.type() == "Transpose" || base.type() == "Slice" || base.type() == "Concat";
+  const bool sharesOnly =
+      base.has(Trait::View) || base.type() == "Transpose" || base.type() == "Slice" || base.type() == "Concat";
   def.aliases_ = {{variant.input, 0, !sharesOnly}};
   if (base.type() == "Concat") {  // shares with every input; the alias rule of input 0 stands for all (variadic)
     def.aliases_ = {{0, 0, false}};
@@ -96,8 +102,8 @@ Attributes OpDef::completeAttributes(Attributes given, const std::string &opName
     }
     if (value.index() != static_cast<size_t>(def->type)) {
       static const char *const kNames[] = {"int", "float", "string", "ints", "floats", "strings", "tensor", "graph"};
-      throw error("{} '{}': attribute '{}' has the wrong type: got {}, expected {}", type_, opName, name, kNames[value.index()],
-                  kNames[static_cast<size_t>(def->type)]);
+      throw error("{} '{}': attribute '{}' has the wrong type: got {}, expected {}", type_, opName, name,
+                  kNames[value.index()], kNames[static_cast<size_t>(def->type)]);
     }
   }
   for (const auto &a : attributes_) {
@@ -123,13 +129,15 @@ const Graph &InferContext::graph(std::string_view attribute) const {
 }
 int64_t InferContext::axis(std::string_view attribute, int64_t rank) const {
   const int64_t value = attrInt(attribute);
-  require(value >= -rank && value < rank, "attribute '{}' is out of range: got {}, expected a value in [{}, {}] for rank {}", attribute, value,
-          -rank, rank - 1, rank);
+  require(value >= -rank && value < rank,
+          "attribute '{}' is out of range: got {}, expected a value in [{}, {}] for rank {}", attribute, value, -rank,
+          rank - 1, rank);
   return value < 0 ? value + rank : value;
 }
 void InferContext::throwFailure(const std::string &what) const { throw error("{}: {}", op_.debugName(), what); }
 
-// ---- OpEmitter -------------------------------------------------------------------------------------------------------
+// ---- OpEmitter
+// -------------------------------------------------------------------------------------------------------
 
 const Attributes &OpEmitter::attrs() const { return origin_.attributes(); }
 const TensorInfo &OpEmitter::info(TensorIndex t) const { return graph_.info(t); }
@@ -140,11 +148,14 @@ TensorIndex OpEmitter::emit(std::string_view type, std::initializer_list<TensorI
 TensorIndex OpEmitter::emit(std::string_view type, const std::vector<TensorIndex> &inputs, Attributes attributes) {
   return emitMany(type, inputs, 1, std::move(attributes)).front();
 }
-std::vector<TensorIndex> OpEmitter::emitMany(std::string_view type, const std::vector<TensorIndex> &inputs, int outputs, Attributes attributes) {
+std::vector<TensorIndex> OpEmitter::emitMany(std::string_view type, const std::vector<TensorIndex> &inputs, int outputs,
+                                             Attributes attributes) {
   std::vector<TensorId> ids;
   for (int i = 0; i < outputs; ++i)
-    ids.push_back(graph_.freeId(graph_.addScope(std::string(type) + ":" + std::to_string(i) + "/" + std::to_string(graph_.tensorSlots()))));
-  Op *op = graph_.addConnectedOp(opDef(type), inputs, ids, std::move(attributes), inheritSettings(origin_, graph_, type));
+    ids.push_back(graph_.freeId(
+        graph_.addScope(std::string(type) + ":" + std::to_string(i) + "/" + std::to_string(graph_.tensorSlots()))));
+  Op *op =
+      graph_.addConnectedOp(opDef(type), inputs, ids, std::move(attributes), inheritSettings(origin_, graph_, type));
   return op->outputs();
 }
 TensorIndex OpEmitter::constant(const TensorData &value) {
@@ -154,25 +165,53 @@ TensorIndex OpEmitter::scalar(DataType type, double value) {
   TensorData data(TensorInfo(type, {}));
   void *p = data.mutableData();
   switch (type) {
-    case DataType::FLOAT: *static_cast<float *>(p) = static_cast<float>(value); break;
-    case DataType::DOUBLE: *static_cast<double *>(p) = value; break;
-    case DataType::FLOAT16: *static_cast<uint16_t *>(p) = floatToHalfBits(static_cast<float>(value)); break;
-    case DataType::BFLOAT16: *static_cast<uint16_t *>(p) = floatToBFloat16Bits(static_cast<float>(value)); break;
-    case DataType::BOOL: *static_cast<uint8_t *>(p) = value != 0; break;
-    case DataType::INT8: *static_cast<int8_t *>(p) = static_cast<int8_t>(value); break;
-    case DataType::UINT8: *static_cast<uint8_t *>(p) = static_cast<uint8_t>(value); break;
-    case DataType::INT16: *static_cast<int16_t *>(p) = static_cast<int16_t>(value); break;
-    case DataType::UINT16: *static_cast<uint16_t *>(p) = static_cast<uint16_t>(value); break;
-    case DataType::INT32: *static_cast<int32_t *>(p) = static_cast<int32_t>(value); break;
-    case DataType::UINT32: *static_cast<uint32_t *>(p) = static_cast<uint32_t>(value); break;
-    case DataType::INT64: *static_cast<int64_t *>(p) = static_cast<int64_t>(value); break;
-    case DataType::UINT64: *static_cast<uint64_t *>(p) = static_cast<uint64_t>(value); break;
-    default: throw internal_error("OpEmitter::scalar: no scalar of type {}", type);
+    case DataType::FLOAT:
+      *static_cast<float *>(p) = static_cast<float>(value);
+      break;
+    case DataType::DOUBLE:
+      *static_cast<double *>(p) = value;
+      break;
+    case DataType::FLOAT16:
+      *static_cast<uint16_t *>(p) = floatToHalfBits(static_cast<float>(value));
+      break;
+    case DataType::BFLOAT16:
+      *static_cast<uint16_t *>(p) = floatToBFloat16Bits(static_cast<float>(value));
+      break;
+    case DataType::BOOL:
+      *static_cast<uint8_t *>(p) = value != 0;
+      break;
+    case DataType::INT8:
+      *static_cast<int8_t *>(p) = static_cast<int8_t>(value);
+      break;
+    case DataType::UINT8:
+      *static_cast<uint8_t *>(p) = static_cast<uint8_t>(value);
+      break;
+    case DataType::INT16:
+      *static_cast<int16_t *>(p) = static_cast<int16_t>(value);
+      break;
+    case DataType::UINT16:
+      *static_cast<uint16_t *>(p) = static_cast<uint16_t>(value);
+      break;
+    case DataType::INT32:
+      *static_cast<int32_t *>(p) = static_cast<int32_t>(value);
+      break;
+    case DataType::UINT32:
+      *static_cast<uint32_t *>(p) = static_cast<uint32_t>(value);
+      break;
+    case DataType::INT64:
+      *static_cast<int64_t *>(p) = static_cast<int64_t>(value);
+      break;
+    case DataType::UINT64:
+      *static_cast<uint64_t *>(p) = static_cast<uint64_t>(value);
+      break;
+    default:
+      throw internal_error("OpEmitter::scalar: no scalar of type {}", type);
   }
   return constant(data);
 }
 
-// ---- VjpBuilder, DecomposeBuilder --------------------------------------------------------------------------------------
+// ---- VjpBuilder, DecomposeBuilder
+// --------------------------------------------------------------------------------------
 
 TensorIndex VjpBuilder::in(int i) { return origin_.hasInput(i) ? activation_(origin_.inputs()[i]) : TensorIndex{}; }
 TensorIndex VjpBuilder::out(int i) { return activation_(origin_.outputs().at(i)); }

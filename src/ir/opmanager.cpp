@@ -1,5 +1,5 @@
-// The registry of user operators. A row of the catalog stands for each; what was registered later (class, shape function) is
-// looked up when a node is made, so that the order of static initialisers does not matter.
+// The registry of user operators. A row of the catalog stands for each; what was registered later (class, shape
+// function) is looked up when a node is made, so that the order of static initialisers does not matter.
 #include <popart/opmanager.hpp>
 
 #include <algorithm>
@@ -39,8 +39,8 @@ std::unique_ptr<Op> createUserOp(const OperatorIdentifier &opid, const OpCreator
   op->mutableAttributes() = info.attributes;
   const NumInputs wanted = opid.numInputs;
   const int inputs = static_cast<int>(info.getInputIds().size());
-  check(wanted.max <= 0 || inputs == 0 || (inputs >= wanted.min && inputs <= wanted.max), "{}: wrong number of inputs: got {}, expected {}",
-        op->debugName(), inputs,
+  check(wanted.max <= 0 || inputs == 0 || (inputs >= wanted.min && inputs <= wanted.max),
+        "{}: wrong number of inputs: got {}, expected {}", op->debugName(), inputs,
         wanted.min == wanted.max ? toText(wanted.min) : toText(wanted.min) + " to " + toText(wanted.max));
   return op;
 }
@@ -51,7 +51,9 @@ void inferUserOp(const OperatorIdentifier &opid, InferContext &context) {
     std::lock_guard lock(registryMutex);
     shapes = entryOf(opid).shapes;
   }
-  if (!shapes) context.fail("the operator has no rule for its output shapes. Override setup(), or register a shape inference function");
+  if (!shapes)
+    context.fail(
+        "the operator has no rule for its output shapes. Override setup(), or register a shape inference function");
   ShapeInferenceContext shapeContext(context.op());
   shapes(shapeContext);
 }
@@ -71,7 +73,8 @@ const OpDef &userOpDef(const OperatorIdentifier &opid) {
   return registerOpDef(std::move(def));
 }
 
-void OpManager::registerOp(const OperatorIdentifier &opid, const OpDefinition &definition, const bool isPublic, OpFactoryFunc factory) {
+void OpManager::registerOp(const OperatorIdentifier &opid, const OpDefinition &definition, const bool isPublic,
+                           OpFactoryFunc factory) {
   check(factory != nullptr, "operator {}: its creator function is missing", opid);
   const bool isOwn = !findOpDef(opid.str()) && findOnnxOp(opid.domain, opid.type, opid.version) &&
                      (opid.domain == "ai.onnx" || opid.domain == "ai.graphcore");
@@ -98,7 +101,8 @@ void registerShapeInference(const OperatorIdentifier &opid, ShapeInferenceFuncti
   entry.shapes = std::move(function);
 }
 
-// ---- OpCreatorInfo ---------------------------------------------------------------------------------------------------
+// ---- OpCreatorInfo
+// ---------------------------------------------------------------------------------------------------
 
 std::vector<TensorId> OpCreatorInfo::getInputIds() const {
   std::vector<TensorId> ids;
@@ -119,7 +123,8 @@ const TensorInfo &OpCreatorInfo::getInputTensorInfo(int i) const { return getInp
 
 const TensorData &OpCreatorInfo::getInputTensorData(int i) const {
   const Tensor &tensor = getInputTensor(i);
-  check(tensor.hasTensorData(), "{} '{}': the value of input {} ('{}') must be known when the graph is built. Make it a constant", opid,
+  check(tensor.hasTensorData(),
+        "{} '{}': the value of input {} ('{}') must be known when the graph is built. Make it a constant", opid,
         settings.name, i, tensor.id);
   return tensor.tensorData();
 }
@@ -129,8 +134,10 @@ const TensorData &OpCreatorInfo::checkedData(int i, DataType type, const std::ve
   const DataType got = data.info().dataType();
   check(types.empty() || std::find(types.begin(), types.end(), got) != types.end(),
         "{} '{}': input {} has an element type this operator does not take: got {}", opid, settings.name, i, got);
-  check(got == type, "{} '{}': input {} is read as another element type: got {}, expected {}", opid, settings.name, i, got, type);
-  check(data.info().rank() <= 1, "{} '{}': input {} must have rank 0 or 1: got {}", opid, settings.name, i, data.info());
+  check(got == type, "{} '{}': input {} is read as another element type: got {}, expected {}", opid, settings.name, i,
+        got, type);
+  check(data.info().rank() <= 1, "{} '{}': input {} must have rank 0 or 1: got {}", opid, settings.name, i,
+        data.info());
   return data;
 }
 

@@ -137,7 +137,8 @@ class Verifier {
   void verifyRow(const Op &op) const {
     const OpDef &def = op.def();
     require(findOpDef(def.type()) == &def, "{}: its row is not in the catalog", op);
-    require((op.isUserOp() ? op.opid.str() : op.opType()) == def.type(), "{}: its identifier differs from its row '{}'", op, def.type());
+    require((op.isUserOp() ? op.opid.str() : op.opType()) == def.type(), "{}: its identifier differs from its row '{}'",
+            op, def.type());
     if (!op.isUserOp()) verifyAttributes(op);
     verifyOperands(op, def.inputs(), op.inputCount(), "input", [&](int i) { return op.hasInput(i); });
     verifyOperands(op, def.outputs(), op.outputCount(), "output", [&](int i) { return op.hasOutput(i); });

@@ -1,9 +1,9 @@
-// Every op says what it wants of each operand: plain memory, channels last, convolution panels, or "the same as its other
-// operands" (element-wise ops, pools, normalisations). Tensors tied by "the same" form classes (union-find). A class takes the
-// layout that a convolution at its rim wants; without one it stays plain, unless only the other layout has a kernel.
-// A tensor then lies as its producer writes it, a variable or constant as its class does, and readers that want something
-// else get a Reorder in front. When the backend refuses an op in its class's layout, the op leaves the class (wants plain)
-// and everything is decided anew.
+// Every op says what it wants of each operand: plain memory, channels last, convolution panels, or "the same as its
+// other operands" (element-wise ops, pools, normalisations). Tensors tied by "the same" form classes (union-find). A
+// class takes the layout that a convolution at its rim wants; without one it stays plain, unless only the other layout
+// has a kernel. A tensor then lies as its producer writes it, a variable or constant as its class does, and readers
+// that want something else get a Reorder in front. When the backend refuses an op in its class's layout, the op leaves
+// the class (wants plain) and everything is decided anew.
 #include "lower/channels_last.hpp"
 
 #include <algorithm>
@@ -41,8 +41,16 @@ struct SpatialRow {
   int in;
 };
 constexpr SpatialRow kSpatial[] = {
-    {"MaxPool", 1}, {"MaxPoolGrad", 2}, {"AveragePool", 1}, {"AveragePoolGrad", 1}, {"LRN", 1}, {"LRNGrad", 2},
-    {"BatchNormalization", 1}, {"BatchNormalizationGrad", 2}, {"GroupNormalization", 1}, {"GroupNormalizationGrad", 2},
+    {"MaxPool", 1},
+    {"MaxPoolGrad", 2},
+    {"AveragePool", 1},
+    {"AveragePoolGrad", 1},
+    {"LRN", 1},
+    {"LRNGrad", 2},
+    {"BatchNormalization", 1},
+    {"BatchNormalizationGrad", 2},
+    {"GroupNormalization", 1},
+    {"GroupNormalizationGrad", 2},
 };
 // Reductions and broadcasts over spatial dimensions: only one side is spatial.
 constexpr const char *kReductions[] = {"ReduceSum", "ReduceMean", "ReduceMax"};
@@ -66,7 +74,9 @@ const SpatialRow *spatialRow(const Op &op) {
 Wants wantsOf(const Graph &graph, const Op &op) {
   Wants w{std::vector<Want>(op.inputs().size(), Want::Plain), std::vector<Want>(op.outputs().size(), Want::Plain)};
   if (op.isUserOp()) return w;
-  auto sameShape = [&](TensorIndex t, const Shape &shape, Want yes) { return t.valid() && graph.info(t).shape() == shape ? yes : Want::Plain; };
+  auto sameShape = [&](TensorIndex t, const Shape &shape, Want yes) {
+    return t.valid() && graph.info(t).shape() == shape ? yes : Want::Plain;
+  };
   if (isConvolution(op)) {
     w.in[0] = Want::Last, w.in[1] = Want::Weights;
     for (size_t i = 3; i < w.in.size(); ++i) w.in[i] = sameShape(op.inputs()[i], op.outShape(0), Want::Last);
@@ -85,7 +95,8 @@ Wants wantsOf(const Graph &graph, const Op &op) {
     if (axis == 1 || axis == 1 - rank) std::fill(w.in.begin(), w.in.end(), Want::Same), w.out[0] = Want::Same;
   } else if (op.is("ConcatGrad") || op.is("Slice")) {
     if (op.outRank(0) >= 3) w.in[0] = w.out[0] = Want::Same;
-  } else if (std::any_of(std::begin(kReductions), std::end(kReductions), [&](const char *type) { return op.is(type); })) {
+  } else if (std::any_of(std::begin(kReductions), std::end(kReductions),
+                         [&](const char *type) { return op.is(type); })) {
     if (op.inRank(0) >= 3 && (op.outRank(0) < 3 || isAlike(op.outInfo(0)))) w.in[0] = Want::Same;
   } else if (op.is("Expand")) {
     if (op.outRank(0) >= 3 && isAlike(op.inInfo(0))) w.out[0] = Want::Same;
@@ -100,7 +111,8 @@ Wants wantsOf(const Graph &graph, const Op &op) {
 
 class Assigner {
  public:
-  Assigner(Graph &graph, const executable::Backend &backend, Layouts &layouts) : graph_(graph), backend_(backend), layouts_(layouts) {
+  Assigner(Graph &graph, const executable::Backend &backend, Layouts &layouts)
+      : graph_(graph), backend_(backend), layouts_(layouts) {
     for (OpIndex o : schedule::schedule(graph)) ops_.push_back(&graph.op(o));
   }
 
@@ -160,7 +172,8 @@ class Assigner {
       forOperands(*op, wants(*op), [&](TensorIndex t, Want want) {
         Class &c = classes_[find(t.value)];
         if (want == Want::Last || (want == Want::Same && forced_.count(op->index()))) c.last = true;
-        if (want == Want::Weights && c.weights.kind == Layout::Kind::Plain) c.weights = weightLayout(*op, backend_.panelWidth());
+        if (want == Want::Weights && c.weights.kind == Layout::Kind::Plain)
+          c.weights = weightLayout(*op, backend_.panelWidth());
       });
     chosen_.clear();
     for (const Op *op : ops_) {
@@ -172,7 +185,9 @@ class Assigner {
       if (isStored(*t) && takesPart(t->index()) && !isConstantOfManyUses(*t)) choose(t->index(), ofClass(t->index()));
   }
 
-  static bool isStored(const Tensor &t) { return t.tensorType() == TensorType::Variable || t.tensorType() == TensorType::Const; }
+  static bool isStored(const Tensor &t) {
+    return t.tensorType() == TensorType::Variable || t.tensorType() == TensorType::Const;
+  }
   // Constants read by ops that want plain memory stay as they are.
   bool isConstantOfManyUses(const Tensor &t) const {
     if (t.tensorType() != TensorType::Const) return false;
@@ -193,10 +208,14 @@ class Assigner {
   Layout wanted(const Op &op, TensorIndex t, Want want) {
     if (!takesPart(t)) return {};
     switch (want) {
-      case Want::Plain: return {};
-      case Want::Same: return ofClass(t);
-      case Want::Last: return isAlike(graph_.info(t)) ? Layout{} : Layout{Layout::Kind::ChannelsLast};
-      case Want::Weights: return weightLayout(op, backend_.panelWidth());
+      case Want::Plain:
+        return {};
+      case Want::Same:
+        return ofClass(t);
+      case Want::Last:
+        return isAlike(graph_.info(t)) ? Layout{} : Layout{Layout::Kind::ChannelsLast};
+      case Want::Weights:
+        return weightLayout(op, backend_.panelWidth());
     }
     return {};
   }
@@ -208,7 +227,8 @@ class Assigner {
   OperandDesc describe(TensorIndex t, const Layout &layout) const {
     if (!t.valid()) return {TensorInfo(), {}, nullptr, false};
     const Tensor &tensor = graph_.tensor(t);
-    return {tensor.info, takesPart(t) ? layout : layouts_.of(graph_, t), tensor.tensorType() == TensorType::Const ? &tensor.tensorData() : nullptr, true};
+    return {tensor.info, takesPart(t) ? layout : layouts_.of(graph_, t),
+            tensor.tensorType() == TensorType::Const ? &tensor.tensorData() : nullptr, true};
   }
 
   bool accepts(const Op &op, const executable::KernelRequest &request) const {
@@ -218,8 +238,10 @@ class Assigner {
 
   executable::KernelRequest request(const Op &op, const Wants &w) {
     executable::KernelRequest r{&op, {}, {}};
-    for (size_t i = 0; i < w.in.size(); ++i) r.inputs.push_back(describe(op.inputs()[i], wanted(op, op.inputs()[i], w.in[i])));
-    for (size_t i = 0; i < w.out.size(); ++i) r.outputs.push_back(describe(op.outputs()[i], wanted(op, op.outputs()[i], w.out[i])));
+    for (size_t i = 0; i < w.in.size(); ++i)
+      r.inputs.push_back(describe(op.inputs()[i], wanted(op, op.inputs()[i], w.in[i])));
+    for (size_t i = 0; i < w.out.size(); ++i)
+      r.outputs.push_back(describe(op.outputs()[i], wanted(op, op.outputs()[i], w.out[i])));
     return r;
   }
 
@@ -228,7 +250,8 @@ class Assigner {
     executable::KernelRequest r = request(op, w);
     auto set = [](std::vector<OperandDesc> &list, const std::vector<Want> &wants) {
       for (size_t i = 0; i < list.size(); ++i)
-        if (wants[i] == Want::Same && list[i].connected && !isAlike(list[i].info)) list[i].layout = {Layout::Kind::ChannelsLast};
+        if (wants[i] == Want::Same && list[i].connected && !isAlike(list[i].info))
+          list[i].layout = {Layout::Kind::ChannelsLast};
     };
     set(r.inputs, w.in), set(r.outputs, w.out);
     return r;
@@ -242,7 +265,8 @@ class Assigner {
       const Wants w = wants(*op);
       const executable::KernelRequest r = request(*op, w);
       auto isPlain = [](const OperandDesc &o) { return o.layout.kind == Layout::Kind::Plain; };
-      const bool plain = std::all_of(r.inputs.begin(), r.inputs.end(), isPlain) && std::all_of(r.outputs.begin(), r.outputs.end(), isPlain);
+      const bool plain = std::all_of(r.inputs.begin(), r.inputs.end(), isPlain) &&
+                         std::all_of(r.outputs.begin(), r.outputs.end(), isPlain);
       if (plain && !spatialRow(*op)) continue;
       if (accepted_.count({op->index(), plain})) continue;
       if (accepts(*op, r)) {
@@ -270,7 +294,8 @@ class Assigner {
         if (takesPart(op->inputs()[i])) require(*op, static_cast<int>(i), wanted(*op, op->inputs()[i], w.in[i]));
     }
     for (TensorIndex t : std::vector<TensorIndex>(graph_.outputs()))
-      if (layoutOf(t).kind != Layout::Kind::Plain && takesPart(t)) graph_.replaceOutputs(t, reordered(t, {}, *graph_.tensor(t).getProducerUnsafe()));
+      if (layoutOf(t).kind != Layout::Kind::Plain && takesPart(t))
+        graph_.replaceOutputs(t, reordered(t, {}, *graph_.tensor(t).getProducerUnsafe()));
   }
 
   void require(Op &op, int input, const Layout &layout) {
@@ -284,7 +309,8 @@ class Assigner {
     if (copy.valid()) return copy;
     Op::Settings settings = inheritSettings(reader, graph_, "reorder");
     if (settings.sequence < 0) settings.sequence = reader.index().value;
-    Op *op = graph_.addConnectedOp(opDef("Reorder"), {t}, {graph_.freeId(graph_.tensor(t).id + "/" + layout.str())}, {}, settings);
+    Op *op = graph_.addConnectedOp(opDef("Reorder"), {t}, {graph_.freeId(graph_.tensor(t).id + "/" + layout.str())}, {},
+                                   settings);
     copy = op->outputs()[0];
     layouts_.set(graph_, copy, layout);
     return copy;

@@ -18,12 +18,15 @@ void expand(Graph &graph, Op &op) {
     const TensorIndex old = op.outputs()[o], fresh = builder.results()[o];
     if (!fresh.valid()) throw internal_error("{}: its decomposition gives no tensor for output {}", op.debugName(), o);
     if (graph.info(fresh) != graph.info(old))
-      throw internal_error("{}: its decomposition gives {} for output {}, expected {}", op.debugName(), graph.info(fresh), o, graph.info(old));
+      throw internal_error("{}: its decomposition gives {} for output {}, expected {}", op.debugName(),
+                           graph.info(fresh), o, graph.info(old));
     graph.replaceUses(old, fresh);
     graph.replaceOutputs(old, fresh);
   }
   const std::vector<TensorIndex> outputs = op.outputs();
-  graph.moveConstraints(op.index(), graph.tensor(builder.results()[0]).hasProducer() ? graph.tensor(builder.results()[0]).producerIndex() : op.index());
+  graph.moveConstraints(op.index(), graph.tensor(builder.results()[0]).hasProducer()
+                                        ? graph.tensor(builder.results()[0]).producerIndex()
+                                        : op.index());
   graph.eraseOp(op.index());
   for (TensorIndex t : outputs)
     if (t.valid()) graph.eraseTensor(t);
@@ -38,16 +41,18 @@ void replaceByInput(Graph &graph, Op &op, TensorIndex input) {
 }
 
 bool isIdentity(const Graph &graph, const Op &op) {
-  if (op.inputCount() != 1 || op.outputCount() != 1 || !op.hasOutput(0) || op.isUserOp() || op.has(Trait::SideEffect)) return false;
+  if (op.inputCount() != 1 || op.outputCount() != 1 || !op.hasOutput(0) || op.isUserOp() || op.has(Trait::SideEffect))
+    return false;
   const bool sameInfo = graph.info(op.inputs()[0]).dataType() == graph.info(op.outputs()[0]).dataType() &&
                         graph.info(op.inputs()[0]).shape() == graph.info(op.outputs()[0]).shape();
   if (!sameInfo) return false;
-  return op.has(Trait::View) || op.is("Sum") || op.is("Nop") || op.is("Cast") || op.is("Concat") || op.is("Expand") || op.is("ReduceSumTo");
+  return op.has(Trait::View) || op.is("Sum") || op.is("Nop") || op.is("Cast") || op.is("Concat") || op.is("Expand") ||
+         op.is("ReduceSumTo");
 }
 
 bool mergeable(const Op &op) {
-  return !op.has(Trait::SideEffect) && !op.has(Trait::Random) && !op.has(Trait::HostIo) && !op.has(Trait::Call) && !op.isUserOp() &&
-         op.outputCount() > 0;
+  return !op.has(Trait::SideEffect) && !op.has(Trait::Random) && !op.has(Trait::HostIo) && !op.has(Trait::Call) &&
+         !op.isUserOp() && op.outputCount() > 0;
 }
 
 void mergeEqual(Graph &graph) {
@@ -110,7 +115,8 @@ void decompose(Ir &flat, const executable::Backend &backend) {
         if (op->def().hasDecomposition() && !backend.supports(*op, reason)) expand(*graph, *op);
       }
       for (size_t o = before; o < graph->opSlots(); ++o)
-        if (graph->alive(OpIndex{static_cast<uint32_t>(o)})) fresh.push_back(&graph->op(OpIndex{static_cast<uint32_t>(o)}));
+        if (graph->alive(OpIndex{static_cast<uint32_t>(o)}))
+          fresh.push_back(&graph->op(OpIndex{static_cast<uint32_t>(o)}));
       work = std::move(fresh);
     }
   }

@@ -1,4 +1,5 @@
-// decompose: expands every op that the first backend has no kernel for but whose row knows how to build it from other rows.
+// decompose: expands every op that the first backend has no kernel for but whose row knows how to build it from other
+// rows.
 #pragma once
 #include <popart/ir.hpp>
 
@@ -9,8 +10,8 @@ namespace popart::lower {
 // Repeats until nothing changes; every flat graph of the program.
 void decompose(Ir &flat, const executable::Backend &backend);
 
-// Removes what computes nothing: Identity-like views of equal shape, single-input Sum, unused ops without side effects, and
-// merges equal ops on equal inputs (never random or host ops).
+// Removes what computes nothing: Identity-like views of equal shape, single-input Sum, unused ops without side effects,
+// and merges equal ops on equal inputs (never random or host ops).
 void simplify(Ir &flat);
 
 }  // namespace popart::lower

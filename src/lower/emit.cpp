@@ -1,7 +1,9 @@
-// One walk over the schedule of each flat graph numbers every op with a time (loop bodies and branches lie inside their op's
-// range), asks the backends for kernels, and records who reads and writes which storage when. A second look decides sharing:
+// One walk over the schedule of each flat graph numbers every op with a time (loop bodies and branches lie inside their
+// op's range), asks the backends for kernels, and records who reads and writes which storage when. A second look
+// decides sharing:
 //   - views share with their input; loop carries with the loop's results; an invariant carry with the outer value;
-//   - a variable's new value is written straight into the variable when every read of the old value comes before (or is the
+//   - a variable's new value is written straight into the variable when every read of the old value comes before (or is
+//   the
 //     same element-wise kernel); otherwise it is copied at the end;
 //   - an element-wise kernel overwrites an input that dies with it.
 // Then the arena is planned and the steps get their buffers.
@@ -48,7 +50,8 @@ class Emitter {
   }
 
  private:
-  // ---- values ----------------------------------------------------------------------------------------------------------
+  // ---- values
+  // ----------------------------------------------------------------------------------------------------------
   int &slot(const Graph &graph, TensorIndex t) {
     auto &list = storageOf_[&graph];
     if (list.empty()) list.assign(graph.tensorSlots(), -1);
@@ -63,8 +66,10 @@ class Emitter {
     const int64_t bytes = executable::storageBytes(tensor.info, layout);
     switch (tensor.tensorType()) {
       case TensorType::Variable:
-        result_->variables.push_back({tensor.id, tensor.info, layout, tensor.tensorData(), false, tensor.isOptimizerState});
-        return s = storages_.add(Place::Variable, bytes, static_cast<int64_t>(result_->variables.size()) - 1, tensor.id);
+        result_->variables.push_back(
+            {tensor.id, tensor.info, layout, tensor.tensorData(), false, tensor.isOptimizerState});
+        return s = storages_.add(Place::Variable, bytes, static_cast<int64_t>(result_->variables.size()) - 1,
+                                 tensor.id);
       case TensorType::Const: {
         TensorData data = tensor.tensorData();
         if (layout.kind != Layout::Kind::Plain) {
@@ -73,19 +78,23 @@ class Emitter {
           data = packed;
         }
         result_->constants.push_back({data, layout});
-        return s = storages_.add(Place::Constant, bytes, static_cast<int64_t>(result_->constants.size()) - 1, tensor.id);
+        return s = storages_.add(Place::Constant, bytes, static_cast<int64_t>(result_->constants.size()) - 1,
+                                 tensor.id);
       }
-      default: return s = storages_.add(Place::Arena, bytes, 0, tensor.id);
+      default:
+        return s = storages_.add(Place::Arena, bytes, 0, tensor.id);
     }
   }
 
   OperandDesc describe(const Graph &graph, TensorIndex t) const {
     if (!t.valid()) return {TensorInfo(), {}, nullptr, false};
     const Tensor &tensor = graph.tensor(t);
-    return {tensor.info, layouts_.of(graph, t), tensor.tensorType() == TensorType::Const ? &tensor.tensorData() : nullptr, true};
+    return {tensor.info, layouts_.of(graph, t),
+            tensor.tensorType() == TensorType::Const ? &tensor.tensorData() : nullptr, true};
   }
 
-  // ---- ops ---------------------------------------------------------------------------------------------------------------
+  // ---- ops
+  // ---------------------------------------------------------------------------------------------------------------
   void emitGraph(const Graph &graph, Program &program) {
     if (graph.isMain())  // every variable exists, used or not: the host may read and write it
       for (Tensor *t : graph.tensorsOfType(TensorType::Variable)) storage(graph, t->index());
@@ -93,7 +102,8 @@ class Emitter {
       const Op &op = graph.op(o);
       ++time_;
       if (op.is("VariableAssign")) {
-        assigns_.push_back({storage(graph, op.inputs()[0]), storage(graph, op.inputs()[1]), sameLayout(graph, op), time_});
+        assigns_.push_back(
+            {storage(graph, op.inputs()[0]), storage(graph, op.inputs()[1]), sameLayout(graph, op), time_});
         storages_.use(assigns_.back().value, time_);
       } else if (op.is("HostLoad")) {
         emitHost(graph, op, program, Step::Kind::HostLoad);
@@ -158,7 +168,8 @@ class Emitter {
     throw error("{}: no backend of this device has a kernel for it: {}", op.debugName(), reasons);
   }
 
-  // ---- host streams --------------------------------------------------------------------------------------------------------
+  // ---- host streams
+  // --------------------------------------------------------------------------------------------------------
   void collectStreams(const Graph &main) {
     for (Graph *graph : flat_.getAllGraphs())
       for (Op *op : graph->ops()) {
@@ -179,7 +190,10 @@ class Emitter {
       if (result_->outputs[i].id == id) return static_cast<int>(i);
     using Return = executable::OutputStream::Return;
     const std::string &kind = op.attrString("return");
-    const Return r = kind == "final" ? Return::Final : kind == "everyn" ? Return::EveryN : kind == "sum" ? Return::Sum : Return::All;
+    const Return r = kind == "final"    ? Return::Final
+                     : kind == "everyn" ? Return::EveryN
+                     : kind == "sum"    ? Return::Sum
+                                        : Return::All;
     result_->outputs.push_back({id, op.inInfo(0), r, op.attrInt("period")});
     return static_cast<int>(result_->outputs.size()) - 1;
   }
@@ -190,7 +204,8 @@ class Emitter {
     step.name = op.str();
     const bool load = kind == Step::Kind::HostLoad;
     const TensorIndex t = load ? op.outputs()[0] : op.inputs()[0];
-    if (layouts_.of(graph, t).kind != Layout::Kind::Plain) throw internal_error("{}: a host stream must have plain layout", op.debugName());
+    if (layouts_.of(graph, t).kind != Layout::Kind::Plain)
+      throw internal_error("{}: a host stream must have plain layout", op.debugName());
     const int s = storage(graph, t);
     load ? storages_.define(s, time_) : readOutsideKernels(s, time_);
     (load ? step.out : step.in) = {s};
@@ -199,7 +214,8 @@ class Emitter {
     program.steps.push_back(std::move(step));
   }
 
-  // ---- control -----------------------------------------------------------------------------------------------------------
+  // ---- control
+  // -----------------------------------------------------------------------------------------------------------
   void emitLoop(const Graph &graph, const Op &op, Program &program) {
     const Graph &body = *op.getCalledGraphs().front();
     const int start = time_++;
@@ -253,13 +269,15 @@ class Emitter {
   }
 
   // After each iteration body results move to the carries; a result that is another carry goes through a temporary.
-  void addCarriedMoves(Step &step, const Graph &body, const std::vector<int> &carried, const std::vector<bool> &invariant, int start, int end) {
+  void addCarriedMoves(Step &step, const Graph &body, const std::vector<int> &carried,
+                       const std::vector<bool> &invariant, int start, int end) {
     std::vector<Step::Move> last;
     for (size_t j = 0; j < carried.size(); ++j) {
       if (invariant[j]) continue;
       int value = storage(body, body.outputs()[1 + j]);
       const int64_t bytes = storages_.bytes(carried[j]);
-      const bool isCarry = std::any_of(carried.begin(), carried.end(), [&](int c) { return storages_.find(c) == storages_.find(value); });
+      const bool isCarry = std::any_of(carried.begin(), carried.end(),
+                                       [&](int c) { return storages_.find(c) == storages_.find(value); });
       if (isCarry) {
         readOutsideKernels(value, end);
         const int temporary = storages_.add(Place::Arena, bytes, 0, step.name + "/carry");
@@ -272,8 +290,8 @@ class Emitter {
     step.carried.insert(step.carried.end(), last.begin(), last.end());
   }
 
-  void loopResult(const Graph &graph, const Op &op, const Graph &body, Step &step, const std::vector<int> &carried, int j, int start,
-                  int end) {
+  void loopResult(const Graph &graph, const Op &op, const Graph &body, Step &step, const std::vector<int> &carried,
+                  int j, int start, int end) {
     if (!op.hasOutput(j)) return;
     if (j < static_cast<int>(carried.size())) {  // the carry itself is the result
       slot(graph, op.outputs()[j]) = carried[j];
@@ -298,7 +316,8 @@ class Emitter {
     size_t first = 1;  // input of the op that is the branch's first
     for (const char *name : {"then_branch", "else_branch"}) {
       const Graph &branch = flat_.getGraph(op.attributes().getAttribute<GraphRef>(name).id);
-      for (size_t i = 0; i < branch.inputs().size(); ++i) slot(branch, branch.inputs()[i]) = storage(graph, op.inputs()[first + i]);
+      for (size_t i = 0; i < branch.inputs().size(); ++i)
+        slot(branch, branch.inputs()[i]) = storage(graph, op.inputs()[first + i]);
       first += branch.inputs().size();
       auto inner = std::make_shared<Program>();
       emitGraph(branch, *inner);
@@ -323,7 +342,8 @@ class Emitter {
     program.steps.push_back(std::move(step));
   }
 
-  // ---- sharing -------------------------------------------------------------------------------------------------------------
+  // ---- sharing
+  // -------------------------------------------------------------------------------------------------------------
   struct Assign {
     int variable, value;
     bool sameLayout;
@@ -336,7 +356,8 @@ class Emitter {
   // The kernel that writes storage s, when exactly one does.
   const Emitted *writer(int s) const {
     const Emitted *found = nullptr;
-    for (auto it = writers_.lower_bound({storages_.find(s), 0}); it != writers_.end() && it->first == storages_.find(s); ++it) {
+    for (auto it = writers_.lower_bound({storages_.find(s), 0}); it != writers_.end() && it->first == storages_.find(s);
+         ++it) {
       if (found) return nullptr;
       found = &kernels_[it->second];
     }
@@ -362,14 +383,16 @@ class Emitter {
     if (!producer) return false;
     const auto outside = outsideReads_.find(storages_.find(target));
     if (outside != outsideReads_.end() && outside->second >= producer->time) return false;
-    for (auto it = readers_.lower_bound({storages_.find(target), 0}); it != readers_.end() && it->first == storages_.find(target); ++it) {
+    for (auto it = readers_.lower_bound({storages_.find(target), 0});
+         it != readers_.end() && it->first == storages_.find(target); ++it) {
       const Emitted &reader = kernels_[it->second];
       if (reader.time < producer->time) continue;
       if (&reader != producer) return false;
       for (size_t i = 0; i < reader.in.size(); ++i)
         for (size_t o = 0; o < reader.out.size(); ++o)
           if (reader.in[i] >= 0 && reader.out[o] >= 0 && storages_.find(reader.in[i]) == storages_.find(target) &&
-              storages_.find(reader.out[o]) == storages_.find(value) && !reader.kernel->canOverwrite(static_cast<int>(i), static_cast<int>(o)))
+              storages_.find(reader.out[o]) == storages_.find(value) &&
+              !reader.kernel->canOverwrite(static_cast<int>(i), static_cast<int>(o)))
             return false;
     }
     return true;
@@ -397,7 +420,8 @@ class Emitter {
     storages_.join(from, to);
     for (auto *index : {&writers_, &readers_}) {
       std::vector<int> moved;
-      for (auto it = index->lower_bound({from, 0}); it != index->end() && it->first == from; it = index->erase(it)) moved.push_back(it->second);
+      for (auto it = index->lower_bound({from, 0}); it != index->end() && it->first == from; it = index->erase(it))
+        moved.push_back(it->second);
       for (int k : moved) index->insert({to, k});
     }
     if (outsideReads_.count(from)) readOutsideKernels(to, outsideReads_[from]);
@@ -419,8 +443,11 @@ class Emitter {
         for (size_t i = 0; i < k.in.size(); ++i) {
           if (k.in[i] < 0) continue;
           const int in = storages_.find(k.in[i]);
-          if (in == out || storages_.place(in) != Place::Arena || storages_.lastUse(in) != k.time || taken.count(in)) continue;
-          if (storages_.bytes(in) != storages_.bytes(out) || !k.kernel->canOverwrite(static_cast<int>(i), static_cast<int>(o))) continue;
+          if (in == out || storages_.place(in) != Place::Arena || storages_.lastUse(in) != k.time || taken.count(in))
+            continue;
+          if (storages_.bytes(in) != storages_.bytes(out) ||
+              !k.kernel->canOverwrite(static_cast<int>(i), static_cast<int>(o)))
+            continue;
           if (readElsewhere(k, i, in, static_cast<int>(o))) continue;
           storages_.join(out, in);
           taken.insert(in);
@@ -432,13 +459,16 @@ class Emitter {
   // Another operand of the same kernel shares `in` and may not be overwritten by output o.
   bool readElsewhere(const Emitted &k, size_t operand, int in, int o) const {
     for (size_t i = 0; i < k.in.size(); ++i)
-      if (i != operand && k.in[i] >= 0 && storages_.find(k.in[i]) == in && !k.kernel->canOverwrite(static_cast<int>(i), o)) return true;
+      if (i != operand && k.in[i] >= 0 && storages_.find(k.in[i]) == in &&
+          !k.kernel->canOverwrite(static_cast<int>(i), o))
+        return true;
     for (size_t other = 0; other < k.out.size(); ++other)
       if (static_cast<int>(other) != o && k.out[other] >= 0 && storages_.find(k.out[other]) == in) return true;
     return false;
   }
 
-  // ---- finish ----------------------------------------------------------------------------------------------------------------
+  // ---- finish
+  // ----------------------------------------------------------------------------------------------------------------
   void finish(Program &program) {
     appendAssigns(program);
     const Storages::Planned plan = storages_.plan();
@@ -485,10 +515,15 @@ class Emitter {
     std::string largest;
     for (const auto &item : plan.largest) largest += "\n  " + item.name + ": " + toText(item.bytes) + " bytes";
     const auto &m = result_->memory;
-    const std::string text = formatText("the program does not fit the memory limit: got {} bytes ({} activations, {} variables, {} constants, {} scratch), expected at most {}",
-                                        {toText(m.total()), toText(m.arenaBytes), toText(m.variableBytes), toText(m.constantBytes),
-                                         toText(m.scratchBytes), toText(options_.maxMemoryBytes)});
-    throw memory_allocation_err(text + ". Use a smaller batch, recompute activations, or accumulate gradients over smaller batches. Largest tensors:" + largest,
+    const std::string text = formatText(
+        "the program does not fit the memory limit: got {} bytes ({} activations, {} variables, {} constants, {} "
+        "scratch), expected at most {}",
+        {toText(m.total()), toText(m.arenaBytes), toText(m.variableBytes), toText(m.constantBytes),
+         toText(m.scratchBytes), toText(options_.maxMemoryBytes)});
+    throw memory_allocation_err(text +
+                                    ". Use a smaller batch, recompute activations, or accumulate gradients over "
+                                    "smaller batches. Largest tensors:" +
+                                    largest,
                                 text);
   }
 
@@ -502,12 +537,14 @@ class Emitter {
   std::vector<Assign> assigns_;
   std::vector<CarriedMove> carriedMoves_;
   std::set<std::pair<int, int>> writers_, readers_;  // (storage, kernel)
-  std::map<int, int> outsideReads_;                   // storage -> last read by a step that is no kernel
+  std::map<int, int> outsideReads_;                  // storage -> last read by a step that is no kernel
   int time_ = 0;
 };
 
 }  // namespace
 
-std::shared_ptr<Executable> emit(const Ir &flat, const Layouts &layouts, const LowerOptions &options) { return Emitter(flat, layouts, options).run(); }
+std::shared_ptr<Executable> emit(const Ir &flat, const Layouts &layouts, const LowerOptions &options) {
+  return Emitter(flat, layouts, options).run();
+}
 
 }  // namespace popart::lower

@@ -1,5 +1,5 @@
-// emit: functional flat graphs + layouts → Executable. Chooses a kernel for every op, decides which values share memory,
-// plans the arena and writes the steps.
+// emit: functional flat graphs + layouts → Executable. Chooses a kernel for every op, decides which values share
+// memory, plans the arena and writes the steps.
 #pragma once
 #include <map>
 #include <memory>

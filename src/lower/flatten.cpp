@@ -1,6 +1,6 @@
-// How memory becomes values: every source tensor refers to a root (a piece of memory) through a path of views. Reading a
-// tensor whose root was rewritten since re-applies the path to the root's current value; writing through a view computes the
-// root's new value with the inverse of each view on the path, innermost first:
+// How memory becomes values: every source tensor refers to a root (a piece of memory) through a path of views. Reading
+// a tensor whose root was rewritten since re-applies the path to the root's current value; writing through a view
+// computes the root's new value with the inverse of each view on the path, innermost first:
 //
 //   x ──Slice──▶ v      v += 1   ⇒   x' = update(x, v + 1);  later readers of x see x', of v see v + 1
 #include "lower/flatten.hpp"
@@ -57,7 +57,8 @@ class Flattener {
     std::vector<Ref> refs;  // by source tensor
   };
 
-  // ---- roots and references ------------------------------------------------------------------------------------------
+  // ---- roots and references
+  // ------------------------------------------------------------------------------------------
   int newRoot(TensorIndex value) {
     roots_.push_back({value, 0});
     return static_cast<int>(roots_.size()) - 1;
@@ -69,7 +70,8 @@ class Flattener {
   }
 
   TensorIndex applyView(Scope &scope, const Op &view, TensorIndex input) {
-    return emit(scope.flat, view, view.def().base(), {input}, view.attributes(), scope.flat.freeId(view.outTensor(0)->id));
+    return emit(scope.flat, view, view.def().base(), {input}, view.attributes(),
+                scope.flat.freeId(view.outTensor(0)->id));
   }
 
   TensorIndex read(Scope &scope, Ref &ref) {
@@ -114,7 +116,8 @@ class Flattener {
     throw error("{}: writing through this view is not supported. Write to the viewed tensor instead", view.debugName());
   }
 
-  // ---- graphs ------------------------------------------------------------------------------------------------------------
+  // ---- graphs
+  // ------------------------------------------------------------------------------------------------------------
   TensorIndex copyLeaf(const Tensor &t, Graph &flat) {
     const TensorIndex n = flat.addTensor(flat.freeId(t.id), t.info, t.tensorType());
     Tensor &copy = flat.tensor(n);
@@ -152,7 +155,8 @@ class Flattener {
     }
   }
 
-  TensorIndex emit(Graph &flat, const Op &origin, const OpDef &def, const std::vector<TensorIndex> &inputs, Attributes attributes, const TensorId &id) {
+  TensorIndex emit(Graph &flat, const Op &origin, const OpDef &def, const std::vector<TensorIndex> &inputs,
+                   Attributes attributes, const TensorId &id) {
     return flat.addConnectedOp(def, inputs, {id}, std::move(attributes), settingsOf(origin, flat))->outputs()[0];
   }
 
@@ -207,7 +211,8 @@ class Flattener {
         if (op.hasOutput(i)) scope.flat.createOutput(copy->index(), i, scope.flat.freeId(op.outTensor(i)->id));
       copy->setup();
     } else {
-      copy = scope.flat.addConnectedOp(op.def().base(), readInputs(scope, op), outputIds(scope, op), op.attributes(), settingsOf(op, scope.flat));
+      copy = scope.flat.addConnectedOp(op.def().base(), readInputs(scope, op), outputIds(scope, op), op.attributes(),
+                                       settingsOf(op, scope.flat));
     }
     for (int i = 0; i < op.outputCount(); ++i)
       if (op.hasOutput(i)) bind(scope, op.outputs()[i], newRoot(copy->outputs()[i]));
@@ -229,7 +234,8 @@ class Flattener {
 
   void inlineCall(Scope &scope, const Op &op) {
     const Graph &callee = *op.getCalledGraphs().front();
-    if (++depth_ > 256) throw error("{}: calls are nested more than 256 deep. A graph must not call itself", op.debugName());
+    if (++depth_ > 256)
+      throw error("{}: calls are nested more than 256 deep. A graph must not call itself", op.debugName());
     Scope inner(callee, scope.flat);
     for (int i = 0; i < op.inputCount(); ++i)
       bind(inner, callee.inputs()[i], newRoot(read(scope, scope.refs[op.inputs()[i].value])));
@@ -237,7 +243,8 @@ class Flattener {
     for (int i = 0; i < op.outputCount(); ++i)
       if (op.hasOutput(i)) bind(scope, op.outputs()[i], newRoot(read(inner, inner.refs[callee.outputs()[i].value])));
     for (int i = 0; i < op.inputCount(); ++i)
-      if (isModified(op, i)) write(scope, scope.refs[op.inputs()[i].value], read(inner, inner.refs[callee.inputs()[i].value]));
+      if (isModified(op, i))
+        write(scope, scope.refs[op.inputs()[i].value], read(inner, inner.refs[callee.inputs()[i].value]));
     --depth_;
   }
 
@@ -247,15 +254,17 @@ class Flattener {
     for (int n = 1; result_->hasGraph(id); ++n) id = body.id + "/" + std::to_string(n);
     Graph &flat = result_->createGraph(id);
     Scope scope(body, flat);
-    for (TensorIndex t : body.inputs()) bind(scope, t, newRoot(flat.addInput(flat.freeId(body.tensor(t).id), body.info(t))));
+    for (TensorIndex t : body.inputs())
+      bind(scope, t, newRoot(flat.addInput(flat.freeId(body.tensor(t).id), body.info(t))));
     inlineGraph(scope);
     for (TensorIndex t : body.outputs()) flat.markOutput(read(scope, scope.refs[t.value]));
     return flat;
   }
 
-  // Loop bodies: inputs beyond the carried ones become carries as well, with their value at the end of the iteration, so
-  // that writes to them stay; the condition a body reads always holds while it runs.
-  //   [iteration, cond, carried…, others…] -> [cond, carried…, scans…]   becomes   … -> [cond, carried…, others…, scans…]
+  // Loop bodies: inputs beyond the carried ones become carries as well, with their value at the end of the iteration,
+  // so that writes to them stay; the condition a body reads always holds while it runs.
+  //   [iteration, cond, carried…, others…] -> [cond, carried…, scans…]   becomes   … -> [cond, carried…, others…,
+  //   scans…]
   Graph &flattenLoopBody(const Graph &body, int carried) {
     GraphId id = body.id;
     for (int n = 1; result_->hasGraph(id); ++n) id = body.id + "/" + std::to_string(n);
@@ -264,7 +273,9 @@ class Flattener {
     for (size_t i = 0; i < body.inputs().size(); ++i) {
       const TensorIndex t = body.inputs()[i], input = flat.addInput(flat.freeId(body.tensor(t).id), body.info(t));
       const bool isCondition = i == 1;
-      bind(scope, t, newRoot(isCondition ? flat.addConstant(flat.freeId(body.tensor(t).id + "/true"), TensorData::scalar(true)) : input));
+      bind(scope, t,
+           newRoot(isCondition ? flat.addConstant(flat.freeId(body.tensor(t).id + "/true"), TensorData::scalar(true))
+                               : input));
     }
     inlineGraph(scope);
     auto mark = [&](TensorIndex t) { flat.markOutput(read(scope, scope.refs[t.value])); };
@@ -276,7 +287,8 @@ class Flattener {
 
   void flattenLoop(Scope &scope, const Op &op) {
     const Graph &source = *op.getCalledGraphs().front();
-    const int inputs = static_cast<int>(source.inputs().size()) - 2, results = static_cast<int>(source.outputs().size()) - 1;
+    const int inputs = static_cast<int>(source.inputs().size()) - 2,
+              results = static_cast<int>(source.outputs().size()) - 1;
     const int carried = op.hasAttr("carried") ? static_cast<int>(op.attrInt("carried")) : std::min(inputs, results);
     Attributes attributes = op.attributes();
     attributes.set("body", GraphRef{flattenLoopBody(source, carried).id});
@@ -290,16 +302,20 @@ class Flattener {
     ids.insert(ids.begin() + carried, others.begin(), others.end());
     Op *copy = scope.flat.addConnectedOp(op.def(), readInputs(scope, op), ids, attributes, settingsOf(op, scope.flat));
     for (int i = 0; i < op.outputCount(); ++i)
-      if (op.hasOutput(i)) bind(scope, op.outputs()[i], newRoot(copy->outputs()[i < carried ? i : i + inputs - carried]));
+      if (op.hasOutput(i))
+        bind(scope, op.outputs()[i], newRoot(copy->outputs()[i < carried ? i : i + inputs - carried]));
     for (int i = 0; i < inputs; ++i)
-      if (isModified(op, i + 2) && copy->hasOutput(i)) write(scope, scope.refs[op.inputs()[i + 2].value], copy->outputs()[i]);
+      if (isModified(op, i + 2) && copy->hasOutput(i))
+        write(scope, scope.refs[op.inputs()[i + 2].value], copy->outputs()[i]);
   }
 
   void flattenIf(Scope &scope, const Op &op) {
     Attributes attributes = op.attributes();
     for (const char *branch : {"then_branch", "else_branch"})
-      attributes.set(branch, GraphRef{flattenBody(op.getIr().getGraph(attributes.getAttribute<GraphRef>(branch).id)).id});
-    Op *copy = scope.flat.addConnectedOp(op.def(), readInputs(scope, op), outputIds(scope, op), attributes, settingsOf(op, scope.flat));
+      attributes.set(branch,
+                     GraphRef{flattenBody(op.getIr().getGraph(attributes.getAttribute<GraphRef>(branch).id)).id});
+    Op *copy = scope.flat.addConnectedOp(op.def(), readInputs(scope, op), outputIds(scope, op), attributes,
+                                         settingsOf(op, scope.flat));
     for (int i = 0; i < op.outputCount(); ++i)
       if (op.hasOutput(i)) bind(scope, op.outputs()[i], newRoot(copy->outputs()[i]));
   }

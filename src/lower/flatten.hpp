@@ -1,6 +1,7 @@
-// flatten: the whole program as one sequential, functional main graph. Calls are inlined, in-place ops become their functional
-// rows, and what they wrote is threaded through the later readers; each variable that changes gets one VariableAssign at the
-// end. Only Loop bodies and If branches stay separate graphs. Later passes therefore never think about memory or order.
+// flatten: the whole program as one sequential, functional main graph. Calls are inlined, in-place ops become their
+// functional rows, and what they wrote is threaded through the later readers; each variable that changes gets one
+// VariableAssign at the end. Only Loop bodies and If branches stay separate graphs. Later passes therefore never think
+// about memory or order.
 #pragma once
 #include <memory>
 

@@ -14,12 +14,15 @@ enum BatchNormInput { kX, kScale, kBias, kMean, kVar };
 const Tensor *floatConstant(const Op &op, int input) {
   if (!op.hasInput(input)) return nullptr;
   const Tensor *t = op.inTensor(input);
-  return t->tensorType() == TensorType::Const && t->hasTensorData() && t->info.dataType() == DataType::FLOAT ? t : nullptr;
+  return t->tensorType() == TensorType::Const && t->hasTensorData() && t->info.dataType() == DataType::FLOAT ? t
+                                                                                                             : nullptr;
 }
 
 // Inference with known parameters on float32.
 bool isKnown(const Op &op) {
-  if (!op.is("BatchNormalization") || op.isUserOp() || op.attrInt("training_mode") != 0 || op.inInfo(kX).dataType() != DataType::FLOAT) return false;
+  if (!op.is("BatchNormalization") || op.isUserOp() || op.attrInt("training_mode") != 0 ||
+      op.inInfo(kX).dataType() != DataType::FLOAT)
+    return false;
   for (int i = kScale; i <= kVar; ++i)
     if (!floatConstant(op, i)) return false;
   return true;
@@ -75,12 +78,15 @@ void spellOut(Graph &graph, Op &norm) {
   shape[0] = norm.inShape(kX)[1];
   const TensorIndex old = norm.outputs()[0];
   const TensorId id = graph.tensor(old).id;
-  const std::vector<float> scale(affine.scale.begin(), affine.scale.end()), shift(affine.shift.begin(), affine.shift.end());
+  const std::vector<float> scale(affine.scale.begin(), affine.scale.end()),
+      shift(affine.shift.begin(), affine.shift.end());
   graph.renameTensor(old, graph.freeId(id + "/unfolded"));
-  Op *mul = graph.addConnectedOp(opDef("Mul"), {norm.inputs()[kX], addConstant(graph, norm.inId(kScale) + "/folded", shape, scale)},
+  Op *mul = graph.addConnectedOp(opDef("Mul"),
+                                 {norm.inputs()[kX], addConstant(graph, norm.inId(kScale) + "/folded", shape, scale)},
                                  {graph.freeId(id + "/scaled")}, {}, settingsLike(norm));
-  Op *add = graph.addConnectedOp(opDef("Add"), {mul->outputs()[0], addConstant(graph, norm.inId(kBias) + "/folded", shape, shift)}, {id}, {},
-                                 settingsLike(norm));
+  Op *add = graph.addConnectedOp(opDef("Add"),
+                                 {mul->outputs()[0], addConstant(graph, norm.inId(kBias) + "/folded", shape, shift)},
+                                 {id}, {}, settingsLike(norm));
   replaceResult(graph, norm, add->outputs()[0]);
 }
 
@@ -91,11 +97,13 @@ void fold(Graph &graph, Op &conv, Op &norm) {
   const std::vector<double> oldBias = conv.hasInput(2) ? values(conv, 2) : std::vector<double>(channels, 0.0);
   std::vector<float> newWeights(weights.size()), newBias(channels);
   for (size_t c = 0; c < channels; ++c) {
-    for (size_t i = 0; i < each; ++i) newWeights[c * each + i] = static_cast<float>(weights[c * each + i] * affine.scale[c]);
+    for (size_t i = 0; i < each; ++i)
+      newWeights[c * each + i] = static_cast<float>(weights[c * each + i] * affine.scale[c]);
     newBias[c] = static_cast<float>(oldBias[c] * affine.scale[c] + affine.shift[c]);
   }
-  const std::vector<TensorIndex> inputs = {conv.inputs()[0], addConstant(graph, conv.inId(1) + "/folded", conv.inShape(1), newWeights),
-                                           addConstant(graph, norm.inId(kBias) + "/folded", {static_cast<int64_t>(channels)}, newBias)};
+  const std::vector<TensorIndex> inputs = {
+      conv.inputs()[0], addConstant(graph, conv.inId(1) + "/folded", conv.inShape(1), newWeights),
+      addConstant(graph, norm.inId(kBias) + "/folded", {static_cast<int64_t>(channels)}, newBias)};
   const TensorIndex old = norm.outputs()[0], between = conv.outputs()[0];
   const TensorId id = graph.tensor(old).id;
   graph.renameTensor(old, graph.freeId(id + "/unfolded"));

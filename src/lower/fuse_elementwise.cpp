@@ -1,12 +1,12 @@
-// Greedy clustering in program order. An op joins the cluster of each producer of equal output shape, unless the merged set
-// would not be convex, that is, some value leaves the set and comes back through an op outside:
+// Greedy clustering in program order. An op joins the cluster of each producer of equal output shape, unless the merged
+// set would not be convex, that is, some value leaves the set and comes back through an op outside:
 //
 //        ┌── exp ──┐                 exp and add may merge;
 //   x ───┤         ├── add           exp, sum and add may not: sum is no element-wise op,
 //        └── sum ──┘                 so {exp, add} with exp → sum → add is refused.
 //
-// The search for such a path walks backwards from the set's outside inputs and never goes before the set's first op; it is
-// limited, and gives up (no merge) when the limit is reached, which keeps the pass linear.
+// The search for such a path walks backwards from the set's outside inputs and never goes before the set's first op; it
+// is limited, and gives up (no merge) when the limit is reached, which keeps the pass linear.
 #include "lower/fuse_elementwise.hpp"
 
 #include <algorithm>
@@ -64,7 +64,8 @@ class Fuser {
 
   void tryMerge(int a, int b) {
     std::vector<int> members;
-    std::merge(clusters_[a].members.begin(), clusters_[a].members.end(), clusters_[b].members.begin(), clusters_[b].members.end(), std::back_inserter(members));
+    std::merge(clusters_[a].members.begin(), clusters_[a].members.end(), clusters_[b].members.begin(),
+               clusters_[b].members.end(), std::back_inserter(members));
     if (members.size() > kMaxMembers) return;
     const std::set<int> inside(members.begin(), members.end());
     std::set<TensorIndex> operands;
@@ -120,9 +121,11 @@ class Fuser {
       resultIds.push_back(graph_.tensor(out).id);
     }
     Op::Settings settings = ops_[c.members.back()]->settings;
-    settings.sequence = ops_[c.members.back()]->settings.sequence >= 0 ? ops_[c.members.back()]->settings.sequence : ops_[c.members.back()]->index().value;
+    settings.sequence = ops_[c.members.back()]->settings.sequence >= 0 ? ops_[c.members.back()]->settings.sequence
+                                                                       : ops_[c.members.back()]->index().value;
     for (TensorIndex t : results) graph_.renameTensor(t, graph_.freeId(graph_.tensor(t).id + "/unfused"));
-    Op *fused = graph_.addConnectedOp(opDef("FusedElementwise"), operands, resultIds, {{"body", GraphRef{id}}}, settings);
+    Op *fused =
+        graph_.addConnectedOp(opDef("FusedElementwise"), operands, resultIds, {{"body", GraphRef{id}}}, settings);
     std::string reason;
     if (!backend_.supports(*fused, reason)) return undo(*fused, results, resultIds, id);
     for (size_t i = 0; i < results.size(); ++i) {
@@ -145,7 +148,8 @@ class Fuser {
     ir_.removeGraph(body);
   }
 
-  void copyInto(Graph &body, const Op &op, std::map<TensorIndex, TensorIndex> &inner, std::vector<TensorIndex> &operands) {
+  void copyInto(Graph &body, const Op &op, std::map<TensorIndex, TensorIndex> &inner,
+                std::vector<TensorIndex> &operands) {
     std::vector<TensorIndex> inputs;
     for (TensorIndex t : op.inputs()) {
       if (!t.valid()) {
@@ -154,7 +158,8 @@ class Fuser {
       }
       auto it = inner.find(t);
       if (it == inner.end() && isNumber(graph_.tensor(t))) {
-        it = inner.emplace(t, body.addConstant(body.addScope(graph_.tensor(t).id), graph_.tensor(t).tensorData())).first;
+        it =
+            inner.emplace(t, body.addConstant(body.addScope(graph_.tensor(t).id), graph_.tensor(t).tensorData())).first;
       } else if (it == inner.end()) {
         it = inner.emplace(t, body.addInput(body.addScope(graph_.tensor(t).id), graph_.info(t))).first;
         operands.push_back(t);
@@ -184,11 +189,13 @@ class Fuser {
 }  // namespace
 
 bool isNumber(const Tensor &tensor) {
-  return tensor.tensorType() == TensorType::Const && tensor.hasTensorData() && tensor.info.nelms() == 1 && tensor.info.nbytes() <= 8;
+  return tensor.tensorType() == TensorType::Const && tensor.hasTensorData() && tensor.info.nelms() == 1 &&
+         tensor.info.nbytes() <= 8;
 }
 
 bool isElementwise(const Op &op) {
-  return op.has(Trait::Elementwise) && !op.has(Trait::Random) && !op.has(Trait::SideEffect) && !op.isUserOp() && op.hasOutput(0);
+  return op.has(Trait::Elementwise) && !op.has(Trait::Random) && !op.has(Trait::SideEffect) && !op.isUserOp() &&
+         op.hasOutput(0);
 }
 
 void fuseElementwise(Ir &flat, const executable::Backend &backend) {

@@ -1,5 +1,5 @@
-// Clusters of element-wise ops with one output shape become FusedElementwise ops: one loop over cache-sized blocks instead of
-// one pass over memory per op.
+// Clusters of element-wise ops with one output shape become FusedElementwise ops: one loop over cache-sized blocks
+// instead of one pass over memory per op.
 #pragma once
 #include <popart/ir.hpp>
 

@@ -1,5 +1,6 @@
-// Fusion around matrix products and convolutions. Transposes become strides of the product beside them. An element-wise reader is absorbed when it has the product's shape and is its only reader;
-// of several products under one reader, the last in program order takes it.
+// Fusion around matrix products and convolutions. Transposes become strides of the product beside them. An element-wise
+// reader is absorbed when it has the product's shape and is its only reader; of several products under one reader, the
+// last in program order takes it.
 #include "lower/fuse_epilogue.hpp"
 
 #include <algorithm>
@@ -22,14 +23,16 @@ bool swapsLastTwo(const Op &op) {
 }
 
 // A Transpose whose permutation is known, of a matrix or stack of matrices.
-bool isTranspose(const Op *op) { return op && op->is("Transpose") && !op->isUserOp() && op->hasAttr("perm") && op->attrInts("perm").size() >= 2; }
+bool isTranspose(const Op *op) {
+  return op && op->is("Transpose") && !op->isUserOp() && op->hasAttr("perm") && op->attrInts("perm").size() >= 2;
+}
 
 // What a product reads in place of one operand: the tensor before the transposes in front of it.
 struct ProductOperand {
   TensorIndex tensor;
-  std::vector<int64_t> perm;          // of all transposes together
-  std::vector<OpIndex> transposes;    // innermost last
-  bool swaps() const {  // the last two dimensions at most
+  std::vector<int64_t> perm;        // of all transposes together
+  std::vector<OpIndex> transposes;  // innermost last
+  bool swaps() const {              // the last two dimensions at most
     for (size_t i = 0; i + 2 < perm.size(); ++i)
       if (perm[i] != static_cast<int64_t>(i)) return false;
     return true;
@@ -51,17 +54,20 @@ class EpilogueFuser {
     for (OpIndex o : order) {
       if (!graph_.alive(o)) continue;
       Op &op = graph_.op(o);
-      if (isProduct(op)) toFused(op);
-      else if (op.is("Conv") && !op.isUserOp()) toFusedConv(op);
-      else if (op.is("ConvWeightsGrad") && !op.isUserOp()) products_.push_back(&op);
+      if (isProduct(op))
+        toFused(op);
+      else if (op.is("Conv") && !op.isUserOp())
+        toFusedConv(op);
+      else if (op.is("ConvWeightsGrad") && !op.isUserOp())
+        products_.push_back(&op);
     }
     for (auto it = products_.rbegin(); it != products_.rend(); ++it) absorbReader(**it);
   }
 
  private:
   bool isProduct(const Op &op) const {
-    return op.is("MatMul") && !op.isUserOp() && op.outInfo(0).dataType() == DataType::FLOAT && op.inInfo(0).dataType() == DataType::FLOAT &&
-           op.inRank(0) >= 2 && op.inRank(1) >= 2;
+    return op.is("MatMul") && !op.isUserOp() && op.outInfo(0).dataType() == DataType::FLOAT &&
+           op.inInfo(0).dataType() == DataType::FLOAT && op.inRank(0) >= 2 && op.inRank(1) >= 2;
   }
 
   static Op::Settings settingsLike(const Op &op) {
@@ -70,7 +76,8 @@ class EpilogueFuser {
     return settings;
   }
 
-  // The fused op stands where the product stood: an update then runs right after the gradient, while its operands are hot.
+  // The fused op stands where the product stood: an update then runs right after the gradient, while its operands are
+  // hot.
   static Op::Settings settingsOf(const Op &product, const Op &reader) {
     Op::Settings settings = settingsLike(product);
     settings.name = reader.settings.name;
@@ -111,7 +118,8 @@ class EpilogueFuser {
     const TensorIndex old = op.outputs()[0];
     const TensorId id = graph_.tensor(old).id;
     graph_.renameTensor(old, graph_.freeId(id + "/unfused"));
-    Op *fused = graph_.addConnectedOp(opDef("FusedMatMul"), {operands[0].tensor, operands[1].tensor}, {id}, attributes, settingsLike(op));
+    Op *fused = graph_.addConnectedOp(opDef("FusedMatMul"), {operands[0].tensor, operands[1].tensor}, {id}, attributes,
+                                      settingsLike(op));
     std::string reason;
     if (!backend_.supports(*fused, reason)) {
       const TensorIndex out = fused->outputs()[0];
@@ -140,13 +148,16 @@ class EpilogueFuser {
   // FusedMatMul without epilogue → Transpose that keeps the last dimension: the product writes the transposed result.
   void absorbTranspose(Op &product, Op &transpose) {
     const auto perm = transpose.attrInts("perm");
-    if (!product.is("FusedMatMul") || product.hasAttr("perm_out") || perm.size() < 3 || perm.back() + 1 != static_cast<int64_t>(perm.size())) return;
+    if (!product.is("FusedMatMul") || product.hasAttr("perm_out") || perm.size() < 3 ||
+        perm.back() + 1 != static_cast<int64_t>(perm.size()))
+      return;
     Attributes attributes = product.attributes();
     attributes.set("perm_out", perm);
     const TensorIndex value = product.outputs()[0], old = transpose.outputs()[0];
     const TensorId id = graph_.tensor(old).id;
     graph_.renameTensor(old, graph_.freeId(id + "/unfused"));
-    Op *fused = graph_.addConnectedOp(opDef("FusedMatMul"), product.inputs(), {id}, attributes, settingsOf(product, transpose));
+    Op *fused =
+        graph_.addConnectedOp(opDef("FusedMatMul"), product.inputs(), {id}, attributes, settingsOf(product, transpose));
     std::string reason;
     if (!backend_.supports(*fused, reason)) {
       const TensorIndex out = fused->outputs()[0];
@@ -178,7 +189,8 @@ class EpilogueFuser {
   }
 
   bool accepts(const Op &fused, std::string &reason) const {
-    return fused.is("FusedMatMul") ? backend_.supports(fused, reason) : supportsConvolution(graph_, fused, backend_, reason);
+    return fused.is("FusedMatMul") ? backend_.supports(fused, reason)
+                                   : supportsConvolution(graph_, fused, backend_, reason);
   }
 
   void replace(Op &op, TensorIndex old, TensorIndex fresh) {
@@ -188,7 +200,9 @@ class EpilogueFuser {
     graph_.eraseTensor(old);
   }
 
-  bool isGraphOutput(TensorIndex t) const { return std::find(graph_.outputs().begin(), graph_.outputs().end(), t) != graph_.outputs().end(); }
+  bool isGraphOutput(TensorIndex t) const {
+    return std::find(graph_.outputs().begin(), graph_.outputs().end(), t) != graph_.outputs().end();
+  }
 
   void absorbReader(Op &product) {
     const TensorIndex value = product.outputs()[0];
@@ -220,13 +234,17 @@ class EpilogueFuser {
         continue;
       }
       auto [it, fresh] = inner.try_emplace(t);
-      if (fresh && isNumber(graph_.tensor(t))) it->second = body.addConstant(body.addScope(graph_.tensor(t).id), graph_.tensor(t).tensorData());
-      else if (fresh) it->second = body.addInput(body.addScope(graph_.tensor(t).id), graph_.info(t));
+      if (fresh && isNumber(graph_.tensor(t)))
+        it->second = body.addConstant(body.addScope(graph_.tensor(t).id), graph_.tensor(t).tensorData());
+      else if (fresh)
+        it->second = body.addInput(body.addScope(graph_.tensor(t).id), graph_.info(t));
       inputs.push_back(it->second);
     }
     Op::Settings settings = op.settings;
     settings.sequence = -1;
-    body.markOutput(body.addConnectedOp(op.def(), inputs, {body.addScope(op.outTensor(0)->id)}, op.attributes(), settings)->outputs()[0]);
+    body.markOutput(
+        body.addConnectedOp(op.def(), inputs, {body.addScope(op.outTensor(0)->id)}, op.attributes(), settings)
+            ->outputs()[0]);
     return id;
   }
 
@@ -235,7 +253,8 @@ class EpilogueFuser {
     if (reader.is("FusedElementwise")) return reader.inputs();
     std::vector<TensorIndex> operands;
     for (TensorIndex t : reader.inputs())
-      if (t.valid() && !isNumber(graph_.tensor(t)) && std::find(operands.begin(), operands.end(), t) == operands.end()) operands.push_back(t);
+      if (t.valid() && !isNumber(graph_.tensor(t)) && std::find(operands.begin(), operands.end(), t) == operands.end())
+        operands.push_back(t);
     return operands;
   }
 
@@ -264,8 +283,8 @@ class EpilogueFuser {
       ids.push_back(graph_.tensor(t).id);
       graph_.renameTensor(t, graph_.freeId(ids.back() + "/unfused"));
     }
-    Op *fused = graph_.addConnectedOp(opDef(product.is("ConvWeightsGrad") ? "FusedConvWeightsGrad" : product.opType()), inputs, ids, attributes,
-                                      settingsOf(product, reader));
+    Op *fused = graph_.addConnectedOp(opDef(product.is("ConvWeightsGrad") ? "FusedConvWeightsGrad" : product.opType()),
+                                      inputs, ids, attributes, settingsOf(product, reader));
     std::string reason;
     if (!accepts(*fused, reason)) return undo(*fused, results, ids, body, old, reader);
     for (size_t i = 0; i < results.size(); ++i) {
@@ -279,8 +298,8 @@ class EpilogueFuser {
   }
 
   // The backend cannot compute this epilogue: product and reader stay two ops.
-  void undo(Op &fused, const std::vector<TensorIndex> &results, const std::vector<TensorId> &ids, Graph &body, const std::vector<TensorIndex> &bodyInputs,
-            const Op &reader) {
+  void undo(Op &fused, const std::vector<TensorIndex> &results, const std::vector<TensorId> &ids, Graph &body,
+            const std::vector<TensorIndex> &bodyInputs, const Op &reader) {
     const std::vector<TensorIndex> outputs = fused.outputs();
     graph_.eraseOp(fused.index());
     for (TensorIndex t : outputs) graph_.eraseTensor(t);

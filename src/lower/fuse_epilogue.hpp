@@ -1,5 +1,6 @@
-// Products absorb what surrounds them: transposes of their operands become flags, and the element-wise op or cluster that is
-// the only reader of the product becomes its epilogue, computed while the result tile is still in registers or cache.
+// Products absorb what surrounds them: transposes of their operands become flags, and the element-wise op or cluster
+// that is the only reader of the product becomes its epilogue, computed while the result tile is still in registers or
+// cache.
 #pragma once
 #include <popart/ir.hpp>
 
@@ -7,7 +8,8 @@
 
 namespace popart::lower {
 
-//   t = Transpose(w); p = MatMul(x, t); y = Gelu(p + b)   →   y = FusedMatMul(x, w, b; trans_b, epilogue{Gelu(product + b)})
+//   t = Transpose(w); p = MatMul(x, t); y = Gelu(p + b)   →   y = FusedMatMul(x, w, b; trans_b, epilogue{Gelu(product +
+//   b)})
 // float32 products only; others stay as they are. Flat graphs only.
 void fuseEpilogues(Ir &flat, const executable::Backend &backend);
 

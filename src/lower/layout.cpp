@@ -1,6 +1,7 @@
-// Tensors that must share a layout form classes (union-find): the operands and results of an element-wise op, a product's
-// result with the parameters its update epilogue reads, a variable and its new value. A class becomes packed when it holds a
-// variable or constant matrix that is the right operand of a product, and every op that touches it can work on panels.
+// Tensors that must share a layout form classes (union-find): the operands and results of an element-wise op, a
+// product's result with the parameters its update epilogue reads, a variable and its new value. A class becomes packed
+// when it holds a variable or constant matrix that is the right operand of a product, and every op that touches it can
+// work on panels.
 #include "lower/layout.hpp"
 
 #include <numeric>
@@ -128,7 +129,8 @@ class Classes {
 };
 
 // Whether the backend has a kernel for the op with these layouts; otherwise its packed operands are marked refused.
-bool accepted(const Graph &graph, const Op &op, const Layouts &layouts, const executable::Backend &backend, std::vector<char> &refused) {
+bool accepted(const Graph &graph, const Op &op, const Layouts &layouts, const executable::Backend &backend,
+              std::vector<char> &refused) {
   if (op.is("VariableAssign")) return true;
   bool packed = false;
   executable::KernelRequest request{&op, {}, {}};

@@ -1,5 +1,5 @@
-// lower: Ir -> Executable. Flattens calls into one sequential functional graph, decomposes what the backends do not know,
-// fuses, assigns layouts, schedules, plans memory and asks the backends for a kernel for every op.
+// lower: Ir -> Executable. Flattens calls into one sequential functional graph, decomposes what the backends do not
+// know, fuses, assigns layouts, schedules, plans memory and asks the backends for a kernel for every op.
 #pragma once
 #include <memory>
 #include <string>

@@ -7,8 +7,8 @@
 namespace popart::lower {
 namespace {
 
-// The op that makes a variable's new value, when nothing but the assignment reads what it makes; nullptr otherwise. Constraints
-// in front of such ops cannot close a circle.
+// The op that makes a variable's new value, when nothing but the assignment reads what it makes; nullptr otherwise.
+// Constraints in front of such ops cannot close a circle.
 Op *soleUpdate(const Op &assign) {
   Op *update = assign.inTensor(1)->getProducerUnsafe();
   if (!update) return nullptr;
@@ -33,7 +33,8 @@ void orderUpdates(Ir &flat) {
     for (const Op *reader : assign->inTensor(0)->consumerOps())
       if (reader != assign && reader != update) pairs.emplace_back(reader->index(), update->index());
   }
-  // An update that reads another variable that is updated too could close a circle of constraints: leave such pairs out.
+  // An update that reads another variable that is updated too could close a circle of constraints: leave such pairs
+  // out.
   std::set<uint32_t> updates;
   for (const auto &pair : pairs) updates.insert(pair.second.value);
   for (const auto &[reader, update] : pairs)

@@ -65,7 +65,8 @@ Storages::Planned Storages::plan() const {
   for (size_t s = 0; s < items_.size(); ++s) {
     const int root = find(static_cast<int>(s));
     const Item &item = items_[root];
-    result.buffers.push_back({item.place, item.bytes, item.place == Place::Arena ? offset[root] : item.index, 0, items_[s].name});
+    result.buffers.push_back(
+        {item.place, item.bytes, item.place == Place::Arena ? offset[root] : item.index, 0, items_[s].name});
   }
   result.arenaBytes = arena.bytes;
   result.largestLiveSetBytes = arena.largestLiveSet;

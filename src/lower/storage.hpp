@@ -17,8 +17,8 @@ class Storages {
   // `s` becomes part of `target`; uses of both count for target.
   void join(int s, int target);
 
-  void define(int s, int time);  // written at `time`
-  void use(int s, int time);     // read at `time`
+  void define(int s, int time);           // written at `time`
+  void use(int s, int time);              // read at `time`
   void keep(int s, int first, int last);  // alive over the whole range whatever its uses
   Place place(int s) const { return items_[find(s)].place; }
   int64_t bytes(int s) const { return items_[find(s)].bytes; }
@@ -31,7 +31,10 @@ class Storages {
     std::vector<executable::Buffer> buffers;  // one per storage number; joined ones repeat their target's place
     int64_t arenaBytes = 0;
     int64_t largestLiveSetBytes = 0;
-    struct Item { std::string name; int64_t bytes; };
+    struct Item {
+      std::string name;
+      int64_t bytes;
+    };
     std::vector<Item> largest;  // biggest arena storages, descending, at most 8
   };
   Planned plan() const;

@@ -1,5 +1,5 @@
-// Offset assignment for intervals. Buffers are placed one after another; each goes into the smallest gap left by the already
-// placed buffers that are alive at the same time:
+// Offset assignment for intervals. Buffers are placed one after another; each goes into the smallest gap left by the
+// already placed buffers that are alive at the same time:
 //
 //   offset ▲   ┌─────┐           A and C never live together, so C takes A's place
 //          │   │  B  ├───┐
@@ -7,8 +7,8 @@
 //          │ │ A │  C  │ │
 //          └─┴───┴─────┴─┴──▶ time
 //
-// The order matters, so several are tried and the best result is kept. Neighbours in time come from an interval index, which
-// keeps the work near n·(overlaps) rather than n².
+// The order matters, so several are tried and the best result is kept. Neighbours in time come from an interval index,
+// which keeps the work near n·(overlaps) rather than n².
 #include "memory/arena.hpp"
 
 #include <algorithm>
@@ -26,7 +26,8 @@ int64_t liveSetPeak(const std::vector<Interval> &intervals) {
     events.emplace_back(2 * i.first, aligned(i.bytes));
     events.emplace_back(2 * i.last + 1, -aligned(i.bytes));
   }
-  std::sort(events.begin(), events.end(), [](auto &a, auto &b) { return a.first != b.first ? a.first < b.first : a.second < b.second; });
+  std::sort(events.begin(), events.end(),
+            [](auto &a, auto &b) { return a.first != b.first ? a.first < b.first : a.second < b.second; });
   int64_t live = 0, peak = 0;
   for (auto &[time, bytes] : events) peak = std::max(peak, live += bytes);
   return peak;
@@ -48,7 +49,8 @@ struct Placement {
       for (int other : buckets[b]) {
         const Interval &y = intervals[other];
         if (std::max(y.first, x.first) / kBucket != b) continue;  // seen once: in the bucket where the overlap starts
-        if (y.first <= x.last && x.first <= y.last) taken.emplace_back(offsets[other], offsets[other] + aligned(y.bytes));
+        if (y.first <= x.last && x.first <= y.last)
+          taken.emplace_back(offsets[other], offsets[other] + aligned(y.bytes));
       }
     std::sort(taken.begin(), taken.end());
     int64_t best = -1, bestGap = 0, end = 0;
@@ -85,9 +87,13 @@ ArenaPlan planArena(const std::vector<Interval> &intervals) {
   const int64_t peak = liveSetPeak(intervals);
   auto length = [&](int n) { return intervals[n].last - intervals[n].first; };
   const std::function<bool(int, int)> orders[] = {
-      [&](int a, int b) { return intervals[a].bytes != intervals[b].bytes ? intervals[a].bytes > intervals[b].bytes : a < b; },
+      [&](int a, int b) {
+        return intervals[a].bytes != intervals[b].bytes ? intervals[a].bytes > intervals[b].bytes : a < b;
+      },
       [&](int a, int b) { return length(a) != length(b) ? length(a) > length(b) : a < b; },
-      [&](int a, int b) { return intervals[a].first != intervals[b].first ? intervals[a].first < intervals[b].first : a < b; },
+      [&](int a, int b) {
+        return intervals[a].first != intervals[b].first ? intervals[a].first < intervals[b].first : a < b;
+      },
       [&](int a, int b) {
         const double x = double(intervals[a].bytes) * (length(a) + 1), y = double(intervals[b].bytes) * (length(b) + 1);
         return x != y ? x > y : a < b;

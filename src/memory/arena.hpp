@@ -1,4 +1,5 @@
-// Arena planning: places buffers with known lifetimes in one block of memory. Pure functions on intervals; knows no ops.
+// Arena planning: places buffers with known lifetimes in one block of memory. Pure functions on intervals; knows no
+// ops.
 #pragma once
 #include <cstdint>
 #include <vector>

@@ -1,5 +1,5 @@
-// How many inputs and outputs the operators of ai.onnx take, over all operator sets (from the operator schemas of onnx 1.23).
-// Used for messages at the builder's door; -1: any number.
+// How many inputs and outputs the operators of ai.onnx take, over all operator sets (from the operator schemas of
+// onnx 1.23). Used for messages at the builder's door; -1: any number.
 #include "onnx/arity.hpp"
 
 #include <algorithm>
@@ -66,7 +66,8 @@ constexpr Row kRows[] = {
 }  // namespace
 
 std::optional<OperatorArity> findArity(std::string_view type) {
-  const Row *row = std::lower_bound(std::begin(kRows), std::end(kRows), type, [](const Row &r, std::string_view t) { return r.type < t; });
+  const Row *row = std::lower_bound(std::begin(kRows), std::end(kRows), type,
+                                    [](const Row &r, std::string_view t) { return r.type < t; });
   if (row == std::end(kRows) || row->type != type) return std::nullopt;
   return OperatorArity{row->minInputs, row->maxInputs, row->maxOutputs};
 }

@@ -36,7 +36,8 @@ constexpr int64_t kScratchValueBytes = int64_t{1} << 20;
 
 }  // namespace
 
-// ---- construction ------------------------------------------------------------------------------------------------------
+// ---- construction
+// ------------------------------------------------------------------------------------------------------
 
 ModelBuilder::ModelBuilder(EvaluateOp evaluate) : state_(std::make_unique<State>()) {
   State &s = *state_;
@@ -105,7 +106,8 @@ ModelBuilder &ModelBuilder::createSubgraphBuilder() {
   return *children_.back();
 }
 
-// ---- names -------------------------------------------------------------------------------------------------------------
+// ---- names
+// -------------------------------------------------------------------------------------------------------------
 
 std::string ModelBuilder::freeName(const std::string &wanted) {
   auto &names = root().state_->names;
@@ -127,17 +129,21 @@ std::string ModelBuilder::getNameScope(const std::string &name) const {
   return text + name;
 }
 
-void ModelBuilder::setScopeAttribute(const std::string &name, BuilderAttribute value) { scopeAttributes_[name] = std::move(value); }
+void ModelBuilder::setScopeAttribute(const std::string &name, BuilderAttribute value) {
+  scopeAttributes_[name] = std::move(value);
+}
 const BuilderAttribute &ModelBuilder::getScopeAttribute(const std::string &name) const {
   auto found = scopeAttributes_.find(name);
   check(found != scopeAttributes_.end(), "Builder: attribute '{}' is not set in the current scope", name);
   return found->second;
 }
 
-// ---- tensors -----------------------------------------------------------------------------------------------------------
+// ---- tensors
+// -----------------------------------------------------------------------------------------------------------
 
 TensorId ModelBuilder::addInputTensor(const TensorInfo &info, const std::string &debugName) {
-  check(info.isSet(), "Builder: an input tensor needs an element type and a shape. Use addUntypedInputTensor in subgraphs");
+  check(info.isSet(),
+        "Builder: an input tensor needs an element type and a shape. Use addUntypedInputTensor in subgraphs");
   const TensorId id = freeName(getNameScope(debugName.empty() ? "input" : debugName));
   setInfo(*state_->graph->add_input(), id, info);
   Graph &graph = *state_->scope.graph;
@@ -147,7 +153,8 @@ TensorId ModelBuilder::addInputTensor(const TensorInfo &info, const std::string 
 }
 
 TensorId ModelBuilder::addUntypedInputTensor(const std::string &debugName) {
-  check(parent_ != nullptr, "Builder: an untyped input is allowed in a subgraph only. Give addInputTensor a TensorInfo");
+  check(parent_ != nullptr,
+        "Builder: an untyped input is allowed in a subgraph only. Give addInputTensor a TensorInfo");
   const TensorId id = freeName(getNameScope(debugName.empty() ? "input" : debugName));
   state_->graph->add_input()->set_name(id);
   state_->untyped.push_back(id);
@@ -159,12 +166,14 @@ void ModelBuilder::addInputTensorFromParentGraph(const TensorId &id) {
 }
 
 TensorId ModelBuilder::addInitializedInputTensor(const TensorData &value, const std::string &debugName) {
-  static constexpr DataType kRefused[] = {DataType::DOUBLE,   DataType::COMPLEX64,  DataType::COMPLEX128, DataType::STRING,
-                                          DataType::BFLOAT16, DataType::FLOAT8_143, DataType::FLOAT8_152, DataType::UNDEFINED};
+  static constexpr DataType kRefused[] = {DataType::DOUBLE,     DataType::COMPLEX64, DataType::COMPLEX128,
+                                          DataType::STRING,     DataType::BFLOAT16,  DataType::FLOAT8_143,
+                                          DataType::FLOAT8_152, DataType::UNDEFINED};
   const TensorInfo &info = value.info();
   check(std::find(std::begin(kRefused), std::end(kRefused), info.dataType()) == std::end(kRefused),
-        "Builder: initialised tensor '{}': element type is not supported: got {}. Use float32, float16, an integer type or bool", debugName,
-        info.dataType());
+        "Builder: initialised tensor '{}': element type is not supported: got {}. Use float32, float16, an integer "
+        "type or bool",
+        debugName, info.dataType());
   const TensorId id = freeName(getNameScope(debugName.empty() ? "init_input" : debugName));
   auto &tensor = *state_->graph->add_initializer();
   tensor.set_name(id);
@@ -190,13 +199,15 @@ void ModelBuilder::addOutputTensor(const TensorId &id) {
   if (hasTensorInfo(id)) setInfo(*output, id, getTensorInfo(id));
 }
 
-// ---- nodes -------------------------------------------------------------------------------------------------------------
+// ---- nodes
+// -------------------------------------------------------------------------------------------------------------
 
 void ModelBuilder::fixOpset(const std::string &domain, int64_t version) {
   State &s = *root().state_;
   auto [entry, isNew] = s.opsets.emplace(domain, version);
-  check(entry->second == version, "Builder: operator set {} of {} is defined already: got version {}. Use one version of a domain in a model", entry->second,
-        domain, version);
+  check(entry->second == version,
+        "Builder: operator set {} of {} is defined already: got version {}. Use one version of a domain in a model",
+        entry->second, domain, version);
   if (!isNew) return;
   auto *import = s.content->proto->add_opset_import();
   import->set_domain(domain == "ai.onnx" ? "" : domain);
@@ -218,15 +229,18 @@ void requireArity(const std::string &domain, const std::string &type, size_t inp
   const auto arity = findArity(type);
   check(arity.has_value(), "Builder: ai.onnx has no operator '{}'", type);
   const auto in = static_cast<int>(inputs), out = static_cast<int>(outputs);
-  check(in >= arity->minInputs && (arity->maxInputs < 0 || in <= arity->maxInputs), "Builder: {}: wrong number of inputs: got {}, expected {} to {}", type, in,
-        arity->minInputs, arity->maxInputs < 0 ? std::string("any number") : std::to_string(arity->maxInputs));
-  check(arity->maxOutputs < 0 || out <= arity->maxOutputs, "Builder: {}: too many outputs: got {}, expected at most {}", type, out, arity->maxOutputs);
+  check(in >= arity->minInputs && (arity->maxInputs < 0 || in <= arity->maxInputs),
+        "Builder: {}: wrong number of inputs: got {}, expected {} to {}", type, in, arity->minInputs,
+        arity->maxInputs < 0 ? std::string("any number") : std::to_string(arity->maxInputs));
+  check(arity->maxOutputs < 0 || out <= arity->maxOutputs, "Builder: {}: too many outputs: got {}, expected at most {}",
+        type, out, arity->maxOutputs);
 }
 
 }  // namespace
 
-std::vector<TensorId> ModelBuilder::addNode(const std::string &domain, int64_t opset, const std::string &type, const std::vector<TensorId> &inputs,
-                                            int outputs, const BuilderAttributes &attributes, const std::string &debugName) {
+std::vector<TensorId> ModelBuilder::addNode(const std::string &domain, int64_t opset, const std::string &type,
+                                            const std::vector<TensorId> &inputs, int outputs,
+                                            const BuilderAttributes &attributes, const std::string &debugName) {
   requireInputs(type, inputs);
   requireArity(domainName(domain), type, inputs.size(), static_cast<size_t>(std::max(outputs, 0)));
   fixOpset(domainName(domain), opset);
@@ -237,12 +251,14 @@ std::vector<TensorId> ModelBuilder::addNode(const std::string &domain, int64_t o
   return ids;
 }
 
-void ModelBuilder::addNodeNamed(const std::string &domain, int64_t opset, const std::string &type, const std::vector<TensorId> &inputs,
-                                const std::vector<TensorId> &outputIds, const BuilderAttributes &attributes, const std::string &debugName) {
+void ModelBuilder::addNodeNamed(const std::string &domain, int64_t opset, const std::string &type,
+                                const std::vector<TensorId> &inputs, const std::vector<TensorId> &outputIds,
+                                const BuilderAttributes &attributes, const std::string &debugName) {
   requireInputs(type, inputs);
   requireArity(domainName(domain), type, inputs.size(), outputIds.size());
   auto &names = root().state_->names;
-  for (const auto &id : outputIds) check(!names.count(id), "Builder: {}: output '{}' exists already. Choose another name", type, id);
+  for (const auto &id : outputIds)
+    check(!names.count(id), "Builder: {}: output '{}' exists already. Choose another name", type, id);
   fixOpset(domainName(domain), opset);
   auto &node = *state_->graph->add_node();
   node.set_op_type(type);
@@ -277,7 +293,8 @@ std::vector<TensorId> ModelBuilder::checkpointOutput(const std::vector<TensorId>
     constexpr int64_t kDefaultOpset = 10;
     const auto saved = scopeAttributes_;
     for (const auto &entry : attributes) scopeAttributes_.erase(entry.first);
-    results.push_back(addNode("ai.onnx", opset("ai.onnx").value_or(kDefaultOpset), "Identity", {id}, 1, attributes).front());
+    results.push_back(
+        addNode("ai.onnx", opset("ai.onnx").value_or(kDefaultOpset), "Identity", {id}, 1, attributes).front());
     scopeAttributes_ = saved;
   }
   return results;
@@ -289,9 +306,12 @@ std::optional<int64_t> ModelBuilder::opset(const std::string &domain) const {
   return found == opsets.end() ? std::nullopt : std::optional<int64_t>(found->second);
 }
 
-// ---- queries -----------------------------------------------------------------------------------------------------------
+// ---- queries
+// -----------------------------------------------------------------------------------------------------------
 
-bool ModelBuilder::hasTensor(const TensorId &id) const { return state_->tensors.count(id) || (parent_ && parent_->hasTensor(id)); }
+bool ModelBuilder::hasTensor(const TensorId &id) const {
+  return state_->tensors.count(id) || (parent_ && parent_->hasTensor(id));
+}
 bool ModelBuilder::isInitializer(const TensorId &id) const { return state_->initializers.count(id) != 0; }
 
 bool ModelBuilder::hasTensorInfo(const TensorId &id) const {
@@ -303,9 +323,11 @@ bool ModelBuilder::hasTensorInfo(const TensorId &id) const {
 TensorInfo ModelBuilder::getTensorInfo(const TensorId &id) const {
   if (!hasTensor(id)) {
     const std::set<std::string> known(state_->tensors.begin(), state_->tensors.end());
-    throw error("Builder: tensor '{}' does not exist. Known tensors: {}", id, std::vector<std::string>(known.begin(), known.end()));
+    throw error("Builder: tensor '{}' does not exist. Known tensors: {}", id,
+                std::vector<std::string>(known.begin(), known.end()));
   }
-  check(hasTensorInfo(id), "Builder: the shape of tensor '{}' is not known: an operator before it cannot be inferred", id);
+  check(hasTensorInfo(id), "Builder: the shape of tensor '{}' is not known: an operator before it cannot be inferred",
+        id);
   auto found = state_->scope.tensors.find(id);
   return found == state_->scope.tensors.end() ? parent_->getTensorInfo(id) : state_->scope.graph->info(found->second);
 }

@@ -1,7 +1,8 @@
-// ModelBuilder: makes ONNX models node by node. It is the core of the public Builder classes (C++ and Python), which add typed
-// methods. After every node the importer runs it on a scratch Ir, so shapes come from the operator rows; nodes that cannot be
-// compiled may still be built (their outputs then have no known shape) and are refused when a session is made.
-// Tensor names follow PopART (popart-python.md section 5.2) and are unique over a builder, its parents and its children.
+// ModelBuilder: makes ONNX models node by node. It is the core of the public Builder classes (C++ and Python), which
+// add typed methods. After every node the importer runs it on a scratch Ir, so shapes come from the operator rows;
+// nodes that cannot be compiled may still be built (their outputs then have no known shape) and are refused when a
+// session is made. Tensor names follow PopART (popart-python.md section 5.2) and are unique over a builder, its parents
+// and its children.
 #pragma once
 #include <map>
 #include <memory>
@@ -25,7 +26,8 @@ namespace popart::onnx {
 
 class ModelBuilder;
 
-using BuilderAttribute = std::variant<int64_t, float, std::string, std::vector<int64_t>, std::vector<float>, std::vector<std::string>, TensorData,
+using BuilderAttribute = std::variant<int64_t, float, std::string, std::vector<int64_t>, std::vector<float>,
+                                      std::vector<std::string>, TensorData,
                                       const ModelBuilder *>;  // the last: a subgraph
 using BuilderAttributes = std::vector<std::pair<std::string, BuilderAttribute>>;
 
@@ -39,26 +41,29 @@ class ModelBuilder {
   ModelBuilder(const ModelBuilder &) = delete;
   ModelBuilder &operator=(const ModelBuilder &) = delete;
 
-  // A builder for a body of If, Loop, Scan or Call; owned by this one. Ids of this builder and its parents are visible in it.
+  // A builder for a body of If, Loop, Scan or Call; owned by this one. Ids of this builder and its parents are visible
+  // in it.
   ModelBuilder &createSubgraphBuilder();
   ModelBuilder *parent() const { return parent_; }
 
   // ---- tensors
   TensorId addInputTensor(const TensorInfo &info, const std::string &debugName = "");
-  TensorId addUntypedInputTensor(const std::string &debugName = "");       // subgraph builders only
-  void addInputTensorFromParentGraph(const TensorId &id);                   // must exist in a parent
+  TensorId addUntypedInputTensor(const std::string &debugName = "");  // subgraph builders only
+  void addInputTensorFromParentGraph(const TensorId &id);             // must exist in a parent
   TensorId addInitializedInputTensor(const TensorData &value, const std::string &debugName = "");
   void addOutputTensor(const TensorId &id);
 
   // ---- nodes
-  // Adds a node; returns the ids of its `outputs` outputs ("Conv:0"). `domain` "ai.onnx" or "ai.graphcore" or a custom one;
-  // `opset` fixes the version of the domain. An empty id is an absent optional input. Throws popart::error: unknown input,
-  // wrong number of inputs or outputs, a second version of a domain.
-  std::vector<TensorId> addNode(const std::string &domain, int64_t opset, const std::string &type, const std::vector<TensorId> &inputs, int outputs,
+  // Adds a node; returns the ids of its `outputs` outputs ("Conv:0"). `domain` "ai.onnx" or "ai.graphcore" or a custom
+  // one; `opset` fixes the version of the domain. An empty id is an absent optional input. Throws popart::error:
+  // unknown input, wrong number of inputs or outputs, a second version of a domain.
+  std::vector<TensorId> addNode(const std::string &domain, int64_t opset, const std::string &type,
+                                const std::vector<TensorId> &inputs, int outputs,
                                 const BuilderAttributes &attributes = {}, const std::string &debugName = "");
   // The same with output ids chosen by the caller (C++ customOp); they must be free.
-  void addNodeNamed(const std::string &domain, int64_t opset, const std::string &type, const std::vector<TensorId> &inputs,
-                    const std::vector<TensorId> &outputIds, const BuilderAttributes &attributes = {}, const std::string &debugName = "");
+  void addNodeNamed(const std::string &domain, int64_t opset, const std::string &type,
+                    const std::vector<TensorId> &inputs, const std::vector<TensorId> &outputIds,
+                    const BuilderAttributes &attributes = {}, const std::string &debugName = "");
   // Inserts Identity nodes marked Checkpoint after each id; returns the ids to use from here on.
   std::vector<TensorId> checkpointOutput(const std::vector<TensorId> &ids);
   // Version of a domain fixed so far; nullopt while free.
@@ -66,7 +71,7 @@ class ModelBuilder {
 
   // ---- scopes and attributes that every node added from now on gets
   void pushNameScope(const std::string &name);
-  void popNameScope();  // throws popart::error when none is open
+  void popNameScope();                                           // throws popart::error when none is open
   std::string getNameScope(const std::string &name = "") const;  // "a/b/<name>"
   void setScopeAttribute(const std::string &name, BuilderAttribute value);
   const BuilderAttribute &getScopeAttribute(const std::string &name) const;  // throws popart::error when not set
@@ -75,30 +80,34 @@ class ModelBuilder {
 
   // ---- attributes of one node, found by all of its output ids. All throw popart::error for an unknown node.
   enum class Replace { Refuse, Allow };
-  void addNodeAttribute(const std::string &name, const BuilderAttribute &value, const std::set<TensorId> &outputs, Replace replace = Replace::Refuse);
+  void addNodeAttribute(const std::string &name, const BuilderAttribute &value, const std::set<TensorId> &outputs,
+                        Replace replace = Replace::Refuse);
   bool nodeHasAttribute(const std::string &name, const std::set<TensorId> &outputs) const;
-  BuilderAttribute getNodeAttribute(const std::string &name, const std::set<TensorId> &outputs) const;  // throws when missing
-  void removeNodeAttribute(const std::string &name, const std::set<TensorId> &outputs);                 // throws when missing
+  BuilderAttribute getNodeAttribute(const std::string &name,
+                                    const std::set<TensorId> &outputs) const;            // throws when missing
+  void removeNodeAttribute(const std::string &name, const std::set<TensorId> &outputs);  // throws when missing
   std::vector<std::string> getAllNodeAttributeNames(const std::set<TensorId> &outputs) const;
   std::string nodeType(const std::set<TensorId> &outputs) const;  // "Conv"
 
   // ---- queries
-  std::vector<TensorId> getInputTensorIds() const;      // without initializers
+  std::vector<TensorId> getInputTensorIds() const;  // without initializers
   std::vector<TensorId> getOutputTensorIds() const;
   std::vector<TensorId> getValueTensorIds() const;      // results of nodes with a known shape
   std::vector<TensorId> getTrainableTensorIds() const;  // initializers
   bool isInitializer(const TensorId &id) const;
   bool hasTensorInfo(const TensorId &id) const;
-  TensorInfo getTensorInfo(const TensorId &id) const;   // throws popart::error: unknown id (known ones listed) or unknown shape
-  bool hasTensor(const TensorId &id) const;             // here or in a parent
+  TensorInfo getTensorInfo(
+      const TensorId &id) const;             // throws popart::error: unknown id (known ones listed) or unknown shape
+  bool hasTensor(const TensorId &id) const;  // here or in a parent
 
   // ---- the model
-  void setGraphName(const std::string &name);           // empty: a generated name
+  void setGraphName(const std::string &name);  // empty: a generated name
   void setMetadata(const std::string &key, const std::string &value);
-  std::string getModelProto() const;                    // serialised; of a subgraph builder: its graph as a model
-  std::string getModelText() const;                     // readable summary
-  void saveModelProto(const std::string &path) const;   // checks first, writes atomically
-  // Moves the values of initializers to a raw file. Throws popart::error: no initializer, external already, folder missing.
+  std::string getModelProto() const;                   // serialised; of a subgraph builder: its graph as a model
+  std::string getModelText() const;                    // readable summary
+  void saveModelProto(const std::string &path) const;  // checks first, writes atomically
+  // Moves the values of initializers to a raw file. Throws popart::error: no initializer, external already, folder
+  // missing.
   void saveInitializersExternally(const std::vector<TensorId> &ids, const std::string &path);
 
  private:

@@ -48,8 +48,12 @@ void fillAttribute(onnx_proto::AttributeProto &a, const std::string &name, const
   std::visit(Overloaded{[&](int64_t v) { a.set_type(Proto::INT), a.set_i(v); },
                         [&](float v) { a.set_type(Proto::FLOAT), a.set_f(v); },
                         [&](const std::string &v) { a.set_type(Proto::STRING), a.set_s(v); },
-                        [&](const std::vector<int64_t> &v) { a.set_type(Proto::INTS), a.mutable_ints()->Assign(v.begin(), v.end()); },
-                        [&](const std::vector<float> &v) { a.set_type(Proto::FLOATS), a.mutable_floats()->Assign(v.begin(), v.end()); },
+                        [&](const std::vector<int64_t> &v) {
+                          a.set_type(Proto::INTS), a.mutable_ints()->Assign(v.begin(), v.end());
+                        },
+                        [&](const std::vector<float> &v) {
+                          a.set_type(Proto::FLOATS), a.mutable_floats()->Assign(v.begin(), v.end());
+                        },
                         [&](const std::vector<std::string> &v) {
                           a.set_type(Proto::STRINGS);
                           for (const auto &s : v) a.add_strings(s);
@@ -68,18 +72,27 @@ void fillAttribute(onnx_proto::AttributeProto &a, const std::string &name, const
 BuilderAttribute attributeValue(const onnx_proto::AttributeProto &a) {
   using Proto = onnx_proto::AttributeProto;
   switch (a.type()) {
-    case Proto::INT: return static_cast<int64_t>(a.i());
-    case Proto::FLOAT: return a.f();
-    case Proto::STRING: return a.s();
-    case Proto::INTS: return std::vector<int64_t>(a.ints().begin(), a.ints().end());
-    case Proto::FLOATS: return std::vector<float>(a.floats().begin(), a.floats().end());
-    case Proto::STRINGS: return std::vector<std::string>(a.strings().begin(), a.strings().end());
-    case Proto::TENSOR: return tensorData(a.t(), a.name(), ExternalFiles("."), nullptr);
-    default: throw error("Builder: attribute '{}' holds a graph: its value cannot be read", a.name());
+    case Proto::INT:
+      return static_cast<int64_t>(a.i());
+    case Proto::FLOAT:
+      return a.f();
+    case Proto::STRING:
+      return a.s();
+    case Proto::INTS:
+      return std::vector<int64_t>(a.ints().begin(), a.ints().end());
+    case Proto::FLOATS:
+      return std::vector<float>(a.floats().begin(), a.floats().end());
+    case Proto::STRINGS:
+      return std::vector<std::string>(a.strings().begin(), a.strings().end());
+    case Proto::TENSOR:
+      return tensorData(a.t(), a.name(), ExternalFiles("."), nullptr);
+    default:
+      throw error("Builder: attribute '{}' holds a graph: its value cannot be read", a.name());
   }
 }
 
-// ---- attributes of nodes -----------------------------------------------------------------------------------------------
+// ---- attributes of nodes
+// -----------------------------------------------------------------------------------------------
 
 onnx_proto::NodeProto &ModelBuilder::node(const std::set<TensorId> &outputs) const {
   const char *const advice = "Give all outputs of one node";
@@ -90,7 +103,8 @@ onnx_proto::NodeProto &ModelBuilder::node(const std::set<TensorId> &outputs) con
   std::set<TensorId> all;
   for (const auto &output : node.output())
     if (!output.empty()) all.insert(output);
-  check(all == outputs, "Builder: no node has exactly the outputs [{}]: {} has [{}]. {}", joined(outputs), node.op_type(), joined(all), advice);
+  check(all == outputs, "Builder: no node has exactly the outputs [{}]: {} has [{}]. {}", joined(outputs),
+        node.op_type(), joined(all), advice);
   return node;
 }
 
@@ -110,14 +124,18 @@ onnx_proto::AttributeProto &requireAttribute(onnx_proto::NodeProto &node, const 
 
 }  // namespace
 
-void ModelBuilder::addNodeAttribute(const std::string &name, const BuilderAttribute &value, const std::set<TensorId> &outputs, Replace replace) {
+void ModelBuilder::addNodeAttribute(const std::string &name, const BuilderAttribute &value,
+                                    const std::set<TensorId> &outputs, Replace replace) {
   auto &target = node(outputs);
   auto *existing = findAttribute(target, name);
-  check(!existing || replace == Replace::Allow, "Builder: {} '{}' has attribute '{}' already. Remove it first", target.op_type(), target.name(), name);
+  check(!existing || replace == Replace::Allow, "Builder: {} '{}' has attribute '{}' already. Remove it first",
+        target.op_type(), target.name(), name);
   fillAttribute(existing ? *existing : *target.add_attribute(), name, value);
 }
 
-bool ModelBuilder::nodeHasAttribute(const std::string &name, const std::set<TensorId> &outputs) const { return findAttribute(node(outputs), name) != nullptr; }
+bool ModelBuilder::nodeHasAttribute(const std::string &name, const std::set<TensorId> &outputs) const {
+  return findAttribute(node(outputs), name) != nullptr;
+}
 
 BuilderAttribute ModelBuilder::getNodeAttribute(const std::string &name, const std::set<TensorId> &outputs) const {
   return attributeValue(requireAttribute(node(outputs), name));
@@ -138,7 +156,8 @@ std::vector<std::string> ModelBuilder::getAllNodeAttributeNames(const std::set<T
 
 std::string ModelBuilder::nodeType(const std::set<TensorId> &outputs) const { return node(outputs).op_type(); }
 
-// ---- the model ---------------------------------------------------------------------------------------------------------
+// ---- the model
+// ---------------------------------------------------------------------------------------------------------
 
 void ModelBuilder::setGraphName(const std::string &name) {
   if (!name.empty()) state_->graph->set_name(name);
@@ -164,14 +183,16 @@ std::string ModelBuilder::getModelProto() const {
   }
   if (proto.opset_import_size() == 0) proto.add_opset_import()->set_version(10);
   setIrVersion(proto, s.opsets);
-  check(proto.ByteSizeLong() < (size_t{1} << 31), "Builder: the model exceeds 2 GiB. Move weights to a file with saveInitializersExternally");
+  check(proto.ByteSizeLong() < (size_t{1} << 31),
+        "Builder: the model exceeds 2 GiB. Move weights to a file with saveInitializersExternally");
   return proto.SerializeAsString();
 }
 
 std::string ModelBuilder::getModelText() const {
   std::string text = "graph " + state_->graph->name() + "\n";
   auto infoText = [&](const TensorId &id) { return id + (hasTensorInfo(id) ? ": " + getTensorInfo(id).str() : ""); };
-  for (const auto &input : state_->graph->input()) text += "  input " + infoText(input.name()) + (isInitializer(input.name()) ? " (initialised)" : "") + "\n";
+  for (const auto &input : state_->graph->input())
+    text += "  input " + infoText(input.name()) + (isInitializer(input.name()) ? " (initialised)" : "") + "\n";
   for (const auto &node : state_->graph->node()) {
     std::string outputs, inputs;
     for (const auto &o : node.output()) outputs += (outputs.empty() ? "" : ", ") + infoText(o);
@@ -190,7 +211,8 @@ void ModelBuilder::saveModelProto(const std::string &path) const {
 
 void ModelBuilder::saveInitializersExternally(const std::vector<TensorId> &ids, const std::string &path) {
   const fs::path folder = fs::path(path).parent_path();
-  check(folder.empty() || fs::is_directory(folder), "Builder: folder '{}' does not exist. Create it before saving weights there", folder.string());
+  check(folder.empty() || fs::is_directory(folder),
+        "Builder: folder '{}' does not exist. Create it before saving weights there", folder.string());
   std::map<TensorId, onnx_proto::TensorProto *> tensors;
   for (auto &tensor : *state_->graph->mutable_initializer()) tensors[tensor.name()] = &tensor;
   std::string bytes;
@@ -198,7 +220,8 @@ void ModelBuilder::saveInitializersExternally(const std::vector<TensorId> &ids, 
   for (const auto &id : ids) {
     auto found = tensors.find(id);
     check(found != tensors.end(), "Builder: '{}' is no initializer of this graph", id);
-    check(found->second->data_location() != onnx_proto::TensorProto::EXTERNAL, "Builder: initializer '{}' is saved externally already", id);
+    check(found->second->data_location() != onnx_proto::TensorProto::EXTERNAL,
+          "Builder: initializer '{}' is saved externally already", id);
     const TensorData value = tensorData(*found->second, id, root().state_->content->files, nullptr);
     places.push_back({found->second, {bytes.size(), static_cast<size_t>(value.nbytes())}});
     bytes.append(static_cast<const char *>(value.data()), static_cast<size_t>(value.nbytes()));

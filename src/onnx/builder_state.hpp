@@ -23,11 +23,11 @@ struct ModelBuilder::State {
   std::unique_ptr<Importer> importer;
 
   // Of every builder.
-  std::shared_ptr<onnx_proto::GraphProto> ownGraph;   // null for the root: the model's graph
+  std::shared_ptr<onnx_proto::GraphProto> ownGraph;  // null for the root: the model's graph
   onnx_proto::GraphProto *graph = nullptr;
-  Scope scope;                                        // scratch tensors by name
-  std::unordered_map<std::string, int> producer;      // tensor id -> node number
-  std::unordered_set<std::string> tensors;            // ids defined here
+  Scope scope;                                    // scratch tensors by name
+  std::unordered_map<std::string, int> producer;  // tensor id -> node number
+  std::unordered_set<std::string> tensors;        // ids defined here
   std::unordered_set<std::string> initializers;
   std::vector<std::string> untyped;
 };

@@ -1,5 +1,5 @@
-// External tensor data: files below the model's folder, mapped read-only. The checks resolve links first and compare real
-// paths, so a link or ".." cannot lead outside.
+// External tensor data: files below the model's folder, mapped read-only. The checks resolve links first and compare
+// real paths, so a link or ".." cannot lead outside.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -64,7 +64,8 @@ std::shared_ptr<const MappedFile> MappedFile::open(const std::string &path, cons
     void *address = ::mmap(nullptr, file->size_, PROT_READ, MAP_PRIVATE, fd, 0);
     if (address == MAP_FAILED) {
       ::close(fd);
-      throw error("File '{}': cannot be mapped into memory: got size {} bytes", shownName, static_cast<long>(file->size_));
+      throw error("File '{}': cannot be mapped into memory: got size {} bytes", shownName,
+                  static_cast<long>(file->size_));
     }
     file->data_ = static_cast<const char *>(address);
   }
@@ -76,10 +77,12 @@ MappedFile::~MappedFile() {
   if (data_) ::munmap(const_cast<char *>(data_), size_);
 }
 
-std::shared_ptr<const MappedFile> ExternalFiles::file(const std::string &location, const std::string &tensorName) const {
+std::shared_ptr<const MappedFile> ExternalFiles::file(const std::string &location,
+                                                      const std::string &tensorName) const {
   auto found = open_.find(location);
   if (found != open_.end()) return found->second;
-  check(!location.empty(), "Tensor '{}': external data has no location. Save the model again with its data files", tensorName);
+  check(!location.empty(), "Tensor '{}': external data has no location. Save the model again with its data files",
+        tensorName);
   check(location.find('\0') == std::string::npos, "Tensor '{}': external data location holds a zero byte", tensorName);
   const fs::path relative(location);
   std::error_code ec;
@@ -87,12 +90,16 @@ std::shared_ptr<const MappedFile> ExternalFiles::file(const std::string &locatio
   const bool allowed = !ec && isAllowed(real);
   if (!allowed) {
     for (const auto &part : relative)
-      check(part != "..", "Tensor '{}': external data location must stay in the model's folder: got '{}'", tensorName, location);
-    check(!ec, "Tensor '{}': external data file is missing: got '{}' in folder '{}'. Keep data files beside the model file",
+      check(part != "..", "Tensor '{}': external data location must stay in the model's folder: got '{}'", tensorName,
+            location);
+    check(!ec,
+          "Tensor '{}': external data file is missing: got '{}' in folder '{}'. Keep data files beside the model file",
           tensorName, location, folder_);
     const fs::path root = fs::canonical(folder_, ec);
-    check(!ec && isBelow(real, root), "Tensor '{}': external data location leads outside the model's folder: got '{}'. Copy the file "
-          "into the folder", tensorName, location);
+    check(!ec && isBelow(real, root),
+          "Tensor '{}': external data location leads outside the model's folder: got '{}'. Copy the file "
+          "into the folder",
+          tensorName, location);
   }
   auto mapped = MappedFile::open(real.string(), location);
   open_.emplace(location, mapped);

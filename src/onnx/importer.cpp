@@ -1,5 +1,5 @@
-// Importer: scopes, model inputs, initializers, functions and subgraphs. Untrusted input: nesting and the number of nodes
-// after inlining are bounded, so functions that call functions cannot blow up.
+// Importer: scopes, model inputs, initializers, functions and subgraphs. Untrusted input: nesting and the number of
+// nodes after inlining are bounded, so functions that call functions cannot blow up.
 #include "onnx/importer.hpp"
 
 #include <algorithm>
@@ -20,7 +20,8 @@ std::string functionKey(const std::string &domain, const std::string &name, cons
   return (domain.empty() ? "ai.onnx" : domain) + "." + name + ":" + overload;
 }
 
-std::map<std::string, int64_t> opsetMap(const google::protobuf::RepeatedPtrField<onnx_proto::OperatorSetIdProto> &imports) {
+std::map<std::string, int64_t> opsetMap(
+    const google::protobuf::RepeatedPtrField<onnx_proto::OperatorSetIdProto> &imports) {
   std::map<std::string, int64_t> versions;
   for (const auto &import : imports) versions[import.domain().empty() ? "ai.onnx" : import.domain()] = import.version();
   return versions;
@@ -38,7 +39,10 @@ struct DepthGuard {
   explicit DepthGuard(int &depth, const std::string &what) : depth_(depth) {
     if (++depth_ > kMaxDepth) {
       --depth_;
-      throw error("{}: functions and subgraphs are nested too deeply: expected at most {} levels. Recursive functions are not allowed", what, kMaxDepth);
+      throw error(
+          "{}: functions and subgraphs are nested too deeply: expected at most {} levels. Recursive functions are not "
+          "allowed",
+          what, kMaxDepth);
     }
   }
   ~DepthGuard() { --depth_; }
@@ -47,18 +51,21 @@ struct DepthGuard {
 
 }  // namespace
 
-Importer::Importer(const ModelContent &model, const BuildOptions &options, Ir &ir) : model_(model), options_(options), ir_(ir) {
+Importer::Importer(const ModelContent &model, const BuildOptions &options, Ir &ir)
+    : model_(model), options_(options), ir_(ir) {
   for (const auto &function : model.proto->functions())
     functions_[functionKey(function.domain(), function.name(), function.overload())] = &function;
   for (const auto &name : definedNames(model.proto->graph())) reserved_.insert(name);
 }
 
-// ---- names -----------------------------------------------------------------------------------------------------------
+// ---- names
+// -----------------------------------------------------------------------------------------------------------
 
 TensorIndex Importer::resolve(const std::string &name, Scope &scope) {
   auto found = scope.tensors.find(name);
   if (found != scope.tensors.end()) return found->second;
-  if (!scope.outer) throw error("{}: tensor '{}' is read before anything defines it", scope.graph->getGraphString(), name);
+  if (!scope.outer)
+    throw error("{}: tensor '{}' is read before anything defines it", scope.graph->getGraphString(), name);
   const TensorIndex outer = resolve(name, *scope.outer);
   if (!outer.valid() || scope.graph == scope.outer->graph) return outer;
   const Tensor &tensor = scope.outer->graph->tensor(outer);
@@ -80,10 +87,11 @@ TensorId Importer::freshId(const Graph &graph, const std::string &base) const {
   return id;
 }
 
-// ---- ops -------------------------------------------------------------------------------------------------------------
+// ---- ops
+// -------------------------------------------------------------------------------------------------------------
 
-void Importer::addOp(Graph &graph, std::string_view type, const std::vector<TensorIndex> &inputs, const std::vector<TensorId> &ids,
-                     Attributes attributes, const Op::Settings &settings) {
+void Importer::addOp(Graph &graph, std::string_view type, const std::vector<TensorIndex> &inputs,
+                     const std::vector<TensorId> &ids, Attributes attributes, const Op::Settings &settings) {
   const OpDef *def = findOpDef(type);
   if (!def) throw error("{} '{}': the operator is not supported yet", type, settings.name);
   Op::Settings own = settings;
@@ -93,7 +101,9 @@ void Importer::addOp(Graph &graph, std::string_view type, const std::vector<Tens
 }
 
 void Importer::countNode() {
-  check(++nodesImported_ <= kMaxNodes, "Model '{}': has too many nodes after its functions were expanded: expected at most {}", model_.name, kMaxNodes);
+  check(++nodesImported_ <= kMaxNodes,
+        "Model '{}': has too many nodes after its functions were expanded: expected at most {}", model_.name,
+        kMaxNodes);
 }
 
 void Importer::importNode(const onnx_proto::NodeProto &proto, Scope &scope) {
@@ -124,16 +134,21 @@ void Importer::importNodes(const onnx_proto::GraphProto &graph, Scope &scope) {
   for (int i : nodeOrder(graph, {&outside})) importNode(graph.node(i), scope);
 }
 
-// ---- the main graph --------------------------------------------------------------------------------------------------
+// ---- the main graph
+// --------------------------------------------------------------------------------------------------
 
 void Importer::checkOpsets() const {
   for (const auto &[domain, version] : opsetMap(model_.proto->opset_import())) {
     if (domain != "ai.onnx") continue;
-    check(version >= kOldestOnnxOpset, "Model '{}': operator set of ai.onnx is too old: got {}, expected {} or newer. Convert it with onnx.version_converter",
+    check(version >= kOldestOnnxOpset,
+          "Model '{}': operator set of ai.onnx is too old: got {}, expected {} or newer. Convert it with "
+          "onnx.version_converter",
           model_.name, version, kOldestOnnxOpset);
     check(version <= kNewestOnnxOpset || options_.versions == OpVersionRule::Lenient,
-          "Model '{}': operator set of ai.onnx is newer than this library: got {}, expected at most {}. Convert it, or set strictOpVersions to "
-          "false", model_.name, version, kNewestOnnxOpset);
+          "Model '{}': operator set of ai.onnx is newer than this library: got {}, expected at most {}. Convert it, or "
+          "set strictOpVersions to "
+          "false",
+          model_.name, version, kNewestOnnxOpset);
   }
 }
 
@@ -157,44 +172,55 @@ namespace {
 using SymbolTable = std::map<std::string, int64_t>;
 
 const onnx_proto::TypeProto::Tensor &tensorType(const onnx_proto::ValueInfoProto &input) {
-  check(input.has_type() && input.type().has_tensor_type(), "Graph input '{}': only dense tensors are supported as inputs", input.name());
+  check(input.has_type() && input.type().has_tensor_type(),
+        "Graph input '{}': only dense tensors are supported as inputs", input.name());
   return input.type().tensor_type();
 }
 
 // Fixes the symbolic dimensions that entries of InputShapeInfo decide.
-void bindSymbols(const onnx_proto::GraphProto &graph, const std::map<TensorId, TensorInfo> &infos, SymbolTable &symbols) {
+void bindSymbols(const onnx_proto::GraphProto &graph, const std::map<TensorId, TensorInfo> &infos,
+                 SymbolTable &symbols) {
   for (const auto &input : graph.input()) {
     auto given = infos.find(input.name());
     if (given == infos.end() || !input.type().tensor_type().has_shape()) continue;
     const auto &shape = input.type().tensor_type().shape();
-    check(shape.dim_size() == given->second.rank(), "Graph input '{}': rank given by InputShapeInfo differs from the model: got {}, expected {} dimensions",
+    check(shape.dim_size() == given->second.rank(),
+          "Graph input '{}': rank given by InputShapeInfo differs from the model: got {}, expected {} dimensions",
           input.name(), given->second, shape.dim_size());
     for (int i = 0; i < shape.dim_size(); ++i) {
       const int64_t value = given->second.shape()[i];
       if (shape.dim(i).has_dim_value() && shape.dim(i).dim_value() > 0)
-        check(shape.dim(i).dim_value() == value, "Graph input '{}': InputShapeInfo gives {} but the model fixes dimension {} to {}. Export the model with a "
-              "dynamic dimension", input.name(), given->second, i, static_cast<long>(shape.dim(i).dim_value()));
+        check(
+            shape.dim(i).dim_value() == value,
+            "Graph input '{}': InputShapeInfo gives {} but the model fixes dimension {} to {}. Export the model with a "
+            "dynamic dimension",
+            input.name(), given->second, i, static_cast<long>(shape.dim(i).dim_value()));
       if (!shape.dim(i).dim_param().empty()) {
         auto [entry, isNew] = symbols.emplace(shape.dim(i).dim_param(), value);
-        check(isNew || entry->second == value, "Graph input '{}': InputShapeInfo gives symbolic dimension '{}' two values: got {} and {}", input.name(),
+        check(isNew || entry->second == value,
+              "Graph input '{}': InputShapeInfo gives symbolic dimension '{}' two values: got {} and {}", input.name(),
               shape.dim(i).dim_param(), entry->second, value);
       }
     }
   }
 }
 
-TensorInfo inputInfo(const onnx_proto::ValueInfoProto &input, const std::map<TensorId, TensorInfo> &infos, const SymbolTable &symbols) {
+TensorInfo inputInfo(const onnx_proto::ValueInfoProto &input, const std::map<TensorId, TensorInfo> &infos,
+                     const SymbolTable &symbols) {
   const auto &type = tensorType(input);
   const DataType elementType = type.elem_type() == 0 ? DataType::UNDEFINED : fromOnnxDataType(type.elem_type());
   auto given = infos.find(input.name());
   if (given != infos.end()) {
     check(elementType == DataType::UNDEFINED || elementType == given->second.dataType(),
-          "Graph input '{}': element type given by InputShapeInfo differs from the model: got {}, expected {}", input.name(), given->second, elementType);
+          "Graph input '{}': element type given by InputShapeInfo differs from the model: got {}, expected {}",
+          input.name(), given->second, elementType);
     return given->second;
   }
-  const std::string advice = "Give it with InputShapeInfo: inputShapeInfo.add(\"" + input.name() + "\", TensorInfo(\"FLOAT\", [...]))";
+  const std::string advice =
+      "Give it with InputShapeInfo: inputShapeInfo.add(\"" + input.name() + "\", TensorInfo(\"FLOAT\", [...]))";
   check(elementType != DataType::UNDEFINED, "Graph input '{}': has no element type. {}", input.name(), advice);
-  check(getDataTypeInfo(elementType).nbytes > 0, "Graph input '{}': element type is not supported: got {}, expected numbers or booleans", input.name(),
+  check(getDataTypeInfo(elementType).nbytes > 0,
+        "Graph input '{}': element type is not supported: got {}, expected numbers or booleans", input.name(),
         elementType);
   check(type.has_shape(), "Graph input '{}': has no shape. {}", input.name(), advice);
   Shape shape;
@@ -202,13 +228,15 @@ TensorInfo inputInfo(const onnx_proto::ValueInfoProto &input, const std::map<Ten
   for (int i = 0; i < type.shape().dim_size(); ++i) {
     const auto &dim = type.shape().dim(i);
     if (dim.dim_value() > 0) {
-      check(known <= (int64_t{1} << 48) / dim.dim_value(), "Graph input '{}': shape is too large: got {} in dimension {}, expected at most 2^48 elements",
+      check(known <= (int64_t{1} << 48) / dim.dim_value(),
+            "Graph input '{}': shape is too large: got {} in dimension {}, expected at most 2^48 elements",
             input.name(), static_cast<long>(dim.dim_value()), i);
       known *= dim.dim_value();
     }
     auto symbol = symbols.find(dim.dim_param());
     if (dim.has_dim_value()) {
-      check(dim.dim_value() >= 0, "Graph input '{}': dimension {} is negative: got {}. {}", input.name(), i, static_cast<long>(dim.dim_value()), advice);
+      check(dim.dim_value() >= 0, "Graph input '{}': dimension {} is negative: got {}. {}", input.name(), i,
+            static_cast<long>(dim.dim_value()), advice);
       shape.push_back(dim.dim_value());
     } else if (symbol != symbols.end()) {
       shape.push_back(symbol->second);
@@ -244,9 +272,12 @@ void Importer::importMainGraph() {
   for (const auto &output : graph.output()) scope.graph->markOutput(resolve(output.name(), scope));
 }
 
-void buildGraph(const Model &model, const BuildOptions &options, Ir &ir) { Importer(model.content(), options, ir).importMainGraph(); }
+void buildGraph(const Model &model, const BuildOptions &options, Ir &ir) {
+  Importer(model.content(), options, ir).importMainGraph();
+}
 
-// ---- builders ----------------------------------------------------------------------------------------------------------
+// ---- builders
+// ----------------------------------------------------------------------------------------------------------
 
 bool Importer::tryImportNode(const onnx_proto::NodeProto &node, Scope &scope) {
   try {
@@ -276,7 +307,8 @@ void Importer::importAvailable(const onnx_proto::GraphProto &graph, Scope &scope
   for (int i : nodeOrder(graph, {})) tryImportNode(graph.node(i), scope);
 }
 
-// ---- functions and subgraphs -------------------------------------------------------------------------------------------
+// ---- functions and subgraphs
+// -------------------------------------------------------------------------------------------
 
 bool Importer::importFunction(NodeContext &node) {
   auto found = functions_.find(functionKey(node.domain(), node.type(), node.overload()));
@@ -289,11 +321,15 @@ bool Importer::importFunction(NodeContext &node) {
   for (const auto &[domain, version] : node.scope().opsets) scope.opsets.emplace(domain, version);
   scope.functionAttributes = &node.nodeAttributes();
   scope.function = &function;
-  const std::string callName = node.settings().name.empty() ? node.outputNames().empty() ? node.type() : node.outputNames().front() : node.settings().name;
+  const std::string callName = node.settings().name.empty()
+                                   ? node.outputNames().empty() ? node.type() : node.outputNames().front()
+                                   : node.settings().name;
   scope.prefix = node.scope().prefix + callName + "/";
-  node.require(node.inputCount() <= function.input_size(), "too many inputs: got {}, expected at most {} as function '{}' declares", node.inputCount(),
+  node.require(node.inputCount() <= function.input_size(),
+               "too many inputs: got {}, expected at most {} as function '{}' declares", node.inputCount(),
                function.input_size(), found->first);
-  node.require(node.outputCount() <= function.output_size(), "too many outputs: got {}, expected at most {} as function '{}' declares", node.outputCount(),
+  node.require(node.outputCount() <= function.output_size(),
+               "too many outputs: got {}, expected at most {} as function '{}' declares", node.outputCount(),
                function.output_size(), found->first);
   for (int i = 0; i < function.input_size(); ++i) scope.tensors[function.input(i)] = node.optionalIn(i);
   for (int i = 0; i < node.outputCount(); ++i)
@@ -302,7 +338,8 @@ bool Importer::importFunction(NodeContext &node) {
   for (int i = 0; i < node.outputCount(); ++i) {
     if (!node.hasOut(i)) continue;
     const TensorIndex t = resolve(function.output(i), scope);
-    node.require(t.valid(), "function '{}' returns an input that the call leaves out: '{}'", found->first, function.output(i));
+    node.require(t.valid(), "function '{}' returns an input that the call leaves out: '{}'", found->first,
+                 function.output(i));
     if (node.graph().tensor(t).id == node.outputId(i)) {
       node.bind(i, t);
     } else {
@@ -312,21 +349,24 @@ bool Importer::importFunction(NodeContext &node) {
   return true;
 }
 
-Graph &Importer::importBody(const onnx_proto::GraphProto &body, const std::string &name, const std::vector<TensorInfo> &inputInfos, Scope &scope) {
+Graph &Importer::importBody(const onnx_proto::GraphProto &body, const std::string &name,
+                            const std::vector<TensorInfo> &inputInfos, Scope &scope) {
   DepthGuard guard(depth_, "Subgraph '" + body.name() + "'");
-  check(body.input_size() == static_cast<int>(inputInfos.size()), "Subgraph '{}': wrong number of inputs: got {}, expected {}", body.name(), body.input_size(),
+  check(body.input_size() == static_cast<int>(inputInfos.size()),
+        "Subgraph '{}': wrong number of inputs: got {}, expected {}", body.name(), body.input_size(),
         static_cast<long>(inputInfos.size()));
   Graph &graph = ir_.createGraph(ir_.createUniqueSubgraphId(name));
   scope.graph = &graph;
-  for (int i = 0; i < body.input_size(); ++i) scope.tensors[body.input(i).name()] = graph.addInput(graph.addScope(body.input(i).name()), inputInfos[i]);
+  for (int i = 0; i < body.input_size(); ++i)
+    scope.tensors[body.input(i).name()] = graph.addInput(graph.addScope(body.input(i).name()), inputInfos[i]);
   addInitializers(body, scope);
   importNodes(body, scope);
   for (const auto &output : body.output()) graph.markOutput(resolve(output.name(), scope));
   return graph;
 }
 
-std::vector<TensorIndex> Importer::inlineGraph(const onnx_proto::GraphProto &body, Scope &outer, const std::string &prefix,
-                                               const std::vector<TensorId> &outputIds) {
+std::vector<TensorIndex> Importer::inlineGraph(const onnx_proto::GraphProto &body, Scope &outer,
+                                               const std::string &prefix, const std::vector<TensorId> &outputIds) {
   DepthGuard guard(depth_, "Subgraph '" + body.name() + "'");
   Scope scope;
   scope.graph = outer.graph;

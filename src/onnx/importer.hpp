@@ -1,6 +1,6 @@
-// The importer: walks ONNX nodes in order and adds ops to graphs of the Ir. Private to this room; shows no protobuf types.
-// Every node is infos-first: when a node is reached, types and shapes of all its inputs are known, and what depends on
-// constants and shapes only has been folded, so shape-like inputs have values.
+// The importer: walks ONNX nodes in order and adds ops to graphs of the Ir. Private to this room; shows no protobuf
+// types. Every node is infos-first: when a node is reached, types and shapes of all its inputs are known, and what
+// depends on constants and shapes only has been folded, so shape-like inputs have values.
 #pragma once
 #include <map>
 #include <string>
@@ -22,13 +22,13 @@ struct NodeAttributes {
 // Where names of one GraphProto or FunctionProto are looked up.
 struct Scope {
   Graph *graph = nullptr;
-  Scope *outer = nullptr;   // scope of the node that holds this graph; null for models and functions
-  std::string prefix;       // of tensor ids made here
+  Scope *outer = nullptr;  // scope of the node that holds this graph; null for models and functions
+  std::string prefix;      // of tensor ids made here
   std::map<std::string, int64_t> opsets;
-  const NodeAttributes *functionAttributes = nullptr;       // of the call of this function
+  const NodeAttributes *functionAttributes = nullptr;  // of the call of this function
   const onnx_proto::FunctionProto *function = nullptr;
-  std::unordered_map<std::string, TensorIndex> tensors;     // ONNX name -> tensor
-  std::unordered_map<std::string, TensorId> wantedIds;      // ONNX name -> id it must get (outputs of inlined graphs)
+  std::unordered_map<std::string, TensorIndex> tensors;  // ONNX name -> tensor
+  std::unordered_map<std::string, TensorId> wantedIds;   // ONNX name -> id it must get (outputs of inlined graphs)
   struct Capture {
     TensorIndex outer;
     TensorIndex inner;
@@ -46,9 +46,11 @@ class Importer {
   void importMainGraph();
   // Imports one node into `scope`. Throws popart::error naming the node.
   void importNode(const onnx_proto::NodeProto &node, Scope &scope);
-  // A subgraph of its own whose inputs have `inputInfos`; captured tensors follow as further inputs, outputs are marked.
-  // `scope` receives the captures and must outlive the call. Constants of the outer graph are copied, not captured.
-  Graph &importBody(const onnx_proto::GraphProto &body, const std::string &name, const std::vector<TensorInfo> &inputInfos, Scope &scope);
+  // A subgraph of its own whose inputs have `inputInfos`; captured tensors follow as further inputs, outputs are
+  // marked. `scope` receives the captures and must outlive the call. Constants of the outer graph are copied, not
+  // captured.
+  Graph &importBody(const onnx_proto::GraphProto &body, const std::string &name,
+                    const std::vector<TensorInfo> &inputInfos, Scope &scope);
   // The nodes of `body` in the graph of `scope.outer`; outputs get `outputIds` where not empty. Returns the outputs.
   std::vector<TensorIndex> inlineGraph(const onnx_proto::GraphProto &body, Scope &outer, const std::string &prefix,
                                        const std::vector<TensorId> &outputIds);
@@ -62,8 +64,8 @@ class Importer {
   // An id that no tensor of the model or graph has, starting from `base`.
   TensorId freshId(const Graph &graph, const std::string &base) const;
   // Adds the op and folds it when its inputs are constant; outputs keep their ids either way.
-  void addOp(Graph &graph, std::string_view type, const std::vector<TensorIndex> &inputs, const std::vector<TensorId> &ids,
-            Attributes attributes, const Op::Settings &settings);
+  void addOp(Graph &graph, std::string_view type, const std::vector<TensorIndex> &inputs,
+             const std::vector<TensorId> &ids, Attributes attributes, const Op::Settings &settings);
   TensorData readTensor(const onnx_proto::TensorProto &tensor, const std::string &name) const;
   NodeAttributes readAttributes(const onnx_proto::NodeProto &node, const Scope &scope) const;
 
@@ -93,7 +95,8 @@ class Importer {
 // What the import rule of one node sees.
 class NodeContext {
  public:
-  NodeContext(Importer &importer, Scope &scope, const onnx_proto::NodeProto &node, NodeAttributes attributes, Op::Settings settings);
+  NodeContext(Importer &importer, Scope &scope, const onnx_proto::NodeProto &node, NodeAttributes attributes,
+              Op::Settings settings);
 
   const std::string &type() const { return type_; }
   const std::string &domain() const { return domain_; }
@@ -136,8 +139,8 @@ class NodeContext {
   // An intermediate value.
   TensorIndex emit(std::string_view type, const std::vector<TensorIndex> &inputs, Attributes attributes = {});
   TensorIndex literal(const TensorData &value);
-  TensorIndex literalInts(const std::vector<int64_t> &values);           // INT64, one dimension
-  TensorIndex literalLike(TensorIndex t, double value);                  // scalar with the element type of t
+  TensorIndex literalInts(const std::vector<int64_t> &values);  // INT64, one dimension
+  TensorIndex literalLike(TensorIndex t, double value);         // scalar with the element type of t
   // The op that makes all outputs of the node / output i of it.
   void results(std::string_view type, const std::vector<TensorIndex> &inputs, Attributes attributes = {});
   void result(int output, std::string_view type, const std::vector<TensorIndex> &inputs, Attributes attributes = {});

@@ -1,5 +1,5 @@
-// Loading and parsing of models. Parsing is bounded: protobuf's nesting limit, and one message of at most 2 GiB - 1 bytes
-// (larger models keep their tensors in external files).
+// Loading and parsing of models. Parsing is bounded: protobuf's nesting limit, and one message of at most 2 GiB - 1
+// bytes (larger models keep their tensors in external files).
 #include <google/protobuf/io/coded_stream.h>
 
 #include <algorithm>
@@ -20,17 +20,19 @@ constexpr int kMaxMessageNesting = 100;
 
 std::shared_ptr<ModelContent> parseContent(std::string_view bytes, const std::string &name, const std::string &folder) {
   check(bytes.size() <= static_cast<size_t>(std::numeric_limits<int>::max()),
-        "Model '{}': is too large for one message: got {} bytes, expected less than 2 GiB. Save it with external data", name,
-        static_cast<long>(bytes.size()));
+        "Model '{}': is too large for one message: got {} bytes, expected less than 2 GiB. Save it with external data",
+        name, static_cast<long>(bytes.size()));
   check(!bytes.empty(), "Model '{}': is empty. Give a serialised ONNX ModelProto", name);
   auto content = std::make_shared<ModelContent>();
   content->name = name;
   content->files = ExternalFiles(folder.empty() ? "." : folder);
-  google::protobuf::io::CodedInputStream stream(reinterpret_cast<const uint8_t *>(bytes.data()), static_cast<int>(bytes.size()));
+  google::protobuf::io::CodedInputStream stream(reinterpret_cast<const uint8_t *>(bytes.data()),
+                                                static_cast<int>(bytes.size()));
   stream.SetRecursionLimit(kMaxMessageNesting);
   const bool ok = content->proto->ParseFromCodedStream(&stream) && stream.ConsumedEntireMessage();
-  check(ok, "Model '{}': is not an ONNX model, is incomplete or damaged: got {} bytes that do not parse as a ModelProto", name,
-        static_cast<long>(bytes.size()));
+  check(ok,
+        "Model '{}': is not an ONNX model, is incomplete or damaged: got {} bytes that do not parse as a ModelProto",
+        name, static_cast<long>(bytes.size()));
   checkModel(*content);
   return content;
 }
@@ -63,8 +65,8 @@ Model Model::fromProtoOrFile(const std::string &modelProtoOrFilename) {
     if (std::filesystem::is_regular_file(modelProtoOrFilename, ec)) return load(modelProtoOrFilename);
     const bool printable = std::all_of(modelProtoOrFilename.begin(), modelProtoOrFilename.end(),
                                        [](char c) { return static_cast<unsigned char>(c) >= 0x20; });
-    check(!printable || modelProtoOrFilename.empty(), "Model: there is no file '{}', and the text is no serialised model",
-          modelProtoOrFilename);
+    check(!printable || modelProtoOrFilename.empty(),
+          "Model: there is no file '{}', and the text is no serialised model", modelProtoOrFilename);
   }
   return parse(modelProtoOrFilename);
 }

@@ -32,19 +32,21 @@ bool isDefinedOutside(const std::string &name, const OuterNames &outer) {
   return std::any_of(outer.begin(), outer.end(), [&](const auto *names) { return names->count(name) != 0; });
 }
 
-std::map<std::string, int> producersOf(const Nodes &nodes, const std::set<std::string> &given, const std::string &where) {
+std::map<std::string, int> producersOf(const Nodes &nodes, const std::set<std::string> &given,
+                                       const std::string &where) {
   std::map<std::string, int> producer;
   for (int i = 0; i < nodes.size(); ++i)
     for (const auto &output : nodes[i].output()) {
       if (output.empty()) continue;
       check(!given.count(output) && producer.emplace(output, i).second,
-            "{}: tensor '{}' is defined twice: got a second definition by {}. Give every tensor its own name", where, output,
-            nodeText(nodes[i]));
+            "{}: tensor '{}' is defined twice: got a second definition by {}. Give every tensor its own name", where,
+            output, nodeText(nodes[i]));
     }
   return producer;
 }
 
-std::vector<int> sortNodes(const Nodes &nodes, const std::set<std::string> &given, const OuterNames &outer, const std::string &where) {
+std::vector<int> sortNodes(const Nodes &nodes, const std::set<std::string> &given, const OuterNames &outer,
+                           const std::string &where) {
   const std::map<std::string, int> producer = producersOf(nodes, given, where);
   std::vector<std::vector<int>> successors(nodes.size());
   std::vector<int> waiting(nodes.size(), 0);
@@ -77,7 +79,9 @@ std::vector<int> sortNodes(const Nodes &nodes, const std::set<std::string> &give
   }
   if (static_cast<int>(order.size()) != nodes.size())
     for (int i = 0; i < nodes.size(); ++i)
-      if (waiting[i] > 0) throw error("{}: the nodes form a cycle through {}. An ONNX graph must be acyclic; use Loop", where, nodeText(nodes[i]));
+      if (waiting[i] > 0)
+        throw error("{}: the nodes form a cycle through {}. An ONNX graph must be acyclic; use Loop", where,
+                    nodeText(nodes[i]));
   return order;
 }
 
@@ -105,9 +109,11 @@ void checkGraph(const onnx_proto::GraphProto &graph, OuterNames outer, const Mod
 
 void checkNode(const onnx_proto::NodeProto &node, const OuterNames &outer, const ModelContent &content) {
   constexpr size_t kLongestType = 512;
-  check(!node.op_type().empty() && node.op_type().size() <= kLongestType, "{}: has no legal operator type: got {} characters",
-        nodeText(node).substr(0, kLongestType), static_cast<long>(node.op_type().size()));
-  checkUnique(node.attribute(), [](const auto &a) -> const std::string & { return a.name(); }, nodeText(node), "attribute");
+  check(!node.op_type().empty() && node.op_type().size() <= kLongestType,
+        "{}: has no legal operator type: got {} characters", nodeText(node).substr(0, kLongestType),
+        static_cast<long>(node.op_type().size()));
+  checkUnique(
+      node.attribute(), [](const auto &a) -> const std::string & { return a.name(); }, nodeText(node), "attribute");
   for (const auto &attribute : node.attribute()) {
     if (attribute.has_g()) checkGraph(attribute.g(), outer, content);
     for (const auto &graph : attribute.graphs()) checkGraph(graph, outer, content);
@@ -116,13 +122,17 @@ void checkNode(const onnx_proto::NodeProto &node, const OuterNames &outer, const
 
 void checkGraph(const onnx_proto::GraphProto &graph, OuterNames outer, const ModelContent &content) {
   const std::string where = whereText(graph);
-  checkUnique(graph.input(), [](const auto &v) -> const std::string & { return v.name(); }, where, "input");
-  checkUnique(graph.output(), [](const auto &v) -> const std::string & { return v.name(); }, where, "output");
-  checkUnique(graph.initializer(), [](const auto &v) -> const std::string & { return v.name(); }, where, "initializer");
+  checkUnique(
+      graph.input(), [](const auto &v) -> const std::string & { return v.name(); }, where, "input");
+  checkUnique(
+      graph.output(), [](const auto &v) -> const std::string & { return v.name(); }, where, "output");
+  checkUnique(
+      graph.initializer(), [](const auto &v) -> const std::string & { return v.name(); }, where, "initializer");
   for (const auto &tensor : graph.initializer()) {
     const TensorInfo info = tensorInfo(tensor, tensor.name());
     if (tensor.data_location() == onnx_proto::TensorProto::EXTERNAL) continue;
-    check(!tensor.has_raw_data() || tensor.raw_data().empty() || static_cast<int64_t>(tensor.raw_data().size()) == info.nbytes(),
+    check(!tensor.has_raw_data() || tensor.raw_data().empty() ||
+              static_cast<int64_t>(tensor.raw_data().size()) == info.nbytes(),
           "Tensor '{}': raw data does not match its dimensions: got {} bytes, expected {} for {}", tensor.name(),
           static_cast<long>(tensor.raw_data().size()), info.nbytes(), info);
   }
@@ -173,14 +183,15 @@ std::vector<int> nodeOrder(const onnx_proto::FunctionProto &function) {
 void checkModel(const ModelContent &content) {
   const auto &proto = *content.proto;
   check(proto.has_graph(), "Model '{}': holds no graph. Give an ONNX model", content.name);
-  check(proto.ir_version() >= 3, "Model '{}': IR version is too old: got {}, expected 3 or newer. Convert it with onnx.version_converter",
+  check(proto.ir_version() >= 3,
+        "Model '{}': IR version is too old: got {}, expected 3 or newer. Convert it with onnx.version_converter",
         content.name, static_cast<long>(proto.ir_version()));
   check(proto.opset_import_size() > 0, "Model '{}': imports no operator set. Add opset_import entries", content.name);
   std::set<std::string> domains;
   for (const auto &import : proto.opset_import()) {
     const std::string domain = import.domain().empty() ? "ai.onnx" : import.domain();
-    check(import.version() >= 1, "Model '{}': version of operator set '{}' is not positive: got {}", content.name, domain,
-          static_cast<long>(import.version()));
+    check(import.version() >= 1, "Model '{}': version of operator set '{}' is not positive: got {}", content.name,
+          domain, static_cast<long>(import.version()));
     check(domains.insert(domain).second, "Model '{}': operator set '{}' is imported twice", content.name, domain);
   }
   std::set<std::string> functions;

@@ -11,8 +11,8 @@ namespace popart::onnx {
 // Names of tensors a subgraph may read from the graphs around it.
 using OuterNames = std::vector<const std::set<std::string> *>;
 
-// Indices of the nodes so that each comes after those whose outputs it, or a subgraph it holds, reads; stable for files that
-// are in order already. Throws popart::error for duplicate outputs, undefined inputs and cycles.
+// Indices of the nodes so that each comes after those whose outputs it, or a subgraph it holds, reads; stable for files
+// that are in order already. Throws popart::error for duplicate outputs, undefined inputs and cycles.
 std::vector<int> nodeOrder(const onnx_proto::GraphProto &graph, const OuterNames &outer);
 std::vector<int> nodeOrder(const onnx_proto::FunctionProto &function);
 

@@ -1,5 +1,5 @@
-// What a Model holds: the parsed message and the files its tensors lie in. Private to this room (it shows protobuf types by
-// forward declaration only).
+// What a Model holds: the parsed message and the files its tensors lie in. Private to this room (it shows protobuf
+// types by forward declaration only).
 #pragma once
 #include <map>
 #include <memory>
@@ -60,11 +60,12 @@ struct ModelContent {
 
 // The info a tensor message declares. Throws popart::error for negative or huge dimensions and types we do not have.
 TensorInfo tensorInfo(const onnx_proto::TensorProto &tensor, const std::string &name);
-// The values; they share memory with `owner` (which keeps `tensor` alive) or the mapped file where the layout allows it.
+// The values; they share memory with `owner` (which keeps `tensor` alive) or the mapped file where the layout allows
+// it.
 TensorData tensorData(const onnx_proto::TensorProto &tensor, const std::string &name, const ExternalFiles &files,
                       const std::shared_ptr<const void> &owner);
-TensorData denseTensorData(const onnx_proto::SparseTensorProto &tensor, const std::string &name, const ExternalFiles &files,
-                           const std::shared_ptr<const void> &owner);
+TensorData denseTensorData(const onnx_proto::SparseTensorProto &tensor, const std::string &name,
+                           const ExternalFiles &files, const std::shared_ptr<const void> &owner);
 
 // Files this process wrote with saveInitializersExternally: allowed as absolute locations of models built in memory.
 void allowExternalFile(const std::string &path);

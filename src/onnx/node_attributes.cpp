@@ -1,4 +1,5 @@
-// Attribute messages -> Attributes, reference attributes of functions, and PopART's private node attributes -> Op::Settings.
+// Attribute messages -> Attributes, reference attributes of functions, and PopART's private node attributes ->
+// Op::Settings.
 #include <popart/error.hpp>
 
 #include "onnx/importer.hpp"
@@ -30,15 +31,25 @@ TensorData Importer::readTensor(const onnx_proto::TensorProto &tensor, const std
 
 AttributeValue Importer::readAttribute(const onnx_proto::AttributeProto &a, const std::string &where) const {
   switch (typeOf(a)) {
-    case Proto::FLOAT: return a.f();
-    case Proto::INT: return static_cast<int64_t>(a.i());
-    case Proto::STRING: return a.s();
-    case Proto::FLOATS: return std::vector<float>(a.floats().begin(), a.floats().end());
-    case Proto::INTS: return std::vector<int64_t>(a.ints().begin(), a.ints().end());
-    case Proto::STRINGS: return std::vector<std::string>(a.strings().begin(), a.strings().end());
-    case Proto::TENSOR: return readTensor(a.t(), where + " attribute " + a.name());
-    case Proto::SPARSE_TENSOR: return denseTensorData(a.sparse_tensor(), where + " attribute " + a.name(), model_.files, model_.proto);
-    default: throw error("{}: attribute '{}' has a type that is not supported: got type number {}", where, a.name(), static_cast<int>(a.type()));
+    case Proto::FLOAT:
+      return a.f();
+    case Proto::INT:
+      return static_cast<int64_t>(a.i());
+    case Proto::STRING:
+      return a.s();
+    case Proto::FLOATS:
+      return std::vector<float>(a.floats().begin(), a.floats().end());
+    case Proto::INTS:
+      return std::vector<int64_t>(a.ints().begin(), a.ints().end());
+    case Proto::STRINGS:
+      return std::vector<std::string>(a.strings().begin(), a.strings().end());
+    case Proto::TENSOR:
+      return readTensor(a.t(), where + " attribute " + a.name());
+    case Proto::SPARSE_TENSOR:
+      return denseTensorData(a.sparse_tensor(), where + " attribute " + a.name(), model_.files, model_.proto);
+    default:
+      throw error("{}: attribute '{}' has a type that is not supported: got type number {}", where, a.name(),
+                  static_cast<int>(a.type()));
   }
 }
 
@@ -58,7 +69,8 @@ NodeAttributes Importer::readAttributes(const onnx_proto::NodeProto &node, const
       putAttribute(a, where, result);
       continue;
     }
-    check(scope.function != nullptr, "{}: attribute '{}' refers to '{}' outside of a function", where, a.name(), a.ref_attr_name());
+    check(scope.function != nullptr, "{}: attribute '{}' refers to '{}' outside of a function", where, a.name(),
+          a.ref_attr_name());
     if (const AttributeValue *value = scope.functionAttributes->values.find(a.ref_attr_name())) {
       result.values.set(a.name(), *value);
       continue;
@@ -72,14 +84,17 @@ NodeAttributes Importer::readAttributes(const onnx_proto::NodeProto &node, const
       if (fallback.name() != a.ref_attr_name()) continue;
       onnx_proto::AttributeProto renamed = fallback;
       renamed.set_name(a.name());
-      if (typeOf(fallback) == Proto::GRAPH) result.graphs[a.name()] = &fallback.g();
-      else result.values.set(a.name(), readAttribute(renamed, where));
+      if (typeOf(fallback) == Proto::GRAPH)
+        result.graphs[a.name()] = &fallback.g();
+      else
+        result.values.set(a.name(), readAttribute(renamed, where));
     }
   }
   return result;
 }
 
-// ---- placement ---------------------------------------------------------------------------------------------------------
+// ---- placement
+// ---------------------------------------------------------------------------------------------------------
 
 namespace {
 
@@ -94,45 +109,58 @@ std::string hintText(const AttributeValue &value) {
   return std::visit(
       [](const auto &v) -> std::string {
         using T = std::decay_t<decltype(v)>;
-        if constexpr (std::is_same_v<T, TensorData>) return v.info().str();
-        else if constexpr (std::is_same_v<T, GraphRef>) return v.id;
+        if constexpr (std::is_same_v<T, TensorData>)
+          return v.info().str();
+        else if constexpr (std::is_same_v<T, GraphRef>)
+          return v.id;
         else if constexpr (std::is_same_v<T, std::vector<float>>) {
           std::string text;
           for (float f : v) text += (text.empty() ? "" : ", ") + toText(f);
           return "[" + text + "]";
-        } else return toText(v);
+        } else
+          return toText(v);
       },
       value);
 }
 
 TensorLocation locationOf(const std::vector<int64_t> &v, const std::string &where) {
-  check(v.size() == 4 || v.size() == 6, "{}: attribute '__output_tensor_location' must hold 4 or 6 numbers: got {}", where, v);
+  check(v.size() == 4 || v.size() == 6, "{}: attribute '__output_tensor_location' must hold 4 or 6 numbers: got {}",
+        where, v);
   auto inRange = [&](size_t i, int64_t count) { return i >= v.size() || (v[i] >= 0 && v[i] < count); };
-  check(inRange(0, 2) && inRange(1, static_cast<int>(TileSet::N)) && inRange(2, static_cast<int>(TileSet::N)) && inRange(3, 2) &&
-            inRange(4, static_cast<int>(CommGroupType::N)) && inRange(5, int64_t{1} << 31),
+  check(inRange(0, 2) && inRange(1, static_cast<int>(TileSet::N)) && inRange(2, static_cast<int>(TileSet::N)) &&
+            inRange(3, 2) && inRange(4, static_cast<int>(CommGroupType::N)) && inRange(5, int64_t{1} << 31),
         "{}: attribute '__output_tensor_location' holds an unknown value: got {}", where, v);
-  TensorLocation location(static_cast<TensorStorage>(v[0]), static_cast<TileSet>(v[1]), static_cast<TileSet>(v[2]), static_cast<ReplicatedTensorSharding>(v[3]));
+  TensorLocation location(static_cast<TensorStorage>(v[0]), static_cast<TileSet>(v[1]), static_cast<TileSet>(v[2]),
+                          static_cast<ReplicatedTensorSharding>(v[3]));
   if (v.size() == 6) location.shardingDomain = CommGroup(static_cast<CommGroupType>(v[4]), static_cast<unsigned>(v[5]));
   return location;
 }
 
-void placeOne(const std::string &name, const AttributeValue &value, const Attributes &all, Op::Settings &s, const std::string &where) {
-  if (name == "__ipu_number") s.vgraphId = typed<int64_t>(value, where, name);
-  else if (name == "__pipeline_stage") s.pipelineStage = typed<int64_t>(value, where, name);
-  else if (name == "__execution_phase") s.executionPhase = typed<int64_t>(value, where, name);
-  else if (name == "__schedule_priority") s.schedulePriority = typed<float>(value, where, name);
+void placeOne(const std::string &name, const AttributeValue &value, const Attributes &all, Op::Settings &s,
+              const std::string &where) {
+  if (name == "__ipu_number")
+    s.vgraphId = typed<int64_t>(value, where, name);
+  else if (name == "__pipeline_stage")
+    s.pipelineStage = typed<int64_t>(value, where, name);
+  else if (name == "__execution_phase")
+    s.executionPhase = typed<int64_t>(value, where, name);
+  else if (name == "__schedule_priority")
+    s.schedulePriority = typed<float>(value, where, name);
   else if (name == "__recompute_output_in_backward_pass") {
     const int64_t v = typed<int64_t>(value, where, name);
-    check(v >= 0 && v <= static_cast<int>(RecomputeType::Recomputed), "{}: attribute '{}' is no RecomputeType: got {}", where, name, v);
+    check(v >= 0 && v <= static_cast<int>(RecomputeType::Recomputed), "{}: attribute '{}' is no RecomputeType: got {}",
+          where, name, v);
     s.recomputeType = static_cast<RecomputeType>(v);
-  } else if (name == "__output_tensor_location") s.tensorLocation = locationOf(typed<std::vector<int64_t>>(value, where, name), where);
+  } else if (name == "__output_tensor_location")
+    s.tensorLocation = locationOf(typed<std::vector<int64_t>>(value, where, name), where);
   else if (name == "__exclude_patterns") {
     const auto &names = typed<std::vector<std::string>>(value, where, name);
     s.excludePatterns.insert(names.begin(), names.end());
   } else if (name == "__inplace_op_names") {
     const auto &names = typed<std::vector<std::string>>(value, where, name);
     const auto priorities = all.getAttribute<std::vector<float>>("__inplace_op_priorities", {});
-    check(names.size() == priorities.size(), "{}: attributes '__inplace_op_names' and '__inplace_op_priorities' differ in length", where);
+    check(names.size() == priorities.size(),
+          "{}: attributes '__inplace_op_names' and '__inplace_op_priorities' differ in length", where);
     for (size_t i = 0; i < names.size(); ++i) s.inplacePreferences[names[i]] = priorities[i];
   } else if (name == "__outline_attribute") {
     const auto &pairs = typed<std::vector<std::string>>(value, where, name);

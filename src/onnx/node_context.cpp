@@ -10,9 +10,16 @@
 
 namespace popart::onnx {
 
-NodeContext::NodeContext(Importer &importer, Scope &scope, const onnx_proto::NodeProto &node, NodeAttributes attributes, Op::Settings settings)
-    : importer_(importer), scope_(scope), type_(node.op_type()), domain_(node.domain().empty() ? "ai.onnx" : node.domain()),
-      overload_(node.overload()), text_(nodeText(node)), attributes_(std::move(attributes)), settings_(std::move(settings)) {
+NodeContext::NodeContext(Importer &importer, Scope &scope, const onnx_proto::NodeProto &node, NodeAttributes attributes,
+                         Op::Settings settings)
+    : importer_(importer),
+      scope_(scope),
+      type_(node.op_type()),
+      domain_(node.domain().empty() ? "ai.onnx" : node.domain()),
+      overload_(node.overload()),
+      text_(nodeText(node)),
+      attributes_(std::move(attributes)),
+      settings_(std::move(settings)) {
   auto version = scope.opsets.find(domain_);
   opset_ = version == scope.opsets.end() ? 1 : version->second;
   for (const auto &name : node.input()) {
@@ -45,8 +52,11 @@ const TensorData &NodeContext::constant(int i) const {
   // An initializer that steers a shape gets no gradient, so its value stays what the model says.
   const bool known = tensor.tensorType() == TensorType::Const || tensor.tensorType() == TensorType::Variable;
   if (!known || !tensor.hasTensorData())
-    fail("input {} (tensor '{}', {}) must be known when the graph is built, but it depends on data of the run. Make it a constant or an "
-         "initializer", i, inputNames_[i], tensor.info);
+    fail(
+        "input {} (tensor '{}', {}) must be known when the graph is built, but it depends on data of the run. Make it "
+        "a constant or an "
+        "initializer",
+        i, inputNames_[i], tensor.info);
   return tensor.tensorData();
 }
 
@@ -109,7 +119,8 @@ TensorIndex NodeContext::literalLike(TensorIndex t, double value) {
 TensorId NodeContext::unusedId(std::string_view type, int output) const {
   const auto &rows = opDef(type).outputs();
   if (output < static_cast<int>(rows.size()) && rows[output].arity == Arity::Optional) return {};
-  return importer_.freshId(graph(), graph().addScope(scope_.prefix + outputNames_.back()) + "/unused" + std::to_string(output));
+  return importer_.freshId(graph(),
+                           graph().addScope(scope_.prefix + outputNames_.back()) + "/unused" + std::to_string(output));
 }
 
 void NodeContext::results(std::string_view type, const std::vector<TensorIndex> &inputs, Attributes attributes) {
@@ -121,7 +132,8 @@ void NodeContext::results(std::string_view type, const std::vector<TensorIndex> 
     if (hasOut(i)) bind(i, graph().find(ids[i]));
 }
 
-void NodeContext::result(int output, std::string_view type, const std::vector<TensorIndex> &inputs, Attributes attributes) {
+void NodeContext::result(int output, std::string_view type, const std::vector<TensorIndex> &inputs,
+                         Attributes attributes) {
   if (output < outputCount() && !hasOut(output)) return;
   const TensorId id = outputId(output);
   importer_.addOp(graph(), type, inputs, {id}, std::move(attributes), settings_);
@@ -143,12 +155,14 @@ void NodeContext::bind(int output, TensorIndex t) {
   if (hasOut(output)) scope_.tensors[outputNames_[output]] = t;
 }
 
-// ---- rules -----------------------------------------------------------------------------------------------------------
+// ---- rules
+// -----------------------------------------------------------------------------------------------------------
 
 ImportFn findImportRule(const std::string &domain, const std::string &type) {
   static const auto kRules = [] {
     std::map<std::pair<std::string, std::string>, ImportFn> table;
-    for (const auto &rules : {mathRules(), shapeRules(), constantRules(), normRules(), spatialRules(), controlRules(), nnRules()})
+    for (const auto &rules :
+         {mathRules(), shapeRules(), constantRules(), normRules(), spatialRules(), controlRules(), nnRules()})
       for (const ImportRule &rule : rules) table[{rule.domain, rule.type}] = rule.import;
     return table;
   }();
@@ -160,19 +174,23 @@ namespace {
 
 AttributeValue constantAsAttribute(const NodeContext &node, int input, const AttributeDef &attribute) {
   switch (attribute.type) {
-    case AttributeType::Ints: return node.constantInts(input);
+    case AttributeType::Ints:
+      return node.constantInts(input);
     case AttributeType::Int: {
       const std::vector<int64_t> values = node.constantInts(input);
       node.require(values.size() == 1, "input {} must hold one integer: got {}", input, node.constant(input).info());
       return values.front();
     }
-    case AttributeType::Float: return static_cast<float>(node.constantNumber(input));
+    case AttributeType::Float:
+      return static_cast<float>(node.constantNumber(input));
     case AttributeType::Floats: {
       const std::vector<double> values = node.constant(input).asDoubles();
       return std::vector<float>(values.begin(), values.end());
     }
-    case AttributeType::Tensor: return node.constant(input);
-    default: throw internal_error("attribute '{}' cannot come from a tensor", attribute.name);
+    case AttributeType::Tensor:
+      return node.constant(input);
+    default:
+      throw internal_error("attribute '{}' cannot come from a tensor", attribute.name);
   }
 }
 
@@ -181,13 +199,15 @@ std::string unsupportedText(const NodeContext &node) {
   for (const OpDef *def : allOpDefs())
     for (const OnnxName &name : def->onnxNames())
       if (name.domain == node.domain()) known.push_back(name.type);
-  if (known.empty()) return "No operator of this domain is known: load the library that defines it first, or replace the node";
+  if (known.empty())
+    return "No operator of this domain is known: load the library that defines it first, or replace the node";
   return "Nearest supported operators of " + node.domain() + ": " + toText(nearest(node.type(), known));
 }
 
 // Builders write an empty list where an attribute with a default is left out.
 void dropEmptyLists(const std::string &type, Attributes &attributes) {
-  std::vector<const char *> names = {"perm", "pads", "strides", "dilations", "kernel_shape", "output_padding", "output_shape", "steps"};
+  std::vector<const char *> names = {"perm",         "pads",           "strides",      "dilations",
+                                     "kernel_shape", "output_padding", "output_shape", "steps"};
   if (type == "Squeeze" || type == "Slice" || type == "ReduceMedian") names.push_back("axes");
   for (const char *name : names) {
     const AttributeValue *value = attributes.find(name);
@@ -205,7 +225,9 @@ void importRegularAs(NodeContext &node, const OpDef &def) {
   std::vector<TensorIndex> inputs;
   for (int i = 0; i < node.inputCount(); ++i) {
     const auto &rules = def.constInputs();
-    auto rule = std::find_if(rules.begin(), rules.end(), [&](const ConstInputDef &c) { return c.index == i && c.since <= static_cast<OpVersion>(node.opset()); });
+    auto rule = std::find_if(rules.begin(), rules.end(), [&](const ConstInputDef &c) {
+      return c.index == i && c.since <= static_cast<OpVersion>(node.opset());
+    });
     if (rule == rules.end()) {
       inputs.push_back(node.optionalIn(i));
     } else if (node.hasIn(i)) {
@@ -219,7 +241,9 @@ void importRegularAs(NodeContext &node, const OpDef &def) {
 
 void importRegular(NodeContext &node) {
   const OpDef *def = findOnnxOp(node.domain(), node.type(), static_cast<OpVersion>(node.opset()));
-  if (!def) node.fail("operator {}.{} of version {} is not supported. {}", node.domain(), node.type(), node.opset(), unsupportedText(node));
+  if (!def)
+    node.fail("operator {}.{} of version {} is not supported. {}", node.domain(), node.type(), node.opset(),
+              unsupportedText(node));
   importRegularAs(node, *def);
 }
 

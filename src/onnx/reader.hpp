@@ -1,6 +1,7 @@
-// Reading ONNX models: bytes or file -> Model -> graph of the Ir. Opsets 6 to newest, functions, subgraphs, external data.
-// A model is untrusted input: every refusal is a popart::error that names the node, tensor or file, what was found, what is
-// expected and what to do; nothing outside the model's folder is read and sizes are checked before memory is taken.
+// Reading ONNX models: bytes or file -> Model -> graph of the Ir. Opsets 6 to newest, functions, subgraphs, external
+// data. A model is untrusted input: every refusal is a popart::error that names the node, tensor or file, what was
+// found, what is expected and what to do; nothing outside the model's folder is read and sizes are checked before
+// memory is taken.
 #pragma once
 #include <map>
 #include <memory>
@@ -31,7 +32,7 @@ class Model {
 
   // Opset version of each imported domain ("ai.onnx" for the default one).
   std::map<std::string, int64_t> opsets() const;
-  std::vector<TensorId> inputIds() const;        // graph inputs that are not initializers
+  std::vector<TensorId> inputIds() const;  // graph inputs that are not initializers
   std::vector<TensorId> outputIds() const;
   std::vector<TensorId> initializerIds() const;
 
@@ -49,16 +50,16 @@ struct BuildOptions {
   Purpose purpose = Purpose::Inference;
   WeightRole weights = WeightRole::Variable;
   OpVersionRule versions = OpVersionRule::Strict;
-  // Shapes and types of graph inputs whose dimensions the model leaves open (PopART InputShapeInfo). A symbolic dimension
-  // that one entry fixes is fixed for all inputs that use its name.
+  // Shapes and types of graph inputs whose dimensions the model leaves open (PopART InputShapeInfo). A symbolic
+  // dimension that one entry fixes is fixed for all inputs that use its name.
   std::map<TensorId, TensorInfo> inputShapeInfo;
   // Computes constant subexpressions; without it only Shape and Size are folded.
   EvaluateOp evaluate;
 };
 
 // Adds the model to the main graph of an empty Ir: graph inputs become Stream tensors, floating-point initializers
-// Variables (or Const), integer initializers Const unless a node updates them; tensors keep their ONNX names; graph outputs
-// are marked in order. Everything shape-like is resolved, so all infos are known. Throws popart::error.
+// Variables (or Const), integer initializers Const unless a node updates them; tensors keep their ONNX names; graph
+// outputs are marked in order. Everything shape-like is resolved, so all infos are known. Throws popart::error.
 void buildGraph(const Model &model, const BuildOptions &options, Ir &ir);
 
 // One serialised TensorProto (the .pb files of ONNX test data). Throws popart::error.

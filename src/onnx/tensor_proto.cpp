@@ -1,5 +1,5 @@
-// TensorProto -> TensorData. Dimensions and payload sizes are compared before any memory is taken; raw and external payloads
-// are shared, not copied, when they are aligned for their type.
+// TensorProto -> TensorData. Dimensions and payload sizes are compared before any memory is taken; raw and external
+// payloads are shared, not copied, when they are aligned for their type.
 #include <cstring>
 
 #include <popart/error.hpp>
@@ -13,7 +13,9 @@ namespace {
 
 constexpr int64_t kMaxSparseDenseBytes = int64_t{1} << 30;
 
-bool isAligned(const void *data, int64_t bytes) { return reinterpret_cast<uintptr_t>(data) % static_cast<uintptr_t>(bytes) == 0; }
+bool isAligned(const void *data, int64_t bytes) {
+  return reinterpret_cast<uintptr_t>(data) % static_cast<uintptr_t>(bytes) == 0;
+}
 
 TensorData shareOrCopy(const TensorInfo &info, const char *data, const std::shared_ptr<const void> &owner) {
   if (info.nelms() == 0) return TensorData(info);
@@ -23,8 +25,9 @@ TensorData shareOrCopy(const TensorInfo &info, const char *data, const std::shar
 
 template <class T, class Field>
 TensorData fromField(const TensorInfo &info, const Field &field, const std::string &name) {
-  check(field.size() == info.nelms(), "Tensor '{}': number of values does not match its dimensions: got {} values, expected {} for {}",
-        name, field.size(), info.nelms(), info);
+  check(field.size() == info.nelms(),
+        "Tensor '{}': number of values does not match its dimensions: got {} values, expected {} for {}", name,
+        field.size(), info.nelms(), info);
   TensorData data(info);
   T *out = static_cast<T *>(data.mutableData());
   for (int i = 0; i < field.size(); ++i) out[i] = static_cast<T>(field.Get(i));
@@ -33,17 +36,29 @@ TensorData fromField(const TensorInfo &info, const Field &field, const std::stri
 
 TensorData fromTypedFields(const onnx_proto::TensorProto &t, const TensorInfo &info, const std::string &name) {
   switch (info.dataType()) {
-    case DataType::FLOAT: return fromField<float>(info, t.float_data(), name);
-    case DataType::DOUBLE: return fromField<double>(info, t.double_data(), name);
-    case DataType::INT64: return fromField<int64_t>(info, t.int64_data(), name);
-    case DataType::UINT64: return fromField<uint64_t>(info, t.uint64_data(), name);
-    case DataType::UINT32: return fromField<uint32_t>(info, t.uint64_data(), name);
-    case DataType::INT32: return fromField<int32_t>(info, t.int32_data(), name);
-    case DataType::INT16: return fromField<int16_t>(info, t.int32_data(), name);
-    case DataType::INT8: return fromField<int8_t>(info, t.int32_data(), name);
-    case DataType::UINT16: case DataType::FLOAT16: case DataType::BFLOAT16:
+    case DataType::FLOAT:
+      return fromField<float>(info, t.float_data(), name);
+    case DataType::DOUBLE:
+      return fromField<double>(info, t.double_data(), name);
+    case DataType::INT64:
+      return fromField<int64_t>(info, t.int64_data(), name);
+    case DataType::UINT64:
+      return fromField<uint64_t>(info, t.uint64_data(), name);
+    case DataType::UINT32:
+      return fromField<uint32_t>(info, t.uint64_data(), name);
+    case DataType::INT32:
+      return fromField<int32_t>(info, t.int32_data(), name);
+    case DataType::INT16:
+      return fromField<int16_t>(info, t.int32_data(), name);
+    case DataType::INT8:
+      return fromField<int8_t>(info, t.int32_data(), name);
+    case DataType::UINT16:
+    case DataType::FLOAT16:
+    case DataType::BFLOAT16:
       return fromField<uint16_t>(info, t.int32_data(), name);
-    case DataType::UINT8: case DataType::FLOAT8_143: case DataType::FLOAT8_152:
+    case DataType::UINT8:
+    case DataType::FLOAT8_143:
+    case DataType::FLOAT8_152:
       return fromField<uint8_t>(info, t.int32_data(), name);
     case DataType::BOOL: {
       TensorData data = fromField<uint8_t>(info, t.int32_data(), name);
@@ -51,7 +66,8 @@ TensorData fromTypedFields(const onnx_proto::TensorProto &t, const TensorInfo &i
       for (int64_t i = 0; i < info.nelms(); ++i) bytes[i] = bytes[i] != 0;
       return data;
     }
-    default: throw error("Tensor '{}': element type is not supported: got {}", name, info.dataType());
+    default:
+      throw error("Tensor '{}': element type is not supported: got {}", name, info.dataType());
   }
 }
 
@@ -61,7 +77,8 @@ int64_t offsetOrLength(const std::string &text, const std::string &key, const st
   return std::stoll(text);
 }
 
-TensorData fromExternal(const onnx_proto::TensorProto &t, const TensorInfo &info, const std::string &name, const ExternalFiles &files) {
+TensorData fromExternal(const onnx_proto::TensorProto &t, const TensorInfo &info, const std::string &name,
+                        const ExternalFiles &files) {
   std::string location;
   int64_t offset = 0;
   int64_t length = info.nbytes();
@@ -70,13 +87,16 @@ TensorData fromExternal(const onnx_proto::TensorProto &t, const TensorInfo &info
     if (entry.key() == "offset") offset = offsetOrLength(entry.value(), "offset", name);
     if (entry.key() == "length") length = offsetOrLength(entry.value(), "length", name);
   }
-  check(length == info.nbytes(), "Tensor '{}': external data length does not match its dimensions: got {} bytes, expected {} for {}",
-        name, length, info.nbytes(), info);
+  check(length == info.nbytes(),
+        "Tensor '{}': external data length does not match its dimensions: got {} bytes, expected {} for {}", name,
+        length, info.nbytes(), info);
   auto file = files.file(location, name);
   const auto size = static_cast<int64_t>(file->size());
   check(offset <= size && length <= size - offset,
-        "Tensor '{}': external data lies beyond the end of file '{}': got offset {} and length {}, expected at most {} bytes. The file "
-        "is incomplete", name, location, offset, length, size);
+        "Tensor '{}': external data lies beyond the end of file '{}': got offset {} and length {}, expected at most {} "
+        "bytes. The file "
+        "is incomplete",
+        name, location, offset, length, size);
   return shareOrCopy(info, file->data() + offset, file);
 }
 
@@ -103,9 +123,11 @@ TensorInfo tensorInfo(const onnx_proto::TensorProto &tensor, const std::string &
   } catch (const error &) {
   }
   const int bytes = type == DataType::UNDEFINED ? -1 : getDataTypeInfo(type).nbytes;
-  check(bytes > 0, "Tensor '{}': element type is not supported: got ONNX type number {}, expected a fixed-size number type", name,
+  check(bytes > 0,
+        "Tensor '{}': element type is not supported: got ONNX type number {}, expected a fixed-size number type", name,
         static_cast<int>(tensor.data_type()));
-  check(shape.size() <= 64, "Tensor '{}': too many dimensions: got {}, expected at most 64", name, static_cast<long>(shape.size()));
+  check(shape.size() <= 64, "Tensor '{}': too many dimensions: got {}, expected at most 64", name,
+        static_cast<long>(shape.size()));
   int64_t total = bytes;
   for (int64_t d : shape) {
     check(d >= 0, "Tensor '{}': a dimension is negative: got {}", name, shape);
@@ -118,35 +140,41 @@ TensorInfo tensorInfo(const onnx_proto::TensorProto &tensor, const std::string &
 TensorData tensorData(const onnx_proto::TensorProto &tensor, const std::string &name, const ExternalFiles &files,
                       const std::shared_ptr<const void> &owner) {
   const TensorInfo info = tensorInfo(tensor, name);
-  check(!tensor.has_segment(), "Tensor '{}': segmented tensors are not supported. Save the model with whole tensors", name);
-  if (tensor.data_location() == onnx_proto::TensorProto::EXTERNAL) return withLegalBools(fromExternal(tensor, info, name, files));
+  check(!tensor.has_segment(), "Tensor '{}': segmented tensors are not supported. Save the model with whole tensors",
+        name);
+  if (tensor.data_location() == onnx_proto::TensorProto::EXTERNAL)
+    return withLegalBools(fromExternal(tensor, info, name, files));
   if (tensor.has_raw_data() && !(tensor.raw_data().empty() && info.nbytes() != 0)) {
     check(static_cast<int64_t>(tensor.raw_data().size()) == info.nbytes(),
           "Tensor '{}': raw data does not match its dimensions: got {} bytes, expected {} for {}", name,
           static_cast<long>(tensor.raw_data().size()), info.nbytes(), info);
-    const int typed = tensor.float_data_size() + tensor.int32_data_size() + tensor.int64_data_size() + tensor.double_data_size() + tensor.uint64_data_size();
-    check(typed == 0, "Tensor '{}': holds its values twice, as raw data and as {} numbers. Keep one of them", name, typed);
+    const int typed = tensor.float_data_size() + tensor.int32_data_size() + tensor.int64_data_size() +
+                      tensor.double_data_size() + tensor.uint64_data_size();
+    check(typed == 0, "Tensor '{}': holds its values twice, as raw data and as {} numbers. Keep one of them", name,
+          typed);
     return withLegalBools(shareOrCopy(info, tensor.raw_data().data(), owner));
   }
   return fromTypedFields(tensor, info, name);
 }
 
-TensorData denseTensorData(const onnx_proto::SparseTensorProto &tensor, const std::string &name, const ExternalFiles &files,
-                           const std::shared_ptr<const void> &owner) {
+TensorData denseTensorData(const onnx_proto::SparseTensorProto &tensor, const std::string &name,
+                           const ExternalFiles &files, const std::shared_ptr<const void> &owner) {
   const TensorData values = tensorData(tensor.values(), name + ".values", files, owner);
   const TensorData indices = tensorData(tensor.indices(), name + ".indices", files, owner);
   onnx_proto::TensorProto header;
   header.set_data_type(tensor.values().data_type());
   *header.mutable_dims() = tensor.dims();
   const TensorInfo info = tensorInfo(header, name);
-  check(info.nbytes() <= kMaxSparseDenseBytes, "Sparse tensor '{}': is too large as a dense tensor: got {}", name, info);
+  check(info.nbytes() <= kMaxSparseDenseBytes, "Sparse tensor '{}': is too large as a dense tensor: got {}", name,
+        info);
   check(values.info().rank() == 1, "Sparse tensor '{}': values must have one dimension: got {}", name, values.info());
   const int64_t count = values.info().nelms();
   const int64_t rank = info.rank();
   const bool linear = indices.info().rank() == 1;
   check(indices.info().dataType() == DataType::INT64 && indices.info().nelms() == (linear ? count : count * rank) &&
             (linear || (indices.info().rank() == 2 && indices.info().shape()[1] == rank)),
-        "Sparse tensor '{}': indices do not match its values: got {} for {} values of rank {}", name, indices.info(), count, rank);
+        "Sparse tensor '{}': indices do not match its values: got {} for {} values of rank {}", name, indices.info(),
+        count, rank);
   TensorData dense(info);
   auto *out = static_cast<char *>(dense.mutableData());
   const auto *in = static_cast<const char *>(values.data());
@@ -156,10 +184,12 @@ TensorData denseTensorData(const onnx_proto::SparseTensorProto &tensor, const st
     int64_t position = linear ? index[i] : 0;
     for (int64_t d = 0; !linear && d < rank; ++d) {
       const int64_t v = index[i * rank + d];
-      check(v >= 0 && v < info.shape()[d], "Sparse tensor '{}': an index is out of range: got {} for dimension {} of {}", name, v, d, info);
+      check(v >= 0 && v < info.shape()[d],
+            "Sparse tensor '{}': an index is out of range: got {} for dimension {} of {}", name, v, d, info);
       position = position * info.shape()[d] + v;
     }
-    check(position >= 0 && position < info.nelms(), "Sparse tensor '{}': an index is out of range: got {}", name, position);
+    check(position >= 0 && position < info.nelms(), "Sparse tensor '{}': an index is out of range: got {}", name,
+          position);
     std::memcpy(out + position * bytes, in + i * bytes, bytes);
   }
   return dense;

@@ -63,7 +63,8 @@ class PendingFile {
 
  private:
   [[noreturn]] void fail(const char *what) {
-    throw error("File '{}': {}: {}. Check that the folder exists, is writable and has space", path_, what, std::strerror(errno));
+    throw error("File '{}': {}: {}. Check that the folder exists, is writable and has space", path_, what,
+                std::strerror(errno));
   }
   std::string path_, temporary_;
   int fd_ = -1;
@@ -89,8 +90,10 @@ std::map<TensorId, TensorData> allValues(const Model &model, const std::map<Tens
     const TensorInfo info = tensorInfo(tensor, tensor.name());
     if (found != values.end())
       check(found->second.info().dataType() == info.dataType() && found->second.info().shape() == info.shape(),
-            "Initializer '{}': new value differs from the model: got {}, expected {}", tensor.name(), found->second.info(), info);
-    all[tensor.name()] = found != values.end() ? found->second : tensorData(tensor, tensor.name(), content.files, content.proto);
+            "Initializer '{}': new value differs from the model: got {}, expected {}", tensor.name(),
+            found->second.info(), info);
+    all[tensor.name()] =
+        found != values.end() ? found->second : tensorData(tensor, tensor.name(), content.files, content.proto);
   }
   for (const auto &[id, value] : values) all.emplace(id, value);
   return all;
@@ -137,7 +140,8 @@ void raiseIrVersion(onnx_proto::ModelProto &proto) {
   if (proto.ir_version() < kInitializersApartFromInputs) proto.set_ir_version(kInitializersApartFromInputs);
 }
 
-std::vector<TensorId> orderedIds(const Model &model, const std::map<TensorId, TensorData> &all, onnx_proto::ModelProto &proto) {
+std::vector<TensorId> orderedIds(const Model &model, const std::map<TensorId, TensorData> &all,
+                                 onnx_proto::ModelProto &proto) {
   std::vector<TensorId> ids;
   std::map<TensorId, bool> listed;
   for (const auto &tensor : model.content().proto->graph().initializer()) {
@@ -160,7 +164,8 @@ int64_t totalBytes(const std::map<TensorId, TensorData> &all) {
 
 std::string serialised(const onnx_proto::ModelProto &proto) {
   check(proto.ByteSizeLong() < static_cast<size_t>(std::numeric_limits<int>::max()),
-        "Model: exceeds 2 GiB: got {} bytes. Save it to a file, then large tensors go to a data file", static_cast<long>(proto.ByteSizeLong()));
+        "Model: exceeds 2 GiB: got {} bytes. Save it to a file, then large tensors go to a data file",
+        static_cast<long>(proto.ByteSizeLong()));
   return proto.SerializeAsString();
 }
 
@@ -172,12 +177,14 @@ void writeFileAtomically(const std::string &path, std::string_view bytes) {
   file.commit();
 }
 
-std::string serialiseModel(const Model &original, const std::map<TensorId, TensorData> &values, const std::map<std::string, std::string> &metadata) {
+std::string serialiseModel(const Model &original, const std::map<TensorId, TensorData> &values,
+                           const std::map<std::string, std::string> &metadata) {
   const auto all = allValues(original, values);
   onnx_proto::ModelProto proto = skeleton(original, metadata);
-  check(totalBytes(all) < static_cast<int64_t>(std::numeric_limits<int>::max()), "Model: weights exceed 2 GiB: got {} bytes. Save it to a file instead",
-        totalBytes(all));
-  for (const auto &id : orderedIds(original, all, proto)) setTensor(*proto.mutable_graph()->add_initializer(), id, all.at(id));
+  check(totalBytes(all) < static_cast<int64_t>(std::numeric_limits<int>::max()),
+        "Model: weights exceed 2 GiB: got {} bytes. Save it to a file instead", totalBytes(all));
+  for (const auto &id : orderedIds(original, all, proto))
+    setTensor(*proto.mutable_graph()->add_initializer(), id, all.at(id));
   return serialised(proto);
 }
 
@@ -224,7 +231,8 @@ TensorData initializerData(const Model &model, const TensorId &id) {
   const auto &content = model.content();
   for (const auto &tensor : content.proto->graph().initializer())
     if (tensor.name() == id) return tensorData(tensor, id, content.files, content.proto);
-  throw error("Model '{}': has no initializer '{}'. Nearest names: {}", content.name, id, nearest(id, model.initializerIds()));
+  throw error("Model '{}': has no initializer '{}'. Nearest names: {}", content.name, id,
+              nearest(id, model.initializerIds()));
 }
 
 }  // namespace popart::onnx

@@ -58,6 +58,6 @@ OpDefs ioOps();          // Init, HostLoad, HostStore, PrintTensor, …
 OpDefs collectiveOps();  // ReplicatedAllReduce, …
 
 // ---- made by lowering
-OpDefs fusedOps();        // FusedElementwise, FusedMatMul, Reorder, VariableAssign
+OpDefs fusedOps();  // FusedElementwise, FusedMatMul, Reorder, VariableAssign
 
 }  // namespace popart::ops

@@ -1,5 +1,5 @@
-// Evaluation of single ops on constants. Shape and Size are computed here from the infos, everything else by the evaluator
-// passed in, so that this room needs no backend.
+// Evaluation of single ops on constants. Shape and Size are computed here from the infos, everything else by the
+// evaluator passed in, so that this room needs no backend.
 #include "ops/constant_evaluation.hpp"
 
 #include <algorithm>
@@ -82,7 +82,8 @@ bool foldOp(Op &op, const EvaluateOp &evaluate, FoldSize size) {
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (!outputs[i].valid()) continue;
     if (i >= values.size() || values[i].empty() || values[i].info() != graph.info(outputs[i]))
-      throw internal_error("{}: evaluation at compile time gave another output {} than its shape rule", op.debugName(), i);
+      throw internal_error("{}: evaluation at compile time gave another output {} than its shape rule", op.debugName(),
+                           i);
   }
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (!outputs[i].valid()) continue;

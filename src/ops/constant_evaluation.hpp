@@ -13,7 +13,8 @@ namespace popart {
 // Throws popart::error when it cannot compute this op. The reference backend's `ref::evaluate` is one.
 using EvaluateOp = std::function<std::vector<TensorData>(const Op &op, const std::vector<TensorData> &inputs)>;
 
-// Results above this size are not made unless they are no larger than the op's inputs together, or needed at compile time.
+// Results above this size are not made unless they are no larger than the op's inputs together, or needed at compile
+// time.
 constexpr int64_t kFoldBudgetBytes = int64_t{64} << 20;
 // Never made, whatever asks for it.
 constexpr int64_t kFoldLimitBytes = int64_t{2} << 30;

@@ -1,6 +1,6 @@
-// The rewrite driver: pattern by pattern in order of priority, op by op in creation order, rounds until nothing changes.
-// An op opts out of a pattern by its excludePatterns setting. A bound on the rounds turns a pair of rewrites that undo each
-// other into an error.
+// The rewrite driver: pattern by pattern in order of priority, op by op in creation order, rounds until nothing
+// changes. An op opts out of a pattern by its excludePatterns setting. A bound on the rounds turns a pair of rewrites
+// that undo each other into an error.
 #include <algorithm>
 
 #include <popart/ir.hpp>
@@ -74,7 +74,8 @@ bool Rewriter::mergeThrough(Op &op) const {
   return true;
 }
 
-Op *Rewriter::replaceOp(Op &op, std::string_view type, const std::vector<TensorIndex> &inputs, Attributes attributes) const {
+Op *Rewriter::replaceOp(Op &op, std::string_view type, const std::vector<TensorIndex> &inputs,
+                        Attributes attributes) const {
   Op *made = graph_.addOp(opDef(type), std::move(attributes), inheritSettings(op, graph_));
   for (size_t i = 0; i < inputs.size(); ++i)
     if (inputs[i].valid()) graph_.connectInput(made->index(), static_cast<InIndex>(i), inputs[i]);
@@ -101,8 +102,9 @@ int applyPatterns(Graph &graph, const Patterns &patterns, const std::set<TensorI
     if (!changed) return total;
     total += changed;
   }
-  throw error("Patterns '{}': rewriting does not come to an end: got {} rounds. A user pattern probably undoes another one", graph.getGraphString(),
-              kMaxRounds);
+  throw error(
+      "Patterns '{}': rewriting does not come to an end: got {} rounds. A user pattern probably undoes another one",
+      graph.getGraphString(), kMaxRounds);
 }
 
 }  // namespace popart::patterns

@@ -1,6 +1,7 @@
 // Ops that change nothing.
 //   PreUniRepl, PostNRepl   y = Identity(x), Sum(x), Detach(x)      →  x and y become one tensor
-//   OpToIdentity            y = Reshape{same shape}(x), Dropout without training, Concat(x), Scale{1}(x) …  →  y = Identity(x)
+//   OpToIdentity            y = Reshape{same shape}(x), Dropout without training, Concat(x), Scale{1}(x) …  →  y =
+//   Identity(x)
 // Detach is removed because patterns run after differentiation. Nop stays: users put it where nothing may be optimised.
 #include <algorithm>
 #include <array>
@@ -17,7 +18,8 @@ bool onlyFirstOutputUsed(const Op &op, const Rewriter &rewriter) {
 }
 
 int connectedInputs(const Op &op) {
-  return static_cast<int>(std::count_if(op.inputs().begin(), op.inputs().end(), [](TensorIndex t) { return t.valid(); }));
+  return static_cast<int>(
+      std::count_if(op.inputs().begin(), op.inputs().end(), [](TensorIndex t) { return t.valid(); }));
 }
 
 bool sameInfo(const Op &op) {

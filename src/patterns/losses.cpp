@@ -1,6 +1,7 @@
 // Softmax with negative log likelihood.
-//   SoftmaxGradDirect          p = Softmax(x); dp = NllGrad(p, l, g); dx = SoftmaxGrad(dp, p)   →  dx = SoftmaxGradDirect(p, l, g)
-//   NlllWithSoftmaxGradDirect  loss = Nll(p, l); dx = SoftmaxGradDirect(p, l, g)                →  loss, dx = NlllWithSoftmaxGradDirect(p, l, g)
+//   SoftmaxGradDirect          p = Softmax(x); dp = NllGrad(p, l, g); dx = SoftmaxGrad(dp, p)   →  dx =
+//   SoftmaxGradDirect(p, l, g) NlllWithSoftmaxGradDirect  loss = Nll(p, l); dx = SoftmaxGradDirect(p, l, g) →  loss, dx
+//   = NlllWithSoftmaxGradDirect(p, l, g)
 // The class axis is the last one, and g must not depend on the loss.
 #include <algorithm>
 #include <unordered_set>
@@ -17,7 +18,9 @@ Attributes lossAttributes(const Op &op) {
   return result;
 }
 
-bool holdsLogProbabilities(const Op &op) { return op.attributes().getAttribute<int64_t>("inputIsLogProbability", 0) != 0; }
+bool holdsLogProbabilities(const Op &op) {
+  return op.attributes().getAttribute<int64_t>("inputIsLogProbability", 0) != 0;
+}
 
 // Whether `t` is computed from an output of `from`.
 bool dependsOn(const Graph &graph, TensorIndex t, const Op &from) {
@@ -47,7 +50,8 @@ bool fuseSoftmaxGrad(Op &op, const Rewriter &rewriter) {
   if (!nllGrad || !nllGrad->is("NllGrad") || nllGrad->inputs()[0] != p || holdsLogProbabilities(*nllGrad)) return false;
   const Op *softmax = graph.tensor(p).getProducerUnsafe();
   if (!softmax || !softmax->is("Softmax") || !rewriter.onlyFeeds(dp, op)) return false;
-  rewriter.replaceOp(op, "SoftmaxGradDirect", {p, nllGrad->inputs()[1], nllGrad->inputs()[2]}, lossAttributes(*nllGrad));
+  rewriter.replaceOp(op, "SoftmaxGradDirect", {p, nllGrad->inputs()[1], nllGrad->inputs()[2]},
+                     lossAttributes(*nllGrad));
   const OpIndex dead = nllGrad->index();
   rewriter.graph().eraseOp(dead);
   rewriter.graph().eraseTensor(dp);
@@ -61,7 +65,8 @@ bool fuseNllWithSoftmaxGrad(Op &op, const Rewriter &rewriter) {
   Op *nll = nullptr;
   for (const Use &use : graph.tensor(p).uses()) {
     Op &user = graph.op(use.op);
-    if (user.is("Nll") && user.inputs()[0] == p && user.inputs()[1] == labels && !holdsLogProbabilities(user) && lossAttributes(user) == lossAttributes(op))
+    if (user.is("Nll") && user.inputs()[0] == p && user.inputs()[1] == labels && !holdsLogProbabilities(user) &&
+        lossAttributes(user) == lossAttributes(op))
       nll = &user;
   }
   if (!nll || dependsOn(graph, g, *nll)) return false;

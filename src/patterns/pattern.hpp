@@ -19,8 +19,9 @@ class Rewriter {
   bool isKept(TensorIndex t) const;
   // Every use of `t` is by `op`, and its value need not stay.
   bool onlyFeeds(TensorIndex t, const Op &op) const;
-  // Removes `op` (one used output), whose output 0 equals its input 0: the two tensors become one, under the id that must
-  // stay (otherwise that of the output). False: nothing was done because both ids must stay or one tensor is written to.
+  // Removes `op` (one used output), whose output 0 equals its input 0: the two tensors become one, under the id that
+  // must stay (otherwise that of the output). False: nothing was done because both ids must stay or one tensor is
+  // written to.
   bool mergeThrough(Op &op) const;
   // Puts a new op in the place of `op`: output i of the new one takes over the tensor of output i. Returns the new op.
   Op *replaceOp(Op &op, std::string_view type, const std::vector<TensorIndex> &inputs, Attributes attributes) const;
@@ -35,8 +36,8 @@ using RewriteFn = bool (*)(Op &op, const Rewriter &rewriter);
 
 struct PatternRow {
   const char *name;
-  float priority;     // higher first; ties by name
-  bool enabled;       // at level Default
+  float priority;  // higher first; ties by name
+  bool enabled;    // at level Default
   bool mandatory;
   RewriteFn rewrite;  // null: the expansion is a decomposition row, done by lower() where a backend has no kernel
 };

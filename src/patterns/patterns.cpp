@@ -1,5 +1,6 @@
-// The table of patterns and the class that says which of them run. Names, defaults, mandatory marks and priorities are those
-// of PopART; rows without a rewrite stand for expansions that are decomposition rows of the operator catalog here.
+// The table of patterns and the class that says which of them run. Names, defaults, mandatory marks and priorities are
+// those of PopART; rows without a rewrite stand for expansions that are decomposition rows of the operator catalog
+// here.
 #include <popart/patterns/patterns.hpp>
 
 #include <algorithm>
@@ -86,7 +87,8 @@ const std::vector<UserPattern> &userPatterns() { return mutableUserPatterns(); }
 
 std::vector<PatternRow> allPatterns() {
   std::vector<PatternRow> rows(std::begin(kRows), std::end(kRows));
-  for (const UserPattern &user : userPatterns()) rows.push_back({user.name.c_str(), kNoPriority, user.enabled, user.mandatory, nullptr});
+  for (const UserPattern &user : userPatterns())
+    rows.push_back({user.name.c_str(), kNoPriority, user.enabled, user.mandatory, nullptr});
   return rows;
 }
 
@@ -107,7 +109,8 @@ constexpr const char *kInplacePriorities = "UpdateInplacePrioritiesForIpu";
 
 Patterns::Patterns(PatternsLevel level) {
   for (const auto &row : patterns::allPatterns()) {
-    const bool on = level == PatternsLevel::All || (level == PatternsLevel::Default && row.enabled) || (level == PatternsLevel::Minimal && row.mandatory);
+    const bool on = level == PatternsLevel::All || (level == PatternsLevel::Default && row.enabled) ||
+                    (level == PatternsLevel::Minimal && row.mandatory);
     enabled_[row.name] = on;
   }
   if (level == PatternsLevel::Minimal) inplaceEnabled_ = false;
@@ -154,7 +157,8 @@ void Patterns::checkMandatory() const {
   std::vector<std::string> missing;
   for (const auto &row : patterns::allPatterns())
     if (row.mandatory && !isPatternEnabled(row.name)) missing.emplace_back(row.name);
-  check(missing.empty(), "Patterns: mandatory patterns are off: got {}. Enable them, or call enableRuntimeAsserts(False)", missing);
+  check(missing.empty(),
+        "Patterns: mandatory patterns are off: got {}. Enable them, or call enableRuntimeAsserts(False)", missing);
 }
 
 std::vector<std::string> Patterns::enabledNames() const {
@@ -173,12 +177,15 @@ std::ostream &operator<<(std::ostream &os, const Patterns &patterns) {
 Op *PreAliasPattern::makeReplacementOpInIr(const OperatorIdentifier &opid, Op *oldOp, const std::string &suffix) const {
   const OpDef *def = findOnnxOp(opid.domain, opid.type, opid.version);
   if (!def) def = findOpDef(opid.type);
-  check(def != nullptr, "Pattern: cannot replace {}: operator {} is not known. Register it first", oldOp->debugName(), opid);
+  check(def != nullptr, "Pattern: cannot replace {}: operator {} is not known. Register it first", oldOp->debugName(),
+        opid);
   return oldOp->getGraph().addOp(*def, {}, inheritSettings(*oldOp, oldOp->getGraph(), suffix));
 }
 
-void registerPattern(const std::string &name, std::shared_ptr<const PreAliasPattern> pattern, bool enabled, bool mandatory) {
-  for (const auto &row : patterns::allPatterns()) check(name != row.name, "Pattern '{}': a pattern of this name exists already", name);
+void registerPattern(const std::string &name, std::shared_ptr<const PreAliasPattern> pattern, bool enabled,
+                     bool mandatory) {
+  for (const auto &row : patterns::allPatterns())
+    check(name != row.name, "Pattern '{}': a pattern of this name exists already", name);
   patterns::mutableUserPatterns().push_back({name, std::move(pattern), enabled, mandatory});
 }
 

@@ -22,8 +22,8 @@ struct PassContext {
 };
 
 // ---- training passes (training.cpp)
-void addLossOps(PassContext &context);      // LossSpec objects → ops; several are summed
-void checkLoss(PassContext &context);       // exists, one element, floating point
+void addLossOps(PassContext &context);  // LossSpec objects → ops; several are summed
+void checkLoss(PassContext &context);   // exists, one element, floating point
 void growBackwardPass(PassContext &context);
 void addWeightUpdates(PassContext &context);
 

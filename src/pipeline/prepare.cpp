@@ -1,6 +1,6 @@
-// The pass table of the pipeline and its runner. A row names a pass, its phase, when it runs and the function. Every pass is
-// timed and logged; the Ir is verified at the end of each phase (after every pass on request). After a phase its checkpoint
-// writes the dot files that were asked for.
+// The pass table of the pipeline and its runner. A row names a pass, its phase, when it runs and the function. Every
+// pass is timed and logged; the Ir is verified at the end of each phase (after every pass on request). After a phase
+// its checkpoint writes the dot files that were asked for.
 #include "pipeline/prepare.hpp"
 
 #include <algorithm>
@@ -30,10 +30,14 @@ constexpr const char *kPhaseNames[] = {"Fwd0", "Fwd1", "Bwd0", "PreAlias", "Fina
 
 const char *returnName(Anchor::Return kind) {
   switch (kind) {
-    case Anchor::Return::All: return "all";
-    case Anchor::Return::Final: return "final";
-    case Anchor::Return::EveryN: return "everyn";
-    case Anchor::Return::Sum: return "sum";
+    case Anchor::Return::All:
+      return "all";
+    case Anchor::Return::Final:
+      return "final";
+    case Anchor::Return::EveryN:
+      return "everyn";
+    case Anchor::Return::Sum:
+      return "sum";
   }
   throw internal_error("Anchor: unknown return kind: got {}.", static_cast<int>(kind));
 }
@@ -44,9 +48,11 @@ bool training(const PassContext &c) { return c.trains(); }
 
 // ---- passes
 void checkRequest(PassContext &c) {
-  check(c.trains() || !c.anchors.empty(), "InferenceSession: no anchors: the program would compute nothing. Name at least one anchor in the DataFlow");
+  check(c.trains() || !c.anchors.empty(),
+        "InferenceSession: no anchors: the program would compute nothing. Name at least one anchor in the DataFlow");
   const OptimizerFactors &f = c.request.options.factors;
-  check(f.replicationFactor == 1, "SessionOptions::replicatedGraphCount is not supported yet: got {}, expected 1", f.replicationFactor);
+  check(f.replicationFactor == 1, "SessionOptions::replicatedGraphCount is not supported yet: got {}, expected 1",
+        f.replicationFactor);
   c.request.patterns.checkMandatory();
   c.main.setOutputs({});  // what comes back to the host is said by the anchors alone
 }
@@ -58,7 +64,8 @@ void checkAnchors(PassContext &c) {
     if (c.main.contains(id)) continue;
     std::vector<std::string> ids;
     for (Tensor *t : c.main.tensors()) ids.push_back(t->id);
-    throw error("DataFlow: the anchor '{}' names no tensor of the model. Nearest existing names: {}", id, nearest(id, ids));
+    throw error("DataFlow: the anchor '{}' names no tensor of the model. Nearest existing names: {}", id,
+                nearest(id, ids));
   }
 }
 
@@ -66,7 +73,8 @@ void pruneGraph(PassContext &c) { transforms::prune(c.main, c.anchors); }
 
 void applyPatterns(PassContext &c) {
   for (Graph *graph : c.ir.getAllGraphs()) {
-    const int count = patterns::applyPatterns(*graph, c.request.patterns, graph->isMain() ? c.anchors : std::set<TensorId>{});
+    const int count =
+        patterns::applyPatterns(*graph, c.request.patterns, graph->isMain() ? c.anchors : std::set<TensorId>{});
     logging::pattern::debug("{}: {} rewrites", graph->getGraphString(), count);
   }
 }
@@ -74,10 +82,13 @@ void applyPatterns(PassContext &c) {
 void loadStreams(PassContext &c) { transforms::loadStreams(c.main); }
 
 void storeAnchors(PassContext &c) {
-  for (const Anchor &anchor : c.request.anchors) transforms::storeAnchor(c.main, anchor.id, returnName(anchor.kind), anchor.period);
+  for (const Anchor &anchor : c.request.anchors)
+    transforms::storeAnchor(c.main, anchor.id, returnName(anchor.kind), anchor.period);
 }
 
-void addAccumulationLoop(PassContext &c) { transforms::addAccumulationLoop(c.ir, c.request.options.factors.accumulationFactor); }
+void addAccumulationLoop(PassContext &c) {
+  transforms::addAccumulationLoop(c.ir, c.request.options.factors.accumulationFactor);
+}
 
 void removeUnusedGraphs(PassContext &c) {
   std::set<const Graph *> used{&c.main};

@@ -1,5 +1,6 @@
-// prepare: the Ir of a forward graph -> the Ir of the whole program, ready for lower(): training mode, random seeds, backward
-// pass, weight updates, patterns, pruning, host streams. The passes are the rows of the table in prepare.cpp, run in order.
+// prepare: the Ir of a forward graph -> the Ir of the whole program, ready for lower(): training mode, random seeds,
+// backward pass, weight updates, patterns, pruning, host streams. The passes are the rows of the table in prepare.cpp,
+// run in order.
 #pragma once
 #include <memory>
 #include <optional>
@@ -24,7 +25,7 @@ struct Anchor {
 
 // Loss objects of old programs (losses=[NllLoss(...)]): an op of the catalog added to the end of the model.
 struct LossSpec {
-  std::string type;              // "Nll", "L1", "IdentityLoss"
+  std::string type;  // "Nll", "L1", "IdentityLoss"
   std::vector<TensorId> inputs;
   TensorId output;
   Attributes attributes;
@@ -38,8 +39,8 @@ struct PipelineOptions {
 };
 
 struct PrepareRequest {
-  std::unique_ptr<Ir> ir;         // main graph: forward ops, variables, constants, streams
-  TensorId loss;                  // empty: inference, or the sum of `losses`
+  std::unique_ptr<Ir> ir;  // main graph: forward ops, variables, constants, streams
+  TensorId loss;           // empty: inference, or the sum of `losses`
   std::vector<LossSpec> losses;
   const Optimizer *optimizer = nullptr;  // null: inference
   std::vector<Anchor> anchors;
@@ -49,14 +50,15 @@ struct PrepareRequest {
 
 struct Prepared {
   std::shared_ptr<Ir> ir;
-  // FLOAT variables of the Ir that hold non-constant optimizer scalars. They start with the values of the optimizer given;
-  // on updateOptimizerFromHost the session writes scalarValue(newOptimizer, s) to each. They are no part of a saved model.
+  // FLOAT variables of the Ir that hold non-constant optimizer scalars. They start with the values of the optimizer
+  // given; on updateOptimizerFromHost the session writes scalarValue(newOptimizer, s) to each. They are no part of a
+  // saved model.
   std::vector<transforms::ScalarVariable> optimizerScalars;
   std::optional<TensorId> randomSeed;  // UINT32[2] variable; absent when nothing is random
 };
 
-// Throws popart::error: unknown anchor or loss (with the nearest names), loss with more than one element, inference without
-// anchors, gradients that cannot be had, weights that are no floating point, options not supported.
+// Throws popart::error: unknown anchor or loss (with the nearest names), loss with more than one element, inference
+// without anchors, gradients that cannot be had, weights that are no floating point, options not supported.
 Prepared prepare(PrepareRequest request);
 
 // What `variable` holds under `optimizer` (factors set as in the request).

@@ -30,10 +30,12 @@ TensorIndex lossGradient(PassContext &c, const Tensor &loss) {
   const TensorId id = kGradientPrefix + loss.id;
   if (scale.isConst()) return main.addConstant(main.freeId(id), transforms::floatingData(loss.info, {scale.val()}));
   const TensorId variableId = "lossScaling_FLOAT";
-  const TensorIndex variable = main.addVariable(variableId, transforms::floatingData(TensorInfo(DataType::FLOAT, loss.info.shape()), {scale.val()}));
+  const TensorIndex variable = main.addVariable(
+      variableId, transforms::floatingData(TensorInfo(DataType::FLOAT, loss.info.shape()), {scale.val()}));
   c.result.optimizerScalars.push_back({variableId, "lossScaling", {}});
   return main
-      .addConnectedOp(opDef("Cast"), {variable}, {main.freeId(id)}, {{"to", int64_t{toOnnxDataType(loss.info.dataType())}}}, Op::Settings(main))
+      .addConnectedOp(opDef("Cast"), {variable}, {main.freeId(id)},
+                      {{"to", int64_t{toOnnxDataType(loss.info.dataType())}}}, Op::Settings(main))
       ->outputs()[0];
 }
 
@@ -44,7 +46,10 @@ void addLossOps(PassContext &c) {
   for (const LossSpec &spec : c.request.losses) {
     std::vector<TensorIndex> inputs;
     for (const TensorId &id : spec.inputs) inputs.push_back(c.main.getTensor(id)->index());
-    losses.push_back(c.main.addConnectedOp(opDef(spec.type), inputs, {spec.output}, spec.attributes, Op::Settings(c.main, spec.output))->outputs()[0]);
+    losses.push_back(
+        c.main
+            .addConnectedOp(opDef(spec.type), inputs, {spec.output}, spec.attributes, Op::Settings(c.main, spec.output))
+            ->outputs()[0]);
   }
   if (losses.empty()) return;
   if (losses.size() == 1) {
@@ -54,7 +59,9 @@ void addLossOps(PassContext &c) {
   for (TensorIndex &loss : losses)
     if (c.main.info(loss).nelms() != 1) {
       const TensorId id = c.main.freeId(c.main.tensor(loss).id + "_sum");
-      loss = c.main.addConnectedOp(opDef("ReduceSum"), {loss}, {id}, {{"keepdims", int64_t{0}}}, Op::Settings(c.main, id))->outputs()[0];
+      loss =
+          c.main.addConnectedOp(opDef("ReduceSum"), {loss}, {id}, {{"keepdims", int64_t{0}}}, Op::Settings(c.main, id))
+              ->outputs()[0];
     }
   c.request.loss = c.main.freeId("finalLoss");
   c.main.addConnectedOp(opDef("Sum"), losses, {c.request.loss}, {}, Op::Settings(c.main, c.request.loss));
@@ -63,9 +70,11 @@ void addLossOps(PassContext &c) {
 void checkLoss(PassContext &c) {
   check(!c.request.loss.empty(), "TrainingSession: no loss was given. Name the loss tensor");
   const Tensor &loss = *c.main.getTensor(c.request.loss);
-  check(loss.info.nelms() == 1, "TrainingSession: the loss '{}' must have one element: got {}. Reduce it, for example with identityloss", loss.id,
+  check(loss.info.nelms() == 1,
+        "TrainingSession: the loss '{}' must have one element: got {}. Reduce it, for example with identityloss",
+        loss.id, loss.info);
+  check(isFloatingPoint(loss.info.dataType()), "TrainingSession: the loss '{}' must be floating point: got {}", loss.id,
         loss.info);
-  check(isFloatingPoint(loss.info.dataType()), "TrainingSession: the loss '{}' must be floating point: got {}", loss.id, loss.info);
 }
 
 void growBackwardPass(PassContext &c) {
@@ -77,17 +86,20 @@ void growBackwardPass(PassContext &c) {
   for (const TensorId &anchor : c.anchors) {
     if (main.contains(anchor) || anchor.rfind(kGradientPrefix, 0) != 0) continue;
     const TensorId forward = anchor.substr(std::string(kGradientPrefix).size());
-    if (main.contains(forward) && std::find(targets.begin(), targets.end(), forward) == targets.end()) targets.push_back(forward);
+    if (main.contains(forward) && std::find(targets.begin(), targets.end(), forward) == targets.end())
+      targets.push_back(forward);
   }
   const TensorIndex start = lossGradient(c, *main.getTensor(c.request.loss));
   const std::map<TensorId, TensorId> gradients = autodiff::growBackward(main, c.request.loss, start, targets);
   for (const TensorId &weight : weights)
     if (auto it = gradients.find(weight); it != gradients.end()) c.weightToGradient[weight] = it->second;
-  if (c.weightToGradient.empty()) logging::ir::warn("No variable has a gradient path to the loss '{}': nothing will be trained", c.request.loss);
+  if (c.weightToGradient.empty())
+    logging::ir::warn("No variable has a gradient path to the loss '{}': nothing will be trained", c.request.loss);
 }
 
 void addWeightUpdates(PassContext &c) {
-  for (auto &scalar : transforms::addOptimizer(c.main, *c.request.optimizer, c.weightToGradient)) c.result.optimizerScalars.push_back(scalar);
+  for (auto &scalar : transforms::addOptimizer(c.main, *c.request.optimizer, c.weightToGradient))
+    c.result.optimizerScalars.push_back(scalar);
 }
 
 float scalarValue(const Optimizer &optimizer, const transforms::ScalarVariable &variable) {

@@ -1,11 +1,11 @@
-// Engine: one block of arena memory, one block per variable, scratch per thread. All operand pointers are resolved when the
-// engine is made; running is a walk over prepared steps.
+// Engine: one block of arena memory, one block per variable, scratch per thread. All operand pointers are resolved when
+// the engine is made; running is a walk over prepared steps.
 #include "runtime/engine.hpp"
 
 #include <sys/mman.h>
 
-#include <cstring>
 #include <cstdlib>
+#include <cstring>
 #include <utility>
 
 #include <popart/half.hpp>
@@ -26,11 +26,14 @@ constexpr size_t kAlign = 64;
 // Aligned, zeroed block. Large blocks come straight from the system with huge pages where it offers them.
 class Block {
  public:
-  explicit Block(int64_t bytes) : bytes_(bytes > 0 ? (static_cast<size_t>(bytes) + kAlign - 1) / kAlign * kAlign : kAlign) {
+  explicit Block(int64_t bytes)
+      : bytes_(bytes > 0 ? (static_cast<size_t>(bytes) + kAlign - 1) / kAlign * kAlign : kAlign) {
     constexpr size_t kHuge = size_t{2} << 20;
     const size_t align = bytes_ >= kHuge ? kHuge : kAlign;
     data_ = static_cast<char *>(std::aligned_alloc(align, (bytes_ + align - 1) / align * align));
-    if (!data_) throw memory_allocation_err("the engine cannot allocate " + toText(bytes_) + " bytes. Use a smaller batch or free memory", "");
+    if (!data_)
+      throw memory_allocation_err(
+          "the engine cannot allocate " + toText(bytes_) + " bytes. Use a smaller batch or free memory", "");
 #ifdef MADV_HUGEPAGE
     if (align == kHuge) madvise(data_, bytes_, MADV_HUGEPAGE);
 #endif
@@ -89,24 +92,37 @@ void addInto(void *sum, const void *value, int64_t bytes) {
 // Element-wise sum of anchors (AnchorReturnType "Sum"); integer types wrap.
 void accumulate(DataType type, void *sum, const void *value, int64_t bytes) {
   switch (type) {
-    case DataType::FLOAT: return addInto<float>(sum, value, bytes);
-    case DataType::DOUBLE: return addInto<double>(sum, value, bytes);
-    case DataType::FLOAT16: return addInto<Half>(sum, value, bytes);
-    case DataType::BFLOAT16: return addInto<BFloat16>(sum, value, bytes);
+    case DataType::FLOAT:
+      return addInto<float>(sum, value, bytes);
+    case DataType::DOUBLE:
+      return addInto<double>(sum, value, bytes);
+    case DataType::FLOAT16:
+      return addInto<Half>(sum, value, bytes);
+    case DataType::BFLOAT16:
+      return addInto<BFloat16>(sum, value, bytes);
     case DataType::INT64:
-    case DataType::UINT64: return addInto<uint64_t>(sum, value, bytes);
+    case DataType::UINT64:
+      return addInto<uint64_t>(sum, value, bytes);
     case DataType::INT32:
-    case DataType::UINT32: return addInto<uint32_t>(sum, value, bytes);
+    case DataType::UINT32:
+      return addInto<uint32_t>(sum, value, bytes);
     case DataType::INT16:
-    case DataType::UINT16: return addInto<uint16_t>(sum, value, bytes);
-    default: return addInto<uint8_t>(sum, value, bytes);
+    case DataType::UINT16:
+      return addInto<uint16_t>(sum, value, bytes);
+    default:
+      return addInto<uint8_t>(sum, value, bytes);
   }
 }
 
 }  // namespace
 
 struct Engine::Impl {
-  Impl(const Executable &e, int threads) : executable(e), arena(e.memory.arenaBytes), scratchStride(aligned(e.scratchBytesPerThread)), pool(threads), scratch(scratchStride * pool.threads()) {
+  Impl(const Executable &e, int threads)
+      : executable(e),
+        arena(e.memory.arenaBytes),
+        scratchStride(aligned(e.scratchBytesPerThread)),
+        pool(threads),
+        scratch(scratchStride * pool.threads()) {
     for (const auto &v : e.variables) {
       variables.emplace_back(executable::storageBytes(v.info, v.layout));
       if (!v.initial.empty()) executable::pack(v.info, v.layout, v.initial.data(), variables.back().data());
@@ -122,10 +138,13 @@ struct Engine::Impl {
     if (b < 0) return nullptr;
     const auto &buffer = executable.buffers[b];
     switch (buffer.place) {
-      case executable::Buffer::Place::Arena: return arena.data() + buffer.offset + buffer.byteOffset;
-      case executable::Buffer::Place::Variable: return variables[buffer.offset].data() + buffer.byteOffset;
+      case executable::Buffer::Place::Arena:
+        return arena.data() + buffer.offset + buffer.byteOffset;
+      case executable::Buffer::Place::Variable:
+        return variables[buffer.offset].data() + buffer.byteOffset;
       case executable::Buffer::Place::Constant:
-        return const_cast<char *>(static_cast<const char *>(executable.constants[buffer.offset].data.data())) + buffer.byteOffset;
+        return const_cast<char *>(static_cast<const char *>(executable.constants[buffer.offset].data.data())) +
+               buffer.byteOffset;
     }
     return nullptr;
   }
@@ -140,7 +159,8 @@ struct Engine::Impl {
   std::vector<BoundMove> bindMoves(const std::vector<Step::Move> &moves) {
     std::vector<BoundMove> bound;
     for (const auto &m : moves)
-      if (address(m.from) != address(m.to)) bound.push_back({address(m.from), address(m.to), static_cast<size_t>(m.bytes)});
+      if (address(m.from) != address(m.to))
+        bound.push_back({address(m.from), address(m.to), static_cast<size_t>(m.bytes)});
     return bound;
   }
 
@@ -160,7 +180,9 @@ struct Engine::Impl {
       b.condition = static_cast<const bool *>(address(s.condition));
       b.initial = bindMoves(s.initial);
       b.carried = bindMoves(s.carried);
-      for (const auto &scan : s.scans) b.scans.push_back({address(scan.from), static_cast<char *>(address(scan.to)), static_cast<size_t>(scan.bytesPerIteration)});
+      for (const auto &scan : s.scans)
+        b.scans.push_back(
+            {address(scan.from), static_cast<char *>(address(scan.to)), static_cast<size_t>(scan.bytesPerIteration)});
       for (const auto &inner : s.programs) b.programs.push_back(bind(*inner));
       bound->steps.push_back(std::move(b));
     }
@@ -170,12 +192,24 @@ struct Engine::Impl {
   void runProgram(const BoundProgram &program, StreamSource &streams) {
     for (const BoundStep &s : program.steps) {
       switch (s.kind) {
-        case Step::Kind::Kernel: runKernel(s); break;
-        case Step::Kind::HostLoad: load(s, streams); break;
-        case Step::Kind::HostStore: store(s, streams); break;
-        case Step::Kind::Copy: std::memcpy(s.out[0], s.in[0], static_cast<size_t>(s.bytes)); break;
-        case Step::Kind::Loop: runLoop(s, streams); break;
-        case Step::Kind::If: runProgram(*s.programs[*static_cast<const bool *>(s.in[0]) ? 0 : 1], streams); break;
+        case Step::Kind::Kernel:
+          runKernel(s);
+          break;
+        case Step::Kind::HostLoad:
+          load(s, streams);
+          break;
+        case Step::Kind::HostStore:
+          store(s, streams);
+          break;
+        case Step::Kind::Copy:
+          std::memcpy(s.out[0], s.in[0], static_cast<size_t>(s.bytes));
+          break;
+        case Step::Kind::Loop:
+          runLoop(s, streams);
+          break;
+        case Step::Kind::If:
+          runProgram(*s.programs[*static_cast<const bool *>(s.in[0]) ? 0 : 1], streams);
+          break;
       }
     }
   }
@@ -185,7 +219,9 @@ struct Engine::Impl {
       s.kernel->run({s.in, s.out, scratch.data()}, 0);
       return;
     }
-    pool.parallel(s.tasks, [&s, this](int task, int thread) { s.kernel->run({s.in, s.out, scratch.data() + thread * scratchStride}, task); });
+    pool.parallel(s.tasks, [&s, this](int task, int thread) {
+      s.kernel->run({s.in, s.out, scratch.data() + thread * scratchStride}, task);
+    });
   }
 
   void load(const BoundStep &s, StreamSource &streams) {
@@ -198,7 +234,8 @@ struct Engine::Impl {
     const bool last = iteration + 1 == executable.iterations;
     const void *value = s.in[0];
     switch (o.kind) {
-      case OutputStream::Return::All: break;
+      case OutputStream::Return::All:
+        break;
       case OutputStream::Return::Final:
         if (!last) return;
         break;
@@ -223,7 +260,8 @@ struct Engine::Impl {
     for (int64_t i = 0; i < trips && go; ++i) {
       *s.iteration = i;
       runProgram(*s.programs[0], streams);
-      for (const BoundScan &scan : s.scans) std::memcpy(scan.to + i * static_cast<int64_t>(scan.bytes), scan.from, scan.bytes);
+      for (const BoundScan &scan : s.scans)
+        std::memcpy(scan.to + i * static_cast<int64_t>(scan.bytes), scan.from, scan.bytes);
       go = *s.condition;
       for (const BoundMove &m : s.carried) std::memcpy(m.to, m.from, m.bytes);
     }
@@ -259,7 +297,8 @@ void Engine::readVariable(int i, void *data) const {
 
 void Engine::run(StreamSource &streams) {
   std::fill(impl_->counters.begin(), impl_->counters.end(), 0);
-  for (impl_->iteration = 0; impl_->iteration < executable_->iterations; ++impl_->iteration) impl_->runProgram(*impl_->main, streams);
+  for (impl_->iteration = 0; impl_->iteration < executable_->iterations; ++impl_->iteration)
+    impl_->runProgram(*impl_->main, streams);
 }
 
 }  // namespace popart::runtime

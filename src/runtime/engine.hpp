@@ -1,4 +1,5 @@
-// Engine: memory for one executable plus a thread pool: loads weights, connects host streams, runs steps. Knows no graphs.
+// Engine: memory for one executable plus a thread pool: loads weights, connects host streams, runs steps. Knows no
+// graphs.
 #pragma once
 #include <functional>
 #include <memory>

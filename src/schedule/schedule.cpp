@@ -1,6 +1,6 @@
-// Program-order list scheduling. In-place semantics: all tensors that share memory form one alias set; an op that writes the
-// set runs after the readers and writers that stand before it in program order and before those that stand after it, except
-// where data already says otherwise.
+// Program-order list scheduling. In-place semantics: all tensors that share memory form one alias set; an op that
+// writes the set runs after the readers and writers that stand before it in program order and before those that stand
+// after it, except where data already says otherwise.
 #include "schedule/schedule.hpp"
 
 #include <algorithm>
@@ -72,7 +72,8 @@ bool reaches(int from, int to, const std::vector<std::vector<int>> &successors, 
   return false;
 }
 
-void addMemoryEdges(const Graph &graph, const std::vector<Op *> &ops, const std::vector<int64_t> &keys, const std::vector<int> &base, Edges &edges) {
+void addMemoryEdges(const Graph &graph, const std::vector<Op *> &ops, const std::vector<int64_t> &keys,
+                    const std::vector<int> &base, Edges &edges) {
   const auto sets = memoryAccesses(graph, ops);
   if (sets.empty()) return;
   std::vector<int> position(ops.size());
@@ -81,7 +82,8 @@ void addMemoryEdges(const Graph &graph, const std::vector<Op *> &ops, const std:
   for (auto [a, b] : edges) successors[a].push_back(b);
   auto before = [&](int a, int b) { return keys[a] != keys[b] ? keys[a] < keys[b] : a < b; };
   for (auto accesses : sets) {
-    std::sort(accesses.begin(), accesses.end(), [&](const Access &x, const Access &y) { return before(x.node, y.node); });
+    std::sort(accesses.begin(), accesses.end(),
+              [&](const Access &x, const Access &y) { return before(x.node, y.node); });
     // Consecutive writers with the readers between them: enough to order all pairs.
     std::vector<int> readers;
     int writer = -1;
@@ -135,7 +137,8 @@ std::vector<OpIndex> schedule(const Graph &graph) {
   Edges edges;
   for (size_t i = 0; i < ops.size(); ++i)
     for (TensorIndex t : ops[i]->inputs())
-      if (t.valid() && graph.tensor(t).hasProducer()) edges.emplace_back(nodeOf[graph.tensor(t).producerIndex().value], static_cast<int>(i));
+      if (t.valid() && graph.tensor(t).hasProducer())
+        edges.emplace_back(nodeOf[graph.tensor(t).producerIndex().value], static_cast<int>(i));
   for (const auto &[before, after] : graph.constraints())
     if (graph.alive(before) && graph.alive(after)) edges.emplace_back(nodeOf[before.value], nodeOf[after.value]);
 
@@ -151,7 +154,8 @@ std::vector<OpIndex> schedule(const Graph &graph) {
     std::vector<std::string> stuck;
     for (size_t i = 0; i < ops.size() && stuck.size() < 5; ++i)
       if (!done[i]) stuck.push_back(ops[i]->debugName());
-    throw error("{}: the ops cannot be ordered: data and ordering constraints form a cycle through {}", graph.getGraphString(), stuck);
+    throw error("{}: the ops cannot be ordered: data and ordering constraints form a cycle through {}",
+                graph.getGraphString(), stuck);
   }
   std::vector<OpIndex> order;
   order.reserve(result.size());

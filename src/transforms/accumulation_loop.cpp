@@ -1,5 +1,6 @@
-// See accumulation_loop.hpp. The body keeps the ids of the tensors it takes over; variables, and what else the main graph makes,
-// reach it as loop inputs, constants are copied. A tensor that is a variable's new value is read as that variable after the loop.
+// See accumulation_loop.hpp. The body keeps the ids of the tensors it takes over; variables, and what else the main
+// graph makes, reach it as loop inputs, constants are copied. A tensor that is a variable's new value is read as that
+// variable after the loop.
 #include "transforms/accumulation_loop.hpp"
 
 #include <map>
@@ -37,7 +38,9 @@ class LoopMaker {
 
  private:
   bool inner(const Op &op) const { return !isOuter(op); }
-  bool madeInBody(TensorIndex t) const { return main_.tensor(t).hasProducer() && inner(*main_.tensor(t).getProducer()); }
+  bool madeInBody(TensorIndex t) const {
+    return main_.tensor(t).hasProducer() && inner(*main_.tensor(t).getProducer());
+  }
 
   // Stores that do not belong into the body join the outer part, as often as their anchor returns values.
   void placeStores(const std::vector<Op *> &ops) {
@@ -49,7 +52,8 @@ class LoopMaker {
       if (madeInBody(value) && each) continue;
       op->settings.executionContext = ExecutionContext::AccumulateOuterFragment;
       if (each)
-        for (int64_t i = 1; i < count_; ++i) main_.addConnectedOp(op->def(), op->inputs(), {}, op->attributes(), op->settings);
+        for (int64_t i = 1; i < count_; ++i)
+          main_.addConnectedOp(op->def(), op->inputs(), {}, op->attributes(), op->settings);
       if (kind == "sum" && madeInBody(value) && !variableOf(value).valid()) sums_.insert(value);
     }
   }
@@ -61,7 +65,8 @@ class LoopMaker {
       const OutIndex output = main_.tensor(t).producerOutput();
       TensorIndex source;
       for (const AliasDef &alias : producer.def().aliasRules())
-        if (alias.modifies && alias.output == output && producer.hasInput(alias.input)) source = producer.inputs()[alias.input];
+        if (alias.modifies && alias.output == output && producer.hasInput(alias.input))
+          source = producer.inputs()[alias.input];
       if (!source.valid()) return {};
       t = source;
     }
@@ -74,7 +79,8 @@ class LoopMaker {
     const Tensor &tensor = main_.tensor(t);
     if (tensor.hasProducer() && isOuter(*tensor.getProducer()))
       throw internal_error("Accumulation: '{}' is made after the loop that reads it.", tensor.id);
-    if (tensor.tensorType() == TensorType::Const) return inBody_[t] = body_.addConstant(body_.freeId(tensor.id), tensor.tensorData());
+    if (tensor.tensorType() == TensorType::Const)
+      return inBody_[t] = body_.addConstant(body_.freeId(tensor.id), tensor.tensorData());
     inputs_.push_back(t);
     return inBody_[t] = body_.addTensor(body_.freeId(tensor.id), tensor.info, TensorType::ActGrad);
   }
@@ -153,7 +159,8 @@ class LoopMaker {
                             {"carried", static_cast<int64_t>(results_.size())},
                             {"modified", modified}},
                            settings);
-    for (size_t i = 2; i < loopInputs.size(); ++i) main_.connectInput(loop->index(), static_cast<InIndex>(i), loopInputs[i]);
+    for (size_t i = 2; i < loopInputs.size(); ++i)
+      main_.connectInput(loop->index(), static_cast<InIndex>(i), loopInputs[i]);
     OutIndex output = 0;
     for (const auto &entry : results_) main_.connectOutput(loop->index(), output++, entry.second);
     loop->setup();
@@ -180,12 +187,12 @@ class LoopMaker {
   const int64_t count_;
   TensorIndex iteration_, condition_;
   std::vector<Op *> moved_;
-  std::vector<TensorIndex> inputs_;                  // of the main graph, in the order the body first reads them
-  std::map<TensorIndex, TensorIndex> inBody_;        // main -> body
+  std::vector<TensorIndex> inputs_;            // of the main graph, in the order the body first reads them
+  std::map<TensorIndex, TensorIndex> inBody_;  // main -> body
   std::map<OpIndex, OpIndex> opInBody_;
-  std::set<TensorIndex> modified_;                   // variables the body writes
-  std::map<TensorIndex, TensorIndex> results_;       // value made in the body -> the loop's output
-  std::set<TensorIndex> sums_;                       // values whose sum over the iterations leaves the body
+  std::set<TensorIndex> modified_;              // variables the body writes
+  std::map<TensorIndex, TensorIndex> results_;  // value made in the body -> the loop's output
+  std::set<TensorIndex> sums_;                  // values whose sum over the iterations leaves the body
 };
 
 }  // namespace

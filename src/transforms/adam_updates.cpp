@@ -1,4 +1,5 @@
-// Update ops of the Adam family and of the adaptive optimizers (formulas: PopART Python API, sections "Adam family", "Adaptive").
+// Update ops of the Adam family and of the adaptive optimizers (formulas: PopART Python API, sections "Adam family",
+// "Adaptive").
 #include <popart/adam.hpp>
 #include <popart/adaptive.hpp>
 
@@ -9,7 +10,8 @@ namespace {
 
 DataType orElse(DataType type, DataType fallback) { return type == DataType::UNDEFINED ? fallback : type; }
 
-TensorIndex accumulate(UpdateEmitter &e, TensorIndex state, TensorIndex value, TensorIndex factor, const char *kind, const TensorId &id) {
+TensorIndex accumulate(UpdateEmitter &e, TensorIndex state, TensorIndex value, TensorIndex factor, const char *kind,
+                       const TensorId &id) {
   Attributes attributes{{"accumulation_type", std::string(kind)}};
   if (!factor.valid()) attributes.set("factor", 1.0f);
   return e.emitOne("Accumulate", {state, value, factor}, id, attributes);
@@ -17,25 +19,32 @@ TensorIndex accumulate(UpdateEmitter &e, TensorIndex state, TensorIndex value, T
 
 const char *modeName(AdamMode mode) {
   switch (mode) {
-    case AdamMode::Adam: return "Adam";
-    case AdamMode::AdamNoBias: return "AdamNoBias";
-    case AdamMode::AdaMax: return "AdaMax";
-    case AdamMode::Lamb: return "Lamb";
-    case AdamMode::LambNoBias: return "LambNoBias";
+    case AdamMode::Adam:
+      return "Adam";
+    case AdamMode::AdamNoBias:
+      return "AdamNoBias";
+    case AdamMode::AdaMax:
+      return "AdaMax";
+    case AdamMode::Lamb:
+      return "Lamb";
+    case AdamMode::LambNoBias:
+      return "LambNoBias";
   }
   throw internal_error("Adam: unknown mode: got {}.", static_cast<int>(mode));
 }
 
 }  // namespace
 
-TensorIndex unscaledGradient(UpdateEmitter &e, const Optimizer &optimizer, const WeightUpdate &u, DataType type, WeightDecayMode mode,
-                             const std::string &decayScalar) {
+TensorIndex unscaledGradient(UpdateEmitter &e, const Optimizer &optimizer, const WeightUpdate &u, DataType type,
+                             WeightDecayMode mode, const std::string &decayScalar) {
   TensorIndex g = e.cast(u.gradient, type, u.id + "_gradient");
   const OptimizerScalar scale = optimizer.scalar("gradientScale", u.id);
   if (!scale.value.isConst() || scale.value.val() != 1.0f)
-    g = e.emitOne("Mul", {g, e.cast(e.scalar("gradientScale", u.id), type, u.id + "_gradientScale")}, u.id + "_unscaledGradient");
+    g = e.emitOne("Mul", {g, e.cast(e.scalar("gradientScale", u.id), type, u.id + "_gradientScale")},
+                  u.id + "_unscaledGradient");
   if (mode == WeightDecayMode::L2Regularization && !decayScalar.empty()) {
-    const TensorIndex w = e.cast(u.weight, type, u.id + "_cast"), wd = e.cast(e.scalar(decayScalar, u.id), type, u.id + "_weightDecay");
+    const TensorIndex w = e.cast(u.weight, type, u.id + "_cast"),
+                      wd = e.cast(e.scalar(decayScalar, u.id), type, u.id + "_weightDecay");
     g = e.emitOne("Add", {g, e.emitOne("Mul", {w, wd}, u.id + "_decay")}, u.id + "_regularizedGradient");
   }
   return g;
@@ -45,9 +54,12 @@ void beginAdam(UpdateEmitter &e, const Optimizer &optimizer, WeightUpdate &u) {
   const Adam &adam = static_cast<const Adam &>(optimizer);
   u.gradient = e.accumulated(u, adam.getAccumType());
   check(!adam.useScaledOptimizerState() || adam.lossScaling().isConst(),
-        "Adam '{}': scaled optimizer state with a non-constant loss scaling is not supported. Make the loss scaling constant", u.id);
+        "Adam '{}': scaled optimizer state with a non-constant loss scaling is not supported. Make the loss scaling "
+        "constant",
+        u.id);
   const DataType type = orElse(adam.getAccl1Type(), e.info(u.weight).dataType());
-  u.clippable = unscaledGradient(e, optimizer, u, type, adam.getWeightDecayMode(), adam.hasWeightDecay(u.id) ? "weightDecay" : "");
+  u.clippable = unscaledGradient(e, optimizer, u, type, adam.getWeightDecayMode(),
+                                 adam.hasWeightDecay(u.id) ? "weightDecay" : "");
 }
 
 void finishAdam(UpdateEmitter &e, const Optimizer &optimizer, const WeightUpdate &u) {
@@ -59,8 +71,9 @@ void finishAdam(UpdateEmitter &e, const Optimizer &optimizer, const WeightUpdate
   const TensorIndex accl2 = e.state("Accl2___" + u.id, TensorInfo(type2, shape), 0.0);
   const TensorIndex beta1 = e.scalar("adamBeta1", u.id), beta2 = e.scalar("adamBeta2", u.id);
   const TensorIndex m = accumulate(e, accl1, u.clippable, beta1, "MovingAverage", "Accl1Updated___" + u.id);
-  const TensorIndex v = accumulate(e, accl2, u.clippable, beta2, adam.getMode() == AdamMode::AdaMax ? "Infinity" : "MovingAverageSquare",
-                                   "Accl2Updated___" + u.id);
+  const TensorIndex v =
+      accumulate(e, accl2, u.clippable, beta2, adam.getMode() == AdamMode::AdaMax ? "Infinity" : "MovingAverageSquare",
+                 "Accl2Updated___" + u.id);
   const bool decays = adam.getWeightDecayMode() == WeightDecayMode::Decay && adam.hasWeightDecay(u.id);
   std::vector<TensorIndex> inputs(8);
   inputs[1] = m, inputs[2] = v, inputs[7] = e.scalar("adamEps", u.id);
@@ -85,7 +98,8 @@ void beginAdaptive(UpdateEmitter &e, const Optimizer &optimizer, WeightUpdate &u
   const Adaptive &adaptive = static_cast<const Adaptive &>(optimizer);
   u.gradient = e.accumulated(u, adaptive.getAccumType());
   const DataType type = orElse(adaptive.getAccl1Type(), e.info(u.weight).dataType());
-  u.clippable = unscaledGradient(e, optimizer, u, type, adaptive.getWeightDecayMode(), adaptive.hasWeightDecay(u.id) ? "weightDecay" : "");
+  u.clippable = unscaledGradient(e, optimizer, u, type, adaptive.getWeightDecayMode(),
+                                 adaptive.hasWeightDecay(u.id) ? "weightDecay" : "");
 }
 
 void finishAdaptive(UpdateEmitter &e, const Optimizer &optimizer, const WeightUpdate &u) {
@@ -95,10 +109,12 @@ void finishAdaptive(UpdateEmitter &e, const Optimizer &optimizer, const WeightUp
   // compat: the second accumulator has the first one's type, whatever accl2_type says.
   const TensorInfo info(orElse(a.getAccl1Type(), weightType), shape);
   const AdaptiveMode mode = a.getMode();
-  const TensorIndex alpha = mode == AdaptiveMode::AdaGrad ? TensorIndex{} : e.scalar("alpha", u.id), eps = e.scalar("eps", u.id);
+  const TensorIndex alpha = mode == AdaptiveMode::AdaGrad ? TensorIndex{} : e.scalar("alpha", u.id),
+                    eps = e.scalar("eps", u.id);
   const TensorIndex g = u.clippable;
-  const TensorIndex v1 = accumulate(e, e.state("Accl1___" + u.id, info, a.isTFVariant() ? 1.0 : 0.0), g, alpha,
-                                    mode == AdaptiveMode::AdaGrad ? "DampenedAddSquare" : "MovingAverageSquare", "Accl1Updated___" + u.id);
+  const TensorIndex v1 =
+      accumulate(e, e.state("Accl1___" + u.id, info, a.isTFVariant() ? 1.0 : 0.0), g, alpha,
+                 mode == AdaptiveMode::AdaGrad ? "DampenedAddSquare" : "MovingAverageSquare", "Accl1Updated___" + u.id);
   TensorIndex x;
   if (mode == AdaptiveMode::AdaDelta) {
     const TensorIndex v2 = e.state("Accl2___" + u.id, info, 0.0);
@@ -108,7 +124,8 @@ void finishAdaptive(UpdateEmitter &e, const Optimizer &optimizer, const WeightUp
     TensorIndex v2;
     if (mode == AdaptiveMode::CenteredRMSProp)
       v2 = accumulate(e, e.state("Accl2___" + u.id, info, 0.0), g, alpha, "MovingAverage", "Accl2Updated___" + u.id);
-    x = e.emitOne("RMSPropUpdater", {g, v1, v2, eps}, "AdaptiveUpdater___" + u.id, {{"tf_variant", int64_t{a.isTFVariant()}}});
+    x = e.emitOne("RMSPropUpdater", {g, v1, v2, eps}, "AdaptiveUpdater___" + u.id,
+                  {{"tf_variant", int64_t{a.isTFVariant()}}});
   }
   TensorIndex rate = e.scalar("learningRate", u.id);
   if (a.hasMomentum(u.id)) {
@@ -121,7 +138,8 @@ void finishAdaptive(UpdateEmitter &e, const Optimizer &optimizer, const WeightUp
     x = accumulate(e, v3, x, e.scalar("momentum", u.id), "DecayAdd", "Accl3Updated___" + u.id);
   }
   std::vector<TensorIndex> update{u.weight, x, rate};
-  if (a.getWeightDecayMode() == WeightDecayMode::Decay && a.hasWeightDecay(u.id)) update.push_back(e.scalar("weightDecay", u.id));
+  if (a.getWeightDecayMode() == WeightDecayMode::Decay && a.hasWeightDecay(u.id))
+    update.push_back(e.scalar("weightDecay", u.id));
   e.emit("ScaledVarUpdate", update, {"UpdatedVar___" + u.id});
 }
 

@@ -1,5 +1,6 @@
-// Updates of all weights in order of their ids, in two halves: up to the tensor that clipping scales, clipping of each group by
-// its joint norm, the rest. Clipping of a group:  norm = sqrt(sum_i sum(t_i^2)),  t_i *= maxNorm / max(norm, maxNorm).
+// Updates of all weights in order of their ids, in two halves: up to the tensor that clipping scales, clipping of each
+// group by its joint norm, the rest. Clipping of a group:  norm = sqrt(sum_i sum(t_i^2)),  t_i *= maxNorm / max(norm,
+// maxNorm).
 #include "transforms/add_optimizer.hpp"
 
 #include <algorithm>
@@ -20,7 +21,8 @@ std::vector<WeightUpdate *> groupMembers(const ClipNormSettings &group, std::vec
   }
   for (const TensorId &id : group.getWeightIds()) {
     const auto it = std::find_if(updates.begin(), updates.end(), [&](const WeightUpdate &u) { return u.id == id; });
-    check(it != updates.end(), "Gradient clipping '{}': the weight is not updated by the optimizer. Take it out of the clip group", id);
+    check(it != updates.end(),
+          "Gradient clipping '{}': the weight is not updated by the optimizer. Take it out of the clip group", id);
     members.push_back(&*it);
   }
   return members;
@@ -35,9 +37,12 @@ void clipGroup(UpdateEmitter &e, const ClipNormSettings &group, int groupIndex, 
     const TensorIndex t = e.cast(u->clippable, DataType::FLOAT, u->id + "_clip");
     squares.push_back(e.emitOne("ReduceSumSquare", {t}, u->id + "_sumSquare", {{"keepdims", int64_t{0}}}));
   }
-  const TensorIndex norm = e.emitOne("Sqrt", {e.emitOne("Sum", squares, "ClipSumSquares___" + suffix)}, "GlobalNorm___" + suffix);
-  const TensorIndex limit = e.graph().addConstant(e.graph().freeId("ClipMaxNorm___" + suffix), TensorData::scalar(group.getMaxNorm()));
-  const TensorIndex factor = e.emitOne("Div", {limit, e.emitOne("Max", {norm, limit}, "ClipMax___" + suffix)}, "ClipFactor___" + suffix);
+  const TensorIndex norm =
+      e.emitOne("Sqrt", {e.emitOne("Sum", squares, "ClipSumSquares___" + suffix)}, "GlobalNorm___" + suffix);
+  const TensorIndex limit =
+      e.graph().addConstant(e.graph().freeId("ClipMaxNorm___" + suffix), TensorData::scalar(group.getMaxNorm()));
+  const TensorIndex factor =
+      e.emitOne("Div", {limit, e.emitOne("Max", {norm, limit}, "ClipMax___" + suffix)}, "ClipFactor___" + suffix);
   for (WeightUpdate *u : members) {
     const TensorIndex f = e.cast(factor, e.info(u->clippable).dataType(), u->id + "_clipFactor");
     u->clippable = e.emitOne("Mul", {u->clippable, f}, u->id + "_clipped");
@@ -57,19 +62,24 @@ constexpr Rule kRules[] = {{OptimizerType::SGD, beginSgd, finishSgd},
 
 }  // namespace
 
-std::vector<ScalarVariable> addOptimizer(Graph &graph, const Optimizer &optimizer, const std::map<TensorId, TensorId> &weightToGradient) {
-  const auto rule = std::find_if(std::begin(kRules), std::end(kRules), [&](const Rule &r) { return r.type == optimizer.type(); });
-  if (rule == std::end(kRules)) throw internal_error("Optimizer '{}': no update rule for this type.", optimizer.type_s());
+std::vector<ScalarVariable> addOptimizer(Graph &graph, const Optimizer &optimizer,
+                                         const std::map<TensorId, TensorId> &weightToGradient) {
+  const auto rule =
+      std::find_if(std::begin(kRules), std::end(kRules), [&](const Rule &r) { return r.type == optimizer.type(); });
+  if (rule == std::end(kRules))
+    throw internal_error("Optimizer '{}': no update rule for this type.", optimizer.type_s());
   UpdateEmitter emitter(graph, optimizer);
   std::vector<WeightUpdate> updates;
   for (const auto &[weight, gradient] : weightToGradient) {
     WeightUpdate u{weight, graph.getTensor(weight)->index(), graph.getTensor(gradient)->index(), {}, {}};
-    check(graph.tensor(u.weight).tensorType() == TensorType::Variable, "Optimizer '{}': only variables can be updated", weight);
+    check(graph.tensor(u.weight).tensorType() == TensorType::Variable, "Optimizer '{}': only variables can be updated",
+          weight);
     rule->begin(emitter, optimizer, u);
     updates.push_back(u);
   }
   int groupIndex = 0;
-  for (const ClipNormSettings &group : optimizer.getClipNormSettings()) clipGroup(emitter, group, groupIndex++, updates);
+  for (const ClipNormSettings &group : optimizer.getClipNormSettings())
+    clipGroup(emitter, group, groupIndex++, updates);
   for (const WeightUpdate &u : updates) rule->finish(emitter, optimizer, u);
   emitter.clearAccumulators();
   return emitter.scalarVariables();

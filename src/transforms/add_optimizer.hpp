@@ -1,6 +1,7 @@
 // addOptimizer: puts the update of every weight into the graph: gradient clipping, optimizer state and the update ops.
-// Formulas: PopART Python API, section "Optimizers". State tensors are Variables with isOptimizerState and the documented names
-// (Accl___w, Accl1___w, Accl2___w, Accl3___w, Step___w); a Variable of that name in the graph is taken as it is.
+// Formulas: PopART Python API, section "Optimizers". State tensors are Variables with isOptimizerState and the
+// documented names (Accl___w, Accl1___w, Accl2___w, Accl3___w, Step___w); a Variable of that name in the graph is taken
+// as it is.
 #pragma once
 #include <map>
 #include <vector>
@@ -20,6 +21,7 @@ struct ScalarVariable {
 // `weightToGradient`: finished gradients by weight. Returns the scalar variables made, in order of creation.
 // Throws popart::error: clip group naming a weight without gradient, Adam state scaled by a non-constant loss scale,
 // weights that are no Variable.
-std::vector<ScalarVariable> addOptimizer(Graph &graph, const Optimizer &optimizer, const std::map<TensorId, TensorId> &weightToGradient);
+std::vector<ScalarVariable> addOptimizer(Graph &graph, const Optimizer &optimizer,
+                                         const std::map<TensorId, TensorId> &weightToGradient);
 
 }  // namespace popart::transforms

@@ -7,8 +7,9 @@
 
 namespace popart::transforms {
 
-// Folds, in topological order, every op whose inputs are all Const, and Shape and Size always (the rules of isFoldable).
-// Ops the evaluator refuses stay. Constants that only fed folded ops are erased. Returns the number of ops folded.
+// Folds, in topological order, every op whose inputs are all Const, and Shape and Size always (the rules of
+// isFoldable). Ops the evaluator refuses stay. Constants that only fed folded ops are erased. Returns the number of ops
+// folded.
 int foldConstants(Graph &graph, const EvaluateOp &evaluate);
 
 }  // namespace popart::transforms

@@ -1,4 +1,5 @@
-// See host_io.hpp. Loads stand first in program order, stores last, so that an anchored variable is stored after its update.
+// See host_io.hpp. Loads stand first in program order, stores last, so that an anchored variable is stored after its
+// update.
 #include "transforms/host_io.hpp"
 
 #include <popart/ir.hpp>
@@ -12,7 +13,8 @@ TensorIndex loadStream(Graph &main, TensorIndex stream) {
   Op::Settings settings(main);
   settings.sequence = 0;
   const TensorIndex loaded =
-      main.addConnectedOp(opDef("HostLoad"), {}, {main.freeId(id + "___loaded")}, {{"stream", id}}, settings)->outputs()[0];
+      main.addConnectedOp(opDef("HostLoad"), {}, {main.freeId(id + "___loaded")}, {{"stream", id}}, settings)
+          ->outputs()[0];
   main.replaceUses(stream, loaded);
   return loaded;
 }
@@ -25,7 +27,8 @@ void loadStreams(Graph &main) {
 void storeAnchor(Graph &main, const TensorId &id, const std::string &returnKind, int64_t period) {
   TensorIndex t = main.getTensor(id)->index();
   if (main.tensor(t).tensorType() == TensorType::Stream) t = loadStream(main, t);
-  main.addConnectedOp(opDef("HostStore"), {t}, {}, {{"stream", id}, {"return", returnKind}, {"period", period}}, Op::Settings(main));
+  main.addConnectedOp(opDef("HostStore"), {t}, {}, {{"stream", id}, {"return", returnKind}, {"period", period}},
+                      Op::Settings(main));
 }
 
 }  // namespace popart::transforms

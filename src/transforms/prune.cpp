@@ -22,7 +22,8 @@ bool hasEffect(const Op &op) {
 
 bool graphHasEffect(const Graph &graph) {
   const auto ops = graph.ops();
-  return std::any_of(ops.begin(), ops.end(), [](const Op *op) { return op->hasSideEffect() || (op->has(Trait::Call) && hasEffect(*op)); });
+  return std::any_of(ops.begin(), ops.end(),
+                     [](const Op *op) { return op->hasSideEffect() || (op->has(Trait::Call) && hasEffect(*op)); });
 }
 
 }  // namespace
@@ -57,7 +58,8 @@ int prune(Graph &graph, const std::set<TensorId> &anchors) {
   }
   for (TensorIndex t : orphans) graph.eraseTensor(t);
   for (Tensor *t : graph.tensorsOfType(TensorType::Const))
-    if (t->uses().empty() && !t->hasProducer() && !t->isGraphInput() && !t->isGraphOutput() && !anchors.count(t->id)) graph.eraseTensor(t->index());
+    if (t->uses().empty() && !t->hasProducer() && !t->isGraphInput() && !t->isGraphOutput() && !anchors.count(t->id))
+      graph.eraseTensor(t->index());
   return removed;
 }
 

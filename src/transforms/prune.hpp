@@ -1,4 +1,5 @@
-// prune: removes ops that lead neither to a kept tensor nor to an effect (host and remote stores, prints, writes to variables).
+// prune: removes ops that lead neither to a kept tensor nor to an effect (host and remote stores, prints, writes to
+// variables).
 #pragma once
 #include <set>
 

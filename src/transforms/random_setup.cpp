@@ -1,4 +1,5 @@
-// See random_setup.hpp. Runs before differentiation: gradient ops read the seed of their forward op and so repeat its mask.
+// See random_setup.hpp. Runs before differentiation: gradient ops read the seed of their forward op and so repeat its
+// mask.
 #include "transforms/random_setup.hpp"
 
 #include <set>
@@ -28,7 +29,8 @@ class SeedSetup {
     const TensorIndex seed = main.find(kSeedId);
     if (!seed.valid() || main.tensor(seed).uses().empty()) return std::nullopt;
     const std::vector<Use> uses = main.tensor(seed).uses();
-    Op *get = main.addConnectedOp(opDef("GetRandomSeed"), {seed}, {main.freeId("randomSeed___updated")}, {}, firstIn(main));
+    Op *get =
+        main.addConnectedOp(opDef("GetRandomSeed"), {seed}, {main.freeId("randomSeed___updated")}, {}, firstIn(main));
     for (const Use &use : uses) giveOwnSeed(main, use, get->outputs()[0]);
     return TensorId(kSeedId);
   }
@@ -45,7 +47,8 @@ class SeedSetup {
       for (Op *op : graph->ops()) {
         const int i = seedInput(*op);
         if (i < 0 || op->hasInput(i)) continue;
-        check(graph->isMain(), "RandomSetup '{}': a random op in {} has no seed. Pass a seed into the graph", op->debugName(), graph->getGraphString());
+        check(graph->isMain(), "RandomSetup '{}': a random op in {} has no seed. Pass a seed into the graph",
+              op->debugName(), graph->getGraphString());
         if (!main.contains(kSeedId)) main.addVariable(kSeedId, TensorData(TensorInfo(DataType::UINT32, {2})));
         main.connectInput(op->index(), i, main.find(kSeedId));
       }
@@ -54,7 +57,9 @@ class SeedSetup {
   TensorIndex modify(Graph &graph, TensorIndex seed, TensorIndex modifier, const Op &user) {
     Op::Settings settings = inheritSettings(user, graph);
     settings.name.clear();
-    return graph.addConnectedOp(opDef("ModifyRandomSeed"), {seed, modifier}, {graph.freeId(graph.addScope("randomSeed___modified"))}, {}, settings)
+    return graph
+        .addConnectedOp(opDef("ModifyRandomSeed"), {seed, modifier},
+                        {graph.freeId(graph.addScope("randomSeed___modified"))}, {}, settings)
         ->outputs()[0];
   }
 
@@ -73,10 +78,12 @@ class SeedSetup {
   void enter(Op &op, int i) {
     for (Graph *graph : op.getCalledGraphs()) {
       if (op.is("If")) {
-        const int thenInputs = static_cast<int>(op.getIr().getGraph(op.attributes().getAttribute<GraphRef>("then_branch").id).inputs().size());
+        const int thenInputs = static_cast<int>(
+            op.getIr().getGraph(op.attributes().getAttribute<GraphRef>("then_branch").id).inputs().size());
         const bool isThen = graph->id == op.attributes().getAttribute<GraphRef>("then_branch").id;
         const int position = i - 1 - (isThen ? 0 : thenInputs);
-        if (position >= 0 && position < (isThen ? thenInputs : static_cast<int>(graph->inputs().size()))) spread(*graph, position, false);
+        if (position >= 0 && position < (isThen ? thenInputs : static_cast<int>(graph->inputs().size())))
+          spread(*graph, position, false);
       } else if (i < static_cast<int>(graph->inputs().size())) {
         spread(*graph, i, op.is("Loop"));
       }
@@ -90,7 +97,8 @@ class SeedSetup {
     if (uses.empty()) return;
     if (loops) {
       const Op &user = graph.op(uses.front().op);
-      Op *number = graph.addConnectedOp(opDef("Cast"), {graph.inputs()[0]}, {graph.freeId(graph.addScope("randomSeedModifier___iteration"))},
+      Op *number = graph.addConnectedOp(opDef("Cast"), {graph.inputs()[0]},
+                                        {graph.freeId(graph.addScope("randomSeedModifier___iteration"))},
                                         {{"to", int64_t{toOnnxDataType(DataType::UINT32)}}}, firstIn(graph));
       seed = modify(graph, seed, number->outputs()[0], user);
     }

@@ -8,9 +8,9 @@
 
 namespace popart::transforms {
 
-// Random ops whose seed is the variable randomSeed___fromHost, or that have none, get a seed of their own that changes with every
-// micro-batch; inside subgraphs the seed comes in through the caller, in loops it also changes with every iteration. Seeds
-// that the program made itself stay. Returns the id of the variable; nothing when no op is random.
+// Random ops whose seed is the variable randomSeed___fromHost, or that have none, get a seed of their own that changes
+// with every micro-batch; inside subgraphs the seed comes in through the caller, in loops it also changes with every
+// iteration. Seeds that the program made itself stay. Returns the id of the variable; nothing when no op is random.
 // Throws popart::error for a random op without seed in a subgraph.
 std::optional<TensorId> setUpRandomSeeds(Ir &ir);
 

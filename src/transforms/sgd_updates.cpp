@@ -18,8 +18,9 @@ TensorIndex velocityState(UpdateEmitter &e, const SGD &sgd, const WeightUpdate &
     const DataType type = sgd.getAccl1Type() == DataType::UNDEFINED ? weightType : sgd.getAccl1Type();
     return e.state("Accl1___" + u.id, TensorInfo(type, e.info(u.weight).shape()), 0.0);
   }
-  check(e.info(u.gradient).dataType() == weightType, "SGD '{}': weight and gradient differ in type: got {} and {}, expected equal types", u.id,
-        weightType, e.info(u.gradient).dataType());
+  check(e.info(u.gradient).dataType() == weightType,
+        "SGD '{}': weight and gradient differ in type: got {} and {}, expected equal types", u.id, weightType,
+        e.info(u.gradient).dataType());
   const double swd1 = sgd.scalar("scaledWeightDecay1", u.id).value.val();
   std::vector<double> values = e.graph().tensor(u.weight).tensorData().asDoubles();
   for (double &v : values) v *= swd1;
@@ -38,7 +39,8 @@ void beginSgd(UpdateEmitter &e, const Optimizer &optimizer, WeightUpdate &u) {
   if (!sgd.hasVelocity(u.id)) return;
   TensorIndex v = velocityState(e, sgd, u);
   if (!combined)
-    v = e.emitOne("SGD2PartialAcclUpdate", {v, u.weight, e.scalar("scaledMomentum2", u.id), e.scalar("scaledWeightDecay1", u.id)},
+    v = e.emitOne("SGD2PartialAcclUpdate",
+                  {v, u.weight, e.scalar("scaledMomentum2", u.id), e.scalar("scaledWeightDecay1", u.id)},
                   "AcclIntoReduce___" + u.id);
   const std::string factor = combined ? "dampeningScaleFactor1" : "dampeningScaleFactor2";
   if (combined) e.setContext(ExecutionContext::Normal);  // the velocity itself accumulates
@@ -47,25 +49,30 @@ void beginSgd(UpdateEmitter &e, const Optimizer &optimizer, WeightUpdate &u) {
   e.setContext(ExecutionContext::AccumulateOuterFragment);
   u.clippable = u.velocity;
   if (sgd.usesNesterov(u.id))
-    u.clippable = e.emitOne("SGD1Nesterov",
-                            {u.gradient, u.weight, u.velocity, e.scalar("nesterovUnscale", u.id), e.scalar("weightDecay", u.id),
-                             e.scalar("nesterovGradScaleFactor", u.id), e.scalar("momentum", u.id)},
-                            "NesterovUpdater___" + u.id);
+    u.clippable =
+        e.emitOne("SGD1Nesterov",
+                  {u.gradient, u.weight, u.velocity, e.scalar("nesterovUnscale", u.id), e.scalar("weightDecay", u.id),
+                   e.scalar("nesterovGradScaleFactor", u.id), e.scalar("momentum", u.id)},
+                  "NesterovUpdater___" + u.id);
 }
 
 void finishSgd(UpdateEmitter &e, const Optimizer &optimizer, const WeightUpdate &u) {
   const SGD &sgd = static_cast<const SGD &>(optimizer);
   const TensorId updated = "UpdatedVar___" + u.id;
   if (!sgd.hasVelocity(u.id)) {
-    e.emit("SGD0VarUpdate", {u.weight, u.clippable, e.scalar("scaledLearningRate0", u.id), e.scalar("weightDecayScaleFactor0", u.id)}, {updated});
+    e.emit("SGD0VarUpdate",
+           {u.weight, u.clippable, e.scalar("scaledLearningRate0", u.id), e.scalar("weightDecayScaleFactor0", u.id)},
+           {updated});
     return;
   }
   if (!isCombined(sgd)) {
     e.emit("SGD2VarUpdate", {u.weight, u.clippable, e.scalar("scaledLearningRate2", u.id)}, {updated});
     return;
   }
-  const TensorIndex weight = e.emitOne("SGD1VarUpdate", {u.weight, u.clippable, e.scalar("scaledLearningRate1", u.id)}, updated);
-  e.emit("SGD1AcclUpdate", {u.velocity, weight, e.scalar("scaledMomentum1", u.id), e.scalar("scaledWeightDecay1", u.id)},
+  const TensorIndex weight =
+      e.emitOne("SGD1VarUpdate", {u.weight, u.clippable, e.scalar("scaledLearningRate1", u.id)}, updated);
+  e.emit("SGD1AcclUpdate",
+         {u.velocity, weight, e.scalar("scaledMomentum1", u.id), e.scalar("scaledWeightDecay1", u.id)},
          {"AcclOutOfAcclUpdate___" + u.id});
 }
 

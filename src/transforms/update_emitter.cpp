@@ -16,8 +16,8 @@ TensorIndex UpdateEmitter::scalar(const std::string &name, const TensorId &weigh
   return graph_.addVariable(id, data);
 }
 
-std::vector<TensorIndex> UpdateEmitter::emit(std::string_view type, const std::vector<TensorIndex> &inputs, const std::vector<TensorId> &outputIds,
-                                             Attributes attributes) {
+std::vector<TensorIndex> UpdateEmitter::emit(std::string_view type, const std::vector<TensorIndex> &inputs,
+                                             const std::vector<TensorId> &outputIds, Attributes attributes) {
   std::vector<TensorId> ids;
   for (const TensorId &id : outputIds) ids.push_back(id.empty() ? id : graph_.freeId(id));
   Op::Settings settings(graph_);
@@ -35,7 +35,8 @@ TensorIndex UpdateEmitter::accumulated(const WeightUpdate &u, DataType accumType
   const TensorIndex factor = graph_.addConstant(graph_.freeId("accumulationShare___" + u.id), share);
   setContext(ExecutionContext::Normal);
   const TensorIndex gradient = cast(u.gradient, type, u.id + "_accumulatedType");
-  const TensorIndex sum = emitOne("Accumulate", {state, gradient, factor}, "AccumOut___" + u.id, {{"accumulation_type", std::string("DampenedAdd")}});
+  const TensorIndex sum = emitOne("Accumulate", {state, gradient, factor}, "AccumOut___" + u.id,
+                                  {{"accumulation_type", std::string("DampenedAdd")}});
   setContext(ExecutionContext::AccumulateOuterFragment);
   accumulators_.emplace_back(u.id, sum);
   return sum;
@@ -45,7 +46,8 @@ void UpdateEmitter::clearAccumulators() {
   for (const auto &[weight, sum] : accumulators_) emit("AccumulatorZero", {sum}, {"AccumZeroed___" + weight});
 }
 
-TensorIndex UpdateEmitter::emitOne(std::string_view type, const std::vector<TensorIndex> &inputs, const TensorId &outputId, Attributes attributes) {
+TensorIndex UpdateEmitter::emitOne(std::string_view type, const std::vector<TensorIndex> &inputs,
+                                   const TensorId &outputId, Attributes attributes) {
   return emit(type, inputs, {outputId}, std::move(attributes))[0];
 }
 
@@ -60,8 +62,10 @@ TensorIndex UpdateEmitter::state(const TensorId &id, const TensorInfo &wanted, d
 TensorIndex UpdateEmitter::state(const TensorId &id, const TensorData &initial) {
   TensorIndex t = graph_.find(id);
   if (t.valid()) {
-    check(info(t) == initial.info() && graph_.tensor(t).tensorType() == TensorType::Variable,
-          "Optimizer '{}': the model's initial value of this state cannot be used: got {}, expected an initializer of {}", id, info(t), initial.info());
+    check(
+        info(t) == initial.info() && graph_.tensor(t).tensorType() == TensorType::Variable,
+        "Optimizer '{}': the model's initial value of this state cannot be used: got {}, expected an initializer of {}",
+        id, info(t), initial.info());
   } else {
     t = graph_.addVariable(id, initial);
   }
@@ -72,14 +76,24 @@ TensorIndex UpdateEmitter::state(const TensorId &id, const TensorData &initial) 
 TensorData floatingData(const TensorInfo &info, const std::vector<double> &values) {
   TensorData data(info);
   auto fill = [&](auto *to) {
-    for (size_t i = 0; i < values.size(); ++i) to[i] = std::remove_pointer_t<decltype(to)>(static_cast<float>(values[i]));
+    for (size_t i = 0; i < values.size(); ++i)
+      to[i] = std::remove_pointer_t<decltype(to)>(static_cast<float>(values[i]));
   };
   switch (info.dataType()) {
-    case DataType::FLOAT: fill(static_cast<float *>(data.mutableData())); break;
-    case DataType::FLOAT16: fill(static_cast<Half *>(data.mutableData())); break;
-    case DataType::BFLOAT16: fill(static_cast<BFloat16 *>(data.mutableData())); break;
-    case DataType::DOUBLE: std::copy(values.begin(), values.end(), static_cast<double *>(data.mutableData())); break;
-    default: throw internal_error("floatingData: got {}, expected a floating type.", info);
+    case DataType::FLOAT:
+      fill(static_cast<float *>(data.mutableData()));
+      break;
+    case DataType::FLOAT16:
+      fill(static_cast<Half *>(data.mutableData()));
+      break;
+    case DataType::BFLOAT16:
+      fill(static_cast<BFloat16 *>(data.mutableData()));
+      break;
+    case DataType::DOUBLE:
+      std::copy(values.begin(), values.end(), static_cast<double *>(data.mutableData()));
+      break;
+    default:
+      throw internal_error("floatingData: got {}, expected a floating type.", info);
   }
   return data;
 }

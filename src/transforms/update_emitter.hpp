@@ -25,9 +25,10 @@ class UpdateEmitter {
   // The scalar as a tensor: a constant, or a variable that the session writes.
   TensorIndex scalar(const std::string &name, const TensorId &weight);
   // One op; output i is named outputIds[i] (made unique).
-  std::vector<TensorIndex> emit(std::string_view type, const std::vector<TensorIndex> &inputs, const std::vector<TensorId> &outputIds,
-                                Attributes attributes = {});
-  TensorIndex emitOne(std::string_view type, const std::vector<TensorIndex> &inputs, const TensorId &outputId, Attributes attributes = {});
+  std::vector<TensorIndex> emit(std::string_view type, const std::vector<TensorIndex> &inputs,
+                                const std::vector<TensorId> &outputIds, Attributes attributes = {});
+  TensorIndex emitOne(std::string_view type, const std::vector<TensorIndex> &inputs, const TensorId &outputId,
+                      Attributes attributes = {});
   // t in element type `type`.
   TensorIndex cast(TensorIndex t, DataType type, const TensorId &outputId);
   // State variable `id` of this info; filled with `value` unless the graph has it already.
@@ -36,8 +37,8 @@ class UpdateEmitter {
 
   // What optimizer ops made from now on belong to: each micro-batch, or the update after the last one.
   void setContext(ExecutionContext context) { context_ = context; }
-  // The gradient summed (Running mean: averaged) over the micro-batches in state "Accum___<weight>", of type `accumType` or
-  // else the weight's; the gradient itself where nothing accumulates.
+  // The gradient summed (Running mean: averaged) over the micro-batches in state "Accum___<weight>", of type
+  // `accumType` or else the weight's; the gradient itself where nothing accumulates.
   TensorIndex accumulated(const WeightUpdate &update, DataType accumType);
   // Empties the accumulators of `accumulated`; to be called after all updates.
   void clearAccumulators();
@@ -63,7 +64,7 @@ void finishAdam(UpdateEmitter &emitter, const Optimizer &optimizer, const Weight
 void beginAdaptive(UpdateEmitter &emitter, const Optimizer &optimizer, WeightUpdate &update);
 void finishAdaptive(UpdateEmitter &emitter, const Optimizer &optimizer, const WeightUpdate &update);
 // Gradient in type `type`, unscaled, plus wd w when the mode adds decay to the gradient and `decayScalar` is not empty.
-TensorIndex unscaledGradient(UpdateEmitter &emitter, const Optimizer &optimizer, const WeightUpdate &update, DataType type, WeightDecayMode mode,
-                             const std::string &decayScalar);
+TensorIndex unscaledGradient(UpdateEmitter &emitter, const Optimizer &optimizer, const WeightUpdate &update,
+                             DataType type, WeightDecayMode mode, const std::string &decayScalar);
 
 }  // namespace popart::transforms

@@ -1,9 +1,9 @@
 // Patterns: which graph rewrites a session runs (PopART Python API, "Patterns"). Rewrites themselves: src/patterns.
 #pragma once
-#include <map>
-#include <memory>
 #include <functional>
 #include <iosfwd>
+#include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -30,12 +30,21 @@ class Patterns {
   static bool isMandatory(const std::string &name);
   static std::vector<std::string> getAllPreAliasPatternNames();
 
-  Patterns &enableInPlace(bool on) { inplaceEnabled_ = on; return *this; }
+  Patterns &enableInPlace(bool on) {
+    inplaceEnabled_ = on;
+    return *this;
+  }
   bool isInPlaceEnabled() const { return inplaceEnabled_; }
-  Patterns &enableUpdateInplacePrioritiesForIpu(bool on) { updateInplacePrioritiesForIpu_ = on; return *this; }
+  Patterns &enableUpdateInplacePrioritiesForIpu(bool on) {
+    updateInplacePrioritiesForIpu_ = on;
+    return *this;
+  }
   bool isUpdateInplacePrioritiesForIpuEnabled() const { return updateInplacePrioritiesForIpu_; }
   // Off: a session may be built although mandatory patterns are off.
-  Patterns &enableRuntimeAsserts(bool on) { runtimeAssertsOn_ = on; return *this; }
+  Patterns &enableRuntimeAsserts(bool on) {
+    runtimeAssertsOn_ = on;
+    return *this;
+  }
   bool runtimeAssertsOn() const { return runtimeAssertsOn_; }
   // Throws popart::error naming the mandatory patterns that are off, unless runtime asserts are off.
   void checkMandatory() const;
@@ -63,13 +72,15 @@ class PreAliasPattern {
   virtual bool apply(Op *op) const = 0;
 
  protected:
-  // A new, unconnected op of `opid` in the graph of `oldOp` with its settings; `suffix` is added to the name. The operator
-  // may be the library's or a user's; attributes are the defaults. Throws popart::error for an unknown operator.
+  // A new, unconnected op of `opid` in the graph of `oldOp` with its settings; `suffix` is added to the name. The
+  // operator may be the library's or a user's; attributes are the defaults. Throws popart::error for an unknown
+  // operator.
   Op *makeReplacementOpInIr(const OperatorIdentifier &opid, Op *oldOp, const std::string &suffix = "") const;
 };
 
 // Adds a user pattern; throws popart::error when the name is taken.
-void registerPattern(const std::string &name, std::shared_ptr<const PreAliasPattern> pattern, bool enabled, bool mandatory);
+void registerPattern(const std::string &name, std::shared_ptr<const PreAliasPattern> pattern, bool enabled,
+                     bool mandatory);
 
 template <class P>
 class PatternCreator {

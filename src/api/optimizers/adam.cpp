@@ -10,17 +10,30 @@ std::map<std::string, OptimizerValue> asValues(const std::map<std::string, std::
   return {pairs.begin(), pairs.end()};
 }
 
-const std::vector<std::string> kKeys = {"defaultLearningRate", "defaultWeightDecay", "defaultBeta1",  "defaultBeta2",
-                                        "defaultEps",          "lossScaling",        "defaultMaxWeightNorm", "maxWeightNorm"};
-const std::vector<std::string> kSpecificKeys = {"learningRate", "weightDecay", "beta1", "beta2", "eps", "maxWeightNorm"};
+const std::vector<std::string> kKeys = {"defaultLearningRate",  "defaultWeightDecay", "defaultBeta1",
+                                        "defaultBeta2",         "defaultEps",         "lossScaling",
+                                        "defaultMaxWeightNorm", "maxWeightNorm"};
+const std::vector<std::string> kSpecificKeys = {"learningRate", "weightDecay", "beta1",
+                                                "beta2",        "eps",         "maxWeightNorm"};
 
 }  // namespace
 
-Adam::Adam(OptimizerValue learningRate, OptimizerValue weightDecay, OptimizerValue beta1, OptimizerValue beta2, OptimizerValue eps,
-           OptimizerValue lossScaling, OptimizerValue maxWeightNorm, AdamMode mode, WeightDecayMode decayMode, DataType accumType,
-           DataType accl1Type, DataType accl2Type, const std::vector<ClipNormSettings> &clip, bool scaledOptimizerState)
-    : Optimizer(lossScaling, clip), lrs_(learningRate), wds_(weightDecay), b1s_(beta1), b2s_(beta2), epss_(eps), maxNorms_(maxWeightNorm),
-      mode_(mode), decayMode_(decayMode), accumType_(accumType), accl1Type_(accl1Type), accl2Type_(accl2Type),
+Adam::Adam(OptimizerValue learningRate, OptimizerValue weightDecay, OptimizerValue beta1, OptimizerValue beta2,
+           OptimizerValue eps, OptimizerValue lossScaling, OptimizerValue maxWeightNorm, AdamMode mode,
+           WeightDecayMode decayMode, DataType accumType, DataType accl1Type, DataType accl2Type,
+           const std::vector<ClipNormSettings> &clip, bool scaledOptimizerState)
+    : Optimizer(lossScaling, clip),
+      lrs_(learningRate),
+      wds_(weightDecay),
+      b1s_(beta1),
+      b2s_(beta2),
+      epss_(eps),
+      maxNorms_(maxWeightNorm),
+      mode_(mode),
+      decayMode_(decayMode),
+      accumType_(accumType),
+      accl1Type_(accl1Type),
+      accl2Type_(accl2Type),
       scaledOptimizerState_(scaledOptimizerState) {
   checkLearningRate(learningRate);
   checkNonNegative("weight decay", weightDecay);
@@ -29,31 +42,36 @@ Adam::Adam(OptimizerValue learningRate, OptimizerValue weightDecay, OptimizerVal
   checkPositive("eps", eps);
 }
 
-Adam::Adam(OptimizerValue learningRate, OptimizerValue weightDecay, OptimizerValue beta1, OptimizerValue beta2, OptimizerValue eps,
-           OptimizerValue lossScaling, AdamMode mode, WeightDecayMode decayMode, DataType accumType, DataType accl1Type, DataType accl2Type,
-           const std::vector<ClipNormSettings> &clip, bool scaledOptimizerState)
-    : Adam(learningRate, weightDecay, beta1, beta2, eps, lossScaling, getUnsetMaxWeightNorm(), mode, decayMode, accumType, accl1Type, accl2Type,
-           clip, scaledOptimizerState) {}
-
-Adam::Adam(const std::map<std::string, std::pair<float, bool>> &pairs, AdamMode mode, WeightDecayMode decayMode, DataType accumType,
+Adam::Adam(OptimizerValue learningRate, OptimizerValue weightDecay, OptimizerValue beta1, OptimizerValue beta2,
+           OptimizerValue eps, OptimizerValue lossScaling, AdamMode mode, WeightDecayMode decayMode, DataType accumType,
            DataType accl1Type, DataType accl2Type, const std::vector<ClipNormSettings> &clip, bool scaledOptimizerState)
-    : Adam(take(asValues(pairs), "defaultLearningRate", getUnsetLearningRate()), take(asValues(pairs), "defaultWeightDecay", getUnsetWeightDecay()),
-           take(asValues(pairs), "defaultBeta1", getUnsetBeta1()), take(asValues(pairs), "defaultBeta2", getUnsetBeta2()),
-           take(asValues(pairs), "defaultEps", getUnsetEps()), take(asValues(pairs), "lossScaling", getUnsetLossScaling()),
-           take(asValues(pairs), "defaultMaxWeightNorm", take(asValues(pairs), "maxWeightNorm", getUnsetMaxWeightNorm())), mode, decayMode,
-           accumType, accl1Type, accl2Type, clip, scaledOptimizerState) {
+    : Adam(learningRate, weightDecay, beta1, beta2, eps, lossScaling, getUnsetMaxWeightNorm(), mode, decayMode,
+           accumType, accl1Type, accl2Type, clip, scaledOptimizerState) {}
+
+Adam::Adam(const std::map<std::string, std::pair<float, bool>> &pairs, AdamMode mode, WeightDecayMode decayMode,
+           DataType accumType, DataType accl1Type, DataType accl2Type, const std::vector<ClipNormSettings> &clip,
+           bool scaledOptimizerState)
+    : Adam(take(asValues(pairs), "defaultLearningRate", getUnsetLearningRate()),
+           take(asValues(pairs), "defaultWeightDecay", getUnsetWeightDecay()),
+           take(asValues(pairs), "defaultBeta1", getUnsetBeta1()),
+           take(asValues(pairs), "defaultBeta2", getUnsetBeta2()), take(asValues(pairs), "defaultEps", getUnsetEps()),
+           take(asValues(pairs), "lossScaling", getUnsetLossScaling()),
+           take(asValues(pairs), "defaultMaxWeightNorm",
+                take(asValues(pairs), "maxWeightNorm", getUnsetMaxWeightNorm())),
+           mode, decayMode, accumType, accl1Type, accl2Type, clip, scaledOptimizerState) {
   checkKeys("Adam", asValues(pairs), kKeys);
 }
 
-Adam Adam::fromDefaultMap(const std::map<std::string, OptimizerValue> &values, AdamMode mode, WeightDecayMode decayMode, DataType accumType,
-                          DataType accl1Type, DataType accl2Type) {
+Adam Adam::fromDefaultMap(const std::map<std::string, OptimizerValue> &values, AdamMode mode, WeightDecayMode decayMode,
+                          DataType accumType, DataType accl1Type, DataType accl2Type) {
   std::map<std::string, std::pair<float, bool>> pairs;
   for (const auto &[key, value] : values) pairs[key] = {value.val(), value.isConst()};
   return Adam(pairs, mode, decayMode, accumType, accl1Type, accl2Type, {}, true);
 }
 
-void Adam::insertSpecific(const TensorId &weight, OptimizerValue learningRate, OptimizerValue weightDecay, OptimizerValue beta1,
-                          OptimizerValue beta2, OptimizerValue eps, OptimizerValue maxWeightNorm) {
+void Adam::insertSpecific(const TensorId &weight, OptimizerValue learningRate, OptimizerValue weightDecay,
+                          OptimizerValue beta1, OptimizerValue beta2, OptimizerValue eps,
+                          OptimizerValue maxWeightNorm) {
   checkLearningRate(learningRate);
   checkNonNegative("weight decay", weightDecay);
   checkNonNegative("beta1", beta1);
@@ -70,8 +88,9 @@ void Adam::insertSpecific(const TensorId &weight, OptimizerValue learningRate, O
 void Adam::insertSpecific(const TensorId &weight, const std::map<std::string, std::pair<float, bool>> &pairs) {
   const auto values = asValues(pairs);
   checkKeys("Adam::insertSpecific '" + weight + "'", values, kSpecificKeys);
-  insertSpecific(weight, take(values, "learningRate", lrs_.getDefault()), take(values, "weightDecay", wds_.getDefault()),
-                 take(values, "beta1", b1s_.getDefault()), take(values, "beta2", b2s_.getDefault()), take(values, "eps", epss_.getDefault()),
+  insertSpecific(weight, take(values, "learningRate", lrs_.getDefault()),
+                 take(values, "weightDecay", wds_.getDefault()), take(values, "beta1", b1s_.getDefault()),
+                 take(values, "beta2", b2s_.getDefault()), take(values, "eps", epss_.getDefault()),
                  take(values, "maxWeightNorm", maxNorms_.getDefault()));
 }
 
@@ -86,9 +105,12 @@ std::string Adam::replacementProblem(const Optimizer &other) const {
   if (mode_ != o.mode_) return "Adam modes differ";
   if (decayMode_ != o.decayMode_) return "weight decay modes differ";
   if (scaledOptimizerState_ != o.scaledOptimizerState_) return "scaled optimizer state differs";
-  if (accumType_ != o.accumType_ || accl1Type_ != o.accl1Type_ || accl2Type_ != o.accl2Type_) return "accumulator types differ";
-  for (const std::string &p : {mapProblem("learning rates", lrs_, o.lrs_), mapProblem("weight decays", wds_, o.wds_), mapProblem("beta1s", b1s_, o.b1s_),
-                               mapProblem("beta2s", b2s_, o.b2s_), mapProblem("epss", epss_, o.epss_), mapProblem("maximum weight norms", maxNorms_, o.maxNorms_)})
+  if (accumType_ != o.accumType_ || accl1Type_ != o.accl1Type_ || accl2Type_ != o.accl2Type_)
+    return "accumulator types differ";
+  for (const std::string &p :
+       {mapProblem("learning rates", lrs_, o.lrs_), mapProblem("weight decays", wds_, o.wds_),
+        mapProblem("beta1s", b1s_, o.b1s_), mapProblem("beta2s", b2s_, o.b2s_), mapProblem("epss", epss_, o.epss_),
+        mapProblem("maximum weight norms", maxNorms_, o.maxNorms_)})
     if (!p.empty()) return p;
   return {};
 }
@@ -107,12 +129,14 @@ OptimizerScalar Adam::scalar(const std::string &name, const TensorId &weight) co
   if (name == "learningRate") return make(name, weight, lrs_.get(weight).val(), lrs_.get(weight).isConst());
   if (name == "adamBeta1") return make(name, weight, b1s_.get(weight).val(), b1s_.get(weight).isConst());
   if (name == "adamBeta2") return make(name, weight, b2s_.get(weight).val(), b2s_.get(weight).isConst());
-  if (name == "adamEps") return make(name, weight, epss_.get(weight).val() * kept, epss_.get(weight).isConst() && keptConst);
+  if (name == "adamEps")
+    return make(name, weight, epss_.get(weight).val() * kept, epss_.get(weight).isConst() && keptConst);
   if (name == "gradientScale")
     return make(name, weight, kept / gradientDivisor(), scaledOptimizerState_ || ls.isConst());
   if (name == "weightDecay") {
     const bool scaled = decayMode_ == WeightDecayMode::L2Regularization;
-    return make(name, weight, wds_.get(weight).val() * (scaled ? kept : 1.0f), wds_.get(weight).isConst() && (!scaled || keptConst));
+    return make(name, weight, wds_.get(weight).val() * (scaled ? kept : 1.0f),
+                wds_.get(weight).isConst() && (!scaled || keptConst));
   }
   if (name == "maxWeightNorm") return make(name, weight, maxNorms_.get(weight).val(), maxNorms_.get(weight).isConst());
   throw internal_error("Adam '{}': no scalar of this name: got '{}'.", weight, name);
@@ -120,9 +144,10 @@ OptimizerScalar Adam::scalar(const std::string &name, const TensorId &weight) co
 
 size_t Adam::hash() const {
   size_t seed = Optimizer::hash();
-  for (const OptimizerValueMap *map : {&lrs_, &wds_, &b1s_, &b2s_, &epss_, &maxNorms_}) seed = seed * 31u + std::hash<OptimizerValueMap>()(*map);
-  for (int v : {static_cast<int>(mode_), static_cast<int>(decayMode_), static_cast<int>(accumType_), static_cast<int>(accl1Type_),
-                static_cast<int>(accl2Type_), static_cast<int>(scaledOptimizerState_)})
+  for (const OptimizerValueMap *map : {&lrs_, &wds_, &b1s_, &b2s_, &epss_, &maxNorms_})
+    seed = seed * 31u + std::hash<OptimizerValueMap>()(*map);
+  for (int v : {static_cast<int>(mode_), static_cast<int>(decayMode_), static_cast<int>(accumType_),
+                static_cast<int>(accl1Type_), static_cast<int>(accl2Type_), static_cast<int>(scaledOptimizerState_)})
     seed = seed * 31u + static_cast<size_t>(v);
   return seed;
 }

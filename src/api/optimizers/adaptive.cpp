@@ -10,16 +10,29 @@ std::map<std::string, OptimizerValue> asValues(const std::map<std::string, std::
   return {pairs.begin(), pairs.end()};
 }
 
-const std::vector<std::string> kKeys = {"defaultLearningRate", "defaultWeightDecay", "defaultAlpha", "defaultMomentum", "defaultEps", "lossScaling"};
+const std::vector<std::string> kKeys = {"defaultLearningRate", "defaultWeightDecay", "defaultAlpha",
+                                        "defaultMomentum",     "defaultEps",         "lossScaling"};
 const std::vector<std::string> kSpecificKeys = {"learningRate", "weightDecay", "alpha", "momentum", "eps"};
 
 }  // namespace
 
-Adaptive::Adaptive(OptimizerValue learningRate, OptimizerValue weightDecay, OptimizerValue alpha, OptimizerValue momentum, OptimizerValue eps,
-                   OptimizerValue lossScaling, AdaptiveMode mode, WeightDecayMode decayMode, DataType accumType, DataType accl1Type,
-                   DataType accl2Type, DataType accl3Type, bool rmspropTFVariant)
-    : Optimizer(lossScaling, {}), lrs_(learningRate), wds_(weightDecay), as_(alpha), ms_(momentum), epss_(eps), mode_(mode), decayMode_(decayMode),
-      accumType_(accumType), accl1Type_(accl1Type), accl2Type_(accl2Type), accl3Type_(accl3Type), tfVariant_(rmspropTFVariant) {
+Adaptive::Adaptive(OptimizerValue learningRate, OptimizerValue weightDecay, OptimizerValue alpha,
+                   OptimizerValue momentum, OptimizerValue eps, OptimizerValue lossScaling, AdaptiveMode mode,
+                   WeightDecayMode decayMode, DataType accumType, DataType accl1Type, DataType accl2Type,
+                   DataType accl3Type, bool rmspropTFVariant)
+    : Optimizer(lossScaling, {}),
+      lrs_(learningRate),
+      wds_(weightDecay),
+      as_(alpha),
+      ms_(momentum),
+      epss_(eps),
+      mode_(mode),
+      decayMode_(decayMode),
+      accumType_(accumType),
+      accl1Type_(accl1Type),
+      accl2Type_(accl2Type),
+      accl3Type_(accl3Type),
+      tfVariant_(rmspropTFVariant) {
   checkLearningRate(learningRate);
   checkNonNegative("weight decay", weightDecay);
   checkNonNegative("alpha", alpha);
@@ -29,25 +42,29 @@ Adaptive::Adaptive(OptimizerValue learningRate, OptimizerValue weightDecay, Opti
         "Adaptive: rmsprop_tf_variant is defined for the modes RMSProp and CenteredRMSProp only");
 }
 
-Adaptive::Adaptive(const std::map<std::string, std::pair<float, bool>> &pairs, AdaptiveMode mode, WeightDecayMode decayMode, DataType accumType,
-                   DataType accl1Type, DataType accl2Type, DataType accl3Type, bool rmspropTFVariant)
+Adaptive::Adaptive(const std::map<std::string, std::pair<float, bool>> &pairs, AdaptiveMode mode,
+                   WeightDecayMode decayMode, DataType accumType, DataType accl1Type, DataType accl2Type,
+                   DataType accl3Type, bool rmspropTFVariant)
     : Adaptive(take(asValues(pairs), "defaultLearningRate", getUnsetLearningRate()),
-               take(asValues(pairs), "defaultWeightDecay", getUnsetWeightDecay()), take(asValues(pairs), "defaultAlpha", getUnsetAlpha()),
-               take(asValues(pairs), "defaultMomentum", getUnsetMomentum()), take(asValues(pairs), "defaultEps", getUnsetEps()),
-               take(asValues(pairs), "lossScaling", getUnsetLossScaling()), mode, decayMode, accumType, accl1Type, accl2Type, accl3Type,
-               rmspropTFVariant) {
+               take(asValues(pairs), "defaultWeightDecay", getUnsetWeightDecay()),
+               take(asValues(pairs), "defaultAlpha", getUnsetAlpha()),
+               take(asValues(pairs), "defaultMomentum", getUnsetMomentum()),
+               take(asValues(pairs), "defaultEps", getUnsetEps()),
+               take(asValues(pairs), "lossScaling", getUnsetLossScaling()), mode, decayMode, accumType, accl1Type,
+               accl2Type, accl3Type, rmspropTFVariant) {
   checkKeys("Adaptive", asValues(pairs), kKeys);
 }
 
-Adaptive Adaptive::fromDefaultMap(const std::map<std::string, OptimizerValue> &values, AdaptiveMode mode, WeightDecayMode decayMode,
-                                  DataType accumType, DataType accl1Type, DataType accl2Type, DataType accl3Type) {
+Adaptive Adaptive::fromDefaultMap(const std::map<std::string, OptimizerValue> &values, AdaptiveMode mode,
+                                  WeightDecayMode decayMode, DataType accumType, DataType accl1Type, DataType accl2Type,
+                                  DataType accl3Type) {
   std::map<std::string, std::pair<float, bool>> pairs;
   for (const auto &[key, value] : values) pairs[key] = {value.val(), value.isConst()};
   return Adaptive(pairs, mode, decayMode, accumType, accl1Type, accl2Type, accl3Type);
 }
 
-void Adaptive::insertSpecific(const TensorId &weight, OptimizerValue learningRate, OptimizerValue weightDecay, OptimizerValue alpha,
-                              OptimizerValue momentum, OptimizerValue eps) {
+void Adaptive::insertSpecific(const TensorId &weight, OptimizerValue learningRate, OptimizerValue weightDecay,
+                              OptimizerValue alpha, OptimizerValue momentum, OptimizerValue eps) {
   checkLearningRate(learningRate);
   checkNonNegative("weight decay", weightDecay);
   checkNonNegative("alpha", alpha);
@@ -63,8 +80,9 @@ void Adaptive::insertSpecific(const TensorId &weight, OptimizerValue learningRat
 void Adaptive::insertSpecific(const TensorId &weight, const std::map<std::string, std::pair<float, bool>> &pairs) {
   const auto values = asValues(pairs);
   checkKeys("Adaptive::insertSpecific '" + weight + "'", values, kSpecificKeys);
-  insertSpecific(weight, take(values, "learningRate", lrs_.getDefault()), take(values, "weightDecay", wds_.getDefault()),
-                 take(values, "alpha", as_.getDefault()), take(values, "momentum", ms_.getDefault()), take(values, "eps", epss_.getDefault()));
+  insertSpecific(weight, take(values, "learningRate", lrs_.getDefault()),
+                 take(values, "weightDecay", wds_.getDefault()), take(values, "alpha", as_.getDefault()),
+                 take(values, "momentum", ms_.getDefault()), take(values, "eps", epss_.getDefault()));
 }
 
 bool Adaptive::hasMomentum(const TensorId &weight) const {
@@ -83,10 +101,12 @@ std::string Adaptive::replacementProblem(const Optimizer &other) const {
   if (mode_ != o.mode_) return "Adaptive modes differ";
   if (decayMode_ != o.decayMode_) return "weight decay modes differ";
   if (tfVariant_ != o.tfVariant_) return "RMSProp variants differ";
-  if (accumType_ != o.accumType_ || accl1Type_ != o.accl1Type_ || accl2Type_ != o.accl2Type_ || accl3Type_ != o.accl3Type_)
+  if (accumType_ != o.accumType_ || accl1Type_ != o.accl1Type_ || accl2Type_ != o.accl2Type_ ||
+      accl3Type_ != o.accl3Type_)
     return "accumulator types differ";
-  for (const std::string &p : {mapProblem("learning rates", lrs_, o.lrs_), mapProblem("weight decays", wds_, o.wds_), mapProblem("alphas", as_, o.as_),
-                               mapProblem("momentums", ms_, o.ms_), mapProblem("epss", epss_, o.epss_)})
+  for (const std::string &p :
+       {mapProblem("learning rates", lrs_, o.lrs_), mapProblem("weight decays", wds_, o.wds_),
+        mapProblem("alphas", as_, o.as_), mapProblem("momentums", ms_, o.ms_), mapProblem("epss", epss_, o.epss_)})
     if (!p.empty()) return p;
   return {};
 }
@@ -99,7 +119,9 @@ std::vector<std::string> Adaptive::scalarNames(const TensorId &weight) const {
 }
 
 OptimizerScalar Adaptive::scalar(const std::string &name, const TensorId &weight) const {
-  auto plain = [&](const OptimizerValueMap &map) { return make(name, weight, map.get(weight).val(), map.get(weight).isConst()); };
+  auto plain = [&](const OptimizerValueMap &map) {
+    return make(name, weight, map.get(weight).val(), map.get(weight).isConst());
+  };
   if (name == "learningRate") return plain(lrs_);
   if (name == "alpha") return plain(as_);
   if (name == "eps") return plain(epss_);
@@ -111,9 +133,11 @@ OptimizerScalar Adaptive::scalar(const std::string &name, const TensorId &weight
 
 size_t Adaptive::hash() const {
   size_t seed = Optimizer::hash();
-  for (const OptimizerValueMap *map : {&lrs_, &wds_, &as_, &ms_, &epss_}) seed = seed * 31u + std::hash<OptimizerValueMap>()(*map);
-  for (int v : {static_cast<int>(mode_), static_cast<int>(decayMode_), static_cast<int>(tfVariant_), static_cast<int>(accumType_),
-                static_cast<int>(accl1Type_), static_cast<int>(accl2Type_), static_cast<int>(accl3Type_)})
+  for (const OptimizerValueMap *map : {&lrs_, &wds_, &as_, &ms_, &epss_})
+    seed = seed * 31u + std::hash<OptimizerValueMap>()(*map);
+  for (int v : {static_cast<int>(mode_), static_cast<int>(decayMode_), static_cast<int>(tfVariant_),
+                static_cast<int>(accumType_), static_cast<int>(accl1Type_), static_cast<int>(accl2Type_),
+                static_cast<int>(accl3Type_)})
     seed = seed * 31u + static_cast<size_t>(v);
   return seed;
 }

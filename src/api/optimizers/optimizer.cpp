@@ -17,9 +17,11 @@ Optimizer::Optimizer(OptimizerValue lossScaling, std::vector<ClipNormSettings> c
   check(lossScaling.val() != 0.0f, "Optimizer: invalid loss scaling: got 0, expected a value other than 0");
   for (const auto &settings : clipNormSettings_) {
     check(settings.getMode() != ClipNormSettings::Mode::ClipAllWeights || clipNormSettings_.size() == 1,
-          "Optimizer: a clip-all group cannot be combined with other clip groups: got {} groups. Use clipWeights for each group",
+          "Optimizer: a clip-all group cannot be combined with other clip groups: got {} groups. Use clipWeights for "
+          "each group",
           clipNormSettings_.size());
-    check(settings.getMaxNorm() > 0.0f, "Optimizer: invalid maximum norm for clipping: got {}, expected a value above 0", settings.getMaxNorm());
+    check(settings.getMaxNorm() > 0.0f,
+          "Optimizer: invalid maximum norm for clipping: got {}, expected a value above 0", settings.getMaxNorm());
   }
 }
 
@@ -52,7 +54,8 @@ void Optimizer::setFactorsFromOptions(const SessionOptions &options) {
 }
 
 const OptimizerFactors &Optimizer::factors() const {
-  check(factorsSet_, "Optimizer: accumulation and replication factors are not known yet. Call setFactorsFromOptions first");
+  check(factorsSet_,
+        "Optimizer: accumulation and replication factors are not known yet. Call setFactorsFromOptions first");
   return factors_;
 }
 
@@ -67,16 +70,19 @@ void Optimizer::checkPositive(const std::string &what, const OptimizerValue &val
 void Optimizer::checkLearningRate(const OptimizerValue &value) {
   checkNonNegative("learning rate", value);
   check(!value.isConst() || value.val() != 0.0f,
-        "Optimizer: invalid learning rate: a constant learning rate of 0 never trains. Use a positive value or make it non-constant");
+        "Optimizer: invalid learning rate: a constant learning rate of 0 never trains. Use a positive value or make it "
+        "non-constant");
 }
 
-void Optimizer::checkKeys(const std::string &where, const std::map<std::string, OptimizerValue> &given, const std::vector<std::string> &allowed) {
+void Optimizer::checkKeys(const std::string &where, const std::map<std::string, OptimizerValue> &given,
+                          const std::vector<std::string> &allowed) {
   for (const auto &entry : given)
-    check(std::find(allowed.begin(), allowed.end(), entry.first) != allowed.end(), "{}: unknown key: got '{}', expected one of {}", where,
-          entry.first, allowed);
+    check(std::find(allowed.begin(), allowed.end(), entry.first) != allowed.end(),
+          "{}: unknown key: got '{}', expected one of {}", where, entry.first, allowed);
 }
 
-OptimizerValue Optimizer::take(const std::map<std::string, OptimizerValue> &given, const std::string &key, OptimizerValue fallback) {
+OptimizerValue Optimizer::take(const std::map<std::string, OptimizerValue> &given, const std::string &key,
+                               OptimizerValue fallback) {
   const auto it = given.find(key);
   return it == given.end() ? fallback : it->second;
 }

@@ -30,8 +30,9 @@ void OptimizerValueMap::insertSpecific(const TensorId &weight, OptimizerValue va
 
 bool OptimizerValueMap::validReplacement(const OptimizerValueMap &other) const {
   if (!default_.validReplacement(other.default_) || specifics_.size() != other.specifics_.size()) return false;
-  return std::equal(specifics_.begin(), specifics_.end(), other.specifics_.begin(),
-                    [](const auto &a, const auto &b) { return a.first == b.first && a.second.validReplacement(b.second); });
+  return std::equal(specifics_.begin(), specifics_.end(), other.specifics_.begin(), [](const auto &a, const auto &b) {
+    return a.first == b.first && a.second.validReplacement(b.second);
+  });
 }
 
 ClipNormSettings ClipNormSettings::clipAllWeights(float maximum) {
@@ -41,7 +42,8 @@ ClipNormSettings ClipNormSettings::clipAllWeights(float maximum) {
 }
 
 const std::vector<TensorId> &ClipNormSettings::getWeightIds() const {
-  check(mode_ == Mode::ClipSpecifiedWeights, "ClipNormSettings: all weights are clipped: there is no list of weight ids");
+  check(mode_ == Mode::ClipSpecifiedWeights,
+        "ClipNormSettings: all weights are clipped: there is no list of weight ids");
   return weightIds;
 }
 

@@ -46,26 +46,31 @@ std::optional<ConvShape> convShape(const Op &op, const Shape &x, const Shape &w,
 bool requireWeights(const OperandDesc &w, const ConvShape &s, std::string &reason) {
   const int groups = s.isDepthwise() ? 1 : static_cast<int>(s.groups);
   const Layout &l = w.layout;
-  if (w.info.dataType() == DataType::FLOAT && l.kind == Layout::Kind::PackedConv && l.panel == panelWidth() && l.groups == groups) return true;
+  if (w.info.dataType() == DataType::FLOAT && l.kind == Layout::Kind::PackedConv && l.panel == panelWidth() &&
+      l.groups == groups)
+    return true;
   reason = "its weights must be FLOAT in convolution panels: got " + toText(w.info.dataType()) + " " + l.str();
   return false;
 }
 
 double convFlops(const ConvShape &s) {
   const Spatial out = s.out();
-  return 2.0 * static_cast<double>(s.n * out[0] * out[1] * out[2] * s.cout) * static_cast<double>(s.taps() * s.cin / s.groups);
+  return 2.0 * static_cast<double>(s.n * out[0] * out[1] * out[2] * s.cout) *
+         static_cast<double>(s.taps() * s.cin / s.groups);
 }
 
 std::string kindOf(const ConvShape &s) { return s.isDepthwise() ? " depthwise" : s.groups > 1 ? " grouped" : ""; }
 
 const float *floats(const void *p) { return static_cast<const float *>(p); }
 
-// ---- forward ------------------------------------------------------------------------------------------------------------
+// ---- forward
+// ------------------------------------------------------------------------------------------------------------
 
 class ConvKernel final : public executable::Kernel {
  public:
   enum class Bias { None, Given };
-  ConvKernel(const ConvShape &shape, Bias bias, MatchedEpilogue epilogue) : shape_(shape), bias_(bias), epilogue_(epilogue), conv_(shape, kPlanThreads) {}
+  ConvKernel(const ConvShape &shape, Bias bias, MatchedEpilogue epilogue)
+      : shape_(shape), bias_(bias), epilogue_(epilogue), conv_(shape, kPlanThreads) {}
   std::string name() const override { return "conv" + kindOf(shape_); }
   int tasks() const override { return conv_.tasks(); }
   int64_t scratchBytes() const override { return static_cast<int64_t>(conv_.scratchFloats() * sizeof(float)); }
@@ -82,10 +87,12 @@ class ConvKernel final : public executable::Kernel {
     e.residual = extra(epilogue_.residual);
     e.saved = extra(epilogue_.saved);
     e.savedBy = epilogue_.savedBy;
-    e.preActivation = epilogue_.preActivationOutput < 0 ? nullptr : static_cast<float *>(args.out[epilogue_.preActivationOutput]);
+    e.preActivation =
+        epilogue_.preActivationOutput < 0 ? nullptr : static_cast<float *>(args.out[epilogue_.preActivationOutput]);
     e.activation = epilogue_.activation;
     if (epilogue_.alpha) e.alpha = epilogue_.alpha->read(extras);
-    conv_.run(task, floats(args.in[0]), floats(args.in[1]), static_cast<float *>(args.out[epilogue_.output]), e, static_cast<float *>(args.scratch));
+    conv_.run(task, floats(args.in[0]), floats(args.in[1]), static_cast<float *>(args.out[epilogue_.output]), e,
+              static_cast<float *>(args.scratch));
   }
 
  private:
@@ -98,8 +105,10 @@ class ConvKernel final : public executable::Kernel {
 
 std::unique_ptr<executable::Kernel> createConv(const KernelRequest &request, std::string &reason) {
   const Op &op = *request.op;
-  const auto shape = convShape(op, request.inputs[0].info.shape(), request.inputs[1].info.shape(), request.outputs[0].info.shape(), reason);
-  if (!shape || !requireChannelsLast(request.inputs[0], reason) || !requireWeights(request.inputs[1], *shape, reason)) return nullptr;
+  const auto shape = convShape(op, request.inputs[0].info.shape(), request.inputs[1].info.shape(),
+                               request.outputs[0].info.shape(), reason);
+  if (!shape || !requireChannelsLast(request.inputs[0], reason) || !requireWeights(request.inputs[1], *shape, reason))
+    return nullptr;
   const bool hasBias = request.inputs.size() > 2 && request.inputs[2].connected;
   if (hasBias && !requirePlainFloats(request.inputs[2], reason)) return nullptr;
   for (const OperandDesc &o : request.outputs)
@@ -108,18 +117,21 @@ std::unique_ptr<executable::Kernel> createConv(const KernelRequest &request, std
   if (op.hasAttr("epilogue")) {
     for (size_t i = 3; i < request.inputs.size(); ++i) {
       const bool full = request.inputs[i].info.shape() == request.outputs[0].info.shape();
-      if (full ? !requireChannelsLast(request.inputs[i], reason) : !requirePlainFloats(request.inputs[i], reason)) return nullptr;
+      if (full ? !requireChannelsLast(request.inputs[i], reason) : !requirePlainFloats(request.inputs[i], reason))
+        return nullptr;
     }
     const auto matched = matchEpilogue(*op.getCalledGraphs().front(), shape->cout, reason, RowAxis::Channels);
     if (!matched) return nullptr;
     epilogue = *matched;
     if (epilogue.isUpdate) return reason = "its reader is a parameter update", nullptr;
-    if (hasBias && (epilogue.bias >= 0 || epilogue.alpha)) return reason = "the convolution's bias comes before the reader's scale or bias", nullptr;
+    if (hasBias && (epilogue.bias >= 0 || epilogue.alpha))
+      return reason = "the convolution's bias comes before the reader's scale or bias", nullptr;
   }
   return std::make_unique<ConvKernel>(*shape, hasBias ? ConvKernel::Bias::Given : ConvKernel::Bias::None, epilogue);
 }
 
-// ---- data gradient ------------------------------------------------------------------------------------------------------
+// ---- data gradient
+// ------------------------------------------------------------------------------------------------------
 
 class DataGradientKernel final : public executable::Kernel {
  public:
@@ -129,7 +141,8 @@ class DataGradientKernel final : public executable::Kernel {
   int64_t scratchBytes() const override { return static_cast<int64_t>(conv_.scratchFloats() * sizeof(float)); }
   double flops() const override { return convFlops(shape_); }
   void run(const KernelArgs &args, int task) const noexcept override {
-    conv_.run(task, floats(args.in[0]), floats(args.in[1]), static_cast<float *>(args.out[0]), {}, static_cast<float *>(args.scratch));
+    conv_.run(task, floats(args.in[0]), floats(args.in[1]), static_cast<float *>(args.out[0]), {},
+              static_cast<float *>(args.scratch));
   }
 
  private:
@@ -138,22 +151,30 @@ class DataGradientKernel final : public executable::Kernel {
 };
 
 std::unique_ptr<executable::Kernel> createDataGradient(const KernelRequest &request, std::string &reason) {
-  const auto shape = convShape(*request.op, request.outputs[0].info.shape(), request.inputs[1].info.shape(), request.inputs[0].info.shape(), reason);
+  const auto shape = convShape(*request.op, request.outputs[0].info.shape(), request.inputs[1].info.shape(),
+                               request.inputs[0].info.shape(), reason);
   if (!shape || !requireWeights(request.inputs[1], *shape, reason)) return nullptr;
-  if (!requireChannelsLast(request.inputs[0], reason) || !requireChannelsLast(request.outputs[0], reason)) return nullptr;
+  if (!requireChannelsLast(request.inputs[0], reason) || !requireChannelsLast(request.outputs[0], reason))
+    return nullptr;
   return std::make_unique<DataGradientKernel>(*shape);
 }
 
-// ---- weight gradient ------------------------------------------------------------------------------------------------------
+// ---- weight gradient
+// ------------------------------------------------------------------------------------------------------
 
 class WeightGradientKernel final : public executable::Kernel {
  public:
-  WeightGradientKernel(const ConvShape &shape, MatchedEpilogue epilogue) : shape_(shape), epilogue_(epilogue), conv_(shape, kPlanThreads) {}
-  std::string name() const override { return "conv weight gradient" + kindOf(shape_) + (epilogue_.isUpdate ? " update" : ""); }
+  WeightGradientKernel(const ConvShape &shape, MatchedEpilogue epilogue)
+      : shape_(shape), epilogue_(epilogue), conv_(shape, kPlanThreads) {}
+  std::string name() const override {
+    return "conv weight gradient" + kindOf(shape_) + (epilogue_.isUpdate ? " update" : "");
+  }
   int tasks() const override { return conv_.tasks(); }
   int64_t scratchBytes() const override { return static_cast<int64_t>(conv_.scratchFloats() * sizeof(float)); }
   double flops() const override { return convFlops(shape_); }
-  bool canOverwrite(int input, int output) const override { return epilogue_.isUpdate && output == 0 && input == 2 + epilogue_.parameter; }
+  bool canOverwrite(int input, int output) const override {
+    return epilogue_.isUpdate && output == 0 && input == 2 + epilogue_.parameter;
+  }
   void run(const KernelArgs &args, int task) const noexcept override {
     float *w = static_cast<float *>(args.out[0]);
     Update u;
@@ -175,9 +196,11 @@ class WeightGradientKernel final : public executable::Kernel {
 
 std::unique_ptr<executable::Kernel> createWeightGradient(const KernelRequest &request, std::string &reason) {
   const Op &op = *request.op;
-  const auto shape = convShape(op, request.inputs[1].info.shape(), request.outputs[0].info.shape(), request.inputs[0].info.shape(), reason);
+  const auto shape = convShape(op, request.inputs[1].info.shape(), request.outputs[0].info.shape(),
+                               request.inputs[0].info.shape(), reason);
   if (!shape || !requireWeights(request.outputs[0], *shape, reason)) return nullptr;
-  if (!requireChannelsLast(request.inputs[0], reason) || !requireChannelsLast(request.inputs[1], reason)) return nullptr;
+  if (!requireChannelsLast(request.inputs[0], reason) || !requireChannelsLast(request.inputs[1], reason))
+    return nullptr;
   MatchedEpilogue epilogue;
   if (op.hasAttr("epilogue")) {
     const auto matched = matchEpilogue(*op.getCalledGraphs().front(), shape->cout, reason, RowAxis::Channels);
@@ -186,7 +209,9 @@ std::unique_ptr<executable::Kernel> createWeightGradient(const KernelRequest &re
     if (!epilogue.isUpdate) return reason = "its reader is no parameter update", nullptr;
     for (size_t i = 2; i < request.inputs.size(); ++i) {
       const bool isParameter = static_cast<int>(i) == 2 + epilogue.parameter;
-      if (isParameter ? !requireWeights(request.inputs[i], *shape, reason) : !requirePlainFloats(request.inputs[i], reason)) return nullptr;
+      if (isParameter ? !requireWeights(request.inputs[i], *shape, reason)
+                      : !requirePlainFloats(request.inputs[i], reason))
+        return nullptr;
     }
   }
   return std::make_unique<WeightGradientKernel>(*shape, epilogue);

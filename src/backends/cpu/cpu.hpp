@@ -1,5 +1,5 @@
-// The CPU backend: vectorised kernels (Highway, run-time dispatch) for float32 and the types that go with it. What it does not
-// take it refuses with a reason, and the next backend of the device (ref) gets the op.
+// The CPU backend: vectorised kernels (Highway, run-time dispatch) for float32 and the types that go with it. What it
+// does not take it refuses with a reason, and the next backend of the device (ref) gets the op.
 #pragma once
 #include <memory>
 #include <span>

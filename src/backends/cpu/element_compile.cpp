@@ -1,8 +1,10 @@
-// One pass over the ops in order: operands come into registers at their first use, every op becomes one or a few instructions
-// on fresh temporaries, results are stored where the tensor's memory has another form than the register. Then temporaries that
-// are results of the same form move into the output itself, and the rest share registers by their lifetimes.
+// One pass over the ops in order: operands come into registers at their first use, every op becomes one or a few
+// instructions on fresh temporaries, results are stored where the tensor's memory has another form than the register.
+// Then temporaries that are results of the same form move into the output itself, and the rest share registers by their
+// lifetimes.
 //
-// Invariant: a value of a 16-bit float type is rounded to that type before another op reads it, so that fusion changes no bit.
+// Invariant: a value of a 16-bit float type is rounded to that type before another op reads it, so that fusion changes
+// no bit.
 #include "backends/cpu/element_compile.hpp"
 
 #include <algorithm>
@@ -19,15 +21,18 @@ constexpr int kTemporary = 1000;
 struct Value {
   DataType type = DataType::FLOAT;
   int pointer = -1;
-  bool isOne = false;       // pointer to one value instead of a block
-  bool isRounded = true;    // holds a value of `type` exactly
+  bool isOne = false;     // pointer to one value instead of a block
+  bool isRounded = true;  // holds a value of `type` exactly
   RegisterForm form() const { return registerForm(type); }
 };
 
 class Compiler {
  public:
   Compiler(const ElementSource &source, const std::vector<ElementInput> &inputs, ElementProgram &program)
-      : source_(source), inputs_(inputs), program_(program), outputBase_(static_cast<int>(inputs.size())),
+      : source_(source),
+        inputs_(inputs),
+        program_(program),
+        outputBase_(static_cast<int>(inputs.size())),
         constantBase_(outputBase_ + static_cast<int>(source.outputs.size())) {}
 
   std::optional<int> run(std::string &reason) {
@@ -41,7 +46,8 @@ class Compiler {
   }
 
  private:
-  // ---- operands ----------------------------------------------------------------------------------------------------------
+  // ---- operands
+  // ----------------------------------------------------------------------------------------------------------
   bool fail(std::string why) {
     if (reason_.empty()) reason_ = std::move(why);
     return false;
@@ -55,7 +61,9 @@ class Compiler {
   }
   Value number(float value) { return {DataType::FLOAT, constant(&value, sizeof value), true, true}; }
 
-  bool isNative(DataType type) const { return type == DataType::FLOAT || type == DataType::INT64 || type == DataType::UINT64; }
+  bool isNative(DataType type) const {
+    return type == DataType::FLOAT || type == DataType::INT64 || type == DataType::UINT64;
+  }
 
   // The tensor's value; loads it at first use.
   std::optional<Value> read(TensorIndex t) {
@@ -93,14 +101,16 @@ class Compiler {
   // The number an operand is known to be.
   std::optional<double> known(TensorIndex t) const {
     const Tensor &tensor = source_.graph->tensor(t);
-    const TensorData *data = tensor.tensorType() == TensorType::Const && tensor.hasTensorData() ? &tensor.tensorData() : nullptr;
+    const TensorData *data =
+        tensor.tensorType() == TensorType::Const && tensor.hasTensorData() ? &tensor.tensorData() : nullptr;
     if (const auto it = std::find(source_.inputs.begin(), source_.inputs.end(), t); it != source_.inputs.end())
       data = inputs_[it - source_.inputs.begin()].constant;
     if (!data || data->info().nelms() != 1 || data->info().dataType() == DataType::BOOL) return std::nullopt;
     return data->asDoubles()[0];
   }
 
-  // ---- instructions --------------------------------------------------------------------------------------------------------
+  // ---- instructions
+  // --------------------------------------------------------------------------------------------------------
   Value append(ElementFn fn, std::initializer_list<Value> in, DataType type, std::array<float, 2> parameters = {0, 0}) {
     ElementInstruction c;
     c.fn = fn;
@@ -132,7 +142,8 @@ class Compiler {
   std::optional<Value> convert(Value v, DataType to) {
     const RegisterForm from = v.form(), form = registerForm(to);
     if (v.type == to) return v;
-    if (!storeFunction(to) || ((v.type == DataType::UINT64 || to == DataType::UINT64) && (from == RegisterForm::kFloat || form == RegisterForm::kFloat)))
+    if (!storeFunction(to) || ((v.type == DataType::UINT64 || to == DataType::UINT64) &&
+                               (from == RegisterForm::kFloat || form == RegisterForm::kFloat)))
       return fail("it does not convert " + toText(v.type) + " to " + toText(to)), std::nullopt;
     if (form == RegisterForm::kFloat) {
       if (from == RegisterForm::kInt) v = apply(ElementOp::kIntToFloat, v, to);
@@ -149,7 +160,8 @@ class Compiler {
     return narrowed(v);
   }
 
-  // ---- ops -------------------------------------------------------------------------------------------------------------------
+  // ---- ops
+  // -------------------------------------------------------------------------------------------------------------------
   bool define(const Op &op, Value v) {
     const DataType type = source_.graph->info(op.outputs()[0]).dataType();
     v.type = type;
@@ -163,7 +175,8 @@ class Compiler {
     for (TensorIndex t : op.inputs())
       if (t.valid() && !loadFunction(source_.graph->info(t).dataType(), LoadFrom::kElements))
         return fail("it takes no " + toText(source_.graph->info(t).dataType()));
-    if (!storeFunction(source_.graph->info(op.outputs()[0]).dataType())) return fail("it makes no " + toText(source_.graph->info(op.outputs()[0]).dataType()));
+    if (!storeFunction(source_.graph->info(op.outputs()[0]).dataType()))
+      return fail("it makes no " + toText(source_.graph->info(op.outputs()[0]).dataType()));
     const std::string &type = op.def().base().type();
     if (type == "Cast" || type == "CastGrad") return compileCast(op);
     if (type == "Where") return compileWhere(op);
@@ -178,7 +191,9 @@ class Compiler {
   // The instruction of `row` for operands of this type; kCount when there is none.
   ElementOp instruction(const Op &op, const ElementRow &row, DataType type) {
     const RegisterForm form = registerForm(type);
-    const ElementOp found = form == RegisterForm::kFloat ? row.floats : form == RegisterForm::kInt ? row.ints : row.masks;
+    const ElementOp found = form == RegisterForm::kFloat ? row.floats
+                            : form == RegisterForm::kInt ? row.ints
+                                                         : row.masks;
     if (found == ElementOp::kCount || (type == DataType::UINT64 && row.isSigned)) {
       fail("there is no instruction for " + op.opType() + " of " + toText(type));
       return ElementOp::kCount;
@@ -198,7 +213,9 @@ class Compiler {
   }
   static float parameter(const Op &op, const ElementRow &row, int i) {
     const AttributeValue *value = op.attributes().find(row.parameters[i]);
-    if (!value) return i == 0 ? -std::numeric_limits<float>::infinity() : std::numeric_limits<float>::infinity();  // Clip without a bound
+    if (!value)
+      return i == 0 ? -std::numeric_limits<float>::infinity()
+                    : std::numeric_limits<float>::infinity();  // Clip without a bound
     if (const auto *integer = std::get_if<int64_t>(value)) return static_cast<float>(*integer);
     return std::get<float>(*value);
   }
@@ -209,8 +226,10 @@ class Compiler {
     if (!total) return false;
     const ElementOp code = instruction(op, row, total->type);
     if (code == ElementOp::kCount) return false;
-    if (row.needsAlphaOne && op.hasAttr("alpha") && op.attrFloat("alpha") != 1.0f) return fail("it has a factor in its activation");
-    const DataType type = row.shape == ElementRow::Shape::Compare ? DataType::BOOL : source_.graph->info(op.outputs()[0]).dataType();
+    if (row.needsAlphaOne && op.hasAttr("alpha") && op.attrFloat("alpha") != 1.0f)
+      return fail("it has a factor in its activation");
+    const DataType type =
+        row.shape == ElementRow::Shape::Compare ? DataType::BOOL : source_.graph->info(op.outputs()[0]).dataType();
     if (op.inputCount() == 1) return define(op, whole(copied(*total)));
     for (int i = 1; i < op.inputCount(); ++i) {
       const auto next = read(op.inputs()[i]);
@@ -226,15 +245,20 @@ class Compiler {
       }
     }
     Value y = *total;
-    if (code == ElementOp::kXor && row.shape == ElementRow::Shape::Compare) y = apply(ElementOp::kNot, y, DataType::BOOL);
+    if (code == ElementOp::kXor && row.shape == ElementRow::Shape::Compare)
+      y = apply(ElementOp::kNot, y, DataType::BOOL);
     if (op.def().base().type() == "BitwiseXnor") y = apply(ElementOp::kIntNot, y, type);
-    if (op.def().base().type() == "Mean") y = apply(ElementOp::kDiv, y, number(static_cast<float>(op.inputCount())), type);
+    if (op.def().base().type() == "Mean")
+      y = apply(ElementOp::kDiv, y, number(static_cast<float>(op.inputCount())), type);
     return define(op, row.narrows ? narrowed(y) : y);
   }
   Value copied(Value v) {
     if (v.isOne) return v;
     const RegisterForm form = v.form();
-    return apply(form == RegisterForm::kFloat ? ElementOp::kCopy : form == RegisterForm::kMask ? ElementOp::kMaskCopy : ElementOp::kIntCopy, v, v.type);
+    return apply(form == RegisterForm::kFloat  ? ElementOp::kCopy
+                 : form == RegisterForm::kMask ? ElementOp::kMaskCopy
+                                               : ElementOp::kIntCopy,
+                 v, v.type);
   }
   Value shifted(ElementOp code, Value a, Value b, DataType type) {
     ++cost_;
@@ -258,7 +282,8 @@ class Compiler {
     ++cost_;
     const bool isInt = a->form() == RegisterForm::kInt;
     const Value x = whole(*a), y = whole(*b);
-    return define(op, append(elementFunction(isInt ? ElementOp::kIntWhere : ElementOp::kWhere, 0), {*m, x, y}, a->type));
+    return define(op,
+                  append(elementFunction(isInt ? ElementOp::kIntWhere : ElementOp::kWhere, 0), {*m, x, y}, a->type));
   }
 
   // scale · x; scale is an input, else an attribute.
@@ -296,7 +321,8 @@ class Compiler {
     return define(op, apply(ElementOp::kPow, *a, *b, a->type));
   }
 
-  // ---- results ---------------------------------------------------------------------------------------------------------------
+  // ---- results
+  // ---------------------------------------------------------------------------------------------------------------
   bool storeOutputs() {
     std::vector<int> moved;
     for (size_t o = 0; o < source_.outputs.size(); ++o) {
@@ -304,7 +330,8 @@ class Compiler {
       const auto v = it != values_.end() ? std::optional<Value>(it->second) : read(source_.outputs[o]);
       if (!v) return false;
       const int target = outputBase_ + static_cast<int>(o);
-      const bool isTemporary = v->pointer >= kTemporary && std::find(moved.begin(), moved.end(), v->pointer) == moved.end();
+      const bool isTemporary =
+          v->pointer >= kTemporary && std::find(moved.begin(), moved.end(), v->pointer) == moved.end();
       if (isNative(v->type) && isTemporary && !v->isOne) {
         moved.push_back(v->pointer);
         rename_[v->pointer] = target;
@@ -339,7 +366,9 @@ class Compiler {
           continue;
         }
         in = static_cast<int16_t>(base + place.at(t));
-        if (lastRead[t] == static_cast<int>(c) && std::find(released.begin(), released.end(), place.at(t)) == released.end()) released.push_back(place.at(t));
+        if (lastRead[t] == static_cast<int>(c) &&
+            std::find(released.begin(), released.end(), place.at(t)) == released.end())
+          released.push_back(place.at(t));
       }
       if (code.out >= kTemporary) {
         const int t = code.out;
@@ -370,7 +399,8 @@ class Compiler {
 
 }  // namespace
 
-std::optional<int> compileElements(const ElementSource &source, const std::vector<ElementInput> &inputs, ElementProgram &program, std::string &reason) {
+std::optional<int> compileElements(const ElementSource &source, const std::vector<ElementInput> &inputs,
+                                   ElementProgram &program, std::string &reason) {
   return Compiler(source, inputs, program).run(reason);
 }
 

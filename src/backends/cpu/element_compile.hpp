@@ -11,15 +11,16 @@
 
 namespace popart::cpu {
 
-// What the compiler knows of one input: its element type, how the loop reads it, and its value when that is one known number.
+// What the compiler knows of one input: its element type, how the loop reads it, and its value when that is one known
+// number.
 struct ElementInput {
   DataType type = DataType::FLOAT;
   bool isOne = false;  // one value for a whole block (whole tensor, or a loop row)
   const TensorData *constant = nullptr;
 };
 
-// The computation: `ops` in order, each reading results of earlier ones, the tensors `inputs` (by position) or constants of
-// the graph; results are the tensors `outputs`.
+// The computation: `ops` in order, each reading results of earlier ones, the tensors `inputs` (by position) or
+// constants of the graph; results are the tensors `outputs`.
 struct ElementSource {
   const Graph *graph = nullptr;
   std::vector<const Op *> ops;
@@ -27,8 +28,9 @@ struct ElementSource {
   std::vector<TensorIndex> outputs;
 };
 
-// Fills program.code, constants and temporaries; the result is the cost per element. nullopt and a reason when an op or an
-// element type has no instruction.
-std::optional<int> compileElements(const ElementSource &source, const std::vector<ElementInput> &inputs, ElementProgram &program, std::string &reason);
+// Fills program.code, constants and temporaries; the result is the cost per element. nullopt and a reason when an op or
+// an element type has no instruction.
+std::optional<int> compileElements(const ElementSource &source, const std::vector<ElementInput> &inputs,
+                                   ElementProgram &program, std::string &reason);
 
 }  // namespace popart::cpu

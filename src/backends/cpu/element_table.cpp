@@ -94,7 +94,12 @@ constexpr R kRows[] = {
     {.type = "Less", .shape = kCompare, .floats = O::kLess, .ints = O::kIntLess, .isSigned = true},
     {.type = "LessOrEqual", .shape = kCompare, .floats = O::kLessOrEqual, .ints = O::kIntLessOrEqual, .isSigned = true},
     {.type = "Greater", .shape = kCompare, .floats = O::kLess, .ints = O::kIntLess, .isSigned = true, .swaps = true},
-    {.type = "GreaterOrEqual", .shape = kCompare, .floats = O::kLessOrEqual, .ints = O::kIntLessOrEqual, .isSigned = true, .swaps = true},
+    {.type = "GreaterOrEqual",
+     .shape = kCompare,
+     .floats = O::kLessOrEqual,
+     .ints = O::kIntLessOrEqual,
+     .isSigned = true,
+     .swaps = true},
 };
 
 }  // namespace

@@ -14,10 +14,10 @@ struct ElementRow {
   // By the form of the first operand; kCount: not computed.
   ElementOp floats = ElementOp::kCount, ints = ElementOp::kCount, masks = ElementOp::kCount;
   const char *parameters[2] = {nullptr, nullptr};  // attributes, in the instruction's order
-  bool narrows = false;        // the integer result wraps to its type
-  bool isSigned = false;       // not for UINT64
-  bool swaps = false;          // operands change places
-  bool needsAlphaOne = false;  // computed only when attribute alpha is 1
+  bool narrows = false;                            // the integer result wraps to its type
+  bool isSigned = false;                           // not for UINT64
+  bool swaps = false;                              // operands change places
+  bool needsAlphaOne = false;                      // computed only when attribute alpha is 1
 };
 
 std::span<const ElementRow> elementRows();

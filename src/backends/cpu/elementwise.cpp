@@ -24,7 +24,9 @@ class ElementKernel final : public executable::Kernel {
   int tasks() const override { return program_.tasks(); }
   int64_t scratchBytes() const override { return program_.scratchBytes(); }
   bool canOverwrite(int input, int output) const override { return program_.canOverwrite(input, output); }
-  void run(const KernelArgs &args, int task) const noexcept override { program_.run(args.in, args.out, args.scratch, task); }
+  void run(const KernelArgs &args, int task) const noexcept override {
+    program_.run(args.in, args.out, args.scratch, task);
+  }
 
  private:
   ElementProgram program_;
@@ -35,7 +37,8 @@ class ElementKernel final : public executable::Kernel {
 std::vector<int64_t> logicalStrides(const Shape &shape, const Layout &layout, const Shape &result) {
   std::vector<size_t> order(shape.size());  // dimensions from the slowest to the fastest
   std::iota(order.begin(), order.end(), size_t{0});
-  if (layout.kind == Layout::Kind::ChannelsLast && shape.size() > 2) std::rotate(order.begin() + 1, order.begin() + 2, order.end());
+  if (layout.kind == Layout::Kind::ChannelsLast && shape.size() > 2)
+    std::rotate(order.begin() + 1, order.begin() + 2, order.end());
   std::vector<int64_t> strides(result.size(), 0);
   int64_t stride = 1;
   for (size_t i = order.size(); i-- > 0;) {
@@ -48,12 +51,14 @@ std::vector<int64_t> logicalStrides(const Shape &shape, const Layout &layout, co
 
 class Geometry {
  public:
-  explicit Geometry(const KernelRequest &request) : request_(request), result_(request.outputs[0].info.shape()), layout_(request.outputs[0].layout) {}
+  explicit Geometry(const KernelRequest &request)
+      : request_(request), result_(request.outputs[0].info.shape()), layout_(request.outputs[0].layout) {}
 
   // Fills the loop, the inputs' access and the padding. False and a reason when layouts do not fit together.
   bool run(ElementProgram &program, std::string &reason) {
     for (const OperandDesc &o : request_.outputs)
-      if (o.info.shape() != result_ || !(o.layout == layout_)) return reason = "its results differ in shape or layout", false;
+      if (o.info.shape() != result_ || !(o.layout == layout_))
+        return reason = "its results differ in shape or layout", false;
     const bool isPacked = layout_.kind == Layout::Kind::Packed || layout_.kind == Layout::Kind::PackedConv;
     bool broadcasts = false;
     for (const OperandDesc &o : request_.inputs) {
@@ -62,9 +67,11 @@ class Geometry {
       broadcasts |= operand.access == Access::kBroadcast;
       program.inputs.push_back(std::move(operand));
     }
-    for (const OperandDesc &o : request_.outputs) program.outputBytes.push_back(getDataTypeInfo(o.info.dataType()).nbytes);
+    for (const OperandDesc &o : request_.outputs)
+      program.outputBytes.push_back(getDataTypeInfo(o.info.dataType()).nbytes);
     const TensorInfo &info = request_.outputs[0].info;
-    program.loop.elements = info.nelms() == 0 ? 0 : executable::storageBytes(info, layout_) / getDataTypeInfo(info.dataType()).nbytes;
+    program.loop.elements =
+        info.nelms() == 0 ? 0 : executable::storageBytes(info, layout_) / getDataTypeInfo(info.dataType()).nbytes;
     if (isPacked) program.padding.assign(request_.outputs.size(), padding());
     if (broadcasts && info.nelms() > 0) collapse(program);
     return true;
@@ -75,7 +82,8 @@ class Geometry {
     operand.bytes = getDataTypeInfo(o.info.dataType()).nbytes;
     if (o.info.nelms() == 1 && elementCount(result_) != 1) return operand.access = Access::kOne, true;
     if (o.info.nelms() == elementCount(result_) && o.layout == layout_) return operand.access = Access::kFull, true;
-    if (o.info.nelms() == elementCount(result_) && result_.size() < 3) return reason = "its operands have different layouts: " + o.layout.str(), false;
+    if (o.info.nelms() == elementCount(result_) && result_.size() < 3)
+      return reason = "its operands have different layouts: " + o.layout.str(), false;
     if (isPacked || o.layout.kind == Layout::Kind::Packed || o.layout.kind == Layout::Kind::PackedConv)
       return reason = "it cannot broadcast in layout " + (isPacked ? layout_ : o.layout).str(), false;
     operand.access = Access::kBroadcast;
@@ -87,7 +95,8 @@ class Geometry {
   void collapse(ElementProgram &program) {
     std::vector<size_t> order(result_.size());
     std::iota(order.begin(), order.end(), size_t{0});
-    if (layout_.kind == Layout::Kind::ChannelsLast && order.size() > 2) std::rotate(order.begin() + 1, order.begin() + 2, order.end());
+    if (layout_.kind == Layout::Kind::ChannelsLast && order.size() > 2)
+      std::rotate(order.begin() + 1, order.begin() + 2, order.end());
     std::vector<size_t> kept;
     for (size_t d : order)
       if (result_[d] != 1) kept.push_back(d);
@@ -97,7 +106,8 @@ class Geometry {
       const size_t d = kept[k];
       bool joins = !dims.empty();
       for (size_t i = 0; i < strides.size() && joins; ++i)
-        if (program.inputs[i].access == Access::kBroadcast) joins = strides[i].back() == program.inputs[i].strides[d] * result_[d];
+        if (program.inputs[i].access == Access::kBroadcast)
+          joins = strides[i].back() == program.inputs[i].strides[d] * result_[d];
       if (joins) {
         dims.back() *= result_[d];
       } else {
@@ -105,8 +115,10 @@ class Geometry {
       }
       for (size_t i = 0; i < strides.size(); ++i) {
         if (program.inputs[i].access != Access::kBroadcast) continue;
-        if (joins) strides[i].back() = program.inputs[i].strides[d];
-        else strides[i].push_back(program.inputs[i].strides[d]);
+        if (joins)
+          strides[i].back() = program.inputs[i].strides[d];
+        else
+          strides[i].push_back(program.inputs[i].strides[d]);
       }
     }
     constexpr int64_t kShortRun = 96;
@@ -165,10 +177,12 @@ ElementSource sourceOf(const Op &op) {
 
 std::unique_ptr<executable::Kernel> createElementwise(const KernelRequest &request, std::string &reason) {
   const ElementSource source = sourceOf(*request.op);
-  if (request.outputs.empty() || source.inputs.size() != request.inputs.size()) return reason = "it has no results", nullptr;
+  if (request.outputs.empty() || source.inputs.size() != request.inputs.size())
+    return reason = "it has no results", nullptr;
   for (const auto *list : {&request.inputs, &request.outputs})
     for (const OperandDesc &o : *list)
-      if (o.connected && !storeFunction(o.info.dataType())) return reason = "it takes no " + toText(o.info.dataType()), nullptr;
+      if (o.connected && !storeFunction(o.info.dataType()))
+        return reason = "it takes no " + toText(o.info.dataType()), nullptr;
   ElementProgram program;
   if (!Geometry(request).run(program, reason)) return nullptr;
   if (!hasUnitStrides(program)) return reason = "an operand would be read with a stride", nullptr;
@@ -177,19 +191,22 @@ std::unique_ptr<executable::Kernel> createElementwise(const KernelRequest &reque
     const OperandDesc &o = request.inputs[i];
     const ElementOperand &operand = program.inputs[i];
     const bool isOne = operand.access == Access::kOne ||
-                       (operand.access == Access::kBroadcast && program.loop.mode == ElementLoop::Mode::kRows && operand.strides.back() == 0);
+                       (operand.access == Access::kBroadcast && program.loop.mode == ElementLoop::Mode::kRows &&
+                        operand.strides.back() == 0);
     inputs.push_back({o.info.dataType(), isOne, o.info.isSet() && o.info.nelms() == 1 ? o.constant : nullptr});
   }
   const auto cost = compileElements(source, inputs, program, reason);
   if (!cost) return nullptr;
-  const std::string name = source.ops.size() == 1 ? "elementwise" : "elementwise of " + std::to_string(source.ops.size());
+  const std::string name =
+      source.ops.size() == 1 ? "elementwise" : "elementwise of " + std::to_string(source.ops.size());
   if (!program.finish(*cost)) return reason = "it has too many operands", nullptr;
   return std::make_unique<ElementKernel>(std::move(program), name);
 }
 
 std::vector<Entry> makeEntries() {
   std::vector<Entry> entries{{"FusedElementwise", createElementwise}};
-  for (const char *type : {"Cast", "CastGrad", "Where", "ScaledAdd", "Pow"}) entries.push_back({type, createElementwise});
+  for (const char *type : {"Cast", "CastGrad", "Where", "ScaledAdd", "Pow"})
+    entries.push_back({type, createElementwise});
   for (const ElementRow &row : elementRows()) entries.push_back({row.type, createElementwise});
   return entries;
 }

@@ -32,11 +32,13 @@ Activation gradientOf(const Op &op) {
 
 class Matcher {
  public:
-  Matcher(const Graph &body, int64_t columns, RowAxis axis) : body_(body), columns_(columns), axis_(axis), product_(body.inputs()[0]) {}
+  Matcher(const Graph &body, int64_t columns, RowAxis axis)
+      : body_(body), columns_(columns), axis_(axis), product_(body.inputs()[0]) {}
 
   std::optional<MatchedEpilogue> run(std::string &reason) {
     for (TensorIndex t : body_.inputs())
-      if (body_.info(t).dataType() != DataType::FLOAT) return reason = "an epilogue operand is " + toText(body_.info(t).dataType()), std::nullopt;
+      if (body_.info(t).dataType() != DataType::FLOAT)
+        return reason = "an epilogue operand is " + toText(body_.info(t).dataType()), std::nullopt;
     if (matchUpdate()) return result_;
     result_ = {};
     if (matchChain()) return result_;
@@ -53,12 +55,14 @@ class Matcher {
   bool isRow(TensorIndex t) const {
     const Shape &s = body_.info(t).shape();
     const size_t fromEnd = axis_ == RowAxis::Last ? 1 : body_.info(product_).shape().size() - 1;
-    return operand(t) >= 0 && s.size() >= fromEnd && s[s.size() - fromEnd] == columns_ && body_.info(t).nelms() == columns_;
+    return operand(t) >= 0 && s.size() >= fromEnd && s[s.size() - fromEnd] == columns_ &&
+           body_.info(t).nelms() == columns_;
   }
   std::optional<ScalarSource> scalar(TensorIndex t) const {
     if (!t.valid() || body_.info(t).nelms() != 1) return std::nullopt;
     const Tensor &tensor = body_.tensor(t);
-    if (tensor.tensorType() == TensorType::Const) return ScalarSource{static_cast<float>(tensor.tensorData().asDoubles()[0]), -1, 1};
+    if (tensor.tensorType() == TensorType::Const)
+      return ScalarSource{static_cast<float>(tensor.tensorData().asDoubles()[0]), -1, 1};
     if (operand(t) >= 0) return ScalarSource{0, operand(t), 1};
     return std::nullopt;
   }
@@ -71,7 +75,9 @@ class Matcher {
     const auto it = std::find(body_.outputs().begin(), body_.outputs().end(), t);
     return it == body_.outputs().end() ? -1 : static_cast<int>(it - body_.outputs().begin());
   }
-  static TensorIndex other(const Op &op, TensorIndex t) { return op.inputs()[0] == t ? op.inputs()[1] : op.inputs()[0]; }
+  static TensorIndex other(const Op &op, TensorIndex t) {
+    return op.inputs()[0] == t ? op.inputs()[1] : op.inputs()[0];
+  }
 
   bool matchChain() {
     TensorIndex value = product_;
@@ -87,8 +93,8 @@ class Matcher {
       if (!op || op->outputCount() != 1) return stuck_ = "a value with several readers", false;
       stuck_ = op->opType();
       if (!step(*op, value, stage)) return false;
-      if (stage == 4 && result_.activation != Activation::kNone && outputIndex(value) >= 0 && result_.preActivationOutput < 0 && op->inputs()[0] == value &&
-          activationOf(*op) != Activation::kNone) {
+      if (stage == 4 && result_.activation != Activation::kNone && outputIndex(value) >= 0 &&
+          result_.preActivationOutput < 0 && op->inputs()[0] == value && activationOf(*op) != Activation::kNone) {
         result_.preActivationOutput = outputIndex(value);
       } else if (outputIndex(value) >= 0) {
         return stuck_ = "a value that is also a result", false;
@@ -152,7 +158,8 @@ class Matcher {
       result_.rate.sign = -1;
       return true;
     }
-    if (last->is("SGD0VarUpdate") && body_.opCount() == 1 && last->inputs()[1] == product_ && isFull(last->inputs()[0])) {
+    if (last->is("SGD0VarUpdate") && body_.opCount() == 1 && last->inputs()[1] == product_ &&
+        isFull(last->inputs()[0])) {
       const auto rate = scalar(last->inputs()[2]), decay = scalar(last->inputs()[3]);
       if (!rate || !decay) return false;
       result_.parameter = operand(last->inputs()[0]);

@@ -1,4 +1,5 @@
-// Reads the epilogue graph of a FusedMatMul or FusedConv: which of the register epilogues of kernels/epilogue.hpp computes it.
+// Reads the epilogue graph of a FusedMatMul or FusedConv: which of the register epilogues of kernels/epilogue.hpp
+// computes it.
 #pragma once
 #include <optional>
 #include <string>
@@ -14,7 +15,9 @@ struct ScalarSource {
   float value = 0;
   int operand = -1;
   float sign = 1;
-  float read(const void *const *extras) const { return operand < 0 ? value : sign * *static_cast<const float *>(extras[operand]); }
+  float read(const void *const *extras) const {
+    return operand < 0 ? value : sign * *static_cast<const float *>(extras[operand]);
+  }
 };
 
 // Operand numbers count body inputs behind the product (0 = first extra); -1: none. Outputs count body outputs.
@@ -41,6 +44,7 @@ struct MatchedEpilogue {
 enum class RowAxis { Last, Channels };
 
 // nullopt and a reason when the graph computes something else. `columns`: N of the product.
-std::optional<MatchedEpilogue> matchEpilogue(const Graph &body, int64_t columns, std::string &reason, RowAxis axis = RowAxis::Last);
+std::optional<MatchedEpilogue> matchEpilogue(const Graph &body, int64_t columns, std::string &reason,
+                                             RowAxis axis = RowAxis::Last);
 
 }  // namespace popart::cpu

@@ -1,12 +1,13 @@
-// Reads and sums at index positions: Gather and its gradient, GatherElements, OneHot. An index out of range reads zeros and
-// writes nothing. Gradients add in the order of the indices; tasks own places of the result, so sums do not depend on threads.
+// Reads and sums at index positions: Gather and its gradient, GatherElements, OneHot. An index out of range reads zeros
+// and writes nothing. Gradients add in the order of the indices; tasks own places of the result, so sums do not depend
+// on threads.
 #include <algorithm>
 #include <cstring>
 
 #include <popart/op.hpp>
 
-#include "backends/cpu/cpu.hpp"
 #include "backends/cpu/axis.hpp"
+#include "backends/cpu/cpu.hpp"
 #include "ops/rules.hpp"
 
 namespace popart::cpu {
@@ -44,18 +45,25 @@ GatherForm gatherForm(const Op &op, const Shape &data, const executable::Operand
 
 class GatherKernel final : public executable::Kernel {
  public:
-  GatherKernel(const GatherForm &form, int64_t bytes) : form_(form), slice_(form.data.inner * bytes), rows_(form.data.outer * form.count) {
-    tasks_ = std::clamp<int64_t>(rows_ * std::max<int64_t>(slice_, 16) / kTaskBytes, 1, std::max<int64_t>(1, std::min<int64_t>(rows_, 256)));
+  GatherKernel(const GatherForm &form, int64_t bytes)
+      : form_(form), slice_(form.data.inner * bytes), rows_(form.data.outer * form.count) {
+    tasks_ = std::clamp<int64_t>(rows_ * std::max<int64_t>(slice_, 16) / kTaskBytes, 1,
+                                 std::max<int64_t>(1, std::min<int64_t>(rows_, 256)));
   }
   std::string name() const override { return "gather"; }
   int tasks() const override { return static_cast<int>(tasks_); }
   void run(const KernelArgs &args, int task) const noexcept override {
     switch (slice_) {
-      case 0: return;
-      case 1: return rows<1>(args, task);
-      case 4: return rows<4>(args, task);
-      case 8: return rows<8>(args, task);
-      default: return rows<0>(args, task);
+      case 0:
+        return;
+      case 1:
+        return rows<1>(args, task);
+      case 4:
+        return rows<4>(args, task);
+      case 8:
+        return rows<8>(args, task);
+      default:
+        return rows<0>(args, task);
     }
   }
 
@@ -68,8 +76,10 @@ class GatherKernel final : public executable::Kernel {
     char *to = static_cast<char *>(args.out[0]);
     for (int64_t r = rows_ * task / tasks_; r < rows_ * (task + 1) / tasks_; ++r) {
       const int64_t o = r / form_.count, at = form_.place(args.in[1], o, r % form_.count);
-      if (at < 0) std::memset(to + r * slice_, 0, bytes);
-      else std::memcpy(to + r * slice_, from + (o * form_.data.length + at) * slice_, bytes);
+      if (at < 0)
+        std::memset(to + r * slice_, 0, bytes);
+      else
+        std::memcpy(to + r * slice_, from + (o * form_.data.length + at) * slice_, bytes);
     }
   }
   GatherForm form_;
@@ -84,22 +94,26 @@ std::unique_ptr<executable::Kernel> createGather(const KernelRequest &request, s
   return std::make_unique<GatherKernel>(gatherForm(*request.op, data.shape(), request.inputs[1]), bytes);
 }
 
-// A task owns a stretch of places of one outer position and a stretch of columns: it clears them, then reads all indices and adds
-// the slices that fall there.
+// A task owns a stretch of places of one outer position and a stretch of columns: it clears them, then reads all
+// indices and adds the slices that fall there.
 class GatherGradientKernel final : public executable::Kernel {
  public:
   explicit GatherGradientKernel(const GatherForm &form) : form_(form) {
     constexpr int64_t kElements = 1 << 15;
     const AxisSizes &d = form.data;
     placeParts_ = std::clamp<int64_t>(d.length * d.inner / kElements, 1, std::clamp<int64_t>(d.length, 1, 32));
-    if (placeParts_ * d.outer < 16) columnParts_ = std::clamp<int64_t>(form.count * d.inner / kElements, 1, std::clamp<int64_t>(d.inner / 64, 1, 16));
+    if (placeParts_ * d.outer < 16)
+      columnParts_ = std::clamp<int64_t>(form.count * d.inner / kElements, 1, std::clamp<int64_t>(d.inner / 64, 1, 16));
   }
   std::string name() const override { return "gather gradient"; }
-  int tasks() const override { return static_cast<int>(std::max<int64_t>(1, form_.data.outer * placeParts_ * columnParts_)); }
+  int tasks() const override {
+    return static_cast<int>(std::max<int64_t>(1, form_.data.outer * placeParts_ * columnParts_));
+  }
   void run(const KernelArgs &args, int task) const noexcept override {
     const AxisSizes &d = form_.data;
     if (d.outer * d.length * d.inner == 0) return;
-    const int64_t column = task % columnParts_, part = task / columnParts_ % placeParts_, o = task / columnParts_ / placeParts_;
+    const int64_t column = task % columnParts_, part = task / columnParts_ % placeParts_,
+                  o = task / columnParts_ / placeParts_;
     const int64_t begin = d.inner * column / columnParts_, columns = d.inner * (column + 1) / columnParts_ - begin;
     const int64_t first = d.length * part / placeParts_, last = d.length * (part + 1) / placeParts_;
     const float *g = static_cast<const float *>(args.in[0]) + o * form_.count * d.inner + begin;
@@ -122,7 +136,8 @@ class GatherGradientKernel final : public executable::Kernel {
 std::unique_ptr<executable::Kernel> createGatherGradient(const KernelRequest &request, std::string &reason) {
   if (!allPlain(request, reason)) return nullptr;
   const auto &result = request.outputs[0].info;
-  if (result.dataType() != DataType::FLOAT) return reason = "it sums FLOAT only: got " + toText(result.dataType()), nullptr;
+  if (result.dataType() != DataType::FLOAT)
+    return reason = "it sums FLOAT only: got " + toText(result.dataType()), nullptr;
   return std::make_unique<GatherGradientKernel>(gatherForm(*request.op, result.shape(), request.inputs[1]));
 }
 
@@ -130,7 +145,12 @@ std::unique_ptr<executable::Kernel> createGatherGradient(const KernelRequest &re
 class GatherElementsKernel final : public executable::Kernel {
  public:
   GatherElementsKernel(const Shape &data, const Shape &result, int64_t axis, DataType indexType, int64_t bytes)
-      : result_(result), length_(data[static_cast<size_t>(axis)]), strides_(data.size()), indexType_(indexType), bytes_(bytes), elements_(elementCount(result)) {
+      : result_(result),
+        length_(data[static_cast<size_t>(axis)]),
+        strides_(data.size()),
+        indexType_(indexType),
+        bytes_(bytes),
+        elements_(elementCount(result)) {
     int64_t stride = 1;
     for (size_t d = data.size(); d-- > 0; stride *= data[d]) strides_[d] = stride;
     axisStride_ = strides_[static_cast<size_t>(axis)];
@@ -148,8 +168,10 @@ class GatherElementsKernel final : public executable::Kernel {
       for (size_t d = result_.size() - 1; d-- > 0; rest /= result_[d]) base += rest % result_[d] * strides_[d];
       for (int64_t c = i % width; c < width && i < end; ++c, ++i) {
         const int64_t at = placeOf(indexAt(args.in[1], indexType_, i), length_, NegativeIndex::kFromEnd);
-        if (at < 0) std::memset(y + i * bytes_, 0, static_cast<size_t>(bytes_));
-        else std::memcpy(y + i * bytes_, x + (base + c * last + at * axisStride_) * bytes_, static_cast<size_t>(bytes_));
+        if (at < 0)
+          std::memset(y + i * bytes_, 0, static_cast<size_t>(bytes_));
+        else
+          std::memcpy(y + i * bytes_, x + (base + c * last + at * axisStride_) * bytes_, static_cast<size_t>(bytes_));
       }
     }
   }
@@ -175,31 +197,39 @@ std::unique_ptr<executable::Kernel> createGatherElements(const KernelRequest &re
 // The result is filled with the first value; then each index puts the second.
 class OneHotKernel final : public executable::Kernel {
  public:
-  OneHotKernel(const AxisSizes &sizes, DataType indexType, int64_t bytes) : sizes_(sizes), indexType_(indexType), bytes_(bytes) {
-    tasks_ = std::clamp<int64_t>(sizes.outer * sizes.length * sizes.inner * bytes / kTaskBytes, 1, std::max<int64_t>(1, std::min<int64_t>(64, sizes.outer)));
+  OneHotKernel(const AxisSizes &sizes, DataType indexType, int64_t bytes)
+      : sizes_(sizes), indexType_(indexType), bytes_(bytes) {
+    tasks_ = std::clamp<int64_t>(sizes.outer * sizes.length * sizes.inner * bytes / kTaskBytes, 1,
+                                 std::max<int64_t>(1, std::min<int64_t>(64, sizes.outer)));
   }
   std::string name() const override { return "one hot"; }
   int tasks() const override { return static_cast<int>(tasks_); }
   void run(const KernelArgs &args, int task) const noexcept override {
     switch (bytes_) {
-      case 1: return rows<uint8_t>(args, task);
-      case 2: return rows<uint16_t>(args, task);
-      case 4: return rows<uint32_t>(args, task);
-      default: return rows<uint64_t>(args, task);
+      case 1:
+        return rows<uint8_t>(args, task);
+      case 2:
+        return rows<uint16_t>(args, task);
+      case 4:
+        return rows<uint32_t>(args, task);
+      default:
+        return rows<uint64_t>(args, task);
     }
   }
 
  private:
   template <class T>
   void rows(const KernelArgs &args, int task) const noexcept {
-    const int64_t begin = sizes_.outer * task / tasks_, end = sizes_.outer * (task + 1) / tasks_, block = sizes_.length * sizes_.inner;
+    const int64_t begin = sizes_.outer * task / tasks_, end = sizes_.outer * (task + 1) / tasks_,
+                  block = sizes_.length * sizes_.inner;
     if (block == 0) return;
     const T *values = static_cast<const T *>(args.in[1]);
     T *y = static_cast<T *>(args.out[0]);
     std::fill(y + begin * block, y + end * block, values[0]);
     for (int64_t o = begin; o < end; ++o)
       for (int64_t i = 0; i < sizes_.inner; ++i) {
-        const int64_t at = placeOf(indexAt(args.in[0], indexType_, o * sizes_.inner + i), sizes_.length, NegativeIndex::kFromEnd);
+        const int64_t at =
+            placeOf(indexAt(args.in[0], indexType_, o * sizes_.inner + i), sizes_.length, NegativeIndex::kFromEnd);
         if (at >= 0) y[o * block + at * sizes_.inner + i] = values[1];
       }
   }
@@ -215,11 +245,14 @@ std::unique_ptr<executable::Kernel> createOneHot(const KernelRequest &request, s
   const int64_t bytes = getDataTypeInfo(result.dataType()).nbytes;
   if (!isIndexType(type)) return reason = "it takes integer indices only: got " + toText(type), nullptr;
   if (bytes <= 0 || bytes > 8) return reason = "it makes no elements of type " + toText(result.dataType()), nullptr;
-  return std::make_unique<OneHotKernel>(aroundAxis(result.shape(), ops::axisOf(request.op->attributes(), result.rank())), type, bytes);
+  return std::make_unique<OneHotKernel>(
+      aroundAxis(result.shape(), ops::axisOf(request.op->attributes(), result.rank())), type, bytes);
 }
 
-constexpr Entry kEntries[] = {
-    {"Gather", createGather}, {"GatherGrad", createGatherGradient}, {"GatherElements", createGatherElements}, {"OneHot", createOneHot}};
+constexpr Entry kEntries[] = {{"Gather", createGather},
+                              {"GatherGrad", createGatherGradient},
+                              {"GatherElements", createGatherElements},
+                              {"OneHot", createOneHot}};
 
 }  // namespace
 

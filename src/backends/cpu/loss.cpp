@@ -1,5 +1,5 @@
-// Negative log likelihood of float32 class probabilities and the gradients that go with it. Definitions: src/ops/loss/nll.cpp.
-// The loss is summed over the samples in order by one task; gradients are divided by rows.
+// Negative log likelihood of float32 class probabilities and the gradients that go with it. Definitions:
+// src/ops/loss/nll.cpp. The loss is summed over the samples in order by one task; gradients are divided by rows.
 #include <algorithm>
 #include <cmath>
 
@@ -22,14 +22,22 @@ int64_t labelAt(const void *labels, int64_t i) {
 }
 LabelFn labelReader(DataType type) {
   switch (type) {
-    case DataType::INT32: return labelAt<int32_t>;
-    case DataType::INT64: return labelAt<int64_t>;
-    case DataType::UINT32: return labelAt<uint32_t>;
-    case DataType::INT16: return labelAt<int16_t>;
-    case DataType::UINT16: return labelAt<uint16_t>;
-    case DataType::INT8: return labelAt<int8_t>;
-    case DataType::UINT8: return labelAt<uint8_t>;
-    default: return nullptr;
+    case DataType::INT32:
+      return labelAt<int32_t>;
+    case DataType::INT64:
+      return labelAt<int64_t>;
+    case DataType::UINT32:
+      return labelAt<uint32_t>;
+    case DataType::INT16:
+      return labelAt<int16_t>;
+    case DataType::UINT16:
+      return labelAt<uint16_t>;
+    case DataType::INT8:
+      return labelAt<int8_t>;
+    case DataType::UINT8:
+      return labelAt<uint8_t>;
+    default:
+      return nullptr;
   }
 }
 
@@ -49,19 +57,25 @@ struct Problem {
 
 class NllKernel final : public executable::Kernel {
  public:
-  NllKernel(Form form, Problem problem) : form_(form), p_(problem), rowsPerTask_(std::max<int64_t>(1, 32768 / std::max<int64_t>(1, problem.classes))) {}
-  std::string name() const override { return form_.gradient < 0 ? "nll" : form_.loss < 0 ? "nll gradient" : "nll with gradient"; }
+  NllKernel(Form form, Problem problem)
+      : form_(form), p_(problem), rowsPerTask_(std::max<int64_t>(1, 32768 / std::max<int64_t>(1, problem.classes))) {}
+  std::string name() const override {
+    return form_.gradient < 0 ? "nll" : form_.loss < 0 ? "nll gradient" : "nll with gradient";
+  }
   int tasks() const override {
     const int64_t gradients = form_.gradient < 0 ? 0 : (p_.samples + rowsPerTask_ - 1) / rowsPerTask_;
     return static_cast<int>(std::max<int64_t>(1, gradients));
   }
-  bool canOverwrite(int input, int output) const override { return input == 0 && output == form_.gradient && form_.loss < 0; }
+  bool canOverwrite(int input, int output) const override {
+    return input == 0 && output == form_.gradient && form_.loss < 0;
+  }
 
   void run(const KernelArgs &args, int task) const noexcept override {
     const double denominator = count(args.in[1]);
     if (form_.loss >= 0 && task == 0) writeLoss(args, denominator);
     if (form_.gradient < 0) return;
-    const auto *probabilities = static_cast<const float *>(args.in[0]), *incoming = static_cast<const float *>(args.in[2]);
+    const auto *probabilities = static_cast<const float *>(args.in[0]),
+               *incoming = static_cast<const float *>(args.in[2]);
     auto *out = static_cast<float *>(args.out[form_.gradient]);
     const int64_t end = std::min((task + 1) * rowsPerTask_, p_.samples);
     for (int64_t i = task * rowsPerTask_; i < end; ++i) {
@@ -76,7 +90,8 @@ class NllKernel final : public executable::Kernel {
   void row(const float *probabilities, float *out, float g, int64_t label) const noexcept {
     if (form_.isDirect) {
       const float atLabel = label >= 0 ? (probabilities[label] - 1.0f) * g : 0;
-      if (g == 0.0f) std::fill_n(out, p_.classes, 0.0f);
+      if (g == 0.0f)
+        std::fill_n(out, p_.classes, 0.0f);
       else
         for (int64_t k = 0; k < p_.classes; ++k) out[k] = probabilities[k] * g;
       if (label >= 0) out[label] = atLabel;
@@ -104,7 +119,9 @@ class NllKernel final : public executable::Kernel {
       const int64_t label = p_.label(args.in[1], i);
       const bool valid = label >= 0 && label < p_.classes && !(p_.ignores && label == p_.ignored);
       float loss = 0;
-      if (valid) loss = form_.isLogarithm ? -x[i * p_.classes + label] : -std::log(std::max(x[i * p_.classes + label], kEpsilon));
+      if (valid)
+        loss =
+            form_.isLogarithm ? -x[i * p_.classes + label] : -std::log(std::max(x[i * p_.classes + label], kEpsilon));
       if (p_.reduction == LossReduction::None) out[i] = loss;
       total += static_cast<double>(loss);
     }
@@ -120,7 +137,9 @@ std::unique_ptr<executable::Kernel> createNll(const KernelRequest &request, std:
   if (!allPlain(request, reason)) return nullptr;
   const Op &op = *request.op;
   const std::string &type = op.def().base().type();
-  auto is = [](const std::vector<executable::OperandDesc> &list, size_t i) { return i < list.size() && list[i].connected; };
+  auto is = [](const std::vector<executable::OperandDesc> &list, size_t i) {
+    return i < list.size() && list[i].connected;
+  };
   if (request.inputs[0].info.dataType() != DataType::FLOAT) return reason = "it takes float32 only", nullptr;
   Form form;
   form.isDirect = type == "SoftmaxGradDirect" || type == "NlllWithSoftmaxGradDirect";
@@ -138,13 +157,17 @@ std::unique_ptr<executable::Kernel> createNll(const KernelRequest &request, std:
   p.label = labelReader(request.inputs[1].info.dataType());
   if (!p.label) return reason = "it takes no labels of " + toText(request.inputs[1].info.dataType()), nullptr;
   if (is(request.inputs, 2)) {
-    if (request.inputs[2].info.dataType() != DataType::FLOAT) return reason = "its incoming gradient is no float32", nullptr;
+    if (request.inputs[2].info.dataType() != DataType::FLOAT)
+      return reason = "its incoming gradient is no float32", nullptr;
     p.gradientPerSample = p.reduction == LossReduction::None && request.inputs[2].info.nelms() == p.samples;
   }
   return std::make_unique<NllKernel>(form, p);
 }
 
-constexpr Entry kEntries[] = {{"Nll", createNll}, {"NllGrad", createNll}, {"SoftmaxGradDirect", createNll}, {"NlllWithSoftmaxGradDirect", createNll}};
+constexpr Entry kEntries[] = {{"Nll", createNll},
+                              {"NllGrad", createNll},
+                              {"SoftmaxGradDirect", createNll},
+                              {"NlllWithSoftmaxGradDirect", createNll}};
 
 }  // namespace
 

@@ -41,13 +41,16 @@ Matrix matrixOf(const Op &op, const char *name, const Shape &shape) {
   if (op.is("FusedMatMul") && op.hasAttr(name)) {
     const Shape plain = strides;
     const auto &perm = op.attrInts(name);
-    for (size_t d = 0; d < shape.size(); ++d) sizes[d] = shape[static_cast<size_t>(perm[d])], strides[d] = plain[static_cast<size_t>(perm[d])];
+    for (size_t d = 0; d < shape.size(); ++d)
+      sizes[d] = shape[static_cast<size_t>(perm[d])], strides[d] = plain[static_cast<size_t>(perm[d])];
   }
   const size_t row = sizes.size() - 2;
-  return {Shape(sizes.begin(), sizes.end() - 2), sizes[row], sizes[row + 1], Shape(strides.begin(), strides.end() - 2), strides[row], strides[row + 1]};
+  return {Shape(sizes.begin(), sizes.end() - 2),     sizes[row],   sizes[row + 1],
+          Shape(strides.begin(), strides.end() - 2), strides[row], strides[row + 1]};
 }
 
-// The result of shape `shape` as the product sees it: dimension perm_out[i] of the product is dimension i of the result.
+// The result of shape `shape` as the product sees it: dimension perm_out[i] of the product is dimension i of the
+// result.
 Matrix resultOf(const Op &op, const Shape &shape) {
   if (!op.is("FusedMatMul") || !op.hasAttr("perm_out")) return matrixOf(op, "", shape);
   const auto &perm = op.attrInts("perm_out");
@@ -59,7 +62,8 @@ Matrix resultOf(const Op &op, const Shape &shape) {
     strides[static_cast<size_t>(perm[d])] = storedStrides[d];
   }
   const size_t row = sizes.size() - 2;
-  return {Shape(sizes.begin(), sizes.end() - 2), sizes[row], sizes[row + 1], Shape(strides.begin(), strides.end() - 2), strides[row], strides[row + 1]};
+  return {Shape(sizes.begin(), sizes.end() - 2),     sizes[row],   sizes[row + 1],
+          Shape(strides.begin(), strides.end() - 2), strides[row], strides[row + 1]};
 }
 
 // Strides of the batch of `m`, broadcast to `out`.
@@ -74,11 +78,14 @@ std::array<ptrdiff_t, kMaxBatchRank> batchStrides(const Matrix &m, const Shape &
 
 std::optional<Problem> plan(const KernelRequest &request, bool transA, bool transB, std::string &reason) {
   const Op &op = *request.op;
-  const Matrix a = matrixOf(op, "perm_a", request.inputs[0].info.shape()), b = matrixOf(op, "perm_b", request.inputs[1].info.shape());
+  const Matrix a = matrixOf(op, "perm_a", request.inputs[0].info.shape()),
+               b = matrixOf(op, "perm_b", request.inputs[1].info.shape());
   const Matrix c = resultOf(op, request.outputs[0].info.shape());
-  const bool isPermuted = op.is("FusedMatMul") && (op.hasAttr("perm_a") || op.hasAttr("perm_b") || op.hasAttr("perm_out"));
+  const bool isPermuted =
+      op.is("FusedMatMul") && (op.hasAttr("perm_a") || op.hasAttr("perm_b") || op.hasAttr("perm_out"));
   const Layout &bLayout = request.inputs[1].layout;
-  if (request.inputs[0].layout.kind != Layout::Kind::Plain) return reason = "its left operand must be plain", std::nullopt;
+  if (request.inputs[0].layout.kind != Layout::Kind::Plain)
+    return reason = "its left operand must be plain", std::nullopt;
   Shape batch = npOut(a.batch, b.batch);
   Problem p;
   MatmulShape &s = p.shape;
@@ -132,14 +139,17 @@ class MatmulKernel final : public executable::Kernel {
 
   std::string name() const override {
     static const char *const kLayouts[] = {"strided", "packed", "packed_t", "gathered"};
-    return std::string("matmul ") + kLayouts[static_cast<int>(problem_.shape.bLayout)] + (epilogue_.isUpdate ? " update" : "");
+    return std::string("matmul ") + kLayouts[static_cast<int>(problem_.shape.bLayout)] +
+           (epilogue_.isUpdate ? " update" : "");
   }
   int tasks() const override { return matmul_.tasks(); }
   int64_t scratchBytes() const override { return static_cast<int64_t>(matmul_.scratchFloats() * sizeof(float)); }
   double flops() const override { return flops_; }
   bool canOverwrite(int input, int output) const override {
     if (epilogue_.isUpdate) return output == 0 && input == 2 + epilogue_.parameter;
-    return input >= 2 && ((input == 2 + epilogue_.residual && epilogue_.residual >= 0) || (input == 2 + epilogue_.saved && epilogue_.saved >= 0)) &&
+    return input >= 2 &&
+           ((input == 2 + epilogue_.residual && epilogue_.residual >= 0) ||
+            (input == 2 + epilogue_.saved && epilogue_.saved >= 0)) &&
            output == epilogue_.output;
   }
 
@@ -157,7 +167,8 @@ class MatmulKernel final : public executable::Kernel {
     e.saved = floats(epilogue_.saved);
     e.savedBy = epilogue_.savedBy;
     e.residualStride = e.savedStride = e.preActivationStride = problem_.shape.n;
-    e.preActivation = epilogue_.preActivationOutput < 0 ? nullptr : static_cast<float *>(args.out[epilogue_.preActivationOutput]);
+    e.preActivation =
+        epilogue_.preActivationOutput < 0 ? nullptr : static_cast<float *>(args.out[epilogue_.preActivationOutput]);
     e.activation = epilogue_.activation;
     if (epilogue_.alpha) e.alpha = epilogue_.alpha->read(extras);
     Update store;
@@ -176,7 +187,8 @@ class MatmulKernel final : public executable::Kernel {
     u.decay = epilogue_.decay.read(extras);
     u.source = static_cast<const float *>(extras[epilogue_.parameter]) - a.c;
     a.update = &u;
-    a.parameterLayout = problem_.packedOutput ? MatmulArgs::ParameterLayout::kPacked : MatmulArgs::ParameterLayout::kRows;
+    a.parameterLayout =
+        problem_.packedOutput ? MatmulArgs::ParameterLayout::kPacked : MatmulArgs::ParameterLayout::kRows;
     matmul_.run(task, a, static_cast<float *>(args.scratch));
   }
 
@@ -191,7 +203,8 @@ std::unique_ptr<executable::Kernel> createMatmul(const KernelRequest &request, s
   const Op &op = *request.op;
   const bool fused = op.is("FusedMatMul");
   const bool transA = fused && op.attrInt("trans_a") != 0, transB = fused && op.attrInt("trans_b") != 0;
-  if (request.inputs[0].info.rank() < 2 || request.inputs[1].info.rank() < 2) return reason = "an operand is a vector", nullptr;
+  if (request.inputs[0].info.rank() < 2 || request.inputs[1].info.rank() < 2)
+    return reason = "an operand is a vector", nullptr;
   auto problem = plan(request, transA, transB, reason);
   if (!problem) return nullptr;
   MatchedEpilogue epilogue;
@@ -202,8 +215,10 @@ std::unique_ptr<executable::Kernel> createMatmul(const KernelRequest &request, s
     epilogue = *matched;
   }
   const bool packed = problem->packedOutput;
-  if (packed && fused && op.hasAttr("epilogue") && !epilogue.isUpdate) return reason = "a packed result takes no epilogue but an update", nullptr;
-  const double flops = 2.0 * static_cast<double>(request.outputs[0].info.nelms()) * static_cast<double>(problem->shape.k);
+  if (packed && fused && op.hasAttr("epilogue") && !epilogue.isUpdate)
+    return reason = "a packed result takes no epilogue but an update", nullptr;
+  const double flops =
+      2.0 * static_cast<double>(request.outputs[0].info.nelms()) * static_cast<double>(problem->shape.k);
   return std::make_unique<MatmulKernel>(std::move(*problem), epilogue, flops);
 }
 

@@ -1,5 +1,6 @@
-// Operators that move elements of any type in plain layout: Transpose, Concat, Split, Slice, Reverse, Expand, Tile, copies of
-// views, and those that write a window of their result and something else around it: SliceUpdate, SliceGrad, Pad.
+// Operators that move elements of any type in plain layout: Transpose, Concat, Split, Slice, Reverse, Expand, Tile,
+// copies of views, and those that write a window of their result and something else around it: SliceUpdate, SliceGrad,
+// Pad.
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -35,7 +36,8 @@ Shape byteStrides(const Shape &shape, int64_t bytes) {
   return strides;
 }
 
-// ---- copies: every element of the results comes from one operand -------------------------------------------------------------
+// ---- copies: every element of the results comes from one operand
+// -------------------------------------------------------------
 
 struct Piece {
   StridedCopy copy;
@@ -51,7 +53,9 @@ class MoveKernel final : public executable::Kernel {
   int tasks() const override { return static_cast<int>(std::max<int64_t>(1, tasks_)); }
   void run(const KernelArgs &args, int task) const noexcept override {
     if (task >= tasks_) return;
-    const auto piece = static_cast<size_t>(std::upper_bound(firstTask_.begin(), firstTask_.end(), int64_t{task}) - firstTask_.begin()) - 1;
+    const auto piece = static_cast<size_t>(std::upper_bound(firstTask_.begin(), firstTask_.end(), int64_t{task}) -
+                                           firstTask_.begin()) -
+                       1;
     const Piece &p = pieces_[piece];
     p.copy.run(args.in[p.in], args.out[p.out], task - firstTask_[piece]);
   }
@@ -67,7 +71,8 @@ std::unique_ptr<executable::Kernel> single(std::vector<CopyDim> dims, int64_t by
 }
 
 // The whole result, read from the operand at byte strides `from`.
-std::unique_ptr<executable::Kernel> readStrided(const KernelRequest &request, int64_t bytes, int64_t offset, const Shape &from) {
+std::unique_ptr<executable::Kernel> readStrided(const KernelRequest &request, int64_t bytes, int64_t offset,
+                                                const Shape &from) {
   const Shape &shape = request.outputs[0].info.shape(), to = byteStrides(shape, bytes);
   std::vector<CopyDim> dims;
   for (size_t d = 0; d < shape.size(); ++d) dims.push_back({shape[d], from[d], to[d]});
@@ -86,11 +91,13 @@ std::unique_ptr<executable::Kernel> createTranspose(const KernelRequest &request
   const Shape own = byteStrides(request.inputs[0].info.shape(), bytes);
   const auto perm = request.op->attributes().getAttribute<std::vector<int64_t>>("perm", {});
   Shape from;
-  for (size_t d = 0; d < own.size(); ++d) from.push_back(perm.empty() ? own[own.size() - 1 - d] : own[static_cast<size_t>(perm[d])]);
+  for (size_t d = 0; d < own.size(); ++d)
+    from.push_back(perm.empty() ? own[own.size() - 1 - d] : own[static_cast<size_t>(perm[d])]);
   return readStrided(request, bytes, 0, from);
 }
 
-std::unique_ptr<executable::Kernel> readRanges(const KernelRequest &request, const std::vector<SliceRange> &ranges, int64_t bytes) {
+std::unique_ptr<executable::Kernel> readRanges(const KernelRequest &request, const std::vector<SliceRange> &ranges,
+                                               int64_t bytes) {
   Shape from = byteStrides(request.inputs[0].info.shape(), bytes);
   int64_t offset = 0;
   for (size_t d = 0; d < from.size(); ++d) offset += ranges[d].start * from[d], from[d] *= ranges[d].step;
@@ -109,7 +116,8 @@ std::unique_ptr<executable::Kernel> createReverse(const KernelRequest &request, 
   const Shape &shape = request.inputs[0].info.shape();
   std::vector<SliceRange> ranges;
   for (int64_t size : shape) ranges.push_back({0, 1, size});
-  for (int64_t d : request.op->attrInts("dimensions")) ranges[static_cast<size_t>(d)] = {shape[static_cast<size_t>(d)] - 1, -1, shape[static_cast<size_t>(d)]};
+  for (int64_t d : request.op->attrInts("dimensions"))
+    ranges[static_cast<size_t>(d)] = {shape[static_cast<size_t>(d)] - 1, -1, shape[static_cast<size_t>(d)]};
   return readRanges(request, ranges, bytes);
 }
 
@@ -161,13 +169,16 @@ std::unique_ptr<executable::Kernel> createPieces(const KernelRequest &request, s
     shape[axis] = sizes[i];
     const Shape own = byteStrides(shape, bytes);
     std::vector<CopyDim> dims;
-    for (size_t d = 0; d < shape.size(); ++d) dims.push_back({shape[d], kJoin ? own[d] : whole[d], kJoin ? whole[d] : own[d]});
-    pieces.push_back({StridedCopy(std::move(dims), bytes, kJoin ? 0 : start, kJoin ? start : 0), kJoin ? i : 0, kJoin ? 0 : i});
+    for (size_t d = 0; d < shape.size(); ++d)
+      dims.push_back({shape[d], kJoin ? own[d] : whole[d], kJoin ? whole[d] : own[d]});
+    pieces.push_back(
+        {StridedCopy(std::move(dims), bytes, kJoin ? 0 : start, kJoin ? start : 0), kJoin ? i : 0, kJoin ? 0 : i});
   }
   return std::make_unique<MoveKernel>(std::move(pieces));
 }
 
-// ---- windows: part of the result comes from one operand, the rest from another or from a constant ---------------------------
+// ---- windows: part of the result comes from one operand, the rest from another or from a constant
+// ---------------------------
 
 // The rest of the result: an operand of the result's shape, or copies of one element.
 struct Surroundings {
@@ -175,12 +186,16 @@ struct Surroundings {
   std::vector<char> fill;
 };
 
-// The result's leading dimensions are rows, its trailing ones a contiguous tail; a task owns some rows. Each row is first filled,
-// then, if its coordinates lie in the window, the window's part of the tail is written over it.
+// The result's leading dimensions are rows, its trailing ones a contiguous tail; a task owns some rows. Each row is
+// first filled, then, if its coordinates lie in the window, the window's part of the tail is written over it.
 class WindowKernel final : public executable::Kernel {
  public:
-  WindowKernel(std::string name, const Shape &result, std::vector<SliceRange> window, int64_t bytes, Surroundings rest, int part)
-      : name_(std::move(name)), rest_(std::move(rest)), part_(part), isZero_(std::all_of(rest_.fill.begin(), rest_.fill.end(), [](char c) { return c == 0; })) {
+  WindowKernel(std::string name, const Shape &result, std::vector<SliceRange> window, int64_t bytes, Surroundings rest,
+               int part)
+      : name_(std::move(name)),
+        rest_(std::move(rest)),
+        part_(part),
+        isZero_(std::all_of(rest_.fill.begin(), rest_.fill.end(), [](char c) { return c == 0; })) {
     constexpr int64_t kTailBytes = 1 << 14, kTaskBytes = int64_t{1} << 17;
     const Shape to = byteStrides(result, bytes);
     Shape sizes;
@@ -260,7 +275,8 @@ std::unique_ptr<executable::Kernel> createSliceUpdate(const KernelRequest &reque
   const int64_t bytes = movedBytes(request, reason);
   if (bytes == 0) return nullptr;
   const Shape &shape = request.outputs[0].info.shape();
-  return std::make_unique<WindowKernel>("slice update", shape, ops::sliceRanges(request.op->attributes(), shape), bytes, Surroundings{0, {}}, 1);
+  return std::make_unique<WindowKernel>("slice update", shape, ops::sliceRanges(request.op->attributes(), shape), bytes,
+                                        Surroundings{0, {}}, 1);
 }
 
 std::unique_ptr<executable::Kernel> createSliceGradient(const KernelRequest &request, std::string &reason) {
@@ -268,8 +284,10 @@ std::unique_ptr<executable::Kernel> createSliceGradient(const KernelRequest &req
   if (bytes == 0) return nullptr;
   const Shape &shape = request.outputs[0].info.shape();
   const bool isSubsample = request.op->def().base().type() == "SubsampleGrad";
-  auto ranges = isSubsample ? ops::subsampleRanges(request.op->attrInts("strides"), shape) : ops::sliceRanges(request.op->attributes(), shape);
-  return std::make_unique<WindowKernel>("slice gradient", shape, std::move(ranges), bytes, Surroundings{-1, std::vector<char>(static_cast<size_t>(bytes), 0)}, 0);
+  auto ranges = isSubsample ? ops::subsampleRanges(request.op->attrInts("strides"), shape)
+                            : ops::sliceRanges(request.op->attributes(), shape);
+  return std::make_unique<WindowKernel>("slice gradient", shape, std::move(ranges), bytes,
+                                        Surroundings{-1, std::vector<char>(static_cast<size_t>(bytes), 0)}, 0);
 }
 
 // Padding with a value. Axes that are cut (negative pads) are left to the reference.
@@ -277,7 +295,8 @@ std::unique_ptr<executable::Kernel> createPad(const KernelRequest &request, std:
   const int64_t bytes = movedBytes(request, reason);
   if (bytes == 0) return nullptr;
   const Op &op = *request.op;
-  if (op.attrString("mode") != "constant") return reason = "it pads with a constant only: got mode " + op.attrString("mode"), nullptr;
+  if (op.attrString("mode") != "constant")
+    return reason = "it pads with a constant only: got mode " + op.attrString("mode"), nullptr;
   const Shape &from = request.inputs[0].info.shape();
   const auto pads = ops::fullPads(op.attributes(), request.inputs[0].info.rank());
   std::vector<SliceRange> window;
@@ -300,7 +319,8 @@ std::unique_ptr<executable::Kernel> createPad(const KernelRequest &request, std:
   } else if (value != 0) {
     return reason = "it pads elements of type " + toText(type) + " with zeros only", nullptr;
   }
-  return std::make_unique<WindowKernel>("pad", request.outputs[0].info.shape(), std::move(window), bytes, std::move(rest), 0);
+  return std::make_unique<WindowKernel>("pad", request.outputs[0].info.shape(), std::move(window), bytes,
+                                        std::move(rest), 0);
 }
 
 constexpr Entry kEntries[] = {{"Transpose", createTranspose},

@@ -1,6 +1,7 @@
 // Batch and group normalisation over channels-last activations. A set of statistics covers `groupChannels` neighbouring
-// channels and all places of one image; batch normalisation is the case of one channel and one image that holds all places
-// of the batch. A task owns a block of channels (whole groups): it reads them twice for mean and variance, once to write.
+// channels and all places of one image; batch normalisation is the case of one channel and one image that holds all
+// places of the batch. A task owns a block of channels (whole groups): it reads them twice for mean and variance, once
+// to write.
 #include <algorithm>
 #include <cmath>
 
@@ -42,13 +43,18 @@ NormPlan batchPlan(const Shape &x) {
 // The channels one task works on, and its scratch: arrays of `count` numbers.
 struct Block {
   Block(const NormPlan &plan, int64_t index, void *scratch)
-      : begin(index * plan.block), count(std::min(plan.block, plan.channels - begin)), doubles_(static_cast<double *>(scratch)),
-        floats_(reinterpret_cast<float *>(doubles_ + 2 * plan.block)), size_(plan.block) {}
+      : begin(index * plan.block),
+        count(std::min(plan.block, plan.channels - begin)),
+        doubles_(static_cast<double *>(scratch)),
+        floats_(reinterpret_cast<float *>(doubles_ + 2 * plan.block)),
+        size_(plan.block) {}
   double *sums() const { return doubles_; }
   double *dots() const { return doubles_ + size_; }
   float *values(int i) const { return floats_ + i * size_; }  // i in [0, 4)
 
-  static int64_t scratchBytes(const NormPlan &plan) { return plan.block * static_cast<int64_t>(2 * sizeof(double) + 4 * sizeof(float)); }
+  static int64_t scratchBytes(const NormPlan &plan) {
+    return plan.block * static_cast<int64_t>(2 * sizeof(double) + 4 * sizeof(float));
+  }
   int64_t begin, count;
 
  private:
@@ -83,7 +89,8 @@ void statistics(const NormPlan &p, const Block &b, const float *x) {
 const float *in(const KernelArgs &args, int i) { return static_cast<const float *>(args.in[i]); }
 float *out(const KernelArgs &args, int i) { return static_cast<float *>(args.out[i]); }
 
-// ---- batch normalisation --------------------------------------------------------------------------------------------------
+// ---- batch normalisation
+// --------------------------------------------------------------------------------------------------
 
 class BatchNormInference final : public executable::Kernel {
  public:
@@ -97,8 +104,10 @@ class BatchNormInference final : public executable::Kernel {
   void run(const KernelArgs &args, int task) const noexcept override {
     float *scale = static_cast<float *>(args.scratch);
     for (int64_t c = 0; c < rows_.channels; ++c) scale[c] = in(args, 1)[c] / std::sqrt(in(args, 4)[c] + epsilon_);
-    const int64_t begin = rows_.rows() * task / tasks_, end = rows_.rows() * (task + 1) / tasks_, at = begin * rows_.channels;
-    columnNormalise({rows_.channels, end - begin, rows_.channels}, in(args, 0) + at, in(args, 3), scale, in(args, 2), out(args, 0) + at);
+    const int64_t begin = rows_.rows() * task / tasks_, end = rows_.rows() * (task + 1) / tasks_,
+                  at = begin * rows_.channels;
+    columnNormalise({rows_.channels, end - begin, rows_.channels}, in(args, 0) + at, in(args, 3), scale, in(args, 2),
+                    out(args, 0) + at);
   }
 
  private:
@@ -110,7 +119,11 @@ class BatchNormInference final : public executable::Kernel {
 class BatchNormTraining final : public executable::Kernel {
  public:
   BatchNormTraining(const NormPlan &plan, const Op &op, size_t outputs)
-      : plan_(plan), epsilon_(op.attrFloat("epsilon")), momentum_(op.attrFloat("momentum")), unbiased_(op.attrInt("unbiased_variance") != 0), outputs_(outputs) {}
+      : plan_(plan),
+        epsilon_(op.attrFloat("epsilon")),
+        momentum_(op.attrFloat("momentum")),
+        unbiased_(op.attrInt("unbiased_variance") != 0),
+        outputs_(outputs) {}
   std::string name() const override { return "batch normalisation training"; }
   int tasks() const override { return static_cast<int>(plan_.blocks()); }
   int64_t scratchBytes() const override { return Block::scratchBytes(plan_); }
@@ -127,11 +140,13 @@ class BatchNormTraining final : public executable::Kernel {
       const double mean = b.values(0)[c], variance = b.sums()[c], r = 1.0 / std::sqrt(variance + epsilon_);
       b.values(1)[c] = static_cast<float>(r * in(args, 1)[k]);
       if (has(args, 1)) out(args, 1)[k] = static_cast<float>(momentum_ * in(args, 3)[k] + (1 - momentum_) * mean);
-      if (has(args, 2)) out(args, 2)[k] = static_cast<float>(momentum_ * in(args, 4)[k] + (1 - momentum_) * variance * correction);
+      if (has(args, 2))
+        out(args, 2)[k] = static_cast<float>(momentum_ * in(args, 4)[k] + (1 - momentum_) * variance * correction);
       if (has(args, 3)) out(args, 3)[k] = static_cast<float>(mean);
       if (has(args, 4)) out(args, 4)[k] = static_cast<float>(r);
     }
-    columnNormalise({plan_.channels, plan_.places, b.count}, x, b.values(0), b.values(1), in(args, 2) + b.begin, out(args, 0) + b.begin);
+    columnNormalise({plan_.channels, plan_.places, b.count}, x, b.values(0), b.values(1), in(args, 2) + b.begin,
+                    out(args, 0) + b.begin);
   }
 
  private:
@@ -142,7 +157,8 @@ class BatchNormTraining final : public executable::Kernel {
   size_t outputs_;
 };
 
-// ---- group normalisation ----------------------------------------------------------------------------------------------------
+// ---- group normalisation
+// ----------------------------------------------------------------------------------------------------
 
 class GroupNorm final : public executable::Kernel {
  public:
@@ -163,7 +179,8 @@ class GroupNorm final : public executable::Kernel {
       if (outputs_ > 1 && args.out[1]) out(args, 1)[set] = b.values(0)[c];
       if (outputs_ > 2 && args.out[2]) out(args, 2)[set] = static_cast<float>(r);
     }
-    columnNormalise({plan_.channels, plan_.places, b.count}, in(args, 0) + at, b.values(0), b.values(1), in(args, 2) + b.begin, out(args, 0) + at);
+    columnNormalise({plan_.channels, plan_.places, b.count}, in(args, 0) + at, b.values(0), b.values(1),
+                    in(args, 2) + b.begin, out(args, 0) + at);
   }
 
  private:
@@ -172,16 +189,20 @@ class GroupNorm final : public executable::Kernel {
   size_t outputs_;
 };
 
-// ---- gradient of both -------------------------------------------------------------------------------------------------------
+// ---- gradient of both
+// -------------------------------------------------------------------------------------------------------
 
-// dx = r (h - mean(h) - xhat mean(h xhat)), h = g scale; inputs (g, x, scale[, mean, r]); outputs (dx[, dscale, dbias]).
+// dx = r (h - mean(h) - xhat mean(h xhat)), h = g scale; inputs (g, x, scale[, mean, r]); outputs (dx[, dscale,
+// dbias]).
 class NormGradient final : public executable::Kernel {
  public:
   NormGradient(const NormPlan &plan, float epsilon, bool hasStatistics, size_t outputs)
       : plan_(plan), epsilon_(epsilon), hasStatistics_(hasStatistics), outputs_(outputs) {}
   std::string name() const override { return "normalisation gradient"; }
   int tasks() const override { return static_cast<int>(plan_.blocks()); }
-  int64_t scratchBytes() const override { return Block::scratchBytes(plan_) + 3 * plan_.block * static_cast<int64_t>(sizeof(double)); }
+  int64_t scratchBytes() const override {
+    return Block::scratchBytes(plan_) + 3 * plan_.block * static_cast<int64_t>(sizeof(double));
+  }
   bool canOverwrite(int input, int output) const override { return input <= 1 && output == 0; }
   void run(const KernelArgs &args, int task) const noexcept override {
     double *own = static_cast<double *>(args.scratch);  // dscale, dbias and r of the block
@@ -238,14 +259,18 @@ class NormGradient final : public executable::Kernel {
   size_t outputs_;
 };
 
-// ---- requests ---------------------------------------------------------------------------------------------------------------
+// ---- requests
+// ---------------------------------------------------------------------------------------------------------------
 
 // The first `activations` inputs and output 0 are channels last, the rest plain parameters.
 bool takes(const KernelRequest &request, size_t activations, std::string &reason) {
   for (size_t i = 0; i < request.inputs.size(); ++i)
-    if (i < activations ? !requireChannelsLast(request.inputs[i], reason) : !requirePlainFloats(request.inputs[i], reason)) return false;
+    if (i < activations ? !requireChannelsLast(request.inputs[i], reason)
+                        : !requirePlainFloats(request.inputs[i], reason))
+      return false;
   for (size_t i = 0; i < request.outputs.size(); ++i)
-    if (i == 0 ? !requireChannelsLast(request.outputs[i], reason) : !requirePlainFloats(request.outputs[i], reason)) return false;
+    if (i == 0 ? !requireChannelsLast(request.outputs[i], reason) : !requirePlainFloats(request.outputs[i], reason))
+      return false;
   return true;
 }
 
@@ -253,28 +278,33 @@ std::unique_ptr<executable::Kernel> createBatchNorm(const KernelRequest &request
   if (!takes(request, 1, reason)) return nullptr;
   const Op &op = *request.op;
   const Shape &x = request.inputs[0].info.shape();
-  if (op.attrInt("training_mode") == 0) return std::make_unique<BatchNormInference>(channelRows(x), op.attrFloat("epsilon"));
+  if (op.attrInt("training_mode") == 0)
+    return std::make_unique<BatchNormInference>(channelRows(x), op.attrFloat("epsilon"));
   return std::make_unique<BatchNormTraining>(batchPlan(x), op, request.outputs.size());
 }
 
 std::unique_ptr<executable::Kernel> createGroupNorm(const KernelRequest &request, std::string &reason) {
   if (!takes(request, 1, reason)) return nullptr;
   const Shape &x = request.inputs[0].info.shape();
-  return std::make_unique<GroupNorm>(planOf(x, x[1] / request.op->attrInt("num_groups")), request.op->attrFloat("epsilon"), request.outputs.size());
+  return std::make_unique<GroupNorm>(planOf(x, x[1] / request.op->attrInt("num_groups")),
+                                     request.op->attrFloat("epsilon"), request.outputs.size());
 }
 
-bool hasStatistics(const KernelRequest &request) { return request.inputs.size() > 4 && request.inputs[3].connected && request.inputs[4].connected; }
+bool hasStatistics(const KernelRequest &request) {
+  return request.inputs.size() > 4 && request.inputs[3].connected && request.inputs[4].connected;
+}
 
 std::unique_ptr<executable::Kernel> createBatchNormGradient(const KernelRequest &request, std::string &reason) {
   if (!takes(request, 2, reason)) return nullptr;
-  return std::make_unique<NormGradient>(batchPlan(request.inputs[1].info.shape()), request.op->attrFloat("epsilon"), hasStatistics(request),
-                                        request.outputs.size());
+  return std::make_unique<NormGradient>(batchPlan(request.inputs[1].info.shape()), request.op->attrFloat("epsilon"),
+                                        hasStatistics(request), request.outputs.size());
 }
 
 std::unique_ptr<executable::Kernel> createGroupNormGradient(const KernelRequest &request, std::string &reason) {
   if (!takes(request, 2, reason)) return nullptr;
   const Shape &x = request.inputs[1].info.shape();
-  return std::make_unique<NormGradient>(planOf(x, x[1] / request.op->attrInt("num_groups")), request.op->attrFloat("epsilon"), hasStatistics(request),
+  return std::make_unique<NormGradient>(planOf(x, x[1] / request.op->attrInt("num_groups")),
+                                        request.op->attrFloat("epsilon"), hasStatistics(request),
                                         request.outputs.size());
 }
 

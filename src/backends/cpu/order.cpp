@@ -1,5 +1,5 @@
-// Operators that go along one axis line by line: ArgMax, ArgMin, TopK, Sort and CumSum. NaN counts as larger than every number;
-// ties go to the smaller index. Running sums are kept in double, integers in 64 bits.
+// Operators that go along one axis line by line: ArgMax, ArgMin, TopK, Sort and CumSum. NaN counts as larger than every
+// number; ties go to the smaller index. Running sums are kept in double, integers in 64 bits.
 #include <algorithm>
 #include <numeric>
 #include <type_traits>
@@ -7,8 +7,8 @@
 #include <popart/half.hpp>
 #include <popart/op.hpp>
 
-#include "backends/cpu/cpu.hpp"
 #include "backends/cpu/axis.hpp"
+#include "backends/cpu/cpu.hpp"
 #include "ops/rules.hpp"
 
 namespace popart::cpu {
@@ -21,19 +21,32 @@ using executable::KernelRequest;
 template <class F>
 bool forType(DataType type, F &&f) {
   switch (type) {
-    case DataType::FLOAT: return f(float{}), true;
-    case DataType::DOUBLE: return f(double{}), true;
-    case DataType::FLOAT16: return f(Half{}), true;
-    case DataType::BFLOAT16: return f(BFloat16{}), true;
-    case DataType::INT8: return f(int8_t{}), true;
-    case DataType::INT16: return f(int16_t{}), true;
-    case DataType::INT32: return f(int32_t{}), true;
-    case DataType::INT64: return f(int64_t{}), true;
-    case DataType::UINT8: return f(uint8_t{}), true;
-    case DataType::UINT16: return f(uint16_t{}), true;
-    case DataType::UINT32: return f(uint32_t{}), true;
-    case DataType::UINT64: return f(uint64_t{}), true;
-    default: return false;
+    case DataType::FLOAT:
+      return f(float{}), true;
+    case DataType::DOUBLE:
+      return f(double{}), true;
+    case DataType::FLOAT16:
+      return f(Half{}), true;
+    case DataType::BFLOAT16:
+      return f(BFloat16{}), true;
+    case DataType::INT8:
+      return f(int8_t{}), true;
+    case DataType::INT16:
+      return f(int16_t{}), true;
+    case DataType::INT32:
+      return f(int32_t{}), true;
+    case DataType::INT64:
+      return f(int64_t{}), true;
+    case DataType::UINT8:
+      return f(uint8_t{}), true;
+    case DataType::UINT16:
+      return f(uint16_t{}), true;
+    case DataType::UINT32:
+      return f(uint32_t{}), true;
+    case DataType::UINT64:
+      return f(uint64_t{}), true;
+    default:
+      return false;
   }
 }
 
@@ -50,15 +63,18 @@ bool isLess(T a, T b) {
 
 // Index results are INT64 or INT32.
 void setIndex(void *data, DataType type, int64_t i, int64_t value) {
-  if (type == DataType::INT64) static_cast<int64_t *>(data)[i] = value;
-  else static_cast<int32_t *>(data)[i] = static_cast<int32_t>(value);
+  if (type == DataType::INT64)
+    static_cast<int64_t *>(data)[i] = value;
+  else
+    static_cast<int32_t *>(data)[i] = static_cast<int32_t>(value);
 }
 
 // Base of the lines: they are spread evenly over tasks.
 class LineKernel : public executable::Kernel {
  public:
   LineKernel(const AxisSizes &sizes, int64_t costPerElement) : sizes_(sizes), lines_(sizes.outer * sizes.inner) {
-    tasks_ = std::clamp<int64_t>(lines_ * sizes.length * costPerElement / (1 << 15), 1, std::clamp<int64_t>(lines_, 1, 256));
+    tasks_ =
+        std::clamp<int64_t>(lines_ * sizes.length * costPerElement / (1 << 15), 1, std::clamp<int64_t>(lines_, 1, 256));
   }
   int tasks() const override { return static_cast<int>(tasks_); }
 
@@ -66,7 +82,8 @@ class LineKernel : public executable::Kernel {
   // f(line, offset of its first element in a tensor with `length` elements along the axis)
   template <class F>
   void forLines(int task, int64_t length, F &&f) const {
-    for (int64_t l = lines_ * task / tasks_; l < lines_ * (task + 1) / tasks_; ++l) f(l, l / sizes_.inner * length * sizes_.inner + l % sizes_.inner);
+    for (int64_t l = lines_ * task / tasks_; l < lines_ * (task + 1) / tasks_; ++l)
+      f(l, l / sizes_.inner * length * sizes_.inner + l % sizes_.inner);
   }
   AxisSizes sizes_;
   int64_t lines_, tasks_ = 1;
@@ -78,7 +95,8 @@ enum class Tie : uint8_t { kFirst, kLast };
 template <class T>
 class ArgKernel final : public LineKernel {
  public:
-  ArgKernel(const AxisSizes &sizes, Extreme extreme, Tie tie, DataType indexType) : LineKernel(sizes, 1), extreme_(extreme), tie_(tie), indexType_(indexType) {}
+  ArgKernel(const AxisSizes &sizes, Extreme extreme, Tie tie, DataType indexType)
+      : LineKernel(sizes, 1), extreme_(extreme), tie_(tie), indexType_(indexType) {}
   std::string name() const override { return "arg extreme"; }
   void run(const KernelArgs &args, int task) const noexcept override {
     using C = Comparable<T>;
@@ -111,13 +129,15 @@ std::unique_ptr<executable::Kernel> createArg(const KernelRequest &request, std:
   const Extreme extreme = op.def().base().type() == "ArgMax" ? Extreme::kLargest : Extreme::kSmallest;
   const Tie tie = op.attrInt("select_last_index") != 0 ? Tie::kLast : Tie::kFirst;
   std::unique_ptr<executable::Kernel> kernel;
-  if (!forType(x.dataType(), [&](auto zero) { kernel = std::make_unique<ArgKernel<decltype(zero)>>(sizes, extreme, tie, request.outputs[0].info.dataType()); }))
+  if (!forType(x.dataType(), [&](auto zero) {
+        kernel = std::make_unique<ArgKernel<decltype(zero)>>(sizes, extreme, tie, request.outputs[0].info.dataType());
+      }))
     reason = "it compares no elements of type " + toText(x.dataType());
   return kernel;
 }
 
-// The first `count` elements of each line in order, and where they were. The order is total (value, then index), so that any
-// sorting algorithm gives the same result.
+// The first `count` elements of each line in order, and where they were. The order is total (value, then index), so
+// that any sorting algorithm gives the same result.
 template <class T>
 class OrderKernel final : public LineKernel {
  public:
@@ -169,13 +189,15 @@ std::unique_ptr<executable::Kernel> createOrder(const KernelRequest &request, st
   const DataType indexType = hasIndices ? request.outputs[1].info.dataType() : DataType::UNDEFINED;
   std::unique_ptr<executable::Kernel> kernel;
   auto make = [&](auto zero) {
-    kernel = std::make_unique<OrderKernel<decltype(zero)>>(sizes, count, descends ? Extreme::kLargest : Extreme::kSmallest, indexType);
+    kernel = std::make_unique<OrderKernel<decltype(zero)>>(
+        sizes, count, descends ? Extreme::kLargest : Extreme::kSmallest, indexType);
   };
   if (!forType(x.dataType(), make)) reason = "it orders no elements of type " + toText(x.dataType());
   return kernel;
 }
 
-// ---- CumSum --------------------------------------------------------------------------------------------------------------
+// ---- CumSum
+// --------------------------------------------------------------------------------------------------------------
 
 template <class T>
 class CumulativeSumKernel final : public LineKernel {
@@ -204,8 +226,10 @@ class CumulativeSumKernel final : public LineKernel {
   // Integers wrap modulo 2^64.
   using Sum = std::conditional_t<std::is_integral_v<T>, uint64_t, double>;
   static T toElement(Sum v) {
-    if constexpr (std::is_arithmetic_v<T>) return static_cast<T>(v);
-    else return T(static_cast<float>(v));
+    if constexpr (std::is_arithmetic_v<T>)
+      return static_cast<T>(v);
+    else
+      return T(static_cast<float>(v));
   }
   Form form_;
 };
@@ -224,8 +248,11 @@ std::unique_ptr<executable::Kernel> createCumulativeSum(const KernelRequest &req
   return kernel;
 }
 
-constexpr Entry kEntries[] = {
-    {"ArgMax", createArg}, {"ArgMin", createArg}, {"TopK", createOrder}, {"Sort", createOrder}, {"CumSum", createCumulativeSum}};
+constexpr Entry kEntries[] = {{"ArgMax", createArg},
+                              {"ArgMin", createArg},
+                              {"TopK", createOrder},
+                              {"Sort", createOrder},
+                              {"CumSum", createCumulativeSum}};
 
 }  // namespace
 

@@ -1,6 +1,6 @@
-// Pooling over channels-last activations and its gradients, window by window; a window is the list of its pixels inside the
-// input. Forward tasks are rows of output pixels; gradient tasks are an image and a block of channels, so that no two write
-// the same element.
+// Pooling over channels-last activations and its gradients, window by window; a window is the list of its pixels inside
+// the input. Forward tasks are rows of output pixels; gradient tasks are an image and a block of channels, so that no
+// two write the same element.
 #include <algorithm>
 
 #include <popart/graph.hpp>
@@ -63,7 +63,8 @@ WindowPixels windowAt(const Pool &p, int64_t pixel, int64_t *taps) {
   size_t count = 0;
   for (int64_t i = 0; i < depth.count; ++i)
     for (int64_t j = 0; j < row.count; ++j) {
-      const int64_t start = ((depth.first + i * p.dilation[0]) * p.in[1] + row.first + j * p.dilation[1]) * p.in[2] + col.first;
+      const int64_t start =
+          ((depth.first + i * p.dilation[0]) * p.in[1] + row.first + j * p.dilation[1]) * p.in[2] + col.first;
       for (int64_t k = 0; k < col.count; ++k) taps[count++] = (start + k * p.dilation[2]) * p.channels;
     }
   return {{taps, count}, depth.padded * row.padded * col.padded};
@@ -75,7 +76,8 @@ class PoolKernel final : public executable::Kernel {
  public:
   PoolKernel(const Pool &pool, Kind kind, bool countPadding) : pool_(pool), kind_(kind), countPadding_(countPadding) {
     const int64_t work = pool.n * pool.outputPixels() * pool.channels * pool.taps();
-    tasks_ = static_cast<int>(std::clamp<int64_t>(work / (int64_t{1} << 17), 1, std::max<int64_t>(1, std::min<int64_t>(64, pool.n * pool.outputPixels()))));
+    tasks_ = static_cast<int>(std::clamp<int64_t>(
+        work / (int64_t{1} << 17), 1, std::max<int64_t>(1, std::min<int64_t>(64, pool.n * pool.outputPixels()))));
   }
   std::string name() const override { return kind_ == Kind::Maximum ? "max pool" : "average pool"; }
   int tasks() const override { return tasks_; }
@@ -105,7 +107,8 @@ class PoolKernel final : public executable::Kernel {
 
 class PoolGradientKernel final : public executable::Kernel {
  public:
-  PoolGradientKernel(const Pool &pool, Kind kind, bool countPadding) : pool_(pool), kind_(kind), countPadding_(countPadding) {
+  PoolGradientKernel(const Pool &pool, Kind kind, bool countPadding)
+      : pool_(pool), kind_(kind), countPadding_(countPadding) {
     blocks_ = pool.n >= 8 ? 1 : std::clamp<int64_t>(pool.channels / 32, 1, 8);
   }
   std::string name() const override { return kind_ == Kind::Maximum ? "max pool gradient" : "average pool gradient"; }
@@ -159,7 +162,8 @@ std::unique_ptr<executable::Kernel> createGradient(const KernelRequest &request,
   if (!takes(request, reason)) return nullptr;
   const Op &op = *request.op;
   const Pool pool = poolOf(op, request.outputs[0].info.shape(), request.inputs[0].info.shape());
-  return std::make_unique<PoolGradientKernel>(pool, kKind, kKind == Kind::Average && op.attrInt("count_include_pad") != 0);
+  return std::make_unique<PoolGradientKernel>(pool, kKind,
+                                              kKind == Kind::Average && op.attrInt("count_include_pad") != 0);
 }
 
 constexpr Entry kEntries[] = {{"MaxPool", createPool<Kind::Maximum>},

@@ -17,12 +17,17 @@ using executable::KernelRequest;
 constexpr int64_t kPerTask = 1 << 14;  // elements; a multiple of four, so that tasks begin at whole blocks
 
 int tasksOf(int64_t elements) { return static_cast<int>(std::max<int64_t>(1, (elements + kPerTask - 1) / kPerTask)); }
-PhiloxKey keyOf(const void *seed) { return {static_cast<const uint32_t *>(seed)[0], static_cast<const uint32_t *>(seed)[1]}; }
+PhiloxKey keyOf(const void *seed) {
+  return {static_cast<const uint32_t *>(seed)[0], static_cast<const uint32_t *>(seed)[1]};
+}
 
 class DropoutKernel final : public executable::Kernel {
  public:
   DropoutKernel(int64_t elements, float ratio, bool hasMask)
-      : elements_(elements), threshold_(dropoutThreshold(ratio)), scale_(1.0 / (1.0 - double{ratio})), hasMask_(hasMask) {}
+      : elements_(elements),
+        threshold_(dropoutThreshold(ratio)),
+        scale_(1.0 / (1.0 - double{ratio})),
+        hasMask_(hasMask) {}
   std::string name() const override { return "dropout"; }
   int tasks() const override { return tasksOf(elements_); }
   bool canOverwrite(int input, int output) const override { return input == 0 && output == 0; }
@@ -31,7 +36,8 @@ class DropoutKernel final : public executable::Kernel {
     if (count <= 0) return;
     const DropoutRule rule{keyOf(args.in[1]), threshold_, scale_};
     bool *mask = hasMask_ ? static_cast<bool *>(args.out[1]) + begin : nullptr;
-    dropElements(rule, static_cast<uint64_t>(begin / 4), static_cast<const float *>(args.in[0]) + begin, static_cast<float *>(args.out[0]) + begin, mask, count);
+    dropElements(rule, static_cast<uint64_t>(begin / 4), static_cast<const float *>(args.in[0]) + begin,
+                 static_cast<float *>(args.out[0]) + begin, mask, count);
   }
 
  private:
@@ -46,8 +52,10 @@ std::unique_ptr<executable::Kernel> createDropout(const KernelRequest &request, 
   const TensorInfo &x = request.inputs[0].info;
   if (x.dataType() != DataType::FLOAT) return reason = "it takes FLOAT only: got " + toText(x.dataType()), nullptr;
   const Op &op = *request.op;
-  if (op.def().base().type() == "Dropout" && op.attrInt("training_mode") == 0) return reason = "without training it is a copy", nullptr;
-  return std::make_unique<DropoutKernel>(x.nelms(), op.attrFloat("ratio"), request.outputs.size() > 1 && request.outputs[1].connected);
+  if (op.def().base().type() == "Dropout" && op.attrInt("training_mode") == 0)
+    return reason = "without training it is a copy", nullptr;
+  return std::make_unique<DropoutKernel>(x.nelms(), op.attrFloat("ratio"),
+                                         request.outputs.size() > 1 && request.outputs[1].connected);
 }
 
 class UniformKernel final : public executable::Kernel {
@@ -63,7 +71,8 @@ class UniformKernel final : public executable::Kernel {
     randomWords(keyOf(args.in[0]), static_cast<uint64_t>(begin / 4), (count + 3) / 4, words);
     float *y = static_cast<float *>(args.out[0]) + begin;
     // Rounding may reach `high`, which is not part of the interval.
-    const float last = high_ > low_ ? std::nextafter(high_, -std::numeric_limits<float>::infinity()) : std::numeric_limits<float>::infinity();
+    const float last = high_ > low_ ? std::nextafter(high_, -std::numeric_limits<float>::infinity())
+                                    : std::numeric_limits<float>::infinity();
     for (int64_t i = 0; i < count; ++i) y[i] = std::min(low_ + uniformFromWord(words[i]) * (high_ - low_), last);
   }
 
@@ -79,7 +88,8 @@ std::unique_ptr<executable::Kernel> createUniform(const KernelRequest &request, 
   return std::make_unique<UniformKernel>(y.nelms(), request.op->attrFloat("low"), request.op->attrFloat("high"));
 }
 
-constexpr Entry kEntries[] = {{"Dropout", createDropout}, {"DropoutGrad", createDropout}, {"RandomUniform", createUniform}};
+constexpr Entry kEntries[] = {
+    {"Dropout", createDropout}, {"DropoutGrad", createDropout}, {"RandomUniform", createUniform}};
 
 }  // namespace
 

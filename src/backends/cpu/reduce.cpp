@@ -41,8 +41,10 @@ std::optional<Blocks> blocksOf(const Shape &shape, const std::vector<int64_t> &a
   for (size_t d = 0; d < shape.size(); ++d) {
     if (shape[d] == 1) continue;
     const bool reduced = std::find(axes.begin(), axes.end(), static_cast<int64_t>(d)) != axes.end();
-    if (!runs.empty() && runs.back().first == reduced) runs.back().second *= shape[d];
-    else runs.emplace_back(reduced, shape[d]);
+    if (!runs.empty() && runs.back().first == reduced)
+      runs.back().second *= shape[d];
+    else
+      runs.emplace_back(reduced, shape[d]);
   }
   Blocks b;
   auto take = [&](bool reduced, int64_t &size) {
@@ -62,7 +64,10 @@ class ReduceKernel final : public executable::Kernel {
  public:
   ReduceKernel(const ReduceRow &row, Blocks blocks) : row_(row), blocks_(blocks) {
     constexpr int64_t kPerTask = 32768;  // elements read
-    columnsPerTask_ = blocks_.inner == 1 ? 1 : std::clamp<int64_t>(kPerTask / std::max<int64_t>(1, blocks_.reduced * blocks_.leading) / 64 * 64, 64, 4096);
+    columnsPerTask_ = blocks_.inner == 1
+                          ? 1
+                          : std::clamp<int64_t>(
+                                kPerTask / std::max<int64_t>(1, blocks_.reduced * blocks_.leading) / 64 * 64, 64, 4096);
     columnTasks_ = (blocks_.inner + columnsPerTask_ - 1) / columnsPerTask_;
     const int64_t perOuter = blocks_.leading * blocks_.reduced * std::min(blocks_.inner, columnsPerTask_);
     outerPerTask_ = std::max<int64_t>(1, kPerTask / std::max<int64_t>(1, perOuter));
@@ -76,9 +81,11 @@ class ReduceKernel final : public executable::Kernel {
     if (outerTasks_ * columnTasks_ == 0) return;
     const auto *x = static_cast<const float *>(args.in[0]);
     auto *y = static_cast<float *>(args.out[0]);
-    const int64_t column = task % columnTasks_ * columnsPerTask_, columns = std::min(columnsPerTask_, blocks_.inner - column);
+    const int64_t column = task % columnTasks_ * columnsPerTask_,
+                  columns = std::min(columnsPerTask_, blocks_.inner - column);
     const int64_t first = task / columnTasks_ * outerPerTask_, last = std::min(first + outerPerTask_, blocks_.outer);
-    for (int64_t o = first; o < last; ++o) one(x, y + o * blocks_.inner + column, o, column, columns, static_cast<float *>(args.scratch));
+    for (int64_t o = first; o < last; ++o)
+      one(x, y + o * blocks_.inner + column, o, column, columns, static_cast<float *>(args.scratch));
   }
 
  private:
@@ -88,8 +95,10 @@ class ReduceKernel final : public executable::Kernel {
     for (int64_t l = 0; l < b.leading; ++l) {
       const float *from = x + ((l * b.outer + outer) * b.reduced) * b.inner + column;
       float *to = b.leading == 1 ? y : part;
-      if (b.inner == 1) *to = reduceRow(row_.op, from, b.reduced);
-      else reduceColumns(row_.op, from, b.inner, b.reduced, columns, to);
+      if (b.inner == 1)
+        *to = reduceRow(row_.op, from, b.reduced);
+      else
+        reduceColumns(row_.op, from, b.inner, b.reduced, columns, to);
       for (int64_t c = 0; c < columns && to == part; ++c) y[c] = reduceCombine(row_.op, y[c], part[c]);
     }
     const float count = static_cast<float>(b.leading * b.reduced);
@@ -114,8 +123,10 @@ std::unique_ptr<executable::Kernel> createReduce(const KernelRequest &request, s
   return std::make_unique<ReduceKernel>(*row, *blocks);
 }
 
-constexpr Entry kEntries[] = {{"ReduceSum", createReduce}, {"ReduceMean", createReduce}, {"ReduceMax", createReduce}, {"ReduceMin", createReduce},
-                              {"ReduceSumSquare", createReduce}, {"ReduceL1", createReduce}, {"ReduceL2", createReduce}};
+constexpr Entry kEntries[] = {{"ReduceSum", createReduce},       {"ReduceMean", createReduce},
+                              {"ReduceMax", createReduce},       {"ReduceMin", createReduce},
+                              {"ReduceSumSquare", createReduce}, {"ReduceL1", createReduce},
+                              {"ReduceL2", createReduce}};
 
 }  // namespace
 

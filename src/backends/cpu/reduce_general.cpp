@@ -1,6 +1,6 @@
-// Reductions that the vector kernels of reduce.cpp do not take: other element types, products, logarithms, axes in any order.
-// Elements are converted chunk by chunk and folded one after another in double (integers in 64 bits, wrapping), in C order over
-// the reduced axes: the reference's result to the bit, several results at a time.
+// Reductions that the vector kernels of reduce.cpp do not take: other element types, products, logarithms, axes in any
+// order. Elements are converted chunk by chunk and folded one after another in double (integers in 64 bits, wrapping),
+// in C order over the reduced axes: the reference's result to the bit, several results at a time.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -24,22 +24,28 @@ struct FoldRow {
   const char *type;
   Fold fold;
 };
-constexpr FoldRow kRows[] = {{"ReduceSum", Fold::kSum},             {"ReduceMean", Fold::kMean},     {"ReduceProd", Fold::kProduct},
-                             {"ReduceSumSquare", Fold::kSumSquare}, {"ReduceL1", Fold::kL1},         {"ReduceL2", Fold::kL2},
-                             {"ReduceLogSum", Fold::kLogSum},       {"ReduceLogSumExp", Fold::kLogSumExp}, {"ReduceMax", Fold::kMax},
-                             {"ReduceMin", Fold::kMin}};
+constexpr FoldRow kRows[] = {{"ReduceSum", Fold::kSum},       {"ReduceMean", Fold::kMean},
+                             {"ReduceProd", Fold::kProduct},  {"ReduceSumSquare", Fold::kSumSquare},
+                             {"ReduceL1", Fold::kL1},         {"ReduceL2", Fold::kL2},
+                             {"ReduceLogSum", Fold::kLogSum}, {"ReduceLogSumExp", Fold::kLogSumExp},
+                             {"ReduceMax", Fold::kMax},       {"ReduceMin", Fold::kMin}};
 
 template <class V>
 V sumOf(V a, V b) {
-  if constexpr (std::is_integral_v<V>) return static_cast<V>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
-  else return a + b;
+  if constexpr (std::is_integral_v<V>)
+    return static_cast<V>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+  else
+    return a + b;
 }
 template <class V>
 V productOf(V a, V b) {
-  if constexpr (std::is_integral_v<V>) return static_cast<V>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
-  else return a * b;
+  if constexpr (std::is_integral_v<V>)
+    return static_cast<V>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
+  else
+    return a * b;
 }
-// What a fold of no elements of type T gives: the smallest (largest) value of T for Max (Min), infinite where T has infinities.
+// What a fold of no elements of type T gives: the smallest (largest) value of T for Max (Min), infinite where T has
+// infinities.
 template <class V, class T>
 V identity(Fold fold) {
   using Limits = std::numeric_limits<std::conditional_t<std::is_integral_v<T>, T, V>>;
@@ -55,12 +61,27 @@ V foldChunk(Fold fold, V total, const V *v, int64_t count, V top) {
   for (int64_t i = 0; i < count; ++i) {
     const V x = v[i];
     switch (fold) {
-      case Fold::kSum: case Fold::kMean: case Fold::kLogSum: total = sumOf(total, x); break;
-      case Fold::kProduct: total = productOf(total, x); break;
-      case Fold::kSumSquare: case Fold::kL2: total = sumOf(total, productOf(x, x)); break;
-      case Fold::kL1: total = x < V(0) ? sumOf(total, productOf(V(-1), x)) : sumOf(total, x); break;
-      case Fold::kMax: total = total != total || total > x ? total : x; break;
-      case Fold::kMin: total = total != total || total < x ? total : x; break;
+      case Fold::kSum:
+      case Fold::kMean:
+      case Fold::kLogSum:
+        total = sumOf(total, x);
+        break;
+      case Fold::kProduct:
+        total = productOf(total, x);
+        break;
+      case Fold::kSumSquare:
+      case Fold::kL2:
+        total = sumOf(total, productOf(x, x));
+        break;
+      case Fold::kL1:
+        total = x < V(0) ? sumOf(total, productOf(V(-1), x)) : sumOf(total, x);
+        break;
+      case Fold::kMax:
+        total = total != total || total > x ? total : x;
+        break;
+      case Fold::kMin:
+        total = total != total || total < x ? total : x;
+        break;
       case Fold::kLogSumExp:
         if constexpr (std::is_floating_point_v<V>) total += std::exp(x - top);
         break;
@@ -93,8 +114,10 @@ Groups groupsOf(const Shape &shape, const std::vector<int64_t> &axes) {
     const bool reduces = std::find(axes.begin(), axes.end(), static_cast<int64_t>(d)) != axes.end();
     (reduces ? g.members : g.results) *= shape[d];
     auto &dims = reduces ? g.reduced : g.kept;
-    if (!dims.empty() && dims.back().stride == shape[d] * strides[d]) dims.back() = {dims.back().size * shape[d], strides[d]};
-    else dims.push_back({shape[d], strides[d]});
+    if (!dims.empty() && dims.back().stride == shape[d] * strides[d])
+      dims.back() = {dims.back().size * shape[d], strides[d]};
+    else
+      dims.push_back({shape[d], strides[d]});
   }
   if (g.reduced.empty()) g.reduced.push_back({1, 0});
   return g;
@@ -105,7 +128,8 @@ template <class T, class V>
 class FoldKernel final : public executable::Kernel {
  public:
   FoldKernel(Fold fold, Groups groups) : fold_(fold), groups_(std::move(groups)) {
-    tasks_ = std::clamp<int64_t>(groups_.results * groups_.members / (1 << 13), 1, std::clamp<int64_t>(groups_.results, 1, 256));
+    tasks_ = std::clamp<int64_t>(groups_.results * groups_.members / (1 << 13), 1,
+                                 std::clamp<int64_t>(groups_.results, 1, 256));
   }
   std::string name() const override { return "fold"; }
   int tasks() const override { return static_cast<int>(tasks_); }
@@ -116,8 +140,10 @@ class FoldKernel final : public executable::Kernel {
       const T *group = x + (groups_.members == 0 ? 0 : offsetOf(groups_.kept, i));
       V top = V(0);
       if (fold_ == Fold::kLogSumExp) top = foldGroup(Fold::kMax, group, V(0));
-      if (fold_ == Fold::kLogSumExp && std::isinf(static_cast<double>(top))) y[i] = toElement(top);
-      else y[i] = toElement(finish(foldGroup(fold_, group, top), top));
+      if (fold_ == Fold::kLogSumExp && std::isinf(static_cast<double>(top)))
+        y[i] = toElement(top);
+      else
+        y[i] = toElement(finish(foldGroup(fold_, group, top), top));
     }
   }
 
@@ -146,9 +172,12 @@ class FoldKernel final : public executable::Kernel {
     return total / static_cast<V>(groups_.members);
   }
   static T toElement(V v) {
-    if constexpr (std::is_same_v<T, bool>) return v != V(0);
-    else if constexpr (std::is_arithmetic_v<T>) return static_cast<T>(v);
-    else return T(static_cast<float>(v));
+    if constexpr (std::is_same_v<T, bool>)
+      return v != V(0);
+    else if constexpr (std::is_arithmetic_v<T>)
+      return static_cast<T>(v);
+    else
+      return T(static_cast<float>(v));
   }
   Fold fold_;
   Groups groups_;
@@ -165,24 +194,39 @@ std::unique_ptr<executable::Kernel> make(Fold fold, const Groups &groups, std::s
 std::unique_ptr<executable::Kernel> createFold(const KernelRequest &request, std::string &reason) {
   if (!allPlain(request, reason)) return nullptr;
   const std::string &type = request.op->def().base().type();
-  const Fold fold = std::find_if(std::begin(kRows), std::end(kRows), [&](const FoldRow &r) { return type == r.type; })->fold;
+  const Fold fold =
+      std::find_if(std::begin(kRows), std::end(kRows), [&](const FoldRow &r) { return type == r.type; })->fold;
   const TensorInfo &x = request.inputs[0].info;
   const Groups groups = groupsOf(x.shape(), ops::reductionAxes(request.op->attributes(), x.rank()));
   switch (x.dataType()) {
-    case DataType::FLOAT: return make<float, double>(fold, groups, reason);
-    case DataType::DOUBLE: return make<double, double>(fold, groups, reason);
-    case DataType::FLOAT16: return make<Half, double>(fold, groups, reason);
-    case DataType::BFLOAT16: return make<BFloat16, double>(fold, groups, reason);
-    case DataType::BOOL: return make<bool, int64_t>(fold, groups, reason);
-    case DataType::INT8: return make<int8_t, int64_t>(fold, groups, reason);
-    case DataType::INT16: return make<int16_t, int64_t>(fold, groups, reason);
-    case DataType::INT32: return make<int32_t, int64_t>(fold, groups, reason);
-    case DataType::INT64: return make<int64_t, int64_t>(fold, groups, reason);
-    case DataType::UINT8: return make<uint8_t, uint64_t>(fold, groups, reason);
-    case DataType::UINT16: return make<uint16_t, uint64_t>(fold, groups, reason);
-    case DataType::UINT32: return make<uint32_t, uint64_t>(fold, groups, reason);
-    case DataType::UINT64: return make<uint64_t, uint64_t>(fold, groups, reason);
-    default: return reason = "it reduces no elements of type " + toText(x.dataType()), nullptr;
+    case DataType::FLOAT:
+      return make<float, double>(fold, groups, reason);
+    case DataType::DOUBLE:
+      return make<double, double>(fold, groups, reason);
+    case DataType::FLOAT16:
+      return make<Half, double>(fold, groups, reason);
+    case DataType::BFLOAT16:
+      return make<BFloat16, double>(fold, groups, reason);
+    case DataType::BOOL:
+      return make<bool, int64_t>(fold, groups, reason);
+    case DataType::INT8:
+      return make<int8_t, int64_t>(fold, groups, reason);
+    case DataType::INT16:
+      return make<int16_t, int64_t>(fold, groups, reason);
+    case DataType::INT32:
+      return make<int32_t, int64_t>(fold, groups, reason);
+    case DataType::INT64:
+      return make<int64_t, int64_t>(fold, groups, reason);
+    case DataType::UINT8:
+      return make<uint8_t, uint64_t>(fold, groups, reason);
+    case DataType::UINT16:
+      return make<uint16_t, uint64_t>(fold, groups, reason);
+    case DataType::UINT32:
+      return make<uint32_t, uint64_t>(fold, groups, reason);
+    case DataType::UINT64:
+      return make<uint64_t, uint64_t>(fold, groups, reason);
+    default:
+      return reason = "it reduces no elements of type " + toText(x.dataType()), nullptr;
   }
 }
 

@@ -1,10 +1,11 @@
-// Operators along an axis of float32 tensors: softmax, log softmax, layer normalisation (last axes), and their gradients.
+// Operators along an axis of float32 tensors: softmax, log softmax, layer normalisation (last axes), and their
+// gradients.
 #include <algorithm>
 
 #include <popart/op.hpp>
 
-#include "backends/cpu/cpu.hpp"
 #include "backends/cpu/axis.hpp"
+#include "backends/cpu/cpu.hpp"
 #include "backends/cpu/kernels/rows.hpp"
 #include "backends/cpu/kernels/transpose.hpp"
 
@@ -28,7 +29,9 @@ Matrix matrixOf(const Shape &shape, int64_t axis) {
   return m;
 }
 
-bool takes(const KernelRequest &request, std::string &reason) { return allPlain(request, reason) && allOfType(request, DataType::FLOAT, reason); }
+bool takes(const KernelRequest &request, std::string &reason) {
+  return allPlain(request, reason) && allOfType(request, DataType::FLOAT, reason);
+}
 const float *input(const KernelArgs &args, size_t i) { return static_cast<const float *>(args.in[i]); }
 float *output(const KernelArgs &args, size_t i) { return static_cast<float *>(args.out[i]); }
 
@@ -40,7 +43,8 @@ class SoftmaxKernel final : public executable::Kernel {
   int tasks() const override { return static_cast<int>(std::max<int64_t>(1, ceilDiv(m_.rows, rowsPerTask(m_.cols)))); }
   bool canOverwrite(int input, int) const override { return input == 0; }
   void run(const KernelArgs &args, int task) const noexcept override {
-    const int64_t begin = task * rowsPerTask(m_.cols), rows = std::min(rowsPerTask(m_.cols), m_.rows - begin), at = begin * m_.cols;
+    const int64_t begin = task * rowsPerTask(m_.cols), rows = std::min(rowsPerTask(m_.cols), m_.rows - begin),
+                  at = begin * m_.cols;
     if (rows <= 0 || m_.cols == 0) return;
     if (pass_ == Pass::kForward) return softmaxRows(form_, input(args, 0) + at, output(args, 0) + at, rows, m_.cols);
     softmaxGradientRows(form_, input(args, 1) + at, input(args, 0) + at, output(args, 0) + at, rows, m_.cols);
@@ -55,16 +59,20 @@ class SoftmaxKernel final : public executable::Kernel {
 // Softmax along an axis that is not the last: blocks of columns are turned into rows, worked on, and turned back.
 class ColumnSoftmaxKernel final : public executable::Kernel {
  public:
-  ColumnSoftmaxKernel(SoftmaxForm form, SoftmaxKernel::Pass pass, const AxisSizes &sizes) : form_(form), pass_(pass), sizes_(sizes) {
+  ColumnSoftmaxKernel(SoftmaxForm form, SoftmaxKernel::Pass pass, const AxisSizes &sizes)
+      : form_(form), pass_(pass), sizes_(sizes) {
     columns_ = std::min<int64_t>(64, sizes.inner);
     columnTasks_ = ceilDiv(sizes.inner, columns_);
   }
-  std::string name() const override { return pass_ == SoftmaxKernel::Pass::kForward ? "softmax of columns" : "softmax gradient of columns"; }
+  std::string name() const override {
+    return pass_ == SoftmaxKernel::Pass::kForward ? "softmax of columns" : "softmax gradient of columns";
+  }
   int tasks() const override { return static_cast<int>(sizes_.outer * columnTasks_); }
   int64_t scratchBytes() const override { return 2 * columns_ * sizes_.length * static_cast<int64_t>(sizeof(float)); }
   bool canOverwrite(int input, int) const override { return input == 0; }
   void run(const KernelArgs &args, int task) const noexcept override {
-    const int64_t length = sizes_.length, inner = sizes_.inner, column = task % columnTasks_ * columns_, count = std::min(columns_, inner - column);
+    const int64_t length = sizes_.length, inner = sizes_.inner, column = task % columnTasks_ * columns_,
+                  count = std::min(columns_, inner - column);
     const int64_t at = task / columnTasks_ * length * inner + column;
     auto *first = static_cast<float *>(args.scratch), *second = first + columns_ * length;
     transpose(input(args, 0) + at, inner, first, length, length, count);
@@ -87,27 +95,33 @@ class ColumnSoftmaxKernel final : public executable::Kernel {
 std::unique_ptr<executable::Kernel> createSoftmax(const KernelRequest &request, std::string &reason) {
   if (!takes(request, reason)) return nullptr;
   const Shape &shape = request.inputs[0].info.shape();
-  const int64_t rank = static_cast<int64_t>(shape.size()), axis = normalizeAxis(request.op->attrInt("axis"), rank, "axis");
+  const int64_t rank = static_cast<int64_t>(shape.size()),
+                axis = normalizeAxis(request.op->attrInt("axis"), rank, "axis");
   const Matrix m = matrixOf(shape, axis);
   const std::string &type = request.op->def().base().type();
   const SoftmaxForm form = type.rfind("Log", 0) == 0 ? SoftmaxForm::kLogarithm : SoftmaxForm::kProbability;
   const auto pass = type.ends_with("Grad") ? SoftmaxKernel::Pass::kGradient : SoftmaxKernel::Pass::kForward;
-  if (m.cols != shape[axis] && elementCount(shape) > 0) return std::make_unique<ColumnSoftmaxKernel>(form, pass, aroundAxis(shape, axis));
+  if (m.cols != shape[axis] && elementCount(shape) > 0)
+    return std::make_unique<ColumnSoftmaxKernel>(form, pass, aroundAxis(shape, axis));
   return std::make_unique<SoftmaxKernel>(form, pass, m);
 }
 
 class LayerNormKernel final : public executable::Kernel {
  public:
-  LayerNormKernel(Matrix m, float epsilon, bool hasBias, bool hasStatistics) : m_(m), epsilon_(epsilon), hasBias_(hasBias), hasStatistics_(hasStatistics) {}
+  LayerNormKernel(Matrix m, float epsilon, bool hasBias, bool hasStatistics)
+      : m_(m), epsilon_(epsilon), hasBias_(hasBias), hasStatistics_(hasStatistics) {}
   std::string name() const override { return "layer norm"; }
   int tasks() const override { return static_cast<int>(std::max<int64_t>(1, ceilDiv(m_.rows, rowsPerTask(m_.cols)))); }
   int64_t scratchBytes() const override { return 2 * rowsPerTask(m_.cols) * static_cast<int64_t>(sizeof(float)); }
   void run(const KernelArgs &args, int task) const noexcept override {
-    const int64_t begin = task * rowsPerTask(m_.cols), rows = std::min(rowsPerTask(m_.cols), m_.rows - begin), at = begin * m_.cols;
+    const int64_t begin = task * rowsPerTask(m_.cols), rows = std::min(rowsPerTask(m_.cols), m_.rows - begin),
+                  at = begin * m_.cols;
     if (rows <= 0) return;
     auto *spare = static_cast<float *>(args.scratch);
-    float *mean = hasStatistics_ ? output(args, 1) + begin : spare, *deviation = hasStatistics_ ? output(args, 2) + begin : spare + rowsPerTask(m_.cols);
-    layerNormRows({input(args, 1), hasBias_ ? input(args, 2) : nullptr, epsilon_}, input(args, 0) + at, output(args, 0) + at, mean, deviation, rows, m_.cols);
+    float *mean = hasStatistics_ ? output(args, 1) + begin : spare,
+          *deviation = hasStatistics_ ? output(args, 2) + begin : spare + rowsPerTask(m_.cols);
+    layerNormRows({input(args, 1), hasBias_ ? input(args, 2) : nullptr, epsilon_}, input(args, 0) + at,
+                  output(args, 0) + at, mean, deviation, rows, m_.cols);
   }
 
  private:
@@ -126,27 +140,34 @@ class LayerNormGradKernel final : public executable::Kernel {
   }
   std::string name() const override { return "layer norm gradient"; }
   int tasks() const override { return static_cast<int>(std::max<int64_t>(1, rowTasks_ + columnTasks_)); }
-  int64_t scratchBytes() const override { return hasStatistics_ ? 0 : (2 * m_.rows + m_.cols) * static_cast<int64_t>(sizeof(float)); }
+  int64_t scratchBytes() const override {
+    return hasStatistics_ ? 0 : (2 * m_.rows + m_.cols) * static_cast<int64_t>(sizeof(float));
+  }
 
   void run(const KernelArgs &args, int task) const noexcept override {
     const float *dy = input(args, 0), *x = input(args, 1), *scale = input(args, 2);
     const bool isRows = task < rowTasks_;
-    const int64_t begin = isRows ? task * rowsPerTask(m_.cols) : 0, rows = isRows ? std::min(rowsPerTask(m_.cols), m_.rows - begin) : m_.rows;
+    const int64_t begin = isRows ? task * rowsPerTask(m_.cols) : 0,
+                  rows = isRows ? std::min(rowsPerTask(m_.cols), m_.rows - begin) : m_.rows;
     if (rows <= 0) return;
-    const float *mean = hasStatistics_ ? input(args, 3) + begin : nullptr, *deviation = hasStatistics_ ? input(args, 4) + begin : nullptr;
+    const float *mean = hasStatistics_ ? input(args, 3) + begin : nullptr,
+                *deviation = hasStatistics_ ? input(args, 4) + begin : nullptr;
     if (!hasStatistics_) {
       auto *spare = static_cast<float *>(args.scratch);
       float *unused = spare + 2 * m_.rows;
       for (int64_t r = 0; r < rows; ++r)
-        layerNormRows({nullptr, nullptr, epsilon_}, x + (begin + r) * m_.cols, unused, spare + r, spare + m_.rows + r, 1, m_.cols);
+        layerNormRows({nullptr, nullptr, epsilon_}, x + (begin + r) * m_.cols, unused, spare + r, spare + m_.rows + r,
+                      1, m_.cols);
       mean = spare, deviation = spare + m_.rows;
     }
     if (isRows) {
       const int64_t at = begin * m_.cols;
-      return layerNormGradientRows({scale, nullptr, epsilon_}, x + at, dy + at, mean, deviation, output(args, 0) + at, rows, m_.cols);
+      return layerNormGradientRows({scale, nullptr, epsilon_}, x + at, dy + at, mean, deviation, output(args, 0) + at,
+                                   rows, m_.cols);
     }
     const int64_t column = (task - rowTasks_) * columnsPerTask_;
-    layerNormParameterGradient(x, dy, mean, deviation, output(args, 1), output(args, 2), m_.rows, m_.cols, column, std::min(column + columnsPerTask_, m_.cols));
+    layerNormParameterGradient(x, dy, mean, deviation, output(args, 1), output(args, 2), m_.rows, m_.cols, column,
+                               std::min(column + columnsPerTask_, m_.cols));
   }
 
  private:
@@ -163,20 +184,30 @@ std::unique_ptr<executable::Kernel> createLayerNorm(const KernelRequest &request
   const int64_t axis = normalizeAxis(request.op->attrInt("axis"), static_cast<int64_t>(shape.size()), "axis");
   const Matrix m = matrixOf(shape, axis);
   const Shape columns(shape.begin() + axis, shape.end());
-  auto has = [](const std::vector<executable::OperandDesc> &list, size_t i) { return i < list.size() && list[i].connected; };
+  auto has = [](const std::vector<executable::OperandDesc> &list, size_t i) {
+    return i < list.size() && list[i].connected;
+  };
   for (size_t i : isGradient ? std::vector<size_t>{2} : std::vector<size_t>{1, 2})
-    if (has(request.inputs, i) && request.inputs[i].info.shape() != columns) return reason = "scale or bias is broadcast over the normalised dimensions", nullptr;
+    if (has(request.inputs, i) && request.inputs[i].info.shape() != columns)
+      return reason = "scale or bias is broadcast over the normalised dimensions", nullptr;
   const float epsilon = request.op->attrFloat("epsilon");
   if (!isGradient) {
-    if (has(request.outputs, 1) != has(request.outputs, 2)) return reason = "it has one of its two statistics only", nullptr;
+    if (has(request.outputs, 1) != has(request.outputs, 2))
+      return reason = "it has one of its two statistics only", nullptr;
     return std::make_unique<LayerNormKernel>(m, epsilon, has(request.inputs, 2), has(request.outputs, 1));
   }
-  if (has(request.outputs, 1) != has(request.outputs, 2)) return reason = "one of its parameter gradients is not wanted", nullptr;
-  return std::make_unique<LayerNormGradKernel>(m, epsilon, has(request.inputs, 3) && has(request.inputs, 4), has(request.outputs, 1));
+  if (has(request.outputs, 1) != has(request.outputs, 2))
+    return reason = "one of its parameter gradients is not wanted", nullptr;
+  return std::make_unique<LayerNormGradKernel>(m, epsilon, has(request.inputs, 3) && has(request.inputs, 4),
+                                               has(request.outputs, 1));
 }
 
-constexpr Entry kEntries[] = {{"Softmax", createSoftmax},         {"LogSoftmax", createSoftmax},           {"SoftmaxGrad", createSoftmax},
-                              {"LogSoftmaxGrad", createSoftmax},  {"LayerNormalization", createLayerNorm}, {"LayerNormalizationGrad", createLayerNorm}};
+constexpr Entry kEntries[] = {{"Softmax", createSoftmax},
+                              {"LogSoftmax", createSoftmax},
+                              {"SoftmaxGrad", createSoftmax},
+                              {"LogSoftmaxGrad", createSoftmax},
+                              {"LayerNormalization", createLayerNorm},
+                              {"LayerNormalizationGrad", createLayerNorm}};
 
 }  // namespace
 

@@ -22,7 +22,8 @@ bool isChannelsLast(const OperandDesc &o) {
 }
 
 bool requireChannelsLast(const OperandDesc &o, std::string &reason) {
-  if (o.info.dataType() != DataType::FLOAT) return reason = "it takes FLOAT only: got " + toText(o.info.dataType()), false;
+  if (o.info.dataType() != DataType::FLOAT)
+    return reason = "it takes FLOAT only: got " + toText(o.info.dataType()), false;
   if (isChannelsLast(o)) return true;
   reason = "it takes channels last only: got " + o.layout.str();
   return false;

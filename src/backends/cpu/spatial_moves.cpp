@@ -1,5 +1,5 @@
-// What moves or sums channels-last activations without computing on them: changes of layout, concatenation and slices of
-// channels, reductions over places, and broadcasts of one value per channel.
+// What moves or sums channels-last activations without computing on them: changes of layout, concatenation and slices
+// of channels, reductions over places, and broadcasts of one value per channel.
 #include <algorithm>
 #include <cstring>
 
@@ -22,10 +22,12 @@ using executable::Layout;
 
 int64_t elementBytes(const executable::OperandDesc &o) { return getDataTypeInfo(o.info.dataType()).nbytes; }
 int tasksFor(int64_t elements, int64_t most) {
-  return static_cast<int>(std::clamp<int64_t>(elements / (int64_t{1} << 15), 1, std::max<int64_t>(1, std::min<int64_t>(64, most))));
+  return static_cast<int>(
+      std::clamp<int64_t>(elements / (int64_t{1} << 15), 1, std::max<int64_t>(1, std::min<int64_t>(64, most))));
 }
 
-// ---- Reorder ------------------------------------------------------------------------------------------------------------
+// ---- Reorder
+// ------------------------------------------------------------------------------------------------------------
 
 template <class T>
 void transposeElements(const T *x, int64_t xStride, T *y, int64_t yStride, int64_t rows, int64_t cols) {
@@ -33,29 +35,39 @@ void transposeElements(const T *x, int64_t xStride, T *y, int64_t yStride, int64
     for (int64_t r = 0; r < rows; ++r) y[c * yStride + r] = x[r * xStride + c];
 }
 
-// Between plain and channels last: each image is a transposition of (channels, places). A task does a stretch of places.
+// Between plain and channels last: each image is a transposition of (channels, places). A task does a stretch of
+// places.
 class ReorderChannels final : public executable::Kernel {
  public:
   enum class Direction { ToLast, ToPlain };
-  ReorderChannels(const ChannelRows &rows, int64_t bytes, Direction direction) : rows_(rows), bytes_(bytes), direction_(direction) {
+  ReorderChannels(const ChannelRows &rows, int64_t bytes, Direction direction)
+      : rows_(rows), bytes_(bytes), direction_(direction) {
     const int64_t image = rows.channels * rows.places;
-    parts_ = std::clamp<int64_t>(image / (int64_t{1} << 14), 1, std::max<int64_t>(1, std::min<int64_t>(16, rows.places / 16)));
+    parts_ = std::clamp<int64_t>(image / (int64_t{1} << 14), 1,
+                                 std::max<int64_t>(1, std::min<int64_t>(16, rows.places / 16)));
   }
-  std::string name() const override { return direction_ == Direction::ToLast ? "reorder to channels last" : "reorder to plain"; }
+  std::string name() const override {
+    return direction_ == Direction::ToLast ? "reorder to channels last" : "reorder to plain";
+  }
   int tasks() const override { return static_cast<int>(rows_.n * parts_); }
   void run(const KernelArgs &args, int task) const noexcept override {
     switch (bytes_) {
-      case 1: return runAs<uint8_t>(args, task);
-      case 2: return runAs<uint16_t>(args, task);
-      case 4: return runAs<float>(args, task);
-      default: return runAs<uint64_t>(args, task);
+      case 1:
+        return runAs<uint8_t>(args, task);
+      case 2:
+        return runAs<uint16_t>(args, task);
+      case 4:
+        return runAs<float>(args, task);
+      default:
+        return runAs<uint64_t>(args, task);
     }
   }
 
  private:
   template <class T>
   void runAs(const KernelArgs &args, int task) const {
-    const int64_t image = task / parts_ * rows_.channels * rows_.places, part = task % parts_, c = rows_.channels, p = rows_.places;
+    const int64_t image = task / parts_ * rows_.channels * rows_.places, part = task % parts_, c = rows_.channels,
+                  p = rows_.places;
     const int64_t begin = p * part / parts_, count = p * (part + 1) / parts_ - begin;
     const T *x = static_cast<const T *>(args.in[0]) + image;
     T *y = static_cast<T *>(args.out[0]) + image;
@@ -104,7 +116,8 @@ std::unique_ptr<executable::Kernel> createReorder(const KernelRequest &request, 
   return std::make_unique<ReorderAny>(info, from, to);
 }
 
-// ---- channels: Concat, Slice ------------------------------------------------------------------------------------------------
+// ---- channels: Concat, Slice
+// ------------------------------------------------------------------------------------------------
 
 // Copies pieces of pixel rows: piece i of every input pixel goes to its place in the output pixel.
 class MoveChannels final : public executable::Kernel {
@@ -113,7 +126,11 @@ class MoveChannels final : public executable::Kernel {
     int64_t fromStride, fromStart, toStart, bytes;
   };
   MoveChannels(std::string name, std::vector<Piece> pieces, int64_t rows, int64_t toStride)
-      : name_(std::move(name)), pieces_(std::move(pieces)), rows_(rows), toStride_(toStride), tasks_(tasksFor(rows * toStride / 4, rows)) {}
+      : name_(std::move(name)),
+        pieces_(std::move(pieces)),
+        rows_(rows),
+        toStride_(toStride),
+        tasks_(tasksFor(rows * toStride / 4, rows)) {}
   std::string name() const override { return name_; }
   int tasks() const override { return tasks_; }
   void run(const KernelArgs &args, int task) const noexcept override {
@@ -122,7 +139,8 @@ class MoveChannels final : public executable::Kernel {
       const Piece &p = pieces_[i];
       const char *from = static_cast<const char *>(args.in[i]) + p.fromStart;
       char *to = static_cast<char *>(args.out[0]) + p.toStart;
-      for (int64_t r = begin; r < end; ++r) std::memcpy(to + r * toStride_, from + r * p.fromStride, static_cast<size_t>(p.bytes));
+      for (int64_t r = begin; r < end; ++r)
+        std::memcpy(to + r * toStride_, from + r * p.fromStride, static_cast<size_t>(p.bytes));
     }
   }
 
@@ -137,7 +155,8 @@ bool allChannelsLast(const KernelRequest &request, std::string &reason) {
   bool any = false;
   for (const auto *list : {&request.inputs, &request.outputs})
     for (const auto &o : *list) {
-      if (o.connected && !isChannelsLast(o)) return reason = "it takes channels last only: got " + o.layout.str(), false;
+      if (o.connected && !isChannelsLast(o))
+        return reason = "it takes channels last only: got " + o.layout.str(), false;
       any |= o.layout.kind == Layout::Kind::ChannelsLast;
     }
   return any || (reason = "it takes channels last only", false);
@@ -164,29 +183,34 @@ std::unique_ptr<executable::Kernel> createSlice(const KernelRequest &request, st
   const Shape &from = request.inputs[0].info.shape();
   const auto ranges = ops::sliceRanges(request.op->attributes(), from);
   for (size_t d = 0; d < ranges.size(); ++d)
-    if (d == 1 ? ranges[d].step != 1 : ranges[d].size != from[d] || ranges[d].step != 1) return reason = "it takes runs of channels only", nullptr;
+    if (d == 1 ? ranges[d].step != 1 : ranges[d].size != from[d] || ranges[d].step != 1)
+      return reason = "it takes runs of channels only", nullptr;
   const int64_t bytes = elementBytes(request.inputs[0]);
   const ChannelRows x = channelRows(from);
   const int64_t size = ranges[1].size * bytes;
-  return std::make_unique<MoveChannels>("slice channels", std::vector<MoveChannels::Piece>{{x.channels * bytes, ranges[1].start * bytes, 0, size}},
-                                        x.rows(), size);
+  return std::make_unique<MoveChannels>(
+      "slice channels", std::vector<MoveChannels::Piece>{{x.channels * bytes, ranges[1].start * bytes, 0, size}},
+      x.rows(), size);
 }
 
-// ---- reductions and broadcasts ------------------------------------------------------------------------------------------------
+// ---- reductions and broadcasts
+// ------------------------------------------------------------------------------------------------
 
 enum class Reduction { Sum, Mean, Maximum };
 
 // One value per channel of `sets` blocks of `rows` pixels. A task owns a block of channels of one set.
 class ReducePlaces final : public executable::Kernel {
  public:
-  ReducePlaces(int64_t sets, int64_t rows, int64_t channels, Reduction kind) : sets_(sets), rows_(rows), channels_(channels), kind_(kind) {
+  ReducePlaces(int64_t sets, int64_t rows, int64_t channels, Reduction kind)
+      : sets_(sets), rows_(rows), channels_(channels), kind_(kind) {
     blocks_ = std::clamp<int64_t>(channels / 64, 1, 8);
   }
   std::string name() const override { return "reduce places"; }
   int tasks() const override { return static_cast<int>(sets_ * blocks_); }
   int64_t scratchBytes() const override { return (channels_ / blocks_ + 1) * static_cast<int64_t>(sizeof(double)); }
   void run(const KernelArgs &args, int task) const noexcept override {
-    const int64_t set = task / blocks_, block = task % blocks_, begin = channels_ * block / blocks_, count = channels_ * (block + 1) / blocks_ - begin;
+    const int64_t set = task / blocks_, block = task % blocks_, begin = channels_ * block / blocks_,
+                  count = channels_ * (block + 1) / blocks_ - begin;
     const float *x = static_cast<const float *>(args.in[0]) + set * rows_ * channels_ + begin;
     float *y = static_cast<float *>(args.out[0]) + set * channels_ + begin;
     const Columns columns{channels_, rows_, count};
@@ -209,7 +233,8 @@ std::unique_ptr<executable::Kernel> createReduction(const KernelRequest &request
     return reason = "it takes FLOAT, channels last only", nullptr;
   const Shape &x = request.inputs[0].info.shape();
   std::vector<bool> reduced(x.size(), false);
-  for (int64_t axis : ops::reductionAxes(request.op->attributes(), static_cast<int64_t>(x.size()))) reduced[static_cast<size_t>(axis)] = true;
+  for (int64_t axis : ops::reductionAxes(request.op->attributes(), static_cast<int64_t>(x.size())))
+    reduced[static_cast<size_t>(axis)] = true;
   if (reduced[1] || !std::all_of(reduced.begin() + 2, reduced.end(), [](bool r) { return r; }))
     return reason = "it reduces all spatial dimensions and keeps channels", nullptr;
   const ChannelRows rows = channelRows(x);
@@ -221,13 +246,15 @@ std::unique_ptr<executable::Kernel> createReduction(const KernelRequest &request
 // (N, C, 1…) → (N, C, spatial…)
 class SpreadChannels final : public executable::Kernel {
  public:
-  explicit SpreadChannels(const ChannelRows &rows, bool perImage) : rows_(rows), perImage_(perImage), tasks_(tasksFor(rows.rows() * rows.channels, rows.rows())) {}
+  explicit SpreadChannels(const ChannelRows &rows, bool perImage)
+      : rows_(rows), perImage_(perImage), tasks_(tasksFor(rows.rows() * rows.channels, rows.rows())) {}
   std::string name() const override { return "spread channels"; }
   int tasks() const override { return tasks_; }
   void run(const KernelArgs &args, int task) const noexcept override {
     const int64_t c = rows_.channels;
     for (int64_t r = rows_.rows() * task / tasks_; r < rows_.rows() * (task + 1) / tasks_; ++r)
-      std::memcpy(static_cast<float *>(args.out[0]) + r * c, static_cast<const float *>(args.in[0]) + (perImage_ ? r / rows_.places * c : 0),
+      std::memcpy(static_cast<float *>(args.out[0]) + r * c,
+                  static_cast<const float *>(args.in[0]) + (perImage_ ? r / rows_.places * c : 0),
                   static_cast<size_t>(c) * sizeof(float));
   }
 
@@ -239,12 +266,14 @@ class SpreadChannels final : public executable::Kernel {
 
 std::unique_ptr<executable::Kernel> createExpand(const KernelRequest &request, std::string &reason) {
   const auto &x = request.inputs[0], &y = request.outputs[0];
-  if (y.layout.kind != Layout::Kind::ChannelsLast || !requireChannelsLast(y, reason)) return reason = "it gives FLOAT, channels last only", nullptr;
+  if (y.layout.kind != Layout::Kind::ChannelsLast || !requireChannelsLast(y, reason))
+    return reason = "it gives FLOAT, channels last only", nullptr;
   const ChannelRows rows = channelRows(y.info.shape());
   Shape from = x.info.shape();
   from.insert(from.begin(), static_cast<size_t>(y.info.rank()) - from.size(), 1);
   const ChannelRows source = channelRows(from);
-  const bool fits = x.layout.kind == Layout::Kind::Plain && source.places == 1 && source.channels == rows.channels && (source.n == rows.n || source.n == 1);
+  const bool fits = x.layout.kind == Layout::Kind::Plain && source.places == 1 && source.channels == rows.channels &&
+                    (source.n == rows.n || source.n == 1);
   if (!fits) return reason = "it spreads one value per channel over places only", nullptr;
   return std::make_unique<SpreadChannels>(rows, source.n == rows.n);
 }

@@ -44,7 +44,8 @@ void conv(const Context &c) {
           double sum = 0;
           for (int64_t local = 0; local < s.groupChannels(); ++local) {
             const T *plane = x + s.inputPlane(n, m, local), *weights = w + s.weightPlane(m, local);
-            for (const Tap &t : at.taps) sum += static_cast<double>(plane[t.input]) * static_cast<double>(weights[t.kernel]);
+            for (const Tap &t : at.taps)
+              sum += static_cast<double>(plane[t.input]) * static_cast<double>(weights[t.kernel]);
           }
           if (bias) sum += static_cast<double>(bias[m]);
           y[s.outputPlane(n, m) + at.output] = static_cast<T>(sum);

@@ -9,36 +9,60 @@ namespace popart::ref {
 // Element i of a real or BOOL tensor.
 inline double load(const View &v, int64_t i) {
   switch (v.info.dataType()) {
-    case DataType::FLOAT: return v.as<const float>()[i];
-    case DataType::DOUBLE: return v.as<const double>()[i];
-    case DataType::FLOAT16: return v.as<const Half>()[i];
-    case DataType::BFLOAT16: return v.as<const BFloat16>()[i];
-    case DataType::INT8: return v.as<const int8_t>()[i];
-    case DataType::INT16: return v.as<const int16_t>()[i];
-    case DataType::INT32: return v.as<const int32_t>()[i];
-    case DataType::INT64: return static_cast<double>(v.as<const int64_t>()[i]);
-    case DataType::UINT8: return v.as<const uint8_t>()[i];
-    case DataType::UINT16: return v.as<const uint16_t>()[i];
-    case DataType::UINT32: return v.as<const uint32_t>()[i];
-    case DataType::UINT64: return static_cast<double>(v.as<const uint64_t>()[i]);
-    case DataType::BOOL: return v.as<const bool>()[i];
-    default: throw internal_error("reference kernel: element type {} cannot be read", v.info.dataType());
+    case DataType::FLOAT:
+      return v.as<const float>()[i];
+    case DataType::DOUBLE:
+      return v.as<const double>()[i];
+    case DataType::FLOAT16:
+      return v.as<const Half>()[i];
+    case DataType::BFLOAT16:
+      return v.as<const BFloat16>()[i];
+    case DataType::INT8:
+      return v.as<const int8_t>()[i];
+    case DataType::INT16:
+      return v.as<const int16_t>()[i];
+    case DataType::INT32:
+      return v.as<const int32_t>()[i];
+    case DataType::INT64:
+      return static_cast<double>(v.as<const int64_t>()[i]);
+    case DataType::UINT8:
+      return v.as<const uint8_t>()[i];
+    case DataType::UINT16:
+      return v.as<const uint16_t>()[i];
+    case DataType::UINT32:
+      return v.as<const uint32_t>()[i];
+    case DataType::UINT64:
+      return static_cast<double>(v.as<const uint64_t>()[i]);
+    case DataType::BOOL:
+      return v.as<const bool>()[i];
+    default:
+      throw internal_error("reference kernel: element type {} cannot be read", v.info.dataType());
   }
 }
 
 // Element i of an integer tensor.
 inline int64_t loadInt(const View &v, int64_t i) {
   switch (v.info.dataType()) {
-    case DataType::INT8: return v.as<const int8_t>()[i];
-    case DataType::INT16: return v.as<const int16_t>()[i];
-    case DataType::INT32: return v.as<const int32_t>()[i];
-    case DataType::INT64: return v.as<const int64_t>()[i];
-    case DataType::UINT8: return v.as<const uint8_t>()[i];
-    case DataType::UINT16: return v.as<const uint16_t>()[i];
-    case DataType::UINT32: return v.as<const uint32_t>()[i];
-    case DataType::UINT64: return static_cast<int64_t>(v.as<const uint64_t>()[i]);
-    case DataType::BOOL: return v.as<const bool>()[i];
-    default: throw internal_error("reference kernel: element type {} is no integer", v.info.dataType());
+    case DataType::INT8:
+      return v.as<const int8_t>()[i];
+    case DataType::INT16:
+      return v.as<const int16_t>()[i];
+    case DataType::INT32:
+      return v.as<const int32_t>()[i];
+    case DataType::INT64:
+      return v.as<const int64_t>()[i];
+    case DataType::UINT8:
+      return v.as<const uint8_t>()[i];
+    case DataType::UINT16:
+      return v.as<const uint16_t>()[i];
+    case DataType::UINT32:
+      return v.as<const uint32_t>()[i];
+    case DataType::UINT64:
+      return static_cast<int64_t>(v.as<const uint64_t>()[i]);
+    case DataType::BOOL:
+      return v.as<const bool>()[i];
+    default:
+      throw internal_error("reference kernel: element type {} is no integer", v.info.dataType());
   }
 }
 
@@ -52,7 +76,8 @@ inline void store(const View &v, int64_t i, double value) {
   });
 }
 
-// Index of the element of an operand of shape `operand` that element `index` of the broadcast result of shape `shape` uses.
+// Index of the element of an operand of shape `operand` that element `index` of the broadcast result of shape `shape`
+// uses.
 inline int64_t broadcastIndex(int64_t index, const Shape &shape, const Shape &operand) {
   int64_t result = 0, stride = 1;
   for (size_t i = 0; i < operand.size(); ++i) {

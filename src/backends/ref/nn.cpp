@@ -86,7 +86,8 @@ void softmax(const Context &c) {
       const double top = maximum(x, stride, length);
       double sum = 0;
       for (int64_t i = 0; i < length; ++i) sum += std::exp(static_cast<double>(x[i * stride]) - top);
-      for (int64_t i = 0; i < length; ++i) y[i * stride] = static_cast<T>(std::exp(static_cast<double>(x[i * stride]) - top) / sum);
+      for (int64_t i = 0; i < length; ++i)
+        y[i * stride] = static_cast<T>(std::exp(static_cast<double>(x[i * stride]) - top) / sum);
     });
   });
 }
@@ -127,9 +128,11 @@ void softmaxGrad(const Context &c) {
       const T *g = c.in[0].as<T>() + base, *y = c.in[1].as<T>() + base;
       T *dx = c.out[0].as<T>() + base;
       double sum = 0;
-      for (int64_t i = 0; i < length; ++i) sum += static_cast<double>(g[i * stride]) * static_cast<double>(y[i * stride]);
       for (int64_t i = 0; i < length; ++i)
-        dx[i * stride] = static_cast<T>(static_cast<double>(y[i * stride]) * (static_cast<double>(g[i * stride]) - sum));
+        sum += static_cast<double>(g[i * stride]) * static_cast<double>(y[i * stride]);
+      for (int64_t i = 0; i < length; ++i)
+        dx[i * stride] =
+            static_cast<T>(static_cast<double>(y[i * stride]) * (static_cast<double>(g[i * stride]) - sum));
     });
   });
 }
@@ -143,14 +146,15 @@ void logSoftmaxGrad(const Context &c) {
       double sum = 0;
       for (int64_t i = 0; i < length; ++i) sum += static_cast<double>(g[i * stride]);
       for (int64_t i = 0; i < length; ++i)
-        dx[i * stride] = static_cast<T>(static_cast<double>(g[i * stride]) - std::exp(static_cast<double>(y[i * stride])) * sum);
+        dx[i * stride] =
+            static_cast<T>(static_cast<double>(g[i * stride]) - std::exp(static_cast<double>(y[i * stride])) * sum);
     });
   });
 }
 
 constexpr Entry kEntries[] = {
-    {"MatMul", matMul},           {"Softmax", softmax},         {"LogSoftmax", logSoftmax},
-    {"Hardmax", hardmax},         {"SoftmaxGrad", softmaxGrad}, {"LogSoftmaxGrad", logSoftmaxGrad},
+    {"MatMul", matMul},   {"Softmax", softmax},         {"LogSoftmax", logSoftmax},
+    {"Hardmax", hardmax}, {"SoftmaxGrad", softmaxGrad}, {"LogSoftmaxGrad", logSoftmaxGrad},
 };
 
 }  // namespace

@@ -18,9 +18,9 @@ struct Statistics {
 // The sets of elements normalised together: `count` sets of `size` elements.
 struct Sets {
   int64_t count, size;
-  std::function<int64_t(int64_t set, int64_t i)> position;   // flat position in x
-  std::function<int64_t(int64_t position)> parameter;        // index into scale
-  std::function<int64_t(int64_t position)> biasParameter;    // index into bias
+  std::function<int64_t(int64_t set, int64_t i)> position;  // flat position in x
+  std::function<int64_t(int64_t position)> parameter;       // index into scale
+  std::function<int64_t(int64_t position)> biasParameter;   // index into bias
 };
 
 enum class Centre { Mean, Zero };
@@ -45,8 +45,9 @@ Sets channelSets(const Shape &x) {
   for (size_t i = 2; i < x.size(); ++i) inner *= x[i];
   const int64_t channels = x[1];
   auto channelOf = [inner, channels](int64_t p) { return p / inner % channels; };
-  return {channels, x[0] * inner, [inner, channels](int64_t c, int64_t i) { return (i / inner * channels + c) * inner + i % inner; },
-          channelOf, channelOf};
+  return {channels, x[0] * inner,
+          [inner, channels](int64_t c, int64_t i) { return (i / inner * channels + c) * inner + i % inner; }, channelOf,
+          channelOf};
 }
 
 Sets groupSets(const Shape &x, int64_t groups) {
@@ -62,7 +63,8 @@ Sets rowSets(const Context &c, const Shape &x, const Shape &scale, const Shape &
   int64_t size = 1, count = 1;
   for (size_t i = 0; i < x.size(); ++i) (static_cast<int64_t>(i) < axis ? count : size) *= x[i];
   return {count, size, [size](int64_t set, int64_t i) { return set * size + i; },
-          [x, scale](int64_t p) { return broadcastIndex(p, x, scale); }, [x, bias](int64_t p) { return broadcastIndex(p, x, bias); }};
+          [x, scale](int64_t p) { return broadcastIndex(p, x, scale); },
+          [x, bias](int64_t p) { return broadcastIndex(p, x, bias); }};
 }
 
 // y = (x - mean) r scale + bias for one set.
@@ -140,7 +142,9 @@ void batchNorm(const Context &c) {
 
 void batchNormGrad(const Context &c) { normaliseGrad(c, channelSets(c.in[1].shape()), Centre::Mean); }
 void groupNorm(const Context &c) { normalise(c, groupSets(c.in[0].shape(), c.op.attrInt("num_groups")), Centre::Mean); }
-void groupNormGrad(const Context &c) { normaliseGrad(c, groupSets(c.in[1].shape(), c.op.attrInt("num_groups")), Centre::Mean); }
+void groupNormGrad(const Context &c) {
+  normaliseGrad(c, groupSets(c.in[1].shape(), c.op.attrInt("num_groups")), Centre::Mean);
+}
 
 void layerNorm(const Context &c) {
   const Shape bias = c.hasIn(2) ? c.in[2].shape() : Shape{};
@@ -184,7 +188,8 @@ struct Neighbours {
 
 void lrn(const Context &c) {
   const Neighbours n(c, c.in[0].shape());
-  for (int64_t p = 0; p < c.in[0].size(); ++p) store(c.out[0], p, load(c.in[0], p) * std::pow(n.scaleAt(c.in[0], p), -n.beta));
+  for (int64_t p = 0; p < c.in[0].size(); ++p)
+    store(c.out[0], p, load(c.in[0], p) * std::pow(n.scaleAt(c.in[0], p), -n.beta));
 }
 
 // x at channel c contributes to the scale of channels [c - after, c + before].

@@ -1,5 +1,5 @@
-// Reference kernels of the optimizer rows (formulas in src/ops/optim). Every element is read before it is written, so the
-// output may be the variable's own memory.
+// Reference kernels of the optimizer rows (formulas in src/ops/optim). Every element is read before it is written, so
+// the output may be the variable's own memory.
 #include <algorithm>
 #include <cmath>
 

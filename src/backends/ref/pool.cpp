@@ -151,8 +151,9 @@ void lpPoolGrad(const Context &c) {
 }
 
 constexpr Entry kEntries[] = {
-    {"MaxPool", maxPool},       {"MaxPoolGrad", maxPoolGrad}, {"AveragePool", averagePool}, {"AveragePoolGrad", averagePoolGrad},
-    {"LpPool", lpPool},         {"LpPoolGrad", lpPoolGrad},
+    {"MaxPool", maxPool},         {"MaxPoolGrad", maxPoolGrad},
+    {"AveragePool", averagePool}, {"AveragePoolGrad", averagePoolGrad},
+    {"LpPool", lpPool},           {"LpPoolGrad", lpPoolGrad},
 };
 
 }  // namespace

@@ -1,6 +1,6 @@
-// Reference kernels of random numbers, dropout and seeds (base/philox.hpp). Element i of a tensor uses word i % 4 of block
-// i / 4 of the seed's stream. Normal numbers come in pairs by Box and Muller: words (0, 1) make elements 0 and 1 of a block,
-// words (2, 3) elements 2 and 3.
+// Reference kernels of random numbers, dropout and seeds (base/philox.hpp). Element i of a tensor uses word i % 4 of
+// block i / 4 of the seed's stream. Normal numbers come in pairs by Box and Muller: words (0, 1) make elements 0 and 1
+// of a block, words (2, 3) elements 2 and 3.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -116,9 +116,15 @@ void modifyRandomSeed(const Context &c) {
 }
 
 constexpr Entry kEntries[] = {
-    {"RandomUniform", randomUniform},     {"RandomNormal", randomNormal}, {"Bernoulli", bernoulli},
-    {"Dropout", dropout},                 {"DropoutGrad", dropMasked},    {"ShapedDropout", shapedDropout},
-    {"ShapedDropoutGrad", shapedDropout}, {"GetRandomSeed", getRandomSeed}, {"ModifyRandomSeed", modifyRandomSeed},
+    {"RandomUniform", randomUniform},
+    {"RandomNormal", randomNormal},
+    {"Bernoulli", bernoulli},
+    {"Dropout", dropout},
+    {"DropoutGrad", dropMasked},
+    {"ShapedDropout", shapedDropout},
+    {"ShapedDropoutGrad", shapedDropout},
+    {"GetRandomSeed", getRandomSeed},
+    {"ModifyRandomSeed", modifyRandomSeed},
 };
 
 }  // namespace

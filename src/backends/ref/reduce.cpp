@@ -156,7 +156,7 @@ constexpr Entry kTable[] = {
     {"ReduceProd", reduce<kProduct>},    {"ReduceL1", reduce<kL1>},
     {"ReduceL2", reduce<kL2>},           {"ReduceSumSquare", reduce<kSumSquare>},
     {"ReduceLogSum", reduce<kLogSum>},   {"ReduceLogSumExp", reduce<kLogSumExp>},
-    {"ReduceMax", extreme<kMax, true>},   {"ReduceMin", extreme<kMin, false>},
+    {"ReduceMax", extreme<kMax, true>},  {"ReduceMin", extreme<kMin, false>},
     {"ReduceProdGrad", productGradient}, {"ReduceSumTo", sumTo},
     {"CumSum", cumulativeSum},
 };

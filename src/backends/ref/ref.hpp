@@ -1,5 +1,6 @@
 // The reference backend: readable kernels in plain loops. They define what each op means; every other backend is tested
-// against them. Accumulation is in double for floating types (float64 exact path for gradient checks), in int64 for integers.
+// against them. Accumulation is in double for floating types (float64 exact path for gradient checks), in int64 for
+// integers.
 #pragma once
 #include <functional>
 #include <map>
@@ -25,8 +26,8 @@ struct View {
 };
 
 struct Context {
-  const Op &op;                // attributes only; edges are not to be followed
-  std::span<const View> in;    // data is not to be written
+  const Op &op;              // attributes only; edges are not to be followed
+  std::span<const View> in;  // data is not to be written
   std::span<const View> out;
   bool hasIn(int i) const { return i < static_cast<int>(in.size()) && in[i].connected(); }
   bool hasOut(int i) const { return i < static_cast<int>(out.size()) && out[i].connected(); }

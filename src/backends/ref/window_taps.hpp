@@ -1,4 +1,5 @@
-// The elements under a sliding window, for reference kernels of convolution and pooling with any number of spatial dimensions.
+// The elements under a sliding window, for reference kernels of convolution and pooling with any number of spatial
+// dimensions.
 #pragma once
 #include <span>
 #include <vector>
@@ -32,7 +33,8 @@ void forWindows(const ops::Window &w, const Shape &input, const Shape &output, F
       int64_t outRest = o, kernelRest = k, offset = 0, stride = 1;
       bool insidePadded = true, inside = true;
       for (size_t i = rank; i-- > 0;) {
-        const int64_t at = outRest % output[i] * w.strides[i] + kernelRest % w.kernel[i] * w.dilations[i] - w.padsLow[i];
+        const int64_t at =
+            outRest % output[i] * w.strides[i] + kernelRest % w.kernel[i] * w.dilations[i] - w.padsLow[i];
         outRest /= output[i], kernelRest /= w.kernel[i];
         insidePadded = insidePadded && at < input[i] + w.padsHigh[i];
         inside = inside && at >= 0 && at < input[i];

@@ -11,7 +11,8 @@ namespace {
 
 void importConstant(NodeContext &n) {
   const Attributes &a = n.attributes();
-  n.require(a.entries().size() == 1, "must have exactly one value attribute: got {}", static_cast<long>(a.entries().size()));
+  n.require(a.entries().size() == 1, "must have exactly one value attribute: got {}",
+            static_cast<long>(a.entries().size()));
   const auto &[name, value] = a.entries().front();
   if (const auto *tensor = std::get_if<TensorData>(&value)) return n.resultValue(0, *tensor);
   if (const auto *i = std::get_if<int64_t>(&value)) return n.resultValue(0, TensorData::scalar(*i));
@@ -57,7 +58,8 @@ void importSize(NodeContext &n) { n.resultValue(0, TensorData::scalar<int64_t>(n
 template <class T>
 TensorData rangeOf(NodeContext &n, T start, T limit, T delta) {
   n.require(delta != T{0}, "delta must not be 0");
-  const double count = std::max(0.0, std::ceil((static_cast<double>(limit) - static_cast<double>(start)) / static_cast<double>(delta)));
+  const double count =
+      std::max(0.0, std::ceil((static_cast<double>(limit) - static_cast<double>(start)) / static_cast<double>(delta)));
   n.require(count * sizeof(T) <= static_cast<double>(kFoldBudgetBytes), "has too many elements: got {}", count);
   std::vector<T> values(static_cast<size_t>(count));
   for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<T>(start + static_cast<T>(i) * delta);
@@ -65,16 +67,26 @@ TensorData rangeOf(NodeContext &n, T start, T limit, T delta) {
 }
 
 void importRange(NodeContext &n) {
-  for (int i : {0, 1, 2}) n.require(n.constant(i).info().nelms() == 1, "input {} must be one number: got {}", i, n.constant(i).info());
+  for (int i : {0, 1, 2})
+    n.require(n.constant(i).info().nelms() == 1, "input {} must be one number: got {}", i, n.constant(i).info());
   const auto first = [&](int i) { return n.constant(i).asInts().front(); };
   switch (n.info(0).dataType()) {
-    case DataType::INT64: return n.resultValue(0, rangeOf<int64_t>(n, first(0), first(1), first(2)));
-    case DataType::INT32: return n.resultValue(0, rangeOf<int32_t>(n, static_cast<int32_t>(first(0)), static_cast<int32_t>(first(1)), static_cast<int32_t>(first(2))));
-    case DataType::INT16: return n.resultValue(0, rangeOf<int16_t>(n, static_cast<int16_t>(first(0)), static_cast<int16_t>(first(1)), static_cast<int16_t>(first(2))));
-    case DataType::DOUBLE: return n.resultValue(0, rangeOf<double>(n, n.constantNumber(0), n.constantNumber(1), n.constantNumber(2)));
+    case DataType::INT64:
+      return n.resultValue(0, rangeOf<int64_t>(n, first(0), first(1), first(2)));
+    case DataType::INT32:
+      return n.resultValue(0, rangeOf<int32_t>(n, static_cast<int32_t>(first(0)), static_cast<int32_t>(first(1)),
+                                               static_cast<int32_t>(first(2))));
+    case DataType::INT16:
+      return n.resultValue(0, rangeOf<int16_t>(n, static_cast<int16_t>(first(0)), static_cast<int16_t>(first(1)),
+                                               static_cast<int16_t>(first(2))));
+    case DataType::DOUBLE:
+      return n.resultValue(0, rangeOf<double>(n, n.constantNumber(0), n.constantNumber(1), n.constantNumber(2)));
     case DataType::FLOAT:
-      return n.resultValue(0, rangeOf<float>(n, static_cast<float>(n.constantNumber(0)), static_cast<float>(n.constantNumber(1)), static_cast<float>(n.constantNumber(2))));
-    default: n.fail("element type is not supported: got {}", n.info(0));
+      return n.resultValue(
+          0, rangeOf<float>(n, static_cast<float>(n.constantNumber(0)), static_cast<float>(n.constantNumber(1)),
+                            static_cast<float>(n.constantNumber(2))));
+    default:
+      n.fail("element type is not supported: got {}", n.info(0));
   }
 }
 

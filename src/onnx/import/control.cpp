@@ -25,17 +25,21 @@ void inlineBranch(NodeContext &n, const char *branch) {
   for (int i = 0; i < n.outputCount(); ++i) ids.push_back(n.hasOut(i) ? n.outputId(i) : TensorId());
   const std::string prefix = n.scope().prefix + bodyName(n, branch) + "/";
   const std::vector<TensorIndex> outputs = n.importer().inlineGraph(n.graphAttribute(branch), n.scope(), prefix, ids);
-  n.require(static_cast<int>(outputs.size()) >= n.outputCount(), "{} has fewer outputs than the node: got {}, expected {}", branch,
-            static_cast<int>(outputs.size()), n.outputCount());
+  n.require(static_cast<int>(outputs.size()) >= n.outputCount(),
+            "{} has fewer outputs than the node: got {}, expected {}", branch, static_cast<int>(outputs.size()),
+            n.outputCount());
   for (int i = 0; i < n.outputCount(); ++i) {
     if (!n.hasOut(i)) continue;
-    if (n.graph().tensor(outputs[i]).id == ids[i]) n.bind(i, outputs[i]);
-    else n.resultTensor(i, outputs[i]);
+    if (n.graph().tensor(outputs[i]).id == ids[i])
+      n.bind(i, outputs[i]);
+    else
+      n.resultTensor(i, outputs[i]);
   }
 }
 
 void importIf(NodeContext &n) {
-  n.require(n.info(0).dataType() == DataType::BOOL && n.info(0).nelms() == 1, "condition must be one boolean: got {}", n.info(0));
+  n.require(n.info(0).dataType() == DataType::BOOL && n.info(0).nelms() == 1, "condition must be one boolean: got {}",
+            n.info(0));
   if (n.isConstant(n.in(0))) return inlineBranch(n, n.constantNumber(0) != 0 ? "then_branch" : "else_branch");
   std::vector<TensorIndex> inputs = {n.in(0)};
   Attributes attributes;
@@ -57,7 +61,8 @@ bool isConstantTrue(const Graph &graph, TensorIndex t) {
 bool runsToTheEnd(const NodeContext &n, const Graph &body) {
   if (n.hasIn(1) && !isConstantTrue(n.graph(), n.in(1))) return false;
   TensorIndex t = body.outputs().at(0);
-  while (body.tensor(t).hasProducer() && body.tensor(t).getProducer()->is("Identity")) t = body.tensor(t).getProducer()->inputs()[0];
+  while (body.tensor(t).hasProducer() && body.tensor(t).getProducer()->is("Identity"))
+    t = body.tensor(t).getProducer()->inputs()[0];
   return t == body.inputs().at(1) || isConstantTrue(body, t);
 }
 
@@ -71,14 +76,17 @@ void importLoop(NodeContext &n) {
   const auto carried = static_cast<int64_t>(infos.size()) - 2;
   Scope scope = bodyScope(n);
   const Graph &body = n.importer().importBody(n.graphAttribute("body"), bodyName(n, "body"), infos, scope);
-  n.require(static_cast<int64_t>(body.outputs().size()) > carried, "body must return the condition and {} carried values: got {} outputs", carried,
+  n.require(static_cast<int64_t>(body.outputs().size()) > carried,
+            "body must return the condition and {} carried values: got {} outputs", carried,
             static_cast<long>(body.outputs().size()));
   for (const auto &capture : scope.captures) inputs.push_back(capture.outer);
   Attributes attributes = {{"body", GraphRef{body.id}}, {"carried", carried}};
-  if (n.hasIn(0) && n.isConstant(n.in(0))) attributes.set("trip_count", std::max<int64_t>(0, static_cast<int64_t>(n.constantInts(0).at(0))));
+  if (n.hasIn(0) && n.isConstant(n.in(0)))
+    attributes.set("trip_count", std::max<int64_t>(0, static_cast<int64_t>(n.constantInts(0).at(0))));
   const bool scans = static_cast<int64_t>(body.outputs().size()) - 1 > carried;
   n.require(!scans || (attributes.hasAttribute("trip_count") && runsToTheEnd(n, body)),
-            "has scan outputs but the number of iterations is not known when the graph is built. Make the trip count and the condition constants");
+            "has scan outputs but the number of iterations is not known when the graph is built. Make the trip count "
+            "and the condition constants");
   n.results("Loop", inputs, attributes);
 }
 

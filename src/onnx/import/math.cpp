@@ -45,13 +45,16 @@ void importLegacyBroadcast(NodeContext &n) {
   const int64_t rankA = n.info(0).rank();
   const int64_t rankB = n.info(1).rank();
   if (!broadcasts) {
-    n.require(n.info(0).shape() == n.info(1).shape(), "shapes differ and broadcast is 0: got {} and {}", n.info(0), n.info(1));
+    n.require(n.info(0).shape() == n.info(1).shape(), "shapes differ and broadcast is 0: got {} and {}", n.info(0),
+              n.info(1));
     return n.results(n.type(), {n.in(0), n.in(1)});
   }
   n.require(rankB <= rankA, "second input has more dimensions than the first: got {} and {}", n.info(0), n.info(1));
   int64_t axis = rankA - rankB;
-  if (axisAttribute != std::numeric_limits<int64_t>::max()) axis = axisAttribute < 0 ? axisAttribute + rankA : axisAttribute;
-  n.require(axis >= 0 && axis + rankB <= rankA, "attribute axis is out of range: got {} for shapes {} and {}", axis, n.info(0), n.info(1));
+  if (axisAttribute != std::numeric_limits<int64_t>::max())
+    axis = axisAttribute < 0 ? axisAttribute + rankA : axisAttribute;
+  n.require(axis >= 0 && axis + rankB <= rankA, "attribute axis is out of range: got {} for shapes {} and {}", axis,
+            n.info(0), n.info(1));
   Shape shape = n.info(1).shape();
   shape.insert(shape.end(), rankA - axis - rankB, 1);
   const TensorIndex b = shape == n.info(1).shape() ? n.in(1) : n.emit("Reshape", {n.in(1)}, {{"shape", shape}});
@@ -62,7 +65,8 @@ void importClip(NodeContext &n) {
   Attributes limits;
   if (n.opset() < 11) {
     for (const char *name : {"min", "max"})
-      if (n.hasAttr(name) && std::abs(n.attr(name, 0.0f)) < std::numeric_limits<float>::max()) limits.set(name, n.attr(name, 0.0f));
+      if (n.hasAttr(name) && std::abs(n.attr(name, 0.0f)) < std::numeric_limits<float>::max())
+        limits.set(name, n.attr(name, 0.0f));
     return n.result(0, "Clip", {n.in(0)}, limits);
   }
   bool fixed = n.info(0).dataType() == DataType::FLOAT || n.info(0).dataType() == DataType::FLOAT16;
@@ -81,7 +85,8 @@ void importClip(NodeContext &n) {
 
 void importMod(NodeContext &n) {
   const bool signOfDividend = n.attr<int64_t>("fmod", 0) != 0;
-  n.require(signOfDividend || !isFloatingPoint(n.info(0).dataType()), "fmod must be 1 for floating-point inputs: got {}", n.info(0));
+  n.require(signOfDividend || !isFloatingPoint(n.info(0).dataType()),
+            "fmod must be 1 for floating-point inputs: got {}", n.info(0));
   n.result(0, signOfDividend ? "Fmod" : "Remainder", {n.in(0), n.in(1)});
 }
 
@@ -89,7 +94,8 @@ void importRound(NodeContext &n) { n.result(0, "NearbyInt", {n.in(0)}); }
 
 void importGelu(NodeContext &n) {
   const std::string approximate = n.attr<std::string>("approximate", "none");
-  n.require(approximate == "none" || approximate == "tanh", "attribute approximate is unknown: got '{}', expected 'none' or 'tanh'", approximate);
+  n.require(approximate == "none" || approximate == "tanh",
+            "attribute approximate is unknown: got '{}', expected 'none' or 'tanh'", approximate);
   n.result(0, approximate == "tanh" ? "Gelu" : "GeluErf", {n.in(0)});
 }
 
@@ -100,7 +106,9 @@ void importCast(NodeContext &n) {
   n.result(0, "Cast", {n.in(0)}, {{"to", to}});
 }
 
-void importCastLike(NodeContext &n) { n.result(0, "Cast", {n.in(0)}, {{"to", int64_t{toOnnxDataType(n.info(1).dataType())}}}); }
+void importCastLike(NodeContext &n) {
+  n.result(0, "Cast", {n.in(0)}, {{"to", int64_t{toOnnxDataType(n.info(1).dataType())}}});
+}
 
 // One input: the operator is the identity.
 void importVariadic(NodeContext &n) {
@@ -125,9 +133,9 @@ void importSwish(NodeContext &n) {
 
 std::vector<ImportRule> mathRules() {
   std::vector<ImportRule> rules = {
-      {"ai.onnx", "Gemm", importGemm}, {"ai.onnx", "Clip", importClip},   {"ai.onnx", "Mod", importMod},
-      {"ai.onnx", "Round", importRound}, {"ai.onnx", "Gelu", importGelu}, {"ai.onnx", "Cast", importCast},
-      {"ai.onnx", "CastLike", importCastLike}, {"ai.onnx", "Pow", importPow}, {"ai.onnx", "Swish", importSwish},
+      {"ai.onnx", "Gemm", importGemm},         {"ai.onnx", "Clip", importClip}, {"ai.onnx", "Mod", importMod},
+      {"ai.onnx", "Round", importRound},       {"ai.onnx", "Gelu", importGelu}, {"ai.onnx", "Cast", importCast},
+      {"ai.onnx", "CastLike", importCastLike}, {"ai.onnx", "Pow", importPow},   {"ai.onnx", "Swish", importSwish},
   };
   for (const char *type : {"Add", "Sub", "Mul", "Div", "And", "Or", "Xor", "Equal", "Greater", "Less"})
     rules.push_back({"ai.onnx", type, importLegacyBroadcast});

@@ -16,12 +16,14 @@ void importSoftmax(NodeContext &n) {
   const int64_t axis = given < 0 ? given + rank : given;
   if (axis == rank - 1) return n.result(0, n.type(), {n.in(0)}, {{"axis", axis}});
   const Shape shape = in.shape();
-  const Shape matrix = {elementCount(Shape(shape.begin(), shape.begin() + axis)), elementCount(Shape(shape.begin() + axis, shape.end()))};
+  const Shape matrix = {elementCount(Shape(shape.begin(), shape.begin() + axis)),
+                        elementCount(Shape(shape.begin() + axis, shape.end()))};
   const TensorIndex flat = n.emit("Reshape", {n.in(0)}, {{"shape", matrix}});
   n.result(0, "Reshape", {n.emit(n.type(), {flat}, {{"axis", int64_t{1}}})}, {{"shape", shape}});
 }
 
-// One UINT32[2] variable of the main graph, made at first need; the pipeline gives every random op its own seed from it.
+// One UINT32[2] variable of the main graph, made at first need; the pipeline gives every random op its own seed from
+// it.
 TensorIndex randomSeed(NodeContext &n) {
   const TensorId id = "randomSeed___fromHost";
   Scope *scope = &n.scope();
@@ -32,7 +34,8 @@ TensorIndex randomSeed(NodeContext &n) {
   return n.importer().resolve(id, n.scope());
 }
 
-// Dropout. Until opset 11 the session decides whether it drops (inference: the op stays as an identity); later the model does.
+// Dropout. Until opset 11 the session decides whether it drops (inference: the op stays as an identity); later the
+// model does.
 void importDropout(NodeContext &n) {
   bool drops = n.training();
   float ratio = n.attr("ratio", 0.5f);
@@ -44,14 +47,18 @@ void importDropout(NodeContext &n) {
   n.require(!n.hasAttr("seed"), "attribute seed is not supported. Use session.setRandomSeed");
   n.require(ratio >= 0.0f && ratio < 1.0f, "ratio must be at least 0 and less than 1: got {}", ratio);
   if (drops) return n.results("Dropout", {n.in(0), randomSeed(n)}, {{"ratio", ratio}, {"training_mode", int64_t{1}}});
-  if (n.opset() >= 12) n.resultTensor(0, n.in(0));
-  else n.result(0, "Dropout", {n.in(0)}, {{"ratio", ratio}, {"training_mode", int64_t{0}}});
+  if (n.opset() >= 12)
+    n.resultTensor(0, n.in(0));
+  else
+    n.result(0, "Dropout", {n.in(0)}, {{"ratio", ratio}, {"training_mode", int64_t{0}}});
   if (!n.hasOut(1)) return;
   const Shape shape = n.info(0).shape();
   const bool numberMask = n.opset() < 10;
   const TensorIndex ones = n.emit("ConstantOfShape", {}, {{"shape", shape}, {"value", TensorData::scalar<bool>(true)}});
-  if (numberMask) n.result(1, "Cast", {ones}, {{"to", int64_t{toOnnxDataType(n.info(0).dataType())}}});
-  else n.resultTensor(1, ones);
+  if (numberMask)
+    n.result(1, "Cast", {ones}, {{"to", int64_t{toOnnxDataType(n.info(0).dataType())}}});
+  else
+    n.resultTensor(1, ones);
 }
 
 void importRandom(NodeContext &n) {

@@ -15,7 +15,8 @@ bool isTrainingForm(const NodeContext &n) {
 // The running statistics become the new values of the variables they were computed from.
 void updateVariable(NodeContext &n, int input, TensorIndex running) {
   if (!n.training() || !running.valid()) return;
-  if (n.graph().tensor(n.in(input)).tensorType() == TensorType::Variable) n.emit("CopyVarUpdate", {n.in(input), running});
+  if (n.graph().tensor(n.in(input)).tensorType() == TensorType::Variable)
+    n.emit("CopyVarUpdate", {n.in(input), running});
 }
 
 void importBatchNormalization(NodeContext &n) {
@@ -25,13 +26,14 @@ void importBatchNormalization(NodeContext &n) {
   const bool trains = isTrainingForm(n);
   attributes.set("training_mode", int64_t{trains});
   if (!trains) return n.result(0, "BatchNormalization", inputs, attributes);
-  // Outputs Y, running mean, running variance[, saved mean, saved inverse standard deviation]; all made, whatever is named.
+  // Outputs Y, running mean, running variance[, saved mean, saved inverse standard deviation]; all made, whatever is
+  // named.
   std::vector<TensorId> ids;
   constexpr int kOutputs = 5;
   for (int i = 0; i < kOutputs; ++i) {
     const bool named = n.hasOut(i) && i != 4;
-    ids.push_back(named ? n.outputId(i) : n.importer().freshId(n.graph(), n.outputId(0) + "/statistics:" + std::to_string(i)));
-
+    ids.push_back(named ? n.outputId(i)
+                        : n.importer().freshId(n.graph(), n.outputId(0) + "/statistics:" + std::to_string(i)));
   }
   n.importer().addOp(n.graph(), "BatchNormalization", inputs, ids, attributes, n.settings());
   for (int i = 0; i < 4; ++i)
@@ -57,7 +59,8 @@ void importGroupNormalization(NodeContext &n) {
   n.require(n.info(0).rank() >= 3, "input must have at least three dimensions: got {}", n.info(0));
   const int64_t channels = n.info(0).shape()[1];
   const int64_t groups = n.attr<int64_t>("num_groups", 0);
-  n.require(groups > 0 && channels % groups == 0, "attribute num_groups must divide the channels: got {} for {}", groups, n.info(0));
+  n.require(groups > 0 && channels % groups == 0, "attribute num_groups must divide the channels: got {} for {}",
+            groups, n.info(0));
   n.result(0, "GroupNormalization", {n.in(0), perChannel(n, 1, groups, channels), perChannel(n, 2, groups, channels)},
            {{"num_groups", groups}, {"epsilon", n.attr("epsilon", 1e-5f)}});
 }

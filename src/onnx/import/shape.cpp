@@ -17,13 +17,16 @@ void importReshape(NodeContext &n) {
   int unknown = -1;
   for (size_t i = 0; i < shape.size(); ++i) {
     if (shape[i] == 0 && !zeroMeansZero) {
-      n.require(i < in.size(), "shape copies dimension {} that the input does not have: got {} for {}", static_cast<int>(i), shape, n.info(0));
+      n.require(i < in.size(), "shape copies dimension {} that the input does not have: got {} for {}",
+                static_cast<int>(i), shape, n.info(0));
       shape[i] = in[i];
     }
     n.require(shape[i] >= -1, "shape holds a negative dimension: got {}", shape);
     n.require(shape[i] != -1 || unknown < 0, "shape holds more than one -1: got {}", shape);
-    if (shape[i] == -1) unknown = static_cast<int>(i);
-    else n.require(shape[i] == 0 || known <= (int64_t{1} << 62) / shape[i], "shape is too large: got {}", shape);
+    if (shape[i] == -1)
+      unknown = static_cast<int>(i);
+    else
+      n.require(shape[i] == 0 || known <= (int64_t{1} << 62) / shape[i], "shape is too large: got {}", shape);
     if (shape[i] != -1) known *= shape[i];
   }
   const int64_t total = n.info(0).nelms();
@@ -51,15 +54,17 @@ void importSplit(NodeContext &n) {
   std::vector<int64_t> split = n.hasIn(1) ? n.constantInts(1) : n.attr<std::vector<int64_t>>("split", {});
   if (split.empty()) {
     const int64_t parts = n.attr<int64_t>("num_outputs", n.outputCount());
-    n.require(parts > 0 && parts <= std::max<int64_t>(size, 1) && parts >= n.outputCount(), "cannot split dimension of size {} into {} parts for {} outputs",
-              size, parts, n.outputCount());
+    n.require(parts > 0 && parts <= std::max<int64_t>(size, 1) && parts >= n.outputCount(),
+              "cannot split dimension of size {} into {} parts for {} outputs", size, parts, n.outputCount());
     const int64_t chunk = n.hasAttr("num_outputs") ? (size + parts - 1) / parts : size / parts;
-    n.require(n.hasAttr("num_outputs") || size % parts == 0, "dimension of size {} does not split into {} equal parts", size, parts);
+    n.require(n.hasAttr("num_outputs") || size % parts == 0, "dimension of size {} does not split into {} equal parts",
+              size, parts);
     split.assign(parts, chunk);
     split.back() = size - chunk * (parts - 1);
     n.require(split.back() >= 0, "cannot split dimension of size {} into {} parts", size, parts);
   }
-  n.require(static_cast<int>(split.size()) >= n.outputCount(), "has more outputs than parts: got {} for {}", n.outputCount(), split);
+  n.require(static_cast<int>(split.size()) >= n.outputCount(), "has more outputs than parts: got {} for {}",
+            n.outputCount(), split);
   n.results("Split", {n.in(0)}, {{"axis", axis}, {"split", split}});
 }
 
@@ -89,8 +94,8 @@ std::vector<ImportRule> shapeRules() {
   std::vector<ImportRule> rules = {{"ai.onnx", "Reshape", importReshape}, {"ai.graphcore", "Reshape", importReshape},
                                    {"ai.onnx", "Flatten", importFlatten}, {"ai.onnx", "Split", importSplit},
                                    {"ai.onnx", "Expand", importExpand},   {"ai.onnx", "Pad", importPad}};
-  for (const char *type : {"ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp",
-                           "ReduceSumSquare"})
+  for (const char *type : {"ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2",
+                           "ReduceLogSum", "ReduceLogSumExp", "ReduceSumSquare"})
     rules.push_back({"ai.onnx", type, importReduce});
   return rules;
 }

@@ -21,9 +21,12 @@ Window readWindow(NodeContext &n, const Shape &kernelDefault) {
   if (w.strides.empty()) w.strides = ones;
   if (w.dilations.empty()) w.dilations = ones;
   for (const auto *list : {&w.kernel, &w.strides, &w.dilations}) {
-    n.require(static_cast<int>(list->size()) == spatial, "kernel_shape, strides and dilations need one number per spatial dimension: got {} for {}",
-              *list, n.info(0));
-    for (int64_t v : *list) n.require(v >= 1 && v < (int64_t{1} << 31), "kernel_shape, strides and dilations must be positive: got {}", *list);
+    n.require(static_cast<int>(list->size()) == spatial,
+              "kernel_shape, strides and dilations need one number per spatial dimension: got {} for {}", *list,
+              n.info(0));
+    for (int64_t v : *list)
+      n.require(v >= 1 && v < (int64_t{1} << 31), "kernel_shape, strides and dilations must be positive: got {}",
+                *list);
   }
   return w;
 }
@@ -53,7 +56,8 @@ std::string takeAutoPad(NodeContext &n) {
 
 Shape kernelOf(NodeContext &n) {
   if (n.type() != "Conv" && n.type() != "ConvTranspose") return {};
-  n.require(n.info(1).rank() == n.info(0).rank(), "weights and input differ in rank: got {} and {}", n.info(1), n.info(0));
+  n.require(n.info(1).rank() == n.info(0).rank(), "weights and input differ in rank: got {} and {}", n.info(1),
+            n.info(0));
   n.require(n.info(1).rank() >= 3, "weights must have at least three dimensions: got {}", n.info(1));
   return Shape(n.info(1).shape().begin() + 2, n.info(1).shape().end());
 }
@@ -85,7 +89,8 @@ void importConvTranspose(NodeContext &n) {
     std::vector<int64_t> out = n.attr<std::vector<int64_t>>("output_shape", {});
     if (out.size() == spatial + 2) out.erase(out.begin(), out.begin() + 2);
     std::vector<int64_t> extra = n.attr("output_padding", std::vector<int64_t>(spatial, 0));
-    n.require((!fixedOutput || out.size() == spatial) && extra.size() == spatial, "output_shape and output_padding need one number per spatial dimension");
+    n.require((!fixedOutput || out.size() == spatial) && extra.size() == spatial,
+              "output_shape and output_padding need one number per spatial dimension");
     std::vector<int64_t> totals;
     for (size_t i = 0; i < spatial; ++i) {
       const int64_t in = n.info(0).shape()[i + 2];
@@ -105,7 +110,8 @@ void importConvTranspose(NodeContext &n) {
 
 std::vector<ImportRule> spatialRules() {
   std::vector<ImportRule> rules;
-  for (const char *type : {"Conv", "MaxPool", "AveragePool", "LpPool"}) rules.push_back({"ai.onnx", type, importWindowed});
+  for (const char *type : {"Conv", "MaxPool", "AveragePool", "LpPool"})
+    rules.push_back({"ai.onnx", type, importWindowed});
   rules.push_back({"ai.onnx", "ConvTranspose", importConvTranspose});
   return rules;
 }

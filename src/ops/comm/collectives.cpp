@@ -1,6 +1,6 @@
-// Collectives over replicas. Each row states shapes for a group of `group_size` replicas; within a group of one they are
-// identities up to shape (SquareAdd squares), which is how they decompose. `op` is the collective operator, `stride` the
-// distance of the group's members.
+// Collectives over replicas. Each row states shapes for a group of `group_size` replicas; within a group of one they
+// are identities up to shape (SquareAdd squares), which is how they decompose. `op` is the collective operator,
+// `stride` the distance of the group's members.
 #include <popart/op.hpp>
 
 #include "ops/catalog.hpp"
@@ -13,8 +13,11 @@ namespace {
 void requireCollective(InferContext &c) {
   const std::string &op = c.attrString("op");
   bool known = false;
-  for (const char *name : {"Add", "Mean", "Mul", "Min", "Max", "LogicalAnd", "LogicalOr", "SquareAdd", "Local"}) known |= op == name;
-  c.require(known, "unknown collective operator: got '{}', expected Add, Mean, Mul, Min, Max, LogicalAnd, LogicalOr, SquareAdd or Local",
+  for (const char *name : {"Add", "Mean", "Mul", "Min", "Max", "LogicalAnd", "LogicalOr", "SquareAdd", "Local"})
+    known |= op == name;
+  c.require(known,
+            "unknown collective operator: got '{}', expected Add, Mean, Mul, Min, Max, LogicalAnd, LogicalOr, "
+            "SquareAdd or Local",
             op);
   c.require(c.attrInt("group_size") >= 1, "the group needs at least one replica: got {}", c.attrInt("group_size"));
 }
@@ -51,27 +54,28 @@ void addReplicatedAllReduce(OpDefs &rows) {
 }
 
 void addScatterGather(OpDefs &rows) {
-  rows.push_back(collectiveRow("ReplicatedReduceScatter")
-                     .attrOptional("meta_shape", AttributeType::Ints)
-                     .infer([](InferContext &c) {
-                       requireCollective(c);
-                       const int64_t group = c.attrInt("group_size");
-                       const Shape shape{(c.in(0).nelms() + group - 1) / group};
-                       c.out(0, c.hasAttr("meta_shape") ? TensorInfo(c.type(0), shape, c.attrInts("meta_shape"))
-                                                        : TensorInfo(c.type(0), shape));
-                     })
-                     .decompose([](DecomposeBuilder &b) { b.result(0, emitReshape(b, reduceAlone(b), b.outInfo(0).shape())); })
-                     .noGrad("reductions over replicas are not differentiable")
-                     .doc("Reduction of the flattened tensor; member i of the group gets chunk i of ceil(n / group_size)."));
+  rows.push_back(
+      collectiveRow("ReplicatedReduceScatter")
+          .attrOptional("meta_shape", AttributeType::Ints)
+          .infer([](InferContext &c) {
+            requireCollective(c);
+            const int64_t group = c.attrInt("group_size");
+            const Shape shape{(c.in(0).nelms() + group - 1) / group};
+            c.out(0, c.hasAttr("meta_shape") ? TensorInfo(c.type(0), shape, c.attrInts("meta_shape"))
+                                             : TensorInfo(c.type(0), shape));
+          })
+          .decompose([](DecomposeBuilder &b) { b.result(0, emitReshape(b, reduceAlone(b), b.outInfo(0).shape())); })
+          .noGrad("reductions over replicas are not differentiable")
+          .doc("Reduction of the flattened tensor; member i of the group gets chunk i of ceil(n / group_size)."));
   rows.push_back(collectiveRow("ReplicatedAllGather")
                      .attrOptional("shape", AttributeType::Ints)
                      .infer([](InferContext &c) {
                        requireCollective(c);
-                       const Shape shape = c.hasAttr("shape") ? c.attrInts("shape")
-                                                              : Shape{c.in(0).nelms() * c.attrInt("group_size")};
+                       const Shape shape =
+                           c.hasAttr("shape") ? c.attrInts("shape") : Shape{c.in(0).nelms() * c.attrInt("group_size")};
                        c.require(elementCount(shape) <= c.in(0).nelms() * c.attrInt("group_size"),
-                                 "the gathered tensor is larger than its parts: got shape {} from {} parts of {}", shape,
-                                 c.attrInt("group_size"), c.in(0));
+                                 "the gathered tensor is larger than its parts: got shape {} from {} parts of {}",
+                                 shape, c.attrInt("group_size"), c.in(0));
                        c.out(0, c.type(0), shape);
                      })
                      .decompose([](DecomposeBuilder &b) {
@@ -98,17 +102,18 @@ void addCopies(OpDefs &rows) {
         .cost(Cost::Free)
         .notOnnx();
   };
-  rows.push_back(copyRow("IpuCopy")
-                     .attrRequired("destination", AttributeType::Int)
-                     .attrOptional("source", AttributeType::Int)
-                     .vjp([](VjpBuilder &b) {
-                       if (!b.op().hasAttr("source"))
-                         throw error("{}: the source IPU is unknown, so its gradient cannot be sent back. Give `source`",
-                                     b.op().debugName());
-                       b.grad(0, b.emit("IpuCopy", {b.gradOut(0)},
-                                        {{"destination", b.op().attrInt("source")}, {"source", b.op().attrInt("destination")}}));
-                     })
-                     .doc("The same value on another IPU."));
+  rows.push_back(
+      copyRow("IpuCopy")
+          .attrRequired("destination", AttributeType::Int)
+          .attrOptional("source", AttributeType::Int)
+          .vjp([](VjpBuilder &b) {
+            if (!b.op().hasAttr("source"))
+              throw error("{}: the source IPU is unknown, so its gradient cannot be sent back. Give `source`",
+                          b.op().debugName());
+            b.grad(0, b.emit("IpuCopy", {b.gradOut(0)},
+                             {{"destination", b.op().attrInt("source")}, {"source", b.op().attrInt("destination")}}));
+          })
+          .doc("The same value on another IPU."));
   rows.push_back(copyRow("IoTileCopy")
                      .vjp([](VjpBuilder &b) { b.grad(0, b.emit("IoTileCopy", {b.gradOut(0)})); })
                      .doc("The same value on the other tile set."));
@@ -127,15 +132,15 @@ void decomposeAllReduce(DecomposeBuilder &b) {
 void allReduceVjp(VjpBuilder &b) {
   std::vector<TensorIndex> gradients;
   for (int i = 0; i < b.op().outputCount(); ++i) {
-    if (!b.hasGradOut(i)) throw error("{}: output {} has no gradient, but every IPU must take part", b.op().debugName(), i);
+    if (!b.hasGradOut(i))
+      throw error("{}: output {} has no gradient, but every IPU must take part", b.op().debugName(), i);
     gradients.push_back(b.gradOut(i));
   }
-  const std::vector<TensorIndex> grads =
-      b.emitMany("AllReduceGrad", gradients, b.op().inputCount(),
-                 {{"op", b.op().attrString("op")},
-                  {"ipus", b.op().attrInts("ipus")},
-                  {"identical_inputs", b.op().attrInt("identical_grad_inputs")},
-                  {"identical_grad_inputs", b.op().attrInt("identical_inputs")}});
+  const std::vector<TensorIndex> grads = b.emitMany("AllReduceGrad", gradients, b.op().inputCount(),
+                                                    {{"op", b.op().attrString("op")},
+                                                     {"ipus", b.op().attrInts("ipus")},
+                                                     {"identical_inputs", b.op().attrInt("identical_grad_inputs")},
+                                                     {"identical_grad_inputs", b.op().attrInt("identical_inputs")}});
   for (int i = 0; i < b.op().inputCount(); ++i)
     if (b.wants(i)) b.grad(i, grads[i]);
 }
@@ -154,7 +159,8 @@ void addAllReduce(OpDefs &rows, const char *type) {
                        const std::string &op = c.attrString("op");
                        c.require(op == "Add", "only the operator Add is supported across IPUs: got {}", op);
                        c.require(c.inputCount() >= 1 && c.outputCount() <= c.inputCount(),
-                                 "needs one input per output: got {} inputs and {} outputs", c.inputCount(), c.outputCount());
+                                 "needs one input per output: got {} inputs and {} outputs", c.inputCount(),
+                                 c.outputCount());
                        for (int i = 0; i < c.inputCount(); ++i)
                          c.require(c.in(i) == c.in(0), "inputs differ: got {} and {}", c.in(i), c.in(0));
                        for (int i = 0; i < c.outputCount(); ++i) c.out(i, c.in(0));

@@ -1,11 +1,11 @@
-// Calls of subgraphs: Call, Loop (ONNX Loop convention) and If. Here are only the rules of shapes and types; the lowering
-// inlines calls and runs loops and branches.
+// Calls of subgraphs: Call, Loop (ONNX Loop convention) and If. Here are only the rules of shapes and types; the
+// lowering inlines calls and runs loops and branches.
 //   Call: inputs and outputs of the callee in order; `modified` lists the inputs written through.
-//   Loop: inputs [trip count or none, condition or none, carried…, invariant…]; body inputs [iteration, condition, carried…,
-//   invariant…]; body outputs [condition, carried…, scans…]; outputs [carried…, scans…]. Invariant inputs are the body
-//   inputs beyond the carried ones; `carried` counts these (absent: as many as there are both inputs and outputs, so that
-//   scan outputs and invariant inputs together need it). Scan outputs get a leading dimension of trip_count.
-//   If: inputs [condition, inputs of the then branch…, inputs of the else branch…].
+//   Loop: inputs [trip count or none, condition or none, carried…, invariant…]; body inputs [iteration, condition,
+//   carried…, invariant…]; body outputs [condition, carried…, scans…]; outputs [carried…, scans…]. Invariant inputs are
+//   the body inputs beyond the carried ones; `carried` counts these (absent: as many as there are both inputs and
+//   outputs, so that scan outputs and invariant inputs together need it). Scan outputs get a leading dimension of
+//   trip_count. If: inputs [condition, inputs of the then branch…, inputs of the else branch…].
 #include <algorithm>
 
 #include <popart/graph.hpp>
@@ -15,25 +15,27 @@
 namespace popart::ops {
 namespace {
 
-void requireSameInfo(InferContext &c, const TensorInfo &given, const TensorInfo &expected, const char *what, int64_t i) {
+void requireSameInfo(InferContext &c, const TensorInfo &given, const TensorInfo &expected, const char *what,
+                     int64_t i) {
   c.require(given.dataType() == expected.dataType() && given.shape() == expected.shape(),
             "{} {} differs from the subgraph's tensor: got {}, expected {}", what, i, given, expected);
 }
 
 void requireInputs(InferContext &c, const Graph &graph, int first, size_t count) {
-  c.require(graph.inputs().size() == count, "wrong number of inputs for {}: got {}, expected {}", graph.getGraphString(), count,
-            graph.inputs().size());
+  c.require(graph.inputs().size() == count, "wrong number of inputs for {}: got {}, expected {}",
+            graph.getGraphString(), count, graph.inputs().size());
   for (size_t i = 0; i < count; ++i) {
     c.require(c.hasIn(first + static_cast<int>(i)), "input {} of {} is not connected", i, graph.getGraphString());
-    requireSameInfo(c, c.in(first + static_cast<int>(i)), graph.info(graph.inputs()[i]), "input", static_cast<int64_t>(i));
+    requireSameInfo(c, c.in(first + static_cast<int>(i)), graph.info(graph.inputs()[i]), "input",
+                    static_cast<int64_t>(i));
   }
 }
 
 void inferCall(InferContext &c) {
   const Graph &callee = c.graph("callee");
   requireInputs(c, callee, 0, static_cast<size_t>(c.inputCount()));
-  c.require(static_cast<size_t>(c.outputCount()) <= callee.outputs().size(), "wrong number of outputs: got {}, expected {}",
-            c.outputCount(), callee.outputs().size());
+  c.require(static_cast<size_t>(c.outputCount()) <= callee.outputs().size(),
+            "wrong number of outputs: got {}, expected {}", c.outputCount(), callee.outputs().size());
   for (int i = 0; i < c.outputCount(); ++i) c.out(i, callee.info(callee.outputs()[i]));
 }
 
@@ -47,13 +49,14 @@ void inferLoop(InferContext &c) {
   requireScalar(c, 1, "the condition");
   const int given = std::max(c.inputCount() - 2, 0);
   const int bodyInputs = static_cast<int>(body.inputs().size()) - 2;
-  c.require(bodyInputs == given, "wrong number of inputs after trip count and condition: got {}, expected {}", given, bodyInputs);
+  c.require(bodyInputs == given, "wrong number of inputs after trip count and condition: got {}, expected {}", given,
+            bodyInputs);
   c.require(!body.outputs().empty(), "the body must give the condition as its first output: it has no outputs");
   const int bodyOutputs = static_cast<int>(body.outputs().size()) - 1;
   int carried = std::min(bodyOutputs, bodyInputs);
   if (c.hasAttr("carried")) {
-    c.require(c.attrInt("carried") >= 0 && c.attrInt("carried") <= carried, "carried must lie between 0 and {}: got {}", carried,
-              c.attrInt("carried"));
+    c.require(c.attrInt("carried") >= 0 && c.attrInt("carried") <= carried, "carried must lie between 0 and {}: got {}",
+              carried, c.attrInt("carried"));
     carried = static_cast<int>(c.attrInt("carried"));
   }
   const bool counted = c.hasAttr("trip_count");
@@ -76,15 +79,17 @@ void inferIf(InferContext &c) {
   const Graph &yes = c.graph("then_branch"), &no = c.graph("else_branch");
   requireScalar(c, 0, "the condition");
   const size_t thenInputs = yes.inputs().size(), elseInputs = no.inputs().size();
-  c.require(static_cast<size_t>(c.inputCount()) == 1 + thenInputs + elseInputs,
-            "wrong number of inputs: got {}, expected the condition and {} for the then branch and {} for the else branch",
-            c.inputCount(), thenInputs, elseInputs);
+  c.require(
+      static_cast<size_t>(c.inputCount()) == 1 + thenInputs + elseInputs,
+      "wrong number of inputs: got {}, expected the condition and {} for the then branch and {} for the else branch",
+      c.inputCount(), thenInputs, elseInputs);
   requireInputs(c, yes, 1, thenInputs);
   requireInputs(c, no, 1 + static_cast<int>(thenInputs), elseInputs);
-  c.require(yes.outputs().size() == no.outputs().size(), "the branches differ in their number of outputs: got {} and {}",
-            yes.outputs().size(), no.outputs().size());
+  c.require(yes.outputs().size() == no.outputs().size(),
+            "the branches differ in their number of outputs: got {} and {}", yes.outputs().size(), no.outputs().size());
   for (size_t i = 0; i < yes.outputs().size(); ++i) {
-    requireSameInfo(c, no.info(no.outputs()[i]), yes.info(yes.outputs()[i]), "output of the else branch", static_cast<int64_t>(i));
+    requireSameInfo(c, no.info(no.outputs()[i]), yes.info(yes.outputs()[i]), "output of the else branch",
+                    static_cast<int64_t>(i));
     c.out(static_cast<int>(i), yes.info(yes.outputs()[i]));
   }
 }

@@ -1,5 +1,5 @@
-// Rows of the ops that fusion makes (src/lower): element-wise clusters, products with an element-wise epilogue, layout changes,
-// and the assignment that ends the functional form of a program. They exist in lowered graphs only.
+// Rows of the ops that fusion makes (src/lower): element-wise clusters, products with an element-wise epilogue, layout
+// changes, and the assignment that ends the functional form of a program. They exist in lowered graphs only.
 #include <popart/graph.hpp>
 
 #include "ops/catalog.hpp"
@@ -11,7 +11,8 @@ namespace {
 // Outputs of an op whose body graph computes them: the infos of the body's outputs.
 void outputsOfBody(InferContext &c, const char *attribute) {
   const Graph &body = c.graph(attribute);
-  c.require(static_cast<int>(body.outputs().size()) == c.outputCount(), "body gives {} outputs, expected {}", body.outputs().size(), c.outputCount());
+  c.require(static_cast<int>(body.outputs().size()) == c.outputCount(), "body gives {} outputs, expected {}",
+            body.outputs().size(), c.outputCount());
   for (int i = 0; i < c.outputCount(); ++i) c.out(i, body.info(body.outputs()[i]));
 }
 
@@ -42,7 +43,8 @@ void inferProduct(InferContext &c) {
   if (!c.hasAttr("epilogue")) return c.out(0, c.type(0), permuted(c, "perm_out", out));
   c.require(!c.hasAttr("perm_out"), "a product with an epilogue cannot permute its result");
   const Graph &body = c.graph("epilogue");
-  c.require(body.info(body.inputs()[0]).shape() == out, "the epilogue takes {}, expected {}", body.info(body.inputs()[0]), out);
+  c.require(body.info(body.inputs()[0]).shape() == out, "the epilogue takes {}, expected {}",
+            body.info(body.inputs()[0]), out);
   outputsOfBody(c, "epilogue");
 }
 
@@ -52,7 +54,8 @@ void inferFusedConv(InferContext &c) {
   out.insert(out.begin(), {c.shape(0)[0], c.shape(1)[0]});
   if (!c.hasAttr("epilogue")) return c.out(0, c.type(0), out);
   const Graph &body = c.graph("epilogue");
-  c.require(body.info(body.inputs()[0]).shape() == out, "the epilogue takes {}, expected {}", body.info(body.inputs()[0]), out);
+  c.require(body.info(body.inputs()[0]).shape() == out, "the epilogue takes {}, expected {}",
+            body.info(body.inputs()[0]), out);
   outputsOfBody(c, "epilogue");
 }
 
@@ -73,15 +76,17 @@ OpDef convolutionRow(const char *type) {
 
 OpDefs fusedOps() {
   OpDefs rows;
-  rows.push_back(OpDef("popart", "FusedElementwise", {1})
-                     .input("operands", kAllTypes, "", Arity::Variadic)
-                     .output("results", Arity::Variadic)
-                     .attrRequired("body", AttributeType::Graph)
-                     .traits(Trait::Internal)
-                     .notOnnx()
-                     .infer([](InferContext &c) { outputsOfBody(c, "body"); })
-                     .noGrad("it is made after differentiation")
-                     .doc("Element-wise ops of one output shape, computed block by block. Body inputs are the operands in order."));
+  rows.push_back(
+      OpDef("popart", "FusedElementwise", {1})
+          .input("operands", kAllTypes, "", Arity::Variadic)
+          .output("results", Arity::Variadic)
+          .attrRequired("body", AttributeType::Graph)
+          .traits(Trait::Internal)
+          .notOnnx()
+          .infer([](InferContext &c) { outputsOfBody(c, "body"); })
+          .noGrad("it is made after differentiation")
+          .doc(
+              "Element-wise ops of one output shape, computed block by block. Body inputs are the operands in order."));
   rows.push_back(OpDef("popart", "FusedMatMul", {1})
                      .input("a", kFloats, "T")
                      .input("b", kFloats, "T")
@@ -98,24 +103,27 @@ OpDefs fusedOps() {
                      .infer(inferProduct)
                      .cost(Cost::Heavy)
                      .noGrad("it is made after differentiation")
-                     .doc("epilogue(op(a) @ op(b), extras…): the first input of the epilogue graph is the product. Operands and result may "
+                     .doc("epilogue(op(a) @ op(b), extras…): the first input of the epilogue graph is the product. "
+                          "Operands and result may "
                           "have their dimensions permuted as by Transpose."));
-  rows.push_back(convolutionRow("FusedConv")
-                     .input("X", kFloats, "T")
-                     .input("W", kFloats, "T")
-                     .input("B", kFloats, "T", Arity::Optional)
-                     .input("extras", kAllTypes, "", Arity::Variadic)
-                     .output("results", Arity::Variadic)
-                     .infer(inferFusedConv)
-                     .doc("epilogue(Conv(X, W, B), extras…): the first input of the epilogue graph is the convolution."));
-  rows.push_back(convolutionRow("FusedConvWeightsGrad")
-                     .input("grad_out", kFloats, "T")
-                     .input("data", kFloats, "T")
-                     .input("extras", kAllTypes, "", Arity::Variadic)
-                     .output("results", Arity::Variadic)
-                     .attrRequired("fwd_shape", AttributeType::Ints)
-                     .infer([](InferContext &c) { outputsOfBody(c, "epilogue"); })
-                     .doc("epilogue(ConvWeightsGrad(grad_out, data), extras…): a weight gradient taken by a parameter update."));
+  rows.push_back(
+      convolutionRow("FusedConv")
+          .input("X", kFloats, "T")
+          .input("W", kFloats, "T")
+          .input("B", kFloats, "T", Arity::Optional)
+          .input("extras", kAllTypes, "", Arity::Variadic)
+          .output("results", Arity::Variadic)
+          .infer(inferFusedConv)
+          .doc("epilogue(Conv(X, W, B), extras…): the first input of the epilogue graph is the convolution."));
+  rows.push_back(
+      convolutionRow("FusedConvWeightsGrad")
+          .input("grad_out", kFloats, "T")
+          .input("data", kFloats, "T")
+          .input("extras", kAllTypes, "", Arity::Variadic)
+          .output("results", Arity::Variadic)
+          .attrRequired("fwd_shape", AttributeType::Ints)
+          .infer([](InferContext &c) { outputsOfBody(c, "epilogue"); })
+          .doc("epilogue(ConvWeightsGrad(grad_out, data), extras…): a weight gradient taken by a parameter update."));
   rows.push_back(OpDef("popart", "Reorder", {1})
                      .input("x", kAllTypes)
                      .output("y")
@@ -129,7 +137,8 @@ OpDefs fusedOps() {
                      .traits(Trait::Internal | Trait::SideEffect)
                      .notOnnx()
                      .infer([](InferContext &c) {
-                       c.require(c.shape(0) == c.shape(1), "shapes differ: got {} for the variable, {} for the value", c.shape(0), c.shape(1));
+                       c.require(c.shape(0) == c.shape(1), "shapes differ: got {} for the variable, {} for the value",
+                                 c.shape(0), c.shape(1));
                      })
                      .noGrad("it is made after differentiation")
                      .doc("The variable holds `value` from the next run of the program on."));

@@ -11,7 +11,8 @@ namespace popart::ops {
 namespace {
 
 void inferInit(InferContext &c) {
-  for (int64_t d : c.attrInts("shape")) c.require(d >= 0, "dimensions must not be negative: got shape {}", c.attrInts("shape"));
+  for (int64_t d : c.attrInts("shape"))
+    c.require(d >= 0, "dimensions must not be negative: got shape {}", c.attrInts("shape"));
   const int64_t type = c.attrInt("init_type");
   c.require(type == 0 || type == 1, "init_type must be 0 (undefined content) or 1 (zero): got {}", type);
   c.out(0, fromOnnxDataType(static_cast<int>(c.attrInt("dtype"))), c.attrInts("shape"));
@@ -20,7 +21,8 @@ void inferInit(InferContext &c) {
 const TensorInfo &streamInfo(const InferContext &c) {
   const Graph &main = c.op().getIr().getMainGraph();
   const TensorIndex stream = main.find(c.attrString("stream"));
-  c.require(stream.valid(), "there is no host stream '{}'. Add the stream tensor to the main graph first", c.attrString("stream"));
+  c.require(stream.valid(), "there is no host stream '{}'. Add the stream tensor to the main graph first",
+            c.attrString("stream"));
   return main.info(stream);
 }
 
@@ -49,17 +51,18 @@ void addHostStreams(OpDefs &rows) {
                      .cost(Cost::Free)
                      .notOnnx()
                      .doc("The next micro-batch of a host stream."));
-  rows.push_back(OpDef("ai.graphcore", "HostStore", {1})
-                     .input("tensor", kAllTypes)
-                     .attrRequired("stream", AttributeType::String)
-                     .attr("return", std::string("all"))
-                     .attr("period", int64_t{1})
-                     .infer(inferHostStore)
-                     .traits(Trait::HostIo | Trait::SideEffect)
-                     .stopsGrad()
-                     .cost(Cost::Free)
-                     .notOnnx()
-                     .doc("Gives the tensor to the host: every time, the last, every period-th, or the sum over the run."));
+  rows.push_back(
+      OpDef("ai.graphcore", "HostStore", {1})
+          .input("tensor", kAllTypes)
+          .attrRequired("stream", AttributeType::String)
+          .attr("return", std::string("all"))
+          .attr("period", int64_t{1})
+          .infer(inferHostStore)
+          .traits(Trait::HostIo | Trait::SideEffect)
+          .stopsGrad()
+          .cost(Cost::Free)
+          .notOnnx()
+          .doc("Gives the tensor to the host: every time, the last, every period-th, or the sum over the run."));
 }
 
 void addRemote(OpDefs &rows) {
@@ -123,7 +126,8 @@ void addPrintAndAbort(OpDefs &rows) {
   rows.push_back(OpDef("ai.graphcore", "Abort", {1})
                      .input("condition", kAllTypes, "", Arity::Optional)
                      .infer([](InferContext &c) {
-                       if (c.hasIn(0)) c.require(c.in(0).nelms() == 1, "the condition must be a scalar: got shape {}", c.shape(0));
+                       if (c.hasIn(0))
+                         c.require(c.in(0).nelms() == 1, "the condition must be a scalar: got shape {}", c.shape(0));
                      })
                      .traits(Trait::SideEffect)
                      .stopsGrad()

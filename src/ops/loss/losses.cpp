@@ -1,7 +1,8 @@
 // L1 and identity losses, the loss operators of ai.onnx and their gradients.
 // L1: lambda |x|, identity: x; both summed, averaged over all elements or left as they are.
-// NegativeLogLikelihoodLoss: input (N, C, d…), target (N, d…), optional weight (C): -w[t] x[n, t, …]; mean divides by the sum of
-// the weights used; targets equal to ignore_index count nothing. SoftmaxCrossEntropyLoss applies it to the log softmax.
+// NegativeLogLikelihoodLoss: input (N, C, d…), target (N, d…), optional weight (C): -w[t] x[n, t, …]; mean divides by
+// the sum of the weights used; targets equal to ignore_index count nothing. SoftmaxCrossEntropyLoss applies it to the
+// log softmax.
 #include <popart/op.hpp>
 
 #include "ops/catalog.hpp"
@@ -24,30 +25,32 @@ TensorIndex emitReduction(OpEmitter &b, TensorIndex x, LossReduction reduction) 
 TensorIndex emitSpread(OpEmitter &b, TensorIndex g, LossReduction reduction, const Shape &shape) {
   if (reduction == LossReduction::None) return g;
   Expression gradient(b, g);
-  if (reduction == LossReduction::Mean) gradient = gradient * (1.0 / static_cast<double>(std::max<int64_t>(elementCount(shape), 1)));
+  if (reduction == LossReduction::Mean)
+    gradient = gradient * (1.0 / static_cast<double>(std::max<int64_t>(elementCount(shape), 1)));
   return b.emit("Expand", {gradient}, {{"shape", shape}});
 }
 
 void addL1(OpDefs &rows) {
-  rows.push_back(OpDef("ai.graphcore", "L1", {1})
-                     .input("x", kFloats)
-                     .output("loss")
-                     .attrRequired("lambda", AttributeType::Float)
-                     .attr("reduction", std::string("Mean"))
-                     .infer([](InferContext &c) {
-                       c.require(c.in(0).rank() > 0, "needs at least one dimension: got a scalar");
-                       c.out(0, c.type(0), reducedLossShape(c));
-                     })
-                     .traits(Trait::Loss)
-                     .vjp([](VjpBuilder &b) {
-                       b.grad(0, b.emit("L1Grad", {b.gradOut(0), b.in(0)},
-                                        {{"lambda", b.op().attrFloat("lambda")}, {"reduction", b.op().attrString("reduction")}}));
-                     })
-                     .decompose([](DecomposeBuilder &b) {
-                       Expression magnitude = Expression(b, b.in(0)).apply("Abs") * double{b.op().attrFloat("lambda")};
-                       b.result(0, emitReduction(b, magnitude, lossReduction(b.op().attrString("reduction"))));
-                     })
-                     .doc("lambda |x|, reduced."));
+  rows.push_back(
+      OpDef("ai.graphcore", "L1", {1})
+          .input("x", kFloats)
+          .output("loss")
+          .attrRequired("lambda", AttributeType::Float)
+          .attr("reduction", std::string("Mean"))
+          .infer([](InferContext &c) {
+            c.require(c.in(0).rank() > 0, "needs at least one dimension: got a scalar");
+            c.out(0, c.type(0), reducedLossShape(c));
+          })
+          .traits(Trait::Loss)
+          .vjp([](VjpBuilder &b) {
+            b.grad(0, b.emit("L1Grad", {b.gradOut(0), b.in(0)},
+                             {{"lambda", b.op().attrFloat("lambda")}, {"reduction", b.op().attrString("reduction")}}));
+          })
+          .decompose([](DecomposeBuilder &b) {
+            Expression magnitude = Expression(b, b.in(0)).apply("Abs") * double{b.op().attrFloat("lambda")};
+            b.result(0, emitReduction(b, magnitude, lossReduction(b.op().attrString("reduction"))));
+          })
+          .doc("lambda |x|, reduced."));
   rows.push_back(OpDef("ai.graphcore", "L1Grad", {1})
                      .input("grad_out", kFloats)
                      .input("x", kFloats)
@@ -68,22 +71,23 @@ void addL1(OpDefs &rows) {
 }
 
 void addIdentityLoss(OpDefs &rows) {
-  rows.push_back(OpDef("ai.graphcore", "IdentityLoss", {1})
-                     .input("x", kFloats)
-                     .output("loss")
-                     .attr("reduction", std::string("Mean"))
-                     .infer([](InferContext &c) { c.out(0, c.type(0), reducedLossShape(c)); })
-                     .traits(Trait::Loss)
-                     .vjp([](VjpBuilder &b) {
-                       b.grad(0, b.emit("IdentityLossGrad", {b.gradOut(0)},
-                                        {{"reduction", b.op().attrString("reduction")}, {"fwd_shape", b.inInfo(0).shape()}}));
-                     })
-                     .decompose([](DecomposeBuilder &b) {
-                       const LossReduction reduction = lossReduction(b.op().attrString("reduction"));
-                       b.result(0, reduction == LossReduction::None ? b.emit("Identity", {b.in(0)})
-                                                                    : emitReduction(b, b.in(0), reduction));
-                     })
-                     .doc("The input, summed, averaged or as it is, marked as a loss."));
+  rows.push_back(
+      OpDef("ai.graphcore", "IdentityLoss", {1})
+          .input("x", kFloats)
+          .output("loss")
+          .attr("reduction", std::string("Mean"))
+          .infer([](InferContext &c) { c.out(0, c.type(0), reducedLossShape(c)); })
+          .traits(Trait::Loss)
+          .vjp([](VjpBuilder &b) {
+            b.grad(0, b.emit("IdentityLossGrad", {b.gradOut(0)},
+                             {{"reduction", b.op().attrString("reduction")}, {"fwd_shape", b.inInfo(0).shape()}}));
+          })
+          .decompose([](DecomposeBuilder &b) {
+            const LossReduction reduction = lossReduction(b.op().attrString("reduction"));
+            b.result(0, reduction == LossReduction::None ? b.emit("Identity", {b.in(0)})
+                                                         : emitReduction(b, b.in(0), reduction));
+          })
+          .doc("The input, summed, averaged or as it is, marked as a loss."));
   rows.push_back(OpDef("ai.graphcore", "IdentityLossGrad", {1})
                      .input("grad_out", kFloats)
                      .output("grad")
@@ -107,11 +111,12 @@ Shape inferClassLoss(InferContext &c, int input, int target, int weight) {
   c.require(x.size() >= 2, "the input needs the dimensions (N, C, …): got shape {}", x);
   Shape expected = x;
   expected.erase(expected.begin() + 1);
-  c.require(c.shape(target) == expected, "targets must have the input's shape without the class dimension: got {}, expected {}",
-            c.shape(target), expected);
+  c.require(c.shape(target) == expected,
+            "targets must have the input's shape without the class dimension: got {}, expected {}", c.shape(target),
+            expected);
   if (c.hasIn(weight))
-    c.require(c.shape(weight) == Shape{x[1]}, "weights need one value per class: got shape {}, expected {}", c.shape(weight),
-              Shape{x[1]});
+    c.require(c.shape(weight) == Shape{x[1]}, "weights need one value per class: got shape {}, expected {}",
+              c.shape(weight), Shape{x[1]});
   return inferLossReduction(c) == LossReduction::None ? expected : Shape{};
 }
 
@@ -127,21 +132,26 @@ Attributes sharedAttributes(const OpEmitter &b) {
 
 void addNegativeLogLikelihood(OpDefs &rows) {
   OpDef forward("ai.onnx", "NegativeLogLikelihoodLoss", {12, 13, 22});
-  forward.input("input", kFloats, "T").input("target", kInts).input("weight", kFloats, "T", Arity::Optional).output("loss");
+  forward.input("input", kFloats, "T")
+      .input("target", kInts)
+      .input("weight", kFloats, "T", Arity::Optional)
+      .output("loss");
   rows.push_back(classLossAttributes(forward)
                      .infer([](InferContext &c) { c.out(0, c.type(0), inferClassLoss(c, 0, 1, 2)); })
                      .traits(Trait::Loss)
                      .vjp([](VjpBuilder &b) {
-                       b.grad(0, b.emit("NegativeLogLikelihoodLossGrad", {b.gradOut(0), b.in(1), b.in(2)},
-                                        [&b] {
-                                          Attributes a = sharedAttributes(b);
-                                          a.set("fwd_shape", b.inInfo(0).shape());
-                                          return a;
-                                        }()));
+                       b.grad(0, b.emit("NegativeLogLikelihoodLossGrad", {b.gradOut(0), b.in(1), b.in(2)}, [&b] {
+                         Attributes a = sharedAttributes(b);
+                         a.set("fwd_shape", b.inInfo(0).shape());
+                         return a;
+                       }()));
                      })
                      .doc("Weighted negative log likelihood of log probabilities (N, C, d…)."));
   OpDef gradient("ai.graphcore", "NegativeLogLikelihoodLossGrad", {1});
-  gradient.input("grad_out", kFloats, "T").input("target", kInts).input("weight", kFloats, "T", Arity::Optional).output("grad");
+  gradient.input("grad_out", kFloats, "T")
+      .input("target", kInts)
+      .input("weight", kFloats, "T", Arity::Optional)
+      .output("grad");
   rows.push_back(classLossAttributes(gradient)
                      .attrRequired("fwd_shape", AttributeType::Ints)
                      .infer(inferForwardShape)
@@ -161,7 +171,8 @@ void decomposeSoftmaxCrossEntropyGrad(DecomposeBuilder &b) {
   Attributes attributes = sharedAttributes(b);
   attributes.set("fwd_shape", b.inInfo(2).shape());
   TensorIndex logProb = b.emit("LogSoftmax", {b.in(2)}, {{"axis", int64_t{1}}});
-  TensorIndex g = b.hasIn(0) ? b.emit("NegativeLogLikelihoodLossGrad", {b.in(0), b.in(3), b.in(4)}, attributes) : TensorIndex{};
+  TensorIndex g =
+      b.hasIn(0) ? b.emit("NegativeLogLikelihoodLossGrad", {b.in(0), b.in(3), b.in(4)}, attributes) : TensorIndex{};
   if (b.hasIn(1)) g = g.valid() ? b.emit("Add", {g, b.in(1)}) : b.in(1);
   b.result(0, b.emit("LogSoftmaxGrad", {g, logProb}, {{"axis", int64_t{1}}}));
 }
@@ -170,25 +181,30 @@ void addSoftmaxCrossEntropy(OpDefs &rows) {
   OpDef forward("ai.onnx", "SoftmaxCrossEntropyLoss", {12, 13});
   forward.input("scores", kFloats, "T").input("labels", kInts).input("weights", kFloats, "T", Arity::Optional);
   forward.output("output").output("log_prob", Arity::Optional);
-  rows.push_back(classLossAttributes(forward)
-                     .infer([](InferContext &c) {
-                       c.out(0, c.type(0), inferClassLoss(c, 0, 1, 2));
-                       if (c.outputCount() > 1) c.out(1, c.in(0));
-                     })
-                     .traits(Trait::Loss)
-                     .vjp([](VjpBuilder &b) {
-                       TensorIndex g0 = b.hasGradOut(0) ? b.gradOut(0) : TensorIndex{};
-                       TensorIndex g1 = b.hasGradOut(1) ? b.gradOut(1) : TensorIndex{};
-                       b.grad(0, b.emit("SoftmaxCrossEntropyLossGrad", {g0, g1, b.in(0), b.in(1), b.in(2)}, sharedAttributes(b)));
-                     })
-                     .decompose(decomposeSoftmaxCrossEntropy)
-                     .doc("Negative log likelihood of the log softmax of scores (N, C, d…) over C."));
+  rows.push_back(
+      classLossAttributes(forward)
+          .infer([](InferContext &c) {
+            c.out(0, c.type(0), inferClassLoss(c, 0, 1, 2));
+            if (c.outputCount() > 1) c.out(1, c.in(0));
+          })
+          .traits(Trait::Loss)
+          .vjp([](VjpBuilder &b) {
+            TensorIndex g0 = b.hasGradOut(0) ? b.gradOut(0) : TensorIndex{};
+            TensorIndex g1 = b.hasGradOut(1) ? b.gradOut(1) : TensorIndex{};
+            b.grad(0, b.emit("SoftmaxCrossEntropyLossGrad", {g0, g1, b.in(0), b.in(1), b.in(2)}, sharedAttributes(b)));
+          })
+          .decompose(decomposeSoftmaxCrossEntropy)
+          .doc("Negative log likelihood of the log softmax of scores (N, C, d…) over C."));
   OpDef gradient("ai.graphcore", "SoftmaxCrossEntropyLossGrad", {1});
   gradient.input("grad_out", kFloats, "T", Arity::Optional).input("grad_log_prob", kFloats, "T", Arity::Optional);
-  gradient.input("scores", kFloats, "T").input("labels", kInts).input("weights", kFloats, "T", Arity::Optional).output("grad");
+  gradient.input("scores", kFloats, "T")
+      .input("labels", kInts)
+      .input("weights", kFloats, "T", Arity::Optional)
+      .output("grad");
   rows.push_back(classLossAttributes(gradient)
                      .infer([](InferContext &c) {
-                       c.require(c.hasIn(0) || c.hasIn(1), "needs the gradient of the loss or of the log probabilities: got none");
+                       c.require(c.hasIn(0) || c.hasIn(1),
+                                 "needs the gradient of the loss or of the log probabilities: got none");
                        inferClassLoss(c, 2, 3, 4);
                        c.out(0, c.in(2));
                      })

@@ -18,7 +18,8 @@ LossReduction lossReduction(std::string_view text) {
 
 LossReduction inferLossReduction(const InferContext &c) {
   const std::string &text = c.attrString("reduction");
-  const bool known = text == "Sum" || text == "sum" || text == "Mean" || text == "mean" || text == "NoReduction" || text == "none";
+  const bool known =
+      text == "Sum" || text == "sum" || text == "Mean" || text == "mean" || text == "NoReduction" || text == "none";
   c.require(known, "unknown reduction: got '{}', expected Sum, Mean or NoReduction", text);
   return lossReduction(text);
 }
@@ -30,15 +31,16 @@ Shape inferLossShape(InferContext &c) {
   const Shape &probs = c.shape(0), &labels = c.shape(1);
   c.require(!probs.empty(), "probabilities need a class dimension: got a scalar");
   const Shape expected(probs.begin(), probs.end() - 1);
-  c.require(labels == expected, "labels must have the shape of the probabilities without the last dimension: got {}, expected {}",
-            labels, expected);
+  c.require(labels == expected,
+            "labels must have the shape of the probabilities without the last dimension: got {}, expected {}", labels,
+            expected);
   return inferLossReduction(c) == LossReduction::None ? labels : Shape{};
 }
 
 void requireLossGradient(InferContext &c, const Shape &loss) {
   if (!c.hasIn(2)) return;
-  c.require(c.shape(2) == loss || c.in(2).nelms() == 1, "the gradient of the loss has another shape than the loss: got {}, expected {}",
-            c.shape(2), loss);
+  c.require(c.shape(2) == loss || c.in(2).nelms() == 1,
+            "the gradient of the loss has another shape than the loss: got {}, expected {}", c.shape(2), loss);
 }
 
 OpDef lossRow(const char *type, const char *firstOutput) {
@@ -70,17 +72,18 @@ OpDefs nllOps() {
                                         lossAttributes(b, {"reduction", "ignoreIndex", "inputIsLogProbability"})));
                      })
                      .doc("Negative log likelihood loss of probabilities (..., C) and labels (...)."));
-  rows.push_back(lossRow("NllGrad", "grad")
-                     .input("grad_out", kFloats)
-                     .attr("inputIsLogProbability", int64_t{0})
-                     .infer([](InferContext &c) {
-                       requireLossGradient(c, inferLossShape(c));
-                       c.out(0, c.in(0));
-                     })
-                     .traits(Trait::Gradient)
-                     .noGrad("second derivatives of the nll loss are not built")
-                     .notOnnx()
-                     .doc("-onehot(label) g / max(p, eps), divided by the count for Mean; eps = 1e-10 (float16: 6.104e-5)."));
+  rows.push_back(
+      lossRow("NllGrad", "grad")
+          .input("grad_out", kFloats)
+          .attr("inputIsLogProbability", int64_t{0})
+          .infer([](InferContext &c) {
+            requireLossGradient(c, inferLossShape(c));
+            c.out(0, c.in(0));
+          })
+          .traits(Trait::Gradient)
+          .noGrad("second derivatives of the nll loss are not built")
+          .notOnnx()
+          .doc("-onehot(label) g / max(p, eps), divided by the count for Mean; eps = 1e-10 (float16: 6.104e-5)."));
   rows.push_back(lossRow("SoftmaxGradDirect", "grad")
                      .input("grad_out", kFloats)
                      .infer([](InferContext &c) {
@@ -91,19 +94,20 @@ OpDefs nllOps() {
                      .noGrad("second derivatives of the nll loss are not built")
                      .notOnnx()
                      .doc("Gradient of Nll(Softmax(x)) with respect to x from the probabilities."));
-  rows.push_back(lossRow("NlllWithSoftmaxGradDirect", "loss")
-                     .input("grad_out", kFloats)
-                     .output("grad")
-                     .infer([](InferContext &c) {
-                       const Shape loss = inferLossShape(c);
-                       requireLossGradient(c, loss);
-                       c.out(0, c.type(0), loss);
-                       c.out(1, c.in(0));
-                     })
-                     .traits(Trait::Loss)
-                     .noGrad("it already contains its gradient (output 1)")
-                     .notOnnx()
-                     .doc("Nll loss of softmax probabilities and, in the same pass, the gradient of the softmax's input."));
+  rows.push_back(
+      lossRow("NlllWithSoftmaxGradDirect", "loss")
+          .input("grad_out", kFloats)
+          .output("grad")
+          .infer([](InferContext &c) {
+            const Shape loss = inferLossShape(c);
+            requireLossGradient(c, loss);
+            c.out(0, c.type(0), loss);
+            c.out(1, c.in(0));
+          })
+          .traits(Trait::Loss)
+          .noGrad("it already contains its gradient (output 1)")
+          .notOnnx()
+          .doc("Nll loss of softmax probabilities and, in the same pass, the gradient of the softmax's input."));
   return rows;
 }
 

@@ -8,7 +8,8 @@ namespace popart::ops {
 
 enum class LossReduction { Sum, Mean, None };
 
-// "Sum", "Mean", "NoReduction" (ai.graphcore) and "sum", "mean", "none" (ai.onnx). Throws popart::error for other texts.
+// "Sum", "Mean", "NoReduction" (ai.graphcore) and "sum", "mean", "none" (ai.onnx). Throws popart::error for other
+// texts.
 LossReduction lossReduction(std::string_view text);
 // The reduction of the op under inference; fails through the context, naming the op.
 LossReduction inferLossReduction(const InferContext &c);

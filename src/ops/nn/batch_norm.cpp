@@ -1,7 +1,8 @@
 // BatchNormalization over dimension 1 (C). Parameters have shape (C).
 //   inference (1 output):  y = (x - mean) / sqrt(var + eps) scale + B
-//   training (training_mode = 1): statistics of the batch over all other dimensions; outputs y, running mean, running variance
-//   (momentum running + (1 - momentum) batch), and optionally the batch mean and the batch's inverse standard deviation.
+//   training (training_mode = 1): statistics of the batch over all other dimensions; outputs y, running mean, running
+//   variance (momentum running + (1 - momentum) batch), and optionally the batch mean and the batch's inverse standard
+//   deviation.
 // The variance of the running statistics is the population's, or with unbiased_variance that of n - 1 samples.
 #include <popart/op.hpp>
 
@@ -19,10 +20,11 @@ void inferBatchNorm(InferContext &c) {
   c.require(x.size() >= 2, "the input needs the dimensions (N, C, …): got shape {}", x);
   const Shape parameters{x[1]};
   for (int i = kScale; i <= kVar; ++i)
-    c.require(c.shape(i) == parameters, "input {} must have one value per channel: got shape {}, expected {}", i, c.shape(i),
-              parameters);
+    c.require(c.shape(i) == parameters, "input {} must have one value per channel: got shape {}, expected {}", i,
+              c.shape(i), parameters);
   const bool training = c.attrInt("training_mode") != 0;
-  c.require(training || c.outputCount() <= 1, "more than one output needs training_mode = 1: got {} outputs", c.outputCount());
+  c.require(training || c.outputCount() <= 1, "more than one output needs training_mode = 1: got {} outputs",
+            c.outputCount());
   c.out(0, c.in(kX));
   for (int i = 1; i < c.outputCount(); ++i) c.out(i, i <= 2 ? c.type(kMean) : c.type(kX), parameters);
 }
@@ -74,7 +76,8 @@ void inferenceVjp(VjpBuilder &b) {
 
 void trainingVjp(VjpBuilder &b) {
   for (int i = 1; i < b.op().outputCount(); ++i)
-    check(!b.hasGradOut(i), "{}: gradients through the statistics are not built: got one for output {}. Detach that output",
+    check(!b.hasGradOut(i),
+          "{}: gradients through the statistics are not built: got one for output {}. Detach that output",
           b.op().debugName(), i);
   if (!b.hasGradOut(0)) return;
   const bool saved = b.op().hasOutput(3) && b.op().hasOutput(4);
@@ -100,28 +103,29 @@ OpDefs batchNormOps() {
   OpDef row("ai.onnx", "BatchNormalization", {6, 7, 9, 14, 15});
   for (const char *name : {"X", "scale", "B", "input_mean", "input_var"}) row.input(name, kFloats);
   row.output("Y");
-  for (const char *name : {"running_mean", "running_var", "saved_mean", "saved_inv_std"}) row.output(name, Arity::Optional);
-  rows.push_back(row.attr("epsilon", 1e-5f)
-                     .attr("momentum", 0.9f)
-                     .attr("training_mode", int64_t{0})
-                     .attr("unbiased_variance", int64_t{0})
-                     .infer(inferBatchNorm)
-                     .traits(Trait::Norm)
-                     .vjp([](VjpBuilder &b) {
-                       b.op().attrInt("training_mode") != 0 ? trainingVjp(b) : inferenceVjp(b);
-                     })
-                     .doc("Normalisation per channel, with given statistics or those of the batch."));
+  for (const char *name : {"running_mean", "running_var", "saved_mean", "saved_inv_std"})
+    row.output(name, Arity::Optional);
+  rows.push_back(
+      row.attr("epsilon", 1e-5f)
+          .attr("momentum", 0.9f)
+          .attr("training_mode", int64_t{0})
+          .attr("unbiased_variance", int64_t{0})
+          .infer(inferBatchNorm)
+          .traits(Trait::Norm)
+          .vjp([](VjpBuilder &b) { b.op().attrInt("training_mode") != 0 ? trainingVjp(b) : inferenceVjp(b); })
+          .doc("Normalisation per channel, with given statistics or those of the batch."));
   OpDef gradient("ai.graphcore", "BatchNormalizationGrad", {1});
   gradient.input("grad_out", kFloats, "T").input("X", kFloats, "T").input("scale", kFloats);
   gradient.input("mean", kFloats, "", Arity::Optional).input("inv_std", kFloats, "", Arity::Optional);
   gradient.output("grad_x").output("grad_scale", Arity::Optional).output("grad_bias", Arity::Optional);
-  rows.push_back(gradient.attr("epsilon", 1e-5f)
-                     .infer(inferBatchNormGrad)
-                     .traits(Trait::Gradient)
-                     .noGrad("second derivatives of BatchNormalization are not built")
-                     .notOnnx()
-                     .doc("dx = scale r (g - mean(g) - xhat mean(g xhat)), dscale = sum(g xhat), dbias = sum(g); mean and r of "
-                          "the batch are computed when not given."));
+  rows.push_back(
+      gradient.attr("epsilon", 1e-5f)
+          .infer(inferBatchNormGrad)
+          .traits(Trait::Gradient)
+          .noGrad("second derivatives of BatchNormalization are not built")
+          .notOnnx()
+          .doc("dx = scale r (g - mean(g) - xhat mean(g xhat)), dscale = sum(g xhat), dbias = sum(g); mean and r of "
+               "the batch are computed when not given."));
   return rows;
 }
 

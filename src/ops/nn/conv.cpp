@@ -20,14 +20,16 @@ void inferConv(InferContext &c) {
   c.require(x.size() >= 3, "the input needs the dimensions (N, C, spatial…): got shape {}", x);
   c.require(w.size() == x.size(), "weights and input differ in rank: got shapes {} and {}", w, x);
   c.require(group >= 1, "group must be at least 1: got {}", group);
-  c.require(x[1] == w[1] * group, "the input's channels must equal weight dimension 1 times group: got {} channels, expected {} x {}",
-            x[1], w[1], group);
+  c.require(x[1] == w[1] * group,
+            "the input's channels must equal weight dimension 1 times group: got {} channels, expected {} x {}", x[1],
+            w[1], group);
   c.require(w[0] % group == 0, "the output channels must divide by group: got {} channels in {} groups", w[0], group);
-  if (c.hasIn(2)) c.require(c.shape(2) == Shape{w[0]}, "the bias must have one value per output channel: got shape {}, expected {}",
-                            c.shape(2), Shape{w[0]});
+  if (c.hasIn(2))
+    c.require(c.shape(2) == Shape{w[0]}, "the bias must have one value per output channel: got shape {}, expected {}",
+              c.shape(2), Shape{w[0]});
   const Window window = completeWindow(c, spatialShape(x), spatialShape(w));
-  c.require(window.kernel == spatialShape(w), "kernel_shape differs from the weights: got {}, expected {}", window.kernel,
-            spatialShape(w));
+  c.require(window.kernel == spatialShape(w), "kernel_shape differs from the weights: got {}, expected {}",
+            window.kernel, spatialShape(w));
   Shape out = windowOutput(c, window, spatialShape(x), Rounding::Floor);
   out.insert(out.begin(), {x[0], w[0]});
   c.out(0, c.type(0), out);
@@ -57,7 +59,10 @@ OpDef &convAttributes(OpDef &row) {
 
 OpDef gradientRow(const char *type, const char *other) {
   OpDef row("ai.graphcore", type, {1});
-  row.input("grad_out", kFloats, "T").input(other, kFloats, "T").output("grad").attrRequired("fwd_shape", AttributeType::Ints);
+  row.input("grad_out", kFloats, "T")
+      .input(other, kFloats, "T")
+      .output("grad")
+      .attrRequired("fwd_shape", AttributeType::Ints);
   convAttributes(row)
       .infer(inferForwardShape)
       .traits(Trait::Gradient)
@@ -70,23 +75,26 @@ OpDef gradientRow(const char *type, const char *other) {
 void addConv(OpDefs &rows) {
   OpDef conv("ai.onnx", "Conv", {1, 11, 22});
   conv.input("X", kFloats, "T").input("W", kFloats, "T").input("B", kFloats, "T", Arity::Optional).output("Y");
-  rows.push_back(convAttributes(conv)
-                     .infer(inferConv)
-                     .vjp([](VjpBuilder &b) {
-                       if (b.wants(0))
-                         b.grad(0, b.emit("ConvDataGrad", {b.gradOut(0), b.in(1)}, gradientAttributes(b, b.inInfo(0).shape())));
-                       if (b.wants(1))
-                         b.grad(1, b.emit("ConvWeightsGrad", {b.gradOut(0), b.in(0)}, gradientAttributes(b, b.inInfo(1).shape())));
-                       if (b.wants(2)) b.grad(2, biasGradient(b));
-                     })
-                     .cost(Cost::Heavy)
-                     .doc("Convolution of (N, C, spatial…) with weights (M, C / group, kernel…) and optional bias."));
-  rows.push_back(gradientRow("ConvDataGrad", "weights").doc("Gradient of Conv with respect to its data, of shape fwd_shape."));
-  rows.push_back(gradientRow("ConvWeightsGrad", "data").doc("Gradient of Conv with respect to its weights, of shape fwd_shape."));
+  rows.push_back(
+      convAttributes(conv)
+          .infer(inferConv)
+          .vjp([](VjpBuilder &b) {
+            if (b.wants(0))
+              b.grad(0, b.emit("ConvDataGrad", {b.gradOut(0), b.in(1)}, gradientAttributes(b, b.inInfo(0).shape())));
+            if (b.wants(1))
+              b.grad(1, b.emit("ConvWeightsGrad", {b.gradOut(0), b.in(0)}, gradientAttributes(b, b.inInfo(1).shape())));
+            if (b.wants(2)) b.grad(2, biasGradient(b));
+          })
+          .cost(Cost::Heavy)
+          .doc("Convolution of (N, C, spatial…) with weights (M, C / group, kernel…) and optional bias."));
+  rows.push_back(
+      gradientRow("ConvDataGrad", "weights").doc("Gradient of Conv with respect to its data, of shape fwd_shape."));
+  rows.push_back(
+      gradientRow("ConvWeightsGrad", "data").doc("Gradient of Conv with respect to its weights, of shape fwd_shape."));
 }
 
-// Spatial output dimensions and pads of ConvTranspose; the pads are those of the convolution it transposes. Inference leaves
-// pads and output_padding that say the same as auto_pad and output_shape did.
+// Spatial output dimensions and pads of ConvTranspose; the pads are those of the convolution it transposes. Inference
+// leaves pads and output_padding that say the same as auto_pad and output_shape did.
 struct Transposed {
   Window window;
   Shape output;
@@ -106,9 +114,10 @@ Transposed transposedWindow(InferContext &c, const Shape &input, const Shape &ke
   if (extra.empty()) extra.assign(rank, 0);
   if (wanted.size() == rank + 2) wanted.erase(wanted.begin(), wanted.begin() + 2);
   c.require(extra.size() == rank, "output_padding needs one entry per spatial dimension: got {}", extra);
-  c.require(wanted.empty() || wanted.size() == rank, "output_shape needs one entry per spatial dimension: got {}", wanted);
-  c.require(std::all_of(extra.begin(), extra.end(), [](int64_t v) { return v >= 0; }), "output_padding must not be negative: got {}",
-            extra);
+  c.require(wanted.empty() || wanted.size() == rank, "output_shape needs one entry per spatial dimension: got {}",
+            wanted);
+  c.require(std::all_of(extra.begin(), extra.end(), [](int64_t v) { return v >= 0; }),
+            "output_padding must not be negative: got {}", extra);
   for (size_t i = 0; i < rank; ++i) {
     const int64_t full = w.strides[i] * (input[i] - 1) + extra[i] + w.extent(i);
     if (wanted.empty() && !same) {
@@ -133,12 +142,14 @@ void inferConvTranspose(InferContext &c) {
   const int64_t group = c.attrInt("group");
   c.require(x.size() >= 3, "the input needs the dimensions (N, C, spatial…): got shape {}", x);
   c.require(w.size() == x.size(), "weights and input differ in rank: got shapes {} and {}", w, x);
-  c.require(group >= 1 && w[0] % group == 0, "group must be at least 1 and divide the input channels: got {} for {} channels", group,
-            w[0]);
+  c.require(group >= 1 && w[0] % group == 0,
+            "group must be at least 1 and divide the input channels: got {} for {} channels", group, w[0]);
   c.require(x[1] == w[0], "the input's channels must equal weight dimension 0: got {}, expected {}", x[1], w[0]);
   const int64_t channels = w[1] * group;
-  if (c.hasIn(2)) c.require(c.shape(2) == Shape{channels}, "the bias must have one value per output channel: got shape {}, expected {}",
-                            c.shape(2), Shape{channels});
+  if (c.hasIn(2))
+    c.require(c.shape(2) == Shape{channels},
+              "the bias must have one value per output channel: got shape {}, expected {}", c.shape(2),
+              Shape{channels});
   Shape out = transposedWindow(c, spatialShape(x), spatialShape(w)).output;
   out.insert(out.begin(), {x[0], channels});
   c.out(0, c.type(0), out);
@@ -168,19 +179,20 @@ TensorIndex transposedDataGradient(VjpBuilder &b) {
 void addConvTranspose(OpDefs &rows) {
   OpDef row("ai.onnx", "ConvTranspose", {1, 11, 22});
   row.input("X", kFloats, "T").input("W", kFloats, "T").input("B", kFloats, "T", Arity::Optional).output("Y");
-  rows.push_back(convAttributes(row)
-                     .attrOptional("output_padding", AttributeType::Ints)
-                     .attrOptional("output_shape", AttributeType::Ints)
-                     .infer(inferConvTranspose)
-                     .decompose(decomposeConvTranspose)
-                     .vjp([](VjpBuilder &b) {
-                       if (b.wants(0)) b.grad(0, transposedDataGradient(b));
-                       if (b.wants(1))
-                         b.grad(1, b.emit("ConvWeightsGrad", {b.in(0), b.gradOut(0)}, gradientAttributes(b, b.inInfo(1).shape())));
-                       if (b.wants(2)) b.grad(2, biasGradient(b));
-                     })
-                     .cost(Cost::Heavy)
-                     .doc("Transposed convolution with weights (C, M / group, kernel…) and optional bias."));
+  rows.push_back(
+      convAttributes(row)
+          .attrOptional("output_padding", AttributeType::Ints)
+          .attrOptional("output_shape", AttributeType::Ints)
+          .infer(inferConvTranspose)
+          .decompose(decomposeConvTranspose)
+          .vjp([](VjpBuilder &b) {
+            if (b.wants(0)) b.grad(0, transposedDataGradient(b));
+            if (b.wants(1))
+              b.grad(1, b.emit("ConvWeightsGrad", {b.in(0), b.gradOut(0)}, gradientAttributes(b, b.inInfo(1).shape())));
+            if (b.wants(2)) b.grad(2, biasGradient(b));
+          })
+          .cost(Cost::Heavy)
+          .doc("Transposed convolution with weights (C, M / group, kernel…) and optional bias."));
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // MatMul with NumPy rules (ONNX MatMul-13) and its two gradients.
-// y[..., m, n] = sum_k a[..., m, k] b[..., k, n]; a rank-1 operand gets a unit row (left) or column (right) that the result
-// drops; leading dimensions broadcast.  da = dy bᵀ and db = aᵀ dy, summed over the dimensions that were broadcast.
-// A rank-2 right operand (a weight) gets its gradient from one product over all flattened rows.
+// y[..., m, n] = sum_k a[..., m, k] b[..., k, n]; a rank-1 operand gets a unit row (left) or column (right) that the
+// result drops; leading dimensions broadcast.  da = dy bᵀ and db = aᵀ dy, summed over the dimensions that were
+// broadcast. A rank-2 right operand (a weight) gets its gradient from one product over all flattened rows.
 #include <popart/opdef.hpp>
 
 #include "ops/catalog.hpp"
@@ -14,8 +14,8 @@ constexpr TypeSet kMatMulTypes = kFloats | kInts;
 
 void inferMatMul(InferContext &c) {
   Shape a = c.shape(0), b = c.shape(1);
-  c.require(!a.empty() && !b.empty(), "operands of rank 0 cannot be multiplied: got shapes {} and {}. Use mul for scalars",
-            a, b);
+  c.require(!a.empty() && !b.empty(),
+            "operands of rank 0 cannot be multiplied: got shapes {} and {}. Use mul for scalars", a, b);
   const bool vectorLeft = a.size() == 1, vectorRight = b.size() == 1;
   if (vectorLeft) a.insert(a.begin(), 1);
   if (vectorRight) b.push_back(1);
@@ -103,20 +103,21 @@ OpDef gradientRow(const char *type, const char *other, DecomposeFn decompose) {
 
 OpDefs matMulOps() {
   OpDefs rows;
-  rows.push_back(OpDef("ai.onnx", "MatMul", {1, 9, 13})
-                     .input("A", kMatMulTypes, "T")
-                     .input("B", kMatMulTypes, "T")
-                     .output("Y")
-                     .attrOptional("output_type", AttributeType::Int)
-                     .infer(inferMatMul)
-                     .vjp([](VjpBuilder &b) {
-                       if (b.wants(0))
-                         b.grad(0, b.emit("MatMulLhsGrad", {b.gradOut(0), b.in(1)}, {{"fwd_shape", b.inInfo(0).shape()}}));
-                       if (b.wants(1))
-                         b.grad(1, b.emit("MatMulRhsGrad", {b.gradOut(0), b.in(0)}, {{"fwd_shape", b.inInfo(1).shape()}}));
-                     })
-                     .cost(Cost::Heavy)
-                     .doc("Matrix product with NumPy rules; output_type (ONNX type number) changes the result's type."));
+  rows.push_back(
+      OpDef("ai.onnx", "MatMul", {1, 9, 13})
+          .input("A", kMatMulTypes, "T")
+          .input("B", kMatMulTypes, "T")
+          .output("Y")
+          .attrOptional("output_type", AttributeType::Int)
+          .infer(inferMatMul)
+          .vjp([](VjpBuilder &b) {
+            if (b.wants(0))
+              b.grad(0, b.emit("MatMulLhsGrad", {b.gradOut(0), b.in(1)}, {{"fwd_shape", b.inInfo(0).shape()}}));
+            if (b.wants(1))
+              b.grad(1, b.emit("MatMulRhsGrad", {b.gradOut(0), b.in(0)}, {{"fwd_shape", b.inInfo(1).shape()}}));
+          })
+          .cost(Cost::Heavy)
+          .doc("Matrix product with NumPy rules; output_type (ONNX type number) changes the result's type."));
   rows.push_back(gradientRow("MatMulLhsGrad", "rhs", decomposeLhsGrad));
   rows.push_back(gradientRow("MatMulRhsGrad", "lhs", decomposeRhsGrad));
   return rows;

@@ -1,9 +1,12 @@
-// Normalisations over parts of one sample: xhat = (x - mean) r, r = 1 / sqrt(variance + eps) (population variance), y = xhat scale + bias.
-//   GroupNormalization: per sample and group of consecutive channels, over these channels and all dimensions after 1; scale and
-//     bias (C); outputs y and optionally mean and r, each (N num_groups).   InstanceNormalization: one channel per group.
-//   LayerNormalization: over the dimensions from `axis` on; scale and bias broadcast to x; mean and r have extent 1 there.
-//   RMSNormalization: y = x r scale with r = 1 / sqrt(mean(x²) + eps) over the dimensions from `axis` on.
-//   LRN: y = x / (bias + alpha / size sum x²)^beta over `size` neighbouring channels.
+// Normalisations over parts of one sample: xhat = (x - mean) r, r = 1 / sqrt(variance + eps) (population variance), y =
+// xhat scale + bias.
+//   GroupNormalization: per sample and group of consecutive channels, over these channels and all dimensions after 1;
+//   scale and
+//     bias (C); outputs y and optionally mean and r, each (N num_groups).   InstanceNormalization: one channel per
+//     group.
+//   LayerNormalization: over the dimensions from `axis` on; scale and bias broadcast to x; mean and r have extent 1
+//   there. RMSNormalization: y = x r scale with r = 1 / sqrt(mean(x²) + eps) over the dimensions from `axis` on. LRN: y
+//   = x / (bias + alpha / size sum x²)^beta over `size` neighbouring channels.
 // Gradients: dx = r (h - mean(h) - xhat mean(h xhat)) with h = g scale; RMS without the mean(h) term.
 #include <algorithm>
 
@@ -19,10 +22,11 @@ void inferGroupNorm(InferContext &c) {
   const Shape &x = c.shape(0);
   c.require(x.size() >= 2, "the input needs the dimensions (N, C, …): got shape {}", x);
   const int64_t groups = c.attrInt("num_groups");
-  c.require(groups >= 1 && x[1] % groups == 0, "num_groups must divide the channels: got {} groups for {} channels", groups, x[1]);
+  c.require(groups >= 1 && x[1] % groups == 0, "num_groups must divide the channels: got {} groups for {} channels",
+            groups, x[1]);
   for (int i : {1, 2})
-    c.require(c.shape(i) == Shape{x[1]}, "scale and bias must have one value per channel: got shape {}, expected {}", c.shape(i),
-              Shape{x[1]});
+    c.require(c.shape(i) == Shape{x[1]}, "scale and bias must have one value per channel: got shape {}, expected {}",
+              c.shape(i), Shape{x[1]});
   c.out(0, c.in(0));
   for (int i = 1; i < c.outputCount(); ++i) c.out(i, c.type(0), {x[0] * groups});
 }
@@ -58,7 +62,8 @@ OpDef &addStatistics(OpDef &row) {
 // Emits `type` with (g, x, scale[, statistics of outputs 1 and 2]) and hands its outputs to the wanted inputs.
 void emitNormGrad(VjpBuilder &b, const char *type, int outputs, Attributes attributes) {
   for (int i = 1; i < b.op().outputCount(); ++i)
-    check(!b.hasGradOut(i), "{}: gradients through the statistics are not built: got one for output {}. Detach that output",
+    check(!b.hasGradOut(i),
+          "{}: gradients through the statistics are not built: got one for output {}. Detach that output",
           b.op().debugName(), i);
   if (!b.hasGradOut(0)) return;
   std::vector<TensorIndex> inputs{b.gradOut(0), b.in(0), b.in(1)};
@@ -92,29 +97,31 @@ void addGroupNorm(OpDefs &rows) {
   rows.push_back(addStatistics(gradient)
                      .attrRequired("num_groups", AttributeType::Int)
                      .doc("Gradients of GroupNormalization; statistics are computed when not given."));
-  rows.push_back(OpDef("ai.onnx", "InstanceNormalization", {1, 6, 22})
-                     .input("input", kFloats, "T")
-                     .input("scale", kFloats, "T")
-                     .input("B", kFloats, "T")
-                     .output("output")
-                     .attr("epsilon", 1e-5f)
-                     .infer([](InferContext &c) {
-                       const Shape &x = c.shape(0);
-                       c.require(x.size() >= 3, "the input needs the dimensions (N, C, spatial…): got shape {}", x);
-                       for (int i : {1, 2})
-                         c.require(c.shape(i) == Shape{x[1]}, "scale and B must have one value per channel: got shape {}, expected {}",
-                                   c.shape(i), Shape{x[1]});
-                       c.out(0, c.in(0));
-                     })
-                     .traits(Trait::Norm)
-                     .vjp([](VjpBuilder &b) {
-                       emitNormGrad(b, "GroupNormalizationGrad", 3, {{"num_groups", b.inInfo(0).shape()[1]}});
-                     })
-                     .decompose([](DecomposeBuilder &b) {
-                       b.result(0, b.emit("GroupNormalization", {b.in(0), b.in(1), b.in(2)},
-                                          {{"num_groups", b.inInfo(0).shape()[1]}, {"epsilon", b.op().attrFloat("epsilon")}}));
-                     })
-                     .doc("Normalisation of each channel of each sample."));
+  rows.push_back(
+      OpDef("ai.onnx", "InstanceNormalization", {1, 6, 22})
+          .input("input", kFloats, "T")
+          .input("scale", kFloats, "T")
+          .input("B", kFloats, "T")
+          .output("output")
+          .attr("epsilon", 1e-5f)
+          .infer([](InferContext &c) {
+            const Shape &x = c.shape(0);
+            c.require(x.size() >= 3, "the input needs the dimensions (N, C, spatial…): got shape {}", x);
+            for (int i : {1, 2})
+              c.require(c.shape(i) == Shape{x[1]},
+                        "scale and B must have one value per channel: got shape {}, expected {}", c.shape(i),
+                        Shape{x[1]});
+            c.out(0, c.in(0));
+          })
+          .traits(Trait::Norm)
+          .vjp([](VjpBuilder &b) {
+            emitNormGrad(b, "GroupNormalizationGrad", 3, {{"num_groups", b.inInfo(0).shape()[1]}});
+          })
+          .decompose([](DecomposeBuilder &b) {
+            b.result(0, b.emit("GroupNormalization", {b.in(0), b.in(1), b.in(2)},
+                               {{"num_groups", b.inInfo(0).shape()[1]}, {"epsilon", b.op().attrFloat("epsilon")}}));
+          })
+          .doc("Normalisation of each channel of each sample."));
 }
 
 void requireBroadcastsTo(const InferContext &c, int i) {
@@ -170,7 +177,8 @@ void addLayerNorm(OpDefs &rows) {
                        emitNormGrad(b, "RMSNormalizationGrad", 2, {{"axis", b.op().attrInt("axis")}});
                      })
                      .doc("Division by the root of the mean square over the dimensions from axis on."));
-  rows.push_back(normGradientRow("RMSNormalizationGrad").attr("axis", int64_t{-1}).doc("Gradients of RMSNormalization."));
+  rows.push_back(
+      normGradientRow("RMSNormalizationGrad").attr("axis", int64_t{-1}).doc("Gradients of RMSNormalization."));
 }
 
 OpDef &lrnAttributes(OpDef &row) {
@@ -182,20 +190,24 @@ void addLrn(OpDefs &rows) {
   row.input("X", kFloats).output("Y");
   rows.push_back(lrnAttributes(row)
                      .infer([](InferContext &c) {
-                       c.require(c.in(0).rank() >= 2, "the input needs the dimensions (N, C, …): got shape {}", c.shape(0));
+                       c.require(c.in(0).rank() >= 2, "the input needs the dimensions (N, C, …): got shape {}",
+                                 c.shape(0));
                        c.require(c.attrInt("size") >= 1, "size must be at least 1: got {}", c.attrInt("size"));
                        c.out(0, c.in(0));
                      })
-                     .vjp([](VjpBuilder &b) { b.grad(0, b.emit("LRNGrad", {b.gradOut(0), b.in(0)}, b.attrs())); })
+                     .vjp([](VjpBuilder &b) {
+                       b.grad(0, b.emit("LRNGrad", {b.gradOut(0), b.in(0)}, b.attrs()));
+                     })
                      .doc("Local response normalisation across channels."));
   OpDef gradient("ai.graphcore", "LRNGrad", {1});
   gradient.input("grad_out", kFloats, "T").input("X", kFloats, "T").output("grad");
-  rows.push_back(lrnAttributes(gradient)
-                     .infer([](InferContext &c) { c.out(0, c.in(1)); })
-                     .traits(Trait::Gradient)
-                     .noGrad("second derivatives of LRN are not built")
-                     .notOnnx()
-                     .doc("dx = g s^-beta - 2 alpha beta / size x sum(g x s^(-beta - 1)) with s = bias + alpha / size sum x²."));
+  rows.push_back(
+      lrnAttributes(gradient)
+          .infer([](InferContext &c) { c.out(0, c.in(1)); })
+          .traits(Trait::Gradient)
+          .noGrad("second derivatives of LRN are not built")
+          .notOnnx()
+          .doc("dx = g s^-beta - 2 alpha beta / size x sum(g x s^(-beta - 1)) with s = bias + alpha / size sum x²."));
 }
 
 }  // namespace

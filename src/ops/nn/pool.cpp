@@ -1,7 +1,8 @@
 // Pooling over sliding windows (MaxPool, AveragePool, LpPool) and over all spatial dimensions, with gradients.
-// x (N, C, d…) → y (N, C, o…). MaxPool's optional indices are flat positions in the whole input (column-major within the
-// spatial dimensions for storage_order 1). The gradient of a maximum goes to the first maximum of the window; averages spread
-// it over the elements they counted. A dilated or ceiled average divides by the positions inside the padded input only.
+// x (N, C, d…) → y (N, C, o…). MaxPool's optional indices are flat positions in the whole input (column-major within
+// the spatial dimensions for storage_order 1). The gradient of a maximum goes to the first maximum of the window;
+// averages spread it over the elements they counted. A dilated or ceiled average divides by the positions inside the
+// padded input only.
 #include <algorithm>
 
 #include <popart/op.hpp>
@@ -64,14 +65,15 @@ void addMaxPool(OpDefs &rows) {
 }
 
 void addAveragePool(OpDefs &rows) {
-  rows.push_back(poolRow("AveragePool", {1, 7, 10, 11, 19, 22}, kFloats)
-                     .attr("count_include_pad", int64_t{0})
-                     .vjp([](VjpBuilder &b) {
-                       Attributes attributes = averageAttributes(b);
-                       attributes.set("fwd_shape", b.inInfo(0).shape());
-                       b.grad(0, b.emit("AveragePoolGrad", {b.gradOut(0)}, attributes));
-                     })
-                     .doc("Mean of each window, over the elements inside the input or (count_include_pad) the padded input."));
+  rows.push_back(
+      poolRow("AveragePool", {1, 7, 10, 11, 19, 22}, kFloats)
+          .attr("count_include_pad", int64_t{0})
+          .vjp([](VjpBuilder &b) {
+            Attributes attributes = averageAttributes(b);
+            attributes.set("fwd_shape", b.inInfo(0).shape());
+            b.grad(0, b.emit("AveragePoolGrad", {b.gradOut(0)}, attributes));
+          })
+          .doc("Mean of each window, over the elements inside the input or (count_include_pad) the padded input."));
   rows.push_back(gradientRow("AveragePoolGrad")
                      .attr("count_include_pad", int64_t{0})
                      .attrRequired("fwd_shape", AttributeType::Ints)

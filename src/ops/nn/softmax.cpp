@@ -50,7 +50,8 @@ VjpFn axisVjp(const char *gradType) {
 
 OpDefs softmaxOps() {
   OpDefs rows;
-  rows.push_back(forwardRow("Softmax", "Softmax along one axis, stabilised by the maximum.").vjp(axisVjp("SoftmaxGrad")));
+  rows.push_back(
+      forwardRow("Softmax", "Softmax along one axis, stabilised by the maximum.").vjp(axisVjp("SoftmaxGrad")));
   rows.push_back(forwardRow("LogSoftmax", "Logarithm of the softmax along one axis.").vjp(axisVjp("LogSoftmaxGrad")));
   rows.push_back(forwardRow("Hardmax", "1 at the first maximum along the axis, 0 elsewhere.").stopsGrad());
   rows.push_back(gradientRow("SoftmaxGrad", "dx = y (g - sum(g y)) along the axis."));

@@ -13,8 +13,9 @@ using Ints = std::vector<int64_t>;
 Ints intsOr(const InferContext &c, const char *name, const Ints &fallback) {
   if (!c.hasAttr(name) || c.attrInts(name).empty()) return fallback;
   const Ints &given = c.attrInts(name);
-  c.require(given.size() == fallback.size(), "{} has the wrong number of entries: got {}, expected {} for these spatial dimensions",
-            name, given, fallback.size());
+  c.require(given.size() == fallback.size(),
+            "{} has the wrong number of entries: got {}, expected {} for these spatial dimensions", name, given,
+            fallback.size());
   return given;
 }
 
@@ -52,13 +53,16 @@ Window completeWindow(InferContext &c, const Shape &input, const std::vector<int
   c.require(rank >= 1, "needs at least one spatial dimension: the input has none");
   Window w;
   w.kernel = intsOr(c, "kernel_shape", kernel.empty() ? Ints(rank, 1) : kernel);
-  c.require(w.kernel.size() == rank, "the kernel needs one size per spatial dimension: got {}, expected {} sizes", w.kernel, rank);
+  c.require(w.kernel.size() == rank, "the kernel needs one size per spatial dimension: got {}, expected {} sizes",
+            w.kernel, rank);
   w.strides = intsOr(c, "strides", Ints(rank, 1));
   w.dilations = intsOr(c, "dilations", Ints(rank, 1));
   const Ints pads = intsOr(c, "pads", Ints(2 * rank, 0));
   w.padsLow.assign(pads.begin(), pads.begin() + static_cast<int64_t>(rank));
   w.padsHigh.assign(pads.begin() + static_cast<int64_t>(rank), pads.end());
-  auto all = [](const Ints &v, int64_t least) { return std::all_of(v.begin(), v.end(), [&](int64_t x) { return x >= least; }); };
+  auto all = [](const Ints &v, int64_t least) {
+    return std::all_of(v.begin(), v.end(), [&](int64_t x) { return x >= least; });
+  };
   c.require(all(w.kernel, 1), "kernel sizes must be at least 1: got {}", w.kernel);
   c.require(all(w.strides, 1), "strides must be at least 1: got {}", w.strides);
   c.require(all(w.dilations, 1), "dilations must be at least 1: got {}", w.dilations);
@@ -69,8 +73,8 @@ Window completeWindow(InferContext &c, const Shape &input, const std::vector<int
   } else if (autoPad == "VALID") {
     w.padsLow.assign(rank, 0), w.padsHigh.assign(rank, 0);
   } else {
-    c.require(autoPad == "NOTSET" || autoPad.empty(), "unknown auto_pad: got '{}', expected NOTSET, SAME_UPPER, SAME_LOWER or VALID",
-              autoPad);
+    c.require(autoPad == "NOTSET" || autoPad.empty(),
+              "unknown auto_pad: got '{}', expected NOTSET, SAME_UPPER, SAME_LOWER or VALID", autoPad);
   }
   Attributes &attributes = c.op().mutableAttributes();
   attributes.set("kernel_shape", w.kernel);
@@ -85,7 +89,8 @@ Shape windowOutput(const InferContext &c, const Window &w, const Shape &input, R
   Shape out(w.rank());
   for (size_t i = 0; i < w.rank(); ++i) {
     const int64_t room = input[i] + w.padsLow[i] + w.padsHigh[i] - w.extent(i);
-    c.require(room >= 0, "the kernel does not fit into spatial dimension {}: got a padded size of {}, expected at least {}", i,
+    c.require(room >= 0,
+              "the kernel does not fit into spatial dimension {}: got a padded size of {}, expected at least {}", i,
               room + w.extent(i), w.extent(i));
     out[i] = (rounding == Rounding::Ceil ? room + w.strides[i] - 1 : room) / w.strides[i] + 1;
     if (rounding == Rounding::Ceil && (out[i] - 1) * w.strides[i] >= input[i] + w.padsLow[i]) --out[i];
@@ -93,9 +98,7 @@ Shape windowOutput(const InferContext &c, const Window &w, const Shape &input, R
   return out;
 }
 
-Shape spatialShape(const Shape &shape) {
-  return shape.size() <= 2 ? Shape{} : Shape(shape.begin() + 2, shape.end());
-}
+Shape spatialShape(const Shape &shape) { return shape.size() <= 2 ? Shape{} : Shape(shape.begin() + 2, shape.end()); }
 
 OpDef &windowAttributes(OpDef &row) {
   return row.attrOptional("strides", AttributeType::Ints)

@@ -12,7 +12,9 @@ struct Window {
   std::vector<int64_t> kernel, strides, dilations, padsLow, padsHigh;
 
   size_t rank() const { return kernel.size(); }
-  int64_t extent(size_t i) const { return (kernel[i] - 1) * dilations[i] + 1; }  // input elements between first and last tap
+  int64_t extent(size_t i) const {
+    return (kernel[i] - 1) * dilations[i] + 1;
+  }                                   // input elements between first and last tap
   std::vector<int64_t> pads() const;  // all lower pads, then all upper pads
 };
 
@@ -21,8 +23,8 @@ Window windowOf(const Attributes &attributes);
 
 enum class Rounding { Floor, Ceil };
 
-// Fills absent attributes with defaults, resolves auto_pad for spatial input dimensions `input` and writes the attributes
-// back to the op. Fails for wrong lengths, strides or dilations below 1 and negative pads.
+// Fills absent attributes with defaults, resolves auto_pad for spatial input dimensions `input` and writes the
+// attributes back to the op. Fails for wrong lengths, strides or dilations below 1 and negative pads.
 Window completeWindow(InferContext &c, const Shape &input, const std::vector<int64_t> &kernel);
 // Spatial dimensions of the result. With Ceil, windows that would start in the upper padding are left out.
 // Fails when the kernel does not fit.

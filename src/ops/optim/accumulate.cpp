@@ -13,16 +13,19 @@
 namespace popart::ops {
 namespace {
 
-constexpr std::string_view kAccumulationTypes[] = {"Add", "DampenedAdd", "DampenedAddSquare", "DecayAdd", "DecayAddSquare",
-                                                   "MovingAverage", "MovingAverageSquare", "Infinity", "Mean"};
+constexpr std::string_view kAccumulationTypes[] = {
+    "Add",           "DampenedAdd",         "DampenedAddSquare", "DecayAdd", "DecayAddSquare",
+    "MovingAverage", "MovingAverageSquare", "Infinity",          "Mean"};
 
 void inferAccumulate(InferContext &c) {
   const std::string &kind = c.attrString("accumulation_type");
-  const bool known = std::find(std::begin(kAccumulationTypes), std::end(kAccumulationTypes), kind) != std::end(kAccumulationTypes);
-  c.require(known,
-            "unknown accumulation type: got '{}', expected Add, DampenedAdd, DampenedAddSquare, DecayAdd, DecayAddSquare, "
-            "MovingAverage, MovingAverageSquare, Infinity or Mean",
-            kind);
+  const bool known =
+      std::find(std::begin(kAccumulationTypes), std::end(kAccumulationTypes), kind) != std::end(kAccumulationTypes);
+  c.require(
+      known,
+      "unknown accumulation type: got '{}', expected Add, DampenedAdd, DampenedAddSquare, DecayAdd, DecayAddSquare, "
+      "MovingAverage, MovingAverageSquare, Infinity or Mean",
+      kind);
   requireScalarParameter(c, 2, "factor", kind == "Add" ? Presence::Optional : Presence::Required);
   inferUpdate(c, {1});
 }
@@ -49,8 +52,9 @@ void inferSparseAccumulate(InferContext &c) {
   c.require(c.in(2).rank() == 1, "indices must have one dimension: got shape {}", c.shape(2));
   Shape expected = c.shape(0);
   expected[axis] = c.shape(2)[0];
-  c.require(c.shape(1) == expected, "the values must have the accumulator's shape with one row per index: got {}, expected {}",
-            c.shape(1), expected);
+  c.require(c.shape(1) == expected,
+            "the values must have the accumulator's shape with one row per index: got {}, expected {}", c.shape(1),
+            expected);
   c.out(0, c.in(0));
 }
 
@@ -68,10 +72,11 @@ OpDefs accumulateOps() {
   OpDef sparse = varUpdateRow("PopartSparseAccumulate");
   sparse.input("updater", kUpdatable).input("indices", kInts);
   scalarParameter(sparse, "factor");
-  rows.push_back(sparse.input("W", kUpdatable, "", Arity::Optional)
-                     .attr("axis", int64_t{0})
-                     .infer(inferSparseAccumulate)
-                     .doc("a[indices[i]] += factor x[i] along axis; equal indices add up; indices out of range are left out."));
+  rows.push_back(
+      sparse.input("W", kUpdatable, "", Arity::Optional)
+          .attr("axis", int64_t{0})
+          .infer(inferSparseAccumulate)
+          .doc("a[indices[i]] += factor x[i] along axis; equal indices add up; indices out of range are left out."));
   OpDef scale = varUpdateRow("AccumulatorScale");
   scalarParameter(scale, "factor");
   rows.push_back(scale
@@ -82,14 +87,18 @@ OpDefs accumulateOps() {
                      .decompose([](DecomposeBuilder &b) {
                        UpdateFormula u(b);
                        const auto f = u.factor(1, "factor");
-                       if (f.isNumber(0)) return b.result(0, emitZeros(b, b.outInfo(0).dataType(), b.outInfo(0).shape()));
+                       if (f.isNumber(0))
+                         return b.result(0, emitZeros(b, b.outInfo(0).dataType(), b.outInfo(0).shape()));
                        const Expression a = u.operand(0), scale = u.value(f);
-                       u.result(f.number ? a * scale : select(scale.apply("Equal", scale.number(0)), a.number(0), a * scale));
+                       u.result(f.number ? a * scale
+                                         : select(scale.apply("Equal", scale.number(0)), a.number(0), a * scale));
                      })
                      .doc("a := factor a; a factor of 0 gives exact zeros."));
-  rows.push_back(varUpdateRow("AccumulatorZero").decompose([](DecomposeBuilder &b) {
-    b.result(0, emitZeros(b, b.outInfo(0).dataType(), b.outInfo(0).shape()));
-  }).doc("a := 0."));
+  rows.push_back(varUpdateRow("AccumulatorZero")
+                     .decompose([](DecomposeBuilder &b) {
+                       b.result(0, emitZeros(b, b.outInfo(0).dataType(), b.outInfo(0).shape()));
+                     })
+                     .doc("a := 0."));
   return rows;
 }
 

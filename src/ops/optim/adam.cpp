@@ -1,7 +1,10 @@
 // The Adam family. m, v moments, t step count, w weight.
-//   AdamUpdater: t += 1; mh = m / (1 - beta1^t), vh = v / (1 - beta2^t) (modes NoBias: m and v themselves; AdaMax: only mh);
-//     x = mh / (sqrt(vh) + eps), AdaMax: mh / (v + eps); plus wd w when weight decay is given. Output 1 is the new step count.
-//   AdamVarUpdate: w := w - lr ratio x, ratio = min(sqrt(r1), max_weight_norm) / sqrt(r2) from the sums of squares r1 of w and r2 of x;
+//   AdamUpdater: t += 1; mh = m / (1 - beta1^t), vh = v / (1 - beta2^t) (modes NoBias: m and v themselves; AdaMax: only
+//   mh);
+//     x = mh / (sqrt(vh) + eps), AdaMax: mh / (v + eps); plus wd w when weight decay is given. Output 1 is the new step
+//     count.
+//   AdamVarUpdate: w := w - lr ratio x, ratio = min(sqrt(r1), max_weight_norm) / sqrt(r2) from the sums of squares r1
+//   of w and r2 of x;
 //     1 when r1, r2 or max_weight_norm is 0, or when r1 and r2 are absent.
 #include <popart/op.hpp>
 
@@ -23,15 +26,17 @@ void inferAdamUpdater(InferContext &c) {
   requireScalarParameter(c, kBeta1, "beta1", noBias ? Presence::Optional : Presence::Required);
   requireScalarParameter(c, kBeta2, "beta2", noBias || mode == "AdaMax" ? Presence::Optional : Presence::Required);
   requireScalarParameter(c, kEps, "epsilon", Presence::Required);
-  c.require(noBias || c.hasIn(kStep), "mode {} corrects the bias and needs the time step. Connect it or use {}NoBias", mode, mode);
-  if (c.hasIn(kStep)) c.require(c.in(kStep).nelms() == 1, "the time step must be a scalar: got shape {}", c.shape(kStep));
+  c.require(noBias || c.hasIn(kStep), "mode {} corrects the bias and needs the time step. Connect it or use {}NoBias",
+            mode, mode);
+  if (c.hasIn(kStep))
+    c.require(c.in(kStep).nelms() == 1, "the time step must be a scalar: got shape {}", c.shape(kStep));
   const bool decays = c.hasIn(kDecay) || (c.hasAttr("weight_decay") && c.attrFloat("weight_decay") != 0.0f);
   c.require(!decays || c.hasIn(kWeight), "weight decay needs the weight. Connect input 0");
   c.require(c.shape(kMoment2) == c.shape(kMoment1), "the moments differ in shape: got {} and {}", c.shape(kMoment1),
             c.shape(kMoment2));
   if (c.hasIn(kWeight))
-    c.require(c.shape(kWeight) == c.shape(kMoment1), "weight and moments differ in shape: got {} and {}", c.shape(kWeight),
-              c.shape(kMoment1));
+    c.require(c.shape(kWeight) == c.shape(kMoment1), "weight and moments differ in shape: got {} and {}",
+              c.shape(kWeight), c.shape(kMoment1));
   c.out(0, decays ? c.type(kWeight) : c.type(kMoment1), c.shape(kMoment1));
   if (c.outputCount() > 1) c.out(1, c.in(kStep));
 }
@@ -113,7 +118,9 @@ OpDefs adamOps() {
   OpDef row = varUpdateRow("AdamVarUpdate");
   row.input("updater", kFloats).input("r1sq", kFloats, "", Arity::Optional).input("r2sq", kFloats, "", Arity::Optional);
   scalarParameter(scalarParameter(row, "lr"), "max_weight_norm");
-  rows.push_back(row.infer(inferAdamVarUpdate).decompose(decomposeAdamVarUpdate).doc("w := w - lr ratio x with the trust ratio of Lamb."));
+  rows.push_back(row.infer(inferAdamVarUpdate)
+                     .decompose(decomposeAdamVarUpdate)
+                     .doc("w := w - lr ratio x with the trust ratio of Lamb."));
   return rows;
 }
 

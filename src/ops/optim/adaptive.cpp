@@ -51,12 +51,14 @@ OpDefs adaptiveOps() {
                       requireScalarParameter(c, 2, "lr", Presence::Optional);
                       requireScalarParameter(c, 3, "wd", Presence::Optional);
                       inferUpdate(c, {1});
-                    }).decompose([](DecomposeBuilder &b) {
-                      UpdateFormula u(b);
-                      const auto decay = u.factor(3, "wd");
-                      const Expression w = u.operand(0), x = u.operand(1);
-                      u.result(w - u.times(u.factor(2, "lr", 1.0), decay.isNumber(0) ? x : x + u.times(decay, w)));
-                    }).doc("w := w - lr (x + wd w)."));
+                    })
+                     .decompose([](DecomposeBuilder &b) {
+                       UpdateFormula u(b);
+                       const auto decay = u.factor(3, "wd");
+                       const Expression w = u.operand(0), x = u.operand(1);
+                       u.result(w - u.times(u.factor(2, "lr", 1.0), decay.isNumber(0) ? x : x + u.times(decay, w)));
+                     })
+                     .doc("w := w - lr (x + wd w)."));
   return rows;
 }
 

@@ -1,4 +1,5 @@
-// Stochastic gradient descent. w weight, g gradient, v velocity (names of the scalars as in the optimizer's documentation):
+// Stochastic gradient descent. w weight, g gradient, v velocity (names of the scalars as in the optimizer's
+// documentation):
 //   SGD0VarUpdate      w := wdsf0 w - slr0 g
 //   SGD1AcclUpdate     v := smm1 v + swd1 w                  SGD2PartialAcclUpdate: the same with smm2, swd2
 //   SGD1VarUpdate      w := w - slr1 v                       SGD2VarUpdate: the same with slr2
@@ -78,7 +79,8 @@ void addNesterov(OpDefs &rows) {
     const Expression gradient = f.times(f.factor(3, "ils"), f.operand(0)) + f.times(f.factor(4, "wd"), f.operand(1));
     f.result(f.times(f.factor(5, "ngsf"), gradient) + f.times(f.factor(6, "mm"), f.operand(2)));
   });
-  rows.push_back(row.noGrad("optimizer arithmetic is not differentiable").notOnnx().doc("g' = ngsf (ils G + wd w) + mm v."));
+  rows.push_back(
+      row.noGrad("optimizer arithmetic is not differentiable").notOnnx().doc("g' = ngsf (ils G + wd w) + mm v."));
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
-// UpdateFormula: writes the decomposition of an optimizer row as it stands in a book. Arithmetic is in float32 (float64 for float64
-// and integer variables) whatever the element types of the operands; the result is cast to the variable's type.
+// UpdateFormula: writes the decomposition of an optimizer row as it stands in a book. Arithmetic is in float32 (float64
+// for float64 and integer variables) whatever the element types of the operands; the result is cast to the variable's
+// type.
 #pragma once
 #include <optional>
 

@@ -34,8 +34,8 @@ void requireScalarParameter(const InferContext &c, int input, const char *name, 
 void inferUpdate(const InferContext &c, std::initializer_list<int> sameShape) {
   for (int i : sameShape) {
     if (!c.hasIn(i)) continue;
-    c.require(c.shape(i) == c.shape(0), "input {} must have the shape of the variable: got {}, expected {}", i, c.shape(i),
-              c.shape(0));
+    c.require(c.shape(i) == c.shape(0), "input {} must have the shape of the variable: got {}, expected {}", i,
+              c.shape(i), c.shape(0));
   }
   c.out(0, c.in(0));
 }

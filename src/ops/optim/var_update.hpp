@@ -1,5 +1,6 @@
-// Shared form of the optimizer rows: output 0 is the new value of input 0 (a variable or optimizer state) and every scalar
-// parameter is either the tensor of its input or, when that input is absent, the float attribute of the same name.
+// Shared form of the optimizer rows: output 0 is the new value of input 0 (a variable or optimizer state) and every
+// scalar parameter is either the tensor of its input or, when that input is absent, the float attribute of the same
+// name.
 #pragma once
 #include <popart/opdef.hpp>
 
@@ -11,7 +12,8 @@ constexpr TypeSet kUpdatable = kFloats | kInts;
 OpDef varUpdateRow(const char *type);
 // Optional scalar input `name` and optional float attribute `name`.
 OpDef &scalarParameter(OpDef &row, const char *name);
-// Fails unless the scalar input `input` has one element, or the attribute `name` is given; absent both: only with a default.
+// Fails unless the scalar input `input` has one element, or the attribute `name` is given; absent both: only with a
+// default.
 enum class Presence { Required, Optional };
 void requireScalarParameter(const InferContext &c, int input, const char *name, Presence presence);
 // Output 0 has the info of input 0; the named inputs must have its shape.

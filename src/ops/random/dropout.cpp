@@ -1,5 +1,6 @@
 // Dropout and ShapedDropout: y = x mask / (1 - ratio), where the mask keeps an element when its Philox word is at least
-// ratio 2^32. The gradient draws the same mask from the same seed: nothing is stored. Without training_mode, Dropout is identity.
+// ratio 2^32. The gradient draws the same mask from the same seed: nothing is stored. Without training_mode, Dropout is
+// identity.
 #include <popart/op.hpp>
 
 #include "ops/catalog.hpp"
@@ -27,27 +28,29 @@ void inferShapedDropout(InferContext &c) {
   requireRatio(c);
   requireSeed(c, 1);
   const Shape &mask = c.attrInts("shape");
-  c.require(mask.size() <= c.shape(0).size() && npBroadcastable(c.shape(0), mask) && npOut(c.shape(0), mask) == c.shape(0),
-            "the mask's shape must broadcast to the input: got {}, expected one that fits {}", mask, c.shape(0));
+  c.require(
+      mask.size() <= c.shape(0).size() && npBroadcastable(c.shape(0), mask) && npOut(c.shape(0), mask) == c.shape(0),
+      "the mask's shape must broadcast to the input: got {}, expected one that fits {}", mask, c.shape(0));
   c.out(0, c.in(0));
 }
 
 void addDropout(OpDefs &rows) {
-  rows.push_back(OpDef("ai.onnx", "Dropout", {6, 7, 10, 12, 13, 22})
-                     .input("data", kFloats)
-                     .input("seed", kSeedType, "", Arity::Optional)
-                     .output("output")
-                     .output("mask", Arity::Optional)
-                     .attr("ratio", 0.5f)
-                     .attr("training_mode", int64_t{0})
-                     .infer(inferDropout)
-                     .traits(Trait::Random)
-                     .vjp([](VjpBuilder &b) {
-                       const bool training = b.op().attrInt("training_mode") != 0;
-                       b.grad(0, training ? b.emit("DropoutGrad", {b.gradOut(0), b.in(1)}, {{"ratio", b.op().attrFloat("ratio")}})
-                                          : b.emit("Identity", {b.gradOut(0)}));
-                     })
-                     .doc("Zeroes elements with probability ratio and scales the others by 1 / (1 - ratio) when training."));
+  rows.push_back(
+      OpDef("ai.onnx", "Dropout", {6, 7, 10, 12, 13, 22})
+          .input("data", kFloats)
+          .input("seed", kSeedType, "", Arity::Optional)
+          .output("output")
+          .output("mask", Arity::Optional)
+          .attr("ratio", 0.5f)
+          .attr("training_mode", int64_t{0})
+          .infer(inferDropout)
+          .traits(Trait::Random)
+          .vjp([](VjpBuilder &b) {
+            const bool training = b.op().attrInt("training_mode") != 0;
+            b.grad(0, training ? b.emit("DropoutGrad", {b.gradOut(0), b.in(1)}, {{"ratio", b.op().attrFloat("ratio")}})
+                               : b.emit("Identity", {b.gradOut(0)}));
+          })
+          .doc("Zeroes elements with probability ratio and scales the others by 1 / (1 - ratio) when training."));
   rows.push_back(OpDef("ai.graphcore", "DropoutGrad", {1})
                      .input("grad_out", kFloats)
                      .input("seed", kSeedType)

@@ -9,8 +9,8 @@
 namespace popart::ops {
 
 void requireSeed(const InferContext &c, int input) {
-  c.require(c.in(input) == TensorInfo(DataType::UINT32, {2}), "the seed must be {}: got {}", TensorInfo(DataType::UINT32, {2}),
-            c.in(input));
+  c.require(c.in(input) == TensorInfo(DataType::UINT32, {2}), "the seed must be {}: got {}",
+            TensorInfo(DataType::UINT32, {2}), c.in(input));
 }
 
 namespace {
@@ -113,7 +113,8 @@ void addSeeds(OpDefs &rows) {
 
 OpDefs randomOps() {
   OpDefs rows;
-  rows.push_back(shapedRow("RandomNormal", "mean", 0.0f, "scale", 1.0f).doc("Normally distributed numbers (Box-Muller)."));
+  rows.push_back(
+      shapedRow("RandomNormal", "mean", 0.0f, "scale", 1.0f).doc("Normally distributed numbers (Box-Muller)."));
   rows.push_back(shapedRow("RandomUniform", "low", 0.0f, "high", 1.0f).doc("Numbers uniform in [low, high)."));
   rows.push_back(likeRow("RandomNormalLike", "mean", 0.0f, "scale", 1.0f)
                      .decompose(likeToShaped("RandomNormal", {"mean", "scale"}))

@@ -56,8 +56,8 @@ void addTile(OpDefs &rows) {
                                  "there are not as many repeats as axes: got {} for input {}", repeats, shape);
                        for (size_t i = 0; i < shape.size(); ++i) {
                          c.require(repeats[i] >= 0, "a repeat is negative: got {}, expected 0 or more", repeats);
-                         c.require(shape[i] == 0 || repeats[i] <= kMostElements / shape[i], "the result is too large: got {} for input {}",
-                                   repeats, c.shape(0));
+                         c.require(shape[i] == 0 || repeats[i] <= kMostElements / shape[i],
+                                   "the result is too large: got {} for input {}", repeats, c.shape(0));
                          shape[i] *= repeats[i];
                        }
                        c.out(0, c.type(0), shape);

@@ -133,7 +133,8 @@ OpDef sliceUpdateRow() {
         } catch (const error &e) {
           c.fail("{}", e.what());
         }
-        c.require(c.shape(1) == part, "part does not have the shape of the slice: got {}, expected {}", c.shape(1), part);
+        c.require(c.shape(1) == part, "part does not have the shape of the slice: got {}, expected {}", c.shape(1),
+                  part);
         c.out(0, c.in(0));
       })
       .vjp([](VjpBuilder &b) {

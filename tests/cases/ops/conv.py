@@ -4,9 +4,9 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from tests.cases.case import Case, floats
 from torch.nn import functional
 
+from tests.cases.case import Case, floats
 from tests.cases.torch_oracle import with_torch
 
 CONV = [None, functional.conv1d, functional.conv2d, functional.conv3d]

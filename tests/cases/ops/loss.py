@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from tests.cases.case import Case, floats
 from torch.nn import functional
 
+from tests.cases.case import Case, floats
 from tests.cases.torch_oracle import with_torch
 
 LABELS = np.array([[1, 0, 3], [2, 2, 1]], np.int32)

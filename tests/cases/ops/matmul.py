@@ -1,6 +1,7 @@
 """Cases of MatMul: every combination of ranks, broadcasting on both sides."""
 
 import numpy as np
+
 from tests.cases.case import Case, floats, ints
 
 SHAPES = [

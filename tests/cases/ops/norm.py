@@ -2,9 +2,9 @@
 
 import numpy as np
 import torch
-from tests.cases.case import Case, floats
 from torch.nn import functional
 
+from tests.cases.case import Case, floats
 from tests.cases.torch_oracle import with_torch
 
 EPS = 0.125

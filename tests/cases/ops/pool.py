@@ -3,9 +3,9 @@
 from typing import Any
 
 import numpy as np
-from tests.cases.case import Case, floats
 from torch.nn import functional
 
+from tests.cases.case import Case, floats
 from tests.cases.torch_oracle import with_torch
 
 MAX = [None, functional.max_pool1d, functional.max_pool2d, functional.max_pool3d]

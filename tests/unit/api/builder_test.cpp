@@ -12,7 +12,9 @@
 namespace popart {
 namespace {
 
-ConstVoidData value(const std::vector<float> &values, const Shape &shape) { return {values.data(), TensorInfo(DataType::FLOAT, shape)}; }
+ConstVoidData value(const std::vector<float> &values, const Shape &shape) {
+  return {values.data(), TensorInfo(DataType::FLOAT, shape)};
+}
 
 template <class F>
 std::string messageOf(F f) {
@@ -35,11 +37,13 @@ TEST(Builder, models_of_typed_methods_run) {
   const TensorId out = builder->aiGraphcoreOpset1().scale({aiOnnx.matmul({x, w})}, 0.5f);
   builder->addOutputTensor(out);
   EXPECT_EQ(builder->getTensorShape(out), (Shape{1, 2}));
-  auto session = InferenceSession::createFromOnnxModel(builder->getModelProto(), DataFlow(1, {{out, AnchorReturnType("All")}}),
-                                                       DeviceManager::createDeviceManager().createCpuDevice());
+  auto session =
+      InferenceSession::createFromOnnxModel(builder->getModelProto(), DataFlow(1, {{out, AnchorReturnType("All")}}),
+                                            DeviceManager::createDeviceManager().createCpuDevice());
   session->prepareDevice();
   std::vector<float> in = {1, -1}, result(2);
-  NDArrayWrapper<float> inWrapper(in.data(), TensorInfo(DataType::FLOAT, {1, 2})), outWrapper(result.data(), TensorInfo(DataType::FLOAT, {1, 2}));
+  NDArrayWrapper<float> inWrapper(in.data(), TensorInfo(DataType::FLOAT, {1, 2})),
+      outWrapper(result.data(), TensorInfo(DataType::FLOAT, {1, 2}));
   StepIO io({{x, inWrapper}}, {{out, outWrapper}});
   session->run(io);
   EXPECT_EQ(result, (std::vector<float>{-1.0f, -1.0f}));
@@ -63,9 +67,12 @@ TEST(Builder, attributes_reach_the_node_and_come_back) {
   EXPECT_EQ(builder->getPartialsType(y), "HALF");
   builder->addNodeAttribute("note", std::string("text"), {y});
   EXPECT_EQ(builder->getStringNodeAttribute("note", {y}), "text");
-  EXPECT_NE(messageOf([&] { builder->getInt64NodeAttribute("note", {y}); }).find("expected int64_t"), std::string::npos);
-  EXPECT_NE(messageOf([&] { builder->addNodeAttribute("bad", std::set<int>(), {y}); }).find("not supported"), std::string::npos);
-  EXPECT_NE(messageOf([&] { builder->setPartialsType(aiOnnx.relu({y}), "HALF"); }).find("wrong operator"), std::string::npos);
+  EXPECT_NE(messageOf([&] { builder->getInt64NodeAttribute("note", {y}); }).find("expected int64_t"),
+            std::string::npos);
+  EXPECT_NE(messageOf([&] { builder->addNodeAttribute("bad", std::set<int>(), {y}); }).find("not supported"),
+            std::string::npos);
+  EXPECT_NE(messageOf([&] { builder->setPartialsType(aiOnnx.relu({y}), "HALF"); }).find("wrong operator"),
+            std::string::npos);
 }
 
 TEST(Builder, opset_methods_follow_the_version) {
@@ -81,7 +88,8 @@ TEST(Builder, opset_methods_follow_the_version) {
 TEST(Builder, custom_operators_and_subgraphs) {
   auto builder = Builder::create();
   const TensorId x = builder->addInputTensor(TensorInfo(DataType::FLOAT, {2}), "x");
-  const auto outs = builder->customOp({"my.domain", "Cube", 1}, 1, {x}, 1, {{"alpha", 0.5f}, {"axes", std::vector<int64_t>{1}}, {"on", true}}, "cube");
+  const auto outs = builder->customOp({"my.domain", "Cube", 1}, 1, {x}, 1,
+                                      {{"alpha", 0.5f}, {"axes", std::vector<int64_t>{1}}, {"on", true}}, "cube");
   EXPECT_EQ(builder->getFloatNodeAttribute("alpha", {outs[0]}), 0.5f);
   EXPECT_TRUE(builder->getBoolNodeAttribute("on", {outs[0]}));
   Builder &body = builder->createSubgraphBuilder();

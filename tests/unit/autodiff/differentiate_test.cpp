@@ -33,7 +33,8 @@ TEST(Differentiate, GradientGraphHasTheDocumentedForm) {
   const auto &info = infos.at(head.id);
   EXPECT_EQ(info.gradient, "head_subgraph(0)_bwd");
   const Graph &g = ir.getGraph(info.gradient);
-  EXPECT_EQ(g.getInputIds(), (Ids{g.id + "/Gradient___activation_out", g.id + "/activation_out", g.id + "/w", g.id + "/x"}));
+  EXPECT_EQ(g.getInputIds(),
+            (Ids{g.id + "/Gradient___activation_out", g.id + "/activation_out", g.id + "/w", g.id + "/x"}));
   EXPECT_EQ(g.getOutputIds(), (Ids{g.id + "/Gradient___x", g.id + "/Gradient___w"}));
   EXPECT_EQ(info.expectedInputs[0], (ExpectedConnection{head.id + "/activation_out", ConnectionType::FwdGrad}));
   EXPECT_EQ(info.expectedInputs[2], (ExpectedConnection{head.id + "/w", ConnectionType::Fwd}));
@@ -101,7 +102,8 @@ std::unique_ptr<Ir> nestedProgram(const std::vector<float> &x, const std::vector
     const auto gradients = autodiff::growBackward(main, "loss", seed, {"x", "w"});
     EXPECT_EQ(gradients.at("x"), "Gradient___x");
     for (const char *id : {"x", "w"})
-      main.addConnectedOp(opDef("HostStore"), {main.find(gradients.at(id))}, {}, {{"stream", std::string("g_") + id}}, Op::Settings(main));
+      main.addConnectedOp(opDef("HostStore"), {main.find(gradients.at(id))}, {}, {{"stream", std::string("g_") + id}},
+                          Op::Settings(main));
   }
   main.addConnectedOp(opDef("HostStore"), {loss}, {}, {{"stream", std::string("loss")}}, Op::Settings(main));
   return ir;
@@ -138,7 +140,8 @@ TEST(GrowBackward, BroadcastAndRepeatedUsesAddUp) {
   auto one = b.constant("one", {}, {1.0f});
   const auto gradients = autodiff::growBackward(ir.getMainGraph(), "loss", one, {"a"});
   Graph &main = ir.getMainGraph();
-  main.addConnectedOp(opDef("HostStore"), {main.find(gradients.at("a"))}, {}, {{"stream", std::string("g")}}, Op::Settings(main));
+  main.addConnectedOp(opDef("HostStore"), {main.find(gradients.at("a"))}, {}, {{"stream", std::string("g")}},
+                      Op::Settings(main));
   ProgramRun run(ir);
   run.run();
   const auto values = numbers(6);

@@ -1,24 +1,25 @@
-// The element-wise engine against the reference backend: every operator with an instruction, in every element type both take,
-// over operand shapes that lead to each kind of loop; fused chains; packed storage; threads.
+// The element-wise engine against the reference backend: every operator with an instruction, in every element type both
+// take, over operand shapes that lead to each kind of loop; fused chains; packed storage; threads.
 #include <gtest/gtest.h>
 
 #include <cmath>
 
 #include <popart/ir.hpp>
 
+#include "../support/program.hpp"
 #include "api/run_op.hpp"
 #include "backends/cpu/cpu.hpp"
 #include "backends/cpu/element_table.hpp"
 #include "backends/ref/ref.hpp"
-#include "../support/program.hpp"
 
 namespace popart {
 namespace {
 
 using cpu::ElementRow;
 
-constexpr DataType kTypes[] = {DataType::FLOAT, DataType::FLOAT16, DataType::BFLOAT16, DataType::INT8, DataType::INT16, DataType::INT32,
-                               DataType::INT64, DataType::UINT8, DataType::UINT32, DataType::UINT64, DataType::BOOL};
+constexpr DataType kTypes[] = {DataType::FLOAT,  DataType::FLOAT16, DataType::BFLOAT16, DataType::INT8,
+                               DataType::INT16,  DataType::INT32,   DataType::INT64,    DataType::UINT8,
+                               DataType::UINT32, DataType::UINT64,  DataType::BOOL};
 
 // Numbers in (-4, 4); integers and the bools made from them include 0.
 TensorData values(DataType type, const Shape &shape, int seed) {
@@ -29,10 +30,14 @@ TensorData values(DataType type, const Shape &shape, int seed) {
     auto *to = static_cast<T *>(data.mutableData());
     for (size_t i = 0; i < source.size(); ++i) {
       const float v = 4 * source[i];
-      if constexpr (std::is_same_v<T, bool>) to[i] = v > 0;
-      else if constexpr (std::is_unsigned_v<T>) to[i] = static_cast<T>(std::fabs(3 * v));
-      else if constexpr (std::is_integral_v<T>) to[i] = static_cast<T>(3 * v);
-      else to[i] = T(v);
+      if constexpr (std::is_same_v<T, bool>)
+        to[i] = v > 0;
+      else if constexpr (std::is_unsigned_v<T>)
+        to[i] = static_cast<T>(std::fabs(3 * v));
+      else if constexpr (std::is_integral_v<T>)
+        to[i] = static_cast<T>(3 * v);
+      else
+        to[i] = T(v);
     }
   });
   return data;
@@ -40,10 +45,14 @@ TensorData values(DataType type, const Shape &shape, int seed) {
 
 double tolerance(DataType type) {
   switch (type) {
-    case DataType::FLOAT: return 2e-6;
-    case DataType::FLOAT16: return 2e-3;
-    case DataType::BFLOAT16: return 1.6e-2;
-    default: return 0;
+    case DataType::FLOAT:
+      return 2e-6;
+    case DataType::FLOAT16:
+      return 2e-3;
+    case DataType::BFLOAT16:
+      return 1.6e-2;
+    default:
+      return 0;
   }
 }
 
@@ -56,7 +65,8 @@ void expectEqual(const TensorData &got, const TensorData &want, const std::strin
   const auto a = got.asDoubles(), b = want.asDoubles();
   int shown = 0;
   for (size_t i = 0; i < a.size() && shown < 3; ++i) {
-    const bool same = a[i] == b[i] || (std::isnan(a[i]) && std::isnan(b[i])) || std::fabs(a[i] - b[i]) <= tolerance(want.info().dataType()) * std::max(1.0, std::fabs(b[i]));
+    const bool same = a[i] == b[i] || (std::isnan(a[i]) && std::isnan(b[i])) ||
+                      std::fabs(a[i] - b[i]) <= tolerance(want.info().dataType()) * std::max(1.0, std::fabs(b[i]));
     EXPECT_TRUE(same) << what << " [" << i << "]: got " << a[i] << ", expected " << b[i];
     shown += !same;
   }
@@ -66,8 +76,10 @@ Attributes attributesOf(const OpDef &def) {
   Attributes given;
   for (const AttributeDef &a : def.attributes()) {
     if (!a.required) continue;
-    if (a.type == AttributeType::String) given.set(a.name, std::string("LEFT"));
-    else if (a.type == AttributeType::Float) given.set(a.name, 1.75f);
+    if (a.type == AttributeType::String)
+      given.set(a.name, std::string("LEFT"));
+    else if (a.type == AttributeType::Float)
+      given.set(a.name, 1.75f);
   }
   return given;
 }
@@ -77,8 +89,10 @@ bool hasKernel(const SingleOp &op) {
   Ir ir;
   Graph &graph = ir.getMainGraph();
   std::vector<TensorIndex> inputs;
-  for (size_t i = 0; i < op.inputs.size(); ++i) inputs.push_back(graph.addStream("in" + std::to_string(i), op.inputs[i].info()));
-  Op *added = graph.addConnectedOp(opDef(op.type), inputs, {"out"}, opDef(op.type).completeAttributes(op.attributes, op.type), Op::Settings(graph));
+  for (size_t i = 0; i < op.inputs.size(); ++i)
+    inputs.push_back(graph.addStream("in" + std::to_string(i), op.inputs[i].info()));
+  Op *added = graph.addConnectedOp(opDef(op.type), inputs, {"out"},
+                                   opDef(op.type).completeAttributes(op.attributes, op.type), Op::Settings(graph));
   std::string reason;
   return cpu::backend().supports(*added, reason);
 }
@@ -94,7 +108,8 @@ void compareGradient(const OpDef &def, DataType type, const Shape &shape) {
   SingleOp op{def.type(), attributesOf(def), {values(type, shape, 3), values(type, shape, 4)}, 1}, exact = op;
   if (!hasKernel(op)) return;
   for (TensorData &x : exact.inputs) x = converted(x, DataType::FLOAT);
-  expectEqual(runOp(op, OpBackend::Best)[0], converted(runOp(exact, OpBackend::Reference)[0], type), def.type() + " of " + toText(type));
+  expectEqual(runOp(op, OpBackend::Best)[0], converted(runOp(exact, OpBackend::Reference)[0], type),
+              def.type() + " of " + toText(type));
 }
 
 void compareOp(const OpDef &def, DataType type, const std::vector<Shape> &shapes) {
@@ -119,7 +134,8 @@ TEST(Elementwise, EveryRowAgreesWithReference) {
       } else if (def->has(Trait::Gradient)) {
         compareGradient(*def, type, {7, 151});
       } else {
-        for (const Shape &second : std::vector<Shape>{{3, 7, 5}, {}, {5}, {7, 1}, {3, 1, 1}}) compareOp(*def, type, {{3, 7, 5}, second});
+        for (const Shape &second : std::vector<Shape>{{3, 7, 5}, {}, {5}, {7, 1}, {3, 1, 1}})
+          compareOp(*def, type, {{3, 7, 5}, second});
         compareOp(*def, type, {{2, 3, 200}, {2, 1, 200}});
         compareOp(*def, type, {{2, 3, 200}, {3, 1}});
       }
@@ -130,7 +146,12 @@ TEST(Elementwise, EveryRowAgreesWithReference) {
 
 TEST(Elementwise, BroadcastsBothOperands) {
   for (const char *type : {"Add", "Sub", "Less", "Max"})
-    for (const auto &shapes : std::vector<std::vector<Shape>>{{{}, {4, 3}}, {{3}, {4, 1}}, {{6, 1, 300}, {5, 1}}, {{1, 1, 130}, {7, 3, 1}}, {{0, 3}, {3}}, {{5, 1}, {5, 1}}})
+    for (const auto &shapes : std::vector<std::vector<Shape>>{{{}, {4, 3}},
+                                                              {{3}, {4, 1}},
+                                                              {{6, 1, 300}, {5, 1}},
+                                                              {{1, 1, 130}, {7, 3, 1}},
+                                                              {{0, 3}, {3}},
+                                                              {{5, 1}, {5, 1}}})
       compareOp(opDef(type), DataType::FLOAT, shapes);
 }
 
@@ -138,28 +159,38 @@ TEST(Elementwise, CastsAgreeWithReference) {
   for (DataType from : kTypes)
     for (DataType to : kTypes) {
       SingleOp op{"Cast", {{"to", int64_t{toOnnxDataType(to)}}}, {values(from, {3, 333}, 5)}, 1};
-      expectEqual(runOp(op, OpBackend::Best)[0], runOp(op, OpBackend::Reference)[0], "Cast " + toText(from) + " to " + toText(to));
+      expectEqual(runOp(op, OpBackend::Best)[0], runOp(op, OpBackend::Reference)[0],
+                  "Cast " + toText(from) + " to " + toText(to));
     }
 }
 
 TEST(Elementwise, SpecialNumbersPassThrough) {
   const float inf = INFINITY, nan = NAN;
-  const TensorData x = TensorData::of<float>({10}, std::vector<float>{inf, -inf, nan, 0.0f, -0.0f, 1e30f, -1e30f, 1e-40f, 88.8f, -103.9f});
+  const TensorData x = TensorData::of<float>(
+      {10}, std::vector<float>{inf, -inf, nan, 0.0f, -0.0f, 1e30f, -1e30f, 1e-40f, 88.8f, -103.9f});
   for (const ElementRow &row : cpu::elementRows()) {
     if (row.shape != ElementRow::Shape::Unary || row.floats == cpu::ElementOp::kCount) continue;
     SingleOp op{row.type, attributesOf(opDef(row.type)), {x}, 1};
     const std::string type = row.type;
-    if (type == "IncrementMod" || type == "Gelu" || type == "GeluErf" || type == "HardSwish" || type == "Softsign" || type == "Mish" || type == "Swish") continue;
+    if (type == "IncrementMod" || type == "Gelu" || type == "GeluErf" || type == "HardSwish" || type == "Softsign" ||
+        type == "Mish" || type == "Swish")
+      continue;
     const auto got = runOp(op, OpBackend::Best)[0], want = runOp(op, OpBackend::Reference)[0];
-    if (want.info().dataType() == DataType::FLOAT) expectEqual(got, want, type);
-    else EXPECT_TRUE(got == want) << type;
+    if (want.info().dataType() == DataType::FLOAT)
+      expectEqual(got, want, type);
+    else
+      EXPECT_TRUE(got == want) << type;
   }
 }
 
 TEST(Elementwise, WhereAndScaledAddAndPow) {
-  for (const auto &shapes : std::vector<std::vector<Shape>>{{{4, 130}, {4, 130}, {}}, {{4, 1}, {130}, {4, 130}}, {{130}, {4, 1}, {}}})
+  for (const auto &shapes :
+       std::vector<std::vector<Shape>>{{{4, 130}, {4, 130}, {}}, {{4, 1}, {130}, {4, 130}}, {{130}, {4, 1}, {}}})
     for (DataType type : {DataType::FLOAT, DataType::INT32, DataType::BOOL, DataType::FLOAT16}) {
-      SingleOp op{"Where", {}, {values(DataType::BOOL, shapes[0], 1), values(type, shapes[1], 2), values(type, shapes[2], 3)}, 1};
+      SingleOp op{"Where",
+                  {},
+                  {values(DataType::BOOL, shapes[0], 1), values(type, shapes[1], 2), values(type, shapes[2], 3)},
+                  1};
       ASSERT_TRUE(hasKernel(op));
       expectEqual(runOp(op, OpBackend::Best)[0], runOp(op, OpBackend::Reference)[0], "Where");
     }
@@ -167,7 +198,11 @@ TEST(Elementwise, WhereAndScaledAddAndPow) {
     SingleOp op{"Pow", {}, {values(DataType::FLOAT, {900}, 4), TensorData::scalar<float>(exponent)}, 1};
     expectEqual(runOp(op, OpBackend::Best)[0], runOp(op, OpBackend::Reference)[0], "Pow " + toText(exponent));
   }
-  SingleOp op{"ScaledAdd", {{"scale0", 0.5f}, {"scale1", 1.0f}}, {values(DataType::FLOAT, {900}, 4), values(DataType::FLOAT, {900}, 5), {}, TensorData::scalar<float>(-2.0f)}, 1};
+  SingleOp op{
+      "ScaledAdd",
+      {{"scale0", 0.5f}, {"scale1", 1.0f}},
+      {values(DataType::FLOAT, {900}, 4), values(DataType::FLOAT, {900}, 5), {}, TensorData::scalar<float>(-2.0f)},
+      1};
   expectEqual(runOp(op, OpBackend::Best)[0], runOp(op, OpBackend::Reference)[0], "ScaledAdd");
 }
 

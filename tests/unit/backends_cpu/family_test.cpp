@@ -1,19 +1,21 @@
-// Reductions, row-wise operators and losses of the CPU backend against the reference backend, with shapes that split into several
-// tasks and leave remainders. Each op must really be taken by the CPU backend.
+// Reductions, row-wise operators and losses of the CPU backend against the reference backend, with shapes that split
+// into several tasks and leave remainders. Each op must really be taken by the CPU backend.
 #include <gtest/gtest.h>
 
 #include <cmath>
 
 #include <popart/ir.hpp>
 
+#include "../support/program.hpp"
 #include "api/run_op.hpp"
 #include "backends/cpu/cpu.hpp"
-#include "../support/program.hpp"
 
 namespace popart {
 namespace {
 
-TensorData floats(const Shape &shape, int seed) { return TensorData::of<float>(shape, test::numbers(elementCount(shape), seed)); }
+TensorData floats(const Shape &shape, int seed) {
+  return TensorData::of<float>(shape, test::numbers(elementCount(shape), seed));
+}
 
 void expectTaken(const SingleOp &op) {
   Ir ir;
@@ -21,9 +23,11 @@ void expectTaken(const SingleOp &op) {
   std::vector<TensorIndex> inputs;
   std::vector<TensorId> outputs;
   for (size_t i = 0; i < op.inputs.size(); ++i)
-    inputs.push_back(op.inputs[i].empty() ? TensorIndex() : graph.addStream("in" + std::to_string(i), op.inputs[i].info()));
+    inputs.push_back(op.inputs[i].empty() ? TensorIndex()
+                                          : graph.addStream("in" + std::to_string(i), op.inputs[i].info()));
   for (int i = 0; i < op.outputs; ++i) outputs.push_back("out" + std::to_string(i));
-  Op *added = graph.addConnectedOp(opDef(op.type), inputs, outputs, opDef(op.type).completeAttributes(op.attributes, op.type), Op::Settings(graph));
+  Op *added = graph.addConnectedOp(opDef(op.type), inputs, outputs,
+                                   opDef(op.type).completeAttributes(op.attributes, op.type), Op::Settings(graph));
   std::string reason;
   EXPECT_TRUE(cpu::backend().supports(*added, reason)) << op.type << ": " << reason;
 }
@@ -36,7 +40,8 @@ void compare(const SingleOp &op, double tolerance = 2e-6) {
     ASSERT_EQ(got[o].info(), want[o].info()) << op.type;
     const auto a = got[o].asDoubles(), b = want[o].asDoubles();
     for (size_t i = 0; i < a.size(); ++i) {
-      const bool same = a[i] == b[i] || (std::isnan(a[i]) && std::isnan(b[i])) || std::fabs(a[i] - b[i]) <= tolerance * std::max(1.0, std::fabs(b[i]));
+      const bool same = a[i] == b[i] || (std::isnan(a[i]) && std::isnan(b[i])) ||
+                        std::fabs(a[i] - b[i]) <= tolerance * std::max(1.0, std::fabs(b[i]));
       ASSERT_TRUE(same) << op.type << " output " << o << " [" << i << "]: got " << a[i] << ", expected " << b[i];
     }
   }
@@ -45,10 +50,14 @@ void compare(const SingleOp &op, double tolerance = 2e-6) {
 using Axes = std::vector<int64_t>;
 
 TEST(CpuReduce, AgreesWithReference) {
-  const std::vector<std::pair<Shape, Axes>> cases = {{{5, 7}, {1}},          {{5, 7}, {0}},          {{5, 7}, {0, 1}},   {{300, 301}, {0}}, {{300, 301}, {1}},
-                                                     {{3, 5, 37, 2}, {0, 2, 3}}, {{3, 5, 37, 2}, {2}},  {{2, 3, 4, 70}, {1, 2}}, {{1, 5, 1}, {1}}, {{40000}, {0}},
-                                                     {{4, 6, 130}, {0, 1}},  {{7, 3}, {}},           {{2, 4, 600, 3}, {0, 2}}};
-  for (const char *type : {"ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceSumSquare", "ReduceL1", "ReduceL2"})
+  const std::vector<std::pair<Shape, Axes>> cases = {
+      {{5, 7}, {1}},           {{5, 7}, {0}},           {{5, 7}, {0, 1}},
+      {{300, 301}, {0}},       {{300, 301}, {1}},       {{3, 5, 37, 2}, {0, 2, 3}},
+      {{3, 5, 37, 2}, {2}},    {{2, 3, 4, 70}, {1, 2}}, {{1, 5, 1}, {1}},
+      {{40000}, {0}},          {{4, 6, 130}, {0, 1}},   {{7, 3}, {}},
+      {{2, 4, 600, 3}, {0, 2}}};
+  for (const char *type :
+       {"ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceSumSquare", "ReduceL1", "ReduceL2"})
     for (const auto &[shape, axes] : cases)
       for (int64_t keep : {0, 1}) compare({type, {{"axes", axes}, {"keepdims", keep}}, {floats(shape, 3)}, 1}, 1e-5);
 }
@@ -73,7 +82,8 @@ TEST(CpuRows, SoftmaxAgreesWithReference) {
 }
 
 TEST(CpuRows, LayerNormAgreesWithReference) {
-  for (const auto &[shape, axis] : std::vector<std::pair<Shape, int64_t>>{{{5, 64}, -1}, {{2, 3, 77}, 2}, {{4, 5, 6}, 1}, {{300, 256}, 1}}) {
+  for (const auto &[shape, axis] :
+       std::vector<std::pair<Shape, int64_t>>{{{5, 64}, -1}, {{2, 3, 77}, 2}, {{4, 5, 6}, 1}, {{300, 256}, 1}}) {
     const int64_t from = axis < 0 ? static_cast<int64_t>(shape.size()) + axis : axis;
     const Shape columns(shape.begin() + from, shape.end());
     const TensorData x = floats(shape, 1), scale = floats(columns, 2), bias = floats(columns, 3), g = floats(shape, 4);
@@ -89,7 +99,8 @@ TEST(CpuRows, LayerNormAgreesWithReference) {
 TEST(CpuLoss, AgreesWithReference) {
   const std::vector<int32_t> numbers = {0, 4, 2, 1, 2, 9, -1};  // two are no class
   const TensorData labels = TensorData::of<int32_t>({7}, numbers);
-  const TensorData probabilities = runOp({"Softmax", {{"axis", int64_t{1}}}, {floats({7, 5}, 8)}, 1}, OpBackend::Reference)[0];
+  const TensorData probabilities =
+      runOp({"Softmax", {{"axis", int64_t{1}}}, {floats({7, 5}, 8)}, 1}, OpBackend::Reference)[0];
   const TensorData one = TensorData::scalar<float>(1.5f), each = floats({7}, 9);
   for (const std::string reduction : {"Mean", "Sum", "NoReduction"})
     for (bool ignores : {false, true}) {

@@ -1,5 +1,6 @@
-// Moves, index operators, orders, dropout and column softmax of the CPU backend against the reference backend: element types of
-// every width, shapes that split into several tasks and leave remainders. Each op must really be taken by the CPU backend.
+// Moves, index operators, orders, dropout and column softmax of the CPU backend against the reference backend: element
+// types of every width, shapes that split into several tasks and leave remainders. Each op must really be taken by the
+// CPU backend.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -7,16 +8,18 @@
 
 #include <popart/ir.hpp>
 
+#include "../support/program.hpp"
 #include "api/run_op.hpp"
 #include "backends/cpu/cpu.hpp"
-#include "../support/program.hpp"
 
 namespace popart {
 namespace {
 
 using Ints = std::vector<int64_t>;
 
-TensorData floats(const Shape &shape, int seed) { return TensorData::of<float>(shape, test::numbers(elementCount(shape), seed)); }
+TensorData floats(const Shape &shape, int seed) {
+  return TensorData::of<float>(shape, test::numbers(elementCount(shape), seed));
+}
 
 // Elements 0, 1, 2, … (modulo what the type holds).
 template <class T>
@@ -34,9 +37,11 @@ void expectTaken(const SingleOp &op) {
   Graph &graph = ir.getMainGraph();
   std::vector<TensorIndex> inputs;
   std::vector<TensorId> outputs;
-  for (size_t i = 0; i < op.inputs.size(); ++i) inputs.push_back(graph.addStream("in" + std::to_string(i), op.inputs[i].info()));
+  for (size_t i = 0; i < op.inputs.size(); ++i)
+    inputs.push_back(graph.addStream("in" + std::to_string(i), op.inputs[i].info()));
   for (int i = 0; i < op.outputs; ++i) outputs.push_back("out" + std::to_string(i));
-  Op *added = graph.addConnectedOp(opDef(op.type), inputs, outputs, opDef(op.type).completeAttributes(op.attributes, op.type), Op::Settings(graph));
+  Op *added = graph.addConnectedOp(opDef(op.type), inputs, outputs,
+                                   opDef(op.type).completeAttributes(op.attributes, op.type), Op::Settings(graph));
   std::string reason;
   EXPECT_TRUE(cpu::backend().supports(*added, reason)) << op.type << ": " << reason;
 }
@@ -49,16 +54,19 @@ void compare(const SingleOp &op, double tolerance = 0) {
     ASSERT_EQ(got[o].info(), want[o].info()) << op.type;
     const auto a = got[o].asDoubles(), b = want[o].asDoubles();
     for (size_t i = 0; i < a.size(); ++i) {
-      const bool same = a[i] == b[i] || (std::isnan(a[i]) && std::isnan(b[i])) || std::fabs(a[i] - b[i]) <= tolerance * std::max(1.0, std::fabs(b[i]));
+      const bool same = a[i] == b[i] || (std::isnan(a[i]) && std::isnan(b[i])) ||
+                        std::fabs(a[i] - b[i]) <= tolerance * std::max(1.0, std::fabs(b[i]));
       ASSERT_TRUE(same) << op.type << " output " << o << " [" << i << "]: got " << a[i] << ", expected " << b[i];
     }
   }
 }
 
 TEST(CpuMoves, TransposeAgreesWithReference) {
-  const std::vector<std::pair<Shape, Ints>> cases = {{{70, 130}, {1, 0}},         {{2, 9, 5, 64}, {0, 2, 1, 3}}, {{2, 9, 5, 64}, {0, 2, 3, 1}}, {{3, 1, 7}, {2, 1, 0}},
-                                                     {{4, 33, 65}, {0, 2, 1}},     {{5, 6, 7, 2}, {3, 1, 0, 2}},  {{0, 4}, {1, 0}},              {{8, 4, 2}, {1, 0, 2}},
-                                                     {{2, 3, 4, 5, 6}, {4, 2, 0, 3, 1}}, {{300, 200, 3}, {2, 0, 1}}};
+  const std::vector<std::pair<Shape, Ints>> cases = {
+      {{70, 130}, {1, 0}},       {{2, 9, 5, 64}, {0, 2, 1, 3}}, {{2, 9, 5, 64}, {0, 2, 3, 1}},
+      {{3, 1, 7}, {2, 1, 0}},    {{4, 33, 65}, {0, 2, 1}},      {{5, 6, 7, 2}, {3, 1, 0, 2}},
+      {{0, 4}, {1, 0}},          {{8, 4, 2}, {1, 0, 2}},        {{2, 3, 4, 5, 6}, {4, 2, 0, 3, 1}},
+      {{300, 200, 3}, {2, 0, 1}}};
   for (const auto &[shape, perm] : cases)
     for (const TensorData &x : everyWidth(shape)) compare({"Transpose", {{"perm", perm}}, {x}, 1});
 }
@@ -68,14 +76,19 @@ TEST(CpuMoves, SlicesAgreeWithReference) {
     Shape shape;
     Ints starts, ends, steps;
   };
-  const std::vector<Range> ranges = {{{9, 40}, {1, 3}, {7, 39}, {1, 1}},         {{9, 40}, {8, 39}, {-20, -50}, {-1, -3}}, {{200, 300}, {0, 10}, {200, 290}, {2, 1}},
-                                     {{5, 6, 7}, {4, 0, 1}, {5, 6, 6}, {1, 2, 4}}, {{4, 4}, {2, 0}, {2, 4}, {1, 1}},        {{1, 1000, 70}, {0, 900, 0}, {1, 100, 70}, {1, -7, 1}}};
+  const std::vector<Range> ranges = {
+      {{9, 40}, {1, 3}, {7, 39}, {1, 1}},        {{9, 40}, {8, 39}, {-20, -50}, {-1, -3}},
+      {{200, 300}, {0, 10}, {200, 290}, {2, 1}}, {{5, 6, 7}, {4, 0, 1}, {5, 6, 6}, {1, 2, 4}},
+      {{4, 4}, {2, 0}, {2, 4}, {1, 1}},          {{1, 1000, 70}, {0, 900, 0}, {1, 100, 70}, {1, -7, 1}}};
   for (const Range &r : ranges) {
     const Attributes a{{"starts", r.starts}, {"ends", r.ends}, {"steps", r.steps}};
     for (const TensorData &x : everyWidth(r.shape)) {
       compare({"Slice", a, {x}, 1});
       const TensorData part = runOp({"Slice", a, {x}, 1}, OpBackend::Reference)[0];
-      compare({"SliceUpdate", a, {runOp({"Reverse", {{"dimensions", Ints{0}}}, {x}, 1}, OpBackend::Reference)[0], part}, 1});
+      compare({"SliceUpdate",
+               a,
+               {runOp({"Reverse", {{"dimensions", Ints{0}}}, {x}, 1}, OpBackend::Reference)[0], part},
+               1});
     }
     Attributes back = a;
     back.set("fwd_shape", r.shape);
@@ -89,7 +102,13 @@ TEST(CpuMoves, JoinsCutsAndRepeatsAgreeWithReference) {
     for (int64_t axis : {0, 1, 2}) {
       compare({"Reverse", {{"dimensions", Ints{axis}}}, {x}, 1});
       compare({"Concat", {{"axis", axis}}, {x, x, x}, 1});
-      compare({"Split", {{"axis", axis}, {"split", axis == 0 ? Ints{1, 5} : axis == 1 ? Ints{20, 30} : Ints{0, 7}}}, {x}, 2});
+      compare({"Split",
+               {{"axis", axis},
+                {"split", axis == 0   ? Ints{1, 5}
+                          : axis == 1 ? Ints{20, 30}
+                                      : Ints{0, 7}}},
+               {x},
+               2});
     }
   for (const TensorData &x : everyWidth({3, 1, 70})) {
     compare({"Expand", {{"shape", Ints{2, 1, 90, 1}}}, {x}, 1});
@@ -107,7 +126,8 @@ TEST(CpuIndex, GatherAgreesWithReference) {
     for (int64_t axis : {0, 1, 2})
       for (int64_t zero : {0, 1}) compare({"Gather", {{"axis", axis}, {"zero_OOR", zero}}, {x, indices}, 1});
   for (int64_t axis : {0, 1, 2}) {
-    const TensorData g = runOp({"Gather", {{"axis", axis}}, {floats({5, 4, 9}, 1), indices}, 1}, OpBackend::Reference)[0];
+    const TensorData g =
+        runOp({"Gather", {{"axis", axis}}, {floats({5, 4, 9}, 1), indices}, 1}, OpBackend::Reference)[0];
     compare({"GatherGrad", {{"axis", axis}, {"fwd_shape", Ints{5, 4, 9}}}, {g, indices}, 1}, 1e-6);
   }
   std::vector<int32_t> tokens(600);
@@ -121,7 +141,8 @@ TEST(CpuIndex, GatherAgreesWithReference) {
 }
 
 TEST(CpuIndex, GatherElementsAndOneHotAgreeWithReference) {
-  const TensorData places = TensorData::of<int64_t>({3, 4}, std::vector<int64_t>{0, 1, 2, -1, 9, 3, -4, 2, 1, 1, 0, -7});
+  const TensorData places =
+      TensorData::of<int64_t>({3, 4}, std::vector<int64_t>{0, 1, 2, -1, 9, 3, -4, 2, 1, 1, 0, -7});
   for (const TensorData &x : everyWidth({4, 5}))
     for (int64_t axis : {0, 1}) compare({"GatherElements", {{"axis", axis}}, {x, places}, 1});
   for (const TensorData &values : everyWidth({2}))
@@ -136,8 +157,10 @@ TEST(CpuOrder, AgreesWithReference) {
   for (const TensorData &data : {x, n})
     for (int64_t axis : {0, 1, 2}) {
       for (int64_t last : {0, 1})
-        for (const char *type : {"ArgMax", "ArgMin"}) compare({type, {{"axis", axis}, {"select_last_index", last}}, {data}, 1});
-      for (int64_t largest : {0, 1}) compare({"TopK", {{"axis", axis}, {"k", int64_t{4}}, {"largest", largest}}, {data}, 2});
+        for (const char *type : {"ArgMax", "ArgMin"})
+          compare({type, {{"axis", axis}, {"select_last_index", last}}, {data}, 1});
+      for (int64_t largest : {0, 1})
+        compare({"TopK", {{"axis", axis}, {"k", int64_t{4}}, {"largest", largest}}, {data}, 2});
       compare({"Sort", {{"axis", axis}, {"descending", int64_t{1}}}, {data}, 2});
     }
   for (int64_t axis : {0, 1, 2})
@@ -174,9 +197,11 @@ TEST(CpuRows, SoftmaxOverAnyAxisAgreesWithReference) {
 TEST(CpuFold, AgreesWithReference) {
   const Shape shape = {3, 5, 4, 30, 2};
   const std::vector<Ints> axes = {{1, 3}, {0, 2, 4}, {4}, {0}, {0, 1, 2, 3, 4}, {}};
-  for (const char *type : {"ReduceSum", "ReduceMean", "ReduceProd", "ReduceSumSquare", "ReduceL1", "ReduceMax", "ReduceMin"})
+  for (const char *type :
+       {"ReduceSum", "ReduceMean", "ReduceProd", "ReduceSumSquare", "ReduceL1", "ReduceMax", "ReduceMin"})
     for (const Ints &a : axes)
-      for (const TensorData &x : {counting<uint8_t>(shape), counting<int16_t>(shape), counting<int64_t>(shape)}) compare({type, {{"axes", a}}, {x}, 1});
+      for (const TensorData &x : {counting<uint8_t>(shape), counting<int16_t>(shape), counting<int64_t>(shape)})
+        compare({type, {{"axes", a}}, {x}, 1});
   for (const char *type : {"ReduceProd", "ReduceLogSumExp", "ReduceMean", "ReduceL2", "ReduceLogSum"})
     for (const Ints &a : axes) compare({type, {{"axes", a}}, {floats(shape, 3)}, 1}, 1e-5);
 }
@@ -185,7 +210,8 @@ TEST(CpuElementwise, CastToBoolIsNotZero) {
   const std::vector<float> values = {0.3f, -0.2f, 0.0f, -0.0f, 2.0f, NAN, INFINITY, 1e-40f};
   const TensorData x = TensorData::of<float>({8}, values);
   compare({"Cast", {{"to", int64_t{9}}}, {x}, 1});
-  for (int64_t type : {10, 16}) compare({"Cast", {{"to", int64_t{9}}}, {runOp({"Cast", {{"to", type}}, {x}, 1}, OpBackend::Reference)[0]}, 1});
+  for (int64_t type : {10, 16})
+    compare({"Cast", {{"to", int64_t{9}}}, {runOp({"Cast", {{"to", type}}, {x}, 1}, OpBackend::Reference)[0]}, 1});
 }
 
 // Heads of attention: the transposes around both products become strides, and nothing else changes.
@@ -197,15 +223,21 @@ TEST(CpuMatmul, TransposesBecomeStrides) {
   std::map<std::string, std::vector<float>> inputs;
   auto heads = [&](const std::string &id, const Ints &perm) {
     inputs[id] = test::numbers(elementCount(split), static_cast<int>(inputs.size()) + 1);
-    const TensorIndex x = b.op("Reshape", {b.stream(id, DataType::FLOAT, {kBatch, kLength, kHeads * kWidth})}, id + "_split", {{"shape", split}});
+    const TensorIndex x = b.op("Reshape", {b.stream(id, DataType::FLOAT, {kBatch, kLength, kHeads * kWidth})},
+                               id + "_split", {{"shape", split}});
     return b.op("Transpose", {x}, id + "_heads", {{"perm", perm}});
   };
   const TensorIndex q = heads("q", {0, 2, 1, 3}), k = heads("k", {0, 2, 3, 1}), v = heads("v", {0, 2, 1, 3});
-  const TensorIndex weights = b.op("Softmax", {b.op("Scale", {b.op("MatMul", {q, k}, "scores")}, "scaled", {{"scale", 0.25f}})}, "weights", {{"axis", int64_t{-1}}});
-  const TensorIndex joined = b.op("Transpose", {b.op("MatMul", {weights, v}, "context")}, "joined", {{"perm", Ints{0, 2, 1, 3}}});
+  const TensorIndex weights =
+      b.op("Softmax", {b.op("Scale", {b.op("MatMul", {q, k}, "scores")}, "scaled", {{"scale", 0.25f}})}, "weights",
+           {{"axis", int64_t{-1}}});
+  const TensorIndex joined =
+      b.op("Transpose", {b.op("MatMul", {weights, v}, "context")}, "joined", {{"perm", Ints{0, 2, 1, 3}}});
   const TensorIndex y = b.op("Reshape", {joined}, "y", {{"shape", Ints{kBatch, kLength, kHeads * kWidth}}});
-  ir.getMainGraph().addConnectedOp(opDef("HostStore"), {y}, {}, {{"stream", std::string("y")}, {"return", std::string("all")}, {"period", int64_t{1}}},
-                                   Op::Settings(ir.getMainGraph()));
+  ir.getMainGraph().addConnectedOp(
+      opDef("HostStore"), {y}, {},
+      {{"stream", std::string("y")}, {"return", std::string("all")}, {"period", int64_t{1}}},
+      Op::Settings(ir.getMainGraph()));
   test::ProgramRun fast(ir, 1, {&cpu::backend(), &ref::backend()}, 2), meaning(ir);
   for (auto *run : {&fast, &meaning}) {
     for (const auto &[id, values] : inputs) run->feed(id, values);

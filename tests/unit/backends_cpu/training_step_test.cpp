@@ -1,5 +1,5 @@
-// Whole training steps on the CPU backend: numbers against the reference backend, bits against the number of threads, and what
-// is left of the step after fusion: no operator without a vectorised kernel, no copy of a weight.
+// Whole training steps on the CPU backend: numbers against the reference backend, bits against the number of threads,
+// and what is left of the step after fusion: no operator without a vectorised kernel, no copy of a weight.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -9,9 +9,9 @@
 #include <popart/adam.hpp>
 #include <popart/sgd.hpp>
 
+#include "../support/program.hpp"
 #include "backends/cpu/cpu.hpp"
 #include "pipeline/prepare.hpp"
-#include "../support/program.hpp"
 
 namespace popart {
 namespace {
@@ -75,7 +75,8 @@ void expectSameTraining(const Mlp &net, const Optimizer &optimizer, double toler
         const std::string id = prefix + std::to_string(i);
         const auto a = fast.variable(id), b = slow.variable(id);
         EXPECT_EQ(a, twice.variable(id)) << id << ": results depend on the number of threads";
-        for (size_t k = 0; k < a.size(); ++k) ASSERT_NEAR(a[k], b[k], tolerance) << id << " [" << k << "] at step " << step;
+        for (size_t k = 0; k < a.size(); ++k)
+          ASSERT_NEAR(a[k], b[k], tolerance) << id << " [" << k << "] at step " << step;
       }
   }
 }
@@ -88,13 +89,22 @@ TEST(TrainingStep, SgdAgreesWithReference) {
 
 TEST(TrainingStep, MomentumAgreesWithReference) {
   for (auto kind : {SGDAccumulatorAndMomentum::Combined, SGDAccumulatorAndMomentum::Separate})
-    expectSameTraining(kSmall, SGD({{"defaultLearningRate", {0.1f, false}}, {"defaultMomentum", {0.9f, true}}, {"defaultWeightDecay", {0.02f, true}}}, {}, kind), 1e-5);
+    expectSameTraining(kSmall,
+                       SGD({{"defaultLearningRate", {0.1f, false}},
+                            {"defaultMomentum", {0.9f, true}},
+                            {"defaultWeightDecay", {0.02f, true}}},
+                           {}, kind),
+                       1e-5);
 }
 
 TEST(TrainingStep, AdamAgreesWithReference) {
   for (auto mode : {AdamMode::Adam, AdamMode::AdamNoBias, AdamMode::AdaMax, AdamMode::Lamb})
-    expectSameTraining(kSmall, Adam({{"defaultLearningRate", {0.01f, false}}, {"defaultWeightDecay", {0.1f, true}}, {"defaultEps", {1e-3f, true}}}, mode,
-                                    WeightDecayMode::Decay, DataType::UNDEFINED, DataType::FLOAT, DataType::FLOAT), 5e-5);
+    expectSameTraining(kSmall,
+                       Adam({{"defaultLearningRate", {0.01f, false}},
+                             {"defaultWeightDecay", {0.1f, true}},
+                             {"defaultEps", {1e-3f, true}}},
+                            mode, WeightDecayMode::Decay, DataType::UNDEFINED, DataType::FLOAT, DataType::FLOAT),
+                       5e-5);
 }
 
 TEST(TrainingStep, SgdUpdatesPackedWeightsInPlace) {
@@ -123,11 +133,14 @@ TEST(TrainingStep, TutorialStepTime) {
     for (int i = 0; i < std::atoi(asked); ++i) {
       const auto start = std::chrono::steady_clock::now();
       run.run();
-      best = std::min(best, std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count());
+      best =
+          std::min(best, std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count());
     }
-    std::printf("%d threads: best %.1f us, %zu steps, loss %g\n", threads, best, run.executable().main.steps.size(), static_cast<double>(run.anchor("loss")[0]));
+    std::printf("%d threads: best %.1f us, %zu steps, loss %g\n", threads, best, run.executable().main.steps.size(),
+                static_cast<double>(run.anchor("loss")[0]));
     if (threads == 2)
-      for (const auto &s : run.executable().main.steps) std::printf("  %s: %s\n", s.name.c_str(), s.kernel ? s.kernel->name().c_str() : "-");
+      for (const auto &s : run.executable().main.steps)
+        std::printf("  %s: %s\n", s.name.c_str(), s.kernel ? s.kernel->name().c_str() : "-");
   }
 }
 

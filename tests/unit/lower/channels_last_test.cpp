@@ -1,5 +1,6 @@
-// Layouts around convolutions: programs on the CPU backend, where they are channels last and packed, give what the reference
-// backend gives on plain memory, keep variables readable by the host, and give the same bits with one thread and with two.
+// Layouts around convolutions: programs on the CPU backend, where they are channels last and packed, give what the
+// reference backend gives on plain memory, keep variables readable by the host, and give the same bits with one thread
+// and with two.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -29,17 +30,20 @@ Values randomValues(int64_t count, unsigned seed) {
 }
 
 // "variable %w : float32[2,3] = [...]"
-std::string stored(const std::string &kind, const std::string &id, const Shape &shape, unsigned seed, float offset = 0) {
+std::string stored(const std::string &kind, const std::string &id, const Shape &shape, unsigned seed,
+                   float offset = 0) {
   std::string text = "  " + kind + " %" + id + " : float32[", list;
   for (size_t i = 0; i < shape.size(); ++i) text += (i ? "," : "") + std::to_string(shape[i]);
-  for (float v : randomValues(elementCount(shape), seed)) list += (list.empty() ? "" : ", ") + std::to_string(v + offset);
+  for (float v : randomValues(elementCount(shape), seed))
+    list += (list.empty() ? "" : ", ") + std::to_string(v + offset);
   return text + "] = [" + list + "]\n";
 }
 
 class Streams final : public runtime::StreamSource {
  public:
   explicit Streams(const executable::Executable &e) : executable_(e) {
-    for (size_t i = 0; i < e.inputs.size(); ++i) inputs_.push_back(randomValues(e.inputs[i].info.nelms(), 100 + static_cast<unsigned>(i)));
+    for (size_t i = 0; i < e.inputs.size(); ++i)
+      inputs_.push_back(randomValues(e.inputs[i].info.nelms(), 100 + static_cast<unsigned>(i)));
     for (const auto &o : e.outputs) outputs[o.id].resize(static_cast<size_t>(o.info.nelms()));
   }
   const void *input(int s, int64_t) override { return inputs_[static_cast<size_t>(s)].data(); }
@@ -88,7 +92,8 @@ int count(const Result &r, const std::string &prefix) {
 
 // Runs on both devices and compares; the CPU run must not fall back and must not depend on the number of threads.
 Result expectSame(const std::string &text) {
-  const Result expected = run(text, Device::Reference), one = run(text, Device::Cpu, 1), two = run(text, Device::Cpu, 2);
+  const Result expected = run(text, Device::Reference), one = run(text, Device::Cpu, 1),
+               two = run(text, Device::Cpu, 2);
   EXPECT_EQ(one.fallbacks, std::vector<std::string>{});
   for (const auto &[id, values] : expected.values) {
     const Values &got = one.values.at(id);
@@ -102,14 +107,18 @@ Result expectSame(const std::string &text) {
   return one;
 }
 
-const std::string kConv3 = "{strides = [1, 1], pads = [1, 1, 1, 1], dilations = [1, 1], kernel_shape = [3, 3], group = 1}";
+const std::string kConv3 =
+    "{strides = [1, 1], pads = [1, 1, 1, 1], dilations = [1, 1], kernel_shape = [3, 3], group = 1}";
 
 TEST(ChannelsLast, residual_block_needs_reorders_at_the_host_only) {
-  const Result r = expectSame("main {\n  stream %in : float32[2,5,7,6]\n" + stored("const", "w", {5, 5, 3, 3}, 1) + stored("const", "b", {5}, 2) + R"(
+  const Result r = expectSame("main {\n  stream %in : float32[2,5,7,6]\n" + stored("const", "w", {5, 5, 3, 3}, 1) +
+                              stored("const", "b", {5}, 2) + R"(
   %x = HostLoad() {stream = "in"}
-  %a = Conv(%x, %w, %b) )" + kConv3 + R"(
+  %a = Conv(%x, %w, %b) )" + kConv3 +
+                              R"(
   %r = Relu(%a)
-  %c = Conv(%r, %w) )" + kConv3 + R"(
+  %c = Conv(%r, %w) )" + kConv3 +
+                              R"(
   %s = Add(%c, %x)
   %y = Relu(%s)
   HostStore(%y) {stream = "out"}
@@ -120,10 +129,12 @@ TEST(ChannelsLast, residual_block_needs_reorders_at_the_host_only) {
 }
 
 TEST(ChannelsLast, batch_norm_with_constant_statistics_goes_into_the_weights) {
-  const Result r = expectSame("main {\n  stream %in : float32[2,3,6,6]\n" + stored("const", "w", {4, 3, 3, 3}, 1) + stored("const", "s", {4}, 2, 2) +
-                              stored("const", "b", {4}, 3) + stored("const", "m", {4}, 4) + stored("const", "v", {4}, 5, 2) + R"(
+  const Result r = expectSame("main {\n  stream %in : float32[2,3,6,6]\n" + stored("const", "w", {4, 3, 3, 3}, 1) +
+                              stored("const", "s", {4}, 2, 2) + stored("const", "b", {4}, 3) +
+                              stored("const", "m", {4}, 4) + stored("const", "v", {4}, 5, 2) + R"(
   %x = HostLoad() {stream = "in"}
-  %a = Conv(%x, %w) )" + kConv3 + R"(
+  %a = Conv(%x, %w) )" + kConv3 +
+                              R"(
   %n = BatchNormalization(%a, %s, %b, %m, %v)
   %y = Relu(%n)
   HostStore(%y) {stream = "out"}
@@ -133,10 +144,12 @@ TEST(ChannelsLast, batch_norm_with_constant_statistics_goes_into_the_weights) {
 }
 
 TEST(ChannelsLast, batch_norm_with_variable_statistics_stays) {
-  const Result r = expectSame("main {\n  stream %in : float32[2,3,6,6]\n" + stored("const", "w", {4, 3, 3, 3}, 1) + stored("variable", "s", {4}, 2, 2) +
-                              stored("variable", "b", {4}, 3) + stored("variable", "m", {4}, 4) + stored("variable", "v", {4}, 5, 2) + R"(
+  const Result r = expectSame("main {\n  stream %in : float32[2,3,6,6]\n" + stored("const", "w", {4, 3, 3, 3}, 1) +
+                              stored("variable", "s", {4}, 2, 2) + stored("variable", "b", {4}, 3) +
+                              stored("variable", "m", {4}, 4) + stored("variable", "v", {4}, 5, 2) + R"(
   %x = HostLoad() {stream = "in"}
-  %a = Conv(%x, %w) )" + kConv3 + R"(
+  %a = Conv(%x, %w) )" + kConv3 +
+                              R"(
   %n = BatchNormalization(%a, %s, %b, %m, %v)
   HostStore(%n) {stream = "out"}
 })");
@@ -144,14 +157,18 @@ TEST(ChannelsLast, batch_norm_with_variable_statistics_stays) {
 }
 
 TEST(ChannelsLast, trained_weights_stay_packed_and_the_update_joins_the_gradient) {
-  const std::string attributes = "{strides = [1, 1], pads = [1, 1, 1, 1], dilations = [1, 1], kernel_shape = [3, 3], group = 1, fwd_shape = [20, 3, 3, 3]}";
-  const Result r = expectSame("main {\n  stream %in : float32[2,3,6,6]\n  stream %g : float32[2,20,6,6]\n" + stored("variable", "w", {20, 3, 3, 3}, 1) +
-                              "  const %rate : float32[] = [0.125]\n" + R"(
+  const std::string attributes =
+      "{strides = [1, 1], pads = [1, 1, 1, 1], dilations = [1, 1], kernel_shape = [3, 3], group = 1, fwd_shape = [20, "
+      "3, 3, 3]}";
+  const Result r = expectSame("main {\n  stream %in : float32[2,3,6,6]\n  stream %g : float32[2,20,6,6]\n" +
+                              stored("variable", "w", {20, 3, 3, 3}, 1) + "  const %rate : float32[] = [0.125]\n" + R"(
   %x = HostLoad() {stream = "in"}
-  %y = Conv(%x, %w) )" + kConv3 + R"(
+  %y = Conv(%x, %w) )" + kConv3 +
+                              R"(
   HostStore(%y) {stream = "out"}
   %dy = HostLoad() {stream = "g"}
-  %dw = ConvWeightsGrad(%dy, %x) )" + attributes + R"(
+  %dw = ConvWeightsGrad(%dy, %x) )" +
+                              attributes + R"(
   %step = Mul(%dw, %rate)
   %new = Sub(%w, %step)
   %end = CopyVarUpdate(%w, %new)
@@ -194,7 +211,8 @@ TEST(ChannelsLast, stored_weights_have_the_form_the_kernels_pack) {
     const TensorInfo info(DataType::FLOAT, c.weights);
     const Values plain = randomValues(info.nelms(), 1);
     ASSERT_EQ(executable::storageBytes(info, layout), cpu::convWeightSize(shape) * static_cast<int64_t>(sizeof(float)));
-    Values fromLayout(static_cast<size_t>(cpu::convWeightSize(shape))), fromKernel(fromLayout.size()), back(plain.size());
+    Values fromLayout(static_cast<size_t>(cpu::convWeightSize(shape))), fromKernel(fromLayout.size()),
+        back(plain.size());
     executable::pack(info, layout, plain.data(), fromLayout.data());
     cpu::packConvWeights(shape, plain.data(), fromKernel.data());
     EXPECT_EQ(fromLayout, fromKernel);

@@ -1,5 +1,5 @@
-// Emission: which values share memory, and that sharing never changes what the host reads. Programs are written as IR text and
-// run on the reference backend; the expected numbers follow from the text.
+// Emission: which values share memory, and that sharing never changes what the host reads. Programs are written as IR
+// text and run on the reference backend; the expected numbers follow from the text.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -19,7 +19,8 @@ using Values = std::vector<float>;
 // Streams by id: inputs repeat the same value, outputs keep every value written.
 class Streams final : public runtime::StreamSource {
  public:
-  Streams(const executable::Executable &e, std::map<std::string, Values> inputs) : executable_(e), inputs_(std::move(inputs)) {}
+  Streams(const executable::Executable &e, std::map<std::string, Values> inputs)
+      : executable_(e), inputs_(std::move(inputs)) {}
   const void *input(int s, int64_t) override { return inputs_.at(executable_.inputs[s].id).data(); }
   void *output(int s, int64_t bytes) override {
     auto &list = outputs[executable_.outputs[s].id];

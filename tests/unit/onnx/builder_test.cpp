@@ -14,7 +14,9 @@ namespace {
 
 const TensorInfo kImage(DataType::FLOAT, {2, 3, 8, 8});
 
-TensorData zeros(Shape shape, DataType type = DataType::FLOAT) { return TensorData(TensorInfo(type, std::move(shape))); }
+TensorData zeros(Shape shape, DataType type = DataType::FLOAT) {
+  return TensorData(TensorInfo(type, std::move(shape)));
+}
 
 template <class F>
 std::string messageOf(F f) {
@@ -42,7 +44,9 @@ TEST(ModelBuilder, names_follow_type_index_and_scope) {
 TEST(ModelBuilder, shapes_come_from_the_operator_rows) {
   ModelBuilder b;
   const TensorId x = b.addInputTensor(TensorInfo(DataType::FLOAT, {2, 3, 4}));
-  const TensorId shape = b.addNode("ai.onnx", 10, "Constant", {}, 1, {{"value", TensorData::of<int64_t>({2}, std::vector<int64_t>{-1, 4})}}).front();
+  const TensorId shape = b.addNode("ai.onnx", 10, "Constant", {}, 1,
+                                   {{"value", TensorData::of<int64_t>({2}, std::vector<int64_t>{-1, 4})}})
+                             .front();
   const TensorId y = b.addNode("ai.onnx", 10, "Reshape", {x, shape}, 1).front();
   EXPECT_EQ(b.getTensorInfo(y), TensorInfo(DataType::FLOAT, {6, 4}));
   EXPECT_NE(messageOf([&] { b.getTensorInfo("nothing"); }).find("Known tensors"), std::string::npos);
@@ -54,14 +58,18 @@ TEST(ModelBuilder, empty_lists_mean_the_default) {
   const TensorId x = b.addInputTensor(TensorInfo(DataType::FLOAT, {1, 3, 4}));
   const TensorId y = b.addNode("ai.onnx", 10, "Transpose", {x}, 1, {{"perm", none}}).front();
   EXPECT_EQ(b.getTensorInfo(y).shape(), (Shape{4, 3, 1}));
-  EXPECT_EQ(b.getTensorInfo(b.addNode("ai.onnx", 10, "Squeeze", {x}, 1, {{"axes", none}}).front()).shape(), (Shape{3, 4}));
+  EXPECT_EQ(b.getTensorInfo(b.addNode("ai.onnx", 10, "Squeeze", {x}, 1, {{"axes", none}}).front()).shape(),
+            (Shape{3, 4}));
 }
 
 TEST(ModelBuilder, refuses_unknown_inputs_and_wrong_counts) {
   ModelBuilder b;
   const TensorId x = b.addInputTensor(kImage);
   EXPECT_NE(messageOf([&] { b.addNode("ai.onnx", 10, "Relu", {"y"}, 1); }).find("does not exist"), std::string::npos);
-  EXPECT_NE(messageOf([&] { b.addNode("ai.onnx", 10, "Relu", {x, x}, 1); }).find("wrong number of inputs"), std::string::npos);
+  EXPECT_NE(messageOf([&] {
+              b.addNode("ai.onnx", 10, "Relu", {x, x}, 1);
+            }).find("wrong number of inputs"),
+            std::string::npos);
   EXPECT_NE(messageOf([&] { b.addNode("ai.onnx", 10, "Relu", {x}, 2); }).find("too many outputs"), std::string::npos);
 }
 
@@ -77,9 +85,13 @@ TEST(ModelBuilder, node_attributes_need_all_outputs_and_are_added_once) {
   ModelBuilder b;
   const TensorId x = b.addInputTensor(kImage);
   const auto parts = b.addNode("ai.onnx", 10, "Split", {x}, 2, {{"axis", int64_t{0}}});
-  EXPECT_NE(messageOf([&] { b.addNodeAttribute("__ipu_number", int64_t{1}, {parts[0]}); }).find("all outputs"), std::string::npos);
+  EXPECT_NE(messageOf([&] { b.addNodeAttribute("__ipu_number", int64_t{1}, {parts[0]}); }).find("all outputs"),
+            std::string::npos);
   b.addNodeAttribute("__ipu_number", int64_t{1}, {parts[0], parts[1]});
-  EXPECT_NE(messageOf([&] { b.addNodeAttribute("__ipu_number", int64_t{2}, {parts[0], parts[1]}); }).find("already"), std::string::npos);
+  EXPECT_NE(messageOf([&] {
+              b.addNodeAttribute("__ipu_number", int64_t{2}, {parts[0], parts[1]});
+            }).find("already"),
+            std::string::npos);
   EXPECT_EQ(std::get<int64_t>(b.getNodeAttribute("__ipu_number", {parts[0], parts[1]})), 1);
   b.removeNodeAttribute("__ipu_number", {parts[0], parts[1]});
   EXPECT_FALSE(b.nodeHasAttribute("__ipu_number", {parts[0], parts[1]}));
@@ -107,16 +119,22 @@ TEST(ModelBuilder, external_initializers_read_back_and_values_can_be_replaced) {
   const TensorId w = b.addInitializedInputTensor(TensorData::of<float>({2}, values));
   b.addOutputTensor(b.addNode("ai.onnx", 10, "Add", {x, w}, 1).front());
   b.saveInitializersExternally({w}, (folder / "w.bin").string());
-  EXPECT_NE(messageOf([&] { b.saveInitializersExternally({w}, (folder / "w.bin").string()); }).find("externally already"), std::string::npos);
+  EXPECT_NE(
+      messageOf([&] { b.saveInitializersExternally({w}, (folder / "w.bin").string()); }).find("externally already"),
+      std::string::npos);
   const Model model = Model::parse(b.getModelProto());
   EXPECT_EQ(initializerData(model, w), TensorData::of<float>({2}, values));
   const std::vector<float> updated = {3.0f, 4.0f};
   const TensorData state = TensorData::scalar(0.5f);
-  const Model changed = Model::parse(serialiseModel(model, {{w, TensorData::of<float>({2}, updated)}, {"Accl___w", state}}));
+  const Model changed =
+      Model::parse(serialiseModel(model, {{w, TensorData::of<float>({2}, updated)}, {"Accl___w", state}}));
   EXPECT_EQ(initializerData(changed, w), TensorData::of<float>({2}, updated));
   EXPECT_EQ(initializerData(changed, "Accl___w"), state);
   EXPECT_EQ(changed.inputIds(), std::vector<TensorId>{x});
-  EXPECT_NE(messageOf([&] { serialiseModel(model, {{w, zeros({3})}}); }).find("differs from the model"), std::string::npos);
+  EXPECT_NE(messageOf([&] {
+              serialiseModel(model, {{w, zeros({3})}});
+            }).find("differs from the model"),
+            std::string::npos);
 }
 
 TEST(ModelBuilder, subgraph_builders_see_parents_and_share_names) {

@@ -1,7 +1,7 @@
-// Damaged models: thousands of mutations of a few models go through the reader, the importer, lowering and, when small, a run.
-// Every one must be taken or refused with popart::error; nothing may crash, hang, allocate without bound or say that we are
-// wrong (internal_error). POPART_FUZZ_RUNS (default 2000) and POPART_FUZZ_SEED choose how many and which; a failure prints
-// the seed and the number of the mutation, and POPART_FUZZ_KEEP=<folder> keeps its bytes.
+// Damaged models: thousands of mutations of a few models go through the reader, the importer, lowering and, when small,
+// a run. Every one must be taken or refused with popart::error; nothing may crash, hang, allocate without bound or say
+// that we are wrong (internal_error). POPART_FUZZ_RUNS (default 2000) and POPART_FUZZ_SEED choose how many and which; a
+// failure prints the seed and the number of the mutation, and POPART_FUZZ_KEEP=<folder> keeps its bytes.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -28,7 +28,9 @@ using Ints = std::vector<int64_t>;
 
 int64_t below(Random &random, int64_t end) { return std::uniform_int_distribution<int64_t>(0, end - 1)(random); }
 
-TensorData integers(const Ints &values) { return TensorData::of<int64_t>({static_cast<int64_t>(values.size())}, values); }
+TensorData integers(const Ints &values) {
+  return TensorData::of<int64_t>({static_cast<int64_t>(values.size())}, values);
+}
 
 TensorData numbers(const Shape &shape) {
   std::vector<float> values(static_cast<size_t>(elementCount(shape)));
@@ -38,7 +40,8 @@ TensorData numbers(const Shape &shape) {
 
 struct Chain {
   ModelBuilder b{ref::evaluate};
-  TensorId add(const std::string &type, const std::vector<TensorId> &inputs, const BuilderAttributes &attributes = {}, int outputs = 1) {
+  TensorId add(const std::string &type, const std::vector<TensorId> &inputs, const BuilderAttributes &attributes = {},
+               int outputs = 1) {
     return b.addNode("ai.onnx", 17, type, inputs, outputs, attributes).front();
   }
   TensorId weights(const Shape &shape) { return b.addInitializedInputTensor(numbers(shape)); }
@@ -53,8 +56,10 @@ struct Chain {
 std::string imageModel() {
   Chain c;
   TensorId x = c.input({1, 2, 6, 6});
-  x = c.add("Conv", {x, c.weights({4, 2, 3, 3}), c.weights({4})}, {{"pads", Ints{1, 1, 1, 1}}, {"strides", Ints{2, 2}}});
-  x = c.add("BatchNormalization", {x, c.weights({4}), c.weights({4}), c.weights({4}), c.add("Exp", {c.weights({4})})}, {{"epsilon", 0.1f}});
+  x = c.add("Conv", {x, c.weights({4, 2, 3, 3}), c.weights({4})},
+            {{"pads", Ints{1, 1, 1, 1}}, {"strides", Ints{2, 2}}});
+  x = c.add("BatchNormalization", {x, c.weights({4}), c.weights({4}), c.weights({4}), c.add("Exp", {c.weights({4})})},
+            {{"epsilon", 0.1f}});
   x = c.add("MaxPool", {c.add("Relu", {x})}, {{"kernel_shape", Ints{2, 2}}});
   x = c.add("ConvTranspose", {x, c.weights({4, 2, 2, 2})}, {{"strides", Ints{2, 2}}});
   x = c.add("AveragePool", {x}, {{"kernel_shape", Ints{2, 2}}, {"auto_pad", std::string("SAME_UPPER")}});
@@ -101,7 +106,8 @@ void describe(onnx_proto::ValueInfoProto *value, const std::string &name, int ty
   for (int64_t d : dims) tensor->mutable_shape()->add_dim()->set_dim_value(d);
 }
 
-onnx_proto::NodeProto *addNode(GraphProto *graph, const std::string &type, const std::vector<std::string> &inputs, const std::vector<std::string> &outputs) {
+onnx_proto::NodeProto *addNode(GraphProto *graph, const std::string &type, const std::vector<std::string> &inputs,
+                               const std::vector<std::string> &outputs) {
   auto *node = graph->add_node();
   node->set_op_type(type);
   for (const auto &name : inputs) node->add_input(name);
@@ -160,10 +166,24 @@ std::string controlModel() {
   return model.SerializeAsString();
 }
 
-// ---- mutations -----------------------------------------------------------------------------------------------------------
+// ---- mutations
+// -----------------------------------------------------------------------------------------------------------
 
-constexpr int64_t kOddNumbers[] = {0, 1, -1, 2, -2, 7, 255, 65536, -65536, int64_t{1} << 31, -(int64_t{1} << 31), int64_t{1} << 40,
-                                   INT64_MAX, INT64_MIN, INT64_MAX - 1};
+constexpr int64_t kOddNumbers[] = {0,
+                                   1,
+                                   -1,
+                                   2,
+                                   -2,
+                                   7,
+                                   255,
+                                   65536,
+                                   -65536,
+                                   int64_t{1} << 31,
+                                   -(int64_t{1} << 31),
+                                   int64_t{1} << 40,
+                                   INT64_MAX,
+                                   INT64_MIN,
+                                   INT64_MAX - 1};
 int64_t oddNumber(Random &random) { return kOddNumbers[below(random, std::size(kOddNumbers))]; }
 
 void damageBytes(std::string &bytes, const std::string &other, Random &random) {
@@ -171,30 +191,57 @@ void damageBytes(std::string &bytes, const std::string &other, Random &random) {
   if (size < 2) return;
   const int64_t at = below(random, size), length = std::min<int64_t>(size - at, 1 + below(random, 40));
   switch (below(random, 7)) {
-    case 0: bytes[at] = static_cast<char>(bytes[at] ^ (1 << below(random, 8))); break;
-    case 1: bytes[at] = static_cast<char>(below(random, 256)); break;
-    case 2: bytes.resize(at); break;
-    case 3: bytes.erase(at, length); break;
-    case 4: bytes.insert(at, bytes.substr(at, length)); break;
-    case 5: bytes.replace(at, 1, std::string(9, '\xff') + '\x01'); break;
-    default: bytes.replace(at, length, other.substr(below(random, static_cast<int64_t>(other.size())), length)); break;
+    case 0:
+      bytes[at] = static_cast<char>(bytes[at] ^ (1 << below(random, 8)));
+      break;
+    case 1:
+      bytes[at] = static_cast<char>(below(random, 256));
+      break;
+    case 2:
+      bytes.resize(at);
+      break;
+    case 3:
+      bytes.erase(at, length);
+      break;
+    case 4:
+      bytes.insert(at, bytes.substr(at, length));
+      break;
+    case 5:
+      bytes.replace(at, 1, std::string(9, '\xff') + '\x01');
+      break;
+    default:
+      bytes.replace(at, length, other.substr(below(random, static_cast<int64_t>(other.size())), length));
+      break;
   }
 }
 
 template <class Field>
 void damageNumber(Field *list, Random &random) {
-  if (list->size() > 0 && below(random, 4)) list->Set(static_cast<int>(below(random, list->size())), oddNumber(random));
-  else if (list->size() > 0 && below(random, 2)) list->RemoveLast();
-  else list->Add(oddNumber(random));
+  if (list->size() > 0 && below(random, 4))
+    list->Set(static_cast<int>(below(random, list->size())), oddNumber(random));
+  else if (list->size() > 0 && below(random, 2))
+    list->RemoveLast();
+  else
+    list->Add(oddNumber(random));
 }
 
 void damageTensor(onnx_proto::TensorProto *tensor, Random &random) {
   switch (below(random, 5)) {
-    case 0: damageNumber(tensor->mutable_dims(), random); break;
-    case 1: tensor->set_data_type(static_cast<int>(below(random, 28))); break;
-    case 2: damageNumber(tensor->mutable_int64_data(), random); break;
-    case 3: tensor->mutable_raw_data()->resize(static_cast<size_t>(below(random, 20))); break;
-    default: tensor->set_name(below(random, 2) ? "x" : ""); break;
+    case 0:
+      damageNumber(tensor->mutable_dims(), random);
+      break;
+    case 1:
+      tensor->set_data_type(static_cast<int>(below(random, 28)));
+      break;
+    case 2:
+      damageNumber(tensor->mutable_int64_data(), random);
+      break;
+    case 3:
+      tensor->mutable_raw_data()->resize(static_cast<size_t>(below(random, 20)));
+      break;
+    default:
+      tensor->set_name(below(random, 2) ? "x" : "");
+      break;
   }
 }
 
@@ -211,11 +258,21 @@ void damageAttribute(AttributeProto *attribute, Random &random) {
   if (attribute->has_g() && below(random, 4)) return damageGraph(attribute->mutable_g(), random);
   if (attribute->has_t() && below(random, 4)) return damageTensor(attribute->mutable_t(), random);
   switch (below(random, 5)) {
-    case 0: attribute->set_i(oddNumber(random)); break;
-    case 1: damageNumber(attribute->mutable_ints(), random); break;
-    case 2: attribute->set_f(static_cast<float>(oddNumber(random))); break;
-    case 3: attribute->set_type(static_cast<AttributeProto::AttributeType>(below(random, 15))); break;
-    default: attribute->set_s("?"); break;
+    case 0:
+      attribute->set_i(oddNumber(random));
+      break;
+    case 1:
+      damageNumber(attribute->mutable_ints(), random);
+      break;
+    case 2:
+      attribute->set_f(static_cast<float>(oddNumber(random)));
+      break;
+    case 3:
+      attribute->set_type(static_cast<AttributeProto::AttributeType>(below(random, 15)));
+      break;
+    default:
+      attribute->set_s("?");
+      break;
   }
 }
 
@@ -227,26 +284,46 @@ std::string randomType(Random &random) {
 
 void damageNode(GraphProto *graph, onnx_proto::NodeProto *node, Random &random) {
   switch (below(random, 7)) {
-    case 0: node->set_op_type(randomType(random)); break;
-    case 1: node->add_input(randomName(*graph, random)); break;
-    case 2: if (node->input_size() > 0) node->set_input(static_cast<int>(below(random, node->input_size())), randomName(*graph, random)); break;
-    case 3: if (node->input_size() > 0) node->mutable_input()->RemoveLast(); break;
-    case 4: if (node->output_size() > 0) node->set_output(0, below(random, 2) ? randomName(*graph, random) : ""); break;
-    case 5: node->add_output(node->op_type() + "_more"); break;
-    default: if (node->attribute_size() > 0) damageAttribute(node->mutable_attribute(static_cast<int>(below(random, node->attribute_size()))), random);
+    case 0:
+      node->set_op_type(randomType(random));
+      break;
+    case 1:
+      node->add_input(randomName(*graph, random));
+      break;
+    case 2:
+      if (node->input_size() > 0)
+        node->set_input(static_cast<int>(below(random, node->input_size())), randomName(*graph, random));
+      break;
+    case 3:
+      if (node->input_size() > 0) node->mutable_input()->RemoveLast();
+      break;
+    case 4:
+      if (node->output_size() > 0) node->set_output(0, below(random, 2) ? randomName(*graph, random) : "");
+      break;
+    case 5:
+      node->add_output(node->op_type() + "_more");
+      break;
+    default:
+      if (node->attribute_size() > 0)
+        damageAttribute(node->mutable_attribute(static_cast<int>(below(random, node->attribute_size()))), random);
   }
 }
 
 void damageGraph(GraphProto *graph, Random &random) {
   const int64_t what = below(random, 10);
-  if (what < 6 && graph->node_size() > 0) return damageNode(graph, graph->mutable_node(static_cast<int>(below(random, graph->node_size()))), random);
+  if (what < 6 && graph->node_size() > 0)
+    return damageNode(graph, graph->mutable_node(static_cast<int>(below(random, graph->node_size()))), random);
   if (what < 8 && graph->initializer_size() > 0)
     return damageTensor(graph->mutable_initializer(static_cast<int>(below(random, graph->initializer_size()))), random);
-  if (what == 8 && graph->node_size() > 1) return graph->mutable_node()->SwapElements(0, static_cast<int>(below(random, graph->node_size())));
+  if (what == 8 && graph->node_size() > 1)
+    return graph->mutable_node()->SwapElements(0, static_cast<int>(below(random, graph->node_size())));
   if (graph->input_size() == 0) return;
-  auto *tensor = graph->mutable_input(static_cast<int>(below(random, graph->input_size())))->mutable_type()->mutable_tensor_type();
-  if (below(random, 3) == 0) tensor->set_elem_type(static_cast<int>(below(random, 28)));
-  else if (tensor->shape().dim_size() > 0) tensor->mutable_shape()->mutable_dim(0)->set_dim_value(oddNumber(random));
+  auto *tensor =
+      graph->mutable_input(static_cast<int>(below(random, graph->input_size())))->mutable_type()->mutable_tensor_type();
+  if (below(random, 3) == 0)
+    tensor->set_elem_type(static_cast<int>(below(random, 28)));
+  else if (tensor->shape().dim_size() > 0)
+    tensor->mutable_shape()->mutable_dim(0)->set_dim_value(oddNumber(random));
 }
 
 std::string damaged(const std::string &bytes, const std::string &other, Random &random) {
@@ -263,18 +340,21 @@ std::string damaged(const std::string &bytes, const std::string &other, Random &
   return model.SerializeAsString();
 }
 
-// ---- the way of a model ---------------------------------------------------------------------------------------------------
+// ---- the way of a model
+// ---------------------------------------------------------------------------------------------------
 
 void addHostStreams(Graph &graph) {
   for (Tensor *stream : graph.tensorsOfType(TensorType::Stream)) {
     const std::vector<Use> uses = stream->uses();
-    Op *load = graph.addConnectedOp(opDef("HostLoad"), {}, {graph.freeId(stream->id + "/loaded")}, {{"stream", stream->id}}, Op::Settings(graph));
+    Op *load = graph.addConnectedOp(opDef("HostLoad"), {}, {graph.freeId(stream->id + "/loaded")},
+                                    {{"stream", stream->id}}, Op::Settings(graph));
     for (const Use &use : uses) graph.replaceUse(use, load->outputs()[0]);
     graph.replaceOutputs(stream->index(), load->outputs()[0]);
   }
   int i = 0;
   for (TensorIndex output : graph.outputs())
-    graph.addConnectedOp(opDef("HostStore"), {output}, {}, {{"stream", "output " + std::to_string(i++)}}, Op::Settings(graph));
+    graph.addConnectedOp(opDef("HostStore"), {output}, {}, {{"stream", "output " + std::to_string(i++)}},
+                         Op::Settings(graph));
 }
 
 struct Streams final : runtime::StreamSource {
@@ -342,8 +422,10 @@ TEST(DamagedModels, are_taken_or_refused_with_a_reason) {
   for (int64_t i = 0; i < runs; ++i) {
     Random random(static_cast<uint64_t>(seed * 1'000'003 + i));
     const size_t which = static_cast<size_t>(below(random, static_cast<int64_t>(models.size())));
-    const std::string bytes = damaged(models[which], models[static_cast<size_t>(below(random, static_cast<int64_t>(models.size())))], random);
-    if (const char *folder = std::getenv("POPART_FUZZ_KEEP")) std::ofstream(std::string(folder) + "/last.onnx", std::ios::binary) << bytes;
+    const std::string bytes =
+        damaged(models[which], models[static_cast<size_t>(below(random, static_cast<int64_t>(models.size())))], random);
+    if (const char *folder = std::getenv("POPART_FUZZ_KEEP"))
+      std::ofstream(std::string(folder) + "/last.onnx", std::ios::binary) << bytes;
     const std::string result = outcome(bytes);
     ++counts[result];
     const bool fine = result == "run" || result == "built" || result == "refused";

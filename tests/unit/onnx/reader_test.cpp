@@ -24,14 +24,16 @@ ModelProto emptyModel(int opset = 17) {
   return m;
 }
 
-void setType(ValueInfoProto *v, const std::string &name, const std::vector<int64_t> &dims, TensorProto::DataType type = TensorProto::FLOAT) {
+void setType(ValueInfoProto *v, const std::string &name, const std::vector<int64_t> &dims,
+             TensorProto::DataType type = TensorProto::FLOAT) {
   v->set_name(name);
   v->mutable_type()->mutable_tensor_type()->set_elem_type(type);
   v->mutable_type()->mutable_tensor_type()->mutable_shape();
   for (int64_t d : dims) v->mutable_type()->mutable_tensor_type()->mutable_shape()->add_dim()->set_dim_value(d);
 }
 
-NodeProto *addNode(GraphProto *g, const std::string &type, const std::vector<std::string> &in, const std::vector<std::string> &out) {
+NodeProto *addNode(GraphProto *g, const std::string &type, const std::vector<std::string> &in,
+                   const std::vector<std::string> &out) {
   auto *n = g->add_node();
   n->set_op_type(type);
   for (const auto &i : in) n->add_input(i);
@@ -206,7 +208,8 @@ TEST(Reader, structural_nonsense_is_refused_by_name) {
 }
 
 TEST(Reader, tensors_that_do_not_match_their_dimensions_are_refused) {
-  for (const std::vector<int64_t> &dims : std::vector<std::vector<int64_t>>{{-1}, {int64_t{1} << 62, 4}, {int64_t{1} << 40}, {3}}) {
+  for (const std::vector<int64_t> &dims :
+       std::vector<std::vector<int64_t>>{{-1}, {int64_t{1} << 62, 4}, {int64_t{1} << 40}, {3}}) {
     ModelProto m = reluModel();
     auto *t = m.mutable_graph()->add_initializer();
     t->set_name("w");

@@ -18,7 +18,8 @@ Graph &passThrough(Ir &ir, const GraphId &id, const std::vector<TensorInfo> &inp
   return graph;
 }
 
-Op *add(Graph &graph, const std::string &type, const std::vector<TensorIndex> &inputs, int outputs, Attributes attributes) {
+Op *add(Graph &graph, const std::string &type, const std::vector<TensorIndex> &inputs, int outputs,
+        Attributes attributes) {
   std::vector<TensorId> ids;
   for (int i = 0; i < outputs; ++i) ids.push_back(graph.freeId(type + "_out" + std::to_string(i)));
   return graph.addConnectedOp(opDef(type), inputs, ids, std::move(attributes), Op::Settings(graph, "op"));
@@ -60,7 +61,8 @@ TEST(Control, if_needs_branches_with_equal_outputs) {
   TensorIndex c = main.addInput("c", kFlag), x = main.addInput("x", kInfo), n = main.addInput("n", kCount);
   Op *op = add(main, "If", {c, x, x, n}, 1, {{"then_branch", GraphRef{"yes"}}, {"else_branch", GraphRef{"no"}}});
   EXPECT_EQ(op->outInfo(0), kInfo);
-  EXPECT_THROW(add(main, "If", {c, x, n}, 1, {{"then_branch", GraphRef{"yes"}}, {"else_branch", GraphRef{"other"}}}), error);
+  EXPECT_THROW(add(main, "If", {c, x, n}, 1, {{"then_branch", GraphRef{"yes"}}, {"else_branch", GraphRef{"other"}}}),
+               error);
 }
 
 TEST(Control, host_load_has_the_info_of_its_stream) {
@@ -73,7 +75,8 @@ TEST(Control, host_load_has_the_info_of_its_stream) {
   EXPECT_THROW(add(sub, "HostLoad", {}, 1, {{"stream", std::string("strean")}}), error);
   TensorIndex wrong = sub.addInput("g/wrong", kCount);
   EXPECT_THROW(add(sub, "HostLoad", {wrong}, 1, {{"stream", std::string("stream")}}), error);
-  EXPECT_THROW(add(sub, "HostStore", {wrong}, 0, {{"stream", std::string("s")}, {"return", std::string("never")}}), error);
+  EXPECT_THROW(add(sub, "HostStore", {wrong}, 0, {{"stream", std::string("s")}, {"return", std::string("never")}}),
+               error);
 }
 
 TEST(Control, init_zero_fills_and_checks_its_attributes) {
@@ -88,7 +91,8 @@ TEST(Control, scatter_and_gather_round_up_to_whole_chunks) {
   TensorIndex x = main.addInput("x", TensorInfo(DataType::FLOAT, {3, 5}));
   Op *scatter = add(main, "ReplicatedReduceScatter", {x}, 1, {{"group_size", int64_t{4}}, {"meta_shape", Shape{3, 5}}});
   EXPECT_EQ(scatter->outInfo(0), TensorInfo(DataType::FLOAT, {4}, {3, 5}));
-  Op *gather = add(main, "ReplicatedAllGather", {scatter->outputs()[0]}, 1, {{"group_size", int64_t{4}}, {"shape", Shape{3, 5}}});
+  Op *gather = add(main, "ReplicatedAllGather", {scatter->outputs()[0]}, 1,
+                   {{"group_size", int64_t{4}}, {"shape", Shape{3, 5}}});
   EXPECT_EQ(gather->outShape(0), (Shape{3, 5}));
   EXPECT_THROW(add(main, "ReplicatedAllReduce", {x}, 1, {{"op", std::string("Median")}}), error);
 }

@@ -18,8 +18,8 @@ inline TensorData words(std::vector<uint32_t> values) {
 inline TensorData absent() { return {}; }
 
 // Infers and evaluates `type`; an empty TensorData is an absent input. Throws what inference throws.
-inline std::vector<TensorData> evaluateOp(const std::string &type, Attributes attributes, const std::vector<TensorData> &inputs,
-                                          int outputs = 1) {
+inline std::vector<TensorData> evaluateOp(const std::string &type, Attributes attributes,
+                                          const std::vector<TensorData> &inputs, int outputs = 1) {
   Ir ir;
   Graph &graph = ir.getMainGraph();
   std::vector<TensorIndex> in;

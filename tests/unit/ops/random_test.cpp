@@ -34,7 +34,8 @@ TEST(Random, the_same_seed_gives_the_same_numbers_and_another_seed_others) {
 }
 
 TEST(Random, a_shorter_tensor_is_the_beginning_of_a_longer_one) {
-  Values longer = draw("RandomNormal", {{"shape", Shape{11}}}, {1, 2}), shorter = draw("RandomNormal", {{"shape", Shape{6}}}, {1, 2});
+  Values longer = draw("RandomNormal", {{"shape", Shape{11}}}, {1, 2}),
+         shorter = draw("RandomNormal", {{"shape", Shape{6}}}, {1, 2});
   longer.resize(6);
   EXPECT_EQ(longer, shorter);
 }
@@ -47,7 +48,8 @@ TEST(Random, normal_numbers_have_the_asked_moments) {
 
 TEST(Random, uniform_numbers_stay_below_the_upper_end_in_every_type) {
   for (int type : {1, 10, 11, 16}) {
-    const Values v = draw("RandomUniform", {{"shape", kMany}, {"low", 1.0f}, {"high", 1.0078125f}, {"dtype", int64_t{type}}}, {1, 2});
+    const Values v = draw("RandomUniform",
+                          {{"shape", kMany}, {"low", 1.0f}, {"high", 1.0078125f}, {"dtype", int64_t{type}}}, {1, 2});
     for (double x : v) {
       ASSERT_GE(x, 1.0);
       ASSERT_LT(x, 1.0078125);
@@ -81,7 +83,8 @@ TEST(Random, dropout_is_the_identity_without_training_mode) {
 
 TEST(Random, shaped_dropout_shares_its_mask_along_broadcast_dimensions) {
   const TensorData ones = floats({50, 3}, std::vector<float>(150, 1.0f));
-  const Values y = valuesOf(evaluateOp("ShapedDropout", {{"shape", Shape{50, 1}}, {"ratio", 0.5f}}, {ones, words({5, 6})})[0]);
+  const Values y =
+      valuesOf(evaluateOp("ShapedDropout", {{"shape", Shape{50, 1}}, {"ratio", 0.5f}}, {ones, words({5, 6})})[0]);
   int kept = 0;
   for (size_t row = 0; row < 50; ++row) {
     ASSERT_EQ(y[3 * row], y[3 * row + 1]);

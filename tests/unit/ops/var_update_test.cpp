@@ -104,7 +104,8 @@ TEST(VarUpdate, adam_weight_decay_adds_the_weight) {
 
 TEST(VarUpdate, trust_ratio_is_limited_and_falls_back_to_one) {
   auto update = [](float r1, float r2, float limit) {
-    return run("AdamVarUpdate", {{"lr", 0.5f}, {"max_weight_norm", limit}}, {floats({1}, {10}), floats({1}, {2}), scalar(r1), scalar(r2)})[0];
+    return run("AdamVarUpdate", {{"lr", 0.5f}, {"max_weight_norm", limit}},
+               {floats({1}, {10}), floats({1}, {2}), scalar(r1), scalar(r2)})[0];
   };
   EXPECT_EQ(update(16, 4, 100), 10 - 0.5 * 2 * 2);
   EXPECT_EQ(update(16, 4, 2), 10 - 0.5 * 1 * 2);

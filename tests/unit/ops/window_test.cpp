@@ -18,7 +18,8 @@ Inferred infer(const std::string &type, const Attributes &attributes, const std:
   Ir ir;
   Graph &graph = ir.getMainGraph();
   std::vector<TensorIndex> in;
-  for (size_t i = 0; i < shapes.size(); ++i) in.push_back(graph.addInput("in" + std::to_string(i), TensorInfo(DataType::FLOAT, shapes[i])));
+  for (size_t i = 0; i < shapes.size(); ++i)
+    in.push_back(graph.addInput("in" + std::to_string(i), TensorInfo(DataType::FLOAT, shapes[i])));
   Op *op = graph.addConnectedOp(opDef(type), in, {"out"}, attributes, Op::Settings(graph, "op"));
   const Inferred first{op->outShape(0), op->attributes()};
   op->setup();
@@ -50,7 +51,8 @@ TEST(Window, same_padding_puts_the_odd_element_on_the_named_side) {
 TEST(Window, ceil_mode_leaves_windows_in_the_upper_padding_out) {
   const Attributes ceil{{"kernel_shape", Ints{2}}, {"strides", Ints{2}}, {"ceil_mode", int64_t{1}}};
   EXPECT_EQ(shapeOf("MaxPool", ceil, {{1, 1, 5}}), (Shape{1, 1, 3}));
-  const Attributes padded{{"kernel_shape", Ints{2}}, {"strides", Ints{3}}, {"pads", Ints{0, 2}}, {"ceil_mode", int64_t{1}}};
+  const Attributes padded{
+      {"kernel_shape", Ints{2}}, {"strides", Ints{3}}, {"pads", Ints{0, 2}}, {"ceil_mode", int64_t{1}}};
   EXPECT_EQ(shapeOf("MaxPool", padded, {{1, 1, 3}}), (Shape{1, 1, 1}));
 }
 
@@ -59,7 +61,8 @@ TEST(Window, transposed_convolution_honours_output_shape_and_padding_mode) {
   EXPECT_EQ(shapeOf("ConvTranspose", {{"strides", Ints{2, 2}}}, shapes), (Shape{1, 5, 7, 7}));
   const Inferred wanted = infer("ConvTranspose", {{"strides", Ints{3, 2}}, {"output_shape", Ints{10, 8}}}, shapes);
   EXPECT_EQ(wanted.shape, (Shape{1, 5, 10, 8}));
-  const Inferred same = infer("ConvTranspose", {{"strides", Ints{2, 2}}, {"auto_pad", std::string("SAME_UPPER")}}, shapes);
+  const Inferred same =
+      infer("ConvTranspose", {{"strides", Ints{2, 2}}, {"auto_pad", std::string("SAME_UPPER")}}, shapes);
   EXPECT_EQ(same.shape, (Shape{1, 5, 6, 6}));
   EXPECT_EQ(same.attributes.getAttribute<Ints>("pads"), (Ints{0, 0, 1, 1}));
 }

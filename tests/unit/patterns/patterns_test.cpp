@@ -26,7 +26,8 @@ TEST(PostNRepl, IdentityBetweenAnchorsStays) {
     b.op("Log", {b.op("Identity", {h}, "i")}, "y");
     rewrite(ir.getMainGraph(), anchored ? std::set<TensorId>{"h", "i", "y"} : std::set<TensorId>{"y"});
     EXPECT_EQ(countOps(ir.getMainGraph(), "Identity"), anchored ? 1 : 0);
-    EXPECT_EQ(ir.getMainGraph().getTensor("y")->getProducer()->inTensor(0)->getProducer()->opType(), anchored ? "Identity" : "Exp");
+    EXPECT_EQ(ir.getMainGraph().getTensor("y")->getProducer()->inTensor(0)->getProducer()->opType(),
+              anchored ? "Identity" : "Exp");
   }
 }
 

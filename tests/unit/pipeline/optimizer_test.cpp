@@ -1,4 +1,5 @@
-// Optimizer classes: checks of values and keys, replacement rules, specific values, compound scalars; random seeds of a program.
+// Optimizer classes: checks of values and keys, replacement rules, specific values, compound scalars; random seeds of a
+// program.
 #include <gtest/gtest.h>
 
 #include <popart/adam.hpp>
@@ -14,17 +15,20 @@ namespace {
 using Pairs = std::map<std::string, std::pair<float, bool>>;
 
 TEST(SgdClass, RefusesValuesOutOfRange) {
-  for (const auto &[key, value] : std::vector<std::pair<std::string, std::pair<float, bool>>>{{"defaultLearningRate", {-1.0f, false}},
-                                                                                             {"defaultLearningRate", {0.0f, true}},
-                                                                                             {"defaultWeightDecay", {-0.1f, true}},
-                                                                                             {"defaultMomentum", {-0.1f, true}},
-                                                                                             {"defaultDampening", {-0.1f, true}},
-                                                                                             {"defaultVelocityScaling", {0.0f, true}},
-                                                                                             {"lossScaling", {0.0f, true}},
-                                                                                             {"learningRate", {0.1f, true}}})
+  for (const auto &[key, value] :
+       std::vector<std::pair<std::string, std::pair<float, bool>>>{{"defaultLearningRate", {-1.0f, false}},
+                                                                   {"defaultLearningRate", {0.0f, true}},
+                                                                   {"defaultWeightDecay", {-0.1f, true}},
+                                                                   {"defaultMomentum", {-0.1f, true}},
+                                                                   {"defaultDampening", {-0.1f, true}},
+                                                                   {"defaultVelocityScaling", {0.0f, true}},
+                                                                   {"lossScaling", {0.0f, true}},
+                                                                   {"learningRate", {0.1f, true}}})
     EXPECT_THROW(SGD(Pairs{{key, value}}), error) << key;
   EXPECT_NO_THROW(SGD(Pairs{{"defaultLearningRate", {0.0f, false}}}));
-  EXPECT_THROW(SGD(Pairs{{"nesterov", {1.0f, true}}, {"defaultMomentum", {0.9f, true}}, {"defaultDampening", {0.1f, true}}}), error);
+  EXPECT_THROW(
+      SGD(Pairs{{"nesterov", {1.0f, true}}, {"defaultMomentum", {0.9f, true}}, {"defaultDampening", {0.1f, true}}}),
+      error);
 }
 
 TEST(SgdClass, UnknownKeyListsTheAllowedOnes) {
@@ -51,15 +55,18 @@ TEST(SgdClass, ReplacementNeedsTheSameConstnessAndConstants) {
   const SGD base(Pairs{{"defaultLearningRate", {0.1f, false}}});
   EXPECT_TRUE(base.validReplacement(SGD(Pairs{{"defaultLearningRate", {0.7f, false}}})));
   EXPECT_FALSE(base.validReplacement(SGD(Pairs{{"defaultLearningRate", {0.1f, true}}})));
-  EXPECT_FALSE(base.validReplacement(SGD(Pairs{{"defaultLearningRate", {0.1f, false}}, {"defaultWeightDecay", {0.1f, true}}})));
+  EXPECT_FALSE(
+      base.validReplacement(SGD(Pairs{{"defaultLearningRate", {0.1f, false}}, {"defaultWeightDecay", {0.1f, true}}})));
   SGD specific(base);
   specific.insertSpecific("w", Pairs{});
   EXPECT_FALSE(base.validReplacement(specific));
-  EXPECT_FALSE(base.validReplacement(Adam(Pairs{}, AdamMode::Adam, WeightDecayMode::Decay, DataType::UNDEFINED, DataType::FLOAT, DataType::FLOAT)));
+  EXPECT_FALSE(base.validReplacement(
+      Adam(Pairs{}, AdamMode::Adam, WeightDecayMode::Decay, DataType::UNDEFINED, DataType::FLOAT, DataType::FLOAT)));
 }
 
 TEST(SgdClass, CompoundScalarsUseLossScaleAndMeanFactors) {
-  SGD sgd(Pairs{{"defaultLearningRate", {0.8f, true}}, {"defaultDampening", {0.5f, true}}, {"lossScaling", {4.0f, false}}});
+  SGD sgd(
+      Pairs{{"defaultLearningRate", {0.8f, true}}, {"defaultDampening", {0.5f, true}}, {"lossScaling", {4.0f, false}}});
   EXPECT_THROW(sgd.scalar("scaledLearningRate0", "w"), error) << "factors are not set yet";
   OptimizerFactors factors;
   sgd.setFactors(factors);
@@ -73,7 +80,8 @@ TEST(SgdClass, CompoundScalarsUseLossScaleAndMeanFactors) {
 
 TEST(AdamClass, RefusesValuesOutOfRange) {
   auto make = [](const std::string &key, float value) {
-    return Adam(Pairs{{key, {value, true}}}, AdamMode::Adam, WeightDecayMode::Decay, DataType::UNDEFINED, DataType::FLOAT, DataType::FLOAT);
+    return Adam(Pairs{{key, {value, true}}}, AdamMode::Adam, WeightDecayMode::Decay, DataType::UNDEFINED,
+                DataType::FLOAT, DataType::FLOAT);
   };
   EXPECT_THROW(make("defaultBeta1", -0.1f), error);
   EXPECT_THROW(make("defaultEps", 0.0f), error);
@@ -83,7 +91,8 @@ TEST(AdamClass, RefusesValuesOutOfRange) {
 
 TEST(AdaptiveClass, TfVariantIsForRmsPropOnly) {
   auto make = [](AdaptiveMode mode) {
-    return Adaptive(Pairs{}, mode, WeightDecayMode::Decay, DataType::UNDEFINED, DataType::FLOAT, DataType::FLOAT, DataType::UNDEFINED, true);
+    return Adaptive(Pairs{}, mode, WeightDecayMode::Decay, DataType::UNDEFINED, DataType::FLOAT, DataType::FLOAT,
+                    DataType::UNDEFINED, true);
   };
   EXPECT_THROW(make(AdaptiveMode::AdaGrad), error);
   EXPECT_THROW(make(AdaptiveMode::AdaDelta), error);
@@ -91,7 +100,9 @@ TEST(AdaptiveClass, TfVariantIsForRmsPropOnly) {
 }
 
 TEST(ClipNorm, ClipAllStandsAlone) {
-  EXPECT_THROW(ConstSGD(0.1f, 0.0f, 1.0f, {ClipNormSettings::clipAllWeights(1.0f), ClipNormSettings::clipWeights({"w"}, 1.0f)}), error);
+  EXPECT_THROW(
+      ConstSGD(0.1f, 0.0f, 1.0f, {ClipNormSettings::clipAllWeights(1.0f), ClipNormSettings::clipWeights({"w"}, 1.0f)}),
+      error);
   EXPECT_THROW(ClipNormSettings::clipAllWeights(1.0f).getWeightIds(), error);
 }
 
@@ -102,7 +113,8 @@ TEST(RandomSetup, EveryRandomOpAndBatchHasItsOwnNumbers) {
   request.ir = std::make_unique<Ir>();
   test::GraphBuilder b(request.ir->getMainGraph());
   auto x = b.constant("x", {kSize}, std::vector<float>(kSize, 1.0f));
-  auto seed = request.ir->getMainGraph().addVariable("randomSeed___fromHost", TensorData(TensorInfo(DataType::UINT32, {2})));
+  auto seed =
+      request.ir->getMainGraph().addVariable("randomSeed___fromHost", TensorData(TensorInfo(DataType::UINT32, {2})));
   for (const char *id : {"a", "b"}) b.op("Dropout", {x, seed}, id, {{"training_mode", int64_t{1}}, {"ratio", 0.5f}});
   request.anchors = {{"a"}, {"b"}};
   auto prepared = pipeline::prepare(std::move(request));

@@ -9,8 +9,8 @@
 #include <popart/adaptive.hpp>
 #include <popart/sgd.hpp>
 
-#include "pipeline/prepare.hpp"
 #include "../support/program.hpp"
+#include "pipeline/prepare.hpp"
 
 namespace popart {
 namespace {
@@ -25,7 +25,10 @@ const std::vector<std::string> kWeights = {"b1", "b2", "w1", "w2"};
 using Values = std::map<std::string, std::vector<float>>;
 
 Values initialWeights() {
-  return {{"w1", numbers(kIn * kHidden, 1)}, {"b1", numbers(kHidden, 2)}, {"w2", numbers(kHidden * kClasses, 3)}, {"b2", numbers(kClasses, 4)}};
+  return {{"w1", numbers(kIn * kHidden, 1)},
+          {"b1", numbers(kHidden, 2)},
+          {"w2", numbers(kHidden * kClasses, 3)},
+          {"b2", numbers(kClasses, 4)}};
 }
 
 // loss = nll(softmax(relu(x w1 + b1) w2 + b2), labels), mean over the batch
@@ -35,9 +38,11 @@ std::unique_ptr<Ir> classifier(const Values &weights) {
   auto x = b.stream("x", DataType::FLOAT, {kBatch, kIn});
   auto labels = b.stream("labels", DataType::INT32, {kBatch});
   auto w1 = b.variable("w1", {kIn, kHidden}, weights.at("w1")), b1 = b.variable("b1", {kHidden}, weights.at("b1"));
-  auto w2 = b.variable("w2", {kHidden, kClasses}, weights.at("w2")), b2 = b.variable("b2", {kClasses}, weights.at("b2"));
+  auto w2 = b.variable("w2", {kHidden, kClasses}, weights.at("w2")),
+       b2 = b.variable("b2", {kClasses}, weights.at("b2"));
   auto h = b.op("Relu", {b.op("Add", {b.op("MatMul", {x, w1}, "xw1"), b1}, "h1")}, "h");
-  auto p = b.op("Softmax", {b.op("Add", {b.op("MatMul", {h, w2}, "hw2"), b2}, "scores")}, "probs", {{"axis", int64_t{1}}});
+  auto p =
+      b.op("Softmax", {b.op("Add", {b.op("MatMul", {h, w2}, "hw2"), b2}, "scores")}, "probs", {{"axis", int64_t{1}}});
   b.op("Nll", {p, labels}, "loss");
   return ir;
 }
@@ -72,7 +77,8 @@ Values numericGradients() {
   return result;
 }
 
-pipeline::Prepared prepareTraining(const Optimizer &optimizer, std::vector<Anchor> anchors = {}, Patterns patterns = Patterns()) {
+pipeline::Prepared prepareTraining(const Optimizer &optimizer, std::vector<Anchor> anchors = {},
+                                   Patterns patterns = Patterns()) {
   PrepareRequest request;
   request.ir = classifier(initialWeights());
   request.loss = "loss";
@@ -96,12 +102,14 @@ Values programGradients() {
   return result;
 }
 
-void expectNear(const std::vector<float> &got, const std::vector<double> &want, double tolerance, const std::string &what) {
+void expectNear(const std::vector<float> &got, const std::vector<double> &want, double tolerance,
+                const std::string &what) {
   ASSERT_EQ(got.size(), want.size()) << what;
   for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], want[i], tolerance) << what << " [" << i << "]";
 }
 
-// Runs `steps` steps and gives the weights before each step's gradient: expectations re-compute gradients at given weights.
+// Runs `steps` steps and gives the weights before each step's gradient: expectations re-compute gradients at given
+// weights.
 Values gradientsAt(const Values &weights) {
   ConstSGD sgd(1.0f);
   PrepareRequest request;
@@ -168,7 +176,10 @@ TEST(Training, PatternsDoNotChangeResults) {
 }
 
 TEST(Training, Sgd0FollowsItsFormula) {
-  SGD sgd({{"defaultLearningRate", {0.2f, true}}, {"defaultWeightDecay", {0.1f, true}}, {"defaultDampening", {0.3f, true}}, {"lossScaling", {8.0f, true}}});
+  SGD sgd({{"defaultLearningRate", {0.2f, true}},
+           {"defaultWeightDecay", {0.1f, true}},
+           {"defaultDampening", {0.3f, true}},
+           {"lossScaling", {8.0f, true}}});
   expectFollowsRule(sgd, [](auto &, size_t, double g, double &w) { w = w * (1 - 0.2 * 0.7 * 0.1) - 0.2 * 0.7 * g; });
 }
 
@@ -177,8 +188,12 @@ class MomentumTest : public testing::TestWithParam<std::tuple<SGDAccumulatorAndM
 TEST_P(MomentumTest, FollowsTheNominalRule) {
   const auto [kind, nesterov] = GetParam();
   const double lr = 0.1, wd = 0.05, mm = 0.8, dm = nesterov ? 0.0 : 0.2;
-  SGD sgd({{"defaultLearningRate", {0.1f, true}}, {"defaultWeightDecay", {0.05f, true}}, {"defaultMomentum", {0.8f, true}},
-           {"defaultDampening", {static_cast<float>(dm), true}}, {"defaultVelocityScaling", {4.0f, true}}, {"lossScaling", {2.0f, true}},
+  SGD sgd({{"defaultLearningRate", {0.1f, true}},
+           {"defaultWeightDecay", {0.05f, true}},
+           {"defaultMomentum", {0.8f, true}},
+           {"defaultDampening", {static_cast<float>(dm), true}},
+           {"defaultVelocityScaling", {4.0f, true}},
+           {"lossScaling", {2.0f, true}},
            {"nesterov", {nesterov ? 1.0f : 0.0f, true}}},
           {}, kind);
   std::map<std::string, std::map<size_t, double>> velocity;
@@ -191,15 +206,22 @@ TEST_P(MomentumTest, FollowsTheNominalRule) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Sgd, MomentumTest,
-                         testing::Combine(testing::Values(SGDAccumulatorAndMomentum::Combined, SGDAccumulatorAndMomentum::Separate), testing::Bool()));
+                         testing::Combine(testing::Values(SGDAccumulatorAndMomentum::Combined,
+                                                          SGDAccumulatorAndMomentum::Separate),
+                                          testing::Bool()));
 
 class AdamTest : public testing::TestWithParam<std::tuple<AdamMode, WeightDecayMode>> {};
 
 TEST_P(AdamTest, FollowsItsFormula) {
   const auto [mode, decay] = GetParam();
   const double lr = 0.05, wd = 0.1, b1 = 0.8, b2 = 0.9, eps = 1e-3, maxNorm = 1.5;
-  Adam adam({{"defaultLearningRate", {0.05f, true}}, {"defaultWeightDecay", {0.1f, true}}, {"defaultBeta1", {0.8f, true}},
-             {"defaultBeta2", {0.9f, true}}, {"defaultEps", {1e-3f, true}}, {"lossScaling", {4.0f, true}}, {"defaultMaxWeightNorm", {1.5f, true}}},
+  Adam adam({{"defaultLearningRate", {0.05f, true}},
+             {"defaultWeightDecay", {0.1f, true}},
+             {"defaultBeta1", {0.8f, true}},
+             {"defaultBeta2", {0.9f, true}},
+             {"defaultEps", {1e-3f, true}},
+             {"lossScaling", {4.0f, true}},
+             {"defaultMaxWeightNorm", {1.5f, true}}},
             mode, decay, DataType::UNDEFINED, DataType::FLOAT, DataType::FLOAT);
   auto prepared = prepareTraining(adam);
   ProgramRun run(*prepared.ir);
@@ -237,7 +259,8 @@ TEST_P(AdamTest, FollowsItsFormula) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Adam, AdamTest,
-                         testing::Combine(testing::Values(AdamMode::Adam, AdamMode::AdamNoBias, AdamMode::AdaMax, AdamMode::Lamb, AdamMode::LambNoBias),
+                         testing::Combine(testing::Values(AdamMode::Adam, AdamMode::AdamNoBias, AdamMode::AdaMax,
+                                                          AdamMode::Lamb, AdamMode::LambNoBias),
                                           testing::Values(WeightDecayMode::Decay, WeightDecayMode::L2Regularization)));
 
 struct AdaptiveCase {
@@ -250,37 +273,49 @@ class AdaptiveTest : public testing::TestWithParam<AdaptiveCase> {};
 TEST_P(AdaptiveTest, FollowsItsFormula) {
   const auto [mode, tf, momentum] = GetParam();
   const double lr = 0.05, wd = 0.1, a = 0.9, eps = 1e-2, mm = momentum;
-  Adaptive optimizer({{"defaultLearningRate", {0.05f, true}}, {"defaultWeightDecay", {0.1f, true}}, {"defaultAlpha", {0.9f, true}},
-                      {"defaultMomentum", {momentum, true}}, {"defaultEps", {1e-2f, true}}, {"lossScaling", {2.0f, true}}},
-                     mode, WeightDecayMode::Decay, DataType::UNDEFINED, DataType::FLOAT, DataType::FLOAT, DataType::UNDEFINED, tf);
+  Adaptive optimizer({{"defaultLearningRate", {0.05f, true}},
+                      {"defaultWeightDecay", {0.1f, true}},
+                      {"defaultAlpha", {0.9f, true}},
+                      {"defaultMomentum", {momentum, true}},
+                      {"defaultEps", {1e-2f, true}},
+                      {"lossScaling", {2.0f, true}}},
+                     mode, WeightDecayMode::Decay, DataType::UNDEFINED, DataType::FLOAT, DataType::FLOAT,
+                     DataType::UNDEFINED, tf);
   std::map<std::string, std::map<size_t, std::array<double, 3>>> state;
-  expectFollowsRule(optimizer, [&, mode = mode, tf = tf](const std::string &id, size_t i, double g, double &w) {
-    auto [it, fresh] = state[id].try_emplace(i);
-    auto &s = it->second;
-    if (fresh) s = {tf ? 1.0 : 0.0, 0.0, 0.0};
-    s[0] = mode == AdaptiveMode::AdaGrad ? s[0] + g * g : a * s[0] + (1 - a) * g * g;
-    double x;
-    if (mode == AdaptiveMode::AdaDelta) {
-      x = g * std::sqrt(s[1] + eps) / std::sqrt(s[0] + eps);
-      s[1] = a * s[1] + (1 - a) * x * x;
-    } else {
-      if (mode == AdaptiveMode::CenteredRMSProp) s[1] = a * s[1] + (1 - a) * g;
-      const double square = s[0] - s[1] * s[1];
-      x = tf ? g / std::sqrt(square + eps) : g / (std::sqrt(square) + eps);
-    }
-    if (mm > 0) {
-      s[2] = mm * s[2] + (tf ? lr * x : x);
-      x = s[2];
-    }
-    w = tf && mm > 0 ? w * (1 - wd) - x : w - lr * (x + wd * w);
-  }, 2e-5);
+  expectFollowsRule(
+      optimizer,
+      [&, mode = mode, tf = tf](const std::string &id, size_t i, double g, double &w) {
+        auto [it, fresh] = state[id].try_emplace(i);
+        auto &s = it->second;
+        if (fresh) s = {tf ? 1.0 : 0.0, 0.0, 0.0};
+        s[0] = mode == AdaptiveMode::AdaGrad ? s[0] + g * g : a * s[0] + (1 - a) * g * g;
+        double x;
+        if (mode == AdaptiveMode::AdaDelta) {
+          x = g * std::sqrt(s[1] + eps) / std::sqrt(s[0] + eps);
+          s[1] = a * s[1] + (1 - a) * x * x;
+        } else {
+          if (mode == AdaptiveMode::CenteredRMSProp) s[1] = a * s[1] + (1 - a) * g;
+          const double square = s[0] - s[1] * s[1];
+          x = tf ? g / std::sqrt(square + eps) : g / (std::sqrt(square) + eps);
+        }
+        if (mm > 0) {
+          s[2] = mm * s[2] + (tf ? lr * x : x);
+          x = s[2];
+        }
+        w = tf && mm > 0 ? w * (1 - wd) - x : w - lr * (x + wd * w);
+      },
+      2e-5);
 }
 
 INSTANTIATE_TEST_SUITE_P(Adaptive, AdaptiveTest,
-                         testing::Values(AdaptiveCase{AdaptiveMode::AdaGrad, false, 0.0f}, AdaptiveCase{AdaptiveMode::RMSProp, false, 0.0f},
-                                         AdaptiveCase{AdaptiveMode::RMSProp, false, 0.7f}, AdaptiveCase{AdaptiveMode::RMSProp, true, 0.0f},
-                                         AdaptiveCase{AdaptiveMode::RMSProp, true, 0.7f}, AdaptiveCase{AdaptiveMode::CenteredRMSProp, false, 0.0f},
-                                         AdaptiveCase{AdaptiveMode::CenteredRMSProp, true, 0.5f}, AdaptiveCase{AdaptiveMode::AdaDelta, false, 0.5f}));
+                         testing::Values(AdaptiveCase{AdaptiveMode::AdaGrad, false, 0.0f},
+                                         AdaptiveCase{AdaptiveMode::RMSProp, false, 0.0f},
+                                         AdaptiveCase{AdaptiveMode::RMSProp, false, 0.7f},
+                                         AdaptiveCase{AdaptiveMode::RMSProp, true, 0.0f},
+                                         AdaptiveCase{AdaptiveMode::RMSProp, true, 0.7f},
+                                         AdaptiveCase{AdaptiveMode::CenteredRMSProp, false, 0.0f},
+                                         AdaptiveCase{AdaptiveMode::CenteredRMSProp, true, 0.5f},
+                                         AdaptiveCase{AdaptiveMode::AdaDelta, false, 0.5f}));
 
 TEST(Training, NonConstantScalarsAreVariablesTheSessionWrites) {
   SGD sgd({{"defaultLearningRate", {0.2f, false}}});
@@ -296,7 +331,8 @@ TEST(Training, NonConstantScalarsAreVariablesTheSessionWrites) {
 
 TEST(Training, ClippingScalesTheWholeGroup) {
   const float maxNorm = 0.05f;
-  SGD sgd({{"defaultLearningRate", {1.0f, true}}, {"lossScaling", {1.0f, true}}}, {ClipNormSettings::clipAllWeights(maxNorm)});
+  SGD sgd({{"defaultLearningRate", {1.0f, true}}, {"lossScaling", {1.0f, true}}},
+          {ClipNormSettings::clipAllWeights(maxNorm)});
   auto prepared = prepareTraining(sgd, {{"GlobalNorm___0"}});
   ProgramRun run(*prepared.ir);
   feedBatch(run);
@@ -323,7 +359,8 @@ TEST(Training, OnlyPartOfTheGroupIsClippedWhenWeightsAreNamed) {
   run.run();
   const Values g = gradientsAt(initialWeights());
   std::vector<double> want;
-  for (size_t i = 0; i < g.at("w1").size(); ++i) want.push_back(static_cast<double>(initialWeights()["w1"][i]) - g.at("w1")[i]);
+  for (size_t i = 0; i < g.at("w1").size(); ++i)
+    want.push_back(static_cast<double>(initialWeights()["w1"][i]) - g.at("w1")[i]);
   expectNear(run.variable("w1"), want, 1e-6, "w1 is not clipped");
   double moved = 0;
   const auto before = initialWeights()["w2"], after = run.variable("w2");

@@ -1,4 +1,5 @@
-// Programs for unit tests: a graph under construction with short calls, and a run of a prepared Ir on the reference backend.
+// Programs for unit tests: a graph under construction with short calls, and a run of a prepared Ir on the reference
+// backend.
 #pragma once
 #include <map>
 #include <memory>
@@ -18,7 +19,9 @@ class GraphBuilder {
  public:
   explicit GraphBuilder(Graph &graph) : graph_(graph) {}
 
-  TensorIndex stream(const std::string &id, DataType type, Shape shape) { return graph_.addStream(id, TensorInfo(type, std::move(shape))); }
+  TensorIndex stream(const std::string &id, DataType type, Shape shape) {
+    return graph_.addStream(id, TensorInfo(type, std::move(shape)));
+  }
   TensorIndex variable(const std::string &id, Shape shape, const std::vector<float> &values) {
     return graph_.addVariable(graph_.addScope(id), TensorData::of<float>(shape, values));
   }
@@ -29,8 +32,11 @@ class GraphBuilder {
     return graph_.addInput(graph_.addScope(id), TensorInfo(type, std::move(shape)));
   }
   // One op with one output named `id`.
-  TensorIndex op(const std::string &type, const std::vector<TensorIndex> &inputs, const std::string &id, Attributes attributes = {}) {
-    return graph_.addConnectedOp(opDef(type), inputs, {graph_.addScope(id)}, std::move(attributes), Op::Settings(graph_))->outputs()[0];
+  TensorIndex op(const std::string &type, const std::vector<TensorIndex> &inputs, const std::string &id,
+                 Attributes attributes = {}) {
+    return graph_
+        .addConnectedOp(opDef(type), inputs, {graph_.addScope(id)}, std::move(attributes), Op::Settings(graph_))
+        ->outputs()[0];
   }
   Graph &graph() { return graph_; }
 
@@ -76,7 +82,8 @@ class ProgramRun : public runtime::StreamSource {
     executable_ = lower::lower(ir, options);
     engine_ = std::make_unique<runtime::Engine>(executable_, threads);
     for (size_t i = 0; i < executable_->variables.size(); ++i)
-      if (!executable_->variables[i].initial.empty()) engine_->writeVariable(static_cast<int>(i), executable_->variables[i].initial.data());
+      if (!executable_->variables[i].initial.empty())
+        engine_->writeVariable(static_cast<int>(i), executable_->variables[i].initial.data());
   }
 
   template <class T>
@@ -93,11 +100,14 @@ class ProgramRun : public runtime::StreamSource {
     engine_->readVariable(i, bytes.data());
     return asFloats(bytes);
   }
-  void write(const std::string &id, const std::vector<float> &values) { engine_->writeVariable(indexOf(id), values.data()); }
+  void write(const std::string &id, const std::vector<float> &values) {
+    engine_->writeVariable(indexOf(id), values.data());
+  }
 
   const void *input(int stream, int64_t bytes) override {
     const auto &values = inputs_.at(executable_->inputs[stream].id);
-    if (static_cast<int64_t>(values.size()) != bytes) throw error("test: stream size: got {}, expected {}", values.size(), bytes);
+    if (static_cast<int64_t>(values.size()) != bytes)
+      throw error("test: stream size: got {}, expected {}", values.size(), bytes);
     return values.data();
   }
   void *output(int stream, int64_t bytes) override {
@@ -109,7 +119,8 @@ class ProgramRun : public runtime::StreamSource {
  private:
   static std::vector<float> asFloats(const std::vector<char> &bytes) {
     std::vector<float> result(bytes.size() / sizeof(float));
-    std::copy(bytes.begin(), bytes.begin() + static_cast<int64_t>(result.size() * sizeof(float)), reinterpret_cast<char *>(result.data()));
+    std::copy(bytes.begin(), bytes.begin() + static_cast<int64_t>(result.size() * sizeof(float)),
+              reinterpret_cast<char *>(result.data()));
     return result;
   }
   int indexOf(const std::string &id) const {

@@ -74,7 +74,7 @@ struct Update {
   float secondCorrection = 1.0f;  // 1 / (1 - beta2^step), or 1
   float *first = nullptr;         // state arrays, laid out as w
   float *second = nullptr;
-  ptrdiff_t source = 0;           // the old value of w[i] is read at w[i + source]; zero updates in place
+  ptrdiff_t source = 0;  // the old value of w[i] is read at w[i + source]; zero updates in place
 };
 
 // Applies `u` to rows x cols gradients; w and the state arrays share wStride. u.first and u.second point at the block's

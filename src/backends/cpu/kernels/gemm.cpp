@@ -153,11 +153,13 @@ void Matmul::emit(const Block &block, const MatmulArgs &args, const float *sums,
   if (args.update) {
     for (int64_t done = 0; done < cols; done += width) {
       const bool packed = args.parameterLayout == MatmulArgs::ParameterLayout::kPacked;
-      const ptrdiff_t at = packed ? ((col + done) / width * shape_.m + row) * width : row * args.cRowStride + col + done;
+      const ptrdiff_t at =
+          packed ? ((col + done) / width * shape_.m + row) * width : row * args.cRowStride + col + done;
       Update update = *args.update;
       if (update.first) update.first += block.cOffset + at;
       if (update.second) update.second += block.cOffset + at;
-      applyUpdate(update, sums + done, stride, block.c + at, packed ? width : args.cRowStride, rows, std::min(width, cols - done));
+      applyUpdate(update, sums + done, stride, block.c + at, packed ? width : args.cRowStride, rows,
+                  std::min(width, cols - done));
     }
     return;
   }

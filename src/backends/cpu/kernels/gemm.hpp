@@ -76,8 +76,8 @@ struct MatmulArgs {
   GatherA gatherA;  // when set, replaces the strides of A
   GatherB gatherB;  // kGathered only
   RowMap rowMap;    // not together with `update`
-  // When set, c is a parameter and receives update(c, A . B) instead of the epilogue. Its layout is packed (M x N), where
-  // cRowStride is unused, or rows cRowStride apart.
+  // When set, c is a parameter and receives update(c, A . B) instead of the epilogue. Its layout is packed (M x N),
+  // where cRowStride is unused, or rows cRowStride apart.
   const Update *update = nullptr;
   enum class ParameterLayout { kPacked, kRows } parameterLayout = ParameterLayout::kPacked;
 };

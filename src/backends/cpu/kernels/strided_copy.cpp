@@ -1,5 +1,5 @@
-// Work is cut into units: one block of the two innermost dimensions at one position of the outer ones; a task does several
-// neighbouring units. Elements move through fixed-size memcpy, so that source and target may be unaligned.
+// Work is cut into units: one block of the two innermost dimensions at one position of the outer ones; a task does
+// several neighbouring units. Elements move through fixed-size memcpy, so that source and target may be unaligned.
 #include "backends/cpu/kernels/strided_copy.hpp"
 
 #include <algorithm>
@@ -41,7 +41,8 @@ void StridedCopy::merge(std::vector<CopyDim> dims) {
 // A contiguous run that is itself 2, 4, 8 or 16 bytes becomes the element.
 void StridedCopy::chooseInner() {
   const bool isRun = !outer_.empty() && outer_.back().from == bytes_ && outer_.back().to == bytes_;
-  if (const int64_t run = isRun ? outer_.back().size * bytes_ : 0; outer_.size() > 1 && (run == 2 || run == 4 || run == 8 || run == 16)) {
+  if (const int64_t run = isRun ? outer_.back().size * bytes_ : 0;
+      outer_.size() > 1 && (run == 2 || run == 4 || run == 8 || run == 16)) {
     bytes_ = run;
     outer_.pop_back();
   }
@@ -78,10 +79,14 @@ void StridedCopy::chooseTasks() {
 
 const char *StridedCopy::name() const {
   switch (inner_) {
-    case Inner::kRun: return "copy";
-    case Inner::kRepeat: return "fill";
-    case Inner::kTranspose: return "transpose";
-    case Inner::kStrided: break;
+    case Inner::kRun:
+      return "copy";
+    case Inner::kRepeat:
+      return "fill";
+    case Inner::kTranspose:
+      return "transpose";
+    case Inner::kStrided:
+      break;
   }
   return "strided copy";
 }
@@ -92,13 +97,14 @@ void StridedCopy::run(const void *from, void *to, int64_t task) const noexcept {
   for (int64_t u = units_ * task / tasks_; u < end; ++u) {
     const int64_t column = u % columnUnits_ * columnChunk_, row = u / columnUnits_ % rowUnits_ * rowChunk_;
     int64_t rest = u / columnUnits_ / rowUnits_;
-    int64_t fromAt = fromOffset_ + column * column_.from + row * row_.from, toAt = toOffset_ + column * column_.to + row * row_.to;
+    int64_t fromAt = fromOffset_ + column * column_.from + row * row_.from,
+            toAt = toOffset_ + column * column_.to + row * row_.to;
     for (size_t d = outer_.size(); d-- > 0; rest /= outer_[d].size) {
       const int64_t at = rest % outer_[d].size;
       fromAt += at * outer_[d].from, toAt += at * outer_[d].to;
     }
-    runBlock({static_cast<const char *>(from) + fromAt, static_cast<char *>(to) + toAt, std::min(rowChunk_, row_.size - row),
-              std::min(columnChunk_, column_.size - column)});
+    runBlock({static_cast<const char *>(from) + fromAt, static_cast<char *>(to) + toAt,
+              std::min(rowChunk_, row_.size - row), std::min(columnChunk_, column_.size - column)});
   }
 }
 
@@ -122,21 +128,29 @@ void StridedCopy::moveElements(const Block &b) const noexcept {
 
 void StridedCopy::runBlock(const Block &b) const noexcept {
   if (inner_ == Inner::kRun) {
-    for (int64_t r = 0; r < b.rows; ++r) std::memcpy(b.to + r * row_.to, b.from + r * row_.from, static_cast<size_t>(b.columns * bytes_));
+    for (int64_t r = 0; r < b.rows; ++r)
+      std::memcpy(b.to + r * row_.to, b.from + r * row_.from, static_cast<size_t>(b.columns * bytes_));
     return;
   }
-  const bool aligned = ((reinterpret_cast<uintptr_t>(b.from) | reinterpret_cast<uintptr_t>(b.to) | static_cast<uintptr_t>(column_.from) |
-                         static_cast<uintptr_t>(row_.to)) % sizeof(float)) == 0;
+  const bool aligned = ((reinterpret_cast<uintptr_t>(b.from) | reinterpret_cast<uintptr_t>(b.to) |
+                         static_cast<uintptr_t>(column_.from) | static_cast<uintptr_t>(row_.to)) %
+                        sizeof(float)) == 0;
   if (inner_ == Inner::kTranspose && bytes_ == sizeof(float) && aligned) {
     constexpr auto kFloat = static_cast<int64_t>(sizeof(float));
-    return transpose(reinterpret_cast<const float *>(b.from), column_.from / kFloat, reinterpret_cast<float *>(b.to), row_.to / kFloat, b.columns, b.rows);
+    return transpose(reinterpret_cast<const float *>(b.from), column_.from / kFloat, reinterpret_cast<float *>(b.to),
+                     row_.to / kFloat, b.columns, b.rows);
   }
   switch (bytes_) {
-    case 1: return moveElements<1>(b);
-    case 2: return moveElements<2>(b);
-    case 4: return moveElements<4>(b);
-    case 8: return moveElements<8>(b);
-    default: return moveElements<16>(b);
+    case 1:
+      return moveElements<1>(b);
+    case 2:
+      return moveElements<2>(b);
+    case 4:
+      return moveElements<4>(b);
+    case 8:
+      return moveElements<8>(b);
+    default:
+      return moveElements<16>(b);
   }
 }
 

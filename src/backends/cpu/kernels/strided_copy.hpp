@@ -1,6 +1,7 @@
-// Copies between two regions of memory that share a shape and differ in strides: transpositions, slices, broadcasts, joins.
-// A plan merges what lies together, turns short contiguous runs into one wider element, and picks one of four inner loops.
-// Invariant: a pure copy; every byte of the target region is written exactly once, whatever the number of tasks.
+// Copies between two regions of memory that share a shape and differ in strides: transpositions, slices, broadcasts,
+// joins. A plan merges what lies together, turns short contiguous runs into one wider element, and picks one of four
+// inner loops. Invariant: a pure copy; every byte of the target region is written exactly once, whatever the number of
+// tasks.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -25,8 +26,8 @@ class StridedCopy {
   const char *name() const;
 
  private:
-  // What the innermost dimension is: contiguous on both sides, one element repeated, contiguous on the target side with the
-  // dimension before it contiguous on the source side, or neither.
+  // What the innermost dimension is: contiguous on both sides, one element repeated, contiguous on the target side with
+  // the dimension before it contiguous on the source side, or neither.
   enum class Inner : uint8_t { kRun, kRepeat, kTranspose, kStrided };
   struct Block {  // rows x columns of one unit
     const char *from;
@@ -44,7 +45,7 @@ class StridedCopy {
   CopyDim row_, column_;  // the two innermost dimensions
   int64_t bytes_, fromOffset_, toOffset_;
   Inner inner_ = Inner::kRun;
-  int64_t rowChunk_ = 1, columnChunk_ = 1;                  // of one unit
+  int64_t rowChunk_ = 1, columnChunk_ = 1;  // of one unit
   int64_t rowUnits_ = 0, columnUnits_ = 0, units_ = 0, tasks_ = 0;
 };
 

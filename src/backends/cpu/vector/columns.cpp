@@ -31,7 +31,8 @@ HWY_INLINE void forColumns(int64_t cols, F &&f) {
 
 // sums[c] += the chunk's sums of term(lanes, row, column).
 template <class Lanes, class Term>
-HWY_INLINE void addChunk(Lanes lanes, const Term &term, int64_t begin, int64_t end, int64_t c, int64_t cols, double *sums) {
+HWY_INLINE void addChunk(Lanes lanes, const Term &term, int64_t begin, int64_t end, int64_t c, int64_t cols,
+                         double *sums) {
   V sum = hn::Zero(D());
   for (int64_t r = begin; r < end; ++r) sum = hn::Add(sum, term(lanes, r, c));
   HWY_ALIGN float whole[hn::MaxLanes(D())];
@@ -51,7 +52,9 @@ HWY_INLINE void forChunks(const Columns &b, F &&f) {
 void sumsOf(const Columns &b, const float *x, double *sums) {
   const ptrdiff_t stride = b.stride;
   auto term = [=](auto lanes, int64_t r, int64_t c) { return lanes.load(x + r * stride + c); };
-  forChunks(b, [&](auto lanes, int64_t begin, int64_t end, int64_t c) { addChunk(lanes, term, begin, end, c, b.cols, sums); });
+  forChunks(b, [&](auto lanes, int64_t begin, int64_t end, int64_t c) {
+    addChunk(lanes, term, begin, end, c, b.cols, sums);
+  });
 }
 
 void squaresOf(const Columns &b, const float *x, const float *mean, double *sums) {
@@ -71,13 +74,16 @@ void gradientSumsOf(const Columns &b, const float *g, const float *x, const floa
   forChunks(b, [&](auto lanes, int64_t begin, int64_t end, int64_t c) {
     const V m = lanes.load(mean + c);
     auto plain = [=](auto l, int64_t r, int64_t at) { return l.load(g + r * stride + at); };
-    auto dot = [=](auto l, int64_t r, int64_t at) { return hn::Mul(l.load(g + r * stride + at), hn::Sub(l.load(x + r * stride + at), m)); };
+    auto dot = [=](auto l, int64_t r, int64_t at) {
+      return hn::Mul(l.load(g + r * stride + at), hn::Sub(l.load(x + r * stride + at), m));
+    };
     addChunk(lanes, plain, begin, end, c, b.cols, sums);
     addChunk(lanes, dot, begin, end, c, b.cols, dots);
   });
 }
 
-void normaliseOf(const Columns &b, const float *x, const float *mean, const float *scale, const float *shift, float *y) {
+void normaliseOf(const Columns &b, const float *x, const float *mean, const float *scale, const float *shift,
+                 float *y) {
   for (int64_t r = 0; r < b.rows; ++r)
     forColumns(b.cols, [&](auto lanes, int64_t c) {
       const V d = hn::Sub(lanes.load(x + r * b.stride + c), lanes.load(mean + c));
@@ -85,8 +91,8 @@ void normaliseOf(const Columns &b, const float *x, const float *mean, const floa
     });
 }
 
-void normaliseGradientOf(const Columns &b, const float *g, const float *x, const float *mean, const float *scale, const float *slope,
-                         const float *shift, float *dx) {
+void normaliseGradientOf(const Columns &b, const float *g, const float *x, const float *mean, const float *scale,
+                         const float *slope, const float *shift, float *dx) {
   for (int64_t r = 0; r < b.rows; ++r)
     forColumns(b.cols, [&](auto lanes, int64_t c) {
       const V d = hn::Sub(lanes.load(x + r * b.stride + c), lanes.load(mean + c));
@@ -122,14 +128,16 @@ void columnSums(const Columns &b, const float *x, double *sums) noexcept { HWY_D
 void columnSquares(const Columns &b, const float *x, const float *mean, double *sums) noexcept {
   HWY_DYNAMIC_DISPATCH(squaresOf)(b, x, mean, sums);
 }
-void columnGradientSums(const Columns &b, const float *g, const float *x, const float *mean, double *sums, double *dots) noexcept {
+void columnGradientSums(const Columns &b, const float *g, const float *x, const float *mean, double *sums,
+                        double *dots) noexcept {
   HWY_DYNAMIC_DISPATCH(gradientSumsOf)(b, g, x, mean, sums, dots);
 }
-void columnNormalise(const Columns &b, const float *x, const float *mean, const float *scale, const float *shift, float *y) noexcept {
+void columnNormalise(const Columns &b, const float *x, const float *mean, const float *scale, const float *shift,
+                     float *y) noexcept {
   HWY_DYNAMIC_DISPATCH(normaliseOf)(b, x, mean, scale, shift, y);
 }
-void columnNormaliseGradient(const Columns &b, const float *g, const float *x, const float *mean, const float *scale, const float *slope,
-                             const float *shift, float *dx) noexcept {
+void columnNormaliseGradient(const Columns &b, const float *g, const float *x, const float *mean, const float *scale,
+                             const float *slope, const float *shift, float *dx) noexcept {
   HWY_DYNAMIC_DISPATCH(normaliseGradientOf)(b, g, x, mean, scale, slope, shift, dx);
 }
 void columnMaxima(const Columns &b, const float *x, float *out) noexcept { HWY_DYNAMIC_DISPATCH(maximaOf)(b, x, out); }

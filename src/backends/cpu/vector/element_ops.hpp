@@ -1,8 +1,10 @@
-// The instruction set of the element-wise engine: functions over blocks of values in registers, compiled per instruction set.
+// The instruction set of the element-wise engine: functions over blocks of values in registers, compiled per
+// instruction set.
 //
-// A register holds one block: floats (kFloat), 32-bit masks of all ones or all zeros (kMask) or 64-bit integers (kInt), or is a
-// tensor's own memory where that has the same form. Invariant: element i of a result depends on element i of the operands only,
-// and on nothing else, so blocks may be cut anywhere. A result may take the place of an operand of the same form.
+// A register holds one block: floats (kFloat), 32-bit masks of all ones or all zeros (kMask) or 64-bit integers (kInt),
+// or is a tensor's own memory where that has the same form. Invariant: element i of a result depends on element i of
+// the operands only, and on nothing else, so blocks may be cut anywhere. A result may take the place of an operand of
+// the same form.
 #pragma once
 
 #include <cstdint>
@@ -11,30 +13,123 @@
 
 namespace popart::cpu {
 
-// in: up to three operands; an operand that is one value for the whole block is a pointer to that value. Exactly `count`
-// elements are read and written.
+// in: up to three operands; an operand that is one value for the whole block is a pointer to that value. Exactly
+// `count` elements are read and written.
 using ElementFn = void (*)(const void *const *in, void *out, int64_t count, const float *parameters);
 
 enum class ElementOp : uint8_t {
   // float -> float
-  kCopy, kAbs, kNeg, kReciprocal, kSqrt, kExp, kExpm1, kLog, kLog1p, kErf, kSin, kCos, kTan, kAsin, kAcos, kAtan, kSinh, kCosh, kTanh,
-  kAsinh, kAcosh, kAtanh, kCeil, kFloor, kSign, kRound, kNearbyInt, kRelu, kLeakyRelu, kThresholdedRelu, kElu, kSelu, kCelu, kShrink,
-  kClip, kSigmoid, kHardSigmoid, kHardSwish, kSoftplus, kSoftsign, kMish, kSwish, kGelu, kGeluErf, kScale, kIncrementMod, kRoundHalf,
+  kCopy,
+  kAbs,
+  kNeg,
+  kReciprocal,
+  kSqrt,
+  kExp,
+  kExpm1,
+  kLog,
+  kLog1p,
+  kErf,
+  kSin,
+  kCos,
+  kTan,
+  kAsin,
+  kAcos,
+  kAtan,
+  kSinh,
+  kCosh,
+  kTanh,
+  kAsinh,
+  kAcosh,
+  kAtanh,
+  kCeil,
+  kFloor,
+  kSign,
+  kRound,
+  kNearbyInt,
+  kRelu,
+  kLeakyRelu,
+  kThresholdedRelu,
+  kElu,
+  kSelu,
+  kCelu,
+  kShrink,
+  kClip,
+  kSigmoid,
+  kHardSigmoid,
+  kHardSwish,
+  kSoftplus,
+  kSoftsign,
+  kMish,
+  kSwish,
+  kGelu,
+  kGeluErf,
+  kScale,
+  kIncrementMod,
+  kRoundHalf,
   kRoundBFloat16,
   // (float, float) -> float; the gradients take (incoming gradient, what the activation saved)
-  kAdd, kSub, kMul, kDiv, kMax, kMin, kPow, kFmod, kRemainder, kAtan2, kPRelu, kReluGrad, kGeluGrad, kGeluErfGrad, kSigmoidGrad,
-  kTanhGrad, kSiluGrad,
+  kAdd,
+  kSub,
+  kMul,
+  kDiv,
+  kMax,
+  kMin,
+  kPow,
+  kFmod,
+  kRemainder,
+  kAtan2,
+  kPRelu,
+  kReluGrad,
+  kGeluGrad,
+  kGeluErfGrad,
+  kSigmoidGrad,
+  kTanhGrad,
+  kSiluGrad,
   // float -> mask, (float, float) -> mask
-  kIsNan, kIsInf, kNotZero, kEqual, kLess, kLessOrEqual,
+  kIsNan,
+  kIsInf,
+  kNotZero,
+  kEqual,
+  kLess,
+  kLessOrEqual,
   // masks
-  kMaskCopy, kNot, kAnd, kOr, kXor,
+  kMaskCopy,
+  kNot,
+  kAnd,
+  kOr,
+  kXor,
   // (mask, x, y) -> x or y
-  kWhere, kIntWhere,
+  kWhere,
+  kIntWhere,
   // integers
-  kIntCopy, kIntAbs, kIntNeg, kIntSign, kIntRelu, kIntNot, kIntAdd, kIntSub, kIntMul, kIntDiv, kIntFmod, kIntRemainder, kIntMax, kIntMin,
-  kIntAnd, kIntOr, kIntXor, kShiftLeft, kShiftRight, kIntEqual, kIntLess, kIntLessOrEqual, kIntNotZero,
+  kIntCopy,
+  kIntAbs,
+  kIntNeg,
+  kIntSign,
+  kIntRelu,
+  kIntNot,
+  kIntAdd,
+  kIntSub,
+  kIntMul,
+  kIntDiv,
+  kIntFmod,
+  kIntRemainder,
+  kIntMax,
+  kIntMin,
+  kIntAnd,
+  kIntOr,
+  kIntXor,
+  kShiftLeft,
+  kShiftRight,
+  kIntEqual,
+  kIntLess,
+  kIntLessOrEqual,
+  kIntNotZero,
   // between forms
-  kFloatToInt, kIntToFloat, kMaskToFloat, kMaskToInt,
+  kFloatToInt,
+  kIntToFloat,
+  kMaskToFloat,
+  kMaskToInt,
   kCount
 };
 

@@ -15,7 +15,8 @@ int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 // Position in the loop above the innermost dimension, with the offset of every broadcast input.
 class RowWalk {
  public:
-  RowWalk(const ElementLoop &loop, const std::vector<ElementOperand> &inputs, int64_t row) : loop_(loop), inputs_(inputs) {
+  RowWalk(const ElementLoop &loop, const std::vector<ElementOperand> &inputs, int64_t row)
+      : loop_(loop), inputs_(inputs) {
     const int last = static_cast<int>(loop.dims.size()) - 1;
     for (int d = last; d-- > 0;) {
       coordinates_[d] = row % loop.dims[d];
@@ -60,10 +61,14 @@ void copyRun(void *to, const void *from, int bytes, int64_t stride, int64_t coun
     return;
   }
   switch (bytes) {
-    case 1: return fill<uint8_t>(to, from, count);
-    case 2: return fill<uint16_t>(to, from, count);
-    case 4: return fill<uint32_t>(to, from, count);
-    default: return fill<uint64_t>(to, from, count);
+    case 1:
+      return fill<uint8_t>(to, from, count);
+    case 2:
+      return fill<uint16_t>(to, from, count);
+    case 4:
+      return fill<uint32_t>(to, from, count);
+    default:
+      return fill<uint64_t>(to, from, count);
   }
 }
 
@@ -80,11 +85,13 @@ bool ElementProgram::finish(int costPerElement) {
   const size_t pointers = inputs.size() + outputBytes.size() + constants.size() + static_cast<size_t>(temporaries);
   if (pointers > kMaxPointers || loop.dims.size() > kMaxDims) return false;
   if (temporaries > 6) block_ = 512;
-  for (const ElementOperand &i : inputs) expanded_ += loop.mode == ElementLoop::Mode::kExpanded && i.access == Access::kBroadcast;
+  for (const ElementOperand &i : inputs)
+    expanded_ += loop.mode == ElementLoop::Mode::kExpanded && i.access == Access::kBroadcast;
   constexpr int64_t kWorkPerTask = 65536;
   const int64_t wanted = std::clamp<int64_t>(kWorkPerTask / std::max(costPerElement, 1), 2048, 65536);
   if (loop.mode == ElementLoop::Mode::kRows) {
-    const int64_t inner = loop.dims.back(), pieces = ceilDiv(inner, block_), rows = inner == 0 ? 0 : loop.elements / inner;
+    const int64_t inner = loop.dims.back(), pieces = ceilDiv(inner, block_),
+                  rows = inner == 0 ? 0 : loop.elements / inner;
     perTask_ = std::max<int64_t>(1, wanted * pieces / std::max<int64_t>(inner, 1));
     tasks_ = static_cast<int>(std::max<int64_t>(1, ceilDiv(rows * pieces, perTask_)));
   } else {
@@ -120,8 +127,10 @@ void ElementProgram::run(const void *const *in, void *const *out, void *scratch,
   frame.expansion = temporary;
   const int64_t begin = task * perTask_;
   switch (loop.mode) {
-    case ElementLoop::Mode::kFlat: return runFlat(frame, begin, std::min(begin + perTask_, loop.elements));
-    case ElementLoop::Mode::kExpanded: return runExpanded(frame, begin, std::min(begin + perTask_, loop.elements));
+    case ElementLoop::Mode::kFlat:
+      return runFlat(frame, begin, std::min(begin + perTask_, loop.elements));
+    case ElementLoop::Mode::kExpanded:
+      return runExpanded(frame, begin, std::min(begin + perTask_, loop.elements));
     case ElementLoop::Mode::kRows: {
       const int64_t inner = loop.dims.back(), pieces = ceilDiv(inner, block_);
       return runRows(frame, begin, std::min(begin + perTask_, inner == 0 ? 0 : loop.elements / inner * pieces));
@@ -147,7 +156,8 @@ void ElementProgram::runRows(Frame &frame, int64_t begin, int64_t end) const noe
     for (size_t i = 0; i < inputs.size(); ++i) {
       const ElementOperand &o = inputs[i];
       if (o.access == Access::kFull) frame.pointers[i] = frame.in[i] + position * o.bytes;
-      if (o.access == Access::kBroadcast) frame.pointers[i] = frame.in[i] + (walk.offset(i) + column * o.strides.back()) * o.bytes;
+      if (o.access == Access::kBroadcast)
+        frame.pointers[i] = frame.in[i] + (walk.offset(i) + column * o.strides.back()) * o.bytes;
     }
     runBlock(frame, position, std::min(block_, inner - column));
     if (++piece < pieces) continue;
@@ -177,7 +187,8 @@ void ElementProgram::runExpanded(Frame &frame, int64_t begin, int64_t end) const
         const ElementOperand &o = inputs[i];
         if (o.access != Access::kBroadcast) continue;
         char *to = static_cast<char *>(const_cast<void *>(frame.pointers[i])) + done * o.bytes;
-        copyRun(to, frame.in[i] + (walk.offset(i) + column * o.strides.back()) * o.bytes, o.bytes, o.strides.back(), run);
+        copyRun(to, frame.in[i] + (walk.offset(i) + column * o.strides.back()) * o.bytes, o.bytes, o.strides.back(),
+                run);
       }
       done += run;
       column += run;
@@ -193,16 +204,19 @@ void ElementProgram::runBlock(const Frame &frame, int64_t position, int64_t coun
   const void *pointers[kMaxPointers];
   const size_t total = inputs.size() + outputBytes.size() + constants.size() + static_cast<size_t>(temporaries);
   std::copy_n(frame.pointers, total, pointers);
-  for (size_t o = 0; o < outputBytes.size(); ++o) pointers[inputs.size() + o] = frame.out[o] + position * outputBytes[o];
+  for (size_t o = 0; o < outputBytes.size(); ++o)
+    pointers[inputs.size() + o] = frame.out[o] + position * outputBytes[o];
   for (const ElementInstruction &c : code) {
-    const void *in[3] = {pointers[c.in[0]], c.in[1] < 0 ? nullptr : pointers[c.in[1]], c.in[2] < 0 ? nullptr : pointers[c.in[2]]};
+    const void *in[3] = {pointers[c.in[0]], c.in[1] < 0 ? nullptr : pointers[c.in[1]],
+                         c.in[2] < 0 ? nullptr : pointers[c.in[2]]};
     c.fn(in, const_cast<void *>(pointers[c.out]), count, c.parameters.data());
   }
   for (size_t o = 0; o < padding.size(); ++o)
     if (padding[o].group > 0) clearPadding(padding[o], frame.out[o], outputBytes[o], position, count);
 }
 
-void ElementProgram::clearPadding(const ElementPadding &p, void *out, int bytes, int64_t position, int64_t count) const noexcept {
+void ElementProgram::clearPadding(const ElementPadding &p, void *out, int bytes, int64_t position,
+                                  int64_t count) const noexcept {
   for (int64_t at = position; at < position + count; at += p.panel) {
     if (at % p.group < p.start) continue;
     std::memset(static_cast<char *>(out) + (at + p.valid) * bytes, 0, static_cast<size_t>((p.panel - p.valid) * bytes));

@@ -1,7 +1,8 @@
-// A compiled element-wise computation: straight-line instructions over blocks, and the loop that runs them over operands of any
-// broadcast shape. Knows no graphs; elementwise.cpp makes programs from operators.
+// A compiled element-wise computation: straight-line instructions over blocks, and the loop that runs them over
+// operands of any broadcast shape. Knows no graphs; elementwise.cpp makes programs from operators.
 //
-// Invariant: results depend on the operands only: every element goes through the same instructions, however blocks and tasks cut.
+// Invariant: results depend on the operands only: every element goes through the same instructions, however blocks and
+// tasks cut.
 #pragma once
 
 #include <array>
@@ -26,16 +27,17 @@ struct ElementOperand {
   std::vector<int64_t> strides;  // kBroadcast: in elements, along the loop's dimensions; the last is 0 or 1
 };
 
-// The loop over the result. Without broadcast inputs: one run of `elements`. Otherwise dims (outer to inner) of a loop whose
-// innermost runs are either computed one by one (kRows) or, when short, several at a time with the inputs expanded (kExpanded).
+// The loop over the result. Without broadcast inputs: one run of `elements`. Otherwise dims (outer to inner) of a loop
+// whose innermost runs are either computed one by one (kRows) or, when short, several at a time with the inputs
+// expanded (kExpanded).
 struct ElementLoop {
   enum class Mode : uint8_t { kFlat, kRows, kExpanded } mode = Mode::kFlat;
   int64_t elements = 0;
   std::vector<int64_t> dims;
 };
 
-// Lanes of a packed result that hold no element and must stay zero: in each group of `group` elements, from `start` on, the
-// lanes [valid, panel) of every `panel`.
+// Lanes of a packed result that hold no element and must stay zero: in each group of `group` elements, from `start` on,
+// the lanes [valid, panel) of every `panel`.
 struct ElementPadding {
   int64_t group = 0, start = 0, panel = 0, valid = 0;
 };
@@ -58,7 +60,8 @@ class ElementProgram {
   int tasks() const { return tasks_; }
   int64_t scratchBytes() const;
   void run(const void *const *in, void *const *out, void *scratch, int task) const noexcept;
-  // Whether output o may be written over input i: the last instruction that reads i does not come after the first that writes o.
+  // Whether output o may be written over input i: the last instruction that reads i does not come after the first that
+  // writes o.
   bool canOverwrite(int i, int o) const;
 
  private:

@@ -1,6 +1,6 @@
-// Float instructions of the element-wise engine as vector functions; only for element_ops.cpp, which compiles them once per
-// instruction set. Functions without a vector form here are computed in double by the C library, element by element.
-// Invariant: NaN operands give NaN unless the operator's definition says otherwise.
+// Float instructions of the element-wise engine as vector functions; only for element_ops.cpp, which compiles them once
+// per instruction set. Functions without a vector form here are computed in double by the C library, element by
+// element. Invariant: NaN operands give NaN unless the operator's definition says otherwise.
 #if defined(POPART_CPU_FLOAT_OPS_INL_HPP) == defined(HWY_TARGET_TOGGLE)
 #ifdef POPART_CPU_FLOAT_OPS_INL_HPP
 #undef POPART_CPU_FLOAT_OPS_INL_HPP
@@ -48,8 +48,8 @@ HWY_INLINE V clamp(V x, V low, V high) {
 }
 
 // One operand; p are the instruction's parameters.
-#define POPART_UNARY(NAME, ...) \
-  struct NAME {                 \
+#define POPART_UNARY(NAME, ...)                                                    \
+  struct NAME {                                                                    \
     static HWY_INLINE V call(V x, [[maybe_unused]] const float *p) { __VA_ARGS__ } \
   };
 POPART_UNARY(Copy, return x;)
@@ -73,7 +73,8 @@ POPART_UNARY(Selu, return hn::Mul(constant(p[1]), select(hn::Lt(x, zero()), hn::
 POPART_UNARY(Celu, return select(hn::Lt(x, zero()), hn::Mul(constant(p[0]), expm1(hn::Div(x, constant(p[0])))), x);)
 POPART_UNARY(Shrink, {
   const V bias = constant(p[0]), limit = constant(p[1]);
-  return keepNan(x, select(hn::Lt(x, hn::Neg(limit)), hn::Add(x, bias), hn::IfThenElseZero(hn::Gt(x, limit), hn::Sub(x, bias))));
+  return keepNan(
+      x, select(hn::Lt(x, hn::Neg(limit)), hn::Add(x, bias), hn::IfThenElseZero(hn::Gt(x, limit), hn::Sub(x, bias))));
 })
 POPART_UNARY(Clip, return clamp(x, constant(p[0]), constant(p[1]));)
 POPART_UNARY(Sigmoid, return activation::sigmoid(x);)
@@ -103,8 +104,8 @@ POPART_UNARY(MaskToFloat, return hn::And(x, constant(1.0f));)
 #undef POPART_UNARY
 
 // Two operands.
-#define POPART_BINARY(NAME, ...)                      \
-  struct NAME {                                       \
+#define POPART_BINARY(NAME, ...)                       \
+  struct NAME {                                        \
     static HWY_INLINE V call(V a, V b) { __VA_ARGS__ } \
   };
 POPART_BINARY(Add, return hn::Add(a, b);)
@@ -159,12 +160,14 @@ void map2(const void *const *in, void *out, int64_t count, const float *) {
 }
 
 inline void where(const void *const *in, void *out, int64_t count, const float *) {
-  const auto *m = static_cast<const float *>(in[0]), *a = static_cast<const float *>(in[1]), *b = static_cast<const float *>(in[2]);
+  const auto *m = static_cast<const float *>(in[0]), *a = static_cast<const float *>(in[1]),
+             *b = static_cast<const float *>(in[2]);
   auto *y = static_cast<float *>(out);
   const auto lanes = static_cast<int64_t>(hn::Lanes(D()));
   int64_t i = 0;
   for (; i + lanes <= count; i += lanes)
-    hn::StoreU(select(hn::MaskFromVec(hn::LoadU(D(), m + i)), hn::LoadU(D(), a + i), hn::LoadU(D(), b + i)), D(), y + i);
+    hn::StoreU(select(hn::MaskFromVec(hn::LoadU(D(), m + i)), hn::LoadU(D(), a + i), hn::LoadU(D(), b + i)), D(),
+               y + i);
   if (i == count) return;
   const FirstLanes tail(count - i);
   tail.store(select(hn::MaskFromVec(tail.load(m + i)), tail.load(a + i), tail.load(b + i)), y + i);
@@ -183,7 +186,8 @@ void library2(const void *const *in, void *out, int64_t count, const float *) {
   auto *y = static_cast<float *>(out);
   const double firstA = count > 0 ? a[0] : 0, firstB = count > 0 ? b[0] : 0;
   for (int64_t i = 0; i < count; ++i) {
-    const double va = kScalars & 1 ? firstA : static_cast<double>(a[i]), vb = kScalars & 2 ? firstB : static_cast<double>(b[i]);
+    const double va = kScalars & 1 ? firstA : static_cast<double>(a[i]),
+                 vb = kScalars & 2 ? firstB : static_cast<double>(b[i]);
     y[i] = static_cast<float>(F(va, vb));
   }
 }
@@ -194,7 +198,8 @@ inline double flooredRemainder(double a, double b) {
 inline void incrementMod(const void *const *in, void *out, int64_t count, const float *p) {
   const auto *x = static_cast<const float *>(in[0]);
   auto *y = static_cast<float *>(out);
-  for (int64_t i = 0; i < count; ++i) y[i] = static_cast<float>(flooredRemainder(static_cast<double>(x[i]) + static_cast<double>(p[0]), p[1]));
+  for (int64_t i = 0; i < count; ++i)
+    y[i] = static_cast<float>(flooredRemainder(static_cast<double>(x[i]) + static_cast<double>(p[0]), p[1]));
 }
 
 }  // namespace floats

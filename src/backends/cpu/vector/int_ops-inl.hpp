@@ -1,6 +1,6 @@
-// Integer, mask and conversion instructions of the element-wise engine: plain loops that the compiler vectorises for each
-// instruction set; only for element_ops.cpp. Integers travel as 64 bits; narrow() brings them back to their type's range.
-// Arithmetic wraps; a zero divisor gives 0.
+// Integer, mask and conversion instructions of the element-wise engine: plain loops that the compiler vectorises for
+// each instruction set; only for element_ops.cpp. Integers travel as 64 bits; narrow() brings them back to their type's
+// range. Arithmetic wraps; a zero divisor gives 0.
 #if defined(POPART_CPU_INT_OPS_INL_HPP) == defined(HWY_TARGET_TOGGLE)
 #ifdef POPART_CPU_INT_OPS_INL_HPP
 #undef POPART_CPU_INT_OPS_INL_HPP
@@ -21,12 +21,12 @@ namespace hn = hwy::HWY_NAMESPACE;
 using I = int64_t;
 
 inline I wrap(uint64_t v) { return static_cast<I>(v); }
-#define POPART_INT1(NAME, ...) \
-  struct NAME {                \
+#define POPART_INT1(NAME, ...)                \
+  struct NAME {                               \
     static inline I call(I x) { __VA_ARGS__ } \
   };
-#define POPART_INT2(NAME, ...)       \
-  struct NAME {                      \
+#define POPART_INT2(NAME, ...)                     \
+  struct NAME {                                    \
     static inline I call(I a, I b) { __VA_ARGS__ } \
   };
 POPART_INT1(Copy, return x;)
@@ -99,7 +99,10 @@ inline void floatToInt(const void *const *in, void *out, int64_t count, const fl
   auto *y = static_cast<I *>(out);
   for (int64_t i = 0; i < count; ++i) {
     const float v = x[i];
-    y[i] = !(v == v) ? 0 : v >= 9223372036854775808.0f ? INT64_MAX : v < -9223372036854775808.0f ? INT64_MIN : static_cast<I>(v);
+    y[i] = !(v == v)                     ? 0
+           : v >= 9223372036854775808.0f ? INT64_MAX
+           : v < -9223372036854775808.0f ? INT64_MIN
+                                         : static_cast<I>(v);
   }
 }
 inline void intToFloat(const void *const *in, void *out, int64_t count, const float *) {
@@ -170,7 +173,8 @@ void loadHalf(const void *const *in, void *out, int64_t count, const float *) {
   const hn::ScalableTag<float> d;
   const hn::Rebind<hwy::float16_t, decltype(d)> d16;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  for (; i + lanes <= count; i += lanes) hn::StoreU(hn::PromoteTo(d, hn::LoadU(d16, reinterpret_cast<const hwy::float16_t *>(x + i))), d, y + i);
+  for (; i + lanes <= count; i += lanes)
+    hn::StoreU(hn::PromoteTo(d, hn::LoadU(d16, reinterpret_cast<const hwy::float16_t *>(x + i))), d, y + i);
 #endif
   for (; i < count; ++i) y[i] = halfToFloat(x[i]);
 }
@@ -182,7 +186,8 @@ inline void storeHalf(const void *const *in, void *out, int64_t count, const flo
   const hn::ScalableTag<float> d;
   const hn::Rebind<hwy::float16_t, decltype(d)> d16;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  for (; i + lanes <= count; i += lanes) hn::StoreU(hn::DemoteTo(d16, hn::LoadU(d, x + i)), d16, reinterpret_cast<hwy::float16_t *>(y + i));
+  for (; i + lanes <= count; i += lanes)
+    hn::StoreU(hn::DemoteTo(d16, hn::LoadU(d, x + i)), d16, reinterpret_cast<hwy::float16_t *>(y + i));
 #endif
   for (; i < count; ++i) y[i] = floatToHalf(x[i]);
 }

@@ -1,10 +1,10 @@
-// Response normalisation, compiled once per instruction set by Highway. Terms lie in a scratch row with zeros on both sides,
-// so that a window is `size` shifted loads; s^-beta is exp(-beta log s).
+// Response normalisation, compiled once per instruction set by Highway. Terms lie in a scratch row with zeros on both
+// sides, so that a window is `size` shifted loads; s^-beta is exp(-beta log s).
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu/vector/lrn.cpp"
+#include <hwy/contrib/math/math-inl.h>
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
-#include <hwy/contrib/math/math-inl.h>
 // clang-format off
 #include "backends/cpu/kernels/epilogue.hpp"
 #include "backends/cpu/vector/lrn.hpp"
@@ -56,7 +56,8 @@ void writeSquares(const Lrn &lrn, const float *x, float *row) {
 template <class Lanes>
 HWY_INLINE V scaleAt(const Lrn &lrn, Lanes lanes, const float *row, int64_t c) {
   const D d;
-  return hn::MulAdd(windowSum(lanes, row, c, lrn.size), hn::Set(d, lrn.alpha / static_cast<float>(lrn.size)), hn::Set(d, lrn.bias));
+  return hn::MulAdd(windowSum(lanes, row, c, lrn.size), hn::Set(d, lrn.alpha / static_cast<float>(lrn.size)),
+                    hn::Set(d, lrn.bias));
 }
 
 void pixelOf(const Lrn &lrn, const float *x, float *y, float *scratch) {
@@ -95,7 +96,9 @@ HWY_EXPORT(pixelOf);
 HWY_EXPORT(gradientPixelOf);
 
 int64_t lrnScratchFloats(const Lrn &lrn) noexcept { return 3 * (lrn.channels + lrn.size); }
-void lrnPixel(const Lrn &lrn, const float *x, float *y, float *scratch) noexcept { HWY_DYNAMIC_DISPATCH(pixelOf)(lrn, x, y, scratch); }
+void lrnPixel(const Lrn &lrn, const float *x, float *y, float *scratch) noexcept {
+  HWY_DYNAMIC_DISPATCH(pixelOf)(lrn, x, y, scratch);
+}
 void lrnGradientPixel(const Lrn &lrn, const float *g, const float *x, float *dx, float *scratch) noexcept {
   HWY_DYNAMIC_DISPATCH(gradientPixelOf)(lrn, g, x, dx, scratch);
 }

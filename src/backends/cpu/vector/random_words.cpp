@@ -30,7 +30,8 @@ HWY_INLINE void wordsOfBlocks(PhiloxKey key, uint64_t first, uint32_t *HWY_RESTR
     }
     key[0] += 0x9E3779B9u, key[1] += 0xBB67AE85u;
   }
-  for (int64_t b = 0; b < kBlocks; ++b) words[4 * b] = c0[b], words[4 * b + 1] = c1[b], words[4 * b + 2] = c2[b], words[4 * b + 3] = c3[b];
+  for (int64_t b = 0; b < kBlocks; ++b)
+    words[4 * b] = c0[b], words[4 * b + 1] = c1[b], words[4 * b + 2] = c2[b], words[4 * b + 3] = c3[b];
 }
 
 void manyWords(PhiloxKey key, uint64_t firstBlock, int64_t blocks, uint32_t *words) {
@@ -67,7 +68,8 @@ HWY_EXPORT(drop);
 void randomWords(PhiloxKey key, uint64_t firstBlock, int64_t blocks, uint32_t *words) noexcept {
   HWY_DYNAMIC_DISPATCH(manyWords)(key, firstBlock, blocks, words);
 }
-void dropElements(const DropoutRule &rule, uint64_t firstBlock, const float *x, float *y, bool *mask, int64_t count) noexcept {
+void dropElements(const DropoutRule &rule, uint64_t firstBlock, const float *x, float *y, bool *mask,
+                  int64_t count) noexcept {
   HWY_DYNAMIC_DISPATCH(drop)(rule, firstBlock, x, y, mask, count);
 }
 }  // namespace popart::cpu

@@ -10,13 +10,14 @@ namespace popart::cpu {
 // words[4 b + k] = word k of block firstBlock + b, for `blocks` blocks.
 void randomWords(PhiloxKey key, uint64_t firstBlock, int64_t blocks, uint32_t *words) noexcept;
 
-// y[i] = x[i] scale (product in double) where the word is at least `threshold`, 0 elsewhere; mask[i] tells which (nullptr: not
-// wanted). Element 0 uses word 0 of block firstBlock. y may be x.
+// y[i] = x[i] scale (product in double) where the word is at least `threshold`, 0 elsewhere; mask[i] tells which
+// (nullptr: not wanted). Element 0 uses word 0 of block firstBlock. y may be x.
 struct DropoutRule {
   PhiloxKey key{};
   uint32_t threshold = 0;
   double scale = 1;
 };
-void dropElements(const DropoutRule &rule, uint64_t firstBlock, const float *x, float *y, bool *mask, int64_t count) noexcept;
+void dropElements(const DropoutRule &rule, uint64_t firstBlock, const float *x, float *y, bool *mask,
+                  int64_t count) noexcept;
 
 }  // namespace popart::cpu

@@ -1,5 +1,5 @@
-// Rows: four vectors of partial results, then a tree over their lanes. Columns: blocks of rows chained in registers, block results
-// chained in turn, which keeps the rounding error of long sums small.
+// Rows: four vectors of partial results, then a tree over their lanes. Columns: blocks of rows chained in registers,
+// block results chained in turn, which keeps the rounding error of long sums small.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu/vector/reduce_ops.cpp"
 #include <hwy/foreach_target.h>
@@ -68,7 +68,8 @@ HWY_INLINE void columnVector(Lanes lanes, const float *x, int64_t stride, int64_
   V total = identity<kOp>();
   for (int64_t r = 0; r < rows;) {
     V part = identity<kOp>();
-    for (const int64_t end = std::min(rows, r + kBlock); r < end; ++r) part = step<kOp>(part, lanes.load(x + r * stride));
+    for (const int64_t end = std::min(rows, r + kBlock); r < end; ++r)
+      part = step<kOp>(part, lanes.load(x + r * stride));
     total = combine<kOp>(total, part);
   }
   lanes.store(total, out);
@@ -105,21 +106,31 @@ void columnsOf(const float *x, int64_t stride, int64_t rows, int64_t columns, fl
 
 float rowResult(ReduceOp op, const float *x, int64_t count) {
   switch (op) {
-    case ReduceOp::kSum: return rowOf<ReduceOp::kSum>(x, count);
-    case ReduceOp::kSumSquare: return rowOf<ReduceOp::kSumSquare>(x, count);
-    case ReduceOp::kSumAbs: return rowOf<ReduceOp::kSumAbs>(x, count);
-    case ReduceOp::kMax: return rowOf<ReduceOp::kMax>(x, count);
-    case ReduceOp::kMin: return rowOf<ReduceOp::kMin>(x, count);
+    case ReduceOp::kSum:
+      return rowOf<ReduceOp::kSum>(x, count);
+    case ReduceOp::kSumSquare:
+      return rowOf<ReduceOp::kSumSquare>(x, count);
+    case ReduceOp::kSumAbs:
+      return rowOf<ReduceOp::kSumAbs>(x, count);
+    case ReduceOp::kMax:
+      return rowOf<ReduceOp::kMax>(x, count);
+    case ReduceOp::kMin:
+      return rowOf<ReduceOp::kMin>(x, count);
   }
   return 0;
 }
 void columnResults(ReduceOp op, const float *x, int64_t stride, int64_t rows, int64_t columns, float *out) {
   switch (op) {
-    case ReduceOp::kSum: return columnsOf<ReduceOp::kSum>(x, stride, rows, columns, out);
-    case ReduceOp::kSumSquare: return columnsOf<ReduceOp::kSumSquare>(x, stride, rows, columns, out);
-    case ReduceOp::kSumAbs: return columnsOf<ReduceOp::kSumAbs>(x, stride, rows, columns, out);
-    case ReduceOp::kMax: return columnsOf<ReduceOp::kMax>(x, stride, rows, columns, out);
-    case ReduceOp::kMin: return columnsOf<ReduceOp::kMin>(x, stride, rows, columns, out);
+    case ReduceOp::kSum:
+      return columnsOf<ReduceOp::kSum>(x, stride, rows, columns, out);
+    case ReduceOp::kSumSquare:
+      return columnsOf<ReduceOp::kSumSquare>(x, stride, rows, columns, out);
+    case ReduceOp::kSumAbs:
+      return columnsOf<ReduceOp::kSumAbs>(x, stride, rows, columns, out);
+    case ReduceOp::kMax:
+      return columnsOf<ReduceOp::kMax>(x, stride, rows, columns, out);
+    case ReduceOp::kMin:
+      return columnsOf<ReduceOp::kMin>(x, stride, rows, columns, out);
   }
 }
 
@@ -140,7 +151,9 @@ float reduceCombine(ReduceOp op, float a, float b) {
   if (op == ReduceOp::kMin) return std::isnan(a) || a < b ? a : b;
   return a + b;
 }
-float reduceRow(ReduceOp op, const float *x, int64_t count) noexcept { return HWY_DYNAMIC_DISPATCH(rowResult)(op, x, count); }
+float reduceRow(ReduceOp op, const float *x, int64_t count) noexcept {
+  return HWY_DYNAMIC_DISPATCH(rowResult)(op, x, count);
+}
 void reduceColumns(ReduceOp op, const float *x, int64_t stride, int64_t rows, int64_t columns, float *out) noexcept {
   HWY_DYNAMIC_DISPATCH(columnResults)(op, x, stride, rows, columns, out);
 }

@@ -1,11 +1,11 @@
 // User operators in a library of their own, as a program outside this repository writes them: LeakyRelu with a gradient
 // operator and kernels, Twice with shape function only, and a pattern that replaces Relu by Neg when it is turned on.
+#include <popart/graph.hpp>
 #include <popart/opmanager.hpp>
 #include <popart/opserialiser.hpp>
 #include <popart/patterns/patterns.hpp>
 #include <popart/shapeinference.hpp>
 #include <popart/userkernel.hpp>
-#include <popart/graph.hpp>
 
 namespace {
 
