@@ -6,9 +6,9 @@
     // EXPECT
     <program after>
 
-A file without ``// EXPECT`` shows a pass that must change nothing. Passes are also run twice: the second run must change
-nothing, unless a line ``// ONCE: reason`` says why not. ``python tests/transforms/test_transforms.py --update`` rewrites
-the expectations for review.
+A file without ``// EXPECT`` shows a pass that must change nothing. Passes are also run twice: the second run must
+change nothing, unless a line ``// ONCE: reason`` says why not. ``python tests/transforms/test_transforms.py --update``
+rewrites the expectations for review.
 """
 
 from __future__ import annotations
