@@ -2,10 +2,10 @@
 // sides, so that a window is `size` shifted loads; s^-beta is exp(-beta log s).
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu/vector/lrn.cpp"
-#include <hwy/contrib/math/math-inl.h>
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 // clang-format off
+#include <hwy/contrib/math/math-inl.h>
 #include "backends/cpu/kernels/epilogue.hpp"
 #include "backends/cpu/vector/lrn.hpp"
 #include "backends/cpu/kernels/update-inl.hpp"
