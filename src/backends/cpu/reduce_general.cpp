@@ -44,9 +44,14 @@ constexpr V kLowest = std::numeric_limits<V>::has_infinity ? -std::numeric_limit
 template <class V>
 constexpr V kHighest = std::numeric_limits<V>::has_infinity ? std::numeric_limits<V>::infinity() : std::numeric_limits<V>::max();
 
-template <class V>
+// Result of folding nothing: for integers and booleans the limits of T itself, which need not be those of V.
+template <class T, class V>
 V identity(Fold fold) {
   if (fold == Fold::kProduct) return V(1);
+  if constexpr (std::is_integral_v<T>) {
+    if (fold == Fold::kMax) return static_cast<V>(std::numeric_limits<T>::lowest());
+    if (fold == Fold::kMin) return static_cast<V>(std::numeric_limits<T>::max());
+  }
   if (fold == Fold::kMax) return kLowest<V>;
   return fold == Fold::kMin ? kHighest<V> : V(0);
 }
@@ -125,7 +130,7 @@ class FoldKernel final : public executable::Kernel {
 
  private:
   V foldGroup(Fold fold, const T *group, V top) const {
-    V total = identity<V>(fold), chunk[kChunk];
+    V total = identity<T, V>(fold), chunk[kChunk];
     const Dim &last = groups_.reduced.back();
     for (int64_t at = 0; at < groups_.members; at += last.size) {
       const T *run = group + offsetOf(groups_.reduced, at);
