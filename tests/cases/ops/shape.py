@@ -88,7 +88,11 @@ SLICES = [
     Case("Slice", [X], {"starts": [0], "ends": [1], "steps": [0]}, refuses="a step is 0"),
     Case("Slice", [X], {"starts": [0], "ends": [1], "axes": [3]}, refuses="axes"),
     moved(
-        "SliceUpdate", [X, floats(2, 3, 2)], {"starts": [1], "ends": [3], "axes": [2]}, replace(np.s_[:, :, 1:3]), (0, 1)
+        "SliceUpdate",
+        [X, floats(2, 3, 2)],
+        {"starts": [1], "ends": [3], "axes": [2]},
+        replace(np.s_[:, :, 1:3]),
+        (0, 1),
     ),
     moved(
         "SliceUpdate",
