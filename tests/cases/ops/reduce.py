@@ -45,6 +45,10 @@ REDUCTIONS = [
     Case("ReduceSum", [NUMBERS], {"axes": [0]}, lambda x: x.sum(axis=0, keepdims=True, dtype=np.int32)),
     Case("ReduceMax", [NUMBERS], {"axes": [0]}, lambda x: x.max(axis=0, keepdims=True)),
     Case("ReduceMax", [bools(3, 4)], {"axes": [0]}, lambda x: x.max(axis=0, keepdims=True)),
+    Case("ReduceMax", [bools(0, 4)], {"axes": [0]}, lambda x: np.full((1, 4), False)),
+    Case("ReduceMin", [bools(0, 4)], {"axes": [0]}, lambda x: np.full((1, 4), True)),
+    Case("ReduceMax", [ints(0, 2, dtype="int8")], {"axes": [0]}, lambda x: np.full((1, 2), -128, np.int8)),
+    Case("ReduceMin", [ints(0, 2)], {"axes": [0]}, lambda x: np.full((1, 2), 2**31 - 1, np.int32)),
     Case("ReduceMin", [bools(3, 4)], {"axes": [0]}, lambda x: x.min(axis=0, keepdims=True)),
     Case("ReduceSum", [floats(2, 3)], {"noop_with_empty_axes": 1}, lambda x: x),
     Case(
