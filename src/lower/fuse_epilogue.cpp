@@ -145,9 +145,33 @@ class EpilogueFuser {
     }
   }
 
+  static bool isPlainMatrixProduct(const Op &product) {
+    return product.is("FusedMatMul") && !product.hasAttr("perm_a") && !product.hasAttr("perm_b") &&
+           !product.hasAttr("perm_out") && !product.hasAttr("epilogue") && product.inRank(0) == 2 &&
+           product.inRank(1) == 2;
+  }
+
+  // Transpose(A·B) → Bᵀ·Aᵀ. The gradient of a weight that is read transposed takes this form, and can then be written,
+  // or applied to the weight, in the weight's own layout.
+  void swapOperands(Op &product, Op &transpose) {
+    Attributes attributes = product.attributes();
+    attributes.set("trans_a", int64_t{product.attrInt("trans_b") == 0});
+    attributes.set("trans_b", int64_t{product.attrInt("trans_a") == 0});
+    const TensorIndex value = product.outputs()[0], old = transpose.outputs()[0];
+    const TensorId id = graph_.tensor(old).id;
+    graph_.renameTensor(old, graph_.freeId(id + "/unfused"));
+    Op *fused = graph_.addConnectedOp(opDef("FusedMatMul"), {product.inputs()[1], product.inputs()[0]}, {id},
+                                      attributes, settingsOf(product, transpose));
+    replace(transpose, old, fused->outputs()[0]);
+    graph_.eraseOp(product.index());
+    graph_.eraseTensor(value);
+    absorbReader(*fused);
+  }
+
   // FusedMatMul without epilogue → Transpose that keeps the last dimension: the product writes the transposed result.
   void absorbTranspose(Op &product, Op &transpose) {
     const auto perm = transpose.attrInts("perm");
+    if (isPlainMatrixProduct(product) && swapsLastTwo(transpose)) return swapOperands(product, transpose);
     if (!product.is("FusedMatMul") || product.hasAttr("perm_out") || perm.size() < 3 ||
         perm.back() + 1 != static_cast<int64_t>(perm.size()))
       return;
