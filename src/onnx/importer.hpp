@@ -129,6 +129,7 @@ class NodeContext {
   // The value of input i; throws popart::error saying that it must be known when the graph is built.
   const TensorData &constant(int i) const;
   std::vector<int64_t> constantInts(int i) const;
+  int64_t constantInt(int i) const;    // one integer, rank 0 or 1
   double constantNumber(int i) const;  // one element
 
   int outputCount() const { return static_cast<int>(outputNames_.size()); }

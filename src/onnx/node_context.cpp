@@ -67,6 +67,12 @@ std::vector<int64_t> NodeContext::constantInts(int i) const {
   return data.asInts();
 }
 
+int64_t NodeContext::constantInt(int i) const {
+  const std::vector<int64_t> values = constantInts(i);
+  require(values.size() == 1, "input {} must hold one integer: got {}", i, constant(i).info());
+  return values.front();
+}
+
 double NodeContext::constantNumber(int i) const {
   const TensorData &data = constant(i);
   require(data.info().nelms() == 1, "input {} must hold one value: got {}", i, data.info());

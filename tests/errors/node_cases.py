@@ -183,5 +183,13 @@ FAILURES = [
         "y = If<then_branch = t () => (float a) { a = Relu(x) }, else_branch = e () => (float b) { b = Neg(z) }>(c)",
         "If",
     ),
+    node(
+        "loop_with_no_trip_count",
+        X,
+        "s = Constant<value_ints = [0]>() m = ConstantOfShape<value = int64[1] {2}>(s) "
+        "y = Loop<body = b (int64 i, bool c, float[2,3] v) => (bool d, float w) { d = Identity(c) w = Relu(v) }>(m, , x)",
+        "must hold one integer",
+    ),
+    node("trilu_with_two_diagonals", X, "k = Constant<value_ints = [1, 2]>() y = Trilu(x, k)", "one integer"),
     node("loop_without_body", X, "m = Constant<value_int = 2>() y = Loop(m, , x)", "body"),
 ]

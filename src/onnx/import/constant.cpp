@@ -109,7 +109,7 @@ void importTrilu(NodeContext &n) {
   const TensorInfo in = n.info(0);
   n.require(in.rank() >= 2, "input must have at least two dimensions: got {}", in);
   const bool upper = n.attr<int64_t>("upper", 1) != 0;
-  const int64_t k = n.hasIn(1) ? n.constantInts(1).at(0) : 0;
+  const int64_t k = n.hasIn(1) ? n.constantInt(1) : 0;
   const int64_t rows = in.shape()[in.rank() - 2], columns = in.shape()[in.rank() - 1];
   n.require(columns == 0 || rows <= kFoldBudgetBytes / columns, "matrix is too large: got {}", in);
   TensorData keep(TensorInfo(DataType::BOOL, {rows, columns}));
