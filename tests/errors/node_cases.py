@@ -187,7 +187,8 @@ FAILURES = [
         "loop_with_no_trip_count",
         X,
         "s = Constant<value_ints = [0]>() m = ConstantOfShape<value = int64[1] {2}>(s) "
-        "y = Loop<body = b (int64 i, bool c, float[2,3] v) => (bool d, float w) { d = Identity(c) w = Relu(v) }>(m, , x)",
+        "y = Loop<body = b (int64 i, bool c, float[2,3] v) => (bool d, float w) "
+        "{ d = Identity(c) w = Relu(v) }>(m, , x)",
         "must hold one integer",
     ),
     node("trilu_with_two_diagonals", X, "k = Constant<value_ints = [1, 2]>() y = Trilu(x, k)", "one integer"),

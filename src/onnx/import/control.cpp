@@ -81,12 +81,7 @@ void importLoop(NodeContext &n) {
             static_cast<long>(body.outputs().size()));
   for (const auto &capture : scope.captures) inputs.push_back(capture.outer);
   Attributes attributes = {{"body", GraphRef{body.id}}, {"carried", carried}};
-<<<<<<< HEAD
-  if (n.hasIn(0) && n.isConstant(n.in(0)))
-    attributes.set("trip_count", std::max<int64_t>(0, static_cast<int64_t>(n.constantInts(0).at(0))));
-=======
   if (n.hasIn(0) && n.isConstant(n.in(0))) attributes.set("trip_count", std::max<int64_t>(0, n.constantInt(0)));
->>>>>>> origin/onnx2-trip-count
   const bool scans = static_cast<int64_t>(body.outputs().size()) - 1 > carried;
   n.require(!scans || (attributes.hasAttribute("trip_count") && runsToTheEnd(n, body)),
             "has scan outputs but the number of iterations is not known when the graph is built. Make the trip count "
