@@ -3,9 +3,7 @@
 Data sets are replaced by Fashion-MNIST in the files where torchvision looks for MNIST: the programs do not change.
 """
 
-import contextlib
 import gzip
-import io
 import re
 import sys
 from pathlib import Path
@@ -14,19 +12,11 @@ import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from documents import Document, find_document, printed_lines
+from documents import Document, find_document, run_program
 
 TUTORIAL = find_document("003")
 GUIDE = find_document("004")
 FASHION = Path("/usr/share/datasets/fashion-mnist")
-
-
-def run(program: str, namespace: dict) -> list:
-    """Run a program and return the lines it prints."""
-    out = io.StringIO()
-    with contextlib.redirect_stdout(out):
-        exec(compile(program, "<document>", "exec"), namespace)
-    return printed_lines(out.getvalue())
 
 
 def write_idx(source: Path, target: Path, items: int) -> None:
@@ -63,7 +53,7 @@ class Tutorial:
         self.run("ir = popxl.Ir(replication=1)", "ir = popxl.Ir(replication=1)")
 
     def run(self, first: str, last: str, dedents=()) -> list:
-        return run(self.document.program(first, last, dedents), self.namespace)
+        return run_program(self.document.program(first, last, dedents), self.namespace)
 
     def simple_example(self) -> list:
         return self.run("with ir.main_graph:", "out = bound_graph.call(input_tensor)")
@@ -71,9 +61,6 @@ class Tutorial:
     def network(self, name: str) -> list:
         dedents = [("def build", 1), ("ir = popxl.Ir()", 0)]
         return self.run(f"class {name}(addons.Module):", 'print("\\n", net_graph.print_schedule())', dedents)
-
-    def next_line(self, start: str) -> str:
-        return next(line.strip() for line in self.document.lines[self.document.position :] if line.startswith(start))
 
 
 @pytest.fixture
@@ -88,7 +75,7 @@ def tutorial():
 def test_tutorial_simple_example_prints_as_published(tutorial: Tutorial):
     """Factories, schedule and variables of one linear layer."""
     got = tutorial.simple_example()
-    assert got == tutorial.document.output("factories:", tutorial.next_line("{'bias': Tensor[bias"))
+    assert got == tutorial.document.output("factories:", tutorial.document.next_line("{'bias': Tensor[bias"))
     tutorial.run("ir.num_host_transfers = 1", "session.run()")
 
 
@@ -96,7 +83,7 @@ def test_tutorial_bound_graphs(tutorial: Tutorial):
     """One graph bound to two sets of variables."""
     got = tutorial.run("ir = popxl.Ir()", "out = bound_graph1.call(input_tensor)")
     assert got == tutorial.document.output(
-        "two different bound graphs:", tutorial.next_line("<popxl_addons.graph.Bound")
+        "two different bound graphs:", tutorial.document.next_line("<popxl_addons.graph.Bound")
     )
 
 
@@ -104,16 +91,16 @@ def test_tutorial_bound_graphs(tutorial: Tutorial):
 def test_tutorial_networks_print_as_published(tutorial: Tutorial, name: str):
     """Names and schedules of inlined and outlined networks."""
     got = tutorial.network(name)
-    assert got == tutorial.document.output(tutorial.next_line("dict_keys"), "}")
+    assert got == tutorial.document.output(tutorial.document.next_line("dict_keys"), "}")
 
 
 def test_tutorial_dot_tree_prints_as_published(tutorial: Tutorial):
     """Nested collections of tensors."""
     tutorial.simple_example()
     tutorial.network("NetOutlined")
-    last = tutorial.next_line("print(collection.tensors)")
+    last = tutorial.document.next_line("print(collection.tensors)")
     got = tutorial.run("ir = popxl.Ir(replication=1)", last, [('print("----- DotTree', 0)])
-    tensors = tutorial.next_line("(Tensor[bias popxl")
+    tensors = tutorial.document.next_line("(Tensor[bias popxl")
     assert got == tutorial.document.output("----- DotTree functionalities -----", tensors)
 
 
@@ -171,7 +158,7 @@ def test_guide_simple_addition(guide: Document):
     """Two loaded tensors are added and stored."""
     namespace = {"__name__": "guide"}
     guide.text("import popart.ir as pir", "import popart.ir as pir")
-    run(guide.text("import popart.ir as pir", "ops.host_store(o_d2h, o)"), namespace)
+    run_program(guide.text("import popart.ir as pir", "ops.host_store(o_d2h, o)"), namespace)
     a, b = np.array([2.0], np.float32), np.array([0.5], np.float32)
     ir, out = namespace["ir"], namespace["o_d2h"]
     assert [op.opType() for op in ir._pb_ir.getMainGraph().getOps()] == [
@@ -187,8 +174,8 @@ def test_guide_tensor_addition(guide: Document):
     ir = pir.Ir()
     namespace = {"pir": pir, "main": ir.main_graph()}
     guide.text("files/simple_addition_popart_ir.py", "files/simple_addition_popart_ir.py")
-    run(guide.text("with main:", "o = a + b"), namespace)
+    run_program(guide.text("with main:", "o = a + b"), namespace)
     assert namespace["o"].dtype == pir.int8
     with ir.main_graph():
-        run(guide.text("o = a + 1", "o = a + 1"), namespace)
+        run_program(guide.text("o = a + 1", "o = a + 1"), namespace)
     assert namespace["o"].dtype == pir.int8 and namespace["o"].name == "add_out__t0"
