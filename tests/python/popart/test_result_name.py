@@ -102,8 +102,11 @@ def test_an_output_that_is_an_input_of_other_nodes_keeps_its_name_in_the_file(tm
 
 @pytest.mark.parametrize("kind", ["SUM", "FINAL", "ALL"])
 def test_every_return_type(kind):
-    arrays = [train(classifier(), {name: popart.AnchorReturnType(kind)}, losses=[popart.NllLoss(name, "labels", "loss")],
-                    inputShapeInfo=label_shapes())[name] for name in ("output", "scores")]  # fmt: skip
+    arrays = []
+    for name in ("output", "scores"):
+        anchors = {name: popart.AnchorReturnType(kind)}
+        losses = [popart.NllLoss(name, "labels", "loss")]
+        arrays.append(train(classifier(), anchors, losses=losses, inputShapeInfo=label_shapes())[name])
     np.testing.assert_array_equal(arrays[0], arrays[1])
 
 
