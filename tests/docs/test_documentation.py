@@ -1,4 +1,4 @@
-"""The programs and commands that README.md and the pages under docs print are run, or are those that other tests run."""
+"""The programs and commands that README.md and the pages under docs print are run here, or by tests named here."""
 
 import re
 import shlex
