@@ -132,7 +132,7 @@ def emit(
     op = graph._pb_graph.createOp(
         op_type,
         [None if t is None else t.id for t in inputs.values()],
-        [graph._create_tensor_id(name) for name in names],
+        graph._create_tensor_ids(names),
         {k: v for k, v in (attributes or {}).items() if v is not None},
         ctx._get_op_settings(label or op_type.lower()),
     )
