@@ -296,6 +296,35 @@ def test_a_loop_that_may_stop_early_is_refused():
         gradients(model, ["u"])
 
 
+def test_dropout_keeps_its_mask_in_every_iteration():
+    """h3 = h0 w m1 w m2 w m3: the gradient of sum(h3) for h0 is h3 / h0, zero where an element was dropped."""
+    size = 64
+    body = body_graph(
+        [
+            helper.make_node("Mul", ["h", "w"], ["hw"]),
+            helper.make_node("Dropout", ["hw", "ratio", "training"], ["h_next"]),
+        ],
+        [("h", [size])],
+        [("h_next", [size])],
+        TensorProto.FLOAT,
+    )
+    nodes = [
+        helper.make_node("Loop", ["steps", "", "h0"], ["last"], body=body),
+        helper.make_node("ReduceSum", ["last"], ["loss"], keepdims=0),
+    ]
+    values = {"h0": RNG.uniform(1, 2, size).astype(np.float32), "w": RNG.uniform(1, 2, size).astype(np.float32)}
+    model = model_of(nodes, values)
+    model.graph.initializer.extend(
+        [scalar("steps", 3, np.int64), scalar("ratio", 0.3, np.float32), scalar("training", True, np.bool_)]
+    )
+    loss, (dh, dw) = gradients(model, ["h0", "w"])
+    kept = dh != 0
+    assert 0 < kept.sum() < size
+    np.testing.assert_allclose(loss, (dh * values["h0"]).sum(), rtol=1e-5)
+    np.testing.assert_allclose(dh[kept], values["w"][kept] ** 3 / 0.7**3, rtol=1e-5)
+    np.testing.assert_allclose(dw * values["w"], 3 * dh * values["h0"], rtol=1e-5)
+
+
 class Recurrent(torch.nn.Module):
     """A recurrent classifier with a loop that the exporter keeps."""
 
