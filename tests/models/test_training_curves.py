@@ -56,8 +56,10 @@ def resnet(width, blocks, classes):
 
 
 STEPS = 50
-# Steps before chaos, at least: batch norm's last stages, of few values each, amplify rounding in any of the rules.
-RESNET_STEPS = 3
+# Steps before chaos, at least: batch norm's last stages, of few values each, amplify rounding with any rule. Measured
+# for the narrow network: 16, 8, 31 and 50 steps.
+RESNET_STEPS = {"sgd": 8, "momentum": 4, "adam": 16, "adamw": 16}
+RESNET18_STEPS = 3
 
 
 @pytest.mark.parametrize("rule", OPTIMIZERS)
@@ -70,7 +72,7 @@ def test_lenet_follows_torch(rule):
 def test_narrow_resnet_follows_torch(rule):
     torch.manual_seed(2)
     network = resnet(8, [1, 1, 1, 1], 10)
-    compare(network, image_batches(STEPS, 8, (3, 32, 32), 10), rule).check(RESNET_STEPS)
+    compare(network, image_batches(STEPS, 8, (3, 32, 32), 10), rule).check(RESNET_STEPS[rule])
 
 
 @pytest.mark.parametrize("rule", OPTIMIZERS)
@@ -85,7 +87,7 @@ def test_narrow_gpt_follows_torch(rule):
 def test_resnet18_follows_torch(rule):
     torch.manual_seed(4)
     network = resnet(64, [2, 2, 2, 2], 100)
-    compare(network, image_batches(STEPS, 8, (3, 64, 64), 100), rule).check(RESNET_STEPS)
+    compare(network, image_batches(STEPS, 8, (3, 64, 64), 100), rule).check(RESNET18_STEPS)
 
 
 @pytest.mark.slow
