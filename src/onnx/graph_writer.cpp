@@ -29,6 +29,8 @@ bool hasRegularForm(const Op &op) {
     if (op.is(type)) return false;
   for (int i = 0; i < op.outputCount(); ++i)
     if (!op.hasOutput(i)) return false;
+  // In the rows an empty list of axes is none of them, in ONNX all of them or no operation at all.
+  if (op.hasAttr("axes") && op.attrInts("axes").empty()) return false;
   return !op.isUserOp() && !def.isInplaceVariant();
 }
 

@@ -8,7 +8,7 @@
 namespace popart::onnx {
 namespace {
 
-// Reshape-5/13/14: 0 copies a dimension (unless allowzero), -1 is worked out; the IR's shape has neither.
+// Reshape-5/13/14: 0 copies a dimension (unless allowzero), -1 is worked out; the IR's shape is meant as it stands.
 void importReshape(NodeContext &n) {
   const Shape &in = n.info(0).shape();
   Shape shape = n.hasIn(1) ? n.constantInts(1) : n.attr<std::vector<int64_t>>("shape", {});
@@ -35,7 +35,7 @@ void importReshape(NodeContext &n) {
     shape[unknown] = total / known;
   }
   n.require(elementCount(shape) == total, "number of elements changes: got shape {} for input {}", shape, n.info(0));
-  n.result(0, "Reshape", {n.in(0)}, {{"shape", shape}});
+  n.result(0, "Reshape", {n.in(0)}, {{"shape", shape}, {"allowzero", int64_t{1}}});
 }
 
 void importFlatten(NodeContext &n) {
@@ -45,7 +45,8 @@ void importFlatten(NodeContext &n) {
   n.require(given >= -rank && given <= rank, "attribute axis is out of range: got {} for {}", given, n.info(0));
   const int64_t axis = given < 0 ? given + rank : given;
   const int64_t rows = elementCount(Shape(in.begin(), in.begin() + axis));
-  n.result(0, "Reshape", {n.in(0)}, {{"shape", Shape{rows, elementCount(Shape(in.begin() + axis, in.end()))}}});
+  const Shape matrix{rows, elementCount(Shape(in.begin() + axis, in.end()))};
+  n.result(0, "Reshape", {n.in(0)}, {{"shape", matrix}, {"allowzero", int64_t{1}}});
 }
 
 void importSplit(NodeContext &n) {
