@@ -93,6 +93,9 @@ bool addNodeOf(ModelBuilder &builder, const Op &op, const std::vector<TensorId> 
       attributes.emplace_back(name, std::move(*attribute));
     }
   }
+  // Since version 18 one of the two says how many pieces there are.
+  if (op.is("Split") && !op.hasAttr("split") && !op.hasAttr("num_outputs"))
+    attributes.emplace_back("num_outputs", int64_t{op.outputCount()});
   // Inputs of the op itself that come after an attribute's place move up in the node.
   std::vector<TensorId> operands = inputs;
   std::sort(constants.begin(), constants.end(), [](const auto &a, const auto &b) { return a.first < b.first; });
