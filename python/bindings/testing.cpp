@@ -84,6 +84,12 @@ nb::list toArrays(const std::vector<TensorData> &tensors) {
   return arrays;
 }
 
+std::vector<std::pair<std::string, std::string>> toPairs(const std::vector<executable::Fallback> &fallbacks) {
+  std::vector<std::pair<std::string, std::string>> pairs;
+  for (const auto &f : fallbacks) pairs.emplace_back(f.op, f.reason);
+  return pairs;
+}
+
 }  // namespace
 
 void bindTesting(nb::module_ &m) {
@@ -131,6 +137,21 @@ void bindTesting(nb::module_ &m) {
       },
       nb::arg("type"), nb::arg("attributes"), nb::arg("inputs"), nb::arg("grad_outputs"), nb::arg("wanted"),
       nb::arg("backend") = "ref", nb::arg("outputs") = -1, "Gradients of the inputs listed in `wanted`.");
+  testing.def(
+      "fallbacks",
+      [](const std::string &type, const nb::dict &attributes, nb::list inputs, int outputs) {
+        return toPairs(opFallbacks(toOp(type, attributes, inputs, outputs)));
+      },
+      nb::arg("type"), nb::arg("attributes"), nb::arg("inputs"), nb::arg("outputs") = -1,
+      "(op, reason) of each op of the program of run_op that the CPU backend leaves to the reference.");
+  testing.def(
+      "grad_fallbacks",
+      [](const std::string &type, const nb::dict &attributes, nb::list inputs, nb::list gradOutputs,
+         const std::vector<int> &wanted, int outputs) {
+        return toPairs(gradFallbacks(toOp(type, attributes, inputs, outputs), toTensors(gradOutputs), wanted));
+      },
+      nb::arg("type"), nb::arg("attributes"), nb::arg("inputs"), nb::arg("grad_outputs"), nb::arg("wanted"),
+      nb::arg("outputs") = -1, "The same for the program of grad_op.");
   testing.def(
       "op_types",
       [] {

@@ -126,14 +126,20 @@ class Streams : public runtime::StreamSource {
   const std::map<std::string, TensorData> &values_;
 };
 
-std::vector<TensorData> execute(Program &p, const std::vector<TensorIndex> &results, const OpRun &run) {
+std::shared_ptr<const executable::Executable> compile(Program &p, const std::vector<TensorIndex> &results,
+                                                      OpBackend backend, int threads) {
   addHostIo(p, results);
   lower::LowerOptions options;
-  options.backends = run.backend == OpBackend::Reference ? std::vector<const executable::Backend *>{&ref::backend()}
-                                                         : backendsFor(DeviceType::Cpu);
-  options.threads = run.threads > 0 ? run.threads : computeThreadCount();
-  const auto executable = lower::lower(*p.ir, options);
-  runtime::Engine engine(executable, options.threads);
+  options.backends = backend == OpBackend::Reference ? std::vector<const executable::Backend *>{&ref::backend()}
+                                                     : backendsFor(DeviceType::Cpu);
+  options.threads = threads;
+  return lower::lower(*p.ir, options);
+}
+
+std::vector<TensorData> execute(Program &p, const std::vector<TensorIndex> &results, const OpRun &run) {
+  const int threads = run.threads > 0 ? run.threads : computeThreadCount();
+  const auto executable = compile(p, results, run.backend, threads);
+  runtime::Engine engine(executable, threads);
   Streams streams(*executable, p.streams);
   engine.run(streams);
   for (int i = 1; i < run.repetitions; ++i) {
@@ -146,6 +152,29 @@ std::vector<TensorData> execute(Program &p, const std::vector<TensorIndex> &resu
   for (size_t i = 0; i < executable->outputs.size(); ++i)
     values[static_cast<size_t>(std::stoi(executable->outputs[i].id.substr(6)))] = streams.results[i];
   return values;
+}
+
+// Adds the gradient ops; returns the gradients of `wanted`.
+std::vector<TensorIndex> differentiate(Program &p, const SingleOp &op, const std::vector<TensorData> &gradOutputs,
+                                       const std::vector<int> &wanted) {
+  std::vector<TensorIndex> gradOuts;
+  for (size_t i = 0; i < gradOutputs.size(); ++i)
+    gradOuts.push_back(addInput(p, "grad" + std::to_string(i), gradOutputs[i]));
+  std::vector<bool> wants(p.inputs.size(), false);
+  for (int i : wanted) {
+    if (i < 0 || i >= static_cast<int>(wants.size()))
+      throw error("operator '{}': there is no input {}: expected 0 to {}", op.type, i, wants.size() - 1);
+    wants[static_cast<size_t>(i)] = true;
+  }
+  const OpDef &def = p.op->def();
+  if (!def.noGradReason().empty()) throw error("operator '{}': no gradient: {}", op.type, def.noGradReason());
+  if (!def.vjpRule()) throw error("operator '{}': the row has no gradient rule", op.type);
+  VjpBuilder builder(
+      p.graph(), *p.op, [](TensorIndex forward) { return forward; }, gradOuts, wants);
+  def.vjpRule()(builder);
+  std::vector<TensorIndex> results;
+  for (int i : wanted) results.push_back(builder.grads()[static_cast<size_t>(i)]);
+  return results;
 }
 
 }  // namespace
@@ -195,27 +224,21 @@ std::vector<TensorInfo> inferOp(const SingleOp &op) {
 std::vector<TensorData> gradOp(const SingleOp &op, const std::vector<TensorData> &gradOutputs,
                                const std::vector<int> &wanted, OpBackend backend) {
   Program p = build(op);
-  Graph &graph = p.graph();
-  std::vector<TensorIndex> gradOuts;
-  for (size_t i = 0; i < gradOutputs.size(); ++i)
-    gradOuts.push_back(addInput(p, "grad" + std::to_string(i), gradOutputs[i]));
-  std::vector<bool> wants(p.inputs.size(), false);
-  for (int i : wanted) {
-    if (i < 0 || i >= static_cast<int>(wants.size()))
-      throw error("operator '{}': there is no input {}: expected 0 to {}", op.type, i, wants.size() - 1);
-    wants[static_cast<size_t>(i)] = true;
-  }
-  const OpDef &def = p.op->def();
-  if (!def.noGradReason().empty()) throw error("operator '{}': no gradient: {}", op.type, def.noGradReason());
-  if (!def.vjpRule()) throw error("operator '{}': the row has no gradient rule", op.type);
-  VjpBuilder builder(
-      graph, *p.op, [](TensorIndex forward) { return forward; }, gradOuts, wants);
-  def.vjpRule()(builder);
-  std::vector<TensorIndex> results;
-  for (int i : wanted) results.push_back(builder.grads()[static_cast<size_t>(i)]);
   OpRun run;
   run.backend = backend;
-  return execute(p, results, run);
+  return execute(p, differentiate(p, op, gradOutputs, wanted), run);
+}
+
+std::vector<executable::Fallback> opFallbacks(const SingleOp &op) {
+  Program p = build(op);
+  const std::vector<TensorIndex> outputs = p.op->outputs();
+  return compile(p, outputs, OpBackend::Best, computeThreadCount())->fallbacks;
+}
+
+std::vector<executable::Fallback> gradFallbacks(const SingleOp &op, const std::vector<TensorData> &gradOutputs,
+                                                const std::vector<int> &wanted) {
+  Program p = build(op);
+  return compile(p, differentiate(p, op, gradOutputs, wanted), OpBackend::Best, computeThreadCount())->fallbacks;
 }
 
 }  // namespace popart

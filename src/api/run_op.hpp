@@ -7,6 +7,8 @@
 #include <popart/attributes.hpp>
 #include <popart/tensordata.hpp>
 
+#include "executable/executable.hpp"
+
 namespace popart {
 
 // An empty TensorData is an absent optional input.
@@ -45,5 +47,11 @@ std::vector<TensorInfo> inferOp(const SingleOp &op);
 // An empty TensorData in the result: the op gives no gradient for that input.
 std::vector<TensorData> gradOp(const SingleOp &op, const std::vector<TensorData> &gradOutputs,
                                const std::vector<int> &wanted, OpBackend backend);
+
+// The kernels of the program that runOp, or gradOp, would run which the CPU backend leaves to the reference, each with
+// its reason.
+std::vector<executable::Fallback> opFallbacks(const SingleOp &op);
+std::vector<executable::Fallback> gradFallbacks(const SingleOp &op, const std::vector<TensorData> &gradOutputs,
+                                                const std::vector<int> &wanted);
 
 }  // namespace popart

@@ -20,7 +20,8 @@ namespace {
 using executable::Layout;
 using executable::OperandDesc;
 
-enum class Want : uint8_t { Plain, Same, Last, Weights };
+// TurnedWeights: as the data gradient reads them.
+enum class Want : uint8_t { Plain, Same, Last, Weights, TurnedWeights };
 
 struct Wants {
   std::vector<Want> in, out;
@@ -45,6 +46,8 @@ constexpr SpatialRow kSpatial[] = {
     {"MaxPoolGrad", 2},
     {"AveragePool", 1},
     {"AveragePoolGrad", 1},
+    {"LpPool", 1},
+    {"LpPoolGrad", 3},
     {"LRN", 1},
     {"LRNGrad", 2},
     {"BatchNormalization", 1},
@@ -55,12 +58,16 @@ constexpr SpatialRow kSpatial[] = {
 // Reductions and broadcasts over spatial dimensions: only one side is spatial.
 constexpr const char *kReductions[] = {"ReduceSum", "ReduceMean", "ReduceMax"};
 
-Layout weightLayout(const Op &op, int panelWidth) {
+Layout weightLayout(const Op &op, Want want, int panelWidth) {
   Layout layout{Layout::Kind::PackedConv, panelWidth};
   layout.groups = static_cast<int32_t>(op.attrInt("group"));
   const Shape &w = isWeightGradient(op) ? op.outShape(0) : op.inShape(1);
-  // Depthwise weights are one matrix (taps x channels).
-  if (w[1] == 1 && w[0] == layout.groups) layout.groups = 1;
+  // Depthwise weights are one matrix (taps x channels), the same for all passes.
+  if (layout.groups > 1 && w[1] == 1 && w[0] == layout.groups) {
+    layout.groups = 1;
+  } else {
+    layout.transposed = want == Want::TurnedWeights;
+  }
   return layout;
 }
 
@@ -82,7 +89,7 @@ Wants wantsOf(const Graph &graph, const Op &op) {
     for (size_t i = 3; i < w.in.size(); ++i) w.in[i] = sameShape(op.inputs()[i], op.outShape(0), Want::Last);
     std::fill(w.out.begin(), w.out.end(), Want::Last);
   } else if (op.is("ConvDataGrad")) {
-    w = {{Want::Last, Want::Weights}, {Want::Last}};
+    w = {{Want::Last, Want::TurnedWeights}, {Want::Last}};
   } else if (isWeightGradient(op)) {
     w.in[0] = w.in[1] = Want::Last;
     for (size_t i = 2; i < w.in.size(); ++i) w.in[i] = sameShape(op.inputs()[i], op.outShape(0), Want::Weights);
@@ -117,10 +124,7 @@ class Assigner {
   }
 
   void run() {
-    if (std::none_of(ops_.begin(), ops_.end(), [](const Op *op) {
-          return isConvolution(*op) || op->is("ConvDataGrad") || isWeightGradient(*op) || spatialRow(*op);
-        }))
-      return;
+    if (std::none_of(ops_.begin(), ops_.end(), [](const Op *op) { return isSpatial(*op); })) return;
     do decide();
     while (!allAccepted());
     for (const auto &[t, layout] : chosen_) layouts_.set(graph_, t, layout);
@@ -172,8 +176,9 @@ class Assigner {
       forOperands(*op, wants(*op), [&](TensorIndex t, Want want) {
         Class &c = classes_[find(t.value)];
         if (want == Want::Last || (want == Want::Same && forced_.count(op->index()))) c.last = true;
-        if (want == Want::Weights && c.weights.kind == Layout::Kind::Plain)
-          c.weights = weightLayout(*op, backend_.panelWidth());
+        const bool untold = c.weights.kind == Layout::Kind::Plain;
+        if ((want == Want::Weights && (untold || c.weights.transposed)) || (want == Want::TurnedWeights && untold))
+          c.weights = weightLayout(*op, want, backend_.panelWidth());
       });
     chosen_.clear();
     for (const Op *op : ops_) {
@@ -215,7 +220,8 @@ class Assigner {
       case Want::Last:
         return isAlike(graph_.info(t)) ? Layout{} : Layout{Layout::Kind::ChannelsLast};
       case Want::Weights:
-        return weightLayout(op, backend_.panelWidth());
+      case Want::TurnedWeights:
+        return weightLayout(op, want, backend_.panelWidth());
     }
     return {};
   }
@@ -341,6 +347,10 @@ void assignChannelsLast(Ir &flat, const executable::Backend &backend, Layouts &l
     if (!bodies.count(graph)) Assigner(*graph, backend, layouts).run();
 }
 
+bool isSpatial(const Op &op) {
+  return isConvolution(op) || op.is("ConvDataGrad") || isWeightGradient(op) || spatialRow(op) != nullptr;
+}
+
 bool supportsConvolution(const Graph &graph, const Op &op, const executable::Backend &backend, std::string &reason) {
   if (backend.panelWidth() == 0) return reason = "the backend has no packed layouts", false;
   const Wants w = wantsOf(graph, op);
@@ -348,7 +358,7 @@ bool supportsConvolution(const Graph &graph, const Op &op, const executable::Bac
   auto describe = [&](TensorIndex t, Want want) -> OperandDesc {
     if (!t.valid()) return {TensorInfo(), {}, nullptr, false};
     Layout layout;
-    if (want == Want::Weights) layout = weightLayout(op, backend.panelWidth());
+    if (want == Want::Weights || want == Want::TurnedWeights) layout = weightLayout(op, want, backend.panelWidth());
     if (want == Want::Last && !isAlike(graph.info(t))) layout.kind = Layout::Kind::ChannelsLast;
     return {graph.info(t), layout, nullptr, true};
   };

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "ops/control/loops.hpp"
 #include "schedule/schedule.hpp"
 
 namespace popart::lower {
@@ -290,7 +291,7 @@ class Flattener {
     const Graph &source = *op.getCalledGraphs().front();
     const int inputs = static_cast<int>(source.inputs().size()) - 2,
               results = static_cast<int>(source.outputs().size()) - 1;
-    const int carried = op.hasAttr("carried") ? static_cast<int>(op.attrInt("carried")) : std::min(inputs, results);
+    const int carried = ops::carriedCount(op);
     Attributes attributes = op.attributes();
     attributes.set("body", GraphRef{flattenLoopBody(source, carried).id});
     attributes.set("carried", int64_t{inputs});

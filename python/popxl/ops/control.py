@@ -63,7 +63,7 @@ def repeat_with_info(
     ir = parent.ir
     given = _connect_inputs(graph, inputs, inputs_dict, check_inputs)
     tensors = [given[i] for i in range(len(graph.inputs))]
-    wrapper = ir._graph(ir._pb_ir.createGraph(ir._pb_ir.createUniqueSubgraphId(f"{graph.id}__loop_wrapper")))
+    wrapper = ir._new_graph(f"{graph.id}__loop_wrapper")
     modified = [i for i, t in enumerate(graph.inputs) if t in graph._by_ref_inputs]
     output_ids = []
     with wrapper:
@@ -231,9 +231,8 @@ def conditional_with_info(
     then_given = _connect_inputs(then_branch, then_inputs or (), then_inputs_dict, check_inputs)
     else_given = _connect_inputs(else_branch, else_inputs or (), else_inputs_dict, check_inputs)
     tensors = [cond, *(then_given[i] for i in sorted(then_given)), *(else_given[i] for i in sorted(else_given))]
-    output_ids = [
-        parent._create_tensor_id(f"{t.name}_or_{e.name}") for t, e in zip(then_branch.outputs, else_branch.outputs)
-    ]
+    names = (f"{t.name}_or_{e.name}" for t, e in zip(then_branch.outputs, else_branch.outputs))
+    output_ids = parent._create_tensor_ids(names)
     attributes = {"then_branch": then_branch.id, "else_branch": else_branch.id}
     op = _create("If", f"{parent.name}--if", tensors, output_ids, attributes)
     return ConditionalSiteInfo(op, then_branch, else_branch, parent)

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
+from popxl import dtypes
 from popxl.context import get_current_graph
 from popxl.dtypes import dtype
 from popxl.errors import UndefinedValue
@@ -32,12 +33,14 @@ def init(
         meta_shape: unsharded shape; not supported yet.
 
     Raises:
+        TypeError: `dtype` is no popxl dtype.
         ValueError: unknown init_type.
     """
     if init_type not in _INIT_TYPES:
         raise ValueError(f"init_type: got {init_type!r}, expected 'zero' or 'undef'.")
     if meta_shape:
         raise unsupported("init with a meta_shape", "Leave it out.")
+    dtypes.dtype._require(dtype, "init")
     attributes = {"shape": list(shape), "dtype": _ONNX_NUMBER[dtype.name], "init_type": _INIT_TYPES[init_type]}
     return emit_one("Init", {}, name or "t", attributes)
 
@@ -149,6 +152,15 @@ def print_tensor(
         "closeBracket": close_bracket,
     }
     return emit_one("PrintTensor", {"t": t}, "print_out", attributes)
+
+
+def code_copy(*args: Any, **kwargs: Any) -> None:
+    """Copy code between devices; never implemented.
+
+    Raises:
+        NotImplementedError: always.
+    """
+    raise NotImplementedError("popxl.ops.io.code_copy: code is not copied between devices.")
 
 
 def remote_load(*args: Any, **kwargs: Any) -> Tensor:

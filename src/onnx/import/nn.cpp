@@ -45,7 +45,8 @@ void importDropout(NodeContext &n) {
     drops = n.hasIn(2) && n.constantNumber(2) != 0;
     if (n.hasIn(1) && drops) ratio = static_cast<float>(n.constantNumber(1));
   }
-  n.require(!n.hasAttr("seed"), "attribute seed is not supported. Use session.setRandomSeed");
+  n.require(!n.hasAttr("seed") || !drops || ratio == 0.0f,
+            "attribute seed is not supported. Use session.setRandomSeed");
   n.require(ratio >= 0.0f && ratio < 1.0f, "ratio must be at least 0 and less than 1: got {}", ratio);
   if (drops) return n.results("Dropout", {n.in(0), randomSeed(n)}, {{"ratio", ratio}, {"training_mode", int64_t{1}}});
   if (n.opset() >= 12)
