@@ -96,10 +96,32 @@ void bindTesting(nb::module_ &m) {
   nb::module_ testing = m.def_submodule("testing", "Single operators on NumPy arrays.");
   testing.def(
       "run_op",
-      [](const std::string &type, const nb::dict &attributes, nb::list inputs, const std::string &backend,
-         int outputs) { return toArrays(runOp(toOp(type, attributes, inputs, outputs), toBackend(backend))); },
+      [](const std::string &type, const nb::dict &attributes, nb::list inputs, const std::string &backend, int outputs,
+         int threads, int repetitions, bool transposed) {
+        const OpRun run{toBackend(backend), transposed ? OpOperands::Transposed : OpOperands::Plain, threads,
+                        repetitions};
+        return toArrays(runOp(toOp(type, attributes, inputs, outputs), run));
+      },
       nb::arg("type"), nb::arg("attributes"), nb::arg("inputs"), nb::arg("backend") = "ref", nb::arg("outputs") = -1,
-      "Runs one op of the catalog; None among the inputs is an absent optional input.");
+      nb::arg("threads") = 0, nb::arg("repetitions") = 1, nb::arg("transposed") = false,
+      "Runs one op of the catalog; None among the inputs is an absent optional input. `transposed` brings the inputs "
+      "in "
+      "with reversed dimensions and a Transpose before the op.");
+  testing.def(
+      "op_text",
+      [](const std::string &type, const nb::dict &attributes, nb::list inputs, int outputs) {
+        return textOfOp(toOp(type, attributes, inputs, outputs));
+      },
+      nb::arg("type"), nb::arg("attributes"), nb::arg("inputs"), nb::arg("outputs") = -1,
+      "Text of a program of the op, after it was read again and found equal.");
+  testing.def(
+      "run_op_as_onnx",
+      [](const std::string &type, const nb::dict &attributes, nb::list inputs, int outputs) -> nb::object {
+        const auto results = runOpAsOnnx(toOp(type, attributes, inputs, outputs));
+        return results ? nb::object(toArrays(*results)) : nb::none();
+      },
+      nb::arg("type"), nb::arg("attributes"), nb::arg("inputs"), nb::arg("outputs") = -1,
+      "Results of the op after it was written as an ONNX model and read again; None: it has no ONNX form.");
   testing.def(
       "infer_op",
       [](const std::string &type, const nb::dict &attributes, nb::list inputs, int outputs) {

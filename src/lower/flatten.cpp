@@ -103,7 +103,8 @@ class Flattener {
     const Shape shape = scope.flat.info(whole).shape();
     const std::string type = view.def().base().type();
     OpEmitter emitter(scope.flat, view);
-    if (view.def().base().has(Trait::View)) return emitter.emit("Reshape", {part}, {{"shape", shape}});
+    if (view.def().base().has(Trait::View))
+      return emitter.emit("Reshape", {part}, {{"shape", shape}, {"allowzero", int64_t{1}}});
     if (type == "Transpose") {
       const auto &perm = view.attrInts("perm");
       std::vector<int64_t> inverse(perm.size());

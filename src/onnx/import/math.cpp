@@ -57,7 +57,9 @@ void importLegacyBroadcast(NodeContext &n) {
             n.info(0), n.info(1));
   Shape shape = n.info(1).shape();
   shape.insert(shape.end(), rankA - axis - rankB, 1);
-  const TensorIndex b = shape == n.info(1).shape() ? n.in(1) : n.emit("Reshape", {n.in(1)}, {{"shape", shape}});
+  const TensorIndex b = shape == n.info(1).shape()
+                            ? n.in(1)
+                            : n.emit("Reshape", {n.in(1)}, {{"shape", shape}, {"allowzero", int64_t{1}}});
   n.results(n.type(), {n.in(0), b});
 }
 

@@ -18,8 +18,9 @@ void importSoftmax(NodeContext &n) {
   const Shape shape = in.shape();
   const Shape matrix = {elementCount(Shape(shape.begin(), shape.begin() + axis)),
                         elementCount(Shape(shape.begin() + axis, shape.end()))};
-  const TensorIndex flat = n.emit("Reshape", {n.in(0)}, {{"shape", matrix}});
-  n.result(0, "Reshape", {n.emit(n.type(), {flat}, {{"axis", int64_t{1}}})}, {{"shape", shape}});
+  const TensorIndex flat = n.emit("Reshape", {n.in(0)}, {{"shape", matrix}, {"allowzero", int64_t{1}}});
+  n.result(0, "Reshape", {n.emit(n.type(), {flat}, {{"axis", int64_t{1}}})},
+           {{"shape", shape}, {"allowzero", int64_t{1}}});
 }
 
 // One UINT32[2] variable of the main graph, made at first need; the pipeline gives every random op its own seed from

@@ -50,9 +50,9 @@ void importBatchNormalization(NodeContext &n) {
 // GroupNormalization-18 has one scale and bias per group, 21 one per channel; the IR has one per channel.
 TensorIndex perChannel(NodeContext &n, int input, int64_t groups, int64_t channels) {
   if (n.opset() >= 21) return n.in(input);
-  const TensorIndex column = n.emit("Reshape", {n.in(input)}, {{"shape", Shape{groups, 1}}});
+  const TensorIndex column = n.emit("Reshape", {n.in(input)}, {{"shape", Shape{groups, 1}}, {"allowzero", int64_t{1}}});
   const TensorIndex all = n.emit("Expand", {column}, {{"shape", Shape{groups, channels / groups}}});
-  return n.emit("Reshape", {all}, {{"shape", Shape{channels}}});
+  return n.emit("Reshape", {all}, {{"shape", Shape{channels}}, {"allowzero", int64_t{1}}});
 }
 
 void importGroupNormalization(NodeContext &n) {
