@@ -181,7 +181,7 @@ def test_unsupported_operations():
     newest = {(op.type, op.version) for op in popart.getUnsupportedOperations(23)}
     assert ("Attention", 23) in newest
     assert not {op.type for op in popart.getUnsupportedOperations(11)} & {"Clip", "Range", "Loop", "Upsample"}
-    with pytest.raises(popart.popart_exception, match="no such ai.onnx operator set"):
+    with pytest.raises(popart.popart_exception, match=r"no such ai.onnx operator set"):
         popart.getUnsupportedOperations(99)
 
 
