@@ -10,8 +10,8 @@ namespace popart::lower {
 // Repeats until nothing changes; every flat graph of the program.
 void decompose(Ir &flat, const executable::Backend &backend);
 
-// Removes what computes nothing: Identity-like views of equal shape, single-input Sum, unused ops without side effects,
-// and merges equal ops on equal inputs (never random or host ops).
+// Removes what computes nothing: Identity-like views of equal shape, single-input Sum, double negations and transposes,
+// unused ops without side effects, and merges equal ops on equal inputs (never random or host ops).
 void simplify(Ir &flat);
 
 }  // namespace popart::lower
