@@ -15,6 +15,7 @@ import popxl.ops as ops
 import popxl_addons as addons
 
 FASHION_MNIST = Path("/usr/share/datasets/fashion-mnist")
+WINDOW = 50  # batches whose losses are averaged for a printed line
 
 
 def normal(seed: int, std: float, shape: tuple[int, ...]) -> np.ndarray:
@@ -104,8 +105,8 @@ def main() -> None:
     with session:
         for images, labels in batches.epoch(0):
             losses.append(session.run(dict(zip(inputs, (images[0], labels[0]), strict=True)))[loss_stream])
-            if len(losses) % 125 == 0:
-                print(f"batches to {len(losses)}: loss {np.mean(losses[-125:]):.4f}")
+            if len(losses) % WINDOW == 0:
+                print(f"batches to {len(losses)}: loss {np.mean(losses[-WINDOW:]):.4f}")
     values = session.get_tensors_data(variables.tensors)
 
     session, image_stream, score_stream, test_variables = test_program(batch=50)

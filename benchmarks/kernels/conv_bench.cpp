@@ -1,5 +1,6 @@
 // Convolutions of ResNet-50 and MobileNet layers, forward and both gradients; args are {C in, C out, size, kernel,
 // stride, groups, threads}. Reports the best repetition, since a neighbour's noise only ever adds time.
+#include <algorithm>
 #include <vector>
 
 #include "backends/cpu/kernels/conv.hpp"
@@ -21,7 +22,8 @@ void convolution(benchmark::State &state) {
   s.kernel = {1, kernel, kernel}, s.stride = {1, stride, stride}, s.padLow = s.padHigh = {0, kernel / 2, kernel / 2};
   const int64_t pixels = s.out()[1] * s.out()[2];
   const Floats x(static_cast<size_t>(s.in[1] * s.in[2] * s.cin), 0.5f), y(static_cast<size_t>(pixels * s.cout), 0.5f);
-  const Floats w(static_cast<size_t>(convWeightSize(s)), 0.25f);
+  const int64_t weights = std::max(convWeightSize(s), ConvWeightTurn(s).turnedFloats());
+  Floats w(static_cast<size_t>(weights), 0.25f);
   const Floats bias(static_cast<size_t>(s.cout), 0.5f);
   Epilogue relu;
   relu.bias = bias.data();

@@ -2,6 +2,7 @@
 // micro-batch of one replica at a time: in / inComplete for inputs, out / outComplete for anchors.
 #pragma once
 #include <string>
+#include <vector>
 
 #include <popart/error.hpp>
 #include <popart/names.hpp>
@@ -70,6 +71,8 @@ class IWeightsIO {
   virtual bool contains(TensorId id) const = 0;
   // Throws popart::runtime_error when there is none.
   virtual MutableVoidData weight(TensorId id) const = 0;
+  // Names that readWeights and writeWeights check against the session's variables; none: nothing is checked.
+  virtual std::vector<TensorId> ids() const { return {}; }
 };
 
 }  // namespace popart

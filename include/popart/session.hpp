@@ -55,6 +55,7 @@ class Session {
   // ---- weights
   void weightsFromHost();  // host values of all variables -> device
   void weightsToHost();    // device -> buffers that readWeights reads
+  // Both throw runtime_error for names that are no variable of the session and for arrays of another type or size.
   void readWeights(const IWeightsIO &weightsIO);
   void writeWeights(const IWeightsIO &weightsIO);  // into the host values; weightsFromHost brings them to the device
   // Host values from the initializers of another model of the same structure.
@@ -86,7 +87,8 @@ class Session {
   std::vector<uint32_t> getRNGState();
   void setRNGState(const std::vector<uint32_t> state);
 
-  // ---- inspection. getInfo and getAllTensorIds throw runtime_error before prepareDevice.
+  // ---- inspection. getInfo and getAllTensorIds throw runtime_error before prepareDevice. Names are those the program
+  // used for anchors: `output` is the model's only output where no tensor has that name.
   TensorInfo getInfo(TensorId id) const;
   bool hasInfo(TensorId id) const;
   std::set<TensorId> getAllTensorIds() const;

@@ -48,6 +48,7 @@ class WeightsIO : public IWeightsIO {
  public:
   bool contains(TensorId id) const override { return weights_.count(id) != 0; }
   MutableVoidData weight(TensorId id) const override;
+  std::vector<TensorId> ids() const override;
   // Throws popart::runtime_error when there is a weight of that id already.
   void insert(TensorId id, MutableVoidData weight);
 

@@ -89,6 +89,11 @@ class PyWeightsIO final : public IWeightsIO {
     if (it == arrays_.end()) throw runtime_error("PyWeightsIO: No tensor '{}' provided", id);
     return {it->second.data(), it->second.info()};
   }
+  std::vector<TensorId> ids() const override {
+    std::vector<TensorId> names;
+    for (const auto &entry : arrays_) names.push_back(entry.first);
+    return names;
+  }
 
  private:
   std::map<TensorId, HostArray> arrays_;

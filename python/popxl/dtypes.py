@@ -97,6 +97,20 @@ class dtype:
             return cls.as_dtype(inner)
         raise ValueError(f"There is no popxl dtype for {type_value!r}.")
 
+    @classmethod
+    def _require(cls, value: Any, what: str) -> "dtype":
+        """Return `value`.
+
+        Raises:
+            TypeError: `value` is no popxl dtype.
+        """
+        if isinstance(value, cls):
+            return value
+        raise TypeError(
+            f"{what}: the dtype is no popxl dtype: got {value!r}, expected one of "
+            f"{', '.join(f'popxl.{name}' for name in _NAME_TO_POPXL)}. Convert other types with popxl.dtype.as_dtype."
+        )
+
     @staticmethod
     def _from_known_type(type_value: Any) -> Optional["dtype"]:
         try:

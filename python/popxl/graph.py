@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from popxl import dtypes
 from popxl.context import get_current_context
 
 if TYPE_CHECKING:
@@ -156,13 +157,24 @@ class Graph:
     # ---- building blocks for ops
     def _create_tensor_id(self, name: str | None) -> str:
         """Return the unique id for a new tensor `name` in this graph, name scopes applied."""
+        self._ir._check_open("its tensors")
         return self._pb_graph.uniqueId(get_current_context()._scoped(name))
+
+    def _create_op(self, op_type: str, inputs: list, outputs: list[str], attributes: dict, settings: Any) -> Any:
+        """Return a new op of the catalog; `inputs` and `outputs` are tensor ids, None for an absent input."""
+        self._ir._check_open("its ops")
+        return self._pb_graph.createOp(op_type, inputs, outputs, attributes, settings)
+
+    def _mark_output(self, tensor: "Tensor") -> None:
+        self._ir._check_open("the outputs of its graphs")
+        self._pb_graph.markAsOutput(tensor.id)
 
     def _add_input(
         self, shape: tuple[int, ...], dtype: "dtype", name: str | None, by_ref: bool, meta_shape: tuple[int, ...]
     ) -> "Tensor":
+        core = dtypes.dtype._require(dtype, f"Graph input '{name}'")._core
         tensor = self._pb_graph.addInput(
-            self._create_tensor_id(name), dtype._core, list(shape), list(meta_shape or ()), by_ref
+            self._create_tensor_id(name), core, list(shape), list(meta_shape or ()), by_ref
         )
         wrapped = self._ir._tensor(self, tensor)
         if by_ref:

@@ -93,6 +93,18 @@ class Ir:
         """The main graph."""
         return self._graph(self._pb_ir.getMainGraph())
 
+    def _check_open(self, what: str) -> None:
+        """Refuse a change of `what` once a Session has compiled the program.
+
+        Raises:
+            RuntimeError: a Session exists.
+        """
+        if self._is_prepared:
+            raise RuntimeError(
+                f"{self!r}: {what} cannot change after a popxl.Session was made for it: the session would not see it. "
+                "Complete the program first, or make a new Ir."
+            )
+
     @property
     def replication_factor(self) -> int:
         """Number of replicas over all processes. Setting gives the number of this process.
@@ -104,8 +116,7 @@ class Ir:
 
     @replication_factor.setter
     def replication_factor(self, value: int) -> None:
-        if self._is_prepared:
-            raise RuntimeError("The replication factor cannot change after a Session was made for the Ir.")
+        self._check_open("its replication factor")
         if value < 1:
             raise ValueError(f"replication_factor: got {value}, expected at least 1.")
         self._local_replicas = int(value)
@@ -117,11 +128,16 @@ class Ir:
 
     @property
     def num_host_transfers(self) -> int:
-        """Slices of each stream in one `Session.run`."""
+        """Slices of each stream in one `Session.run`.
+
+        Raises:
+            RuntimeError: on setting, when a Session exists.
+        """
         return self._num_host_transfers
 
     @num_host_transfers.setter
     def num_host_transfers(self, value: int) -> None:
+        self._check_open("num_host_transfers")
         self._num_host_transfers = value
 
     def replica_grouping(self, stride: int = 1, group_size: int | None = None) -> "ReplicaGrouping":
@@ -182,7 +198,10 @@ class Ir:
     # ---- graphs
     def create_empty_graph(self, name: str | None = None) -> Graph:
         """Make a graph without inputs, ops and outputs; its id is ``<name>_subgraph(<n>)``."""
-        base = name or "graph"
+        return self._new_graph(name or "graph")
+
+    def _new_graph(self, base: str) -> Graph:
+        self._check_open("its graphs")
         return self._graph(self._pb_ir.createGraph(self._pb_ir.createUniqueSubgraphId(base)))
 
     def create_graph(self, fn: Callable[..., Any] | Module, *args: Any, **kwargs: Any) -> Graph:
@@ -217,7 +236,7 @@ class Ir:
             for tensor in _as_outputs(result):
                 if tensor not in graph:
                     raise ValueError(f"Tensor {tensor} returned by `{name}` is not in the graph {graph.id}.")
-                graph._pb_graph.markAsOutput(tensor.id)
+                graph._mark_output(tensor)
         return graph
 
 

@@ -18,10 +18,11 @@ class Stream:
         raise NotImplementedError("Cannot create a stream directly; use popxl.h2d_stream or popxl.d2h_stream.")
 
     @classmethod
-    def _create(cls, shape: Iterable[int], dtype: dtype, name: str) -> Any:
+    def _create(cls, shape: Iterable[int], element_type: dtype, name: str) -> Any:
         graph = get_main_graph()
+        core = dtype._require(element_type, f"Stream '{name}'")._core
         self = object.__new__(cls)
-        pb_tensor = graph._pb_graph.addStream(graph._create_tensor_id(name), dtype._core, list(shape))
+        pb_tensor = graph._pb_graph.addStream(graph._create_tensor_id(name), core, list(shape))
         self._stream_tensor = graph.ir._tensor(graph, pb_tensor)
         self._hash = hash(self._stream_tensor)
         graph.ir._streams[self._stream_tensor.id] = self
@@ -72,6 +73,10 @@ def h2d_stream(shape: Iterable[int], dtype: dtype, name: str | None = None) -> H
         shape: shape of one transfer on one replica.
         dtype: element type.
         name: name, default ``"h2d_stream"``.
+
+    Raises:
+        TypeError: `dtype` is no popxl dtype.
+        RuntimeError: there is no current graph, or a Session exists for its Ir.
     """
     return HostToDeviceStream._create(shape, dtype, name or "h2d_stream")
 
@@ -83,6 +88,10 @@ def d2h_stream(shape: Iterable[int], dtype: dtype, name: str | None = None) -> D
         shape: shape of one transfer on one replica.
         dtype: element type.
         name: name, default ``"d2h_stream"``.
+
+    Raises:
+        TypeError: `dtype` is no popxl dtype.
+        RuntimeError: there is no current graph, or a Session exists for its Ir.
     """
     return DeviceToHostStream._create(shape, dtype, name or "d2h_stream")
 

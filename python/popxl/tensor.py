@@ -538,7 +538,7 @@ def graph_output(t: Tensor) -> None:
 
     graph = get_current_graph()
     check_in_graph(graph, t=t)
-    graph._pb_graph.markAsOutput(t.id)
+    graph._mark_output(t)
 
 
 def remote_variable(*args: Any, **kwargs: Any) -> Variable:

@@ -53,6 +53,8 @@ def to_numpy(
         RuntimeError: an fp8 argument is given for another type.
         ValueError: a memory map would need a conversion.
     """
+    if dtype is not None:
+        dtypes.dtype._require(dtype, "Host data")
     is_fp8 = dtype in (dtypes.float8_143, dtypes.float8_152)
     if not is_fp8 and (log2_scale is not None or nan_on_overflow is not None):
         raise RuntimeError("log2_scale and nan_on_overflow apply to float8 types only: "

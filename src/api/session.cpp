@@ -196,14 +196,15 @@ TensorInfo Session::getInfo(TensorId id) const {
         impl_->name, id);
   // With gradient accumulation the tensors of a micro-batch are in a graph of their own, under the same ids.
   for (const Graph *graph : impl_->ir().getAllGraphs())
-    if (const TensorIndex t = graph->find(id); t.valid()) return graph->info(t);
+    if (const TensorIndex t = graph->find(impl_->tensorId(id)); t.valid()) return graph->info(t);
   return impl_->ir().getMainGraph().getTensor(id)->info;  // throws with the nearest names
 }
 
 bool Session::hasInfo(TensorId id) const {
   if (!impl_->executable) return false;
   const std::vector<Graph *> graphs = impl_->ir().getAllGraphs();
-  return std::any_of(graphs.begin(), graphs.end(), [&](const Graph *graph) { return graph->contains(id); });
+  return std::any_of(graphs.begin(), graphs.end(),
+                     [&](const Graph *graph) { return graph->contains(impl_->tensorId(id)); });
 }
 
 std::set<TensorId> Session::getAllTensorIds() const {

@@ -10,6 +10,7 @@
 
 #include "api/session_impl.hpp"
 #include "backends/ref/ref.hpp"
+#include "onnx/result_name.hpp"
 #include "pipeline/options.hpp"
 
 namespace popart {
@@ -29,10 +30,18 @@ pipeline::Anchor::Return toReturn(AnchorReturnTypeId id) {
   return pipeline::Anchor::Return::All;
 }
 
-std::vector<pipeline::Anchor> toAnchors(const DataFlow &dataFlow) {
+using TensorNames = std::map<TensorId, TensorId>;  // names of the program that differ from the model's
+
+TensorId named(const TensorNames &names, const TensorId &id) {
+  const auto found = names.find(id);
+  return found == names.end() ? id : found->second;
+}
+
+std::vector<pipeline::Anchor> toAnchors(const DataFlow &dataFlow, const TensorNames &names) {
   std::vector<pipeline::Anchor> anchors;
   for (const auto &[id, type] : dataFlow.getAnchorReturnTypeMap())
-    anchors.push_back({id, toReturn(type.id()), type.id() == AnchorReturnTypeId::EveryN ? type.rp() : 1});
+    anchors.push_back(
+        {named(names, id), toReturn(type.id()), type.id() == AnchorReturnTypeId::EveryN ? type.rp() : 1, id});
   return anchors;
 }
 
@@ -44,8 +53,9 @@ void addLossInputs(Graph &main, const LossObject &loss, const std::map<TensorId,
   }
 }
 
-pipeline::LossSpec toLossSpec(const LossObject &loss) {
-  pipeline::LossSpec spec{loss.type, loss.inputs, loss.output, {}};
+pipeline::LossSpec toLossSpec(const LossObject &loss, const TensorNames &names) {
+  pipeline::LossSpec spec{loss.type, {}, loss.output, {}};
+  for (const TensorId &id : loss.inputs) spec.inputs.push_back(named(names, id));
   spec.attributes.set("reduction", toText(loss.reduction));
   if (loss.type == "L1") spec.attributes.set("lambda", loss.lambda);
   return spec;
@@ -63,6 +73,27 @@ struct Creation {
   TensorId loss;
   std::vector<LossObject> losses;
 };
+
+// Anchors, losses and inputs of losses that no tensor is called by but that mean the model's result.
+TensorNames namesOfTheResult(const Creation &c, const onnx::Model &model, const Graph &main) {
+  std::vector<TensorId> used = c.dataFlow.anchors();
+  used.push_back(c.loss);
+  std::set<TensorId> made;
+  for (const LossObject &loss : c.losses) {
+    used.insert(used.end(), loss.inputs.begin(), loss.inputs.end());
+    made.insert(loss.output);
+  }
+  TensorNames names;
+  for (const TensorId &id : used) {
+    if (main.contains(id) || made.count(id) || names.count(id)) continue;
+    const std::optional<TensorId> meant = onnx::tensorMeantBy(id, model.outputIds());
+    if (!meant) continue;
+    names[id] = *meant;
+    logging::session::warn("session '{}': the model has no tensor '{}': taken as its only output, '{}'", c.name, id,
+                           *meant);
+  }
+  return names;
+}
 
 }  // namespace
 
@@ -136,12 +167,11 @@ struct SessionCreation : Session {
     pipeline::PrepareRequest request;
     request.ir = std::make_unique<Ir>();
     onnx::buildGraph(*impl.model, build, *request.ir);
-    request.loss = c.loss;
-    for (const LossObject &loss : c.losses) {
-      addLossInputs(request.ir->getMainGraph(), loss, build.inputShapeInfo);
-      request.losses.push_back(toLossSpec(loss));
-    }
-    request.anchors = toAnchors(c.dataFlow);
+    for (const LossObject &loss : c.losses) addLossInputs(request.ir->getMainGraph(), loss, build.inputShapeInfo);
+    impl.tensorNames = namesOfTheResult(c, *impl.model, request.ir->getMainGraph());
+    request.loss = named(impl.tensorNames, c.loss);
+    for (const LossObject &loss : c.losses) request.losses.push_back(toLossSpec(loss, impl.tensorNames));
+    request.anchors = toAnchors(c.dataFlow, impl.tensorNames);
     request.patterns = c.patterns;
     request.options = pipeline::pipelineOptions(c.options);
     if (training) {

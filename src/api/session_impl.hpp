@@ -28,6 +28,7 @@ struct Session::Impl {
   SessionOptions options;
   std::shared_ptr<DeviceInfo> device;
   std::set<TensorId> modelInputs;
+  std::map<TensorId, TensorId> tensorNames;  // names the program uses -> tensor ids, where they differ
 
   std::map<TensorId, TensorData> hostWeights;    // what weightsFromHost sends
   std::map<TensorId, TensorData> streamBuffers;  // what weightsToHost received
@@ -43,6 +44,10 @@ struct Session::Impl {
   std::atomic<bool> running{false};
 
   const Ir &ir() const { return *prepared.ir; }
+  const TensorId &tensorId(const TensorId &name) const {
+    const auto found = tensorNames.find(name);
+    return found == tensorNames.end() ? name : found->second;
+  }
   // Variables that are weights or optimizer state, not optimizer scalars or the seed.
   bool isModelVariable(const TensorId &id) const;
   void initialiseHostWeights();

@@ -7,6 +7,7 @@
 #include <popart/logging.hpp>
 
 #include "api/session_impl.hpp"
+#include "base/nearest.hpp"
 
 namespace popart {
 namespace {
@@ -16,6 +17,18 @@ void copyInto(const char *what, const TensorId &id, const MutableVoidData &targe
     throw runtime_error("{} '{}': the array does not fit the variable: got {}, expected {}", what, id, target.info,
                         source.info());
   std::memcpy(target.data, source.data(), static_cast<size_t>(source.nbytes()));
+}
+
+void checkKnown(const char *what, const IWeightsIO &weightsIO, const std::map<TensorId, TensorData> &variables) {
+  for (const TensorId &id : weightsIO.ids()) {
+    if (variables.count(id)) continue;
+    std::vector<std::string> names;
+    for (const auto &entry : variables) names.push_back(entry.first);
+    throw runtime_error(
+        "{} '{}': the session has no variable of that name. Nearest existing names: {}. Weights of an inference "
+        "session are variables only with SessionOptions::constantWeights = False",
+        what, id, nearest(id, names));
+  }
 }
 
 }  // namespace
@@ -107,6 +120,7 @@ void Session::weightsToHost() {
 
 void Session::readWeights(const IWeightsIO &weightsIO) {
   impl_->requireEngine("readWeights");
+  checkKnown("readWeights", weightsIO, impl_->hostWeights);
   for (const auto &[id, host] : impl_->hostWeights) {
     if (!weightsIO.contains(id)) continue;
     auto read = impl_->streamBuffers.find(id);
@@ -118,6 +132,7 @@ void Session::writeWeights(const IWeightsIO &weightsIO) {
   if (impl_->mode == Impl::Mode::Inference && impl_->options.constantWeights && impl_->model)
     throw runtime_error("Session '{}': writeWeights on constant weights. Set SessionOptions::constantWeights to False",
                         impl_->name);
+  checkKnown("writeWeights", weightsIO, impl_->hostWeights);
   for (auto &[id, host] : impl_->hostWeights) {
     if (!weightsIO.contains(id)) continue;
     const MutableVoidData given = weightsIO.weight(id);

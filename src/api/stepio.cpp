@@ -80,6 +80,12 @@ MutableVoidData WeightsIO::weight(TensorId id) const {
   return it->second;
 }
 
+std::vector<TensorId> WeightsIO::ids() const {
+  std::vector<TensorId> names;
+  for (const auto &entry : weights_) names.push_back(entry.first);
+  return names;
+}
+
 void WeightsIO::insert(TensorId id, MutableVoidData weight) {
   if (!weights_.emplace(id, weight).second)
     throw runtime_error("WeightsIO: there is a tensor '{}' already. Insert each weight once", id);

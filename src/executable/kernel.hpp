@@ -18,9 +18,11 @@ namespace popart::executable {
 struct Layout {
   enum class Kind : uint8_t { Plain, ChannelsLast, Packed, PackedConv };
   Kind kind = Kind::Plain;
-  int32_t panel = 0;        // Packed, PackedConv: columns per panel
-  bool transposed = false;  // Packed: the stored matrix is the transpose of the logical one
-  int32_t groups = 1;       // PackedConv
+  int32_t panel = 0;  // Packed, PackedConv: columns per panel
+  // Packed: the stored matrix is the transpose of the logical one. PackedConv: panels of input channels, see
+  // layout.cpp.
+  bool transposed = false;
+  int32_t groups = 1;  // PackedConv
   bool operator==(const Layout &) const = default;
   std::string str() const;
 };

@@ -52,23 +52,26 @@ void forEachChannelsLast(const TensorInfo &info, Move &&move) {
       for (int64_t p = 0; p < spatial; ++p) move((i * c + k) * spatial + p, (i * spatial + p) * c + k);
 }
 
-// Weights (Cout, Cin/g, k…) as [group][Cout/g panel][k… x Cin/g][panel].
+// Weights (Cout, Cin/g, k…) as [group][Cout/g panel][k… x Cin/g][panel]; transposed: [group][Cin/g panel][k… reversed x
+// Cout/g][panel].
 template <class Move>
 void forEachPackedConv(const TensorInfo &info, const Layout &layout, Move &&move) {
   const Shape &s = info.shape();
-  const int64_t groups = layout.groups, outPerGroup = s[0] / groups, in = s[1];
+  const int64_t groups = layout.groups, out = s[0] / groups, in = s[1];
   int64_t taps = 1;
   for (size_t i = 2; i < s.size(); ++i) taps *= s[i];
-  const int64_t panels = (outPerGroup + layout.panel - 1) / layout.panel;
+  const bool turned = layout.transposed;
+  const int64_t columns = turned ? in : out, channels = turned ? out : in;
+  const int64_t columnStep = turned ? taps : in * taps, channelStep = turned ? in * taps : taps;
+  const int64_t panels = (columns + layout.panel - 1) / layout.panel;
   for (int64_t g = 0; g < groups; ++g)
-    for (int64_t first = 0; first < outPerGroup; first += layout.panel) {
-      const int64_t width = std::min<int64_t>(layout.panel, outPerGroup - first),
-                    panel = g * panels + first / layout.panel;
-      for (int64_t i = 0; i < in; ++i)
+    for (int64_t first = 0; first < columns; first += layout.panel) {
+      const int64_t width = std::min<int64_t>(layout.panel, columns - first), panel = g * panels + first / layout.panel;
+      for (int64_t i = 0; i < channels; ++i)
         for (int64_t t = 0; t < taps; ++t) {
-          const int64_t logical = ((g * outPerGroup + first) * in + i) * taps + t,
-                        stored = ((panel * taps + t) * in + i) * layout.panel;
-          for (int64_t c = 0; c < width; ++c) move(logical + c * in * taps, stored + c);
+          const int64_t logical = g * out * in * taps + first * columnStep + i * channelStep + t,
+                        stored = ((panel * taps + (turned ? taps - 1 - t : t)) * channels + i) * layout.panel;
+          for (int64_t c = 0; c < width; ++c) move(logical + c * columnStep, stored + c);
         }
     }
 }
@@ -112,7 +115,7 @@ std::string Layout::str() const {
     case Kind::Packed:
       return (transposed ? "packed_t" : "packed") + std::to_string(panel);
     case Kind::PackedConv:
-      return "packed_conv" + std::to_string(panel) + "g" + std::to_string(groups);
+      return (transposed ? "packed_conv_t" : "packed_conv") + std::to_string(panel) + "g" + std::to_string(groups);
   }
   return "?";
 }
@@ -126,8 +129,10 @@ int64_t storageBytes(const TensorInfo &info, const Layout &layout) {
     }
     case Layout::Kind::PackedConv: {
       const Shape &s = info.shape();
-      const int64_t outPerGroup = s[0] / layout.groups, panels = (outPerGroup + layout.panel - 1) / layout.panel;
-      return s[0] == 0 ? 0 : layout.groups * panels * layout.panel * (info.nelms() / s[0]) * element;
+      if (info.nelms() == 0) return 0;
+      const int64_t columns = layout.transposed ? s[1] : s[0] / layout.groups;
+      const int64_t panels = (columns + layout.panel - 1) / layout.panel;
+      return layout.groups * panels * layout.panel * (info.nelms() / layout.groups / columns) * element;
     }
     default:
       return info.nbytes();

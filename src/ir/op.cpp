@@ -8,6 +8,9 @@
 namespace popart {
 namespace {
 
+// Operands of calls and of user ops stand for those of somebody else; others of a list are all there.
+bool mayHaveGaps(const Op &op) { return op.has(Trait::Call) || op.isUserOp(); }
+
 void checkOperands(const Op &op) {
   const OpDef &def = op.def();
   const auto &rows = def.inputs();
@@ -18,7 +21,8 @@ void checkOperands(const Op &op) {
   for (int i = 0; i < std::max<int>(op.inputCount(), static_cast<int>(rows.size())); ++i) {
     const InputDef &row = rows[std::min<size_t>(i, rows.size() - 1)];
     if (!op.hasInput(i)) {
-      if (row.arity == Arity::Required)
+      const bool gap = row.arity == Arity::Variadic && i < op.inputCount() && !mayHaveGaps(op);
+      if (row.arity == Arity::Required || gap)
         throw error("{}: input {} ('{}') is missing. Connect a tensor to it", op.debugName(), i, row.name);
       continue;
     }
@@ -44,9 +48,10 @@ void checkOutputs(const Op &op) {
   const auto &rows = op.def().outputs();
   const bool variadic = !rows.empty() && rows.back().arity == Arity::Variadic;
   for (int i = 0; i < op.outputCount(); ++i) {
-    if (!op.hasOutput(i) || op.outInfo(i).isSet()) continue;
+    if (!op.hasOutput(i)) continue;
     if (!variadic && i >= static_cast<int>(rows.size()))
       throw error("{}: too many outputs: got {}, expected at most {}", op.debugName(), op.outputCount(), rows.size());
+    if (op.outInfo(i).isSet()) continue;
     throw error("{}: output {} is not available with these attributes and inputs. Leave it out", op.debugName(), i);
   }
 }

@@ -4,7 +4,8 @@
 //                 other way round; nothing refers to an erased op or tensor
 //   types         every connected tensor has an element type
 //   rows          the op's row is the one in the catalog; attributes are known, complete and of the declared types;
-//                 required inputs and outputs are connected, and none is beyond what the row takes
+//                 required inputs and outputs are connected, lists have no gaps (those of calls and user ops may), and
+//                 none is beyond what the row takes
 //   leaves        a tensor that is read has a producer, is a graph input, or is a const, variable or stream; consts and
 //                 variables have no producer, graph inputs neither; graph inputs are listed once
 //   data          consts have values of their own type and shape; outputs of ops have none
@@ -140,8 +141,11 @@ class Verifier {
     require((op.isUserOp() ? op.opid.str() : op.opType()) == def.type(), "{}: its identifier differs from its row '{}'",
             op, def.type());
     if (!op.isUserOp()) verifyAttributes(op);
-    verifyOperands(op, def.inputs(), op.inputCount(), "input", [&](int i) { return op.hasInput(i); });
+    const auto hasInput = [&](int i) { return op.hasInput(i); };
+    verifyOperands(op, def.inputs(), op.inputCount(), "input", hasInput);
     verifyOperands(op, def.outputs(), op.outputCount(), "output", [&](int i) { return op.hasOutput(i); });
+    // What calls and user ops take stands for the inputs of somebody else, which may be optional.
+    if (!op.has(Trait::Call) && !op.isUserOp()) verifyList(op, def.inputs(), op.inputCount(), hasInput);
   }
   void verifyAttributes(const Op &op) const {
     Attributes complete;
@@ -161,6 +165,12 @@ class Verifier {
     for (size_t i = 0; i < rows.size(); ++i)
       require(rows[i].arity != Arity::Required || has(static_cast<int>(i)), "{}: {} {} ('{}') is not connected", op,
               what, i, rows[i].name);
+  }
+  template <class Rows, class Has>
+  void verifyList(const Op &op, const Rows &rows, int count, Has has) const {
+    if (rows.empty() || rows.back().arity != Arity::Variadic) return;
+    for (int i = static_cast<int>(rows.size()) - 1; i < count; ++i)
+      require(has(i), "{}: input {} of the list '{}' is not connected", op, i, rows.back().name);
   }
 
   // ---- calls

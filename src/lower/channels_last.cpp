@@ -20,7 +20,8 @@ namespace {
 using executable::Layout;
 using executable::OperandDesc;
 
-enum class Want : uint8_t { Plain, Same, Last, Weights };
+// TurnedWeights: as the data gradient reads them.
+enum class Want : uint8_t { Plain, Same, Last, Weights, TurnedWeights };
 
 struct Wants {
   std::vector<Want> in, out;
@@ -55,12 +56,16 @@ constexpr SpatialRow kSpatial[] = {
 // Reductions and broadcasts over spatial dimensions: only one side is spatial.
 constexpr const char *kReductions[] = {"ReduceSum", "ReduceMean", "ReduceMax"};
 
-Layout weightLayout(const Op &op, int panelWidth) {
+Layout weightLayout(const Op &op, Want want, int panelWidth) {
   Layout layout{Layout::Kind::PackedConv, panelWidth};
   layout.groups = static_cast<int32_t>(op.attrInt("group"));
   const Shape &w = isWeightGradient(op) ? op.outShape(0) : op.inShape(1);
-  // Depthwise weights are one matrix (taps x channels).
-  if (w[1] == 1 && w[0] == layout.groups) layout.groups = 1;
+  // Depthwise weights are one matrix (taps x channels), the same for all passes.
+  if (layout.groups > 1 && w[1] == 1 && w[0] == layout.groups) {
+    layout.groups = 1;
+  } else {
+    layout.transposed = want == Want::TurnedWeights;
+  }
   return layout;
 }
 
@@ -82,7 +87,7 @@ Wants wantsOf(const Graph &graph, const Op &op) {
     for (size_t i = 3; i < w.in.size(); ++i) w.in[i] = sameShape(op.inputs()[i], op.outShape(0), Want::Last);
     std::fill(w.out.begin(), w.out.end(), Want::Last);
   } else if (op.is("ConvDataGrad")) {
-    w = {{Want::Last, Want::Weights}, {Want::Last}};
+    w = {{Want::Last, Want::TurnedWeights}, {Want::Last}};
   } else if (isWeightGradient(op)) {
     w.in[0] = w.in[1] = Want::Last;
     for (size_t i = 2; i < w.in.size(); ++i) w.in[i] = sameShape(op.inputs()[i], op.outShape(0), Want::Weights);
@@ -172,8 +177,9 @@ class Assigner {
       forOperands(*op, wants(*op), [&](TensorIndex t, Want want) {
         Class &c = classes_[find(t.value)];
         if (want == Want::Last || (want == Want::Same && forced_.count(op->index()))) c.last = true;
-        if (want == Want::Weights && c.weights.kind == Layout::Kind::Plain)
-          c.weights = weightLayout(*op, backend_.panelWidth());
+        const bool untold = c.weights.kind == Layout::Kind::Plain;
+        if ((want == Want::Weights && (untold || c.weights.transposed)) || (want == Want::TurnedWeights && untold))
+          c.weights = weightLayout(*op, want, backend_.panelWidth());
       });
     chosen_.clear();
     for (const Op *op : ops_) {
@@ -215,7 +221,8 @@ class Assigner {
       case Want::Last:
         return isAlike(graph_.info(t)) ? Layout{} : Layout{Layout::Kind::ChannelsLast};
       case Want::Weights:
-        return weightLayout(op, backend_.panelWidth());
+      case Want::TurnedWeights:
+        return weightLayout(op, want, backend_.panelWidth());
     }
     return {};
   }
@@ -348,7 +355,7 @@ bool supportsConvolution(const Graph &graph, const Op &op, const executable::Bac
   auto describe = [&](TensorIndex t, Want want) -> OperandDesc {
     if (!t.valid()) return {TensorInfo(), {}, nullptr, false};
     Layout layout;
-    if (want == Want::Weights) layout = weightLayout(op, backend.panelWidth());
+    if (want == Want::Weights || want == Want::TurnedWeights) layout = weightLayout(op, want, backend.panelWidth());
     if (want == Want::Last && !isAlike(graph.info(t))) layout.kind = Layout::Kind::ChannelsLast;
     return {graph.info(t), layout, nullptr, true};
   };

@@ -172,9 +172,10 @@ class Fuser {
     inner.emplace(op.outputs()[0], copy->outputs()[0]);
   }
 
+  // Fused ops of clusters before this one have no position: they are outside of every other.
   bool usedOutside(TensorIndex t, const std::set<int> &inside) const {
     for (const Use &u : graph_.tensor(t).uses())
-      if (!inside.count(positionOf_[u.op.value])) return true;
+      if (u.op.value >= positionOf_.size() || !inside.count(positionOf_[u.op.value])) return true;
     return std::find(graph_.outputs().begin(), graph_.outputs().end(), t) != graph_.outputs().end();
   }
 

@@ -5,10 +5,12 @@
 #include <atomic>
 
 #include <popart/error.hpp>
+#include <popart/logging.hpp>
 
 #include "base/nearest.hpp"
 #include "onnx/arity.hpp"
 #include "onnx/builder_state.hpp"
+#include "onnx/result_name.hpp"
 #include "onnx_proto/onnx.pb.h"
 
 namespace popart::onnx {
@@ -215,11 +217,18 @@ void ModelBuilder::fixOpset(const std::string &domain, int64_t version) {
   s.scope.opsets = s.opsets;
 }
 
-void ModelBuilder::requireInputs(const std::string &type, const std::vector<TensorId> &inputs) const {
-  for (const auto &id : inputs)
-    if (!id.empty() && !hasTensor(id))
+std::vector<TensorId> ModelBuilder::knownInputs(const std::string &type, const std::vector<TensorId> &inputs) const {
+  std::vector<TensorId> ids = inputs;
+  for (TensorId &id : ids) {
+    if (id.empty() || hasTensor(id)) continue;
+    const std::optional<TensorId> meant = tensorMeantBy(id, root().getOutputTensorIds());
+    if (!meant)
       throw error("Builder: {}: input tensor '{}' does not exist. Nearest names: {}", type, id,
                   nearest(id, std::vector<std::string>(root().state_->names.begin(), root().state_->names.end())));
+    logging::builder::warn("{}: the model has no tensor '{}': taken as its only output, '{}'", type, id, *meant);
+    id = *meant;
+  }
+  return ids;
 }
 
 namespace {
@@ -241,20 +250,20 @@ void requireArity(const std::string &domain, const std::string &type, size_t inp
 std::vector<TensorId> ModelBuilder::addNode(const std::string &domain, int64_t opset, const std::string &type,
                                             const std::vector<TensorId> &inputs, int outputs,
                                             const BuilderAttributes &attributes, const std::string &debugName) {
-  requireInputs(type, inputs);
+  const std::vector<TensorId> known = knownInputs(type, inputs);
   requireArity(domainName(domain), type, inputs.size(), static_cast<size_t>(std::max(outputs, 0)));
   fixOpset(domainName(domain), opset);
   std::vector<TensorId> ids;
   for (int i = 0; i < outputs; ++i) ids.push_back(freeName(getNameScope(type + ":" + std::to_string(i))));
   for (const auto &id : ids) root().state_->names.erase(id);
-  addNodeNamed(domain, opset, type, inputs, ids, attributes, debugName);
+  addNodeNamed(domain, opset, type, known, ids, attributes, debugName);
   return ids;
 }
 
 void ModelBuilder::addNodeNamed(const std::string &domain, int64_t opset, const std::string &type,
                                 const std::vector<TensorId> &inputs, const std::vector<TensorId> &outputIds,
                                 const BuilderAttributes &attributes, const std::string &debugName) {
-  requireInputs(type, inputs);
+  const std::vector<TensorId> known = knownInputs(type, inputs);
   requireArity(domainName(domain), type, inputs.size(), outputIds.size());
   auto &names = root().state_->names;
   for (const auto &id : outputIds)
@@ -264,7 +273,7 @@ void ModelBuilder::addNodeNamed(const std::string &domain, int64_t opset, const 
   node.set_op_type(type);
   if (domainName(domain) != "ai.onnx") node.set_domain(domain);
   node.set_name(getNameScope(debugName));
-  for (const auto &id : inputs) node.add_input(id);
+  for (const auto &id : known) node.add_input(id);
   for (const auto &id : outputIds) {
     node.add_output(id);
     names.insert(id);

@@ -55,8 +55,9 @@ class ModelBuilder {
 
   // ---- nodes
   // Adds a node; returns the ids of its `outputs` outputs ("Conv:0"). `domain` "ai.onnx" or "ai.graphcore" or a custom
-  // one; `opset` fixes the version of the domain. An empty id is an absent optional input. Throws popart::error:
-  // unknown input, wrong number of inputs or outputs, a second version of a domain.
+  // one; `opset` fixes the version of the domain. An empty id is an absent optional input. The input `output` is the
+  // model's only output where no tensor has that name (logged; decisions/0007). Throws popart::error: unknown input,
+  // wrong number of inputs or outputs, a second version of a domain.
   std::vector<TensorId> addNode(const std::string &domain, int64_t opset, const std::string &type,
                                 const std::vector<TensorId> &inputs, int outputs,
                                 const BuilderAttributes &attributes = {}, const std::string &debugName = "");
@@ -114,7 +115,7 @@ class ModelBuilder {
   struct State;  // messages and scratch Ir
   explicit ModelBuilder(ModelBuilder &parent);
   std::string freeName(const std::string &wanted);
-  void requireInputs(const std::string &type, const std::vector<TensorId> &inputs) const;
+  std::vector<TensorId> knownInputs(const std::string &type, const std::vector<TensorId> &inputs) const;
   void fixOpset(const std::string &domain, int64_t version);
   void inferLastNode();
   void registerModelTensors();

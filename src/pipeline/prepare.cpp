@@ -83,7 +83,8 @@ void loadStreams(PassContext &c) { transforms::loadStreams(c.main); }
 
 void storeAnchors(PassContext &c) {
   for (const Anchor &anchor : c.request.anchors)
-    transforms::storeAnchor(c.main, anchor.id, returnName(anchor.kind), anchor.period);
+    transforms::storeAnchor(c.main, anchor.id, anchor.stream.empty() ? anchor.id : anchor.stream,
+                            returnName(anchor.kind), anchor.period);
 }
 
 void addAccumulationLoop(PassContext &c) {

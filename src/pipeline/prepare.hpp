@@ -21,6 +21,7 @@ struct Anchor {
   TensorId id;
   Return kind = Return::All;
   int64_t period = 1;  // EveryN: micro-batches between returned values
+  TensorId stream{};   // name of the values at the host; empty: the tensor's id
 };
 
 // Loss objects of old programs (losses=[NllLoss(...)]): an op of the catalog added to the end of the model.

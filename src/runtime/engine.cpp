@@ -5,13 +5,16 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <utility>
 
 #include <popart/half.hpp>
 
 #include "base/threads/thread_pool.hpp"
+#include "runtime/step_times.hpp"
 
 namespace popart::runtime {
 namespace {
@@ -23,6 +26,7 @@ using executable::Program;
 using executable::Step;
 
 constexpr size_t kAlign = 64;
+constexpr const char *kStepTimesFile = "POPART_STEP_TIMES";
 
 // Aligned, zeroed block, in memory from the start so that no run pays for page faults. Large blocks are pages of the
 // system, which come zeroed: huge ones where it offers them, but for the last part, which would be rounded up.
@@ -100,6 +104,7 @@ struct BoundStep {
   int stream = -1;
   int64_t bytes = 0;
   int64_t tripCount = -1;
+  int clock = 0;  // number of the step in StepTimes
   int64_t *iteration = nullptr;
   const bool *condition = nullptr;
   std::vector<BoundMove> initial, carried;
@@ -147,6 +152,7 @@ void accumulate(DataType type, void *sum, const void *value, int64_t bytes) {
 struct Engine::Impl {
   Impl(const Executable &e, int threads)
       : executable(e),
+        times(std::getenv(kStepTimesFile) ? std::make_unique<StepTimes>() : nullptr),
         arena(e.memory.arenaBytes),
         variableOffsets(offsetsOf(e)),
         variables(variableOffsets.back()),
@@ -206,6 +212,7 @@ struct Engine::Impl {
     for (const Step &s : program.steps) {
       BoundStep b;
       b.kind = s.kind;
+      if (times) b.clock = times->registerStep(s);
       b.kernel = s.kernel.get();
       b.tasks = b.kernel ? b.kernel->tasks() : 1;
       b.in = const_cast<const void *const *>(addresses(s.in));
@@ -227,27 +234,39 @@ struct Engine::Impl {
   }
 
   void runProgram(const BoundProgram &program, StreamSource &streams) {
+    for (const BoundStep &s : program.steps) runStep(s, streams);
+  }
+
+  // Loops and branches are not timed: the steps in them are.
+  void runTimedProgram(const BoundProgram &program, StreamSource &streams) {
+    using Clock = std::chrono::steady_clock;
     for (const BoundStep &s : program.steps) {
-      switch (s.kind) {
-        case Step::Kind::Kernel:
-          runKernel(s);
-          break;
-        case Step::Kind::HostLoad:
-          load(s, streams);
-          break;
-        case Step::Kind::HostStore:
-          store(s, streams);
-          break;
-        case Step::Kind::Copy:
-          std::memcpy(s.out[0], s.in[0], static_cast<size_t>(s.bytes));
-          break;
-        case Step::Kind::Loop:
-          runLoop(s, streams);
-          break;
-        case Step::Kind::If:
-          runProgram(*s.programs[*static_cast<const bool *>(s.in[0]) ? 0 : 1], streams);
-          break;
-      }
+      const auto start = Clock::now();
+      runStep(s, streams);
+      if (s.kind != Step::Kind::Loop && s.kind != Step::Kind::If)
+        times->add(s.clock, std::chrono::nanoseconds(Clock::now() - start).count());
+    }
+  }
+
+  void runInner(const BoundProgram &program, StreamSource &streams) {
+    times ? runTimedProgram(program, streams) : runProgram(program, streams);
+  }
+
+  void runStep(const BoundStep &s, StreamSource &streams) {
+    switch (s.kind) {
+      case Step::Kind::Kernel:
+        return runKernel(s);
+      case Step::Kind::HostLoad:
+        return load(s, streams);
+      case Step::Kind::HostStore:
+        return store(s, streams);
+      case Step::Kind::Copy:
+        std::memcpy(s.out[0], s.in[0], static_cast<size_t>(s.bytes));
+        return;
+      case Step::Kind::Loop:
+        return runLoop(s, streams);
+      case Step::Kind::If:
+        return runInner(*s.programs[*static_cast<const bool *>(s.in[0]) ? 0 : 1], streams);
     }
   }
 
@@ -296,7 +315,7 @@ struct Engine::Impl {
     bool go = s.in[1] ? *static_cast<const bool *>(s.in[1]) : true;
     for (int64_t i = 0; i < trips && go; ++i) {
       *s.iteration = i;
-      runProgram(*s.programs[0], streams);
+      runInner(*s.programs[0], streams);
       for (const BoundScan &scan : s.scans)
         std::memcpy(scan.to + i * static_cast<int64_t>(scan.bytes), scan.from, scan.bytes);
       go = *s.condition;
@@ -305,6 +324,7 @@ struct Engine::Impl {
   }
 
   const Executable &executable;
+  std::unique_ptr<StepTimes> times;
   Block arena;
   std::vector<int64_t> variableOffsets;
   Block variables;
@@ -320,7 +340,11 @@ struct Engine::Impl {
 
 Engine::Engine(std::shared_ptr<const Executable> executable, int threads)
     : executable_(std::move(executable)), impl_(std::make_unique<Impl>(*executable_, threads)) {}
-Engine::~Engine() = default;
+
+Engine::~Engine() {
+  const char *file = std::getenv(kStepTimesFile);
+  if (impl_->times && file) std::ofstream(file, std::ios::app) << impl_->times->table();
+}
 
 int Engine::threads() const { return impl_->pool.threads(); }
 
@@ -337,7 +361,7 @@ void Engine::readVariable(int i, void *data) const {
 void Engine::run(StreamSource &streams) {
   std::fill(impl_->counters.begin(), impl_->counters.end(), 0);
   for (impl_->iteration = 0; impl_->iteration < executable_->iterations; ++impl_->iteration)
-    impl_->runProgram(*impl_->main, streams);
+    impl_->runInner(*impl_->main, streams);
 }
 
 }  // namespace popart::runtime

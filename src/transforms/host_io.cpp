@@ -24,10 +24,11 @@ void loadStreams(Graph &main) {
     if (!t->uses().empty()) loadStream(main, t->index());
 }
 
-void storeAnchor(Graph &main, const TensorId &id, const std::string &returnKind, int64_t period) {
+void storeAnchor(Graph &main, const TensorId &id, const std::string &stream, const std::string &returnKind,
+                 int64_t period) {
   TensorIndex t = main.getTensor(id)->index();
   if (main.tensor(t).tensorType() == TensorType::Stream) t = loadStream(main, t);
-  main.addConnectedOp(opDef("HostStore"), {t}, {}, {{"stream", id}, {"return", returnKind}, {"period", period}},
+  main.addConnectedOp(opDef("HostStore"), {t}, {}, {{"stream", stream}, {"return", returnKind}, {"period", period}},
                       Op::Settings(main));
 }
 

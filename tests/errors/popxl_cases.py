@@ -47,7 +47,63 @@ def unentered_session():
     return popxl.Session(ir, "cpu").run({stream: np.zeros(2, np.float32)})
 
 
+def changed_after_session(change):
+    """Change an Ir in its main graph after a Session was made for it; `change` gets a variable of the Ir."""
+
+    def program():
+        ir = popxl.Ir()
+        with ir.main_graph:
+            w = popxl.variable(np.ones((2, 3), np.float32), name="w")
+            ops.host_store(popxl.d2h_stream((2, 3), popxl.float32), ops.relu(w))
+        popxl.Session(ir, "cpu")
+        with ir.main_graph:
+            change(w)
+
+    return program
+
+
+def set_transfers(w):
+    w.ir.num_host_transfers = 2
+
+
+def set_replication(w):
+    w.ir.replication_factor = 2
+
+
+CHANGES = {
+    "op": lambda w: ops.relu(w),
+    "op_in_place": lambda w: ops.var_updates.copy_var_update_(w, w),
+    "variable": lambda w: popxl.variable(np.ones(2, np.float32)),
+    "constant": lambda w: popxl.constant(np.ones(2, np.float32)),
+    "stream": lambda w: popxl.h2d_stream((2,), popxl.float32),
+    "graph": lambda w: w.ir.create_graph(lambda x: x, w),
+    "output": lambda w: popxl.graph_output(w),
+    "gradient": lambda w: popxl.transforms.autodiff(w.ir.main_graph),
+    "sums": lambda w: popxl.transforms.decompose_sum(w.ir.main_graph),
+    "transfers": set_transfers,
+    "replication": set_replication,
+}
+
 FAILURES = [
+    *(
+        Failure(
+            f"popxl_{name}_after_session", changed_after_session(change), "after a popxl.Session was made", RuntimeError
+        )
+        for name, change in CHANGES.items()
+    ),
+    *(
+        Failure(f"popxl_{name}_of_unknown_dtype", in_main(function), "no popxl dtype: got 'float99'", TypeError)
+        for name, function in {
+            "h2d_stream": lambda w: popxl.h2d_stream((2,), "float99"),
+            "d2h_stream": lambda w: popxl.d2h_stream((2,), "float99"),
+            "variable": lambda w: popxl.variable([1.0], "float99"),
+            "constant": lambda w: popxl.constant([1.0], "float99"),
+            "cast": lambda w: ops.cast(w, "float99"),
+            "init": lambda w: ops.init((2,), "float99"),
+            "graph_input": lambda w: popxl.graph_input((2,), "float99"),
+            "spec": lambda w: w.ir.create_graph(lambda x: x, popxl.TensorSpec((2,), "float99")),
+        }.items()
+    ),
     Failure(
         "popxl_op_outside_a_graph", lambda: popxl.variable(np.ones(2, np.float32)), "no current graph", RuntimeError
     ),

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import popart
 
-from tests.errors.failure import Failure, relu_model, session, training_model
+from tests.errors.failure import Failure, parsed, relu_model, session, training_model
 
 
 def ready(**more):
@@ -54,6 +54,31 @@ def weights_of_other_model():
         s = session(relu_model(weight=3), userOptions=options(constantWeights=False))
         s.prepareDevice()
         s.resetHostWeights(str(path))
+
+
+def weights_io(method, name):
+    """Give an array of another name than the weight `w` to readWeights or writeWeights."""
+
+    def program():
+        s = prepared_training()
+        getattr(s, method)(popart.PyWeightsIO({name: np.zeros((3, 4), np.float32)}))
+
+    return program
+
+
+def output_of(model, **more):
+    """An inference session with the anchor `output`."""
+    return lambda: session(model, ["output"], **more)
+
+
+def two_outputs():
+    model = parsed("float[2,3] x", "y = Relu(x) z = Neg(x)", outputs="y, z")
+    return model.SerializeToString()
+
+
+def builder_input_output():
+    builder = popart.Builder(two_outputs())
+    builder.aiGraphcore.gelu(["output"])
 
 
 X = np.zeros((2, 3), np.float32)
@@ -141,6 +166,24 @@ FAILURES = [
         "run_with_strided_anchor", running({"x": X}, {"y": np.zeros((2, 6), np.float32)[:, ::2]}), "not C-contiguous"
     ),
     Failure("info_of_nothing", lambda: ready().getInfo("nothing"), "nothing"),
+    # ---- the name `output` where it does not mean the only result
+    Failure("output_of_a_model_with_two", output_of(two_outputs()), "'output' names no tensor"),
+    Failure("outputs_is_not_output", lambda: session(relu_model(), ["Output"]), "'Output' names no tensor"),
+    Failure("builder_input_output_of_a_model_with_two", builder_input_output, "input tensor 'output' does not exist"),
+    Failure(
+        "loss_object_of_unknown_input",
+        lambda: loss_object_session(popart.L1Loss("result", "loss", 0.1)),
+        "no tensor 'result'",
+    ),
+    # ---- weights by name
+    Failure("read_weights_of_unknown_name", weights_io("readWeights", "v"), "Nearest existing names: [w]"),
+    Failure("write_weights_of_unknown_name", weights_io("writeWeights", "v"), "Nearest existing names: [w]"),
+    Failure(
+        "read_weights_that_are_constants",
+        lambda: ready_constant().readWeights(popart.PyWeightsIO({"w": np.zeros(3, np.float32)})),
+        "constantWeights",
+        popart.popart_runtime_error,
+    ),
     # ---- training
     Failure(
         "training_without_optimizer",
@@ -171,6 +214,20 @@ def shapes(name, shape, kind="FLOAT"):
     info = popart.InputShapeInfo()
     info.add(name, popart.TensorInfo(kind, shape))
     return info
+
+
+def loss_object_session(loss):
+    proto, _ = training_model()
+    return popart.TrainingSession(
+        proto, popart.DataFlow(1, []), losses=[loss], optimizer=popart.ConstSGD(0.1), deviceInfo=CPU()
+    )
+
+
+def ready_constant():
+    s = session(relu_model(weight=3))
+    s.prepareDevice()
+    s.weightsToHost()
+    return s
 
 
 def prepared_training():

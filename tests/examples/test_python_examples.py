@@ -60,8 +60,10 @@ def test_popxl_addition_prints_the_sum(tmp_path):
 @needs_images
 def test_popxl_mnist_learns(tmp_path):
     printed = run("popxl_mnist.py", tmp_path, "--images", 4000)
-    losses = numbers_after("loss", printed)
-    assert losses[-1] < 0.8 * losses[0]
+    losses = numbers_after(
+        "loss", printed
+    )  # means over 50 batches each; tests/models/test_popxl_curve.py: as PyTorch's
+    assert len(losses) == 5 and losses[-1] < 0.6 * losses[0]
     assert numbers_after("test images:", printed)[0] > 70
 
 

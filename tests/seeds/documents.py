@@ -5,6 +5,8 @@ line. Indentation is repaired from the text alone: a logical line that ends with
 the lines where levels close. Nothing else of the program changes.
 """
 
+import contextlib
+import io
 import os
 import re
 from collections.abc import Sequence
@@ -54,6 +56,13 @@ class Document:
         self.position = end + 1
         return "\n".join(self.lines[begin : end + 1]) + "\n"
 
+    def next_line(self, start: str) -> str:
+        """Return the next line that starts with `start`, stripped; the position stays."""
+        for line in self.lines[self.position :]:
+            if line.strip().startswith(start):
+                return line.strip()
+        raise AssertionError(f"the document has no line that starts with {start!r} after line {self.position + 1}")
+
     def output(self, first: str, last: str) -> list[str]:
         """Return the next printed lines from `first` to `last`, stripped."""
         begin = self._find(first, self.position)
@@ -89,3 +98,11 @@ def indent(lines: Sequence[str], dedents: Sequence[tuple[str, int]]) -> str:
 def printed_lines(text: str) -> list[str]:
     """Return the non-empty lines of printed text, stripped, with object addresses made equal."""
     return [re.sub(r"0x[0-9a-f]+", "0x0", line.strip()) for line in text.splitlines() if line.strip()]
+
+
+def run_program(program: str, namespace: dict) -> list:
+    """Run a program and return the lines it prints."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        exec(compile(program, "<document>", "exec"), namespace)
+    return printed_lines(out.getvalue())

@@ -76,6 +76,7 @@ class Ir(_ir.Ir):
         Raises:
             popart_exception: a graph of this name exists.
         """
+        self._check_open("its graphs")
         return self._graph(self._pb_ir.createGraph(name or "graph"))
 
     def create_graph(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Graph:
@@ -94,13 +95,13 @@ class Ir(_ir.Ir):
         tensors = [a for a in args if isinstance(a, Tensor)]
         if len({t.id for t in tensors}) != len(tensors):
             raise ValueError("create_graph: the same tensor is given for two arguments.")
-        graph = self._graph(self._pb_ir.createGraph(self._pb_ir.createUniqueSubgraphId(name)))
+        graph = self._new_graph(name)
         with graph:
             call_args, call_kwargs = _as_inputs(graph, signature, annotations, args, kwargs)
             for tensor in _ir._as_outputs(fn(*call_args, **call_kwargs)):
                 if tensor not in graph:
                     raise ValueError(f"Tensor {tensor} returned by `{name}` is not in the graph {graph.id}.")
-                graph._pb_graph.markAsOutput(tensor.id)
+                graph._mark_output(tensor)
         return graph
 
 

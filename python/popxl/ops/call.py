@@ -196,7 +196,7 @@ def _create(
     op_type: str, label: str, inputs: list[Tensor | None], output_ids: list[str], attributes: dict[str, Any]
 ) -> Any:
     ctx = get_current_context()
-    op = ctx.graph._pb_graph.createOp(
+    op = ctx.graph._create_op(
         op_type, [None if t is None else t.id for t in inputs], output_ids, attributes, ctx._get_op_settings(label)
     )
     ctx._op_created(op)

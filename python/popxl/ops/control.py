@@ -63,7 +63,7 @@ def repeat_with_info(
     ir = parent.ir
     given = _connect_inputs(graph, inputs, inputs_dict, check_inputs)
     tensors = [given[i] for i in range(len(graph.inputs))]
-    wrapper = ir._graph(ir._pb_ir.createGraph(ir._pb_ir.createUniqueSubgraphId(f"{graph.id}__loop_wrapper")))
+    wrapper = ir._new_graph(f"{graph.id}__loop_wrapper")
     modified = [i for i, t in enumerate(graph.inputs) if t in graph._by_ref_inputs]
     output_ids = []
     with wrapper:

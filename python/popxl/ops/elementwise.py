@@ -169,9 +169,10 @@ def cast(t: Tensor, data_type: dtype) -> Tensor:
     """Convert to another dtype; floats to integers truncate toward zero, to bool is non-zero.
 
     Raises:
-        TypeError: the target is a float8 type; use `pow2scale_cast_to_fp8`.
+        TypeError: the target is no popxl dtype, or a float8 type; use `pow2scale_cast_to_fp8`.
     """
     check_in_graph(_graph(), t=t)
+    dtype._require(data_type, "cast")
     if data_type in (dtypes.float8_143, dtypes.float8_152):
         raise TypeError(f"Cannot cast to {data_type}; use ops.pow2scale_cast_to_fp8.")
     return emit_one("Cast", {"t": t}, f"{t.name}_{data_type.name}", {"to": _ONNX_NUMBER[data_type.name]})

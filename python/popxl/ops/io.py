@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
+from popxl import dtypes
 from popxl.context import get_current_graph
 from popxl.dtypes import dtype
 from popxl.errors import UndefinedValue
@@ -32,12 +33,14 @@ def init(
         meta_shape: unsharded shape; not supported yet.
 
     Raises:
+        TypeError: `dtype` is no popxl dtype.
         ValueError: unknown init_type.
     """
     if init_type not in _INIT_TYPES:
         raise ValueError(f"init_type: got {init_type!r}, expected 'zero' or 'undef'.")
     if meta_shape:
         raise unsupported("init with a meta_shape", "Leave it out.")
+    dtypes.dtype._require(dtype, "init")
     attributes = {"shape": list(shape), "dtype": _ONNX_NUMBER[dtype.name], "init_type": _INIT_TYPES[init_type]}
     return emit_one("Init", {}, name or "t", attributes)
 

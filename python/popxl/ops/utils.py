@@ -75,8 +75,12 @@ def convert_optional_int64_list(values: Iterable[int] | None) -> list[int] | Non
 
 
 def convert_optional_dtype(value: dtype | None) -> int | None:
-    """Return the core's number of a dtype, None stays."""
-    return None if value is None else value._core
+    """Return the core's number of a dtype, None stays.
+
+    Raises:
+        TypeError: `value` is no popxl dtype.
+    """
+    return None if value is None else dtype._require(value, "dtype")._core
 
 
 def cast_if_needed(t: Tensor, data_type: dtype) -> Tensor:
@@ -129,7 +133,7 @@ def emit(
     if same_placement:
         check_tensor_ipu_and_tile_set(**given)
     names = [outputs] if isinstance(outputs, str) else list(outputs)
-    op = graph._pb_graph.createOp(
+    op = graph._create_op(
         op_type,
         [None if t is None else t.id for t in inputs.values()],
         [graph._create_tensor_id(name) for name in names],

@@ -206,6 +206,7 @@ def autodiff(
     provided = None if grads_provided is None else [t.id for t in grads_provided]
     required = None if grads_required is None else [t.id for t in grads_required]
     ir = graph.ir
+    ir._check_open("its graphs")
     infos = _core.differentiate(ir._pb_ir, graph.id, provided, required, known)
     result = {}
     for pb_info in infos:

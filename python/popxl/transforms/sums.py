@@ -11,6 +11,10 @@ def decompose_sum(graph: Graph) -> Graph:
 
     Returns:
         The same graph.
+
+    Raises:
+        RuntimeError: a Session exists for the Ir.
     """
+    graph.ir._check_open("its ops")
     graph._pb_graph.decomposeSums()
     return graph

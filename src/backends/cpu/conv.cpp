@@ -43,11 +43,13 @@ std::optional<ConvShape> convShape(const Op &op, const Shape &x, const Shape &w,
   return s;
 }
 
-bool requireWeights(const OperandDesc &w, const ConvShape &s, std::string &reason) {
+enum class Turned { No, Yes };
+
+bool requireWeights(const OperandDesc &w, const ConvShape &s, std::string &reason, Turned turned = Turned::No) {
   const int groups = s.isDepthwise() ? 1 : static_cast<int>(s.groups);
   const Layout &l = w.layout;
   if (w.info.dataType() == DataType::FLOAT && l.kind == Layout::Kind::PackedConv && l.panel == panelWidth() &&
-      l.groups == groups)
+      l.groups == groups && l.transposed == (turned == Turned::Yes && !s.isDepthwise()))
     return true;
   reason = "its weights must be FLOAT in convolution panels: got " + toText(w.info.dataType()) + " " + l.str();
   return false;
@@ -153,7 +155,7 @@ class DataGradientKernel final : public executable::Kernel {
 std::unique_ptr<executable::Kernel> createDataGradient(const KernelRequest &request, std::string &reason) {
   const auto shape = convShape(*request.op, request.outputs[0].info.shape(), request.inputs[1].info.shape(),
                                request.inputs[0].info.shape(), reason);
-  if (!shape || !requireWeights(request.inputs[1], *shape, reason)) return nullptr;
+  if (!shape || !requireWeights(request.inputs[1], *shape, reason, Turned::Yes)) return nullptr;
   if (!requireChannelsLast(request.inputs[0], reason) || !requireChannelsLast(request.outputs[0], reason))
     return nullptr;
   return std::make_unique<DataGradientKernel>(*shape);

@@ -6,6 +6,8 @@
 #include <popart/graph.hpp>
 
 #include "backends/cpu/cpu.hpp"
+#include "backends/cpu/kernels/conv.hpp"
+#include "backends/cpu/kernels/pack.hpp"
 #include "backends/cpu/kernels/transpose.hpp"
 #include "backends/cpu/spatial.hpp"
 #include "backends/cpu/vector/columns.hpp"
@@ -85,6 +87,26 @@ class ReorderChannels final : public executable::Kernel {
   Direction direction_;
 };
 
+// Convolution weights from the layout of the forward pass to that of the data gradient.
+class TurnWeights final : public executable::Kernel {
+ public:
+  explicit TurnWeights(const ConvShape &shape) : turn_(shape) {}
+  std::string name() const override { return "turn weights"; }
+  int tasks() const override { return turn_.tasks(); }
+  void run(const KernelArgs &args, int task) const noexcept override {
+    turn_.run(task, static_cast<const float *>(args.in[0]), static_cast<float *>(args.out[0]));
+  }
+
+ private:
+  ConvWeightTurn turn_;
+};
+
+ConvShape weightShape(const Shape &w, int64_t groups) {
+  ConvShape s;
+  s.cout = w[0], s.cin = w[1] * groups, s.groups = groups, s.kernel = spatialOf(w);
+  return s;
+}
+
 // Any other change of layout, by way of plain memory.
 class ReorderAny final : public executable::Kernel {
  public:
@@ -113,6 +135,10 @@ std::unique_ptr<executable::Kernel> createReorder(const KernelRequest &request, 
     return std::make_unique<ReorderChannels>(channelRows(info.shape()), bytes, ReorderChannels::Direction::ToLast);
   if (from.kind == Kind::ChannelsLast && to.kind == Kind::Plain)
     return std::make_unique<ReorderChannels>(channelRows(info.shape()), bytes, ReorderChannels::Direction::ToPlain);
+  if (from.kind == Kind::PackedConv && to.kind == Kind::PackedConv && !from.transposed && to.transposed &&
+      from.panel == panelWidth() && to.panel == panelWidth() && from.groups == to.groups &&
+      info.dataType() == DataType::FLOAT)
+    return std::make_unique<TurnWeights>(weightShape(info.shape(), from.groups));
   return std::make_unique<ReorderAny>(info, from, to);
 }
 

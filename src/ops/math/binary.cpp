@@ -71,27 +71,19 @@ struct Partial {
   PartialFormula formula;
 };
 
-// Adds the row with gradients for argument 0 and, when given, argument 1. An argument of integer type gets no gradient.
-void addDifferentiable(OpDefs &rows, OpDef row, Partial first, const Partial *second) {
+// Adds the row with gradients for both arguments. An argument of integer type gets no gradient.
+void addDifferentiable(OpDefs &rows, OpDef row, Partial first, Partial second) {
   const std::string type = row.type();
-  const bool both = second != nullptr;
-  const Reads secondReads = both ? second->reads : Reads{};
-  row.vjp([type, both, firstReads = first.reads, secondReads](VjpBuilder &b) {
+  row.vjp([type, firstReads = first.reads, secondReads = second.reads](VjpBuilder &b) {
     if (b.wants(0)) b.grad(0, emitPartial(b, type + "Arg0Grad", firstReads, 0));
-    if (both && b.wants(1) && isFloatingPoint(b.inInfo(1).dataType())) {
+    if (b.wants(1) && isFloatingPoint(b.inInfo(1).dataType()))
       b.grad(1, emitPartial(b, type + "Arg1Grad", secondReads, 1));
-    }
   });
   rows.push_back(std::move(row));
   rows.push_back(partialRow(type + "Arg0Grad", first.reads, first.formula)
                      .doc("Gradient of " + type + " for its first argument."));
-  if (both) {
-    rows.push_back(partialRow(type + "Arg1Grad", second->reads, second->formula)
-                       .doc("Gradient of " + type + " for its second argument."));
-  }
-}
-void addDifferentiable(OpDefs &rows, OpDef row, Partial first, Partial second) {
-  addDifferentiable(rows, std::move(row), first, &second);
+  rows.push_back(partialRow(type + "Arg1Grad", second.reads, second.formula)
+                     .doc("Gradient of " + type + " for its second argument."));
 }
 
 E passOn(E g, const std::vector<E> &) { return g; }
@@ -137,12 +129,16 @@ void addPow(OpDefs &rows) {
                     {{.a = true, .b = true, .y = true}, powExponent});
 }
 
+// Both are a - b n with a whole number n, so the derivative by b is -n = -(a - y) / b.
+E wholeQuotient(E g, const std::vector<E> &v) { return -(g * (v[0] - v[2]) / v[1]); }
+
 void addRemainders(OpDefs &rows) {
+  const Partial byDivisor{{.a = true, .b = true, .y = true}, wholeQuotient};
   addDifferentiable(rows, binaryRow("ai.graphcore", "Fmod", {1}, kNumeric).doc("a - b trunc(a / b): the sign of a."),
-                    {{}, passOn}, nullptr);
+                    {{}, passOn}, byDivisor);
   addDifferentiable(rows,
                     binaryRow("ai.graphcore", "Remainder", {1}, kNumeric).doc("a - b floor(a / b): the sign of b."),
-                    {{}, passOn}, nullptr);
+                    {{}, passOn}, byDivisor);
 }
 
 void addAtan2(OpDefs &rows) {

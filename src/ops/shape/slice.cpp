@@ -12,19 +12,23 @@ namespace {
 
 using Ints = std::vector<int64_t>;
 
+// Where one element or none is taken the step says nothing, and may be too large to compute with.
+SliceRange rangeOf(int64_t start, int64_t step, int64_t count) { return {start, count > 1 ? step : 1, count}; }
+
 SliceRange clampedRange(int64_t start, int64_t end, int64_t step, int64_t size) {
   start = start < 0 ? start + size : start;
   end = end < 0 ? end + size : end;
   if (step > 0) {
     start = std::clamp<int64_t>(start, 0, size);
     end = std::clamp<int64_t>(end, 0, size);
-    return {start, step, end > start ? (end - start - 1) / step + 1 : 0};
+    return rangeOf(start, step, end > start ? (end - start - 1) / step + 1 : 0);
   }
   start = std::clamp<int64_t>(start, -1, size - 1);
   end = std::clamp<int64_t>(end, -1, size - 1);
   // -(step + 1) avoids negating the smallest integer.
   const uint64_t stride = static_cast<uint64_t>(-(step + 1)) + 1;
-  return {start, step, start > end ? static_cast<int64_t>(static_cast<uint64_t>(start - end - 1) / stride) + 1 : 0};
+  return rangeOf(start, step,
+                 start > end ? static_cast<int64_t>(static_cast<uint64_t>(start - end - 1) / stride) + 1 : 0);
 }
 
 void setShape(InferContext &c, const std::vector<SliceRange> &ranges) {
@@ -169,7 +173,7 @@ void addSubsample(OpDefs &rows) {
                        const Shape &shape = b.inInfo(0).shape();
                        for (const SliceRange &r : subsampleRanges(b.attrs().getAttribute<Ints>("strides"), shape)) {
                          starts.push_back(0);
-                         ends.push_back(shape[steps.size()]);
+                         ends.push_back(r.size > 0 ? (r.size - 1) * r.step + 1 : 0);
                          steps.push_back(r.step);
                        }
                        b.result(0, b.emit("Slice", {b.in(0)}, {{"starts", starts}, {"ends", ends}, {"steps", steps}}));
@@ -247,7 +251,7 @@ std::vector<SliceRange> subsampleRanges(const std::vector<int64_t> &strides, con
   std::vector<SliceRange> ranges;
   for (size_t i = 0; i < shape.size(); ++i) {
     const int64_t stride = i < strides.size() ? strides[i] : 1;
-    ranges.push_back({0, stride, (shape[i] + stride - 1) / stride});
+    ranges.push_back(rangeOf(0, stride, shape[i] > 0 ? (shape[i] - 1) / stride + 1 : 0));
   }
   return ranges;
 }

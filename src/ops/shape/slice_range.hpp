@@ -9,7 +9,7 @@ namespace popart::ops {
 
 struct SliceRange {
   int64_t start = 0;  // first element taken
-  int64_t step = 1;   // not 0
+  int64_t step = 1;   // not 0; 1 where fewer than two elements are taken
   int64_t size = 0;   // number of elements taken
 };
 

@@ -84,6 +84,9 @@ SLICES = [
     moved("Slice", [floats(7, 5)], {"starts": [1, 4], "ends": [7, -6], "steps": [2, -2]}, lambda x: x[1:7:2, ::-2]),
     moved("Slice", [floats(10)], {"starts": [-2], "ends": [-(2**63)], "steps": [-3]}, lambda x: x[-2::-3]),
     moved("Slice", [floats(4)], {"starts": [2], "ends": [2]}, lambda x: x[2:2]),
+    moved(
+        "Slice", [floats(4, 3)], {"starts": [1], "ends": [9], "steps": [2**63 - 1]}, lambda x: x[1:2], name="huge-step"
+    ),
     Case("Slice", [bools(5)], {"starts": [9], "ends": [-9], "steps": [-1]}, lambda x: x[::-1]),
     Case("Slice", [X], {"starts": [0], "ends": [1, 2]}, refuses="differ in length"),
     Case("Slice", [X], {"starts": [0], "ends": [1], "steps": [0]}, refuses="a step is 0"),
@@ -106,6 +109,7 @@ SLICES = [
     Case("SliceUpdate", [X, floats(2, 3, 3)], {"starts": [1], "ends": [3], "axes": [2]}, refuses="shape of the slice"),
     moved("Subsample", [floats(5, 6)], {"strides": [2, 4]}, lambda x: x[::2, ::4]),
     moved("Subsample", [floats(5, 6)], {"strides": [3]}, lambda x: x[::3]),
+    moved("Subsample", [floats(5, 6)], {"strides": [2**63 - 1, 5]}, lambda x: x[:1, ::5], name="huge-stride"),
     Case("Subsample", [X], {"strides": [0]}, refuses="not positive"),
     moved("Reverse", [X], {"dimensions": [0, 2]}, lambda x: x[::-1, :, ::-1]),
     moved("Reverse", [X], {"dimensions": []}, lambda x: x),

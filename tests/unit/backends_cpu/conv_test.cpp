@@ -104,6 +104,21 @@ std::vector<ConvShape> shapes() {
        .padLow = {0, 2, 2},
        .padHigh = {0, 2, 2}},
       {.n = 0, .in = {1, 5, 5}, .cin = 2, .cout = 3, .kernel = {1, 3, 3}},
+      {.n = 5, .in = {1, 6, 6}, .cin = 9, .cout = 40, .kernel = {1, 3, 3}, .padLow = {0, 1, 1}, .padHigh = {0, 1, 1}},
+      {.n = 3, .in = {1, 28, 28}, .cin = 1, .cout = 6, .kernel = {1, 5, 5}, .padLow = {0, 2, 2}, .padHigh = {0, 2, 2}},
+      {.n = 2, .in = {1, 1, 1000}, .cin = 3, .cout = 8, .kernel = {1, 1, 9}, .padLow = {0, 0, 4}, .padHigh = {0, 0, 4}},
+      {.n = 1, .in = {1, 12, 12}, .cin = 130, .cout = 20, .kernel = {1, 3, 3}},
+      {.n = 2, .in = {1, 9, 9}, .cin = 4, .cout = 6, .kernel = {1, 2, 2}, .stride = {1, 3, 3}},
+      {.n = 2,
+       .in = {4, 5, 6},
+       .cin = 8,
+       .cout = 12,
+       .groups = 4,
+       .kernel = {3, 3, 3},
+       .stride = {1, 2, 2},
+       .dilation = {2, 1, 2},
+       .padLow = {2, 1, 2},
+       .padHigh = {2, 1, 2}},
   };
 }
 
@@ -147,13 +162,21 @@ void expectNear(const Floats &actual, const Doubles &expected, int64_t terms, in
 }
 
 struct Data {
-  Floats x, w, dy, packed;
+  Floats x, w, dy, packed, turned;
   explicit Data(const ConvShape &s)
       : x(randomFloats(s.n * volume(s.in) * s.cin, 1)),
         w(randomFloats(s.cout * (s.cin / s.groups) * s.taps(), 2)),
         dy(randomFloats(s.n * volume(s.out()) * s.cout, 3)),
         packed(static_cast<size_t>(convWeightSize(s)), NAN) {
     packConvWeights(s, w.data(), packed.data());
+    turned = s.isDepthwise() ? packed : turn(s, packed);
+  }
+
+  static Floats turn(const ConvShape &s, const Floats &packed) {
+    const ConvWeightTurn plan(s);
+    Floats turned(static_cast<size_t>(plan.turnedFloats()), NAN);
+    for (int task = 0; task < plan.tasks(); ++task) plan.run(task, packed.data(), turned.data());
+    return turned;
   }
 };
 
@@ -196,7 +219,7 @@ TEST(Conv, data_gradient_matches_loops) {
       Floats dx(data.x.size(), NAN);
       const ConvDataGradient plan(s, threads);
       runAll(plan, threads, [&](int task, float *scratch) {
-        plan.run(task, data.dy.data(), data.packed.data(), dx.data(), Epilogue(), scratch);
+        plan.run(task, data.dy.data(), data.turned.data(), dx.data(), Epilogue(), scratch);
       });
       if (threads == 1) first = dx;
       expectNear(dx, expected, s.taps() * s.cout, index);
@@ -214,7 +237,7 @@ TEST(Conv, data_gradient_adds_bias_and_residual_in_every_stride_phase) {
   const ConvDataGradient plan(s, 2);
   const auto run = [&](Floats &dx, const Epilogue &e) {
     runAll(plan, 2, [&](int task, float *scratch) {
-      plan.run(task, data.dy.data(), data.packed.data(), dx.data(), e, scratch);
+      plan.run(task, data.dy.data(), data.turned.data(), dx.data(), e, scratch);
     });
   };
   run(plain, Epilogue());

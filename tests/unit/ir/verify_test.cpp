@@ -97,6 +97,13 @@ TEST_F(Verify, rows_input_beyond_the_row) {
   main.connectInput(op("HostStore").index(), 1, tensor("x"));
   expectError("input 1 is beyond what its row has");
 }
+TEST_F(Verify, rows_gap_in_a_list_of_inputs) {
+  const TensorIndex y = tensor("y");
+  Op *sum = main.addConnectedOp(opDef("Sum"), {y, y, y}, {"sum"}, {}, Op::Settings(main));
+  EXPECT_EQ(verifyError(*ir), "no error");
+  main.disconnectInput(sum->index(), 1);
+  expectError("input 1 of the list 'inputs' is not connected");
+}
 TEST_F(Verify, rows_missing_output) {
   main.disconnectOutput(op("HostLoad").index(), 0);
   expectError("output 0 ('loaded') is not connected");

@@ -218,6 +218,17 @@ TEST(ChannelsLast, stored_weights_have_the_form_the_kernels_pack) {
     EXPECT_EQ(fromLayout, fromKernel);
     executable::unpack(info, layout, fromLayout.data(), back.data());
     EXPECT_EQ(back, plain);
+    if (shape.isDepthwise()) continue;
+    const cpu::ConvWeightTurn turn(shape);
+    executable::Layout turnedLayout = layout;
+    turnedLayout.transposed = true;
+    Values turned(static_cast<size_t>(turn.turnedFloats())), turnedByLayout(turned.size());
+    ASSERT_EQ(executable::storageBytes(info, turnedLayout), turn.turnedFloats() * static_cast<int64_t>(sizeof(float)));
+    for (int task = 0; task < turn.tasks(); ++task) turn.run(task, fromKernel.data(), turned.data());
+    executable::pack(info, turnedLayout, plain.data(), turnedByLayout.data());
+    EXPECT_EQ(turned, turnedByLayout);
+    executable::unpack(info, turnedLayout, turned.data(), back.data());
+    EXPECT_EQ(back, plain);
   }
 }
 

@@ -207,6 +207,19 @@ TEST(Reader, structural_nonsense_is_refused_by_name) {
   EXPECT_CONTAINS(refusal(future), "newer than this library");
 }
 
+TEST(Reader, gaps_in_lists_and_outputs_beyond_the_operator_are_refused) {
+  ModelProto m = emptyModel();
+  setType(m.mutable_graph()->add_input(), "x", {1, 1, 4});
+  NodeProto *node = addNode(m.mutable_graph(), "Sum", {"x", "", "x"}, {"y"});
+  m.mutable_graph()->add_output()->set_name("y");
+  EXPECT_CONTAINS(refusal(m), "input 1 ('inputs') is missing");
+  node->set_op_type("GlobalAveragePool");
+  node->mutable_input()->DeleteSubrange(1, 2);
+  EXPECT_EQ(refusal(m), "accepted");
+  node->add_output("more");
+  EXPECT_CONTAINS(refusal(m), "too many outputs: got 2, expected at most 1");
+}
+
 TEST(Reader, tensors_that_do_not_match_their_dimensions_are_refused) {
   for (const std::vector<int64_t> &dims :
        std::vector<std::vector<int64_t>>{{-1}, {int64_t{1} << 62, 4}, {int64_t{1} << 40}, {3}}) {

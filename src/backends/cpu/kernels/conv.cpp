@@ -1,243 +1,142 @@
-// Convolutions as implicit matrix products, see conv.hpp.
-//
-//   forward          y[pixel, co]        = sum over (tap, ci)  x[pixel * stride + tap * dilation - pad, ci] * w[tap,
-//   ci, co] data gradient    dx[pixel, ci]       = sum over (tap, co)  dy[(pixel + pad - tap * dilation) / stride, co]
-//   * w[tap, ci, co] weight gradient  dw[(tap, ci), co]   = sum over pixels     x[pixel * stride + tap * dilation -
-//   pad, ci] * dy[pixel, co]
-//
-// Groups are a batch dimension of the product. Gathers walk pixels and taps with counters: no division per element.
+// Plans of convolutions: which loop nest runs a shape, and how weights lie. See conv.hpp.
 #include "backends/cpu/kernels/conv.hpp"
 
 #include <algorithm>
-#include <cstring>
+#include <numeric>
 
 #include "backends/cpu/kernels/pack.hpp"
+#include "backends/cpu/kernels/transpose.hpp"
 
 namespace popart::cpu {
 namespace {
 
-int64_t product(const Spatial &s) { return s[0] * s[1] * s[2]; }
+int64_t volume(const Spatial &s) { return s[0] * s[1] * s[2]; }
 
-// A position that counts through images and spatial places in row-major order.
-struct Pixel {
-  int64_t image;
-  Spatial at;
+// One tap that meets every pixel once: a plain product over pixels.
+bool isPointwise(const ConvShape &s) {
+  return s.taps() == 1 && volume(s.stride) == 1 && s.padLow == Spatial{} && s.padHigh == Spatial{};
+}
 
-  Pixel(int64_t index, const Spatial &size) : image(0), at{} {
-    for (int d = 2; d >= 0; --d) {
-      at[d] = index % size[d];
-      index /= size[d];
-    }
-    image = index;
-  }
-  void next(const Spatial &size) {
-    for (int d = 2; d >= 0; --d) {
-      if (++at[d] < size[d]) return;
-      at[d] = 0;
-    }
-    ++image;
-  }
+Matmul pointwise(const ConvShape &s, int64_t columns, int64_t k, int threads) {
+  MatmulShape shape{s.n * volume(s.in), columns, k, BLayout::kPacked};
+  shape.batch[3] = s.groups;
+  return Matmul(shape, threads);
+}
+
+void runPointwise(const Matmul &plan, int task, const ConvShape &s, const float *a, int64_t k, const float *weights,
+                  float *c, int64_t columns, const Epilogue &epilogue, float *scratch) noexcept {
+  MatmulArgs args;
+  args.a = a;
+  args.aRowStride = s.groups * k;
+  args.aBatchStride[3] = k;
+  args.b = weights;
+  args.bBatchStride[3] = packedSize(k, columns);
+  args.c = c;
+  args.cRowStride = s.groups * columns;
+  args.cBatchStride[3] = columns;
+  args.biasBatchStride[3] = columns;
+  args.epilogue = epilogue;
+  args.epilogue.residualStride = args.epilogue.preActivationStride = args.epilogue.savedStride = args.cRowStride;
+  plan.run(task, args, scratch);
+}
+
+WindowShape inputWindows(const ConvShape &s) {
+  return {s.n, s.in, s.out(), s.stride, s.dilation, s.kernel, s.padLow, s.cin / s.groups, s.cin};
+}
+
+WindowProductShape forwardShape(const ConvShape &s) {
+  WindowProductShape p;
+  p.window = inputWindows(s);
+  p.groups = s.groups;
+  p.columns = s.cout / s.groups;
+  p.weightRows = s.taps() * p.window.channels;
+  for (int64_t t = 0; t < s.taps(); ++t) p.tapRows.push_back(t * p.window.channels);
+  p.size = s.out();
+  return p;
+}
+
+// Input pixels first, first + stride, … of dimension d, and the kernel positions that reach them: output position i +
+// (first + padLow - tap * dilation) / stride for pixel i. From the highest tap down these positions ascend evenly.
+struct PhaseDimension {
+  int64_t count = 0;
+  std::vector<int64_t> taps;
+  int64_t low = 0, gap = 1;
 };
 
-bool inside(int64_t at, int64_t size) { return static_cast<uint64_t>(at) < static_cast<uint64_t>(size); }
-
-constexpr int64_t kColumnBlock = 16;  // at least the rows of a tile
-static_assert(kMaxTileRows <= kColumnBlock);
-
-void copyFloats(float *out, const float *in, int64_t count) {
-  std::memcpy(out, in, static_cast<size_t>(count) * sizeof(float));
+PhaseDimension phaseDimension(const ConvShape &s, size_t d, int64_t first) {
+  PhaseDimension phase;
+  phase.count = std::max<int64_t>(0, (s.in[d] - first + s.stride[d] - 1) / s.stride[d]);
+  for (int64_t tap = s.kernel[d] - 1; tap >= 0; --tap) {
+    const int64_t distance = first + s.padLow[d] - tap * s.dilation[d];
+    if (distance % s.stride[d] != 0) continue;
+    if (phase.taps.empty()) phase.low = -(distance / s.stride[d]);
+    phase.taps.push_back(tap);
+  }
+  phase.gap = s.dilation[d] / std::gcd(s.dilation[d], s.stride[d]);
+  return phase;
 }
 
-// One patch row of the forward product: columns from (tap, channel) on, `count` of them. `origin` is the input position
-// of tap 0.
-struct PatchWriter {
-  const ConvShape &s;
-  const float *image;
-  Spatial origin;
-  int64_t channels;  // per group
+WindowProductShape phaseShape(const ConvShape &s, const Spatial &first) {
+  WindowProductShape p;
+  std::array<PhaseDimension, 3> phase;
+  WindowShape &w = p.window;
+  w.n = s.n, w.in = s.out();
+  w.channels = s.cout / s.groups, w.pixelStride = s.cout;
+  for (size_t d = 0; d < 3; ++d) {
+    phase[d] = phaseDimension(s, d, first[d]);
+    w.out[d] = phase[d].count, w.taps[d] = static_cast<int64_t>(phase[d].taps.size());
+    w.low[d] = phase[d].low, w.dilation[d] = phase[d].gap;
+  }
+  for (const int64_t depth : phase[0].taps)
+    for (const int64_t row : phase[1].taps)
+      for (const int64_t column : phase[2].taps)
+        p.tapRows.push_back((s.taps() - 1 - ((depth * s.kernel[1] + row) * s.kernel[2] + column)) * w.channels);
+  if (p.tapRows.empty()) w.taps = {1, 1, 1}, w.low = {}, w.stride = {};  // nothing is read
+  p.groups = s.groups;
+  p.columns = s.cin / s.groups;
+  p.weightRows = s.taps() * w.channels;
+  p.first = first, p.step = s.stride, p.size = s.in;
+  return p;
+}
 
-  bool touchesRow(const Spatial &tap) const {
-    return inside(origin[0] + tap[0] * s.dilation[0], s.in[0]) && inside(origin[1] + tap[1] * s.dilation[1], s.in[1]);
-  }
-  const float *source(const Spatial &tap) const {
-    const int64_t depth = origin[0] + tap[0] * s.dilation[0], row = origin[1] + tap[1] * s.dilation[1];
-    return image + ((depth * s.in[1] + row) * s.in[2] + origin[2] + tap[2] * s.dilation[2]) * s.cin;
-  }
-  void write(Spatial tap, int64_t channel, int64_t count, float *out) const {
-    const bool merge = s.dilation[2] == 1 && channels == s.cin;
-    while (count > 0) {
-      const bool row = touchesRow(tap);
-      const bool valid = row && inside(origin[2] + tap[2] * s.dilation[2], s.in[2]);
-      int64_t endTap = tap[2] + 1;
-      if (!row) {
-        endTap = s.kernel[2];
-      } else if (merge && valid) {
-        endTap = std::min(s.kernel[2], s.in[2] - origin[2]);
+std::vector<WindowProduct> phases(const ConvShape &s, int threads) {
+  std::vector<WindowProduct> products;
+  Spatial first;
+  for (first[0] = 0; first[0] < s.stride[0]; ++first[0])
+    for (first[1] = 0; first[1] < s.stride[1]; ++first[1])
+      for (first[2] = 0; first[2] < s.stride[2]; ++first[2]) {
+        WindowProductShape shape = phaseShape(s, first);
+        if (volume(shape.window.out) > 0) products.emplace_back(std::move(shape), threads);
       }
-      const int64_t run = std::min(count, (endTap - tap[2]) * channels - channel);
-      valid ? copyFloats(out, source(tap) + channel, run) : static_cast<void>(std::fill_n(out, run, 0.0f));
-      out += run;
-      count -= run;
-      channel = 0;
-      tap[2] = endTap;
-      for (int d = 2; d > 0 && tap[d] == s.kernel[d]; --d) tap[d] = 0, ++tap[d - 1];
-    }
-  }
-};
-
-Spatial tapAt(int64_t index, const Spatial &kernel) { return Pixel(index, kernel).at; }
-
-void gatherPatches(const void *context, const float *x, int64_t row, int rows, int64_t k, int64_t count, float *out) {
-  const ConvShape &s = *static_cast<const ConvShape *>(context);
-  const int64_t channels = s.cin / s.groups;
-  const Spatial size = s.out();
-  const Spatial tap = tapAt(k / channels, s.kernel);
-  Pixel pixel(row, size);
-  for (int i = 0; i < rows; ++i, pixel.next(size)) {
-    Spatial origin;
-    for (int d = 0; d < 3; ++d) origin[d] = pixel.at[d] * s.stride[d] - s.padLow[d];
-    PatchWriter{s, x + pixel.image * product(s.in) * s.cin, origin, channels}.write(tap, k % channels, count,
-                                                                                    out + i * kGatherStride);
-  }
+  return products;
 }
 
-// Copies `rows` floats from each of `count` pixels, `step` apart, side by side. Whole 16-float blocks are copied while
-// `readable` floats of the source last: the surplus is overwritten by the next pixel, and by the slack behind the last.
-void copyColumns(const float *x, ptrdiff_t step, int64_t readable, int rows, int64_t count, float *out) {
-  int64_t j = 0;
-  for (; j < count && j * step + kColumnBlock <= readable; ++j) {
-    std::memcpy(out + j * rows, x + j * step, kColumnBlock * sizeof(float));
-  }
-  for (; j < count; ++j) copyFloats(out + j * rows, x + j * step, rows);
+// The alternatives of a plan share tasks(), scratchFloats() and, up to the arguments of Matmul, run().
+template <class Plan>
+int64_t tasksOf(const Plan &plan) {
+  return plan.tasks();
+}
+int64_t tasksOf(const std::vector<WindowProduct> &plans) {
+  return std::accumulate(plans.begin(), plans.end(), int64_t{0},
+                         [](int64_t sum, const WindowProduct &p) { return sum + p.tasks(); });
+}
+template <class Plan>
+size_t scratchOf(const Plan &plan) {
+  return plan.scratchFloats();
+}
+size_t scratchOf(const std::vector<WindowProduct> &plans) {
+  size_t most = 0;
+  for (const WindowProduct &p : plans) most = std::max(most, p.scratchFloats());
+  return most;
 }
 
-// The transposed patches of the weight gradient: rows (tap, channel), columns pixels. Where the rows are neighbours in
-// memory and no tap leaves the image, a stretch of pixels of one output row is copied at once.
-void gatherPatchColumns(const void *context, const float *x, int64_t row, int rows, int64_t k, int64_t count,
-                        float *out) {
-  const ConvShape &s = *static_cast<const ConvShape *>(context);
-  const int64_t channels = s.cin / s.groups, channel = row % channels;
-  const Spatial size = s.out();
-  const Spatial tap = tapAt(row / channels, s.kernel), lastTap = tapAt((row + rows - 1) / channels, s.kernel);
-  const bool merge = s.dilation[2] == 1 && channels == s.cin;
-  const bool oneRun =
-      tap[0] == lastTap[0] && tap[1] == lastTap[1] && (tap[2] == lastTap[2] || merge) && rows <= kColumnBlock;
-  const int64_t imageFloats = product(s.in) * s.cin;
-  const float *end = x + s.n * imageFloats - (s.cin - channels);
-  Pixel pixel(k, size);
-  for (int64_t j = 0; j < count;) {
-    Spatial origin;
-    for (int d = 0; d < 3; ++d) origin[d] = pixel.at[d] * s.stride[d] - s.padLow[d];
-    const PatchWriter patch{s, x + pixel.image * imageFloats, origin, channels};
-    int64_t run = 1;
-    const int64_t firstColumn = origin[2] + tap[2] * s.dilation[2];
-    const int64_t room = s.in[2] - 1 - (origin[2] + lastTap[2] * s.dilation[2]);
-    if (oneRun && patch.touchesRow(tap) && firstColumn >= 0 && room >= 0) {
-      run = std::min({count - j, size[2] - pixel.at[2], room / s.stride[2] + 1});
-      const float *source = patch.source(tap) + channel;
-      copyColumns(source, s.stride[2] * s.cin, end - source, rows, run, out + j * rows);
-    } else {
-      patch.write(tap, channel, rows, out + j * rows);
-    }
-    j += run;
-    pixel.at[2] += run - 1;
-    pixel.next(size);
-  }
+template <class Variant>
+int tasksOfAny(const Variant &plan) {
+  return static_cast<int>(std::visit([](const auto &p) { return tasksOf(p); }, plan));
 }
-
-struct PhaseContext {
-  const ConvShape *shape;
-  const ConvPhase *phase;
-  Spatial out;
-  Spatial tapCounts;
-};
-
-PhaseContext makeContext(const ConvShape &shape, const ConvPhase &phase) {
-  PhaseContext context{&shape, &phase, shape.out(), {}};
-  for (int d = 0; d < 3; ++d) context.tapCounts[d] = static_cast<int64_t>(phase.taps[d].size());
-  return context;
-}
-
-// Rows: pixels of the phase; columns: (tap of the phase, output channel).
-void gatherGradients(const void *context, const float *dy, int64_t row, int rows, int64_t k, int64_t count,
-                     float *out) {
-  const auto &c = *static_cast<const PhaseContext *>(context);
-  const ConvShape &s = *c.shape;
-  const int64_t channels = s.cout / s.groups;
-  const Pixel firstTap(k / channels, c.tapCounts);
-  Pixel pixel(row, c.phase->count);
-  for (int i = 0; i < rows; ++i, pixel.next(c.phase->count)) {
-    float *to = out + i * kGatherStride;
-    Pixel tap = firstTap;
-    for (int64_t at = k, end = k + count; at < end; tap.next(c.tapCounts)) {
-      const int64_t channel = at == k ? k % channels : 0;
-      const int64_t run = std::min(end - at, channels - channel);
-      bool valid = true;
-      int64_t place = pixel.image;
-      for (int d = 0; d < 3; ++d) {
-        const int64_t position = pixel.at[d] + c.phase->shifts[d][static_cast<size_t>(tap.at[d])];
-        valid = valid && inside(position, c.out[d]);
-        place = place * c.out[d] + position;
-      }
-      valid ? copyFloats(to, dy + place * s.cout + channel, run) : static_cast<void>(std::fill_n(to, run, 0.0f));
-      to += run;
-      at += run;
-    }
-  }
-}
-
-// Panel of the transposed weights of a phase: rows (tap of the phase, output channel), columns input channels.
-void gatherPhaseWeights(const void *context, const float *packed, int64_t k, int64_t count, int64_t panel, float *out) {
-  const auto &c = *static_cast<const PhaseContext *>(context);
-  const ConvShape &s = *c.shape;
-  const int width = panelWidth();
-  const int64_t cin = s.cin / s.groups, cout = s.cout / s.groups;
-  const int cols = static_cast<int>(std::min<int64_t>(width, cin - panel * width));
-  for (const int64_t end = k + count; k < end;) {
-    const Spatial at = Pixel(k / cout, c.tapCounts).at;
-    int64_t tap = 0;
-    for (int d = 0; d < 3; ++d) tap = tap * s.kernel[d] + c.phase->taps[d][static_cast<size_t>(at[d])];
-    const int64_t channel = k % cout, lane = channel % width;
-    const int64_t run = std::min({end - k, cout - channel, width - lane});
-    const float *source = packed + (channel / width * s.taps() * cin + tap * cin + panel * width) * width + lane;
-    packPanel(source, 1, width, run, cols, width, out);
-    out += run * width;
-    k += run;
-  }
-}
-
-ptrdiff_t phaseRow(const void *context, int64_t row) {
-  const auto &c = *static_cast<const PhaseContext *>(context);
-  const ConvShape &s = *c.shape;
-  const Pixel pixel(row, c.phase->count);
-  int64_t place = pixel.image;
-  for (int d = 0; d < 3; ++d) place = place * s.in[d] + c.phase->first[d] + pixel.at[d] * s.stride[d];
-  return place * s.cin;
-}
-
-std::vector<ConvPhase> makePhases(const ConvShape &s) {
-  std::vector<ConvPhase> phases;
-  for (int64_t index = 0; index < product(s.stride); ++index) {
-    ConvPhase phase;
-    phase.first = Pixel(index, s.stride).at;
-    for (int d = 0; d < 3; ++d) {
-      phase.count[d] = std::max<int64_t>(0, (s.in[d] - phase.first[d] + s.stride[d] - 1) / s.stride[d]);
-      for (int64_t tap = 0; tap < s.kernel[d]; ++tap) {
-        const int64_t distance = phase.first[d] + s.padLow[d] - tap * s.dilation[d];
-        if (distance % s.stride[d] != 0) continue;
-        phase.taps[d].push_back(tap);
-        phase.shifts[d].push_back(distance / s.stride[d]);
-      }
-    }
-    if (product(phase.count) > 0) phases.push_back(std::move(phase));
-  }
-  return phases;
-}
-
-MatmulShape grouped(int64_t m, int64_t n, int64_t k, BLayout layout, int64_t groups) {
-  MatmulShape shape{m, n, k, layout};
-  shape.batch[3] = groups;
-  return shape;
+template <class Variant>
+size_t scratchOfAny(const Variant &plan) {
+  return std::visit([](const auto &p) { return scratchOf(p); }, plan);
 }
 
 }  // namespace
@@ -287,100 +186,86 @@ void unpackConvWeights(const ConvShape &s, const float *packed, float *weights) 
   }
 }
 
-ConvForward::ConvForward(const ConvShape &s, int threads)
+ConvWeightTurn::ConvWeightTurn(const ConvShape &s)
     : shape_(s),
-      pointwise_(s.taps() == 1 && product(s.stride) == 1 && s.padLow == Spatial{} && s.padHigh == Spatial{}),
-      matmul_(
-          grouped(s.n * product(s.out()), s.cout / s.groups, s.taps() * (s.cin / s.groups), BLayout::kPacked, s.groups),
-          threads) {
-  if (s.isDepthwise()) depthwise_.emplace(s, DepthwiseDirection::kForward, threads);
+      width_(panelWidth()),
+      panels_((s.cin / s.groups + width_ - 1) / width_),
+      rows_(s.taps() * (s.cout / s.groups)) {}
+
+// A task turns the panel's channels of one tap: blocks of (input channels) x (output channels of a packed panel).
+void ConvWeightTurn::run(int task, const float *packed, float *turned) const noexcept {
+  const int64_t taps = shape_.taps(), cin = shape_.cin / shape_.groups, cout = shape_.cout / shape_.groups;
+  const int64_t tap = task % taps, panel = task / taps % panels_, group = task / taps / panels_;
+  const int64_t first = panel * width_, channels = std::min(width_, cin - first);
+  float *out = turned + ((group * panels_ + panel) * rows_ + (taps - 1 - tap) * cout) * width_;
+  const float *in = packed + group * packedSize(taps * cin, cout) + (tap * cin + first) * width_;
+  for (int64_t co = 0; co < cout; co += width_, in += taps * cin * width_)
+    transpose(in, width_, out + co * width_, width_, channels, std::min(width_, cout - co));
+  for (int64_t co = 0; co < cout && channels < width_; ++co)
+    std::fill(out + co * width_ + channels, out + (co + 1) * width_, 0.0f);
 }
+
+namespace {
+
+std::variant<DepthwisePixels, Matmul, WindowProduct> forwardPlan(const ConvShape &s, int threads) {
+  if (s.isDepthwise()) return DepthwisePixels(s, DepthwiseDirection::kForward, threads);
+  if (isPointwise(s)) return pointwise(s, s.cout / s.groups, s.cin / s.groups, threads);
+  return WindowProduct(forwardShape(s), threads);
+}
+
+std::variant<DepthwisePixels, Matmul, std::vector<WindowProduct>> dataGradientPlan(const ConvShape &s, int threads) {
+  if (s.isDepthwise()) return DepthwisePixels(s, DepthwiseDirection::kBackward, threads);
+  if (isPointwise(s)) return pointwise(s, s.cin / s.groups, s.cout / s.groups, threads);
+  return phases(s, threads);
+}
+
+std::variant<DepthwiseWeights, WindowGradient> weightGradientPlan(const ConvShape &s, int threads) {
+  if (s.isDepthwise()) return DepthwiseWeights(s);
+  return WindowGradient({inputWindows(s), s.groups, s.cout / s.groups}, threads);
+}
+
+}  // namespace
+
+ConvForward::ConvForward(const ConvShape &s, int threads) : shape_(s), plan_(forwardPlan(s, threads)) {}
+
+int ConvForward::tasks() const { return tasksOfAny(plan_); }
+size_t ConvForward::scratchFloats() const { return scratchOfAny(plan_); }
 
 void ConvForward::run(int task, const float *x, const float *packedWeights, float *y, const Epilogue &epilogue,
                       float *scratch) const noexcept {
-  if (depthwise_) return depthwise_->run(task, x, packedWeights, y, epilogue, scratch);
-  const int64_t cin = shape_.cin / shape_.groups, cout = shape_.cout / shape_.groups;
-  MatmulArgs args;
-  args.a = x;
-  args.aRowStride = shape_.cin;
-  args.aBatchStride[3] = cin;
-  if (!pointwise_) args.gatherA = {&gatherPatches, &shape_, AMode::kRows};
-  args.b = packedWeights;
-  args.bBatchStride[3] = packedSize(shape_.taps() * cin, cout);
-  args.c = y;
-  args.cRowStride = shape_.cout;
-  args.cBatchStride[3] = cout;
-  args.biasBatchStride[3] = cout;
-  args.epilogue = epilogue;
-  args.epilogue.residualStride = args.epilogue.preActivationStride = args.epilogue.savedStride = shape_.cout;
-  matmul_.run(task, args, scratch);
+  if (const auto *depthwise = std::get_if<DepthwisePixels>(&plan_))
+    return depthwise->run(task, x, packedWeights, y, epilogue, scratch);
+  if (const auto *window = std::get_if<WindowProduct>(&plan_))
+    return window->run(task, x, packedWeights, y, epilogue, scratch);
+  runPointwise(*std::get_if<Matmul>(&plan_), task, shape_, x, shape_.cin / shape_.groups, packedWeights, y,
+               shape_.cout / shape_.groups, epilogue, scratch);
 }
 
-ConvDataGradient::ConvDataGradient(const ConvShape &s, int threads) : shape_(s) {
-  if (s.isDepthwise()) {
-    depthwise_.emplace(s, DepthwiseDirection::kBackward, threads);
-    tasks_ = depthwise_->tasks();
-    scratchFloats_ = depthwise_->scratchFloats();
-    return;
-  }
-  for (ConvPhase &phase : makePhases(s)) {
-    int64_t taps = 1;
-    for (const auto &list : phase.taps) taps *= static_cast<int64_t>(list.size());
-    const MatmulShape shape =
-        grouped(s.n * product(phase.count), s.cin / s.groups, taps * (s.cout / s.groups), BLayout::kGathered, s.groups);
-    parts_.push_back({std::move(phase), Matmul(shape, threads)});
-    tasks_ += parts_.back().matmul.tasks();
-    scratchFloats_ = std::max(scratchFloats_, parts_.back().matmul.scratchFloats());
-  }
-}
+ConvDataGradient::ConvDataGradient(const ConvShape &s, int threads) : shape_(s), plan_(dataGradientPlan(s, threads)) {}
 
-void ConvDataGradient::run(int task, const float *dy, const float *packedWeights, float *dx, const Epilogue &epilogue,
+int ConvDataGradient::tasks() const { return tasksOfAny(plan_); }
+size_t ConvDataGradient::scratchFloats() const { return scratchOfAny(plan_); }
+
+void ConvDataGradient::run(int task, const float *dy, const float *turnedWeights, float *dx, const Epilogue &epilogue,
                            float *scratch) const noexcept {
-  if (depthwise_) return depthwise_->run(task, dy, packedWeights, dx, epilogue, scratch);
-  const Part *part = parts_.data();
-  for (; task >= part->matmul.tasks(); ++part) task -= part->matmul.tasks();
-  const PhaseContext context = makeContext(shape_, part->phase);
-  const int64_t cin = shape_.cin / shape_.groups, cout = shape_.cout / shape_.groups;
-  MatmulArgs args;
-  args.a = dy;
-  args.aBatchStride[3] = cout;
-  args.gatherA = {&gatherGradients, &context, AMode::kRows};
-  args.b = packedWeights;
-  args.bBatchStride[3] = packedSize(shape_.taps() * cin, cout);
-  args.gatherB = {&gatherPhaseWeights, &context};
-  args.c = dx;
-  args.cRowStride = shape_.cin;
-  args.cBatchStride[3] = cin;
-  args.biasBatchStride[3] = cin;
-  if (product(shape_.stride) != 1) args.rowMap = {&phaseRow, &context};
-  args.epilogue = epilogue;
-  args.epilogue.residualStride = args.epilogue.preActivationStride = args.epilogue.savedStride = shape_.cin;
-  part->matmul.run(task, args, scratch);
+  if (const auto *depthwise = std::get_if<DepthwisePixels>(&plan_))
+    return depthwise->run(task, dy, turnedWeights, dx, epilogue, scratch);
+  if (const auto *matmul = std::get_if<Matmul>(&plan_))
+    return runPointwise(*matmul, task, shape_, dy, shape_.cout / shape_.groups, turnedWeights, dx,
+                        shape_.cin / shape_.groups, epilogue, scratch);
+  const WindowProduct *phase = std::get_if<std::vector<WindowProduct>>(&plan_)->data();
+  for (; task >= phase->tasks(); ++phase) task -= phase->tasks();
+  phase->run(task, dy, turnedWeights, dx, epilogue, scratch);
 }
 
-ConvWeightGradient::ConvWeightGradient(const ConvShape &s, int threads)
-    : shape_(s),
-      matmul_(grouped(s.taps() * (s.cin / s.groups), s.cout / s.groups, s.n * product(s.out()), BLayout::kStrided,
-                      s.groups),
-              threads) {
-  if (s.isDepthwise()) depthwise_.emplace(s);
-}
+ConvWeightGradient::ConvWeightGradient(const ConvShape &s, int threads) : plan_(weightGradientPlan(s, threads)) {}
+
+int ConvWeightGradient::tasks() const { return tasksOfAny(plan_); }
+size_t ConvWeightGradient::scratchFloats() const { return scratchOfAny(plan_); }
 
 void ConvWeightGradient::run(int task, const float *x, const float *dy, float *packedWeights, const Update &update,
                              float *scratch) const noexcept {
-  if (depthwise_) return depthwise_->run(task, x, dy, packedWeights, update, scratch);
-  const int64_t cin = shape_.cin / shape_.groups, cout = shape_.cout / shape_.groups;
-  MatmulArgs args;
-  args.a = x;
-  args.aBatchStride[3] = cin;
-  args.gatherA = {&gatherPatchColumns, &shape_, AMode::kPanel};
-  args.b = dy;
-  args.bRowStride = shape_.cout;
-  args.bBatchStride[3] = cout;
-  args.c = packedWeights;
-  args.cBatchStride[3] = packedSize(shape_.taps() * cin, cout);
-  args.update = &update;
-  matmul_.run(task, args, scratch);
+  std::visit([&](const auto &plan) { plan.run(task, x, dy, packedWeights, update, scratch); }, plan_);
 }
 
 }  // namespace popart::cpu

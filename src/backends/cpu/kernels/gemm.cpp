@@ -18,7 +18,8 @@
 namespace popart::cpu {
 namespace {
 
-constexpr int64_t kLongestPass = kMostGathered;    // k per pass: a tile of A rows stays in the first level cache
+constexpr int64_t kLongestPass = 256;  // k per pass: a tile of A rows stays in the first level cache
+constexpr ptrdiff_t kRowCopyStride = kLongestPass + 16;
 constexpr int64_t kPanelBytesPerTask = 256 << 10;  // B panels of a pass stay in the second level cache
 constexpr int64_t kPanelsToCopyRows = 3;           // copying pays from this many panels
 constexpr int64_t kRowsPerTask = 224;
@@ -74,7 +75,7 @@ Matmul::Matmul(const MatmulShape &shape, int threads) : shape_(shape) {
   const bool severalPasses = shape.k > kBlock_;
   partialFloats_ = static_cast<size_t>(severalPasses ? tilesPerTask_ * rowsPerTile * panelsPerTask_ * width : 0);
   packedBFloats_ = static_cast<size_t>(shape.bLayout == BLayout::kPacked ? 0 : kBlock_ * panelsPerTask_ * width);
-  scratchFloats_ = partialFloats_ + packedBFloats_ + static_cast<size_t>(kGatherStride * (rowsPerTile + 1));
+  scratchFloats_ = partialFloats_ + packedBFloats_ + static_cast<size_t>(kRowCopyStride * (rowsPerTile + 1));
 }
 
 void Matmul::planBlocks(int threads) {
@@ -111,13 +112,6 @@ const float *Matmul::panelSource(const Block &block, const MatmulArgs &args, flo
     return block.b + block.firstPanel * panelStride + block.firstK * width;
   }
   panelStride = passK * width;
-  if (shape_.bLayout == BLayout::kGathered) {
-    for (int64_t p = block.firstPanel; p < block.endPanel; ++p) {
-      args.gatherB.fn(args.gatherB.context, block.b, block.firstK, passK, p,
-                      packed + (p - block.firstPanel) * panelStride);
-    }
-    return packed;
-  }
   if (shape_.bLayout == BLayout::kStrided) {
     const bool wholePanels = block.endPanel * width <= shape_.n;
     if (args.bColStride == 1 && wholePanels && block.endTile - block.firstTile == 1) {
@@ -169,41 +163,25 @@ void Matmul::emit(const Block &block, const MatmulArgs &args, const float *sums,
   if (e.preActivation) e.preActivation += block.cOffset + col;
   if (e.saved) e.saved += block.cOffset + col;
   float *c = block.c + col;
-  if (!args.rowMap.fn) {
-    if (e.residual) e.residual += row * e.residualStride;
-    if (e.preActivation) e.preActivation += row * e.preActivationStride;
-    if (e.saved) e.saved += row * e.savedStride;
-    return applyEpilogue(e, sums, stride, c + row * args.cRowStride, args.cRowStride, rows, cols);
-  }
-  for (int i = 0; i < rows; ++i) {
-    const ptrdiff_t at = args.rowMap.fn(args.rowMap.context, row + i);
-    Epilogue one = e;
-    if (one.residual) one.residual += at;
-    if (one.preActivation) one.preActivation += at;
-    if (one.saved) one.saved += at;
-    applyEpilogue(one, sums + i * stride, stride, c + at, 0, 1, cols);
-  }
+  if (e.residual) e.residual += row * e.residualStride;
+  if (e.preActivation) e.preActivation += row * e.preActivationStride;
+  if (e.saved) e.saved += row * e.savedStride;
+  applyEpilogue(e, sums, stride, c + row * args.cRowStride, args.cRowStride, rows, cols);
 }
 
 AMode Matmul::rowSource(const Block &block, const MatmulArgs &args, int64_t row, int rows,
                         TileArgs &tile) const noexcept {
-  if (args.gatherA.fn) {
-    if (tile.k > 0) args.gatherA.fn(args.gatherA.context, block.a, row, rows, block.firstK, tile.k, block.packedA);
-    tile.a = block.packedA;
-    tile.aStride = args.gatherA.mode == AMode::kRows ? kGatherStride : rows;
-    return args.gatherA.mode;
-  }
   tile.a = block.a + row * args.aRowStride + block.firstK * args.aColStride;
   tile.aStride = args.aRowStride;
   const int64_t panels = block.endPanel - block.firstPanel;
   if (args.aColStride == 1) {
     if (rows <= 3 || panels < kPanelsToCopyRows) return AMode::kRows;
     for (int i = 0; i < rows; ++i) {
-      std::memcpy(block.packedA + i * kGatherStride, tile.a + i * args.aRowStride,
+      std::memcpy(block.packedA + i * kRowCopyStride, tile.a + i * args.aRowStride,
                   static_cast<size_t>(tile.k) * sizeof(float));
     }
     tile.a = block.packedA;
-    tile.aStride = kGatherStride;
+    tile.aStride = kRowCopyStride;
     return AMode::kRows;
   }
   if (args.aRowStride == 1 && panels == 1) {
@@ -227,29 +205,25 @@ void Matmul::runTileRow(const Block &block, const MatmulArgs &args, int64_t row,
   tile.bStride = block.kStride;
   tile.bPanelStride = block.panelStride;
   const AMode mode = rowSource(block, args, row, rows, tile);
-  const int wide = mode == AMode::kRows && rows <= 3 ? kernels.widePanels[rows - 1] : 1;
   const bool first = block.firstK == 0;
   const bool last = block.endK == shape_.k;
   const ptrdiff_t partialStride = (block.endPanel - block.firstPanel) * width;
   alignas(64) float finished[kMaxTileRows * kMaxPanelWidth];
   for (int64_t p = block.firstPanel; p < block.endPanel;) {
-    const int step = p + wide <= block.endPanel ? wide : 1;
     const int64_t col = p * width;
-    const int64_t cols = std::min(step * width, shape_.n - col);
+    const auto choice = kernels.choose(mode, rows, std::min(block.endPanel * width, shape_.n) - col);
+    const int64_t cols = std::min(choice.panels * width, shape_.n - col);
     tile.b = block.panels + (p - block.firstPanel) * block.panelStride;
     float *partial =
         block.partial + (row - shape_.m * block.firstTile / rowTiles_) * partialStride + (p - block.firstPanel) * width;
     tile.in = first ? nullptr : partial;
     tile.inStride = partialStride;
-    const bool plain = last && !args.update && !args.rowMap.fn && args.epilogue.isStore() && cols == step * width;
+    const bool plain = last && !args.update && args.epilogue.isStore() && cols == choice.width;
     tile.out = !last ? partial : plain ? block.c + row * args.cRowStride + col : finished;
-    tile.outStride = !last ? partialStride : plain ? args.cRowStride : step * width;
-    const TileFn fn = step > 1               ? kernels.wideRows[rows - 1]
-                      : mode == AMode::kRows ? kernels.rows[rows - 1]
-                                             : kernels.panel[rows - 1];
-    fn(tile);
+    tile.outStride = !last ? partialStride : plain ? args.cRowStride : choice.width;
+    choice.run(tile);
     if (last && !plain) emit(block, args, finished, tile.outStride, row, rows, col, cols);
-    p += step;
+    p += choice.panels;
   }
 }
 
@@ -258,7 +232,7 @@ bool Matmul::isDot() const noexcept {
 }
 
 bool Matmul::isOuterUpdate(const MatmulArgs &args) const noexcept {
-  return shape_.bLayout == BLayout::kStrided && shape_.k <= kMaxOuterDepth && !args.gatherA.fn &&
+  return shape_.bLayout == BLayout::kStrided && shape_.k <= kMaxOuterDepth &&
          args.parameterLayout == MatmulArgs::ParameterLayout::kPacked && args.aRowStride == 1 && args.bColStride == 1;
 }
 

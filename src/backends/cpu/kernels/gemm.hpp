@@ -18,35 +18,7 @@ namespace popart::cpu {
 
 // How B (K x N) lies in memory. kStrided: element (k, n) at b[k * bRowStride + n * bColStride]. kPacked: panels as
 // packPanels makes them. kPackedTransposed: b is the packed (N x K) matrix and the product uses its transpose.
-// kGathered: see GatherB.
-enum class BLayout { kStrided, kPacked, kPackedTransposed, kGathered };
-
-// An operand that exists only as a rule, such as the patches of a convolution. `context` is the rule's own data.
-// A: writes rows [row, row + rows), columns [k, k + count) of A; kRows as out[i * kGatherStride + j] for row i and
-// column j, kPanel as out[j * rows + i]. count is at most kMostGathered; up to kGatherStride floats behind the last may
-// be overwritten.
-struct GatherA {
-  using Fn = void (*)(const void *context, const float *a, int64_t row, int rows, int64_t k, int64_t count, float *out);
-  Fn fn = nullptr;
-  const void *context = nullptr;
-  AMode mode = AMode::kRows;
-};
-constexpr int64_t kMostGathered = 256;
-constexpr ptrdiff_t kGatherStride = kMostGathered + 16;
-
-// B: writes rows [k, k + count) of panel `panel` as out[j * panelWidth + column], zero beyond the last column.
-struct GatherB {
-  using Fn = void (*)(const void *context, const float *b, int64_t k, int64_t count, int64_t panel, float *out);
-  Fn fn = nullptr;
-  const void *context = nullptr;
-};
-
-// Rows of C that are not evenly spaced: offset of row `row` in elements, in place of row * cRowStride.
-struct RowMap {
-  using Fn = ptrdiff_t (*)(const void *context, int64_t row);
-  Fn fn = nullptr;
-  const void *context = nullptr;
-};
+enum class BLayout { kStrided, kPacked, kPackedTransposed };
 
 constexpr int kMaxBatchRank = 4;
 
@@ -71,11 +43,8 @@ struct MatmulArgs {
   std::array<ptrdiff_t, kMaxBatchRank> aBatchStride = {0, 0, 0, 0};
   std::array<ptrdiff_t, kMaxBatchRank> bBatchStride = {0, 0, 0, 0};
   std::array<ptrdiff_t, kMaxBatchRank> cBatchStride = {0, 0, 0, 0};
-  Epilogue epilogue;  // its matrices move with cBatchStride and, under a row map, have the rows of C
+  Epilogue epilogue;  // its matrices move with cBatchStride
   std::array<ptrdiff_t, kMaxBatchRank> biasBatchStride = {0, 0, 0, 0};
-  GatherA gatherA;  // when set, replaces the strides of A
-  GatherB gatherB;  // kGathered only
-  RowMap rowMap;    // not together with `update`
   // When set, c is a parameter and receives update(c, A . B) instead of the epilogue. Its layout is packed (M x N),
   // where cRowStride is unused, or rows cRowStride apart.
   const Update *update = nullptr;

@@ -97,6 +97,8 @@ template <size_t... M>
 void fillTable(MicroKernels &table, std::index_sequence<M...>) {
   ((table.rows[M] = &tile<AMode::kRows, M + 1, kPanelVectors>), ...);
   ((table.panel[M] = &tile<AMode::kPanel, M + 1, kPanelVectors>), ...);
+  ((table.narrowRows[M] = &tile<AMode::kRows, M + 1, kPanelVectors / 2>), ...);
+  ((table.narrowPanel[M] = &tile<AMode::kPanel, M + 1, kPanelVectors / 2>), ...);
 }
 
 // Few rows leave too few independent chains to cover the latency of a multiply-add, so these tiles span several panels.
@@ -126,6 +128,15 @@ HWY_EXPORT(makeTable);
 const MicroKernels &microKernels() {
   static const MicroKernels table = HWY_DYNAMIC_DISPATCH(makeTable)();
   return table;
+}
+
+MicroKernels::Choice MicroKernels::choose(AMode mode, int tileRows, int64_t columns) const {
+  const auto at = static_cast<size_t>(tileRows - 1);
+  if (2 * columns <= panelWidth) return {mode == AMode::kRows ? narrowRows[at] : narrowPanel[at], 1, panelWidth / 2};
+  if (mode == AMode::kPanel) return {panel[at], 1, panelWidth};
+  const int wide = tileRows <= 3 ? widePanels[at] : 1;
+  if (wide > 1 && columns > static_cast<int64_t>(wide - 1) * panelWidth) return {wideRows[at], wide, wide * panelWidth};
+  return {rows[at], 1, panelWidth};
 }
 }  // namespace popart::cpu
 #endif

@@ -41,12 +41,22 @@ constexpr int kMaxPanelWidth = 32;
 constexpr int kMaxTilePanels = 4;
 
 struct MicroKernels {
-  int panelWidth = 0;          // floats per panel of packed B: two vectors
-  int tileRows = 0;            // most rows of a tile
-  TileFn rows[kMaxTileRows];   // [rows - 1], one panel wide, AMode::kRows
-  TileFn panel[kMaxTileRows];  // [rows - 1], one panel wide, AMode::kPanel
-  TileFn wideRows[3];          // [rows - 1], as `rows` but widePanels[rows - 1] panels, for few rows
-  int widePanels[3];           // panels in wideRows[rows - 1]; 1 where no wide tile pays
+  int panelWidth = 0;               // floats per panel of packed B: two vectors
+  int tileRows = 0;                 // most rows of a tile
+  TileFn rows[kMaxTileRows];        // [rows - 1], one panel wide, AMode::kRows
+  TileFn panel[kMaxTileRows];       // [rows - 1], one panel wide, AMode::kPanel
+  TileFn narrowRows[kMaxTileRows];  // the same half a panel wide
+  TileFn narrowPanel[kMaxTileRows];
+  TileFn wideRows[3];  // [rows - 1], as `rows` but widePanels[rows - 1] panels, for few rows
+  int widePanels[3];   // panels in wideRows[rows - 1]; 1 where no wide tile pays
+
+  // The kernel for `columns` wanted columns from some panel on: their first `panels` panels, or half of the last one.
+  struct Choice {
+    TileFn run;
+    int panels;  // covered
+    int width;   // floats of a row that are read and written
+  };
+  Choice choose(AMode mode, int tileRows, int64_t columns) const;
 };
 
 // The table for the best instruction set of this processor among those compiled in. Constant for the process.

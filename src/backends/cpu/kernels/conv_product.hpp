@@ -1,0 +1,69 @@
+// Sums over the windows of an image: the forward pass of a convolution, and its data gradient for the pixels of one
+// phase of the stride.
+//
+// y[place, column] = epilogue(sum over tap, channel of x[window of place at tap, channel] * w[tap, channel, column]).
+// The register tiles read windows straight from the image or its strip (conv_window.hpp): one block per tap row in
+// place of a stored patch. Invariant: each sum is one ascending chain over (tap, channel); how outputs are cut into
+// chunks, tasks and tiles never changes a bit.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "backends/cpu/kernels/conv_window.hpp"
+#include "backends/cpu/kernels/epilogue.hpp"
+#include "backends/cpu/kernels/micro_kernel.hpp"
+
+namespace popart::cpu {
+
+struct WindowProductShape {
+  WindowShape window;
+  int64_t groups = 1;
+  int64_t columns = 1;  // output channels of one group
+  // Weights of a group: panels of `weightRows` rows; tap t of the window starts at row tapRows[t]. Without taps every
+  // sum is zero.
+  std::vector<int64_t> tapRows;
+  int64_t weightRows = 0;
+  // Output place o is written at position first + o * step of an image of `size`.
+  Spatial first = {0, 0, 0}, step = {1, 1, 1}, size = {1, 1, 1};
+};
+
+class WindowProduct {
+ public:
+  // `threads` only sizes the tasks.
+  WindowProduct(WindowProductShape shape, int threads);
+  int tasks() const { return static_cast<int>(shape_.groups * windows_.chunks() * splits_); }
+  size_t scratchFloats() const { return partialFloats_ + windows_.stripFloats(); }
+  // The epilogue's matrices have the layout of y; its strides are not read.
+  void run(int task, const float *x, const float *weights, float *y, const Epilogue &epilogue,
+           float *scratch) const noexcept;
+
+ private:
+  // A stretch of the sum that one call of a tile kernel covers.
+  struct Pass {
+    size_t firstBlock;
+    int64_t blockCount, k;
+    ptrdiff_t offset;  // added to the blocks' offsets: channels of A, rows of B
+  };
+  struct Place;
+  void chooseChunks(int threads);
+  void makePasses();
+  void runPanels(const WindowChunk &chunk, const float *view, const float *weights, int64_t firstPanel,
+                 int64_t endPanel, const Place &to, float *partials) const noexcept;
+  void runTile(const Pass &pass, const float *a, int rows, const float *weights, int64_t firstPanel, int64_t endPanel,
+               float *partial, const Place &to, ptrdiff_t at) const noexcept;
+  void emit(const Place &to, ptrdiff_t at, const float *sums, ptrdiff_t stride, int rows, int64_t column,
+            int64_t columns) const noexcept;
+
+  WindowProductShape shape_;
+  Windows windows_;
+  ChunkSize chunkSize_;
+  int64_t panels_ = 0, splits_ = 1;  // panel ranges that are tasks of their own
+  int64_t panelsAtOnce_ = 1;
+  std::vector<BlockOffset> blocks_;
+  std::vector<Pass> passes_;
+  size_t partialFloats_ = 0;
+};
+
+}  // namespace popart::cpu

@@ -1,0 +1,132 @@
+// Strips of padded rows, see conv_window.hpp.
+#include "backends/cpu/kernels/conv_window.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace popart::cpu {
+namespace {
+
+// A line is not cut into pieces below this: they would leave the register tiles half empty.
+constexpr int64_t kSmallestPixels = 56;
+
+int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+bool inside(int64_t at, int64_t size) { return static_cast<uint64_t>(at) < static_cast<uint64_t>(size); }
+
+// Input positions that `count` neighbouring outputs of dimension d reach.
+int64_t extent(const WindowShape &s, size_t d, int64_t count) {
+  return (count - 1) * s.stride[d] + s.dilation[d] * (s.taps[d] - 1) + 1;
+}
+
+}  // namespace
+
+bool WindowShape::fits() const {
+  for (size_t d = 0; d < 3; ++d)
+    if (low[d] > 0 || extent(*this, d, out[d]) - low[d] > in[d]) return false;
+  return true;
+}
+
+ChunkSizes::ChunkSizes(const WindowShape &shape, int64_t places) : shape_(shape) {
+  const int64_t line = std::max<int64_t>(1, shape.out[2]), lines = std::max<int64_t>(1, shape.out[1]);
+  pixels_ = std::min(line, places);
+  lines_ = pixels_ < line ? 1 : std::clamp<int64_t>(places / line, 1, lines);
+  images_ = lines_ < lines || shape.out[0] != 1
+                ? 1
+                : std::clamp<int64_t>(places / (line * lines), 1, std::max<int64_t>(1, shape.n));
+}
+
+bool ChunkSizes::next(ChunkSize &size) {
+  if (done_) return false;
+  // Equal pieces, so that no chunk is left with a small rest.
+  auto even = [](int64_t whole, int64_t piece) {
+    whole = std::max<int64_t>(1, whole);
+    return ceilDiv(whole, ceilDiv(whole, piece));
+  };
+  size = {even(shape_.n, images_), even(shape_.out[1], lines_), even(shape_.out[2], pixels_)};
+  if (size.images > 1) {
+    images_ = size.images / 2;
+  } else if (size.lines > 1) {
+    lines_ = size.lines / 2;
+  } else if (size.pixels > kSmallestPixels) {
+    pixels_ = size.pixels / 2;
+  } else {
+    done_ = true;
+  }
+  return true;
+}
+
+Windows::Windows(const WindowShape &shape, const ChunkSize &size) : shape_(shape), size_(size), inPlace_(shape.fits()) {
+  const bool empty = shape.out[0] * shape.out[1] * shape.out[2] == 0;
+  imageChunks_ = empty ? 0 : ceilDiv(shape.n, size.images);
+  lineChunks_ = ceilDiv(shape.out[1], size.lines);
+  pixelChunks_ = ceilDiv(shape.out[2], size.pixels);
+  if (inPlace_) {
+    pixelStride_ = shape.pixelStride;
+    rowStride_ = shape.in[2] * pixelStride_;
+    depthTapStride_ = shape.dilation[0] * shape.in[1] * rowStride_;
+    imageStride_ = shape.in[0] * shape.in[1] * rowStride_;
+    return;
+  }
+  stripRows_ = extent(shape, 1, size.lines);
+  stripColumns_ = extent(shape, 2, size.pixels);
+  pixelStride_ = shape.channels;
+  rowStride_ = stripColumns_ * pixelStride_;
+  depthTapStride_ = stripRows_ * rowStride_;
+  imageStride_ = shape.taps[0] * depthTapStride_;
+}
+
+WindowChunk Windows::chunk(int64_t index) const {
+  WindowChunk c{};
+  c.pixel = index % pixelChunks_ * size_.pixels;
+  index /= pixelChunks_;
+  c.line = index % lineChunks_ * size_.lines;
+  index /= lineChunks_;
+  c.depth = index % shape_.out[0];
+  c.image = index / shape_.out[0] * size_.images;
+  c.images = std::min(size_.images, shape_.n - c.image);
+  c.lines = std::min(size_.lines, shape_.out[1] - c.line);
+  c.pixels = std::min(size_.pixels, shape_.out[2] - c.pixel);
+  return c;
+}
+
+// Positions [first, first + count) of one input row; `row` is nullptr when the row lies outside the image.
+void Windows::copyRow(const float *row, int64_t first, int64_t count, float *out) const noexcept {
+  const int64_t channels = shape_.channels;
+  const int64_t begin = row ? std::clamp<int64_t>(-first, 0, count) : count;
+  const int64_t end = row ? std::clamp<int64_t>(shape_.in[2] - first, begin, count) : count;
+  std::fill_n(out, begin * channels, 0.0f);
+  if (channels == shape_.pixelStride) {
+    if (end > begin)
+      std::memcpy(out + begin * channels, row + (first + begin) * channels,
+                  static_cast<size_t>((end - begin) * channels) * sizeof(float));
+  } else {
+    for (int64_t i = begin; i < end; ++i)
+      std::memcpy(out + i * channels, row + (first + i) * shape_.pixelStride,
+                  static_cast<size_t>(channels) * sizeof(float));
+  }
+  std::fill_n(out + end * channels, (count - end) * channels, 0.0f);
+}
+
+const float *Windows::read(const WindowChunk &c, const float *x, float *strip) const noexcept {
+  const WindowShape &s = shape_;
+  const int64_t row = c.line * s.stride[1] - s.low[1], column = c.pixel * s.stride[2] - s.low[2],
+                depth = c.depth * s.stride[0] - s.low[0];
+  const int64_t image = s.in[0] * s.in[1] * s.in[2] * s.pixelStride;
+  if (inPlace_) return x + c.image * image + ((depth * s.in[1] + row) * s.in[2] + column) * s.pixelStride;
+  const int64_t rows = extent(s, 1, c.lines), columns = extent(s, 2, c.pixels);
+  for (int64_t i = 0; i < c.images; ++i) {
+    const float *from = x + (c.image + i) * image;
+    for (int64_t tap = 0; tap < s.taps[0]; ++tap) {
+      const int64_t z = depth + tap * s.dilation[0];
+      float *out = strip + i * imageStride_ + tap * depthTapStride_;
+      for (int64_t r = 0; r < rows; ++r, out += rowStride_) {
+        const bool valid = inside(z, s.in[0]) && inside(row + r, s.in[1]);
+        copyRow(valid ? from + (z * s.in[1] + row + r) * s.in[2] * s.pixelStride : nullptr, column, columns, out);
+      }
+    }
+  }
+  return strip;
+}
+
+}  // namespace popart::cpu

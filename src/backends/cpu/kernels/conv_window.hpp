@@ -1,0 +1,89 @@
+// The windows a convolution slides over a channels-last image, made readable as evenly spaced rows of memory.
+//
+// Window of output place o, tap t: input position o * stride + t * dilation - low, per dimension. Where windows leave
+// the image, the rows they touch are copied once into a strip with zeros around them, so that the register tiles never
+// meet a border; where none does, the image is read in place. Invariant: every address a chunk's windows reach is
+// readable.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "backends/cpu/kernels/conv_shape.hpp"
+
+namespace popart::cpu {
+
+struct WindowShape {
+  int64_t n = 1;
+  Spatial in = {1, 1, 1};
+  Spatial out = {1, 1, 1};
+  Spatial stride = {1, 1, 1};
+  Spatial dilation = {1, 1, 1};
+  Spatial taps = {1, 1, 1};
+  Spatial low = {0, 0, 0};  // may be negative: the first windows start inside the image
+  int64_t channels = 1;     // of one group
+  int64_t pixelStride = 1;  // floats between neighbouring pixels: the channels of all groups
+
+  // Whether no window leaves the image.
+  bool fits() const;
+};
+
+// A piece of the outputs: `lines` output rows from `line` on, of `pixels` places from `pixel` on, at depth `depth` of
+// `images` images from `image` on. Several images only with all lines, several lines only with all pixels.
+struct WindowChunk {
+  int64_t image, images, depth, line, lines, pixel, pixels;
+  int64_t places() const { return images * lines * pixels; }
+};
+
+// The largest piece a chunk may be; each at least 1.
+struct ChunkSize {
+  int64_t images = 1, lines = 1, pixels = 1;
+  int64_t places() const { return images * lines * pixels; }
+};
+
+// Chunk sizes of at most about `places` outputs, the largest first; at least one.
+class ChunkSizes {
+ public:
+  ChunkSizes(const WindowShape &shape, int64_t places);
+  // The next smaller size into `size`; false when there is none.
+  bool next(ChunkSize &size);
+
+ private:
+  const WindowShape &shape_;
+  int64_t images_, lines_, pixels_;
+  bool done_ = false;
+};
+
+class Windows {
+ public:
+  Windows() = default;
+  Windows(const WindowShape &shape, const ChunkSize &size);
+
+  int64_t chunks() const { return imageChunks_ * shape_.out[0] * lineChunks_ * pixelChunks_; }
+  WindowChunk chunk(int64_t index) const;
+  // Floats of the strip; 0 when images are read in place.
+  size_t stripFloats() const { return inPlace_ ? 0 : static_cast<size_t>(size_.images * imageStride_); }
+
+  // The address of tap 0 of the first window of `chunk`; `x` is the first image's first pixel of the group. Distances
+  // from there: `imageStride` between images, tap depth, input row and pixel.
+  const float *read(const WindowChunk &chunk, const float *x, float *strip) const noexcept;
+  ptrdiff_t imageStride() const { return imageStride_; }
+  ptrdiff_t depthTapStride() const { return depthTapStride_; }
+  ptrdiff_t rowStride() const { return rowStride_; }
+  ptrdiff_t pixelStride() const { return pixelStride_; }
+  // Between the windows of neighbouring lines and places.
+  ptrdiff_t lineStep() const { return shape_.stride[1] * rowStride_; }
+  ptrdiff_t placeStep() const { return shape_.stride[2] * pixelStride_; }
+
+ private:
+  void copyRow(const float *row, int64_t first, int64_t count, float *out) const noexcept;
+
+  WindowShape shape_;
+  ChunkSize size_;
+  bool inPlace_ = true;
+  int64_t imageChunks_ = 0, lineChunks_ = 0, pixelChunks_ = 0;
+  int64_t stripRows_ = 0, stripColumns_ = 0;
+  ptrdiff_t imageStride_ = 0, depthTapStride_ = 0, rowStride_ = 0, pixelStride_ = 0;
+};
+
+}  // namespace popart::cpu
