@@ -24,7 +24,8 @@ class Ones final : public runtime::StreamSource {
   std::vector<float> values_ = std::vector<float>(kSize * kSize, 1.0f);
 };
 
-// For every weight w: g = in · w; then, after all gradients, w += g. `stored`: the host reads every gradient at the end.
+// For every weight w: g = in · w; then, after all gradients, w += g. `stored`: the host reads every gradient at the
+// end.
 std::shared_ptr<const executable::Executable> program(bool stored) {
   Ir ir;
   Graph &main = ir.getMainGraph();
