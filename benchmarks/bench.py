@@ -3,7 +3,15 @@
 Every implementation of a name lives in its own process (`worker.py`), pinned to the same two cores. First all build and
 their results are compared with the first peer's; then they take turns for several rounds, so that a change of the
 machine's speed meets all of them. Reported are the median and the best time of one call, the ratio of the best peer's
-median to ours (above 1: ours is faster) and the share of the machine's measured multiply-add limit that ours reaches.
+median to ours (above 1: ours is faster) and the share of the machine's limit that ours reaches.
+
+The limit of a name is the longer of two times: its multiply-adds (matrix products and convolutions) at the measured
+multiply-add rate of two cores, and the bytes of weights and optimizer state that it must read or write at the measured
+rate at which two cores read a block of that size (from cache where it fits). The share is that time by our median.
+
+Figures without turns: call_overhead (one tiny operator, from Python and from C++), compile_time (construction to the
+end of the first call), memory (what the session predicts against what the process grew by, without peers), startup
+(import and first result in a fresh process). docs/benchmarks.md explains each.
 """
 
 from __future__ import annotations
@@ -13,14 +21,16 @@ import json
 import os
 import platform
 import re
-import select
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from processes import Worker, WorkerFailed, ask_once, progress
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
@@ -34,88 +44,16 @@ TRAINING_NAMES = [
     "gpt_train_b8",
     "bert_tiny_train_b8",
 ]
-NAMES = [*INFERENCE_NAMES, *TRAINING_NAMES, "call_overhead", "compile_time", "memory"]
-COMPILE_TIME_NETWORKS = ["mlp_train_b8", "resnet50_b1"]
-MEMORY_NETWORKS = ["mlp_train_b80", "resnet50_b8"]
+NAMES = [*INFERENCE_NAMES, *TRAINING_NAMES, "call_overhead", "compile_time", "memory", "startup"]
+COMPILE_TIME_NETWORKS = ["mlp_train_b8", "resnet50_b1", "bert_base_s128_b1", "gpt_train_b8"]
 INFERENCE_PEERS = ["torch_eager", "torch_compile", "onnxruntime", "openvino"]
 TRAINING_PEERS = ["torch_eager", "torch_compile", "jax"]
 PEERS = list(dict.fromkeys([*INFERENCE_PEERS, *TRAINING_PEERS]))
+STARTUP_PEERS = ["torch_eager", "onnxruntime", "openvino", "jax"]
+COMPILED_ONCE = ["torch_compile", "jax"]  # a second compilation in the same process would meet a warm cache
+SAME_BITS_STEPS = 2
 RESULT_TOLERANCE = {"inference": 2e-3, "training": 1e-3}
 PAUSE_S = 0.05
-
-
-class WorkerFailed(Exception):
-    """A worker answered with an error, ended, or exceeded its time."""
-
-
-class Worker:
-    """A process of `worker.py` and its answers."""
-
-    def __init__(self, *arguments: str) -> None:
-        """Start ``worker.py`` with `arguments`."""
-        command = [sys.executable, str(HERE / "worker.py"), *arguments]
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
-        )
-        self._pending = b""
-        self._errors = b""
-
-    def receive(self, seconds: float) -> dict[str, Any]:
-        """Next answer.
-
-        Raises:
-            WorkerFailed: An error answer, no answer in time, or the end of the process.
-        """
-        deadline = time.monotonic() + seconds
-        assert self._process.stdout and self._process.stderr
-        out, err = self._process.stdout.fileno(), self._process.stderr.fileno()
-        while b"\n" not in self._pending:
-            ready, _, _ = select.select([out, err], [], [], max(0.0, deadline - time.monotonic()))
-            if not ready:
-                raise WorkerFailed(f"no result within its {seconds:.0f} s")
-            if err in ready:
-                self._errors = (self._errors + os.read(err, 1 << 16))[-4000:]
-            if out in ready:
-                piece = os.read(out, 1 << 20)
-                if not piece:
-                    raise WorkerFailed(self._ending())
-                self._pending += piece
-        line, self._pending = self._pending.split(b"\n", 1)
-        message = json.loads(line)
-        if "error" in message:
-            raise WorkerFailed(message["error"])
-        return message
-
-    def _ending(self) -> str:
-        code = self._process.wait()
-        last = self._errors.decode(errors="replace").strip().splitlines() or [""]
-        return f"ended with exit code {code}: {last[-1][:300]}"
-
-    def send(self, message: dict[str, Any]) -> None:
-        """Send one request."""
-        assert self._process.stdin
-        try:
-            self._process.stdin.write(json.dumps(message).encode() + b"\n")
-            self._process.stdin.flush()
-        except BrokenPipeError:
-            raise WorkerFailed(self._ending()) from None
-
-    def close(self) -> None:
-        """End the process."""
-        self._process.kill()
-        self._process.wait()
-        for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
-            if pipe:
-                pipe.close()
-
-
-def ask_once(seconds: float, *arguments: str) -> dict[str, Any]:
-    """The one answer of a worker that measures by itself."""
-    worker = Worker(*arguments)
-    try:
-        return worker.receive(seconds)
-    finally:
-        worker.close()
 
 
 def figures(times_ms: list[float]) -> dict[str, Any]:
@@ -132,15 +70,19 @@ def largest_difference(result: list[float], expected: list[float]) -> float:
     return worst if all(a == a for a in result) else float("inf")
 
 
+def peers_of(name: str, chosen: list[str]) -> list[str]:
+    """The chosen peers that have this name."""
+    return [peer for peer in (TRAINING_PEERS if name in TRAINING_NAMES else INFERENCE_PEERS) if peer in chosen]
+
+
 class Measurement:
     """One name, measured for ours and its peers."""
 
     def __init__(self, name: str, peers: list[str], args: argparse.Namespace) -> None:
         self.name, self.args = name, args
         self.training = name in TRAINING_NAMES
-        allowed = TRAINING_PEERS if self.training else INFERENCE_PEERS
         # The first peer's result is what the others are compared with.
-        self.order = [*(peer for peer in allowed if peer in peers), "ours"]
+        self.order = [*peers_of(name, peers), "ours"]
         self.workers: dict[str, Worker] = {}
         self.times: dict[str, list[float]] = {}
         self.errors: dict[str, str] = {}
@@ -151,7 +93,8 @@ class Measurement:
         """Build, compare, measure; returns the entry of ``results``."""
         try:
             self._build()
-            for _ in range(self.args.rounds):
+            for number in range(self.args.rounds):
+                progress(f"{self.name}: round {number + 1} of {self.args.rounds}")
                 for implementation in list(self.workers):
                     self._turn(implementation)
         finally:
@@ -170,6 +113,7 @@ class Measurement:
         expected: list[float] | None = None
         tolerance = RESULT_TOLERANCE["training" if self.training else "inference"]
         for implementation in self.order:
+            progress(f"{self.name}: {implementation}: building")
             self.workers[implementation] = Worker(implementation, self.name)
             try:
                 message = self.workers[implementation].receive(self.args.budget)
@@ -205,86 +149,187 @@ class Measurement:
     def _entry(self) -> dict[str, Any]:
         peers = {peer: self._result_of(peer) for peer in self.order if peer != "ours"}
         ours = self._result_of("ours")
-        medians = [peer["median_ms"] for peer in peers.values() if "median_ms" in peer]
-        ratio = min(medians) / ours["median_ms"] if medians and "median_ms" in ours else None
-        return {"name": self.name, "ours": ours, "peers": peers, "ratio_to_best_peer": ratio, "share_of_limit": None}
+        return with_ratio({"name": self.name, "ours": ours, "peers": peers})
 
 
-def run_probe(args: argparse.Namespace) -> dict[str, Any]:
-    """The C++ probe: multiply-add limit of the machine and time of a call from C++; an error text on failure."""
+def run_probe(budget: float, *arguments: str) -> dict[str, Any]:
+    """The C++ probe (its limits, and calls from C++ when asked for); an error text on failure."""
     preset = os.environ.get("POPART_PRESET", "release")
     program = ROOT / "build" / preset / "bin" / "popart-bench-probe"
     if not program.is_file():
-        return {"error": f"{program} is missing. Build it with ./dev build {preset}."}
-    with tempfile.TemporaryDirectory() as folder:
-        model = str(Path(folder) / "call_overhead.onnx")
-        try:
-            wanted = "call_overhead" in args.names
-            arguments = [ask_once(args.budget, "export", "call_overhead", model)["path"]] if wanted else []
-            result = subprocess.run([program, *arguments], capture_output=True, text=True, timeout=args.budget)
-        except subprocess.TimeoutExpired:
-            return {"error": f"no result within its {args.budget:.0f} s"}
-        except WorkerFailed as error:
-            return {"error": str(error)}
+        return {"error": f"{program} is missing. Build it with ./dev build --preset {preset}."}
+    try:
+        result = subprocess.run([program, *arguments], capture_output=True, text=True, timeout=budget)
+    except subprocess.TimeoutExpired:
+        return {"error": f"no result within its {budget:.0f} s"}
     if result.returncode:
         return {"error": (result.stderr.strip().splitlines() or ["no message"])[-1]}
     return json.loads(result.stdout)
 
 
-def count_flops(name: str, budget: float) -> int | None:
-    """Operations of one call, counted by PyTorch in a process of its own; None when that fails."""
-    code = f"import networks; print(networks.flops_of(networks.BENCHMARKS[{name!r}]))"
-    command = [sys.executable, "-c", code]
+def limit_of(name: str, budget: float) -> dict[str, Any]:
+    """Least time of one call on this machine by multiply-adds and by bytes; an error text on failure."""
     try:
-        result = subprocess.run(command, cwd=HERE, capture_output=True, text=True, timeout=budget)
-    except subprocess.TimeoutExpired:
-        return None
-    return int(result.stdout.split()[-1]) if result.returncode == 0 else None
+        work = ask_once(budget, "work", name)
+    except WorkerFailed as error:
+        return {"error": str(error)}
+    probe = run_probe(budget, "--bytes", str(work["bytes"]))
+    if not probe.get("flops_per_s"):
+        return {"error": probe.get("error", "the probe knows no multiply-add of this processor")}
+    compute_ms = work["flops"] / probe["flops_per_s"] * 1e3
+    memory_ms = work["bytes"] / probe["bytes_per_s"][str(work["bytes"])] * 1e3
+    return {**work, "compute_ms": compute_ms, "memory_ms": memory_ms, "limit_ms": max(compute_ms, memory_ms)}
 
 
-def measure_network(name: str, args: argparse.Namespace, probe: dict[str, Any]) -> list[dict[str, Any]]:
+def measure_network(name: str, args: argparse.Namespace) -> list[dict[str, Any]]:
     """One name with peers."""
     entry = Measurement(name, args.peers, args).run()
     if name == "call_overhead":
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                probe = run_probe(args.budget, "--model", ask_once(args.budget, "export", name, folder)["model"])
+            except WorkerFailed as error:
+                probe = {"error": str(error)}
         entry["ours_cpp"] = probe.get("call_overhead", probe)
-    elif "median_ms" in entry["ours"] and "flops_per_s" in probe:
-        flops = count_flops(name, args.budget)
-        if flops:
-            entry["share_of_limit"] = flops / (entry["ours"]["median_ms"] * 1e-3) / probe["flops_per_s"]
+    elif "median_ms" in entry["ours"]:
+        entry["limit"] = limit_of(name, args.budget)
+        if "limit_ms" in entry["limit"]:
+            entry["share_of_limit"] = entry["limit"]["limit_ms"] / entry["ours"]["median_ms"]
     return [entry]
+
+
+def with_ratio(entry: dict[str, Any]) -> dict[str, Any]:
+    """The entry with the ratio of the best peer's median to ours."""
+    medians = [peer["median_ms"] for peer in entry["peers"].values() if "median_ms" in peer]
+    ours = entry["ours"].get("median_ms")
+    return {**entry, "ratio_to_best_peer": min(medians) / ours if medians and ours else None, "share_of_limit": None}
+
+
+def attempt(work: Callable[..., dict[str, Any]], *arguments: Any) -> dict[str, Any]:
+    """The result of `work`, or the text of its failure."""
+    try:
+        return work(*arguments)
+    except WorkerFailed as error:
+        return {"error": str(error)}
+
+
+def compile_figures(implementation: str, network: str, args: argparse.Namespace) -> dict[str, Any]:
+    """Construction to the end of the first call; in fresh sessions of one process."""
+    progress(f"compile_time {network}: {implementation}")
+    rounds = 1 if implementation in COMPILED_ONCE else args.rounds
+    environment = {"TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1"}
+    result = ask_once(args.budget, "compile_time", implementation, network, str(rounds), environment=environment)
+    return figures(result["times_ms"]) | {"median_cpu_ms": statistics.median(result["cpu_times_ms"])}
 
 
 def measure_compile_time(args: argparse.Namespace) -> list[dict[str, Any]]:
     """Session construction to the end of the first run, in fresh sessions."""
     entries = []
     for network in COMPILE_TIME_NETWORKS:
-        entry: dict[str, Any] = {"name": "compile_time", "network": network, "peers": {}}
-        try:
-            times = ask_once(args.budget, "compile_time", network, str(args.rounds))["times_ms"]
-            entry["ours"] = figures(times)
-        except WorkerFailed as error:
-            entry["ours"] = {"error": str(error)}
-        entries.append({**entry, "ratio_to_best_peer": None, "share_of_limit": None})
+        order = ["ours", *(peer for peer in peers_of(network, args.peers) if peer != "torch_eager")]
+        found = {who: attempt(compile_figures, who, network, args) for who in order}
+        entry = {"name": "compile_time", "network": network, "ours": found.pop("ours"), "peers": found}
+        entries.append(with_ratio(entry))
     return entries
+
+
+def startup_figures(implementation: str, model: str, args: argparse.Namespace) -> dict[str, Any]:
+    """Import and first result, each time in a fresh process."""
+    progress(f"startup: {implementation}")
+    answers = [ask_once(args.budget, "startup", implementation, model) for _ in range(args.rounds)]
+    total = figures([answer["import_ms"] + answer["first_result_ms"] for answer in answers])
+    return total | {"median_import_ms": statistics.median(answer["import_ms"] for answer in answers)}
+
+
+def measure_startup(args: argparse.Namespace) -> list[dict[str, Any]]:
+    """From the start of the import to the first result of one tiny operator."""
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            model = ask_once(args.budget, "export", "call_overhead", folder)["model"]
+        except WorkerFailed as error:
+            return [with_ratio({"name": "startup", "ours": {"error": str(error)}, "peers": {}})]
+        order = ["ours", *(peer for peer in STARTUP_PEERS if peer in args.peers)]
+        found = {who: attempt(startup_figures, who, model, args) for who in order}
+    return [with_ratio({"name": "startup", "ours": found.pop("ours"), "peers": found})]
+
+
+def memory_figures(network: str, folder: Path, warm_up: Path, args: argparse.Namespace) -> dict[str, Any]:
+    """What the session predicts and what the process grew by."""
+    progress(f"memory {network}")
+    (folder / network).mkdir()
+    ask_once(args.budget, "export", network, str(folder / network))
+    answer = ask_once(args.budget, "memory", str(folder / network), str(warm_up))
+    reported = answer["reported"]
+    return {
+        "predicted_peak_bytes": reported["predicted peak"],
+        "measured_growth_bytes": answer["growth"],
+        "measured_peak_bytes": answer["peak"],
+        "predicted_by_measured": reported["predicted peak"] / answer["peak"],
+        "arena_to_largest_live_set": reported["activations"] / max(1, reported["largest live set"]),
+        "reported": reported,
+    }
 
 
 def measure_memory(args: argparse.Namespace) -> list[dict[str, Any]]:
     """Planned against measured memory."""
     entries = []
-    for network in MEMORY_NETWORKS:
-        entry: dict[str, Any] = {"name": "memory", "network": network, "peers": {}}
-        try:
-            answer = ask_once(args.budget, "memory", network)
-            planned = answer["planned"]
-            entry["ours"] = {
-                "predicted_peak_bytes": planned["total"],
-                "measured_growth_bytes": answer["growth"],
-                "arena_to_largest_live_set": planned["activations"] / max(1, planned["largest live set"]),
-            }
-        except WorkerFailed as error:
-            entry["ours"] = {"error": str(error)}
-        entries.append({**entry, "ratio_to_best_peer": None, "share_of_limit": None})
+    with tempfile.TemporaryDirectory() as folder:
+        warm_up = Path(folder) / "warm_up"
+        warm_up.mkdir()
+        ask_once(args.budget, "export", "call_overhead", str(warm_up))
+        for network in [*INFERENCE_NAMES, *TRAINING_NAMES]:
+            ours = attempt(memory_figures, network, Path(folder), warm_up, args)
+            entries.append(with_ratio({"name": "memory", "network": network, "ours": ours, "peers": {}}))
     return entries
+
+
+def check_same_bits(name: str, repetitions: int, args: argparse.Namespace) -> dict[str, Any]:
+    """One thread once, two threads again and again: which tensors differ in any bit."""
+    with tempfile.TemporaryDirectory() as folder:
+        progress(f"same bits: {name}: export")
+        ask_once(args.budget, "export", name, folder)
+        progress(f"same bits: {name}: 1 thread")
+        budget = args.budget * max(1, repetitions / 10)
+        single = ask_once(budget, "same_bits", folder, "1", "1", str(SAME_BITS_STEPS))
+        progress(f"same bits: {name}: 2 threads, {repetitions} repetitions")
+        double = ask_once(budget, "same_bits", folder, "2", str(repetitions), str(SAME_BITS_STEPS))
+    between = [tensor for tensor, digest in single["digests"].items() if double["digests"].get(tensor) != digest]
+    return {
+        "name": name,
+        "tensors": len(single["digests"]),
+        "repetitions": repetitions,
+        "differ_between_threads": between,
+        "differ_between_repetitions": sorted(double["different"]),
+        "same": not between and not double["different"] and bool(single["digests"]),
+    }
+
+
+def same_bits(args: argparse.Namespace) -> bool:
+    """Check every chosen training name; prints one line each and returns whether all are the same."""
+    results = []
+    for name in (name for name in args.names if name in TRAINING_NAMES):
+        result = attempt(check_same_bits, name, args.repetitions, args)
+        results.append({"name": name, "same": False, **result})
+        if "error" in result:
+            print(f"{name:<26} failed: {result['error']}", flush=True)
+            continue
+        verdict = "same bits" if result["same"] else "DIFFERENT BITS"
+        print(
+            f"{name:<26} {verdict}: {result['tensors']} tensors, 1 thread = 2 threads = {args.repetitions} repetitions"
+            f" of {SAME_BITS_STEPS} steps",
+            flush=True,
+        )
+        for tensor in [*result["differ_between_threads"], *result["differ_between_repetitions"]][:8]:
+            print(f"    differs: {tensor}")
+    if args.json:
+        write_json(args.json, {"machine": machine({}), "same_bits": results})
+    return bool(results) and all(result["same"] for result in results)
+
+
+def write_json(path: Path, content: dict[str, Any]) -> None:
+    """Write the figures for programs."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content, indent=1) + "\n")
 
 
 def machine(probe: dict[str, Any]) -> dict[str, Any]:
@@ -307,7 +352,10 @@ def cell(result: dict[str, Any] | None) -> str:
     """Median time as text."""
     if result is None:
         return "-"
-    return f"{result['median_ms']:.3f}" if "median_ms" in result else "failed"
+    if "median_ms" not in result:
+        return "failed"
+    decimals = 3 if result["median_ms"] >= 0.1 else 5
+    return f"{result['median_ms']:.{decimals}f}"
 
 
 def print_row(entry: dict[str, Any], peers: list[str]) -> None:
@@ -315,9 +363,13 @@ def print_row(entry: dict[str, Any], peers: list[str]) -> None:
     name = " ".join(filter(None, [entry["name"], entry.get("network")]))
     ours = entry["ours"]
     if "predicted_peak_bytes" in ours:
+        predicted, peak, grown = (
+            ours[f"{what}_bytes"] / 1e6 for what in ("predicted_peak", "measured_peak", "measured_growth")
+        )
         print(
-            f"{name:<26} predicted {ours['predicted_peak_bytes'] / 1e6:.1f} MB, measured "
-            f"{ours['measured_growth_bytes'] / 1e6:.1f} MB, arena / live set {ours['arena_to_largest_live_set']:.3f}"
+            f"{name:<30} predicted {predicted:.1f} MB, peak {peak:.1f} MB (ratio {ours['predicted_by_measured']:.3f}), "
+            f"grown {grown:.1f} MB, arena / live set {ours['arena_to_largest_live_set']:.3f}",
+            flush=True,
         )
         return
     ratio, share = entry["ratio_to_best_peer"], entry["share_of_limit"]
@@ -326,6 +378,10 @@ def print_row(entry: dict[str, Any], peers: list[str]) -> None:
     print(f"{name:<26}" + "".join(f"{column:>14}" for column in columns), flush=True)
     if "ours_cpp" in entry:
         print(f"{'  from C++':<26}{cell(entry['ours_cpp']):>14}")
+    if entry["name"] == "startup":
+        imports = [entry["peers"].get(peer, {}).get("median_import_ms") for peer in peers]
+        columns = [f"{value:.3f}" if value else "-" for value in [ours.get("median_import_ms"), *imports]]
+        print(f"{'  import alone':<26}" + "".join(f"{column:>14}" for column in columns))
     for implementation, result in [("ours", ours), *entry["peers"].items()]:
         if "error" in result:
             print(f"    {implementation}: {result['error']}")
@@ -339,6 +395,13 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--names", nargs="+", choices=NAMES, default=NAMES, metavar="NAME", help=", ".join(NAMES))
     parser.add_argument("--peers", nargs="*", choices=PEERS, default=PEERS, metavar="PEER", help=", ".join(PEERS))
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
+    parser.add_argument(
+        "--same-bits",
+        action="store_true",
+        help="instead of measuring, check that the chosen training names give the same bits with one thread, with two "
+        "and at every repetition: losses, weights and optimizer state (exit code 1 when not)",
+    )
+    parser.add_argument("--repetitions", type=int, default=100, help="of --same-bits (default: 100)")
     parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds")
     parser.add_argument("--rounds", type=int, help="turns of each implementation (default: 5, quick: 2)")
     parser.add_argument("--turn", type=float, help="seconds of a turn (default: 1, quick: 0.3)")
@@ -353,29 +416,27 @@ def parse_arguments() -> argparse.Namespace:
     return args
 
 
-def main() -> None:
-    """Measure the chosen names and print the table."""
+def main() -> int:
+    """Measure the chosen names and print the table; returns the exit code."""
     args = parse_arguments()
-    probe = run_probe(args)
+    if args.same_bits:
+        return 0 if same_bits(args) else 1
+    probe = run_probe(args.budget)
     header = ["ours", *args.peers, "ratio", "of limit"]
     print(f"{'median ms':<26}" + "".join(f"{column:>14}" for column in header), flush=True)
+    special = {"compile_time": measure_compile_time, "memory": measure_memory, "startup": measure_startup}
     results = []
     for name in args.names:
-        if name == "compile_time":
-            entries = measure_compile_time(args)
-        elif name == "memory":
-            entries = measure_memory(args)
-        else:
-            entries = measure_network(name, args, probe)
+        entries = special[name](args) if name in special else measure_network(name, args)
         for entry in entries:
             print_row(entry, args.peers)
         results += entries
     if "error" in probe:
         print(f"    limit of the machine: {probe['error']}")
     if args.json:
-        args.json.parent.mkdir(parents=True, exist_ok=True)
-        args.json.write_text(json.dumps({"machine": machine(probe), "results": results}, indent=1) + "\n")
+        write_json(args.json, {"machine": machine(probe), "results": results})
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

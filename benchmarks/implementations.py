@@ -1,7 +1,9 @@
 """Ours and its peers: each builds a network of `networks` and offers one measured call.
 
-`build(peer, name)` returns a `Runner`. Its `call` is one inference, or one optimizer step on the same batch; `check`
-gives what is compared between implementations: the output, or the losses of the first steps (which it executes).
+`make(peer, name)` returns a `Runner` that holds the network (for those that read ONNX: the exported model) and nothing
+of the peer yet; `open` constructs the peer's session or compiled function. Its `call` is one inference, or one
+optimizer step on the same batch; `check` gives what is compared between implementations: the output, or the losses of
+the first steps (which it executes).
 """
 
 from __future__ import annotations
@@ -10,9 +12,11 @@ import io
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import asdict
 
 import networks
 import numpy as np
+import programs
 import torch
 from networks import Benchmark
 
@@ -21,7 +25,11 @@ CHECKED_STEPS = 3
 
 
 class Runner(ABC):
-    """One implementation of one network, ready to run."""
+    """One implementation of one network; ready to run after `open`."""
+
+    @abstractmethod
+    def open(self) -> None:
+        """Construct what runs the network; what `compile_time` measures together with the first call."""
 
     @abstractmethod
     def call(self) -> np.ndarray:
@@ -74,16 +82,14 @@ class OursInference(Runner):
 
     def __init__(self, benchmark: Benchmark) -> None:
         network, inputs, _ = networks.instantiate(benchmark)
-        self._model, self._input = export(network, inputs, training=False), inputs.numpy()
+        self._program = programs.Program(export(network, inputs, training=False))
+        self._input = inputs.numpy()
 
     def open(self) -> None:
-        """Construct the session; what `compile_time` measures together with the first call."""
+        """Construct the session."""
         import popart
 
-        self.session = popart.InferenceSession(
-            self._model, popart.DataFlow(1, ["output"]), popart.DeviceManager().createCpuDevice()
-        )
-        self.session.prepareDevice()
+        self.session = programs.inference_session(self._program)
         self._anchors = self.session.initAnchorArrays()
         self._stepio = popart.PyStepIO({"input": self._input}, self._anchors)
 
@@ -97,39 +103,17 @@ class OursTraining(Runner):
     """TrainingSession on the exported model with a loss from ``popart.Builder``."""
 
     def __init__(self, benchmark: Benchmark) -> None:
-        network, inputs, labels = networks.instantiate(benchmark)
-        self._model, self._rule = export(_Probabilities(network), inputs, training=True), benchmark.optimizer
-        self._inputs = {"input": inputs.numpy(), "labels": labels.numpy().astype(np.int32).reshape(-1)}
+        self._program, self._inputs = training_program(benchmark)
 
     def open(self) -> None:
-        """Construct the session; what `compile_time` measures together with the first call."""
+        """Construct the session."""
         import popart
 
-        builder = popart.Builder(self._model)
-        labels = builder.addInputTensor("INT32", list(self._inputs["labels"].shape), "labels")
-        loss = builder.aiGraphcore.nllloss(["output", labels], popart.ReductionType.Mean, debugContext="loss")
-        self.session = popart.TrainingSession(
-            builder.getModelProto(),
-            popart.DataFlow(1, [loss]),
-            loss,
-            self._optimizer(),
-            popart.DeviceManager().createCpuDevice(),
-        )
-        self.session.prepareDevice()
+        self.session = programs.training_session(self._program)
         self.session.weightsFromHost()
         self._anchors = self.session.initAnchorArrays()
-        self._loss = self._anchors[loss]
+        self._loss = self._anchors[self._program.loss]
         self._stepio = popart.PyStepIO(self._inputs, self._anchors)
-
-    def _optimizer(self) -> object:
-        import popart
-
-        rule = self._rule
-        values = {"defaultLearningRate": (rule.lr, True)}
-        if rule.kind == "sgd":
-            return popart.SGD(values | {"defaultMomentum": (rule.momentum, True)})
-        constants = {"defaultBeta1": (0.9, True), "defaultBeta2": (0.999, True), "defaultEps": (1e-8, True)}
-        return popart.Adam(values | constants | {"defaultWeightDecay": (rule.weight_decay, True)})
 
     def call(self) -> np.ndarray:
         """Run the session."""
@@ -137,12 +121,21 @@ class OursTraining(Runner):
         return self._loss
 
 
-def ours(name: str) -> Runner:
+def training_program(benchmark: Benchmark) -> tuple[programs.Program, dict[str, np.ndarray]]:
+    """The exported network with a loss of ``popart.Builder``, and its inputs."""
+    import popart
+
+    network, inputs, labels = networks.instantiate(benchmark)
+    arrays = {"input": inputs.numpy(), "labels": labels.numpy().astype(np.int32).reshape(-1)}
+    builder = popart.Builder(export(_Probabilities(network), inputs, training=True))
+    builder.addInputTensor("INT32", list(arrays["labels"].shape), "labels")
+    loss = builder.aiGraphcore.nllloss(["output", "labels"], popart.ReductionType.Mean, debugContext="loss")
+    return programs.Program(builder.getModelProto(), loss, asdict(benchmark.optimizer)), arrays
+
+
+def ours(benchmark: Benchmark) -> Runner:
     """This repository."""
-    benchmark = networks.BENCHMARKS[name]
-    runner = OursTraining(benchmark) if benchmark.training else OursInference(benchmark)
-    runner.open()
-    return runner
+    return OursTraining(benchmark) if benchmark.training else OursInference(benchmark)
 
 
 # ---------------------------------------------------------------- PyTorch
@@ -152,12 +145,16 @@ class TorchInference(Runner):
     """PyTorch, eager or compiled."""
 
     def __init__(self, benchmark: Benchmark, compiled: bool) -> None:
-        network, self._input, _ = networks.instantiate(benchmark)
-        if compiled:
+        self._network, self._input, _ = networks.instantiate(benchmark)
+        self._compiled = compiled
+
+    def open(self) -> None:
+        """Wrap the module; compilation happens in the first call."""
+        if self._compiled:
             import torch._inductor.config
 
             torch._inductor.config.freezing = True
-        self._network = torch.compile(network) if compiled else network
+            self._network = torch.compile(self._network)
 
     @torch.inference_mode()
     def call(self) -> np.ndarray:
@@ -171,12 +168,17 @@ class TorchTraining(Runner):
     def __init__(self, benchmark: Benchmark, compiled: bool) -> None:
         network, self._input, self._labels = networks.instantiate(benchmark)
         self._optimizer = networks.torch_optimizer(benchmark.optimizer, network)
+        self._compiled = compiled
 
         def loss(inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
             return networks.loss_of(network(inputs), labels)
 
-        self._loss = torch.compile(loss) if compiled else loss
-        self._update = torch.compile(self._optimizer.step) if compiled else self._optimizer.step
+        self._loss, self._update = loss, self._optimizer.step
+
+    def open(self) -> None:
+        """Wrap loss and update; compilation happens in the first call."""
+        if self._compiled:
+            self._loss, self._update = torch.compile(self._loss), torch.compile(self._update)
 
     def call(self) -> np.ndarray:
         """One step."""
@@ -187,10 +189,9 @@ class TorchTraining(Runner):
         return loss.detach().numpy()
 
 
-def torch_runner(name: str, compiled: bool) -> Runner:
+def torch_runner(benchmark: Benchmark, compiled: bool) -> Runner:
     """PyTorch on one network."""
     torch.set_num_threads(THREADS)
-    benchmark = networks.BENCHMARKS[name]
     return (TorchTraining if benchmark.training else TorchInference)(benchmark, compiled)
 
 
@@ -201,15 +202,17 @@ class OnnxRuntime(Runner):
     """ONNX Runtime with all graph optimizations."""
 
     def __init__(self, benchmark: Benchmark) -> None:
+        network, inputs, _ = networks.instantiate(benchmark)
+        self._model, self._feed = export(network, inputs, training=False), {"input": inputs.numpy()}
+
+    def open(self) -> None:
+        """Construct the session."""
         import onnxruntime
 
-        network, inputs, _ = networks.instantiate(benchmark)
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = THREADS
         options.inter_op_num_threads = 1
-        model = export(network, inputs, training=False)
-        self._session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-        self._feed = {"input": inputs.numpy()}
+        self._session = onnxruntime.InferenceSession(self._model, options, providers=["CPUExecutionProvider"])
 
     def call(self) -> np.ndarray:
         """Run the session."""
@@ -220,19 +223,23 @@ class OpenVino(Runner):
     """OpenVINO in its latency mode, in float32."""
 
     def __init__(self, benchmark: Benchmark) -> None:
+        network, inputs, _ = networks.instantiate(benchmark)
+        self._model = export(network, inputs, training=False)
+        self._input = inputs.numpy()  # shared with the request, so it must live as long
+
+    def open(self) -> None:
+        """Compile the model."""
         import openvino
 
-        network, inputs, _ = networks.instantiate(benchmark)
         core = openvino.Core()
         settings = {
             "PERFORMANCE_HINT": "LATENCY",
             "INFERENCE_NUM_THREADS": THREADS,
             "INFERENCE_PRECISION_HINT": "f32",
         }
-        model = core.read_model(io.BytesIO(export(network, inputs, training=False)))
-        model.reshape(list(inputs.shape))
+        model = core.read_model(io.BytesIO(self._model))
+        model.reshape(list(self._input.shape))
         self._request = core.compile_model(model, "CPU", settings).create_infer_request()
-        self._input = inputs.numpy()  # shared with the request, so it must live as long
         self._request.set_input_tensor(openvino.Tensor(self._input, shared_memory=True))
 
     def call(self) -> np.ndarray:
@@ -248,17 +255,22 @@ class Jax(Runner):
     """JAX with the whole step in one jit."""
 
     def __init__(self, name: str, benchmark: Benchmark) -> None:
+        self._name, self._rule = name, benchmark.optimizer
+        self._network = networks.instantiate(benchmark)
+        self._count = 0
+
+    def open(self) -> None:
+        """Copy parameters and wrap the step; compilation happens in the first call."""
         import jax.numpy as jnp
         import jax_networks
 
-        network, inputs, labels = networks.instantiate(benchmark)
+        network, inputs, labels = self._network
         self._params = {key: jnp.asarray(value.detach().numpy()) for key, value in network.named_parameters()}
         buffers = dict(network.named_buffers())
         self._state = {key: jnp.asarray(value.numpy()) for key, value in buffers.items() if value.is_floating_point()}
-        self._moments = jax_networks.initial_moments(benchmark.optimizer, self._params)
-        self._step = jax_networks.train_step(name, benchmark.optimizer)
+        self._moments = jax_networks.initial_moments(self._rule, self._params)
+        self._step = jax_networks.train_step(self._name, self._rule)
         self._data = jnp.asarray(inputs.numpy()), jnp.asarray(labels.numpy().astype(np.int32))
-        self._count = 0
 
     def call(self) -> np.ndarray:
         """One step."""
@@ -272,22 +284,29 @@ class Jax(Runner):
         return np.asarray(loss)
 
 
-INFERENCE: dict[str, Callable[[str], Runner]] = {
-    "ours": ours,
-    "onnxruntime": lambda name: OnnxRuntime(networks.BENCHMARKS[name]),
-    "openvino": lambda name: OpenVino(networks.BENCHMARKS[name]),
-    "torch_eager": lambda name: torch_runner(name, compiled=False),
-    "torch_compile": lambda name: torch_runner(name, compiled=True),
+INFERENCE: dict[str, Callable[[str, Benchmark], Runner]] = {
+    "ours": lambda _, benchmark: ours(benchmark),
+    "onnxruntime": lambda _, benchmark: OnnxRuntime(benchmark),
+    "openvino": lambda _, benchmark: OpenVino(benchmark),
+    "torch_eager": lambda _, benchmark: torch_runner(benchmark, compiled=False),
+    "torch_compile": lambda _, benchmark: torch_runner(benchmark, compiled=True),
 }
-TRAINING: dict[str, Callable[[str], Runner]] = {
-    "ours": ours,
-    "torch_eager": lambda name: torch_runner(name, compiled=False),
-    "torch_compile": lambda name: torch_runner(name, compiled=True),
-    "jax": lambda name: Jax(name, networks.BENCHMARKS[name]),
+TRAINING: dict[str, Callable[[str, Benchmark], Runner]] = {
+    "ours": lambda _, benchmark: ours(benchmark),
+    "torch_eager": lambda _, benchmark: torch_runner(benchmark, compiled=False),
+    "torch_compile": lambda _, benchmark: torch_runner(benchmark, compiled=True),
+    "jax": Jax,
 }
+
+
+def make(implementation: str, name: str) -> Runner:
+    """A network for one implementation, not opened yet."""
+    benchmark = networks.BENCHMARKS[name]
+    return (TRAINING if benchmark.training else INFERENCE)[implementation](name, benchmark)
 
 
 def build(implementation: str, name: str) -> Runner:
     """Build a network in one implementation."""
-    table = TRAINING if networks.BENCHMARKS[name].training else INFERENCE
-    return table[implementation](name)
+    runner = make(implementation, name)
+    runner.open()
+    return runner

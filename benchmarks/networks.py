@@ -260,3 +260,22 @@ def flops_of(benchmark: Benchmark) -> int:
         if labels is not None:
             loss_of(result, labels).backward()
     return counter.get_total_flops()
+
+
+def bytes_of(benchmark: Benchmark) -> int:
+    """Bytes of weights and optimizer state that one measured call must read or write at least.
+
+    Inference reads every weight once, of an embedding only the rows in use. Training reads and writes weights and
+    optimizer state once, as an update fused into the backward pass could.
+    """
+    network, inputs, _ = instantiate(benchmark)
+    everything = sum(parameter.nbytes for parameter in network.parameters())
+    if benchmark.optimizer:
+        rule = benchmark.optimizer
+        states = 2 if rule.kind != "sgd" else int(rule.momentum != 0)
+        return everything * 2 * (1 + states)
+    for module in network.modules():
+        if isinstance(module, nn.Embedding):
+            rows = min(inputs.numel(), module.num_embeddings)
+            everything -= module.weight.nbytes - rows * module.weight[0].nbytes
+    return everything

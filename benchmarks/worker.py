@@ -1,14 +1,16 @@
 """One implementation in a process of its own, driven by bench.py over stdin and stdout with one JSON line per turn.
 
 ``worker.py IMPLEMENTATION NAME`` builds, answers ``{"build_s", "result"}`` and then, for each request
-``{"seconds": S}``, runs for about S seconds and answers ``{"times_ms"}``. A failure is answered as ``{"error"}``.
-Libraries that print do so to stderr, because stdout belongs to the protocol.
+``{"seconds": S}``, runs for about S seconds and answers ``{"times_ms"}``. The other tasks (`TASKS`) answer once and
+end. A failure is answered as ``{"error"}``. Libraries that print do so to stderr, because stdout belongs to the
+protocol.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import time
 from collections.abc import Callable
@@ -36,57 +38,133 @@ def measure(call: Callable[[], object], seconds: float) -> list[float]:
     return times
 
 
-def resident_bytes() -> int:
-    """Memory of this process that is in RAM."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
-def compile_times(name: str, repetitions: int) -> dict[str, Any]:
-    """Milliseconds from session construction to the end of the first run, repeated."""
+def compile_time(implementation: str, name: str, repetitions: str) -> dict[str, Any]:
+    """Milliseconds (elapsed, and of CPU) from construction to the end of the first call, in fresh sessions."""
     import implementations
 
-    benchmark = implementations.networks.BENCHMARKS[name]
-    kind = implementations.OursTraining if benchmark.training else implementations.OursInference
-    times = []
-    for _ in range(repetitions):
-        runner = kind(benchmark)
-        start = time.perf_counter()
+    times, cpu_times = [], []
+    for _ in range(int(repetitions)):
+        runner = implementations.make(implementation, name)
+        start, cpu = time.perf_counter(), time.process_time()
         runner.open()
         runner.call()
         times.append((time.perf_counter() - start) * 1e3)
-    return {"times_ms": times}
+        cpu_times.append((time.process_time() - cpu) * 1e3)
+    return {"times_ms": times, "cpu_times_ms": cpu_times}
 
 
-def memory(name: str) -> dict[str, Any]:
-    """Planned bytes of ours, as the session reports them, and the growth of the process up to the second run."""
+def export(name: str, folder: str) -> dict[str, Any]:
+    """Write one of our programs and its inputs as files."""
     import implementations
+    import programs
 
     benchmark = implementations.networks.BENCHMARKS[name]
-    kind = implementations.OursTraining if benchmark.training else implementations.OursInference
-    runner = kind(benchmark)
-    import popart
+    if benchmark.training:
+        program, inputs = implementations.training_program(benchmark)
+    else:
+        network, values, _ = implementations.networks.instantiate(benchmark)
+        program = programs.Program(implementations.export(network, values, training=False))
+        inputs = {"input": values.numpy()}
+    programs.save(program, inputs, Path(folder))
+    return {"model": str(Path(folder) / "model.onnx")}
 
-    popart.DeviceManager().createCpuDevice()
-    before = resident_bytes()
-    runner.open()
-    for _ in range(2):
-        runner.call()
-    growth = resident_bytes() - before
-    planned = {}
-    for line in runner.session.getSummaryReport().splitlines():
+
+def resident() -> dict[str, int]:
+    """Bytes of this process in RAM now (VmRSS), of these from files (RssFile), and at the worst time (VmHWM)."""
+    text = Path("/proc/self/status").read_text()
+    found = {key: re.search(rf"{key}:\s+(\d+) kB", text) for key in ("VmRSS", "RssFile", "VmHWM")}
+    return {key: int(match.group(1)) << 10 for key, match in found.items() if match}
+
+
+def memory(folder: str, warm_up: str) -> dict[str, Any]:
+    """Bytes that the session reports, and growth of the process from before its construction to after two runs.
+
+    The program in `warm_up` runs first, so that the thread pool is in memory. Pages of files, here the code of the
+    library, which all processes share, are not counted.
+    """
+    import popart
+    import programs
+
+    def run(program: programs.Program, anchors_of: dict[str, Any]) -> tuple[Any, ...]:
+        session = programs.open_session(program)
+        anchors = session.initAnchorArrays()
+        stepio = popart.PyStepIO(anchors_of, anchors)
+        for _ in range(2):
+            session.run(stepio)
+        return session, anchors, stepio
+
+    run(*programs.load(Path(warm_up)))
+    program, inputs = programs.load(Path(folder))
+    Path("/proc/self/clear_refs").write_text("5")  # VmHWM starts anew
+    before = resident()
+    session, *_ = run(program, inputs)
+    after = resident()
+    reported = {}
+    for line in session.getSummaryReport().splitlines():
         if line.endswith(" bytes"):
             key, _, value = line.strip().rpartition(": ")
-            planned[key] = int(value.split()[0])
-    return {"planned": planned, "growth": growth}
+            reported[key] = int(value.split()[0])
+    code = after["RssFile"] - before["RssFile"]
+    return {
+        "reported": reported,
+        "growth": after["VmRSS"] - before["VmRSS"] - code,
+        "peak": after["VmHWM"] - before["VmRSS"] - code,
+    }
 
 
-def export(name: str, path: str) -> dict[str, Any]:
-    """Write a network as an ONNX file, for the C++ probe."""
-    import implementations
+def startup(implementation: str, model: str) -> dict[str, Any]:
+    """Milliseconds of the library's import and from there to the first result of one tiny operator."""
+    start = time.perf_counter()
+    if implementation == "ours":
+        import numpy as np
+        import popart
+    elif implementation == "onnxruntime":
+        import numpy as np
+        import onnxruntime
+    elif implementation == "openvino":
+        import numpy as np
+        import openvino
+    elif implementation == "jax":
+        import jax
+        import jax.numpy as jnp
+    else:
+        import torch
+    imported = time.perf_counter()
+    if implementation == "ours":
+        session = popart.InferenceSession(
+            model, popart.DataFlow(1, ["output"]), popart.DeviceManager().createCpuDevice()
+        )
+        session.prepareDevice()
+        session.run(popart.PyStepIO({"input": np.ones(1, np.float32)}, session.initAnchorArrays()))
+    elif implementation == "onnxruntime":
+        onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"]).run(
+            None, {"input": np.ones(1, np.float32)}
+        )
+    elif implementation == "openvino":
+        openvino.compile_model(model, "CPU")([np.ones(1, np.float32)])
+    elif implementation == "jax":
+        jax.jit(lambda x: x + 1)(jnp.ones(1)).block_until_ready()
+    else:
+        (torch.ones(1) + torch.ones(1)).numpy()
+    end = time.perf_counter()
+    return {"import_ms": (imported - start) * 1e3, "first_result_ms": (end - imported) * 1e3}
 
-    network, inputs, _ = implementations.networks.instantiate(implementations.networks.BENCHMARKS[name])
-    Path(path).write_bytes(implementations.export(network, inputs, training=False))
-    return {"path": path}
+
+def same_bits(folder: str, threads: str, repetitions: str, steps: str) -> dict[str, Any]:
+    """Digests of losses, weights and optimizer state, and what differed between repetitions."""
+    os.environ["POPART_NUM_THREADS"] = threads
+    import same_bits
+
+    digests, different = same_bits.repeat(Path(folder), int(repetitions), int(steps))
+    return {"digests": digests, "different": different}
+
+
+def work(name: str) -> dict[str, Any]:
+    """What one call computes and moves at least."""
+    import networks
+
+    benchmark = networks.BENCHMARKS[name]
+    return {"flops": networks.flops_of(benchmark), "bytes": networks.bytes_of(benchmark)}
 
 
 def serve(implementation: str, name: str, stream: TextIO) -> None:
@@ -101,6 +179,16 @@ def serve(implementation: str, name: str, stream: TextIO) -> None:
         answer(stream, {"times_ms": measure(runner.call, json.loads(line)["seconds"])})
 
 
+TASKS: dict[str, Callable[..., dict[str, Any]]] = {
+    "compile_time": compile_time,
+    "export": export,
+    "memory": memory,
+    "same_bits": same_bits,
+    "startup": startup,
+    "work": work,
+}
+
+
 def main() -> None:
     """Command line of the worker."""
     stream = os.fdopen(os.dup(1), "w")
@@ -108,12 +196,8 @@ def main() -> None:
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:THREADS])
     task, *arguments = sys.argv[1:]
     try:
-        if task == "compile_time":
-            answer(stream, compile_times(arguments[0], int(arguments[1])))
-        elif task == "memory":
-            answer(stream, memory(arguments[0]))
-        elif task == "export":
-            answer(stream, export(*arguments))
+        if task in TASKS:
+            answer(stream, TASKS[task](*arguments))
         else:
             serve(task, arguments[0], stream)
     except Exception as error:

@@ -1,10 +1,15 @@
-// What bench.py cannot measure from Python: the multiply-add limit of two cores, and the time of a session call from
-// C++. popart-bench-probe [MODEL]: MODEL is an ONNX file with float input "input" (1,) and output "output" (1,). Prints
-// one JSON object; "call_overhead" is present when a model is given.
+// What bench.py cannot measure from Python: the limits of two cores (multiply-adds per second, bytes per second read
+// from a block of a given size) and the time of a session call from C++.
+//   popart-bench-probe [--model FILE] [--bytes N]...
+// FILE is an ONNX file with float input "input" (1,) and output "output" (1,). Prints one JSON object; "call_overhead"
+// is present when a model is given, "bytes_per_s" maps each N to what was measured.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <stdexcept>
+#include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -33,6 +38,43 @@ double measureLimit() {
   return sum;
 }
 
+// Sum of a block in independent chains, as fast as it can be read.
+float sumOf(const float *data, size_t count) {
+  constexpr size_t kLanes = 64;
+  float sums[kLanes] = {};
+  for (size_t i = 0; i + kLanes <= count; i += kLanes)
+    for (size_t lane = 0; lane < kLanes; ++lane) sums[lane] += data[i + lane];
+  float total = 0;
+  for (const float sum : sums) total += sum;
+  return total;
+}
+
+// Bytes per second at which kThreads cores read a block of `bytes` bytes again and again, half each, best of several
+// passes: from cache when it fits there.
+double measureBandwidth(size_t bytes) {
+  using Clock = std::chrono::steady_clock;
+  constexpr size_t kBytesPerPass = size_t{64} << 20;
+  constexpr int kPasses = 10;
+  const size_t count = std::max<size_t>(bytes / sizeof(float) / kThreads, 64);
+  const size_t rounds = std::max<size_t>(1, kBytesPerPass / (count * sizeof(float)));
+  std::vector<double> best(kThreads, 0);
+  std::vector<std::thread> threads;
+  for (double &rate : best)
+    threads.emplace_back([&rate, count, rounds] {
+      const popart::cpu::bench::Floats block(count, 1.0f);
+      for (int pass = 0; pass < kPasses; ++pass) {
+        const auto start = Clock::now();
+        for (size_t i = 0; i < rounds; ++i) benchmark::DoNotOptimize(sumOf(block.data(), count));
+        const std::chrono::duration<double> took = Clock::now() - start;
+        rate = std::max(rate, static_cast<double>(rounds * count * sizeof(float)) / took.count());
+      }
+    });
+  for (std::thread &thread : threads) thread.join();
+  double sum = 0;
+  for (const double rate : best) sum += rate;
+  return sum;
+}
+
 // Milliseconds of each call of an inference session on `model`.
 std::vector<double> measureCalls(const char *model) {
   const popart::DataFlow dataFlow(1, {{"output", popart::AnchorReturnType("All")}});
@@ -56,9 +98,24 @@ std::vector<double> measureCalls(const char *model) {
 }  // namespace
 
 int main(int argc, char **argv) try {
-  std::printf("{\"flops_per_s\": %.6g, \"threads\": %d", measureLimit(), kThreads);
-  if (argc > 1) {
-    const std::vector<double> times = measureCalls(argv[1]);
+  const char *model = nullptr;
+  std::vector<size_t> sizes;
+  for (int i = 1; i < argc; i += 2) {
+    const std::string_view option = argv[i];
+    if (i + 1 == argc || (option != "--model" && option != "--bytes"))
+      throw std::invalid_argument("usage: popart-bench-probe [--model FILE] [--bytes N]...");
+    if (option == "--model") {
+      model = argv[i + 1];
+    } else {
+      sizes.push_back(std::stoull(argv[i + 1]));
+    }
+  }
+  std::printf("{\"flops_per_s\": %.6g, \"threads\": %d, \"bytes_per_s\": {", measureLimit(), kThreads);
+  for (size_t i = 0; i < sizes.size(); ++i)
+    std::printf("%s\"%zu\": %.6g", i ? ", " : "", sizes[i], measureBandwidth(sizes[i]));
+  std::printf("}");
+  if (model) {
+    const std::vector<double> times = measureCalls(model);
     std::printf(", \"call_overhead\": {\"median_ms\": %.6g, \"best_ms\": %.6g, \"calls\": %zu}",
                 times[times.size() / 2], times.front(), times.size());
   }

@@ -9,6 +9,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <popart/dataflow.hpp>
@@ -122,7 +123,7 @@ class InferenceSession : public Session {
   ~InferenceSession() override;
   InferenceSession(InferenceSession &&) noexcept;
   // Throws popart::error: null device, no anchors, unknown anchors, model errors.
-  static std::unique_ptr<InferenceSession> createFromOnnxModel(const std::string &model, const DataFlow &dataFlow,
+  static std::unique_ptr<InferenceSession> createFromOnnxModel(std::string_view model, const DataFlow &dataFlow,
                                                                std::shared_ptr<DeviceInfo> deviceInfo,
                                                                const InputShapeInfo &inputShapeInfo = InputShapeInfo(),
                                                                const SessionOptions &userOptions = SessionOptions(),
@@ -141,7 +142,7 @@ class TrainingSession : public Session {
   ~TrainingSession() override;
   TrainingSession(TrainingSession &&) noexcept;
   // Throws popart::error as inference does, and for a loss that does not exist or has more than one element.
-  static std::unique_ptr<TrainingSession> createFromOnnxModel(const std::string &model, const DataFlow &dataFlow,
+  static std::unique_ptr<TrainingSession> createFromOnnxModel(std::string_view model, const DataFlow &dataFlow,
                                                               const TensorId &loss, const Optimizer &optimizer,
                                                               std::shared_ptr<DeviceInfo> deviceInfo,
                                                               const InputShapeInfo &inputShapeInfo = InputShapeInfo(),
@@ -149,7 +150,7 @@ class TrainingSession : public Session {
                                                               const Patterns &patterns = Patterns(),
                                                               const std::string name = "training");
   static std::unique_ptr<TrainingSession> createFromOnnxModel(
-      const std::string &model, const DataFlow &dataFlow, const std::vector<LossObject> &losses,
+      std::string_view model, const DataFlow &dataFlow, const std::vector<LossObject> &losses,
       const Optimizer &optimizer, std::shared_ptr<DeviceInfo> deviceInfo,
       const InputShapeInfo &inputShapeInfo = InputShapeInfo(), const SessionOptions &userOptions = SessionOptions(),
       const Patterns &patterns = Patterns(), const std::string name = "training");

@@ -12,7 +12,8 @@ namespace popart {
 class TensorData {
  public:
   TensorData() = default;
-  explicit TensorData(const TensorInfo &info);             // zero filled
+  // Zero filled. Large ones take no memory until mutableData() is called.
+  explicit TensorData(const TensorInfo &info);
   TensorData(const TensorInfo &info, const void *source);  // copies info.nbytes() bytes
   // Shares memory that `owner` keeps alive (a mapped file, a NumPy array that will not be written by us).
   static TensorData share(const TensorInfo &info, std::shared_ptr<const void> owner, const void *data);
@@ -31,6 +32,7 @@ class TensorData {
   const void *data() const { return data_; }
   void *mutableData();
   int64_t nbytes() const { return info_.nbytes(); }
+  bool isUntouchedZeros() const { return untouchedZeros_; }  // large, zero filled and without memory of its own
   // Reinterprets the shape; element count must stay the same.
   TensorData reshaped(const Shape &shape) const;
   // Integer values of an INT32/INT64 (or smaller integer) tensor. Throws popart::error for other types.
@@ -43,6 +45,7 @@ class TensorData {
   std::shared_ptr<const void> owner_;
   const void *data_ = nullptr;
   bool writable_ = false;
+  bool untouchedZeros_ = false;
 };
 
 }  // namespace popart

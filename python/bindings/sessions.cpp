@@ -1,4 +1,7 @@
 // Sessions. The GIL is released while models are built, compiled and run.
+#include <string>
+#include <string_view>
+
 #include <popart/ir.hpp>
 #include <popart/session.hpp>
 
@@ -8,14 +11,31 @@
 namespace popart::python {
 namespace {
 
-// A path or the bytes of a ModelProto.
-std::string modelText(nb::handle model) {
-  if (PyBytes_Check(model.ptr()))
-    return std::string(PyBytes_AS_STRING(model.ptr()), static_cast<size_t>(PyBytes_GET_SIZE(model.ptr())));
-  if (nb::hasattr(model, "__fspath__")) return pyText(model.attr("__fspath__")());
-  if (!PyUnicode_Check(model.ptr())) throw nb::type_error("model: expected a file name or the bytes of a ModelProto");
-  return nb::cast<std::string>(model);
-}
+// A path or the bytes of a ModelProto. The bytes are not copied: `model` must outlive this.
+class ModelText {
+ public:
+  explicit ModelText(nb::handle model) {
+    if (PyBytes_Check(model.ptr())) {
+      text_ = {PyBytes_AS_STRING(model.ptr()), static_cast<size_t>(PyBytes_GET_SIZE(model.ptr()))};
+      return;
+    }
+    if (nb::hasattr(model, "__fspath__")) {
+      path_ = pyText(model.attr("__fspath__")());
+    } else if (PyUnicode_Check(model.ptr())) {
+      path_ = nb::cast<std::string>(model);
+    } else {
+      throw nb::type_error("model: expected a file name or the bytes of a ModelProto");
+    }
+    text_ = path_;
+  }
+  ModelText(const ModelText &) = delete;
+  ModelText &operator=(const ModelText &) = delete;
+  std::string_view view() const { return text_; }
+
+ private:
+  std::string path_;
+  std::string_view text_;
+};
 
 // What prepareDevice reports instead of throwing when a program does not fit; Python makes OutOfMemoryException of it.
 struct OutOfMemoryError {
@@ -65,9 +85,9 @@ void bindSessionBase(nb::module_ &m) {
       .def(
           "resetHostWeights",
           [](Session &s, nb::object model, bool ignore) {
-            const std::string text = modelText(model);
+            const ModelText text(model);
             nb::gil_scoped_release unlocked;
-            s.resetHostWeights(text, ignore);
+            s.resetHostWeights(std::string(text.view()), ignore);
           },
           nb::arg("modelProtoOrFilename"), nb::arg("ignoreWeightsInModelWithoutCorrespondingHostWeight") = false)
       .def(
@@ -124,10 +144,10 @@ void bindSessions(nb::module_ &m) {
           [](InferenceSession *self, nb::object model, const DataFlow &dataFlow, std::shared_ptr<DeviceInfo> device,
              const InputShapeInfo &shapes, const Patterns &patterns, const SessionOptions &options,
              const std::string &name) {
-            const std::string text = modelText(model);
+            const ModelText text(model);
             nb::gil_scoped_release release;
-            new (self) InferenceSession(std::move(
-                *InferenceSession::createFromOnnxModel(text, dataFlow, device, shapes, options, patterns, name)));
+            new (self) InferenceSession(std::move(*InferenceSession::createFromOnnxModel(
+                text.view(), dataFlow, device, shapes, options, patterns, name)));
           },
           nb::arg("fnModel"), nb::arg("dataFlow"), nb::arg("deviceInfo").none(), nb::arg("inputShapeInfo"),
           nb::arg("patterns"), nb::arg("userOptions"), nb::arg("name"))
@@ -147,18 +167,18 @@ void bindSessions(nb::module_ &m) {
           [](TrainingSession *self, nb::object model, const DataFlow &dataFlow, nb::object loss,
              const Optimizer &optimizer, std::shared_ptr<DeviceInfo> device, const InputShapeInfo &shapes,
              const Patterns &patterns, const SessionOptions &options, const std::string &name) {
-            const std::string text = modelText(model);
+            const ModelText text(model);
             if (!PyUnicode_Check(loss.ptr())) {
               const std::vector<LossObject> losses = toLosses(loss);
               nb::gil_scoped_release release;
               new (self) TrainingSession(std::move(*TrainingSession::createFromOnnxModel(
-                  text, dataFlow, losses, optimizer, device, shapes, options, patterns, name)));
+                  text.view(), dataFlow, losses, optimizer, device, shapes, options, patterns, name)));
               return;
             }
             const auto lossId = nb::cast<TensorId>(loss);
             nb::gil_scoped_release release;
             new (self) TrainingSession(std::move(*TrainingSession::createFromOnnxModel(
-                text, dataFlow, lossId, optimizer, device, shapes, options, patterns, name)));
+                text.view(), dataFlow, lossId, optimizer, device, shapes, options, patterns, name)));
           },
           nb::arg("fnModel"), nb::arg("dataFlow"), nb::arg("loss"), nb::arg("optimizer"), nb::arg("deviceInfo").none(),
           nb::arg("inputShapeInfo"), nb::arg("patterns"), nb::arg("userOptions"), nb::arg("name"))

@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Callable, Sequence
 from enum import Enum
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -72,13 +73,19 @@ def _adapt_attributes(op_type: str, given: dict[str, Any]) -> dict[str, Any]:
     return given
 
 
+@cache
+def _signature_of(parameters: str) -> inspect.Signature:
+    """Signature of a parameter list; most methods share one of few."""
+    return inspect.signature(eval(f"lambda {parameters}: None"))  # the tables' own text
+
+
 def _make_method(name: str, domain: str, opset: int, method: Method) -> Callable[..., Any]:
     """The function behind one builder method of one opset."""
     text = method.signatures[max(first for first in method.signatures if first <= opset)]
     counted = text.startswith("num_outputs")
     args = ["args=()" if name == "abort" else "args"] if method.has_args else []
     parameters = ", ".join([*args, *([text] if text else []), 'debugContext=""'])
-    signature = inspect.signature(eval(f"lambda {parameters}: None"))  # the tables' own text
+    signature = _signature_of(parameters)
 
     def call(self: "Opset", *args: Any, **kwargs: Any) -> Any:
         for spelling, parameter in _OTHER_SPELLINGS:

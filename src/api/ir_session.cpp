@@ -5,6 +5,7 @@
 
 #include "api/session_impl.hpp"
 #include "api/virtual_ipus.hpp"
+#include "backends/ref/ref.hpp"
 #include "lower/lower.hpp"
 #include "runtime/engine.hpp"
 
@@ -58,6 +59,7 @@ IrSession::IrSession(const Ir &ir, const IrSessionOptions &options) : impl_(std:
   for (const Graph *graph : ir.getAllGraphs()) checkInplaceAmbiguity(*graph);
   lower::LowerOptions lowering;
   lowering.backends = backendsFor(options.device == "ipu_model" ? DeviceType::IpuModel : DeviceType::Cpu);
+  lowering.evaluate = ref::evaluate;
   lowering.threads = options.threads > 0 ? options.threads : computeThreadCount();
   auto executable = lower::lower(ir, lowering);
   impl_->transfers = options.transfers;

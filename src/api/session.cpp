@@ -14,6 +14,7 @@
 #include "api/session_impl.hpp"
 #include "api/user_kernels.hpp"
 #include "api/virtual_ipus.hpp"
+#include "backends/ref/ref.hpp"
 #include "lower/lower.hpp"
 
 namespace popart {
@@ -82,6 +83,7 @@ void Session::Impl::compile() {
   const auto start = std::chrono::steady_clock::now();
   lower::LowerOptions lowering;
   lowering.backends = backendsFor(device->getType());
+  lowering.evaluate = ref::evaluate;
   lowering.threads = computeThreadCount();
   lowering.iterations = dataFlow.batchesPerStep();  // micro-batches of one update are a loop of the program
   lowering.maxMemoryBytes = memoryLimitBytes(options);
@@ -96,9 +98,11 @@ void Session::Impl::compile() {
     variableIndex[executable->variables[i].id] = static_cast<int>(i);
   fillSizes();
   logging::session::info(
-      "session '{}': compiled {} steps in {} ms; memory: {} bytes arena, {} bytes variables, {} bytes constants", name,
-      executable->main.steps.size(), millisecondsSince(start), executable->memory.arenaBytes,
-      executable->memory.variableBytes, executable->memory.constantBytes);
+      "session '{}': compiled {} steps in {} ms; memory: {} bytes arena, {} bytes variables, {} bytes constants, {} "
+      "bytes "
+      "predicted peak with the host's copies",
+      name, executable->main.steps.size(), millisecondsSince(start), executable->memory.arenaBytes,
+      executable->memory.variableBytes, executable->memory.constantBytes, predictedPeakBytes());
 }
 
 void Session::Impl::fillSizes() {
@@ -132,7 +136,10 @@ void Session::Impl::load() {
   streams = std::make_unique<StepStreams>(executable);
   weightsLoaded = false;
   firstRun = true;
-  for (const auto &[id, index] : variableIndex) engine->writeVariable(index, hostWeights.at(id).data());
+  for (const auto &[id, index] : variableIndex) {
+    const void *host = hostWeights.at(id).data();  // the engine has written the first values itself
+    if (executable->variables[static_cast<size_t>(index)].initial.data() != host) engine->writeVariable(index, host);
+  }
   logging::session::info("session '{}': loaded on {} with {} threads in {} ms", name, device->toString(),
                          engine->threads(), millisecondsSince(start));
 }
@@ -215,10 +222,15 @@ std::string Session::getSummaryReport(bool) const {
   impl_->requireEngine("getSummaryReport");
   const auto &memory = impl_->executable->memory;
   std::string report = "Memory\n";
-  const std::pair<const char *, int64_t> rows[] = {
-      {"activations", memory.arenaBytes},  {"largest live set", memory.largestLiveSetBytes},
-      {"variables", memory.variableBytes}, {"constants", memory.constantBytes},
-      {"scratch", memory.scratchBytes},    {"total", memory.total()}};
+  const std::pair<const char *, int64_t> rows[] = {{"activations", memory.arenaBytes},
+                                                   {"largest live set", memory.largestLiveSetBytes},
+                                                   {"variables", memory.variableBytes},
+                                                   {"constants", memory.constantBytes},
+                                                   {"scratch", memory.scratchBytes},
+                                                   {"total", memory.total()},
+                                                   {"host copies", impl_->hostBytes()},
+                                                   {"program", impl_->programBytes()},
+                                                   {"predicted peak", impl_->predictedPeakBytes()}};
   for (const auto &[what, bytes] : rows) report += "  " + std::string(what) + ": " + std::to_string(bytes) + " bytes\n";
   return report + "Execution profiling not enabled\n";
 }

@@ -62,7 +62,7 @@ pipeline::LossSpec toLossSpec(const LossObject &loss, const TensorNames &names) 
 }
 
 struct Creation {
-  const std::string &model;
+  std::string_view model;
   const DataFlow &dataFlow;
   std::shared_ptr<DeviceInfo> device;
   const InputShapeInfo &inputShapeInfo;
@@ -197,7 +197,7 @@ TrainingSession::TrainingSession(TrainingSession &&) noexcept = default;
 TrainingSession::~TrainingSession() = default;
 
 std::unique_ptr<InferenceSession> InferenceSession::createFromOnnxModel(
-    const std::string &model, const DataFlow &dataFlow, std::shared_ptr<DeviceInfo> deviceInfo,
+    std::string_view model, const DataFlow &dataFlow, std::shared_ptr<DeviceInfo> deviceInfo,
     const InputShapeInfo &inputShapeInfo, const SessionOptions &userOptions, const Patterns &patterns,
     const std::string name) {
   auto impl = SessionCreation::fromModel({.model = model,
@@ -222,7 +222,7 @@ std::unique_ptr<InferenceSession> InferenceSession::createFromIr(std::shared_ptr
 }
 
 std::unique_ptr<TrainingSession> TrainingSession::createFromOnnxModel(
-    const std::string &model, const DataFlow &dataFlow, const TensorId &loss, const Optimizer &optimizer,
+    std::string_view model, const DataFlow &dataFlow, const TensorId &loss, const Optimizer &optimizer,
     std::shared_ptr<DeviceInfo> deviceInfo, const InputShapeInfo &inputShapeInfo, const SessionOptions &userOptions,
     const Patterns &patterns, const std::string name) {
   auto impl = SessionCreation::fromModel({.model = model,
@@ -239,9 +239,9 @@ std::unique_ptr<TrainingSession> TrainingSession::createFromOnnxModel(
 }
 
 std::unique_ptr<TrainingSession> TrainingSession::createFromOnnxModel(
-    const std::string &model, const DataFlow &dataFlow, const std::vector<LossObject> &losses,
-    const Optimizer &optimizer, std::shared_ptr<DeviceInfo> deviceInfo, const InputShapeInfo &inputShapeInfo,
-    const SessionOptions &userOptions, const Patterns &patterns, const std::string name) {
+    std::string_view model, const DataFlow &dataFlow, const std::vector<LossObject> &losses, const Optimizer &optimizer,
+    std::shared_ptr<DeviceInfo> deviceInfo, const InputShapeInfo &inputShapeInfo, const SessionOptions &userOptions,
+    const Patterns &patterns, const std::string name) {
   auto impl = SessionCreation::fromModel({.model = model,
                                           .dataFlow = dataFlow,
                                           .device = std::move(deviceInfo),

@@ -51,6 +51,11 @@ struct Session::Impl {
   // Variables that are weights or optimizer state, not optimizer scalars or the seed.
   bool isModelVariable(const TensorId &id) const;
   void initialiseHostWeights();
+  // Memory that the session keeps beside the executable's: the model's message and the plain values of weights.
+  int64_t hostBytes() const;
+  // Estimate of the memory of operations, tensors, steps and kernels.
+  int64_t programBytes() const;
+  int64_t predictedPeakBytes() const { return executable->memory.total() + hostBytes() + programBytes(); }
   void compile();
   void load();
   void fillSizes();

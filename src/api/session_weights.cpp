@@ -69,6 +69,29 @@ void Session::Impl::initialiseHostWeights() {
   writeScalars();
 }
 
+int64_t Session::Impl::hostBytes() const {
+  const onnx::Model::Memory message = model ? model->memory() : onnx::Model::Memory{};
+  std::map<const void *, int64_t> values = message.values;
+  int64_t bytes = message.bytes;
+  for (const auto &[data, size] : message.values) bytes -= size;
+  const auto count = [&](const TensorData &data) {
+    if (!data.empty() && !data.isUntouchedZeros()) values[data.data()] = data.nbytes();
+  };
+  for (const Graph *graph : ir().getAllGraphs())
+    for (const Tensor *tensor : graph->tensors()) count(tensor->tensorData());
+  for (const auto &entry : hostWeights) count(entry.second);
+  for (const auto &constant : executable->constants) values.erase(constant.data.data());
+  for (const auto &[data, size] : values) bytes += size;
+  return bytes;
+}
+
+int64_t Session::Impl::programBytes() const {
+  constexpr int64_t kBytesPerOp = 4096;
+  int64_t ops = 0;
+  for (const Graph *graph : ir().getAllGraphs()) ops += static_cast<int64_t>(graph->opCount());
+  return ops * kBytesPerOp;
+}
+
 void Session::Impl::writeScalars() {
   for (const auto &scalar : prepared.optimizerScalars) {
     const double value = scalar.name == "lossScaling" ? optimizer->getFinalLossScalingVal()

@@ -1,5 +1,8 @@
-// Shared host values with copy-on-write.
+// Shared host values with copy-on-write. Large zero-filled values are fresh pages of the system, which take no memory
+// until they are written: the first state of an optimizer costs nothing on the host.
 #include <popart/tensordata.hpp>
+
+#include <sys/mman.h>
 
 #include <cstring>
 #include <new>
@@ -15,6 +18,20 @@ std::shared_ptr<void> allocate(int64_t bytes) {
   constexpr std::align_val_t kAlign{64};
   void *p = ::operator new(static_cast<size_t>(bytes > 0 ? bytes : 1), kAlign);
   return std::shared_ptr<void>(p, [](void *q) { ::operator delete (q, std::align_val_t{64}); });
+}
+
+constexpr int64_t kOwnPagesBytes = int64_t{256} << 10;
+
+std::shared_ptr<void> allocateZeroed(int64_t bytes) {
+  if (bytes >= kOwnPagesBytes) {
+    const auto size = static_cast<size_t>(bytes);
+    void *p = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p == MAP_FAILED) throw std::bad_alloc();
+    return std::shared_ptr<void>(p, [size](void *q) { ::munmap(q, size); });
+  }
+  auto block = allocate(bytes);
+  std::memset(block.get(), 0, static_cast<size_t>(bytes));
+  return block;
 }
 
 template <class T, class Out>
@@ -62,8 +79,8 @@ bool copyIntegers(DataType type, const void *data, std::vector<Out> &out) {
 }  // namespace
 
 TensorData::TensorData(const TensorInfo &info) : info_(info) {
-  auto block = allocate(info.nbytes());
-  std::memset(block.get(), 0, static_cast<size_t>(info.nbytes()));
+  untouchedZeros_ = info.nbytes() >= kOwnPagesBytes;
+  auto block = allocateZeroed(info.nbytes());
   data_ = block.get();
   owner_ = std::move(block);
   writable_ = true;
@@ -87,6 +104,7 @@ TensorData TensorData::share(const TensorInfo &info, std::shared_ptr<const void>
 
 void *TensorData::mutableData() {
   if (!writable_ || owner_.use_count() != 1) *this = TensorData(info_, data_);
+  untouchedZeros_ = false;
   return const_cast<void *>(data_);
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <tuple>
 
 #include "schedule/schedule.hpp"
@@ -109,6 +110,39 @@ bool hasEffects(const Op &op) {
   return false;
 }
 
+bool isUnusedConstant(const Tensor &tensor) {
+  return tensor.tensorType() == TensorType::Const && tensor.uses().empty() && !tensor.hasProducer() &&
+         !tensor.isGraphInput() && !tensor.isGraphOutput();
+}
+
+// A matrix product with a value that is not constant takes the transposed operand as it lies in memory.
+bool readByProductsOnly(const Graph &graph, const Op &transpose) {
+  const Tensor &out = graph.tensor(transpose.outputs()[0]);
+  if (out.isGraphOutput() || out.uses().empty()) return false;
+  return std::all_of(out.uses().begin(), out.uses().end(), [&](const Use &use) {
+    const Op &reader = graph.op(use.op);
+    return reader.is("MatMul") && std::any_of(reader.inputs().begin(), reader.inputs().end(), [&](TensorIndex t) {
+             return t != out.index() && graph.tensor(t).tensorType() != TensorType::Const;
+           });
+  });
+}
+
+// In topological order, so that what reads a folded transpose is folded after it.
+void foldTransposes(Graph &graph, const EvaluateOp &evaluate) {
+  std::set<TensorIndex> folded;
+  for (OpIndex o : schedule::schedule(graph)) {
+    Op &op = graph.op(o);
+    const std::vector<TensorIndex> inputs = op.inputs(), outputs = op.outputs();
+    const bool transpose = op.is("Transpose") && !op.isUserOp();
+    const bool follows = std::any_of(inputs.begin(), inputs.end(), [&](TensorIndex t) { return folded.count(t) > 0; });
+    if (transpose ? readByProductsOnly(graph, op) : !follows) continue;
+    if (!foldOp(op, evaluate, transpose ? FoldSize::Required : FoldSize::WithinBudget)) continue;
+    folded.insert(outputs.begin(), outputs.end());
+    for (TensorIndex t : inputs)
+      if (t.valid() && graph.alive(t) && isUnusedConstant(graph.tensor(t))) graph.eraseTensor(t);
+  }
+}
+
 void removeUnused(Graph &graph) {
   const auto order = schedule::schedule(graph);
   std::vector<char> isOutput(graph.tensorSlots(), 0);
@@ -144,6 +178,11 @@ void decompose(Ir &flat, const executable::Backend &backend) {
       work = std::move(fresh);
     }
   }
+}
+
+void foldLargeTransposes(Ir &flat, const EvaluateOp &evaluate) {
+  if (!evaluate) return;
+  for (Graph *graph : flat.getAllGraphs()) foldTransposes(*graph, evaluate);
 }
 
 void simplify(Ir &flat) {

@@ -18,6 +18,7 @@ std::shared_ptr<const executable::Executable> lower(const Ir &ir, const LowerOpt
   if (options.backends.empty()) throw internal_error("lower: no backend was given");
   std::unique_ptr<Ir> flat = flatten(ir);
   simplify(*flat);
+  foldLargeTransposes(*flat, options.evaluate);
   widenHalves(*flat, *options.backends.front());
   decompose(*flat, *options.backends.front());
   simplify(*flat);
@@ -31,6 +32,7 @@ std::shared_ptr<const executable::Executable> lower(const Ir &ir, const LowerOpt
     assignChannelsLast(*flat, first, layouts);
   }
   orderUpdates(*flat);
+  runUpdatesEarly(*flat);
   std::shared_ptr<executable::Executable> result = emit(*flat, layouts, options);
   if (options.keepText) result->loweredText = print(*flat, PrintData::Summary);
   return result;

@@ -8,12 +8,14 @@
 #include <popart/ir.hpp>
 
 #include "executable/executable.hpp"
+#include "ops/constant_evaluation.hpp"
 
 namespace popart::lower {
 
 struct LowerOptions {
   // Ordered kernel providers; the first that accepts wins: {cpu, ref}.
   std::vector<const executable::Backend *> backends;
+  EvaluateOp evaluate;         // computes transposes of constants that no product reads; empty: they stay
   int threads = 1;             // only sizes scratch memory; results never depend on it
   int64_t iterations = 1;      // Executable::iterations
   bool fuse = true;            // false: one kernel per op, plain layouts (tests compare both)

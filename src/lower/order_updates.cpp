@@ -1,11 +1,36 @@
-// One constraint per (reader, update) pair, unless the reader needs the new value, directly or through other ops.
+// One constraint per (reader, update) pair, unless the reader needs the new value, directly or through other ops. Then
+// the element-wise ops of updates get the place in program order of the last op they wait for, so that the scheduler
+// runs them as soon as they are ready.
 #include "lower/order_updates.hpp"
 
+#include <algorithm>
 #include <set>
 #include <vector>
 
+#include "lower/fuse_elementwise.hpp"
+#include "schedule/schedule.hpp"
+
 namespace popart::lower {
 namespace {
+
+int64_t placeOf(const Op &op) { return op.settings.sequence >= 0 ? op.settings.sequence : op.index().value; }
+
+// Ops whose results nothing but updates of variables read.
+std::vector<char> updateOps(const Graph &graph, const std::vector<OpIndex> &order) {
+  std::vector<char> found(graph.opSlots(), 0);
+  for (size_t i = order.size(); i-- > 0;) {
+    const Op &op = graph.op(order[i]);
+    bool onlyUpdates = !op.hasSideEffect() && !op.has(Trait::HostIo);
+    bool read = false;
+    for (TensorIndex t : op.outputs()) {
+      if (!t.valid()) continue;
+      onlyUpdates &= !graph.tensor(t).isGraphOutput();
+      for (const Use &use : graph.tensor(t).uses()) read = true, onlyUpdates &= found[use.op.value] != 0;
+    }
+    found[order[i].value] = op.is("VariableAssign") || (onlyUpdates && read);
+  }
+  return found;
+}
 
 // The op that makes a variable's new value, when nothing but the assignment reads what it makes; nullptr otherwise.
 // Constraints in front of such ops cannot close a circle.
@@ -21,6 +46,21 @@ Op *soleUpdate(const Op &assign) {
 }
 
 }  // namespace
+
+void runUpdatesEarly(Ir &flat) {
+  Graph &graph = flat.getMainGraph();
+  const std::vector<OpIndex> order = schedule::schedule(graph);
+  const std::vector<char> updates = updateOps(graph, order);
+  for (OpIndex o : order) {
+    Op &op = graph.op(o);
+    if (!updates[o.value] || !(op.is("FusedElementwise") || isElementwise(op))) continue;
+    int64_t last = -1;
+    for (TensorIndex t : op.inputs())
+      if (t.valid() && graph.tensor(t).hasProducer())
+        last = std::max(last, placeOf(graph.op(graph.tensor(t).producerIndex())));
+    if (last >= 0 && last < placeOf(op)) op.settings.sequence = last;
+  }
+}
 
 void orderUpdates(Ir &flat) {
   Graph &graph = flat.getMainGraph();

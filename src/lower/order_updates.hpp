@@ -7,4 +7,8 @@ namespace popart::lower {
 
 void orderUpdates(Ir &flat);
 
+// Element-wise updates run right after the gradient they wait for, so that few gradients are alive at once and each is
+// still in cache. Changes the order of ops only.
+void runUpdatesEarly(Ir &flat);
+
 }  // namespace popart::lower

@@ -20,7 +20,8 @@ struct ArenaPlan {
 
 constexpr int64_t kAlignment = 64;
 
-// Tries several placement orders (by size, by lifetime, by start) with best-fit gaps and keeps the smallest arena.
+// Tries several placement orders (by size, by lifetime, by start) with best-fit gaps, improves on the best by placing
+// the buffers at its top first, and keeps the smallest arena.
 // Deterministic. Buffers whose lifetimes overlap never overlap in memory.
 ArenaPlan planArena(const std::vector<Interval> &intervals);
 

@@ -58,11 +58,11 @@ Model Model::parse(std::string_view bytes, const std::string &folder) {
   return Model(parseContent(bytes, "<" + std::to_string(bytes.size()) + " bytes>", folder));
 }
 
-Model Model::fromProtoOrFile(const std::string &modelProtoOrFilename) {
+Model Model::fromProtoOrFile(std::string_view modelProtoOrFilename) {
   constexpr size_t kLongestPath = 4096;
-  if (modelProtoOrFilename.size() < kLongestPath && modelProtoOrFilename.find('\0') == std::string::npos) {
+  if (modelProtoOrFilename.size() < kLongestPath && modelProtoOrFilename.find('\0') == std::string_view::npos) {
     std::error_code ec;
-    if (std::filesystem::is_regular_file(modelProtoOrFilename, ec)) return load(modelProtoOrFilename);
+    if (std::filesystem::is_regular_file(modelProtoOrFilename, ec)) return load(std::string(modelProtoOrFilename));
     const bool printable = std::all_of(modelProtoOrFilename.begin(), modelProtoOrFilename.end(),
                                        [](char c) { return static_cast<unsigned char>(c) >= 0x20; });
     check(!printable || modelProtoOrFilename.empty(),
@@ -91,6 +91,13 @@ std::vector<TensorId> Model::outputIds() const {
   std::vector<TensorId> ids;
   for (const auto &output : content_->proto->graph().output()) ids.push_back(output.name());
   return ids;
+}
+
+Model::Memory Model::memory() const {
+  Memory memory{static_cast<int64_t>(content_->proto->ByteSizeLong()), {}};
+  for (const auto &t : content_->proto->graph().initializer())
+    if (!t.raw_data().empty()) memory.values[t.raw_data().data()] = static_cast<int64_t>(t.raw_data().size());
+  return memory;
 }
 
 std::vector<TensorId> Model::initializerIds() const {

@@ -24,7 +24,7 @@ class Model {
   // Parses a serialised ModelProto; external data is looked for below `folder` (default: the current folder).
   static Model parse(std::string_view bytes, const std::string &folder = ".");
   // PopART's "modelProtoOrFilename": the name of an existing file, otherwise the bytes of a model.
-  static Model fromProtoOrFile(const std::string &modelProtoOrFilename);
+  static Model fromProtoOrFile(std::string_view modelProtoOrFilename);
 
   explicit Model(std::shared_ptr<const ModelContent> content) : content_(std::move(content)) {}
   const ModelContent &content() const { return *content_; }
@@ -35,6 +35,13 @@ class Model {
   std::vector<TensorId> inputIds() const;  // graph inputs that are not initializers
   std::vector<TensorId> outputIds() const;
   std::vector<TensorId> initializerIds() const;
+
+  // Memory of the parsed message in bytes (as serialised), and where in it the values of initializers lie.
+  struct Memory {
+    int64_t bytes = 0;
+    std::map<const void *, int64_t> values;  // start, bytes
+  };
+  Memory memory() const;
 
  private:
   std::shared_ptr<const ModelContent> content_;

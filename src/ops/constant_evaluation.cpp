@@ -56,6 +56,7 @@ bool isFoldable(const Op &op, FoldSize size) {
   if (op.is("Init") || op.is("Detach") || op.is("Nop") || !inputsAreConstant(op)) return false;
   const int64_t bytes = outputBytes(op);
   if (bytes > kFoldLimitBytes) return false;
+  if (size == FoldSize::WithinBudget && op.is("Transpose") && bytes > kFoldTransposeBytes) return false;
   return size == FoldSize::Required || bytes <= kFoldBudgetBytes || bytes <= inputBytes(op);
 }
 

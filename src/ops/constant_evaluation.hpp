@@ -21,6 +21,10 @@ constexpr int64_t kFoldLimitBytes = int64_t{2} << 30;
 
 enum class FoldSize { WithinBudget, Required };
 
+// A Transpose of a constant above this size stays in the graph until lowering: products read their operand in either
+// orientation, so that a second copy of a large weight is rarely needed.
+constexpr int64_t kFoldTransposeBytes = int64_t{64} << 10;
+
 // True when every input is a Const tensor with a value (or the op reads shapes only) and the results fit the size rule.
 bool isFoldable(const Op &op, FoldSize size = FoldSize::WithinBudget);
 

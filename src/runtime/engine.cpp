@@ -1,8 +1,9 @@
-// Engine: one block of arena memory, one block per variable, scratch per thread. All operand pointers are resolved when
-// the engine is made; running is a walk over prepared steps.
+// Engine: one block of arena memory, one block for all variables, scratch per thread. All operand pointers are resolved
+// when the engine is made; running is a walk over prepared steps.
 #include "runtime/engine.hpp"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cstdlib>
@@ -27,30 +28,57 @@ using executable::Step;
 constexpr size_t kAlign = 64;
 constexpr const char *kStepTimesFile = "POPART_STEP_TIMES";
 
-// Aligned, zeroed block. Large blocks come straight from the system with huge pages where it offers them.
+// Aligned, zeroed block, in memory from the start so that no run pays for page faults. Large blocks are pages of the
+// system, which come zeroed: huge ones where it offers them, but for the last part, which would be rounded up.
 class Block {
  public:
-  explicit Block(int64_t bytes)
-      : bytes_(bytes > 0 ? (static_cast<size_t>(bytes) + kAlign - 1) / kAlign * kAlign : kAlign) {
-    constexpr size_t kHuge = size_t{2} << 20;
-    const size_t align = bytes_ >= kHuge ? kHuge : kAlign;
-    data_ = static_cast<char *>(std::aligned_alloc(align, (bytes_ + align - 1) / align * align));
-    if (!data_)
-      throw memory_allocation_err(
-          "the engine cannot allocate " + toText(bytes_) + " bytes. Use a smaller batch or free memory", "");
-#ifdef MADV_HUGEPAGE
-    if (align == kHuge) madvise(data_, bytes_, MADV_HUGEPAGE);
-#endif
+  explicit Block(int64_t bytes) : bytes_(bytes > 0 ? static_cast<size_t>(aligned(bytes)) : kAlign) {
+    if (bytes_ >= kHuge) {
+      takePages();
+      return;
+    }
+    data_ = static_cast<char *>(std::aligned_alloc(kAlign, bytes_));
+    if (!data_) refuse();
     std::memset(data_, 0, bytes_);
   }
-  ~Block() { std::free(data_); }
-  Block(Block &&o) noexcept : bytes_(o.bytes_), data_(std::exchange(o.data_, nullptr)) {}
+  ~Block() {
+    if (pages_) {
+      munmap(pages_, bytes_ + kHuge);
+    } else {
+      std::free(data_);
+    }
+  }
+  Block(Block &&o) noexcept
+      : bytes_(o.bytes_), data_(std::exchange(o.data_, nullptr)), pages_(std::exchange(o.pages_, nullptr)) {}
   Block &operator=(Block &&) = delete;
   char *data() const { return data_; }
+  static int64_t aligned(int64_t bytes) {
+    constexpr auto kStep = static_cast<int64_t>(kAlign);
+    return (bytes + kStep - 1) / kStep * kStep;
+  }
 
  private:
+  static constexpr size_t kHuge = size_t{2} << 20;
+
+  void takePages() {
+    void *pages = mmap(nullptr, bytes_ + kHuge, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (pages == MAP_FAILED) refuse();
+    pages_ = pages;
+    data_ = reinterpret_cast<char *>((reinterpret_cast<uintptr_t>(pages) + kHuge - 1) / kHuge * kHuge);
+#ifdef MADV_HUGEPAGE
+    madvise(data_, bytes_ / kHuge * kHuge, MADV_HUGEPAGE);
+#endif
+    const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+    for (size_t at = 0; at < bytes_; at += page) *const_cast<volatile char *>(data_ + at) = 0;
+  }
+  [[noreturn]] void refuse() const {
+    throw memory_allocation_err(
+        "the engine cannot allocate " + toText(bytes_) + " bytes. Use a smaller batch or free memory", "");
+  }
+
   size_t bytes_;
-  char *data_;
+  char *data_ = nullptr;
+  void *pages_ = nullptr;
 };
 
 struct BoundMove {
@@ -126,19 +154,28 @@ struct Engine::Impl {
       : executable(e),
         times(std::getenv(kStepTimesFile) ? std::make_unique<StepTimes>() : nullptr),
         arena(e.memory.arenaBytes),
-        scratchStride(aligned(e.scratchBytesPerThread)),
+        variableOffsets(offsetsOf(e)),
+        variables(variableOffsets.back()),
+        scratchStride(Block::aligned(e.scratchBytesPerThread)),
         pool(threads),
         scratch(scratchStride * pool.threads()) {
-    for (const auto &v : e.variables) {
-      variables.emplace_back(executable::storageBytes(v.info, v.layout));
-      if (!v.initial.empty()) executable::pack(v.info, v.layout, v.initial.data(), variables.back().data());
+    for (size_t i = 0; i < e.variables.size(); ++i) {
+      const auto &v = e.variables[i];
+      if (!v.initial.empty()) executable::pack(v.info, v.layout, v.initial.data(), variable(i));
     }
     for (const auto &o : e.outputs) sums.emplace_back(o.kind == OutputStream::Return::Sum ? o.info.nbytes() : 0);
     counters.assign(e.outputs.size(), 0);
     main = bind(e.main);
   }
 
-  static int64_t aligned(int64_t bytes) { return (bytes + 63) / 64 * 64; }
+  // Start of each variable in their block, and the end of the last.
+  static std::vector<int64_t> offsetsOf(const Executable &e) {
+    std::vector<int64_t> offsets{0};
+    for (const auto &v : e.variables)
+      offsets.push_back(offsets.back() + Block::aligned(executable::storageBytes(v.info, v.layout)));
+    return offsets;
+  }
+  char *variable(size_t i) const { return variables.data() + variableOffsets[i]; }
 
   void *address(executable::BufferIndex b) {
     if (b < 0) return nullptr;
@@ -147,7 +184,7 @@ struct Engine::Impl {
       case executable::Buffer::Place::Arena:
         return arena.data() + buffer.offset + buffer.byteOffset;
       case executable::Buffer::Place::Variable:
-        return variables[buffer.offset].data() + buffer.byteOffset;
+        return variable(static_cast<size_t>(buffer.offset)) + buffer.byteOffset;
       case executable::Buffer::Place::Constant:
         return const_cast<char *>(static_cast<const char *>(executable.constants[buffer.offset].data.data())) +
                buffer.byteOffset;
@@ -289,7 +326,9 @@ struct Engine::Impl {
   const Executable &executable;
   std::unique_ptr<StepTimes> times;
   Block arena;
-  std::vector<Block> variables, sums;
+  std::vector<int64_t> variableOffsets;
+  Block variables;
+  std::vector<Block> sums;
   int64_t scratchStride;
   ThreadPool pool;
   Block scratch;
@@ -311,12 +350,12 @@ int Engine::threads() const { return impl_->pool.threads(); }
 
 void Engine::writeVariable(int i, const void *data) {
   const auto &v = executable_->variables.at(i);
-  executable::pack(v.info, v.layout, data, impl_->variables[i].data());
+  executable::pack(v.info, v.layout, data, impl_->variable(static_cast<size_t>(i)));
 }
 
 void Engine::readVariable(int i, void *data) const {
   const auto &v = executable_->variables.at(i);
-  executable::unpack(v.info, v.layout, impl_->variables[i].data(), data);
+  executable::unpack(v.info, v.layout, impl_->variable(static_cast<size_t>(i)), data);
 }
 
 void Engine::run(StreamSource &streams) {

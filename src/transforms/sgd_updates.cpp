@@ -22,6 +22,7 @@ TensorIndex velocityState(UpdateEmitter &e, const SGD &sgd, const WeightUpdate &
         "SGD '{}': weight and gradient differ in type: got {} and {}, expected equal types", u.id, weightType,
         e.info(u.gradient).dataType());
   const double swd1 = sgd.scalar("scaledWeightDecay1", u.id).value.val();
+  if (swd1 == 0) return e.state("Accl___" + u.id, e.info(u.weight), 0.0);
   std::vector<double> values = e.graph().tensor(u.weight).tensorData().asDoubles();
   for (double &v : values) v *= swd1;
   return e.state("Accl___" + u.id, floatingData(e.info(u.weight), values));

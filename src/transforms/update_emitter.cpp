@@ -56,6 +56,7 @@ TensorIndex UpdateEmitter::cast(TensorIndex t, DataType type, const TensorId &ou
 }
 
 TensorIndex UpdateEmitter::state(const TensorId &id, const TensorInfo &wanted, double value) {
+  if (value == 0) return state(id, TensorData(wanted));
   return state(id, floatingData(wanted, std::vector<double>(static_cast<size_t>(wanted.nelms()), value)));
 }
 

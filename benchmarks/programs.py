@@ -1,0 +1,86 @@
+"""The exported programs of the benchmark as files, and sessions on them, without PyTorch in the process.
+
+A `Program` is an ONNX model, the id of its loss and its optimizer rule (both absent for inference). `save` and `load`
+move it with its inputs through a folder, so that memory and bits are measured in a process that holds nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import popart
+
+
+@dataclass(frozen=True)
+class Program:
+    """One program.
+
+    Attributes:
+        model: Serialised ONNX model with outputs of the network and, for training, the loss.
+        loss: Id of the loss; empty for inference.
+        rule: Fields of `networks.Optimizer`; None for inference.
+    """
+
+    model: bytes
+    loss: str = ""
+    rule: dict[str, Any] | None = None
+
+
+def save(program: Program, inputs: dict[str, np.ndarray], folder: Path) -> None:
+    """Write ``model.onnx``, ``inputs.npz`` and ``program.json``."""
+    (folder / "model.onnx").write_bytes(program.model)
+    np.savez(folder / "inputs.npz", **inputs)
+    (folder / "program.json").write_text(json.dumps({"loss": program.loss, "rule": program.rule}))
+
+
+def load(folder: Path) -> tuple[Program, dict[str, np.ndarray]]:
+    """Read what `save` wrote."""
+    facts = json.loads((folder / "program.json").read_text())
+    with np.load(folder / "inputs.npz") as file:
+        inputs = dict(file)
+    return Program((folder / "model.onnx").read_bytes(), facts["loss"], facts["rule"]), inputs
+
+
+def optimizer(rule: dict[str, Any]) -> popart.Optimizer:
+    """The rule as PopART's optimizer."""
+    values = {"defaultLearningRate": (rule["lr"], True)}
+    if rule["kind"] == "sgd":
+        return popart.SGD(values | {"defaultMomentum": (rule["momentum"], True)})
+    constants = {"defaultBeta1": (0.9, True), "defaultBeta2": (0.999, True), "defaultEps": (1e-8, True)}
+    return popart.Adam(values | constants | {"defaultWeightDecay": (rule["weight_decay"], True)})
+
+
+def training_session(program: Program) -> popart.TrainingSession:
+    """A prepared session; the caller sends the weights."""
+    assert program.rule
+    session = popart.TrainingSession(
+        program.model,
+        popart.DataFlow(1, [program.loss]),
+        program.loss,
+        optimizer(program.rule),
+        popart.DeviceManager().createCpuDevice(),
+    )
+    session.prepareDevice()
+    return session
+
+
+def inference_session(program: Program) -> popart.InferenceSession:
+    """A prepared session that returns the tensor ``output``."""
+    session = popart.InferenceSession(
+        program.model, popart.DataFlow(1, ["output"]), popart.DeviceManager().createCpuDevice()
+    )
+    session.prepareDevice()
+    return session
+
+
+def open_session(program: Program) -> popart.TrainingSession | popart.InferenceSession:
+    """A prepared session with its weights on the device."""
+    if program.rule is None:
+        return inference_session(program)
+    session = training_session(program)
+    session.weightsFromHost()
+    return session

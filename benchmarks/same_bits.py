@@ -1,0 +1,58 @@
+"""Whether a training program gives the same bits whatever the number of threads, and at every repetition.
+
+A repetition starts from the first weights and optimizer state, makes a few steps and looks at every bit of the losses,
+the weights and the optimizer state.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import numpy as np
+import popart
+import programs
+
+
+def digests_of(arrays: dict[str, np.ndarray]) -> dict[str, str]:
+    """Digest of each array's bytes."""
+    return {name: hashlib.blake2b(np.ascontiguousarray(a), digest_size=16).hexdigest() for name, a in arrays.items()}
+
+
+def repeat(folder: Path, repetitions: int, steps: int) -> tuple[dict[str, str], dict[str, int]]:
+    """Run the program in `folder` (`programs.save`) in this process.
+
+    Args:
+        folder: Where the program lies.
+        repetitions: How often it starts anew.
+        steps: Optimizer steps of a repetition.
+
+    Returns:
+        The digest of every tensor after the first repetition, and for tensors that came out differently later the
+        first repetition that did so.
+    """
+    program, inputs = programs.load(folder)
+    session = programs.training_session(program)
+    anchors = session.initAnchorArrays()
+    stepio = popart.PyStepIO(inputs, anchors)
+    values = {}
+    for name in session._variableIds():
+        info = session.getInfo(name)
+        values[name] = np.empty(info.shape(), np.dtype(info.data_type_lcase()))
+    weights = popart.PyWeightsIO(values)
+    first: dict[str, str] = {}
+    different: dict[str, int] = {}
+    for repetition in range(repetitions):
+        session.weightsFromHost()
+        losses = {}
+        for step in range(steps):
+            session.run(stepio)
+            losses |= {f"{name} of step {step}": value.copy() for name, value in anchors.items()}
+        session.weightsToHost()
+        session.readWeights(weights)
+        digests = digests_of(values | losses)
+        first = first or digests
+        for name, digest in digests.items():
+            if digest != first[name]:
+                different.setdefault(name, repetition)
+    return first, different
