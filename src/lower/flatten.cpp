@@ -104,7 +104,7 @@ class Flattener {
     const std::string type = view.def().base().type();
     OpEmitter emitter(scope.flat, view);
     if (view.def().base().has(Trait::View))
-      return emitter.emit("Reshape", {part}, {{"shape", shape}, {"allowzero", int64_t{1}}});
+      return emitter.emit("Reshape", {part}, {{"shape", shape}, {"allowzero", int64_t{elementCount(shape) == 0}}});
     if (type == "Transpose") {
       const auto &perm = view.attrInts("perm");
       std::vector<int64_t> inverse(perm.size());

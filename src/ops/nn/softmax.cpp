@@ -15,6 +15,8 @@ void inferAxisOp(InferContext &c) {
 }
 
 void decomposeHardmax(DecomposeBuilder &b) {
+  // An empty axis has no first maximum.
+  if (b.outInfo(0).nelms() == 0) return b.result(0, b.emit("Identity", {b.in(0)}));
   const int64_t axis = b.op().attrInt("axis");
   TensorIndex place = b.emit("ArgMax", {b.in(0)}, {{"axis", axis}, {"keepdims", int64_t{0}}});
   TensorIndex values = b.constant(TensorData::of<float>({2}, std::vector<float>{0.0f, 1.0f}));
