@@ -19,7 +19,7 @@ bool readsHalves(const Op &op) {
 
 bool mayWiden(const Op &op) {
   const bool keeps = op.has(Trait::Call) || op.has(Trait::HostIo) || op.has(Trait::View) || op.has(Trait::SideEffect);
-  return !keeps && !op.isUserOp() && !op.is("Cast") && !op.is("VariableAssign") && readsHalves(op);
+  return !keeps && !op.isUserOp() && !op.is("Cast") && !op.is("BitCast") && !op.is("VariableAssign") && readsHalves(op);
 }
 
 executable::OperandDesc widenedOperand(const Graph &graph, TensorIndex t) {

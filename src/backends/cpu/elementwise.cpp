@@ -133,8 +133,8 @@ class Geometry {
     p.panel = layout_.panel;
     int64_t columns, rows;
     if (layout_.kind == Layout::Kind::PackedConv) {
-      columns = result_[0] / layout_.groups;
-      rows = result_[0] == 0 ? 0 : elementCount(result_) / result_[0];
+      columns = layout_.transposed ? result_[1] : result_[0] / layout_.groups;
+      rows = elementCount(result_) == 0 ? 0 : elementCount(result_) / layout_.groups / columns;
     } else {
       rows = result_[result_.size() - 2], columns = result_.back();
       if (layout_.transposed) std::swap(rows, columns);

@@ -340,6 +340,7 @@ constexpr Entry kEntries[] = {{"Transpose", createTranspose},
                               {"Identity", createCopy},
                               {"IdentityGrad", createCopy},
                               {"Detach", createCopy},
+                              {"BitCast", createCopy},
                               {"Nop", createCopy}};
 
 }  // namespace

@@ -194,6 +194,7 @@ constexpr Entry kTable[] = {
     {"IdentityGrad", copy},
     {"Detach", copy},
     {"Nop", copy},
+    {"BitCast", copy},
     {"Transpose", transpose},
     {"Slice", slice},
     {"SliceUpdate", sliceUpdate},

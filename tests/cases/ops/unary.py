@@ -70,4 +70,15 @@ CASES = [
     Case("Sqrt", [np.float32(4.0).reshape(())], expected=np.sqrt, name="scalar"),
     Case("Exp", [np.zeros((0, 3), np.float32)], expected=np.exp, name="empty"),
     Case("Exp", [INTEGERS], refuses="element type"),
+    # float32 to INT32 and back, unsigned to signed; only types of equal size.
+    Case(
+        "BitCast",
+        [np.array([1.5, -0.0, np.inf], np.float32)],
+        {"to": 6},
+        lambda x: x.astype("f4").view("i4"),
+        dtypes=["float32"],
+    ),
+    Case("BitCast", [ints(3, 4, dtype="int32")], {"to": 12}, lambda x: x.view("u4")),
+    Case("BitCast", [ints(3, 4, dtype="int64")], {"to": 13}, lambda x: x.view("u8")),
+    Case("BitCast", [ints(3, 4, dtype="int64")], {"to": 6}, refuses="differ in size"),
 ]
