@@ -55,11 +55,17 @@ class Builder {
   void addInputTensorFromParentGraph(const TensorId &id);
   // A weight; the values are copied.
   TensorId addInitializedInputTensor(const ConstVoidData &initData, const DebugContext &debugContext = {});
+  // The settings say which replicas share the weight; a session with one replica has nothing to share.
+  TensorId addInitializedInputTensor(const ConstVoidData &initData, const VariableSettings &settings,
+                                     const DebugContext &debugContext = {});
   void addOutputTensor(const TensorId &id);
 
   // A builder for the body of an If, Loop or call, owned by this one.
   Builder &createSubgraphBuilder();
   Builder *getParent() const { return parent_; }
+  // What getParent() returns. Ids of the parent are visible in builders from createSubgraphBuilder only.
+  void setParent(Builder *parent) { parent_ = parent; }
+  bool hasParent() const { return parent_ == nullptr; }  // compat: true when there is no parent (builder_test.cpp)
 
   // ---- operators of any domain. Attribute values: int64_t, int, float, std::string, const char *, bool, ConstVoidData
   // and vectors of int64_t, float and std::string; another type throws popart::error.

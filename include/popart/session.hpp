@@ -63,6 +63,10 @@ class Session {
                         const bool ignoreWeightsInModelWithoutCorrespondingHostWeight = false);
   // The model with current values, as an ONNX file.
   void modelToHost(const std::string &fileName);
+  // From now on the weights that saveInitializersExternally wrote to `fromLocation` lie in the new file `toLocation`:
+  // modelToHost writes them there. Throws popart::error: the target exists, the source does not, nothing is stored in
+  // it.
+  void updateExternallySavedTensorLocations(const std::string &fromLocation, const std::string &toLocation);
   // The values weightsFromHost would send, by variable.
   const std::map<TensorId, TensorData> &hostWeights() const;
   // Names of the variables a model file would hold.

@@ -45,6 +45,7 @@ void bindPatterns(nb::module_ &m);
 void bindSessions(nb::module_ &m);
 void bindOperators(nb::module_ &m);
 void bindBuilder(nb::module_ &m);
+void bindModelTools(nb::module_ &m);
 void bindTesting(nb::module_ &m);
 
 // An enumeration as PopART's module has it: Python enum members that convert to int.

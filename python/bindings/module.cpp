@@ -18,6 +18,7 @@ NB_MODULE(popart_core, m) {
   bindSessions(m);
   bindOperators(m);
   bindBuilder(m);
+  bindModelTools(m);
   bindTesting(m);
   bindIr(m);
 }

@@ -28,6 +28,7 @@ void bindOperators(nb::module_ &m) {
       .def_ro("outputs", &SupportedOperation::outputs)
       .def_ro("attributes", &SupportedOperation::attributes);
   m.def("getSupportedOperations", &supportedOperations, nb::arg("includeInternal"));
+  m.def("getUnsupportedOperations", &unsupportedOperations, nb::arg("opsetVersion"));
   m.def(
       "getSupportedOperationsDefinition",
       [](bool includeInternal) {

@@ -80,6 +80,8 @@ void bindSessionBase(nb::module_ &m) {
       .def("readWeights", &Session::readWeights, nb::arg("weightsio"))
       .def("writeWeights", &Session::writeWeights, nb::arg("weightsio"))
       .def("modelToHost", &Session::modelToHost, nb::arg("filename"), release)
+      .def("updateExternallySavedTensorLocations", &Session::updateExternallySavedTensorLocations,
+           nb::arg("fromLocation"), nb::arg("toLocation"))
       .def(
           "resetHostWeights",
           [](Session &s, nb::object model, bool ignore) {

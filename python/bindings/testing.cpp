@@ -84,16 +84,44 @@ nb::list toArrays(const std::vector<TensorData> &tensors) {
   return arrays;
 }
 
+std::vector<std::pair<std::string, std::string>> toPairs(const std::vector<executable::Fallback> &fallbacks) {
+  std::vector<std::pair<std::string, std::string>> pairs;
+  for (const auto &f : fallbacks) pairs.emplace_back(f.op, f.reason);
+  return pairs;
+}
+
 }  // namespace
 
 void bindTesting(nb::module_ &m) {
   nb::module_ testing = m.def_submodule("testing", "Single operators on NumPy arrays.");
   testing.def(
       "run_op",
-      [](const std::string &type, const nb::dict &attributes, nb::list inputs, const std::string &backend,
-         int outputs) { return toArrays(runOp(toOp(type, attributes, inputs, outputs), toBackend(backend))); },
+      [](const std::string &type, const nb::dict &attributes, nb::list inputs, const std::string &backend, int outputs,
+         int threads, int repetitions, bool transposed) {
+        const OpRun run{toBackend(backend), transposed ? OpOperands::Transposed : OpOperands::Plain, threads,
+                        repetitions};
+        return toArrays(runOp(toOp(type, attributes, inputs, outputs), run));
+      },
       nb::arg("type"), nb::arg("attributes"), nb::arg("inputs"), nb::arg("backend") = "ref", nb::arg("outputs") = -1,
-      "Runs one op of the catalog; None among the inputs is an absent optional input.");
+      nb::arg("threads") = 0, nb::arg("repetitions") = 1, nb::arg("transposed") = false,
+      "Runs one op of the catalog; None among the inputs is an absent optional input. `transposed` brings the inputs "
+      "in "
+      "with reversed dimensions and a Transpose before the op.");
+  testing.def(
+      "op_text",
+      [](const std::string &type, const nb::dict &attributes, nb::list inputs, int outputs) {
+        return textOfOp(toOp(type, attributes, inputs, outputs));
+      },
+      nb::arg("type"), nb::arg("attributes"), nb::arg("inputs"), nb::arg("outputs") = -1,
+      "Text of a program of the op, after it was read again and found equal.");
+  testing.def(
+      "run_op_as_onnx",
+      [](const std::string &type, const nb::dict &attributes, nb::list inputs, int outputs) -> nb::object {
+        const auto results = runOpAsOnnx(toOp(type, attributes, inputs, outputs));
+        return results ? nb::object(toArrays(*results)) : nb::none();
+      },
+      nb::arg("type"), nb::arg("attributes"), nb::arg("inputs"), nb::arg("outputs") = -1,
+      "Results of the op after it was written as an ONNX model and read again; None: it has no ONNX form.");
   testing.def(
       "infer_op",
       [](const std::string &type, const nb::dict &attributes, nb::list inputs, int outputs) {
@@ -109,6 +137,21 @@ void bindTesting(nb::module_ &m) {
       },
       nb::arg("type"), nb::arg("attributes"), nb::arg("inputs"), nb::arg("grad_outputs"), nb::arg("wanted"),
       nb::arg("backend") = "ref", nb::arg("outputs") = -1, "Gradients of the inputs listed in `wanted`.");
+  testing.def(
+      "fallbacks",
+      [](const std::string &type, const nb::dict &attributes, nb::list inputs, int outputs) {
+        return toPairs(opFallbacks(toOp(type, attributes, inputs, outputs)));
+      },
+      nb::arg("type"), nb::arg("attributes"), nb::arg("inputs"), nb::arg("outputs") = -1,
+      "(op, reason) of each op of the program of run_op that the CPU backend leaves to the reference.");
+  testing.def(
+      "grad_fallbacks",
+      [](const std::string &type, const nb::dict &attributes, nb::list inputs, nb::list gradOutputs,
+         const std::vector<int> &wanted, int outputs) {
+        return toPairs(gradFallbacks(toOp(type, attributes, inputs, outputs), toTensors(gradOutputs), wanted));
+      },
+      nb::arg("type"), nb::arg("attributes"), nb::arg("inputs"), nb::arg("grad_outputs"), nb::arg("wanted"),
+      nb::arg("outputs") = -1, "The same for the program of grad_op.");
   testing.def(
       "op_types",
       [] {

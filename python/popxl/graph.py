@@ -1,6 +1,6 @@
 """popxl.Graph: a graph of the program. Wrappers are unique per graph: the same id gives the same object."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from popxl import dtypes
@@ -168,6 +168,16 @@ class Graph:
     def _mark_output(self, tensor: "Tensor") -> None:
         self._ir._check_open("the outputs of its graphs")
         self._pb_graph.markAsOutput(tensor.id)
+
+    def _create_tensor_ids(self, names: Iterable[str]) -> list[str]:
+        """Return unique ids for the new tensors of one op; a repeated name gets a number."""
+        ids: list[str] = []
+        for name in names:
+            candidate = first = self._create_tensor_id(name)
+            while candidate in ids:
+                candidate = f"{first}__t{self._ir._pb_ir.getAndIncrTensorCounter()}"
+            ids.append(candidate)
+        return ids
 
     def _add_input(
         self, shape: tuple[int, ...], dtype: "dtype", name: str | None, by_ref: bool, meta_shape: tuple[int, ...]

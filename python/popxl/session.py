@@ -112,8 +112,8 @@ class Session:
         return (*(n for n in lead if n > 1), *shape)
 
     def create_host_outputs(self) -> dict[DeviceToHostStream, np.ndarray]:
-        """Return uninitialised arrays for every device-to-host stream."""
-        return {stream: np.empty(shape, dtype) for stream, shape, dtype in self._output_layout}
+        """Return arrays of zeros for every device-to-host stream; slices that no host_store writes keep them."""
+        return {stream: np.zeros(shape, dtype) for stream, shape, dtype in self._output_layout}
 
     # ---- attaching
     def __enter__(self) -> "Session":

@@ -178,6 +178,12 @@ void Builder::addInputTensorFromParentGraph(const TensorId &id) { core_.addInput
 TensorId Builder::addInitializedInputTensor(const ConstVoidData &data, const DebugContext &dc) {
   return core_.addInitializedInputTensor(toTensorData(data), dc.getPathName());
 }
+TensorId Builder::addInitializedInputTensor(const ConstVoidData &initData, const VariableSettings &settings,
+                                            const DebugContext &debugContext) {
+  settings.verify();
+  return addInitializedInputTensor(initData, debugContext);
+}
+
 void Builder::addOutputTensor(const TensorId &id) { core_.addOutputTensor(id); }
 
 std::vector<TensorId> Builder::customOp(const OperatorIdentifier &opid, int opsetVersion,

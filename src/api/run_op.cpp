@@ -2,6 +2,7 @@
 // path of a real program is taken: inference, decomposition, kernel choice, memory plan, engine.
 #include "api/run_op.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 
@@ -12,17 +13,38 @@
 #include "api/virtual_ipus.hpp"
 #include "backends/ref/ref.hpp"
 #include "lower/lower.hpp"
+#include "onnx/graph_writer.hpp"
+#include "onnx/reader.hpp"
 #include "runtime/engine.hpp"
 
 namespace popart {
 namespace {
+
+// The elements with all dimensions reversed.
+TensorData transposed(const TensorData &value) {
+  const Shape &shape = value.info().shape();
+  Shape reversed(shape.rbegin(), shape.rend());
+  TensorData result(TensorInfo(value.info().dataType(), reversed));
+  if (value.info().nelms() == 0) return result;
+  const auto bytes = static_cast<size_t>(value.nbytes() / value.info().nelms());
+  const char *from = static_cast<const char *>(value.data());
+  char *to = static_cast<char *>(result.mutableData());
+  std::vector<int64_t> index(shape.size(), 0);
+  for (int64_t i = 0; i < value.info().nelms(); ++i) {
+    int64_t at = 0;
+    for (size_t d = shape.size(); d-- > 0;) at = at * shape[d] + index[d];
+    std::memcpy(to + static_cast<size_t>(at) * bytes, from + static_cast<size_t>(i) * bytes, bytes);
+    for (size_t d = shape.size(); d-- > 0 && ++index[d] == shape[d];) index[d] = 0;
+  }
+  return result;
+}
 
 struct Program {
   std::unique_ptr<Ir> ir = std::make_unique<Ir>();
   std::vector<TensorIndex> inputs;
   std::map<std::string, TensorData> streams;
   Op *op = nullptr;
-  Graph &graph() { return ir->getMainGraph(); }
+  Graph &graph() const { return ir->getMainGraph(); }
 };
 
 TensorIndex addInput(Program &p, const std::string &name, const TensorData &value) {
@@ -71,6 +93,22 @@ void addHostIo(Program &p, const std::vector<TensorIndex> &results) {
   }
 }
 
+// Every stream of rank 2 and more changes places with a Transpose of a stream of reversed dimensions.
+void transposeInputs(Program &p) {
+  Graph &graph = p.graph();
+  for (auto &[name, value] : p.streams) {
+    const TensorIndex stream = graph.find(name);
+    Shape reversed = value.info().shape();
+    if (reversed.size() < 2) continue;
+    std::reverse(reversed.begin(), reversed.end());
+    const std::vector<Use> uses = graph.tensor(stream).uses();
+    value = transposed(value);
+    graph.tensor(stream).info = TensorInfo(value.info().dataType(), reversed);
+    Op *op = graph.addConnectedOp(opDef("Transpose"), {stream}, {name + "_transposed"}, {}, Op::Settings(graph));
+    for (const Use &use : uses) graph.replaceUse(use, op->outputs()[0]);
+  }
+}
+
 class Streams : public runtime::StreamSource {
  public:
   Streams(const executable::Executable &executable, const std::map<std::string, TensorData> &values)
@@ -88,41 +126,37 @@ class Streams : public runtime::StreamSource {
   const std::map<std::string, TensorData> &values_;
 };
 
-std::vector<TensorData> execute(Program &p, const std::vector<TensorIndex> &results, OpBackend backend) {
+std::shared_ptr<const executable::Executable> compile(Program &p, const std::vector<TensorIndex> &results,
+                                                      OpBackend backend, int threads) {
   addHostIo(p, results);
   lower::LowerOptions options;
   options.backends = backend == OpBackend::Reference ? std::vector<const executable::Backend *>{&ref::backend()}
                                                      : backendsFor(DeviceType::Cpu);
-  options.threads = computeThreadCount();
-  const auto executable = lower::lower(*p.ir, options);
-  runtime::Engine engine(executable, options.threads);
+  options.threads = threads;
+  return lower::lower(*p.ir, options);
+}
+
+std::vector<TensorData> execute(Program &p, const std::vector<TensorIndex> &results, const OpRun &run) {
+  const int threads = run.threads > 0 ? run.threads : computeThreadCount();
+  const auto executable = compile(p, results, run.backend, threads);
+  runtime::Engine engine(executable, threads);
   Streams streams(*executable, p.streams);
   engine.run(streams);
+  for (int i = 1; i < run.repetitions; ++i) {
+    Streams again(*executable, p.streams);
+    engine.run(again);
+    if (again.results != streams.results)
+      throw internal_error("operator '{}': run {} gives other bits than the first", p.op->opType(), i + 1);
+  }
   std::vector<TensorData> values(results.size());
   for (size_t i = 0; i < executable->outputs.size(); ++i)
     values[static_cast<size_t>(std::stoi(executable->outputs[i].id.substr(6)))] = streams.results[i];
   return values;
 }
 
-}  // namespace
-
-std::vector<TensorData> runOp(const SingleOp &op, OpBackend backend) {
-  Program p = build(op);
-  const std::vector<TensorIndex> outputs = p.op->outputs();
-  return execute(p, outputs, backend);
-}
-
-std::vector<TensorInfo> inferOp(const SingleOp &op) {
-  Program p = build(op);
-  std::vector<TensorInfo> infos;
-  for (int i = 0; i < p.op->outputCount(); ++i) infos.push_back(p.op->outInfo(i));
-  return infos;
-}
-
-std::vector<TensorData> gradOp(const SingleOp &op, const std::vector<TensorData> &gradOutputs,
-                               const std::vector<int> &wanted, OpBackend backend) {
-  Program p = build(op);
-  Graph &graph = p.graph();
+// Adds the gradient ops; returns the gradients of `wanted`.
+std::vector<TensorIndex> differentiate(Program &p, const SingleOp &op, const std::vector<TensorData> &gradOutputs,
+                                       const std::vector<int> &wanted) {
   std::vector<TensorIndex> gradOuts;
   for (size_t i = 0; i < gradOutputs.size(); ++i)
     gradOuts.push_back(addInput(p, "grad" + std::to_string(i), gradOutputs[i]));
@@ -136,11 +170,75 @@ std::vector<TensorData> gradOp(const SingleOp &op, const std::vector<TensorData>
   if (!def.noGradReason().empty()) throw error("operator '{}': no gradient: {}", op.type, def.noGradReason());
   if (!def.vjpRule()) throw error("operator '{}': the row has no gradient rule", op.type);
   VjpBuilder builder(
-      graph, *p.op, [](TensorIndex forward) { return forward; }, gradOuts, wants);
+      p.graph(), *p.op, [](TensorIndex forward) { return forward; }, gradOuts, wants);
   def.vjpRule()(builder);
   std::vector<TensorIndex> results;
   for (int i : wanted) results.push_back(builder.grads()[static_cast<size_t>(i)]);
-  return execute(p, results, backend);
+  return results;
+}
+
+}  // namespace
+
+std::vector<TensorData> runOp(const SingleOp &op, const OpRun &run) {
+  Program p = build(op);
+  const std::vector<TensorIndex> outputs = p.op->outputs();
+  if (run.operands == OpOperands::Transposed) transposeInputs(p);
+  return execute(p, outputs, run);
+}
+
+std::string textOfOp(const SingleOp &op) {
+  const Program p = build(op);
+  verify(*p.ir);
+  const std::string text = print(*p.ir);
+  const std::unique_ptr<Ir> again = parseIr(text);
+  if (!structurallyEqual(*again, *p.ir) || print(*again) != text)
+    throw internal_error("operator '{}': print and parse give another program:\n{}", op.type, text);
+  return text;
+}
+
+std::optional<std::vector<TensorData>> runOpAsOnnx(const SingleOp &op) {
+  const Program p = build(op);
+  onnx::ModelBuilder builder{ref::evaluate};
+  std::vector<TensorId> inputs;
+  for (TensorIndex t : p.op->inputs())
+    inputs.push_back(t.valid() ? builder.addInputTensor(p.graph().info(t), p.graph().tensor(t).id) : TensorId());
+  if (!onnx::addNodeOf(builder, *p.op, inputs)) return std::nullopt;
+  for (int i = 0; i < p.op->outputCount(); ++i) builder.addOutputTensor(p.op->outId(i));
+  Program read;
+  onnx::BuildOptions options;
+  options.evaluate = ref::evaluate;
+  onnx::buildGraph(onnx::Model::parse(builder.getModelProto()), options, *read.ir);
+  verify(*read.ir);
+  for (size_t i = 0; i < inputs.size(); ++i)
+    if (!inputs[i].empty()) read.streams[inputs[i]] = p.streams.at(p.op->inId(static_cast<InIndex>(i)));
+  return execute(read, read.graph().outputs(), OpRun());
+}
+
+std::vector<TensorInfo> inferOp(const SingleOp &op) {
+  Program p = build(op);
+  std::vector<TensorInfo> infos;
+  for (int i = 0; i < p.op->outputCount(); ++i) infos.push_back(p.op->outInfo(i));
+  return infos;
+}
+
+std::vector<TensorData> gradOp(const SingleOp &op, const std::vector<TensorData> &gradOutputs,
+                               const std::vector<int> &wanted, OpBackend backend) {
+  Program p = build(op);
+  OpRun run;
+  run.backend = backend;
+  return execute(p, differentiate(p, op, gradOutputs, wanted), run);
+}
+
+std::vector<executable::Fallback> opFallbacks(const SingleOp &op) {
+  Program p = build(op);
+  const std::vector<TensorIndex> outputs = p.op->outputs();
+  return compile(p, outputs, OpBackend::Best, computeThreadCount())->fallbacks;
+}
+
+std::vector<executable::Fallback> gradFallbacks(const SingleOp &op, const std::vector<TensorData> &gradOutputs,
+                                                const std::vector<int> &wanted) {
+  Program p = build(op);
+  return compile(p, differentiate(p, op, gradOutputs, wanted), OpBackend::Best, computeThreadCount())->fallbacks;
 }
 
 }  // namespace popart

@@ -48,4 +48,11 @@ void Session::modelToHost(const std::string &fileName) {
   onnx::writeModel(fileName, *impl_->model, values);
 }
 
+void Session::updateExternallySavedTensorLocations(const std::string &fromLocation, const std::string &toLocation) {
+  if (!impl_->model)
+    throw runtime_error(
+        "Session '{}': updateExternallySavedTensorLocations: the session was not made from an ONNX model", impl_->name);
+  impl_->model = onnx::moveExternalData(*impl_->model, fromLocation, toLocation);
+}
+
 }  // namespace popart

@@ -4,6 +4,11 @@
 #include <algorithm>
 #include <set>
 
+#include <popart/error.hpp>
+
+#include "api/onnx_versions.hpp"
+#include "onnx/importer.hpp"
+
 namespace popart {
 namespace {
 
@@ -36,6 +41,17 @@ std::vector<OperatorIdentifier> supportedOperations(bool includeInternal) {
     if (includeInternal || !isInternal(def)) ids.insert(id);
   });
   return {ids.begin(), ids.end()};
+}
+
+std::vector<OperatorIdentifier> unsupportedOperations(int64_t opset) {
+  check(opset >= 1 && opset <= newestOnnxOperatorSet(),
+        "getUnsupportedOperations: there is no such ai.onnx operator set: got {}, expected 1 to {}", opset,
+        newestOnnxOperatorSet());
+  std::vector<OperatorIdentifier> result;
+  for (const OnnxOperator &op : onnxOperators(opset))
+    if (!findOnnxOp("ai.onnx", op.type, static_cast<OpVersion>(opset)) && !onnx::findImportRule("ai.onnx", op.type))
+      result.emplace_back("ai.onnx", op.type, op.since);
+  return result;
 }
 
 SupportedOperation supportedOperation(const OperatorIdentifier &opid) {

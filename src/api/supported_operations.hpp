@@ -23,6 +23,9 @@ struct SupportedOperation {
 
 // Sorted. With includeInternal also gradient and compiler-made operators.
 std::vector<OperatorIdentifier> supportedOperations(bool includeInternal);
+// The operators of ai.onnx operator set `opset` that no model may use here, sorted. Throws popart::error for a set that
+// does not exist.
+std::vector<OperatorIdentifier> unsupportedOperations(int64_t opset);
 // Throws popart::error for an identifier that supportedOperations(true) does not list.
 SupportedOperation supportedOperation(const OperatorIdentifier &opid);
 

@@ -15,6 +15,7 @@
 #include <popart/ir.hpp>
 
 #include "autodiff/backward_walk.hpp"
+#include "autodiff/extra_outputs.hpp"
 
 namespace popart::autodiff {
 namespace {
@@ -25,19 +26,6 @@ struct Request {
   std::vector<TensorId> provided, required;
   MissingGradients missing = MissingGradients::Refuse;
 };
-
-bool runsGraph(const Op &op, const Graph &graph) {
-  const auto called = op.getCalledGraphs();
-  return std::find(called.begin(), called.end(), &graph) != called.end();
-}
-
-std::vector<Op *> opsRunning(const Ir &ir, const Graph &graph) {
-  std::vector<Op *> result;
-  for (Graph *g : ir.getAllGraphs())
-    for (Op *op : g->ops())
-      if (runsGraph(*op, graph)) result.push_back(op);
-  return result;
-}
 
 GraphId newGradientGraphId(const Ir &ir, const GraphId &forward) {
   static std::atomic<int> counter{0};
@@ -70,35 +58,38 @@ class Differentiator {
 
   const GradInfo &differentiate(Graph &forward, const Request &request);
 
-  // Gradient information for a called graph, covering at least the outputs whose gradients are given.
-  GradInfo forCall(Graph &callee, const std::vector<bool> &given) {
+  // Gradient information for a called graph that covers at least what is asked for.
+  GradInfo forCall(Graph &callee, const CalledRequest &asked) {
     if (auto it = known_.find(callee.id); it != known_.end()) return it->second;
     Request request;
     request.missing = MissingGradients::Skip;
-    for (size_t o = 0; o < given.size() && o < callee.outputs().size(); ++o)
-      if (given[o]) request.provided.push_back(callee.tensor(callee.outputs()[o]).id);
-    if (auto it = made_.find(callee.id); it != made_.end()) {
-      if (provides(it->second, request.provided)) return it->second;
-      for (const ExpectedConnection &c : it->second.expectedInputs)
-        if (c.type == ConnectionType::FwdGrad &&
-            std::find(request.provided.begin(), request.provided.end(), c.fwdId) == request.provided.end())
-          request.provided.push_back(c.fwdId);
+    for (size_t o = 0; o < asked.given.size() && o < callee.outputs().size(); ++o)
+      if (asked.given[o]) addOnce(request.provided, callee.tensor(callee.outputs()[o]).id);
+    for (size_t i = 0; i < callee.inputs().size(); ++i)
+      if (asked.wanted.empty() || asked.wanted[i]) request.required.push_back(callee.tensor(callee.inputs()[i]).id);
+    if (auto it = requests_.find(callee.id); it != requests_.end()) {
+      if (covers(it->second.provided, request.provided) && covers(it->second.required, request.required))
+        return made_.at(callee.id);
+      for (const TensorId &id : it->second.provided) addOnce(request.provided, id);
+      for (const TensorId &id : it->second.required) addOnce(request.required, id);
     }
-    for (TensorIndex t : callee.inputs()) request.required.push_back(callee.tensor(t).id);
+    requests_[callee.id] = request;
     return differentiate(callee, request);
   }
 
  private:
-  static bool provides(const GradInfo &info, const std::vector<TensorId> &wanted) {
-    return std::all_of(wanted.begin(), wanted.end(), [&](const TensorId &id) {
-      const ExpectedConnection c{id, ConnectionType::FwdGrad};
-      return std::find(info.expectedInputs.begin(), info.expectedInputs.end(), c) != info.expectedInputs.end();
-    });
+  static void addOnce(std::vector<TensorId> &ids, const TensorId &id) {
+    if (std::find(ids.begin(), ids.end(), id) == ids.end()) ids.push_back(id);
+  }
+  static bool covers(const std::vector<TensorId> &had, const std::vector<TensorId> &wanted) {
+    return std::all_of(wanted.begin(), wanted.end(),
+                       [&](const TensorId &id) { return std::find(had.begin(), had.end(), id) != had.end(); });
   }
 
   Ir &ir_;
   const GradInfos &known_;
   GradInfos made_;
+  std::map<GraphId, Request> requests_;  // what the gradient graphs of called graphs were made for
 };
 
 // The forward tensors a gradient graph reads: handed out as tensors of that graph, connected at the end.
@@ -115,7 +106,7 @@ class Activations {
 
   // Makes every activation an input of the gradient graph, in order of forward ids; returns those ids.
   std::vector<TensorId> connect() {
-    if (hasForeignCallSite()) recomputeHidden();
+    if (!canAddOutputs(fwd_)) recomputeHidden();
     std::map<TensorId, TensorIndex> byId;
     for (auto [forward, local] : seen_)
       if (!grad_.tensor(local).hasProducer() && grad_.tensor(local).tensorType() != TensorType::Const)
@@ -123,7 +114,7 @@ class Activations {
     std::vector<TensorId> result;
     for (auto &[id, forward] : byId) {
       grad_.markInput(seen_.at(forward));
-      if (!reachable(forward)) addForwardOutput(forward);
+      if (!reachable(forward)) addOutput(fwd_, forward);
       result.push_back(id);
     }
     return result;
@@ -133,24 +124,6 @@ class Activations {
   bool reachable(TensorIndex t) const {
     const auto &in = fwd_.inputs(), &out = fwd_.outputs();
     return std::find(in.begin(), in.end(), t) != in.end() || std::find(out.begin(), out.end(), t) != out.end();
-  }
-
-  bool hasForeignCallSite() const {
-    const auto sites = opsRunning(fwd_.getIr(), fwd_);
-    return std::any_of(sites.begin(), sites.end(), [](Op *op) { return !op->is("Call"); });
-  }
-
-  void addForwardOutput(TensorIndex t) {
-    Ir &ir = fwd_.getIr();
-    const int position = static_cast<int>(fwd_.outputs().size());
-    const auto sites = opsRunning(ir, fwd_);
-    fwd_.markOutput(t);
-    for (Op *site : sites) {
-      Graph &caller = site->getGraph();
-      const std::string name = "autodiff_output__t" + std::to_string(ir.getAndIncrTensorCounter());
-      const TensorIndex out = caller.createOutput(site->index(), position, caller.uniqueId(caller.addScope(name)));
-      caller.tensor(out).info = fwd_.info(t);
-    }
   }
 
   void recomputeHidden() {
@@ -227,7 +200,7 @@ const GradInfo &Differentiator::differentiate(Graph &forward, const Request &req
                     {},
                     {},
                     [&](TensorIndex t) { return activations.get(t); },
-                    [this](Graph &called, const std::vector<bool> &given) { return forCall(called, given); }};
+                    [this](Graph &called, const CalledRequest &asked) { return forCall(called, asked); }};
   for (const TensorId &id : request.provided) {
     const TensorIndex t = findForward(forward, id, "with a provided gradient");
     walk.starts.emplace_back(t,
@@ -275,13 +248,12 @@ std::map<TensorId, TensorId> growBackward(Graph &graph, const TensorId &lossId, 
                                           const std::vector<TensorId> &targets) {
   const GradInfos none;
   Differentiator differentiator(graph.getIr(), none);
-  BackwardWalk walk{
-      graph,
-      graph,
-      {{graph.getTensor(lossId)->index(), lossGradient}},
-      {},
-      [](TensorIndex t) { return t; },
-      [&](Graph &called, const std::vector<bool> &given) { return differentiator.forCall(called, given); }};
+  BackwardWalk walk{graph,
+                    graph,
+                    {{graph.getTensor(lossId)->index(), lossGradient}},
+                    {},
+                    [](TensorIndex t) { return t; },
+                    [&](Graph &called, const CalledRequest &asked) { return differentiator.forCall(called, asked); }};
   for (const TensorId &id : targets) walk.targets.push_back(graph.getTensor(id)->index());
   const std::vector<TensorIndex> gradients = walkBackward(walk);
   std::map<TensorId, TensorId> result;

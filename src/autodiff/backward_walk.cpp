@@ -9,6 +9,8 @@
 
 #include <popart/ir.hpp>
 
+#include "autodiff/loop_gradient.hpp"
+
 namespace popart::autodiff {
 namespace {
 
@@ -113,6 +115,8 @@ class Walker {
     if (!wantsAny) return;
     if (op.is("Call"))
       differentiateCall(op, gradOuts, wanted);
+    else if (op.is("Loop"))
+      differentiateLoopOp(op, gradOuts, wanted);
     else if (op.is("If"))
       differentiateIf(op, gradOuts, wanted);
     else if (op.def().hasVjp())
@@ -194,7 +198,7 @@ class Walker {
     int first = 1;
     for (const char *branch : {"then_branch", "else_branch"}) {
       Graph &forward = ir.getGraph(op.attributes().getAttribute<GraphRef>(branch).id);
-      const GradInfo info = walk_.calledGradient(forward, whichGiven(gradOuts));
+      const GradInfo info = walk_.calledGradient(forward, {whichGiven(gradOuts), {}});
       for (const ExpectedConnection &c : info.expectedInputs)
         inputs.push_back(calledGradientInput(op, forward, c, gradOuts, first));
       branches.set(branch, GraphRef{branchGradient(op, info, results, first).id});
@@ -241,12 +245,22 @@ class Walker {
     return graph;
   }
 
+  void differentiateLoopOp(Op &op, const std::vector<TensorIndex> &gradOuts, const std::vector<bool> &wanted) {
+    const std::vector<TensorIndex> gradients =
+        differentiateLoop({op, grad_, gradOuts, wanted, walk_.activation, walk_.calledGradient});
+    for (size_t i = 0; i < gradients.size(); ++i) {
+      if (!gradients[i].valid()) continue;
+      named_.insert(gradients[i].value);
+      contribute(op, static_cast<int>(i), gradients[i]);
+    }
+  }
+
   // Call(callee) -> Call(gradient graph of callee)
   void differentiateCall(Op &op, const std::vector<TensorIndex> &gradOuts, const std::vector<bool> &wanted) {
     const std::vector<Graph *> called = op.getCalledGraphs();
     if (called.size() != 1)
       throw internal_error("Autodiff '{}': a Call op names one graph: got {}.", op.debugName(), called.size());
-    const GradInfo info = walk_.calledGradient(*called[0], whichGiven(gradOuts));
+    const GradInfo info = walk_.calledGradient(*called[0], {whichGiven(gradOuts), {}});
     Ir &ir = fwd_.getIr();
     const Graph &callee = ir.getGraph(info.forward);
     const Graph &backward = ir.getGraph(info.gradient);
@@ -274,8 +288,10 @@ class Walker {
     const auto &outs = callee.outputs();
     const size_t out = std::find(outs.begin(), outs.end(), formal) - outs.begin();
     if (c.type == ConnectionType::FwdGrad) {
-      if (out < gradOuts.size() && gradOuts[out].valid()) return gradOuts[out];
-      return addZeros(grad_, callee.info(formal));
+      std::vector<TensorIndex> parts;  // one tensor may be several outputs
+      for (size_t o = 0; o < outs.size() && o < gradOuts.size(); ++o)
+        if (outs[o] == formal && gradOuts[o].valid()) parts.push_back(gradOuts[o]);
+      return parts.empty() ? addZeros(grad_, callee.info(formal)) : addSum(grad_, parts, op);
     }
     const size_t in = std::find(ins.begin(), ins.end(), formal) - ins.begin();
     if (in < ins.size()) return walk_.activation(op.inputs().at(in + static_cast<size_t>(first)));
@@ -315,6 +331,12 @@ TensorId gradientId(const Graph &forward, const Graph &gradient, const TensorId 
 
 TensorIndex addZeros(Graph &graph, const TensorInfo &info) {
   return graph.addConstant(graph.uniqueId(graph.addScope("zeros")), TensorData(info));
+}
+
+TensorIndex addSum(Graph &graph, const std::vector<TensorIndex> &parts, const Op &origin) {
+  if (parts.size() == 1) return parts[0];
+  const TensorId id = graph.uniqueId(graph.addScope("gradient_sum"));
+  return graph.addConnectedOp(opDef("Sum"), parts, {id}, {}, inheritSettings(origin, graph, "grad"))->outputs()[0];
 }
 
 }  // namespace popart::autodiff

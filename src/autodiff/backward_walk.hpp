@@ -12,6 +12,13 @@
 
 namespace popart::autodiff {
 
+// What the gradient graph of a called graph must cover.
+struct CalledRequest {
+  std::vector<bool> given;   // outputs whose gradients exist
+  std::vector<bool> wanted;  // inputs whose gradients are asked for; empty: all
+};
+using CalledGradient = std::function<GradInfo(Graph &called, const CalledRequest &request)>;
+
 struct BackwardWalk {
   Graph &forward;
   Graph &gradient;
@@ -20,8 +27,7 @@ struct BackwardWalk {
   std::vector<TensorIndex> targets;  // forward tensors whose gradients are asked for
   // The forward tensor as seen from the gradient graph.
   VjpBuilder::TensorOf activation;
-  // Gradient graph of a called graph; `given[i]`: the gradient of its output i exists.
-  std::function<GradInfo(Graph &called, const std::vector<bool> &given)> calledGradient;
+  CalledGradient calledGradient;
 };
 
 // Gradients aligned with `targets`; an invalid index where there is no path. Gradients of x are named "Gradient___x",
@@ -33,5 +39,8 @@ TensorId gradientId(const Graph &forward, const Graph &gradient, const TensorId 
 
 // A constant of zeros with this info in `graph`.
 TensorIndex addZeros(Graph &graph, const TensorInfo &info);
+
+// The sum of the gradients `parts` (at least one) in `graph`, with the settings of the op they belong to.
+TensorIndex addSum(Graph &graph, const std::vector<TensorIndex> &parts, const Op &origin);
 
 }  // namespace popart::autodiff

@@ -46,6 +46,8 @@ constexpr SpatialRow kSpatial[] = {
     {"MaxPoolGrad", 2},
     {"AveragePool", 1},
     {"AveragePoolGrad", 1},
+    {"LpPool", 1},
+    {"LpPoolGrad", 3},
     {"LRN", 1},
     {"LRNGrad", 2},
     {"BatchNormalization", 1},
@@ -122,10 +124,7 @@ class Assigner {
   }
 
   void run() {
-    if (std::none_of(ops_.begin(), ops_.end(), [](const Op *op) {
-          return isConvolution(*op) || op->is("ConvDataGrad") || isWeightGradient(*op) || spatialRow(*op);
-        }))
-      return;
+    if (std::none_of(ops_.begin(), ops_.end(), [](const Op *op) { return isSpatial(*op); })) return;
     do decide();
     while (!allAccepted());
     for (const auto &[t, layout] : chosen_) layouts_.set(graph_, t, layout);
@@ -346,6 +345,10 @@ void assignChannelsLast(Ir &flat, const executable::Backend &backend, Layouts &l
         for (Graph *body : op->getCalledGraphs()) bodies.insert(body);
   for (Graph *graph : flat.getAllGraphs())
     if (!bodies.count(graph)) Assigner(*graph, backend, layouts).run();
+}
+
+bool isSpatial(const Op &op) {
+  return isConvolution(op) || op.is("ConvDataGrad") || isWeightGradient(op) || spatialRow(op) != nullptr;
 }
 
 bool supportsConvolution(const Graph &graph, const Op &op, const executable::Backend &backend, std::string &reason) {

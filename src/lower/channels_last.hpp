@@ -11,6 +11,9 @@ namespace popart::lower {
 // Adds the layouts it chose to `layouts` and Reorder ops to `flat`.
 void assignChannelsLast(Ir &flat, const executable::Backend &backend, Layouts &layouts);
 
+// Whether the op is a convolution, pool or normalisation: one whose kernels read channels last.
+bool isSpatial(const Op &op);
+
 // Whether the backend has a kernel for a convolution (or its gradients) in the layouts this pass would give its
 // operands.
 bool supportsConvolution(const Graph &graph, const Op &op, const executable::Backend &backend, std::string &reason);

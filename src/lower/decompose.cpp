@@ -1,4 +1,5 @@
-// Expansion of composite rows, and clean-up of functional graphs (identities, common subexpressions, dead ops).
+// Expansion of composite rows, and clean-up of functional graphs (identities, pairs that undo each other, common
+// subexpressions, dead ops).
 #include "lower/decompose.hpp"
 
 #include <algorithm>
@@ -50,6 +51,28 @@ bool isIdentity(const Graph &graph, const Op &op) {
   if (!sameInfo) return false;
   return op.has(Trait::View) || op.is("Sum") || op.is("Nop") || op.is("Cast") || op.is("Concat") || op.is("Expand") ||
          op.is("ReduceSumTo");
+}
+
+// Neg(Neg(x)) → x; Transpose(Transpose(x)) → Transpose(x), or x when the axes are back in order.
+void shortenPair(Graph &graph, Op &op) {
+  const bool isTranspose = op.is("Transpose");
+  if ((!isTranspose && !op.is("Neg")) || op.isUserOp()) return;
+  const Op *first = graph.tensor(op.inputs()[0]).getProducerUnsafe();
+  if (!first || first->def().base().type() != op.def().base().type()) return;
+  const TensorIndex x = first->inputs()[0];
+  if (!isTranspose) return replaceByInput(graph, op, x);
+  auto axesOf = [](const Op &transpose) {
+    std::vector<int64_t> perm = transpose.attributes().getAttribute<std::vector<int64_t>>("perm", {});
+    if (perm.empty())
+      for (int64_t axis = transpose.inRank(0); axis-- > 0;) perm.push_back(axis);
+    return perm;
+  };
+  const std::vector<int64_t> inner = axesOf(*first), outer = axesOf(op);
+  std::vector<int64_t> both;
+  for (const int64_t axis : outer) both.push_back(inner[static_cast<size_t>(axis)]);
+  if (std::is_sorted(both.begin(), both.end())) return replaceByInput(graph, op, x);
+  op.mutableAttributes().set("perm", both);
+  graph.connectInput(op.index(), 0, x);
 }
 
 bool mergeable(const Op &op) {
@@ -166,6 +189,7 @@ void simplify(Ir &flat) {
   for (Graph *graph : flat.getAllGraphs()) {
     for (OpIndex o : schedule::schedule(*graph))
       if (isIdentity(*graph, graph->op(o))) replaceByInput(*graph, graph->op(o), graph->op(o).inputs()[0]);
+    for (OpIndex o : schedule::schedule(*graph)) shortenPair(*graph, graph->op(o));
     mergeEqual(*graph);
     removeUnused(*graph);
   }

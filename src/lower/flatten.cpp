@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "ops/control/loops.hpp"
 #include "schedule/schedule.hpp"
 
 namespace popart::lower {
@@ -102,7 +103,8 @@ class Flattener {
     const Shape shape = scope.flat.info(whole).shape();
     const std::string type = view.def().base().type();
     OpEmitter emitter(scope.flat, view);
-    if (view.def().base().has(Trait::View)) return emitter.emit("Reshape", {part}, {{"shape", shape}});
+    if (view.def().base().has(Trait::View))
+      return emitter.emit("Reshape", {part}, {{"shape", shape}, {"allowzero", int64_t{1}}});
     if (type == "Transpose") {
       const auto &perm = view.attrInts("perm");
       std::vector<int64_t> inverse(perm.size());
@@ -289,7 +291,7 @@ class Flattener {
     const Graph &source = *op.getCalledGraphs().front();
     const int inputs = static_cast<int>(source.inputs().size()) - 2,
               results = static_cast<int>(source.outputs().size()) - 1;
-    const int carried = op.hasAttr("carried") ? static_cast<int>(op.attrInt("carried")) : std::min(inputs, results);
+    const int carried = ops::carriedCount(op);
     Attributes attributes = op.attributes();
     attributes.set("body", GraphRef{flattenLoopBody(source, carried).id});
     attributes.set("carried", int64_t{inputs});

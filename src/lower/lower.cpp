@@ -10,6 +10,7 @@
 #include "lower/fuse_epilogue.hpp"
 #include "lower/layout.hpp"
 #include "lower/order_updates.hpp"
+#include "lower/widen.hpp"
 
 namespace popart::lower {
 
@@ -18,6 +19,7 @@ std::shared_ptr<const executable::Executable> lower(const Ir &ir, const LowerOpt
   std::unique_ptr<Ir> flat = flatten(ir);
   simplify(*flat);
   foldLargeTransposes(*flat, options.evaluate);
+  widenHalves(*flat, *options.backends.front());
   decompose(*flat, *options.backends.front());
   simplify(*flat);
   Layouts layouts;

@@ -50,6 +50,7 @@ ModelBuilder::ModelBuilder(EvaluateOp evaluate) : state_(std::make_unique<State>
   s.graph = s.content->proto->mutable_graph();
   s.options.evaluate = std::move(evaluate);
   s.options.versions = OpVersionRule::Lenient;
+  s.options.unknownAttributes = UnknownAttributes::Drop;
   s.importer = std::make_unique<Importer>(*s.content, s.options, s.ir);
   s.scope.graph = &s.ir.getMainGraph();
 }

@@ -210,40 +210,7 @@ void ModelBuilder::saveModelProto(const std::string &path) const {
 }
 
 void ModelBuilder::saveInitializersExternally(const std::vector<TensorId> &ids, const std::string &path) {
-  const fs::path folder = fs::path(path).parent_path();
-  check(folder.empty() || fs::is_directory(folder),
-        "Builder: folder '{}' does not exist. Create it before saving weights there", folder.string());
-  std::map<TensorId, onnx_proto::TensorProto *> tensors;
-  for (auto &tensor : *state_->graph->mutable_initializer()) tensors[tensor.name()] = &tensor;
-  std::string bytes;
-  std::vector<std::pair<onnx_proto::TensorProto *, std::pair<size_t, size_t>>> places;
-  for (const auto &id : ids) {
-    auto found = tensors.find(id);
-    check(found != tensors.end(), "Builder: '{}' is no initializer of this graph", id);
-    check(found->second->data_location() != onnx_proto::TensorProto::EXTERNAL,
-          "Builder: initializer '{}' is saved externally already", id);
-    const TensorData value = tensorData(*found->second, id, root().state_->content->files, nullptr);
-    places.push_back({found->second, {bytes.size(), static_cast<size_t>(value.nbytes())}});
-    bytes.append(static_cast<const char *>(value.data()), static_cast<size_t>(value.nbytes()));
-  }
-  writeFileAtomically(path, bytes);
-  allowExternalFile(path);
-  for (auto &[tensor, place] : places) {
-    onnx_proto::TensorProto header;
-    header.set_name(tensor->name());
-    header.set_data_type(tensor->data_type());
-    *header.mutable_dims() = tensor->dims();
-    header.set_data_location(onnx_proto::TensorProto::EXTERNAL);
-    auto add = [&](const char *key, const std::string &text) {
-      auto *entry = header.add_external_data();
-      entry->set_key(key);
-      entry->set_value(text);
-    };
-    add("location", path);
-    add("offset", std::to_string(place.first));
-    add("length", std::to_string(place.second));
-    tensor->Swap(&header);
-  }
+  saveExternally(*state_->graph, root().state_->content->files, ids, path);
 }
 
 }  // namespace popart::onnx

@@ -29,6 +29,8 @@ bool hasRegularForm(const Op &op) {
     if (op.is(type)) return false;
   for (int i = 0; i < op.outputCount(); ++i)
     if (!op.hasOutput(i)) return false;
+  // In the rows an empty list of axes is none of them, in ONNX all of them or no operation at all.
+  if (op.hasAttr("axes") && op.attrInts("axes").empty()) return false;
   return !op.isUserOp() && !def.isInplaceVariant();
 }
 
@@ -91,6 +93,9 @@ bool addNodeOf(ModelBuilder &builder, const Op &op, const std::vector<TensorId> 
       attributes.emplace_back(name, std::move(*attribute));
     }
   }
+  // Since version 18 one of the two says how many pieces there are.
+  if (op.is("Split") && !op.hasAttr("split") && !op.hasAttr("num_outputs"))
+    attributes.emplace_back("num_outputs", int64_t{op.outputCount()});
   // Inputs of the op itself that come after an attribute's place move up in the node.
   std::vector<TensorId> operands = inputs;
   std::sort(constants.begin(), constants.end(), [](const auto &a, const auto &b) { return a.first < b.first; });

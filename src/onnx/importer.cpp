@@ -94,6 +94,11 @@ void Importer::addOp(Graph &graph, std::string_view type, const std::vector<Tens
                      const std::vector<TensorId> &ids, Attributes attributes, const Op::Settings &settings) {
   const OpDef *def = findOpDef(type);
   if (!def) throw error("{} '{}': the operator is not supported yet", type, settings.name);
+  if (options_.unknownAttributes == UnknownAttributes::Drop && !def->createRule()) {
+    const Attributes given = attributes;
+    for (const auto &[name, value] : given.entries())
+      if (!def->findAttribute(name)) attributes.erase(name);
+  }
   Op::Settings own = settings;
   own.graph = &graph;
   Op *op = graph.addConnectedOp(*def, inputs, ids, std::move(attributes), std::move(own));

@@ -161,6 +161,7 @@ class NodeContext {
   }
 
  private:
+  const Tensor &origin(TensorIndex t) const;
   Importer &importer_;
   Scope &scope_;
   std::string type_, domain_, overload_, text_;

@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <popart/tensordata.hpp>
 
@@ -66,6 +67,14 @@ TensorData tensorData(const onnx_proto::TensorProto &tensor, const std::string &
                       const std::shared_ptr<const void> &owner);
 TensorData denseTensorData(const onnx_proto::SparseTensorProto &tensor, const std::string &name,
                            const ExternalFiles &files, const std::shared_ptr<const void> &owner);
+
+// Payload of a tensor message: type, dimensions and raw bytes. Throws popart::error for types ONNX does not have.
+void setPayload(onnx_proto::TensorProto &tensor, const TensorData &value);
+
+// Moves the values of initializers of `graph` to a new raw file and notes their places. Throws popart::error: no
+// initializer of that name, external already, folder missing.
+void saveExternally(onnx_proto::GraphProto &graph, const ExternalFiles &files, const std::vector<TensorId> &ids,
+                    const std::string &path);
 
 // Files this process wrote with saveInitializersExternally: allowed as absolute locations of models built in memory.
 void allowExternalFile(const std::string &path);

@@ -47,8 +47,23 @@ bool NodeContext::isConstant(TensorIndex t) const {
   return tensor.tensorType() == TensorType::Const && tensor.hasTensorData();
 }
 
+// The tensor of the outermost graph that a body input stands for; the tensor itself where it is no capture.
+const Tensor &NodeContext::origin(TensorIndex t) const {
+  const Scope *scope = &scope_;
+  while (scope->outer) {
+    if (scope->outer->graph != scope->graph) {
+      const auto found = std::find_if(scope->captures.begin(), scope->captures.end(),
+                                      [&](const Scope::Capture &c) { return c.inner == t; });
+      if (found == scope->captures.end()) break;
+      t = found->outer;
+    }
+    scope = scope->outer;
+  }
+  return scope->graph->tensor(t);
+}
+
 const TensorData &NodeContext::constant(int i) const {
-  const Tensor &tensor = graph().tensor(in(i));
+  const Tensor &tensor = origin(in(i));
   // An initializer that steers a shape gets no gradient, so its value stays what the model says.
   const bool known = tensor.tensorType() == TensorType::Const || tensor.tensorType() == TensorType::Variable;
   if (!known || !tensor.hasTensorData())

@@ -53,10 +53,14 @@ enum class WeightRole { Variable, Constant };
 // Strict: the opset must be one this library knows. Lenient: a newer opset is read as the newest known one.
 enum class OpVersionRule { Strict, Lenient };
 
+// Refuse: an attribute that the operator does not have is an error. Drop: it is left out.
+enum class UnknownAttributes { Refuse, Drop };
+
 struct BuildOptions {
   Purpose purpose = Purpose::Inference;
   WeightRole weights = WeightRole::Variable;
   OpVersionRule versions = OpVersionRule::Strict;
+  UnknownAttributes unknownAttributes = UnknownAttributes::Refuse;
   // Shapes and types of graph inputs whose dimensions the model leaves open (PopART InputShapeInfo). A symbolic
   // dimension that one entry fixes is fixed for all inputs that use its name.
   std::map<TensorId, TensorInfo> inputShapeInfo;

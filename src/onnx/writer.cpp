@@ -72,13 +72,21 @@ class PendingFile {
 };
 
 void setTensor(onnx_proto::TensorProto &tensor, const std::string &name, const TensorData &value) {
-  const int onnxType = toOnnxDataType(value.info().dataType());
-  check(onnxType != 0, "Tensor '{}': ONNX has no element type for {}", name, value.info());
   tensor.Clear();
   tensor.set_name(name);
-  tensor.set_data_type(onnxType);
-  for (int64_t d : value.info().shape()) tensor.add_dims(d);
-  tensor.set_raw_data(value.data(), static_cast<size_t>(value.nbytes()));
+  setPayload(tensor, value);
+}
+
+void setExternalPlace(onnx_proto::TensorProto &tensor, const std::string &location, int64_t offset, int64_t length) {
+  tensor.set_data_location(onnx_proto::TensorProto::EXTERNAL);
+  auto add = [&](const char *key, const std::string &text) {
+    auto *entry = tensor.add_external_data();
+    entry->set_key(key);
+    entry->set_value(text);
+  };
+  add("location", location);
+  add("offset", std::to_string(offset));
+  add("length", std::to_string(length));
 }
 
 // Initializer values by id, with the model's external data read.
@@ -169,7 +177,85 @@ std::string serialised(const onnx_proto::ModelProto &proto) {
   return proto.SerializeAsString();
 }
 
+// The data files that this process wrote for the model (absolute locations): their tensors stay there and get their new
+// values in place. Files that came with a model are left alone.
+class OwnDataFiles {
+ public:
+  explicit OwnDataFiles(const Model &model) : files_(model.content().files) {
+    for (const auto &tensor : model.content().proto->graph().initializer())
+      if (const std::string location = entry(tensor, "location"); fs::path(location).is_absolute())
+        tensors_[tensor.name()] = &tensor;
+  }
+  bool takes(const TensorId &id) const { return tensors_.count(id) != 0; }
+  // Notes the value for its place and makes `message` point at it.
+  void put(const TensorId &id, const TensorData &value, onnx_proto::TensorProto &message) {
+    message = *tensors_.at(id);
+    const std::string location = entry(message, "location"), offset = entry(message, "offset");
+    auto [found, isNew] = contents_.try_emplace(location);
+    if (isNew) {
+      const auto file = files_.file(location, id);
+      found->second.assign(file->data(), file->size());
+    }
+    const size_t begin = offset.empty() ? 0 : std::stoull(offset);
+    check(begin + static_cast<size_t>(value.nbytes()) <= found->second.size(),
+          "Initializer '{}': its data file '{}' has become too short", id, location);
+    std::memcpy(found->second.data() + begin, value.data(), static_cast<size_t>(value.nbytes()));
+  }
+  void commit() const {
+    for (const auto &[location, bytes] : contents_) writeFileAtomically(location, bytes);
+  }
+
+ private:
+  static std::string entry(const onnx_proto::TensorProto &tensor, const char *key) {
+    for (const auto &e : tensor.external_data())
+      if (tensor.data_location() == onnx_proto::TensorProto::EXTERNAL && e.key() == key) return e.value();
+    return {};
+  }
+  const ExternalFiles &files_;
+  std::map<TensorId, const onnx_proto::TensorProto *> tensors_;
+  std::map<std::string, std::string> contents_;
+};
+
 }  // namespace
+
+void setPayload(onnx_proto::TensorProto &tensor, const TensorData &value) {
+  const int type = toOnnxDataType(value.info().dataType());
+  check(type != 0, "Tensor '{}': ONNX has no element type for {}", tensor.name(), value.info());
+  tensor.set_data_type(type);
+  for (int64_t d : value.info().shape()) tensor.add_dims(d);
+  tensor.set_raw_data(value.data(), static_cast<size_t>(value.nbytes()));
+}
+
+void saveExternally(onnx_proto::GraphProto &graph, const ExternalFiles &files, const std::vector<TensorId> &ids,
+                    const std::string &path) {
+  const fs::path folder = fs::path(path).parent_path();
+  check(folder.empty() || fs::is_directory(folder),
+        "saveInitializersExternally: folder '{}' does not exist. Create it before saving weights there",
+        folder.string());
+  std::map<TensorId, onnx_proto::TensorProto *> tensors;
+  for (auto &tensor : *graph.mutable_initializer()) tensors[tensor.name()] = &tensor;
+  std::string bytes;
+  std::vector<std::pair<onnx_proto::TensorProto *, std::pair<int64_t, int64_t>>> places;
+  for (const auto &id : ids) {
+    auto found = tensors.find(id);
+    check(found != tensors.end(), "saveInitializersExternally: '{}' is no initializer of this graph", id);
+    check(found->second->data_location() != onnx_proto::TensorProto::EXTERNAL,
+          "saveInitializersExternally: initializer '{}' is saved externally already", id);
+    const TensorData value = tensorData(*found->second, id, files, nullptr);
+    places.push_back({found->second, {static_cast<int64_t>(bytes.size()), value.nbytes()}});
+    bytes.append(static_cast<const char *>(value.data()), static_cast<size_t>(value.nbytes()));
+  }
+  writeFileAtomically(path, bytes);
+  allowExternalFile(path);
+  for (auto &[tensor, place] : places) {
+    onnx_proto::TensorProto header;
+    header.set_name(tensor->name());
+    header.set_data_type(tensor->data_type());
+    *header.mutable_dims() = tensor->dims();
+    setExternalPlace(header, path, place.first, place.second);
+    tensor->Swap(&header);
+  }
+}
 
 void writeFileAtomically(const std::string &path, std::string_view bytes) {
   PendingFile file(path);
@@ -190,41 +276,63 @@ std::string serialiseModel(const Model &original, const std::map<TensorId, Tenso
 
 void writeModel(const std::string &path, const Model &original, const std::map<TensorId, TensorData> &values,
                 const std::map<std::string, std::string> &metadata) {
-  const auto all = allValues(original, values);
-  constexpr int64_t kRoomForNodes = int64_t{64} << 20;
-  if (totalBytes(all) < static_cast<int64_t>(std::numeric_limits<int>::max()) - kRoomForNodes)
-    return writeFileAtomically(path, serialiseModel(original, values, metadata));
+  auto all = allValues(original, values);
   onnx_proto::ModelProto proto = skeleton(original, metadata);
-  PendingFile data(path + ".data");
+  const std::vector<TensorId> ids = orderedIds(original, all, proto);
+  OwnDataFiles own(original);
+  for (const auto &id : ids)
+    if (own.takes(id)) {
+      own.put(id, all.at(id), *proto.mutable_graph()->add_initializer());
+      all.erase(id);
+    }
+  constexpr int64_t kRoomForNodes = int64_t{64} << 20;
+  const bool fits = totalBytes(all) < static_cast<int64_t>(std::numeric_limits<int>::max()) - kRoomForNodes;
+  std::unique_ptr<PendingFile> data;
+  if (!fits) data = std::make_unique<PendingFile>(path + ".data");
   int64_t offset = 0;
   const std::string padding(kExternalAlignmentBytes, '\0');
-  for (const auto &id : orderedIds(original, all, proto)) {
+  for (const auto &id : ids) {
+    if (own.takes(id)) continue;
     const TensorData &value = all.at(id);
     auto &tensor = *proto.mutable_graph()->add_initializer();
-    if (value.nbytes() < kExternalThresholdBytes) {
+    if (fits || value.nbytes() < kExternalThresholdBytes) {
       setTensor(tensor, id, value);
       continue;
     }
     tensor.set_name(id);
     tensor.set_data_type(toOnnxDataType(value.info().dataType()));
     for (int64_t d : value.info().shape()) tensor.add_dims(d);
-    tensor.set_data_location(onnx_proto::TensorProto::EXTERNAL);
     const int64_t gap = (kExternalAlignmentBytes - offset % kExternalAlignmentBytes) % kExternalAlignmentBytes;
-    data.write(padding.data(), static_cast<size_t>(gap));
+    data->write(padding.data(), static_cast<size_t>(gap));
     offset += gap;
-    auto add = [&](const char *key, const std::string &text) {
-      auto *entry = tensor.add_external_data();
-      entry->set_key(key);
-      entry->set_value(text);
-    };
-    add("location", fs::path(path + ".data").filename().string());
-    add("offset", std::to_string(offset));
-    add("length", std::to_string(value.nbytes()));
-    data.write(value.data(), static_cast<size_t>(value.nbytes()));
+    setExternalPlace(tensor, fs::path(path + ".data").filename().string(), offset, value.nbytes());
+    data->write(value.data(), static_cast<size_t>(value.nbytes()));
     offset += value.nbytes();
   }
-  data.commit();
+  own.commit();
+  if (data) data->commit();
   writeFileAtomically(path, serialised(proto));
+}
+
+Model moveExternalData(const Model &model, const std::string &from, const std::string &to) {
+  check(!fs::exists(to), "updateExternallySavedTensorLocations: '{}' exists already. Name a new file", to);
+  check(fs::is_regular_file(from), "updateExternallySavedTensorLocations: there is no file '{}'", from);
+  auto content = std::make_shared<ModelContent>();
+  *content->proto = *model.content().proto;
+  content->name = model.content().name;
+  content->files = model.content().files;
+  bool any = false;
+  for (auto &tensor : *content->proto->mutable_graph()->mutable_initializer())
+    for (auto &entry : *tensor.mutable_external_data())
+      if (entry.key() == "location" && entry.value() == from) {
+        entry.set_value(to);
+        any = true;
+      }
+  check(any, "updateExternallySavedTensorLocations: no initializer of the model is stored in '{}'", from);
+  const auto old = MappedFile::open(from, from);
+  writeFileAtomically(to, {old->data(), old->size()});
+  allowExternalFile(to);
+  return Model(std::move(content));
 }
 
 TensorData initializerData(const Model &model, const TensorId &id) {

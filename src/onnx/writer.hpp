@@ -19,9 +19,14 @@ void writeFileAtomically(const std::string &path, std::string_view bytes);
 std::string serialiseModel(const Model &original, const std::map<TensorId, TensorData> &values,
                            const std::map<std::string, std::string> &metadata = {});
 
-// The same to a file. Models that exceed 2 GiB keep all initializers of 1 KiB and more in "<file name>.data" beside it.
+// The same to a file. Tensors in data files that saveInitializersExternally of this process wrote stay there, with
+// their new values. Models that exceed 2 GiB keep all initializers of 1 KiB and more in "<file name>.data" beside it.
 void writeModel(const std::string &path, const Model &original, const std::map<TensorId, TensorData> &values,
                 const std::map<std::string, std::string> &metadata = {});
+
+// The model with the data of file `from` copied to the new file `to` and read from there. Throws popart::error: `to`
+// exists, `from` does not, no initializer lies in it.
+Model moveExternalData(const Model &model, const std::string &from, const std::string &to);
 
 // The value of an initializer. Throws popart::error with the nearest names when there is none.
 TensorData initializerData(const Model &model, const TensorId &id);

@@ -28,7 +28,7 @@ bool transposeToReshape(Op &op, const Rewriter &rewriter) {
     if (axis < last) return false;
     last = axis;
   }
-  rewriter.replaceOp(op, "Reshape", {op.inputs()[0]}, {{"shape", op.outShape(0)}});
+  rewriter.replaceOp(op, "Reshape", {op.inputs()[0]}, {{"shape", op.outShape(0)}, {"allowzero", int64_t{1}}});
   return true;
 }
 

@@ -31,12 +31,16 @@ class LoopMaker {
     for (Op *op : outer) redirectInputs(*op);
     moveConstraints();
     Op *loop = addLoop();
-    for (const auto &[value, result] : results_) readAfterLoop(value, result, *loop);
+    for (const auto &[carried, result] : results_) readAfterLoop(carried, result, *loop);
     eraseMoved();
     for (Op *op : outer) main_.addConstraint(loop->index(), op->index());
   }
 
  private:
+  // A value made in the body that leaves it: its last one, or (true) the sum over the iterations.
+  using Carried = std::pair<TensorIndex, bool>;
+  static bool readsSum(const Op &op) { return op.is("HostStore") && op.attrString("return") == "sum"; }
+
   bool inner(const Op &op) const { return !isOuter(op); }
   bool madeInBody(TensorIndex t) const {
     return main_.tensor(t).hasProducer() && inner(*main_.tensor(t).getProducer());
@@ -54,7 +58,6 @@ class LoopMaker {
       if (each)
         for (int64_t i = 1; i < count_; ++i)
           main_.addConnectedOp(op->def(), op->inputs(), {}, op->attributes(), op->settings);
-      if (kind == "sum" && madeInBody(value) && !variableOf(value).valid()) sums_.insert(value);
     }
   }
 
@@ -118,28 +121,30 @@ class LoopMaker {
       const TensorIndex value = op.inputs()[i];
       if (const TensorIndex variable = variableOf(value); variable.valid()) {
         main_.connectInput(op.index(), i, variable);
-      } else if (!results_.count(value)) {
+      } else if (const Carried carried{value, readsSum(op)}; !results_.count(carried)) {
         const TensorId id = main_.freeId(main_.tensor(value).id + "___afterLoop");
-        results_[value] = main_.addTensor(id, main_.info(value), TensorType::ActGrad);
+        results_[carried] = main_.addTensor(id, main_.info(value), TensorType::ActGrad);
       }
     }
   }
 
   // The body's output for a value: itself, or the sum so far.
-  TensorIndex carriedValue(TensorIndex value, TensorIndex before) {
-    if (!sums_.count(value)) return inBody_.at(value);
-    const TensorId id = body_.freeId(main_.tensor(value).id + "___sum");
-    return body_.addConnectedOp(opDef("Add"), {before, inBody_.at(value)}, {id}, {}, Op::Settings(body_))->outputs()[0];
+  TensorIndex carriedValue(const Carried &carried, TensorIndex before) {
+    const TensorIndex value = inBody_.at(carried.first);
+    if (!carried.second) return value;
+    const TensorId id = body_.freeId(main_.tensor(carried.first).id + "___sum");
+    return body_.addConnectedOp(opDef("Add"), {before, value}, {id}, {}, Op::Settings(body_))->outputs()[0];
   }
 
   Op *addLoop() {
     std::vector<TensorIndex> loopInputs(2), bodyInputs{iteration_, condition_}, bodyOutputs{condition_};
     std::vector<TensorId> outputIds;
-    for (const auto &[value, result] : results_) {
+    for (const auto &[carried, result] : results_) {
+      const TensorIndex value = carried.first;
       const TensorId id = main_.tensor(value).id;
       loopInputs.push_back(main_.addConstant(main_.freeId(id + "___beforeLoop"), TensorData(main_.info(value))));
       bodyInputs.push_back(body_.addTensor(body_.freeId(id + "___before"), main_.info(value), TensorType::ActGrad));
-      bodyOutputs.push_back(carriedValue(value, bodyInputs.back()));
+      bodyOutputs.push_back(carriedValue(carried, bodyInputs.back()));
     }
     std::vector<int64_t> modified;
     for (TensorIndex t : inputs_) {
@@ -167,10 +172,12 @@ class LoopMaker {
     return loop;
   }
 
-  void readAfterLoop(TensorIndex value, TensorIndex result, const Op &loop) {
-    const std::vector<Use> uses = main_.tensor(value).uses();
-    for (const Use &use : uses)
-      if (use.op != loop.index() && isOuter(main_.op(use.op))) main_.replaceUse(use, result);
+  void readAfterLoop(const Carried &carried, TensorIndex result, const Op &loop) {
+    const std::vector<Use> uses = main_.tensor(carried.first).uses();
+    for (const Use &use : uses) {
+      const Op &op = main_.op(use.op);
+      if (use.op != loop.index() && isOuter(op) && readsSum(op) == carried.second) main_.replaceUse(use, result);
+    }
   }
 
   void eraseMoved() {
@@ -190,9 +197,8 @@ class LoopMaker {
   std::vector<TensorIndex> inputs_;            // of the main graph, in the order the body first reads them
   std::map<TensorIndex, TensorIndex> inBody_;  // main -> body
   std::map<OpIndex, OpIndex> opInBody_;
-  std::set<TensorIndex> modified_;              // variables the body writes
-  std::map<TensorIndex, TensorIndex> results_;  // value made in the body -> the loop's output
-  std::set<TensorIndex> sums_;                  // values whose sum over the iterations leaves the body
+  std::set<TensorIndex> modified_;          // variables the body writes
+  std::map<Carried, TensorIndex> results_;  // value made in the body, or its sum -> the loop's output
 };
 
 }  // namespace

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -22,6 +23,7 @@ if __name__ == "__main__":
 import popart_core  # noqa: E402
 
 from tests.cases.case import Array, Case, seeded  # noqa: E402
+from tests.cases.fallbacks import is_allowed  # noqa: E402
 
 testing = popart_core.testing
 popart_exception = popart_core.popart_exception
@@ -32,6 +34,8 @@ TOLERANCES = {"float64": 1e-12, "float32": 1e-5, "float16": 4e-3, "": 1e-5}
 DIFFERENCE_STEP = 1e-5
 DIFFERENCE_TOLERANCE = 1e-6
 DIRECTIONS = 4
+# Two roundings to eight bits: the backends may sum in another order before they round.
+BFLOAT16_TOLERANCE = 1.6e-2
 
 
 def load_cases() -> list[Case]:
@@ -111,6 +115,32 @@ def check_backends(case: Case) -> None:
             assert_close(
                 best, reference, 2 * case.tolerance * TOLERANCES[dtype], f"{case.label} {dtype} cpu output {i}"
             )
+
+
+def check_bfloat16(case: Case) -> None:
+    """With bfloat16 inputs the best backend gives what the reference gives, up to rounding."""
+    arrays = [None if a is None else a.astype(ml_dtypes.bfloat16) if a.dtype == np.float32 else a for a in case.inputs]
+    for i, (best, reference) in enumerate(zip(run(case, arrays, "cpu"), run(case, arrays), strict=True)):
+        assert best.dtype == reference.dtype
+        if best.dtype == ml_dtypes.bfloat16:
+            best, reference = best.astype(np.float32), reference.astype(np.float32)
+        assert_close(best, reference, case.tolerance * BFLOAT16_TOLERANCE, f"{case.label} bfloat16 cpu output {i}")
+
+
+def check_fallbacks(case: Case) -> None:
+    """The CPU backend takes every op of the case's program and of its gradient's, or the exception is written down."""
+    for dtype in (*case.types, *(["bfloat16"] if "float16" in case.types else [])):
+        arrays = case.arrays(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
+        if any(a is not None and a.dtype == np.float64 for a in arrays):
+            continue  # computed by the reference on purpose
+        left = testing.fallbacks(case.type, dict(case.attributes), contiguous(arrays), case.outputs)
+        if case.gradients:
+            weights = [y if y.dtype.kind in "fV" else None for y in run(case, arrays)]
+            left += testing.grad_fallbacks(
+                case.type, dict(case.attributes), contiguous(arrays), weights, list(case.gradients), case.outputs
+            )
+        for op, reason in left:
+            assert is_allowed(op, reason), f"{case.label} {dtype}: {op} falls back to the reference: {reason}"
 
 
 def check_inplace(case: Case) -> None:
@@ -194,6 +224,8 @@ CHECKS: dict[str, Callable[[Case], None]] = {
     "infos": check_infos,
     "forward": check_forward,
     "backends": check_backends,
+    "bfloat16": check_bfloat16,
+    "fallbacks": check_fallbacks,
     "inplace": check_inplace,
     "gradients": check_gradients,
 }
@@ -206,6 +238,8 @@ def checks_of(case: Case) -> Iterator[tuple[str, Callable[[Case], None]]]:
         return
     for name, check in CHECKS.items():
         if (name == "forward" and case.expected is None) or (name == "gradients" and not case.gradients):
+            continue
+        if name == "bfloat16" and "float16" not in case.types:
             continue
         yield name, check
 

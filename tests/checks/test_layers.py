@@ -2,7 +2,7 @@
 
 import pytest
 
-from tools.checks.layers import check_file
+from tools.checks.layers import check_file, check_readmes
 
 
 @pytest.mark.parametrize(
@@ -41,3 +41,13 @@ def test_other_include_is_named(name, include):
 
 def test_file_outside_all_rooms_is_named():
     assert "is in no room" in check_file("src/misc/odd.cpp", "")[0]
+
+
+def test_room_without_a_short_readme_is_named(tmp_path):
+    for room, lines in (("ir", 30), ("ops", 31), ("lower", 0)):
+        (tmp_path / "src" / room).mkdir(parents=True)
+        (tmp_path / "src" / room / "room.cpp").touch()
+        if lines:
+            (tmp_path / "src" / room / "README.md").write_text("line\n" * lines)
+    problems = check_readmes(tmp_path)
+    assert [problem.split(":")[0] for problem in problems] == ["src/ops/README.md", "src/lower"]

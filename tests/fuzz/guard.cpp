@@ -9,8 +9,11 @@
 #include <cstdlib>
 #include <string_view>
 
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define POPART_FUZZ_SANITIZED 1
 extern "C" void __sanitizer_set_death_callback(void (*callback)());
+#endif
+#if defined(__SANITIZE_ADDRESS__)
 extern "C" const char *__asan_default_options() {
   return "max_allocation_size_mb=2048:hard_rss_limit_mb=6144:detect_stack_use_after_return=0";
 }
@@ -56,7 +59,7 @@ void onSignal(int signal) {
 void installGuard(long memoryBytes) {
   if (const char *folder = std::getenv("POPART_FUZZ_KEEP")) keepPath = std::string(folder) + "/fuzz-input";
   signal(SIGALRM, onSignal);
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(POPART_FUZZ_SANITIZED)
   (void)memoryBytes;
   __sanitizer_set_death_callback(report);
 #else

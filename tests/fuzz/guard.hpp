@@ -5,8 +5,8 @@
 
 namespace popart::fuzz {
 
-// Installs the handlers (signals, and the sanitizers' own last call) and limits memory to `memoryBytes`; under the
-// address sanitizer, which reserves address space of its own, __asan_default_options in guard.cpp limits it instead.
+// Installs the handlers (signals, or the sanitizers' own last call) and limits memory to `memoryBytes`. Sanitizers
+// reserve address space of their own: under the address sanitizer __asan_default_options in guard.cpp limits memory.
 void installGuard(long memoryBytes);
 
 // From here on the input is `bytes`, shown as `what`. After `seconds` of waiting the process ends.

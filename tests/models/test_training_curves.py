@@ -1,13 +1,12 @@
-"""LeNet, ResNet-18 and a small GPT follow PyTorch's loss curve with every optimizer.
+"""LeNet, ResNet-18 and a small GPT follow PyTorch's loss curve for 50 steps with every optimizer.
 
-Narrow networks and few steps run always; full widths over 50 steps are slow tests. Rounding differences grow with
-training where the loss surface is steep: the steps that are compared at 1e-4 are written with each case.
+Narrow networks run always, full widths are slow tests. The relative error is at most 1e-4 until chaos, which is
+measured in PyTorch itself (curves.py); the steps before it are written with each case.
 """
 
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 import torchvision
@@ -16,11 +15,10 @@ from torch import nn
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(Path(__file__).parent), str(ROOT / "benchmarks")]
 
-from curves import OPTIMIZERS, both_curves  # noqa: E402
+from curves import OPTIMIZERS, compare  # noqa: E402
 from networks import LeNet, Transformer  # noqa: E402
 
 pytestmark = pytest.mark.models
-TOLERANCE = 1e-4
 
 
 def image_batches(steps, batch, shape, classes):
@@ -57,41 +55,39 @@ def resnet(width, blocks, classes):
     return network
 
 
-def assert_follows(ours, theirs, steps):
-    """The first `steps` losses agree; the others are finite."""
-    assert np.isfinite(ours).all()
-    np.testing.assert_allclose(ours[:steps], theirs[:steps], rtol=TOLERANCE)
+STEPS = 50
+# Steps before chaos, at least: batch norm's last stages, of few values each, amplify rounding with any rule. Measured
+# for the narrow network: 16, 8, 31 and 50 steps.
+RESNET_STEPS = {"sgd": 8, "momentum": 4, "adam": 16, "adamw": 16}
+RESNET18_STEPS = 3
 
 
 @pytest.mark.parametrize("rule", OPTIMIZERS)
 def test_lenet_follows_torch(rule):
     torch.manual_seed(1)
-    ours, theirs = both_curves(LeNet(), image_batches(50, 8, (1, 28, 28), 10), rule)
-    assert_follows(ours, theirs, 50)
+    compare(LeNet(), image_batches(STEPS, 8, (1, 28, 28), 10), rule).check(STEPS)
 
 
 @pytest.mark.parametrize("rule", OPTIMIZERS)
 def test_narrow_resnet_follows_torch(rule):
     torch.manual_seed(2)
-    ours, theirs = both_curves(resnet(8, [1, 1, 1, 1], 10), image_batches(10, 4, (3, 64, 64), 10), rule)
-    # Batch norm over 4 images with 2x2 pixels in the last stage amplifies rounding within a few steps.
-    assert_follows(ours, theirs, 5)
+    network = resnet(8, [1, 1, 1, 1], 10)
+    compare(network, image_batches(STEPS, 8, (3, 32, 32), 10), rule).check(RESNET_STEPS[rule])
 
 
 @pytest.mark.parametrize("rule", OPTIMIZERS)
 def test_narrow_gpt_follows_torch(rule):
     torch.manual_seed(3)
     network = Transformer(2, 32, 2, 64, 16, 20, causal=True, head=True)
-    ours, theirs = both_curves(network, token_batches(50, 4, 16, 20), rule)
-    assert_follows(ours, theirs, 50)
+    compare(network, token_batches(STEPS, 4, 16, 20), rule).check(STEPS)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rule", OPTIMIZERS)
 def test_resnet18_follows_torch(rule):
     torch.manual_seed(4)
-    ours, theirs = both_curves(resnet(64, [2, 2, 2, 2], 100), image_batches(50, 8, (3, 224, 224), 100), rule)
-    assert_follows(ours, theirs, 5)
+    network = resnet(64, [2, 2, 2, 2], 100)
+    compare(network, image_batches(STEPS, 8, (3, 64, 64), 100), rule).check(RESNET18_STEPS)
 
 
 @pytest.mark.slow
@@ -99,5 +95,4 @@ def test_resnet18_follows_torch(rule):
 def test_gpt_follows_torch(rule):
     torch.manual_seed(5)
     network = Transformer(6, 384, 6, 1536, 256, 65, causal=True, head=True)
-    ours, theirs = both_curves(network, token_batches(50, 8, 256, 65), rule)
-    assert_follows(ours, theirs, 20)
+    compare(network, token_batches(STEPS, 8, 256, 65), rule).check(STEPS)

@@ -1,8 +1,9 @@
-"""Checks that rooms include only the rooms below them. Usage: layers.py [ROOT].
+"""Checks that rooms include only the rooms below them and say where to start. Usage: layers.py [ROOT].
 
 The allowed directions are the table ROOMS; whatever a room may include, that room's own needs come with it.
 Public headers (include/popart) may be included by every room and include only std and one another. Generated
-ONNX messages and the headers of kernel libraries appear only in the .cpp files of their room.
+ONNX messages and the headers of kernel libraries appear only in the .cpp files of their room. A room that has source
+files has a README.md of at most 30 lines.
 """
 
 from __future__ import annotations
@@ -43,6 +44,9 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
     "oneapi/": ("backends/cpu",),
     "cuda": ("backends/cuda",),
 }
+
+PYTHON_ROOMS = ("bindings", "popart", "popxl", "popxl_addons", "popdist")
+MOST_README_LINES = 30
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
 
@@ -118,9 +122,26 @@ def check_tree(root: Path) -> list[str]:
     return problems
 
 
+def check_readmes(root: Path) -> list[str]:
+    """Rooms with source files whose README.md is missing or too long."""
+    rooms = [f"src/{room}" for room in (*ROOMS, TOP_ROOM)] + [f"python/{room}" for room in PYTHON_ROOMS]
+    problems = []
+    for room in [*rooms, "include/popart"]:
+        folder = root / room
+        if not any(path.suffix in (".cpp", ".hpp", ".py") for path in folder.glob("*")):
+            continue
+        readme = folder / "README.md"
+        if not readme.is_file():
+            problems.append(f"{room}: has no README.md. Say in it where to start reading.")
+        elif (lines := len(readme.read_text().splitlines())) > MOST_README_LINES:
+            problems.append(f"{room}/README.md: got {lines} lines, expected at most {MOST_README_LINES}.")
+    return problems
+
+
 def main(arguments: list[str]) -> int:
     """Print all problems; returns 1 when there is one."""
-    problems = check_tree(Path(arguments[0] if arguments else ".").resolve())
+    root = Path(arguments[0] if arguments else ".").resolve()
+    problems = check_tree(root) + check_readmes(root)
     for problem in problems:
         print(problem)
     return int(bool(problems))

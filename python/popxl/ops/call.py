@@ -241,7 +241,7 @@ def call_with_info(
     parent = get_current_graph()
     given = _connect_inputs(graph, inputs, inputs_dict, check_inputs)
     tensors = [given.get(i) for i in range(len(graph.inputs))]
-    output_ids = [parent._create_tensor_id(t.name) for t in graph.outputs]
+    output_ids = parent._create_tensor_ids(t.name for t in graph.outputs)
     modified = [i for i, t in enumerate(graph.inputs) if t in graph._by_ref_inputs]
     label = f"{parent.name}--call--{graph.name}"
     op = _create("Call", label, tensors, output_ids, {"callee": graph.id, "modified": modified})

@@ -231,9 +231,8 @@ def conditional_with_info(
     then_given = _connect_inputs(then_branch, then_inputs or (), then_inputs_dict, check_inputs)
     else_given = _connect_inputs(else_branch, else_inputs or (), else_inputs_dict, check_inputs)
     tensors = [cond, *(then_given[i] for i in sorted(then_given)), *(else_given[i] for i in sorted(else_given))]
-    output_ids = [
-        parent._create_tensor_id(f"{t.name}_or_{e.name}") for t, e in zip(then_branch.outputs, else_branch.outputs)
-    ]
+    names = (f"{t.name}_or_{e.name}" for t, e in zip(then_branch.outputs, else_branch.outputs))
+    output_ids = parent._create_tensor_ids(names)
     attributes = {"then_branch": then_branch.id, "else_branch": else_branch.id}
     op = _create("If", f"{parent.name}--if", tensors, output_ids, attributes)
     return ConditionalSiteInfo(op, then_branch, else_branch, parent)

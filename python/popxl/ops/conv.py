@@ -107,7 +107,18 @@ def conv_transpose(
     return emit_one("ConvTranspose", {"t": t, "weight": weight}, "convtranspose_out", attributes)
 
 
-def conv_pow2scaled(*args: Any, **kwargs: Any) -> Tensor:
+def conv_pow2scaled(
+    t: Tensor,
+    weight: Tensor,
+    log2_scale: Tensor,
+    stride: Iterable[int] = (1, 1),
+    padding: Iterable[int] = (0, 0, 0, 0),
+    dilation: Iterable[int] = (1, 1),
+    groups: int = 1,
+    pad_type: str = "not_set",
+    available_memory_proportions: Iterable[float] | None = None,
+    enable_conv_dithering: Iterable[int] | None = None,
+) -> Tensor:
     """Convolve float8 tensors.
 
     Raises:
@@ -116,7 +127,20 @@ def conv_pow2scaled(*args: Any, **kwargs: Any) -> Tensor:
     raise unsupported("conv_pow2scaled", "Use ops.conv on float16 or float32 tensors.")
 
 
-def conv_transpose_pow2scaled(*args: Any, **kwargs: Any) -> Tensor:
+def conv_transpose_pow2scaled(
+    t: Tensor,
+    weight: Tensor,
+    log2_scale: Tensor,
+    stride: Iterable[int] = (1, 1),
+    padding: Iterable[int] = (0, 0, 0, 0),
+    dilation: Iterable[int] = (1, 1),
+    groups: int = 1,
+    pad_type: str = "not_set",
+    output_padding: Iterable[int] = (),
+    output_shape: Iterable[int] = (),
+    available_memory_proportions: Iterable[float] | None = None,
+    enable_conv_dithering: Iterable[int] | None = None,
+) -> Tensor:
     """Transposed convolution of float8 tensors.
 
     Raises:

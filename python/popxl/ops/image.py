@@ -42,7 +42,7 @@ def interpolate(
         "nearest_mode": nearest_mode,
         "coordinate_transformation_mode": coordinate_transformation_mode,
     }
-    return emit_one("Resize", {"t": t}, "interpolate_out", attributes)
+    return emit_one("Resize", {"t": t}, "interpolate_out", attributes, function="interpolate")
 
 
 def roi_align(
@@ -60,4 +60,5 @@ def roi_align(
         "spatial_scale": float(spatial_scale),
         "sampling_ratio": int(sampling_ratio),
     }
-    return emit_one("RoiAlign", {"t": t, "rois": rois, "batch_index": batch_index}, "roi_align_out", attributes)
+    inputs = {"t": t, "rois": rois, "batch_index": batch_index}
+    return emit_one("RoiAlign", inputs, "roi_align_out", attributes, function="roi_align")

@@ -71,6 +71,31 @@ def scatter_reduce(
     Raises:
         ValueError: unknown reduction, or neither initial_values nor axis_size.
     """
+    return _scatter_reduce(
+        data,
+        indices,
+        reduction,
+        initial_values,
+        axis,
+        axis_size,
+        enable_index_broadcast,
+        available_memory_proportion,
+        group_size=1,
+    )
+
+
+def _scatter_reduce(
+    data: Tensor,
+    indices: Tensor,
+    reduction: str,
+    initial_values: Tensor | None,
+    axis: int,
+    axis_size: int | None,
+    enable_index_broadcast: bool,
+    available_memory_proportion: float | None,
+    *,
+    group_size: int,
+) -> Tensor:
     check_memory_proportion(available_memory_proportion)
     if reduction not in _REDUCTIONS:
         raise ValueError(f"reduction: got {reduction!r}, expected one of {_REDUCTIONS}.")
@@ -82,10 +107,41 @@ def scatter_reduce(
         "axis_size": size,
         "reduction": {"sum": "Sum", "min": "Min", "max": "Max", "none": "None"}[reduction],
         "enable_index_broadcast": int(enable_index_broadcast),
+        "group_size": group_size,
     }
     inputs = {"data": data, "indices": indices, "initial_values": initial_values}
     return emit_one(
         "ScatterReduce", {k: v for k, v in inputs.items() if v is not None}, "scatterreduce_out", attributes
+    )
+
+
+def grouped_scatter_reduce(
+    data: Tensor,
+    indices: Tensor,
+    reduction: str,
+    initial_values: Tensor | None = None,
+    axis: int = 0,
+    axis_size: int | None = None,
+    group_size: int = 1,
+    enable_index_broadcast: bool = True,
+    available_memory_proportion: float | None = None,
+) -> Tensor:
+    """Combine slices as `scatter_reduce` in each group; with group_size g > 1 dimension 0 of the inputs is the group.
+
+    Raises:
+        ValueError: as `scatter_reduce`.
+        popart_exception: the axis is the group dimension.
+    """
+    return _scatter_reduce(
+        data,
+        indices,
+        reduction,
+        initial_values,
+        axis,
+        axis_size,
+        enable_index_broadcast,
+        available_memory_proportion,
+        group_size=group_size,
     )
 
 

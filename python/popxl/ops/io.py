@@ -154,6 +154,15 @@ def print_tensor(
     return emit_one("PrintTensor", {"t": t}, "print_out", attributes)
 
 
+def code_copy(*args: Any, **kwargs: Any) -> None:
+    """Copy code between devices; never implemented.
+
+    Raises:
+        NotImplementedError: always.
+    """
+    raise NotImplementedError("popxl.ops.io.code_copy: code is not copied between devices.")
+
+
 def remote_load(*args: Any, **kwargs: Any) -> Tensor:
     """Load from a remote buffer.
 

@@ -1,7 +1,5 @@
 """Matrix products."""
 
-from typing import Any
-
 from popxl import dtypes
 from popxl.context import get_current_graph
 from popxl.dtypes import dtype
@@ -38,7 +36,9 @@ def matmul(
     return emit_one("MatMul", {"lhs": lhs, "rhs": rhs}, "matmul_out", attributes)
 
 
-def matmul_pow2scaled(*args: Any, **kwargs: Any) -> Tensor:
+def matmul_pow2scaled(
+    lhs: Tensor, rhs: Tensor, log2_scale: Tensor, available_memory_proportion: float | None = None
+) -> Tensor:
     """Multiply float8 matrices.
 
     Raises:
@@ -47,7 +47,7 @@ def matmul_pow2scaled(*args: Any, **kwargs: Any) -> Tensor:
     raise unsupported("matmul_pow2scaled", "Use ops.matmul on float16 or float32 tensors.")
 
 
-def pow2scale_cast_to_fp8(*args: Any, **kwargs: Any) -> Tensor:
+def pow2scale_cast_to_fp8(t: Tensor, log2_scale: Tensor, data_type: dtype) -> Tensor:
     """Round to float8.
 
     Raises:
@@ -56,7 +56,7 @@ def pow2scale_cast_to_fp8(*args: Any, **kwargs: Any) -> Tensor:
     raise unsupported("pow2scale_cast_to_fp8", "Use float16 or float32 tensors.")
 
 
-def pow2scale_cast_from_fp8(*args: Any, **kwargs: Any) -> Tensor:
+def pow2scale_cast_from_fp8(t: Tensor, log2_scale: Tensor, data_type: dtype) -> Tensor:
     """Convert from float8.
 
     Raises:

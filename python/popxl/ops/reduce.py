@@ -146,7 +146,7 @@ def histogram(t: Tensor, levels: list[float], absolute_of_input: bool) -> Tensor
     if any(b <= a for a, b in itertools.pairwise(levels)):
         raise ValueError(f"levels must be strictly increasing: got {levels}.")
     attributes = {"levels": [float(v) for v in levels], "absoluteOfInput": int(absolute_of_input)}
-    return emit_one("Histogram", {"t": t}, "histogram_out", attributes)
+    return emit_one("Histogram", {"t": t}, "histogram_out", attributes, function="histogram")
 
 
 def lamb_square(t: Tensor) -> Tensor:

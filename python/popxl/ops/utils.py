@@ -108,6 +108,7 @@ def emit(
     *,
     label: str = "",
     same_placement: bool = True,
+    function: str = "",
 ) -> list[Tensor]:
     """Add an op of the catalog to the current graph.
 
@@ -118,6 +119,7 @@ def emit(
         attributes: attributes of the row; entries with value None are left out.
         label: debug name, default the lower-case type.
         same_placement: check that the inputs are on one IPU and tile set.
+        function: name of the function in popxl.ops, for the message when the operator does not exist yet.
 
     Returns:
         The output tensors.
@@ -133,10 +135,12 @@ def emit(
     if same_placement:
         check_tensor_ipu_and_tile_set(**given)
     names = [outputs] if isinstance(outputs, str) else list(outputs)
+    if function and not has_operator(op_type):
+        raise unsupported(function, f"There is no operator {op_type}.")
     op = graph._create_op(
         op_type,
         [None if t is None else t.id for t in inputs.values()],
-        [graph._create_tensor_id(name) for name in names],
+        graph._create_tensor_ids(names),
         {k: v for k, v in (attributes or {}).items() if v is not None},
         ctx._get_op_settings(label or op_type.lower()),
     )
@@ -152,9 +156,17 @@ def emit_one(
     *,
     label: str = "",
     same_placement: bool = True,
+    function: str = "",
 ) -> Tensor:
     """Add an op with one output (`emit`) and return it."""
-    return emit(op_type, inputs, output, attributes, label=label, same_placement=same_placement)[0]
+    return emit(op_type, inputs, output, attributes, label=label, same_placement=same_placement, function=function)[0]
+
+
+def has_operator(op_type: str) -> bool:
+    """Whether the catalog has an operator of this type."""
+    from popart_core import testing
+
+    return op_type in testing.op_types()
 
 
 def unsupported(what: str, instead: str) -> Exception:

@@ -18,9 +18,12 @@ using executable::OperandDesc;
 class CpuBackend final : public executable::Backend {
  public:
   CpuBackend() {
-    for (auto table : {matmulKernels(), elementwiseKernels(), reduceKernels(), rowwiseKernels(), lossKernels(),
-                       convKernels(), poolKernels(), normKernels(), lrnKernels(), spatialMoveKernels(), moveKernels(),
-                       indexKernels(), orderKernels(), randomKernels(), foldKernels()})
+    for (auto table :
+         {matmulKernels(),  elementwiseKernels(), reduceKernels(), rowwiseKernels(),     lossKernels(),
+          convKernels(),    poolKernels(),        normKernels(),   lrnKernels(),         spatialMoveKernels(),
+          moveKernels(),    indexKernels(),       orderKernels(),  randomKernels(),      scatterKernels(),
+          dynamicKernels(), classLossKernels(),   padKernels(),    generalPoolKernels(), productKernels(),
+          foldKernels()})
       for (const Entry &e : table) entries_[e.type].push_back(&e);
   }
 

@@ -32,6 +32,12 @@ std::span<const Entry> moveKernels();
 std::span<const Entry> indexKernels();
 std::span<const Entry> orderKernels();
 std::span<const Entry> randomKernels();
+std::span<const Entry> scatterKernels();
+std::span<const Entry> dynamicKernels();
+std::span<const Entry> classLossKernels();
+std::span<const Entry> padKernels();          // after moveKernels: takes what they refuse
+std::span<const Entry> generalPoolKernels();  // after poolKernels
+std::span<const Entry> productKernels();      // after matmulKernels
 std::span<const Entry> foldKernels();  // after reduceKernels and the channels-last reductions: takes what they refuse
 
 // ---- what family files share when they judge a request

@@ -30,6 +30,7 @@ NormPlan planOf(const Shape &x, int64_t groupChannels) {
   const ChannelRows rows = channelRows(x);
   NormPlan p{rows.n, rows.places, rows.channels, groupChannels, 0};
   const int64_t least = std::max<int64_t>(16, (rows.channels / 8 + 15) / 16 * 16);
+  if (groupChannels == 0) return p;  // no channels, nothing to do
   p.block = std::min(rows.channels, (least + groupChannels - 1) / groupChannels * groupChannels);
   return p;
 }

@@ -6,7 +6,7 @@
 #include <popart/graph.hpp>
 
 #include "backends/cpu/cpu.hpp"
-#include "backends/cpu/spatial.hpp"
+#include "backends/cpu/pool_window.hpp"
 #include "backends/cpu/vector/windows.hpp"
 
 namespace popart::cpu {
@@ -14,61 +14,6 @@ namespace {
 
 using executable::KernelArgs;
 using executable::KernelRequest;
-
-struct Pool {
-  int64_t n = 1, channels = 1;
-  Spatial in, out, kernel, stride = {1, 1, 1}, dilation = {1, 1, 1}, padLow = {0, 0, 0}, padHigh = {0, 0, 0};
-  int64_t taps() const { return kernel[0] * kernel[1] * kernel[2]; }
-  int64_t inputPixels() const { return in[0] * in[1] * in[2]; }
-  int64_t outputPixels() const { return out[0] * out[1] * out[2]; }
-};
-
-void readSpatial(const std::vector<int64_t> &values, size_t begin, size_t end, Spatial &to) {
-  for (size_t i = begin; i < end; ++i) to[3 - (end - i)] = values[i];
-}
-
-Pool poolOf(const Op &op, const Shape &x, const Shape &y) {
-  Pool p;
-  p.n = x[0], p.channels = x[1];
-  p.in = spatialOf(x), p.out = spatialOf(y);
-  p.kernel = {1, 1, 1};
-  const size_t rank = x.size() - 2;
-  readSpatial(op.attrInts("kernel_shape"), 0, rank, p.kernel);
-  readSpatial(op.attrInts("strides"), 0, rank, p.stride);
-  readSpatial(op.attrInts("dilations"), 0, rank, p.dilation);
-  readSpatial(op.attrInts("pads"), 0, rank, p.padLow);
-  readSpatial(op.attrInts("pads"), rank, 2 * rank, p.padHigh);
-  return p;
-}
-
-// Positions of one dimension: taps inside the input, and how many lie inside the padded input.
-struct Reach {
-  int64_t first = 0, count = 0, padded = 0;  // input position of the first valid tap; valid taps are `dilation` apart
-};
-Reach reach(const Pool &p, size_t d, int64_t at) {
-  const int64_t begin = at * p.stride[d] - p.padLow[d], step = p.dilation[d], kernel = p.kernel[d];
-  const int64_t skip = begin < 0 ? (-begin + step - 1) / step : 0;
-  auto until = [&](int64_t limit) { return limit <= begin ? 0 : std::min(kernel, (limit - begin + step - 1) / step); };
-  return {begin + skip * step, std::max<int64_t>(until(p.in[d]) - skip, 0), until(p.in[d] + p.padHigh[d])};
-}
-
-// The window at one output pixel of one image: offsets of its pixels in the image, in order.
-struct WindowPixels {
-  Taps taps;
-  int64_t padded;
-};
-WindowPixels windowAt(const Pool &p, int64_t pixel, int64_t *taps) {
-  const Spatial at = {pixel / (p.out[1] * p.out[2]), pixel / p.out[2] % p.out[1], pixel % p.out[2]};
-  const Reach depth = reach(p, 0, at[0]), row = reach(p, 1, at[1]), col = reach(p, 2, at[2]);
-  size_t count = 0;
-  for (int64_t i = 0; i < depth.count; ++i)
-    for (int64_t j = 0; j < row.count; ++j) {
-      const int64_t start =
-          ((depth.first + i * p.dilation[0]) * p.in[1] + row.first + j * p.dilation[1]) * p.in[2] + col.first;
-      for (int64_t k = 0; k < col.count; ++k) taps[count++] = (start + k * p.dilation[2]) * p.channels;
-    }
-  return {{taps, count}, depth.padded * row.padded * col.padded};
-}
 
 enum class Kind { Maximum, Average };
 
@@ -87,7 +32,7 @@ class PoolKernel final : public executable::Kernel {
     float *y = static_cast<float *>(args.out[0]);
     const int64_t pixels = pool_.outputPixels(), all = pool_.n * pixels, channels = pool_.channels;
     for (int64_t i = all * task / tasks_; i < all * (task + 1) / tasks_; ++i) {
-      const WindowPixels w = windowAt(pool_, i % pixels, static_cast<int64_t *>(args.scratch));
+      const PoolWindow w = windowAt(pool_, i % pixels, static_cast<int64_t *>(args.scratch));
       const float *image = x + i / pixels * pool_.inputPixels() * channels;
       if (kind_ == Kind::Maximum) {
         maximumOfTaps(image, w.taps, channels, y + i * channels);
@@ -122,7 +67,7 @@ class PoolGradientKernel final : public executable::Kernel {
     float *dx = static_cast<float *>(args.out[0]) + offset;
     for (int64_t i = 0; i < pool_.inputPixels(); ++i) std::fill_n(dx + i * channels, count, 0.0f);
     for (int64_t i = 0; i < pool_.outputPixels(); ++i) {
-      const WindowPixels w = windowAt(pool_, i, static_cast<int64_t *>(args.scratch));
+      const PoolWindow w = windowAt(pool_, i, static_cast<int64_t *>(args.scratch));
       if (kind_ == Kind::Maximum) {
         spreadToMaximum(static_cast<const float *>(args.in[1]) + offset, w.taps, count, g + i * channels, dx);
       } else {

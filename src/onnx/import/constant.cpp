@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include <popart/error.hpp>
+#include <popart/half.hpp>
 
 #include "onnx/importer.hpp"
 
@@ -66,6 +67,15 @@ TensorData rangeOf(NodeContext &n, T start, T limit, T delta) {
   return TensorData::of<T>({static_cast<int64_t>(values.size())}, values);
 }
 
+// 16-bit ranges are computed in double and rounded.
+template <class T>
+TensorData halfRange(NodeContext &n) {
+  const TensorData exact = rangeOf<double>(n, n.constantNumber(0), n.constantNumber(1), n.constantNumber(2));
+  std::vector<T> values;
+  for (double v : exact.asDoubles()) values.push_back(T(static_cast<float>(v)));
+  return TensorData::of<T>(exact.info().shape(), values);
+}
+
 void importRange(NodeContext &n) {
   for (int i : {0, 1, 2})
     n.require(n.constant(i).info().nelms() == 1, "input {} must be one number: got {}", i, n.constant(i).info());
@@ -85,6 +95,10 @@ void importRange(NodeContext &n) {
       return n.resultValue(
           0, rangeOf<float>(n, static_cast<float>(n.constantNumber(0)), static_cast<float>(n.constantNumber(1)),
                             static_cast<float>(n.constantNumber(2))));
+    case DataType::FLOAT16:
+      return n.resultValue(0, halfRange<Half>(n));
+    case DataType::BFLOAT16:
+      return n.resultValue(0, halfRange<BFloat16>(n));
     default:
       n.fail("element type is not supported: got {}", n.info(0));
   }

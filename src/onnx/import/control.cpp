@@ -2,6 +2,7 @@
 #include <popart/error.hpp>
 
 #include "onnx/importer.hpp"
+#include "ops/control/loops.hpp"
 
 namespace popart::onnx {
 namespace {
@@ -52,18 +53,9 @@ void importIf(NodeContext &n) {
   n.results("If", inputs, attributes);
 }
 
-bool isConstantTrue(const Graph &graph, TensorIndex t) {
-  const Tensor &tensor = graph.tensor(t);
-  return tensor.tensorType() == TensorType::Const && tensor.hasTensorData() && tensor.tensorData().asInts().at(0) != 0;
-}
-
 // Whether the loop runs exactly as often as its trip count says.
 bool runsToTheEnd(const NodeContext &n, const Graph &body) {
-  if (n.hasIn(1) && !isConstantTrue(n.graph(), n.in(1))) return false;
-  TensorIndex t = body.outputs().at(0);
-  while (body.tensor(t).hasProducer() && body.tensor(t).getProducer()->is("Identity"))
-    t = body.tensor(t).getProducer()->inputs()[0];
-  return t == body.inputs().at(1) || isConstantTrue(body, t);
+  return (!n.hasIn(1) || ops::isConstantTrue(n.graph(), n.in(1))) && ops::keepsRunning(body);
 }
 
 void importLoop(NodeContext &n) {

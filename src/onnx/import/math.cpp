@@ -57,7 +57,9 @@ void importLegacyBroadcast(NodeContext &n) {
             n.info(0), n.info(1));
   Shape shape = n.info(1).shape();
   shape.insert(shape.end(), rankA - axis - rankB, 1);
-  const TensorIndex b = shape == n.info(1).shape() ? n.in(1) : n.emit("Reshape", {n.in(1)}, {{"shape", shape}});
+  const TensorIndex b = shape == n.info(1).shape()
+                            ? n.in(1)
+                            : n.emit("Reshape", {n.in(1)}, {{"shape", shape}, {"allowzero", int64_t{1}}});
   n.results(n.type(), {n.in(0), b});
 }
 
@@ -85,9 +87,52 @@ void importClip(NodeContext &n) {
 
 void importMod(NodeContext &n) {
   const bool signOfDividend = n.attr<int64_t>("fmod", 0) != 0;
-  n.require(signOfDividend || !isFloatingPoint(n.info(0).dataType()),
-            "fmod must be 1 for floating-point inputs: got {}", n.info(0));
   n.result(0, signOfDividend ? "Fmod" : "Remainder", {n.in(0), n.in(1)});
+}
+
+// The unsigned type of the same size; the type itself when it is no signed integer.
+DataType unsignedLike(DataType type) {
+  switch (type) {
+    case DataType::INT8:
+      return DataType::UINT8;
+    case DataType::INT16:
+      return DataType::UINT16;
+    case DataType::INT32:
+      return DataType::UINT32;
+    case DataType::INT64:
+      return DataType::UINT64;
+    default:
+      return type;
+  }
+}
+
+// BitShift-28 of signed integers: bits move as those of unsigned ones; a right shift of a negative number fills with
+// ones, x >> y = ~(~x >> y). A negative count becomes one beyond the width.
+void importBitShift(NodeContext &n) {
+  const DataType type = n.info(0).dataType(), bits = unsignedLike(type);
+  if (bits == type) return importRegular(n);
+  n.require(n.info(1).dataType() == type, "inputs differ in type: got {} and {}", n.info(0), n.info(1));
+  const Attributes direction = n.attributes();
+  auto cast = [&](TensorIndex t, DataType to) { return n.emit("Cast", {t}, {{"to", int64_t{toOnnxDataType(to)}}}); };
+  auto shifted = [&](TensorIndex t) {
+    return cast(n.emit("BitShift", {cast(t, bits), cast(n.in(1), bits)}, direction), type);
+  };
+  if (n.attr<std::string>("direction", "") != "RIGHT") return n.resultTensor(0, shifted(n.in(0)));
+  const TensorIndex negative = n.emit("Less", {n.in(0), n.literalLike(n.in(0), 0.0)});
+  const TensorIndex inverted = n.emit("BitwiseNot", {n.in(0)});
+  const TensorIndex result = shifted(n.emit("Where", {negative, inverted, n.in(0)}));
+  n.result(0, "Where", {negative, n.emit("BitwiseNot", {result}), result});
+}
+
+// PRelu-6: one slope per channel, dimension 1; from opset 7 on slopes broadcast from the right.
+void importPRelu(NodeContext &n) {
+  n.attributes().erase("consumed_inputs");
+  const int64_t rank = n.info(0).rank();
+  if (n.opset() >= 7 || n.info(1).rank() != 1 || n.info(1).nelms() == 1 || rank <= 2)
+    return n.result(0, "PRelu", {n.in(0), n.in(1)});
+  Shape shape(static_cast<size_t>(rank - 1), 1);
+  shape[0] = n.info(1).nelms();
+  n.result(0, "PRelu", {n.in(0), n.emit("Reshape", {n.in(1)}, {{"shape", shape}})});
 }
 
 void importRound(NodeContext &n) { n.result(0, "NearbyInt", {n.in(0)}); }
@@ -133,9 +178,10 @@ void importSwish(NodeContext &n) {
 
 std::vector<ImportRule> mathRules() {
   std::vector<ImportRule> rules = {
-      {"ai.onnx", "Gemm", importGemm},         {"ai.onnx", "Clip", importClip}, {"ai.onnx", "Mod", importMod},
-      {"ai.onnx", "Round", importRound},       {"ai.onnx", "Gelu", importGelu}, {"ai.onnx", "Cast", importCast},
-      {"ai.onnx", "CastLike", importCastLike}, {"ai.onnx", "Pow", importPow},   {"ai.onnx", "Swish", importSwish},
+      {"ai.onnx", "Gemm", importGemm},         {"ai.onnx", "Clip", importClip},   {"ai.onnx", "Mod", importMod},
+      {"ai.onnx", "Round", importRound},       {"ai.onnx", "Gelu", importGelu},   {"ai.onnx", "Cast", importCast},
+      {"ai.onnx", "CastLike", importCastLike}, {"ai.onnx", "Pow", importPow},     {"ai.onnx", "Swish", importSwish},
+      {"ai.onnx", "BitShift", importBitShift}, {"ai.onnx", "PRelu", importPRelu},
   };
   for (const char *type : {"Add", "Sub", "Mul", "Div", "And", "Or", "Xor", "Equal", "Greater", "Less"})
     rules.push_back({"ai.onnx", type, importLegacyBroadcast});

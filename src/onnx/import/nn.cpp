@@ -18,8 +18,9 @@ void importSoftmax(NodeContext &n) {
   const Shape shape = in.shape();
   const Shape matrix = {elementCount(Shape(shape.begin(), shape.begin() + axis)),
                         elementCount(Shape(shape.begin() + axis, shape.end()))};
-  const TensorIndex flat = n.emit("Reshape", {n.in(0)}, {{"shape", matrix}});
-  n.result(0, "Reshape", {n.emit(n.type(), {flat}, {{"axis", int64_t{1}}})}, {{"shape", shape}});
+  const TensorIndex flat = n.emit("Reshape", {n.in(0)}, {{"shape", matrix}, {"allowzero", int64_t{1}}});
+  n.result(0, "Reshape", {n.emit(n.type(), {flat}, {{"axis", int64_t{1}}})},
+           {{"shape", shape}, {"allowzero", int64_t{1}}});
 }
 
 // One UINT32[2] variable of the main graph, made at first need; the pipeline gives every random op its own seed from
@@ -44,7 +45,8 @@ void importDropout(NodeContext &n) {
     drops = n.hasIn(2) && n.constantNumber(2) != 0;
     if (n.hasIn(1) && drops) ratio = static_cast<float>(n.constantNumber(1));
   }
-  n.require(!n.hasAttr("seed"), "attribute seed is not supported. Use session.setRandomSeed");
+  n.require(!n.hasAttr("seed") || !drops || ratio == 0.0f,
+            "attribute seed is not supported. Use session.setRandomSeed");
   n.require(ratio >= 0.0f && ratio < 1.0f, "ratio must be at least 0 and less than 1: got {}", ratio);
   if (drops) return n.results("Dropout", {n.in(0), randomSeed(n)}, {{"ratio", ratio}, {"training_mode", int64_t{1}}});
   if (n.opset() >= 12)

@@ -1,5 +1,6 @@
 // Normalisations.
 #include <popart/error.hpp>
+#include <popart/logging.hpp>
 
 #include "onnx/importer.hpp"
 
@@ -25,6 +26,12 @@ void importBatchNormalization(NodeContext &n) {
   const std::vector<TensorIndex> inputs = {n.in(0), n.in(1), n.in(2), n.in(3), n.in(4)};
   const bool trains = isTrainingForm(n);
   attributes.set("training_mode", int64_t{trains});
+  if (!trains && n.training())
+    logging::ir::warn(
+        "BatchNormalization '{}' has the form of inference in a training session: it uses the stored statistics and "
+        "does "
+        "not update them. Give it five outputs, for example with GraphTransformer.prepareNodesForTraining",
+        n.settings().name.empty() ? n.outputNames().front() : n.settings().name);
   if (!trains) return n.result(0, "BatchNormalization", inputs, attributes);
   // Outputs Y, running mean, running variance[, saved mean, saved inverse standard deviation]; all made, whatever is
   // named.
@@ -50,9 +57,9 @@ void importBatchNormalization(NodeContext &n) {
 // GroupNormalization-18 has one scale and bias per group, 21 one per channel; the IR has one per channel.
 TensorIndex perChannel(NodeContext &n, int input, int64_t groups, int64_t channels) {
   if (n.opset() >= 21) return n.in(input);
-  const TensorIndex column = n.emit("Reshape", {n.in(input)}, {{"shape", Shape{groups, 1}}});
+  const TensorIndex column = n.emit("Reshape", {n.in(input)}, {{"shape", Shape{groups, 1}}, {"allowzero", int64_t{1}}});
   const TensorIndex all = n.emit("Expand", {column}, {{"shape", Shape{groups, channels / groups}}});
-  return n.emit("Reshape", {all}, {{"shape", Shape{channels}}});
+  return n.emit("Reshape", {all}, {{"shape", Shape{channels}}, {"allowzero", int64_t{1}}});
 }
 
 void importGroupNormalization(NodeContext &n) {

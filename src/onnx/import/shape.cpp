@@ -35,7 +35,9 @@ void importReshape(NodeContext &n) {
     shape[unknown] = total / known;
   }
   n.require(elementCount(shape) == total, "number of elements changes: got shape {} for input {}", shape, n.info(0));
-  n.result(0, "Reshape", {n.in(0)}, {{"shape", shape}});
+  Attributes attributes = {{"shape", shape}};
+  if (total == 0) attributes.set("allowzero", int64_t{1});
+  n.result(0, "Reshape", {n.in(0)}, attributes);
 }
 
 void importFlatten(NodeContext &n) {
@@ -45,7 +47,9 @@ void importFlatten(NodeContext &n) {
   n.require(given >= -rank && given <= rank, "attribute axis is out of range: got {} for {}", given, n.info(0));
   const int64_t axis = given < 0 ? given + rank : given;
   const int64_t rows = elementCount(Shape(in.begin(), in.begin() + axis));
-  n.result(0, "Reshape", {n.in(0)}, {{"shape", Shape{rows, elementCount(Shape(in.begin() + axis, in.end()))}}});
+  Attributes attributes = {{"shape", Shape{rows, elementCount(Shape(in.begin() + axis, in.end()))}}};
+  if (n.info(0).nelms() == 0) attributes.set("allowzero", int64_t{1});
+  n.result(0, "Reshape", {n.in(0)}, attributes);
 }
 
 void importSplit(NodeContext &n) {
@@ -81,6 +85,18 @@ void importExpand(NodeContext &n) {
   n.result(0, "Expand", {n.in(0)}, {{"shape", npOut(n.info(0).shape(), n.constantInts(1), "Expand")}});
 }
 
+// OneHot-9/11: indices and depth may be floating-point numbers that hold integers.
+void importOneHot(NodeContext &n) {
+  n.require(n.constant(1).info().nelms() == 1, "depth must be one number: got {}", n.constant(1).info());
+  const double depth = n.constantNumber(1);
+  n.require(depth >= 0 && depth < 9007199254740992.0, "depth must be a size: got {}", depth);
+  TensorIndex indices = n.in(0);
+  if (isFloatingPoint(n.info(0).dataType()))
+    indices = n.emit("Cast", {indices}, {{"to", int64_t{toOnnxDataType(DataType::INT64)}}});
+  n.result(0, "OneHot", {indices, n.in(2)},
+           {{"depth", static_cast<int64_t>(depth)}, {"axis", n.attr<int64_t>("axis", -1)}});
+}
+
 void importPad(NodeContext &n) {
   if (n.opset() < 11 || !n.hasIn(2)) return importRegular(n);
   // An absent or constant fill value only: the IR keeps it as a number.
@@ -93,7 +109,8 @@ void importPad(NodeContext &n) {
 std::vector<ImportRule> shapeRules() {
   std::vector<ImportRule> rules = {{"ai.onnx", "Reshape", importReshape}, {"ai.graphcore", "Reshape", importReshape},
                                    {"ai.onnx", "Flatten", importFlatten}, {"ai.onnx", "Split", importSplit},
-                                   {"ai.onnx", "Expand", importExpand},   {"ai.onnx", "Pad", importPad}};
+                                   {"ai.onnx", "Expand", importExpand},   {"ai.onnx", "Pad", importPad},
+                                   {"ai.onnx", "OneHot", importOneHot}};
   for (const char *type : {"ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2",
                            "ReduceLogSum", "ReduceLogSumExp", "ReduceSumSquare"})
     rules.push_back({"ai.onnx", type, importReduce});

@@ -119,7 +119,7 @@ OpDefs controlOps() {
                      .attr("modified", std::vector<int64_t>{})
                      .infer(inferLoop)
                      .traits(Trait::Call)
-                     .noGrad("loops are not differentiated. Unroll the loop or call the body repeatedly")
+                     .noGrad("the gradient of a loop needs its graph")
                      .cost(Cost::Heavy)
                      .doc("Runs a subgraph repeatedly, carrying values from one iteration to the next."));
   rows.push_back(OpDef("ai.onnx", "If", {1, 11, 13, 16, 19, 21, 23, 24, 25})
@@ -130,7 +130,7 @@ OpDefs controlOps() {
                      .attrRequired("else_branch", AttributeType::Graph)
                      .infer(inferIf)
                      .traits(Trait::Call)
-                     .noGrad("gradients through If are not built")
+                     .noGrad("the gradient of a branch needs its graph")
                      .cost(Cost::Heavy)
                      .doc("Runs one of two subgraphs."));
   return rows;

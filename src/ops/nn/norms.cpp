@@ -13,6 +13,7 @@
 #include <popart/op.hpp>
 
 #include "ops/catalog.hpp"
+#include "ops/expression.hpp"
 #include "ops/rules.hpp"
 
 namespace popart::ops {
@@ -143,6 +144,30 @@ void inferLayerNorm(InferContext &c) {
   for (int i = 1; i < c.outputCount(); ++i) c.out(i, type, statistics);
 }
 
+// r = 1 / sqrt(mean(x²) + eps) over the dimensions from `axis` on, which keep extent 1.
+Expression inverseRms(OpEmitter &b, Expression x) {
+  const int64_t rank = b.info(x).rank();
+  std::vector<int64_t> axes;
+  for (int64_t d = axisOf(b.attrs(), rank); d < rank; ++d) axes.push_back(d);
+  Expression mean = (x * x).apply("ReduceMean", {{"axes", axes}, {"keepdims", int64_t{1}}});
+  return 1.0 / sqrt(mean + static_cast<double>(b.attrs().getAttribute<float>("epsilon")));
+}
+
+void decomposeRmsNorm(DecomposeBuilder &b) {
+  Expression x(b, b.in(0)), scale(b, b.in(1));
+  b.result(0, x * inverseRms(b, x) * scale);
+}
+
+void decomposeRmsNormGrad(DecomposeBuilder &b) {
+  Expression g(b, b.in(0)), x(b, b.in(1)), scale(b, b.in(2)), r = inverseRms(b, x), h = g * scale;
+  const int64_t rank = b.inInfo(1).rank();
+  std::vector<int64_t> axes;
+  for (int64_t d = axisOf(b.attrs(), rank); d < rank; ++d) axes.push_back(d);
+  Expression mean = (h * x).apply("ReduceMean", {{"axes", axes}, {"keepdims", int64_t{1}}});
+  b.result(0, r * (h - x * (r * r * mean)));
+  if (b.hasOut(1)) b.result(1, emitReduceSumTo(b, g * x * r, b.inInfo(2).shape()));
+}
+
 void addLayerNorm(OpDefs &rows) {
   rows.push_back(OpDef("ai.onnx", "LayerNormalization", {17})
                      .input("X", kFloats)
@@ -176,9 +201,12 @@ void addLayerNorm(OpDefs &rows) {
                      .vjp([](VjpBuilder &b) {
                        emitNormGrad(b, "RMSNormalizationGrad", 2, {{"axis", b.op().attrInt("axis")}});
                      })
+                     .decompose(decomposeRmsNorm)
                      .doc("Division by the root of the mean square over the dimensions from axis on."));
-  rows.push_back(
-      normGradientRow("RMSNormalizationGrad").attr("axis", int64_t{-1}).doc("Gradients of RMSNormalization."));
+  rows.push_back(normGradientRow("RMSNormalizationGrad")
+                     .attr("axis", int64_t{-1})
+                     .decompose(decomposeRmsNormGrad)
+                     .doc("Gradients of RMSNormalization."));
 }
 
 OpDef &lrnAttributes(OpDef &row) {

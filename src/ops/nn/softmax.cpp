@@ -14,6 +14,15 @@ void inferAxisOp(InferContext &c) {
   c.out(0, c.in(0));
 }
 
+void decomposeHardmax(DecomposeBuilder &b) {
+  const int64_t axis = b.op().attrInt("axis");
+  TensorIndex place = b.emit("ArgMax", {b.in(0)}, {{"axis", axis}, {"keepdims", int64_t{0}}});
+  TensorIndex values = b.constant(TensorData::of<float>({2}, std::vector<float>{0.0f, 1.0f}));
+  TensorIndex marks = b.emit("OneHot", {place, values}, {{"axis", axis}, {"depth", b.inInfo(0).shape()[axis]}});
+  const DataType type = b.inInfo(0).dataType();
+  b.result(0, type == DataType::FLOAT ? marks : b.emit("Cast", {marks}, {{"to", int64_t{toOnnxDataType(type)}}}));
+}
+
 OpDef forwardRow(const char *type, const char *text) {
   return OpDef("ai.onnx", type, {1, 11, 13})
       .input("input", kFloats, "T")
@@ -53,7 +62,9 @@ OpDefs softmaxOps() {
   rows.push_back(
       forwardRow("Softmax", "Softmax along one axis, stabilised by the maximum.").vjp(axisVjp("SoftmaxGrad")));
   rows.push_back(forwardRow("LogSoftmax", "Logarithm of the softmax along one axis.").vjp(axisVjp("LogSoftmaxGrad")));
-  rows.push_back(forwardRow("Hardmax", "1 at the first maximum along the axis, 0 elsewhere.").stopsGrad());
+  rows.push_back(forwardRow("Hardmax", "1 at the first maximum along the axis, 0 elsewhere.")
+                     .stopsGrad()
+                     .decompose(decomposeHardmax));
   rows.push_back(gradientRow("SoftmaxGrad", "dx = y (g - sum(g y)) along the axis."));
   rows.push_back(gradientRow("LogSoftmaxGrad", "dx = g - exp(y) sum(g) along the axis."));
   return rows;

@@ -258,4 +258,31 @@ DYNAMIC = [
     Case("DynamicUpdate", [CUBE, OFFSET, floats(2, 2, 2)], WINDOW, refuses="window's shape"),
 ]
 
-CASES = GATHERS + SCATTERS + REDUCED + DYNAMIC
+# Shapes that split into several tasks and leave remainders: backends against each other.
+MANY, ROWS = floats(67, 513), ints(67, 513, low=-67, high=67, dtype="int64")
+LARGE = [
+    Case("ScatterElements", [MANY, ROWS, floats(67, 513, low=0)], {"axis": 0, "reduction": "add"}, gradients=[]),
+    Case("ScatterElements", [MANY, ROWS[:40, :500], floats(40, 500)], {"axis": 1}),
+    Case("ScatterElements", [floats(9, 31, 77), ints(5, 60, 70, low=-31, high=31), floats(5, 60, 70)], {"axis": 1}),
+    Case("ScatterND", [MANY, ints(700, 1, low=-67, high=67, dtype="int64"), floats(700, 513)], {"reduction": "max"}),
+    Case("ScatterND", [MANY, ints(900, 2, low=-67, high=67), floats(900)], {}),
+    Case("GatherND", [floats(40, 33, 65), ints(40, 500, 1, low=-33, high=33)], {"batch_dims": 1}),
+    Case("GatherNDGrad", [floats(900), ints(900, 2, low=-67, high=67)], {"batch_dims": 0, "fwd_shape": [67, 600]}),
+    *[
+        Case(
+            "ScatterReduce",
+            [floats(300, 130), ints(300, low=0, high=50), *([floats(50, 130)] if initial else [])],
+            {"axis": 0, "axis_size": 50, "reduction": reduction},
+        )
+        for reduction in ("Sum", "Max")
+        for initial in (False, True)
+    ],
+    Case("DynamicSlice", [floats(70, 300, 4), np.array([13, 5], np.int32)], {"axes": [0, 1], "sizes": [50, 290]}),
+    Case(
+        "DynamicAdd",
+        [floats(70, 300, 4), np.array([250], np.int32), floats(70, 60, 4)],
+        {"axes": [1], "sizes": [60]},
+    ),
+]
+
+CASES = GATHERS + SCATTERS + REDUCED + DYNAMIC + LARGE

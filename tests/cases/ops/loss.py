@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from tests.cases.case import Case, floats
+from tests.cases.case import Case, floats, ints
 from tests.cases.torch_oracle import with_torch
 
 LABELS = np.array([[1, 0, 3], [2, 2, 1]], np.int32)
@@ -116,6 +116,16 @@ CASES = [
     *[
         Case("IdentityLoss", [floats(3, 4)], {"reduction": r}, lambda x, r=r: reduced(x, r), gradients=[0])
         for r in REDUCTIONS
+    ],
+    *[
+        Case(
+            "NegativeLogLikelihoodLoss",
+            [floats(40, 30, 50), ints(40, 50, low=-1, high=31, dtype="int64"), floats(30, low=0.1)],
+            {"reduction": r, "ignore_index": 3},
+            gradients=[0],
+            name=f"large-{r}",
+        )
+        for r in ("mean", "sum", "none")
     ],
     Case("Nll", [PROBABILITIES, LABELS[0]], refuses="labels must have the shape of the probabilities"),
     Case("Nll", [PROBABILITIES, LABELS], {"reduction": "Median"}, refuses="unknown reduction"),

@@ -28,6 +28,12 @@ CASES = [
     Case("MatMul", [ints(3, 4), ints(4, 5, high=9)], expected=np.matmul, name="integers"),
     # 300 products of numbers up to 2 in float16: rounding of the result alone is 2**-11 of values up to about 100.
     Case("MatMul", [floats(7, 300), floats(300, 17)], expected=np.matmul, name="long_sum", tolerance=4),
+    Case("MatMul", [floats(3, 70, 301), floats(301)], expected=np.matmul, name="long_dots", tolerance=4),  # as long_sum
+    Case("MatMul", [floats(301), floats(301, 90)], expected=np.matmul, name="long_row", tolerance=4),  # as long_sum
+    *[
+        Case("MatMul", [ints(2, 9, 33, dtype=d), ints(33, 21, dtype=d)], expected=np.matmul, name=f"integers_{d}")
+        for d in ("int32", "int64")
+    ],
     Case("MatMul", [floats(3, 4), floats(5, 4)], refuses="the last dimension of the left operand"),
     Case("MatMul", [floats(), floats(4, 5)], refuses="operands of rank 0"),
     Case("MatMul", [floats(2, 3, 4), floats(3, 4, 5)], refuses="leading dimensions do not broadcast"),

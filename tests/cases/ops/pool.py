@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from torch.nn import functional
 
-from tests.cases.case import Case, floats
+from tests.cases.case import Case, floats, ints
 from tests.cases.torch_oracle import with_torch
 
 MAX = [None, functional.max_pool1d, functional.max_pool2d, functional.max_pool3d]
@@ -64,6 +64,20 @@ CASES = [
         for c in (0, 1)
         for n in (0, 1)
     ],
+    *[
+        Case(
+            "MaxPool",
+            [floats(2, 5, 13, 11)],
+            {"kernel_shape": [3, 2], "strides": [2, 1], "pads": [1, 0, 1, 1], "storage_order": order},
+            outputs=2,
+        )
+        for order in (0, 1)
+    ],
+    *[
+        Case("MaxPool", [ints(2, 3, 9, low=0, high=100, dtype=dtype)], {"kernel_shape": [3], "pads": [1, 1]})
+        for dtype in ("int8", "uint8")
+    ],
+    Case("LpPool", [floats(3, 17, 12, 14)], {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1], "p": 1}, gradients=[0]),
     average_case("1d", (2, 3, 9), [4], [1], [0]),
     average_case("3d", (1, 2, 5, 6, 4), [2, 3, 2], [2, 1, 2], [1, 1, 0], count_include_pad=1),
     lp_case(2, (2, 3, 6, 6), [2, 2], [2, 2]),

@@ -143,6 +143,17 @@ EXPANSIONS = [
         "Pad", [floats(2, 3, 4)], {"pads": [1, 2], "axes": [-2], "mode": "edge"}, pad([(0, 0), (1, 2), (0, 0)], "edge")
     ),
     Case("Pad", [ints(3)], {"pads": [1, 1], "value": 7.0}, pad([(1, 1)], "constant", constant_values=7)),
+    *[
+        Case("Pad", [ints(3, 4, dtype=dtype)], {"pads": [1, 0, 0, 2], "value": 3.0, "mode": mode})
+        for dtype in ("int8", "uint8", "int16", "int64", "uint64")
+        for mode in ("constant", "reflect")
+    ],
+    Case("Pad", [bools(3, 4)], {"pads": [1, 0, 0, 2], "value": 1.0}),
+    *[
+        Case("Pad", [floats(70, 41, 37)], {"pads": [2, 3, 4, 5, 6, 7], "mode": mode})
+        for mode in ("edge", "wrap", "reflect")
+    ],
+    Case("Pad", [floats(70, 41, 37)], {"pads": [2, -3, 4, 5, 6, -7], "value": 0.5}),
     Case("Pad", [floats(3)], {"pads": [1]}, refuses="wrong length"),
     Case("Pad", [floats(3)], {"pads": [1, 1], "mode": "mirror"}, refuses="unknown mode"),
     Case("Pad", [floats(3)], {"pads": [-2, -2]}, refuses="negative size"),

@@ -1,6 +1,8 @@
 """docs/options.md tells the truth about every option."""
 
+import os
 import re
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +10,8 @@ import popart
 import pytest
 
 TABLE = Path(__file__).parents[3] / "docs" / "options.md"
-ROWS = dict(re.findall(r"^\| `(\w+)` \| ([a-z ]+) \|", TABLE.read_text(), re.MULTILINE))
+OPTIONS, PATTERNS = TABLE.read_text().split("\n## Patterns\n")
+ROWS = dict(re.findall(r"^\| `(\w+)` \| ([a-z ]+) \|", OPTIONS, re.MULTILINE))
 # Values that a refused option does not take, with what must be set beside it.
 REFUSED = {
     "syntheticDataMode": (popart.SyntheticDataMode.Zeros, {}),
@@ -40,6 +43,19 @@ def test_every_option_has_a_row():
     aliases = {"defaultPrefetchBufferingDepth", "prefetchBufferingDepthMap", "serializedPoprithmsAnnealGraphsDir"}
     assert members - aliases - {"compilationProgressTotal", "compilationProgressLogger"} == set(ROWS)
     assert set(ROWS.values()) == {"supported", "no effect", "refused"}
+
+
+def test_every_pattern_has_a_row():
+    rows = re.findall(r"^\| (`.*?) \| ([a-z ]+) \|", PATTERNS, re.MULTILINE)
+    states = {name: state for names, state in rows for name in re.findall(r"`(\w+)`", names)}
+    tool = Path(__file__).parents[3] / "build" / os.environ.get("POPART_PRESET", "dev") / "bin" / "popart-opt"
+    passes = subprocess.run([tool, "--list-passes"], capture_output=True, text=True, check=True).stdout
+    rewriting = set(re.findall(r"^\s*(\w+)\s+pattern$", passes, re.MULTILINE))
+    assert {name for name, state in states.items() if state == "rewrite"} == rewriting
+    patterns = popart.Patterns(popart.PatternsLevel.All)
+    for name in states:
+        patterns.isPatternEnabled(name)  # throws for unknown names
+    assert set(str(patterns).split()) <= set(states)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

@@ -206,3 +206,20 @@ def test_batch_normalisation_as_exported_in_training_mode_trains_like_torch():
         np.testing.assert_allclose(anchors[loss], expected.item(), rtol=1e-4)
     scale = read(session, names["1.weight"], (4,))
     np.testing.assert_allclose(scale, module[1].weight.detach().numpy(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("outputs", [1, 5])
+def test_batch_norm_of_inference_form_warns_in_training(outputs, capfd):
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [3, 6, 2], "x")
+    names = [builder.addInitializedInputTensor(np.ones(6, np.float32), n) for n in ("scale", "bias", "mean", "var")]
+    y = builder.aiOnnx.batchnormalization([x, *names], outputs)[0]
+    loss = builder.aiGraphcore.l1loss([y], 1.0, popart.ReductionType.Sum)
+    session = trainer(builder.getModelProto(), loss, popart.ConstSGD(0.1))
+    warned = "form of inference in a training session" in capfd.readouterr().err
+    assert warned == (outputs == 1)
+    anchors = session.initAnchorArrays()
+    data = RNG.normal(size=(3, 6, 2)).astype(np.float32)
+    session.run(popart.PyStepIO({"x": data}, anchors))
+    moved = read(session, "mean", (6,))
+    assert np.array_equal(moved, np.ones(6)) == (outputs == 1)

@@ -122,3 +122,30 @@ def test_decomposed_sums_have_the_same_values():
             return session.run()[out]
 
     np.testing.assert_array_equal(gradient_with_chains(popxl.Ir()), plain[1])
+
+
+def test_one_tensor_as_two_outputs():
+    def twice(x):
+        y = ops.gelu(x)
+        return y, y
+
+    ir = popxl.Ir()
+    with ir.main_graph:
+        x, dy = popxl.variable(X), popxl.constant(X)
+        graph = ir.create_graph(twice, x)
+
+        def outer(x):
+            a, b = ops.call(graph, x)
+            return a * 2.0 + b
+
+        whole = ir.create_graph(outer, x)
+        info = autodiff(whole)
+        call = ops.call_with_info(whole, x)
+        (dx,) = ops.call(info.graph, dy, inputs_dict=info.inputs_dict(call))
+        out = popxl.d2h_stream(dx.shape, dx.dtype)
+        ops.host_store(out, dx)
+    with popxl.Session(ir) as session:
+        got = session.run()[out]
+    x = torch.tensor(X, requires_grad=True)
+    (3 * torch.nn.functional.gelu(x, approximate="tanh")).backward(torch.tensor(X))
+    np.testing.assert_allclose(got, x.grad.numpy(), rtol=1e-4, atol=1e-5)

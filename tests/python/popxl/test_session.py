@@ -160,3 +160,16 @@ def test_user_data_is_copied():
         session.run()
     np.testing.assert_array_equal(session.get_tensor_data(w), X + 1)
     np.testing.assert_array_equal(data, np.full_like(X, 100))
+
+
+def test_slices_that_no_store_writes_are_zero():
+    ir = popxl.Ir()
+    ir.num_host_transfers = 3
+    with ir.main_graph:
+        inputs = popxl.h2d_stream((2,), popxl.float32)
+        out = popxl.d2h_stream((2,), popxl.float32)
+        ops.host_store(out, ops.host_load(inputs) + 1.0)
+    with popxl.Session(ir) as session:
+        for _ in range(3):
+            got = session.run({inputs: np.arange(6, dtype=np.float32).reshape(3, 2)})[out]
+            np.testing.assert_array_equal(got, [[1, 2], [0, 0], [0, 0]])

@@ -5,7 +5,9 @@
 
 #include <popart/devicemanager.hpp>
 #include <popart/error.hpp>
+#include <popart/graphtransformer.hpp>
 #include <popart/ndarraywrapper.hpp>
+#include <popart/numerics.hpp>
 #include <popart/session.hpp>
 #include <popart/stepio.hpp>
 
@@ -99,6 +101,34 @@ TEST(Builder, custom_operators_and_subgraphs) {
   EXPECT_NE(builder->getModelProto(true).find("Cube"), std::string::npos);
   auto again = Builder::createFromOnnxModel(builder->getModelProto());
   EXPECT_EQ(again->getInputTensorIds(), std::vector<TensorId>{"x"});
+}
+
+TEST(Builder, parents_and_shared_weights) {
+  auto builder = Builder::create(), other = Builder::create();
+  EXPECT_EQ(builder->getParent(), nullptr);
+  EXPECT_TRUE(builder->hasParent());  // compat: the other way round
+  builder->setParent(other.get());
+  EXPECT_EQ(builder->getParent(), other.get());
+  EXPECT_FALSE(builder->hasParent());
+  const std::vector<float> values{1, 2};
+  const VariableSettings settings(VariableRetrievalMode::AllReplicas);
+  const TensorId w = builder->addInitializedInputTensor(value(values, {2}), settings, "w");
+  EXPECT_TRUE(builder->isInitializer(w));
+  EXPECT_EQ(builder->getTensorShape(w), Shape{2});
+}
+
+TEST(GraphTransformer, changes_element_types_of_a_model) {
+  auto builder = Builder::create();
+  const std::vector<float> values{1, 2};
+  const TensorId w = builder->addInitializedInputTensor(value(values, {2}), "w");
+  builder->addOutputTensor(builder->aiOnnxOpset10().neg({w}));
+  GraphTransformer transformer(builder->getModelProto());
+  transformer.convertFloatsToHalfs();
+  auto changed = Builder::createFromOnnxModel(transformer.getModelProto());
+  EXPECT_EQ(changed->getTensorDataType(w), DataType::FLOAT16);
+  const NumericsReport report(builder->getModelProto(), builder->getModelProto(), builder->getModelProto(),
+                              builder->getModelProto());
+  EXPECT_EQ(report.getRelativeErrors().at(w), 0.0f);
 }
 
 }  // namespace

@@ -48,6 +48,15 @@ const Size kSizes[] = {{1, 1, 1},   {1, 300, 7}, {2, 65, 40},   {3, 129, 33},  {
                        {13, 31, 9}, {14, 32, 8}, {15, 33, 100}, {29, 70, 801}, {100, 97, 65}, {250, 40, 1601},
                        {5, 7, 0},   {0, 4, 4},   {4, 0, 4},     {1, 257, 1700}};
 
+// Two tasks on the same rows and panel would both write, and update, the same elements.
+TEST(Matmul, tasks_of_dot_products_share_no_elements) {
+  for (int64_t m = 1; m <= 16; ++m) {
+    MatmulShape shape{m, 16, 1 << 16};
+    shape.bLayout = BLayout::kPackedTransposed;
+    EXPECT_LE(Matmul(shape, 2).tasks(), packedSize(1, shape.n) / panelWidth()) << m << " rows";
+  }
+}
+
 // Every transposition of A, every layout of B, one and two threads, all against the same sums.
 TEST(Matmul, matches_loops_for_every_layout_and_thread_count) {
   for (const Size &s : kSizes) {

@@ -62,7 +62,8 @@ struct Matmul::Block {
 Matmul::Matmul(const MatmulShape &shape, int threads) : shape_(shape) {
   const MicroKernels &kernels = microKernels();
   panels_ = ceilDiv(shape.n, kernels.panelWidth);
-  rowTiles_ = ceilDiv(shape.m, kernels.tileRows);
+  // A task of dot products takes all rows: tasks that shared them would write the same elements.
+  rowTiles_ = isDot() ? std::min<int64_t>(shape.m, 1) : ceilDiv(shape.m, kernels.tileRows);
   planBlocks(std::max(1, threads));
   const int64_t batches = shape.batch[0] * shape.batch[1] * shape.batch[2] * shape.batch[3];
   tasks_ = static_cast<int>(batches * rowTasks_ * colTasks_);

@@ -1,0 +1,53 @@
+// GraphTransformer: changes an ONNX model as a whole (PopART C++ API, "graphtransformer"): element types, inputs,
+// constants. The methods change the model in place; getModelProto gives the result.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <popart/names.hpp>
+
+namespace popart {
+
+namespace onnx {
+class ModelEditor;
+}
+
+class GraphTransformer {
+ public:
+  // The name of a file or the bytes of a model. Throws popart::error when it is no valid model.
+  explicit GraphTransformer(const std::string &modelProtoOrFilename);
+  ~GraphTransformer();
+  GraphTransformer(const GraphTransformer &) = delete;
+  GraphTransformer &operator=(const GraphTransformer &) = delete;
+
+  std::string getModelProto() const;  // serialised
+
+  // Initializers, tensors in attributes, declared types of inputs, outputs and intermediate tensors. Throw
+  // popart::error when a node holds a graph.
+  void convertFloatsToHalfs();
+  void convertUINT8ToINT32();
+  void convertUINT16ToINT32();
+  void convertINT8ToINT32();
+  void convertINT16ToINT32();
+  // Throws popart::error for a value outside INT32, unless `clip` asks for the nearest one.
+  void convertINT64ToINT32(bool clip = false);
+  void convertDoublesToFloats();
+  void convertDoublesToHalfs();
+  void convertBFloats16ToFloat32();
+
+  // Drops graph inputs that no node of the main graph reads, with their initializers.
+  void removeUnusedInputs();
+  // BatchNormalization nodes get the five outputs of training.
+  void prepareNodesForTraining();
+  // Initializers become Constant nodes in front of the others. Throws popart::error for an unknown id.
+  void convertInitializersToConstants(const std::vector<TensorId> &ids);
+  void convertAllFixedPointInitializersToConstants();
+  // Moves the values of initializers to a raw file, as Builder::saveInitializersExternally.
+  void saveInitializersExternally(const std::vector<TensorId> &ids, const std::string &fileName);
+
+ private:
+  std::unique_ptr<onnx::ModelEditor> editor_;
+};
+
+}  // namespace popart

@@ -1,0 +1,98 @@
+// GraphTransformer and NumericsReport over the ONNX room.
+#include <algorithm>
+#include <cmath>
+
+#include <popart/error.hpp>
+#include <popart/graphtransformer.hpp>
+#include <popart/numerics.hpp>
+
+#include "onnx/model_edits.hpp"
+#include "onnx/writer.hpp"
+
+namespace popart {
+
+GraphTransformer::GraphTransformer(const std::string &modelProtoOrFilename)
+    : editor_(std::make_unique<onnx::ModelEditor>(modelProtoOrFilename)) {}
+GraphTransformer::~GraphTransformer() = default;
+
+std::string GraphTransformer::getModelProto() const { return editor_->serialised(); }
+void GraphTransformer::convertFloatsToHalfs() { editor_->convertElements(DataType::FLOAT, DataType::FLOAT16); }
+void GraphTransformer::convertUINT8ToINT32() { editor_->convertElements(DataType::UINT8, DataType::INT32); }
+void GraphTransformer::convertUINT16ToINT32() { editor_->convertElements(DataType::UINT16, DataType::INT32); }
+void GraphTransformer::convertINT8ToINT32() { editor_->convertElements(DataType::INT8, DataType::INT32); }
+void GraphTransformer::convertINT16ToINT32() { editor_->convertElements(DataType::INT16, DataType::INT32); }
+void GraphTransformer::convertINT64ToINT32(bool clip) {
+  editor_->convertElements(DataType::INT64, DataType::INT32, clip ? onnx::OutOfRange::Clip : onnx::OutOfRange::Refuse);
+}
+void GraphTransformer::convertDoublesToFloats() { editor_->convertElements(DataType::DOUBLE, DataType::FLOAT); }
+void GraphTransformer::convertDoublesToHalfs() { editor_->convertElements(DataType::DOUBLE, DataType::FLOAT16); }
+void GraphTransformer::convertBFloats16ToFloat32() { editor_->convertElements(DataType::BFLOAT16, DataType::FLOAT); }
+void GraphTransformer::removeUnusedInputs() { editor_->removeUnusedInputs(); }
+void GraphTransformer::prepareNodesForTraining() { editor_->prepareNodesForTraining(); }
+void GraphTransformer::convertInitializersToConstants(const std::vector<TensorId> &ids) {
+  editor_->convertInitializersToConstants(ids);
+}
+void GraphTransformer::convertAllFixedPointInitializersToConstants() {
+  editor_->convertAllFixedPointInitializersToConstants();
+}
+void GraphTransformer::saveInitializersExternally(const std::vector<TensorId> &ids, const std::string &fileName) {
+  editor_->saveInitializersExternally(ids, fileName);
+}
+
+namespace numerics {
+namespace {
+
+// Values of one initializer in the four models.
+std::vector<double> valuesOf(const onnx::Model &model, const TensorId &id, const TensorInfo &expected) {
+  const TensorData data = onnx::initializerData(model, id);
+  check(data.info() == expected, "NumericsReport '{}': the models differ: got {} and {}", id, data.info(), expected);
+  return data.asDoubles();
+}
+
+}  // namespace
+
+NumericsReport::NumericsReport(const std::string &A0, const std::string &A1, const std::string &B0,
+                               const std::string &B1) {
+  std::vector<onnx::Model> models;
+  for (const std::string *source : {&A0, &A1, &B0, &B1}) models.push_back(onnx::Model::fromProtoOrFile(*source));
+  for (const TensorId &id : models[0].initializerIds()) {
+    const TensorInfo info = onnx::initializerData(models[0], id).info();
+    if (!isFloatingPoint(info.dataType())) continue;
+    std::vector<std::vector<double>> values;
+    for (const onnx::Model &model : models) values.push_back(valuesOf(model, id, info));
+    Norms &norms = norms_[id];
+    for (size_t i = 0; i < values[0].size(); ++i) {
+      const double dA = values[1][i] - values[0][i], dB = values[3][i] - values[2][i];
+      norms.a += dA * dA, norms.b += dB * dB, norms.difference += (dA - dB) * (dA - dB);
+    }
+  }
+}
+
+double NumericsReport::Norms::relativeError() const { return difference / (std::sqrt(a) * std::sqrt(b) + 1e-8); }
+
+std::map<TensorId, float> NumericsReport::getRelativeErrors() const {
+  std::map<TensorId, float> errors;
+  for (const auto &[id, norms] : norms_) errors[id] = static_cast<float>(norms.relativeError());
+  return errors;
+}
+
+std::string NumericsReport::report(const TensorId &id) const {
+  const auto found = norms_.find(id);
+  if (found == norms_.end()) throw error("NumericsReport: no floating-point initializer is called '{}'", id);
+  const Norms &n = found->second;
+  return formatText(
+      "{}: |dA| = {}, |dB| = {}, |dA - dB| = {}, relative error = {}",
+      {id, toText(std::sqrt(n.a)), toText(std::sqrt(n.b)), toText(std::sqrt(n.difference)), toText(n.relativeError())});
+}
+
+std::string NumericsReport::fullReport() const {
+  std::vector<std::pair<double, TensorId>> order;
+  for (const auto &[id, norms] : norms_) order.emplace_back(-norms.relativeError(), id);
+  std::sort(order.begin(), order.end());
+  std::string text;
+  for (const auto &[ignored, id] : order) text += report(id) + "\n";
+  return text;
+}
+
+}  // namespace numerics
+}  // namespace popart

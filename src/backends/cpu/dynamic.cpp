@@ -1,0 +1,177 @@
+// Windows at a position known at run time: DynamicSlice, DynamicUpdate, DynamicAdd, DynamicZero. A window is a list of
+// runs: stretches of memory along its last bounded axis and what lies inside of it. Elements of the window outside the
+// tensor read zeros and are not written; a window that starts outside lies outside as a whole.
+#include <algorithm>
+#include <cstring>
+#include <type_traits>
+
+#include <popart/op.hpp>
+
+#include "backends/cpu/axis.hpp"
+#include "backends/cpu/cpu.hpp"
+
+namespace popart::cpu {
+namespace {
+
+using executable::KernelArgs;
+using executable::KernelRequest;
+
+// The tensor's dimensions up to the last one that the window bounds; `inner` elements follow.
+struct WindowForm {
+  Shape whole, window;
+  std::vector<int> offsetOf;  // by dimension: position in the offset tensor, -1: the whole dimension
+  int64_t inner = 1, runs = 1;
+  DataType offsetType = DataType::INT32;
+
+  int64_t runElements() const { return window.back() * inner; }
+
+  // A run of the window: f(first element in the tensor, first element in the window, elements inside the tensor).
+  template <class F>
+  void forEachRun(const void *offsets, int64_t begin, int64_t end, F &&f) const {
+    Shape start(whole.size(), 0);
+    bool outside = false;
+    for (size_t d = 0; d < whole.size(); ++d) {
+      if (offsetOf[d] >= 0) start[d] = indexAt(offsets, offsetType, offsetOf[d]);
+      outside |= start[d] < 0 || start[d] >= whole[d];
+    }
+    const size_t last = whole.size() - 1;
+    for (int64_t r = begin; r < end; ++r) {
+      int64_t at = 0, rest = r, stride = whole[last] * inner;
+      bool inside = !outside;
+      for (size_t d = last; d-- > 0; rest /= window[d]) {
+        const int64_t place = start[d] + rest % window[d];
+        inside = inside && place < whole[d];
+        at += place * stride;
+        stride *= whole[d];
+      }
+      const int64_t fits = inside ? std::min(window[last], whole[last] - start[last]) * inner : 0;
+      f(inside ? at + start[last] * inner : 0, r * runElements(), fits);
+    }
+  }
+};
+
+WindowForm formOf(const KernelRequest &request, const Shape &shape) {
+  const auto &axes = request.op->attrInts("axes"), &sizes = request.op->attrInts("sizes");
+  const auto rank = static_cast<int64_t>(shape.size());
+  WindowForm f;
+  f.offsetType = request.inputs[1].info.dataType();
+  int64_t bounded = 0;
+  for (int64_t axis : axes) bounded = std::max(bounded, normalizeAxis(axis, rank, "axes") + 1);
+  f.whole.assign(shape.begin(), shape.begin() + bounded);
+  for (int64_t d = bounded; d < rank; ++d) f.inner *= shape[static_cast<size_t>(d)];
+  if (f.whole.empty()) f.whole.push_back(1);
+  f.window = f.whole;
+  f.offsetOf.assign(f.whole.size(), -1);
+  for (size_t i = 0; i < axes.size(); ++i) {
+    const auto d = static_cast<size_t>(normalizeAxis(axes[i], rank, "axes"));
+    f.window[d] = sizes[i];
+    f.offsetOf[d] = static_cast<int>(i);
+  }
+  for (size_t d = 0; d + 1 < f.window.size(); ++d) f.runs *= f.window[d];
+  return f;
+}
+
+class DynamicSliceKernel final : public executable::Kernel {
+ public:
+  DynamicSliceKernel(const WindowForm &form, int64_t bytes) : form_(form), bytes_(bytes) {
+    tasks_ = std::clamp<int64_t>(form.runs * form.runElements() * bytes / (1 << 17), 1,
+                                 std::clamp<int64_t>(form.runs, 1, 64));
+  }
+  std::string name() const override { return "dynamic slice"; }
+  int tasks() const override { return static_cast<int>(tasks_); }
+  void run(const KernelArgs &args, int task) const noexcept override {
+    if (form_.runElements() == 0) return;
+    const char *from = static_cast<const char *>(args.in[0]);
+    char *to = static_cast<char *>(args.out[0]);
+    form_.forEachRun(args.in[1], form_.runs * task / tasks_, form_.runs * (task + 1) / tasks_,
+                     [&](int64_t whole, int64_t window, int64_t fits) {
+                       char *run = to + window * bytes_;
+                       std::memcpy(run, from + whole * bytes_, static_cast<size_t>(fits * bytes_));
+                       std::memset(run + fits * bytes_, 0, static_cast<size_t>((form_.runElements() - fits) * bytes_));
+                     });
+  }
+
+ private:
+  WindowForm form_;
+  int64_t bytes_, tasks_ = 1;
+};
+
+enum class Write { Update, Add, Zero };
+
+// One task: the window is written after the whole tensor was copied, which in-place use saves.
+template <Write kWrite, class T>
+class DynamicWriteKernel final : public executable::Kernel {
+ public:
+  DynamicWriteKernel(const WindowForm &form, int64_t bytes) : form_(form), bytes_(bytes) {}
+  std::string name() const override { return "dynamic write"; }
+  bool canOverwrite(int input, int) const override { return input == 0; }
+  void run(const KernelArgs &args, int) const noexcept override {
+    if (bytes_ > 0 && args.out[0] != args.in[0]) std::memcpy(args.out[0], args.in[0], static_cast<size_t>(bytes_));
+    if (form_.runElements() == 0) return;
+    T *to = static_cast<T *>(args.out[0]);
+    const T *slice = kWrite == Write::Zero ? nullptr : static_cast<const T *>(args.in[2]);
+    form_.forEachRun(args.in[1], 0, form_.runs, [&](int64_t whole, int64_t window, int64_t fits) {
+      if constexpr (kWrite == Write::Zero) std::fill_n(to + whole, fits, T(0));
+      if constexpr (kWrite == Write::Update) std::copy_n(slice + window, fits, to + whole);
+      if constexpr (kWrite == Write::Add)
+        for (int64_t i = 0; i < fits; ++i) to[whole + i] = static_cast<T>(to[whole + i] + slice[window + i]);
+    });
+  }
+
+ private:
+  WindowForm form_;
+  int64_t bytes_;
+};
+
+int64_t movedBytes(const KernelRequest &request, std::string &reason) {
+  if (!allPlain(request, reason)) return 0;
+  const DataType type = request.outputs[0].info.dataType();
+  const int64_t bytes = getDataTypeInfo(type).nbytes;
+  if (bytes <= 0 || bytes > 8) reason = "it moves no elements of type " + toText(type);
+  return bytes <= 8 ? bytes : 0;
+}
+
+std::unique_ptr<executable::Kernel> createSlice(const KernelRequest &request, std::string &reason) {
+  const int64_t bytes = movedBytes(request, reason);
+  if (bytes <= 0) return nullptr;
+  return std::make_unique<DynamicSliceKernel>(formOf(request, request.inputs[0].info.shape()), bytes);
+}
+
+template <Write kWrite>
+std::unique_ptr<executable::Kernel> createWrite(const KernelRequest &request, std::string &reason) {
+  const int64_t bytes = movedBytes(request, reason);
+  if (bytes <= 0) return nullptr;
+  const WindowForm form = formOf(request, request.outputs[0].info.shape());
+  const int64_t all = request.outputs[0].info.nbytes();
+  switch (bytes) {
+    case 1:
+      return std::make_unique<DynamicWriteKernel<kWrite, uint8_t>>(form, all);
+    case 2:
+      return std::make_unique<DynamicWriteKernel<kWrite, uint16_t>>(form, all);
+    case 4:
+      return std::make_unique<DynamicWriteKernel<kWrite, uint32_t>>(form, all);
+    default:
+      return std::make_unique<DynamicWriteKernel<kWrite, uint64_t>>(form, all);
+  }
+}
+
+// Integers of one size add alike, signed or not.
+std::unique_ptr<executable::Kernel> createAdd(const KernelRequest &request, std::string &reason) {
+  const DataType type = request.outputs[0].info.dataType();
+  if (isIndexType(type)) return createWrite<Write::Add>(request, reason);
+  if (!allPlain(request, reason)) return nullptr;
+  if (type != DataType::FLOAT) return reason = "it adds no elements of type " + toText(type), nullptr;
+  return std::make_unique<DynamicWriteKernel<Write::Add, float>>(formOf(request, request.outputs[0].info.shape()),
+                                                                 request.outputs[0].info.nbytes());
+}
+
+constexpr Entry kEntries[] = {{"DynamicSlice", createSlice},
+                              {"DynamicUpdate", createWrite<Write::Update>},
+                              {"DynamicZero", createWrite<Write::Zero>},
+                              {"DynamicAdd", createAdd}};
+
+}  // namespace
+
+std::span<const Entry> dynamicKernels() { return kEntries; }
+
+}  // namespace popart::cpu

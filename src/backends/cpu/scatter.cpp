@@ -1,0 +1,429 @@
+// Writes at index positions: Scatter, ScatterElements, ScatterND, ScatterReduce; and what reads or sums at coordinate
+// tuples: GatherND and its gradient. An index out of range reads zeros and writes nothing. Every task owns a part of
+// the result and goes through the updates in order, so that the last write stays and sums do not depend on threads.
+#include <algorithm>
+#include <cstring>
+#include <type_traits>
+
+#include <popart/op.hpp>
+
+#include "backends/cpu/axis.hpp"
+#include "backends/cpu/cpu.hpp"
+#include "ops/index/scatter_layout.hpp"
+#include "ops/rules.hpp"
+
+namespace popart::cpu {
+namespace {
+
+using executable::KernelArgs;
+using executable::KernelRequest;
+
+enum class Combine { None, Add, Mul, Max, Min };
+
+Combine combineOf(const Op &op) {
+  const std::string name = op.attributes().getAttribute<std::string>("reduction", "none");
+  if (name == "add" || name == "Sum") return Combine::Add;
+  if (name == "mul" || name == "Mul") return Combine::Mul;
+  if (name == "max" || name == "Max") return Combine::Max;
+  if (name == "min" || name == "Min") return Combine::Min;
+  return Combine::None;
+}
+
+// Integers wrap; of floats a NaN stays.
+template <Combine kCombine, class T>
+T combined(T old, T update) {
+  using U = std::conditional_t<std::is_integral_v<T>, uint64_t, T>;
+  if constexpr (kCombine == Combine::Add) return static_cast<T>(static_cast<U>(old) + static_cast<U>(update));
+  if constexpr (kCombine == Combine::Mul) return static_cast<T>(static_cast<U>(old) * static_cast<U>(update));
+  if constexpr (kCombine == Combine::Max) return old != old || old > update ? old : update;
+  if constexpr (kCombine == Combine::Min) return old != old || old < update ? old : update;
+  return update;
+}
+
+// Makes `K<combine, T>` for the element type: plain writes by size, reductions by type.
+template <template <Combine, class> class K, class... A>
+std::unique_ptr<executable::Kernel> makeFor(Combine combine, DataType type, std::string &reason, A &&...arguments) {
+  auto reduce = [&]<class T>(T) -> std::unique_ptr<executable::Kernel> {
+    switch (combine) {
+      case Combine::Add:
+        return std::make_unique<K<Combine::Add, T>>(arguments...);
+      case Combine::Mul:
+        return std::make_unique<K<Combine::Mul, T>>(arguments...);
+      case Combine::Max:
+        return std::make_unique<K<Combine::Max, T>>(arguments...);
+      case Combine::Min:
+        return std::make_unique<K<Combine::Min, T>>(arguments...);
+      case Combine::None:
+        break;
+    }
+    return std::make_unique<K<Combine::None, T>>(arguments...);
+  };
+  if (combine == Combine::None) {
+    switch (getDataTypeInfo(type).nbytes) {
+      case 1:
+        return reduce(uint8_t{});
+      case 2:
+        return reduce(uint16_t{});
+      case 4:
+        return reduce(uint32_t{});
+      case 8:
+        return reduce(uint64_t{});
+      default:
+        return reason = "it moves no elements of type " + toText(type), nullptr;
+    }
+  }
+  switch (type) {
+    case DataType::FLOAT:
+      return reduce(float{});
+    case DataType::INT8:
+      return reduce(int8_t{});
+    case DataType::UINT8:
+      return reduce(uint8_t{});
+    case DataType::INT16:
+      return reduce(int16_t{});
+    case DataType::UINT16:
+      return reduce(uint16_t{});
+    case DataType::INT32:
+      return reduce(int32_t{});
+    case DataType::UINT32:
+      return reduce(uint32_t{});
+    case DataType::INT64:
+      return reduce(int64_t{});
+    case DataType::UINT64:
+      return reduce(uint64_t{});
+    default:
+      return reason = "it combines no elements of type " + toText(type), nullptr;
+  }
+}
+
+// ---- along an axis
+
+// Where a tensor of updates or indices lies over the result: offset = outer[o] + k * stride + inner[c], for position k
+// along the axis; -1: the tensor does not reach there.
+struct Lines {
+  std::vector<int64_t> outer, inner;
+  int64_t stride = 0;
+};
+
+// Offsets of the positions of `result` (one side of the axis, C order) in a tensor of shape `own` with `strides`.
+std::vector<int64_t> offsetsOf(const Shape &result, const Shape &own, const Shape &strides, size_t begin, size_t end) {
+  std::vector<int64_t> offsets{0};
+  for (size_t d = begin; d < end; ++d) {
+    std::vector<int64_t> next;
+    for (int64_t base : offsets)
+      for (int64_t i = 0; i < result[d]; ++i) {
+        const bool reaches = base >= 0 && (i < own[d] || strides[d] == 0);
+        next.push_back(reaches ? base + i * strides[d] : -1);
+      }
+    offsets = std::move(next);
+  }
+  return offsets;
+}
+
+Shape elementStrides(const Shape &shape) {
+  Shape strides(shape.size());
+  int64_t stride = 1;
+  for (size_t d = shape.size(); d-- > 0; stride *= shape[d]) strides[d] = stride;
+  return strides;
+}
+
+Lines linesOf(const Shape &result, const Shape &own, const Shape &strides, size_t axis) {
+  return {offsetsOf(result, own, strides, 0, axis), offsetsOf(result, own, strides, axis + 1, result.size()),
+          strides[axis]};
+}
+
+struct AxisScatter {
+  AxisSizes result;
+  int64_t count = 0;  // updates along the axis
+  Lines indices, updates;
+  DataType indexType = DataType::INT64;
+  int initialOperand = 0;  // holds the values before the updates; -1: `start`
+  int updateOperand = 2;
+  double start = 0;
+  bool firstReplaces = false;  // the first update of a place replaces what is there
+};
+
+template <Combine kCombine, class T>
+class AxisScatterKernel final : public executable::Kernel {
+ public:
+  explicit AxisScatterKernel(const AxisScatter &form) : form_(form) {
+    constexpr int64_t kElements = 1 << 14;
+    const AxisSizes &r = form.result;
+    const int64_t line = std::max<int64_t>(1, r.length + form.count);
+    outerParts_ = std::clamp<int64_t>(r.outer * line * r.inner / kElements, 1, std::clamp<int64_t>(r.outer, 1, 64));
+    innerParts_ =
+        std::clamp<int64_t>(line * r.inner / kElements, 1, std::clamp<int64_t>(r.inner / 16, 1, 64 / outerParts_));
+  }
+  std::string name() const override { return "scatter"; }
+  int tasks() const override { return static_cast<int>(outerParts_ * innerParts_); }
+  bool canOverwrite(int input, int) const override { return input == form_.initialOperand; }
+  int64_t scratchBytes() const override {
+    return form_.firstReplaces ? form_.result.length * (form_.result.inner / innerParts_ + 1) : 0;
+  }
+  void run(const KernelArgs &args, int task) const noexcept override {
+    const AxisSizes &r = form_.result;
+    const int64_t part = task / innerParts_, column = task % innerParts_;
+    const int64_t begin = r.inner * column / innerParts_, end = r.inner * (column + 1) / innerParts_;
+    for (int64_t o = r.outer * part / outerParts_; o < r.outer * (part + 1) / outerParts_; ++o) {
+      initialise(args, o, begin, end);
+      if (form_.indices.outer[o] >= 0) update(args, o, begin, end);
+    }
+  }
+
+ private:
+  void initialise(const KernelArgs &args, int64_t o, int64_t begin, int64_t end) const noexcept {
+    T *to = static_cast<T *>(args.out[0]);
+    const T *from = form_.initialOperand >= 0 ? static_cast<const T *>(args.in[form_.initialOperand]) : nullptr;
+    if (from == to) return;
+    for (int64_t i = 0; i < form_.result.length; ++i) {
+      const int64_t row = (o * form_.result.length + i) * form_.result.inner;
+      if (from)
+        std::copy(from + row + begin, from + row + end, to + row + begin);
+      else
+        std::fill(to + row + begin, to + row + end, static_cast<T>(form_.start));
+    }
+  }
+  void update(const KernelArgs &args, int64_t o, int64_t begin, int64_t end) const noexcept {
+    const AxisSizes &r = form_.result;
+    T *to = static_cast<T *>(args.out[0]) + o * r.length * r.inner;
+    const T *from = static_cast<const T *>(args.in[form_.updateOperand]) + form_.updates.outer[o];
+    char *started = static_cast<char *>(args.scratch);
+    const int64_t width = end - begin;
+    if (form_.firstReplaces) std::memset(started, 0, static_cast<size_t>(r.length * width));
+    for (int64_t k = 0; k < form_.count; ++k)
+      for (int64_t c = begin; c < end; ++c) {
+        if (form_.indices.inner[c] < 0) continue;
+        const int64_t i = form_.indices.outer[o] + k * form_.indices.stride + form_.indices.inner[c];
+        const int64_t at = placeOf(indexAt(args.in[1], form_.indexType, i), r.length, NegativeIndex::kFromEnd);
+        if (at < 0) continue;
+        const T value = from[k * form_.updates.stride + form_.updates.inner[c]];
+        T &target = to[at * r.inner + c];
+        target = form_.firstReplaces && !started[at * width + c - begin] ? value : combined<kCombine>(target, value);
+        if (form_.firstReplaces) started[at * width + c - begin] = 1;
+      }
+  }
+  AxisScatter form_;
+  int64_t outerParts_ = 1, innerParts_ = 1;
+};
+
+std::unique_ptr<executable::Kernel> createScatterElements(const KernelRequest &request, std::string &reason) {
+  if (!allPlain(request, reason)) return nullptr;
+  const Shape &data = request.inputs[0].info.shape(), &indices = request.inputs[1].info.shape();
+  if (data.empty()) return reason = "it takes no scalars", nullptr;
+  const auto axis = static_cast<size_t>(ops::axisOf(request.op->attributes(), static_cast<int64_t>(data.size())));
+  AxisScatter form;
+  form.result = aroundAxis(data, static_cast<int64_t>(axis));
+  form.count = indices[axis];
+  form.indices = form.updates = linesOf(data, indices, elementStrides(indices), axis);
+  form.indexType = request.inputs[1].info.dataType();
+  return makeFor<AxisScatterKernel>(combineOf(*request.op), request.outputs[0].info.dataType(), reason, form);
+}
+
+// The index tensor of a ScatterReduce as one of the source's rank, with stride 0 where it is broadcast.
+Lines reduceIndexLines(const Op &op, const Shape &result, const Shape &source, const Shape &indices, size_t axis) {
+  const Shape own = ops::scatterIndexShape(op.attributes(), source, indices);
+  Shape strides = elementStrides(own);
+  for (size_t d = 0; d < own.size(); ++d)
+    if (own[d] == 1) strides[d] = 0;
+  return linesOf(result, own, strides, axis);
+}
+
+std::unique_ptr<executable::Kernel> createScatterReduce(const KernelRequest &request, std::string &reason) {
+  if (!allPlain(request, reason)) return nullptr;
+  const Shape &source = request.inputs[0].info.shape(), &result = request.outputs[0].info.shape();
+  const auto axis = static_cast<size_t>(ops::axisOf(request.op->attributes(), static_cast<int64_t>(source.size())));
+  const Combine combine = combineOf(*request.op);
+  AxisScatter form;
+  form.result = aroundAxis(result, static_cast<int64_t>(axis));
+  form.count = source[axis];
+  form.indices = reduceIndexLines(*request.op, result, source, request.inputs[1].info.shape(), axis);
+  form.updates = linesOf(result, source, elementStrides(source), axis);
+  form.indexType = request.inputs[1].info.dataType();
+  form.updateOperand = 0;
+  const bool initial = request.inputs.size() > 2 && request.inputs[2].connected;
+  form.initialOperand = initial ? 2 : -1;
+  form.start = combine == Combine::Mul ? 1 : 0;
+  form.firstReplaces = !initial && (combine == Combine::Max || combine == Combine::Min);
+  return makeFor<AxisScatterKernel>(combine, request.outputs[0].info.dataType(), reason, form);
+}
+
+// Gradient of a summing ScatterReduce: every source reads the gradient of its place; the initial values get all of it.
+class ScatterSumGradientKernel final : public executable::Kernel {
+ public:
+  explicit ScatterSumGradientKernel(const AxisScatter &form) : form_(form) {
+    const AxisSizes &r = form.result;
+    tasks_ = std::clamp<int64_t>(r.outer * form.count * r.inner / (1 << 14), 1, std::clamp<int64_t>(r.outer, 1, 64));
+  }
+  std::string name() const override { return "scatter sum gradient"; }
+  int tasks() const override { return static_cast<int>(tasks_); }
+  void run(const KernelArgs &args, int task) const noexcept override {
+    const AxisSizes &r = form_.result;
+    const auto *g = static_cast<const float *>(args.in[0]);
+    auto *source = static_cast<float *>(args.out[0]);
+    for (int64_t o = r.outer * task / tasks_; o < r.outer * (task + 1) / tasks_; ++o) {
+      for (int64_t k = 0; k < form_.count; ++k)
+        for (int64_t c = 0; c < r.inner; ++c) {
+          const int64_t i = form_.indices.outer[o] + k * form_.indices.stride + form_.indices.inner[c];
+          const int64_t at = placeOf(indexAt(args.in[1], form_.indexType, i), r.length, NegativeIndex::kFromEnd);
+          source[(o * form_.count + k) * r.inner + c] = at < 0 ? 0.0f : g[(o * r.length + at) * r.inner + c];
+        }
+      const int64_t line = r.length * r.inner;
+      if (form_.initialOperand >= 0) std::copy_n(g + o * line, line, static_cast<float *>(args.out[1]) + o * line);
+    }
+  }
+
+ private:
+  AxisScatter form_;
+  int64_t tasks_ = 1;
+};
+
+std::unique_ptr<executable::Kernel> createScatterReduceGradient(const KernelRequest &request, std::string &reason) {
+  if (!allPlain(request, reason)) return nullptr;
+  if (combineOf(*request.op) != Combine::Add) return reason = "it takes the reduction Sum only", nullptr;
+  if (request.outputs[0].info.dataType() != DataType::FLOAT)
+    return reason = "it takes FLOAT only: got " + toText(request.outputs[0].info.dataType()), nullptr;
+  const Shape &source = request.inputs[2].info.shape(), &result = request.inputs[0].info.shape();
+  const auto axis = static_cast<size_t>(ops::axisOf(request.op->attributes(), static_cast<int64_t>(source.size())));
+  AxisScatter form;
+  form.result = aroundAxis(result, static_cast<int64_t>(axis));
+  form.count = source[axis];
+  form.indices = reduceIndexLines(*request.op, result, source, request.inputs[1].info.shape(), axis);
+  form.indexType = request.inputs[1].info.dataType();
+  form.initialOperand = request.outputs.size() > 1 && request.outputs[1].connected ? 3 : -1;
+  return std::make_unique<ScatterSumGradientKernel>(form);
+}
+
+// ---- at coordinate tuples
+
+// Tuples in the last dimension of an index tensor name slices of `elements` consecutive elements of the data.
+struct Tuples {
+  Shape sizes, strides;  // of the dimensions the tuples index
+  int64_t count = 0, elements = 1, perBatch = 1, batchStride = 0, total = 1;
+  DataType indexType = DataType::INT64;
+
+  // First element of the slice that tuple t names, or -1.
+  int64_t at(const void *indices, int64_t t) const {
+    const auto depth = static_cast<int64_t>(sizes.size());
+    int64_t offset = t / perBatch * batchStride;
+    for (int64_t d = 0; d < depth; ++d) {
+      const int64_t place = placeOf(indexAt(indices, indexType, t * depth + d), sizes[d], NegativeIndex::kFromEnd);
+      if (place < 0) return -1;
+      offset += place * strides[d];
+    }
+    return offset;
+  }
+};
+
+Tuples tuplesOf(const Shape &data, const executable::OperandDesc &indices, int64_t batch) {
+  const Shape &shape = indices.info.shape(), all = elementStrides(data);
+  Tuples t;
+  const auto first = data.begin() + batch, last = first + shape.back();
+  t.sizes.assign(first, last);
+  t.strides.assign(all.begin() + batch, all.begin() + batch + shape.back());
+  t.count = elementCount(Shape(shape.begin(), shape.end() - 1));
+  t.elements = elementCount(Shape(last, data.end()));
+  t.batchStride = elementCount(Shape(first, data.end()));
+  t.perBatch = std::max<int64_t>(1, t.count / std::max<int64_t>(1, elementCount(Shape(data.begin(), first))));
+  t.total = elementCount(data);
+  t.indexType = indices.info.dataType();
+  return t;
+}
+
+class GatherTuplesKernel final : public executable::Kernel {
+ public:
+  GatherTuplesKernel(const Tuples &tuples, int64_t bytes) : tuples_(tuples), slice_(tuples.elements * bytes) {
+    element_ = bytes;
+    tasks_ = std::clamp<int64_t>(tuples.count * std::max<int64_t>(slice_, 16) / (1 << 17), 1,
+                                 std::clamp<int64_t>(tuples.count, 1, 64));
+  }
+  std::string name() const override { return "gather tuples"; }
+  int tasks() const override { return static_cast<int>(tasks_); }
+  void run(const KernelArgs &args, int task) const noexcept override {
+    if (slice_ == 0) return;
+    const char *from = static_cast<const char *>(args.in[0]);
+    char *to = static_cast<char *>(args.out[0]);
+    for (int64_t t = tuples_.count * task / tasks_; t < tuples_.count * (task + 1) / tasks_; ++t) {
+      const int64_t at = tuples_.at(args.in[1], t);
+      if (at < 0)
+        std::memset(to + t * slice_, 0, static_cast<size_t>(slice_));
+      else
+        std::memcpy(to + t * slice_, from + at * element_, static_cast<size_t>(slice_));
+    }
+  }
+
+ private:
+  Tuples tuples_;
+  int64_t slice_, element_, tasks_ = 1;
+};
+
+std::unique_ptr<executable::Kernel> createGatherND(const KernelRequest &request, std::string &reason) {
+  if (!allPlain(request, reason)) return nullptr;
+  const auto &data = request.inputs[0].info;
+  const int64_t bytes = getDataTypeInfo(data.dataType()).nbytes;
+  if (bytes <= 0) return reason = "it moves no elements of type " + toText(data.dataType()), nullptr;
+  return std::make_unique<GatherTuplesKernel>(
+      tuplesOf(data.shape(), request.inputs[1], request.op->attrInt("batch_dims")), bytes);
+}
+
+// A task owns a stretch of the result.
+template <Combine kCombine, class T>
+class ScatterTuplesKernel final : public executable::Kernel {
+ public:
+  ScatterTuplesKernel(const Tuples &tuples, int initialOperand, int updateOperand)
+      : tuples_(tuples), initial_(initialOperand), updates_(updateOperand) {
+    tasks_ = std::clamp<int64_t>(tuples.total / (1 << 15), 1, 16);
+  }
+  std::string name() const override { return "scatter tuples"; }
+  int tasks() const override { return static_cast<int>(tasks_); }
+  bool canOverwrite(int input, int) const override { return input == initial_; }
+  void run(const KernelArgs &args, int task) const noexcept override {
+    const int64_t begin = tuples_.total * task / tasks_, end = tuples_.total * (task + 1) / tasks_;
+    T *to = static_cast<T *>(args.out[0]);
+    const T *from = initial_ >= 0 ? static_cast<const T *>(args.in[initial_]) : nullptr;
+    if (!from)
+      std::fill(to + begin, to + end, T(0));
+    else if (from != to)
+      std::copy(from + begin, from + end, to + begin);
+    const T *updates = static_cast<const T *>(args.in[updates_]);
+    for (int64_t t = 0; t < tuples_.count; ++t) {
+      const int64_t at = tuples_.at(args.in[1], t);
+      if (at < 0) continue;
+      const int64_t first = std::max(at, begin), last = std::min(at + tuples_.elements, end);
+      const T *slice = updates + t * tuples_.elements - at;
+      for (int64_t i = first; i < last; ++i) to[i] = combined<kCombine>(to[i], slice[i]);
+    }
+  }
+
+ private:
+  Tuples tuples_;
+  int initial_, updates_;
+  int64_t tasks_ = 1;
+};
+
+std::unique_ptr<executable::Kernel> createScatterND(const KernelRequest &request, std::string &reason) {
+  if (!allPlain(request, reason)) return nullptr;
+  const auto &data = request.inputs[0].info;
+  return makeFor<ScatterTuplesKernel>(combineOf(*request.op), data.dataType(), reason,
+                                      tuplesOf(data.shape(), request.inputs[1], 0), 0, 2);
+}
+
+std::unique_ptr<executable::Kernel> createGatherNDGradient(const KernelRequest &request, std::string &reason) {
+  if (!allPlain(request, reason)) return nullptr;
+  const auto &result = request.outputs[0].info;
+  if (result.dataType() != DataType::FLOAT)
+    return reason = "it sums FLOAT only: got " + toText(result.dataType()), nullptr;
+  return std::make_unique<ScatterTuplesKernel<Combine::Add, float>>(
+      tuplesOf(result.shape(), request.inputs[1], request.op->attrInt("batch_dims")), -1, 0);
+}
+
+constexpr Entry kEntries[] = {
+    {"Scatter", createScatterElements},      {"ScatterElements", createScatterElements},
+    {"ScatterReduce", createScatterReduce},  {"ScatterReduceGradOp", createScatterReduceGradient},
+    {"ScatterND", createScatterND},          {"GatherND", createGatherND},
+    {"GatherNDGrad", createGatherNDGradient}};
+
+}  // namespace
+
+std::span<const Entry> scatterKernels() { return kEntries; }
+
+}  // namespace popart::cpu

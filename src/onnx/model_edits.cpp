@@ -1,0 +1,175 @@
+// See model_edits.hpp. Works on a copy of the message; values stored outside the model are read from its files.
+#include "onnx/model_edits.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <set>
+
+#include <popart/error.hpp>
+#include <popart/half.hpp>
+
+#include "base/nearest.hpp"
+#include "onnx/model_content.hpp"
+#include "onnx_proto/onnx.pb.h"
+
+namespace popart::onnx {
+namespace {
+
+TensorData toInt32(const TensorData &value, const std::string &name, OutOfRange outOfRange) {
+  using Limits = std::numeric_limits<int32_t>;
+  std::vector<int32_t> numbers;
+  for (int64_t v : value.asInts()) {
+    const int64_t clipped = std::clamp<int64_t>(v, Limits::min(), Limits::max());
+    check(clipped == v || outOfRange == OutOfRange::Clip,
+          "GraphTransformer: tensor '{}': a value does not fit INT32: got {}. Pass clip to take the nearest one", name,
+          v);
+    numbers.push_back(static_cast<int32_t>(clipped));
+  }
+  return TensorData::of<int32_t>(value.info().shape(), numbers);
+}
+
+template <class T>
+TensorData toFloats(const TensorData &value) {
+  std::vector<T> numbers;
+  for (double v : value.asDoubles()) numbers.push_back(T(static_cast<float>(v)));
+  return TensorData::of<T>(value.info().shape(), numbers);
+}
+
+TensorData converted(const TensorData &value, DataType to, const std::string &name, OutOfRange outOfRange) {
+  switch (to) {
+    case DataType::INT32:
+      return toInt32(value, name, outOfRange);
+    case DataType::FLOAT:
+      return toFloats<float>(value);
+    case DataType::FLOAT16:
+      return toFloats<Half>(value);
+    default:
+      throw internal_error("GraphTransformer: there is no conversion to {}", to);
+  }
+}
+
+void refuseSubgraphs(const onnx_proto::GraphProto &graph) {
+  for (const auto &node : graph.node())
+    for (const auto &a : node.attribute())
+      check(!a.has_g() && a.graphs_size() == 0,
+            "GraphTransformer: node '{}' ({}) holds a graph in attribute '{}': element types of subgraphs are not "
+            "converted. Inline the subgraph",
+            node.name(), node.op_type(), a.name());
+}
+
+void convertInfos(google::protobuf::RepeatedPtrField<onnx_proto::ValueInfoProto> &infos, int from, int to) {
+  for (auto &info : infos)
+    if (info.type().has_tensor_type() && info.type().tensor_type().elem_type() == from)
+      info.mutable_type()->mutable_tensor_type()->set_elem_type(to);
+}
+
+template <class Field, class Condition>
+void removeIf(Field &field, Condition condition) {
+  for (int i = field.size(); i-- > 0;)
+    if (condition(field.Get(i))) field.DeleteSubrange(i, 1);
+}
+
+std::string unusedName(std::set<std::string> &names, const std::string &wanted) {
+  std::string name = wanted;
+  for (int n = 1; !names.insert(name).second; ++n) name = wanted + "/" + std::to_string(n);
+  return name;
+}
+
+}  // namespace
+
+ModelEditor::ModelEditor(const std::string &modelProtoOrFilename)
+    : source_(Model::fromProtoOrFile(modelProtoOrFilename).shared()),
+      proto_(std::make_unique<onnx_proto::ModelProto>(*source_->proto)) {}
+ModelEditor::~ModelEditor() = default;
+
+void ModelEditor::convertElements(DataType from, DataType to, OutOfRange outOfRange) {
+  auto &graph = *proto_->mutable_graph();
+  refuseSubgraphs(graph);
+  const int fromType = toOnnxDataType(from), toType = toOnnxDataType(to);
+  auto convert = [&](onnx_proto::TensorProto &tensor, const std::string &name) {
+    if (tensor.data_type() != fromType) return;
+    const TensorData value = converted(tensorData(tensor, name, source_->files, nullptr), to, name, outOfRange);
+    onnx_proto::TensorProto fresh;
+    fresh.set_name(tensor.name());
+    setPayload(fresh, value);
+    tensor.Swap(&fresh);
+  };
+  for (auto &tensor : *graph.mutable_initializer()) convert(tensor, tensor.name());
+  for (auto &node : *graph.mutable_node())
+    for (auto &a : *node.mutable_attribute()) {
+      if (a.has_t()) convert(*a.mutable_t(), node.name() + "/" + a.name());
+      for (auto &tensor : *a.mutable_tensors()) convert(tensor, node.name() + "/" + a.name());
+    }
+  convertInfos(*graph.mutable_input(), fromType, toType);
+  convertInfos(*graph.mutable_output(), fromType, toType);
+  convertInfos(*graph.mutable_value_info(), fromType, toType);
+}
+
+void ModelEditor::removeUnusedInputs() {
+  auto &graph = *proto_->mutable_graph();
+  std::set<std::string> read, kept;
+  for (const auto &node : graph.node()) read.insert(node.input().begin(), node.input().end());
+  for (const auto &input : graph.input())
+    if (read.count(input.name())) kept.insert(input.name());
+  if (static_cast<int>(kept.size()) == graph.input_size()) return;
+  removeIf(*graph.mutable_input(), [&](const auto &input) { return !kept.count(input.name()); });
+  // compat: initializers that are no graph inputs vanish too (test_model_tools.py, unused inputs).
+  removeIf(*graph.mutable_initializer(), [&](const auto &tensor) { return !kept.count(tensor.name()); });
+}
+
+void ModelEditor::prepareNodesForTraining() {
+  constexpr int kTrainingOutputs = 5;
+  static const char *const kNames[] = {"", "mean", "var", "saved_mean", "saved_var"};
+  auto &graph = *proto_->mutable_graph();
+  std::set<std::string> names;
+  for (const auto &input : graph.input()) names.insert(input.name());
+  for (const auto &tensor : graph.initializer()) names.insert(tensor.name());
+  for (const auto &node : graph.node()) names.insert(node.output().begin(), node.output().end());
+  for (auto &node : *graph.mutable_node()) {
+    if (node.op_type() != "BatchNormalization" || node.output_size() == 0) continue;
+    while (node.output_size() < kTrainingOutputs)
+      node.add_output(unusedName(names, node.output(0) + "_" + kNames[node.output_size()]));
+  }
+}
+
+void ModelEditor::convertInitializersToConstants(const std::vector<TensorId> &ids) {
+  auto &graph = *proto_->mutable_graph();
+  google::protobuf::RepeatedPtrField<onnx_proto::NodeProto> nodes;
+  for (const TensorId &id : ids) {
+    const auto &tensors = graph.initializer();
+    const auto found = std::find_if(tensors.begin(), tensors.end(), [&](const auto &t) { return t.name() == id; });
+    if (found == tensors.end())
+      throw error("GraphTransformer: '{}' is no initializer of the model. Nearest names: {}", id,
+                  nearest(id, Model(source_).initializerIds()));
+    auto &node = *nodes.Add();
+    node.set_op_type("Constant");
+    node.add_output(id);
+    auto &value = *node.add_attribute();
+    value.set_name("value");
+    value.set_type(onnx_proto::AttributeProto::TENSOR);
+    setPayload(*value.mutable_t(), tensorData(*found, id, source_->files, nullptr));
+    removeIf(*graph.mutable_initializer(), [&](const auto &t) { return t.name() == id; });
+    removeIf(*graph.mutable_input(), [&](const auto &input) { return input.name() == id; });
+  }
+  for (auto &node : *graph.mutable_node()) nodes.Add(std::move(node));
+  graph.mutable_node()->Swap(&nodes);
+}
+
+void ModelEditor::convertAllFixedPointInitializersToConstants() {
+  std::vector<TensorId> ids;
+  for (const auto &tensor : proto_->graph().initializer())
+    if (isInteger(tensorInfo(tensor, tensor.name()).dataType())) ids.push_back(tensor.name());
+  convertInitializersToConstants(ids);
+}
+
+void ModelEditor::saveInitializersExternally(const std::vector<TensorId> &ids, const std::string &fileName) {
+  saveExternally(*proto_->mutable_graph(), source_->files, ids, fileName);
+}
+
+std::string ModelEditor::serialised() const {
+  check(proto_->ByteSizeLong() < static_cast<size_t>(std::numeric_limits<int>::max()),
+        "GraphTransformer: the model exceeds 2 GiB. Move weights to a file with saveInitializersExternally");
+  return proto_->SerializeAsString();
+}
+
+}  // namespace popart::onnx

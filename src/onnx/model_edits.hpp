@@ -1,0 +1,46 @@
+// Changes of a whole ONNX model that need no compilation: element types, inputs, constants. The core of the public
+// GraphTransformer. Each change leaves a model that onnx accepts.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "onnx/reader.hpp"
+
+namespace popart::onnx_proto {
+class ModelProto;
+}
+
+namespace popart::onnx {
+
+enum class OutOfRange { Refuse, Clip };
+
+class ModelEditor {
+ public:
+  // Throws popart::error when it is no model.
+  explicit ModelEditor(const std::string &modelProtoOrFilename);
+  ~ModelEditor();
+  ModelEditor(const ModelEditor &) = delete;
+  ModelEditor &operator=(const ModelEditor &) = delete;
+
+  // Initializers, tensors in attributes and declared types of inputs, outputs and intermediate tensors. Throws
+  // popart::error: a node holds a graph; a value does not fit `to` and outOfRange is Refuse.
+  void convertElements(DataType from, DataType to, OutOfRange outOfRange = OutOfRange::Refuse);
+  // Drops graph inputs that no node of the main graph reads, with their initializers.
+  void removeUnusedInputs();
+  // Gives BatchNormalization nodes their five outputs of training.
+  void prepareNodesForTraining();
+  // The initializers as Constant nodes in front. Throws popart::error for an unknown id.
+  void convertInitializersToConstants(const std::vector<TensorId> &ids);
+  // The same for all integer initializers.
+  void convertAllFixedPointInitializersToConstants();
+  void saveInitializersExternally(const std::vector<TensorId> &ids, const std::string &fileName);
+
+  std::string serialised() const;
+
+ private:
+  std::shared_ptr<const ModelContent> source_;
+  std::unique_ptr<onnx_proto::ModelProto> proto_;
+};
+
+}  // namespace popart::onnx

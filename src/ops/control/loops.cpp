@@ -1,0 +1,33 @@
+// See loops.hpp. A condition counts as constant only where that can be read off the graph: through Identity ops, no
+// evaluation.
+#include "ops/control/loops.hpp"
+
+#include <algorithm>
+
+namespace popart::ops {
+
+int carriedCount(const Op &loop) {
+  if (loop.hasAttr("carried")) return static_cast<int>(loop.attrInt("carried"));
+  const Graph &body = *loop.getCalledGraphs().front();
+  return static_cast<int>(std::min(body.inputs().size() - 2, body.outputs().size() - 1));
+}
+
+bool isConstantTrue(const Graph &graph, TensorIndex t) {
+  const Tensor &tensor = graph.tensor(t);
+  return tensor.tensorType() == TensorType::Const && tensor.hasTensorData() && tensor.tensorData().asInts().at(0) != 0;
+}
+
+bool keepsRunning(const Graph &body) {
+  TensorIndex t = body.outputs().at(0);
+  while (body.tensor(t).hasProducer() && body.tensor(t).getProducer()->is("Identity"))
+    t = body.tensor(t).getProducer()->inputs()[0];
+  return t == body.inputs().at(1) || isConstantTrue(body, t);
+}
+
+int64_t iterationCount(const Op &loop) {
+  if (!loop.hasAttr("trip_count") || !keepsRunning(*loop.getCalledGraphs().front())) return -1;
+  if (loop.hasInput(1) && !isConstantTrue(loop.getGraph(), loop.inputs()[1])) return -1;
+  return loop.attrInt("trip_count");
+}
+
+}  // namespace popart::ops

@@ -1,0 +1,20 @@
+// Facts of Loop ops that several rooms need. See control.cpp for the layout of inputs and outputs.
+#pragma once
+#include <popart/graph.hpp>
+
+namespace popart::ops {
+
+// How many values a Loop carries from one iteration to the next.
+int carriedCount(const Op &loop);
+
+// Whether `t` is a constant that holds true.
+bool isConstantTrue(const Graph &graph, TensorIndex t);
+
+// Whether a loop over `body` goes on after every iteration: the condition it returns is the one it was given, or true.
+bool keepsRunning(const Graph &body);
+
+// The number of iterations of a loop that runs as often as its constant trip count says; -1 when the number is not
+// known when the graph is built.
+int64_t iterationCount(const Op &loop);
+
+}  // namespace popart::ops

@@ -1,0 +1,160 @@
+"""The programs and commands that README.md and the pages under docs print are run here, or by tests named here."""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx.parser
+import pytest
+
+import onnx
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+BLOCK = re.compile(r"^( *)```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
+
+
+def blocks(page: Path) -> list[tuple[str, str]]:
+    """(language, text) of the fenced blocks of a page."""
+    found = []
+    for indent, language, text in BLOCK.findall(page.read_text()):
+        lines = [line.removeprefix(indent) for line in text.splitlines()]
+        found.append((language, "\n".join(lines) + "\n"))
+    return found
+
+
+def block(page: str, start: str) -> str:
+    """The fenced block of a page that starts with `start`."""
+    (text,) = [text for _, text in blocks(ROOT / page) if text.startswith(start)]
+    return text
+
+
+# First line of every fenced block, and who runs it: a test below, or another file that runs the same.
+RUN_BY = {
+    ("README.md", "./dev demo"): "test_commands_exist",
+    ("README.md", "import numpy as np\nimport popart\n"): "test_readme_trains_an_onnx_file",
+    ("README.md", "import numpy as np\nimport popxl\n"): "test_readme_popxl_program",
+    ("docs/add-an-op.md", "OpDef("): "test_add_an_op_shows_the_row_of_the_library",
+    ("docs/custom-operators.md", "g++ "): "test_custom_operator_page",
+    ("docs/custom-operators.md", "ctypes"): "test_custom_operator_page",
+    ("docs/rooms.md", " .onnx / builder"): "",  # a picture
+}
+
+
+def test_every_block_is_run():
+    """A new block needs a test."""
+    for page in PAGES:
+        name = str(page.relative_to(ROOT))
+        for _, text in blocks(page):
+            tests = [test for (where, start), test in RUN_BY.items() if where == name and text.startswith(start)]
+            assert len(tests) == 1, f"{name}: no test runs the block {text[:60]!r}"
+            assert not tests[0] or tests[0] in globals()
+
+
+def test_readme_trains_an_onnx_file(tmp_path, monkeypatch, capsys):
+    """The training program, on a classifier file and batches of 8 images."""
+    rng = np.random.default_rng(0)
+    weight = onnx.numpy_helper.from_array(rng.normal(0, 0.02, (784, 10)).astype(np.float32), "weight")
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 13]> g (float[8, 784] images) => (float[8, 10] probabilities) '
+        "{ scores = MatMul(images, weight) probabilities = Softmax(scores) }"
+    )
+    model.graph.initializer.append(weight)
+    monkeypatch.chdir(tmp_path)
+    onnx.save(model, "classifier.onnx")
+    patterns = rng.normal(size=(10, 784)).astype(np.float32)
+    labels = [rng.integers(0, 10, 8) for _ in range(20)]
+    namespace = {"batches": [(patterns[y] + rng.normal(size=(8, 784)).astype(np.float32) / 2, y) for y in labels]}
+    program = block("README.md", "import numpy as np\nimport popart\n")
+    exec(compile(program, "README.md", "exec"), namespace)
+    losses = [float(line) for line in capsys.readouterr().out.split()]
+    assert len(losses) == 20 and losses[-1] < 0.1 * losses[0]
+    trained = onnx.numpy_helper.to_array(onnx.load("trained.onnx").graph.initializer[0])
+    assert not np.array_equal(trained, onnx.numpy_helper.to_array(weight))
+
+
+def test_readme_popxl_program():
+    """The PopXL program prints gelu of a matrix product."""
+    program = block("README.md", "import numpy as np\nimport popxl\n")
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    printed = [float(number) for number in re.findall(r"[0-9.]+", result.stdout)]
+    np.testing.assert_allclose(printed, [0.8411920] * 6, rtol=1e-3)  # gelu(1), tanh approximation: rows of an identity
+
+
+def commands() -> set[str]:
+    """Every `./dev …` that the pages name, without comments."""
+    found = set()
+    for page in PAGES:
+        found |= {match.strip() for match in re.findall(r"\./dev( [a-z][a-z-]*|\b --help)", page.read_text())}
+    return found
+
+
+def test_commands_exist():
+    """Each command of ./dev that a page names has its help; ./dev test runs the demo's test."""
+    names = commands()
+    assert {"demo", "test", "build", "bench", "new-op"} <= names
+    for name in names - {"--help"}:
+        result = subprocess.run([ROOT / "dev", name, "--help"], capture_output=True, text=True)
+        assert result.returncode == 0, f"./dev {name} --help: {result.stderr}"
+    listing = subprocess.run([ROOT / "dev", "--help"], capture_output=True, text=True, check=True).stdout
+    assert all(name in listing for name in names - {"--help"})
+
+
+@pytest.mark.parametrize("script, options", [("benchmarks/bench.py", ["--names", "--peers", "--quick", "--json"]),
+                                             ("examples/demo.py", ["--data", "--json"])])  # fmt: skip
+def test_options_exist(script, options):
+    """Options that README.md names for ./dev bench and ./dev demo are those of the programs."""
+    result = subprocess.run([sys.executable, ROOT / script, "--help"], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    assert [option for option in options if option not in result.stdout] == []
+
+
+def test_readme_names_every_example():
+    """The table of examples is complete, and its files exist."""
+    text = (ROOT / "README.md").read_text()
+    links = set(re.findall(r"\]\((examples/[^)]*)\)", text))
+    assert all((ROOT / link).exists() for link in links)
+    programs = {str(path.relative_to(ROOT)) for path in (ROOT / "examples").glob("*.py")}
+    assert programs | {"examples/cpp"} == links
+
+
+def test_links_of_the_pages_exist():
+    """Files that a page links to."""
+    for page in PAGES:
+        for link in re.findall(r"\]\((?!https?:)([^)#]+)\)", BLOCK.sub("", page.read_text())):
+            assert (page.parent / link).exists(), f"{page.name}: {link}"
+
+
+def test_tests_named_by_the_pages_exist():
+    """Paths in code style exist, but for those said to be empty."""
+    folders = "tests|src|tools|examples|python|include|benchmarks"
+    for page in PAGES:
+        text = "\n".join(line for line in page.read_text().splitlines() if "empty" not in line)
+        for path in re.findall(rf"`((?:{folders})/[\w/.-]+)`", text):
+            assert (ROOT / path).exists(), f"{page.name}: {path}"
+
+
+def test_add_an_op_shows_the_row_of_the_library():
+    """The row on the page is the library's, up to white space."""
+
+    def plain(text):
+        return re.sub(r"\s+", "", text)
+
+    row = block("docs/add-an-op.md", "OpDef(")
+    sources = "".join(path.read_text() for path in sorted((ROOT / "src/ops").rglob("*.cpp")))
+    assert plain(row) in plain(sources)
+
+
+def test_custom_operator_page():
+    """The page's two commands are those that test_custom_op.py runs, on the file that the page names."""
+    build = shlex.split(block("docs/custom-operators.md", "g++ "))
+    assert (ROOT / "tests/python/popart/custom_op" / build[build.index("-shared") + 1]).is_file()
+    tested = (ROOT / "tests/python/popart/test_custom_op.py").read_text()
+    assert all(f'"{flag}"' in tested for flag in ("g++", "-std=c++20", "-fPIC", "-shared"))
+    use = block("docs/custom-operators.md", "ctypes")
+    assert "ctypes.cdll.LoadLibrary" in tested
+    assert 'domain="custom.ops"' in use and 'domain="custom.ops"' in tested

@@ -1,0 +1,129 @@
+"""Networks in float16: computed in float32, rounded once per op, on the vectorised kernels."""
+
+import io
+import warnings
+
+import numpy as np
+import popart
+import torch
+
+SHAPE = (4, 3, 10, 10)
+
+
+class Small(torch.nn.Module):
+    """Convolution, batch norm, pooling, layer norm, linear layers, softmax."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = torch.nn.Conv2d(3, 8, 3, padding=1)
+        self.norm = torch.nn.BatchNorm2d(8)
+        self.hidden = torch.nn.Linear(200, 32)
+        self.layer_norm = torch.nn.LayerNorm(32)
+        self.out = torch.nn.Linear(32, 5)
+
+    def forward(self, x):
+        x = torch.nn.functional.max_pool2d(torch.relu(self.norm(self.conv(x))), 2)
+        x = self.layer_norm(torch.nn.functional.gelu(self.hidden(x.flatten(1))))
+        return torch.softmax(self.out(x), 1)
+
+
+def network():
+    torch.manual_seed(1)
+    result = Small().eval()
+    with torch.no_grad():
+        result.norm.running_mean.uniform_(-0.2, 0.2)
+        result.norm.running_var.uniform_(0.5, 1.5)
+    return result
+
+
+def half_model():
+    """The network as a float16 ONNX model."""
+    file = io.BytesIO()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(
+            network().half(), (torch.zeros(SHAPE, dtype=torch.float16),), file, dynamo=False, opset_version=17,
+            input_names=["input"], output_names=["output"],
+        )  # fmt: skip
+    return file.getvalue()
+
+
+def test_inference_follows_torch_on_vectorised_kernels(capfd, monkeypatch):
+    popart.getLogger("devicex").setLevel("INFO")
+    x = np.random.default_rng(0).normal(size=SHAPE).astype(np.float32)
+    session = popart.InferenceSession(
+        half_model(), popart.DataFlow(1, ["output"]), popart.DeviceManager().createCpuDevice()
+    )
+    session.prepareDevice()
+    session.weightsFromHost()
+    anchors = session.initAnchorArrays()
+    session.run(popart.PyStepIO({"input": x.astype(np.float16)}, anchors))
+    assert anchors["output"].dtype == np.float16
+    expected = network()(torch.tensor(x)).detach().numpy()
+    np.testing.assert_allclose(anchors["output"].astype(np.float32), expected, atol=5e-3)
+    assert "reference" not in capfd.readouterr().err
+
+
+def test_a_fallback_is_said_in_the_log(capfd):
+    popart.getLogger("devicex").setLevel("INFO")
+    builder = popart.Builder()
+    x = builder.addInputTensor("DOUBLE", [2, 2])
+    y = builder.aiOnnx.matmul([x, x])
+    session = popart.InferenceSession(
+        builder.getModelProto(), popart.DataFlow(1, [y]), popart.DeviceManager().createCpuDevice()
+    )
+    session.prepareDevice()
+    assert "runs on the reference backend" in capfd.readouterr().err
+
+
+def test_training_in_float16_lowers_the_loss():
+    """The float16 weights follow float32 training while steps are larger than their rounding."""
+    builder = popart.Builder(half_model())
+    labels = builder.addInputTensor("INT32", [4], "labels")
+    loss = builder.aiGraphcore.nllloss(["output", labels], popart.ReductionType.Mean)
+    session = popart.TrainingSession(
+        builder.getModelProto(),
+        popart.DataFlow(1, [loss]),
+        loss,
+        popart.SGD({"defaultLearningRate": (0.02, False)}),
+        popart.DeviceManager().createCpuDevice(),
+    )
+    session.prepareDevice()
+    session.weightsFromHost()
+    anchors = session.initAnchorArrays()
+    x = np.random.default_rng(0).normal(size=SHAPE).astype(np.float16)
+    y = np.array([0, 3, 1, 4], np.int32)
+    losses = []
+    for _ in range(12):
+        session.run(popart.PyStepIO({"input": x, "labels": y}, anchors))
+        losses.append(float(anchors[loss]))
+    module = network()
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.02)
+    expected = []
+    for _ in range(12):
+        value = torch.nn.functional.nll_loss(module(torch.tensor(x, dtype=torch.float32)).log(), torch.tensor(y).long())
+        optimizer.zero_grad()
+        value.backward()
+        optimizer.step()
+        expected.append(value.item())
+    np.testing.assert_allclose(losses, expected, rtol=0.03, atol=0.01)
+    assert losses[-1] < 0.7 * losses[0]
+
+
+def test_weights_of_an_unlucky_value_round_once():
+    """1 + 2^-11 is no float16: a product computed in float32 rounds to even once."""
+    weights = np.full((64, 1), 1 / 64, np.float16)
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT16", [1, 64])
+    w = builder.addInitializedInputTensor(weights)
+    y = builder.aiOnnx.matmul([x, w])
+    session = popart.InferenceSession(
+        builder.getModelProto(), popart.DataFlow(1, [y]), popart.DeviceManager().createCpuDevice()
+    )
+    session.prepareDevice()
+    session.weightsFromHost()
+    anchors = session.initAnchorArrays()
+    values = np.linspace(0.5, 2.0, 64).astype(np.float16)[None]
+    session.run(popart.PyStepIO({x: values}, anchors))
+    exact = (values.astype(np.float64) @ weights.astype(np.float64)).astype(np.float16)
+    np.testing.assert_array_equal(anchors[y], exact)
