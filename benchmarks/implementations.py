@@ -16,7 +16,7 @@ from dataclasses import asdict
 
 import networks
 import numpy as np
-import programs
+import exported_programs as programs
 import torch
 from networks import Benchmark
 

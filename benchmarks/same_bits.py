@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import popart
-import programs
+import exported_programs as programs
 
 
 def digests_of(arrays: dict[str, np.ndarray]) -> dict[str, str]:

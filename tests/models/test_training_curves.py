@@ -59,7 +59,7 @@ STEPS = 50
 # Steps before chaos, at least: batch norm's last stages, of few values each, amplify rounding with any rule. Measured
 # for the narrow network: 16, 8, 31 and 50 steps.
 RESNET_STEPS = {"sgd": 8, "momentum": 4, "adam": 16, "adamw": 16}
-RESNET18_STEPS = 3
+RESNET18_STEPS = 2  # measured with AdamW: PyTorch differs from itself by 3e-4 at the third step
 
 
 @pytest.mark.parametrize("rule", OPTIMIZERS)
