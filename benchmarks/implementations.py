@@ -14,9 +14,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import asdict
 
+import exported_programs as programs
 import networks
 import numpy as np
-import exported_programs as programs
 import torch
 from networks import Benchmark
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
+import exported_programs as programs
 import numpy as np
 import popart
-import exported_programs as programs
 
 
 def digests_of(arrays: dict[str, np.ndarray]) -> dict[str, str]:

@@ -55,8 +55,8 @@ def compile_time(implementation: str, name: str, repetitions: str) -> dict[str, 
 
 def export(name: str, folder: str) -> dict[str, Any]:
     """Write one of our programs and its inputs as files."""
+    import exported_programs as programs
     import implementations
-    import programs
 
     benchmark = implementations.networks.BENCHMARKS[name]
     if benchmark.training:
@@ -82,8 +82,8 @@ def memory(folder: str, warm_up: str) -> dict[str, Any]:
     The program in `warm_up` runs first, so that the thread pool is in memory. Pages of files, here the code of the
     library, which all processes share, are not counted.
     """
+    import exported_programs as programs
     import popart
-    import programs
 
     def run(program: programs.Program, anchors_of: dict[str, Any]) -> tuple[Any, ...]:
         session = programs.open_session(program)

@@ -13,9 +13,9 @@ ROOT = Path(__file__).resolve().parents[2]
 BENCHMARKS = ROOT / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
 
+import exported_programs as programs  # noqa: E402
 import implementations  # noqa: E402
 import networks  # noqa: E402
-import programs  # noqa: E402
 
 pytestmark = pytest.mark.models
 

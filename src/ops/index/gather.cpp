@@ -137,9 +137,10 @@ void addGatherElements(OpDefs &rows) {
           .doc("Gradient of GatherElements."));
 }
 
-void inferGatherND(InferContext &c) {
+// Shape of the slices of `data` that `indices` (input 1) names.
+Shape gatherNDShape(InferContext &c, const Shape &data) {
   const int64_t batch = c.attrInt("batch_dims");
-  const Shape &data = c.shape(0), &indices = c.shape(1);
+  const Shape &indices = c.shape(1);
   c.require(!indices.empty(), "indices is a scalar: got rank 0, expected rank 1 or more");
   c.require(batch >= 0 && batch < static_cast<int64_t>(std::min(data.size(), indices.size())),
             "batch_dims is out of range: got {} for {} and {}", batch, data, indices);
@@ -150,7 +151,16 @@ void inferGatherND(InferContext &c) {
             "batch dimensions differ: got {} and {}, expected {} equal ones", data, indices, batch);
   Shape to(indices.begin(), indices.end() - 1);
   to.insert(to.end(), data.begin() + batch + depth, data.end());
-  c.out(0, c.type(0), to);
+  return to;
+}
+
+void inferGatherND(InferContext &c) { c.out(0, c.type(0), gatherNDShape(c, c.shape(0))); }
+
+void inferGatherNDGrad(InferContext &c) {
+  inferForwardShape(c);
+  const Shape expected = gatherNDShape(c, c.attrInts("fwd_shape"));
+  c.require(c.shape(0) == expected, "grad has another shape than the slices: got {}, expected {}", c.shape(0),
+            expected);
 }
 
 void addGatherND(OpDefs &rows) {
@@ -172,7 +182,7 @@ void addGatherND(OpDefs &rows) {
                      .output("dx")
                      .attrRequired("batch_dims", AttributeType::Int)
                      .attrRequired("fwd_shape", AttributeType::Ints)
-                     .infer(inferForwardShape)
+                     .infer(inferGatherNDGrad)
                      .traits(Trait::Gradient)
                      .notOnnx()
                      .doc("Gradient of GatherND: sums each slice into the position it was read from."));
