@@ -18,28 +18,44 @@
 namespace popart::cpu {
 namespace {
 
-constexpr int64_t kLongestPass = 256;  // k per pass: a tile of A rows stays in the first level cache
+constexpr int64_t kLongestPass = 384;  // k per pass: a tile of A rows stays in the first level cache
 constexpr ptrdiff_t kRowCopyStride = kLongestPass + 16;
-constexpr int64_t kPanelBytesPerTask = 256 << 10;  // B panels of a pass stay in the second level cache
+constexpr int64_t kPanelBytesPerTask = 384 << 10;  // B panels of a pass stay in the second level cache
 constexpr int64_t kPanelsToCopyRows = 3;           // copying pays from this many panels
 constexpr int64_t kRowsPerTask = 224;
 constexpr int64_t kTasksPerThread = 4;
+// Where B has to be packed, every task of the same columns packs it anew: fewer and longer tasks.
+constexpr int64_t kRowsPerPackingTask = 672;
+constexpr int64_t kPackingTasksPerThread = 2;
+constexpr int64_t kRowsToSpread = 8;  // rows of B packed at a time
+constexpr int64_t kColumnBlock = 16;  // at least the rows of a tile
+static_assert(kMaxTileRows <= kColumnBlock);
 constexpr int64_t kMostDotBatch = 16;  // up to here a transposing pack of B would cost more than the product
 constexpr int64_t kSmallestTaskFlops = 100'000;
 
 int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// a[m, k] with arbitrary strides -> packed[k][rows]
-void packTile(const float *a, ptrdiff_t rowStride, ptrdiff_t colStride, int rows, int64_t k, float *packed) {
+// a[m, k] with arbitrary strides -> packed[k][rows]. Where rows lie together, blocks of a fixed size are copied while
+// `readable` floats of the source last: the next column overwrites the surplus, the last one's goes into the slack
+// behind the tile.
+void packTile(const float *a, ptrdiff_t rowStride, ptrdiff_t colStride, int rows, int64_t k, int64_t readable,
+              float *packed) {
   if (rowStride == 1) {
-    for (int64_t col = 0; col < k; ++col) {
+    int64_t col = 0;
+    for (; col < k && col * colStride + kColumnBlock <= readable; ++col)
+      std::memcpy(packed + col * rows, a + col * colStride, kColumnBlock * sizeof(float));
+    for (; col < k; ++col)
       std::memcpy(packed + col * rows, a + col * colStride, static_cast<size_t>(rows) * sizeof(float));
-    }
     return;
   }
   for (int64_t col = 0; col < k; ++col) {
     for (int row = 0; row < rows; ++row) packed[col * rows + row] = a[row * rowStride + col * colStride];
   }
+}
+
+// Columns [begin, end) of the rows a tile after this one packs: they lie far apart, where no hardware foresees them.
+void prefetchColumns(const float *a, ptrdiff_t colStride, int64_t begin, int64_t end) {
+  for (int64_t col = begin; col < end; ++col) __builtin_prefetch(a + col * colStride, 0, 2);
 }
 
 }  // namespace
@@ -85,9 +101,11 @@ void Matmul::planBlocks(int threads) {
   const int64_t panelBytes = kBlock_ * kernels.panelWidth * static_cast<int64_t>(sizeof(float));
   if (isDot()) kBlock_ = std::max<int64_t>(1, shape_.k);
   panelsPerTask_ = std::clamp<int64_t>(kPanelBytesPerTask / panelBytes, 1, std::max<int64_t>(1, panels_));
-  tilesPerTask_ = std::clamp<int64_t>(kRowsPerTask / kernels.tileRows, 1, std::max<int64_t>(1, rowTiles_));
+  const bool packs = shape_.bLayout != BLayout::kPacked;
+  const int64_t rowsPerTask = packs ? kRowsPerPackingTask : kRowsPerTask;
+  tilesPerTask_ = std::clamp<int64_t>(rowsPerTask / kernels.tileRows, 1, std::max<int64_t>(1, rowTiles_));
   const int64_t batches = shape_.batch[0] * shape_.batch[1] * shape_.batch[2] * shape_.batch[3];
-  const int64_t wanted = threads == 1 ? 1 : threads * kTasksPerThread;
+  const int64_t wanted = threads == 1 ? 1 : threads * (packs ? kPackingTasksPerThread : kTasksPerThread);
   const auto taskFlops = [&] {
     return 2 * shape_.k * tilesPerTask_ * kernels.tileRows * panelsPerTask_ * kernels.panelWidth;
   };
@@ -120,10 +138,15 @@ const float *Matmul::panelSource(const Block &block, const MatmulArgs &args, flo
       panelStride = width;
       return block.b + block.firstK * args.bRowStride + block.firstPanel * width;
     }
-    for (int64_t p = block.firstPanel; p < block.endPanel; ++p) {
-      const int cols = static_cast<int>(std::min<int64_t>(width, shape_.n - p * width));
-      packPanel(block.b + block.firstK * args.bRowStride + p * width * args.bColStride, args.bRowStride,
-                args.bColStride, passK, cols, width, packed + (p - block.firstPanel) * panelStride);
+    // Where the rows of B lie together, a few of them are spread over all panels at a time: they are read as they lie.
+    const int64_t step = args.bColStride == 1 ? kRowsToSpread : passK;
+    for (int64_t k = 0; k < passK; k += step) {
+      for (int64_t p = block.firstPanel; p < block.endPanel; ++p) {
+        const int cols = static_cast<int>(std::min<int64_t>(width, shape_.n - p * width));
+        packPanel(block.b + (block.firstK + k) * args.bRowStride + p * width * args.bColStride, args.bRowStride,
+                  args.bColStride, std::min(step, passK - k), cols, width,
+                  packed + (p - block.firstPanel) * panelStride + k * width);
+      }
     }
     return packed;
   }
@@ -189,7 +212,8 @@ AMode Matmul::rowSource(const Block &block, const MatmulArgs &args, int64_t row,
     tile.aStride = args.aColStride;
     return AMode::kPanel;
   }
-  packTile(tile.a, args.aRowStride, args.aColStride, rows, tile.k, block.packedA);
+  const int64_t readable = (shape_.k - 1 - block.firstK) * args.aColStride + shape_.m - row;
+  packTile(tile.a, args.aRowStride, args.aColStride, rows, tile.k, readable, block.packedA);
   tile.a = block.packedA;
   tile.aStride = rows;
   return AMode::kPanel;
@@ -210,8 +234,14 @@ void Matmul::runTileRow(const Block &block, const MatmulArgs &args, int64_t row,
   const bool last = block.endK == shape_.k;
   const ptrdiff_t partialStride = (block.endPanel - block.firstPanel) * width;
   alignas(64) float finished[kMaxTileRows * kMaxPanelWidth];
+  const bool packsColumns = args.aRowStride == 1 && tile.a == block.packedA && row + 2 * rows <= shape_.m;
+  const float *nextTile = block.a + (row + 2 * rows - 1) * args.aRowStride + block.firstK * args.aColStride;
+  const int64_t panels = block.endPanel - block.firstPanel;
   for (int64_t p = block.firstPanel; p < block.endPanel;) {
     const int64_t col = p * width;
+    if (packsColumns)
+      prefetchColumns(nextTile, args.aColStride, tile.k * (p - block.firstPanel) / panels,
+                      tile.k * (p + 1 - block.firstPanel) / panels);
     const auto choice = kernels.choose(mode, rows, std::min(block.endPanel * width, shape_.n) - col);
     const int64_t cols = std::min(choice.panels * width, shape_.n - col);
     tile.b = block.panels + (p - block.firstPanel) * block.panelStride;

@@ -227,29 +227,38 @@ void layerNormGradientOf(const LayerNorm &norm, const float *x, const float *dy,
   }
 }
 
-template <class Lanes>
+// kVectors neighbouring vectors of columns in one walk over the rows, which lie far apart.
+template <size_t kVectors, class Lanes>
 HWY_INLINE void parameterColumns(Lanes lanes, const float *x, const float *dy, const float *mean, const float *inverse,
                                  float *dScale, float *dBias, int64_t rows, int64_t cols) {
-  V scale = hn::Zero(D()), bias = hn::Zero(D());
+  V scale[kVectors], bias[kVectors];
+  for (size_t i = 0; i < kVectors; ++i) scale[i] = bias[i] = hn::Zero(D());
   for (int64_t r = 0; r < rows; ++r) {
-    const V g = lanes.load(dy + r * cols);
-    const V h = hn::Mul(hn::Sub(lanes.load(x + r * cols), hn::Set(D(), mean[r])), hn::Set(D(), inverse[r]));
-    scale = hn::MulAdd(g, h, scale);
-    bias = hn::Add(bias, g);
+    const V rowMean = hn::Set(D(), mean[r]), rowInverse = hn::Set(D(), inverse[r]);
+    for (size_t i = 0; i < kVectors; ++i) {
+      const int64_t at = r * cols + static_cast<int64_t>(i) * kLanes;
+      const V g = lanes.load(dy + at);
+      const V h = hn::Mul(hn::Sub(lanes.load(x + at), rowMean), rowInverse);
+      scale[i] = hn::MulAdd(g, h, scale[i]);
+      bias[i] = hn::Add(bias[i], g);
+    }
   }
-  lanes.store(scale, dScale);
-  lanes.store(bias, dBias);
+  for (size_t i = 0; i < kVectors; ++i) {
+    lanes.store(scale[i], dScale + static_cast<int64_t>(i) * kLanes);
+    lanes.store(bias[i], dBias + static_cast<int64_t>(i) * kLanes);
+  }
 }
 
 void parameterGradientOf(const float *x, const float *dy, const float *mean, const float *inverse, float *dScale,
                          float *dBias, int64_t rows, int64_t cols, int64_t begin, int64_t end) {
   int64_t c = begin;
-  for (; c + kLanes <= end; c += kLanes) {
-    parameterColumns(AllLanes(), x + c, dy + c, mean, inverse, dScale + c, dBias + c, rows, cols);
-  }
+  for (; c + 4 * kLanes <= end; c += 4 * kLanes)
+    parameterColumns<4>(AllLanes(), x + c, dy + c, mean, inverse, dScale + c, dBias + c, rows, cols);
+  for (; c + kLanes <= end; c += kLanes)
+    parameterColumns<1>(AllLanes(), x + c, dy + c, mean, inverse, dScale + c, dBias + c, rows, cols);
   if (c == end) return;
   const FirstLanes tail(end - c);
-  parameterColumns(tail, x + c, dy + c, mean, inverse, dScale + c, dBias + c, rows, cols);
+  parameterColumns<1>(tail, x + c, dy + c, mean, inverse, dScale + c, dBias + c, rows, cols);
 }
 
 void sumRowsOf(const float *x, float *out, int64_t rows, int64_t cols) {
