@@ -13,6 +13,12 @@ from popxl import dtypes
 from popxl.context import get_current_context, get_current_graph, get_main_graph
 from popxl.dtypes import dtype
 from popxl.errors import UndefinedValue
+from popxl.remote_variables import (
+    remote_replica_sharded_variable,
+    remote_variable,
+    replica_sharded_buffer,
+    replica_sharded_variable,
+)
 from popxl.utils import _is_torch, to_numpy
 
 if TYPE_CHECKING:
@@ -539,48 +545,6 @@ def graph_output(t: Tensor) -> None:
     graph = get_current_graph()
     check_in_graph(graph, t=t)
     graph._mark_output(t)
-
-
-def remote_variable(*args: Any, **kwargs: Any) -> Variable:
-    """Make a variable kept in a remote buffer.
-
-    Raises:
-        popart_exception: remote variables are not supported yet.
-    """
-    raise _not_supported("remote_variable")
-
-
-def remote_replica_sharded_variable(*args: Any, **kwargs: Any) -> Variable:
-    """Make a remote variable sharded over replicas.
-
-    Raises:
-        popart_exception: remote variables are not supported yet.
-    """
-    raise _not_supported("remote_replica_sharded_variable")
-
-
-def replica_sharded_variable(*args: Any, **kwargs: Any) -> tuple[Variable, Tensor]:
-    """Make a variable sharded over replicas and load its shard.
-
-    Raises:
-        popart_exception: sharded variables are not supported yet.
-    """
-    raise _not_supported("replica_sharded_variable")
-
-
-def replica_sharded_buffer(*args: Any, **kwargs: Any) -> Any:
-    """Make a remote buffer for a sharded variable.
-
-    Raises:
-        popart_exception: sharded variables are not supported yet.
-    """
-    raise _not_supported("replica_sharded_buffer")
-
-
-def _not_supported(what: str) -> Exception:
-    from popart_core import popart_exception
-
-    return popart_exception(f"popxl.{what} is not supported yet. Use popxl.variable.")
 
 
 __all__ = [
