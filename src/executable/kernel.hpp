@@ -43,6 +43,11 @@ struct KernelArgs {
   void *scratch;  // Kernel::scratchBytes() bytes, private to the running thread, 64-byte aligned; uninitialised
 };
 
+// Operands that a kernel in parts (Kernel::inParts) cuts with it: bit i for input or output i.
+struct PartOperands {
+  uint64_t inputs = 0, outputs = 0;
+};
+
 // Immutable and shareable: the same kernel object serves every replica and thread.
 class Kernel {
  public:
@@ -58,6 +63,16 @@ class Kernel {
     return false;
   }
   virtual void run(const KernelArgs &args, int task) const noexcept = 0;
+
+  // How many equal parts the work falls into by itself: the batch of a product. 1: none.
+  virtual int64_t parts() const { return 1; }
+  // The same computation, to the bit, with tasks [p * tasks() / count, (p + 1) * tasks() / count) as part p of `count`:
+  // they touch only the p-th of `count` equal pieces of the memory of each operand that `cut` names. nullptr when the
+  // work does not fall apart like that.
+  virtual std::shared_ptr<const Kernel> inParts(int64_t count, PartOperands &cut) const {
+    (void)count, (void)cut;
+    return nullptr;
+  }
 };
 
 struct KernelRequest {

@@ -6,13 +6,14 @@
 //   the
 //     same element-wise kernel); otherwise it is copied at the end;
 //   - an element-wise kernel overwrites an input that dies with it.
-// Then the arena is planned and the steps get their buffers.
+// Then kernels are chained depth first, the arena is planned and the steps get their buffers.
 #include "lower/emit.hpp"
 
 #include <algorithm>
 #include <set>
 #include <unordered_map>
 
+#include "lower/depth_first.hpp"
 #include "lower/storage.hpp"
 #include "schedule/schedule.hpp"
 
@@ -45,6 +46,7 @@ class Emitter {
     emitGraph(main, *program);
     shareUpdates();
     shareInPlace();
+    if (options_.fuse) chainKernels();
     finish(*program);
     return result_;
   }
@@ -96,6 +98,7 @@ class Emitter {
   // ---- ops
   // ---------------------------------------------------------------------------------------------------------------
   void emitGraph(const Graph &graph, Program &program) {
+    programs_.push_back(&program);
     if (graph.isMain())  // every variable exists, used or not: the host may read and write it
       for (Tensor *t : graph.tensorsOfType(TensorType::Variable)) storage(graph, t->index());
     for (OpIndex o : schedule::schedule(graph)) {
@@ -467,6 +470,14 @@ class Emitter {
     return false;
   }
 
+  void chainKernels() {
+    KernelTimes times;
+    for (const Emitted &k : kernels_) times.emplace(k.kernel, k.time);
+    int64_t &scratch = result_->scratchBytesPerThread;
+    for (Program *p : programs_)
+      scratch = std::max(scratch, chainDepthFirst(p->steps, times, storages_, options_.threads));
+  }
+
   // ---- finish
   // ----------------------------------------------------------------------------------------------------------------
   void finish(Program &program) {
@@ -534,6 +545,7 @@ class Emitter {
   Storages storages_;
   std::unordered_map<const Graph *, std::vector<int>> storageOf_;
   std::vector<Emitted> kernels_;
+  std::vector<Program *> programs_;  // of every graph
   std::vector<Assign> assigns_;
   std::vector<CarriedMove> carriedMoves_;
   std::set<std::pair<int, int>> writers_, readers_;  // (storage, kernel)

@@ -44,6 +44,8 @@ void Storages::keep(int s, int first, int last) {
   use(s, last);
 }
 
+void Storages::drop(int s) { items_[find(s)].first = -1; }
+
 Storages::Planned Storages::plan() const {
   std::vector<memory::Interval> intervals;
   std::vector<int> owner;

@@ -20,6 +20,7 @@ class Storages {
   void define(int s, int time);           // written at `time`
   void use(int s, int time);              // read at `time`
   void keep(int s, int first, int last);  // alive over the whole range whatever its uses
+  void drop(int s);                       // needs no memory any more
   Place place(int s) const { return items_[find(s)].place; }
   int64_t bytes(int s) const { return items_[find(s)].bytes; }
   int64_t index(int s) const { return items_[find(s)].index; }

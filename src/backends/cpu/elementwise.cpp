@@ -27,6 +27,14 @@ class ElementKernel final : public executable::Kernel {
   void run(const KernelArgs &args, int task) const noexcept override {
     program_.run(args.in, args.out, args.scratch, task);
   }
+  std::shared_ptr<const Kernel> inParts(int64_t count, executable::PartOperands &cut) const override {
+    ElementProgram program = program_;
+    if (!program.cutInto(count)) return nullptr;
+    cut = {0, (uint64_t{1} << program.outputBytes.size()) - 1};
+    for (size_t i = 0; i < program.inputs.size() && i < 64; ++i)
+      if (program.inputs[i].access == Access::kFull) cut.inputs |= uint64_t{1} << i;
+    return std::make_shared<ElementKernel>(std::move(program), name_);
+  }
 
  private:
   ElementProgram program_;

@@ -1,5 +1,6 @@
 // FusedMatMul (and plain MatMul) on the register-tile products of kernels/gemm.
 #include <array>
+#include <numeric>
 #include <optional>
 
 #include <popart/graph.hpp>
@@ -22,6 +23,7 @@ struct Problem {
   MatmulArgs args;  // strides; pointers come at run time
   int aInput = 0, bInput = 1;
   bool packedOutput = false;
+  executable::PartOperands cut;  // operands whose memory is the batch, matrix by matrix
 };
 
 // A stack of matrices in plain memory, its dimensions in any order; strides in elements.
@@ -76,6 +78,14 @@ std::array<ptrdiff_t, kMaxBatchRank> batchStrides(const Matrix &m, const Shape &
   return strides;
 }
 
+// Whether the memory of `m` is `batch`, one whole matrix after the other.
+bool isStack(const Matrix &m, const Shape &batch) {
+  int64_t stride = m.rows * m.columns;
+  for (size_t i = m.batch.size(); i-- > 0; stride *= m.batch[i])
+    if (m.batch[i] != 1 && m.batchStride[i] != stride) return false;
+  return elementCount(m.batch) == elementCount(batch);
+}
+
 std::optional<Problem> plan(const KernelRequest &request, bool transA, bool transB, std::string &reason) {
   const Op &op = *request.op;
   const Matrix a = matrixOf(op, "perm_a", request.inputs[0].info.shape()),
@@ -105,6 +115,8 @@ std::optional<Problem> plan(const KernelRequest &request, bool transA, bool tran
     p.args.aBatchStride = batchStrides(a, batch);
     p.args.bBatchStride = batchStrides(b, batch);
     p.args.cBatchStride = batchStrides(c, batch);
+    p.cut.inputs = (isStack(a, batch) ? 0b1u : 0u) | (isStack(b, batch) ? 0b10u : 0u);
+    p.cut.outputs = isStack(c, batch) ? ~uint64_t{0} : 0;
   }
   if (bLayout.kind == Layout::Kind::Packed) {
     s.bLayout = bLayout.transposed == transB ? BLayout::kPacked : BLayout::kPackedTransposed;
@@ -134,8 +146,9 @@ std::optional<Problem> plan(const KernelRequest &request, bool transA, bool tran
 
 class MatmulKernel final : public executable::Kernel {
  public:
-  MatmulKernel(Problem problem, MatchedEpilogue epilogue, double flops)
-      : problem_(std::move(problem)), epilogue_(epilogue), flops_(flops), matmul_(problem_.shape, kPlanThreads) {}
+  // Results do not depend on `threads`; it only sizes the tasks, so that any number of threads up to it is kept busy.
+  MatmulKernel(Problem problem, MatchedEpilogue epilogue, double flops, int threads = 2)
+      : problem_(std::move(problem)), epilogue_(epilogue), flops_(flops), matmul_(problem_.shape, threads) {}
 
   std::string name() const override {
     static const char *const kLayouts[] = {"strided", "packed", "packed_t", "gathered"};
@@ -151,6 +164,18 @@ class MatmulKernel final : public executable::Kernel {
            ((input == 2 + epilogue_.residual && epilogue_.residual >= 0) ||
             (input == 2 + epilogue_.saved && epilogue_.saved >= 0)) &&
            output == epilogue_.output;
+  }
+
+  int64_t parts() const override {
+    const auto &batch = problem_.shape.batch;
+    return std::accumulate(batch.begin(), batch.end(), int64_t{1}, std::multiplies<>());
+  }
+  std::shared_ptr<const Kernel> inParts(int64_t count, executable::PartOperands &cut) const override {
+    if (count != parts() || epilogue_.isUpdate || problem_.packedOutput) return nullptr;
+    cut = problem_.cut;
+    for (int operand : {epilogue_.residual, epilogue_.saved})
+      if (operand >= 0 && cut.outputs) cut.inputs |= uint64_t{1} << (2 + operand);
+    return std::make_shared<MatmulKernel>(problem_, epilogue_, flops_, 1);
   }
 
   void run(const KernelArgs &args, int task) const noexcept override {
@@ -177,9 +202,6 @@ class MatmulKernel final : public executable::Kernel {
   }
 
  private:
-  // Results do not depend on it; it only sizes the tasks, so that any number of threads up to it is kept busy.
-  static constexpr int kPlanThreads = 2;
-
   void runUpdate(MatmulArgs &a, const void *const *extras, const KernelArgs &args, int task) const noexcept {
     Update u;
     u.kind = epilogue_.update;

@@ -38,13 +38,18 @@ float *output(const KernelArgs &args, size_t i) { return static_cast<float *>(ar
 class SoftmaxKernel final : public executable::Kernel {
  public:
   enum class Pass : uint8_t { kForward, kGradient };
-  SoftmaxKernel(SoftmaxForm form, Pass pass, Matrix m) : form_(form), pass_(pass), m_(m) {}
+  SoftmaxKernel(SoftmaxForm form, Pass pass, Matrix m) : SoftmaxKernel(form, pass, m, rowsPerTask(m.cols)) {}
+  SoftmaxKernel(SoftmaxForm form, Pass pass, Matrix m, int64_t rows) : form_(form), pass_(pass), m_(m), rows_(rows) {}
   std::string name() const override { return pass_ == Pass::kForward ? "softmax" : "softmax gradient"; }
-  int tasks() const override { return static_cast<int>(std::max<int64_t>(1, ceilDiv(m_.rows, rowsPerTask(m_.cols)))); }
+  int tasks() const override { return static_cast<int>(std::max<int64_t>(1, ceilDiv(m_.rows, rows_))); }
   bool canOverwrite(int input, int) const override { return input == 0; }
+  std::shared_ptr<const Kernel> inParts(int64_t count, executable::PartOperands &cut) const override {
+    if (m_.rows == 0 || m_.rows % count != 0) return nullptr;
+    cut = {pass_ == Pass::kForward ? 0b1u : 0b11u, 0b1};
+    return std::make_shared<SoftmaxKernel>(form_, pass_, m_, m_.rows / count);
+  }
   void run(const KernelArgs &args, int task) const noexcept override {
-    const int64_t begin = task * rowsPerTask(m_.cols), rows = std::min(rowsPerTask(m_.cols), m_.rows - begin),
-                  at = begin * m_.cols;
+    const int64_t begin = task * rows_, rows = std::min(rows_, m_.rows - begin), at = begin * m_.cols;
     if (rows <= 0 || m_.cols == 0) return;
     if (pass_ == Pass::kForward) return softmaxRows(form_, input(args, 0) + at, output(args, 0) + at, rows, m_.cols);
     softmaxGradientRows(form_, input(args, 1) + at, input(args, 0) + at, output(args, 0) + at, rows, m_.cols);
@@ -54,6 +59,7 @@ class SoftmaxKernel final : public executable::Kernel {
   SoftmaxForm form_;
   Pass pass_;
   Matrix m_;
+  int64_t rows_;  // of a task
 };
 
 // Softmax along an axis that is not the last: blocks of columns are turned into rows, worked on, and turned back.

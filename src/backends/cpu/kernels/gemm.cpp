@@ -53,9 +53,12 @@ void packTile(const float *a, ptrdiff_t rowStride, ptrdiff_t colStride, int rows
   }
 }
 
-// Columns [begin, end) of the rows a tile after this one packs: they lie far apart, where no hardware foresees them.
-void prefetchColumns(const float *a, ptrdiff_t colStride, int64_t begin, int64_t end) {
-  for (int64_t col = begin; col < end; ++col) __builtin_prefetch(a + col * colStride, 0, 2);
+constexpr int64_t kLineFloats = 16;
+
+// The place of a tile in a matrix of rows `stride` apart, so that it arrives while the tile is being summed up.
+void prefetchTile(const float *p, ptrdiff_t stride, int rows, int64_t cols) {
+  for (int row = 0; row < rows; ++row)
+    for (int64_t col = 0; col < cols; col += kLineFloats) __builtin_prefetch(p + row * stride + col, 0, 2);
 }
 
 }  // namespace
@@ -219,6 +222,25 @@ AMode Matmul::rowSource(const Block &block, const MatmulArgs &args, int64_t row,
   return AMode::kPanel;
 }
 
+// Lets the product of one panel ask for its share of what the next tile reads of A, which may lie in memory still.
+void Matmul::lookAhead(const Block &block, const MatmulArgs &args, int64_t row, int rows, int64_t panel,
+                       TileArgs &tile) const noexcept {
+  tile.ahead = nullptr;
+  if (tile.a != block.packedA || row + 2 * rows > shape_.m) return;
+  const float *next = block.a + (row + rows) * args.aRowStride + block.firstK * args.aColStride;
+  const int64_t lines = tile.k / kStepsPerLine;
+  if (args.aColStride != 1) {  // a line for each column, named by the last row
+    const int64_t column = panel * lines;
+    if (column < tile.k) tile.ahead = next + (rows - 1) * args.aRowStride + column * args.aColStride;
+    tile.aheadStride = args.aColStride;
+    return;
+  }
+  // Where rows follow one another, so do their lines; else this panel takes one row (and the start of its next pass).
+  const int64_t at = panel * (args.aRowStride == tile.k ? lines * kLineFloats : args.aRowStride);
+  if (at < rows * args.aRowStride) tile.ahead = next + at;
+  tile.aheadStride = kLineFloats;
+}
+
 void Matmul::runTileRow(const Block &block, const MatmulArgs &args, int64_t row, int rows) const noexcept {
   const MicroKernels &kernels = microKernels();
   const int64_t width = kernels.panelWidth;
@@ -234,14 +256,9 @@ void Matmul::runTileRow(const Block &block, const MatmulArgs &args, int64_t row,
   const bool last = block.endK == shape_.k;
   const ptrdiff_t partialStride = (block.endPanel - block.firstPanel) * width;
   alignas(64) float finished[kMaxTileRows * kMaxPanelWidth];
-  const bool packsColumns = args.aRowStride == 1 && tile.a == block.packedA && row + 2 * rows <= shape_.m;
-  const float *nextTile = block.a + (row + 2 * rows - 1) * args.aRowStride + block.firstK * args.aColStride;
-  const int64_t panels = block.endPanel - block.firstPanel;
   for (int64_t p = block.firstPanel; p < block.endPanel;) {
     const int64_t col = p * width;
-    if (packsColumns)
-      prefetchColumns(nextTile, args.aColStride, tile.k * (p - block.firstPanel) / panels,
-                      tile.k * (p + 1 - block.firstPanel) / panels);
+    lookAhead(block, args, row, rows, p - block.firstPanel, tile);
     const auto choice = kernels.choose(mode, rows, std::min(block.endPanel * width, shape_.n) - col);
     const int64_t cols = std::min(choice.panels * width, shape_.n - col);
     tile.b = block.panels + (p - block.firstPanel) * block.panelStride;
@@ -252,6 +269,12 @@ void Matmul::runTileRow(const Block &block, const MatmulArgs &args, int64_t row,
     const bool plain = last && !args.update && args.epilogue.isStore() && cols == choice.width;
     tile.out = !last ? partial : plain ? block.c + row * args.cRowStride + col : finished;
     tile.outStride = !last ? partialStride : plain ? args.cRowStride : choice.width;
+    if (last && !args.update) {
+      const Epilogue &e = args.epilogue;
+      const ptrdiff_t at = block.cOffset + col;
+      if (e.saved) prefetchTile(e.saved + at + row * e.savedStride, e.savedStride, rows, cols);
+      if (e.residual) prefetchTile(e.residual + at + row * e.residualStride, e.residualStride, rows, cols);
+    }
     choice.run(tile);
     if (last && !plain) emit(block, args, finished, tile.outStride, row, rows, col, cols);
     p += choice.panels;

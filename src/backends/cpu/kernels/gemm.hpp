@@ -68,6 +68,8 @@ class Matmul {
   const float *panelSource(const Block &block, const MatmulArgs &args, float *packed, ptrdiff_t &kStride,
                            ptrdiff_t &panelStride) const noexcept;
   AMode rowSource(const Block &block, const MatmulArgs &args, int64_t row, int rows, TileArgs &tile) const noexcept;
+  void lookAhead(const Block &block, const MatmulArgs &args, int64_t row, int rows, int64_t panel,
+                 TileArgs &tile) const noexcept;
   void runTileRow(const Block &block, const MatmulArgs &args, int64_t row, int rows) const noexcept;
   bool isDot() const noexcept;
   bool isOuterUpdate(const MatmulArgs &args) const noexcept;

@@ -77,13 +77,26 @@ void tile(const TileArgs &t) {
   const ptrdiff_t stride = t.aStride;
   const ptrdiff_t bStride = t.bStride;
   const ptrdiff_t bPanelStride = t.bPanelStride;
+  const float *ahead = t.ahead ? t.ahead : t.b;  // a line that is there already costs nothing
+  const ptrdiff_t aheadStride = t.ahead ? t.aheadStride : 0;
   for (int64_t r = 0; r < t.blockCount; ++r) {
     const float *base[kBases];
     const float *a = t.a + t.blocks[r].a;
     for (size_t g = 0; g < kBases; ++g) base[g] = a + static_cast<ptrdiff_t>(3 * g) * stride;
     const float *pb = t.b + t.blocks[r].b;
-#pragma GCC unroll 4
-    for (int64_t k = t.k; k > 0; --k) {
+    int64_t k = t.k;
+    for (; k >= kStepsPerLine; k -= kStepsPerLine) {
+      __builtin_prefetch(ahead, 0, 2);
+      ahead += aheadStride;
+#pragma GCC unroll kStepsPerLine
+      for (int step = 0; step < kStepsPerLine; ++step) {
+        loadB<NV>(b, pb, bPanelStride, std::make_index_sequence<NV>());
+        fmaTile<kMode, NV>(acc, base, stride, b, std::make_index_sequence<MR>());
+        advance<kMode>(base, stride, kBaseSeq);
+        pb += bStride;
+      }
+    }
+    for (; k > 0; --k) {
       loadB<NV>(b, pb, bPanelStride, std::make_index_sequence<NV>());
       fmaTile<kMode, NV>(acc, base, stride, b, std::make_index_sequence<MR>());
       advance<kMode>(base, stride, kBaseSeq);

@@ -101,6 +101,21 @@ bool ElementProgram::finish(int costPerElement) {
   return true;
 }
 
+bool ElementProgram::cutInto(int64_t count) {
+  const bool padded = std::any_of(padding.begin(), padding.end(), [](const auto &p) { return p.group > 0; });
+  if (padded || loop.elements == 0) return false;
+  int64_t units = loop.elements;
+  if (loop.mode == ElementLoop::Mode::kRows) {  // a piece of a row is the smallest unit, and must be a whole block
+    const int64_t inner = loop.dims.back(), rows = loop.elements / inner;
+    if (rows % count != 0 && inner % block_ != 0) return false;
+    units = rows * ceilDiv(inner, block_);
+  }
+  if (units % count != 0) return false;
+  perTask_ = units / count;
+  tasks_ = static_cast<int>(count);
+  return true;
+}
+
 int64_t ElementProgram::scratchBytes() const { return (temporaries + expanded_) * block_ * kRegisterBytes; }
 
 bool ElementProgram::canOverwrite(int i, int o) const {

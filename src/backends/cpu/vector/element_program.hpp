@@ -58,6 +58,8 @@ class ElementProgram {
   // Call once when the fields are set. False when there are too many operands.
   bool finish(int costPerElement);
   int tasks() const { return tasks_; }
+  // Makes task p the p-th of `count` equal pieces of the result. False, and nothing done, when it has no such pieces.
+  bool cutInto(int64_t count);
   int64_t scratchBytes() const;
   void run(const void *const *in, void *const *out, void *scratch, int task) const noexcept;
   // Whether output o may be written over input i: the last instruction that reads i does not come after the first that
