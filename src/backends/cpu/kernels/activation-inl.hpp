@@ -87,13 +87,25 @@ HWY_INLINE V activate(Activation kind, V x) {
   return x;
 }
 
-// d gelu / dx = Phi(x) + x phi(x)
+// d gelu / dx = Phi(x) + x phi(x). Phi(-t) = e^(-t^2/2) Q(t) for t >= 0, Q a minimax polynomial in 1 / (1 + 0.3 t) of
+// relative error 6e-8 up to t = 14, so that one exponential serves both terms. Error of the slope below 4e-7.
 HWY_INLINE V geluSlope(V x) {
-  const V half = constant(0.5f);
-  const V area = hn::MulAdd(half, errorFunction(hn::Mul(x, constant(0.70710678118654752f))), half);
-  const V square = hn::Min(constant(200.0f), hn::Mul(x, x));
-  const V density = hn::Mul(constant(0.39894228040143268f), hn::Exp(D(), hn::Mul(constant(-0.5f), square)));
-  return hn::MulAdd(x, density, area);
+  const V one = constant(1.0f);
+  const V t = hn::Min(constant(14.0f), hn::Abs(x));
+  const V bell = hn::Exp(D(), hn::Mul(hn::Mul(constant(-0.5f), t), t));
+  const V r = hn::Div(one, hn::MulAdd(constant(0.3f), t, one));
+  V q = constant(3.833426935e-2f);
+  q = hn::MulAdd(q, r, constant(-1.689519670e-1f));
+  q = hn::MulAdd(q, r, constant(2.282173201e-1f));
+  q = hn::MulAdd(q, r, constant(-7.599960369e-2f));
+  q = hn::MulAdd(q, r, constant(1.421850610e-1f));
+  q = hn::MulAdd(q, r, constant(9.483297798e-2f));
+  q = hn::MulAdd(q, r, constant(1.218820543e-1f));
+  q = hn::MulAdd(q, r, constant(1.194930637e-1f));
+  q = hn::MulAdd(q, r, constant(6.852912571e-6f));
+  const V tail = hn::Mul(bell, q);
+  const V area = hn::IfThenElse(hn::Lt(x, hn::Zero(D())), tail, hn::Sub(one, tail));
+  return hn::MulAdd(hn::Mul(hn::CopySign(t, x), constant(0.39894228040143268f)), bell, area);
 }
 
 // d geluTanh / dx; beyond 10 the slope is 0 or 1, and the bound keeps x^3 finite.

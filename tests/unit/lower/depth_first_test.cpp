@@ -1,0 +1,164 @@
+// Depth-first chains: the same bits as kernel by kernel, less memory, and no chain where parts would depend on one
+// another. A chain needs four parts per thread, so the number of threads that a program is lowered for switches them.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <map>
+#include <random>
+
+#include <popart/ir.hpp>
+
+#include "backends/cpu/cpu.hpp"
+#include "backends/ref/ref.hpp"
+#include "lower/lower.hpp"
+#include "runtime/engine.hpp"
+
+namespace popart {
+namespace {
+
+using Values = std::vector<float>;
+
+// Gives each stream its own random values, keeps what is written.
+class Streams final : public runtime::StreamSource {
+ public:
+  explicit Streams(const executable::Executable &e) : executable_(e) {
+    std::mt19937 generator(7);
+    std::uniform_real_distribution<float> uniform(-1.0f, 1.0f);
+    for (const auto &stream : e.inputs) {
+      inputs_.emplace_back(static_cast<size_t>(stream.info.nelms()));
+      for (float &x : inputs_.back()) x = uniform(generator);
+    }
+  }
+  const void *input(int s, int64_t) override { return inputs_[static_cast<size_t>(s)].data(); }
+  void *output(int s, int64_t bytes) override {
+    Values &list = outputs[executable_.outputs[static_cast<size_t>(s)].id];
+    list.resize(static_cast<size_t>(bytes) / sizeof(float));
+    return list.data();
+  }
+  std::map<std::string, Values> outputs;
+
+ private:
+  const executable::Executable &executable_;
+  std::vector<Values> inputs_;
+};
+
+std::shared_ptr<const executable::Executable> compile(std::string_view text, int threads) {
+  lower::LowerOptions options;
+  options.backends = {&cpu::backend(), &ref::backend()};
+  options.threads = threads;
+  return lower::lower(*parseIr(text), options);
+}
+
+// Kernels in chains of a program.
+int chained(const executable::Executable &e) {
+  int count = 0;
+  for (const auto &step : e.main.steps)
+    if (step.kernel && step.kernel->name().rfind("depth first", 0) == 0)
+      count += 1 + static_cast<int>(std::count(step.name.begin(), step.name.end(), '+'));
+  return count;
+}
+
+std::map<std::string, Values> run(std::shared_ptr<const executable::Executable> e, int threads) {
+  Streams streams(*e);
+  runtime::Engine(e, threads).run(streams);
+  return streams.outputs;
+}
+
+constexpr int kManyThreads = 64;  // too many for a chain
+
+void expectSameBits(std::string_view text, int kernelsInChains) {
+  const auto chains = compile(text, 1), plain = compile(text, kManyThreads);
+  EXPECT_EQ(chained(*chains), kernelsInChains);
+  EXPECT_EQ(chained(*plain), 0);
+  const auto expected = run(plain, 1);
+  for (int threads : {1, 2, 3}) {
+    const auto got = run(chains, threads);
+    ASSERT_EQ(got.size(), expected.size());
+    for (const auto &[id, values] : expected)
+      EXPECT_EQ(std::memcmp(values.data(), got.at(id).data(), values.size() * sizeof(float)), 0) << id;
+  }
+}
+
+constexpr std::string_view kAttention = R"(main {
+  stream %q : float32[2, 3, 33, 8]
+  stream %k : float32[2, 3, 8, 40]
+  stream %v : float32[2, 3, 40, 8]
+  stream %mask : float32[33, 40]
+  %q1 = HostLoad() {stream = "q"}
+  %k1 = HostLoad() {stream = "k"}
+  %v1 = HostLoad() {stream = "v"}
+  %mask1 = HostLoad() {stream = "mask"}
+  %scores = MatMul(%q1, %k1)
+  %masked = Add(%scores, %mask1)
+  %weights = Softmax(%masked) {axis = -1}
+  %out = MatMul(%weights, %v1)
+  HostStore(%out) {stream = "out"}
+})";
+
+TEST(DepthFirst, attention_is_one_chain) { expectSameBits(kAttention, 4); }
+
+TEST(DepthFirst, scores_take_memory_for_one_part_per_thread) {
+  const auto chains = compile(kAttention, 1), plain = compile(kAttention, kManyThreads);
+  constexpr int64_t kScores = 2 * 3 * 33 * 40 * sizeof(float);
+  constexpr int64_t kOut = 2 * 3 * 33 * 8 * sizeof(float);  // now lives beside the inputs
+  EXPECT_EQ(chains->memory.largestLiveSetBytes + kScores, plain->memory.largestLiveSetBytes + kOut);
+  EXPECT_GE(chains->scratchBytesPerThread, kScores / 6);
+}
+
+TEST(DepthFirst, values_read_elsewhere_stay_whole) {
+  std::string text(kAttention);
+  text.insert(text.rfind('}'), "  HostStore(%weights) {stream = \"weights\"}\n");
+  expectSameBits(text, 4);
+}
+
+TEST(DepthFirst, softmax_gradient_and_products_of_transposes_join) {
+  expectSameBits(R"(main {
+  stream %dy : float32[4, 20, 8]
+  stream %v : float32[4, 12, 8]
+  stream %p : float32[4, 20, 12]
+  stream %k : float32[4, 12, 8]
+  %dy1 = HostLoad() {stream = "dy"}
+  %v1 = HostLoad() {stream = "v"}
+  %p1 = HostLoad() {stream = "p"}
+  %k1 = HostLoad() {stream = "k"}
+  %vt = Transpose(%v1) {perm = [0, 2, 1]}
+  %dp = MatMul(%dy1, %vt)
+  %ds = SoftmaxGrad(%dp, %p1) {axis = -1}
+  %dst = Transpose(%ds) {perm = [0, 2, 1]}
+  %dk = MatMul(%dst, %dy1)
+  %dq = MatMul(%ds, %k1)
+  HostStore(%dk) {stream = "dk"}
+  HostStore(%dq) {stream = "dq"}
+})",
+                 4);
+}
+
+TEST(DepthFirst, a_product_that_reads_across_parts_ends_the_chain) {
+  expectSameBits(R"(main {
+  stream %a : float32[2, 3, 16, 16]
+  stream %b : float32[3, 2, 16, 16]
+  %a1 = HostLoad() {stream = "a"}
+  %b1 = HostLoad() {stream = "b"}
+  %s = MatMul(%a1, %a1)
+  %w = Softmax(%s) {axis = -1}
+  %t = Transpose(%w) {perm = [1, 0, 2, 3]}
+  %y = MatMul(%t, %b1)
+  HostStore(%y) {stream = "y"}
+})",
+                 2);
+}
+
+TEST(DepthFirst, sums_over_parts_end_the_chain) {
+  expectSameBits(R"(main {
+  stream %a : float32[5, 16, 16]
+  %a1 = HostLoad() {stream = "a"}
+  %s = MatMul(%a1, %a1)
+  %w = Softmax(%s) {axis = 0}
+  %y = MatMul(%w, %a1)
+  HostStore(%y) {stream = "y"}
+})",
+                 0);
+}
+
+}  // namespace
+}  // namespace popart
