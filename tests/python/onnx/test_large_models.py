@@ -3,9 +3,10 @@
 import resource
 
 import numpy as np
-import onnx
 import popart
 import pytest
+
+import onnx
 from onnx import TensorProto, helper
 
 ROWS, COLUMNS = 300_000, 2_000  # of float32: 2.4 GB
