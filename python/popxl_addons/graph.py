@@ -148,6 +148,9 @@ class GraphWithNamedArgs:
             method: ``"auto"``, ``"build_grad"`` (handwritten) or ``"autodiff"``.
             force: allow a second application.
 
+        Returns:
+            The gradient graph; its named arguments are the forward values it needs.
+
         Raises:
             ValueError: unknown method.
             Exception: applied before, or no handwritten gradient.

@@ -29,6 +29,9 @@ def tensor_hash(t: Any) -> int:
 def argument_hash(arg: Any) -> int:
     """Hash an argument so that interchangeable ones are equal.
 
+    Returns:
+        The hash: of tensors by shape and dtype.
+
     Raises:
         TypeError: the argument cannot be hashed.
     """

@@ -237,6 +237,13 @@ def call_with_info(
         *inputs: as in `call`.
         inputs_dict: as in `call`.
         check_inputs: refuse missing inputs.
+
+    Returns:
+        The call site.
+
+    Raises:
+        ValueError: as `call`; missing inputs only with `check_inputs`.
+        TypeError: as `call`.
     """
     parent = get_current_graph()
     given = _connect_inputs(graph, inputs, inputs_dict, check_inputs)

@@ -52,7 +52,14 @@ def repeat_with_info(
     inputs_dict: Mapping[Tensor, TensorLike] | None = None,
     check_inputs: bool = True,
 ) -> CallSiteInfo:
-    """As `repeat`, returning the description of the call site."""
+    """As `repeat`, returning the description of the call site.
+
+    Returns:
+        The call site; its called graph is a wrapper around the body.
+
+    Raises:
+        ValueError: as `repeat`.
+    """
     if repeat_count < 0:
         raise ValueError(f"repeat_count: got {repeat_count}, expected 0 or more.")
     if len(graph.inputs) < len(graph.outputs):
@@ -133,6 +140,9 @@ class ConditionalSiteInfo:
     def graph_to_parent_input_index(self, idx: int, then_branch: bool = True) -> int:
         """Return the op's input index of input `idx` of a branch.
 
+        Returns:
+            The index.
+
         Raises:
             IndexError: the branch has no such input.
         """
@@ -143,6 +153,9 @@ class ConditionalSiteInfo:
 
     def is_parent_index_in_then_branch(self, idx: int) -> bool:
         """Whether input `idx` of the op belongs to the then branch.
+
+        Returns:
+            True for the then branch, False for the else branch.
 
         Raises:
             IndexError: the op has no such branch input.
@@ -198,6 +211,9 @@ def conditional(
         then_inputs_dict: inputs of the then branch by graph tensor.
         else_inputs_dict: inputs of the else branch by graph tensor.
 
+    Returns:
+        The outputs of the branch that ran (ONNX If-16).
+
     Raises:
         ValueError: the numbers of outputs differ, or as `call`.
         NotImplementedError: a branch has by-ref inputs.
@@ -218,7 +234,15 @@ def conditional_with_info(
     else_inputs_dict: Mapping[Tensor, TensorLike] | None = None,
     check_inputs: bool = True,
 ) -> ConditionalSiteInfo:
-    """As `conditional`, returning the description of the call site."""
+    """As `conditional`, returning the description of the call site.
+
+    Returns:
+        The call site.
+
+    Raises:
+        ValueError: as `conditional`.
+        NotImplementedError: as `conditional`.
+    """
     parent = get_current_graph()
     check_in_graph(parent, cond=cond)
     if len(then_branch.outputs) != len(else_branch.outputs):

@@ -51,9 +51,12 @@ def conv(
         partials_types: hint.
         enable_conv_dithering: hint.
 
+    Returns:
+        Tensor of shape (N, C_out, spatial…) and the dtype of t (floats; ONNX Conv-11).
+
     Raises:
-        ValueError: unknown pad_type.
         popart_exception: channels do not match.
+        ValueError: unknown pad_type, a proportion outside (0, 1], or another partials type.
     """
     _check_hints(available_memory_proportions, partials_types)
     attributes = {
@@ -79,7 +82,7 @@ def conv_transpose(
     partials_types: list[Any] | None = None,
     enable_conv_dithering: list[int] | None = None,
 ) -> Tensor:
-    """Transposed convolution; see `conv` for the common arguments.
+    """Transposed convolution (ONNX ConvTranspose-11); see `conv` for the common arguments.
 
     Args:
         t: tensor of shape (N, C_in, spatial…).
@@ -94,6 +97,13 @@ def conv_transpose(
         available_memory_proportions: hint.
         partials_types: hint.
         enable_conv_dithering: hint.
+
+    Returns:
+        Tensor of shape (N, C_out, spatial…) and the dtype of t (floats).
+
+    Raises:
+        ValueError: as `conv`.
+        popart_exception: channels do not match.
     """
     _check_hints(available_memory_proportions, partials_types)
     attributes = {
@@ -201,8 +211,12 @@ def average_pool(
         auto_pad: as `pad_type` of `conv`.
         ceil_mode: round the output size up.
 
+    Returns:
+        Tensor of shape (N, C, spatial…) and the dtype of t (floats; ONNX AveragePool-19).
+
     Raises:
         KeyError: unknown auto_pad.
+        popart_exception: out_pads or in_dilations are given.
     """
     _check_pool_extras("average_pool", out_pads, in_dilations)
     attributes = _pool_attributes(t, kernel_size, stride, padding, dilation, auto_pad, ceil_mode)
@@ -223,9 +237,12 @@ def max_pool(
 ) -> Tensor:
     """Maximum over windows; see `average_pool` for the arguments.
 
+    Returns:
+        Tensor of shape (N, C, spatial…) and the dtype of t (floats, int8 and uint8; ONNX MaxPool-12).
+
     Raises:
         KeyError: unknown auto_pad.
-        popart_exception: storage_order is not ``"row"``.
+        popart_exception: storage_order is not ``"row"``, or as `average_pool`.
     """
     from popart_core import popart_exception
 
