@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from popxl import dtypes
 from popxl.context import get_current_graph
-from popxl.ops.call import CallSiteInfo, _connect_inputs, _create
+from popxl.ops.call import CallSiteInfo, _connect_inputs, _create, _SiteInfo
 from popxl.ops.utils import check_in_graph
 from popxl.tensor import Tensor, TensorLike
 
@@ -106,36 +106,20 @@ def repeat_with_info(
     return LoopSiteInfo(op, wrapper, parent)
 
 
-class ConditionalSiteInfo:
-    """Relates the tensors of the two branches to the tensors of an If op."""
+class ConditionalSiteInfo(_SiteInfo):
+    """Relates the tensors of the two branches to the tensors of an If op.
+
+    The op's inputs are the condition, the inputs of the then branch, the inputs of the else branch.
+    """
 
     def __init__(self, op: Any, then_branch: "Graph", else_branch: "Graph", parent: "Graph") -> None:
-        self._op = op
+        super().__init__(op, parent)
         self._then, self._else = then_branch, else_branch
-        self._parent = parent
 
     @property
     def called_graph(self) -> tuple["Graph", "Graph"]:
         """(then branch, else branch)."""
         return (self._then, self._else)
-
-    @property
-    def inputs(self) -> tuple[Tensor, ...]:
-        """Condition, inputs of the then branch, inputs of the else branch."""
-        return tuple(self._parent.get_tensor(i) for i in self._op.getInputIds())
-
-    @property
-    def outputs(self) -> tuple[Tensor, ...]:
-        """Results."""
-        return tuple(self._parent.get_tensor(i) for i in self._op.getOutputIds())
-
-    def parent_input(self, idx: int) -> Tensor:
-        """Return the tensor at input `idx` of the op."""
-        return self._parent.get_tensor(self._op.inId(idx))
-
-    def parent_output(self, idx: int) -> Tensor:
-        """Return the tensor at output `idx` of the op."""
-        return self._parent.get_tensor(self._op.outId(idx))
 
     def graph_to_parent_input_index(self, idx: int, then_branch: bool = True) -> int:
         """Return the op's input index of input `idx` of a branch.

@@ -17,12 +17,23 @@ def _pad_attributes(pad_type: str, padding: Sequence[int]) -> dict[str, Any]:
     return {"auto_pad": _PAD_TYPES[pad_type], **explicit}
 
 
-def _check_hints(proportions: list[float] | None, partials: list[Any] | None) -> None:
+def _conv_attributes(
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    groups: int,
+    pad_type: str,
+    proportions: list[float] | None,
+    partials: list[Any] | None,
+) -> dict[str, Any]:
+    """Check what `conv` and `conv_transpose` share and return it as attributes; hints change no result."""
     for value in proportions or []:
         check_memory_proportion(value)
     for value in partials or []:
         if value not in (dtypes.float16, dtypes.float32):
             raise ValueError(f"partials_types: got {value}, expected float16 or float32.")
+    pads = _pad_attributes(pad_type, padding)
+    return {"strides": list(stride), "dilations": list(dilation), "group": groups, **pads}
 
 
 def conv(
@@ -58,13 +69,9 @@ def conv(
         popart_exception: channels do not match.
         ValueError: unknown pad_type, a proportion outside (0, 1], or another partials type.
     """
-    _check_hints(available_memory_proportions, partials_types)
-    attributes = {
-        "strides": list(stride),
-        "dilations": list(dilation),
-        "group": groups,
-        **_pad_attributes(pad_type, padding),
-    }
+    attributes = _conv_attributes(
+        stride, padding, dilation, groups, pad_type, available_memory_proportions, partials_types
+    )
     return emit_one("Conv", {"t": t, "weight": weight}, "conv_out", attributes)
 
 
@@ -105,13 +112,9 @@ def conv_transpose(
         ValueError: as `conv`.
         popart_exception: channels do not match.
     """
-    _check_hints(available_memory_proportions, partials_types)
-    attributes = {
-        "strides": list(stride),
-        "dilations": list(dilation),
-        "group": groups,
-        **_pad_attributes(pad_type, padding),
-    }
+    attributes = _conv_attributes(
+        stride, padding, dilation, groups, pad_type, available_memory_proportions, partials_types
+    )
     attributes["output_padding"] = list(output_padding) or None
     attributes["output_shape"] = list(output_shape) or None
     return emit_one("ConvTranspose", {"t": t, "weight": weight}, "convtranspose_out", attributes)

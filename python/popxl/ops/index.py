@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from popxl.ops.utils import check_memory_proportion, emit_one, handle_negative_axis
 from popxl.tensor import Tensor
 
-_REDUCTIONS = ("sum", "min", "max", "none")
+_REDUCTIONS = {"sum": "Sum", "min": "Min", "max": "Max", "none": "None"}
 
 
 def gather(
@@ -88,47 +88,16 @@ def scatter_reduce(
     Raises:
         ValueError: unknown reduction, or neither initial_values nor axis_size.
     """
-    return _scatter_reduce(
+    return grouped_scatter_reduce(
         data,
         indices,
         reduction,
         initial_values,
         axis,
         axis_size,
+        1,
         enable_index_broadcast,
         available_memory_proportion,
-        group_size=1,
-    )
-
-
-def _scatter_reduce(
-    data: Tensor,
-    indices: Tensor,
-    reduction: str,
-    initial_values: Tensor | None,
-    axis: int,
-    axis_size: int | None,
-    enable_index_broadcast: bool,
-    available_memory_proportion: float | None,
-    *,
-    group_size: int,
-) -> Tensor:
-    check_memory_proportion(available_memory_proportion)
-    if reduction not in _REDUCTIONS:
-        raise ValueError(f"reduction: got {reduction!r}, expected one of {_REDUCTIONS}.")
-    if initial_values is None and axis_size is None:
-        raise ValueError("scatter_reduce needs initial_values or axis_size.")
-    size = axis_size if axis_size is not None else initial_values.shape[axis]
-    attributes = {
-        "axis": axis,
-        "axis_size": size,
-        "reduction": {"sum": "Sum", "min": "Min", "max": "Max", "none": "None"}[reduction],
-        "enable_index_broadcast": int(enable_index_broadcast),
-        "group_size": group_size,
-    }
-    inputs = {"data": data, "indices": indices, "initial_values": initial_values}
-    return emit_one(
-        "ScatterReduce", {k: v for k, v in inputs.items() if v is not None}, "scatterreduce_out", attributes
     )
 
 
@@ -152,17 +121,22 @@ def grouped_scatter_reduce(
         ValueError: as `scatter_reduce`.
         popart_exception: the axis is the group dimension.
     """
-    return _scatter_reduce(
-        data,
-        indices,
-        reduction,
-        initial_values,
-        axis,
-        axis_size,
-        enable_index_broadcast,
-        available_memory_proportion,
-        group_size=group_size,
-    )
+    check_memory_proportion(available_memory_proportion)
+    if reduction not in _REDUCTIONS:
+        raise ValueError(f"reduction: got {reduction!r}, expected one of {tuple(_REDUCTIONS)}.")
+    if initial_values is None and axis_size is None:
+        raise ValueError("scatter_reduce needs initial_values or axis_size.")
+    attributes = {
+        "axis": axis,
+        "axis_size": axis_size if axis_size is not None else initial_values.shape[axis],
+        "reduction": _REDUCTIONS[reduction],
+        "enable_index_broadcast": int(enable_index_broadcast),
+        "group_size": group_size,
+    }
+    inputs = {"data": data, "indices": indices}
+    if initial_values is not None:
+        inputs["initial_values"] = initial_values
+    return emit_one("ScatterReduce", inputs, "scatterreduce_out", attributes)
 
 
 def groupedgather(
