@@ -30,7 +30,7 @@ def argument_hash(arg: Any) -> int:
     """Hash an argument so that interchangeable ones are equal.
 
     Returns:
-        The hash: of tensors by shape and dtype.
+        The hash; tensors count by shape, dtype and meta shape, graphs by identity.
 
     Raises:
         TypeError: the argument cannot be hashed.
