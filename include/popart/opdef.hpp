@@ -120,8 +120,7 @@ class OpEmitter {
   std::vector<TensorIndex> emitMany(std::string_view type, const std::vector<TensorIndex> &inputs, int outputs,
                                     Attributes attributes = {});
   TensorIndex constant(const TensorData &value);  // a new constant of the graph
-  // Scalar constant of `type` (rank 0), converted as C++ does. Throws popart::internal_error for a type that is no real
-  // number.
+  // Scalar constant of `type` (rank 0), converted by TensorData::fromDoubles, which may throw.
   TensorIndex scalar(DataType type, double value);
   const TensorInfo &info(TensorIndex t) const;
 

@@ -29,6 +29,11 @@ class TensorData {
     return TensorData(TensorInfo(getDataType<T>(), {}), &value);
   }
 
+  // One value per element, converted to info's type: floats are rounded to nearest even, integers truncate toward zero
+  // and must be in range, BOOL is "is not 0". Throws popart::error for another number of values and for types without
+  // real values.
+  static TensorData fromDoubles(const TensorInfo &info, std::span<const double> values);
+
   bool empty() const { return data_ == nullptr; }
   const TensorInfo &info() const { return info_; }
   const void *data() const { return data_; }

@@ -69,8 +69,4 @@ struct Session::Impl {
 // The kernel providers of a device in order of preference.
 std::vector<const executable::Backend *> backendsFor(DeviceType device);
 
-// One number as a tensor of `info`'s type and shape (one element). Throws popart::internal_error for a type that is no
-// floating type.
-TensorData scalarData(const TensorInfo &info, double value);
-
 }  // namespace popart

@@ -123,24 +123,18 @@ class DynamicWriteKernel final : public executable::Kernel {
   int64_t bytes_;
 };
 
-int64_t movedBytes(const KernelRequest &request, std::string &reason) {
-  if (!allPlain(request, reason)) return 0;
-  const DataType type = request.outputs[0].info.dataType();
-  const int64_t bytes = getDataTypeInfo(type).nbytes;
-  if (bytes <= 0 || bytes > 8) reason = "it moves no elements of type " + toText(type);
-  return bytes <= 8 ? bytes : 0;
-}
+constexpr int64_t kMostBytes = 8;
 
 std::unique_ptr<executable::Kernel> createSlice(const KernelRequest &request, std::string &reason) {
-  const int64_t bytes = movedBytes(request, reason);
-  if (bytes <= 0) return nullptr;
+  const int64_t bytes = movedBytes(request, reason, kMostBytes);
+  if (bytes == 0) return nullptr;
   return std::make_unique<DynamicSliceKernel>(formOf(request, request.inputs[0].info.shape()), bytes);
 }
 
 template <Write kWrite>
 std::unique_ptr<executable::Kernel> createWrite(const KernelRequest &request, std::string &reason) {
-  const int64_t bytes = movedBytes(request, reason);
-  if (bytes <= 0) return nullptr;
+  const int64_t bytes = movedBytes(request, reason, kMostBytes);
+  if (bytes == 0) return nullptr;
   const WindowForm form = formOf(request, request.outputs[0].info.shape());
   const int64_t all = request.outputs[0].info.nbytes();
   switch (bytes) {

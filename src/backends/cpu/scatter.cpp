@@ -357,12 +357,10 @@ class GatherTuplesKernel final : public executable::Kernel {
 };
 
 std::unique_ptr<executable::Kernel> createGatherND(const KernelRequest &request, std::string &reason) {
-  if (!allPlain(request, reason)) return nullptr;
-  const auto &data = request.inputs[0].info;
-  const int64_t bytes = getDataTypeInfo(data.dataType()).nbytes;
-  if (bytes <= 0) return reason = "it moves no elements of type " + toText(data.dataType()), nullptr;
-  return std::make_unique<GatherTuplesKernel>(
-      tuplesOf(data.shape(), request.inputs[1], request.op->attrInt("batch_dims")), bytes);
+  const int64_t bytes = movedBytes(request, reason);
+  if (bytes == 0) return nullptr;
+  const Tuples tuples = tuplesOf(request.inputs[0].info.shape(), request.inputs[1], request.op->attrInt("batch_dims"));
+  return std::make_unique<GatherTuplesKernel>(tuples, bytes);
 }
 
 // A task owns a stretch of the result.
