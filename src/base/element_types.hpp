@@ -29,6 +29,16 @@ bool forElement(Elements<Ts...>, DataType type, F &&f) {
   return ((type == getDataType<Ts>() && (f(Ts{}), true)) || ...);
 }
 
+// Calls f(T{}) with the unsigned integer of `bytes` bytes, for kernels that move elements as they are; false, and no
+// call, when there is none.
+template <class F>
+bool forWidth(int64_t bytes, F &&f) {
+  const auto tried = [&]<class... Ts>(Elements<Ts...>) {
+    return ((bytes == static_cast<int64_t>(sizeof(Ts)) && (f(Ts{}), true)) || ...);
+  };
+  return tried(Elements<uint8_t, uint16_t, uint32_t, uint64_t>());
+}
+
 // What sums of elements are kept in: 64-bit integers of the same sign, double for floats; bool counts.
 template <class T>
 using SumOf =

@@ -9,6 +9,7 @@
 
 #include "backends/cpu/axis.hpp"
 #include "backends/cpu/cpu.hpp"
+#include "base/element_types.hpp"
 
 namespace popart::cpu {
 namespace {
@@ -137,16 +138,9 @@ std::unique_ptr<executable::Kernel> createWrite(const KernelRequest &request, st
   if (bytes == 0) return nullptr;
   const WindowForm form = formOf(request, request.outputs[0].info.shape());
   const int64_t all = request.outputs[0].info.nbytes();
-  switch (bytes) {
-    case 1:
-      return std::make_unique<DynamicWriteKernel<kWrite, uint8_t>>(form, all);
-    case 2:
-      return std::make_unique<DynamicWriteKernel<kWrite, uint16_t>>(form, all);
-    case 4:
-      return std::make_unique<DynamicWriteKernel<kWrite, uint32_t>>(form, all);
-    default:
-      return std::make_unique<DynamicWriteKernel<kWrite, uint64_t>>(form, all);
-  }
+  std::unique_ptr<executable::Kernel> kernel;
+  forWidth(bytes, [&](auto zero) { kernel = std::make_unique<DynamicWriteKernel<kWrite, decltype(zero)>>(form, all); });
+  return kernel;
 }
 
 // Integers of one size add alike, signed or not.

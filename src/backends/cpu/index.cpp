@@ -8,6 +8,7 @@
 
 #include "backends/cpu/axis.hpp"
 #include "backends/cpu/cpu.hpp"
+#include "base/element_types.hpp"
 #include "ops/rules.hpp"
 
 namespace popart::cpu {
@@ -203,16 +204,7 @@ class OneHotKernel final : public executable::Kernel {
   std::string name() const override { return "one hot"; }
   int tasks() const override { return static_cast<int>(tasks_); }
   void run(const KernelArgs &args, int task) const noexcept override {
-    switch (bytes_) {
-      case 1:
-        return rows<uint8_t>(args, task);
-      case 2:
-        return rows<uint16_t>(args, task);
-      case 4:
-        return rows<uint32_t>(args, task);
-      default:
-        return rows<uint64_t>(args, task);
-    }
+    forWidth(bytes_, [&](auto zero) { rows<decltype(zero)>(args, task); });
   }
 
  private:

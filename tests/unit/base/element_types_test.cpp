@@ -34,6 +34,15 @@ TEST(ElementTypes, types_outside_a_list_are_not_called) {
   EXPECT_FALSE(forElement(kFloatElements, DataType::INT32, fail));
 }
 
+TEST(ElementTypes, widths_meet_the_integer_of_that_size) {
+  for (int64_t bytes : {1, 2, 4, 8}) {
+    size_t met = 0;
+    EXPECT_TRUE(forWidth(bytes, [&](auto zero) { met += sizeof(zero); }));
+    EXPECT_EQ(met, static_cast<size_t>(bytes));
+  }
+  for (int64_t bytes : {-1, 0, 3, 16}) EXPECT_FALSE(forWidth(bytes, [](auto) { FAIL(); }));
+}
+
 TEST(ElementTypes, sums_keep_the_sign_and_all_bits) {
   EXPECT_TRUE((std::is_same_v<SumOf<int8_t>, int64_t>));
   EXPECT_TRUE((std::is_same_v<SumOf<uint8_t>, uint64_t>));
