@@ -148,6 +148,14 @@ def method_text(table: ModuleType, domain: str, opset: int, name: str, method: o
     return declaration, definition
 
 
+# What the generated header says of all its methods.
+CONTRACT = """// Arguments: ids of the inputs in the operator's order, "" for an absent one; then its attributes by
+// name. Empty lists and optionals without value leave an attribute out. Results: ids of the outputs. Meaning, shapes,
+// types and defaults are those of the class's operator set (ai.graphcore: PopART's operator reference). Throws
+// popart::error for unknown inputs, a wrong number of them, and a second operator set of one domain in a model.
+"""
+
+
 def class_text(table: ModuleType, domain: str, opset: int, methods: dict[str, object]) -> tuple[str, str]:
     """The class of one domain and version, and its definitions."""
     known = {"ai.onnx": f"AiOnnxOpset{opset}", "ai.graphcore": "AiGraphcoreOpset1", "ai.onnx.ml": "AiOnnxMlOpset1"}
@@ -176,7 +184,7 @@ def main() -> None:
     classes += [class_text(table, "ai.graphcore", 1, table.AI_GRAPHCORE), class_text(table, "ai.onnx.ml", 1, {})]
     note = f"// Made by tools/make_builder_methods.py from {table_path.name}. One method per operator.\n"
     declarations, definitions = ("\n".join(texts) for texts in zip(*classes, strict=True))
-    header = f"{note}#pragma once\n#include <popart/opset.hpp>\n\nnamespace popart {{\n\n{declarations}\n}}\n"
+    header = f"{note}{CONTRACT}#pragma once\n#include <popart/opset.hpp>\n\nnamespace popart {{\n\n{declarations}\n}}\n"
     source = f"{note}#include <popart/builder.hpp>\n\nnamespace popart {{\n\n{definitions}\n}}\n"
     (folder / "popart").mkdir(parents=True, exist_ok=True)
     (folder / "popart" / "builder.gen.hpp").write_text(header)

@@ -5,8 +5,11 @@
 
 namespace popart {
 
+// x^ by mode: Adam and Lamb correct the moments' bias, …NoBias do not, AdaMax: v' = max(b2 v, |g|). Lamb scales lr by
+// the ratio of the norms of w and x. Source: Kingma & Ba 2015; You et al. 2020 (Lamb).
 enum class AdamMode { Adam = 0, AdamNoBias, AdaMax, Lamb, LambNoBias };
 
+// Hyper-parameters and state types of Adam and its relatives; UNDEFINED stands for the weight's type.
 class Adam : public Optimizer {
  public:
   // Throws popart::error: lr < 0, constant lr = 0, wd < 0, beta < 0, eps <= 0, loss scaling 0.
@@ -45,6 +48,7 @@ class Adam : public Optimizer {
   bool hasSpecific() const override { return lrs_.hasSpecific(); }
   size_t hash() const override;
 
+  // Values of one weight. Throws popart::error as the constructor does, and when the weight has values already.
   void insertSpecific(const TensorId &weight, OptimizerValue learningRate, OptimizerValue weightDecay,
                       OptimizerValue beta1, OptimizerValue beta2, OptimizerValue eps, OptimizerValue maxWeightNorm);
   // Keys: learningRate, weightDecay, beta1, beta2, eps, maxWeightNorm.

@@ -4,8 +4,11 @@
 
 namespace popart {
 
+// State per weight: one second moment; CenteredRMSProp and AdaDelta one more, momentum another. Sources: Duchi et al.
+// 2011 (AdaGrad), Hinton 2012 (RMSProp), Graves 2013 (centered), Zeiler 2012 (AdaDelta).
 enum class AdaptiveMode { AdaGrad = 0, RMSProp, CenteredRMSProp, AdaDelta };
 
+// Hyper-parameters and state types of the adaptive optimizers; UNDEFINED stands for the weight's type.
 class Adaptive : public Optimizer {
  public:
   // Throws popart::error: lr < 0, constant lr = 0, wd < 0, alpha < 0, momentum < 0, eps <= 0, loss scaling 0, TF
@@ -39,6 +42,7 @@ class Adaptive : public Optimizer {
   bool hasSpecific() const override { return lrs_.hasSpecific(); }
   size_t hash() const override;
 
+  // Values of one weight. Throws popart::error as the constructor does, and when the weight has values already.
   void insertSpecific(const TensorId &weight, OptimizerValue learningRate, OptimizerValue weightDecay,
                       OptimizerValue alpha, OptimizerValue momentum, OptimizerValue eps);
   // Keys: learningRate, weightDecay, alpha, momentum, eps.
@@ -56,8 +60,8 @@ class Adaptive : public Optimizer {
   DataType getAccl2Type() const { return accl2Type_; }
   DataType getAccl3Type() const { return accl3Type_; }
   bool isTFVariant() const { return tfVariant_; }
-  bool hasMomentum(const TensorId &weight) const;
-  bool hasWeightDecay(const TensorId &weight) const;
+  bool hasMomentum(const TensorId &weight) const;     // non-constant or other than zero; the same for decay
+  bool hasWeightDecay(const TensorId &weight) const;  // as above
 
  private:
   OptimizerValueMap lrs_, wds_, as_, ms_, epss_;

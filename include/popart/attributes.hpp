@@ -16,16 +16,18 @@ namespace popart {
 
 // A subgraph held by an attribute (body of Loop, branches of If, callee of Call).
 struct GraphRef {
-  GraphId id;
+  GraphId id;  // of a graph in the same Ir
   bool operator==(const GraphRef &) const = default;
 };
 
+// The value types of ONNX attributes; integers are 64 bit, floats 32 bit.
 using AttributeValue = std::variant<int64_t, float, std::string, std::vector<int64_t>, std::vector<float>,
                                     std::vector<std::string>, TensorData, GraphRef>;
 
 // Same order as AttributeValue's alternatives.
 enum class AttributeType { Int, Float, String, Ints, Floats, Strings, Tensor, Graph };
 
+// The list itself: at most one value per name, sorted by name.
 class Attributes {
  public:
   // The names PopART's custom-op code uses as template arguments of getAttribute.
@@ -39,14 +41,14 @@ class Attributes {
   using Entry = std::pair<std::string, AttributeValue>;
 
   Attributes() = default;
-  Attributes(std::initializer_list<Entry> entries) {
+  Attributes(std::initializer_list<Entry> entries) {  // the last of two entries of one name stays
     for (auto &e : entries) set(e.first, e.second);
   }
 
-  const AttributeValue *find(std::string_view name) const;
+  const AttributeValue *find(std::string_view name) const;  // null when absent; valid until the next set or erase
   bool hasAttribute(std::string_view name) const { return find(name) != nullptr; }
   void set(std::string_view name, AttributeValue value);  // inserts or replaces; entries stay sorted by name
-  void erase(std::string_view name);
+  void erase(std::string_view name);                      // nothing happens when it is absent
   const std::vector<Entry> &entries() const { return entries_; }
   bool empty() const { return entries_.empty(); }
 

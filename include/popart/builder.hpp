@@ -26,10 +26,12 @@ namespace onnx {
 class ModelBuilder;
 }
 
+// One graph of a model under construction: the main graph, or a body made by createSubgraphBuilder.
 class Builder {
  public:
-  static std::unique_ptr<Builder> create();
-  // Continues a model, given as the name of a file or as bytes.
+  static std::unique_ptr<Builder> create();  // ai.onnx opset: the first one used, then fixed
+  // Continues a model, given as the name of a file or as bytes; its operator sets become the fixed ones. Throws
+  // popart::error for a model that does not load.
   static std::unique_ptr<Builder> createFromOnnxModel(const std::string &modelProtoOrFilename);
   ~Builder();
   Builder(const Builder &) = delete;
@@ -45,19 +47,26 @@ class Builder {
   AiGraphcoreOpset1 aiGraphcoreOpset1() { return AiGraphcoreOpset1(*this); }
 
   // ---- tensors
+  // Inputs are named "<scopes>/<debug name>", without a name "input"; "/1", "/2" … follows a name in use. `dataType` in
+  // either spelling ("FLOAT", "float32"). Throws popart::error for an unset info.
   TensorId addInputTensor(const TensorInfo &info, const DebugContext &debugContext = {});
   TensorId addInputTensor(const std::string &dataType, const Shape &shape, const DebugContext &debugContext = {});
   // InputSettings say how a session feeds the input; the model does not keep them.
   TensorId addInputTensor(const TensorInfo &info, const InputSettings &settings, const DebugContext &debugContext = {});
   TensorId addInputTensor(const std::string &dataType, const Shape &shape, const InputSettings &settings,
                           const DebugContext &debugContext = {});
+  // An input whose type and shape the caller's tensor gives; popart::error outside subgraph builders.
   TensorId addUntypedInputTensor(const DebugContext &debugContext = {});  // of subgraph builders
+  // Checks that a parent has the tensor, which the subgraph may then read: throws popart::error otherwise.
   void addInputTensorFromParentGraph(const TensorId &id);
-  // A weight; the values are copied.
+  // A weight (default name "init_input"); the values are copied. Throws popart::error for a null pointer and for
+  // DOUBLE, BFLOAT16, FLOAT8, COMPLEX and STRING values.
   TensorId addInitializedInputTensor(const ConstVoidData &initData, const DebugContext &debugContext = {});
-  // The settings say which replicas share the weight; a session with one replica has nothing to share.
+  // The settings say which replicas share the weight; a session with one replica has nothing to share. Throws
+  // popart::internal_error for impossible settings.
   TensorId addInitializedInputTensor(const ConstVoidData &initData, const VariableSettings &settings,
                                      const DebugContext &debugContext = {});
+  // Marks a tensor of this graph as its next output.
   void addOutputTensor(const TensorId &id);
 
   // A builder for the body of an If, Loop or call, owned by this one.
@@ -69,9 +78,12 @@ class Builder {
 
   // ---- operators of any domain. Attribute values: int64_t, int, float, std::string, const char *, bool, ConstVoidData
   // and vectors of int64_t, float and std::string; another type throws popart::error.
+  // `opsetVersion` becomes the version of the domain; `opid.version` is not used. Outputs are named
+  // "<scopes>/<type>:<i>".
   std::vector<TensorId> customOp(const OperatorIdentifier &opid, int opsetVersion, const std::vector<TensorId> &inputs,
                                  unsigned numOutputs, const std::map<std::string, popart::any> &attributes,
                                  const DebugContext &debugContext = {});
+  // The same with output names of the caller's; popart::error when one is in use.
   void customOp(const OperatorIdentifier &opid, int opsetVersion, const std::vector<TensorId> &inputs,
                 const std::vector<TensorId> &outputs, const std::map<std::string, popart::any> &attributes,
                 const DebugContext &debugContext = {});
@@ -84,13 +96,15 @@ class Builder {
     return opset.reshape({args.at(0), wanted}, name);
   }
 
-  // ---- placement of nodes, found by their outputs
+  // ---- placement of nodes, found by all of their outputs: a set of ids is one node's outputs. Setting again replaces.
+  // Throw popart::error when no node has exactly these outputs. Attribute names: PopART Python API, section Builder.
   void virtualGraph(const TensorId &id, int64_t value = 0) { virtualGraph(std::set<TensorId>{id}, value); }
   void virtualGraph(const std::set<TensorId> &ids, int64_t value = 0);
   void executionPhase(const TensorId &id, int64_t value = 0) { executionPhase(std::set<TensorId>{id}, value); }
   void executionPhase(const std::set<TensorId> &ids, int64_t value = 0);
   void pipelineStage(const TensorId &id, int64_t value) { pipelineStage(std::set<TensorId>{id}, value); }
   void pipelineStage(const std::set<TensorId> &ids, int64_t value);
+  // Whether outputs are kept for the backward pass or computed again; a hint, which changes no result.
   void recomputeOutput(const TensorId &id, RecomputeType value) {
     recomputeOutputInBackwardPass(std::set<TensorId>{id}, value);
   }
@@ -98,43 +112,55 @@ class Builder {
     recomputeOutputInBackwardPass(std::set<TensorId>{id}, value);
   }
   void recomputeOutputInBackwardPass(const std::set<TensorId> &ids, RecomputeType value = RecomputeType::Recompute);
+  // Whether the value set is Recompute; popart::error when none is set.
   bool getRecomputeOutputInBackwardPass(const TensorId &id) {
     return getRecomputeOutputInBackwardPass(std::set<TensorId>{id});
   }
   bool getRecomputeOutputInBackwardPass(const std::set<TensorId> &ids);
+  // Puts an Identity marked Checkpoint behind each tensor; use the returned ids from here on.
   std::vector<TensorId> checkpointOutput(const std::vector<TensorId> &ids);
-  void outputTensorLocation(const TensorId &id, const TensorLocation &location);
+  void outputTensorLocation(const TensorId &id, const TensorLocation &location);  // kept in the model; one memory here
+  // Patterns not to apply to the node; sessions throw popart::error for unknown names.
   void excludePatterns(const TensorId &id, const std::vector<std::string> &patterns) {
     excludePatterns(std::set<TensorId>{id}, patterns);
   }
   void excludePatterns(const std::set<TensorId> &ids, const std::vector<std::string> &patterns);
+  // mode: "input_channels", "reducing_dim", "output_channels" or "none"; popart::error for another text.
   void setSerializeMatMul(const std::set<TensorId> &ids, const std::string &mode, int64_t factor, bool keep_precision);
+  // of Conv and MatMul, else popart::error
   void setPartialsType(const TensorId &id, const std::string &partialsType);  // of Conv and MatMul
   std::string getPartialsType(const TensorId &id);                            // "FLOAT" unless set
   void setAvailableMemoryProportion(const TensorId &id, float proportion) {
     setAvailableMemoryProportion(std::set<TensorId>{id}, proportion);
   }
   void setAvailableMemoryProportion(const std::set<TensorId> &ids, float proportion);  // in (0, 1]
-  void setEnableConvDithering(const TensorId &id, int64_t value);
+  void setEnableConvDithering(const TensorId &id, int64_t value);  // of Conv, else popart::error; 0 or 1
+  // higher is preferred; a hint
   void setInplacePreferences(const TensorId &id, const std::map<OpType, float> &priorities);
 
   // ---- attributes that nodes added from now on get, and name scopes
+  // Any name: an attribute of every node added until clearAttribute. Types of values as in customOp.
   void setAttribute(const std::string &name, const popart::any &value);
   popart::any getAttribute(const std::string &name) const;  // throws popart::error when not set
-  bool hasAttribute(const std::string &name) const;
-  void clearAttribute(const std::string &name);
+  bool hasAttribute(const std::string &name) const;         // in the current scope
+  void clearAttribute(const std::string &name);             // nothing happens when it is not set
+  // The placement that nodes added from now on get; popart::error when none is set.
   int64_t getPipelineStage() const;
   int64_t getExecutionPhase() const;
   int64_t getVirtualGraph() const;
+  // Names of tensors and nodes begin with the open scopes, joined by "/".
   void pushNameScope(const std::string &name);
-  void popNameScope();
-  std::string getNameScope(const std::string &name = "") const;
-  void setGraphName(const std::string &name);
-  void embedReplicationFactor(int replicationFactor);
+  void popNameScope();                                           // popart::error when none is open
+  std::string getNameScope(const std::string &name = "") const;  // "<scopes>/<name>"
+  void setGraphName(const std::string &name);                    // an empty text leaves the name as it is
+  void embedReplicationFactor(int replicationFactor);            // metadata "__replicationFactor" of the model
 
-  // ---- attributes of one node
+  // ---- attributes of one node, found by all of its outputs. Throw popart::error when no node has exactly these
+  // outputs. Types of values as in customOp. Throws popart::error when the node has the attribute already.
   void addNodeAttribute(const std::string &name, const popart::any &value, const std::set<TensorId> &ids);
   bool nodeHasAttribute(const std::string &name, const std::set<TensorId> &ids);
+  // Throw popart::error when the node has no such attribute or it has another type; removeNodeAttribute when it has
+  // none.
   int64_t getInt64NodeAttribute(const std::string &name, const std::set<TensorId> &ids);
   std::vector<int64_t> getInt64VectorNodeAttribute(const std::string &name, const std::set<TensorId> &ids);
   float getFloatNodeAttribute(const std::string &name, const std::set<TensorId> &ids);
@@ -145,20 +171,25 @@ class Builder {
   void removeNodeAttribute(const std::string &name, const std::set<TensorId> &ids);
   std::vector<std::string> getAllNodeAttributeNames(const std::set<TensorId> &ids);
 
-  // ---- queries
-  std::vector<TensorId> getInputTensorIds() const;
-  std::vector<TensorId> getOutputTensorIds() const;
-  std::vector<TensorId> getValueTensorIds() const;
-  std::vector<TensorId> getTrainableTensorIds() const;
-  bool hasValueInfo(const TensorId &id) const;
-  bool isInitializer(const TensorId &id) const;
+  // ---- queries. Those about one tensor throw popart::error for an unknown id, naming the known ones.
+  std::vector<TensorId> getInputTensorIds() const;      // without initializers, in the order of the graph
+  std::vector<TensorId> getOutputTensorIds() const;     // in the order of the graph
+  std::vector<TensorId> getValueTensorIds() const;      // results of nodes whose shape is known
+  std::vector<TensorId> getTrainableTensorIds() const;  // all initializers
+  bool hasValueInfo(const TensorId &id) const;          // type and shape are known
+  bool isInitializer(const TensorId &id) const;         // false for an unknown id
+  // Throw popart::error also when an operator before the tensor cannot be inferred.
   std::vector<int64_t> getTensorShape(const TensorId &id);
   std::string getTensorDtypeString(const TensorId &id);  // "float32"
   DataType getTensorDataType(const TensorId &id);
 
   // ---- the model
+  // ModelProto bytes, or a readable text. Throws popart::error at 2 GiB and more: move weights to a file first.
   std::string getModelProto(bool humanReadable = false) const;
+  // Checks that the model loads, then replaces the file as a whole. Throws popart::error when either fails.
   void saveModelProto(const std::string &fileName);
+  // Moves values to a new raw file; the model keeps location, offset and length. Throws popart::error for an id that is
+  // no initializer or external already, and for a missing folder.
   void saveInitializersExternally(const std::vector<TensorId> &ids, const std::string &fileName);
 
  private:

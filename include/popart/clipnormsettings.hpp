@@ -9,8 +9,10 @@
 
 namespace popart {
 
+// One group; maxNorm must be above 0, which optimizers check (popart::error).
 class ClipNormSettings {
  public:
+  // Which weights belong to the group: those named, or all.
   enum class Mode { ClipSpecifiedWeights, ClipAllWeights };
 
   // Deprecated spelling of clipWeights.
@@ -19,7 +21,7 @@ class ClipNormSettings {
   static ClipNormSettings clipWeights(const std::vector<TensorId> &weights, float maximum) {
     return {weights, maximum};
   }
-  static ClipNormSettings clipAllWeights(float maximum);
+  static ClipNormSettings clipAllWeights(float maximum);  // an optimizer takes it alone only
 
   const std::vector<TensorId> &getWeightIds() const;  // throws popart::error when all weights are clipped
   float getMaxNorm() const { return maxNorm; }
@@ -27,8 +29,8 @@ class ClipNormSettings {
   bool operator==(const ClipNormSettings &other) const;  // the norms are compared up to rounding
   bool operator!=(const ClipNormSettings &other) const { return !(*this == other); }
 
-  std::vector<TensorId> weightIds;
-  float maxNorm;
+  std::vector<TensorId> weightIds;  // empty when all weights are clipped
+  float maxNorm;                    // largest L2 norm
 
  private:
   Mode mode_;

@@ -15,12 +15,15 @@ namespace popart {
 
 class SessionOptions;
 
+// Of the values of a step: the last, every Nth, each one, their sum. Accumulated micro-batches count as values.
 enum class AnchorReturnTypeId { Final = 0, EveryN, All, Sum };
+// When host transfers happen relative to compute; no result depends on it.
 enum class ExchangeStrategy { JustInTime = 0, OverlapInnerLoop, OverlapLoops, OverlapStep, N };
 
-std::string toText(AnchorReturnTypeId id);
-std::string toText(ExchangeStrategy strategy);
+std::string toText(AnchorReturnTypeId id);      // the enumerator's name
+std::string toText(ExchangeStrategy strategy);  // the enumerator's name; "?" for N
 
+// How the values of one anchor come back; tile set and strategy are hints.
 class AnchorReturnType {
  public:
   AnchorReturnType() : AnchorReturnType("All") {}
@@ -32,11 +35,11 @@ class AnchorReturnType {
                    ExchangeStrategy exchangeStrategy = ExchangeStrategy::JustInTime);
 
   AnchorReturnTypeId id() const { return id_; }
-  int rp() const;  // return period; throws popart::error unless EveryN
-  const std::string &str() const { return text_; }
+  int rp() const;                                   // return period; throws popart::error unless EveryN
+  const std::string &str() const { return text_; }  // the text it was made from
   TileSet tileSet() const { return tileSet_; }
   ExchangeStrategy exchangeStrategy() const { return exchangeStrategy_; }
-  std::size_t hash() const;
+  std::size_t hash() const;  // of everything but str()
   bool operator==(const AnchorReturnType &) const = default;
 
  private:
@@ -47,8 +50,10 @@ class AnchorReturnType {
   ExchangeStrategy exchangeStrategy_;
 };
 
+// Anchors by tensor id.
 using AnchorReturnTypeMap = std::map<TensorId, AnchorReturnType>;
 
+// How one input is streamed; no result of a session with one replica depends on it.
 class InputSettings {
  public:
   InputSettings() = default;
@@ -69,6 +74,7 @@ class InputSettings {
   ReplicatedStreamMode mode_ = ReplicatedStreamMode::Replicate;
 };
 
+// A step: batchesPerStep batches (of accumulationFactor micro-batches each) and the anchors they return.
 class DataFlow {
  public:
   DataFlow() = default;  // zero batches: only a placeholder
@@ -81,8 +87,8 @@ class DataFlow {
   bool isAnchored(const TensorId &id) const { return anchors_.count(id) != 0; }
   int nAnchors() const { return static_cast<int>(anchors_.size()); }
   int batchesPerStep() const { return batchesPerStep_; }
-  void setBatchesPerStep(int batchesPerStep);
-  std::vector<TensorId> anchors() const;  // sorted
+  void setBatchesPerStep(int batchesPerStep);  // popart::error as above
+  std::vector<TensorId> anchors() const;       // sorted
   // Throws popart::error when `id` is not an anchor.
   const AnchorReturnType &art(const TensorId &id) const;
   const AnchorReturnTypeMap &getAnchorReturnTypeMap() const { return anchors_; }

@@ -8,6 +8,7 @@
 
 namespace popart {
 
+// UNDEFINED: not set yet. BOOL has one byte per element.
 enum class DataType {
   UINT8 = 0,
   INT8,
@@ -30,38 +31,42 @@ enum class DataType {
   UNDEFINED
 };
 
-constexpr int kDataTypeCount = 19;
+constexpr int kDataTypeCount = 19;  // UNDEFINED included
 
+// Facts about a type; names as in PopART's DataTypeInfo.
 struct DataTypeInfo {
-  DataType type;
-  int nbytes;  // -1: STRING and UNDEFINED have no fixed size
-  bool isFixedPoint;
+  DataType type;      // the type described
+  int nbytes;         // -1: STRING and UNDEFINED have no fixed size
+  bool isFixedPoint;  // integers and BOOL
   const char *name;   // "FLOAT"
   const char *lcase;  // "float32"
 };
 
-const DataTypeInfo &getDataTypeInfo(DataType type);
+const DataTypeInfo &getDataTypeInfo(DataType type);  // static storage
 
 // "FLOAT" or "float32" (either spelling) -> FLOAT. Throws popart::error for an unknown name.
 DataType dataTypeFromString(std::string_view name);
 
-inline bool isFloatingPoint(DataType t) {
+inline bool isFloatingPoint(DataType t) {  // FLOAT, FLOAT16, BFLOAT16, DOUBLE and both FLOAT8
   return t == DataType::FLOAT || t == DataType::FLOAT16 || t == DataType::BFLOAT16 || t == DataType::DOUBLE ||
          t == DataType::FLOAT8_143 || t == DataType::FLOAT8_152;
 }
+// fixed point without BOOL
 inline bool isInteger(DataType t) { return getDataTypeInfo(t).isFixedPoint && t != DataType::BOOL; }
 
 // INT64 -> INT32, UINT64 -> UINT32, DOUBLE -> FLOAT; every other type is its own device type.
 DataType getCompatibleDataType(DataType type);
 
-// The numbers ONNX TensorProto.DataType gives to types (ONNX IR specification).
+// The numbers ONNX TensorProto.DataType gives to types (ONNX IR specification); 0 for UNDEFINED and types ONNX lacks.
 int toOnnxDataType(DataType type);
 DataType fromOnnxDataType(int onnxType);  // throws popart::error for a type outside our list
 
 class Half;
 class BFloat16;
+// compat: PopART's name.
 using float16_t = Half;
 
+// Element type of the C++ type T; types without one do not link.
 template <class T>
 DataType getDataType();
 template <>

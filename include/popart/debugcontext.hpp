@@ -13,11 +13,13 @@ namespace popart {
 
 class DebugInfo;
 
+// A place in a file; without a file it is not valid.
 class SourceLocation {
  public:
   SourceLocation() = default;
   SourceLocation(std::string functionName, std::string fileName, unsigned lineNumber)
       : function_(std::move(functionName)), file_(std::move(fileName)), line_(lineNumber) {}
+  // where the call stands
   static SourceLocation Current(const std::source_location &here = std::source_location::current()) {
     return {here.function_name(), here.file_name(), here.line()};
   }
@@ -32,6 +34,7 @@ class SourceLocation {
   unsigned line_ = 0;
 };
 
+// A name, the place of the call and the DebugInfo it hangs on.
 class DebugContext {
  public:
   DebugContext(SourceLocation loc = SourceLocation::Current()) : location_(std::move(loc)) {}
@@ -39,6 +42,7 @@ class DebugContext {
       : name_(name), location_(std::move(loc)) {}
   DebugContext(std::string name, SourceLocation loc = SourceLocation::Current())
       : name_(std::move(name)), location_(std::move(loc)) {}
+  // A context below `info`, which may end before it.
   DebugContext(const DebugInfo &info, std::string name = "", SourceLocation loc = SourceLocation::Current());
 
   // "<name of the parent info>/<name>"; only the name without a parent.
@@ -55,8 +59,10 @@ class DebugContext {
   SourceLocation location_;
 };
 
+// A record about one context; goes to the streamer, if one is open, when it ends. Thread-safe apart from setValue.
 class DebugInfo {
  public:
+  // `layer`: who records, for example "popart". Ids are unique in the process.
   DebugInfo(const DebugContext &context, std::string layer);
   virtual ~DebugInfo();
   DebugInfo(const DebugInfo &) = delete;
@@ -69,11 +75,12 @@ class DebugInfo {
   const std::string &layer() const { return layer_; }
   const std::map<std::string, std::string> &values() const { return values_; }
 
+  // Format of the streamer's file.
   enum class SerializationFormat { JSON = 0, CBOR };
   // From now on every DebugInfo that ends is written to `fileName` until closeStreamer. Throws popart::error when the
   // file cannot be opened.
   static void initializeStreamer(const std::string &fileName, SerializationFormat format = SerializationFormat::JSON);
-  static void closeStreamer();
+  static void closeStreamer();  // writes the file; nothing happens when none is open
 
  private:
   uint64_t id_;

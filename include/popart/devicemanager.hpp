@@ -12,38 +12,43 @@
 
 namespace popart {
 
+// Names and order of PopART. Sim devices behave as IpuModel devices of another type.
 enum class DeviceType { IpuModel = 0, Cpu, Ipu, OfflineIpu, Sim };
+// When sessions attach: at acquisition, when they load, never (offline).
 enum class DeviceConnectionType { Always = 0, OnDemand, Never };
+// Which of several free devices acquireAvailableDevice takes.
 enum class DeviceSelectionCriterion { First = 0, Random };
+// Kept for programs that name one; no device here depends on it.
 enum class SyncPattern { Full = 0, SinglePipeline, ReplicaAndLadder };
 
 std::string toText(DeviceType type);            // "ipu-model", "cpu", "ipu", "offline-ipu", "sim"
 std::string toText(DeviceConnectionType type);  // "always", "on-demand", "never"
-std::string toText(SyncPattern pattern);
+std::string toText(SyncPattern pattern);        // the names below
 // "full", "singlePipeline", "replicaAndLadder". The first throws popart::error for another text.
 SyncPattern syncPatternFromString(const std::string &text);
 std::string syncPatternToString(const SyncPattern &pattern);
 
 class DeviceProvider;
 
+// One device. Sessions share it; destroying it detaches.
 class DeviceInfo {
  public:
   DeviceInfo(DeviceType type, DeviceConnectionType connectionType) : type_(type), connectionType_(connectionType) {}
   virtual ~DeviceInfo() = default;
 
-  // False when the device is in use by somebody else.
+  // False when the device is in use by somebody else. Throws popart::error for connection type Never.
   virtual bool attach() = 0;
-  virtual void detach() = 0;
+  virtual void detach() = 0;  // nothing happens when it is not attached
   virtual bool isAttached() const = 0;
-  virtual int getId() const = 0;
-  virtual std::vector<int> getChildIds() const = 0;
-  virtual std::string getVersion() const = 0;
+  virtual int getId() const = 0;                     // as in enumerateDevices; 0 for host devices
+  virtual std::vector<int> getChildIds() const = 0;  // ids of the single IPUs of a group; none for one IPU
+  virtual std::string getVersion() const = 0;        // "cpu", "virtual" or the type's text
   virtual int getNumIpus() const = 0;
-  virtual int getTilesPerIPU() const = 0;
-  virtual int getNumWorkerContexts() const = 0;
-  virtual std::string getIpuVersion() const = 0;
+  virtual int getTilesPerIPU() const = 0;         // 1 for the CPU
+  virtual int getNumWorkerContexts() const = 0;   // threads per tile
+  virtual std::string getIpuVersion() const = 0;  // "ipu1", "ipu2", "ipu21"; empty for the CPU
   virtual std::vector<unsigned> getDriverIds() const = 0;
-  virtual bool canCompileOffline() const { return false; }
+  virtual bool canCompileOffline() const { return false; }  // IPUs and offline IPUs
   virtual const std::map<std::string, std::string> getOptionFlags() const { return {}; }
 
   DeviceType getType() const { return type_; }
@@ -56,7 +61,7 @@ class DeviceInfo {
   bool tryAttachUntilTimeout();
   // Whether programs for it would run on real IPUs.
   bool isHwCompatible() const { return type_ == DeviceType::Ipu || type_ == DeviceType::OfflineIpu; }
-  std::size_t hash() const;
+  std::size_t hash() const;  // of type, IPU version, number of IPUs and tiles
 
  private:
   DeviceType type_;
@@ -64,16 +69,19 @@ class DeviceInfo {
   unsigned attachTimeoutSeconds_ = 0;
 };
 
-std::ostream &operator<<(std::ostream &os, const DeviceInfo &info);
+std::ostream &operator<<(std::ostream &os, const DeviceInfo &info);  // writes toString()
 
-// A source of devices beside the built-in one.
+// A source of devices beside the built-in one. Arguments as those of DeviceManager's methods of the same names; ids are
+// the provider's own, null means none of that kind.
 class DeviceProvider {
  public:
   virtual ~DeviceProvider() = default;
-  virtual std::shared_ptr<DeviceInfo> getDevice(SyncPattern pattern, unsigned deviceManagerId,
+  virtual std::shared_ptr<DeviceInfo> getDevice(SyncPattern pattern, unsigned deviceManagerId,  // null: no such id
                                                 DeviceConnectionType connectionType) = 0;
+  // appends to `devices`
   virtual void enumerate(std::vector<std::shared_ptr<DeviceInfo>> &devices, uint32_t numIpus, SyncPattern pattern,
                          DeviceType type, DeviceConnectionType connectionType, uint32_t requiredTilesPerIpu) = 0;
+  // These are asked of the built-in provider only.
   virtual std::shared_ptr<DeviceInfo> createHostDevice(DeviceType type,
                                                        const std::map<std::string, std::string> &options,
                                                        SyncPattern pattern = SyncPattern::Full) = 0;
@@ -81,15 +89,20 @@ class DeviceProvider {
   virtual std::shared_ptr<DeviceInfo> createOfflineIpuFromSystemString(const std::string &system, uint32_t numIpus) = 0;
 };
 
+// A handle on the devices of the process. Not thread-safe.
 class DeviceManager {
  public:
   // The one manager of the process.
   static DeviceManager &createDeviceManager();
+  // Asked after the built-in provider; it must outlive the process's use of devices. Throws popart::error for null.
   void registerDeviceProvider(DeviceProvider *provider);
 
+  // Devices of exactly numIpus IPUs with at least tilesPerIPU tiles, attached or not; for Cpu and IpuModel a new one.
+  // Throws popart::error for numIpus < 1.
   std::vector<std::shared_ptr<DeviceInfo>> enumerateDevices(
       SyncPattern pattern = SyncPattern::Full, int numIpus = 1, DeviceType deviceType = DeviceType::Ipu,
       DeviceConnectionType connectionType = DeviceConnectionType::Always, int tilesPerIPU = 0);
+  // The same, appended to `devices`.
   void enumerate(std::vector<std::shared_ptr<DeviceInfo>> &devices, unsigned requiredNumIPUs, SyncPattern pattern,
                  DeviceType type, DeviceConnectionType connectionType, unsigned requiredTilesPerIPU);
   // nullptr when there is none of that id.
@@ -111,9 +124,11 @@ class DeviceManager {
   std::shared_ptr<DeviceInfo> tryAcquireDeviceById(int id, SyncPattern pattern = SyncPattern::Full,
                                                    DeviceConnectionType connectionType = DeviceConnectionType::Always);
 
+  // One of the devices below by type. Throws popart::error for Ipu.
   std::shared_ptr<DeviceInfo> createHostDevice(DeviceType type, const std::map<std::string, std::string> &options);
-  std::shared_ptr<DeviceInfo> createCpuDevice();
-  // Options: numIPUs, tilesPerIPU, compileIPUCode, ipuVersion. Throws popart::error ("invalid option") for others.
+  std::shared_ptr<DeviceInfo> createCpuDevice();  // id 0, 1 IPU, attached
+  // Options: numIPUs (default 1), tilesPerIPU (all), ipuVersion ("ipu2"), compileIPUCode. Throws popart::error for
+  // other keys ("invalid option") and for values that are no numbers of 1 or more, or no known version.
   std::shared_ptr<DeviceInfo> createIpuModelDevice(const std::map<std::string, std::string> &options);
   std::shared_ptr<DeviceInfo> createSimDevice(const std::map<std::string, std::string> &options);
   // Options as above and syncPattern, gatewayMode. Offline devices have connection type Never: they compile, they do

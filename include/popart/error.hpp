@@ -15,6 +15,7 @@
 
 namespace popart {
 
+// The layer an exception comes from; ours are popart and popart_internal.
 enum class ErrorSource { popart = 0, popart_internal, poplar, poplibs, unknown };
 
 // Text of a value for messages. Shapes print as "[2, 3]", types as "float32", strings as they are.
@@ -40,8 +41,10 @@ std::string toText(const T &v) { return v.str(); }
 // Replaces each "{}" by the next argument. Throws popart::error when the counts differ.
 std::string formatText(std::string_view format, std::initializer_list<std::string> args);
 
+// The user can fix it. Base of all exceptions of this library.
 class error : public std::runtime_error {
  public:
+  // The message: `format` with each "{}" replaced by the next argument's toText; without arguments the text as it is.
   template <class... Args>
   explicit error(std::string_view format, const Args &...args)
       : error(Text{}, sizeof...(Args) == 0 ? std::string(format) : formatText(format, {toText(args)...})) {}
@@ -58,23 +61,27 @@ class error : public std::runtime_error {
   std::string stackReport_;
 };
 
+// A bug of ours: a rule of the IR or of a pass is broken.
 class internal_error : public error {
  public:
   template <class... Args>
-  explicit internal_error(std::string_view format, const Args &...args) : error(format, args...) {}
+  explicit internal_error(std::string_view format, const Args &...args) : error(format, args...) {}  // as error's
 };
 
+// Device or data at run time: something to do at another moment, or with other arrays.
 class runtime_error : public error {
  public:
   template <class... Args>
-  explicit runtime_error(std::string_view format, const Args &...args) : error(format, args...) {}
+  explicit runtime_error(std::string_view format, const Args &...args) : error(format, args...) {}  // as error's
 };
 
-// The program does not fit the memory limit; thrown by prepareDevice.
+// The program does not fit the memory limit; thrown by prepareDevice. The message names the largest tensors
+// and remedies, the report the sums.
 class memory_allocation_err : public error {
  public:
   memory_allocation_err(const std::string &message, std::string summaryReport)
       : error(Text{}, message), summaryReport_(std::move(summaryReport)) {}
+  // A copy; the report; the path of a profile, which is always empty here.
   virtual std::unique_ptr<memory_allocation_err> clone() const {
     return std::make_unique<memory_allocation_err>(*this);
   }
@@ -85,6 +92,7 @@ class memory_allocation_err : public error {
   std::string summaryReport_;
 };
 
+// popart_internal for internal_error, popart for our others, unknown for everything else.
 ErrorSource getErrorSource(const std::exception &e);
 
 // check(ok, "Gelu '{}': ...", name): throws popart::error with the formatted message when `ok` is false.

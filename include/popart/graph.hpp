@@ -14,14 +14,15 @@ namespace popart {
 
 class Ir;
 
+// A graph of an Ir. Functions that take an index expect one of this graph that is alive (alive()).
 class Graph {
  public:
-  Graph(Ir &ir, GraphId id);
+  Graph(Ir &ir, GraphId id);  // made by Ir::createGraph only
   ~Graph();
   Graph(const Graph &) = delete;
   Graph &operator=(const Graph &) = delete;
 
-  const GraphId id;
+  const GraphId id;  // "" for the main graph
   Ir &getIr() const { return ir_; }
   const std::string &str() const { return id; }
   std::string getGraphString() const { return id.empty() ? "the main graph" : "subgraph '" + id + "'"; }

@@ -13,6 +13,7 @@ namespace onnx {
 class ModelEditor;
 }
 
+// Holds a copy of the model; its file is not written.
 class GraphTransformer {
  public:
   // The name of a file or the bytes of a model. Throws popart::error when it is no valid model.

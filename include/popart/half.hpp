@@ -5,6 +5,7 @@
 
 namespace popart {
 
+// Bits of the nearest value, and the value of bits; no exception, no flag.
 uint16_t floatToHalfBits(float value);
 float halfBitsToFloat(uint16_t bits);
 uint16_t floatToBFloat16Bits(float value);
@@ -16,12 +17,13 @@ inline float bfloat16BitsToFloat(uint16_t bits) {
   return v.f;
 }
 
+// IEEE binary16 in two bytes; converts to and from float as above.
 class Half {
  public:
   Half() = default;
   Half(float value) : bits_(floatToHalfBits(value)) {}
   operator float() const { return halfBitsToFloat(bits_); }
-  static Half fromBits(uint16_t bits) {
+  static Half fromBits(uint16_t bits) {  // takes any bits as they are
     Half h;
     h.bits_ = bits;
     return h;
@@ -32,12 +34,13 @@ class Half {
   uint16_t bits_ = 0;
 };
 
+// The upper half of a binary32 in two bytes.
 class BFloat16 {
  public:
   BFloat16() = default;
   BFloat16(float value) : bits_(floatToBFloat16Bits(value)) {}
   operator float() const { return bfloat16BitsToFloat(bits_); }
-  static BFloat16 fromBits(uint16_t bits) {
+  static BFloat16 fromBits(uint16_t bits) {  // takes any bits as they are
     BFloat16 b;
     b.bits_ = bits;
     return b;
@@ -48,6 +51,7 @@ class BFloat16 {
   uint16_t bits_ = 0;
 };
 
+// compat: PopART's name.
 using float16_t = Half;
 
 }  // namespace popart

@@ -9,12 +9,12 @@ namespace popart {
 class IArray {
  public:
   virtual ~IArray() = default;
-  virtual void *data() = 0;
-  virtual DataType dataType() const = 0;
-  virtual std::size_t rank() const = 0;
-  virtual int64_t dim(std::size_t i) const = 0;
-  virtual std::size_t nelms() const = 0;
-  virtual const Shape shape() const = 0;
+  virtual void *data() = 0;                      // first element; no alignment is promised
+  virtual DataType dataType() const = 0;         // never UNDEFINED
+  virtual std::size_t rank() const = 0;          // number of dimensions
+  virtual int64_t dim(std::size_t i) const = 0;  // popart::error when i >= rank
+  virtual std::size_t nelms() const = 0;         // product of the dimensions
+  virtual const Shape shape() const = 0;         // outermost dimension first
 };
 
 }  // namespace popart

@@ -5,13 +5,15 @@
 
 namespace popart {
 
+// A default-made index is invalid: "none". Indices of different Tags do not mix.
 template <class Tag>
 struct TypedIndex {
-  static constexpr uint32_t kInvalid = 0xffffffffu;
-  uint32_t value = kInvalid;
+  static constexpr uint32_t kInvalid = 0xffffffffu;  // value of "none"
+  uint32_t value = kInvalid;                         // position in the graph's storage
   constexpr bool valid() const { return value != kInvalid; }
   constexpr auto operator<=>(const TypedIndex &) const = default;
 };
+// Handles that Graph gives out.
 using TensorIndex = TypedIndex<struct TensorTag>;
 using OpIndex = TypedIndex<struct OpTag>;
 

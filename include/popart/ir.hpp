@@ -10,9 +10,10 @@
 
 namespace popart {
 
+// Owns its graphs; there is always a main graph. Not thread-safe.
 class Ir {
  public:
-  Ir();
+  Ir();  // an empty main graph
   ~Ir();
   Ir(const Ir &) = delete;
   Ir &operator=(const Ir &) = delete;
@@ -21,17 +22,18 @@ class Ir {
   Graph &getGraph(const GraphId &id) const;  // throws popart::error when absent
   bool hasGraph(const GraphId &id) const { return graphs_.count(id) != 0; }
   Graph &createGraph(const GraphId &id);  // throws popart::error when the id exists
+  // Nothing happens when there is none. Throws popart::error for the main graph. Ops that call it must be gone.
   void removeGraph(const GraphId &id);
   std::vector<Graph *> getAllGraphs() const;  // main graph first, then by id
   // `<base>_subgraph(<n>)`, n from the Ir's counter.
   GraphId createUniqueSubgraphId(const std::string &base);
 
-  OpId getAndIncrOpsCounter() { return nextOpId_++; }
+  OpId getAndIncrOpsCounter() { return nextOpId_++; }  // starts at 100
   int64_t getAndIncrTensorCounter() { return nextTensor_++; }
   int64_t getAndIncrSubgraphCounter() { return nextSubgraph_++; }
   uint64_t getId() const { return irId_; }
 
-  std::vector<Op *> opsOfType(std::string_view type) const;
+  std::vector<Op *> opsOfType(std::string_view type) const;  // of all graphs, main graph first, creation order
   // A deep copy: same ids, constants and variables share their bytes (copy-on-write).
   std::unique_ptr<Ir> clone() const;
 

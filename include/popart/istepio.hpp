@@ -16,9 +16,9 @@ class Executablex;  // the sizes a compiled session expects; see StepIOSizes in 
 
 // A whole host buffer that steps consume front to back, starting again at its front when its end is reached.
 struct SequentialBuffer {
-  char *data = nullptr;
-  TensorInfo info;  // of the whole buffer; only type and element count matter
-  int64_t bytes = 0;
+  char *data = nullptr;  // not owned
+  TensorInfo info;       // of the whole buffer; only type and element count matter
+  int64_t bytes = 0;     // size of the buffer
   int64_t position = 0;  // in bytes
   // Start of the next `size` bytes, and moves on. Throws popart::runtime_error when they would pass the buffer's end.
   char *next(int64_t size, const TensorId &id) {
@@ -33,19 +33,21 @@ struct SequentialBuffer {
   }
 };
 
+// The contract between a session and the host's data. Calls come from the thread that calls Session::run.
 class IStepIO {
  public:
-  IStepIO();
+  IStepIO();  // takes a new serial number
   IStepIO(const IStepIO &) = delete;
   IStepIO &operator=(const IStepIO &) = delete;
   virtual ~IStepIO() = default;
   // Values of the next micro-batch; the data stays valid until inComplete. A null pointer while `prefetch`: not
   // available yet.
   virtual ConstVoidData in(TensorId id, int64_t numElements, bool prefetch, const bool isBroadcast = false) = 0;
+  // the step has read the data of the last in()
   virtual void inComplete(TensorId id, int64_t numElements, const bool isBroadcast = false) = 0;
   // Memory to write the next value of an anchor to.
   virtual MutableVoidData out(TensorId id, int64_t numElements) = 0;
-  virtual void outComplete(TensorId) {}
+  virtual void outComplete(TensorId) {}  // the value is written
   // Throws popart::runtime_error when a buffer has another number of elements than the step needs. Called at the first
   // run.
   virtual void assertNumElements(const popx::Executablex &) const {}
@@ -65,10 +67,11 @@ class IStepIO {
   uint64_t serial_;
 };
 
+// Host arrays of weights by name, for Session::readWeights and writeWeights.
 class IWeightsIO {
  public:
   virtual ~IWeightsIO() = default;
-  virtual bool contains(TensorId id) const = 0;
+  virtual bool contains(TensorId id) const = 0;  // whether weight(id) gives one
   // Throws popart::runtime_error when there is none.
   virtual MutableVoidData weight(TensorId id) const = 0;
   // Names that readWeights and writeWeights check against the session's variables; none: nothing is checked.

@@ -12,20 +12,24 @@
 
 namespace popart::logging {
 
+// As spdlog's levels; Off hides everything.
 enum class Level { Trace = 0, Debug, Info, Warn, Err, Critical, Off };
+// The channels of PopART; "none" takes what has no channel.
 enum class Module { popart = 0, session, ir, devicex, transform, pattern, builder, op, opx, ces, python, none };
-constexpr int kModuleCount = 12;
+constexpr int kModuleCount = 12;  // of Module
 
-// Keys "all" or a module's name; values TRACE DEBUG INFO WARN ERR CRITICAL OFF (any case; another text means OFF).
+// Keys "all" or a module's name (an unknown one: the channel none); values TRACE DEBUG INFO WARN ERR CRITICAL OFF (any
+// case; another text means OFF). "all" comes first.
 void configure(const std::map<std::string, std::string> &levels);
+// Thread-safe. Throws popart::error at the first use of a channel when POPART_LOG_DEST or POPART_LOG_CONFIG is bad.
 void setLogLevel(Module module, Level level);
 Level getLogLevel(Module module);
 bool shouldLog(Module module, Level level);
 void flush(Module module);
 void log(Module module, Level level, std::string_view message);
 
-Level levelFromString(std::string_view name);
-std::string_view moduleName(Module module);
+Level levelFromString(std::string_view name);    // as configure's values
+std::string_view moduleName(Module module);      // the enumerator's name
 Module moduleFromString(std::string_view name);  // none when unknown
 
 // Replaces each "{}" by the next argument.
@@ -34,6 +38,7 @@ std::string format(std::string_view fmt, const Args &...args) {
   return formatText(fmt, {toText(args)...});
 }
 
+// toText of each element, `separator` between them.
 template <class Iterator>
 std::string join(Iterator begin, Iterator end, const std::string &separator) {
   std::string text;
@@ -44,6 +49,7 @@ std::string join(Iterator begin, Iterator end, const std::string &separator) {
   return text;
 }
 
+// Formats only when the level shows. Throws popart::error when "{}" and arguments differ in number.
 template <class... Args>
 void log(Module module, Level level, std::string_view fmt, const Args &...args) requires(sizeof...(Args) > 0) {
   if (shouldLog(module, level)) log(module, level, std::string_view(format(fmt, args...)));

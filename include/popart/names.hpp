@@ -14,23 +14,24 @@ using std::optional;
 
 namespace popart {
 
-using Shape = std::vector<int64_t>;  // dimension sizes, outermost first
-using Rank = int;
-using TensorId = std::string;  // "<graph id>/<name>", main graph: "<name>"
-using GraphId = std::string;   // main graph: ""
-using OpId = int;
-using OpName = std::string;
-using OpDomain = std::string;
-using OpType = std::string;
-using OpVersion = unsigned;
-using InIndex = int;
-using OutIndex = int;
-using VGraphId = int64_t;
-using PipelineStage = int64_t;
-using ExecutionPhase = int64_t;
-using BatchSerializedPhase = int64_t;
-using ReturnPeriod = int64_t;
+using Shape = std::vector<int64_t>;    // dimension sizes, outermost first
+using Rank = int;                      // number of dimensions
+using TensorId = std::string;          // "<graph id>/<name>", main graph: "<name>"
+using GraphId = std::string;           // main graph: ""
+using OpId = int;                      // unique in an Ir, printed in "Gelu.103"
+using OpName = std::string;            // debug name
+using OpDomain = std::string;          // "ai.onnx", "ai.graphcore", …
+using OpType = std::string;            // "Gelu"
+using OpVersion = unsigned;            // since-version of an operator
+using InIndex = int;                   // position among an op's inputs
+using OutIndex = int;                  // position among an op's outputs
+using VGraphId = int64_t;              // IPU number within a replica
+using PipelineStage = int64_t;         // 0 is the first
+using ExecutionPhase = int64_t;        // 0 is the first
+using BatchSerializedPhase = int64_t;  // 0 is the first
+using ReturnPeriod = int64_t;          // batches between two returned values
 
+// Parameters of one convolution (data, weights, bias; one value per spatial axis, pads begin then end), and of several.
 using ConvInputs = std::vector<TensorId>;
 using ConvDilations = std::vector<int64_t>;
 using ConvPads = std::vector<int64_t>;
@@ -41,6 +42,7 @@ using MultiConvDilations = std::vector<ConvDilations>;
 using MultiConvPads = std::vector<ConvPads>;
 using MultiConvStrides = std::vector<ConvStrides>;
 
+// compat: PopART's names for std::any.
 using any = std::any;
 template <class T>
 T any_cast(const any &value) {

@@ -10,6 +10,7 @@
 
 namespace popart {
 
+// The wrapper; T must be the C++ type of the info's element type, which is not checked.
 template <typename T>
 class NDArrayWrapper : public IArray {
  public:

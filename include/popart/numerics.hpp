@@ -10,6 +10,7 @@
 namespace popart {
 namespace numerics {
 
+// Reads the four models once; values are compared in double precision.
 class NumericsReport {
  public:
   // Names of model files or models' bytes, all with the same initializers. Throws popart::error otherwise.

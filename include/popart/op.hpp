@@ -19,7 +19,9 @@ class Graph;
 class Ir;
 class OpSerialiserBase;
 
+// Whether an op's outputs are kept for the backward pass; a hint.
 enum class RecomputeType { Undefined = 0, Checkpoint, Recompute, Recomputed };
+// The part of the program an op belongs to.
 enum class ExecutionContext {
   Normal = 0,
   AccumulateOuterFragment,
@@ -32,21 +34,23 @@ enum class ExecutionContext {
 // Which forward tensor an input of a user-written gradient op is.
 enum class GradOpInType { In = 0, Out, GradOut };
 struct GradInOutMapper {
-  InIndex iGrad;
-  int iNonGrad;
-  GradOpInType type;
+  InIndex iGrad;      // input of the gradient op
+  int iNonGrad;       // index of the forward op's input or output
+  GradOpInType type;  // which of its tensors
   GradInOutMapper(InIndex grad, int nonGrad, GradOpInType t) : iGrad(grad), iNonGrad(nonGrad), type(t) {}
   bool operator==(const GradInOutMapper &) const = default;
 };
 
+// A node. Made and owned by a Graph; edges change through the graph only.
 class Op {
  public:
   // Everything about a node that is not its meaning: where, when and under which name it runs.
   struct Settings {
     Settings(Graph &g, std::string opName = "") : graph(&g), name(std::move(opName)) {}
-    Graph *graph;
+    Graph *graph;       // never null
     std::string name;   // debug name, "<scope>/<name>"
     std::string scope;  // name scopes, "a/b"
+    // Placement and order, none where the program gave none; no result depends on them.
     std::optional<VGraphId> vgraphId;
     std::optional<PipelineStage> pipelineStage;
     std::optional<ExecutionPhase> executionPhase;
@@ -66,15 +70,16 @@ class Op {
     Graph &getGraph() const { return *graph; }
   };
 
+  // Completes and checks the attributes (OpDef::completeAttributes); takes a number from the Ir.
   Op(const OpDef &def, Attributes attributes, const Settings &settings);
   Op(const OperatorIdentifier &opid,
      const Settings &settings);  // user ops; the row must be registered or is made from opid
   Op(const Op &) = default;      // copies everything but the edges are re-made by Graph
   virtual ~Op();
 
-  OpId id = -1;  // printed "Type.id"; taken from the Ir's counter on construction
-  OperatorIdentifier opid;
-  Settings settings;
+  OpId id = -1;             // printed "Type.id"; taken from the Ir's counter on construction
+  OperatorIdentifier opid;  // type is the row's, version the row's newest
+  Settings settings;        // settings.graph is set by the graph that owns the op
 
   // ---- definition
   const OpDef &def() const { return *def_; }
@@ -84,6 +89,7 @@ class Op {
   const OpType &opType() const { return opid.type; }
   const Attributes &attributes() const { return attributes_; }
   Attributes &mutableAttributes() { return attributes_; }
+  // These throw popart::error when the attribute is absent or has another type.
   int64_t attrInt(std::string_view name) const { return attributes_.getAttribute<int64_t>(name); }
   float attrFloat(std::string_view name) const { return attributes_.getAttribute<float>(name); }
   const std::string &attrString(std::string_view name) const { return attributes_.getAttribute<std::string>(name); }
@@ -95,7 +101,7 @@ class Op {
   std::string str() const;        // "Gelu.103"
   std::string debugName() const;  // "Gelu 'scope/name'" for messages
   Graph &getGraph() const { return *settings.graph; }
-  Ir &getIr() const;
+  Ir &getIr() const;  // the graph's
   OpIndex index() const { return index_; }
 
   // ---- edges (indices may have gaps: absent optional inputs)

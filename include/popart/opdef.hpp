@@ -43,6 +43,7 @@ constexpr TypeSet kNumeric = kFloats | kInts;
 constexpr TypeSet kAllTypes = kNumeric | kBool;
 constexpr TypeSet kIndices = kInts;
 
+// Facts that passes and backends ask for. No trait: a pure function of its inputs and attributes.
 enum class Trait : uint32_t {
   Elementwise = 1 << 0,  // each output element depends on the (broadcast) input elements at the same position only
   View = 1 << 1,  // output 0 holds the elements of input 0 in the same memory order (Reshape, Identity, Detach …)
@@ -68,15 +69,16 @@ class InferContext {
  public:
   explicit InferContext(Op &op) : op_(op) {}
   Op &op() const { return op_; }
+  // These throw popart::error for an absent operand or attribute and for another type than the one asked for.
   int inputCount() const;   // highest connected index + 1
   int outputCount() const;  // outputs the node was created with
   bool hasIn(int i) const;
   const TensorInfo &in(int i) const;  // throws popart::error when input i is not connected
   const Shape &shape(int i) const { return in(i).shape(); }
   DataType type(int i) const { return in(i).dataType(); }
-  void out(int i, TensorInfo info) const;
+  void out(int i, TensorInfo info) const;  // nothing happens when output i is absent
   void out(int i, DataType type, Shape shape) const { out(i, TensorInfo(type, std::move(shape))); }
-  const Attributes &attrs() const;
+  const Attributes &attrs() const;  // complete: defaults are filled in
   int64_t attrInt(std::string_view name) const { return attrs().getAttribute<int64_t>(name); }
   float attrFloat(std::string_view name) const { return attrs().getAttribute<float>(name); }
   const std::string &attrString(std::string_view name) const { return attrs().getAttribute<std::string>(name); }
@@ -100,6 +102,7 @@ class InferContext {
   [[noreturn]] void throwFailure(const std::string &what) const;
   Op &op_;
 };
+// Sets the info of every output, or fails; it sees shapes and types, never values.
 using InferFn = std::function<void(InferContext &)>;
 
 // Adds ops to a graph on behalf of another op; new ops inherit that op's settings (see inheritSettings in op.hpp).
@@ -108,15 +111,16 @@ class OpEmitter {
   OpEmitter(Graph &graph, const Op &origin) : graph_(graph), origin_(origin) {}
   Graph &graph() const { return graph_; }
   const Op &op() const { return origin_; }  // the op being differentiated or decomposed
-  const Attributes &attrs() const;
+  const Attributes &attrs() const;          // of op()
   // Emits an op of the catalog with one output, infers it, returns output 0. An invalid TensorIndex is an absent
   // optional input.
   TensorIndex emit(std::string_view type, std::initializer_list<TensorIndex> inputs, Attributes attributes = {});
   TensorIndex emit(std::string_view type, const std::vector<TensorIndex> &inputs, Attributes attributes = {});
+  // The same with `outputs` outputs.
   std::vector<TensorIndex> emitMany(std::string_view type, const std::vector<TensorIndex> &inputs, int outputs,
                                     Attributes attributes = {});
-  TensorIndex constant(const TensorData &value);
-  // Scalar constant of `type` (rank 0).
+  TensorIndex constant(const TensorData &value);  // a new constant of the graph
+  // Scalar constant of `type` (rank 0), converted by TensorData::fromDoubles, which may throw.
   TensorIndex scalar(DataType type, double value);
   const TensorInfo &info(TensorIndex t) const;
 
@@ -128,7 +132,9 @@ class OpEmitter {
 // What a gradient rule sees: forward tensors as seen from the gradient graph, and the incoming gradients.
 class VjpBuilder : public OpEmitter {
  public:
+  // Where a forward tensor is in the gradient graph; asking makes it an activation that the forward pass keeps.
   using TensorOf = std::function<TensorIndex(TensorIndex forward)>;
+  // gradOuts: invalid where an output has no gradient; wanted: inputs whose gradient is asked for.
   VjpBuilder(Graph &graph, const Op &forward, TensorOf activation, std::vector<TensorIndex> gradOuts,
              std::vector<bool> wanted)
       : OpEmitter(graph, forward),
@@ -137,11 +143,11 @@ class VjpBuilder : public OpEmitter {
         wanted_(std::move(wanted)) {
     grads_.resize(wanted_.size());
   }
-  TensorIndex in(int i);                  // forward input i (invalid index when not connected)
-  TensorIndex out(int i);                 // forward output i
-  const TensorInfo &inInfo(int i) const;  // infos do not make the tensor an activation
-  const TensorInfo &outInfo(int i) const;
-  bool hasIn(int i) const;
+  TensorIndex in(int i);                   // forward input i (invalid index when not connected)
+  TensorIndex out(int i);                  // forward output i
+  const TensorInfo &inInfo(int i) const;   // infos do not make the tensor an activation
+  const TensorInfo &outInfo(int i) const;  // these throw popart::error when absent
+  bool hasIn(int i) const;                 // connected in the forward op
   bool hasGradOut(int i) const { return i < static_cast<int>(gradOuts_.size()) && gradOuts_[i].valid(); }
   TensorIndex gradOut(int i) const { return gradOuts_.at(i); }
   bool wants(int i) const { return i < static_cast<int>(wanted_.size()) && wanted_[i]; }
@@ -154,23 +160,26 @@ class VjpBuilder : public OpEmitter {
   std::vector<bool> wanted_;
   std::vector<TensorIndex> grads_;
 };
+// Calls grad(i, …) for wanted inputs with tensors of the inputs' type and shape; an input left out has gradient zero.
 using VjpFn = std::function<void(VjpBuilder &)>;
 
 // What a decomposition sees: inputs of the op; it must give a tensor for every connected output.
 class DecomposeBuilder : public OpEmitter {
  public:
+  // `op`: a node of `graph`, which the result replaces.
   DecomposeBuilder(Graph &graph, const Op &op);
-  TensorIndex in(int i) const;
+  TensorIndex in(int i) const;  // invalid when absent
   bool hasIn(int i) const { return in(i).valid(); }
-  const TensorInfo &inInfo(int i) const;
+  const TensorInfo &inInfo(int i) const;  // these throw popart::error when absent
   const TensorInfo &outInfo(int i) const;
-  bool hasOut(int i) const;
+  bool hasOut(int i) const;  // connected
   void result(int output, TensorIndex t) { results_.at(output) = t; }
   const std::vector<TensorIndex> &results() const { return results_; }
 
  private:
   std::vector<TensorIndex> results_;
 };
+// Gives result(i, …) for each connected output, with its type and shape.
 using DecomposeFn = std::function<void(DecomposeBuilder &)>;
 
 // Makes an op of a user-written class (popart/opmanager.hpp); edges follow.
@@ -179,72 +188,83 @@ using CreateFn = std::function<std::unique_ptr<Op>(const OpCreatorInfo &)>;
 // ---- the row -----------------------------------------------------------------------------------------------------
 
 enum class Arity { Required, Optional, Variadic };  // Variadic: zero or more, last only
+// Free: no work of its own (views); Heavy: worth keeping rather than computing again.
 enum class Cost { Free, Cheap, Heavy };
 
+// One input, or (Variadic) the last ones.
 struct InputDef {
-  std::string name;
-  TypeSet types;
+  std::string name;     // as in the ONNX specification where the op is one of ONNX's
+  TypeSet types;        // element types taken
   std::string typeVar;  // inputs with the same non-empty type variable must have equal element types
-  Arity arity;
+  Arity arity;          // Variadic is the last one's only
 };
+// One output, or (Variadic) the last ones; infos come from the shape rule.
 struct OutputDef {
-  std::string name;
-  Arity arity;
+  std::string name;  // as InputDef's
+  Arity arity;       // as InputDef's
 };
+// One attribute. Neither required nor with a default: absent unless given.
 struct AttributeDef {
-  std::string name;
-  AttributeType type;
-  bool required;
+  std::string name;                          // as in the ONNX specification
+  AttributeType type;                        // a value of another type is refused
+  bool required;                             // completeAttributes throws when it is not given
   std::vector<AttributeValue> defaultValue;  // empty or one value
 };
 // ONNX input `index` (from operator version `since` on) that our IR keeps as attribute `attribute`: its value must be
 // known when the graph is built.
 struct ConstInputDef {
-  int index;
-  std::string attribute;
-  OpVersion since;
+  int index;              // position in ONNX's list of inputs
+  std::string attribute;  // of the row
+  OpVersion since;        // in lower versions it is an attribute in ONNX too
 };
+// An in-place variant of an op.
 struct InplaceDef {
   std::string type;  // "GeluInplace"
-  float priority;
-  int input;  // which input it overwrites (or, for views, aliases)
+  float priority;    // higher is preferred
+  int input;         // which input it overwrites (or, for views, aliases)
 };
+// Input and output that share memory.
 struct AliasDef {
-  int input;
-  int output;
+  int input;      // indices of the op
+  int output;     // indices of the op
   bool modifies;  // the output is the input's memory with new contents; false: shared, unchanged
 };
+// An ONNX operator that the row implements.
 struct OnnxName {
-  std::string domain;
-  std::string type;
+  std::string domain;               // "ai.onnx", "ai.graphcore" or a user's
+  std::string type;                 // "Gelu"
   std::vector<OpVersion> versions;  // since-versions understood, ascending
 };
 
+// The row. Calls of the first group state facts and return the row; those of the second read them.
 class OpDef {
  public:
+  // `versions`: ONNX since-versions understood, ascending; none means {1}. The name is an ONNX name too until
+  // notOnnx().
   OpDef(std::string domain, std::string type, std::vector<OpVersion> versions);
 
+  // Operands in order, attributes in any order.
   OpDef &input(std::string name, TypeSet types, std::string typeVar = "", Arity arity = Arity::Required);
   OpDef &output(std::string name, Arity arity = Arity::Required);
-  OpDef &attr(std::string name, AttributeValue defaultValue);
+  OpDef &attr(std::string name, AttributeValue defaultValue);  // the default also fixes the type
   OpDef &attrRequired(std::string name, AttributeType type);
   OpDef &attrOptional(std::string name, AttributeType type);  // absent unless given
-  OpDef &infer(InferFn fn);
-  OpDef &vjp(VjpFn fn);
+  OpDef &infer(InferFn fn);                                   // none: output 0 has the info of input 0
+  OpDef &vjp(VjpFn fn);               // without it, or stopsGrad, a gradient through the op is a popart::error
   OpDef &noGrad(std::string reason);  // asking for a gradient through it is an error with this reason
   OpDef &stopsGrad();                 // cuts the path silently (Detach, integer results, Shape)
   OpDef &decompose(DecomposeFn fn);   // used where a backend has no kernel for the op
   OpDef &create(CreateFn fn);         // nodes of this row are made by `fn`, attributes are taken as given
-  OpDef &traits(Trait t);
-  OpDef &inplace(std::string type, float priority, int input = 0);
+  OpDef &traits(Trait t);             // adds to those set
+  OpDef &inplace(std::string type, float priority, int input = 0);  // the catalog makes the variant's row
   OpDef &modifies(int input, int output = 0);  // native in-place op (VarUpdate): output is the new value of input
-  OpDef &aliases(int input, int output = 0);
-  OpDef &cost(Cost c);
-  OpDef &doc(std::string text);
+  OpDef &aliases(int input, int output = 0);   // output shares input's memory, unchanged
+  OpDef &cost(Cost c);                         // Cheap unless set
+  OpDef &doc(std::string text);                // one sentence, for getSupportedOperations and people
   OpDef &onnx(std::string domain, std::string type,
               std::vector<OpVersion> versions);  // further ONNX names of the same op
   OpDef &notOnnx();  // no regular ONNX import or builder method (irregular ones live in src/onnx/import)
-  OpDef &constInput(int index, std::string attribute, OpVersion since);
+  OpDef &constInput(int index, std::string attribute, OpVersion since);  // see ConstInputDef
 
   const std::string &domain() const { return domain_; }
   const std::string &type() const { return type_; }
@@ -253,7 +273,7 @@ class OpDef {
   const std::vector<InputDef> &inputs() const { return inputs_; }
   const std::vector<OutputDef> &outputs() const { return outputs_; }
   const std::vector<AttributeDef> &attributes() const { return attributes_; }
-  const AttributeDef *findAttribute(std::string_view name) const;
+  const AttributeDef *findAttribute(std::string_view name) const;  // null when the row has none of that name
   const std::vector<ConstInputDef> &constInputs() const { return constInputs_; }
   const std::vector<InplaceDef> &inplaces() const { return inplaces_; }
   const std::vector<AliasDef> &aliasRules() const { return aliases_; }

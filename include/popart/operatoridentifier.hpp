@@ -7,14 +7,16 @@
 
 namespace popart {
 
+// How many inputs a user operator takes; max 0: any number.
 struct NumInputs {
-  int min = 0;
-  int max = 0;
+  int min = 0;  // inclusive
+  int max = 0;  // inclusive
   NumInputs() = default;
   NumInputs(int n) : min(n), max(n) {}
   NumInputs(int mn, int mx) : min(mn), max(mx) {}
 };
 
+// Equal and ordered by domain, type and version; the numbers of operands do not count.
 struct OperatorIdentifier {
   OperatorIdentifier() = default;
   OperatorIdentifier(OpDomain domain_, OpType type_, OpVersion version_, NumInputs inputs = {}, int outputs = 0)
@@ -24,11 +26,11 @@ struct OperatorIdentifier {
         numInputs(inputs),
         numOutputs(outputs) {}
 
-  OpDomain domain;
-  OpType type;
-  OpVersion version = 1;
-  NumInputs numInputs;
-  int numOutputs = 0;
+  OpDomain domain;        // never empty after construction from a domain
+  OpType type;            // "Gelu"
+  OpVersion version = 1;  // ONNX since-version
+  NumInputs numInputs;    // checked when a node of a user operator is made
+  int numOutputs = 0;     // for people
 
   std::string str() const { return domain + "." + type + ":" + std::to_string(version); }
   bool operator==(const OperatorIdentifier &o) const {
@@ -41,6 +43,7 @@ struct OperatorIdentifier {
   }
 };
 
+// compat: PopART's name.
 using AiOnnxOperatorIdentifierV1 = OperatorIdentifier;
 
 }  // namespace popart

@@ -35,14 +35,14 @@ class OpCreatorInfo {
         inputs_(std::move(inputs)),
         outputIds_(std::move(outputIds)) {}
 
-  OperatorIdentifier opid;
-  Op::Settings settings;
-  Attributes attributes;
+  OperatorIdentifier opid;  // of the operator registered
+  Op::Settings settings;    // of the op to make
+  Attributes attributes;    // as given by the program
 
   bool hasInputIds() const { return !inputs_.empty(); }
   std::vector<TensorId> getInputIds() const;  // empty text for an absent input
   const std::vector<TensorId> &getOutputIds() const { return outputIds_; }
-  bool hasInputTensor(int i) const;
+  bool hasInputTensor(int i) const;  // false also when i is out of range
   // These throw popart::error when input i is absent.
   const Tensor &getInputTensor(int i) const;
   const TensorInfo &getInputTensorInfo(int i) const;
@@ -76,23 +76,27 @@ class OpCreatorInfo {
 // Documentation of an operator's operands: names, element types, attribute names with the values they take.
 class OpDefinition {
  public:
-  using DataTypes = std::vector<DataType>;
+  using DataTypes = std::vector<DataType>;  // element types an operand takes
+  // constant: the value must be known when the graph is built.
   struct Input {
     Input(std::string inputName, DataTypes types, bool isConstant = false)
         : name(std::move(inputName)), supportedTensors(std::move(types)), constant(isConstant) {}
-    std::string name;
-    DataTypes supportedTensors;
-    bool constant;
+    std::string name;            // for people
+    DataTypes supportedTensors;  // not checked
+    bool constant;               // not checked: ask OpCreatorInfo::getInputData
   };
+  // As Input.
   struct Output {
     Output(std::string outputName, DataTypes types) : name(std::move(outputName)), supportedTensors(std::move(types)) {}
-    std::string name;
-    DataTypes supportedTensors;
+    std::string name;            // for people
+    DataTypes supportedTensors;  // not checked
   };
+  // The values it takes, as a regular expression; for people, nothing checks it.
   struct Attribute {
     Attribute(std::string regex) : supportedValuesRegex(std::move(regex)) {}
-    std::string supportedValuesRegex;
+    std::string supportedValuesRegex;  // ".*" for any value
   };
+  // Operands in order, attributes by name.
   using Inputs = std::vector<Input>;
   using Outputs = std::vector<Output>;
   using Attributes = std::map<std::string, Attribute>;
@@ -101,25 +105,27 @@ class OpDefinition {
   OpDefinition(Inputs in, Outputs out, Attributes attributeMap)
       : inputs(std::move(in)), outputs(std::move(out)), attributes(std::move(attributeMap)) {}
 
-  Inputs inputs;
-  Outputs outputs;
-  Attributes attributes;
+  Inputs inputs;          // what getSupportedOperationsDefinition tells
+  Outputs outputs;        // likewise
+  Attributes attributes;  // likewise
 };
 
+// Definitions by operator: the argument of OpCreator.
 class OpDefinitions : public std::map<OperatorIdentifier, OpDefinition> {
  public:
   using std::map<OperatorIdentifier, OpDefinition>::map;
   OpDefinitions(std::initializer_list<value_type> entries) : std::map<OperatorIdentifier, OpDefinition>(entries) {}
 };
 
+// The registry of user operators. Thread-safe; nothing is ever removed.
 class OpManager {
  public:
-  using OpFactoryFunc = std::function<std::unique_ptr<Op>(const OpCreatorInfo &)>;
+  using OpFactoryFunc = std::function<std::unique_ptr<Op>(const OpCreatorInfo &)>;  // must not give null
   // isPublic false: left out of getSupportedOperations(false). Throws popart::error when the operator is registered
   // already, or is one of the library's own.
   static void registerOp(const OperatorIdentifier &opid, const OpDefinition &definition, const bool isPublic,
                          OpFactoryFunc factory);
-  // The definition given at registration; null for an operator that no user registered.
+  // The definition given at registration; null for an operator that no user registered, or with isPublic false.
   static const OpDefinition *findUserDefinition(const OperatorIdentifier &opid);
 };
 

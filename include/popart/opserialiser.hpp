@@ -11,6 +11,7 @@
 
 namespace popart {
 
+// What appendAttributes of an op writes to.
 class OpSerialiserBase {
  public:
   virtual ~OpSerialiserBase() = default;

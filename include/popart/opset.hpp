@@ -23,6 +23,7 @@ namespace popart {
 
 class Builder;
 
+// One operator set of one builder, which must outlive it.
 class Opset {
  public:
   int getOpsetVersion() const { return version_; }

@@ -17,16 +17,19 @@ namespace popart {
 
 class SessionOptions;
 
+// The classes SGD, Adam and Adaptive.
 enum class OptimizerType { SGD = 0, Adam, Adaptive, NTYPES };
+// Decay: w is shrunk by lr wd w; L2Regularization: wd w is added to the gradient.
 enum class WeightDecayMode { Decay = 0, L2Regularization };
 
 // Accumulation and replication, as far as optimizers depend on them.
 struct OptimizerFactors {
+  // Of gradients: the sum; the mean, divided at each step of it or once at the end.
   enum class Reduction { Sum, MeanRunning, MeanPost };
-  bool accumulates = false;  // gradient accumulation is enabled (also with factor 1)
-  int64_t accumulationFactor = 1;
-  int64_t replicationFactor = 1;  // global
-  Reduction reduction = Reduction::Sum;
+  bool accumulates = false;              // gradient accumulation is enabled (also with factor 1)
+  int64_t accumulationFactor = 1;        // micro-batches per update
+  int64_t replicationFactor = 1;         // global
+  Reduction reduction = Reduction::Sum;  // over micro-batches and replicas
   bool operator==(const OptimizerFactors &) const = default;
 };
 
@@ -39,14 +42,16 @@ struct OptimizerScalar {
   TensorId id() const;
 };
 
+// Values of all hyper-parameters, default and per weight. A session copies it (clone).
 class Optimizer {
  public:
+  // Throws popart::error: loss scaling 0, a maximum norm <= 0, clipAllWeights beside other groups.
   Optimizer(OptimizerValue lossScaling, std::vector<ClipNormSettings> clipNormSettings);
   virtual ~Optimizer() = default;
 
-  virtual OptimizerType type() const = 0;
-  virtual std::string type_s() const = 0;
-  virtual std::unique_ptr<Optimizer> clone() const = 0;
+  virtual OptimizerType type() const = 0;                // of the class
+  virtual std::string type_s() const = 0;                // "SGD", "Adam" or "Adaptive"
+  virtual std::unique_ptr<Optimizer> clone() const = 0;  // a full copy, factors included
   // Whether `other` may take this optimizer's place without compiling again; otherwise the reason is in
   // replacementProblem.
   virtual bool validReplacement(const Optimizer &other) const { return replacementProblem(other).empty(); }
@@ -56,7 +61,7 @@ class Optimizer {
   virtual std::vector<std::string> scalarNames(const TensorId &weight) const = 0;
   // Throws popart::internal_error for an unknown name.
   virtual OptimizerScalar scalar(const std::string &name, const TensorId &weight) const = 0;
-  virtual bool hasSpecific(const TensorId &weight) const = 0;
+  virtual bool hasSpecific(const TensorId &weight) const = 0;  // the weight, or any weight, has values of its own
   virtual bool hasSpecific() const = 0;
   virtual size_t hash() const;
 
@@ -67,6 +72,7 @@ class Optimizer {
   const std::vector<ClipNormSettings> &getClipNormSettings() const { return clipNormSettings_; }
 
   void setFactors(const OptimizerFactors &factors) { factors_ = factors, factorsSet_ = true; }
+  // Throws popart::error for accumulationFactor > 1 without gradient accumulation and for reduction type NoReduction.
   void setFactorsFromOptions(const SessionOptions &options);
   // The getters below throw popart::error before the factors are set.
   const OptimizerFactors &factors() const;

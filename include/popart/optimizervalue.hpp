@@ -6,6 +6,7 @@
 
 namespace popart {
 
+// A constant is compiled in; others may be changed by updateOptimizerFromHost.
 class OptimizerValue {
  public:
   OptimizerValue() = default;  // 0, not constant

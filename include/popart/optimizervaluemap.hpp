@@ -7,6 +7,7 @@
 
 namespace popart {
 
+// Values of one hyper-parameter for all weights.
 class OptimizerValueMap {
  public:
   OptimizerValueMap() = default;

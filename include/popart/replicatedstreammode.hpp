@@ -3,6 +3,7 @@
 
 namespace popart {
 
+// Numbers as in PopART; with one replica they mean the same.
 enum class ReplicatedStreamMode { Broadcast = 0, Replicate };
 
 }  // namespace popart

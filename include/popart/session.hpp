@@ -27,41 +27,49 @@ class Ir;
 
 // Losses in the form of old programs: an op added at the end of the model. Several losses are summed.
 struct LossObject {
-  std::string type;  // "Nll", "L1" or "IdentityLoss"
-  std::vector<TensorId> inputs;
-  TensorId output;
-  float lambda = 1.0f;  // L1
-  ReductionType reduction = ReductionType::Sum;
+  std::string type;                              // "Nll", "L1" or "IdentityLoss"
+  std::vector<TensorId> inputs;                  // values, and labels for Nll
+  TensorId output;                               // name of the loss tensor to make
+  float lambda = 1.0f;                           // L1
+  ReductionType reduction = ReductionType::Sum;  // over the elements of the loss
 };
 
+// What both kinds share. One thread at a time; the device, StepIO and arrays stay the caller's.
 class Session {
  public:
   virtual ~Session();
   Session(const Session &) = delete;
   Session &operator=(const Session &) = delete;
-  Session(Session &&) noexcept;
+  Session(Session &&) noexcept;  // the source may only be destroyed
 
   // ---- compile and load
-  // Throws memory_allocation_err when the program does not fit, popart::error when an op has no kernel or the device
-  // does not suit the program. loadEngine false: compile only.
+  // Throws memory_allocation_err when the program does not fit, popart::error when an op has no kernel, the device does
+  // not suit the program or is in use, runtime_error when an offline device is to load. loadEngine false, or option
+  // compileEngine off: compile only. Weights on the device are lost.
   void prepareDevice(bool loadEngine = true);
-  void loadEngineAndConnectStreams();
-  bool isPrepared() const;
+  void loadEngineAndConnectStreams();  // runtime_error before prepareDevice; nothing happens when loaded
+  bool isPrepared() const;             // compiled; perhaps not loaded
 
-  // ---- run. Throw runtime_error: not prepared, offline device, weights not loaded (training), buffers of wrong size.
+  // ---- run: one step. Throw runtime_error: not prepared or not loaded, weights not loaded (training), another run
+  // going on, tensors missing in stepIO, buffers of wrong type or size (size: checked at the first run after loading).
   void run(IStepIO &stepIO, std::string debugName = "");
+  // Throws runtime_error: there is one program, which has no handle.
   void run(std::string programHandle, IStepIO &stepIO, std::string debugName = "");
 
-  // ---- weights
-  void weightsFromHost();  // host values of all variables -> device
+  // ---- weights. Throw runtime_error where something is to be read or written on the device and nothing is loaded.
+  void weightsFromHost();  // host values of all variables, without the random seed -> device
   void weightsToHost();    // device -> buffers that readWeights reads
-  // Both throw runtime_error for names that are no variable of the session and for arrays of another type or size.
+  // Both throw runtime_error for names that are no variable of the session and for arrays of another type or size;
+  // writeWeights and resetHostWeights also for an inference session with constantWeights. readWeights before the first
+  // weightsToHost gives the host values.
   void readWeights(const IWeightsIO &weightsIO);
   void writeWeights(const IWeightsIO &weightsIO);  // into the host values; weightsFromHost brings them to the device
-  // Host values from the initializers of another model of the same structure.
+  // Host values from the initializers of another model of the same structure. Throws runtime_error for another type or
+  // shape, and for an initializer without counterpart unless those are ignored (integer ones always are).
   void resetHostWeights(const std::string &modelProtoOrFilename,
                         const bool ignoreWeightsInModelWithoutCorrespondingHostWeight = false);
-  // The model with current values, as an ONNX file.
+  // The model with current values (weightsToHost when loaded) and optimizer state, as an ONNX file. Throws
+  // runtime_error when the session was not made from an ONNX model, popart::error when the file cannot be written.
   void modelToHost(const std::string &fileName);
   // From now on the weights that saveInitializersExternally wrote to `fromLocation` lie in the new file `toLocation`:
   // modelToHost writes them there. Throws popart::error: the target exists, the source does not, nothing is stored in
@@ -85,30 +93,34 @@ class Session {
   void loadExecutableFromFile(const std::string &filename);
   void loadExecutableFromStream(std::shared_ptr<std::istream> in);
 
-  // ---- random numbers
+  // ---- random numbers: a 64-bit seed, which each run moves on; the first one is random. Throw runtime_error before
+  // the program is loaded.
   void setRandomSeed(uint64_t seed);  // no random op: a warning and nothing else
   uint64_t getRandomSeed();           // 0 when nothing is random
+  // Throw runtime_error: option enableLoadAndOffloadRNGState, which they need, is not supported.
   std::vector<uint32_t> getRNGState();
   void setRNGState(const std::vector<uint32_t> state);
 
-  // ---- inspection. getInfo and getAllTensorIds throw runtime_error before prepareDevice. Names are those the program
-  // used for anchors: `output` is the model's only output where no tensor has that name.
-  TensorInfo getInfo(TensorId id) const;
-  bool hasInfo(TensorId id) const;
+  // ---- inspection. getInfo, getAllTensorIds and getSerializedGraph throw runtime_error before prepareDevice,
+  // getSummaryReport before the program is loaded. Names are those the program used for anchors: `output` is the
+  // model's only output where no tensor has that name.
+  TensorInfo getInfo(TensorId id) const;  // popart::error with the nearest names for an unknown id
+  bool hasInfo(TensorId id) const;        // false before prepareDevice
   std::set<TensorId> getAllTensorIds() const;
-  std::string getSummaryReport(bool resetProfile = true) const;
-  std::string getSerializedGraph() const;
-  std::string serializeIr(IrSerializationFormat format);
-  uint64_t getCycleCount(std::string id = "");
+  std::string getSummaryReport(bool resetProfile = true) const;  // memory in bytes, for people
+  std::string getSerializedGraph() const;                        // as serializeIr
+  std::string serializeIr(IrSerializationFormat format);         // PopART Python API, "Serialised IR"
+  uint64_t getCycleCount(std::string id = "");                   // runtime_error: no device here counts cycles
+  // Throws popart::error when an op modifies memory that another op reads and nothing orders the two.
   void checkInplacingAmbiguity() const;
-  const Ir &getIr() const;
-  std::shared_ptr<Ir> getIrPtr() const;
-  const DataFlow &getDataFlow() const;
+  const Ir &getIr() const;               // the whole program; valid as long as the session
+  std::shared_ptr<Ir> getIrPtr() const;  // the same, shared
+  const DataFlow &getDataFlow() const;   // these two: as given at creation
   const SessionOptions &getSessionOptions() const;
-  std::shared_ptr<DeviceInfo> getDeviceInfo() const;
-  void setDeviceInfo(std::shared_ptr<DeviceInfo> deviceInfo);
-  void setEngineIsLoaded(bool isLoaded);
-  void broadcastWeights(int rootRank = 0);  // one process: nothing to do
+  std::shared_ptr<DeviceInfo> getDeviceInfo() const;           // never null
+  void setDeviceInfo(std::shared_ptr<DeviceInfo> deviceInfo);  // unloads; popart::error for null
+  void setEngineIsLoaded(bool isLoaded);                       // false unloads; true changes nothing
+  void broadcastWeights(int rootRank = 0);  // one process: nothing to do; runtime_error for another rank than 0
 
  protected:
   struct Impl;
@@ -118,18 +130,21 @@ class Session {
   std::unique_ptr<Impl> impl_;
 };
 
+// Runs a model forward. Weights are constants of the program unless option constantWeights is off.
 class InferenceSession : public Session {
  public:
   ~InferenceSession() override;
-  InferenceSession(InferenceSession &&) noexcept;
-  // Throws popart::error: null device, no anchors, unknown anchors, model errors.
+  InferenceSession(InferenceSession &&) noexcept;  // the source may only be destroyed
+  // `model`: the name of a file or ModelProto bytes. Throws popart::error: null device, batchesPerStep 0, no anchors,
+  // unknown anchors, options that contradict each other or are not supported, reserved names, model errors.
   static std::unique_ptr<InferenceSession> createFromOnnxModel(std::string_view model, const DataFlow &dataFlow,
                                                                std::shared_ptr<DeviceInfo> deviceInfo,
                                                                const InputShapeInfo &inputShapeInfo = InputShapeInfo(),
                                                                const SessionOptions &userOptions = SessionOptions(),
                                                                const Patterns &patterns = Patterns(),
                                                                const std::string name = "inference");
-  // `ir`: a main graph with host stream ops. The session runs it batchesPerStep times per run.
+  // `ir`: a main graph with host stream ops. The session runs it batchesPerStep times per run. Throws popart::error for
+  // null pointers.
   static std::unique_ptr<InferenceSession> createFromIr(std::shared_ptr<Ir> ir, std::shared_ptr<DeviceInfo> deviceInfo,
                                                         const std::string name = "fromIr", int batchesPerStep = 1);
 
@@ -137,11 +152,13 @@ class InferenceSession : public Session {
   using Session::Session;
 };
 
+// Runs forward pass, backward pass and weight updates.
 class TrainingSession : public Session {
  public:
   ~TrainingSession() override;
-  TrainingSession(TrainingSession &&) noexcept;
-  // Throws popart::error as inference does, and for a loss that does not exist or has more than one element.
+  TrainingSession(TrainingSession &&) noexcept;  // the source may only be destroyed
+  // Throws popart::error as inference does (anchors may be none), and for a loss that does not exist or has more than
+  // one element, for ops without gradient on the way to it and for optimizer and options that do not go together.
   static std::unique_ptr<TrainingSession> createFromOnnxModel(std::string_view model, const DataFlow &dataFlow,
                                                               const TensorId &loss, const Optimizer &optimizer,
                                                               std::shared_ptr<DeviceInfo> deviceInfo,
@@ -149,16 +166,20 @@ class TrainingSession : public Session {
                                                               const SessionOptions &userOptions = SessionOptions(),
                                                               const Patterns &patterns = Patterns(),
                                                               const std::string name = "training");
+  // The older form: losses are ops added to the model; their inputs that the model lacks are streams of the types that
+  // inputShapeInfo gives.
   static std::unique_ptr<TrainingSession> createFromOnnxModel(
       std::string_view model, const DataFlow &dataFlow, const std::vector<LossObject> &losses,
       const Optimizer &optimizer, std::shared_ptr<DeviceInfo> deviceInfo,
       const InputShapeInfo &inputShapeInfo = InputShapeInfo(), const SessionOptions &userOptions = SessionOptions(),
       const Patterns &patterns = Patterns(), const std::string name = "training");
+  // `ir`: forward pass, backward pass and updates as ops. One batch per run. Throws popart::error for null pointers.
   static std::unique_ptr<TrainingSession> createFromIr(std::shared_ptr<Ir> ir, std::shared_ptr<DeviceInfo> deviceInfo,
                                                        const std::string name = "training");
 
-  // New hyper-parameter values. Throws runtime_error "New optimizer is not a valid replacement…" when the program was
-  // built for another kind of optimizer.
+  // New hyper-parameter values, sent to the device at once when loaded. Throws popart::error for null, runtime_error
+  // "New optimizer is not a valid replacement…" when the program was built for another kind of optimizer or for other
+  // constant values, and when the session was made from an Ir.
   void updateOptimizerFromHost(const Optimizer *optimizer);
 
  private:

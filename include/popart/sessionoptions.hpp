@@ -16,45 +16,69 @@
 
 namespace popart {
 
+// ---- values of the options below, in the order and with the names of PopART; `N` counts them
+
+// Order of the ops that run once per weight update.
 enum class AccumulateOuterFragmentSchedule { Scheduler = 0, Serial, OverlapCycleOptimized, OverlapMemoryOptimized };
+// How a gradient subgraph gets forward values: computed again, or kept as outputs of the forward graph.
 enum class AutodiffStitchStrategy { RecomputeMinimal = 0, RecomputeAllNonInputs, AddFwdOutputs, SafeAddFwdOutputs, N };
+// Order of the parts of a batch.
 enum class BatchSerializationBatchSchedule { Scheduler = 0, Isomorphic, OverlapOnIo, OverlapOnCompute, N };
+// How the parts of a batch become ops.
 enum class BatchSerializationMethod { UnrollDynamic = 0, UnrollStatic, Loop, N };
+// The pass that is serialised.
 enum class BatchSerializationTransformContext { Fwd = 0, Bwd, Forward = Fwd, Backward = Bwd, N = 2 };
+// When an execution phase loads its tensors.
 enum class ExecutionPhaseIOSchedule { Preload = 0, OnDemand, N };
+// Order of loads, compute and stores of a phase.
 enum class ExecutionPhaseSchedule { Interleaving = 0, Batch, BatchClusteredIO, N };
+// Gradients that automatic loss scaling watches.
 enum class GradientTensorTrackingMethod {
   AllNonViewChangingGradientTensors = 0,
   ConvAndMatmulGradients,
   GradientsOfUserSpecifiedTensors,
   N
 };
+// Parts of the program that cycle counters measure.
 enum class Instrumentation { Outer = 0, Inner, N };
+// Format of Session::serializeIr.
 enum class IrSerializationFormat { JSON };
+// A mean of gradients is divided at each step, or once at the end.
 enum class MeanReductionStrategy { Running = 0, Post, N };
+// Which weight updates become one op.
 enum class MergeVarUpdateType { None = 0, All, AutoLoose, AutoTight, N };
+// Activations that are computed again in the backward pass.
 enum class RecomputationType { None = 0, Standard, NormOnly, Pipeline, RecomputeAll, N };
+// When a subgraph's operands are copied.
 enum class SubgraphCopyingStrategy { OnEnterAndExit = 0, JustInTime, N };
+// Inputs made on the device instead of coming from the host.
 enum class SyntheticDataMode { Off = 0, Zeros, RandomNormal, RandomUniform, N };
+// Who assigns ops to IPUs.
 enum class VirtualGraphMode { Off = 0, Manual, Auto, ExecutionPhases, N };
 
+// Schedule of the ops that run once per weight update; the virtual graphs listed are left alone.
 struct AccumulateOuterFragmentSettings {
   AccumulateOuterFragmentSettings() = default;
   AccumulateOuterFragmentSettings(AccumulateOuterFragmentSchedule schedule_,
                                   std::vector<int> excludedVirtualGraphs_ = {})
       : schedule(schedule_), excludedVirtualGraphs(std::move(excludedVirtualGraphs_)) {}
+  // As the constructor's arguments.
   AccumulateOuterFragmentSchedule schedule = AccumulateOuterFragmentSchedule::Serial;
   std::vector<int> excludedVirtualGraphs;
   bool operator==(const AccumulateOuterFragmentSettings &) const = default;
 };
 
+// How gradient subgraphs get forward values.
 struct AutodiffSettings {
   AutodiffSettings() = default;
   AutodiffSettings(AutodiffStitchStrategy strategy) : stitchStrategy(strategy) {}
+  // As the constructor's argument.
   AutodiffStitchStrategy stitchStrategy = AutodiffStitchStrategy::RecomputeAllNonInputs;
   bool operator==(const AutodiffSettings &) const = default;
 };
 
+// Loss scaling from the largest gradients: share of elements above binEdgeLocation, looked at each updatePeriod
+// updates.
 struct AutomaticLossScalingSettings {
   AutomaticLossScalingSettings() = default;
   AutomaticLossScalingSettings(
@@ -67,6 +91,7 @@ struct AutomaticLossScalingSettings {
         toTrackTensors(toTrackTensors_),
         updatePeriod(updatePeriod_),
         gradientTensorTrackingMethod(method) {}
+  // As the constructor's arguments; toTrackTensors: ids, with GradientsOfUserSpecifiedTensors only.
   bool enabled = false;
   float binEdgeLocation = 0.125f;
   float thresholdUpperCountProportion = 1e-7f;
@@ -77,6 +102,7 @@ struct AutomaticLossScalingSettings {
   bool operator==(const AutomaticLossScalingSettings &) const = default;
 };
 
+// Cutting a batch into `factor` parts (0 and 1: not at all) and where the parts meet again.
 struct BatchSerializationSettings {
   BatchSerializationSettings() = default;
   BatchSerializationSettings(
@@ -92,6 +118,7 @@ struct BatchSerializationSettings {
         transformContext(context),
         method(method_),
         batchSchedule(batchSchedule_) {}
+  // As the constructor's arguments.
   int factor = 0;
   bool concatOnVirtualGraphChange = true;
   bool concatOnExecutionPhaseChange = true;
@@ -102,11 +129,13 @@ struct BatchSerializationSettings {
   bool operator==(const BatchSerializationSettings &) const = default;
 };
 
+// Settings for work on PopART itself.
 struct DeveloperSettings {
-  int minTensorsForPrefetch = 0;
+  int minTensorsForPrefetch = 0;  // streams that make prefetching worth while
   bool operator==(const DeveloperSettings &) const = default;
 };
 
+// Cutting the program into phases that load and store their tensors; 0 and 1 phases: not at all. `stages` is 1 or 2.
 struct ExecutionPhaseSettings {
   ExecutionPhaseSettings() = default;
   ExecutionPhaseSettings(int phases_, int stages_, ExecutionPhaseIOSchedule weightIO,
@@ -119,6 +148,7 @@ struct ExecutionPhaseSettings {
         optimizerStateIOSchedule(optimizerStateIO),
         accumulatorIOSchedule(accumulatorIO),
         schedule(schedule_) {}
+  // As the constructor's arguments; more than 1 phase needs virtualGraphMode ExecutionPhases.
   int phases = 0;
   int stages = 2;
   ExecutionPhaseIOSchedule weightIOSchedule = ExecutionPhaseIOSchedule::Preload;
@@ -129,21 +159,24 @@ struct ExecutionPhaseSettings {
   bool operator==(const ExecutionPhaseSettings &) const = default;
 };
 
+// Settings without promise.
 struct ExperimentalSettings {
   // Checkpoint (Fwd0, Fwd1, Bwd0, PreAlias, MainLoops, Final) -> transforms to run there.
   std::map<std::string, std::vector<std::string>> customTransformApplierSettings;
-  bool createHostTransferableTensorWithOffset = false;
+  bool createHostTransferableTensorWithOffset = false;  // of Poplar
   bool operator==(const ExperimentalSettings &) const = default;
 };
 
+// Number of tiles for host transfers; converts to int.
 struct NumIOTiles {
   NumIOTiles() = default;
   NumIOTiles(int tiles) : numIOTiles(tiles) {}
   operator int() const { return numIOTiles; }
-  int numIOTiles = 0;
+  int numIOTiles = 0;  // 0: none set aside
   bool operator==(const NumIOTiles &) const = default;
 };
 
+// Which collectives of replicas are merged.
 struct ReplicatedCollectivesSettings {
   ReplicatedCollectivesSettings(bool prepareSchedule = false, bool mergeAllReduce = false,
                                 bool mergeReduceScatter = false, bool mergeAllGather = false)
@@ -151,6 +184,7 @@ struct ReplicatedCollectivesSettings {
         mergeAllReduceCollectives(mergeAllReduce),
         mergeReduceScatterCollectives(mergeReduceScatter),
         mergeAllGatherCollectives(mergeAllGather) {}
+  // As the constructor's arguments.
   bool prepareScheduleForMergingCollectives;
   bool mergeAllReduceCollectives;
   bool mergeReduceScatterCollectives;
@@ -158,6 +192,7 @@ struct ReplicatedCollectivesSettings {
   bool operator==(const ReplicatedCollectivesSettings &) const = default;
 };
 
+// Where a kind of tensor is kept. Tensors of fewer elements than the two limits stay on chip, or unsharded.
 struct TensorLocationSettings {
   TensorLocationSettings() = default;
   TensorLocationSettings(TensorLocation location_, int minElementsForOffChip_ = 2,
@@ -169,132 +204,147 @@ struct TensorLocationSettings {
                          int minElementsForReplicatedTensorSharding_ = 8192)
       : TensorLocationSettings(TensorLocation(storage), minElementsForOffChip_,
                                minElementsForReplicatedTensorSharding_) {}
+  // As the constructor's arguments; limits in elements.
   TensorLocation location;
   int minElementsForOffChip = 2;
   int minElementsForReplicatedTensorSharding = 8192;
   bool operator==(const TensorLocationSettings &) const = default;
 };
 
+// The options. What each does here, and which values sessions refuse, is in docs/options.md; "hint": no result depends
+// on it. Sessions check the values (popart::error); setting a member checks nothing.
 class SessionOptions {
  public:
-  using StringMap = std::map<std::string, std::string>;
+  using StringMap = std::map<std::string, std::string>;  // option names of a backend library -> values
 
   // Environment POPART_CACHE_DIR (or POPXL_CACHE_DIR, which wins) turns engine caching on.
   SessionOptions();
 
-  std::string logDir;
-  std::set<std::string> dotChecks;
-  int firstDotOp = 0;
-  int finalDotOp = 10000;
-  bool dotOpNames = false;
-  bool separateCallOpPdfs = true;
-  bool exportPoplarComputationGraph = false;
-  bool exportPoplarVertexGraph = false;
-  SyntheticDataMode syntheticDataMode = SyntheticDataMode::Off;
-  bool instrumentWithHardwareCycleCounter = false;
-  std::set<Instrumentation> hardwareInstrumentations = {Instrumentation::Outer};
-  bool disableGradAccumulationTensorStreams = false;
-  bool disableOptimizerStateTensorStreams = false;
+  std::string logDir;               // folder of dot files; empty: the current one
+  std::set<std::string> dotChecks;  // checkpoints that write dot files: Fwd0, Fwd1, Bwd0, PreAlias, Final, ALL
+  int firstDotOp = 0;               // hint, as all about the look of dot files
+  int finalDotOp = 10000;           // hint
+  bool dotOpNames = false;          // hint
+  bool separateCallOpPdfs = true;   // hint
+  bool exportPoplarComputationGraph = false;                                      // of Poplar, a hint
+  bool exportPoplarVertexGraph = false;                                           // hint
+  SyntheticDataMode syntheticDataMode = SyntheticDataMode::Off;                   // only Off is supported
+  bool instrumentWithHardwareCycleCounter = false;                                // of getCycleCount
+  std::set<Instrumentation> hardwareInstrumentations = {Instrumentation::Outer};  // hint
+  bool disableGradAccumulationTensorStreams = false;                              // hint
+  bool disableOptimizerStateTensorStreams = false;  // modelToHost leaves optimizer state out
+  // Repeated parts as subgraphs: all hints.
   bool enableOutlining = true;
   bool enableOutliningCopyCostPruning = true;
   float outlineThreshold = 1.0f;
   float outlineSequenceBreakCost = 10000.0f;
   SubgraphCopyingStrategy subgraphCopyingStrategy = SubgraphCopyingStrategy::OnEnterAndExit;
-  int64_t accumulationFactor = 1;
-  bool enableGradientAccumulation = false;
-  ReductionType accumulationAndReplicationReductionType = ReductionType::Sum;
-  MeanReductionStrategy meanAccumulationAndReplicationReductionStrategy = MeanReductionStrategy::Post;
-  bool enableNonStableSoftmax = false;
-  bool enablePipelining = false;
+  int64_t accumulationFactor = 1;           // micro-batches per weight update, 1 or more
+  bool enableGradientAccumulation = false;  // training only
+  ReductionType accumulationAndReplicationReductionType = ReductionType::Sum;  // Sum or Mean of gradients
+  MeanReductionStrategy meanAccumulationAndReplicationReductionStrategy = MeanReductionStrategy::Post;  // with Mean
+  bool enableNonStableSoftmax = false;                                                                  // hint
+  bool enablePipelining = false;  // hint; needs a virtualGraphMode
+  // Memory of activations and updates (thresholds in bytes): hints.
   RecomputationType autoRecomputation = RecomputationType::None;
   bool explicitRecomputation = false;
   MergeVarUpdateType mergeVarUpdate = MergeVarUpdateType::None;
   int64_t mergeVarUpdateMemThreshold = 1000000;
   int64_t looseThresholdAtPeak = 8000;
+  // Host transfers: hints. Buffering depths are 1 or more.
   bool rearrangeAnchorsOnHost = true;
   bool rearrangeStreamsOnHost = false;
   bool enablePrefetchDatastreams = true;
   unsigned defaultBufferingDepth = 1;
   std::map<TensorId, unsigned> bufferingDepthMap;
+  // Cutting the program in time, and tiles for host transfers: hints.
   ExecutionPhaseSettings executionPhaseSettings;
   NumIOTiles numIOTiles;
   BatchSerializationSettings batchSerializationSettings;
-  AutodiffSettings autodiffSettings;
-  bool aliasZeroCopy = false;
+  AutodiffSettings autodiffSettings;  // hint
+  bool aliasZeroCopy = false;         // hint; needs explicitRecomputation
+  // how many IPUs the device must have; no result depends on it
   VirtualGraphMode virtualGraphMode = VirtualGraphMode::Off;
-  std::vector<float> virtualGraphSplitRatios;
+  std::vector<float> virtualGraphSplitRatios;  // of Auto, each in (0, 1)
+  // Replicas: only one is supported yet. Factors are 1 or more, 0 <= offset <= global factor.
   bool enableReplicatedGraphs = false;
   int64_t replicatedGraphCount = 1;
   bool enableDistributedReplicatedGraphs = false;
   int64_t globalReplicationFactor = 1;
   int64_t globalReplicaOffset = 0;
-  bool compileEngine = true;
-  bool constantWeights = true;
+  bool compileEngine = true;    // false: prepareDevice does not load
+  bool constantWeights = true;  // inference: weights are folded as constants
+  // Caching of compiled programs: no effect yet.
   std::string cachePath = "session_cache";
   bool enableEngineCaching = false;
   bool enableVariablesCaching = true;
-  StringMap engineOptions;
-  StringMap convolutionOptions;
+  StringMap engineOptions;       // max_memory: limit in bytes, with K, M or G for powers of 1024
+  StringMap convolutionOptions;  // these five: of Poplar libraries, hints
   StringMap lstmOptions;
   StringMap matmulOptions;
   StringMap reportOptions;
   StringMap gclOptions;
-  bool enableFloatingPointChecks = false;
-  bool enableStochasticRounding = false;
-  bool _enableRngStateManagement = false;
-  bool enableLoadAndOffloadRNGState = false;
-  bool enableFullyConnectedPass = true;
+  bool enableFloatingPointChecks = false;     // only false is supported
+  bool enableStochasticRounding = false;      // only false is supported
+  bool _enableRngStateManagement = false;     // hint
+  bool enableLoadAndOffloadRNGState = false;  // only false is supported
+  bool enableFullyConnectedPass = true;       // hint
   bool enableSerializedMatmuls = true;
-  std::string partialsTypeMatMuls;
-  bool enableStableNorm = false;
-  bool groupNormStridedChannelGrouping = false;
-  std::vector<std::string> customCodelets;
-  std::string customCodeletCompileFlags;
-  std::vector<TensorId> updatableNamedBuffers;
+  std::string partialsTypeMatMuls;               // "float", "half" or empty; a hint
+  bool enableStableNorm = false;                 // hint: numbers are those of the stable form
+  bool groupNormStridedChannelGrouping = false;  // only false is supported
+  std::vector<std::string> customCodelets;       // only none is supported
+  std::string customCodeletCompileFlags;         // hint
+  std::vector<TensorId> updatableNamedBuffers;   // only none is supported
+  // Search for an order of ops (time in seconds): hints.
   std::string kahnTieBreaker = "greedy";
   double timeLimitScheduler = 1e9;
   int64_t swapLimitScheduler = 1000000000;
   int64_t transitiveClosureOptimizationThreshold = 100000;
   std::string serializedPoprithmsShiftGraphsDir;
-  bool decomposeGradSum = false;
-  bool groupHostSync = false;
-  bool strictOpVersions = true;
-  bool opxAliasChecking = false;
+  bool decomposeGradSum = false;  // hint
+  bool groupHostSync = false;     // hint
+  bool strictOpVersions = true;   // false: a newer operator set is read as the newest one known
+  bool opxAliasChecking = false;  // hint
   bool opxModifyChecking = false;
+  // Where tensors are kept: hints.
   TensorLocationSettings activationTensorLocationSettings;
   TensorLocationSettings weightTensorLocationSettings;
   TensorLocationSettings optimizerStateTensorLocationSettings;
   TensorLocationSettings accumulatorTensorLocationSettings;
   std::map<TensorId, TensorLocation> tensorLocationSettingsOverride;
-  AccumulateOuterFragmentSettings accumulateOuterFragmentSettings;
-  AutomaticLossScalingSettings automaticLossScalingSettings;
-  ReplicatedCollectivesSettings replicatedCollectivesSettings;
-  DeveloperSettings developerSettings;
+  AccumulateOuterFragmentSettings accumulateOuterFragmentSettings;  // hint
+  AutomaticLossScalingSettings automaticLossScalingSettings;        // only disabled is supported
+  ReplicatedCollectivesSettings replicatedCollectivesSettings;      // hint
+  DeveloperSettings developerSettings;                              // hint
+  // Host transfers and loops are always ops here: hints. enableExplicitMainLoops needs useHostCopyOps.
   bool useHostCopyOps = false;
   bool enableExplicitMainLoops = false;
   bool enableEfficientOverlapIOTopoCons = false;
+  // Of IPUs and their schedules: hints.
   bool enableSupportedDataTypeCasting = true;
   bool enableMergeExchange = true;
   bool ensureFp32LossScaleTensor = false;
   bool delayVarUpdates = true;
   bool scheduleNonWeightUpdateGradientConsumersEarly = false;
-  bool enableInplaceAmbiguityChecking = false;
-  bool createImplicitPipeliningFwdOnlyProgram = false;
+  bool enableInplaceAmbiguityChecking = false;          // prepareDevice refuses ambiguous programs
+  bool createImplicitPipeliningFwdOnlyProgram = false;  // only false is supported
+  // Hints.
   bool throwIfLog2ScaleTensorNotInRange = true;
   bool enableConstantFoldingOfMultipleConsumers = true;
   bool useLoopCandidateCreator = false;
   bool stashAllTensorsInferencePipeline = false;
-  ExperimentalSettings experimentalSettings;
+  ExperimentalSettings experimentalSettings;  // only without custom transforms
 
-  // Called with (steps done, steps in all) while prepareDevice runs.
+  // Called by prepareDevice: (0, total) at its start, (total - 1, total) before it loads, (total, total) at its end.
   std::function<void(int, int)> compilationProgressLogger;
-  int compilationProgressTotal = 100;
+  int compilationProgressTotal = 100;  // steps in all
 
-  void enableExplicitIR(bool enable);
+  void enableExplicitIR(bool enable);  // sets useHostCopyOps, enableExplicitMainLoops, explicitRecomputation
   bool explicitPipeliningEnabled() const { return enablePipelining && useHostCopyOps && enableExplicitMainLoops; }
   bool implicitPipeliningEnabled() const { return enablePipelining && !explicitPipeliningEnabled(); }
   bool autoRecomputationEnabled() const { return autoRecomputation != RecomputationType::None; }
-  bool shouldDelayVarUpdates() const;
+  bool shouldDelayVarUpdates() const;  // delayVarUpdates, without phases, batch parts and explicit forms
   // Micro-batches per weight update: accumulationFactor, or 1 when gradient accumulation is off.
   // Throws popart::error for a factor above 1 without enableGradientAccumulation.
   int64_t getAccumulationFactor() const;
@@ -302,10 +352,11 @@ class SessionOptions {
   int64_t getGlobalReplicationFactor() const;
   // replicatedGraphCount, or 1 when replication is off.
   int64_t getLocalReplicationFactor() const { return enableReplicatedGraphs ? replicatedGraphCount : 1; }
+  // Buffers of a stream. Throws popart::error: below 1, or above 1 for a stream that is rearranged on the host.
   unsigned getBufferingDepth(const TensorId &id, bool rearrangedOnHost) const;
 
   bool operator==(const SessionOptions &other) const;
-  std::size_t hash() const;
+  std::size_t hash() const;  // of every option but the progress logger
 };
 
 }  // namespace popart

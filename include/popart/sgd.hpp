@@ -5,8 +5,11 @@
 
 namespace popart {
 
+// Whether accumulated gradients and velocity share one tensor (Combined, Accl___) or not (Separate, Accum___,
+// Accl1___).
 enum class SGDAccumulatorAndMomentum { Combined = 0, Separate };
 
+// Hyper-parameters of SGD; UNDEFINED state types stand for the weight's type.
 class SGD : public Optimizer {
  public:
   // Throws popart::error: lr < 0, constant lr = 0, wd < 0, momentum < 0, dampening < 0, velocity scaling <= 0, loss
@@ -82,6 +85,7 @@ class SGD : public Optimizer {
 // SGD with constant values and no momentum.
 class ConstSGD : public SGD {
  public:
+  // Throws popart::error as SGD does; a learning rate of 0 is refused.
   ConstSGD(float learningRate, float weightDecay = 0.0f, float lossScaling = 1.0f,
            const std::vector<ClipNormSettings> &clip = {});
   std::unique_ptr<Optimizer> clone() const override { return std::make_unique<ConstSGD>(*this); }

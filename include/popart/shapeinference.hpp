@@ -11,6 +11,7 @@
 
 namespace popart {
 
+// A node whose outputs are to be given infos: assign to outInfo(i).
 class ShapeInferenceContext {
  public:
   explicit ShapeInferenceContext(Op &op) : op_(op) {}
@@ -40,18 +41,23 @@ class ShapeInferenceContext {
   Op &op_;
 };
 
+// Sets the info of every output; what it throws leaves the session's or builder's call.
 using ShapeInferenceFunction = std::function<void(ShapeInferenceContext &)>;
 
 // Throws popart::error when the operator has such a function already.
 void registerShapeInference(const OperatorIdentifier &opid, ShapeInferenceFunction function);
 
+// Registers at static initialisation.
 class RegisterShapeInferenceFunction {
  public:
+  // popart::error as registerShapeInference
   RegisterShapeInferenceFunction(const OperatorIdentifier &opid, ShapeInferenceFunction function) {
     registerShapeInference(opid, std::move(function));
   }
 };
 
+// Copy the type (an unset output becomes a scalar), or the shape (keeping a type that is set). Throw popart::error when
+// the input is absent.
 inline void propagateElemTypeFromInputToOutput(ShapeInferenceContext &ctx, size_t input, size_t output) {
   TensorInfo &out = ctx.outInfo(static_cast<int>(output));
   out.set(ctx.inType(static_cast<int>(input)), out.isSet() ? out.shape() : Shape{});

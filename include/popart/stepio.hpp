@@ -13,15 +13,17 @@ namespace popart {
 // outlive it.
 class StepIO : public StepIOGeneric {
  public:
+  // Keeps pointers to the arrays' data; types and sizes are checked at the first run.
   StepIO(std::map<TensorId, IArray &> inputs, std::map<TensorId, IArray &> outputs);
 };
 
+// Asks the program for each value: one call per micro-batch, from the thread that runs. Sizes are not checked.
 class StepIOCallback : public IStepIO {
  public:
   using InputCallback = std::function<ConstVoidData(TensorId, bool)>;  // (id, is a prefetch)
-  using InputCompleteCallback = std::function<void(TensorId)>;
-  using OutputCallback = std::function<MutableVoidData(TensorId)>;
-  using OutputCompleteCallback = std::function<void(TensorId)>;
+  using InputCompleteCallback = std::function<void(TensorId)>;      // the values of the last input call have been read
+  using OutputCallback = std::function<MutableVoidData(TensorId)>;  // memory for the next value
+  using OutputCompleteCallback = std::function<void(TensorId)>;     // it has been written
 
   StepIOCallback(InputCallback inputCallback, InputCompleteCallback inputCompleteCallback,
                  OutputCallback outputCallback, OutputCompleteCallback outputCompleteCallback)
@@ -44,6 +46,7 @@ class StepIOCallback : public IStepIO {
   OutputCompleteCallback outputComplete_;
 };
 
+// Arrays the caller owns, by name of the weight.
 class WeightsIO : public IWeightsIO {
  public:
   bool contains(TensorId id) const override { return weights_.count(id) != 0; }

@@ -16,16 +16,18 @@ class Op;
 // batch.
 enum class TensorType { ActGrad = 0, Const, Stream, Unknown, Variable, N };
 
+// An input of an op of the tensor's graph.
 struct Use {
-  OpIndex op;
-  InIndex input;
+  OpIndex op;     // of the tensor's graph
+  InIndex input;  // index among the op's inputs
   bool operator==(const Use &) const = default;
 };
 
+// Owned by its graph.
 class Tensor {
  public:
-  TensorId id;
-  TensorInfo info;
+  TensorId id;      // changed by Graph::renameTensor only
+  TensorInfo info;  // unset until the producer is set up
 
   TensorIndex index() const { return index_; }
   Graph &getGraph() const { return *graph_; }
@@ -34,15 +36,15 @@ class Tensor {
   void setTensorType(TensorType t) { type_ = t; }
 
   bool hasProducer() const { return producer_.valid(); }
-  Op *getProducer() const;  // throws internal_error when there is none
-  Op *getProducerUnsafe() const;
+  Op *getProducer() const;        // throws internal_error when there is none
+  Op *getProducerUnsafe() const;  // null when there is none
   OpIndex producerIndex() const { return producer_; }
   OutIndex producerOutput() const { return producerOutput_; }
   const std::vector<Use> &uses() const { return uses_; }  // in the order they were connected
   std::vector<Op *> consumerOps() const;                  // each op once
 
-  bool isGraphInput() const;
-  bool isGraphOutput() const;
+  bool isGraphInput() const;   // of its own graph
+  bool isGraphOutput() const;  // of its own graph
 
   // Values of Const and Variable tensors.
   bool hasTensorData() const { return !data_.empty(); }

@@ -9,6 +9,7 @@
 
 namespace popart {
 
+// Values of one type and shape in C order; a default-made one is empty. Copies may be read from several threads.
 class TensorData {
  public:
   TensorData() = default;
@@ -18,6 +19,7 @@ class TensorData {
   // Shares memory that `owner` keeps alive (a mapped file, a NumPy array that will not be written by us).
   static TensorData share(const TensorInfo &info, std::shared_ptr<const void> owner, const void *data);
 
+  // Copies values of a C++ type; `values` must hold the shape's number of elements, which is not checked.
   template <class T>
   static TensorData of(const Shape &shape, std::span<const T> values) {
     return TensorData(TensorInfo(getDataType<T>(), shape), values.data());
@@ -27,10 +29,15 @@ class TensorData {
     return TensorData(TensorInfo(getDataType<T>(), {}), &value);
   }
 
+  // One value per element, converted to info's type: floats are rounded to nearest even, integers truncate toward zero
+  // and must be in range, BOOL is "is not 0". Throws popart::error for another number of values and for types without
+  // real values.
+  static TensorData fromDoubles(const TensorInfo &info, std::span<const double> values);
+
   bool empty() const { return data_ == nullptr; }
   const TensorInfo &info() const { return info_; }
   const void *data() const { return data_; }
-  void *mutableData();
+  void *mutableData();  // private to this object from now on; writing it changes no copy
   int64_t nbytes() const { return info_.nbytes(); }
   bool isUntouchedZeros() const { return untouchedZeros_; }  // large, zero filled and without memory of its own
   // Reinterprets the shape; element count must stay the same.

@@ -8,6 +8,7 @@
 
 namespace popart {
 
+// A value: type, dimensions (outermost first) and, for sharded tensors, the unsharded shape.
 class TensorInfo {
  public:
   TensorInfo() = default;  // unset
@@ -17,7 +18,7 @@ class TensorInfo {
   TensorInfo(const std::string &type, const std::string &shape);
   TensorInfo(const std::string &type, const Shape &shape);
 
-  void set(DataType type);
+  void set(DataType type);  // the shape stays
   // Throws popart::error for a negative dimension or an element count above 2^62.
   void set(DataType type, Shape shape);
   void set(DataType type, Shape shape, Shape metaShape);

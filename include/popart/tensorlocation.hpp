@@ -7,10 +7,12 @@
 
 namespace popart {
 
+// In the memory of the device, or outside it.
 enum class TensorStorage { OnChip = 0, OffChip };
 enum class TileSet { Compute = 0, IO, Undefined, N };
 enum class ReplicatedTensorSharding { Off = 0, On };
 
+// A placement wish. There is one memory here: no result and no plan depends on it.
 class TensorLocation {
  public:
   TensorLocation() = default;
@@ -22,13 +24,14 @@ class TensorLocation {
       : storage(s), loadTileSet(load), storageTileSet(store), replicatedTensorSharding(r) {}
   TensorLocation(TensorStorage s, TileSet load, TileSet store, ReplicatedTensorSharding r, CommGroup domain)
       : storage(s), loadTileSet(load), storageTileSet(store), replicatedTensorSharding(r), shardingDomain(domain) {}
-  bool isRemote() const {
+  bool isRemote() const {  // off chip, or sharded
     return storage == TensorStorage::OffChip || replicatedTensorSharding == ReplicatedTensorSharding::On;
   }
   // storage, loadTileSet, storageTileSet, replicatedTensorSharding, shardingDomain.type, replicaGroupSize
   std::vector<int64_t> serialize() const;
   bool operator==(const TensorLocation &) const = default;
 
+  // Fields and defaults as documented; sets of tiles say where a tensor is computed on and kept.
   TensorStorage storage = TensorStorage::OnChip;
   TileSet loadTileSet = TileSet::Compute;
   TileSet storageTileSet = TileSet::Compute;

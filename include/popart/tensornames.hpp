@@ -8,6 +8,7 @@
 
 namespace popart {
 
+// One prefix.
 struct ReservedPrefix {
   const char *function;  // name of the function that returns it: "reservedGradientPrefix"
   const char *text;      // "Gradient___"
@@ -20,6 +21,7 @@ std::vector<std::string> allReservedPrefixes();
 // Throws popart::error when `id` contains a reserved prefix. `what` says whose name it is: "graph input".
 void checkNoReservedPrefix(const TensorId &id, const std::string &what);
 
+// Prefixes that this library writes: gradients, accumulators, optimizer state, step counters.
 inline std::string reservedGradientPrefix() { return "Gradient___"; }
 inline std::string reservedAccumPrefix() { return "Accum___"; }
 inline std::string reservedAcclPrefix() { return "Accl___"; }
@@ -27,6 +29,7 @@ inline std::string reservedAccl1Prefix() { return "Accl1___"; }
 inline std::string reservedAccl2Prefix() { return "Accl2___"; }
 inline std::string reservedAccl3Prefix() { return "Accl3___"; }
 inline std::string reservedStepPrefix() { return "Step___"; }
+// name under which a gradient is anchored
 inline TensorId getGradId(const TensorId &id) { return reservedGradientPrefix() + id; }
 
 }  // namespace popart

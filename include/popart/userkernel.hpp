@@ -50,11 +50,14 @@ class KernelCall {
   void *const *out_;
 };
 
+// Computes every output from the inputs. Calls of one session come one after the other; an exception makes
+// Session::run throw runtime_error when the step is over.
 using UserKernel = std::function<void(const KernelCall &)>;
 
 // Throws popart::error when there is a kernel for this operator already.
 void registerKernel(const OperatorIdentifier &opid, UserKernel kernel);
 
+// Registers at static initialisation.
 struct RegisterKernel {
   RegisterKernel(const OperatorIdentifier &opid, UserKernel kernel) { registerKernel(opid, std::move(kernel)); }
 };

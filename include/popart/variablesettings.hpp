@@ -5,11 +5,14 @@
 
 namespace popart {
 
+// Whose value the host gets: one replica's of each group, the group's mean, every replica's.
 enum class VariableRetrievalMode { OnePerGroup = 0, AllReduceReplicas, AllReplicas };
 
+// A grouping of replicas, as CommGroup or as stride and size, and a mode. Default: all replicas share one value.
 class VariableSettings {
  public:
   VariableSettings() = default;
+  // Constructors throw popart::internal_error as verify() does.
   explicit VariableSettings(CommGroup domain, VariableRetrievalMode mode = VariableRetrievalMode::OnePerGroup)
       : domain_(domain), mode_(mode) {
     verify();
@@ -17,6 +20,7 @@ class VariableSettings {
   explicit VariableSettings(VariableRetrievalMode mode) : mode_(mode) { verify(); }
   VariableSettings(unsigned stride, unsigned groupSize, VariableRetrievalMode mode);
 
+  // Those that take a number of replicas throw popart::error when the groups do not divide it.
   ReplicaGrouping getReplicaGrouping(unsigned numReplicas) const;
   const CommGroup &getSharedVariableDomain() const { return domain_; }
   bool isUsingCommGroup() const { return useCommGroup_; }
@@ -27,7 +31,7 @@ class VariableSettings {
   unsigned numReplicasReturningVariable(unsigned replicaCount) const;
   unsigned getGroupCount(unsigned replicaCount) const;
   unsigned getRealGroupSize(unsigned replicaCount) const;
-  unsigned getGroupRepresentative(unsigned group, unsigned replicaCount = 0) const;
+  unsigned getGroupRepresentative(unsigned group, unsigned replicaCount = 0) const;  // lowest replica of a group
   // Strips / prepends the leading group dimension; throws popart::error naming `name` on mismatch.
   Shape shapeOnReplica(const Shape &fullShape, unsigned replicaCount, const TensorId &name) const;
   Shape shapeOnHost(const Shape &replicaShape, unsigned replicaCount) const;

@@ -13,10 +13,10 @@
 
 namespace popart::core {
 
-inline std::string versionString() { return POPART_VERSION_STRING; }
-inline std::tuple<unsigned, unsigned, unsigned> versionNumber() {
+inline std::string versionString() { return POPART_VERSION_STRING; }  // "3.4.0"
+inline std::tuple<unsigned, unsigned, unsigned> versionNumber() {     // major, minor, point
   return {POPART_VERSION_MAJOR, POPART_VERSION_MINOR, POPART_VERSION_POINT};
 }
-inline std::string packageHash() { return POPART_PACKAGE_HASH; }
+inline std::string packageHash() { return POPART_PACKAGE_HASH; }  // ten digits
 
 }  // namespace popart::core

@@ -8,6 +8,7 @@
 
 namespace popart {
 
+// Values to read: C order, info.nbytes() bytes.
 class ConstVoidData {
  public:
   ConstVoidData() = default;
@@ -23,6 +24,7 @@ class ConstVoidData {
 
   ConstVoidData(ConstVoidData &&other) noexcept { *this = std::move(other); }
   ConstVoidData(const ConstVoidData &other) { *this = other; }
+  // data points into the object's own bytes when they are stored
   ConstVoidData &operator=(ConstVoidData &&other) noexcept {
     data = other.data;
     info = std::move(other.info);
@@ -31,7 +33,7 @@ class ConstVoidData {
     if (hasStored_) data = stored_.data();
     return *this;
   }
-  ConstVoidData &operator=(const ConstVoidData &other) {
+  ConstVoidData &operator=(const ConstVoidData &other) {  // the same
     data = other.data;
     info = other.info;
     stored_ = other.stored_;
@@ -40,20 +42,21 @@ class ConstVoidData {
     return *this;
   }
 
-  const void *data = nullptr;
-  TensorInfo info;
+  const void *data = nullptr;  // null: no values
+  TensorInfo info;             // type and shape of the values
 
  private:
   std::vector<char> stored_;
   bool hasStored_ = false;
 };
 
+// Memory to write: C order, info.nbytes() bytes.
 class MutableVoidData {
  public:
   MutableVoidData() = default;
   MutableVoidData(void *data_, const TensorInfo &info_) : data(data_), info(info_) {}
-  void *data = nullptr;
-  TensorInfo info;
+  void *data = nullptr;  // null: no memory
+  TensorInfo info;       // type and shape of the values
 };
 
 }  // namespace popart

@@ -160,6 +160,9 @@ class Backend(onnx.backend.base.Backend):
 
         Returns:
             An object whose ``run`` takes arrays and returns arrays.
+
+        Raises:
+            popart_exception: Another device. The model itself is checked when it runs.
         """
         if not cls.supports_device(device):
             raise popart_core.popart_exception(f"backend: unknown device: got '{device}', expected 'CPU'")
@@ -167,7 +170,14 @@ class Backend(onnx.backend.base.Backend):
 
     @classmethod
     def run_model(cls, model: onnx.ModelProto, inputs: Any, device: str = "CPU", **kwargs: Any) -> tuple[Any, ...]:
-        """Prepare and run a model once."""
+        """Prepare and run a model once.
+
+        Returns:
+            As `BackendRep.run`.
+
+        Raises:
+            popart_exception: As `prepare` and `BackendRep.run`.
+        """
         return cls.prepare(model, device, **kwargs).run(inputs)
 
     @classmethod
@@ -185,6 +195,9 @@ class Backend(onnx.backend.base.Backend):
 
         Returns:
             The outputs, in order.
+
+        Raises:
+            popart_exception: The operator is not supported, or an array does not fit it.
         """
         opset = kwargs.pop("opset_version", onnx.defs.onnx_opset_version())
         arrays = [np.asarray(array) for array in inputs]

@@ -54,6 +54,11 @@ class Builder:
             modelProtoOrFilename: File name or bytes of a model to continue.
             opsets: Versions such as ``{"ai.onnx": 9, "ai.graphcore": 1}``.
             builderCore: Core of a subgraph builder (internal).
+
+        Raises:
+            KeyError: `opsets` lacks one of the two domains.
+            ValueError: Another version of ai.graphcore than 1.
+            popart_exception: The model to continue does not load.
         """
         if builderCore is not None:
             self._core = builderCore
@@ -103,7 +108,11 @@ class Builder:
         return AiOnnxMlOpset1(self._core)
 
     def aiOnnxOpsetVersion(self, version: int) -> None:
-        """Use ai.onnx opset ``version`` from now on."""
+        """Use ai.onnx opset ``version`` from now on.
+
+        Raises:
+            popart_exception: There is no such opset (6 to 11).
+        """
         self._version = None
         self._namespace(version)
 
@@ -131,6 +140,13 @@ class Builder:
         """Add a model input.
 
         Forms: ``(tensorInfo[, settings], debugContext="")`` and ``(dataType, shape[, settings], debugContext="")``.
+
+        Returns:
+            Name of the tensor: ``<scopes>/<debug name>``, without a debug name ``input``.
+
+        Raises:
+            TypeError: An argument is of another kind.
+            popart_exception: An unknown type name, or a negative dimension.
         """
         debug_context = kwargs.pop("debugContext", kwargs.pop("debugPrefix", ""))
         rest = [*args, *kwargs.values()]
@@ -146,7 +162,14 @@ class Builder:
         return self._core.addInputTensor(info, debug_name_of(debug_context))
 
     def addUntypedInputTensor(self, debugContext: Any = "") -> str:
-        """Add an input without type to a subgraph builder."""
+        """Add an input without type to a subgraph builder.
+
+        Returns:
+            Name of the tensor.
+
+        Raises:
+            popart_exception: This is no subgraph builder.
+        """
         return self._core.addUntypedInputTensor(debug_name_of(debugContext))
 
     def addInitializedInputTensor(
@@ -162,6 +185,9 @@ class Builder:
 
         Returns:
             Id of the tensor.
+
+        Raises:
+            popart_exception: The element type is refused.
         """
         context = debugContext or debugPrefix
         for value in args:
@@ -170,11 +196,25 @@ class Builder:
         return self._core.addInitializedInputTensor(np.ascontiguousarray(initVal), debug_name_of(context))
 
     def getTensorShape(self, id: str) -> list[int]:
-        """Shape of a tensor."""
+        """Shape of a tensor.
+
+        Returns:
+            Dimension sizes.
+
+        Raises:
+            popart_exception: No tensor of that id (known ones are named), or its shape is not known.
+        """
         return self._core.getTensorInfo(id).shape()
 
     def getTensorDtypeString(self, id: str) -> str:
-        """Lower-case type name of a tensor, such as ``float32``."""
+        """Lower-case type name of a tensor, such as ``float32``.
+
+        Returns:
+            The name.
+
+        Raises:
+            popart_exception: As `getTensorShape`.
+        """
         return self._core.getTensorInfo(id).data_type_lcase()
 
     def customOp(
@@ -189,8 +229,20 @@ class Builder:
     ) -> list[str]:
         """Add an operator of any domain.
 
+        Args:
+            opName: Type of the operator.
+            opVersion: Its version.
+            domain: Its domain; the domain's opset is recorded as 1.
+            inputs: Ids of its inputs, "" for an absent one.
+            attributes: Values of type int, float, str, or lists of one of them.
+            numOutputs: Number of outputs.
+            name: Debug name.
+
         Returns:
             Ids of its outputs.
+
+        Raises:
+            popart_exception: An unknown input, or an attribute of another type.
         """
         typed = [_custom_attribute(key, value) for key, value in attributes.items()]
         return self._core.addNode(domain, opVersion, opName, list(inputs), numOutputs, typed, name)
@@ -231,7 +283,14 @@ class Builder:
         return self._scoped(attribute, "int", int(default if first is None else first))
 
     def virtualGraph(self, nodeOutputNames: Any = None, value: Any = None) -> Any:
-        """Place nodes on an IPU, either those added inside a ``with`` block or the named ones."""
+        """Place nodes on an IPU, either those added inside a ``with`` block or the named ones.
+
+        Returns:
+            A context manager without names; with names nothing.
+
+        Raises:
+            popart_exception: No node has exactly these outputs.
+        """
         return self._place("__ipu_number", nodeOutputNames, value, 0)
 
     def executionPhase(self, nodeOutputNames: Any = None, value: Any = None) -> Any:
@@ -284,17 +343,38 @@ class Builder:
 
     # ---- queries of the current scope
     def getVirtualGraph(self, nodeOutputNames: Any = None) -> int:
-        """IPU number of the scope, or of a node."""
+        """IPU number of the scope, or of a node.
+
+        Returns:
+            The number.
+
+        Raises:
+            popart_exception: The scope, or the node, has none.
+        """
         if nodeOutputNames is not None:
             return self._core.getNodeAttribute("__ipu_number", _names(nodeOutputNames))[2]
         return self._core.getScopeAttribute("__ipu_number")[2]
 
     def getExecutionPhase(self) -> int:
-        """Execution phase of the scope."""
+        """Execution phase of the scope.
+
+        Returns:
+            The number.
+
+        Raises:
+            popart_exception: The scope has none.
+        """
         return self._core.getScopeAttribute("__execution_phase")[2]
 
     def getPipelineStage(self) -> int:
-        """Pipeline stage of the scope."""
+        """Pipeline stage of the scope.
+
+        Returns:
+            The number.
+
+        Raises:
+            popart_exception: The scope has none.
+        """
         return self._core.getScopeAttribute("__pipeline_stage")[2]
 
     def hasVirtualGraph(self) -> bool:
@@ -321,12 +401,23 @@ class Builder:
         self._core.addNodeAttribute(attribute, _names(nodeOutputName), True)
 
     def setPartialsType(self, nodeOutputName: Any, partialsType: str) -> None:
-        """Type of partial sums of a Conv or MatMul (a hint)."""
+        """Type of partial sums of a Conv or MatMul (a hint).
+
+        Raises:
+            popart_exception: The node is neither Conv nor MatMul.
+        """
         self._require_type(nodeOutputName, "setPartialsType", ("Conv", "MatMul"))
         self._core.addNodeAttribute(("__partialsType", "string", str(partialsType)), _names(nodeOutputName), True)
 
     def getPartialsType(self, nodeOutputName: Any) -> str:
-        """Type of partial sums; ``"FLOAT"`` unless set."""
+        """Type of partial sums; ``"FLOAT"`` unless set.
+
+        Returns:
+            The name of the type.
+
+        Raises:
+            popart_exception: The node is neither Conv nor MatMul.
+        """
         self._require_type(nodeOutputName, "getPartialsType", ("Conv", "MatMul"))
         names = _names(nodeOutputName)
         if not self._core.nodeHasAttribute("__partialsType", names):
@@ -334,7 +425,11 @@ class Builder:
         return self._core.getNodeAttribute("__partialsType", names)[2]
 
     def setAvailableMemoryProportion(self, nodeOutputName: Any, availableMemoryProportion: float) -> None:
-        """Share of memory a node may use, in (0, 1] (a hint)."""
+        """Share of memory a node may use, in (0, 1] (a hint).
+
+        Raises:
+            popart_exception: A value outside (0, 1], or no such node.
+        """
         if not 0.0 < availableMemoryProportion <= 1.0:
             raise popart_core.popart_exception(
                 f"setAvailableMemoryProportion: got {availableMemoryProportion}, expected a value above 0 and at most 1"
@@ -343,13 +438,27 @@ class Builder:
         self._core.addNodeAttribute(attribute, _names(nodeOutputName), True)
 
     def setEnableConvDithering(self, nodeOutputName: Any, enableConvDithering: int) -> None:
-        """Dithering of a Conv (a hint)."""
+        """Dithering of a Conv (a hint).
+
+        Raises:
+            popart_exception: The node is no Conv.
+        """
         self._require_type(nodeOutputName, "setEnableConvDithering", ("Conv",))
         attribute = ("__enable_conv_dithering", "int", int(enableConvDithering))
         self._core.addNodeAttribute(attribute, _names(nodeOutputName), True)
 
     def setSerializeMatMul(self, nodeOutputName: Any, mode: str, factor: int = 0, keep_precision: bool = False) -> None:
-        """Split a MatMul into ``factor`` parts (a hint)."""
+        """Split a MatMul into ``factor`` parts (a hint).
+
+        Args:
+            nodeOutputName: Outputs of the MatMul.
+            mode: ``"input_channels"``, ``"reducing_dim"``, ``"output_channels"`` or ``"none"``.
+            factor: Number of parts.
+            keep_precision: Add the parts in the type of partial sums.
+
+        Raises:
+            popart_exception: Another mode, or no such node.
+        """
         modes = ("input_channels", "reducing_dim", "output_channels", "none")
         if mode not in modes:
             raise popart_core.popart_exception(
@@ -369,7 +478,11 @@ class Builder:
         )
 
     def addNodeAttribute(self, attributeName: str, attributeValue: Any, nodeOutputNames: Any) -> None:
-        """Add an attribute to a node; one of that name must not exist."""
+        """Add an attribute to a node; one of that name must not exist.
+
+        Raises:
+            popart_exception: The node has it already, there is no such node, or the value's type is not supported.
+        """
         attribute = _custom_attribute(attributeName, attributeValue)
         self._core.addNodeAttribute(attribute, _names(nodeOutputNames), False)
 
@@ -386,7 +499,11 @@ class Builder:
         return self._core.nodeHasAttribute(attributeName, _names(nodeOutputNames))
 
     def removeNodeAttribute(self, attributeName: str, nodeOutputNames: Any) -> None:
-        """Remove an attribute of a node; it must exist."""
+        """Remove an attribute of a node; it must exist.
+
+        Raises:
+            popart_exception: The node does not have it, or there is no such node.
+        """
         self._core.removeNodeAttribute(attributeName, _names(nodeOutputNames))
 
     def getAllNodeAttributeNames(self, nodeOutputNames: Any) -> list[str]:

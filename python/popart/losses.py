@@ -30,7 +30,14 @@ class Loss:
         return self._inputs[index]
 
     def output(self, index: int = 0) -> str:
-        """Id of the result."""
+        """Id of the result.
+
+        Returns:
+            The id.
+
+        Raises:
+            IndexError: Another index than 0.
+        """
         if index != 0:
             raise IndexError(f"{self._kind} loss: output {index} does not exist, it has one output")
         return self._output

@@ -1,6 +1,7 @@
 """popdist in a plain process: one instance, rank 0.
 
-Programs ask ``isPopdistEnvSet`` while they are imported and the other functions without a guard.
+Programs ask ``isPopdistEnvSet`` while they are imported and the other functions without a guard. The functions read the
+variables that ``poprun`` sets; each raises ValueError when its variable is no number.
 """
 
 import os

@@ -63,7 +63,11 @@ class Context:
 
     @property
     def main_graph(self) -> "Graph":
-        """Main graph of the outermost graph's Ir."""
+        """Main graph of the outermost graph's Ir.
+
+        Raises:
+            RuntimeError: no graph is current.
+        """
         if not self._graphs:
             raise RuntimeError("There is no current graph. Build inside `with ir.main_graph:` or `with graph:`.")
         return self._graphs[0].main_graph
@@ -251,6 +255,9 @@ def op_debug_context(name: str | Callable[..., Any] | None = None) -> Callable[.
 
     Args:
         name: name recorded for the function; default its own name.
+
+    Returns:
+        The function, or with a name a decorator.
     """
 
     def decorate(fn: Callable[..., Any], label: str) -> Callable[..., Any]:

@@ -78,6 +78,9 @@ class dtype:
     def as_dtype(cls, type_value: Any) -> "dtype":
         """Convert a name, Python type, NumPy or torch type, or anything with a ``dtype`` attribute.
 
+        Returns:
+            The type.
+
         Raises:
             ValueError: `type_value` names no popxl type.
         """

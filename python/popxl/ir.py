@@ -143,6 +143,9 @@ class Ir:
     def replica_grouping(self, stride: int = 1, group_size: int | None = None) -> "ReplicaGrouping":
         """Group replicas regularly (`ReplicaGrouping`).
 
+        Returns:
+            The grouping.
+
         Raises:
             ValueError: stride or group_size does not fit the replication factor.
         """
@@ -152,6 +155,9 @@ class Ir:
 
     def replica_grouping_from_assignments(self, assignment: list[int]) -> "ReplicaGrouping":
         """Group replicas by a list with the group number of each replica.
+
+        Returns:
+            The grouping.
 
         Raises:
             ValueError: groups of different size, wrong numbering or wrong length.

@@ -6,6 +6,9 @@ import numpy as np
 def uint64_to_two_uint32(num: int) -> tuple[int, int]:
     """Split a 64-bit number into its (high, low) 32-bit words.
 
+    Returns:
+        (high, low).
+
     Raises:
         ValueError: `num` is negative or needs more than 64 bits.
     """
@@ -18,6 +21,9 @@ def uint64_to_two_uint32(num: int) -> tuple[int, int]:
 
 def two_uint32_to_uint64(a: int, b: int) -> int:
     """Join the high word `a` and the low word `b`.
+
+    Returns:
+        The number below 2^64.
 
     Raises:
         ValueError: a word is outside 0..2^32-1.

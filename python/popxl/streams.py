@@ -74,6 +74,9 @@ def h2d_stream(shape: Iterable[int], dtype: dtype, name: str | None = None) -> H
         dtype: element type.
         name: name, default ``"h2d_stream"``.
 
+    Returns:
+        The stream.
+
     Raises:
         TypeError: `dtype` is no popxl dtype.
         RuntimeError: there is no current graph, or a Session exists for its Ir.
@@ -88,6 +91,9 @@ def d2h_stream(shape: Iterable[int], dtype: dtype, name: str | None = None) -> D
         shape: shape of one transfer on one replica.
         dtype: element type.
         name: name, default ``"d2h_stream"``.
+
+    Returns:
+        The stream.
 
     Raises:
         TypeError: `dtype` is no popxl dtype.

@@ -363,6 +363,9 @@ class Tensor:
     def __getitem__(self, key: Any) -> "Tensor":
         """Index with integers and slices, with an integer tensor (gather) or with a boolean tensor (zero where false).
 
+        Returns:
+            Tensor of the shape NumPy would give; for a boolean tensor the shape of this one.
+
         Raises:
             TypeError: the key is of another kind.
         """
@@ -429,6 +432,9 @@ def variable(
         retrieval_mode: ``"one_per_group"`` (default) or ``"all_replicas"``.
         log2_scale: fp8 only, see `popxl.utils.to_numpy`.
         nan_on_overflow: fp8 only, see `popxl.utils.to_numpy`.
+
+    Returns:
+        The variable; with replica groups the shape is that of one replica.
 
     Raises:
         RuntimeError: there is no current graph.
@@ -498,6 +504,9 @@ def constant(
         log2_scale: fp8 only, see `popxl.utils.to_numpy`.
         nan_on_overflow: fp8 only, see `popxl.utils.to_numpy`.
 
+    Returns:
+        The constant.
+
     Raises:
         TypeError: fp8 data without an explicit `dtype`.
         RuntimeError: there is no current graph.
@@ -526,6 +535,9 @@ def graph_input(
         name: name, default ``"t"``.
         by_ref: in-place changes reach the caller's tensor.
         meta_shape: unsharded shape of a replica-sharded tensor.
+
+    Returns:
+        The input, after those the graph has.
 
     Raises:
         RuntimeError: there is no current graph.

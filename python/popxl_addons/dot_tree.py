@@ -79,6 +79,9 @@ class DotTree(Generic[L]):
     def pop(self, key: str) -> Union[L, "DotTree[L]"]:
         """Remove and return an entry.
 
+        Returns:
+            The leaf or subtree.
+
         Raises:
             KeyError: there is none.
         """
@@ -197,6 +200,9 @@ class DotTree(Generic[L]):
     @classmethod
     def from_dict(cls: type[Tree], d: dict[Key, Any]) -> Tree:
         """Build a tree from dotted names.
+
+        Returns:
+            The tree.
 
         Raises:
             AttributeError: a name lies below a leaf.

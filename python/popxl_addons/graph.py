@@ -35,6 +35,9 @@ class BoundGraph:
 
         Returns:
             One tensor per output.
+
+        Raises:
+            ValueError: too many or missing inputs, or tensors of another graph.
         """
         return ops.call(self.graph, *targs, inputs_dict=self._merged(args))
 
@@ -148,9 +151,13 @@ class GraphWithNamedArgs:
             method: ``"auto"``, ``"build_grad"`` (handwritten) or ``"autodiff"``.
             force: allow a second application.
 
+        Returns:
+            The gradient graph, with `grad_graph_info`; none of its inputs has a name.
+
         Raises:
             ValueError: unknown method.
             Exception: applied before, or no handwritten gradient.
+            popart_exception: as `popxl.transforms.autodiff`.
         """
         if method not in ("auto", "build_grad", "autodiff"):
             raise ValueError(f"method: got {method!r}, expected 'auto', 'build_grad' or 'autodiff'.")

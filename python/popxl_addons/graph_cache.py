@@ -29,6 +29,9 @@ def tensor_hash(t: Any) -> int:
 def argument_hash(arg: Any) -> int:
     """Hash an argument so that interchangeable ones are equal.
 
+    Returns:
+        The hash; tensors count by shape, dtype and meta shape, graphs by identity.
+
     Raises:
         TypeError: the argument cannot be hashed.
     """

@@ -79,11 +79,19 @@ class Module(popxl.Module, metaclass=NameScopeMeta):
         self.called_graphs_grad_info: dict[popxl.Graph, Any] = {}
 
     def build(self, *args: Any, **kwargs: Any) -> Any:
-        """Make the ops and add the variables. Override this."""
+        """Make the ops and add the variables. Override this.
+
+        Raises:
+            NotImplementedError: the class has no `build`.
+        """
         raise NotImplementedError(f"{type(self).__name__} must implement `build`.")
 
     def build_grad(self, *grads: popxl.Tensor) -> Any:
-        """Make the gradient by hand. Override this, or leave it to autodiff."""
+        """Make the gradient by hand. Override this, or leave it to autodiff.
+
+        Raises:
+            NotImplementedError: the class has no `build_grad`.
+        """
         raise NotImplementedError(f"{type(self).__name__} does not implement `build_grad`.")
 
     @property
@@ -127,6 +135,9 @@ class Module(popxl.Module, metaclass=NameScopeMeta):
 
         Returns:
             The factories of the variables, and the graph with the variables as named inputs.
+
+        Raises:
+            popart_exception: The module has a handwritten gradient, which is not supported yet.
         """
         if self.implements_grad_graph:
             raise popart_exception(
@@ -178,6 +189,9 @@ class Module(popxl.Module, metaclass=NameScopeMeta):
             by_ref: changes in place reach the variable.
             replica_grouping: replicas that share a value.
             overwrite: replace a variable of this name.
+
+        Returns:
+            The graph input.
 
         Raises:
             ValueError: the name exists.

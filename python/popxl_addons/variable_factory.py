@@ -109,6 +109,9 @@ class VariableFactory:
 
         Args:
             prefix: put before the name, with a dot.
+
+        Returns:
+            The graph input.
         """
         name = self.name if prefix is None else f"{prefix}.{self.name}"
         return popxl.graph_input(self.shape, self.dtype, name, by_ref=self.by_ref, meta_shape=self.meta_shape)
@@ -137,6 +140,9 @@ class VariableFactory:
             name: name of the file.
             empty: do not fill a new file.
             read_only_if_exists: open an existing file read-only.
+
+        Returns:
+            The values, with a leading dimension of the number of groups when that is above 1.
         """
         path = Path(memmap_dir) / f"{name}.npy"
         groups = self.replica_grouping.num_groups
@@ -164,6 +170,9 @@ class VariableFactory:
             empty: uninitialised value.
             memmap_dir: keep the value in a file of this folder.
             read_only_if_exists: open an existing file read-only.
+
+        Returns:
+            The variable.
         """
         name = name or self.name
         data = self.next_memmap(memmap_dir, name, empty, read_only_if_exists) if memmap_dir else self.next_data(empty)

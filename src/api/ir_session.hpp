@@ -10,16 +10,19 @@
 
 namespace popart {
 
+// Where and how an IrSession runs.
 struct IrSessionOptions {
   std::string device = "cpu";  // "cpu", "ipu_model" or "ipu_hw"
   int threads = 0;             // 0: as many as other sessions use (POPART_NUM_THREADS)
   int64_t transfers = 1;       // slices of each stream buffer; a stream that runs past the last one starts again
 };
 
+// A compiled copy of an Ir; later changes of the Ir do not reach it. One thread at a time.
 class IrSession {
  public:
+  // A stream of the program.
   struct Stream {
-    TensorId id;
+    TensorId id;      // of the stream's tensor
     TensorInfo info;  // one slice
   };
   // Compiles a copy of `ir`. Throws popart::error for a program that is not legal or not supported, or whose result
@@ -27,13 +30,14 @@ class IrSession {
   IrSession(const Ir &ir, const IrSessionOptions &options);
   ~IrSession();
 
-  const std::vector<Stream> &inputs() const;
+  const std::vector<Stream> &inputs() const;  // those that at least one host load or store uses
   const std::vector<Stream> &outputs() const;
   bool hasVariable(const TensorId &id) const;  // unused variables are not part of the program
   // Plain C order, as many bytes as the variable's info says. Throw popart::error when there is no such variable.
   void writeVariable(const TensorId &id, const void *data);
   void readVariable(const TensorId &id, void *data) const;
-  // Buffers in the order of inputs() and outputs(), each `transfers` slices.
+  // Buffers in the order of inputs() and outputs(), each `transfers` slices in C order. Throws popart::runtime_error
+  // when a user kernel failed.
   void run(std::span<const void *const> inputs, std::span<void *const> outputs);
   std::string summary() const;  // memory and fallbacks, for people
 

@@ -12,18 +12,21 @@
 namespace popart {
 
 // An empty TensorData is an absent optional input.
+// A node and its operands.
 struct SingleOp {
-  std::string type;  // of the catalog: "Gelu"
-  Attributes attributes;
-  std::vector<TensorData> inputs;
-  int outputs = -1;  // -1: every output of the row that is not optional (variadic: one)
+  std::string type;                // of the catalog: "Gelu"
+  Attributes attributes;           // completed by the row
+  std::vector<TensorData> inputs;  // in the order of the row
+  int outputs = -1;                // -1: every output of the row that is not optional (variadic: one)
 };
 
+// Reference: the kernels that define meaning. Best: those a CPU session would use.
 enum class OpBackend { Reference, Best };
 // Transposed: inputs of rank 2 and more arrive with their dimensions reversed and a Transpose puts them right, so that
 // backends which read permuted operands without a copy do so.
 enum class OpOperands { Plain, Transposed };
 
+// How runOp runs it.
 struct OpRun {
   OpBackend backend = OpBackend::Reference;
   OpOperands operands = OpOperands::Plain;

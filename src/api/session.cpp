@@ -146,9 +146,18 @@ void Session::Impl::load() {
 
 void Session::prepareDevice(bool loadEngine) {
   if (!impl_->device) throw error("Session '{}': no device is set. Call setDeviceInfo", impl_->name);
+  const SessionOptions &options = impl_->options;
+  const auto report = [&options](int done) {
+    if (options.compilationProgressLogger) options.compilationProgressLogger(done, options.compilationProgressTotal);
+  };
+  report(0);
   impl_->engine.reset();
   impl_->compile();
-  if (loadEngine && impl_->options.compileEngine) impl_->load();
+  if (loadEngine && options.compileEngine) {
+    report(std::max(options.compilationProgressTotal - 1, 0));
+    impl_->load();
+  }
+  report(options.compilationProgressTotal);
 }
 
 void Session::loadEngineAndConnectStreams() {

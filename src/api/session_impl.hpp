@@ -16,58 +16,57 @@
 
 namespace popart {
 
+// What Session points to.
 struct Session::Impl {
+  // Which of the two session classes it is.
   enum class Mode { Inference, Training };
 
   Mode mode = Mode::Inference;
   std::string name;
-  std::optional<onnx::Model> model;  // absent: made from an Ir
-  pipeline::Prepared prepared;
-  std::unique_ptr<Optimizer> optimizer;
+  std::optional<onnx::Model> model;      // absent: made from an Ir
+  pipeline::Prepared prepared;           // the Ir with all passes run; never without an Ir
+  std::unique_ptr<Optimizer> optimizer;  // null: inference, or made from an Ir
   DataFlow dataFlow;
   SessionOptions options;
   std::shared_ptr<DeviceInfo> device;
-  std::set<TensorId> modelInputs;
+  std::set<TensorId> modelInputs;            // graph inputs of the model, initializers included
   std::map<TensorId, TensorId> tensorNames;  // names the program uses -> tensor ids, where they differ
 
   std::map<TensorId, TensorData> hostWeights;    // what weightsFromHost sends
   std::map<TensorId, TensorData> streamBuffers;  // what weightsToHost received
   std::map<TensorId, int> variableIndex;         // in executable->variables
-  uint64_t randomSeed = 0;
+  uint64_t randomSeed = 0;                       // what setRandomSeed set last
 
-  std::shared_ptr<const executable::Executable> executable;
-  std::unique_ptr<runtime::Engine> engine;
+  std::shared_ptr<const executable::Executable> executable;  // null before compile()
+  std::unique_ptr<runtime::Engine> engine;                   // null before load()
   std::unique_ptr<StepStreams> streams;
-  popx::Executablex sizes;
+  popx::Executablex sizes;  // what stepIO is checked against
   bool weightsLoaded = false;
   bool firstRun = true;
   std::atomic<bool> running{false};
 
-  const Ir &ir() const { return *prepared.ir; }
+  const Ir &ir() const { return *prepared.ir; }  // the program
   const TensorId &tensorId(const TensorId &name) const {
     const auto found = tensorNames.find(name);
     return found == tensorNames.end() ? name : found->second;
   }
   // Variables that are weights or optimizer state, not optimizer scalars or the seed.
   bool isModelVariable(const TensorId &id) const;
-  void initialiseHostWeights();
+  void initialiseHostWeights();  // from the values in the Ir
   // Memory that the session keeps beside the executable's: the model's message and the plain values of weights.
   int64_t hostBytes() const;
   // Estimate of the memory of operations, tensors, steps and kernels.
   int64_t programBytes() const;
   int64_t predictedPeakBytes() const { return executable->memory.total() + hostBytes() + programBytes(); }
-  void compile();
-  void load();
-  void fillSizes();
-  void checkDeviceFits() const;
-  void writeScalars();
-  void requireEngine(const char *what) const;
+  void compile();                              // as prepareDevice(false)
+  void load();                                 // needs `executable`; throws as prepareDevice
+  void fillSizes();                            // `sizes` from `executable`
+  void checkDeviceFits() const;                // popart::error: too few IPUs
+  void writeScalars();                         // optimizer scalars -> hostWeights
+  void requireEngine(const char *what) const;  // runtime_error naming `what` when nothing is loaded
 };
 
 // The kernel providers of a device in order of preference.
 std::vector<const executable::Backend *> backendsFor(DeviceType device);
-
-// One number as a tensor of `info`'s type.
-TensorData scalarData(const TensorInfo &info, double value);
 
 }  // namespace popart

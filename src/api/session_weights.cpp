@@ -2,7 +2,6 @@
 #include <cstring>
 
 #include <popart/error.hpp>
-#include <popart/half.hpp>
 #include <popart/ir.hpp>
 #include <popart/logging.hpp>
 
@@ -32,28 +31,6 @@ void checkKnown(const char *what, const IWeightsIO &weightsIO, const std::map<Te
 }
 
 }  // namespace
-
-TensorData scalarData(const TensorInfo &info, double value) {
-  TensorData data(info);
-  void *out = data.mutableData();
-  switch (info.dataType()) {
-    case DataType::FLOAT:
-      *static_cast<float *>(out) = static_cast<float>(value);
-      break;
-    case DataType::DOUBLE:
-      *static_cast<double *>(out) = value;
-      break;
-    case DataType::FLOAT16:
-      *static_cast<Half *>(out) = Half(static_cast<float>(value));
-      break;
-    case DataType::BFLOAT16:
-      *static_cast<BFloat16 *>(out) = BFloat16(static_cast<float>(value));
-      break;
-    default:
-      throw internal_error("optimizer scalar: no floating type: got {}", info.dataType());
-  }
-  return data;
-}
 
 bool Session::Impl::isModelVariable(const TensorId &id) const {
   if (prepared.randomSeed == id) return false;
@@ -97,7 +74,7 @@ void Session::Impl::writeScalars() {
     const double value = scalar.name == "lossScaling" ? optimizer->getFinalLossScalingVal()
                                                       : optimizer->scalar(scalar.name, scalar.weight).value.val();
     TensorData &host = hostWeights.at(scalar.id);
-    host = scalarData(host.info(), value);
+    host = TensorData::fromDoubles(host.info(), {&value, 1});
   }
 }
 

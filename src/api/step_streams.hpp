@@ -12,12 +12,14 @@
 
 namespace popart {
 
+// Lives as long as the engine it feeds.
 class StepStreams : public runtime::StreamSource {
  public:
   explicit StepStreams(std::shared_ptr<const executable::Executable> executable);
   // Streams come from `stepIO` from now on. Throws runtime_error for missing tensors and element types that do not fit.
   void connect(IStepIO &stepIO);
 
+  // As runtime::StreamSource; throw runtime_error when a buffer is used up or a callback gives none.
   const void *input(int stream, int64_t bytes) override;
   void inputDone(int stream) override;
   void *output(int stream, int64_t bytes) override;

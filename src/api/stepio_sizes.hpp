@@ -12,24 +12,27 @@
 namespace popart::popx {
 
 // compat: the class name that PopART's IStepIO::assertNumElements takes.
+// Sizes of one step of one session.
 class Executablex {
  public:
+  // An input stream.
   struct Input {
-    TensorInfo info;  // one micro-batch of one replica
-    bool broadcast = false;
+    TensorInfo info;         // one micro-batch of one replica
+    bool broadcast = false;  // all replicas read the same values
   };
+  // An anchor.
   struct Output {
-    TensorInfo info;
-    AnchorReturnType returned;
+    TensorInfo info;            // one value of one replica
+    AnchorReturnType returned;  // which values of a step come back
   };
-  std::map<TensorId, Input> inputs;
+  std::map<TensorId, Input> inputs;  // by tensor id
   std::map<TensorId, Output> outputs;
   std::set<TensorId> modelInputs;  // named by the model but not read by the compiled program
-  int64_t batchesPerStep = 1;
+  int64_t batchesPerStep = 1;      // as in DataFlow; the factors are 1 when off
   int64_t accumulationFactor = 1;
   int64_t replicationFactor = 1;
 
-  int64_t expectedInputElements(const Input &input) const;
+  int64_t expectedInputElements(const Input &input) const;  // elements of a whole step: PopART Python API, "Step IO"
   int64_t expectedOutputElements(const Output &output) const;
   // Throw popart::runtime_error when `elements` is not what a step needs, or the tensor is unknown.
   void checkInput(const TensorId &id, int64_t elements) const;

@@ -8,12 +8,15 @@
 
 namespace popart {
 
+// Operands and attributes of one operator.
 struct SupportedOperation {
+  // An input or output; outputs list every type, their rule decides.
   struct Operand {
     std::string name;
     std::vector<DataType> types;
     bool constant = false;  // must be known at compile time
   };
+  // What an attribute takes.
   struct AttributeFacts {
     std::string supportedValuesRegex;
   };

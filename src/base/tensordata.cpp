@@ -8,7 +8,8 @@
 #include <new>
 
 #include <popart/error.hpp>
-#include <popart/half.hpp>
+
+#include "base/element_types.hpp"
 
 namespace popart {
 namespace {
@@ -34,46 +35,17 @@ std::shared_ptr<void> allocateZeroed(int64_t bytes) {
   return block;
 }
 
-template <class T, class Out>
-void copyAs(const void *data, std::vector<Out> &out) {
-  for (size_t i = 0; i < out.size(); ++i) {
-    T v;
-    std::memcpy(&v, static_cast<const char *>(data) + i * sizeof(T), sizeof(T));
-    out[i] = static_cast<Out>(v);
-  }
-}
-
-template <class Out>
-bool copyIntegers(DataType type, const void *data, std::vector<Out> &out) {
-  switch (type) {
-    case DataType::BOOL:
-    case DataType::UINT8:
-      copyAs<uint8_t>(data, out);
-      return true;
-    case DataType::INT8:
-      copyAs<int8_t>(data, out);
-      return true;
-    case DataType::UINT16:
-      copyAs<uint16_t>(data, out);
-      return true;
-    case DataType::INT16:
-      copyAs<int16_t>(data, out);
-      return true;
-    case DataType::INT32:
-      copyAs<int32_t>(data, out);
-      return true;
-    case DataType::UINT32:
-      copyAs<uint32_t>(data, out);
-      return true;
-    case DataType::INT64:
-      copyAs<int64_t>(data, out);
-      return true;
-    case DataType::UINT64:
-      copyAs<uint64_t>(data, out);
-      return true;
-    default:
-      return false;
-  }
+// Elements as values of type Out; false for types outside the list. Memory of BOOL may hold any byte.
+template <class Out, class List>
+bool copyElements(List list, DataType type, const void *data, std::vector<Out> &out) {
+  return forElement(list, type, [&](auto zero) {
+    using T = std::conditional_t<std::is_same_v<decltype(zero), bool>, uint8_t, decltype(zero)>;
+    for (size_t i = 0; i < out.size(); ++i) {
+      T v;
+      std::memcpy(&v, static_cast<const char *>(data) + i * sizeof(T), sizeof(T));
+      out[i] = static_cast<Out>(v);
+    }
+  });
 }
 
 }  // namespace
@@ -116,31 +88,29 @@ TensorData TensorData::reshaped(const Shape &shape) const {
   return result;
 }
 
+TensorData TensorData::fromDoubles(const TensorInfo &info, std::span<const double> values) {
+  check(static_cast<int64_t>(values.size()) == info.nelms(), "tensor values: got {} of them, expected {} for {}",
+        values.size(), info.nelms(), info);
+  TensorData result;
+  const bool isReal = forElement(kRealElements, info.dataType(), [&](auto zero) {
+    result = TensorData(info);
+    auto *to = static_cast<decltype(zero) *>(result.mutableData());
+    for (size_t i = 0; i < values.size(); ++i) to[i] = asElement<decltype(zero)>(values[i]);
+  });
+  check(isReal, "tensor values: {} cannot be made of real numbers", info);
+  return result;
+}
+
 std::vector<int64_t> TensorData::asInts() const {
   std::vector<int64_t> out(static_cast<size_t>(info_.nelms()));
-  check(copyIntegers(info_.dataType(), data_, out), "tensor values are not integers: got {}", info_);
+  check(copyElements(kIntegerElements + Elements<bool>(), info_.dataType(), data_, out),
+        "tensor values are not integers: got {}", info_);
   return out;
 }
 
 std::vector<double> TensorData::asDoubles() const {
   std::vector<double> out(static_cast<size_t>(info_.nelms()));
-  switch (info_.dataType()) {
-    case DataType::FLOAT:
-      copyAs<float>(data_, out);
-      return out;
-    case DataType::DOUBLE:
-      copyAs<double>(data_, out);
-      return out;
-    case DataType::FLOAT16:
-      copyAs<Half>(data_, out);
-      return out;
-    case DataType::BFLOAT16:
-      copyAs<BFloat16>(data_, out);
-      return out;
-    default:
-      break;
-  }
-  check(copyIntegers(info_.dataType(), data_, out), "tensor values are not real numbers: got {}", info_);
+  check(copyElements(kRealElements, info_.dataType(), data_, out), "tensor values are not real numbers: got {}", info_);
   return out;
 }
 

@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include <popart/graph.hpp>
-#include <popart/half.hpp>
 #include <popart/ir.hpp>
 
 namespace popart {
@@ -162,52 +161,7 @@ TensorIndex OpEmitter::constant(const TensorData &value) {
   return graph_.addConstant(graph_.freeId(graph_.addScope("constant/" + std::to_string(graph_.tensorSlots()))), value);
 }
 TensorIndex OpEmitter::scalar(DataType type, double value) {
-  TensorData data(TensorInfo(type, {}));
-  void *p = data.mutableData();
-  switch (type) {
-    case DataType::FLOAT:
-      *static_cast<float *>(p) = static_cast<float>(value);
-      break;
-    case DataType::DOUBLE:
-      *static_cast<double *>(p) = value;
-      break;
-    case DataType::FLOAT16:
-      *static_cast<uint16_t *>(p) = floatToHalfBits(static_cast<float>(value));
-      break;
-    case DataType::BFLOAT16:
-      *static_cast<uint16_t *>(p) = floatToBFloat16Bits(static_cast<float>(value));
-      break;
-    case DataType::BOOL:
-      *static_cast<uint8_t *>(p) = value != 0;
-      break;
-    case DataType::INT8:
-      *static_cast<int8_t *>(p) = static_cast<int8_t>(value);
-      break;
-    case DataType::UINT8:
-      *static_cast<uint8_t *>(p) = static_cast<uint8_t>(value);
-      break;
-    case DataType::INT16:
-      *static_cast<int16_t *>(p) = static_cast<int16_t>(value);
-      break;
-    case DataType::UINT16:
-      *static_cast<uint16_t *>(p) = static_cast<uint16_t>(value);
-      break;
-    case DataType::INT32:
-      *static_cast<int32_t *>(p) = static_cast<int32_t>(value);
-      break;
-    case DataType::UINT32:
-      *static_cast<uint32_t *>(p) = static_cast<uint32_t>(value);
-      break;
-    case DataType::INT64:
-      *static_cast<int64_t *>(p) = static_cast<int64_t>(value);
-      break;
-    case DataType::UINT64:
-      *static_cast<uint64_t *>(p) = static_cast<uint64_t>(value);
-      break;
-    default:
-      throw internal_error("OpEmitter::scalar: no scalar of type {}", type);
-  }
-  return constant(data);
+  return constant(TensorData::fromDoubles(TensorInfo(type, {}), {&value, 1}));
 }
 
 // ---- VjpBuilder, DecomposeBuilder

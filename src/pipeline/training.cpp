@@ -28,10 +28,11 @@ TensorIndex lossGradient(PassContext &c, const Tensor &loss) {
   Graph &main = c.main;
   const OptimizerValue scale = c.request.optimizer->lossScaling();
   const TensorId id = kGradientPrefix + loss.id;
-  if (scale.isConst()) return main.addConstant(main.freeId(id), transforms::floatingData(loss.info, {scale.val()}));
+  const double value = scale.val();
+  if (scale.isConst()) return main.addConstant(main.freeId(id), TensorData::fromDoubles(loss.info, {&value, 1}));
   const TensorId variableId = "lossScaling_FLOAT";
-  const TensorIndex variable = main.addVariable(
-      variableId, transforms::floatingData(TensorInfo(DataType::FLOAT, loss.info.shape()), {scale.val()}));
+  const TensorInfo single(DataType::FLOAT, loss.info.shape());
+  const TensorIndex variable = main.addVariable(variableId, TensorData::fromDoubles(single, {&value, 1}));
   c.result.optimizerScalars.push_back({variableId, "lossScaling", {}});
   return main
       .addConnectedOp(opDef("Cast"), {variable}, {main.freeId(id)},

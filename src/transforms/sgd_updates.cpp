@@ -25,7 +25,7 @@ TensorIndex velocityState(UpdateEmitter &e, const SGD &sgd, const WeightUpdate &
   if (swd1 == 0) return e.state("Accl___" + u.id, e.info(u.weight), 0.0);
   std::vector<double> values = e.graph().tensor(u.weight).tensorData().asDoubles();
   for (double &v : values) v *= swd1;
-  return e.state("Accl___" + u.id, floatingData(e.info(u.weight), values));
+  return e.state("Accl___" + u.id, TensorData::fromDoubles(e.info(u.weight), values));
 }
 
 }  // namespace

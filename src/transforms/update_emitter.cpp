@@ -1,7 +1,6 @@
 // See update_emitter.hpp. Scalars are FLOAT whatever the weight's type, so that small factors keep their precision.
 #include "transforms/update_emitter.hpp"
 
-#include <popart/half.hpp>
 #include <popart/ir.hpp>
 
 namespace popart::transforms {
@@ -57,7 +56,7 @@ TensorIndex UpdateEmitter::cast(TensorIndex t, DataType type, const TensorId &ou
 
 TensorIndex UpdateEmitter::state(const TensorId &id, const TensorInfo &wanted, double value) {
   if (value == 0) return state(id, TensorData(wanted));
-  return state(id, floatingData(wanted, std::vector<double>(static_cast<size_t>(wanted.nelms()), value)));
+  return state(id, TensorData::fromDoubles(wanted, std::vector<double>(static_cast<size_t>(wanted.nelms()), value)));
 }
 
 TensorIndex UpdateEmitter::state(const TensorId &id, const TensorData &initial) {
@@ -72,31 +71,6 @@ TensorIndex UpdateEmitter::state(const TensorId &id, const TensorData &initial) 
   }
   graph_.tensor(t).isOptimizerState = true;
   return t;
-}
-
-TensorData floatingData(const TensorInfo &info, const std::vector<double> &values) {
-  TensorData data(info);
-  auto fill = [&](auto *to) {
-    for (size_t i = 0; i < values.size(); ++i)
-      to[i] = std::remove_pointer_t<decltype(to)>(static_cast<float>(values[i]));
-  };
-  switch (info.dataType()) {
-    case DataType::FLOAT:
-      fill(static_cast<float *>(data.mutableData()));
-      break;
-    case DataType::FLOAT16:
-      fill(static_cast<Half *>(data.mutableData()));
-      break;
-    case DataType::BFLOAT16:
-      fill(static_cast<BFloat16 *>(data.mutableData()));
-      break;
-    case DataType::DOUBLE:
-      std::copy(values.begin(), values.end(), static_cast<double *>(data.mutableData()));
-      break;
-    default:
-      throw internal_error("floatingData: got {}, expected a floating type.", info);
-  }
-  return data;
 }
 
 }  // namespace popart::transforms

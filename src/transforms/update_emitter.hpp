@@ -54,9 +54,6 @@ class UpdateEmitter {
   std::vector<std::pair<TensorId, TensorIndex>> accumulators_;  // weight, accumulated gradient
 };
 
-// `values` (element count of info) as data of info's floating type.
-TensorData floatingData(const TensorInfo &info, const std::vector<double> &values);
-
 void beginSgd(UpdateEmitter &emitter, const Optimizer &optimizer, WeightUpdate &update);
 void finishSgd(UpdateEmitter &emitter, const Optimizer &optimizer, const WeightUpdate &update);
 void beginAdam(UpdateEmitter &emitter, const Optimizer &optimizer, WeightUpdate &update);

@@ -1,7 +1,6 @@
 """examples/demo.py: complete outputs on few images, and PyTorch's accuracy on all of them."""
 
 import argparse
-import importlib.util
 import json
 import statistics
 import subprocess
@@ -13,22 +12,14 @@ import onnxruntime
 import pytest
 import torch
 
+from tests.models.examples import load_example
+
 ROOT = Path(__file__).resolve().parents[2]
 SEEDS = range(5)
 
 pytestmark = pytest.mark.models
 
-
-def load_demo():
-    """The demo as a module; popart must be importable."""
-    spec = importlib.util.spec_from_file_location("popart_demo", ROOT / "examples" / "demo.py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["popart_demo"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-demo = load_demo()
+demo = load_example("demo")
 import popart.data  # noqa: E402
 
 needs_images = pytest.mark.skipif(not demo.FASHION_MNIST.is_dir(), reason="needs Debian's dataset-fashion-mnist")

@@ -1,7 +1,5 @@
 """The PopXL example trains as PyTorch does: same network, weights, batches and order, loss by loss."""
 
-import importlib.util
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +7,8 @@ import popart.data
 import pytest
 import torch
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.models.examples import load_example
+
 FASHION_MNIST = Path("/usr/share/datasets/fashion-mnist")
 BATCH, RATE, MOMENTUM, IMAGES = 16, 0.01, 0.9, 4000
 
@@ -22,11 +21,7 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def example():
     """The module examples/popxl_mnist.py."""
-    spec = importlib.util.spec_from_file_location("popxl_mnist", ROOT / "examples" / "popxl_mnist.py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["popxl_mnist"] = module
-    spec.loader.exec_module(module)
-    return module
+    return load_example("popxl_mnist")
 
 
 def torch_network(weights: dict[str, np.ndarray]) -> torch.nn.Module:

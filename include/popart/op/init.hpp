@@ -3,6 +3,7 @@
 
 namespace popart {
 
+// NoInit: undefined content.
 enum class InitType { NoInit = 0, Zero };
 
 }  // namespace popart

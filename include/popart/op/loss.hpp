@@ -6,6 +6,7 @@
 
 namespace popart {
 
+// NoReduction: the loss keeps one element per sample.
 enum class ReductionType { Sum = 0, Mean, NoReduction, N };
 
 // "Sum", "Mean", "None".

@@ -3,6 +3,7 @@
 
 namespace popart {
 
+// None: the last value written stays.
 enum class ScatterReduction { Sum = 0, Max, Min, Mul, None };
 
 }  // namespace popart

@@ -13,12 +13,15 @@ class Op;
 class Tensor;
 struct OperatorIdentifier;
 
+// NoPatterns: none; Minimal: the mandatory ones; Default: those on by default; All: every one. Minimal turns
+// in-place sharing off too.
 enum class PatternsLevel { NoPatterns = 0, Minimal, Default, All };
 
+// A switch per registered pattern, and three of the in-place pass.
 class Patterns {
  public:
   Patterns() : Patterns(PatternsLevel::Default) {}
-  explicit Patterns(PatternsLevel level);
+  explicit Patterns(PatternsLevel level);  // as the level says
   // Exactly these names are on. Throws popart::error "Unknown pattern ..." with the nearest name.
   explicit Patterns(const std::vector<std::string> &names);
   static Patterns create(const std::vector<std::string> &names) { return Patterns(names); }
@@ -30,6 +33,7 @@ class Patterns {
   static bool isMandatory(const std::string &name);
   static std::vector<std::string> getAllPreAliasPatternNames();
 
+  // compat: memory is shared by the planner whether it is on or not; likewise the priorities below.
   Patterns &enableInPlace(bool on) {
     inplaceEnabled_ = on;
     return *this;
@@ -60,16 +64,16 @@ class Patterns {
   bool runtimeAssertsOn_ = true;
 };
 
-std::ostream &operator<<(std::ostream &os, const Patterns &patterns);
+std::ostream &operator<<(std::ostream &os, const Patterns &patterns);  // the enabled names, blanks between them
 
 // A rewrite written by users. `matches` looks at an op, `apply` changes the graph around it and says whether it did.
 class PreAliasPattern {
  public:
   virtual ~PreAliasPattern() = default;
-  virtual bool matches(Op *op) const = 0;
+  virtual bool matches(Op *op) const = 0;  // called for every op; must not change anything
   // Tensors that `apply` may replace or remove; an anchored one among them prevents the rewrite.
   virtual std::vector<const Tensor *> touches(Op *op) const = 0;
-  virtual bool apply(Op *op) const = 0;
+  virtual bool apply(Op *op) const = 0;  // the graph must stay legal; true when it changed
 
  protected:
   // A new, unconnected op of `opid` in the graph of `oldOp` with its settings; `suffix` is added to the name. The
@@ -82,9 +86,11 @@ class PreAliasPattern {
 void registerPattern(const std::string &name, std::shared_ptr<const PreAliasPattern> pattern, bool enabled,
                      bool mandatory);
 
+// Registers P at static initialisation.
 template <class P>
 class PatternCreator {
  public:
+  // Throws popart::error when the name is taken.
   explicit PatternCreator(const std::string &name, bool enabled = true, bool mandatory = false) {
     registerPattern(name, std::make_shared<P>(), enabled, mandatory);
   }

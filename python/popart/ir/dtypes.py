@@ -17,6 +17,9 @@ class dtype(_dtypes.dtype):
     def as_dtype(cls, type_value: Any) -> "dtype":
         """Convert a name, Python or NumPy type, or anything with a ``dtype`` attribute.
 
+        Returns:
+            The type.
+
         Raises:
             ValueError: `type_value` names no type.
         """

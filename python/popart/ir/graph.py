@@ -73,6 +73,9 @@ class Ir(_ir.Ir):
     def create_empty_graph(self, name: str | None = None) -> Graph:
         """Make a graph whose id is the plain name.
 
+        Returns:
+            The graph, without inputs and outputs.
+
         Raises:
             popart_exception: a graph of this name exists.
         """
@@ -86,6 +89,9 @@ class Ir(_ir.Ir):
             fn: function or module.
             *args: arguments of `fn`; tensors become graph inputs, anything else is passed on.
             **kwargs: as `args`.
+
+        Returns:
+            The graph; its outputs are what `fn` returned.
 
         Raises:
             TypeError: `fn` is neither function nor module, or the arguments do not fit.

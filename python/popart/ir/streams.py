@@ -40,8 +40,13 @@ class DeviceToHostStream(_LegacyStream, _streams.DeviceToHostStream):
 def h2d_stream(shape: Iterable[int], dtype: dtype, name: str | None = None) -> HostToDeviceStream:
     """Make a stream from host to device.
 
+    Returns:
+        The stream.
+
     Raises:
         ValueError: the current graph is not the main graph.
+        RuntimeError: there is no current graph.
+        TypeError: `dtype` is no popart.ir dtype.
     """
     return HostToDeviceStream._create(shape, dtype, name or "h2d_stream")
 
@@ -49,7 +54,12 @@ def h2d_stream(shape: Iterable[int], dtype: dtype, name: str | None = None) -> H
 def d2h_stream(shape: Iterable[int], dtype: dtype, name: str | None = None) -> DeviceToHostStream:
     """Make a stream from device to host.
 
+    Returns:
+        The stream.
+
     Raises:
         ValueError: the current graph is not the main graph.
+        RuntimeError: there is no current graph.
+        TypeError: `dtype` is no popart.ir dtype.
     """
     return DeviceToHostStream._create(shape, dtype, name or "d2h_stream")

@@ -50,6 +50,12 @@ def variable(data: Any, dtype: dtypes.dtype | None = None, name: str | None = No
         dtype: element type; None infers it.
         name: name, default ``"t"``.
         downcast: narrow inferred 64-bit types to 32 bits.
+
+    Returns:
+        The variable.
+
+    Raises:
+        ValueError: the current graph is not the main graph.
     """
     return _tensor.variable(np.asarray(data), dtype, name, downcast)
 
@@ -67,6 +73,9 @@ def subgraph_input(shape: Iterable[int], dtype: dtypes.dtype, name: str | None =
         dtype: element type.
         name: name, default ``"t"``.
         by_ref: in-place changes reach the caller's tensor.
+
+    Returns:
+        The input, after those the graph has.
     """
     return _tensor.graph_input(shape, dtype, name, by_ref)
 

@@ -1,4 +1,13 @@
-"""The operators of popxl. Every function adds ops to the current graph; a trailing underscore means in place."""
+"""The operators of popxl. Every function adds ops to the current graph; a trailing underscore means in place.
+
+Dtypes: *floats* are float16, float32 and float64; *numeric* ones also all integers; *any* also bool. Where a function
+does not say otherwise, its operands have one dtype, which the result keeps, and it raises
+
+* TypeError: an argument is no tensor;
+* ValueError: a tensor belongs to another graph, or the tensors are placed on different IPUs or tile sets;
+* RuntimeError: no graph is current, or a Session exists for the Ir;
+* popart_exception: the operator does not take the dtype, or the shapes do not fit.
+"""
 
 from popxl.ops import collectives, var_updates
 from popxl.ops.call import CallSiteInfo, call, call_with_info

@@ -14,21 +14,12 @@ if TYPE_CHECKING:
     from popxl.graph import Graph
 
 
-class CallSiteInfo:
-    """Relates the tensors of a called graph to the tensors at one call site."""
+class _SiteInfo:
+    """An op that calls graphs, seen from the graph it is in."""
 
-    _first_input = 0  # op index of the first graph input
-    _first_output = 0  # graph index of the op's first output
-
-    def __init__(self, op: Any, called: "Graph", parent: "Graph") -> None:
+    def __init__(self, op: Any, parent: "Graph") -> None:
         self._op = op
-        self._called = called
         self._parent = parent
-
-    @property
-    def called_graph(self) -> "Graph":
-        """The graph that is called."""
-        return self._called
 
     @property
     def inputs(self) -> tuple[Tensor, ...]:
@@ -47,6 +38,22 @@ class CallSiteInfo:
     def parent_output(self, idx: int) -> Tensor:
         """Return the tensor at output `idx` of the op."""
         return self._parent.get_tensor(self._op.outId(idx))
+
+
+class CallSiteInfo(_SiteInfo):
+    """Relates the tensors of a called graph to the tensors at one call site."""
+
+    _first_input = 0  # op index of the first graph input
+    _first_output = 0  # graph index of the op's first output
+
+    def __init__(self, op: Any, called: "Graph", parent: "Graph") -> None:
+        super().__init__(op, parent)
+        self._called = called
+
+    @property
+    def called_graph(self) -> "Graph":
+        """The graph that is called."""
+        return self._called
 
     def graph_to_parent_input_index(self, idx: int) -> int:
         """Return the op's input index of input `idx` of the called graph."""
@@ -237,6 +244,13 @@ def call_with_info(
         *inputs: as in `call`.
         inputs_dict: as in `call`.
         check_inputs: refuse missing inputs.
+
+    Returns:
+        The call site.
+
+    Raises:
+        ValueError: as `call`; missing inputs only with `check_inputs`.
+        TypeError: as `call`.
     """
     parent = get_current_graph()
     given = _connect_inputs(graph, inputs, inputs_dict, check_inputs)

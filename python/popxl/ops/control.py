@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from popxl import dtypes
 from popxl.context import get_current_graph
-from popxl.ops.call import CallSiteInfo, _connect_inputs, _create
+from popxl.ops.call import CallSiteInfo, _connect_inputs, _create, _SiteInfo
 from popxl.ops.utils import check_in_graph
 from popxl.tensor import Tensor, TensorLike
 
@@ -52,7 +52,14 @@ def repeat_with_info(
     inputs_dict: Mapping[Tensor, TensorLike] | None = None,
     check_inputs: bool = True,
 ) -> CallSiteInfo:
-    """As `repeat`, returning the description of the call site."""
+    """As `repeat`, returning the description of the call site.
+
+    Returns:
+        The call site; its called graph is a wrapper around the body.
+
+    Raises:
+        ValueError: as `repeat`.
+    """
     if repeat_count < 0:
         raise ValueError(f"repeat_count: got {repeat_count}, expected 0 or more.")
     if len(graph.inputs) < len(graph.outputs):
@@ -99,39 +106,26 @@ def repeat_with_info(
     return LoopSiteInfo(op, wrapper, parent)
 
 
-class ConditionalSiteInfo:
-    """Relates the tensors of the two branches to the tensors of an If op."""
+class ConditionalSiteInfo(_SiteInfo):
+    """Relates the tensors of the two branches to the tensors of an If op.
+
+    The op's inputs are the condition, the inputs of the then branch, the inputs of the else branch.
+    """
 
     def __init__(self, op: Any, then_branch: "Graph", else_branch: "Graph", parent: "Graph") -> None:
-        self._op = op
+        super().__init__(op, parent)
         self._then, self._else = then_branch, else_branch
-        self._parent = parent
 
     @property
     def called_graph(self) -> tuple["Graph", "Graph"]:
         """(then branch, else branch)."""
         return (self._then, self._else)
 
-    @property
-    def inputs(self) -> tuple[Tensor, ...]:
-        """Condition, inputs of the then branch, inputs of the else branch."""
-        return tuple(self._parent.get_tensor(i) for i in self._op.getInputIds())
-
-    @property
-    def outputs(self) -> tuple[Tensor, ...]:
-        """Results."""
-        return tuple(self._parent.get_tensor(i) for i in self._op.getOutputIds())
-
-    def parent_input(self, idx: int) -> Tensor:
-        """Return the tensor at input `idx` of the op."""
-        return self._parent.get_tensor(self._op.inId(idx))
-
-    def parent_output(self, idx: int) -> Tensor:
-        """Return the tensor at output `idx` of the op."""
-        return self._parent.get_tensor(self._op.outId(idx))
-
     def graph_to_parent_input_index(self, idx: int, then_branch: bool = True) -> int:
         """Return the op's input index of input `idx` of a branch.
+
+        Returns:
+            The index.
 
         Raises:
             IndexError: the branch has no such input.
@@ -143,6 +137,9 @@ class ConditionalSiteInfo:
 
     def is_parent_index_in_then_branch(self, idx: int) -> bool:
         """Whether input `idx` of the op belongs to the then branch.
+
+        Returns:
+            True for the then branch, False for the else branch.
 
         Raises:
             IndexError: the op has no such branch input.
@@ -198,6 +195,9 @@ def conditional(
         then_inputs_dict: inputs of the then branch by graph tensor.
         else_inputs_dict: inputs of the else branch by graph tensor.
 
+    Returns:
+        The outputs of the branch that ran (ONNX If-16).
+
     Raises:
         ValueError: the numbers of outputs differ, or as `call`.
         NotImplementedError: a branch has by-ref inputs.
@@ -218,7 +218,15 @@ def conditional_with_info(
     else_inputs_dict: Mapping[Tensor, TensorLike] | None = None,
     check_inputs: bool = True,
 ) -> ConditionalSiteInfo:
-    """As `conditional`, returning the description of the call site."""
+    """As `conditional`, returning the description of the call site.
+
+    Returns:
+        The call site.
+
+    Raises:
+        ValueError: as `conditional`.
+        NotImplementedError: as `conditional`.
+    """
     parent = get_current_graph()
     check_in_graph(parent, cond=cond)
     if len(then_branch.outputs) != len(else_branch.outputs):

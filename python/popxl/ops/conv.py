@@ -17,12 +17,23 @@ def _pad_attributes(pad_type: str, padding: Sequence[int]) -> dict[str, Any]:
     return {"auto_pad": _PAD_TYPES[pad_type], **explicit}
 
 
-def _check_hints(proportions: list[float] | None, partials: list[Any] | None) -> None:
+def _conv_attributes(
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    groups: int,
+    pad_type: str,
+    proportions: list[float] | None,
+    partials: list[Any] | None,
+) -> dict[str, Any]:
+    """Check what `conv` and `conv_transpose` share and return it as attributes; hints change no result."""
     for value in proportions or []:
         check_memory_proportion(value)
     for value in partials or []:
         if value not in (dtypes.float16, dtypes.float32):
             raise ValueError(f"partials_types: got {value}, expected float16 or float32.")
+    pads = _pad_attributes(pad_type, padding)
+    return {"strides": list(stride), "dilations": list(dilation), "group": groups, **pads}
 
 
 def conv(
@@ -51,17 +62,16 @@ def conv(
         partials_types: hint.
         enable_conv_dithering: hint.
 
+    Returns:
+        Tensor of shape (N, C_out, spatial…) and the dtype of t (floats; ONNX Conv-11).
+
     Raises:
-        ValueError: unknown pad_type.
         popart_exception: channels do not match.
+        ValueError: unknown pad_type, a proportion outside (0, 1], or another partials type.
     """
-    _check_hints(available_memory_proportions, partials_types)
-    attributes = {
-        "strides": list(stride),
-        "dilations": list(dilation),
-        "group": groups,
-        **_pad_attributes(pad_type, padding),
-    }
+    attributes = _conv_attributes(
+        stride, padding, dilation, groups, pad_type, available_memory_proportions, partials_types
+    )
     return emit_one("Conv", {"t": t, "weight": weight}, "conv_out", attributes)
 
 
@@ -79,7 +89,7 @@ def conv_transpose(
     partials_types: list[Any] | None = None,
     enable_conv_dithering: list[int] | None = None,
 ) -> Tensor:
-    """Transposed convolution; see `conv` for the common arguments.
+    """Transposed convolution (ONNX ConvTranspose-11); see `conv` for the common arguments.
 
     Args:
         t: tensor of shape (N, C_in, spatial…).
@@ -94,14 +104,17 @@ def conv_transpose(
         available_memory_proportions: hint.
         partials_types: hint.
         enable_conv_dithering: hint.
+
+    Returns:
+        Tensor of shape (N, C_out, spatial…) and the dtype of t (floats).
+
+    Raises:
+        ValueError: as `conv`.
+        popart_exception: channels do not match.
     """
-    _check_hints(available_memory_proportions, partials_types)
-    attributes = {
-        "strides": list(stride),
-        "dilations": list(dilation),
-        "group": groups,
-        **_pad_attributes(pad_type, padding),
-    }
+    attributes = _conv_attributes(
+        stride, padding, dilation, groups, pad_type, available_memory_proportions, partials_types
+    )
     attributes["output_padding"] = list(output_padding) or None
     attributes["output_shape"] = list(output_shape) or None
     return emit_one("ConvTranspose", {"t": t, "weight": weight}, "convtranspose_out", attributes)
@@ -201,8 +214,12 @@ def average_pool(
         auto_pad: as `pad_type` of `conv`.
         ceil_mode: round the output size up.
 
+    Returns:
+        Tensor of shape (N, C, spatial…) and the dtype of t (floats; ONNX AveragePool-19).
+
     Raises:
         KeyError: unknown auto_pad.
+        popart_exception: out_pads or in_dilations are given.
     """
     _check_pool_extras("average_pool", out_pads, in_dilations)
     attributes = _pool_attributes(t, kernel_size, stride, padding, dilation, auto_pad, ceil_mode)
@@ -223,9 +240,12 @@ def max_pool(
 ) -> Tensor:
     """Maximum over windows; see `average_pool` for the arguments.
 
+    Returns:
+        Tensor of shape (N, C, spatial…) and the dtype of t (floats, int8 and uint8; ONNX MaxPool-12).
+
     Raises:
         KeyError: unknown auto_pad.
-        popart_exception: storage_order is not ``"row"``.
+        popart_exception: storage_order is not ``"row"``, or as `average_pool`.
     """
     from popart_core import popart_exception
 

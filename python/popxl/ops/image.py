@@ -26,8 +26,12 @@ def interpolate(
         nearest_mode: rounding of nearest.
         coordinate_transformation_mode: which input coordinate an output element has.
 
+    Returns:
+        Tensor of the new sizes and the dtype of t (ONNX Resize-11).
+
     Raises:
         ValueError: unknown mode.
+        popart_exception: the operator is not supported yet.
     """
     for what, value, allowed in (
         ("mode", mode, _MODES),
@@ -53,7 +57,14 @@ def roi_align(
     spatial_scale: float,
     sampling_ratio: int,
 ) -> Tensor:
-    """Average-pool regions of interest (n, 4) of t into (n, C, *output_size)."""
+    """Average-pool regions of interest (n, 4) of t into (n, C, *output_size) (ONNX RoiAlign-10).
+
+    Returns:
+        Tensor of shape (n, C, *output_size) and the dtype of t.
+
+    Raises:
+        popart_exception: the operator is not supported yet.
+    """
     attributes = {
         "output_height": int(output_size[0]),
         "output_width": int(output_size[1]),

@@ -5,13 +5,13 @@ from collections.abc import Iterable
 from popxl.ops.utils import check_memory_proportion, emit_one, handle_negative_axis
 from popxl.tensor import Tensor
 
-_REDUCTIONS = ("sum", "min", "max", "none")
+_REDUCTIONS = {"sum": "Sum", "min": "Min", "max": "Max", "none": "None"}
 
 
 def gather(
     t: Tensor, indices: Tensor, axis: int = 0, available_memory_proportion: float | None = None, zero_OOR: bool = False
 ) -> Tensor:
-    """Take slices along an axis.
+    """Take slices along an axis. Source: ONNX Gather-13.
 
     Args:
         t: tensor of any shape.
@@ -22,6 +22,9 @@ def gather(
 
     Returns:
         Tensor of shape ``t.shape[:axis] + indices.shape + t.shape[axis+1:]``.
+
+    Raises:
+        popart_exception: the axis is out of range.
     """
     check_memory_proportion(available_memory_proportion)
     return emit_one("Gather", {"t": t, "indices": indices}, "gather_out", {"axis": axis, "zero_OOR": int(zero_OOR)})
@@ -30,7 +33,7 @@ def gather(
 def tied_gather(
     t: Tensor, indices: Tensor, axis: int = 0, available_memory_proportion: float | None = None, zero_OOR: bool = False
 ) -> Tensor:
-    """As `gather`; hints that t is also used by a matmul."""
+    """As `gather` (ai.graphcore PopartTiedGather-1); hints that t is also used by a matmul."""
     check_memory_proportion(available_memory_proportion)
     return emit_one(
         "PopartTiedGather", {"t": t, "indices": indices}, "tiedgather_out", {"axis": axis, "zero_OOR": int(zero_OOR)}
@@ -40,7 +43,18 @@ def tied_gather(
 def scatter(
     t: Tensor, indices: Tensor, values: Tensor, axis: int = 0, available_memory_proportion: float | None = None
 ) -> Tensor:
-    """Return t with ``out[…, indices[p], …] = values[p]`` along an axis; indices and values have the same shape."""
+    """Return t with ``out[…, indices[p], …] = values[p]`` along an axis (ONNX Scatter-9).
+
+    Args:
+        t: tensor of any shape.
+        indices: integer tensor of the rank of t; outside `axis` no size is larger than that of t.
+        values: tensor of the shape of indices and the dtype of t.
+        axis: axis of t.
+        available_memory_proportion: hint in (0, 1].
+
+    Returns:
+        Tensor of the shape of t.
+    """
     check_memory_proportion(available_memory_proportion)
     inputs = {"t": t, "indices": indices, "values": values}
     return emit_one("Scatter", inputs, "scatter_out", {"axis": axis})
@@ -56,7 +70,7 @@ def scatter_reduce(
     enable_index_broadcast: bool = True,
     available_memory_proportion: float | None = None,
 ) -> Tensor:
-    """Combine the slices of `data` that have the same index.
+    """Combine the slices of `data` that have the same index. Source: ai.graphcore ScatterReduce-1.
 
     Args:
         data: tensor of any shape.
@@ -68,50 +82,22 @@ def scatter_reduce(
         enable_index_broadcast: allow a vector of indices.
         available_memory_proportion: hint in (0, 1].
 
+    Returns:
+        Tensor of the shape of data, with `axis_size` at `axis`; where no index points: the initial value, else 0.
+
     Raises:
         ValueError: unknown reduction, or neither initial_values nor axis_size.
     """
-    return _scatter_reduce(
+    return grouped_scatter_reduce(
         data,
         indices,
         reduction,
         initial_values,
         axis,
         axis_size,
+        1,
         enable_index_broadcast,
         available_memory_proportion,
-        group_size=1,
-    )
-
-
-def _scatter_reduce(
-    data: Tensor,
-    indices: Tensor,
-    reduction: str,
-    initial_values: Tensor | None,
-    axis: int,
-    axis_size: int | None,
-    enable_index_broadcast: bool,
-    available_memory_proportion: float | None,
-    *,
-    group_size: int,
-) -> Tensor:
-    check_memory_proportion(available_memory_proportion)
-    if reduction not in _REDUCTIONS:
-        raise ValueError(f"reduction: got {reduction!r}, expected one of {_REDUCTIONS}.")
-    if initial_values is None and axis_size is None:
-        raise ValueError("scatter_reduce needs initial_values or axis_size.")
-    size = axis_size if axis_size is not None else initial_values.shape[axis]
-    attributes = {
-        "axis": axis,
-        "axis_size": size,
-        "reduction": {"sum": "Sum", "min": "Min", "max": "Max", "none": "None"}[reduction],
-        "enable_index_broadcast": int(enable_index_broadcast),
-        "group_size": group_size,
-    }
-    inputs = {"data": data, "indices": indices, "initial_values": initial_values}
-    return emit_one(
-        "ScatterReduce", {k: v for k, v in inputs.items() if v is not None}, "scatterreduce_out", attributes
     )
 
 
@@ -128,21 +114,29 @@ def grouped_scatter_reduce(
 ) -> Tensor:
     """Combine slices as `scatter_reduce` in each group; with group_size g > 1 dimension 0 of the inputs is the group.
 
+    Returns:
+        As `scatter_reduce`, the group dimension in front.
+
     Raises:
         ValueError: as `scatter_reduce`.
         popart_exception: the axis is the group dimension.
     """
-    return _scatter_reduce(
-        data,
-        indices,
-        reduction,
-        initial_values,
-        axis,
-        axis_size,
-        enable_index_broadcast,
-        available_memory_proportion,
-        group_size=group_size,
-    )
+    check_memory_proportion(available_memory_proportion)
+    if reduction not in _REDUCTIONS:
+        raise ValueError(f"reduction: got {reduction!r}, expected one of {tuple(_REDUCTIONS)}.")
+    if initial_values is None and axis_size is None:
+        raise ValueError("scatter_reduce needs initial_values or axis_size.")
+    attributes = {
+        "axis": axis,
+        "axis_size": axis_size if axis_size is not None else initial_values.shape[axis],
+        "reduction": _REDUCTIONS[reduction],
+        "enable_index_broadcast": int(enable_index_broadcast),
+        "group_size": group_size,
+    }
+    inputs = {"data": data, "indices": indices}
+    if initial_values is not None:
+        inputs["initial_values"] = initial_values
+    return emit_one("ScatterReduce", inputs, "scatterreduce_out", attributes)
 
 
 def groupedgather(
@@ -154,6 +148,9 @@ def groupedgather(
     zero_OOR: bool = False,
 ) -> Tensor:
     """Gather in each group; with group_size g > 1 dimension 0 of both inputs is the group.
+
+    Returns:
+        As `gather` for each group, the group dimension in front (ai.graphcore GroupedGather-1).
 
     Raises:
         popart_exception: the axis is the group dimension.
@@ -173,6 +170,10 @@ def onehot(t: Tensor, num_classes: Tensor, values: Tensor, axis: int) -> Tensor:
         num_classes: scalar integer constant.
         values: tensor [off, on], whose dtype the result has.
         axis: place of the new axis, -1 for the last.
+
+    Returns:
+        Tensor of the shape of t with num_classes at `axis`: on where the class number is, else off. Negative numbers
+        count from the end; outside [-num_classes, num_classes) all is off (ONNX OneHot-11).
 
     Raises:
         popart_exception: num_classes is no constant.
@@ -213,6 +214,10 @@ def dynamic_update(
 def dynamic_update_(
     t: Tensor, index: Tensor, t_update: Tensor, axes: Iterable[int], sizes: Iterable[int], no_overlap: bool
 ) -> Tensor:
-    """Replace the region of t that starts at `index` by t_update."""
+    """Replace the region of t that starts at `index` by t_update; as `dynamic_update`, sharing the memory of t.
+
+    Returns:
+        t, updated.
+    """
     inputs = {"t": t, "index": index, "t_update": t_update}
     return emit_one("DynamicUpdateInplace", inputs, "dynamicupdateinplace_out", _region(axes, sizes, no_overlap))

@@ -32,9 +32,13 @@ def init(
         init_type: ``"zero"`` or ``"undef"``.
         meta_shape: unsharded shape; not supported yet.
 
+    Returns:
+        Tensor of that shape and dtype (ai.graphcore Init-1).
+
     Raises:
         TypeError: `dtype` is no popxl dtype.
         ValueError: unknown init_type.
+        popart_exception: a meta_shape is given.
     """
     if init_type not in _INIT_TYPES:
         raise ValueError(f"init_type: got {init_type!r}, expected 'zero' or 'undef'.")
@@ -51,6 +55,9 @@ def host_load(h2d_stream: HostToDeviceStream, name: str | None = None) -> Tensor
     Args:
         h2d_stream: stream to read.
         name: name, default that of the stream.
+
+    Returns:
+        Tensor of the stream's shape and dtype.
     """
     name = name or h2d_stream.tensor_id
     target = init(h2d_stream.shape, h2d_stream.dtype, f"{name}_init", "undef")
@@ -79,6 +86,9 @@ def ipu_copy(t: Tensor, destination: int, source: int | None = None) -> Tensor:
         destination: IPU to copy to.
         source: IPU of t; default from its producer or consumers.
 
+    Returns:
+        Tensor of the shape and dtype of t, on IPU `destination`.
+
     Raises:
         ValueError: the source is unknown.
     """
@@ -95,7 +105,7 @@ def ipu_copy(t: Tensor, destination: int, source: int | None = None) -> Tensor:
 
 
 def io_tile_copy(t: Tensor) -> Tensor:
-    """Copy a tensor between IO and compute tiles."""
+    """Copy a tensor between IO and compute tiles; same shape and dtype."""
     check_in_graph(get_current_graph(), t=t)
     return emit_one("IoTileCopy", {"t": t}, f"{t.name}_iotilecopy")
 
@@ -129,6 +139,9 @@ def print_tensor(
         separator: one character between elements.
         open_bracket: one character.
         close_bracket: one character.
+
+    Returns:
+        Tensor of the shape and dtype of t; use it instead of t, or the print may be left out.
 
     Raises:
         ValueError: a separator or bracket is not one character.

@@ -24,9 +24,12 @@ def matmul(
         output_type: dtype of the result, default that of the operands.
         partials_type: float16 or float32; sums are float32 or wider in any case.
 
+    Returns:
+        Tensor of shape (…, M, N); 1-D operands lose their dimension again (numeric; ONNX MatMul-13).
+
     Raises:
         ValueError: another partials type.
-        popart_exception: scalars, or inner sizes differ.
+        popart_exception: scalars, different dtypes, or inner sizes differ.
     """
     check_memory_proportion(available_memory_proportion)
     if partials_type not in (None, dtypes.float16, dtypes.float32):

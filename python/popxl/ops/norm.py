@@ -16,6 +16,12 @@ def softmax(t: Tensor, axis: int) -> Tensor:
     Args:
         t: tensor of any shape.
         axis: first dimension of the columns; the last axis gives the usual softmax.
+
+    Returns:
+        Tensor of the shape and dtype of t (floats; ONNX Softmax-11).
+
+    Raises:
+        popart_exception: the axis is out of range.
     """
     check_in_graph(get_current_graph(), t=t)
     import popxl.ops as ops
@@ -40,6 +46,12 @@ def group_norm(t: Tensor, weight: Tensor, bias: Tensor, num_groups: int, eps: fl
         bias: offset of shape (C,).
         num_groups: number of groups; divides C.
         eps: added to the variance.
+
+    Returns:
+        Tensor of the shape and dtype of t (floats; ai.graphcore GroupNormalization-1, Wu & He 2018).
+
+    Raises:
+        popart_exception: num_groups does not divide C, or weight and bias have another shape.
     """
     names = ["group_norm_out", "group_norm_mean", "group_norm_inv_std_dev"]
     inputs = {"t": t, "weight": weight, "bias": bias}
@@ -47,23 +59,29 @@ def group_norm(t: Tensor, weight: Tensor, bias: Tensor, num_groups: int, eps: fl
 
 
 def layer_norm(t: Tensor, weight: Tensor, bias: Tensor, eps: float = 1e-05) -> Tensor:
-    """`group_norm` with one group: everything but dimension 0 is normalised together."""
+    """`group_norm` with one group: everything but dimension 0 is normalised together (Ba et al. 2016)."""
     return group_norm(t, weight, bias, 1, eps)
 
 
 def batch_norm_inference(
     t: Tensor, scale: Tensor, bias: Tensor, mean: Tensor, var: Tensor, epsilon: float = 1e-05, momentum: float = 0.9
 ) -> Tensor:
-    """Return (t - mean) / sqrt(var + epsilon) * scale + bias.
+    """Return (t - mean) / sqrt(var + epsilon) * scale + bias, floats (ONNX BatchNormalization-15).
 
     Args:
-        t: tensor of shape (N, C, …), rank 3 or more.
+        t: tensor of shape (N, C, …).
         scale: shape (C,).
         bias: shape (C,).
         mean: shape (C,).
         var: shape (C,).
         epsilon: added to the variance.
         momentum: not used.
+
+    Returns:
+        Tensor of the shape and dtype of t.
+
+    Raises:
+        popart_exception: a vector has not C elements.
     """
     inputs = {"t": t, "scale": scale, "bias": bias, "mean": mean, "var": var}
     attributes = {"epsilon": float(epsilon), "momentum": float(momentum), "training_mode": 0}
@@ -82,6 +100,12 @@ def dropout(t: Tensor, seed_tensor: Tensor, p: float) -> Tensor:
         t: tensor of any shape.
         seed_tensor: uint32 tensor of shape (2,); the mask depends on it and the shape only.
         p: probability in [0, 1).
+
+    Returns:
+        Tensor of the shape and dtype of t (floats; Srivastava et al. 2014).
+
+    Raises:
+        ValueError: another p.
     """
     _check_probability("p", p)
     inputs = {"t": t, "seed_tensor": seed_tensor}
@@ -113,8 +137,12 @@ def nll_loss(
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
         log_prob: `probs` holds log probabilities.
 
+    Returns:
+        Float tensor of the dtype of probs: a scalar, with ``"none"`` the shape of labels (ai.graphcore Nll-1).
+
     Raises:
         ValueError: unknown reduction.
+        popart_exception: shapes do not belong together.
     """
     attributes = {
         "reduction": _reduction(reduction),

@@ -39,6 +39,12 @@ def random_uniform(
         low: lower border.
         high: upper border.
         dtype: float16 or float32.
+
+    Returns:
+        Tensor of that shape and dtype (ONNX RandomUniform-1, Philox of the seed).
+
+    Raises:
+        popart_exception: another dtype, or the seed is no uint32 tensor of shape (2,).
     """
     return _random("RandomUniform", seed_tensor, shape, dtype, "random_uniform_out", low=low, high=high)
 
@@ -54,12 +60,18 @@ def random_normal(
         mean: mean.
         std: standard deviation.
         dtype: float16 or float32.
+
+    Returns:
+        Tensor of that shape and dtype (ONNX RandomNormal-1, Philox of the seed).
+
+    Raises:
+        popart_exception: another dtype, or the seed is no uint32 tensor of shape (2,).
     """
     return _random("RandomNormal", seed_tensor, shape, dtype, "random_normal_out", mean=mean, scale=std)
 
 
 def create_random_seed(seed: Tensor, modifier: Tensor) -> Tensor:
-    """Derive a seed from `seed` and a uint32 scalar."""
+    """Derive a seed, uint32 of shape (2,), from another one and a uint32 scalar."""
     return emit_one("ModifyRandomSeed", {"seed": seed, "modifier": modifier}, "modified_seed")
 
 
@@ -69,6 +81,9 @@ def split_random_seed(seed: Tensor, n: int = 2) -> tuple[Tensor, ...]:
     Args:
         seed: uint32 tensor of shape (2,).
         n: number of seeds.
+
+    Returns:
+        n different seeds, uint32 tensors of shape (2,).
 
     Raises:
         ValueError: the seed has another shape or dtype.

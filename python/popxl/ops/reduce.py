@@ -33,68 +33,80 @@ def _reduce_each(op_type: str, t: Tensor, output: str) -> Tensor:
 
 
 def sum(t: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """Return the sum over `axis` (None: all axes); reduced axes stay with size 1 when `keepdims`."""
+    """Return the sum over `axis`, numeric (ONNX ReduceSum-18).
+
+    Args:
+        t: tensor of any shape.
+        axis: axes to reduce; None: all, an empty list: none. Negative ones count from the end.
+        keepdims: reduced axes stay with size 1.
+
+    Returns:
+        Tensor of the dtype of t.
+
+    Raises:
+        popart_exception: an axis repeats or is out of range, or the dtype is not taken.
+    """
     return _reduce("ReduceSum", t, axis, keepdims, "sum_out")
 
 
 def mean(t: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """Return the mean over `axis`; see `sum` for the arguments."""
+    """Return the mean over `axis`, numeric (ONNX ReduceMean-18); see `sum` for the arguments."""
     return _reduce("ReduceMean", t, axis, keepdims, "mean_out")
 
 
 def max(t: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """Return the maximum over `axis`; see `sum` for the arguments."""
+    """Return the maximum over `axis`, numeric and bool (ONNX ReduceMax-18); see `sum` for the arguments."""
     return _reduce("ReduceMax", t, axis, keepdims, "max_out")
 
 
 def min(t: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """Return the minimum over `axis`; see `sum` for the arguments."""
+    """Return the minimum over `axis`, numeric and bool (ONNX ReduceMin-18); see `sum` for the arguments."""
     return _reduce("ReduceMin", t, axis, keepdims, "min_out")
 
 
 def prod(t: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """Return the product over `axis`; see `sum` for the arguments."""
+    """Return the product over `axis`, numeric (ONNX ReduceProd-18); see `sum` for the arguments."""
     return _reduce("ReduceProd", t, axis, keepdims, "prod_out")
 
 
 def l1(t: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """Return the sum of absolute values over `axis`; see `sum` for the arguments."""
+    """Return the sum of absolute values over `axis`, numeric (ONNX ReduceL1-18); see `sum` for the arguments."""
     return _reduce("ReduceL1", t, axis, keepdims, "l1_out")
 
 
 def l2(t: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """Return the root of the sum of squares over `axis`; see `sum` for the arguments."""
+    """Return the root of the sum of squares over `axis`, numeric (ONNX ReduceL2-18); see `sum` for the arguments."""
     return _reduce("ReduceL2", t, axis, keepdims, "l2_out")
 
 
 def logsum(t: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """Return the logarithm of the sum over `axis`; see `sum` for the arguments."""
+    """Return the logarithm of the sum over `axis`, numeric (ONNX ReduceLogSum-18); see `sum` for the arguments."""
     return _reduce("ReduceLogSum", t, axis, keepdims, "logsum_out")
 
 
 def logsumexp(t: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """Return log(sum(e^t)) over `axis`, stabilised; see `sum` for the arguments."""
+    """Return log(sum(e^t)) over `axis`, stabilised (ONNX ReduceLogSumExp-18); see `sum` for the arguments."""
     return _reduce("ReduceLogSumExp", t, axis, keepdims, "logsumexp_out")
 
 
 def sumsquare(t: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """Return the sum of squares over `axis`; see `sum` for the arguments."""
+    """Return the sum of squares over `axis`, numeric (ONNX ReduceSumSquare-18); see `sum` for the arguments."""
     return _reduce("ReduceSumSquare", t, axis, keepdims, "sumsquare_out")
 
 
 def median(t: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """Return the lower median over `axis`; see `sum` for the arguments."""
+    """Return the lower median over `axis`, numeric (ai.graphcore ReduceMedian-1); see `sum` for the arguments."""
     names = ["median_out", "median_indices_out"]
     return emit("ReduceMedian", {"t": t}, names, _attributes(axis, keepdims))[0]
 
 
 def argmax(t: Tensor, dim: int = 0, keepdim: bool = False) -> Tensor:
-    """Return the int32 index of the first maximum along `dim`."""
+    """Return the int32 index of the first maximum along `dim`, numeric (ONNX ArgMax-13)."""
     return _arg("ArgMax", t, dim, keepdim, "argmax_out")
 
 
 def argmin(t: Tensor, dim: int = 0, keepdim: bool = False) -> Tensor:
-    """Return the int32 index of the first minimum along `dim`."""
+    """Return the int32 index of the first minimum along `dim`, numeric (ONNX ArgMin-13)."""
     return _arg("ArgMin", t, dim, keepdim, "argmin_out")
 
 
@@ -110,7 +122,18 @@ def topk(
     sorted: bool,
     available_memory_proportion: float | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Return the k largest (or smallest) elements along `axis` and their indices.
+    """Return the k largest (or smallest) elements along `axis` and their int32 indices (ONNX TopK-11).
+
+    Args:
+        t: numeric tensor of any shape.
+        k: how many.
+        axis: axis to look along.
+        largest: the largest ones, else the smallest.
+        sorted: in order of the values; equal ones in order of their indices.
+        available_memory_proportion: hint in (0, 1].
+
+    Returns:
+        (values, indices), size k along `axis`.
 
     Raises:
         popart_exception: k is larger than the axis.
@@ -122,7 +145,7 @@ def topk(
 
 
 def cumsum(t: Tensor, dim: int = 0) -> Tensor:
-    """Return inclusive sums along `dim`."""
+    """Return inclusive sums along `dim`, numeric (ONNX CumSum-14); same shape and dtype."""
     check_in_graph(get_current_graph(), t=t)
     return emit_one(
         "CumSum", {"t": t}, "cumsum_out", {"axis": handle_negative_axis(t, dim), "exclusive": 0, "reverse": 0}
@@ -142,6 +165,7 @@ def histogram(t: Tensor, levels: list[float], absolute_of_input: bool) -> Tensor
 
     Raises:
         ValueError: levels are not strictly increasing.
+        popart_exception: the operator is not supported yet.
     """
     if any(b <= a for a, b in itertools.pairwise(levels)):
         raise ValueError(f"levels must be strictly increasing: got {levels}.")
@@ -150,5 +174,5 @@ def histogram(t: Tensor, levels: list[float], absolute_of_input: bool) -> Tensor
 
 
 def lamb_square(t: Tensor) -> Tensor:
-    """Return the sum of squares as a float32 scalar."""
+    """Return the sum of squares of a float tensor as a float32 scalar (You et al. 2020)."""
     return emit_one("LambSquare", {"t": t}, "lamb_square_out")

@@ -31,6 +31,9 @@ def reshape(t: Tensor, shape: Iterable[int]) -> Tensor:
         t: tensor of any shape.
         shape: sizes; one may be -1 and is inferred.
 
+    Returns:
+        Tensor of that shape, any dtype (ONNX Reshape-13).
+
     Raises:
         ValueError: a size is 0 or below -1, or two are -1.
         popart_exception: the number of elements differs.
@@ -39,17 +42,17 @@ def reshape(t: Tensor, shape: Iterable[int]) -> Tensor:
 
 
 def reshape_(t: Tensor, shape: Iterable[int]) -> Tensor:
-    """As `reshape`, sharing memory with t."""
+    """As `reshape`, sharing the memory of t."""
     return _reshape("ReshapeInplace", t, shape)
 
 
 def flatten(t: Tensor) -> Tensor:
-    """Return t as a 1-D tensor."""
+    """Return t as a 1-D tensor; a scalar gives shape (1,)."""
     return reshape(t, (-1,))
 
 
 def flatten_(t: Tensor) -> Tensor:
-    """As `flatten`, sharing memory with t."""
+    """As `flatten`, sharing the memory of t."""
     return reshape_(t, (-1,))
 
 
@@ -59,6 +62,9 @@ def squeeze(t: Tensor, axes: Iterable[int] | None = None) -> Tensor:
     Args:
         t: tensor of any shape.
         axes: axes to remove; None: all of size 1.
+
+    Returns:
+        Tensor without those axes, any dtype (ONNX Squeeze-13, as a Reshape).
 
     Raises:
         ValueError: an axis repeats, is out of range or has another size.
@@ -93,6 +99,9 @@ def transpose(t: Tensor, permutation: Iterable[int] | None = None) -> Tensor:
         t: tensor of any shape.
         permutation: axis of t for each axis of the result; None: reversed.
 
+    Returns:
+        Tensor with permuted sizes, any dtype (ONNX Transpose-13).
+
     Raises:
         ValueError: an entry is not an axis.
         popart_exception: entries repeat or are missing.
@@ -101,7 +110,7 @@ def transpose(t: Tensor, permutation: Iterable[int] | None = None) -> Tensor:
 
 
 def transpose_(t: Tensor, permutation: Iterable[int] | None = None) -> Tensor:
-    """As `transpose`, sharing memory with t."""
+    """As `transpose`, sharing the memory of t."""
     return _transpose("TransposeInplace", t, permutation)
 
 
@@ -117,6 +126,13 @@ def _concat(op_type: str, ts: Iterable[Tensor], axis: int) -> Tensor:
 
 def concat(ts: Iterable[Tensor], axis: int = 0) -> Tensor:
     """Join tensors along an axis.
+
+    Args:
+        ts: one or more tensors of one rank and dtype.
+        axis: axis along which they are joined; negative ones count from the end.
+
+    Returns:
+        Tensor whose size along `axis` is the sum of theirs (ONNX Concat-13).
 
     Raises:
         TypeError: dtypes differ.
@@ -137,6 +153,9 @@ def split(t: Tensor, splits: int | Sequence[int], axis: int = 0) -> list[Tensor]
         t: tensor of any shape.
         splits: number of equal parts, or the size of each part.
         axis: axis to cut.
+
+    Returns:
+        One tensor per part, any dtype (ONNX Split-13).
 
     Raises:
         ValueError: the axis does not divide into that many parts.
@@ -178,7 +197,7 @@ def _slice(op_type: str, t: Tensor, start: Index, stop: Index, step: Index, axis
 
 
 def slice(t: Tensor, start: Index = None, stop: Index = None, step: Index = None, axis: Index = None) -> Tensor:
-    """Take a range of each of some axes.
+    """Take a range of each of some axes. Source: ONNX Slice-11.
 
     Args:
         t: tensor of any shape.
@@ -198,7 +217,7 @@ def slice(t: Tensor, start: Index = None, stop: Index = None, step: Index = None
 
 
 def slice_(t: Tensor, start: Index = None, stop: Index = None, step: Index = None, axis: Index = None) -> Tensor:
-    """As `slice`, sharing memory with t."""
+    """As `slice`, sharing the memory of t."""
     return _slice("SliceInplace", t, start, stop, step, axis)
 
 
@@ -208,6 +227,9 @@ def subsample(t: Tensor, strides: int | list[int]) -> Tensor:
     Args:
         t: tensor of any shape.
         strides: stride per axis, missing ones are 1; an int applies to axis 0.
+
+    Returns:
+        Tensor of sizes ceil(size / stride), any dtype (ai.graphcore Subsample-1).
 
     Raises:
         ValueError: more strides than axes.

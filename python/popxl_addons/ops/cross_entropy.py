@@ -14,6 +14,12 @@ def cross_entropy(
         labels: integers of shape (…).
         ignore_index: label whose rows do not count.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+
+    Returns:
+        The loss: a scalar, with ``"none"`` the shape of labels.
+
+    Raises:
+        ValueError: another reduction.
     """
     return ops.nll_loss(ops.softmax(x, -1), labels, ignore_index, reduction)
 
@@ -36,6 +42,9 @@ def cross_entropy_with_grad(
 
     Returns:
         (loss, gradient of shape (…, C)).
+
+    Raises:
+        ValueError: another reduction.
     """
     if not isinstance(loss_scaling, popxl.Tensor):
         loss_scaling = popxl.constant(loss_scaling, popxl.float32)

@@ -85,6 +85,14 @@ bool allOfType(const KernelRequest &request, DataType type, std::string &reason)
   });
 }
 
+int64_t movedBytes(const KernelRequest &request, std::string &reason, int64_t most) {
+  if (!allPlain(request, reason)) return 0;
+  const DataType type = request.outputs[0].info.dataType();
+  const int64_t bytes = getDataTypeInfo(type).nbytes;
+  if (bytes > 0 && bytes <= most) return bytes;
+  return reason = "it moves no elements of type " + toText(type), 0;
+}
+
 const executable::Backend &backend() {
   static const CpuBackend instance;
   return instance;

@@ -46,5 +46,8 @@ std::span<const Entry> foldKernels();  // after reduceKernels and the channels-l
 bool allPlain(const executable::KernelRequest &request, std::string &reason);
 // True when every connected operand has this element type; otherwise sets the reason.
 bool allOfType(const executable::KernelRequest &request, DataType type, std::string &reason);
+// Bytes of an element of output 0 for a kernel that moves elements as they are, when every operand is plain and there
+// are at most `most` of them; otherwise 0 and the reason.
+int64_t movedBytes(const executable::KernelRequest &request, std::string &reason, int64_t most = 16);
 
 }  // namespace popart::cpu

@@ -9,6 +9,7 @@
 
 #include "backends/cpu/axis.hpp"
 #include "backends/cpu/cpu.hpp"
+#include "base/element_types.hpp"
 
 namespace popart::cpu {
 namespace {
@@ -123,36 +124,23 @@ class DynamicWriteKernel final : public executable::Kernel {
   int64_t bytes_;
 };
 
-int64_t movedBytes(const KernelRequest &request, std::string &reason) {
-  if (!allPlain(request, reason)) return 0;
-  const DataType type = request.outputs[0].info.dataType();
-  const int64_t bytes = getDataTypeInfo(type).nbytes;
-  if (bytes <= 0 || bytes > 8) reason = "it moves no elements of type " + toText(type);
-  return bytes <= 8 ? bytes : 0;
-}
+constexpr int64_t kMostBytes = 8;
 
 std::unique_ptr<executable::Kernel> createSlice(const KernelRequest &request, std::string &reason) {
-  const int64_t bytes = movedBytes(request, reason);
-  if (bytes <= 0) return nullptr;
+  const int64_t bytes = movedBytes(request, reason, kMostBytes);
+  if (bytes == 0) return nullptr;
   return std::make_unique<DynamicSliceKernel>(formOf(request, request.inputs[0].info.shape()), bytes);
 }
 
 template <Write kWrite>
 std::unique_ptr<executable::Kernel> createWrite(const KernelRequest &request, std::string &reason) {
-  const int64_t bytes = movedBytes(request, reason);
-  if (bytes <= 0) return nullptr;
+  const int64_t bytes = movedBytes(request, reason, kMostBytes);
+  if (bytes == 0) return nullptr;
   const WindowForm form = formOf(request, request.outputs[0].info.shape());
   const int64_t all = request.outputs[0].info.nbytes();
-  switch (bytes) {
-    case 1:
-      return std::make_unique<DynamicWriteKernel<kWrite, uint8_t>>(form, all);
-    case 2:
-      return std::make_unique<DynamicWriteKernel<kWrite, uint16_t>>(form, all);
-    case 4:
-      return std::make_unique<DynamicWriteKernel<kWrite, uint32_t>>(form, all);
-    default:
-      return std::make_unique<DynamicWriteKernel<kWrite, uint64_t>>(form, all);
-  }
+  std::unique_ptr<executable::Kernel> kernel;
+  forWidth(bytes, [&](auto zero) { kernel = std::make_unique<DynamicWriteKernel<kWrite, decltype(zero)>>(form, all); });
+  return kernel;
 }
 
 // Integers of one size add alike, signed or not.

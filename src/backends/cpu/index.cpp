@@ -8,6 +8,7 @@
 
 #include "backends/cpu/axis.hpp"
 #include "backends/cpu/cpu.hpp"
+#include "base/element_types.hpp"
 #include "ops/rules.hpp"
 
 namespace popart::cpu {
@@ -87,11 +88,10 @@ class GatherKernel final : public executable::Kernel {
 };
 
 std::unique_ptr<executable::Kernel> createGather(const KernelRequest &request, std::string &reason) {
-  if (!allPlain(request, reason)) return nullptr;
-  const auto &data = request.inputs[0].info;
-  const int64_t bytes = getDataTypeInfo(data.dataType()).nbytes;
-  if (bytes <= 0) return reason = "it moves no elements of type " + toText(data.dataType()), nullptr;
-  return std::make_unique<GatherKernel>(gatherForm(*request.op, data.shape(), request.inputs[1]), bytes);
+  const int64_t bytes = movedBytes(request, reason);
+  if (bytes == 0) return nullptr;
+  return std::make_unique<GatherKernel>(gatherForm(*request.op, request.inputs[0].info.shape(), request.inputs[1]),
+                                        bytes);
 }
 
 // A task owns a stretch of places of one outer position and a stretch of columns: it clears them, then reads all
@@ -185,10 +185,9 @@ class GatherElementsKernel final : public executable::Kernel {
 };
 
 std::unique_ptr<executable::Kernel> createGatherElements(const KernelRequest &request, std::string &reason) {
-  if (!allPlain(request, reason)) return nullptr;
+  const int64_t bytes = movedBytes(request, reason);
+  if (bytes == 0) return nullptr;
   const auto &data = request.inputs[0].info, &indices = request.inputs[1].info;
-  const int64_t bytes = getDataTypeInfo(data.dataType()).nbytes;
-  if (bytes <= 0) return reason = "it moves no elements of type " + toText(data.dataType()), nullptr;
   if (data.rank() == 0) return reason = "it takes no scalars", nullptr;
   const int64_t axis = ops::axisOf(request.op->attributes(), data.rank());
   return std::make_unique<GatherElementsKernel>(data.shape(), indices.shape(), axis, indices.dataType(), bytes);
@@ -205,16 +204,7 @@ class OneHotKernel final : public executable::Kernel {
   std::string name() const override { return "one hot"; }
   int tasks() const override { return static_cast<int>(tasks_); }
   void run(const KernelArgs &args, int task) const noexcept override {
-    switch (bytes_) {
-      case 1:
-        return rows<uint8_t>(args, task);
-      case 2:
-        return rows<uint16_t>(args, task);
-      case 4:
-        return rows<uint32_t>(args, task);
-      default:
-        return rows<uint64_t>(args, task);
-    }
+    forWidth(bytes_, [&](auto zero) { rows<decltype(zero)>(args, task); });
   }
 
  private:

@@ -20,15 +20,6 @@ using executable::KernelArgs;
 using executable::KernelRequest;
 using ops::SliceRange;
 
-// Bytes of an element; 0 and a reason when there is no move for it.
-int64_t movedBytes(const KernelRequest &request, std::string &reason) {
-  if (!allPlain(request, reason)) return 0;
-  const DataType type = request.outputs[0].info.dataType();
-  const int64_t bytes = getDataTypeInfo(type).nbytes;
-  if (bytes == 1 || bytes == 2 || bytes == 4 || bytes == 8 || bytes == 16) return bytes;
-  return reason = "it moves no elements of type " + toText(type), 0;
-}
-
 // Byte strides of a plain tensor.
 Shape byteStrides(const Shape &shape, int64_t bytes) {
   Shape strides(shape.size());

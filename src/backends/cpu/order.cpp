@@ -4,11 +4,11 @@
 #include <numeric>
 #include <type_traits>
 
-#include <popart/half.hpp>
 #include <popart/op.hpp>
 
 #include "backends/cpu/axis.hpp"
 #include "backends/cpu/cpu.hpp"
+#include "base/element_types.hpp"
 #include "ops/rules.hpp"
 
 namespace popart::cpu {
@@ -16,39 +16,6 @@ namespace {
 
 using executable::KernelArgs;
 using executable::KernelRequest;
-
-// Calls f(T{}) for the element type; false when there is none for it.
-template <class F>
-bool forType(DataType type, F &&f) {
-  switch (type) {
-    case DataType::FLOAT:
-      return f(float{}), true;
-    case DataType::DOUBLE:
-      return f(double{}), true;
-    case DataType::FLOAT16:
-      return f(Half{}), true;
-    case DataType::BFLOAT16:
-      return f(BFloat16{}), true;
-    case DataType::INT8:
-      return f(int8_t{}), true;
-    case DataType::INT16:
-      return f(int16_t{}), true;
-    case DataType::INT32:
-      return f(int32_t{}), true;
-    case DataType::INT64:
-      return f(int64_t{}), true;
-    case DataType::UINT8:
-      return f(uint8_t{}), true;
-    case DataType::UINT16:
-      return f(uint16_t{}), true;
-    case DataType::UINT32:
-      return f(uint32_t{}), true;
-    case DataType::UINT64:
-      return f(uint64_t{}), true;
-    default:
-      return false;
-  }
-}
 
 template <class T>
 using Comparable = std::conditional_t<std::is_arithmetic_v<T>, T, float>;
@@ -129,7 +96,7 @@ std::unique_ptr<executable::Kernel> createArg(const KernelRequest &request, std:
   const Extreme extreme = op.def().base().type() == "ArgMax" ? Extreme::kLargest : Extreme::kSmallest;
   const Tie tie = op.attrInt("select_last_index") != 0 ? Tie::kLast : Tie::kFirst;
   std::unique_ptr<executable::Kernel> kernel;
-  if (!forType(x.dataType(), [&](auto zero) {
+  if (!forElement(kNumericElements, x.dataType(), [&](auto zero) {
         kernel = std::make_unique<ArgKernel<decltype(zero)>>(sizes, extreme, tie, request.outputs[0].info.dataType());
       }))
     reason = "it compares no elements of type " + toText(x.dataType());
@@ -192,7 +159,8 @@ std::unique_ptr<executable::Kernel> createOrder(const KernelRequest &request, st
     kernel = std::make_unique<OrderKernel<decltype(zero)>>(
         sizes, count, descends ? Extreme::kLargest : Extreme::kSmallest, indexType);
   };
-  if (!forType(x.dataType(), make)) reason = "it orders no elements of type " + toText(x.dataType());
+  if (!forElement(kNumericElements, x.dataType(), make))
+    reason = "it orders no elements of type " + toText(x.dataType());
   return kernel;
 }
 
@@ -216,7 +184,7 @@ class CumulativeSumKernel final : public LineKernel {
       for (int64_t j = 0; j < sizes_.length; ++j) {
         const int64_t i = at + (form_.isReverse ? sizes_.length - 1 - j : j) * sizes_.inner;
         const Sum next = total + static_cast<Sum>(x[i]);
-        y[i] = toElement(form_.isExclusive ? total : next);
+        y[i] = asElement<T>(form_.isExclusive ? total : next);
         total = next;
       }
     });
@@ -225,12 +193,6 @@ class CumulativeSumKernel final : public LineKernel {
  private:
   // Integers wrap modulo 2^64.
   using Sum = std::conditional_t<std::is_integral_v<T>, uint64_t, double>;
-  static T toElement(Sum v) {
-    if constexpr (std::is_arithmetic_v<T>)
-      return static_cast<T>(v);
-    else
-      return T(static_cast<float>(v));
-  }
   Form form_;
 };
 
@@ -244,7 +206,7 @@ std::unique_ptr<executable::Kernel> createCumulativeSum(const KernelRequest &req
     using K = CumulativeSumKernel<decltype(zero)>;
     kernel = std::make_unique<K>(sizes, typename K::Form{op.attrInt("exclusive") != 0, op.attrInt("reverse") != 0});
   };
-  if (!forType(x.dataType(), make)) reason = "it adds no elements of type " + toText(x.dataType());
+  if (!forElement(kNumericElements, x.dataType(), make)) reason = "it adds no elements of type " + toText(x.dataType());
   return kernel;
 }
 

@@ -8,6 +8,7 @@
 #include <popart/op.hpp>
 
 #include "backends/cpu/cpu.hpp"
+#include "base/element_types.hpp"
 #include "ops/shape/pad_index.hpp"
 
 namespace popart::cpu {
@@ -143,22 +144,13 @@ std::unique_ptr<executable::Kernel> createPad(const KernelRequest &request, std:
   for (int64_t d = 0; d < from.rank(); ++d)
     tables.push_back(ops::padIndices(op.attrString("mode"), from.shape()[static_cast<size_t>(d)],
                                      pads[static_cast<size_t>(d)], pads[static_cast<size_t>(from.rank() + d)]));
-  switch (getDataTypeInfo(to.dataType()).nbytes) {
-    case 1:
-      return std::make_unique<PadKernel<uint8_t>>(std::move(tables), from.shape(),
-                                                  fillBits<uint8_t>(to.dataType(), value));
-    case 2:
-      return std::make_unique<PadKernel<uint16_t>>(std::move(tables), from.shape(),
-                                                   fillBits<uint16_t>(to.dataType(), value));
-    case 4:
-      return std::make_unique<PadKernel<uint32_t>>(std::move(tables), from.shape(),
-                                                   fillBits<uint32_t>(to.dataType(), value));
-    case 8:
-      return std::make_unique<PadKernel<uint64_t>>(std::move(tables), from.shape(),
-                                                   fillBits<uint64_t>(to.dataType(), value));
-    default:
-      return reason = "it moves no elements of type " + toText(to.dataType()), nullptr;
-  }
+  std::unique_ptr<executable::Kernel> kernel;
+  const bool known = forWidth(getDataTypeInfo(to.dataType()).nbytes, [&](auto zero) {
+    using T = decltype(zero);
+    kernel = std::make_unique<PadKernel<T>>(std::move(tables), from.shape(), fillBits<T>(to.dataType(), value));
+  });
+  if (!known) reason = "it moves no elements of type " + toText(to.dataType());
+  return kernel;
 }
 
 constexpr Entry kEntries[] = {{"Pad", createPad}};

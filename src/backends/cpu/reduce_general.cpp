@@ -5,10 +5,10 @@
 #include <cmath>
 #include <limits>
 
-#include <popart/half.hpp>
 #include <popart/op.hpp>
 
 #include "backends/cpu/cpu.hpp"
+#include "base/element_types.hpp"
 #include "ops/rules.hpp"
 
 namespace popart::cpu {
@@ -141,9 +141,9 @@ class FoldKernel final : public executable::Kernel {
       V top = V(0);
       if (fold_ == Fold::kLogSumExp) top = foldGroup(Fold::kMax, group, V(0));
       if (fold_ == Fold::kLogSumExp && std::isinf(static_cast<double>(top)))
-        y[i] = toElement(top);
+        y[i] = asElement<T>(top);
       else
-        y[i] = toElement(finish(foldGroup(fold_, group, top), top));
+        y[i] = asElement<T>(finish(foldGroup(fold_, group, top), top));
     }
   }
 
@@ -171,25 +171,10 @@ class FoldKernel final : public executable::Kernel {
     if (std::is_integral_v<V> && groups_.members == 0) return V(0);
     return total / static_cast<V>(groups_.members);
   }
-  static T toElement(V v) {
-    if constexpr (std::is_same_v<T, bool>)
-      return v != V(0);
-    else if constexpr (std::is_arithmetic_v<T>)
-      return static_cast<T>(v);
-    else
-      return T(static_cast<float>(v));
-  }
   Fold fold_;
   Groups groups_;
   int64_t tasks_ = 1;
 };
-
-template <class T, class V>
-std::unique_ptr<executable::Kernel> make(Fold fold, const Groups &groups, std::string &reason) {
-  if (std::is_integral_v<V> && (fold == Fold::kL2 || fold == Fold::kLogSum || fold == Fold::kLogSumExp))
-    return reason = "its result is no integer", nullptr;
-  return std::make_unique<FoldKernel<T, V>>(fold, groups);
-}
 
 std::unique_ptr<executable::Kernel> createFold(const KernelRequest &request, std::string &reason) {
   if (!allPlain(request, reason)) return nullptr;
@@ -198,36 +183,17 @@ std::unique_ptr<executable::Kernel> createFold(const KernelRequest &request, std
       std::find_if(std::begin(kRows), std::end(kRows), [&](const FoldRow &r) { return type == r.type; })->fold;
   const TensorInfo &x = request.inputs[0].info;
   const Groups groups = groupsOf(x.shape(), ops::reductionAxes(request.op->attributes(), x.rank()));
-  switch (x.dataType()) {
-    case DataType::FLOAT:
-      return make<float, double>(fold, groups, reason);
-    case DataType::DOUBLE:
-      return make<double, double>(fold, groups, reason);
-    case DataType::FLOAT16:
-      return make<Half, double>(fold, groups, reason);
-    case DataType::BFLOAT16:
-      return make<BFloat16, double>(fold, groups, reason);
-    case DataType::BOOL:
-      return make<bool, int64_t>(fold, groups, reason);
-    case DataType::INT8:
-      return make<int8_t, int64_t>(fold, groups, reason);
-    case DataType::INT16:
-      return make<int16_t, int64_t>(fold, groups, reason);
-    case DataType::INT32:
-      return make<int32_t, int64_t>(fold, groups, reason);
-    case DataType::INT64:
-      return make<int64_t, int64_t>(fold, groups, reason);
-    case DataType::UINT8:
-      return make<uint8_t, uint64_t>(fold, groups, reason);
-    case DataType::UINT16:
-      return make<uint16_t, uint64_t>(fold, groups, reason);
-    case DataType::UINT32:
-      return make<uint32_t, uint64_t>(fold, groups, reason);
-    case DataType::UINT64:
-      return make<uint64_t, uint64_t>(fold, groups, reason);
-    default:
-      return reason = "it reduces no elements of type " + toText(x.dataType()), nullptr;
-  }
+  const bool isFloatResult = fold == Fold::kL2 || fold == Fold::kLogSum || fold == Fold::kLogSumExp;
+  std::unique_ptr<executable::Kernel> kernel;
+  const bool known = forElement(kRealElements, x.dataType(), [&](auto zero) {
+    using T = decltype(zero);
+    if (std::is_integral_v<T> && isFloatResult)
+      reason = "its result is no integer";
+    else
+      kernel = std::make_unique<FoldKernel<T, SumOf<T>>>(fold, groups);
+  });
+  if (!known) reason = "it reduces no elements of type " + toText(x.dataType());
+  return kernel;
 }
 
 std::vector<Entry> makeEntries() {

@@ -6,6 +6,7 @@
 
 #include "backends/cpu/axis.hpp"
 #include "backends/cpu/cpu.hpp"
+#include "backends/cpu/kernels/ceil_div.hpp"
 #include "backends/cpu/kernels/rows.hpp"
 #include "backends/cpu/kernels/transpose.hpp"
 
@@ -17,7 +18,6 @@ using executable::KernelRequest;
 
 // Rows handed to one task, so that a task reads about 32 Ki elements.
 int64_t rowsPerTask(int64_t cols) { return std::max<int64_t>(1, 32768 / std::max<int64_t>(1, cols)); }
-int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 struct Matrix {
   int64_t rows = 0, cols = 0;

@@ -9,6 +9,7 @@
 
 #include "backends/cpu/axis.hpp"
 #include "backends/cpu/cpu.hpp"
+#include "base/element_types.hpp"
 #include "ops/index/scatter_layout.hpp"
 #include "ops/rules.hpp"
 
@@ -43,57 +44,23 @@ T combined(T old, T update) {
 // Makes `K<combine, T>` for the element type: plain writes by size, reductions by type.
 template <template <Combine, class> class K, class... A>
 std::unique_ptr<executable::Kernel> makeFor(Combine combine, DataType type, std::string &reason, A &&...arguments) {
-  auto reduce = [&]<class T>(T) -> std::unique_ptr<executable::Kernel> {
-    switch (combine) {
-      case Combine::Add:
-        return std::make_unique<K<Combine::Add, T>>(arguments...);
-      case Combine::Mul:
-        return std::make_unique<K<Combine::Mul, T>>(arguments...);
-      case Combine::Max:
-        return std::make_unique<K<Combine::Max, T>>(arguments...);
-      case Combine::Min:
-        return std::make_unique<K<Combine::Min, T>>(arguments...);
-      case Combine::None:
-        break;
-    }
-    return std::make_unique<K<Combine::None, T>>(arguments...);
-  };
+  std::unique_ptr<executable::Kernel> kernel;
   if (combine == Combine::None) {
-    switch (getDataTypeInfo(type).nbytes) {
-      case 1:
-        return reduce(uint8_t{});
-      case 2:
-        return reduce(uint16_t{});
-      case 4:
-        return reduce(uint32_t{});
-      case 8:
-        return reduce(uint64_t{});
-      default:
-        return reason = "it moves no elements of type " + toText(type), nullptr;
-    }
+    if (!forWidth(getDataTypeInfo(type).nbytes,
+                  [&](auto zero) { kernel = std::make_unique<K<Combine::None, decltype(zero)>>(arguments...); }))
+      reason = "it moves no elements of type " + toText(type);
+    return kernel;
   }
-  switch (type) {
-    case DataType::FLOAT:
-      return reduce(float{});
-    case DataType::INT8:
-      return reduce(int8_t{});
-    case DataType::UINT8:
-      return reduce(uint8_t{});
-    case DataType::INT16:
-      return reduce(int16_t{});
-    case DataType::UINT16:
-      return reduce(uint16_t{});
-    case DataType::INT32:
-      return reduce(int32_t{});
-    case DataType::UINT32:
-      return reduce(uint32_t{});
-    case DataType::INT64:
-      return reduce(int64_t{});
-    case DataType::UINT64:
-      return reduce(uint64_t{});
-    default:
-      return reason = "it combines no elements of type " + toText(type), nullptr;
-  }
+  const auto reduce = [&](auto zero) {
+    using T = decltype(zero);
+    if (combine == Combine::Add) kernel = std::make_unique<K<Combine::Add, T>>(arguments...);
+    if (combine == Combine::Mul) kernel = std::make_unique<K<Combine::Mul, T>>(arguments...);
+    if (combine == Combine::Max) kernel = std::make_unique<K<Combine::Max, T>>(arguments...);
+    if (combine == Combine::Min) kernel = std::make_unique<K<Combine::Min, T>>(arguments...);
+  };
+  if (!forElement(Elements<float>() + kIntegerElements, type, reduce))
+    reason = "it combines no elements of type " + toText(type);
+  return kernel;
 }
 
 // ---- along an axis
@@ -357,12 +324,10 @@ class GatherTuplesKernel final : public executable::Kernel {
 };
 
 std::unique_ptr<executable::Kernel> createGatherND(const KernelRequest &request, std::string &reason) {
-  if (!allPlain(request, reason)) return nullptr;
-  const auto &data = request.inputs[0].info;
-  const int64_t bytes = getDataTypeInfo(data.dataType()).nbytes;
-  if (bytes <= 0) return reason = "it moves no elements of type " + toText(data.dataType()), nullptr;
-  return std::make_unique<GatherTuplesKernel>(
-      tuplesOf(data.shape(), request.inputs[1], request.op->attrInt("batch_dims")), bytes);
+  const int64_t bytes = movedBytes(request, reason);
+  if (bytes == 0) return nullptr;
+  const Tuples tuples = tuplesOf(request.inputs[0].info.shape(), request.inputs[1], request.op->attrInt("batch_dims"));
+  return std::make_unique<GatherTuplesKernel>(tuples, bytes);
 }
 
 // A task owns a stretch of the result.

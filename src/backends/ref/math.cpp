@@ -47,13 +47,6 @@ void logicalNot(const Context &c) {
   for (int64_t i = 0; i < c.in[0].size(); ++i) c.out[0].as<bool>()[i] = !c.in[0].as<bool>()[i];
 }
 
-template <class F>
-void dispatchInteger(DataType type, F f) {
-  dispatchNumeric(type, [&](auto tag) {
-    if constexpr (std::is_integral_v<decltype(tag)>) f(tag);
-  });
-}
-
 template <auto F>
 void bitwise(const Context &c) {
   dispatchInteger(c.in[0].info.dataType(), [&](auto tag) {

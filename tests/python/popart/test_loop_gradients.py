@@ -14,6 +14,7 @@ from popxl.transforms import autodiff
 
 import onnx
 from onnx import TensorProto, helper, numpy_helper
+from tests.python.popxl.programs import gradients as popxl_gradients
 
 RNG = np.random.default_rng(11)
 STEPS, BATCH, WIDTH = 4, 3, 5
@@ -397,27 +398,14 @@ def test_popxl_repeat(before):
         return ops.repeat(popxl.gcg().ir.create_graph(cell, h, w), 3, h, w)[0]
 
     h0, w0, dy = (v.astype(np.float32) for v in (H, U, D[0]))
-    ir = popxl.Ir()
-    with ir.main_graph:
-        h, w, d = popxl.variable(h0), popxl.variable(w0), popxl.constant(dy)
-        graph = ir.create_graph(fn, h, w)
-        grad_info = autodiff(graph) if before else None
-        call = ops.call_with_info(graph, h, w)
-        grad_info = grad_info or autodiff(graph)
-        grad = ops.call_with_info(grad_info.graph, d, inputs_dict=grad_info.inputs_dict(call))
-        found = grad_info.fwd_parent_ins_to_grad_parent_outs(call, grad)
-        outs = [popxl.d2h_stream(t.shape, t.dtype) for t in (h, w)]
-        for out, t in zip(outs, (h, w), strict=True):
-            ops.host_store(out, found[t])
-    with popxl.Session(ir) as session:
-        got = session.run()
+    got = popxl_gradients(popxl.Ir(), fn, [h0, w0], dy, before)
     h, w = torch.tensor(h0, requires_grad=True), torch.tensor(w0, requires_grad=True)
     y = h
     for _ in range(3):
         y = torch.nn.functional.gelu(y @ w, approximate="tanh")
     y.backward(torch.tensor(dy))
-    np.testing.assert_allclose(got[outs[0]], h.grad.numpy(), rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(got[outs[1]], w.grad.numpy(), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(got[0], h.grad.numpy(), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(got[1], w.grad.numpy(), rtol=1e-4, atol=1e-5)
 
 
 def test_popxl_repeat_that_writes_its_input_is_refused():

@@ -245,3 +245,16 @@ def test_saving_before_prepare_is_refused(tmp_path):
     session, _, _ = trained()
     with pytest.raises(popart.popart_runtime_error, match="prepareDevice first"):
         session.saveExecutable(str(tmp_path / "program.popef"))
+
+
+@pytest.mark.parametrize(("total", "load"), [(100, True), (7, True), (100, False)])
+def test_progress_of_compilation_starts_at_zero_and_ends_at_the_total(total, load):
+    model, _, y = linear()
+    calls = []
+    options = popart.SessionOptions()
+    options.compilationProgressTotal = total
+    options.compilationProgressLogger = lambda done, steps: calls.append((done, steps))
+    session = inference(model, [y], options)
+    assert calls == []
+    session.prepareDevice(load)
+    assert calls == [(0, total), *([(total - 1, total)] if load else []), (total, total)]

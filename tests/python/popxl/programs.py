@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import popxl
 import popxl.ops as ops
+from popxl.transforms import autodiff
 
 
 def evaluate(fn: Callable[..., Any], *arrays: Any, device: str = "ipu_hw") -> Any:
@@ -26,3 +27,31 @@ def evaluate(fn: Callable[..., Any], *arrays: Any, device: str = "ipu_hw") -> An
         values = session.run(dict(zip(streams, arrays, strict=True)), downcast_inputs=False)
     got = [values[s] for s in outs]
     return got[0] if isinstance(result, popxl.Tensor) else got
+
+
+def gradients(
+    ir: popxl.Ir, fn: Callable[..., popxl.Tensor], values: Sequence[np.ndarray], dy: np.ndarray, before: bool
+) -> list[np.ndarray]:
+    """Gradients of `fn`, called as a graph of `ir` on variables of these values, with respect to each of them.
+
+    Args:
+        ir: where the program is built.
+        fn: function of as many tensors as there are values.
+        values: the first values of the variables.
+        dy: gradient of what `fn` returns.
+        before: make the gradient graph before the forward call, else after it.
+    """
+    with ir.main_graph:
+        variables, gradient = [popxl.variable(v) for v in values], popxl.constant(dy)
+        graph = ir.create_graph(fn, *variables)
+        info = autodiff(graph) if before else None
+        call = ops.call_with_info(graph, *variables)
+        info = info or autodiff(graph)
+        grad = ops.call_with_info(info.graph, gradient, inputs_dict=info.inputs_dict(call))
+        found = info.fwd_parent_ins_to_grad_parent_outs(call, grad)
+        outs = [popxl.d2h_stream(t.shape, t.dtype) for t in variables]
+        for out, t in zip(outs, variables, strict=True):
+            ops.host_store(out, found[t])
+    with popxl.Session(ir) as session:
+        got = session.run()
+    return [got[out] for out in outs]

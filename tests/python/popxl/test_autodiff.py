@@ -8,6 +8,7 @@ import pytest
 import torch
 from popxl import TensorSpec, float32
 from popxl.transforms import ExpectedConnectionType, autodiff
+from programs import gradients
 
 RNG = np.random.default_rng(3)
 X, W = RNG.normal(size=(3, 5)).astype(np.float32), RNG.normal(size=(5, 2)).astype(np.float32)
@@ -18,27 +19,9 @@ def head(x: popxl.Tensor, w: popxl.Tensor) -> popxl.Tensor:
     return ops.gelu(x @ w)
 
 
-def run_gradient(ir: popxl.Ir, fn, before: bool) -> list:
-    """Call the graph of `fn` and its gradient graph; autodiff before or after the forward call."""
-    with ir.main_graph:
-        x, w, dy = popxl.variable(X), popxl.variable(W), popxl.constant(DY)
-        graph = ir.create_graph(fn, x, w)
-        info = autodiff(graph) if before else None
-        call = ops.call_with_info(graph, x, w)
-        info = info or autodiff(graph)
-        grad = ops.call_with_info(info.graph, dy, inputs_dict=info.inputs_dict(call))
-        grads = info.fwd_parent_ins_to_grad_parent_outs(call, grad)
-        outs = [popxl.d2h_stream(t.shape, t.dtype) for t in (x, w)]
-        for out, t in zip(outs, (x, w), strict=True):
-            ops.host_store(out, grads[t])
-    with popxl.Session(ir) as session:
-        values = session.run()
-    return [values[o] for o in outs]
-
-
 @pytest.mark.parametrize("before", [True, False])
 def test_gradients(before: bool):
-    got = run_gradient(popxl.Ir(), head, before)
+    got = gradients(popxl.Ir(), head, [X, W], DY, before)
     x, w = torch.tensor(X, requires_grad=True), torch.tensor(W, requires_grad=True)
     torch.nn.functional.gelu(x @ w, approximate="tanh").backward(torch.tensor(DY))
     np.testing.assert_allclose(got[0], x.grad.numpy(), rtol=1e-4, atol=1e-5)
@@ -52,7 +35,7 @@ def test_gradients_through_called_graphs():
         (z,) = ops.call(inner, x * 2.0, w)[:1]
         return y + z
 
-    got = run_gradient(popxl.Ir(), outer, True)
+    got = gradients(popxl.Ir(), outer, [X, W], DY, before=True)
     x, w = torch.tensor(X, requires_grad=True), torch.tensor(W, requires_grad=True)
     y = sum(torch.nn.functional.gelu(s * x @ w, approximate="tanh") for s in (1, 2))
     y.backward(torch.tensor(DY))
@@ -104,7 +87,7 @@ def test_graphs_that_change_tensors_are_refused():
 
 
 def test_decomposed_sums_have_the_same_values():
-    plain = run_gradient(popxl.Ir(), head, True)
+    plain = gradients(popxl.Ir(), head, [X, W], DY, before=True)
 
     def gradient_with_chains(ir):
         with ir.main_graph:

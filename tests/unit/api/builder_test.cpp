@@ -11,6 +11,8 @@
 #include <popart/session.hpp>
 #include <popart/stepio.hpp>
 
+#include "../support/message_of.hpp"
+
 namespace popart {
 namespace {
 
@@ -18,15 +20,7 @@ ConstVoidData value(const std::vector<float> &values, const Shape &shape) {
   return {values.data(), TensorInfo(DataType::FLOAT, shape)};
 }
 
-template <class F>
-std::string messageOf(F f) {
-  try {
-    f();
-  } catch (const error &e) {
-    return e.what();
-  }
-  return "no error";
-}
+using test::messageOf;
 
 TEST(Builder, models_of_typed_methods_run) {
   auto builder = Builder::create();

@@ -5,9 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <random>
 #include <vector>
 
+#include "../support/random_floats.hpp"
 #include "base/threads/thread_pool.hpp"
 
 namespace popart::cpu {
@@ -15,16 +15,7 @@ namespace {
 
 using Floats = std::vector<float>;
 using Doubles = std::vector<double>;
-
-Floats randomFloats(int64_t count, unsigned seed) {
-  std::mt19937 engine(seed);
-  std::uniform_real_distribution<float> values(-1.0f, 1.0f);
-  Floats result(static_cast<size_t>(count));
-  for (float &value : result) value = values(engine);
-  return result;
-}
-
-int64_t volume(const Spatial &s) { return s[0] * s[1] * s[2]; }
+using test::randomFloats;
 
 std::vector<ConvShape> shapes() {
   return {

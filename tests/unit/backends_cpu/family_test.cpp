@@ -4,48 +4,13 @@
 
 #include <cmath>
 
-#include <popart/ir.hpp>
-
-#include "../support/program.hpp"
-#include "api/run_op.hpp"
-#include "backends/cpu/cpu.hpp"
+#include "../support/against_reference.hpp"
 
 namespace popart {
 namespace {
 
-TensorData floats(const Shape &shape, int seed) {
-  return TensorData::of<float>(shape, test::numbers(elementCount(shape), seed));
-}
-
-void expectTaken(const SingleOp &op) {
-  Ir ir;
-  Graph &graph = ir.getMainGraph();
-  std::vector<TensorIndex> inputs;
-  std::vector<TensorId> outputs;
-  for (size_t i = 0; i < op.inputs.size(); ++i)
-    inputs.push_back(op.inputs[i].empty() ? TensorIndex()
-                                          : graph.addStream("in" + std::to_string(i), op.inputs[i].info()));
-  for (int i = 0; i < op.outputs; ++i) outputs.push_back("out" + std::to_string(i));
-  Op *added = graph.addConnectedOp(opDef(op.type), inputs, outputs,
-                                   opDef(op.type).completeAttributes(op.attributes, op.type), Op::Settings(graph));
-  std::string reason;
-  EXPECT_TRUE(cpu::backend().supports(*added, reason)) << op.type << ": " << reason;
-}
-
-void compare(const SingleOp &op, double tolerance = 2e-6) {
-  expectTaken(op);
-  const auto got = runOp(op, OpBackend::Best), want = runOp(op, OpBackend::Reference);
-  ASSERT_EQ(got.size(), want.size());
-  for (size_t o = 0; o < got.size(); ++o) {
-    ASSERT_EQ(got[o].info(), want[o].info()) << op.type;
-    const auto a = got[o].asDoubles(), b = want[o].asDoubles();
-    for (size_t i = 0; i < a.size(); ++i) {
-      const bool same = a[i] == b[i] || (std::isnan(a[i]) && std::isnan(b[i])) ||
-                        std::fabs(a[i] - b[i]) <= tolerance * std::max(1.0, std::fabs(b[i]));
-      ASSERT_TRUE(same) << op.type << " output " << o << " [" << i << "]: got " << a[i] << ", expected " << b[i];
-    }
-  }
-}
+using test::floats;
+void compare(const SingleOp &op, double tolerance = 2e-6) { test::compareWithReference(op, tolerance); }
 
 using Axes = std::vector<int64_t>;
 

@@ -5,9 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <random>
 #include <vector>
 
+#include "../support/random_floats.hpp"
 #include "backends/cpu/kernels/pack.hpp"
 #include "base/threads/thread_pool.hpp"
 
@@ -15,14 +15,7 @@ namespace popart::cpu {
 namespace {
 
 using Floats = std::vector<float>;
-
-Floats randomFloats(int64_t count, unsigned seed) {
-  std::mt19937 engine(seed);
-  std::uniform_real_distribution<float> values(-1.0f, 1.0f);
-  Floats result(static_cast<size_t>(count));
-  for (float &value : result) value = values(engine);
-  return result;
-}
+using test::randomFloats;
 
 void runAll(const Matmul &matmul, const MatmulArgs &args, ThreadPool &pool) {
   std::vector<Floats> scratch(static_cast<size_t>(pool.threads()), Floats(matmul.scratchFloats(), NAN));

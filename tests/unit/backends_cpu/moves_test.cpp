@@ -6,20 +6,13 @@
 #include <cmath>
 #include <map>
 
-#include <popart/ir.hpp>
-
-#include "../support/program.hpp"
-#include "api/run_op.hpp"
-#include "backends/cpu/cpu.hpp"
+#include "../support/against_reference.hpp"
 
 namespace popart {
 namespace {
 
+using test::floats;
 using Ints = std::vector<int64_t>;
-
-TensorData floats(const Shape &shape, int seed) {
-  return TensorData::of<float>(shape, test::numbers(elementCount(shape), seed));
-}
 
 // Elements 0, 1, 2, … (modulo what the type holds).
 template <class T>
@@ -32,34 +25,7 @@ std::vector<TensorData> everyWidth(const Shape &shape) {
   return {counting<uint8_t>(shape), counting<int16_t>(shape), counting<float>(shape), counting<int64_t>(shape)};
 }
 
-void expectTaken(const SingleOp &op) {
-  Ir ir;
-  Graph &graph = ir.getMainGraph();
-  std::vector<TensorIndex> inputs;
-  std::vector<TensorId> outputs;
-  for (size_t i = 0; i < op.inputs.size(); ++i)
-    inputs.push_back(graph.addStream("in" + std::to_string(i), op.inputs[i].info()));
-  for (int i = 0; i < op.outputs; ++i) outputs.push_back("out" + std::to_string(i));
-  Op *added = graph.addConnectedOp(opDef(op.type), inputs, outputs,
-                                   opDef(op.type).completeAttributes(op.attributes, op.type), Op::Settings(graph));
-  std::string reason;
-  EXPECT_TRUE(cpu::backend().supports(*added, reason)) << op.type << ": " << reason;
-}
-
-void compare(const SingleOp &op, double tolerance = 0) {
-  expectTaken(op);
-  const auto got = runOp(op, OpBackend::Best), want = runOp(op, OpBackend::Reference);
-  ASSERT_EQ(got.size(), want.size());
-  for (size_t o = 0; o < got.size(); ++o) {
-    ASSERT_EQ(got[o].info(), want[o].info()) << op.type;
-    const auto a = got[o].asDoubles(), b = want[o].asDoubles();
-    for (size_t i = 0; i < a.size(); ++i) {
-      const bool same = a[i] == b[i] || (std::isnan(a[i]) && std::isnan(b[i])) ||
-                        std::fabs(a[i] - b[i]) <= tolerance * std::max(1.0, std::fabs(b[i]));
-      ASSERT_TRUE(same) << op.type << " output " << o << " [" << i << "]: got " << a[i] << ", expected " << b[i];
-    }
-  }
-}
+void compare(const SingleOp &op, double tolerance = 0) { test::compareWithReference(op, tolerance); }
 
 TEST(CpuMoves, TransposeAgreesWithReference) {
   const std::vector<std::pair<Shape, Ints>> cases = {

@@ -5,10 +5,10 @@
 
 #include <cmath>
 #include <map>
-#include <random>
 
 #include <popart/ir.hpp>
 
+#include "../support/random_floats.hpp"
 #include "backends/cpu/cpu.hpp"
 #include "backends/cpu/kernels/conv.hpp"
 #include "backends/cpu/kernels/pack.hpp"
@@ -19,22 +19,15 @@
 namespace popart {
 namespace {
 
+using test::randomFloats;
 using Values = std::vector<float>;
-
-Values randomValues(int64_t count, unsigned seed) {
-  std::mt19937 generator(seed);
-  std::uniform_real_distribution<float> uniform(-1.0f, 1.0f);
-  Values values(static_cast<size_t>(count));
-  for (float &v : values) v = uniform(generator);
-  return values;
-}
 
 // "variable %w : float32[2,3] = [...]"
 std::string stored(const std::string &kind, const std::string &id, const Shape &shape, unsigned seed,
                    float offset = 0) {
   std::string text = "  " + kind + " %" + id + " : float32[", list;
   for (size_t i = 0; i < shape.size(); ++i) text += (i ? "," : "") + std::to_string(shape[i]);
-  for (float v : randomValues(elementCount(shape), seed))
+  for (float v : randomFloats(elementCount(shape), seed))
     list += (list.empty() ? "" : ", ") + std::to_string(v + offset);
   return text + "] = [" + list + "]\n";
 }
@@ -43,7 +36,7 @@ class Streams final : public runtime::StreamSource {
  public:
   explicit Streams(const executable::Executable &e) : executable_(e) {
     for (size_t i = 0; i < e.inputs.size(); ++i)
-      inputs_.push_back(randomValues(e.inputs[i].info.nelms(), 100 + static_cast<unsigned>(i)));
+      inputs_.push_back(randomFloats(e.inputs[i].info.nelms(), 100 + static_cast<unsigned>(i)));
     for (const auto &o : e.outputs) outputs[o.id].resize(static_cast<size_t>(o.info.nelms()));
   }
   const void *input(int s, int64_t) override { return inputs_[static_cast<size_t>(s)].data(); }
@@ -209,7 +202,7 @@ TEST(ChannelsLast, stored_weights_have_the_form_the_kernels_pack) {
     executable::Layout layout{executable::Layout::Kind::PackedConv, cpu::panelWidth()};
     layout.groups = shape.isDepthwise() ? 1 : static_cast<int32_t>(c.group);
     const TensorInfo info(DataType::FLOAT, c.weights);
-    const Values plain = randomValues(info.nelms(), 1);
+    const Values plain = randomFloats(info.nelms(), 1);
     ASSERT_EQ(executable::storageBytes(info, layout), cpu::convWeightSize(shape) * static_cast<int64_t>(sizeof(float)));
     Values fromLayout(static_cast<size_t>(cpu::convWeightSize(shape))), fromKernel(fromLayout.size()),
         back(plain.size());

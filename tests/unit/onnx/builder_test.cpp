@@ -7,6 +7,7 @@
 
 #include <popart/error.hpp>
 
+#include "../support/message_of.hpp"
 #include "onnx/writer.hpp"
 
 namespace popart::onnx {
@@ -18,15 +19,7 @@ TensorData zeros(Shape shape, DataType type = DataType::FLOAT) {
   return TensorData(TensorInfo(type, std::move(shape)));
 }
 
-template <class F>
-std::string messageOf(F f) {
-  try {
-    f();
-  } catch (const error &e) {
-    return e.what();
-  }
-  return "no error";
-}
+using test::messageOf;
 
 TEST(ModelBuilder, names_follow_type_index_and_scope) {
   ModelBuilder b;

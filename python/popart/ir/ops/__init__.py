@@ -154,6 +154,9 @@ def print_tensor(t: Tensor, title: str | None = None, print_self: bool = True, p
 def remote_load(t: Tensor, offset: Any = None, remote_buffer_handle: Any = None) -> Tensor:
     """Load from a remote buffer.
 
+    Returns:
+        Nothing: it always raises.
+
     Raises:
         popart_exception: remote buffers are not supported yet.
     """
@@ -162,6 +165,9 @@ def remote_load(t: Tensor, offset: Any = None, remote_buffer_handle: Any = None)
 
 def remote_load_(t: Tensor, offset: Any = None, remote_buffer_handle: Any = None) -> Tensor:
     """Load from a remote buffer in place.
+
+    Returns:
+        Nothing: it always raises.
 
     Raises:
         popart_exception: remote buffers are not supported yet.

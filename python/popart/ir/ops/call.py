@@ -109,6 +109,9 @@ def call_with_info(
 ) -> CallInfo:
     """As `call`, returning the description of the call site.
 
+    Returns:
+        The call site.
+
     Raises:
         ValueError: the number of inputs differs.
     """
@@ -133,6 +136,9 @@ def repeat(
         repeat_trip_count: number of iterations, above 1.
         *subgraph_fn_param_inputs: initial values.
         subgraph_in_to_parent_in: graph input → initial value, for the others; these are changed in place.
+
+    Returns:
+        The outputs after the last iteration: one tensor, or a tuple.
 
     Raises:
         ValueError: the count is below 2, or the numbers of inputs and outputs differ.

@@ -41,6 +41,9 @@ def replicated_all_reduce(t: Tensor, op: str = "add", group: ReplicaGrouping | N
         op: ``"add"``, ``"mean"``, ``"mul"``, ``"min"``, ``"max"``, ``"and"``, ``"or"`` or ``"square_add"``.
         group: replicas that take part, default all.
 
+    Returns:
+        Tensor of the shape and dtype of t.
+
     Raises:
         ValueError: unknown operator.
     """
@@ -49,7 +52,7 @@ def replicated_all_reduce(t: Tensor, op: str = "add", group: ReplicaGrouping | N
 
 
 def replicated_all_reduce_(t: Tensor, op: str = "add", group: ReplicaGrouping | None = None) -> Tensor:
-    """As `replicated_all_reduce`, replacing t."""
+    """As `replicated_all_reduce`, replacing t; the result shares its memory."""
     check_in_graph(get_current_graph(), t=t)
     return emit_one("ReplicatedAllReduceInplace", {"t": t}, f"{t.name}_all_reduce", _group_attributes(op, group))
 
@@ -100,6 +103,9 @@ def _from_front(t: Tensor, axis: int) -> Tensor:
 def replicated_slice(t: Tensor, axis: int = 0, group: ReplicaGrouping | None = None) -> Tensor:
     """Return each replica's own part of t along an axis; an axis of length 1 is removed.
 
+    Returns:
+        Tensor with size / group size along `axis`.
+
     Raises:
         ValueError: the axis does not divide by the group size.
     """
@@ -131,6 +137,9 @@ def replicated_all_gather(
         group: replicas that take part, default all.
         output_shape: ``"concat"``, ``"new_axis"``, ``"meta_shape"`` or ``"auto"`` (meta shape if t has one, else
             concat).
+
+    Returns:
+        Tensor with size * group size along `axis`, a new axis of the group size, or the meta shape.
 
     Raises:
         ValueError: unknown output_shape, or an axis that is no int.
@@ -174,6 +183,9 @@ def _all_reduce(ts: Iterable[Tensor], ipus: list[int] | None, op: str) -> list[T
 
 def all_reduce(ts: Iterable[Tensor], ipus: list[int] | None = None, op: CollectiveOps | str = "add") -> list[Tensor]:
     """Reduce over the IPUs of one replica: tensor i lives on IPU i, every result has the reduced value.
+
+    Returns:
+        One tensor per input, of its shape and dtype.
 
     Raises:
         ValueError: unknown operator, or another number of IPUs than tensors.

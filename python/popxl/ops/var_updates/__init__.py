@@ -79,6 +79,9 @@ def sparse_accumulate_(
         axis: axis of t.
         f: factor, default 1.
         W: layout hint.
+
+    Returns:
+        t, updated (ai.graphcore PopartSparseAccumulate-1).
     """
     check_in_graph(get_current_graph(), t=t, X=X, indices=indices)
     inputs, attributes = _factor("factor", f)
@@ -131,6 +134,9 @@ def adam_updater(
         beta2: needed with `time_step`.
         epsilon: added to the root.
 
+    Returns:
+        Tensor of the shape and dtype of m (Kingma & Ba 2015).
+
     Raises:
         ValueError: weight or betas are missing.
     """
@@ -166,6 +172,9 @@ def adamax_updater(
 ) -> Tensor:
     """Return m / (1 - beta1^time_step) / (v + epsilon) + weight_decay * weight, v being the infinity norm.
 
+    Returns:
+        Tensor of the shape and dtype of m (Kingma & Ba 2015, section 7.1).
+
     Raises:
         ValueError: time_step or weight is missing.
     """
@@ -192,6 +201,9 @@ def adam_var_update(
         r2: sum of squares of the update.
         learning_rate: default 1.
         max_weight_norm: limit of the weight's norm.
+
+    Returns:
+        t, updated.
     """
     inputs: dict[str, Tensor | None] = {"t": t, "x": x, "r1": r1, "r2": r2}
     attributes: dict[str, Any] = {}

@@ -10,8 +10,6 @@
 namespace popart::cpu {
 namespace {
 
-int64_t volume(const Spatial &s) { return s[0] * s[1] * s[2]; }
-
 // One tap that meets every pixel once: a plain product over pixels.
 bool isPointwise(const ConvShape &s) {
   return s.taps() == 1 && volume(s.stride) == 1 && s.padLow == Spatial{} && s.padHigh == Spatial{};

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "backends/cpu/kernels/ceil_div.hpp"
 #include "backends/cpu/kernels/pack.hpp"
 
 namespace popart::cpu {
@@ -21,10 +22,6 @@ constexpr int64_t kPanelBytesAtOnce = 256 << 10;  // weights of a pass stay in t
 constexpr int64_t kPlacesPerChunk = 224;
 constexpr int64_t kTasksPerThread = 4;
 constexpr int64_t kSmallestTaskFlops = 100'000;
-
-int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
-int64_t volume(const Spatial &s) { return s[0] * s[1] * s[2]; }
 
 }  // namespace
 

@@ -8,6 +8,7 @@
 namespace popart::cpu {
 
 using Spatial = std::array<int64_t, 3>;  // depth, height, width
+constexpr int64_t volume(const Spatial &s) { return s[0] * s[1] * s[2]; }
 
 struct ConvShape {
   int64_t n = 1;

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 
+#include "backends/cpu/kernels/ceil_div.hpp"
 #include "backends/cpu/kernels/pack.hpp"
 
 namespace popart::cpu {
@@ -19,10 +20,6 @@ constexpr int64_t kPlacesPerChunk = 256;
 constexpr int64_t kTasksPerThread = 4;
 constexpr int64_t kSmallestTaskFlops = 100'000;
 constexpr int64_t kTilesToPack = 8;  // packing dy pays from this many tiles that read it
-
-int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
-int64_t volume(const Spatial &s) { return s[0] * s[1] * s[2]; }
 
 }  // namespace
 

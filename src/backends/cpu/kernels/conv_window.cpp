@@ -4,13 +4,13 @@
 #include <algorithm>
 #include <cstring>
 
+#include "backends/cpu/kernels/ceil_div.hpp"
+
 namespace popart::cpu {
 namespace {
 
 // A line is not cut into pieces below this: they would leave the register tiles half empty.
 constexpr int64_t kSmallestPixels = 56;
-
-int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 bool inside(int64_t at, int64_t size) { return static_cast<uint64_t>(at) < static_cast<uint64_t>(size); }
 

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "backends/cpu/kernels/ceil_div.hpp"
 #include "backends/cpu/kernels/pack.hpp"
 #include "backends/cpu/kernels/small_batch.hpp"
 
@@ -32,8 +33,6 @@ constexpr int64_t kColumnBlock = 16;  // at least the rows of a tile
 static_assert(kMaxTileRows <= kColumnBlock);
 constexpr int64_t kMostDotBatch = 16;  // up to here a transposing pack of B would cost more than the product
 constexpr int64_t kSmallestTaskFlops = 100'000;
-
-int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // a[m, k] with arbitrary strides -> packed[k][rows]. Where rows lie together, blocks of a fixed size are copied while
 // `readable` floats of the source last: the next column overwrites the surplus, the last one's goes into the slack

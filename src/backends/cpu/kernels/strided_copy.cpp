@@ -6,6 +6,7 @@
 #include <cstring>
 #include <utility>
 
+#include "backends/cpu/kernels/ceil_div.hpp"
 #include "backends/cpu/kernels/transpose.hpp"
 
 namespace popart::cpu {
@@ -13,8 +14,6 @@ namespace {
 
 constexpr int64_t kTaskBytes = int64_t{1} << 17;
 constexpr int64_t kTile = 64;  // rows and columns of a transposed block
-
-int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 }  // namespace
 

@@ -4,13 +4,13 @@
 #include <algorithm>
 #include <cstring>
 
+#include "backends/cpu/kernels/ceil_div.hpp"
+
 namespace popart::cpu {
 namespace {
 
 constexpr int64_t kRegisterBytes = 8;  // of one element in a temporary, so that every form fits
 using Access = ElementOperand::Access;
-
-int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // Position in the loop above the innermost dimension, with the offset of every broadcast input.
 class RowWalk {

@@ -1,0 +1,60 @@
+// Element types as C++ types: lists of them, from which a kernel is made for each type that a tensor may have. What a
+// switch over DataType would say once more per file is said here: which type belongs to which enumerator.
+//
+//   if (!forElement(kNumericElements, type, [&](auto zero) { fill<decltype(zero)>(data); })) throw …;
+#pragma once
+#include <cstdint>
+#include <type_traits>
+
+#include <popart/datatype.hpp>
+#include <popart/half.hpp>
+
+namespace popart {
+
+template <class... Ts>
+struct Elements {};
+template <class... A, class... B>
+constexpr Elements<A..., B...> operator+(Elements<A...>, Elements<B...>) {
+  return {};
+}
+
+constexpr Elements<float, double, Half, BFloat16> kFloatElements;
+constexpr Elements<int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t> kIntegerElements;
+constexpr auto kNumericElements = kFloatElements + kIntegerElements;
+constexpr auto kRealElements = kNumericElements + Elements<bool>();
+
+// Calls f(T{}) with the C++ type of `type`; false, and no call, when the list does not have it.
+template <class F, class... Ts>
+bool forElement(Elements<Ts...>, DataType type, F &&f) {
+  return ((type == getDataType<Ts>() && (f(Ts{}), true)) || ...);
+}
+
+// Calls f(T{}) with the unsigned integer of `bytes` bytes, for kernels that move elements as they are; false, and no
+// call, when there is none.
+template <class F>
+bool forWidth(int64_t bytes, F &&f) {
+  const auto tried = [&]<class... Ts>(Elements<Ts...>) {
+    return ((bytes == static_cast<int64_t>(sizeof(Ts)) && (f(Ts{}), true)) || ...);
+  };
+  return tried(Elements<uint8_t, uint16_t, uint32_t, uint64_t>());
+}
+
+// What sums of elements are kept in: 64-bit integers of the same sign, double for floats; bool counts.
+template <class T>
+using SumOf =
+    std::conditional_t<!std::is_integral_v<T>, double,
+                       std::conditional_t<std::is_unsigned_v<T> && !std::is_same_v<T, bool>, uint64_t, int64_t>>;
+
+// A value as an element: integers wrap, 16-bit floats are rounded from float, bool is "is not 0". Floats to integers
+// must be in range.
+template <class T, class V>
+T asElement(V value) {
+  if constexpr (std::is_same_v<T, bool>)
+    return value != V(0);
+  else if constexpr (std::is_arithmetic_v<T>)
+    return static_cast<T>(value);
+  else
+    return T(static_cast<float>(value));
+}
+
+}  // namespace popart

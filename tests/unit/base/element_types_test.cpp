@@ -1,0 +1,78 @@
+// Lists of element types: each type meets its own C++ type, and values convert as the contract says.
+#include "base/element_types.hpp"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include <popart/error.hpp>
+#include <popart/tensordata.hpp>
+
+namespace popart {
+namespace {
+
+constexpr DataType kReal[] = {DataType::FLOAT, DataType::DOUBLE, DataType::FLOAT16, DataType::BFLOAT16,
+                              DataType::INT8,  DataType::INT16,  DataType::INT32,   DataType::INT64,
+                              DataType::UINT8, DataType::UINT16, DataType::UINT32,  DataType::UINT64,
+                              DataType::BOOL};
+
+TEST(ElementTypes, every_real_type_meets_its_own_type_once) {
+  for (DataType type : kReal) {
+    std::vector<DataType> met;
+    EXPECT_TRUE(forElement(kRealElements, type, [&](auto zero) { met.push_back(getDataType<decltype(zero)>()); }));
+    EXPECT_EQ(met, std::vector<DataType>{type});
+  }
+}
+
+TEST(ElementTypes, types_outside_a_list_are_not_called) {
+  const auto fail = [](auto) { FAIL(); };
+  for (DataType type : {DataType::STRING, DataType::UNDEFINED, DataType::FLOAT8_143, DataType::COMPLEX64})
+    EXPECT_FALSE(forElement(kRealElements, type, fail));
+  EXPECT_FALSE(forElement(kIntegerElements, DataType::BOOL, fail));
+  EXPECT_FALSE(forElement(kNumericElements, DataType::BOOL, fail));
+  EXPECT_FALSE(forElement(kFloatElements, DataType::INT32, fail));
+}
+
+TEST(ElementTypes, widths_meet_the_integer_of_that_size) {
+  for (int64_t bytes : {1, 2, 4, 8}) {
+    size_t met = 0;
+    EXPECT_TRUE(forWidth(bytes, [&](auto zero) { met += sizeof(zero); }));
+    EXPECT_EQ(met, static_cast<size_t>(bytes));
+  }
+  for (int64_t bytes : {-1, 0, 3, 16}) EXPECT_FALSE(forWidth(bytes, [](auto) { FAIL(); }));
+}
+
+TEST(ElementTypes, sums_keep_the_sign_and_all_bits) {
+  EXPECT_TRUE((std::is_same_v<SumOf<int8_t>, int64_t>));
+  EXPECT_TRUE((std::is_same_v<SumOf<uint8_t>, uint64_t>));
+  EXPECT_TRUE((std::is_same_v<SumOf<bool>, int64_t>));
+  EXPECT_TRUE((std::is_same_v<SumOf<Half>, double>));
+  EXPECT_TRUE((std::is_same_v<SumOf<float>, double>));
+}
+
+TEST(TensorData, numbers_of_every_real_type_come_back) {
+  const std::vector<double> numbers = {0, 1, 3, 100};
+  for (DataType type : kReal) {
+    const TensorData data = TensorData::fromDoubles(TensorInfo(type, {2, 2}), numbers);
+    EXPECT_EQ(data.info(), TensorInfo(type, {2, 2}));
+    const std::vector<double> expected = type == DataType::BOOL ? std::vector<double>{0, 1, 1, 1} : numbers;
+    EXPECT_EQ(data.asDoubles(), expected) << toText(type);
+  }
+}
+
+TEST(TensorData, numbers_truncate_or_round) {
+  const std::vector<double> numbers = {2.75, -2.75};
+  EXPECT_EQ(TensorData::fromDoubles(TensorInfo(DataType::INT32, {2}), numbers).asInts(), (std::vector<int64_t>{2, -2}));
+  const std::vector<double> fine = {1.0 + 1.0 / 4096};
+  EXPECT_EQ(TensorData::fromDoubles(TensorInfo(DataType::FLOAT16, {1}), fine).asDoubles()[0], 1.0);
+}
+
+TEST(TensorData, numbers_that_do_not_fit_are_refused) {
+  const std::vector<double> numbers = {1, 2};
+  EXPECT_THROW(TensorData::fromDoubles(TensorInfo(DataType::FLOAT, {3}), numbers), error);
+  EXPECT_THROW(TensorData::fromDoubles(TensorInfo(DataType::STRING, {2}), numbers), error);
+}
+
+}  // namespace
+}  // namespace popart
