@@ -9,6 +9,7 @@
 
 #include "ops/catalog.hpp"
 #include "ops/expression.hpp"
+#include "ops/forward_op.hpp"
 #include "ops/nn/window.hpp"
 #include "ops/rules.hpp"
 
@@ -38,13 +39,22 @@ OpDef poolRow(const char *type, std::vector<OpVersion> versions, TypeSet types) 
 
 OpDef gradientRow(const char *type) {
   OpDef row("ai.graphcore", type, {1});
-  row.input("grad_out", kFloats, "T").output("grad").attrRequired("kernel_shape", AttributeType::Ints);
+  row.input("grad_out", kFloats, "T")
+      .output("grad")
+      .attrRequired("kernel_shape", AttributeType::Ints)
+      .attr("ceil_mode", int64_t{0});
   windowAttributes(row).traits(Trait::Gradient).noGrad("second derivatives of pooling are not built").notOnnx();
   return row;
 }
 
-Attributes averageAttributes(const OpEmitter &b) {
+Attributes poolAttributes(const OpEmitter &b) {
   Attributes out = windowAttributesOf(b.attrs());
+  out.set("ceil_mode", b.op().attrInt("ceil_mode"));
+  return out;
+}
+
+Attributes averageAttributes(const OpEmitter &b) {
+  Attributes out = poolAttributes(b);
   out.set("count_include_pad", b.op().attrInt("count_include_pad"));
   return out;
 }
@@ -55,12 +65,12 @@ void addMaxPool(OpDefs &rows) {
                      .output("Indices", Arity::Optional)
                      .attr("storage_order", int64_t{0})
                      .vjp([](VjpBuilder &b) {
-                       b.grad(0, b.emit("MaxPoolGrad", {b.gradOut(0), b.in(0)}, windowAttributesOf(b.attrs())));
+                       b.grad(0, b.emit("MaxPoolGrad", {b.gradOut(0), b.in(0)}, poolAttributes(b)));
                      })
                      .doc("Maximum of each window."));
   rows.push_back(gradientRow("MaxPoolGrad")
                      .input("data", kFloats, "T")
-                     .infer([](InferContext &c) { c.out(0, c.in(1)); })
+                     .infer([](InferContext &c) { inferGradientOf(c, "MaxPool", {c.in(1)}); })
                      .doc("The gradient goes to the first maximum of each window."));
 }
 
@@ -77,7 +87,7 @@ void addAveragePool(OpDefs &rows) {
   rows.push_back(gradientRow("AveragePoolGrad")
                      .attr("count_include_pad", int64_t{0})
                      .attrRequired("fwd_shape", AttributeType::Ints)
-                     .infer(inferForwardShape)
+                     .infer([](InferContext &c) { inferGradientOf(c, "AveragePool", {forwardInfo(c)}); })
                      .doc("The gradient spread over the elements each mean counted."));
 }
 
@@ -85,7 +95,7 @@ void addLpPool(OpDefs &rows) {
   rows.push_back(poolRow("LpPool", {2, 11, 18, 22}, kFloats)
                      .attr("p", int64_t{2})
                      .vjp([](VjpBuilder &b) {
-                       Attributes attributes = windowAttributesOf(b.attrs());
+                       Attributes attributes = poolAttributes(b);
                        attributes.set("p", b.op().attrInt("p"));
                        b.grad(0, b.emit("LpPoolGrad", {b.gradOut(0), b.in(0), b.out(0)}, attributes));
                      })
@@ -94,7 +104,10 @@ void addLpPool(OpDefs &rows) {
                      .input("data", kFloats, "T")
                      .input("output", kFloats, "T")
                      .attr("p", int64_t{2})
-                     .infer([](InferContext &c) { c.out(0, c.in(1)); })
+                     .infer([](InferContext &c) {
+                       ForwardOp(c, "LpPool", {c.in(1)}).gives(0, 0).gives(0, 2);
+                       c.out(0, c.in(1));
+                     })
                      .doc("g sign(x) (|x| / y)^(p - 1), summed over the windows of each element."));
 }
 
