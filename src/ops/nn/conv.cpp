@@ -163,7 +163,12 @@ void inferConvTranspose(InferContext &c) {
     c.require(c.shape(2) == Shape{channels},
               "the bias must have one value per output channel: got shape {}, expected {}", c.shape(2),
               Shape{channels});
-  Shape out = transposedWindow(c, spatialShape(x), spatialShape(w)).output;
+  const Shape input = spatialShape(x);
+  c.require(elementCount(input) > 0, "the input has no elements along a spatial dimension: got shape {}", x);
+  const Transposed transposed = transposedWindow(c, input, spatialShape(w));
+  c.require(transposed.window.kernel == spatialShape(w), "kernel_shape differs from the weights: got {}, expected {}",
+            transposed.window.kernel, spatialShape(w));
+  Shape out = transposed.output;
   out.insert(out.begin(), {x[0], channels});
   c.out(0, c.type(0), out);
 }

@@ -1,5 +1,6 @@
-// Gradient rows refuse what cannot come from their forward op. Every gradient op that autodiff emits is taken out of
-// its program and altered in one place: a dimension or the type of an input, an entry of an attribute. The altered op
+// Rows refuse what their kernels cannot take; gradient rows what cannot come from their forward op. Every op of the
+// programs of gradient cases, and those that optimizers and views need, is taken out of its program and altered in one
+// place: a dimension or the type of an input, an entry of an attribute. The altered op
 // must be refused by its shape rule with an error of the user's kind, or run on both backends (under sanitizers:
 // without touching memory outside its tensors).
 #include <gtest/gtest.h>
@@ -44,16 +45,44 @@ BareOp bare(const Op &op) {
   return result;
 }
 
-// Rows that autodiff does not emit.
-std::vector<BareOp> otherGradients() {
-  const TensorInfo probs(DataType::FLOAT, {2, 3, 4}), labels(DataType::INT64, {2, 3}), scalar(DataType::FLOAT, {});
-  return {{"SoftmaxGradDirect", {{"reduction", std::string("Mean")}}, {probs, labels, scalar}}};
+// Rows that the cases' programs do not hold.
+std::vector<BareOp> otherOps() {
+  const TensorInfo probs(DataType::FLOAT, {2, 3, 4}), labels(DataType::INT64, {2, 3}), scalar(DataType::FLOAT, {}),
+      w(DataType::FLOAT, {3, 4}), rows(DataType::INT64, {2}), part(DataType::FLOAT, {2, 4});
+  const Attributes mean{{"reduction", std::string("Mean")}};
+  const auto kind = [](const char *name) { return Attributes{{"accumulation_type", std::string(name)}}; };
+  const Attributes adam{{"mode", std::string("Adam")}, {"beta1", 0.9f}, {"beta2", 0.99f}, {"epsilon", 0.1f}};
+  const Attributes eps{{"epsilon", 0.1f}};
+  return {{"SoftmaxGradDirect", mean, {probs, labels, scalar}},
+          {"NlllWithSoftmaxGradDirect", mean, {probs, labels, scalar}, 2},
+          {"Accumulate", kind("MovingAverageSquare"), {w, w, scalar}},
+          {"Accumulate", kind("Add"), {w, w}},
+          {"PopartSparseAccumulate", {}, {w, part, rows, scalar}},
+          {"AccumulatorScale", {{"factor", 0.5f}}, {w}},
+          {"AdamUpdater", adam, {w, w, w, scalar}, 2},
+          {"AdamVarUpdate", {{"lr", 0.1f}}, {w, w, scalar, scalar}},
+          {"SGD0VarUpdate", {{"slr0", 0.1f}, {"wdsf0", 1.0f}}, {w, w}},
+          {"SGD1AcclUpdate", {{"smm1", 0.1f}, {"swd1", 1.0f}}, {w, w}},
+          {"SGD1VarUpdate", {{"slr1", 0.1f}}, {w, w}},
+          {"SGD1Nesterov", {{"ils", 1.0f}, {"wd", 0.0f}, {"ngsf", 1.0f}, {"mm", 0.5f}}, {w, w, w}},
+          {"RMSPropUpdater", eps, {w, w, w}},
+          {"AdaDeltaUpdater", eps, {w, w, w}},
+          {"ScaledVarUpdate", {{"lr", 0.1f}}, {w, w}},
+          {"LambSquare", {}, {w}},
+          {"CopyVarUpdate", {}, {w, w}},
+          {"ScaledAdd", {}, {w, w, scalar, scalar}},
+          {"Init", {{"shape", Ints{2, 3}}, {"dtype", int64_t{1}}}, {}},
+          {"ReplicatedAllReduce", {}, {w}},
+          {"ReplicatedReduceScatter", {}, {w}},
+          {"ReplicatedAllGather", {{"shape", Ints{3, 4}}}, {w}},
+          {"ArgMax", {}, {w}},
+          {"SpaceToDepth", {{"blocksize", int64_t{2}}}, {TensorInfo(DataType::FLOAT, {1, 2, 4, 6})}}};
 }
 
 using OpsByType = std::map<std::string, std::vector<BareOp>>;
 
-// Gradient ops of every case by type, each once.
-const OpsByType &gradientOps() {
+// Ops of every case by type, each once.
+const OpsByType &ops() {
   static const OpsByType kOps = [] {
     OpsByType ops;
     std::set<std::string> seen;
@@ -65,17 +94,20 @@ const OpsByType &gradientOps() {
         continue;
       }
       for (const Op *op : ir->getMainGraph().ops())
-        if (op->has(Trait::Gradient) && seen.insert(bare(*op).text()).second) ops[op->opType()].push_back(bare(*op));
+        if (seen.insert(bare(*op).text()).second) ops[op->opType()].push_back(bare(*op));
     }
-    for (const BareOp &op : otherGradients()) ops[op.type].push_back(op);
+    for (const BareOp &op : otherOps()) ops[op.type].push_back(op);
     return ops;
   }();
   return kOps;
 }
 
-std::vector<std::string> gradientTypes() {
+enum class Rows { All, Gradients };
+
+std::vector<std::string> types(Rows rows) {
   std::vector<std::string> types;
-  for (const auto &entry : gradientOps()) types.push_back(entry.first);
+  for (const auto &entry : ops())
+    if (rows == Rows::All || opDef(entry.first).has(Trait::Gradient)) types.push_back(entry.first);
   return types;
 }
 
@@ -175,10 +207,11 @@ Fate fateOf(const BareOp &bareOp) {
 // Rows of one tensor that keep its shape or follow attributes alone: any tensor can be their gradient.
 bool takesAnyShape(const BareOp &op) { return op.inputs.size() == 1 && !op.attributes.hasAttribute("fwd_shape"); }
 
-class GradientShapes : public ::testing::TestWithParam<std::string> {};
+class AnyRow : public ::testing::TestWithParam<std::string> {};
+class GradientRow : public ::testing::TestWithParam<std::string> {};
 
-TEST_P(GradientShapes, altered_op_is_refused_or_runs) {
-  for (const BareOp &op : gradientOps().at(GetParam())) {
+TEST_P(AnyRow, altered_op_is_refused_or_runs) {
+  for (const BareOp &op : ops().at(GetParam())) {
     SCOPED_TRACE(op.text());
     EXPECT_EQ(fateOf(op), Fate::Ran);
     for (const std::vector<BareOp> &altered : {alteredInputs(op), alteredAttributes(op)})
@@ -189,8 +222,8 @@ TEST_P(GradientShapes, altered_op_is_refused_or_runs) {
   }
 }
 
-TEST_P(GradientShapes, gradient_of_another_shape_is_refused) {
-  for (const BareOp &op : gradientOps().at(GetParam())) {
+TEST_P(GradientRow, gradient_of_another_shape_is_refused) {
+  for (const BareOp &op : ops().at(GetParam())) {
     if (takesAnyShape(op)) continue;
     SCOPED_TRACE(op.text());
     int64_t refused = 0;
@@ -205,17 +238,19 @@ TEST_P(GradientShapes, gradient_of_another_shape_is_refused) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Rows, GradientShapes, ::testing::ValuesIn(gradientTypes()),
+INSTANTIATE_TEST_SUITE_P(Shapes, AnyRow, ::testing::ValuesIn(types(Rows::All)),
+                         [](const auto &info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(Shapes, GradientRow, ::testing::ValuesIn(types(Rows::Gradients)),
                          [](const auto &info) { return info.param; });
 
-TEST(GradientShapesTable, every_case_is_legal) {
+TEST(GradientCases, every_case_is_legal) {
   for (const test::GradientCase &c : test::gradientCases()) EXPECT_NO_THROW(test::gradientProgram(c)) << c.type;
 }
 
-TEST(GradientShapesTable, holds_every_gradient_row) {
+TEST(GradientCases, holds_every_gradient_row) {
   std::set<std::string> missing;
   for (const OpDef *row : allOpDefs())
-    if (row->has(Trait::Gradient) && !gradientOps().count(row->type())) missing.insert(row->type());
+    if (row->has(Trait::Gradient) && !ops().count(row->type())) missing.insert(row->type());
   EXPECT_TRUE(missing.empty()) << "no case in tests/unit/support/gradient_cases.cpp makes " << *missing.begin();
 }
 
