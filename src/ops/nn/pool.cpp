@@ -30,6 +30,11 @@ void inferPool(InferContext &c) {
   if (c.outputCount() > 1) c.out(1, DataType::INT64, out);
 }
 
+void requireNorm(const InferContext &c) {
+  const int64_t p = c.attrInt("p");
+  c.require(p >= 1 && p <= (int64_t{1} << 31), "p is not positive or too large: got {}, expected the p of a p-norm", p);
+}
+
 OpDef poolRow(const char *type, std::vector<OpVersion> versions, TypeSet types) {
   OpDef row("ai.onnx", type, std::move(versions));
   row.input("X", types).output("Y").attrRequired("kernel_shape", AttributeType::Ints).attr("ceil_mode", int64_t{0});
@@ -94,6 +99,10 @@ void addAveragePool(OpDefs &rows) {
 void addLpPool(OpDefs &rows) {
   rows.push_back(poolRow("LpPool", {2, 11, 18, 22}, kFloats)
                      .attr("p", int64_t{2})
+                     .infer([](InferContext &c) {
+                       requireNorm(c);
+                       inferPool(c);
+                     })
                      .vjp([](VjpBuilder &b) {
                        Attributes attributes = poolAttributes(b);
                        attributes.set("p", b.op().attrInt("p"));
@@ -154,6 +163,10 @@ void addGlobalPools(OpDefs &rows) {
                      .doc("Maximum over all spatial dimensions."));
   rows.push_back(globalRow("GlobalLpPool", {2, 22})
                      .attr("p", int64_t{2})
+                     .infer([](InferContext &c) {
+                       requireNorm(c);
+                       inferGlobal(c);
+                     })
                      .vjp([](VjpBuilder &b) {
                        Attributes attributes = wholeWindow(b.inInfo(0).shape());
                        attributes.set("p", b.op().attrInt("p"));

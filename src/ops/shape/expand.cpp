@@ -108,7 +108,7 @@ void inferPad(InferContext &c) {
   Shape shape = c.shape(0);
   for (size_t i = 0; i < shape.size(); ++i) {
     const int64_t size = shape[i], before = pads[i], after = pads[shape.size() + i];
-    c.require(std::max(std::abs(before), std::abs(after)) <= kMostElements,
+    c.require(std::min(before, after) >= -kMostElements && std::max(before, after) <= kMostElements,
               "axis {} is padded by too much: got pads {}, expected at most {}", i, pads, kMostElements);
     shape[i] = size + before + after;
     c.require(shape[i] >= 0, "axis {} gets a negative size: got pads {} for input {}, expected a size of 0 or more", i,
