@@ -1,6 +1,8 @@
 // Op: edges by index, rules from the row.
 #include <popart/op.hpp>
 
+#include <typeinfo>
+
 #include <popart/graph.hpp>
 #include <popart/ir.hpp>
 #include <popart/opmanager.hpp>
@@ -110,10 +112,17 @@ void Op::disconnectAllOutputs() {
 void Op::setup() {
   checkOperands(*this);
   InferContext context(*this);
-  if (def_->inferRule()) {
-    def_->inferRule()(context);
-  } else if (outputCount() > 0) {
-    context.out(0, context.in(0));
+  try {
+    if (def_->inferRule()) {
+      def_->inferRule()(context);
+    } else if (outputCount() > 0) {
+      context.out(0, context.in(0));
+    }
+  } catch (const error &e) {
+    // What a rule calls (sizes of shapes, attributes) does not know the op.
+    const std::string what = e.what(), name = debugName();
+    if (typeid(e) != typeid(error) || what.find(name) != std::string::npos) throw;
+    throw error("{}: {}", name, what);
   }
   checkOutputs(*this);
 }

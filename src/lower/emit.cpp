@@ -190,7 +190,12 @@ class Emitter {
   int outputStream(const Op &op) {
     const std::string &id = op.attrString("stream");
     for (size_t i = 0; i < result_->outputs.size(); ++i)
-      if (result_->outputs[i].id == id) return static_cast<int>(i);
+      if (result_->outputs[i].id == id) {
+        if (result_->outputs[i].info != op.inInfo(0))
+          throw error("{}: stream '{}' gets values of several types or shapes: got {} and {}. Use two streams",
+                      op.debugName(), id, result_->outputs[i].info, op.inInfo(0));
+        return static_cast<int>(i);
+      }
     using Return = executable::OutputStream::Return;
     const std::string &kind = op.attrString("return");
     const Return r = kind == "final"    ? Return::Final

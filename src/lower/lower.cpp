@@ -14,8 +14,22 @@
 
 namespace popart::lower {
 
+namespace {
+
+// Kernels of fused rows rely on what fusion checked, so that these rows come from fusion alone.
+void requireNotLowered(const Ir &ir) {
+  for (const Graph *graph : ir.getAllGraphs())
+    for (const Op *op : graph->ops())
+      if (op->has(Trait::Internal) && op->def().domain() == "popart" && !op->is("VariableAssign"))
+        throw error("{}: a program that was lowered cannot be lowered again. Give the program before lowering",
+                    op->debugName());
+}
+
+}  // namespace
+
 std::shared_ptr<const executable::Executable> lower(const Ir &ir, const LowerOptions &options) {
   if (options.backends.empty()) throw internal_error("lower: no backend was given");
+  requireNotLowered(ir);
   std::unique_ptr<Ir> flat = flatten(ir);
   simplify(*flat);
   foldLargeTransposes(*flat, options.evaluate);

@@ -32,7 +32,16 @@ void inferBroadcast(InferContext &c) {
 }
 void inferBroadcastBool(InferContext &c) { c.out(0, DataType::BOOL, broadcastShape(c, 0, c.inputCount())); }
 void inferLikeBool(InferContext &c) { c.out(0, DataType::BOOL, c.shape(0)); }
-void inferForwardShape(InferContext &c) { c.out(0, c.type(0), c.attrInts("fwd_shape")); }
+
+DataType typeOfAttribute(const InferContext &c, std::string_view name) {
+  const int64_t number = c.attrInt(name);
+  c.require(number >= 0 && number < 1000, "attribute '{}': there is no element type with ONNX number {}", name, number);
+  try {
+    return fromOnnxDataType(static_cast<int>(number));
+  } catch (const error &e) {
+    c.fail("attribute '{}': {}", name, e.what());
+  }
+}
 
 std::vector<int64_t> reductionAxes(const Attributes &attributes, int64_t rank) {
   std::vector<int64_t> axes;

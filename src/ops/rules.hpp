@@ -13,11 +13,11 @@ void inferBroadcast(InferContext &c);
 void inferBroadcastBool(InferContext &c);
 // Output 0 has the shape of input 0 and BOOL elements.
 void inferLikeBool(InferContext &c);
-// Output 0 has the type of input 0 and the shape of attribute "fwd_shape": gradients of inputs that were broadcast or
-// reduced.
-void inferForwardShape(InferContext &c);
 // Broadcast shape of inputs [first, count); fails naming both shapes.
 Shape broadcastShape(const InferContext &c, int first, int count);
+
+// The element type with the ONNX number that attribute `name` holds; fails naming the op when there is none.
+DataType typeOfAttribute(const InferContext &c, std::string_view name);
 
 // Axes of attribute "axes" normalised, sorted and checked for range and repetition; all axes when the attribute is
 // absent (none with noop_with_empty_axes = 1). An empty list reduces nothing.

@@ -281,7 +281,9 @@ struct Engine::Impl {
   }
 
   void load(const BoundStep &s, StreamSource &streams) {
-    std::memcpy(s.out[0], streams.input(s.stream, s.bytes), static_cast<size_t>(s.bytes));
+    const void *value = streams.input(s.stream, s.bytes);
+    // The host's pointer to no bytes may be null.
+    if (s.bytes > 0) std::memcpy(s.out[0], value, static_cast<size_t>(s.bytes));
     streams.inputDone(s.stream);
   }
 
@@ -305,7 +307,8 @@ struct Engine::Impl {
         value = sums[s.stream].data();
         break;
     }
-    std::memcpy(streams.output(s.stream, s.bytes), value, static_cast<size_t>(s.bytes));
+    void *target = streams.output(s.stream, s.bytes);
+    if (s.bytes > 0) std::memcpy(target, value, static_cast<size_t>(s.bytes));
     streams.outputDone(s.stream);
   }
 

@@ -25,6 +25,7 @@
 #include "models.hpp"
 #include "mutate.hpp"
 #include "onnx/reader.hpp"
+#include "work.hpp"
 
 namespace popart::fuzz {
 namespace {
@@ -42,8 +43,6 @@ constexpr const char *kStageNames[] = {"reader", "importer", "session", "compile
 
 constexpr double kMostCpuSeconds = 30;      // of one model, under sanitizers on a slow machine
 constexpr unsigned kMostWallSeconds = 300;  // a hang
-constexpr int64_t kMostElements = 4'000;    // of a tensor of a program that is run
-constexpr int64_t kMostWork = 100'000;      // elements of all tensors, as often as loops make them
 constexpr const char *kSecret = "../secret.bin";
 
 // The folder that models' external data is looked for in, with traps around it. The current folder while it lives.
@@ -72,26 +71,6 @@ class ModelFolder {
  private:
   fs::path before_, root_;
 };
-
-// Elements that a run of the graph makes; more than kMostWork when it cannot be told.
-int64_t work(const Graph &graph) {
-  int64_t total = 0;
-  for (const Tensor *tensor : graph.tensors()) {
-    if (tensor->info.nelms() > kMostElements) return kMostWork + 1;
-    total += tensor->info.nelms();
-  }
-  for (const Op *op : graph.ops()) {
-    const int64_t times = op->is("Loop") ? op->attributes().getAttribute<int64_t>("trip_count", -1) : 1;
-    if (times < 0) return kMostWork + 1;
-    for (const Graph *called : op->getCalledGraphs()) {
-      const int64_t once = work(*called);
-      if (once > kMostWork || times > kMostWork) return kMostWork + 1;
-      total += times * once;
-    }
-    if (total > kMostWork) break;
-  }
-  return total;
-}
 
 // Whether values of the file outside the folder came into the model.
 bool holdsSecret(const Ir &ir) {

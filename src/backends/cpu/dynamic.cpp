@@ -33,7 +33,7 @@ struct WindowForm {
     bool outside = false;
     for (size_t d = 0; d < whole.size(); ++d) {
       if (offsetOf[d] >= 0) start[d] = indexAt(offsets, offsetType, offsetOf[d]);
-      outside |= start[d] < 0 || start[d] >= whole[d];
+      if (start[d] < 0 || start[d] >= whole[d]) outside = true, start[d] = 0;
     }
     const size_t last = whole.size() - 1;
     for (int64_t r = begin; r < end; ++r) {

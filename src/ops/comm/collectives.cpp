@@ -19,7 +19,10 @@ void requireCollective(InferContext &c) {
             "unknown collective operator: got '{}', expected Add, Mean, Mul, Min, Max, LogicalAnd, LogicalOr, "
             "SquareAdd or Local",
             op);
-  c.require(c.attrInt("group_size") >= 1, "the group needs at least one replica: got {}", c.attrInt("group_size"));
+  constexpr int64_t kMostReplicas = int64_t{1} << 14;  // times 2^48 elements stays below 2^63
+  const int64_t group = c.attrInt("group_size");
+  c.require(group >= 1 && group <= kMostReplicas,
+            "the group's number of replicas is out of range: got {}, expected 1 to {}", group, kMostReplicas);
 }
 
 OpDef collectiveRow(const char *type) {

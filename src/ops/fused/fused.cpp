@@ -3,14 +3,22 @@
 #include <popart/graph.hpp>
 
 #include "ops/catalog.hpp"
+#include "ops/forward_op.hpp"
 #include "ops/nn/window.hpp"
 
 namespace popart::ops {
 namespace {
 
-// Outputs of an op whose body graph computes them: the infos of the body's outputs.
-void outputsOfBody(InferContext &c, const char *attribute) {
+// Outputs of an op whose body graph computes them: the infos of the body's outputs. The body takes `given` (the
+// product, when there is one) and then the op's inputs from `first` on.
+void outputsOfBody(InferContext &c, const char *attribute, std::vector<TensorInfo> given, int first) {
   const Graph &body = c.graph(attribute);
+  for (int i = first; i < c.inputCount(); ++i) given.push_back(c.in(i));
+  c.require(body.inputs().size() == given.size(), "its graph takes {} inputs, expected {}", body.inputs().size(),
+            given.size());
+  for (size_t i = 0; i < given.size(); ++i)
+    c.require(body.info(body.inputs()[i]) == given[i], "input {} of its graph is {}, expected {}", i,
+              body.info(body.inputs()[i]), given[i]);
   c.require(static_cast<int>(body.outputs().size()) == c.outputCount(), "body gives {} outputs, expected {}",
             body.outputs().size(), c.outputCount());
   for (int i = 0; i < c.outputCount(); ++i) c.out(i, body.info(body.outputs()[i]));
@@ -25,7 +33,13 @@ Shape transposedMatrix(Shape shape, bool transpose) {
 Shape permuted(InferContext &c, const char *name, const Shape &shape) {
   if (!c.hasAttr(name)) return shape;
   const auto &perm = c.attrInts(name);
-  c.require(perm.size() == shape.size(), "{} does not fit the operand: got {} for {}", name, perm, shape);
+  std::vector<bool> seen(shape.size(), false);
+  bool fits = perm.size() == shape.size();
+  for (size_t i = 0; fits && i < perm.size(); ++i) {
+    fits = perm[i] >= 0 && perm[i] < static_cast<int64_t>(shape.size()) && !seen[static_cast<size_t>(perm[i])];
+    if (fits) seen[static_cast<size_t>(perm[i])] = true;
+  }
+  c.require(fits, "{} is no permutation of the operand's dimensions: got {} for {}", name, perm, shape);
   Shape result;
   for (int64_t axis : perm) result.push_back(shape[static_cast<size_t>(axis)]);
   return result;
@@ -42,21 +56,17 @@ void inferProduct(InferContext &c) {
   out.push_back(b.back());
   if (!c.hasAttr("epilogue")) return c.out(0, c.type(0), permuted(c, "perm_out", out));
   c.require(!c.hasAttr("perm_out"), "a product with an epilogue cannot permute its result");
-  const Graph &body = c.graph("epilogue");
-  c.require(body.info(body.inputs()[0]).shape() == out, "the epilogue takes {}, expected {}",
-            body.info(body.inputs()[0]), out);
-  outputsOfBody(c, "epilogue");
+  outputsOfBody(c, "epilogue", {TensorInfo(c.type(0), out)}, 2);
 }
 
-// The attributes are complete: they come from a Conv that was inferred.
 void inferFusedConv(InferContext &c) {
-  Shape out = windowOutput(c, windowOf(c.op().attributes()), spatialShape(c.shape(0)), Rounding::Floor);
-  out.insert(out.begin(), {c.shape(0)[0], c.shape(1)[0]});
-  if (!c.hasAttr("epilogue")) return c.out(0, c.type(0), out);
-  const Graph &body = c.graph("epilogue");
-  c.require(body.info(body.inputs()[0]).shape() == out, "the epilogue takes {}, expected {}",
-            body.info(body.inputs()[0]), out);
-  outputsOfBody(c, "epilogue");
+  const TensorInfo out = ForwardOp(c, "Conv", {c.in(0), c.in(1), c.hasIn(2) ? c.in(2) : TensorInfo()}).output(0);
+  if (!c.hasAttr("epilogue")) {
+    c.require(c.inputCount() <= 3, "operands without an epilogue that reads them: got {} inputs, expected up to 3",
+              c.inputCount());
+    return c.out(0, out);
+  }
+  outputsOfBody(c, "epilogue", {out}, 3);
 }
 
 OpDef convolutionRow(const char *type) {
@@ -83,7 +93,7 @@ OpDefs fusedOps() {
           .attrRequired("body", AttributeType::Graph)
           .traits(Trait::Internal)
           .notOnnx()
-          .infer([](InferContext &c) { outputsOfBody(c, "body"); })
+          .infer([](InferContext &c) { outputsOfBody(c, "body", {}, 0); })
           .noGrad("it is made after differentiation")
           .doc(
               "Element-wise ops of one output shape, computed block by block. Body inputs are the operands in order."));
@@ -122,7 +132,12 @@ OpDefs fusedOps() {
           .input("extras", kAllTypes, "", Arity::Variadic)
           .output("results", Arity::Variadic)
           .attrRequired("fwd_shape", AttributeType::Ints)
-          .infer([](InferContext &c) { outputsOfBody(c, "epilogue"); })
+          .infer([](InferContext &c) {
+            c.require(c.hasAttr("epilogue"), "it has no epilogue: a weight gradient alone is ConvWeightsGrad");
+            const TensorInfo weights = forwardInfo(c);
+            requireConvGradient(c, c.in(1), weights);
+            outputsOfBody(c, "epilogue", {weights}, 2);
+          })
           .doc("epilogue(ConvWeightsGrad(grad_out, data), extras…): a weight gradient taken by a parameter update."));
   rows.push_back(OpDef("popart", "Reorder", {1})
                      .input("x", kAllTypes)
@@ -137,6 +152,9 @@ OpDefs fusedOps() {
                      .traits(Trait::Internal | Trait::SideEffect)
                      .notOnnx()
                      .infer([](InferContext &c) {
+                       const Tensor &variable = *c.op().inTensor(0);
+                       c.require(variable.tensorType() == TensorType::Variable,
+                                 "input 0 is no variable: got tensor '{}'. Assign to variables only", variable.id);
                        c.require(c.shape(0) == c.shape(1), "shapes differ: got {} for the variable, {} for the value",
                                  c.shape(0), c.shape(1));
                      })

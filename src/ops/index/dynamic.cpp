@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "ops/catalog.hpp"
+#include "ops/forward_op.hpp"
 #include "ops/rules.hpp"
 
 namespace popart::ops {
@@ -94,7 +95,9 @@ void addDynamicSlice(OpDefs &rows) {
                      .attrRequired("axes", AttributeType::Ints)
                      .attrRequired("sizes", AttributeType::Ints)
                      .attrRequired("fwd_shape", AttributeType::Ints)
-                     .infer(inferForwardShape)
+                     .infer([](InferContext &c) {
+                       inferGradientOf(c, "DynamicSlice", {forwardInfo(c), c.in(1)});
+                     })
                      .traits(Trait::Gradient)
                      .notOnnx()
                      .decompose([](DecomposeBuilder &b) {

@@ -5,6 +5,7 @@
 
 #include "ops/catalog.hpp"
 #include "ops/expression.hpp"
+#include "ops/forward_op.hpp"
 #include "ops/rules.hpp"
 
 namespace popart::ops {
@@ -56,7 +57,9 @@ OpDef gatherGradientRow(const char *type) {
       .attr("group_size", int64_t{1})
       .attr("zero_OOR", int64_t{0})
       .attrRequired("fwd_shape", AttributeType::Ints)
-      .infer(inferForwardShape)
+      .infer([](InferContext &c) {
+        inferGradientOf(c, "Gather", {forwardInfo(c), c.in(1)});
+      })
       .traits(Trait::Gradient)
       .notOnnx()
       .cost(Cost::Heavy)
@@ -126,7 +129,9 @@ void addGatherElements(OpDefs &rows) {
           .output("dx")
           .attrRequired("axis", AttributeType::Int)
           .attrRequired("fwd_shape", AttributeType::Ints)
-          .infer(inferForwardShape)
+          .infer([](InferContext &c) {
+            inferGradientOf(c, "GatherElements", {forwardInfo(c), c.in(1)});
+          })
           .traits(Trait::Gradient)
           .notOnnx()
           .decompose([](DecomposeBuilder &b) {
@@ -137,10 +142,9 @@ void addGatherElements(OpDefs &rows) {
           .doc("Gradient of GatherElements."));
 }
 
-// Shape of the slices of `data` that `indices` (input 1) names.
-Shape gatherNDShape(InferContext &c, const Shape &data) {
+void inferGatherND(InferContext &c) {
   const int64_t batch = c.attrInt("batch_dims");
-  const Shape &indices = c.shape(1);
+  const Shape &data = c.shape(0), &indices = c.shape(1);
   c.require(!indices.empty(), "indices is a scalar: got rank 0, expected rank 1 or more");
   c.require(batch >= 0 && batch < static_cast<int64_t>(std::min(data.size(), indices.size())),
             "batch_dims is out of range: got {} for {} and {}", batch, data, indices);
@@ -151,16 +155,7 @@ Shape gatherNDShape(InferContext &c, const Shape &data) {
             "batch dimensions differ: got {} and {}, expected {} equal ones", data, indices, batch);
   Shape to(indices.begin(), indices.end() - 1);
   to.insert(to.end(), data.begin() + batch + depth, data.end());
-  return to;
-}
-
-void inferGatherND(InferContext &c) { c.out(0, c.type(0), gatherNDShape(c, c.shape(0))); }
-
-void inferGatherNDGrad(InferContext &c) {
-  inferForwardShape(c);
-  const Shape expected = gatherNDShape(c, c.attrInts("fwd_shape"));
-  c.require(c.shape(0) == expected, "grad has another shape than the slices: got {}, expected {}", c.shape(0),
-            expected);
+  c.out(0, c.type(0), to);
 }
 
 void addGatherND(OpDefs &rows) {
@@ -182,7 +177,9 @@ void addGatherND(OpDefs &rows) {
                      .output("dx")
                      .attrRequired("batch_dims", AttributeType::Int)
                      .attrRequired("fwd_shape", AttributeType::Ints)
-                     .infer(inferGatherNDGrad)
+                     .infer([](InferContext &c) {
+                       inferGradientOf(c, "GatherND", {forwardInfo(c), c.in(1)});
+                     })
                      .traits(Trait::Gradient)
                      .notOnnx()
                      .doc("Gradient of GatherND: sums each slice into the position it was read from."));
@@ -220,7 +217,11 @@ void addOneHot(OpDefs &rows) {
           .output("dvalues")
           .attrRequired("axis", AttributeType::Int)
           .attrRequired("depth", AttributeType::Int)
-          .infer([](InferContext &c) { c.out(0, c.type(0), {2}); })
+          .infer([](InferContext &c) {
+            const TensorInfo values(c.type(0), {2});
+            ForwardOp(c, "OneHot", {c.in(1), values}).gives(0, 0);
+            c.out(0, values);
+          })
           .traits(Trait::Gradient)
           .notOnnx()
           .decompose([](DecomposeBuilder &b) {

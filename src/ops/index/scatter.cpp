@@ -7,6 +7,7 @@
 
 #include "ops/catalog.hpp"
 #include "ops/expression.hpp"
+#include "ops/forward_op.hpp"
 #include "ops/index/scatter_layout.hpp"
 #include "ops/rules.hpp"
 
@@ -85,6 +86,13 @@ OpDef scatterRow(const char *type, std::vector<OpVersion> versions) {
       .cost(Cost::Heavy);
 }
 
+// The infos of data and updates of the ScatterElements whose gradient is input 0, with indices of input 1.
+std::vector<TensorInfo> scatteredElements(InferContext &c) {
+  const TensorInfo updates(c.type(0), c.shape(1));
+  ForwardOp(c, "ScatterElements", {c.in(0), c.in(1), updates}).gives(0, 0);
+  return {c.in(0), updates};
+}
+
 OpDef scatterGradientRow(const char *type, InferFn infer, DecomposeFn decompose) {
   return OpDef("ai.graphcore", type, {1})
       .input("grad", kFloats)
@@ -108,12 +116,15 @@ void addScatterElements(OpDefs &rows) {
           .attr("reduction", std::string("none"))
           .infer(inferScatterElements)
           .doc("data with each update written to (or combined with) the position given, per element, along an axis."));
-  rows.push_back(scatterGradientRow("ScatterDataGrad", nullptr, [](DecomposeBuilder &b) {
-                   TensorIndex zeros = emitZeros(b, b.outInfo(0).dataType(), b.inInfo(1).shape());
-                   b.result(0, b.emit("ScatterElements", {b.in(0), b.in(1), zeros}, b.attrs()));
-                 }).attrRequired("axis", AttributeType::Int));
   rows.push_back(scatterGradientRow(
-                     "ScatterUpdateGrad", [](InferContext &c) { c.out(0, c.type(0), c.shape(1)); },
+                     "ScatterDataGrad", [](InferContext &c) { c.out(0, scatteredElements(c)[0]); },
+                     [](DecomposeBuilder &b) {
+                       TensorIndex zeros = emitZeros(b, b.outInfo(0).dataType(), b.inInfo(1).shape());
+                       b.result(0, b.emit("ScatterElements", {b.in(0), b.in(1), zeros}, b.attrs()));
+                     })
+                     .attrRequired("axis", AttributeType::Int));
+  rows.push_back(scatterGradientRow(
+                     "ScatterUpdateGrad", [](InferContext &c) { c.out(0, scatteredElements(c)[1]); },
                      [](DecomposeBuilder &b) {
                        b.result(0, b.emit("GatherElements", {b.in(0), b.in(1)}, b.attrs()));
                      })
@@ -140,12 +151,18 @@ void addScatterND(OpDefs &rows) {
                      })
                      .doc("data with slices of updates written to (or combined with) the coordinates in the last "
                           "dimension of indices."));
-  rows.push_back(scatterGradientRow("ScatterNDDataGrad", nullptr, [](DecomposeBuilder &b) {
-    const Shape &data = b.inInfo(0).shape(), &indices = b.inInfo(1).shape();
-    Shape shape(indices.begin(), indices.end() - 1);
-    shape.insert(shape.end(), data.begin() + indices.back(), data.end());
-    b.result(0, b.emit("ScatterND", {b.in(0), b.in(1), emitZeros(b, b.outInfo(0).dataType(), shape)}));
-  }));
+  rows.push_back(scatterGradientRow(
+      "ScatterNDDataGrad",
+      [](InferContext &c) {
+        updateShapeND(c, c.shape(0), c.shape(1));
+        c.out(0, c.in(0));
+      },
+      [](DecomposeBuilder &b) {
+        const Shape &data = b.inInfo(0).shape(), &indices = b.inInfo(1).shape();
+        Shape shape(indices.begin(), indices.end() - 1);
+        shape.insert(shape.end(), data.begin() + indices.back(), data.end());
+        b.result(0, b.emit("ScatterND", {b.in(0), b.in(1), emitZeros(b, b.outInfo(0).dataType(), shape)}));
+      }));
   rows.push_back(scatterGradientRow(
       "ScatterNDUpdateGrad", [](InferContext &c) { c.out(0, c.type(0), updateShapeND(c, c.shape(0), c.shape(1))); },
       [](DecomposeBuilder &b) {
@@ -215,6 +232,7 @@ void addScatterReduce(OpDefs &rows) {
   grad.output("dsrc").output("dinitial", Arity::Optional);
   withReduceAttributes(grad)
       .infer([](InferContext &c) {
+        ForwardOp(c, "ScatterReduce", {c.in(2), c.in(1), c.hasIn(3) ? c.in(3) : TensorInfo()}).gives(0, 0);
         c.out(0, c.in(2));
         if (c.hasIn(3)) c.out(1, c.in(3));
       })

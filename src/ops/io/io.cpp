@@ -6,6 +6,7 @@
 #include <popart/ir.hpp>
 
 #include "ops/catalog.hpp"
+#include "ops/rules.hpp"
 
 namespace popart::ops {
 namespace {
@@ -15,7 +16,7 @@ void inferInit(InferContext &c) {
     c.require(d >= 0, "dimensions must not be negative: got shape {}", c.attrInts("shape"));
   const int64_t type = c.attrInt("init_type");
   c.require(type == 0 || type == 1, "init_type must be 0 (undefined content) or 1 (zero): got {}", type);
-  c.out(0, fromOnnxDataType(static_cast<int>(c.attrInt("dtype"))), c.attrInts("shape"));
+  c.out(0, typeOfAttribute(c, "dtype"), c.attrInts("shape"));
 }
 
 const TensorInfo &streamInfo(const InferContext &c) {

@@ -7,6 +7,7 @@
 
 #include "ops/catalog.hpp"
 #include "ops/expression.hpp"
+#include "ops/forward_op.hpp"
 #include "ops/loss/reduction.hpp"
 #include "ops/rules.hpp"
 
@@ -57,7 +58,7 @@ void addL1(OpDefs &rows) {
                      .output("grad")
                      .attrRequired("lambda", AttributeType::Float)
                      .attr("reduction", std::string("Mean"))
-                     .infer([](InferContext &c) { c.out(0, c.in(1)); })
+                     .infer([](InferContext &c) { inferGradientOf(c, "L1", {c.in(1)}); })
                      .traits(Trait::Gradient)
                      .decompose([](DecomposeBuilder &b) {
                        const LossReduction reduction = lossReduction(b.op().attrString("reduction"));
@@ -93,7 +94,7 @@ void addIdentityLoss(OpDefs &rows) {
                      .output("grad")
                      .attr("reduction", std::string("Mean"))
                      .attrRequired("fwd_shape", AttributeType::Ints)
-                     .infer(inferForwardShape)
+                     .infer([](InferContext &c) { inferGradientOf(c, "IdentityLoss", {forwardInfo(c)}); })
                      .traits(Trait::Gradient)
                      .decompose([](DecomposeBuilder &b) {
                        const LossReduction reduction = lossReduction(b.op().attrString("reduction"));
@@ -106,17 +107,17 @@ void addIdentityLoss(OpDefs &rows) {
 }
 
 // input (N, C, d…) and target (N, d…), weight (C): shape of the loss.
-Shape inferClassLoss(InferContext &c, int input, int target, int weight) {
-  const Shape &x = c.shape(input);
+Shape inferClassLoss(InferContext &c) {
+  const Shape &x = c.shape(0);
   c.require(x.size() >= 2, "the input needs the dimensions (N, C, …): got shape {}", x);
   Shape expected = x;
   expected.erase(expected.begin() + 1);
-  c.require(c.shape(target) == expected,
-            "targets must have the input's shape without the class dimension: got {}, expected {}", c.shape(target),
+  c.require(c.shape(1) == expected,
+            "targets must have the input's shape without the class dimension: got {}, expected {}", c.shape(1),
             expected);
-  if (c.hasIn(weight))
-    c.require(c.shape(weight) == Shape{x[1]}, "weights need one value per class: got shape {}, expected {}",
-              c.shape(weight), Shape{x[1]});
+  if (c.hasIn(2))
+    c.require(c.shape(2) == Shape{x[1]}, "weights need one value per class: got shape {}, expected {}", c.shape(2),
+              Shape{x[1]});
   return inferLossReduction(c) == LossReduction::None ? expected : Shape{};
 }
 
@@ -137,7 +138,7 @@ void addNegativeLogLikelihood(OpDefs &rows) {
       .input("weight", kFloats, "T", Arity::Optional)
       .output("loss");
   rows.push_back(classLossAttributes(forward)
-                     .infer([](InferContext &c) { c.out(0, c.type(0), inferClassLoss(c, 0, 1, 2)); })
+                     .infer([](InferContext &c) { c.out(0, c.type(0), inferClassLoss(c)); })
                      .traits(Trait::Loss)
                      .vjp([](VjpBuilder &b) {
                        b.grad(0, b.emit("NegativeLogLikelihoodLossGrad", {b.gradOut(0), b.in(1), b.in(2)}, [&b] {
@@ -154,7 +155,10 @@ void addNegativeLogLikelihood(OpDefs &rows) {
       .output("grad");
   rows.push_back(classLossAttributes(gradient)
                      .attrRequired("fwd_shape", AttributeType::Ints)
-                     .infer(inferForwardShape)
+                     .infer([](InferContext &c) {
+                       inferGradientOf(c, "NegativeLogLikelihoodLoss",
+                                       {forwardInfo(c), c.in(1), c.hasIn(2) ? c.in(2) : TensorInfo()});
+                     })
                      .traits(Trait::Gradient)
                      .noGrad("second derivatives of the loss are not built")
                      .notOnnx()
@@ -184,7 +188,7 @@ void addSoftmaxCrossEntropy(OpDefs &rows) {
   rows.push_back(
       classLossAttributes(forward)
           .infer([](InferContext &c) {
-            c.out(0, c.type(0), inferClassLoss(c, 0, 1, 2));
+            c.out(0, c.type(0), inferClassLoss(c));
             if (c.outputCount() > 1) c.out(1, c.in(0));
           })
           .traits(Trait::Loss)
@@ -201,18 +205,19 @@ void addSoftmaxCrossEntropy(OpDefs &rows) {
       .input("labels", kInts)
       .input("weights", kFloats, "T", Arity::Optional)
       .output("grad");
-  rows.push_back(classLossAttributes(gradient)
-                     .infer([](InferContext &c) {
-                       c.require(c.hasIn(0) || c.hasIn(1),
-                                 "needs the gradient of the loss or of the log probabilities: got none");
-                       inferClassLoss(c, 2, 3, 4);
-                       c.out(0, c.in(2));
-                     })
-                     .traits(Trait::Gradient)
-                     .decompose(decomposeSoftmaxCrossEntropyGrad)
-                     .noGrad("second derivatives of the loss are not built")
-                     .notOnnx()
-                     .doc("Gradient of SoftmaxCrossEntropyLoss with respect to the scores."));
+  rows.push_back(
+      classLossAttributes(gradient)
+          .infer([](InferContext &c) {
+            c.require(c.hasIn(0) || c.hasIn(1), "needs the gradient of the loss or of the log probabilities: got none");
+            const TensorInfo weights = c.hasIn(4) ? c.in(4) : TensorInfo();
+            ForwardOp(c, "SoftmaxCrossEntropyLoss", {c.in(2), c.in(3), weights}, {}, 2).gives(0, 0).gives(1, 1);
+            c.out(0, c.in(2));
+          })
+          .traits(Trait::Gradient)
+          .decompose(decomposeSoftmaxCrossEntropyGrad)
+          .noGrad("second derivatives of the loss are not built")
+          .notOnnx()
+          .doc("Gradient of SoftmaxCrossEntropyLoss with respect to the scores."));
 }
 
 }  // namespace

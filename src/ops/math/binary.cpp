@@ -7,6 +7,7 @@
 
 #include "ops/catalog.hpp"
 #include "ops/expression.hpp"
+#include "ops/forward_op.hpp"
 #include "ops/rules.hpp"
 
 namespace popart::ops {
@@ -34,16 +35,32 @@ OpDef binaryRow(const char *domain, const char *type, std::vector<OpVersion> ver
       .inplace(std::string(type) + "RhsInplace", 10, 1);
 }
 
+// A forward argument that the gradient does not read may be anything that gives the result's shape: the gradient's info
+// stands for it.
+void inferPartial(InferContext &c, const std::string &forward, int argument, Reads reads) {
+  const TensorInfo dx = forwardInfo(c);
+  int next = 1;
+  const TensorInfo a = reads.a ? c.in(next++) : argument == 0 ? dx : c.in(0);
+  const TensorInfo b = reads.b ? c.in(next++) : argument == 1 ? dx : c.in(0);
+  const Shape &own = (argument == 0 ? a : b).shape();
+  c.require(own == dx.shape(), "fwd_shape is not the shape of argument {}: got {}, expected {}", argument, dx.shape(),
+            own);
+  const ForwardOp op(c, forward, {a, b});
+  op.gives(0, 0);
+  if (reads.y) op.gives(0, next);
+  c.out(0, dx);
+}
+
 // The row of the gradient of one argument.
-OpDef partialRow(const std::string &type, Reads reads, PartialFormula formula) {
-  OpDef row("ai.graphcore", type, {1});
+OpDef partialRow(const std::string &forward, int argument, Reads reads, PartialFormula formula) {
+  OpDef row("ai.graphcore", forward + "Arg" + std::to_string(argument) + "Grad", {1});
   row.input("grad", kFloats);
   if (reads.a) row.input("a", kFloats);
   if (reads.b) row.input("b", kNumeric);
   if (reads.y) row.input("y", kFloats);
   row.output("dx")
       .attrRequired("fwd_shape", AttributeType::Ints)
-      .infer(inferForwardShape)
+      .infer([forward, argument, reads](InferContext &c) { inferPartial(c, forward, argument, reads); })
       .traits(Trait::Gradient)
       .notOnnx();
   return row.decompose([formula](DecomposeBuilder &b) {
@@ -80,10 +97,10 @@ void addDifferentiable(OpDefs &rows, OpDef row, Partial first, Partial second) {
       b.grad(1, emitPartial(b, type + "Arg1Grad", secondReads, 1));
   });
   rows.push_back(std::move(row));
-  rows.push_back(partialRow(type + "Arg0Grad", first.reads, first.formula)
-                     .doc("Gradient of " + type + " for its first argument."));
-  rows.push_back(partialRow(type + "Arg1Grad", second.reads, second.formula)
-                     .doc("Gradient of " + type + " for its second argument."));
+  rows.push_back(
+      partialRow(type, 0, first.reads, first.formula).doc("Gradient of " + type + " for its first argument."));
+  rows.push_back(
+      partialRow(type, 1, second.reads, second.formula).doc("Gradient of " + type + " for its second argument."));
 }
 
 E passOn(E g, const std::vector<E> &) { return g; }

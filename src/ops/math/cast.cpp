@@ -7,7 +7,7 @@ namespace popart::ops {
 
 OpDefs castOps() {
   auto infer = [](InferContext &c) {
-    const DataType to = fromOnnxDataType(static_cast<int>(c.attrInt("to")));
+    const DataType to = typeOfAttribute(c, "to");
     c.require((typeBit(to) & kAllTypes) != 0, "there is no cast to this type: got {}, expected a number or bool type",
               to);
     c.out(0, to, c.shape(0));
@@ -44,7 +44,7 @@ OpDefs castOps() {
                    .output("y")
                    .attrRequired("to", AttributeType::Int)
                    .infer([](InferContext &c) {
-                     const DataType to = fromOnnxDataType(static_cast<int>(c.attrInt("to")));
+                     const DataType to = typeOfAttribute(c, "to");
                      c.require((typeBit(to) & kNumeric) != 0,
                                "bits cannot be read as this type: got {}, expected a number type", to);
                      c.require(getDataTypeInfo(to).nbytes == getDataTypeInfo(c.type(0)).nbytes,

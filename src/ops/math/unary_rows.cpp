@@ -1,6 +1,8 @@
 // Pairs of rows for element-wise operators (see unary_rows.hpp).
 #include "ops/math/unary_rows.hpp"
 
+#include "ops/forward_op.hpp"
+
 namespace popart::ops {
 
 OpDef unaryRow(const std::string &domain, const std::string &type, std::vector<OpVersion> versions, TypeSet types) {
@@ -21,6 +23,12 @@ void addDifferentiable(OpDefs &rows, OpDef row, Reads reads, GradientFormula for
   grad.input("grad", kFloats, "T");
   if (reads != Reads::Nothing) grad.input(reads == Reads::Input ? "x" : "y", kFloats, "T");
   grad.output("dx").traits(Trait::Elementwise | Trait::Gradient).notOnnx().doc("Gradient of " + row.type() + ".");
+  grad.infer([type = row.type(), reads](InferContext &c) {
+    const ForwardOp forward(c, type, {reads == Reads::Input ? c.in(1) : c.in(0)});
+    forward.gives(0, 0);
+    if (reads == Reads::Output) forward.gives(0, 1);
+    c.out(0, c.in(0));
+  });
   for (const AttributeDef &a : row.attributes()) {
     if (!a.defaultValue.empty())
       grad.attr(a.name, a.defaultValue.front());

@@ -4,6 +4,7 @@
 
 #include "ops/catalog.hpp"
 #include "ops/expression.hpp"
+#include "ops/forward_op.hpp"
 #include "ops/rules.hpp"
 
 namespace popart::ops {
@@ -22,12 +23,22 @@ OpDef variadicRow(const char *type, TypeSet types) {
       .traits(Trait::Elementwise | Trait::Commutative);
 }
 
-OpDef argumentGradientRow(const char *type) {
-  return OpDef("ai.graphcore", type, {1})
+// The gradient's info stands for the other arguments. With inputs 1 and 2 (Max, Min): the argument and the result.
+void inferArgumentGradient(InferContext &c, const std::string &forward) {
+  const TensorInfo dx = forwardInfo(c);
+  if (c.hasIn(1))
+    c.require(c.shape(1) == dx.shape(), "fwd_shape is not the shape of the argument: got {}, expected {}", dx.shape(),
+              c.shape(1));
+  ForwardOp(c, forward, {dx, c.in(0)}).gives(0, 0).gives(0, 2);
+  c.out(0, dx);
+}
+
+OpDef argumentGradientRow(const std::string &forward) {
+  return OpDef("ai.graphcore", forward + "ArgGrad", {1})
       .input("grad", kFloats, "T")
       .output("dx")
       .attrRequired("fwd_shape", AttributeType::Ints)
-      .infer(inferForwardShape)
+      .infer([forward](InferContext &c) { inferArgumentGradient(c, forward); })
       .traits(Trait::Gradient)
       .notOnnx();
 }
@@ -38,10 +49,9 @@ void addLinear(OpDefs &rows) {
       if (b.wants(i)) b.grad(i, b.emit("SumArgGrad", {b.gradOut(0)}, {{"fwd_shape", b.inInfo(i).shape()}}));
     }
   }));
-  rows.push_back(
-      argumentGradientRow("SumArgGrad").doc("Gradient of Sum for one input.").decompose([](DecomposeBuilder &b) {
-        b.result(0, emitReduceSumTo(b, b.in(0), b.outInfo(0).shape()));
-      }));
+  rows.push_back(argumentGradientRow("Sum").doc("Gradient of Sum for one input.").decompose([](DecomposeBuilder &b) {
+    b.result(0, emitReduceSumTo(b, b.in(0), b.outInfo(0).shape()));
+  }));
   rows.push_back(variadicRow("Mean", kFloats).doc("Mean of all inputs.").vjp([](VjpBuilder &b) {
     for (int i = 0; i < b.op().inputCount(); ++i) {
       if (!b.wants(i)) continue;
@@ -49,8 +59,16 @@ void addLinear(OpDefs &rows) {
                        {{"fwd_shape", b.inInfo(i).shape()}, {"count", int64_t{b.op().inputCount()}}}));
     }
   }));
-  rows.push_back(argumentGradientRow("MeanArgGrad")
+  rows.push_back(argumentGradientRow("Mean")
                      .attrRequired("count", AttributeType::Int)
+                     .infer([](InferContext &c) {
+                       const int64_t count = c.attrInt("count");
+                       c.require(count >= 1, "count is not positive: got {}, expected the number of inputs", count);
+                       inferArgumentGradient(c, "Mean");
+                       c.require(count > 1 || c.attrInts("fwd_shape") == c.shape(0),
+                                 "fwd_shape is not the shape of the only input: got {}, expected {}",
+                                 c.attrInts("fwd_shape"), c.shape(0));
+                     })
                      .doc("Gradient of Mean for one of `count` inputs.")
                      .decompose([](DecomposeBuilder &b) {
                        const double count = static_cast<double>(b.attrs().getAttribute<int64_t>("count"));
@@ -69,7 +87,7 @@ void addExtreme(OpDefs &rows, const char *type) {
               b.grad(i, b.emit(gradient, {b.gradOut(0), b.in(i), b.out(0)}, {{"fwd_shape", b.inInfo(i).shape()}}));
             }
           }));
-  rows.push_back(argumentGradientRow(gradient.c_str())
+  rows.push_back(argumentGradientRow(type)
                      .input("x", kFloats, "T")
                      .input("y", kFloats, "T")
                      .doc("Gradient of " + std::string(type) + " for one input: passes where the input is the extreme.")

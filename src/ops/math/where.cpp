@@ -1,18 +1,26 @@
 // Where: selects from two tensors by a condition, all three broadcast to one shape.
 #include "ops/catalog.hpp"
 #include "ops/expression.hpp"
+#include "ops/forward_op.hpp"
 #include "ops/rules.hpp"
 
 namespace popart::ops {
 namespace {
 
-OpDef gradientRow(const char *type, DecomposeFn decompose) {
-  return OpDef("ai.graphcore", type, {1})
+enum class Value { X, Y };
+
+// The gradient's info stands for the value that is not asked for.
+OpDef gradientRow(Value value, DecomposeFn decompose) {
+  return OpDef("ai.graphcore", value == Value::X ? "WhereXGrad" : "WhereYGrad", {1})
       .input("condition", kBool)
       .input("grad", kFloats)
       .output("dx")
       .attrRequired("fwd_shape", AttributeType::Ints)
-      .infer([](InferContext &c) { c.out(0, c.type(1), c.attrInts("fwd_shape")); })
+      .infer([value](InferContext &c) {
+        const TensorInfo dx = forwardInfo(c, c.type(1)), &other = c.in(1);
+        ForwardOp(c, "Where", {c.in(0), value == Value::X ? dx : other, value == Value::X ? other : dx}).gives(0, 1);
+        c.out(0, dx);
+      })
       .traits(Trait::Gradient)
       .notOnnx()
       .decompose(std::move(decompose))
@@ -44,7 +52,7 @@ OpDefs whereOps() {
     Expression c(b, b.in(0)), g(b, b.in(1));
     b.result(0, emitReduceSumTo(b, select(c, g.number(0), g), b.outInfo(0).shape()));
   };
-  return {where, gradientRow("WhereXGrad", xGrad), gradientRow("WhereYGrad", yGrad)};
+  return {where, gradientRow(Value::X, xGrad), gradientRow(Value::Y, yGrad)};
 }
 
 }  // namespace popart::ops

@@ -8,6 +8,7 @@
 
 #include "ops/catalog.hpp"
 #include "ops/expression.hpp"
+#include "ops/forward_op.hpp"
 #include "ops/rules.hpp"
 
 namespace popart::ops {
@@ -90,7 +91,13 @@ void trainingVjp(VjpBuilder &b) {
 }
 
 void inferBatchNormGrad(InferContext &c) {
-  c.require(c.shape(0) == c.shape(1), "gradient and data differ in shape: got {} and {}", c.shape(0), c.shape(1));
+  c.require(c.hasIn(3) == c.hasIn(4), "mean and inverse standard deviation must come together: got one of them");
+  const TensorInfo parameter = c.in(2);
+  ForwardOp(c, "BatchNormalization", {c.in(1), parameter, parameter, parameter, parameter},
+            {{"training_mode", int64_t{1}}}, 5)
+      .gives(0, 0)
+      .gives(3, 3)
+      .gives(4, 4);
   c.out(0, c.in(1));
   if (c.outputCount() > 1) c.out(1, c.in(2));
   if (c.outputCount() > 2) c.out(2, c.in(2));

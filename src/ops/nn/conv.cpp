@@ -8,6 +8,7 @@
 
 #include "ops/catalog.hpp"
 #include "ops/expression.hpp"
+#include "ops/forward_op.hpp"
 #include "ops/nn/window.hpp"
 #include "ops/rules.hpp"
 
@@ -20,7 +21,7 @@ void inferConv(InferContext &c) {
   c.require(x.size() >= 3, "the input needs the dimensions (N, C, spatial…): got shape {}", x);
   c.require(w.size() == x.size(), "weights and input differ in rank: got shapes {} and {}", w, x);
   c.require(group >= 1, "group must be at least 1: got {}", group);
-  c.require(x[1] == w[1] * group,
+  c.require(x[1] % group == 0 && x[1] / group == w[1],
             "the input's channels must equal weight dimension 1 times group: got {} channels, expected {} x {}", x[1],
             w[1], group);
   c.require(w[0] % group == 0, "the output channels must divide by group: got {} channels in {} groups", w[0], group);
@@ -64,7 +65,6 @@ OpDef gradientRow(const char *type, const char *other) {
       .output("grad")
       .attrRequired("fwd_shape", AttributeType::Ints);
   convAttributes(row)
-      .infer(inferForwardShape)
       .traits(Trait::Gradient)
       .noGrad("second derivatives of convolutions are not built")
       .cost(Cost::Heavy)
@@ -87,10 +87,18 @@ void addConv(OpDefs &rows) {
           })
           .cost(Cost::Heavy)
           .doc("Convolution of (N, C, spatial…) with weights (M, C / group, kernel…) and optional bias."));
-  rows.push_back(
-      gradientRow("ConvDataGrad", "weights").doc("Gradient of Conv with respect to its data, of shape fwd_shape."));
-  rows.push_back(
-      gradientRow("ConvWeightsGrad", "data").doc("Gradient of Conv with respect to its weights, of shape fwd_shape."));
+  rows.push_back(gradientRow("ConvDataGrad", "weights")
+                     .infer([](InferContext &c) {
+                       requireConvGradient(c, forwardInfo(c), c.in(1));
+                       c.out(0, forwardInfo(c));
+                     })
+                     .doc("Gradient of Conv with respect to its data, of shape fwd_shape."));
+  rows.push_back(gradientRow("ConvWeightsGrad", "data")
+                     .infer([](InferContext &c) {
+                       requireConvGradient(c, c.in(1), forwardInfo(c));
+                       c.out(0, forwardInfo(c));
+                     })
+                     .doc("Gradient of Conv with respect to its weights, of shape fwd_shape."));
 }
 
 // Spatial output dimensions and pads of ConvTranspose; the pads are those of the convolution it transposes. Inference
@@ -116,8 +124,13 @@ Transposed transposedWindow(InferContext &c, const Shape &input, const Shape &ke
   c.require(extra.size() == rank, "output_padding needs one entry per spatial dimension: got {}", extra);
   c.require(wanted.empty() || wanted.size() == rank, "output_shape needs one entry per spatial dimension: got {}",
             wanted);
-  c.require(std::all_of(extra.begin(), extra.end(), [](int64_t v) { return v >= 0; }),
-            "output_padding must not be negative: got {}", extra);
+  constexpr int64_t kLargest = int64_t{1} << 31;  // so that sizes stay far below 2^63
+  const auto within = [](const Ints &values) {
+    return std::all_of(values.begin(), values.end(), [](int64_t v) { return v >= 0 && v <= kLargest; });
+  };
+  c.require(within(extra), "output_padding must not be negative or above {}: got {}", kLargest, extra);
+  c.require(within(wanted), "output_shape must not be negative or above {}: got {}", kLargest, wanted);
+  c.require(within(input), "the input's spatial dimensions are too large: got {}, expected up to {}", input, kLargest);
   for (size_t i = 0; i < rank; ++i) {
     const int64_t full = w.strides[i] * (input[i] - 1) + extra[i] + w.extent(i);
     if (wanted.empty() && !same) {
@@ -142,7 +155,7 @@ void inferConvTranspose(InferContext &c) {
   const int64_t group = c.attrInt("group");
   c.require(x.size() >= 3, "the input needs the dimensions (N, C, spatial…): got shape {}", x);
   c.require(w.size() == x.size(), "weights and input differ in rank: got shapes {} and {}", w, x);
-  c.require(group >= 1 && w[0] % group == 0,
+  c.require(group >= 1 && w[0] % group == 0 && group <= std::max<int64_t>(w[0], 1),
             "group must be at least 1 and divide the input channels: got {} for {} channels", group, w[0]);
   c.require(x[1] == w[0], "the input's channels must equal weight dimension 0: got {}, expected {}", x[1], w[0]);
   const int64_t channels = w[1] * group;
@@ -150,7 +163,12 @@ void inferConvTranspose(InferContext &c) {
     c.require(c.shape(2) == Shape{channels},
               "the bias must have one value per output channel: got shape {}, expected {}", c.shape(2),
               Shape{channels});
-  Shape out = transposedWindow(c, spatialShape(x), spatialShape(w)).output;
+  const Shape input = spatialShape(x);
+  c.require(elementCount(input) > 0, "the input has no elements along a spatial dimension: got shape {}", x);
+  const Transposed transposed = transposedWindow(c, input, spatialShape(w));
+  c.require(transposed.window.kernel == spatialShape(w), "kernel_shape differs from the weights: got {}, expected {}",
+            transposed.window.kernel, spatialShape(w));
+  Shape out = transposed.output;
   out.insert(out.begin(), {x[0], channels});
   c.out(0, c.type(0), out);
 }

@@ -5,6 +5,7 @@
 #include <popart/opdef.hpp>
 
 #include "ops/catalog.hpp"
+#include "ops/forward_op.hpp"
 #include "ops/rules.hpp"
 
 namespace popart::ops {
@@ -29,7 +30,7 @@ void inferMatMul(InferContext &c) {
   if (!vectorLeft) out.push_back(a[a.size() - 2]);
   if (!vectorRight) out.push_back(b.back());
   DataType type = c.type(0);
-  if (c.hasAttr("output_type")) type = fromOnnxDataType(static_cast<int>(c.attrInt("output_type")));
+  if (c.hasAttr("output_type")) type = typeOfAttribute(c, "output_type");
   c.require(!c.hasAttr("output_type") || isFloatingPoint(type), "output_type must be a floating type: got {}", type);
   c.out(0, type, out);
 }
@@ -84,13 +85,20 @@ void decomposeRhsGrad(DecomposeBuilder &b) {
   b.result(0, emitReshape(b, emitReduceSumTo(b, product, target), rhs));
 }
 
+// The gradient has the type of the product, which may be another one than the operands'.
+void inferMatMulGradient(InferContext &c, const TensorInfo &lhs, const TensorInfo &rhs) {
+  Attributes more;
+  if (c.type(0) != c.type(1)) more.set("output_type", int64_t{toOnnxDataType(c.type(0))});
+  ForwardOp(c, "MatMul", {lhs, rhs}, more).gives(0, 0);
+  c.out(0, forwardInfo(c, c.type(1)));
+}
+
 OpDef gradientRow(const char *type, const char *other, DecomposeFn decompose) {
   return OpDef("ai.graphcore", type, {1})
       .input("grad_out", kMatMulTypes)
       .input(other, kMatMulTypes)
       .output("grad")
       .attrRequired("fwd_shape", AttributeType::Ints)
-      .infer([](InferContext &c) { c.out(0, c.type(1), c.attrInts("fwd_shape")); })
       .traits(Trait::Gradient)
       .decompose(std::move(decompose))
       .noGrad("second derivatives of MatMul are not built")
@@ -118,8 +126,12 @@ OpDefs matMulOps() {
           })
           .cost(Cost::Heavy)
           .doc("Matrix product with NumPy rules; output_type (ONNX type number) changes the result's type."));
-  rows.push_back(gradientRow("MatMulLhsGrad", "rhs", decomposeLhsGrad));
-  rows.push_back(gradientRow("MatMulRhsGrad", "lhs", decomposeRhsGrad));
+  rows.push_back(gradientRow("MatMulLhsGrad", "rhs", decomposeLhsGrad).infer([](InferContext &c) {
+    inferMatMulGradient(c, forwardInfo(c, c.type(1)), c.in(1));
+  }));
+  rows.push_back(gradientRow("MatMulRhsGrad", "lhs", decomposeRhsGrad).infer([](InferContext &c) {
+    inferMatMulGradient(c, c.in(1), forwardInfo(c, c.type(1)));
+  }));
   return rows;
 }
 

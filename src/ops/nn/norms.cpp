@@ -14,6 +14,7 @@
 
 #include "ops/catalog.hpp"
 #include "ops/expression.hpp"
+#include "ops/forward_op.hpp"
 #include "ops/rules.hpp"
 
 namespace popart::ops {
@@ -23,8 +24,8 @@ void inferGroupNorm(InferContext &c) {
   const Shape &x = c.shape(0);
   c.require(x.size() >= 2, "the input needs the dimensions (N, C, …): got shape {}", x);
   const int64_t groups = c.attrInt("num_groups");
-  c.require(groups >= 1 && x[1] % groups == 0, "num_groups must divide the channels: got {} groups for {} channels",
-            groups, x[1]);
+  c.require(groups >= 1 && x[1] % groups == 0 && groups <= std::max<int64_t>(x[1], 1),
+            "num_groups must divide the channels: got {} groups for {} channels", groups, x[1]);
   for (int i : {1, 2})
     c.require(c.shape(i) == Shape{x[1]}, "scale and bias must have one value per channel: got shape {}, expected {}",
               c.shape(i), Shape{x[1]});
@@ -32,22 +33,26 @@ void inferGroupNorm(InferContext &c) {
   for (int i = 1; i < c.outputCount(); ++i) c.out(i, c.type(0), {x[0] * groups});
 }
 
-// Output infos of a gradient row (grad_out, x, scale, …): gradients of x, scale and bias.
-void inferNormGrad(InferContext &c) {
-  c.require(c.shape(0) == c.shape(1), "gradient and data differ in shape: got {} and {}", c.shape(0), c.shape(1));
+// A gradient row (grad_out, x, scale[, mean, inv_std]) of a forward row (x, scale[, bias]): gradients of x, scale and
+// bias.
+void inferNormGrad(InferContext &c, const std::string &forward, int inputs) {
+  c.require(c.hasIn(3) == c.hasIn(4), "mean and inverse standard deviation must come together: got one of them");
+  std::vector<TensorInfo> infos{c.in(1), c.in(2)};
+  if (inputs > 2) infos.push_back(c.in(2));
+  ForwardOp(c, forward, infos, {}, inputs > 2 ? 3 : 1).gives(0, 0).gives(1, 3).gives(2, 4);
   c.out(0, c.in(1));
   for (int i = 1; i < c.outputCount(); ++i) c.out(i, c.in(2));
 }
 
-OpDef normGradientRow(const char *type) {
-  OpDef row("ai.graphcore", type, {1});
+OpDef normGradientRow(const std::string &forward, int inputs) {
+  OpDef row("ai.graphcore", forward + "Grad", {1});
   row.input("grad_out", kFloats, "T")
       .input("X", kFloats, "T")
       .input("scale", kFloats)
       .output("grad_x")
       .output("grad_scale", Arity::Optional)
       .attr("epsilon", 1e-5f)
-      .infer(inferNormGrad)
+      .infer([forward, inputs](InferContext &c) { inferNormGrad(c, forward, inputs); })
       .traits(Trait::Gradient)
       .noGrad("second derivatives of normalisations are not built")
       .notOnnx();
@@ -94,7 +99,7 @@ void addGroupNorm(OpDefs &rows) {
                        emitNormGrad(b, "GroupNormalizationGrad", 3, {{"num_groups", b.op().attrInt("num_groups")}});
                      })
                      .doc("Normalisation of each sample's groups of channels."));
-  OpDef gradient = normGradientRow("GroupNormalizationGrad");
+  OpDef gradient = normGradientRow("GroupNormalization", 3);
   rows.push_back(addStatistics(gradient)
                      .attrRequired("num_groups", AttributeType::Int)
                      .doc("Gradients of GroupNormalization; statistics are computed when not given."));
@@ -153,19 +158,24 @@ Expression inverseRms(OpEmitter &b, Expression x) {
   return 1.0 / sqrt(mean + static_cast<double>(b.attrs().getAttribute<float>("epsilon")));
 }
 
+TensorIndex castTo(OpEmitter &b, TensorIndex t, DataType type) {
+  return b.info(t).dataType() == type ? t : b.emit("Cast", {t}, {{"to", int64_t{toOnnxDataType(type)}}});
+}
+
 void decomposeRmsNorm(DecomposeBuilder &b) {
-  Expression x(b, b.in(0)), scale(b, b.in(1));
+  Expression x(b, b.in(0)), scale(b, castTo(b, b.in(1), b.inInfo(0).dataType()));
   b.result(0, x * inverseRms(b, x) * scale);
 }
 
 void decomposeRmsNormGrad(DecomposeBuilder &b) {
-  Expression g(b, b.in(0)), x(b, b.in(1)), scale(b, b.in(2)), r = inverseRms(b, x), h = g * scale;
+  Expression g(b, b.in(0)), x(b, b.in(1)), scale(b, castTo(b, b.in(2), b.inInfo(1).dataType()));
+  Expression r = inverseRms(b, x), h = g * scale;
   const int64_t rank = b.inInfo(1).rank();
   std::vector<int64_t> axes;
   for (int64_t d = axisOf(b.attrs(), rank); d < rank; ++d) axes.push_back(d);
   Expression mean = (h * x).apply("ReduceMean", {{"axes", axes}, {"keepdims", int64_t{1}}});
   b.result(0, r * (h - x * (r * r * mean)));
-  if (b.hasOut(1)) b.result(1, emitReduceSumTo(b, g * x * r, b.inInfo(2).shape()));
+  if (b.hasOut(1)) b.result(1, castTo(b, emitReduceSumTo(b, g * x * r, b.inInfo(2).shape()), b.inInfo(2).dataType()));
 }
 
 void addLayerNorm(OpDefs &rows) {
@@ -185,7 +195,7 @@ void addLayerNorm(OpDefs &rows) {
                        emitNormGrad(b, "LayerNormalizationGrad", 3, {{"axis", b.op().attrInt("axis")}});
                      })
                      .doc("Normalisation over the dimensions from axis on."));
-  OpDef gradient = normGradientRow("LayerNormalizationGrad");
+  OpDef gradient = normGradientRow("LayerNormalization", 3);
   rows.push_back(addStatistics(gradient)
                      .attr("axis", int64_t{-1})
                      .doc("Gradients of LayerNormalization; statistics are computed when not given."));
@@ -203,7 +213,7 @@ void addLayerNorm(OpDefs &rows) {
                      })
                      .decompose(decomposeRmsNorm)
                      .doc("Division by the root of the mean square over the dimensions from axis on."));
-  rows.push_back(normGradientRow("RMSNormalizationGrad")
+  rows.push_back(normGradientRow("RMSNormalization", 2)
                      .attr("axis", int64_t{-1})
                      .decompose(decomposeRmsNormGrad)
                      .doc("Gradients of RMSNormalization."));
@@ -231,7 +241,7 @@ void addLrn(OpDefs &rows) {
   gradient.input("grad_out", kFloats, "T").input("X", kFloats, "T").output("grad");
   rows.push_back(
       lrnAttributes(gradient)
-          .infer([](InferContext &c) { c.out(0, c.in(1)); })
+          .infer([](InferContext &c) { inferGradientOf(c, "LRN", {c.in(1)}); })
           .traits(Trait::Gradient)
           .noGrad("second derivatives of LRN are not built")
           .notOnnx()

@@ -9,6 +9,7 @@
 
 #include "ops/catalog.hpp"
 #include "ops/expression.hpp"
+#include "ops/forward_op.hpp"
 #include "ops/nn/window.hpp"
 #include "ops/rules.hpp"
 
@@ -29,6 +30,11 @@ void inferPool(InferContext &c) {
   if (c.outputCount() > 1) c.out(1, DataType::INT64, out);
 }
 
+void requireNorm(const InferContext &c) {
+  const int64_t p = c.attrInt("p");
+  c.require(p >= 1 && p <= (int64_t{1} << 31), "p is not positive or too large: got {}, expected the p of a p-norm", p);
+}
+
 OpDef poolRow(const char *type, std::vector<OpVersion> versions, TypeSet types) {
   OpDef row("ai.onnx", type, std::move(versions));
   row.input("X", types).output("Y").attrRequired("kernel_shape", AttributeType::Ints).attr("ceil_mode", int64_t{0});
@@ -38,13 +44,22 @@ OpDef poolRow(const char *type, std::vector<OpVersion> versions, TypeSet types) 
 
 OpDef gradientRow(const char *type) {
   OpDef row("ai.graphcore", type, {1});
-  row.input("grad_out", kFloats, "T").output("grad").attrRequired("kernel_shape", AttributeType::Ints);
+  row.input("grad_out", kFloats, "T")
+      .output("grad")
+      .attrRequired("kernel_shape", AttributeType::Ints)
+      .attr("ceil_mode", int64_t{0});
   windowAttributes(row).traits(Trait::Gradient).noGrad("second derivatives of pooling are not built").notOnnx();
   return row;
 }
 
-Attributes averageAttributes(const OpEmitter &b) {
+Attributes poolAttributes(const OpEmitter &b) {
   Attributes out = windowAttributesOf(b.attrs());
+  out.set("ceil_mode", b.op().attrInt("ceil_mode"));
+  return out;
+}
+
+Attributes averageAttributes(const OpEmitter &b) {
+  Attributes out = poolAttributes(b);
   out.set("count_include_pad", b.op().attrInt("count_include_pad"));
   return out;
 }
@@ -55,12 +70,12 @@ void addMaxPool(OpDefs &rows) {
                      .output("Indices", Arity::Optional)
                      .attr("storage_order", int64_t{0})
                      .vjp([](VjpBuilder &b) {
-                       b.grad(0, b.emit("MaxPoolGrad", {b.gradOut(0), b.in(0)}, windowAttributesOf(b.attrs())));
+                       b.grad(0, b.emit("MaxPoolGrad", {b.gradOut(0), b.in(0)}, poolAttributes(b)));
                      })
                      .doc("Maximum of each window."));
   rows.push_back(gradientRow("MaxPoolGrad")
                      .input("data", kFloats, "T")
-                     .infer([](InferContext &c) { c.out(0, c.in(1)); })
+                     .infer([](InferContext &c) { inferGradientOf(c, "MaxPool", {c.in(1)}); })
                      .doc("The gradient goes to the first maximum of each window."));
 }
 
@@ -77,15 +92,19 @@ void addAveragePool(OpDefs &rows) {
   rows.push_back(gradientRow("AveragePoolGrad")
                      .attr("count_include_pad", int64_t{0})
                      .attrRequired("fwd_shape", AttributeType::Ints)
-                     .infer(inferForwardShape)
+                     .infer([](InferContext &c) { inferGradientOf(c, "AveragePool", {forwardInfo(c)}); })
                      .doc("The gradient spread over the elements each mean counted."));
 }
 
 void addLpPool(OpDefs &rows) {
   rows.push_back(poolRow("LpPool", {2, 11, 18, 22}, kFloats)
                      .attr("p", int64_t{2})
+                     .infer([](InferContext &c) {
+                       requireNorm(c);
+                       inferPool(c);
+                     })
                      .vjp([](VjpBuilder &b) {
-                       Attributes attributes = windowAttributesOf(b.attrs());
+                       Attributes attributes = poolAttributes(b);
                        attributes.set("p", b.op().attrInt("p"));
                        b.grad(0, b.emit("LpPoolGrad", {b.gradOut(0), b.in(0), b.out(0)}, attributes));
                      })
@@ -94,7 +113,10 @@ void addLpPool(OpDefs &rows) {
                      .input("data", kFloats, "T")
                      .input("output", kFloats, "T")
                      .attr("p", int64_t{2})
-                     .infer([](InferContext &c) { c.out(0, c.in(1)); })
+                     .infer([](InferContext &c) {
+                       ForwardOp(c, "LpPool", {c.in(1)}).gives(0, 0).gives(0, 2);
+                       c.out(0, c.in(1));
+                     })
                      .doc("g sign(x) (|x| / y)^(p - 1), summed over the windows of each element."));
 }
 
@@ -141,6 +163,10 @@ void addGlobalPools(OpDefs &rows) {
                      .doc("Maximum over all spatial dimensions."));
   rows.push_back(globalRow("GlobalLpPool", {2, 22})
                      .attr("p", int64_t{2})
+                     .infer([](InferContext &c) {
+                       requireNorm(c);
+                       inferGlobal(c);
+                     })
                      .vjp([](VjpBuilder &b) {
                        Attributes attributes = wholeWindow(b.inInfo(0).shape());
                        attributes.set("p", b.op().attrInt("p"));

@@ -5,10 +5,16 @@
 
 #include <popart/op.hpp>
 
+#include "ops/forward_op.hpp"
+
 namespace popart::ops {
 namespace {
 
 using Ints = std::vector<int64_t>;
+
+// Of kernels, strides, dilations and pads: products of two of them and sums with a dimension stay far below 2^63.
+constexpr int64_t kLargest = int64_t{1} << 31;
+constexpr int64_t kMostTaps = int64_t{1} << 28;
 
 Ints intsOr(const InferContext &c, const char *name, const Ints &fallback) {
   if (!c.hasAttr(name) || c.attrInts(name).empty()) return fallback;
@@ -63,7 +69,16 @@ Window completeWindow(InferContext &c, const Shape &input, const std::vector<int
   auto all = [](const Ints &v, int64_t least) {
     return std::all_of(v.begin(), v.end(), [&](int64_t x) { return x >= least; });
   };
+  for (const Ints *given : std::initializer_list<const Ints *>{&w.kernel, &w.strides, &w.dilations, &pads})
+    for (int64_t v : *given)
+      c.require(v <= kLargest, "a window attribute is too large: got {}, expected numbers up to {}", *given, kLargest);
   c.require(all(w.kernel, 1), "kernel sizes must be at least 1: got {}", w.kernel);
+  int64_t taps = 1;
+  for (int64_t k : w.kernel) {
+    c.require(taps <= kMostTaps / k, "the kernel is too large: got {}, expected at most {} elements", w.kernel,
+              kMostTaps);
+    taps *= k;
+  }
   c.require(all(w.strides, 1), "strides must be at least 1: got {}", w.strides);
   c.require(all(w.dilations, 1), "dilations must be at least 1: got {}", w.dilations);
   c.require(all(pads, 0), "pads must not be negative: got {}. Slice the input instead", pads);
@@ -96,6 +111,15 @@ Shape windowOutput(const InferContext &c, const Window &w, const Shape &input, R
     if (rounding == Rounding::Ceil && (out[i] - 1) * w.strides[i] >= input[i] + w.padsLow[i]) --out[i];
   }
   return out;
+}
+
+void requireConvGradient(InferContext &c, const TensorInfo &x, const TensorInfo &w) {
+  const ForwardOp conv(c, "Conv", {x, w});
+  const Shape &y = conv.output(0).shape(), &g = c.shape(0);
+  bool fits = c.type(0) == conv.output(0).dataType() && g.size() == y.size() && g[0] == y[0] && g[1] == y[1];
+  for (size_t i = 2; fits && i < g.size(); ++i) fits = g[i] <= y[i];
+  c.require(fits, "the gradient is not what Conv of {} and {} gives: got {}, expected {} or the beginning of it", x, w,
+            c.in(0), conv.output(0));
 }
 
 Shape spatialShape(const Shape &shape) { return shape.size() <= 2 ? Shape{} : Shape(shape.begin() + 2, shape.end()); }

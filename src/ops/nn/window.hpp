@@ -30,6 +30,11 @@ Window completeWindow(InferContext &c, const Shape &input, const std::vector<int
 // Fails when the kernel does not fit.
 Shape windowOutput(const InferContext &c, const Window &window, const Shape &input, Rounding rounding);
 
+// Requires that input 0 is a gradient of the Conv of x and w with the op's attributes, which it completes. Spatial
+// dimensions may be smaller than Conv gives: a transposed convolution with output padding of a stride or more has the
+// beginning of what the convolution of its result gives.
+void requireConvGradient(InferContext &c, const TensorInfo &x, const TensorInfo &w);
+
 // The spatial part (all but the first two dimensions).
 Shape spatialShape(const Shape &shape);
 

@@ -5,6 +5,7 @@
 
 #include "ops/catalog.hpp"
 #include "ops/random/seed.hpp"
+#include "ops/rules.hpp"
 
 namespace popart::ops {
 
@@ -17,7 +18,7 @@ namespace {
 
 DataType randomType(const InferContext &c, DataType fallback) {
   if (!c.hasAttr("dtype")) return fallback;
-  const DataType type = fromOnnxDataType(static_cast<int>(c.attrInt("dtype")));
+  const DataType type = typeOfAttribute(c, "dtype");
   c.require(isFloatingPoint(type), "dtype must be a floating type: got {}", type);
   return type;
 }
@@ -72,8 +73,7 @@ void addBernoulli(OpDefs &rows) {
                      .attrOptional("dtype", AttributeType::Int)
                      .infer([](InferContext &c) {
                        requireSeed(c, 1);
-                       const DataType type =
-                           c.hasAttr("dtype") ? fromOnnxDataType(static_cast<int>(c.attrInt("dtype"))) : c.type(0);
+                       const DataType type = c.hasAttr("dtype") ? typeOfAttribute(c, "dtype") : c.type(0);
                        c.require((typeBit(type) & kAllTypes) != 0, "the result cannot have type {}", type);
                        c.out(0, type, c.shape(0));
                      })

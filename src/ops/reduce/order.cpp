@@ -6,13 +6,14 @@
 #include <popart/op.hpp>
 
 #include "ops/catalog.hpp"
+#include "ops/forward_op.hpp"
 #include "ops/rules.hpp"
 
 namespace popart::ops {
 namespace {
 
 DataType indexType(InferContext &c) {
-  const DataType type = fromOnnxDataType(static_cast<int>(c.attrInt("index_type")));
+  const DataType type = typeOfAttribute(c, "index_type");
   c.require(type == DataType::INT64 || type == DataType::INT32,
             "attribute 'index_type': got {}, expected int32 or int64", type);
   return type;
@@ -49,14 +50,26 @@ void emitPickGradient(VjpBuilder &b) {
                    {{"fwd_shape", b.inInfo(0).shape()}, {"axis", axisOf(b.attrs(), b.inInfo(0).rank())}}));
 }
 
-OpDef pickGradientRow(const char *type) {
-  return OpDef("ai.graphcore", type, {1})
+// The gradient's size along the axis is TopK's k.
+void inferPickGradient(InferContext &c, const std::string &forward) {
+  const TensorInfo dx = forwardInfo(c);
+  const int64_t axis = c.axis("axis", dx.rank());
+  c.require(c.in(0).rank() == dx.rank(), "gradient and fwd_shape differ in rank: got {} and {}", c.shape(0),
+            dx.shape());
+  Attributes more{{"index_type", int64_t{toOnnxDataType(c.type(1))}}};
+  if (forward == "TopK") more.set("k", c.shape(0)[axis]);
+  ForwardOp(c, forward, {dx}, more, 2).gives(0, 0).gives(1, 1);
+  c.out(0, dx);
+}
+
+OpDef pickGradientRow(const std::string &forward) {
+  return OpDef("ai.graphcore", forward + "Grad", {1})
       .input("grad", kFloats)
       .input("indices", kIndices)
       .output("dx")
       .attrRequired("fwd_shape", AttributeType::Ints)
       .attrRequired("axis", AttributeType::Int)
-      .infer(inferForwardShape)
+      .infer([forward](InferContext &c) { inferPickGradient(c, forward); })
       .traits(Trait::Gradient)
       .notOnnx()
       .decompose([](DecomposeBuilder &b) {
@@ -147,7 +160,13 @@ OpDef medianGradientRow() {
       .output("dx")
       .attrRequired("fwd_shape", AttributeType::Ints)
       .attrRequired("axes", AttributeType::Ints)
-      .infer(inferForwardShape)
+      .infer([](InferContext &c) {
+        const TensorInfo dx = forwardInfo(c);
+        const Attributes more{{"keepdims", int64_t{c.in(0).rank() == dx.rank()}},
+                              {"index_type", int64_t{toOnnxDataType(c.type(1))}}};
+        ForwardOp(c, "ReduceMedian", {dx}, more, 2).gives(0, 0).gives(1, 1);
+        c.out(0, dx);
+      })
       .traits(Trait::Gradient)
       .notOnnx()
       .decompose([](DecomposeBuilder &b) {
@@ -183,9 +202,9 @@ OpDefs orderOps() {
   return {argRow("ArgMax", "Position of the largest element along an axis."),
           argRow("ArgMin", "Position of the smallest element along an axis."),
           topKRow(),
-          pickGradientRow("TopKGrad"),
+          pickGradientRow("TopK"),
           sortRow(),
-          pickGradientRow("SortGrad"),
+          pickGradientRow("Sort"),
           medianRow(),
           medianGradientRow()};
 }

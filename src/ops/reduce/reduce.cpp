@@ -5,6 +5,7 @@
 
 #include "ops/catalog.hpp"
 #include "ops/expression.hpp"
+#include "ops/forward_op.hpp"
 #include "ops/rules.hpp"
 
 namespace popart::ops {
@@ -37,6 +38,17 @@ struct Reads {
 // g and y are already broadcastable to the input's shape; n: elements reduced into one.
 using Formula = E (*)(E g, E x, E y, double n);
 
+// Whether the forward op kept the reduced dimensions shows in the gradient's rank.
+void inferReduceGradient(InferContext &c, const std::string &forward, Reads reads) {
+  const TensorInfo dx = forwardInfo(c);
+  c.require(!reads.x || c.shape(1) == dx.shape(), "fwd_shape is not the shape of x: got {}, expected {}", dx.shape(),
+            c.shape(reads.x ? 1 : 0));
+  const ForwardOp op(c, forward, {dx}, {{"keepdims", int64_t{c.in(0).rank() == dx.rank()}}});
+  op.gives(0, 0);
+  if (reads.y) op.gives(0, reads.x ? 2 : 1);
+  c.out(0, dx);
+}
+
 void addGradient(OpDefs &rows, OpDef row, Reads reads, Formula formula) {
   const std::string type = row.type() + "Grad";
   row.vjp([type, reads](VjpBuilder &b) {
@@ -53,7 +65,7 @@ void addGradient(OpDefs &rows, OpDef row, Reads reads, Formula formula) {
   grad.output("dx")
       .attrRequired("fwd_shape", AttributeType::Ints)
       .attrRequired("axes", AttributeType::Ints)
-      .infer(inferForwardShape)
+      .infer([forward = row.type(), reads](InferContext &c) { inferReduceGradient(c, forward, reads); })
       .traits(Trait::Gradient)
       .notOnnx()
       .doc("Gradient of " + row.type() + ".");

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "ops/catalog.hpp"
+#include "ops/forward_op.hpp"
 #include "ops/rules.hpp"
 #include "ops/shape/pad_index.hpp"
 
@@ -36,7 +37,9 @@ void addExpand(OpDefs &rows) {
           .input("grad", kFloats)
           .output("dx")
           .attrRequired("fwd_shape", AttributeType::Ints)
-          .infer(inferForwardShape)
+          .infer([](InferContext &c) {
+            inferGradientOf(c, "Expand", {forwardInfo(c)}, {{"shape", c.shape(0)}});
+          })
           .traits(Trait::Gradient)
           .notOnnx()
           .decompose([](DecomposeBuilder &b) { b.result(0, emitReduceSumTo(b, b.in(0), b.outInfo(0).shape())); })
@@ -73,7 +76,7 @@ void addTile(OpDefs &rows) {
                      .output("dx")
                      .attrRequired("repeats", AttributeType::Ints)
                      .attrRequired("fwd_shape", AttributeType::Ints)
-                     .infer(inferForwardShape)
+                     .infer([](InferContext &c) { inferGradientOf(c, "Tile", {forwardInfo(c)}); })
                      .traits(Trait::Gradient)
                      .notOnnx()
                      .decompose([](DecomposeBuilder &b) {
@@ -105,6 +108,8 @@ void inferPad(InferContext &c) {
   Shape shape = c.shape(0);
   for (size_t i = 0; i < shape.size(); ++i) {
     const int64_t size = shape[i], before = pads[i], after = pads[shape.size() + i];
+    c.require(std::min(before, after) >= -kMostElements && std::max(before, after) <= kMostElements,
+              "axis {} is padded by too much: got pads {}, expected at most {}", i, pads, kMostElements);
     shape[i] = size + before + after;
     c.require(shape[i] >= 0, "axis {} gets a negative size: got pads {} for input {}, expected a size of 0 or more", i,
               pads, c.shape(0));
@@ -165,7 +170,7 @@ void addPad(OpDefs &rows) {
                      .attrRequired("pads", AttributeType::Ints)
                      .attrRequired("mode", AttributeType::String)
                      .attrRequired("fwd_shape", AttributeType::Ints)
-                     .infer(inferForwardShape)
+                     .infer([](InferContext &c) { inferGradientOf(c, "Pad", {forwardInfo(c)}); })
                      .traits(Trait::Gradient)
                      .notOnnx()
                      .decompose(decomposePadGradient)

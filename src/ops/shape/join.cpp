@@ -1,5 +1,5 @@
 // Concat and Split along one axis.
-#include <numeric>
+#include <algorithm>
 
 #include <popart/op.hpp>
 
@@ -53,7 +53,11 @@ OpDef concatGradientRow() {
       .attrRequired("end", AttributeType::Int)
       .infer([](InferContext &c) {
         Shape shape = c.shape(0);
-        shape[c.axis("axis", c.in(0).rank())] = c.attrInt("end") - c.attrInt("start");
+        const int64_t axis = c.axis("axis", c.in(0).rank()), start = c.attrInt("start"), end = c.attrInt("end");
+        c.require(start >= 0 && start <= end && end <= shape[axis],
+                  "start and end are no part of axis {}: got {} to {}, expected numbers from 0 to {} in order", axis,
+                  start, end, shape[axis]);
+        shape[axis] = end - start;
         c.out(0, c.type(0), shape);
       })
       .traits(Trait::Gradient)
@@ -72,9 +76,12 @@ void inferSplit(InferContext &c) {
   const std::vector<int64_t> sizes = splitSizes(c.attrs(), size, count);
   c.require(static_cast<int64_t>(sizes.size()) == count,
             "there are not as many sizes as outputs: got {} for {} outputs", sizes, count);
-  for (int64_t s : sizes) c.require(s >= 0, "a size is negative: got {}, expected sizes of 0 or more", sizes);
-  c.require(std::accumulate(sizes.begin(), sizes.end(), int64_t{0}) == size,
-            "the sizes do not add up: got {}, expected a sum of {}", sizes, size);
+  int64_t total = 0;  // size + 1 stands for whatever is more
+  for (int64_t s : sizes) {
+    c.require(s >= 0, "a size is negative: got {}, expected sizes of 0 or more", sizes);
+    total = std::min(total + std::min(s, size + 1), size + 1);
+  }
+  c.require(total == size, "the sizes do not add up: got {}, expected a sum of {}", sizes, size);
   for (int i = 0; i < count; ++i) {
     Shape shape = c.shape(0);
     shape[axis] = sizes[i];

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "ops/catalog.hpp"
+#include "ops/forward_op.hpp"
 #include "ops/rules.hpp"
 
 namespace popart::ops {
@@ -111,7 +112,7 @@ OpDef sliceGradientRow() {
       .attrOptional("axes", AttributeType::Ints)
       .attrOptional("steps", AttributeType::Ints)
       .attrRequired("fwd_shape", AttributeType::Ints)
-      .infer(inferForwardShape)
+      .infer([](InferContext &c) { inferGradientOf(c, "Slice", {forwardInfo(c)}); })
       .traits(Trait::Gradient)
       .notOnnx()
       .decompose([](DecomposeBuilder &b) { decomposeSpread(b, sliceRanges(b.attrs(), b.outInfo(0).shape())); })
@@ -184,7 +185,7 @@ void addSubsample(OpDefs &rows) {
                      .output("dx")
                      .attrRequired("strides", AttributeType::Ints)
                      .attrRequired("fwd_shape", AttributeType::Ints)
-                     .infer(inferForwardShape)
+                     .infer([](InferContext &c) { inferGradientOf(c, "Subsample", {forwardInfo(c)}); })
                      .traits(Trait::Gradient)
                      .notOnnx()
                      .decompose([](DecomposeBuilder &b) {

@@ -87,8 +87,12 @@ OpDef blockRow(const char *type, std::vector<OpVersion> versions, MoveOf moveOf,
       .attrRequired("blocksize", AttributeType::Int)
       .infer([checks, moveOf](InferContext &c) {
         c.require(c.in(0).rank() == 4, "the input is not of rank 4: got {}, expected (N, C, H, W)", c.shape(0));
-        c.require(c.attrInt("blocksize") > 0, "blocksize is not positive: got {}, expected at least 1",
-                  c.attrInt("blocksize"));
+        constexpr int64_t kLargest = int64_t{1} << 20;  // its square times a dimension stays below 2^63
+        const int64_t b = c.attrInt("blocksize");
+        c.require(b > 0 && b <= kLargest, "blocksize is out of range: got {}, expected 1 to {}", b, kLargest);
+        for (int64_t d : c.shape(0))
+          c.require(d <= (int64_t{1} << 62) / (b * b), "a dimension is too large: got {} for blocks of {}", c.shape(0),
+                    b);
         checks(c);
         c.out(0, c.type(0), moveOf(c.shape(0), c.attrs()).result);
       })

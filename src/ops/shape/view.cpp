@@ -3,10 +3,13 @@
 #include <algorithm>
 
 #include "ops/catalog.hpp"
+#include "ops/forward_op.hpp"
 #include "ops/rules.hpp"
 
 namespace popart::ops {
 namespace {
+
+constexpr int64_t kMostElements = int64_t{1} << 48;  // as TensorInfo
 
 OpDef viewRow(const char *domain, const char *type, std::vector<OpVersion> versions) {
   return OpDef(domain, type, std::move(versions))
@@ -16,17 +19,40 @@ OpDef viewRow(const char *domain, const char *type, std::vector<OpVersion> versi
       .cost(Cost::Free);
 }
 
+// Axes of `large` without which it is `small`, all of size 1; fails where there are none.
+std::vector<int64_t> axesOfOnes(const InferContext &c, const Shape &large, const Shape &small) {
+  std::vector<int64_t> axes;
+  size_t next = 0;
+  for (size_t i = 0; i < large.size(); ++i) {
+    if (next < small.size() && large[i] == small[next])
+      ++next;
+    else if (large[i] == 1)
+      axes.push_back(static_cast<int64_t>(i));
+    else
+      break;
+  }
+  c.require(next + axes.size() == large.size() && next == small.size(),
+            "gradient and fwd_shape differ by more than dimensions of 1: got {} and {}", c.shape(0),
+            c.attrInts("fwd_shape"));
+  return axes;
+}
+
+void inferReshapeGradient(InferContext &c, const std::string &forward) {
+  const TensorInfo dx = forwardInfo(c);
+  Attributes more;
+  if (forward == "Reshape") more = {{"shape", c.shape(0)}, {"allowzero", int64_t{1}}};
+  if (forward == "Squeeze") more.set("axes", axesOfOnes(c, dx.shape(), c.shape(0)));
+  if (forward == "Unsqueeze") more.set("axes", axesOfOnes(c, c.shape(0), dx.shape()));
+  inferGradientOf(c, forward, {dx}, more);
+}
+
 // Gradient row with only a fwd_shape: the incoming gradient reshaped.
-OpDef reshapeGradientRow(const char *type) {
-  return OpDef("ai.graphcore", type, {1})
+OpDef reshapeGradientRow(const std::string &forward) {
+  return OpDef("ai.graphcore", forward + "Grad", {1})
       .input("grad", kFloats)
       .output("dx")
       .attrRequired("fwd_shape", AttributeType::Ints)
-      .infer([](InferContext &c) {
-        c.require(elementCount(c.attrInts("fwd_shape")) == c.in(0).nelms(),
-                  "element counts differ: got {}, expected as many as {}", c.shape(0), c.attrInts("fwd_shape"));
-        inferForwardShape(c);
-      })
+      .infer([forward](InferContext &c) { inferReshapeGradient(c, forward); })
       .traits(Trait::View | Trait::Gradient)
       .notOnnx()
       .cost(Cost::Free)
@@ -61,6 +87,8 @@ void inferReshape(InferContext &c) {
       continue;
     }
     c.require(to[i] >= 0, "the new shape has a negative dimension: got {}, expected sizes, 0 or one -1", to);
+    c.require(to[i] == 0 || known <= kMostElements / to[i], "the new shape is too large: got {}, expected {} elements",
+              to, c.in(0).nelms());
     known *= to[i];
   }
   if (open >= 0) {
@@ -118,7 +146,7 @@ OpDefs viewOps() {
           .onnx("ai.graphcore", "Reshape", {1})
           .vjp(reshapeBack("ReshapeGrad"))
           .doc("New shape for the same elements; 0 copies a dimension (unless allowzero), one -1 takes what is left."),
-      reshapeGradientRow("ReshapeGrad"),
+      reshapeGradientRow("Reshape"),
       viewRow("ai.onnx", "Squeeze", {1, 11, 13, 21, 23, 24, 25})
           .attrOptional("axes", AttributeType::Ints)
           .constInput(1, "axes", 13)
@@ -126,7 +154,7 @@ OpDefs viewOps() {
           .inplace("SqueezeInplace", 10)
           .vjp(reshapeBack("SqueezeGrad"))
           .doc("Drops the axes given, or all of size 1."),
-      reshapeGradientRow("SqueezeGrad"),
+      reshapeGradientRow("Squeeze"),
       viewRow("ai.onnx", "Unsqueeze", {1, 11, 13, 21, 23, 24, 25})
           .attrRequired("axes", AttributeType::Ints)
           .constInput(1, "axes", 13)
@@ -134,7 +162,7 @@ OpDefs viewOps() {
           .inplace("UnsqueezeInplace", 10)
           .vjp(reshapeBack("UnsqueezeGrad"))
           .doc("Inserts axes of size 1 at the positions given (of the result)."),
-      reshapeGradientRow("UnsqueezeGrad"),
+      reshapeGradientRow("Unsqueeze"),
       viewRow("ai.onnx", "Identity", {1, 13, 14, 16, 19, 21, 23, 24, 25})
           .inplace("IdentityInplace", 10)
           .vjp([](VjpBuilder &b) { b.grad(0, b.emit("IdentityGrad", {b.gradOut(0)})); })

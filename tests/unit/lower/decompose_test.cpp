@@ -75,7 +75,7 @@ TEST(Decompose, results_of_a_decomposition_are_decomposed_again) {
   const char *text = R"(main {
     stream %g : float32[2, 3]
     stream %x : float32[2, 3]
-    stream %y : float32[2, 3]
+    stream %y : float32[3]
     %dx : float32[3] = DivArg1Grad(%g, %x, %y) {fwd_shape = [3]}
     return %dx
   })";
