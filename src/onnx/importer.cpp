@@ -7,6 +7,7 @@
 
 #include <popart/error.hpp>
 
+#include "onnx/exported_program.hpp"
 #include "onnx/model_check.hpp"
 #include "onnx_proto/onnx.pb.h"
 
@@ -160,8 +161,10 @@ void Importer::checkOpsets() const {
 void Importer::addInitializers(const onnx_proto::GraphProto &graph, Scope &scope) {
   const std::set<std::string> updated = updatedNames(graph);
   const bool main = scope.outer == nullptr;
+  const std::set<std::string> numbers = main ? numbersOfExportedProgram(graph) : std::set<std::string>();
   auto add = [&](const std::string &name, const TensorData &data) {
-    const bool weight = isFloatingPoint(data.info().dataType()) && options_.weights == WeightRole::Variable;
+    const bool weight =
+        isFloatingPoint(data.info().dataType()) && options_.weights == WeightRole::Variable && !numbers.count(name);
     const bool variable = main && (weight || updated.count(name));
     TensorId id = scope.graph->addScope(scope.prefix + name);
     if (scope.graph->contains(id)) id = freshId(*scope.graph, id);

@@ -1,0 +1,20 @@
+// Models that PyTorch's exporter wrote from an exported program: numbers of the program (scales, exponents, masks,
+// buffers) are initializers there, beside the parameters. The graph's metadata lists the parameters, each node's the
+// call it stands for.
+#pragma once
+#include <set>
+#include <string>
+
+namespace popart::onnx_proto {
+class GraphProto;
+}  // namespace popart::onnx_proto
+
+namespace popart::onnx {
+
+// Initializers that an exported program reads as numbers: training leaves them as they are. Parameters that the
+// exporter stored in another form under another name (transposed, reshaped) are weights and not listed. Empty for
+// models of other origin. Nodes without metadata of a call were added by somebody else: what they read is not listed
+// either.
+std::set<std::string> numbersOfExportedProgram(const onnx_proto::GraphProto &graph);
+
+}  // namespace popart::onnx
