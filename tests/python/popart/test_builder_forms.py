@@ -1,5 +1,7 @@
 """Builder: scalars, keyword spellings, inputs in order, calls of subgraphs."""
 
+import json
+
 import numpy as np
 import popart
 import pytest
@@ -102,3 +104,75 @@ def test_sessions_give_their_ir():
         builder.getModelProto(), popart.DataFlow(1, [y]), popart.DeviceManager().createCpuDevice()
     )
     assert session.getIr().getMainGraph().getTensor(y).id == y
+
+
+@pytest.mark.parametrize("works", [True, False])
+def test_the_ir_is_dumped_where_the_environment_says(works, tmp_path, monkeypatch):
+    """POPART_IR_DUMP: the serialised IR, also of a program whose preparation fails."""
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [2], "x")
+    w = builder.addInitializedInputTensor(np.ones(2, np.float32), "w")
+    y = builder.aiOnnx.mul([x, w])
+    loss = builder.aiGraphcore.identityloss([y]) if works else y
+    monkeypatch.setenv("POPART_IR_DUMP", str(tmp_path / "ir.json"))
+    arguments = [popart.DataFlow(1, [y]), loss, popart.ConstSGD(0.1), popart.DeviceManager().createCpuDevice()]
+    if works:
+        popart.TrainingSession(builder.getModelProto(), *arguments)
+    else:
+        with pytest.raises(popart.popart_exception):
+            popart.TrainingSession(builder.getModelProto(), *arguments)
+    types = [op["type"] for op in json.loads((tmp_path / "ir.json").read_text())["maingraph"]]
+    assert "Mul" in types
+    assert any("VarUpdate" in type for type in types) == works
+
+
+PROPERTIES = (
+    "PreUniRepl PostNRepl SoftMaxGradDirect NlllWithSoftMaxGradDirect OpToIdentity SubtractArg1GradOp MulArgGradOp "
+    "MatMulOp MatMulLhsGradOp MatMulRhsGradOp InPlace"
+)
+
+
+@pytest.mark.parametrize("name", PROPERTIES.split())
+def test_patterns_have_properties(name):
+    patterns = popart.Patterns()
+    assert getattr(patterns, name) is True
+    setattr(patterns, name, True)
+    assert patterns.isPatternEnabled(name.replace("SoftMax", "Softmax"))
+
+
+ROWS = np.array([[1, 2], [3, -4], [5, 6]], np.float32)
+WHERE = np.array([[0, 1], [0, 1], [2, 1]], np.int32)
+REDUCED = {
+    popart.ScatterReduction.Sum: [[4, 0], [0, 4], [5, 0]],
+    popart.ScatterReduction.Max: [[3, 0], [0, 6], [5, 0]],
+    popart.ScatterReduction.Min: [[1, 0], [0, -4], [5, 0]],
+    popart.ScatterReduction.Mul: [[3, 1], [1, -48], [5, 1]],
+}
+
+
+@pytest.mark.parametrize("reduction", REDUCED)
+def test_scatterreduce_takes_the_enumeration(reduction):
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [3, 2], "x")
+    where = builder.addInputTensor("INT32", [3, 2], "where")
+    y = builder.aiGraphcore.scatterreduce([x, where], 3, 0, reduction)
+    (result,) = outputs_of(builder, {"x": ROWS, "where": WHERE}, [y])
+    np.testing.assert_array_equal(result, np.array(REDUCED[reduction], np.float32))
+
+
+def graphcore(method, *arguments):
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [3, 2], "x")
+    y = getattr(builder.aiGraphcore, method)([x], *arguments)
+    return outputs_of(builder, {"x": ROWS}, [y])[0]
+
+
+def test_graphcore_operators_take_what_their_documentation_says():
+    np.testing.assert_array_equal(graphcore("reverse", []), ROWS)
+    np.testing.assert_array_equal(graphcore("reverse", [1]), ROWS[:, ::-1])
+    np.testing.assert_array_equal(graphcore("incrementmod", 2, 5), (ROWS + 2) % 5)
+    np.testing.assert_array_equal(graphcore("shapeddropout", [3, 1], 0.5), ROWS)
+    for group in (popart.CommGroup(), popart.CommGroup(popart.CommGroupType.Consecutive, 1)):
+        np.testing.assert_array_equal(graphcore("replicatedallreduce", None, group), ROWS)
+    with pytest.raises(popart.popart_exception, match="group"):
+        graphcore("replicatedallreduce", None, popart.CommGroup(popart.CommGroupType.Consecutive, 2))
