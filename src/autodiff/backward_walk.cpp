@@ -93,8 +93,7 @@ class Walker {
       // The tensor given from outside, or the result of a called gradient graph, steps aside: the whole gradient has
       // the plain name.
       const bool given = s.startParts > 0 && taken == s.parts[0];
-      const bool whole = finished_.count(taken.value) || (s.parts.size() == 1 && taken == s.parts[0]);
-      const bool ofCall = grad_.tensor(taken).hasProducer() && !whole;
+      const bool ofCall = grad_.tensor(taken).hasProducer() && !finished_.count(taken.value);
       if (given || ofCall) grad_.renameTensor(taken, grad_.uniqueId(id));
     }
     Op *sum = grad_.addConnectedOp(opDef("Sum"), s.parts, {grad_.uniqueId(id)}, {}, settings);

@@ -73,9 +73,10 @@ struct Candidate {
   int lastReader;
 };
 
-// The nodes of one call and the initializers they read that are no parameter by name.
+// The nodes of one call: the initializers they read that are no parameter by name, and the parameters they read.
 struct Call {
   std::map<std::string, Candidate> candidates;
+  std::set<std::string> parameters;
 };
 
 class Program {
@@ -85,21 +86,23 @@ class Program {
     std::set<std::string> targets;
     for (const auto &entry : parameters_) targets.insert(entry.second);
     for (const auto &tensor : graph.initializer()) {
-      present_.insert(tensor.name());
-      if (targets.count(tensor.name())) continue;
-      elements_[tensor.name()] = tensorInfo(tensor, tensor.name()).nelms();
+      shapes_[tensor.name()] = tensorInfo(tensor, tensor.name()).shape();
+      if (!targets.count(tensor.name())) unlisted_.insert(tensor.name());
     }
   }
 
-  std::set<std::string> numbers() {
+  ExportedNumbers numbers() {
     for (int i = 0; i < graph_.node_size(); ++i) readBy(i);
     for (const auto &[text, call] : calls_) {
       const size_t stored = storedOtherwise(text);
       for (const Candidate &c : largest(call, stored)) kept_.insert(c.name);
     }
-    std::set<std::string> numbers;
+    ExportedNumbers numbers;
     for (const auto &name : read_)
-      if (!kept_.count(name)) numbers.insert(name);
+      if (!kept_.count(name)) numbers.names.insert(name);
+    for (const auto &[text, call] : calls_)
+      for (const auto &entry : call.candidates)
+        if (numbers.names.count(entry.first)) findOriginal(entry.first, text, call, numbers.copies);
     return numbers;
   }
 
@@ -110,12 +113,15 @@ class Program {
     // Running statistics are state that the node itself updates.
     const bool foreign = text.empty() || node.op_type() == "BatchNormalization";
     for (const auto &name : node.input()) {
-      const auto found = elements_.find(name);
-      if (found == elements_.end()) continue;
+      if (!shapes_.count(name)) continue;
+      if (!unlisted_.count(name)) {
+        if (!text.empty()) calls_[text].parameters.insert(name);
+        continue;
+      }
       if (foreign)
         kept_.insert(name);
       else
-        calls_[text].candidates[name] = {name, found->second, i};
+        calls_[text].candidates[name] = {name, elementCount(shapes_.at(name)), i};
       read_.insert(name);
     }
     // A subgraph reads by name what it likes.
@@ -135,8 +141,20 @@ class Program {
   size_t storedOtherwise(std::string_view text) const {
     size_t count = 0;
     for (const auto &name : valuesIn(text))
-      if (auto found = parameters_.find(name); found != parameters_.end()) count += present_.count(found->second) == 0;
+      if (auto found = parameters_.find(name); found != parameters_.end()) count += shapes_.count(found->second) == 0;
     return count;
+  }
+
+  void findOriginal(const std::string &copy, std::string_view text, const Call &call,
+                    std::map<std::string, std::string> &copies) const {
+    const Shape &shape = shapes_.at(copy);
+    for (const auto &name : valuesIn(text)) {
+      const auto parameter = parameters_.find(name);
+      if (parameter == parameters_.end() || call.parameters.count(parameter->second)) continue;
+      const auto original = shapes_.find(parameter->second);
+      if (original == shapes_.end() || shape.size() != 2) continue;
+      if (original->second == Shape{shape[1], shape[0]}) copies[copy] = parameter->second;
+    }
   }
 
   // Parameters are larger than the other numbers of their call; among equal sizes they are read last.
@@ -152,14 +170,15 @@ class Program {
 
   const onnx_proto::GraphProto &graph_;
   std::map<std::string, std::string> parameters_;
-  std::set<std::string> present_, read_, kept_;
-  std::map<std::string, int64_t> elements_;  // initializers that are no parameter by name
+  std::map<std::string, Shape> shapes_;  // of initializers
+  std::set<std::string> unlisted_;       // initializers that are no parameter by name
+  std::set<std::string> read_, kept_;    // unlisted ones that nodes read, and those of them that are no numbers
   std::map<std::string_view, Call> calls_;
 };
 
 }  // namespace
 
-std::set<std::string> numbersOfExportedProgram(const onnx_proto::GraphProto &graph) {
+ExportedNumbers numbersOfExportedProgram(const onnx_proto::GraphProto &graph) {
   std::map<std::string, std::string> parameters = parametersOf(metadata(graph, kSignature));
   if (parameters.empty()) return {};
   return Program(graph, std::move(parameters)).numbers();

@@ -2,6 +2,7 @@
 // buffers) are initializers there, beside the parameters. The graph's metadata lists the parameters, each node's the
 // call it stands for.
 #pragma once
+#include <map>
 #include <set>
 #include <string>
 
@@ -11,10 +12,17 @@ class GraphProto;
 
 namespace popart::onnx {
 
-// Initializers that an exported program reads as numbers: training leaves them as they are. Parameters that the
-// exporter stored in another form under another name (transposed, reshaped) are weights and not listed. Empty for
-// models of other origin. Nodes without metadata of a call were added by somebody else: what they read is not listed
-// either.
-std::set<std::string> numbersOfExportedProgram(const onnx_proto::GraphProto &graph);
+struct ExportedNumbers {
+  // Initializers that the program reads as numbers: training leaves them as they are.
+  std::set<std::string> names;
+  // Those among them that have the shape of a parameter transposed which their call names but does not read: copies of
+  // a parameter used twice. Copy -> parameter.
+  std::map<std::string, std::string> copies;
+};
+
+// Parameters that the exporter stored in another form under another name (transposed, reshaped) are weights and not
+// listed. Empty for models of other origin. Nodes without metadata of a call were added by somebody else: what they
+// read is not listed either. Throws popart::error for initializers with impossible dimensions.
+ExportedNumbers numbersOfExportedProgram(const onnx_proto::GraphProto &graph);
 
 }  // namespace popart::onnx

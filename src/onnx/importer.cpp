@@ -6,6 +6,7 @@
 #include <set>
 
 #include <popart/error.hpp>
+#include <popart/logging.hpp>
 
 #include "onnx/exported_program.hpp"
 #include "onnx/model_check.hpp"
@@ -161,10 +162,16 @@ void Importer::checkOpsets() const {
 void Importer::addInitializers(const onnx_proto::GraphProto &graph, Scope &scope) {
   const std::set<std::string> updated = updatedNames(graph);
   const bool main = scope.outer == nullptr;
-  const std::set<std::string> numbers = main ? numbersOfExportedProgram(graph) : std::set<std::string>();
+  const ExportedNumbers numbers = main ? numbersOfExportedProgram(graph) : ExportedNumbers();
+  if (options_.purpose == Purpose::Training)
+    for (const auto &[copy, parameter] : numbers.copies)
+      logging::ir::warn(
+          "Initializer '{}' looks like a copy of parameter '{}', made when the model was exported: training leaves "
+          "it as it is. Export with dynamo=False to train one tensor",
+          copy, parameter);
   auto add = [&](const std::string &name, const TensorData &data) {
-    const bool weight =
-        isFloatingPoint(data.info().dataType()) && options_.weights == WeightRole::Variable && !numbers.count(name);
+    const bool weight = isFloatingPoint(data.info().dataType()) && options_.weights == WeightRole::Variable &&
+                        !numbers.names.count(name);
     const bool variable = main && (weight || updated.count(name));
     TensorId id = scope.graph->addScope(scope.prefix + name);
     if (scope.graph->contains(id)) id = freshId(*scope.graph, id);

@@ -147,3 +147,22 @@ def test_without_metadata_every_floating_point_initializer_is_a_weight():
     session, loss = trainer(model)
     losses = losses_of(session, loss, model.graph.input[0].name, x)
     assert abs(losses[1] - peer_losses(network, x)[1]) > 1e-4
+
+
+class Tied(nn.Module):
+    """One parameter read as a table and, transposed, as a matrix."""
+
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Embedding(5, 4)
+
+    def forward(self, ids):
+        return functional.linear(self.table(ids), self.table.weight).square().mean()
+
+
+def test_a_parameter_stored_twice_is_warned_about(capfd):
+    popart.getLogger("ir").setLevel("WARN")
+    trainer(exported(Tied(), torch.tensor([[0, 3, 3]])))
+    assert "a copy of parameter 'table.weight'" in capfd.readouterr().err
+    trainer(exported(Attention(), torch.randn(2, 5, 8)))
+    assert "a copy of parameter" not in capfd.readouterr().err
