@@ -131,6 +131,7 @@ onnx_proto::ModelProto skeleton(const Model &model, const std::map<std::string, 
   *graph.mutable_output() = from.output();
   *graph.mutable_value_info() = from.value_info();
   *graph.mutable_quantization_annotation() = from.quantization_annotation();
+  *graph.mutable_metadata_props() = from.metadata_props();
   for (const auto &[key, value] : metadata) {
     onnx_proto::StringStringEntryProto *entry = nullptr;
     for (auto &existing : *proto.mutable_metadata_props())

@@ -56,11 +56,15 @@ def exported(module, x):
 
 
 def trainer(model):
-    """A session and its anchors for a model with one input and a scalar output."""
+    """A session for a model with one input and a scalar output, and its loss."""
     builder = popart.Builder(model.SerializeToString())
     loss = builder.aiGraphcore.identityloss(builder.getOutputTensorIds())
+    return session_of(builder.getModelProto(), loss), loss
+
+
+def session_of(model, loss):
     session = popart.TrainingSession(
-        fnModel=builder.getModelProto(),
+        fnModel=model,
         dataFlow=popart.DataFlow(1, [loss]),
         loss=loss,
         optimizer=popart.SGD({"defaultLearningRate": (RATE, False), "defaultMomentum": (0.9, True)}),
@@ -68,7 +72,7 @@ def trainer(model):
     )
     session.prepareDevice()
     session.weightsFromHost()
-    return session, loss
+    return session
 
 
 def losses_of(session, loss, name, x):
@@ -134,6 +138,9 @@ def test_numbers_keep_their_values_and_weights_go_back_and_forth(tmp_path):
     assert len(changed) == len(list(network.parameters()))
 
     first = losses_of(session, loss, name, x)
+    resumed = session_of(str(tmp_path / "trained.onnx"), loss)
+    np.testing.assert_array_equal(losses_of(resumed, loss, name, x), first)
+
     session.resetHostWeights(str(tmp_path / "trained.onnx"))
     session.weightsFromHost()
     np.testing.assert_array_equal(losses_of(session, loss, name, x), first)
