@@ -3,6 +3,8 @@
 #include "onnx/exported_program.hpp"
 
 #include <algorithm>
+#include <cstring>
+#include <iterator>
 #include <map>
 #include <string_view>
 #include <vector>
@@ -182,6 +184,35 @@ ExportedNumbers numbersOfExportedProgram(const onnx_proto::GraphProto &graph) {
   std::map<std::string, std::string> parameters = parametersOf(metadata(graph, kSignature));
   if (parameters.empty()) return {};
   return Program(graph, std::move(parameters)).numbers();
+}
+
+TensorData transposedMatrix(const TensorData &matrix) {
+  const Shape &shape = matrix.info().shape();
+  const size_t rows = static_cast<size_t>(shape.at(0)), columns = static_cast<size_t>(shape.at(1));
+  TensorData result(TensorInfo(matrix.info().dataType(), {shape[1], shape[0]}));
+  if (result.nbytes() == 0) return result;
+  const size_t size = static_cast<size_t>(matrix.nbytes()) / (rows * columns);
+  const char *from = static_cast<const char *>(matrix.data());
+  char *to = static_cast<char *>(result.mutableData());
+  for (size_t r = 0; r < rows; ++r)
+    for (size_t c = 0; c < columns; ++c) std::memcpy(to + (c * rows + r) * size, from + (r * columns + c) * size, size);
+  return result;
+}
+
+std::map<std::string, std::string> transposedCopies(const ModelContent &model) {
+  const onnx_proto::GraphProto &graph = model.proto->graph();
+  std::map<std::string, std::string> copies = numbersOfExportedProgram(graph).copies;
+  if (copies.empty()) return copies;
+  std::map<std::string, const onnx_proto::TensorProto *> tensors;
+  for (const auto &tensor : graph.initializer()) tensors[tensor.name()] = &tensor;
+  auto valueOf = [&](const std::string &name) { return tensorData(*tensors.at(name), name, model.files, model.proto); };
+  for (auto it = copies.begin(); it != copies.end();) {
+    const TensorData copy = valueOf(it->first), original = valueOf(it->second);
+    const bool same = copy.info().dataType() == original.info().dataType() &&
+                      std::memcmp(copy.data(), transposedMatrix(original).data(), copy.nbytes()) == 0;
+    it = same ? std::next(it) : copies.erase(it);
+  }
+  return copies;
 }
 
 }  // namespace popart::onnx

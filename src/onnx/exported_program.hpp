@@ -6,6 +6,8 @@
 #include <set>
 #include <string>
 
+#include "onnx/model_content.hpp"
+
 namespace popart::onnx_proto {
 class GraphProto;
 }  // namespace popart::onnx_proto
@@ -24,5 +26,11 @@ struct ExportedNumbers {
 // listed. Empty for models of other origin. Nodes without metadata of a call were added by somebody else: what they
 // read is not listed either. Throws popart::error for initializers with impossible dimensions.
 ExportedNumbers numbersOfExportedProgram(const onnx_proto::GraphProto &graph);
+
+// The copies among them whose values are their parameter's, transposed: one parameter that training has to keep one.
+std::map<std::string, std::string> transposedCopies(const ModelContent &model);
+
+// A matrix, rows and columns exchanged.
+TensorData transposedMatrix(const TensorData &matrix);
 
 }  // namespace popart::onnx

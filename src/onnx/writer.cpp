@@ -12,6 +12,7 @@
 #include <popart/error.hpp>
 
 #include "base/nearest.hpp"
+#include "onnx/exported_program.hpp"
 #include "onnx/model_content.hpp"
 #include "onnx_proto/onnx.pb.h"
 
@@ -104,6 +105,8 @@ std::map<TensorId, TensorData> allValues(const Model &model, const std::map<Tens
         found != values.end() ? found->second : tensorData(tensor, tensor.name(), content.files, content.proto);
   }
   for (const auto &[id, value] : values) all.emplace(id, value);
+  for (const auto &[copy, parameter] : transposedCopies(content))
+    if (!values.count(copy)) all[copy] = transposedMatrix(all.at(parameter));
   return all;
 }
 
