@@ -26,11 +26,22 @@ void bindPatterns(nb::module_ &m) {
         for (const std::string &name : p.enabledNames()) text += (text.empty() ? "" : " ") + name;
         return text;
       });
-  for (const char *name : {"PreUniRepl", "PostNRepl", "SoftMaxGradDirect", "NlllWithSoftMaxGradDirect", "OpToIdentity",
-                           "SubtractArg1GradOp", "MulArgGradOp", "MatMulOp", "MatMulLhsGradOp", "MatMulRhsGradOp"})
+  // Two properties are spelled otherwise than their patterns.
+  constexpr std::pair<const char *, const char *> kProperties[] = {
+      {"PreUniRepl", "PreUniRepl"},
+      {"PostNRepl", "PostNRepl"},
+      {"SoftMaxGradDirect", "SoftmaxGradDirect"},
+      {"NlllWithSoftMaxGradDirect", "NlllWithSoftmaxGradDirect"},
+      {"OpToIdentity", "OpToIdentity"},
+      {"SubtractArg1GradOp", "SubtractArg1GradOp"},
+      {"MulArgGradOp", "MulArgGradOp"},
+      {"MatMulOp", "MatMulOp"},
+      {"MatMulLhsGradOp", "MatMulLhsGradOp"},
+      {"MatMulRhsGradOp", "MatMulRhsGradOp"}};
+  for (const auto &[property, pattern] : kProperties)
     patterns.def_prop_rw(
-        name, [name](const Patterns &p) { return p.isPatternEnabled(name); },
-        [name](Patterns &p, bool on) { p.enablePattern(name, on); });
+        property, [pattern = pattern](const Patterns &p) { return p.isPatternEnabled(pattern); },
+        [pattern = pattern](Patterns &p, bool on) { p.enablePattern(pattern, on); });
 }
 
 }  // namespace popart::python

@@ -110,6 +110,7 @@ void bindSessionBase(nb::module_ &m) {
       .def("getRNGState", &Session::getRNGState)
       .def("setRNGState", &Session::setRNGState, nb::arg("rngValue"))
       .def("getInfo", &Session::getInfo, nb::arg("id"))
+      .def("getIr", &Session::getIrPtr)
       .def("getSummaryReport", &Session::getSummaryReport, nb::arg("resetProfile") = true)
       .def("getSerializedGraph",
            [](const Session &s) {

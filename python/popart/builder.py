@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from functools import wraps
+from typing import Any, TypeVar
 
 import numpy as np
 import popart_core
@@ -29,6 +30,21 @@ def _custom_attribute(name: str, value: Any) -> tuple[str, str, Any]:
 
 def _names(outputs: str | Iterable[str]) -> set[str]:
     return {outputs} if isinstance(outputs, str) else set(outputs)
+
+
+_Result = TypeVar("_Result")
+
+
+def _both_spellings(method: Callable[..., _Result]) -> Callable[..., _Result]:
+    """For methods that take one output's name or several: the keyword is ``nodeOutputName`` or ``nodeOutputNames``."""
+
+    @wraps(method)
+    def either(self: "Builder", *args: Any, **kwargs: Any) -> _Result:
+        if "nodeOutputName" in kwargs:
+            kwargs["nodeOutputNames"] = kwargs.pop("nodeOutputName")
+        return method(self, *args, **kwargs)
+
+    return either
 
 
 class Builder:
@@ -193,7 +209,7 @@ class Builder:
         for value in args:
             if isinstance(value, str | popart_core.DebugContext):
                 context = value
-        return self._core.addInitializedInputTensor(np.ascontiguousarray(initVal), debug_name_of(context))
+        return self._core.addInitializedInputTensor(np.asarray(initVal, order="C"), debug_name_of(context))
 
     def getTensorShape(self, id: str) -> list[int]:
         """Shape of a tensor.
@@ -305,10 +321,12 @@ class Builder:
         """Say whether outputs are kept or computed again for the backward pass."""
         return self._place("__recompute_output_in_backward_pass", nodeOutputNames, value, 0)
 
+    @_both_spellings
     def recomputeOutputInBackwardPass(self, nodeOutputNames: Any, value: Any = None) -> None:
         """Mark outputs to be computed again in the backward pass."""
         self._place("__recompute_output_in_backward_pass", _names(nodeOutputNames), value, 2)
 
+    @_both_spellings
     def getRecomputeOutputInBackwardPass(self, nodeOutputNames: Any) -> bool:
         """Whether outputs are marked to be computed again."""
         name = "__recompute_output_in_backward_pass"
@@ -424,7 +442,8 @@ class Builder:
             return "FLOAT"
         return self._core.getNodeAttribute("__partialsType", names)[2]
 
-    def setAvailableMemoryProportion(self, nodeOutputName: Any, availableMemoryProportion: float) -> None:
+    @_both_spellings
+    def setAvailableMemoryProportion(self, nodeOutputNames: Any, availableMemoryProportion: float) -> None:
         """Share of memory a node may use, in (0, 1] (a hint).
 
         Raises:
@@ -435,7 +454,7 @@ class Builder:
                 f"setAvailableMemoryProportion: got {availableMemoryProportion}, expected a value above 0 and at most 1"
             )
         attribute = ("__available_memory_proportion", "float", float(availableMemoryProportion))
-        self._core.addNodeAttribute(attribute, _names(nodeOutputName), True)
+        self._core.addNodeAttribute(attribute, _names(nodeOutputNames), True)
 
     def setEnableConvDithering(self, nodeOutputName: Any, enableConvDithering: int) -> None:
         """Dithering of a Conv (a hint).

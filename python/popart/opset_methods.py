@@ -281,8 +281,8 @@ AI_ONNX: dict[str, Method] = {
 
 # Attributes that a number alone does not type. All others are integers, strings or lists of integers by their value.
 FLOAT_ATTRIBUTES = frozenset(
-    "alpha beta bias clip cubic_coeff_a epsilon extrapolation_value gamma height_scale high lambd lambda_ low max mean min "
-    "momentum ratio scale scale0 scale1 seed spatial_scale value width_scale".split()
+    "alpha beta bias clip cubic_coeff_a epsilon extrapolation_value gamma height_scale high increment lambd lambda_ low "
+    "max mean min modulus momentum ratio scale scale0 scale1 seed spatial_scale value width_scale".split()
 )
 FLOATS_ATTRIBUTES = frozenset("activation_alpha activation_beta availableMemoryProportions scales weights".split())
 STRINGS_ATTRIBUTES = frozenset("activations partialsTypes pool_strings stopwords".split())

@@ -31,7 +31,7 @@ def _typed_attribute(name: str, value: Any) -> tuple[str, str, Any] | None:
     if hasattr(value, "createSubgraphBuilder"):
         return name, "graph", value._core
     if isinstance(value, np.ndarray):
-        return name, "tensor", np.ascontiguousarray(value)
+        return name, "tensor", np.asarray(value, order="C")
     if isinstance(value, Enum):
         value = value.value
     if name == "lambda_":

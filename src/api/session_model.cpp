@@ -1,4 +1,6 @@
 // Weights between a session and ONNX model files.
+#include <set>
+
 #include <popart/error.hpp>
 #include <popart/ir.hpp>
 
@@ -15,10 +17,14 @@ void Session::resetHostWeights(const std::string &modelProtoOrFilename, const bo
   const onnx::Model other = onnx::Model::fromProtoOrFile(modelProtoOrFilename);
   std::map<TensorId, TensorData> values;
   for (const TensorId &id : other.initializerIds()) values[id] = onnx::initializerData(other, id);
+  // Initializers that are constants of the program have no weight: integers, numbers of exported programs.
+  std::set<TensorId> own;
+  if (impl_->model)
+    for (const TensorId &id : impl_->model->initializerIds()) own.insert(id);
   for (const auto &[id, value] : values) {
     auto host = impl_->hostWeights.find(id);
     if (host == impl_->hostWeights.end()) {
-      if (ignoreUnknown || (impl_->model && !isFloatingPoint(value.info().dataType()))) continue;
+      if (ignoreUnknown || own.count(id) || (impl_->model && !isFloatingPoint(value.info().dataType()))) continue;
       throw runtime_error(
           "resetHostWeights '{}': the session has no weight of that name. Pass "
           "ignoreWeightsInModelWithoutCorrespondingHostWeight=True to skip it",

@@ -90,12 +90,16 @@ class Walker {
     }
     const TensorId id = gradientId(fwd_, grad_, fwd_.tensor(forward).id);
     if (TensorIndex taken = grad_.find(id); taken.valid()) {
-      // The tensor given from outside steps aside: the whole gradient has the plain name.
-      if (s.startParts > 0 && taken == s.parts[0]) grad_.renameTensor(taken, grad_.uniqueId(id));
+      // The tensor given from outside, or the result of a called gradient graph, steps aside: the whole gradient has
+      // the plain name.
+      const bool given = s.startParts > 0 && taken == s.parts[0];
+      const bool ofCall = grad_.tensor(taken).hasProducer() && !finished_.count(taken.value);
+      if (given || ofCall) grad_.renameTensor(taken, grad_.uniqueId(id));
     }
     Op *sum = grad_.addConnectedOp(opDef("Sum"), s.parts, {grad_.uniqueId(id)}, {}, settings);
     s.sum = sum->outputs()[0];
     named_.insert(s.sum.value);
+    finished_.insert(s.sum.value);
   }
 
   void visit(Op &op) {
@@ -318,7 +322,8 @@ class Walker {
   const BackwardWalk &walk_;
   Graph &fwd_, &grad_;
   std::vector<Slot> slots_;
-  std::unordered_set<uint32_t> named_;  // tensors of the gradient graph that have their final id
+  std::unordered_set<uint32_t> named_;     // tensors of the gradient graph that have their final id
+  std::unordered_set<uint32_t> finished_;  // whole gradients among them
 };
 
 }  // namespace

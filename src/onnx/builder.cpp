@@ -344,8 +344,7 @@ TensorInfo ModelBuilder::getTensorInfo(const TensorId &id) const {
 
 std::vector<TensorId> ModelBuilder::getInputTensorIds() const {
   std::vector<TensorId> ids;
-  for (const auto &input : state_->graph->input())
-    if (!isInitializer(input.name())) ids.push_back(input.name());
+  for (const auto &input : state_->graph->input()) ids.push_back(input.name());
   return ids;
 }
 std::vector<TensorId> ModelBuilder::getOutputTensorIds() const {

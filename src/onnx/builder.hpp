@@ -91,7 +91,7 @@ class ModelBuilder {
   std::string nodeType(const std::set<TensorId> &outputs) const;  // "Conv"
 
   // ---- queries
-  std::vector<TensorId> getInputTensorIds() const;  // without initializers
+  std::vector<TensorId> getInputTensorIds() const;  // in order, initialised ones included
   std::vector<TensorId> getOutputTensorIds() const;
   std::vector<TensorId> getValueTensorIds() const;      // results of nodes with a known shape
   std::vector<TensorId> getTrainableTensorIds() const;  // initializers

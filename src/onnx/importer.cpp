@@ -7,6 +7,7 @@
 
 #include <popart/error.hpp>
 
+#include "onnx/exported_program.hpp"
 #include "onnx/model_check.hpp"
 #include "onnx_proto/onnx.pb.h"
 
@@ -160,14 +161,27 @@ void Importer::checkOpsets() const {
 void Importer::addInitializers(const onnx_proto::GraphProto &graph, Scope &scope) {
   const std::set<std::string> updated = updatedNames(graph);
   const bool main = scope.outer == nullptr;
+  const ExportedNumbers numbers = main ? numbersOfExportedProgram(graph) : ExportedNumbers();
+  const std::map<std::string, std::string> copies =
+      main && !numbers.copies.empty() && options_.weights == WeightRole::Variable
+          ? transposedCopies(model_)
+          : std::map<std::string, std::string>();
   auto add = [&](const std::string &name, const TensorData &data) {
-    const bool weight = isFloatingPoint(data.info().dataType()) && options_.weights == WeightRole::Variable;
+    const bool weight = isFloatingPoint(data.info().dataType()) && options_.weights == WeightRole::Variable &&
+                        !numbers.names.count(name);
     const bool variable = main && (weight || updated.count(name));
     TensorId id = scope.graph->addScope(scope.prefix + name);
     if (scope.graph->contains(id)) id = freshId(*scope.graph, id);
     scope.tensors[name] = variable ? scope.graph->addVariable(id, data) : scope.graph->addConstant(id, data);
   };
-  for (const auto &tensor : graph.initializer()) add(tensor.name(), readTensor(tensor, tensor.name()));
+  for (const auto &tensor : graph.initializer())
+    if (!copies.count(tensor.name())) add(tensor.name(), readTensor(tensor, tensor.name()));
+  for (const auto &[copy, parameter] : copies) {
+    const TensorId id = scope.graph->addScope(scope.prefix + copy);
+    addOp(*scope.graph, "Transpose", {scope.tensors.at(parameter)}, {id}, {{"perm", std::vector<int64_t>{1, 0}}},
+          Op::Settings(*scope.graph, copy));
+    scope.tensors[copy] = scope.graph->find(id);
+  }
   for (const auto &tensor : graph.sparse_initializer())
     add(tensor.values().name(), denseTensorData(tensor, tensor.values().name(), model_.files, model_.proto));
 }

@@ -181,6 +181,8 @@ ImportFn findImportRule(const std::string &domain, const std::string &type);
 // The regular rule: attributes by name, ConstInputDefs as attributes. Throws popart::error for operators without a row.
 void importRegular(NodeContext &node);
 void importRegularAs(NodeContext &node, const OpDef &def);
+// Operators that draw random numbers: the session's seed is one more input.
+void importRandom(NodeContext &node);
 
 struct ImportRule {
   const char *domain;
@@ -195,5 +197,6 @@ std::vector<ImportRule> normRules();
 std::vector<ImportRule> spatialRules();
 std::vector<ImportRule> controlRules();
 std::vector<ImportRule> nnRules();
+std::vector<ImportRule> graphcoreRules();
 
 }  // namespace popart::onnx

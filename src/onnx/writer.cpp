@@ -12,6 +12,7 @@
 #include <popart/error.hpp>
 
 #include "base/nearest.hpp"
+#include "onnx/exported_program.hpp"
 #include "onnx/model_content.hpp"
 #include "onnx_proto/onnx.pb.h"
 
@@ -104,6 +105,8 @@ std::map<TensorId, TensorData> allValues(const Model &model, const std::map<Tens
         found != values.end() ? found->second : tensorData(tensor, tensor.name(), content.files, content.proto);
   }
   for (const auto &[id, value] : values) all.emplace(id, value);
+  for (const auto &[copy, parameter] : transposedCopies(content))
+    if (!values.count(copy)) all[copy] = transposedMatrix(all.at(parameter));
   return all;
 }
 
@@ -131,6 +134,7 @@ onnx_proto::ModelProto skeleton(const Model &model, const std::map<std::string, 
   *graph.mutable_output() = from.output();
   *graph.mutable_value_info() = from.value_info();
   *graph.mutable_quantization_annotation() = from.quantization_annotation();
+  *graph.mutable_metadata_props() = from.metadata_props();
   for (const auto &[key, value] : metadata) {
     onnx_proto::StringStringEntryProto *entry = nullptr;
     for (auto &existing : *proto.mutable_metadata_props())

@@ -5,8 +5,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <fstream>
 
+#include <popart/error.hpp>
+#include <popart/ir.hpp>
 #include <popart/logging.hpp>
 
 #include "base/nearest.hpp"
@@ -158,6 +161,31 @@ void finishPhase(PassContext &c, Phase phase) {
 
 }  // namespace
 
+namespace {
+
+// Writes the IR as JSON to the file that POPART_IR_DUMP names, be it finished or as far as the passes came.
+class IrDump {
+ public:
+  explicit IrDump(const Ir &ir) : ir_(ir) {}
+  IrDump(const IrDump &) = delete;
+  ~IrDump() {
+    const char *path = std::getenv("POPART_IR_DUMP");
+    if (!path || !*path) return;
+    try {
+      std::ofstream file(path);
+      file << serialiseJson(ir_);
+      check(file.good(), "the file cannot be written");
+    } catch (const std::exception &e) {
+      logging::transform::warn("POPART_IR_DUMP '{}': {}", path, e.what());
+    }
+  }
+
+ private:
+  const Ir &ir_;
+};
+
+}  // namespace
+
 Prepared prepare(PrepareRequest request) {
   std::unique_ptr<Optimizer> optimizer;
   if (request.optimizer) {
@@ -166,6 +194,7 @@ Prepared prepare(PrepareRequest request) {
     request.optimizer = optimizer.get();
   }
   PassContext context(std::move(request));
+  const IrDump dump(context.ir);
   Phase phase = Phase::Fwd0;
   for (const PassRow &row : kPasses) {
     if (row.phase != phase) {

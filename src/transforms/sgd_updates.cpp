@@ -2,7 +2,7 @@
 //   SGD0  w = SGD0VarUpdate(w, g)
 //   SGD1  v = Accumulate(v, g); w = SGD1VarUpdate(w, v); v = SGD1AcclUpdate(v, w)
 //   SGD2  v = SGD2PartialAcclUpdate(v, w); v = Accumulate(v, g); w = SGD2VarUpdate(w, v)
-//   Nesterov: the weight update takes SGD1Nesterov(g, w, v) in place of v.
+//   Nesterov: the weight update takes SGD1Nesterov(g, w, v) in place of v, g summed over the micro-batches.
 #include <popart/sgd.hpp>
 
 #include "transforms/update_emitter.hpp"
@@ -33,8 +33,6 @@ TensorIndex velocityState(UpdateEmitter &e, const SGD &sgd, const WeightUpdate &
 void beginSgd(UpdateEmitter &e, const Optimizer &optimizer, WeightUpdate &u) {
   const SGD &sgd = static_cast<const SGD &>(optimizer);
   const bool combined = isCombined(sgd);
-  check(!e.accumulates() || !sgd.hasVelocity(u.id) || !sgd.usesNesterov(u.id),
-        "SGD '{}': Nesterov momentum with gradient accumulation is not supported yet. Turn one of the two off", u.id);
   if (!sgd.hasVelocity(u.id) || !combined) u.gradient = e.accumulated(u, sgd.getAccumType());
   u.clippable = u.gradient;
   if (!sgd.hasVelocity(u.id)) return;
@@ -49,12 +47,14 @@ void beginSgd(UpdateEmitter &e, const Optimizer &optimizer, WeightUpdate &u) {
                          {{"accumulation_type", std::string("DampenedAdd")}});
   e.setContext(ExecutionContext::AccumulateOuterFragment);
   u.clippable = u.velocity;
-  if (sgd.usesNesterov(u.id))
-    u.clippable =
-        e.emitOne("SGD1Nesterov",
-                  {u.gradient, u.weight, u.velocity, e.scalar("nesterovUnscale", u.id), e.scalar("weightDecay", u.id),
-                   e.scalar("nesterovGradScaleFactor", u.id), e.scalar("momentum", u.id)},
-                  "NesterovUpdater___" + u.id);
+  if (!sgd.usesNesterov(u.id)) return;
+  // A combined velocity holds dampened gradients only, so the plain ones are summed beside it.
+  if (combined) u.gradient = e.summedIn("Accl___" + u.id + "_nesterovGrad", u);
+  u.clippable =
+      e.emitOne("SGD1Nesterov",
+                {u.gradient, u.weight, u.velocity, e.scalar("nesterovUnscale", u.id), e.scalar("weightDecay", u.id),
+                 e.scalar("nesterovGradScaleFactor", u.id), e.scalar("momentum", u.id)},
+                "NesterovUpdater___" + u.id);
 }
 
 void finishSgd(UpdateEmitter &e, const Optimizer &optimizer, const WeightUpdate &u) {

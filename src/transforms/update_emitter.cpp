@@ -26,12 +26,21 @@ std::vector<TensorIndex> UpdateEmitter::emit(std::string_view type, const std::v
 
 TensorIndex UpdateEmitter::accumulated(const WeightUpdate &u, DataType accumType) {
   if (!accumulates()) return u.gradient;
-  const DataType type = accumType == DataType::UNDEFINED ? info(u.weight).dataType() : accumType;
-  const TensorIndex state = this->state("Accum___" + u.id, TensorInfo(type, info(u.weight).shape()), 0.0);
   const OptimizerFactors &factors = optimizer_.factors();
   const bool running = factors.reduction == OptimizerFactors::Reduction::MeanRunning;
-  const TensorData share = TensorData::scalar(running ? 1.0f / static_cast<float>(factors.accumulationFactor) : 1.0f);
-  const TensorIndex factor = graph_.addConstant(graph_.freeId("accumulationShare___" + u.id), share);
+  const float share = running ? 1.0f / static_cast<float>(factors.accumulationFactor) : 1.0f;
+  return accumulatedIn("Accum___" + u.id, u, accumType, share);
+}
+
+TensorIndex UpdateEmitter::summedIn(const TensorId &state, const WeightUpdate &u) {
+  return accumulates() ? accumulatedIn(state, u, DataType::UNDEFINED, 1.0f) : u.gradient;
+}
+
+TensorIndex UpdateEmitter::accumulatedIn(const TensorId &id, const WeightUpdate &u, DataType accumType, float share) {
+  const DataType type = accumType == DataType::UNDEFINED ? info(u.weight).dataType() : accumType;
+  const TensorIndex state = this->state(id, TensorInfo(type, info(u.weight).shape()), 0.0);
+  const TensorIndex factor =
+      graph_.addConstant(graph_.freeId("accumulationShare___" + u.id), TensorData::scalar(share));
   setContext(ExecutionContext::Normal);
   const TensorIndex gradient = cast(u.gradient, type, u.id + "_accumulatedType");
   const TensorIndex sum = emitOne("Accumulate", {state, gradient, factor}, "AccumOut___" + u.id,

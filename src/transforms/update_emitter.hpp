@@ -40,13 +40,18 @@ class UpdateEmitter {
   // The gradient summed (Running mean: averaged) over the micro-batches in state "Accum___<weight>", of type
   // `accumType` or else the weight's; the gradient itself where nothing accumulates.
   TensorIndex accumulated(const WeightUpdate &update, DataType accumType);
-  // Empties the accumulators of `accumulated`; to be called after all updates.
+  // The gradient summed over the micro-batches in state `id` of the weight's type; the gradient itself where nothing
+  // accumulates.
+  TensorIndex summedIn(const TensorId &id, const WeightUpdate &update);
+  // Empties the accumulators of `accumulated` and `summedIn`; to be called after all updates.
   void clearAccumulators();
   bool accumulates() const { return optimizer_.factors().accumulationFactor > 1; }
 
   const std::vector<ScalarVariable> &scalarVariables() const { return scalarVariables_; }
 
  private:
+  TensorIndex accumulatedIn(const TensorId &id, const WeightUpdate &update, DataType accumType, float share);
+
   Graph &graph_;
   const Optimizer &optimizer_;
   std::vector<ScalarVariable> scalarVariables_;

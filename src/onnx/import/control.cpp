@@ -1,4 +1,4 @@
-// If and Loop. Tensors that a body reads from outside become further inputs of its graph.
+// If, Loop and Call. Tensors that a body reads from outside become further inputs of its graph.
 #include <popart/error.hpp>
 
 #include "onnx/importer.hpp"
@@ -81,8 +81,27 @@ void importLoop(NodeContext &n) {
   n.results("Loop", inputs, attributes);
 }
 
+// ai.graphcore Call: the subgraph is the attribute `callee`.
+void importCall(NodeContext &n) {
+  std::vector<TensorIndex> inputs;
+  std::vector<TensorInfo> infos;
+  for (int i = 0; i < n.inputCount(); ++i) {
+    inputs.push_back(n.in(i));
+    infos.push_back(n.info(i));
+  }
+  Scope scope = bodyScope(n);
+  const Graph &callee = n.importer().importBody(n.graphAttribute("callee"), bodyName(n, "callee"), infos, scope);
+  n.require(static_cast<int>(callee.outputs().size()) == n.outputCount(),
+            "the callee has another number of outputs: got {} for the node, expected {}", n.outputCount(),
+            static_cast<long>(callee.outputs().size()));
+  for (const auto &capture : scope.captures) inputs.push_back(capture.outer);
+  n.results("Call", inputs, {{"callee", GraphRef{callee.id}}});
+}
+
 }  // namespace
 
-std::vector<ImportRule> controlRules() { return {{"ai.onnx", "If", importIf}, {"ai.onnx", "Loop", importLoop}}; }
+std::vector<ImportRule> controlRules() {
+  return {{"ai.onnx", "If", importIf}, {"ai.onnx", "Loop", importLoop}, {"ai.graphcore", "Call", importCall}};
+}
 
 }  // namespace popart::onnx

@@ -63,12 +63,16 @@ void importDropout(NodeContext &n) {
     n.resultTensor(1, ones);
 }
 
+}  // namespace
+
 void importRandom(NodeContext &n) {
   n.require(!n.hasAttr("seed"), "attribute seed is not supported. Remove it and use session.setRandomSeed");
   std::vector<TensorIndex> inputs = n.inputs();
   inputs.push_back(randomSeed(n));
   n.results(n.type(), inputs, n.attributes());
 }
+
+namespace {
 
 // ai.graphcore losses: the reduction may be PopART's ReductionType number.
 void importLoss(NodeContext &n) {
@@ -89,7 +93,6 @@ std::vector<ImportRule> nnRules() {
   rules.push_back({"ai.onnx", "Dropout", importDropout});
   for (const char *type : {"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli"})
     rules.push_back({"ai.onnx", type, importRandom});
-  rules.push_back({"ai.graphcore", "ShapedDropout", importRandom});
   for (const char *type : {"Nll", "L1", "IdentityLoss"}) rules.push_back({"ai.graphcore", type, importLoss});
   return rules;
 }

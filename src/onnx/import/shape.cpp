@@ -75,8 +75,9 @@ void importSplit(NodeContext &n) {
 void importReduce(NodeContext &n) {
   std::vector<int64_t> axes = n.hasIn(1) ? n.constantInts(1) : n.attr<std::vector<int64_t>>("axes", {});
   Attributes attributes = {{"keepdims", n.attr<int64_t>("keepdims", 1)}};
-  if (axes.empty() && n.attr<int64_t>("noop_with_empty_axes", 0) != 0) return n.resultTensor(0, n.in(0));
-  if (!axes.empty()) attributes.set("axes", axes);
+  // Over no axes nothing is summed, but |x|, x² or log x are still taken (ONNX ReduceSumSquare-18).
+  const bool overNone = axes.empty() && n.attr<int64_t>("noop_with_empty_axes", 0) != 0;
+  if (overNone || !axes.empty()) attributes.set("axes", axes);
   n.result(0, n.type(), {n.in(0)}, attributes);
 }
 

@@ -72,6 +72,26 @@ CASES = {
         ),
         lambda p: torch.optim.SGD(p, 0.05, momentum=0.9),
     ),
+    "nesterov": (
+        lambda: popart.SGD(
+            {
+                "defaultLearningRate": (0.05, False),
+                "defaultMomentum": (0.9, True),
+                "defaultWeightDecay": (0.02, False),
+                "defaultVelocityScaling": (2.0, True),
+                "lossScaling": (4.0, False),
+                "nesterov": (True, True),
+            }
+        ),
+        lambda p: torch.optim.SGD(p, 0.05, momentum=0.9, weight_decay=0.02, nesterov=True),
+    ),
+    "nesterov_separate": (
+        lambda: popart.SGD(
+            {"defaultLearningRate": (0.05, True), "defaultMomentum": (0.9, False), "nesterov": (True, True)},
+            accumulatorAndMomentum=popart.SGDAccumulatorAndMomentum.Separate,
+        ),
+        lambda p: torch.optim.SGD(p, 0.05, momentum=0.9, nesterov=True),
+    ),
     "adam": (
         lambda: popart.Adam({"defaultLearningRate": (0.01, False), "lossScaling": (8.0, False)}),
         lambda p: torch.optim.Adam(p, 0.01),
@@ -138,14 +158,6 @@ def test_factor_of_one_is_the_plain_program():
     assert anchors[loss].shape == (STEPS,)
     session.run(popart.PyStepIO({"x": np.ascontiguousarray(DATA[0, :, 0])}, anchors))
     assert not np.array_equal(weights_of(session)["w"], WEIGHTS)
-
-
-def test_nesterov_is_refused():
-    optimizer = popart.SGD(
-        {"defaultLearningRate": (0.05, False), "defaultMomentum": (0.9, True), "nesterov": (True, True)}
-    )
-    with pytest.raises(popart.popart_exception, match="Nesterov"):
-        session_for(optimizer, lambda y, loss: [loss])
 
 
 def test_random_numbers_differ_between_micro_batches():

@@ -1,0 +1,55 @@
+// Operators of ai.graphcore whose models say things otherwise than the rows: numbers of PopART's enumerations, replica
+// groups as a pair.
+#include <popart/commgroup.hpp>
+#include <popart/error.hpp>
+
+#include "onnx/importer.hpp"
+
+namespace popart::onnx {
+namespace {
+
+// PopART's ScatterReduction, by its number or its name.
+void importScatterReduce(NodeContext &n) {
+  static const char *const kReductions[] = {"Sum", "Max", "Min", "Mul", "None"};
+  if (const AttributeValue *value = n.attributes().find("reduction"))
+    if (const auto *number = std::get_if<int64_t>(value)) {
+      n.require(*number >= 0 && *number < 5, "attribute reduction is no ScatterReduction: got {}", *number);
+      n.attributes().set("reduction", std::string(kReductions[*number]));
+    }
+  importRegular(n);
+}
+
+// commGroup is [CommGroupType, size]; one replica is the only member of the group of all.
+void importCollective(NodeContext &n) {
+  const auto group = n.attr<std::vector<int64_t>>("commGroup", {});
+  if (!group.empty()) {
+    n.require(group.size() == 2, "attribute commGroup: got {}, expected [type, size]", group);
+    const auto type = static_cast<CommGroupType>(group[0]);
+    const bool sized = type == CommGroupType::Consecutive || type == CommGroupType::Orthogonal;
+    n.require(sized || type == CommGroupType::All || type == CommGroupType::None,
+              "attribute commGroup is no CommGroupType: got {}", group[0]);
+    n.attributes().erase("commGroup");
+    n.attributes().set("group_size", sized ? group[1] : int64_t{1});
+  }
+  importRegular(n);
+}
+
+// Drops in training only.
+void importShapedDropout(NodeContext &n) {
+  if (n.training()) return importRandom(n);
+  const float ratio = n.attr("ratio", 0.5f);
+  n.require(ratio >= 0.0f && ratio < 1.0f, "ratio must be at least 0 and less than 1: got {}", ratio);
+  n.result(0, "Identity", {n.in(0)});
+}
+
+}  // namespace
+
+std::vector<ImportRule> graphcoreRules() {
+  return {{"ai.graphcore", "ScatterReduce", importScatterReduce},
+          {"ai.graphcore", "GroupedScatterReduce", importScatterReduce},
+          {"ai.graphcore", "ReplicatedAllReduce", importCollective},
+          {"ai.graphcore", "ReplicatedReduceScatter", importCollective},
+          {"ai.graphcore", "ShapedDropout", importShapedDropout}};
+}
+
+}  // namespace popart::onnx

@@ -1,0 +1,49 @@
+"""Single nodes whose attributes say something unusual, against ONNX's reference implementation or its text."""
+
+import numpy as np
+import popart
+import pytest
+
+from onnx import TensorProto, helper, numpy_helper
+
+NUMBERS = np.array([[-1.5, 2.0, -0.25], [3.0, -4.5, 0.5]], np.float32)
+
+
+def run(node, inputs, opset, constants=()):
+    """Results of a model of one node."""
+    values = [
+        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
+        for name, array in inputs.items()
+    ]
+    outputs = [helper.make_tensor_value_info(name, TensorProto.UNDEFINED, None) for name in node.output]
+    graph = helper.make_graph([node], "one", values, outputs, [numpy_helper.from_array(a, n) for n, a in constants])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+    names = list(node.output)
+    session = popart.InferenceSession(
+        model.SerializeToString(), popart.DataFlow(1, names), popart.DeviceManager().createCpuDevice()
+    )
+    session.prepareDevice()
+    anchors = session.initAnchorArrays()
+    session.run(popart.PyStepIO(inputs, anchors))
+    return [anchors[name] for name in names]
+
+
+OVER_NOTHING = {
+    "ReduceSum": lambda x: x,
+    "ReduceMax": lambda x: x,
+    "ReduceL1": np.abs,
+    "ReduceL2": np.abs,
+    "ReduceSumSquare": np.square,
+    "ReduceLogSum": np.log,
+    "ReduceLogSumExp": lambda x: x,
+}
+
+
+@pytest.mark.parametrize("axes", ["absent", "empty"])
+@pytest.mark.parametrize("type", OVER_NOTHING)
+def test_reductions_over_no_axes_still_do_their_other_steps(type, axes):
+    """noop_with_empty_axes = 1: "composite-reduction operators will still perform the non-reduction steps"."""
+    node = helper.make_node(type, ["x", "axes"][: 1 if axes == "absent" else 2], ["y"], noop_with_empty_axes=1)
+    x = np.abs(NUMBERS) if type == "ReduceLogSum" else NUMBERS
+    (y,) = run(node, {"x": x}, 18, [] if axes == "absent" else [("axes", np.zeros(0, np.int64))])
+    np.testing.assert_allclose(y, OVER_NOTHING[type](x), rtol=1e-6)
