@@ -25,6 +25,9 @@ struct Session::Impl {
   pipeline::Prepared prepared;
   std::unique_ptr<Optimizer> optimizer;
   DataFlow dataFlow;
+  // Times the main graph runs per session run. A hand-written program states its loops itself: it runs once, and the
+  // batches per step are only how many slices its streams hold.
+  int64_t iterations() const { return model ? dataFlow.batchesPerStep() : 1; }
   SessionOptions options;
   std::shared_ptr<DeviceInfo> device;
   std::set<TensorId> modelInputs;
