@@ -124,6 +124,17 @@ def find_rows(root: Path, like: str) -> tuple[Path, list[str], list[Item]]:
     raise NewOpError(f"new-op: no statement below src/ops makes a row of type {like}.{where}")
 
 
+def check_free(root: Path, name: str) -> None:
+    """Refuse a type that code below src/ops names already.
+
+    Raises:
+        NewOpError: The type exists.
+    """
+    for path in sorted((root / "src/ops").glob("*/*.cpp")):
+        if f'"{name}"' in STRING.findall(COMMENT.sub("", path.read_text())):
+            raise NewOpError(f"new-op: {path.relative_to(root)} names an operator {name} already. Choose another name.")
+
+
 def renamed(text: str, like: str, name: str) -> str:
     """Text in which the string literals that begin with LIKE begin with the new name."""
     return re.sub(rf'"{like}(?=["A-Z])', f'"{name}', text)
@@ -220,6 +231,7 @@ def write_skeleton(root: Path, name: str, like: str) -> list[str]:
     """
     if not re.fullmatch(r"[A-Z][A-Za-z0-9]*", name):
         raise NewOpError(f"new-op: got the name {name}, expected a type name such as Gelu")
+    check_free(root, name)
     source, statements, items = find_rows(root, like)
     target = source.parent / f"{snake_case(name)}.cpp"
     cases = root / "tests/cases/ops" / f"{snake_case(name)}.py"

@@ -1,6 +1,7 @@
 // popart-opt: reads a program (IR text or ONNX), runs named passes over it, and prints, draws, checks or plans the
 // result. Exit codes: 0 done, 1 the program or a file was refused, 2 wrong command line, 3 an internal error.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -18,12 +19,16 @@
 #include "base/nearest.hpp"
 #include "lower/decompose.hpp"
 #include "lower/flatten.hpp"
+#include "lower/fold_batch_norm.hpp"
 #include "lower/fuse_elementwise.hpp"
 #include "lower/fuse_epilogue.hpp"
 #include "lower/lower.hpp"
+#include "lower/order_updates.hpp"
 #include "onnx/reader.hpp"
 #include "patterns/pattern.hpp"
 #include "transforms/constant_folding.hpp"
+#include "transforms/decompose_sums.hpp"
+#include "transforms/host_io.hpp"
 #include "transforms/prune.hpp"
 #include "transforms/random_setup.hpp"
 
@@ -55,6 +60,8 @@ std::vector<Pass> graphPasses() {
        }},
       {"prune", "remove what leads to no output, kept tensor or effect",
        [](IrPointer &ir, const Anchors &anchors) { eachGraph(*ir, [&](Graph &g) { transforms::prune(g, anchors); }); }},
+      {"decomposeSums", "make sums of gradients additions into one accumulator",
+       [](IrPointer &ir, const Anchors &) { eachGraph(*ir, transforms::decomposeSums); }},
       {"setUpRandomSeeds", "give every random operator a seed of its own",
        [](IrPointer &ir, const Anchors &) { transforms::setUpRandomSeeds(*ir); }},
   };
@@ -63,11 +70,17 @@ std::vector<Pass> graphPasses() {
 std::vector<Pass> loweringPasses() {
   return {
       {"flatten", "inline calls, replace in-place operators by functional ones",
-       [](IrPointer &ir, const Anchors &) { ir = lower::flatten(*ir); }},
+       [](IrPointer &ir, const Anchors &) { ir = lower::flatten(*ir, lower::MainOutputs::Keep); }},
       {"simplify", "remove what computes nothing (flat programs)",
        [](IrPointer &ir, const Anchors &) { lower::simplify(*ir); }},
       {"decompose", "expand operators without a reference kernel (flat programs)",
        [](IrPointer &ir, const Anchors &) { lower::decompose(*ir, ref::backend()); }},
+      {"foldBatchNorms", "fold normalisations with known parameters into convolutions (flat programs)",
+       [](IrPointer &ir, const Anchors &) { lower::foldBatchNorms(*ir); }},
+      {"orderUpdates", "read old values of variables before their updates (flat programs)",
+       [](IrPointer &ir, const Anchors &) { lower::orderUpdates(*ir); }},
+      {"runUpdatesEarly", "update variables right after their gradients (flat programs)",
+       [](IrPointer &ir, const Anchors &) { lower::runUpdatesEarly(*ir); }},
       {"fuseElementwise", "cluster element-wise operators (flat programs)",
        [](IrPointer &ir, const Anchors &) { lower::fuseElementwise(*ir, ref::backend()); }},
       {"fuseEpilogues", "let products absorb transposes and element-wise operators (flat programs)",
@@ -96,6 +109,15 @@ Pass findPass(const std::vector<Pass> &passes, const std::string &name) {
     known.push_back(pass.name);
   }
   throw error("pass '{}' does not exist. Nearest names: {}; --list-passes names all", name, nearest(name, known));
+}
+
+void checkKept(const Ir &ir, const Anchors &anchors) {
+  std::vector<std::string> ids;
+  for (const Graph *g : ir.getAllGraphs())
+    for (const Tensor *t : g->tensors()) ids.push_back(t->id);
+  for (const TensorId &id : anchors)
+    check(std::find(ids.begin(), ids.end(), id) != ids.end(),
+          "tensor '{}' to keep does not exist. Nearest names: {}; --print shows all", id, nearest(id, ids));
 }
 
 // ---- files
@@ -148,8 +170,15 @@ std::string scheduleText(const Ir &ir) {
   return text;
 }
 
-// Plan of the program on the reference backend: every buffer of the arena, and the totals.
-std::string memoryText(const Ir &ir) {
+// Plan of the program on the reference backend: every buffer of the arena, and the totals. Inputs and outputs of the
+// main graph become streams from and to the host, as in a session.
+std::string memoryText(Ir &ir) {
+  Graph &main = ir.getMainGraph();
+  for (TensorIndex t : std::vector<TensorIndex>(main.outputs())) {
+    const TensorId id = main.tensor(t).id;
+    transforms::storeAnchor(main, id, id, "all", 1);
+  }
+  transforms::loadStreams(main);
   lower::LowerOptions options;
   options.backends = {&ref::backend()};
   options.fuse = false;  // fused operators have no reference kernels
@@ -188,6 +217,7 @@ int runRequest(const Request &request) {
   for (const std::string &name : request.passes) passes.push_back(findPass(known, name));
   const Anchors anchors(request.keep.begin(), request.keep.end());
   IrPointer ir = readProgram(request.input);
+  checkKept(*ir, anchors);
   if (request.verify) verify(*ir);
   for (const Pass &pass : passes) {
     pass.run(ir, anchors);
@@ -199,9 +229,9 @@ int runRequest(const Request &request) {
     std::cout << popart::print(*ir, request.summary ? PrintData::Summary : PrintData::Full);
   if (request.dot) std::cout << draw(*ir);
   if (request.schedule) std::cout << scheduleText(*ir);
-  if (request.memory) std::cout << memoryText(*ir);
   if (request.json) std::cout << serialiseJson(*ir) << "\n";
   if (!request.output.empty()) writeText(request.output, popart::print(*ir));
+  if (request.memory) std::cout << memoryText(*ir);  // last: it adds the host's streams to the program
   std::cout.flush();
   check(std::cout.good(), "standard output: cannot be written");
   return 0;

@@ -143,8 +143,8 @@ class InferenceSession : public Session {
                                                                const SessionOptions &userOptions = SessionOptions(),
                                                                const Patterns &patterns = Patterns(),
                                                                const std::string name = "inference");
-  // `ir`: a main graph with host stream ops. The session runs it batchesPerStep times per run. Throws popart::error for
-  // null pointers.
+  // `ir`: a main graph with host stream ops. It executes once per run; streams hold batchesPerStep slices. Throws
+  // popart::error for null pointers.
   static std::unique_ptr<InferenceSession> createFromIr(std::shared_ptr<Ir> ir, std::shared_ptr<DeviceInfo> deviceInfo,
                                                         const std::string name = "fromIr", int batchesPerStep = 1);
 

@@ -79,7 +79,7 @@ class _SessionMixin:
             if returned.id() in (popart_core.AnchorReturnTypeId.Final, popart_core.AnchorReturnTypeId.Sum):
                 prefix = [self.replicationFactor]
             shape = [dim for dim in prefix if dim != 1] + info.shape()
-            arrays[anchor] = np.empty(shape, dtype=_numpy_dtype(info.data_type_lcase()))
+            arrays[anchor] = np.zeros(shape, dtype=_numpy_dtype(info.data_type_lcase()))
         return arrays
 
     def prepareDevice(self, loadEngine: bool = True) -> None:

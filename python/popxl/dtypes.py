@@ -93,7 +93,7 @@ class dtype:
             return found
         try:
             return _NP_TO_POPXL[np.dtype(type_value)]
-        except (TypeError, KeyError):
+        except (TypeError, ValueError, KeyError):  # a torch tensor is a ValueError for NumPy
             pass
         inner = getattr(type_value, "dtype", None)
         if inner is not None and inner is not type_value:

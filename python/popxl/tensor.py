@@ -8,6 +8,7 @@ from collections.abc import Mapping as _MappingBase
 from typing import TYPE_CHECKING, Any, Literal, Optional, Union
 
 import numpy as np
+from popart_core import TensorLocation
 
 from popxl import dtypes
 from popxl.context import get_current_context, get_current_graph, get_main_graph
@@ -173,6 +174,11 @@ class Tensor:
     def ir(self) -> "Ir":
         """Owning Ir."""
         return self._graph._ir
+
+    @property
+    def location_info(self) -> TensorLocation:
+        """Where the tensor is kept: `popart.TensorLocation`, on chip for every tensor that is not a remote variable."""
+        return TensorLocation()
 
     @property
     def in_sync_with_ipu(self) -> bool:

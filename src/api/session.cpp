@@ -85,7 +85,7 @@ void Session::Impl::compile() {
   lowering.backends = backendsFor(device->getType());
   lowering.evaluate = ref::evaluate;
   lowering.threads = computeThreadCount();
-  lowering.iterations = dataFlow.batchesPerStep();  // micro-batches of one update are a loop of the program
+  lowering.iterations = iterations();  // micro-batches of one update are a loop of the program
   lowering.maxMemoryBytes = memoryLimitBytes(options);
   if (options.enableInplaceAmbiguityChecking)
     for (const Graph *graph : ir().getAllGraphs()) checkInplaceAmbiguity(*graph);
@@ -113,7 +113,7 @@ void Session::Impl::fillSizes() {
   sizes.modelInputs = modelInputs;
   for (const auto &stream : executable->inputs) {
     TensorInfo perBatch = stream.info;
-    if (stream.loadsPerIteration > 1)
+    if (stream.loadsPerIteration > 1 && model)
       perBatch.set(stream.info.dataType(), {stream.info.nelms() * stream.loadsPerIteration});
     sizes.inputs[stream.id] = {perBatch, stream.broadcast};
   }

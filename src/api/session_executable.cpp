@@ -163,7 +163,7 @@ void Session::readExecutable(const std::string &text, const std::string &what) {
         version, kVersion);
   const auto program = in.number<uint64_t>();
   const auto iterations = in.number<int64_t>();
-  check(program == hash(impl_->ir()) && iterations == impl_->dataFlow.batchesPerStep(),
+  check(program == hash(impl_->ir()) && iterations == impl_->iterations(),
         "{}: the file holds another program than this session. Make the session with the model, options and data flow "
         "of the export",
         what);

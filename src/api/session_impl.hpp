@@ -27,6 +27,9 @@ struct Session::Impl {
   pipeline::Prepared prepared;           // the Ir with all passes run; never without an Ir
   std::unique_ptr<Optimizer> optimizer;  // null: inference, or made from an Ir
   DataFlow dataFlow;
+  // Times the main graph runs per session run. A hand-written program states its loops itself: it runs once, and the
+  // batches per step are only how many slices its streams hold.
+  int64_t iterations() const { return model ? dataFlow.batchesPerStep() : 1; }
   SessionOptions options;
   std::shared_ptr<DeviceInfo> device;
   std::set<TensorId> modelInputs;            // graph inputs of the model, initializers included

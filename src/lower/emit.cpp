@@ -261,7 +261,7 @@ class Emitter {
       storages_.keep(carried[j], start, end);
       const int value = storage(body, body.outputs()[1 + j]);
       storages_.use(value, end);
-      carriedMoves_.push_back({value, carried[j]});
+      carriedMoves_.push_back({value, carried[j], start});
     }
     addCarriedMoves(step, body, carried, invariant, start, end);
     for (int j = 0; j < op.outputCount(); ++j) loopResult(graph, op, body, step, carried, j, start, end);
@@ -359,6 +359,7 @@ class Emitter {
   };
   struct CarriedMove {
     int value, carry;
+    int start;  // of the loop: the carry gets its first value here
   };
 
   // The kernel that writes storage s, when exactly one does.
@@ -419,8 +420,18 @@ class Emitter {
         a.value = -1;
       }
     }
-    for (const CarriedMove &m : carriedMoves_)
+    for (const CarriedMove &m : carriedMoves_) {
+      const Emitted *producer = writer(m.value);  // before the loop: the carry's first value would overwrite it
+      if (!producer || producer->time <= m.start || isAnotherCarry(m)) continue;
       if (canWriteInto(m.value, m.carry)) joinInto(m.value, m.carry);
+    }
+  }
+
+  // Whether the value lies in another carry of the same loop already: each carry has a first value of its own.
+  bool isAnotherCarry(const CarriedMove &m) const {
+    return std::any_of(carriedMoves_.begin(), carriedMoves_.end(), [&](const CarriedMove &other) {
+      return other.start == m.start && other.carry != m.carry && storages_.find(other.carry) == storages_.find(m.value);
+    });
   }
 
   void joinInto(int value, int target) {

@@ -3,6 +3,8 @@
 // computes the root's new value with the inverse of each view on the path, innermost first:
 //
 //   x ──Slice──▶ v      v += 1   ⇒   x' = update(x, v + 1);  later readers of x see x', of v see v + 1
+// A concatenation that shares memory is a root made of parts: reading joins them anew when one was rewritten, writing
+// rewrites each of them.
 #include "lower/flatten.hpp"
 
 #include <algorithm>
@@ -14,11 +16,6 @@
 namespace popart::lower {
 namespace {
 
-struct Root {
-  TensorIndex value;  // current value in the flat graph
-  int64_t version = 0;
-};
-
 struct Ref {
   int root = -1;
   std::vector<const Op *> path;  // in-place view ops of the source graph, outermost first
@@ -26,9 +23,18 @@ struct Ref {
   int64_t cachedVersion = -1;    // … at this version of the root
 };
 
+struct Root {
+  TensorIndex value;  // current value in the flat graph
+  int64_t version = 0;
+  const Op *concat = nullptr;  // what joins `parts`; null: a piece of memory of its own
+  std::vector<Ref> parts;
+  int64_t partsVersion = 0;  // sum of the versions of the parts that `value` shows
+};
+
 class Flattener {
  public:
-  explicit Flattener(const Ir &source) : source_(source), result_(std::make_unique<Ir>()) {}
+  Flattener(const Ir &source, MainOutputs outputs)
+      : source_(source), outputs_(outputs), result_(std::make_unique<Ir>()) {}
 
   std::unique_ptr<Ir> run() {
     Graph &flat = result_->getMainGraph();
@@ -47,6 +53,8 @@ class Flattener {
       Op::Settings settings(flat, flat.tensor(variable).id);
       flat.addConnectedOp(opDef("VariableAssign"), {variable, roots_[root].value}, {}, {}, settings);
     }
+    if (outputs_ == MainOutputs::Keep)
+      for (TensorIndex t : main.outputs()) flat.markOutput(read(scope, scope.refs[t.value]));
     return std::move(result_);
   }
 
@@ -61,7 +69,8 @@ class Flattener {
   // ---- roots and references
   // ------------------------------------------------------------------------------------------
   int newRoot(TensorIndex value) {
-    roots_.push_back({value, 0});
+    roots_.emplace_back();
+    roots_.back().value = value;
     return static_cast<int>(roots_.size()) - 1;
   }
   void bind(Scope &scope, TensorIndex tensor, int root) {
@@ -75,7 +84,58 @@ class Flattener {
                 scope.flat.freeId(view.outTensor(0)->id));
   }
 
+  // Joins the parts of a concatenation again when one of them has changed.
+  void refresh(Scope &scope, int index) {
+    Root &root = roots_[index];
+    if (!root.concat) return;
+    const int64_t version = versionOfParts(scope, root);
+    if (version == root.partsVersion) return;
+    std::vector<TensorIndex> values;
+    for (Ref &part : root.parts) values.push_back(read(scope, part));
+    root.value = emit(scope.flat, *root.concat, root.concat->def().base(), values, root.concat->attributes(),
+                      scope.flat.freeId(root.concat->outTensor(0)->id));
+    root.partsVersion = version;
+    ++root.version;
+  }
+
+  int64_t versionOfParts(Scope &scope, const Root &root) {
+    int64_t version = 0;
+    for (const Ref &part : root.parts) {
+      refresh(scope, part.root);
+      version += roots_[part.root].version;
+    }
+    return version;
+  }
+
+  // The root has a new value; that of a concatenation goes into its parts.
+  void setValue(Scope &scope, int index, TensorIndex value) {
+    Root &root = roots_[index];
+    if (root.concat) {
+      const int64_t axis = positiveAxis(*root.concat);
+      OpEmitter emitter(scope.flat, *root.concat);
+      int64_t start = 0;
+      for (size_t i = 0; i < root.parts.size(); ++i) {
+        const int64_t end = start + root.concat->inShape(static_cast<int>(i))[static_cast<size_t>(axis)];
+        write(scope, root.parts[i],
+              emitter.emit("Slice", {value},
+                           {{"starts", std::vector<int64_t>{start}},
+                            {"ends", std::vector<int64_t>{end}},
+                            {"axes", std::vector<int64_t>{axis}}}));
+        start = end;
+      }
+      root.partsVersion = versionOfParts(scope, root);
+    }
+    root.value = value;
+    ++root.version;
+  }
+
+  static int64_t positiveAxis(const Op &concat) {
+    const int64_t axis = concat.attrInt("axis");
+    return axis < 0 ? axis + concat.outRank(0) : axis;
+  }
+
   TensorIndex read(Scope &scope, Ref &ref) {
+    refresh(scope, ref.root);
     const Root &root = roots_[ref.root];
     if (ref.path.empty()) return root.value;
     if (ref.cachedVersion == root.version) return ref.cached;
@@ -87,15 +147,14 @@ class Flattener {
   }
 
   void write(Scope &scope, Ref &ref, TensorIndex newValue) {
+    refresh(scope, ref.root);
     std::vector<TensorIndex> seen{roots_[ref.root].value};
     for (size_t i = 0; i + 1 < ref.path.size(); ++i) seen.push_back(applyView(scope, *ref.path[i], seen.back()));
     TensorIndex value = newValue;
     for (size_t i = ref.path.size(); i-- > 0;) value = writeBack(scope, *ref.path[i], seen[i], value);
-    Root &root = roots_[ref.root];
-    root.value = value;
-    ++root.version;
+    setValue(scope, ref.root, value);
     ref.cached = newValue;
-    ref.cachedVersion = root.version;
+    ref.cachedVersion = roots_[ref.root].version;
   }
 
   // The whole that results when `part`, seen through `view` of `whole`, is replaced.
@@ -213,11 +272,13 @@ class Flattener {
         if (op.hasOutput(i)) scope.flat.createOutput(copy->index(), i, scope.flat.freeId(op.outTensor(i)->id));
       copy->setup();
     } else {
-      copy = scope.flat.addConnectedOp(op.def().base(), readInputs(scope, op), outputIds(scope, op), op.attributes(),
+      const std::vector<TensorIndex> inputs = readInputs(scope, op);  // may make tensors, so before the new ids
+      copy = scope.flat.addConnectedOp(op.def().base(), inputs, outputIds(scope, op), op.attributes(),
                                        settingsOf(op, scope.flat));
     }
     for (int i = 0; i < op.outputCount(); ++i)
       if (op.hasOutput(i)) bind(scope, op.outputs()[i], newRoot(copy->outputs()[i]));
+    if (aliasedInput >= 0 && !modifies) joinParts(scope, op);
     if (!modifies) return;
     for (const auto &a : op.def().aliasRules()) {
       if (!a.modifies || !op.hasInput(a.input) || !op.hasOutput(a.output)) continue;
@@ -225,6 +286,14 @@ class Flattener {
       write(scope, target, copy->outputs()[a.output]);
       scope.refs[op.outputs()[a.output].value] = target;
     }
+  }
+
+  // A concatenation in place: its result is the memory of its inputs.
+  void joinParts(Scope &scope, const Op &concat) {
+    Root &root = roots_[scope.refs[concat.outputs()[0].value].root];
+    root.concat = &concat;
+    for (TensorIndex input : concat.inputs()) root.parts.push_back(scope.refs[input.value]);
+    root.partsVersion = versionOfParts(scope, root);
   }
 
   bool isModified(const Op &op, int input) const {
@@ -296,13 +365,19 @@ class Flattener {
     attributes.set("body", GraphRef{flattenLoopBody(source, carried).id});
     attributes.set("carried", int64_t{inputs});
     attributes.erase("modified");
+    const std::vector<TensorIndex> values = readInputs(scope, op);
     std::vector<TensorId> ids = outputIds(scope, op);
     ids.resize(results);
     std::vector<TensorId> others(inputs - carried);
-    for (int i = carried; i < inputs; ++i)
-      if (isModified(op, i + 2)) others[i - carried] = scope.flat.freeId(op.inTensor(i + 2)->id);
+    for (int i = carried; i < inputs; ++i) {
+      if (!isModified(op, i + 2)) continue;
+      TensorId id = op.inTensor(i + 2)->id;
+      do id = scope.flat.freeId(id + "/changed");
+      while (std::find(others.begin(), others.end(), id) != others.end());
+      others[i - carried] = id;
+    }
     ids.insert(ids.begin() + carried, others.begin(), others.end());
-    Op *copy = scope.flat.addConnectedOp(op.def(), readInputs(scope, op), ids, attributes, settingsOf(op, scope.flat));
+    Op *copy = scope.flat.addConnectedOp(op.def(), values, ids, attributes, settingsOf(op, scope.flat));
     for (int i = 0; i < op.outputCount(); ++i)
       if (op.hasOutput(i))
         bind(scope, op.outputs()[i], newRoot(copy->outputs()[i < carried ? i : i + inputs - carried]));
@@ -316,13 +391,15 @@ class Flattener {
     for (const char *branch : {"then_branch", "else_branch"})
       attributes.set(branch,
                      GraphRef{flattenBody(op.getIr().getGraph(attributes.getAttribute<GraphRef>(branch).id)).id});
-    Op *copy = scope.flat.addConnectedOp(op.def(), readInputs(scope, op), outputIds(scope, op), attributes,
-                                         settingsOf(op, scope.flat));
+    const std::vector<TensorIndex> inputs = readInputs(scope, op);
+    Op *copy =
+        scope.flat.addConnectedOp(op.def(), inputs, outputIds(scope, op), attributes, settingsOf(op, scope.flat));
     for (int i = 0; i < op.outputCount(); ++i)
       if (op.hasOutput(i)) bind(scope, op.outputs()[i], newRoot(copy->outputs()[i]));
   }
 
   const Ir &source_;
+  const MainOutputs outputs_;
   std::unique_ptr<Ir> result_;
   std::vector<Root> roots_;
   std::unordered_map<const Graph *, std::vector<OpIndex>> schedules_;
@@ -331,6 +408,6 @@ class Flattener {
 
 }  // namespace
 
-std::unique_ptr<Ir> flatten(const Ir &ir) { return Flattener(ir).run(); }
+std::unique_ptr<Ir> flatten(const Ir &ir, MainOutputs outputs) { return Flattener(ir, outputs).run(); }
 
 }  // namespace popart::lower

@@ -9,7 +9,10 @@
 
 namespace popart::lower {
 
+// A session reads results through HostStore ops and drops the outputs of the main graph; a tool that prints programs
+// keeps them.
+enum class MainOutputs { Drop, Keep };
 // Throws popart::error for a write through a view that has no inverse.
-std::unique_ptr<Ir> flatten(const Ir &ir);
+std::unique_ptr<Ir> flatten(const Ir &ir, MainOutputs outputs = MainOutputs::Drop);
 
 }  // namespace popart::lower

@@ -58,8 +58,10 @@ std::vector<std::vector<Access>> memoryAccesses(const Graph &graph, const std::v
   return accesses;
 }
 
-bool reaches(int from, int to, const std::vector<std::vector<int>> &successors, const std::vector<int> &position) {
-  if (position[from] > position[to]) return false;
+// Whether a path leads from one node to another. `sorted`: all edges lead to higher positions.
+bool reaches(int from, int to, const std::vector<std::vector<int>> &successors, const std::vector<int> &position,
+             bool sorted) {
+  if (sorted && position[from] > position[to]) return false;
   std::vector<int> stack{from};
   std::vector<char> seen(position.size(), 0);
   while (!stack.empty()) {
@@ -67,7 +69,7 @@ bool reaches(int from, int to, const std::vector<std::vector<int>> &successors, 
     stack.pop_back();
     if (n == to) return true;
     for (int s : successors[n])
-      if (!seen[s] && position[s] <= position[to]) seen[s] = 1, stack.push_back(s);
+      if (!seen[s] && (!sorted || position[s] <= position[to])) seen[s] = 1, stack.push_back(s);
   }
   return false;
 }
@@ -80,6 +82,7 @@ void addMemoryEdges(const Graph &graph, const std::vector<Op *> &ops, const std:
   for (size_t i = 0; i < base.size(); ++i) position[base[i]] = static_cast<int>(i);
   std::vector<std::vector<int>> successors(ops.size());
   for (auto [a, b] : edges) successors[a].push_back(b);
+  bool sorted = true;
   auto before = [&](int a, int b) { return keys[a] != keys[b] ? keys[a] < keys[b] : a < b; };
   for (auto accesses : sets) {
     std::sort(accesses.begin(), accesses.end(),
@@ -89,7 +92,11 @@ void addMemoryEdges(const Graph &graph, const std::vector<Op *> &ops, const std:
     int writer = -1;
     auto link = [&](int a, int b) {
       if (a == b || a < 0) return;
-      if (position[a] < position[b] || !reaches(b, a, successors, position)) edges.emplace_back(a, b);
+      const bool forward = position[a] < position[b];
+      if (!(forward && sorted) && reaches(b, a, successors, position, sorted)) return;  // it would close a cycle
+      edges.emplace_back(a, b);
+      successors[a].push_back(b);
+      sorted &= forward;
     };
     for (const Access &x : accesses) {
       link(writer, x.node);

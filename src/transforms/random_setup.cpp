@@ -28,14 +28,31 @@ class SeedSetup {
     connectMissing(main);
     const TensorIndex seed = main.find(kSeedId);
     if (!seed.valid() || main.tensor(seed).uses().empty()) return std::nullopt;
-    const std::vector<Use> uses = main.tensor(seed).uses();
-    Op *get =
-        main.addConnectedOp(opDef("GetRandomSeed"), {seed}, {main.freeId("randomSeed___updated")}, {}, firstIn(main));
+    std::vector<Use> uses;
+    Op *get = nullptr;  // of an earlier run, with the seeds it has given
+    for (const Use &use : main.tensor(seed).uses()) {
+      if (main.op(use.op).is("GetRandomSeed"))
+        get = &main.op(use.op);
+      else
+        uses.push_back(use);
+    }
+    if (get)
+      counter_ = countSeeds();
+    else
+      get =
+          main.addConnectedOp(opDef("GetRandomSeed"), {seed}, {main.freeId("randomSeed___updated")}, {}, firstIn(main));
     for (const Use &use : uses) giveOwnSeed(main, use, get->outputs()[0]);
     return TensorId(kSeedId);
   }
 
  private:
+  uint32_t countSeeds() const {
+    uint32_t count = 0;
+    for (const Graph *graph : ir_.getAllGraphs())
+      for (const Op *op : graph->ops()) count += op->is("ModifyRandomSeed") ? 1 : 0;
+    return count;
+  }
+
   static Op::Settings firstIn(Graph &graph) {
     Op::Settings settings(graph);
     settings.sequence = 0;

@@ -84,7 +84,8 @@ def test_only_cases_of_the_model_are_copied(tree):
     [
         ("ripple", "Wave", "expected a type name"),
         ("Ripple", "Storm", "makes a row of type Storm"),
-        ("Wave", "Wave", "exists already"),
+        ("Wave", "Wave", "names an operator Wave already"),
+        ("Still", "Wave", r"wave\.cpp names an operator Still already"),
     ],
 )
 def test_refusal_says_why_and_changes_nothing(tree, name, like, fragment):

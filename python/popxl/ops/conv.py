@@ -8,6 +8,7 @@ from popxl.ops.utils import check_memory_proportion, emit_one, unsupported
 from popxl.tensor import Tensor
 
 _PAD_TYPES = {"not_set": "NOTSET", "same_upper": "SAME_UPPER", "same_lower": "SAME_LOWER", "valid": "VALID"}
+_PARTIALS_NAMES = ("half", "float", "float16", "float32")
 
 
 def _pad_attributes(pad_type: str, padding: Sequence[int]) -> dict[str, Any]:
@@ -30,8 +31,10 @@ def _conv_attributes(
     for value in proportions or []:
         check_memory_proportion(value)
     for value in partials or []:
-        if value not in (dtypes.float16, dtypes.float32):
-            raise ValueError(f"partials_types: got {value}, expected float16 or float32.")
+        if value not in (dtypes.float16, dtypes.float32, *_PARTIALS_NAMES):
+            raise ValueError(
+                f"partials_types: got {value!r}, expected popxl.float16, popxl.float32 or one of {_PARTIALS_NAMES}."
+            )
     pads = _pad_attributes(pad_type, padding)
     return {"strides": list(stride), "dilations": list(dilation), "group": groups, **pads}
 
@@ -59,7 +62,7 @@ def conv(
         groups: channel groups.
         pad_type: ``"not_set"``, ``"same_upper"``, ``"same_lower"`` or ``"valid"``.
         available_memory_proportions: hint.
-        partials_types: hint.
+        partials_types: hint; dtypes, or the names "half" and "float".
         enable_conv_dithering: hint.
 
     Returns:

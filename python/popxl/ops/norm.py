@@ -2,6 +2,8 @@
 
 from math import prod
 
+from popart_core import popart_exception
+
 from popxl import dtypes
 from popxl.context import get_current_graph
 from popxl.ops.utils import check_in_graph, emit, emit_one, handle_negative_axis
@@ -28,8 +30,6 @@ def softmax(t: Tensor, axis: int) -> Tensor:
 
     axis = handle_negative_axis(t, axis)
     if not 0 <= axis < t.rank:
-        from popart_core import popart_exception
-
         raise popart_exception(f"softmax: axis out of range: got {axis} for a tensor of shape {t.shape}.")
     if axis == t.rank - 1:
         return emit_one("Softmax", {"t": t}, "softmax_out", {"axis": axis})
@@ -81,8 +81,11 @@ def batch_norm_inference(
         Tensor of the shape and dtype of t.
 
     Raises:
-        popart_exception: a vector has not C elements.
+        popart_exception: t has a rank below 3, or a parameter has another shape.
     """
+    check_in_graph(get_current_graph(), t=t)
+    if t.rank < 3:
+        raise popart_exception(f"batch_norm_inference: t: got shape {t.shape}, expected rank 3 or more: (N, C, …).")
     inputs = {"t": t, "scale": scale, "bias": bias, "mean": mean, "var": var}
     attributes = {"epsilon": float(epsilon), "momentum": float(momentum), "training_mode": 0}
     return emit_one("BatchNormalization", inputs, "batch_norm_out", attributes)

@@ -1,6 +1,6 @@
 """What every op function shares: checks of tensor arguments, and `emit`, the one place that adds an op to the graph."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from popxl.context import get_current_context
@@ -109,17 +109,19 @@ def emit(
     label: str = "",
     same_placement: bool = True,
     function: str = "",
+    optional: Collection[str] = (),
 ) -> list[Tensor]:
     """Add an op of the catalog to the current graph.
 
     Args:
         op_type: type of the row, for example ``"MatMul"``.
-        inputs: argument name → tensor in the order of the row's inputs; None: absent optional input.
+        inputs: argument name → tensor in the order of the row's inputs; None: absent, only where `optional` names it.
         outputs: requested names of the outputs.
         attributes: attributes of the row; entries with value None are left out.
         label: debug name, default the lower-case type.
         same_placement: check that the inputs are on one IPU and tile set.
         function: name of the function in popxl.ops, for the message when the operator does not exist yet.
+        optional: names of the inputs that may be absent.
 
     Returns:
         The output tensors.
@@ -130,7 +132,7 @@ def emit(
     """
     ctx = get_current_context()
     graph = ctx.graph
-    given = {name: t for name, t in inputs.items() if t is not None}
+    given = {name: t for name, t in inputs.items() if t is not None or name not in optional}
     check_in_graph(graph, **given)
     if same_placement:
         check_tensor_ipu_and_tile_set(**given)
@@ -157,9 +159,19 @@ def emit_one(
     label: str = "",
     same_placement: bool = True,
     function: str = "",
+    optional: Collection[str] = (),
 ) -> Tensor:
     """Add an op with one output (`emit`) and return it."""
-    return emit(op_type, inputs, output, attributes, label=label, same_placement=same_placement, function=function)[0]
+    return emit(
+        op_type,
+        inputs,
+        output,
+        attributes,
+        label=label,
+        same_placement=same_placement,
+        function=function,
+        optional=optional,
+    )[0]
 
 
 def has_operator(op_type: str) -> bool:

@@ -10,7 +10,7 @@
 namespace popart::ops {
 namespace {
 
-void requireCollective(InferContext &c) {
+void requireOperator(InferContext &c) {
   const std::string &op = c.attrString("op");
   bool known = false;
   for (const char *name : {"Add", "Mean", "Mul", "Min", "Max", "LogicalAnd", "LogicalOr", "SquareAdd", "Local"})
@@ -19,6 +19,10 @@ void requireCollective(InferContext &c) {
             "unknown collective operator: got '{}', expected Add, Mean, Mul, Min, Max, LogicalAnd, LogicalOr, "
             "SquareAdd or Local",
             op);
+}
+
+void requireCollective(InferContext &c) {
+  requireOperator(c);
   constexpr int64_t kMostReplicas = int64_t{1} << 14;  // times 2^48 elements stays below 2^63
   const int64_t group = c.attrInt("group_size");
   c.require(group >= 1 && group <= kMostReplicas,
@@ -68,7 +72,16 @@ void addScatterGather(OpDefs &rows) {
                                              : TensorInfo(c.type(0), shape));
           })
           .decompose([](DecomposeBuilder &b) { b.result(0, emitReshape(b, reduceAlone(b), b.outInfo(0).shape())); })
-          .noGrad("reductions over replicas are not differentiable")
+          .vjp([](VjpBuilder &b) {
+            if (b.op().attrString("op") != "Local")
+              throw error("{}: reductions over replicas are not differentiable. Take replica_sharded_slice",
+                          b.op().debugName());
+            b.grad(0, b.emit("ReplicatedAllGather", {b.gradOut(0)},
+                             {{"op", std::string("Local")},
+                              {"group_size", b.op().attrInt("group_size")},
+                              {"stride", b.op().attrInt("stride")},
+                              {"shape", b.inInfo(0).shape()}}));
+          })
           .doc("Reduction of the flattened tensor; member i of the group gets chunk i of ceil(n / group_size)."));
   rows.push_back(collectiveRow("ReplicatedAllGather")
                      .attrOptional("shape", AttributeType::Ints)
@@ -90,7 +103,13 @@ void addScatterGather(OpDefs &rows) {
                        }
                        b.result(0, emitReshape(b, flat, b.outInfo(0).shape()));
                      })
-                     .noGrad("gathers over replicas are not differentiable")
+                     .vjp([](VjpBuilder &b) {  // each member gets back its own part
+                       const TensorIndex part = b.emit("ReplicatedReduceScatter", {b.gradOut(0)},
+                                                       {{"op", std::string("Local")},
+                                                        {"group_size", b.op().attrInt("group_size")},
+                                                        {"stride", b.op().attrInt("stride")}});
+                       b.grad(0, b.emit("Reshape", {part}, {{"shape", b.inInfo(0).shape()}}));
+                     })
                      .doc("The flattened parts of all members of the group, padding dropped, in `shape`."));
 }
 
@@ -122,17 +141,32 @@ void addCopies(OpDefs &rows) {
                      .doc("The same value on the other tile set."));
 }
 
+TensorIndex reduceOverIpus(DecomposeBuilder &b) {
+  const std::string &op = b.op().attrString("op");
+  if (b.op().attrInt("identical_inputs") != 0 && op == "Add") return b.in(0);
+  std::vector<TensorIndex> terms;
+  for (int i = 0; i < b.op().inputCount(); ++i)
+    terms.push_back(op == "SquareAdd" ? b.emit("Mul", {b.in(i), b.in(i)}) : b.in(i));
+  if (op == "Min" || op == "Max") return b.emit(op, terms);
+  const std::string pair = op == "Mul" ? "Mul" : op == "LogicalAnd" ? "And" : op == "LogicalOr" ? "Or" : "Add";
+  TensorIndex result = terms[0];
+  for (size_t i = 1; i < terms.size(); ++i) result = b.emit(pair, {result, terms[i]});
+  if (op != "Mean") return result;
+  return b.emit("Div", {result, b.scalar(b.inInfo(0).dataType(), static_cast<double>(terms.size()))});
+}
+
 void decomposeAllReduce(DecomposeBuilder &b) {
-  const int count = b.op().inputCount();
-  TensorIndex sum = b.in(0);
-  if (b.op().attrInt("identical_inputs") == 0)
-    for (int i = 1; i < count; ++i) sum = Expression(b, sum) + Expression(b, b.in(i));
+  const bool local = b.op().attrString("op") == "Local";  // every IPU keeps its own
+  const TensorIndex value = local ? TensorIndex() : reduceOverIpus(b);
   for (int i = 0; i < b.op().outputCount(); ++i)
-    if (b.hasOut(i)) b.result(i, b.emit("Identity", {sum}));
+    if (b.hasOut(i)) b.result(i, b.emit("Identity", {local ? b.in(i) : value}));
 }
 
 // The gradient is the same reduction with the two hints swapped.
 void allReduceVjp(VjpBuilder &b) {
+  if (b.op().attrString("op") != "Add")
+    throw error("{}: only sums over IPUs are differentiable: got '{}', expected Add", b.op().debugName(),
+                b.op().attrString("op"));
   std::vector<TensorIndex> gradients;
   for (int i = 0; i < b.op().outputCount(); ++i) {
     if (!b.hasGradOut(i))
@@ -152,15 +186,14 @@ void allReduceVjp(VjpBuilder &b) {
 // identical_inputs: all inputs are equal, the value is any of them; identical_grad_inputs: the same of the gradients.
 void addAllReduce(OpDefs &rows, const char *type) {
   rows.push_back(OpDef("ai.graphcore", type, {1})
-                     .input("inputs", kNumeric, "", Arity::Variadic)
+                     .input("inputs", kNumeric | kBool, "", Arity::Variadic)
                      .output("outputs", Arity::Variadic)
                      .attr("op", std::string("Add"))
                      .attr("ipus", std::vector<int64_t>{})
                      .attr("identical_inputs", int64_t{0})
                      .attr("identical_grad_inputs", int64_t{0})
                      .infer([](InferContext &c) {
-                       const std::string &op = c.attrString("op");
-                       c.require(op == "Add", "only the operator Add is supported across IPUs: got {}", op);
+                       requireOperator(c);
                        c.require(c.inputCount() >= 1 && c.outputCount() <= c.inputCount(),
                                  "needs one input per output: got {} inputs and {} outputs", c.inputCount(),
                                  c.outputCount());
@@ -171,7 +204,7 @@ void addAllReduce(OpDefs &rows, const char *type) {
                      .decompose(decomposeAllReduce)
                      .vjp(allReduceVjp)
                      .notOnnx()
-                     .doc("Sum over tensors that live on different IPUs."));
+                     .doc("Reduction over tensors that live on different IPUs; sums are differentiable."));
 }
 
 }  // namespace

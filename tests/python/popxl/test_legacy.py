@@ -1,6 +1,7 @@
 """popart.ir: the older interface."""
 
 import numpy as np
+import popart
 import popart.ir as pir
 import popart.ir.ops as ops
 import pytest
@@ -44,3 +45,37 @@ def test_calls_return_plain_tensors():
             ops.repeat(one, 1, x)
         with pytest.raises(IndexError):
             x[np.array([1])]
+
+
+@pytest.mark.parametrize("in_loop", [False, True])
+def test_the_main_graph_runs_once_and_loops_take_slices(in_loop: bool):
+    steps = 4
+    ir = pir.Ir()
+    with ir.main_graph(), pir.in_sequence():
+        source = pir.h2d_stream((2,), pir.float32, "source")
+        sums = pir.d2h_stream((2,), pir.float32, "sums")
+        total = pir.variable(np.zeros(2, np.float32), name="total")
+
+        def body(a):
+            with pir.in_sequence():
+                b = a + ops.host_load(source, "x")
+                ops.host_store(sums, b)
+            return b
+
+        graph = ir.create_graph(body, total)
+        result = ops.repeat(graph, steps, total) if in_loop else ops.call(graph, total)
+        ops.var_updates.copy_var_update_(total, result)
+    program = ir._pb_ir
+    program.setDataFlow(popart.DataFlow(steps, {sums.tensor_id(): popart.AnchorReturnType("All")}))
+    session = popart.InferenceSession.fromIr(ir=program, deviceInfo=popart.DeviceManager().createCpuDevice())
+    session.prepareDevice()
+    session.weightsFromHost()
+    anchors = session.initAnchorArrays()
+    data = np.arange(2 * steps, dtype=np.float32).reshape(steps, 2)
+    session.run(popart.PyStepIO({source.tensor_id(): data}, anchors))
+    expected = np.cumsum(data, 0) if in_loop else np.concatenate([data[:1], np.zeros((steps - 1, 2), np.float32)])
+    np.testing.assert_array_equal(anchors[sums.tensor_id()], expected)
+    weights = {total.id: np.empty(2, np.float32)}
+    session.weightsToHost()
+    session.readWeights(popart.PyWeightsIO(weights))
+    np.testing.assert_array_equal(weights[total.id], expected[-1 if in_loop else 0])

@@ -285,3 +285,33 @@ def test_adam_updater_counts_its_step():
 def test_unsupported_functions_say_so():
     with pytest.raises(popart_core.popart_exception, match="not supported yet"):
         evaluate(lambda x: ops.remote_load(None, 0), X)
+
+
+def test_required_tensors_must_be_tensors():
+    with popxl.Ir().main_graph:
+        x = popxl.variable(X)
+        for build in (
+            lambda: ops.add(x, None),
+            lambda: ops.where(x, x, None),
+            lambda: ops.matmul(None, x),
+            lambda: ops.var_updates.accumulate_(x, None),
+            lambda: ops.var_updates.adam_var_update(x, x, None, x),
+        ):
+            with pytest.raises(TypeError, match=r"popxl\.Tensor: got NoneType"):
+                build()
+
+
+def test_partials_of_a_convolution_have_names():
+    image, weight = np.ones((1, 2, 4, 4), np.float32), np.ones((3, 2, 2, 2), np.float32)
+    for partials in ("half", "float", popxl.float16, popxl.float32):
+        got = evaluate(lambda t, w, p=partials: ops.conv(t, w, partials_types=[p]), image, weight)
+        np.testing.assert_array_equal(got, np.full((1, 3, 3, 3), 8.0))
+    with pytest.raises(ValueError, match="partials_types"):
+        evaluate(lambda t, w: ops.conv(t, w, partials_types=["int8"]), image, weight)
+
+
+def test_batch_norm_needs_spatial_dimensions():
+    with popxl.Ir().main_graph:
+        c = popxl.variable(np.ones(4, np.float32))
+        with pytest.raises(popart_core.popart_exception, match="rank 3"):
+            ops.batch_norm_inference(popxl.variable(np.ones((2, 4), np.float32)), c, c, c, c)

@@ -90,6 +90,7 @@ def test_dtype_conversions():
     assert popxl.dtype.as_dtype("f2") is popxl.float16
     assert popxl.dtype.as_dtype(torch.int32) is popxl.int32
     assert popxl.dtype.as_dtype(np.zeros(1, np.uint8)) is popxl.uint8
+    assert popxl.dtype.as_dtype(torch.zeros(1, dtype=torch.float16)) is popxl.float16
     assert popxl.float is popxl.float32 and popxl.half is popxl.float16 and popxl.double is popxl.float64
     assert popxl.float16.as_torch() is torch.float16
     with pytest.raises(ValueError):

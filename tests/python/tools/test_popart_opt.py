@@ -100,6 +100,40 @@ def test_reads_onnx(tmp_path: Path) -> None:
     assert run("-", text=result.stdout).stdout == result.stdout
 
 
+WITH_OUTPUTS = """main {
+  stream %x : float32[2, 3]
+  variable %w : float32[3, 4] = 0.5
+  %m : float32[2, 4] = MatMul(%x, %w)
+  %y : float32[2, 4] = Relu(%m)
+  %unused : float32[2, 4] = Neg(%m)
+  return %y
+}
+"""
+
+
+def test_outputs_of_the_main_graph_stay() -> None:
+    flat = run("-", "-p", "flatten", "-p", "simplify", "-p", "prune", "--verify", "--print", text=WITH_OUTPUTS).stdout
+    assert "return %y" in flat and "Relu" in flat and "unused" not in flat
+    plan = run("-", "--memory", text=WITH_OUTPUTS).stdout
+    buffers = {line.split()[-1] for line in plan.splitlines()[1:]}
+    assert {"m", "y"} <= buffers and "unused" not in buffers
+    assert int(next(line.split()[0] for line in plan.splitlines() if line.endswith("  arena"))) >= 2 * 4 * 4 * 2
+
+
+def test_random_seeds_are_given_once(tmp_path: Path) -> None:
+    value = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        [helper.make_node("RandomNormalLike", ["x"], ["a"]), helper.make_node("RandomUniformLike", ["a"], ["b"])],
+        "g",
+        [value("x", TensorProto.FLOAT, [4])],
+        [value("b", TensorProto.FLOAT, [4])],
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), tmp_path / "m.onnx")
+    once = run(tmp_path / "m.onnx", "-p", "setUpRandomSeeds").stdout
+    assert once.count("= ModifyRandomSeed(") == 2
+    assert run("-", "-p", "setUpRandomSeeds", text=once).stdout == once
+
+
 @pytest.mark.parametrize(
     ("arguments", "text", "code", "message"),
     [
@@ -112,6 +146,7 @@ def test_reads_onnx(tmp_path: Path) -> None:
             "output file '/no/such/folder/out.ir': cannot be written",
         ),
         (["-", "--pass", "flaten"], "main {\n}\n", 1, "pass 'flaten' does not exist. Nearest names: [flatten"),
+        (["-", "-k", "yy"], WITH_OUTPUTS, 1, "tensor 'yy' to keep does not exist. Nearest names: [y"),
         (["-", "--colour"], "", 2, "--colour"),
         ([], "", 2, "input"),
     ],

@@ -4,7 +4,8 @@ from collections.abc import Iterable
 from typing import Any, Literal
 
 from popxl.context import get_current_graph
-from popxl.ops.utils import check_in_graph, emit_one, handle_negative_axis, unsupported
+from popxl.errors import UndefinedValue
+from popxl.ops.utils import check_in_graph, emit, emit_one, handle_negative_axis
 from popxl.replica_grouping import ReplicaGrouping
 from popxl.tensor import Tensor
 
@@ -167,29 +168,42 @@ def replicated_all_gather(
     return _from_front(ops.reshape(gathered, (size * front.shape[0], *front.shape[1:])), axis)
 
 
-def _all_reduce(ts: Iterable[Tensor], ipus: list[int] | None, op: str) -> list[Tensor]:
+def _ipu_of(t: Tensor) -> int:
+    try:
+        return t.ipu
+    except UndefinedValue as e:
+        raise ValueError(f"all_reduce: the IPU of {t} is unknown. Pass `ipus`.") from e
+
+
+def _all_reduce(ts: Iterable[Tensor], ipus: list[int] | None, op: str, **hints: int) -> list[Tensor]:
     ts = list(ts)
-    check_in_graph(get_current_graph(), **{f"ts_{i}": t for i, t in enumerate(ts)})
-    to_collective_op(op)
+    named = {f"ts_{i}": t for i, t in enumerate(ts)}
+    check_in_graph(get_current_graph(), **named)
     if ipus is not None and len(ipus) != len(ts):
         raise ValueError(f"all_reduce: got {len(ipus)} IPUs for {len(ts)} tensors.")
-    if len(ts) != 1:
-        raise unsupported("collectives.all_reduce over several IPUs", "Use one tensor.")
-    import popxl.ops as ops
-
-    out = ops.mul(ts[0], ts[0]) if op == "square_add" else ts[0]
-    return [ops.identity(out, "all_reduce_out_0")]
+    attributes = {
+        "op": to_collective_op(op),
+        "ipus": [_ipu_of(t) for t in ts] if ipus is None else [int(i) for i in ipus],
+        **hints,
+    }
+    names = [f"all_reduce_out_{i}" for i in range(len(ts))]
+    return emit("AllReduce", named, names, attributes, same_placement=False)
 
 
 def all_reduce(ts: Iterable[Tensor], ipus: list[int] | None = None, op: CollectiveOps | str = "add") -> list[Tensor]:
     """Reduce over the IPUs of one replica: tensor i lives on IPU i, every result has the reduced value.
 
+    Args:
+        ts: tensors of one shape and dtype.
+        ipus: IPU of each tensor, default where the tensors are.
+        op: as in `replicated_all_reduce`; only ``"add"`` has a gradient.
+
     Returns:
         One tensor per input, of its shape and dtype.
 
     Raises:
-        ValueError: unknown operator, or another number of IPUs than tensors.
-        popart_exception: more than one tensor is not supported yet.
+        ValueError: unknown operator, an IPU that is not known, or another number of IPUs than tensors.
+        popart_exception: shapes or dtypes differ.
     """
     return _all_reduce(ts, ipus, op)
 
@@ -197,12 +211,12 @@ def all_reduce(ts: Iterable[Tensor], ipus: list[int] | None = None, op: Collecti
 def all_reduce_identical_inputs(
     ts: Iterable[Tensor], ipus: list[int] | None = None, op: CollectiveOps | str = "add"
 ) -> list[Tensor]:
-    """As `all_reduce` for inputs that are equal on all IPUs."""
-    return _all_reduce(ts, ipus, op)
+    """As `all_reduce` for inputs that are equal on all IPUs: the value is that of the inputs, gradients are reduced."""
+    return _all_reduce(ts, ipus, op, identical_inputs=1)
 
 
 def all_reduce_identical_grad_inputs(
     ts: Iterable[Tensor], ipus: list[int] | None = None, op: CollectiveOps | str = "add"
 ) -> list[Tensor]:
-    """As `all_reduce` for gradients that are equal on all IPUs."""
-    return _all_reduce(ts, ipus, op)
+    """As `all_reduce` for gradients that are equal on all IPUs: they pass unchanged."""
+    return _all_reduce(ts, ipus, op, identical_grad_inputs=1)

@@ -12,6 +12,9 @@ from popxl.ops.utils import check_in_graph, emit, emit_one
 from popxl.tensor import Tensor, constant
 
 Factor = float | Tensor
+_OPTIONAL = frozenset(
+    ("factor", "W", "weight", "time_step", "weight_decay", "beta1", "beta2", "epsilon", "lr", "max_weight_norm")
+)
 
 
 def _factor(name: str, value: Factor | None) -> tuple[dict[str, Tensor | None], dict[str, Any]]:
@@ -25,7 +28,7 @@ def _accumulate(t: Tensor, X: Tensor, kind: str, f: Factor | None, output: str) 
     check_in_graph(get_current_graph(), t=t, X=X)
     inputs, attributes = _factor("factor", f)
     attributes["accumulation_type"] = kind
-    return emit_one("Accumulate", {"t": t, "X": X, **inputs}, f"{output}__{t.name}", attributes)
+    return emit_one("Accumulate", {"t": t, "X": X, **inputs}, f"{output}__{t.name}", attributes, optional=_OPTIONAL)
 
 
 def accumulate_(t: Tensor, X: Tensor, f: Factor | None = None) -> Tensor:
@@ -59,7 +62,9 @@ def accumulator_scale_(t: Tensor, f: Factor) -> Tensor:
     """T = f t; a factor of 0 gives exact zeros."""
     check_in_graph(get_current_graph(), t=t)
     inputs, attributes = _factor("factor", f)
-    return emit_one("AccumulatorScale", {"t": t, **inputs}, f"accumulator_scale__{t.name}", attributes)
+    return emit_one(
+        "AccumulatorScale", {"t": t, **inputs}, f"accumulator_scale__{t.name}", attributes, optional=_OPTIONAL
+    )
 
 
 def accumulator_zero_(t: Tensor) -> Tensor:
@@ -86,7 +91,8 @@ def sparse_accumulate_(
     check_in_graph(get_current_graph(), t=t, X=X, indices=indices)
     inputs, attributes = _factor("factor", f)
     inputs = {"t": t, "X": X, "indices": indices, **inputs, "W": W}
-    return emit_one("PopartSparseAccumulate", inputs, f"sparse_accumulate__{t.name}", {**attributes, "axis": axis})
+    attributes = {**attributes, "axis": axis}
+    return emit_one("PopartSparseAccumulate", inputs, f"sparse_accumulate__{t.name}", attributes, optional=_OPTIONAL)
 
 
 def copy_var_update_(t: Tensor, X: Tensor) -> Tensor:
@@ -109,7 +115,7 @@ def _updater(mode: str, m: Tensor, v: Tensor, weight: Tensor | None, step: Tenso
         inputs.update(more_inputs)
         attributes.update(more_attributes)
     outputs = ["Updater"] if step is None else ["Updater", f"updated__{step.name}"]
-    return emit("AdamUpdater", inputs, outputs, attributes)[0]
+    return emit("AdamUpdater", inputs, outputs, attributes, optional=_OPTIONAL)[0]
 
 
 def adam_updater(
@@ -211,7 +217,7 @@ def adam_var_update(
         more_inputs, more_attributes = _factor(name, value)
         inputs.update(more_inputs)
         attributes.update(more_attributes)
-    return emit_one("AdamVarUpdate", inputs, "adam_var_update_out", attributes)
+    return emit_one("AdamVarUpdate", inputs, "adam_var_update_out", attributes, optional=_OPTIONAL)
 
 
 __all__ = [
