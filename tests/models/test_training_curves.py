@@ -65,6 +65,8 @@ RESNET_STEPS = {"sgd": 4, "momentum": 4, "adam": 16, "adamw": 16}
 # lie within rounding of zero in every step, so that PyTorch differs from itself by 2e-4 from the second step on.
 RESNET18_STEPS = 1
 RESNET18_ROUNDING = 1e-6  # of activations, after eighteen layers
+# The full GPT overshoots at these rates; where, differs between runs of PyTorch. Measured with SGD: 30 steps.
+GPT_STEPS = {"sgd": 20, "momentum": 5, "adam": 5, "adamw": 5}
 
 
 @pytest.mark.parametrize("rule", OPTIMIZERS)
@@ -137,4 +139,4 @@ def test_resnet18_gradients_equal_those_in_float64():
 def test_gpt_follows_torch(rule):
     torch.manual_seed(5)
     network = Transformer(6, 384, 6, 1536, 256, 65, causal=True, head=True)
-    compare(network, token_batches(STEPS, 8, 256, 65), rule).check(STEPS)
+    compare(network, token_batches(STEPS, 8, 256, 65), rule).check(GPT_STEPS[rule])
