@@ -65,8 +65,8 @@ RESNET_STEPS = {"sgd": 4, "momentum": 4, "adam": 16, "adamw": 16}
 # lie within rounding of zero in every step, so that PyTorch differs from itself by 2e-4 from the second step on.
 RESNET18_STEPS = 1
 RESNET18_ROUNDING = 1e-6  # of activations, after eighteen layers
-# The full GPT overshoots at these rates; where, differs between runs of PyTorch. Measured with SGD: 30 steps.
-GPT_STEPS = {"sgd": 20, "momentum": 5, "adam": 5, "adamw": 5}
+# The full GPT overshoots at these rates; where, differs between runs of PyTorch. Measured: 30 steps with SGD, 50 with the others.
+GPT_STEPS = {"sgd": 20, "momentum": 30, "adam": 30, "adamw": 30}
 
 
 @pytest.mark.parametrize("rule", OPTIMIZERS)
