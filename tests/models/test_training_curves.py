@@ -65,7 +65,8 @@ RESNET_STEPS = {"sgd": 4, "momentum": 4, "adam": 16, "adamw": 16}
 # lie within rounding of zero in every step, so that PyTorch differs from itself by 2e-4 from the second step on.
 RESNET18_STEPS = 1
 RESNET18_ROUNDING = 1e-6  # of activations, after eighteen layers
-# The full GPT overshoots at these rates; where, differs between runs of PyTorch. Measured: 30 steps with SGD, 50 with the others.
+# The full GPT overshoots at the rate of SGD; where, differs between runs of PyTorch. Measured: 30 steps, 50 with the
+# others.
 GPT_STEPS = {"sgd": 20, "momentum": 30, "adam": 30, "adamw": 30}
 
 
