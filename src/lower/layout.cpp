@@ -76,33 +76,29 @@ class Classes {
     if (!b.rightOperand) b.transposed = op.attrInt("trans_b") != 0;
     b.rightOperand = true;
     const Shape &shape = op.outShape(0);
-    // Results can be written packed by weight gradients: Aᵀ·B, alone or with a parameter update as the only result.
-    const bool packable = op.attrInt("trans_a") != 0 && op.attrInt("trans_b") == 0 && op.outputCount() == 1;
-    if (!packable || op.inputCount() > 2) {
-      const bool update = packable && isUpdate(op);
-      for (int i = 2; i < op.inputCount(); ++i) {
-        if (update && op.inShape(i) == shape) {
-          join(op.outputs()[0], op.inputs()[i]);
-        } else {
-          block(op.inputs()[i]);
-        }
+    // Weight gradients, Aᵀ·B, can write their results packed: the gradient, or parameters and optimizer state.
+    const bool packable = op.attrInt("trans_a") != 0 && op.attrInt("trans_b") == 0 && isElementwiseEpilogue(op);
+    for (int i = 2; i < op.inputCount(); ++i) {
+      if (packable && op.inShape(i) == shape) {
+        join(op.outputs()[0], op.inputs()[i]);
+      } else {
+        block(op.inputs()[i]);
       }
-      if (!update)
-        for (TensorIndex t : op.outputs()) block(t);
+    }
+    for (TensorIndex t : op.outputs()) {
+      if (packable) {
+        join(op.outputs()[0], t);
+      } else {
+        block(t);
+      }
     }
   }
 
-  // Extras are one full matrix (the parameter) and scalars.
-  static bool isUpdate(const Op &op) {
-    int full = 0;
-    for (int i = 2; i < op.inputCount(); ++i) {
-      if (op.inShape(i) == op.outShape(0)) {
-        ++full;
-      } else if (op.inInfo(i).nelms() != 1) {
-        return false;
-      }
-    }
-    return full == 1;
+  // Operands behind the product are full matrices and single elements: none is broadcast along rows or columns.
+  static bool isElementwiseEpilogue(const Op &op) {
+    for (int i = 2; i < op.inputCount(); ++i)
+      if (op.inShape(i) != op.outShape(0) && op.inInfo(i).nelms() != 1) return false;
+    return true;
   }
 
   void elementwise(const Op &op) {

@@ -8,6 +8,7 @@
 #include "backends/cpu/kernels/conv.hpp"
 #include "backends/cpu/kernels/pack.hpp"
 #include "backends/cpu/spatial.hpp"
+#include "backends/cpu/weight_update.hpp"
 
 namespace popart::cpu {
 namespace {
@@ -125,7 +126,6 @@ std::unique_ptr<executable::Kernel> createConv(const KernelRequest &request, std
     const auto matched = matchEpilogue(*op.getCalledGraphs().front(), shape->cout, reason, RowAxis::Channels);
     if (!matched) return nullptr;
     epilogue = *matched;
-    if (epilogue.isUpdate) return reason = "its reader is a parameter update", nullptr;
     if (hasBias && (epilogue.bias >= 0 || epilogue.alpha))
       return reason = "the convolution's bias comes before the reader's scale or bias", nullptr;
   }
@@ -166,33 +166,26 @@ std::unique_ptr<executable::Kernel> createDataGradient(const KernelRequest &requ
 
 class WeightGradientKernel final : public executable::Kernel {
  public:
-  WeightGradientKernel(const ConvShape &shape, MatchedEpilogue epilogue)
-      : shape_(shape), epilogue_(epilogue), conv_(shape, kPlanThreads) {}
-  std::string name() const override {
-    return "conv weight gradient" + kindOf(shape_) + (epilogue_.isUpdate ? " update" : "");
-  }
+  WeightGradientKernel(const ConvShape &shape, std::optional<WeightUpdate> update)
+      : shape_(shape), update_(std::move(update)), conv_(shape, kPlanThreads) {}
+  std::string name() const override { return "conv weight gradient" + kindOf(shape_) + (update_ ? " update" : ""); }
   int tasks() const override { return conv_.tasks(); }
-  int64_t scratchBytes() const override { return static_cast<int64_t>(conv_.scratchFloats() * sizeof(float)); }
-  double flops() const override { return convFlops(shape_); }
-  bool canOverwrite(int input, int output) const override {
-    return epilogue_.isUpdate && output == 0 && input == 2 + epilogue_.parameter;
+  int64_t scratchBytes() const override {
+    return static_cast<int64_t>(conv_.scratchFloats() * sizeof(float)) + (update_ ? update_->scratchBytes() : 0);
   }
+  double flops() const override { return convFlops(shape_); }
+  bool canOverwrite(int input, int output) const override { return update_ && update_->canOverwrite(input, output); }
   void run(const KernelArgs &args, int task) const noexcept override {
-    float *w = static_cast<float *>(args.out[0]);
-    Update u;
-    if (epilogue_.isUpdate) {
-      const void *const *extras = args.in + 2;
-      u.kind = epilogue_.update;
-      u.rate = epilogue_.rate.read(extras);
-      u.decay = epilogue_.decay.read(extras);
-      u.source = floats(extras[epilogue_.parameter]) - w;
-    }
-    conv_.run(task, floats(args.in[1]), floats(args.in[0]), w, u, static_cast<float *>(args.scratch));
+    const auto run = [&](const Update &update, float *scratch) {
+      conv_.run(task, floats(args.in[1]), floats(args.in[0]), static_cast<float *>(args.out[0]), update, scratch);
+    };
+    if (!update_) return run({}, static_cast<float *>(args.scratch));
+    update_->bind(args, run);
   }
 
  private:
   ConvShape shape_;
-  MatchedEpilogue epilogue_;
+  std::optional<WeightUpdate> update_;
   ConvWeightGradient conv_;
 };
 
@@ -203,20 +196,13 @@ std::unique_ptr<executable::Kernel> createWeightGradient(const KernelRequest &re
   if (!shape || !requireWeights(request.outputs[0], *shape, reason)) return nullptr;
   if (!requireChannelsLast(request.inputs[0], reason) || !requireChannelsLast(request.inputs[1], reason))
     return nullptr;
-  MatchedEpilogue epilogue;
+  std::optional<WeightUpdate> update;
   if (op.hasAttr("epilogue")) {
-    const auto matched = matchEpilogue(*op.getCalledGraphs().front(), shape->cout, reason, RowAxis::Channels);
-    if (!matched) return nullptr;
-    epilogue = *matched;
-    if (!epilogue.isUpdate) return reason = "its reader is no parameter update", nullptr;
-    for (size_t i = 2; i < request.inputs.size(); ++i) {
-      const bool isParameter = static_cast<int>(i) == 2 + epilogue.parameter;
-      if (isParameter ? !requireWeights(request.inputs[i], *shape, reason)
-                      : !requirePlainFloats(request.inputs[i], reason))
-        return nullptr;
-    }
+    update = WeightUpdate::descent(request, reason);
+    if (!update) update = WeightUpdate::compiled(request, reason);
+    if (!update) return nullptr;
   }
-  return std::make_unique<WeightGradientKernel>(*shape, epilogue);
+  return std::make_unique<WeightGradientKernel>(*shape, std::move(update));
 }
 
 constexpr Entry kEntries[] = {{"FusedConv", createConv},

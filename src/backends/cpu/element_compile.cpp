@@ -399,6 +399,12 @@ class Compiler {
 
 }  // namespace
 
+ElementSource elementSource(const Graph &body) {
+  ElementSource source{&body, {}, body.inputs(), body.outputs()};
+  for (const Op *op : body.getOpSchedule()) source.ops.push_back(op);
+  return source;
+}
+
 std::optional<int> compileElements(const ElementSource &source, const std::vector<ElementInput> &inputs,
                                    ElementProgram &program, std::string &reason) {
   return Compiler(source, inputs, program).run(reason);

@@ -28,6 +28,9 @@ struct ElementSource {
   std::vector<TensorIndex> outputs;
 };
 
+// The whole of a graph of element-wise ops.
+ElementSource elementSource(const Graph &body);
+
 // Fills program.code, constants and temporaries; the result is the cost per element. nullopt and a reason when an op or
 // an element type has no instruction.
 std::optional<int> compileElements(const ElementSource &source, const std::vector<ElementInput> &inputs,

@@ -1,11 +1,8 @@
 // Element-wise operators, alone or fused (FusedElementwise), on the block engine of vector/.
-#include <algorithm>
-#include <numeric>
-
 #include <popart/ir.hpp>
 
 #include "backends/cpu/cpu.hpp"
-#include "backends/cpu/element_compile.hpp"
+#include "backends/cpu/element_operands.hpp"
 #include "backends/cpu/element_table.hpp"
 
 namespace popart::cpu {
@@ -13,8 +10,6 @@ namespace {
 
 using executable::KernelArgs;
 using executable::KernelRequest;
-using executable::Layout;
-using executable::OperandDesc;
 using Access = ElementOperand::Access;
 
 class ElementKernel final : public executable::Kernel {
@@ -41,174 +36,18 @@ class ElementKernel final : public executable::Kernel {
   std::string name_;
 };
 
-// Strides of a tensor in its memory, by logical dimension of the result (0 where it is broadcast).
-std::vector<int64_t> logicalStrides(const Shape &shape, const Layout &layout, const Shape &result) {
-  std::vector<size_t> order(shape.size());  // dimensions from the slowest to the fastest
-  std::iota(order.begin(), order.end(), size_t{0});
-  if (layout.kind == Layout::Kind::ChannelsLast && shape.size() > 2)
-    std::rotate(order.begin() + 1, order.begin() + 2, order.end());
-  std::vector<int64_t> strides(result.size(), 0);
-  int64_t stride = 1;
-  for (size_t i = order.size(); i-- > 0;) {
-    const size_t d = order[i];
-    if (shape[d] != 1) strides[result.size() - shape.size() + d] = stride;
-    stride *= shape[d];
-  }
-  return strides;
-}
-
-class Geometry {
- public:
-  explicit Geometry(const KernelRequest &request)
-      : request_(request), result_(request.outputs[0].info.shape()), layout_(request.outputs[0].layout) {}
-
-  // Fills the loop, the inputs' access and the padding. False and a reason when layouts do not fit together.
-  bool run(ElementProgram &program, std::string &reason) {
-    for (const OperandDesc &o : request_.outputs)
-      if (o.info.shape() != result_ || !(o.layout == layout_))
-        return reason = "its results differ in shape or layout", false;
-    const bool isPacked = layout_.kind == Layout::Kind::Packed || layout_.kind == Layout::Kind::PackedConv;
-    bool broadcasts = false;
-    for (const OperandDesc &o : request_.inputs) {
-      ElementOperand operand;
-      if (o.connected && !place(o, isPacked, operand, reason)) return false;
-      broadcasts |= operand.access == Access::kBroadcast;
-      program.inputs.push_back(std::move(operand));
-    }
-    for (const OperandDesc &o : request_.outputs)
-      program.outputBytes.push_back(getDataTypeInfo(o.info.dataType()).nbytes);
-    const TensorInfo &info = request_.outputs[0].info;
-    program.loop.elements =
-        info.nelms() == 0 ? 0 : executable::storageBytes(info, layout_) / getDataTypeInfo(info.dataType()).nbytes;
-    if (isPacked) program.padding.assign(request_.outputs.size(), padding());
-    if (broadcasts && info.nelms() > 0) collapse(program);
-    return true;
-  }
-
- private:
-  bool place(const OperandDesc &o, bool isPacked, ElementOperand &operand, std::string &reason) {
-    operand.bytes = getDataTypeInfo(o.info.dataType()).nbytes;
-    if (o.info.nelms() == 1 && elementCount(result_) != 1) return operand.access = Access::kOne, true;
-    if (o.info.nelms() == elementCount(result_) && o.layout == layout_) return operand.access = Access::kFull, true;
-    if (o.info.nelms() == elementCount(result_) && result_.size() < 3)
-      return reason = "its operands have different layouts: " + o.layout.str(), false;
-    if (isPacked || o.layout.kind == Layout::Kind::Packed || o.layout.kind == Layout::Kind::PackedConv)
-      return reason = "it cannot broadcast in layout " + (isPacked ? layout_ : o.layout).str(), false;
-    operand.access = Access::kBroadcast;
-    operand.strides = logicalStrides(o.info.shape(), o.layout, result_);
-    return true;
-  }
-
-  // Merges dimensions that every input walks as one, in the order the result lies in memory.
-  void collapse(ElementProgram &program) {
-    std::vector<size_t> order(result_.size());
-    std::iota(order.begin(), order.end(), size_t{0});
-    if (layout_.kind == Layout::Kind::ChannelsLast && order.size() > 2)
-      std::rotate(order.begin() + 1, order.begin() + 2, order.end());
-    std::vector<size_t> kept;
-    for (size_t d : order)
-      if (result_[d] != 1) kept.push_back(d);
-    std::vector<int64_t> dims;
-    std::vector<std::vector<int64_t>> strides(program.inputs.size());
-    for (size_t k = 0; k < kept.size(); ++k) {
-      const size_t d = kept[k];
-      bool joins = !dims.empty();
-      for (size_t i = 0; i < strides.size() && joins; ++i)
-        if (program.inputs[i].access == Access::kBroadcast)
-          joins = strides[i].back() == program.inputs[i].strides[d] * result_[d];
-      if (joins) {
-        dims.back() *= result_[d];
-      } else {
-        dims.push_back(result_[d]);
-      }
-      for (size_t i = 0; i < strides.size(); ++i) {
-        if (program.inputs[i].access != Access::kBroadcast) continue;
-        if (joins)
-          strides[i].back() = program.inputs[i].strides[d];
-        else
-          strides[i].push_back(program.inputs[i].strides[d]);
-      }
-    }
-    constexpr int64_t kShortRun = 96;
-    program.loop.dims = dims;
-    program.loop.mode = dims.back() < kShortRun ? ElementLoop::Mode::kExpanded : ElementLoop::Mode::kRows;
-    for (size_t i = 0; i < strides.size(); ++i)
-      if (program.inputs[i].access == Access::kBroadcast) program.inputs[i].strides = strides[i];
-  }
-
-  ElementPadding padding() const {
-    ElementPadding p;
-    p.panel = layout_.panel;
-    int64_t columns, rows;
-    if (layout_.kind == Layout::Kind::PackedConv) {
-      columns = layout_.transposed ? result_[1] : result_[0] / layout_.groups;
-      rows = elementCount(result_) == 0 ? 0 : elementCount(result_) / layout_.groups / columns;
-    } else {
-      rows = result_[result_.size() - 2], columns = result_.back();
-      if (layout_.transposed) std::swap(rows, columns);
-    }
-    if (p.panel == 0 || columns % p.panel == 0) return {};
-    p.start = columns / p.panel * rows * p.panel;
-    p.group = p.start + rows * p.panel;
-    p.valid = columns % p.panel;
-    return p;
-  }
-
-  const KernelRequest &request_;
-  const Shape &result_;
-  const Layout &layout_;
-};
-
-// A broadcast input whose innermost stride is not 0 or 1 (a permuted view of plain memory) has no loop.
-bool hasUnitStrides(const ElementProgram &program) {
-  return std::all_of(program.inputs.begin(), program.inputs.end(), [](const ElementOperand &o) {
-    return o.access != Access::kBroadcast || o.strides.empty() || o.strides.back() == 0 || o.strides.back() == 1;
-  });
-}
-
 ElementSource sourceOf(const Op &op) {
-  ElementSource source;
-  if (op.is("FusedElementwise")) {
-    const Graph &body = *op.getCalledGraphs().front();
-    source.graph = &body;
-    for (Op *o : body.getOpSchedule()) source.ops.push_back(o);
-    source.inputs = body.inputs();
-    source.outputs = body.outputs();
-  } else {
-    source.graph = &op.getGraph();
-    source.ops = {&op};
-    source.inputs = op.inputs();
-    source.outputs = op.outputs();
-  }
-  return source;
+  if (op.is("FusedElementwise")) return elementSource(*op.getCalledGraphs().front());
+  return {&op.getGraph(), {&op}, op.inputs(), op.outputs()};
 }
 
 std::unique_ptr<executable::Kernel> createElementwise(const KernelRequest &request, std::string &reason) {
   const ElementSource source = sourceOf(*request.op);
-  if (request.outputs.empty() || source.inputs.size() != request.inputs.size())
-    return reason = "it has no results", nullptr;
-  for (const auto *list : {&request.inputs, &request.outputs})
-    for (const OperandDesc &o : *list)
-      if (o.connected && !storeFunction(o.info.dataType()))
-        return reason = "it takes no " + toText(o.info.dataType()), nullptr;
-  ElementProgram program;
-  if (!Geometry(request).run(program, reason)) return nullptr;
-  if (!hasUnitStrides(program)) return reason = "an operand would be read with a stride", nullptr;
-  std::vector<ElementInput> inputs;
-  for (size_t i = 0; i < request.inputs.size(); ++i) {
-    const OperandDesc &o = request.inputs[i];
-    const ElementOperand &operand = program.inputs[i];
-    const bool isOne = operand.access == Access::kOne ||
-                       (operand.access == Access::kBroadcast && program.loop.mode == ElementLoop::Mode::kRows &&
-                        operand.strides.back() == 0);
-    inputs.push_back({o.info.dataType(), isOne, o.info.isSet() && o.info.nelms() == 1 ? o.constant : nullptr});
-  }
-  const auto cost = compileElements(source, inputs, program, reason);
-  if (!cost) return nullptr;
+  auto program = makeElementProgram(source, request.inputs, request.outputs, reason);
+  if (!program) return nullptr;
   const std::string name =
       source.ops.size() == 1 ? "elementwise" : "elementwise of " + std::to_string(source.ops.size());
-  if (!program.finish(*cost)) return reason = "it has too many operands", nullptr;
-  return std::make_unique<ElementKernel>(std::move(program), name);
+  return std::make_unique<ElementKernel>(std::move(*program), name);
 }
 
 std::vector<Entry> makeEntries() {

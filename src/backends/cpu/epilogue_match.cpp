@@ -1,5 +1,5 @@
 // A walk from the product through the body: each op must continue the chain  product → ·alpha → +bias → +residual →
-// activation → ·slope, or be one of the known parameter updates.
+// activation → ·slope. Apart from that, the forms in which optimizers and programs write gradient descent.
 #include "backends/cpu/epilogue_match.hpp"
 
 #include <popart/ir.hpp>
@@ -30,34 +30,24 @@ Activation gradientOf(const Op &op) {
   return Activation::kNone;
 }
 
-class Matcher {
+// What the body's tensors are to the product.
+class Body {
  public:
-  Matcher(const Graph &body, int64_t columns, RowAxis axis)
-      : body_(body), columns_(columns), axis_(axis), product_(body.inputs()[0]) {}
+  explicit Body(const Graph &body) : body_(body), product_(body.inputs()[0]) {}
 
-  std::optional<MatchedEpilogue> run(std::string &reason) {
+  bool isOfFloats(std::string &reason) const {
     for (TensorIndex t : body_.inputs())
       if (body_.info(t).dataType() != DataType::FLOAT)
-        return reason = "an epilogue operand is " + toText(body_.info(t).dataType()), std::nullopt;
-    if (matchUpdate()) return result_;
-    result_ = {};
-    if (matchChain()) return result_;
-    reason = "no register epilogue computes its element-wise part (stopped at " + stuck_ + ")";
-    return std::nullopt;
+        return reason = "an epilogue operand is " + toText(body_.info(t).dataType()), false;
+    return true;
   }
 
- private:
+ protected:
   int operand(TensorIndex t) const {
     const auto it = std::find(body_.inputs().begin(), body_.inputs().end(), t);
     return it == body_.inputs().end() ? -1 : static_cast<int>(it - body_.inputs().begin()) - 1;
   }
   bool isFull(TensorIndex t) const { return operand(t) >= 0 && body_.info(t).shape() == body_.info(product_).shape(); }
-  bool isRow(TensorIndex t) const {
-    const Shape &s = body_.info(t).shape();
-    const size_t fromEnd = axis_ == RowAxis::Last ? 1 : body_.info(product_).shape().size() - 1;
-    return operand(t) >= 0 && s.size() >= fromEnd && s[s.size() - fromEnd] == columns_ &&
-           body_.info(t).nelms() == columns_;
-  }
   std::optional<ScalarSource> scalar(TensorIndex t) const {
     if (!t.valid() || body_.info(t).nelms() != 1) return std::nullopt;
     const Tensor &tensor = body_.tensor(t);
@@ -65,6 +55,29 @@ class Matcher {
       return ScalarSource{static_cast<float>(tensor.tensorData().asDoubles()[0]), -1, 1};
     if (operand(t) >= 0) return ScalarSource{0, operand(t), 1};
     return std::nullopt;
+  }
+
+  const Graph &body_;
+  TensorIndex product_;
+};
+
+class ChainMatcher : Body {
+ public:
+  ChainMatcher(const Graph &body, int64_t columns, RowAxis axis) : Body(body), columns_(columns), axis_(axis) {}
+
+  std::optional<MatchedEpilogue> run(std::string &reason) {
+    if (!isOfFloats(reason)) return std::nullopt;
+    if (matchChain()) return result_;
+    reason = "no register epilogue computes its element-wise part (stopped at " + stuck_ + ")";
+    return std::nullopt;
+  }
+
+ private:
+  bool isRow(TensorIndex t) const {
+    const Shape &s = body_.info(t).shape();
+    const size_t fromEnd = axis_ == RowAxis::Last ? 1 : body_.info(product_).shape().size() - 1;
+    return operand(t) >= 0 && s.size() >= fromEnd && s[s.size() - fromEnd] == columns_ &&
+           body_.info(t).nelms() == columns_;
   }
   // The only consumer of t inside the body.
   Op *reader(TensorIndex t) const {
@@ -136,11 +149,27 @@ class Matcher {
     return false;
   }
 
-  // w' = decay·w − rate·product in the forms optimizers and popxl write it.
-  bool matchUpdate() {
+  int64_t columns_;
+  RowAxis axis_;
+  MatchedEpilogue result_;
+  size_t visited_ = 0;
+  std::string stuck_ = "the product";
+};
+
+class DescentMatcher : Body {
+ public:
+  using Body::Body;
+
+  std::optional<MatchedDescent> run(std::string &reason) {
+    if (!isOfFloats(reason)) return std::nullopt;
+    if (match()) return result_;
+    reason = "its reader is no step of gradient descent";
+    return std::nullopt;
+  }
+
+ private:
+  bool match() {
     if (body_.outputs().size() != 1) return false;
-    result_.isUpdate = true;
-    result_.update = UpdateKind::kSgd;
     result_.decay = {1, -1, 1};
     Op *last = body_.tensor(body_.outputs()[0]).getProducerUnsafe();
     if (!last) return false;
@@ -194,19 +223,17 @@ class Matcher {
     return true;
   }
 
-  const Graph &body_;
-  int64_t columns_;
-  RowAxis axis_;
-  TensorIndex product_;
-  MatchedEpilogue result_;
-  size_t visited_ = 0;
-  std::string stuck_ = "the product";
+  MatchedDescent result_;
 };
 
 }  // namespace
 
 std::optional<MatchedEpilogue> matchEpilogue(const Graph &body, int64_t columns, std::string &reason, RowAxis axis) {
-  return Matcher(body, columns, axis).run(reason);
+  return ChainMatcher(body, columns, axis).run(reason);
+}
+
+std::optional<MatchedDescent> matchDescent(const Graph &body, std::string &reason) {
+  return DescentMatcher(body).run(reason);
 }
 
 }  // namespace popart::cpu

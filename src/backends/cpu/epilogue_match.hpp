@@ -21,8 +21,9 @@ struct ScalarSource {
 };
 
 // Operand numbers count body inputs behind the product (0 = first extra); -1: none. Outputs count body outputs.
+
+// activation(alpha·product + bias + residual), possibly times the slope of a saved activation.
 struct MatchedEpilogue {
-  // activation(alpha·product + bias + residual), possibly times the slope of a saved activation.
   std::optional<ScalarSource> alpha;
   int bias = -1;
   int residual = -1;
@@ -31,13 +32,12 @@ struct MatchedEpilogue {
   Activation savedBy = Activation::kNone;
   int preActivationOutput = -1;
   int output = 0;
+};
 
-  // A parameter update instead: parameter operand `parameter`, result written to `output`.
-  bool isUpdate = false;
-  UpdateKind update = UpdateKind::kStore;
+// A step of plain gradient descent, the only result: decay · parameter − rate · product.
+struct MatchedDescent {
   int parameter = -1;
-  ScalarSource rate, decay, momentum, gradScale;
-  int velocity = -1, velocityOutput = -1;
+  ScalarSource rate, decay;
 };
 
 // Which logical dimension of the product is the columns of the kernel's rows: the last, or channels (N, C, spatial…).
@@ -46,5 +46,6 @@ enum class RowAxis { Last, Channels };
 // nullopt and a reason when the graph computes something else. `columns`: N of the product.
 std::optional<MatchedEpilogue> matchEpilogue(const Graph &body, int64_t columns, std::string &reason,
                                              RowAxis axis = RowAxis::Last);
+std::optional<MatchedDescent> matchDescent(const Graph &body, std::string &reason);
 
 }  // namespace popart::cpu

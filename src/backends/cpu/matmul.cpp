@@ -8,6 +8,7 @@
 #include "backends/cpu/cpu.hpp"
 #include "backends/cpu/epilogue_match.hpp"
 #include "backends/cpu/kernels/gemm.hpp"
+#include "backends/cpu/weight_update.hpp"
 
 namespace popart::cpu {
 namespace {
@@ -149,17 +150,21 @@ class MatmulKernel final : public executable::Kernel {
   // Results do not depend on `threads`; it only sizes the tasks, so that any number of threads up to it is kept busy.
   MatmulKernel(Problem problem, MatchedEpilogue epilogue, double flops, int threads = 2)
       : problem_(std::move(problem)), epilogue_(epilogue), flops_(flops), matmul_(problem_.shape, threads) {}
+  MatmulKernel(Problem problem, WeightUpdate update, double flops) : MatmulKernel(std::move(problem), {}, flops) {
+    update_ = std::move(update);
+  }
 
   std::string name() const override {
     static const char *const kLayouts[] = {"strided", "packed", "packed_t", "gathered"};
-    return std::string("matmul ") + kLayouts[static_cast<int>(problem_.shape.bLayout)] +
-           (epilogue_.isUpdate ? " update" : "");
+    return std::string("matmul ") + kLayouts[static_cast<int>(problem_.shape.bLayout)] + (update_ ? " update" : "");
   }
   int tasks() const override { return matmul_.tasks(); }
-  int64_t scratchBytes() const override { return static_cast<int64_t>(matmul_.scratchFloats() * sizeof(float)); }
+  int64_t scratchBytes() const override {
+    return static_cast<int64_t>(matmul_.scratchFloats() * sizeof(float)) + (update_ ? update_->scratchBytes() : 0);
+  }
   double flops() const override { return flops_; }
   bool canOverwrite(int input, int output) const override {
-    if (epilogue_.isUpdate) return output == 0 && input == 2 + epilogue_.parameter;
+    if (update_) return update_->canOverwrite(input, output);
     return input >= 2 &&
            ((input == 2 + epilogue_.residual && epilogue_.residual >= 0) ||
             (input == 2 + epilogue_.saved && epilogue_.saved >= 0)) &&
@@ -171,7 +176,7 @@ class MatmulKernel final : public executable::Kernel {
     return std::accumulate(batch.begin(), batch.end(), int64_t{1}, std::multiplies<>());
   }
   std::shared_ptr<const Kernel> inParts(int64_t count, executable::PartOperands &cut) const override {
-    if (count != parts() || epilogue_.isUpdate || problem_.packedOutput) return nullptr;
+    if (count != parts() || update_ || problem_.packedOutput) return nullptr;
     cut = problem_.cut;
     for (int operand : {epilogue_.residual, epilogue_.saved})
       if (operand >= 0 && cut.outputs) cut.inputs |= uint64_t{1} << (2 + operand);
@@ -185,7 +190,7 @@ class MatmulKernel final : public executable::Kernel {
     a.a = static_cast<const float *>(args.in[problem_.aInput]);
     a.b = static_cast<const float *>(args.in[problem_.bInput]);
     a.c = static_cast<float *>(args.out[epilogue_.output]);
-    if (epilogue_.isUpdate) return runUpdate(a, extras, args, task);
+    if (update_) return runUpdate(a, args, task);
     Epilogue &e = a.epilogue;
     e.bias = floats(epilogue_.bias);
     e.residual = floats(epilogue_.residual);
@@ -202,20 +207,18 @@ class MatmulKernel final : public executable::Kernel {
   }
 
  private:
-  void runUpdate(MatmulArgs &a, const void *const *extras, const KernelArgs &args, int task) const noexcept {
-    Update u;
-    u.kind = epilogue_.update;
-    u.rate = epilogue_.rate.read(extras);
-    u.decay = epilogue_.decay.read(extras);
-    u.source = static_cast<const float *>(extras[epilogue_.parameter]) - a.c;
-    a.update = &u;
+  void runUpdate(MatmulArgs &a, const KernelArgs &args, int task) const noexcept {
     a.parameterLayout =
         problem_.packedOutput ? MatmulArgs::ParameterLayout::kPacked : MatmulArgs::ParameterLayout::kRows;
-    matmul_.run(task, a, static_cast<float *>(args.scratch));
+    update_->bind(args, [&](const Update &update, float *scratch) {
+      a.update = &update;
+      matmul_.run(task, a, scratch);
+    });
   }
 
   Problem problem_;
   MatchedEpilogue epilogue_;
+  std::optional<WeightUpdate> update_;
   double flops_;
   Matmul matmul_;
 };
@@ -229,19 +232,20 @@ std::unique_ptr<executable::Kernel> createMatmul(const KernelRequest &request, s
     return reason = "an operand is a vector", nullptr;
   auto problem = plan(request, transA, transB, reason);
   if (!problem) return nullptr;
-  MatchedEpilogue epilogue;
-  if (fused && op.hasAttr("epilogue")) {
-    const int64_t columns = request.outputs[0].info.shape().back();
-    const auto matched = matchEpilogue(*op.getCalledGraphs().front(), columns, reason);
-    if (!matched) return nullptr;
-    epilogue = *matched;
-  }
-  const bool packed = problem->packedOutput;
-  if (packed && fused && op.hasAttr("epilogue") && !epilogue.isUpdate)
-    return reason = "a packed result takes no epilogue but an update", nullptr;
   const double flops =
       2.0 * static_cast<double>(request.outputs[0].info.nelms()) * static_cast<double>(problem->shape.k);
-  return std::make_unique<MatmulKernel>(std::move(*problem), epilogue, flops);
+  if (!fused || !op.hasAttr("epilogue"))
+    return std::make_unique<MatmulKernel>(std::move(*problem), MatchedEpilogue(), flops);
+  auto update = WeightUpdate::descent(request, reason);
+  if (!update && !problem->packedOutput) {
+    const int64_t columns = request.outputs[0].info.shape().back();
+    if (const auto matched = matchEpilogue(*op.getCalledGraphs().front(), columns, reason))
+      return std::make_unique<MatmulKernel>(std::move(*problem), *matched, flops);
+  }
+  const bool isWeightGradient = transA && op.outRank(0) == 2 && !op.hasAttr("perm_out");
+  if (!update && isWeightGradient) update = WeightUpdate::compiled(request, reason);
+  if (!update) return nullptr;
+  return std::make_unique<MatmulKernel>(std::move(*problem), std::move(*update), flops);
 }
 
 constexpr Entry kEntries[] = {{"MatMul", createMatmul}, {"FusedMatMul", createMatmul}};

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -95,30 +96,53 @@ TEST(Activation, gradient_matches_the_central_difference) {
   }
 }
 
+// first = first / 2 + gradient; w = w - first. Counts positions from the start of both arrays.
+class Momentum final : public ElementUpdate {
+ public:
+  Momentum(float *w, float *first) : w_(w), first_(first) {}
+  void apply(const float *gradient, int64_t position, int64_t count) const noexcept override {
+    for (int64_t i = 0; i < count; ++i) {
+      first_[position + i] = 0.5f * first_[position + i] + gradient[i];
+      w_[position + i] -= first_[position + i];
+    }
+  }
+  void prefetch(int64_t, int64_t) const noexcept override {}
+  void clear(int64_t position, int64_t count) const noexcept override {
+    std::fill_n(w_ + position, count, 0.0f);
+    std::fill_n(first_ + position, count, 0.0f);
+  }
+
+ private:
+  float *w_, *first_;
+};
+
 TEST(Update, follows_the_documented_formulas) {
-  Update u;
-  u.rate = 0.5f, u.decay = 0.75f, u.momentum = 0.25f, u.gradScale = 2.0f;
-  const float g = 1.0f;
-  float w = 8.0f, velocity = 4.0f;
-  u.first = &velocity;
-  u.kind = UpdateKind::kSgd;
+  const Update u{.kind = UpdateKind::kSgd, .rate = 0.5f, .decay = 0.75f};
+  const float g = 2.0f;
+  float w = 8.0f;
   applyUpdate(u, &g, 1, &w, 1, 1, 1);
   EXPECT_EQ(w, 5.0f);
-  u.kind = UpdateKind::kSgdMomentum;
-  applyUpdate(u, &g, 1, &w, 1, 1, 1);
-  EXPECT_EQ(velocity, 3.0f);
-  EXPECT_EQ(w, 2.25f);
-  u.kind = UpdateKind::kAccumulate;
-  applyUpdate(u, &g, 1, &w, 1, 1, 1);
-  EXPECT_EQ(w, 4.25f);
-  float first = 0.0f, second = 0.0f;
-  u = Update{.kind = UpdateKind::kAdamW, .rate = 0.5f, .decay = 0.5f, .beta1 = 0.5f, .beta2 = 0.75f};
-  u.firstCorrection = 2.0f, u.secondCorrection = 4.0f, u.first = &first, u.second = &second;
-  w = 2.0f;
-  applyUpdate(u, &g, 1, &w, 1, 1, 1);
-  EXPECT_EQ(first, 0.5f);
-  EXPECT_EQ(second, 0.25f);
-  EXPECT_EQ(w, 0.5f);
+  applyUpdate({}, &g, 1, &w, 1, 1, 1);
+  EXPECT_EQ(w, 2.0f);
+}
+
+// A block of a plain matrix, and rows of a panel whose last lanes hold no element.
+TEST(Update, hands_places_to_compiled_steps_and_clears_padding) {
+  constexpr int64_t kRows = 3, kWidth = 5, kCols = 2;
+  const float gradient[kRows * kCols] = {1, 2, 3, 4, 5, 6};
+  for (const bool isPanel : {false, true}) {
+    std::vector<float> w(20, 10.0f), first(20, 2.0f);
+    const Momentum momentum(w.data(), first.data());
+    const Update u{.kind = UpdateKind::kElements, .elements = &momentum, .base = w.data()};
+    (isPanel ? applyPanelUpdate : applyUpdate)(u, gradient, kCols, w.data() + kWidth, kWidth, kRows, kCols);
+    for (int64_t i = 0; i < 20; ++i) {
+      const int64_t row = i / kWidth - 1, col = i % kWidth;
+      const bool isElement = row >= 0 && col < kCols, isPadding = row >= 0 && col >= kCols && isPanel;
+      const float g = isElement ? gradient[row * kCols + col] : 0.0f;
+      ASSERT_EQ(first[i], isElement ? 1 + g : isPadding ? 0 : 2) << i;
+      ASSERT_EQ(w[i], isElement ? 9 - g : isPadding ? 0 : 10) << i;
+    }
+  }
 }
 
 TEST(Pack, round_trips_rows_and_columns_and_pads_with_zeros) {

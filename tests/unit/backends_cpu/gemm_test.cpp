@@ -202,40 +202,70 @@ TEST(Matmul, adds_to_c_with_beta) {
   EXPECT_EQ(c[0], 37.0f);
 }
 
-// W = update(W, X^T dY) in the packed layout equals the stored gradient followed by applyUpdate; padding lanes stay
-// zero.
+// moment = moment / 2 + gradient; w = w - moment / 4, out of place.
+class Momentum final : public ElementUpdate {
+ public:
+  Momentum(const Floats (&old)[2], Floats (&fresh)[2]) : old_(old), fresh_(fresh) {}
+  void apply(const float *gradient, int64_t position, int64_t count) const noexcept override {
+    for (int64_t i = 0, at = position; i < count; ++i, ++at) {
+      fresh_[1][at] = 0.5f * old_[1][at] + gradient[i];
+      fresh_[0][at] = old_[0][at] - 0.25f * fresh_[1][at];
+    }
+  }
+  void prefetch(int64_t, int64_t) const noexcept override {}
+  void clear(int64_t position, int64_t count) const noexcept override {
+    for (Floats &f : fresh_) std::fill_n(f.data() + position, count, 0.0f);
+  }
+
+ private:
+  const Floats (&old_)[2];
+  Floats (&fresh_)[2];
+};
+
+// update(W, X^T dY), in rows and in panels, equals the gradient followed by the update; padding lanes become zero.
 TEST(Matmul, update_equals_gradient_then_update) {
-  for (const Size &s : {Size{45, 37, 8}, Size{20, 64, 1}, Size{33, 100, 900}, Size{16, 10, 3}}) {
+  ThreadPool pool(2);
+  for (const Size &s : {Size{45, 37, 8}, Size{20, 64, 1}, Size{33, 100, 900}, Size{16, 10, 3}, Size{150, 40, 20}}) {
     const Floats x = randomFloats(s.k * s.m, 11), dy = randomFloats(s.k * s.n, 12), w = randomFloats(s.m * s.n, 13);
-    for (UpdateKind kind : {UpdateKind::kStore, UpdateKind::kAccumulate, UpdateKind::kSgd, UpdateKind::kSgdMomentum,
-                            UpdateKind::kAdam, UpdateKind::kAdamW}) {
-      const size_t size = static_cast<size_t>(packedSize(s.m, s.n));
-      Floats fused(size), separate(size), gradient(s.m * s.n), packedGradient(size);
-      packPanels(w.data(), s.n, 1, s.m, s.n, fused.data());
-      separate = fused;
-      Floats first[2] = {Floats(size), Floats(size)}, second[2] = {Floats(size), Floats(size)};
-      Update update;
-      update.kind = kind, update.rate = 0.1f, update.decay = 0.99f, update.momentum = 0.9f, update.beta1 = 0.9f;
-      update.beta2 = 0.999f, update.epsilon = 1e-6f, update.gradScale = 0.25f;
-      update.firstCorrection = 10.0f, update.secondCorrection = 1000.0f;
-      MatmulArgs args;
-      args.a = x.data(), args.aRowStride = 1, args.aColStride = s.m, args.b = dy.data(), args.bRowStride = s.n;
-      args.c = gradient.data(), args.cRowStride = s.n;
-      ThreadPool pool(2);
-      const Matmul matmul({s.m, s.n, s.k}, 2);
-      runAll(matmul, args, pool);
-      packPanels(gradient.data(), s.n, 1, s.m, s.n, packedGradient.data());
-      args.c = fused.data();
-      args.update = &update;
-      for (int step = 0; step < 2; ++step) {
-        update.first = first[0].data(), update.second = second[0].data();
-        runAll(matmul, args, pool);
-        update.first = first[1].data(), update.second = second[1].data();
-        applyUpdate(update, packedGradient.data(), 0, separate.data(), 0, 1, static_cast<int64_t>(size));
+    const Matmul matmul({s.m, s.n, s.k}, 2);
+    MatmulArgs args;
+    args.a = x.data(), args.aRowStride = 1, args.aColStride = s.m, args.b = dy.data(), args.bRowStride = s.n;
+    args.cRowStride = s.n;
+    Floats gradient(s.m * s.n);
+    args.c = gradient.data();
+    runAll(matmul, args, pool);
+    for (const auto layout : {MatmulArgs::ParameterLayout::kPacked, MatmulArgs::ParameterLayout::kRows}) {
+      const bool packed = layout == MatmulArgs::ParameterLayout::kPacked;
+      const auto stored = [&](const Floats &plain) {
+        if (!packed) return plain;
+        Floats panels(static_cast<size_t>(packedSize(s.m, s.n)));
+        packPanels(plain.data(), s.n, 1, s.m, s.n, panels.data());
+        return panels;
+      };
+      args.parameterLayout = layout;
+      const Floats old[2] = {stored(w), stored(randomFloats(s.m * s.n, 14))}, g = stored(gradient);
+      const auto size = static_cast<int64_t>(g.size());
+      for (const UpdateKind kind : {UpdateKind::kStore, UpdateKind::kSgd, UpdateKind::kElements}) {
+        Floats fused[2] = {Floats(g.size(), NAN), Floats(g.size(), NAN)}, separate[2] = {fused[0], fused[1]};
+        if (kind == UpdateKind::kSgd) fused[0] = separate[0] = old[0];
+        const auto withUpdate = [&](Floats(&results)[2], const auto &run) {
+          const Momentum momentum(old, results);
+          const float *base = results[0].data();
+          run(Update{.kind = kind, .rate = 0.1f, .decay = 0.99f, .elements = &momentum, .base = base});
+        };
+        withUpdate(fused, [&](const Update &update) {
+          args.c = fused[0].data();
+          args.update = &update;
+          runAll(matmul, args, pool);
+        });
+        withUpdate(separate, [&](const Update &update) {
+          applyUpdate(update, g.data(), size, separate[0].data(), size, 1, size);
+        });
+        ASSERT_EQ(fused[0], separate[0]) << "kind " << static_cast<int>(kind) << (packed ? " packed" : " rows");
+        if (kind == UpdateKind::kElements) {
+          ASSERT_EQ(fused[1], separate[1]);
+        }
       }
-      ASSERT_EQ(fused, separate) << "kind " << static_cast<int>(kind);
-      ASSERT_EQ(first[0], first[1]);
-      ASSERT_EQ(second[0], second[1]);
     }
   }
 }

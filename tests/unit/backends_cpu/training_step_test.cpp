@@ -120,6 +120,55 @@ TEST(TrainingStep, SgdUpdatesPackedWeightsInPlace) {
   EXPECT_LE(e.main.steps.size(), 14u) << e.loweredText;
 }
 
+int countKernels(const ProgramRun &run, const std::string &part) {
+  int count = 0;
+  for (const auto &s : run.executable().main.steps)
+    count += s.kernel && s.kernel->name().find(part) != std::string::npos;
+  return count;
+}
+
+// Each weight takes its step inside the product that makes its gradient. Where the gradient is kept in a variable as
+// well, the two stay apart: weights and optimizer state must be the same bits.
+void expectFusedUpdates(const Mlp &net, const Optimizer &optimizer, const std::string &name) {
+  const int layers = static_cast<int>(net.sizes.size()) - 1;
+  auto together = prepare(net, optimizer), apart = prepare(net, optimizer);
+  test::GraphBuilder b(apart.ir->getMainGraph());
+  for (int i = 0; i < layers; ++i) {
+    const TensorId id = "Gradient___w" + std::to_string(i);
+    const TensorInfo &info = b.graph().getTensor(id)->info;
+    const auto kept = b.variable("kept" + id, info.shape(), std::vector<float>(static_cast<size_t>(info.nelms())));
+    b.op("CopyVarUpdate", {kept, b.graph().getTensor(id)->index()}, "copy" + id);
+  }
+  ProgramRun fused(*together.ir, 1, kBackends, 2), separate(*apart.ir, 1, kBackends, 2);
+  EXPECT_EQ(countKernels(fused, "update"), layers) << name << fused.executable().loweredText;
+  EXPECT_EQ(countKernels(separate, "update"), 0) << name;
+  for (const auto &s : fused.executable().main.steps) EXPECT_NE(s.kind, executable::Step::Kind::Copy) << s.name;
+  for (ProgramRun *run : {&fused, &separate}) feed(*run, net);
+  for (int step = 0; step < 4; ++step) {
+    for (ProgramRun *run : {&fused, &separate}) run->run();
+    for (const auto &v : fused.executable().variables) {
+      if (v.info.dataType() != DataType::FLOAT) continue;
+      ASSERT_EQ(fused.variable(v.id), separate.variable(v.id)) << name << ": " << v.id << " at step " << step;
+    }
+  }
+}
+
+TEST(TrainingStep, UpdatesJoinTheWeightGradients) {
+  const std::map<std::string, std::pair<float, bool>> sgd{
+      {"defaultLearningRate", {0.1f, false}}, {"defaultMomentum", {0.9f, true}}, {"defaultWeightDecay", {0.02f, true}}};
+  const std::map<std::string, std::pair<float, bool>> adam{
+      {"defaultLearningRate", {0.01f, false}}, {"defaultWeightDecay", {0.1f, true}}, {"defaultEps", {1e-3f, true}}};
+  // Batches above and below what the outer-product kernel takes; columns that fill panels, or do not.
+  for (const Mlp &net : {kSmall, Mlp{8, {64, 96, 32}, "Relu"}, Mlp{100, {37, 70, 10}, "Relu"}}) {
+    expectFusedUpdates(net, ConstSGD(0.1f), "sgd");
+    for (auto kind : {SGDAccumulatorAndMomentum::Combined, SGDAccumulatorAndMomentum::Separate})
+      expectFusedUpdates(net, SGD(sgd, {}, kind), "momentum");
+    for (auto mode : {AdamMode::Adam, AdamMode::AdamNoBias, AdamMode::AdaMax})
+      for (auto decay : {WeightDecayMode::Decay, WeightDecayMode::L2Regularization})
+        expectFusedUpdates(net, Adam(adam, mode, decay, DataType::UNDEFINED, DataType::FLOAT, DataType::FLOAT), "adam");
+  }
+}
+
 // Set POPART_TIME_STEPS to see the time of the tutorial's step.
 TEST(TrainingStep, TutorialStepTime) {
   const char *asked = std::getenv("POPART_TIME_STEPS");

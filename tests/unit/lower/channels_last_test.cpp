@@ -170,6 +170,35 @@ TEST(ChannelsLast, trained_weights_stay_packed_and_the_update_joins_the_gradient
   EXPECT_EQ(count(r, "reorder"), 3) << "two inputs and one output of the host";
 }
 
+TEST(ChannelsLast, momentum_joins_the_gradient_with_its_state_packed) {
+  for (const auto &[weights, group] : {std::pair{Shape{20, 3, 3, 3}, 1}, {Shape{3, 1, 3, 3}, 3}}) {
+    const int64_t channels = weights[0];
+    const std::string stream = "float32[2," + std::to_string(channels) + ",6,6]", g = std::to_string(group);
+    const std::string common =
+        "strides = [1, 1], pads = [1, 1, 1, 1], dilations = [1, 1], kernel_shape = [3, 3], group = " + g;
+    const Result r = expectSame("main {\n  stream %in : float32[2,3,6,6]\n  stream %g : " + stream + "\n" +
+                                stored("variable", "w", weights, 1) + stored("variable", "v", weights, 2) +
+                                "  const %rate : float32[] = [0.125]\n  const %momentum : float32[] = [0.75]\n" + R"(
+  %x = HostLoad() {stream = "in"}
+  %y = Conv(%x, %w) {)" + common +
+                                R"(}
+  HostStore(%y) {stream = "out"}
+  %dy = HostLoad() {stream = "g"}
+  %dw = ConvWeightsGrad(%dy, %x) {)" +
+                                common + ", fwd_shape = " + toText(weights) + R"(}
+  %kept = Mul(%v, %momentum)
+  %velocity = Add(%kept, %dw)
+  %step = Mul(%velocity, %rate)
+  %new = Sub(%w, %step)
+  %v2 = CopyVarUpdate(%v, %velocity)
+  %w2 = CopyVarUpdate(%w, %new)
+})");
+    EXPECT_EQ(count(r, "conv weight gradient" + std::string(group > 1 ? " depthwise" : "") + " update"), 1);
+    EXPECT_EQ(count(r, "elementwise"), 0);
+    EXPECT_EQ(count(r, "reorder"), 3) << "two inputs and one output of the host";
+  }
+}
+
 TEST(ChannelsLast, pools_without_convolution_go_channels_last_on_their_own) {
   const Result r = expectSame(R"(main {
   stream %in : float32[2,5,7,6]

@@ -113,11 +113,7 @@ void DepthwiseWeights::run(int task, const float *x, const float *dy, float *pac
       count = 0;
     }
   }
-  Update own = update;
-  const ptrdiff_t at = first * taps;
-  if (own.first) own.first += at;
-  if (own.second) own.second += at;
-  applyUpdate(own, scratch, width, packedWeights + at, width, taps, channels);
+  applyPanelUpdate(update, scratch, width, packedWeights + first * taps, width, taps, channels);
 }
 
 }  // namespace popart::cpu

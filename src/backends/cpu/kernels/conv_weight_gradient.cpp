@@ -146,13 +146,10 @@ void WindowGradient::run(int task, const float *x, const float *dy, float *packe
   for (size_t i = share.firstTile; i < share.endTile; ++i)
     for (int64_t p = share.firstPanel; p < share.endPanel; ++p) {
       const ptrdiff_t at = ((group * panels_ + p) * rows + tiles_[i].row) * width;
-      Update u = update;
-      if (u.first) u.first += at;
-      if (u.second) u.second += at;
       const float *sums = partials + (static_cast<int64_t>(i - share.firstTile) * panels + p - share.firstPanel) *
                                          microKernels().tileRows * width;
-      applyUpdate(u, sums, width, packedWeights + at, width, tiles_[i].rows,
-                  std::min(width, shape_.columns - p * width));
+      applyPanelUpdate(update, sums, width, packedWeights + at, width, tiles_[i].rows,
+                       std::min(width, shape_.columns - p * width));
     }
 }
 

@@ -119,20 +119,8 @@ void updateRows(const Update &u, const float *gradient, ptrdiff_t gradientStride
 
 void updateOf(const Update &u, const float *g, ptrdiff_t gStride, float *w, ptrdiff_t wStride, int64_t rows,
               int64_t cols) {
-  switch (u.kind) {
-    case UpdateKind::kStore:
-      return updateRows<UpdateKind::kStore>(u, g, gStride, w, wStride, rows, cols);
-    case UpdateKind::kAccumulate:
-      return updateRows<UpdateKind::kAccumulate>(u, g, gStride, w, wStride, rows, cols);
-    case UpdateKind::kSgd:
-      return updateRows<UpdateKind::kSgd>(u, g, gStride, w, wStride, rows, cols);
-    case UpdateKind::kSgdMomentum:
-      return updateRows<UpdateKind::kSgdMomentum>(u, g, gStride, w, wStride, rows, cols);
-    case UpdateKind::kAdam:
-      return updateRows<UpdateKind::kAdam>(u, g, gStride, w, wStride, rows, cols);
-    case UpdateKind::kAdamW:
-      return updateRows<UpdateKind::kAdamW>(u, g, gStride, w, wStride, rows, cols);
-  }
+  if (u.kind == UpdateKind::kSgd) return updateRows<UpdateKind::kSgd>(u, g, gStride, w, wStride, rows, cols);
+  updateRows<UpdateKind::kStore>(u, g, gStride, w, wStride, rows, cols);
 }
 
 }  // namespace popart::cpu::HWY_NAMESPACE
@@ -164,7 +152,24 @@ void applyActivationGradient(Activation activation, const float *saved, const fl
 
 void applyUpdate(const Update &u, const float *gradient, ptrdiff_t gradientStride, float *w, ptrdiff_t wStride,
                  int64_t rows, int64_t cols) noexcept {
-  HWY_DYNAMIC_DISPATCH(updateOf)(u, gradient, gradientStride, w, wStride, rows, cols);
+  if (u.kind != UpdateKind::kElements)
+    return HWY_DYNAMIC_DISPATCH(updateOf)(u, gradient, gradientStride, w, wStride, rows, cols);
+  const int64_t position = w - u.base;
+  if (gradientStride == cols && wStride == cols) return u.elements->apply(gradient, position, rows * cols);
+  for (int64_t m = 0; m < rows; ++m) u.elements->apply(gradient + m * gradientStride, position + m * wStride, cols);
+}
+
+void applyPanelUpdate(const Update &u, const float *gradient, ptrdiff_t gradientStride, float *w, int64_t width,
+                      int64_t rows, int64_t cols) noexcept {
+  applyUpdate(u, gradient, gradientStride, w, width, rows, cols);
+  if (cols == width) return;
+  for (int64_t m = 0; m < rows; ++m) {
+    float *lanes = w + m * width + cols;
+    if (u.kind == UpdateKind::kElements)
+      u.elements->clear(lanes - u.base, width - cols);
+    else
+      std::fill(lanes, lanes + width - cols, 0.0f);
+  }
 }
 }  // namespace popart::cpu
 #endif

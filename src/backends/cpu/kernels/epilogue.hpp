@@ -50,36 +50,41 @@ void applyActivation(Activation activation, const float *x, float *y, int64_t co
 void applyActivationGradient(Activation activation, const float *saved, const float *dy, float *dx,
                              int64_t count) noexcept;
 
-// g = gradScale * gradient, then
-// kStore        w = g
-// kAccumulate   w = w + g
-// kSgd          w = fma(-rate, g, decay * w)
-// kSgdMomentum  first = fma(momentum, first, g); w = fma(-rate, first, decay * w)
-// kAdam         first = fma(beta1, first, (1 - beta1) g); second = fma(beta2, second, (1 - beta2) g^2);
-//               w = fma(-rate, (first * firstCorrection) / (sqrt(second * secondCorrection) + epsilon), w)
-// kAdamW        as kAdam with decay * w in place of the last w
-enum class UpdateKind { kStore, kAccumulate, kSgd, kSgdMomentum, kAdam, kAdamW };
+// The step of an optimizer over elements of its state, as the caller compiled it; the gradient is one of its operands.
+class ElementUpdate {
+ public:
+  // Elements [position, position + count) of every state array, counted as they lie in memory, take the step for the
+  // gradients gradient[0, count).
+  virtual void apply(const float *gradient, int64_t position, int64_t count) const noexcept = 0;
+  // Asks the caches for what apply will read of the same elements.
+  virtual void prefetch(int64_t position, int64_t count) const noexcept = 0;
+  // Writes zeros over the same elements of every result: lanes of a packed array that hold no element.
+  virtual void clear(int64_t position, int64_t count) const noexcept = 0;
 
-// Instruction sets without fma round twice; results are then those of a separate multiply and add.
-struct Update {
-  UpdateKind kind = UpdateKind::kStore;
-  float gradScale = 1.0f;
-  float rate = 0.0f;
-  float decay = 1.0f;
-  float momentum = 0.0f;
-  float beta1 = 0.0f;
-  float beta2 = 0.0f;
-  float epsilon = 0.0f;
-  float firstCorrection = 1.0f;   // 1 / (1 - beta1^step), or 1
-  float secondCorrection = 1.0f;  // 1 / (1 - beta2^step), or 1
-  float *first = nullptr;         // state arrays, laid out as w
-  float *second = nullptr;
-  ptrdiff_t source = 0;  // the old value of w[i] is read at w[i + source]; zero updates in place
+ protected:
+  ~ElementUpdate() = default;
 };
 
-// Applies `u` to rows x cols gradients; w and the state arrays share wStride. u.first and u.second point at the block's
-// start.
+// kStore        w = g
+// kSgd          w = decay * w - rate * g
+// kElements     whatever `elements` computes
+enum class UpdateKind { kStore, kSgd, kElements };
+
+struct Update {
+  UpdateKind kind = UpdateKind::kStore;
+  float rate = 0.0f;
+  float decay = 1.0f;
+  ptrdiff_t source = 0;  // kSgd: the old value of w[i] is read at w[i + source]; zero updates in place
+  const ElementUpdate *elements = nullptr;
+  const float *base = nullptr;  // kElements: element 0 of the whole parameter, from which positions count
+};
+
+// Applies `u` to rows x cols gradients.
 void applyUpdate(const Update &u, const float *gradient, ptrdiff_t gradientStride, float *w, ptrdiff_t wStride,
                  int64_t rows, int64_t cols) noexcept;
+
+// The same for rows of one packed panel, `width` floats each: lanes beyond `cols` become zero.
+void applyPanelUpdate(const Update &u, const float *gradient, ptrdiff_t gradientStride, float *w, int64_t width,
+                      int64_t rows, int64_t cols) noexcept;
 
 }  // namespace popart::cpu

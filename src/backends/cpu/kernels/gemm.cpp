@@ -54,7 +54,7 @@ void packTile(const float *a, ptrdiff_t rowStride, ptrdiff_t colStride, int rows
 
 constexpr int64_t kLineFloats = 16;
 
-// The place of a tile in a matrix of rows `stride` apart, so that it arrives while the tile is being summed up.
+// The place of a tile in a matrix of rows `stride` apart.
 void prefetchTile(const float *p, ptrdiff_t stride, int rows, int64_t cols) {
   for (int row = 0; row < rows; ++row)
     for (int64_t col = 0; col < cols; col += kLineFloats) __builtin_prefetch(p + row * stride + col, 0, 2);
@@ -167,19 +167,36 @@ const float *Matmul::panelSource(const Block &block, const MatmulArgs &args, flo
   return packed;
 }
 
+float *Matmul::panelAt(const Block &block, int64_t row, int64_t col) const noexcept {
+  const int64_t width = microKernels().panelWidth;
+  return block.c + (col / width * shape_.m + row) * width;
+}
+
+// Lets what the epilogue of a tile reads arrive while the tile is being summed up.
+void Matmul::prefetchEpilogue(const Block &block, const MatmulArgs &args, int64_t row, int rows, int64_t col,
+                              int64_t cols) const noexcept {
+  const int64_t width = microKernels().panelWidth;
+  if (const Update *u = args.update) {
+    if (u->kind != UpdateKind::kElements || args.parameterLayout != MatmulArgs::ParameterLayout::kPacked) return;
+    for (int64_t done = 0; done < cols; done += width)
+      u->elements->prefetch(panelAt(block, row, col + done) - u->base, rows * width);
+    return;
+  }
+  const Epilogue &e = args.epilogue;
+  const ptrdiff_t at = block.cOffset + col;
+  if (e.saved) prefetchTile(e.saved + at + row * e.savedStride, e.savedStride, rows, cols);
+  if (e.residual) prefetchTile(e.residual + at + row * e.residualStride, e.residualStride, rows, cols);
+}
+
 void Matmul::emit(const Block &block, const MatmulArgs &args, const float *sums, ptrdiff_t stride, int64_t row,
                   int rows, int64_t col, int64_t cols) const noexcept {
   const int64_t width = microKernels().panelWidth;
+  if (args.update && args.parameterLayout == MatmulArgs::ParameterLayout::kRows)
+    return applyUpdate(*args.update, sums, stride, block.c + row * args.cRowStride + col, args.cRowStride, rows, cols);
   if (args.update) {
     for (int64_t done = 0; done < cols; done += width) {
-      const bool packed = args.parameterLayout == MatmulArgs::ParameterLayout::kPacked;
-      const ptrdiff_t at =
-          packed ? ((col + done) / width * shape_.m + row) * width : row * args.cRowStride + col + done;
-      Update update = *args.update;
-      if (update.first) update.first += block.cOffset + at;
-      if (update.second) update.second += block.cOffset + at;
-      applyUpdate(update, sums + done, stride, block.c + at, packed ? width : args.cRowStride, rows,
-                  std::min(width, cols - done));
+      float *panel = panelAt(block, row, col + done);
+      applyPanelUpdate(*args.update, sums + done, stride, panel, width, rows, std::min(width, cols - done));
     }
     return;
   }
@@ -268,12 +285,7 @@ void Matmul::runTileRow(const Block &block, const MatmulArgs &args, int64_t row,
     const bool plain = last && !args.update && args.epilogue.isStore() && cols == choice.width;
     tile.out = !last ? partial : plain ? block.c + row * args.cRowStride + col : finished;
     tile.outStride = !last ? partialStride : plain ? args.cRowStride : choice.width;
-    if (last && !args.update) {
-      const Epilogue &e = args.epilogue;
-      const ptrdiff_t at = block.cOffset + col;
-      if (e.saved) prefetchTile(e.saved + at + row * e.savedStride, e.savedStride, rows, cols);
-      if (e.residual) prefetchTile(e.residual + at + row * e.residualStride, e.residualStride, rows, cols);
-    }
+    if (last) prefetchEpilogue(block, args, row, rows, col, cols);
     choice.run(tile);
     if (last && !plain) emit(block, args, finished, tile.outStride, row, rows, col, cols);
     p += choice.panels;
@@ -309,11 +321,8 @@ void Matmul::runDot(const Block &block, const MatmulArgs &args, float *scratch) 
 }
 
 void Matmul::runOuterUpdate(const Block &block, const MatmulArgs &args) const noexcept {
-  Update update = *args.update;
-  if (update.first) update.first += block.cOffset;
-  if (update.second) update.second += block.cOffset;
   const OuterUpdateArgs outer{block.a,  args.aColStride, block.b, args.bRowStride, shape_.m,
-                              shape_.n, shape_.k,        block.c, &update};
+                              shape_.n, shape_.k,        block.c, args.update};
   updateByOuterProducts(outer, shape_.m * block.firstTile / rowTiles_, shape_.m * block.endTile / rowTiles_,
                         block.firstPanel, block.endPanel);
 }

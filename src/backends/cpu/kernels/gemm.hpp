@@ -75,6 +75,9 @@ class Matmul {
   bool isOuterUpdate(const MatmulArgs &args) const noexcept;
   void runDot(const Block &block, const MatmulArgs &args, float *scratch) const noexcept;
   void runOuterUpdate(const Block &block, const MatmulArgs &args) const noexcept;
+  float *panelAt(const Block &block, int64_t row, int64_t col) const noexcept;
+  void prefetchEpilogue(const Block &block, const MatmulArgs &args, int64_t row, int rows, int64_t col,
+                        int64_t cols) const noexcept;
   void emit(const Block &block, const MatmulArgs &args, const float *sums, ptrdiff_t stride, int64_t row, int rows,
             int64_t col, int64_t cols) const noexcept;
 

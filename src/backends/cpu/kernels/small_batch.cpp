@@ -138,11 +138,10 @@ HWY_INLINE void updateTile(const Update &u, const V *HWY_RESTRICT acc, float *w,
   (update::updateVector<kKind>(u, AllLanes(), acc[I], w, at + static_cast<ptrdiff_t>(I) * kLanes), ...);
 }
 
-// kRows rows of one panel: gradient in registers, then the update. b points at the panel's columns, all kWidth
-// readable.
-template <UpdateKind kKind, size_t kRows>
-HWY_INLINE void outerTile(const OuterUpdateArgs &t, const float *b, ptrdiff_t bStride, int64_t row, ptrdiff_t at) {
-  V acc[2 * kRows];
+// The gradient of kRows rows of one panel, in registers. b points at the panel's columns, all kWidth readable.
+template <size_t kRows>
+HWY_INLINE void outerSums(const OuterUpdateArgs &t, const float *b, ptrdiff_t bStride, int64_t row,
+                          V *HWY_RESTRICT acc) {
   zero(acc, std::make_index_sequence<2 * kRows>());
   const float *a = t.a + row;
   for (int64_t k = 0; k < t.k; ++k) {
@@ -150,17 +149,44 @@ HWY_INLINE void outerTile(const OuterUpdateArgs &t, const float *b, ptrdiff_t bS
     a += t.aStride;
     b += bStride;
   }
-  updateTile<kKind>(*t.update, acc, t.w, at, std::make_index_sequence<2 * kRows>());
 }
 
+template <UpdateKind kKind, size_t kRows>
+HWY_INLINE void outerTile(const OuterUpdateArgs &t, const float *b, ptrdiff_t bStride, int64_t row, float *w) {
+  V acc[2 * kRows];
+  outerSums<kRows>(t, b, bStride, row, acc);
+  updateTile<kKind>(*t.update, acc, w, 0, std::make_index_sequence<2 * kRows>());
+}
+
+constexpr int64_t kTileRows = kManyRegisters ? 12 : 4;
+
+// Rows [begin, end) of one panel; w is row `begin` of it.
 template <UpdateKind kKind>
-void outerOf(const OuterUpdateArgs &t, int64_t begin, int64_t end, int64_t firstPanel, int64_t endPanel) {
-  constexpr int64_t kRows = kManyRegisters ? 12 : 4;
+void outerPanel(const OuterUpdateArgs &t, const float *b, ptrdiff_t bStride, int64_t begin, int64_t end, float *w) {
+  int64_t row = begin;
+  for (; row + kTileRows <= end; row += kTileRows, w += kTileRows * kWidth)
+    outerTile<kKind, kTileRows>(t, b, bStride, row, w);
+  for (; row < end; ++row, w += kWidth) outerTile<kKind, 1>(t, b, bStride, row, w);
+}
+
+// The gradient of a few tiles meets the weight in the first level cache.
+void outerElements(const OuterUpdateArgs &t, const float *b, ptrdiff_t bStride, int64_t begin, int64_t end, float *w,
+                   int64_t cols) {
+  constexpr int64_t kMostRows = 48 / kTileRows * kTileRows;
+  HWY_ALIGN float gradient[kMostRows * kWidth];
+  for (int64_t row = begin; row < end; row += kMostRows, w += kMostRows * kWidth) {
+    const int64_t rows = std::min(kMostRows, end - row);
+    outerPanel<UpdateKind::kStore>(t, b, bStride, row, row + rows, gradient);
+    applyPanelUpdate(*t.update, gradient, kWidth, w, kWidth, rows, cols);
+  }
+}
+
+void outerUpdateOf(const OuterUpdateArgs &t, int64_t begin, int64_t end, int64_t firstPanel, int64_t endPanel) {
   HWY_ALIGN float tail[kMaxOuterDepth * kWidth];
   for (int64_t p = firstPanel; p < endPanel; ++p) {
     const float *b = t.b + p * kWidth;
     ptrdiff_t bStride = t.bStride;
-    const int64_t cols = t.n - p * kWidth;
+    const int64_t cols = std::min(kWidth, t.n - p * kWidth);
     if (cols < kWidth) {
       std::fill_n(tail, t.k * kWidth, 0.0f);
       for (int64_t k = 0; k < t.k; ++k)
@@ -168,27 +194,18 @@ void outerOf(const OuterUpdateArgs &t, int64_t begin, int64_t end, int64_t first
       b = tail;
       bStride = kWidth;
     }
-    int64_t row = begin;
-    const ptrdiff_t base = p * t.m * kWidth;
-    for (; row + kRows <= end; row += kRows) outerTile<kKind, kRows>(t, b, bStride, row, base + row * kWidth);
-    for (; row < end; ++row) outerTile<kKind, 1>(t, b, bStride, row, base + row * kWidth);
-  }
-}
-
-void outerUpdateOf(const OuterUpdateArgs &t, int64_t begin, int64_t end, int64_t first, int64_t last) {
-  switch (t.update->kind) {
-    case UpdateKind::kStore:
-      return outerOf<UpdateKind::kStore>(t, begin, end, first, last);
-    case UpdateKind::kAccumulate:
-      return outerOf<UpdateKind::kAccumulate>(t, begin, end, first, last);
-    case UpdateKind::kSgd:
-      return outerOf<UpdateKind::kSgd>(t, begin, end, first, last);
-    case UpdateKind::kSgdMomentum:
-      return outerOf<UpdateKind::kSgdMomentum>(t, begin, end, first, last);
-    case UpdateKind::kAdam:
-      return outerOf<UpdateKind::kAdam>(t, begin, end, first, last);
-    case UpdateKind::kAdamW:
-      return outerOf<UpdateKind::kAdamW>(t, begin, end, first, last);
+    float *w = t.w + (p * t.m + begin) * kWidth;
+    switch (t.update->kind) {
+      case UpdateKind::kStore:
+        outerPanel<UpdateKind::kStore>(t, b, bStride, begin, end, w);
+        break;
+      case UpdateKind::kSgd:
+        outerPanel<UpdateKind::kSgd>(t, b, bStride, begin, end, w);
+        break;
+      case UpdateKind::kElements:
+        outerElements(t, b, bStride, begin, end, w, cols);
+        break;
+    }
   }
 }
 

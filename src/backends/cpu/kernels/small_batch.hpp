@@ -35,7 +35,7 @@ struct OuterUpdateArgs {
   int64_t n = 0;
   int64_t k = 0;  // at most kMaxOuterDepth
   float *w = nullptr;
-  const Update *update = nullptr;  // state arrays begin where w begins
+  const Update *update = nullptr;
 };
 constexpr int64_t kMaxOuterDepth = 64;
 void updateByOuterProducts(const OuterUpdateArgs &args, int64_t begin, int64_t end, int64_t firstPanel,

@@ -57,32 +57,17 @@ namespace update {
 using D = lanes::D;
 using V = lanes::V;
 
-// w[at], and the state arrays at the same place, take the step for gradient g.
+// w[at] takes the step for gradient g.
 template <UpdateKind kKind, class Lanes>
 HWY_INLINE void updateVector(const Update &u, Lanes lanes, V g, float *w, ptrdiff_t at) {
+  static_assert(kKind != UpdateKind::kElements);
   const D d;
-  if (u.gradScale != 1.0f) g = hn::Mul(hn::Set(d, u.gradScale), g);
   if constexpr (kKind == UpdateKind::kStore) {
     lanes.store(g, w + at);
-  } else if constexpr (kKind == UpdateKind::kAccumulate) {
-    lanes.store(hn::Add(lanes.load(w + at + u.source), g), w + at);
   } else {
-    V step = g;
-    if constexpr (kKind == UpdateKind::kSgdMomentum) {
-      step = hn::MulAdd(hn::Set(d, u.momentum), lanes.load(u.first + at), g);
-      lanes.store(step, u.first + at);
-    } else if constexpr (kKind != UpdateKind::kSgd) {
-      const V first = hn::MulAdd(hn::Set(d, u.beta1), lanes.load(u.first + at), hn::Mul(hn::Set(d, 1.0f - u.beta1), g));
-      const V square = hn::Mul(hn::Set(d, 1.0f - u.beta2), hn::Mul(g, g));
-      const V second = hn::MulAdd(hn::Set(d, u.beta2), lanes.load(u.second + at), square);
-      lanes.store(first, u.first + at);
-      lanes.store(second, u.second + at);
-      const V root = hn::Sqrt(hn::Mul(second, hn::Set(d, u.secondCorrection)));
-      step = hn::Div(hn::Mul(first, hn::Set(d, u.firstCorrection)), hn::Add(root, hn::Set(d, u.epsilon)));
-    }
     V old = lanes.load(w + at + u.source);
-    if (kKind != UpdateKind::kAdam && u.decay != 1.0f) old = hn::Mul(hn::Set(d, u.decay), old);
-    lanes.store(hn::NegMulAdd(hn::Set(d, u.rate), step, old), w + at);
+    if (u.decay != 1.0f) old = hn::Mul(hn::Set(d, u.decay), old);
+    lanes.store(hn::Sub(old, hn::Mul(hn::Set(d, u.rate), g)), w + at);
   }
 }
 

@@ -130,8 +130,7 @@ bool ElementProgram::canOverwrite(int i, int o) const {
   return lastRead <= firstWrite;
 }
 
-void ElementProgram::run(const void *const *in, void *const *out, void *scratch, int task) const noexcept {
-  Frame frame;
+void ElementProgram::bind(Frame &frame, const void *const *in, void *const *out, void *scratch) const noexcept {
   frame.in = reinterpret_cast<const char *const *>(in);
   frame.out = reinterpret_cast<char *const *>(out);
   size_t at = inputs.size() + outputBytes.size();
@@ -140,6 +139,17 @@ void ElementProgram::run(const void *const *in, void *const *out, void *scratch,
   char *temporary = static_cast<char *>(scratch);
   for (int t = 0; t < temporaries; ++t, temporary += block_ * kRegisterBytes) frame.pointers[at++] = temporary;
   frame.expansion = temporary;
+}
+
+void ElementProgram::runSpan(const void *const *in, void *const *out, void *scratch, int64_t count) const noexcept {
+  Frame frame;
+  bind(frame, in, out, scratch);
+  runFlat(frame, 0, count);
+}
+
+void ElementProgram::run(const void *const *in, void *const *out, void *scratch, int task) const noexcept {
+  Frame frame;
+  bind(frame, in, out, scratch);
   const int64_t begin = task * perTask_;
   switch (loop.mode) {
     case ElementLoop::Mode::kFlat:

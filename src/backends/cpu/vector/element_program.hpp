@@ -62,12 +62,16 @@ class ElementProgram {
   bool cutInto(int64_t count);
   int64_t scratchBytes() const;
   void run(const void *const *in, void *const *out, void *scratch, int task) const noexcept;
+  // The first `count` elements of operands that start at `in` and `out`. Only for programs without broadcast inputs and
+  // padding.
+  void runSpan(const void *const *in, void *const *out, void *scratch, int64_t count) const noexcept;
   // Whether output o may be written over input i: the last instruction that reads i does not come after the first that
   // writes o.
   bool canOverwrite(int i, int o) const;
 
  private:
   struct Frame;
+  void bind(Frame &frame, const void *const *in, void *const *out, void *scratch) const noexcept;
   void runFlat(Frame &frame, int64_t begin, int64_t end) const noexcept;
   void runRows(Frame &frame, int64_t begin, int64_t end) const noexcept;
   void runExpanded(Frame &frame, int64_t begin, int64_t end) const noexcept;
