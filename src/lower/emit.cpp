@@ -420,18 +420,22 @@ class Emitter {
         a.value = -1;
       }
     }
-    for (const CarriedMove &m : carriedMoves_) {
-      const Emitted *producer = writer(m.value);  // before the loop: the carry's first value would overwrite it
-      if (!producer || producer->time <= m.start || isAnotherCarry(m)) continue;
-      if (canWriteInto(m.value, m.carry)) joinInto(m.value, m.carry);
-    }
+    shareCarries();
   }
 
-  // Whether the value lies in another carry of the same loop already: each carry has a first value of its own.
-  bool isAnotherCarry(const CarriedMove &m) const {
-    return std::any_of(carriedMoves_.begin(), carriedMoves_.end(), [&](const CarriedMove &other) {
-      return other.start == m.start && other.carry != m.carry && storages_.find(other.carry) == storages_.find(m.value);
-    });
+  // A value that lies in another carry of the same loop already stays there: each carry has a first value of its own.
+  void shareCarries() {
+    std::set<std::pair<int, int>> carries;  // (storage, start of its loop)
+    for (const CarriedMove &m : carriedMoves_) carries.insert({storages_.find(m.carry), m.start});
+    for (const CarriedMove &m : carriedMoves_) {
+      const int from = storages_.find(m.value), to = storages_.find(m.carry);
+      const Emitted *producer = writer(m.value);  // before the loop: the carry's first value would overwrite it
+      if (!producer || producer->time <= m.start || from == to || carries.count({from, m.start})) continue;
+      if (!canWriteInto(m.value, m.carry)) continue;
+      joinInto(m.value, m.carry);
+      for (auto it = carries.lower_bound({from, 0}); it != carries.end() && it->first == from; it = carries.erase(it))
+        carries.insert({to, it->second});
+    }
   }
 
   void joinInto(int value, int target) {

@@ -1,10 +1,10 @@
 """Single nodes whose attributes say something unusual, against ONNX's reference implementation or its text."""
 
 import numpy as np
-import popart
 import pytest
 
 from onnx import TensorProto, helper, numpy_helper
+from tests.inference import infer
 
 NUMBERS = np.array([[-1.5, 2.0, -0.25], [3.0, -4.5, 0.5]], np.float32)
 
@@ -18,14 +18,7 @@ def run(node, inputs, opset, constants=()):
     outputs = [helper.make_tensor_value_info(name, TensorProto.UNDEFINED, None) for name in node.output]
     graph = helper.make_graph([node], "one", values, outputs, [numpy_helper.from_array(a, n) for n, a in constants])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
-    names = list(node.output)
-    session = popart.InferenceSession(
-        model.SerializeToString(), popart.DataFlow(1, names), popart.DeviceManager().createCpuDevice()
-    )
-    session.prepareDevice()
-    anchors = session.initAnchorArrays()
-    session.run(popart.PyStepIO(inputs, anchors))
-    return [anchors[name] for name in names]
+    return infer(model.SerializeToString(), inputs, list(node.output))
 
 
 OVER_NOTHING = {

@@ -6,15 +6,11 @@ import numpy as np
 import popart
 import pytest
 
+from tests.inference import infer
+
 
 def outputs_of(builder, feeds, names):
-    session = popart.InferenceSession(
-        builder.getModelProto(), popart.DataFlow(1, names), popart.DeviceManager().createCpuDevice()
-    )
-    session.prepareDevice()
-    anchors = session.initAnchorArrays()
-    session.run(popart.PyStepIO(feeds, anchors))
-    return [anchors[name] for name in names]
+    return infer(builder.getModelProto(), feeds, names)
 
 
 def test_arrays_of_rank_zero_stay_scalars():

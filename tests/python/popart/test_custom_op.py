@@ -10,6 +10,8 @@ import popart_core
 import pytest
 import torch
 
+from tests.inference import infer
+
 SOURCE = Path(__file__).parent / "custom_op" / "leaky_relu.cpp"
 INCLUDE = Path(__file__).parents[3] / "include"
 
@@ -39,17 +41,9 @@ def custom(builder, name, inputs, attributes):
     )[0]
 
 
-def infer(builder, output, feeds, patterns=None):
-    session = popart.InferenceSession(
-        fnModel=builder.getModelProto(),
-        dataFlow=popart.DataFlow(1, [output]),
-        deviceInfo=popart.DeviceManager().createCpuDevice(),
-        patterns=patterns,
-    )
-    session.prepareDevice()
-    anchors = session.initAnchorArrays()
-    session.run(popart.PyStepIO(feeds, anchors))
-    return anchors[output]
+def output_of(builder, output, feeds, **session):
+    (value,) = infer(builder.getModelProto(), feeds, [output], **session)
+    return value
 
 
 @pytest.mark.parametrize("alpha", [None, 0.25])
@@ -59,7 +53,7 @@ def test_forward_with_attribute_and_default(library, alpha):
     y = custom(builder, "LeakyRelu", [x], {} if alpha is None else {"alpha": alpha})
     data = np.random.default_rng(1).normal(size=(3, 5)).astype(np.float32)
     expected = np.where(data >= 0, data, np.float32(0.01 if alpha is None else alpha) * data)
-    np.testing.assert_array_equal(infer(builder, y, {x: data}), expected)
+    np.testing.assert_array_equal(output_of(builder, y, {x: data}), expected)
 
 
 def test_builder_knows_shapes_of_custom_ops(library):
@@ -75,7 +69,7 @@ def test_operator_with_shape_function_only(library):
     x = builder.addInputTensor("FLOAT", [4])
     y = custom(builder, "Twice", [x], {"bias": 1.5})
     data = np.arange(4, dtype=np.float32)
-    np.testing.assert_array_equal(infer(builder, y, {x: data}), np.stack([data + 1.5, data + 1.5]))
+    np.testing.assert_array_equal(output_of(builder, y, {x: data}), np.stack([data + 1.5, data + 1.5]))
 
 
 def test_training_through_custom_op_agrees_with_torch(library):
@@ -118,7 +112,7 @@ def test_own_operator_of_the_same_type_name_stays_what_it_is(library):
     x = builder.addInputTensor("FLOAT", [4])
     y = builder.aiOnnx.leakyrelu([x], alpha=0.5)
     data = np.array([-2, -1, 0, 1], np.float32)
-    np.testing.assert_array_equal(infer(builder, y, {x: data}), np.array([-1, -0.5, 0, 1], np.float32))
+    np.testing.assert_array_equal(output_of(builder, y, {x: data}), np.array([-1, -0.5, 0, 1], np.float32))
 
 
 def test_supported_operations_list_the_custom_op(library):
@@ -130,7 +124,7 @@ def test_wrong_number_of_inputs_is_refused(library):
     x = builder.addInputTensor("FLOAT", [4])
     y = custom(builder, "LeakyRelu", [x, x], {})
     with pytest.raises(popart.popart_exception, match="wrong number of inputs: got 2, expected 1"):
-        infer(builder, y, {x: np.zeros(4, np.float32)})
+        output_of(builder, y, {x: np.zeros(4, np.float32)})
 
 
 def test_operator_that_nobody_registered_is_refused(library):
@@ -138,7 +132,7 @@ def test_operator_that_nobody_registered_is_refused(library):
     x = builder.addInputTensor("FLOAT", [4])
     y = custom(builder, "Nothing", [x], {})
     with pytest.raises(popart.popart_exception, match=r"custom\.ops\.Nothing"):
-        infer(builder, y, {x: np.zeros(4, np.float32)})
+        output_of(builder, y, {x: np.zeros(4, np.float32)})
 
 
 def test_user_pattern_runs_when_it_is_on(library):
@@ -146,7 +140,7 @@ def test_user_pattern_runs_when_it_is_on(library):
     x = builder.addInputTensor("FLOAT", [4])
     y = builder.aiOnnx.relu([x])
     data = np.array([-2, -1, 0, 1], np.float32)
-    np.testing.assert_array_equal(infer(builder, y, {x: data}), np.maximum(data, 0))
+    np.testing.assert_array_equal(output_of(builder, y, {x: data}), np.maximum(data, 0))
     patterns = popart.Patterns(popart.PatternsLevel.Default)
     patterns.enablePattern("ReplaceReluWithNeg", True)
-    np.testing.assert_array_equal(infer(builder, y, {x: data}, patterns), -data)
+    np.testing.assert_array_equal(output_of(builder, y, {x: data}, patterns=patterns), -data)

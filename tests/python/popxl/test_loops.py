@@ -8,6 +8,17 @@ from programs import evaluate
 X = np.array([1.0, -2.0, 3.0, -4.0], np.float32)
 
 
+def after_repeats(body, times):
+    """The variable v, at first X, after `times` runs of body(v)."""
+    ir = popxl.Ir()
+    with ir.main_graph:
+        v = popxl.variable(X, name="v")
+        ops.repeat(ir.create_graph(body, v), times, v)
+    with popxl.Session(ir) as session:
+        session.run()
+        return session.get_tensor_data(v)
+
+
 def test_a_carry_takes_an_input_that_stays_the_same():
     """The loop's result is not read, so that nothing but the input itself keeps its memory."""
 
@@ -22,13 +33,7 @@ def test_a_carry_takes_an_input_that_stays_the_same():
         ops.relu_(x)
         ops.repeat(popxl.gir().create_graph(inner, x, x, x), 1, squared, x, squared)
 
-    ir = popxl.Ir()
-    with ir.main_graph:
-        v = popxl.variable(X, name="v")
-        ops.repeat(ir.create_graph(outer, v), 1, v)
-    with popxl.Session(ir) as session:
-        session.run()
-        np.testing.assert_array_equal(session.get_tensor_data(v), np.maximum(X, 0))
+    np.testing.assert_array_equal(after_repeats(outer, 1), np.maximum(X, 0))
 
 
 def test_a_loop_without_iterations_keeps_what_a_carry_would_take():
@@ -57,13 +62,7 @@ def test_two_carries_take_one_value():
         ops.var_updates.accumulator_scale_(x, 0.5)
         ops.repeat(popxl.gir().create_graph(inner, twice, x), 3, twice, x)
 
-    ir = popxl.Ir()
-    with ir.main_graph:
-        v = popxl.variable(X, name="v")
-        ops.repeat(ir.create_graph(outer, v), 3, v)
-    with popxl.Session(ir) as session:
-        session.run()
-        np.testing.assert_array_equal(session.get_tensor_data(v), np.maximum(X * 8, 0))
+    np.testing.assert_array_equal(after_repeats(outer, 3), np.maximum(X * 8, 0))
 
 
 def test_updates_of_copies_and_of_their_source_are_ordered():
