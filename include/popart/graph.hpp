@@ -57,7 +57,8 @@ class Graph {
   // First free id among `id`, `id__t<K>` with K from the Ir's counter (popxl naming rule).
   TensorId uniqueId(const TensorId &id);
   // First free id among `id`, `id/1`, `id/2` … (ONNX builder naming rule), without the popxl counter.
-  TensorId freeId(const TensorId &id) const;
+  // Asking n times for one id takes n steps in all.
+  TensorId freeId(const TensorId &id);
 
   // ---- ops
   // Adds an op of the catalog; edges follow with connect…; call setup() at the end. Returned pointers stay valid until
@@ -108,6 +109,7 @@ class Graph {
   std::vector<std::unique_ptr<Op>> ops_;
   std::vector<std::unique_ptr<Tensor>> tensors_;
   std::unordered_map<TensorId, TensorIndex> byId_;
+  std::unordered_map<TensorId, int64_t> lastNumbers_;  // that freeId gave
   std::vector<TensorIndex> inputs_, outputs_;
   std::vector<std::pair<OpIndex, OpIndex>> constraints_;
   size_t opCount_ = 0;

@@ -121,8 +121,8 @@ Op *createOp(Graph &graph, const std::string &type, const std::vector<std::optio
 }
 
 Op *findOp(const Graph &graph, OpId id) {
-  for (Op *op : graph.ops())
-    if (op->id == id) return op;
+  for (uint32_t slot = static_cast<uint32_t>(graph.opSlots()); slot-- > 0;)  // programs ask for recent ops
+    if (const OpIndex o{slot}; graph.alive(o) && graph.op(o).id == id) return &graph.op(o);
   return nullptr;
 }
 
@@ -209,7 +209,10 @@ void bindTensor(nb::module_ &m) {
       .def("getGraph", &Tensor::getGraph, nb::rv_policy::reference_internal)
       .def("hasProducer", &Tensor::hasProducer)
       .def("getProducer", &Tensor::getProducer, nb::rv_policy::reference_internal)
-      .def("consumerOps", &Tensor::consumerOps, nb::rv_policy::reference_internal)
+      .def(
+          "firstConsumer",
+          [](const Tensor &t) { return t.uses().empty() ? nullptr : &t.getGraph().op(t.uses().front().op); },
+          nb::rv_policy::reference_internal)
       .def("isGraphInput", &Tensor::isGraphInput)
       .def("isGraphOutput", &Tensor::isGraphOutput)
       .def_rw("byReference", &Tensor::byReference)
@@ -232,6 +235,12 @@ TensorData copiedData(const TensorInfo &info, nb::handle host, const TensorId &i
   HostBuffer buffer(host, PyBUF_C_CONTIGUOUS);
   checkBytes(buffer, info, id);
   return TensorData(info, buffer.data());
+}
+
+// Position of the tensor, -1 when it is not in the list.
+int64_t indexIn(const std::vector<TensorIndex> &list, const Tensor &t) {
+  const auto it = std::find(list.begin(), list.end(), t.index());
+  return it == list.end() ? -1 : it - list.begin();
 }
 
 void bindGraphTensors(nb::class_<Graph> &graph) {
@@ -281,6 +290,8 @@ void bindGraphTensors(nb::class_<Graph> &graph) {
            })
       .def("getInputIds", &Graph::getInputIds)
       .def("getOutputIds", &Graph::getOutputIds)
+      .def("inputIndex", [](const Graph &g, const Tensor &t) { return indexIn(g.inputs(), t); })
+      .def("outputIndex", [](const Graph &g, const Tensor &t) { return indexIn(g.outputs(), t); })
       .def("getInputId", [](const Graph &g, int i) { return g.getInputIds().at(i); })
       .def("getOutputId", [](const Graph &g, int i) { return g.getOutputIds().at(i); })
       .def(

@@ -187,31 +187,32 @@ class Tensor:
 
     @property
     def ipu(self) -> int:
-        """IPU of the producer, else of the consumers.
+        """IPU of the producer, else of the first consumer.
 
         Raises:
             UndefinedValue: nothing determines it.
         """
-        for op in self._placing_ops():
-            if op.hasVirtualGraphId():
-                return op.getVirtualGraphId()
+        op = self._placing_op()
+        if op is not None and op.hasVirtualGraphId():
+            return op.getVirtualGraphId()
         raise UndefinedValue(f"The IPU of {self} is undefined: no op with an IPU produces or consumes it.")
 
     @property
     def tile_set(self) -> Literal["compute", "io"]:
-        """Tile set of the producer, else of the consumers.
+        """Tile set of the producer, else of the first consumer.
 
         Raises:
             UndefinedValue: nothing determines it.
         """
-        for op in self._placing_ops():
+        op = self._placing_op()
+        if op is not None:
             return "io" if op.isIoTiles() else "compute"
         raise UndefinedValue(f"The tile set of {self} is undefined: no op produces or consumes it.")
 
-    def _placing_ops(self) -> list[Any]:
+    def _placing_op(self) -> Any:
         if self._pb_tensor.hasProducer():
-            return [self._pb_tensor.getProducer()]
-        return self._pb_tensor.consumerOps()
+            return self._pb_tensor.getProducer()
+        return self._pb_tensor.firstConsumer()
 
     def strides(self, shape: Iterable[int] | None = None) -> tuple[int, ...]:
         """Return byte strides of `shape` (default: the tensor's) in C order."""

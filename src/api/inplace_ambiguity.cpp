@@ -1,7 +1,9 @@
 // Whether results depend on an order that the graph does not fix: an op that modifies memory and another op that reads
 // the same memory must be ordered by data or by constraints. Memory is followed through views and in-place results in
 // one graph.
+#include <algorithm>
 #include <map>
+#include <set>
 #include <vector>
 
 #include "api/ir_session.hpp"
@@ -25,29 +27,52 @@ class Memory {
   std::vector<size_t> parent_;
 };
 
-// Ops reachable from `start` along data edges and constraints.
-std::vector<bool> reachable(const Graph &graph, const std::vector<std::vector<uint32_t>> &next, OpIndex start) {
-  std::vector<bool> seen(graph.opSlots(), false);
-  std::vector<uint32_t> stack{start.value};
-  while (!stack.empty()) {
-    const uint32_t o = stack.back();
-    stack.pop_back();
-    for (uint32_t n : next[o])
-      if (!seen[n]) seen[n] = true, stack.push_back(n);
+// Which ops an order of the graph puts before which others, asked for between two places of one schedule.
+class Order {
+ public:
+  explicit Order(const Graph &graph) : before_(graph.opSlots()), after_(graph.opSlots()), place_(graph.opSlots()) {
+    int place = 0;
+    for (const Op *op : graph.getOpSchedule()) place_[op->index().value] = place++;
+    for (const Op *op : graph.ops())
+      for (TensorIndex t : op->outputs())
+        if (t.valid())
+          for (const Use &use : graph.tensor(t).uses()) connect(op->index(), use.op);
+    for (const auto &[before, after] : graph.constraints())
+      if (graph.alive(before) && graph.alive(after)) connect(before, after);
   }
-  return seen;
-}
+  int place(const Op *op) const { return place_[op->index().value]; }
 
-std::vector<std::vector<uint32_t>> successors(const Graph &graph) {
-  std::vector<std::vector<uint32_t>> next(graph.opSlots());
-  for (const Op *op : graph.ops())
-    for (TensorIndex t : op->outputs())
-      if (t.valid())
-        for (const Use &use : graph.tensor(t).uses()) next[op->index().value].push_back(use.op.value);
-  for (const auto &[before, after] : graph.constraints())
-    if (graph.alive(before) && graph.alive(after)) next[before.value].push_back(after.value);
-  return next;
-}
+  // By op slot: whether `op` comes after `start` (before `end`), for ops up to a place in the schedule (from one on).
+  std::vector<char> opsAfter(const Op *start, int last) const {
+    return reach(after_, start, [&](uint32_t o) { return place_[o] <= last; });
+  }
+  std::vector<char> opsBefore(const Op *end, int first) const {
+    return reach(before_, end, [&](uint32_t o) { return place_[o] >= first; });
+  }
+
+ private:
+  using Edges = std::vector<std::vector<uint32_t>>;
+
+  void connect(OpIndex before, OpIndex after) {
+    after_[before.value].push_back(after.value);
+    before_[after.value].push_back(before.value);
+  }
+  template <class IsInside>
+  static std::vector<char> reach(const Edges &edges, const Op *start, const IsInside &isInside) {
+    std::vector<char> seen(edges.size(), 0);
+    std::vector<uint32_t> stack{start->index().value};
+    while (!stack.empty()) {
+      const uint32_t o = stack.back();
+      stack.pop_back();
+      for (uint32_t n : edges[o])
+        if (!seen[n] && isInside(n)) seen[n] = 1, stack.push_back(n);
+    }
+    return seen;
+  }
+
+  Edges before_, after_;
+  std::vector<int> place_;  // in the schedule
+};
 
 bool modifiesInput(const Op &op, InIndex i) {
   if (op.is("Call") || op.is("Loop")) {
@@ -57,6 +82,48 @@ bool modifiesInput(const Op &op, InIndex i) {
     return false;
   }
   return op.modifiesInput(i);
+}
+
+// Ops that touch one piece of memory.
+struct Accesses {
+  std::set<const Op *> modifiers, all;
+};
+
+[[noreturn]] void refuse(const Op *modifier, const Op *reader, size_t piece, Memory &memory) {
+  TensorId id;
+  for (InIndex i = 0; i < modifier->inputCount(); ++i)
+    if (modifier->hasInput(i) && memory.find(modifier->inputs()[i].value) == piece && modifiesInput(*modifier, i))
+      id = modifier->inTensor(i)->id;
+  throw error(
+      "{}: in-place ambiguity: it modifies memory that {} reads, and nothing orders the two (tensor '{}'). "
+      "Order them with popxl.in_sequence",
+      modifier->debugName(), reader->debugName(), id);
+}
+
+// Every op must be ordered against every modifier. In a schedule that is so when each op comes after the modifier in
+// front of it and before the next one: order is transitive.
+void checkOrdered(const Accesses &ops, size_t piece, const Order &order, Memory &memory) {
+  std::vector<const Op *> scheduled(ops.all.begin(), ops.all.end());
+  std::sort(scheduled.begin(), scheduled.end(),
+            [&](const Op *a, const Op *b) { return order.place(a) < order.place(b); });
+  size_t begin = 0;  // behind the last modifier
+  for (size_t i = 0; i <= scheduled.size(); ++i) {
+    const Op *next = i < scheduled.size() ? scheduled[i] : nullptr;
+    if (next && !ops.modifiers.count(next)) continue;
+    const Op *last = begin > 0 ? scheduled[begin - 1] : nullptr;
+    const size_t end = next ? i + 1 : i;
+    if (last && begin < end) {
+      const std::vector<char> after = order.opsAfter(last, order.place(scheduled[end - 1]));
+      for (size_t k = begin; k < end; ++k)
+        if (!after[scheduled[k]->index().value]) refuse(last, scheduled[k], piece, memory);
+    }
+    if (next && begin < i) {
+      const std::vector<char> before = order.opsBefore(next, order.place(scheduled[begin]));
+      for (size_t k = begin; k < i; ++k)
+        if (!before[scheduled[k]->index().value]) refuse(next, scheduled[k], piece, memory);
+    }
+    begin = i + 1;
+  }
 }
 
 }  // namespace
@@ -74,26 +141,14 @@ void checkInplaceAmbiguity(const Graph &graph) {
     }
   }
   if (modifiers.empty()) return;
-  std::map<size_t, std::vector<const Op *>> readers;
+  std::map<size_t, Accesses> accesses;
+  for (const auto &[op, tensor] : modifiers) accesses[memory.find(tensor)].modifiers.insert(op);
   for (const Op *op : graph.ops())
     for (TensorIndex t : op->inputs())
-      if (t.valid()) readers[memory.find(t.value)].push_back(op);
-  const auto next = successors(graph);
-  std::map<OpIndex, std::vector<bool>> after;
-  auto ordered = [&](const Op *a, const Op *b) {
-    auto &seen = after[a->index()];
-    if (seen.empty()) seen = reachable(graph, next, a->index());
-    return static_cast<bool>(seen[b->index().value]);
-  };
-  for (const auto &[modifier, tensor] : modifiers) {
-    for (const Op *reader : readers[memory.find(tensor)]) {
-      if (reader == modifier || ordered(modifier, reader) || ordered(reader, modifier)) continue;
-      throw error(
-          "{}: in-place ambiguity: it modifies memory that {} reads, and nothing orders the two (tensor '{}'). "
-          "Order them with popxl.in_sequence",
-          modifier->debugName(), reader->debugName(), graph.tensor(TensorIndex{static_cast<uint32_t>(tensor)}).id);
-    }
-  }
+      if (t.valid())
+        if (const auto it = accesses.find(memory.find(t.value)); it != accesses.end()) it->second.all.insert(op);
+  const Order order(graph);
+  for (const auto &[piece, ops] : accesses) checkOrdered(ops, piece, order, memory);
 }
 
 }  // namespace popart

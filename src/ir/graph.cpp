@@ -110,9 +110,12 @@ TensorId Graph::uniqueId(const TensorId &wanted) {
   while (byId_.count(candidate)) candidate = wanted + "__t" + std::to_string(ir_.getAndIncrTensorCounter());
   return candidate;
 }
-TensorId Graph::freeId(const TensorId &wanted) const {
-  TensorId candidate = wanted;
-  for (int64_t n = 1; byId_.count(candidate); ++n) candidate = wanted + "/" + std::to_string(n);
+TensorId Graph::freeId(const TensorId &wanted) {
+  if (!byId_.count(wanted)) return wanted;
+  int64_t &number = lastNumbers_[wanted];
+  TensorId candidate;
+  do candidate = wanted + "/" + std::to_string(++number);
+  while (byId_.count(candidate));
   return candidate;
 }
 

@@ -2,6 +2,7 @@
 #include <popart/tensor.hpp>
 
 #include <algorithm>
+#include <unordered_set>
 
 #include <popart/graph.hpp>
 
@@ -16,10 +17,9 @@ Op *Tensor::getProducer() const {
 
 std::vector<Op *> Tensor::consumerOps() const {
   std::vector<Op *> ops;
-  for (const Use &u : uses_) {
-    Op *op = &graph_->op(u.op);
-    if (std::find(ops.begin(), ops.end(), op) == ops.end()) ops.push_back(op);
-  }
+  std::unordered_set<OpIndex> seen;
+  for (const Use &u : uses_)
+    if (seen.insert(u.op).second) ops.push_back(&graph_->op(u.op));
   return ops;
 }
 

@@ -1,12 +1,7 @@
 // One walk over the schedule of each flat graph numbers every op with a time (loop bodies and branches lie inside their
-// op's range), asks the backends for kernels, and records who reads and writes which storage when. A second look
-// decides sharing:
-//   - views share with their input; loop carries with the loop's results; an invariant carry with the outer value;
-//   - a variable's new value is written straight into the variable when every read of the old value comes before (or is
-//   the
-//     same element-wise kernel); otherwise it is copied at the end;
-//   - an element-wise kernel overwrites an input that dies with it.
-// Then kernels are chained depth first, the arena is planned and the steps get their buffers.
+// op's range), asks the backends for kernels, and records who reads and writes which storage when. Views share with
+// their input, loop carries with the loop's results, an invariant carry with the outer value; the rest is decided in
+// sharing.cpp. Then kernels are chained depth first, the arena is planned and the steps get their buffers.
 #include "lower/emit.hpp"
 
 #include <algorithm>
@@ -14,6 +9,7 @@
 #include <unordered_map>
 
 #include "lower/depth_first.hpp"
+#include "lower/sharing.hpp"
 #include "lower/storage.hpp"
 #include "schedule/schedule.hpp"
 
@@ -27,13 +23,6 @@ using executable::Program;
 using executable::Step;
 using Place = Storages::Place;
 
-// A kernel step before buffers are known, kept for the sharing decisions.
-struct Emitted {
-  const executable::Kernel *kernel = nullptr;
-  std::vector<int> in, out;  // storages, -1: not connected
-  int time = 0;
-};
-
 class Emitter {
  public:
   Emitter(const Ir &flat, const Layouts &layouts, const LowerOptions &options)
@@ -44,8 +33,7 @@ class Emitter {
     collectStreams(main);
     auto program = std::make_shared<Program>();
     emitGraph(main, *program);
-    shareUpdates();
-    shareInPlace();
+    sharing_.run();
     if (options_.fuse) chainKernels();
     finish(*program);
     return result_;
@@ -105,9 +93,7 @@ class Emitter {
       const Op &op = graph.op(o);
       ++time_;
       if (op.is("VariableAssign")) {
-        assigns_.push_back(
-            {storage(graph, op.inputs()[0]), storage(graph, op.inputs()[1]), sameLayout(graph, op), time_});
-        storages_.use(assigns_.back().value, time_);
+        emitAssign(graph, op);
       } else if (op.is("HostLoad")) {
         emitHost(graph, op, program, Step::Kind::HostLoad);
       } else if (op.is("HostStore")) {
@@ -125,8 +111,11 @@ class Emitter {
     }
   }
 
-  bool sameLayout(const Graph &graph, const Op &op) const {
-    return layouts_.of(graph, op.inputs()[0]) == layouts_.of(graph, op.inputs()[1]);
+  void emitAssign(const Graph &graph, const Op &op) {
+    const TensorIndex variable = op.inputs()[0], value = op.inputs()[1];
+    const bool alike = layouts_.of(graph, variable) == layouts_.of(graph, value);
+    sharing_.addAssign(storage(graph, variable), storage(graph, value),
+                       alike ? Sharing::Layouts::Same : Sharing::Layouts::Different, time_);
   }
   bool isFreeView(const Graph &graph, const Op &op) const {
     return op.has(Trait::View) && !op.isUserOp() && layouts_.of(graph, op.inputs()[0]).kind == Layout::Kind::Plain &&
@@ -155,7 +144,7 @@ class Emitter {
     emitted.kernel = step.kernel.get();
     result_->scratchBytesPerThread = std::max(result_->scratchBytesPerThread, step.kernel->scratchBytes());
     program.steps.push_back(std::move(step));
-    kernels_.push_back(std::move(emitted));
+    sharing_.addKernel(std::move(emitted));
   }
 
   std::shared_ptr<const executable::Kernel> chooseKernel(const Op &op, const executable::KernelRequest &request) {
@@ -182,20 +171,20 @@ class Emitter {
   }
   int inputStream(const Graph &, const Op &op) {
     const std::string &id = op.attrString("stream");
-    for (size_t i = 0; i < result_->inputs.size(); ++i)
-      if (result_->inputs[i].id == id) return static_cast<int>(i);
-    result_->inputs.push_back({id, op.outInfo(0), 1, false});
-    return static_cast<int>(result_->inputs.size()) - 1;
+    const auto [it, fresh] = inputStreams_.try_emplace(id, static_cast<int>(result_->inputs.size()));
+    if (fresh) result_->inputs.push_back({id, op.outInfo(0), 1, false});
+    return it->second;
   }
   int outputStream(const Op &op) {
     const std::string &id = op.attrString("stream");
-    for (size_t i = 0; i < result_->outputs.size(); ++i)
-      if (result_->outputs[i].id == id) {
-        if (result_->outputs[i].info != op.inInfo(0))
-          throw error("{}: stream '{}' gets values of several types or shapes: got {} and {}. Use two streams",
-                      op.debugName(), id, result_->outputs[i].info, op.inInfo(0));
-        return static_cast<int>(i);
-      }
+    const auto [it, fresh] = outputStreams_.try_emplace(id, static_cast<int>(result_->outputs.size()));
+    if (!fresh) {
+      const TensorInfo &info = result_->outputs[static_cast<size_t>(it->second)].info;
+      if (info != op.inInfo(0))
+        throw error("{}: stream '{}' gets values of several types or shapes: got {} and {}. Use two streams",
+                    op.debugName(), id, info, op.inInfo(0));
+      return it->second;
+    }
     using Return = executable::OutputStream::Return;
     const std::string &kind = op.attrString("return");
     const Return r = kind == "final"    ? Return::Final
@@ -203,7 +192,7 @@ class Emitter {
                      : kind == "sum"    ? Return::Sum
                                         : Return::All;
     result_->outputs.push_back({id, op.inInfo(0), r, op.attrInt("period")});
-    return static_cast<int>(result_->outputs.size()) - 1;
+    return it->second;
   }
 
   void emitHost(const Graph &graph, const Op &op, Program &program, Step::Kind kind) {
@@ -215,7 +204,7 @@ class Emitter {
     if (layouts_.of(graph, t).kind != Layout::Kind::Plain)
       throw internal_error("{}: a host stream must have plain layout", op.debugName());
     const int s = storage(graph, t);
-    load ? storages_.define(s, time_) : readOutsideKernels(s, time_);
+    load ? storages_.define(s, time_) : sharing_.readOutsideKernels(s, time_);
     (load ? step.out : step.in) = {s};
     step.stream = load ? inputStream(graph, op) : outputStream(op);
     step.bytes = graph.info(t).nbytes();
@@ -241,7 +230,7 @@ class Emitter {
     for (int j = 0; j < carries; ++j) {
       const TensorIndex in = body.inputs()[2 + j];
       const int outer = storage(graph, op.inputs()[2 + j]);
-      readOutsideKernels(outer, start);
+      sharing_.readOutsideKernels(outer, start);
       invariant[j] = body.outputs()[1 + j] == in;
       carried[j] = invariant[j] ? (slot(body, in) = outer) : storage(body, in);
       if (!invariant[j]) step.initial.push_back({outer, carried[j], storages_.bytes(carried[j])});
@@ -255,13 +244,13 @@ class Emitter {
     storages_.keep(step.condition, start, end);
     for (int j = 0; j < carries; ++j) {
       if (invariant[j]) {
-        readOutsideKernels(carried[j], end);
+        sharing_.readOutsideKernels(carried[j], end);
         continue;
       }
       storages_.keep(carried[j], start, end);
       const int value = storage(body, body.outputs()[1 + j]);
       storages_.use(value, end);
-      carriedMoves_.push_back({value, carried[j], start});
+      sharing_.addCarriedMove(value, carried[j], start);
     }
     addCarriedMoves(step, body, carried, invariant, start, end);
     for (int j = 0; j < op.outputCount(); ++j) loopResult(graph, op, body, step, carried, j, start, end);
@@ -272,7 +261,7 @@ class Emitter {
   int loopInput(const Graph &graph, const Op &op, int i, int time) {
     if (!op.hasInput(i)) return -1;
     const int s = storage(graph, op.inputs()[i]);
-    readOutsideKernels(s, time);
+    sharing_.readOutsideKernels(s, time);
     return s;
   }
 
@@ -280,14 +269,14 @@ class Emitter {
   void addCarriedMoves(Step &step, const Graph &body, const std::vector<int> &carried,
                        const std::vector<bool> &invariant, int start, int end) {
     std::vector<Step::Move> last;
+    std::set<int> carries;
+    for (int c : carried) carries.insert(storages_.find(c));
     for (size_t j = 0; j < carried.size(); ++j) {
       if (invariant[j]) continue;
       int value = storage(body, body.outputs()[1 + j]);
       const int64_t bytes = storages_.bytes(carried[j]);
-      const bool isCarry = std::any_of(carried.begin(), carried.end(),
-                                       [&](int c) { return storages_.find(c) == storages_.find(value); });
-      if (isCarry) {
-        readOutsideKernels(value, end);
+      if (carries.count(storages_.find(value))) {
+        sharing_.readOutsideKernels(value, end);
         const int temporary = storages_.add(Place::Arena, bytes, 0, step.name + "/carry");
         storages_.keep(temporary, start, end);
         step.carried.push_back({value, temporary, bytes});
@@ -308,7 +297,7 @@ class Emitter {
     const int to = storage(graph, op.outputs()[j]);
     storages_.keep(to, start, end);
     const TensorIndex from = body.outputs()[1 + j];
-    readOutsideKernels(storage(body, from), end);
+    sharing_.readOutsideKernels(storage(body, from), end);
     step.scans.push_back({storage(body, from), to, body.info(from).nbytes()});
   }
 
@@ -318,7 +307,7 @@ class Emitter {
     step.kind = Step::Kind::If;
     step.name = op.str();
     step.in = {storage(graph, op.inputs()[0])};
-    readOutsideKernels(step.in[0], start);
+    sharing_.readOutsideKernels(step.in[0], start);
     std::vector<int> results;
     for (TensorIndex t : op.outputs()) results.push_back(t.valid() ? storage(graph, t) : -1);
     size_t first = 1;  // input of the op that is the branch's first
@@ -338,7 +327,7 @@ class Emitter {
         copy.out = {results[i]};
         copy.bytes = branch.info(branch.outputs()[i]).nbytes();
         copy.name = op.str() + "/result";
-        readOutsideKernels(copy.in[0], time_);
+        sharing_.readOutsideKernels(copy.in[0], time_);
         inner->steps.push_back(std::move(copy));
       }
       step.programs.push_back(inner);
@@ -346,153 +335,13 @@ class Emitter {
     for (int s : results)
       if (s >= 0) storages_.keep(s, start, time_);
     for (size_t i = 1; i < op.inputs().size(); ++i)
-      if (op.hasInput(static_cast<int>(i))) readOutsideKernels(storage(graph, op.inputs()[i]), time_);
+      if (op.hasInput(static_cast<int>(i))) sharing_.readOutsideKernels(storage(graph, op.inputs()[i]), time_);
     program.steps.push_back(std::move(step));
-  }
-
-  // ---- sharing
-  // -------------------------------------------------------------------------------------------------------------
-  struct Assign {
-    int variable, value;
-    bool sameLayout;
-    int time;
-  };
-  struct CarriedMove {
-    int value, carry;
-    int start;  // of the loop: the carry gets its first value here
-  };
-
-  // The kernel that writes storage s, when exactly one does.
-  const Emitted *writer(int s) const {
-    const Emitted *found = nullptr;
-    for (auto it = writers_.lower_bound({storages_.find(s), 0}); it != writers_.end() && it->first == storages_.find(s);
-         ++it) {
-      if (found) return nullptr;
-      found = &kernels_[it->second];
-    }
-    return found;
-  }
-
-  void indexWriters() {
-    writers_.clear();
-    readers_.clear();
-    for (size_t k = 0; k < kernels_.size(); ++k) {
-      for (int s : kernels_[k].out)
-        if (s >= 0) writers_.insert({storages_.find(s), static_cast<int>(k)});
-      for (int s : kernels_[k].in)
-        if (s >= 0) readers_.insert({storages_.find(s), static_cast<int>(k)});
-    }
-  }
-
-  // Whether `value` may be written straight into `target`: every read of target's old contents is over by then.
-  bool canWriteInto(int value, int target) const {
-    if (storages_.place(value) != Place::Arena || storages_.find(value) == storages_.find(target)) return false;
-    if (storages_.bytes(value) != storages_.bytes(target)) return false;
-    const Emitted *producer = writer(value);
-    if (!producer) return false;
-    const auto outside = outsideReads_.find(storages_.find(target));
-    if (outside != outsideReads_.end() && outside->second >= producer->time) return false;
-    for (auto it = readers_.lower_bound({storages_.find(target), 0});
-         it != readers_.end() && it->first == storages_.find(target); ++it) {
-      const Emitted &reader = kernels_[it->second];
-      if (reader.time < producer->time) continue;
-      if (&reader != producer) return false;
-      for (size_t i = 0; i < reader.in.size(); ++i)
-        for (size_t o = 0; o < reader.out.size(); ++o)
-          if (reader.in[i] >= 0 && reader.out[o] >= 0 && storages_.find(reader.in[i]) == storages_.find(target) &&
-              storages_.find(reader.out[o]) == storages_.find(value) &&
-              !reader.kernel->canOverwrite(static_cast<int>(i), static_cast<int>(o)))
-            return false;
-    }
-    return true;
-  }
-
-  // Values move into the memory of the variable or loop carry they replace.
-  void shareUpdates() {
-    indexWriters();
-    for (const Assign &a : assigns_)  // an assign that copies another variable's old value at the end
-      if (storages_.place(a.value) == Place::Variable) readOutsideKernels(a.value, a.time);
-    for (Assign &a : assigns_) {
-      if (storages_.find(a.value) == storages_.find(a.variable)) {
-        a.value = -1;
-      } else if (a.sameLayout && canWriteInto(a.value, a.variable)) {
-        joinInto(a.value, a.variable);
-        a.value = -1;
-      }
-    }
-    shareCarries();
-  }
-
-  // A value that lies in another carry of the same loop already stays there: each carry has a first value of its own.
-  void shareCarries() {
-    std::set<std::pair<int, int>> carries;  // (storage, start of its loop)
-    for (const CarriedMove &m : carriedMoves_) carries.insert({storages_.find(m.carry), m.start});
-    for (const CarriedMove &m : carriedMoves_) {
-      const int from = storages_.find(m.value), to = storages_.find(m.carry);
-      const Emitted *producer = writer(m.value);  // before the loop: the carry's first value would overwrite it
-      if (!producer || producer->time <= m.start || from == to || carries.count({from, m.start})) continue;
-      if (!canWriteInto(m.value, m.carry)) continue;
-      joinInto(m.value, m.carry);
-      for (auto it = carries.lower_bound({from, 0}); it != carries.end() && it->first == from; it = carries.erase(it))
-        carries.insert({to, it->second});
-    }
-  }
-
-  void joinInto(int value, int target) {
-    const int from = storages_.find(value), to = storages_.find(target);
-    storages_.join(from, to);
-    for (auto *index : {&writers_, &readers_}) {
-      std::vector<int> moved;
-      for (auto it = index->lower_bound({from, 0}); it != index->end() && it->first == from; it = index->erase(it))
-        moved.push_back(it->second);
-      for (int k : moved) index->insert({to, k});
-    }
-    if (outsideReads_.count(from)) readOutsideKernels(to, outsideReads_[from]);
-  }
-
-  void readOutsideKernels(int s, int time) {
-    storages_.use(s, time);
-    int &last = outsideReads_.try_emplace(storages_.find(s), time).first->second;
-    last = std::max(last, time);
-  }
-
-  void shareInPlace() {
-    for (const Emitted &k : kernels_) {
-      std::set<int> taken;
-      for (size_t o = 0; o < k.out.size(); ++o) {
-        if (k.out[o] < 0) continue;
-        const int out = storages_.find(k.out[o]);
-        if (storages_.place(out) != Place::Arena || storages_.firstDefinition(out) != k.time) continue;
-        for (size_t i = 0; i < k.in.size(); ++i) {
-          if (k.in[i] < 0) continue;
-          const int in = storages_.find(k.in[i]);
-          if (in == out || storages_.place(in) != Place::Arena || storages_.lastUse(in) != k.time || taken.count(in))
-            continue;
-          if (storages_.bytes(in) != storages_.bytes(out) ||
-              !k.kernel->canOverwrite(static_cast<int>(i), static_cast<int>(o)))
-            continue;
-          if (readElsewhere(k, i, in, static_cast<int>(o))) continue;
-          storages_.join(out, in);
-          taken.insert(in);
-          break;
-        }
-      }
-    }
-  }
-  // Another operand of the same kernel shares `in` and may not be overwritten by output o.
-  bool readElsewhere(const Emitted &k, size_t operand, int in, int o) const {
-    for (size_t i = 0; i < k.in.size(); ++i)
-      if (i != operand && k.in[i] >= 0 && storages_.find(k.in[i]) == in &&
-          !k.kernel->canOverwrite(static_cast<int>(i), o))
-        return true;
-    for (size_t other = 0; other < k.out.size(); ++other)
-      if (static_cast<int>(other) != o && k.out[other] >= 0 && storages_.find(k.out[other]) == in) return true;
-    return false;
   }
 
   void chainKernels() {
     KernelTimes times;
-    for (const Emitted &k : kernels_) times.emplace(k.kernel, k.time);
+    for (const Emitted &k : sharing_.kernels()) times.emplace(k.kernel, k.time);
     int64_t &scratch = result_->scratchBytesPerThread;
     for (Program *p : programs_)
       scratch = std::max(scratch, chainDepthFirst(p->steps, times, storages_, options_.threads));
@@ -517,13 +366,12 @@ class Emitter {
 
   void appendAssigns(Program &program) {
     std::vector<Step> last;
-    for (const Assign &a : assigns_) {
-      if (a.value < 0) continue;
+    for (const Sharing::Assign &a : sharing_.copies()) {
       int from = a.value;
       ++time_;
       if (storages_.place(from) == Place::Variable) {  // may be overwritten by another copy: read it first
         const int temporary = storages_.add(Place::Arena, storages_.bytes(from), 0, "assign");
-        storages_.keep(temporary, 0, time_ + static_cast<int>(assigns_.size()));
+        storages_.keep(temporary, 0, time_ + static_cast<int>(sharing_.copies().size()));
         program.steps.push_back(copyStep(from, temporary));
         from = temporary;
       }
@@ -564,12 +412,9 @@ class Emitter {
   std::shared_ptr<Executable> result_;
   Storages storages_;
   std::unordered_map<const Graph *, std::vector<int>> storageOf_;
-  std::vector<Emitted> kernels_;
+  Sharing sharing_{storages_};
+  std::unordered_map<std::string, int> inputStreams_, outputStreams_;
   std::vector<Program *> programs_;  // of every graph
-  std::vector<Assign> assigns_;
-  std::vector<CarriedMove> carriedMoves_;
-  std::set<std::pair<int, int>> writers_, readers_;  // (storage, kernel)
-  std::map<int, int> outsideReads_;                  // storage -> last read by a step that is no kernel
   int time_ = 0;
 };
 

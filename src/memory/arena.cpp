@@ -7,13 +7,19 @@
 //          │ │ A │  C  │ │
 //          └─┴───┴─────┴─┴──▶ time
 //
-// The order matters, so several are tried, the best one is mended step by step, and the best result is kept. Neighbours
-// in time come from an interval index, which keeps the work near n·(overlaps) rather than n².
+// In the order of their starts that is an allocator at work, n·log(n) for n buffers. Where it leaves holes, other
+// orders are tried, the best one is mended step by step, and the best result is kept. Those look at every pair of
+// buffers that live together; where there are too many pairs, only the largest buffers are placed so, and the small
+// rest above them.
 #include "memory/arena.hpp"
 
 #include <algorithm>
 #include <functional>
+#include <limits>
+#include <map>
 #include <numeric>
+#include <queue>
+#include <set>
 
 namespace popart::memory {
 namespace {
@@ -70,6 +76,76 @@ struct Placement {
   std::vector<int64_t> offsets = std::vector<int64_t>(intervals.size(), 0);
 };
 
+// Free ranges of an arena whose end is open.
+class FreeRanges {
+ public:
+  FreeRanges() { add(0, kEndless); }
+
+  // From the smallest range that fits, the lowest of them.
+  int64_t take(int64_t bytes) {
+    const auto [size, begin] = *bySize_.lower_bound({bytes, 0});
+    remove(begin, size);
+    if (size > bytes) add(begin + bytes, size - bytes);
+    return begin;
+  }
+  void give(int64_t begin, int64_t bytes) {
+    auto next = byBegin_.lower_bound(begin);
+    if (next != byBegin_.end() && next->first == begin + bytes) {
+      const int64_t size = next->second;
+      remove(begin + bytes, size);
+      bytes += size;
+    }
+    next = byBegin_.lower_bound(begin);
+    if (next != byBegin_.begin() && std::prev(next)->first + std::prev(next)->second == begin) {
+      const auto [before, size] = *std::prev(next);
+      remove(before, size);
+      begin = before, bytes += size;
+    }
+    add(begin, bytes);
+  }
+
+ private:
+  static constexpr int64_t kEndless = std::numeric_limits<int64_t>::max() / 2;
+  void add(int64_t begin, int64_t size) { byBegin_[begin] = size, bySize_.insert({size, begin}); }
+  void remove(int64_t begin, int64_t size) { byBegin_.erase(begin), bySize_.erase({size, begin}); }
+
+  std::map<int64_t, int64_t> byBegin_;            // begin -> size
+  std::set<std::pair<int64_t, int64_t>> bySize_;  // (size, begin)
+};
+
+template <class Less>
+std::vector<int> sorted(const std::vector<Interval> &intervals, const Less &less) {
+  std::vector<int> order(intervals.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), less);
+  return order;
+}
+
+std::vector<int> orderOfStarts(const std::vector<Interval> &intervals) {
+  return sorted(intervals, [&](int a, int b) { return intervals[a].first < intervals[b].first; });
+}
+
+// What planInOrder gives for buffers in the order of their starts. `pairs` becomes the number of those that live
+// together.
+ArenaPlan planByStart(const std::vector<Interval> &intervals, const std::vector<int> &order, int64_t &pairs) {
+  ArenaPlan plan;
+  plan.offsets.resize(intervals.size());
+  FreeRanges free;
+  std::priority_queue<std::pair<int, int>, std::vector<std::pair<int, int>>, std::greater<>> live;  // (last, buffer)
+  pairs = 0;
+  for (int n : order) {
+    const int64_t bytes = aligned(intervals[n].bytes);
+    for (; !live.empty() && live.top().first < intervals[n].first; live.pop())
+      free.give(plan.offsets[live.top().second], aligned(intervals[live.top().second].bytes));
+    if (bytes == 0) continue;
+    plan.offsets[n] = free.take(bytes);
+    plan.bytes = std::max(plan.bytes, plan.offsets[n] + bytes);
+    pairs += static_cast<int64_t>(live.size());
+    live.push({intervals[n].last, n});
+  }
+  return plan;
+}
+
 ArenaPlan planInOrder(const std::vector<Interval> &intervals, const std::vector<int> &order) {
   Placement placement(intervals);
   ArenaPlan plan;
@@ -81,13 +157,15 @@ ArenaPlan planInOrder(const std::vector<Interval> &intervals, const std::vector<
   return plan;
 }
 
-// The buffers that end where the arena ends are placed first in the next attempt; the best attempt is kept. The number
-// of attempts falls with the number of buffers, so that the time stays near that of one order.
-void promoteHighest(const std::vector<Interval> &intervals, std::vector<int> order, int64_t peak, ArenaPlan &best) {
-  constexpr size_t kPlacements = 100000;
-  const size_t attempts = std::clamp<size_t>(kPlacements / std::max<size_t>(1, order.size()), 2, 64);
+constexpr int64_t kMostPairs = 2'000'000;        // looked at by one placement order
+constexpr int64_t kMostPairsInAll = 20'000'000;  // by the attempts to mend one
+constexpr size_t kLargestBuffers = 2000;         // have less than kMostPairs
+
+// The buffers that end where the arena ends are placed first in the next attempt; the best attempt is kept.
+void promoteHighest(const std::vector<Interval> &intervals, std::vector<int> order, int64_t attempts, int64_t peak,
+                    ArenaPlan &best) {
   ArenaPlan plan = best;
-  for (size_t a = 0; a < attempts && best.bytes > peak; ++a) {
+  for (int64_t a = 0; a < attempts && best.bytes > peak; ++a) {
     std::stable_partition(order.begin(), order.end(),
                           [&](int n) { return plan.offsets[n] + aligned(intervals[n].bytes) == plan.bytes; });
     plan = planInOrder(intervals, order);
@@ -95,34 +173,55 @@ void promoteHighest(const std::vector<Interval> &intervals, std::vector<int> ord
   }
 }
 
+// Tries orders that look at pairs, and replaces `best`, the plan in the order `bestOrder`, by what is better.
+void improve(const std::vector<Interval> &intervals, int64_t pairs, int64_t peak, std::vector<int> bestOrder,
+             ArenaPlan &best) {
+  auto length = [&](int n) { return intervals[n].last - intervals[n].first; };
+  auto area = [&](int n) { return static_cast<double>(intervals[n].bytes) * (length(n) + 1); };
+  const std::function<bool(int, int)> orders[] = {[&](int a, int b) { return intervals[a].bytes > intervals[b].bytes; },
+                                                  [&](int a, int b) { return length(a) > length(b); },
+                                                  [&](int a, int b) { return area(a) > area(b); }};
+  for (const auto &less : orders) {
+    std::vector<int> order = sorted(intervals, less);
+    ArenaPlan plan = planInOrder(intervals, order);
+    if (plan.bytes < best.bytes) best = std::move(plan), bestOrder = std::move(order);
+    if (best.bytes <= peak) return;
+  }
+  const int64_t attempts = std::clamp<int64_t>(kMostPairsInAll / std::max<int64_t>(1, pairs), 2, 64);
+  promoteHighest(intervals, std::move(bestOrder), attempts, peak, best);
+}
+
+// The largest buffers by all means, the others above them in the order of their starts.
+ArenaPlan planInTwoLayers(const std::vector<Interval> &intervals) {
+  const std::vector<int> order =
+      sorted(intervals, [&](int a, int b) { return intervals[a].bytes > intervals[b].bytes; });
+  ArenaPlan plan;
+  plan.offsets.resize(intervals.size());
+  const size_t split = std::min(kLargestBuffers, order.size());
+  for (const auto &[begin, end] : {std::pair{size_t{0}, split}, {split, order.size()}}) {
+    std::vector<Interval> layer;
+    for (size_t i = begin; i < end; ++i) layer.push_back(intervals[order[i]]);
+    int64_t pairs = 0;
+    const ArenaPlan planned = begin == 0 ? planArena(layer) : planByStart(layer, orderOfStarts(layer), pairs);
+    for (size_t i = begin; i < end; ++i) plan.offsets[order[i]] = plan.bytes + planned.offsets[i - begin];
+    plan.bytes += planned.bytes;
+  }
+  return plan;
+}
+
 }  // namespace
 
 ArenaPlan planArena(const std::vector<Interval> &intervals) {
   const int64_t peak = liveSetPeak(intervals);
-  auto length = [&](int n) { return intervals[n].last - intervals[n].first; };
-  const std::function<bool(int, int)> orders[] = {
-      [&](int a, int b) {
-        return intervals[a].bytes != intervals[b].bytes ? intervals[a].bytes > intervals[b].bytes : a < b;
-      },
-      [&](int a, int b) { return length(a) != length(b) ? length(a) > length(b) : a < b; },
-      [&](int a, int b) {
-        return intervals[a].first != intervals[b].first ? intervals[a].first < intervals[b].first : a < b;
-      },
-      [&](int a, int b) {
-        const double x = double(intervals[a].bytes) * (length(a) + 1), y = double(intervals[b].bytes) * (length(b) + 1);
-        return x != y ? x > y : a < b;
-      }};
-  ArenaPlan best;
-  std::vector<int> bestOrder;
-  for (const auto &less : orders) {
-    std::vector<int> order(intervals.size());
-    std::iota(order.begin(), order.end(), 0);
-    std::sort(order.begin(), order.end(), less);
-    ArenaPlan plan = planInOrder(intervals, order);
-    if (best.offsets.empty() || plan.bytes < best.bytes) best = std::move(plan), bestOrder = std::move(order);
-    if (best.bytes <= peak) break;
+  int64_t pairs = 0;
+  std::vector<int> order = orderOfStarts(intervals);
+  ArenaPlan best = planByStart(intervals, order, pairs);
+  if (best.bytes > peak && pairs <= kMostPairs) {
+    improve(intervals, pairs, peak, std::move(order), best);
+  } else if (best.bytes > peak) {
+    ArenaPlan layered = planInTwoLayers(intervals);
+    if (layered.bytes < best.bytes) best = std::move(layered);
   }
-  promoteHighest(intervals, std::move(bestOrder), peak, best);
   best.largestLiveSet = peak;
   return best;
 }

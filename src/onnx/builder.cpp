@@ -113,10 +113,9 @@ ModelBuilder &ModelBuilder::createSubgraphBuilder() {
 // -------------------------------------------------------------------------------------------------------------
 
 std::string ModelBuilder::freeName(const std::string &wanted) {
-  auto &names = root().state_->names;
+  State &state = *root().state_;
   std::string name = wanted;
-  for (int n = 1; names.count(name); ++n) name = wanted + "/" + std::to_string(n);
-  names.insert(name);
+  while (!state.names.insert(name).second) name = wanted + "/" + std::to_string(++state.lastNumbers[wanted]);
   state_->tensors.insert(name);
   return name;
 }

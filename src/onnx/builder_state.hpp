@@ -17,6 +17,7 @@ struct ModelBuilder::State {
   std::shared_ptr<ModelContent> content;
   std::shared_ptr<const ModelContent> loaded;  // keeps the bytes of a loaded model's weights alive
   std::unordered_set<std::string> names;
+  std::unordered_map<std::string, int64_t> lastNumbers;  // of names that were asked for again
   std::map<std::string, int64_t> opsets;
   BuildOptions options;
   Ir ir;

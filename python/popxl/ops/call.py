@@ -77,11 +77,13 @@ class CallSiteInfo(_SiteInfo):
         Raises:
             ValueError: the tensor is neither.
         """
-        for i, t in enumerate(self._called.inputs):
-            if t == graph_tensor and self._op.hasInput(i):
+        if graph_tensor in self._called:
+            called, tensor = self._called._pb_graph, graph_tensor._pb_tensor
+            i = called.inputIndex(tensor)
+            if i >= 0 and self._op.hasInput(i):
                 return self.parent_input(i)
-        for i, t in enumerate(self._called.outputs):
-            if t == graph_tensor and i >= self._first_output:
+            i = called.outputIndex(tensor)
+            if i >= self._first_output:
                 return self.parent_output(i - self._first_output)
         raise ValueError(f"Tensor {graph_tensor} is neither input nor output of {self._called!r}.")
 

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <random>
 
 namespace popart::memory {
@@ -37,7 +38,7 @@ void expectLegal(const std::vector<Interval> &intervals, const ArenaPlan &plan) 
       const bool together = intervals[a].first <= intervals[b].last && intervals[b].first <= intervals[a].last;
       const bool overlap = plan.offsets[a] < plan.offsets[b] + intervals[b].bytes &&
                            plan.offsets[b] < plan.offsets[a] + intervals[a].bytes;
-      EXPECT_FALSE(together && overlap) << a << " and " << b;
+      if (together && overlap) ADD_FAILURE() << a << " and " << b;
     }
   }
   EXPECT_EQ(plan.bytes, end);
@@ -93,6 +94,42 @@ TEST(Arena, random_plans_are_legal_small_and_repeatable) {
     EXPECT_LE(static_cast<double>(plan.bytes), 1.3 * static_cast<double>(plan.largestLiveSet));
     EXPECT_EQ(planArena(intervals).offsets, plan.offsets);
   }
+}
+
+// A training step of many layers: what the forward pass keeps lives until its backward op.
+std::vector<Interval> trainingStep(int layers, std::mt19937 &generator) {
+  std::vector<Interval> intervals;
+  for (int layer = 0; layer < layers; ++layer) {
+    const int backward = 2 * layers - layer;
+    const auto bytes = static_cast<int64_t>(64 + generator() % 100000);
+    intervals.push_back({bytes, layer, backward});
+    intervals.push_back({bytes / 2, backward, backward + 1 + static_cast<int>(generator() % 3)});
+  }
+  return intervals;
+}
+
+TEST(Arena, time_does_not_grow_with_the_pairs_that_live_together) {
+  std::mt19937 generator(5);
+  const std::vector<Interval> intervals = trainingStep(100000, generator);
+  const auto start = std::chrono::steady_clock::now();
+  const ArenaPlan plan = planArena(intervals);
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  EXPECT_LE(static_cast<double>(plan.bytes), 1.05 * static_cast<double>(plan.largestLiveSet));
+  EXPECT_LT(seconds.count(), 20) << "5 billion pairs, looked at one by one, take minutes";
+}
+
+TEST(Arena, many_pairs_are_placed_in_two_layers) {
+  std::mt19937 generator(7);
+  std::vector<Interval> intervals;
+  for (int i = 0; i < 4000; ++i) {
+    const int first = static_cast<int>(generator() % 4000);
+    const int64_t size = int64_t{64} << generator() % 14;
+    intervals.push_back({size, first, first + static_cast<int>(generator() % 2000)});
+  }
+  const ArenaPlan plan = planArena(intervals);
+  expectLegal(intervals, plan);
+  EXPECT_LE(static_cast<double>(plan.bytes), 1.1 * static_cast<double>(plan.largestLiveSet));
+  EXPECT_EQ(planArena(intervals).offsets, plan.offsets);
 }
 
 }  // namespace
