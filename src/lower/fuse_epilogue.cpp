@@ -4,6 +4,7 @@
 #include "lower/fuse_epilogue.hpp"
 
 #include <algorithm>
+#include <unordered_map>
 
 #include "lower/channels_last.hpp"
 #include "lower/fuse_elementwise.hpp"
@@ -235,13 +236,20 @@ class EpilogueFuser {
     Op &reader = *readers.front();
     if (isTranspose(&reader)) return absorbTranspose(product, reader);
     const bool cluster = reader.is("FusedElementwise");
-    std::string reason;
-    if (!cluster && !(isElementwise(reader) && reader.outputCount() == 1 && backend_.supports(reader, reason))) return;
+    if (!cluster && !(isElementwise(reader) && reader.outputCount() == 1 && isSupported(reader))) return;
     const Shape &shape = graph_.info(value).shape();
     for (TensorIndex t : reader.outputs())
       if (graph_.info(t).shape() != shape) return;
     const GraphId body = cluster ? reader.attributes().getAttribute<GraphRef>("body").id : wrap(reader);
     absorb(product, reader, ir_.getGraph(body));
+  }
+
+  // A sum may read many products: it is asked about once.
+  bool isSupported(const Op &reader) {
+    const auto [it, fresh] = supported_.try_emplace(reader.index(), false);
+    std::string reason;
+    if (fresh) it->second = backend_.supports(reader, reason);
+    return it->second;
   }
 
   // A body graph that holds one op.
@@ -336,6 +344,7 @@ class EpilogueFuser {
   Graph &graph_;
   const executable::Backend &backend_;
   std::vector<Op *> products_;
+  std::unordered_map<OpIndex, bool> supported_;  // readers
 };
 
 }  // namespace

@@ -157,9 +157,9 @@ ArenaPlan planInOrder(const std::vector<Interval> &intervals, const std::vector<
   return plan;
 }
 
-constexpr int64_t kMostPairs = 2'000'000;        // looked at by one placement order
-constexpr int64_t kMostPairsInAll = 20'000'000;  // by the attempts to mend one
-constexpr size_t kLargestBuffers = 2000;         // have less than kMostPairs
+constexpr int64_t kMostPairs = 2'000'000;       // looked at by one placement order
+constexpr int64_t kMostPairsInAll = 4'000'000;  // by the attempts to mend one
+constexpr size_t kLargestBuffers = 2000;        // have less than kMostPairs
 
 // The buffers that end where the arena ends are placed first in the next attempt; the best attempt is kept.
 void promoteHighest(const std::vector<Interval> &intervals, std::vector<int> order, int64_t attempts, int64_t peak,

@@ -144,6 +144,8 @@ std::optional<ElementProgram> makeElementProgram(const ElementSource &source, co
     for (const OperandDesc &o : *list)
       if (o.connected && !storeFunction(o.info.dataType()))
         return reason = "it takes no " + toText(o.info.dataType()), std::nullopt;
+  if (inputs.size() + outputs.size() > ElementProgram::kMaxPointers)
+    return reason = "it has too many operands", std::nullopt;
   ElementProgram program;
   if (!Geometry(inputs, outputs).run(program, reason)) return std::nullopt;
   if (!hasUnitStrides(program)) return reason = "an operand would be read with a stride", std::nullopt;
