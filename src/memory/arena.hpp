@@ -21,8 +21,8 @@ struct ArenaPlan {
 constexpr int64_t kAlignment = 64;
 
 // Tries several placement orders (by start, by size, by lifetime) with best-fit gaps, improves on the best by placing
-// the buffers at its top first, and keeps the smallest arena. Time grows with n·log(n) for n buffers, plus a bounded search.
-// Deterministic. Buffers whose lifetimes overlap never overlap in memory.
+// the buffers at its top first, and keeps the smallest arena. Time grows with n·log(n) for n buffers, plus a bounded
+// search. Deterministic. Buffers whose lifetimes overlap never overlap in memory.
 ArenaPlan planArena(const std::vector<Interval> &intervals);
 
 }  // namespace popart::memory
