@@ -37,8 +37,7 @@ namespace {
 using namespace popart;
 using IrPointer = std::unique_ptr<Ir>;
 
-// ---- passes
-// --------------------------------------------------------------------------------------------------------------
+// ---- passes -------------------------------------------------------------------------------------
 
 using Anchors = std::set<TensorId>;
 
@@ -120,8 +119,7 @@ void checkKept(const Ir &ir, const Anchors &anchors) {
           "tensor '{}' to keep does not exist. Nearest names: {}; --print shows all", id, nearest(id, ids));
 }
 
-// ---- files
-// ---------------------------------------------------------------------------------------------------------------
+// ---- files --------------------------------------------------------------------------------------
 
 std::string readText(const std::string &path) {
   if (path == "-") return std::string(std::istreambuf_iterator<char>(std::cin), {});
@@ -151,8 +149,7 @@ void writeText(const std::string &path, const std::string &text) {
   check(!failure, "output file '{}': cannot be put in place: {}", path, failure.message());
 }
 
-// ---- views
-// ---------------------------------------------------------------------------------------------------------------
+// ---- views --------------------------------------------------------------------------------------
 
 std::string draw(const Ir &ir) {
   std::string text;
@@ -196,8 +193,7 @@ std::string memoryText(Ir &ir) {
   return text;
 }
 
-// ---- command line
-// --------------------------------------------------------------------------------------------------------
+// ---- command line -------------------------------------------------------------------------------
 
 struct Request {
   std::string input;

@@ -71,8 +71,7 @@ void requireType(const onnx::ModelBuilder &core, const TensorId &id, const char 
 
 }  // namespace
 
-// ---- opsets
-// ------------------------------------------------------------------------------------------------------------
+// ---- opsets -------------------------------------------------------------------------------------
 
 std::vector<TensorId> Opset::addNode(const char *type, const std::vector<TensorId> &inputs, unsigned outputs,
                                      const NodeAttributes &given, const DebugContext &debugContext) {
@@ -141,8 +140,7 @@ TensorId AiGraphcoreOpset1Base::printtensor(const std::vector<TensorId> &args, i
   return addNode("PrintTensor", args, 1, a, debugContext).front();
 }
 
-// ---- construction and tensors
-// ---------------------------------------------------------------------------------------------
+// ---- construction and tensors -------------------------------------------------------------------
 
 Builder::Builder(std::unique_ptr<onnx::ModelBuilder> core) : owned_(std::move(core)), core_(*owned_) {}
 Builder::Builder(onnx::ModelBuilder &core, Builder &parent) : core_(core), parent_(&parent) {}
@@ -198,8 +196,7 @@ void Builder::customOp(const OperatorIdentifier &opid, int opsetVersion, const s
   core_.addNodeNamed(opid.domain, opsetVersion, opid.type, inputs, outputs, toAttributes(attributes), dc.getPathName());
 }
 
-// ---- placement
-// -------------------------------------------------------------------------------------------------------------
+// ---- placement ----------------------------------------------------------------------------------
 
 void Builder::virtualGraph(const Ids &ids, int64_t value) {
   core_.addNodeAttribute(kVirtualGraph, value, ids, Replace::Allow);
@@ -261,8 +258,7 @@ void Builder::setInplacePreferences(const TensorId &id, const std::map<OpType, f
   core_.addNodeAttribute("__inplace_op_priorities", values, {id}, Replace::Allow);
 }
 
-// ---- scopes
-// -----------------------------------------------------------------------------------------------------------------
+// ---- scopes -------------------------------------------------------------------------------------
 
 void Builder::setAttribute(const std::string &name, const popart::any &value) {
   core_.setScopeAttribute(name, toAttribute(name, value));
@@ -287,8 +283,7 @@ std::string Builder::getNameScope(const std::string &name) const { return core_.
 void Builder::setGraphName(const std::string &name) { core_.setGraphName(name); }
 void Builder::embedReplicationFactor(int factor) { core_.setMetadata("__replicationFactor", std::to_string(factor)); }
 
-// ---- node attributes
-// ----------------------------------------------------------------------------------------------------------
+// ---- node attributes ----------------------------------------------------------------------------
 
 void Builder::addNodeAttribute(const std::string &name, const popart::any &value, const Ids &ids) {
   core_.addNodeAttribute(name, toAttribute(name, value), ids);
@@ -320,8 +315,7 @@ std::vector<std::string> Builder::getAllNodeAttributeNames(const Ids &ids) {
   return core_.getAllNodeAttributeNames(ids);
 }
 
-// ---- queries and the model
-// ------------------------------------------------------------------------------------------------------
+// ---- queries and the model ----------------------------------------------------------------------
 
 std::vector<TensorId> Builder::getInputTensorIds() const { return core_.getInputTensorIds(); }
 std::vector<TensorId> Builder::getOutputTensorIds() const { return core_.getOutputTensorIds(); }

@@ -1,10 +1,9 @@
 // The two entry points of autodiff.
 //   growBackward   gradient ops go into the graph itself; activations are read where they are.
-//   differentiate  gradient ops go into a new graph. A forward tensor that a gradient op reads becomes an input of it;
-//   one
-//                  that call sites cannot reach yet becomes an extra output of the forward graph (and of each Call of
-//                  it), or is computed again inside the gradient graph when something other than a Call runs the
-//                  forward graph.
+//   differentiate  gradient ops go into a new graph. A forward tensor that a gradient op reads becomes an input
+//                  of it; one that call sites cannot reach yet becomes an extra output of the forward graph (and
+//                  of each Call of it), or is computed again inside the gradient graph when something other than
+//                  a Call runs the forward graph.
 // Invariant: afterwards expectedInputs/expectedOutputs of every GradInfo match the gradient graph's inputs and outputs.
 #include "autodiff/autodiff.hpp"
 

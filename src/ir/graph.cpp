@@ -20,8 +20,7 @@ std::string Graph::removeScope(const TensorId &tensorId) const {
   return tensorId.rfind(id + "/", 0) == 0 ? tensorId.substr(id.size() + 1) : tensorId;
 }
 
-// ---- tensors
-// ---------------------------------------------------------------------------------------------------------
+// ---- tensors ------------------------------------------------------------------------------------
 
 TensorIndex Graph::addTensor(const TensorId &tensorId, const TensorInfo &info, TensorType type) {
   check(!byId_.count(tensorId), "{}: tensor '{}' exists already. Choose another name", getGraphString(), tensorId);
@@ -119,8 +118,7 @@ TensorId Graph::freeId(const TensorId &wanted) {
   return candidate;
 }
 
-// ---- ops
-// -------------------------------------------------------------------------------------------------------------
+// ---- ops ----------------------------------------------------------------------------------------
 
 namespace {
 

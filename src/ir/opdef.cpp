@@ -135,8 +135,7 @@ int64_t InferContext::axis(std::string_view attribute, int64_t rank) const {
 }
 void InferContext::throwFailure(const std::string &what) const { throw error("{}: {}", op_.debugName(), what); }
 
-// ---- OpEmitter
-// -------------------------------------------------------------------------------------------------------
+// ---- OpEmitter ----------------------------------------------------------------------------------
 
 const Attributes &OpEmitter::attrs() const { return origin_.attributes(); }
 const TensorInfo &OpEmitter::info(TensorIndex t) const { return graph_.info(t); }
@@ -164,8 +163,7 @@ TensorIndex OpEmitter::scalar(DataType type, double value) {
   return constant(TensorData::fromDoubles(TensorInfo(type, {}), {&value, 1}));
 }
 
-// ---- VjpBuilder, DecomposeBuilder
-// --------------------------------------------------------------------------------------
+// ---- VjpBuilder, DecomposeBuilder ---------------------------------------------------------------
 
 TensorIndex VjpBuilder::in(int i) { return origin_.hasInput(i) ? activation_(origin_.inputs()[i]) : TensorIndex{}; }
 TensorIndex VjpBuilder::out(int i) { return activation_(origin_.outputs().at(i)); }

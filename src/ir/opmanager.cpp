@@ -101,8 +101,7 @@ void registerShapeInference(const OperatorIdentifier &opid, ShapeInferenceFuncti
   entry.shapes = std::move(function);
 }
 
-// ---- OpCreatorInfo
-// ---------------------------------------------------------------------------------------------------
+// ---- OpCreatorInfo ------------------------------------------------------------------------------
 
 std::vector<TensorId> OpCreatorInfo::getInputIds() const {
   std::vector<TensorId> ids;

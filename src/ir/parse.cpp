@@ -40,8 +40,7 @@ class Parser {
   }
 
  private:
-  // ---- tokens and errors
-  // -----------------------------------------------------------------------------------------------
+  // ---- tokens and errors ------------------------------------------------------------------------
   const Token &peek(size_t ahead = 0) const { return tokens_[std::min(at_ + ahead, tokens_.size() - 1)]; }
   const Token &next() {
     const Token &t = peek();
@@ -85,8 +84,7 @@ class Parser {
     expect(close);
   }
 
-  // ---- values
-  // ------------------------------------------------------------------------------------------------------------
+  // ---- values -----------------------------------------------------------------------------------
   std::vector<std::string_view> parseWords() {
     std::vector<std::string_view> words;
     parseList('[', ']', [&] { words.push_back(expect(Token::Kind::Word, "a number").text); });
@@ -168,8 +166,7 @@ class Parser {
     return attributes;
   }
 
-  // ---- statements
-  // ----------------------------------------------------------------------------------------------------------
+  // ---- statements -------------------------------------------------------------------------------
   struct PendingOp {
     Op *op;
     int line;
@@ -288,8 +285,7 @@ class Parser {
     pending_.push_back(std::move(pending));
   }
 
-  // ---- end of a graph
-  // --------------------------------------------------------------------------------------------------------
+  // ---- end of a graph ---------------------------------------------------------------------------
   OpIndex labelled(std::string_view label) const {
     const auto it = labels_.find(label);
     check(it != labels_.end(), "no operator has the label '#{}'", label);

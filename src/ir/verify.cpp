@@ -11,9 +11,8 @@
 //   data          consts have values of their own type and shape; outputs of ops have none
 //   place         variables and streams belong to the main graph
 //   order         data edges and constraints have no cycle
-//   calls         the graphs that ops name exist; Call, Loop and If pass as many tensors as these take and give, with
-//   equal
-//                 infos (`modified` within range); no graph calls itself, directly or through others
+//   calls         the graphs that ops name exist; Call, Loop and If pass as many tensors as these take and give,
+//                 with equal infos (`modified` within range); no graph calls itself, directly or through others
 #include <algorithm>
 #include <set>
 #include <tuple>

@@ -40,8 +40,7 @@ class Emitter {
   }
 
  private:
-  // ---- values
-  // ----------------------------------------------------------------------------------------------------------
+  // ---- values -----------------------------------------------------------------------------------
   int &slot(const Graph &graph, TensorIndex t) {
     auto &list = storageOf_[&graph];
     if (list.empty()) list.assign(graph.tensorSlots(), -1);
@@ -83,8 +82,7 @@ class Emitter {
             tensor.tensorType() == TensorType::Const ? &tensor.tensorData() : nullptr, true};
   }
 
-  // ---- ops
-  // ---------------------------------------------------------------------------------------------------------------
+  // ---- ops --------------------------------------------------------------------------------------
   void emitGraph(const Graph &graph, Program &program) {
     programs_.push_back(&program);
     if (graph.isMain())  // every variable exists, used or not: the host may read and write it
@@ -160,8 +158,7 @@ class Emitter {
     throw error("{}: no backend of this device has a kernel for it: {}", op.debugName(), reasons);
   }
 
-  // ---- host streams
-  // --------------------------------------------------------------------------------------------------------
+  // ---- host streams -----------------------------------------------------------------------------
   void collectStreams(const Graph &main) {
     for (Graph *graph : flat_.getAllGraphs())
       for (Op *op : graph->ops()) {
@@ -211,8 +208,7 @@ class Emitter {
     program.steps.push_back(std::move(step));
   }
 
-  // ---- control
-  // -----------------------------------------------------------------------------------------------------------
+  // ---- control ----------------------------------------------------------------------------------
   void emitLoop(const Graph &graph, const Op &op, Program &program) {
     const Graph &body = *op.getCalledGraphs().front();
     const int start = time_++;
@@ -347,8 +343,7 @@ class Emitter {
       scratch = std::max(scratch, chainDepthFirst(p->steps, times, storages_, options_.threads));
   }
 
-  // ---- finish
-  // ----------------------------------------------------------------------------------------------------------------
+  // ---- finish -----------------------------------------------------------------------------------
   void finish(Program &program) {
     appendAssigns(program);
     const Storages::Planned plan = storages_.plan();

@@ -66,8 +66,7 @@ class Flattener {
     std::vector<Ref> refs;  // by source tensor
   };
 
-  // ---- roots and references
-  // ------------------------------------------------------------------------------------------
+  // ---- roots and references ---------------------------------------------------------------------
   int newRoot(TensorIndex value) {
     roots_.emplace_back();
     roots_.back().value = value;
@@ -177,8 +176,7 @@ class Flattener {
     throw error("{}: writing through this view is not supported. Write to the viewed tensor instead", view.debugName());
   }
 
-  // ---- graphs
-  // ------------------------------------------------------------------------------------------------------------
+  // ---- graphs -----------------------------------------------------------------------------------
   TensorIndex copyLeaf(const Tensor &t, Graph &flat) {
     const TensorIndex n = flat.addTensor(flat.freeId(t.id), t.info, t.tensorType());
     Tensor &copy = flat.tensor(n);
@@ -334,8 +332,8 @@ class Flattener {
 
   // Loop bodies: inputs beyond the carried ones become carries as well, with their value at the end of the iteration,
   // so that writes to them stay; the condition a body reads always holds while it runs.
-  //   [iteration, cond, carried…, others…] -> [cond, carried…, scans…]   becomes   … -> [cond, carried…, others…,
-  //   scans…]
+  //   [iteration, cond, carried…, others…] -> [cond, carried…, scans…]
+  //   becomes  [iteration, cond, carried…, others…] -> [cond, carried…, others…, scans…]
   Graph &flattenLoopBody(const Graph &body, int carried) {
     GraphId id = body.id;
     for (int n = 1; result_->hasGraph(id); ++n) id = body.id + "/" + std::to_string(n);

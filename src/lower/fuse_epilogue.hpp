@@ -8,8 +8,8 @@
 
 namespace popart::lower {
 
-//   t = Transpose(w); p = MatMul(x, t); y = Gelu(p + b)   →   y = FusedMatMul(x, w, b; trans_b, epilogue{Gelu(product +
-//   b)})
+//   t = Transpose(w); p = MatMul(x, t); y = Gelu(p + b)
+//   →  y = FusedMatMul(x, w, b; trans_b, epilogue{Gelu(product + b)})
 // float32 products only; others stay as they are. Flat graphs only.
 void fuseEpilogues(Ir &flat, const executable::Backend &backend);
 

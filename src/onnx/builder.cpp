@@ -38,8 +38,7 @@ constexpr int64_t kScratchValueBytes = int64_t{1} << 20;
 
 }  // namespace
 
-// ---- construction
-// ------------------------------------------------------------------------------------------------------
+// ---- construction -------------------------------------------------------------------------------
 
 ModelBuilder::ModelBuilder(EvaluateOp evaluate) : state_(std::make_unique<State>()) {
   State &s = *state_;
@@ -109,8 +108,7 @@ ModelBuilder &ModelBuilder::createSubgraphBuilder() {
   return *children_.back();
 }
 
-// ---- names
-// -------------------------------------------------------------------------------------------------------------
+// ---- names --------------------------------------------------------------------------------------
 
 std::string ModelBuilder::freeName(const std::string &wanted) {
   State &state = *root().state_;
@@ -140,8 +138,7 @@ const BuilderAttribute &ModelBuilder::getScopeAttribute(const std::string &name)
   return found->second;
 }
 
-// ---- tensors
-// -----------------------------------------------------------------------------------------------------------
+// ---- tensors ------------------------------------------------------------------------------------
 
 TensorId ModelBuilder::addInputTensor(const TensorInfo &info, const std::string &debugName) {
   check(info.isSet(),
@@ -201,8 +198,7 @@ void ModelBuilder::addOutputTensor(const TensorId &id) {
   if (hasTensorInfo(id)) setInfo(*output, id, getTensorInfo(id));
 }
 
-// ---- nodes
-// -------------------------------------------------------------------------------------------------------------
+// ---- nodes --------------------------------------------------------------------------------------
 
 void ModelBuilder::fixOpset(const std::string &domain, int64_t version) {
   State &s = *root().state_;
@@ -315,8 +311,7 @@ std::optional<int64_t> ModelBuilder::opset(const std::string &domain) const {
   return found == opsets.end() ? std::nullopt : std::optional<int64_t>(found->second);
 }
 
-// ---- queries
-// -----------------------------------------------------------------------------------------------------------
+// ---- queries ------------------------------------------------------------------------------------
 
 bool ModelBuilder::hasTensor(const TensorId &id) const {
   return state_->tensors.count(id) || (parent_ && parent_->hasTensor(id));

@@ -91,8 +91,7 @@ BuilderAttribute attributeValue(const onnx_proto::AttributeProto &a) {
   }
 }
 
-// ---- attributes of nodes
-// -----------------------------------------------------------------------------------------------
+// ---- attributes of nodes ------------------------------------------------------------------------
 
 onnx_proto::NodeProto &ModelBuilder::node(const std::set<TensorId> &outputs) const {
   const char *const advice = "Give all outputs of one node";
@@ -156,8 +155,7 @@ std::vector<std::string> ModelBuilder::getAllNodeAttributeNames(const std::set<T
 
 std::string ModelBuilder::nodeType(const std::set<TensorId> &outputs) const { return node(outputs).op_type(); }
 
-// ---- the model
-// ---------------------------------------------------------------------------------------------------------
+// ---- the model ----------------------------------------------------------------------------------
 
 void ModelBuilder::setGraphName(const std::string &name) {
   if (!name.empty()) state_->graph->set_name(name);

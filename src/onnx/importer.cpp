@@ -59,8 +59,7 @@ Importer::Importer(const ModelContent &model, const BuildOptions &options, Ir &i
   for (const auto &name : definedNames(model.proto->graph())) reserved_.insert(name);
 }
 
-// ---- names
-// -----------------------------------------------------------------------------------------------------------
+// ---- names --------------------------------------------------------------------------------------
 
 TensorIndex Importer::resolve(const std::string &name, Scope &scope) {
   auto found = scope.tensors.find(name);
@@ -88,8 +87,7 @@ TensorId Importer::freshId(const Graph &graph, const std::string &base) const {
   return id;
 }
 
-// ---- ops
-// -------------------------------------------------------------------------------------------------------------
+// ---- ops ----------------------------------------------------------------------------------------
 
 void Importer::addOp(Graph &graph, std::string_view type, const std::vector<TensorIndex> &inputs,
                      const std::vector<TensorId> &ids, Attributes attributes, const Op::Settings &settings) {
@@ -140,8 +138,7 @@ void Importer::importNodes(const onnx_proto::GraphProto &graph, Scope &scope) {
   for (int i : nodeOrder(graph, {&outside})) importNode(graph.node(i), scope);
 }
 
-// ---- the main graph
-// --------------------------------------------------------------------------------------------------
+// ---- the main graph -----------------------------------------------------------------------------
 
 void Importer::checkOpsets() const {
   for (const auto &[domain, version] : opsetMap(model_.proto->opset_import())) {
@@ -295,8 +292,7 @@ void buildGraph(const Model &model, const BuildOptions &options, Ir &ir) {
   Importer(model.content(), options, ir).importMainGraph();
 }
 
-// ---- builders
-// ----------------------------------------------------------------------------------------------------------
+// ---- builders -----------------------------------------------------------------------------------
 
 bool Importer::tryImportNode(const onnx_proto::NodeProto &node, Scope &scope) {
   try {
@@ -326,8 +322,7 @@ void Importer::importAvailable(const onnx_proto::GraphProto &graph, Scope &scope
   for (int i : nodeOrder(graph, {})) tryImportNode(graph.node(i), scope);
 }
 
-// ---- functions and subgraphs
-// -------------------------------------------------------------------------------------------
+// ---- functions and subgraphs --------------------------------------------------------------------
 
 bool Importer::importFunction(NodeContext &node) {
   auto found = functions_.find(functionKey(node.domain(), node.type(), node.overload()));

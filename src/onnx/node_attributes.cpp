@@ -93,8 +93,7 @@ NodeAttributes Importer::readAttributes(const onnx_proto::NodeProto &node, const
   return result;
 }
 
-// ---- placement
-// ---------------------------------------------------------------------------------------------------------
+// ---- placement ----------------------------------------------------------------------------------
 
 namespace {
 

@@ -176,8 +176,7 @@ void NodeContext::bind(int output, TensorIndex t) {
   if (hasOut(output)) scope_.tensors[outputNames_[output]] = t;
 }
 
-// ---- rules
-// -----------------------------------------------------------------------------------------------------------
+// ---- rules --------------------------------------------------------------------------------------
 
 ImportFn findImportRule(const std::string &domain, const std::string &type) {
   static const auto kRules = [] {

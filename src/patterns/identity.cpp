@@ -1,7 +1,8 @@
 // Ops that change nothing.
-//   PreUniRepl, PostNRepl   y = Identity(x), Sum(x), Detach(x)      →  x and y become one tensor
-//   OpToIdentity            y = Reshape{same shape}(x), Dropout without training, Concat(x), Scale{1}(x) …  →  y =
-//   Identity(x)
+//   PreUniRepl, PostNRepl   y = Identity(x), Sum(x), Detach(x)
+//                           →  x and y become one tensor
+//   OpToIdentity            y = Reshape{same shape}(x), Dropout without training, Concat(x), Scale{1}(x) …
+//                           →  y = Identity(x)
 // Detach is removed because patterns run after differentiation. Nop stays: users put it where nothing may be optimised.
 #include <algorithm>
 #include <array>

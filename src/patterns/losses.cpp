@@ -1,7 +1,8 @@
 // Softmax with negative log likelihood.
-//   SoftmaxGradDirect          p = Softmax(x); dp = NllGrad(p, l, g); dx = SoftmaxGrad(dp, p)   →  dx =
-//   SoftmaxGradDirect(p, l, g) NlllWithSoftmaxGradDirect  loss = Nll(p, l); dx = SoftmaxGradDirect(p, l, g) →  loss, dx
-//   = NlllWithSoftmaxGradDirect(p, l, g)
+//   SoftmaxGradDirect          p = Softmax(x); dp = NllGrad(p, l, g); dx = SoftmaxGrad(dp, p)
+//                              →  dx = SoftmaxGradDirect(p, l, g)
+//   NlllWithSoftmaxGradDirect  loss = Nll(p, l); dx = SoftmaxGradDirect(p, l, g)
+//                              →  loss, dx = NlllWithSoftmaxGradDirect(p, l, g)
 // The class axis is the last one, and g must not depend on the loss.
 #include <algorithm>
 #include <unordered_set>

@@ -1,6 +1,6 @@
 // Gradient accumulation: the program of one micro-batch becomes the body of a loop, the weight updates follow it.
-//   load, forward, backward, accumulate, update, store   →   loop N times { load, forward, backward, accumulate, store
-//   }, update
+//   load, forward, backward, accumulate, update, store
+//   →  loop N times { load, forward, backward, accumulate, store }, update
 #pragma once
 #include <popart/ir.hpp>
 

@@ -1,6 +1,7 @@
 // Updates of all weights in order of their ids, in two halves: up to the tensor that clipping scales, clipping of each
-// group by its joint norm, the rest. Clipping of a group:  norm = sqrt(sum_i sum(t_i^2)),  t_i *= maxNorm / max(norm,
-// maxNorm).
+// group by its joint norm, the rest. Clipping of a group:
+//   norm = sqrt(sum_i sum(t_i^2))
+//   t_i *= maxNorm / max(norm, maxNorm)
 #include "transforms/add_optimizer.hpp"
 
 #include <algorithm>

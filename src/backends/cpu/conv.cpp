@@ -66,8 +66,7 @@ std::string kindOf(const ConvShape &s) { return s.isDepthwise() ? " depthwise" :
 
 const float *floats(const void *p) { return static_cast<const float *>(p); }
 
-// ---- forward
-// ------------------------------------------------------------------------------------------------------------
+// ---- forward ------------------------------------------------------------------------------------
 
 class ConvKernel final : public executable::Kernel {
  public:
@@ -132,8 +131,7 @@ std::unique_ptr<executable::Kernel> createConv(const KernelRequest &request, std
   return std::make_unique<ConvKernel>(*shape, hasBias ? ConvKernel::Bias::Given : ConvKernel::Bias::None, epilogue);
 }
 
-// ---- data gradient
-// ------------------------------------------------------------------------------------------------------
+// ---- data gradient ------------------------------------------------------------------------------
 
 class DataGradientKernel final : public executable::Kernel {
  public:
@@ -161,8 +159,7 @@ std::unique_ptr<executable::Kernel> createDataGradient(const KernelRequest &requ
   return std::make_unique<DataGradientKernel>(*shape);
 }
 
-// ---- weight gradient
-// ------------------------------------------------------------------------------------------------------
+// ---- weight gradient ----------------------------------------------------------------------------
 
 class WeightGradientKernel final : public executable::Kernel {
  public:

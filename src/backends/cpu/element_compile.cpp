@@ -46,8 +46,7 @@ class Compiler {
   }
 
  private:
-  // ---- operands
-  // ----------------------------------------------------------------------------------------------------------
+  // ---- operands ---------------------------------------------------------------------------------
   bool fail(std::string why) {
     if (reason_.empty()) reason_ = std::move(why);
     return false;
@@ -109,8 +108,7 @@ class Compiler {
     return data->asDoubles()[0];
   }
 
-  // ---- instructions
-  // --------------------------------------------------------------------------------------------------------
+  // ---- instructions -----------------------------------------------------------------------------
   Value append(ElementFn fn, std::initializer_list<Value> in, DataType type, std::array<float, 2> parameters = {0, 0}) {
     ElementInstruction c;
     c.fn = fn;
@@ -160,8 +158,7 @@ class Compiler {
     return narrowed(v);
   }
 
-  // ---- ops
-  // -------------------------------------------------------------------------------------------------------------------
+  // ---- ops --------------------------------------------------------------------------------------
   bool define(const Op &op, Value v) {
     const DataType type = source_.graph->info(op.outputs()[0]).dataType();
     v.type = type;
@@ -321,8 +318,7 @@ class Compiler {
     return define(op, apply(ElementOp::kPow, *a, *b, a->type));
   }
 
-  // ---- results
-  // ---------------------------------------------------------------------------------------------------------------
+  // ---- results ----------------------------------------------------------------------------------
   bool storeOutputs() {
     std::vector<int> moved;
     for (size_t o = 0; o < source_.outputs.size(); ++o) {

@@ -27,8 +27,7 @@ Shape byteStrides(const Shape &shape, int64_t bytes) {
   return strides;
 }
 
-// ---- copies: every element of the results comes from one operand
-// -------------------------------------------------------------
+// ---- copies: every element of the results comes from one operand --------------------------------
 
 struct Piece {
   StridedCopy copy;
@@ -169,7 +168,6 @@ std::unique_ptr<executable::Kernel> createPieces(const KernelRequest &request, s
 }
 
 // ---- windows: part of the result comes from one operand, the rest from another or from a constant
-// ---------------------------
 
 // The rest of the result: an operand of the result's shape, or copies of one element.
 struct Surroundings {

@@ -90,8 +90,7 @@ void statistics(const NormPlan &p, const Block &b, const float *x) {
 const float *in(const KernelArgs &args, int i) { return static_cast<const float *>(args.in[i]); }
 float *out(const KernelArgs &args, int i) { return static_cast<float *>(args.out[i]); }
 
-// ---- batch normalisation
-// --------------------------------------------------------------------------------------------------
+// ---- batch normalisation ------------------------------------------------------------------------
 
 class BatchNormInference final : public executable::Kernel {
  public:
@@ -158,8 +157,7 @@ class BatchNormTraining final : public executable::Kernel {
   size_t outputs_;
 };
 
-// ---- group normalisation
-// ----------------------------------------------------------------------------------------------------
+// ---- group normalisation ------------------------------------------------------------------------
 
 class GroupNorm final : public executable::Kernel {
  public:
@@ -190,8 +188,7 @@ class GroupNorm final : public executable::Kernel {
   size_t outputs_;
 };
 
-// ---- gradient of both
-// -------------------------------------------------------------------------------------------------------
+// ---- gradient of both ---------------------------------------------------------------------------
 
 // dx = r (h - mean(h) - xhat mean(h xhat)), h = g scale; inputs (g, x, scale[, mean, r]); outputs (dx[, dscale,
 // dbias]).
@@ -260,8 +257,7 @@ class NormGradient final : public executable::Kernel {
   size_t outputs_;
 };
 
-// ---- requests
-// ---------------------------------------------------------------------------------------------------------------
+// ---- requests -----------------------------------------------------------------------------------
 
 // The first `activations` inputs and output 0 are channels last, the rest plain parameters.
 bool takes(const KernelRequest &request, size_t activations, std::string &reason) {

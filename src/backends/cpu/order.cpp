@@ -164,8 +164,7 @@ std::unique_ptr<executable::Kernel> createOrder(const KernelRequest &request, st
   return kernel;
 }
 
-// ---- CumSum
-// --------------------------------------------------------------------------------------------------------------
+// ---- CumSum -------------------------------------------------------------------------------------
 
 template <class T>
 class CumulativeSumKernel final : public LineKernel {

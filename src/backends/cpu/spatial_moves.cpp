@@ -28,8 +28,7 @@ int tasksFor(int64_t elements, int64_t most) {
       std::clamp<int64_t>(elements / (int64_t{1} << 15), 1, std::max<int64_t>(1, std::min<int64_t>(64, most))));
 }
 
-// ---- Reorder
-// ------------------------------------------------------------------------------------------------------------
+// ---- Reorder ------------------------------------------------------------------------------------
 
 template <class T>
 void transposeElements(const T *x, int64_t xStride, T *y, int64_t yStride, int64_t rows, int64_t cols) {
@@ -142,8 +141,7 @@ std::unique_ptr<executable::Kernel> createReorder(const KernelRequest &request, 
   return std::make_unique<ReorderAny>(info, from, to);
 }
 
-// ---- channels: Concat, Slice
-// ------------------------------------------------------------------------------------------------
+// ---- channels: Concat, Slice --------------------------------------------------------------------
 
 // Copies pieces of pixel rows: piece i of every input pixel goes to its place in the output pixel.
 class MoveChannels final : public executable::Kernel {
@@ -219,8 +217,7 @@ std::unique_ptr<executable::Kernel> createSlice(const KernelRequest &request, st
       x.rows(), size);
 }
 
-// ---- reductions and broadcasts
-// ------------------------------------------------------------------------------------------------
+// ---- reductions and broadcasts ------------------------------------------------------------------
 
 enum class Reduction { Sum, Mean, Maximum };
 

@@ -1,9 +1,8 @@
 // Loop nest of the matrix products.
 //
 //   task = (batch, column block, row block)          tasks of one column block are neighbours and share its panels
-//     for each k pass                                 B panels of the pass: in place, or packed into scratch (second
-//     level cache)
-//       for each row tile                             A rows of the tile stay in the first level cache
+//     for each k pass                                 B panels of the pass: in place, or packed into scratch (L2)
+//       for each row tile                             A rows of the tile stay in the first level cache (L1)
 //         for each panel: tile kernel                 partial sums between passes live in scratch, never in C
 //
 // C is written once, by the epilogue after the last pass, so C may alias the epilogue's residual.
