@@ -15,7 +15,7 @@
 #include "api/user_kernels.hpp"
 #include "api/virtual_ipus.hpp"
 #include "backends/ref/ref.hpp"
-#include "lower/lower.hpp"
+#include "pipeline/passes.hpp"
 
 namespace popart {
 namespace {
@@ -90,7 +90,7 @@ void Session::Impl::compile() {
   if (options.enableInplaceAmbiguityChecking)
     for (const Graph *graph : ir().getAllGraphs()) checkInplaceAmbiguity(*graph);
   executable.reset();  // a failure leaves no program of an earlier call behind
-  executable = lower::lower(ir(), lowering);
+  executable = pipeline::lower(ir(), lowering);
   for (const auto &fallback : executable->fallbacks)
     logging::devicex::info("{} runs on the reference backend: {}: {}", fallback.op, fallback.backend, fallback.reason);
   variableIndex.clear();
@@ -112,10 +112,7 @@ void Session::Impl::fillSizes() {
   sizes.replicationFactor = options.getLocalReplicationFactor();
   sizes.modelInputs = modelInputs;
   for (const auto &stream : executable->inputs) {
-    TensorInfo perBatch = stream.info;
-    if (stream.loadsPerIteration > 1 && model)
-      perBatch.set(stream.info.dataType(), {stream.info.nelms() * stream.loadsPerIteration});
-    sizes.inputs[stream.id] = {perBatch, stream.broadcast};
+    sizes.inputs[stream.id] = {stream.info, false};
   }
   for (const auto &stream : executable->outputs)
     sizes.outputs[stream.id] = {stream.info,

@@ -182,12 +182,11 @@ struct Engine::Impl {
     const auto &buffer = executable.buffers[b];
     switch (buffer.place) {
       case executable::Buffer::Place::Arena:
-        return arena.data() + buffer.offset + buffer.byteOffset;
+        return arena.data() + buffer.offset;
       case executable::Buffer::Place::Variable:
-        return variable(static_cast<size_t>(buffer.offset)) + buffer.byteOffset;
+        return variable(static_cast<size_t>(buffer.offset));
       case executable::Buffer::Place::Constant:
-        return const_cast<char *>(static_cast<const char *>(executable.constants[buffer.offset].data.data())) +
-               buffer.byteOffset;
+        return const_cast<char *>(static_cast<const char *>(executable.constants[buffer.offset].data.data()));
     }
     return nullptr;
   }

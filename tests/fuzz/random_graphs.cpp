@@ -16,9 +16,9 @@
 #include "fuzz.hpp"
 #include "graph_plan.hpp"
 #include "guard.hpp"
-#include "lower/lower.hpp"
 #include "onnx/graph_writer.hpp"
 #include "onnx/reader.hpp"
+#include "pipeline/passes.hpp"
 #include "runtime/engine.hpp"
 
 namespace popart::fuzz {
@@ -67,7 +67,7 @@ class Program {
                                              : std::vector<const executable::Backend *>{&ref::backend()};
     options.fuse = device == Device::Cpu;
     options.threads = threads;
-    executable_ = lower::lower(*copy, options);
+    executable_ = pipeline::lower(*copy, options);
     engine_ = std::make_unique<runtime::Engine>(executable_, threads);
     count_ = results.size();
   }

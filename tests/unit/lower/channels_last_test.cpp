@@ -13,7 +13,7 @@
 #include "backends/cpu/kernels/conv.hpp"
 #include "backends/cpu/kernels/pack.hpp"
 #include "backends/ref/ref.hpp"
-#include "lower/lower.hpp"
+#include "pipeline/passes.hpp"
 #include "runtime/engine.hpp"
 
 namespace popart {
@@ -61,7 +61,7 @@ Result run(const std::string &text, Device device, int threads = 1) {
   options.backends = {&ref::backend()};
   if (device == Device::Cpu) options.backends.insert(options.backends.begin(), &cpu::backend());
   options.threads = threads;
-  const auto executable = lower::lower(*ir, options);
+  const auto executable = pipeline::lower(*ir, options);
   runtime::Engine engine(executable, threads);
   Streams streams(*executable);
   engine.run(streams);
