@@ -61,6 +61,8 @@ std::vector<Pass> graphPasses() {
        [](IrPointer &ir, const Anchors &anchors) { eachGraph(*ir, [&](Graph &g) { transforms::prune(g, anchors); }); }},
       {"decomposeSums", "make sums of gradients additions into one accumulator",
        [](IrPointer &ir, const Anchors &) { eachGraph(*ir, transforms::decomposeSums); }},
+      {"decomposeGradientSums", "make sums of gradients a chain of additions",
+       [](IrPointer &ir, const Anchors &) { eachGraph(*ir, transforms::decomposeGradientSums); }},
       {"setUpRandomSeeds", "give every random operator a seed of its own",
        [](IrPointer &ir, const Anchors &) { transforms::setUpRandomSeeds(*ir); }},
   };

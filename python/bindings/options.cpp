@@ -5,7 +5,9 @@
 #include <popart/sessionoptions.hpp>
 
 #include "api/option_fields.hpp"
+#include "base/environment.hpp"
 #include "bindings.hpp"
+#include "pipeline/options_table.hpp"
 
 namespace popart::python {
 namespace {
@@ -129,7 +131,35 @@ OptionMap toOptionMap(nb::handle dict) {
   return result;
 }
 
+// The tables that docs/options.md and docs/environment.md are made from, as lists of tuples of texts.
+void bindTables(nb::module_ &m) {
+  using Row = std::vector<std::string>;
+  m.def("_optionRows", [] {
+    std::vector<Row> rows;
+    for (const auto &row : pipeline::optionRows())
+      rows.push_back({row.name, pipeline::kindName(row.kind), row.values, row.remark});
+    return rows;
+  });
+  m.def("_optionKeys", [] {
+    std::vector<Row> rows;
+    for (const auto &row : pipeline::optionKeys())
+      rows.push_back({row.map, row.name, pipeline::kindName(row.kind), row.remark});
+    return rows;
+  });
+  m.def("_patternNotes", [] {
+    std::vector<Row> rows;
+    for (const auto &row : pipeline::patternNotes()) rows.push_back({row.names, row.state, row.remark});
+    return rows;
+  });
+  m.def("_environmentVariables", [] {
+    std::vector<Row> rows;
+    for (const auto &row : environment::variables()) rows.push_back({row.name, row.fallback, row.meaning});
+    return rows;
+  });
+}
+
 void bindOptions(nb::module_ &m) {
+  bindTables(m);
   nb::bind_map<OptionMap>(m, "_StringMap");
   nb::bind_map<LocationMap>(m, "_TensorLocationMap");
   bindLocationSettings(m);

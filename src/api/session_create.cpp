@@ -66,7 +66,7 @@ struct Creation {
   const DataFlow &dataFlow;
   std::shared_ptr<DeviceInfo> device;
   const InputShapeInfo &inputShapeInfo;
-  const SessionOptions &options;
+  const SessionOptions options;
   const Patterns &patterns;
   const std::string &name;
   const Optimizer *optimizer = nullptr;
@@ -204,7 +204,7 @@ std::unique_ptr<InferenceSession> InferenceSession::createFromOnnxModel(
                                           .dataFlow = dataFlow,
                                           .device = std::move(deviceInfo),
                                           .inputShapeInfo = inputShapeInfo,
-                                          .options = userOptions,
+                                          .options = pipeline::withEnvironment(userOptions),
                                           .patterns = patterns,
                                           .name = name,
                                           .optimizer = nullptr,
@@ -229,7 +229,7 @@ std::unique_ptr<TrainingSession> TrainingSession::createFromOnnxModel(
                                           .dataFlow = dataFlow,
                                           .device = std::move(deviceInfo),
                                           .inputShapeInfo = inputShapeInfo,
-                                          .options = userOptions,
+                                          .options = pipeline::withEnvironment(userOptions),
                                           .patterns = patterns,
                                           .name = name,
                                           .optimizer = &optimizer,
@@ -246,7 +246,7 @@ std::unique_ptr<TrainingSession> TrainingSession::createFromOnnxModel(
                                           .dataFlow = dataFlow,
                                           .device = std::move(deviceInfo),
                                           .inputShapeInfo = inputShapeInfo,
-                                          .options = userOptions,
+                                          .options = pipeline::withEnvironment(userOptions),
                                           .patterns = patterns,
                                           .name = name,
                                           .optimizer = &optimizer,

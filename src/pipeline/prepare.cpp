@@ -4,18 +4,20 @@
 #include "pipeline/prepare.hpp"
 
 #include <algorithm>
+#include <cctype>
 #include <chrono>
-#include <cstdlib>
 #include <fstream>
 
 #include <popart/error.hpp>
 #include <popart/ir.hpp>
 #include <popart/logging.hpp>
 
+#include "base/environment.hpp"
 #include "base/nearest.hpp"
 #include "patterns/pattern.hpp"
 #include "pipeline/passes.hpp"
 #include "transforms/accumulation_loop.hpp"
+#include "transforms/decompose_sums.hpp"
 #include "transforms/host_io.hpp"
 #include "transforms/prune.hpp"
 #include "transforms/random_setup.hpp"
@@ -48,6 +50,7 @@ const char *returnName(Anchor::Return kind) {
 // ---- conditions
 bool always(const PassContext &) { return true; }
 bool training(const PassContext &c) { return c.trains(); }
+bool decomposesGradSum(const PassContext &c) { return c.trains() && c.request.options.decomposeGradSum; }
 
 // ---- passes
 void checkRequest(PassContext &c) {
@@ -80,6 +83,10 @@ void applyPatterns(PassContext &c) {
         patterns::applyPatterns(*graph, c.request.patterns, graph->isMain() ? c.anchors : std::set<TensorId>{});
     logging::pattern::debug("{}: {} rewrites", graph->getGraphString(), count);
   }
+}
+
+void decomposeGradSum(PassContext &c) {
+  for (Graph *graph : c.ir.getAllGraphs()) transforms::decomposeGradientSums(*graph);
 }
 
 void loadStreams(PassContext &c) { transforms::loadStreams(c.main); }
@@ -124,6 +131,7 @@ constexpr PassRow kPasses[] = {
     {"CheckAnchors", Phase::Bwd0, always, checkAnchors},
     {"PruneBeforePatterns", Phase::PreAlias, always, pruneGraph},
     {"Patterns", Phase::PreAlias, always, applyPatterns},
+    {"DecomposeGradSum", Phase::PreAlias, decomposesGradSum, decomposeGradSum},
     {"Prune", Phase::PreAlias, always, pruneGraph},
     {"StoreAnchors", Phase::Final, always, storeAnchors},
     {"LoadStreams", Phase::Final, always, loadStreams},
@@ -169,14 +177,14 @@ class IrDump {
   explicit IrDump(const Ir &ir) : ir_(ir) {}
   IrDump(const IrDump &) = delete;
   ~IrDump() {
-    const char *path = std::getenv("POPART_IR_DUMP");
-    if (!path || !*path) return;
+    const std::optional<std::string> path = environment::irDump();
+    if (!path) return;
     try {
-      std::ofstream file(path);
+      std::ofstream file(*path);
       file << serialiseJson(ir_);
       check(file.good(), "the file cannot be written");
     } catch (const std::exception &e) {
-      logging::transform::warn("POPART_IR_DUMP '{}': {}", path, e.what());
+      logging::transform::warn("POPART_IR_DUMP '{}': {}", *path, e.what());
     }
   }
 
