@@ -45,11 +45,19 @@ std::vector<pipeline::Anchor> toAnchors(const DataFlow &dataFlow, const TensorNa
   return anchors;
 }
 
-// Labels that only a loss object reads: streams of the shapes in `infos`.
+// Labels that only a loss object reads: streams of the shapes in `infos`. Labels of an Nll loss without one are class
+// numbers, one for each row of probabilities.
 void addLossInputs(Graph &main, const LossObject &loss, const std::map<TensorId, TensorInfo> &infos) {
-  for (const TensorId &id : loss.inputs) {
-    const auto info = infos.find(id);
-    if (!main.contains(id) && info != infos.end()) main.addStream(id, info->second);
+  for (size_t i = 0; i < loss.inputs.size(); ++i) {
+    const TensorId &id = loss.inputs[i];
+    if (main.contains(id)) continue;
+    if (const auto info = infos.find(id); info != infos.end()) {
+      main.addStream(id, info->second);
+    } else if (loss.type == "Nll" && i == 1 && main.contains(loss.inputs[0])) {
+      Shape rows = main.getTensor(loss.inputs[0])->info.shape();
+      if (!rows.empty()) rows.pop_back();
+      main.addStream(id, TensorInfo(DataType::INT32, rows));
+    }
   }
 }
 
