@@ -170,12 +170,18 @@ class Builder:
             info, rest = popart_core._TensorInfoCore(rest[0], [int(dim) for dim in rest[1]]), rest[2:]
         else:
             info, rest = rest[0], rest[1:]
+        settings = None
         for value in rest:
             if isinstance(value, str | popart_core.DebugContext):
                 debug_context = value
-            elif not isinstance(value, popart_core.InputSettings):
+            elif isinstance(value, popart_core.InputSettings):
+                settings = value
+            else:
                 raise TypeError(f"addInputTensor: unexpected argument {value!r}")
-        return self._core.addInputTensor(info, debug_name_of(debug_context))
+        name = self._core.addInputTensor(info, debug_name_of(debug_context))
+        if settings is not None:
+            self._core.setInputSettings(name, settings)
+        return name
 
     def addUntypedInputTensor(self, debugContext: Any = "") -> str:
         """Add an input without type to a subgraph builder.
@@ -189,7 +195,12 @@ class Builder:
         return self._core.addUntypedInputTensor(debug_name_of(debugContext))
 
     def addInitializedInputTensor(
-        self, initVal: np.ndarray, *args: Any, debugContext: Any = "", debugPrefix: Any = ""
+        self,
+        initVal: np.ndarray,
+        *args: Any,
+        debugContext: Any = "",
+        debugPrefix: Any = "",
+        variableSettings: popart_core.VariableSettings | None = None,
     ) -> str:
         """Add a weight with its first value.
 
@@ -198,18 +209,28 @@ class Builder:
             *args: Optionally ``VariableSettings``, then a debug context.
             debugContext: Name of the tensor.
             debugPrefix: Old spelling of debugContext.
+            variableSettings: Which replicas share the weight; kept in the model.
 
         Returns:
             Id of the tensor.
 
         Raises:
+            TypeError: An argument is of another kind.
             popart_exception: The element type is refused.
         """
         context = debugContext or debugPrefix
+        settings = variableSettings
         for value in args:
             if isinstance(value, str | popart_core.DebugContext):
                 context = value
-        return self._core.addInitializedInputTensor(np.asarray(initVal, order="C"), debug_name_of(context))
+            elif isinstance(value, popart_core.VariableSettings):
+                settings = value
+            else:
+                raise TypeError(f"addInitializedInputTensor: unexpected argument {value!r}")
+        name = self._core.addInitializedInputTensor(np.asarray(initVal, order="C"), debug_name_of(context))
+        if settings is not None:
+            self._core.setVariableSettings(name, settings)
+        return name
 
     def getTensorShape(self, id: str) -> list[int]:
         """Shape of a tensor.
