@@ -1,5 +1,6 @@
 // Trainer and Predictor: a model file trained or run over vectors, arrays and spans, in a few lines:
-//   Trainer trainer("model.onnx", {.loss = nllLoss("probabilities", "labels")}, SGD({{"defaultLearningRate", {0.1f, true}}}));
+//   SGD optimizer({{"defaultLearningRate", {0.1f, true}}});
+//   Trainer trainer("model.onnx", {.loss = nllLoss("probabilities", "labels")}, optimizer);
 //   float loss = trainer.step({{"images", images}, {"labels", labels}});
 //   trainer.save("trained.onnx");
 // They stand on sessions, which stay reachable for everything else.
@@ -35,6 +36,7 @@ class InputValues {
 // Memory that a step writes: what the tensor's AnchorReturnType keeps, in C order. As InputValues otherwise.
 class OutputValues {
  public:
+  // From a vector, array or span that is not const.
   template <std::ranges::contiguous_range Range>
   OutputValues(Range &&values)
       : data_(std::ranges::data(values)),
@@ -47,12 +49,14 @@ class OutputValues {
   TensorInfo info_;
 };
 
+// What a step reads and writes, by tensor name.
 using StepInputs = std::map<TensorId, InputValues>;
 using StepOutputs = std::map<TensorId, OutputValues>;
 
 // The values of one step for Session::run.
 class SpanIO : public StepIOGeneric {
  public:
+  // Keeps pointers to the values.
   SpanIO(const StepInputs &inputs, const StepOutputs &outputs);
 };
 
@@ -67,10 +71,10 @@ LossObject l1Loss(const TensorId &values, float lambda = 1.0f);             // l
 struct TrainingSpec {
   LossObject loss;                                  // type "": `loss.output` is a tensor of the model
   int batchesPerStep = 1;                           // micro-batches per step
-  std::vector<TensorId> outputs = {};               // tensors that steps can return, every micro-batch of them
+  std::vector<TensorId> outputs = {};               // tensors that steps return: every step needs memory for them
   std::map<TensorId, TensorInfo> inputShapes = {};  // of inputs that the model leaves open
-  SessionOptions options = {};
-  std::shared_ptr<DeviceInfo> device = nullptr;  // null: the CPU
+  SessionOptions options = {};                      // of the session
+  std::shared_ptr<DeviceInfo> device = nullptr;     // null: the CPU
 };
 
 // Trains a model. One thread at a time.

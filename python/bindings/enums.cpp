@@ -1,4 +1,4 @@
-// Enumerations with the documented member names and values (PopART Python API, "Small enums").
+// Enumerations with the documented member names and values (docs/compat/values.md).
 #include <popart/dataflow.hpp>
 #include <popart/devicemanager.hpp>
 #include <popart/op.hpp>

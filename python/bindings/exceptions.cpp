@@ -1,4 +1,4 @@
-// Exception classes, their hierarchy (PopART Python API, "Exceptions") and the _throw_… functions programs test with.
+// Exception classes, their hierarchy (docs/compat/values.md) and the _throw_… functions programs test with.
 #include <nanobind/stl/string.h>
 
 #include "bindings.hpp"

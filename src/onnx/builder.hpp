@@ -1,7 +1,7 @@
 // ModelBuilder: makes ONNX models node by node. It is the core of the public Builder classes (C++ and Python), which
 // add typed methods. After every node the importer runs it on a scratch Ir, so shapes come from the operator rows;
 // nodes that cannot be compiled may still be built (their outputs then have no known shape) and are refused when a
-// session is made. Tensor names follow PopART (popart-python.md section 5.2) and are unique over a builder, its parents
+// session is made. Tensor names follow PopART (docs/compat/builder.md) and are unique over a builder, its parents
 // and its children.
 #pragma once
 #include <map>
