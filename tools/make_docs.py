@@ -1,13 +1,16 @@
-"""Write the pages of docs/ that are made from the tables of the library.
+"""Write what is made from the tables of the library: pages of docs/, and the type stubs of the builder's operators.
 
-Usage: make_docs.py [--check]. With --check nothing is written; the exit code is 1 when a page differs.
+Usage: make_docs.py [--check]. With --check nothing is written; the exit code is 1 when a file differs.
 """
 
 import argparse
+import inspect
 import sys
 from pathlib import Path
 
 import popart_core
+from make_builder_methods import REQUIRED_INTS, REQUIRED_STRINGS, SUBGRAPHS
+from popart import opset_methods, opsets
 
 ROOT = Path(__file__).resolve().parents[1]
 MADE = "<!-- Made by ./dev docs from {source}; edit there. -->\n"
@@ -97,12 +100,95 @@ def environment_page() -> str:
     return page
 
 
-PAGES = {"docs/options.md": options_page, "docs/environment.md": environment_page}
+STUB = """# Made by ./dev docs from opset_methods.py.
+from collections.abc import Sequence
+from enum import Enum
+from typing import Any
+
+import numpy as np
+import popart_core
+
+from popart.builder import Builder
+
+_Ids = str | Sequence[str]
+_Debug = str | popart_core.DebugContext
+OPSETS: range
+
+def debug_name_of(debug_context: Any) -> str: ...
+
+class Opset:
+    def __init__(self, core: Any) -> None: ...
+    @property
+    def version(self) -> int: ...
+"""
+
+
+def parameter_type(name: str, default: object) -> str:
+    """Type of a parameter of a builder method: from its default, or by its name."""
+    if name == "args":
+        return "_Ids"
+    if name in ("debugContext", "debugName"):
+        return "_Debug"
+    if name in SUBGRAPHS | {"callee"}:
+        return "Builder"
+    if name == "value":
+        return "np.ndarray | Sequence[Any] | float | int | str"
+    if name in opset_methods.FLOATS_ATTRIBUTES:
+        return "Sequence[float]"
+    if name in opset_methods.STRINGS_ATTRIBUTES:
+        return "Sequence[str]"
+    if isinstance(default, list | tuple) or name in REQUIRED_INTS:
+        return "Sequence[int]"
+    if isinstance(default, str) or (name in REQUIRED_STRINGS and not isinstance(default, int)):
+        return "str"
+    if isinstance(default, float) or name in opset_methods.FLOAT_ATTRIBUTES or name == "lambda_":
+        return "float"
+    if default is None:
+        return "Any"
+    return "int | Enum" if "type" in name or "reduction" in name else "int"
+
+
+def method_stub(name: str, method: object) -> str:
+    """The declaration of one builder method."""
+    words = ["self"]
+    for parameter in inspect.signature(method).parameters.values():
+        if parameter.name == "self":
+            continue
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            words.append(f"*{parameter.name}: Any")
+            continue
+        word = f"{parameter.name}: {parameter_type(parameter.name, parameter.default)}"
+        if parameter.default is not parameter.empty:
+            optional = " | None" if parameter.default is None and not word.endswith("Any") else ""
+            simple = parameter.default is None or isinstance(parameter.default, str | int | float)
+            word += f"{optional} = {repr(parameter.default) if simple else '...'}"
+        words.append(word)
+    several = "Ids of the outputs." in (method.__doc__ or "")
+    result = "list[str]" if several else "None" if "    Nothing.\n" in (method.__doc__ or "") else "str"
+    return f"    def {name}({', '.join(words)}) -> {result}: ...\n"
+
+
+def opset_stubs() -> str:
+    """python/popart/opsets.pyi."""
+    text = STUB
+    classes = [*opsets.NAMESPACES.values(), opsets.AiGraphcoreOpset1, opsets.AiOnnxMlOpset1]
+    for made in classes:
+        methods = sorted((name, method) for name, method in vars(made).items() if not name.startswith("_"))
+        text += f"\nclass {made.__name__}(Opset):" + ("\n" if methods else " ...\n")
+        text += "".join(method_stub(name, method) for name, method in methods)
+    return text + "\nNAMESPACES: dict[int, type[Opset]]\n"
+
+
+PAGES = {
+    "docs/options.md": options_page,
+    "docs/environment.md": environment_page,
+    "python/popart/opsets.pyi": opset_stubs,
+}
 
 
 def main() -> int:
-    """Write or check all pages; returns the exit code."""
-    parser = argparse.ArgumentParser(description="Write the pages of docs/ that are made from tables.")
+    """Write or check all files; returns the exit code."""
+    parser = argparse.ArgumentParser(description="Write the files that are made from tables.")
     parser.add_argument("--check", action="store_true", help="write nothing; fail when a page differs")
     check = parser.parse_args().check
     stale = []
