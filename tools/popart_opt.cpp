@@ -186,6 +186,7 @@ IrPointer runPasses(IrPointer ir, const Request &request, const std::vector<Name
   ConstSGD optimizer(request.learningRate);
   pipeline::PrepareRequest prepare;
   optimizer.setFactors(prepare.options.factors);
+  prepare.options.decomposeGradSum = true;  // what is named runs
   prepare.ir = std::move(ir);
   prepare.loss = request.loss;
   if (!request.loss.empty()) prepare.optimizer = &optimizer;

@@ -12,7 +12,7 @@ namespace popart {
 class Graph;
 class Op;
 
-// Roles (PopART "TensorType"). ActGrad: produced by an op or input of a subgraph; Stream: filled by the host each
+// Roles. ActGrad: produced by an op or input of a subgraph; Stream: filled by the host each
 // batch.
 enum class TensorType { ActGrad = 0, Const, Stream, Unknown, Variable, N };
 

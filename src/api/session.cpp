@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
-#include <cstdlib>
 
 #include <popart/error.hpp>
 #include <popart/ir.hpp>
@@ -15,6 +14,7 @@
 #include "api/user_kernels.hpp"
 #include "api/virtual_ipus.hpp"
 #include "backends/ref/ref.hpp"
+#include "base/environment.hpp"
 #include "pipeline/passes.hpp"
 
 namespace popart {
@@ -28,9 +28,8 @@ double millisecondsSince(std::chrono::steady_clock::time_point start) {
 // 1024; 0: no limit.
 int64_t memoryLimitBytes(const SessionOptions &options) {
   const auto given = options.engineOptions.find("max_memory");
-  const char *environment = std::getenv("POPART_MAX_MEMORY");
-  if (given == options.engineOptions.end() && !environment) return 0;
-  const std::string text = given != options.engineOptions.end() ? given->second : environment;
+  const std::string text =
+      given != options.engineOptions.end() ? given->second : environment::maxMemory().value_or("0");
   int64_t value = 0;
   const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
   const std::string unit(end, text.data() + text.size());

@@ -3,14 +3,14 @@
 
 #include <sched.h>
 
-#include <charconv>
-#include <cstdlib>
 #include <fstream>
 #include <mutex>
 #include <set>
 
 #include <popart/error.hpp>
 #include <popart/logging.hpp>
+
+#include "base/environment.hpp"
 
 namespace popart {
 namespace {
@@ -23,14 +23,6 @@ std::mutex attachMutex;
 std::set<int> &attachedIpus() {
   static std::set<int> ipus;
   return ipus;
-}
-
-int parsePositive(const std::string &text, const std::string &what) {
-  int value = 0;
-  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (problem != std::errc() || end != text.data() + text.size() || value < 1)
-    throw error("{}: got '{}', expected a whole number of 1 or more", what, text);
-  return value;
 }
 
 int tilesOf(const std::string &ipuVersion) {
@@ -174,9 +166,9 @@ class BuiltInDevices : public DeviceProvider {
                             .options = options};
     for (const auto &[key, value] : options) {
       if (key == "numIPUs")
-        shape.ipus = parsePositive(value, "device option 'numIPUs'");
+        shape.ipus = environment::parsePositive(value, "device option 'numIPUs'");
       else if (key == "tilesPerIPU")
-        shape.tiles = parsePositive(value, "device option 'tilesPerIPU'");
+        shape.tiles = environment::parsePositive(value, "device option 'tilesPerIPU'");
       else if (key == "ipuVersion")
         shape.ipuVersion = value;
       else if (key == "compileIPUCode" && !offline)
@@ -213,14 +205,11 @@ int physicalCores() {
 
 }  // namespace
 
-int virtualIpuCount() {
-  const char *text = std::getenv("POPART_VIRTUAL_IPUS");
-  return text ? parsePositive(text, "environment variable POPART_VIRTUAL_IPUS") : 16;
-}
+int virtualIpuCount() { return environment::virtualIpus(); }
 
 int computeThreadCount() {
-  const char *text = std::getenv("POPART_NUM_THREADS");
-  return text ? parsePositive(text, "environment variable POPART_NUM_THREADS") : physicalCores();
+  const std::optional<int> asked = environment::numThreads();
+  return asked ? *asked : physicalCores();
 }
 
 DeviceProvider &builtInDevices() {

@@ -83,9 +83,15 @@ VariableSettings variableSettingsFrom(const std::vector<int64_t> &v) {
   constexpr int64_t kSizes = int64_t{1} << 32;
   const auto mode = static_cast<VariableRetrievalMode>(field(v, 3, 3, "replicas"));
   const auto size = static_cast<unsigned>(field(v, 2, kSizes, "replicas"));
-  if (field(v, 0, 2, "replicas") == 1)
-    return VariableSettings(static_cast<unsigned>(field(v, 1, kSizes, "replicas")), size, mode);
-  return VariableSettings(CommGroup(static_cast<CommGroupType>(field(v, 1, 4, "replicas")), size), mode);
+  if (field(v, 0, 2, "replicas") == 1) {
+    const auto stride = static_cast<unsigned>(field(v, 1, kSizes, "replicas"));
+    check(stride > 0 && size > 0, "'replicas': stride and group size must be above 0: got {}", v);
+    return VariableSettings(stride, size, mode);
+  }
+  const auto type = static_cast<CommGroupType>(field(v, 1, 4, "replicas"));
+  check(size > 0 || type == CommGroupType::All || type == CommGroupType::None,
+        "'replicas': a Consecutive or Orthogonal group needs a group size above 0: got {}", v);
+  return VariableSettings(CommGroup(type, size), mode);
 }
 
 }  // namespace

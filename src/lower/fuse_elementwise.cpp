@@ -44,6 +44,7 @@ class Fuser {
  private:
   bool fusible(const Op &op) const {
     std::string reason;
+    if (op.settings.hints.count(kKeepApart)) return false;
     return isElementwise(op) && op.outputCount() == 1 && backend_.supports(op, reason);
   }
 

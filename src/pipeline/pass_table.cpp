@@ -45,6 +45,7 @@ const char *returnName(Anchor::Return kind) {
 
 bool always(const PassContext &) { return true; }
 bool training(const PassContext &c) { return c.trains(); }
+bool decomposingGradientSums(const PassContext &c) { return c.request.options.decomposeGradSum; }
 bool fusing(const PassContext &c) { return c.lowering.fuse; }
 
 // ---- preparation ------------------------------------------------------------------------------
@@ -71,6 +72,10 @@ void applyPatterns(PassContext &c) {
         patterns::applyPatterns(*graph, c.request.patterns, graph->isMain() ? c.anchors : std::set<TensorId>{});
     logging::pattern::debug("{}: {} rewrites", graph->getGraphString(), count);
   }
+}
+
+void decomposeGradientSums(PassContext &c) {
+  for (Graph *graph : c.ir().getAllGraphs()) transforms::decomposeGradientSums(*graph);
 }
 
 void loadStreams(PassContext &c) { transforms::loadStreams(c.main()); }
@@ -147,6 +152,8 @@ constexpr Pass kPasses[] = {
     {"checkAnchors", "refuse anchors that name no tensor", Phase::Bwd0, always, checkAnchors},
     {"prune", "remove what leads to no output, kept tensor or effect", Phase::PreAlias, always, pruneGraphs},
     {"applyPatterns", "run the patterns of the session", Phase::PreAlias, always, applyPatterns},
+    {"decomposeGradientSums", "make sums of gradients a chain of additions", Phase::PreAlias, decomposingGradientSums,
+     decomposeGradientSums},
     {"prune", "remove what leads to no output, kept tensor or effect", Phase::PreAlias, always, pruneGraphs},
     {"storeAnchors", "send anchors to the host", Phase::Final, always, storeAnchors},
     {"loadStreams", "load streams from the host", Phase::Final, always, loadStreams},

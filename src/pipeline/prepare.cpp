@@ -1,12 +1,12 @@
 // prepare: the passes of a session, from the request to the Ir of the whole program.
 #include "pipeline/prepare.hpp"
 
-#include <cstdlib>
 #include <fstream>
 
 #include <popart/error.hpp>
 #include <popart/logging.hpp>
 
+#include "base/environment.hpp"
 #include "pipeline/passes.hpp"
 
 namespace popart::pipeline {
@@ -18,14 +18,14 @@ class IrDump {
   explicit IrDump(const Ir &ir) : ir_(ir) {}
   IrDump(const IrDump &) = delete;
   ~IrDump() {
-    const char *path = std::getenv("POPART_IR_DUMP");
-    if (!path || !*path) return;
+    const std::optional<std::string> path = environment::irDump();
+    if (!path) return;
     try {
-      std::ofstream file(path);
+      std::ofstream file(*path);
       file << serialiseJson(ir_);
       check(file.good(), "the file cannot be written");
     } catch (const std::exception &e) {
-      logging::transform::warn("POPART_IR_DUMP '{}': {}", path, e.what());
+      logging::transform::warn("POPART_IR_DUMP '{}': {}", *path, e.what());
     }
   }
 

@@ -35,6 +35,7 @@ struct PipelineOptions {
   OptimizerFactors factors;
   std::vector<std::string> dotChecks;  // Fwd0, Fwd1, Bwd0, PreAlias, Final, or ALL
   std::string logDir = ".";            // where dot files go
+  bool decomposeGradSum = false;       // sums of three or more gradients become additions
   bool verifyEachPass = false;         // otherwise verified at the end of each phase
 };
 

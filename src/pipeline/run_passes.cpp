@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
@@ -10,6 +9,7 @@
 #include <popart/error.hpp>
 #include <popart/logging.hpp>
 
+#include "base/environment.hpp"
 #include "pipeline/passes.hpp"
 
 namespace popart::pipeline {
@@ -17,7 +17,6 @@ namespace {
 
 constexpr const char *kPhaseNames[] = {"Fwd0",    "Fwd1", "Bwd0",   "PreAlias", "Final",
                                        "Flatten", "Fuse", "Layout", "Order",    "OnRequest"};
-constexpr const char *kDumpFolder = "POPART_PASS_DUMP";
 
 #ifdef NDEBUG
 constexpr bool kVerifyAlways = false;
@@ -58,16 +57,16 @@ void finishPhase(PassContext &c, Phase phase) {
 
 // Numbers go on over preparation and lowering of one process, so that the files sort in the order of the passes.
 void dump(const PassContext &c, const char *name) {
-  const char *folder = std::getenv(kDumpFolder);
-  if (!folder || !*folder) return;
+  const std::optional<std::string> folder = environment::passDump();
+  if (!folder) return;
   static std::atomic<int> number{0};
-  const std::string path = fmt::format("{}/{:03}-{}.ir", folder, number++, name);
+  const std::string path = fmt::format("{}/{:03}-{}.ir", *folder, number++, name);
   std::error_code ignored;
-  std::filesystem::create_directories(folder, ignored);
+  std::filesystem::create_directories(*folder, ignored);
   std::ofstream file(path);
   file << print(c.ir(), PrintData::Summary);
   file.close();
-  if (!file) logging::transform::warn("{}: the file '{}' cannot be written", kDumpFolder, path);
+  if (!file) logging::transform::warn("POPART_PASS_DUMP: the file '{}' cannot be written", path);
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 
 #include <popart/half.hpp>
 
+#include "base/environment.hpp"
 #include "base/threads/thread_pool.hpp"
 #include "runtime/step_times.hpp"
 
@@ -26,7 +27,6 @@ using executable::Program;
 using executable::Step;
 
 constexpr size_t kAlign = 64;
-constexpr const char *kStepTimesFile = "POPART_STEP_TIMES";
 
 // Aligned, zeroed block, in memory from the start so that no run pays for page faults. Large blocks are pages of the
 // system, which come zeroed: huge ones where it offers them, but for the last part, which would be rounded up.
@@ -152,7 +152,7 @@ void accumulate(DataType type, void *sum, const void *value, int64_t bytes) {
 struct Engine::Impl {
   Impl(const Executable &e, int threads)
       : executable(e),
-        times(std::getenv(kStepTimesFile) ? std::make_unique<StepTimes>() : nullptr),
+        times(environment::stepTimes() ? std::make_unique<StepTimes>() : nullptr),
         arena(e.memory.arenaBytes),
         variableOffsets(offsetsOf(e)),
         variables(variableOffsets.back()),
@@ -344,8 +344,8 @@ Engine::Engine(std::shared_ptr<const Executable> executable, int threads)
     : executable_(std::move(executable)), impl_(std::make_unique<Impl>(*executable_, threads)) {}
 
 Engine::~Engine() {
-  const char *file = std::getenv(kStepTimesFile);
-  if (impl_->times && file) std::ofstream(file, std::ios::app) << impl_->times->table();
+  const std::optional<std::string> file = environment::stepTimes();
+  if (impl_->times && file) std::ofstream(*file, std::ios::app) << impl_->times->table();
 }
 
 int Engine::threads() const { return impl_->pool.threads(); }
