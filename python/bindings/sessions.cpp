@@ -112,6 +112,7 @@ void bindSessionBase(nb::module_ &m) {
       .def("getInfo", &Session::getInfo, nb::arg("id"))
       .def("getIr", &Session::getIrPtr)
       .def("getSummaryReport", &Session::getSummaryReport, nb::arg("resetProfile") = true)
+      .def("getThreadReport", &Session::getThreadReport)
       .def("getSerializedGraph",
            [](const Session &s) {
              const std::string text = s.getSerializedGraph();

@@ -1,16 +1,15 @@
 // Built-in devices (see virtual_ipus.hpp). Attachment is bookkeeping per process: a set of attached IPU numbers.
 #include "api/virtual_ipus.hpp"
 
-#include <sched.h>
-
 #include <charconv>
 #include <cstdlib>
-#include <fstream>
 #include <mutex>
 #include <set>
 
 #include <popart/error.hpp>
 #include <popart/logging.hpp>
+
+#include "base/threads/processors.hpp"
 
 namespace popart {
 namespace {
@@ -196,19 +195,11 @@ class BuiltInDevices : public DeviceProvider {
   }
 };
 
-// Physical cores among the CPUs this process may run on: hyper-threads of one core count once.
-int physicalCores() {
-  cpu_set_t allowed;
-  CPU_ZERO(&allowed);
-  if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return 1;
-  std::set<std::string> cores;
-  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-    if (!CPU_ISSET(cpu, &allowed)) continue;
-    std::ifstream siblings("/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/thread_siblings_list");
-    std::string line;
-    cores.insert(std::getline(siblings, line) ? line : "cpu" + std::to_string(cpu));
-  }
-  return cores.empty() ? 1 : static_cast<int>(cores.size());
+int parseThreads(const std::string &text, const std::string &what) {
+  constexpr int kMostThreads = 1024;
+  const int threads = parsePositive(text, what);
+  if (threads > kMostThreads) throw error("{}: got '{}', expected at most {} threads", what, text, kMostThreads);
+  return threads;
 }
 
 }  // namespace
@@ -220,7 +211,13 @@ int virtualIpuCount() {
 
 int computeThreadCount() {
   const char *text = std::getenv("POPART_NUM_THREADS");
-  return text ? parsePositive(text, "environment variable POPART_NUM_THREADS") : physicalCores();
+  return text ? parseThreads(text, "environment variable POPART_NUM_THREADS") : processorLimits().threads();
+}
+
+int computeThreadCount(const SessionOptions &options) {
+  const auto given = options.engineOptions.find("num_threads");
+  if (given == options.engineOptions.end()) return computeThreadCount();
+  return parseThreads(given->second, "engineOptions: num_threads");
 }
 
 DeviceProvider &builtInDevices() {

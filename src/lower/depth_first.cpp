@@ -217,14 +217,18 @@ class Chain {
 }  // namespace
 
 int64_t chainDepthFirst(std::vector<Step> &steps, const KernelTimes &times, Storages &storages, int threads) {
-  // Parts are shared out whole: with few of them a thread would wait for the others.
-  const int64_t fewest = 4 * threads;
+  // Parts are shared out whole: where they do not come out even, threads would wait for the last ones.
+  const auto pays = [threads](int64_t parts) {
+    constexpr double kBusy = 0.8;
+    const int64_t turns = (parts + threads - 1) / threads;
+    return parts >= 2 * threads && static_cast<double>(parts) >= kBusy * static_cast<double>(turns * threads);
+  };
   std::vector<Step> result;
   int64_t scratch = 0;
   for (size_t i = 0; i < steps.size();) {
     const int64_t parts = steps[i].kind == Step::Kind::Kernel ? steps[i].kernel->parts() : 1;
     Chain chain(parts, storages);
-    if (parts >= fewest)
+    if (pays(parts))
       for (size_t j = i; j < steps.size() && steps[j].kernel && chain.add(steps[j], times.at(steps[j].kernel.get()));)
         ++j;
     chain.trim();

@@ -121,7 +121,7 @@ class Emitter {
   }
 
   void emitKernel(const Graph &graph, const Op &op, Program &program) {
-    executable::KernelRequest request{&op, {}, {}};
+    executable::KernelRequest request{&op, {}, {}, options_.threads};
     Step step;
     step.name = op.str();
     Emitted emitted;
@@ -141,6 +141,7 @@ class Emitter {
     step.out = emitted.out;
     emitted.kernel = step.kernel.get();
     result_->scratchBytesPerThread = std::max(result_->scratchBytesPerThread, step.kernel->scratchBytes());
+    result_->sharedScratchBytes = std::max(result_->sharedScratchBytes, step.kernel->sharedBytes());
     program.steps.push_back(std::move(step));
     sharing_.addKernel(std::move(emitted));
   }
@@ -354,7 +355,7 @@ class Emitter {
     m.largestLiveSetBytes = plan.largestLiveSetBytes;
     for (const auto &v : result_->variables) m.variableBytes += executable::storageBytes(v.info, v.layout);
     for (const auto &c : result_->constants) m.constantBytes += c.data.nbytes();
-    m.scratchBytes = result_->scratchBytesPerThread * options_.threads;
+    m.scratchBytes = result_->scratchBytesPerThread * options_.threads + result_->sharedScratchBytes;
     result_->main = program;
     if (options_.maxMemoryBytes > 0 && m.total() > options_.maxMemoryBytes) refuse(plan);
   }

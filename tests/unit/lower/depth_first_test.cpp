@@ -60,7 +60,7 @@ int chained(const executable::Executable &e) {
 
 std::map<std::string, Values> run(std::shared_ptr<const executable::Executable> e, int threads) {
   Streams streams(*e);
-  runtime::Engine(e, threads).run(streams);
+  runtime::Engine(e, threads, runtime::Waking::Always).run(streams);
   return streams.outputs;
 }
 
