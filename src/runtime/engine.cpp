@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -156,11 +157,13 @@ void accumulate(DataType type, void *sum, const void *value, int64_t bytes) {
 }
 
 // Each worker is bound to a core when there is one thread per allowed core; otherwise the system places them better.
+// More threads than the CPU quota feeds do not poll: that would use up what the others compute with.
 ThreadPoolOptions poolOptions(int threads) {
   const ProcessorLimits limits = processorLimits();
   ThreadPoolOptions options;
   if (threads > 1 && threads == limits.threads() && limits.cores.size() == static_cast<size_t>(threads))
     options.processors.assign(limits.cores.begin() + 1, limits.cores.end());
+  if (limits.quota && threads > std::max(1.0, std::ceil(*limits.quota))) options.spin = std::chrono::nanoseconds(0);
   return options;
 }
 

@@ -22,7 +22,7 @@ class PoolKernel final : public executable::Kernel {
  public:
   PoolKernel(const Pool &pool, Kind kind, bool countPadding) : pool_(pool), kind_(kind), countPadding_(countPadding) {
     const int64_t work = pool.n * pool.outputPixels() * pool.channels * pool.taps();
-    tasks_ = static_cast<int>(taskCount(work, int64_t{1} << 14, pool.n * pool.outputPixels()));
+    tasks_ = static_cast<int>(taskCount(work, int64_t{1} << 13, pool.n * pool.outputPixels()));
   }
   std::string name() const override { return kind_ == Kind::Maximum ? "max pool" : "average pool"; }
   int tasks() const override { return tasks_; }
