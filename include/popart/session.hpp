@@ -108,9 +108,12 @@ class Session {
   bool hasInfo(TensorId id) const;        // false before prepareDevice
   std::set<TensorId> getAllTensorIds() const;
   std::string getSummaryReport(bool resetProfile = true) const;  // memory in bytes, for people
-  std::string getSerializedGraph() const;                        // as serializeIr
-  std::string serializeIr(IrSerializationFormat format);         // docs/compat/serialised-ir.md
-  uint64_t getCycleCount(std::string id = "");                   // runtime_error: no device here counts cycles
+  // Every kernel with the threads it will use, its tasks and the predicted share of busy threads; for people. Throws
+  // runtime_error before prepareDevice.
+  std::string getThreadReport() const;
+  std::string getSerializedGraph() const;                 // as serializeIr
+  std::string serializeIr(IrSerializationFormat format);  // docs/compat/serialised-ir.md
+  uint64_t getCycleCount(std::string id = "");            // runtime_error: no device here counts cycles
   // Throws popart::error when an op modifies memory that another op reads and nothing orders the two.
   void checkInplacingAmbiguity() const;
   const Ir &getIr() const;               // the whole program; valid as long as the session

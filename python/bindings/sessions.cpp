@@ -198,6 +198,8 @@ void bindSessionBase(nb::module_ &m) {
            "\n"
            "Args:\n"
            "    resetProfile: Kept, no effect.")
+      .def("getThreadReport", &Session::getThreadReport,
+           "Every kernel with the threads it uses, its tasks and the predicted share of busy threads, as text.")
       .def(
           "getSerializedGraph",
           [](const Session &s) {

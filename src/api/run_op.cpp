@@ -139,7 +139,7 @@ std::shared_ptr<const executable::Executable> compile(Program &p, const std::vec
 std::vector<TensorData> execute(Program &p, const std::vector<TensorIndex> &results, const OpRun &run) {
   const int threads = run.threads > 0 ? run.threads : computeThreadCount();
   const auto executable = compile(p, results, run.backend, threads);
-  runtime::Engine engine(executable, threads);
+  runtime::Engine engine(executable, threads, runtime::Waking::Always);
   Streams streams(*executable, p.streams);
   engine.run(streams);
   for (int i = 1; i < run.repetitions; ++i) {

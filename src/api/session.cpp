@@ -15,6 +15,7 @@
 #include "api/virtual_ipus.hpp"
 #include "backends/ref/ref.hpp"
 #include "base/environment.hpp"
+#include "executable/cost.hpp"
 #include "pipeline/passes.hpp"
 
 namespace popart {
@@ -83,7 +84,7 @@ void Session::Impl::compile() {
   lower::LowerOptions lowering;
   lowering.backends = backendsFor(device->getType());
   lowering.evaluate = ref::evaluate;
-  lowering.threads = computeThreadCount();
+  lowering.threads = computeThreadCount(options);
   lowering.iterations = iterations();  // micro-batches of one update are a loop of the program
   lowering.maxMemoryBytes = memoryLimitBytes(options);
   if (options.enableInplaceAmbiguityChecking)
@@ -128,7 +129,7 @@ void Session::Impl::load() {
         "Session '{}': the device {} is in use. Detach it elsewhere, or set DeviceManager::setOnDemandAttachTimeout",
         name, device->toString());
   const auto start = std::chrono::steady_clock::now();
-  engine = std::make_unique<runtime::Engine>(executable, computeThreadCount());
+  engine = std::make_unique<runtime::Engine>(executable, computeThreadCount(options));
   streams = std::make_unique<StepStreams>(executable);
   weightsLoaded = false;
   firstRun = true;
@@ -238,6 +239,15 @@ std::string Session::getSummaryReport(bool) const {
                                                    {"predicted peak", impl_->predictedPeakBytes()}};
   for (const auto &[what, bytes] : rows) report += "  " + std::string(what) + ": " + std::to_string(bytes) + " bytes\n";
   return report + "Execution profiling not enabled\n";
+}
+
+std::string Session::getThreadReport() const {
+  if (!impl_->executable)
+    throw runtime_error(
+        "Session '{}': getThreadReport before the program is compiled. Try calling Session::prepareDevice first",
+        impl_->name);
+  const int threads = computeThreadCount(impl_->options);
+  return executable::threadUseText(executable::threadUse(*impl_->executable, threads), threads);
 }
 
 std::string Session::getSerializedGraph() const {

@@ -86,7 +86,7 @@ struct MemoryReport {
   int64_t largestLiveSetBytes = 0;
   int64_t variableBytes = 0;
   int64_t constantBytes = 0;
-  int64_t scratchBytes = 0;  // over all threads
+  int64_t scratchBytes = 0;  // over all threads, and what the tasks of a kernel share
   int64_t total() const { return arenaBytes + variableBytes + constantBytes + scratchBytes; }
 };
 
@@ -103,6 +103,7 @@ struct Executable {
   Program main;
   int64_t iterations = 1;  // times `main` runs per session.run (batches per step x accumulation)
   int64_t scratchBytesPerThread = 0;
+  int64_t sharedScratchBytes = 0;  // most Kernel::sharedBytes()
   MemoryReport memory;
   std::vector<Fallback> fallbacks;
   std::string loweredText;  // lowered graph as IR text (only when asked for)

@@ -26,6 +26,7 @@ struct KernelArgs {
   const void *const *in;
   void *const *out;
   void *scratch;  // Kernel::scratchBytes() bytes, private to the running thread, 64-byte aligned; uninitialised
+  void *shared = nullptr;  // Kernel::sharedBytes() bytes that all tasks of one run see, aligned alike; uninitialised
 };
 
 // Operands that a kernel in parts (Kernel::inParts) cuts with it: bit i for input or output i.
@@ -38,10 +39,22 @@ class Kernel {
  public:
   virtual ~Kernel() = default;
   virtual std::string name() const = 0;  // implementation chosen, for reports: "gemm_nn 8x2"
-  // Independent pieces of work; decided by shapes alone so that results do not depend on the number of threads.
+  // Pieces of work; those of one round are independent. Outputs may be cut as KernelRequest::threads suggests, sums as
+  // shapes say, so that results do not depend on the number of threads.
   virtual int tasks() const { return 1; }
+  // Rounds: the last task of each round, plus one, ascending up to tasks(). All tasks of a round end before the next one
+  // begins, so that running tasks in ascending order is always right. Empty: all tasks are one round.
+  virtual std::span<const int> roundEnds() const { return {}; }
   virtual int64_t scratchBytes() const { return 0; }
+  virtual int64_t sharedBytes() const { return 0; }
+  // What planning knows of the cost (executable/cost.hpp). Bytes read and written by all tasks; negative: those of its
+  // operands. The part of the whole cost that a task is; the parts of all tasks add up to 1.
   virtual double flops() const { return 0; }
+  virtual double bytes() const { return -1; }
+  virtual double share(int task) const {
+    (void)task;
+    return 1.0 / tasks();
+  }
   // Output `output` may share memory with input `input` (same bytes, written only after it was read by the same task).
   virtual bool canOverwrite(int input, int output) const {
     (void)input, (void)output;
@@ -64,6 +77,7 @@ struct KernelRequest {
   const Op *op;
   std::vector<OperandDesc> inputs;
   std::vector<OperandDesc> outputs;
+  int threads = 1;  // that will share the tasks, at most; never changes a bit of the results
 };
 // The operands of an op as its graph states them: infos, layouts, values of constants.
 KernelRequest requestOf(const Op &op);

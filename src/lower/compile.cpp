@@ -36,7 +36,8 @@ Compiled compileInSteps(const Program &program, const LowerOptions &options, con
 #endif
   auto executable = timed("emit", [&] { return emit(ir, result.schedule, kernels, result.plan); });
   executable->iterations = options.iterations;
-  executable->memory.scratchBytes = executable->scratchBytesPerThread * options.threads;
+  executable->memory.scratchBytes =
+      executable->scratchBytesPerThread * options.threads + executable->sharedScratchBytes;
   if (options.keepText) executable->loweredText = print(program, PrintData::Summary);
   checkMemoryLimit(executable->memory, result.plan, options.maxMemoryBytes);
   result.executable = std::move(executable);

@@ -77,8 +77,10 @@ std::string keyOf(const KernelRequest &request) {
 
 }  // namespace
 
-std::shared_ptr<const executable::Kernel> KernelCache::createKernel(const KernelRequest &request,
+std::shared_ptr<const executable::Kernel> KernelCache::createKernel(const KernelRequest &asked,
                                                                     std::string &reason) const {
+  KernelRequest request = asked;
+  request.threads = threads_;
   if (request.op->isUserOp()) return backend_.createKernel(request, reason);
   const auto [entry, fresh] = answers_.try_emplace(keyOf(request));
   Answer &answer = entry->second;

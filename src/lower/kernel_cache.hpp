@@ -13,7 +13,8 @@ namespace popart::lower {
 // request says.
 class KernelCache final : public executable::Backend {
  public:
-  explicit KernelCache(const executable::Backend &backend) : backend_(backend) {}
+  // Every request is made for `threads` threads.
+  KernelCache(const executable::Backend &backend, int threads) : backend_(backend), threads_(threads) {}
 
   std::string name() const override { return backend_.name(); }
   int panelWidth() const override { return backend_.panelWidth(); }
@@ -34,6 +35,7 @@ class KernelCache final : public executable::Backend {
   };
 
   const executable::Backend &backend_;
+  const int threads_;
   mutable std::unordered_map<std::string, Answer> answers_;
   mutable int64_t made_ = 0, shared_ = 0;
 };

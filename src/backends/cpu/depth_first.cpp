@@ -142,6 +142,7 @@ class Planner {
 
   bool addMember(const Op &op, std::string &reason) {
     KernelRequest request = executable::requestOf(op);
+    request.threads = request_.threads;
     for (size_t i = 0; i < op.inputs().size(); ++i)
       if (op.inputs()[i].valid())
         if (const auto it = inputOf_.find(op.inputs()[i].value); it != inputOf_.end())
@@ -150,6 +151,7 @@ class Planner {
       return reason = op.opType() + " in it has too many operands", false;
     Draft draft{&op, backend().createKernel(request, reason), {}};
     if (!draft.whole) return false;
+    if (draft.whole->sharedBytes() > 0) return reason = op.opType() + " in it passes values between tasks", false;
     draft.member.kernel = draft.whole->inParts(parts_, draft.member.cut);
     if (!draft.member.kernel) return reason = op.opType() + " in it does not fall into its parts", false;
     drafts_.push_back(std::move(draft));

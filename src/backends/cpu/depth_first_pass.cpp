@@ -27,7 +27,7 @@ class Chain {
     if (op.inputs().size() > kMostChainOperands || op.outputs().size() > kMostChainOperands || op.isUserOp())
       return false;
     Member member{&op, {}};
-    if (!kernel.inParts(parts_, member.cut)) return false;
+    if (kernel.sharedBytes() > 0 || !kernel.inParts(parts_, member.cut)) return false;
     auto values = values_;
     for (const auto &[value, own] : valuesOf(member)) {
       Value &v = values[value];
@@ -220,7 +220,14 @@ bool isKernel(const Op &op) {
   return !op.has(Trait::Call) && !op.has(Trait::HostIo) && !op.is("VariableAssign") && !isFreeView(op);
 }
 
-void chainGraph(Ir &ir, Graph &graph, const executable::Backend &backend, int64_t fewestParts) {
+// Parts are shared out whole: where they do not come out even, threads would wait for the last ones.
+bool pays(int64_t parts, int threads) {
+  constexpr double kBusy = 0.8;
+  const int64_t turns = (parts + threads - 1) / threads;
+  return parts >= 2 * int64_t{threads} && static_cast<double>(parts) >= kBusy * static_cast<double>(turns * threads);
+}
+
+void chainGraph(Ir &ir, Graph &graph, const executable::Backend &backend, int threads) {
   const std::vector<OpIndex> order = schedule::orderOps(graph);
   auto kernelOf = [&](const Op &op) {
     std::string reason;
@@ -233,7 +240,7 @@ void chainGraph(Ir &ir, Graph &graph, const executable::Backend &backend, int64_
     }
     const auto first = kernelOf(graph.op(order[i]));
     const int64_t parts = first ? first->parts() : 1;
-    if (parts < fewestParts || parts < 2) {
+    if (!pays(parts, threads)) {
       ++i;
       continue;
     }
@@ -265,8 +272,7 @@ void chainGraph(Ir &ir, Graph &graph, const executable::Backend &backend, int64_
 }  // namespace
 
 void chainDepthFirst(Ir &program, const executable::Backend &backend, int threads) {
-  // Parts are shared out whole: with few of them a thread would wait for the others.
-  for (Graph *graph : schedule::programGraphs(program)) chainGraph(program, *graph, backend, 4 * int64_t{threads});
+  for (Graph *graph : schedule::programGraphs(program)) chainGraph(program, *graph, backend, threads);
 }
 
 }  // namespace popart::cpu

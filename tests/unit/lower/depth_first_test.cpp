@@ -1,5 +1,5 @@
 // Depth-first chains: the same bits as kernel by kernel, less memory, and no chain where parts would depend on one
-// another. A chain needs four parts per thread, so the number of threads that a program is lowered for switches them.
+// another. A chain needs two parts per thread, so the number of threads that a program is lowered for switches them.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -62,7 +62,7 @@ int chained(const executable::Executable &e) {
 
 std::map<std::string, Values> run(std::shared_ptr<const executable::Executable> e, int threads) {
   Streams streams(*e);
-  runtime::Engine(e, threads).run(streams);
+  runtime::Engine(e, threads, runtime::Waking::Always).run(streams);
   return streams.outputs;
 }
 
