@@ -35,7 +35,7 @@ struct ThreadPoolOptions {
 class ThreadPool {
  public:
   // `threads` counts the caller of run() too, so threads - 1 workers are started. Values below 1 count as 1.
-  // Throws std::system_error when the system refuses a thread.
+  // Throws popart::runtime_error when the system refuses a thread.
   explicit ThreadPool(int threads, ThreadPoolOptions options = {});
   ~ThreadPool();
   ThreadPool(const ThreadPool &) = delete;
@@ -70,6 +70,8 @@ class ThreadPool {
   uint32_t awaitRun(uint32_t seen) noexcept;
   void awaitTasks() noexcept;
   void stopWorkers() noexcept;
+  void startWorkers(Affinity affinity);
+  int threadInside() const noexcept;
 
   const int threads_;
   std::chrono::nanoseconds spin_;
@@ -82,6 +84,7 @@ class ThreadPool {
   alignas(64) std::atomic<int> parked_{0};
   std::atomic<bool> busy_{false};
   std::vector<std::thread> workers_;
+  std::atomic<std::thread::id> caller_;  // who runs tasks in run() beside the workers
 };
 
 }  // namespace popart
