@@ -15,7 +15,7 @@ struct ManagerHandle {
 void bindDeviceInfo(nb::module_ &m) {
   nb::class_<DeviceInfo>(m, "DeviceInfo")
       .def("attach", &DeviceInfo::attach)
-      .def("tryAttachUntilTimeout", &DeviceInfo::tryAttachUntilTimeout, nb::call_guard<nb::gil_scoped_release>())
+      .def("tryAttachUntilTimeout", &DeviceInfo::tryAttachUntilTimeout, nb::call_guard<ReleaseGil>())
       .def("detach", &DeviceInfo::detach)
       .def_prop_ro("type", &DeviceInfo::getType)
       .def_prop_ro("connectionType", &DeviceInfo::getConnectionType)
