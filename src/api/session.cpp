@@ -17,6 +17,7 @@
 #include "base/environment.hpp"
 #include "executable/cost.hpp"
 #include "pipeline/passes.hpp"
+#include "session/host_streams.hpp"
 
 namespace popart {
 namespace {
@@ -59,6 +60,11 @@ void Session::Impl::requireEngine(const char *what) const {
         name, what);
 }
 
+void Session::Impl::loadToRun() {
+  if (!executable || !options.compileEngine) requireEngine("run");
+  load();
+}
+
 void Session::Impl::checkDeviceFits() const {
   if (device->getType() == DeviceType::Cpu) return;
   int64_t ipusPerReplica = 1;
@@ -96,7 +102,6 @@ void Session::Impl::compile() {
   variableIndex.clear();
   for (size_t i = 0; i < executable->variables.size(); ++i)
     variableIndex[executable->variables[i].id] = static_cast<int>(i);
-  fillSizes();
   logging::session::info(
       "session '{}': compiled {} steps in {} ms; memory: {} bytes arena, {} bytes variables, {} bytes constants, {} "
       "bytes "
@@ -111,12 +116,10 @@ void Session::Impl::fillSizes() {
   sizes.accumulationFactor = options.getAccumulationFactor();
   sizes.replicationFactor = options.getLocalReplicationFactor();
   sizes.modelInputs = modelInputs;
-  for (const auto &stream : executable->inputs) {
-    sizes.inputs[stream.id] = {stream.info, false};
-  }
-  for (const auto &stream : executable->outputs)
-    sizes.outputs[stream.id] = {stream.info,
-                                dataFlow.isAnchored(stream.id) ? dataFlow.art(stream.id) : AnchorReturnType("All")};
+  const session::HostStreams host = session::hostStreams(ir());
+  for (const auto &[id, info] : host.inputs) sizes.inputs[id] = {info, false};
+  for (const auto &[id, info] : host.outputs)
+    sizes.outputs[id] = {info, dataFlow.isAnchored(id) ? dataFlow.art(id) : AnchorReturnType("All")};
 }
 
 void Session::Impl::load() {
@@ -149,10 +152,17 @@ void Session::prepareDevice(bool loadEngine) {
   };
   report(0);
   impl_->engine.reset();
-  impl_->compile();
-  if (loadEngine && options.compileEngine) {
-    report(std::max(options.compilationProgressTotal - 1, 0));
-    impl_->load();
+  try {
+    impl_->compile();
+    if (loadEngine && options.compileEngine) {
+      report(std::max(options.compilationProgressTotal - 1, 0));
+      impl_->load();
+    }
+  } catch (const std::bad_alloc &) {
+    throw memory_allocation_err(
+        "Session '" + impl_->name +
+            "': the system has no memory left for the program. Use a smaller batch or free memory",
+        "");
   }
   report(options.compilationProgressTotal);
 }
@@ -169,7 +179,7 @@ bool Session::isPrepared() const { return impl_->executable != nullptr; }
 void Session::run(IStepIO &stepIO, std::string debugName) {
   Impl &s = *impl_;
   if (!s.engine) [[unlikely]]
-    s.requireEngine("run");
+    s.loadToRun();
   if (s.mode == Impl::Mode::Training && !s.weightsLoaded && !s.variableIndex.empty()) [[unlikely]]
     throw runtime_error("Session '{}': run before the weights are on the device. Call weightsFromHost first", s.name);
   if (s.running.exchange(true, std::memory_order_acquire))
@@ -196,10 +206,6 @@ void Session::run(std::string programHandle, IStepIO &, std::string) {
 }
 
 TensorInfo Session::getInfo(TensorId id) const {
-  if (!impl_->executable)
-    throw runtime_error(
-        "Session '{}': getInfo('{}') before the program is compiled. Try calling Session::prepareDevice first",
-        impl_->name, id);
   // With gradient accumulation the tensors of a micro-batch are in a graph of their own, under the same ids.
   for (const Graph *graph : impl_->ir().getAllGraphs())
     if (const TensorIndex t = graph->find(impl_->tensorId(id)); t.valid()) return graph->info(t);
@@ -207,17 +213,12 @@ TensorInfo Session::getInfo(TensorId id) const {
 }
 
 bool Session::hasInfo(TensorId id) const {
-  if (!impl_->executable) return false;
   const std::vector<Graph *> graphs = impl_->ir().getAllGraphs();
   return std::any_of(graphs.begin(), graphs.end(),
                      [&](const Graph *graph) { return graph->contains(impl_->tensorId(id)); });
 }
 
 std::set<TensorId> Session::getAllTensorIds() const {
-  if (!impl_->executable)
-    throw runtime_error(
-        "Session '{}': getAllTensorIds before the program is compiled. Try calling Session::prepareDevice first",
-        impl_->name);
   std::set<TensorId> ids;
   for (const Graph *graph : impl_->ir().getAllGraphs())
     for (const Tensor *tensor : graph->tensors()) ids.insert(tensor->id);
@@ -250,13 +251,7 @@ std::string Session::getThreadReport() const {
   return executable::threadUseText(executable::threadUse(*impl_->executable, threads), threads);
 }
 
-std::string Session::getSerializedGraph() const {
-  if (!impl_->executable)
-    throw runtime_error(
-        "Session '{}': getSerializedGraph before the program is compiled. Try calling Session::prepareDevice first",
-        impl_->name);
-  return serialiseJson(impl_->ir());
-}
+std::string Session::getSerializedGraph() const { return serialiseJson(impl_->ir()); }
 
 std::string Session::serializeIr(IrSerializationFormat) { return serialiseJson(impl_->ir()); }
 

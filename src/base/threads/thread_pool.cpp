@@ -10,6 +10,9 @@
 
 #include <algorithm>
 #include <bit>
+#include <system_error>
+
+#include <popart/error.hpp>
 
 #include "base/threads/processors.hpp"
 
@@ -26,10 +29,6 @@ namespace {
 
 constexpr int kChildren = 4;  // workers that a thread wakes itself
 constexpr int kWordBits = 64;
-
-// The pool whose task the current thread is running, and its index there; makes nested runs inline.
-thread_local const ThreadPool *currentPool = nullptr;
-thread_local int currentThread = 0;
 
 void pauseBriefly() {
 #if defined(__x86_64__)
@@ -82,15 +81,37 @@ ThreadPool::ThreadPool(int threads, ThreadPoolOptions options)
   if (threads_ > allowedProcessors()) spin_ = std::chrono::nanoseconds(0);
   workers_.reserve(static_cast<size_t>(threads_ - 1));
   try {
-    for (int i = 1; i < threads_; ++i) {
-      workers_.emplace_back(&ThreadPool::workerMain, this, i);
-      if (static_cast<size_t>(i) <= options.processors.size())
-        bindTo(workers_.back(), options.processors[static_cast<size_t>(i) - 1]);
-    }
+    startWorkers(options);
+  } catch (const std::system_error &e) {
+    const size_t started = workers_.size() + 1;
+    stopWorkers();
+    throw runtime_error(
+        "thread pool: the system refuses a thread: got {} of {} threads ({}). Set the environment variable "
+        "POPART_NUM_THREADS to fewer threads, or raise the limit (ulimit -u, -v)",
+        started, threads_, e.code().message());
   } catch (...) {
     stopWorkers();
     throw;
   }
+}
+
+void ThreadPool::startWorkers(const ThreadPoolOptions &options) {
+  for (int i = 1; i < threads_; ++i) {
+    workers_.emplace_back(&ThreadPool::workerMain, this, i);
+    if (static_cast<size_t>(i) <= options.processors.size())
+      bindTo(workers_.back(), options.processors[static_cast<size_t>(i) - 1]);
+  }
+}
+
+// Index of the current thread when it is inside a run of this pool, else -1. Thread-local variables would say it as
+// well, but a library loaded at run time gets them at their first use, where a failed allocation ends the process.
+int ThreadPool::threadInside() const noexcept {
+  if (!busy_.load(std::memory_order_relaxed)) return -1;
+  const std::thread::id self = std::this_thread::get_id();
+  if (caller_.load(std::memory_order_relaxed) == self) return 0;
+  for (size_t i = 0; i < workers_.size(); ++i)
+    if (workers_[i].get_id() == self) return static_cast<int>(i) + 1;
+  return -1;
 }
 
 ThreadPool::~ThreadPool() { stopWorkers(); }
@@ -108,17 +129,13 @@ void ThreadPool::run(int tasks, TaskFn fn, void *state, int threads) noexcept {
 
 void ThreadPool::start(int tasks, TaskFn fn, void *state, int threads, Stealing stealing) noexcept {
   if (tasks <= 0) return;
-  const bool nested = currentPool == this;
-  if (nested || threads_ == 1) {
-    const int thread = nested ? currentThread : 0;
-    for (int task = 0; task < tasks; ++task) fn(state, task, thread);
+  const int inside = threads_ == 1 ? 0 : threadInside();
+  if (inside >= 0) {
+    for (int task = 0; task < tasks; ++task) fn(state, task, inside);
     return;
   }
   while (busy_.exchange(true, std::memory_order_acquire)) std::this_thread::yield();
-  const ThreadPool *outerPool = currentPool;
-  const int outerThread = currentThread;
-  currentPool = this;
-  currentThread = 0;
+  caller_.store(std::this_thread::get_id(), std::memory_order_relaxed);
   if (const int active = std::min(threads, tasks); active == 1) {
     for (int task = 0; task < tasks; ++task) fn(state, task, 0);
   } else {
@@ -129,8 +146,7 @@ void ThreadPool::start(int tasks, TaskFn fn, void *state, int threads, Stealing 
     work(0, active);
     awaitTasks();
   }
-  currentPool = outerPool;
-  currentThread = outerThread;
+  caller_.store(std::thread::id(), std::memory_order_relaxed);
   busy_.store(false, std::memory_order_release);
 }
 
@@ -215,8 +231,6 @@ uint32_t ThreadPool::awaitBell(Bell &bell, uint32_t seen) noexcept {
 }
 
 void ThreadPool::workerMain(int thread) noexcept {
-  currentPool = this;
-  currentThread = thread;
   uint32_t seen = 0;
   while (!stop_.load(std::memory_order_acquire)) {
     seen = awaitBell(bells_[thread], seen);

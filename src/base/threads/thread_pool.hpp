@@ -42,7 +42,7 @@ struct ThreadPoolOptions {
 class ThreadPool {
  public:
   // `threads` counts the caller of run() too, so threads - 1 workers are started. Values below 1 count as 1.
-  // Throws std::system_error when the system refuses a thread.
+  // Throws popart::runtime_error when the system refuses a thread.
   explicit ThreadPool(int threads, ThreadPoolOptions options = {});
   ~ThreadPool();
   ThreadPool(const ThreadPool &) = delete;
@@ -103,6 +103,8 @@ class ThreadPool {
   uint32_t awaitBell(Bell &bell, uint32_t seen) noexcept;
   void awaitTasks() noexcept;
   void stopWorkers() noexcept;
+  void startWorkers(const ThreadPoolOptions &options);
+  int threadInside() const noexcept;
 
   const int threads_;
   std::chrono::nanoseconds spin_;
@@ -116,6 +118,7 @@ class ThreadPool {
   alignas(64) std::atomic<int> pending_{0};
   std::atomic<bool> busy_{false};
   std::vector<std::thread> workers_;
+  std::atomic<std::thread::id> caller_;  // who runs tasks in run() beside the workers
 };
 
 }  // namespace popart
