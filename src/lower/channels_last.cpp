@@ -12,6 +12,7 @@
 
 #include "base/union_find.hpp"
 #include "lower/fuse_elementwise.hpp"
+#include "lower/program_tensors.hpp"
 #include "schedule/schedule.hpp"
 
 namespace popart::lower {
@@ -118,15 +119,17 @@ Wants wantsOf(const Graph &graph, const Op &op) {
 
 class Assigner {
  public:
-  Assigner(Graph &graph, const executable::Backend &backend) : graph_(graph), backend_(backend) {
-    for (OpIndex o : schedule::orderOps(graph)) ops_.push_back(&graph.op(o));
+  Assigner(Ir &program, const executable::Backend &backend) : tensors_(program), backend_(backend) {
+    for (Graph *graph : tensors_.graphs())
+      for (OpIndex o : schedule::orderOps(*graph)) ops_.push_back(&graph->op(o));
   }
 
   void run() {
     if (std::none_of(ops_.begin(), ops_.end(), [](const Op *op) { return isSpatial(*op); })) return;
+    // Each round excludes or forces one op more at least, so that the rounds end.
     do decide();
     while (!allAccepted());
-    for (const auto &[t, layout] : chosen_) executable::setLayout(graph_.tensor(t), layout);
+    for (const auto &[t, layout] : chosen_) executable::setLayout(*t, layout);
     insertReorders();
   }
 
@@ -136,11 +139,11 @@ class Assigner {
     bool last = false;
   };
 
-  bool takesPart(TensorIndex t) const { return t.valid() && graph_.info(t).rank() >= 3; }
+  static bool takesPart(const Graph &graph, TensorIndex t) { return t.valid() && graph.info(t).rank() >= 3; }
 
   Wants wants(const Op &op) const {
-    Wants w = wantsOf(graph_, op);
-    if (excluded_.count(op.index())) {
+    Wants w = wantsOf(op.getGraph(), op);
+    if (excluded_.count(&op)) {
       std::fill(w.in.begin(), w.in.end(), Want::Plain);
       std::fill(w.out.begin(), w.out.end(), Want::Plain);
     }
@@ -148,40 +151,64 @@ class Assigner {
   }
 
   template <class F>
-  void forOperands(const Op &op, const Wants &w, F &&f) const {
+  static void forOperands(const Op &op, const Wants &w, F &&f) {
+    const Graph &graph = op.getGraph();
     for (size_t i = 0; i < w.in.size(); ++i)
-      if (takesPart(op.inputs()[i])) f(op.inputs()[i], w.in[i]);
+      if (takesPart(graph, op.inputs()[i])) f(graph.tensor(op.inputs()[i]), w.in[i]);
     for (size_t i = 0; i < w.out.size(); ++i)
-      if (takesPart(op.outputs()[i])) f(op.outputs()[i], w.out[i]);
+      if (takesPart(graph, op.outputs()[i])) f(graph.tensor(op.outputs()[i]), w.out[i]);
   }
 
+  // f(loop, body, carried value) for what takes part.
+  template <class F>
+  void forCarried(F &&f) const {
+    for (Op *op : ops_)
+      if (op->is("Loop"))
+        for (const Carried &c : carriedBy(*op))
+          if (takesPart(op->getGraph(), c.outer)) f(*op, *op->getCalledGraphs().front(), c);
+  }
+
+  uint32_t number(const Tensor &t) const { return tensors_.number(t.getGraph(), t.index()); }
+
   void decide() {
-    sets_ = UnionFind(graph_.tensorSlots());
+    sets_ = UnionFind(tensors_.size());
     for (const Op *op : ops_) {
-      TensorIndex first;
-      forOperands(*op, wants(*op), [&](TensorIndex t, Want want) {
+      const Tensor *first = nullptr;
+      forOperands(*op, wants(*op), [&](const Tensor &t, Want want) {
         if (want != Want::Same) return;
-        if (first.valid()) sets_.join(t.value, first.value);
-        first = t;
+        if (first) sets_.join(number(t), number(*first));
+        first = &t;
       });
     }
+    forCarried([&](const Op &loop, const Graph &body, const Carried &c) {
+      const uint32_t inner = tensors_.number(body, c.inner);
+      sets_.join(tensors_.number(loop.getGraph(), c.outer), inner);
+      sets_.join(tensors_.number(body, c.next), inner);
+      if (c.result.valid()) sets_.join(tensors_.number(loop.getGraph(), c.result), inner);
+    });
     classes_.assign(sets_.size(), {});
     for (const Op *op : ops_)
-      forOperands(*op, wants(*op), [&](TensorIndex t, Want want) {
-        Class &c = classes_[sets_.find(t.value)];
-        if (want == Want::Last || (want == Want::Same && forced_.count(op->index()))) c.last = true;
+      forOperands(*op, wants(*op), [&](const Tensor &t, Want want) {
+        Class &c = classes_[sets_.find(number(t))];
+        if (want == Want::Last || (want == Want::Same && forced_.count(op))) c.last = true;
         const bool untold = c.weights.kind == Layout::Kind::Plain;
         if ((want == Want::Weights && (untold || c.weights.transposed)) || (want == Want::TurnedWeights && untold))
           c.weights = weightLayout(*op, want, backend_.panelWidth());
       });
     chosen_.clear();
-    for (const Op *op : ops_) {
+    for (Op *op : ops_) {
       const Wants w = wants(*op);
       for (size_t i = 0; i < w.out.size(); ++i)
-        if (takesPart(op->outputs()[i])) choose(op->outputs()[i], wanted(*op, op->outputs()[i], w.out[i]));
+        if (takesPart(op->getGraph(), op->outputs()[i]))
+          choose(*op->outTensor(static_cast<int>(i)), wanted(*op, *op->outTensor(static_cast<int>(i)), w.out[i]));
     }
-    for (Tensor *t : graph_.tensors())
-      if (isStored(*t) && takesPart(t->index()) && !isConstantOfManyUses(*t)) choose(t->index(), ofClass(t->index()));
+    for (Graph *graph : tensors_.graphs())
+      for (Tensor *t : graph->tensors())
+        if (isStored(*t) && takesPart(*graph, t->index()) && !isConstantOfManyUses(*t)) choose(*t, ofClass(*t));
+    forCarried([&](Op &loop, Graph &body, const Carried &c) {
+      choose(body.tensor(c.inner), ofClass(body.tensor(c.inner)));
+      if (c.result.valid()) choose(loop.getGraph().tensor(c.result), ofClass(body.tensor(c.inner)));
+    });
   }
 
   static bool isStored(const Tensor &t) {
@@ -191,44 +218,37 @@ class Assigner {
   bool isConstantOfManyUses(const Tensor &t) const {
     if (t.tensorType() != TensorType::Const) return false;
     return std::any_of(t.uses().begin(), t.uses().end(), [&](const Use &u) {
-      return wants(graph_.op(u.op)).in[static_cast<size_t>(u.input)] == Want::Plain;
+      return wants(t.getGraph().op(u.op)).in[static_cast<size_t>(u.input)] == Want::Plain;
     });
   }
 
-  void choose(TensorIndex t, const Layout &layout) {
-    if (layout.kind != Layout::Kind::Plain) chosen_[t] = layout;
+  void choose(Tensor &t, const Layout &layout) {
+    if (layout.kind != Layout::Kind::Plain) chosen_[&t] = layout;
   }
-  Layout ofClass(TensorIndex t) {
-    const Class &c = classes_[sets_.find(t.value)];
+  Layout ofClass(const Tensor &t) const {
+    const Class &c = classes_[sets_.find(number(t))];
     if (c.weights.kind != Layout::Kind::Plain) return c.weights;
-    return c.last && !isAlike(graph_.info(t)) ? Layout{Layout::Kind::ChannelsLast} : Layout{};
+    return c.last && !isAlike(t.info) ? Layout{Layout::Kind::ChannelsLast} : Layout{};
   }
   // The layout operand t of op must have.
-  Layout wanted(const Op &op, TensorIndex t, Want want) {
-    if (!takesPart(t)) return {};
+  Layout wanted(const Op &op, const Tensor &t, Want want) const {
+    if (!takesPart(t.getGraph(), t.index())) return {};
     switch (want) {
       case Want::Plain:
         return {};
       case Want::Same:
         return ofClass(t);
       case Want::Last:
-        return isAlike(graph_.info(t)) ? Layout{} : Layout{Layout::Kind::ChannelsLast};
+        return isAlike(t.info) ? Layout{} : Layout{Layout::Kind::ChannelsLast};
       case Want::Weights:
       case Want::TurnedWeights:
         return weightLayout(op, want, backend_.panelWidth());
     }
     return {};
   }
-  Layout layoutOf(TensorIndex t) const {
-    const auto it = chosen_.find(t);
-    return it != chosen_.end() ? it->second : Layout::parse(graph_.tensor(t).layout);
-  }
-
-  OperandDesc describe(TensorIndex t, const Layout &layout) const {
-    if (!t.valid()) return {TensorInfo(), {}, nullptr, false};
-    const Tensor &tensor = graph_.tensor(t);
-    return {tensor.info, takesPart(t) ? layout : Layout::parse(tensor.layout),
-            tensor.tensorType() == TensorType::Const ? &tensor.tensorData() : nullptr, true};
+  Layout layoutOf(const Tensor &t) const {
+    const auto it = chosen_.find(const_cast<Tensor *>(&t));
+    return it != chosen_.end() ? it->second : Layout::parse(t.layout);
   }
 
   bool accepts(const Op &op, const executable::KernelRequest &request) const {
@@ -236,17 +256,20 @@ class Assigner {
     return op.is("VariableAssign") || backend_.createKernel(request, reason);
   }
 
-  executable::KernelRequest request(const Op &op, const Wants &w) {
-    executable::KernelRequest r{&op, {}, {}};
-    for (size_t i = 0; i < w.in.size(); ++i)
-      r.inputs.push_back(describe(op.inputs()[i], wanted(op, op.inputs()[i], w.in[i])));
-    for (size_t i = 0; i < w.out.size(); ++i)
-      r.outputs.push_back(describe(op.outputs()[i], wanted(op, op.outputs()[i], w.out[i])));
+  executable::KernelRequest request(const Op &op, const Wants &w) const {
+    executable::KernelRequest r = executable::requestOf(op);
+    const Graph &graph = op.getGraph();
+    auto lay = [&](std::vector<OperandDesc> &operands, const std::vector<TensorIndex> &list,
+                   const std::vector<Want> &wants) {
+      for (size_t i = 0; i < wants.size(); ++i)
+        if (takesPart(graph, list[i])) operands[i].layout = wanted(op, graph.tensor(list[i]), wants[i]);
+    };
+    lay(r.inputs, op.inputs(), w.in), lay(r.outputs, op.outputs(), w.out);
     return r;
   }
 
   // The request with every "same" operand channels last.
-  executable::KernelRequest lastRequest(const Op &op, const Wants &w) {
+  executable::KernelRequest lastRequest(const Op &op, const Wants &w) const {
     executable::KernelRequest r = request(op, w);
     auto set = [](std::vector<OperandDesc> &list, const std::vector<Want> &wants) {
       for (size_t i = 0; i < list.size(); ++i)
@@ -261,77 +284,108 @@ class Assigner {
   bool allAccepted() {
     bool all = true;
     for (const Op *op : ops_) {
-      if (excluded_.count(op->index())) continue;
+      if (excluded_.count(op)) continue;
       const Wants w = wants(*op);
       const executable::KernelRequest r = request(*op, w);
       auto isPlain = [](const OperandDesc &o) { return o.layout.kind == Layout::Kind::Plain; };
       const bool plain = std::all_of(r.inputs.begin(), r.inputs.end(), isPlain) &&
                          std::all_of(r.outputs.begin(), r.outputs.end(), isPlain);
       if (plain && !spatialRow(*op)) continue;
-      if (accepted_.count({op->index(), plain})) continue;
+      if (accepted_.count({op, plain})) continue;
       if (accepts(*op, r)) {
-        accepted_.insert({op->index(), plain});
+        accepted_.insert({op, plain});
       } else if (plain && accepts(*op, lastRequest(*op, w))) {
-        forced_.insert(op->index());
+        forced_.insert(op);
         all = false;
       } else {
-        excluded_.insert(op->index());
+        excluded_.insert(op);
         all = all && plain;
       }
     }
     return all;
   }
 
-  // ---- reorders
+  // ---- reorders ---------------------------------------------------------------------------------
   void insertReorders() {
     for (Op *op : ops_) {
       if (op->is("VariableAssign")) {
-        require(*op, 1, layoutOf(op->inputs()[0]));
-        continue;
+        require(*op, 1, layoutOf(*op->inTensor(0)));
+      } else if (op->is("Loop")) {
+        reorderCarried(*op);
+      } else {
+        const Wants w = wants(*op);
+        for (size_t i = 0; i < w.in.size(); ++i)
+          if (takesPart(op->getGraph(), op->inputs()[i]))
+            require(*op, static_cast<int>(i), wanted(*op, *op->inTensor(static_cast<int>(i)), w.in[i]));
       }
-      const Wants w = wants(*op);
-      for (size_t i = 0; i < w.in.size(); ++i)
-        if (takesPart(op->inputs()[i])) require(*op, static_cast<int>(i), wanted(*op, op->inputs()[i], w.in[i]));
     }
-    for (TensorIndex t : std::vector<TensorIndex>(graph_.outputs()))
-      if (layoutOf(t).kind != Layout::Kind::Plain && takesPart(t))
-        graph_.replaceOutputs(t, reordered(t, {}, *graph_.tensor(t).getProducerUnsafe()));
+    for (Graph *graph : tensors_.graphs()) reorderOutputs(*graph);
   }
 
   void require(Op &op, int input, const Layout &layout) {
     const TensorIndex t = op.inputs()[static_cast<size_t>(input)];
-    if (!takesPart(t) || layoutOf(t) == layout) return;
-    graph_.replaceUse({op.index(), input}, reordered(t, layout, op));
+    Graph &graph = op.getGraph();
+    if (!takesPart(graph, t) || layoutOf(graph.tensor(t)) == layout) return;
+    graph.replaceUse({op.index(), input}, reordered(graph.tensor(t), layout, op));
   }
 
-  TensorIndex reordered(TensorIndex t, const Layout &layout, const Op &reader) {
-    TensorIndex &copy = copies_[{t, layout.str()}];
+  // A carried value enters the loop, and each iteration, in the layout of its class.
+  void reorderCarried(Op &loop) {
+    Graph &body = *loop.getCalledGraphs().front();
+    for (const Carried &c : carriedBy(loop)) {
+      if (!takesPart(loop.getGraph(), c.outer)) continue;
+      const Layout layout = layoutOf(body.tensor(c.inner));
+      require(loop, c.input, layout);
+      carriedLayouts_[&body][c.output] = layout;
+    }
+  }
+
+  // Outputs of the program, of branches and what loops collect are plain.
+  void reorderOutputs(Graph &graph) {
+    const std::map<int, Layout> &carried = carriedLayouts_[&graph];
+    std::vector<TensorIndex> outputs = graph.outputs();
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      if (!takesPart(graph, outputs[i])) continue;
+      const auto it = carried.find(static_cast<int>(i));
+      const Layout layout = it == carried.end() ? Layout{} : it->second;
+      Tensor &t = graph.tensor(outputs[i]);
+      if (layoutOf(t) == layout) continue;
+      const Op *near = t.hasProducer() ? t.getProducer() : t.consumerOps().front();
+      outputs[i] = reordered(t, layout, *near);
+    }
+    graph.setOutputs(outputs);
+  }
+
+  TensorIndex reordered(Tensor &t, const Layout &layout, const Op &reader) {
+    TensorIndex &copy = copies_[{&t, layout.str()}];
     if (copy.valid()) return copy;
-    Op::Settings settings = inheritSettings(reader, graph_, "reorder");
+    Graph &graph = t.getGraph();
+    Op::Settings settings = inheritSettings(reader, graph, "reorder");
     if (settings.sequence < 0) settings.sequence = reader.index().value;
-    Op *op = graph_.addConnectedOp(opDef("Reorder"), {t}, {graph_.freeId(graph_.tensor(t).id + "/" + layout.str())}, {},
-                                   settings);
+    Op *op =
+        graph.addConnectedOp(opDef("Reorder"), {t.index()}, {graph.freeId(t.id + "/" + layout.str())}, {}, settings);
     copy = op->outputs()[0];
-    executable::setLayout(graph_.tensor(copy), layout);
+    executable::setLayout(graph.tensor(copy), layout);
     return copy;
   }
 
-  Graph &graph_;
+  ProgramTensors tensors_;
   const executable::Backend &backend_;
   std::vector<Op *> ops_;
   UnionFind sets_;
   std::vector<Class> classes_;
-  std::map<TensorIndex, Layout> chosen_;
-  std::set<OpIndex> excluded_, forced_;
-  std::set<std::pair<OpIndex, bool>> accepted_;
-  std::map<std::pair<TensorIndex, std::string>, TensorIndex> copies_;
+  std::map<Tensor *, Layout> chosen_;
+  std::map<const Graph *, std::map<int, Layout>> carriedLayouts_;  // of a body, by output
+  std::set<const Op *> excluded_, forced_;
+  std::set<std::pair<const Op *, bool>> accepted_;
+  std::map<std::pair<const Tensor *, std::string>, TensorIndex> copies_;
 };
 
 }  // namespace
 
 void assignChannelsLast(Ir &flat, const executable::Backend &backend) {
   if (backend.panelWidth() == 0) return;
-  for (Graph *graph : schedule::programGraphs(flat)) Assigner(*graph, backend).run();
+  Assigner(flat, backend).run();
 }
 
 bool isSpatial(const Op &op) {

@@ -1,7 +1,7 @@
 // Memory layouts around convolutions and their relatives. Spatial kernels read activations (N, C, spatial…) with the
 // channels innermost and convolution weights in panels; this pass decides for every tensor of rank >= 3 how it lies in
-// memory and puts a Reorder op where two neighbours disagree. Invariants: host streams, loop and branch borders stay
-// plain; an op sees a layout only when the backend has a kernel for it; a tensor whose elements lie alike in both
+// memory and puts a Reorder op where two neighbours disagree. Invariants: host streams, branches' borders and what loops
+// collect stay plain, a value that a loop carries has one layout outside and inside; an op sees a layout only when the backend has a kernel for it; a tensor whose elements lie alike in both
 // layouts (one channel, or one place) is always called plain.
 #pragma once
 #include <popart/ir.hpp>

@@ -181,7 +181,8 @@ class Emitter {
       for (int i = 0; i < op.outputCount(); ++i) {
         if (!op.hasOutput(i)) continue;
         const TensorIndex from = branch.outputs()[static_cast<size_t>(i)];
-        const memory::Copy copy{buffer(branch, from), buffer(graph, op.outputs()[i]), branch.info(from).nbytes()};
+        const memory::Copy copy{buffer(branch, from), buffer(graph, op.outputs()[static_cast<size_t>(i)]),
+                                branch.info(from).nbytes()};
         inner->steps.push_back(copyStep(copy, op.str() + "/result"));
       }
       step.programs.push_back(inner);

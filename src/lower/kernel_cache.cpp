@@ -2,6 +2,8 @@
 // of small constants are part of the key; large ones go by address.
 #include "lower/kernel_cache.hpp"
 
+#include <algorithm>
+
 #include <popart/ir.hpp>
 
 #include "ir/canonical.hpp"
@@ -72,6 +74,9 @@ std::string keyOf(const KernelRequest &request) {
     addNumber(key, static_cast<int64_t>(list->size()));
     for (const OperandDesc &o : *list) addOperand(key, o);
   }
+  // x + x is another kernel than x + y: operands that are one tensor are read once.
+  const std::vector<TensorIndex> &inputs = request.op->inputs();
+  for (const TensorIndex t : inputs) addNumber(key, std::find(inputs.begin(), inputs.end(), t) - inputs.begin());
   return key;
 }
 

@@ -6,6 +6,7 @@
 
 #include "base/union_find.hpp"
 #include "lower/fuse_elementwise.hpp"
+#include "lower/program_tensors.hpp"
 #include "schedule/schedule.hpp"
 
 namespace popart::lower {
@@ -15,28 +16,29 @@ using executable::Layout;
 
 class Classes {
  public:
-  explicit Classes(const Graph &graph) : graph_(graph), sets_(graph.tensorSlots()), info_(graph.tensorSlots()) {
-    for (Tensor *t : graph.tensors()) {
-      Info &i = info_[t->index().value];
-      i.stored = t->tensorType() == TensorType::Variable || t->tensorType() == TensorType::Const;
-      i.blocked = t->info.rank() != 2 || t->info.dataType() != DataType::FLOAT || t->info.nelms() == 1;
-    }
+  explicit Classes(const ProgramTensors &tensors) : tensors_(tensors), sets_(tensors.size()), info_(tensors.size()) {
+    for (const Graph *graph : tensors.graphs())
+      for (const Tensor *t : graph->tensors()) {
+        Info &i = info_[tensors.number(*graph, t->index())];
+        i.stored = t->tensorType() == TensorType::Variable || t->tensorType() == TensorType::Const;
+        i.blocked = t->info.rank() != 2 || t->info.dataType() != DataType::FLOAT || t->info.nelms() == 1;
+      }
   }
 
   void visit(const Op &op) {
+    graph_ = &op.getGraph();
     if (op.is("FusedMatMul")) return product(op);
     if (op.is("FusedElementwise") || isElementwise(op)) return elementwise(op);
     if (op.is("VariableAssign")) return join(op.inputs()[0], op.inputs()[1]);
+    if (op.is("Loop")) return loop(op);
     for (TensorIndex t : op.inputs()) block(t);
     for (TensorIndex t : op.outputs()) block(t);
   }
-  void block(TensorIndex t) {
-    if (t.valid()) at(t).blocked = true;
-  }
+  void block(const Graph &graph, TensorIndex t) { info_[sets_.find(tensors_.number(graph, t))].blocked = true; }
 
   // The layout of t, plain when its class is not packed.
-  Layout layoutOf(TensorIndex t, int panelWidth) {
-    const Info &i = at(t);
+  Layout layoutOf(const Graph &graph, TensorIndex t, int panelWidth) const {
+    const Info &i = info_[sets_.find(tensors_.number(graph, t))];
     if (i.blocked || !i.stored || !i.rightOperand) return {};
     Layout layout;
     layout.kind = Layout::Kind::Packed;
@@ -50,10 +52,15 @@ class Classes {
     bool stored = false, blocked = false, rightOperand = false, transposed = false;
   };
 
-  Info &at(TensorIndex t) { return info_[sets_.find(t.value)]; }
+  // Of the graph that is visited.
+  Info &at(TensorIndex t) { return info_[sets_.find(tensors_.number(*graph_, t))]; }
+  void block(TensorIndex t) {
+    if (t.valid()) block(*graph_, t);
+  }
+  void join(TensorIndex a, TensorIndex b) { join(*graph_, a, *graph_, b); }
 
-  void join(TensorIndex a, TensorIndex b) {
-    const uint32_t x = sets_.find(a.value), y = sets_.find(b.value);
+  void join(const Graph &graphA, TensorIndex a, const Graph &graphB, TensorIndex b) {
+    const uint32_t x = sets_.find(tensors_.number(graphA, a)), y = sets_.find(tensors_.number(graphB, b));
     if (x == y) return;
     Info &to = info_[x];
     const Info &from = info_[y];
@@ -62,6 +69,21 @@ class Classes {
     to.blocked |= from.blocked;
     to.rightOperand |= from.rightOperand;
     sets_.join(y, x);
+  }
+
+  // A carried value has one layout outside and inside; trip count, conditions and collected values are plain.
+  void loop(const Op &op) {
+    const Graph &body = *op.getCalledGraphs().front();
+    const std::vector<Carried> carried = carriedBy(op);
+    for (const Carried &c : carried) {
+      join(*graph_, c.outer, body, c.inner);
+      join(*graph_, c.outer, body, c.next);
+      if (c.result.valid()) join(c.outer, c.result);
+    }
+    for (int i : {0, 1}) block(op.inputs()[static_cast<size_t>(i)]);
+    block(body, body.inputs()[0]), block(body, body.inputs()[1]), block(body, body.outputs()[0]);
+    for (size_t i = carried.size(); i < op.outputs().size(); ++i) block(op.outputs()[i]);
+    for (size_t i = 1 + carried.size(); i < body.outputs().size(); ++i) block(body, body.outputs()[i]);
   }
 
   void product(const Op &op) {
@@ -99,12 +121,12 @@ class Classes {
     const Shape &shape = op.outShape(0);
     bool positional = false;  // an operand is broadcast along rows or columns: panels would mix it up
     for (TensorIndex t : op.inputs())
-      if (t.valid() && graph_.info(t).shape() != shape && graph_.info(t).nelms() != 1) positional = true;
+      if (t.valid() && graph_->info(t).shape() != shape && graph_->info(t).nelms() != 1) positional = true;
     const TensorIndex first = op.outputs()[0];
     for (const auto *list : {&op.inputs(), &op.outputs()})
       for (TensorIndex t : *list) {
         if (!t.valid()) continue;
-        if (graph_.info(t).shape() == shape) {
+        if (graph_->info(t).shape() == shape) {
           join(first, t);
         } else {
           block(t);
@@ -113,23 +135,25 @@ class Classes {
     if (positional) block(first);
   }
 
-  const Graph &graph_;
+  const ProgramTensors &tensors_;
+  const Graph *graph_ = nullptr;  // that is visited
   UnionFind sets_;
   std::vector<Info> info_;
 };
 
-// Layouts of a graph's tensors while they are being decided.
+// Layouts by number of tensor while they are being decided.
 using Candidates = std::vector<Layout>;
 
 // Whether the backend has a kernel for the op with these layouts; otherwise its packed operands are marked refused.
-bool accepted(const Op &op, const Candidates &layouts, const executable::Backend &backend, std::vector<char> &refused) {
-  if (op.is("VariableAssign")) return true;
+bool accepted(const Op &op, const ProgramTensors &tensors, const Candidates &layouts,
+              const executable::Backend &backend, std::vector<char> &refused) {
+  if (op.is("VariableAssign") || op.is("Loop") || op.is("If")) return true;
   executable::KernelRequest request = executable::requestOf(op);
   bool packed = false;
   auto lay = [&](const std::vector<TensorIndex> &list, std::vector<executable::OperandDesc> &operands) {
     for (size_t i = 0; i < list.size(); ++i) {
       if (!list[i].valid()) continue;
-      operands[i].layout = layouts[list[i].value];
+      operands[i].layout = layouts[tensors.number(op.getGraph(), list[i])];
       packed |= operands[i].layout.kind != Layout::Kind::Plain;
     }
   };
@@ -138,9 +162,23 @@ bool accepted(const Op &op, const Candidates &layouts, const executable::Backend
   std::string reason;
   if (!packed || backend.createKernel(request, reason)) return true;
   for (const auto *list : {&op.inputs(), &op.outputs()})
-    for (TensorIndex t : *list)
-      if (t.valid() && layouts[t.value].kind != Layout::Kind::Plain) refused[t.value] = 1;
+    for (TensorIndex t : *list) {
+      const uint32_t n = t.valid() ? tensors.number(op.getGraph(), t) : 0;
+      if (t.valid() && layouts[n].kind != Layout::Kind::Plain) refused[n] = 1;
+    }
   return false;
+}
+
+// Outputs of the program and of branches are plain.
+void blockOutputs(const Ir &flat, Classes &classes) {
+  for (TensorIndex t : flat.getMainGraph().outputs()) classes.block(flat.getMainGraph(), t);
+  for (const Graph *graph : schedule::programGraphs(flat))
+    for (const Op *op : graph->ops())
+      if (op->is("If"))
+        for (const Graph *branch : op->getCalledGraphs()) {
+          for (TensorIndex t : branch->inputs()) classes.block(*branch, t);
+          for (TensorIndex t : branch->outputs()) classes.block(*branch, t);
+        }
 }
 
 }  // namespace
@@ -148,23 +186,29 @@ bool accepted(const Op &op, const Candidates &layouts, const executable::Backend
 void assignLayouts(Ir &flat, const executable::Backend &backend) {
   const int panelWidth = backend.panelWidth();
   if (panelWidth == 0) return;
-  Graph &main = flat.getMainGraph();
-  const std::vector<OpIndex> order = schedule::orderOps(main);
-  std::vector<char> refused(main.tensorSlots(), 0);
+  const ProgramTensors tensors(flat);
+  std::vector<const Op *> ops;
+  for (const Graph *graph : tensors.graphs())
+    for (OpIndex o : schedule::orderOps(*graph)) ops.push_back(&graph->op(o));
+  std::vector<char> refused(tensors.size(), 0);
   Candidates layouts;
   // Each round refuses one tensor more at least, so that the rounds end.
   for (bool again = true; again;) {
-    Classes classes(main);
-    for (OpIndex o : order) classes.visit(main.op(o));
-    for (TensorIndex t : main.outputs()) classes.block(t);
-    for (Tensor *t : main.tensors())
-      if (refused[t->index().value]) classes.block(t->index());
-    layouts.assign(main.tensorSlots(), {});
-    for (Tensor *t : main.tensors()) layouts[t->index().value] = classes.layoutOf(t->index(), panelWidth);
+    Classes classes(tensors);
+    for (const Op *op : ops) classes.visit(*op);
+    blockOutputs(flat, classes);
+    for (const Graph *graph : tensors.graphs())
+      for (const Tensor *t : graph->tensors())
+        if (refused[tensors.number(*graph, t->index())]) classes.block(*graph, t->index());
+    layouts.assign(tensors.size(), {});
+    for (const Graph *graph : tensors.graphs())
+      for (const Tensor *t : graph->tensors())
+        layouts[tensors.number(*graph, t->index())] = classes.layoutOf(*graph, t->index(), panelWidth);
     again = false;
-    for (OpIndex o : order) again |= !accepted(main.op(o), layouts, backend, refused);
+    for (const Op *op : ops) again |= !accepted(*op, tensors, layouts, backend, refused);
   }
-  for (Tensor *t : main.tensors()) executable::setLayout(*t, layouts[t->index().value]);
+  for (Graph *graph : tensors.graphs())
+    for (Tensor *t : graph->tensors()) executable::setLayout(*t, layouts[tensors.number(*graph, t->index())]);
 }
 
 }  // namespace popart::lower

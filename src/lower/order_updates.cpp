@@ -1,13 +1,15 @@
-// One constraint per (reader, update) pair, unless the reader needs the new value, directly or through other ops. Then
-// the element-wise ops of updates get the place in program order of the last op they wait for, so that the scheduler
-// runs them as soon as they are ready.
+// One constraint per (reader, update) pair, unless the reader needs the new value, directly or through other ops. In the
+// body of a loop, a carried value is what a variable is in the main graph. Then the element-wise ops of updates get the
+// place in program order of the last op they wait for, so that the scheduler runs them as soon as they are ready.
 #include "lower/order_updates.hpp"
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <vector>
 
 #include "lower/fuse_elementwise.hpp"
+#include "lower/program_tensors.hpp"
 #include "schedule/schedule.hpp"
 
 namespace popart::lower {
@@ -15,16 +17,35 @@ namespace {
 
 int64_t placeOf(const Op &op) { return op.settings.sequence >= 0 ? op.settings.sequence : op.index().value; }
 
-// Ops whose results nothing but updates of variables read.
-std::vector<char> updateOps(const Graph &graph, const std::vector<OpIndex> &order) {
-  std::vector<char> found(graph.opSlots(), 0);
+// A value that takes the place of another one in memory when the program, or an iteration of a loop, ends.
+struct Replacement {
+  TensorIndex old, fresh;
+};
+
+// Of the main graph: new values of variables. Of a loop's body: what is carried into the next iteration.
+std::vector<Replacement> replacementsOf(const Graph &graph, const Op *loop) {
+  std::vector<Replacement> result;
+  for (const Op *op : graph.ops())
+    if (op->is("VariableAssign")) result.push_back({op->inputs()[0], op->inputs()[1]});
+  if (!loop) return result;
+  for (const Carried &c : carriedBy(*loop))
+    if (c.inner != c.next) result.push_back({c.inner, c.next});
+  return result;
+}
+
+// Ops whose results nothing but replacements read.
+std::vector<char> updateOps(const Graph &graph, const std::vector<OpIndex> &order,
+                            const std::vector<Replacement> &replacements) {
+  std::vector<char> found(graph.opSlots(), 0), isOutput(graph.tensorSlots(), 0), isFresh(graph.tensorSlots(), 0);
+  for (TensorIndex t : graph.outputs()) isOutput[t.value] = 1;
+  for (const Replacement &r : replacements) isFresh[r.fresh.value] = 1;
   for (size_t i = order.size(); i-- > 0;) {
     const Op &op = graph.op(order[i]);
     bool onlyUpdates = !op.hasSideEffect() && !op.has(Trait::HostIo);
     bool read = false;
     for (TensorIndex t : op.outputs()) {
       if (!t.valid()) continue;
-      onlyUpdates &= !graph.tensor(t).isGraphOutput();
+      if (isOutput[t.value]) read = true, onlyUpdates &= isFresh[t.value] != 0;
       for (const Use &use : graph.tensor(t).uses()) read = true, onlyUpdates &= found[use.op.value] != 0;
     }
     found[order[i].value] = op.is("VariableAssign") || (onlyUpdates && read);
@@ -32,10 +53,10 @@ std::vector<char> updateOps(const Graph &graph, const std::vector<OpIndex> &orde
   return found;
 }
 
-// The op that makes a variable's new value, when nothing but the assignment reads what it makes; nullptr otherwise.
-// Constraints in front of such ops cannot close a circle.
-Op *soleUpdate(const Op &assign) {
-  Op *update = assign.inTensor(1)->getProducerUnsafe();
+// The op that makes a new value, when no op but assignments reads what it makes; nullptr otherwise. Constraints in front
+// of such ops cannot close a circle.
+Op *soleUpdate(const Graph &graph, TensorIndex fresh) {
+  Op *update = graph.tensor(fresh).getProducerUnsafe();
   if (!update) return nullptr;
   for (int o = 0; o < update->outputCount(); ++o) {
     if (!update->hasOutput(o)) continue;
@@ -45,12 +66,59 @@ Op *soleUpdate(const Op &assign) {
   return update;
 }
 
-}  // namespace
+// Ops that read a value or, where a loop carries it on, the loop's result, which may be the same memory.
+void addReaders(const Graph &graph, TensorIndex t, std::vector<const Op *> &readers) {
+  for (const Use &use : graph.tensor(t).uses()) {
+    const Op &op = graph.op(use.op);
+    readers.push_back(&op);
+    if (op.is("Loop") && use.input >= 2 && op.hasOutput(use.input - 2))
+      addReaders(graph, op.outputs()[static_cast<size_t>(use.input - 2)], readers);
+  }
+}
 
-void runUpdatesEarly(Ir &flat) {
-  Graph &graph = flat.getMainGraph();
+// Whether `to` comes after `from`, or the search for it is given up.
+bool leadsTo(const std::map<uint32_t, std::vector<uint32_t>> &after, uint32_t from, uint32_t to) {
+  constexpr size_t kMostVisits = 100;
+  std::vector<uint32_t> stack{from};
+  std::set<uint32_t> seen{from};
+  while (!stack.empty()) {
+    const uint32_t op = stack.back();
+    stack.pop_back();
+    if (op == to || seen.size() > kMostVisits) return true;
+    if (const auto it = after.find(op); it != after.end())
+      for (uint32_t next : it->second)
+        if (seen.insert(next).second) stack.push_back(next);
+  }
+  return false;
+}
+
+void orderGraph(Graph &graph, const Op *loop) {
+  if (!graph.constraints().empty()) return;  // the program states its own order; never risk a cycle with it
+  std::vector<std::pair<OpIndex, OpIndex>> pairs;
+  for (const Replacement &r : replacementsOf(graph, loop)) {
+    const Op *update = soleUpdate(graph, r.fresh);
+    if (!update) continue;
+    std::vector<const Op *> readers;
+    addReaders(graph, r.old, readers);
+    for (const Op *reader : readers)
+      if (!reader->is("VariableAssign") && reader != update) pairs.emplace_back(reader->index(), update->index());
+  }
+  // Nothing but assignments reads an update, so that only updates that read one another's old values can close a circle.
+  std::set<uint32_t> updates;
+  for (const auto &pair : pairs) updates.insert(pair.second.value);
+  std::map<uint32_t, std::vector<uint32_t>> after;  // among updates
+  for (const auto &[reader, update] : pairs) {
+    if (updates.count(reader.value)) {
+      if (leadsTo(after, update.value, reader.value)) continue;
+      after[reader.value].push_back(update.value);
+    }
+    graph.addConstraint(reader, update);
+  }
+}
+
+void runEarly(Graph &graph, const Op *loop) {
   const std::vector<OpIndex> order = schedule::orderOps(graph);
-  const std::vector<char> updates = updateOps(graph, order);
+  const std::vector<char> updates = updateOps(graph, order, replacementsOf(graph, loop));
   for (OpIndex o : order) {
     Op &op = graph.op(o);
     if (!updates[o.value] || !(op.is("FusedElementwise") || isElementwise(op))) continue;
@@ -62,23 +130,19 @@ void runUpdatesEarly(Ir &flat) {
   }
 }
 
-void orderUpdates(Ir &flat) {
-  Graph &graph = flat.getMainGraph();
-  if (!graph.constraints().empty()) return;  // the program states its own order; never risk a cycle with it
-  std::vector<std::pair<OpIndex, OpIndex>> pairs;
-  for (Op *assign : graph.ops()) {
-    if (!assign->is("VariableAssign")) continue;
-    Op *update = soleUpdate(*assign);
-    if (!update) continue;
-    for (const Op *reader : assign->inTensor(0)->consumerOps())
-      if (reader != assign && reader != update) pairs.emplace_back(reader->index(), update->index());
-  }
-  // An update that reads another variable that is updated too could close a circle of constraints: leave such pairs
-  // out.
-  std::set<uint32_t> updates;
-  for (const auto &pair : pairs) updates.insert(pair.second.value);
-  for (const auto &[reader, update] : pairs)
-    if (!updates.count(reader.value)) graph.addConstraint(reader, update);
+// work(graph, the loop whose body it is or null) for the main graph and all loop bodies.
+template <class Work>
+void eachUpdatedGraph(const Ir &flat, Work work) {
+  work(flat.getMainGraph(), nullptr);
+  for (Graph *graph : schedule::programGraphs(flat))
+    for (const Op *op : graph->ops())
+      if (op->is("Loop")) work(*op->getCalledGraphs().front(), op);
 }
+
+}  // namespace
+
+void runUpdatesEarly(Ir &flat) { eachUpdatedGraph(flat, runEarly); }
+
+void orderUpdates(Ir &flat) { eachUpdatedGraph(flat, orderGraph); }
 
 }  // namespace popart::lower

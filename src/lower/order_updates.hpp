@@ -1,5 +1,5 @@
-// orderUpdates: every reader of a variable's old value runs before the op that makes the new one, wherever data allows.
-// The new value can then be written straight into the variable.
+// orderUpdates: every reader of a variable's old value (in the body of a loop: of a carried value) runs before the op that
+// makes the new one, wherever data allows. The new value can then be written straight into the variable or carry.
 #pragma once
 #include <popart/ir.hpp>
 

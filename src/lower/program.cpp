@@ -30,7 +30,8 @@ void verifyOp(const Op &op) {
 Backends remember(const LowerOptions &options) {
   if (options.backends.empty()) throw internal_error("lower: no backend was given");
   Backends result;
-  for (const executable::Backend *backend : options.backends) result.push_back(std::make_unique<KernelCache>(*backend, options.threads));
+  for (const executable::Backend *backend : options.backends)
+    result.push_back(std::make_unique<KernelCache>(*backend, options.threads));
   return result;
 }
 

@@ -123,12 +123,14 @@ class Planner {
       sharing_.readOutsideKernels(outer, start);
       invariant[j] = body.outputs()[1 + j] == in;
       carried[j] = invariant[j] ? (slot(body, in) = outer) : storage(body, in);
+      if (!invariant[j]) sharing_.addFirstValue(outer, carried[j], start);
     }
     visitGraph(body);
     const int end = ++time_;
 
     const int next = storage(body, body.outputs()[0]);
     for (int s : {iteration, condition, next}) storages_.keep(s, start, end);
+    sharing_.readOutsideKernels(next, end);
     for (int j = 0; j < carries; ++j) {
       if (invariant[j]) {
         sharing_.readOutsideKernels(carried[j], end);
@@ -137,7 +139,7 @@ class Planner {
       storages_.keep(carried[j], start, end);
       const int value = storage(body, body.outputs()[1 + j]);
       storages_.use(value, end);
-      sharing_.addCarriedMove(value, carried[j], start);
+      sharing_.addCarriedMove(value, carried[j], start, end);
     }
     copyCarried(op, body, carried, invariant, start, end);
     for (int j = 0; j < op.outputCount(); ++j) visitLoopResult(graph, op, body, carried, j, start, end);

@@ -1,15 +1,21 @@
 // Decided once for the whole program, from who reads and writes which storage when:
+//   - a loop's carry is the memory of its first value when nothing else reads that value later: a variable that the
+//     program assigns anew, or a value that dies with the loop's start;
 //   - a variable's new value is written straight into the variable when every read of the old value comes before, or is
 //     the same element-wise kernel; otherwise it is copied at the end. Likewise results and carries of loops;
 //   - an element-wise kernel overwrites an input that dies with it.
 #include "memory/sharing.hpp"
 
 #include <algorithm>
+#include <climits>
 
 namespace popart::memory {
 
 void Sharing::run() {
   indexKernels();
+  readAssignedVariables();
+  shareFirstValues();
+  readAssignedVariables();
   shareUpdates();
   shareCarries();
   shareInPlace();
@@ -18,8 +24,7 @@ void Sharing::run() {
 
 void Sharing::readOutsideKernels(int s, int time) {
   storages_.use(s, time);
-  int &last = outsideReads_.try_emplace(storages_.find(s), time).first->second;
-  last = std::max(last, time);
+  outsideReads_[storages_.find(s)].insert(time);
 }
 
 void Sharing::addAssign(int variable, int value, Layouts layouts, int time) {
@@ -47,18 +52,22 @@ const KernelUse *Sharing::writer(int s) const {
   return found;
 }
 
-// Whether `value` may be written straight into `target`: every read of target's old contents is over by then.
-bool Sharing::canWriteInto(int value, int target) const {
+// Whether `value` may be written straight into `target`: every read of target's old contents is over by then. What reads
+// target after `last` sees the new contents.
+bool Sharing::canWriteInto(int value, int target, int last) const {
   if (storages_.place(value) != Place::Arena || storages_.find(value) == storages_.find(target)) return false;
   if (storages_.bytes(value) != storages_.bytes(target)) return false;
   const KernelUse *producer = writer(value);
   if (!producer) return false;
   const auto outside = outsideReads_.find(storages_.find(target));
-  if (outside != outsideReads_.end() && outside->second >= producer->time) return false;
+  if (outside != outsideReads_.end()) {
+    const auto next = outside->second.lower_bound(producer->time);
+    if (next != outside->second.end() && *next <= last) return false;
+  }
   for (auto it = readers_.lower_bound({storages_.find(target), 0});
        it != readers_.end() && it->first == storages_.find(target); ++it) {
     const KernelUse &reader = kernels_[it->second];
-    if (reader.time < producer->time) continue;
+    if (reader.time < producer->time || reader.time > last) continue;
     if (&reader != producer) return false;
     for (size_t i = 0; i < reader.in.size(); ++i)
       for (size_t o = 0; o < reader.out.size(); ++o)
@@ -79,17 +88,52 @@ void Sharing::joinInto(int value, int target) {
       moved.push_back(it->second);
     for (int k : moved) index->insert({to, k});
   }
-  if (outsideReads_.count(from)) readOutsideKernels(to, outsideReads_[from]);
+  if (const auto outside = outsideReads_.find(from); outside != outsideReads_.end()) {
+    const std::set<int> times = std::move(outside->second);
+    outsideReads_.erase(outside);
+    outsideReads_[to].insert(times.begin(), times.end());
+  }
+}
+
+bool Sharing::readAfter(int s, int time) const {
+  const auto outside = outsideReads_.find(storages_.find(s));
+  if (outside != outsideReads_.end() && *outside->second.rbegin() > time) return true;
+  for (auto it = readers_.lower_bound({storages_.find(s), 0}); it != readers_.end() && it->first == storages_.find(s);
+       ++it)
+    if (kernels_[it->second].time > time) return true;
+  return false;
+}
+
+// An assign whose value lies in another variable copies it at the end of the program.
+void Sharing::readAssignedVariables() {
+  for (const Assign &a : assigns_)
+    if (storages_.place(a.value) == Place::Variable && storages_.find(a.value) != storages_.find(a.variable))
+      readOutsideKernels(a.value, a.time);
+}
+
+// Carries move into the memory of their first value, unless several carries begin with it. A variable that is not
+// assigned keeps its value over the run.
+void Sharing::shareFirstValues() {
+  std::map<int, int> carriesOf;
+  for (const CarriedMove &m : firstValues_) ++carriesOf[m.value];
+  std::set<int> assigned;
+  for (const Assign &a : assigns_) assigned.insert(storages_.find(a.variable));
+  for (const CarriedMove &m : firstValues_) {
+    const int outer = storages_.find(m.value), carry = storages_.find(m.carry);
+    const bool free =
+        storages_.place(outer) == Place::Arena || (storages_.place(outer) == Place::Variable && assigned.count(outer));
+    if (outer == carry || carriesOf.at(m.value) > 1 || !free || storages_.place(carry) != Place::Arena) continue;
+    if (storages_.bytes(outer) != storages_.bytes(carry) || readAfter(outer, m.start)) continue;
+    joinInto(carry, outer);
+  }
 }
 
 // Values move into the memory of the variable they replace.
 void Sharing::shareUpdates() {
-  for (const Assign &a : assigns_)  // an assign that copies another variable's old value at the end
-    if (storages_.place(a.value) == Place::Variable) readOutsideKernels(a.value, a.time);
   for (Assign &a : assigns_) {
     if (storages_.find(a.value) == storages_.find(a.variable)) {
       a.value = -1;
-    } else if (a.layouts == Layouts::Same && canWriteInto(a.value, a.variable)) {
+    } else if (a.layouts == Layouts::Same && canWriteInto(a.value, a.variable, INT_MAX)) {
       joinInto(a.value, a.variable);
       a.value = -1;
     }
@@ -104,7 +148,7 @@ void Sharing::shareCarries() {
     const int from = storages_.find(m.value), to = storages_.find(m.carry);
     const KernelUse *producer = writer(m.value);  // before the loop: the carry's first value would overwrite it
     if (!producer || producer->time <= m.start || from == to || carries.count({from, m.start})) continue;
-    if (!canWriteInto(m.value, m.carry)) continue;
+    if (!canWriteInto(m.value, m.carry, m.end)) continue;
     joinInto(m.value, m.carry);
     for (auto it = carries.lower_bound({from, 0}); it != carries.end() && it->first == from; it = carries.erase(it))
       carries.insert({to, it->second});

@@ -29,9 +29,11 @@ class Sharing {
   // The variable takes `value` when the program ends; only in the same layout can the value lie in the variable.
   enum class Layouts { Same, Different };
   void addAssign(int variable, int value, Layouts layouts, int time);
-  // `value` moves to the carry at the end of each iteration of the loop that begins at `start`, where the carry gets
-  // its first value.
-  void addCarriedMove(int value, int carry, int start) { carriedMoves_.push_back({value, carry, start}); }
+  // The carry of the loop that begins at `start` gets its first value from `outer`.
+  void addFirstValue(int outer, int carry, int start) { firstValues_.push_back({outer, carry, start, start}); }
+  // `value` moves to the carry at the end of each iteration of the loop from `start`, where the carry gets its first
+  // value, to `end`.
+  void addCarriedMove(int value, int carry, int start, int end) { carriedMoves_.push_back({value, carry, start, end}); }
 
   void run();
 
@@ -45,15 +47,19 @@ class Sharing {
   const std::vector<Assign> &copies() const { return assigns_; }
 
  private:
+  // Between a carry and what it is given: its first value, or that of the next iteration.
   struct CarriedMove {
     int value, carry;
-    int start;
+    int start, end;
   };
 
   void indexKernels();
   const KernelUse *writer(int s) const;
-  bool canWriteInto(int value, int target) const;
+  bool canWriteInto(int value, int target, int last) const;
   void joinInto(int value, int target);
+  bool readAfter(int s, int time) const;
+  void readAssignedVariables();
+  void shareFirstValues();
   void shareUpdates();
   void shareCarries();
   void shareInPlace();
@@ -62,9 +68,9 @@ class Sharing {
   Storages &storages_;
   std::vector<KernelUse> kernels_;
   std::vector<Assign> assigns_;
-  std::vector<CarriedMove> carriedMoves_;
+  std::vector<CarriedMove> firstValues_, carriedMoves_;
   std::set<std::pair<int, int>> writers_, readers_;  // (storage, kernel)
-  std::map<int, int> outsideReads_;                  // storage -> last read by a step that is no kernel
+  std::map<int, std::set<int>> outsideReads_;        // storage -> times it is read by steps that are no kernels
 };
 
 }  // namespace popart::memory

@@ -1,6 +1,7 @@
 """The programs and commands that README.md and the pages under docs print are run here, or by tests named here."""
 
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -44,7 +45,9 @@ RUN_BY = {
     ("docs/add-an-op.md", "OpDef("): "test_add_an_op_shows_the_row_of_the_library",
     ("docs/custom-operators.md", "g++ "): "test_custom_operator_page",
     ("docs/custom-operators.md", "ctypes"): "test_custom_operator_page",
-    ("docs/rooms.md", " .onnx / builder"): "",  # a picture
+    ("docs/architecture.md", " .onnx / Builder"): "",  # a picture
+    ("docs/architecture.md", "main {"): "test_architecture_shows_every_stage",
+    ("docs/architecture.md", "$ popart-opt"): "test_architecture_shows_every_stage",
     ("docs/compat/printing-and-naming.md", "Graph : head"): "test_printed_schedule",
     ("docs/compat/serialised-ir.md", '{"maingraph"'): "test_serialised_ir",
 }
@@ -58,6 +61,26 @@ def test_every_block_is_run():
             tests = [test for (where, start), test in RUN_BY.items() if where == name and text.startswith(start)]
             assert len(tests) == 1, f"{name}: no test runs the block {text[:60]!r}"
             assert not tests[0] or tests[0] in globals()
+
+
+def shown(text: str) -> str:
+    """Output of popart-opt as the pages show it: columns per panel and scratch memory depend on the machine."""
+    text = re.sub(r"(packed(?:_conv)?(?:_t)?)\d+", r"\1N", text)
+    return re.sub(r"(?<=scratch: )\d+|(?<=total: )\d+|\d+(?= bytes scratch)", "…", text)
+
+
+def test_architecture_shows_every_stage():
+    """The program of docs/architecture.md at every stage, as popart-opt prints it."""
+    tool = ROOT / "build" / os.environ.get("POPART_PRESET", "dev") / "bin" / "popart-opt"
+    program = block("docs/architecture.md", "main {")
+    consoles = [text for language, text in blocks(ROOT / "docs/architecture.md") if language == "console"]
+    assert len(consoles) == 5
+    for console in consoles:
+        command, _, printed = console.partition("\n")
+        words = shlex.split(command.removeprefix("$ popart-opt example.ir"))
+        result = subprocess.run([tool, "-", *words], input=program, capture_output=True, text=True)
+        assert result.returncode == 0, result.stderr
+        assert shown(result.stdout) == printed
 
 
 def test_links_lead_somewhere():

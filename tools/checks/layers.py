@@ -28,7 +28,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "executable": ("base",),
     "runtime": ("executable",),
     "lower": ("ops", "schedule", "memory", "executable"),
-    "session": ("lower", "runtime"),
+    "session": ("pipeline", "runtime"),
     "backends/ref": ("ops", "executable"),
     "backends/cpu": ("ops", "memory"),
     "backends/ipu_model": ("ops", "executable"),

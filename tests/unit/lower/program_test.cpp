@@ -151,6 +151,26 @@ TEST(KernelCache, a_subgraph_called_many_times_makes_its_kernels_once) {
   EXPECT_LT(backends.front()->made(), 12);
 }
 
+TEST(KernelCache, operands_that_are_one_tensor_make_another_kernel) {
+  const auto ir = parseIr(R"(main {
+  stream %in : float32[8]
+  stream %other : float32[8]
+  %x = HostLoad() {stream = "in"}
+  %y = HostLoad() {stream = "other"}
+  %a = Add(%x, %x)
+  %b = Add(%x, %y)
+  HostStore(%a) {stream = "a"}
+  HostStore(%b) {stream = "b"}
+})");
+  lower::LowerOptions options = cpuOptions();
+  const lower::Backends backends = lower::remember(options);
+  const auto executable = lower::compile(pipeline::lowerProgram(*ir, options, backends), options, backends);
+  std::set<const executable::Kernel *> kernels;
+  for (const auto &step : executable->main.steps)
+    if (step.kernel) kernels.insert(step.kernel.get());
+  EXPECT_EQ(kernels.size(), 2u);
+}
+
 TEST(Schedule, covers_the_program_and_finds_what_is_wrong) {
   const auto ir = parseIr(kProgram);
   schedule::Schedule schedule = schedule::schedule(*ir);
