@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <set>
 
+#include "ir/hints.hpp"
 #include "schedule/schedule.hpp"
 
 namespace popart::lower {
