@@ -74,6 +74,8 @@ class IWeightsIO {
   virtual bool contains(TensorId id) const = 0;  // whether weight(id) gives one
   // Throws popart::runtime_error when there is none.
   virtual MutableVoidData weight(TensorId id) const = 0;
+  // Whether weight(id) may only be read: then readWeights refuses it.
+  virtual bool isReadOnly(TensorId) const { return false; }
   // Names that readWeights and writeWeights check against the session's variables; none: nothing is checked.
   virtual std::vector<TensorId> ids() const { return {}; }
 };

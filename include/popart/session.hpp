@@ -1,7 +1,7 @@
 // Session: a compiled model on a device (docs/compat/sessions.md). Order of calls: create… → prepareDevice →
 // weightsFromHost (training) → run … → weightsToHost → readWeights, or modelToHost.
 // Creation builds and checks the whole program (backward pass, updates, host streams); prepareDevice compiles and loads
-// it.
+// it. What only reads the program may be asked from creation on: data flow, infos, names, the Ir and its JSON.
 #pragma once
 #include <cstdint>
 #include <iosfwd>
@@ -43,14 +43,16 @@ class Session {
   Session(Session &&) noexcept;  // the source may only be destroyed
 
   // ---- compile and load
-  // Throws memory_allocation_err when the program does not fit, popart::error when an op has no kernel, the device does
-  // not suit the program or is in use, runtime_error when an offline device is to load. loadEngine false, or option
-  // compileEngine off: compile only. Weights on the device are lost.
+  // Throws memory_allocation_err when the program does not fit or the system has no memory, popart::error when an op has
+  // no kernel, the device does not suit the program or is in use, runtime_error when an offline device is to load or the
+  // system refuses a thread. loadEngine false, or option compileEngine off: compile only. Weights on the device are
+  // lost.
   void prepareDevice(bool loadEngine = true);
   void loadEngineAndConnectStreams();  // runtime_error before prepareDevice; nothing happens when loaded
   bool isPrepared() const;             // compiled; perhaps not loaded
 
-  // ---- run: one step. Throw runtime_error: not prepared or not loaded, weights not loaded (training), another run
+  // ---- run: one step. A program that was only compiled is loaded first, except where option compileEngine is off.
+  // Throw runtime_error: not prepared, not loaded (compileEngine off), weights not loaded (training), another run
   // going on, tensors missing in stepIO, buffers of wrong type or size (size: checked at the first run after loading).
   void run(IStepIO &stepIO, std::string debugName = "");
   // Throws runtime_error: there is one program, which has no handle.
@@ -59,17 +61,18 @@ class Session {
   // ---- weights. Throw runtime_error where something is to be read or written on the device and nothing is loaded.
   void weightsFromHost();  // host values of all variables, without the random seed -> device
   void weightsToHost();    // device -> buffers that readWeights reads
-  // Both throw runtime_error for names that are no variable of the session and for arrays of another type or size;
-  // writeWeights and resetHostWeights also for an inference session with constantWeights. readWeights before the first
-  // weightsToHost gives the host values.
+  // Both throw runtime_error for names that are no variable of the session and for arrays of another type or size,
+  // readWeights also for read-only arrays, writeWeights and resetHostWeights for an inference session with
+  // constantWeights; then nothing was copied. readWeights before the first weightsToHost gives the host values.
   void readWeights(const IWeightsIO &weightsIO);
   void writeWeights(const IWeightsIO &weightsIO);  // into the host values; weightsFromHost brings them to the device
   // Host values from the initializers of another model of the same structure. Throws runtime_error for another type or
   // shape, and for an initializer without counterpart unless those are ignored (integer ones always are).
   void resetHostWeights(const std::string &modelProtoOrFilename,
                         const bool ignoreWeightsInModelWithoutCorrespondingHostWeight = false);
-  // The model with current values (weightsToHost when loaded) and optimizer state, as an ONNX file. Throws
-  // runtime_error when the session was not made from an ONNX model, popart::error when the file cannot be written.
+  // The model with current values (weightsToHost when loaded) and optimizer state, as an ONNX file. The values read
+  // become the host values: weightsFromHost sends them. Throws runtime_error before prepareDevice and when the session
+  // was not made from an ONNX model, popart::error when the file cannot be written.
   void modelToHost(const std::string &fileName);
   // From now on the weights that saveInitializersExternally wrote to `fromLocation` lie in the new file `toLocation`:
   // modelToHost writes them there. Throws popart::error: the target exists, the source does not, nothing is stored in
@@ -94,23 +97,25 @@ class Session {
   void loadExecutableFromStream(std::shared_ptr<std::istream> in);
 
   // ---- random numbers: a 64-bit seed, which each run moves on; the first one is random. Throw runtime_error before
-  // the program is loaded.
+  // the program is loaded, unless nothing is random.
   void setRandomSeed(uint64_t seed);  // no random op: a warning and nothing else
   uint64_t getRandomSeed();           // 0 when nothing is random
   // Throw runtime_error: option enableLoadAndOffloadRNGState, which they need, is not supported.
   std::vector<uint32_t> getRNGState();
   void setRNGState(const std::vector<uint32_t> state);
 
-  // ---- inspection. getInfo, getAllTensorIds and getSerializedGraph throw runtime_error before prepareDevice,
-  // getSummaryReport before the program is loaded. Names are those the program used for anchors: `output` is the
+  // ---- inspection, at any time; getSummaryReport throws runtime_error before the program is loaded. Names are those the program used for anchors: `output` is the
   // model's only output where no tensor has that name.
   TensorInfo getInfo(TensorId id) const;  // popart::error with the nearest names for an unknown id
-  bool hasInfo(TensorId id) const;        // false before prepareDevice
+  bool hasInfo(TensorId id) const;
   std::set<TensorId> getAllTensorIds() const;
   std::string getSummaryReport(bool resetProfile = true) const;  // memory in bytes, for people
-  std::string getSerializedGraph() const;                        // as serializeIr
-  std::string serializeIr(IrSerializationFormat format);         // docs/compat/serialised-ir.md
-  uint64_t getCycleCount(std::string id = "");                   // runtime_error: no device here counts cycles
+  // Every kernel with the threads it will use, its tasks and the predicted share of busy threads; for people. Throws
+  // runtime_error before prepareDevice.
+  std::string getThreadReport() const;
+  std::string getSerializedGraph() const;                 // as serializeIr
+  std::string serializeIr(IrSerializationFormat format);  // docs/compat/serialised-ir.md
+  uint64_t getCycleCount(std::string id = "");            // runtime_error: no device here counts cycles
   // Throws popart::error when an op modifies memory that another op reads and nothing orders the two.
   void checkInplacingAmbiguity() const;
   const Ir &getIr() const;               // the whole program; valid as long as the session

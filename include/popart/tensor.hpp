@@ -57,6 +57,8 @@ class Tensor {
   bool isOptimizerState = false;
   // Graph inputs only: writes inside the graph reach the caller's tensor.
   bool byReference = false;
+  // Lowered programs: how the elements lie in device memory, by the name that the device gives it. Empty: in C order.
+  std::string layout;
 
  private:
   friend class Graph;

@@ -20,6 +20,8 @@
 #include <popart/error.hpp>
 #include <popart/tensorlocation.hpp>
 
+#include "gil.hpp"
+
 namespace nb = nanobind;
 
 // Dictionaries that programs edit in place: options.engineOptions["key"] = "value".
@@ -64,6 +66,34 @@ inline std::string pyText(nb::handle value) {
   nb::object text = nb::steal(PyObject_Str(value.ptr()));
   if (!text.is_valid()) throw nb::python_error();
   return nb::cast<std::string>(text);
+}
+
+// What Python calls a T.
+template <class T>
+constexpr const char *kPythonName = "another type";
+template <>
+inline constexpr const char *kPythonName<std::string> = "str";
+template <>
+inline constexpr const char *kPythonName<bool> = "bool";
+template <>
+inline constexpr const char *kPythonName<int64_t> = "int";
+template <>
+inline constexpr const char *kPythonName<float> = "float";
+template <>
+inline constexpr const char *kPythonName<std::vector<int64_t>> = "a list of int";
+template <>
+inline constexpr const char *kPythonName<std::vector<float>> = "a list of float";
+template <>
+inline constexpr const char *kPythonName<std::vector<std::string>> = "a list of str";
+
+// `value` as a T. Throws TypeError naming `what`, the value and the type expected when it is none.
+template <class T>
+T fromPython(nb::handle value, const std::string &what) {
+  T result;
+  if (nb::try_cast<T>(value, result)) return result;
+  nb::object text = nb::steal(PyObject_Repr(value.ptr()));
+  if (!text.is_valid()) throw nb::python_error();
+  throw nb::type_error((what + ": got " + nb::cast<std::string>(text) + ", expected " + kPythonName<T>).c_str());
 }
 
 // A dictionary (or a live option map) with values made text: numbers and booleans as Python prints them.

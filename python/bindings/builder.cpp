@@ -10,15 +10,16 @@ using onnx::BuilderAttribute;
 using onnx::ModelBuilder;
 
 std::pair<std::string, BuilderAttribute> toAttribute(nb::handle triple) {
-  const auto name = nb::cast<std::string>(triple[0]);
+  const auto name = fromPython<std::string>(triple[0], "Builder: the name of an attribute");
   const auto kind = nb::cast<std::string>(triple[1]);
+  const std::string what = "Builder: attribute '" + name + "'";
   const nb::object value = triple[2];
-  if (kind == "int") return {name, nb::cast<int64_t>(value)};
-  if (kind == "float") return {name, nb::cast<float>(value)};
-  if (kind == "string") return {name, nb::cast<std::string>(value)};
-  if (kind == "ints") return {name, nb::cast<std::vector<int64_t>>(value)};
-  if (kind == "floats") return {name, nb::cast<std::vector<float>>(value)};
-  if (kind == "strings") return {name, nb::cast<std::vector<std::string>>(value)};
+  if (kind == "int") return {name, fromPython<int64_t>(value, what)};
+  if (kind == "float") return {name, fromPython<float>(value, what)};
+  if (kind == "string") return {name, fromPython<std::string>(value, what)};
+  if (kind == "ints") return {name, fromPython<std::vector<int64_t>>(value, what)};
+  if (kind == "floats") return {name, fromPython<std::vector<float>>(value, what)};
+  if (kind == "strings") return {name, fromPython<std::vector<std::string>>(value, what)};
   if (kind == "graph") return {name, static_cast<const ModelBuilder *>(nb::cast<ModelBuilder *>(value))};
   const HostArray array(value, HostArray::Types::All);
   array.requireContiguous("attribute", name);
@@ -44,17 +45,21 @@ nb::object fromAttribute(const std::string &name, const BuilderAttribute &attrib
 std::string modelText(nb::handle model) {
   if (PyBytes_Check(model.ptr()))
     return std::string(PyBytes_AS_STRING(model.ptr()), static_cast<size_t>(PyBytes_GET_SIZE(model.ptr())));
-  return nb::hasattr(model, "__fspath__") ? pyText(model.attr("__fspath__")()) : nb::cast<std::string>(model);
+  return nb::hasattr(model, "__fspath__") ? pyText(model.attr("__fspath__")())
+                                          : fromPython<std::string>(model, "model: the name of a file, or bytes");
 }
 
 void bindNodes(nb::class_<ModelBuilder> &c) {
   using Outputs = const std::set<TensorId> &;
   c.def("addNode",
-        [](ModelBuilder &b, const std::string &domain, int64_t opset, const std::string &type,
-           const std::vector<TensorId> &inputs, int outputs, nb::list attributes, const std::string &name) {
+        [](ModelBuilder &b, const std::string &domain, int64_t opset, const std::string &type, nb::list inputs,
+           int outputs, nb::list attributes, const std::string &name) {
+          std::vector<TensorId> ids;
+          for (nb::handle input : inputs)
+            ids.push_back(fromPython<TensorId>(input, "Builder: " + type + ": the name of an input"));
           onnx::BuilderAttributes typed;
           for (nb::handle attribute : attributes) typed.push_back(toAttribute(attribute));
-          return b.addNode(domain, opset, type, inputs, outputs, typed, name);
+          return b.addNode(domain, opset, type, ids, outputs, typed, name);
         })
       .def("checkpointOutput", &ModelBuilder::checkpointOutput, nb::arg("nodeOutputNames"))
       .def("opset", &ModelBuilder::opset)

@@ -18,7 +18,7 @@ void bindDeviceInfo(nb::module_ &m) {
       "A device: the CPU, a model of IPUs, or a group of IPUs. As context manager it detaches at the end.")
       .def("attach", &DeviceInfo::attach,
            "Reserve the device for this process; False when another part of the process has it.")
-      .def("tryAttachUntilTimeout", &DeviceInfo::tryAttachUntilTimeout, nb::call_guard<nb::gil_scoped_release>(),
+      .def("tryAttachUntilTimeout", &DeviceInfo::tryAttachUntilTimeout, nb::call_guard<ReleaseGil>(),
            "As attach, waiting up to the seconds that DeviceManager.setOnDemandAttachTimeout set.")
       .def("detach", &DeviceInfo::detach, "Give the device back.")
       .def_prop_ro("type", &DeviceInfo::getType)

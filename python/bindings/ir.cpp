@@ -20,7 +20,7 @@ class HostBuffer {
   HostBuffer(const HostBuffer &) = delete;
   HostBuffer &operator=(const HostBuffer &) = delete;
   ~HostBuffer() {
-    nb::gil_scoped_acquire gil;
+    HoldGil gil;
     PyBuffer_Release(&view_);
   }
   void *data() const { return view_.buf; }
@@ -66,7 +66,7 @@ AttributeValue typedAttribute(nb::handle value, AttributeType type) {
 Attributes makeAttributes(const OpDef &def, const nb::dict &given) {
   Attributes attributes;
   for (auto [key, value] : given) {
-    const std::string name = nb::cast<std::string>(key);
+    const auto name = fromPython<std::string>(key, def.type() + ": the name of an attribute");
     const AttributeDef *row = def.findAttribute(name);
     check(row != nullptr, "{}: the operator has no attribute '{}'", def.type(), name);
     try {
@@ -337,7 +337,9 @@ void bindGraph(nb::module_ &m) {
       .def("printSchedule",
            [](const Graph &g, const nb::dict &given) {
              std::map<TensorId, std::string> names;
-             for (auto [id, name] : given) names.emplace(nb::cast<std::string>(id), nb::cast<std::string>(name));
+             for (auto [id, name] : given)
+               names.emplace(fromPython<std::string>(id, "printSchedule: a tensor"),
+                             fromPython<std::string>(name, "printSchedule: the name of a tensor"));
              return printSchedule(g, names);
            })
       .def("decomposeSums", [](Graph &g) { transforms::decomposeSums(g); })
@@ -432,7 +434,7 @@ void runSession(IrSession &session, const nb::list &inputs, const nb::list &outp
     in.push_back(held.emplace_back(std::make_unique<HostBuffer>(h, PyBUF_C_CONTIGUOUS))->data());
   for (nb::handle h : outputs)
     out.push_back(held.emplace_back(std::make_unique<HostBuffer>(h, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE))->data());
-  nb::gil_scoped_release released;
+  ReleaseGil released;
   session.run(in, out);
 }
 
@@ -443,7 +445,7 @@ void bindSession(nb::module_ &m) {
              IrSessionOptions options;
              options.device = device;
              options.transfers = transfers;
-             nb::gil_scoped_release released;
+             ReleaseGil released;
              new (self) IrSession(ir, options);
            })
       .def("inputs", [](const IrSession &s) { return streamList(s.inputs()); })

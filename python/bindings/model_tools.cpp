@@ -12,7 +12,8 @@ std::string modelText(nb::handle model) {
     const auto bytes = nb::cast<nb::bytes>(model);
     return std::string(bytes.c_str(), bytes.size());
   }
-  return nb::cast<std::string>(model);
+  return nb::hasattr(model, "__fspath__") ? pyText(model.attr("__fspath__")())
+                                          : fromPython<std::string>(model, "model: the name of a file, or bytes");
 }
 
 }  // namespace

@@ -1,6 +1,17 @@
 // The Python module popart_core.
 #include "bindings.hpp"
 
+namespace {
+
+// Daemon threads that are still there when the interpreter ends keep what they use: that is no leak to warn of.
+void expectLeaksOfDaemonThreads() {
+  nb::module_::import_("atexit").attr("register")(nb::cpp_function([] {
+    if (nb::cast<int>(nb::module_::import_("threading").attr("active_count")()) > 1) nb::set_leak_warnings(false);
+  }));
+}
+
+}  // namespace
+
 NB_MODULE(popart_core, m) {
   using namespace popart::python;
   m.doc() = "Core of PopART: graphs, sessions, devices and optimizers.";
@@ -21,4 +32,5 @@ NB_MODULE(popart_core, m) {
   bindModelTools(m);
   bindTesting(m);
   bindIr(m);
+  expectLeaksOfDaemonThreads();
 }

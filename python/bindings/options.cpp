@@ -189,7 +189,9 @@ void warnRenamed(const char *oldName, const char *newName) {
 OptionMap toOptionMap(nb::handle dict) {
   if (nb::isinstance<OptionMap>(dict)) return nb::cast<OptionMap>(dict);
   OptionMap result;
-  for (auto item : nb::cast<nb::dict>(dict)) result[nb::cast<std::string>(item.first)] = pyText(item.second);
+  if (!PyDict_Check(dict.ptr())) throw nb::type_error(("options: got " + pyText(dict) + ", expected a dict").c_str());
+  for (auto [key, value] : nb::borrow<nb::dict>(dict))
+    result[fromPython<std::string>(key, "options: the name of an option")] = pyText(value);
   return result;
 }
 

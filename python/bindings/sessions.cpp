@@ -45,7 +45,7 @@ struct OutOfMemoryError {
 template <class S>
 void prepareDevice(S &session, bool loadEngine, OutOfMemoryError *result) {
   try {
-    nb::gil_scoped_release release;
+    ReleaseGil release;
     session.prepareDevice(loadEngine);
   } catch (const memory_allocation_err &e) {
     if (!result) throw;
@@ -55,7 +55,12 @@ void prepareDevice(S &session, bool loadEngine, OutOfMemoryError *result) {
 
 std::vector<LossObject> toLosses(nb::handle losses) {
   std::vector<LossObject> result;
-  for (nb::handle loss : losses) result.push_back(nb::cast<LossObject>(loss));
+  for (nb::handle loss : losses) {
+    const LossObject *object = nullptr;
+    if (!nb::try_cast(loss, object) || !object)
+      throw nb::type_error(("losses: got " + pyText(loss) + ", expected loss objects such as L1Loss").c_str());
+    result.push_back(*object);
+  }
   return result;
 }
 
@@ -75,7 +80,7 @@ void bindSessionBase(nb::module_ &m) {
       .def("__str__",
            [](const OutOfMemoryError &e) { return e.failure ? std::string(e.failure->what()) : std::string(); });
 
-  const auto release = nb::call_guard<nb::gil_scoped_release>();
+  const auto release = nb::call_guard<ReleaseGil>();
   nb::class_<Session>(m, "_Session")
       .def("prepareDevice", &prepareDevice<Session>, nb::arg("loadEngine") = true, nb::arg("err").none() = nb::none(),
            "Compile the program, attach the device and load.\n"
@@ -128,7 +133,7 @@ void bindSessionBase(nb::module_ &m) {
           "resetHostWeights",
           [](Session &s, nb::object model, bool ignore) {
             const ModelText text(model);
-            nb::gil_scoped_release unlocked;
+            ReleaseGil unlocked;
             s.resetHostWeights(std::string(text.view()), ignore);
           },
           nb::arg("modelProtoOrFilename"), nb::arg("ignoreWeightsInModelWithoutCorrespondingHostWeight") = false,
@@ -198,6 +203,8 @@ void bindSessionBase(nb::module_ &m) {
            "\n"
            "Args:\n"
            "    resetProfile: Kept, no effect.")
+      .def("getThreadReport", &Session::getThreadReport,
+           "Every kernel with the threads it uses, its tasks and the predicted share of busy threads, as text.")
       .def(
           "getSerializedGraph",
           [](const Session &s) {
@@ -247,7 +254,7 @@ void bindSessions(nb::module_ &m) {
              const InputShapeInfo &shapes, const Patterns &patterns, const SessionOptions &options,
              const std::string &name) {
             const ModelText text(model);
-            nb::gil_scoped_release release;
+            ReleaseGil release;
             new (self) InferenceSession(std::move(*InferenceSession::createFromOnnxModel(
                 text.view(), dataFlow, device, shapes, options, patterns, name)));
           },
@@ -257,7 +264,7 @@ void bindSessions(nb::module_ &m) {
           "__init__",
           [](InferenceSession *self, std::shared_ptr<Ir> ir, std::shared_ptr<DeviceInfo> device,
              const std::string &name, int batchesPerStep) {
-            nb::gil_scoped_release release;
+            ReleaseGil release;
             new (self) InferenceSession(
                 std::move(*InferenceSession::createFromIr(std::move(ir), device, name, batchesPerStep)));
           },
@@ -272,13 +279,13 @@ void bindSessions(nb::module_ &m) {
             const ModelText text(model);
             if (!PyUnicode_Check(loss.ptr())) {
               const std::vector<LossObject> losses = toLosses(loss);
-              nb::gil_scoped_release release;
+              ReleaseGil release;
               new (self) TrainingSession(std::move(*TrainingSession::createFromOnnxModel(
                   text.view(), dataFlow, losses, optimizer, device, shapes, options, patterns, name)));
               return;
             }
             const auto lossId = nb::cast<TensorId>(loss);
-            nb::gil_scoped_release release;
+            ReleaseGil release;
             new (self) TrainingSession(std::move(*TrainingSession::createFromOnnxModel(
                 text.view(), dataFlow, lossId, optimizer, device, shapes, options, patterns, name)));
           },

@@ -12,13 +12,13 @@ class PyStepIO final : public StepIOGeneric {
   PyStepIO(const PyStepIO &) = delete;
   PyStepIO(nb::dict inputs, nb::dict outputs) {
     for (auto [key, value] : inputs) {
-      const auto id = nb::cast<TensorId>(key);
+      const auto id = fromPython<TensorId>(key, "PyStepIO: the name of an input");
       arrays_.emplace_back(value, HostArray::Types::All);
       arrays_.back().requireContiguous("PyStepIO input", id);
       addInput(id, arrays_.back().data(), arrays_.back().info());
     }
     for (auto [key, value] : outputs) {
-      const auto id = nb::cast<TensorId>(key);
+      const auto id = fromPython<TensorId>(key, "PyStepIO: the name of an output");
       arrays_.emplace_back(value, HostArray::Types::All);
       arrays_.back().requireContiguous("PyStepIO output", id);
       check(!arrays_.back().isReadOnly(), "PyStepIO output '{}': the array is read-only. Pass a writable one", id);
@@ -40,7 +40,7 @@ class PyStepIOCallback final : public IStepIO {
         outputComplete_(std::move(outputComplete)) {}
 
   ConstVoidData in(TensorId id, int64_t, bool prefetch, const bool) override {
-    nb::gil_scoped_acquire gil;
+    HoldGil gil;
     nb::object result = input_(id, prefetch);
     if (result.is_none()) return ConstVoidData(nullptr, TensorInfo());
     held_.insert_or_assign(id, HostArray(result, HostArray::Types::All));
@@ -49,12 +49,12 @@ class PyStepIOCallback final : public IStepIO {
     return ConstVoidData(array.data(), array.info());
   }
   void inComplete(TensorId id, int64_t, const bool) override {
-    nb::gil_scoped_acquire gil;
+    HoldGil gil;
     inputComplete_(id);
     held_.erase(id);
   }
   MutableVoidData out(TensorId id, int64_t) override {
-    nb::gil_scoped_acquire gil;
+    HoldGil gil;
     held_.insert_or_assign(id, HostArray(output_(id), HostArray::Types::All));
     const HostArray &array = held_.at(id);
     array.requireContiguous("PyStepIOCallback output", id);
@@ -62,7 +62,7 @@ class PyStepIOCallback final : public IStepIO {
     return MutableVoidData(array.data(), array.info());
   }
   void outComplete(TensorId id) override {
-    nb::gil_scoped_acquire gil;
+    HoldGil gil;
     outputComplete_(id);
     held_.erase(id);
   }
@@ -77,7 +77,7 @@ class PyWeightsIO final : public IWeightsIO {
   PyWeightsIO(const PyWeightsIO &) = delete;
   explicit PyWeightsIO(nb::dict weights) {
     for (auto [key, value] : weights) {
-      const auto id = nb::cast<TensorId>(key);
+      const auto id = fromPython<TensorId>(key, "PyWeightsIO: the name of a weight");
       HostArray array(value, HostArray::Types::All);
       array.requireContiguous("PyWeightsIO weight", id);
       arrays_.emplace(id, std::move(array));
@@ -89,6 +89,7 @@ class PyWeightsIO final : public IWeightsIO {
     if (it == arrays_.end()) throw runtime_error("PyWeightsIO: No tensor '{}' provided", id);
     return {it->second.data(), it->second.info()};
   }
+  bool isReadOnly(TensorId id) const override { return arrays_.at(id).isReadOnly(); }
   std::vector<TensorId> ids() const override {
     std::vector<TensorId> names;
     for (const auto &entry : arrays_) names.push_back(entry.first);

@@ -15,7 +15,9 @@
 #include "api/virtual_ipus.hpp"
 #include "backends/ref/ref.hpp"
 #include "base/environment.hpp"
-#include "lower/lower.hpp"
+#include "executable/cost.hpp"
+#include "pipeline/passes.hpp"
+#include "session/host_streams.hpp"
 
 namespace popart {
 namespace {
@@ -58,6 +60,11 @@ void Session::Impl::requireEngine(const char *what) const {
         name, what);
 }
 
+void Session::Impl::loadToRun() {
+  if (!executable || !options.compileEngine) requireEngine("run");
+  load();
+}
+
 void Session::Impl::checkDeviceFits() const {
   if (device->getType() == DeviceType::Cpu) return;
   int64_t ipusPerReplica = 1;
@@ -83,19 +90,18 @@ void Session::Impl::compile() {
   lower::LowerOptions lowering;
   lowering.backends = backendsFor(device->getType());
   lowering.evaluate = ref::evaluate;
-  lowering.threads = computeThreadCount();
+  lowering.threads = computeThreadCount(options);
   lowering.iterations = iterations();  // micro-batches of one update are a loop of the program
   lowering.maxMemoryBytes = memoryLimitBytes(options);
   if (options.enableInplaceAmbiguityChecking)
     for (const Graph *graph : ir().getAllGraphs()) checkInplaceAmbiguity(*graph);
   executable.reset();  // a failure leaves no program of an earlier call behind
-  executable = lower::lower(ir(), lowering);
+  executable = pipeline::lower(ir(), lowering);
   for (const auto &fallback : executable->fallbacks)
     logging::devicex::info("{} runs on the reference backend: {}: {}", fallback.op, fallback.backend, fallback.reason);
   variableIndex.clear();
   for (size_t i = 0; i < executable->variables.size(); ++i)
     variableIndex[executable->variables[i].id] = static_cast<int>(i);
-  fillSizes();
   logging::session::info(
       "session '{}': compiled {} steps in {} ms; memory: {} bytes arena, {} bytes variables, {} bytes constants, {} "
       "bytes "
@@ -110,15 +116,10 @@ void Session::Impl::fillSizes() {
   sizes.accumulationFactor = options.getAccumulationFactor();
   sizes.replicationFactor = options.getLocalReplicationFactor();
   sizes.modelInputs = modelInputs;
-  for (const auto &stream : executable->inputs) {
-    TensorInfo perBatch = stream.info;
-    if (stream.loadsPerIteration > 1 && model)
-      perBatch.set(stream.info.dataType(), {stream.info.nelms() * stream.loadsPerIteration});
-    sizes.inputs[stream.id] = {perBatch, stream.broadcast};
-  }
-  for (const auto &stream : executable->outputs)
-    sizes.outputs[stream.id] = {stream.info,
-                                dataFlow.isAnchored(stream.id) ? dataFlow.art(stream.id) : AnchorReturnType("All")};
+  const session::HostStreams host = session::hostStreams(ir());
+  for (const auto &[id, info] : host.inputs) sizes.inputs[id] = {info, false};
+  for (const auto &[id, info] : host.outputs)
+    sizes.outputs[id] = {info, dataFlow.isAnchored(id) ? dataFlow.art(id) : AnchorReturnType("All")};
 }
 
 void Session::Impl::load() {
@@ -131,7 +132,7 @@ void Session::Impl::load() {
         "Session '{}': the device {} is in use. Detach it elsewhere, or set DeviceManager::setOnDemandAttachTimeout",
         name, device->toString());
   const auto start = std::chrono::steady_clock::now();
-  engine = std::make_unique<runtime::Engine>(executable, computeThreadCount());
+  engine = std::make_unique<runtime::Engine>(executable, computeThreadCount(options));
   streams = std::make_unique<StepStreams>(executable);
   weightsLoaded = false;
   firstRun = true;
@@ -151,10 +152,17 @@ void Session::prepareDevice(bool loadEngine) {
   };
   report(0);
   impl_->engine.reset();
-  impl_->compile();
-  if (loadEngine && options.compileEngine) {
-    report(std::max(options.compilationProgressTotal - 1, 0));
-    impl_->load();
+  try {
+    impl_->compile();
+    if (loadEngine && options.compileEngine) {
+      report(std::max(options.compilationProgressTotal - 1, 0));
+      impl_->load();
+    }
+  } catch (const std::bad_alloc &) {
+    throw memory_allocation_err(
+        "Session '" + impl_->name +
+            "': the system has no memory left for the program. Use a smaller batch or free memory",
+        "");
   }
   report(options.compilationProgressTotal);
 }
@@ -171,7 +179,7 @@ bool Session::isPrepared() const { return impl_->executable != nullptr; }
 void Session::run(IStepIO &stepIO, std::string debugName) {
   Impl &s = *impl_;
   if (!s.engine) [[unlikely]]
-    s.requireEngine("run");
+    s.loadToRun();
   if (s.mode == Impl::Mode::Training && !s.weightsLoaded && !s.variableIndex.empty()) [[unlikely]]
     throw runtime_error("Session '{}': run before the weights are on the device. Call weightsFromHost first", s.name);
   if (s.running.exchange(true, std::memory_order_acquire))
@@ -198,10 +206,6 @@ void Session::run(std::string programHandle, IStepIO &, std::string) {
 }
 
 TensorInfo Session::getInfo(TensorId id) const {
-  if (!impl_->executable)
-    throw runtime_error(
-        "Session '{}': getInfo('{}') before the program is compiled. Try calling Session::prepareDevice first",
-        impl_->name, id);
   // With gradient accumulation the tensors of a micro-batch are in a graph of their own, under the same ids.
   for (const Graph *graph : impl_->ir().getAllGraphs())
     if (const TensorIndex t = graph->find(impl_->tensorId(id)); t.valid()) return graph->info(t);
@@ -209,17 +213,12 @@ TensorInfo Session::getInfo(TensorId id) const {
 }
 
 bool Session::hasInfo(TensorId id) const {
-  if (!impl_->executable) return false;
   const std::vector<Graph *> graphs = impl_->ir().getAllGraphs();
   return std::any_of(graphs.begin(), graphs.end(),
                      [&](const Graph *graph) { return graph->contains(impl_->tensorId(id)); });
 }
 
 std::set<TensorId> Session::getAllTensorIds() const {
-  if (!impl_->executable)
-    throw runtime_error(
-        "Session '{}': getAllTensorIds before the program is compiled. Try calling Session::prepareDevice first",
-        impl_->name);
   std::set<TensorId> ids;
   for (const Graph *graph : impl_->ir().getAllGraphs())
     for (const Tensor *tensor : graph->tensors()) ids.insert(tensor->id);
@@ -243,13 +242,16 @@ std::string Session::getSummaryReport(bool) const {
   return report + "Execution profiling not enabled\n";
 }
 
-std::string Session::getSerializedGraph() const {
+std::string Session::getThreadReport() const {
   if (!impl_->executable)
     throw runtime_error(
-        "Session '{}': getSerializedGraph before the program is compiled. Try calling Session::prepareDevice first",
+        "Session '{}': getThreadReport before the program is compiled. Try calling Session::prepareDevice first",
         impl_->name);
-  return serialiseJson(impl_->ir());
+  const int threads = computeThreadCount(impl_->options);
+  return executable::threadUseText(executable::threadUse(*impl_->executable, threads), threads);
 }
+
+std::string Session::getSerializedGraph() const { return serialiseJson(impl_->ir()); }
 
 std::string Session::serializeIr(IrSerializationFormat) { return serialiseJson(impl_->ir()); }
 

@@ -134,6 +134,7 @@ struct SessionCreation : Session {
     checkNames(*impl->model, c.inputShapeInfo);
     prepare(*impl, c);
     impl->initialiseHostWeights();
+    impl->fillSizes();
     startSeed(*impl);
     logging::session::info("session '{}': program of {} operations built in {} ms", c.name,
                            impl->ir().getMainGraph().opCount(),
@@ -153,6 +154,7 @@ struct SessionCreation : Session {
     impl->device = std::move(device);
     impl->prepared.ir = std::move(ir);
     impl->initialiseHostWeights();
+    impl->fillSizes();
     return impl;
   }
 

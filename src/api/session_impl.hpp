@@ -38,7 +38,6 @@ struct Session::Impl {
   std::map<TensorId, TensorData> hostWeights;    // what weightsFromHost sends
   std::map<TensorId, TensorData> streamBuffers;  // what weightsToHost received
   std::map<TensorId, int> variableIndex;         // in executable->variables
-  uint64_t randomSeed = 0;                       // what setRandomSeed set last
 
   std::shared_ptr<const executable::Executable> executable;  // null before compile()
   std::unique_ptr<runtime::Engine> engine;                   // null before load()
@@ -63,7 +62,8 @@ struct Session::Impl {
   int64_t predictedPeakBytes() const { return executable->memory.total() + hostBytes() + programBytes(); }
   void compile();                              // as prepareDevice(false)
   void load();                                 // needs `executable`; throws as prepareDevice
-  void fillSizes();                            // `sizes` from `executable`
+  void loadToRun();                            // the first run after prepareDevice(false); throws as run
+  void fillSizes();                            // `sizes` from the Ir
   void checkDeviceFits() const;                // popart::error: too few IPUs
   void writeScalars();                         // optimizer scalars -> hostWeights
   void requireEngine(const char *what) const;  // runtime_error naming `what` when nothing is loaded

@@ -42,14 +42,20 @@ void Session::resetHostWeights(const std::string &modelProtoOrFilename, const bo
 void Session::modelToHost(const std::string &fileName) {
   if (!impl_->model)
     throw runtime_error("Session '{}': modelToHost: the session was not made from an ONNX model", impl_->name);
-  if (impl_->engine) weightsToHost();
+  if (!impl_->executable)
+    throw runtime_error(
+        "Session '{}': modelToHost before the program is compiled. Try calling Session::prepareDevice first",
+        impl_->name);
+  if (impl_->engine) {
+    weightsToHost();
+    for (const auto &[id, read] : impl_->streamBuffers) impl_->hostWeights.at(id) = read;
+  }
   std::map<TensorId, TensorData> values;
   for (const auto &[id, host] : impl_->hostWeights) {
     const bool isState =
         impl_->ir().getMainGraph().contains(id) && impl_->ir().getMainGraph().getTensor(id)->isOptimizerState;
     if (!impl_->isModelVariable(id) || (isState && impl_->options.disableOptimizerStateTensorStreams)) continue;
-    auto read = impl_->streamBuffers.find(id);
-    values[id] = read == impl_->streamBuffers.end() ? host : read->second;
+    values[id] = host;
   }
   onnx::writeModel(fileName, *impl_->model, values);
 }

@@ -11,11 +11,10 @@
 namespace popart {
 namespace {
 
-void copyInto(const char *what, const TensorId &id, const MutableVoidData &target, const TensorData &source) {
-  if (target.info.dataType() != source.info().dataType() || target.info.nelms() != source.info().nelms())
-    throw runtime_error("{} '{}': the array does not fit the variable: got {}, expected {}", what, id, target.info,
-                        source.info());
-  std::memcpy(target.data, source.data(), static_cast<size_t>(source.nbytes()));
+// Throws runtime_error unless the array can take or give the values of a variable of type `info`.
+void checkFits(const char *what, const TensorId &id, const TensorInfo &array, const TensorInfo &info) {
+  if (array.dataType() != info.dataType() || array.nelms() != info.nelms())
+    throw runtime_error("{} '{}': the array does not fit the variable: got {}, expected {}", what, id, array, info);
 }
 
 void checkKnown(const char *what, const IWeightsIO &weightsIO, const std::map<TensorId, TensorData> &variables) {
@@ -100,8 +99,16 @@ void Session::readWeights(const IWeightsIO &weightsIO) {
   checkKnown("readWeights", weightsIO, impl_->hostWeights);
   for (const auto &[id, host] : impl_->hostWeights) {
     if (!weightsIO.contains(id)) continue;
-    auto read = impl_->streamBuffers.find(id);
-    copyInto("readWeights", id, weightsIO.weight(id), read == impl_->streamBuffers.end() ? host : read->second);
+    checkFits("readWeights", id, weightsIO.weight(id).info, host.info());
+    if (weightsIO.isReadOnly(id))
+      throw runtime_error("readWeights '{}': the array is read-only. Pass a writable one, for example a copy", id);
+  }
+  for (const auto &[id, host] : impl_->hostWeights) {
+    if (!weightsIO.contains(id)) continue;
+    const auto read = impl_->streamBuffers.find(id);
+    const TensorData &values = read == impl_->streamBuffers.end() ? host : read->second;
+    if (values.nbytes() > 0)
+      std::memcpy(weightsIO.weight(id).data, values.data(), static_cast<size_t>(values.nbytes()));
   }
 }
 
@@ -110,14 +117,10 @@ void Session::writeWeights(const IWeightsIO &weightsIO) {
     throw runtime_error("Session '{}': writeWeights on constant weights. Set SessionOptions::constantWeights to False",
                         impl_->name);
   checkKnown("writeWeights", weightsIO, impl_->hostWeights);
-  for (auto &[id, host] : impl_->hostWeights) {
-    if (!weightsIO.contains(id)) continue;
-    const MutableVoidData given = weightsIO.weight(id);
-    if (given.info.dataType() != host.info().dataType() || given.info.nelms() != host.info().nelms())
-      throw runtime_error("writeWeights '{}': the array does not fit the variable: got {}, expected {}", id, given.info,
-                          host.info());
-    host = TensorData(host.info(), given.data);
-  }
+  for (const auto &[id, host] : impl_->hostWeights)
+    if (weightsIO.contains(id)) checkFits("writeWeights", id, weightsIO.weight(id).info, host.info());
+  for (auto &[id, host] : impl_->hostWeights)
+    if (weightsIO.contains(id)) host = TensorData(host.info(), weightsIO.weight(id).data);
 }
 
 const std::map<TensorId, TensorData> &Session::hostWeights() const { return impl_->hostWeights; }
@@ -130,13 +133,12 @@ std::vector<TensorId> Session::variableIds() const {
 }
 
 void Session::setRandomSeed(uint64_t seed) {
-  impl_->requireEngine("setRandomSeed");
-  impl_->randomSeed = seed;
   if (!impl_->prepared.randomSeed) {
     logging::session::warn("session '{}': setRandomSeed has no effect: the program has no random operation",
                            impl_->name);
     return;
   }
+  impl_->requireEngine("setRandomSeed");
   const uint32_t words[2] = {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)};
   const TensorId &id = *impl_->prepared.randomSeed;
   TensorData &host = impl_->hostWeights.at(id);
@@ -146,8 +148,8 @@ void Session::setRandomSeed(uint64_t seed) {
 }
 
 uint64_t Session::getRandomSeed() {
-  impl_->requireEngine("getRandomSeed");
   if (!impl_->prepared.randomSeed) return 0;
+  impl_->requireEngine("getRandomSeed");
   uint32_t words[2] = {0, 0};
   const TensorId &id = *impl_->prepared.randomSeed;
   if (auto it = impl_->variableIndex.find(id); it != impl_->variableIndex.end())

@@ -1,9 +1,6 @@
 // Built-in devices (see virtual_ipus.hpp). Attachment is bookkeeping per process: a set of attached IPU numbers.
 #include "api/virtual_ipus.hpp"
 
-#include <sched.h>
-
-#include <fstream>
 #include <mutex>
 #include <set>
 
@@ -11,6 +8,7 @@
 #include <popart/logging.hpp>
 
 #include "base/environment.hpp"
+#include "base/threads/processors.hpp"
 
 namespace popart {
 namespace {
@@ -188,19 +186,10 @@ class BuiltInDevices : public DeviceProvider {
   }
 };
 
-// Physical cores among the CPUs this process may run on: hyper-threads of one core count once.
-int physicalCores() {
-  cpu_set_t allowed;
-  CPU_ZERO(&allowed);
-  if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return 1;
-  std::set<std::string> cores;
-  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-    if (!CPU_ISSET(cpu, &allowed)) continue;
-    std::ifstream siblings("/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/thread_siblings_list");
-    std::string line;
-    cores.insert(std::getline(siblings, line) ? line : "cpu" + std::to_string(cpu));
-  }
-  return cores.empty() ? 1 : static_cast<int>(cores.size());
+int checkThreads(int threads, const std::string &what) {
+  constexpr int kMostThreads = 1024;
+  check(threads <= kMostThreads, "{}: got '{}', expected at most {} threads", what, threads, kMostThreads);
+  return threads;
 }
 
 }  // namespace
@@ -209,7 +198,14 @@ int virtualIpuCount() { return environment::virtualIpus(); }
 
 int computeThreadCount() {
   const std::optional<int> asked = environment::numThreads();
-  return asked ? *asked : physicalCores();
+  return asked ? checkThreads(*asked, "environment variable POPART_NUM_THREADS") : processorLimits().threads();
+}
+
+int computeThreadCount(const SessionOptions &options) {
+  const std::string what = "engineOptions: num_threads";
+  const auto given = options.engineOptions.find("num_threads");
+  if (given == options.engineOptions.end()) return computeThreadCount();
+  return checkThreads(environment::parsePositive(given->second, what), what);
 }
 
 DeviceProvider &builtInDevices() {

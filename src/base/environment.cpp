@@ -36,6 +36,8 @@ constexpr Variable kVariables[] = {
      "Checkpoints that write dot files, `:` between them (`FWD0:FINAL`, `ALL`); added to `SessionOptions.dotChecks`."},
     {"POPART_IR_DUMP", "none",
      "File that receives the program as JSON when its passes have run, or as far as they came before an error."},
+    {"POPART_PASS_DUMP", "none",
+     "Folder that receives the program as IR text after every compiler pass: `<number>-<pass>.ir`."},
     {"POPART_STEP_TIMES", "none",
      "File to which a session appends a table when it ends: time, calls and kernel of each step."},
     {"POPDIST_NUM_TOTAL_REPLICAS", "1", "Set by the launcher, read by `popdist`: replicas in all processes."},
@@ -67,6 +69,7 @@ std::optional<std::string> logFormat() { return text("POPART_LOG_FORMAT"); }
 std::optional<std::string> logConfig() { return text("POPART_LOG_CONFIG"); }
 std::optional<std::string> dotChecks() { return text("POPART_DOT_CHECKS"); }
 std::optional<std::string> irDump() { return text("POPART_IR_DUMP"); }
+std::optional<std::string> passDump() { return text("POPART_PASS_DUMP"); }
 std::optional<std::string> stepTimes() { return text("POPART_STEP_TIMES"); }
 std::optional<std::string> maxMemory() { return text("POPART_MAX_MEMORY"); }
 std::optional<std::string> cacheFolder() { return text("POPART_CACHE_DIR"); }

@@ -165,17 +165,19 @@ Attributes tensorFacts(const Tensor &t) {
   }
   if (t.isOptimizerState) facts.set("optimizer_state", int64_t{1});
   if (t.byReference) facts.set("by_reference", int64_t{1});
+  if (!t.layout.empty()) facts.set("layout", t.layout);
   if (t.hasProducer() && t.tensorType() != TensorType::ActGrad)
     facts.set("type", std::string(tensorTypeText(t.tensorType())));
   return facts;
 }
 
 void applyTensorFacts(const Attributes &facts, Tensor &t) {
-  checkKnown(facts, {"replicas", "optimizer_state", "by_reference", "type"}, "tensor");
+  checkKnown(facts, {"replicas", "optimizer_state", "by_reference", "layout", "type"}, "tensor");
   if (facts.hasAttribute("replicas"))
     t.variableSettings = variableSettingsFrom(facts.getAttribute<std::vector<int64_t>>("replicas"));
   t.isOptimizerState = facts.getAttribute<int64_t>("optimizer_state", 0) != 0;
   t.byReference = facts.getAttribute<int64_t>("by_reference", 0) != 0;
+  t.layout = facts.getAttribute<std::string>("layout", "");
   if (!facts.hasAttribute("type")) return;
   TensorType type;
   check(t.hasProducer() && tensorTypeFromText(facts.getAttribute<std::string>("type"), type),

@@ -5,14 +5,17 @@
 //   x ───┤         ├── add           exp, sum and add may not: sum is no element-wise op,
 //        └── sum ──┘                 so {exp, add} with exp → sum → add is refused.
 //
-// The search for such a path walks backwards from the set's outside inputs and never goes before the set's first op; it
-// is limited, and gives up (no merge) when the limit is reached, which keeps the pass linear.
+// The search for such a path walks backwards from the reader's inputs, cluster by cluster, and never goes before the
+// producer in the order of the clusters (ClusterOrder); it is limited, and gives up (no merge) when the limit is
+// reached, which keeps the pass linear.
 #include "lower/fuse_elementwise.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 
 #include "ir/hints.hpp"
+#include "lower/cluster_order.hpp"
 #include "schedule/schedule.hpp"
 
 namespace popart::lower {
@@ -25,6 +28,7 @@ constexpr int kMaxVisits = 500;
 struct Cluster {
   std::vector<int> members;  // positions, ascending
   Shape shape;
+  int name = 0;  // in the order of clusters: the position of its first op in time
 };
 
 class Fuser {
@@ -32,10 +36,11 @@ class Fuser {
   Fuser(Ir &ir, Graph &graph, const executable::Backend &backend) : ir_(ir), graph_(graph), backend_(backend) {}
 
   void run() {
-    for (OpIndex o : schedule::schedule(graph_)) ops_.push_back(&graph_.op(o));
+    for (OpIndex o : schedule::orderOps(graph_)) ops_.push_back(&graph_.op(o));
     positionOf_.assign(graph_.opSlots(), -1);
     for (size_t i = 0; i < ops_.size(); ++i) positionOf_[ops_[i]->index().value] = static_cast<int>(i);
     clusterOf_.assign(ops_.size(), -1);
+    order_.emplace(static_cast<int>(ops_.size()));
     for (int i = 0; i < static_cast<int>(ops_.size()); ++i)
       if (fusible(*ops_[i])) cluster(i);
     for (const Cluster &c : clusters_)
@@ -56,7 +61,7 @@ class Fuser {
   void cluster(int position) {
     const Op &op = *ops_[position];
     clusterOf_[position] = static_cast<int>(clusters_.size());
-    clusters_.push_back({{position}, op.outShape(0)});
+    clusters_.push_back({{position}, op.outShape(0), position});
     for (TensorIndex t : op.inputs()) {
       const int p = producer(t);
       if (p < 0 || clusterOf_[p] < 0 || clusterOf_[p] == clusterOf_[position]) continue;
@@ -64,6 +69,7 @@ class Fuser {
     }
   }
 
+  // Merges cluster `b` into cluster `a`, whose results it reads.
   void tryMerge(int a, int b) {
     std::vector<int> members;
     std::merge(clusters_[a].members.begin(), clusters_[a].members.end(), clusters_[b].members.begin(),
@@ -71,38 +77,49 @@ class Fuser {
     if (members.size() > kMaxMembers) return;
     const std::set<int> inside(members.begin(), members.end());
     std::set<TensorIndex> operands;
-    std::vector<int> stack;
     for (int m : members)
-      for (TensorIndex t : ops_[m]->inputs()) {
-        if (!t.valid() || inside.count(producer(t)) || isNumber(graph_.tensor(t))) continue;
-        operands.insert(t);
-        if (producer(t) >= 0) stack.push_back(producer(t));
-      }
+      for (TensorIndex t : ops_[m]->inputs())
+        if (t.valid() && !inside.count(producer(t)) && !isNumber(graph_.tensor(t))) operands.insert(t);
     if (operands.size() > kMaxOperands) return;
-    if (comesBack(std::move(stack), inside, members.front())) return;
+    const std::optional<std::vector<int>> between = clustersBetween(clusters_[a], clusters_[b]);
+    if (!between) return;
+    order_->moveBefore(*between, clusters_[a].name);
+    order_->remove(clusters_[b].name);
     clusters_[a].members = std::move(members);
     for (int m : clusters_[b].members) clusterOf_[m] = a;
     clusters_[b].members.clear();
   }
 
-  // Whether a backward walk from `stack` reaches the set. Other clusters count as one node each.
-  bool comesBack(std::vector<int> stack, const std::set<int> &inside, int first) const {
-    std::set<int> seen(stack.begin(), stack.end());
+  // What an op is called in the order of clusters; an op that is not fusible is a cluster of its own.
+  int nameOf(int position) const { return clusterOf_[position] < 0 ? position : clusters_[clusterOf_[position]].name; }
+
+  // Names of the clusters after `a` that `b` waits for; nothing when one of them waits for `a`, or when they are too
+  // many.
+  std::optional<std::vector<int>> clustersBetween(const Cluster &a, const Cluster &b) const {
+    std::set<int> seen{b.name};
+    std::vector<int> between, stack;
     int visits = 0;
-    auto visit = [&](int p) {
-      if (p >= first && seen.insert(p).second) stack.push_back(p);
+    bool meets = false;
+    auto visitProducers = [&](int m, bool ofB) {
+      for (TensorIndex t : ops_[m]->inputs()) {
+        const int p = producer(t);
+        if (p < 0) continue;
+        const int name = nameOf(p);
+        if (name == a.name) meets |= !ofB;
+        if (name != a.name && !order_->isBefore(name, a.name) && seen.insert(name).second) stack.push_back(p);
+      }
     };
-    while (!stack.empty()) {
+    for (int m : b.members) visitProducers(m, true);
+    while (!stack.empty() && !meets) {
       const int p = stack.back();
       stack.pop_back();
-      if (inside.count(p)) return true;
-      if (++visits > kMaxVisits) return true;
-      if (p < first) continue;
-      for (TensorIndex t : ops_[p]->inputs()) visit(producer(t));
-      if (clusterOf_[p] >= 0)
-        for (int m : clusters_[clusterOf_[p]].members) visit(m);
+      between.push_back(nameOf(p));
+      const std::vector<int> alone{p};
+      const std::vector<int> &members = clusterOf_[p] < 0 ? alone : clusters_[clusterOf_[p]].members;
+      if ((visits += static_cast<int>(members.size())) > kMaxVisits) return std::nullopt;
+      for (int m : members) visitProducers(m, false);
     }
-    return false;
+    return meets ? std::nullopt : std::optional(std::move(between));
   }
 
   void replace(const Cluster &c) {
@@ -187,6 +204,7 @@ class Fuser {
   std::vector<Op *> ops_;  // by position
   std::vector<int> positionOf_, clusterOf_;
   std::vector<Cluster> clusters_;
+  std::optional<ClusterOrder> order_;
 };
 
 }  // namespace

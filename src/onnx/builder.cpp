@@ -189,6 +189,8 @@ TensorId ModelBuilder::addUntypedInputTensor(const std::string &debugName) {
   const TensorId id = freeName(getNameScope(debugName.empty() ? "input" : debugName));
   state_->graph->add_input()->set_name(id);
   state_->untyped.push_back(id);
+  state_->scope.refusals[id] =
+      "input '" + id + "' of the subgraph has no type of its own: the node that runs the subgraph gives it one";
   return id;
 }
 
@@ -317,7 +319,7 @@ void ModelBuilder::inferLastNode() {
   State &s = *state_;
   const auto &node = s.graph->node(s.graph->node_size() - 1);
   s.scope.opsets = root().state_->opsets;
-  if (!root().state_->importer->tryImportNode(node, s.scope)) return;
+  if (!root().state_->importer->tryImportNode(node, s.scope).empty()) return;
   for (const auto &output : node.output())
     if (!output.empty() && hasTensorInfo(output)) setInfo(*s.graph->add_value_info(), output, getTensorInfo(output));
 }
@@ -362,10 +364,15 @@ TensorInfo ModelBuilder::getTensorInfo(const TensorId &id) const {
     throw error("Builder: tensor '{}' does not exist. Known tensors: {}", id,
                 std::vector<std::string>(known.begin(), known.end()));
   }
-  check(hasTensorInfo(id), "Builder: the shape of tensor '{}' is not known: an operator before it cannot be inferred",
-        id);
+  if (!hasTensorInfo(id)) throw error("Builder: the shape of tensor '{}' is not known: {}", id, whyUnknown(id));
   auto found = state_->scope.tensors.find(id);
   return found == state_->scope.tensors.end() ? parent_->getTensorInfo(id) : state_->scope.graph->info(found->second);
+}
+
+std::string ModelBuilder::whyUnknown(const TensorId &id) const {
+  const auto found = state_->scope.refusals.find(id);
+  if (found != state_->scope.refusals.end()) return found->second;
+  return parent_ ? parent_->whyUnknown(id) : "it is not read off the nodes before it";
 }
 
 std::vector<TensorId> ModelBuilder::getInputTensorIds() const {

@@ -102,8 +102,9 @@ class ModelBuilder {
   std::vector<TensorId> getTrainableTensorIds() const;  // initializers
   bool isInitializer(const TensorId &id) const;
   bool hasTensorInfo(const TensorId &id) const;
-  TensorInfo getTensorInfo(
-      const TensorId &id) const;             // throws popart::error: unknown id (known ones listed) or unknown shape
+  // Throws popart::error: unknown id (known ones listed), or unknown shape (with the refusal of the operator that left
+  // it unknown, be it further up).
+  TensorInfo getTensorInfo(const TensorId &id) const;
   bool hasTensor(const TensorId &id) const;  // here or in a parent
 
   // ---- the model
@@ -124,6 +125,9 @@ class ModelBuilder {
   std::vector<TensorId> knownInputs(const std::string &type, const std::vector<TensorId> &inputs) const;
   void fixOpset(const std::string &domain, int64_t version);
   void inferLastNode();
+  // Shapes declared for the model's outputs were inferred without the attribute that has changed.
+  void forgetOutputShapes(const std::string &attribute);
+  std::string whyUnknown(const TensorId &id) const;
   void registerModelTensors();
   ModelBuilder &root() { return parent_ ? parent_->root() : *this; }
   const ModelBuilder &root() const { return parent_ ? parent_->root() : *this; }

@@ -130,6 +130,13 @@ void ModelBuilder::addNodeAttribute(const std::string &name, const BuilderAttrib
   check(!existing || replace == Replace::Allow, "Builder: {} '{}' has attribute '{}' already. Remove it first",
         target.op_type(), target.name(), name);
   fillAttribute(existing ? *existing : *target.add_attribute(), name, value);
+  forgetOutputShapes(name);
+}
+
+void ModelBuilder::forgetOutputShapes(const std::string &attribute) {
+  if (attribute.starts_with("__")) return;  // placement and the like
+  for (auto &output : *state_->graph->mutable_output())
+    if (output.has_type()) output.mutable_type()->mutable_tensor_type()->clear_shape();
 }
 
 bool ModelBuilder::nodeHasAttribute(const std::string &name, const std::set<TensorId> &outputs) const {
@@ -143,6 +150,7 @@ BuilderAttribute ModelBuilder::getNodeAttribute(const std::string &name, const s
 void ModelBuilder::removeNodeAttribute(const std::string &name, const std::set<TensorId> &outputs) {
   auto &target = node(outputs);
   requireAttribute(target, name);
+  forgetOutputShapes(name);
   for (int i = 0; i < target.attribute_size(); ++i)
     if (target.attribute(i).name() == name) return target.mutable_attribute()->DeleteSubrange(i, 1);
 }

@@ -49,7 +49,7 @@ void allowExternalFile(const std::string &path) {
   allowedFiles().paths.insert(real.string());
 }
 
-std::shared_ptr<const MappedFile> MappedFile::open(const std::string &path, const std::string &shownName) {
+std::shared_ptr<const MappedFile> MappedFile::open(const std::string &path, const std::string &shownName, Links links) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   check(fd >= 0, "File '{}': cannot be opened for reading. Check that it exists and is readable", shownName);
   struct stat status {};
@@ -57,6 +57,13 @@ std::shared_ptr<const MappedFile> MappedFile::open(const std::string &path, cons
   if (!regular) {
     ::close(fd);
     throw error("File '{}': is not a regular file. Give the name of a file", shownName);
+  }
+  if (links == Links::One && status.st_nlink > 1) {
+    ::close(fd);
+    throw error(
+        "File '{}': has several names (hard links), one of which may be outside the model's folder: got {} links, "
+        "expected 1. Copy the file",
+        shownName, static_cast<long>(status.st_nlink));
   }
   std::shared_ptr<MappedFile> file(new MappedFile());
   file->size_ = static_cast<size_t>(status.st_size);
@@ -101,7 +108,7 @@ std::shared_ptr<const MappedFile> ExternalFiles::file(const std::string &locatio
           "into the folder",
           tensorName, location);
   }
-  auto mapped = MappedFile::open(real.string(), location);
+  auto mapped = MappedFile::open(real.string(), location, MappedFile::Links::One);
   open_.emplace(location, mapped);
   return mapped;
 }

@@ -306,6 +306,39 @@ void Importer::addModelInputs(const onnx_proto::GraphProto &graph, Scope &scope)
   }
 }
 
+namespace {
+
+// Whether a model that declares `declared` may get `got`: positions are INT32 here (ArgMax, TopK) where ONNX has INT64.
+bool fitsType(DataType declared, DataType got) {
+  return declared == got || (declared == DataType::INT64 && got == DataType::INT32);
+}
+
+// What a graph output is declared to be: what is left open (no type, no shape, a symbol) says nothing.
+void checkDeclaredOutput(const onnx_proto::ValueInfoProto &output, const TensorInfo &info, const std::string &model) {
+  if (!output.has_type() || !output.type().has_tensor_type()) return;
+  const auto &type = output.type().tensor_type();
+  if (type.elem_type() != 0)
+    check(
+        fitsType(fromOnnxDataType(type.elem_type()), info.dataType()),
+        "Model '{}': graph output '{}' has another element type than the model declares: got {}, expected {}. Mend the "
+        "declaration or the nodes before it",
+        model, output.name(), info, fromOnnxDataType(type.elem_type()));
+  if (!type.has_shape()) return;
+  std::vector<std::string> dims;
+  bool fits = type.shape().dim_size() == info.rank();
+  for (int i = 0; i < type.shape().dim_size(); ++i) {
+    const auto &dim = type.shape().dim(i);
+    dims.push_back(dim.has_dim_value() ? std::to_string(dim.dim_value()) : "?");
+    fits = fits && (!dim.has_dim_value() || dim.dim_value() == info.dim(i));
+  }
+  check(fits,
+        "Model '{}': graph output '{}' has another shape than the model declares: got {}, expected {}. Mend the "
+        "declaration or the nodes before it",
+        model, output.name(), info, dims);
+}
+
+}  // namespace
+
 void Importer::importMainGraph() {
   checkOpsets();
   const auto &graph = model_.proto->graph();
@@ -315,7 +348,11 @@ void Importer::importMainGraph() {
   addInitializers(graph, scope);
   addModelInputs(graph, scope);
   importNodes(graph, scope);
-  for (const auto &output : graph.output()) scope.graph->markOutput(resolve(output.name(), scope));
+  for (const auto &output : graph.output()) {
+    const TensorIndex t = resolve(output.name(), scope);
+    checkDeclaredOutput(output, scope.graph->info(t), model_.name);
+    scope.graph->markOutput(t);
+  }
 }
 
 void buildGraph(const Model &model, const BuildOptions &options, Ir &ir) {
@@ -324,15 +361,21 @@ void buildGraph(const Model &model, const BuildOptions &options, Ir &ir) {
 
 // ---- builders -----------------------------------------------------------------------------------
 
-bool Importer::tryImportNode(const onnx_proto::NodeProto &node, Scope &scope) {
+std::string Importer::tryImportNode(const onnx_proto::NodeProto &node, Scope &scope) {
   try {
+    for (const Scope *s = &scope; s; s = s->outer)
+      for (const auto &input : node.input())
+        if (auto found = s->refusals.find(input); found != s->refusals.end()) throw error("{}", found->second);
     importNode(node, scope);
-    return true;
+    return {};
   } catch (const internal_error &) {
     throw;
-  } catch (const error &) {
-    for (const auto &output : node.output()) scope.tensors.erase(output);
-    return false;
+  } catch (const error &e) {
+    for (const auto &output : node.output()) {
+      scope.tensors.erase(output);
+      scope.refusals[output] = e.what();
+    }
+    return e.what();
   }
 }
 
@@ -345,8 +388,8 @@ void Importer::importAvailable(const onnx_proto::GraphProto &graph, Scope &scope
       scope.tensors[input.name()] = scope.graph->addStream(input.name(), inputInfo(input, {}, symbols));
     } catch (const internal_error &) {
       throw;
-    } catch (const error &) {
-      continue;  // a shape that InputShapeInfo will give
+    } catch (const error &e) {
+      scope.refusals[input.name()] = e.what();  // a shape that InputShapeInfo will give
     }
   }
   for (int i : nodeOrder(graph, {})) tryImportNode(graph.node(i), scope);

@@ -36,6 +36,7 @@ struct Scope {
     TensorIndex outer;
     TensorIndex inner;
   };
+  std::unordered_map<std::string, std::string> refusals;  // builders: ONNX name of a tensor that is not known -> why
   std::vector<Capture> captures;  // tensors of `outer` this graph reads, as further graph inputs
 };
 
@@ -58,10 +59,12 @@ class Importer {
   std::vector<TensorIndex> inlineGraph(const onnx_proto::GraphProto &body, Scope &outer, const std::string &prefix,
                                        const std::vector<TensorId> &outputIds);
 
-  // For builders: imports what can be imported and leaves the outputs of other nodes undefined.
+  // For builders: imports what can be imported and leaves the outputs of other nodes undefined, with the reason in
+  // scope.refusals.
   void importAvailable(const onnx_proto::GraphProto &graph, Scope &scope);
-  // False, and outputs left undefined, when an input is undefined or the node is refused.
-  bool tryImportNode(const onnx_proto::NodeProto &node, Scope &scope);
+  // Empty, or why the node is refused; then its outputs stay undefined and get that reason. A node that reads an
+  // undefined tensor has the tensor's reason.
+  std::string tryImportNode(const onnx_proto::NodeProto &node, Scope &scope);
 
   TensorIndex resolve(const std::string &name, Scope &scope);
   // An id that no tensor of the model or graph has, starting from `base`.

@@ -186,6 +186,9 @@ void checkModel(const ModelContent &content) {
   check(proto.ir_version() >= 3,
         "Model '{}': IR version is too old: got {}, expected 3 or newer. Convert it with onnx.version_converter",
         content.name, static_cast<long>(proto.ir_version()));
+  check(proto.ir_version() <= onnx_proto::IR_VERSION,
+        "Model '{}': there is no such IR version: got {}, expected 3 to {}. Save the model again with a released onnx",
+        content.name, static_cast<long>(proto.ir_version()), static_cast<int>(onnx_proto::IR_VERSION));
   check(proto.opset_import_size() > 0, "Model '{}': imports no operator set. Add opset_import entries", content.name);
   std::set<std::string> domains;
   for (const auto &import : proto.opset_import()) {

@@ -25,8 +25,11 @@ namespace popart::onnx {
 // A read-only mapping of a whole file.
 class MappedFile {
  public:
+  // How many names the file may have. One: a hard link is refused, for it may lead anywhere and cannot be followed.
+  enum class Links { Any, One };
   // Throws popart::error naming `shownName` when it is no readable regular file.
-  static std::shared_ptr<const MappedFile> open(const std::string &path, const std::string &shownName);
+  static std::shared_ptr<const MappedFile> open(const std::string &path, const std::string &shownName,
+                                                Links links = Links::Any);
   ~MappedFile();
   MappedFile(const MappedFile &) = delete;
   MappedFile &operator=(const MappedFile &) = delete;
@@ -39,7 +42,7 @@ class MappedFile {
   size_t size_ = 0;
 };
 
-// Finds external tensor data below one folder. Refuses absolute names, "..", and links that lead outside.
+// Finds external tensor data below one folder. Refuses absolute names, "..", links that lead outside and hard links.
 class ExternalFiles {
  public:
   explicit ExternalFiles(std::string folder) : folder_(std::move(folder)) {}

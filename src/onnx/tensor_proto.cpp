@@ -180,6 +180,7 @@ TensorData denseTensorData(const onnx_proto::SparseTensorProto &tensor, const st
   const auto *in = static_cast<const char *>(values.data());
   const auto *index = static_cast<const int64_t *>(indices.data());
   const int64_t bytes = getDataTypeInfo(info.dataType()).nbytes;
+  int64_t previous = -1;
   for (int64_t i = 0; i < count; ++i) {
     int64_t position = linear ? index[i] : 0;
     for (int64_t d = 0; !linear && d < rank; ++d) {
@@ -190,6 +191,11 @@ TensorData denseTensorData(const onnx_proto::SparseTensorProto &tensor, const st
     }
     check(position >= 0 && position < info.nelms(), "Sparse tensor '{}': an index is out of range: got {}", name,
           position);
+    check(position > previous,
+          "Sparse tensor '{}': indices must ascend, each once: got element {} of {} after element {}. Sort the indices "
+          "and their values",
+          name, position, info, previous);
+    previous = position;
     std::memcpy(out + position * bytes, in + i * bytes, bytes);
   }
   return dense;

@@ -1,10 +1,6 @@
 // Writing models: weights replaced in a copy of the message; atomic files.
 #include "onnx/writer.hpp"
 
-#include <fcntl.h>
-#include <unistd.h>
-
-#include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <limits>
@@ -14,6 +10,7 @@
 #include "base/nearest.hpp"
 #include "onnx/exported_program.hpp"
 #include "onnx/model_content.hpp"
+#include "onnx/pending_file.hpp"
 #include "onnx_proto/onnx.pb.h"
 
 namespace popart::onnx {
@@ -22,55 +19,6 @@ namespace {
 
 constexpr int64_t kExternalThresholdBytes = 1024;
 constexpr int64_t kExternalAlignmentBytes = 4096;
-
-// A file under a temporary name that becomes `path` in commit(), or vanishes.
-class PendingFile {
- public:
-  explicit PendingFile(const std::string &path) : path_(path), temporary_(path + ".tmp." + std::to_string(::getpid())) {
-    fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
-    if (fd_ < 0) fail("cannot be created");
-  }
-  ~PendingFile() {
-    if (fd_ >= 0) ::close(fd_);
-    if (!done_) ::unlink(temporary_.c_str());
-  }
-  PendingFile(const PendingFile &) = delete;
-  PendingFile &operator=(const PendingFile &) = delete;
-
-  void write(const void *data, size_t bytes) {
-    const auto *p = static_cast<const char *>(data);
-    while (bytes > 0) {
-      const ssize_t n = ::write(fd_, p, bytes);
-      if (n < 0 && errno == EINTR) continue;
-      if (n <= 0) fail("cannot be written");
-      p += n;
-      bytes -= static_cast<size_t>(n);
-    }
-  }
-  void commit() {
-    if (::fsync(fd_) != 0) fail("cannot be synced");
-    const int fd = fd_;
-    fd_ = -1;
-    if (::close(fd) != 0) fail("cannot be closed");
-    if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail("cannot be renamed into place");
-    done_ = true;
-    const std::string folder = fs::path(path_).parent_path().string();
-    const int folderFd = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (folderFd >= 0) {
-      ::fsync(folderFd);
-      ::close(folderFd);
-    }
-  }
-
- private:
-  [[noreturn]] void fail(const char *what) {
-    throw error("File '{}': {}: {}. Check that the folder exists, is writable and has space", path_, what,
-                std::strerror(errno));
-  }
-  std::string path_, temporary_;
-  int fd_ = -1;
-  bool done_ = false;
-};
 
 void setTensor(onnx_proto::TensorProto &tensor, const std::string &name, const TensorData &value) {
   tensor.Clear();

@@ -23,6 +23,8 @@ constexpr OptionKey kKeys[] = {
     {"engineOptions", "max_memory", Built,
      "Limit in bytes (`K`, `M`, `G` for powers of 1024) for everything the program needs; `prepareDevice` raises "
      "`OutOfMemoryException` above it. The environment variable `POPART_MAX_MEMORY` is the default."},
+    {"engineOptions", "num_threads", Built,
+     "Threads that compute (README, \"Threads\"). The environment variable `POPART_NUM_THREADS` is the default."},
     {"engineOptions", "autoReport.*", Warned, kNoProfile},
     {"engineOptions", "profiler.*", Warned, kNoProfile},
     {"engineOptions", "debug.instrument*", Warned, kNoProfile},

@@ -24,6 +24,38 @@ def external_twice(builder, x):
 FAILURES = [
     Failure("builder_unknown_input", with_builder(lambda b, x: b.aiOnnx.relu(["nothing"])), "nothing"),
     Failure("builder_no_inputs", with_builder(lambda b, x: b.aiOnnx.relu([])), "input"),
+    Failure(
+        "builder_numbers_as_names",
+        with_builder(lambda b, x: b.aiOnnx.add([x, 7])),
+        "Add: the name of an input: got 7, expected str",
+        TypeError,
+    ),
+    Failure(
+        "builder_number_as_attribute_name",
+        with_builder(lambda b, x: b.addNodeAttribute(3, 1, {b.aiOnnx.relu([x])})),
+        "the name of an attribute: got 3, expected str",
+        TypeError,
+    ),
+    Failure(
+        "builder_custom_op_with_a_number_as_attribute_name",
+        with_builder(lambda b, x: b.customOp("Cube", 1, "com.acme", [x], {3: 1})),
+        "the name of an attribute: got 3, expected str",
+        TypeError,
+    ),
+    Failure(
+        "builder_custom_op_with_a_number_as_input",
+        with_builder(lambda b, x: b.customOp("Cube", 1, "com.acme", [3], {})),
+        "Cube: the name of an input: got 3, expected str",
+        TypeError,
+    ),
+    Failure(
+        "builder_patterns_by_number",
+        with_builder(lambda b, x: b.excludePatterns(b.aiOnnx.relu([x]), [3])),
+        "got [3], expected a list of str",
+        TypeError,
+    ),
+    Failure("builder_of_a_number", lambda: popart.Builder(3), "got 3, expected str", TypeError),
+    Failure("transformer_of_a_number", lambda: popart.GraphTransformer(3), "got 3, expected str", TypeError),
     Failure("builder_too_many_inputs", with_builder(lambda b, x: b.aiOnnx.relu([x, x])), "input"),
     Failure("builder_unknown_method", with_builder(lambda b, x: b.aiOnnx.rellu([x])), "rellu", AttributeError),
     Failure("builder_unknown_argument", with_builder(lambda b, x: b.aiOnnx.relu([x], slope=2)), "slope", TypeError),

@@ -62,11 +62,43 @@ def recursive_function(model):
     model.graph.node[0].op_type, model.graph.node[0].domain = "F", "own"
 
 
-def sparse_out_of_range(model):
-    sparse = model.graph.sparse_initializer.add(dims=[3])
-    sparse.values.CopyFrom(onnx.numpy_helper.from_array(np.ones(1, np.float32), "sparse"))
-    sparse.indices.CopyFrom(onnx.numpy_helper.from_array(np.array([7]), "indices"))
-    model.graph.node[1].input[1] = "sparse"
+def sparse(dims, indices):
+    """Give Add a sparse weight of ones at `indices`, one list of them or one for each element."""
+
+    def edit(model):
+        tensor = model.graph.sparse_initializer.add(dims=dims)
+        tensor.values.CopyFrom(onnx.numpy_helper.from_array(np.ones(len(indices), np.float32), "sparse"))
+        tensor.indices.CopyFrom(onnx.numpy_helper.from_array(np.array(indices), "indices"))
+        model.graph.node[1].input[1] = "sparse"
+
+    return edit
+
+
+def declared(name, kind, shape, fragment, model=None):
+    """A model that says something else about its output than its nodes."""
+
+    def program():
+        proto = model() if model else parsed("float[2,3] x", "y = Relu(x)")
+        output = proto.graph.output[0]
+        output.CopyFrom(onnx.helper.make_tensor_value_info(output.name, kind, shape))
+        return session(proto)
+
+    return Failure(name, program, fragment)
+
+
+def hard_linked():
+    """Load a weight from a file that has a second name."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "outside.bin").write_bytes(np.ones(3, np.float32).tobytes())
+        Path(folder, "model").mkdir()
+        Path(folder, "model", "w.bin").hardlink_to(Path(folder, "outside.bin"))
+        model = parsed("float[2,3] x", "y = Add(x, w)")
+        weight = model.graph.initializer.add(name="w", data_type=TensorProto.FLOAT, dims=[3])
+        weight.data_location = TensorProto.EXTERNAL
+        weight.external_data.add(key="location", value="w.bin")
+        path = Path(folder, "model", "model.onnx")
+        path.write_bytes(model.SerializeToString())
+        return session(str(path))
 
 
 FAILURES = [
@@ -136,7 +168,21 @@ FAILURES = [
     edited("weight_of_undefined_type", lambda m: setattr(weight(m), "data_type", 0), "type number 0"),
     edited("weight_of_text", lambda m: setattr(weight(m), "data_type", 8), "type number 8"),
     edited("weight_in_two_fields", lambda m: weight(m).float_data.extend([1, 2, 3]), "twice"),
-    edited("sparse_index_out_of_range", sparse_out_of_range, "sparse"),
+    edited("sparse_index_out_of_range", sparse([3], [7]), "'sparse': an index is out of range: got 7"),
+    edited("sparse_index_below_zero", sparse([3], [-1]), "'sparse': an index is out of range: got -1"),
+    edited("sparse_index_out_of_range_in_one_dimension", sparse([2, 3], [[0, 3]]), "an index is out of range: got 3"),
+    edited("sparse_index_twice", sparse([3], [1, 1]), "'sparse': indices must ascend"),
+    edited("sparse_indices_not_sorted", sparse([3], [2, 0]), "'sparse': indices must ascend"),
+    edited("sparse_index_pair_twice", sparse([2, 3], [[0, 1], [0, 1]]), "'sparse': indices must ascend"),
+    edited("sparse_index_pairs_not_sorted", sparse([2, 3], [[1, 0], [0, 2]]), "'sparse': indices must ascend"),
+    edited("ir_version_of_the_future", lambda m: setattr(m, "ir_version", 99), "there is no such IR version: got 99"),
+    edited("ir_version_below_zero", lambda m: setattr(m, "ir_version", -3), "IR version is too old: got -3"),
+    declared("output_of_other_type", TensorProto.INT32, [2, 3], "'y' has another element type"),
+    declared("output_of_other_shape", TensorProto.FLOAT, [2, 4], "'y' has another shape"),
+    declared("output_of_other_shape_beside_a_symbol", TensorProto.FLOAT, ["n", 4], "expected [?, 4]"),
+    declared("output_of_other_rank", TensorProto.FLOAT, [2, 3, 1], "'y' has another shape"),
+    declared("output_that_is_no_scalar", TensorProto.FLOAT, [], "'y' has another shape"),
+    Failure("external_file_with_a_second_name", hard_linked, "several names (hard links)"),
     external("missing.bin", "missing.bin", "external_file_missing"),
     external("../w.bin", "..", "external_file_outside"),
     external("/etc/passwd", "/etc/passwd", "external_file_absolute"),

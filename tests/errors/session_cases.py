@@ -165,6 +165,17 @@ FAILURES = [
     Failure(
         "run_with_strided_anchor", running({"x": X}, {"y": np.zeros((2, 6), np.float32)[:, ::2]}), "not C-contiguous"
     ),
+    Failure("run_with_a_number_as_input_name", lambda: popart.PyStepIO({7: X}, {}), "got 7, expected str", TypeError),
+    Failure(
+        "run_with_none_as_output_name", lambda: popart.PyStepIO({}, {None: X}), "got None, expected str", TypeError
+    ),
+    Failure("weights_by_bytes", lambda: popart.PyWeightsIO({b"w": X}), "got b'w', expected str", TypeError),
+    Failure(
+        "device_option_by_number",
+        lambda: popart.DeviceManager().createIpuModelDevice({3: 1}),
+        "got 3, expected str",
+        TypeError,
+    ),
     Failure("info_of_nothing", lambda: ready().getInfo("nothing"), "nothing"),
     # ---- the name `output` where it does not mean the only result
     Failure("output_of_a_model_with_two", output_of(two_outputs()), "'output' names no tensor"),

@@ -2,13 +2,11 @@
 //   - a variable's new value is written straight into the variable when every read of the old value comes before, or is
 //     the same element-wise kernel; otherwise it is copied at the end. Likewise results and carries of loops;
 //   - an element-wise kernel overwrites an input that dies with it.
-#include "lower/sharing.hpp"
+#include "memory/sharing.hpp"
 
 #include <algorithm>
 
-namespace popart::lower {
-
-using Place = Storages::Place;
+namespace popart::memory {
 
 void Sharing::run() {
   indexKernels();
@@ -39,8 +37,8 @@ void Sharing::indexKernels() {
 }
 
 // The kernel that writes storage s, when exactly one does.
-const Emitted *Sharing::writer(int s) const {
-  const Emitted *found = nullptr;
+const KernelUse *Sharing::writer(int s) const {
+  const KernelUse *found = nullptr;
   for (auto it = writers_.lower_bound({storages_.find(s), 0}); it != writers_.end() && it->first == storages_.find(s);
        ++it) {
     if (found) return nullptr;
@@ -53,13 +51,13 @@ const Emitted *Sharing::writer(int s) const {
 bool Sharing::canWriteInto(int value, int target) const {
   if (storages_.place(value) != Place::Arena || storages_.find(value) == storages_.find(target)) return false;
   if (storages_.bytes(value) != storages_.bytes(target)) return false;
-  const Emitted *producer = writer(value);
+  const KernelUse *producer = writer(value);
   if (!producer) return false;
   const auto outside = outsideReads_.find(storages_.find(target));
   if (outside != outsideReads_.end() && outside->second >= producer->time) return false;
   for (auto it = readers_.lower_bound({storages_.find(target), 0});
        it != readers_.end() && it->first == storages_.find(target); ++it) {
-    const Emitted &reader = kernels_[it->second];
+    const KernelUse &reader = kernels_[it->second];
     if (reader.time < producer->time) continue;
     if (&reader != producer) return false;
     for (size_t i = 0; i < reader.in.size(); ++i)
@@ -104,7 +102,7 @@ void Sharing::shareCarries() {
   for (const CarriedMove &m : carriedMoves_) carries.insert({storages_.find(m.carry), m.start});
   for (const CarriedMove &m : carriedMoves_) {
     const int from = storages_.find(m.value), to = storages_.find(m.carry);
-    const Emitted *producer = writer(m.value);  // before the loop: the carry's first value would overwrite it
+    const KernelUse *producer = writer(m.value);  // before the loop: the carry's first value would overwrite it
     if (!producer || producer->time <= m.start || from == to || carries.count({from, m.start})) continue;
     if (!canWriteInto(m.value, m.carry)) continue;
     joinInto(m.value, m.carry);
@@ -114,7 +112,7 @@ void Sharing::shareCarries() {
 }
 
 void Sharing::shareInPlace() {
-  for (const Emitted &k : kernels_) {
+  for (const KernelUse &k : kernels_) {
     std::set<int> taken;
     for (size_t o = 0; o < k.out.size(); ++o) {
       if (k.out[o] < 0) continue;
@@ -138,7 +136,7 @@ void Sharing::shareInPlace() {
 }
 
 // Another operand of the same kernel shares `in` and may not be overwritten by output o.
-bool Sharing::readElsewhere(const Emitted &k, size_t operand, int in, int o) const {
+bool Sharing::readElsewhere(const KernelUse &k, size_t operand, int in, int o) const {
   for (size_t i = 0; i < k.in.size(); ++i)
     if (i != operand && k.in[i] >= 0 && storages_.find(k.in[i]) == in &&
         !k.kernel->canOverwrite(static_cast<int>(i), o))
@@ -148,4 +146,4 @@ bool Sharing::readElsewhere(const Emitted &k, size_t operand, int in, int o) con
   return false;
 }
 
-}  // namespace popart::lower
+}  // namespace popart::memory

@@ -1,17 +1,16 @@
-// Storages: the pieces of memory behind values while an executable is being emitted. Values that share memory (views,
+// Storages: the pieces of memory behind values while a plan is being made. Values that share memory (views,
 // in-place results, updated variables, loop carries) are joined into one storage; what is left is placed in the arena.
 #pragma once
 #include <string>
 #include <vector>
 
-#include "executable/executable.hpp"
+#include "base/union_find.hpp"
+#include "memory/plan.hpp"
 
-namespace popart::lower {
+namespace popart::memory {
 
 class Storages {
  public:
-  using Place = executable::Buffer::Place;
-
   int add(Place place, int64_t bytes, int64_t index, std::string name);
   int find(int s) const;
   // `s` becomes part of `target`; uses of both count for target.
@@ -20,7 +19,6 @@ class Storages {
   void define(int s, int time);           // written at `time`
   void use(int s, int time);              // read at `time`
   void keep(int s, int first, int last);  // alive over the whole range whatever its uses
-  void drop(int s);                       // needs no memory any more
   Place place(int s) const { return items_[find(s)].place; }
   int64_t bytes(int s) const { return items_[find(s)].bytes; }
   int64_t index(int s) const { return items_[find(s)].index; }
@@ -28,17 +26,13 @@ class Storages {
   int firstDefinition(int s) const { return items_[find(s)].first; }
   size_t size() const { return items_.size(); }
 
-  struct Planned {
-    std::vector<executable::Buffer> buffers;  // one per storage number; joined ones repeat their target's place
+  // Places what lies in the arena. One entry per storage number; joined ones repeat their target's.
+  struct Placed {
+    std::vector<Storage> storages;
     int64_t arenaBytes = 0;
     int64_t largestLiveSetBytes = 0;
-    struct Item {
-      std::string name;
-      int64_t bytes;
-    };
-    std::vector<Item> largest;  // biggest arena storages, descending, at most 8
   };
-  Planned plan() const;
+  Placed place() const;
 
  private:
   struct Item {
@@ -47,9 +41,9 @@ class Storages {
     int64_t index;  // variable or constant
     std::string name;
     int first = -1, last = -1;  // -1: never
-    int parent = -1;            // joined into
   };
   std::vector<Item> items_;
+  UnionFind sets_;
 };
 
-}  // namespace popart::lower
+}  // namespace popart::memory

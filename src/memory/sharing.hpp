@@ -7,12 +7,12 @@
 #include <vector>
 
 #include "executable/kernel.hpp"
-#include "lower/storage.hpp"
+#include "memory/storages.hpp"
 
-namespace popart::lower {
+namespace popart::memory {
 
-// A kernel step before buffers are known. Storages count as in Storages, -1: not connected.
-struct Emitted {
+// What a kernel reads and writes. Storages count as in Storages, -1: not connected.
+struct KernelUse {
   const executable::Kernel *kernel = nullptr;
   std::vector<int> in, out;
   int time = 0;
@@ -23,7 +23,7 @@ class Sharing {
  public:
   explicit Sharing(Storages &storages) : storages_(storages) {}
 
-  void addKernel(Emitted kernel) { kernels_.push_back(std::move(kernel)); }
+  void addKernel(KernelUse kernel) { kernels_.push_back(std::move(kernel)); }
   // A step that is no kernel reads `s`.
   void readOutsideKernels(int s, int time);
   // The variable takes `value` when the program ends; only in the same layout can the value lie in the variable.
@@ -35,7 +35,7 @@ class Sharing {
 
   void run();
 
-  const std::vector<Emitted> &kernels() const { return kernels_; }
+  const std::vector<KernelUse> &kernels() const { return kernels_; }
   // After run(): assigns whose value lies elsewhere and has to be copied.
   struct Assign {
     int variable, value;
@@ -51,20 +51,20 @@ class Sharing {
   };
 
   void indexKernels();
-  const Emitted *writer(int s) const;
+  const KernelUse *writer(int s) const;
   bool canWriteInto(int value, int target) const;
   void joinInto(int value, int target);
   void shareUpdates();
   void shareCarries();
   void shareInPlace();
-  bool readElsewhere(const Emitted &k, size_t operand, int in, int o) const;
+  bool readElsewhere(const KernelUse &k, size_t operand, int in, int o) const;
 
   Storages &storages_;
-  std::vector<Emitted> kernels_;
+  std::vector<KernelUse> kernels_;
   std::vector<Assign> assigns_;
   std::vector<CarriedMove> carriedMoves_;
   std::set<std::pair<int, int>> writers_, readers_;  // (storage, kernel)
   std::map<int, int> outsideReads_;                  // storage -> last read by a step that is no kernel
 };
 
-}  // namespace popart::lower
+}  // namespace popart::memory

@@ -1,0 +1,31 @@
+// ReleaseGil and HoldGil: as nanobind's guards, but a thread that asks for the lock while the interpreter shuts down
+// waits for ever instead of ending. (Until Python 3.13 the interpreter ends such a thread by unwinding its stack, which
+// C++ frames that throw nothing answer by ending the process.) The process then ends as if the thread were not there.
+#pragma once
+#include <Python.h>
+
+namespace popart::python {
+
+class ReleaseGil {
+ public:
+  ReleaseGil() : state_(PyEval_SaveThread()) {}
+  ~ReleaseGil();
+  ReleaseGil(const ReleaseGil &) = delete;
+  ReleaseGil &operator=(const ReleaseGil &) = delete;
+
+ private:
+  PyThreadState *state_;
+};
+
+class HoldGil {
+ public:
+  HoldGil();
+  ~HoldGil() { PyGILState_Release(state_); }
+  HoldGil(const HoldGil &) = delete;
+  HoldGil &operator=(const HoldGil &) = delete;
+
+ private:
+  PyGILState_STATE state_;
+};
+
+}  // namespace popart::python

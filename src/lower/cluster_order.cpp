@@ -1,0 +1,44 @@
+// Labels with gaps: a move takes labels out of the gap in front of its target, and all labels are given anew when a gap
+// is used up.
+#include "lower/cluster_order.hpp"
+
+#include <algorithm>
+
+namespace popart::lower {
+namespace {
+
+constexpr int64_t kGap = int64_t{1} << 32;
+
+}  // namespace
+
+ClusterOrder::ClusterOrder(int count) : labels_(static_cast<size_t>(count)) {
+  for (int i = 0; i < count; ++i) byLabel_.emplace_hint(byLabel_.end(), labels_[i] = kGap * (i + 1), i);
+}
+
+void ClusterOrder::spread() {
+  std::map<int64_t, int> fresh;
+  int64_t label = 0;
+  for (const auto &[old, cluster] : byLabel_)
+    fresh.emplace_hint(fresh.end(), labels_[cluster] = label += kGap, cluster);
+  byLabel_ = std::move(fresh);
+}
+
+void ClusterOrder::moveBefore(std::vector<int> clusters, int other) {
+  if (clusters.empty()) return;
+  std::sort(clusters.begin(), clusters.end(), [this](int a, int b) { return isBefore(a, b); });
+  for (int cluster : clusters) remove(cluster);
+  const auto count = static_cast<int64_t>(clusters.size());
+  const auto gap = [&] {
+    const auto at = byLabel_.find(labels_[other]);
+    return at->first - (at == byLabel_.begin() ? 0 : std::prev(at)->first);
+  };
+  if (gap() <= count) spread();
+  const int64_t step = gap() / (count + 1);
+  int64_t label = labels_[other] - step * count;
+  for (int cluster : clusters) {
+    byLabel_.emplace(labels_[cluster] = label, cluster);
+    label += step;
+  }
+}
+
+}  // namespace popart::lower

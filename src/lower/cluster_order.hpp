@@ -1,0 +1,26 @@
+// ClusterOrder: a topological order of clusters of ops that stays one while clusters merge. Merging a cluster with one
+// that reads it moves what the reader waits for in front of both, so that a path between two clusters leads through
+// clusters that stand between them:
+//   a p b q, with p → b      becomes      p (a b) q
+#pragma once
+#include <cstdint>
+#include <map>
+#include <vector>
+
+namespace popart::lower {
+
+class ClusterOrder {
+ public:
+  explicit ClusterOrder(int count);  // clusters 0 … count - 1, in order
+  bool isBefore(int a, int b) const { return labels_[a] < labels_[b]; }
+  // Puts `clusters` right in front of `other`, in the order they have among themselves.
+  void moveBefore(std::vector<int> clusters, int other);
+  void remove(int cluster) { byLabel_.erase(labels_[cluster]); }
+
+ private:
+  void spread();  // equal distances between all labels
+  std::vector<int64_t> labels_;
+  std::map<int64_t, int> byLabel_;
+};
+
+}  // namespace popart::lower
