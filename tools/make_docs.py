@@ -46,6 +46,16 @@ key warns unless its value is `false`, `0` or `none`.
 |---|---|---|---|
 """
 
+MARKS = """
+## Marks of single nodes
+
+Methods of the Builder whose marks are kept in the model and do nothing here. A warning (once per
+process) names the method and the first tensor.
+
+| Method | What does not happen |
+|---|---|
+"""
+
 PATTERNS = """
 ## Patterns
 
@@ -86,6 +96,9 @@ def options_page() -> str:
     page += KEYS
     for name, key, kind, remark in popart_core._optionKeys():
         page += row(f"`{name}`", f"`{key}`", kind, sentence(remark))
+    page += MARKS
+    for name, remark in popart_core._nodeMarks():
+        page += row(f"`{name}`", sentence(remark))
     page += PATTERNS
     for names, state, remark in popart_core._patternNotes():
         page += row(", ".join(f"`{name}`" for name in names.split(", ")), state, remark)

@@ -223,6 +223,11 @@ void bindTables(nb::module_ &m) {
       rows.push_back({row.map, row.name, pipeline::kindName(row.kind), row.remark});
     return rows;
   });
+  m.def("_nodeMarks", [] {
+    std::vector<Row> rows;
+    for (const auto &row : pipeline::markRows()) rows.push_back({row.method, row.remark});
+    return rows;
+  });
   m.def("_patternNotes", [] {
     std::vector<Row> rows;
     for (const auto &row : pipeline::patternNotes()) rows.push_back({row.names, row.state, row.remark});

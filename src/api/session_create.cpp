@@ -177,6 +177,7 @@ struct SessionCreation : Session {
     pipeline::PrepareRequest request;
     request.ir = std::make_unique<Ir>();
     onnx::buildGraph(*impl.model, build, *request.ir);
+    pipeline::warnAboutMarks(*request.ir);
     for (const LossObject &loss : c.losses) addLossInputs(request.ir->getMainGraph(), loss, build.inputShapeInfo);
     impl.tensorNames = namesOfTheResult(c, *impl.model, request.ir->getMainGraph());
     request.loss = named(impl.tensorNames, c.loss);

@@ -14,6 +14,7 @@
 #include <optional>
 #include <set>
 
+#include "ir/hints.hpp"
 #include "lower/cluster_order.hpp"
 #include "schedule/schedule.hpp"
 

@@ -1,4 +1,5 @@
-// Keys of the maps of option texts, as the public documentation of the Poplar SDK lists them, and the notes on patterns.
+// Keys of the maps of option texts, as the public documentation of the Poplar SDK lists them, marks of single nodes, and
+// the notes on patterns.
 #include "pipeline/options_table.hpp"
 
 namespace popart::pipeline {
@@ -85,6 +86,21 @@ constexpr OptionKey kKeys[] = {
     {"gclOptions", "syncful.*", NoEffect, kCollectives},
 };
 
+constexpr MarkRow kMarks[] = {
+    {"recomputeOutput", [](const Op &op) { return op.settings.recomputeType == RecomputeType::Recompute; },
+     "nothing is computed again: activations are kept for the backward pass. To save memory, use a smaller micro-batch "
+     "and gradient accumulation"},
+    {"setSerializeMatMul",
+     [](const Op &op) {
+       const auto mode = op.settings.hints.find("serialize_matmul_mode");
+       return mode != op.settings.hints.end() && mode->second != "none";
+     },
+     "products are not cut into parts. To save memory, use a smaller micro-batch and gradient accumulation"},
+    {"outputTensorLocation",
+     [](const Op &op) { return op.settings.tensorLocation && op.settings.tensorLocation->isRemote(); },
+     "there is one memory, and the tensors stay whole in it. Leave them OnChip and unsharded"},
+};
+
 constexpr const char *kRewrite = "rewrite";
 constexpr const char *kLowering = "subsumed by lowering";
 constexpr const char *kNothing = "no effect";
@@ -123,6 +139,7 @@ constexpr PatternNote kPatterns[] = {
 }  // namespace
 
 std::span<const OptionKey> optionKeys() { return kKeys; }
+std::span<const MarkRow> markRows() { return kMarks; }
 std::span<const PatternNote> patternNotes() { return kPatterns; }
 
 }  // namespace popart::pipeline

@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include <popart/error.hpp>
+#include <popart/ir.hpp>
 #include <popart/logging.hpp>
 
 #include "base/environment.hpp"
@@ -154,6 +155,14 @@ void checkOptions(const SessionOptions &options, RunMode mode) {
     if (firstTime(row.name)) logging::session::warn("SessionOptions::{} has no effect here: {}", row.name, row.remark);
   }
   warnAboutKeys(options);
+}
+
+void warnAboutMarks(const Ir &ir) {
+  for (const Graph *graph : ir.getAllGraphs())
+    for (const Op *op : graph->ops())
+      for (const MarkRow &row : markRows())
+        if (row.applies(*op) && firstTime(row.method))
+          logging::session::warn("Builder::{} on '{}' has no effect here: {}", row.method, op->outId(0), row.remark);
 }
 
 SessionOptions withEnvironment(SessionOptions options) {

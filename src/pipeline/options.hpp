@@ -14,6 +14,9 @@ namespace popart::pipeline {
 // Values and keys that have no effect although they promise one are named in a warning, once per process.
 void checkOptions(const SessionOptions &options, RunMode mode);
 
+// The same for what the builder's methods ask of single nodes.
+void warnAboutMarks(const Ir &ir);
+
 // The options with the engine options of the environment added; those that the program gave stay.
 SessionOptions withEnvironment(SessionOptions options);
 

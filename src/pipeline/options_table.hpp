@@ -7,6 +7,7 @@
 #pragma once
 #include <span>
 
+#include <popart/op.hpp>
 #include <popart/sessionoptions.hpp>
 
 namespace popart::pipeline {
@@ -46,7 +47,15 @@ struct PatternNote {
   const char *remark;
 };
 
+// What a builder method asks of single nodes and nothing here gives.
+struct MarkRow {
+  const char *method;
+  bool (*applies)(const Op &);
+  const char *remark;  // as in OptionRow
+};
+
 std::span<const OptionRow> optionRows();
+std::span<const MarkRow> markRows();
 std::span<const OptionKey> optionKeys();
 std::span<const PatternNote> patternNotes();
 

@@ -6,6 +6,8 @@
 #include <popart/ir.hpp>
 #include <popart/tensornames.hpp>
 
+#include "ir/hints.hpp"
+
 namespace popart::transforms {
 namespace {
 
@@ -49,7 +51,7 @@ void decomposeGradientSums(Graph &graph) {
       Op::Settings settings = inheritSettings(*sum, graph, "add");
       place = std::max(place, placeOf(graph, terms[i]));
       settings.sequence = place;
-      settings.hints.emplace("keep_apart", "1");  // lower::kKeepApart
+      settings.hints.emplace(kKeepApart, "1");
       Op *add = graph.addOp(opDef("Add"), {}, settings);
       graph.connectInput(add->index(), 0, total);
       graph.connectInput(add->index(), 1, terms[i]);

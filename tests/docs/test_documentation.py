@@ -42,6 +42,7 @@ RUN_BY = {
     ("README.md", "./dev demo"): "test_commands_exist",
     ("README.md", "import numpy as np\nimport popart\n"): "test_readme_trains_an_onnx_file",
     ("README.md", "import numpy as np\nimport popxl\n"): "test_readme_popxl_program",
+    ("README.md", "#include <popart/popart.hpp>"): "test_readme_shows_the_cpp_example",
     ("docs/add-an-op.md", "OpDef("): "test_add_an_op_shows_the_row_of_the_library",
     ("docs/custom-operators.md", "g++ "): "test_custom_operator_page",
     ("docs/custom-operators.md", "ctypes"): "test_custom_operator_page",
@@ -144,6 +145,12 @@ def test_readme_trains_an_onnx_file(tmp_path, monkeypatch, capsys):
     assert len(losses) == 20 and losses[-1] < 0.1 * losses[0]
     trained = onnx.numpy_helper.to_array(onnx.load("trained.onnx").graph.initializer[0])
     assert not np.array_equal(trained, onnx.numpy_helper.to_array(weight))
+
+
+def test_readme_shows_the_cpp_example():
+    """Its lines are those of the program that tests/examples runs."""
+    program = {line.strip() for line in (ROOT / "examples/cpp/train.cpp").read_text().splitlines()}
+    assert {line.strip() for line in block("README.md", "#include <popart/popart.hpp>").splitlines()} <= program
 
 
 def test_readme_popxl_program():

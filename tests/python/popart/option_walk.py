@@ -130,7 +130,7 @@ def model(training: bool) -> tuple[popart.Builder, list[str]]:
     return builder, [probs, builder.aiGraphcore.nllloss([probs, labels])]
 
 
-def run(options: popart.SessionOptions, training: bool) -> list[bytes | str]:
+def run(options: popart.SessionOptions, training: bool, patterns: popart.Patterns | None = None) -> list[bytes | str]:
     """Results, weights and planned memory of one of the two programs."""
     builder, outputs = model(training)
     common = {
@@ -138,6 +138,7 @@ def run(options: popart.SessionOptions, training: bool) -> list[bytes | str]:
         "dataFlow": popart.DataFlow(2, {outputs[-1]: popart.AnchorReturnType("ALL")}),
         "deviceInfo": popart.DeviceManager().createCpuDevice(),
         "userOptions": options,
+        "patterns": patterns,
     }
     if training:
         optimizer = popart.SGD({"defaultLearningRate": (0.1, False), "defaultMomentum": (0.9, True)})

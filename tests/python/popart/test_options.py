@@ -17,6 +17,8 @@ ROOT = Path(__file__).parents[3]
 ROWS = {}  # name -> state -> values in words
 for _name, _kind, _values, _ in popart._optionRows():
     ROWS.setdefault(_name, {})[_kind] = _values
+# pattern -> where its work is done
+STATES = {name: state for names, state, _ in popart._patternNotes() for name in names.split(", ")}
 KEYS = {f"{name}[{key}]": kind for name, key, kind, _ in popart._optionKeys()}
 
 
@@ -144,15 +146,61 @@ def test_engine_options_of_the_environment(monkeypatch):
 
 
 def test_every_pattern_has_a_note():
-    states = {name: state for names, state, _ in popart._patternNotes() for name in names.split(", ")}
     tool = ROOT / "build" / os.environ.get("POPART_PRESET", "dev") / "bin" / "popart-opt"
     passes = subprocess.run([tool, "--list-passes"], capture_output=True, text=True, check=True).stdout
     rewriting = set(re.findall(r"^\s*(\w+)\s+pattern$", passes, re.MULTILINE))
-    assert {name for name, state in states.items() if state == "rewrite"} == rewriting
+    assert {name for name, state in STATES.items() if state == "rewrite"} == rewriting
     patterns = popart.Patterns(popart.PatternsLevel.All)
-    for name in states:
+    for name in STATES:
         patterns.isPatternEnabled(name)  # throws for unknown names
-    assert len(states) == 55 + 2  # those of PopART, InPlace and UpdateInplacePrioritiesForIpu
+    assert len(STATES) == 55 + 2  # those of PopART, InPlace and UpdateInplacePrioritiesForIpu
+
+
+@pytest.mark.parametrize("training", [False, True], ids=["inference", "training"])
+def test_patterns_that_do_not_rewrite_change_neither_results_nor_memory(training):
+    expected = option_walk.run(popart.SessionOptions(), training)
+    enabled = {name for name in STATES if popart.Patterns().isPatternEnabled(name)}
+    for name, state in STATES.items():
+        if state == "rewrite":
+            continue
+        patterns = popart.Patterns(sorted(enabled ^ {name}))
+        patterns.enableRuntimeAsserts(False)  # mandatory ones may be missing
+        assert option_walk.run(popart.SessionOptions(), training, patterns) == expected, name
+
+
+MARKED = """
+import numpy as np
+import popart
+
+for mark in ("", "recomputeOutput", "setSerializeMatMul", "outputTensorLocation"):
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [2, 4], "x")
+    w = builder.addInitializedInputTensor(np.ones((4, 4), np.float32), "w")
+    y = builder.aiOnnx.matmul([x, w])
+    if mark == "recomputeOutput":
+        builder.recomputeOutputInBackwardPass(y, popart.RecomputeType.Recompute)
+    elif mark == "setSerializeMatMul":
+        builder.setSerializeMatMul({y}, "output_channels", 2)
+    elif mark:
+        builder.outputTensorLocation(y, popart.TensorLocation(popart.TensorStorage.OffChip))
+    for _ in range(2):
+        session = popart.InferenceSession(
+            builder.getModelProto(), popart.DataFlow(1, [y]), popart.DeviceManager().createCpuDevice()
+        )
+    session.prepareDevice()
+    anchors = session.initAnchorArrays()
+    session.run(popart.PyStepIO({"x": np.arange(8, dtype=np.float32).reshape(2, 4)}, anchors))
+    print(session.getSummaryReport().split("host copies")[0], anchors[y])
+"""
+
+
+def test_marks_of_nodes_warn_once_and_change_nothing():
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    program = subprocess.run([sys.executable, "-c", MARKED], env=env, capture_output=True, text=True, check=True)
+    results = program.stdout.split("Memory")[1:]
+    assert len(results) == 4 and len(set(results)) == 1
+    lines = re.findall(r"Builder::(\w+) on 'MatMul:0' has no effect here: ", program.stderr)
+    assert lines == [method for method, _ in popart._nodeMarks()]
 
 
 def shared_weight_session(decompose, terms=5):
