@@ -191,6 +191,7 @@ def test_settings_of_inputs_are_metadata_of_the_model(tmp_path):
     session = popart.InferenceSession(
         model, popart.DataFlow(1, [y]), popart.DeviceManager().createCpuDevice(), userOptions=options
     )
+    session.prepareDevice()
     session.modelToHost(str(tmp_path / "saved.onnx"))
     for graph in (onnx.load_from_string(model).graph, onnx.load(tmp_path / "saved.onnx").graph):
         kept = {value.name: {p.key: p.value for p in value.metadata_props} for value in graph.input}
