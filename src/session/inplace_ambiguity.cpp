@@ -1,14 +1,14 @@
 // Whether results depend on an order that the graph does not fix: an op that modifies memory and another op that reads
 // the same memory must be ordered by data or by constraints. Memory is followed through views and in-place results in
 // one graph.
+#include "session/inplace_ambiguity.hpp"
+
 #include <algorithm>
 #include <map>
 #include <set>
 #include <vector>
 
-#include "api/ir_session.hpp"
-
-namespace popart {
+namespace popart::session {
 namespace {
 
 // Disjoint sets of tensors that share memory.
@@ -151,4 +151,4 @@ void checkInplaceAmbiguity(const Graph &graph) {
   for (const auto &[piece, ops] : accesses) checkOrdered(ops, piece, order, memory);
 }
 
-}  // namespace popart
+}  // namespace popart::session
