@@ -9,6 +9,7 @@
 
 #include <popart/error.hpp>
 
+#include "../support/message_of.hpp"
 #include "../support/program.hpp"
 #include "api/compile_options.hpp"
 #include "session/host_streams.hpp"
@@ -44,24 +45,17 @@ class Streams : public runtime::StreamSource {
 CompileOptions cpuOptions() { return compileOptionsFor(DeviceType::Cpu); }
 std::shared_ptr<DeviceInfo> cpu() { return DeviceManager::createDeviceManager().createCpuDevice(); }
 
-template <class Call>
-std::string refusal(Call call) {
-  try {
-    call();
-  } catch (const error &e) {
-    return e.what();
-  }
-  return "";
-}
+using test::messageOf;
 
 TEST(CompiledProgram, StatesNeedTheEarlierOnes) {
   CompiledProgram program("p");
-  EXPECT_NE(refusal([&] { program.requireCompiled("run"); }).find("Session 'p': run before the program is compiled"),
+  EXPECT_NE(messageOf([&] { program.requireCompiled("run"); }).find("Session 'p': run before the program is compiled"),
             std::string::npos);
-  EXPECT_NE(refusal([&] { program.load(*cpu()); }).find("prepareDevice"), std::string::npos);
+  EXPECT_NE(messageOf([&] { program.load(*cpu()); }).find("prepareDevice"), std::string::npos);
   program.compile(*adder(), cpuOptions());
   program.requireCompiled("run");
-  EXPECT_NE(refusal([&] { program.requireLoaded("run"); }).find("run before the program is loaded"), std::string::npos);
+  EXPECT_NE(messageOf([&] { program.requireLoaded("run"); }).find("run before the program is loaded"),
+            std::string::npos);
   program.load(*cpu());
   program.requireLoaded("run");
   program.unload();
@@ -95,11 +89,11 @@ TEST(CompiledProgram, OneRunAtATime) {
   program.load(*cpu());
   Streams outer, inner;
   std::string text;
-  outer.onInput = [&] { text = refusal([&] { program.run([&]() -> runtime::StreamSource & { return inner; }); }); };
+  outer.onInput = [&] { text = messageOf([&] { program.run([&]() -> runtime::StreamSource & { return inner; }); }); };
   program.run([&]() -> runtime::StreamSource & { return outer; });
   EXPECT_NE(text.find("another run is going on"), std::string::npos);
   outer.onInput = [] { throw runtime_error("no data"); };
-  EXPECT_EQ(refusal([&] { program.run([&]() -> runtime::StreamSource & { return outer; }); }), "no data");
+  EXPECT_EQ(messageOf([&] { program.run([&]() -> runtime::StreamSource & { return outer; }); }), "no data");
   outer.onInput = [] {};
   program.run([&]() -> runtime::StreamSource & { return outer; });  // a failed run leaves the program usable
   EXPECT_EQ(outer.out[0], 11);
@@ -112,7 +106,8 @@ TEST(CompiledProgram, ThrowsWhatKernelsOfUsersHaveThrown) {
   program.compile(*adder(), options);
   program.load(*cpu());
   Streams streams;
-  EXPECT_EQ(refusal([&] { program.run([&]() -> runtime::StreamSource & { return streams; }); }), "kernel of Cube: no");
+  EXPECT_EQ(messageOf([&] { program.run([&]() -> runtime::StreamSource & { return streams; }); }),
+            "kernel of Cube: no");
 }
 
 TEST(CompiledProgram, AFailureLeavesNoProgram) {
@@ -133,9 +128,9 @@ TEST(CompiledProgram, DevicesAreAttachedAndOfflineOnesRefused) {
   program.load(*first);
   EXPECT_TRUE(first->isAttached());
   const auto same = manager.getDevice(SyncPattern::Full, static_cast<uint32_t>(first->getId()));
-  EXPECT_NE(refusal([&] { program.load(*same); }).find("is in use"), std::string::npos);
+  EXPECT_NE(messageOf([&] { program.load(*same); }).find("is in use"), std::string::npos);
   const auto offline = manager.createOfflineIPUDevice({});
-  EXPECT_NE(refusal([&] { program.load(*offline); }).find("offline device"), std::string::npos);
+  EXPECT_NE(messageOf([&] { program.load(*offline); }).find("offline device"), std::string::npos);
 }
 
 TEST(MemoryLimit, OptionBeforeEnvironment) {
