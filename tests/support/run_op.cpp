@@ -130,7 +130,7 @@ std::unique_ptr<session::CompiledProgram> compile(Program &p, const std::vector<
   options.evaluate = {};  // what the op is given is computed when it runs
   if (backend == OpBackend::Reference) options.backends = {&ref::backend()};
   if (threads > 0) options.threads = threads;
-  auto compiled = std::make_unique<session::CompiledProgram>(p.op->opType());
+  auto compiled = std::make_unique<session::CompiledProgram>("single op");
   compiled->compile(*p.ir, options);
   return compiled;
 }
