@@ -2,7 +2,6 @@
 // what is fused and decomposed; it leaves user operators to the second.
 #include "api/compile_options.hpp"
 #include "api/user_kernels.hpp"
-#include "api/virtual_ipus.hpp"
 #include "backends/cpu/cpu.hpp"
 #include "backends/ref/ref.hpp"
 
@@ -12,11 +11,11 @@ std::vector<const executable::Backend *> backendsFor(DeviceType) {
   return {&cpu::backend(), &userKernelBackend(), &ref::backend()};
 }
 
-session::CompileOptions compileOptionsFor(DeviceType device) {
+session::CompileOptions compileOptionsFor(DeviceType device, int threads) {
   session::CompileOptions options;
   options.backends = backendsFor(device);
   options.evaluate = ref::evaluate;
-  options.threads = computeThreadCount();
+  options.threads = threads;
   options.afterRun = throwKernelFailure;
   return options;
 }

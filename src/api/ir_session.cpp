@@ -6,6 +6,7 @@
 #include <popart/error.hpp>
 
 #include "api/compile_options.hpp"
+#include "api/virtual_ipus.hpp"
 
 namespace popart {
 namespace {
@@ -56,7 +57,7 @@ struct IrSession::Impl {
 };
 
 IrSession::IrSession(const Ir &ir, const IrSessionOptions &options) : impl_(std::make_unique<Impl>()) {
-  session::CompileOptions compiling = compileOptionsFor(options.device);
+  session::CompileOptions compiling = compileOptionsFor(options.device, computeThreadCount());
   compiling.maxMemoryBytes = session::memoryLimitBytes({});
   compiling.order = session::OrderRule::Refuse;
   impl_->program.compile(ir, compiling);

@@ -10,6 +10,8 @@
 
 #include "api/compile_options.hpp"
 #include "api/session_impl.hpp"
+#include "api/virtual_ipus.hpp"
+#include "executable/cost.hpp"
 #include "session/host_streams.hpp"
 #include "session/inplace_ambiguity.hpp"
 
@@ -47,7 +49,7 @@ void Session::Impl::checkDeviceFits() const {
 void Session::Impl::compile() {
   program.unload();
   checkDeviceFits();
-  session::CompileOptions compiling = compileOptionsFor(device->getType());
+  session::CompileOptions compiling = compileOptionsFor(device->getType(), computeThreadCount(options));
   compiling.iterations = iterations();  // micro-batches of one update are a loop of the program
   compiling.maxMemoryBytes = session::memoryLimitBytes(options.engineOptions);
   if (options.enableInplaceAmbiguityChecking) compiling.order = session::OrderRule::Refuse;
@@ -161,6 +163,12 @@ std::string Session::getSummaryReport(bool) const {
                                                    {"predicted peak", impl_->predictedPeakBytes()}};
   for (const auto &[what, bytes] : rows) report += "  " + std::string(what) + ": " + std::to_string(bytes) + " bytes\n";
   return report + "Execution profiling not enabled\n";
+}
+
+std::string Session::getThreadReport() const {
+  impl_->program.requireCompiled("getThreadReport");
+  const int threads = computeThreadCount(impl_->options);
+  return executable::threadUseText(executable::threadUse(*impl_->program.executable(), threads), threads);
 }
 
 std::string Session::getSerializedGraph() const { return serialiseJson(impl_->ir()); }

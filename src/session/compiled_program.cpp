@@ -3,12 +3,13 @@
 
 #include <charconv>
 #include <chrono>
-#include <cstdlib>
 #include <new>
 
 #include <popart/error.hpp>
 #include <popart/logging.hpp>
 
+#include "base/environment.hpp"
+#include "pipeline/passes.hpp"
 #include "session/inplace_ambiguity.hpp"
 
 namespace popart::session {
@@ -27,9 +28,7 @@ double millisecondsSince(std::chrono::steady_clock::time_point start) {
 
 int64_t memoryLimitBytes(const std::map<std::string, std::string> &engineOptions) {
   const auto given = engineOptions.find("max_memory");
-  const char *environment = std::getenv("POPART_MAX_MEMORY");
-  if (given == engineOptions.end() && !environment) return 0;
-  const std::string text = given != engineOptions.end() ? given->second : environment;
+  const std::string text = given != engineOptions.end() ? given->second : environment::maxMemory().value_or("0");
   int64_t value = 0;
   const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
   const std::string unit(end, text.data() + text.size());
@@ -55,11 +54,12 @@ void CompiledProgram::compile(const Ir &ir, const CompileOptions &options) {
   if (options.order == OrderRule::Refuse)
     for (const Graph *graph : ir.getAllGraphs()) checkInplaceAmbiguity(*graph);
   try {
-    executable_ = lower::lower(ir, lowering);
+    executable_ = pipeline::lower(ir, lowering);
   } catch (const std::bad_alloc &) {
     refuseForMemory(name_);
   }
   threads_ = options.threads;
+  waking_ = options.waking;
   afterRun_ = options.afterRun;
   for (size_t i = 0; i < executable_->variables.size(); ++i)
     variables_.emplace(executable_->variables[i].id, static_cast<int>(i));
@@ -87,7 +87,7 @@ void CompiledProgram::load(DeviceInfo &device) {
   attach(device);
   const auto start = std::chrono::steady_clock::now();
   try {
-    engine_ = std::make_unique<runtime::Engine>(executable_, threads_);
+    engine_ = std::make_unique<runtime::Engine>(executable_, threads_, waking_);
   } catch (const std::bad_alloc &) {
     refuseForMemory(name_);
   }

@@ -13,7 +13,7 @@
 #include <popart/devicemanager.hpp>
 #include <popart/ir.hpp>
 
-#include "lower/lower.hpp"
+#include "lower/program.hpp"
 #include "runtime/engine.hpp"
 
 namespace popart::session {
@@ -26,6 +26,7 @@ struct CompileOptions {
   std::vector<const executable::Backend *> backends;  // kernel providers in order of preference
   EvaluateOp evaluate;                                // constants of the program; empty: they stay as they are
   int threads = 1;                                    // of each run
+  runtime::Waking waking = runtime::Waking::AsPays;   // of these threads
   int64_t iterations = 1;                             // of the main graph in each run
   int64_t maxMemoryBytes = 0;                         // of the executable; 0: no limit
   OrderRule order = OrderRule::Accept;
@@ -84,6 +85,7 @@ class CompiledProgram {
   std::shared_ptr<const executable::Executable> executable_;
   std::unordered_map<TensorId, int> variables_;
   int threads_ = 1;
+  runtime::Waking waking_ = runtime::Waking::AsPays;
   void (*afterRun_)() = nullptr;
   std::unique_ptr<runtime::Engine> engine_;
   std::atomic<bool> running_{false};

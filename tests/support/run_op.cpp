@@ -10,6 +10,7 @@
 #include <popart/ir.hpp>
 
 #include "api/compile_options.hpp"
+#include "api/virtual_ipus.hpp"
 #include "backends/ref/ref.hpp"
 #include "onnx/graph_writer.hpp"
 #include "onnx/reader.hpp"
@@ -126,10 +127,11 @@ class Streams : public runtime::StreamSource {
 std::unique_ptr<session::CompiledProgram> compile(Program &p, const std::vector<TensorIndex> &results,
                                                   OpBackend backend, int threads) {
   addHostIo(p, results);
-  session::CompileOptions options = compileOptionsFor(DeviceType::Cpu);
+  const int count = threads > 0 ? threads : computeThreadCount();
+  session::CompileOptions options = compileOptionsFor(DeviceType::Cpu, count);
   options.evaluate = {};  // what the op is given is computed when it runs
+  options.waking = runtime::Waking::Always;
   if (backend == OpBackend::Reference) options.backends = {&ref::backend()};
-  if (threads > 0) options.threads = threads;
   auto compiled = std::make_unique<session::CompiledProgram>("single op");
   compiled->compile(*p.ir, options);
   return compiled;

@@ -6,6 +6,7 @@
 
 #include "backends/cpu/axis.hpp"
 #include "backends/cpu/cpu.hpp"
+#include "backends/cpu/task_count.hpp"
 #include "ops/loss/reduction.hpp"
 
 namespace popart::cpu {
@@ -67,7 +68,7 @@ class LossKernel final : public executable::Kernel {
 class LossGradientKernel final : public executable::Kernel {
  public:
   explicit LossGradientKernel(const Targets &targets) : t_(targets) {
-    tasks_ = std::clamp<int64_t>(t_.batch * t_.classes * t_.inner / (1 << 15), 1, std::clamp<int64_t>(t_.batch, 1, 64));
+    tasks_ = taskCount(t_.batch * t_.classes * t_.inner, 1 << 15, t_.batch);
   }
   std::string name() const override { return "class loss gradient"; }
   int tasks() const override { return static_cast<int>(tasks_); }

@@ -9,6 +9,7 @@
 
 #include "backends/cpu/axis.hpp"
 #include "backends/cpu/cpu.hpp"
+#include "backends/cpu/task_count.hpp"
 #include "base/element_types.hpp"
 
 namespace popart::cpu {
@@ -75,8 +76,7 @@ WindowForm formOf(const KernelRequest &request, const Shape &shape) {
 class DynamicSliceKernel final : public executable::Kernel {
  public:
   DynamicSliceKernel(const WindowForm &form, int64_t bytes) : form_(form), bytes_(bytes) {
-    tasks_ = std::clamp<int64_t>(form.runs * form.runElements() * bytes / (1 << 17), 1,
-                                 std::clamp<int64_t>(form.runs, 1, 64));
+    tasks_ = taskCount(form.runs * form.runElements() * bytes, 1 << 17, form.runs);
   }
   std::string name() const override { return "dynamic slice"; }
   int tasks() const override { return static_cast<int>(tasks_); }

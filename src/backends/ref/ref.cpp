@@ -68,7 +68,7 @@ class RefBackend final : public executable::Backend {
  public:
   std::string name() const override { return "ref"; }
 
-  std::unique_ptr<Kernel> createKernel(const KernelRequest &request, std::string &reason) const override {
+  std::shared_ptr<const Kernel> createKernel(const KernelRequest &request, std::string &reason) const override {
     if (!supports(*request.op, reason)) return nullptr;
     auto plain = [](const std::vector<OperandDesc> &operands) {
       for (const OperandDesc &d : operands) {

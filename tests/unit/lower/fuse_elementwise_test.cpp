@@ -8,7 +8,6 @@
 
 #include "../support/program.hpp"
 #include "backends/cpu/cpu.hpp"
-#include "schedule/schedule.hpp"
 
 namespace popart::lower {
 namespace {
@@ -38,7 +37,7 @@ TEST(FuseElementwise, NeverClosesACycleThroughAnotherCluster) {
     test::GraphBuilder b(ir.getMainGraph());
     addCrossing(b, between);
     fuseElementwise(ir, cpu::backend());
-    EXPECT_NO_THROW(schedule::schedule(ir.getMainGraph())) << between;
+    EXPECT_NO_THROW(ir.getMainGraph().getOpSchedule()) << between;
     int fused = 0;
     for (const Op *op : ir.getMainGraph().ops()) fused += op->is("FusedElementwise");
     EXPECT_EQ(fused, 1) << between;  // one of the two is merged all the same
@@ -65,7 +64,7 @@ TEST(FuseElementwise, RandomGraphsCanBeOrdered) {
     }
     for (int i = 0; i < 3; ++i) b.graph().markOutput(made[made.size() - 1 - static_cast<size_t>(i)]);
     fuseElementwise(ir, cpu::backend());
-    ASSERT_NO_THROW(schedule::schedule(ir.getMainGraph())) << round;
+    ASSERT_NO_THROW(ir.getMainGraph().getOpSchedule()) << round;
     verify(ir);
   }
 }

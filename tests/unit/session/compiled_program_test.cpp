@@ -42,7 +42,7 @@ class Streams : public runtime::StreamSource {
   void *output(int, int64_t) override { return out; }
 };
 
-CompileOptions cpuOptions() { return compileOptionsFor(DeviceType::Cpu); }
+CompileOptions cpuOptions() { return compileOptionsFor(DeviceType::Cpu, 2); }
 std::shared_ptr<DeviceInfo> cpu() { return DeviceManager::createDeviceManager().createCpuDevice(); }
 
 using test::messageOf;
