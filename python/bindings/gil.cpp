@@ -26,4 +26,11 @@ HoldGil::HoldGil() {
   callOrWaitForEver([this] { state_ = PyGILState_Ensure(); });
 }
 
+// No C++ object lives between this call and where the unwinding starts.
+PyObject *callPython(PyObject *function, PyObject *args) {
+  PyObject *result = nullptr;
+  callOrWaitForEver([&] { result = PyObject_CallObject(function, args); });
+  return result;
+}
+
 }  // namespace popart::python

@@ -1,6 +1,7 @@
-// ReleaseGil and HoldGil: as nanobind's guards, but a thread that asks for the lock while the interpreter shuts down
-// waits for ever instead of ending. (Until Python 3.13 the interpreter ends such a thread by unwinding its stack, which
-// C++ frames that throw nothing answer by ending the process.) The process then ends as if the thread were not there.
+// ReleaseGil, HoldGil and callPython: as nanobind's guards and calls, but a thread that asks for the lock while the
+// interpreter shuts down waits for ever instead of ending. (Until Python 3.13 the interpreter ends such a thread by
+// unwinding its stack: C++ frames that throw nothing answer by ending the process, others give up references without
+// the lock.) The process then ends as if the thread were not there.
 #pragma once
 #include <Python.h>
 
@@ -27,5 +28,8 @@ class HoldGil {
  private:
   PyGILState_STATE state_;
 };
+
+// function(*args): a new reference, null with a Python error set. The caller holds the lock.
+PyObject *callPython(PyObject *function, PyObject *args);
 
 }  // namespace popart::python

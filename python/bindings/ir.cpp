@@ -441,7 +441,7 @@ void runSession(IrSession &session, const nb::list &inputs, const nb::list &outp
 void bindSession(nb::module_ &m) {
   nb::class_<IrSession>(m, "IrSession", "Runs a hand-written Ir.")
       .def("__init__",
-           [](IrSession *self, const Ir &ir, const std::string &device, int64_t transfers) {
+           [](IrSession *self, const Ir &ir, DeviceType device, int64_t transfers) {
              IrSessionOptions options;
              options.device = device;
              options.transfers = transfers;
@@ -450,6 +450,8 @@ void bindSession(nb::module_ &m) {
            })
       .def("inputs", [](const IrSession &s) { return streamList(s.inputs()); })
       .def("outputs", [](const IrSession &s) { return streamList(s.outputs()); })
+      .def("ipus", &IrSession::ipus)
+      .def("load", &IrSession::load, nb::call_guard<ReleaseGil>())
       .def("hasVariable", &IrSession::hasVariable)
       .def("writeVariable",
            [](IrSession &s, const TensorId &id, nb::handle host) {

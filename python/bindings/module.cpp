@@ -30,7 +30,9 @@ NB_MODULE(popart_core, m) {
   bindOperators(m);
   bindBuilder(m);
   bindModelTools(m);
+#ifdef POPART_TESTING
   bindTesting(m);
+#endif
   bindIr(m);
   expectLeaksOfDaemonThreads();
 }

@@ -42,6 +42,16 @@ struct OutOfMemoryError {
   std::shared_ptr<memory_allocation_err> failure;
 };
 
+// A session that is compiled when it is made (popxl) has nobody to report to: the exception that Python code makes.
+void raiseOutOfMemory(const std::exception_ptr &failure, void *) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const memory_allocation_err &e) {
+    const nb::object type = nb::module_::import_("popart").attr("OutOfMemoryException");
+    PyErr_SetObject(type.ptr(), type(OutOfMemoryError{e.clone()}).ptr());
+  }
+}
+
 template <class S>
 void prepareDevice(S &session, bool loadEngine, OutOfMemoryError *result) {
   try {
@@ -65,6 +75,7 @@ std::vector<LossObject> toLosses(nb::handle losses) {
 }
 
 void bindSessionBase(nb::module_ &m) {
+  nb::register_exception_translator(raiseOutOfMemory);
   nb::class_<OutOfMemoryError>(m, "OutOfMemoryError", "What prepareDevice fills in when a program does not fit.")
       .def(nb::init<>(), "Nothing has failed.")
       .def(

@@ -41,7 +41,7 @@ class PyStepIOCallback final : public IStepIO {
 
   ConstVoidData in(TensorId id, int64_t, bool prefetch, const bool) override {
     HoldGil gil;
-    nb::object result = input_(id, prefetch);
+    nb::object result = call(input_, nb::make_tuple(id, prefetch));
     if (result.is_none()) return ConstVoidData(nullptr, TensorInfo());
     held_.insert_or_assign(id, HostArray(result, HostArray::Types::All));
     const HostArray &array = held_.at(id);
@@ -50,12 +50,12 @@ class PyStepIOCallback final : public IStepIO {
   }
   void inComplete(TensorId id, int64_t, const bool) override {
     HoldGil gil;
-    inputComplete_(id);
+    call(inputComplete_, nb::make_tuple(id));
     held_.erase(id);
   }
   MutableVoidData out(TensorId id, int64_t) override {
     HoldGil gil;
-    held_.insert_or_assign(id, HostArray(output_(id), HostArray::Types::All));
+    held_.insert_or_assign(id, HostArray(call(output_, nb::make_tuple(id)), HostArray::Types::All));
     const HostArray &array = held_.at(id);
     array.requireContiguous("PyStepIOCallback output", id);
     check(!array.isReadOnly(), "PyStepIOCallback output '{}': the array is read-only. Pass a writable one", id);
@@ -63,11 +63,16 @@ class PyStepIOCallback final : public IStepIO {
   }
   void outComplete(TensorId id) override {
     HoldGil gil;
-    outputComplete_(id);
+    call(outputComplete_, nb::make_tuple(id));
     held_.erase(id);
   }
 
  private:
+  static nb::object call(const nb::object &function, const nb::tuple &args) {
+    nb::object result = nb::steal(callPython(function.ptr(), args.ptr()));
+    if (!result.is_valid()) throw nb::python_error();
+    return result;
+  }
   nb::object input_, inputComplete_, output_, outputComplete_;
   std::map<TensorId, HostArray> held_;
 };

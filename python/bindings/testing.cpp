@@ -1,8 +1,8 @@
 // popart_core.testing: single ops on NumPy arrays, for the operator cases under tests/cases.
 #include <popart/opdef.hpp>
 
-#include "api/run_op.hpp"
 #include "host_array.hpp"
+#include "support/run_op.hpp"
 
 namespace popart::python {
 namespace {

@@ -4,19 +4,21 @@ Host values of variables live with the Ir. Entering the session uploads them, le
 are fetched when asked for and out of date.
 """
 
+import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
+from popart_core import DeviceConnectionType, DeviceInfo, DeviceManager, DeviceType
 from popart_core import _ir as _core
 
 from popxl import dtypes
 from popxl.ir import Ir
 from popxl.streams import DeviceToHostStream, HostToDeviceStream
 from popxl.tensor import Constant, HostScalarTensor, Tensor, Variable
-from popxl.utils import to_numpy
+from popxl.utils import HW_DEVICE_CONNECTION_TIMEOUT, to_numpy
 
-_DEVICES = ("ipu_hw", "ipu_model", "cpu")
+_DEVICES = {"ipu_hw": DeviceType.Ipu, "ipu_model": DeviceType.IpuModel, "cpu": DeviceType.Cpu}
 h2dStreamBufferMaps = Mapping[HostToDeviceStream, HostScalarTensor]
 d2hStreamBufferMaps = Mapping[DeviceToHostStream, np.ndarray]
 
@@ -24,7 +26,7 @@ d2hStreamBufferMaps = Mapping[DeviceToHostStream, np.ndarray]
 class _Engine:
     """The compiled program with the streams in its own order."""
 
-    def __init__(self, ir: Ir, device: str) -> None:
+    def __init__(self, ir: Ir, device: DeviceType) -> None:
         self.core = _core.IrSession(ir._pb_ir, device, ir.num_host_transfers)
         self.loaded = False
         self.inputs: list[HostToDeviceStream] = [ir._streams[s[0]] for s in self.core.inputs()]
@@ -36,19 +38,58 @@ class _Engine:
 
 
 class _Device:
-    """Attachment state of the session's device."""
+    """The session's device: one that was given, or one of the kind asked for, taken while the session is attached."""
 
-    def __init__(self) -> None:
+    def __init__(self, description: str | DeviceInfo, core: Any) -> None:
+        self._description = description
+        self._core = core
+        self._ipus = 1 << (core.ipus() - 1).bit_length()
+        self.info: DeviceInfo | None = None
         self.is_attached = False
+        if isinstance(description, DeviceInfo) and description.isAttached:
+            self.attach()
 
     def attach(self) -> bool:
-        """Take the device."""
+        """Take the device and load the program on it.
+
+        Returns:
+            True.
+
+        Raises:
+            RuntimeError: No device has as many IPUs as the program needs, or none became free in time.
+            popart_exception: The device given is in use, or is an offline device.
+        """
+        self.info = self._description if isinstance(self._description, DeviceInfo) else self._acquire()
+        self._core.load(self.info)
         self.is_attached = True
         return True
 
     def detach(self) -> None:
         """Give the device back."""
+        if self.info is not None:
+            self.info.detach()
+        self.info = None
         self.is_attached = False
+
+    def _acquire(self) -> DeviceInfo:
+        manager = DeviceManager()
+        if self._description == "cpu":
+            return manager.createCpuDevice()
+        if self._description == "ipu_model":
+            return manager.createIpuModelDevice({"numIPUs": self._ipus})
+        if not manager.enumerateDevices(numIpus=self._ipus):
+            raise RuntimeError(
+                f"Session: no device has the IPUs that the program needs: expected {self._ipus}. Place ops on fewer "
+                "IPUs, or set POPART_VIRTUAL_IPUS to more."
+            )
+        deadline = time.monotonic() + HW_DEVICE_CONNECTION_TIMEOUT
+        while True:
+            info = manager.tryAcquireAvailableDevice(self._ipus, connectionType=DeviceConnectionType.OnDemand)
+            if info is not None and info.attach():
+                return info
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"Session: no device with {self._ipus} IPUs became free in time.")
+            time.sleep(0.05)
 
 
 class Session:
@@ -63,11 +104,14 @@ class Session:
         ValueError: the device is unknown.
         RuntimeError: the program has no ops.
         popart_exception: the program is not valid.
+        OutOfMemoryException: the program does not fit POPART_MAX_MEMORY.
     """
 
     def __init__(self, ir: Ir, device_desc: Any = "cpu", weights_to_host_on_exit: bool = True) -> None:
-        if isinstance(device_desc, str) and device_desc not in _DEVICES:
-            raise ValueError(f"Unknown device: got {device_desc!r}, expected one of {', '.join(map(repr, _DEVICES))}.")
+        if not isinstance(device_desc, DeviceInfo) and device_desc not in _DEVICES:
+            raise ValueError(
+                f"Unknown device: got {device_desc!r}, expected {', '.join(map(repr, _DEVICES))} or a DeviceInfo."
+            )
         self.ir_ = ir
         self.weights_to_host_on_exit = weights_to_host_on_exit and not ir._read_only_memmap
         if not any(g.getOpIds() for g in ir._pb_ir.getAllGraphs()):
@@ -77,12 +121,15 @@ class Session:
                 f"Session: replication is not supported yet: got {ir.replication_factor} replicas. "
                 "Use Ir(replication=1)."
             )
-        self._device = _Device()
         self._was_attached_stack: list[Any] = []
-        self._pb_session = _Engine(ir, device_desc if isinstance(device_desc, str) else "cpu")
+        device_type = device_desc.type if isinstance(device_desc, DeviceInfo) else _DEVICES[device_desc]
+        self._pb_session = _Engine(ir, device_type)
+        self._device = _Device(device_desc, self._pb_session.core)
         self._host_is_stale = False
         ir._is_prepared = True
         self._resolve_layouts()
+        if self.is_attached:
+            self.weights_from_host()
 
     def _resolve_layouts(self) -> None:
         self._input_layout = [(s, self._full_input_shape(s.shape), s.dtype.as_numpy()) for s in self._pb_session.inputs]
@@ -120,8 +167,8 @@ class Session:
         attached = self.is_attached
         self._was_attached_stack.append(attached)
         if not attached:
-            self._device.attach()
             try:
+                self._device.attach()
                 self.weights_from_host()
             except BaseException:
                 self._device.detach()

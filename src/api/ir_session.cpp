@@ -1,13 +1,12 @@
-// Compiles a copy of the Ir with the ordinary lowering and drives the engine from whole-run stream buffers.
+// The session core over whole-run stream buffers.
 #include "api/ir_session.hpp"
 
-#include <unordered_map>
+#include <algorithm>
 
-#include "api/session_impl.hpp"
+#include <popart/error.hpp>
+
+#include "api/compile_options.hpp"
 #include "api/virtual_ipus.hpp"
-#include "backends/ref/ref.hpp"
-#include "pipeline/passes.hpp"
-#include "runtime/engine.hpp"
 
 namespace popart {
 namespace {
@@ -42,56 +41,63 @@ class SliceStreams : public runtime::StreamSource {
 }  // namespace
 
 struct IrSession::Impl {
-  std::unique_ptr<runtime::Engine> engine;
+  session::CompiledProgram program{"popxl"};
   std::vector<Stream> inputs, outputs;
-  std::unordered_map<TensorId, int> variables;
   SliceStreams streams;
   int64_t transfers = 1;
+  int64_t ipus = 1;
 
+  // Number of a variable of the loaded program.
   int variable(const TensorId &id) const {
-    const auto it = variables.find(id);
-    if (it == variables.end()) throw error("Session: the compiled program has no variable '{}'", id);
-    return it->second;
+    program.requireLoaded("access to a variable");
+    const int found = program.findVariable(id);
+    if (found < 0) throw error("Session: the compiled program has no variable '{}'", id);
+    return found;
   }
 };
 
 IrSession::IrSession(const Ir &ir, const IrSessionOptions &options) : impl_(std::make_unique<Impl>()) {
-  for (const Graph *graph : ir.getAllGraphs()) checkInplaceAmbiguity(*graph);
-  lower::LowerOptions lowering;
-  lowering.backends = backendsFor(options.device == "ipu_model" ? DeviceType::IpuModel : DeviceType::Cpu);
-  lowering.evaluate = ref::evaluate;
-  lowering.threads = options.threads > 0 ? options.threads : computeThreadCount();
-  auto executable = pipeline::lower(ir, lowering);
+  session::CompileOptions compiling = compileOptionsFor(options.device, computeThreadCount());
+  compiling.maxMemoryBytes = session::memoryLimitBytes({});
+  compiling.order = session::OrderRule::Refuse;
+  impl_->program.compile(ir, compiling);
   impl_->transfers = options.transfers;
-  for (const auto &s : executable->inputs) impl_->inputs.push_back({s.id, s.info});
-  for (const auto &s : executable->outputs) impl_->outputs.push_back({s.id, s.info});
-  for (size_t i = 0; i < executable->variables.size(); ++i)
-    impl_->variables.emplace(executable->variables[i].id, static_cast<int>(i));
-  impl_->engine = std::make_unique<runtime::Engine>(std::move(executable), lowering.threads);
+  for (const Graph *graph : ir.getAllGraphs())
+    for (const Op *op : graph->ops()) impl_->ipus = std::max(impl_->ipus, op->settings.vgraphId.value_or(0) + 1);
+  for (const auto &s : impl_->program.executable()->inputs) impl_->inputs.push_back({s.id, s.info});
+  for (const auto &s : impl_->program.executable()->outputs) impl_->outputs.push_back({s.id, s.info});
 }
 
 IrSession::~IrSession() = default;
 
 const std::vector<IrSession::Stream> &IrSession::inputs() const { return impl_->inputs; }
 const std::vector<IrSession::Stream> &IrSession::outputs() const { return impl_->outputs; }
-bool IrSession::hasVariable(const TensorId &id) const { return impl_->variables.count(id) != 0; }
+int64_t IrSession::ipus() const { return impl_->ipus; }
+void IrSession::load(DeviceInfo &device) {
+  if (impl_->program.isLoaded()) return impl_->program.attach(device);
+  impl_->program.load(device);
+}
+bool IrSession::hasVariable(const TensorId &id) const { return impl_->program.findVariable(id) >= 0; }
 void IrSession::writeVariable(const TensorId &id, const void *data) {
-  impl_->engine->writeVariable(impl_->variable(id), data);
+  impl_->program.writeVariable(impl_->variable(id), data);
 }
 void IrSession::readVariable(const TensorId &id, void *data) const {
-  impl_->engine->readVariable(impl_->variable(id), data);
+  impl_->program.readVariable(impl_->variable(id), data);
 }
 
 void IrSession::run(std::span<const void *const> inputs, std::span<void *const> outputs) {
   check(inputs.size() == impl_->inputs.size() && outputs.size() == impl_->outputs.size(),
         "Session: wrong number of stream buffers: got {} inputs and {} outputs, expected {} and {}", inputs.size(),
         outputs.size(), impl_->inputs.size(), impl_->outputs.size());
-  impl_->streams.reset(inputs, outputs, impl_->transfers);
-  impl_->engine->run(impl_->streams);
+  impl_->program.requireLoaded("run");
+  impl_->program.run([&]() -> runtime::StreamSource & {
+    impl_->streams.reset(inputs, outputs, impl_->transfers);
+    return impl_->streams;
+  });
 }
 
 std::string IrSession::summary() const {
-  const executable::Executable &e = impl_->engine->executable();
+  const executable::Executable &e = *impl_->program.executable();
   std::string text = "arena " + std::to_string(e.memory.arenaBytes) + " bytes, variables " +
                      std::to_string(e.memory.variableBytes) + " bytes";
   for (const auto &f : e.fallbacks) text += "\n" + f.op + ": not on " + f.backend + ": " + f.reason;

@@ -6,15 +6,15 @@
 #include <string>
 #include <vector>
 
+#include <popart/devicemanager.hpp>
 #include <popart/ir.hpp>
 
 namespace popart {
 
 // Where and how an IrSession runs.
 struct IrSessionOptions {
-  std::string device = "cpu";  // "cpu", "ipu_model" or "ipu_hw"
-  int threads = 0;             // 0: as many as other sessions use (POPART_NUM_THREADS)
-  int64_t transfers = 1;       // slices of each stream buffer; a stream that runs past the last one starts again
+  DeviceType device = DeviceType::Cpu;
+  int64_t transfers = 1;  // slices of each stream buffer; a stream that runs past the last one starts again
 };
 
 // A compiled copy of an Ir; later changes of the Ir do not reach it. One thread at a time.
@@ -26,18 +26,24 @@ class IrSession {
     TensorInfo info;  // one slice
   };
   // Compiles a copy of `ir`. Throws popart::error for a program that is not legal or not supported, or whose result
-  // depends on an order that is not given (an op modifies memory that another, unordered op reads).
+  // depends on an order that is not given (an op modifies memory that another, unordered op reads),
+  // memory_allocation_err when it does not fit POPART_MAX_MEMORY.
   IrSession(const Ir &ir, const IrSessionOptions &options);
   ~IrSession();
 
   const std::vector<Stream> &inputs() const;  // those that at least one host load or store uses
   const std::vector<Stream> &outputs() const;
+  int64_t ipus() const;  // highest IPU that an op is placed on, and one
+  // Takes memory, starts threads and attaches the device; a loaded program keeps its variables and only attaches. Throws
+  // as Session::prepareDevice.
+  void load(DeviceInfo &device);
   bool hasVariable(const TensorId &id) const;  // unused variables are not part of the program
-  // Plain C order, as many bytes as the variable's info says. Throw popart::error when there is no such variable.
+  // Plain C order, as many bytes as the variable's info says. Throw popart::error when there is no such variable,
+  // runtime_error before load; so does run.
   void writeVariable(const TensorId &id, const void *data);
   void readVariable(const TensorId &id, void *data) const;
   // Buffers in the order of inputs() and outputs(), each `transfers` slices in C order. Throws popart::runtime_error
-  // when a user kernel failed.
+  // when a user kernel failed or another run is going on.
   void run(std::span<const void *const> inputs, std::span<void *const> outputs);
   std::string summary() const;  // memory and fallbacks, for people
 
@@ -45,8 +51,5 @@ class IrSession {
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
-
-// Throws popart::error when an op modifies memory that another op reads and nothing orders the two.
-void checkInplaceAmbiguity(const Graph &graph);
 
 }  // namespace popart

@@ -1,67 +1,29 @@
-// Session: compile, load and run. Weights are in session_weights.cpp, creation in session_create.cpp.
+// Session: what it asks of the session core, and facts of the program. Weights are in session_weights.cpp, creation in
+// session_create.cpp.
 #include <popart/session.hpp>
 
 #include <algorithm>
-#include <charconv>
-#include <chrono>
 
 #include <popart/error.hpp>
 #include <popart/ir.hpp>
 #include <popart/logging.hpp>
 
-#include "api/ir_session.hpp"
+#include "api/compile_options.hpp"
 #include "api/session_impl.hpp"
-#include "api/user_kernels.hpp"
 #include "api/virtual_ipus.hpp"
-#include "backends/ref/ref.hpp"
-#include "base/environment.hpp"
 #include "executable/cost.hpp"
-#include "pipeline/passes.hpp"
 #include "session/host_streams.hpp"
+#include "session/inplace_ambiguity.hpp"
 
 namespace popart {
-namespace {
-
-double millisecondsSince(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
-}
-
-// engineOptions["max_memory"], or else the environment variable POPART_MAX_MEMORY: bytes, with K, M or G for powers of
-// 1024; 0: no limit.
-int64_t memoryLimitBytes(const SessionOptions &options) {
-  const auto given = options.engineOptions.find("max_memory");
-  const std::string text =
-      given != options.engineOptions.end() ? given->second : environment::maxMemory().value_or("0");
-  int64_t value = 0;
-  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const std::string unit(end, text.data() + text.size());
-  const int shift = unit == "K" ? 10 : unit == "M" ? 20 : unit == "G" ? 30 : 0;
-  check(failure == std::errc() && (unit.empty() || shift > 0) && value >= 0 && value <= (int64_t{1} << 62) >> shift,
-        "engineOptions: bad max_memory: got '{}', expected a number of bytes, with K, M or G at the end for powers of "
-        "1024",
-        text);
-  return value << shift;
-}
-
-}  // namespace
 
 Session::Session(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Session::Session(Session &&) noexcept = default;
 Session::~Session() = default;
 
-void Session::Impl::requireEngine(const char *what) const {
-  if (!executable)
-    throw runtime_error("Session '{}': {} before the program is compiled. Try calling Session::prepareDevice first",
-                        name, what);
-  if (!engine)
-    throw runtime_error(
-        "Session '{}': {} before the program is loaded. Call prepareDevice(), or loadEngineAndConnectStreams() after "
-        "prepareDevice(false)",
-        name, what);
-}
-
 void Session::Impl::loadToRun() {
-  if (!executable || !options.compileEngine) requireEngine("run");
+  program.requireCompiled("run");
+  if (!options.compileEngine) program.requireLoaded("run");
   load();
 }
 
@@ -85,29 +47,14 @@ void Session::Impl::checkDeviceFits() const {
 }
 
 void Session::Impl::compile() {
+  program.unload();
   checkDeviceFits();
-  const auto start = std::chrono::steady_clock::now();
-  lower::LowerOptions lowering;
-  lowering.backends = backendsFor(device->getType());
-  lowering.evaluate = ref::evaluate;
-  lowering.threads = computeThreadCount(options);
-  lowering.iterations = iterations();  // micro-batches of one update are a loop of the program
-  lowering.maxMemoryBytes = memoryLimitBytes(options);
-  if (options.enableInplaceAmbiguityChecking)
-    for (const Graph *graph : ir().getAllGraphs()) checkInplaceAmbiguity(*graph);
-  executable.reset();  // a failure leaves no program of an earlier call behind
-  executable = pipeline::lower(ir(), lowering);
-  for (const auto &fallback : executable->fallbacks)
-    logging::devicex::info("{} runs on the reference backend: {}: {}", fallback.op, fallback.backend, fallback.reason);
-  variableIndex.clear();
-  for (size_t i = 0; i < executable->variables.size(); ++i)
-    variableIndex[executable->variables[i].id] = static_cast<int>(i);
-  logging::session::info(
-      "session '{}': compiled {} steps in {} ms; memory: {} bytes arena, {} bytes variables, {} bytes constants, {} "
-      "bytes "
-      "predicted peak with the host's copies",
-      name, executable->main.steps.size(), millisecondsSince(start), executable->memory.arenaBytes,
-      executable->memory.variableBytes, executable->memory.constantBytes, predictedPeakBytes());
+  session::CompileOptions compiling = compileOptionsFor(device->getType(), computeThreadCount(options));
+  compiling.iterations = iterations();  // micro-batches of one update are a loop of the program
+  compiling.maxMemoryBytes = session::memoryLimitBytes(options.engineOptions);
+  if (options.enableInplaceAmbiguityChecking) compiling.order = session::OrderRule::Refuse;
+  program.compile(ir(), compiling);
+  logging::session::info("session '{}': {} bytes predicted peak with the host's copies", name, predictedPeakBytes());
 }
 
 void Session::Impl::fillSizes() {
@@ -123,25 +70,17 @@ void Session::Impl::fillSizes() {
 }
 
 void Session::Impl::load() {
-  if (device->getConnectionType() == DeviceConnectionType::Never)
-    throw runtime_error(
-        "Session '{}': an offline device cannot run programs. Use a device of connection type Always or OnDemand",
-        name);
-  if (!device->isAttached() && !device->tryAttachUntilTimeout())
-    throw error(
-        "Session '{}': the device {} is in use. Detach it elsewhere, or set DeviceManager::setOnDemandAttachTimeout",
-        name, device->toString());
-  const auto start = std::chrono::steady_clock::now();
-  engine = std::make_unique<runtime::Engine>(executable, computeThreadCount(options));
-  streams = std::make_unique<StepStreams>(executable);
+  program.load(*device);
+  streams = std::make_unique<StepStreams>(program.executable());
   weightsLoaded = false;
   firstRun = true;
-  for (const auto &[id, index] : variableIndex) {
-    const void *host = hostWeights.at(id).data();  // the engine has written the first values itself
-    if (executable->variables[static_cast<size_t>(index)].initial.data() != host) engine->writeVariable(index, host);
+  hasWeights = false;
+  const auto &variables = program.executable()->variables;
+  for (size_t i = 0; i < variables.size(); ++i) {
+    hasWeights |= prepared.randomSeed != variables[i].id;
+    const void *host = hostWeights.at(variables[i].id).data();  // the engine has written the first values itself
+    if (variables[i].initial.data() != host) program.writeVariable(static_cast<int>(i), host);
   }
-  logging::session::info("session '{}': loaded on {} with {} threads in {} ms", name, device->toString(),
-                         engine->threads(), millisecondsSince(start));
 }
 
 void Session::prepareDevice(bool loadEngine) {
@@ -151,52 +90,36 @@ void Session::prepareDevice(bool loadEngine) {
     if (options.compilationProgressLogger) options.compilationProgressLogger(done, options.compilationProgressTotal);
   };
   report(0);
-  impl_->engine.reset();
-  try {
-    impl_->compile();
-    if (loadEngine && options.compileEngine) {
-      report(std::max(options.compilationProgressTotal - 1, 0));
-      impl_->load();
-    }
-  } catch (const std::bad_alloc &) {
-    throw memory_allocation_err(
-        "Session '" + impl_->name +
-            "': the system has no memory left for the program. Use a smaller batch or free memory",
-        "");
+  impl_->compile();
+  if (loadEngine && options.compileEngine) {
+    report(std::max(options.compilationProgressTotal - 1, 0));
+    impl_->load();
   }
   report(options.compilationProgressTotal);
 }
 
 void Session::loadEngineAndConnectStreams() {
-  if (!impl_->executable)
-    throw runtime_error("Session '{}': there is nothing to load. Try calling Session::prepareDevice first",
-                        impl_->name);
-  if (!impl_->engine) impl_->load();
+  impl_->program.requireCompiled("loadEngineAndConnectStreams");
+  if (!impl_->program.isLoaded()) impl_->load();
 }
 
-bool Session::isPrepared() const { return impl_->executable != nullptr; }
+bool Session::isPrepared() const { return impl_->program.isCompiled(); }
 
 void Session::run(IStepIO &stepIO, std::string debugName) {
   Impl &s = *impl_;
-  if (!s.engine) [[unlikely]]
+  if (!s.program.isLoaded()) [[unlikely]]
     s.loadToRun();
-  if (s.mode == Impl::Mode::Training && !s.weightsLoaded && !s.variableIndex.empty()) [[unlikely]]
+  if (s.mode == Impl::Mode::Training && !s.weightsLoaded && s.hasWeights) [[unlikely]]
     throw runtime_error("Session '{}': run before the weights are on the device. Call weightsFromHost first", s.name);
-  if (s.running.exchange(true, std::memory_order_acquire))
-    throw runtime_error("Session '{}': run is called while another run is going on. Use one session per thread",
-                        s.name);
-  struct Running {
-    std::atomic<bool> &flag;
-    ~Running() { flag.store(false, std::memory_order_release); }
-  } running{s.running};
-  if (s.firstRun) {
-    if (stepIO.runtimeAssertsEnabled()) stepIO.assertNumElements(s.sizes);
-    s.firstRun = false;
-    logging::session::debug("session '{}': first run {}", s.name, debugName);
-  }
-  s.streams->connect(stepIO);
-  s.engine->run(*s.streams);
-  throwKernelFailure();
+  s.program.run([&]() -> runtime::StreamSource & {
+    if (s.firstRun) {
+      if (stepIO.runtimeAssertsEnabled()) stepIO.assertNumElements(s.sizes);
+      s.firstRun = false;
+      logging::session::debug("session '{}': first run {}", s.name, debugName);
+    }
+    s.streams->connect(stepIO);
+    return *s.streams;
+  });
 }
 
 void Session::run(std::string programHandle, IStepIO &, std::string) {
@@ -226,8 +149,8 @@ std::set<TensorId> Session::getAllTensorIds() const {
 }
 
 std::string Session::getSummaryReport(bool) const {
-  impl_->requireEngine("getSummaryReport");
-  const auto &memory = impl_->executable->memory;
+  impl_->program.requireLoaded("getSummaryReport");
+  const auto &memory = impl_->program.executable()->memory;
   std::string report = "Memory\n";
   const std::pair<const char *, int64_t> rows[] = {{"activations", memory.arenaBytes},
                                                    {"largest live set", memory.largestLiveSetBytes},
@@ -243,12 +166,9 @@ std::string Session::getSummaryReport(bool) const {
 }
 
 std::string Session::getThreadReport() const {
-  if (!impl_->executable)
-    throw runtime_error(
-        "Session '{}': getThreadReport before the program is compiled. Try calling Session::prepareDevice first",
-        impl_->name);
+  impl_->program.requireCompiled("getThreadReport");
   const int threads = computeThreadCount(impl_->options);
-  return executable::threadUseText(executable::threadUse(*impl_->executable, threads), threads);
+  return executable::threadUseText(executable::threadUse(*impl_->program.executable(), threads), threads);
 }
 
 std::string Session::getSerializedGraph() const { return serialiseJson(impl_->ir()); }
@@ -266,7 +186,7 @@ uint64_t Session::getCycleCount(std::string id) {
 }
 
 void Session::checkInplacingAmbiguity() const {
-  for (const Graph *graph : impl_->ir().getAllGraphs()) checkInplaceAmbiguity(*graph);
+  for (const Graph *graph : impl_->ir().getAllGraphs()) session::checkInplaceAmbiguity(*graph);
 }
 
 const Ir &Session::getIr() const { return impl_->ir(); }
@@ -279,11 +199,11 @@ void Session::setDeviceInfo(std::shared_ptr<DeviceInfo> deviceInfo) {
   check(deviceInfo != nullptr, "Session '{}': the device is a null pointer. Acquire one from DeviceManager",
         impl_->name);
   impl_->device = std::move(deviceInfo);
-  impl_->engine.reset();
+  impl_->program.unload();
 }
 
 void Session::setEngineIsLoaded(bool isLoaded) {
-  if (!isLoaded) impl_->engine.reset();
+  if (!isLoaded) impl_->program.unload();
 }
 
 void Session::broadcastWeights(int rootRank) {

@@ -123,9 +123,8 @@ struct SessionCreation : Session {
       throw error(
           "Session '{}': an inference session needs at least one anchor. Name the tensors to return in the DataFlow",
           c.name);
-    auto impl = std::make_unique<Session::Impl>();
+    auto impl = std::make_unique<Session::Impl>(c.name);
     impl->mode = training ? Session::Impl::Mode::Training : Session::Impl::Mode::Inference;
-    impl->name = c.name;
     impl->dataFlow = c.dataFlow;
     impl->options = c.options;
     impl->device = c.device;
@@ -147,9 +146,8 @@ struct SessionCreation : Session {
     check(ir != nullptr, "Session '{}': the Ir is a null pointer. Pass an Ir", name);
     if (!device)
       throw error("Session '{}': deviceInfo must be specified: got null. Make a device with DeviceManager", name);
-    auto impl = std::make_unique<Session::Impl>();
+    auto impl = std::make_unique<Session::Impl>(name);
     impl->mode = mode;
-    impl->name = name;
     impl->dataFlow = DataFlow(batchesPerStep);
     impl->device = std::move(device);
     impl->prepared.ir = std::move(ir);

@@ -91,15 +91,12 @@ std::string fileIn(const std::string &path, const char *name) {
 }  // namespace
 
 std::string Session::serialiseExecutable(const bool withVariables) const {
-  if (!impl_->executable)
-    throw runtime_error(
-        "Session '{}': saveExecutable before the program is compiled. Try calling Session::prepareDevice first",
-        impl_->name);
+  impl_->program.requireCompiled("saveExecutable");
   Writer out;
   out.bytes(kMagic, kMagicSize);
   out.number(kVersion);
   out.number(hash(impl_->ir()));
-  out.number(impl_->executable->iterations);
+  out.number(impl_->program.executable()->iterations);
   const std::vector<TensorId> ids = withVariables ? variableIds() : std::vector<TensorId>();
   out.number(static_cast<uint32_t>(ids.size()));
   for (const TensorId &id : ids) {
@@ -116,12 +113,12 @@ std::string Session::serialiseExecutable(const bool withVariables) const {
 }
 
 void Session::saveExecutable(const std::string &path, const bool, const bool saveVariables) {
-  if (impl_->engine && saveVariables) weightsToHost();
+  if (impl_->program.isLoaded() && saveVariables) weightsToHost();
   onnx::writeFileAtomically(fileIn(path, "executable.popef"), serialiseExecutable(saveVariables));
 }
 
 void Session::saveVariables(const std::string &path) {
-  if (impl_->engine) weightsToHost();
+  if (impl_->program.isLoaded()) weightsToHost();
   onnx::writeFileAtomically(fileIn(path, "variables.popef"), serialiseExecutable(true));
 }
 

@@ -1,23 +1,23 @@
 // State of a session, shared by the files that implement Session.
-// Invariant: hostWeights holds one plain value per variable of the Ir's main graph from creation on; device values
-// exist only while `engine` does.
+// Invariant: hostWeights holds one plain value per variable of the Ir from creation on; device values exist only while
+// `program` is loaded.
 #pragma once
-#include <atomic>
 #include <optional>
 
 #include <popart/session.hpp>
 
 #include "api/step_streams.hpp"
 #include "api/stepio_sizes.hpp"
-#include "executable/executable.hpp"
 #include "onnx/reader.hpp"
 #include "pipeline/prepare.hpp"
-#include "runtime/engine.hpp"
+#include "session/compiled_program.hpp"
 
 namespace popart {
 
 // What Session points to.
 struct Session::Impl {
+  explicit Impl(const std::string &sessionName) : name(sessionName), program(sessionName) {}
+
   // Which of the two session classes it is.
   enum class Mode { Inference, Training };
 
@@ -37,15 +37,13 @@ struct Session::Impl {
 
   std::map<TensorId, TensorData> hostWeights;    // what weightsFromHost sends
   std::map<TensorId, TensorData> streamBuffers;  // what weightsToHost received
-  std::map<TensorId, int> variableIndex;         // in executable->variables
 
-  std::shared_ptr<const executable::Executable> executable;  // null before compile()
-  std::unique_ptr<runtime::Engine> engine;                   // null before load()
-  std::unique_ptr<StepStreams> streams;
-  popx::Executablex sizes;  // what stepIO is checked against
+  session::CompiledProgram program;
+  std::unique_ptr<StepStreams> streams;  // null before load()
+  popx::Executablex sizes;               // what stepIO is checked against
   bool weightsLoaded = false;
+  bool hasWeights = false;  // variables beside the random seed, in the loaded program
   bool firstRun = true;
-  std::atomic<bool> running{false};
 
   const Ir &ir() const { return *prepared.ir; }  // the program
   const TensorId &tensorId(const TensorId &name) const {
@@ -59,17 +57,13 @@ struct Session::Impl {
   int64_t hostBytes() const;
   // Estimate of the memory of operations, tensors, steps and kernels.
   int64_t programBytes() const;
-  int64_t predictedPeakBytes() const { return executable->memory.total() + hostBytes() + programBytes(); }
-  void compile();                              // as prepareDevice(false)
-  void load();                                 // needs `executable`; throws as prepareDevice
-  void loadToRun();                            // the first run after prepareDevice(false); throws as run
-  void fillSizes();                            // `sizes` from the Ir
-  void checkDeviceFits() const;                // popart::error: too few IPUs
-  void writeScalars();                         // optimizer scalars -> hostWeights
-  void requireEngine(const char *what) const;  // runtime_error naming `what` when nothing is loaded
+  int64_t predictedPeakBytes() const { return program.executable()->memory.total() + hostBytes() + programBytes(); }
+  void compile();                // as prepareDevice(false)
+  void load();                   // a compiled program; throws as prepareDevice
+  void loadToRun();              // the first run after prepareDevice(false); throws as run
+  void fillSizes();              // `sizes` from the Ir
+  void checkDeviceFits() const;  // popart::error: too few IPUs
+  void writeScalars();           // optimizer scalars -> hostWeights
 };
-
-// The kernel providers of a device in order of preference.
-std::vector<const executable::Backend *> backendsFor(DeviceType device);
 
 }  // namespace popart

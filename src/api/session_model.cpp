@@ -42,11 +42,8 @@ void Session::resetHostWeights(const std::string &modelProtoOrFilename, const bo
 void Session::modelToHost(const std::string &fileName) {
   if (!impl_->model)
     throw runtime_error("Session '{}': modelToHost: the session was not made from an ONNX model", impl_->name);
-  if (!impl_->executable)
-    throw runtime_error(
-        "Session '{}': modelToHost before the program is compiled. Try calling Session::prepareDevice first",
-        impl_->name);
-  if (impl_->engine) {
+  impl_->program.requireCompiled("modelToHost");
+  if (impl_->program.isLoaded()) {
     weightsToHost();
     for (const auto &[id, read] : impl_->streamBuffers) impl_->hostWeights.at(id) = read;
   }

@@ -56,7 +56,7 @@ int64_t Session::Impl::hostBytes() const {
   for (const Graph *graph : ir().getAllGraphs())
     for (const Tensor *tensor : graph->tensors()) count(tensor->tensorData());
   for (const auto &entry : hostWeights) count(entry.second);
-  for (const auto &constant : executable->constants) values.erase(constant.data.data());
+  for (const auto &constant : program.executable()->constants) values.erase(constant.data.data());
   for (const auto &[data, size] : values) bytes += size;
   return bytes;
 }
@@ -78,24 +78,28 @@ void Session::Impl::writeScalars() {
 }
 
 void Session::weightsFromHost() {
-  impl_->requireEngine("weightsFromHost");
-  for (const auto &[id, index] : impl_->variableIndex)
-    if (impl_->prepared.randomSeed != id) impl_->engine->writeVariable(index, impl_->hostWeights.at(id).data());
+  session::CompiledProgram &program = impl_->program;
+  program.requireLoaded("weightsFromHost");
+  for (const auto &[id, host] : impl_->hostWeights)
+    if (const int variable = program.findVariable(id); variable >= 0 && impl_->prepared.randomSeed != id)
+      program.writeVariable(variable, host.data());
   impl_->weightsLoaded = true;
 }
 
 void Session::weightsToHost() {
-  impl_->requireEngine("weightsToHost");
-  for (const auto &[id, index] : impl_->variableIndex) {
-    if (!impl_->isModelVariable(id)) continue;
+  const session::CompiledProgram &program = impl_->program;
+  program.requireLoaded("weightsToHost");
+  for (const auto &[id, host] : impl_->hostWeights) {
+    const int variable = program.findVariable(id);
+    if (variable < 0 || !impl_->isModelVariable(id)) continue;
     TensorData &buffer = impl_->streamBuffers[id];
-    if (buffer.empty()) buffer = TensorData(impl_->executable->variables[static_cast<size_t>(index)].info);
-    impl_->engine->readVariable(index, buffer.mutableData());
+    if (buffer.empty()) buffer = TensorData(host.info());
+    program.readVariable(variable, buffer.mutableData());
   }
 }
 
 void Session::readWeights(const IWeightsIO &weightsIO) {
-  impl_->requireEngine("readWeights");
+  impl_->program.requireLoaded("readWeights");
   checkKnown("readWeights", weightsIO, impl_->hostWeights);
   for (const auto &[id, host] : impl_->hostWeights) {
     if (!weightsIO.contains(id)) continue;
@@ -138,22 +142,21 @@ void Session::setRandomSeed(uint64_t seed) {
                            impl_->name);
     return;
   }
-  impl_->requireEngine("setRandomSeed");
+  impl_->program.requireLoaded("setRandomSeed");
   const uint32_t words[2] = {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)};
   const TensorId &id = *impl_->prepared.randomSeed;
   TensorData &host = impl_->hostWeights.at(id);
   std::memcpy(host.mutableData(), words, sizeof(words));
-  if (auto it = impl_->variableIndex.find(id); it != impl_->variableIndex.end())
-    impl_->engine->writeVariable(it->second, words);
+  if (const int variable = impl_->program.findVariable(id); variable >= 0)
+    impl_->program.writeVariable(variable, words);
 }
 
 uint64_t Session::getRandomSeed() {
   if (!impl_->prepared.randomSeed) return 0;
-  impl_->requireEngine("getRandomSeed");
+  impl_->program.requireLoaded("getRandomSeed");
   uint32_t words[2] = {0, 0};
   const TensorId &id = *impl_->prepared.randomSeed;
-  if (auto it = impl_->variableIndex.find(id); it != impl_->variableIndex.end())
-    impl_->engine->readVariable(it->second, words);
+  if (const int variable = impl_->program.findVariable(id); variable >= 0) impl_->program.readVariable(variable, words);
   return words[0] | static_cast<uint64_t>(words[1]) << 32;
 }
 
@@ -179,10 +182,10 @@ void TrainingSession::updateOptimizerFromHost(const Optimizer *optimizer) {
   impl_->optimizer = optimizer->clone();
   impl_->optimizer->setFactorsFromOptions(impl_->options);
   impl_->writeScalars();
-  if (!impl_->engine) return;
+  if (!impl_->program.isLoaded()) return;
   for (const auto &scalar : impl_->prepared.optimizerScalars)
-    if (auto it = impl_->variableIndex.find(scalar.id); it != impl_->variableIndex.end())
-      impl_->engine->writeVariable(it->second, impl_->hostWeights.at(scalar.id).data());
+    if (const int variable = impl_->program.findVariable(scalar.id); variable >= 0)
+      impl_->program.writeVariable(variable, impl_->hostWeights.at(scalar.id).data());
 }
 
 }  // namespace popart

@@ -1,13 +1,15 @@
-// Labels with gaps: a move takes labels out of the gap in front of its target, and all labels are given anew when a gap
-// is used up.
+// Labels with gaps: a move takes labels at the start of the gap in front of its target, the square root of the gap apart,
+// so that most of the gap is left for the next moves to the same target and each cluster that moved has a gap of its
+// own. All labels are given anew when a gap is used up, which takes moves in front of moved clusters several times over.
 #include "lower/cluster_order.hpp"
 
 #include <algorithm>
+#include <bit>
 
 namespace popart::lower {
 namespace {
 
-constexpr int64_t kGap = int64_t{1} << 32;
+constexpr int64_t kGap = int64_t{1} << 40;
 
 }  // namespace
 
@@ -33,12 +35,10 @@ void ClusterOrder::moveBefore(std::vector<int> clusters, int other) {
     return at->first - (at == byLabel_.begin() ? 0 : std::prev(at)->first);
   };
   if (gap() <= count) spread();
-  const int64_t step = gap() / (count + 1);
-  int64_t label = labels_[other] - step * count;
-  for (int cluster : clusters) {
-    byLabel_.emplace(labels_[cluster] = label, cluster);
-    label += step;
-  }
+  const int64_t free = gap();
+  const int64_t step = std::min(free / (count + 1), free >> (std::bit_width(static_cast<uint64_t>(free)) / 2));
+  int64_t label = labels_[other] - free;
+  for (int cluster : clusters) byLabel_.emplace(labels_[cluster] = label += step, cluster);
 }
 
 }  // namespace popart::lower

@@ -10,7 +10,7 @@
 
 #include <popart/error.hpp>
 
-#include "api/session_impl.hpp"
+#include "api/compile_options.hpp"
 #include "autodiff/autodiff.hpp"
 #include "backends/ref/ref.hpp"
 #include "fuzz.hpp"

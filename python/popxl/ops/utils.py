@@ -176,9 +176,9 @@ def emit_one(
 
 def has_operator(op_type: str) -> bool:
     """Whether the catalog has an operator of this type."""
-    from popart_core import testing
+    from popart_core import _ir
 
-    return op_type in testing.op_types()
+    return _ir.hasOperator(op_type)
 
 
 def unsupported(what: str, instead: str) -> Exception:

@@ -9,12 +9,11 @@ import popart.ir.ops as ops
 import pytest
 
 FACTOR = 2
-KINDS = {
-    "All": popart.AnchorReturnType("All"),
-    "Final": popart.AnchorReturnType("Final"),
-    "Sum": popart.AnchorReturnType("Sum"),
-    "EveryN": popart.AnchorReturnType("EveryN", 2),
-}
+KINDS = ("All", "Final", "Sum", "EveryN")
+
+
+def returned(kind):
+    return popart.AnchorReturnType(kind, 2) if kind == "EveryN" else popart.AnchorReturnType(kind)
 
 
 def model():
@@ -29,13 +28,13 @@ def model():
 
 def inference(kind):
     proto, y, _ = model()
-    flow = popart.DataFlow(4, {y: KINDS[kind]})
+    flow = popart.DataFlow(4, {y: returned(kind)})
     return popart.InferenceSession(proto, flow, popart.DeviceManager().createCpuDevice())
 
 
 def training(kind):
     proto, y, loss = model()
-    flow = popart.DataFlow(4, {y: KINDS[kind], loss: popart.AnchorReturnType("All")})
+    flow = popart.DataFlow(4, {y: returned(kind), loss: popart.AnchorReturnType("All")})
     return popart.TrainingSession(proto, flow, loss, popart.ConstSGD(0.1), popart.DeviceManager().createCpuDevice())
 
 
@@ -44,7 +43,7 @@ def accumulating(kind):
     options = popart.SessionOptions()
     options.enableGradientAccumulation = True
     options.accumulationFactor = FACTOR
-    flow = popart.DataFlow(4, {y: KINDS[kind], loss: popart.AnchorReturnType("All")})
+    flow = popart.DataFlow(4, {y: returned(kind), loss: popart.AnchorReturnType("All")})
     return popart.TrainingSession(
         proto, flow, loss, popart.ConstSGD(0.1), popart.DeviceManager().createCpuDevice(), userOptions=options
     )
@@ -56,7 +55,7 @@ def from_ir(kind):
         source, target = pir.h2d_stream((3, 4), pir.float32), pir.d2h_stream((3, 4), pir.float32)
         ops.host_store(target, ops.gelu(ops.host_load(source, "x")))
     program = ir._pb_ir
-    program.setDataFlow(popart.DataFlow(4, {target.tensor_id(): KINDS[kind]}))
+    program.setDataFlow(popart.DataFlow(4, {target.tensor_id(): returned(kind)}))
     return popart.InferenceSession.fromIr(ir=program, deviceInfo=popart.DeviceManager().createCpuDevice())
 
 

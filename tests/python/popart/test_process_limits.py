@@ -28,6 +28,9 @@ DAEMON = """
 session.prepareDevice()
 if sys.argv[1] == "callbacks":
     step = popart.PyStepIOCallback(lambda n, p: X, lambda n: None, lambda n: Y, lambda n: None)
+elif sys.argv[1] == "waiting callbacks":
+    wait = lambda value=None: (time.sleep(0.001), value)[1]
+    step = popart.PyStepIOCallback(lambda n, p: wait(X), lambda n: wait(), lambda n: wait(Y), lambda n: wait())
 else:
     step = popart.PyStepIO({"x": np.ones((2, 64, 64), np.float32)}, session.initAnchorArrays())
 started = threading.Event()
@@ -89,7 +92,7 @@ def ends(code, *arguments, **environment):
     return result.returncode, result.stderr
 
 
-@pytest.mark.parametrize("kind", ["arrays", "callbacks"])
+@pytest.mark.parametrize("kind", ["arrays", "callbacks", "waiting callbacks"])
 def test_a_process_ends_cleanly_while_a_daemon_thread_runs(kind):
     for _ in range(5):
         assert ends(MODEL + DAEMON, kind) == (0, "")

@@ -7,10 +7,10 @@
 #include <popart/ir.hpp>
 
 #include "../support/program.hpp"
-#include "api/run_op.hpp"
 #include "backends/cpu/cpu.hpp"
 #include "backends/cpu/element_table.hpp"
 #include "backends/ref/ref.hpp"
+#include "support/run_op.hpp"
 
 namespace popart {
 namespace {

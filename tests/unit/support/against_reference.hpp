@@ -10,8 +10,8 @@
 #include <popart/ir.hpp>
 
 #include "../support/program.hpp"
-#include "api/run_op.hpp"
 #include "backends/cpu/cpu.hpp"
+#include "support/run_op.hpp"
 
 namespace popart::test {
 

@@ -1,6 +1,6 @@
 // One-op programs. Inputs become stream tensors loaded by HostLoad, results are stored by HostStore, so that the whole
 // path of a real program is taken: inference, decomposition, kernel choice, memory plan, engine.
-#include "api/run_op.hpp"
+#include "support/run_op.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -9,13 +9,11 @@
 #include <popart/error.hpp>
 #include <popart/ir.hpp>
 
-#include "api/session_impl.hpp"
+#include "api/compile_options.hpp"
 #include "api/virtual_ipus.hpp"
 #include "backends/ref/ref.hpp"
 #include "onnx/graph_writer.hpp"
 #include "onnx/reader.hpp"
-#include "pipeline/passes.hpp"
-#include "runtime/engine.hpp"
 
 namespace popart {
 namespace {
@@ -126,25 +124,29 @@ class Streams : public runtime::StreamSource {
   const std::map<std::string, TensorData> &values_;
 };
 
-std::shared_ptr<const executable::Executable> compile(Program &p, const std::vector<TensorIndex> &results,
-                                                      OpBackend backend, int threads) {
+std::unique_ptr<session::CompiledProgram> compile(Program &p, const std::vector<TensorIndex> &results,
+                                                  OpBackend backend, int threads) {
   addHostIo(p, results);
-  lower::LowerOptions options;
-  options.backends = backend == OpBackend::Reference ? std::vector<const executable::Backend *>{&ref::backend()}
-                                                     : backendsFor(DeviceType::Cpu);
-  options.threads = threads;
-  return pipeline::lower(*p.ir, options);
+  const int count = threads > 0 ? threads : computeThreadCount();
+  session::CompileOptions options = compileOptionsFor(DeviceType::Cpu, count);
+  options.evaluate = {};  // what the op is given is computed when it runs
+  options.waking = runtime::Waking::Always;
+  if (backend == OpBackend::Reference) options.backends = {&ref::backend()};
+  auto compiled = std::make_unique<session::CompiledProgram>("single op");
+  compiled->compile(*p.ir, options);
+  return compiled;
 }
 
 std::vector<TensorData> execute(Program &p, const std::vector<TensorIndex> &results, const OpRun &run) {
-  const int threads = run.threads > 0 ? run.threads : computeThreadCount();
-  const auto executable = compile(p, results, run.backend, threads);
-  runtime::Engine engine(executable, threads, runtime::Waking::Always);
+  const auto compiled = compile(p, results, run.backend, run.threads);
+  compiled->load(*DeviceManager::createDeviceManager().createCpuDevice());
+  const auto executable = compiled->executable();
+  const auto runOnce = [&](Streams &streams) { compiled->run([&]() -> runtime::StreamSource & { return streams; }); };
   Streams streams(*executable, p.streams);
-  engine.run(streams);
+  runOnce(streams);
   for (int i = 1; i < run.repetitions; ++i) {
     Streams again(*executable, p.streams);
-    engine.run(again);
+    runOnce(again);
     if (again.results != streams.results)
       throw internal_error("operator '{}': run {} gives other bits than the first", p.op->opType(), i + 1);
   }
@@ -232,13 +234,13 @@ std::vector<TensorData> gradOp(const SingleOp &op, const std::vector<TensorData>
 std::vector<executable::Fallback> opFallbacks(const SingleOp &op) {
   Program p = build(op);
   const std::vector<TensorIndex> outputs = p.op->outputs();
-  return compile(p, outputs, OpBackend::Best, computeThreadCount())->fallbacks;
+  return compile(p, outputs, OpBackend::Best, 0)->executable()->fallbacks;
 }
 
 std::vector<executable::Fallback> gradFallbacks(const SingleOp &op, const std::vector<TensorData> &gradOutputs,
                                                 const std::vector<int> &wanted) {
   Program p = build(op);
-  return compile(p, differentiate(p, op, gradOutputs, wanted), OpBackend::Best, computeThreadCount())->fallbacks;
+  return compile(p, differentiate(p, op, gradOutputs, wanted), OpBackend::Best, 0)->executable()->fallbacks;
 }
 
 }  // namespace popart

@@ -1,15 +1,16 @@
 // Whether results depend on an order that the graph does not fix: an op that modifies memory and another op that reads
 // the same memory must be ordered by data or by constraints. Memory is followed through views and in-place results in
 // one graph.
+#include "session/inplace_ambiguity.hpp"
+
 #include <algorithm>
 #include <map>
 #include <set>
 #include <vector>
 
-#include "api/ir_session.hpp"
 #include "base/union_find.hpp"
 
-namespace popart {
+namespace popart::session {
 namespace {
 
 // Which ops an order of the graph puts before which others, asked for between two places of one schedule.
@@ -136,4 +137,4 @@ void checkInplaceAmbiguity(const Graph &graph) {
   for (const auto &[piece, ops] : accesses) checkOrdered(ops, piece, order, memory);
 }
 
-}  // namespace popart
+}  // namespace popart::session

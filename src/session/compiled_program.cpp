@@ -1,0 +1,124 @@
+// See compiled_program.hpp. What can fail fails in compile and load; a run only fails by what it is given.
+#include "session/compiled_program.hpp"
+
+#include <charconv>
+#include <chrono>
+#include <new>
+
+#include <popart/error.hpp>
+#include <popart/logging.hpp>
+
+#include "base/environment.hpp"
+#include "pipeline/passes.hpp"
+#include "session/inplace_ambiguity.hpp"
+
+namespace popart::session {
+namespace {
+
+double millisecondsSince(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+}
+
+[[noreturn]] void refuseForMemory(const std::string &name) {
+  throw memory_allocation_err(
+      "Session '" + name + "': the system has no memory left for the program. Use a smaller batch or free memory", "");
+}
+
+}  // namespace
+
+int64_t memoryLimitBytes(const std::map<std::string, std::string> &engineOptions) {
+  const auto given = engineOptions.find("max_memory");
+  const std::string text = given != engineOptions.end() ? given->second : environment::maxMemory().value_or("0");
+  int64_t value = 0;
+  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const std::string unit(end, text.data() + text.size());
+  const int shift = unit == "K" ? 10 : unit == "M" ? 20 : unit == "G" ? 30 : 0;
+  check(failure == std::errc() && (unit.empty() || shift > 0) && value >= 0 && value <= (int64_t{1} << 62) >> shift,
+        "engineOptions: bad max_memory: got '{}', expected a number of bytes, with K, M or G at the end for powers of "
+        "1024",
+        text);
+  return value << shift;
+}
+
+void CompiledProgram::compile(const Ir &ir, const CompileOptions &options) {
+  const auto start = std::chrono::steady_clock::now();
+  engine_.reset();
+  executable_.reset();
+  variables_.clear();
+  lower::LowerOptions lowering;
+  lowering.backends = options.backends;
+  lowering.evaluate = options.evaluate;
+  lowering.threads = options.threads;
+  lowering.iterations = options.iterations;
+  lowering.maxMemoryBytes = options.maxMemoryBytes;
+  if (options.order == OrderRule::Refuse)
+    for (const Graph *graph : ir.getAllGraphs()) checkInplaceAmbiguity(*graph);
+  try {
+    executable_ = pipeline::lower(ir, lowering);
+  } catch (const std::bad_alloc &) {
+    refuseForMemory(name_);
+  }
+  threads_ = options.threads;
+  waking_ = options.waking;
+  afterRun_ = options.afterRun;
+  for (size_t i = 0; i < executable_->variables.size(); ++i)
+    variables_.emplace(executable_->variables[i].id, static_cast<int>(i));
+  for (const auto &fallback : executable_->fallbacks)
+    logging::devicex::info("{} runs on the reference backend: {}: {}", fallback.op, fallback.backend, fallback.reason);
+  logging::session::info(
+      "session '{}': compiled {} steps in {} ms; memory: {} bytes arena, {} bytes variables, {} bytes constants", name_,
+      executable_->main.steps.size(), millisecondsSince(start), executable_->memory.arenaBytes,
+      executable_->memory.variableBytes, executable_->memory.constantBytes);
+}
+
+void CompiledProgram::attach(DeviceInfo &device) const {
+  if (device.getConnectionType() == DeviceConnectionType::Never)
+    throw runtime_error(
+        "Session '{}': an offline device cannot run programs. Use a device of connection type Always or OnDemand",
+        name_);
+  if (!device.isAttached() && !device.tryAttachUntilTimeout())
+    throw error(
+        "Session '{}': the device {} is in use. Detach it elsewhere, or set DeviceManager::setOnDemandAttachTimeout",
+        name_, device.toString());
+}
+
+void CompiledProgram::load(DeviceInfo &device) {
+  requireCompiled("load");
+  attach(device);
+  const auto start = std::chrono::steady_clock::now();
+  try {
+    engine_ = std::make_unique<runtime::Engine>(executable_, threads_, waking_);
+  } catch (const std::bad_alloc &) {
+    refuseForMemory(name_);
+  }
+  logging::session::info("session '{}': loaded on {} with {} threads in {} ms", name_, device.toString(),
+                         engine_->threads(), millisecondsSince(start));
+}
+
+void CompiledProgram::requireCompiled(const std::string &what) const {
+  if (!executable_)
+    throw runtime_error("Session '{}': {} before the program is compiled. Try calling Session::prepareDevice first",
+                        name_, what);
+}
+
+void CompiledProgram::requireLoaded(const std::string &what) const {
+  requireCompiled(what);
+  if (!engine_)
+    throw runtime_error(
+        "Session '{}': {} before the program is loaded. Call prepareDevice(), or loadEngineAndConnectStreams() after "
+        "prepareDevice(false)",
+        name_, what);
+}
+
+int CompiledProgram::findVariable(const TensorId &id) const {
+  const auto found = variables_.find(id);
+  return found == variables_.end() ? -1 : found->second;
+}
+
+CompiledProgram::OneRun::OneRun(CompiledProgram &program) : running(program.running_) {
+  if (running.exchange(true, std::memory_order_acquire))
+    throw runtime_error("Session '{}': run is called while another run is going on. Use one session per thread",
+                        program.name_);
+}
+
+}  // namespace popart::session

@@ -1,0 +1,94 @@
+// CompiledProgram: the one way from an Ir to a run: compile (Ir → executable), load (device memory, threads), values of
+// variables, run. popart's sessions, popxl's and the single-op programs of tests are this and their own host side.
+// A later state needs the earlier ones; compiling unloads.
+#pragma once
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include <popart/devicemanager.hpp>
+#include <popart/ir.hpp>
+
+#include "lower/program.hpp"
+#include "runtime/engine.hpp"
+
+namespace popart::session {
+
+// Whether a program is accepted whose result depends on an order that nothing fixes.
+enum class OrderRule { Accept, Refuse };
+
+// How a program is compiled and run.
+struct CompileOptions {
+  std::vector<const executable::Backend *> backends;  // kernel providers in order of preference
+  EvaluateOp evaluate;                                // constants of the program; empty: they stay as they are
+  int threads = 1;                                    // of each run
+  runtime::Waking waking = runtime::Waking::AsPays;   // of these threads
+  int64_t iterations = 1;                             // of the main graph in each run
+  int64_t maxMemoryBytes = 0;                         // of the executable; 0: no limit
+  OrderRule order = OrderRule::Accept;
+  void (*afterRun)() = nullptr;  // throws what kernels of users have thrown in the run
+};
+
+// Limit on memory in bytes: `engineOptions["max_memory"]`, else the environment variable POPART_MAX_MEMORY, each with K, M
+// or G at the end for powers of 1024; 0: no limit. Throws popart::error for another text.
+int64_t memoryLimitBytes(const std::map<std::string, std::string> &engineOptions);
+
+class CompiledProgram {
+ public:
+  explicit CompiledProgram(std::string name) : name_(std::move(name)) {}  // name: of the session, in messages
+
+  // Logs what falls back to the reference backend, and sizes. Throws memory_allocation_err when the program does not fit
+  // or the system has no memory, popart::error when an op has no kernel or the order is open (OrderRule). A failure
+  // leaves no program.
+  void compile(const Ir &ir, const CompileOptions &options);
+  // Takes memory and starts threads; variables have the values of the Ir. Attaches the device. Throws runtime_error
+  // before compile, for an offline device and when the system refuses a thread, popart::error when the device is in use,
+  // memory_allocation_err.
+  void load(DeviceInfo &device);
+  void attach(DeviceInfo &device) const;  // that part of load
+  void unload() { engine_.reset(); }
+  bool isCompiled() const { return executable_ != nullptr; }
+  bool isLoaded() const { return engine_ != nullptr; }
+  // Throw runtime_error naming `what`, and the call that must precede it, unless the program is compiled, or loaded.
+  void requireCompiled(const std::string &what) const;
+  void requireLoaded(const std::string &what) const;
+
+  const std::shared_ptr<const executable::Executable> &executable() const { return executable_; }  // null: not compiled
+  // Number of a variable in executable()->variables; -1: the program has none of that name (it may be unused).
+  int findVariable(const TensorId &id) const;
+  // Values in plain C order. The program is loaded and has the variable.
+  void writeVariable(int variable, const void *data) { engine_->writeVariable(variable, data); }
+  void readVariable(int variable, void *data) const { engine_->readVariable(variable, data); }
+
+  // Runs once with the streams that `connect()` returns; it is called when no other run can start. Throws runtime_error
+  // when a run is going on, and what connect, the streams and kernels of users throw. Loaded programs only.
+  template <class Connect>
+  void run(Connect connect) {
+    const OneRun one(*this);
+    engine_->run(connect());
+    if (afterRun_) afterRun_();
+  }
+
+ private:
+  struct OneRun {
+    explicit OneRun(CompiledProgram &program);
+    ~OneRun() { running.store(false, std::memory_order_release); }
+    OneRun(const OneRun &) = delete;
+    std::atomic<bool> &running;
+  };
+
+  std::string name_;
+  std::shared_ptr<const executable::Executable> executable_;
+  std::unordered_map<TensorId, int> variables_;
+  int threads_ = 1;
+  runtime::Waking waking_ = runtime::Waking::AsPays;
+  void (*afterRun_)() = nullptr;
+  std::unique_ptr<runtime::Engine> engine_;
+  std::atomic<bool> running_{false};
+};
+
+}  // namespace popart::session
