@@ -77,9 +77,12 @@ HWY_INLINE void finishVector(const Epilogue &e, const Step &step, Lanes lanes, c
   lanes.store(step.call(lanes, v, row + n), y + n);
 }
 
-// Not inlined: each form then saves only the registers that it needs.
+// Not inlined, so that each form saves only the registers that it needs; copies, because the compiler takes stores of
+// vectors to change anything in memory.
 template <class Step, Terms kTerms>
-HWY_NOINLINE void finishRows(const Epilogue &e, const FinishBlock &block) {
+HWY_NOINLINE void finishRows(const Epilogue &given, const FinishBlock &whole) {
+  const Epilogue e = given;
+  const FinishBlock block = whole;
   const auto lanes = static_cast<int64_t>(hn::Lanes(D()));
   const int64_t full = block.cols - block.cols % lanes;
   const FirstLanes tail(block.cols - full);
