@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "backends/cpu/kernels/conv.hpp"
+#include "backends/cpu/kernels/pack.hpp"
 #include "base/threads/thread_pool.hpp"
 #include "peak.hpp"
 
@@ -22,12 +23,13 @@ void convolution(benchmark::State &state) {
   s.kernel = {1, kernel, kernel}, s.stride = {1, stride, stride}, s.padLow = s.padHigh = {0, kernel / 2, kernel / 2};
   const int64_t pixels = s.out()[1] * s.out()[2];
   const Floats x(static_cast<size_t>(s.in[1] * s.in[2] * s.cin), 0.5f), y(static_cast<size_t>(pixels * s.cout), 0.5f);
-  const int64_t weights = std::max(convWeightSize(s), ConvWeightTurn(s).turnedFloats());
+  const int64_t weights = s.groups * std::max(packedSize(s.taps() * s.cin / s.groups, s.cout / s.groups),
+                                              packedSize(s.taps() * s.cout / s.groups, s.cin / s.groups));
   Floats w(static_cast<size_t>(weights), 0.25f);
   const Floats bias(static_cast<size_t>(s.cout), 0.5f);
   Epilogue relu;
   relu.bias = bias.data();
-  relu.activation = Activation::kRelu;
+  relu.activation.op = ElementOp::kRelu;
   ThreadPool pool(threads);
   const Plan plan(s, threads);
   std::vector<Floats> scratch;

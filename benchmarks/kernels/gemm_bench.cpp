@@ -34,7 +34,7 @@ void product(benchmark::State &state) {
   if (kForm == Form::kForward) {
     shape.bLayout = BLayout::kPacked;
     args.epilogue.bias = bias.data();
-    args.epilogue.activation = Activation::kRelu;
+    args.epilogue.activation.op = ElementOp::kRelu;
   }
   if (kForm == Form::kDataGradient) shape.bLayout = BLayout::kPackedTransposed;
   if (kForm == Form::kWeightUpdate) args.aRowStride = 1, args.aColStride = m, args.update = &update;

@@ -15,7 +15,7 @@ OPTIONS = {
     "demo": ["./dev demo"],
     "format": ["usage"],
     "lint": ["--no-compile"],
-    "new-op": ["--like"],
+    "new-op": ["--family"],
     "docs": ["usage"],
     "size": ["usage"],
 }

@@ -22,7 +22,8 @@ def file_lengths(root: Path) -> dict[str, int]:
     Returns:
         Lines by path relative to root.
     """
-    listing = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "--", "*.cpp", "*.hpp", "*.py", "dev"]
+    patterns = ["*.cpp", "*.hpp", "*.inc", "*.py", "dev"]
+    listing = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "--", *patterns]
     names = subprocess.check_output(listing, cwd=root, text=True).splitlines()
     return {name: len((root / name).read_bytes().splitlines()) for name in names if (root / name).is_file()}
 

@@ -75,22 +75,10 @@ class ConvKernel final : public executable::Kernel {
   double share(int task) const override { return conv_.share(task); }
   int64_t scratchBytes() const override { return static_cast<int64_t>(conv_.scratchFloats() * sizeof(float)); }
   double flops() const override { return convFlops(shape_); }
-  bool canOverwrite(int input, int output) const override {
-    const auto is = [&](int operand) { return operand >= 0 && input == kExtras + operand; };
-    return output == epilogue_.output && (is(epilogue_.residual) || is(epilogue_.saved));
-  }
+  bool canOverwrite(int input, int output) const override { return epilogue_.canOverwrite(input - kExtras, output); }
   void run(const KernelArgs &args, int task) const noexcept override {
-    const void *const *extras = args.in + kExtras;
-    auto extra = [&](int operand) { return operand < 0 ? nullptr : floats(extras[operand]); };
-    Epilogue e;
-    e.bias = bias_ == Bias::Given ? floats(args.in[2]) : extra(epilogue_.bias);
-    e.residual = extra(epilogue_.residual);
-    e.saved = extra(epilogue_.saved);
-    e.savedBy = epilogue_.savedBy;
-    e.preActivation =
-        epilogue_.preActivationOutput < 0 ? nullptr : static_cast<float *>(args.out[epilogue_.preActivationOutput]);
-    e.activation = epilogue_.activation;
-    if (epilogue_.alpha) e.alpha = epilogue_.alpha->read(extras);
+    Epilogue e = epilogue_.bind(args.in + kExtras, args.out);
+    if (bias_ == Bias::Given) e.bias = floats(args.in[2]);
     conv_.run(task, floats(args.in[0]), floats(args.in[1]), static_cast<float *>(args.out[epilogue_.output]), e,
               static_cast<float *>(args.scratch));
   }

@@ -8,55 +8,142 @@
 #include "backends/cpu/element_compile.hpp"
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
+#include <set>
+#include <span>
 
 #include "backends/cpu/element_table.hpp"
 
 namespace popart::cpu {
 namespace {
 
-// A value in the pointer table. Temporaries are numbered from kTemporary on until registers are given out.
-constexpr int kTemporary = 1000;
+// What an instruction reads or writes. Temporaries are numbered as they are made; registers are given out at the end.
+struct Operand {
+  enum class Kind : uint8_t { kNone, kInput, kOutput, kConstant, kTemporary } kind = Kind::kNone;
+  int number = 0;
+  bool isTemporary() const { return kind == Kind::kTemporary; }
+  bool operator==(const Operand &) const = default;
+};
+
+struct Code {
+  ElementFn fn = nullptr;
+  std::array<Operand, 3> in;
+  Operand out;
+  std::array<float, 2> parameters = {0, 0};
+};
+
 struct Value {
   DataType type = DataType::FLOAT;
-  int pointer = -1;
-  bool isOne = false;     // pointer to one value instead of a block
+  Operand operand;
+  bool isOne = false;     // one value instead of a block
   bool isRounded = true;  // holds a value of `type` exactly
   RegisterForm form() const { return registerForm(type); }
+};
+
+// Gives out registers: a temporary holds one from its making to its last reader. Temporaries in `results` live in an
+// output instead.
+class Registers {
+ public:
+  Registers(const std::vector<Code> &code, const std::map<int, int> &results, size_t inputs, size_t outputs,
+            size_t constants)
+      : results_(results),
+        firstOutput_(static_cast<int>(inputs)),
+        firstConstant_(firstOutput_ + static_cast<int>(outputs)),
+        firstRegister_(firstConstant_ + static_cast<int>(constants)) {
+    for (size_t c = 0; c < code.size(); ++c)
+      for (const Operand &in : code[c].in)
+        if (in.isTemporary()) lastReader_[in.number] = c;
+  }
+
+  // Call for the instructions in order; `c` is the number of `code`.
+  ElementInstruction place(const Code &code, size_t c) {
+    ElementInstruction placed;
+    placed.fn = code.fn;
+    placed.parameters = code.parameters;
+    std::set<int> released;
+    for (size_t i = 0; i < code.in.size(); ++i) {
+      placed.in[i] = position(code.in[i]);
+      if (holdsRegister(code.in[i]) && lastReader_.at(code.in[i].number) == c) released.insert(code.in[i].number);
+    }
+    if (holdsRegister(code.out)) take(code.out.number);
+    placed.out = position(code.out);
+    if (holdsRegister(code.out) && !lastReader_.count(code.out.number)) released.insert(code.out.number);
+    for (int temporary : released) free_.push_back(register_.at(temporary));
+    return placed;
+  }
+  int count() const { return count_; }
+
+ private:
+  bool holdsRegister(const Operand &o) const { return o.isTemporary() && !results_.count(o.number); }
+  void take(int temporary) {
+    if (free_.empty()) free_.push_back(count_++);
+    register_[temporary] = free_.back();
+    free_.pop_back();
+  }
+  // In the program's table of pointers.
+  int16_t position(const Operand &o) const {
+    switch (o.kind) {
+      case Operand::Kind::kNone:
+        return -1;
+      case Operand::Kind::kInput:
+        return static_cast<int16_t>(o.number);
+      case Operand::Kind::kOutput:
+        return static_cast<int16_t>(firstOutput_ + o.number);
+      case Operand::Kind::kConstant:
+        return static_cast<int16_t>(firstConstant_ + o.number);
+      case Operand::Kind::kTemporary:
+        break;
+    }
+    if (const auto it = results_.find(o.number); it != results_.end())
+      return static_cast<int16_t>(firstOutput_ + it->second);
+    return static_cast<int16_t>(firstRegister_ + register_.at(o.number));
+  }
+
+  const std::map<int, int> &results_;  // temporary -> output
+  const int firstOutput_, firstConstant_, firstRegister_;
+  std::map<int, size_t> lastReader_;
+  std::map<int, int> register_;
+  std::vector<int> free_;
+  int count_ = 0;
 };
 
 class Compiler {
  public:
   Compiler(const ElementSource &source, const std::vector<ElementInput> &inputs, ElementProgram &program)
-      : source_(source),
-        inputs_(inputs),
-        program_(program),
-        outputBase_(static_cast<int>(inputs.size())),
-        constantBase_(outputBase_ + static_cast<int>(source.outputs.size())) {}
+      : source_(source), inputs_(inputs), program_(program) {}
 
   std::optional<int> run(std::string &reason) {
-    for (const Op *op : source_.ops) {
+    for (const Op *op : source_.ops)
       if (!compile(*op)) return reason = reason_, std::nullopt;
-      if (fresh_ >= kTemporary * 8) return reason = "the computation is too long", std::nullopt;
-    }
     if (!storeOutputs()) return reason = reason_, std::nullopt;
     assignRegisters();
     return cost_;
   }
 
+  // Operators that are no rows of the element table, or not always.
+  using Special = bool (Compiler::*)(const Op &op);
+  static std::span<const std::pair<const char *, Special>> specials() {
+    static constexpr std::pair<const char *, Special> kTable[] = {
+        {"Cast", &Compiler::compileCast},         {"CastGrad", &Compiler::compileCast},
+        {"Where", &Compiler::compileWhere},       {"ScaledAdd", &Compiler::compileScaledAdd},
+        {"Pow", &Compiler::compilePow},           {"Mean", &Compiler::compileMean},
+        {"BitShift", &Compiler::compileBitShift},
+    };
+    return kTable;
+  }
+
  private:
-  // ---- operands ---------------------------------------------------------------------------------
+  // ---- operands
+
   bool fail(std::string why) {
     if (reason_.empty()) reason_ = std::move(why);
     return false;
   }
 
-  int constant(const void *bytes, size_t size) {
+  Operand constant(const void *bytes, size_t size) {
     uint64_t value = 0;
     std::copy_n(static_cast<const char *>(bytes), size, reinterpret_cast<char *>(&value));
     program_.constants.push_back(value);
-    return constantBase_ + static_cast<int>(program_.constants.size()) - 1;
+    return {Operand::Kind::kConstant, static_cast<int>(program_.constants.size()) - 1};
   }
   Value number(float value) { return {DataType::FLOAT, constant(&value, sizeof value), true, true}; }
 
@@ -69,19 +156,18 @@ class Compiler {
     if (const auto it = values_.find(t); it != values_.end()) return rounded(t, it->second);
     const TensorInfo &info = source_.graph->info(t);
     const auto operand = std::find(source_.inputs.begin(), source_.inputs.end(), t);
-    int pointer;
-    bool isOne = true;
+    Value v{info.dataType(), {}, true, true};
     if (operand != source_.inputs.end()) {
-      pointer = static_cast<int>(operand - source_.inputs.begin());
-      isOne = inputs_[pointer].isOne;
+      const auto number = operand - source_.inputs.begin();
+      v.operand = {Operand::Kind::kInput, static_cast<int>(number)};
+      v.isOne = inputs_[static_cast<size_t>(number)].isOne;
     } else if (source_.graph->tensor(t).hasTensorData() && info.nelms() == 1 && info.nbytes() <= 8) {
-      pointer = constant(source_.graph->tensor(t).tensorData().data(), static_cast<size_t>(info.nbytes()));
+      v.operand = constant(source_.graph->tensor(t).tensorData().data(), static_cast<size_t>(info.nbytes()));
     } else {
       return fail("an operand comes from outside"), std::nullopt;
     }
-    Value v{info.dataType(), pointer, isOne, true};
-    if (!isNative(v.type) || (isOne && v.type != DataType::FLOAT)) {
-      ElementFn load = loadFunction(v.type, isOne ? LoadFrom::kOneElement : LoadFrom::kElements);
+    if (!isNative(v.type) || (v.isOne && v.type != DataType::FLOAT)) {
+      ElementFn load = loadFunction(v.type, v.isOne ? LoadFrom::kOneElement : LoadFrom::kElements);
       if (!load) return fail("it has no form of " + toText(v.type)), std::nullopt;
       v = append(load, {v}, v.type);
     }
@@ -108,28 +194,26 @@ class Compiler {
     return data->asDoubles()[0];
   }
 
-  // ---- instructions -----------------------------------------------------------------------------
+  // ---- instructions
+
+  // `fn` of operands that lie as it wants them, into a new temporary.
   Value append(ElementFn fn, std::initializer_list<Value> in, DataType type, std::array<float, 2> parameters = {0, 0}) {
-    ElementInstruction c;
-    c.fn = fn;
-    int i = 0;
-    for (const Value &v : in) c.in[i++] = static_cast<int16_t>(v.pointer);
-    c.out = static_cast<int16_t>(kTemporary + fresh_++);
-    c.parameters = parameters;
-    program_.code.push_back(c);
-    return {type, c.out, false, true};
+    Code code{fn, {}, {Operand::Kind::kTemporary, temporaries_++}, parameters};
+    std::transform(in.begin(), in.end(), code.in.begin(), [](const Value &v) { return v.operand; });
+    code_.push_back(code);
+    return {type, code.out, false, true};
   }
   Value apply(ElementOp op, Value a, DataType type, std::array<float, 2> parameters = {0, 0}) {
     cost_ += elementCost(op);
     return append(elementFunction(op, 0), {whole(a)}, type, parameters);
   }
-  Value apply(ElementOp op, Value a, Value b, DataType type) {
+  Value apply(ElementOp op, Value a, Value b, DataType type, std::array<float, 2> parameters = {0, 0}) {
     cost_ += elementCost(op);
     if (a.isOne && b.isOne) a = whole(a);
     const ScalarOperands scalars = (a.isOne ? 1u : 0u) | (b.isOne ? 2u : 0u);
     ElementFn fn = elementFunction(op, scalars);
     if (!fn) fn = elementFunction(op, 0), a = whole(a), b = whole(b);
-    return append(fn, {a, b}, type);
+    return append(fn, {a, b}, type, parameters);
   }
   // Wraps a result of 64-bit arithmetic to its type.
   Value narrowed(Value v) {
@@ -158,7 +242,8 @@ class Compiler {
     return narrowed(v);
   }
 
-  // ---- ops --------------------------------------------------------------------------------------
+  // ---- ops
+
   bool define(const Op &op, Value v) {
     const DataType type = source_.graph->info(op.outputs()[0]).dataType();
     v.type = type;
@@ -174,80 +259,31 @@ class Compiler {
         return fail("it takes no " + toText(source_.graph->info(t).dataType()));
     if (!storeFunction(source_.graph->info(op.outputs()[0]).dataType()))
       return fail("it makes no " + toText(source_.graph->info(op.outputs()[0]).dataType()));
-    const std::string &type = op.def().base().type();
-    if (type == "Cast" || type == "CastGrad") return compileCast(op);
-    if (type == "Where") return compileWhere(op);
-    if (type == "ScaledAdd") return compileScaledAdd(op);
-    if (type == "Pow") return compilePow(op);
-    const ElementRow *row = findElementRow(type);
-    if (!row) return fail("there is no element-wise instruction for " + type);
-    if (row->shape == ElementRow::Shape::Unary) return compileUnary(op, *row);
-    return compileFold(op, *row);
+    for (const auto &[type, compileSpecial] : specials())
+      if (op.def().base().type() == type) return (this->*compileSpecial)(op);
+    const auto first = read(op.inputs()[0]);
+    if (!first) return false;
+    std::string reason;
+    const ElementRow *row = elementRowOf(op, first->type, reason);
+    if (!row) return fail(reason);
+    return row->operands == 1 ? compileUnary(op, *row, *first) : compileFold(op, *row, *first);
   }
+  DataType resultType(const Op &op) const { return source_.graph->info(op.outputs()[0]).dataType(); }
 
-  // The instruction of `row` for operands of this type; kCount when there is none.
-  ElementOp instruction(const Op &op, const ElementRow &row, DataType type) {
-    const RegisterForm form = registerForm(type);
-    const ElementOp found = form == RegisterForm::kFloat ? row.floats
-                            : form == RegisterForm::kInt ? row.ints
-                                                         : row.masks;
-    if (found == ElementOp::kCount || (type == DataType::UINT64 && row.isSigned)) {
-      fail("there is no instruction for " + op.opType() + " of " + toText(type));
-      return ElementOp::kCount;
-    }
-    return found;
-  }
-
-  bool compileUnary(const Op &op, const ElementRow &row) {
-    const auto x = read(op.inputs()[0]);
-    if (!x) return false;
-    const ElementOp code = instruction(op, row, x->type);
-    if (code == ElementOp::kCount) return false;
-    std::array<float, 2> parameters = {0, 0};
-    for (size_t i = 0; i < 2 && row.parameters[i]; ++i) parameters[i] = parameter(op, row, static_cast<int>(i));
-    const Value y = apply(code, *x, source_.graph->info(op.outputs()[0]).dataType(), parameters);
-    return define(op, row.narrows ? narrowed(y) : y);
-  }
-  static float parameter(const Op &op, const ElementRow &row, int i) {
-    const AttributeValue *value = op.attributes().find(row.parameters[i]);
-    if (!value)
-      return i == 0 ? -std::numeric_limits<float>::infinity()
-                    : std::numeric_limits<float>::infinity();  // Clip without a bound
-    if (const auto *integer = std::get_if<int64_t>(value)) return static_cast<float>(*integer);
-    return std::get<float>(*value);
+  bool compileUnary(const Op &op, const ElementRow &row, const Value &x) {
+    const Value y = apply(row.op, x, resultType(op), elementParameters(row, op));
+    return define(op, row.wraps() ? narrowed(y) : y);
   }
 
   // Two operands, or any number from left to right.
-  bool compileFold(const Op &op, const ElementRow &row) {
-    auto total = read(op.inputs()[0]);
-    if (!total) return false;
-    const ElementOp code = instruction(op, row, total->type);
-    if (code == ElementOp::kCount) return false;
-    if (row.needsAlphaOne && op.hasAttr("alpha") && op.attrFloat("alpha") != 1.0f)
-      return fail("it has a factor in its activation");
-    const DataType type =
-        row.shape == ElementRow::Shape::Compare ? DataType::BOOL : source_.graph->info(op.outputs()[0]).dataType();
-    if (op.inputCount() == 1) return define(op, whole(copied(*total)));
+  bool compileFold(const Op &op, const ElementRow &row, Value total) {
+    if (op.inputCount() == 1) return define(op, whole(copied(total)));
     for (int i = 1; i < op.inputCount(); ++i) {
       const auto next = read(op.inputs()[i]);
       if (!next) return false;
-      Value a = *total, b = *next;
-      if (row.swaps) std::swap(a, b);
-      if (code == ElementOp::kShiftLeft && op.attrString("direction") == "RIGHT") {
-        total = shifted(ElementOp::kShiftRight, a, b, type);
-      } else if (code == ElementOp::kShiftLeft) {
-        total = shifted(code, a, b, type);
-      } else {
-        total = apply(code, a, b, type);
-      }
+      total = apply(row.op, total, *next, resultType(op), elementParameters(row, op));
     }
-    Value y = *total;
-    if (code == ElementOp::kXor && row.shape == ElementRow::Shape::Compare)
-      y = apply(ElementOp::kNot, y, DataType::BOOL);
-    if (op.def().base().type() == "BitwiseXnor") y = apply(ElementOp::kIntNot, y, type);
-    if (op.def().base().type() == "Mean")
-      y = apply(ElementOp::kDiv, y, number(static_cast<float>(op.inputCount())), type);
-    return define(op, row.narrows ? narrowed(y) : y);
+    return define(op, row.wraps() ? narrowed(total) : total);
   }
   Value copied(Value v) {
     if (v.isOne) return v;
@@ -257,9 +293,23 @@ class Compiler {
                                                : ElementOp::kIntCopy,
                  v, v.type);
   }
-  Value shifted(ElementOp code, Value a, Value b, DataType type) {
-    ++cost_;
-    return append(elementFunction(code, 0), {a, b}, type, {static_cast<float>(8 * getDataTypeInfo(type).nbytes), 0});
+
+  bool compileMean(const Op &op) {
+    const auto first = read(op.inputs()[0]);
+    if (!first || first->form() != RegisterForm::kFloat) return fail("it takes floating types only");
+    if (!compileFold(op, *findElementRow("Sum", RegisterForm::kFloat), *first)) return false;
+    if (op.inputCount() == 1) return true;
+    const Value sum = values_.at(op.outputs()[0]), count = number(static_cast<float>(op.inputCount()));
+    return define(op, apply(ElementOp::kDiv, sum, count, resultType(op)));
+  }
+
+  bool compileBitShift(const Op &op) {
+    const auto a = read(op.inputs()[0]), b = read(op.inputs()[1]);
+    if (!a || !b) return false;
+    if (a->form() != RegisterForm::kInt) return fail("it takes integers only");
+    const auto bits = static_cast<float>(8 * getDataTypeInfo(a->type).nbytes);
+    const ElementOp code = op.attrString("direction") == "RIGHT" ? ElementOp::kShiftRight : ElementOp::kShiftLeft;
+    return define(op, narrowed(apply(code, *a, *b, resultType(op), {bits, 0})));
   }
 
   bool compileCast(const Op &op) {
@@ -318,78 +368,35 @@ class Compiler {
     return define(op, apply(ElementOp::kPow, *a, *b, a->type));
   }
 
-  // ---- results ----------------------------------------------------------------------------------
+  // ---- results
+
+  // A temporary that has the form of the output's memory becomes the output; anything else is stored to it.
   bool storeOutputs() {
-    std::vector<int> moved;
     for (size_t o = 0; o < source_.outputs.size(); ++o) {
       const auto it = values_.find(source_.outputs[o]);
       const auto v = it != values_.end() ? std::optional<Value>(it->second) : read(source_.outputs[o]);
       if (!v) return false;
-      const int target = outputBase_ + static_cast<int>(o);
-      const bool isTemporary =
-          v->pointer >= kTemporary && std::find(moved.begin(), moved.end(), v->pointer) == moved.end();
-      if (isNative(v->type) && isTemporary && !v->isOne) {
-        moved.push_back(v->pointer);
-        rename_[v->pointer] = target;
+      const int output = static_cast<int>(o);
+      if (isNative(v->type) && v->operand.isTemporary() && results_.try_emplace(v->operand.number, output).second)
         continue;
-      }
-      ElementInstruction c;
-      c.fn = storeFunction(v->type);
-      c.in[0] = static_cast<int16_t>(whole(*v).pointer);
-      c.out = static_cast<int16_t>(target);
-      program_.code.push_back(c);
+      code_.push_back({storeFunction(v->type), {whole(*v).operand}, {Operand::Kind::kOutput, output}, {0, 0}});
     }
     return true;
   }
 
   void assignRegisters() {
-    std::map<int, int> lastRead;
-    for (size_t c = 0; c < program_.code.size(); ++c)
-      for (int16_t &in : program_.code[c].in)
-        if (in >= kTemporary) lastRead[in] = static_cast<int>(c);
-    const int base = constantBase_ + static_cast<int>(program_.constants.size());
-    std::map<int, int> place;
-    std::vector<int> free;
-    int used = 0;
-    for (size_t c = 0; c < program_.code.size(); ++c) {
-      ElementInstruction &code = program_.code[c];
-      std::vector<int> released;
-      for (int16_t &in : code.in) {
-        if (in < kTemporary) continue;
-        const int t = in;
-        if (const auto it = rename_.find(t); it != rename_.end()) {
-          in = static_cast<int16_t>(it->second);
-          continue;
-        }
-        in = static_cast<int16_t>(base + place.at(t));
-        if (lastRead[t] == static_cast<int>(c) &&
-            std::find(released.begin(), released.end(), place.at(t)) == released.end())
-          released.push_back(place.at(t));
-      }
-      if (code.out >= kTemporary) {
-        const int t = code.out;
-        if (const auto it = rename_.find(t); it != rename_.end()) {
-          code.out = static_cast<int16_t>(it->second);
-        } else {
-          if (free.empty()) free.push_back(used++);
-          place[t] = free.back();
-          free.pop_back();
-          code.out = static_cast<int16_t>(base + place[t]);
-          if (!lastRead.count(t)) free.push_back(place[t]);
-        }
-      }
-      free.insert(free.end(), released.begin(), released.end());
-    }
-    program_.temporaries = used;
+    Registers registers(code_, results_, inputs_.size(), source_.outputs.size(), program_.constants.size());
+    for (size_t c = 0; c < code_.size(); ++c) program_.code.push_back(registers.place(code_[c], c));
+    program_.temporaries = registers.count();
   }
 
   const ElementSource &source_;
   const std::vector<ElementInput> &inputs_;
   ElementProgram &program_;
-  const int outputBase_, constantBase_;
+  std::vector<Code> code_;
   std::map<TensorIndex, Value> values_;
-  std::map<int, int> rename_;  // temporary -> output
-  int fresh_ = 0, cost_ = 0;
+  std::map<int, int> results_;  // temporary -> output that it becomes
+  int temporaries_ = 0, cost_ = 0;
   std::string reason_;
 };
 
@@ -399,6 +406,16 @@ ElementSource elementSource(const Graph &body) {
   ElementSource source{&body, {}, body.inputs(), body.outputs()};
   for (const Op *op : body.getOpSchedule()) source.ops.push_back(op);
   return source;
+}
+
+std::vector<const char *> elementTypes() {
+  std::set<std::string_view> seen;
+  std::vector<const char *> types;
+  for (const auto &[type, compile] : Compiler::specials())
+    if (seen.insert(type).second) types.push_back(type);
+  for (const ElementRow &row : elementRows())
+    if (seen.insert(row.type).second) types.push_back(row.type);
+  return types;
 }
 
 std::optional<int> compileElements(const ElementSource &source, const std::vector<ElementInput> &inputs,

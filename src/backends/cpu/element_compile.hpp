@@ -31,6 +31,9 @@ struct ElementSource {
 // The whole of a graph of element-wise ops.
 ElementSource elementSource(const Graph &body);
 
+// Types of all operators that have instructions.
+std::vector<const char *> elementTypes();
+
 // Fills program.code, constants and temporaries; the result is the cost per element. nullopt and a reason when an op or
 // an element type has no instruction.
 std::optional<int> compileElements(const ElementSource &source, const std::vector<ElementInput> &inputs,

@@ -1,27 +1,39 @@
-// Which instructions of the element-wise engine compute which operators.
+// Which instructions of the element-wise engine compute which operators: the OPERATOR rows of element_ops.inc.
 #pragma once
+#include <array>
+#include <optional>
 #include <span>
+#include <string>
 #include <string_view>
+
+#include <popart/op.hpp>
 
 #include "backends/cpu/vector/element_ops.hpp"
 
 namespace popart::cpu {
 
+// How an integer operator treats its type: kWraps: the result wraps to it; kSigned: it takes no UINT64.
+enum class IntegerRule : uint8_t { kNone, kWraps, kSigned, kSignedWraps };
+
+// An operator whose first operand has form `form`. Operators of two operands take any number, from left to right.
 struct ElementRow {
-  enum class Shape : uint8_t { Unary, Fold, Compare };
   const char *type;
-  Shape shape;
-  // By the form of the first operand; kCount: not computed.
-  ElementOp floats = ElementOp::kCount, ints = ElementOp::kCount, masks = ElementOp::kCount;
-  const char *parameters[2] = {nullptr, nullptr};  // attributes, in the instruction's order
-  bool narrows = false;                            // the integer result wraps to its type
-  bool isSigned = false;                           // not for UINT64
-  bool swaps = false;                              // operands change places
-  bool needsAlphaOne = false;                      // computed only when attribute alpha is 1
+  RegisterForm form;
+  int operands;
+  ElementOp op;
+  std::array<const char *, 2> parameters;  // attributes, in the instruction's order; nullptr: none
+  IntegerRule rule;
+  bool wraps() const { return rule == IntegerRule::kWraps || rule == IntegerRule::kSignedWraps; }
+  bool isSigned() const { return rule == IntegerRule::kSigned || rule == IntegerRule::kSignedWraps; }
 };
 
 std::span<const ElementRow> elementRows();
 // nullptr when there is none.
-const ElementRow *findElementRow(std::string_view type);
+const ElementRow *findElementRow(std::string_view type, RegisterForm form);
+
+// The row that computes `op` when its first operand has element type `type`. nullptr and a reason when there is none.
+const ElementRow *elementRowOf(const Op &op, DataType type, std::string &reason);
+// The instruction's parameters from the attributes of `op`. An absent bound of Clip is infinite.
+std::array<float, 2> elementParameters(const ElementRow &row, const Op &op);
 
 }  // namespace popart::cpu

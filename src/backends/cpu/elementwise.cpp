@@ -3,7 +3,6 @@
 
 #include "backends/cpu/cpu.hpp"
 #include "backends/cpu/element_operands.hpp"
-#include "backends/cpu/element_table.hpp"
 
 namespace popart::cpu {
 namespace {
@@ -52,9 +51,7 @@ std::unique_ptr<executable::Kernel> createElementwise(const KernelRequest &reque
 
 std::vector<Entry> makeEntries() {
   std::vector<Entry> entries{{"FusedElementwise", createElementwise}};
-  for (const char *type : {"Cast", "CastGrad", "Where", "ScaledAdd", "Pow"})
-    entries.push_back({type, createElementwise});
-  for (const ElementRow &row : elementRows()) entries.push_back({row.type, createElementwise});
+  for (const char *type : elementTypes()) entries.push_back({type, createElementwise});
   return entries;
 }
 

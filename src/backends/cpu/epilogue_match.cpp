@@ -1,34 +1,17 @@
-// A walk from the product through the body: each op must continue the chain  product → ·alpha → +bias → +residual →
-// activation → ·slope. Apart from that, the forms in which optimizers and programs write gradient descent.
+// A walk from the product through the body: each op must continue the chain
+//   product → ·alpha → +bias → +residual → instruction of one operand → instruction of two operands
+// Apart from that, the forms in which optimizers and programs write gradient descent.
 #include "backends/cpu/epilogue_match.hpp"
 
 #include <popart/ir.hpp>
+#include <popart/opdef.hpp>
 
 #include <algorithm>
 
+#include "backends/cpu/element_table.hpp"
+
 namespace popart::cpu {
 namespace {
-
-Activation activationOf(const Op &op) {
-  if (op.is("Relu")) return Activation::kRelu;
-  if (op.is("GeluErf")) return Activation::kGelu;
-  if (op.is("Gelu")) return Activation::kGeluTanh;
-  if (op.is("Sigmoid")) return Activation::kSigmoid;
-  if (op.is("Tanh")) return Activation::kTanh;
-  if (op.is("Swish")) return Activation::kSilu;
-  return Activation::kNone;
-}
-
-// The activation whose gradient op this is; inputs (gradient, saved).
-Activation gradientOf(const Op &op) {
-  if (op.is("ReluGrad")) return Activation::kRelu;
-  if (op.is("GeluErfGrad")) return Activation::kGelu;
-  if (op.is("GeluGrad")) return Activation::kGeluTanh;
-  if (op.is("SigmoidGrad")) return Activation::kSigmoid;
-  if (op.is("TanhGrad")) return Activation::kTanh;
-  if (op.is("SwishGrad")) return Activation::kSilu;
-  return Activation::kNone;
-}
 
 // What the body's tensors are to the product.
 class Body {
@@ -73,6 +56,8 @@ class ChainMatcher : Body {
   }
 
  private:
+  enum Stage { kProduct, kAlpha, kBias, kResidual, kActivation, kLast };  // may only grow
+
   bool isRow(TensorIndex t) const {
     const Shape &s = body_.info(t).shape();
     const size_t fromEnd = axis_ == RowAxis::Last ? 1 : body_.info(product_).shape().size() - 1;
@@ -95,7 +80,7 @@ class ChainMatcher : Body {
   bool matchChain() {
     TensorIndex value = product_;
     int outputs = 0;
-    int stage = 0;  // 1 alpha, 2 bias, 3 residual, 4 activation, 5 slope: may only grow
+    Stage stage = kProduct;
     while (true) {
       if (const int o = outputIndex(value); o >= 0) {
         ++outputs;
@@ -106,11 +91,9 @@ class ChainMatcher : Body {
       if (!op || op->outputCount() != 1) return stuck_ = "a value with several readers", false;
       stuck_ = op->opType();
       if (!step(*op, value, stage)) return false;
-      if (stage == 4 && result_.activation != Activation::kNone && outputIndex(value) >= 0 &&
-          result_.preActivationOutput < 0 && op->inputs()[0] == value && activationOf(*op) != Activation::kNone) {
+      if (outputIndex(value) >= 0) {
+        if (stage != kActivation) return stuck_ = "a value that is also a result", false;
         result_.preActivationOutput = outputIndex(value);
-      } else if (outputIndex(value) >= 0) {
-        return stuck_ = "a value that is also a result", false;
       }
       value = op->outputs()[0];
       ++visited_;
@@ -120,33 +103,31 @@ class ChainMatcher : Body {
     return all;
   }
 
-  bool step(const Op &op, TensorIndex value, int &stage) {
-    auto advance = [&](int to) {
-      if (stage >= to) return false;
-      stage = to;
-      return true;
-    };
-    if (op.is("Add") && op.inputs()[0] != op.inputs()[1]) {
+  // Takes `op`, which reads `value`, as a later stage of the chain.
+  bool step(const Op &op, TensorIndex value, Stage &stage) {
+    auto advance = [&](Stage to) { return stage < to && (stage = to, true); };
+    const bool isPair = op.inputCount() == 2 && op.inputs()[0] != op.inputs()[1];
+    if (op.is("Add") && isPair) {
       const TensorIndex t = other(op, value);
-      if (isRow(t) && !isFull(t) && advance(2)) return result_.bias = operand(t), true;
-      if (isFull(t) && advance(3)) return result_.residual = operand(t), true;
-      return false;
+      if (isRow(t) && !isFull(t) && advance(kBias)) return result_.bias = operand(t), true;
+      if (isFull(t) && advance(kResidual)) return result_.residual = operand(t), true;
     }
-    if (op.is("Mul") && op.inputs()[0] != op.inputs()[1]) {
+    if (op.is("Mul") && isPair && stage < kAlpha) {
       result_.alpha = scalar(other(op, value));
-      return result_.alpha && advance(1);
+      if (result_.alpha) return advance(kAlpha);
     }
-    if (op.is("Scale")) {
-      result_.alpha = ScalarSource{op.attrFloat("scale"), -1, 1};
-      return advance(1);
-    }
-    if (activationOf(op) != Activation::kNone) return result_.activation = activationOf(op), advance(4);
-    if (gradientOf(op) != Activation::kNone && op.inputs()[0] == value && isFull(op.inputs()[1])) {
-      result_.savedBy = gradientOf(op);
-      result_.saved = operand(op.inputs()[1]);
-      return advance(5);
-    }
-    return false;
+    if (op.is("Scale") && advance(kAlpha)) return result_.alpha = ScalarSource{op.attrFloat("scale"), -1, 1}, true;
+    return instruction(op, value, isPair, stage);
+  }
+  bool instruction(const Op &op, TensorIndex value, bool isPair, Stage &stage) {
+    const ElementRow *row = findElementRow(op.def().base().type(), RegisterForm::kFloat);
+    if (!row || op.isUserOp() || body_.info(op.outputs()[0]).dataType() != DataType::FLOAT) return false;
+    const EpilogueStep step{row->op, elementParameters(*row, op)};
+    if (row->operands == 1 && stage < kActivation) return stage = kActivation, result_.activation = step, true;
+    if (row->operands == 1 || !isPair || stage == kLast || !isFull(other(op, value))) return false;
+    if (op.inputs()[0] != value && !op.def().has(Trait::Commutative)) return false;
+    result_.other = operand(other(op, value));
+    return stage = kLast, result_.last = step, true;
   }
 
   int64_t columns_;
@@ -227,6 +208,21 @@ class DescentMatcher : Body {
 };
 
 }  // namespace
+
+Epilogue MatchedEpilogue::bind(const void *const *extras, void *const *out) const {
+  const auto floats = [&](int i) { return i < 0 ? nullptr : static_cast<const float *>(extras[i]); };
+  return {.bias = floats(bias),
+          .residual = floats(residual),
+          .preActivation = preActivationOutput < 0 ? nullptr : static_cast<float *>(out[preActivationOutput]),
+          .other = floats(other),
+          .alpha = alpha ? alpha->read(extras) : 1.0f,
+          .activation = activation,
+          .last = last};
+}
+
+bool MatchedEpilogue::canOverwrite(int operand, int result) const {
+  return result == output && operand >= 0 && (operand == residual || operand == other);
+}
 
 std::optional<MatchedEpilogue> matchEpilogue(const Graph &body, int64_t columns, std::string &reason, RowAxis axis) {
   return ChainMatcher(body, columns, axis).run(reason);

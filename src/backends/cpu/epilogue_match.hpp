@@ -22,16 +22,21 @@ struct ScalarSource {
 
 // Operand numbers count body inputs behind the product (0 = first extra); -1: none. Outputs count body outputs.
 
-// activation(alpha·product + bias + residual), possibly times the slope of a saved activation.
+// last(activation(alpha·product + bias + residual), other), the steps as in kernels/epilogue.hpp.
 struct MatchedEpilogue {
   std::optional<ScalarSource> alpha;
   int bias = -1;
   int residual = -1;
-  Activation activation = Activation::kNone;
-  int saved = -1;
-  Activation savedBy = Activation::kNone;
+  int other = -1;
+  EpilogueStep activation;
+  EpilogueStep last;
   int preActivationOutput = -1;
   int output = 0;
+
+  // The epilogue over the memory of one call: `extras` are the epilogue's operands, `out` the op's results.
+  Epilogue bind(const void *const *extras, void *const *out) const;
+  // Whether extra operand `operand` may be overwritten by output `result`.
+  bool canOverwrite(int operand, int result) const;
 };
 
 // A step of plain gradient descent, the only result: decay · parameter − rate · product.

@@ -167,10 +167,7 @@ class MatmulKernel final : public executable::Kernel {
   double flops() const override { return flops_; }
   bool canOverwrite(int input, int output) const override {
     if (update_) return update_->canOverwrite(input, output);
-    return input >= 2 &&
-           ((input == 2 + epilogue_.residual && epilogue_.residual >= 0) ||
-            (input == 2 + epilogue_.saved && epilogue_.saved >= 0)) &&
-           output == epilogue_.output;
+    return epilogue_.canOverwrite(input - 2, output);
   }
 
   int64_t parts() const override {
@@ -180,29 +177,18 @@ class MatmulKernel final : public executable::Kernel {
   std::shared_ptr<const Kernel> inParts(int64_t count, executable::PartOperands &cut) const override {
     if (count != parts() || update_ || problem_.packedOutput) return nullptr;
     cut = problem_.cut;
-    for (int operand : {epilogue_.residual, epilogue_.saved})
+    for (int operand : {epilogue_.residual, epilogue_.other})
       if (operand >= 0 && cut.outputs) cut.inputs |= uint64_t{1} << (2 + operand);
     return std::make_shared<MatmulKernel>(problem_, epilogue_, flops_, 1);
   }
 
   void run(const KernelArgs &args, int task) const noexcept override {
     MatmulArgs a = problem_.args;
-    const void *const *extras = args.in + 2;
-    auto floats = [&](int operand) { return operand < 0 ? nullptr : static_cast<const float *>(extras[operand]); };
     a.a = static_cast<const float *>(args.in[problem_.aInput]);
     a.b = static_cast<const float *>(args.in[problem_.bInput]);
     a.c = static_cast<float *>(args.out[epilogue_.output]);
     if (update_) return runUpdate(a, args, task);
-    Epilogue &e = a.epilogue;
-    e.bias = floats(epilogue_.bias);
-    e.residual = floats(epilogue_.residual);
-    e.saved = floats(epilogue_.saved);
-    e.savedBy = epilogue_.savedBy;
-    e.residualStride = e.savedStride = e.preActivationStride = problem_.shape.n;
-    e.preActivation =
-        epilogue_.preActivationOutput < 0 ? nullptr : static_cast<float *>(args.out[epilogue_.preActivationOutput]);
-    e.activation = epilogue_.activation;
-    if (epilogue_.alpha) e.alpha = epilogue_.alpha->read(extras);
+    a.epilogue = epilogue_.bind(args.in + 2, args.out);
     Update store;
     if (problem_.packedOutput) a.update = &store;
     matmul_.run(task, a, static_cast<float *>(args.scratch));

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <vector>
 
+#include "../support/conv_weights.hpp"
 #include "../support/random_floats.hpp"
 #include "base/threads/thread_pool.hpp"
 
@@ -198,10 +199,8 @@ struct Data {
       : x(randomFloats(s.n * volume(s.in) * s.cin, 1)),
         w(randomFloats(s.cout * (s.cin / s.groups) * s.taps(), 2)),
         dy(randomFloats(s.n * volume(s.out()) * s.cout, 3)),
-        packed(static_cast<size_t>(convWeightSize(s)), NAN) {
-    packConvWeights(s, w.data(), packed.data());
-    turned = s.isDepthwise() ? packed : turn(s, packed);
-  }
+        packed(test::packedConvWeights(s, w)),
+        turned(s.isDepthwise() ? packed : turn(s, packed)) {}
 
   static Floats turn(const ConvShape &s, const Floats &packed) {
     const ConvWeightTurn plan(s);
@@ -222,7 +221,7 @@ TEST(Conv, forward_matches_loops_and_epilogue) {
     for (size_t i = 0; i < expected.size(); ++i)
       expected[i] = std::max(0.0, expected[i] + bias[i % s.cout] + residual[i]);
     Epilogue epilogue;
-    epilogue.bias = bias.data(), epilogue.residual = residual.data(), epilogue.activation = Activation::kRelu;
+    epilogue.bias = bias.data(), epilogue.residual = residual.data(), epilogue.activation.op = ElementOp::kRelu;
     Floats first;
     for (int threads : kThreads) {
       Floats y(data.dy.size(), NAN);
@@ -288,7 +287,7 @@ TEST(Conv, weight_gradient_matches_loops_and_updates_in_place) {
     Floats first;
     for (int threads : kThreads) {
       const ConvWeightGradient plan(s, threads);
-      Floats stored(data.packed.size(), 0.0f), updated = data.packed, separate = data.packed, dw(data.w.size());
+      Floats stored(data.packed.size(), 0.0f), updated = data.packed, separate = data.packed;
       const Update sgd{.kind = UpdateKind::kSgd, .rate = 0.5f, .decay = 0.9f};
       for (auto *target : {&stored, &updated}) {
         const Update update = target == &stored ? Update() : sgd;
@@ -296,7 +295,7 @@ TEST(Conv, weight_gradient_matches_loops_and_updates_in_place) {
           plan.run(task, data.x.data(), data.dy.data(), target->data(), update, scratch, shared);
         });
       }
-      unpackConvWeights(s, stored.data(), dw.data());
+      const Floats dw = test::unpackedConvWeights(s, stored);
       if (threads == 1) first = dw;
       expectNear(dw, expected, s.n * volume(s.out()), index);
       ASSERT_EQ(dw, first) << "shape " << index;
@@ -307,12 +306,13 @@ TEST(Conv, weight_gradient_matches_loops_and_updates_in_place) {
   }
 }
 
-TEST(Conv, weights_round_trip_through_the_packed_layout) {
+TEST(Conv, stored_weights_round_trip_and_turn_into_what_the_data_gradient_reads) {
   for (const ConvShape &s : shapes()) {
     const Data data(s);
-    Floats back(data.w.size());
-    unpackConvWeights(s, data.packed.data(), back.data());
-    ASSERT_EQ(back, data.w);
+    ASSERT_EQ(test::unpackedConvWeights(s, data.packed), data.w);
+    if (s.isDepthwise()) continue;
+    ASSERT_EQ(data.turned, test::packedConvWeights(s, data.w, test::Turned::kYes));
+    ASSERT_EQ(test::unpackedConvWeights(s, data.turned, test::Turned::kYes), data.w);
   }
 }
 

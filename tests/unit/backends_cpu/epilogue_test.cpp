@@ -1,98 +1,192 @@
-// Activations against the C library in double, at ordinary, huge and non-finite arguments; updates against their
-// formulas; packing.
+// Activations and their slopes against the C library in double, at ordinary, huge and non-finite arguments; epilogues
+// against the element engine, for every row of its table; updates against their formulas; packing.
 #include "backends/cpu/kernels/epilogue.hpp"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <vector>
 
+#include "../support/program.hpp"
+#include "backends/cpu/element_table.hpp"
 #include "backends/cpu/kernels/pack.hpp"
 
 namespace popart::cpu {
 namespace {
 
-double exactActivation(Activation activation, double x) {
-  switch (activation) {
-    case Activation::kNone:
-      return x;
-    case Activation::kRelu:
-      return x > 0 ? x : 0;
-    case Activation::kGelu:
-      return 0.5 * x * std::erfc(-x / std::sqrt(2.0));
-    case Activation::kGeluTanh:
-      return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
-    case Activation::kSigmoid:
-      return 1 / (1 + std::exp(-x));
-    case Activation::kTanh:
-      return std::tanh(x);
-    case Activation::kSilu:
-      return x / (1 + std::exp(-x));
-  }
-  return NAN;
+// What the instruction computes of one operand, or of two.
+std::vector<float> computed(const EpilogueStep &step, const std::vector<float> &a, const std::vector<float> &b = {}) {
+  std::vector<float> y(a.size());
+  const void *const operands[] = {a.data(), b.data()};
+  elementFunction(step.op, 0)(operands, y.data(), static_cast<int64_t>(a.size()), step.parameters.data());
+  return y;
 }
 
-constexpr Activation kAll[] = {Activation::kNone,    Activation::kRelu, Activation::kGelu, Activation::kGeluTanh,
-                               Activation::kSigmoid, Activation::kTanh, Activation::kSilu};
+enum class Saved { kInput, kOutput };
+struct ExactActivation {
+  const char *name;
+  EpilogueStep activation, slope;
+  Saved saved;
+  double (*exact)(double);
+};
+const ExactActivation kExact[] = {
+    {"Relu", {ElementOp::kRelu}, {ElementOp::kReluGrad}, Saved::kOutput, [](double x) { return x > 0 ? x : 0; }},
+    {"GeluErf",
+     {ElementOp::kGeluErf},
+     {ElementOp::kGeluErfGrad},
+     Saved::kInput,
+     [](double x) { return 0.5 * x * std::erfc(-x / std::sqrt(2.0)); }},
+    {"Gelu",
+     {ElementOp::kGelu},
+     {ElementOp::kGeluGrad},
+     Saved::kInput,
+     [](double x) { return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x))); }},
+    {"Sigmoid",
+     {ElementOp::kSigmoid},
+     {ElementOp::kSigmoidGrad},
+     Saved::kOutput,
+     [](double x) { return 1 / (1 + std::exp(-x)); }},
+    {"Tanh", {ElementOp::kTanh}, {ElementOp::kTanhGrad}, Saved::kOutput, [](double x) { return std::tanh(x); }},
+    {"Swish",
+     {ElementOp::kSwish, {1, 0}},
+     {ElementOp::kSwishGrad, {1, 0}},
+     Saved::kInput,
+     [](double x) { return x / (1 + std::exp(-x)); }},
+    {"Swish 1.7",
+     {ElementOp::kSwish, {1.75f, 0}},
+     {ElementOp::kSwishGrad, {1.75f, 0}},
+     Saved::kInput,
+     [](double x) { return x / (1 + std::exp(-1.75 * x)); }},
+};
 
 TEST(Activation, matches_the_exact_function) {
-  std::vector<float> x, y;
+  std::vector<float> x;
   for (double v = -12; v <= 12; v += 0.00371) x.push_back(static_cast<float>(v));
   for (float v : {0.0f, -0.0f, 1e-20f, -1e-20f, 90.0f, -90.0f, 1e4f, -1e4f, 3e12f, -3e12f}) x.push_back(v);
-  y.resize(x.size());
-  for (Activation activation : kAll) {
-    applyActivation(activation, x.data(), y.data(), static_cast<int64_t>(x.size()));
+  for (const ExactActivation &a : kExact) {
+    const std::vector<float> y = computed(a.activation, x);
     for (size_t i = 0; i < x.size(); ++i) {
-      const double exact = exactActivation(activation, x[i]);
-      ASSERT_NEAR(y[i], exact, 4e-7 * std::max(1.0, std::abs(exact)))
-          << "activation " << static_cast<int>(activation) << " at " << x[i];
+      const double exact = a.exact(x[i]);
+      ASSERT_NEAR(y[i], exact, 4e-7 * std::max(1.0, std::abs(exact))) << a.name << " at " << x[i];
     }
   }
 }
 
 TEST(Activation, keeps_nan_and_the_limits_at_infinity) {
   const float inf = std::numeric_limits<float>::infinity();
-  for (Activation activation : kAll) {
-    const float x[2] = {NAN, inf};
-    float y[2];
-    applyActivation(activation, x, y, 2);
-    EXPECT_TRUE(std::isnan(y[0])) << static_cast<int>(activation);
-    const bool bounded = activation == Activation::kSigmoid || activation == Activation::kTanh;
-    EXPECT_EQ(y[1], bounded ? 1.0f : inf) << static_cast<int>(activation);
+  for (const ExactActivation &a : kExact) {
+    const std::vector<float> y = computed(a.activation, {NAN, inf});
+    EXPECT_TRUE(std::isnan(y[0])) << a.name;
+    const bool bounded = a.activation.op == ElementOp::kSigmoid || a.activation.op == ElementOp::kTanh;
+    EXPECT_EQ(y[1], bounded ? 1.0f : inf) << a.name;
   }
 }
 
-TEST(Activation, does_not_depend_on_the_position_in_the_array) {
-  std::vector<float> x(67, 0.731f), y(67);
-  for (Activation activation : kAll) {
-    applyActivation(activation, x.data(), y.data(), 67);
-    for (float v : y) ASSERT_EQ(v, y[0]);
-  }
-}
-
-TEST(Activation, gradient_matches_the_central_difference) {
+TEST(Activation, slope_matches_the_central_difference) {
   std::vector<float> x;
   for (double v = -8; v <= 8; v += 0.0173) x.push_back(static_cast<float>(v));
   for (float v : {60.0f, -60.0f, 1e15f, -1e15f}) x.push_back(v);
-  const auto count = static_cast<int64_t>(x.size());
-  std::vector<float> y(x.size()), dy(x.size(), -1.5f), dx(x.size());
-  for (Activation activation : kAll) {
-    applyActivation(activation, x.data(), y.data(), count);
-    const bool fromOutput =
-        activation == Activation::kRelu || activation == Activation::kSigmoid || activation == Activation::kTanh;
-    applyActivationGradient(activation, fromOutput ? y.data() : x.data(), dy.data(), dx.data(), count);
+  const std::vector<float> dy(x.size(), -1.5f);
+  for (const ExactActivation &a : kExact) {
+    const bool fromOutput = a.saved == Saved::kOutput, isRelu = a.activation.op == ElementOp::kRelu;
+    const std::vector<float> dx = computed(a.slope, dy, fromOutput ? computed(a.activation, x) : x);
     for (size_t i = 0; i < x.size(); ++i) {
       const double at = x[i], step = 1e-5;
-      if (activation == Activation::kRelu && std::abs(at) < 2 * step) continue;
-      const bool huge = std::abs(at) > 50;
-      const double limit =
-          activation == Activation::kNone || (at > 0 && !(fromOutput && activation != Activation::kRelu));
-      const double slope =
-          huge ? limit : (exactActivation(activation, at + step) - exactActivation(activation, at - step)) / (2 * step);
-      ASSERT_NEAR(dx[i], -1.5 * slope, 3e-6) << "activation " << static_cast<int>(activation) << " at " << at;
+      if (isRelu && std::abs(at) < 2 * step) continue;
+      const double limit = at > 0 && (!fromOutput || isRelu);
+      const double slope = std::abs(at) > 50 ? limit : (a.exact(at + step) - a.exact(at - step)) / (2 * step);
+      ASSERT_NEAR(dx[i], -1.5 * slope, 3e-6) << a.name << " at " << at;
     }
+  }
+}
+
+// Rows of the element table that can follow a product.
+std::vector<ElementRow> stepRows(int operands) {
+  std::vector<ElementRow> found;
+  for (const ElementRow &row : elementRows())
+    if (row.form == RegisterForm::kFloat && row.operands == operands) found.push_back(row);
+  return found;
+}
+
+void expectSameBits(const std::vector<float> &got, const std::vector<float> &want, const std::string &what) {
+  for (size_t i = 0; i < want.size(); ++i)
+    ASSERT_TRUE(got[i] == want[i] || (std::isnan(got[i]) && std::isnan(want[i])))
+        << what << " [" << i << "]: got " << got[i] << ", expected " << want[i];
+}
+
+// Rows that are longer than the buffer of an epilogue, no multiple of a vector, and apart in memory.
+struct Block {
+  static constexpr int64_t kRows = 3, kCols = 533, kStride = 540;
+  std::vector<float> sums = test::numbers(kRows * kStride, 1), bias = test::numbers(kCols, 2),
+                     residual = test::numbers(kRows * kStride, 3), other = test::numbers(kRows * kStride, 4);
+  std::vector<float> plain(float alpha) const {
+    std::vector<float> v(sums.size());
+    for (size_t i = 0; i < v.size(); ++i) {
+      const size_t column = i % kStride;
+      v[i] = (alpha * sums[i] + (column < kCols ? bias[column] : 0)) + residual[i];
+    }
+    return v;
+  }
+  // Elements beyond a row's end must stay as they are.
+  std::vector<float> withGaps(std::vector<float> y) const {
+    for (size_t i = 0; i < y.size(); ++i)
+      if (static_cast<int64_t>(i % kStride) >= kCols) y[i] = 7;
+    return y;
+  }
+};
+
+TEST(Epilogue, equals_the_instructions_of_every_row) {
+  const Block block;
+  const int64_t rows = Block::kRows, cols = Block::kCols, stride = Block::kStride;
+  std::vector<ElementRow> activations = stepRows(1), lasts = stepRows(2);
+  EXPECT_GT(activations.size(), 40u);
+  EXPECT_GT(lasts.size(), 15u);
+  for (float alpha : {1.0f, 0.5f}) {
+    for (const ElementRow &row : activations) {
+      const EpilogueStep step{row.op, {0.75f, 1.25f}};
+      std::vector<float> y(block.sums.size(), 7), pre(y.size(), 7);
+      const Epilogue e{.bias = block.bias.data(),
+                       .residual = block.residual.data(),
+                       .preActivation = alpha == 1.0f ? nullptr : pre.data(),
+                       .other = nullptr,
+                       .alpha = alpha,
+                       .activation = step,
+                       .last = {}};
+      applyEpilogue(e, block.sums.data(), stride, y.data(), stride, rows, cols);
+      expectSameBits(y, block.withGaps(computed(step, block.plain(alpha))), row.type);
+      if (e.preActivation) expectSameBits(pre, block.withGaps(block.plain(alpha)), row.type);
+    }
+    for (const ElementRow &row : lasts) {
+      for (ElementOp activation : {ElementOp::kCopy, ElementOp::kGelu}) {
+        const EpilogueStep first{activation}, last{row.op, {0.75f, 1.25f}};
+        std::vector<float> y = block.other;  // over its operand
+        const Epilogue e{.bias = block.bias.data(),
+                         .residual = block.residual.data(),
+                         .preActivation = nullptr,
+                         .other = y.data(),
+                         .alpha = alpha,
+                         .activation = first,
+                         .last = last};
+        const std::vector<float> want = computed(last, computed(first, block.plain(alpha)), block.other);
+        applyEpilogue(e, block.sums.data(), stride, y.data(), stride, rows, cols);
+        for (size_t i = 0; i < y.size(); ++i)
+          if (static_cast<int64_t>(i % Block::kStride) >= cols) {
+            ASSERT_EQ(y[i], block.other[i]);
+          }
+        expectSameBits(block.withGaps(y), block.withGaps(want), row.type);
+      }
+    }
+  }
+}
+
+TEST(Element, float_rows_do_not_depend_on_the_position_in_the_array) {
+  const std::vector<float> x(67, 0.731f);
+  for (const ElementRow &row : stepRows(1)) {
+    const std::vector<float> y = computed({row.op, {0.75f, 1.25f}}, x);
+    for (float v : y) ASSERT_EQ(std::memcmp(&v, &y[0], sizeof v), 0) << row.type;
   }
 }
 
@@ -145,23 +239,20 @@ TEST(Update, hands_places_to_compiled_steps_and_clears_padding) {
   }
 }
 
-TEST(Pack, round_trips_rows_and_columns_and_pads_with_zeros) {
+TEST(Pack, gives_the_stored_form_of_rows_and_columns) {
   for (int64_t n : {1, 7, 32, 45, 96}) {
     const int64_t k = 19;
-    std::vector<float> b(static_cast<size_t>(k * n)), packed(static_cast<size_t>(packedSize(k, n)), NAN),
-        back(b.size()), transposed(b.size());
-    for (size_t i = 0; i < b.size(); ++i) b[i] = static_cast<float>(i + 1);
-    packPanels(b.data(), n, 1, k, n, packed.data());
-    double sum = 0, packedSum = 0;
-    for (float v : b) sum += v;
-    for (float v : packed) packedSum += v;
-    EXPECT_EQ(sum, packedSum);
-    unpackPanels(packed.data(), k, n, back.data(), n, 1);
-    EXPECT_EQ(back, b);
-    unpackPanels(packed.data(), k, n, transposed.data(), 1, k);
-    std::vector<float> packedAgain(packed.size(), NAN);
-    packPanels(transposed.data(), 1, k, k, n, packedAgain.data());
-    EXPECT_EQ(packedAgain, packed);
+    const std::vector<float> b = test::numbers(k * n);
+    for (bool isTransposed : {false, true}) {  // b is (K, N), or (N, K)
+      executable::Layout layout{executable::Layout::Kind::Packed, panelWidth()};
+      layout.transposed = isTransposed;
+      const TensorInfo info(DataType::FLOAT, isTransposed ? Shape{n, k} : Shape{k, n});
+      std::vector<float> stored(static_cast<size_t>(packedSize(k, n))), packed(stored.size(), NAN);
+      ASSERT_EQ(executable::storageBytes(info, layout), packedSize(k, n) * static_cast<int64_t>(sizeof(float)));
+      executable::pack(info, layout, b.data(), stored.data());
+      packPanels(b.data(), isTransposed ? 1 : n, isTransposed ? k : 1, k, n, packed.data());
+      ASSERT_EQ(packed, stored);
+    }
   }
 }
 

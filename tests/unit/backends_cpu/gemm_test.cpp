@@ -151,8 +151,9 @@ TEST(Matmul, fused_epilogue_equals_separate_steps) {
   for (const Size &s : {Size{9, 45, 30}, Size{33, 64, 1700}, Size{2, 200, 6}, Size{3, 5, 0}}) {
     const Floats a = randomFloats(s.m * s.k + 1, 7), b = randomFloats(s.k * s.n + 1, 8), bias = randomFloats(s.n, 9);
     const Floats residual = randomFloats(s.m * s.n, 10);
-    for (Activation activation : {Activation::kNone, Activation::kRelu, Activation::kGelu, Activation::kGeluTanh,
-                                  Activation::kSigmoid, Activation::kTanh, Activation::kSilu}) {
+    for (ElementOp activation :
+         {ElementOp::kCopy, ElementOp::kRelu, ElementOp::kGeluErf, ElementOp::kGelu, ElementOp::kSigmoid,
+          ElementOp::kTanh, ElementOp::kSwish, ElementOp::kElu, ElementOp::kAtan}) {
       Floats plain(s.m * s.n), fused = residual, pre(s.m * s.n, NAN);
       MatmulArgs args;
       args.a = a.data(), args.aRowStride = s.k, args.b = b.data(), args.bRowStride = s.n;
@@ -164,12 +165,13 @@ TEST(Matmul, fused_epilogue_equals_separate_steps) {
       args.c = fused.data();
       args.epilogue.alpha = 0.5f;
       args.epilogue.bias = bias.data();
-      args.epilogue.residual = fused.data(), args.epilogue.residualStride = s.n;
-      args.epilogue.preActivation = pre.data(), args.epilogue.preActivationStride = s.n;
-      args.epilogue.activation = activation;
+      args.epilogue.residual = fused.data();
+      args.epilogue.preActivation = pre.data();
+      args.epilogue.activation = {activation, {0.75f, 0}};
       runAll(matmul, args, pool);
       ASSERT_EQ(pre, plain);
-      applyActivation(activation, plain.data(), plain.data(), s.m * s.n);
+      const void *const operand = plain.data();
+      elementFunction(activation, 0)(&operand, plain.data(), s.m * s.n, args.epilogue.activation.parameters.data());
       ASSERT_EQ(fused, plain) << "activation " << static_cast<int>(activation);
     }
   }
@@ -187,25 +189,15 @@ TEST(Matmul, transposed_packed_product_of_few_rows_passes_the_epilogue) {
   runAll(matmul, args, pool);
   args.c = c.data();
   args.epilogue.bias = bias.data();
-  args.epilogue.beta = 1.0f;
+  args.epilogue.residual = c.data();
   runAll(matmul, args, pool);
-  for (int64_t i = 0; i < m * n; ++i) ASSERT_EQ(c[i], plain[i] + 2.0f + bias[i % n]);
+  for (int64_t i = 0; i < m * n; ++i) ASSERT_EQ(c[i], plain[i] + bias[i % n] + 2.0f);
   const Floats saved = randomFloats(m * n, 24);
-  args.epilogue = Epilogue{.saved = saved.data(), .savedStride = n, .savedBy = Activation::kRelu};
+  args.epilogue = {};
+  args.epilogue.other = saved.data();
+  args.epilogue.last.op = ElementOp::kReluGrad;
   runAll(matmul, args, pool);
   for (int64_t i = 0; i < m * n; ++i) ASSERT_EQ(c[i], saved[i] > 0 ? plain[i] : 0.0f);
-}
-
-TEST(Matmul, adds_to_c_with_beta) {
-  const Floats a = {1, 2, 3}, b = {4, 5, 6};
-  Floats c = {10};
-  MatmulArgs args;
-  args.a = a.data(), args.aRowStride = 3, args.b = b.data(), args.bRowStride = 1, args.c = c.data(),
-  args.cRowStride = 1;
-  args.epilogue.beta = 0.5f;
-  ThreadPool pool(1);
-  runAll(Matmul({1, 1, 3}, 1), args, pool);
-  EXPECT_EQ(c[0], 37.0f);
 }
 
 // moment = moment / 2 + gradient; w = w - moment / 4, out of place.

@@ -8,6 +8,8 @@
 #include <random>
 #include <vector>
 
+#include "backends/cpu/vector/reduce_ops.hpp"
+
 namespace popart::cpu {
 namespace {
 
@@ -106,16 +108,15 @@ TEST(Sums, match_and_do_not_depend_on_the_partition) {
   for (int64_t cols : kWidths) {
     const int64_t rows = 37;
     const Floats x = randomFloats(rows * cols, 7);
-    Floats byRow(rows), byColumn(cols), pieces(cols);
-    sumRows(x.data(), byRow.data(), rows, cols);
-    sumColumns(x.data(), cols, byColumn.data(), rows, 0, cols);
+    Floats byColumn(cols), pieces(cols);
+    reduceColumns(ReduceOp::kSum, x.data(), cols, rows, cols, byColumn.data());
     for (int64_t begin = 0; begin < cols; begin += 5)
-      sumColumns(x.data(), cols, pieces.data(), rows, begin, std::min(cols, begin + 5));
+      reduceColumns(ReduceOp::kSum, x.data() + begin, cols, rows, std::min<int64_t>(5, cols - begin), &pieces[begin]);
     EXPECT_EQ(pieces, byColumn);
     for (int64_t r = 0; r < rows; ++r) {
       double sum = 0;
       for (int64_t c = 0; c < cols; ++c) sum += x[r * cols + c];
-      ASSERT_NEAR(byRow[r], sum, 1e-4);
+      ASSERT_NEAR(reduceRow(ReduceOp::kSum, x.data() + r * cols, cols), sum, 1e-4);
     }
     for (int64_t c = 0; c < cols; ++c) {
       double sum = 0;
@@ -124,7 +125,7 @@ TEST(Sums, match_and_do_not_depend_on_the_partition) {
     }
   }
   Floats none(4, NAN);
-  sumColumns(nullptr, 4, none.data(), 0, 0, 4);
+  reduceColumns(ReduceOp::kSum, nullptr, 4, 0, 4, none.data());
   EXPECT_EQ(none, Floats(4, 0.0f));
 }
 

@@ -27,15 +27,5 @@ TEST(Transpose, moves_every_element_and_leaves_gaps_alone) {
   }
 }
 
-TEST(Transpose, channels_last_and_first_are_inverse) {
-  const int64_t images = 3, channels = 5, places = 14;
-  std::vector<float> x(static_cast<size_t>(images * channels * places)), last(x.size()), first(x.size());
-  std::iota(x.begin(), x.end(), 1.0f);
-  channelsLast(x.data(), last.data(), channels, places, 0, images);
-  EXPECT_EQ(last[1], x[static_cast<size_t>(places)]);
-  channelsFirst(last.data(), first.data(), channels, places, 0, images);
-  EXPECT_EQ(first, x);
-}
-
 }  // namespace
 }  // namespace popart::cpu

@@ -10,8 +10,6 @@
 
 #include "../support/random_floats.hpp"
 #include "backends/cpu/cpu.hpp"
-#include "backends/cpu/kernels/conv.hpp"
-#include "backends/cpu/kernels/pack.hpp"
 #include "backends/ref/ref.hpp"
 #include "pipeline/passes.hpp"
 #include "runtime/engine.hpp"
@@ -217,41 +215,6 @@ TEST(ChannelsLast, programs_without_spatial_ops_stay_plain) {
   HostStore(%y) {stream = "out"}
 })");
   EXPECT_EQ(count(r, "reorder"), 0);
-}
-
-TEST(ChannelsLast, stored_weights_have_the_form_the_kernels_pack) {
-  struct Case {
-    Shape weights;
-    int64_t group;
-  };
-  for (const Case &c : {Case{{37, 5, 3, 2}, 1}, Case{{40, 4, 3, 3}, 2}, Case{{50, 1, 3, 3}, 50}}) {
-    cpu::ConvShape shape;
-    shape.cout = c.weights[0], shape.groups = c.group, shape.cin = c.weights[1] * c.group;
-    shape.kernel = {1, c.weights[2], c.weights[3]};
-    executable::Layout layout{executable::Layout::Kind::PackedConv, cpu::panelWidth()};
-    layout.groups = shape.isDepthwise() ? 1 : static_cast<int32_t>(c.group);
-    const TensorInfo info(DataType::FLOAT, c.weights);
-    const Values plain = randomFloats(info.nelms(), 1);
-    ASSERT_EQ(executable::storageBytes(info, layout), cpu::convWeightSize(shape) * static_cast<int64_t>(sizeof(float)));
-    Values fromLayout(static_cast<size_t>(cpu::convWeightSize(shape))), fromKernel(fromLayout.size()),
-        back(plain.size());
-    executable::pack(info, layout, plain.data(), fromLayout.data());
-    cpu::packConvWeights(shape, plain.data(), fromKernel.data());
-    EXPECT_EQ(fromLayout, fromKernel);
-    executable::unpack(info, layout, fromLayout.data(), back.data());
-    EXPECT_EQ(back, plain);
-    if (shape.isDepthwise()) continue;
-    const cpu::ConvWeightTurn turn(shape);
-    executable::Layout turnedLayout = layout;
-    turnedLayout.transposed = true;
-    Values turned(static_cast<size_t>(turn.turnedFloats())), turnedByLayout(turned.size());
-    ASSERT_EQ(executable::storageBytes(info, turnedLayout), turn.turnedFloats() * static_cast<int64_t>(sizeof(float)));
-    for (int task = 0; task < turn.tasks(); ++task) turn.run(task, fromKernel.data(), turned.data());
-    executable::pack(info, turnedLayout, plain.data(), turnedByLayout.data());
-    EXPECT_EQ(turned, turnedByLayout);
-    executable::unpack(info, turnedLayout, turned.data(), back.data());
-    EXPECT_EQ(back, plain);
-  }
 }
 
 }  // namespace

@@ -34,7 +34,6 @@ void runPointwise(const Matmul &plan, int task, const ConvShape &s, const float 
   args.cBatchStride[3] = columns;
   args.biasBatchStride[3] = columns;
   args.epilogue = epilogue;
-  args.epilogue.residualStride = args.epilogue.preActivationStride = args.epilogue.savedStride = args.cRowStride;
   plan.run(task, args, scratch);
 }
 
@@ -159,42 +158,6 @@ Spatial ConvShape::out() const {
     size[d] = span < 0 ? 0 : span / stride[d] + 1;
   }
   return size;
-}
-
-int64_t convWeightSize(const ConvShape &s) noexcept {
-  if (s.isDepthwise()) return packedSize(s.taps(), s.cin);
-  return s.groups * packedSize(s.taps() * (s.cin / s.groups), s.cout / s.groups);
-}
-
-void packConvWeights(const ConvShape &s, const float *weights, float *packed) noexcept {
-  const int64_t cin = s.cin / s.groups, cout = s.cout / s.groups, taps = s.taps(), width = panelWidth();
-  if (s.isDepthwise()) return packPanels(weights, 1, taps, taps, s.cin, packed);
-  std::fill_n(packed, convWeightSize(s), 0.0f);
-  for (int64_t g = 0; g < s.groups; ++g) {
-    float *group = packed + g * packedSize(taps * cin, cout);
-    for (int64_t co = 0; co < cout; ++co) {
-      float *column = group + co / width * taps * cin * width + co % width;
-      const float *from = weights + (g * cout + co) * cin * taps;
-      for (int64_t ci = 0; ci < cin; ++ci) {
-        for (int64_t tap = 0; tap < taps; ++tap) column[(tap * cin + ci) * width] = from[ci * taps + tap];
-      }
-    }
-  }
-}
-
-void unpackConvWeights(const ConvShape &s, const float *packed, float *weights) noexcept {
-  const int64_t cin = s.cin / s.groups, cout = s.cout / s.groups, taps = s.taps(), width = panelWidth();
-  if (s.isDepthwise()) return unpackPanels(packed, taps, s.cin, weights, 1, taps);
-  for (int64_t g = 0; g < s.groups; ++g) {
-    const float *group = packed + g * packedSize(taps * cin, cout);
-    for (int64_t co = 0; co < cout; ++co) {
-      const float *column = group + co / width * taps * cin * width + co % width;
-      float *to = weights + (g * cout + co) * cin * taps;
-      for (int64_t ci = 0; ci < cin; ++ci) {
-        for (int64_t tap = 0; tap < taps; ++tap) to[ci * taps + tap] = column[(tap * cin + ci) * width];
-      }
-    }
-  }
 }
 
 ConvWeightTurn::ConvWeightTurn(const ConvShape &s)

@@ -19,11 +19,6 @@
 
 namespace popart::cpu {
 
-// Floats of the packed weights, and conversion from and to ONNX order (Cout, Cin/g, kd, kh, kw).
-int64_t convWeightSize(const ConvShape &shape) noexcept;
-void packConvWeights(const ConvShape &shape, const float *weights, float *packed) noexcept;
-void unpackConvWeights(const ConvShape &shape, const float *packed, float *weights) noexcept;
-
 // Turns packed weights into what the data gradient reads; not for depthwise convolutions. Tasks write disjoint parts.
 class ConvWeightTurn {
  public:

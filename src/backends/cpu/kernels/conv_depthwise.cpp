@@ -72,13 +72,8 @@ void DepthwisePixels::run(int task, const float *source, const float *packedWeig
       const int64_t count = listTerms(shape_, direction_, image, at, sourceSize, out, terms);
       depthwisePixel(source, terms, count, packedWeights, shape_.taps(), channels, scratch + at[2] * channels);
     }
-    Epilogue e = epilogue;
     const int64_t first = row * width * channels;
-    if (e.residual) e.residual += first;
-    if (e.preActivation) e.preActivation += first;
-    if (e.saved) e.saved += first;
-    e.residualStride = e.preActivationStride = e.savedStride = channels;
-    applyEpilogue(e, scratch, channels, target + first, channels, width, channels);
+    applyEpilogue(epilogue.at(first, 0), scratch, channels, target + first, channels, width, channels);
   }
 }
 

@@ -120,13 +120,8 @@ void WindowProduct::makePasses() {
 
 void WindowProduct::emit(const Place &to, ptrdiff_t at, const float *sums, ptrdiff_t stride, int rows, int64_t column,
                          int64_t columns) const noexcept {
-  Epilogue e = *to.epilogue;
-  if (e.bias) e.bias += to.group * shape_.columns + column;
-  if (e.residual) e.residual += to.group * shape_.columns + at + column;
-  if (e.preActivation) e.preActivation += to.group * shape_.columns + at + column;
-  if (e.saved) e.saved += to.group * shape_.columns + at + column;
-  const ptrdiff_t step = shape_.step[2] * shape_.groups * shape_.columns;
-  e.residualStride = e.preActivationStride = e.savedStride = step;
+  const ptrdiff_t step = shape_.step[2] * shape_.groups * shape_.columns, group = to.group * shape_.columns;
+  const Epilogue e = to.epilogue->at(group + at + column, group + column);
   applyEpilogue(e, sums, stride, to.y + at + column, step, rows, columns);
 }
 

@@ -6,8 +6,7 @@
 #include <hwy/highway.h>
 // clang-format off
 #include "backends/cpu/kernels/depthwise.hpp"
-#include "backends/cpu/kernels/epilogue.hpp"
-#include "backends/cpu/kernels/update-inl.hpp"
+#include "backends/cpu/kernels/lanes-inl.hpp"
 // clang-format on
 #include <algorithm>
 

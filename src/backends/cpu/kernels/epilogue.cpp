@@ -6,8 +6,8 @@
 #include <hwy/highway.h>
 // clang-format off
 #include "backends/cpu/kernels/epilogue.hpp"
-#include "backends/cpu/kernels/activation-inl.hpp"
 #include "backends/cpu/kernels/update-inl.hpp"
+#include "backends/cpu/vector/float_ops-inl.hpp"
 // clang-format on
 #include <algorithm>
 
@@ -24,28 +24,8 @@ using update::updateVector;
 enum class Terms { kAll, kBias, kBiasResidual };
 
 Terms termsOf(const Epilogue &e) {
-  if (e.alpha != 1.0f || e.beta != 0.0f || e.preActivation || e.saved || !e.bias) return Terms::kAll;
+  if (e.alpha != 1.0f || e.preActivation || !e.bias) return Terms::kAll;
   return e.residual ? Terms::kBiasResidual : Terms::kBias;
-}
-
-template <Activation kActivation, Terms kTerms, class Lanes>
-HWY_INLINE void finishVector(const Epilogue &e, Lanes lanes, const float *sums, float *y, int64_t m, int64_t n) {
-  constexpr bool kAll = kTerms == Terms::kAll;
-  V v = lanes.load(sums + n);
-  if (kAll && e.alpha != 1.0f) v = hn::Mul(hn::Set(D(), e.alpha), v);
-  if (kAll && e.beta == 1.0f) {
-    v = hn::Add(v, lanes.load(y + n));
-  } else if (kAll && e.beta != 0.0f) {
-    v = hn::Add(v, hn::Mul(hn::Set(D(), e.beta), lanes.load(y + n)));
-  }
-  if (!kAll || e.bias) v = hn::Add(v, lanes.load(e.bias + n));
-  if (kTerms == Terms::kBiasResidual || (kAll && e.residual)) {
-    v = hn::Add(v, lanes.load(e.residual + m * e.residualStride + n));
-  }
-  if (kAll && e.preActivation) lanes.store(v, e.preActivation + m * e.preActivationStride + n);
-  v = activation::activate(kActivation, v);
-  if (kAll && e.saved) v = activation::gradient(e.savedBy, lanes.load(e.saved + m * e.savedStride + n), v);
-  lanes.store(v, y + n);
 }
 
 // The shape of a block of sums and of its place in y.
@@ -57,50 +37,117 @@ struct FinishBlock {
   int64_t rows, cols;
 };
 
-template <Activation kActivation, Terms kTerms>
-void finishRows(const Epilogue &e, const FinishBlock &block) {
+// The step behind the sum, in registers: `at` is the element's distance from the block's first.
+struct NoStep {
+  explicit NoStep(const Epilogue &) {}
+  template <class Lanes>
+  HWY_INLINE V call(Lanes, V v, ptrdiff_t) const {
+    return v;
+  }
+};
+template <class F>
+struct ActivationStep {
+  explicit ActivationStep(const Epilogue &e) : parameters(e.activation.parameters) {}
+  template <class Lanes>
+  HWY_INLINE V call(Lanes, V v, ptrdiff_t) const {
+    return F::call(v, parameters.data());
+  }
+  std::array<float, 2> parameters;
+};
+template <class F>
+struct LastStep {
+  explicit LastStep(const Epilogue &e) : other(e.other), parameters(e.last.parameters) {}
+  template <class Lanes>
+  HWY_INLINE V call(Lanes lanes, V v, ptrdiff_t at) const {
+    return F::call(v, lanes.load(other + at), parameters.data());
+  }
+  const float *other;
+  std::array<float, 2> parameters;
+};
+
+template <class Step, Terms kTerms, class Lanes>
+HWY_INLINE void finishVector(const Epilogue &e, const Step &step, Lanes lanes, const float *sums, float *y,
+                             ptrdiff_t row, int64_t n) {
+  constexpr bool kAll = kTerms == Terms::kAll;
+  V v = lanes.load(sums + n);
+  if (kAll && e.alpha != 1.0f) v = hn::Mul(hn::Set(D(), e.alpha), v);
+  if (!kAll || e.bias) v = hn::Add(v, lanes.load(e.bias + n));
+  if (kTerms == Terms::kBiasResidual || (kAll && e.residual)) v = hn::Add(v, lanes.load(e.residual + row + n));
+  if (kAll && e.preActivation) lanes.store(v, e.preActivation + row + n);
+  lanes.store(step.call(lanes, v, row + n), y + n);
+}
+
+// Not inlined, so that each form saves only the registers that it needs; copies, because the compiler takes stores of
+// vectors to change anything in memory.
+template <class Step, Terms kTerms>
+HWY_NOINLINE void finishRows(const Epilogue &given, const FinishBlock &whole) {
+  const Epilogue e = given;
+  const FinishBlock block = whole;
   const auto lanes = static_cast<int64_t>(hn::Lanes(D()));
   const int64_t full = block.cols - block.cols % lanes;
   const FirstLanes tail(block.cols - full);
+  const Step step(e);
   for (int64_t m = 0; m < block.rows; ++m) {
     const float *s = block.sums + m * block.sumStride;
-    float *out = block.y + m * block.yStride;
-    for (int64_t n = 0; n < full; n += lanes) finishVector<kActivation, kTerms>(e, AllLanes(), s, out, m, n);
-    if (full < block.cols) finishVector<kActivation, kTerms>(e, tail, s, out, m, full);
+    const ptrdiff_t row = m * block.yStride;
+    float *out = block.y + row;
+    for (int64_t n = 0; n < full; n += lanes) finishVector<Step, kTerms>(e, step, AllLanes(), s, out, row, n);
+    if (full < block.cols) finishVector<Step, kTerms>(e, step, tail, s, out, row, full);
   }
 }
 
-template <Activation kActivation>
+template <class Step>
 void finishTerms(const Epilogue &e, const FinishBlock &block) {
   switch (termsOf(e)) {
     case Terms::kAll:
-      return finishRows<kActivation, Terms::kAll>(e, block);
+      return finishRows<Step, Terms::kAll>(e, block);
     case Terms::kBias:
-      return finishRows<kActivation, Terms::kBias>(e, block);
+      return finishRows<Step, Terms::kBias>(e, block);
     case Terms::kBiasResidual:
-      return finishRows<kActivation, Terms::kBiasResidual>(e, block);
+      return finishRows<Step, Terms::kBiasResidual>(e, block);
+  }
+}
+
+// Any instructions, in a buffer of the first-level cache.
+HWY_NOINLINE void finishBuffered(const Epilogue &e, const FinishBlock &block) {
+  constexpr int64_t kBuffer = 512;
+  HWY_ALIGN float buffer[kBuffer];
+  const ElementFn activation = elementFunction(e.activation.op, 0), last = elementFunction(e.last.op, 0);
+  for (int64_t m = 0; m < block.rows; ++m) {
+    for (int64_t n = 0; n < block.cols; n += kBuffer) {
+      const ptrdiff_t at = m * block.yStride + n;
+      const int64_t count = std::min(kBuffer, block.cols - n);
+      const Epilogue part = e.at(at, n);
+      finishTerms<NoStep>(part, {block.sums + m * block.sumStride + n, 0, buffer, 0, 1, count});
+      const void *const operands[] = {buffer, part.other};
+      activation(operands, e.other ? buffer : block.y + at, count, e.activation.parameters.data());
+      if (e.other) last(operands, block.y + at, count, e.last.parameters.data());
+    }
+  }
+}
+
+// Chains that are compiled into one pass: an activation, or a slope alone.
+bool finishInRegisters(const Epilogue &e, const FinishBlock &block) {
+  if (e.other && e.activation.op != ElementOp::kCopy) return false;
+  switch (e.other ? e.last.op : e.activation.op) {
+    case ElementOp::kCopy:
+      return finishTerms<NoStep>(e, block), true;
+#define ACTIVATION(name, ...) \
+  case ElementOp::k##name:    \
+    return finishTerms<ActivationStep<floats::name>>(e, block), true;
+#define SLOPE(name, ...)   \
+  case ElementOp::k##name: \
+    return finishRows<LastStep<floats::name>, Terms::kAll>(e, block), true;
+#include "backends/cpu/vector/element_ops.inc"
+    default:
+      return false;
   }
 }
 
 void epilogueOf(const Epilogue &e, const float *sums, ptrdiff_t sumStride, float *y, ptrdiff_t yStride, int64_t rows,
                 int64_t cols) {
   const FinishBlock block{sums, sumStride, y, yStride, rows, cols};
-  switch (e.activation) {
-    case Activation::kNone:
-      return finishTerms<Activation::kNone>(e, block);
-    case Activation::kRelu:
-      return finishTerms<Activation::kRelu>(e, block);
-    case Activation::kGelu:
-      return finishTerms<Activation::kGelu>(e, block);
-    case Activation::kGeluTanh:
-      return finishTerms<Activation::kGeluTanh>(e, block);
-    case Activation::kSigmoid:
-      return finishTerms<Activation::kSigmoid>(e, block);
-    case Activation::kTanh:
-      return finishTerms<Activation::kTanh>(e, block);
-    case Activation::kSilu:
-      return finishTerms<Activation::kSilu>(e, block);
-  }
+  if (!finishInRegisters(e, block)) finishBuffered(e, block);
 }
 
 template <UpdateKind kKind>
@@ -134,20 +181,6 @@ HWY_EXPORT(updateOf);
 void applyEpilogue(const Epilogue &e, const float *sums, ptrdiff_t sumStride, float *y, ptrdiff_t yStride, int64_t rows,
                    int64_t cols) noexcept {
   HWY_DYNAMIC_DISPATCH(epilogueOf)(e, sums, sumStride, y, yStride, rows, cols);
-}
-
-void applyActivation(Activation activation, const float *x, float *y, int64_t count) noexcept {
-  Epilogue e;
-  e.activation = activation;
-  applyEpilogue(e, x, 0, y, 0, 1, count);
-}
-
-void applyActivationGradient(Activation activation, const float *saved, const float *dy, float *dx,
-                             int64_t count) noexcept {
-  Epilogue e;
-  e.saved = saved;
-  e.savedBy = activation;
-  applyEpilogue(e, dy, 0, dx, 0, 1, count);
 }
 
 void applyUpdate(const Update &u, const float *gradient, ptrdiff_t gradientStride, float *w, ptrdiff_t wStride,

@@ -1,39 +1,49 @@
-// What happens to a finished sum on its way to memory: scaling, bias, residual, activation, or a parameter update.
+// What happens to a finished sum on its way to memory: scaling, bias, residual, two instructions of the element engine,
+// or a parameter update.
 //
-// Every step is one separately rounded float32 operation in the documented order, and the fused forms run the same code
-// as the stand-alone functions below; so fusing a chain of operators does not change a bit of its result.
+// Every step is one separately rounded float32 operation in the documented order, and the instructions are those of the
+// element engine; so fusing a chain of operators does not change a bit of its result.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
+#include "backends/cpu/vector/element_ops.hpp"
+
 namespace popart::cpu {
 
-// kRelu max(x, 0), NaN stays NaN; kGelu x * (1 + erf(x / sqrt 2)) / 2 (ONNX Gelu-20, approximate = none);
-// kGeluTanh the tanh form (ONNX Gelu-20, approximate = tanh; ai.graphcore Gelu); kSilu x * sigmoid(x).
-enum class Activation { kNone, kRelu, kGelu, kGeluTanh, kSigmoid, kTanh, kSilu };
+// A float instruction of one operand (the value) or two (the value, then a matrix). kCopy changes nothing.
+struct EpilogueStep {
+  ElementOp op = ElementOp::kCopy;
+  std::array<float, 2> parameters = {0, 0};
+};
 
-// y[m, n] = activation(alpha * sum[m, n] + beta * y[m, n] + bias[n] + residual[m, n]), added from left to right.
-// Absent terms (nullptr, alpha 1, beta 0) are not computed; with beta 0 the old y is not read. residual may be y
-// itself.
+//   v = alpha * sum[m, n] + bias[n] + residual[m, n]     added from left to right
+//   v = activation(v)
+//   y[m, n] = last(v, other[m, n])
+// Absent terms (nullptr, alpha 1, kCopy) are not computed. The matrices (M, N) lie as y does, and residual and other
+// may be y itself.
 struct Epilogue {
-  const float *bias = nullptr;      // (N)
-  const float *residual = nullptr;  // (M, N), rows residualStride apart
-  ptrdiff_t residualStride = 0;
-  float *preActivation = nullptr;  // (M, N), receives the argument of the activation
-  ptrdiff_t preActivationStride = 0;
-  // Backward products: what the activation above this product saved (see applyActivationGradient); the result is
-  // multiplied by that activation's slope at last.
-  const float *saved = nullptr;  // (M, N)
-  ptrdiff_t savedStride = 0;
-  Activation savedBy = Activation::kNone;
+  const float *bias = nullptr;  // (N)
+  const float *residual = nullptr;
+  float *preActivation = nullptr;  // receives the argument of the activation
+  const float *other = nullptr;    // the second operand of `last`; in backward products what the activation saved
   float alpha = 1.0f;
-  float beta = 0.0f;
-  Activation activation = Activation::kNone;
+  EpilogueStep activation;
+  EpilogueStep last;
 
   bool isStore() const {
-    return !bias && !residual && !preActivation && !saved && alpha == 1.0f && beta == 0.0f &&
-           activation == Activation::kNone;
+    return !bias && !residual && !preActivation && !other && alpha == 1.0f && activation.op == ElementOp::kCopy;
+  }
+  // The epilogue of the block that begins at element `offset` of y, in column `column`.
+  Epilogue at(ptrdiff_t offset, int64_t column) const {
+    Epilogue e = *this;
+    if (bias) e.bias += column;
+    if (residual) e.residual += offset;
+    if (preActivation) e.preActivation += offset;
+    if (other) e.other += offset;
+    return e;
   }
 };
 
@@ -41,14 +51,6 @@ struct Epilogue {
 // element.
 void applyEpilogue(const Epilogue &e, const float *sums, ptrdiff_t sumStride, float *y, ptrdiff_t yStride, int64_t rows,
                    int64_t cols) noexcept;
-
-// y[i] = activation(x[i]); y may be x.
-void applyActivation(Activation activation, const float *x, float *y, int64_t count) noexcept;
-
-// dx[i] = dy[i] * activation'(at i). `saved` is the activation's output for kRelu, kSigmoid and kTanh, its input for
-// the others. dx may be dy. At zero the slope of kRelu is zero.
-void applyActivationGradient(Activation activation, const float *saved, const float *dy, float *dx,
-                             int64_t count) noexcept;
 
 // The step of an optimizer over elements of its state, as the caller compiled it; the gradient is one of its operands.
 class ElementUpdate {

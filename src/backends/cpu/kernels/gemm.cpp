@@ -237,9 +237,9 @@ void Matmul::prefetchEpilogue(const Block &block, const MatmulArgs &args, int64_
     return;
   }
   const Epilogue &e = args.epilogue;
-  const ptrdiff_t at = block.cOffset + col;
-  if (e.saved) prefetchTile(e.saved + at + row * e.savedStride, e.savedStride, rows, cols);
-  if (e.residual) prefetchTile(e.residual + at + row * e.residualStride, e.residualStride, rows, cols);
+  const ptrdiff_t at = block.cOffset + row * args.cRowStride + col;
+  if (e.other) prefetchTile(e.other + at, args.cRowStride, rows, cols);
+  if (e.residual) prefetchTile(e.residual + at, args.cRowStride, rows, cols);
 }
 
 void Matmul::emit(const Block &block, const MatmulArgs &args, const float *sums, ptrdiff_t stride, int64_t row,
@@ -254,16 +254,9 @@ void Matmul::emit(const Block &block, const MatmulArgs &args, const float *sums,
     }
     return;
   }
-  Epilogue e = args.epilogue;
-  if (e.bias) e.bias += block.biasOffset + col;
-  if (e.residual) e.residual += block.cOffset + col;
-  if (e.preActivation) e.preActivation += block.cOffset + col;
-  if (e.saved) e.saved += block.cOffset + col;
-  float *c = block.c + col;
-  if (e.residual) e.residual += row * e.residualStride;
-  if (e.preActivation) e.preActivation += row * e.preActivationStride;
-  if (e.saved) e.saved += row * e.savedStride;
-  applyEpilogue(e, sums, stride, c + row * args.cRowStride, args.cRowStride, rows, cols);
+  const ptrdiff_t at = row * args.cRowStride + col;
+  applyEpilogue(args.epilogue.at(block.cOffset + at, block.biasOffset + col), sums, stride, block.c + at,
+                args.cRowStride, rows, cols);
 }
 
 AMode Matmul::rowSource(const Block &block, const MatmulArgs &args, int64_t row, int rows,

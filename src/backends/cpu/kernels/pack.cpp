@@ -57,17 +57,4 @@ void packPanels(const float *b, ptrdiff_t rowStride, ptrdiff_t colStride, int64_
   }
 }
 
-void unpackPanels(const float *packed, int64_t k, int64_t n, float *b, ptrdiff_t rowStride,
-                  ptrdiff_t colStride) noexcept {
-  const int64_t width = panelWidth();
-  for (int64_t first = 0; first < n; first += width) {
-    const int64_t cols = std::min(width, n - first);
-    const float *panel = packed + first * k;
-    for (int64_t row = 0; row < k; ++row) {
-      float *out = b + row * rowStride + first * colStride;
-      for (int64_t col = 0; col < cols; ++col) out[col * colStride] = panel[row * width + col];
-    }
-  }
-}
-
 }  // namespace popart::cpu

@@ -1,5 +1,5 @@
 // Packed-panel layout of the B operand: [ceil(N / NR)][K][NR] with NR = panelWidth(), lanes beyond N zero.
-// Invariant: packing is a pure permutation plus zeros, so pack and unpack round-trip bit for bit.
+// Invariant: packing is a pure permutation plus zeros, the same as executable::pack of Layout::Kind::Packed.
 #pragma once
 
 #include <cstddef>
@@ -15,10 +15,6 @@ int64_t packedSize(int64_t k, int64_t n) noexcept;
 
 // packed <- B with B[k, n] at b[k * rowStride + n * colStride]. Row-major [K, N]: (N, 1); transposed [N, K]: (1, K).
 void packPanels(const float *b, ptrdiff_t rowStride, ptrdiff_t colStride, int64_t k, int64_t n, float *packed) noexcept;
-
-// B[k, n] <- packed, the inverse of packPanels.
-void unpackPanels(const float *packed, int64_t k, int64_t n, float *b, ptrdiff_t rowStride,
-                  ptrdiff_t colStride) noexcept;
 
 // One panel of the above: columns [0, cols) with cols <= width, `k` rows, destination rows `width` apart, rest zero.
 void packPanel(const float *b, ptrdiff_t rowStride, ptrdiff_t colStride, int64_t k, int cols, int width,

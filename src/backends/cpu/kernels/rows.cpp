@@ -6,10 +6,9 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 // clang-format off
-#include "backends/cpu/kernels/epilogue.hpp"
 #include "backends/cpu/kernels/rows.hpp"
-#include "backends/cpu/kernels/activation-inl.hpp"
-#include "backends/cpu/kernels/update-inl.hpp"
+#include "backends/cpu/vector/math-inl.hpp"
+#include "backends/cpu/kernels/lanes-inl.hpp"
 // clang-format on
 #include <algorithm>
 #include <cmath>
@@ -71,7 +70,7 @@ struct ShiftedExp {  // exp(x - shift), kept in y when wanted
   V shift;
   template <class Lanes>
   HWY_INLINE V at(Lanes lanes, int64_t c) const {
-    const V e = activation::exponential(hn::Sub(lanes.load(x + c), shift));
+    const V e = math::exponential(hn::Sub(lanes.load(x + c), shift));
     if (y) lanes.store(e, y + c);
     return onlyValid(lanes, e);
   }
@@ -130,7 +129,7 @@ struct SoftmaxGradient {
   HWY_INLINE void write(Lanes lanes, int64_t c) const {
     const V out = lanes.load(y + c), g = lanes.load(dy + c);
     const V v = form == SoftmaxForm::kProbability ? hn::Mul(out, hn::Sub(g, sum))
-                                                  : hn::NegMulAdd(activation::exponential(out), sum, g);
+                                                  : hn::NegMulAdd(math::exponential(out), sum, g);
     lanes.store(v, dx + c);
   }
 };
@@ -261,34 +260,6 @@ void parameterGradientOf(const float *x, const float *dy, const float *mean, con
   parameterColumns<1>(tail, x + c, dy + c, mean, inverse, dScale + c, dBias + c, rows, cols);
 }
 
-void sumRowsOf(const float *x, float *out, int64_t rows, int64_t cols) {
-  for (int64_t r = 0; r < rows; ++r) out[r] = sumRow(Value{x + r * cols}, cols);
-}
-
-void sumColumnsOf(const float *x, int64_t stride, float *out, int64_t rows, int64_t begin, int64_t end) {
-  int64_t c = begin;
-  for (; c + 4 * kLanes <= end; c += 4 * kLanes) {
-    V s0 = hn::Zero(D()), s1 = s0, s2 = s0, s3 = s0;
-    for (int64_t r = 0; r < rows; ++r) {
-      const float *row = x + r * stride + c;
-      s0 = hn::Add(s0, hn::LoadU(D(), row));
-      s1 = hn::Add(s1, hn::LoadU(D(), row + kLanes));
-      s2 = hn::Add(s2, hn::LoadU(D(), row + 2 * kLanes));
-      s3 = hn::Add(s3, hn::LoadU(D(), row + 3 * kLanes));
-    }
-    hn::StoreU(s0, D(), out + c);
-    hn::StoreU(s1, D(), out + c + kLanes);
-    hn::StoreU(s2, D(), out + c + 2 * kLanes);
-    hn::StoreU(s3, D(), out + c + 3 * kLanes);
-  }
-  for (; c < end; c += kLanes) {
-    const FirstLanes tail(std::min(kLanes, end - c));
-    V sum = hn::Zero(D());
-    for (int64_t r = 0; r < rows; ++r) sum = hn::Add(sum, tail.load(x + r * stride + c));
-    tail.store(sum, out + c);
-  }
-}
-
 }  // namespace popart::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -299,8 +270,6 @@ HWY_EXPORT(softmaxGradientOf);
 HWY_EXPORT(layerNormOf);
 HWY_EXPORT(layerNormGradientOf);
 HWY_EXPORT(parameterGradientOf);
-HWY_EXPORT(sumRowsOf);
-HWY_EXPORT(sumColumnsOf);
 
 void softmaxRows(SoftmaxForm form, const float *x, float *y, int64_t rows, int64_t cols) noexcept {
   HWY_DYNAMIC_DISPATCH(softmaxOf)(form, x, y, rows, cols);
@@ -325,14 +294,6 @@ void layerNormParameterGradient(const float *x, const float *dy, const float *me
                                 float *dScale, float *dBias, int64_t rows, int64_t cols, int64_t begin,
                                 int64_t end) noexcept {
   HWY_DYNAMIC_DISPATCH(parameterGradientOf)(x, dy, mean, inverseDeviation, dScale, dBias, rows, cols, begin, end);
-}
-
-void sumRows(const float *x, float *out, int64_t rows, int64_t cols) noexcept {
-  HWY_DYNAMIC_DISPATCH(sumRowsOf)(x, out, rows, cols);
-}
-
-void sumColumns(const float *x, int64_t stride, float *out, int64_t rows, int64_t begin, int64_t end) noexcept {
-  HWY_DYNAMIC_DISPATCH(sumColumnsOf)(x, stride, out, rows, begin, end);
 }
 }  // namespace popart::cpu
 #endif

@@ -1,5 +1,4 @@
-// Row-wise kernels over contiguous float32 matrices (rows, cols): softmax, layer normalisation, sums; and sums of
-// columns.
+// Row-wise kernels over contiguous float32 matrices (rows, cols): softmax and layer normalisation.
 //
 // Callers partition by rows (or columns) as they like. Invariant: a row's sums run in a fixed order given by cols and
 // the instruction set; a column's sum is one ascending chain over the rows. The partition never changes a bit.
@@ -41,11 +40,5 @@ void layerNormGradientRows(const LayerNorm &norm, const float *x, const float *d
 void layerNormParameterGradient(const float *x, const float *dy, const float *mean, const float *inverseDeviation,
                                 float *dScale, float *dBias, int64_t rows, int64_t cols, int64_t begin,
                                 int64_t end) noexcept;
-
-// out[r] = sum of row r.
-void sumRows(const float *x, float *out, int64_t rows, int64_t cols) noexcept;
-
-// out[c] = sum of column c for columns [begin, end); rows are `stride` apart.
-void sumColumns(const float *x, int64_t stride, float *out, int64_t rows, int64_t begin, int64_t end) noexcept;
 
 }  // namespace popart::cpu

@@ -45,14 +45,4 @@ void transpose(const float *x, ptrdiff_t xStride, float *y, ptrdiff_t yStride, i
   }
 }
 
-void channelsLast(const float *x, float *y, int64_t channels, int64_t places, int64_t begin, int64_t end) noexcept {
-  for (int64_t n = begin; n < end; ++n) {
-    transpose(x + n * channels * places, places, y + n * channels * places, channels, channels, places);
-  }
-}
-
-void channelsFirst(const float *x, float *y, int64_t channels, int64_t places, int64_t begin, int64_t end) noexcept {
-  channelsLast(x, y, places, channels, begin, end);
-}
-
 }  // namespace popart::cpu

@@ -1,6 +1,8 @@
 // The block loop of element-wise programs. Blocks are small enough that all registers stay in the first-level cache.
 #include "backends/cpu/vector/element_program.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstring>
 
@@ -10,7 +12,17 @@ namespace popart::cpu {
 namespace {
 
 constexpr int64_t kRegisterBytes = 8;  // of one element in a temporary, so that every form fits
+constexpr int64_t kSmallestBlock = 128;
 using Access = ElementOperand::Access;
+
+// Of one core's data cache; 32 KiB where the system does not say.
+int64_t firstLevelCacheBytes() {
+#ifdef _SC_LEVEL1_DCACHE_SIZE
+  static const long bytes = sysconf(_SC_LEVEL1_DCACHE_SIZE);
+  if (bytes > 0) return bytes;
+#endif
+  return 32 << 10;
+}
 
 // Position in the loop above the innermost dimension, with the offset of every broadcast input.
 class RowWalk {
@@ -84,7 +96,7 @@ struct ElementProgram::Frame {
 bool ElementProgram::finish(int costPerElement) {
   const size_t pointers = inputs.size() + outputBytes.size() + constants.size() + static_cast<size_t>(temporaries);
   if (pointers > kMaxPointers || loop.dims.size() > kMaxDims) return false;
-  if (temporaries > 6) block_ = 512;
+  while (block_ > kSmallestBlock && temporaries * block_ * kRegisterBytes > firstLevelCacheBytes()) block_ /= 2;
   for (const ElementOperand &i : inputs)
     expanded_ += loop.mode == ElementLoop::Mode::kExpanded && i.access == Access::kBroadcast;
   constexpr int64_t kWorkPerTask = 65536;

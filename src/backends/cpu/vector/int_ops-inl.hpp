@@ -1,5 +1,5 @@
-// Integer, mask and conversion instructions of the element-wise engine: plain loops that the compiler vectorises for
-// each instruction set; only for element_ops.cpp. Integers travel as 64 bits; narrow() brings them back to their type's
+// Integer and conversion instructions of the element-wise engine: rows of element_ops.inc and plain loops that the
+// compiler vectorises for each instruction set; only for element_ops.cpp. Integers travel as 64 bits; narrow() brings them back to their type's
 // range. Arithmetic wraps; a zero divisor gives 0.
 #if defined(POPART_CPU_INT_OPS_INL_HPP) == defined(HWY_TARGET_TOGGLE)
 #ifdef POPART_CPU_INT_OPS_INL_HPP
@@ -21,39 +21,29 @@ namespace hn = hwy::HWY_NAMESPACE;
 using I = int64_t;
 
 inline I wrap(uint64_t v) { return static_cast<I>(v); }
-#define POPART_INT1(NAME, ...)                \
-  struct NAME {                               \
+inline I quotient(I a, I b) { return b == 0 ? 0 : b == -1 ? wrap(0 - static_cast<uint64_t>(a)) : a / b; }
+inline I remainder(I a, I b) { return b == 0 || b == -1 ? 0 : a % b; }
+inline I flooredRemainder(I a, I b) {
+  const I r = remainder(a, b);
+  return r != 0 && ((r < 0) != (b < 0)) ? r + b : r;
+}
+
+struct Copy {
+  static inline I call(I x) { return x; }
+};
+#define INT_UNARY(name, rule, ...)            \
+  struct name {                               \
     static inline I call(I x) { __VA_ARGS__ } \
   };
-#define POPART_INT2(NAME, ...)                     \
-  struct NAME {                                    \
+#define INT_BINARY(name, rule, ...)                \
+  struct name {                                    \
     static inline I call(I a, I b) { __VA_ARGS__ } \
   };
-POPART_INT1(Copy, return x;)
-POPART_INT1(Abs, return x < 0 ? wrap(0 - static_cast<uint64_t>(x)) : x;)
-POPART_INT1(Neg, return wrap(0 - static_cast<uint64_t>(x));)
-POPART_INT1(Sign, return (x > 0) - (x < 0);)
-POPART_INT1(Relu, return x > 0 ? x : 0;)
-POPART_INT1(Not, return ~x;)
-POPART_INT2(Add, return wrap(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));)
-POPART_INT2(Sub, return wrap(static_cast<uint64_t>(a) - static_cast<uint64_t>(b));)
-POPART_INT2(Mul, return wrap(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));)
-POPART_INT2(Div, return b == 0 ? 0 : b == -1 ? Neg::call(a) : a / b;)
-POPART_INT2(Fmod, return b == 0 || b == -1 ? 0 : a % b;)
-POPART_INT2(Remainder, {
-  const I r = Fmod::call(a, b);
-  return r != 0 && ((r < 0) != (b < 0)) ? r + b : r;
-})
-POPART_INT2(Max, return a > b ? a : b;)
-POPART_INT2(Min, return a < b ? a : b;)
-POPART_INT2(And, return a & b;)
-POPART_INT2(Or, return a | b;)
-POPART_INT2(Xor, return a ^ b;)
-POPART_INT2(Equal, return a == b;)
-POPART_INT2(Less, return a < b;)
-POPART_INT2(LessOrEqual, return a <= b;)
-#undef POPART_INT1
-#undef POPART_INT2
+#define INT_COMPARE(name, rule, ...)                  \
+  struct name {                                       \
+    static inline bool call(I a, I b) { __VA_ARGS__ } \
+  };
+#include "backends/cpu/vector/element_ops.inc"
 
 template <class F>
 void map1(const void *const *in, void *out, int64_t count, const float *) {

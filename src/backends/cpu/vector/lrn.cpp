@@ -6,9 +6,8 @@
 #include <hwy/highway.h>
 // clang-format off
 #include <hwy/contrib/math/math-inl.h>
-#include "backends/cpu/kernels/epilogue.hpp"
 #include "backends/cpu/vector/lrn.hpp"
-#include "backends/cpu/kernels/update-inl.hpp"
+#include "backends/cpu/kernels/lanes-inl.hpp"
 // clang-format on
 #include <algorithm>
 

@@ -5,8 +5,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 // clang-format off
-#include "backends/cpu/kernels/epilogue.hpp"
-#include "backends/cpu/kernels/update-inl.hpp"
+#include "backends/cpu/kernels/lanes-inl.hpp"
 #include "backends/cpu/vector/reduce_ops.hpp"
 // clang-format on
 #include <algorithm>

@@ -4,9 +4,8 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 // clang-format off
-#include "backends/cpu/kernels/epilogue.hpp"
 #include "backends/cpu/vector/windows.hpp"
-#include "backends/cpu/kernels/update-inl.hpp"
+#include "backends/cpu/kernels/lanes-inl.hpp"
 // clang-format on
 #include <limits>
 

@@ -1,0 +1,144 @@
+// Functions of float vectors that several kernels and instructions share, compiled once per instruction set.
+// Invariant: lanes are independent, so a value does not depend on its position or on the vector width. NaN gives NaN.
+#if defined(POPART_CPU_MATH_INL_HPP) == defined(HWY_TARGET_TOGGLE)
+#ifdef POPART_CPU_MATH_INL_HPP
+#undef POPART_CPU_MATH_INL_HPP
+#else
+#define POPART_CPU_MATH_INL_HPP
+#endif
+
+#include <cmath>
+#include <limits>
+
+#include <hwy/contrib/math/math-inl.h>
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace popart::cpu::HWY_NAMESPACE {
+namespace math {
+namespace hn = hwy::HWY_NAMESPACE;
+using D = hn::ScalableTag<float>;
+using V = hn::Vec<D>;
+using M = hn::Mask<D>;
+
+HWY_INLINE V constant(float value) { return hn::Set(D(), value); }
+HWY_INLINE V zero() { return hn::Zero(D()); }
+HWY_INLINE V infinity() { return constant(std::numeric_limits<float>::infinity()); }
+HWY_INLINE V notANumber() { return constant(std::numeric_limits<float>::quiet_NaN()); }
+HWY_INLINE V select(M m, V yes, V no) { return hn::IfThenElse(m, yes, no); }
+HWY_INLINE V keepNan(V x, V y) { return select(hn::IsNaN(x), x, y); }
+HWY_INLINE V asVector(M m) { return hn::VecFromMask(D(), m); }
+
+// factor · x, without the product when the factor is 1.
+HWY_INLINE V scaled(float factor, V x) { return factor == 1.0f ? x : hn::Mul(constant(factor), x); }
+
+// x bounded by [low, high]. Comparisons, not minimum and maximum, let NaN through on every instruction set.
+HWY_INLINE V clamp(V x, V low, V high) {
+  x = select(hn::Lt(x, low), low, x);
+  return select(hn::Gt(x, high), high, x);
+}
+
+// y in the lanes of `inside`, F of x computed by the C library in the others.
+template <double (*F)(double)>
+HWY_INLINE V orLibrary(M inside, V x, V y) {
+  if (HWY_LIKELY(hn::AllTrue(D(), inside))) return y;
+  HWY_ALIGN float arguments[hn::MaxLanes(D())], results[hn::MaxLanes(D())];
+  hn::Store(x, D(), arguments);
+  for (size_t i = 0; i < hn::Lanes(D()); ++i) results[i] = static_cast<float>(F(static_cast<double>(arguments[i])));
+  return select(inside, y, hn::Load(D(), results));
+}
+
+// ---- exponentials and logarithms
+
+// exp for any argument: above 104 the library's polynomial leaves its range, and it maps NaN to zero.
+HWY_INLINE V exponential(V x) { return hn::IfThenElse(hn::IsNaN(x), x, hn::Exp(D(), hn::Min(constant(104.0f), x))); }
+HWY_INLINE V expm1(V x) { return keepNan(x, hn::Expm1(D(), hn::Min(x, constant(104.0f)))); }
+HWY_INLINE V logarithm(V x) {
+  V y = select(hn::Eq(x, infinity()), x, hn::Log(D(), x));
+  y = select(hn::Eq(x, zero()), hn::Neg(infinity()), y);
+  return select(hn::Ge(x, zero()), y, notANumber());
+}
+HWY_INLINE V log1p(V x) {
+  const V pole = constant(-1.0f);
+  V y = select(hn::Eq(x, infinity()), x, hn::Log1p(D(), x));
+  y = select(hn::Eq(x, pole), hn::Neg(infinity()), y);
+  return select(hn::Ge(x, pole), y, notANumber());
+}
+// max(x, 0) + log(1 + e^-|x|)
+HWY_INLINE V softplus(V x) {
+  const V tail = hn::Log1p(D(), exponential(hn::Neg(hn::Abs(x))));
+  return keepNan(x, hn::Add(hn::Max(x, zero()), tail));
+}
+
+// ---- hyperbolic functions
+
+// 1 / (1 + e^-x)
+HWY_INLINE V sigmoid(V x) {
+  const V one = constant(1.0f);
+  return hn::Div(one, hn::Add(one, exponential(hn::Neg(x))));
+}
+// Beyond 20 the result is 1.
+HWY_INLINE V hyperbolicTangent(V x) {
+  const V limit = constant(20.0f);
+  return hn::Tanh(D(), hn::IfThenElse(hn::Gt(hn::Abs(x), limit), hn::CopySign(limit, x), x));
+}
+// From 88 on e^x nears overflow before sinh and cosh do: they are then (e^(x/2) / 2) e^(x/2).
+HWY_INLINE V hyperbolicSine(V x) {
+  const V half = exponential(hn::Mul(constant(0.5f), hn::Abs(x)));
+  const V far = hn::CopySign(hn::Mul(hn::Mul(constant(0.5f), half), half), x);
+  return select(hn::Le(hn::Abs(x), constant(88.0f)), hn::Sinh(D(), hn::Min(x, constant(88.0f))), far);
+}
+HWY_INLINE V hyperbolicCosine(V x) {
+  const V half = exponential(hn::Mul(constant(0.5f), hn::Abs(x)));
+  return hn::Add(hn::Mul(hn::Mul(constant(0.5f), half), half), hn::Div(constant(0.5f), hn::Mul(half, half)));
+}
+HWY_INLINE V areaSine(V x) { return select(hn::Lt(hn::Abs(x), infinity()), hn::Asinh(D(), x), x); }
+HWY_INLINE V areaCosine(V x) {
+  const V y = select(hn::Eq(x, infinity()), x, hn::Acosh(D(), x));
+  return select(hn::Ge(x, constant(1.0f)), y, notANumber());
+}
+HWY_INLINE V areaTangent(V x) {
+  const V one = constant(1.0f), size = hn::Abs(x);
+  const V y = select(hn::Eq(size, one), hn::CopySign(infinity(), x), hn::Atanh(D(), x));
+  return select(hn::Le(size, one), y, notANumber());
+}
+
+// ---- trigonometric functions; the vector forms reduce arguments up to 39,000
+
+HWY_INLINE M isReducible(V x) { return hn::Le(hn::Abs(x), constant(39000.0f)); }
+HWY_INLINE V sine(V x) { return orLibrary<std::sin>(isReducible(x), x, hn::Sin(D(), x)); }
+HWY_INLINE V cosine(V x) { return orLibrary<std::cos>(isReducible(x), x, hn::Cos(D(), x)); }
+// Near a pole the relative error of the cosine is too large.
+HWY_INLINE V tangent(V x) {
+  const V c = hn::Cos(D(), x);
+  const M inside = hn::And(isReducible(x), hn::Ge(hn::Abs(c), constant(0.125f)));
+  return orLibrary<std::tan>(inside, x, hn::Div(hn::Sin(D(), x), c));
+}
+
+// ---- the error function
+
+// erf by two minimax polynomials: odd in x for |x| <= 0.92, else 1 - exp(p(|x|)). Error below 1 ulp with fma.
+HWY_INLINE V errorFunction(V x) {
+  const V t = hn::Min(constant(4.0f), hn::Abs(x));
+  const V s = hn::Mul(t, t);
+  V far = hn::MulAdd(constant(-1.72853470e-5f), t, constant(3.83197126e-4f));
+  const V even = hn::MulAdd(constant(-3.88396438e-3f), t, constant(2.42546219e-2f));
+  far = hn::MulAdd(far, s, even);
+  far = hn::MulAdd(far, t, constant(-1.06777877e-1f));
+  far = hn::MulAdd(far, t, constant(-6.34846687e-1f));
+  far = hn::MulAdd(far, t, constant(-1.28717512e-1f));
+  far = hn::Sub(constant(1.0f), hn::Exp(D(), hn::MulAdd(far, t, hn::Neg(t))));
+  V near = constant(-5.96761703e-4f);
+  near = hn::MulAdd(near, s, constant(4.99119423e-3f));
+  near = hn::MulAdd(near, s, constant(-2.67681349e-2f));
+  near = hn::MulAdd(near, s, constant(1.12819925e-1f));
+  near = hn::MulAdd(near, s, constant(-3.76125336e-1f));
+  near = hn::MulAdd(near, s, constant(1.28379166e-1f));
+  near = hn::MulAdd(near, x, x);
+  return hn::IfThenElse(hn::Gt(t, constant(0.921875f)), hn::CopySign(far, x), near);
+}
+
+}  // namespace math
+}  // namespace popart::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#endif
