@@ -12,7 +12,6 @@
 
 #include "api/ir_session.hpp"
 #include "api/session_impl.hpp"
-#include "api/user_kernels.hpp"
 #include "api/virtual_ipus.hpp"
 #include "backends/ref/ref.hpp"
 #include "lower/lower.hpp"
@@ -189,7 +188,6 @@ void Session::run(IStepIO &stepIO, std::string debugName) {
   }
   s.streams->connect(stepIO);
   s.engine->run(*s.streams);
-  throwKernelFailure();
 }
 
 void Session::run(std::string programHandle, IStepIO &, std::string) {

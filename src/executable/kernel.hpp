@@ -10,6 +10,8 @@
 
 #include <popart/op.hpp>
 
+#include "executable/run_context.hpp"
+
 namespace popart::executable {
 
 // How a tensor's elements lie in memory. Plain: C order. ChannelsLast: (N, spatial…, C) for a logical (N, C, spatial…).
@@ -40,7 +42,8 @@ struct OperandDesc {
 struct KernelArgs {
   const void *const *in;
   void *const *out;
-  void *scratch;  // Kernel::scratchBytes() bytes, private to the running thread, 64-byte aligned; uninitialised
+  void *scratch;        // Kernel::scratchBytes() bytes, private to the running thread, 64-byte aligned; uninitialised
+  RunContext &context;  // of the running thread: where values outside their domain are reported
 };
 
 // Operands that a kernel in parts (Kernel::inParts) cuts with it: bit i for input or output i.

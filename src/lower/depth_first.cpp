@@ -58,13 +58,16 @@ class DepthFirstKernel final : public Kernel {
   void run(const KernelArgs &args, int part) const noexcept override {
     std::array<const void *, kMostOperands> in;
     std::array<void *, kMostOperands> out;
-    for (const Link &link : links_) {
+    for (size_t l = 0; l < links_.size(); ++l) {
+      const Link &link = links_[l];
+      args.context.enterLink(static_cast<int>(l));
       for (size_t i = 0; i < link.in.size(); ++i) in[i] = address(link.in[i], args, part);
       for (size_t o = 0; o < link.out.size(); ++o) out[o] = const_cast<void *>(address(link.out[o], args, part));
-      const KernelArgs inner{in.data(), out.data(), static_cast<char *>(args.scratch) + sharedScratch_};
+      const KernelArgs inner{in.data(), out.data(), static_cast<char *>(args.scratch) + sharedScratch_, args.context};
       const int64_t tasks = link.kernel->tasks() / parts_;
       for (int64_t t = part * tasks; t < (part + 1) * tasks; ++t) link.kernel->run(inner, static_cast<int>(t));
     }
+    args.context.enterLink(0);
   }
 
  private:

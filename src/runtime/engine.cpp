@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -23,6 +24,7 @@ using executable::Executable;
 using executable::KernelArgs;
 using executable::OutputStream;
 using executable::Program;
+using executable::RunContext;
 using executable::Step;
 
 constexpr size_t kAlign = 64;
@@ -97,6 +99,7 @@ struct BoundProgram;
 // A step with every pointer resolved.
 struct BoundStep {
   Step::Kind kind;
+  const Step *step = nullptr;
   const executable::Kernel *kernel = nullptr;
   int tasks = 1;
   const void *const *in = nullptr;
@@ -158,7 +161,8 @@ struct Engine::Impl {
         variables(variableOffsets.back()),
         scratchStride(Block::aligned(e.scratchBytesPerThread)),
         pool(threads),
-        scratch(scratchStride * pool.threads()) {
+        scratch(scratchStride * pool.threads()),
+        contexts(static_cast<size_t>(pool.threads()), RunContext(failed)) {
     for (size_t i = 0; i < e.variables.size(); ++i) {
       const auto &v = e.variables[i];
       if (!v.initial.empty()) executable::pack(v.info, v.layout, v.initial.data(), variable(i));
@@ -212,6 +216,7 @@ struct Engine::Impl {
     for (const Step &s : program.steps) {
       BoundStep b;
       b.kind = s.kind;
+      b.step = &s;
       if (times) b.clock = times->registerStep(s);
       b.kernel = s.kernel.get();
       b.tasks = b.kernel ? b.kernel->tasks() : 1;
@@ -272,12 +277,26 @@ struct Engine::Impl {
 
   void runKernel(const BoundStep &s) {
     if (s.tasks == 1) {
-      s.kernel->run({s.in, s.out, scratch.data()}, 0);
-      return;
+      s.kernel->run({s.in, s.out, scratch.data(), contexts.front()}, 0);
+    } else {
+      pool.parallel(s.tasks, [&s, this](int task, int thread) {
+        s.kernel->run({s.in, s.out, scratch.data() + thread * scratchStride, contexts[static_cast<size_t>(thread)]},
+                      task);
+      });
     }
-    pool.parallel(s.tasks, [&s, this](int task, int thread) {
-      s.kernel->run({s.in, s.out, scratch.data() + thread * scratchStride}, task);
-    });
+    if (failed.load(std::memory_order_relaxed)) [[unlikely]]
+      throwFailure(*s.step);
+  }
+
+  // Ends the run with what the tasks of this step reported first.
+  [[noreturn]] void throwFailure(const Step &step) {
+    const RunContext *first = nullptr;
+    for (const RunContext &c : contexts)
+      if (c.hasFailure() && (!first || c.precedes(*first))) first = &c;
+    const std::string message = first->message(step.name);
+    for (RunContext &c : contexts) c.clear();
+    failed.store(false, std::memory_order_relaxed);
+    throw runtime_error("{}", message);
   }
 
   void load(const BoundStep &s, StreamSource &streams) {
@@ -335,6 +354,8 @@ struct Engine::Impl {
   int64_t scratchStride;
   ThreadPool pool;
   Block scratch;
+  std::atomic<bool> failed{false};
+  std::vector<RunContext> contexts;  // one per thread
   std::vector<std::unique_ptr<void *[]>> pointerLists;
   std::vector<int64_t> counters;
   std::unique_ptr<BoundProgram> main;

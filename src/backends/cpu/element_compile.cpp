@@ -233,6 +233,7 @@ class Compiler {
       if (!next) return false;
       Value a = *total, b = *next;
       if (row.swaps) std::swap(a, b);
+      check(op, elementCheck(code), a, b, type);
       if (code == ElementOp::kShiftLeft && op.attrString("direction") == "RIGHT") {
         total = shifted(ElementOp::kShiftRight, a, b, type);
       } else if (code == ElementOp::kShiftLeft) {
@@ -260,6 +261,18 @@ class Compiler {
   Value shifted(ElementOp code, Value a, Value b, DataType type) {
     ++cost_;
     return append(elementFunction(code, 0), {a, b}, type, {static_cast<float>(8 * getDataTypeInfo(type).nbytes), 0});
+  }
+
+  // Operands the operator does not take are reported before it computes.
+  void check(const Op &op, ElementCheck kind, Value a, Value b, DataType type) {
+    if (kind == ElementCheck::None) return;
+    ElementInstruction c;
+    c.in = {static_cast<int16_t>(a.pointer), static_cast<int16_t>(b.pointer), -1};
+    c.parameters = {static_cast<float>(8 * getDataTypeInfo(type).nbytes), 0};
+    c.check = kind;
+    c.op = static_cast<int16_t>(program_.checkedOps.size());
+    program_.checkedOps.push_back(op.debugName());
+    program_.code.push_back(c);
   }
 
   bool compileCast(const Op &op) {

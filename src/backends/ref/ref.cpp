@@ -38,7 +38,7 @@ RefFn findKernel(std::string_view type) {
 
 class RefKernel final : public Kernel {
  public:
-  RefKernel(RefFn fn, const KernelRequest &request) : fn_(fn), op_(*request.op) {
+  RefKernel(RefFn fn, const KernelRequest &request) : fn_(fn), op_(*request.op), debugName_(request.op->debugName()) {
     for (const OperandDesc &d : request.inputs) inputs_.push_back({d.connected ? d.info : TensorInfo(), nullptr});
     for (const OperandDesc &d : request.outputs) outputs_.push_back({d.connected ? d.info : TensorInfo(), nullptr});
   }
@@ -55,12 +55,13 @@ class RefKernel final : public Kernel {
     std::vector<View> in = inputs_, out = outputs_;
     for (size_t i = 0; i < in.size(); ++i) in[i].data = const_cast<void *>(args.in[i]);
     for (size_t i = 0; i < out.size(); ++i) out[i].data = args.out[i];
-    fn_({op_, in, out});
+    fn_({op_, in, out, args.context, &debugName_});
   }
 
  private:
   RefFn fn_;
   Op op_;
+  std::string debugName_;
   std::vector<View> inputs_, outputs_;
 };
 
@@ -121,7 +122,10 @@ std::vector<TensorData> evaluate(const Op &op, const std::vector<TensorData> &in
     results[i] = TensorData(op.outInfo(i));
     out.push_back({op.outInfo(i), results[i].mutableData()});
   }
-  fn({op, in, out});
+  std::atomic<bool> failed{false};
+  executable::RunContext run(failed);
+  fn({op, in, out, run, nullptr});
+  check(!failed, "{}", run.hasFailure() ? run.message(op.debugName()) : std::string());
   return results;
 }
 
