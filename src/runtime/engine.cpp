@@ -15,6 +15,7 @@
 #include <popart/half.hpp>
 
 #include "base/threads/thread_pool.hpp"
+#include "runtime/interrupt.hpp"
 #include "runtime/step_times.hpp"
 
 namespace popart::runtime {
@@ -335,7 +336,9 @@ struct Engine::Impl {
     for (const BoundMove &m : s.initial) std::memcpy(m.to, m.from, m.bytes);
     const int64_t trips = s.in[0] ? *static_cast<const int64_t *>(s.in[0]) : s.tripCount >= 0 ? s.tripCount : INT64_MAX;
     bool go = s.in[1] ? *static_cast<const bool *>(s.in[1]) : true;
+    InterruptPace pace;
     for (int64_t i = 0; i < trips && go; ++i) {
+      if (i > 0) pace.iteration();
       *s.iteration = i;
       runInner(*s.programs[0], streams);
       for (const BoundScan &scan : s.scans)
@@ -384,8 +387,11 @@ void Engine::readVariable(int i, void *data) const {
 
 void Engine::run(StreamSource &streams) {
   std::fill(impl_->counters.begin(), impl_->counters.end(), 0);
-  for (impl_->iteration = 0; impl_->iteration < executable_->iterations; ++impl_->iteration)
+  InterruptPace pace;
+  for (impl_->iteration = 0; impl_->iteration < executable_->iterations; ++impl_->iteration) {
+    if (impl_->iteration > 0) pace.iteration();
     impl_->runInner(*impl_->main, streams);
+  }
 }
 
 }  // namespace popart::runtime
