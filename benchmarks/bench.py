@@ -52,6 +52,7 @@ PEERS = list(dict.fromkeys([*INFERENCE_PEERS, *TRAINING_PEERS]))
 STARTUP_PEERS = ["torch_eager", "onnxruntime", "openvino", "jax"]
 COMPILED_ONCE = ["torch_compile", "jax"]  # a second compilation in the same process would meet a warm cache
 SAME_BITS_STEPS = 2
+SAME_BITS_THREADS = (3, 8)  # besides 1 and 2
 RESULT_TOLERANCE = {"inference": 2e-3, "training": 1e-3}
 PAUSE_S = 0.05
 
@@ -284,7 +285,7 @@ def measure_memory(args: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def check_same_bits(name: str, repetitions: int, args: argparse.Namespace) -> dict[str, Any]:
-    """One thread once, two threads again and again: which tensors differ in any bit."""
+    """One thread once, others and two threads again and again: which tensors differ in any bit."""
     with tempfile.TemporaryDirectory() as folder:
         progress(f"same bits: {name}: export")
         ask_once(args.budget, "export", name, folder)
@@ -293,7 +294,13 @@ def check_same_bits(name: str, repetitions: int, args: argparse.Namespace) -> di
         single = ask_once(budget, "same_bits", folder, "1", "1", str(SAME_BITS_STEPS))
         progress(f"same bits: {name}: 2 threads, {repetitions} repetitions")
         double = ask_once(budget, "same_bits", folder, "2", str(repetitions), str(SAME_BITS_STEPS))
-    between = [tensor for tensor, digest in single["digests"].items() if double["digests"].get(tensor) != digest]
+        others = [double["digests"]]
+        for threads in SAME_BITS_THREADS:
+            progress(f"same bits: {name}: {threads} threads")
+            others.append(ask_once(budget, "same_bits", folder, str(threads), "1", str(SAME_BITS_STEPS))["digests"])
+    between = sorted(
+        {tensor for tensor, digest in single["digests"].items() for other in others if other.get(tensor) != digest}
+    )
     return {
         "name": name,
         "tensors": len(single["digests"]),
@@ -315,8 +322,8 @@ def same_bits(args: argparse.Namespace) -> bool:
             continue
         verdict = "same bits" if result["same"] else "DIFFERENT BITS"
         print(
-            f"{name:<26} {verdict}: {result['tensors']} tensors, 1 thread = 2 threads = {args.repetitions} repetitions"
-            f" of {SAME_BITS_STEPS} steps",
+            f"{name:<26} {verdict}: {result['tensors']} tensors, threads 1 = 2 = "
+            f"{' = '.join(map(str, SAME_BITS_THREADS))}, {args.repetitions} repetitions of {SAME_BITS_STEPS} steps",
             flush=True,
         )
         for tensor in [*result["differ_between_threads"], *result["differ_between_repetitions"]][:8]:

@@ -54,8 +54,8 @@ def optimizer(rule: dict[str, Any]) -> popart.Optimizer:
     return popart.Adam(values | constants | {"defaultWeightDecay": (rule["weight_decay"], True)})
 
 
-def training_session(program: Program) -> popart.TrainingSession:
-    """A prepared session; the caller sends the weights."""
+def training_session(program: Program, *, load: bool = True) -> popart.TrainingSession:
+    """A prepared session; the caller sends the weights. Without `load` it is compiled only."""
     assert program.rule
     session = popart.TrainingSession(
         program.model,
@@ -64,16 +64,16 @@ def training_session(program: Program) -> popart.TrainingSession:
         optimizer(program.rule),
         popart.DeviceManager().createCpuDevice(),
     )
-    session.prepareDevice()
+    session.prepareDevice(loadEngine=load)
     return session
 
 
-def inference_session(program: Program) -> popart.InferenceSession:
-    """A prepared session that returns the tensor ``output``."""
+def inference_session(program: Program, *, load: bool = True) -> popart.InferenceSession:
+    """A prepared session that returns the tensor ``output``. Without `load` it is compiled only."""
     session = popart.InferenceSession(
         program.model, popart.DataFlow(1, ["output"]), popart.DeviceManager().createCpuDevice()
     )
-    session.prepareDevice()
+    session.prepareDevice(loadEngine=load)
     return session
 
 

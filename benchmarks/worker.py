@@ -163,6 +163,19 @@ def same_bits(folder: str, threads: str, repetitions: str, steps: str) -> dict[s
     return {"digests": digests, "different": different}
 
 
+def thread_use(folder: str, *threads: str) -> dict[str, Any]:
+    """Thread reports of the program for each of the given numbers of threads; nothing is run."""
+    import exported_programs as programs
+
+    program, _ = programs.load(Path(folder))
+    open_session = programs.inference_session if program.rule is None else programs.training_session
+    reports = {}
+    for count in threads:
+        os.environ["POPART_NUM_THREADS"] = count
+        reports[count] = open_session(program, load=False).getThreadReport()
+    return {"reports": reports}
+
+
 def work(name: str) -> dict[str, Any]:
     """What one call computes and moves at least."""
     import networks
@@ -189,6 +202,7 @@ TASKS: dict[str, Callable[..., dict[str, Any]]] = {
     "memory": memory,
     "same_bits": same_bits,
     "startup": startup,
+    "thread_use": thread_use,
     "work": work,
 }
 

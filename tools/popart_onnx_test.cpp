@@ -13,8 +13,8 @@
 #include <popart/ir.hpp>
 
 #include "backends/ref/ref.hpp"
-#include "lower/lower.hpp"
 #include "onnx/reader.hpp"
+#include "pipeline/passes.hpp"
 #include "runtime/engine.hpp"
 
 namespace {
@@ -72,7 +72,7 @@ std::vector<TensorData> runModel(const fs::path &file, const std::vector<TensorD
   popart::lower::LowerOptions lowering;
   lowering.backends = {&popart::ref::backend()};
   lowering.fuse = false;  // the reference backend has no fused kernels
-  const auto executable = popart::lower::lower(ir, lowering);
+  const auto executable = popart::pipeline::lower(ir, lowering);
   popart::runtime::Engine engine(executable, 1);
   StoredStreams streams;
   for (const auto &input : executable->inputs) {

@@ -14,23 +14,15 @@
 #include <popart/error.hpp>
 #include <popart/ir.hpp>
 #include <popart/patterns/patterns.hpp>
+#include <popart/sgd.hpp>
 
+#include "backends/cpu/cpu.hpp"
 #include "backends/ref/ref.hpp"
 #include "base/nearest.hpp"
-#include "lower/decompose.hpp"
-#include "lower/flatten.hpp"
-#include "lower/fold_batch_norm.hpp"
-#include "lower/fuse_elementwise.hpp"
-#include "lower/fuse_epilogue.hpp"
-#include "lower/lower.hpp"
-#include "lower/order_updates.hpp"
 #include "onnx/reader.hpp"
 #include "patterns/pattern.hpp"
-#include "transforms/constant_folding.hpp"
-#include "transforms/decompose_sums.hpp"
+#include "pipeline/passes.hpp"
 #include "transforms/host_io.hpp"
-#include "transforms/prune.hpp"
-#include "transforms/random_setup.hpp"
 
 namespace {
 
@@ -41,73 +33,57 @@ using IrPointer = std::unique_ptr<Ir>;
 
 using Anchors = std::set<TensorId>;
 
-struct Pass {
-  std::string name, meaning;
-  std::function<void(IrPointer &ir, const Anchors &anchors)> run;
+struct Request {
+  std::string input;
+  std::vector<std::string> passes, keep;
+  std::string output, device = "cpu", loss;
+  float learningRate = 0.1f;
+  int threads = 1;
+  bool print = false, summary = false, dot = false, schedule = false, memory = false, steps = false, verify = false,
+       json = false, lower = false, listPasses = false;
 };
 
-template <class Work>
-void eachGraph(const Ir &ir, Work work) {
-  for (Graph *g : ir.getAllGraphs()) work(*g);
-}
+struct NamedPass {
+  std::string name, phase, meaning;
+  std::function<void(pipeline::PassContext &)> run;
+};
 
-std::vector<Pass> graphPasses() {
-  return {
-      {"foldConstants", "compute what depends on constants and shapes only",
-       [](IrPointer &ir, const Anchors &) {
-         eachGraph(*ir, [](Graph &g) { transforms::foldConstants(g, ref::evaluate); });
-       }},
-      {"prune", "remove what leads to no output, kept tensor or effect",
-       [](IrPointer &ir, const Anchors &anchors) { eachGraph(*ir, [&](Graph &g) { transforms::prune(g, anchors); }); }},
-      {"decomposeSums", "make sums of gradients additions into one accumulator",
-       [](IrPointer &ir, const Anchors &) { eachGraph(*ir, transforms::decomposeSums); }},
-      {"setUpRandomSeeds", "give every random operator a seed of its own",
-       [](IrPointer &ir, const Anchors &) { transforms::setUpRandomSeeds(*ir); }},
-  };
-}
-
-std::vector<Pass> loweringPasses() {
-  return {
-      {"flatten", "inline calls, replace in-place operators by functional ones",
-       [](IrPointer &ir, const Anchors &) { ir = lower::flatten(*ir, lower::MainOutputs::Keep); }},
-      {"simplify", "remove what computes nothing (flat programs)",
-       [](IrPointer &ir, const Anchors &) { lower::simplify(*ir); }},
-      {"decompose", "expand operators without a reference kernel (flat programs)",
-       [](IrPointer &ir, const Anchors &) { lower::decompose(*ir, ref::backend()); }},
-      {"foldBatchNorms", "fold normalisations with known parameters into convolutions (flat programs)",
-       [](IrPointer &ir, const Anchors &) { lower::foldBatchNorms(*ir); }},
-      {"orderUpdates", "read old values of variables before their updates (flat programs)",
-       [](IrPointer &ir, const Anchors &) { lower::orderUpdates(*ir); }},
-      {"runUpdatesEarly", "update variables right after their gradients (flat programs)",
-       [](IrPointer &ir, const Anchors &) { lower::runUpdatesEarly(*ir); }},
-      {"fuseElementwise", "cluster element-wise operators (flat programs)",
-       [](IrPointer &ir, const Anchors &) { lower::fuseElementwise(*ir, ref::backend()); }},
-      {"fuseEpilogues", "let products absorb transposes and element-wise operators (flat programs)",
-       [](IrPointer &ir, const Anchors &) { lower::fuseEpilogues(*ir, ref::backend()); }},
-  };
-}
-
-std::vector<Pass> allPasses() {
-  std::vector<Pass> passes = graphPasses();
-  for (Pass &pass : loweringPasses()) passes.push_back(std::move(pass));
+std::vector<NamedPass> namedPasses() {
+  std::vector<NamedPass> passes;
+  std::set<std::string> names;
+  for (const pipeline::Pass &pass : pipeline::allPasses())
+    if (names.insert(pass.name).second)
+      passes.push_back({pass.name, pipeline::phaseName(pass.phase), pass.meaning,
+                        [&pass](pipeline::PassContext &c) { pipeline::runPass(c, pass); }});
   for (const patterns::PatternRow &row : patterns::allPatterns()) {
     if (!row.rewrite) continue;  // done by decompose
     const std::string name = row.name;
-    passes.push_back({name, "pattern", [name](IrPointer &ir, const Anchors &anchors) {
+    passes.push_back({name, "pattern", "", [name](pipeline::PassContext &c) {
                         const Patterns only({name});
-                        eachGraph(*ir, [&](Graph &g) { patterns::applyPatterns(g, only, anchors); });
+                        for (Graph *g : c.ir().getAllGraphs()) patterns::applyPatterns(*g, only, c.anchors);
                       }});
   }
   return passes;
 }
 
-Pass findPass(const std::vector<Pass> &passes, const std::string &name) {
+NamedPass findPass(const std::vector<NamedPass> &passes, const std::string &name) {
   std::vector<std::string> known;
-  for (const Pass &pass : passes) {
+  for (const NamedPass &pass : passes) {
     if (pass.name == name) return pass;
     known.push_back(pass.name);
   }
   throw error("pass '{}' does not exist. Nearest names: {}; --list-passes names all", name, nearest(name, known));
+}
+
+// The device as a session would have it. Fused operators have no reference kernels.
+lower::LowerOptions loweringOptions(const Request &request) {
+  lower::LowerOptions options;
+  if (request.device == "cpu") options.backends = {&cpu::backend()};
+  options.backends.push_back(&ref::backend());
+  options.fuse = request.device == "cpu";
+  options.evaluate = ref::evaluate;
+  options.threads = request.threads;
+  return options;
 }
 
 void checkKept(const Ir &ir, const Anchors &anchors) {
@@ -157,77 +133,98 @@ std::string draw(const Ir &ir) {
   return text;
 }
 
-std::string scheduleText(const Ir &ir) {
-  std::string text;
-  for (const Graph *g : ir.getAllGraphs()) {
-    text += g->getGraphString() + ":\n";
-    for (const Op *op : g->getOpSchedule())
-      text += "  " + op->str() + (op->name().empty() ? "" : "  " + op->name()) + "\n";
-  }
-  return text;
+std::string scheduleText(const Ir &ir) { return schedule::print(schedule::schedule(ir), ir); }
+
+bool isLowered(const Ir &ir) {
+  for (const Graph *g : ir.getAllGraphs())
+    for (const Op *op : g->ops())
+      if (op->has(Trait::Internal) && op->def().domain() == "popart") return true;
+  return false;
 }
 
-// Plan of the program on the reference backend: every buffer of the arena, and the totals. Inputs and outputs of the
-// main graph become streams from and to the host, as in a session.
-std::string memoryText(Ir &ir) {
+// Inputs and outputs of the main graph become streams from and to the host, as in a session.
+void addHostStreams(Ir &ir) {
   Graph &main = ir.getMainGraph();
   for (TensorIndex t : std::vector<TensorIndex>(main.outputs())) {
     const TensorId id = main.tensor(t).id;
     transforms::storeAnchor(main, id, id, "all", 1);
   }
   transforms::loadStreams(main);
-  lower::LowerOptions options;
-  options.backends = {&ref::backend()};
-  options.fuse = false;  // fused operators have no reference kernels
-  const auto executable = lower::lower(ir, options);
-  std::string text = fmt::format("{:>12} {:>12}  {}\n", "offset", "bytes", "value");
-  for (const auto &b : executable->buffers)
-    if (b.place == executable::Buffer::Place::Arena)
-      text += fmt::format("{:>12} {:>12}  {}\n", b.offset, b.bytes, b.name);
-  const executable::MemoryReport &m = executable->memory;
-  for (const auto &[name, bytes] :
-       {std::pair{"arena", m.arenaBytes}, std::pair{"largest live set", m.largestLiveSetBytes},
-        std::pair{"variables", m.variableBytes}, std::pair{"constants", m.constantBytes},
-        std::pair{"scratch", m.scratchBytes}, std::pair{"total", m.total()}})
-    text += fmt::format("{:>12} {:>12}  {}\n", "", bytes, name);
+}
+
+// The memory plan and the steps of the program on the device.
+std::string compiledText(IrPointer &ir, const Request &request) {
+  const lower::LowerOptions options = loweringOptions(request);
+  const lower::Backends backends = lower::remember(options);
+  lower::Program program;
+  if (isLowered(*ir)) {
+    program.ir = std::move(ir);
+    lower::verify(program);
+  } else {
+    addHostStreams(*ir);
+    program = pipeline::lowerProgram(*ir, options, backends);
+  }
+  const lower::Compiled compiled = lower::compileInSteps(program, options, backends);
+  std::string text;
+  if (request.memory) {
+    text += print(compiled.plan);
+    const executable::MemoryReport &m = compiled.executable->memory;
+    for (const auto &[name, bytes] : {std::pair{"variables", m.variableBytes}, std::pair{"constants", m.constantBytes},
+                                      std::pair{"scratch", m.scratchBytes}, std::pair{"total", m.total()}})
+      text += fmt::format("{}: {} bytes\n", name, bytes);
+  }
+  if (request.steps) text += print(*compiled.executable);
   return text;
 }
 
 // ---- command line -------------------------------------------------------------------------------
 
-struct Request {
-  std::string input;
-  std::vector<std::string> passes, keep;
-  std::string output;
-  bool print = false, summary = false, dot = false, schedule = false, memory = false, verify = false, json = false,
-       listPasses = false;
-};
+// Runs the passes of the request; the program stays owned by the result.
+IrPointer runPasses(IrPointer ir, const Request &request, const std::vector<NamedPass> &passes) {
+  const lower::LowerOptions options = loweringOptions(request);
+  const lower::Backends backends = lower::remember(options);
+  ConstSGD optimizer(request.learningRate);
+  pipeline::PrepareRequest prepare;
+  optimizer.setFactors(prepare.options.factors);
+  prepare.options.decomposeGradSum = true;  // what is named runs
+  prepare.ir = std::move(ir);
+  prepare.loss = request.loss;
+  if (!request.loss.empty()) prepare.optimizer = &optimizer;
+  for (const std::string &id : request.keep) prepare.anchors.push_back({id});
+  prepare.options.verifyEachPass = request.verify;
+  pipeline::PassContext context(std::move(prepare), options, backends);
+  context.keepOutputs = true;
+  if (request.verify) verify(context.ir());
+  for (const NamedPass &pass : passes) {
+    pass.run(context);
+    if (request.verify) verify(context.ir());
+  }
+  if (request.lower) pipeline::runPasses(context, pipeline::Phase::Flatten, pipeline::Phase::Order);
+  return std::move(context.request.ir);
+}
 
 int runRequest(const Request &request) {
+  const std::vector<NamedPass> known = namedPasses();
   if (request.listPasses) {
-    for (const Pass &pass : allPasses()) fmt::print("{:<36}{}\n", pass.name, pass.meaning);
+    for (const NamedPass &pass : known)
+      fmt::print("{:<36} {}{}\n", pass.name, pass.phase, pass.meaning.empty() ? "" : ": " + pass.meaning);
     return 0;
   }
-  const std::vector<Pass> known = allPasses();
-  std::vector<Pass> passes;
+  std::vector<NamedPass> passes;
   for (const std::string &name : request.passes) passes.push_back(findPass(known, name));
-  const Anchors anchors(request.keep.begin(), request.keep.end());
   IrPointer ir = readProgram(request.input);
-  checkKept(*ir, anchors);
-  if (request.verify) verify(*ir);
-  for (const Pass &pass : passes) {
-    pass.run(ir, anchors);
-    if (request.verify) verify(*ir);
-  }
+  checkKept(*ir, Anchors(request.keep.begin(), request.keep.end()));
+  ir = runPasses(std::move(ir), request, passes);
+  const bool compiles = request.memory || request.steps;
   const bool onlyText =
-      !(request.dot || request.schedule || request.memory || request.json || request.verify) && request.output.empty();
+      !(request.dot || request.schedule || compiles || request.json || request.verify) && request.output.empty();
   if (request.print || request.summary || onlyText)
     std::cout << popart::print(*ir, request.summary ? PrintData::Summary : PrintData::Full);
   if (request.dot) std::cout << draw(*ir);
   if (request.schedule) std::cout << scheduleText(*ir);
   if (request.json) std::cout << serialiseJson(*ir) << "\n";
   if (!request.output.empty()) writeText(request.output, popart::print(*ir));
-  if (request.memory) std::cout << memoryText(*ir);  // last: it adds the host's streams to the program
+  if (compiles) std::cout << compiledText(ir, request);  // last: it uses the program up
   std::cout.flush();
   check(std::cout.good(), "standard output: cannot be written");
   return 0;
@@ -250,7 +247,14 @@ int main(int argc, char **argv) {
   app.add_flag("--summary", request.summary, "print the program with hashes in the place of large values");
   app.add_flag("--dot", request.dot, "print the graphs for Graphviz");
   app.add_flag("--schedule", request.schedule, "print the operators in execution order");
-  app.add_flag("--memory", request.memory, "print the memory plan on the reference backend");
+  app.add_flag("--memory", request.memory, "print the memory plan on the device");
+  app.add_flag("--steps", request.steps, "print the steps of the executable on the device");
+  app.add_flag("--lower", request.lower, "run all passes of lowering after those named");
+  app.add_option("--device", request.device, "kernels to lower for (default: cpu)")
+      ->check(CLI::IsMember({"cpu", "ref"}));
+  app.add_option("--threads", request.threads, "threads to plan for (default: 1)")->check(CLI::Range(1, 1024));
+  app.add_option("--loss", request.loss, "loss of the passes that make a training program, with plain SGD");
+  app.add_option("--learning-rate", request.learningRate, "of that SGD (default: 0.1)");
   app.add_flag("--json", request.json, "print the serialised IR");
   app.add_flag("--verify", request.verify,
                "check the program first and after each pass; prints nothing when it is legal");

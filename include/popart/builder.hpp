@@ -1,4 +1,4 @@
-// Builder: writes an ONNX model node by node (PopART C++ API, "Builder"). Operator methods hang on opset objects:
+// Builder: writes an ONNX model node by node (docs/compat/builder.md). Operator methods hang on opset objects:
 //
 //   auto builder = popart::Builder::create();
 //   auto aiOnnx = builder->aiOnnxOpset10();
@@ -97,7 +97,7 @@ class Builder {
   }
 
   // ---- placement of nodes, found by all of their outputs: a set of ids is one node's outputs. Setting again replaces.
-  // Throw popart::error when no node has exactly these outputs. Attribute names: PopART Python API, section Builder.
+  // Throw popart::error when no node has exactly these outputs. Attribute names: docs/compat/builder.md.
   void virtualGraph(const TensorId &id, int64_t value = 0) { virtualGraph(std::set<TensorId>{id}, value); }
   void virtualGraph(const std::set<TensorId> &ids, int64_t value = 0);
   void executionPhase(const TensorId &id, int64_t value = 0) { executionPhase(std::set<TensorId>{id}, value); }

@@ -1,4 +1,4 @@
-// CommGroup and ReplicaGrouping: which replicas belong together (PopART C++ API, "CommGroup", "ReplicaGrouping").
+// CommGroup and ReplicaGrouping: which replicas belong together.
 #pragma once
 #include <cstdint>
 #include <string>

@@ -1,6 +1,6 @@
 // DataFlow: which tensors come back to the host (anchors), how, and how many batches one Session::run executes.
 // AnchorReturnType says which of the values of an anchor within a step are returned; InputSettings how an input is
-// streamed. Facts: PopART Python API, "Data flow".
+// streamed. Facts: docs/compat/sessions.md.
 #pragma once
 #include <cstddef>
 #include <map>

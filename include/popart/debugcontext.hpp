@@ -1,5 +1,5 @@
-// DebugContext: where in the user's program a tensor or op was made: a name and a source location (PopART C++ API,
-// "DebugContext"). Strings convert to it, so every `debugContext` argument takes a plain name. DebugInfo adds values
+// DebugContext: where in the user's program a tensor or op was made: a name and a source
+// location. Strings convert to it, so every `debugContext` argument takes a plain name. DebugInfo adds values
 // that a layer records about it; the names of nested infos join with "/".
 #pragma once
 #include <cstdint>

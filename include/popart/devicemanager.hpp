@@ -1,4 +1,4 @@
-// DeviceManager hands out the devices that sessions run on, DeviceInfo describes one (PopART C++ API, "devicemanager").
+// DeviceManager hands out the devices that sessions run on, DeviceInfo describes one.
 // Devices: the CPU; software models of IPUs (createIpuModelDevice); and "IPUs", which on this machine are virtual ones
 // computed by the CPU, as many as POPART_VIRTUAL_IPUS says (default 16). Offline devices describe hardware to compile
 // for.

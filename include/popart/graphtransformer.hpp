@@ -1,4 +1,4 @@
-// GraphTransformer: changes an ONNX model as a whole (PopART C++ API, "graphtransformer"): element types, inputs,
+// GraphTransformer: changes an ONNX model as a whole: element types, inputs,
 // constants. The methods change the model in place; getModelProto gives the result.
 #pragma once
 #include <memory>

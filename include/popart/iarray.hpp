@@ -1,4 +1,4 @@
-// IArray: a typed block of host memory in C order (PopART C++ API, "iarray"). It does not own the memory.
+// IArray: a typed block of host memory in C order. It does not own the memory.
 #pragma once
 #include <cstddef>
 

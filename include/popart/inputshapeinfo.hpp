@@ -1,4 +1,4 @@
-// InputShapeInfo: types and shapes of graph inputs that a model leaves open (PopART C++ API, "InputShapeInfo").
+// InputShapeInfo: types and shapes of graph inputs that a model leaves open.
 #pragma once
 #include <map>
 #include <vector>

@@ -59,8 +59,8 @@ void verify(const Ir &ir);
 bool structurallyEqual(const Graph &a, const Graph &b);  // equal up to tensor, op and graph ids
 bool structurallyEqual(const Ir &a, const Ir &b);
 uint64_t hash(const Ir &ir);  // structure, attributes, constants; not variable values
-// Popxl's print_schedule body (popxl-printing-and-naming.md section 5): names gives dotted names of graph inputs.
+// Popxl's print_schedule body (docs/compat/printing-and-naming.md): names gives dotted names of graph inputs.
 std::string printSchedule(const Graph &graph, const std::map<TensorId, std::string> &names = {});
-std::string serialiseJson(const Ir &ir);  // popart-python.md section 13
+std::string serialiseJson(const Ir &ir);  // docs/compat/serialised-ir.md
 
 }  // namespace popart

@@ -1,4 +1,4 @@
-// IStepIO: where Session::run takes inputs from and puts anchors (PopART C++ API, "istepio"). A step asks for one
+// IStepIO: where Session::run takes inputs from and puts anchors (docs/compat/sessions.md). A step asks for one
 // micro-batch of one replica at a time: in / inComplete for inputs, out / outComplete for anchors.
 #pragma once
 #include <string>

@@ -1,4 +1,4 @@
-// Logging through named channels (PopART C++ API, "logging"). A line reads
+// Logging through named channels (docs/compat/values.md). A line reads
 //   <UTC timestamp>Z popart:<module> <pid>.<tid> <initial>: <message>
 // Environment: POPART_LOG_LEVEL (all modules), POPART_LOG_CONFIG (JSON file: module -> level), POPART_LOG_DEST (stderr,
 // stdout or a file), POPART_LOG_FORMAT (spdlog pattern). Default level WARN. Arguments are formatted only when they

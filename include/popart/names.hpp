@@ -1,4 +1,4 @@
-// Type aliases that PopART programs use everywhere (PopART C++ API, "names").
+// Type aliases that PopART programs use everywhere.
 #pragma once
 #include <any>
 #include <cstdint>

@@ -1,4 +1,4 @@
-// NDArrayWrapper: an IArray over memory of element type T that the caller owns (PopART C++ API, "ndarraywrapper").
+// NDArrayWrapper: an IArray over memory of element type T that the caller owns.
 #pragma once
 #include <ostream>
 #include <vector>

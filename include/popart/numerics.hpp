@@ -1,4 +1,4 @@
-// NumericsReport: how far the weights of two training runs drifted apart (PopART C++ API, "numerics").
+// NumericsReport: how far the weights of two training runs drifted apart.
 // A and B are two runs, 0 their models before and 1 after training.
 #pragma once
 #include <map>

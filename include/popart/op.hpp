@@ -1,6 +1,6 @@
 // Op: one node of a graph. One concrete class for every operator of the catalog; what an op is, its rules and facts
-// come from its OpDef row. Subclassing is the documented extension point for user operators only (PopART C++ API,
-// custom ops): the virtuals below default to the row.
+// come from its OpDef row. Subclassing is the documented extension point for user operators only
+// (docs/custom-operators.md): the virtuals below default to the row.
 #pragma once
 #include <map>
 #include <memory>
@@ -173,7 +173,7 @@ class Op {
 };
 
 // How an op that replaces or serves another one inherits its settings: every field but the name; the new name is
-// "<origin name>/<suffix>". The one place that knows; used by every pass.
+// "<origin name>/<suffix>". Passes that merge ops choose for themselves.
 Op::Settings inheritSettings(const Op &origin, Graph &graph, std::string_view suffix = "");
 
 }  // namespace popart

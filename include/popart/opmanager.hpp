@@ -1,4 +1,4 @@
-// Registration of user operators (PopART C++ API, custom operators). A library defines a class derived from Op and a
+// Registration of user operators (docs/custom-operators.md). A library defines a class derived from Op and a
 // static OpCreator; once the library is loaded, models, builders and PopXL graphs may use the operator:
 //
 //   const popart::OperatorIdentifier Cube{"my.domain", "Cube", 1};

@@ -1,4 +1,4 @@
-// OptimizerValue: a hyper-parameter and whether it is baked into the program (PopART C++ API, "OptimizerValue").
+// OptimizerValue: a hyper-parameter and whether it is baked into the program.
 #pragma once
 #include <cstddef>
 #include <functional>

@@ -1,4 +1,4 @@
-// Session: a compiled model on a device (PopART C++ API, "session"). Order of calls: create… → prepareDevice →
+// Session: a compiled model on a device (docs/compat/sessions.md). Order of calls: create… → prepareDevice →
 // weightsFromHost (training) → run … → weightsToHost → readWeights, or modelToHost.
 // Creation builds and checks the whole program (backward pass, updates, host streams); prepareDevice compiles and loads
 // it.
@@ -108,9 +108,12 @@ class Session {
   bool hasInfo(TensorId id) const;        // false before prepareDevice
   std::set<TensorId> getAllTensorIds() const;
   std::string getSummaryReport(bool resetProfile = true) const;  // memory in bytes, for people
-  std::string getSerializedGraph() const;                        // as serializeIr
-  std::string serializeIr(IrSerializationFormat format);         // PopART Python API, "Serialised IR"
-  uint64_t getCycleCount(std::string id = "");                   // runtime_error: no device here counts cycles
+  // Every kernel with the threads it will use, its tasks and the predicted share of busy threads; for people. Throws
+  // runtime_error before prepareDevice.
+  std::string getThreadReport() const;
+  std::string getSerializedGraph() const;                 // as serializeIr
+  std::string serializeIr(IrSerializationFormat format);  // docs/compat/serialised-ir.md
+  uint64_t getCycleCount(std::string id = "");            // runtime_error: no device here counts cycles
   // Throws popart::error when an op modifies memory that another op reads and nothing orders the two.
   void checkInplacingAmbiguity() const;
   const Ir &getIr() const;               // the whole program; valid as long as the session

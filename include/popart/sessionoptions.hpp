@@ -1,5 +1,5 @@
-// SessionOptions: everything a user may set about a session, with the documented names and defaults (PopART Python API,
-// "SessionOptions"). Plain values only: options.hpp in src/pipeline checks them and turns them into per-pass options.
+// SessionOptions: everything a user may set about a session, with the documented names and defaults. Plain values
+// only: src/pipeline/options.hpp checks them and turns them into per-pass options. What each does: docs/options.md.
 // Invariant: every member is listed once in src/api/option_fields.hpp, from which bindings, comparison and hash derive.
 #pragma once
 #include <cstdint>
@@ -211,8 +211,8 @@ struct TensorLocationSettings {
   bool operator==(const TensorLocationSettings &) const = default;
 };
 
-// The options. What each does here, and which values sessions refuse, is in docs/options.md; "hint": no result depends
-// on it. Sessions check the values (popart::error); setting a member checks nothing.
+// The options. What each does here, and which values sessions refuse or warn about, is in docs/options.md; "hint": no
+// result depends on it. Sessions check the values (popart::error); setting a member checks nothing.
 class SessionOptions {
  public:
   using StringMap = std::map<std::string, std::string>;  // option names of a backend library -> values
@@ -274,7 +274,7 @@ class SessionOptions {
   int64_t globalReplicaOffset = 0;
   bool compileEngine = true;    // false: prepareDevice does not load
   bool constantWeights = true;  // inference: weights are folded as constants
-  // Caching of compiled programs: no effect yet.
+  // Caching of compiled programs: not built, a warning says so.
   std::string cachePath = "session_cache";
   bool enableEngineCaching = false;
   bool enableVariablesCaching = true;
@@ -302,7 +302,7 @@ class SessionOptions {
   int64_t swapLimitScheduler = 1000000000;
   int64_t transitiveClosureOptimizationThreshold = 100000;
   std::string serializedPoprithmsShiftGraphsDir;
-  bool decomposeGradSum = false;  // hint
+  bool decomposeGradSum = false;  // sums of three or more gradients become additions
   bool groupHostSync = false;     // hint
   bool strictOpVersions = true;   // false: a newer operator set is read as the newest one known
   bool opxAliasChecking = false;  // hint

@@ -1,4 +1,4 @@
-// Shape inference for user operators without a class of their own (PopART C++ API, custom operators): builders and
+// Shape inference for user operators without a class of their own (docs/custom-operators.md): builders and
 // sessions call the function for each node of the operator. An op class with setup() needs none.
 //
 //   static popart::RegisterShapeInferenceFunction cubeShapes(Cube, [](popart::ShapeInferenceContext &ctx) {

@@ -1,5 +1,5 @@
 // StepIO and StepIOCallback: host buffers, or callbacks, for Session::run; WeightsIO for readWeights and writeWeights
-// (PopART C++ API, "stepio").
+// (docs/compat/sessions.md).
 #pragma once
 #include <functional>
 #include <map>

@@ -12,7 +12,7 @@ namespace popart {
 class Graph;
 class Op;
 
-// Roles (PopART "TensorType"). ActGrad: produced by an op or input of a subgraph; Stream: filled by the host each
+// Roles. ActGrad: produced by an op or input of a subgraph; Stream: filled by the host each
 // batch.
 enum class TensorType { ActGrad = 0, Const, Stream, Unknown, Variable, N };
 
@@ -57,6 +57,8 @@ class Tensor {
   bool isOptimizerState = false;
   // Graph inputs only: writes inside the graph reach the caller's tensor.
   bool byReference = false;
+  // Lowered programs: how the elements lie in device memory, by the name that the device gives it. Empty: in C order.
+  std::string layout;
 
  private:
   friend class Graph;

@@ -1,4 +1,4 @@
-// TensorLocation: where a tensor is kept (PopART C++ API, "TensorLocation").
+// TensorLocation: where a tensor is kept.
 #pragma once
 #include <cstdint>
 #include <vector>

@@ -1,4 +1,4 @@
-// Prefixes of tensor names that PopART keeps for itself (PopART Python API, "Reserved tensor-name prefixes").
+// Prefixes of tensor names that PopART keeps for itself (docs/compat/builder.md).
 #pragma once
 #include <string>
 #include <string_view>

@@ -1,4 +1,4 @@
-// VariableSettings: which replicas share a variable and how the host gets it back (PopART "VariableSettings").
+// VariableSettings: which replicas share a variable and how the host gets it back.
 #pragma once
 #include <popart/commgroup.hpp>
 #include <popart/names.hpp>

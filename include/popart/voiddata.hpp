@@ -1,4 +1,4 @@
-// ConstVoidData and MutableVoidData: a pointer to host values with their type and shape (PopART C++ API, "voiddata").
+// ConstVoidData and MutableVoidData: a pointer to host values with their type and shape.
 // Neither owns the memory it points to, except ConstVoidData after store().
 #pragma once
 #include <utility>

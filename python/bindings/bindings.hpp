@@ -50,8 +50,9 @@ void bindTesting(nb::module_ &m);
 
 // An enumeration as PopART's module has it: Python enum members that convert to int.
 template <class E>
-nb::object bindEnum(nb::module_ &m, const char *name, std::initializer_list<std::pair<const char *, E>> members) {
-  nb::enum_<E> type(m, name);
+nb::object bindEnum(nb::module_ &m, const char *name, const char *doc,
+                    std::initializer_list<std::pair<const char *, E>> members) {
+  nb::enum_<E> type(m, name, doc);
   for (const auto &[member, value] : members) type.value(member, value);
   nb::object result = m.attr(name);
   result.attr("__int__") = nb::eval("lambda self: self.value");

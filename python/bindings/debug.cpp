@@ -25,8 +25,13 @@ struct Logger {
 };
 
 void bindLogger(nb::module_ &m) {
-  nb::class_<Logger> logger(m, "Logger");
-  logger.def("setLevel", &Logger::setLevel, nb::arg("level"));
+  nb::class_<Logger> logger(m, "Logger",
+                            "Sets the level of one log channel or of all; its texts go to channel python.");
+  logger.def("setLevel", &Logger::setLevel, nb::arg("level"),
+             "Set the least level that shows.\n"
+             "\n"
+             "Args:\n"
+             "    level: TRACE, DEBUG, INFO, WARN, ERR, CRITICAL or OFF; any other text means OFF.");
   const std::pair<const char *, logging::Level> levels[] = {{"debug", logging::Level::Debug},
                                                             {"info", logging::Level::Info},
                                                             {"warn", logging::Level::Warn},
@@ -38,31 +43,64 @@ void bindLogger(nb::module_ &m) {
         [level = level](const Logger &, const std::string &message) {
           logging::log(logging::Module::python, level, message);
         },
-        nb::arg("message"));
+        nb::arg("message"), "Write a line.\n\nArgs:\n    message: Its text.");
   m.def(
       "getLogger",
       [](const std::string &name) {
         const bool known = name == "all" || logging::moduleFromString(name) != logging::Module::none;
         return Logger{known ? name : "none"};
       },
-      nb::arg("name") = "all");
+      nb::arg("name") = "all",
+      "The logger of a channel.\n"
+      "\n"
+      "Args:\n"
+      "    name: session, ir, devicex, popart, transform, pattern, builder, op, opx, ces, python, or 'all'.");
 }
 
 }  // namespace
 
 void bindDebug(nb::module_ &m) {
-  nb::class_<SourceLocation>(m, "SourceLocation")
+  nb::class_<SourceLocation>(m, "SourceLocation", "A line of a program.")
       .def(nb::init<std::string, std::string, unsigned>(), nb::arg("functionName"), nb::arg("fileName"),
-           nb::arg("lineNumber"));
-  nb::class_<DebugInfo>(m, "DebugInfo")
-      .def(nb::init<const DebugContext &, std::string>(), nb::arg("debugContext"), nb::arg("layer"))
+           nb::arg("lineNumber"),
+           "Name the line.\n"
+           "\n"
+           "Args:\n"
+           "    functionName: Function.\n"
+           "    fileName: File.\n"
+           "    lineNumber: Line, from 1.");
+  nb::class_<DebugInfo>(m, "DebugInfo", "Values that a layer of a program records about a DebugContext.")
+      .def(nb::init<const DebugContext &, std::string>(), nb::arg("debugContext"), nb::arg("layer"),
+           "Start recording.\n"
+           "\n"
+           "Args:\n"
+           "    debugContext: What the values are about.\n"
+           "    layer: Name of the layer that records.")
       .def(
           "setValue",
           [](DebugInfo &info, const std::string &name, nb::object value) { return info.setValue(name, pyText(value)); },
-          nb::arg("name"), nb::arg("value"))
-      .def("getId", &DebugInfo::getId);
-  nb::class_<DebugContext>(m, "DebugContext")
-      .def("__init__", [](DebugContext *self) { new (self) DebugContext(callerLocation()); })
+          nb::arg("name"), nb::arg("value"),
+          "Record a value.\n"
+          "\n"
+          "Args:\n"
+          "    name: Its name.\n"
+          "    value: Anything with a text form.\n"
+          "\n"
+          "Returns:\n"
+          "    Whether it was recorded.")
+      .def("getId", &DebugInfo::getId, "Number of this record in the file that initializePoplarDebugInfo opened.");
+  nb::class_<DebugContext>(
+      m, "DebugContext",
+      "A name and the line of the program where something was made. A plain string does where one is asked "
+      "for.")
+      .def(
+          "__init__", [](DebugContext *self) { new (self) DebugContext(callerLocation()); },
+          "Make a context; without loc the caller's line is taken.\n"
+          "\n"
+          "Args:\n"
+          "    name: Name, empty by default.\n"
+          "    loc: SourceLocation.\n"
+          "    debugInfo: Record that the name stands below.")
       .def(
           "__init__",
           [](DebugContext *self, const std::string &name) { new (self) DebugContext(name, callerLocation()); },
@@ -85,7 +123,7 @@ void bindDebug(nb::module_ &m) {
             new (self) DebugContext(info, name, loc);
           },
           nb::arg("debugInfo"), nb::arg("name"), nb::arg("loc"))
-      .def("getPathName", &DebugContext::getPathName);
+      .def("getPathName", &DebugContext::getPathName, "The names of all records above and this one, '/' between them.");
   nb::implicitly_convertible<std::string, DebugContext>();
 
   m.def(
@@ -96,15 +134,31 @@ void bindDebug(nb::module_ &m) {
         DebugInfo::initializeStreamer(
             filename, format == "json" ? DebugInfo::SerializationFormat::JSON : DebugInfo::SerializationFormat::CBOR);
       },
-      nb::arg("filename"), nb::arg("format") = "json");
-  m.def("closePoplarDebugInfo", &DebugInfo::closeStreamer);
+      nb::arg("filename"), nb::arg("format") = "json",
+      "Write what DebugInfo objects record to a file from now on.\n"
+      "\n"
+      "Args:\n"
+      "    filename: File to write.\n"
+      "    format: 'json' or 'cbor'.");
+  m.def("closePoplarDebugInfo", &DebugInfo::closeStreamer, "Finish the file of initializePoplarDebugInfo.");
 
   bindLogger(m);
-  m.def("versionString", &core::versionString);
-  m.def("versionNumber", &core::versionNumber);
-  m.def("packageHash", &core::packageHash);
-  m.def("syncPatternFromString", &syncPatternFromString, nb::arg("pattern"));
-  m.def("syncPatternToString", &syncPatternToString, nb::arg("pattern"));
+  m.def("versionString", &core::versionString, "Version of this library, 'major.minor.patch'.");
+  m.def("versionNumber", &core::versionNumber, "Version of this library as (major, minor, patch).");
+  m.def("packageHash", &core::packageHash, "Short hash that names this build.");
+  m.def("syncPatternFromString", &syncPatternFromString, nb::arg("pattern"),
+        "The SyncPattern of a name.\n"
+        "\n"
+        "Args:\n"
+        "    pattern: 'full', 'singlePipeline' or 'replicaAndLadder'.\n"
+        "\n"
+        "Raises:\n"
+        "    popart_exception: Another name.");
+  m.def("syncPatternToString", &syncPatternToString, nb::arg("pattern"),
+        "The name of a SyncPattern.\n"
+        "\n"
+        "Args:\n"
+        "    pattern: The value.");
 }
 
 }  // namespace popart::python

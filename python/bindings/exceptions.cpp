@@ -1,4 +1,4 @@
-// Exception classes, their hierarchy (PopART Python API, "Exceptions") and the _throw_… functions programs test with.
+// Exception classes, their hierarchy (docs/compat/values.md) and the _throw_… functions programs test with.
 #include <nanobind/stl/string.h>
 
 #include "bindings.hpp"
@@ -6,9 +6,11 @@
 namespace popart::python {
 namespace {
 
+// Classes that programs catch; nothing here raises them but the _throw_… functions.
 nb::object makeClass(nb::module_ &m, const char *name, nb::handle base) {
   const std::string qualified = std::string("popart_core.") + name;
-  nb::object type = nb::steal(PyErr_NewException(qualified.c_str(), base.ptr(), nullptr));
+  constexpr const char *kDoc = "An error of Poplar's libraries. Never raised here; kept for programs that catch it.";
+  nb::object type = nb::steal(PyErr_NewExceptionWithDoc(qualified.c_str(), kDoc, base.ptr(), nullptr));
   m.attr(name) = type;
   return type;
 }
@@ -29,8 +31,11 @@ enum class RecoveryAction { IPU_RESET = 0, LINK_RESET, PARTITION_RESET, FULL_RES
 void bindExceptions(nb::module_ &m) {
   // nanobind asks the newest translator first, so bases come before their subclasses.
   nb::object base = nb::exception<error>(m, "popart_exception");
-  nb::exception<internal_error>(m, "popart_internal_exception", base);
-  nb::exception<runtime_error>(m, "popart_runtime_error", base);
+  base.attr("__doc__") = "Something that a user can mend: a model, an option, a call.";
+  nb::object internal = nb::exception<internal_error>(m, "popart_internal_exception", base);
+  internal.attr("__doc__") = "A fault of the library.";
+  nb::object atRunTime = nb::exception<runtime_error>(m, "popart_runtime_error", base);
+  atRunTime.attr("__doc__") = "Device or data at run time.";
 
   makeClass(m, "poplibs_exception", nb::handle(PyExc_Exception));
   nb::object poplar = makeClass(m, "poplar_exception", nb::handle(PyExc_Exception));
@@ -41,7 +46,7 @@ void bindExceptions(nb::module_ &m) {
   makeClass(m, "poplar_unrecoverable_runtime_error", system);
   makeClass(m, "poplar_unknown_runtime_error", system);
 
-  bindEnum<RecoveryAction>(m, "RecoveryAction",
+  bindEnum<RecoveryAction>(m, "RecoveryAction", "What to do after a recoverable device error.",
                            {{"IPU_RESET", RecoveryAction::IPU_RESET},
                             {"LINK_RESET", RecoveryAction::LINK_RESET},
                             {"PARTITION_RESET", RecoveryAction::PARTITION_RESET},

@@ -18,45 +18,88 @@ std::string modelText(nb::handle model) {
 }  // namespace
 
 void bindModelTools(nb::module_ &m) {
-  nb::class_<GraphTransformer>(m, "GraphTransformer", "Changes an ONNX model as a whole.")
+  nb::class_<GraphTransformer>(
+      m, "GraphTransformer",
+      "Changes an ONNX model as a whole. Models with subgraphs are refused by the conversions of types.")
       .def(
           "__init__", [](GraphTransformer *self, nb::handle model) { new (self) GraphTransformer(modelText(model)); },
-          nb::arg("modelProtoOrFilename"), "The name of a file or the bytes of a model.")
+          nb::arg("modelProtoOrFilename"),
+          "Load a model; it is checked.\n"
+          "\n"
+          "Args:\n"
+          "    modelProtoOrFilename: The name of a file or the bytes of a model.")
       .def(
           "getModelProto",
           [](const GraphTransformer &t) {
             const std::string proto = t.getModelProto();
             return nb::bytes(proto.data(), proto.size());
           },
-          "The changed model.")
-      .def("convertFloatsToHalfs", &GraphTransformer::convertFloatsToHalfs)
-      .def("convertUINT8ToINT32", &GraphTransformer::convertUINT8ToINT32)
-      .def("convertUINT16ToINT32", &GraphTransformer::convertUINT16ToINT32)
-      .def("convertINT8ToINT32", &GraphTransformer::convertINT8ToINT32)
-      .def("convertINT16ToINT32", &GraphTransformer::convertINT16ToINT32)
-      .def("convertINT64ToINT32", &GraphTransformer::convertINT64ToINT32, nb::arg("clip") = false)
-      .def("convertDoublesToFloats", &GraphTransformer::convertDoublesToFloats)
-      .def("convertDoublesToHalfs", &GraphTransformer::convertDoublesToHalfs)
-      .def("convertBFloats16ToFloat32", &GraphTransformer::convertBFloats16ToFloat32)
+          "The changed model, as bytes.")
+      .def("convertFloatsToHalfs", &GraphTransformer::convertFloatsToHalfs,
+           "Make FLOAT values and types FLOAT16: initializers, constants, inputs, outputs.")
+      .def("convertUINT8ToINT32", &GraphTransformer::convertUINT8ToINT32,
+           "Make UINT8 values and types INT32: initializers, constants, inputs, outputs.")
+      .def("convertUINT16ToINT32", &GraphTransformer::convertUINT16ToINT32,
+           "Make UINT16 values and types INT32: initializers, constants, inputs, outputs.")
+      .def("convertINT8ToINT32", &GraphTransformer::convertINT8ToINT32,
+           "Make INT8 values and types INT32: initializers, constants, inputs, outputs.")
+      .def("convertINT16ToINT32", &GraphTransformer::convertINT16ToINT32,
+           "Make INT16 values and types INT32: initializers, constants, inputs, outputs.")
+      .def("convertINT64ToINT32", &GraphTransformer::convertINT64ToINT32, nb::arg("clip") = false,
+           "Make INT64 values and types INT32.\n"
+           "\n"
+           "Args:\n"
+           "    clip: Values out of range become the nearest INT32 instead of an error.")
+      .def("convertDoublesToFloats", &GraphTransformer::convertDoublesToFloats,
+           "Make DOUBLE values and types FLOAT: initializers, constants, inputs, outputs.")
+      .def("convertDoublesToHalfs", &GraphTransformer::convertDoublesToHalfs,
+           "Make DOUBLE values and types FLOAT16: initializers, constants, inputs, outputs.")
+      .def("convertBFloats16ToFloat32", &GraphTransformer::convertBFloats16ToFloat32,
+           "Make BFLOAT16 values and types FLOAT: initializers, constants, inputs, outputs.")
       .def("removeUnusedInputs", &GraphTransformer::removeUnusedInputs,
-           "Drops graph inputs that no node of the main graph reads.")
+           "Drop graph inputs that no node of the main graph reads, and their initializers.")
       .def("prepareNodesForTraining", &GraphTransformer::prepareNodesForTraining,
-           "BatchNormalization nodes get the five outputs of training.")
-      .def("convertInitializersToConstants", &GraphTransformer::convertInitializersToConstants, nb::arg("ids"))
+           "Give BatchNormalization nodes the five outputs of training.")
+      .def("convertInitializersToConstants", &GraphTransformer::convertInitializersToConstants, nb::arg("ids"),
+           "Make initializers Constant nodes at the front of the graph.\n"
+           "\n"
+           "Args:\n"
+           "    ids: Names of the initializers.\n"
+           "\n"
+           "Raises:\n"
+           "    popart_exception: A name that is no initializer.")
       .def("convertAllFixedPointInitializersToConstants",
-           &GraphTransformer::convertAllFixedPointInitializersToConstants)
+           &GraphTransformer::convertAllFixedPointInitializersToConstants,
+           "Make all initializers of integer types Constant nodes.")
       .def("saveInitializersExternally", &GraphTransformer::saveInitializersExternally, nb::arg("ids"),
-           nb::arg("filename"));
+           nb::arg("filename"),
+           "Move the values of initializers to a raw file.\n"
+           "\n"
+           "Args:\n"
+           "    ids: Names of the initializers.\n"
+           "    filename: New file in a folder that exists.");
   nb::class_<NumericsReport>(m, "NumericsReport", "How far the weights of two training runs drifted apart.")
       .def(
           "__init__",
           [](NumericsReport *self, nb::handle a0, nb::handle a1, nb::handle b0, nb::handle b1) {
             new (self) NumericsReport(modelText(a0), modelText(a1), modelText(b0), modelText(b1));
           },
-          nb::arg("A0"), nb::arg("A1"), nb::arg("B0"), nb::arg("B1"))
-      .def("report", &NumericsReport::report, nb::arg("id"))
-      .def("fullReport", &NumericsReport::fullReport)
-      .def("getRelativeErrors", &NumericsReport::getRelativeErrors);
+          nb::arg("A0"), nb::arg("A1"), nb::arg("B0"), nb::arg("B1"),
+          "Compare two runs.\n"
+          "\n"
+          "Args:\n"
+          "    A0: Model at the start of run A, file name or bytes.\n"
+          "    A1: Model at its end.\n"
+          "    B0: Model at the start of run B.\n"
+          "    B1: Model at its end.")
+      .def("report", &NumericsReport::report, nb::arg("id"),
+           "The figures of one weight as text.\n"
+           "\n"
+           "Args:\n"
+           "    id: Name of the weight.")
+      .def("fullReport", &NumericsReport::fullReport, "The figures of all weights as text.")
+      .def("getRelativeErrors", &NumericsReport::getRelativeErrors,
+           "|dA - dB|^2 / (|dA| |dB| + 1e-8) per weight, d being end minus start.");
 }
 
 }  // namespace popart::python

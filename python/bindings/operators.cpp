@@ -8,8 +8,14 @@
 namespace popart::python {
 
 void bindOperators(nb::module_ &m) {
-  nb::class_<OperatorIdentifier>(m, "OperatorIdentifier")
-      .def(nb::init<OpDomain, OpType, OpVersion>(), nb::arg("domain"), nb::arg("type"), nb::arg("version"))
+  nb::class_<OperatorIdentifier>(m, "OperatorIdentifier", "Domain, type and version of an operator.")
+      .def(nb::init<OpDomain, OpType, OpVersion>(), nb::arg("domain"), nb::arg("type"), nb::arg("version"),
+           "Name an operator.\n"
+           "\n"
+           "Args:\n"
+           "    domain: 'ai.onnx', 'ai.graphcore' or a domain of one's own.\n"
+           "    type: 'Gelu'.\n"
+           "    version: Version of the operator.")
       .def_ro("domain", &OperatorIdentifier::domain)
       .def_ro("type", &OperatorIdentifier::type)
       .def_ro("version", &OperatorIdentifier::version)
@@ -17,18 +23,30 @@ void bindOperators(nb::module_ &m) {
           "__eq__", [](const OperatorIdentifier &a, const OperatorIdentifier &b) { return a == b; }, nb::is_operator())
       .def("__hash__", [](const OperatorIdentifier &id) { return std::hash<OperatorIdentifier>()(id); })
       .def("__repr__", [](const OperatorIdentifier &id) { return id.str(); });
-  nb::class_<SupportedOperation::Operand>(m, "OpDefinitionOperand")
+  nb::class_<SupportedOperation::Operand>(
+      m, "OpDefinitionOperand",
+      "An input or output of an operator: name, supported element types, whether it must be a constant.")
       .def_ro("name", &SupportedOperation::Operand::name)
       .def_ro("supportedTensors", &SupportedOperation::Operand::types)
       .def_ro("constant", &SupportedOperation::Operand::constant);
-  nb::class_<SupportedOperation::AttributeFacts>(m, "OpDefinitionAttribute")
+  nb::class_<SupportedOperation::AttributeFacts>(m, "OpDefinitionAttribute",
+                                                 "An attribute of an operator: a regular expression of its values.")
       .def_ro("supportedValuesRegex", &SupportedOperation::AttributeFacts::supportedValuesRegex);
-  nb::class_<SupportedOperation>(m, "OpDefinition")
+  nb::class_<SupportedOperation>(m, "OpDefinition",
+                                 "What an operator takes and gives: inputs, outputs, attributes by name.")
       .def_ro("inputs", &SupportedOperation::inputs)
       .def_ro("outputs", &SupportedOperation::outputs)
       .def_ro("attributes", &SupportedOperation::attributes);
-  m.def("getSupportedOperations", &supportedOperations, nb::arg("includeInternal"));
-  m.def("getUnsupportedOperations", &unsupportedOperations, nb::arg("opsetVersion"));
+  m.def("getSupportedOperations", &supportedOperations, nb::arg("includeInternal"),
+        "List the operators that can run.\n"
+        "\n"
+        "Args:\n"
+        "    includeInternal: Also those that programs cannot write, such as gradients.");
+  m.def("getUnsupportedOperations", &unsupportedOperations, nb::arg("opsetVersion"),
+        "List the operators of an ai.onnx operator set that cannot run.\n"
+        "\n"
+        "Args:\n"
+        "    opsetVersion: The operator set, 1 or more.");
   m.def(
       "getSupportedOperationsDefinition",
       [](bool includeInternal) {
@@ -37,10 +55,16 @@ void bindOperators(nb::module_ &m) {
           result[nb::cast(id)] = nb::cast(supportedOperation(id));
         return result;
       },
-      nb::arg("includeInternal"));
+      nb::arg("includeInternal"),
+      "Dictionary from OperatorIdentifier to OpDefinition.\n"
+      "\n"
+      "Args:\n"
+      "    includeInternal: As in getSupportedOperations.");
   for (const ReservedPrefix &prefix : reservedPrefixes()) {
     const std::string text = prefix.text;
-    m.def(prefix.function, [text] { return text; });
+    const std::string doc = "The reserved tensor-name prefix '" + text + "'.";
+    m.def(
+        prefix.function, [text] { return text; }, doc.c_str());
   }
 }
 

@@ -47,9 +47,10 @@ Values toSgdValues(nb::handle given) {
 // Keyword names differ between the optimizers only in spelling, so each class lists its own.
 void bindSgd(nb::module_ &m) {
   bindEnum<SGDAccumulatorAndMomentum>(
-      m, "SGDAccumulatorAndMomentum",
+      m, "SGDAccumulatorAndMomentum", "One tensor for accumulated gradient and velocity, or two.",
       {{"Combined", SGDAccumulatorAndMomentum::Combined}, {"Separate", SGDAccumulatorAndMomentum::Separate}});
-  nb::class_<SGD, Optimizer>(m, "SGD")
+  nb::class_<SGD, Optimizer>(m, "SGD",
+                             "Stochastic gradient descent with momentum. Formulas: docs/compat/optimizers.md.")
       .def(
           "__init__",
           [](SGD *self, nb::object pyd, std::vector<ClipNormSettings> clip, SGDAccumulatorAndMomentum mode,
@@ -58,31 +59,65 @@ void bindSgd(nb::module_ &m) {
           nb::arg("pyd"), nb::arg("clip_norm_settings") = std::vector<ClipNormSettings>{},
           nb::arg("accumulatorAndMomentum") = SGDAccumulatorAndMomentum::Combined,
           nb::arg("accumType") = DataType::UNDEFINED, nb::arg("accl1Type") = DataType::UNDEFINED,
-          nb::arg("debugContext") = "sgd")
+          nb::arg("debugContext") = "sgd",
+          "Make the optimizer.\n"
+          "\n"
+          "Args:\n"
+          "    pyd: Dictionary of hyper-parameters: defaultLearningRate (default 0.1), defaultWeightDecay (0), "
+          "defaultMomentum (0), defaultDampening (0), defaultVelocityScaling (1), nesterov (0), lossScaling "
+          "(1). Each value is a tuple (value, isConst); a constant value is part of the program, any other can "
+          "be changed by updateOptimizerFromHost. All defaults are constant. A plain number is a learning rate "
+          "that can be changed.\n"
+          "    clip_norm_settings: Groups of weights whose gradients are clipped.\n"
+          "    accumulatorAndMomentum: One tensor for accumulated gradient and velocity (Combined), or two "
+          "(Separate).\n"
+          "    accumType: Element type of accumulators; UNDEFINED: that of the weight.\n"
+          "    accl1Type: Element type of velocities; UNDEFINED: that of the weight.\n"
+          "    debugContext: Name.\n"
+          "\n"
+          "Raises:\n"
+          "    popart_exception: An unknown key, a value that is no tuple, or one out of range.")
       .def(
           "insertSpecific",
           [](SGD &sgd, const TensorId &id, nb::object values) { sgd.insertSpecific(id, toValues(values)); },
-          nb::arg("weight"), nb::arg("values"))
-      .def("learningRates", &SGD::learningRates)
-      .def("weightDecays", &SGD::weightDecays)
-      .def("momentums", &SGD::momentums)
-      .def("dampenings", &SGD::dampenings)
-      .def("velocityScalings", &SGD::velocityScalings)
-      .def("nesterov", &SGD::nesterov);
-  nb::class_<ConstSGD, SGD>(m, "ConstSGD")
+          nb::arg("weight"), nb::arg("values"),
+          "Values for one weight; keys that are left out take the defaults of this optimizer.\n"
+          "\n"
+          "Args:\n"
+          "    weight: Id of the weight.\n"
+          "    values: Dictionary with learningRate, weightDecay, momentum, dampening, velocityScaling, "
+          "nesterov, each a tuple (value, isConst).\n"
+          "\n"
+          "Raises:\n"
+          "    popart_exception: Another key, a bad value, or a second call for the weight.")
+      .def("learningRates", &SGD::learningRates, "Learning rates, as OptimizerValueMap.")
+      .def("weightDecays", &SGD::weightDecays, "Weight decays, as OptimizerValueMap.")
+      .def("momentums", &SGD::momentums, "Momentums, as OptimizerValueMap.")
+      .def("dampenings", &SGD::dampenings, "Dampenings, as OptimizerValueMap.")
+      .def("velocityScalings", &SGD::velocityScalings, "Velocity scalings, as OptimizerValueMap.")
+      .def("nesterov", &SGD::nesterov, "Whether Nesterov's form is used, as OptimizerValueMap.");
+  nb::class_<ConstSGD, SGD>(m, "ConstSGD", "SGD without momentum whose values are all constant.")
       .def(nb::init<float, float, float, const std::vector<ClipNormSettings> &>(), nb::arg("learning_rate"),
            nb::arg("weight_decay") = 0.0f, nb::arg("loss_scaling") = 1.0f,
-           nb::arg("clip_norm_settings") = std::vector<ClipNormSettings>{});
+           nb::arg("clip_norm_settings") = std::vector<ClipNormSettings>{},
+           "Make the optimizer.\n"
+           "\n"
+           "Args:\n"
+           "    learning_rate: Above 0.\n"
+           "    weight_decay: 0 or more.\n"
+           "    loss_scaling: Factor of the loss, not 0.\n"
+           "    clip_norm_settings: Groups of weights whose gradients are clipped.");
 }
 
 void bindAdam(nb::module_ &m) {
-  bindEnum<AdamMode>(m, "AdamMode",
+  bindEnum<AdamMode>(m, "AdamMode", "The optimizers of class Adam.",
                      {{"Adam", AdamMode::Adam},
                       {"AdamNoBias", AdamMode::AdamNoBias},
                       {"AdaMax", AdamMode::AdaMax},
                       {"Lamb", AdamMode::Lamb},
                       {"LambNoBias", AdamMode::LambNoBias}});
-  nb::class_<Adam, Optimizer>(m, "Adam")
+  nb::class_<Adam, Optimizer>(m, "Adam",
+                              "Adam, AdamNoBias, AdaMax, Lamb and LambNoBias. Formulas: docs/compat/optimizers.md.")
       .def(
           "__init__",
           [](Adam *self, nb::object values, AdamMode mode, WeightDecayMode decay, DataType accum, DataType accl1,
@@ -91,27 +126,55 @@ void bindAdam(nb::module_ &m) {
           nb::arg("values"), nb::arg("mode") = AdamMode::Adam, nb::arg("weight_decay_mode") = WeightDecayMode::Decay,
           nb::arg("accum_type") = DataType::UNDEFINED, nb::arg("accl1_type") = DataType::FLOAT,
           nb::arg("accl2_type") = DataType::FLOAT, nb::arg("clip_norm_settings") = std::vector<ClipNormSettings>{},
-          nb::arg("scaled_optimizer_state") = false, nb::arg("debugContext") = "adam")
+          nb::arg("scaled_optimizer_state") = false, nb::arg("debugContext") = "adam",
+          "Make the optimizer.\n"
+          "\n"
+          "Args:\n"
+          "    values: Dictionary of hyper-parameters: defaultLearningRate (default 0.1), defaultWeightDecay "
+          "(0), defaultBeta1 (0.9), defaultBeta2 (0.999), defaultEps (1e-6), defaultMaxWeightNorm (10, Lamb), "
+          "lossScaling (1). Each value is a tuple (value, isConst); a constant value is part of the program, "
+          "any other can be changed by updateOptimizerFromHost. All defaults are constant.\n"
+          "    mode: Which of the five.\n"
+          "    weight_decay_mode: Decay of the weight, or L2 term of the gradient.\n"
+          "    accum_type: Element type of accumulators; UNDEFINED: that of the weight.\n"
+          "    accl1_type: Element type of the first state.\n"
+          "    accl2_type: Element type of the second state.\n"
+          "    clip_norm_settings: Groups of weights whose gradients are clipped.\n"
+          "    scaled_optimizer_state: Whether the states keep the loss scale.\n"
+          "    debugContext: Name.\n"
+          "\n"
+          "Raises:\n"
+          "    popart_exception: An unknown key, a value that is no tuple, or one out of range.")
       .def(
           "insertSpecific",
           [](Adam &adam, const TensorId &id, nb::object values) { adam.insertSpecific(id, toValues(values)); },
-          nb::arg("weight"), nb::arg("values"))
-      .def("learningRates", &Adam::learningRates)
-      .def("weightDecays", &Adam::weightDecays)
-      .def("beta1s", &Adam::beta1s)
+          nb::arg("weight"), nb::arg("values"),
+          "Values for one weight; keys that are left out take the defaults of this optimizer.\n"
+          "\n"
+          "Args:\n"
+          "    weight: Id of the weight.\n"
+          "    values: Dictionary with learningRate, weightDecay, beta1, beta2, eps, maxWeightNorm, each a "
+          "tuple (value, isConst).\n"
+          "\n"
+          "Raises:\n"
+          "    popart_exception: Another key, a bad value, or a second call for the weight.")
+      .def("learningRates", &Adam::learningRates, "Learning rates, as OptimizerValueMap.")
+      .def("weightDecays", &Adam::weightDecays, "Weight decays, as OptimizerValueMap.")
+      .def("beta1s", &Adam::beta1s, "Decays of the first moment, as OptimizerValueMap.")
       // compat: upstream's beta2s returns the values of beta1 (tests/python/popart/test_optimizers.py).
-      .def("beta2s", &Adam::beta1s)
-      .def("epss", &Adam::epss)
-      .def("maxWeightNorms", &Adam::maxWeightNorms);
+      .def("beta2s", &Adam::beta1s, "What beta1s returns, as PopART's method does, as OptimizerValueMap.")
+      .def("epss", &Adam::epss, "Terms added to denominators, as OptimizerValueMap.")
+      .def("maxWeightNorms", &Adam::maxWeightNorms, "Largest weight norms of Lamb, as OptimizerValueMap.");
 }
 
 void bindAdaptive(nb::module_ &m) {
-  bindEnum<AdaptiveMode>(m, "AdaptiveMode",
+  bindEnum<AdaptiveMode>(m, "AdaptiveMode", "The optimizers of class Adaptive.",
                          {{"AdaGrad", AdaptiveMode::AdaGrad},
                           {"RMSProp", AdaptiveMode::RMSProp},
                           {"CenteredRMSProp", AdaptiveMode::CenteredRMSProp},
                           {"AdaDelta", AdaptiveMode::AdaDelta}});
-  nb::class_<Adaptive, Optimizer>(m, "Adaptive")
+  nb::class_<Adaptive, Optimizer>(
+      m, "Adaptive", "AdaGrad, RMSProp, CenteredRMSProp and AdaDelta. Formulas: docs/compat/optimizers.md.")
       .def(
           "__init__",
           // compat: accl2_type is ignored upstream, accl1_type serves both (tests/python/popart/test_optimizers.py).
@@ -122,38 +185,91 @@ void bindAdaptive(nb::module_ &m) {
           nb::arg("weight_decay_mode") = WeightDecayMode::Decay, nb::arg("accum_type") = DataType::UNDEFINED,
           nb::arg("accl1_type") = DataType::FLOAT, nb::arg("accl2_type") = DataType::FLOAT,
           nb::arg("accl3_type") = DataType::UNDEFINED, nb::arg("rmsprop_tf_variant") = false,
-          nb::arg("debugContext") = "adaptive")
+          nb::arg("debugContext") = "adaptive",
+          "Make the optimizer.\n"
+          "\n"
+          "Args:\n"
+          "    values: Dictionary of hyper-parameters: defaultLearningRate (default 0.01), defaultWeightDecay "
+          "(0), defaultAlpha (0.99), defaultMomentum (0), defaultEps (1e-6), lossScaling (1). Each value is a "
+          "tuple (value, isConst); a constant value is part of the program, any other can be changed by "
+          "updateOptimizerFromHost. All defaults are constant.\n"
+          "    mode: Which of the four.\n"
+          "    weight_decay_mode: Decay of the weight, or L2 term of the gradient.\n"
+          "    accum_type: Element type of accumulators; UNDEFINED: that of the weight.\n"
+          "    accl1_type: Element type of the first state.\n"
+          "    accl2_type: Element type of the second state; ignored: accl1_type is used for both, as in "
+          "PopART.\n"
+          "    accl3_type: Element type of the momentum; UNDEFINED: that of the weight.\n"
+          "    rmsprop_tf_variant: TensorFlow's form, of the RMSProp modes only.\n"
+          "    debugContext: Name.\n"
+          "\n"
+          "Raises:\n"
+          "    popart_exception: An unknown key, a value that is no tuple, or one out of range.")
       .def(
           "insertSpecific",
           [](Adaptive &adaptive, const TensorId &id, nb::object values) {
             adaptive.insertSpecific(id, toValues(values));
           },
-          nb::arg("weight"), nb::arg("values"))
-      .def("learningRates", &Adaptive::learningRates)
-      .def("weightDecays", &Adaptive::weightDecays)
-      .def("alphas", &Adaptive::alphas)
-      .def("momentums", &Adaptive::momentums)
-      .def("epss", &Adaptive::epss);
+          nb::arg("weight"), nb::arg("values"),
+          "Values for one weight; keys that are left out take the defaults of this optimizer.\n"
+          "\n"
+          "Args:\n"
+          "    weight: Id of the weight.\n"
+          "    values: Dictionary with learningRate, weightDecay, alpha, momentum, eps, each a tuple (value, "
+          "isConst).\n"
+          "\n"
+          "Raises:\n"
+          "    popart_exception: Another key, a bad value, or a second call for the weight.")
+      .def("learningRates", &Adaptive::learningRates, "Learning rates, as OptimizerValueMap.")
+      .def("weightDecays", &Adaptive::weightDecays, "Weight decays, as OptimizerValueMap.")
+      .def("alphas", &Adaptive::alphas, "Decays of the accumulators, as OptimizerValueMap.")
+      .def("momentums", &Adaptive::momentums, "Momentums, as OptimizerValueMap.")
+      .def("epss", &Adaptive::epss, "Terms added to denominators, as OptimizerValueMap.");
 }
 
 }  // namespace
 
 void bindOptimizers(nb::module_ &m) {
   bindEnum<WeightDecayMode>(
-      m, "WeightDecayMode",
+      m, "WeightDecayMode", "Decay of the weight, or L2 term of the gradient.",
       {{"Decay", WeightDecayMode::Decay}, {"L2Regularization", WeightDecayMode::L2Regularization}});
-  nb::class_<OptimizerValue>(m, "OptimizerValue")
-      .def(nb::init<float, bool>(), nb::arg("val"), nb::arg("isConst"))
-      .def("val", &OptimizerValue::val)
-      .def("isConst", &OptimizerValue::isConst);
-  nb::class_<OptimizerValueMap>(m, "OptimizerValueMap").def("getDefault", &OptimizerValueMap::getDefault);
-  nb::class_<ClipNormSettings>(m, "ClipNormSettings")
-      .def(nb::init<const std::vector<TensorId> &, float>(), nb::arg("weightIds"), nb::arg("maxNorm"))
-      .def_static("clipWeights", &ClipNormSettings::clipWeights, nb::arg("weightIds"), nb::arg("maxNorm"))
-      .def_static("clipAllWeights", &ClipNormSettings::clipAllWeights, nb::arg("maxNorm"))
+  nb::class_<OptimizerValue>(m, "OptimizerValue", "A hyper-parameter and whether it is part of the program.")
+      .def(nb::init<float, bool>(), nb::arg("val"), nb::arg("isConst"),
+           "Make a value.\n"
+           "\n"
+           "Args:\n"
+           "    val: The number.\n"
+           "    isConst: Whether it stays for ever.")
+      .def("val", &OptimizerValue::val, "The number.")
+      .def("isConst", &OptimizerValue::isConst, "Whether it is part of the program.");
+  nb::class_<OptimizerValueMap>(m, "OptimizerValueMap",
+                                "A hyper-parameter of all weights: a default, and values of single weights.")
+      .def("getDefault", &OptimizerValueMap::getDefault, "The default.");
+  nb::class_<ClipNormSettings>(
+      m, "ClipNormSettings",
+      "Gradient clipping: a group of weights whose gradients are scaled down together when their norm is "
+      "above a limit.")
+      .def(nb::init<const std::vector<TensorId> &, float>(), nb::arg("weightIds"), nb::arg("maxNorm"),
+           "A group of weights.\n"
+           "\n"
+           "Args:\n"
+           "    weightIds: Ids of the weights.\n"
+           "    maxNorm: Largest norm, above 0.")
+      .def_static("clipWeights", &ClipNormSettings::clipWeights, nb::arg("weightIds"), nb::arg("maxNorm"),
+                  "A group of weights.\n"
+                  "\n"
+                  "Args:\n"
+                  "    weightIds: Ids of the weights.\n"
+                  "    maxNorm: Largest norm, above 0.")
+      .def_static("clipAllWeights", &ClipNormSettings::clipAllWeights, nb::arg("maxNorm"),
+                  "One group of all weights.\n"
+                  "\n"
+                  "Args:\n"
+                  "    maxNorm: Largest norm, above 0.")
       .def_rw("weightIds", &ClipNormSettings::weightIds)
       .def_rw("maxNorm", &ClipNormSettings::maxNorm);
-  nb::class_<Optimizer>(m, "Optimizer").def("getLossScalingVal", &Optimizer::getLossScalingVal);
+  nb::class_<Optimizer>(m, "Optimizer", "What all optimizers share.")
+      .def("getLossScalingVal", &Optimizer::getLossScalingVal, "The loss scale.");
   bindSgd(m);
   bindAdam(m);
   bindAdaptive(m);

@@ -70,28 +70,70 @@ void handleSignals() {
 
 void bindSessionBase(nb::module_ &m) {
   setInterruptCheck(handleSignals);
-  nb::class_<OutOfMemoryError>(m, "OutOfMemoryError")
-      .def(nb::init<>())
-      .def("isSuccessful", [](const OutOfMemoryError &e) { return !e.failure; })
-      .def("getSummaryReport",
-           [](const OutOfMemoryError &e) { return e.failure ? e.failure->getSummaryReport() : std::string(); })
-      .def("getProfilePath",
-           [](const OutOfMemoryError &e) { return e.failure ? e.failure->getProfilePath() : std::string(); })
+  nb::class_<OutOfMemoryError>(m, "OutOfMemoryError", "What prepareDevice fills in when a program does not fit.")
+      .def(nb::init<>(), "Nothing has failed.")
+      .def(
+          "isSuccessful", [](const OutOfMemoryError &e) { return !e.failure; }, "Whether nothing has failed.")
+      .def(
+          "getSummaryReport",
+          [](const OutOfMemoryError &e) { return e.failure ? e.failure->getSummaryReport() : std::string(); },
+          "Memory by kind, as text.")
+      .def(
+          "getProfilePath",
+          [](const OutOfMemoryError &e) { return e.failure ? e.failure->getProfilePath() : std::string(); },
+          "Empty: no profile is written.")
       .def("__str__",
            [](const OutOfMemoryError &e) { return e.failure ? std::string(e.failure->what()) : std::string(); });
 
   const auto release = nb::call_guard<nb::gil_scoped_release>();
   nb::class_<Session>(m, "_Session")
-      .def("prepareDevice", &prepareDevice<Session>, nb::arg("loadEngine") = true, nb::arg("err").none() = nb::none())
-      .def("loadEngineAndConnectStreams", &Session::loadEngineAndConnectStreams, release)
-      .def("weightsFromHost", &Session::weightsFromHost, release)
-      .def("weightsToHost", &Session::weightsToHost, release)
-      .def("copyDeviceWeightsToHost", &Session::weightsToHost, release)
-      .def("readWeights", &Session::readWeights, nb::arg("weightsio"))
-      .def("writeWeights", &Session::writeWeights, nb::arg("weightsio"))
-      .def("modelToHost", &Session::modelToHost, nb::arg("filename"), release)
+      .def("prepareDevice", &prepareDevice<Session>, nb::arg("loadEngine") = true, nb::arg("err").none() = nb::none(),
+           "Compile the program, attach the device and load.\n"
+           "\n"
+           "Args:\n"
+           "    loadEngine: False: compile only; loadEngineAndConnectStreams loads.\n"
+           "    err: OutOfMemoryError to fill in instead of raising.\n"
+           "\n"
+           "Raises:\n"
+           "    popart_exception: It does not fit, or the device does not suit.")
+      .def("loadEngineAndConnectStreams", &Session::loadEngineAndConnectStreams, release,
+           "Load the compiled program.\n"
+           "\n"
+           "Raises:\n"
+           "    popart_runtime_error: It is not compiled.")
+      .def("weightsFromHost", &Session::weightsFromHost, release,
+           "Send the host's values of all variables to the device. Training needs it before the first run.")
+      .def("weightsToHost", &Session::weightsToHost, release,
+           "Fetch all variables from the device; readWeights reads them.")
+      .def("copyDeviceWeightsToHost", &Session::weightsToHost, release, "The same as weightsToHost.")
+      .def("readWeights", &Session::readWeights, nb::arg("weightsio"),
+           "Copy what weightsToHost fetched into arrays.\n"
+           "\n"
+           "Args:\n"
+           "    weightsio: PyWeightsIO with arrays of the weights' shapes.\n"
+           "\n"
+           "Raises:\n"
+           "    popart_runtime_error: An unknown weight, or an array that does not fit.")
+      .def("writeWeights", &Session::writeWeights, nb::arg("weightsio"),
+           "Set the host's values of weights; weightsFromHost sends them.\n"
+           "\n"
+           "Args:\n"
+           "    weightsio: PyWeightsIO with arrays of the weights' shapes.\n"
+           "\n"
+           "Raises:\n"
+           "    popart_runtime_error: An unknown weight, an array that does not fit, or constant weights.")
+      .def("modelToHost", &Session::modelToHost, nb::arg("filename"), release,
+           "Write the model with its weights as they are now, and optimizer state.\n"
+           "\n"
+           "Args:\n"
+           "    filename: ONNX file, replaced as a whole.")
       .def("updateExternallySavedTensorLocations", &Session::updateExternallySavedTensorLocations,
-           nb::arg("fromLocation"), nb::arg("toLocation"))
+           nb::arg("fromLocation"), nb::arg("toLocation"),
+           "Move weights that are stored outside the model to another file, from the next modelToHost on.\n"
+           "\n"
+           "Args:\n"
+           "    fromLocation: File that holds them.\n"
+           "    toLocation: New file.")
       .def(
           "resetHostWeights",
           [](Session &s, nb::object model, bool ignore) {
@@ -99,9 +141,23 @@ void bindSessionBase(nb::module_ &m) {
             nb::gil_scoped_release unlocked;
             s.resetHostWeights(std::string(text.view()), ignore);
           },
-          nb::arg("modelProtoOrFilename"), nb::arg("ignoreWeightsInModelWithoutCorrespondingHostWeight") = false)
+          nb::arg("modelProtoOrFilename"), nb::arg("ignoreWeightsInModelWithoutCorrespondingHostWeight") = false,
+          "Take the host's values from another model of the same structure; weightsFromHost sends them.\n"
+          "\n"
+          "Args:\n"
+          "    modelProtoOrFilename: The name of a file or the bytes of a model.\n"
+          "    ignoreWeightsInModelWithoutCorrespondingHostWeight: Skip weights that the session does not have.")
       .def(
-          "run", [](Session &s, IStepIO &stepIO) { s.run(stepIO); }, nb::arg("stepio"), release)
+          "run", [](Session &s, IStepIO &stepIO) { s.run(stepIO); }, nb::arg("stepio"), release,
+          "Run one step.\n"
+          "\n"
+          "Args:\n"
+          "    stepio: Arrays or callbacks.\n"
+          "    debugName: Name in the log.\n"
+          "    programHandle: Of another program; there is none.\n"
+          "\n"
+          "Raises:\n"
+          "    popart_runtime_error: Not prepared, weights not sent (training), or buffers that do not fit.")
       .def(
           "run", [](Session &s, IStepIO &stepIO, const std::string &debugName) { s.run(stepIO, debugName); },
           nb::arg("stepio"), nb::arg("debugName"), release)
@@ -112,26 +168,73 @@ void bindSessionBase(nb::module_ &m) {
           },
           nb::arg("programHandle"), nb::arg("stepio"), nb::arg("debugName") = "", release)
       .def("saveExecutable", &Session::saveExecutable, nb::arg("path"), nb::arg("savePopartMetadata") = true,
-           nb::arg("saveVariables") = true, release)
-      .def("saveVariables", &Session::saveVariables, nb::arg("path"), release)
-      .def("loadExecutable", &Session::loadExecutableFromFile, nb::arg("filename"), release)
-      .def("setRandomSeed", &Session::setRandomSeed, nb::arg("seedValue"))
-      .def("getRandomSeed", &Session::getRandomSeed)
-      .def("getRNGState", &Session::getRNGState)
-      .def("setRNGState", &Session::setRNGState, nb::arg("rngValue"))
-      .def("getInfo", &Session::getInfo, nb::arg("id"))
-      .def("getIr", &Session::getIrPtr)
-      .def("getSummaryReport", &Session::getSummaryReport, nb::arg("resetProfile") = true)
-      .def("getSerializedGraph",
-           [](const Session &s) {
-             const std::string text = s.getSerializedGraph();
-             return nb::bytes(text.data(), text.size());
-           })
+           nb::arg("saveVariables") = true, release,
+           "Write the program's identity and the values of its variables.\n"
+           "\n"
+           "Args:\n"
+           "    path: File, or folder for executable.popef.\n"
+           "    savePopartMetadata: Kept, no effect.\n"
+           "    saveVariables: Also write the values.")
+      .def("saveVariables", &Session::saveVariables, nb::arg("path"), release,
+           "Write the values of the variables.\n"
+           "\n"
+           "Args:\n"
+           "    path: File, or folder for variables.popef.")
+      .def("loadExecutable", &Session::loadExecutableFromFile, nb::arg("filename"), release,
+           "Take the values of variables from a file of saveExecutable.\n"
+           "\n"
+           "Args:\n"
+           "    filename: The file.")
+      .def("setRandomSeed", &Session::setRandomSeed, nb::arg("seedValue"),
+           "Set the seed of random operators.\n"
+           "\n"
+           "Args:\n"
+           "    seedValue: Whole number of 64 bits.")
+      .def("getRandomSeed", &Session::getRandomSeed, "The seed as the device has it; it moves on with every batch.")
+      .def("getRNGState", &Session::getRNGState, "Refused: random numbers depend on the seed alone.")
+      .def("setRNGState", &Session::setRNGState, nb::arg("rngValue"),
+           "Refused: random numbers depend on the seed alone.\n"
+           "\n"
+           "Args:\n"
+           "    rngValue: Numbers of getRNGState.")
+      .def("getInfo", &Session::getInfo, nb::arg("id"),
+           "Type and shape of a tensor.\n"
+           "\n"
+           "Args:\n"
+           "    id: The tensor.")
+      .def("getIr", &Session::getIrPtr, "The program.")
+      .def("getSummaryReport", &Session::getSummaryReport, nb::arg("resetProfile") = true,
+           "Memory by kind in bytes, as text.\n"
+           "\n"
+           "Args:\n"
+           "    resetProfile: Kept, no effect.")
+      .def("getThreadReport", &Session::getThreadReport,
+           "Every kernel with the threads it uses, its tasks and the predicted share of busy threads, as text.")
+      .def(
+          "getSerializedGraph",
+          [](const Session &s) {
+            const std::string text = s.getSerializedGraph();
+            return nb::bytes(text.data(), text.size());
+          },
+          "The program as JSON, in bytes.")
       .def("_serializeIr", &Session::serializeIr, nb::arg("format"))
-      .def("getCycleCount", &Session::getCycleCount, nb::arg("id") = "")
-      .def("checkInplacingAmbiguity", &Session::checkInplacingAmbiguity)
-      .def("broadcastWeights", &Session::broadcastWeights, nb::arg("rootRank") = 0)
-      .def("setEngineIsLoaded", &Session::setEngineIsLoaded, nb::arg("isLoaded"))
+      .def("getCycleCount", &Session::getCycleCount, nb::arg("id") = "",
+           "Refused: no device here counts cycles.\n"
+           "\n"
+           "Args:\n"
+           "    id: Which counter.")
+      .def("checkInplacingAmbiguity", &Session::checkInplacingAmbiguity,
+           "Raise popart_exception when the result depends on an order that nothing fixes.")
+      .def("broadcastWeights", &Session::broadcastWeights, nb::arg("rootRank") = 0,
+           "Send weights to all processes; there is one.\n"
+           "\n"
+           "Args:\n"
+           "    rootRank: 0.")
+      .def("setEngineIsLoaded", &Session::setEngineIsLoaded, nb::arg("isLoaded"),
+           "Say that the device holds the program no more.\n"
+           "\n"
+           "Args:\n"
+           "    isLoaded: False unloads.")
       .def("_variableIds", &Session::variableIds);
 }
 
@@ -171,7 +274,7 @@ void bindSessions(nb::module_ &m) {
                 std::move(*InferenceSession::createFromIr(std::move(ir), device, name, batchesPerStep)));
           },
           nb::arg("ir"), nb::arg("deviceInfo").none(), nb::arg("name"), nb::arg("batchesPerStep"))
-      .def("getAllTensorIds", &Session::getAllTensorIds);
+      .def("getAllTensorIds", &Session::getAllTensorIds, "Ids of the program's tensors.");
   nb::class_<TrainingSession, Session>(m, "_TrainingSessionCore")
       .def(
           "__init__",
@@ -193,8 +296,15 @@ void bindSessions(nb::module_ &m) {
           },
           nb::arg("fnModel"), nb::arg("dataFlow"), nb::arg("loss"), nb::arg("optimizer"), nb::arg("deviceInfo").none(),
           nb::arg("inputShapeInfo"), nb::arg("patterns"), nb::arg("userOptions"), nb::arg("name"))
-      .def("getTensorIds", &Session::getAllTensorIds)
-      .def("updateOptimizerFromHost", &TrainingSession::updateOptimizerFromHost, nb::arg("optimizer"));
+      .def("getTensorIds", &Session::getAllTensorIds, "Ids of the program's tensors.")
+      .def("updateOptimizerFromHost", &TrainingSession::updateOptimizerFromHost, nb::arg("optimizer"),
+           "Use other hyper-parameters from now on.\n"
+           "\n"
+           "Args:\n"
+           "    optimizer: Of the same class, with the same constant values.\n"
+           "\n"
+           "Raises:\n"
+           "    popart_runtime_error: It is no valid replacement.");
 }
 
 }  // namespace popart::python

@@ -102,15 +102,44 @@ class PyWeightsIO final : public IWeightsIO {
 }  // namespace
 
 void bindStepIo(nb::module_ &m) {
-  nb::class_<IStepIO>(m, "IStepIO").def("enableRuntimeAsserts", &IStepIO::enableRuntimeAsserts, nb::arg("enable"));
+  nb::class_<IStepIO>(m, "IStepIO", "Where a step reads inputs and writes results.")
+      .def("enableRuntimeAsserts", &IStepIO::enableRuntimeAsserts, nb::arg("enable"),
+           "Check the sizes of buffers at the first run of a session; on by default.\n"
+           "\n"
+           "Args:\n"
+           "    enable: On or off.");
   nb::class_<StepIOGeneric, IStepIO>(m, "_StepIOGeneric");
-  nb::class_<PyStepIO, StepIOGeneric>(m, "PyStepIO")
-      .def(nb::init<nb::dict, nb::dict>(), nb::arg("inputs"), nb::arg("outputs"));
-  nb::class_<PyStepIOCallback, IStepIO>(m, "PyStepIOCallback")
+  nb::class_<PyStepIO, StepIOGeneric>(m, "PyStepIO",
+                                      "NumPy arrays for one step, used in place. May be used again for the next.")
+      .def(nb::init<nb::dict, nb::dict>(), nb::arg("inputs"), nb::arg("outputs"),
+           "Name the arrays.\n"
+           "\n"
+           "Args:\n"
+           "    inputs: Dictionary from tensor id to a C-contiguous array of all batches of the step: "
+           "(batchesPerStep, accumulationFactor, replicas, *shape).\n"
+           "    outputs: Dictionary from anchor to a writable array; session.initAnchorArrays() makes them.\n"
+           "\n"
+           "Raises:\n"
+           "    popart_exception: An array is not contiguous or read-only.");
+  nb::class_<PyStepIOCallback, IStepIO>(m, "PyStepIOCallback",
+                                        "Functions that are called for each micro-batch of a step.")
       .def(nb::init<nb::object, nb::object, nb::object, nb::object>(), nb::arg("input_callback"),
-           nb::arg("input_complete_callback"), nb::arg("output_callback"), nb::arg("output_complete_callback"));
-  nb::class_<IWeightsIO>(m, "IWeightsIO");
-  nb::class_<PyWeightsIO, IWeightsIO>(m, "PyWeightsIO").def(nb::init<nb::dict>(), nb::arg("weights"));
+           nb::arg("input_complete_callback"), nb::arg("output_callback"), nb::arg("output_complete_callback"),
+           "Name the functions.\n"
+           "\n"
+           "Args:\n"
+           "    input_callback: (id, is_prefetch) -> array of the next micro-batch, or None when prefetching "
+           "finds none.\n"
+           "    input_complete_callback: (id) -> None, when the values have been read.\n"
+           "    output_callback: (id) -> array to write the next value to.\n"
+           "    output_complete_callback: (id) -> None, when it is written.");
+  nb::class_<IWeightsIO>(m, "IWeightsIO", "Host arrays of weights by name.");
+  nb::class_<PyWeightsIO, IWeightsIO>(m, "PyWeightsIO", "NumPy arrays for readWeights and writeWeights, used in place.")
+      .def(nb::init<nb::dict>(), nb::arg("weights"),
+           "Name the arrays.\n"
+           "\n"
+           "Args:\n"
+           "    weights: Dictionary from weight id to a C-contiguous array of the weight's shape.");
 }
 
 }  // namespace popart::python

@@ -45,11 +45,24 @@ void bindTensorInfo(nb::module_ &m) {
       .def("__hash__", [](const TensorInfo &info) { return std::hash<std::string>()(info.str()); })
       .def("__repr__", [](const TensorInfo &info) { return "TensorInfo(" + info.str() + ")"; });
 
-  nb::class_<InputShapeInfo>(m, "InputShapeInfo")
-      .def(nb::init<>())
-      .def("add", &InputShapeInfo::add, nb::arg("id"), nb::arg("info"))
-      .def("get", &InputShapeInfo::get, nb::arg("id"))
-      .def("has", &InputShapeInfo::has, nb::arg("id"));
+  nb::class_<InputShapeInfo>(m, "InputShapeInfo", "Types and shapes of inputs that a model leaves open.")
+      .def(nb::init<>(), "An empty list.")
+      .def("add", &InputShapeInfo::add, nb::arg("id"), nb::arg("info"),
+           "Say what an input is.\n"
+           "\n"
+           "Args:\n"
+           "    id: The input.\n"
+           "    info: TensorInfo.")
+      .def("get", &InputShapeInfo::get, nb::arg("id"),
+           "What was said.\n"
+           "\n"
+           "Args:\n"
+           "    id: The input.")
+      .def("has", &InputShapeInfo::has, nb::arg("id"),
+           "Whether something was said.\n"
+           "\n"
+           "Args:\n"
+           "    id: The input.");
 
   m.def(
       "getTensorInfo",
@@ -57,7 +70,14 @@ void bindTensorInfo(nb::module_ &m) {
         const HostArray view(array, HostArray::Types::Documented);
         return view.info();
       },
-      nb::arg("array"), "Type and shape of a NumPy array.");
+      nb::arg("array"),
+      "Type and shape of a NumPy array.\n"
+      "\n"
+      "Args:\n"
+      "    array: The array.\n"
+      "\n"
+      "Raises:\n"
+      "    popart_exception: An element type without counterpart, such as float64.");
 }
 
 }  // namespace popart::python

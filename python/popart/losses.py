@@ -43,12 +43,19 @@ class Loss:
         return self._output
 
     def virtualGraph(self, virtualGraphId: int) -> "Loss":
-        """Place the loss on a virtual graph (an IPU). Changes no result."""
+        """Place the loss on a virtual graph (an IPU). Changes no result.
+
+        Args:
+            virtualGraphId: Number of the IPU.
+
+        Returns:
+            This loss.
+        """
         self._virtual_graph = virtualGraphId
         return self
 
     def pipelineStage(self, stage: int) -> "Loss":
-        """Place the loss in a pipeline stage. Changes no result."""
+        """Place the loss in a pipeline stage, by its number `stage`. Changes no result."""
         self._pipeline_stage = stage
         return self
 
@@ -62,7 +69,14 @@ class NllLoss(Loss):
     def __init__(
         self, probsId: str, labelsId: str, outputId: str, reduction: ReductionType = ReductionType.Sum
     ) -> None:
-        """Name probabilities ``(N, C)``, integer labels ``(N,)`` and the result."""
+        """Make the loss.
+
+        Args:
+            probsId: Probabilities ``(N, C)``.
+            labelsId: Class numbers ``(N,)``.
+            outputId: Name of the result.
+            reduction: Sum or mean over the rows, or none.
+        """
         super().__init__("Nll", [probsId, labelsId], outputId, reduction)
 
 
@@ -72,7 +86,14 @@ class L1Loss(Loss):
     def __init__(
         self, inputId: str, outputId: str, lambda_: float, reduction: ReductionType = ReductionType.Sum
     ) -> None:
-        """Name the tensor, the result and the factor."""
+        """Make the loss.
+
+        Args:
+            inputId: Tensor of any shape.
+            outputId: Name of the result.
+            lambda_: Factor.
+            reduction: Sum or mean over the elements, or none.
+        """
         super().__init__("L1", [inputId], outputId, reduction, lambda_)
 
 
@@ -80,5 +101,11 @@ class IdentityLoss(Loss):
     """The tensor itself, reduced."""
 
     def __init__(self, inputId: str, outputId: str, reduction: ReductionType = ReductionType.Sum) -> None:
-        """Name the tensor and the result."""
+        """Make the loss.
+
+        Args:
+            inputId: Tensor of any shape.
+            outputId: Name of the result.
+            reduction: Sum or mean over the elements, or none.
+        """
         super().__init__("IdentityLoss", [inputId], outputId, reduction)

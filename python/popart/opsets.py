@@ -79,6 +79,33 @@ def _signature_of(parameters: str) -> inspect.Signature:
     return inspect.signature(eval(f"lambda {parameters}: None"))  # the tables' own text
 
 
+def _doc_of(method: Method, domain: str, opset: int, signature: inspect.Signature) -> str:
+    """What a builder method says of itself."""
+    texts = {
+        "args": "Ids of the inputs, in the order of the operator; an empty one is left out.",
+        "num_outputs": "How many outputs to make.",
+        "debugContext": "Name of the node.",
+    }
+    lines = [f"Add {method.op_type} of {domain}, operator set {opset}.", "", "Args:"]
+    for parameter in signature.parameters.values():
+        text = texts.get(parameter.name)
+        if text is None:
+            default = "" if parameter.default is parameter.empty else f"; default {parameter.default!r}"
+            text = f"Attribute of the operator{default}."
+        lines.append(f"    {parameter.name}: {text}")
+    several = "num_outputs" in signature.parameters or method.outputs > 1
+    result = "Ids of the outputs." if several else "Id of the output." if method.outputs else "Nothing."
+    lines += [
+        "",
+        "Returns:",
+        f"    {result}",
+        "",
+        "Raises:",
+        "    popart_exception: An unknown input, or a wrong number of them.",
+    ]
+    return "\n".join(lines)
+
+
 def _make_method(name: str, domain: str, opset: int, method: Method) -> Callable[..., Any]:
     """The function behind one builder method of one opset."""
     text = method.signatures[max(first for first in method.signatures if first <= opset)]
@@ -104,7 +131,7 @@ def _make_method(name: str, domain: str, opset: int, method: Method) -> Callable
 
     call.__name__ = name
     call.__qualname__ = f"{domain}.{name}"
-    call.__doc__ = f"Add {method.op_type} of {domain} opset {opset}: ``{name}({parameters})``."
+    call.__doc__ = _doc_of(method, domain, opset, signature)
     call.__signature__ = signature  # type: ignore[attr-defined]
     return call
 
@@ -150,7 +177,17 @@ class AiGraphcoreOpset1(Opset):
     _version = 1
 
     def call(self, args: list[str], num_outputs: int, callee: Any, debugName: str = "") -> list[str]:
-        """Run a subgraph."""
+        """Run a subgraph.
+
+        Args:
+            args: Ids of its inputs, by position.
+            num_outputs: How many outputs it has.
+            callee: Its builder, from `Builder.createSubgraphBuilder`.
+            debugName: Name of the node.
+
+        Returns:
+            Ids of the outputs.
+        """
         return self._add("Call", args, num_outputs, {"callee": callee}, debugName)
 
     def init(self, shape: list[int], data_type: Any, init_type: Any, *rest: Any, debugContext: Any = "") -> str:
@@ -177,7 +214,25 @@ class AiGraphcoreOpset1(Opset):
         openBracket: str = "[",
         closeBracket: str = "]",
     ) -> str:
-        """Print a tensor at run time; use the returned id instead of the argument."""
+        """Print a tensor at run time; use the returned id instead of the argument.
+
+        Args:
+            args: The tensor, in a list.
+            print_gradient: 1: print its gradient as well.
+            debugContext: Name of the node.
+            title: First word of a line.
+            summariseThreshold: Elements above which the middle is left out.
+            edgeItems: Elements shown at each end then.
+            maxLineWidth: Characters of a line.
+            digits: Digits after the point.
+            floatFormat: 0: as needed, 1: fixed, 2: scientific, 3: none.
+            separator: Between elements.
+            openBracket: Before a row.
+            closeBracket: After a row.
+
+        Returns:
+            Id of the tensor to use.
+        """
         attributes = dict(
             print_gradient=print_gradient,
             title=title,

@@ -95,6 +95,12 @@ class Graph:
     def get_tensor(self, tensor_id: str) -> "Tensor":
         """Return the tensor with this full id.
 
+        Args:
+            tensor_id: id with the prefix of the graph.
+
+        Returns:
+            The tensor.
+
         Raises:
             popart_exception: the graph has no such tensor.
         """

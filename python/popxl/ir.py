@@ -156,6 +156,9 @@ class Ir:
     def replica_grouping_from_assignments(self, assignment: list[int]) -> "ReplicaGrouping":
         """Group replicas by a list with the group number of each replica.
 
+        Args:
+            assignment: group number of each replica, one per replica.
+
         Returns:
             The grouping.
 

@@ -33,6 +33,11 @@ class RemoteBuffer:
     def set_remote_buffer_info(self, tensor_dtype: dtype, tensor_shape: Iterable[int], entries: int) -> None:
         """Redefine type, shape and number of slots.
 
+        Args:
+            tensor_dtype: element type of a slot.
+            tensor_shape: shape of a slot.
+            entries: number of slots, 1 or more.
+
         Raises:
             ValueError: `entries` is below 1.
         """
@@ -77,6 +82,10 @@ class RemoteBuffer:
     def validate_tensor_matches_buffer(self, t: "Tensor", num_shards: int = 1) -> None:
         """Check that `t` fits into a slot.
 
+        Args:
+            t: the tensor.
+            num_shards: parts that replicas hold; 1: the tensor is whole.
+
         Raises:
             ValueError: shape or dtype differ.
         """
@@ -97,5 +106,14 @@ class RemoteBuffer:
 
 
 def remote_buffer(tensor_shape: Iterable[int], tensor_dtype: dtype, entries: int = 1) -> RemoteBuffer:
-    """Make a remote buffer (`RemoteBuffer`)."""
+    """Make a remote buffer (`RemoteBuffer`).
+
+    Args:
+        tensor_shape: shape of a slot.
+        tensor_dtype: element type of a slot.
+        entries: number of slots, 1 or more.
+
+    Returns:
+        The buffer.
+    """
     return RemoteBuffer(tensor_shape, tensor_dtype, entries)

@@ -284,6 +284,12 @@ class Session:
     def get_tensors_data(self, tensors: Iterable[Variable | Constant]) -> dict[Tensor, np.ndarray]:
         """Return the values of variables and constants, with at most one download.
 
+        Args:
+            tensors: variables and constants.
+
+        Returns:
+            Values by tensor.
+
         Raises:
             TypeError: a tensor is neither variable nor constant.
         """
@@ -303,6 +309,10 @@ class Session:
     def write_variable_data(self, tensor: Variable, data: HostScalarTensor) -> None:
         """Set the value of one variable; uploads all variables when attached.
 
+        Args:
+            tensor: the variable.
+            data: its new value, of its shape and element type.
+
         Raises:
             TypeError: not a variable, or another dtype.
             ValueError: another shape.
@@ -311,6 +321,9 @@ class Session:
 
     def write_variables_data(self, tensors_to_data: Mapping[Variable, HostScalarTensor]) -> None:
         """Set the values of variables, with one upload at the end when attached.
+
+        Args:
+            tensors_to_data: new values by variable, each of its shape and element type.
 
         Raises:
             TypeError: not a variable, or another dtype.

@@ -235,19 +235,19 @@ class Tensor:
         return self.transpose_()
 
     def transpose(self, permutation: Iterable[int] | None = None) -> "Tensor":
-        """See `popxl.ops.transpose`."""
+        """See `popxl.ops.transpose`; `permutation`: new order of the axes, reversed by default."""
         return _ops().transpose(self, permutation)
 
     def transpose_(self, permutation: Iterable[int] | None = None) -> "Tensor":
-        """See `popxl.ops.transpose_`."""
+        """See `popxl.ops.transpose_`; `permutation`: new order of the axes, reversed by default."""
         return _ops().transpose_(self, permutation)
 
     def reshape(self, shape: Iterable[int]) -> "Tensor":
-        """See `popxl.ops.reshape`."""
+        """See `popxl.ops.reshape`; `shape`: new dimension sizes, one may be -1."""
         return _ops().reshape(self, shape)
 
     def reshape_(self, shape: Iterable[int]) -> "Tensor":
-        """See `popxl.ops.reshape_`."""
+        """See `popxl.ops.reshape_`; `shape`: new dimension sizes, one may be -1."""
         return _ops().reshape_(self, shape)
 
     def flatten(self) -> "Tensor":
@@ -277,7 +277,7 @@ class Tensor:
         return _ops().subsample(self.flatten(), self.shape[1] + 1)
 
     def copy_to_ipu(self, destination: int, source: int | None = None) -> "Tensor":
-        """See `popxl.ops.ipu_copy`."""
+        """See `popxl.ops.ipu_copy`; `destination`, `source`: IPU numbers."""
         return _ops().ipu_copy(self, destination, source)
 
     # ---- operators

@@ -20,7 +20,7 @@ class ReplicatedTensorSharding(Enum):
 
 
 class TensorLocation:
-    """Storage and sharding of a tensor."""
+    """Storage and sharding of a tensor: `storage` says on or off chip, `replicated_tensor_sharding` on or off."""
 
     def __init__(
         self,

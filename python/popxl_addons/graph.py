@@ -42,11 +42,26 @@ class BoundGraph:
         return ops.call(self.graph, *targs, inputs_dict=self._merged(args))
 
     def call_with_info(self, *targs: CallArgs, args: TensorMap | None = None) -> CallSiteInfo:
-        """As `call`, returning the description of the call site."""
+        """As `call`, returning the description of the call site.
+
+        Args:
+            *targs: values of the inputs that are not bound, by position.
+            args: graph input → tensor; overrides bound tensors.
+
+        Returns:
+            The call site.
+        """
         return ops.call_with_info(self.graph, *targs, inputs_dict=self._merged(args))
 
     def bind(self, args: TensorMap | None = None) -> "BoundGraph":
-        """Return a bound graph with more (or other) tensors bound."""
+        """Return a bound graph with more (or other) tensors bound.
+
+        Args:
+            args: graph input → tensor.
+
+        Returns:
+            A bound graph with more (or other) tensors bound.
+        """
         return BoundGraph(self.graph, self._merged(args))
 
     def subgraph_io_map(
@@ -55,7 +70,16 @@ class BoundGraph:
         args: TensorMap | None = None,
         outs: Iterable[popxl.Tensor] = (),
     ) -> dict[popxl.Tensor, popxl.Tensor]:
-        """Return graph output → `outs`, and graph input → value of a call with these arguments."""
+        """Return graph output → `outs`, and graph input → value of a call with these arguments.
+
+        Args:
+            *targs: values of the inputs that are not bound, by position.
+            args: graph input → tensor; overrides bound tensors.
+            outs: values of the outputs.
+
+        Returns:
+            Graph tensor → value.
+        """
         merged = self._merged(args)
         unbound = [t for t in self.graph.inputs if t not in merged]
         return {**dict(zip(self.graph.outputs, outs)), **dict(zip(unbound, targs)), **merged}
@@ -95,7 +119,15 @@ class GraphWithNamedArgs:
 
     @classmethod
     def from_grad_graph(cls, grad_graph_info: GradGraphInfo, args: NamedTensors | None = None) -> "GraphWithNamedArgs":
-        """Wrap a gradient graph."""
+        """Wrap a gradient graph.
+
+        Args:
+            grad_graph_info: what `autodiff` returned.
+            args: named inputs of the graph.
+
+        Returns:
+            The wrapper.
+        """
         return cls(grad_graph_info.graph, args, grad_graph_info)
 
     @property
@@ -114,15 +146,38 @@ class GraphWithNamedArgs:
         self._grad_graph_info = value
 
     def bind(self, args: NamedTensors | None = None) -> BoundGraph:
-        """Bind tensors to the named inputs with the same names; other names are ignored."""
+        """Bind tensors to the named inputs with the same names; other names are ignored.
+
+        Args:
+            args: tensors by name.
+
+        Returns:
+            The graph with these inputs bound.
+        """
         return BoundGraph(self.graph, self.args.to_mapping(args) if args is not None else None)
 
     def call(self, *targs: CallArgs, args: TensorMap | None = None) -> tuple[popxl.Tensor, ...]:
-        """Call the graph; see `BoundGraph.call`."""
+        """Call the graph; see `BoundGraph.call`.
+
+        Args:
+            *targs: values of the inputs, by position.
+            args: graph input → tensor.
+
+        Returns:
+            One tensor per output.
+        """
         return self.bind().call(*targs, args=args)
 
     def call_with_info(self, *targs: CallArgs, args: TensorMap | None = None) -> CallSiteInfo:
-        """Call the graph; see `BoundGraph.call_with_info`."""
+        """Call the graph; see `BoundGraph.call_with_info`.
+
+        Args:
+            *targs: values of the inputs, by position.
+            args: graph input → tensor.
+
+        Returns:
+            The call site.
+        """
         return self.bind().call_with_info(*targs, args=args)
 
     def copy(self) -> "GraphWithNamedArgs":

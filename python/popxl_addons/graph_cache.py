@@ -15,19 +15,38 @@ from popxl_addons.graph import BoundGraph, GraphWithNamedArgs
 
 
 def bound_arguments(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> "OrderedDict[str, Any]":
-    """Return parameter → argument of a call, defaults applied."""
+    """Return parameter → argument of a call, defaults applied.
+
+    Args:
+        fn: the function.
+        *args: arguments by position.
+        **kwargs: arguments by name.
+
+    Returns:
+        Arguments by parameter.
+    """
     bound = inspect.signature(fn.__call__).bind(*args, **kwargs)
     bound.apply_defaults()
     return OrderedDict(bound.arguments)
 
 
 def tensor_hash(t: Any) -> int:
-    """Hash shape, dtype and meta shape of a tensor or tensor spec."""
+    """Hash shape, dtype and meta shape of a tensor or tensor spec.
+
+    Args:
+        t: tensor or tensor spec.
+
+    Returns:
+        The hash.
+    """
     return hash((tuple(t.shape), t.dtype, tuple(t.meta_shape)))
 
 
 def argument_hash(arg: Any) -> int:
     """Hash an argument so that interchangeable ones are equal.
+
+    Args:
+        arg: anything that a function is called with.
 
     Returns:
         The hash; tensors count by shape, dtype and meta shape, graphs by identity.
@@ -49,7 +68,16 @@ def argument_hash(arg: Any) -> int:
 
 
 def get_function_hash(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> int:
-    """Hash a function, the current placement and its arguments."""
+    """Hash a function, the current placement and its arguments.
+
+    Args:
+        fn: the function.
+        *args: arguments by position.
+        **kwargs: arguments by name.
+
+    Returns:
+        The hash.
+    """
     ctx = get_current_context()
     arguments = tuple(argument_hash(a) for a in bound_arguments(fn, *args, **kwargs).values())
     return hash((fn, ctx.ipu_id, ctx.io_tile_set, arguments))
@@ -79,7 +107,14 @@ class GraphCache:
 
 
 def function(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorator: calls of the function become calls of a cached graph."""
+    """Decorator: calls of the function become calls of a cached graph.
+
+    Args:
+        fn: function of tensors.
+
+    Returns:
+        The decorated function.
+    """
     cache = GraphCache()
 
     @wraps(fn)

@@ -208,7 +208,19 @@ class Module(popxl.Module, metaclass=NameScopeMeta):
         replica_grouping: popxl.ReplicaGrouping | None = None,
         shard_over: int | None = None,
     ) -> popxl.Tensor:
-        """Add a variable sharded over replicas; see `add_variable_input`."""
+        """Add a variable sharded over replicas; see `add_variable_input`.
+
+        Args:
+            name: key of the input.
+            data_iter: source of first values.
+            dtype: element type; default: that of the values.
+            by_ref: in-place changes reach the variable.
+            replica_grouping: replicas that share one value.
+            shard_over: replicas that share it out; default: the whole group.
+
+        Returns:
+            The graph input.
+        """
         made = add_replica_sharded_variable_input(name, data_iter, dtype, by_ref, replica_grouping, shard_over)
         return self._register(name, *made, False)
 
@@ -236,7 +248,15 @@ class Module(popxl.Module, metaclass=NameScopeMeta):
         return inputs
 
     def add_variable_factory(self, variable_f: VariableFactory, name: str | None = None) -> popxl.Tensor:
-        """Add one factory as an input; key `name` or the factory's own."""
+        """Add one factory as an input; key `name` or the factory's own.
+
+        Args:
+            variable_f: the factory.
+            name: key; default: the factory's own.
+
+        Returns:
+            The graph input.
+        """
         return self._register(name or variable_f.name, variable_f.create_input(), variable_f, False)
 
     def _register(self, name: str, tensor: popxl.Tensor, factory: VariableFactory, overwrite: bool) -> popxl.Tensor:
@@ -247,7 +267,14 @@ class Module(popxl.Module, metaclass=NameScopeMeta):
     # ---- lists
     @classmethod
     def from_list(cls, sub_modules: Iterable["Module"]) -> "Module":
-        """Return an iterable container of modules with the names "0", "1", …."""
+        """Return an iterable container of modules with the names "0", "1", ….
+
+        Args:
+            sub_modules: the modules.
+
+        Returns:
+            The container.
+        """
         container = cls()
         sub_modules = list(sub_modules)
         for i, module in enumerate(sub_modules):
@@ -257,14 +284,28 @@ class Module(popxl.Module, metaclass=NameScopeMeta):
 
     @classmethod
     def from_variable_factories(cls, inputs: Iterable[VariableFactory]) -> "Module":
-        """Return a container with one graph input per factory, under the names "0", "1", …."""
+        """Return a container with one graph input per factory, under the names "0", "1", ….
+
+        Args:
+            inputs: the factories.
+
+        Returns:
+            The container.
+        """
         container = cls()
         for i, factory in enumerate(inputs):
             object.__setattr__(container, str(i), container.add_variable_factory(factory, str(i)))
         return container
 
     def get(self, key: str | int) -> Any:
-        """Return an attribute by name or number."""
+        """Return an attribute by name or number.
+
+        Args:
+            key: name or number of the attribute.
+
+        Returns:
+            The attribute.
+        """
         return getattr(self, str(key))
 
     def __getitem__(self, key: str | int) -> Any:

@@ -84,12 +84,28 @@ def suffix_graph_name(name: str, suffix: str) -> str:
 
 
 def overrides(cls: type, base_cls: type, method: str) -> bool:
-    """Whether `cls` has its own `method`."""
+    """Whether `cls` has its own `method`.
+
+    Args:
+        cls: the class.
+        base_cls: a class it derives from.
+        method: name of the method.
+
+    Returns:
+        Whether the two differ.
+    """
     return getattr(cls, method) != getattr(base_cls, method)
 
 
 def duplicate_items(iterable: Iterable[Any]) -> list[Any]:
-    """Return the items that occur more than once, in order of first appearance."""
+    """Return the items that occur more than once, in order of first appearance.
+
+    Args:
+        iterable: the items.
+
+    Returns:
+        Each once.
+    """
     items = list(iterable)
     seen: list[Any] = []
     return [i for i in items if items.count(i) > 1 and not (i in seen or seen.append(i))]

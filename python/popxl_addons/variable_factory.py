@@ -186,7 +186,18 @@ def add_variable_input(
     by_ref: bool = False,
     replica_grouping: popxl.ReplicaGrouping | None = None,
 ) -> tuple[popxl.Tensor, VariableFactory]:
-    """Add an input to the current graph and return it with the factory of its variable."""
+    """Add an input to the current graph and return it with the factory of its variable.
+
+    Args:
+        name: key of the input.
+        data_iter: source of first values.
+        dtype: element type; default: that of the values.
+        by_ref: in-place changes reach the variable.
+        replica_grouping: replicas that share one value.
+
+    Returns:
+        The input and the factory.
+    """
     factory = VariableFactory(data_iter, dtype, name, by_ref, replica_grouping)
     return factory.create_input(), factory
 
@@ -199,7 +210,19 @@ def add_replica_sharded_variable_input(
     replica_grouping: popxl.ReplicaGrouping | None = None,
     shard_over: int | None = None,
 ) -> tuple[popxl.Tensor, VariableFactory]:
-    """As `add_variable_input` for a variable sharded over `shard_over` replicas (default: the whole group)."""
+    """As `add_variable_input` for a variable sharded over `shard_over` replicas (default: the whole group).
+
+    Args:
+        name: key of the input.
+        data_iter: source of first values.
+        dtype: element type; default: that of the values.
+        by_ref: in-place changes reach the variable.
+        replica_grouping: replicas that share one value.
+        shard_over: replicas that share it out; default: the whole group.
+
+    Returns:
+        The input and the factory.
+    """
     group = fill_none_group(replica_grouping)
     factory = VariableFactory(data_iter, dtype, name, by_ref, group, shard_over or group.group_size)
     return factory.create_input(), factory

@@ -162,12 +162,14 @@ TensorId Builder::addInputTensor(const TensorInfo &info, const DebugContext &dc)
 TensorId Builder::addInputTensor(const std::string &dataType, const Shape &shape, const DebugContext &dc) {
   return addInputTensor(TensorInfo(dataTypeFromString(dataType), shape), dc);
 }
-TensorId Builder::addInputTensor(const TensorInfo &info, const InputSettings &, const DebugContext &dc) {
-  return addInputTensor(info, dc);
+TensorId Builder::addInputTensor(const TensorInfo &info, const InputSettings &settings, const DebugContext &dc) {
+  const TensorId id = addInputTensor(info, dc);
+  core_.setInputSettings(id, settings);
+  return id;
 }
-TensorId Builder::addInputTensor(const std::string &dataType, const Shape &shape, const InputSettings &,
+TensorId Builder::addInputTensor(const std::string &dataType, const Shape &shape, const InputSettings &settings,
                                  const DebugContext &dc) {
-  return addInputTensor(dataType, shape, dc);
+  return addInputTensor(TensorInfo(dataTypeFromString(dataType), shape), settings, dc);
 }
 TensorId Builder::addUntypedInputTensor(const DebugContext &dc) {
   return core_.addUntypedInputTensor(dc.getPathName());
@@ -179,7 +181,9 @@ TensorId Builder::addInitializedInputTensor(const ConstVoidData &data, const Deb
 TensorId Builder::addInitializedInputTensor(const ConstVoidData &initData, const VariableSettings &settings,
                                             const DebugContext &debugContext) {
   settings.verify();
-  return addInitializedInputTensor(initData, debugContext);
+  const TensorId id = addInitializedInputTensor(initData, debugContext);
+  core_.setVariableSettings(id, settings);
+  return id;
 }
 
 void Builder::addOutputTensor(const TensorId &id) { core_.addOutputTensor(id); }

@@ -7,25 +7,10 @@
 #include <vector>
 
 #include "api/ir_session.hpp"
+#include "base/union_find.hpp"
 
 namespace popart {
 namespace {
-
-// Disjoint sets of tensors that share memory.
-class Memory {
- public:
-  explicit Memory(size_t tensors) : parent_(tensors) {
-    for (size_t i = 0; i < tensors; ++i) parent_[i] = i;
-  }
-  size_t find(size_t i) {
-    while (parent_[i] != i) i = parent_[i] = parent_[parent_[i]];
-    return i;
-  }
-  void join(size_t a, size_t b) { parent_[find(a)] = find(b); }
-
- private:
-  std::vector<size_t> parent_;
-};
 
 // Which ops an order of the graph puts before which others, asked for between two places of one schedule.
 class Order {
@@ -89,7 +74,7 @@ struct Accesses {
   std::set<const Op *> modifiers, all;
 };
 
-[[noreturn]] void refuse(const Op *modifier, const Op *reader, size_t piece, Memory &memory) {
+[[noreturn]] void refuse(const Op *modifier, const Op *reader, size_t piece, const UnionFind &memory) {
   TensorId id;
   for (InIndex i = 0; i < modifier->inputCount(); ++i)
     if (modifier->hasInput(i) && memory.find(modifier->inputs()[i].value) == piece && modifiesInput(*modifier, i))
@@ -102,7 +87,7 @@ struct Accesses {
 
 // Every op must be ordered against every modifier. In a schedule that is so when each op comes after the modifier in
 // front of it and before the next one: order is transitive.
-void checkOrdered(const Accesses &ops, size_t piece, const Order &order, Memory &memory) {
+void checkOrdered(const Accesses &ops, size_t piece, const Order &order, const UnionFind &memory) {
   std::vector<const Op *> scheduled(ops.all.begin(), ops.all.end());
   std::sort(scheduled.begin(), scheduled.end(),
             [&](const Op *a, const Op *b) { return order.place(a) < order.place(b); });
@@ -130,7 +115,7 @@ void checkOrdered(const Accesses &ops, size_t piece, const Order &order, Memory 
 
 void checkInplaceAmbiguity(const Graph &graph) {
   std::vector<std::pair<const Op *, size_t>> modifiers;
-  Memory memory(graph.tensorSlots());
+  UnionFind memory(graph.tensorSlots());
   for (const Op *op : graph.ops()) {
     for (InIndex i = 0; i < op->inputCount(); ++i) {
       if (!op->hasInput(i)) continue;

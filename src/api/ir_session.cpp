@@ -6,7 +6,7 @@
 #include "api/session_impl.hpp"
 #include "api/virtual_ipus.hpp"
 #include "backends/ref/ref.hpp"
-#include "lower/lower.hpp"
+#include "pipeline/passes.hpp"
 #include "runtime/engine.hpp"
 
 namespace popart {
@@ -61,7 +61,7 @@ IrSession::IrSession(const Ir &ir, const IrSessionOptions &options) : impl_(std:
   lowering.backends = backendsFor(options.device == "ipu_model" ? DeviceType::IpuModel : DeviceType::Cpu);
   lowering.evaluate = ref::evaluate;
   lowering.threads = options.threads > 0 ? options.threads : computeThreadCount();
-  auto executable = lower::lower(ir, lowering);
+  auto executable = pipeline::lower(ir, lowering);
   impl_->transfers = options.transfers;
   for (const auto &s : executable->inputs) impl_->inputs.push_back({s.id, s.info});
   for (const auto &s : executable->outputs) impl_->outputs.push_back({s.id, s.info});

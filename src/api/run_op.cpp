@@ -12,9 +12,9 @@
 #include "api/session_impl.hpp"
 #include "api/virtual_ipus.hpp"
 #include "backends/ref/ref.hpp"
-#include "lower/lower.hpp"
 #include "onnx/graph_writer.hpp"
 #include "onnx/reader.hpp"
+#include "pipeline/passes.hpp"
 #include "runtime/engine.hpp"
 
 namespace popart {
@@ -133,13 +133,13 @@ std::shared_ptr<const executable::Executable> compile(Program &p, const std::vec
   options.backends = backend == OpBackend::Reference ? std::vector<const executable::Backend *>{&ref::backend()}
                                                      : backendsFor(DeviceType::Cpu);
   options.threads = threads;
-  return lower::lower(*p.ir, options);
+  return pipeline::lower(*p.ir, options);
 }
 
 std::vector<TensorData> execute(Program &p, const std::vector<TensorIndex> &results, const OpRun &run) {
   const int threads = run.threads > 0 ? run.threads : computeThreadCount();
   const auto executable = compile(p, results, run.backend, threads);
-  runtime::Engine engine(executable, threads);
+  runtime::Engine engine(executable, threads, runtime::Waking::Always);
   Streams streams(*executable, p.streams);
   engine.run(streams);
   for (int i = 1; i < run.repetitions; ++i) {

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
-#include <cstdlib>
 
 #include <popart/error.hpp>
 #include <popart/ir.hpp>
@@ -14,7 +13,9 @@
 #include "api/session_impl.hpp"
 #include "api/virtual_ipus.hpp"
 #include "backends/ref/ref.hpp"
-#include "lower/lower.hpp"
+#include "base/environment.hpp"
+#include "executable/cost.hpp"
+#include "pipeline/passes.hpp"
 
 namespace popart {
 namespace {
@@ -27,9 +28,8 @@ double millisecondsSince(std::chrono::steady_clock::time_point start) {
 // 1024; 0: no limit.
 int64_t memoryLimitBytes(const SessionOptions &options) {
   const auto given = options.engineOptions.find("max_memory");
-  const char *environment = std::getenv("POPART_MAX_MEMORY");
-  if (given == options.engineOptions.end() && !environment) return 0;
-  const std::string text = given != options.engineOptions.end() ? given->second : environment;
+  const std::string text =
+      given != options.engineOptions.end() ? given->second : environment::maxMemory().value_or("0");
   int64_t value = 0;
   const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
   const std::string unit(end, text.data() + text.size());
@@ -83,13 +83,13 @@ void Session::Impl::compile() {
   lower::LowerOptions lowering;
   lowering.backends = backendsFor(device->getType());
   lowering.evaluate = ref::evaluate;
-  lowering.threads = computeThreadCount();
+  lowering.threads = computeThreadCount(options);
   lowering.iterations = iterations();  // micro-batches of one update are a loop of the program
   lowering.maxMemoryBytes = memoryLimitBytes(options);
   if (options.enableInplaceAmbiguityChecking)
     for (const Graph *graph : ir().getAllGraphs()) checkInplaceAmbiguity(*graph);
   executable.reset();  // a failure leaves no program of an earlier call behind
-  executable = lower::lower(ir(), lowering);
+  executable = pipeline::lower(ir(), lowering);
   for (const auto &fallback : executable->fallbacks)
     logging::devicex::info("{} runs on the reference backend: {}: {}", fallback.op, fallback.backend, fallback.reason);
   variableIndex.clear();
@@ -111,10 +111,7 @@ void Session::Impl::fillSizes() {
   sizes.replicationFactor = options.getLocalReplicationFactor();
   sizes.modelInputs = modelInputs;
   for (const auto &stream : executable->inputs) {
-    TensorInfo perBatch = stream.info;
-    if (stream.loadsPerIteration > 1 && model)
-      perBatch.set(stream.info.dataType(), {stream.info.nelms() * stream.loadsPerIteration});
-    sizes.inputs[stream.id] = {perBatch, stream.broadcast};
+    sizes.inputs[stream.id] = {stream.info, false};
   }
   for (const auto &stream : executable->outputs)
     sizes.outputs[stream.id] = {stream.info,
@@ -131,7 +128,7 @@ void Session::Impl::load() {
         "Session '{}': the device {} is in use. Detach it elsewhere, or set DeviceManager::setOnDemandAttachTimeout",
         name, device->toString());
   const auto start = std::chrono::steady_clock::now();
-  engine = std::make_unique<runtime::Engine>(executable, computeThreadCount());
+  engine = std::make_unique<runtime::Engine>(executable, computeThreadCount(options));
   streams = std::make_unique<StepStreams>(executable);
   weightsLoaded = false;
   firstRun = true;
@@ -240,6 +237,15 @@ std::string Session::getSummaryReport(bool) const {
                                                    {"predicted peak", impl_->predictedPeakBytes()}};
   for (const auto &[what, bytes] : rows) report += "  " + std::string(what) + ": " + std::to_string(bytes) + " bytes\n";
   return report + "Execution profiling not enabled\n";
+}
+
+std::string Session::getThreadReport() const {
+  if (!impl_->executable)
+    throw runtime_error(
+        "Session '{}': getThreadReport before the program is compiled. Try calling Session::prepareDevice first",
+        impl_->name);
+  const int threads = computeThreadCount(impl_->options);
+  return executable::threadUseText(executable::threadUse(*impl_->executable, threads), threads);
 }
 
 std::string Session::getSerializedGraph() const {

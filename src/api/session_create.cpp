@@ -45,11 +45,19 @@ std::vector<pipeline::Anchor> toAnchors(const DataFlow &dataFlow, const TensorNa
   return anchors;
 }
 
-// Labels that only a loss object reads: streams of the shapes in `infos`.
+// Labels that only a loss object reads: streams of the shapes in `infos`. Labels of an Nll loss without one are class
+// numbers, one for each row of probabilities.
 void addLossInputs(Graph &main, const LossObject &loss, const std::map<TensorId, TensorInfo> &infos) {
-  for (const TensorId &id : loss.inputs) {
-    const auto info = infos.find(id);
-    if (!main.contains(id) && info != infos.end()) main.addStream(id, info->second);
+  for (size_t i = 0; i < loss.inputs.size(); ++i) {
+    const TensorId &id = loss.inputs[i];
+    if (main.contains(id)) continue;
+    if (const auto info = infos.find(id); info != infos.end()) {
+      main.addStream(id, info->second);
+    } else if (loss.type == "Nll" && i == 1 && main.contains(loss.inputs[0])) {
+      Shape rows = main.getTensor(loss.inputs[0])->info.shape();
+      if (!rows.empty()) rows.pop_back();
+      main.addStream(id, TensorInfo(DataType::INT32, rows));
+    }
   }
 }
 
@@ -66,7 +74,7 @@ struct Creation {
   const DataFlow &dataFlow;
   std::shared_ptr<DeviceInfo> device;
   const InputShapeInfo &inputShapeInfo;
-  const SessionOptions &options;
+  const SessionOptions options;
   const Patterns &patterns;
   const std::string &name;
   const Optimizer *optimizer = nullptr;
@@ -204,7 +212,7 @@ std::unique_ptr<InferenceSession> InferenceSession::createFromOnnxModel(
                                           .dataFlow = dataFlow,
                                           .device = std::move(deviceInfo),
                                           .inputShapeInfo = inputShapeInfo,
-                                          .options = userOptions,
+                                          .options = pipeline::withEnvironment(userOptions),
                                           .patterns = patterns,
                                           .name = name,
                                           .optimizer = nullptr,
@@ -229,7 +237,7 @@ std::unique_ptr<TrainingSession> TrainingSession::createFromOnnxModel(
                                           .dataFlow = dataFlow,
                                           .device = std::move(deviceInfo),
                                           .inputShapeInfo = inputShapeInfo,
-                                          .options = userOptions,
+                                          .options = pipeline::withEnvironment(userOptions),
                                           .patterns = patterns,
                                           .name = name,
                                           .optimizer = &optimizer,
@@ -246,7 +254,7 @@ std::unique_ptr<TrainingSession> TrainingSession::createFromOnnxModel(
                                           .dataFlow = dataFlow,
                                           .device = std::move(deviceInfo),
                                           .inputShapeInfo = inputShapeInfo,
-                                          .options = userOptions,
+                                          .options = pipeline::withEnvironment(userOptions),
                                           .patterns = patterns,
                                           .name = name,
                                           .optimizer = &optimizer,

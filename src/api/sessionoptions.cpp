@@ -1,12 +1,11 @@
 // SessionOptions: environment defaults, derived values, comparison and hash from the list of fields.
 #include <popart/sessionoptions.hpp>
 
-#include <cstdlib>
-
 #include <popart/error.hpp>
 #include <popart/logging.hpp>
 
 #include "api/option_fields.hpp"
+#include "base/environment.hpp"
 
 namespace popart {
 namespace {
@@ -79,13 +78,13 @@ std::size_t hashOf(const TensorLocationSettings &v) {
 }  // namespace
 
 SessionOptions::SessionOptions() {
-  const char *popart = std::getenv("POPART_CACHE_DIR");
-  const char *popxl = std::getenv("POPXL_CACHE_DIR");
-  if (popart && popxl && std::string(popart) != popxl)
-    logging::session::warn("POPART_CACHE_DIR '{}' and POPXL_CACHE_DIR '{}' differ: the latter is used", popart, popxl);
-  if (const char *path = popxl ? popxl : popart) {
+  const std::optional<std::string> popart = environment::cacheFolder(), popxl = environment::popxlCacheFolder();
+  if (popart && popxl && *popart != *popxl)
+    logging::session::warn("POPART_CACHE_DIR '{}' and POPXL_CACHE_DIR '{}' differ: the latter is used", *popart,
+                           *popxl);
+  if (const std::optional<std::string> &path = popxl ? popxl : popart) {
     enableEngineCaching = true;
-    cachePath = path;
+    cachePath = *path;
   }
 }
 

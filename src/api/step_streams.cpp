@@ -24,7 +24,6 @@ StepStreams::StepStreams(std::shared_ptr<const executable::Executable> executabl
     Stream stream;
     stream.id = s.id;
     stream.info = s.info;
-    stream.broadcast = s.broadcast;
     inputs_.push_back(std::move(stream));
   }
   for (const executable::OutputStream &s : executable_->outputs) {

@@ -32,7 +32,7 @@ class Executablex {
   int64_t accumulationFactor = 1;
   int64_t replicationFactor = 1;
 
-  int64_t expectedInputElements(const Input &input) const;  // elements of a whole step: PopART Python API, "Step IO"
+  int64_t expectedInputElements(const Input &input) const;  // elements of a whole step: docs/compat/sessions.md
   int64_t expectedOutputElements(const Output &output) const;
   // Throw popart::runtime_error when `elements` is not what a step needs, or the tensor is unknown.
   void checkInput(const TensorId &id, int64_t elements) const;

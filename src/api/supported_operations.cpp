@@ -6,8 +6,8 @@
 
 #include <popart/error.hpp>
 
-#include "api/onnx_versions.hpp"
 #include "onnx/importer.hpp"
+#include "onnx/operator_table.hpp"
 
 namespace popart {
 namespace {
@@ -44,11 +44,11 @@ std::vector<OperatorIdentifier> supportedOperations(bool includeInternal) {
 }
 
 std::vector<OperatorIdentifier> unsupportedOperations(int64_t opset) {
-  check(opset >= 1 && opset <= newestOnnxOperatorSet(),
+  check(opset >= 1 && opset <= onnx::newestOnnxOpset(),
         "getUnsupportedOperations: there is no such ai.onnx operator set: got {}, expected 1 to {}", opset,
-        newestOnnxOperatorSet());
+        onnx::newestOnnxOpset());
   std::vector<OperatorIdentifier> result;
-  for (const OnnxOperator &op : onnxOperators(opset))
+  for (const onnx::OnnxOperator &op : onnx::onnxOperators(opset))
     if (!findOnnxOp("ai.onnx", op.type, static_cast<OpVersion>(opset)) && !onnx::findImportRule("ai.onnx", op.type))
       result.emplace_back("ai.onnx", op.type, op.since);
   return result;

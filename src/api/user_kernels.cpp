@@ -50,8 +50,8 @@ class RegisteredKernel : public executable::Kernel {
 class UserKernelBackend : public executable::Backend {
  public:
   std::string name() const override { return "user"; }
-  std::unique_ptr<executable::Kernel> createKernel(const executable::KernelRequest &request,
-                                                   std::string &reason) const override {
+  std::shared_ptr<const executable::Kernel> createKernel(const executable::KernelRequest &request,
+                                                         std::string &reason) const override {
     const UserKernel *kernel = findKernel(request.op->opid);
     if (!kernel) {
       reason = "no kernel is registered for " + request.op->opid.str();

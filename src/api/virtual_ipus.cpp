@@ -1,16 +1,14 @@
 // Built-in devices (see virtual_ipus.hpp). Attachment is bookkeeping per process: a set of attached IPU numbers.
 #include "api/virtual_ipus.hpp"
 
-#include <sched.h>
-
-#include <charconv>
-#include <cstdlib>
-#include <fstream>
 #include <mutex>
 #include <set>
 
 #include <popart/error.hpp>
 #include <popart/logging.hpp>
+
+#include "base/environment.hpp"
+#include "base/threads/processors.hpp"
 
 namespace popart {
 namespace {
@@ -23,14 +21,6 @@ std::mutex attachMutex;
 std::set<int> &attachedIpus() {
   static std::set<int> ipus;
   return ipus;
-}
-
-int parsePositive(const std::string &text, const std::string &what) {
-  int value = 0;
-  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (problem != std::errc() || end != text.data() + text.size() || value < 1)
-    throw error("{}: got '{}', expected a whole number of 1 or more", what, text);
-  return value;
 }
 
 int tilesOf(const std::string &ipuVersion) {
@@ -174,9 +164,9 @@ class BuiltInDevices : public DeviceProvider {
                             .options = options};
     for (const auto &[key, value] : options) {
       if (key == "numIPUs")
-        shape.ipus = parsePositive(value, "device option 'numIPUs'");
+        shape.ipus = environment::parsePositive(value, "device option 'numIPUs'");
       else if (key == "tilesPerIPU")
-        shape.tiles = parsePositive(value, "device option 'tilesPerIPU'");
+        shape.tiles = environment::parsePositive(value, "device option 'tilesPerIPU'");
       else if (key == "ipuVersion")
         shape.ipuVersion = value;
       else if (key == "compileIPUCode" && !offline)
@@ -196,31 +186,26 @@ class BuiltInDevices : public DeviceProvider {
   }
 };
 
-// Physical cores among the CPUs this process may run on: hyper-threads of one core count once.
-int physicalCores() {
-  cpu_set_t allowed;
-  CPU_ZERO(&allowed);
-  if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return 1;
-  std::set<std::string> cores;
-  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-    if (!CPU_ISSET(cpu, &allowed)) continue;
-    std::ifstream siblings("/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/thread_siblings_list");
-    std::string line;
-    cores.insert(std::getline(siblings, line) ? line : "cpu" + std::to_string(cpu));
-  }
-  return cores.empty() ? 1 : static_cast<int>(cores.size());
+int checkThreads(int threads, const std::string &what) {
+  constexpr int kMostThreads = 1024;
+  check(threads <= kMostThreads, "{}: got '{}', expected at most {} threads", what, threads, kMostThreads);
+  return threads;
 }
 
 }  // namespace
 
-int virtualIpuCount() {
-  const char *text = std::getenv("POPART_VIRTUAL_IPUS");
-  return text ? parsePositive(text, "environment variable POPART_VIRTUAL_IPUS") : 16;
-}
+int virtualIpuCount() { return environment::virtualIpus(); }
 
 int computeThreadCount() {
-  const char *text = std::getenv("POPART_NUM_THREADS");
-  return text ? parsePositive(text, "environment variable POPART_NUM_THREADS") : physicalCores();
+  const std::optional<int> asked = environment::numThreads();
+  return asked ? checkThreads(*asked, "environment variable POPART_NUM_THREADS") : processorLimits().threads();
+}
+
+int computeThreadCount(const SessionOptions &options) {
+  const std::string what = "engineOptions: num_threads";
+  const auto given = options.engineOptions.find("num_threads");
+  if (given == options.engineOptions.end()) return computeThreadCount();
+  return checkThreads(environment::parsePositive(given->second, what), what);
 }
 
 DeviceProvider &builtInDevices() {

@@ -2,6 +2,7 @@
 // 2, 4, 8 … consecutive ones, as on a machine with real IPUs. A virtual IPU can be attached once per process.
 #pragma once
 #include <popart/devicemanager.hpp>
+#include <popart/sessionoptions.hpp>
 
 namespace popart {
 
@@ -11,8 +12,11 @@ int virtualIpuCount();
 // The provider the device manager starts with.
 DeviceProvider &builtInDevices();
 
-// Threads a session computes with: POPART_NUM_THREADS, default the number of physical cores this process may use.
-// Throws popart::error for a bad value.
+// Threads a session computes with: engineOptions["num_threads"], or else POPART_NUM_THREADS, or else one for each
+// physical core that this process may use, as far as the CPU quota of its control group feeds them. Throws popart::error
+// for a bad value.
+int computeThreadCount(const SessionOptions &options);
+// The same without session options.
 int computeThreadCount();
 
 }  // namespace popart

@@ -27,11 +27,11 @@ struct GradInfo {
 };
 using GradInfos = std::map<GraphId, GradInfo>;
 
-// Differentiates subgraph `forward` (popxl.md section 21.1): makes graph "<id>_bwd" with inputs = provided gradients,
-// then the forward tensors it reads sorted by id; outputs = gradients of `gradsRequired` (empty optional: all inputs
-// that are required). Called graphs without an entry in `known` are differentiated first. Missing activations become
-// extra outputs of `forward` and of its existing call sites. Returns the infos of every graph differentiated. Throws
-// popart::error: modifying ops in the graph, a required gradient that cannot be had, unknown tensors.
+// Differentiates subgraph `forward` (docs/compat/autodiff.md): makes graph "<id>_bwd" with inputs = provided gradients,
+// then the forward tensors it reads sorted by id; outputs = gradients of `gradsRequired`. Null: gradients of all
+// outputs are provided, those of all inputs required. Called graphs without an entry in `known` are differentiated
+// first. Missing activations become extra outputs of `forward` and of its existing call sites. Returns the infos of
+// every graph differentiated. Throws popart::error: modifying ops, a required gradient that cannot be had, unknown ids.
 GradInfos differentiate(Ir &ir, const GraphId &forward, const std::vector<TensorId> *gradsProvided,
                         const std::vector<TensorId> *gradsRequired, const GradInfos &known = {});
 

@@ -5,15 +5,17 @@
 #include <array>
 #include <atomic>
 #include <cctype>
-#include <cstdlib>
 #include <fstream>
 #include <memory>
+#include <optional>
 
 #include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 #include <nlohmann/json.hpp>
+
+#include "base/environment.hpp"
 
 namespace popart::logging {
 namespace {
@@ -36,10 +38,9 @@ struct Channels {
 };
 
 std::shared_ptr<spdlog::sinks::sink> makeSink() {
-  const char *destination = std::getenv("POPART_LOG_DEST");
-  const std::string name = destination ? destination : "stderr";
+  const std::string name = environment::logDestination().value_or("stderr");
   if (name == "stdout") return std::make_shared<spdlog::sinks::stdout_sink_mt>();
-  if (name == "stderr" || name.empty()) return std::make_shared<spdlog::sinks::stderr_sink_mt>();
+  if (name == "stderr") return std::make_shared<spdlog::sinks::stderr_sink_mt>();
   try {
     return std::make_shared<spdlog::sinks::basic_file_sink_mt>(name, true);
   } catch (const spdlog::spdlog_ex &e) {
@@ -52,23 +53,22 @@ std::shared_ptr<spdlog::sinks::sink> makeSink() {
 std::unique_ptr<Channels> makeChannels() {
   auto channels = std::make_unique<Channels>();
   auto sink = makeSink();
-  const char *pattern = std::getenv("POPART_LOG_FORMAT");
-  sink->set_formatter(
-      std::make_unique<spdlog::pattern_formatter>(pattern ? pattern : kDefaultPattern, spdlog::pattern_time_type::utc));
-  const char *levelText = std::getenv("POPART_LOG_LEVEL");
-  const Level level = levelText ? levelFromString(levelText) : Level::Warn;
+  sink->set_formatter(std::make_unique<spdlog::pattern_formatter>(environment::logFormat().value_or(kDefaultPattern),
+                                                                  spdlog::pattern_time_type::utc));
+  const std::optional<std::string> levelText = environment::logLevel();
+  const Level level = levelText ? levelFromString(*levelText) : Level::Warn;
   for (int i = 0; i < kModuleCount; ++i) {
     channels->loggers[i] = std::make_unique<spdlog::logger>("popart:" + std::string(kNames[i]), sink);
     channels->loggers[i]->set_level(spdlog::level::trace);
     channels->loggers[i]->flush_on(spdlog::level::warn);
     channels->levels[i] = static_cast<int>(level);
   }
-  if (const char *config = std::getenv("POPART_LOG_CONFIG")) {
-    std::ifstream file(config);
+  if (const std::optional<std::string> config = environment::logConfig()) {
+    std::ifstream file(*config);
     const nlohmann::json json = nlohmann::json::parse(file, nullptr, false);
     if (!json.is_object())
       throw error("POPART_LOG_CONFIG '{}': no JSON object of module names and levels could be read. Check the file",
-                  config);
+                  *config);
     for (const auto &[key, value] : json.items()) {
       const std::string name = key.rfind("popart:", 0) == 0 ? key.substr(7) : key;
       for (int i = 0; i < kModuleCount; ++i)

@@ -16,8 +16,7 @@ struct Buffer {
   enum class Place : uint8_t { Arena, Variable, Constant };
   Place place = Place::Arena;
   int64_t bytes = 0;
-  int64_t offset = 0;      // Arena: offset from the arena's start; others: index in variables / constants
-  int64_t byteOffset = 0;  // start inside a variable or constant (views)
+  int64_t offset = 0;  // Arena: offset from the arena's start; others: index in variables / constants
   std::string name;
 };
 
@@ -31,15 +30,12 @@ struct VariableSpec {
   TensorInfo info;
   Layout layout;
   TensorData initial;  // plain
-  bool readOnly = false;
   bool isOptimizerState = false;
 };
 
 struct InputStream {
   TensorId id;
   TensorInfo info;  // one micro-batch
-  int64_t loadsPerIteration = 1;
-  bool broadcast = false;
 };
 
 struct OutputStream {
@@ -56,6 +52,7 @@ struct Step {
   enum class Kind : uint8_t { Kernel, HostLoad, HostStore, Copy, Loop, If };
   Kind kind = Kind::Kernel;
   std::string name;  // "MatMul.104"
+  std::string op;    // the op in messages at run time: "MatMul 'name'"
   std::shared_ptr<const Kernel> kernel;
   std::vector<BufferIndex> in, out;
   int32_t stream = -1;  // HostLoad, HostStore
@@ -78,7 +75,7 @@ struct Step {
     BufferIndex to;
     int64_t bytes;
   };
-  std::vector<Move> initial, carried, results;  // results: after the last iteration
+  std::vector<Move> initial, carried;
 };
 
 struct Program {
@@ -90,7 +87,7 @@ struct MemoryReport {
   int64_t largestLiveSetBytes = 0;
   int64_t variableBytes = 0;
   int64_t constantBytes = 0;
-  int64_t scratchBytes = 0;  // over all threads
+  int64_t scratchBytes = 0;  // over all threads, and what the tasks of a kernel share
   int64_t total() const { return arenaBytes + variableBytes + constantBytes + scratchBytes; }
 };
 
@@ -99,7 +96,6 @@ struct Fallback {  // an op that no vectorised kernel took
 };
 
 struct Executable {
-  std::string device;
   std::vector<Buffer> buffers;
   std::vector<ConstantSpec> constants;
   std::vector<VariableSpec> variables;
@@ -108,13 +104,14 @@ struct Executable {
   Program main;
   int64_t iterations = 1;  // times `main` runs per session.run (batches per step x accumulation)
   int64_t scratchBytesPerThread = 0;
+  int64_t sharedScratchBytes = 0;  // most Kernel::sharedBytes()
   MemoryReport memory;
   std::vector<Fallback> fallbacks;
   std::string loweredText;  // lowered graph as IR text (only when asked for)
 };
 
-// Converts between the plain layout (`info`) and `layout`; both buffers have the right sizes. Bit exact.
-void pack(const TensorInfo &info, const Layout &layout, const void *plain, void *stored);
-void unpack(const TensorInfo &info, const Layout &layout, const void *stored, void *plain);
+// The executable as text, for people and comparisons: memory, variables, constants (by hash), streams, and one line per
+// step: kind, name, kernel, operands as buffers ("a64+256": 256 bytes at 64 of the arena, "v0", "c1").
+std::string print(const Executable &executable);
 
 }  // namespace popart::executable

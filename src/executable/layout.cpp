@@ -1,9 +1,12 @@
 // Layouts: sizes, text, conversion between plain and stored form.
+#include "executable/layout.hpp"
+
 #include <algorithm>
+#include <charconv>
 #include <cstring>
 #include <vector>
 
-#include "executable/executable.hpp"
+#include <popart/error.hpp>
 
 namespace popart::executable {
 namespace {
@@ -104,7 +107,46 @@ void unpackAs(const TensorInfo &info, const Layout &layout, const void *stored, 
   forEach(info, layout, [&](int64_t logical, int64_t place) { to[logical] = from[place]; });
 }
 
+// A packed layout describes matrices, the others tensors with channels.
+void requireDescribed(const TensorInfo &info, const Layout &layout) {
+  const Shape &s = info.shape();
+  bool good = true;
+  if (layout.kind == Layout::Kind::Packed) good = s.size() >= 2;
+  if (layout.kind == Layout::Kind::ChannelsLast) good = s.size() >= 2;
+  if (layout.kind == Layout::Kind::PackedConv)
+    good = s.size() >= 2 && s[0] % layout.groups == 0 && (info.nelms() == 0 || (s[0] > 0 && s[1] > 0));
+  check(good, "layout {} does not describe a tensor of shape {}", layout.str(), s);
+}
+
 }  // namespace
+
+Layout Layout::parse(std::string_view name) {
+  if (name.empty() || name == "plain") return {};
+  if (name == "channels_last") return {Kind::ChannelsLast};
+  const std::string_view whole = name;
+  auto take = [&name](std::string_view word) {
+    if (!name.starts_with(word)) return false;
+    name.remove_prefix(word.size());
+    return true;
+  };
+  auto number = [&name](int32_t &value) {
+    const auto [end, failure] = std::from_chars(name.data(), name.data() + name.size(), value);
+    name.remove_prefix(static_cast<size_t>(end - name.data()));
+    return failure == std::errc() && value > 0;
+  };
+  Layout layout;
+  bool good = take("packed");
+  layout.kind = take("_conv") ? Kind::PackedConv : Kind::Packed;
+  layout.transposed = take("_t");
+  good = good && number(layout.panel);
+  if (layout.kind == Kind::PackedConv) good = good && take("g") && number(layout.groups);
+  if (!good || !name.empty())
+    throw error(
+        "layout: unknown name: got '{}', expected plain, channels_last, packed<columns> or "
+        "packed_conv<columns>g<groups>, with _t for the transposed forms",
+        whole);
+  return layout;
+}
 
 std::string Layout::str() const {
   switch (kind) {
@@ -121,6 +163,7 @@ std::string Layout::str() const {
 }
 
 int64_t storageBytes(const TensorInfo &info, const Layout &layout) {
+  requireDescribed(info, layout);
   const int64_t element = popart::getDataTypeInfo(info.dataType()).nbytes;
   switch (layout.kind) {
     case Layout::Kind::Packed: {

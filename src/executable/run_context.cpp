@@ -69,7 +69,8 @@ bool RunContext::precedes(const RunContext &other) const noexcept {
 
 std::string RunContext::message(const std::string &step) const {
   if (state_ == State::Text) return text_.empty() ? step + ": the kernel threw an exception" : text_;
-  return (first_.op ? *first_.op : step) + describe(first_);
+  const bool isAlone = !first_.type || step.rfind(std::string(first_.type) + " ", 0) == 0;
+  return (isAlone ? step : std::string(first_.type) + " in " + step) + describe(first_);
 }
 
 void RunContext::clear() noexcept {

@@ -26,7 +26,7 @@ struct ValueFailure {
   int64_t position = 0;             // element of that input in C order; for arithmetic, element of the result
   int64_t value = 0;                // the value itself; QuotientOverflow: the dividend
   int64_t low = 0, high = 0;        // what was expected, both included, where the kind says so
-  const std::string *op = nullptr;  // "Gather 'name'", alive as long as the kernel; null: the step's name serves
+  const char *type = nullptr;       // of the operator, where a kernel computes several; alive as long as the kernel
 };
 
 // One thread's view of a run: private to the thread that runs the task, like scratch memory, so a report needs no lock.
@@ -47,7 +47,7 @@ class alignas(64) RunContext {
   bool hasFailure() const noexcept { return state_ != State::Good; }
   // Whether this context's failure comes before the other's; both have one.
   bool precedes(const RunContext &other) const noexcept;
-  // The message; `step` names the op where the report does not.
+  // The message about a step; `step` is its op's name: "Gather 'lookup'".
   std::string message(const std::string &step) const;
   void clear() noexcept;
 

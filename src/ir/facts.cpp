@@ -83,9 +83,15 @@ VariableSettings variableSettingsFrom(const std::vector<int64_t> &v) {
   constexpr int64_t kSizes = int64_t{1} << 32;
   const auto mode = static_cast<VariableRetrievalMode>(field(v, 3, 3, "replicas"));
   const auto size = static_cast<unsigned>(field(v, 2, kSizes, "replicas"));
-  if (field(v, 0, 2, "replicas") == 1)
-    return VariableSettings(static_cast<unsigned>(field(v, 1, kSizes, "replicas")), size, mode);
-  return VariableSettings(CommGroup(static_cast<CommGroupType>(field(v, 1, 4, "replicas")), size), mode);
+  if (field(v, 0, 2, "replicas") == 1) {
+    const auto stride = static_cast<unsigned>(field(v, 1, kSizes, "replicas"));
+    check(stride > 0 && size > 0, "'replicas': stride and group size must be above 0: got {}", v);
+    return VariableSettings(stride, size, mode);
+  }
+  const auto type = static_cast<CommGroupType>(field(v, 1, 4, "replicas"));
+  check(size > 0 || type == CommGroupType::All || type == CommGroupType::None,
+        "'replicas': a Consecutive or Orthogonal group needs a group size above 0: got {}", v);
+  return VariableSettings(CommGroup(type, size), mode);
 }
 
 }  // namespace
@@ -159,17 +165,19 @@ Attributes tensorFacts(const Tensor &t) {
   }
   if (t.isOptimizerState) facts.set("optimizer_state", int64_t{1});
   if (t.byReference) facts.set("by_reference", int64_t{1});
+  if (!t.layout.empty()) facts.set("layout", t.layout);
   if (t.hasProducer() && t.tensorType() != TensorType::ActGrad)
     facts.set("type", std::string(tensorTypeText(t.tensorType())));
   return facts;
 }
 
 void applyTensorFacts(const Attributes &facts, Tensor &t) {
-  checkKnown(facts, {"replicas", "optimizer_state", "by_reference", "type"}, "tensor");
+  checkKnown(facts, {"replicas", "optimizer_state", "by_reference", "layout", "type"}, "tensor");
   if (facts.hasAttribute("replicas"))
     t.variableSettings = variableSettingsFrom(facts.getAttribute<std::vector<int64_t>>("replicas"));
   t.isOptimizerState = facts.getAttribute<int64_t>("optimizer_state", 0) != 0;
   t.byReference = facts.getAttribute<int64_t>("by_reference", 0) != 0;
+  t.layout = facts.getAttribute<std::string>("layout", "");
   if (!facts.hasAttribute("type")) return;
   TensorType type;
   check(t.hasProducer() && tensorTypeFromText(facts.getAttribute<std::string>("type"), type),

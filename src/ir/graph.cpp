@@ -288,6 +288,7 @@ void Graph::moveConstraints(OpIndex from, OpIndex to) {
     if (before == from) before = to;
     if (after == from) after = to;
   }
+  std::erase_if(constraints_, [](const auto &pair) { return pair.first == pair.second; });
   ++revision_;
 }
 

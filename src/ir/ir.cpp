@@ -17,6 +17,7 @@ void copyTensors(const Graph &from, Graph &to, std::vector<TensorIndex> &mapping
     copy.variableSettings = t->variableSettings;
     copy.isOptimizerState = t->isOptimizerState;
     copy.byReference = t->byReference;
+    copy.layout = t->layout;
     mapping[t->index().value] = n;
   }
 }

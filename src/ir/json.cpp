@@ -1,4 +1,4 @@
-// The serialised IR of PopART sessions (_serializeIr, popart-python.md section 13): one object, a key per graph
+// The serialised IR of PopART sessions (_serializeIr, docs/compat/serialised-ir.md): one object, a key per graph
 // ("maingraph" for the root), values = ops in schedule order; every leaf value is a string.
 #include <nlohmann/json.hpp>
 #include <popart/opserialiser.hpp>

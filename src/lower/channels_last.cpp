@@ -8,9 +8,9 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 #include <set>
 
+#include "base/union_find.hpp"
 #include "lower/fuse_elementwise.hpp"
 #include "schedule/schedule.hpp"
 
@@ -118,16 +118,15 @@ Wants wantsOf(const Graph &graph, const Op &op) {
 
 class Assigner {
  public:
-  Assigner(Graph &graph, const executable::Backend &backend, Layouts &layouts)
-      : graph_(graph), backend_(backend), layouts_(layouts) {
-    for (OpIndex o : schedule::schedule(graph)) ops_.push_back(&graph.op(o));
+  Assigner(Graph &graph, const executable::Backend &backend) : graph_(graph), backend_(backend) {
+    for (OpIndex o : schedule::orderOps(graph)) ops_.push_back(&graph.op(o));
   }
 
   void run() {
     if (std::none_of(ops_.begin(), ops_.end(), [](const Op *op) { return isSpatial(*op); })) return;
     do decide();
     while (!allAccepted());
-    for (const auto &[t, layout] : chosen_) layouts_.set(graph_, t, layout);
+    for (const auto &[t, layout] : chosen_) executable::setLayout(graph_.tensor(t), layout);
     insertReorders();
   }
 
@@ -137,10 +136,6 @@ class Assigner {
     bool last = false;
   };
 
-  uint32_t find(uint32_t i) {
-    while (parent_[i] != i) i = parent_[i] = parent_[parent_[i]];
-    return i;
-  }
   bool takesPart(TensorIndex t) const { return t.valid() && graph_.info(t).rank() >= 3; }
 
   Wants wants(const Op &op) const {
@@ -161,20 +156,19 @@ class Assigner {
   }
 
   void decide() {
-    parent_.resize(graph_.tensorSlots());
-    std::iota(parent_.begin(), parent_.end(), 0u);
+    sets_ = UnionFind(graph_.tensorSlots());
     for (const Op *op : ops_) {
       TensorIndex first;
       forOperands(*op, wants(*op), [&](TensorIndex t, Want want) {
         if (want != Want::Same) return;
-        if (first.valid()) parent_[find(t.value)] = find(first.value);
+        if (first.valid()) sets_.join(t.value, first.value);
         first = t;
       });
     }
-    classes_.assign(parent_.size(), {});
+    classes_.assign(sets_.size(), {});
     for (const Op *op : ops_)
       forOperands(*op, wants(*op), [&](TensorIndex t, Want want) {
-        Class &c = classes_[find(t.value)];
+        Class &c = classes_[sets_.find(t.value)];
         if (want == Want::Last || (want == Want::Same && forced_.count(op->index()))) c.last = true;
         const bool untold = c.weights.kind == Layout::Kind::Plain;
         if ((want == Want::Weights && (untold || c.weights.transposed)) || (want == Want::TurnedWeights && untold))
@@ -205,7 +199,7 @@ class Assigner {
     if (layout.kind != Layout::Kind::Plain) chosen_[t] = layout;
   }
   Layout ofClass(TensorIndex t) {
-    const Class &c = classes_[find(t.value)];
+    const Class &c = classes_[sets_.find(t.value)];
     if (c.weights.kind != Layout::Kind::Plain) return c.weights;
     return c.last && !isAlike(graph_.info(t)) ? Layout{Layout::Kind::ChannelsLast} : Layout{};
   }
@@ -227,13 +221,13 @@ class Assigner {
   }
   Layout layoutOf(TensorIndex t) const {
     const auto it = chosen_.find(t);
-    return it != chosen_.end() ? it->second : layouts_.of(graph_, t);
+    return it != chosen_.end() ? it->second : Layout::parse(graph_.tensor(t).layout);
   }
 
   OperandDesc describe(TensorIndex t, const Layout &layout) const {
     if (!t.valid()) return {TensorInfo(), {}, nullptr, false};
     const Tensor &tensor = graph_.tensor(t);
-    return {tensor.info, takesPart(t) ? layout : layouts_.of(graph_, t),
+    return {tensor.info, takesPart(t) ? layout : Layout::parse(tensor.layout),
             tensor.tensorType() == TensorType::Const ? &tensor.tensorData() : nullptr, true};
   }
 
@@ -318,15 +312,14 @@ class Assigner {
     Op *op = graph_.addConnectedOp(opDef("Reorder"), {t}, {graph_.freeId(graph_.tensor(t).id + "/" + layout.str())}, {},
                                    settings);
     copy = op->outputs()[0];
-    layouts_.set(graph_, copy, layout);
+    executable::setLayout(graph_.tensor(copy), layout);
     return copy;
   }
 
   Graph &graph_;
   const executable::Backend &backend_;
-  Layouts &layouts_;
   std::vector<Op *> ops_;
-  std::vector<uint32_t> parent_;
+  UnionFind sets_;
   std::vector<Class> classes_;
   std::map<TensorIndex, Layout> chosen_;
   std::set<OpIndex> excluded_, forced_;
@@ -336,15 +329,9 @@ class Assigner {
 
 }  // namespace
 
-void assignChannelsLast(Ir &flat, const executable::Backend &backend, Layouts &layouts) {
+void assignChannelsLast(Ir &flat, const executable::Backend &backend) {
   if (backend.panelWidth() == 0) return;
-  std::set<const Graph *> bodies;  // graphs inside fused ops are no programs
-  for (Graph *graph : flat.getAllGraphs())
-    for (Op *op : graph->ops())
-      if (op->has(Trait::Internal))
-        for (Graph *body : op->getCalledGraphs()) bodies.insert(body);
-  for (Graph *graph : flat.getAllGraphs())
-    if (!bodies.count(graph)) Assigner(*graph, backend, layouts).run();
+  for (Graph *graph : schedule::programGraphs(flat)) Assigner(*graph, backend).run();
 }
 
 bool isSpatial(const Op &op) {

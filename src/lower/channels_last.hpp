@@ -4,12 +4,14 @@
 // plain; an op sees a layout only when the backend has a kernel for it; a tensor whose elements lie alike in both
 // layouts (one channel, or one place) is always called plain.
 #pragma once
-#include "lower/emit.hpp"
+#include <popart/ir.hpp>
+
+#include "executable/kernel.hpp"
 
 namespace popart::lower {
 
-// Adds the layouts it chose to `layouts` and Reorder ops to `flat`.
-void assignChannelsLast(Ir &flat, const executable::Backend &backend, Layouts &layouts);
+// Sets Tensor::layout and adds Reorder ops.
+void assignChannelsLast(Ir &flat, const executable::Backend &backend);
 
 // Whether the op is a convolution, pool or normalisation: one whose kernels read channels last.
 bool isSpatial(const Op &op);

@@ -83,7 +83,7 @@ bool mergeable(const Op &op) {
 
 void mergeEqual(Graph &graph) {
   std::map<std::pair<std::string, std::vector<TensorIndex>>, std::vector<Op *>> seen;
-  for (OpIndex o : schedule::schedule(graph)) {
+  for (OpIndex o : schedule::orderOps(graph)) {
     Op &op = graph.op(o);
     if (!mergeable(op)) continue;
     auto &candidates = seen[{op.def().type(), op.inputs()}];
@@ -131,7 +131,7 @@ bool readByProductsOnly(const Graph &graph, const Op &transpose) {
 // In topological order, so that what reads a folded transpose is folded after it.
 void foldTransposes(Graph &graph, const EvaluateOp &evaluate) {
   std::set<TensorIndex> folded;
-  for (OpIndex o : schedule::schedule(graph)) {
+  for (OpIndex o : schedule::orderOps(graph)) {
     Op &op = graph.op(o);
     const std::vector<TensorIndex> inputs = op.inputs(), outputs = op.outputs();
     const bool transpose = op.is("Transpose") && !op.isUserOp();
@@ -145,7 +145,7 @@ void foldTransposes(Graph &graph, const EvaluateOp &evaluate) {
 }
 
 void removeUnused(Graph &graph) {
-  const auto order = schedule::schedule(graph);
+  const auto order = schedule::orderOps(graph);
   std::vector<char> isOutput(graph.tensorSlots(), 0);
   for (TensorIndex t : graph.outputs()) isOutput[t.value] = 1;
   for (size_t i = order.size(); i-- > 0;) {
@@ -188,9 +188,9 @@ void foldLargeTransposes(Ir &flat, const EvaluateOp &evaluate) {
 
 void simplify(Ir &flat) {
   for (Graph *graph : flat.getAllGraphs()) {
-    for (OpIndex o : schedule::schedule(*graph))
+    for (OpIndex o : schedule::orderOps(*graph))
       if (isIdentity(*graph, graph->op(o))) replaceByInput(*graph, graph->op(o), graph->op(o).inputs()[0]);
-    for (OpIndex o : schedule::schedule(*graph)) shortenPair(*graph, graph->op(o));
+    for (OpIndex o : schedule::orderOps(*graph)) shortenPair(*graph, graph->op(o));
     mergeEqual(*graph);
     removeUnused(*graph);
   }

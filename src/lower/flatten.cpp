@@ -194,7 +194,7 @@ class Flattener {
 
   const std::vector<OpIndex> &scheduleOf(const Graph &graph) {
     auto [it, fresh] = schedules_.try_emplace(&graph);
-    if (fresh) it->second = schedule::schedule(graph);
+    if (fresh) it->second = schedule::orderOps(graph);
     return it->second;
   }
 

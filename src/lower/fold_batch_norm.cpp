@@ -117,7 +117,7 @@ void fold(Graph &graph, Op &conv, Op &norm) {
 
 void foldBatchNorms(Ir &flat) {
   for (Graph *graph : flat.getAllGraphs())
-    for (OpIndex o : schedule::schedule(*graph)) {
+    for (OpIndex o : schedule::orderOps(*graph)) {
       if (!graph->alive(o) || !isKnown(graph->op(o))) continue;
       Op &norm = graph->op(o);
       if (Op *conv = convolutionOf(*graph, norm)) {

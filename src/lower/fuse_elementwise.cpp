@@ -31,7 +31,7 @@ class Fuser {
   Fuser(Ir &ir, Graph &graph, const executable::Backend &backend) : ir_(ir), graph_(graph), backend_(backend) {}
 
   void run() {
-    for (OpIndex o : schedule::schedule(graph_)) ops_.push_back(&graph_.op(o));
+    for (OpIndex o : schedule::orderOps(graph_)) ops_.push_back(&graph_.op(o));
     positionOf_.assign(graph_.opSlots(), -1);
     for (size_t i = 0; i < ops_.size(); ++i) positionOf_[ops_[i]->index().value] = static_cast<int>(i);
     clusterOf_.assign(ops_.size(), -1);
@@ -44,6 +44,7 @@ class Fuser {
  private:
   bool fusible(const Op &op) const {
     std::string reason;
+    if (op.settings.hints.count(kKeepApart)) return false;
     return isElementwise(op) && op.outputCount() == 1 && backend_.supports(op, reason);
   }
 

@@ -7,6 +7,10 @@
 
 namespace popart::lower {
 
+// A hint of Op::Settings: the op runs where the program puts it, by itself. Additions of gradients carry it, because a
+// fused chain of them would wait for the last term with all others in memory.
+constexpr const char *kKeepApart = "keep_apart";
+
 // Only ops that `backend` supports on its own are clustered. Flat graphs only.
 void fuseElementwise(Ir &flat, const executable::Backend &backend);
 

@@ -51,7 +51,7 @@ class EpilogueFuser {
   EpilogueFuser(Ir &ir, Graph &graph, const executable::Backend &backend) : ir_(ir), graph_(graph), backend_(backend) {}
 
   void run() {
-    const auto order = schedule::schedule(graph_);
+    const auto order = schedule::orderOps(graph_);
     for (OpIndex o : order) {
       if (!graph_.alive(o)) continue;
       Op &op = graph_.op(o);

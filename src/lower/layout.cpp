@@ -4,8 +4,7 @@
 // work on panels.
 #include "lower/layout.hpp"
 
-#include <numeric>
-
+#include "base/union_find.hpp"
 #include "lower/fuse_elementwise.hpp"
 #include "schedule/schedule.hpp"
 
@@ -16,8 +15,7 @@ using executable::Layout;
 
 class Classes {
  public:
-  explicit Classes(const Graph &graph) : graph_(graph), parent_(graph.tensorSlots()), info_(graph.tensorSlots()) {
-    std::iota(parent_.begin(), parent_.end(), 0u);
+  explicit Classes(const Graph &graph) : graph_(graph), sets_(graph.tensorSlots()), info_(graph.tensorSlots()) {
     for (Tensor *t : graph.tensors()) {
       Info &i = info_[t->index().value];
       i.stored = t->tensorType() == TensorType::Variable || t->tensorType() == TensorType::Const;
@@ -52,14 +50,10 @@ class Classes {
     bool stored = false, blocked = false, rightOperand = false, transposed = false;
   };
 
-  uint32_t find(uint32_t i) {
-    while (parent_[i] != i) i = parent_[i] = parent_[parent_[i]];
-    return i;
-  }
-  Info &at(TensorIndex t) { return info_[find(t.value)]; }
+  Info &at(TensorIndex t) { return info_[sets_.find(t.value)]; }
 
   void join(TensorIndex a, TensorIndex b) {
-    const uint32_t x = find(a.value), y = find(b.value);
+    const uint32_t x = sets_.find(a.value), y = sets_.find(b.value);
     if (x == y) return;
     Info &to = info_[x];
     const Info &from = info_[y];
@@ -67,7 +61,7 @@ class Classes {
     to.stored |= from.stored;
     to.blocked |= from.blocked;
     to.rightOperand |= from.rightOperand;
-    parent_[y] = x;
+    sets_.join(y, x);
   }
 
   void product(const Op &op) {
@@ -120,60 +114,57 @@ class Classes {
   }
 
   const Graph &graph_;
-  std::vector<uint32_t> parent_;
+  UnionFind sets_;
   std::vector<Info> info_;
 };
 
+// Layouts of a graph's tensors while they are being decided.
+using Candidates = std::vector<Layout>;
+
 // Whether the backend has a kernel for the op with these layouts; otherwise its packed operands are marked refused.
-bool accepted(const Graph &graph, const Op &op, const Layouts &layouts, const executable::Backend &backend,
-              std::vector<char> &refused) {
+bool accepted(const Op &op, const Candidates &layouts, const executable::Backend &backend, std::vector<char> &refused) {
   if (op.is("VariableAssign")) return true;
+  executable::KernelRequest request = executable::requestOf(op);
   bool packed = false;
-  executable::KernelRequest request{&op, {}, {}};
-  auto describe = [&](const std::vector<TensorIndex> &list, std::vector<executable::OperandDesc> &to) {
-    for (TensorIndex t : list) {
-      if (!t.valid()) {
-        to.push_back({TensorInfo(), {}, nullptr, false});
-        continue;
-      }
-      to.push_back({graph.info(t), layouts.of(graph, t), nullptr, true});
-      packed |= to.back().layout.kind != Layout::Kind::Plain;
+  auto lay = [&](const std::vector<TensorIndex> &list, std::vector<executable::OperandDesc> &operands) {
+    for (size_t i = 0; i < list.size(); ++i) {
+      if (!list[i].valid()) continue;
+      operands[i].layout = layouts[list[i].value];
+      packed |= operands[i].layout.kind != Layout::Kind::Plain;
     }
   };
-  describe(op.inputs(), request.inputs);
-  describe(op.outputs(), request.outputs);
+  lay(op.inputs(), request.inputs);
+  lay(op.outputs(), request.outputs);
   std::string reason;
   if (!packed || backend.createKernel(request, reason)) return true;
   for (const auto *list : {&op.inputs(), &op.outputs()})
     for (TensorIndex t : *list)
-      if (t.valid() && layouts.of(graph, t).kind != Layout::Kind::Plain) refused[t.value] = 1;
+      if (t.valid() && layouts[t.value].kind != Layout::Kind::Plain) refused[t.value] = 1;
   return false;
 }
 
 }  // namespace
 
-Layouts assignLayouts(const Ir &flat, const executable::Backend &backend) {
+void assignLayouts(Ir &flat, const executable::Backend &backend) {
   const int panelWidth = backend.panelWidth();
-  if (panelWidth == 0) return {};
-  const Graph &main = flat.getMainGraph();
-  const std::vector<OpIndex> order = schedule::schedule(main);
+  if (panelWidth == 0) return;
+  Graph &main = flat.getMainGraph();
+  const std::vector<OpIndex> order = schedule::orderOps(main);
   std::vector<char> refused(main.tensorSlots(), 0);
+  Candidates layouts;
+  // Each round refuses one tensor more at least, so that the rounds end.
   for (bool again = true; again;) {
-    Layouts layouts;
     Classes classes(main);
     for (OpIndex o : order) classes.visit(main.op(o));
     for (TensorIndex t : main.outputs()) classes.block(t);
     for (Tensor *t : main.tensors())
       if (refused[t->index().value]) classes.block(t->index());
-    for (Tensor *t : main.tensors()) {
-      const Layout layout = classes.layoutOf(t->index(), panelWidth);
-      if (layout.kind != Layout::Kind::Plain) layouts.set(main, t->index(), layout);
-    }
+    layouts.assign(main.tensorSlots(), {});
+    for (Tensor *t : main.tensors()) layouts[t->index().value] = classes.layoutOf(t->index(), panelWidth);
     again = false;
-    for (OpIndex o : order) again |= !accepted(main, main.op(o), layouts, backend, refused);
-    if (!again) return layouts;
+    for (OpIndex o : order) again |= !accepted(main.op(o), layouts, backend, refused);
   }
-  return {};
+  for (Tensor *t : main.tensors()) executable::setLayout(*t, layouts[t->index().value]);
 }
 
 }  // namespace popart::lower

@@ -2,11 +2,13 @@
 // become packed panels, together with their gradients, optimizer state and updated values, which only see element-wise
 // work.
 #pragma once
-#include "lower/emit.hpp"
+#include <popart/ir.hpp>
+
+#include "executable/kernel.hpp"
 
 namespace popart::lower {
 
-// A layout stays only where `backend` has a kernel for every op that sees it.
-Layouts assignLayouts(const Ir &flat, const executable::Backend &backend);
+// Sets Tensor::layout. A layout stays only where `backend` has a kernel for every op that sees it.
+void assignLayouts(Ir &flat, const executable::Backend &backend);
 
 }  // namespace popart::lower

@@ -49,7 +49,7 @@ Op *soleUpdate(const Op &assign) {
 
 void runUpdatesEarly(Ir &flat) {
   Graph &graph = flat.getMainGraph();
-  const std::vector<OpIndex> order = schedule::schedule(graph);
+  const std::vector<OpIndex> order = schedule::orderOps(graph);
   const std::vector<char> updates = updateOps(graph, order);
   for (OpIndex o : order) {
     Op &op = graph.op(o);

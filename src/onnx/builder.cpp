@@ -8,8 +8,10 @@
 #include <popart/logging.hpp>
 
 #include "base/nearest.hpp"
-#include "onnx/arity.hpp"
+#include "ir/facts.hpp"
 #include "onnx/builder_state.hpp"
+#include "onnx/importer.hpp"
+#include "onnx/operator_table.hpp"
 #include "onnx/result_name.hpp"
 #include "onnx_proto/onnx.pb.h"
 
@@ -149,6 +151,36 @@ TensorId ModelBuilder::addInputTensor(const TensorInfo &info, const std::string 
   const TensorId scratchId = root().state_->importer->freshId(graph, graph.addScope(id));
   state_->scope.tensors[id] = parent_ ? graph.addInput(scratchId, info) : graph.addStream(scratchId, info);
   return id;
+}
+
+void ModelBuilder::setInputMetadata(const TensorId &id, const std::string &key, const std::vector<int64_t> &numbers) {
+  for (auto &input : *state_->graph->mutable_input()) {
+    if (input.name() != id) continue;
+    auto &entry = *input.add_metadata_props();
+    entry.set_key(key);
+    std::string text;
+    for (int64_t number : numbers) text += (text.empty() ? "" : ",") + std::to_string(number);
+    entry.set_value(text);
+    return;
+  }
+  throw error("Builder: '{}' is no input of this graph", id);
+}
+
+void ModelBuilder::setVariableSettings(const TensorId &id, const VariableSettings &settings) {
+  settings.verify();
+  if (settings == VariableSettings()) return;
+  const auto found = state_->scope.tensors.find(id);
+  check(found != state_->scope.tensors.end(), "Builder: '{}' is no input of this graph", id);
+  Tensor &tensor = state_->scope.graph->tensor(found->second);
+  tensor.variableSettings = settings;
+  setInputMetadata(id, kReplicasKey, tensorFacts(tensor).getAttribute<std::vector<int64_t>>("replicas"));
+}
+
+void ModelBuilder::setInputSettings(const TensorId &id, const InputSettings &settings) {
+  if (settings == InputSettings()) return;
+  setInputMetadata(id, "popart.inputSettings",
+                   {static_cast<int64_t>(settings.tileSet()), static_cast<int64_t>(settings.exchangeStrategy()),
+                    static_cast<int64_t>(settings.replicatedStreamMode())});
 }
 
 TensorId ModelBuilder::addUntypedInputTensor(const std::string &debugName) {

@@ -1,7 +1,7 @@
 // ModelBuilder: makes ONNX models node by node. It is the core of the public Builder classes (C++ and Python), which
 // add typed methods. After every node the importer runs it on a scratch Ir, so shapes come from the operator rows;
 // nodes that cannot be compiled may still be built (their outputs then have no known shape) and are refused when a
-// session is made. Tensor names follow PopART (popart-python.md section 5.2) and are unique over a builder, its parents
+// session is made. Tensor names follow PopART (docs/compat/builder.md) and are unique over a builder, its parents
 // and its children.
 #pragma once
 #include <map>
@@ -13,8 +13,10 @@
 #include <variant>
 #include <vector>
 
+#include <popart/dataflow.hpp>
 #include <popart/tensordata.hpp>
 #include <popart/tensorlocation.hpp>
+#include <popart/variablesettings.hpp>
 
 #include "onnx/reader.hpp"
 
@@ -51,6 +53,9 @@ class ModelBuilder {
   TensorId addUntypedInputTensor(const std::string &debugName = "");  // subgraph builders only
   void addInputTensorFromParentGraph(const TensorId &id);             // must exist in a parent
   TensorId addInitializedInputTensor(const TensorData &value, const std::string &debugName = "");
+  // Kept in the model as metadata of the input `id`. Throw popart::error when this graph has no such input.
+  void setVariableSettings(const TensorId &id, const VariableSettings &settings);
+  void setInputSettings(const TensorId &id, const InputSettings &settings);
   void addOutputTensor(const TensorId &id);
 
   // ---- nodes
@@ -115,6 +120,7 @@ class ModelBuilder {
   struct State;  // messages and scratch Ir
   explicit ModelBuilder(ModelBuilder &parent);
   std::string freeName(const std::string &wanted);
+  void setInputMetadata(const TensorId &id, const std::string &key, const std::vector<int64_t> &numbers);
   std::vector<TensorId> knownInputs(const std::string &type, const std::vector<TensorId> &inputs) const;
   void fixOpset(const std::string &domain, int64_t version);
   void inferLastNode();

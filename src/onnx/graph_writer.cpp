@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "onnx/operator_table.hpp"
+
 namespace popart::onnx {
 namespace {
 
@@ -17,7 +19,7 @@ Form formOf(const OpDef &def) {
   for (const OnnxName &name : def.onnxNames())
     if (!found || (name.domain == "ai.onnx" && found->domain != "ai.onnx")) found = &name;
   if (!found) return {nullptr, 0};
-  return {found, found->domain == "ai.onnx" ? static_cast<OpVersion>(kNewestOnnxOpset) : found->versions.back()};
+  return {found, found->domain == "ai.onnx" ? static_cast<OpVersion>(newestOnnxOpset()) : found->versions.back()};
 }
 
 bool hasRegularForm(const Op &op) {
@@ -100,7 +102,7 @@ bool addNodeOf(ModelBuilder &builder, const Op &op, const std::vector<TensorId> 
   std::vector<TensorId> operands = inputs;
   std::sort(constants.begin(), constants.end(), [](const auto &a, const auto &b) { return a.first < b.first; });
   for (const auto &[index, value] : constants) {
-    const TensorId id = builder.addNode("ai.onnx", kNewestOnnxOpset, "Constant", {}, 1, {{"value", value}}).front();
+    const TensorId id = builder.addNode("ai.onnx", newestOnnxOpset(), "Constant", {}, 1, {{"value", value}}).front();
     if (operands.size() <= index) operands.resize(index + 1);
     if (operands[index].empty())
       operands[index] = id;

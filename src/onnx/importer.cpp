@@ -3,12 +3,16 @@
 #include "onnx/importer.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <set>
+#include <sstream>
 
 #include <popart/error.hpp>
 
+#include "ir/facts.hpp"
 #include "onnx/exported_program.hpp"
 #include "onnx/model_check.hpp"
+#include "onnx/operator_table.hpp"
 #include "onnx_proto/onnx.pb.h"
 
 namespace popart::onnx {
@@ -147,11 +151,11 @@ void Importer::checkOpsets() const {
           "Model '{}': operator set of ai.onnx is too old: got {}, expected {} or newer. Convert it with "
           "onnx.version_converter",
           model_.name, version, kOldestOnnxOpset);
-    check(version <= kNewestOnnxOpset || options_.versions == OpVersionRule::Lenient,
+    check(version <= newestOnnxOpset() || options_.versions == OpVersionRule::Lenient,
           "Model '{}': operator set of ai.onnx is newer than this library: got {}, expected at most {}. Convert it, or "
           "set strictOpVersions to "
           "false",
-          model_.name, version, kNewestOnnxOpset);
+          model_.name, version, newestOnnxOpset());
   }
 }
 
@@ -266,11 +270,37 @@ TensorInfo inputInfo(const onnx_proto::ValueInfoProto &input, const std::map<Ten
 
 }  // namespace
 
+namespace {
+
+// VariableSettings that the builder keeps in the model.
+void applyReplicas(const onnx_proto::ValueInfoProto &input, Tensor &variable) {
+  for (const auto &entry : input.metadata_props()) {
+    if (entry.key() != kReplicasKey) continue;
+    std::vector<int64_t> numbers;
+    std::stringstream text(entry.value());
+    for (std::string part; std::getline(text, part, ',');) {
+      int64_t number = 0;
+      const auto [end, failure] = std::from_chars(part.data(), part.data() + part.size(), number);
+      check(failure == std::errc() && end == part.data() + part.size(),
+            "Initializer '{}': bad metadata '{}': got '{}', expected whole numbers", input.name(), kReplicasKey,
+            entry.value());
+      numbers.push_back(number);
+    }
+    applyTensorFacts({{"replicas", numbers}}, variable);
+  }
+}
+
+}  // namespace
+
 void Importer::addModelInputs(const onnx_proto::GraphProto &graph, Scope &scope) {
   SymbolTable symbols;
   bindSymbols(graph, options_.inputShapeInfo, symbols);
   for (const auto &input : graph.input()) {
-    if (scope.tensors.count(input.name())) continue;  // also an initializer
+    if (const auto initializer = scope.tensors.find(input.name()); initializer != scope.tensors.end()) {
+      Tensor &tensor = scope.graph->tensor(initializer->second);
+      if (tensor.tensorType() == TensorType::Variable) applyReplicas(input, tensor);
+      continue;
+    }
     const TensorInfo info = inputInfo(input, options_.inputShapeInfo, symbols);
     scope.tensors[input.name()] = scope.graph->addStream(input.name(), info);
   }

@@ -81,6 +81,5 @@ TensorData parseTensor(std::string_view bytes, const std::string &name);
 void checkModel(const ModelContent &content);
 
 constexpr int64_t kOldestOnnxOpset = 6;
-constexpr int64_t kNewestOnnxOpset = 28;
 
 }  // namespace popart::onnx

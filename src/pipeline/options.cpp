@@ -1,20 +1,24 @@
-// Tables of option conflicts and of options not supported yet, and the mapping to per-pass options.
+// The table of option conflicts, refusals and warnings by the rows of options_table.hpp, and the options of single
+// passes.
 #include "pipeline/options.hpp"
 
 #include <algorithm>
-#include <cstdlib>
+#include <mutex>
+#include <set>
 #include <sstream>
 
 #include <popart/error.hpp>
+#include <popart/logging.hpp>
+
+#include "base/environment.hpp"
+#include "base/nearest.hpp"
 
 namespace popart::pipeline {
 namespace {
 
 using Options = SessionOptions;
-using Applies = bool (*)(const Options &, RunMode);
-
 struct Conflict {
-  Applies applies;
+  OptionApplies applies;
   const char *message;
 };
 
@@ -80,42 +84,56 @@ constexpr Conflict kConflicts[] = {
      "partialsTypeMatMuls must be 'float', 'half' or empty"},
 };
 
-struct Unsupported {
-  const char *name;
-  Applies applies;
-  const char *reason;
-};
+// Whether a process says something for the first time. Thread-safe.
+bool firstTime(const std::string &what) {
+  static std::mutex mutex;
+  static std::set<std::string> said;
+  const std::lock_guard lock(mutex);
+  return said.insert(what).second;
+}
 
-constexpr Unsupported kUnsupported[] = {
-    {"syntheticDataMode", [](const Options &o, RunMode) { return o.syntheticDataMode != SyntheticDataMode::Off; },
-     "inputs always come from the host. Leave it Off"},
-    {"enableReplicatedGraphs",
-     [](const Options &o, RunMode) { return o.enableReplicatedGraphs && o.replicatedGraphCount > 1; },
-     "a session runs one replica. Set replicatedGraphCount to 1"},
-    {"enableDistributedReplicatedGraphs",
-     [](const Options &o, RunMode) { return o.enableDistributedReplicatedGraphs && o.globalReplicationFactor > 1; },
-     "a session runs in one process. Set globalReplicationFactor to 1"},
-    {"enableFloatingPointChecks", [](const Options &o, RunMode) { return o.enableFloatingPointChecks; },
-     "invalid operations give NaN or infinity. Leave it off and check the results"},
-    {"enableStochasticRounding", [](const Options &o, RunMode) { return o.enableStochasticRounding; },
-     "results are rounded to nearest even. Leave it off"},
-    {"enableLoadAndOffloadRNGState", [](const Options &o, RunMode) { return o.enableLoadAndOffloadRNGState; },
-     "random numbers depend on the seed alone. Use setRandomSeed and getRandomSeed"},
-    {"automaticLossScalingSettings", [](const Options &o, RunMode) { return o.automaticLossScalingSettings.enabled; },
-     "the loss scale is the optimizer's. Give lossScaling to the optimizer"},
-    {"groupNormStridedChannelGrouping", [](const Options &o, RunMode) { return o.groupNormStridedChannelGrouping; },
-     "group normalisation groups neighbouring channels. Leave it off"},
-    {"createImplicitPipeliningFwdOnlyProgram",
-     [](const Options &o, RunMode) { return o.createImplicitPipeliningFwdOnlyProgram; },
-     "a session has one program. Make an inference session for the forward pass"},
-    {"updatableNamedBuffers", [](const Options &o, RunMode) { return !o.updatableNamedBuffers.empty(); },
-     "buffers cannot be updated alone. Use weightsFromHost"},
-    {"customCodelets", [](const Options &o, RunMode) { return !o.customCodelets.empty(); },
-     "codelets are code for IPU tiles. Register a kernel with popart::registerKernel"},
-    {"experimentalSettings",
-     [](const Options &o, RunMode) { return !o.experimentalSettings.customTransformApplierSettings.empty(); },
-     "custom transforms are not run. Leave customTransformApplierSettings empty"},
-};
+// ---- keys of the maps of option texts
+
+bool matches(std::string_view pattern, std::string_view key) {
+  if (!pattern.ends_with('*')) return pattern == key;
+  pattern.remove_suffix(1);
+  return key.starts_with(pattern);
+}
+
+const OptionKey *findKey(std::string_view map, std::string_view key) {
+  for (const OptionKey &row : optionKeys())
+    if (row.map == map && matches(row.name, key)) return &row;
+  return nullptr;
+}
+
+// Values that switch nothing on.
+bool isOff(const std::string &value) { return value.empty() || value == "false" || value == "0" || value == "none"; }
+
+void warnAboutKeys(const std::string &map, const Options::StringMap &options) {
+  for (const auto &[key, value] : options) {
+    const OptionKey *row = findKey(map, key);
+    if (row && (row->kind != OptionKind::Warned || isOff(value))) continue;
+    if (!firstTime(map + '.' + key)) continue;
+    if (row) {
+      logging::session::warn("SessionOptions::{}['{}'] has no effect here: {}", map, key, row->remark);
+      continue;
+    }
+    std::vector<std::string> names;
+    for (const OptionKey &known : optionKeys())
+      if (known.map == map) names.push_back(known.name);
+    logging::session::warn("SessionOptions::{}['{}'] has no effect: the key is not known. Nearest known key: {}", map,
+                           key, nearest(key, names, 1));
+  }
+}
+
+void warnAboutKeys(const Options &options) {
+  warnAboutKeys("engineOptions", options.engineOptions);
+  warnAboutKeys("convolutionOptions", options.convolutionOptions);
+  warnAboutKeys("lstmOptions", options.lstmOptions);
+  warnAboutKeys("matmulOptions", options.matmulOptions);
+  warnAboutKeys("reportOptions", options.reportOptions);
+  warnAboutKeys("gclOptions", options.gclOptions);
+}
 
 void addDotChecks(PipelineOptions &result, std::string_view names) {
   std::stringstream stream{std::string(names)};
@@ -129,23 +147,29 @@ void addDotChecks(PipelineOptions &result, std::string_view names) {
 void checkOptions(const SessionOptions &options, RunMode mode) {
   for (const Conflict &conflict : kConflicts)
     if (conflict.applies(options, mode)) throw error("SessionOptions: {}", conflict.message);
-  for (const Unsupported &option : kUnsupported)
-    if (option.applies(options, mode))
-      throw error("SessionOptions::{} is not supported yet: {}", option.name, option.reason);
+  for (const OptionRow &row : optionRows()) {
+    if (!row.applies || !row.applies(options, mode)) continue;
+    if (row.kind == OptionKind::Refused)
+      throw error("SessionOptions::{} is not supported yet: {}", row.name, row.remark);
+    if (firstTime(row.name)) logging::session::warn("SessionOptions::{} has no effect here: {}", row.name, row.remark);
+  }
+  warnAboutKeys(options);
 }
 
-std::vector<std::string> unsupportedOptionNames() {
-  std::vector<std::string> names;
-  for (const Unsupported &option : kUnsupported) names.push_back(option.name);
-  return names;
+SessionOptions withEnvironment(SessionOptions options) {
+  options.engineOptions.merge(environment::engineOptions());  // keeps what the program gave
+  return options;
 }
 
 OptimizerFactors optimizerFactors(const SessionOptions &options) {
+  const ReductionType reduction = options.accumulationAndReplicationReductionType;
+  check(reduction == ReductionType::Sum || reduction == ReductionType::Mean,
+        "SessionOptions::accumulationAndReplicationReductionType: got {}, expected Sum or Mean", reduction);
   OptimizerFactors factors;
   factors.accumulates = options.enableGradientAccumulation;
   factors.accumulationFactor = options.getAccumulationFactor();
   factors.replicationFactor = options.getGlobalReplicationFactor();
-  if (options.accumulationAndReplicationReductionType == ReductionType::Mean)
+  if (reduction == ReductionType::Mean)
     factors.reduction = options.meanAccumulationAndReplicationReductionStrategy == MeanReductionStrategy::Post
                             ? OptimizerFactors::Reduction::MeanPost
                             : OptimizerFactors::Reduction::MeanRunning;
@@ -157,7 +181,8 @@ PipelineOptions pipelineOptions(const SessionOptions &options) {
   result.factors = optimizerFactors(options);
   result.logDir = options.logDir.empty() ? "." : options.logDir;
   result.dotChecks.assign(options.dotChecks.begin(), options.dotChecks.end());
-  if (const char *names = std::getenv("POPART_DOT_CHECKS")) addDotChecks(result, names);
+  if (const auto names = environment::dotChecks()) addDotChecks(result, *names);
+  result.decomposeGradSum = options.decomposeGradSum;
   return result;
 }
 

@@ -1,25 +1,23 @@
-// The only reader of SessionOptions: checks them and turns them into the options of single passes. Two tables hold all
-// rules: combinations that contradict each other, and options whose effect on results is not built yet.
+// The only reader of SessionOptions: checks them and turns them into the options of single passes. options_table.hpp
+// says what each option does here; combinations that contradict each other are a table in options.cpp.
 #pragma once
-#include <string>
-#include <vector>
-
 #include <popart/sessionoptions.hpp>
 
+#include "pipeline/options_table.hpp"
 #include "pipeline/prepare.hpp"
 
 namespace popart::pipeline {
 
-enum class RunMode { Inference, Training };
-
-// Throws popart::error for the first row of either table that applies:
-//   "SessionOptions: <what contradicts>. <what to do>"  or  "SessionOptions::<name> is not supported yet: <reason>.
-//   <what to do>".
+// Throws popart::error for the first contradiction, then for the first refused value:
+//   "SessionOptions: <what contradicts>. <what to do>"  or
+//   "SessionOptions::<name> is not supported yet: <reason>. <what to do>".
+// Values and keys that have no effect although they promise one are named in a warning, once per process.
 void checkOptions(const SessionOptions &options, RunMode mode);
 
-// Names of the options in the table of those not supported yet, for documents and tests.
-std::vector<std::string> unsupportedOptionNames();
+// The options with the engine options of the environment added; those that the program gave stay.
+SessionOptions withEnvironment(SessionOptions options);
 
+// Throws popart::error for a reduction that is neither Sum nor Mean.
 OptimizerFactors optimizerFactors(const SessionOptions &options);
 // Options of the pass table, with the dot checkpoints of POPART_DOT_CHECKS added.
 PipelineOptions pipelineOptions(const SessionOptions &options);

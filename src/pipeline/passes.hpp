@@ -1,25 +1,70 @@
-// What the passes of the pipeline share, and the passes that exist for training only.
+// The passes of the compiler: one table for preparation (session options → whole program) and lowering (program → what a
+// device runs), one runner. Every pass is timed and logged by name, verified and dumped on request.
 #pragma once
 #include <map>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "lower/program.hpp"
 #include "pipeline/prepare.hpp"
 
 namespace popart::pipeline {
 
+// Phases in order. The names of the first five are checkpoints of SessionOptions::dotChecks.
+enum class Phase { Fwd0, Fwd1, Bwd0, PreAlias, Final, Flatten, Fuse, Layout, Order, OnRequest };
+const char *phaseName(Phase phase);
+
+// What passes share. Preparation works on the Ir of the request; lowering begins by replacing it with a flat copy.
 struct PassContext {
+  explicit PassContext(PrepareRequest request);
+  // `source` stays as it is and must outlive the context.
+  PassContext(const Ir &source, const lower::LowerOptions &options, const lower::Backends &backends);
+  // All passes by name (popart-opt).
+  PassContext(PrepareRequest request, const lower::LowerOptions &options, const lower::Backends &backends);
+
+  const Ir &source() const { return source_ ? *source_ : *request.ir; }  // what flatten reads
+  Ir &ir() const;                                                        // throws internal_error before flatten
+  Graph &main() const { return ir().getMainGraph(); }
+  void replaceIr(std::unique_ptr<Ir> ir);
+  bool trains() const { return request.optimizer != nullptr; }
+  const executable::Backend &device() const { return *(*backends)[0]; }  // the first kernel provider
+
   PrepareRequest request;
-  Ir &ir;
-  Graph &main;
   std::set<TensorId> anchors;
   std::map<TensorId, TensorId> weightToGradient;
   Prepared result;
+  lower::LowerOptions lowering;
+  const lower::Backends *backends = nullptr;  // null in preparation
+  bool keepOutputs = false;                   // flatten keeps the outputs of the main graph (tools)
 
-  explicit PassContext(PrepareRequest r);
-  bool trains() const { return request.optimizer != nullptr; }
+ private:
+  const Ir *source_ = nullptr;
 };
+
+struct Pass {
+  const char *name;     // a verb phrase, the function's name
+  const char *meaning;  // one line for people
+  Phase phase;
+  bool (*applies)(const PassContext &);
+  void (*run)(PassContext &);
+};
+
+// The table, in the order in which passes run. Passes of phase OnRequest run by name only.
+std::span<const Pass> allPasses();
+
+// Which phases of the table run, in order. `verifyEach`: the Ir after each pass (debug builds always), otherwise at the
+// end of each phase of preparation and of the whole of lowering. With POPART_PASS_DUMP=FOLDER the program is written as
+// IR text after every pass that ran: FOLDER/<number>-<name>.ir.
+void runPasses(PassContext &context, Phase first, Phase last);
+// One pass by itself. Throws popart::error when its condition does not hold.
+void runPass(PassContext &context, const Pass &pass);
+
+// Lowering: all passes from Flatten on, then those of the device.
+lower::Program lowerProgram(const Ir &ir, const lower::LowerOptions &options, const lower::Backends &backends);
+// Lowering and compilation in one call. Throws as lowerProgram and lower::compile.
+std::shared_ptr<const executable::Executable> lower(const Ir &ir, const lower::LowerOptions &options);
 
 // ---- training passes (training.cpp)
 void addLossOps(PassContext &context);  // LossSpec objects → ops; several are summed

@@ -1,6 +1,5 @@
 // prepare: the Ir of a forward graph -> the Ir of the whole program, ready for lower(): training mode, random seeds,
-// backward pass, weight updates, patterns, pruning, host streams. The passes are the rows of the table in prepare.cpp,
-// run in order.
+// backward pass, weight updates, patterns, pruning, host streams. The passes are rows of the table in pass_table.cpp.
 #pragma once
 #include <memory>
 #include <optional>
@@ -36,6 +35,7 @@ struct PipelineOptions {
   OptimizerFactors factors;
   std::vector<std::string> dotChecks;  // Fwd0, Fwd1, Bwd0, PreAlias, Final, or ALL
   std::string logDir = ".";            // where dot files go
+  bool decomposeGradSum = false;       // sums of three or more gradients become additions
   bool verifyEachPass = false;         // otherwise verified at the end of each phase
 };
 
@@ -52,7 +52,7 @@ struct PrepareRequest {
 struct Prepared {
   std::shared_ptr<Ir> ir;
   // FLOAT variables of the Ir that hold non-constant optimizer scalars. They start with the values of the optimizer
-  // given; on updateOptimizerFromHost the session writes scalarValue(newOptimizer, s) to each. They are no part of a
+  // given; on updateOptimizerFromHost the session writes the new one's to each. They are no part of a
   // saved model.
   std::vector<transforms::ScalarVariable> optimizerScalars;
   std::optional<TensorId> randomSeed;  // UINT32[2] variable; absent when nothing is random
@@ -61,11 +61,5 @@ struct Prepared {
 // Throws popart::error: unknown anchor or loss (with the nearest names), loss with more than one element, inference
 // without anchors, gradients that cannot be had, weights that are no floating point, options not supported.
 Prepared prepare(PrepareRequest request);
-
-// What `variable` holds under `optimizer` (factors set as in the request).
-float scalarValue(const Optimizer &optimizer, const transforms::ScalarVariable &variable);
-
-// Names of the passes in order, for documentation and tests.
-std::vector<std::string> passNames();
 
 }  // namespace popart::pipeline

@@ -25,7 +25,7 @@ bool isTrainable(const Graph &main, const Tensor &variable) {
 
 // The tensor the backward pass starts from: the loss scale in the loss's shape and type.
 TensorIndex lossGradient(PassContext &c, const Tensor &loss) {
-  Graph &main = c.main;
+  Graph &main = c.main();
   const OptimizerValue scale = c.request.optimizer->lossScaling();
   const TensorId id = kGradientPrefix + loss.id;
   const double value = scale.val();
@@ -46,31 +46,32 @@ void addLossOps(PassContext &c) {
   std::vector<TensorIndex> losses;
   for (const LossSpec &spec : c.request.losses) {
     std::vector<TensorIndex> inputs;
-    for (const TensorId &id : spec.inputs) inputs.push_back(c.main.getTensor(id)->index());
-    losses.push_back(
-        c.main
-            .addConnectedOp(opDef(spec.type), inputs, {spec.output}, spec.attributes, Op::Settings(c.main, spec.output))
-            ->outputs()[0]);
+    for (const TensorId &id : spec.inputs) inputs.push_back(c.main().getTensor(id)->index());
+    losses.push_back(c.main()
+                         .addConnectedOp(opDef(spec.type), inputs, {spec.output}, spec.attributes,
+                                         Op::Settings(c.main(), spec.output))
+                         ->outputs()[0]);
   }
   if (losses.empty()) return;
   if (losses.size() == 1) {
-    c.request.loss = c.main.tensor(losses[0]).id;
+    c.request.loss = c.main().tensor(losses[0]).id;
     return;
   }
   for (TensorIndex &loss : losses)
-    if (c.main.info(loss).nelms() != 1) {
-      const TensorId id = c.main.freeId(c.main.tensor(loss).id + "_sum");
+    if (c.main().info(loss).nelms() != 1) {
+      const TensorId id = c.main().freeId(c.main().tensor(loss).id + "_sum");
       loss =
-          c.main.addConnectedOp(opDef("ReduceSum"), {loss}, {id}, {{"keepdims", int64_t{0}}}, Op::Settings(c.main, id))
+          c.main()
+              .addConnectedOp(opDef("ReduceSum"), {loss}, {id}, {{"keepdims", int64_t{0}}}, Op::Settings(c.main(), id))
               ->outputs()[0];
     }
-  c.request.loss = c.main.freeId("finalLoss");
-  c.main.addConnectedOp(opDef("Sum"), losses, {c.request.loss}, {}, Op::Settings(c.main, c.request.loss));
+  c.request.loss = c.main().freeId("finalLoss");
+  c.main().addConnectedOp(opDef("Sum"), losses, {c.request.loss}, {}, Op::Settings(c.main(), c.request.loss));
 }
 
 void checkLoss(PassContext &c) {
   check(!c.request.loss.empty(), "TrainingSession: no loss was given. Name the loss tensor");
-  const Tensor &loss = *c.main.getTensor(c.request.loss);
+  const Tensor &loss = *c.main().getTensor(c.request.loss);
   check(loss.info.nelms() == 1,
         "TrainingSession: the loss '{}' must have one element: got {}. Reduce it, for example with identityloss",
         loss.id, loss.info);
@@ -79,7 +80,7 @@ void checkLoss(PassContext &c) {
 }
 
 void growBackwardPass(PassContext &c) {
-  Graph &main = c.main;
+  Graph &main = c.main();
   std::vector<TensorId> weights, targets;
   for (Tensor *t : main.tensorsOfType(TensorType::Variable))
     if (isTrainable(main, *t)) weights.push_back(t->id);
@@ -99,13 +100,8 @@ void growBackwardPass(PassContext &c) {
 }
 
 void addWeightUpdates(PassContext &c) {
-  for (auto &scalar : transforms::addOptimizer(c.main, *c.request.optimizer, c.weightToGradient))
+  for (auto &scalar : transforms::addOptimizer(c.main(), *c.request.optimizer, c.weightToGradient))
     c.result.optimizerScalars.push_back(scalar);
-}
-
-float scalarValue(const Optimizer &optimizer, const transforms::ScalarVariable &variable) {
-  if (variable.name == "lossScaling") return optimizer.getFinalLossScalingVal();
-  return optimizer.scalar(variable.name, variable.weight).value.val();
 }
 
 }  // namespace popart::pipeline

@@ -5,8 +5,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -14,7 +16,10 @@
 
 #include <popart/half.hpp>
 
+#include "base/environment.hpp"
+#include "base/threads/processors.hpp"
 #include "base/threads/thread_pool.hpp"
+#include "executable/cost.hpp"
 #include "runtime/interrupt.hpp"
 #include "runtime/step_times.hpp"
 
@@ -29,10 +34,9 @@ using executable::RunContext;
 using executable::Step;
 
 constexpr size_t kAlign = 64;
-constexpr const char *kStepTimesFile = "POPART_STEP_TIMES";
 
-// Aligned, zeroed block, in memory from the start so that no run pays for page faults. Large blocks are pages of the
-// system, which come zeroed: huge ones where it offers them, but for the last part, which would be rounded up.
+// Aligned, zeroed block. Large blocks are pages of the system, which come zeroed: huge ones where it offers them, but
+// for the last part, which would be rounded up. They come into memory when they are touched, near the thread that does.
 class Block {
  public:
   explicit Block(int64_t bytes) : bytes_(bytes > 0 ? static_cast<size_t>(aligned(bytes)) : kAlign) {
@@ -55,14 +59,20 @@ class Block {
       : bytes_(o.bytes_), data_(std::exchange(o.data_, nullptr)), pages_(std::exchange(o.pages_, nullptr)) {}
   Block &operator=(Block &&) = delete;
   char *data() const { return data_; }
+  int64_t bytes() const { return static_cast<int64_t>(bytes_); }
+  // Brings bytes [begin, end) into memory; they keep their zeros. Not for bytes that were written.
+  void touch(int64_t begin, int64_t end) const {
+    static const auto kPage = static_cast<int64_t>(sysconf(_SC_PAGESIZE));
+    for (int64_t at = begin; pages_ && at < std::min(end, bytes()); at += kPage)
+      *const_cast<volatile char *>(data_ + at) = 0;
+  }
+  static constexpr size_t kHuge = size_t{2} << 20;
   static int64_t aligned(int64_t bytes) {
     constexpr auto kStep = static_cast<int64_t>(kAlign);
     return (bytes + kStep - 1) / kStep * kStep;
   }
 
  private:
-  static constexpr size_t kHuge = size_t{2} << 20;
-
   void takePages() {
     void *pages = mmap(nullptr, bytes_ + kHuge, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (pages == MAP_FAILED) refuse();
@@ -71,8 +81,6 @@ class Block {
 #ifdef MADV_HUGEPAGE
     madvise(data_, bytes_ / kHuge * kHuge, MADV_HUGEPAGE);
 #endif
-    const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-    for (size_t at = 0; at < bytes_; at += page) *const_cast<volatile char *>(data_ + at) = 0;
   }
   [[noreturn]] void refuse() const {
     throw memory_allocation_err(
@@ -102,7 +110,8 @@ struct BoundStep {
   Step::Kind kind;
   const Step *step = nullptr;
   const executable::Kernel *kernel = nullptr;
-  int tasks = 1;
+  std::vector<int> roundEnds;
+  int threads = 1;
   const void *const *in = nullptr;
   void *const *out = nullptr;
   int stream = -1;
@@ -151,26 +160,57 @@ void accumulate(DataType type, void *sum, const void *value, int64_t bytes) {
   }
 }
 
+// Each worker is bound to a core when there is one thread per allowed core; otherwise the system places them better.
+// More threads than the CPU quota feeds do not poll: that would use up what the others compute with.
+ThreadPoolOptions poolOptions(int threads) {
+  const ProcessorLimits limits = processorLimits();
+  ThreadPoolOptions options;
+  if (threads > 1 && threads == limits.threads() && limits.cores.size() == static_cast<size_t>(threads))
+    options.processors.assign(limits.cores.begin() + 1, limits.cores.end());
+  if (limits.quota && threads > std::max(1.0, std::ceil(*limits.quota))) options.spin = std::chrono::nanoseconds(0);
+  return options;
+}
+
 }  // namespace
 
 struct Engine::Impl {
-  Impl(const Executable &e, int threads)
+  Impl(const Executable &e, int threads, Waking waking)
       : executable(e),
-        times(std::getenv(kStepTimesFile) ? std::make_unique<StepTimes>() : nullptr),
+        waking(waking),
+        times(environment::stepTimes() ? std::make_unique<StepTimes>() : nullptr),
+        pool(threads, poolOptions(threads)),
         arena(e.memory.arenaBytes),
         variableOffsets(offsetsOf(e)),
         variables(variableOffsets.back()),
         scratchStride(Block::aligned(e.scratchBytesPerThread)),
-        pool(threads),
         scratch(scratchStride * pool.threads()),
+        shared(e.sharedScratchBytes),
         contexts(static_cast<size_t>(pool.threads()), RunContext(failed)) {
+    touchMemory();
     for (size_t i = 0; i < e.variables.size(); ++i) {
       const auto &v = e.variables[i];
       if (!v.initial.empty()) executable::pack(v.info, v.layout, v.initial.data(), variable(i));
     }
     for (const auto &o : e.outputs) sums.emplace_back(o.kind == OutputStream::Return::Sum ? o.info.nbytes() : 0);
+    for (const Block &sum : sums) sum.touch(0, sum.bytes());
     counters.assign(e.outputs.size(), 0);
     main = bind(e.main);
+  }
+
+  // All memory is touched before the first run, by the threads that will use it: scratch by its thread, a variable in
+  // the contiguous parts that kernels' tasks fall into. The arena is used by every thread in turn: in blocks.
+  void touchMemory() {
+    pool.onEachThread([this](int thread, int) {
+      const int64_t threads = pool.threads();
+      constexpr auto kBlock = static_cast<int64_t>(Block::kHuge);
+      for (const Block *block : {&arena, &shared})
+        for (int64_t at = thread * kBlock; at < block->bytes(); at += threads * kBlock) block->touch(at, at + kBlock);
+      for (size_t i = 0; i + 1 < variableOffsets.size(); ++i) {
+        const int64_t begin = variableOffsets[i], bytes = variableOffsets[i + 1] - begin;
+        variables.touch(begin + bytes * thread / threads, begin + bytes * (thread + 1) / threads);
+      }
+      scratch.touch(thread * scratchStride, (thread + 1) * scratchStride);
+    });
   }
 
   // Start of each variable in their block, and the end of the last.
@@ -187,12 +227,11 @@ struct Engine::Impl {
     const auto &buffer = executable.buffers[b];
     switch (buffer.place) {
       case executable::Buffer::Place::Arena:
-        return arena.data() + buffer.offset + buffer.byteOffset;
+        return arena.data() + buffer.offset;
       case executable::Buffer::Place::Variable:
-        return variable(static_cast<size_t>(buffer.offset)) + buffer.byteOffset;
+        return variable(static_cast<size_t>(buffer.offset));
       case executable::Buffer::Place::Constant:
-        return const_cast<char *>(static_cast<const char *>(executable.constants[buffer.offset].data.data())) +
-               buffer.byteOffset;
+        return const_cast<char *>(static_cast<const char *>(executable.constants[buffer.offset].data.data()));
     }
     return nullptr;
   }
@@ -220,7 +259,7 @@ struct Engine::Impl {
       b.step = &s;
       if (times) b.clock = times->registerStep(s);
       b.kernel = s.kernel.get();
-      b.tasks = b.kernel ? b.kernel->tasks() : 1;
+      if (b.kernel) bindTasks(s, b);
       b.in = const_cast<const void *const *>(addresses(s.in));
       b.out = addresses(s.out);
       b.stream = s.stream;
@@ -237,6 +276,16 @@ struct Engine::Impl {
       bound->steps.push_back(std::move(b));
     }
     return bound;
+  }
+
+  void bindTasks(const Step &s, BoundStep &b) const {
+    const auto ends = b.kernel->roundEnds();
+    b.roundEnds.assign(ends.begin(), ends.end());
+    if (ends.empty()) b.roundEnds.push_back(b.kernel->tasks());
+    const int tasks = executable::widestRound(*b.kernel);
+    b.threads = waking == Waking::Always ? std::clamp(tasks, 1, pool.threads())
+                                         : executable::threadsThatPay(executable::predictedNanoseconds(executable, s),
+                                                                      tasks, pool.threads());
   }
 
   void runProgram(const BoundProgram &program, StreamSource &streams) {
@@ -277,13 +326,20 @@ struct Engine::Impl {
   }
 
   void runKernel(const BoundStep &s) {
-    if (s.tasks == 1) {
-      s.kernel->run({s.in, s.out, scratch.data(), contexts.front()}, 0);
+    if (s.threads == 1) {
+      for (int task = 0; task < s.roundEnds.back(); ++task)
+        s.kernel->run({s.in, s.out, scratch.data(), contexts.front(), shared.data()}, task);
     } else {
-      pool.parallel(s.tasks, [&s, this](int task, int thread) {
-        s.kernel->run({s.in, s.out, scratch.data() + thread * scratchStride, contexts[static_cast<size_t>(thread)]},
-                      task);
-      });
+      int first = 0;
+      for (const int end : s.roundEnds) {
+        const auto run = [&s, this, first](int task, int thread) {
+          s.kernel->run({s.in, s.out, scratch.data() + thread * scratchStride, contexts[static_cast<size_t>(thread)],
+                         shared.data()},
+                        first + task);
+        };
+        pool.parallel(end - first, run, s.threads);
+        first = end;
+      }
     }
     if (failed.load(std::memory_order_relaxed)) [[unlikely]]
       throwFailure(*s.step);
@@ -294,7 +350,7 @@ struct Engine::Impl {
     const RunContext *first = nullptr;
     for (const RunContext &c : contexts)
       if (c.hasFailure() && (!first || c.precedes(*first))) first = &c;
-    const std::string message = first->message(step.name);
+    const std::string message = first->message(step.op.empty() ? step.name : step.op);
     for (RunContext &c : contexts) c.clear();
     failed.store(false, std::memory_order_relaxed);
     throw runtime_error("{}", message);
@@ -349,14 +405,15 @@ struct Engine::Impl {
   }
 
   const Executable &executable;
+  Waking waking;
   std::unique_ptr<StepTimes> times;
+  ThreadPool pool;
   Block arena;
   std::vector<int64_t> variableOffsets;
   Block variables;
   std::vector<Block> sums;
   int64_t scratchStride;
-  ThreadPool pool;
-  Block scratch;
+  Block scratch, shared;
   std::atomic<bool> failed{false};
   std::vector<RunContext> contexts;  // one per thread
   std::vector<std::unique_ptr<void *[]>> pointerLists;
@@ -365,12 +422,12 @@ struct Engine::Impl {
   int64_t iteration = 0;
 };
 
-Engine::Engine(std::shared_ptr<const Executable> executable, int threads)
-    : executable_(std::move(executable)), impl_(std::make_unique<Impl>(*executable_, threads)) {}
+Engine::Engine(std::shared_ptr<const Executable> executable, int threads, Waking waking)
+    : executable_(std::move(executable)), impl_(std::make_unique<Impl>(*executable_, threads, waking)) {}
 
 Engine::~Engine() {
-  const char *file = std::getenv(kStepTimesFile);
-  if (impl_->times && file) std::ofstream(file, std::ios::app) << impl_->times->table();
+  const std::optional<std::string> file = environment::stepTimes();
+  if (impl_->times && file) std::ofstream(*file, std::ios::app) << impl_->times->table();
 }
 
 int Engine::threads() const { return impl_->pool.threads(); }

@@ -21,11 +21,15 @@ class StreamSource {
   virtual void outputDone(int) {}
 };
 
+// Whether a kernel wakes as many threads as pay (executable/cost.hpp), or one for every task, so that tests see tasks
+// run at the same time however small they are.
+enum class Waking : uint8_t { AsPays, Always };
+
 class Engine {
  public:
-  // With the environment variable POPART_STEP_TIMES=FILE every step is timed, and the destructor appends the table of
+  // One thread per allowed core: each worker is bound to its core. With the environment variable POPART_STEP_TIMES=FILE every step is timed, and the destructor appends the table of
   // StepTimes to FILE.
-  Engine(std::shared_ptr<const executable::Executable> executable, int threads);
+  Engine(std::shared_ptr<const executable::Executable> executable, int threads, Waking waking = Waking::AsPays);
   ~Engine();
   Engine(const Engine &) = delete;
   Engine &operator=(const Engine &) = delete;

@@ -7,24 +7,12 @@
 #include <functional>
 #include <queue>
 
-#include <popart/ir.hpp>
+#include "base/union_find.hpp"
 
 namespace popart::schedule {
 namespace {
 
 using Edges = std::vector<std::pair<int, int>>;
-
-struct AliasSets {
-  explicit AliasSets(size_t n) : parent(n) {
-    for (size_t i = 0; i < n; ++i) parent[i] = static_cast<int>(i);
-  }
-  int find(int i) {
-    while (parent[i] != i) i = parent[i] = parent[parent[i]];
-    return i;
-  }
-  void join(int a, int b) { parent[find(a)] = find(b); }
-  std::vector<int> parent;
-};
 
 struct Access {
   int node;
@@ -33,26 +21,25 @@ struct Access {
 
 // Accesses per alias set, only for sets that some op writes.
 std::vector<std::vector<Access>> memoryAccesses(const Graph &graph, const std::vector<Op *> &ops) {
-  AliasSets sets(graph.tensorSlots());
-  std::vector<int> writers;
+  UnionFind sets(graph.tensorSlots());
+  std::vector<uint32_t> writers;
   for (Op *op : ops)
     for (int i = 0; i < op->inputCount(); ++i) {
       if (!op->hasInput(i)) continue;
-      if (op->modifiesInput(i)) writers.push_back(static_cast<int>(op->inputs()[i].value));
+      if (op->modifiesInput(i)) writers.push_back(op->inputs()[i].value);
       for (int o = 0; o < op->outputCount(); ++o)
-        if (op->hasOutput(o) && op->aliasesInput(i, o))
-          sets.join(static_cast<int>(op->inputs()[i].value), static_cast<int>(op->outputs()[o].value));
+        if (op->hasOutput(o) && op->aliasesInput(i, o)) sets.join(op->inputs()[i].value, op->outputs()[o].value);
     }
   if (writers.empty()) return {};
   std::vector<int> slot(graph.tensorSlots(), -1);
   int count = 0;
-  for (int t : writers)
+  for (uint32_t t : writers)
     if (slot[sets.find(t)] < 0) slot[sets.find(t)] = count++;
   std::vector<std::vector<Access>> accesses(count);
   for (size_t n = 0; n < ops.size(); ++n)
     for (int i = 0; i < ops[n]->inputCount(); ++i) {
       if (!ops[n]->hasInput(i)) continue;
-      const int s = slot[sets.find(static_cast<int>(ops[n]->inputs()[i].value))];
+      const int s = slot[sets.find(ops[n]->inputs()[i].value)];
       if (s >= 0) accesses[s].push_back({static_cast<int>(n), ops[n]->modifiesInput(i)});
     }
   return accesses;
@@ -133,7 +120,7 @@ std::vector<int> order(int n, const Edges &edges, const std::vector<int64_t> &ke
   return result;
 }
 
-std::vector<OpIndex> schedule(const Graph &graph) {
+std::vector<OpIndex> orderOps(const Graph &graph) {
   const std::vector<Op *> ops = graph.ops();
   std::vector<int> nodeOf(graph.opSlots(), -1);
   std::vector<int64_t> keys(ops.size());
@@ -176,7 +163,7 @@ namespace popart {
 
 std::vector<Op *> Graph::getOpSchedule() const {
   std::vector<Op *> result;
-  for (OpIndex o : schedule::schedule(*this)) result.push_back(&op(o));
+  for (OpIndex o : schedule::orderOps(*this)) result.push_back(&op(o));
   return result;
 }
 

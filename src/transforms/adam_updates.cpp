@@ -1,5 +1,5 @@
-// Update ops of the Adam family and of the adaptive optimizers (formulas: PopART Python API, sections "Adam family",
-// "Adaptive").
+// Update ops of the Adam family and of the adaptive optimizers (formulas:
+// docs/compat/optimizers.md).
 #include <popart/adam.hpp>
 #include <popart/adaptive.hpp>
 

@@ -1,5 +1,5 @@
 // addOptimizer: puts the update of every weight into the graph: gradient clipping, optimizer state and the update ops.
-// Formulas: PopART Python API, section "Optimizers". State tensors are Variables with isOptimizerState and the
+// Formulas: docs/compat/optimizers.md. State tensors are Variables with isOptimizerState and the
 // documented names (Accl___w, Accl1___w, Accl2___w, Accl3___w, Step___w); a Variable of that name in the graph is taken
 // as it is.
 #pragma once

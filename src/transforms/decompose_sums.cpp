@@ -1,7 +1,10 @@
 // See decompose_sums.hpp. The last addition takes over the sum's output tensor, so ids and uses seen outside stay.
 #include "transforms/decompose_sums.hpp"
 
+#include <algorithm>
+
 #include <popart/ir.hpp>
+#include <popart/tensornames.hpp>
 
 namespace popart::transforms {
 namespace {
@@ -19,7 +22,48 @@ TensorIndex emitZero(Graph &graph, const Op &sum, const TensorInfo &info) {
   return graph.addConnectedOp(opDef("Init"), {}, {id}, attributes, inheritSettings(sum, graph, "init"))->outputs()[0];
 }
 
+// Gradients are named by prefix, in subgraphs behind their scopes.
+bool sumsGradients(const Op &op) {
+  return op.is("Sum") && op.inputCount() > 2 && op.outId(0).find(reservedGradientPrefix()) != TensorId::npos &&
+         termsHaveTheSumsInfo(op);
+}
+
+// Place in program order (decisions/0006) of the op that makes a tensor; before all ops when none does.
+int64_t placeOf(const Graph &graph, TensorIndex t) {
+  const Tensor &tensor = graph.tensor(t);
+  if (!tensor.hasProducer()) return 0;
+  const Op &producer = graph.op(tensor.producerIndex());
+  return producer.settings.sequence >= 0 ? producer.settings.sequence : producer.index().value;
+}
+
 }  // namespace
+
+void decomposeGradientSums(Graph &graph) {
+  for (Op *sum : graph.ops()) {
+    if (!sumsGradients(*sum)) continue;
+    const TensorIndex result = sum->outputs()[0];
+    const std::vector<TensorIndex> terms = sum->inputs();
+    TensorIndex total = terms[0];
+    int64_t place = placeOf(graph, total);
+    for (size_t i = 1; i < terms.size(); ++i) {
+      Op::Settings settings = inheritSettings(*sum, graph, "add");
+      place = std::max(place, placeOf(graph, terms[i]));
+      settings.sequence = place;
+      settings.hints.emplace("keep_apart", "1");  // lower::kKeepApart
+      Op *add = graph.addOp(opDef("Add"), {}, settings);
+      graph.connectInput(add->index(), 0, total);
+      graph.connectInput(add->index(), 1, terms[i]);
+      if (i + 1 == terms.size()) {
+        graph.disconnectOutput(sum->index(), 0);
+        graph.connectOutput(add->index(), 0, result);
+      } else {
+        total = graph.createOutput(add->index(), 0, graph.freeId(graph.tensor(result).id + "_partial"));
+      }
+      add->setup();
+    }
+    graph.eraseOp(sum->index());
+  }
+}
 
 void decomposeSums(Graph &graph) {
   for (Op *sum : graph.ops()) {

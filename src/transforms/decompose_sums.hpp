@@ -1,4 +1,4 @@
-// decomposeSums: n-ary sums become additions into one accumulator.
+// Sums of many terms as additions, so that terms need not be in memory together.
 #pragma once
 #include <popart/graph.hpp>
 
@@ -8,5 +8,10 @@ namespace popart::transforms {
 // Ids and uses of y stay. Needs all terms to have the shape of y (true for sums of gradients): other sums stay as they
 // are.
 void decomposeSums(Graph &graph);
+
+//   Sum(a, b, c) -> Gradient___y   becomes   Add(a, b) -> y1; Add(y1, c) -> Gradient___y
+// for sums of three or more gradients. Each addition runs as soon as its last term is there. Ids and uses of the sum's
+// output stay; other sums stay as they are.
+void decomposeGradientSums(Graph &graph);
 
 }  // namespace popart::transforms

@@ -16,6 +16,7 @@ OPTIONS = {
     "format": ["usage"],
     "lint": ["--no-compile"],
     "new-op": ["--like"],
+    "docs": ["usage"],
     "size": ["usage"],
 }
 

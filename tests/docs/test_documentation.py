@@ -1,5 +1,6 @@
 """The programs and commands that README.md and the pages under docs print are run here, or by tests named here."""
 
+import json
 import re
 import shlex
 import subprocess
@@ -8,6 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import onnx.parser
+import popart
+import popxl
+import popxl_addons as addons
 import pytest
 
 import onnx
@@ -41,6 +45,8 @@ RUN_BY = {
     ("docs/custom-operators.md", "g++ "): "test_custom_operator_page",
     ("docs/custom-operators.md", "ctypes"): "test_custom_operator_page",
     ("docs/rooms.md", " .onnx / builder"): "",  # a picture
+    ("docs/compat/printing-and-naming.md", "Graph : head"): "test_printed_schedule",
+    ("docs/compat/serialised-ir.md", '{"maingraph"'): "test_serialised_ir",
 }
 
 
@@ -52,6 +58,47 @@ def test_every_block_is_run():
             tests = [test for (where, start), test in RUN_BY.items() if where == name and text.startswith(start)]
             assert len(tests) == 1, f"{name}: no test runs the block {text[:60]!r}"
             assert not tests[0] or tests[0] in globals()
+
+
+def test_links_lead_somewhere():
+    """Links of pages, and pages that sources name."""
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)# ]+)\)", BLOCK.sub("", page.read_text())):
+            assert "://" in target or (page.parent / target).exists(), f"{page.relative_to(ROOT)}: {target}"
+    for folder in ("include", "src", "python", "tools", "tests", "benchmarks", "examples"):
+        for source in (ROOT / folder).rglob("*.*"):
+            if source.suffix in (".cpp", ".hpp", ".py", ".md"):
+                for name in re.findall(r"docs/[\w/-]+\.md", source.read_text()):
+                    assert (ROOT / name).exists(), f"{source.relative_to(ROOT)}: {name}"
+
+
+def test_printed_schedule():
+    """The schedule of a graph of two operations."""
+
+    def head(x: popxl.Tensor, w: popxl.Tensor) -> popxl.Tensor:
+        return popxl.ops.relu(x @ w)
+
+    ir = popxl.Ir()
+    head.__qualname__ = "head"
+    specs = [popxl.TensorSpec(shape, popxl.float32) for shape in ((3, 5), (5, 2))]
+    graph = ir.create_graph(head, *specs)
+    named = addons.NamedTensors.from_dict({"kernel": graph.inputs[1]})
+    printed = addons.GraphWithNamedArgs(graph, named).print_schedule()
+    assert printed == block("docs/compat/printing-and-naming.md", "Graph : head").rstrip("\n")
+
+
+def test_serialised_ir():
+    """The JSON of a program of one operation."""
+    builder = popart.Builder()
+    y = builder.aiOnnx.softmax([builder.addInputTensor("FLOAT", [2, 3], "x")], debugContext="scores")
+    session = popart.InferenceSession(
+        builder.getModelProto(), popart.DataFlow(1, [y]), popart.DeviceManager().createCpuDevice()
+    )
+    shown = json.loads(block("docs/compat/serialised-ir.md", '{"maingraph"'))
+    actual = json.loads(session._serializeIr(popart.IrSerializationFormat.JSON))
+    for made, printed in zip(actual["maingraph"], shown["maingraph"], strict=True):
+        assert printed.pop("attributes").items() <= made.pop("attributes").items()
+    assert actual == shown
 
 
 def test_readme_trains_an_onnx_file(tmp_path, monkeypatch, capsys):

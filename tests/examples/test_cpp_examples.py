@@ -46,8 +46,8 @@ def save(path, nodes, inputs, outputs, weights):
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), path)
 
 
-def test_train_mlp_learns_and_saves_a_model_that_onnx_runtime_loads(programs, tmp_path):
-    rng = np.random.default_rng(0)
+def save_classifier(path, rng):
+    """Write a classifier of 20 features and 4 classes for batches of 16; returns its weights."""
     weights = {
         "w1": rng.normal(0, 0.2, (20, 32)).astype(np.float32),
         "b1": np.zeros(32, np.float32),
@@ -60,8 +60,42 @@ def test_train_mlp_learns_and_saves_a_model_that_onnx_runtime_loads(programs, tm
         helper.make_node("MatMul", ["hidden", "w2"], ["scores"]),
         helper.make_node("Softmax", ["scores"], ["probabilities"], axis=-1),
     ]
+    save(path, nodes, [("images", [16, 20])], [("probabilities", [16, 4])], weights)
+    return weights
+
+
+def test_ten_lines_train_and_run_a_file(programs, tmp_path):
+    rng = np.random.default_rng(3)
     model, trained = tmp_path / "model.onnx", tmp_path / "trained.onnx"
-    save(model, nodes, [("images", [16, 20])], [("probabilities", [16, 4])], weights)
+    save_classifier(model, rng)
+    centres = 2 * rng.normal(size=(4, 20))
+    labels = rng.integers(0, 4, 160).astype(np.int32)
+    images = (centres[labels] + rng.normal(size=(160, 20))).astype(np.float32)
+    images.tofile(tmp_path / "images.f32")
+    labels.tofile(tmp_path / "labels.i32")
+    printed = run(programs / "train", model, tmp_path / "images.f32", tmp_path / "labels.i32", trained)
+    losses = [float(value) for value in re.findall(r"loss ([\d.]+)", printed)]
+    assert len(losses) == 8
+    assert losses[-1] < 0.2 * losses[0]
+
+    runtime = onnxruntime.InferenceSession(str(trained), providers=["CPUExecutionProvider"])
+    (probabilities,) = runtime.run(["probabilities"], {"images": images[:16]})
+    row = [float(value) for value in re.search(r"first row (.*)", printed)[1].split()]
+    np.testing.assert_allclose(row, probabilities[0], atol=1e-4)
+    first = -np.log(onnx_probabilities(model, images)[np.arange(160), labels])
+    assert losses[0] < first.mean()  # weights change within the first step
+
+
+def onnx_probabilities(model, images):
+    """What ONNX Runtime computes, batch by batch."""
+    runtime = onnxruntime.InferenceSession(str(model), providers=["CPUExecutionProvider"])
+    return np.concatenate([runtime.run(["probabilities"], {"images": part})[0] for part in np.split(images, 10)])
+
+
+def test_train_mlp_learns_and_saves_a_model_that_onnx_runtime_loads(programs, tmp_path):
+    rng = np.random.default_rng(0)
+    model, trained = tmp_path / "model.onnx", tmp_path / "trained.onnx"
+    weights = save_classifier(model, rng)
     printed = run(programs / "train_mlp", model, trained, 8)
     losses = [float(value) for value in re.findall(r"loss ([\d.]+)", printed)]
     assert len(losses) == 8
@@ -101,9 +135,10 @@ def test_custom_op_is_found_by_its_onnx_name(programs, tmp_path):
     assert "Cube operators: 1\ny = -1 0.125 8 27" in run(programs / "custom_op", model)
 
 
-@pytest.mark.parametrize("program", ["train_mlp", "custom_op"])
+@pytest.mark.parametrize("program", ["train", "train_mlp", "custom_op"])
 def test_missing_model_is_one_line_on_stderr(programs, tmp_path, program):
-    arguments = [tmp_path / "absent.onnx", *([tmp_path / "out.onnx"] if program == "train_mlp" else [])]
+    others = {"train": ["images.f32", "labels.i32", "out.onnx"], "train_mlp": ["out.onnx"], "custom_op": []}
+    arguments = [tmp_path / name for name in ("absent.onnx", *others[program])]
     result = subprocess.run([str(word) for word in (programs / program, *arguments)], capture_output=True, text=True)
     assert result.returncode == 1
     assert "absent.onnx" in result.stderr

@@ -28,7 +28,8 @@ def unpacked(tmp_path_factory):
 def test_wheel_holds_library_extension_stub_and_markers(unpacked):
     assert (unpacked / "popart/lib/libpopart.so").is_file()
     assert len(list(unpacked.glob("popart_core.*.so"))) == 1
-    assert (unpacked / "popart_core.pyi").is_file()
+    for stub in ("popart_core.pyi", "popart/__init__.pyi", "popart/opsets.pyi"):
+        assert (unpacked / stub).is_file()
     for package in PACKAGES:
         assert (unpacked / package / "py.typed").is_file()
 

@@ -1,4 +1,4 @@
-// Patterns: which graph rewrites a session runs (PopART Python API, "Patterns"). Rewrites themselves: src/patterns.
+// Patterns: which graph rewrites a session runs (docs/options.md). Rewrites themselves: src/patterns.
 #pragma once
 #include <functional>
 #include <iosfwd>

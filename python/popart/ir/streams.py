@@ -40,6 +40,11 @@ class DeviceToHostStream(_LegacyStream, _streams.DeviceToHostStream):
 def h2d_stream(shape: Iterable[int], dtype: dtype, name: str | None = None) -> HostToDeviceStream:
     """Make a stream from host to device.
 
+    Args:
+        shape: dimension sizes of one value.
+        dtype: element type.
+        name: name.
+
     Returns:
         The stream.
 
@@ -53,6 +58,11 @@ def h2d_stream(shape: Iterable[int], dtype: dtype, name: str | None = None) -> H
 
 def d2h_stream(shape: Iterable[int], dtype: dtype, name: str | None = None) -> DeviceToHostStream:
     """Make a stream from device to host.
+
+    Args:
+        shape: dimension sizes of one value.
+        dtype: element type.
+        name: name.
 
     Returns:
         The stream.

@@ -61,7 +61,17 @@ def variable(data: Any, dtype: dtypes.dtype | None = None, name: str | None = No
 
 
 def constant(data: Any, dtype: dtypes.dtype | None = None, name: str | None = None, downcast: bool = True) -> Constant:
-    """Make a constant in the current graph; arguments as for `variable`."""
+    """Make a constant in the current graph; arguments as for `variable`.
+
+    Args:
+        data: the values, as NumPy array, nested lists or a number.
+        dtype: element type; default: that of `data`.
+        name: name, default ``"t"``.
+        downcast: float64 and int64 become 32-bit types.
+
+    Returns:
+        The constant.
+    """
     return _tensor.constant(np.asarray(data), dtype, name, downcast)
 
 

@@ -41,7 +41,7 @@ class _SiteInfo:
 
 
 class CallSiteInfo(_SiteInfo):
-    """Relates the tensors of a called graph to the tensors at one call site."""
+    """Relates the tensors of a called graph to those at one call site: the call `op` in the graph `parent`."""
 
     _first_input = 0  # op index of the first graph input
     _first_output = 0  # graph index of the op's first output
@@ -74,6 +74,12 @@ class CallSiteInfo(_SiteInfo):
     def graph_to_parent(self, graph_tensor: Tensor) -> Tensor:
         """Return the parent tensor of an input or output of the called graph.
 
+        Args:
+            graph_tensor: tensor of the called graph.
+
+        Returns:
+            The result.
+
         Raises:
             ValueError: the tensor is neither.
         """
@@ -89,6 +95,12 @@ class CallSiteInfo(_SiteInfo):
 
     def parent_to_graph(self, parent_tensor: Tensor) -> Tensor:
         """Return the input of the called graph that a parent tensor is connected to (the first one).
+
+        Args:
+            parent_tensor: tensor of the calling graph.
+
+        Returns:
+            The result.
 
         Raises:
             popart_exception: the tensor is not an input of the call.

@@ -54,6 +54,13 @@ def repeat_with_info(
 ) -> CallSiteInfo:
     """As `repeat`, returning the description of the call site.
 
+    Args:
+        graph: the graph to call.
+        repeat_count: number of iterations.
+        *inputs: values of the inputs, by position.
+        inputs_dict: graph input → value.
+        check_inputs: check shapes and element types of the inputs.
+
     Returns:
         The call site; its called graph is a wrapper around the body.
 
@@ -219,6 +226,16 @@ def conditional_with_info(
     check_inputs: bool = True,
 ) -> ConditionalSiteInfo:
     """As `conditional`, returning the description of the call site.
+
+    Args:
+        cond: boolean scalar.
+        then_branch: graph of the true case.
+        else_branch: graph of the false case.
+        then_inputs: values of inputs of the true case, by position.
+        else_inputs: values of inputs of the false case, by position.
+        then_inputs_dict: graph input → value, true case.
+        else_inputs_dict: graph input → value, false case.
+        check_inputs: check shapes and element types of the inputs.
 
     Returns:
         The call site.

@@ -137,6 +137,21 @@ def conv_pow2scaled(
 ) -> Tensor:
     """Convolve float8 tensors.
 
+    Args:
+        t: the tensor.
+        weight: weights.
+        log2_scale: int32 scalar: the result is multiplied by 2 to this power, -32 to 31.
+        stride: step along each spatial axis.
+        padding: zeros around each spatial axis: before all axes, then after.
+        dilation: distance of the elements of a window along each spatial axis.
+        groups: groups of channels.
+        pad_type: how padding is chosen.
+        available_memory_proportions: hint for tiles; no effect.
+        enable_conv_dithering: hint for tiles; no effect.
+
+    Returns:
+        The result.
+
     Raises:
         popart_exception: float8 arithmetic is not supported yet.
     """
@@ -158,6 +173,23 @@ def conv_transpose_pow2scaled(
     enable_conv_dithering: Iterable[int] | None = None,
 ) -> Tensor:
     """Transposed convolution of float8 tensors.
+
+    Args:
+        t: the tensor.
+        weight: weights.
+        log2_scale: int32 scalar: the result is multiplied by 2 to this power, -32 to 31.
+        stride: step along each spatial axis.
+        padding: zeros around each spatial axis: before all axes, then after.
+        dilation: distance of the elements of a window along each spatial axis.
+        groups: groups of channels.
+        pad_type: how padding is chosen.
+        output_padding: elements added at the end of each spatial axis.
+        output_shape: spatial sizes of the result.
+        available_memory_proportions: hint for tiles; no effect.
+        enable_conv_dithering: hint for tiles; no effect.
+
+    Returns:
+        The result.
 
     Raises:
         popart_exception: float8 arithmetic is not supported yet.
@@ -242,6 +274,18 @@ def max_pool(
     storage_order: str = "row",
 ) -> Tensor:
     """Maximum over windows; see `average_pool` for the arguments.
+
+    Args:
+        t: the tensor.
+        kernel_size: window along each spatial axis.
+        stride: step along each spatial axis.
+        padding: zeros around each spatial axis: before all axes, then after.
+        out_pads: further elements of the result along each spatial axis.
+        dilation: distance of the elements of a window along each spatial axis.
+        in_dilations: distance of the input elements along each spatial axis.
+        auto_pad: as `pad_type` of `conv`.
+        ceil_mode: round sizes up.
+        storage_order: order of elements; only "row" is supported.
 
     Returns:
         Tensor of shape (N, C, spatial…) and the dtype of t (floats, int8 and uint8; ONNX MaxPool-12).

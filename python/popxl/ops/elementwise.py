@@ -22,17 +22,38 @@ def abs(t: Tensor) -> Tensor:
 
 
 def ceil(t: Tensor) -> Tensor:
-    """Round up to integers, floats (ONNX Ceil-13)."""
+    """Round up to integers, floats (ONNX Ceil-13).
+
+    Args:
+        t: the tensor.
+
+    Returns:
+        The result.
+    """
     return _unary("Ceil", t, "ceil_out")
 
 
 def floor(t: Tensor) -> Tensor:
-    """Round down to integers, floats (ONNX Floor-13)."""
+    """Round down to integers, floats (ONNX Floor-13).
+
+    Args:
+        t: the tensor.
+
+    Returns:
+        The result.
+    """
     return _unary("Floor", t, "floor_out")
 
 
 def sign(t: Tensor) -> Tensor:
-    """Return -1, 0 or 1, numeric; NaN stays (ONNX Sign-13)."""
+    """Return -1, 0 or 1, numeric; NaN stays (ONNX Sign-13).
+
+    Args:
+        t: the tensor.
+
+    Returns:
+        The result.
+    """
     return _unary("Sign", t, "sign_out")
 
 
@@ -57,7 +78,14 @@ def exp_(t: Tensor) -> Tensor:
 
 
 def log(t: Tensor) -> Tensor:
-    """Return the natural logarithm, floats; below 0 NaN (ONNX Log-13)."""
+    """Return the natural logarithm, floats; below 0 NaN (ONNX Log-13).
+
+    Args:
+        t: the tensor.
+
+    Returns:
+        The result.
+    """
     return _unary("Log", t, "log_out")
 
 
@@ -68,7 +96,14 @@ def log2(t: Tensor) -> Tensor:
 
 
 def sqrt(t: Tensor) -> Tensor:
-    """Return the square root, floats; below 0 NaN (ONNX Sqrt-13)."""
+    """Return the square root, floats; below 0 NaN (ONNX Sqrt-13).
+
+    Args:
+        t: the tensor.
+
+    Returns:
+        The result.
+    """
     return _unary("Sqrt", t, "sqrt_out")
 
 
@@ -138,7 +173,14 @@ def isfinite(t: Tensor) -> Tensor:
 
 
 def logical_not(t: Tensor) -> Tensor:
-    """Return the logical negation, bool (ONNX Not-1); other dtypes are cast to bool first."""
+    """Return the logical negation, bool (ONNX Not-1); other dtypes are cast to bool first.
+
+    Args:
+        t: the tensor.
+
+    Returns:
+        The result.
+    """
     check_in_graph(_graph(), t=t)
     return _unary("Not", cast_if_needed(t, dtypes.bool), "not_out")
 
@@ -170,6 +212,10 @@ clamp = clip
 
 def cast(t: Tensor, data_type: dtype) -> Tensor:
     """Convert to another dtype; floats to integers truncate toward zero, to bool is non-zero.
+
+    Args:
+        t: the tensor.
+        data_type: element type of the result.
 
     Returns:
         Tensor of the shape of t (ONNX Cast-25).

@@ -59,6 +59,14 @@ def roi_align(
 ) -> Tensor:
     """Average-pool regions of interest (n, 4) of t into (n, C, *output_size) (ONNX RoiAlign-10).
 
+    Args:
+        t: the tensor.
+        rois: boxes (x1, y1, x2, y2), shape (R, 4).
+        batch_index: image of each box, shape (R,).
+        output_size: rows and columns of a cell of the result.
+        spatial_scale: size of the image in the units of boxes.
+        sampling_ratio: samples per cell and axis; 0: as many as fit.
+
     Returns:
         Tensor of shape (n, C, *output_size) and the dtype of t.
 

@@ -33,7 +33,18 @@ def gather(
 def tied_gather(
     t: Tensor, indices: Tensor, axis: int = 0, available_memory_proportion: float | None = None, zero_OOR: bool = False
 ) -> Tensor:
-    """As `gather` (ai.graphcore PopartTiedGather-1); hints that t is also used by a matmul."""
+    """As `gather` (ai.graphcore PopartTiedGather-1); hints that t is also used by a matmul.
+
+    Args:
+        t: the tensor.
+        indices: positions along the axis.
+        axis: the axis.
+        available_memory_proportion: hint for tiles; no effect.
+        zero_OOR: give zeros for positions out of range instead of an error.
+
+    Returns:
+        The result.
+    """
     check_memory_proportion(available_memory_proportion)
     return emit_one(
         "PopartTiedGather", {"t": t, "indices": indices}, "tiedgather_out", {"axis": axis, "zero_OOR": int(zero_OOR)}
@@ -149,6 +160,14 @@ def groupedgather(
 ) -> Tensor:
     """Gather in each group; with group_size g > 1 dimension 0 of both inputs is the group.
 
+    Args:
+        t: the tensor.
+        indices: positions along the axis.
+        axis: the axis.
+        group_size: number of groups, the size of dimension 0.
+        available_memory_proportion: hint for tiles; no effect.
+        zero_OOR: give zeros for positions out of range instead of an error.
+
     Returns:
         As `gather` for each group, the group dimension in front (ai.graphcore GroupedGather-1).
 
@@ -199,14 +218,37 @@ def _region(axes: Iterable[int], sizes: Iterable[int], no_overlap: bool) -> dict
 
 
 def dynamic_slice(t: Tensor, index: Tensor, axes: Iterable[int], sizes: Iterable[int], no_overlap: bool) -> Tensor:
-    """Take the region of t that starts at `index` and has `sizes` on `axes`."""
+    """Take the region of t that starts at `index` and has `sizes` on `axes`.
+
+    Args:
+        t: the tensor.
+        index: position of the slice along each axis.
+        axes: the axes.
+        sizes: sizes along the axes.
+        no_overlap: the caller says that slices of different calls do not overlap; changes no result.
+
+    Returns:
+        The result.
+    """
     return emit_one("DynamicSlice", {"t": t, "index": index}, "dynamic_slice_out", _region(axes, sizes, no_overlap))
 
 
 def dynamic_update(
     t: Tensor, index: Tensor, t_update: Tensor, axes: Iterable[int], sizes: Iterable[int], no_overlap: bool
 ) -> Tensor:
-    """Return t with the region that starts at `index` replaced by t_update."""
+    """Return t with the region that starts at `index` replaced by t_update.
+
+    Args:
+        t: the tensor.
+        index: position of the slice along each axis.
+        t_update: the slice.
+        axes: the axes.
+        sizes: sizes along the axes.
+        no_overlap: the caller says that slices of different calls do not overlap; changes no result.
+
+    Returns:
+        The result.
+    """
     inputs = {"t": t, "index": index, "t_update": t_update}
     return emit_one("DynamicUpdate", inputs, "dynamic_update_out", _region(axes, sizes, no_overlap))
 
@@ -215,6 +257,14 @@ def dynamic_update_(
     t: Tensor, index: Tensor, t_update: Tensor, axes: Iterable[int], sizes: Iterable[int], no_overlap: bool
 ) -> Tensor:
     """Replace the region of t that starts at `index` by t_update; as `dynamic_update`, sharing the memory of t.
+
+    Args:
+        t: the tensor.
+        index: position of the slice along each axis.
+        t_update: the slice.
+        axes: the axes.
+        sizes: sizes along the axes.
+        no_overlap: the caller says that slices of different calls do not overlap; changes no result.
 
     Returns:
         t, updated.

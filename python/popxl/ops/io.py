@@ -67,6 +67,10 @@ def host_load(h2d_stream: HostToDeviceStream, name: str | None = None) -> Tensor
 def host_store(d2h_stream: DeviceToHostStream, t: Tensor) -> None:
     """Store a tensor as the next value of a stream.
 
+    Args:
+        d2h_stream: stream to the host.
+        t: the tensor.
+
     Raises:
         ValueError: shape or dtype differ from the stream.
     """
@@ -105,7 +109,14 @@ def ipu_copy(t: Tensor, destination: int, source: int | None = None) -> Tensor:
 
 
 def io_tile_copy(t: Tensor) -> Tensor:
-    """Copy a tensor between IO and compute tiles; same shape and dtype."""
+    """Copy a tensor between IO and compute tiles; same shape and dtype.
+
+    Args:
+        t: the tensor.
+
+    Returns:
+        The result.
+    """
     check_in_graph(get_current_graph(), t=t)
     return emit_one("IoTileCopy", {"t": t}, f"{t.name}_iotilecopy")
 

@@ -44,6 +44,15 @@ def matmul_pow2scaled(
 ) -> Tensor:
     """Multiply float8 matrices.
 
+    Args:
+        lhs: left operand.
+        rhs: right operand.
+        log2_scale: int32 scalar: the result is multiplied by 2 to this power, -32 to 31.
+        available_memory_proportion: hint for tiles; no effect.
+
+    Returns:
+        The result.
+
     Raises:
         popart_exception: float8 arithmetic is not supported yet.
     """
@@ -53,6 +62,14 @@ def matmul_pow2scaled(
 def pow2scale_cast_to_fp8(t: Tensor, log2_scale: Tensor, data_type: dtype) -> Tensor:
     """Round to float8.
 
+    Args:
+        t: the tensor.
+        log2_scale: int32 scalar: the result is multiplied by 2 to this power, -32 to 31.
+        data_type: element type of the result.
+
+    Returns:
+        The result.
+
     Raises:
         popart_exception: float8 arithmetic is not supported yet.
     """
@@ -61,6 +78,14 @@ def pow2scale_cast_to_fp8(t: Tensor, log2_scale: Tensor, data_type: dtype) -> Te
 
 def pow2scale_cast_from_fp8(t: Tensor, log2_scale: Tensor, data_type: dtype) -> Tensor:
     """Convert from float8.
+
+    Args:
+        t: the tensor.
+        log2_scale: int32 scalar: the result is multiplied by 2 to this power, -32 to 31.
+        data_type: element type of the result.
+
+    Returns:
+        The result.
 
     Raises:
         popart_exception: float8 arithmetic is not supported yet.

@@ -59,7 +59,17 @@ def group_norm(t: Tensor, weight: Tensor, bias: Tensor, num_groups: int, eps: fl
 
 
 def layer_norm(t: Tensor, weight: Tensor, bias: Tensor, eps: float = 1e-05) -> Tensor:
-    """`group_norm` with one group: everything but dimension 0 is normalised together (Ba et al. 2016)."""
+    """`group_norm` with one group: everything but dimension 0 is normalised together (Ba et al. 2016).
+
+    Args:
+        t: the tensor.
+        weight: weights.
+        bias: bias per channel.
+        eps: term added to the variance.
+
+    Returns:
+        The result.
+    """
     return group_norm(t, weight, bias, 1, eps)
 
 
@@ -116,7 +126,17 @@ def dropout(t: Tensor, seed_tensor: Tensor, p: float) -> Tensor:
 
 
 def shaped_dropout(t: Tensor, seed_tensor: Tensor, shape: tuple[int, ...], ratio: float) -> Tensor:
-    """Dropout with one mask of `shape`, broadcast to t; see `dropout`."""
+    """Dropout with one mask of `shape`, broadcast to t; see `dropout`.
+
+    Args:
+        t: the tensor.
+        seed_tensor: seed, uint32 of shape (2,).
+        shape: dimension sizes.
+        ratio: share of elements that become zero.
+
+    Returns:
+        The result.
+    """
     _check_probability("ratio", ratio)
     inputs = {"t": t, "seed_tensor": seed_tensor}
     return emit_one("ShapedDropout", inputs, "shapeddropout_out", {"shape": list(shape), "ratio": float(ratio)})

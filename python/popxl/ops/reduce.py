@@ -50,63 +50,171 @@ def sum(t: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
 
 
 def mean(t: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """Return the mean over `axis`, numeric (ONNX ReduceMean-18); see `sum` for the arguments."""
+    """Return the mean over `axis`, numeric (ONNX ReduceMean-18); see `sum` for the arguments.
+
+    Args:
+        t: the tensor.
+        axis: the axis.
+        keepdims: keep the reduced axes with size 1.
+
+    Returns:
+        The result.
+    """
     return _reduce("ReduceMean", t, axis, keepdims, "mean_out")
 
 
 def max(t: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """Return the maximum over `axis`, numeric and bool (ONNX ReduceMax-18); see `sum` for the arguments."""
+    """Return the maximum over `axis`, numeric and bool (ONNX ReduceMax-18); see `sum` for the arguments.
+
+    Args:
+        t: the tensor.
+        axis: the axis.
+        keepdims: keep the reduced axes with size 1.
+
+    Returns:
+        The result.
+    """
     return _reduce("ReduceMax", t, axis, keepdims, "max_out")
 
 
 def min(t: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """Return the minimum over `axis`, numeric and bool (ONNX ReduceMin-18); see `sum` for the arguments."""
+    """Return the minimum over `axis`, numeric and bool (ONNX ReduceMin-18); see `sum` for the arguments.
+
+    Args:
+        t: the tensor.
+        axis: the axis.
+        keepdims: keep the reduced axes with size 1.
+
+    Returns:
+        The result.
+    """
     return _reduce("ReduceMin", t, axis, keepdims, "min_out")
 
 
 def prod(t: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """Return the product over `axis`, numeric (ONNX ReduceProd-18); see `sum` for the arguments."""
+    """Return the product over `axis`, numeric (ONNX ReduceProd-18); see `sum` for the arguments.
+
+    Args:
+        t: the tensor.
+        axis: the axis.
+        keepdims: keep the reduced axes with size 1.
+
+    Returns:
+        The result.
+    """
     return _reduce("ReduceProd", t, axis, keepdims, "prod_out")
 
 
 def l1(t: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """Return the sum of absolute values over `axis`, numeric (ONNX ReduceL1-18); see `sum` for the arguments."""
+    """Return the sum of absolute values over `axis`, numeric (ONNX ReduceL1-18); see `sum` for the arguments.
+
+    Args:
+        t: the tensor.
+        axis: the axis.
+        keepdims: keep the reduced axes with size 1.
+
+    Returns:
+        The result.
+    """
     return _reduce("ReduceL1", t, axis, keepdims, "l1_out")
 
 
 def l2(t: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """Return the root of the sum of squares over `axis`, numeric (ONNX ReduceL2-18); see `sum` for the arguments."""
+    """Return the root of the sum of squares over `axis`, numeric (ONNX ReduceL2-18); see `sum` for the arguments.
+
+    Args:
+        t: the tensor.
+        axis: the axis.
+        keepdims: keep the reduced axes with size 1.
+
+    Returns:
+        The result.
+    """
     return _reduce("ReduceL2", t, axis, keepdims, "l2_out")
 
 
 def logsum(t: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """Return the logarithm of the sum over `axis`, numeric (ONNX ReduceLogSum-18); see `sum` for the arguments."""
+    """Return the logarithm of the sum over `axis`, numeric (ONNX ReduceLogSum-18); see `sum` for the arguments.
+
+    Args:
+        t: the tensor.
+        axis: the axis.
+        keepdims: keep the reduced axes with size 1.
+
+    Returns:
+        The result.
+    """
     return _reduce("ReduceLogSum", t, axis, keepdims, "logsum_out")
 
 
 def logsumexp(t: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """Return log(sum(e^t)) over `axis`, stabilised (ONNX ReduceLogSumExp-18); see `sum` for the arguments."""
+    """Return log(sum(e^t)) over `axis`, stabilised (ONNX ReduceLogSumExp-18); see `sum` for the arguments.
+
+    Args:
+        t: the tensor.
+        axis: the axis.
+        keepdims: keep the reduced axes with size 1.
+
+    Returns:
+        The result.
+    """
     return _reduce("ReduceLogSumExp", t, axis, keepdims, "logsumexp_out")
 
 
 def sumsquare(t: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """Return the sum of squares over `axis`, numeric (ONNX ReduceSumSquare-18); see `sum` for the arguments."""
+    """Return the sum of squares over `axis`, numeric (ONNX ReduceSumSquare-18); see `sum` for the arguments.
+
+    Args:
+        t: the tensor.
+        axis: the axis.
+        keepdims: keep the reduced axes with size 1.
+
+    Returns:
+        The result.
+    """
     return _reduce("ReduceSumSquare", t, axis, keepdims, "sumsquare_out")
 
 
 def median(t: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """Return the lower median over `axis`, numeric (ai.graphcore ReduceMedian-1); see `sum` for the arguments."""
+    """Return the lower median over `axis`, numeric (ai.graphcore ReduceMedian-1); see `sum` for the arguments.
+
+    Args:
+        t: the tensor.
+        axis: the axis.
+        keepdims: keep the reduced axes with size 1.
+
+    Returns:
+        The result.
+    """
     names = ["median_out", "median_indices_out"]
     return emit("ReduceMedian", {"t": t}, names, _attributes(axis, keepdims))[0]
 
 
 def argmax(t: Tensor, dim: int = 0, keepdim: bool = False) -> Tensor:
-    """Return the int32 index of the first maximum along `dim`, numeric (ONNX ArgMax-13)."""
+    """Return the int32 index of the first maximum along `dim`, numeric (ONNX ArgMax-13).
+
+    Args:
+        t: the tensor.
+        dim: the axis.
+        keepdim: keep the reduced axis with size 1.
+
+    Returns:
+        The result.
+    """
     return _arg("ArgMax", t, dim, keepdim, "argmax_out")
 
 
 def argmin(t: Tensor, dim: int = 0, keepdim: bool = False) -> Tensor:
-    """Return the int32 index of the first minimum along `dim`, numeric (ONNX ArgMin-13)."""
+    """Return the int32 index of the first minimum along `dim`, numeric (ONNX ArgMin-13).
+
+    Args:
+        t: the tensor.
+        dim: the axis.
+        keepdim: keep the reduced axis with size 1.
+
+    Returns:
+        The result.
+    """
     return _arg("ArgMin", t, dim, keepdim, "argmin_out")
 
 
@@ -145,7 +253,15 @@ def topk(
 
 
 def cumsum(t: Tensor, dim: int = 0) -> Tensor:
-    """Return inclusive sums along `dim`, numeric (ONNX CumSum-14); same shape and dtype."""
+    """Return inclusive sums along `dim`, numeric (ONNX CumSum-14); same shape and dtype.
+
+    Args:
+        t: the tensor.
+        dim: the axis.
+
+    Returns:
+        The result.
+    """
     check_in_graph(get_current_graph(), t=t)
     return emit_one(
         "CumSum", {"t": t}, "cumsum_out", {"axis": handle_negative_axis(t, dim), "exclusive": 0, "reverse": 0}
@@ -174,5 +290,12 @@ def histogram(t: Tensor, levels: list[float], absolute_of_input: bool) -> Tensor
 
 
 def lamb_square(t: Tensor) -> Tensor:
-    """Return the sum of squares of a float tensor as a float32 scalar (You et al. 2020)."""
+    """Return the sum of squares of a float tensor as a float32 scalar (You et al. 2020).
+
+    Args:
+        t: the tensor.
+
+    Returns:
+        The result.
+    """
     return emit_one("LambSquare", {"t": t}, "lamb_square_out")

@@ -42,7 +42,15 @@ def reshape(t: Tensor, shape: Iterable[int]) -> Tensor:
 
 
 def reshape_(t: Tensor, shape: Iterable[int]) -> Tensor:
-    """As `reshape`, sharing the memory of t."""
+    """As `reshape`, sharing the memory of t.
+
+    Args:
+        t: the tensor.
+        shape: dimension sizes.
+
+    Returns:
+        The result.
+    """
     return _reshape("ReshapeInplace", t, shape)
 
 
@@ -110,7 +118,15 @@ def transpose(t: Tensor, permutation: Iterable[int] | None = None) -> Tensor:
 
 
 def transpose_(t: Tensor, permutation: Iterable[int] | None = None) -> Tensor:
-    """As `transpose`, sharing the memory of t."""
+    """As `transpose`, sharing the memory of t.
+
+    Args:
+        t: the tensor.
+        permutation: new order of the axes; default: reversed.
+
+    Returns:
+        The result.
+    """
     return _transpose("TransposeInplace", t, permutation)
 
 
@@ -142,7 +158,15 @@ def concat(ts: Iterable[Tensor], axis: int = 0) -> Tensor:
 
 
 def concat_(ts: Iterable[Tensor], axis: int = 0) -> Tensor:
-    """As `concat`, sharing memory with all inputs."""
+    """As `concat`, sharing memory with all inputs.
+
+    Args:
+        ts: the tensors.
+        axis: the axis.
+
+    Returns:
+        The result.
+    """
     return _concat("ConcatInplace", ts, axis)
 
 
@@ -217,7 +241,18 @@ def slice(t: Tensor, start: Index = None, stop: Index = None, step: Index = None
 
 
 def slice_(t: Tensor, start: Index = None, stop: Index = None, step: Index = None, axis: Index = None) -> Tensor:
-    """As `slice`, sharing the memory of t."""
+    """As `slice`, sharing the memory of t.
+
+    Args:
+        t: the tensor.
+        start: first position; default: the beginning.
+        stop: position after the last; default: the end.
+        step: distance of positions.
+        axis: the axis.
+
+    Returns:
+        The result.
+    """
     return _slice("SliceInplace", t, start, stop, step, axis)
 
 

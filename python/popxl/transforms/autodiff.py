@@ -146,6 +146,12 @@ class GradGraphInfo:
     def fwd_graph_ins_to_grad_parent_outs(self, grad_call_info: "CallSiteInfo") -> dict[Tensor, Tensor]:
         """Return forward graph tensor → its gradient at a call of the gradient graph.
 
+        Args:
+            grad_call_info: call of the gradient graph.
+
+        Returns:
+            The result.
+
         Raises:
             TypeError: a call of another graph.
         """

@@ -6,6 +6,8 @@
 #include <popart/error.hpp>
 #include <popart/sessionoptions.hpp>
 
+#include "pipeline/options.hpp"
+
 namespace popart {
 
 TensorId OptimizerScalar::id() const {
@@ -39,18 +41,7 @@ size_t Optimizer::hash() const {
 }
 
 void Optimizer::setFactorsFromOptions(const SessionOptions &options) {
-  OptimizerFactors factors;
-  factors.accumulates = options.enableGradientAccumulation;
-  factors.accumulationFactor = options.getAccumulationFactor();
-  factors.replicationFactor = options.getGlobalReplicationFactor();
-  const ReductionType reduction = options.accumulationAndReplicationReductionType;
-  check(reduction == ReductionType::Sum || reduction == ReductionType::Mean,
-        "SessionOptions::accumulationAndReplicationReductionType: got NoReduction, expected Sum or Mean");
-  if (reduction == ReductionType::Mean)
-    factors.reduction = options.meanAccumulationAndReplicationReductionStrategy == MeanReductionStrategy::Running
-                            ? OptimizerFactors::Reduction::MeanRunning
-                            : OptimizerFactors::Reduction::MeanPost;
-  setFactors(factors);
+  setFactors(pipeline::optimizerFactors(options));
 }
 
 const OptimizerFactors &Optimizer::factors() const {

@@ -3,7 +3,6 @@
 #pragma once
 #include <algorithm>
 #include <cstdint>
-#include <string>
 
 #include <popart/op.hpp>
 
@@ -68,17 +67,15 @@ inline int64_t placeOf(int64_t index, int64_t size, NegativeIndex negative) {
   return index >= 0 && index < size ? index : -1;
 }
 
-// The input of a kernel that holds its indices. `op` is the operator's name in reports.
+// The input of a kernel that holds its indices.
 struct IndexOperand {
   int operand = 1;
   DataType type = DataType::INT64;
   NegativeIndex negative = NegativeIndex::kFromEnd;
   bool reports = true;  // false: the operator gives indices out of range a meaning
-  std::string op;
 
   static IndexOperand of(const executable::KernelRequest &request, int operand = 1) {
-    return {operand, request.inputs[static_cast<size_t>(operand)].info.dataType(), NegativeIndex::kFromEnd, true,
-            request.op->debugName()};
+    return {operand, request.inputs[static_cast<size_t>(operand)].info.dataType(), NegativeIndex::kFromEnd, true};
   }
   // The place in [0, size) that index i points at, or -1, after a report.
   int64_t place(const executable::KernelArgs &args, int64_t i, int64_t size) const noexcept {
@@ -91,7 +88,7 @@ struct IndexOperand {
  private:
   void report(executable::RunContext &context, int64_t i, int64_t index, int64_t size) const noexcept {
     context.report({executable::FailureKind::Index, operand, i, index, negative == NegativeIndex::kFromEnd ? -size : 0,
-                    size - 1, &op});
+                    size - 1});
   }
 };
 

@@ -6,6 +6,7 @@
 
 #include "backends/cpu/axis.hpp"
 #include "backends/cpu/cpu.hpp"
+#include "backends/cpu/task_count.hpp"
 #include "ops/loss/reduction.hpp"
 
 namespace popart::cpu {
@@ -21,7 +22,6 @@ struct Targets {
   bool ignores = false;
   int64_t ignored = 0;
   LossReduction reduction = LossReduction::Mean;
-  std::string op;  // its name in reports
 
   int64_t count() const { return batch * inner; }
   // Class of sample i, or -1 when it counts nothing.
@@ -35,7 +35,7 @@ struct Targets {
     if (ignores && t == ignored) return -1;
     if (t >= 0 && t < classes) [[likely]]
       return t;
-    args.context.report({executable::FailureKind::Label, 1, i, t, 0, classes - 1, &op});
+    args.context.report({executable::FailureKind::Label, 1, i, t, 0, classes - 1});
     return -1;
   }
   int64_t position(int64_t i, int64_t label) const { return (i / inner * classes + label) * inner + i % inner; }
@@ -77,7 +77,7 @@ class LossKernel final : public executable::Kernel {
 class LossGradientKernel final : public executable::Kernel {
  public:
   explicit LossGradientKernel(const Targets &targets) : t_(targets) {
-    tasks_ = std::clamp<int64_t>(t_.batch * t_.classes * t_.inner / (1 << 15), 1, std::clamp<int64_t>(t_.batch, 1, 64));
+    tasks_ = taskCount(t_.batch * t_.classes * t_.inner, 1 << 15, t_.batch);
   }
   std::string name() const override { return "class loss gradient"; }
   int tasks() const override { return static_cast<int>(tasks_); }
@@ -118,7 +118,6 @@ Targets targetsOf(const KernelRequest &request, const Shape &x) {
   t.ignores = request.op->hasAttr("ignore_index");
   if (t.ignores) t.ignored = request.op->attrInt("ignore_index");
   t.reduction = ops::lossReduction(request.op->attrString("reduction"));
-  t.op = request.op->debugName();
   return t;
 }
 

@@ -18,9 +18,6 @@ using executable::KernelRequest;
 using executable::Layout;
 using executable::OperandDesc;
 
-// Results do not depend on it; it only sizes the tasks.
-constexpr int kPlanThreads = 2;
-
 Spatial spatialInts(const std::vector<int64_t> &values, int64_t fill) {
   Spatial s = {fill, fill, fill};
   for (size_t i = 0; i < values.size(); ++i) s[3 - (values.size() - i)] = values[i];
@@ -71,10 +68,11 @@ const float *floats(const void *p) { return static_cast<const float *>(p); }
 class ConvKernel final : public executable::Kernel {
  public:
   enum class Bias { None, Given };
-  ConvKernel(const ConvShape &shape, Bias bias, MatchedEpilogue epilogue)
-      : shape_(shape), bias_(bias), epilogue_(epilogue), conv_(shape, kPlanThreads) {}
+  ConvKernel(const ConvShape &shape, Bias bias, MatchedEpilogue epilogue, int threads)
+      : shape_(shape), bias_(bias), epilogue_(epilogue), conv_(shape, threads) {}
   std::string name() const override { return "conv" + kindOf(shape_); }
   int tasks() const override { return conv_.tasks(); }
+  double share(int task) const override { return conv_.share(task); }
   int64_t scratchBytes() const override { return static_cast<int64_t>(conv_.scratchFloats() * sizeof(float)); }
   double flops() const override { return convFlops(shape_); }
   bool canOverwrite(int input, int output) const override {
@@ -128,16 +126,18 @@ std::unique_ptr<executable::Kernel> createConv(const KernelRequest &request, std
     if (hasBias && (epilogue.bias >= 0 || epilogue.alpha))
       return reason = "the convolution's bias comes before the reader's scale or bias", nullptr;
   }
-  return std::make_unique<ConvKernel>(*shape, hasBias ? ConvKernel::Bias::Given : ConvKernel::Bias::None, epilogue);
+  return std::make_unique<ConvKernel>(*shape, hasBias ? ConvKernel::Bias::Given : ConvKernel::Bias::None, epilogue,
+                                      request.threads);
 }
 
 // ---- data gradient ------------------------------------------------------------------------------
 
 class DataGradientKernel final : public executable::Kernel {
  public:
-  explicit DataGradientKernel(const ConvShape &shape) : shape_(shape), conv_(shape, kPlanThreads) {}
+  DataGradientKernel(const ConvShape &shape, int threads) : shape_(shape), conv_(shape, threads) {}
   std::string name() const override { return "conv data gradient" + kindOf(shape_); }
   int tasks() const override { return conv_.tasks(); }
+  double share(int task) const override { return conv_.share(task); }
   int64_t scratchBytes() const override { return static_cast<int64_t>(conv_.scratchFloats() * sizeof(float)); }
   double flops() const override { return convFlops(shape_); }
   void run(const KernelArgs &args, int task) const noexcept override {
@@ -156,25 +156,29 @@ std::unique_ptr<executable::Kernel> createDataGradient(const KernelRequest &requ
   if (!shape || !requireWeights(request.inputs[1], *shape, reason, Turned::Yes)) return nullptr;
   if (!requireChannelsLast(request.inputs[0], reason) || !requireChannelsLast(request.outputs[0], reason))
     return nullptr;
-  return std::make_unique<DataGradientKernel>(*shape);
+  return std::make_unique<DataGradientKernel>(*shape, request.threads);
 }
 
 // ---- weight gradient ----------------------------------------------------------------------------
 
 class WeightGradientKernel final : public executable::Kernel {
  public:
-  WeightGradientKernel(const ConvShape &shape, std::optional<WeightUpdate> update)
-      : shape_(shape), update_(std::move(update)), conv_(shape, kPlanThreads) {}
+  WeightGradientKernel(const ConvShape &shape, std::optional<WeightUpdate> update, int threads)
+      : shape_(shape), update_(std::move(update)), conv_(shape, threads) {}
   std::string name() const override { return "conv weight gradient" + kindOf(shape_) + (update_ ? " update" : ""); }
   int tasks() const override { return conv_.tasks(); }
+  std::span<const int> roundEnds() const override { return conv_.rounds().ends(); }
   int64_t scratchBytes() const override {
     return static_cast<int64_t>(conv_.scratchFloats() * sizeof(float)) + (update_ ? update_->scratchBytes() : 0);
   }
+  int64_t sharedBytes() const override { return static_cast<int64_t>(conv_.sharedFloats() * sizeof(float)); }
+  double share(int task) const override { return conv_.rounds().share(task); }
   double flops() const override { return convFlops(shape_); }
   bool canOverwrite(int input, int output) const override { return update_ && update_->canOverwrite(input, output); }
   void run(const KernelArgs &args, int task) const noexcept override {
     const auto run = [&](const Update &update, float *scratch) {
-      conv_.run(task, floats(args.in[1]), floats(args.in[0]), static_cast<float *>(args.out[0]), update, scratch);
+      conv_.run(task, floats(args.in[1]), floats(args.in[0]), static_cast<float *>(args.out[0]), update, scratch,
+                static_cast<float *>(args.shared));
     };
     if (!update_) return run({}, static_cast<float *>(args.scratch));
     update_->bind(args, run);
@@ -199,7 +203,7 @@ std::unique_ptr<executable::Kernel> createWeightGradient(const KernelRequest &re
     if (!update) update = WeightUpdate::compiled(request, reason);
     if (!update) return nullptr;
   }
-  return std::make_unique<WeightGradientKernel>(*shape, std::move(update));
+  return std::make_unique<WeightGradientKernel>(*shape, std::move(update), request.threads);
 }
 
 constexpr Entry kEntries[] = {{"FusedConv", createConv},

@@ -5,6 +5,7 @@
 
 #include <popart/graph.hpp>
 
+#include "backends/cpu/depth_first.hpp"
 #include "backends/cpu/kernels/pack.hpp"
 
 namespace popart::cpu {
@@ -23,7 +24,7 @@ class CpuBackend final : public executable::Backend {
           convKernels(),    poolKernels(),        normKernels(),   lrnKernels(),         spatialMoveKernels(),
           moveKernels(),    indexKernels(),       orderKernels(),  randomKernels(),      scatterKernels(),
           dynamicKernels(), classLossKernels(),   padKernels(),    generalPoolKernels(), productKernels(),
-          foldKernels()})
+          foldKernels(),    depthFirstKernels()})
       for (const Entry &e : table) entries_[e.type].push_back(&e);
   }
 
@@ -31,7 +32,13 @@ class CpuBackend final : public executable::Backend {
 
   int panelWidth() const override { return cpu::panelWidth(); }
 
-  std::unique_ptr<Kernel> createKernel(const KernelRequest &request, std::string &reason) const override {
+  std::span<const executable::BackendPass> passes() const override {
+    static constexpr executable::BackendPass kPasses[] = {
+        {"chainDepthFirst", "run kernels with the same independent parts part by part", chainDepthFirst}};
+    return kPasses;
+  }
+
+  std::shared_ptr<const Kernel> createKernel(const KernelRequest &request, std::string &reason) const override {
     reason.clear();
     if (request.op->isUserOp()) return reason = "user operators run on the kernel their author registered", nullptr;
     const auto it = entries_.find(request.op->def().base().type());
@@ -42,20 +49,10 @@ class CpuBackend final : public executable::Backend {
   }
 
   bool supports(const Op &op, std::string &reason) const override {
-    KernelRequest request{&op, {}, {}};
-    const Graph &graph = op.getGraph();
-    for (TensorIndex t : op.inputs()) request.inputs.push_back(describe(graph, t));
-    for (TensorIndex t : op.outputs()) request.outputs.push_back(describe(graph, t));
-    return createKernel(request, reason) != nullptr;
+    return createKernel(executable::requestOf(op), reason) != nullptr;
   }
 
  private:
-  static OperandDesc describe(const Graph &graph, TensorIndex t) {
-    if (!t.valid()) return {TensorInfo(), {}, nullptr, false};
-    const Tensor &tensor = graph.tensor(t);
-    return {tensor.info, {}, tensor.tensorType() == TensorType::Const ? &tensor.tensorData() : nullptr, true};
-  }
-
   std::unordered_map<std::string_view, std::vector<const Entry *>> entries_;
 };
 

@@ -38,6 +38,7 @@ std::span<const Entry> classLossKernels();
 std::span<const Entry> padKernels();          // after moveKernels: takes what they refuse
 std::span<const Entry> generalPoolKernels();  // after poolKernels
 std::span<const Entry> productKernels();      // after matmulKernels
+std::span<const Entry> depthFirstKernels();
 std::span<const Entry> foldKernels();  // after reduceKernels and the channels-last reductions: takes what they refuse
 
 // ---- what family files share when they judge a request

@@ -9,6 +9,7 @@
 
 #include "backends/cpu/axis.hpp"
 #include "backends/cpu/cpu.hpp"
+#include "backends/cpu/task_count.hpp"
 #include "base/element_types.hpp"
 
 namespace popart::cpu {
@@ -23,7 +24,6 @@ struct WindowForm {
   std::vector<int> offsetOf;  // by dimension: position in the offset tensor, -1: the whole dimension
   int64_t inner = 1, runs = 1;
   DataType offsetType = DataType::INT32;
-  std::string op;  // its name in reports
 
   int64_t runElements() const { return window.back() * inner; }
 
@@ -36,7 +36,7 @@ struct WindowForm {
       if (offsetOf[d] < 0) continue;
       start[d] = indexAt(args.in[1], offsetType, offsetOf[d]);
       if (start[d] < 0 || start[d] > whole[d] - window[d])
-        args.context.report({executable::FailureKind::Offset, 1, offsetOf[d], start[d], 0, whole[d] - window[d], &op});
+        args.context.report({executable::FailureKind::Offset, 1, offsetOf[d], start[d], 0, whole[d] - window[d]});
       if (start[d] < 0 || start[d] >= whole[d]) outside = true, start[d] = 0;
     }
     if (runElements() == 0) return;
@@ -61,7 +61,6 @@ WindowForm formOf(const KernelRequest &request, const Shape &shape) {
   const auto rank = static_cast<int64_t>(shape.size());
   WindowForm f;
   f.offsetType = request.inputs[1].info.dataType();
-  f.op = request.op->debugName();
   int64_t bounded = 0;
   for (int64_t axis : axes) bounded = std::max(bounded, normalizeAxis(axis, rank, "axes") + 1);
   f.whole.assign(shape.begin(), shape.begin() + bounded);
@@ -81,8 +80,7 @@ WindowForm formOf(const KernelRequest &request, const Shape &shape) {
 class DynamicSliceKernel final : public executable::Kernel {
  public:
   DynamicSliceKernel(const WindowForm &form, int64_t bytes) : form_(form), bytes_(bytes) {
-    tasks_ = std::clamp<int64_t>(form.runs * form.runElements() * bytes / (1 << 17), 1,
-                                 std::clamp<int64_t>(form.runs, 1, 64));
+    tasks_ = taskCount(form.runs * form.runElements() * bytes, 1 << 17, form.runs);
   }
   std::string name() const override { return "dynamic slice"; }
   int tasks() const override { return static_cast<int>(tasks_); }

@@ -270,8 +270,7 @@ class Compiler {
     c.in = {static_cast<int16_t>(a.pointer), static_cast<int16_t>(b.pointer), -1};
     c.parameters = {static_cast<float>(8 * getDataTypeInfo(type).nbytes), 0};
     c.check = kind;
-    c.op = static_cast<int16_t>(program_.checkedOps.size());
-    program_.checkedOps.push_back(op.debugName());
+    c.type = op.def().base().type().c_str();
     program_.code.push_back(c);
   }
 

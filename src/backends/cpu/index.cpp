@@ -8,6 +8,7 @@
 
 #include "backends/cpu/axis.hpp"
 #include "backends/cpu/cpu.hpp"
+#include "backends/cpu/task_count.hpp"
 #include "base/element_types.hpp"
 #include "ops/rules.hpp"
 
@@ -49,11 +50,11 @@ class GatherKernel final : public executable::Kernel {
  public:
   GatherKernel(const GatherForm &form, int64_t bytes)
       : form_(form), slice_(form.data.inner * bytes), rows_(form.data.outer * form.count) {
-    tasks_ = std::clamp<int64_t>(rows_ * std::max<int64_t>(slice_, 16) / kTaskBytes, 1,
-                                 std::max<int64_t>(1, std::min<int64_t>(rows_, 256)));
+    tasks_ = taskCount(rows_ * std::max<int64_t>(slice_, 16), kTaskBytes, rows_);
   }
   std::string name() const override { return "gather"; }
   int tasks() const override { return static_cast<int>(tasks_); }
+  double bytes() const override { return 2.0 * static_cast<double>(rows_ * slice_); }
   void run(const KernelArgs &args, int task) const noexcept override {
     switch (slice_) {
       case 0:
@@ -98,10 +99,11 @@ std::unique_ptr<executable::Kernel> createGather(const KernelRequest &request, s
 // indices and adds the slices that fall there.
 class GatherGradientKernel final : public executable::Kernel {
  public:
-  explicit GatherGradientKernel(const GatherForm &form) : form_(form) {
+  GatherGradientKernel(const GatherForm &form, int threads) : form_(form) {
     constexpr int64_t kElements = 1 << 15;
     const AxisSizes &d = form.data;
-    placeParts_ = std::clamp<int64_t>(d.length * d.inner / kElements, 1, std::clamp<int64_t>(d.length, 1, 32));
+    // Every task reads all indices: no more of them than the threads need.
+    placeParts_ = taskCount(d.length * d.inner, kElements, std::min<int64_t>(d.length, std::max(32, 2 * threads)));
     if (placeParts_ * d.outer < 16)
       columnParts_ = std::clamp<int64_t>(form.count * d.inner / kElements, 1, std::clamp<int64_t>(d.inner / 64, 1, 16));
   }
@@ -138,7 +140,7 @@ std::unique_ptr<executable::Kernel> createGatherGradient(const KernelRequest &re
   const auto &result = request.outputs[0].info;
   if (result.dataType() != DataType::FLOAT)
     return reason = "it sums FLOAT only: got " + toText(result.dataType()), nullptr;
-  return std::make_unique<GatherGradientKernel>(gatherForm(request, result.shape()));
+  return std::make_unique<GatherGradientKernel>(gatherForm(request, result.shape()), request.threads);
 }
 
 // y[i] = x[i with its coordinate along the axis replaced by indices[i]].
@@ -155,7 +157,7 @@ class GatherElementsKernel final : public executable::Kernel {
     for (size_t d = data.size(); d-- > 0; stride *= data[d]) strides_[d] = stride;
     axisStride_ = strides_[static_cast<size_t>(axis)];
     strides_[static_cast<size_t>(axis)] = 0;
-    tasks_ = std::clamp<int64_t>(elements_ / (1 << 13), 1, 64);
+    tasks_ = taskCount(elements_, 1 << 13, elements_);
   }
   std::string name() const override { return "gather elements"; }
   int tasks() const override { return static_cast<int>(tasks_); }
@@ -198,8 +200,7 @@ class OneHotKernel final : public executable::Kernel {
  public:
   OneHotKernel(const AxisSizes &sizes, DataType indexType, int64_t bytes)
       : sizes_(sizes), indexType_(indexType), bytes_(bytes) {
-    tasks_ = std::clamp<int64_t>(sizes.outer * sizes.length * sizes.inner * bytes / kTaskBytes, 1,
-                                 std::max<int64_t>(1, std::min<int64_t>(64, sizes.outer)));
+    tasks_ = taskCount(sizes.outer * sizes.length * sizes.inner * bytes, kTaskBytes, sizes.outer);
   }
   std::string name() const override { return "one hot"; }
   int tasks() const override { return static_cast<int>(tasks_); }

@@ -53,7 +53,6 @@ struct Problem {
   bool ignores = false, gradientPerSample = false;
   int64_t ignored = 0;
   LabelFn label;
-  std::string op;  // its name in reports
 
   // Label of sample i; kIgnored, or kInvalid when it is out of range, which is reported.
   static constexpr int64_t kIgnored = -1, kInvalid = -2;
@@ -62,7 +61,7 @@ struct Problem {
     if (ignores && found == ignored) return kIgnored;
     if (found >= 0 && found < classes) [[likely]]
       return found;
-    args.context.report({executable::FailureKind::Label, 1, i, found, 0, classes - 1, &op});
+    args.context.report({executable::FailureKind::Label, 1, i, found, 0, classes - 1});
     return kInvalid;
   }
 };
@@ -167,7 +166,6 @@ std::unique_ptr<executable::Kernel> createNll(const KernelRequest &request, std:
   p.ignores = op.hasAttr("ignoreIndex");
   if (p.ignores) p.ignored = op.attrInt("ignoreIndex");
   p.label = labelReader(request.inputs[1].info.dataType());
-  p.op = op.debugName();
   if (!p.label) return reason = "it takes no labels of " + toText(request.inputs[1].info.dataType()), nullptr;
   if (is(request.inputs, 2)) {
     if (request.inputs[2].info.dataType() != DataType::FLOAT)

@@ -148,9 +148,10 @@ std::optional<Problem> plan(const KernelRequest &request, bool transA, bool tran
 class MatmulKernel final : public executable::Kernel {
  public:
   // Results do not depend on `threads`; it only sizes the tasks, so that any number of threads up to it is kept busy.
-  MatmulKernel(Problem problem, MatchedEpilogue epilogue, double flops, int threads = 2)
+  MatmulKernel(Problem problem, MatchedEpilogue epilogue, double flops, int threads)
       : problem_(std::move(problem)), epilogue_(epilogue), flops_(flops), matmul_(problem_.shape, threads) {}
-  MatmulKernel(Problem problem, WeightUpdate update, double flops) : MatmulKernel(std::move(problem), {}, flops) {
+  MatmulKernel(Problem problem, WeightUpdate update, double flops, int threads)
+      : MatmulKernel(std::move(problem), MatchedEpilogue(), flops, threads) {
     update_ = std::move(update);
   }
 
@@ -159,6 +160,7 @@ class MatmulKernel final : public executable::Kernel {
     return std::string("matmul ") + kLayouts[static_cast<int>(problem_.shape.bLayout)] + (update_ ? " update" : "");
   }
   int tasks() const override { return matmul_.tasks(); }
+  double share(int task) const override { return matmul_.share(task); }
   int64_t scratchBytes() const override {
     return static_cast<int64_t>(matmul_.scratchFloats() * sizeof(float)) + (update_ ? update_->scratchBytes() : 0);
   }
@@ -235,17 +237,17 @@ std::unique_ptr<executable::Kernel> createMatmul(const KernelRequest &request, s
   const double flops =
       2.0 * static_cast<double>(request.outputs[0].info.nelms()) * static_cast<double>(problem->shape.k);
   if (!fused || !op.hasAttr("epilogue"))
-    return std::make_unique<MatmulKernel>(std::move(*problem), MatchedEpilogue(), flops);
+    return std::make_unique<MatmulKernel>(std::move(*problem), MatchedEpilogue(), flops, request.threads);
   auto update = WeightUpdate::descent(request, reason);
   if (!update && !problem->packedOutput) {
     const int64_t columns = request.outputs[0].info.shape().back();
     if (const auto matched = matchEpilogue(*op.getCalledGraphs().front(), columns, reason))
-      return std::make_unique<MatmulKernel>(std::move(*problem), *matched, flops);
+      return std::make_unique<MatmulKernel>(std::move(*problem), *matched, flops, request.threads);
   }
   const bool isWeightGradient = transA && op.outRank(0) == 2 && !op.hasAttr("perm_out");
   if (!update && isWeightGradient) update = WeightUpdate::compiled(request, reason);
   if (!update) return nullptr;
-  return std::make_unique<MatmulKernel>(std::move(*problem), std::move(*update), flops);
+  return std::make_unique<MatmulKernel>(std::move(*problem), std::move(*update), flops, request.threads);
 }
 
 constexpr Entry kEntries[] = {{"MatMul", createMatmul}, {"FusedMatMul", createMatmul}};

@@ -9,6 +9,7 @@
 
 #include "backends/cpu/cpu.hpp"
 #include "backends/cpu/kernels/strided_copy.hpp"
+#include "backends/cpu/task_count.hpp"
 #include "ops/rules.hpp"
 #include "ops/shape/pad_index.hpp"
 #include "ops/shape/slice_range.hpp"
@@ -41,6 +42,11 @@ class MoveKernel final : public executable::Kernel {
   }
   std::string name() const override { return pieces_.size() == 1 ? pieces_[0].copy.name() : "copy pieces"; }
   int tasks() const override { return static_cast<int>(std::max<int64_t>(1, tasks_)); }
+  double bytes() const override {
+    double sum = 0;
+    for (const Piece &p : pieces_) sum += static_cast<double>(p.copy.movedBytes());
+    return sum;
+  }
   void run(const KernelArgs &args, int task) const noexcept override {
     if (task >= tasks_) return;
     const auto piece = static_cast<size_t>(std::upper_bound(firstTask_.begin(), firstTask_.end(), int64_t{task}) -
@@ -205,7 +211,7 @@ class WindowKernel final : public executable::Kernel {
     }
     isEmpty_ = elementCount(sizes) == 0;
     tail_ = std::make_unique<StridedCopy>(std::move(dims), bytes, 0, isEmpty_ ? 0 : offset);
-    tasks_ = std::clamp<int64_t>(rows_ * tailBytes_ / kTaskBytes, 1, std::max<int64_t>(1, rows_));
+    tasks_ = taskCount(rows_ * tailBytes_, kTaskBytes, rows_);
   }
   std::string name() const override { return name_; }
   int tasks() const override { return static_cast<int>(tasks_); }

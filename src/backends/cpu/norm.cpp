@@ -1,14 +1,17 @@
 // Batch and group normalisation over channels-last activations. A set of statistics covers `groupChannels` neighbouring
 // channels and all places of one image; batch normalisation is the case of one channel and one image that holds all
 // places of the batch. A task owns a block of channels (whole groups): it reads them twice for mean and variance, once
-// to write.
+// to write. Large batches are worked in rounds instead: tasks own stretches of places (leaves), whose sums are added up
+// in their order. The shape says which of the two, and how many leaves.
 #include <algorithm>
 #include <cmath>
 
 #include <popart/graph.hpp>
 
 #include "backends/cpu/cpu.hpp"
+#include "backends/cpu/rounds.hpp"
 #include "backends/cpu/spatial.hpp"
+#include "backends/cpu/task_count.hpp"
 #include "backends/cpu/vector/columns.hpp"
 
 namespace popart::cpu {
@@ -90,12 +93,44 @@ void statistics(const NormPlan &p, const Block &b, const float *x) {
 const float *in(const KernelArgs &args, int i) { return static_cast<const float *>(args.in[i]); }
 float *out(const KernelArgs &args, int i) { return static_cast<float *>(args.out[i]); }
 
+// Stretches of the places of a batch, and the memory of a batch normalisation in rounds: numbers of every channel, for
+// each leaf and for the whole.
+struct Leaves {
+  static constexpr int64_t kElements = int64_t{1} << 14;  // at least, in one leaf
+  static constexpr int64_t kWorthRounds = 8;              // so many leaves pay for the rounds
+  static constexpr int64_t kChannels = 64;                // of a task that adds up leaves
+  int64_t count = 1, places = 0, channels = 0;
+
+  explicit Leaves(const NormPlan &p) : places(p.places), channels(p.channels) {
+    if (p.images == 1 && p.groupChannels == 1) count = taskCount(p.places * p.channels, kElements, p.places);
+    if (count < kWorthRounds) count = 1;
+  }
+  int64_t begin(int64_t leaf) const { return places * leaf / count; }
+  int64_t blocks() const { return ceilDiv(channels, kChannels); }
+  int64_t sharedBytes() const {
+    if (count == 1) return 0;
+    return channels * static_cast<int64_t>(2 * count * int64_t{sizeof(double)} + 4 * int64_t{sizeof(float)});
+  }
+  // Two numbers per leaf and channel, and four values per channel.
+  double *sums(void *shared, int64_t leaf, int64_t which) const {
+    return static_cast<double *>(shared) + (2 * leaf + which) * channels;
+  }
+  float *values(void *shared, int64_t i) const {
+    return reinterpret_cast<float *>(static_cast<double *>(shared) + 2 * count * channels) + i * channels;
+  }
+  double total(void *shared, int64_t which, int64_t channel) const {
+    double sum = 0;
+    for (int64_t leaf = 0; leaf < count; ++leaf) sum += sums(shared, leaf, which)[channel];
+    return sum;
+  }
+};
+
 // ---- batch normalisation ------------------------------------------------------------------------
 
 class BatchNormInference final : public executable::Kernel {
  public:
   BatchNormInference(const ChannelRows &rows, float epsilon) : rows_(rows), epsilon_(epsilon) {
-    tasks_ = static_cast<int>(std::clamp<int64_t>(rows.rows() * rows.channels / (int64_t{1} << 15), 1, 64));
+    tasks_ = static_cast<int>(taskCount(rows.rows() * rows.channels, int64_t{1} << 15, rows.rows()));
   }
   std::string name() const override { return "batch normalisation"; }
   int tasks() const override { return tasks_; }
@@ -123,38 +158,84 @@ class BatchNormTraining final : public executable::Kernel {
         epsilon_(op.attrFloat("epsilon")),
         momentum_(op.attrFloat("momentum")),
         unbiased_(op.attrInt("unbiased_variance") != 0),
-        outputs_(outputs) {}
+        outputs_(outputs),
+        leaves_(plan) {
+    if (leaves_.count == 1) {
+      rounds_.add(plan.blocks(), 1);
+      return;
+    }
+    for (double weight : {1, 1, 2}) {
+      if (rounds_.tasks() > 0) rounds_.add(leaves_.blocks(), 0);
+      rounds_.add(leaves_.count, weight);
+    }
+  }
   std::string name() const override { return "batch normalisation training"; }
-  int tasks() const override { return static_cast<int>(plan_.blocks()); }
-  int64_t scratchBytes() const override { return Block::scratchBytes(plan_); }
+  int tasks() const override { return rounds_.tasks(); }
+  std::span<const int> roundEnds() const override { return rounds_.ends(); }
+  int64_t scratchBytes() const override { return leaves_.count == 1 ? Block::scratchBytes(plan_) : 0; }
+  int64_t sharedBytes() const override { return leaves_.sharedBytes(); }
+  double bytes() const override { return 4.0 * sizeof(float) * static_cast<double>(plan_.places * plan_.channels); }
+  double share(int task) const override { return rounds_.share(task); }
   bool canOverwrite(int input, int output) const override {
     return (input == 0 && output == 0) || (input == 3 && output == 1) || (input == 4 && output == 2);
   }
   void run(const KernelArgs &args, int task) const noexcept override {
+    if (leaves_.count > 1) return runRound(args, rounds_.place(task));
     const Block b(plan_, task, args.scratch);
     const float *x = in(args, 0) + b.begin;
     statistics(plan_, b, x);
-    const double n = plan_.setSize(), correction = unbiased_ && n > 1 ? n / (n - 1) : 1.0;
-    for (int64_t c = 0; c < b.count; ++c) {
-      const int64_t k = b.begin + c;
-      const double mean = b.values(0)[c], variance = b.sums()[c], r = 1.0 / std::sqrt(variance + epsilon_);
-      b.values(1)[c] = static_cast<float>(r * in(args, 1)[k]);
-      if (has(args, 1)) out(args, 1)[k] = static_cast<float>(momentum_ * in(args, 3)[k] + (1 - momentum_) * mean);
-      if (has(args, 2))
-        out(args, 2)[k] = static_cast<float>(momentum_ * in(args, 4)[k] + (1 - momentum_) * variance * correction);
-      if (has(args, 3)) out(args, 3)[k] = static_cast<float>(mean);
-      if (has(args, 4)) out(args, 4)[k] = static_cast<float>(r);
-    }
+    for (int64_t c = 0; c < b.count; ++c) b.values(1)[c] = finish(args, b.begin + c, b.values(0)[c], b.sums()[c]);
     columnNormalise({plan_.channels, plan_.places, b.count}, x, b.values(0), b.values(1), in(args, 2) + b.begin,
                     out(args, 0) + b.begin);
   }
 
  private:
   bool has(const KernelArgs &args, size_t output) const { return output < outputs_ && args.out[output]; }
+
+  // Writes what the op gives of channel k besides its activations; returns the channel's scale.
+  float finish(const KernelArgs &args, int64_t k, double mean, double variance) const noexcept {
+    const double n = plan_.setSize(), correction = unbiased_ && n > 1 ? n / (n - 1) : 1.0;
+    const double r = 1.0 / std::sqrt(variance + epsilon_);
+    const auto scale = static_cast<float>(r * in(args, 1)[k]);
+    if (has(args, 1)) out(args, 1)[k] = static_cast<float>(momentum_ * in(args, 3)[k] + (1 - momentum_) * mean);
+    if (has(args, 2))
+      out(args, 2)[k] = static_cast<float>(momentum_ * in(args, 4)[k] + (1 - momentum_) * variance * correction);
+    if (has(args, 3)) out(args, 3)[k] = static_cast<float>(mean);
+    if (has(args, 4)) out(args, 4)[k] = static_cast<float>(r);
+    return scale;
+  }
+
+  // Sums of the leaves, means; squares of the leaves, variances; normalisation.
+  void runRound(const KernelArgs &args, const Rounds::Place &place) const noexcept {
+    const int64_t channels = plan_.channels;
+    float *mean = leaves_.values(args.shared, 0), *scale = leaves_.values(args.shared, 1);
+    if (place.round % 2 == 1) {
+      const int64_t end = std::min(channels, (place.task + 1) * Leaves::kChannels);
+      for (int64_t c = place.task * Leaves::kChannels; c < end; ++c) {
+        const double moment = leaves_.total(args.shared, 0, c) / plan_.setSize();
+        if (place.round == 1)
+          mean[c] = static_cast<float>(moment);
+        else
+          scale[c] = finish(args, c, mean[c], moment);
+      }
+      return;
+    }
+    const int64_t begin = leaves_.begin(place.task);
+    const Columns columns{channels, leaves_.begin(place.task + 1) - begin, channels};
+    const float *x = in(args, 0) + begin * channels;
+    if (place.round == 4) return columnNormalise(columns, x, mean, scale, in(args, 2), out(args, 0) + begin * channels);
+    double *sums = leaves_.sums(args.shared, place.task, 0);
+    std::fill_n(sums, channels, 0.0);
+    if (place.round == 0) return columnSums(columns, x, sums);
+    columnSquares(columns, x, mean, sums);
+  }
+
   NormPlan plan_;
   double epsilon_, momentum_;
   bool unbiased_;
   size_t outputs_;
+  Leaves leaves_;
+  Rounds rounds_;
 };
 
 // ---- group normalisation ------------------------------------------------------------------------
@@ -195,14 +276,31 @@ class GroupNorm final : public executable::Kernel {
 class NormGradient final : public executable::Kernel {
  public:
   NormGradient(const NormPlan &plan, float epsilon, bool hasStatistics, size_t outputs)
-      : plan_(plan), epsilon_(epsilon), hasStatistics_(hasStatistics), outputs_(outputs) {}
+      : plan_(plan), epsilon_(epsilon), hasStatistics_(hasStatistics), outputs_(outputs), leaves_(plan) {
+    inRounds_ = hasStatistics && leaves_.count > 1;
+    if (!inRounds_) {
+      rounds_.add(plan.blocks(), 1);
+      return;
+    }
+    rounds_.add(leaves_.count, 2);
+    rounds_.add(leaves_.blocks(), 0);
+    rounds_.add(leaves_.count, 3);
+  }
   std::string name() const override { return "normalisation gradient"; }
-  int tasks() const override { return static_cast<int>(plan_.blocks()); }
+  int tasks() const override { return rounds_.tasks(); }
+  std::span<const int> roundEnds() const override { return rounds_.ends(); }
+  int64_t sharedBytes() const override { return inRounds_ ? leaves_.sharedBytes() : 0; }
+  double bytes() const override {
+    return 5.0 * sizeof(float) * static_cast<double>(plan_.images * plan_.places * plan_.channels);
+  }
+  double share(int task) const override { return rounds_.share(task); }
   int64_t scratchBytes() const override {
+    if (inRounds_) return 0;
     return Block::scratchBytes(plan_) + 3 * plan_.block * static_cast<int64_t>(sizeof(double));
   }
   bool canOverwrite(int input, int output) const override { return input <= 1 && output == 0; }
   void run(const KernelArgs &args, int task) const noexcept override {
+    if (inRounds_) return runRound(args, rounds_.place(task));
     double *own = static_cast<double *>(args.scratch);  // dscale, dbias and r of the block
     double *dscale = own, *dbias = own + plan_.block, *r = own + 2 * plan_.block;
     const Block b(plan_, task, own + 3 * plan_.block);
@@ -215,6 +313,35 @@ class NormGradient final : public executable::Kernel {
   }
 
  private:
+  // Sums of the leaves; totals, which are the parameters' gradients; gradient of the activations.
+  void runRound(const KernelArgs &args, const Rounds::Place &place) const noexcept {
+    const int64_t channels = plan_.channels;
+    const float *mean = in(args, 3), *r = in(args, 4);
+    float *scale = leaves_.values(args.shared, 0), *slope = leaves_.values(args.shared, 1),
+          *shift = leaves_.values(args.shared, 2);
+    if (place.round == 1) {
+      const int64_t end = std::min(channels, (place.task + 1) * Leaves::kChannels);
+      for (int64_t c = place.task * Leaves::kChannels; c < end; ++c) {
+        const double sum = leaves_.total(args.shared, 0, c), dot = leaves_.total(args.shared, 1, c) * r[c],
+                     factor = in(args, 2)[c];
+        if (outputs_ > 1 && args.out[1]) out(args, 1)[c] = static_cast<float>(dot);
+        if (outputs_ > 2 && args.out[2]) out(args, 2)[c] = static_cast<float>(sum);
+        scale[c] = static_cast<float>(r[c] * factor);
+        slope[c] = static_cast<float>(double{r[c]} * r[c] * dot * factor / plan_.setSize());
+        shift[c] = static_cast<float>(r[c] * sum * factor / plan_.setSize());
+      }
+      return;
+    }
+    const int64_t begin = leaves_.begin(place.task), at = begin * channels;
+    const Columns columns{channels, leaves_.begin(place.task + 1) - begin, channels};
+    if (place.round == 2)
+      return columnNormaliseGradient(columns, in(args, 0) + at, in(args, 1) + at, mean, scale, slope, shift,
+                                     out(args, 0) + at);
+    double *sums = leaves_.sums(args.shared, place.task, 0), *dots = leaves_.sums(args.shared, place.task, 1);
+    std::fill_n(sums, 2 * channels, 0.0);
+    columnGradientSums(columns, in(args, 0) + at, in(args, 1) + at, mean, sums, dots);
+  }
+
   void readStatistics(const KernelArgs &args, const Block &b, int64_t image, double *r) const {
     if (hasStatistics_) {
       for (int64_t c = 0; c < b.count; ++c) {
@@ -253,8 +380,10 @@ class NormGradient final : public executable::Kernel {
 
   NormPlan plan_;
   double epsilon_;
-  bool hasStatistics_;
+  bool hasStatistics_, inRounds_ = false;
   size_t outputs_;
+  Leaves leaves_;
+  Rounds rounds_;
 };
 
 // ---- requests -----------------------------------------------------------------------------------

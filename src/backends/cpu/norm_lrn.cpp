@@ -5,6 +5,7 @@
 
 #include "backends/cpu/cpu.hpp"
 #include "backends/cpu/spatial.hpp"
+#include "backends/cpu/task_count.hpp"
 #include "backends/cpu/vector/lrn.hpp"
 
 namespace popart::cpu {
@@ -18,7 +19,7 @@ enum class Direction { Forward, Gradient };
 class LrnKernel final : public executable::Kernel {
  public:
   LrnKernel(const Lrn &lrn, int64_t rows, Direction direction) : lrn_(lrn), rows_(rows), direction_(direction) {
-    tasks_ = static_cast<int>(std::clamp<int64_t>(rows * lrn.channels / (int64_t{1} << 13), 1, 64));
+    tasks_ = static_cast<int>(taskCount(rows * lrn.channels, int64_t{1} << 13, rows));
   }
   std::string name() const override { return direction_ == Direction::Forward ? "lrn" : "lrn gradient"; }
   int tasks() const override { return tasks_; }

@@ -8,6 +8,7 @@
 
 #include "backends/cpu/axis.hpp"
 #include "backends/cpu/cpu.hpp"
+#include "backends/cpu/task_count.hpp"
 #include "base/element_types.hpp"
 #include "ops/rules.hpp"
 
@@ -40,8 +41,7 @@ void setIndex(void *data, DataType type, int64_t i, int64_t value) {
 class LineKernel : public executable::Kernel {
  public:
   LineKernel(const AxisSizes &sizes, int64_t costPerElement) : sizes_(sizes), lines_(sizes.outer * sizes.inner) {
-    tasks_ =
-        std::clamp<int64_t>(lines_ * sizes.length * costPerElement / (1 << 15), 1, std::clamp<int64_t>(lines_, 1, 256));
+    tasks_ = taskCount(lines_ * sizes.length * costPerElement, 1 << 15, lines_);
   }
   int tasks() const override { return static_cast<int>(tasks_); }
 

@@ -8,6 +8,7 @@
 #include <popart/op.hpp>
 
 #include "backends/cpu/cpu.hpp"
+#include "backends/cpu/task_count.hpp"
 #include "base/element_types.hpp"
 #include "ops/shape/pad_index.hpp"
 
@@ -54,7 +55,7 @@ class PadKernel final : public executable::Kernel {
       strides_[d] = stride;
       rows_ *= static_cast<int64_t>(tables_[d].size());
     }
-    tasks_ = std::clamp<int64_t>(rows_ * width_ / (1 << 15), 1, std::clamp<int64_t>(rows_, 1, 64));
+    tasks_ = taskCount(rows_ * width_, 1 << 15, rows_);
   }
   std::string name() const override { return "pad by table"; }
   int tasks() const override { return static_cast<int>(tasks_); }

@@ -7,6 +7,7 @@
 
 #include "backends/cpu/cpu.hpp"
 #include "backends/cpu/pool_window.hpp"
+#include "backends/cpu/task_count.hpp"
 #include "backends/cpu/vector/windows.hpp"
 
 namespace popart::cpu {
@@ -21,8 +22,7 @@ class PoolKernel final : public executable::Kernel {
  public:
   PoolKernel(const Pool &pool, Kind kind, bool countPadding) : pool_(pool), kind_(kind), countPadding_(countPadding) {
     const int64_t work = pool.n * pool.outputPixels() * pool.channels * pool.taps();
-    tasks_ = static_cast<int>(std::clamp<int64_t>(
-        work / (int64_t{1} << 17), 1, std::max<int64_t>(1, std::min<int64_t>(64, pool.n * pool.outputPixels()))));
+    tasks_ = static_cast<int>(taskCount(work, int64_t{1} << 13, pool.n * pool.outputPixels()));
   }
   std::string name() const override { return kind_ == Kind::Maximum ? "max pool" : "average pool"; }
   int tasks() const override { return tasks_; }
@@ -52,10 +52,11 @@ class PoolKernel final : public executable::Kernel {
 
 class PoolGradientKernel final : public executable::Kernel {
  public:
-  PoolGradientKernel(const Pool &pool, Kind kind, bool countPadding)
-      : pool_(pool), kind_(kind), countPadding_(countPadding) {
-    blocks_ = pool.n >= 8 ? 1 : std::clamp<int64_t>(pool.channels / 32, 1, 8);
-  }
+  PoolGradientKernel(const Pool &pool, Kind kind, bool countPadding, int threads)
+      : pool_(pool),
+        kind_(kind),
+        countPadding_(countPadding),
+        blocks_(columnRanges(pool.channels, pool.n, 32, 16, threads)) {}
   std::string name() const override { return kind_ == Kind::Maximum ? "max pool gradient" : "average pool gradient"; }
   int tasks() const override { return static_cast<int>(pool_.n * blocks_); }
   int64_t scratchBytes() const override { return pool_.taps() * static_cast<int64_t>(sizeof(int64_t)); }
@@ -81,7 +82,7 @@ class PoolGradientKernel final : public executable::Kernel {
   Pool pool_;
   Kind kind_;
   bool countPadding_;
-  int64_t blocks_ = 1;
+  int64_t blocks_;
 };
 
 bool takes(const KernelRequest &request, std::string &reason) {
@@ -107,8 +108,8 @@ std::unique_ptr<executable::Kernel> createGradient(const KernelRequest &request,
   if (!takes(request, reason)) return nullptr;
   const Op &op = *request.op;
   const Pool pool = poolOf(op, request.outputs[0].info.shape(), request.inputs[0].info.shape());
-  return std::make_unique<PoolGradientKernel>(pool, kKind,
-                                              kKind == Kind::Average && op.attrInt("count_include_pad") != 0);
+  return std::make_unique<PoolGradientKernel>(
+      pool, kKind, kKind == Kind::Average && op.attrInt("count_include_pad") != 0, request.threads);
 }
 
 constexpr Entry kEntries[] = {{"MaxPool", createPool<Kind::Maximum>},

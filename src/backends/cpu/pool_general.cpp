@@ -7,6 +7,7 @@
 
 #include "backends/cpu/cpu.hpp"
 #include "backends/cpu/pool_window.hpp"
+#include "backends/cpu/task_count.hpp"
 
 namespace popart::cpu {
 namespace {
@@ -16,8 +17,7 @@ using executable::KernelRequest;
 
 int forwardTasks(const Pool &pool) {
   const int64_t work = pool.n * pool.outputPixels() * pool.channels * pool.taps();
-  return static_cast<int>(
-      std::clamp<int64_t>(work / (1 << 15), 1, std::clamp<int64_t>(pool.n * pool.outputPixels(), 1, 64)));
+  return static_cast<int>(taskCount(work, 1 << 15, pool.n * pool.outputPixels()));
 }
 
 // y = first maximum of each window (the first NaN wins); positions, in plain layout, are those of the whole plain

@@ -6,6 +6,7 @@
 #include <popart/op.hpp>
 
 #include "backends/cpu/cpu.hpp"
+#include "backends/cpu/task_count.hpp"
 #include "ops/rules.hpp"
 
 namespace popart::cpu {
@@ -24,7 +25,7 @@ class ProductKernel final : public executable::Kernel {
  public:
   explicit ProductKernel(Product product) : p_(std::move(product)) {
     rows_ = static_cast<int64_t>(p_.left.size()) * p_.m;
-    tasks_ = std::clamp<int64_t>(rows_ * p_.k * p_.n / (1 << 15), 1, std::clamp<int64_t>(rows_, 1, 64));
+    tasks_ = taskCount(rows_ * p_.k * p_.n, 1 << 15, rows_);
   }
   std::string name() const override { return "row products"; }
   int tasks() const override { return static_cast<int>(tasks_); }

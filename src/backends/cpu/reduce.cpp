@@ -62,12 +62,14 @@ std::optional<Blocks> blocksOf(const Shape &shape, const std::vector<int64_t> &a
 
 class ReduceKernel final : public executable::Kernel {
  public:
-  ReduceKernel(const ReduceRow &row, Blocks blocks) : row_(row), blocks_(blocks) {
+  ReduceKernel(const ReduceRow &row, Blocks blocks, int threads) : row_(row), blocks_(blocks) {
     constexpr int64_t kPerTask = 32768;  // elements read
-    columnsPerTask_ = blocks_.inner == 1
-                          ? 1
-                          : std::clamp<int64_t>(
-                                kPerTask / std::max<int64_t>(1, blocks_.reduced * blocks_.leading) / 64 * 64, 64, 4096);
+    const int64_t least = blocks.outer * (blocks.inner / 64) < threads ? 16 : 64;
+    columnsPerTask_ =
+        blocks_.inner == 1
+            ? 1
+            : std::clamp<int64_t>(kPerTask / std::max<int64_t>(1, blocks_.reduced * blocks_.leading) / least * least,
+                                  least, 4096);
     columnTasks_ = (blocks_.inner + columnsPerTask_ - 1) / columnsPerTask_;
     const int64_t perOuter = blocks_.leading * blocks_.reduced * std::min(blocks_.inner, columnsPerTask_);
     outerPerTask_ = std::max<int64_t>(1, kPerTask / std::max<int64_t>(1, perOuter));
@@ -120,7 +122,7 @@ std::unique_ptr<executable::Kernel> createReduce(const KernelRequest &request, s
   const Shape &shape = request.inputs[0].info.shape();
   const auto blocks = blocksOf(shape, ops::reductionAxes(request.op->attributes(), static_cast<int64_t>(shape.size())));
   if (!blocks) return reason = "its axes alternate between kept and reduced too often", nullptr;
-  return std::make_unique<ReduceKernel>(*row, *blocks);
+  return std::make_unique<ReduceKernel>(*row, *blocks, request.threads);
 }
 
 constexpr Entry kEntries[] = {{"ReduceSum", createReduce},       {"ReduceMean", createReduce},

@@ -8,6 +8,7 @@
 #include <popart/op.hpp>
 
 #include "backends/cpu/cpu.hpp"
+#include "backends/cpu/task_count.hpp"
 #include "base/element_types.hpp"
 #include "ops/rules.hpp"
 
@@ -128,8 +129,7 @@ template <class T, class V>
 class FoldKernel final : public executable::Kernel {
  public:
   FoldKernel(Fold fold, Groups groups) : fold_(fold), groups_(std::move(groups)) {
-    tasks_ = std::clamp<int64_t>(groups_.results * groups_.members / (1 << 13), 1,
-                                 std::clamp<int64_t>(groups_.results, 1, 256));
+    tasks_ = taskCount(groups_.results * groups_.members, 1 << 13, groups_.results);
   }
   std::string name() const override { return "fold"; }
   int tasks() const override { return static_cast<int>(tasks_); }

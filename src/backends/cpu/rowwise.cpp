@@ -9,6 +9,7 @@
 #include "backends/cpu/kernels/ceil_div.hpp"
 #include "backends/cpu/kernels/rows.hpp"
 #include "backends/cpu/kernels/transpose.hpp"
+#include "backends/cpu/rounds.hpp"
 
 namespace popart::cpu {
 namespace {
@@ -16,8 +17,8 @@ namespace {
 using executable::KernelArgs;
 using executable::KernelRequest;
 
-// Rows handed to one task, so that a task reads about 32 Ki elements.
-int64_t rowsPerTask(int64_t cols) { return std::max<int64_t>(1, 32768 / std::max<int64_t>(1, cols)); }
+// Rows handed to one task, so that a task reads about 8 Ki elements.
+int64_t rowsPerTask(int64_t cols) { return std::max<int64_t>(1, 8192 / std::max<int64_t>(1, cols)); }
 
 struct Matrix {
   int64_t rows = 0, cols = 0;
@@ -136,51 +137,51 @@ class LayerNormKernel final : public executable::Kernel {
   bool hasBias_, hasStatistics_;
 };
 
+// A round of rows (statistics where none are given, dx), then one of columns (dscale, dbias).
 class LayerNormGradKernel final : public executable::Kernel {
  public:
-  LayerNormGradKernel(Matrix m, float epsilon, bool hasStatistics, bool hasParameters)
-      : m_(m), epsilon_(epsilon), hasStatistics_(hasStatistics), rowTasks_(ceilDiv(m.rows, rowsPerTask(m.cols))) {
-    constexpr int64_t kColumns = 64;
-    columnsPerTask_ = hasStatistics ? kColumns : std::max<int64_t>(1, m.cols);
-    columnTasks_ = hasParameters ? ceilDiv(m.cols, columnsPerTask_) : 0;
+  LayerNormGradKernel(Matrix m, float epsilon, bool hasStatistics, bool hasParameters, int threads)
+      : m_(m), epsilon_(epsilon), hasStatistics_(hasStatistics), columns_(ceilDiv(m.cols, 64) < threads ? 16 : 64) {
+    rounds_.add(std::max<int64_t>(1, ceilDiv(m.rows, rowsPerTask(m.cols))), 3);  // passes over memory
+    if (hasParameters && m.cols > 0) rounds_.add(ceilDiv(m.cols, columns_), 2);
   }
   std::string name() const override { return "layer norm gradient"; }
-  int tasks() const override { return static_cast<int>(std::max<int64_t>(1, rowTasks_ + columnTasks_)); }
-  int64_t scratchBytes() const override {
-    return hasStatistics_ ? 0 : (2 * m_.rows + m_.cols) * static_cast<int64_t>(sizeof(float));
+  int tasks() const override { return rounds_.tasks(); }
+  std::span<const int> roundEnds() const override { return rounds_.ends(); }
+  double share(int task) const override { return rounds_.share(task); }
+  double bytes() const override { return 5.0 * sizeof(float) * static_cast<double>(m_.rows * m_.cols); }
+  int64_t scratchBytes() const override { return hasStatistics_ ? 0 : m_.cols * static_cast<int64_t>(sizeof(float)); }
+  int64_t sharedBytes() const override {
+    return hasStatistics_ ? 0 : 2 * m_.rows * static_cast<int64_t>(sizeof(float));
   }
 
   void run(const KernelArgs &args, int task) const noexcept override {
+    const Rounds::Place place = rounds_.place(task);
     const float *dy = input(args, 0), *x = input(args, 1), *scale = input(args, 2);
-    const bool isRows = task < rowTasks_;
-    const int64_t begin = isRows ? task * rowsPerTask(m_.cols) : 0,
-                  rows = isRows ? std::min(rowsPerTask(m_.cols), m_.rows - begin) : m_.rows;
+    auto *shared = static_cast<float *>(args.shared);
+    const float *mean = hasStatistics_ ? input(args, 3) : shared,
+                *deviation = hasStatistics_ ? input(args, 4) : shared + m_.rows;
+    if (place.round == 1) {
+      const int64_t column = place.task * columns_, end = std::min(column + columns_, m_.cols);
+      return layerNormParameterGradient(x, dy, mean, deviation, output(args, 1), output(args, 2), m_.rows, m_.cols,
+                                        column, end);
+    }
+    const int64_t begin = place.task * rowsPerTask(m_.cols), rows = std::min(rowsPerTask(m_.cols), m_.rows - begin),
+                  at = begin * m_.cols;
+    for (int64_t r = begin; !hasStatistics_ && r < begin + rows; ++r)
+      layerNormRows({nullptr, nullptr, epsilon_}, x + r * m_.cols, static_cast<float *>(args.scratch), shared + r,
+                    shared + m_.rows + r, 1, m_.cols);
     if (rows <= 0) return;
-    const float *mean = hasStatistics_ ? input(args, 3) + begin : nullptr,
-                *deviation = hasStatistics_ ? input(args, 4) + begin : nullptr;
-    if (!hasStatistics_) {
-      auto *spare = static_cast<float *>(args.scratch);
-      float *unused = spare + 2 * m_.rows;
-      for (int64_t r = 0; r < rows; ++r)
-        layerNormRows({nullptr, nullptr, epsilon_}, x + (begin + r) * m_.cols, unused, spare + r, spare + m_.rows + r,
-                      1, m_.cols);
-      mean = spare, deviation = spare + m_.rows;
-    }
-    if (isRows) {
-      const int64_t at = begin * m_.cols;
-      return layerNormGradientRows({scale, nullptr, epsilon_}, x + at, dy + at, mean, deviation, output(args, 0) + at,
-                                   rows, m_.cols);
-    }
-    const int64_t column = (task - rowTasks_) * columnsPerTask_;
-    layerNormParameterGradient(x, dy, mean, deviation, output(args, 1), output(args, 2), m_.rows, m_.cols, column,
-                               std::min(column + columnsPerTask_, m_.cols));
+    layerNormGradientRows({scale, nullptr, epsilon_}, x + at, dy + at, mean + begin, deviation + begin,
+                          output(args, 0) + at, rows, m_.cols);
   }
 
  private:
   Matrix m_;
   float epsilon_;
   bool hasStatistics_;
-  int64_t rowTasks_, columnTasks_ = 0, columnsPerTask_ = 0;
+  int64_t columns_;  // of a task
+  Rounds rounds_;
 };
 
 std::unique_ptr<executable::Kernel> createLayerNorm(const KernelRequest &request, std::string &reason) {
@@ -205,7 +206,7 @@ std::unique_ptr<executable::Kernel> createLayerNorm(const KernelRequest &request
   if (has(request.outputs, 1) != has(request.outputs, 2))
     return reason = "one of its parameter gradients is not wanted", nullptr;
   return std::make_unique<LayerNormGradKernel>(m, epsilon, has(request.inputs, 3) && has(request.inputs, 4),
-                                               has(request.outputs, 1));
+                                               has(request.outputs, 1), request.threads);
 }
 
 constexpr Entry kEntries[] = {{"Softmax", createSoftmax},

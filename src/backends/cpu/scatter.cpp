@@ -10,6 +10,7 @@
 
 #include "backends/cpu/axis.hpp"
 #include "backends/cpu/cpu.hpp"
+#include "backends/cpu/task_count.hpp"
 #include "base/element_types.hpp"
 #include "ops/index/scatter_layout.hpp"
 #include "ops/rules.hpp"
@@ -118,9 +119,8 @@ class AxisScatterKernel final : public executable::Kernel {
     constexpr int64_t kElements = 1 << 14;
     const AxisSizes &r = form.result;
     const int64_t line = std::max<int64_t>(1, r.length + form.count);
-    outerParts_ = std::clamp<int64_t>(r.outer * line * r.inner / kElements, 1, std::clamp<int64_t>(r.outer, 1, 64));
-    innerParts_ =
-        std::clamp<int64_t>(line * r.inner / kElements, 1, std::clamp<int64_t>(r.inner / 16, 1, 64 / outerParts_));
+    outerParts_ = taskCount(r.outer * line * r.inner, kElements, r.outer);
+    innerParts_ = taskCount(line * r.inner, kElements, std::min(r.inner / 16, kMostTasks / outerParts_));
   }
   std::string name() const override { return "scatter"; }
   int tasks() const override { return static_cast<int>(outerParts_ * innerParts_); }
@@ -220,7 +220,7 @@ class ScatterSumGradientKernel final : public executable::Kernel {
  public:
   explicit ScatterSumGradientKernel(const AxisScatter &form) : form_(form) {
     const AxisSizes &r = form.result;
-    tasks_ = std::clamp<int64_t>(r.outer * form.count * r.inner / (1 << 14), 1, std::clamp<int64_t>(r.outer, 1, 64));
+    tasks_ = taskCount(r.outer * form.count * r.inner, 1 << 14, r.outer);
   }
   std::string name() const override { return "scatter sum gradient"; }
   int tasks() const override { return static_cast<int>(tasks_); }
@@ -301,8 +301,7 @@ class GatherTuplesKernel final : public executable::Kernel {
  public:
   GatherTuplesKernel(const Tuples &tuples, int64_t bytes) : tuples_(tuples), slice_(tuples.elements * bytes) {
     element_ = bytes;
-    tasks_ = std::clamp<int64_t>(tuples.count * std::max<int64_t>(slice_, 16) / (1 << 17), 1,
-                                 std::clamp<int64_t>(tuples.count, 1, 64));
+    tasks_ = taskCount(tuples.count * std::max<int64_t>(slice_, 16), 1 << 17, tuples.count);
   }
   std::string name() const override { return "gather tuples"; }
   int tasks() const override { return static_cast<int>(tasks_); }
@@ -337,7 +336,8 @@ class ScatterTuplesKernel final : public executable::Kernel {
  public:
   ScatterTuplesKernel(const Tuples &tuples, int initialOperand, int updateOperand)
       : tuples_(tuples), initial_(initialOperand), updates_(updateOperand) {
-    tasks_ = std::clamp<int64_t>(tuples.total / (1 << 15), 1, 16);
+    // Every task reads all indices, which shall be a small part of its work.
+    tasks_ = taskCount(tuples.total, (1 << 15) + 4 * tuples.count, tuples.total);
   }
   std::string name() const override { return "scatter tuples"; }
   int tasks() const override { return static_cast<int>(tasks_); }

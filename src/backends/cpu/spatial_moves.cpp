@@ -9,7 +9,9 @@
 #include "backends/cpu/kernels/conv.hpp"
 #include "backends/cpu/kernels/pack.hpp"
 #include "backends/cpu/kernels/transpose.hpp"
+#include "backends/cpu/rounds.hpp"
 #include "backends/cpu/spatial.hpp"
+#include "backends/cpu/task_count.hpp"
 #include "backends/cpu/vector/columns.hpp"
 #include "executable/executable.hpp"
 #include "ops/rules.hpp"
@@ -23,10 +25,7 @@ using executable::KernelRequest;
 using executable::Layout;
 
 int64_t elementBytes(const executable::OperandDesc &o) { return getDataTypeInfo(o.info.dataType()).nbytes; }
-int tasksFor(int64_t elements, int64_t most) {
-  return static_cast<int>(
-      std::clamp<int64_t>(elements / (int64_t{1} << 15), 1, std::max<int64_t>(1, std::min<int64_t>(64, most))));
-}
+int tasksFor(int64_t elements, int64_t most) { return static_cast<int>(taskCount(elements, int64_t{1} << 15, most)); }
 
 // ---- Reorder ------------------------------------------------------------------------------------
 
@@ -44,8 +43,7 @@ class ReorderChannels final : public executable::Kernel {
   ReorderChannels(const ChannelRows &rows, int64_t bytes, Direction direction)
       : rows_(rows), bytes_(bytes), direction_(direction) {
     const int64_t image = rows.channels * rows.places;
-    parts_ = std::clamp<int64_t>(image / (int64_t{1} << 14), 1,
-                                 std::max<int64_t>(1, std::min<int64_t>(16, rows.places / 16)));
+    parts_ = taskCount(image, int64_t{1} << 14, rows.places / 16);
   }
   std::string name() const override {
     return direction_ == Direction::ToLast ? "reorder to channels last" : "reorder to plain";
@@ -221,33 +219,68 @@ std::unique_ptr<executable::Kernel> createSlice(const KernelRequest &request, st
 
 enum class Reduction { Sum, Mean, Maximum };
 
-// One value per channel of `sets` blocks of `rows` pixels. A task owns a block of channels of one set.
+// One value per channel of `sets` blocks of `rows` pixels. A task owns a block of channels of one set, or, where there
+// are many pixels, of one of its leaves: equal stretches of pixels, whose results a second round combines in order. The
+// shape says how many leaves.
 class ReducePlaces final : public executable::Kernel {
  public:
-  ReducePlaces(int64_t sets, int64_t rows, int64_t channels, Reduction kind)
+  ReducePlaces(int64_t sets, int64_t rows, int64_t channels, Reduction kind, int threads)
       : sets_(sets), rows_(rows), channels_(channels), kind_(kind) {
-    blocks_ = std::clamp<int64_t>(channels / 64, 1, 8);
+    constexpr int64_t kLeafElements = int64_t{1} << 14;
+    const int64_t wide = std::max<int64_t>(1, sets * (channels / 64));
+    leaves_ = taskCount(rows * channels, kLeafElements, std::min(rows, ceilDiv(kMostTasks, wide)));
+    blocks_ = columnRanges(channels, sets * leaves_, 64, 16, threads);
+    rounds_.add(sets * leaves_ * blocks_, static_cast<double>(rows));
+    if (leaves_ > 1) rounds_.add(sets, static_cast<double>(leaves_));
   }
   std::string name() const override { return "reduce places"; }
-  int tasks() const override { return static_cast<int>(sets_ * blocks_); }
-  int64_t scratchBytes() const override { return (channels_ / blocks_ + 1) * static_cast<int64_t>(sizeof(double)); }
+  int tasks() const override { return rounds_.tasks(); }
+  std::span<const int> roundEnds() const override { return rounds_.ends(); }
+  double share(int task) const override { return rounds_.share(task); }
+  int64_t scratchBytes() const override {
+    return leaves_ > 1 ? 0 : (channels_ / blocks_ + 1) * static_cast<int64_t>(sizeof(double));
+  }
+  int64_t sharedBytes() const override {
+    return leaves_ > 1 ? sets_ * leaves_ * channels_ * static_cast<int64_t>(sizeof(double)) : 0;
+  }
   void run(const KernelArgs &args, int task) const noexcept override {
-    const int64_t set = task / blocks_, block = task % blocks_, begin = channels_ * block / blocks_,
-                  count = channels_ * (block + 1) / blocks_ - begin;
-    const float *x = static_cast<const float *>(args.in[0]) + set * rows_ * channels_ + begin;
+    const Rounds::Place place = rounds_.place(task);
+    if (place.round == 1) return combine(args, place.task);
+    const int64_t block = place.task % blocks_, leaf = place.task / blocks_ % leaves_,
+                  set = place.task / blocks_ / leaves_;
+    const int64_t begin = channels_ * block / blocks_, count = channels_ * (block + 1) / blocks_ - begin;
+    const int64_t first = rows_ * leaf / leaves_, rows = rows_ * (leaf + 1) / leaves_ - first;
+    const float *x = static_cast<const float *>(args.in[0]) + (set * rows_ + first) * channels_ + begin;
     float *y = static_cast<float *>(args.out[0]) + set * channels_ + begin;
-    const Columns columns{channels_, rows_, count};
-    if (kind_ == Reduction::Maximum) return columnMaxima(columns, x, y);
-    double *sums = static_cast<double *>(args.scratch);
+    const Columns columns{channels_, rows, count};
+    const int64_t at = (set * leaves_ + leaf) * channels_ + begin;
+    if (kind_ == Reduction::Maximum)
+      return columnMaxima(columns, x, leaves_ > 1 ? static_cast<float *>(args.shared) + at : y);
+    double *sums = leaves_ > 1 ? static_cast<double *>(args.shared) + at : static_cast<double *>(args.scratch);
     std::fill_n(sums, count, 0.0);
     columnSums(columns, x, sums);
-    const double divisor = kind_ == Reduction::Mean ? static_cast<double>(rows_) : 1.0;
-    for (int64_t c = 0; c < count; ++c) y[c] = static_cast<float>(sums[c] / divisor);
+    for (int64_t c = 0; leaves_ == 1 && c < count; ++c) y[c] = finish(sums[c]);
   }
 
  private:
-  int64_t sets_, rows_, channels_, blocks_ = 1;
+  float finish(double sum) const noexcept {
+    return static_cast<float>(kind_ == Reduction::Mean ? sum / static_cast<double>(rows_) : sum);
+  }
+  void combine(const KernelArgs &args, int64_t set) const noexcept {
+    float *y = static_cast<float *>(args.out[0]) + set * channels_;
+    const auto *maxima = static_cast<const float *>(args.shared) + set * leaves_ * channels_;
+    const auto *sums = static_cast<const double *>(args.shared) + set * leaves_ * channels_;
+    if (kind_ == Reduction::Maximum) return columnMaxima({channels_, leaves_, channels_}, maxima, y);
+    for (int64_t c = 0; c < channels_; ++c) {
+      double sum = 0;
+      for (int64_t leaf = 0; leaf < leaves_; ++leaf) sum += sums[leaf * channels_ + c];
+      y[c] = finish(sum);
+    }
+  }
+
+  int64_t sets_, rows_, channels_, leaves_ = 1, blocks_ = 1;
   Reduction kind_;
+  Rounds rounds_;
 };
 
 template <Reduction kKind>
@@ -262,8 +295,8 @@ std::unique_ptr<executable::Kernel> createReduction(const KernelRequest &request
     return reason = "it reduces all spatial dimensions and keeps channels", nullptr;
   const ChannelRows rows = channelRows(x);
   if (rows.rows() == 0) return reason = "the input is empty", nullptr;
-  return reduced[0] ? std::make_unique<ReducePlaces>(1, rows.rows(), rows.channels, kKind)
-                    : std::make_unique<ReducePlaces>(rows.n, rows.places, rows.channels, kKind);
+  return reduced[0] ? std::make_unique<ReducePlaces>(1, rows.rows(), rows.channels, kKind, request.threads)
+                    : std::make_unique<ReducePlaces>(rows.n, rows.places, rows.channels, kKind, request.threads);
 }
 
 // (N, C, 1…) → (N, C, spatial…)

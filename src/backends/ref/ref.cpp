@@ -38,7 +38,7 @@ RefFn findKernel(std::string_view type) {
 
 class RefKernel final : public Kernel {
  public:
-  RefKernel(RefFn fn, const KernelRequest &request) : fn_(fn), op_(*request.op), debugName_(request.op->debugName()) {
+  RefKernel(RefFn fn, const KernelRequest &request) : fn_(fn), op_(*request.op) {
     for (const OperandDesc &d : request.inputs) inputs_.push_back({d.connected ? d.info : TensorInfo(), nullptr});
     for (const OperandDesc &d : request.outputs) outputs_.push_back({d.connected ? d.info : TensorInfo(), nullptr});
   }
@@ -55,13 +55,12 @@ class RefKernel final : public Kernel {
     std::vector<View> in = inputs_, out = outputs_;
     for (size_t i = 0; i < in.size(); ++i) in[i].data = const_cast<void *>(args.in[i]);
     for (size_t i = 0; i < out.size(); ++i) out[i].data = args.out[i];
-    fn_({op_, in, out, args.context, &debugName_});
+    fn_({op_, in, out, args.context});
   }
 
  private:
   RefFn fn_;
   Op op_;
-  std::string debugName_;
   std::vector<View> inputs_, outputs_;
 };
 
@@ -69,7 +68,7 @@ class RefBackend final : public executable::Backend {
  public:
   std::string name() const override { return "ref"; }
 
-  std::unique_ptr<Kernel> createKernel(const KernelRequest &request, std::string &reason) const override {
+  std::shared_ptr<const Kernel> createKernel(const KernelRequest &request, std::string &reason) const override {
     if (!supports(*request.op, reason)) return nullptr;
     auto plain = [](const std::vector<OperandDesc> &operands) {
       for (const OperandDesc &d : operands) {
@@ -124,7 +123,7 @@ std::vector<TensorData> evaluate(const Op &op, const std::vector<TensorData> &in
   }
   std::atomic<bool> failed{false};
   executable::RunContext run(failed);
-  fn({op, in, out, run, nullptr});
+  fn({op, in, out, run});
   check(!failed, "{}", run.hasFailure() ? run.message(op.debugName()) : std::string());
   return results;
 }

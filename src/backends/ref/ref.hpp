@@ -30,13 +30,12 @@ struct Context {
   std::span<const View> in;  // data is not to be written
   std::span<const View> out;
   executable::RunContext &run;
-  const std::string *name;  // of the op in reports; null: the engine has one
   bool hasIn(int i) const { return i < static_cast<int>(in.size()) && in[i].connected(); }
   bool hasOut(int i) const { return i < static_cast<int>(out.size()) && out[i].connected(); }
   // A value outside its domain: element `position` of input `operand`, in arithmetic of the result. See ValueFailure.
   void report(executable::FailureKind kind, int operand, int64_t position, int64_t value, int64_t low,
               int64_t high) const noexcept {
-    run.report({kind, operand, position, value, low, high, name});
+    run.report({kind, operand, position, value, low, high});
   }
 };
 

@@ -1,12 +1,17 @@
 // Thread pool, see thread_pool.hpp.
 //
-// Order of a run: fn_, state_ and pending_ are written, then each range is published with release, then generation_ is
-// bumped. A claim is an acquire on the range, so a worker that claims sees the fields of the run the task belongs to,
-// even when it woke for an earlier run. parked_ and generation_ use sequentially consistent operations: either the
-// worker sees the new generation before it sleeps, or the caller sees the parked worker and wakes it.
+// Order of a run: fn_, state_, pending_, active_ and open_ are written, then each range is published with release, then
+// the bells ring. A claim is an acquire on the range, so a worker that claims sees the fields of the run the task
+// belongs to, even when it woke for an earlier run. A thread adds up the tasks it has done and takes them off pending_
+// when it finds no more; until then the run goes on, so that a count never mixes two runs. Rings and sleeps use
+// sequentially consistent operations: either the worker sees the ring before it sleeps, or who rings sees it asleep and
+// wakes it.
 #include "base/threads/thread_pool.hpp"
 
 #include <algorithm>
+#include <bit>
+
+#include "base/threads/processors.hpp"
 
 #if defined(__linux__)
 #include <pthread.h>
@@ -19,6 +24,9 @@
 namespace popart {
 namespace {
 
+constexpr int kChildren = 4;  // workers that a thread wakes itself
+constexpr int kWordBits = 64;
+
 // The pool whose task the current thread is running, and its index there; makes nested runs inline.
 thread_local const ThreadPool *currentPool = nullptr;
 thread_local int currentThread = 0;
@@ -26,6 +34,8 @@ thread_local int currentThread = 0;
 void pauseBriefly() {
 #if defined(__x86_64__)
   _mm_pause();
+#elif defined(__aarch64__)
+  asm volatile("isb" ::: "memory");  // waits a few dozen cycles, unlike `yield`, which does nothing on most cores
 #else
   std::this_thread::yield();
 #endif
@@ -46,42 +56,36 @@ bool poll(std::chrono::nanoseconds limit, Done done) {
   return done();
 }
 
-int availableProcessors() {
+// Best effort: a refusal only costs speed.
+void bindTo([[maybe_unused]] std::thread &worker, [[maybe_unused]] const std::vector<int> &processors) {
 #if defined(__linux__)
   cpu_set_t set;
-  if (sched_getaffinity(0, sizeof(set), &set) == 0) return CPU_COUNT(&set);
-#endif
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-}
-
-// Binds `worker` to the index-th processor this process may use. Best effort: a refusal only costs speed.
-void bindTo([[maybe_unused]] std::thread &worker, [[maybe_unused]] int index) {
-#if defined(__linux__)
-  cpu_set_t allowed;
-  if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return;
-  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-    if (!CPU_ISSET(cpu, &allowed) || index-- != 0) continue;
-    cpu_set_t one;
-    CPU_ZERO(&one);
-    CPU_SET(cpu, &one);
-    pthread_setaffinity_np(worker.native_handle(), sizeof(one), &one);
-    return;
-  }
+  CPU_ZERO(&set);
+  for (int cpu : processors)
+    if (cpu >= 0 && cpu < CPU_SETSIZE) CPU_SET(cpu, &set);
+  if (CPU_COUNT(&set) > 0) pthread_setaffinity_np(worker.native_handle(), sizeof(set), &set);
 #endif
 }
 
 constexpr uint64_t packSpan(uint32_t begin, uint32_t end) { return uint64_t{end} << 32 | begin; }
+constexpr int wordsFor(int threads) { return (threads + kWordBits - 1) / kWordBits; }
+constexpr uint64_t bitOf(int thread) { return uint64_t{1} << (thread % kWordBits); }
 
 }  // namespace
 
 ThreadPool::ThreadPool(int threads, ThreadPoolOptions options)
-    : threads_(std::max(1, threads)), spin_(options.spin), ranges_(new Range[static_cast<size_t>(threads_)]) {
-  if (threads_ > availableProcessors()) spin_ = std::chrono::nanoseconds(0);
+    : threads_(std::max(1, threads)),
+      spin_(options.spin),
+      ranges_(new Range[static_cast<size_t>(threads_)]),
+      bells_(new Bell[static_cast<size_t>(threads_)]),
+      open_(new Open[static_cast<size_t>(wordsFor(threads_))]) {
+  if (threads_ > allowedProcessors()) spin_ = std::chrono::nanoseconds(0);
   workers_.reserve(static_cast<size_t>(threads_ - 1));
   try {
     for (int i = 1; i < threads_; ++i) {
       workers_.emplace_back(&ThreadPool::workerMain, this, i);
-      if (options.affinity == Affinity::kPinned) bindTo(workers_.back(), i);
+      if (static_cast<size_t>(i) <= options.processors.size())
+        bindTo(workers_.back(), options.processors[static_cast<size_t>(i) - 1]);
     }
   } catch (...) {
     stopWorkers();
@@ -93,13 +97,16 @@ ThreadPool::~ThreadPool() { stopWorkers(); }
 
 void ThreadPool::stopWorkers() noexcept {
   stop_.store(true);
-  generation_.fetch_add(1);
-  generation_.notify_all();
+  for (size_t i = 1; i <= workers_.size(); ++i) ring(static_cast<int>(i));
   for (std::thread &worker : workers_) worker.join();
   workers_.clear();
 }
 
-void ThreadPool::run(int tasks, TaskFn fn, void *state) noexcept {
+void ThreadPool::run(int tasks, TaskFn fn, void *state, int threads) noexcept {
+  start(tasks, fn, state, threads > 0 ? std::min(threads, threads_) : threads_, Stealing::kYes);
+}
+
+void ThreadPool::start(int tasks, TaskFn fn, void *state, int threads, Stealing stealing) noexcept {
   if (tasks <= 0) return;
   const bool nested = currentPool == this;
   if (nested || threads_ == 1) {
@@ -112,25 +119,34 @@ void ThreadPool::run(int tasks, TaskFn fn, void *state) noexcept {
   const int outerThread = currentThread;
   currentPool = this;
   currentThread = 0;
-  if (tasks == 1) {
-    fn(state, 0, 0);
+  if (const int active = std::min(threads, tasks); active == 1) {
+    for (int task = 0; task < tasks; ++task) fn(state, task, 0);
   } else {
     fn_ = fn;
     state_ = state;
-    pending_.store(tasks, std::memory_order_relaxed);
-    for (int i = 0; i < threads_; ++i) {
-      const auto begin = static_cast<uint32_t>(int64_t{tasks} * i / threads_);
-      const auto end = static_cast<uint32_t>(int64_t{tasks} * (i + 1) / threads_);
-      ranges_[i].span.store(packSpan(begin, end), std::memory_order_release);
-    }
-    generation_.fetch_add(1);
-    if (parked_.load() > 0) generation_.notify_all();
-    work(0);
+    publish(tasks, active, stealing);
+    ringChildren(0, active);
+    work(0, active);
     awaitTasks();
   }
   currentPool = outerPool;
   currentThread = outerThread;
   busy_.store(false, std::memory_order_release);
+}
+
+void ThreadPool::publish(int tasks, int active, Stealing stealing) noexcept {
+  pending_.store(tasks, std::memory_order_relaxed);
+  active_.store(active, std::memory_order_relaxed);
+  for (int word = 0; word < wordsFor(active); ++word) {
+    const int bits = std::min(kWordBits, active - word * kWordBits);
+    const uint64_t all = bits == kWordBits ? ~uint64_t{0} : (uint64_t{1} << bits) - 1;
+    open_[word].threads.store(stealing == Stealing::kYes ? all : 0, std::memory_order_relaxed);
+  }
+  for (int i = 0; i < active; ++i) {
+    const auto begin = static_cast<uint32_t>(int64_t{tasks} * i / active);
+    const auto end = static_cast<uint32_t>(int64_t{tasks} * (i + 1) / active);
+    ranges_[i].span.store(packSpan(begin, end), std::memory_order_release);
+  }
 }
 
 bool ThreadPool::claim(int owner, int thread, int &task) noexcept {
@@ -142,22 +158,32 @@ bool ThreadPool::claim(int owner, int thread, int &task) noexcept {
     if (begin >= end) return false;
     const bool own = owner == thread;
     const uint64_t rest = own ? packSpan(begin + 1, end) : packSpan(begin, end - 1);
-    if (span.compare_exchange_weak(seen, rest, std::memory_order_acquire, std::memory_order_acquire)) {
-      task = static_cast<int>(own ? begin : end - 1);
-      return true;
-    }
+    if (!span.compare_exchange_weak(seen, rest, std::memory_order_acquire, std::memory_order_acquire)) continue;
+    if (begin + 1 == end) open_[owner / kWordBits].threads.fetch_and(~bitOf(owner), std::memory_order_relaxed);
+    task = static_cast<int>(own ? begin : end - 1);
+    return true;
   }
 }
 
-void ThreadPool::work(int thread) noexcept {
-  for (int i = 0; i < threads_; ++i) {
-    const int owner = thread + i < threads_ ? thread + i : thread + i - threads_;
-    int task = 0;
-    while (claim(owner, thread, task)) {
-      fn_(state_, task, thread);
-      if (pending_.fetch_sub(1, std::memory_order_acq_rel) == 1) pending_.notify_one();
+int ThreadPool::workOn(int owner, int thread) noexcept {
+  int task = 0, done = 0;
+  for (; claim(owner, thread, task); ++done) fn_(state_, task, thread);
+  return done;
+}
+
+void ThreadPool::work(int thread, int active) noexcept {
+  int done = workOn(thread, thread);
+  const int words = wordsFor(active), start = thread % kWordBits;
+  for (int i = 0; i < words; ++i) {
+    const int word = (thread / kWordBits + i) % words;
+    uint64_t tried = i == 0 ? bitOf(thread) : 0;
+    for (uint64_t open; (open = open_[word].threads.load(std::memory_order_acquire) & ~tried) != 0;) {
+      const int owner = word * kWordBits + (start + std::countr_zero(std::rotr(open, start))) % kWordBits;
+      done += workOn(owner, thread);
+      tried |= bitOf(owner);
     }
   }
+  if (done > 0 && pending_.fetch_sub(done, std::memory_order_acq_rel) == done) pending_.notify_one();
 }
 
 void ThreadPool::awaitTasks() noexcept {
@@ -168,13 +194,24 @@ void ThreadPool::awaitTasks() noexcept {
   }
 }
 
-uint32_t ThreadPool::awaitRun(uint32_t seen) noexcept {
-  if (!poll(spin_, [&] { return generation_.load(std::memory_order_acquire) != seen; })) {
-    parked_.fetch_add(1);
-    while (generation_.load() == seen) generation_.wait(seen);
-    parked_.fetch_sub(1);
+void ThreadPool::ring(int worker) noexcept {
+  Bell &bell = bells_[worker];
+  bell.rings.fetch_add(1);
+  if (bell.sleeps.load()) bell.rings.notify_one();
+}
+
+void ThreadPool::ringChildren(int thread, int active) noexcept {
+  const int first = kChildren * thread + 1;
+  for (int worker = first; worker < std::min(first + kChildren, active); ++worker) ring(worker);
+}
+
+uint32_t ThreadPool::awaitBell(Bell &bell, uint32_t seen) noexcept {
+  if (!poll(spin_, [&] { return bell.rings.load(std::memory_order_acquire) != seen; })) {
+    bell.sleeps.store(true);
+    while (bell.rings.load() == seen) bell.rings.wait(seen);
+    bell.sleeps.store(false);
   }
-  return generation_.load(std::memory_order_acquire);
+  return bell.rings.load(std::memory_order_acquire);
 }
 
 void ThreadPool::workerMain(int thread) noexcept {
@@ -182,8 +219,10 @@ void ThreadPool::workerMain(int thread) noexcept {
   currentThread = thread;
   uint32_t seen = 0;
   while (!stop_.load(std::memory_order_acquire)) {
-    seen = awaitRun(seen);
-    work(thread);
+    seen = awaitBell(bells_[thread], seen);
+    const int active = active_.load(std::memory_order_acquire);
+    ringChildren(thread, active);
+    work(thread, active);
   }
 }
 

@@ -97,6 +97,21 @@ OpDefs fusedOps() {
           .noGrad("it is made after differentiation")
           .doc(
               "Element-wise ops of one output shape, computed block by block. Body inputs are the operands in order."));
+  rows.push_back(OpDef("popart", "DepthFirst", {1})
+                     .input("operands", kAllTypes, "", Arity::Variadic)
+                     .output("results", Arity::Variadic)
+                     .attrRequired("body", AttributeType::Graph)
+                     .attrRequired("parts", AttributeType::Int)
+                     .traits(Trait::Internal)
+                     .notOnnx()
+                     .infer([](InferContext &c) {
+                       c.require(c.attrInt("parts") > 1, "parts must be 2 or more: got {}", c.attrInt("parts"));
+                       outputsOfBody(c, "body", {}, 0);
+                     })
+                     .cost(Cost::Heavy)
+                     .noGrad("it is made after differentiation")
+                     .doc("Ops that fall into the same independent parts, run part after part through all of them. "
+                          "Body inputs are the operands in order."));
   rows.push_back(OpDef("popart", "FusedMatMul", {1})
                      .input("a", kFloats, "T")
                      .input("b", kFloats, "T")

@@ -6,6 +6,7 @@ import numpy as np
 import popart
 import pytest
 
+import onnx
 from tests.inference import infer
 
 
@@ -172,3 +173,44 @@ def test_graphcore_operators_take_what_their_documentation_says():
         np.testing.assert_array_equal(graphcore("replicatedallreduce", None, group), ROWS)
     with pytest.raises(popart.popart_exception, match="group"):
         graphcore("replicatedallreduce", None, popart.CommGroup(popart.CommGroupType.Consecutive, 2))
+
+
+def model_with_settings():
+    """A model whose weight and input have settings."""
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [1, 2], popart.InputSettings(popart.ReplicatedStreamMode.Broadcast), "x")
+    settings = popart.VariableSettings(popart.CommGroup(popart.CommGroupType.Consecutive, 2))
+    w = builder.addInitializedInputTensor(np.ones((2, 2), np.float32), settings, "w")
+    return onnx.load_from_string(builder.getModelProto()), builder.aiOnnx.matmul([x, w]), builder.getModelProto()
+
+
+def test_settings_of_inputs_are_metadata_of_the_model(tmp_path):
+    _, y, model = model_with_settings()
+    options = popart.SessionOptions()
+    options.constantWeights = False
+    session = popart.InferenceSession(
+        model, popart.DataFlow(1, [y]), popart.DeviceManager().createCpuDevice(), userOptions=options
+    )
+    session.modelToHost(str(tmp_path / "saved.onnx"))
+    for graph in (onnx.load_from_string(model).graph, onnx.load(tmp_path / "saved.onnx").graph):
+        kept = {value.name: {p.key: p.value for p in value.metadata_props} for value in graph.input}
+        assert kept == {"x": {"popart.inputSettings": "0,0,0"}, "w": {"popart.replicas": "0,1,2,0"}}
+    with pytest.raises(TypeError, match="unexpected argument"):
+        popart.Builder().addInitializedInputTensor(np.ones(2, np.float32), 3)
+
+
+@pytest.mark.parametrize("text", ["0,1,0,0", "1,0,2,0", "1", "", "0,x,2,0", "0,1,2,9", "9" * 30])
+def test_damaged_settings_are_refused(text):
+    _, y, model = model_with_settings()
+    proto = onnx.load_from_string(model)
+    proto.graph.input[1].metadata_props[0].value = text
+    options = popart.SessionOptions()
+    options.constantWeights = False
+    with pytest.raises(popart.popart_exception) as refused:
+        popart.InferenceSession(
+            proto.SerializeToString(),
+            popart.DataFlow(1, [y]),
+            popart.DeviceManager().createCpuDevice(),
+            userOptions=options,
+        )
+    assert not isinstance(refused.value, popart.popart_internal_exception)

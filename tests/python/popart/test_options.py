@@ -1,54 +1,151 @@
-"""docs/options.md tells the truth about every option."""
+"""The table of options tells the truth: each row against what sessions do, and docs/options.md against the table."""
 
+import json
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import popart
 import pytest
 
-TABLE = Path(__file__).parents[3] / "docs" / "options.md"
-OPTIONS, PATTERNS = TABLE.read_text().split("\n## Patterns\n")
-ROWS = dict(re.findall(r"^\| `(\w+)` \| ([a-z ]+) \|", OPTIONS, re.MULTILINE))
-# Values that a refused option does not take, with what must be set beside it.
-REFUSED = {
-    "syntheticDataMode": (popart.SyntheticDataMode.Zeros, {}),
-    "enableReplicatedGraphs": (True, {"replicatedGraphCount": 2}),
-    "replicatedGraphCount": (2, {"enableReplicatedGraphs": True}),
-    "enableDistributedReplicatedGraphs": (True, {"globalReplicationFactor": 2}),
-    "globalReplicationFactor": (2, {"enableDistributedReplicatedGraphs": True}),
-    "updatableNamedBuffers": (["w"], {}),
-    "customCodelets": (["codelet.cpp"], {}),
-}
+from tests.python.popart import option_walk
+
+ROOT = Path(__file__).parents[3]
+ROWS = {}  # name -> state -> values in words
+for _name, _kind, _values, _ in popart._optionRows():
+    ROWS.setdefault(_name, {})[_kind] = _values
+KEYS = {f"{name}[{key}]": kind for name, key, kind, _ in popart._optionKeys()}
 
 
-def session(options):
-    builder = popart.Builder()
-    x = builder.addInputTensor("FLOAT", [2, 3])
-    w = builder.addInitializedInputTensor(np.ones((3, 4), np.float32), "w")
-    y = builder.aiOnnx.matmul([x, w])
-    return popart.InferenceSession(
-        fnModel=builder.getModelProto(),
-        dataFlow=popart.DataFlow(1, [y]),
-        deviceInfo=popart.DeviceManager().createCpuDevice(),
-        userOptions=options,
+def rows_of(option):
+    """States of an option: its own row, or that of the struct it is in."""
+    return ROWS.get(option) or ROWS[option.split(".")[0]]
+
+
+@pytest.fixture(scope="module")
+def happened(tmp_path_factory):
+    """What every attempt of option_walk.py led to."""
+    folder = tmp_path_factory.mktemp("walk")
+    env = os.environ | {"POPART_LOG_DEST": str(folder / "log"), "POPART_NUM_THREADS": "1", "POPART_LOG_LEVEL": "WARN"}
+    env.pop("POPART_CACHE_DIR", None)
+    program = subprocess.run(
+        [sys.executable, "-m", "tests.python.popart.option_walk"],
+        cwd=folder,
+        env=env | {"PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])},
+        capture_output=True,
+        text=True,
     )
+    assert program.returncode == 0, program.stderr
+    return json.loads(program.stdout)
 
 
+def option_of(title):
+    return title.split("=")[0]
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_every_option_has_a_row():
+    names = [name for name, _ in option_walk.leaves(popart.SessionOptions())]
+    for name in names:
+        assert rows_of(name), name
+    tops = {name.split(".")[0] for name in names}
+    assert {name.split(".")[0] for name in ROWS} == tops
+    for name in ROWS:
+        assert name in names or any(leaf.startswith(name + ".") for leaf in names), f"{name} is no option"
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_every_option_is_tried(happened):
+    tried = {option_of(title) for title in happened}
+    for name, value in option_walk.leaves(popart.SessionOptions()):
+        if name in option_walk.MAPS or name in option_walk.OLD_NAMES or name == "compilationProgressLogger":
+            continue
+        assert name in tried, f"{name} = {value!r}: give option_walk.py a value to try"
+
+
+def test_refused_values_are_refused_by_name(happened):
+    refused = {name for name, states in ROWS.items() if "refused" in states}
+    seen = set()
+    for title, what in happened.items():
+        if not what["error"] or set(rows_of(option_of(title))) == {"built"}:
+            continue
+        found = re.match(r"SessionOptions::([\w.]+) is not supported yet: ", what["error"])
+        # the two options of one refusal are named by the first of them
+        assert found and found[1] in refused, f"{title}: {what['error']}"
+        assert option_of(title) in refused, title
+        seen.add(option_of(title))
+    assert seen == refused
+
+
+def test_warned_values_warn_once_by_name(happened):
+    warned = {name for name, states in ROWS.items() if "warned" in states}
+    lines = [line for what in happened.values() for line in what["warnings"]]
+    for name in warned:
+        said = [line for line in lines if f"SessionOptions::{name} has no effect here: " in line]
+        assert len(said) == 1, (name, said)
+        (setting,) = [what["sets"] for what in happened.values() if said[0] in what["warnings"]]
+        assert any(option.startswith(name) for option in setting), (name, setting)
+    for line in lines:
+        assert re.search(r"SessionOptions::([\w.]+)(\['[^']*'\])? has no effect", line), line
+
+
+def test_options_without_effect_change_neither_results_nor_memory(happened):
+    for title, what in happened.items():
+        states = {KEYS.get(title, "warned")} if "[" in title else set(rows_of(option_of(title)))
+        if what["error"] or "built" in states:
+            continue
+        assert what["same"], f"{title}: results or planned memory differ"
+        if states == {"no effect"}:
+            assert not any(f"::{option_of(title)} " in line for line in what["warnings"]), title
+
+
+def test_keys_of_option_maps(happened):
+    for title, kind in KEYS.items():
+        if title in happened:
+            assert len(happened[title]["warnings"]) == (kind == "warned"), title
+    for name in option_walk.MAPS:
+        (line,) = happened[f"{name}[max_memroy]"]["warnings"]
+        assert "key is not known. Nearest known key: " in line
+    assert "Nearest known key: [max_memory]" in happened["engineOptions[max_memroy]"]["warnings"][0]
+
+
+def test_pages_say_what_the_tables_say():
+    check = subprocess.run(
+        [sys.executable, ROOT / "tools/make_docs.py", "--check"],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+    )
+    assert check.returncode == 0, check.stdout + check.stderr
+
+
+def test_environment_is_read_in_one_place():
+    sources = [*ROOT.glob("src/**/*.?pp"), *ROOT.glob("python/**/*.?p*"), *ROOT.glob("include/**/*.hpp")]
+    reading = [str(path.relative_to(ROOT)) for path in sources if "getenv(" in path.read_text()]
+    assert reading == ["src/base/environment.cpp"]
+    named = {name for name, _, _ in popart._environmentVariables()}
+    for path in sources:
+        assert set(re.findall(r"\bPOP(?:ART|XL|DIST)_[A-Z_]+(?=\"|'\])", path.read_text())) <= named, path
+
+
+def test_engine_options_of_the_environment(monkeypatch):
+    monkeypatch.setenv("POPLAR_ENGINE_OPTIONS", '{"max_memory": "1K"}')
+    with pytest.raises(popart.OutOfMemoryException):
+        option_walk.run(popart.SessionOptions(), False)
     options = popart.SessionOptions()
-    members = {name for name in dir(options) if not name.startswith("__") and not callable(getattr(options, name))}
-    aliases = {"defaultPrefetchBufferingDepth", "prefetchBufferingDepthMap", "serializedPoprithmsAnnealGraphsDir"}
-    assert members - aliases - {"compilationProgressTotal", "compilationProgressLogger"} == set(ROWS)
-    assert set(ROWS.values()) == {"supported", "no effect", "refused"}
+    options.engineOptions["max_memory"] = "1G"  # the program's own comes first
+    option_walk.run(options, False)
+    monkeypatch.setenv("POPLAR_ENGINE_OPTIONS", "max_memory")
+    with pytest.raises(popart.popart_exception, match="expected a JSON object"):
+        option_walk.run(popart.SessionOptions(), False)
 
 
-def test_every_pattern_has_a_row():
-    rows = re.findall(r"^\| (`.*?) \| ([a-z ]+) \|", PATTERNS, re.MULTILINE)
-    states = {name: state for names, state in rows for name in re.findall(r"`(\w+)`", names)}
-    tool = Path(__file__).parents[3] / "build" / os.environ.get("POPART_PRESET", "dev") / "bin" / "popart-opt"
+def test_every_pattern_has_a_note():
+    states = {name: state for names, state, _ in popart._patternNotes() for name in names.split(", ")}
+    tool = ROOT / "build" / os.environ.get("POPART_PRESET", "dev") / "bin" / "popart-opt"
     passes = subprocess.run([tool, "--list-passes"], capture_output=True, text=True, check=True).stdout
     rewriting = set(re.findall(r"^\s*(\w+)\s+pattern$", passes, re.MULTILINE))
     assert {name for name, state in states.items() if state == "rewrite"} == rewriting
@@ -58,33 +155,40 @@ def test_every_pattern_has_a_row():
     assert len(states) == 55 + 2  # those of PopART, InPlace and UpdateInplacePrioritiesForIpu
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
-@pytest.mark.parametrize("name", [name for name, state in ROWS.items() if state == "refused"])
-def test_refused_options_are_refused_by_name(name):
+def shared_weight_session(decompose, terms=5):
+    """Training of a weight that is used several times, with large gradients."""
+    rng = np.random.default_rng(2)
+    builder = popart.Builder()
+    w = builder.addInitializedInputTensor(rng.standard_normal((96, 96)).astype(np.float32), "w")
+    x = builder.addInputTensor("FLOAT", [4, 96], "x")
+    value = x
+    for _ in range(terms):
+        value = builder.aiOnnx.tanh([builder.aiOnnx.matmul([value, w])])
+    loss = builder.aiGraphcore.l1loss([value], 0.1)
     options = popart.SessionOptions()
-    if name == "automaticLossScalingSettings":
-        options.automaticLossScalingSettings.enabled = True
-    elif name == "experimentalSettings":
-        options.experimentalSettings.customTransformApplierSettings = {"Fwd0": ["Mine"]}
-    else:
-        value, others = REFUSED.get(name, (True, {}))
-        for other, setting in {name: value, **others}.items():
-            setattr(options, other, setting)
-    with pytest.raises(popart.popart_exception, match="SessionOptions"):
-        session(options)
+    options.decomposeGradSum = decompose
+    session = popart.TrainingSession(
+        fnModel=builder.getModelProto(),
+        dataFlow=popart.DataFlow(1, {"Gradient___w": popart.AnchorReturnType("ALL")}),
+        loss=loss,
+        optimizer=popart.SGD({"defaultLearningRate": (0.1, True)}),
+        deviceInfo=popart.DeviceManager().createCpuDevice(),
+        userOptions=options,
+    )
+    session.prepareDevice()
+    session.weightsFromHost()
+    anchors = session.initAnchorArrays()
+    session.run(popart.PyStepIO({"x": rng.standard_normal((4, 96)).astype(np.float32)}, anchors))
+    arena = int(re.search(r"activations: (\d+)", session.getSummaryReport())[1])
+    return session, anchors["Gradient___w"], arena
 
 
-def switches_without_effect():
-    """Boolean options without effect; pipelining needs a model with virtual graphs."""
-    names = [name for name, state in ROWS.items() if state == "no effect" and name != "enablePipelining"]
-    return [name for name in names if isinstance(getattr(popart.SessionOptions(), name), bool)]
-
-
-@pytest.mark.parametrize("name", switches_without_effect())
-def test_switches_without_effect_are_accepted(name):
-    options = popart.SessionOptions()
-    contradicts = {"aliasZeroCopy": "explicitRecomputation", "enableExplicitMainLoops": "useHostCopyOps"}
-    setattr(options, name, not getattr(options, name))
-    if name in contradicts:
-        setattr(options, contradicts[name], True)
-    session(options).prepareDevice()
+def test_decompose_grad_sum_adds_gradients_one_by_one():
+    session, gradient, arena = shared_weight_session(True)
+    kept, expected, largest = shared_weight_session(False)
+    ops = json.loads(session._serializeIr(popart.IrSerializationFormat.JSON))
+    text = json.dumps(ops)
+    assert '"Sum"' not in text and text.count('"Add"') == 4
+    assert '"Sum"' in json.dumps(json.loads(kept._serializeIr(popart.IrSerializationFormat.JSON)))
+    np.testing.assert_array_equal(gradient, expected)
+    assert arena <= largest - 2 * 96 * 96 * 4  # two gradients at a time instead of five

@@ -6,6 +6,7 @@
 #include <popart/devicemanager.hpp>
 #include <popart/error.hpp>
 #include <popart/graphtransformer.hpp>
+#include <popart/ir.hpp>
 #include <popart/ndarraywrapper.hpp>
 #include <popart/numerics.hpp>
 #include <popart/session.hpp>
@@ -43,6 +44,32 @@ TEST(Builder, models_of_typed_methods_run) {
   StepIO io({{x, inWrapper}}, {{out, outWrapper}});
   session->run(io);
   EXPECT_EQ(result, (std::vector<float>{-1.0f, -1.0f}));
+}
+
+TEST(Builder, settings_of_weights_reach_the_program_and_stay_in_the_model) {
+  const VariableSettings settings(CommGroup(CommGroupType::Consecutive, 2), VariableRetrievalMode::AllReplicas);
+  const VariableSettings strided(2, 4, VariableRetrievalMode::AllReduceReplicas);
+  const std::vector<float> weights = {1, 2, 3, 4};
+  auto builder = Builder::create();
+  const TensorId x =
+      builder->addInputTensor("FLOAT", {1, 2}, InputSettings(TileSet::IO, ExchangeStrategy::OverlapInnerLoop), "x");
+  const TensorId w = builder->addInitializedInputTensor(value(weights, {2, 2}), settings, "w");
+  const TensorId v = builder->addInitializedInputTensor(value(weights, {2, 2}), strided, "v");
+  const TensorId u = builder->addInitializedInputTensor(value(weights, {2, 2}), VariableSettings(), "u");
+  auto aiOnnx = builder->aiOnnxOpset10();
+  const TensorId y = aiOnnx.matmul({aiOnnx.matmul({aiOnnx.matmul({x, w}), v}), u});
+  const auto settingsOf = [&](const std::string &model) {
+    SessionOptions options;
+    options.constantWeights = false;
+    const auto session =
+        InferenceSession::createFromOnnxModel(model, DataFlow(1, {{y, AnchorReturnType("All")}}),
+                                              DeviceManager::createDeviceManager().createCpuDevice(), {}, options);
+    std::vector<VariableSettings> found;
+    for (const TensorId &id : {w, v, u})
+      found.push_back(session->getIr().getMainGraph().getTensor(id)->variableSettings);
+    return found;
+  };
+  EXPECT_EQ(settingsOf(builder->getModelProto()), (std::vector<VariableSettings>{settings, strided, {}}));
 }
 
 TEST(Builder, attributes_reach_the_node_and_come_back) {

@@ -1,5 +1,5 @@
 // Convolutions and their gradients against direct loops in double over odd sizes, strides, dilations, pads and groups;
-// one thread against two, bit for bit.
+// any number of threads, bit for bit.
 #include "backends/cpu/kernels/conv.hpp"
 
 #include <gtest/gtest.h>
@@ -110,6 +110,25 @@ std::vector<ConvShape> shapes() {
        .dilation = {2, 1, 2},
        .padLow = {2, 1, 2},
        .padHigh = {2, 1, 2}},
+      {.n = 3, .in = {1, 40, 41}, .cin = 3, .cout = 9, .kernel = {1, 3, 3}, .padLow = {0, 1, 1}, .padHigh = {0, 1, 1}},
+      {.n = 2,
+       .in = {1, 60, 62},
+       .cin = 4,
+       .cout = 6,
+       .groups = 2,
+       .kernel = {1, 5, 5},
+       .stride = {1, 1, 2},
+       .padLow = {0, 2, 1},
+       .padHigh = {0, 2, 2}},
+      {.n = 2, .in = {1, 50, 49}, .cin = 6, .cout = 5, .kernel = {1, 1, 1}},
+      {.n = 2,
+       .in = {1, 48, 47},
+       .cin = 40,
+       .cout = 40,
+       .groups = 40,
+       .kernel = {1, 3, 3},
+       .padLow = {0, 1, 1},
+       .padHigh = {0, 1, 1}},
   };
 }
 
@@ -138,11 +157,32 @@ void forEachProduct(const ConvShape &s, Visit visit) {
       }
 }
 
+const int kThreads[] = {1, 2, 3, 8};
+
 template <typename Plan, typename Run>
 void runAll(const Plan &plan, int threads, Run run) {
   ThreadPool pool(threads);
   std::vector<Floats> scratch(static_cast<size_t>(threads), Floats(plan.scratchFloats(), NAN));
   pool.parallel(plan.tasks(), [&](int task, int thread) { run(task, scratch[static_cast<size_t>(thread)].data()); });
+}
+
+// The same for tasks in rounds, which share memory.
+template <typename Plan, typename Run>
+void runRounds(const Plan &plan, int threads, Run run) {
+  ThreadPool pool(threads);
+  std::vector<Floats> scratch(static_cast<size_t>(threads), Floats(plan.scratchFloats(), NAN));
+  Floats shared(plan.sharedFloats(), NAN);
+  std::vector<int> ends(plan.rounds().ends().begin(), plan.rounds().ends().end());
+  if (ends.empty()) ends.push_back(plan.tasks());
+  int first = 0;
+  double share = 0;
+  for (int end : ends) {
+    pool.parallel(end - first, [&](int task, int thread) {
+      run(first + task, scratch[static_cast<size_t>(thread)].data(), shared.data());
+    });
+    for (; first < end; ++first) share += plan.rounds().share(first);
+  }
+  EXPECT_NEAR(share, 1.0, 1e-9);
 }
 
 void expectNear(const Floats &actual, const Doubles &expected, int64_t terms, int shape) {
@@ -184,7 +224,7 @@ TEST(Conv, forward_matches_loops_and_epilogue) {
     Epilogue epilogue;
     epilogue.bias = bias.data(), epilogue.residual = residual.data(), epilogue.activation = Activation::kRelu;
     Floats first;
-    for (int threads : {1, 2}) {
+    for (int threads : kThreads) {
       Floats y(data.dy.size(), NAN);
       const ConvForward plan(s, threads);
       runAll(plan, threads, [&](int task, float *scratch) {
@@ -206,7 +246,7 @@ TEST(Conv, data_gradient_matches_loops) {
     forEachProduct(
         s, [&](int64_t x, int64_t w, int64_t y) { expected[x] += static_cast<double>(data.dy[y]) * data.w[w]; });
     Floats first;
-    for (int threads : {1, 2}) {
+    for (int threads : kThreads) {
       Floats dx(data.x.size(), NAN);
       const ConvDataGradient plan(s, threads);
       runAll(plan, threads, [&](int task, float *scratch) {
@@ -246,14 +286,14 @@ TEST(Conv, weight_gradient_matches_loops_and_updates_in_place) {
     forEachProduct(
         s, [&](int64_t x, int64_t w, int64_t y) { expected[w] += static_cast<double>(data.x[x]) * data.dy[y]; });
     Floats first;
-    for (int threads : {1, 2}) {
+    for (int threads : kThreads) {
       const ConvWeightGradient plan(s, threads);
       Floats stored(data.packed.size(), 0.0f), updated = data.packed, separate = data.packed, dw(data.w.size());
       const Update sgd{.kind = UpdateKind::kSgd, .rate = 0.5f, .decay = 0.9f};
       for (auto *target : {&stored, &updated}) {
         const Update update = target == &stored ? Update() : sgd;
-        runAll(plan, threads, [&](int task, float *scratch) {
-          plan.run(task, data.x.data(), data.dy.data(), target->data(), update, scratch);
+        runRounds(plan, threads, [&](int task, float *scratch, float *shared) {
+          plan.run(task, data.x.data(), data.dy.data(), target->data(), update, scratch, shared);
         });
       }
       unpackConvWeights(s, stored.data(), dw.data());

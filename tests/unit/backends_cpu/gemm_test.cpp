@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <vector>
 
@@ -50,7 +52,7 @@ TEST(Matmul, tasks_of_dot_products_share_no_elements) {
   }
 }
 
-// Every transposition of A, every layout of B, one and two threads, all against the same sums.
+// Every transposition of A, every layout of B, one to 64 threads, all against the same sums.
 TEST(Matmul, matches_loops_for_every_layout_and_thread_count) {
   for (const Size &s : kSizes) {
     const Floats aRows = randomFloats(s.m * s.k + 1, 1), bRows = randomFloats(s.k * s.n + 1, 2);
@@ -61,7 +63,7 @@ TEST(Matmul, matches_loops_for_every_layout_and_thread_count) {
     packPanels(bRows.data(), s.n, 1, s.k, s.n, packed.data());
     packPanels(bCols.data(), s.k, 1, s.n, s.k, packedT.data());
     Floats first, dotFirst;
-    for (int variant = 0; variant < 16; ++variant) {
+    for (int variant = 0; variant < 40; ++variant) {
       MatmulArgs args;
       args.a = variant & 1 ? aCols.data() : aRows.data();
       args.aRowStride = variant & 1 ? 1 : s.k;
@@ -75,8 +77,12 @@ TEST(Matmul, matches_loops_for_every_layout_and_thread_count) {
       Floats c(s.m * (s.n + 3), -7.0f);
       args.c = c.data();
       args.cRowStride = s.n + 3;
-      ThreadPool pool(variant < 8 ? 1 : 2);
-      const Matmul matmul(shape, pool.threads());
+      const int threads = std::array{1, 2, 3, 8, 64}[static_cast<size_t>(variant / 8)];
+      ThreadPool pool(std::min(threads, 8));
+      const Matmul matmul(shape, threads);
+      double share = 0;
+      for (int task = 0; task < matmul.tasks(); ++task) share += matmul.share(task);
+      ASSERT_NEAR(share, matmul.tasks() > 0 ? 1.0 : 0.0, 1e-9);
       runAll(matmul, args, pool);
       if (variant == 0) {
         first = c;

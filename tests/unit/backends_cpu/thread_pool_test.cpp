@@ -4,7 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <numeric>
+
+#include "base/threads/processors.hpp"
 
 namespace popart::cpu {
 namespace {
@@ -45,8 +48,63 @@ TEST(ThreadPool, runs_back_to_back_without_mixing_tasks_of_two_runs) {
 }
 
 TEST(ThreadPool, wakes_workers_that_sleep_at_once) {
-  ThreadPool pool(2, {.spin = std::chrono::nanoseconds(0), .affinity = Affinity::kPinned});
+  ThreadPool pool(2, {.spin = std::chrono::nanoseconds(0), .processors = {}});
   for (int round = 0; round < 500; ++round) checkEachTaskRunsOnce(pool, 6);
+}
+
+TEST(ThreadPool, binds_each_worker_to_its_processors) {
+  const int last = allowedProcessors() - 1;
+  ThreadPool pool(3, {.spin = std::chrono::microseconds(50), .processors = {{0, last}, {last}}});
+  for (int round = 0; round < 100; ++round) checkEachTaskRunsOnce(pool, 6);
+}
+
+TEST(ThreadPool, uses_the_first_threads_only_when_fewer_are_asked_for) {
+  for (int threads : {2, 5, 70}) {
+    for (int active : {1, 2, 3, 5, 66}) {
+      // No worker of a new pool was ever woken, so that none can come late from a run with more threads.
+      ThreadPool pool(threads, {.spin = std::chrono::nanoseconds(0), .processors = {}});
+      for (int round = 0; round < 20; ++round) {
+        std::vector<int> calls(200, 0);
+        pool.parallel(
+            200,
+            [&](int task, int thread) {
+              ASSERT_LT(thread, std::min(active, threads));
+              ++calls[static_cast<size_t>(task)];
+            },
+            active);
+        for (int count : calls) ASSERT_EQ(count, 1) << threads << " threads, " << active << " of them";
+      }
+    }
+  }
+}
+
+TEST(ThreadPool, runs_once_on_each_thread) {
+  for (int threads : {1, 2, 7, 66}) {
+    ThreadPool pool(threads);
+    for (int round = 0; round < 20; ++round) {
+      std::vector<std::thread::id> ids(static_cast<size_t>(threads));
+      std::vector<int> calls(static_cast<size_t>(threads), 0);
+      pool.onEachThread([&](int task, int thread) {
+        ASSERT_EQ(task, thread);
+        ids[static_cast<size_t>(thread)] = std::this_thread::get_id();
+        ++calls[static_cast<size_t>(thread)];
+      });
+      for (size_t i = 0; i < ids.size(); ++i) {
+        ASSERT_EQ(calls[i], 1);
+        for (size_t j = 0; j < i; ++j) ASSERT_NE(ids[i], ids[j]);
+      }
+    }
+  }
+}
+
+TEST(ThreadPool, changes_the_number_of_threads_from_run_to_run) {
+  ThreadPool pool(9);
+  std::vector<int> owner(40, -1);
+  for (int round = 0; round < 3000; ++round) {
+    pool.parallel(
+        40, [&](int task, int) { owner[static_cast<size_t>(task)] = round; }, 1 + round * 7 % 9);
+    for (int task = 0; task < 40; ++task) ASSERT_EQ(owner[static_cast<size_t>(task)], round);
+  }
 }
 
 TEST(ThreadPool, runs_nested_calls_inline_on_the_same_thread_index) {

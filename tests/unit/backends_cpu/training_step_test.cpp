@@ -65,16 +65,18 @@ const Mlp kSmall{8, {37, 40, 21, 10}, "Gelu"};
 
 void expectSameTraining(const Mlp &net, const Optimizer &optimizer, double tolerance) {
   auto prepared = prepare(net, optimizer);
-  ProgramRun fast(*prepared.ir, 1, kBackends, 1), twice(*prepared.ir, 1, kBackends, 2), slow(*prepared.ir);
-  for (ProgramRun *run : {&fast, &twice, &slow}) feed(*run, net);
+  ProgramRun fast(*prepared.ir, 1, kBackends, 1), twice(*prepared.ir, 1, kBackends, 2),
+      thrice(*prepared.ir, 1, kBackends, 3), many(*prepared.ir, 1, kBackends, 8), slow(*prepared.ir);
+  for (ProgramRun *run : {&fast, &twice, &thrice, &many, &slow}) feed(*run, net);
   for (int step = 0; step < 4; ++step) {
-    for (ProgramRun *run : {&fast, &twice, &slow}) run->run();
+    for (ProgramRun *run : {&fast, &twice, &thrice, &many, &slow}) run->run();
     EXPECT_NEAR(fast.anchor("loss")[0], slow.anchor("loss")[0], tolerance * std::fabs(slow.anchor("loss")[0]));
     for (size_t i = 0; i + 1 < net.sizes.size(); ++i)
       for (const std::string prefix : {"w", "b"}) {
         const std::string id = prefix + std::to_string(i);
         const auto a = fast.variable(id), b = slow.variable(id);
-        EXPECT_EQ(a, twice.variable(id)) << id << ": results depend on the number of threads";
+        for (const ProgramRun *other : {&twice, &thrice, &many})
+          EXPECT_EQ(a, other->variable(id)) << id << ": results depend on the number of threads";
         for (size_t k = 0; k < a.size(); ++k)
           ASSERT_NEAR(a[k], b[k], tolerance) << id << " [" << k << "] at step " << step;
       }

@@ -13,7 +13,7 @@
 #include "backends/cpu/kernels/conv.hpp"
 #include "backends/cpu/kernels/pack.hpp"
 #include "backends/ref/ref.hpp"
-#include "lower/lower.hpp"
+#include "pipeline/passes.hpp"
 #include "runtime/engine.hpp"
 
 namespace popart {
@@ -61,8 +61,8 @@ Result run(const std::string &text, Device device, int threads = 1) {
   options.backends = {&ref::backend()};
   if (device == Device::Cpu) options.backends.insert(options.backends.begin(), &cpu::backend());
   options.threads = threads;
-  const auto executable = lower::lower(*ir, options);
-  runtime::Engine engine(executable, threads);
+  const auto executable = pipeline::lower(*ir, options);
+  runtime::Engine engine(executable, threads, runtime::Waking::Always);
   Streams streams(*executable);
   engine.run(streams);
   Result result{streams.outputs, {}, {}};
@@ -85,12 +85,12 @@ int count(const Result &r, const std::string &prefix) {
 
 // Runs on both devices and compares; the CPU run must not fall back and must not depend on the number of threads.
 Result expectSame(const std::string &text) {
-  const Result expected = run(text, Device::Reference), one = run(text, Device::Cpu, 1),
-               two = run(text, Device::Cpu, 2);
+  const Result expected = run(text, Device::Reference), one = run(text, Device::Cpu, 1);
+  const Result others[] = {run(text, Device::Cpu, 2), run(text, Device::Cpu, 3), run(text, Device::Cpu, 8)};
   EXPECT_EQ(one.fallbacks, std::vector<std::string>{});
   for (const auto &[id, values] : expected.values) {
     const Values &got = one.values.at(id);
-    EXPECT_EQ(got, two.values.at(id)) << id << " depends on the number of threads";
+    for (const Result &other : others) EXPECT_EQ(got, other.values.at(id)) << id << " depends on the number of threads";
     for (size_t i = 0; i < values.size(); ++i) {
       if (std::abs(got[i] - values[i]) <= 2e-5f * (1 + std::abs(values[i]))) continue;
       ADD_FAILURE() << id << "[" << i << "]: got " << got[i] << ", expected " << values[i];

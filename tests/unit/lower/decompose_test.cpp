@@ -26,7 +26,8 @@ class PickyBackend final : public executable::Backend {
     reason = "not today";
     return false;
   }
-  std::unique_ptr<executable::Kernel> createKernel(const executable::KernelRequest &, std::string &) const override {
+  std::shared_ptr<const executable::Kernel> createKernel(const executable::KernelRequest &,
+                                                         std::string &) const override {
     return nullptr;
   }
 

@@ -8,7 +8,7 @@
 #include <popart/ir.hpp>
 
 #include "backends/ref/ref.hpp"
-#include "lower/lower.hpp"
+#include "pipeline/passes.hpp"
 #include "runtime/engine.hpp"
 
 namespace popart {
@@ -40,7 +40,7 @@ struct Program {
     lower::LowerOptions options;
     options.backends = {&ref::backend()};
     options.iterations = iterations;
-    executable = lower::lower(*ir, options);
+    executable = pipeline::lower(*ir, options);
     engine = std::make_unique<runtime::Engine>(executable, 1);
   }
   std::map<std::string, std::vector<Values>> run(std::map<std::string, Values> inputs = {}) {
@@ -165,7 +165,7 @@ TEST(Emit, memory_limit_names_the_largest_tensors) {
   options.backends = {&ref::backend()};
   options.maxMemoryBytes = 1000;
   try {
-    lower::lower(*ir, options);
+    pipeline::lower(*ir, options);
     FAIL() << "a program of 4,000 bytes fitted 1,000";
   } catch (const memory_allocation_err &e) {
     EXPECT_NE(std::string(e.what()).find("memory limit"), std::string::npos);

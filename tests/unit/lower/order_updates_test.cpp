@@ -5,7 +5,7 @@
 #include <popart/ir.hpp>
 
 #include "backends/ref/ref.hpp"
-#include "lower/lower.hpp"
+#include "pipeline/passes.hpp"
 #include "runtime/engine.hpp"
 
 namespace popart {
@@ -52,7 +52,7 @@ std::shared_ptr<const executable::Executable> program(bool stored) {
   lower::LowerOptions options;
   options.backends = {&ref::backend()};
   options.fuse = false;
-  return lower::lower(ir, options);
+  return pipeline::lower(ir, options);
 }
 
 void expectUpdated(const std::shared_ptr<const executable::Executable> &executable) {

@@ -11,7 +11,7 @@ namespace {
 
 std::vector<std::string> namesInOrder(const Ir &ir) {
   std::vector<std::string> names;
-  for (OpIndex o : schedule(ir.getMainGraph())) names.push_back(ir.getMainGraph().op(o).name());
+  for (OpIndex o : orderOps(ir.getMainGraph())) names.push_back(ir.getMainGraph().op(o).name());
   return names;
 }
 
@@ -71,7 +71,7 @@ TEST(Schedule, a_cycle_is_an_error_that_names_ops) {
       "main {\n  input %x : float32[2]\n  %a = Neg(%x) <name = \"first\">\n  %b = Relu(%a) <name = \"second\">\n}");
   ir->getMainGraph().addConstraint(ir->opsOfType("Relu")[0]->index(), ir->opsOfType("Neg")[0]->index());
   try {
-    schedule(ir->getMainGraph());
+    orderOps(ir->getMainGraph());
     FAIL() << "no error";
   } catch (const error &e) {
     EXPECT_THAT(e.what(), testing::HasSubstr("first"));

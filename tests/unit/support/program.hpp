@@ -10,7 +10,7 @@
 
 #include "backends/ref/ref.hpp"
 #include "executable/executable.hpp"
-#include "lower/lower.hpp"
+#include "pipeline/passes.hpp"
 #include "runtime/engine.hpp"
 
 namespace popart::test {
@@ -79,8 +79,8 @@ class ProgramRun : public runtime::StreamSource {
     options.iterations = iterations;
     options.threads = threads;
     options.keepText = true;
-    executable_ = lower::lower(ir, options);
-    engine_ = std::make_unique<runtime::Engine>(executable_, threads);
+    executable_ = pipeline::lower(ir, options);
+    engine_ = std::make_unique<runtime::Engine>(executable_, threads, runtime::Waking::Always);
     for (size_t i = 0; i < executable_->variables.size(); ++i)
       if (!executable_->variables[i].initial.empty())
         engine_->writeVariable(static_cast<int>(i), executable_->variables[i].initial.data());

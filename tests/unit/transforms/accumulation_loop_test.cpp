@@ -107,7 +107,7 @@ TEST(AccumulationLoop, gives_the_numbers_of_the_micro_batches_one_by_one) {
   lower::LowerOptions options;
   options.backends = {&ref::backend()};
   options.fuse = false;
-  const auto executable = lower::lower(*ir, options);
+  const auto executable = pipeline::lower(*ir, options);
   runtime::Engine engine(executable, 1);
   Batches batches(*executable);
   engine.run(batches);

@@ -67,22 +67,59 @@ def detach_(x: Tensor) -> Tensor:
 
 
 def init(shape: Iterable[int], dtype: dtype, name: str | None = None) -> Tensor:
-    """Make a tensor of zeros."""
+    """Make a tensor of zeros.
+
+    Args:
+        shape: dimension sizes.
+        dtype: element type.
+        name: name of the result.
+
+    Returns:
+        The result.
+    """
     return _ops.init(shape, dtype, name, "zero")
 
 
 def host_load(h2d_stream: Any, name: str | None = None) -> Tensor:
-    """Load the next value of a stream."""
+    """Load the next value of a stream.
+
+    Args:
+        h2d_stream: stream from the host.
+        name: name of the result.
+
+    Returns:
+        The result.
+    """
     return _ops.host_load(h2d_stream, name)
 
 
 def gather(t: Tensor, indices: Tensor, axis: int = 0, available_memory_proportion: float | None = None) -> Tensor:
-    """Take slices along an axis."""
+    """Take slices along an axis.
+
+    Args:
+        t: the tensor.
+        indices: positions along the axis.
+        axis: the axis.
+        available_memory_proportion: hint for tiles; no effect.
+
+    Returns:
+        The result.
+    """
     return _ops.gather(t, indices, axis, available_memory_proportion)
 
 
 def tied_gather(t: Tensor, indices: Tensor, axis: int = 0, available_memory_proportion: float | None = None) -> Tensor:
-    """As `gather`; hints that t is also used by a matmul."""
+    """As `gather`; hints that t is also used by a matmul.
+
+    Args:
+        t: the tensor.
+        indices: positions along the axis.
+        axis: the axis.
+        available_memory_proportion: hint for tiles; no effect.
+
+    Returns:
+        The result.
+    """
     return _ops.tied_gather(t, indices, axis, available_memory_proportion)
 
 
@@ -147,12 +184,27 @@ def nll_loss_with_softmax_grad(
 
 
 def print_tensor(t: Tensor, title: str | None = None, print_self: bool = True, print_gradient: bool = False) -> Tensor:
-    """Print a tensor each time it executes and return a copy; the default title is ``print<name>``."""
+    """Print a tensor each time it executes and return a copy; the default title is ``print<name>``.
+
+    Args:
+        t: the tensor.
+        title: first word of a line.
+        print_self: print the tensor.
+        print_gradient: print its gradient.
+
+    Returns:
+        The result.
+    """
     return _ops.print_tensor(t, title or f"print{t.name}", print_self, print_gradient)
 
 
 def remote_load(t: Tensor, offset: Any = None, remote_buffer_handle: Any = None) -> Tensor:
     """Load from a remote buffer.
+
+    Args:
+        t: the tensor.
+        offset: slot of the buffer.
+        remote_buffer_handle: the buffer; default: a new one.
 
     Returns:
         Nothing: it always raises.
@@ -166,6 +218,11 @@ def remote_load(t: Tensor, offset: Any = None, remote_buffer_handle: Any = None)
 def remote_load_(t: Tensor, offset: Any = None, remote_buffer_handle: Any = None) -> Tensor:
     """Load from a remote buffer in place.
 
+    Args:
+        t: the tensor.
+        offset: slot of the buffer.
+        remote_buffer_handle: the buffer; default: a new one.
+
     Returns:
         Nothing: it always raises.
 
@@ -177,6 +234,11 @@ def remote_load_(t: Tensor, offset: Any = None, remote_buffer_handle: Any = None
 
 def remote_store(t: Tensor, offset: Any = None, remote_buffer_handle: Any = None) -> None:
     """Store to a remote buffer.
+
+    Args:
+        t: the tensor.
+        offset: slot of the buffer.
+        remote_buffer_handle: the buffer; default: a new one.
 
     Raises:
         popart_exception: remote buffers are not supported yet.

@@ -25,35 +25,91 @@ class CallInfo:
         return self._site.called_graph
 
     def subgraph_in_to_op_in_index(self, idx: int) -> int:
-        """Return the op's input index of a graph input."""
+        """Return the op's input index of a graph input.
+
+        Args:
+            idx: number of the input or output.
+
+        Returns:
+            The result.
+        """
         return self._site.graph_to_parent_input_index(idx)
 
     def op_in_to_subgraph_in_index(self, idx: int) -> int:
-        """Return the graph's input index of an op input."""
+        """Return the graph's input index of an op input.
+
+        Args:
+            idx: number of the input or output.
+
+        Returns:
+            The result.
+        """
         return self._site.parent_to_graph_input_index(idx)
 
     def subgraph_out_to_op_out_index(self, idx: int) -> int:
-        """Return the op's output index of a graph output."""
+        """Return the op's output index of a graph output.
+
+        Args:
+            idx: number of the input or output.
+
+        Returns:
+            The result.
+        """
         return self._site.graph_to_parent_output_index(idx)
 
     def op_out_to_subgraph_out_index(self, idx: int) -> int:
-        """Return the graph's output index of an op output."""
+        """Return the graph's output index of an op output.
+
+        Args:
+            idx: number of the input or output.
+
+        Returns:
+            The result.
+        """
         return self._site.parent_to_graph_output_index(idx)
 
     def subgraph_to_op_tensor(self, subgraph_tensor: Tensor) -> Tensor:
-        """Return the parent tensor of a graph input or output."""
+        """Return the parent tensor of a graph input or output.
+
+        Args:
+            subgraph_tensor: tensor of the called graph.
+
+        Returns:
+            The result.
+        """
         return self._site.graph_to_parent(subgraph_tensor)
 
     def op_in_to_subgraph_in_tensor(self, parent_tensor: Tensor) -> Tensor:
-        """Return the graph input that a parent tensor is connected to."""
+        """Return the graph input that a parent tensor is connected to.
+
+        Args:
+            parent_tensor: tensor of the calling graph.
+
+        Returns:
+            The result.
+        """
         return self._site.parent_to_graph(parent_tensor)
 
     def get_op_input_tensor(self, idx: int) -> Tensor:
-        """Return the tensor at an input of the op."""
+        """Return the tensor at an input of the op.
+
+        Args:
+            idx: number of the input or output.
+
+        Returns:
+            The result.
+        """
         return self._site.parent_input(idx)
 
     def get_op_output_tensor(self, idx: int) -> Tensor:
-        """Return the tensor at an output of the op."""
+        """Return the tensor at an output of the op.
+
+        Args:
+            idx: number of the input or output.
+
+        Returns:
+            The result.
+        """
         return self._site.parent_output(idx)
 
     def get_input_tensors(self) -> tuple[Tensor, ...]:
@@ -65,7 +121,11 @@ class CallInfo:
         return self._site.outputs
 
     def set_op_input_modified(self, op_tensor: Tensor) -> None:
-        """State that the call changes an input, when ops of the graph do."""
+        """State that the call changes an input, when ops of the graph do.
+
+        Args:
+            op_tensor: input of the call.
+        """
         self._site.set_parent_input_modified(op_tensor, infer_modified_regions=True)
 
 
@@ -108,6 +168,12 @@ def call_with_info(
     check_inputs: bool = True,
 ) -> CallInfo:
     """As `call`, returning the description of the call site.
+
+    Args:
+        subgraph: the graph to call.
+        *subgraph_fn_param_inputs: values of inputs, by position.
+        subgraph_in_to_parent_in: graph input → value.
+        check_inputs: check shapes and element types of the inputs.
 
     Returns:
         The call site.

@@ -128,6 +128,19 @@ size_t scratchOf(const std::vector<WindowProduct> &plans) {
   return most;
 }
 
+// The part of the whole work that a task does.
+template <class Plan>
+double shareOf(const Plan &plan, int task) {
+  return plan.share(task);
+}
+double shareOf(const std::vector<WindowProduct> &plans, int task) {
+  double whole = 0;
+  for (const WindowProduct &p : plans) whole += p.products();
+  const WindowProduct *phase = plans.data();
+  for (; task >= phase->tasks(); ++phase) task -= phase->tasks();
+  return whole > 0 ? phase->products() / whole * phase->share(task) : 0;
+}
+
 template <class Variant>
 int tasksOfAny(const Variant &plan) {
   return static_cast<int>(std::visit([](const auto &p) { return tasksOf(p); }, plan));
@@ -227,6 +240,9 @@ std::variant<DepthwiseWeights, WindowGradient> weightGradientPlan(const ConvShap
 ConvForward::ConvForward(const ConvShape &s, int threads) : shape_(s), plan_(forwardPlan(s, threads)) {}
 
 int ConvForward::tasks() const { return tasksOfAny(plan_); }
+double ConvForward::share(int task) const {
+  return std::visit([&](const auto &plan) { return shareOf(plan, task); }, plan_);
+}
 size_t ConvForward::scratchFloats() const { return scratchOfAny(plan_); }
 
 void ConvForward::run(int task, const float *x, const float *packedWeights, float *y, const Epilogue &epilogue,
@@ -242,6 +258,9 @@ void ConvForward::run(int task, const float *x, const float *packedWeights, floa
 ConvDataGradient::ConvDataGradient(const ConvShape &s, int threads) : shape_(s), plan_(dataGradientPlan(s, threads)) {}
 
 int ConvDataGradient::tasks() const { return tasksOfAny(plan_); }
+double ConvDataGradient::share(int task) const {
+  return std::visit([&](const auto &plan) { return shareOf(plan, task); }, plan_);
+}
 size_t ConvDataGradient::scratchFloats() const { return scratchOfAny(plan_); }
 
 void ConvDataGradient::run(int task, const float *dy, const float *turnedWeights, float *dx, const Epilogue &epilogue,
@@ -258,12 +277,17 @@ void ConvDataGradient::run(int task, const float *dy, const float *turnedWeights
 
 ConvWeightGradient::ConvWeightGradient(const ConvShape &s, int threads) : plan_(weightGradientPlan(s, threads)) {}
 
-int ConvWeightGradient::tasks() const { return tasksOfAny(plan_); }
+const Rounds &ConvWeightGradient::rounds() const {
+  return std::visit([](const auto &plan) -> const Rounds & { return plan.rounds(); }, plan_);
+}
+size_t ConvWeightGradient::sharedFloats() const {
+  return std::visit([](const auto &plan) { return plan.sharedFloats(); }, plan_);
+}
 size_t ConvWeightGradient::scratchFloats() const { return scratchOfAny(plan_); }
 
 void ConvWeightGradient::run(int task, const float *x, const float *dy, float *packedWeights, const Update &update,
-                             float *scratch) const noexcept {
-  std::visit([&](const auto &plan) { plan.run(task, x, dy, packedWeights, update, scratch); }, plan_);
+                             float *scratch, float *shared) const noexcept {
+  std::visit([&](const auto &plan) { plan.run(task, x, dy, packedWeights, update, scratch, shared); }, plan_);
 }
 
 }  // namespace popart::cpu

@@ -42,6 +42,8 @@ class ConvForward {
  public:
   ConvForward(const ConvShape &shape, int threads);
   int tasks() const;
+  // The part of all work that a task does.
+  double share(int task) const;
   size_t scratchFloats() const;
   void run(int task, const float *x, const float *packedWeights, float *y, const Epilogue &epilogue,
            float *scratch) const noexcept;
@@ -58,6 +60,8 @@ class ConvDataGradient {
  public:
   ConvDataGradient(const ConvShape &shape, int threads);
   int tasks() const;
+  // The part of all work that a task does.
+  double share(int task) const;
   size_t scratchFloats() const;
   void run(int task, const float *dy, const float *turnedWeights, float *dx, const Epilogue &epilogue,
            float *scratch) const noexcept;
@@ -72,10 +76,13 @@ class ConvDataGradient {
 class ConvWeightGradient {
  public:
   ConvWeightGradient(const ConvShape &shape, int threads);
-  int tasks() const;
+  // Tasks come in rounds; `shared` are sharedFloats() floats that all tasks see, at an address aligned to 64 bytes.
+  const Rounds &rounds() const;
+  int tasks() const { return rounds().tasks(); }
   size_t scratchFloats() const;
-  void run(int task, const float *x, const float *dy, float *packedWeights, const Update &update,
-           float *scratch) const noexcept;
+  size_t sharedFloats() const;
+  void run(int task, const float *x, const float *dy, float *packedWeights, const Update &update, float *scratch,
+           float *shared) const noexcept;
 
  private:
   std::variant<DepthwiseWeights, WindowGradient> plan_;

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 
+#include "backends/cpu/kernels/ceil_div.hpp"
 #include "backends/cpu/kernels/depthwise.hpp"
 #include "backends/cpu/kernels/pack.hpp"
+#include "backends/cpu/task_count.hpp"
 
 namespace popart::cpu {
 namespace {
@@ -80,25 +82,29 @@ void DepthwisePixels::run(int task, const float *source, const float *packedWeig
   }
 }
 
-DepthwiseWeights::DepthwiseWeights(const ConvShape &shape) : shape_(shape) {
+DepthwiseWeights::DepthwiseWeights(const ConvShape &shape) : shape_(shape), pixels_(shape.n * volume(shape.out())) {
+  constexpr int64_t kPixelsPerLeaf = 2048;
   const int64_t width = panelWidth();
-  tasks_ = static_cast<int>((shape.cin + width - 1) / width);
-  scratchFloats_ = static_cast<size_t>(shape.taps() * width);
+  panels_ = ceilDiv(shape.cin, width);
+  panelFloats_ = static_cast<size_t>(shape.taps() * width);
+  leaves_ = taskCount(pixels_, kPixelsPerLeaf, ceilDiv(kMostTasks, std::max<int64_t>(1, panels_)));
+  rounds_.add(panels_ * leaves_, static_cast<double>(pixels_));
+  if (leaves_ > 1) rounds_.add(panels_, static_cast<double>(leaves_));
 }
 
-void DepthwiseWeights::run(int task, const float *x, const float *dy, float *packedWeights, const Update &update,
-                           float *scratch) const noexcept {
-  const int64_t width = panelWidth(), taps = shape_.taps(), first = task * width;
+// The taps of channels of `panel`, summed over pixels [begin, end).
+void DepthwiseWeights::addPixels(int64_t panel, int64_t begin, int64_t end, const float *x, const float *dy,
+                                 float *sums) const noexcept {
+  const int64_t width = panelWidth(), taps = shape_.taps(), first = panel * width;
   const int64_t channels = std::min(width, shape_.cin - first);
   const Spatial out = shape_.out();
-  const int64_t pixels = shape_.n * out[0] * out[1] * out[2];
-  std::fill_n(scratch, taps * width, 0.0f);
+  std::fill_n(sums, taps * width, 0.0f);
   PixelTerm terms[kPixelTerms];
   for (int64_t tap = 0; tap < taps; ++tap) {
     const Spatial k = {tap / (shape_.kernel[1] * shape_.kernel[2]), tap / shape_.kernel[2] % shape_.kernel[1],
                        tap % shape_.kernel[2]};
     int64_t count = 0;
-    for (int64_t pixel = 0; pixel < pixels; ++pixel) {
+    for (int64_t pixel = begin; pixel < end; ++pixel) {
       const Spatial at = {pixel / (out[1] * out[2]) % out[0], pixel / out[2] % out[1], pixel % out[2]};
       int64_t source = pixel / (out[0] * out[1] * out[2]);
       bool valid = true;
@@ -108,12 +114,32 @@ void DepthwiseWeights::run(int task, const float *x, const float *dy, float *pac
         source = source * shape_.in[d] + position;
       }
       if (valid) terms[count++] = {source * shape_.cin + first, pixel * shape_.cin + first};
-      if (count < kPixelTerms && pixel + 1 < pixels) continue;
-      depthwiseWeightSums(x, dy, terms, count, channels, scratch + tap * width);
+      if (count < kPixelTerms && pixel + 1 < end) continue;
+      depthwiseWeightSums(x, dy, terms, count, channels, sums + tap * width);
       count = 0;
     }
   }
-  applyPanelUpdate(update, scratch, width, packedWeights + first * taps, width, taps, channels);
+}
+
+void DepthwiseWeights::run(int task, const float *x, const float *dy, float *packedWeights, const Update &update,
+                           float *scratch, float *shared) const noexcept {
+  const Rounds::Place place = rounds_.place(task);
+  const auto floats = static_cast<int64_t>(panelFloats_);
+  const int64_t panel = place.task % panels_, leaf = place.task / panels_;
+  if (place.round == 0) {
+    float *sums = leaves_ > 1 ? shared + place.task * floats : scratch;
+    addPixels(panel, pixels_ * leaf / leaves_, pixels_ * (leaf + 1) / leaves_, x, dy, sums);
+    if (leaves_ > 1) return;
+  } else {
+    std::copy_n(shared + panel * floats, floats, scratch);
+    for (int64_t other = 1; other < leaves_; ++other) {
+      const float *sums = shared + (other * panels_ + panel) * floats;
+      for (int64_t i = 0; i < floats; ++i) scratch[i] += sums[i];
+    }
+  }
+  const int64_t width = panelWidth(), first = panel * width;
+  applyPanelUpdate(update, scratch, width, packedWeights + first * shape_.taps(), width,
+                   static_cast<int>(shape_.taps()), std::min(width, shape_.cin - first));
 }
 
 }  // namespace popart::cpu

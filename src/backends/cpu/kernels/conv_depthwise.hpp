@@ -7,6 +7,7 @@
 
 #include "backends/cpu/kernels/conv_shape.hpp"
 #include "backends/cpu/kernels/epilogue.hpp"
+#include "backends/cpu/rounds.hpp"
 
 namespace popart::cpu {
 
@@ -17,6 +18,7 @@ class DepthwisePixels {
  public:
   DepthwisePixels(const ConvShape &shape, DepthwiseDirection direction, int threads);
   int tasks() const { return tasks_; }
+  double share(int) const { return 1.0 / tasks_; }
   size_t scratchFloats() const { return scratchFloats_; }
   void run(int task, const float *source, const float *packedWeights, float *target, const Epilogue &epilogue,
            float *scratch) const noexcept;
@@ -33,15 +35,22 @@ class DepthwisePixels {
 class DepthwiseWeights {
  public:
   explicit DepthwiseWeights(const ConvShape &shape);
-  int tasks() const { return tasks_; }
-  size_t scratchFloats() const { return scratchFloats_; }
-  void run(int task, const float *x, const float *dy, float *packedWeights, const Update &update,
-           float *scratch) const noexcept;
+  // The sums of each channel panel over each of `leaves` stretches of the pixels, then their totals in that order. The
+  // shape says how many leaves there are.
+  const Rounds &rounds() const { return rounds_; }
+  size_t scratchFloats() const { return panelFloats_; }
+  size_t sharedFloats() const { return leaves_ == 1 ? 0 : panelFloats_ * static_cast<size_t>(leaves_ * panels_); }
+  void run(int task, const float *x, const float *dy, float *packedWeights, const Update &update, float *scratch,
+           float *shared) const noexcept;
 
  private:
+  void addPixels(int64_t panel, int64_t begin, int64_t end, const float *x, const float *dy,
+                 float *sums) const noexcept;
+
   ConvShape shape_;
-  int tasks_ = 0;             // one per channel panel
-  size_t scratchFloats_ = 0;  // gradient of a panel
+  int64_t panels_ = 0, leaves_ = 1, pixels_ = 0;
+  Rounds rounds_;
+  size_t panelFloats_ = 0;  // gradient of a panel
 };
 
 }  // namespace popart::cpu

@@ -11,15 +11,15 @@
 #include <algorithm>
 #include <utility>
 
+#include "backends/cpu/kernels/cache_sizes.hpp"
 #include "backends/cpu/kernels/ceil_div.hpp"
 #include "backends/cpu/kernels/pack.hpp"
 
 namespace popart::cpu {
 namespace {
 
-constexpr int64_t kLongestPass = 256;             // k per pass: the rows of a tile stay in the first level cache
-constexpr int64_t kPanelBytesAtOnce = 256 << 10;  // weights of a pass stay in the second level cache
-constexpr int64_t kPlacesPerChunk = 224;
+constexpr int64_t kLongestPass = 256;  // k per pass: the rows of a tile stay in the first level cache
+constexpr int64_t kTilesPerChunk = 16;
 constexpr int64_t kTasksPerThread = 4;
 constexpr int64_t kSmallestTaskFlops = 100'000;
 
@@ -38,33 +38,53 @@ WindowProduct::WindowProduct(WindowProductShape shape, int threads) : shape_(std
   windows_ = Windows(shape_.window, chunkSize_);
   makePasses();
   const int64_t panelBytes = kLongestPass * panelWidth() * static_cast<int64_t>(sizeof(float));
-  panelsAtOnce_ = std::clamp<int64_t>(kPanelBytesAtOnce / panelBytes, 1, std::max<int64_t>(1, panels_));
+  // Weights of a pass stay in the second level cache, beside the strip.
+  panelsAtOnce_ = std::clamp<int64_t>(panelBytesAtOnce() * 2 / 3 / panelBytes, 1, std::max<int64_t>(1, panels_));
   if (passes_.size() > 1) partialFloats_ = static_cast<size_t>(chunkSize_.places() * panelsAtOnce_ * panelWidth());
 }
 
-// Of the ways to cut the work into enough tasks, the one that moves the fewest bytes: every chunk reads all weights,
-// every range of panels reads all windows.
+double WindowProduct::products() const {
+  const WindowShape &w = shape_.window;
+  return static_cast<double>(w.n * volume(w.out) * shape_.groups) *
+         static_cast<double>(volume(w.taps) * w.channels * panels_ * panelWidth());
+}
+
+double WindowProduct::share(int task) const {
+  const int64_t split = task % splits_, chunk = task / splits_ % windows_.chunks();
+  const int64_t panels = panels_ * (split + 1) / splits_ - panels_ * split / splits_;
+  const WindowShape &w = shape_.window;
+  return static_cast<double>(windows_.chunk(chunk).places() * panels) /
+         static_cast<double>(w.n * volume(w.out) * panels_ * shape_.groups);
+}
+
+// Of the ways to cut the work into enough tasks, the one that moves the fewest bytes and leaves the fewest threads
+// waiting at the end: every chunk reads all weights, every range of panels reads all windows.
 void WindowProduct::chooseChunks(int threads) {
   const WindowShape &w = shape_.window;
   const double places = static_cast<double>(w.n * volume(w.out)), rows = static_cast<double>(shape_.weightRows);
   const double flops = 2.0 * places * static_cast<double>(volume(w.taps) * w.channels * panels_ * panelWidth());
   const int64_t wanted = std::clamp<int64_t>(static_cast<int64_t>(flops) / kSmallestTaskFlops, 1,
                                              ceilDiv(threads * kTasksPerThread, shape_.groups));
+  const int64_t workers = std::min<int64_t>(threads, wanted * shape_.groups);
   const double weights = rows * static_cast<double>(panels_ * panelWidth());
   const double inputs = static_cast<double>(w.n * volume(w.in) * w.channels) * (w.fits() ? 1.0 : 2.0);
   double best = -1.0;
-  ChunkSizes sizes(w, kPlacesPerChunk);
+  ChunkSizes sizes(w, kTilesPerChunk * microKernels().tileRows);
   for (ChunkSize size; sizes.next(size);) {
-    const int64_t chunks = Windows(w, size).chunks();
-    const int64_t splits =
-        std::clamp<int64_t>(ceilDiv(wanted, std::max<int64_t>(1, chunks)), 1, std::max<int64_t>(1, panels_));
-    const double moved = static_cast<double>(chunks) * weights + static_cast<double>(splits) * inputs;
-    const double missing =
-        static_cast<double>(wanted) / static_cast<double>(std::min(wanted, std::max<int64_t>(1, chunks * splits)));
-    if (best >= 0.0 && moved * missing >= best) continue;
-    best = moved * missing;
-    chunkSize_ = size;
-    splits_ = splits;
+    const int64_t chunks = std::max<int64_t>(1, Windows(w, size).chunks());
+    const int64_t fewest = std::clamp<int64_t>(ceilDiv(wanted, chunks), 1, std::max<int64_t>(1, panels_));
+    for (int64_t splits = fewest; splits <= std::min(2 * fewest - 1, std::max<int64_t>(1, panels_)); ++splits) {
+      const double moved = static_cast<double>(chunks) * weights + static_cast<double>(splits) * inputs;
+      const double missing = static_cast<double>(wanted) / static_cast<double>(std::min(wanted, chunks * splits));
+      const int64_t turns = ceilDiv(shape_.groups * chunks * splits, workers);
+      const double waiting = static_cast<double>(turns * workers * size.places() * ceilDiv(panels_, splits)) /
+                             std::max(1.0, places * static_cast<double>(panels_ * shape_.groups));
+      const double cost = moved * missing * waiting;
+      if (best >= 0.0 && cost >= best) continue;
+      best = cost;
+      chunkSize_ = size;
+      splits_ = splits;
+    }
   }
 }
 

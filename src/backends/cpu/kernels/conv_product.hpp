@@ -34,6 +34,9 @@ class WindowProduct {
   // `threads` only sizes the tasks.
   WindowProduct(WindowProductShape shape, int threads);
   int tasks() const { return static_cast<int>(shape_.groups * windows_.chunks() * splits_); }
+  // Multiply-adds in all, and the part of them that a task does.
+  double products() const;
+  double share(int task) const;
   size_t scratchFloats() const { return partialFloats_ + windows_.stripFloats(); }
   // The epilogue's matrices have the layout of y; its strides are not read.
   void run(int task, const float *x, const float *weights, float *y, const Epilogue &epilogue,

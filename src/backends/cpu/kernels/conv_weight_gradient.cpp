@@ -1,17 +1,19 @@
 // Loop nest of the weight gradient.
 //
-//   task = (group, range of tiles of weight rows, range of panels)
-//     for each chunk of output places
-//       strip of the chunk's windows, where the image cannot be read in place
+//   round 1, where windows leave the images: copies with zeros around them
+//   round 2: task = (group, leaf, range of tiles of weight rows, range of panels)
+//     for each chunk of the leaf's output places
 //       for each panel: its columns of dy, in place or packed
-//         for each tile: tile kernel, one block per line; partial sums live in scratch
-//     for each tile and panel: update of the weights
+//         for each tile: tile kernel, one block per line; partial sums live in scratch, or in the leaf's own memory
+//   round 3, where there are several leaves: for each tile and panel the leaves' sums are added up
+//   in the last round: update of the weights
 #include "backends/cpu/kernels/conv_weight_gradient.hpp"
 
 #include <algorithm>
 
 #include "backends/cpu/kernels/ceil_div.hpp"
 #include "backends/cpu/kernels/pack.hpp"
+#include "backends/cpu/task_count.hpp"
 
 namespace popart::cpu {
 namespace {
@@ -20,21 +22,35 @@ constexpr int64_t kPlacesPerChunk = 256;
 constexpr int64_t kTasksPerThread = 4;
 constexpr int64_t kSmallestTaskFlops = 100'000;
 constexpr int64_t kTilesToPack = 8;  // packing dy pays from this many tiles that read it
+// Leaves make work for many threads where tiles and panels are few: so many pieces are enough, and with so many places
+// in a leaf the sums of the leaves cost little to keep and to add up.
+constexpr int64_t kEnoughPieces = 1024;
+constexpr int64_t kPlacesPerLeaf = 1024;
+constexpr int64_t kLineFloats = 16;
+constexpr double kProductsPerFloat = 25;  // multiply-adds in the time that a float takes to be moved
 
 }  // namespace
 
 struct WindowGradient::Share {
   size_t firstTile, endTile;
   int64_t firstPanel, endPanel;
+  float *partials;       // of firstTile and firstPanel
+  ptrdiff_t tileStride;  // between the sums of neighbouring tiles; panels follow one another
 };
 
-WindowGradient::WindowGradient(const WindowGradientShape &shape, int threads) : shape_(shape) {
+WindowGradient::WindowGradient(const WindowGradientShape &shape, int threads)
+    : shape_(shape), isPadded_(!shape.window.fits() && volume(shape.window.out) > 0), window_(shape.window) {
+  if (isPadded_) {
+    padded_ = PaddedImages(shape.window, shape.groups);
+    window_ = padded_.window();
+  }
   panels_ = ceilDiv(shape.columns, panelWidth());
-  ChunkSizes(shape_.window, kPlacesPerChunk).next(chunkSize_);
-  windows_ = Windows(shape_.window, chunkSize_);
+  ChunkSizes(window_, kPlacesPerChunk).next(chunkSize_);
+  windows_ = Windows(window_, chunkSize_);
   makeTiles();
+  chooseLeaves();
   chooseTasks(std::max(1, threads));
-  const WindowShape &w = shape_.window;
+  const WindowShape &w = window_;
   const int64_t channels = shape_.groups * shape_.columns, width = panelWidth();
   for (int64_t image = 0; image < chunkSize_.images; ++image)
     for (int64_t line = 0; line < chunkSize_.lines; ++line) {
@@ -42,13 +58,37 @@ WindowGradient::WindowGradient(const WindowGradientShape &shape, int threads) : 
       inPlaceBlocks_.push_back({a, (image * volume(w.out) + line * w.out[2]) * channels});
       packedBlocks_.push_back({a, (image * chunkSize_.lines + line) * chunkSize_.pixels * width});
     }
-  const int64_t tiles = ceilDiv(static_cast<int64_t>(tiles_.size()), tileSplits_);
-  partialFloats_ = static_cast<size_t>(tiles * ceilDiv(panels_, panelSplits_) * microKernels().tileRows * width);
-  packedFloats_ = static_cast<size_t>(chunkSize_.places() * width);
+  planRounds();
+}
+
+void WindowGradient::planRounds() {
+  const auto tiles = static_cast<int64_t>(tiles_.size());
+  const int64_t block = microKernels().tileRows * panelWidth(), blocks = shape_.groups * tiles * panels_;
+  packedFloats_ = static_cast<size_t>(chunkSize_.places() * panelWidth());
+  // Passes over memory, of which the product's is as long as its multiply-adds say.
+  const double places = static_cast<double>(window_.n * volume(window_.out));
+  if (isPadded_) {
+    const int64_t floats = padded_.rows() * padded_.rowFloats();
+    imageFloats_ = static_cast<size_t>(ceilDiv(floats, kLineFloats) * kLineFloats);
+    kinds_.push_back(Round::kPad);
+    rounds_.add(taskCount(floats, int64_t{1} << 14, padded_.rows()), 2.0 * static_cast<double>(floats));
+  }
+  kinds_.push_back(Round::kLeaves);
+  rounds_.add(shape_.groups * leaves_ * tileSplits_ * panelSplits_,
+              places * static_cast<double>(blocks * block) / kProductsPerFloat);
+  if (leaves_ == 1) {
+    partialFloats_ = static_cast<size_t>(ceilDiv(tiles, tileSplits_) * ceilDiv(panels_, panelSplits_) * block);
+    return;
+  }
+  partialFloats_ = static_cast<size_t>(block);
+  leafFloats_ = static_cast<size_t>(leaves_ * blocks * block);
+  kinds_.push_back(Round::kTotal);
+  rounds_.add(taskCount(leaves_ * blocks * block, int64_t{1} << 15, blocks),
+              static_cast<double>(leaves_ * blocks * block));
 }
 
 void WindowGradient::makeTiles() {
-  const WindowShape &w = shape_.window;
+  const WindowShape &w = window_;
   const bool joined = w.dilation[2] == 1 && windows_.pixelStride() == w.channels;
   const int64_t run = joined ? w.taps[2] * w.channels : w.channels, most = microKernels().tileRows;
   const int64_t pieces = ceilDiv(run, most);
@@ -63,13 +103,20 @@ void WindowGradient::makeTiles() {
   }
 }
 
-// Every task reads all windows of the image, and packs dy for its panels: ranges of panels cost less than of tiles.
+void WindowGradient::chooseLeaves() {
+  const int64_t places = window_.n * volume(window_.out), chunks = windows_.chunks();
+  const int64_t pieces = shape_.groups * static_cast<int64_t>(tiles_.size()) * panels_;
+  leaves_ = std::clamp<int64_t>(ceilDiv(kEnoughPieces, std::max<int64_t>(1, pieces)), 1,
+                                std::max<int64_t>(1, std::min(places / kPlacesPerLeaf, chunks)));
+}
+
+// Every task reads the windows of its leaf, and packs dy for its panels: ranges of panels cost less than of tiles.
 void WindowGradient::chooseTasks(int threads) {
-  const WindowShape &w = shape_.window;
+  const WindowShape &w = window_;
   const auto tiles = static_cast<int64_t>(tiles_.size());
   const int64_t flops = 2 * w.n * volume(w.out) * volume(w.taps) * w.channels * panels_ * panelWidth();
   const int64_t wanted =
-      std::clamp<int64_t>(flops / kSmallestTaskFlops, 1, ceilDiv(threads * kTasksPerThread, shape_.groups));
+      std::clamp<int64_t>(flops / kSmallestTaskFlops, 1, ceilDiv(threads * kTasksPerThread, shape_.groups * leaves_));
   panelSplits_ = std::clamp<int64_t>(wanted, 1, std::max<int64_t>(1, panels_));
   tileSplits_ = std::clamp<int64_t>(ceilDiv(wanted, panelSplits_), 1, std::max<int64_t>(1, tiles));
 }
@@ -78,7 +125,7 @@ void WindowGradient::chooseTasks(int threads) {
 // reach beyond the tensor.
 const float *WindowGradient::gradientRows(const WindowChunk &chunk, int64_t panel, const float *dy, int64_t width,
                                           float *packed, bool &inPlace) const noexcept {
-  const WindowShape &w = shape_.window;
+  const WindowShape &w = window_;
   const int64_t channels = shape_.groups * shape_.columns, column = panel * panelWidth();
   const int64_t first = ((chunk.image * w.out[0] + chunk.depth) * w.out[1] + chunk.line) * w.out[2] + chunk.pixel;
   const float *rows = dy + first * channels + column;
@@ -98,7 +145,7 @@ const float *WindowGradient::gradientRows(const WindowChunk &chunk, int64_t pane
 }
 
 void WindowGradient::addChunk(const Share &share, const WindowChunk &chunk, const float *view, const float *dy,
-                              bool firstChunk, float *partials, float *packed) const noexcept {
+                              bool firstChunk, float *packed) const noexcept {
   const MicroKernels &kernels = microKernels();
   const int64_t width = kernels.panelWidth;
   TileArgs t;
@@ -113,44 +160,90 @@ void WindowGradient::addChunk(const Share &share, const WindowChunk &chunk, cons
     t.b = gradientRows(chunk, p, dy, read, packed, inPlace);
     t.bStride = inPlace ? shape_.groups * shape_.columns : width;
     t.blocks = inPlace ? inPlaceBlocks_.data() : packedBlocks_.data();
-    for (size_t i = share.firstTile; i < share.endTile; ++i) {
+    t.out = share.partials + (p - share.firstPanel) * kernels.tileRows * width;
+    for (size_t i = share.firstTile; i < share.endTile; ++i, t.out += share.tileStride) {
       const Tile &tile = tiles_[i];
       t.a = view + tile.offset;
-      t.out = partials +
-              (static_cast<int64_t>(i - share.firstTile) * (share.endPanel - share.firstPanel) + p - share.firstPanel) *
-                  kernels.tileRows * width;
       t.in = firstChunk ? nullptr : t.out;
       kernels.choose(AMode::kPanel, tile.rows, columns).run(t);
     }
   }
 }
 
-void WindowGradient::run(int task, const float *x, const float *dy, float *packedWeights, const Update &update,
-                         float *scratch) const noexcept {
-  const WindowShape &w = shape_.window;
-  const int64_t width = panelWidth(), rows = volume(w.taps) * w.channels;
-  const int64_t panelSplit = task % panelSplits_, rest = task / panelSplits_;
-  const int64_t tileSplit = rest % tileSplits_, group = rest / tileSplits_;
+void WindowGradient::writeBlock(int64_t group, size_t tile, int64_t panel, const float *sums, float *packedWeights,
+                                const Update &update) const noexcept {
+  const int64_t width = panelWidth(), rows = volume(window_.taps) * window_.channels;
+  const ptrdiff_t at = ((group * panels_ + panel) * rows + tiles_[tile].row) * width;
+  applyPanelUpdate(update, sums, width, packedWeights + at, width, tiles_[tile].rows,
+                   std::min(width, shape_.columns - panel * width));
+}
+
+void WindowGradient::addLeaf(int64_t task, const float *image, const float *dy, float *packedWeights,
+                             const Update &update, float *scratch, float *leaves) const noexcept {
+  const int64_t panelSplit = task % panelSplits_, tileSplit = task / panelSplits_ % tileSplits_;
+  const int64_t leaf = task / panelSplits_ / tileSplits_ % leaves_, group = task / panelSplits_ / tileSplits_ / leaves_;
+  const int64_t block = microKernels().tileRows * panelWidth(), chunks = windows_.chunks();
   const auto tiles = static_cast<int64_t>(tiles_.size());
-  const Share share{static_cast<size_t>(tiles * tileSplit / tileSplits_),
-                    static_cast<size_t>(tiles * (tileSplit + 1) / tileSplits_), panels_ * panelSplit / panelSplits_,
-                    panels_ * (panelSplit + 1) / panelSplits_};
-  float *partials = scratch, *packed = partials + partialFloats_, *strip = packed + packedFloats_;
-  const int64_t panels = share.endPanel - share.firstPanel, chunks = windows_.chunks();
-  if (chunks == 0) std::fill_n(partials, partialFloats_, 0.0f);
-  for (int64_t c = 0; c < chunks; ++c) {
-    const WindowChunk chunk = windows_.chunk(c);
-    const float *view = windows_.read(chunk, x + group * w.channels, strip);
-    addChunk(share, chunk, view, dy + group * shape_.columns, c == 0, partials, packed);
+  Share share{static_cast<size_t>(tiles * tileSplit / tileSplits_),
+              static_cast<size_t>(tiles * (tileSplit + 1) / tileSplits_),
+              panels_ * panelSplit / panelSplits_,
+              panels_ * (panelSplit + 1) / panelSplits_,
+              scratch,
+              0};
+  share.tileStride = (share.endPanel - share.firstPanel) * block;
+  if (leaves_ > 1) {
+    share.tileStride = panels_ * block;
+    share.partials = leaves +
+                     ((group * leaves_ + leaf) * tiles + static_cast<int64_t>(share.firstTile)) * panels_ * block +
+                     share.firstPanel * block;
   }
-  for (size_t i = share.firstTile; i < share.endTile; ++i)
-    for (int64_t p = share.firstPanel; p < share.endPanel; ++p) {
-      const ptrdiff_t at = ((group * panels_ + p) * rows + tiles_[i].row) * width;
-      const float *sums = partials + (static_cast<int64_t>(i - share.firstTile) * panels + p - share.firstPanel) *
-                                         microKernels().tileRows * width;
-      applyPanelUpdate(update, sums, width, packedWeights + at, width, tiles_[i].rows,
-                       std::min(width, shape_.columns - p * width));
+  if (chunks == 0) std::fill_n(scratch, partialFloats_, 0.0f);
+  for (int64_t c = chunks * leaf / leaves_, first = c; c < chunks * (leaf + 1) / leaves_; ++c) {
+    const WindowChunk chunk = windows_.chunk(c);
+    const float *x = image + (isPadded_ ? padded_.groupOffset(group) : group * window_.channels);
+    addChunk(share, chunk, windows_.read(chunk, x, nullptr), dy + group * shape_.columns, c == first,
+             scratch + partialFloats_);
+  }
+  for (size_t i = share.firstTile; leaves_ == 1 && i < share.endTile; ++i)
+    for (int64_t p = share.firstPanel; p < share.endPanel; ++p)
+      writeBlock(
+          group, i, p,
+          scratch + static_cast<int64_t>(i - share.firstTile) * share.tileStride + (p - share.firstPanel) * block,
+          packedWeights, update);
+}
+
+void WindowGradient::addUp(int64_t task, const float *leaves, float *packedWeights, const Update &update,
+                           float *sums) const noexcept {
+  const int64_t block = microKernels().tileRows * panelWidth();
+  const int64_t perGroup = static_cast<int64_t>(tiles_.size()) * panels_, blocks = shape_.groups * perGroup;
+  const int64_t tasks = rounds_.size(kinds_.size() - 1);
+  for (int64_t b = blocks * task / tasks; b < blocks * (task + 1) / tasks; ++b) {
+    const int64_t group = b / perGroup;
+    const auto tile = static_cast<size_t>(b % perGroup / panels_);
+    const float *part = leaves + (group * leaves_ * perGroup + b % perGroup) * block;
+    const int64_t floats = tiles_[tile].rows * int64_t{panelWidth()};
+    std::copy_n(part, floats, sums);
+    for (int64_t leaf = 1; leaf < leaves_; ++leaf) {
+      part += perGroup * block;
+      for (int64_t i = 0; i < floats; ++i) sums[i] += part[i];
     }
+    writeBlock(group, tile, b % panels_, sums, packedWeights, update);
+  }
+}
+
+void WindowGradient::run(int task, const float *x, const float *dy, float *packedWeights, const Update &update,
+                         float *scratch, float *shared) const noexcept {
+  const Rounds::Place place = rounds_.place(task);
+  switch (kinds_[place.round]) {
+    case Round::kPad: {
+      const int64_t rows = padded_.rows(), tasks = rounds_.size(place.round);
+      return padded_.copyRows(x, rows * place.task / tasks, rows * (place.task + 1) / tasks, shared);
+    }
+    case Round::kLeaves:
+      return addLeaf(place.task, isPadded_ ? shared : x, dy, packedWeights, update, scratch, shared + imageFloats_);
+    case Round::kTotal:
+      return addUp(place.task, shared + imageFloats_, packedWeights, update, scratch);
+  }
 }
 
 }  // namespace popart::cpu

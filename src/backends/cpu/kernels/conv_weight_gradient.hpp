@@ -2,7 +2,8 @@
 //
 // dw[tap, channel, column] = sum over places of x[window of place at tap, channel] * dy[place, column]. Tiles span
 // neighbouring weight rows, which lie together in the image, and walk the places of a line as their inner dimension.
-// Invariant: each sum is one chain over the places in ascending order; chunks, tasks and tiles never change a bit.
+// Invariant: each sum is made of chains over the places in ascending order, one for each of `leaves` equal stretches of
+// them, which are added up in order. The shape says how many leaves there are: tasks and tiles never change a bit.
 #pragma once
 
 #include <cstddef>
@@ -12,6 +13,7 @@
 #include "backends/cpu/kernels/conv_window.hpp"
 #include "backends/cpu/kernels/epilogue.hpp"
 #include "backends/cpu/kernels/micro_kernel.hpp"
+#include "backends/cpu/rounds.hpp"
 
 namespace popart::cpu {
 
@@ -25,10 +27,12 @@ class WindowGradient {
  public:
   // `threads` only sizes the tasks.
   WindowGradient(const WindowGradientShape &shape, int threads);
-  int tasks() const { return static_cast<int>(shape_.groups * tileSplits_ * panelSplits_); }
-  size_t scratchFloats() const { return partialFloats_ + packedFloats_ + windows_.stripFloats(); }
-  void run(int task, const float *x, const float *dy, float *packedWeights, const Update &update,
-           float *scratch) const noexcept;
+  // The images padded, where windows leave them; the leaves' sums; where there are several leaves, their total.
+  const Rounds &rounds() const { return rounds_; }
+  size_t scratchFloats() const { return partialFloats_ + packedFloats_; }
+  size_t sharedFloats() const { return imageFloats_ + leafFloats_; }
+  void run(int task, const float *x, const float *dy, float *packedWeights, const Update &update, float *scratch,
+           float *shared) const noexcept;
 
  private:
   // Neighbouring rows of the weight matrix (tap, channel).
@@ -38,20 +42,33 @@ class WindowGradient {
     int rows;
   };
   struct Share;  // what one task does
+  enum class Round : uint8_t { kPad, kLeaves, kTotal };
   void makeTiles();
+  void chooseLeaves();
   void chooseTasks(int threads);
+  void planRounds();
+  void addLeaf(int64_t task, const float *image, const float *dy, float *packedWeights, const Update &update,
+               float *scratch, float *leaves) const noexcept;
+  void addUp(int64_t task, const float *leaves, float *packedWeights, const Update &update, float *sums) const noexcept;
+  void writeBlock(int64_t group, size_t tile, int64_t panel, const float *sums, float *packedWeights,
+                  const Update &update) const noexcept;
   const float *gradientRows(const WindowChunk &chunk, int64_t panel, const float *dy, int64_t width, float *packed,
                             bool &inPlace) const noexcept;
   void addChunk(const Share &share, const WindowChunk &chunk, const float *view, const float *dy, bool firstChunk,
-                float *partials, float *packed) const noexcept;
+                float *packed) const noexcept;
 
   WindowGradientShape shape_;
+  bool isPadded_ = false;
+  PaddedImages padded_;
+  WindowShape window_;  // over the images, or their padded copies
   Windows windows_;
   ChunkSize chunkSize_;
   std::vector<Tile> tiles_;
-  int64_t panels_ = 0, tileSplits_ = 1, panelSplits_ = 1;
+  int64_t panels_ = 0, leaves_ = 1, tileSplits_ = 1, panelSplits_ = 1;
+  Rounds rounds_;
+  std::vector<Round> kinds_;                               // of the rounds
   std::vector<BlockOffset> inPlaceBlocks_, packedBlocks_;  // one per line of a chunk
-  size_t partialFloats_ = 0, packedFloats_ = 0;
+  size_t partialFloats_ = 0, packedFloats_ = 0, imageFloats_ = 0, leafFloats_ = 0;
 };
 
 }  // namespace popart::cpu

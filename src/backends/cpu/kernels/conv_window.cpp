@@ -5,26 +5,57 @@
 #include <cstring>
 
 #include "backends/cpu/kernels/ceil_div.hpp"
+#include "backends/cpu/kernels/micro_kernel.hpp"
 
 namespace popart::cpu {
 namespace {
 
-// A line is not cut into pieces below this: they would leave the register tiles half empty.
-constexpr int64_t kSmallestPixels = 56;
+// A line is not cut into pieces of fewer register tiles: they would leave the tiles half empty.
+constexpr int64_t kSmallestTiles = 4;
 
 bool inside(int64_t at, int64_t size) { return static_cast<uint64_t>(at) < static_cast<uint64_t>(size); }
 
-// Input positions that `count` neighbouring outputs of dimension d reach.
-int64_t extent(const WindowShape &s, size_t d, int64_t count) {
-  return (count - 1) * s.stride[d] + s.dilation[d] * (s.taps[d] - 1) + 1;
+// Positions [first, first + count) of one input row; `row` is nullptr when the row lies outside the image.
+void copyRow(const WindowShape &s, const float *row, int64_t first, int64_t count, float *out) noexcept {
+  const int64_t channels = s.channels;
+  const int64_t begin = row ? std::clamp<int64_t>(-first, 0, count) : count;
+  const int64_t end = row ? std::clamp<int64_t>(s.in[2] - first, begin, count) : count;
+  std::fill_n(out, begin * channels, 0.0f);
+  if (channels == s.pixelStride) {
+    if (end > begin)
+      std::memcpy(out + begin * channels, row + (first + begin) * channels,
+                  static_cast<size_t>((end - begin) * channels) * sizeof(float));
+  } else {
+    for (int64_t i = begin; i < end; ++i)
+      std::memcpy(out + i * channels, row + (first + i) * s.pixelStride, static_cast<size_t>(channels) * sizeof(float));
+  }
+  std::fill_n(out + end * channels, (count - end) * channels, 0.0f);
 }
 
 }  // namespace
 
 bool WindowShape::fits() const {
   for (size_t d = 0; d < 3; ++d)
-    if (low[d] > 0 || extent(*this, d, out[d]) - low[d] > in[d]) return false;
+    if (low[d] > 0 || extent(d, out[d]) - low[d] > in[d]) return false;
   return true;
+}
+
+PaddedImages::PaddedImages(const WindowShape &shape, int64_t groups) : shape_(shape), padded_(shape), groups_(groups) {
+  for (size_t d = 0; d < 3; ++d) padded_.in[d] = std::max<int64_t>(0, shape.extent(d, shape.out[d]));
+  padded_.low = {0, 0, 0};
+  padded_.pixelStride = shape.channels;
+}
+
+void PaddedImages::copyRows(const float *x, int64_t begin, int64_t end, float *copy) const noexcept {
+  const WindowShape &s = shape_;
+  for (int64_t r = begin; r < end; ++r) {
+    const int64_t row = r % padded_.in[1] - s.low[1], depth = r / padded_.in[1] % padded_.in[0] - s.low[0];
+    const int64_t image = r / (padded_.in[0] * padded_.in[1]) % s.n, group = r / (rows() / groups_);
+    const float *from = nullptr;
+    if (inside(depth, s.in[0]) && inside(row, s.in[1]))
+      from = x + group * s.channels + ((image * s.in[0] + depth) * s.in[1] + row) * s.in[2] * s.pixelStride;
+    copyRow(s, from, -s.low[2], padded_.in[2], copy + r * rowFloats());
+  }
 }
 
 ChunkSizes::ChunkSizes(const WindowShape &shape, int64_t places) : shape_(shape) {
@@ -48,7 +79,7 @@ bool ChunkSizes::next(ChunkSize &size) {
     images_ = size.images / 2;
   } else if (size.lines > 1) {
     lines_ = size.lines / 2;
-  } else if (size.pixels > kSmallestPixels) {
+  } else if (size.pixels > kSmallestTiles * microKernels().tileRows) {
     pixels_ = size.pixels / 2;
   } else {
     done_ = true;
@@ -68,8 +99,8 @@ Windows::Windows(const WindowShape &shape, const ChunkSize &size) : shape_(shape
     imageStride_ = shape.in[0] * shape.in[1] * rowStride_;
     return;
   }
-  stripRows_ = extent(shape, 1, size.lines);
-  stripColumns_ = extent(shape, 2, size.pixels);
+  stripRows_ = shape.extent(1, size.lines);
+  stripColumns_ = shape.extent(2, size.pixels);
   pixelStride_ = shape.channels;
   rowStride_ = stripColumns_ * pixelStride_;
   depthTapStride_ = stripRows_ * rowStride_;
@@ -90,31 +121,13 @@ WindowChunk Windows::chunk(int64_t index) const {
   return c;
 }
 
-// Positions [first, first + count) of one input row; `row` is nullptr when the row lies outside the image.
-void Windows::copyRow(const float *row, int64_t first, int64_t count, float *out) const noexcept {
-  const int64_t channels = shape_.channels;
-  const int64_t begin = row ? std::clamp<int64_t>(-first, 0, count) : count;
-  const int64_t end = row ? std::clamp<int64_t>(shape_.in[2] - first, begin, count) : count;
-  std::fill_n(out, begin * channels, 0.0f);
-  if (channels == shape_.pixelStride) {
-    if (end > begin)
-      std::memcpy(out + begin * channels, row + (first + begin) * channels,
-                  static_cast<size_t>((end - begin) * channels) * sizeof(float));
-  } else {
-    for (int64_t i = begin; i < end; ++i)
-      std::memcpy(out + i * channels, row + (first + i) * shape_.pixelStride,
-                  static_cast<size_t>(channels) * sizeof(float));
-  }
-  std::fill_n(out + end * channels, (count - end) * channels, 0.0f);
-}
-
 const float *Windows::read(const WindowChunk &c, const float *x, float *strip) const noexcept {
   const WindowShape &s = shape_;
   const int64_t row = c.line * s.stride[1] - s.low[1], column = c.pixel * s.stride[2] - s.low[2],
                 depth = c.depth * s.stride[0] - s.low[0];
   const int64_t image = s.in[0] * s.in[1] * s.in[2] * s.pixelStride;
   if (inPlace_) return x + c.image * image + ((depth * s.in[1] + row) * s.in[2] + column) * s.pixelStride;
-  const int64_t rows = extent(s, 1, c.lines), columns = extent(s, 2, c.pixels);
+  const int64_t rows = s.extent(1, c.lines), columns = s.extent(2, c.pixels);
   for (int64_t i = 0; i < c.images; ++i) {
     const float *from = x + (c.image + i) * image;
     for (int64_t tap = 0; tap < s.taps[0]; ++tap) {
@@ -122,7 +135,7 @@ const float *Windows::read(const WindowChunk &c, const float *x, float *strip) c
       float *out = strip + i * imageStride_ + tap * depthTapStride_;
       for (int64_t r = 0; r < rows; ++r, out += rowStride_) {
         const bool valid = inside(z, s.in[0]) && inside(row + r, s.in[1]);
-        copyRow(valid ? from + (z * s.in[1] + row + r) * s.in[2] * s.pixelStride : nullptr, column, columns, out);
+        copyRow(s, valid ? from + (z * s.in[1] + row + r) * s.in[2] * s.pixelStride : nullptr, column, columns, out);
       }
     }
   }

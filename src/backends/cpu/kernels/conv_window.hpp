@@ -26,6 +26,28 @@ struct WindowShape {
 
   // Whether no window leaves the image.
   bool fits() const;
+  // Input positions that the windows of `count` neighbouring outputs of dimension d span.
+  int64_t extent(size_t d, int64_t count) const { return (count - 1) * stride[d] + dilation[d] * (taps[d] - 1) + 1; }
+};
+
+// A copy of all images with zeros where windows leave them, group by group: for kernels whose tasks would else copy the
+// same strips again and again.
+class PaddedImages {
+ public:
+  PaddedImages() = default;
+  PaddedImages(const WindowShape &shape, int64_t groups);
+  // The windows of one group over the copy: they fit.
+  const WindowShape &window() const { return padded_; }
+  int64_t rows() const { return groups_ * padded_.n * padded_.in[0] * padded_.in[1]; }
+  int64_t rowFloats() const { return padded_.in[2] * padded_.channels; }
+  // Where the first image of a group begins, in floats.
+  int64_t groupOffset(int64_t group) const { return group * (rows() / groups_) * rowFloats(); }
+  // Makes rows [begin, end) of the copy.
+  void copyRows(const float *x, int64_t begin, int64_t end, float *copy) const noexcept;
+
+ private:
+  WindowShape shape_, padded_;
+  int64_t groups_ = 1;
 };
 
 // A piece of the outputs: `lines` output rows from `line` on, of `pixels` places from `pixel` on, at depth `depth` of
@@ -76,8 +98,6 @@ class Windows {
   ptrdiff_t placeStep() const { return shape_.stride[2] * pixelStride_; }
 
  private:
-  void copyRow(const float *row, int64_t first, int64_t count, float *out) const noexcept;
-
   WindowShape shape_;
   ChunkSize size_;
   bool inPlace_ = true;

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "backends/cpu/kernels/cache_sizes.hpp"
 #include "backends/cpu/kernels/ceil_div.hpp"
 #include "backends/cpu/kernels/pack.hpp"
 #include "backends/cpu/kernels/small_batch.hpp"
@@ -20,18 +21,22 @@ namespace {
 
 constexpr int64_t kLongestPass = 384;  // k per pass: a tile of A rows stays in the first level cache
 constexpr ptrdiff_t kRowCopyStride = kLongestPass + 16;
-constexpr int64_t kPanelBytesPerTask = 384 << 10;  // B panels of a pass stay in the second level cache
-constexpr int64_t kPanelsToCopyRows = 3;           // copying pays from this many panels
-constexpr int64_t kRowsPerTask = 224;
+constexpr int64_t kPanelsToCopyRows = 3;  // copying pays from this many panels
+constexpr int64_t kTilesPerTask = 16;
 constexpr int64_t kTasksPerThread = 4;
 // Where B has to be packed, every task of the same columns packs it anew: fewer and longer tasks.
-constexpr int64_t kRowsPerPackingTask = 672;
+constexpr int64_t kTilesPerPackingTask = 48;
 constexpr int64_t kPackingTasksPerThread = 2;
 constexpr int64_t kRowsToSpread = 8;  // rows of B packed at a time
 constexpr int64_t kColumnBlock = 16;  // at least the rows of a tile
 static_assert(kMaxTileRows <= kColumnBlock);
 constexpr int64_t kMostDotBatch = 16;  // up to here a transposing pack of B would cost more than the product
 constexpr int64_t kSmallestTaskFlops = 100'000;
+// Costs of a task beside its products, in products of one tile and one panel; of its start in multiply-adds.
+constexpr double kPackedPanelCost = 0.5;
+constexpr double kCopiedTileCost = 0.25;
+constexpr double kStartCost = 10'000;
+constexpr double kWorthBalancing = 0.93;  // of the elapsed time: below, plans differ by less than the model errs
 
 // a[m, k] with arbitrary strides -> packed[k][rows]. Where rows lie together, blocks of a fixed size are copied while
 // `readable` floats of the source last: the next column overwrites the surplus, the last one's goes into the slack
@@ -82,8 +87,7 @@ Matmul::Matmul(const MatmulShape &shape, int threads) : shape_(shape) {
   // A task of dot products takes all rows: tasks that shared them would write the same elements.
   rowTiles_ = isDot() ? std::min<int64_t>(shape.m, 1) : ceilDiv(shape.m, kernels.tileRows);
   planBlocks(std::max(1, threads));
-  const int64_t batches = shape.batch[0] * shape.batch[1] * shape.batch[2] * shape.batch[3];
-  tasks_ = static_cast<int>(batches * rowTasks_ * colTasks_);
+  tasks_ = static_cast<int>(batches() * rowTasks_ * colTasks_);
   const int64_t width = kernels.panelWidth;
   const int64_t rowsPerTile = kernels.tileRows;
   if (isDot()) {
@@ -101,25 +105,76 @@ void Matmul::planBlocks(int threads) {
   kBlock_ = std::max<int64_t>(1, ceilDiv(shape_.k, std::max<int64_t>(1, ceilDiv(shape_.k, kLongestPass))));
   const int64_t panelBytes = kBlock_ * kernels.panelWidth * static_cast<int64_t>(sizeof(float));
   if (isDot()) kBlock_ = std::max<int64_t>(1, shape_.k);
-  panelsPerTask_ = std::clamp<int64_t>(kPanelBytesPerTask / panelBytes, 1, std::max<int64_t>(1, panels_));
+  // B panels of a pass stay in the second level cache.
+  const int64_t mostPanels = std::clamp<int64_t>(panelBytesAtOnce() / panelBytes, 1, std::max<int64_t>(1, panels_));
   const bool packs = shape_.bLayout != BLayout::kPacked;
-  const int64_t rowsPerTask = packs ? kRowsPerPackingTask : kRowsPerTask;
-  tilesPerTask_ = std::clamp<int64_t>(rowsPerTask / kernels.tileRows, 1, std::max<int64_t>(1, rowTiles_));
-  const int64_t batches = shape_.batch[0] * shape_.batch[1] * shape_.batch[2] * shape_.batch[3];
+  const int64_t mostTiles =
+      std::clamp<int64_t>(packs ? kTilesPerPackingTask : kTilesPerTask, 1, std::max<int64_t>(1, rowTiles_));
+  panelsPerTask_ = mostPanels;
+  tilesPerTask_ = mostTiles;
+  halveBlocks(threads);
+  if (threads > 1) balanceBlocks(threads, mostTiles, mostPanels);
+  rowTasks_ = ceilDiv(rowTiles_, tilesPerTask_);
+  colTasks_ = ceilDiv(panels_, panelsPerTask_);
+}
+
+// Halves the longer side of a task until there are some tasks for every thread, or tasks are small.
+void Matmul::halveBlocks(int threads) {
+  const MicroKernels &kernels = microKernels();
+  const bool packs = shape_.bLayout != BLayout::kPacked;
   const int64_t wanted = threads == 1 ? 1 : threads * (packs ? kPackingTasksPerThread : kTasksPerThread);
   const auto taskFlops = [&] {
     return 2 * shape_.k * tilesPerTask_ * kernels.tileRows * panelsPerTask_ * kernels.panelWidth;
   };
   const auto enough = [&] {
-    const int64_t count = batches * ceilDiv(rowTiles_, tilesPerTask_) * ceilDiv(panels_, panelsPerTask_);
+    const int64_t count = batches() * ceilDiv(rowTiles_, tilesPerTask_) * ceilDiv(panels_, panelsPerTask_);
     return count >= wanted || taskFlops() < kSmallestTaskFlops;
   };
   while (!enough() && (tilesPerTask_ > 1 || panelsPerTask_ > 1)) {
     int64_t &larger = tilesPerTask_ >= panelsPerTask_ ? tilesPerTask_ : panelsPerTask_;
     larger = ceilDiv(larger, 2);
   }
-  rowTasks_ = ceilDiv(rowTiles_, tilesPerTask_);
-  colTasks_ = ceilDiv(panels_, panelsPerTask_);
+}
+
+// Elapsed time, in products of a tile and a panel, when the products are cut into so many ranges of tiles and panels.
+double Matmul::elapsed(int64_t rowTasks, int64_t colTasks, int threads) const {
+  const MicroKernels &kernels = microKernels();
+  const auto tiles = static_cast<double>(ceilDiv(rowTiles_, rowTasks)),
+             panels = static_cast<double>(ceilDiv(panels_, colTasks));
+  const auto product = static_cast<double>(shape_.k * kernels.tileRows * kernels.panelWidth);
+  const double packs = shape_.bLayout == BLayout::kPacked ? 0 : kPackedPanelCost;
+  const double task = tiles * panels + packs * panels + kCopiedTileCost * tiles + kStartCost / std::max(1.0, product);
+  return static_cast<double>(ceilDiv(batches() * rowTasks * colTasks, threads)) * task;
+}
+
+// The equal ranges of tiles and panels that end together on all threads, where those found by halving do not.
+void Matmul::balanceBlocks(int threads, int64_t mostTiles, int64_t mostPanels) {
+  if (batches() * rowTiles_ * panels_ == 0) return;
+  const double now = elapsed(ceilDiv(rowTiles_, tilesPerTask_), ceilDiv(panels_, panelsPerTask_), threads);
+  double best = now * kWorthBalancing;
+  const int64_t fewest = std::min<int64_t>(int64_t{2} * threads, batches() * rowTiles_ * panels_);
+  for (int64_t tiles = mostTiles; tiles >= 1; --tiles)
+    for (int64_t panels = mostPanels; panels >= 1; --panels) {
+      const int64_t rowTasks = ceilDiv(rowTiles_, tiles), colTasks = ceilDiv(panels_, panels);
+      if (batches() * rowTasks * colTasks < fewest) continue;
+      const double time = elapsed(rowTasks, colTasks, threads);
+      if (time >= best) continue;
+      best = time;
+      tilesPerTask_ = ceilDiv(rowTiles_, rowTasks), panelsPerTask_ = ceilDiv(panels_, colTasks);
+    }
+}
+
+Matmul::Range Matmul::range(int task) const noexcept {
+  const int64_t perBatch = rowTasks_ * colTasks_, rest = task % perBatch;
+  const int64_t row = rest % rowTasks_, col = rest / rowTasks_;
+  return {task / perBatch, rowTiles_ * row / rowTasks_, rowTiles_ * (row + 1) / rowTasks_, panels_ * col / colTasks_,
+          panels_ * (col + 1) / colTasks_};
+}
+
+double Matmul::share(int task) const noexcept {
+  const Range r = range(task);
+  return static_cast<double>((r.endTile - r.firstTile) * (r.endPanel - r.firstPanel)) /
+         static_cast<double>(batches() * rowTiles_ * panels_);
 }
 
 const float *Matmul::panelSource(const Block &block, const MatmulArgs &args, float *packed, ptrdiff_t &kStride,
@@ -327,9 +382,8 @@ void Matmul::runOuterUpdate(const Block &block, const MatmulArgs &args) const no
 }
 
 void Matmul::run(int task, const MatmulArgs &args, float *scratch) const noexcept {
-  const int64_t perBatch = rowTasks_ * colTasks_;
-  int64_t batch = task / perBatch;
-  const int64_t rest = task % perBatch;
+  const Range range = this->range(task);
+  int64_t batch = range.batch;
   ptrdiff_t aOffset = 0, bOffset = 0, cOffset = 0, biasOffset = 0;
   for (int i = kMaxBatchRank - 1; i >= 0; --i) {
     const int64_t at = batch % shape_.batch[static_cast<size_t>(i)];
@@ -345,10 +399,8 @@ void Matmul::run(int task, const MatmulArgs &args, float *scratch) const noexcep
   block.a = args.a + aOffset;
   block.b = args.b + bOffset;
   block.c = args.c + cOffset;
-  block.firstTile = rowTiles_ * (rest % rowTasks_) / rowTasks_;
-  block.endTile = rowTiles_ * (rest % rowTasks_ + 1) / rowTasks_;
-  block.firstPanel = panels_ * (rest / rowTasks_) / colTasks_;
-  block.endPanel = panels_ * (rest / rowTasks_ + 1) / colTasks_;
+  block.firstTile = range.firstTile, block.endTile = range.endTile;
+  block.firstPanel = range.firstPanel, block.endPanel = range.endPanel;
   if (isDot()) return runDot(block, args, scratch);
   if (args.update && isOuterUpdate(args)) return runOuterUpdate(block, args);
   block.partial = scratch;

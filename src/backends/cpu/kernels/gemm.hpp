@@ -53,10 +53,12 @@ struct MatmulArgs {
 
 class Matmul {
  public:
-  // `threads` only sizes the tasks. Any dimension may be zero; K = 0 gives sums of zero, which still pass the epilogue.
+  // `threads` only sizes the tasks: enough of them for so many threads. Any dimension may be zero; K = 0 gives sums of zero, which still pass the epilogue.
   Matmul(const MatmulShape &shape, int threads);
 
   int tasks() const { return tasks_; }
+  // The part of all multiply-adds that a task does.
+  double share(int task) const noexcept;
   // Floats of scratch each concurrently running task needs, alignment as for float (64 bytes is fastest).
   size_t scratchFloats() const { return scratchFloats_; }
   // Runs one task of [0, tasks()).
@@ -64,7 +66,16 @@ class Matmul {
 
  private:
   struct Block;
+  // Ranges of tiles and panels of a task, the same for every batch.
+  struct Range {
+    int64_t batch, firstTile, endTile, firstPanel, endPanel;
+  };
+  Range range(int task) const noexcept;
+  int64_t batches() const { return shape_.batch[0] * shape_.batch[1] * shape_.batch[2] * shape_.batch[3]; }
   void planBlocks(int threads);
+  void halveBlocks(int threads);
+  void balanceBlocks(int threads, int64_t mostTiles, int64_t mostPanels);
+  double elapsed(int64_t rowTasks, int64_t colTasks, int threads) const;
   const float *panelSource(const Block &block, const MatmulArgs &args, float *packed, ptrdiff_t &kStride,
                            ptrdiff_t &panelStride) const noexcept;
   AMode rowSource(const Block &block, const MatmulArgs &args, int64_t row, int rows, TileArgs &tile) const noexcept;

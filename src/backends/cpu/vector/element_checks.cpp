@@ -43,9 +43,9 @@ void checkElements(ElementCheck check, const void *const *in, int64_t count, int
   if (at < 0) [[likely]]
     return;
   if (b[at] == 0)
-    block.context->report({FailureKind::DivisionByZero, 1, block.position + at, 0, 0, 0, block.op});
+    block.context->report({FailureKind::DivisionByZero, 1, block.position + at, 0, 0, 0, block.type});
   else
-    block.context->report({FailureKind::QuotientOverflow, 0, block.position + at, a[at], smallest + 1, 0, block.op});
+    block.context->report({FailureKind::QuotientOverflow, 0, block.position + at, a[at], smallest + 1, 0, block.type});
 }
 
 }  // namespace popart::cpu

@@ -2,7 +2,6 @@
 // instruction of an element program that computes nothing.
 #pragma once
 #include <cstdint>
-#include <string>
 
 #include "backends/cpu/vector/element_ops.hpp"
 #include "executable/run_context.hpp"
@@ -21,7 +20,7 @@ ElementCheck elementCheck(ElementOp op);
 // Where a block of elements belongs.
 struct ElementBlock {
   int64_t position;       // of its first element in the result
-  const std::string *op;  // name in reports
+  const char *type;  // of the operator
   executable::RunContext *context;
 };
 // Looks at `count` pairs of 64-bit integers of a type of `bits` bits and reports the first that fails.

@@ -89,7 +89,9 @@ bool ElementProgram::finish(int costPerElement) {
   for (const ElementOperand &i : inputs)
     expanded_ += loop.mode == ElementLoop::Mode::kExpanded && i.access == Access::kBroadcast;
   constexpr int64_t kWorkPerTask = 65536;
-  const int64_t wanted = std::clamp<int64_t>(kWorkPerTask / std::max(costPerElement, 1), 2048, 65536);
+  constexpr int64_t kEnoughTasks = 64, kLeastElements = 4096;
+  const int64_t most = std::clamp<int64_t>(kWorkPerTask / std::max(costPerElement, 1), 2048, 65536);
+  const int64_t wanted = std::clamp(loop.elements / kEnoughTasks, std::min(kLeastElements, most), most);
   if (loop.mode == ElementLoop::Mode::kRows) {
     const int64_t inner = loop.dims.back(), pieces = ceilDiv(inner, block_),
                   rows = inner == 0 ? 0 : loop.elements / inner;
@@ -241,7 +243,7 @@ void ElementProgram::runBlock(const Frame &frame, int64_t position, int64_t coun
                          c.in[2] < 0 ? nullptr : pointers[c.in[2]]};
     if (c.check != ElementCheck::None) {
       checkElements(c.check, in, count, static_cast<int>(c.parameters[0]),
-                    {position, &checkedOps[static_cast<size_t>(c.op)], frame.context});
+                    {position, c.type, frame.context});
       continue;
     }
     c.fn(in, const_cast<void *>(pointers[c.out]), count, c.parameters.data());

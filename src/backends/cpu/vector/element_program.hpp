@@ -20,7 +20,7 @@ struct ElementInstruction {
   int16_t out = -1;
   std::array<float, 2> parameters = {0, 0};
   ElementCheck check = ElementCheck::None;  // not None: looks at its operands and computes nothing
-  int16_t op = 0;                           // of a check: index in ElementProgram::checkedOps
+  const char *type = nullptr;               // of a check: the operator's
 };
 
 // How the elements of one input lie against those of the result.
@@ -55,7 +55,6 @@ class ElementProgram {
   std::vector<uint64_t> constants;
   int temporaries = 0;
   std::vector<ElementInstruction> code;
-  std::vector<std::string> checkedOps;  // names in reports
   ElementLoop loop;
   std::vector<ElementPadding> padding;  // per output; group 0: none
 

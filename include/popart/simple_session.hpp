@@ -1,0 +1,113 @@
+// Trainer and Predictor: a model file trained or run over vectors, arrays and spans, in a few lines:
+//   SGD optimizer({{"defaultLearningRate", {0.1f, true}}});
+//   Trainer trainer("model.onnx", {.loss = nllLoss("probabilities", "labels")}, optimizer);
+//   float loss = trainer.step({{"images", images}, {"labels", labels}});
+//   trainer.save("trained.onnx");
+// They stand on sessions, which stay reachable for everything else.
+#pragma once
+#include <map>
+#include <memory>
+#include <ranges>
+#include <string>
+#include <vector>
+
+#include <popart/session.hpp>
+#include <popart/stepio_generic.hpp>
+
+namespace popart {
+
+// Values that a step reads: every micro-batch of the step after the other, in C order. The memory is the caller's and
+// must stay until the step is done.
+class InputValues {
+ public:
+  // From a vector, array or span of int8_t … uint64_t, float, double, bool or Half.
+  template <std::ranges::contiguous_range Range>
+  InputValues(const Range &values)
+      : data_(std::ranges::data(values)),
+        info_(getDataType<std::ranges::range_value_t<Range>>(), {static_cast<int64_t>(std::ranges::size(values))}) {}
+  const void *data() const { return data_; }
+  const TensorInfo &info() const { return info_; }  // rank 1
+
+ private:
+  const void *data_;
+  TensorInfo info_;
+};
+
+// Memory that a step writes: what the tensor's AnchorReturnType keeps, in C order. As InputValues otherwise.
+class OutputValues {
+ public:
+  // From a vector, array or span that is not const.
+  template <std::ranges::contiguous_range Range>
+  OutputValues(Range &&values)
+      : data_(std::ranges::data(values)),
+        info_(getDataType<std::ranges::range_value_t<Range>>(), {static_cast<int64_t>(std::ranges::size(values))}) {}
+  void *data() const { return data_; }
+  const TensorInfo &info() const { return info_; }  // rank 1
+
+ private:
+  void *data_;
+  TensorInfo info_;
+};
+
+// What a step reads and writes, by tensor name.
+using StepInputs = std::map<TensorId, InputValues>;
+using StepOutputs = std::map<TensorId, OutputValues>;
+
+// The values of one step for Session::run.
+class SpanIO : public StepIOGeneric {
+ public:
+  // Keeps pointers to the values.
+  SpanIO(const StepInputs &inputs, const StepOutputs &outputs);
+};
+
+// One step of a session. Throws as Session::run.
+void run(Session &session, const StepInputs &inputs, const StepOutputs &outputs);
+
+// Losses to add to a model, with the mean over their elements; the loss tensor is called "loss".
+LossObject nllLoss(const TensorId &probabilities, const TensorId &labels);  // labels: INT32 class numbers
+LossObject l1Loss(const TensorId &values, float lambda = 1.0f);             // lambda · |values|
+
+// What a Trainer needs beside model and optimizer.
+struct TrainingSpec {
+  LossObject loss;                                  // type "": `loss.output` is a tensor of the model
+  int batchesPerStep = 1;                           // micro-batches per step
+  std::vector<TensorId> outputs = {};               // tensors that steps return: every step needs memory for them
+  std::map<TensorId, TensorInfo> inputShapes = {};  // of inputs that the model leaves open
+  SessionOptions options = {};                      // of the session
+  std::shared_ptr<DeviceInfo> device = nullptr;     // null: the CPU
+};
+
+// Trains a model. One thread at a time.
+class Trainer {
+ public:
+  // `model`: name of a file or ModelProto bytes. Builds, compiles and loads. Throws as
+  // TrainingSession::createFromOnnxModel and Session::prepareDevice.
+  Trainer(const std::string &model, const TrainingSpec &spec, const Optimizer &optimizer);
+  // Works through batchesPerStep micro-batches; returns the mean of their losses. Throws as Session::run.
+  float step(const StepInputs &inputs, const StepOutputs &outputs = {});
+  // The model with its weights as they are now, as an ONNX file. Throws as Session::modelToHost.
+  void save(const std::string &fileName);
+  TrainingSession &session() { return *session_; }
+
+ private:
+  std::unique_ptr<TrainingSession> session_;
+  TensorId loss_;
+  TensorData losses_;  // one per micro-batch
+};
+
+// Runs a model. One thread at a time.
+class Predictor {
+ public:
+  // `outputs`: tensors to return, each whole. Throws as InferenceSession::createFromOnnxModel and
+  // Session::prepareDevice. A null device: the CPU.
+  Predictor(const std::string &model, const std::vector<TensorId> &outputs, const SessionOptions &options = {},
+            std::shared_ptr<DeviceInfo> device = nullptr);
+  // One batch. Every output named to the constructor needs memory. Throws as Session::run.
+  void run(const StepInputs &inputs, const StepOutputs &outputs);
+  InferenceSession &session() { return *session_; }
+
+ private:
+  std::unique_ptr<InferenceSession> session_;
+};
+
+}  // namespace popart

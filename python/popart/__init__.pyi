@@ -1,0 +1,25 @@
+# Names of the package: those of the compiled core, and the classes of Python on top.
+from popart_core import *
+
+from popart.builder import Builder as Builder
+from popart.losses import IdentityLoss as IdentityLoss
+from popart.losses import L1Loss as L1Loss
+from popart.losses import Loss as Loss
+from popart.losses import NllLoss as NllLoss
+from popart.opsets import AiGraphcoreOpset1 as AiGraphcoreOpset1
+from popart.opsets import AiOnnxMlOpset1 as AiOnnxMlOpset1
+from popart.opsets import AiOnnxOpset6 as AiOnnxOpset6
+from popart.opsets import AiOnnxOpset7 as AiOnnxOpset7
+from popart.opsets import AiOnnxOpset8 as AiOnnxOpset8
+from popart.opsets import AiOnnxOpset9 as AiOnnxOpset9
+from popart.opsets import AiOnnxOpset10 as AiOnnxOpset10
+from popart.opsets import AiOnnxOpset11 as AiOnnxOpset11
+from popart.session import InferenceSession as InferenceSession
+from popart.session import OutOfMemoryException as OutOfMemoryException
+from popart.session import TrainingSession as TrainingSession
+from popart.tensorinfo import TensorInfo as TensorInfo
+
+__version__: str
+defaultAiOnnxOpset: int
+defaultAiOnnxMlOpset: int
+defaultAiGraphcoreOpset: int

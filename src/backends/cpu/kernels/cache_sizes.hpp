@@ -1,0 +1,14 @@
+// Cache sizes that block sizes follow. They decide how work is cut, never the order of a sum.
+#pragma once
+#include <cstdint>
+
+namespace popart::cpu {
+
+// Bytes of the second level cache of one core, as the system says; 1 MiB where it says nothing.
+int64_t secondLevelCacheBytes();
+
+// Bytes of the panels of B that a product works through again and again: they share the second level cache with rows of
+// A and C.
+int64_t panelBytesAtOnce();
+
+}  // namespace popart::cpu

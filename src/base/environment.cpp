@@ -1,0 +1,101 @@
+// See environment.hpp.
+#include "base/environment.hpp"
+
+#include <charconv>
+#include <cstdlib>
+
+#include <nlohmann/json.hpp>
+
+#include <popart/error.hpp>
+
+namespace popart::environment {
+namespace {
+
+constexpr int kVirtualIpus = 16;
+
+constexpr Variable kVariables[] = {
+    {"POPART_NUM_THREADS", "one per physical core the process may run on", "Threads that compute, 1 or more."},
+    {"POPART_VIRTUAL_IPUS", "16", "IPUs that programs see on a machine without accelerator, 1 or more."},
+    {"POPART_MAX_MEMORY", "no limit",
+     "Memory in bytes that a program may need, with `K`, `M` or `G` for powers of 1024. `prepareDevice` raises "
+     "`OutOfMemoryException` above it. `SessionOptions.engineOptions[\"max_memory\"]` comes before it."},
+    {"POPLAR_ENGINE_OPTIONS", "none",
+     "Engine options as a JSON object, for example `{\"max_memory\": \"2G\"}`. Those of a program come before them."},
+    {"POPART_CACHE_DIR", "none",
+     "Folder for compiled programs: sets `SessionOptions.enableEngineCaching` and `cachePath`. Nothing is cached yet; "
+     "a "
+     "warning says so."},
+    {"POPXL_CACHE_DIR", "none", "The same; comes before `POPART_CACHE_DIR`, with a warning when they differ."},
+    {"POPART_LOG_LEVEL", "`WARN`",
+     "Least level of log lines that show: `TRACE`, `DEBUG`, `INFO`, `WARN`, `ERR`, `CRITICAL`, `OFF`."},
+    {"POPART_LOG_CONFIG", "none",
+     "Path of a JSON object from log channel to level, for example `{\"session\": \"INFO\"}`."},
+    {"POPART_LOG_DEST", "`stderr`", "Where log lines go: `stderr`, `stdout` or a file, which is written anew."},
+    {"POPART_LOG_FORMAT", "`%Y-%m-%dT%H:%M:%S.%fZ %n %P.%t %L: %v`", "Pattern of a log line, in the terms of spdlog."},
+    {"POPART_DOT_CHECKS", "none",
+     "Checkpoints that write dot files, `:` between them (`FWD0:FINAL`, `ALL`); added to `SessionOptions.dotChecks`."},
+    {"POPART_IR_DUMP", "none",
+     "File that receives the program as JSON when its passes have run, or as far as they came before an error."},
+    {"POPART_PASS_DUMP", "none",
+     "Folder that receives the program as IR text after every compiler pass: `<number>-<pass>.ir`."},
+    {"POPART_STEP_TIMES", "none",
+     "File to which a session appends a table when it ends: time, calls and kernel of each step."},
+    {"POPDIST_NUM_TOTAL_REPLICAS", "1", "Set by the launcher, read by `popdist`: replicas in all processes."},
+    {"POPDIST_NUM_LOCAL_REPLICAS", "1", "Set by the launcher, read by `popdist`: replicas in this process."},
+    {"POPDIST_NUM_INSTANCES", "1", "Set by the launcher, read by `popdist`: processes."},
+    {"POPDIST_INSTANCE_INDEX", "0", "Set by the launcher, read by `popdist`: number of this process."},
+    {"POPDIST_REPLICA_INDEX_OFFSET", "0", "Set by the launcher, read by `popdist`: number of the first replica here."},
+};
+
+std::optional<std::string> text(const char *name) {
+  const char *value = std::getenv(name);
+  if (!value || !*value) return std::nullopt;
+  return value;
+}
+
+std::optional<int> positive(const char *name) {
+  const std::optional<std::string> value = text(name);
+  if (!value) return std::nullopt;
+  return parsePositive(*value, std::string("environment variable ") + name);
+}
+
+}  // namespace
+
+std::span<const Variable> variables() { return kVariables; }
+
+std::optional<std::string> logLevel() { return text("POPART_LOG_LEVEL"); }
+std::optional<std::string> logDestination() { return text("POPART_LOG_DEST"); }
+std::optional<std::string> logFormat() { return text("POPART_LOG_FORMAT"); }
+std::optional<std::string> logConfig() { return text("POPART_LOG_CONFIG"); }
+std::optional<std::string> dotChecks() { return text("POPART_DOT_CHECKS"); }
+std::optional<std::string> irDump() { return text("POPART_IR_DUMP"); }
+std::optional<std::string> passDump() { return text("POPART_PASS_DUMP"); }
+std::optional<std::string> stepTimes() { return text("POPART_STEP_TIMES"); }
+std::optional<std::string> maxMemory() { return text("POPART_MAX_MEMORY"); }
+std::optional<std::string> cacheFolder() { return text("POPART_CACHE_DIR"); }
+std::optional<std::string> popxlCacheFolder() { return text("POPXL_CACHE_DIR"); }
+std::optional<int> numThreads() { return positive("POPART_NUM_THREADS"); }
+int virtualIpus() { return positive("POPART_VIRTUAL_IPUS").value_or(kVirtualIpus); }
+
+std::map<std::string, std::string> engineOptions() {
+  std::map<std::string, std::string> options;
+  const std::optional<std::string> given = text("POPLAR_ENGINE_OPTIONS");
+  if (!given) return options;
+  const nlohmann::json json = nlohmann::json::parse(*given, nullptr, false);
+  check(json.is_object(),
+        "environment variable POPLAR_ENGINE_OPTIONS: got '{}', expected a JSON object of option names and values",
+        *given);
+  for (const auto &[key, value] : json.items())
+    options[key] = value.is_string() ? value.get<std::string>() : value.dump();
+  return options;
+}
+
+int parsePositive(const std::string &text, const std::string &what) {
+  int value = 0;
+  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (problem != std::errc() || end != text.data() + text.size() || value < 1)
+    throw error("{}: got '{}', expected a whole number of 1 or more", what, text);
+  return value;
+}
+
+}  // namespace popart::environment

@@ -1,0 +1,43 @@
+// Environment variables: the one place that reads them. The table is what docs/environment.md is made from.
+// An empty variable counts as one that is not set. Values are read at each call, so a program may set them as it runs.
+#pragma once
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+
+namespace popart::environment {
+
+// A variable that this library or its Python packages read.
+struct Variable {
+  const char *name;
+  const char *fallback;  // what holds without it
+  const char *meaning;   // with its unit
+};
+
+// Every variable, by what it is for.
+std::span<const Variable> variables();
+
+// ---- values; nullopt when not set
+std::optional<std::string> logLevel();          // POPART_LOG_LEVEL
+std::optional<std::string> logDestination();    // POPART_LOG_DEST
+std::optional<std::string> logFormat();         // POPART_LOG_FORMAT
+std::optional<std::string> logConfig();         // POPART_LOG_CONFIG: path of a JSON file
+std::optional<std::string> dotChecks();         // POPART_DOT_CHECKS: names with ":" between them
+std::optional<std::string> irDump();            // POPART_IR_DUMP: path
+std::optional<std::string> passDump();          // POPART_PASS_DUMP: folder
+std::optional<std::string> stepTimes();         // POPART_STEP_TIMES: path
+std::optional<std::string> maxMemory();         // POPART_MAX_MEMORY: bytes with K, M or G
+std::optional<std::string> cacheFolder();       // POPART_CACHE_DIR
+std::optional<std::string> popxlCacheFolder();  // POPXL_CACHE_DIR
+// POPART_NUM_THREADS. Throws popart::error: no whole number of 1 or more.
+std::optional<int> numThreads();
+// POPART_VIRTUAL_IPUS, 16 when not set. Throws as numThreads.
+int virtualIpus();
+// POPLAR_ENGINE_OPTIONS: a JSON object, truth values as "true" and "false". Throws popart::error: no such object.
+std::map<std::string, std::string> engineOptions();
+
+// A whole number of 1 or more. Throws popart::error naming `what`.
+int parsePositive(const std::string &text, const std::string &what);
+
+}  // namespace popart::environment

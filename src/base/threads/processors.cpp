@@ -1,0 +1,122 @@
+// Cores and quotas, see processors.hpp. A control group is limited by itself and by every group around it: the least
+// quota counts. In a container the path in /proc/self/cgroup may be that of the host, of which nothing is mounted: the
+// walk up to the root then ends at the container's own group.
+#include "base/threads/processors.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <map>
+#include <sstream>
+#include <thread>
+
+#if defined(__linux__)
+#include <sched.h>
+#endif
+
+namespace popart {
+namespace {
+
+std::vector<int> allowedProcessorNumbers() {
+  std::vector<int> numbers;
+#if defined(__linux__)
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof(set), &set) == 0)
+    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu)
+      if (CPU_ISSET(cpu, &set)) numbers.push_back(cpu);
+#endif
+  if (numbers.empty())
+    for (int cpu = 0; cpu < std::max(1, static_cast<int>(std::thread::hardware_concurrency())); ++cpu)
+      numbers.push_back(cpu);
+  return numbers;
+}
+
+std::string firstLine(const std::string &path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
+
+std::optional<double> ratio(double quota, double period) {
+  if (quota > 0 && period > 0) return quota / period;
+  return std::nullopt;
+}
+
+// Version 2: "max 100000" or "150000 100000".
+std::optional<double> quotaOfUnified(const std::string &group) {
+  std::istringstream text(firstLine(group + "/cpu.max"));
+  double quota = 0, period = 0;
+  if (!(text >> quota >> period)) return std::nullopt;
+  return ratio(quota, period);
+}
+
+// Version 1: the quota is -1 without a limit.
+std::optional<double> quotaOfController(const std::string &group) {
+  std::istringstream quotaText(firstLine(group + "/cpu.cfs_quota_us"));
+  std::istringstream periodText(firstLine(group + "/cpu.cfs_period_us"));
+  double quota = 0, period = 0;
+  if (!(quotaText >> quota) || !(periodText >> period)) return std::nullopt;
+  return ratio(quota, period);
+}
+
+// The least of the quotas of `group` and the groups around it, up to the root of the hierarchy mounted at `mount`.
+template <class Read>
+void applyQuotas(const std::string &mount, std::string group, Read read, std::optional<double> &least) {
+  for (;;) {
+    if (const auto quota = read(mount + group); quota && (!least || *quota < *least)) least = quota;
+    if (group.empty()) return;
+    const size_t parent = group.rfind('/');
+    group.resize(parent == std::string::npos ? 0 : parent);
+  }
+}
+
+// Lines of /proc/self/cgroup: "0::/group" (version 2) or "4:cpu,cpuacct:/group".
+std::optional<double> quotaOfProcess(const std::string &root) {
+  std::optional<double> least;
+  std::ifstream file(root + "/proc/self/cgroup");
+  for (std::string line; std::getline(file, line);) {
+    const size_t first = line.find(':'), second = line.find(':', first == std::string::npos ? first : first + 1);
+    if (second == std::string::npos) continue;
+    const std::string controllers = line.substr(first + 1, second - first - 1);
+    std::string group = line.substr(second + 1);
+    if (group == "/") group.clear();
+    if (controllers.empty()) {
+      applyQuotas(root + "/sys/fs/cgroup", group, quotaOfUnified, least);
+      applyQuotas(root + "/sys/fs/cgroup/unified", group, quotaOfUnified, least);
+    } else if ((',' + controllers + ',').find(",cpu,") != std::string::npos) {
+      applyQuotas(root + "/sys/fs/cgroup/cpu", group, quotaOfController, least);
+      applyQuotas(root + "/sys/fs/cgroup/" + controllers, group, quotaOfController, least);
+    }
+  }
+  return least;
+}
+
+}  // namespace
+
+int allowedProcessors() { return static_cast<int>(allowedProcessorNumbers().size()); }
+
+int ProcessorLimits::threads() const {
+  const double most = quota ? std::ceil(*quota) : static_cast<double>(cores.size());
+  return static_cast<int>(std::clamp<double>(most, 1, std::max<double>(1, static_cast<double>(cores.size()))));
+}
+
+ProcessorLimits readProcessorLimits(const std::vector<int> &processors, const std::string &root) {
+  ProcessorLimits limits;
+  std::map<std::string, size_t> coreOf;  // by the list of its hyper-threads
+  for (int cpu : processors) {
+    const std::string folder = root + "/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/";
+    std::string siblings = firstLine(folder + "thread_siblings_list");
+    if (siblings.empty()) siblings = "cpu" + std::to_string(cpu);
+    const auto [it, fresh] = coreOf.try_emplace(siblings, limits.cores.size());
+    if (fresh) limits.cores.emplace_back();
+    limits.cores[it->second].push_back(cpu);
+  }
+  limits.quota = quotaOfProcess(root);
+  return limits;
+}
+
+ProcessorLimits processorLimits() { return readProcessorLimits(allowedProcessorNumbers()); }
+
+}  // namespace popart

@@ -1,0 +1,128 @@
+// The time model. A kernel needs the longer of two times: its multiply-adds at kFlops, its bytes at kBytes. Both are
+// those of one core of a present server. Kernels that state no flops take about one element per nanosecond; vectorised
+// ones are faster, so that the model rather wakes a thread too many than too few.
+//
+// With k threads a kernel takes T / k + kStart + k * kPerThread: waking and waiting cost kStart once and kPerThread for
+// every thread. The best k is sqrt(T / kPerThread), and more than one thread pays when T > T / k + kStart + k *
+// kPerThread.
+//
+// Tasks are claimed as the thread pool's threads do: each works its own stretch of tasks upwards, then takes from the
+// end of others'.
+#include "executable/cost.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <queue>
+
+#include <fmt/format.h>
+
+namespace popart::executable {
+namespace {
+
+constexpr double kFlops = 100;              // per nanosecond
+constexpr double kBytes = 4;                // per nanosecond
+constexpr double kStart = 500;              // nanoseconds
+constexpr double kPerThread = 150;          // nanoseconds
+constexpr double kLeastPerThread = 20'000;  // nanoseconds: kernels below do not count in the sum
+
+// Elapsed time of tasks [begin, end) of the kernel, whose whole time is `whole`, on `threads` threads.
+double elapsedOfRound(const Kernel &kernel, int begin, int end, double whole, int threads) {
+  struct Range {
+    int begin, end;
+  };
+  const int count = end - begin;
+  std::vector<Range> ranges;
+  for (int64_t i = 0; i < threads; ++i)
+    ranges.push_back(
+        {begin + static_cast<int>(count * i / threads), begin + static_cast<int>(count * (i + 1) / threads)});
+  using Free = std::pair<double, int>;  // when, which thread
+  std::priority_queue<Free, std::vector<Free>, std::greater<>> free;
+  for (int i = 0; i < threads; ++i) free.emplace(0, i);
+  double last = 0;
+  for (int left = count; left > 0;) {
+    const auto [now, thread] = free.top();
+    free.pop();
+    for (int i = 0; i < threads; ++i) {
+      Range &range = ranges[static_cast<size_t>((thread + i) % threads)];
+      if (range.begin == range.end) continue;
+      const int task = i == 0 ? range.begin++ : --range.end;
+      const double done = now + kernel.share(task) * whole;
+      last = std::max(last, done);
+      free.emplace(done, thread);
+      --left;
+      break;
+    }
+  }
+  return last;
+}
+
+std::vector<int> endsOf(const Kernel &kernel) {
+  const auto ends = kernel.roundEnds();
+  return ends.empty() ? std::vector<int>{kernel.tasks()} : std::vector<int>(ends.begin(), ends.end());
+}
+
+void addProgram(const Executable &executable, const Program &program, int threads, std::vector<KernelUse> &rows) {
+  for (const Step &step : program.steps) {
+    for (const auto &inner : step.programs) addProgram(executable, *inner, threads, rows);
+    if (!step.kernel) continue;
+    KernelUse use{step.name, step.kernel->name(), step.kernel->tasks()};
+    use.nanoseconds = predictedNanoseconds(executable, step);
+    use.threads = threadsThatPay(use.nanoseconds, widestRound(*step.kernel), threads);
+    int begin = 0;
+    for (int end : endsOf(*step.kernel)) {
+      use.elapsed += elapsedOfRound(*step.kernel, begin, end, use.nanoseconds, use.threads);
+      begin = end;
+    }
+    rows.push_back(std::move(use));
+  }
+}
+
+}  // namespace
+
+double predictedNanoseconds(const Executable &executable, const Step &step) {
+  if (!step.kernel) return 0;
+  double bytes = step.kernel->bytes();
+  if (bytes < 0) {
+    bytes = 0;
+    for (const auto *operands : {&step.in, &step.out})
+      for (const BufferIndex b : *operands)
+        if (b >= 0) bytes += static_cast<double>(executable.buffers[static_cast<size_t>(b)].bytes);
+  }
+  return std::max(step.kernel->flops() / kFlops, bytes / kBytes);
+}
+
+int threadsThatPay(double nanoseconds, int tasks, int threads) {
+  const double best = std::max(2.0, std::sqrt(nanoseconds / kPerThread));
+  const int k = static_cast<int>(std::min<double>(std::min(tasks, threads), best));
+  return k > 1 && nanoseconds > nanoseconds / k + kStart + k * kPerThread ? k : 1;
+}
+
+int widestRound(const Kernel &kernel) {
+  int widest = 0, begin = 0;
+  for (int end : endsOf(kernel)) widest = std::max(widest, end - begin), begin = end;
+  return widest;
+}
+
+std::vector<KernelUse> threadUse(const Executable &executable, int threads) {
+  std::vector<KernelUse> rows;
+  addProgram(executable, executable.main, threads, rows);
+  return rows;
+}
+
+std::string threadUseText(const std::vector<KernelUse> &rows, int threads) {
+  std::string text =
+      fmt::format("{:>8}  {:>7}  {:>10}  {:>6}  step, kernel\n", "threads", "tasks", "us/thread", "busy");
+  double work = 0, elapsed = 0;
+  for (const KernelUse &row : rows) {
+    text += fmt::format("{:>8}  {:>7}  {:>10.1f}  {:>5.0f}%  {}, {}\n", row.threads, row.tasks,
+                        row.nanoseconds / threads / 1e3, 100 * row.busy(threads), row.step, row.kernel);
+    if (row.nanoseconds / threads <= kLeastPerThread) continue;
+    work += row.nanoseconds, elapsed += row.elapsed;
+  }
+  const double busy = elapsed > 0 ? work / (elapsed * threads) : 1;
+  return text + fmt::format("{:.1f}% of {} threads busy in kernels with more than {:.0f} us per thread\n", 100 * busy,
+                            threads, kLeastPerThread / 1e3);
+}
+
+}  // namespace popart::executable

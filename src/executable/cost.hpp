@@ -1,0 +1,38 @@
+// What planning expects kernels to cost, and how well their tasks keep threads busy. A model of few numbers, stated in
+// cost.cpp: it decides how many threads a kernel wakes, never what it computes.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "executable/executable.hpp"
+
+namespace popart::executable {
+
+// Nanoseconds that one thread needs for the kernel of `step`; 0 for other steps.
+double predictedNanoseconds(const Executable &executable, const Step &step);
+
+// Threads that pay, in [1, threads], for work of `nanoseconds` in `tasks` equal tasks: each further thread must save
+// more than it costs to wake it and wait for it.
+int threadsThatPay(double nanoseconds, int tasks, int threads);
+
+// Most tasks that a round of the kernel has.
+int widestRound(const Kernel &kernel);
+
+// How one kernel uses the threads.
+struct KernelUse {
+  std::string step, kernel;
+  int tasks = 1;
+  int threads = 1;         // that it wakes, the caller among them
+  double nanoseconds = 0;  // predicted, on one thread
+  double elapsed = 0;      // predicted nanoseconds with these threads, waking not counted
+  double busy(int available) const { return elapsed > 0 ? nanoseconds / (elapsed * available) : 1; }
+};
+
+// One row per kernel step of the program and of the programs inside its loops and branches, in order.
+std::vector<KernelUse> threadUse(const Executable &executable, int threads);
+
+// The rows as a table with a line of column titles; the last line sums up the kernels with more than 20 microseconds of
+// work per thread.
+std::string threadUseText(const std::vector<KernelUse> &rows, int threads);
+
+}  // namespace popart::executable

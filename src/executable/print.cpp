@@ -1,0 +1,111 @@
+// Text of executables.
+#include <fmt/format.h>
+#include <popart/error.hpp>
+
+#include "base/hash.hpp"
+#include "executable/executable.hpp"
+
+namespace popart::executable {
+namespace {
+
+class Printer {
+ public:
+  explicit Printer(const Executable &executable) : e_(executable) {}
+
+  std::string run() {
+    const MemoryReport &m = e_.memory;
+    text_ = fmt::format(
+        "memory: {} bytes arena, {} bytes largest live set, {} bytes variables, {} bytes constants, {} bytes scratch\n",
+        m.arenaBytes, m.largestLiveSetBytes, m.variableBytes, m.constantBytes, m.scratchBytes);
+    for (size_t i = 0; i < e_.variables.size(); ++i)
+      text_ += fmt::format("v{} = variable {} {} {}{}\n", i, e_.variables[i].id, toText(e_.variables[i].info),
+                           e_.variables[i].layout.str(), e_.variables[i].isOptimizerState ? " optimizer state" : "");
+    for (size_t i = 0; i < e_.constants.size(); ++i) {
+      const TensorData &data = e_.constants[i].data;
+      const uint64_t hash = Hasher().addBytes(data.data(), static_cast<size_t>(data.nbytes())).value();
+      text_ +=
+          fmt::format("c{} = constant {} {} {:016x}\n", i, toText(data.info()), e_.constants[i].layout.str(), hash);
+    }
+    for (const InputStream &s : e_.inputs) text_ += fmt::format("input {} {}\n", s.id, toText(s.info));
+    for (const OutputStream &s : e_.outputs)
+      text_ += fmt::format("output {} {} {} {}\n", s.id, toText(s.info), static_cast<int>(s.kind), s.period);
+    text_ += fmt::format("run {} times:\n", e_.iterations);
+    printProgram(e_.main, 1);
+    return std::move(text_);
+  }
+
+ private:
+  std::string buffer(BufferIndex b) const {
+    if (b < 0) return "_";
+    const Buffer &buffer = e_.buffers[static_cast<size_t>(b)];
+    switch (buffer.place) {
+      case Buffer::Place::Arena:
+        return fmt::format("a{}+{}", buffer.offset, buffer.bytes);
+      case Buffer::Place::Variable:
+        return fmt::format("v{}", buffer.offset);
+      case Buffer::Place::Constant:
+        return fmt::format("c{}", buffer.offset);
+    }
+    return "?";
+  }
+  std::string list(const std::vector<BufferIndex> &buffers) const {
+    std::string text;
+    for (BufferIndex b : buffers) text += (text.empty() ? "" : ", ") + buffer(b);
+    return text;
+  }
+  std::string moves(const std::vector<Step::Move> &moves) const {
+    std::string text;
+    for (const Step::Move &m : moves)
+      text += fmt::format("{}{} -> {} ({} bytes)", text.empty() ? "" : ", ", buffer(m.from), buffer(m.to), m.bytes);
+    return text;
+  }
+
+  void line(int depth, const std::string &text) {
+    text_ += std::string(static_cast<size_t>(2 * depth), ' ') + text + "\n";
+  }
+
+  void printProgram(const Program &program, int depth) {
+    for (const Step &s : program.steps) printStep(s, depth);
+  }
+
+  void printStep(const Step &s, int depth) {
+    switch (s.kind) {
+      case Step::Kind::Kernel:
+        return line(depth, fmt::format("{}: {} [{} tasks] ({}) -> ({})", s.name, s.kernel->name(), s.kernel->tasks(),
+                                       list(s.in), list(s.out)));
+      case Step::Kind::HostLoad:
+        return line(depth,
+                    fmt::format("{}: load {} -> {}", s.name, e_.inputs[static_cast<size_t>(s.stream)].id, list(s.out)));
+      case Step::Kind::HostStore:
+        return line(
+            depth, fmt::format("{}: store {} <- {}", s.name, e_.outputs[static_cast<size_t>(s.stream)].id, list(s.in)));
+      case Step::Kind::Copy:
+        return line(depth, fmt::format("{}: copy {} -> {} ({} bytes)", s.name, list(s.in), list(s.out), s.bytes));
+      case Step::Kind::Loop:
+        line(depth, fmt::format("{}: loop, at most {} times, given ({}), iteration {}, condition {}", s.name,
+                                s.tripCount, list(s.in), buffer(s.iteration), buffer(s.condition)));
+        if (!s.initial.empty()) line(depth + 1, "first: " + moves(s.initial));
+        printProgram(*s.programs[0], depth + 1);
+        for (const Step::ScanOutput &scan : s.scans)
+          line(depth + 1,
+               fmt::format("append {} -> {} ({} bytes)", buffer(scan.from), buffer(scan.to), scan.bytesPerIteration));
+        if (!s.carried.empty()) line(depth + 1, "then: " + moves(s.carried));
+        return;
+      case Step::Kind::If:
+        line(depth, fmt::format("{}: if {}", s.name, list(s.in)));
+        printProgram(*s.programs[0], depth + 1);
+        line(depth, "else");
+        printProgram(*s.programs[1], depth + 1);
+        return;
+    }
+  }
+
+  const Executable &e_;
+  std::string text_;
+};
+
+}  // namespace
+
+std::string print(const Executable &executable) { return Printer(executable).run(); }
+
+}  // namespace popart::executable

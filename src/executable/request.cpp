@@ -1,0 +1,33 @@
+// Requests for kernels, read off the graph.
+#include <popart/graph.hpp>
+
+#include "executable/kernel.hpp"
+
+namespace popart::executable {
+namespace {
+
+OperandDesc describe(const Graph &graph, TensorIndex t) {
+  if (!t.valid()) return {TensorInfo(), {}, nullptr, false};
+  const Tensor &tensor = graph.tensor(t);
+  return {tensor.info, Layout::parse(tensor.layout),
+          tensor.tensorType() == TensorType::Const ? &tensor.tensorData() : nullptr, true};
+}
+
+}  // namespace
+
+KernelRequest requestOf(const Op &op) {
+  KernelRequest request{&op, {}, {}};
+  for (TensorIndex t : op.inputs()) request.inputs.push_back(describe(op.getGraph(), t));
+  for (TensorIndex t : op.outputs()) request.outputs.push_back(describe(op.getGraph(), t));
+  return request;
+}
+
+bool isFreeView(const Op &op) {
+  return op.has(Trait::View) && !op.isUserOp() && op.inTensor(0)->layout.empty() && op.outTensor(0)->layout.empty();
+}
+
+void setLayout(Tensor &tensor, const Layout &layout) {
+  tensor.layout = layout.kind == Layout::Kind::Plain ? std::string() : layout.str();
+}
+
+}  // namespace popart::executable

@@ -1,0 +1,56 @@
+// Program → Schedule → MemoryPlan → Executable.
+#include <chrono>
+
+#include <popart/logging.hpp>
+
+#include "lower/emit.hpp"
+#include "lower/memory_limit.hpp"
+#include "lower/program.hpp"
+
+namespace popart::lower {
+namespace {
+
+// Runs one step and logs its name and time.
+template <class Step>
+auto timed(const char *name, Step &&step) {
+  const auto start = std::chrono::steady_clock::now();
+  auto result = step();
+  const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
+  logging::devicex::debug("{}: {} ms", name, took.count());
+  return result;
+}
+
+}  // namespace
+
+Compiled compileInSteps(const Program &program, const LowerOptions &options, const Backends &backends) {
+  const Ir &ir = *program.ir;
+  Compiled result;
+  result.schedule = timed("schedule", [&] { return schedule::schedule(ir); });
+  const Kernels kernels = timed("chooseKernels", [&] { return chooseKernels(ir, result.schedule, backends); });
+  result.plan = timed("planMemory", [&] {
+    return memory::planMemory(ir, result.schedule, [&](const Op &op) { return kernels.find(op); });
+  });
+#ifndef NDEBUG
+  schedule::verify(result.schedule, ir);
+  memory::verify(result.plan);
+#endif
+  auto executable = timed("emit", [&] { return emit(ir, result.schedule, kernels, result.plan); });
+  executable->iterations = options.iterations;
+  executable->memory.scratchBytes =
+      executable->scratchBytesPerThread * options.threads + executable->sharedScratchBytes;
+  if (options.keepText) executable->loweredText = print(program, PrintData::Summary);
+  checkMemoryLimit(executable->memory, result.plan, options.maxMemoryBytes);
+  result.executable = std::move(executable);
+  return result;
+}
+
+std::shared_ptr<const executable::Executable> compile(const Program &program, const LowerOptions &options,
+                                                      const Backends &backends) {
+  return compileInSteps(program, options, backends).executable;
+}
+
+std::shared_ptr<const executable::Executable> compile(const Program &program, const LowerOptions &options) {
+  return compile(program, options, remember(options));
+}
+
+}  // namespace popart::lower

@@ -1,0 +1,43 @@
+// KernelCache: a backend that remembers what another backend answered. Equal requests share one kernel object, so that a
+// subgraph called many times makes its kernels once, and a pass that asks "is there a kernel" costs nothing later.
+#pragma once
+#include <memory>
+#include <string>
+#include <unordered_map>
+
+#include "executable/kernel.hpp"
+
+namespace popart::lower {
+
+// Lives as long as one program is lowered. User operators are not remembered: their kernels may depend on more than the
+// request says.
+class KernelCache final : public executable::Backend {
+ public:
+  // Every request is made for `threads` threads.
+  KernelCache(const executable::Backend &backend, int threads) : backend_(backend), threads_(threads) {}
+
+  std::string name() const override { return backend_.name(); }
+  int panelWidth() const override { return backend_.panelWidth(); }
+  std::span<const executable::BackendPass> passes() const override { return backend_.passes(); }
+  std::shared_ptr<const executable::Kernel> createKernel(const executable::KernelRequest &request,
+                                                         std::string &reason) const override;
+  bool supports(const Op &op, std::string &reason) const override;
+
+  // Answers given by the backend itself and from memory, for tests and logs.
+  int64_t made() const { return made_; }
+  int64_t shared() const { return shared_; }
+
+ private:
+  struct Answer {
+    std::shared_ptr<const executable::Kernel> kernel;  // null: refused
+    std::string reason;
+    std::vector<TensorData> constants;  // keeps the addresses in the key from being used again
+  };
+
+  const executable::Backend &backend_;
+  const int threads_;
+  mutable std::unordered_map<std::string, Answer> answers_;
+  mutable int64_t made_ = 0, shared_ = 0;
+};
+
+}  // namespace popart::lower

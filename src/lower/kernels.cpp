@@ -1,0 +1,37 @@
+#include "lower/kernels.hpp"
+
+namespace popart::lower {
+namespace {
+
+bool needsKernel(const Op &op) {
+  const bool step = op.is("Loop") || op.is("If") || op.is("HostLoad") || op.is("HostStore") || op.is("VariableAssign");
+  return !step && !executable::isFreeView(op);
+}
+
+}  // namespace
+
+Kernels chooseKernels(const Ir &program, const schedule::Schedule &schedule,
+                      const std::vector<std::unique_ptr<KernelCache>> &backends) {
+  Kernels result;
+  auto choose = [&](const Op &op) {
+    const executable::KernelRequest request = executable::requestOf(op);
+    std::string reasons;
+    for (size_t b = 0; b < backends.size(); ++b) {
+      std::string reason;
+      if (auto kernel = backends[b]->createKernel(request, reason)) {
+        if (b > 0) result.fallbacks.push_back({op.str(), backends[b - 1]->name(), reasons});
+        return kernel;
+      }
+      reasons += (reasons.empty() ? "" : "; ") + backends[b]->name() + ": " + reason;
+    }
+    throw error("{}: no backend of this device has a kernel for it: {}", op.debugName(), reasons);
+  };
+  for (const auto &[id, order] : schedule.orders) {
+    const Graph &graph = program.getGraph(id);
+    for (OpIndex o : order)
+      if (needsKernel(graph.op(o))) result.of.emplace(&graph.op(o), choose(graph.op(o)));
+  }
+  return result;
+}
+
+}  // namespace popart::lower

@@ -1,0 +1,26 @@
+// Which kernel runs each op of a program, and why a backend refused one.
+#pragma once
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "executable/executable.hpp"
+#include "lower/kernel_cache.hpp"
+#include "schedule/schedule.hpp"
+
+namespace popart::lower {
+
+struct Kernels {
+  std::unordered_map<const Op *, std::shared_ptr<const executable::Kernel>> of;  // ops that are no kernel are absent
+  std::vector<executable::Fallback> fallbacks;                                   // in the order of the schedule
+  const executable::Kernel *find(const Op &op) const {
+    const auto it = of.find(&op);
+    return it == of.end() ? nullptr : it->second.get();
+  }
+};
+
+// The first backend that has a kernel gets the op. Throws popart::error, naming the op and every reason, when none has.
+Kernels chooseKernels(const Ir &program, const schedule::Schedule &schedule,
+                      const std::vector<std::unique_ptr<KernelCache>> &backends);
+
+}  // namespace popart::lower

@@ -1,0 +1,11 @@
+// The memory limit of a program and the report when it does not fit.
+#pragma once
+#include "executable/executable.hpp"
+#include "memory/plan.hpp"
+
+namespace popart::lower {
+
+// Throws memory_allocation_err above `mostBytes` (0: no limit), naming the largest tensors of the arena and remedies.
+void checkMemoryLimit(const executable::MemoryReport &memory, const memory::MemoryPlan &plan, int64_t mostBytes);
+
+}  // namespace popart::lower

@@ -1,0 +1,76 @@
+#include "lower/program.hpp"
+
+#include <algorithm>
+#include <map>
+
+#include "executable/layout.hpp"
+
+namespace popart::lower {
+namespace {
+
+constexpr std::string_view kHeader = "program for ";
+
+void verifyTensor(const Graph &graph, const Tensor &tensor) {
+  if (tensor.layout.empty()) return;
+  const bool border = tensor.isGraphInput() || tensor.isGraphOutput();
+  check(tensor.tensorType() != TensorType::Stream && !(border && graph.isMain()),
+        "tensor '{}': a stream or an output of the program has layout {}: expected plain memory", tensor.id,
+        tensor.layout);
+  executable::storageBytes(tensor.info, executable::Layout::parse(tensor.layout));
+}
+
+void verifyOp(const Op &op) {
+  check(!op.is("Call"), "{}: a program has no calls: they are inlined", op.debugName());
+  check(!op.def().isInplaceVariant(), "{}: a program has no ops in place: memory is shared by the plan",
+        op.debugName());
+}
+
+}  // namespace
+
+Backends remember(const LowerOptions &options) {
+  if (options.backends.empty()) throw internal_error("lower: no backend was given");
+  Backends result;
+  for (const executable::Backend *backend : options.backends) result.push_back(std::make_unique<KernelCache>(*backend, options.threads));
+  return result;
+}
+
+std::string print(const Program &program, PrintData data) {
+  std::string text(kHeader);
+  for (const std::string &name : program.backends) text += (&name == &program.backends.front() ? "" : ", ") + name;
+  return text + "\n" + print(*program.ir, data);
+}
+
+Program parseProgram(std::string_view text) {
+  check(text.starts_with(kHeader), "program text: got '{}', expected '{}<backends>' in the first line",
+        text.substr(0, std::min<size_t>(text.find('\n'), 40)), kHeader);
+  Program program;
+  const size_t end = std::min(text.find('\n'), text.size());
+  std::string_view names = text.substr(kHeader.size(), end - kHeader.size());
+  while (!names.empty()) {
+    const size_t comma = std::min(names.find(", "), names.size());
+    program.backends.emplace_back(names.substr(0, comma));
+    names.remove_prefix(std::min(comma + 2, names.size()));
+  }
+  // The header keeps its line, so that messages count lines as the text does.
+  program.ir = parseIr("//" + std::string(text));
+  verify(program);
+  return program;
+}
+
+void verify(const Program &program) {
+  std::map<const Graph *, const Op *> callers;
+  for (const Graph *graph : schedule::programGraphs(*program.ir)) {
+    for (const Tensor *t : graph->tensors()) verifyTensor(*graph, *t);
+    for (const Op *op : graph->ops()) {
+      verifyOp(*op);
+      if (op->has(Trait::Internal)) continue;
+      for (const Graph *body : op->getCalledGraphs()) {
+        const auto [it, fresh] = callers.emplace(body, op);
+        check(fresh, "{}: {} runs its graph too: got two callers of {}, expected one", op->debugName(),
+              it->second->debugName(), body->getGraphString());
+      }
+    }
+  }
+}
+
+}  // namespace popart::lower

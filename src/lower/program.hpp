@@ -1,0 +1,62 @@
+// Program: what lowering makes and every device starts from. Flat functional graphs in which each op has a kernel on the
+// device, with memory layouts as facts of tensors. A value: it can be printed, read back, checked and compiled alone.
+//
+//   Ir --passes--> Program --schedule--> Schedule --planMemory--> MemoryPlan --emit--> Executable
+#pragma once
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <popart/ir.hpp>
+
+#include "executable/executable.hpp"
+#include "lower/kernel_cache.hpp"
+#include "memory/plan.hpp"
+#include "ops/constant_evaluation.hpp"
+
+namespace popart::lower {
+
+struct Program {
+  std::shared_ptr<const Ir> ir;
+  std::vector<std::string> backends;  // names of the kernel providers it was lowered for, in order
+};
+
+struct LowerOptions {
+  // Ordered kernel providers; the first that accepts wins: {cpu, ref}.
+  std::vector<const executable::Backend *> backends;
+  EvaluateOp evaluate;         // computes transposes of constants that no product reads; empty: they stay
+  int threads = 1;             // what kernels and scratch memory are planned for; results never depend on it
+  int64_t iterations = 1;      // Executable::iterations
+  bool fuse = true;            // false: one kernel per op, plain layouts (tests compare both)
+  bool keepText = false;       // fill Executable::loweredText
+  int64_t maxMemoryBytes = 0;  // 0: no limit; otherwise memory_allocation_err when the plan does not fit
+};
+
+// The backends of the options, each remembering its answers while one program is lowered and compiled.
+using Backends = std::vector<std::unique_ptr<KernelCache>>;
+Backends remember(const LowerOptions &options);  // throws internal_error when there is none
+
+// "program for cpu, ref" and the graphs. parseProgram(print(p)) compiles to the same executable. parseProgram throws
+// popart::error with the line for text that is no program, and what verify throws.
+std::string print(const Program &program, PrintData data = PrintData::Full);
+Program parseProgram(std::string_view text);
+// Throws popart::error, naming op or tensor: calls that are left, ops in place, a body with two callers, unknown
+// layouts, layouts of streams and of the program's outputs.
+void verify(const Program &program);
+
+// Everything that follows lowering: schedule, kernels, memory plan, steps. Throws popart::error when an op has no kernel
+// on any backend (naming op and reasons), memory_allocation_err above options.maxMemoryBytes.
+std::shared_ptr<const executable::Executable> compile(const Program &program, const LowerOptions &options,
+                                                      const Backends &backends);
+std::shared_ptr<const executable::Executable> compile(const Program &program, const LowerOptions &options);
+
+// What compile made on the way, for people and tests.
+struct Compiled {
+  schedule::Schedule schedule;
+  memory::MemoryPlan plan;
+  std::shared_ptr<const executable::Executable> executable;
+};
+Compiled compileInSteps(const Program &program, const LowerOptions &options, const Backends &backends);
+
+}  // namespace popart::lower

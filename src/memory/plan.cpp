@@ -1,0 +1,323 @@
+// One walk over the schedule numbers every op with a time (loop bodies and branches lie inside their op's range) and
+// records who reads and writes which storage when. Views share with their input, loop carries with the loop's results,
+// an invariant carry with the outer value; the rest is decided in sharing.cpp. Then the arena is planned.
+#include "memory/plan.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include <fmt/format.h>
+#include <popart/error.hpp>
+
+#include "memory/sharing.hpp"
+#include "memory/storages.hpp"
+
+namespace popart::memory {
+namespace {
+
+using executable::Layout;
+
+class Planner {
+ public:
+  Planner(const Ir &program, const schedule::Schedule &schedule, const KernelOf &kernelOf)
+      : program_(program), schedule_(schedule), kernelOf_(kernelOf) {}
+
+  MemoryPlan run() {
+    const Graph &main = program_.getMainGraph();
+    for (Tensor *t : main.tensorsOfType(TensorType::Variable))  // used or not: the host may read and write it
+      storage(main, t->index());
+    visitGraph(main);
+    sharing_.run();
+    copyAssigned();
+    place();
+    return std::move(plan_);
+  }
+
+ private:
+  // ---- values -----------------------------------------------------------------------------------
+  int &slot(const Graph &graph, TensorIndex t) {
+    auto &list = plan_.storageOf[&graph];
+    if (list.empty()) list.assign(graph.tensorSlots(), -1);
+    return list[t.value];
+  }
+
+  int storage(const Graph &graph, TensorIndex t) {
+    int &s = slot(graph, t);
+    if (s >= 0) return s;
+    const Tensor &tensor = graph.tensor(t);
+    const int64_t bytes = executable::storageBytes(tensor.info, Layout::parse(tensor.layout));
+    auto outside = [&](Place place, std::vector<const Tensor *> &list) {
+      list.push_back(&tensor);
+      return storages_.add(place, bytes, static_cast<int64_t>(list.size()) - 1, tensor.id);
+    };
+    switch (tensor.tensorType()) {
+      case TensorType::Variable:
+        return s = outside(Place::Variable, plan_.variables);
+      case TensorType::Const:
+        return s = outside(Place::Constant, plan_.constants);
+      default:
+        return s = storages_.add(Place::Arena, bytes, 0, tensor.id);
+    }
+  }
+
+  // ---- ops --------------------------------------------------------------------------------------
+  void visitGraph(const Graph &graph) {
+    for (OpIndex o : schedule_.of(graph)) {
+      const Op &op = graph.op(o);
+      ++time_;
+      if (op.is("VariableAssign")) {
+        visitAssign(graph, op);
+      } else if (op.is("HostLoad")) {
+        storages_.define(storage(graph, op.outputs()[0]), time_);
+      } else if (op.is("HostStore")) {
+        sharing_.readOutsideKernels(storage(graph, op.inputs()[0]), time_);
+      } else if (op.is("Loop")) {
+        visitLoop(graph, op);
+      } else if (op.is("If")) {
+        visitIf(graph, op);
+      } else if (executable::isFreeView(op)) {
+        const int in = storage(graph, op.inputs()[0]);
+        slot(graph, op.outputs()[0]) = in;
+      } else {
+        visitKernel(graph, op);
+      }
+    }
+  }
+
+  void visitAssign(const Graph &graph, const Op &op) {
+    const TensorIndex variable = op.inputs()[0], value = op.inputs()[1];
+    const bool alike = graph.tensor(variable).layout == graph.tensor(value).layout;
+    sharing_.addAssign(storage(graph, variable), storage(graph, value),
+                       alike ? Sharing::Layouts::Same : Sharing::Layouts::Different, time_);
+  }
+
+  void visitKernel(const Graph &graph, const Op &op) {
+    KernelUse use;
+    use.kernel = kernelOf_(op);
+    if (!use.kernel) throw internal_error("{}: the memory plan needs its kernel", op.debugName());
+    use.time = time_;
+    for (TensorIndex t : op.inputs()) {
+      use.in.push_back(t.valid() ? storage(graph, t) : -1);
+      if (t.valid()) storages_.use(use.in.back(), time_);
+    }
+    for (TensorIndex t : op.outputs()) {
+      use.out.push_back(t.valid() ? storage(graph, t) : -1);
+      if (t.valid()) storages_.define(use.out.back(), time_);
+    }
+    sharing_.addKernel(std::move(use));
+  }
+
+  // ---- control ----------------------------------------------------------------------------------
+  void visitLoop(const Graph &graph, const Op &op) {
+    const Graph &body = *op.getCalledGraphs().front();
+    const int start = time_++;
+    const int carries = op.inputCount() - 2;
+    for (int i : {0, 1})
+      if (op.hasInput(i)) sharing_.readOutsideKernels(storage(graph, op.inputs()[i]), start);
+    const int iteration = storage(body, body.inputs()[0]), condition = storage(body, body.inputs()[1]);
+    std::vector<int> carried(carries);
+    std::vector<bool> invariant(carries);
+    for (int j = 0; j < carries; ++j) {
+      const TensorIndex in = body.inputs()[2 + j];
+      const int outer = storage(graph, op.inputs()[2 + j]);
+      sharing_.readOutsideKernels(outer, start);
+      invariant[j] = body.outputs()[1 + j] == in;
+      carried[j] = invariant[j] ? (slot(body, in) = outer) : storage(body, in);
+    }
+    visitGraph(body);
+    const int end = ++time_;
+
+    const int next = storage(body, body.outputs()[0]);
+    for (int s : {iteration, condition, next}) storages_.keep(s, start, end);
+    for (int j = 0; j < carries; ++j) {
+      if (invariant[j]) {
+        sharing_.readOutsideKernels(carried[j], end);
+        continue;
+      }
+      storages_.keep(carried[j], start, end);
+      const int value = storage(body, body.outputs()[1 + j]);
+      storages_.use(value, end);
+      sharing_.addCarriedMove(value, carried[j], start);
+    }
+    copyCarried(op, body, carried, invariant, start, end);
+    for (int j = 0; j < op.outputCount(); ++j) visitLoopResult(graph, op, body, carried, j, start, end);
+  }
+
+  // After each iteration body results move to the carries; a result that is another carry goes through a temporary.
+  void copyCarried(const Op &op, const Graph &body, const std::vector<int> &carried, const std::vector<bool> &invariant,
+                   int start, int end) {
+    std::vector<Copy> &copies = plan_.carried[&op], last;
+    std::set<int> carries;
+    for (int c : carried) carries.insert(storages_.find(c));
+    for (size_t j = 0; j < carried.size(); ++j) {
+      if (invariant[j]) continue;
+      int value = storage(body, body.outputs()[1 + j]);
+      const int64_t bytes = storages_.bytes(carried[j]);
+      if (carries.count(storages_.find(value))) {
+        sharing_.readOutsideKernels(value, end);
+        const int temporary = storages_.add(Place::Arena, bytes, 0, op.str() + "/carry");
+        storages_.keep(temporary, start, end);
+        copies.push_back({value, temporary, bytes});
+        value = temporary;
+      }
+      last.push_back({value, carried[j], bytes});
+    }
+    copies.insert(copies.end(), last.begin(), last.end());
+  }
+
+  void visitLoopResult(const Graph &graph, const Op &op, const Graph &body, const std::vector<int> &carried, int j,
+                       int start, int end) {
+    if (!op.hasOutput(j)) return;
+    if (j < static_cast<int>(carried.size())) {  // the carry itself is the result
+      slot(graph, op.outputs()[j]) = carried[j];
+      return;
+    }
+    storages_.keep(storage(graph, op.outputs()[j]), start, end);
+    sharing_.readOutsideKernels(storage(body, body.outputs()[1 + j]), end);
+  }
+
+  void visitIf(const Graph &graph, const Op &op) {
+    const int start = time_;
+    sharing_.readOutsideKernels(storage(graph, op.inputs()[0]), start);
+    std::vector<int> results;
+    for (TensorIndex t : op.outputs())
+      if (t.valid()) results.push_back(storage(graph, t));
+    size_t first = 1;  // input of the op that is the branch's first
+    for (const char *name : {"then_branch", "else_branch"}) {
+      const Graph &branch = program_.getGraph(op.attributes().getAttribute<GraphRef>(name).id);
+      for (size_t i = 0; i < branch.inputs().size(); ++i)
+        slot(branch, branch.inputs()[i]) = storage(graph, op.inputs()[first + i]);
+      first += branch.inputs().size();
+      visitGraph(branch);
+      ++time_;
+      for (int i = 0; i < op.outputCount(); ++i)
+        if (op.hasOutput(i)) sharing_.readOutsideKernels(storage(branch, branch.outputs()[i]), time_);
+    }
+    for (int s : results) storages_.keep(s, start, time_);
+    for (size_t i = 1; i < op.inputs().size(); ++i)
+      if (op.hasInput(static_cast<int>(i))) sharing_.readOutsideKernels(storage(graph, op.inputs()[i]), time_);
+  }
+
+  // ---- the end of the program -------------------------------------------------------------------
+  void copyAssigned() {
+    std::vector<Copy> last;
+    const int end = time_ + static_cast<int>(2 * sharing_.copies().size());
+    for (const Sharing::Assign &a : sharing_.copies()) {
+      int from = a.value;
+      ++time_;
+      if (storages_.place(from) == Place::Variable) {  // may be overwritten by another copy: read it first
+        const int temporary = storages_.add(Place::Arena, storages_.bytes(from), 0, "assign");
+        storages_.keep(temporary, 0, end);
+        plan_.assigned.push_back({from, temporary, storages_.bytes(from)});
+        from = temporary;
+      }
+      storages_.use(from, time_);
+      last.push_back({from, a.variable, storages_.bytes(a.variable)});
+    }
+    plan_.assigned.insert(plan_.assigned.end(), last.begin(), last.end());
+  }
+
+  // Storages that were joined into another one get its number; copies that sharing made superfluous go.
+  void place() {
+    const Storages::Placed placed = storages_.place();
+    std::vector<int> number(storages_.size(), -1);
+    for (size_t s = 0; s < number.size(); ++s) {
+      if (storages_.find(static_cast<int>(s)) != static_cast<int>(s)) continue;
+      number[s] = static_cast<int>(plan_.storages.size());
+      plan_.storages.push_back(placed.storages[s]);
+    }
+    auto final = [&](int s) { return s < 0 ? s : number[static_cast<size_t>(storages_.find(s))]; };
+    auto resolve = [&](std::vector<Copy> &copies) {
+      for (Copy &c : copies) c.from = final(c.from), c.to = final(c.to);
+      std::erase_if(copies, [](const Copy &c) { return c.from == c.to; });
+    };
+    for (auto &[graph, list] : plan_.storageOf)
+      for (int &s : list) s = final(s);
+    for (auto &[op, copies] : plan_.carried) resolve(copies);
+    resolve(plan_.assigned);
+    plan_.arenaBytes = placed.arenaBytes;
+    plan_.largestLiveSetBytes = placed.largestLiveSetBytes;
+  }
+
+  const Ir &program_;
+  const schedule::Schedule &schedule_;
+  const KernelOf &kernelOf_;
+  MemoryPlan plan_;
+  Storages storages_;
+  Sharing sharing_{storages_};
+  int time_ = 0;
+};
+
+const char *placeName(Place place) {
+  switch (place) {
+    case Place::Arena:
+      return "arena";
+    case Place::Variable:
+      return "variable";
+    case Place::Constant:
+      return "constant";
+  }
+  return "?";
+}
+
+}  // namespace
+
+int MemoryPlan::of(const Graph &graph, TensorIndex t) const {
+  const auto it = storageOf.find(&graph);
+  return it == storageOf.end() || t.value >= it->second.size() ? -1 : it->second[t.value];
+}
+
+MemoryPlan planMemory(const Ir &program, const schedule::Schedule &schedule, const KernelOf &kernelOf) {
+  return Planner(program, schedule, kernelOf).run();
+}
+
+std::string print(const MemoryPlan &plan) {
+  std::map<int, std::vector<std::string>> values;  // of each storage
+  for (const auto &[graph, list] : plan.storageOf)
+    for (const Tensor *t : graph->tensors())
+      if (const int s = plan.of(*graph, t->index()); s >= 0) values[s].push_back(t->id);
+  std::string text = fmt::format("{:>5} {:>8} {:>12} {:>12} {:>11}  values\n", "", "place", "offset", "bytes", "alive");
+  for (size_t s = 0; s < plan.storages.size(); ++s) {
+    const Storage &storage = plan.storages[s];
+    auto names = values.find(static_cast<int>(s));
+    if (storage.first < 0 && storage.place == Place::Arena) continue;
+    if (names == values.end() && storage.place != Place::Arena) continue;
+    std::string list = storage.name;
+    if (names != values.end()) {
+      std::sort(names->second.begin(), names->second.end());
+      for (const std::string &name : names->second)
+        if (name != storage.name) list += ", " + name;
+    }
+    text += fmt::format("{:>5} {:>8} {:>12} {:>12} {:>5}-{:<5}  {}\n", s, placeName(storage.place), storage.offset,
+                        storage.bytes, storage.first, storage.last, list);
+  }
+  for (const auto &[op, copies] : plan.carried)
+    for (const Copy &c : copies)
+      text += fmt::format("after each iteration of {}: {} -> {}, {} bytes\n", op->str(), c.from, c.to, c.bytes);
+  for (const Copy &c : plan.assigned) text += fmt::format("at the end: {} -> {}, {} bytes\n", c.from, c.to, c.bytes);
+  text += fmt::format("arena: {} bytes\nlargest live set: {} bytes\n", plan.arenaBytes, plan.largestLiveSetBytes);
+  return text;
+}
+
+void verify(const MemoryPlan &plan) {
+  std::vector<std::tuple<int, int64_t, int, int64_t>> byStart;  // first, offset, last, bytes
+  for (const Storage &s : plan.storages)
+    if (s.place == Place::Arena && s.first >= 0 && s.bytes > 0) {
+      if (s.offset < 0 || s.offset + s.bytes > plan.arenaBytes)
+        throw internal_error("memory plan: '{}' lies outside the arena of {} bytes: {} bytes at {}", s.name,
+                             plan.arenaBytes, s.bytes, s.offset);
+      byStart.push_back({s.first, s.offset, s.last, s.bytes});
+    }
+  std::sort(byStart.begin(), byStart.end());
+  std::map<int64_t, std::pair<int64_t, int>> alive;  // offset -> bytes, last
+  for (const auto &[first, offset, last, bytes] : byStart) {
+    std::erase_if(alive, [first = first](const auto &entry) { return entry.second.second < first; });
+    const auto above = alive.lower_bound(offset);
+    const bool clash = (above != alive.end() && above->first < offset + bytes) ||
+                       (above != alive.begin() && std::prev(above)->first + std::prev(above)->second.first > offset);
+    if (clash) throw internal_error("memory plan: {} bytes at {} are used twice at time {}", bytes, offset, first);
+    alive[offset] = {bytes, last};
+  }
+}
+
+}  // namespace popart::memory

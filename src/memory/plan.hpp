@@ -1,0 +1,61 @@
+// MemoryPlan: where every value of a scheduled program lies. Liveness, sharing and placement in one value, which emission
+// reads, people print and the check verifies.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include <popart/ir.hpp>
+
+#include "executable/executable.hpp"
+#include "schedule/schedule.hpp"
+
+namespace popart::memory {
+
+using Place = executable::Buffer::Place;
+
+// A piece of memory. Values that share memory (views, in-place results, updated variables, loop carries) have one.
+struct Storage {
+  Place place = Place::Arena;
+  int64_t bytes = 0;
+  int64_t offset = 0;         // Arena: bytes from its start; others: index in MemoryPlan::variables or constants
+  int first = -1, last = -1;  // alive between these times, both included; -1: never
+  std::string name;           // of the value it was made for
+};
+
+// A copy between storages that sharing could not avoid.
+struct Copy {
+  int from = -1, to = -1;
+  int64_t bytes = 0;
+};
+
+struct MemoryPlan {
+  std::vector<Storage> storages;
+  std::vector<const Tensor *> variables, constants;  // of the program the plan was made for
+  // After each iteration of a loop, in this order: results that become carries.
+  std::map<const Op *, std::vector<Copy>> carried;
+  // At the end of the program, in this order: new values of variables.
+  std::vector<Copy> assigned;
+  int64_t arenaBytes = 0;
+  int64_t largestLiveSetBytes = 0;  // no arena can be smaller
+
+  // Index in storages; -1 when the tensor takes no memory (nothing runs that touches it).
+  int of(const Graph &graph, TensorIndex t) const;
+  std::unordered_map<const Graph *, std::vector<int>> storageOf;  // by tensor index
+};
+
+// The kernel that runs an op; null for what is no kernel (host streams, loops, branches, views, assignments).
+using KernelOf = std::function<const executable::Kernel *(const Op &)>;
+
+MemoryPlan planMemory(const Ir &program, const schedule::Schedule &schedule, const KernelOf &kernelOf);
+
+// One line per storage (offset, bytes, lifetime, values), then the copies and the totals.
+std::string print(const MemoryPlan &plan);
+
+// Throws internal_error when two storages that are alive at one time overlap in the arena, or lie outside of it.
+void verify(const MemoryPlan &plan);
+
+}  // namespace popart::memory

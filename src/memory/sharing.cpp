@@ -1,0 +1,149 @@
+// Decided once for the whole program, from who reads and writes which storage when:
+//   - a variable's new value is written straight into the variable when every read of the old value comes before, or is
+//     the same element-wise kernel; otherwise it is copied at the end. Likewise results and carries of loops;
+//   - an element-wise kernel overwrites an input that dies with it.
+#include "memory/sharing.hpp"
+
+#include <algorithm>
+
+namespace popart::memory {
+
+void Sharing::run() {
+  indexKernels();
+  shareUpdates();
+  shareCarries();
+  shareInPlace();
+  std::erase_if(assigns_, [&](const Assign &a) { return a.value < 0; });
+}
+
+void Sharing::readOutsideKernels(int s, int time) {
+  storages_.use(s, time);
+  int &last = outsideReads_.try_emplace(storages_.find(s), time).first->second;
+  last = std::max(last, time);
+}
+
+void Sharing::addAssign(int variable, int value, Layouts layouts, int time) {
+  assigns_.push_back({variable, value, layouts, time});
+  storages_.use(value, time);
+}
+
+void Sharing::indexKernels() {
+  for (size_t k = 0; k < kernels_.size(); ++k) {
+    for (int s : kernels_[k].out)
+      if (s >= 0) writers_.insert({storages_.find(s), static_cast<int>(k)});
+    for (int s : kernels_[k].in)
+      if (s >= 0) readers_.insert({storages_.find(s), static_cast<int>(k)});
+  }
+}
+
+// The kernel that writes storage s, when exactly one does.
+const KernelUse *Sharing::writer(int s) const {
+  const KernelUse *found = nullptr;
+  for (auto it = writers_.lower_bound({storages_.find(s), 0}); it != writers_.end() && it->first == storages_.find(s);
+       ++it) {
+    if (found) return nullptr;
+    found = &kernels_[it->second];
+  }
+  return found;
+}
+
+// Whether `value` may be written straight into `target`: every read of target's old contents is over by then.
+bool Sharing::canWriteInto(int value, int target) const {
+  if (storages_.place(value) != Place::Arena || storages_.find(value) == storages_.find(target)) return false;
+  if (storages_.bytes(value) != storages_.bytes(target)) return false;
+  const KernelUse *producer = writer(value);
+  if (!producer) return false;
+  const auto outside = outsideReads_.find(storages_.find(target));
+  if (outside != outsideReads_.end() && outside->second >= producer->time) return false;
+  for (auto it = readers_.lower_bound({storages_.find(target), 0});
+       it != readers_.end() && it->first == storages_.find(target); ++it) {
+    const KernelUse &reader = kernels_[it->second];
+    if (reader.time < producer->time) continue;
+    if (&reader != producer) return false;
+    for (size_t i = 0; i < reader.in.size(); ++i)
+      for (size_t o = 0; o < reader.out.size(); ++o)
+        if (reader.in[i] >= 0 && reader.out[o] >= 0 && storages_.find(reader.in[i]) == storages_.find(target) &&
+            storages_.find(reader.out[o]) == storages_.find(value) &&
+            !reader.kernel->canOverwrite(static_cast<int>(i), static_cast<int>(o)))
+          return false;
+  }
+  return true;
+}
+
+void Sharing::joinInto(int value, int target) {
+  const int from = storages_.find(value), to = storages_.find(target);
+  storages_.join(from, to);
+  for (auto *index : {&writers_, &readers_}) {
+    std::vector<int> moved;
+    for (auto it = index->lower_bound({from, 0}); it != index->end() && it->first == from; it = index->erase(it))
+      moved.push_back(it->second);
+    for (int k : moved) index->insert({to, k});
+  }
+  if (outsideReads_.count(from)) readOutsideKernels(to, outsideReads_[from]);
+}
+
+// Values move into the memory of the variable they replace.
+void Sharing::shareUpdates() {
+  for (const Assign &a : assigns_)  // an assign that copies another variable's old value at the end
+    if (storages_.place(a.value) == Place::Variable) readOutsideKernels(a.value, a.time);
+  for (Assign &a : assigns_) {
+    if (storages_.find(a.value) == storages_.find(a.variable)) {
+      a.value = -1;
+    } else if (a.layouts == Layouts::Same && canWriteInto(a.value, a.variable)) {
+      joinInto(a.value, a.variable);
+      a.value = -1;
+    }
+  }
+}
+
+// A value that lies in another carry of the same loop already stays there: each carry has a first value of its own.
+void Sharing::shareCarries() {
+  std::set<std::pair<int, int>> carries;  // (storage, start of its loop)
+  for (const CarriedMove &m : carriedMoves_) carries.insert({storages_.find(m.carry), m.start});
+  for (const CarriedMove &m : carriedMoves_) {
+    const int from = storages_.find(m.value), to = storages_.find(m.carry);
+    const KernelUse *producer = writer(m.value);  // before the loop: the carry's first value would overwrite it
+    if (!producer || producer->time <= m.start || from == to || carries.count({from, m.start})) continue;
+    if (!canWriteInto(m.value, m.carry)) continue;
+    joinInto(m.value, m.carry);
+    for (auto it = carries.lower_bound({from, 0}); it != carries.end() && it->first == from; it = carries.erase(it))
+      carries.insert({to, it->second});
+  }
+}
+
+void Sharing::shareInPlace() {
+  for (const KernelUse &k : kernels_) {
+    std::set<int> taken;
+    for (size_t o = 0; o < k.out.size(); ++o) {
+      if (k.out[o] < 0) continue;
+      const int out = storages_.find(k.out[o]);
+      if (storages_.place(out) != Place::Arena || storages_.firstDefinition(out) != k.time) continue;
+      for (size_t i = 0; i < k.in.size(); ++i) {
+        if (k.in[i] < 0) continue;
+        const int in = storages_.find(k.in[i]);
+        if (in == out || storages_.place(in) != Place::Arena || storages_.lastUse(in) != k.time || taken.count(in))
+          continue;
+        if (storages_.bytes(in) != storages_.bytes(out) ||
+            !k.kernel->canOverwrite(static_cast<int>(i), static_cast<int>(o)))
+          continue;
+        if (readElsewhere(k, i, in, static_cast<int>(o))) continue;
+        storages_.join(out, in);
+        taken.insert(in);
+        break;
+      }
+    }
+  }
+}
+
+// Another operand of the same kernel shares `in` and may not be overwritten by output o.
+bool Sharing::readElsewhere(const KernelUse &k, size_t operand, int in, int o) const {
+  for (size_t i = 0; i < k.in.size(); ++i)
+    if (i != operand && k.in[i] >= 0 && storages_.find(k.in[i]) == in &&
+        !k.kernel->canOverwrite(static_cast<int>(i), o))
+      return true;
+  for (size_t other = 0; other < k.out.size(); ++other)
+    if (static_cast<int>(other) != o && k.out[other] >= 0 && storages_.find(k.out[other]) == in) return true;
+  return false;
+}
+
+}  // namespace popart::memory

@@ -1,0 +1,49 @@
+// Storages: the pieces of memory behind values while a plan is being made. Values that share memory (views,
+// in-place results, updated variables, loop carries) are joined into one storage; what is left is placed in the arena.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "base/union_find.hpp"
+#include "memory/plan.hpp"
+
+namespace popart::memory {
+
+class Storages {
+ public:
+  int add(Place place, int64_t bytes, int64_t index, std::string name);
+  int find(int s) const;
+  // `s` becomes part of `target`; uses of both count for target.
+  void join(int s, int target);
+
+  void define(int s, int time);           // written at `time`
+  void use(int s, int time);              // read at `time`
+  void keep(int s, int first, int last);  // alive over the whole range whatever its uses
+  Place place(int s) const { return items_[find(s)].place; }
+  int64_t bytes(int s) const { return items_[find(s)].bytes; }
+  int64_t index(int s) const { return items_[find(s)].index; }
+  int lastUse(int s) const { return items_[find(s)].last; }
+  int firstDefinition(int s) const { return items_[find(s)].first; }
+  size_t size() const { return items_.size(); }
+
+  // Places what lies in the arena. One entry per storage number; joined ones repeat their target's.
+  struct Placed {
+    std::vector<Storage> storages;
+    int64_t arenaBytes = 0;
+    int64_t largestLiveSetBytes = 0;
+  };
+  Placed place() const;
+
+ private:
+  struct Item {
+    Place place;
+    int64_t bytes;
+    int64_t index;  // variable or constant
+    std::string name;
+    int first = -1, last = -1;  // -1: never
+  };
+  std::vector<Item> items_;
+  UnionFind sets_;
+};
+
+}  // namespace popart::memory

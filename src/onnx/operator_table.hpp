@@ -1,0 +1,35 @@
+// The operators of ai.onnx: numbers of inputs and outputs, and versions, from the operator schemas of the onnx package
+// that the build finds (tools/make_operator_table.py).
+#pragma once
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <popart/names.hpp>
+
+namespace popart::onnx {
+
+struct OperatorArity {
+  int minInputs;
+  int maxInputs;   // -1: any number
+  int maxOutputs;  // -1: any number
+};
+
+// Over all operator sets; nullopt for an operator ai.onnx does not have.
+std::optional<OperatorArity> findArity(std::string_view type);
+
+// An operator of one operator set.
+struct OnnxOperator {
+  std::string type;  // "Gelu"
+  OpVersion since;   // the version in force
+};
+
+// The operators of ai.onnx operator set `opset` in the order of their names, without those it marks as deprecated. A
+// newer set than the table knows gives the newest one's, below 1 none.
+std::vector<OnnxOperator> onnxOperators(int64_t opset);
+
+// The newest operator set of the table: the newest that models may use under OpVersionRule::Strict.
+int64_t newestOnnxOpset();
+
+}  // namespace popart::onnx

@@ -1,0 +1,128 @@
+// Keys of the maps of option texts, as the public documentation of the Poplar SDK lists them, and the notes on patterns.
+#include "pipeline/options_table.hpp"
+
+namespace popart::pipeline {
+namespace {
+
+using enum OptionKind;
+
+constexpr const char *kNoProfile =
+    "no report file is written and nothing is profiled. Use getSummaryReport, or the environment variable "
+    "POPART_STEP_TIMES";
+constexpr const char *kTiles = "Code and memory of tiles.";
+constexpr const char *kExchange = "Transfers between tiles, IPUs and the host.";
+constexpr const char *kTarget = "Set-up of IPU hardware.";
+constexpr const char *kDebug = "Debugging of programs for tiles.";
+constexpr const char *kPlanning = "Planning on tiles.";
+constexpr const char *kPartials = "Products and convolutions add up in FLOAT.";
+constexpr const char *kReport = "Contents of Poplar's text report, which is not made.";
+constexpr const char *kCollectives = "Collectives of replicas: a session runs one.";
+
+constexpr OptionKey kKeys[] = {
+    {"engineOptions", "max_memory", Built,
+     "Limit in bytes (`K`, `M`, `G` for powers of 1024) for everything the program needs; `prepareDevice` raises "
+     "`OutOfMemoryException` above it. The environment variable `POPART_MAX_MEMORY` is the default."},
+    {"engineOptions", "num_threads", Built,
+     "Threads that compute (README, \"Threads\"). The environment variable `POPART_NUM_THREADS` is the default."},
+    {"engineOptions", "autoReport.*", Warned, kNoProfile},
+    {"engineOptions", "profiler.*", Warned, kNoProfile},
+    {"engineOptions", "debug.instrument*", Warned, kNoProfile},
+    {"engineOptions", "debug.computeInstrumentationLevel", Warned, kNoProfile},
+    {"engineOptions", "debug.externalExchangeInstrumentationLevel", Warned, kNoProfile},
+    {"engineOptions", "debug.floatPointOpException", Warned,
+     "invalid operations give NaN or infinity. Check the results"},
+    {"engineOptions", "debug.nanOverflowException", Warned, "overflow gives infinity. Check the results"},
+    {"engineOptions", "prng.enable", Warned, "results are rounded to nearest even, not at random. Leave it out"},
+    {"engineOptions", "prng.seed", NoEffect, "Seed of stochastic rounding, which is refused."},
+    {"engineOptions", "target.saveArchive", Warned, "no file is written. Leave it out"},
+    {"engineOptions", "target.deterministicWorkers", NoEffect, "The same inputs always give the same bits."},
+    {"engineOptions", "target.*", NoEffect, kTarget},
+    {"engineOptions", "exchange.*", NoEffect, kExchange},
+    {"engineOptions", "streamCallbacks.*", NoEffect, kExchange},
+    {"engineOptions", "opt.*", NoEffect, kTiles},
+    {"engineOptions", "memory.*", NoEffect, kTiles},
+    {"engineOptions", "debug.*", NoEffect, kDebug},
+    {"convolutionOptions", "availableMemoryProportion", NoEffect, kPlanning},
+    {"convolutionOptions", "partialsType*", NoEffect, kPartials},
+    {"convolutionOptions", "pass", NoEffect, kPlanning},
+    {"convolutionOptions", "use128BitConvUnitLoad", NoEffect, kPlanning},
+    {"convolutionOptions", "startTileMultiplier", NoEffect, kPlanning},
+    {"convolutionOptions", "numIOTiles", NoEffect, kPlanning},
+    {"convolutionOptions", "enableMultiStageReduce", NoEffect, kPlanning},
+    {"convolutionOptions", "enableFastReduce", NoEffect, kPlanning},
+    {"convolutionOptions", "enableConvDithering", NoEffect, kPlanning},
+    {"convolutionOptions", "remapOutputTensor", NoEffect, kPlanning},
+    {"convolutionOptions", "gatherConvOutput", NoEffect, kPlanning},
+    {"convolutionOptions", "disableTransformations", NoEffect, kPlanning},
+    {"convolutionOptions", "insertTransformsCycleCountProgs", NoEffect, kPlanning},
+    {"convolutionOptions", "planConstraints*", NoEffect, kPlanning},
+    {"convolutionOptions", "tilesPerIPU", NoEffect, kPlanning},
+    {"lstmOptions", "availableMemoryProportion", NoEffect, kPlanning},
+    {"lstmOptions", "partialsType", NoEffect, kPartials},
+    {"lstmOptions", "weightAccumulatorsType", NoEffect, kPartials},
+    {"lstmOptions", "inferenceOnly", NoEffect, kPlanning},
+    {"lstmOptions", "preCalcWeights", NoEffect, kPlanning},
+    {"lstmOptions", "numShards", NoEffect, kPlanning},
+    {"lstmOptions", "rnnCodeReuse", NoEffect, kPlanning},
+    {"lstmOptions", "rnnStepsPerWU", NoEffect, kPlanning},
+    {"lstmOptions", "recomputationMode", Warned,
+     "nothing is computed again: values are kept for the backward pass. Leave it out"},
+    {"matmulOptions", "availableMemoryProportion", NoEffect, kPlanning},
+    {"matmulOptions", "fullyConnectedPass", NoEffect, kPlanning},
+    {"matmulOptions", "inputRHSIsPreArranged", NoEffect, kPlanning},
+    {"matmulOptions", "partialsType", NoEffect, kPartials},
+    {"matmulOptions", "use128BitConvUnitLoad", NoEffect, kPlanning},
+    {"matmulOptions", "enableMultiStageReduce", NoEffect, kPlanning},
+    {"matmulOptions", "enableFastReduce", NoEffect, kPlanning},
+    {"matmulOptions", "remapOutputTensor", NoEffect, kPlanning},
+    {"matmulOptions", "gatherOutput", NoEffect, kPlanning},
+    {"matmulOptions", "planConstraints*", NoEffect, kPlanning},
+    {"reportOptions", "show*", NoEffect, kReport},
+    {"gclOptions", "useSynclessCollectives", NoEffect, kCollectives},
+    {"gclOptions", "maxBytesPerTile", NoEffect, kCollectives},
+    {"gclOptions", "topology", NoEffect, kCollectives},
+    {"gclOptions", "link", NoEffect, kCollectives},
+    {"gclOptions", "syncful.*", NoEffect, kCollectives},
+};
+
+constexpr const char *kRewrite = "rewrite";
+constexpr const char *kLowering = "subsumed by lowering";
+constexpr const char *kNothing = "no effect";
+
+constexpr PatternNote kPatterns[] = {
+    {"PreUniRepl, PostNRepl", kRewrite, "Identity, Detach and Sum of one tensor go."},
+    {"OpToIdentity", kRewrite, "Operators that change nothing become Identity."},
+    {"SoftmaxGradDirect, NlllWithSoftmaxGradDirect", kRewrite, "Softmax with its loss."},
+    {"SumToAdd, NegativeOneScale, ExpandCast", kRewrite, ""},
+    {"TransposeToIdentityOrReshapePattern", kRewrite, ""},
+    {"SplitOp, SplitGradOpToConcat", kRewrite, ""},
+    {"PadSum", kRewrite, "Sums of Pads, or of gradients of Slice, that fill the result without overlap become Concat."},
+    {"Slice2SliceSubsample", kRewrite, "Off unless asked for: slices take any step."},
+    {"RandomNormalLikeOpPattern, RandomUniformLikeOpPattern", kRewrite, ""},
+    {"SubtractArg1GradOp, MulArgGradOp, ReciprocalGradOp, DivArg0GradOp, DivArg1GradOp, PowArg0GradOp, PowArg1GradOp, "
+     "Atan2Arg0GradOp, Atan2Arg1GradOp, FmodArg0GradOp, SinGradOp, CosGradOp, SqrtGradOp, ExpGradOp, Expm1GradOp, "
+     "LogGradOp, Log1pGradOp, AbsGradOp",
+     "subsumed by differentiation", "Gradient rows give elementary operators at once; no `<Op>Grad` of these exists."},
+    {"CoshOp", kLowering, "Cosh has a kernel; expanding it would lose digits."},
+    {"MatMulOp, MatMulLhsGradOp, MatMulRhsGradOp", kLowering,
+     "`decompose` expands the gradients into Transpose and MatMul; products take any rank."},
+    {"ConvDataGrad, ConvFlipWeightsGradOp, ConvFlipWeightsDoubleFlip, ConvTranspose", kLowering,
+     "Data gradients and transposed convolutions have kernels that read the weights as they are; nothing is flipped."},
+    {"DecomposeBinaryConstScalar", kLowering, "Element-wise kernels hold scalar constants as numbers."},
+    {"LoopScanOut", "subsumed by the engine", "Loops write scan outputs in place."},
+    {"RemoveUnnecessaryLossGradCast", "subsumed by the pipeline", "The loss gradient is made in the type of the loss."},
+    {"AllReduceToIdentity", kLowering, "With one replica collectives are copies."},
+    {"InPlace, UpdateInplacePrioritiesForIpu", kLowering,
+     "Memory is shared where no later reader needs the old value (`emit`)."},
+    {"InitAccumulate, TiedGather, TiedGatherAccumulate", kNothing, "Layouts of accumulators and embeddings on tiles."},
+    {"SplitGather, LambSerialisedWeight", kNothing, "Serialisation on tiles; nothing is serialised here."},
+    {"PackedDataBlock, UpsampleToResize, ScanToLoop, LSTMOp, ZerosLikeOpPattern", kNothing,
+     "The operators they rewrite are refused as not supported yet."},
+};
+
+}  // namespace
+
+std::span<const OptionKey> optionKeys() { return kKeys; }
+std::span<const PatternNote> patternNotes() { return kPatterns; }
+
+}  // namespace popart::pipeline

@@ -1,0 +1,276 @@
+// The rows of options_table.hpp, in the order of the declarations in sessionoptions.hpp.
+#include "pipeline/options_table.hpp"
+
+#include <algorithm>
+#include <cctype>
+
+namespace popart::pipeline {
+namespace {
+
+using Options = SessionOptions;
+using enum OptionKind;
+
+const Options &defaults() {
+  static const Options options;
+  return options;
+}
+
+// Another value than the default.
+template <auto Member>
+bool changed(const Options &options, RunMode) {
+  return options.*Member != defaults().*Member;
+}
+
+// A switch that is on, or a list that is not empty.
+template <auto Member>
+bool given(const Options &options, RunMode) {
+  if constexpr (requires { (options.*Member).empty(); })
+    return !(options.*Member).empty();
+  else
+    return options.*Member;
+}
+
+bool offChip(const TensorLocation &location) { return location.storage == TensorStorage::OffChip; }
+bool sharded(const TensorLocation &location) {
+  return location.replicatedTensorSharding == ReplicatedTensorSharding::On;
+}
+
+template <auto Member>
+bool remote(const Options &options, RunMode) {
+  return (options.*Member).location.isRemote();
+}
+
+bool halfPartials(const Options &options, RunMode) {
+  std::string text = options.partialsTypeMatMuls;
+  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
+  return text == "half";
+}
+
+constexpr const char *kSteersOutlining =
+    "steers outlining: nothing is outlined, every call runs its own operations. "
+    "Leave it at its default";
+constexpr const char *kDotLook = "dot files show every operation, by type, one file per graph. Leave it at its default";
+constexpr const char *kStaysInMemory =
+    "there is one memory, and the tensors stay whole in it. Leave them OnChip and unsharded";
+constexpr const char *kOffChipOrSharded = "`location` off chip or sharded over replicas";
+constexpr const char *kSchedule = "Order of operations on tiles; operations run in the order of the program.";
+constexpr const char *kHostTransfers = "Host transfers: values are read and written where the host has them.";
+constexpr const char *kOneReplica = "Replicas: a session runs one.";
+constexpr const char *kOfPipelining = "Part of pipelining, see `enablePipelining`.";
+
+constexpr OptionRow kRows[] = {
+    // ---- files for people
+    {"logDir", Built, nullptr, "", "Folder of the dot files; the current one when empty."},
+    {"dotChecks", Built, nullptr, "",
+     "Checkpoints after which dot files are written: `Fwd0`, `Fwd1`, `Bwd0`, `PreAlias`, `Final` or `ALL`; those of "
+     "the "
+     "environment variable `POPART_DOT_CHECKS` are added."},
+    {"firstDotOp", Warned, changed<&Options::firstDotOp>, "not 0", kDotLook},
+    {"finalDotOp", Warned, changed<&Options::finalDotOp>, "not 10000", kDotLook},
+    {"dotOpNames", Warned, given<&Options::dotOpNames>, "`True`", kDotLook},
+    {"separateCallOpPdfs", Warned, changed<&Options::separateCallOpPdfs>, "`False`", kDotLook},
+    {"exportPoplarComputationGraph", Warned, given<&Options::exportPoplarComputationGraph>, "`True`",
+     "there is no Poplar graph, and no file is written. Use dotChecks, or the environment variable POPART_IR_DUMP"},
+    {"exportPoplarVertexGraph", Warned, given<&Options::exportPoplarVertexGraph>, "`True`",
+     "there is no Poplar graph, and no file is written. Use dotChecks, or the environment variable POPART_IR_DUMP"},
+    // ---- what runs, and how it is measured
+    {"syntheticDataMode", Refused,
+     [](const Options &o, RunMode) { return o.syntheticDataMode != SyntheticDataMode::Off; }, "any but `Off`",
+     "inputs always come from the host. Leave it Off"},
+    {"instrumentWithHardwareCycleCounter", Warned, given<&Options::instrumentWithHardwareCycleCounter>, "`True`",
+     "no device here counts cycles, and getCycleCount raises an error. Time session.run instead"},
+    {"hardwareInstrumentations", NoEffect, nullptr, "",
+     "Which cycles are counted, see `instrumentWithHardwareCycleCounter`."},
+    {"disableGradAccumulationTensorStreams", NoEffect, nullptr, "",
+     "Accumulators live within a run and never go to the host."},
+    {"disableOptimizerStateTensorStreams", Built, nullptr, "", "`modelToHost` leaves optimizer state out."},
+    // ---- outlining
+    {"enableOutlining", NoEffect, nullptr, "",
+     "Repeated parts as subgraphs, which makes programs for tiles smaller. Nothing is outlined, whatever its value."},
+    {"enableOutliningCopyCostPruning", Warned, changed<&Options::enableOutliningCopyCostPruning>, "`False`",
+     kSteersOutlining},
+    {"outlineThreshold", Warned, changed<&Options::outlineThreshold>, "not 1", kSteersOutlining},
+    {"outlineSequenceBreakCost", Warned, changed<&Options::outlineSequenceBreakCost>, "not 10000", kSteersOutlining},
+    {"subgraphCopyingStrategy", Warned, changed<&Options::subgraphCopyingStrategy>, "`JustInTime`", kSteersOutlining},
+    // ---- accumulation
+    {"accumulationFactor", Built, nullptr, "", "Micro-batches per weight update."},
+    {"enableGradientAccumulation", Built, nullptr, "",
+     "Training: weights are updated once per `accumulationFactor` micro-batches."},
+    {"accumulationAndReplicationReductionType", Built, nullptr, "",
+     "Sum or mean over the micro-batches of one weight update."},
+    {"accumulationAndReplicationReductionType", Refused,
+     [](const Options &o, RunMode) { return o.accumulationAndReplicationReductionType == ReductionType::NoReduction; },
+     "`NoReduction`", "an update needs one gradient per weight. Set it to Sum or Mean"},
+    {"meanAccumulationAndReplicationReductionStrategy", Built, nullptr, "", "Where the mean is taken."},
+    {"enableNonStableSoftmax", NoEffect, nullptr, "",
+     "Softmax always subtracts the largest value, which costs nothing here."},
+    // ---- memory and time of training
+    {"enablePipelining", Warned, given<&Options::enablePipelining>, "`True`",
+     "stages run one after the other on each micro-batch, with the same results. Leave it off unless the program needs "
+     "it"},
+    {"autoRecomputation", Warned, [](const Options &o, RunMode) { return o.autoRecomputationEnabled(); },
+     "any but `NoRecompute`",
+     "nothing is computed again: activations are kept for the backward pass. To save memory, use a smaller micro-batch "
+     "and gradient accumulation"},
+    {"explicitRecomputation", NoEffect, nullptr, "", "The form that recomputation takes, see `autoRecomputation`."},
+    {"mergeVarUpdate", Warned, [](const Options &o, RunMode) { return o.mergeVarUpdate != MergeVarUpdateType::None; },
+     "any but `Off`", "each weight is updated by an operation of its own. Leave it Off"},
+    {"mergeVarUpdateMemThreshold", NoEffect, nullptr, "", "Steers `mergeVarUpdate`."},
+    {"looseThresholdAtPeak", NoEffect, nullptr, "", "Steers `mergeVarUpdate`."},
+    // ---- host transfers
+    {"rearrangeAnchorsOnHost", NoEffect, nullptr, "", kHostTransfers},
+    {"rearrangeStreamsOnHost", NoEffect, nullptr, "", kHostTransfers},
+    {"enablePrefetchDatastreams", NoEffect, nullptr, "", kHostTransfers},
+    {"defaultBufferingDepth", NoEffect, nullptr, "", kHostTransfers},
+    {"bufferingDepthMap", NoEffect, nullptr, "", kHostTransfers},
+    // ---- cutting the program in time
+    {"executionPhaseSettings.phases", Warned,
+     [](const Options &o, RunMode) { return o.executionPhaseSettings.phases > 1; }, "above 1",
+     "the program is not cut into phases: all its tensors stay in memory. Set phases to 0"},
+    {"executionPhaseSettings", NoEffect, nullptr, "", "The other members shape the phases, see `phases`."},
+    {"numIOTiles", NoEffect, nullptr, "", "Tiles for host transfers; there are no tiles."},
+    {"batchSerializationSettings.factor", Warned,
+     [](const Options &o, RunMode) { return o.batchSerializationSettings.factor > 1; }, "above 1",
+     "the batch is not cut: its activations are in memory at once. To save memory, use a smaller micro-batch and "
+     "gradient "
+     "accumulation"},
+    {"batchSerializationSettings", NoEffect, nullptr, "", "The other members shape the parts, see `factor`."},
+    {"autodiffSettings", NoEffect, nullptr, "", "Gradient graphs read the forward values that were kept."},
+    {"aliasZeroCopy", NoEffect, nullptr, "", "Calls copy nothing here."},
+    // ---- placement
+    {"virtualGraphMode", Built, nullptr, "", "Decides how many IPUs a device must have. Numbers do not depend on it."},
+    {"virtualGraphSplitRatios", NoEffect, nullptr, "", "Placement on IPUs by `virtualGraphMode` Auto."},
+    // ---- replicas
+    {"enableReplicatedGraphs", Refused,
+     [](const Options &o, RunMode) { return o.enableReplicatedGraphs && o.replicatedGraphCount > 1; },
+     "`True` with `replicatedGraphCount` above 1", "a session runs one replica. Set replicatedGraphCount to 1"},
+    {"replicatedGraphCount", Refused,
+     [](const Options &o, RunMode) { return o.enableReplicatedGraphs && o.replicatedGraphCount > 1; },
+     "above 1 with `enableReplicatedGraphs`", "a session runs one replica. Set it to 1"},
+    {"enableDistributedReplicatedGraphs", Refused,
+     [](const Options &o, RunMode) { return o.enableDistributedReplicatedGraphs && o.globalReplicationFactor > 1; },
+     "`True` with `globalReplicationFactor` above 1",
+     "a session runs in one process. Set globalReplicationFactor to 1"},
+    {"globalReplicationFactor", Refused,
+     [](const Options &o, RunMode) { return o.enableDistributedReplicatedGraphs && o.globalReplicationFactor > 1; },
+     "above 1 with `enableDistributedReplicatedGraphs`", "a session runs in one process. Set it to 1"},
+    {"globalReplicaOffset", NoEffect, nullptr, "", kOneReplica},
+    // ---- compiling
+    {"compileEngine", Built, nullptr, "", "`False`: `prepareDevice` compiles and does not load."},
+    {"constantWeights", Built, nullptr, "",
+     "Inference: weights are folded as constants and cannot be changed afterwards."},
+    {"cachePath", NoEffect, nullptr, "", "Part of caching, see `enableEngineCaching`."},
+    {"enableEngineCaching", Warned, given<&Options::enableEngineCaching>, "`True`",
+     "programs are compiled anew each time, and nothing is written. Leave it off, and unset POPART_CACHE_DIR and "
+     "POPXL_CACHE_DIR"},
+    {"enableVariablesCaching", NoEffect, nullptr, "", "Part of caching, see `enableEngineCaching`."},
+    {"engineOptions", Built, nullptr, "",
+     "By key, see below. Those of the environment variable `POPLAR_ENGINE_OPTIONS` are added."},
+    {"convolutionOptions", NoEffect, nullptr, "", "By key, see below."},
+    {"lstmOptions", NoEffect, nullptr, "", "By key, see below."},
+    {"matmulOptions", NoEffect, nullptr, "", "By key, see below."},
+    {"reportOptions", NoEffect, nullptr, "", "By key, see below."},
+    {"gclOptions", NoEffect, nullptr, "", "By key, see below."},
+    // ---- numbers
+    {"enableFloatingPointChecks", Refused, given<&Options::enableFloatingPointChecks>, "`True`",
+     "invalid operations give NaN or infinity. Leave it off and check the results"},
+    {"enableStochasticRounding", Refused, given<&Options::enableStochasticRounding>, "`True`",
+     "results are rounded to nearest even. Leave it off"},
+    {"_enableRngStateManagement", NoEffect, nullptr, "", "Random numbers depend on the seed alone."},
+    {"enableLoadAndOffloadRNGState", Refused, given<&Options::enableLoadAndOffloadRNGState>, "`True`",
+     "random numbers depend on the seed alone. Use setRandomSeed and getRandomSeed"},
+    {"enableFullyConnectedPass", NoEffect, nullptr, "", "A hint for products on tiles."},
+    {"enableSerializedMatmuls", NoEffect, nullptr, "", "Products are not cut into parts, whatever its value."},
+    {"partialsTypeMatMuls", Warned, halfPartials, "`half`",
+     "products add up in FLOAT, which is not slower here. Leave it empty"},
+    {"enableStableNorm", NoEffect, nullptr, "", "Norms are always computed in the stable form."},
+    {"groupNormStridedChannelGrouping", Refused, given<&Options::groupNormStridedChannelGrouping>, "`True`",
+     "group normalisation groups neighbouring channels. Leave it off"},
+    {"customCodelets", Refused, given<&Options::customCodelets>, "any",
+     "codelets are code for IPU tiles. Register a kernel with popart::registerKernel"},
+    {"customCodeletCompileFlags", NoEffect, nullptr, "", "Part of `customCodelets`."},
+    {"updatableNamedBuffers", Refused, given<&Options::updatableNamedBuffers>, "any",
+     "buffers cannot be updated alone. Use weightsFromHost"},
+    // ---- order of operations
+    {"kahnTieBreaker", NoEffect, nullptr, "", kSchedule},
+    {"timeLimitScheduler", NoEffect, nullptr, "", kSchedule},
+    {"swapLimitScheduler", NoEffect, nullptr, "", kSchedule},
+    {"transitiveClosureOptimizationThreshold", NoEffect, nullptr, "", kSchedule},
+    {"serializedPoprithmsShiftGraphsDir", Warned, given<&Options::serializedPoprithmsShiftGraphsDir>, "any",
+     "no file is written there. Leave it empty; POPART_IR_DUMP writes the program"},
+    {"decomposeGradSum", Built, nullptr, "",
+     "Training: a sum of three or more gradients becomes additions into one accumulator, so that terms need not be in "
+     "memory together. FLOAT16 sums are rounded after each addition."},
+    {"groupHostSync", NoEffect, nullptr, "", kSchedule},
+    {"strictOpVersions", Built, nullptr, "",
+     "`False`: models of newer operator sets than the library knows are read as the newest known one."},
+    {"opxAliasChecking", Warned, given<&Options::opxAliasChecking>, "`True`",
+     "kernels are not checked as they run. Leave it off"},
+    {"opxModifyChecking", Warned, given<&Options::opxModifyChecking>, "`True`",
+     "kernels are not checked as they run. Leave it off"},
+    // ---- where tensors are kept
+    {"activationTensorLocationSettings", Warned, remote<&Options::activationTensorLocationSettings>, kOffChipOrSharded,
+     kStaysInMemory},
+    {"weightTensorLocationSettings", Warned, remote<&Options::weightTensorLocationSettings>, kOffChipOrSharded,
+     kStaysInMemory},
+    {"optimizerStateTensorLocationSettings", Warned, remote<&Options::optimizerStateTensorLocationSettings>,
+     kOffChipOrSharded, kStaysInMemory},
+    {"accumulatorTensorLocationSettings", Warned, remote<&Options::accumulatorTensorLocationSettings>,
+     kOffChipOrSharded, kStaysInMemory},
+    {"tensorLocationSettingsOverride", Warned,
+     [](const Options &o, RunMode) {
+       return std::ranges::any_of(o.tensorLocationSettingsOverride,
+                                  [](const auto &e) { return offChip(e.second) || sharded(e.second); });
+     },
+     "a location off chip or sharded", kStaysInMemory},
+    // ---- the rest of training
+    {"accumulateOuterFragmentSettings", NoEffect, nullptr, "", kSchedule},
+    {"automaticLossScalingSettings.enabled", Refused,
+     [](const Options &o, RunMode) { return o.automaticLossScalingSettings.enabled; }, "`True`",
+     "the loss scale is the optimizer's. Give lossScaling to the optimizer"},
+    {"automaticLossScalingSettings", NoEffect, nullptr, "", "The other members shape the scaling, see `enabled`."},
+    {"replicatedCollectivesSettings", NoEffect, nullptr, "", kOneReplica},
+    {"developerSettings", NoEffect, nullptr, "", kHostTransfers},
+    {"useHostCopyOps", NoEffect, nullptr, "", "Host transfers are always operations of the program."},
+    {"enableExplicitMainLoops", NoEffect, nullptr, "", "Micro-batches of one update are always a loop of the program."},
+    {"enableEfficientOverlapIOTopoCons", NoEffect, nullptr, "", kHostTransfers},
+    {"enableSupportedDataTypeCasting", NoEffect, nullptr, "", "INT64 and UINT64 stay what they are."},
+    {"enableMergeExchange", NoEffect, nullptr, "", kHostTransfers},
+    {"ensureFp32LossScaleTensor", Warned, given<&Options::ensureFp32LossScaleTensor>, "`True`",
+     "the backward pass starts in the type of the loss, where a scale above 65504 is infinite in FLOAT16. Use a "
+     "smaller "
+     "loss scale"},
+    {"delayVarUpdates", NoEffect, nullptr, "", kSchedule},
+    {"scheduleNonWeightUpdateGradientConsumersEarly", NoEffect, nullptr, "", kSchedule},
+    {"enableInplaceAmbiguityChecking", Built, nullptr, "",
+     "`prepareDevice` refuses programs whose result depends on an order that nothing fixes."},
+    {"createImplicitPipeliningFwdOnlyProgram", Refused, given<&Options::createImplicitPipeliningFwdOnlyProgram>,
+     "`True`", "a session has one program. Make an inference session for the forward pass"},
+    {"throwIfLog2ScaleTensorNotInRange", NoEffect, nullptr, "",
+     "Of FLOAT8 operators, which are refused as not supported yet."},
+    {"enableConstantFoldingOfMultipleConsumers", NoEffect, nullptr, "", "Constants are folded, whatever its value."},
+    {"useLoopCandidateCreator", NoEffect, nullptr, "", "Layout of loops on tiles."},
+    {"stashAllTensorsInferencePipeline", NoEffect, nullptr, "", kOfPipelining},
+    {"experimentalSettings.customTransformApplierSettings", Refused,
+     [](const Options &o, RunMode) { return !o.experimentalSettings.customTransformApplierSettings.empty(); }, "any",
+     "custom transforms are not run. Leave customTransformApplierSettings empty"},
+    {"experimentalSettings", NoEffect, nullptr, "",
+     "`createHostTransferableTensorWithOffset` is about layouts on tiles."},
+    {"compilationProgressLogger", Built, nullptr, "", "Called by `prepareDevice` with steps done and steps in all."},
+    {"compilationProgressTotal", Built, nullptr, "", "Steps in all, for `compilationProgressLogger`."},
+    // ---- old names
+    {"defaultPrefetchBufferingDepth", NoEffect, nullptr, "", "Old name of `defaultBufferingDepth`."},
+    {"prefetchBufferingDepthMap", NoEffect, nullptr, "", "Old name of `bufferingDepthMap`."},
+    {"serializedPoprithmsAnnealGraphsDir", NoEffect, nullptr, "", "Old name of `serializedPoprithmsShiftGraphsDir`."},
+};
+
+}  // namespace
+
+const char *kindName(OptionKind kind) {
+  constexpr const char *kNames[] = {"built", "refused", "warned", "no effect"};
+  return kNames[static_cast<int>(kind)];
+}
+
+std::span<const OptionRow> optionRows() { return kRows; }
+
+}  // namespace popart::pipeline

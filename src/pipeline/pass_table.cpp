@@ -1,0 +1,188 @@
+// The table of all passes, in the order in which they run.
+#include <algorithm>
+
+#include <popart/error.hpp>
+#include <popart/ir.hpp>
+#include <popart/logging.hpp>
+
+#include "base/nearest.hpp"
+#include "lower/channels_last.hpp"
+#include "lower/decompose.hpp"
+#include "lower/flatten.hpp"
+#include "lower/fold_batch_norm.hpp"
+#include "lower/fuse_elementwise.hpp"
+#include "lower/fuse_epilogue.hpp"
+#include "lower/layout.hpp"
+#include "lower/order_updates.hpp"
+#include "lower/widen.hpp"
+#include "patterns/pattern.hpp"
+#include "pipeline/passes.hpp"
+#include "transforms/accumulation_loop.hpp"
+#include "transforms/constant_folding.hpp"
+#include "transforms/decompose_sums.hpp"
+#include "transforms/host_io.hpp"
+#include "transforms/prune.hpp"
+#include "transforms/random_setup.hpp"
+
+namespace popart::pipeline {
+namespace {
+
+const char *returnName(Anchor::Return kind) {
+  switch (kind) {
+    case Anchor::Return::All:
+      return "all";
+    case Anchor::Return::Final:
+      return "final";
+    case Anchor::Return::EveryN:
+      return "everyn";
+    case Anchor::Return::Sum:
+      return "sum";
+  }
+  throw internal_error("Anchor: unknown return kind: got {}.", static_cast<int>(kind));
+}
+
+// ---- conditions -------------------------------------------------------------------------------
+
+bool always(const PassContext &) { return true; }
+bool training(const PassContext &c) { return c.trains(); }
+bool decomposingGradientSums(const PassContext &c) { return c.request.options.decomposeGradSum; }
+bool fusing(const PassContext &c) { return c.lowering.fuse; }
+
+// ---- preparation ------------------------------------------------------------------------------
+
+void dropModelOutputs(PassContext &c) { c.main().setOutputs({}); }
+
+void setUpRandomSeeds(PassContext &c) { c.result.randomSeed = transforms::setUpRandomSeeds(c.ir()); }
+
+void checkAnchors(PassContext &c) {
+  for (const TensorId &id : c.anchors) {
+    if (c.main().contains(id)) continue;
+    std::vector<std::string> ids;
+    for (Tensor *t : c.main().tensors()) ids.push_back(t->id);
+    throw error("DataFlow: the anchor '{}' names no tensor of the model. Nearest existing names: {}", id,
+                nearest(id, ids));
+  }
+}
+
+void pruneGraphs(PassContext &c) { transforms::prune(c.main(), c.anchors); }
+
+void applyPatterns(PassContext &c) {
+  for (Graph *graph : c.ir().getAllGraphs()) {
+    const int count =
+        patterns::applyPatterns(*graph, c.request.patterns, graph->isMain() ? c.anchors : std::set<TensorId>{});
+    logging::pattern::debug("{}: {} rewrites", graph->getGraphString(), count);
+  }
+}
+
+void decomposeGradientSums(PassContext &c) {
+  for (Graph *graph : c.ir().getAllGraphs()) transforms::decomposeGradientSums(*graph);
+}
+
+void loadStreams(PassContext &c) { transforms::loadStreams(c.main()); }
+
+void storeAnchors(PassContext &c) {
+  for (const Anchor &anchor : c.request.anchors)
+    transforms::storeAnchor(c.main(), anchor.id, anchor.stream.empty() ? anchor.id : anchor.stream,
+                            returnName(anchor.kind), anchor.period);
+}
+
+void addAccumulationLoop(PassContext &c) {
+  transforms::addAccumulationLoop(c.ir(), c.request.options.factors.accumulationFactor);
+}
+
+void removeUnusedGraphs(PassContext &c) {
+  std::set<const Graph *> used{&c.main()};
+  std::vector<const Graph *> stack{&c.main()};
+  while (!stack.empty()) {
+    const Graph *graph = stack.back();
+    stack.pop_back();
+    for (const Graph *called : graph->getCalledGraphs())
+      if (used.insert(called).second) stack.push_back(called);
+  }
+  for (Graph *graph : c.ir().getAllGraphs())
+    if (!used.count(graph)) c.ir().removeGraph(graph->id);
+}
+
+// ---- lowering -----------------------------------------------------------------------------------
+
+// Kernels of fused rows rely on what fusion checked, so that these rows come from fusion alone.
+void requireNotLowered(const Ir &ir) {
+  for (const Graph *graph : ir.getAllGraphs())
+    for (const Op *op : graph->ops())
+      if (op->has(Trait::Internal) && op->def().domain() == "popart" && !op->is("VariableAssign"))
+        throw error("{}: a program that was lowered cannot be lowered again. Give the program before lowering",
+                    op->debugName());
+}
+
+void flatten(PassContext &c) {
+  requireNotLowered(c.source());
+  c.replaceIr(lower::flatten(c.source(), c.keepOutputs ? lower::MainOutputs::Keep : lower::MainOutputs::Drop));
+}
+void simplify(PassContext &c) { lower::simplify(c.ir()); }
+void foldLargeTransposes(PassContext &c) { lower::foldLargeTransposes(c.ir(), c.lowering.evaluate); }
+void widenHalves(PassContext &c) { lower::widenHalves(c.ir(), c.device()); }
+void decompose(PassContext &c) { lower::decompose(c.ir(), c.device()); }
+void foldBatchNorms(PassContext &c) { lower::foldBatchNorms(c.ir()); }
+void fuseElementwise(PassContext &c) { lower::fuseElementwise(c.ir(), c.device()); }
+void fuseEpilogues(PassContext &c) { lower::fuseEpilogues(c.ir(), c.device()); }
+void assignLayouts(PassContext &c) { lower::assignLayouts(c.ir(), c.device()); }
+void assignChannelsLast(PassContext &c) { lower::assignChannelsLast(c.ir(), c.device()); }
+void orderUpdates(PassContext &c) { lower::orderUpdates(c.ir()); }
+void runUpdatesEarly(PassContext &c) { lower::runUpdatesEarly(c.ir()); }
+void runDevicePasses(PassContext &c) {
+  for (const executable::BackendPass &pass : c.device().passes()) pass.run(c.ir(), c.device(), c.lowering.threads);
+}
+
+// ---- on request -------------------------------------------------------------------------------
+
+void foldConstants(PassContext &c) {
+  for (Graph *graph : c.ir().getAllGraphs()) transforms::foldConstants(*graph, c.lowering.evaluate);
+}
+void decomposeSums(PassContext &c) {
+  for (Graph *graph : c.ir().getAllGraphs()) transforms::decomposeSums(*graph);
+}
+
+constexpr Pass kPasses[] = {
+    {"dropModelOutputs", "the anchors alone say what comes back to the host", Phase::Fwd0, always, dropModelOutputs},
+    {"addLossOps", "loss objects of old programs become operators", Phase::Fwd0, training, addLossOps},
+    {"checkLoss", "refuse a loss that cannot be differentiated", Phase::Fwd0, training, checkLoss},
+    {"setUpRandomSeeds", "give every random operator a seed of its own", Phase::Fwd1, always, setUpRandomSeeds},
+    {"growBackwardPass", "add the gradients of all weights", Phase::Bwd0, training, growBackwardPass},
+    {"addWeightUpdates", "add the optimizer's steps", Phase::Bwd0, training, addWeightUpdates},
+    {"checkAnchors", "refuse anchors that name no tensor", Phase::Bwd0, always, checkAnchors},
+    {"prune", "remove what leads to no output, kept tensor or effect", Phase::PreAlias, always, pruneGraphs},
+    {"applyPatterns", "run the patterns of the session", Phase::PreAlias, always, applyPatterns},
+    {"decomposeGradientSums", "make sums of gradients a chain of additions", Phase::PreAlias, decomposingGradientSums,
+     decomposeGradientSums},
+    {"prune", "remove what leads to no output, kept tensor or effect", Phase::PreAlias, always, pruneGraphs},
+    {"storeAnchors", "send anchors to the host", Phase::Final, always, storeAnchors},
+    {"loadStreams", "load streams from the host", Phase::Final, always, loadStreams},
+    {"addAccumulationLoop", "loop over the micro-batches of one update", Phase::Final, training, addAccumulationLoop},
+    {"removeUnusedGraphs", "remove graphs that nothing calls", Phase::Final, always, removeUnusedGraphs},
+
+    {"flatten", "inline calls, replace in-place operators by functional ones", Phase::Flatten, always, flatten},
+    {"simplify", "remove what computes nothing", Phase::Flatten, always, simplify},
+    {"foldLargeTransposes", "compute transposes of constants that products read", Phase::Flatten, always,
+     foldLargeTransposes},
+    {"widenHalves", "compute in float32 what has no 16-bit kernel", Phase::Flatten, always, widenHalves},
+    {"decompose", "expand operators without a kernel on the device", Phase::Flatten, always, decompose},
+    {"simplify", "remove what computes nothing", Phase::Flatten, always, simplify},
+    {"foldBatchNorms", "fold normalisations with known parameters into convolutions", Phase::Fuse, fusing,
+     foldBatchNorms},
+    {"fuseElementwise", "cluster element-wise operators", Phase::Fuse, fusing, fuseElementwise},
+    {"fuseEpilogues", "let products absorb transposes and element-wise operators", Phase::Fuse, fusing, fuseEpilogues},
+    {"assignLayouts", "keep weights of products in the order their kernels read", Phase::Layout, fusing, assignLayouts},
+    {"assignChannelsLast", "keep channels innermost around convolutions", Phase::Layout, fusing, assignChannelsLast},
+    {"orderUpdates", "read old values of variables before their updates", Phase::Order, always, orderUpdates},
+    {"runUpdatesEarly", "update variables right after their gradients", Phase::Order, always, runUpdatesEarly},
+    {"runDevicePasses", "the passes of the device, in its order", Phase::Order, fusing, runDevicePasses},
+
+    {"foldConstants", "compute what depends on constants and shapes only", Phase::OnRequest, always, foldConstants},
+    {"decomposeSums", "make sums of gradients additions into one accumulator", Phase::OnRequest, always, decomposeSums},
+};
+
+}  // namespace
+
+std::span<const Pass> allPasses() { return kPasses; }
+
+}  // namespace popart::pipeline

@@ -1,0 +1,135 @@
+// The runner of the pass table.
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+
+#include <fmt/format.h>
+#include <popart/error.hpp>
+#include <popart/logging.hpp>
+
+#include "base/environment.hpp"
+#include "pipeline/passes.hpp"
+
+namespace popart::pipeline {
+namespace {
+
+constexpr const char *kPhaseNames[] = {"Fwd0",    "Fwd1", "Bwd0",   "PreAlias", "Final",
+                                       "Flatten", "Fuse", "Layout", "Order",    "OnRequest"};
+
+#ifdef NDEBUG
+constexpr bool kVerifyAlways = false;
+#else
+constexpr bool kVerifyAlways = true;
+#endif
+
+bool wantsDot(const PipelineOptions &options, const std::string &checkpoint) {
+  return std::any_of(options.dotChecks.begin(), options.dotChecks.end(), [&](std::string name) {
+    std::transform(name.begin(), name.end(), name.begin(), [](unsigned char ch) { return std::tolower(ch); });
+    std::string wanted = checkpoint;
+    std::transform(wanted.begin(), wanted.end(), wanted.begin(), [](unsigned char ch) { return std::tolower(ch); });
+    return name == wanted || name == "all";
+  });
+}
+
+void writeDot(const PassContext &c, const std::string &checkpoint) {
+  if (!wantsDot(c.request.options, checkpoint)) return;
+  for (Graph *graph : c.ir().getAllGraphs()) {
+    std::string name = graph->isMain() ? "main" : graph->id;
+    for (char &ch : name)
+      if (!std::isalnum(static_cast<unsigned char>(ch)) && ch != '_' && ch != '-') ch = '_';
+    const std::string path = c.request.options.logDir + "/" + checkpoint + "_" + name + ".dot";
+    std::ofstream file(path);
+    file << toDot(*graph);
+    file.close();
+    check(static_cast<bool>(file), "SessionOptions::dotChecks: the file '{}' cannot be written. Check logDir", path);
+  }
+}
+
+bool isPreparation(Phase phase) { return phase <= Phase::Final; }
+
+void finishPhase(PassContext &c, Phase phase) {
+  if (!isPreparation(phase)) return;
+  verify(c.ir());
+  writeDot(c, phaseName(phase));
+}
+
+// Numbers go on over preparation and lowering of one process, so that the files sort in the order of the passes.
+void dump(const PassContext &c, const char *name) {
+  const std::optional<std::string> folder = environment::passDump();
+  if (!folder) return;
+  static std::atomic<int> number{0};
+  const std::string path = fmt::format("{}/{:03}-{}.ir", *folder, number++, name);
+  std::error_code ignored;
+  std::filesystem::create_directories(*folder, ignored);
+  std::ofstream file(path);
+  file << print(c.ir(), PrintData::Summary);
+  file.close();
+  if (!file) logging::transform::warn("POPART_PASS_DUMP: the file '{}' cannot be written", path);
+}
+
+}  // namespace
+
+const char *phaseName(Phase phase) { return kPhaseNames[static_cast<int>(phase)]; }
+
+PassContext::PassContext(PrepareRequest r) : request(std::move(r)) {
+  for (const Anchor &anchor : request.anchors) anchors.insert(anchor.id);
+}
+PassContext::PassContext(const Ir &source, const lower::LowerOptions &options, const lower::Backends &providers)
+    : lowering(options), backends(&providers), source_(&source) {}
+PassContext::PassContext(PrepareRequest r, const lower::LowerOptions &options, const lower::Backends &providers)
+    : PassContext(std::move(r)) {
+  lowering = options;
+  backends = &providers;
+}
+
+Ir &PassContext::ir() const {
+  if (!request.ir) throw internal_error("passes: the program is read only until it is flat");
+  return *request.ir;
+}
+
+void PassContext::replaceIr(std::unique_ptr<Ir> ir) {
+  request.ir = std::move(ir);
+  source_ = nullptr;
+}
+
+void runPass(PassContext &c, const Pass &pass) {
+  check(pass.applies(c), "pass '{}' does not apply: it belongs to {}", pass.name,
+        isPreparation(pass.phase) ? "training. Give a loss" : "devices with fused kernels. Choose another device");
+  const auto start = std::chrono::steady_clock::now();
+  pass.run(c);
+  const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
+  logging::transform::debug("{}: {} ms, {} ops", pass.name, took.count(), c.main().opCount());
+  if (c.request.options.verifyEachPass || kVerifyAlways) verify(c.ir());
+  dump(c, pass.name);
+}
+
+void runPasses(PassContext &c, Phase first, Phase last) {
+  Phase phase = first;
+  for (const Pass &pass : allPasses()) {
+    if (pass.phase < first || pass.phase > last) continue;
+    if (pass.phase != phase) finishPhase(c, phase);
+    phase = pass.phase;
+    if (pass.applies(c)) runPass(c, pass);
+  }
+  finishPhase(c, phase);
+}
+
+lower::Program lowerProgram(const Ir &ir, const lower::LowerOptions &options, const lower::Backends &backends) {
+  PassContext context(ir, options, backends);
+  runPasses(context, Phase::Flatten, Phase::Order);
+  lower::Program program{std::shared_ptr<const Ir>(std::move(context.request.ir)), {}};
+  for (const auto &backend : backends) program.backends.push_back(backend->name());
+#ifndef NDEBUG
+  lower::verify(program);
+#endif
+  return program;
+}
+
+std::shared_ptr<const executable::Executable> lower(const Ir &ir, const lower::LowerOptions &options) {
+  const lower::Backends backends = lower::remember(options);
+  return lower::compile(lowerProgram(ir, options, backends), options, backends);
+}
+
+}  // namespace popart::pipeline

@@ -1,0 +1,86 @@
+// Kernels that cut their work for the number of threads, or into rounds, at shapes large enough for it: the reference's
+// numbers, and the same bits with every number of threads.
+#include <gtest/gtest.h>
+
+#include "../support/against_reference.hpp"
+
+namespace popart {
+namespace {
+
+using test::floats;
+
+// The reference's values, and the same bits with 1, 2, 3, 8 and 64 threads. The tolerance is relative above 1.
+void compare(const SingleOp &op, double tolerance) {
+  EXPECT_TRUE(opFallbacks(op).empty()) << op.type << " runs on the reference";
+  const auto want = runOp(op, OpBackend::Reference);
+  const auto one = runOp(op, OpRun{OpBackend::Best, OpOperands::Plain, 1, 1});
+  for (size_t o = 0; o < want.size(); ++o) {
+    const auto a = one[o].asDoubles(), b = want[o].asDoubles();
+    for (size_t i = 0; i < a.size(); ++i)
+      ASSERT_NEAR(a[i], b[i], tolerance * std::max(1.0, std::fabs(b[i])))
+          << op.type << " output " << o << " [" << i << "]";
+  }
+  for (int threads : {2, 3, 8, 64}) {
+    const auto other = runOp(op, OpRun{OpBackend::Best, OpOperands::Plain, threads, 3});
+    for (size_t o = 0; o < want.size(); ++o)
+      ASSERT_TRUE(one[o] == other[o]) << op.type << " output " << o << " depends on threads: 1 and " << threads;
+  }
+}
+
+TensorData positive(const Shape &shape, int seed) {
+  std::vector<float> values = test::numbers(elementCount(shape), seed);
+  for (float &v : values) v = std::fabs(v) + 0.5f;
+  return TensorData::of<float>(shape, values);
+}
+
+TEST(CpuThreads, batch_normalisation_of_a_large_batch) {
+  for (const Shape &x : {Shape{3, 70, 37, 50}, Shape{2, 5, 200, 201}, Shape{1, 130, 64, 64}}) {
+    const Shape c{x[1]};
+    const TensorData values = floats(x, 1), scale = floats(c, 2), mean = floats(c, 4), variance = positive(c, 5);
+    const Attributes training{{"training_mode", int64_t{1}}};
+    compare({"BatchNormalization", training, {values, scale, floats(c, 3), mean, variance}, 3}, 2e-5);
+  }
+}
+
+TEST(CpuThreads, gradient_of_batch_normalisation_of_a_large_batch) {
+  for (const Shape &x : {Shape{3, 70, 37, 50}, Shape{2, 5, 200, 201}}) {
+    const Shape c{x[1]};
+    compare({"BatchNormalizationGrad", {}, {floats(x, 1), floats(x, 2), floats(c, 3), floats(c, 4), positive(c, 5)}, 3},
+            3e-4);  // sums of up to 80,400 terms
+  }
+}
+
+TEST(CpuThreads, reductions_of_many_places) {
+  for (const char *type : {"ReduceSum", "ReduceMean", "ReduceMax"})
+    for (const std::vector<int64_t> &axes : {std::vector<int64_t>{0, 2, 3}, std::vector<int64_t>{2, 3}}) {
+      TensorData x = floats({3, 7, 90, 101}, 1);
+      compare({type, {{"axes", axes}, {"keepdims", int64_t{1}}}, {x}, 1}, 1e-4);
+      static_cast<float *>(x.mutableData())[40000] = NAN;
+      const auto y = runOp({type, {{"axes", axes}, {"keepdims", int64_t{1}}}, {x}, 1}, OpBackend::Best)[0].asDoubles();
+      EXPECT_EQ(std::count_if(y.begin(), y.end(), [](double v) { return std::isnan(v); }), 1);
+    }
+}
+
+TEST(CpuThreads, layer_normalisation_gradient_of_few_columns) {
+  const TensorData x = floats({700, 96}, 1), g = floats({700, 96}, 2), scale = floats({96}, 3);
+  const auto forward = runOp({"LayerNormalization", {{"axis", int64_t{1}}}, {x, scale}, 3}, OpBackend::Reference);
+  compare({"LayerNormalizationGrad", {{"axis", int64_t{1}}}, {g, x, scale, forward[1], forward[2]}, 3}, 1e-4);
+}
+
+TEST(CpuThreads, sums_over_many_rows) {
+  compare({"ReduceSum", {{"axes", std::vector<int64_t>{0}}, {"keepdims", int64_t{0}}}, {floats({3000, 100}, 1)}, 1},
+          1e-4);
+}
+
+TEST(CpuThreads, gradient_of_a_large_embedding) {
+  std::vector<int32_t> indices;
+  for (int i = 0; i < 500; ++i) indices.push_back(i * 37 % 9000);
+  compare({"GatherGrad",
+           {{"axis", int64_t{0}}, {"fwd_shape", std::vector<int64_t>{9000, 70}}},
+           {floats({500, 70}, 1), TensorData::of<int32_t>({500}, indices)},
+           1},
+          1e-5);
+}
+
+}  // namespace
+}  // namespace popart

@@ -1,0 +1,209 @@
+"""Write what is made from the tables of the library: pages of docs/, and the type stubs of the builder's operators.
+
+Usage: make_docs.py [--check]. With --check nothing is written; the exit code is 1 when a file differs.
+"""
+
+import argparse
+import inspect
+import sys
+from pathlib import Path
+
+import popart_core
+from make_builder_methods import REQUIRED_INTS, REQUIRED_STRINGS, SUBGRAPHS
+from popart import opset_methods, opsets
+
+ROOT = Path(__file__).resolve().parents[1]
+MADE = "<!-- Made by ./dev docs from {source}; edit there. -->\n"
+
+OPTIONS = """# Session options
+
+Every member of `SessionOptions`, and what it does here.
+
+- **built**: as documented for PopART.
+- **refused**: the values named raise `popart_exception` when the session is made, with the option and what to do in
+  the message. They change results, or promise something that is not built.
+- **warned**: the values named are accepted, and a warning (once per process) names the option and what does not
+  happen. Results do not depend on them; they promise memory, time or files that nothing here gives.
+- **no effect**: nothing that a program gets depends on the option: results and planned memory are the same bits with
+  any value. `tests/python/popart/test_options.py` tries them all.
+
+A member of a struct without a row of its own falls under the row of the struct. Values that contradict each other
+(for example `accumulationFactor` above 1 without `enableGradientAccumulation`) are refused too, whatever the row
+says.
+
+| Option | State | Values | What happens, or does not |
+|---|---|---|---|
+"""
+
+KEYS = """
+## Keys of the option maps
+
+`SessionOptions` has six maps of texts that PopART hands to Poplar's libraries. These keys are known; any other key is
+named in a warning with the nearest known one. A name that ends in `*` stands for all keys that begin so. A *warned*
+key warns unless its value is `false`, `0` or `none`.
+
+| Map | Key | State | Remark |
+|---|---|---|---|
+"""
+
+PATTERNS = """
+## Patterns
+
+Every name of `Patterns`. **rewrite**: the documented rewrite, tested in `tests/transforms` or `tests/unit/patterns`.
+The others are accepted; what they would do happens elsewhere, or has no meaning here.
+
+| Pattern | State | Remarks |
+|---|---|---|
+"""
+
+ENVIRONMENT = """# Environment variables
+
+All that the library and its Python packages read; an empty variable counts as one that is not set. Tests have
+variables of their own ([testing.md](testing.md)).
+
+| Variable | Without it | Meaning |
+|---|---|---|
+"""
+
+
+def sentence(text: str) -> str:
+    """A remark as a sentence: capital letter, full stop."""
+    if not text:
+        return ""
+    return text[0].upper() + text[1:] + ("" if text.endswith(".") else ".")
+
+
+def row(*cells: str) -> str:
+    """One line of a table."""
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
+
+
+def options_page() -> str:
+    """docs/options.md."""
+    page = MADE.format(source="src/pipeline/options_table.cpp and option_keys.cpp") + OPTIONS
+    for name, kind, values, remark in popart_core._optionRows():
+        page += row(f"`{name}`", kind, values, sentence(remark))
+    page += KEYS
+    for name, key, kind, remark in popart_core._optionKeys():
+        page += row(f"`{name}`", f"`{key}`", kind, sentence(remark))
+    page += PATTERNS
+    for names, state, remark in popart_core._patternNotes():
+        page += row(", ".join(f"`{name}`" for name in names.split(", ")), state, remark)
+    return page
+
+
+def environment_page() -> str:
+    """docs/environment.md."""
+    page = MADE.format(source="src/base/environment.cpp") + ENVIRONMENT
+    for name, fallback, meaning in popart_core._environmentVariables():
+        page += row(f"`{name}`", fallback, meaning)
+    return page
+
+
+STUB = """# Made by ./dev docs from opset_methods.py.
+from collections.abc import Sequence
+from enum import Enum
+from typing import Any
+
+import numpy as np
+import popart_core
+
+from popart.builder import Builder
+
+_Ids = str | Sequence[str]
+_Debug = str | popart_core.DebugContext
+OPSETS: range
+
+def debug_name_of(debug_context: Any) -> str: ...
+
+class Opset:
+    def __init__(self, core: Any) -> None: ...
+    @property
+    def version(self) -> int: ...
+"""
+
+
+def parameter_type(name: str, default: object) -> str:
+    """Type of a parameter of a builder method: from its default, or by its name."""
+    if name == "args":
+        return "_Ids"
+    if name in ("debugContext", "debugName"):
+        return "_Debug"
+    if name in SUBGRAPHS | {"callee"}:
+        return "Builder"
+    if name == "value":
+        return "np.ndarray | Sequence[Any] | float | int | str"
+    if name in opset_methods.FLOATS_ATTRIBUTES:
+        return "Sequence[float]"
+    if name in opset_methods.STRINGS_ATTRIBUTES:
+        return "Sequence[str]"
+    if isinstance(default, list | tuple) or name in REQUIRED_INTS:
+        return "Sequence[int]"
+    if isinstance(default, str) or (name in REQUIRED_STRINGS and not isinstance(default, int)):
+        return "str"
+    if isinstance(default, float) or name in opset_methods.FLOAT_ATTRIBUTES or name == "lambda_":
+        return "float"
+    if default is None:
+        return "Any"
+    return "int | Enum" if "type" in name or "reduction" in name else "int"
+
+
+def method_stub(name: str, method: object) -> str:
+    """The declaration of one builder method."""
+    words = ["self"]
+    for parameter in inspect.signature(method).parameters.values():
+        if parameter.name == "self":
+            continue
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            words.append(f"*{parameter.name}: Any")
+            continue
+        word = f"{parameter.name}: {parameter_type(parameter.name, parameter.default)}"
+        if parameter.default is not parameter.empty:
+            optional = " | None" if parameter.default is None and not word.endswith("Any") else ""
+            simple = parameter.default is None or isinstance(parameter.default, str | int | float)
+            word += f"{optional} = {repr(parameter.default) if simple else '...'}"
+        words.append(word)
+    several = "Ids of the outputs." in (method.__doc__ or "")
+    result = "list[str]" if several else "None" if "    Nothing.\n" in (method.__doc__ or "") else "str"
+    return f"    def {name}({', '.join(words)}) -> {result}: ...\n"
+
+
+def opset_stubs() -> str:
+    """python/popart/opsets.pyi."""
+    text = STUB
+    classes = [*opsets.NAMESPACES.values(), opsets.AiGraphcoreOpset1, opsets.AiOnnxMlOpset1]
+    for made in classes:
+        methods = sorted((name, method) for name, method in vars(made).items() if not name.startswith("_"))
+        text += f"\nclass {made.__name__}(Opset):" + ("\n" if methods else " ...\n")
+        text += "".join(method_stub(name, method) for name, method in methods)
+    return text + "\nNAMESPACES: dict[int, type[Opset]]\n"
+
+
+PAGES = {
+    "docs/options.md": options_page,
+    "docs/environment.md": environment_page,
+    "python/popart/opsets.pyi": opset_stubs,
+}
+
+
+def main() -> int:
+    """Write or check all files; returns the exit code."""
+    parser = argparse.ArgumentParser(description="Write the files that are made from tables.")
+    parser.add_argument("--check", action="store_true", help="write nothing; fail when a page differs")
+    check = parser.parse_args().check
+    stale = []
+    for name, make in PAGES.items():
+        path, page = ROOT / name, make()
+        if path.is_file() and path.read_text() == page:
+            continue
+        stale.append(name)
+        if not check:
+            path.write_text(page)
+    if check and stale:
+        print(f"{', '.join(stale)}: not what the tables say. ./dev docs mends it")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
