@@ -3,6 +3,7 @@
 
 #include <unordered_map>
 
+#include "api/memory_limit.hpp"
 #include "api/session_impl.hpp"
 #include "api/virtual_ipus.hpp"
 #include "backends/ref/ref.hpp"
@@ -61,13 +62,16 @@ IrSession::IrSession(const Ir &ir, const IrSessionOptions &options) : impl_(std:
   lowering.backends = backendsFor(options.device == "ipu_model" ? DeviceType::IpuModel : DeviceType::Cpu);
   lowering.evaluate = ref::evaluate;
   lowering.threads = options.threads > 0 ? options.threads : computeThreadCount();
-  auto executable = pipeline::lower(ir, lowering);
+  lowering.maxMemoryBytes = memoryLimitBytes(nullptr);
+  checkTensorsFit(ir);
+  auto executable = withinMemory("Session: compiling", [&] { return pipeline::lower(ir, lowering); });
   impl_->transfers = options.transfers;
   for (const auto &s : executable->inputs) impl_->inputs.push_back({s.id, s.info});
   for (const auto &s : executable->outputs) impl_->outputs.push_back({s.id, s.info});
   for (size_t i = 0; i < executable->variables.size(); ++i)
     impl_->variables.emplace(executable->variables[i].id, static_cast<int>(i));
-  impl_->engine = std::make_unique<runtime::Engine>(std::move(executable), lowering.threads);
+  impl_->engine = withinMemory(
+      "Session: loading", [&] { return std::make_unique<runtime::Engine>(std::move(executable), lowering.threads); });
 }
 
 IrSession::~IrSession() = default;

@@ -2,7 +2,6 @@
 #include <popart/session.hpp>
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 
 #include <popart/error.hpp>
@@ -10,10 +9,10 @@
 #include <popart/logging.hpp>
 
 #include "api/ir_session.hpp"
+#include "api/memory_limit.hpp"
 #include "api/session_impl.hpp"
 #include "api/virtual_ipus.hpp"
 #include "backends/ref/ref.hpp"
-#include "base/environment.hpp"
 #include "executable/cost.hpp"
 #include "pipeline/passes.hpp"
 
@@ -22,23 +21,6 @@ namespace {
 
 double millisecondsSince(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
-}
-
-// engineOptions["max_memory"], or else the environment variable POPART_MAX_MEMORY: bytes, with K, M or G for powers of
-// 1024; 0: no limit.
-int64_t memoryLimitBytes(const SessionOptions &options) {
-  const auto given = options.engineOptions.find("max_memory");
-  const std::string text =
-      given != options.engineOptions.end() ? given->second : environment::maxMemory().value_or("0");
-  int64_t value = 0;
-  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const std::string unit(end, text.data() + text.size());
-  const int shift = unit == "K" ? 10 : unit == "M" ? 20 : unit == "G" ? 30 : 0;
-  check(failure == std::errc() && (unit.empty() || shift > 0) && value >= 0 && value <= (int64_t{1} << 62) >> shift,
-        "engineOptions: bad max_memory: got '{}', expected a number of bytes, with K, M or G at the end for powers of "
-        "1024",
-        text);
-  return value << shift;
 }
 
 }  // namespace
@@ -85,7 +67,9 @@ void Session::Impl::compile() {
   lowering.evaluate = ref::evaluate;
   lowering.threads = computeThreadCount(options);
   lowering.iterations = iterations();  // micro-batches of one update are a loop of the program
-  lowering.maxMemoryBytes = memoryLimitBytes(options);
+  const auto limit = options.engineOptions.find("max_memory");
+  lowering.maxMemoryBytes = memoryLimitBytes(limit == options.engineOptions.end() ? nullptr : &limit->second);
+  checkTensorsFit(ir());
   if (options.enableInplaceAmbiguityChecking)
     for (const Graph *graph : ir().getAllGraphs()) checkInplaceAmbiguity(*graph);
   executable.reset();  // a failure leaves no program of an earlier call behind
@@ -148,10 +132,10 @@ void Session::prepareDevice(bool loadEngine) {
   };
   report(0);
   impl_->engine.reset();
-  impl_->compile();
+  withinMemory("Session '" + impl_->name + "': compiling", [&] { impl_->compile(); });
   if (loadEngine && options.compileEngine) {
     report(std::max(options.compilationProgressTotal - 1, 0));
-    impl_->load();
+    withinMemory("Session '" + impl_->name + "': loading", [&] { impl_->load(); });
   }
   report(options.compilationProgressTotal);
 }
@@ -160,7 +144,7 @@ void Session::loadEngineAndConnectStreams() {
   if (!impl_->executable)
     throw runtime_error("Session '{}': there is nothing to load. Try calling Session::prepareDevice first",
                         impl_->name);
-  if (!impl_->engine) impl_->load();
+  if (!impl_->engine) withinMemory("Session '" + impl_->name + "': loading", [&] { impl_->load(); });
 }
 
 bool Session::isPrepared() const { return impl_->executable != nullptr; }
@@ -184,7 +168,12 @@ void Session::run(IStepIO &stepIO, std::string debugName) {
     logging::session::debug("session '{}': first run {}", s.name, debugName);
   }
   s.streams->connect(stepIO);
-  s.engine->run(*s.streams);
+  try {
+    s.engine->run(*s.streams);
+  } catch (...) {
+    s.streams->rewind();
+    throw;
+  }
 }
 
 void Session::run(std::string programHandle, IStepIO &, std::string) {

@@ -16,6 +16,7 @@
 
 #include <popart/half.hpp>
 
+#include "base/byte_size.hpp"
 #include "base/environment.hpp"
 #include "base/threads/processors.hpp"
 #include "base/threads/thread_pool.hpp"
@@ -175,7 +176,7 @@ ThreadPoolOptions poolOptions(int threads) {
 
 struct Engine::Impl {
   Impl(const Executable &e, int threads, Waking waking)
-      : executable(e),
+      : executable(requireMemoryFor(e)),
         waking(waking),
         times(environment::stepTimes() ? std::make_unique<StepTimes>() : nullptr),
         pool(threads, poolOptions(threads)),
@@ -195,6 +196,18 @@ struct Engine::Impl {
     for (const Block &sum : sums) sum.touch(0, sum.bytes());
     counters.assign(e.outputs.size(), 0);
     main = bind(e.main);
+  }
+
+  // All blocks are in memory from the start: what the machine cannot give now would end the process later.
+  static const Executable &requireMemoryFor(const Executable &e) {
+    constexpr int64_t kAlwaysThere = int64_t{64} << 20;
+    const int64_t needed = e.memory.arenaBytes + e.memory.variableBytes + e.memory.scratchBytes;
+    if (needed <= kAlwaysThere) return e;
+    const int64_t free = freeMemoryBytes();
+    if (needed <= free) return e;
+    const std::string text =
+        "the engine needs more memory than is free: got " + toText(needed) + " bytes, expected at most " + toText(free);
+    throw memory_allocation_err(text + ". Use a smaller batch or free memory", text);
   }
 
   // All memory is touched before the first run, by the threads that will use it: scratch by its thread, a variable in

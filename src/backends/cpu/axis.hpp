@@ -87,8 +87,8 @@ struct IndexOperand {
 
  private:
   void report(executable::RunContext &context, int64_t i, int64_t index, int64_t size) const noexcept {
-    context.report({executable::FailureKind::Index, operand, i, index, negative == NegativeIndex::kFromEnd ? -size : 0,
-                    size - 1});
+    context.report(
+        {executable::FailureKind::Index, operand, i, index, negative == NegativeIndex::kFromEnd ? -size : 0, size - 1});
   }
 };
 

@@ -111,6 +111,23 @@ def test_batches_before_the_bad_one_have_updated_the_weights():
     np.testing.assert_array_equal(disturbed.weights(), undisturbed.weights())
 
 
+def test_arrays_of_a_failed_run_are_read_from_their_start_again():
+    builder = popart.Builder()
+    i = builder.addInputTensor("INT32", [2], "i")
+    y = builder.aiOnnx.gather([builder.addInitializedInputTensor(TABLE, "table"), i])
+    builder.addOutputTensor(y)
+    session, anchors = prepared(builder, [y], 3)
+    indices = np.array([[0, 1], [2, 9], [3, 4]], np.int32)
+    io = popart.PyStepIO({i: indices}, anchors)
+    for _ in range(2):
+        indices[1, 1] = 9
+        with pytest.raises(popart.popart_runtime_error, match="got 9 at element 1"):
+            session.run(io)
+        indices[1, 1] = 3
+        session.run(io)
+        np.testing.assert_array_equal(anchors[y], TABLE[indices])
+
+
 def test_the_ignored_label_may_be_any_number():
     model = Classifier(ignoreIndex=-1)
     model.train([0, -1, 1])

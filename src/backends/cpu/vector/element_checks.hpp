@@ -19,7 +19,7 @@ ElementCheck elementCheck(ElementOp op);
 
 // Where a block of elements belongs.
 struct ElementBlock {
-  int64_t position;       // of its first element in the result
+  int64_t position;  // of its first element in the result
   const char *type;  // of the operator
   executable::RunContext *context;
 };
