@@ -50,8 +50,8 @@ class KernelCall {
   void *const *out_;
 };
 
-// Computes every output from the inputs. Calls of one session come one after the other; an exception makes
-// Session::run throw runtime_error when the step is over.
+// Computes every output from the inputs. Calls of one session come one after the other; an exception ends the run
+// it happens in: Session::run throws runtime_error.
 using UserKernel = std::function<void(const KernelCall &)>;
 
 // Throws popart::error when there is a kernel for this operator already.

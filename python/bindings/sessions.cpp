@@ -1,7 +1,9 @@
-// Sessions. The GIL is released while models are built, compiled and run.
+// Sessions. The GIL is released while models are built, compiled and run; runs that loop take it now and then to let
+// Python handle signals.
 #include <string>
 #include <string_view>
 
+#include <popart/interrupt.hpp>
 #include <popart/ir.hpp>
 #include <popart/session.hpp>
 
@@ -74,7 +76,15 @@ std::vector<LossObject> toLosses(nb::handle losses) {
   return result;
 }
 
+// Runs the program's signal handlers when this is the main thread; what they raise (Ctrl-C: KeyboardInterrupt) ends the
+// run that asks.
+void handleSignals() {
+  nb::gil_scoped_acquire gil;
+  if (PyErr_CheckSignals() != 0) throw nb::python_error();
+}
+
 void bindSessionBase(nb::module_ &m) {
+  setInterruptCheck(handleSignals);
   nb::register_exception_translator(raiseOutOfMemory);
   nb::class_<OutOfMemoryError>(m, "OutOfMemoryError", "What prepareDevice fills in when a program does not fit.")
       .def(nb::init<>(), "Nothing has failed.")

@@ -16,7 +16,6 @@ session::CompileOptions compileOptionsFor(DeviceType device, int threads) {
   options.backends = backendsFor(device);
   options.evaluate = ref::evaluate;
   options.threads = threads;
-  options.afterRun = throwKernelFailure;
   return options;
 }
 

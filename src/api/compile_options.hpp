@@ -9,8 +9,7 @@ namespace popart {
 // The kernel providers of a device in order of preference.
 std::vector<const executable::Backend *> backendsFor(DeviceType device);
 
-// Those backends, constants computed by the reference backend, failures of users' kernels thrown after the run. No limit of
-// memory, one iteration, any order accepted.
+// Those backends, constants computed by the reference backend. No limit of memory, one iteration, any order accepted.
 session::CompileOptions compileOptionsFor(DeviceType device, int threads);
 
 }  // namespace popart

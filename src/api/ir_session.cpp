@@ -7,6 +7,7 @@
 
 #include "api/compile_options.hpp"
 #include "api/virtual_ipus.hpp"
+#include "session/memory_limit.hpp"
 
 namespace popart {
 namespace {

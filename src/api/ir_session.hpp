@@ -26,8 +26,8 @@ class IrSession {
     TensorInfo info;  // one slice
   };
   // Compiles a copy of `ir`. Throws popart::error for a program that is not legal or not supported, or whose result
-  // depends on an order that is not given (an op modifies memory that another, unordered op reads),
-  // memory_allocation_err when it does not fit POPART_MAX_MEMORY.
+  // depends on an order that is not given (an op modifies memory that another, unordered op reads); memory_allocation_err
+  // for one that does not fit POPART_MAX_MEMORY or the machine.
   IrSession(const Ir &ir, const IrSessionOptions &options);
   ~IrSession();
 

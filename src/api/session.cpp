@@ -14,6 +14,7 @@
 #include "executable/cost.hpp"
 #include "session/host_streams.hpp"
 #include "session/inplace_ambiguity.hpp"
+#include "session/memory_limit.hpp"
 
 namespace popart {
 
@@ -111,15 +112,23 @@ void Session::run(IStepIO &stepIO, std::string debugName) {
     s.loadToRun();
   if (s.mode == Impl::Mode::Training && !s.weightsLoaded && s.hasWeights) [[unlikely]]
     throw runtime_error("Session '{}': run before the weights are on the device. Call weightsFromHost first", s.name);
-  s.program.run([&]() -> runtime::StreamSource & {
+  bool connected = false;
+  const auto connect = [&]() -> runtime::StreamSource & {
     if (s.firstRun) {
       if (stepIO.runtimeAssertsEnabled()) stepIO.assertNumElements(s.sizes);
       s.firstRun = false;
       logging::session::debug("session '{}': first run {}", s.name, debugName);
     }
     s.streams->connect(stepIO);
+    connected = true;
     return *s.streams;
-  });
+  };
+  try {
+    s.program.run(connect);
+  } catch (...) {
+    if (connected) s.streams->rewind();  // what the run has taken counts as not taken
+    throw;
+  }
 }
 
 void Session::run(std::string programHandle, IStepIO &, std::string) {

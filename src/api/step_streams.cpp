@@ -44,6 +44,19 @@ StepStreams::Conversion StepStreams::conversionFor(const char *direction, const 
 }
 
 void StepStreams::connect(IStepIO &stepIO) {
+  bind(stepIO);
+  for (auto *streams : {&inputs_, &outputs_})
+    for (Stream &s : *streams)
+      if (s.buffer) s.start = s.buffer->position;
+}
+
+void StepStreams::rewind() {
+  for (auto *streams : {&inputs_, &outputs_})
+    for (Stream &s : *streams)
+      if (s.buffer) s.buffer->position = s.start;
+}
+
+void StepStreams::bind(IStepIO &stepIO) {
   if (stepIO_ == &stepIO && serial_ == stepIO.serial()) return;
   stepIO_ = nullptr;
   for (Stream &s : inputs_) {

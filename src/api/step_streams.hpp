@@ -18,6 +18,8 @@ class StepStreams : public runtime::StreamSource {
   explicit StepStreams(std::shared_ptr<const executable::Executable> executable);
   // Streams come from `stepIO` from now on. Throws runtime_error for missing tensors and element types that do not fit.
   void connect(IStepIO &stepIO);
+  // Buffers stand again where they stood at connect(): what a run that ended early has taken counts as not taken.
+  void rewind();
 
   // As runtime::StreamSource; throw runtime_error when a buffer is used up or a callback gives none.
   const void *input(int stream, int64_t bytes) override;
@@ -33,12 +35,14 @@ class StepStreams : public runtime::StreamSource {
     TensorInfo info;
     bool broadcast = false;
     SequentialBuffer *buffer = nullptr;  // null: ask the IStepIO each time
+    int64_t start = 0;                   // of the buffer when the run began
     Conversion conversion = Conversion::None;
     std::vector<char> staging;
     MutableVoidData pending;  // output whose staging is copied when done
     bool warned = false;
   };
   static Conversion conversionFor(const char *direction, const TensorId &id, DataType host, DataType device);
+  void bind(IStepIO &stepIO);
   const void *convertInput(Stream &stream, const void *data, int64_t elements);
 
   std::shared_ptr<const executable::Executable> executable_;

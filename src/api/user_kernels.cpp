@@ -1,7 +1,7 @@
-// Registry of user kernels and the backend that serves them: plain layouts, one task.
+// Registry of user kernels and the backend that serves them: plain layouts, one task. An exception is reported to the
+// run it happened in, which ends with it.
 #include "api/user_kernels.hpp"
 
-#include <atomic>
 #include <map>
 #include <mutex>
 
@@ -22,19 +22,10 @@ const UserKernel *findKernel(const OperatorIdentifier &opid) {
   return it == registry().end() ? nullptr : &it->second;
 }
 
-std::atomic<bool> failed{false};
-std::string failure;  // guarded by registryMutex
-
-void recordFailure(const Op &op, const char *what) {
-  std::lock_guard lock(registryMutex);
-  if (failed.exchange(true)) return;
-  failure = "kernel of " + op.debugName() + ": " + what;
-}
-
 class RegisteredKernel : public executable::Kernel {
  public:
   RegisteredKernel(const executable::KernelRequest &request, UserKernel kernel)
-      : op_(request.op->clone()), kernel_(std::move(kernel)) {
+      : op_(request.op->clone()), what_("kernel of " + op_->debugName()), kernel_(std::move(kernel)) {
     for (const auto &operand : request.inputs) inInfos_.push_back(operand.connected ? operand.info : TensorInfo());
     for (const auto &operand : request.outputs) outInfos_.push_back(operand.connected ? operand.info : TensorInfo());
   }
@@ -43,14 +34,15 @@ class RegisteredKernel : public executable::Kernel {
     try {
       kernel_(KernelCall(*op_, inInfos_, outInfos_, args.in, args.out));
     } catch (const std::exception &e) {
-      recordFailure(*op_, e.what());
+      args.context.reportText(what_, e.what());
     } catch (...) {
-      recordFailure(*op_, "an exception that is no std::exception");
+      args.context.reportText(what_, "an exception that is no std::exception");
     }
   }
 
  private:
   std::unique_ptr<Op> op_;
+  std::string what_;  // for reports
   UserKernel kernel_;
   std::vector<TensorInfo> inInfos_, outInfos_;
 };
@@ -89,14 +81,6 @@ void registerKernel(const OperatorIdentifier &opid, UserKernel kernel) {
   std::lock_guard lock(registryMutex);
   if (!registry().emplace(opid, std::move(kernel)).second)
     throw error("registerKernel: there is a kernel for {} already. Register each operator once", opid);
-}
-
-void throwKernelFailure() {
-  if (!failed.load(std::memory_order_relaxed)) [[likely]]
-    return;
-  std::lock_guard lock(registryMutex);
-  failed = false;
-  throw runtime_error("{}", failure);
 }
 
 const executable::Backend &userKernelBackend() {

@@ -16,9 +16,14 @@ constexpr int kVirtualIpus = 16;
 constexpr Variable kVariables[] = {
     {"POPART_NUM_THREADS", "one per physical core the process may run on", "Threads that compute, 1 or more."},
     {"POPART_VIRTUAL_IPUS", "16", "IPUs that programs see on a machine without accelerator, 1 or more."},
-    {"POPART_MAX_MEMORY", "no limit",
+    {"POPART_MAX_MEMORY", "what the machine has",
      "Memory in bytes that a program may need, with `K`, `M` or `G` for powers of 1024. `prepareDevice` raises "
      "`OutOfMemoryException` above it. `SessionOptions.engineOptions[\"max_memory\"]` comes before it."},
+    {"POPART_MAX_FOLDED_BYTES", "64M",
+     "Bytes of constants that are made while a model is read and compiled, beside twice the bytes of its file, with "
+     "`K`, "
+     "`M` or `G` for powers of 1024. Beyond, constant expressions are computed by every run; what must be known before "
+     "(sparse tensors, EyeLike, Trilu) is refused."},
     {"POPLAR_ENGINE_OPTIONS", "none",
      "Engine options as a JSON object, for example `{\"max_memory\": \"2G\"}`. Those of a program come before them."},
     {"POPART_CACHE_DIR", "none",
@@ -72,6 +77,7 @@ std::optional<std::string> irDump() { return text("POPART_IR_DUMP"); }
 std::optional<std::string> passDump() { return text("POPART_PASS_DUMP"); }
 std::optional<std::string> stepTimes() { return text("POPART_STEP_TIMES"); }
 std::optional<std::string> maxMemory() { return text("POPART_MAX_MEMORY"); }
+std::optional<std::string> maxFoldedBytes() { return text("POPART_MAX_FOLDED_BYTES"); }
 std::optional<std::string> cacheFolder() { return text("POPART_CACHE_DIR"); }
 std::optional<std::string> popxlCacheFolder() { return text("POPXL_CACHE_DIR"); }
 std::optional<int> numThreads() { return positive("POPART_NUM_THREADS"); }

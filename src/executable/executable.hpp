@@ -52,6 +52,7 @@ struct Step {
   enum class Kind : uint8_t { Kernel, HostLoad, HostStore, Copy, Loop, If };
   Kind kind = Kind::Kernel;
   std::string name;  // "MatMul.104"
+  std::string op;    // the op in messages at run time: "MatMul 'name'"
   std::shared_ptr<const Kernel> kernel;
   std::vector<BufferIndex> in, out;
   int32_t stream = -1;  // HostLoad, HostStore

@@ -11,6 +11,7 @@
 #include <popart/ir.hpp>
 
 #include "executable/layout.hpp"
+#include "executable/run_context.hpp"
 
 namespace popart::executable {
 
@@ -25,7 +26,8 @@ struct OperandDesc {
 struct KernelArgs {
   const void *const *in;
   void *const *out;
-  void *scratch;  // Kernel::scratchBytes() bytes, private to the running thread, 64-byte aligned; uninitialised
+  void *scratch;        // Kernel::scratchBytes() bytes, private to the running thread, 64-byte aligned; uninitialised
+  RunContext &context;  // of the running thread: where values outside their domain are reported
   void *shared = nullptr;  // Kernel::sharedBytes() bytes that all tasks of one run see, aligned alike; uninitialised
 };
 

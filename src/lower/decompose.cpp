@@ -131,16 +131,20 @@ bool readByProductsOnly(const Graph &graph, const Op &transpose) {
 // In topological order, so that what reads a folded transpose is folded after it.
 void foldTransposes(Graph &graph, const EvaluateOp &evaluate) {
   std::set<TensorIndex> folded;
+  FoldBudget budget(graph);
   for (OpIndex o : schedule::orderOps(graph)) {
     Op &op = graph.op(o);
     const std::vector<TensorIndex> inputs = op.inputs(), outputs = op.outputs();
     const bool transpose = op.is("Transpose") && !op.isUserOp();
     const bool follows = std::any_of(inputs.begin(), inputs.end(), [&](TensorIndex t) { return folded.count(t) > 0; });
     if (transpose ? readByProductsOnly(graph, op) : !follows) continue;
-    if (!foldOp(op, evaluate, transpose ? FoldSize::Required : FoldSize::WithinBudget)) continue;
+    if (!foldOp(op, evaluate, budget, transpose ? FoldSize::Required : FoldSize::WithinBudget)) continue;
     folded.insert(outputs.begin(), outputs.end());
     for (TensorIndex t : inputs)
-      if (t.valid() && graph.alive(t) && isUnusedConstant(graph.tensor(t))) graph.eraseTensor(t);
+      if (t.valid() && graph.alive(t) && isUnusedConstant(graph.tensor(t))) {
+        budget.giveBack(graph.tensor(t).tensorData().nbytes());
+        graph.eraseTensor(t);
+      }
   }
 }
 

@@ -86,6 +86,7 @@ class Emitter {
   Step kernelStep(const Graph &graph, const Op &op) {
     Step step;
     step.name = op.str();
+    step.op = op.debugName();
     step.kernel = kernels_.of.at(&op);
     for (TensorIndex t : op.inputs()) step.in.push_back(optionalBuffer(graph, t));
     for (TensorIndex t : op.outputs()) step.out.push_back(optionalBuffer(graph, t));

@@ -363,7 +363,10 @@ class Flattener {
     attributes.set("body", GraphRef{flattenLoopBody(source, carried).id});
     attributes.set("carried", int64_t{inputs});
     attributes.erase("modified");
-    const std::vector<TensorIndex> values = readInputs(scope, op);
+    std::vector<TensorIndex> values = readInputs(scope, op);
+    if (values[0].valid() && scope.flat.info(values[0]).dataType() != DataType::INT64)  // what counts at run time
+      values[0] =
+          OpEmitter(scope.flat, op).emit("Cast", {values[0]}, {{"to", int64_t{toOnnxDataType(DataType::INT64)}}});
     std::vector<TensorId> ids = outputIds(scope, op);
     ids.resize(results);
     std::vector<TensorId> others(inputs - carried);

@@ -1,5 +1,6 @@
-// Importer: scopes, model inputs, initializers, functions and subgraphs. Untrusted input: nesting and the number of
-// nodes after inlining are bounded, so functions that call functions cannot blow up.
+// Importer: scopes, model inputs, initializers, functions and subgraphs. Untrusted input: nesting, the number of nodes
+// after inlining and the bytes of constants that are made are bounded by the file's own size and a fixed allowance, so
+// that functions that call functions and constants of constants cannot blow up.
 #include "onnx/importer.hpp"
 
 #include <algorithm>
@@ -19,7 +20,9 @@ namespace popart::onnx {
 namespace {
 
 constexpr int kMaxDepth = 64;
-constexpr int64_t kMaxNodes = int64_t{1} << 22;
+// Nodes after functions were expanded: so many in any case, and so many for each node of the file.
+constexpr int64_t kNodeAllowance = int64_t{1} << 16;
+constexpr int64_t kNodesPerGivenNode = 64;
 
 std::string functionKey(const std::string &domain, const std::string &name, const std::string &overload) {
   return (domain.empty() ? "ai.onnx" : domain) + "." + name + ":" + overload;
@@ -40,6 +43,18 @@ std::set<std::string> updatedNames(const onnx_proto::GraphProto &graph) {
   return names;
 }
 
+// Nodes of the file, in bodies and functions too.
+template <class Nodes>
+int64_t countNodes(const Nodes &nodes) {
+  int64_t count = nodes.size();
+  for (const auto &node : nodes)
+    for (const auto &a : node.attribute()) {
+      if (a.has_g()) count += countNodes(a.g().node());
+      for (const auto &graph : a.graphs()) count += countNodes(graph.node());
+    }
+  return count;
+}
+
 struct DepthGuard {
   explicit DepthGuard(int &depth, const std::string &what) : depth_(depth) {
     if (++depth_ > kMaxDepth) {
@@ -57,10 +72,24 @@ struct DepthGuard {
 }  // namespace
 
 Importer::Importer(const ModelContent &model, const BuildOptions &options, Ir &ir)
-    : model_(model), options_(options), ir_(ir) {
+    : model_(model), options_(options), ir_(ir), budget_(givenBytes()) {
+  int64_t nodes = countNodes(model.proto->graph().node());
+  for (const auto &function : model.proto->functions()) nodes += countNodes(function.node());
+  mostNodes_ = kNodeAllowance + kNodesPerGivenNode * nodes;
   for (const auto &function : model.proto->functions())
     functions_[functionKey(function.domain(), function.name(), function.overload())] = &function;
   for (const auto &name : definedNames(model.proto->graph())) reserved_.insert(name);
+}
+
+// The message, and the files of external data that its main graph names.
+int64_t Importer::givenBytes() const {
+  int64_t bytes = static_cast<int64_t>(model_.proto->ByteSizeLong());
+  std::set<std::string> files;
+  for (const auto &tensor : model_.proto->graph().initializer())
+    for (const auto &entry : tensor.external_data())
+      if (entry.key() == "location" && files.insert(entry.value()).second)
+        bytes += static_cast<int64_t>(model_.files.file(entry.value(), tensor.name())->size());
+  return bytes;
 }
 
 // ---- names --------------------------------------------------------------------------------------
@@ -105,13 +134,14 @@ void Importer::addOp(Graph &graph, std::string_view type, const std::vector<Tens
   Op::Settings own = settings;
   own.graph = &graph;
   Op *op = graph.addConnectedOp(*def, inputs, ids, std::move(attributes), std::move(own));
-  foldOp(*op, options_.evaluate);
+  foldOp(*op, options_.evaluate, budget_);
 }
 
 void Importer::countNode() {
-  check(++nodesImported_ <= kMaxNodes,
-        "Model '{}': has too many nodes after its functions were expanded: expected at most {}", model_.name,
-        kMaxNodes);
+  check(++nodesImported_ <= mostNodes_,
+        "Model '{}': has too many nodes after its functions were expanded: expected at most {}, which is {} and {} for "
+        "each node of the file. Inline the functions in the file",
+        model_.name, mostNodes_, kNodeAllowance, kNodesPerGivenNode);
 }
 
 void Importer::importNode(const onnx_proto::NodeProto &proto, Scope &scope) {
@@ -184,7 +214,7 @@ void Importer::addInitializers(const onnx_proto::GraphProto &graph, Scope &scope
     scope.tensors[copy] = scope.graph->find(id);
   }
   for (const auto &tensor : graph.sparse_initializer())
-    add(tensor.values().name(), denseTensorData(tensor, tensor.values().name(), model_.files, model_.proto));
+    add(tensor.values().name(), readSparseTensor(tensor, tensor.values().name()));
 }
 
 namespace {
@@ -401,7 +431,8 @@ bool Importer::importFunction(NodeContext &node) {
   auto found = functions_.find(functionKey(node.domain(), node.type(), node.overload()));
   if (found == functions_.end()) return false;
   const onnx_proto::FunctionProto &function = *found->second;
-  DepthGuard guard(depth_, "Function '" + found->first + "'");
+  const std::string what = "Function '" + found->first + "'";
+  const DepthGuard guard(depth_, what), inFunction(functionDepth_, what);
   Scope scope;
   scope.graph = &node.graph();
   scope.opsets = opsetMap(function.opset_import());

@@ -73,11 +73,16 @@ class Importer {
   void addOp(Graph &graph, std::string_view type, const std::vector<TensorIndex> &inputs,
              const std::vector<TensorId> &ids, Attributes attributes, const Op::Settings &settings);
   TensorData readTensor(const onnx_proto::TensorProto &tensor, const std::string &name) const;
+  TensorData readSparseTensor(const onnx_proto::SparseTensorProto &tensor, const std::string &name) const;
   NodeAttributes readAttributes(const onnx_proto::NodeProto &node, const Scope &scope) const;
 
   const BuildOptions &options() const { return options_; }
   Ir &ir() const { return ir_; }
   const ModelContent &model() const { return model_; }
+  // For constants that are not in the file as such.
+  FoldBudget &budget() const { return budget_; }
+  // Throws popart::error naming `what` when the budget does not hold that much.
+  void takeFromBudget(int64_t bytes, const std::string &what) const;
 
  private:
   void addInitializers(const onnx_proto::GraphProto &graph, Scope &scope);
@@ -86,6 +91,7 @@ class Importer {
   bool importFunction(NodeContext &node);
   void checkOpsets() const;
   void countNode();
+  int64_t givenBytes() const;
   AttributeValue readAttribute(const onnx_proto::AttributeProto &attribute, const std::string &where) const;
   void putAttribute(const onnx_proto::AttributeProto &attribute, const std::string &where, NodeAttributes &to) const;
 
@@ -94,8 +100,9 @@ class Importer {
   Ir &ir_;
   std::unordered_set<std::string> reserved_;  // names the model uses
   std::map<std::string, const onnx_proto::FunctionProto *> functions_;
-  int depth_ = 0;
-  int64_t nodesImported_ = 0;
+  int depth_ = 0, functionDepth_ = 0;
+  int64_t nodesImported_ = 0, mostNodes_;
+  mutable FoldBudget budget_;
 };
 
 // What the import rule of one node sees.

@@ -68,6 +68,7 @@ TensorInfo tensorInfo(const onnx_proto::TensorProto &tensor, const std::string &
 // it.
 TensorData tensorData(const onnx_proto::TensorProto &tensor, const std::string &name, const ExternalFiles &files,
                       const std::shared_ptr<const void> &owner);
+// The dense tensor; the caller has found its size acceptable.
 TensorData denseTensorData(const onnx_proto::SparseTensorProto &tensor, const std::string &name,
                            const ExternalFiles &files, const std::shared_ptr<const void> &owner);
 

@@ -26,7 +26,27 @@ Proto::AttributeType typeOf(const Proto &a) {
 }  // namespace
 
 TensorData Importer::readTensor(const onnx_proto::TensorProto &tensor, const std::string &name) const {
-  return tensorData(tensor, name, model_.files, model_.proto);
+  TensorData data = tensorData(tensor, name, model_.files, model_.proto);
+  // A function's tensor is read once per call of the function.
+  const bool isCopy = data.data() != tensor.raw_data().data();
+  if (functionDepth_ > 0 && isCopy) takeFromBudget(data.nbytes(), "Tensor '" + name + "' of a function called often");
+  return data;
+}
+
+TensorData Importer::readSparseTensor(const onnx_proto::SparseTensorProto &tensor, const std::string &name) const {
+  onnx_proto::TensorProto dense;
+  dense.set_data_type(tensor.values().data_type());
+  *dense.mutable_dims() = tensor.dims();
+  const TensorInfo info = tensorInfo(dense, name);
+  takeFromBudget(info.nbytes(), "Sparse tensor '" + name + "' of " + info.str());
+  return denseTensorData(tensor, name, model_.files, model_.proto);
+}
+
+void Importer::takeFromBudget(int64_t bytes, const std::string &what) const {
+  check(budget_.take(bytes),
+        "{}: takes more memory than a model of this size may ask for: got {} bytes, expected at most {}. Store the "
+        "values in the file, or raise POPART_MAX_FOLDED_BYTES",
+        what, bytes, budget_.leftBytes());
 }
 
 AttributeValue Importer::readAttribute(const onnx_proto::AttributeProto &a, const std::string &where) const {
@@ -46,7 +66,7 @@ AttributeValue Importer::readAttribute(const onnx_proto::AttributeProto &a, cons
     case Proto::TENSOR:
       return readTensor(a.t(), where + " attribute " + a.name());
     case Proto::SPARSE_TENSOR:
-      return denseTensorData(a.sparse_tensor(), where + " attribute " + a.name(), model_.files, model_.proto);
+      return readSparseTensor(a.sparse_tensor(), where + " attribute " + a.name());
     default:
       throw error("{}: attribute '{}' has a type that is not supported: got type number {}", where, a.name(),
                   static_cast<int>(a.type()));

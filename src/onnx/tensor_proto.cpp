@@ -11,8 +11,6 @@
 namespace popart::onnx {
 namespace {
 
-constexpr int64_t kMaxSparseDenseBytes = int64_t{1} << 30;
-
 bool isAligned(const void *data, int64_t bytes) {
   return reinterpret_cast<uintptr_t>(data) % static_cast<uintptr_t>(bytes) == 0;
 }
@@ -165,8 +163,6 @@ TensorData denseTensorData(const onnx_proto::SparseTensorProto &tensor, const st
   header.set_data_type(tensor.values().data_type());
   *header.mutable_dims() = tensor.dims();
   const TensorInfo info = tensorInfo(header, name);
-  check(info.nbytes() <= kMaxSparseDenseBytes, "Sparse tensor '{}': is too large as a dense tensor: got {}", name,
-        info);
   check(values.info().rank() == 1, "Sparse tensor '{}': values must have one dimension: got {}", name, values.info());
   const int64_t count = values.info().nelms();
   const int64_t rank = info.rank();

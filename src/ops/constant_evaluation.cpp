@@ -3,8 +3,13 @@
 #include "ops/constant_evaluation.hpp"
 
 #include <algorithm>
+#include <limits>
+#include <optional>
 
 #include <popart/graph.hpp>
+
+#include "base/byte_size.hpp"
+#include "base/environment.hpp"
 
 namespace popart {
 namespace {
@@ -30,13 +35,6 @@ bool inputsAreConstant(const Op &op) {
   return true;
 }
 
-int64_t inputBytes(const Op &op) {
-  int64_t bytes = 0;
-  for (TensorIndex t : op.inputs())
-    if (t.valid()) bytes += op.getGraph().info(t).nbytes();
-  return bytes;
-}
-
 int64_t outputBytes(const Op &op) {
   int64_t bytes = 0;
   for (TensorIndex t : op.outputs())
@@ -46,6 +44,35 @@ int64_t outputBytes(const Op &op) {
 
 bool isShapeReader(const Op &op) { return op.is("Shape") || op.is("Size"); }
 
+int64_t allowanceBytes() {
+  const std::optional<std::string> given = environment::maxFoldedBytes();
+  return given ? byteSizeFromText(*given, "environment variable POPART_MAX_FOLDED_BYTES") : kFoldAllowanceBytes;
+}
+
+int64_t constantBytes(const Graph &graph) {
+  int64_t bytes = 0;
+  for (const Tensor *tensor : graph.tensorsOfType(TensorType::Const)) bytes += tensor->tensorData().nbytes();
+  return bytes;
+}
+
+// Takes a result's bytes from the budget, and gives them back when there is no result after all.
+class Reservation {
+ public:
+  Reservation(FoldBudget &budget, int64_t bytes) : budget_(budget), bytes_(bytes), isHeld_(budget.take(bytes)) {}
+  ~Reservation() {
+    if (isHeld_) budget_.giveBack(bytes_);
+  }
+  Reservation(const Reservation &) = delete;
+  Reservation &operator=(const Reservation &) = delete;
+  bool isHeld() const { return isHeld_; }
+  void keep() { isHeld_ = false; }
+
+ private:
+  FoldBudget &budget_;
+  int64_t bytes_;
+  bool isHeld_;
+};
+
 }  // namespace
 
 bool isFoldable(const Op &op, FoldSize size) {
@@ -54,14 +81,26 @@ bool isFoldable(const Op &op, FoldSize size) {
   for (Trait t : {Trait::SideEffect, Trait::Random, Trait::VarUpdate, Trait::HostIo, Trait::Call, Trait::Loss})
     if (op.has(t)) return false;
   if (op.is("Init") || op.is("Detach") || op.is("Nop") || !inputsAreConstant(op)) return false;
-  const int64_t bytes = outputBytes(op);
-  if (bytes > kFoldLimitBytes) return false;
-  if (size == FoldSize::WithinBudget && op.is("Transpose") && bytes > kFoldTransposeBytes) return false;
-  return size == FoldSize::Required || bytes <= kFoldBudgetBytes || bytes <= inputBytes(op);
+  return size == FoldSize::Required || !op.is("Transpose") || outputBytes(op) <= kFoldTransposeBytes;
 }
 
-bool foldOp(Op &op, const EvaluateOp &evaluate, FoldSize size) {
+FoldBudget::FoldBudget(int64_t givenBytes) : leftBytes_(allowanceBytes()) {
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max() / (2 * kFoldedPerGivenByte);
+  leftBytes_ += kFoldedPerGivenByte * std::min(givenBytes, kMost);
+}
+
+FoldBudget::FoldBudget(const Graph &graph) : leftBytes_(std::max(allowanceBytes(), constantBytes(graph))) {}
+
+bool FoldBudget::take(int64_t bytes) {
+  if (bytes > leftBytes_) return false;
+  leftBytes_ -= bytes;
+  return true;
+}
+
+bool foldOp(Op &op, const EvaluateOp &evaluate, FoldBudget &budget, FoldSize size) {
   if (!isFoldable(op, size)) return false;
+  Reservation reservation(budget, isShapeReader(op) ? 0 : outputBytes(op));
+  if (!reservation.isHeld()) return false;
   Graph &graph = op.getGraph();
   std::vector<TensorData> values;
   if (isShapeReader(op)) {
@@ -93,6 +132,7 @@ bool foldOp(Op &op, const EvaluateOp &evaluate, FoldSize size) {
     graph.tensor(outputs[i]).setTensorData(std::move(values[i]));
   }
   graph.eraseOp(index);
+  reservation.keep();
   return true;
 }
 

@@ -13,11 +13,30 @@ namespace popart {
 // Throws popart::error when it cannot compute this op. The reference backend's `ref::evaluate` is one.
 using EvaluateOp = std::function<std::vector<TensorData>(const Op &op, const std::vector<TensorData> &inputs)>;
 
-// Results above this size are not made unless they are no larger than the op's inputs together, or needed at compile
-// time.
-constexpr int64_t kFoldBudgetBytes = int64_t{64} << 20;
-// Never made, whatever asks for it.
-constexpr int64_t kFoldLimitBytes = int64_t{2} << 30;
+// Bytes of constants that may be made while a program is read or compiled, beside those that the program brings: a
+// model of a hundred bytes can ask for any number of zeros. The environment variable POPART_MAX_FOLDED_BYTES (K, M or G
+// at the end for powers of 1024) takes this number's place.
+constexpr int64_t kFoldAllowanceBytes = int64_t{64} << 20;
+// Of what the program brings, that many times its bytes may be made in addition: a cast or a transpose of every weight.
+constexpr int64_t kFoldedPerGivenByte = 2;
+
+// The one budget for constants made at compile time. What does not fit stays an op and is computed at run time, where
+// its memory belongs to the plan; what must be known at compile time is refused.
+class FoldBudget {
+ public:
+  // givenBytes: of the program's own constants and weights. Throws popart::error for a bad POPART_MAX_FOLDED_BYTES.
+  explicit FoldBudget(int64_t givenBytes = 0);
+  // For a graph that was read before: as many bytes as its constants have, or the allowance where that is more.
+  explicit FoldBudget(const Graph &graph);
+
+  int64_t leftBytes() const { return leftBytes_; }
+  // False, and nothing taken, when there is not that much left.
+  bool take(int64_t bytes);
+  void giveBack(int64_t bytes) { leftBytes_ += bytes; }  // of constants that are gone
+
+ private:
+  int64_t leftBytes_;
+};
 
 enum class FoldSize { WithinBudget, Required };
 
@@ -25,11 +44,12 @@ enum class FoldSize { WithinBudget, Required };
 // orientation, so that a second copy of a large weight is rarely needed.
 constexpr int64_t kFoldTransposeBytes = int64_t{64} << 10;
 
-// True when every input is a Const tensor with a value (or the op reads shapes only) and the results fit the size rule.
+// True when every input is a Const tensor with a value (or the op reads shapes only) and it is no op that has to stay.
 bool isFoldable(const Op &op, FoldSize size = FoldSize::WithinBudget);
 
-// Replaces the outputs of `op` by Const tensors of the same ids and erases the op, if isFoldable and the op can be
-// evaluated. `evaluate` may be empty: then only ops that read shapes are folded. Returns whether the op is gone.
-bool foldOp(Op &op, const EvaluateOp &evaluate, FoldSize size = FoldSize::WithinBudget);
+// Replaces the outputs of `op` by Const tensors of the same ids and erases the op, if isFoldable, the results fit
+// `budget`, and the op can be evaluated. `size` Required: large transposes too. `evaluate` may be empty: then only ops
+// that read shapes are folded. Returns whether the op is gone.
+bool foldOp(Op &op, const EvaluateOp &evaluate, FoldBudget &budget, FoldSize size = FoldSize::WithinBudget);
 
 }  // namespace popart

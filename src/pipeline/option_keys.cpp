@@ -22,7 +22,9 @@ constexpr const char *kCollectives = "Collectives of replicas: a session runs on
 constexpr OptionKey kKeys[] = {
     {"engineOptions", "max_memory", Built,
      "Limit in bytes (`K`, `M`, `G` for powers of 1024) for everything the program needs; `prepareDevice` raises "
-     "`OutOfMemoryException` above it. The environment variable `POPART_MAX_MEMORY` is the default."},
+     "`OutOfMemoryException` above it. The environment variable `POPART_MAX_MEMORY` is the default, and without it "
+     "what the "
+     "machine has."},
     {"engineOptions", "num_threads", Built,
      "Threads that compute (README, \"Threads\"). The environment variable `POPART_NUM_THREADS` is the default."},
     {"engineOptions", "autoReport.*", Warned, kNoProfile},

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
@@ -15,10 +16,12 @@
 
 #include <popart/half.hpp>
 
+#include "base/byte_size.hpp"
 #include "base/environment.hpp"
 #include "base/threads/processors.hpp"
 #include "base/threads/thread_pool.hpp"
 #include "executable/cost.hpp"
+#include "runtime/interrupt.hpp"
 #include "runtime/step_times.hpp"
 
 namespace popart::runtime {
@@ -28,6 +31,7 @@ using executable::Executable;
 using executable::KernelArgs;
 using executable::OutputStream;
 using executable::Program;
+using executable::RunContext;
 using executable::Step;
 
 constexpr size_t kAlign = 64;
@@ -105,6 +109,7 @@ struct BoundProgram;
 // A step with every pointer resolved.
 struct BoundStep {
   Step::Kind kind;
+  const Step *step = nullptr;
   const executable::Kernel *kernel = nullptr;
   std::vector<int> roundEnds;
   int threads = 1;
@@ -171,7 +176,7 @@ ThreadPoolOptions poolOptions(int threads) {
 
 struct Engine::Impl {
   Impl(const Executable &e, int threads, Waking waking)
-      : executable(e),
+      : executable(requireMemoryFor(e)),
         waking(waking),
         times(environment::stepTimes() ? std::make_unique<StepTimes>() : nullptr),
         pool(threads, poolOptions(threads)),
@@ -180,7 +185,8 @@ struct Engine::Impl {
         variables(variableOffsets.back()),
         scratchStride(Block::aligned(e.scratchBytesPerThread)),
         scratch(scratchStride * pool.threads()),
-        shared(e.sharedScratchBytes) {
+        shared(e.sharedScratchBytes),
+        contexts(static_cast<size_t>(pool.threads()), RunContext(failed)) {
     touchMemory();
     for (size_t i = 0; i < e.variables.size(); ++i) {
       const auto &v = e.variables[i];
@@ -190,6 +196,18 @@ struct Engine::Impl {
     for (const Block &sum : sums) sum.touch(0, sum.bytes());
     counters.assign(e.outputs.size(), 0);
     main = bind(e.main);
+  }
+
+  // All blocks are in memory from the start: what the machine cannot give now would end the process later.
+  static const Executable &requireMemoryFor(const Executable &e) {
+    constexpr int64_t kAlwaysThere = int64_t{64} << 20;
+    const int64_t needed = e.memory.arenaBytes + e.memory.variableBytes + e.memory.scratchBytes;
+    if (needed <= kAlwaysThere) return e;
+    const int64_t free = freeMemoryBytes();
+    if (needed <= free) return e;
+    const std::string text =
+        "the engine needs more memory than is free: got " + toText(needed) + " bytes, expected at most " + toText(free);
+    throw memory_allocation_err(text + ". Use a smaller batch or free memory", text);
   }
 
   // All memory is touched before the first run, by the threads that will use it: scratch by its thread, a variable in
@@ -251,6 +269,7 @@ struct Engine::Impl {
     for (const Step &s : program.steps) {
       BoundStep b;
       b.kind = s.kind;
+      b.step = &s;
       if (times) b.clock = times->registerStep(s);
       b.kernel = s.kernel.get();
       if (b.kernel) bindTasks(s, b);
@@ -322,17 +341,32 @@ struct Engine::Impl {
   void runKernel(const BoundStep &s) {
     if (s.threads == 1) {
       for (int task = 0; task < s.roundEnds.back(); ++task)
-        s.kernel->run({s.in, s.out, scratch.data(), shared.data()}, task);
-      return;
+        s.kernel->run({s.in, s.out, scratch.data(), contexts.front(), shared.data()}, task);
+    } else {
+      int first = 0;
+      for (const int end : s.roundEnds) {
+        const auto run = [&s, this, first](int task, int thread) {
+          s.kernel->run({s.in, s.out, scratch.data() + thread * scratchStride, contexts[static_cast<size_t>(thread)],
+                         shared.data()},
+                        first + task);
+        };
+        pool.parallel(end - first, run, s.threads);
+        first = end;
+      }
     }
-    int first = 0;
-    for (const int end : s.roundEnds) {
-      const auto run = [&s, this, first](int task, int thread) {
-        s.kernel->run({s.in, s.out, scratch.data() + thread * scratchStride, shared.data()}, first + task);
-      };
-      pool.parallel(end - first, run, s.threads);
-      first = end;
-    }
+    if (failed.load(std::memory_order_relaxed)) [[unlikely]]
+      throwFailure(*s.step);
+  }
+
+  // Ends the run with what the tasks of this step reported first.
+  [[noreturn]] void throwFailure(const Step &step) {
+    const RunContext *first = nullptr;
+    for (const RunContext &c : contexts)
+      if (c.hasFailure() && (!first || c.precedes(*first))) first = &c;
+    const std::string message = first->message(step.op.empty() ? step.name : step.op);
+    for (RunContext &c : contexts) c.clear();
+    failed.store(false, std::memory_order_relaxed);
+    throw runtime_error("{}", message);
   }
 
   void load(const BoundStep &s, StreamSource &streams) {
@@ -371,7 +405,9 @@ struct Engine::Impl {
     for (const BoundMove &m : s.initial) std::memcpy(m.to, m.from, m.bytes);
     const int64_t trips = s.in[0] ? *static_cast<const int64_t *>(s.in[0]) : s.tripCount >= 0 ? s.tripCount : INT64_MAX;
     bool go = s.in[1] ? *static_cast<const bool *>(s.in[1]) : true;
+    InterruptPace pace;
     for (int64_t i = 0; i < trips && go; ++i) {
+      if (i > 0) pace.iteration();
       *s.iteration = i;
       runInner(*s.programs[0], streams);
       for (const BoundScan &scan : s.scans)
@@ -391,6 +427,8 @@ struct Engine::Impl {
   std::vector<Block> sums;
   int64_t scratchStride;
   Block scratch, shared;
+  std::atomic<bool> failed{false};
+  std::vector<RunContext> contexts;  // one per thread
   std::vector<std::unique_ptr<void *[]>> pointerLists;
   std::vector<int64_t> counters;
   std::unique_ptr<BoundProgram> main;
@@ -419,8 +457,11 @@ void Engine::readVariable(int i, void *data) const {
 
 void Engine::run(StreamSource &streams) {
   std::fill(impl_->counters.begin(), impl_->counters.end(), 0);
-  for (impl_->iteration = 0; impl_->iteration < executable_->iterations; ++impl_->iteration)
+  InterruptPace pace;
+  for (impl_->iteration = 0; impl_->iteration < executable_->iterations; ++impl_->iteration) {
+    if (impl_->iteration > 0) pace.iteration();
     impl_->runInner(*impl_->main, streams);
+  }
 }
 
 }  // namespace popart::runtime

@@ -1,16 +1,14 @@
 // See compiled_program.hpp. What can fail fails in compile and load; a run only fails by what it is given.
 #include "session/compiled_program.hpp"
 
-#include <charconv>
 #include <chrono>
-#include <new>
 
 #include <popart/error.hpp>
 #include <popart/logging.hpp>
 
-#include "base/environment.hpp"
 #include "pipeline/passes.hpp"
 #include "session/inplace_ambiguity.hpp"
+#include "session/memory_limit.hpp"
 
 namespace popart::session {
 namespace {
@@ -19,26 +17,7 @@ double millisecondsSince(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
 }
 
-[[noreturn]] void refuseForMemory(const std::string &name) {
-  throw memory_allocation_err(
-      "Session '" + name + "': the system has no memory left for the program. Use a smaller batch or free memory", "");
-}
-
 }  // namespace
-
-int64_t memoryLimitBytes(const std::map<std::string, std::string> &engineOptions) {
-  const auto given = engineOptions.find("max_memory");
-  const std::string text = given != engineOptions.end() ? given->second : environment::maxMemory().value_or("0");
-  int64_t value = 0;
-  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const std::string unit(end, text.data() + text.size());
-  const int shift = unit == "K" ? 10 : unit == "M" ? 20 : unit == "G" ? 30 : 0;
-  check(failure == std::errc() && (unit.empty() || shift > 0) && value >= 0 && value <= (int64_t{1} << 62) >> shift,
-        "engineOptions: bad max_memory: got '{}', expected a number of bytes, with K, M or G at the end for powers of "
-        "1024",
-        text);
-  return value << shift;
-}
 
 void CompiledProgram::compile(const Ir &ir, const CompileOptions &options) {
   const auto start = std::chrono::steady_clock::now();
@@ -51,16 +30,12 @@ void CompiledProgram::compile(const Ir &ir, const CompileOptions &options) {
   lowering.threads = options.threads;
   lowering.iterations = options.iterations;
   lowering.maxMemoryBytes = options.maxMemoryBytes;
+  checkTensorsFit(ir);
   if (options.order == OrderRule::Refuse)
     for (const Graph *graph : ir.getAllGraphs()) checkInplaceAmbiguity(*graph);
-  try {
-    executable_ = pipeline::lower(ir, lowering);
-  } catch (const std::bad_alloc &) {
-    refuseForMemory(name_);
-  }
+  executable_ = withinMemory("Session '" + name_ + "': compiling", [&] { return pipeline::lower(ir, lowering); });
   threads_ = options.threads;
   waking_ = options.waking;
-  afterRun_ = options.afterRun;
   for (size_t i = 0; i < executable_->variables.size(); ++i)
     variables_.emplace(executable_->variables[i].id, static_cast<int>(i));
   for (const auto &fallback : executable_->fallbacks)
@@ -86,11 +61,8 @@ void CompiledProgram::load(DeviceInfo &device) {
   requireCompiled("load");
   attach(device);
   const auto start = std::chrono::steady_clock::now();
-  try {
-    engine_ = std::make_unique<runtime::Engine>(executable_, threads_, waking_);
-  } catch (const std::bad_alloc &) {
-    refuseForMemory(name_);
-  }
+  engine_ = withinMemory("Session '" + name_ + "': loading",
+                         [&] { return std::make_unique<runtime::Engine>(executable_, threads_, waking_); });
   logging::session::info("session '{}': loaded on {} with {} threads in {} ms", name_, device.toString(),
                          engine_->threads(), millisecondsSince(start));
 }

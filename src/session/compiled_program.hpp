@@ -30,12 +30,7 @@ struct CompileOptions {
   int64_t iterations = 1;                             // of the main graph in each run
   int64_t maxMemoryBytes = 0;                         // of the executable; 0: no limit
   OrderRule order = OrderRule::Accept;
-  void (*afterRun)() = nullptr;  // throws what kernels of users have thrown in the run
 };
-
-// Limit on memory in bytes: `engineOptions["max_memory"]`, else the environment variable POPART_MAX_MEMORY, each with K, M
-// or G at the end for powers of 1024; 0: no limit. Throws popart::error for another text.
-int64_t memoryLimitBytes(const std::map<std::string, std::string> &engineOptions);
 
 class CompiledProgram {
  public:
@@ -70,7 +65,6 @@ class CompiledProgram {
   void run(Connect connect) {
     const OneRun one(*this);
     engine_->run(connect());
-    if (afterRun_) afterRun_();
   }
 
  private:
@@ -86,7 +80,6 @@ class CompiledProgram {
   std::unordered_map<TensorId, int> variables_;
   int threads_ = 1;
   runtime::Waking waking_ = runtime::Waking::AsPays;
-  void (*afterRun_)() = nullptr;
   std::unique_ptr<runtime::Engine> engine_;
   std::atomic<bool> running_{false};
 };

@@ -60,6 +60,7 @@ class Case:
         dtypes: Element types the float32 inputs are tried with; empty when there are no float32 inputs.
         outputs: Number of outputs to ask for; -1: all that are not optional.
         refuses: Part of the message with which the case must be refused; nothing else is checked then.
+        fails: Part of the message with which every run must end because of the values; nothing else is checked then.
         tolerance: Factor on the tolerance of the element type, with the reason in a comment beside it.
         name: Distinguishes cases of one type in test names.
     """
@@ -72,6 +73,7 @@ class Case:
     dtypes: Sequence[str] = FLOATS
     outputs: int = -1
     refuses: str | None = None
+    fails: str | None = None
     tolerance: float = 1.0
     name: str = ""
 

@@ -220,6 +220,30 @@ def check_refusal(case: Case) -> None:
     raise AssertionError(f"{case.label} was accepted, expected a refusal: {case.refuses}")
 
 
+def check_failure(case: Case) -> None:
+    """Every backend ends the run with the same typed error, which names the op, whatever the number of threads."""
+    messages = set()
+    for dtype in case.types:
+        for backend in ("ref", "cpu"):
+            for threads in (1, 2):
+                try:
+                    testing.run_op(
+                        case.type,
+                        dict(case.attributes),
+                        contiguous(case.arrays(dtype)),
+                        backend,
+                        case.outputs,
+                        threads=threads,
+                    )
+                except popart_core.popart_runtime_error as problem:
+                    messages.add(str(problem))
+                else:
+                    raise AssertionError(f"{case.label} {dtype} on {backend} gave values, expected: {case.fails}")
+    assert len(messages) == 1, f"{case.label}: the messages differ: {messages}"
+    (message,) = messages
+    assert case.fails in message, f"got the message {message}, expected {case.fails} in it"
+
+
 CHECKS: dict[str, Callable[[Case], None]] = {
     "infos": check_infos,
     "forward": check_forward,
@@ -235,6 +259,9 @@ def checks_of(case: Case) -> Iterator[tuple[str, Callable[[Case], None]]]:
     """Return the names and functions of the checks that the case calls for."""
     if case.refuses is not None:
         yield "refusal", check_refusal
+        return
+    if case.fails is not None:
+        yield "failure", check_failure
         return
     for name, check in CHECKS.items():
         if (name == "forward" and case.expected is None) or (name == "gradients" and not case.gradients):

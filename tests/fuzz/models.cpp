@@ -201,7 +201,8 @@ std::string logicModel() {
   const TensorId bytes = c.cast(c.add("BitwiseXor", {bits, c.add("BitwiseNot", {count})}), DataType::UINT8);
   const TensorId shifted =
       c.add("BitShift", {bytes, c.cast(count, DataType::UINT8)}, {{"direction", std::string("LEFT")}});
-  const TensorId small = c.add("Div", {c.cast(shifted, DataType::INT8), c.cast(bits, DataType::INT8)});
+  const TensorId divisor = c.add("Max", {c.cast(bits, DataType::INT64), c.constant({1})});
+  const TensorId small = c.add("Div", {c.cast(shifted, DataType::INT8), c.cast(divisor, DataType::INT8)});
   const TensorId wide = c.add("Mul", {c.cast(small, DataType::INT64), c.constant({3})});
   const TensorId most = c.add("Max", {wide, c.constant({-5}), c.cast(x, DataType::INT64)});
   return c.model(c.add("Where", {c.add("IsInf", {x}), c.cast(most, DataType::FLOAT), x}));

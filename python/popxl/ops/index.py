@@ -18,7 +18,8 @@ def gather(
         indices: integer tensor of any shape.
         axis: axis of t.
         available_memory_proportion: hint in (0, 1].
-        zero_OOR: any index below 0 or past the end gives zeros; else negative ones count from the end.
+        zero_OOR: any index below 0 or past the end gives zeros; else negative ones count from the end, and the run
+            ends with an error at an index that is out of range.
 
     Returns:
         Tensor of shape ``t.shape[:axis] + indices.shape + t.shape[axis+1:]``.

@@ -1,10 +1,12 @@
 // Reading index tensors of any integer type, and places along an axis. Index values are data: they are checked where
-// they are used, and an index that is out of range points nowhere.
+// they are used, and an index that is out of range points nowhere and is reported.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 
-#include <popart/datatype.hpp>
-#include <popart/names.hpp>
+#include <popart/op.hpp>
+
+#include "executable/kernel.hpp"
 
 namespace popart::cpu {
 
@@ -21,13 +23,13 @@ inline AxisSizes aroundAxis(const Shape &shape, int64_t axis) {
   return s;
 }
 
-// Element i of an integer tensor; UINT64 values above the signed range become negative. `type` is an integer type.
+// Element i of an integer tensor; UINT64 values above the signed range become its end. `type` is an integer type.
 inline int64_t indexAt(const void *data, DataType type, int64_t i) {
   switch (type) {
     case DataType::INT64:
       return static_cast<const int64_t *>(data)[i];
     case DataType::UINT64:
-      return static_cast<int64_t>(static_cast<const uint64_t *>(data)[i]);
+      return static_cast<int64_t>(std::min<uint64_t>(static_cast<const uint64_t *>(data)[i], INT64_MAX));
     case DataType::INT32:
       return static_cast<const int32_t *>(data)[i];
     case DataType::UINT32:
@@ -64,5 +66,30 @@ inline int64_t placeOf(int64_t index, int64_t size, NegativeIndex negative) {
   if (index < 0 && negative == NegativeIndex::kFromEnd && index >= -size) index += size;
   return index >= 0 && index < size ? index : -1;
 }
+
+// The input of a kernel that holds its indices.
+struct IndexOperand {
+  int operand = 1;
+  DataType type = DataType::INT64;
+  NegativeIndex negative = NegativeIndex::kFromEnd;
+  bool reports = true;  // false: the operator gives indices out of range a meaning
+
+  static IndexOperand of(const executable::KernelRequest &request, int operand = 1) {
+    return {operand, request.inputs[static_cast<size_t>(operand)].info.dataType(), NegativeIndex::kFromEnd, true};
+  }
+  // The place in [0, size) that index i points at, or -1, after a report.
+  int64_t place(const executable::KernelArgs &args, int64_t i, int64_t size) const noexcept {
+    const int64_t index = indexAt(args.in[operand], type, i), at = placeOf(index, size, negative);
+    if (at < 0 && reports) [[unlikely]]
+      report(args.context, i, index, size);
+    return at;
+  }
+
+ private:
+  void report(executable::RunContext &context, int64_t i, int64_t index, int64_t size) const noexcept {
+    context.report(
+        {executable::FailureKind::Index, operand, i, index, negative == NegativeIndex::kFromEnd ? -size : 0, size - 1});
+  }
+};
 
 }  // namespace popart::cpu

@@ -1,5 +1,5 @@
 // ONNX class losses on float32: NegativeLogLikelihoodLoss and its gradient. Input (N, C, d...), targets (N, d...); a
-// target that is ignored or out of range counts nothing. Sums are made by one task in order.
+// target that is ignored counts nothing, one that is out of range is reported. Sums are made by one task in order.
 #include <algorithm>
 
 #include <popart/op.hpp>
@@ -29,6 +29,15 @@ struct Targets {
     const int64_t t = indexAt(targets, type, i);
     return (ignores && t == ignored) || t < 0 || t >= classes ? -1 : t;
   }
+  // The same after a report when the target is out of range.
+  int64_t checkedLabel(const KernelArgs &args, int64_t i) const noexcept {
+    const int64_t t = indexAt(args.in[1], type, i);
+    if (ignores && t == ignored) return -1;
+    if (t >= 0 && t < classes) [[likely]]
+      return t;
+    args.context.report({executable::FailureKind::Label, 1, i, t, 0, classes - 1});
+    return -1;
+  }
   int64_t position(int64_t i, int64_t label) const { return (i / inner * classes + label) * inner + i % inner; }
   // What the sum is divided by: for Mean the weights of the samples.
   double denominator(const void *targets, const float *weights) const {
@@ -49,7 +58,7 @@ class LossKernel final : public executable::Kernel {
     float *y = static_cast<float *>(args.out[0]);
     double total = 0;
     for (int64_t i = 0; i < t_.count(); ++i) {
-      const int64_t label = t_.label(args.in[1], i);
+      const int64_t label = t_.checkedLabel(args, i);
       const float weight = label < 0 ? 0.0f : weights ? weights[label] : 1.0f;
       const float loss = weight == 0 ? 0.0f : -weight * x[t_.position(i, label)];
       if (t_.reduction == LossReduction::None)
@@ -79,7 +88,7 @@ class LossGradientKernel final : public executable::Kernel {
     const int64_t begin = t_.batch * task / tasks_, end = t_.batch * (task + 1) / tasks_, image = t_.classes * t_.inner;
     std::fill(dx + begin * image, dx + end * image, 0.0f);
     for (int64_t i = begin * t_.inner; i < end * t_.inner; ++i) {
-      const int64_t label = t_.label(args.in[1], i);
+      const int64_t label = t_.checkedLabel(args, i);
       const float weight = label < 0 ? 0.0f : weights ? weights[label] : 1.0f;
       if (weight == 0) continue;
       const double incoming = static_cast<double>(g[t_.reduction == LossReduction::None ? i : 0]);

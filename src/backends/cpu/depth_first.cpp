@@ -67,7 +67,9 @@ class DepthFirstKernel final : public Kernel {
   void run(const KernelArgs &args, int part) const noexcept override {
     std::array<const void *, kMostChainOperands> in;
     std::array<void *, kMostChainOperands> out;
-    for (const Member &m : members_) {
+    for (size_t l = 0; l < members_.size(); ++l) {
+      const Member &m = members_[l];
+      args.context.enterLink(static_cast<int>(l));
       for (size_t i = 0; i < m.in.size(); ++i) in[i] = address(m.in[i], args, part);
       for (size_t o = 0; o < m.out.size(); ++o) out[o] = const_cast<void *>(address(m.out[o], args, part));
       KernelArgs inner = args;
@@ -77,6 +79,7 @@ class DepthFirstKernel final : public Kernel {
       const int64_t tasks = m.kernel->tasks() / parts_;
       for (int64_t t = part * tasks; t < (part + 1) * tasks; ++t) m.kernel->run(inner, static_cast<int>(t));
     }
+    args.context.enterLink(0);
   }
 
  private:

@@ -1,6 +1,6 @@
 // Windows at a position known at run time: DynamicSlice, DynamicUpdate, DynamicAdd, DynamicZero. A window is a list of
-// runs: stretches of memory along its last bounded axis and what lies inside of it. Elements of the window outside the
-// tensor read zeros and are not written; a window that starts outside lies outside as a whole.
+// runs: stretches of memory along its last bounded axis and what lies inside of it. A window that does not lie inside
+// the tensor is reported; its elements outside read zeros and are not written.
 #include <algorithm>
 #include <cstring>
 #include <type_traits>
@@ -29,13 +29,17 @@ struct WindowForm {
 
   // A run of the window: f(first element in the tensor, first element in the window, elements inside the tensor).
   template <class F>
-  void forEachRun(const void *offsets, int64_t begin, int64_t end, F &&f) const {
+  void forEachRun(const KernelArgs &args, int64_t begin, int64_t end, F &&f) const {
     Shape start(whole.size(), 0);
     bool outside = false;
     for (size_t d = 0; d < whole.size(); ++d) {
-      if (offsetOf[d] >= 0) start[d] = indexAt(offsets, offsetType, offsetOf[d]);
+      if (offsetOf[d] < 0) continue;
+      start[d] = indexAt(args.in[1], offsetType, offsetOf[d]);
+      if (start[d] < 0 || start[d] > whole[d] - window[d])
+        args.context.report({executable::FailureKind::Offset, 1, offsetOf[d], start[d], 0, whole[d] - window[d]});
       if (start[d] < 0 || start[d] >= whole[d]) outside = true, start[d] = 0;
     }
+    if (runElements() == 0) return;
     const size_t last = whole.size() - 1;
     for (int64_t r = begin; r < end; ++r) {
       int64_t at = 0, rest = r, stride = whole[last] * inner;
@@ -81,10 +85,9 @@ class DynamicSliceKernel final : public executable::Kernel {
   std::string name() const override { return "dynamic slice"; }
   int tasks() const override { return static_cast<int>(tasks_); }
   void run(const KernelArgs &args, int task) const noexcept override {
-    if (form_.runElements() == 0) return;
     const char *from = static_cast<const char *>(args.in[0]);
     char *to = static_cast<char *>(args.out[0]);
-    form_.forEachRun(args.in[1], form_.runs * task / tasks_, form_.runs * (task + 1) / tasks_,
+    form_.forEachRun(args, form_.runs * task / tasks_, form_.runs * (task + 1) / tasks_,
                      [&](int64_t whole, int64_t window, int64_t fits) {
                        char *run = to + window * bytes_;
                        std::memcpy(run, from + whole * bytes_, static_cast<size_t>(fits * bytes_));
@@ -108,10 +111,9 @@ class DynamicWriteKernel final : public executable::Kernel {
   bool canOverwrite(int input, int) const override { return input == 0; }
   void run(const KernelArgs &args, int) const noexcept override {
     if (bytes_ > 0 && args.out[0] != args.in[0]) std::memcpy(args.out[0], args.in[0], static_cast<size_t>(bytes_));
-    if (form_.runElements() == 0) return;
     T *to = static_cast<T *>(args.out[0]);
     const T *slice = kWrite == Write::Zero ? nullptr : static_cast<const T *>(args.in[2]);
-    form_.forEachRun(args.in[1], 0, form_.runs, [&](int64_t whole, int64_t window, int64_t fits) {
+    form_.forEachRun(args, 0, form_.runs, [&](int64_t whole, int64_t window, int64_t fits) {
       if constexpr (kWrite == Write::Zero) std::fill_n(to + whole, fits, T(0));
       if constexpr (kWrite == Write::Update) std::copy_n(slice + window, fits, to + whole);
       if constexpr (kWrite == Write::Add)

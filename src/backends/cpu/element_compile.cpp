@@ -29,6 +29,8 @@ struct Code {
   std::array<Operand, 3> in;
   Operand out;
   std::array<float, 2> parameters = {0, 0};
+  ElementCheck check = ElementCheck::None;  // as in ElementInstruction
+  const char *type = nullptr;
 };
 
 struct Value {
@@ -59,6 +61,8 @@ class Registers {
     ElementInstruction placed;
     placed.fn = code.fn;
     placed.parameters = code.parameters;
+    placed.check = code.check;
+    placed.type = code.type;
     std::set<int> released;
     for (size_t i = 0; i < code.in.size(); ++i) {
       placed.in[i] = position(code.in[i]);
@@ -198,7 +202,7 @@ class Compiler {
 
   // `fn` of operands that lie as it wants them, into a new temporary.
   Value append(ElementFn fn, std::initializer_list<Value> in, DataType type, std::array<float, 2> parameters = {0, 0}) {
-    Code code{fn, {}, {Operand::Kind::kTemporary, temporaries_++}, parameters};
+    Code code{fn, {}, {Operand::Kind::kTemporary, temporaries_++}, parameters, ElementCheck::None, nullptr};
     std::transform(in.begin(), in.end(), code.in.begin(), [](const Value &v) { return v.operand; });
     code_.push_back(code);
     return {type, code.out, false, true};
@@ -281,6 +285,7 @@ class Compiler {
     for (int i = 1; i < op.inputCount(); ++i) {
       const auto next = read(op.inputs()[i]);
       if (!next) return false;
+      check(op, elementCheck(row.op), total, *next);
       total = apply(row.op, total, *next, resultType(op), elementParameters(row, op));
     }
     return define(op, row.wraps() ? narrowed(total) : total);
@@ -310,6 +315,13 @@ class Compiler {
     const auto bits = static_cast<float>(8 * getDataTypeInfo(a->type).nbytes);
     const ElementOp code = op.attrString("direction") == "RIGHT" ? ElementOp::kShiftRight : ElementOp::kShiftLeft;
     return define(op, narrowed(apply(code, *a, *b, resultType(op), {bits, 0})));
+  }
+
+  // Operands the operator does not take are reported before it computes.
+  void check(const Op &op, ElementCheck kind, const Value &a, const Value &b) {
+    if (kind == ElementCheck::None) return;
+    const auto bits = static_cast<float>(8 * getDataTypeInfo(resultType(op)).nbytes);
+    code_.push_back({nullptr, {a.operand, b.operand}, {}, {bits, 0}, kind, op.def().base().type().c_str()});
   }
 
   bool compileCast(const Op &op) {
@@ -379,7 +391,12 @@ class Compiler {
       const int output = static_cast<int>(o);
       if (isNative(v->type) && v->operand.isTemporary() && results_.try_emplace(v->operand.number, output).second)
         continue;
-      code_.push_back({storeFunction(v->type), {whole(*v).operand}, {Operand::Kind::kOutput, output}, {0, 0}});
+      code_.push_back({storeFunction(v->type),
+                       {whole(*v).operand},
+                       {Operand::Kind::kOutput, output},
+                       {0, 0},
+                       ElementCheck::None,
+                       nullptr});
     }
     return true;
   }

@@ -19,7 +19,7 @@ class ElementKernel final : public executable::Kernel {
   int64_t scratchBytes() const override { return program_.scratchBytes(); }
   bool canOverwrite(int input, int output) const override { return program_.canOverwrite(input, output); }
   void run(const KernelArgs &args, int task) const noexcept override {
-    program_.run(args.in, args.out, args.scratch, task);
+    program_.run(args.in, args.out, args.scratch, args.context, task);
   }
   std::shared_ptr<const Kernel> inParts(int64_t count, executable::PartOperands &cut) const override {
     ElementProgram program = program_;

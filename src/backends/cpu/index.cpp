@@ -1,6 +1,6 @@
-// Reads and sums at index positions: Gather and its gradient, GatherElements, OneHot. An index out of range reads zeros
-// and writes nothing. Gradients add in the order of the indices; tasks own places of the result, so sums do not depend
-// on threads.
+// Reads and sums at index positions: Gather and its gradient, GatherElements, OneHot. An index out of range reads zeros,
+// writes nothing and is reported, where the operator does not allow it. Gradients add in the order of the indices; tasks
+// own places of the result, so sums do not depend on threads.
 #include <algorithm>
 #include <cstring>
 
@@ -24,24 +24,25 @@ constexpr int64_t kTaskBytes = int64_t{1} << 17;
 struct GatherForm {
   AxisSizes data;  // of the tensor gathered from
   int64_t count = 0, outerPerGroup = 1;
-  DataType indexType = DataType::INT32;
-  NegativeIndex negative = NegativeIndex::kFromEnd;
+  IndexOperand indices;
 
   // Place along the axis that index k of outer position o names, or -1.
-  int64_t place(const void *indices, int64_t o, int64_t k) const {
-    return placeOf(indexAt(indices, indexType, o / outerPerGroup * count + k), data.length, negative);
+  int64_t place(const KernelArgs &args, int64_t o, int64_t k) const noexcept {
+    return indices.place(args, o / outerPerGroup * count + k, data.length);
   }
 };
 
-GatherForm gatherForm(const Op &op, const Shape &data, const executable::OperandDesc &indices) {
+GatherForm gatherForm(const KernelRequest &request, const Shape &data) {
+  const Op &op = *request.op;
   GatherForm f;
   f.data = aroundAxis(data, ops::axisOf(op.attributes(), static_cast<int64_t>(data.size())));
   const int64_t group = op.attrInt("group_size");
-  f.count = indices.info.nelms() / group;
+  f.count = request.inputs[1].info.nelms() / group;
   f.outerPerGroup = std::max<int64_t>(1, f.data.outer / group);
   if (group == 1) f.outerPerGroup = std::max<int64_t>(1, f.data.outer);
-  f.indexType = indices.info.dataType();
-  f.negative = op.attrInt("zero_OOR") != 0 ? NegativeIndex::kOutOfRange : NegativeIndex::kFromEnd;
+  f.indices = IndexOperand::of(request);
+  f.indices.reports = op.attrInt("zero_OOR") == 0;
+  if (!f.indices.reports) f.indices.negative = NegativeIndex::kOutOfRange;
   return f;
 }
 
@@ -77,7 +78,7 @@ class GatherKernel final : public executable::Kernel {
     const char *from = static_cast<const char *>(args.in[0]);
     char *to = static_cast<char *>(args.out[0]);
     for (int64_t r = rows_ * task / tasks_; r < rows_ * (task + 1) / tasks_; ++r) {
-      const int64_t o = r / form_.count, at = form_.place(args.in[1], o, r % form_.count);
+      const int64_t o = r / form_.count, at = form_.place(args, o, r % form_.count);
       if (at < 0)
         std::memset(to + r * slice_, 0, bytes);
       else
@@ -91,8 +92,7 @@ class GatherKernel final : public executable::Kernel {
 std::unique_ptr<executable::Kernel> createGather(const KernelRequest &request, std::string &reason) {
   const int64_t bytes = movedBytes(request, reason);
   if (bytes == 0) return nullptr;
-  return std::make_unique<GatherKernel>(gatherForm(*request.op, request.inputs[0].info.shape(), request.inputs[1]),
-                                        bytes);
+  return std::make_unique<GatherKernel>(gatherForm(request, request.inputs[0].info.shape()), bytes);
 }
 
 // A task owns a stretch of places of one outer position and a stretch of columns: it clears them, then reads all
@@ -122,7 +122,7 @@ class GatherGradientKernel final : public executable::Kernel {
     float *y = static_cast<float *>(args.out[0]) + o * d.length * d.inner + begin;
     for (int64_t at = first; at < last; ++at) std::fill_n(y + at * d.inner, columns, 0.0f);
     for (int64_t k = 0; k < form_.count; ++k) {
-      const int64_t at = form_.place(args.in[1], o, k);
+      const int64_t at = form_.place(args, o, k);
       if (at < first || at >= last) continue;
       const float *from = g + k * d.inner;
       float *to = y + at * d.inner;
@@ -140,18 +140,17 @@ std::unique_ptr<executable::Kernel> createGatherGradient(const KernelRequest &re
   const auto &result = request.outputs[0].info;
   if (result.dataType() != DataType::FLOAT)
     return reason = "it sums FLOAT only: got " + toText(result.dataType()), nullptr;
-  return std::make_unique<GatherGradientKernel>(gatherForm(*request.op, result.shape(), request.inputs[1]),
-                                                request.threads);
+  return std::make_unique<GatherGradientKernel>(gatherForm(request, result.shape()), request.threads);
 }
 
 // y[i] = x[i with its coordinate along the axis replaced by indices[i]].
 class GatherElementsKernel final : public executable::Kernel {
  public:
-  GatherElementsKernel(const Shape &data, const Shape &result, int64_t axis, DataType indexType, int64_t bytes)
+  GatherElementsKernel(const Shape &data, const Shape &result, int64_t axis, IndexOperand indices, int64_t bytes)
       : result_(result),
         length_(data[static_cast<size_t>(axis)]),
         strides_(data.size()),
-        indexType_(indexType),
+        indices_(std::move(indices)),
         bytes_(bytes),
         elements_(elementCount(result)) {
     int64_t stride = 1;
@@ -170,7 +169,7 @@ class GatherElementsKernel final : public executable::Kernel {
       int64_t rest = i / width, base = 0;
       for (size_t d = result_.size() - 1; d-- > 0; rest /= result_[d]) base += rest % result_[d] * strides_[d];
       for (int64_t c = i % width; c < width && i < end; ++c, ++i) {
-        const int64_t at = placeOf(indexAt(args.in[1], indexType_, i), length_, NegativeIndex::kFromEnd);
+        const int64_t at = indices_.place(args, i, length_);
         if (at < 0)
           std::memset(y + i * bytes_, 0, static_cast<size_t>(bytes_));
         else
@@ -183,7 +182,7 @@ class GatherElementsKernel final : public executable::Kernel {
   Shape result_;
   int64_t length_, axisStride_ = 1;
   Shape strides_;
-  DataType indexType_;
+  IndexOperand indices_;
   int64_t bytes_, elements_, tasks_ = 1;
 };
 
@@ -193,7 +192,7 @@ std::unique_ptr<executable::Kernel> createGatherElements(const KernelRequest &re
   const auto &data = request.inputs[0].info, &indices = request.inputs[1].info;
   if (data.rank() == 0) return reason = "it takes no scalars", nullptr;
   const int64_t axis = ops::axisOf(request.op->attributes(), data.rank());
-  return std::make_unique<GatherElementsKernel>(data.shape(), indices.shape(), axis, indices.dataType(), bytes);
+  return std::make_unique<GatherElementsKernel>(data.shape(), indices.shape(), axis, IndexOperand::of(request), bytes);
 }
 
 // The result is filled with the first value; then each index puts the second.

@@ -1,5 +1,5 @@
 // Negative log likelihood of float32 class probabilities and the gradients that go with it. Definitions:
-// src/ops/loss/nll.cpp. The loss is summed over the samples in order by one task; gradients are divided by rows.
+// src/ops/loss/nll.cpp. A label out of range that is not the ignored one is reported. The loss is summed over the samples in order by one task; gradients are divided by rows.
 #include <algorithm>
 #include <cmath>
 
@@ -53,12 +53,25 @@ struct Problem {
   bool ignores = false, gradientPerSample = false;
   int64_t ignored = 0;
   LabelFn label;
+
+  // Label of sample i; kIgnored, or kInvalid when it is out of range, which is reported.
+  static constexpr int64_t kIgnored = -1, kInvalid = -2;
+  int64_t labelOf(const KernelArgs &args, int64_t i) const noexcept {
+    const int64_t found = label(args.in[1], i);
+    if (ignores && found == ignored) return kIgnored;
+    if (found >= 0 && found < classes) [[likely]]
+      return found;
+    args.context.report({executable::FailureKind::Label, 1, i, found, 0, classes - 1});
+    return kInvalid;
+  }
 };
 
 class NllKernel final : public executable::Kernel {
  public:
   NllKernel(Form form, Problem problem)
-      : form_(form), p_(problem), rowsPerTask_(std::max<int64_t>(1, 32768 / std::max<int64_t>(1, problem.classes))) {}
+      : form_(form),
+        p_(std::move(problem)),
+        rowsPerTask_(std::max<int64_t>(1, 32768 / std::max<int64_t>(1, p_.classes))) {}
   std::string name() const override {
     return form_.gradient < 0 ? "nll" : form_.loss < 0 ? "nll gradient" : "nll with gradient";
   }
@@ -80,9 +93,8 @@ class NllKernel final : public executable::Kernel {
     const int64_t end = std::min((task + 1) * rowsPerTask_, p_.samples);
     for (int64_t i = task * rowsPerTask_; i < end; ++i) {
       const float g = static_cast<float>(static_cast<double>(incoming[p_.gradientPerSample ? i : 0]) / denominator);
-      const int64_t label = p_.label(args.in[1], i);
-      const bool skipped = p_.ignores && label == p_.ignored, valid = !skipped && label >= 0 && label < p_.classes;
-      row(probabilities + i * p_.classes, out + i * p_.classes, skipped ? 0.0f : g, valid ? label : -1);
+      const int64_t label = p_.labelOf(args, i);
+      row(probabilities + i * p_.classes, out + i * p_.classes, label == Problem::kIgnored ? 0.0f : g, label);
     }
   }
 
@@ -116,10 +128,9 @@ class NllKernel final : public executable::Kernel {
     constexpr float kEpsilon = 1e-7f;
     double total = 0;
     for (int64_t i = 0; i < p_.samples; ++i) {
-      const int64_t label = p_.label(args.in[1], i);
-      const bool valid = label >= 0 && label < p_.classes && !(p_.ignores && label == p_.ignored);
+      const int64_t label = p_.labelOf(args, i);
       float loss = 0;
-      if (valid)
+      if (label >= 0)
         loss =
             form_.isLogarithm ? -x[i * p_.classes + label] : -std::log(std::max(x[i * p_.classes + label], kEpsilon));
       if (p_.reduction == LossReduction::None) out[i] = loss;
@@ -161,7 +172,7 @@ std::unique_ptr<executable::Kernel> createNll(const KernelRequest &request, std:
       return reason = "its incoming gradient is no float32", nullptr;
     p.gradientPerSample = p.reduction == LossReduction::None && request.inputs[2].info.nelms() == p.samples;
   }
-  return std::make_unique<NllKernel>(form, p);
+  return std::make_unique<NllKernel>(form, std::move(p));
 }
 
 constexpr Entry kEntries[] = {{"Nll", createNll},

@@ -1,6 +1,7 @@
 // Writes at index positions: Scatter, ScatterElements, ScatterND, ScatterReduce; and what reads or sums at coordinate
-// tuples: GatherND and its gradient. An index out of range reads zeros and writes nothing. Every task owns a part of
-// the result and goes through the updates in order, so that the last write stays and sums do not depend on threads.
+// tuples: GatherND and its gradient. An index out of range reads zeros, writes nothing and is reported. Every task owns
+// a part of the result and goes through the updates in order, so that the last write stays and sums do not depend on
+// threads.
 #include <algorithm>
 #include <cstring>
 #include <type_traits>
@@ -104,7 +105,7 @@ struct AxisScatter {
   AxisSizes result;
   int64_t count = 0;  // updates along the axis
   Lines indices, updates;
-  DataType indexType = DataType::INT64;
+  IndexOperand index;
   int initialOperand = 0;  // holds the values before the updates; -1: `start`
   int updateOperand = 2;
   double start = 0;
@@ -161,7 +162,7 @@ class AxisScatterKernel final : public executable::Kernel {
       for (int64_t c = begin; c < end; ++c) {
         if (form_.indices.inner[c] < 0) continue;
         const int64_t i = form_.indices.outer[o] + k * form_.indices.stride + form_.indices.inner[c];
-        const int64_t at = placeOf(indexAt(args.in[1], form_.indexType, i), r.length, NegativeIndex::kFromEnd);
+        const int64_t at = form_.index.place(args, i, r.length);
         if (at < 0) continue;
         const T value = from[k * form_.updates.stride + form_.updates.inner[c]];
         T &target = to[at * r.inner + c];
@@ -182,7 +183,7 @@ std::unique_ptr<executable::Kernel> createScatterElements(const KernelRequest &r
   form.result = aroundAxis(data, static_cast<int64_t>(axis));
   form.count = indices[axis];
   form.indices = form.updates = linesOf(data, indices, elementStrides(indices), axis);
-  form.indexType = request.inputs[1].info.dataType();
+  form.index = IndexOperand::of(request);
   return makeFor<AxisScatterKernel>(combineOf(*request.op), request.outputs[0].info.dataType(), reason, form);
 }
 
@@ -205,7 +206,7 @@ std::unique_ptr<executable::Kernel> createScatterReduce(const KernelRequest &req
   form.count = source[axis];
   form.indices = reduceIndexLines(*request.op, result, source, request.inputs[1].info.shape(), axis);
   form.updates = linesOf(result, source, elementStrides(source), axis);
-  form.indexType = request.inputs[1].info.dataType();
+  form.index = IndexOperand::of(request);
   form.updateOperand = 0;
   const bool initial = request.inputs.size() > 2 && request.inputs[2].connected;
   form.initialOperand = initial ? 2 : -1;
@@ -231,7 +232,7 @@ class ScatterSumGradientKernel final : public executable::Kernel {
       for (int64_t k = 0; k < form_.count; ++k)
         for (int64_t c = 0; c < r.inner; ++c) {
           const int64_t i = form_.indices.outer[o] + k * form_.indices.stride + form_.indices.inner[c];
-          const int64_t at = placeOf(indexAt(args.in[1], form_.indexType, i), r.length, NegativeIndex::kFromEnd);
+          const int64_t at = form_.index.place(args, i, r.length);
           source[(o * form_.count + k) * r.inner + c] = at < 0 ? 0.0f : g[(o * r.length + at) * r.inner + c];
         }
       const int64_t line = r.length * r.inner;
@@ -255,7 +256,7 @@ std::unique_ptr<executable::Kernel> createScatterReduceGradient(const KernelRequ
   form.result = aroundAxis(result, static_cast<int64_t>(axis));
   form.count = source[axis];
   form.indices = reduceIndexLines(*request.op, result, source, request.inputs[1].info.shape(), axis);
-  form.indexType = request.inputs[1].info.dataType();
+  form.index = IndexOperand::of(request);
   form.initialOperand = request.outputs.size() > 1 && request.outputs[1].connected ? 3 : -1;
   return std::make_unique<ScatterSumGradientKernel>(form);
 }
@@ -266,14 +267,14 @@ std::unique_ptr<executable::Kernel> createScatterReduceGradient(const KernelRequ
 struct Tuples {
   Shape sizes, strides;  // of the dimensions the tuples index
   int64_t count = 0, elements = 1, perBatch = 1, batchStride = 0, total = 1;
-  DataType indexType = DataType::INT64;
+  IndexOperand index;
 
   // First element of the slice that tuple t names, or -1.
-  int64_t at(const void *indices, int64_t t) const {
+  int64_t at(const KernelArgs &args, int64_t t) const noexcept {
     const auto depth = static_cast<int64_t>(sizes.size());
     int64_t offset = t / perBatch * batchStride;
     for (int64_t d = 0; d < depth; ++d) {
-      const int64_t place = placeOf(indexAt(indices, indexType, t * depth + d), sizes[d], NegativeIndex::kFromEnd);
+      const int64_t place = index.place(args, t * depth + d, sizes[d]);
       if (place < 0) return -1;
       offset += place * strides[d];
     }
@@ -281,8 +282,8 @@ struct Tuples {
   }
 };
 
-Tuples tuplesOf(const Shape &data, const executable::OperandDesc &indices, int64_t batch) {
-  const Shape &shape = indices.info.shape(), all = elementStrides(data);
+Tuples tuplesOf(const Shape &data, const KernelRequest &request, int64_t batch) {
+  const Shape &shape = request.inputs[1].info.shape(), all = elementStrides(data);
   Tuples t;
   const auto first = data.begin() + batch, last = first + shape.back();
   t.sizes.assign(first, last);
@@ -292,7 +293,7 @@ Tuples tuplesOf(const Shape &data, const executable::OperandDesc &indices, int64
   t.batchStride = elementCount(Shape(first, data.end()));
   t.perBatch = std::max<int64_t>(1, t.count / std::max<int64_t>(1, elementCount(Shape(data.begin(), first))));
   t.total = elementCount(data);
-  t.indexType = indices.info.dataType();
+  t.index = IndexOperand::of(request);
   return t;
 }
 
@@ -309,7 +310,7 @@ class GatherTuplesKernel final : public executable::Kernel {
     const char *from = static_cast<const char *>(args.in[0]);
     char *to = static_cast<char *>(args.out[0]);
     for (int64_t t = tuples_.count * task / tasks_; t < tuples_.count * (task + 1) / tasks_; ++t) {
-      const int64_t at = tuples_.at(args.in[1], t);
+      const int64_t at = tuples_.at(args, t);
       if (at < 0)
         std::memset(to + t * slice_, 0, static_cast<size_t>(slice_));
       else
@@ -325,7 +326,7 @@ class GatherTuplesKernel final : public executable::Kernel {
 std::unique_ptr<executable::Kernel> createGatherND(const KernelRequest &request, std::string &reason) {
   const int64_t bytes = movedBytes(request, reason);
   if (bytes == 0) return nullptr;
-  const Tuples tuples = tuplesOf(request.inputs[0].info.shape(), request.inputs[1], request.op->attrInt("batch_dims"));
+  const Tuples tuples = tuplesOf(request.inputs[0].info.shape(), request, request.op->attrInt("batch_dims"));
   return std::make_unique<GatherTuplesKernel>(tuples, bytes);
 }
 
@@ -351,7 +352,7 @@ class ScatterTuplesKernel final : public executable::Kernel {
       std::copy(from + begin, from + end, to + begin);
     const T *updates = static_cast<const T *>(args.in[updates_]);
     for (int64_t t = 0; t < tuples_.count; ++t) {
-      const int64_t at = tuples_.at(args.in[1], t);
+      const int64_t at = tuples_.at(args, t);
       if (at < 0) continue;
       const int64_t first = std::max(at, begin), last = std::min(at + tuples_.elements, end);
       const T *slice = updates + t * tuples_.elements - at;
@@ -369,7 +370,7 @@ std::unique_ptr<executable::Kernel> createScatterND(const KernelRequest &request
   if (!allPlain(request, reason)) return nullptr;
   const auto &data = request.inputs[0].info;
   return makeFor<ScatterTuplesKernel>(combineOf(*request.op), data.dataType(), reason,
-                                      tuplesOf(data.shape(), request.inputs[1], 0), 0, 2);
+                                      tuplesOf(data.shape(), request, 0), 0, 2);
 }
 
 std::unique_ptr<executable::Kernel> createGatherNDGradient(const KernelRequest &request, std::string &reason) {
@@ -378,7 +379,7 @@ std::unique_ptr<executable::Kernel> createGatherNDGradient(const KernelRequest &
   if (result.dataType() != DataType::FLOAT)
     return reason = "it sums FLOAT only: got " + toText(result.dataType()), nullptr;
   return std::make_unique<ScatterTuplesKernel<Combine::Add, float>>(
-      tuplesOf(result.shape(), request.inputs[1], request.op->attrInt("batch_dims")), -1, 0);
+      tuplesOf(result.shape(), request, request.op->attrInt("batch_dims")), -1, 0);
 }
 
 constexpr Entry kEntries[] = {

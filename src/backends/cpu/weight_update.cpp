@@ -73,7 +73,7 @@ void WeightUpdate::Elements::apply(const float *gradient, int64_t position, int6
     in[i] = isFull ? operand + position * program_.inputs[i].bytes : operand;
   }
   for (size_t o = 0; o < program_.outputBytes.size(); ++o) out[o] = result(o, position);
-  program_.runSpan(in.data(), out.data(), args_.scratch, count);
+  program_.runSpan(in.data(), out.data(), args_.scratch, args_.context, count);
 }
 
 void WeightUpdate::Elements::prefetch(int64_t position, int64_t count) const noexcept {

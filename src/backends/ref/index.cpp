@@ -1,5 +1,6 @@
 // Reference kernels that read at index positions, and dynamic windows. Negative indices count from the end; an index
-// that is out of range reads 0 and writes nothing, so no kernel ever touches memory outside its operands.
+// that is out of range reads 0 and writes nothing, so no kernel ever touches memory outside its operands, and is
+// reported unless the operator gives it a meaning.
 #include <cstring>
 
 #include "backends/ref/families.hpp"
@@ -12,16 +13,17 @@ namespace {
 
 // Calls f(offset of a slice in data or -1, offset of the slice in the gathered tensor, elements per slice).
 template <class F>
-void forEachGathered(const Context &c, const Shape &data, const View &indices, F f) {
+void forEachGathered(const Context &c, const Shape &data, F f) {
   const int64_t axis = ops::axisOf(c.op.attributes(), static_cast<int64_t>(data.size()));
   const int64_t group = c.op.attrInt("group_size");
   const bool wrap = c.op.attrInt("zero_OOR") == 0;
   const AxisSplit split(data, axis);
-  const int64_t count = indices.size() / group;  // indices per group
+  const int64_t count = c.in[1].size() / group;  // indices per group
   for (int64_t o = 0; o < split.outer; ++o) {
     const int64_t inGroup = group > 1 ? o / (split.outer / group) * count : 0;
     for (int64_t k = 0; k < count; ++k) {
-      const int64_t at = positionOf(indexAt(indices, inGroup + k), split.length, wrap);
+      const int64_t at = wrap ? placeOf(c, 1, inGroup + k, split.length)
+                              : positionOf(indexAt(c.in[1], inGroup + k), split.length, false);
       f(at < 0 ? -1 : (o * split.length + at) * split.inner, (o * count + k) * split.inner, split.inner);
     }
   }
@@ -30,7 +32,7 @@ void forEachGathered(const Context &c, const Shape &data, const View &indices, F
 void gather(const Context &c) {
   const int64_t bytes = getDataTypeInfo(c.in[0].info.dataType()).nbytes;
   if (c.out[0].size() == 0) return;
-  forEachGathered(c, c.in[0].shape(), c.in[1], [&](int64_t from, int64_t to, int64_t elements) {
+  forEachGathered(c, c.in[0].shape(), [&](int64_t from, int64_t to, int64_t elements) {
     char *target = c.out[0].as<char>() + to * bytes;
     if (from < 0)
       std::memset(target, 0, elements * bytes);
@@ -40,10 +42,11 @@ void gather(const Context &c) {
 }
 
 void gatherGradient(const Context &c) {
+  if (c.out[0].size() == 0) return;
   dispatchFloat(c.out[0].info.dataType(), [&](auto tag) {
     using T = decltype(tag);
     std::vector<double> totals(c.out[0].size(), 0.0);
-    forEachGathered(c, c.out[0].shape(), c.in[1], [&](int64_t at, int64_t from, int64_t elements) {
+    forEachGathered(c, c.out[0].shape(), [&](int64_t at, int64_t from, int64_t elements) {
       for (int64_t e = 0; at >= 0 && e < elements; ++e)
         totals[at + e] += static_cast<double>(c.in[0].as<T>()[from + e]);
     });
@@ -53,7 +56,7 @@ void gatherGradient(const Context &c) {
 
 void gatherElements(const Context &c) {
   const int64_t bytes = getDataTypeInfo(c.in[0].info.dataType()).nbytes;
-  forEachElementPosition(c.op.attributes(), c.in[0].shape(), c.in[1], [&](int64_t at, int64_t i) {
+  forEachElementPosition(c, c.in[0].shape(), [&](int64_t at, int64_t i) {
     char *target = c.out[0].as<char>() + i * bytes;
     if (at < 0)
       std::memset(target, 0, bytes);
@@ -65,25 +68,22 @@ void gatherElements(const Context &c) {
 void gatherND(const Context &c) {
   const int64_t bytes = getDataTypeInfo(c.in[0].info.dataType()).nbytes;
   if (c.out[0].size() == 0) return;
-  forEachSlicePosition(c.in[0].shape(), c.in[1], c.op.attrInt("batch_dims"),
-                       [&](int64_t at, int64_t i, int64_t elements) {
-                         char *target = c.out[0].as<char>() + i * bytes;
-                         if (at < 0)
-                           std::memset(target, 0, elements * bytes);
-                         else
-                           std::memcpy(target, c.in[0].as<char>() + at * bytes, elements * bytes);
-                       });
+  forEachSlicePosition(c, c.in[0].shape(), c.op.attrInt("batch_dims"), [&](int64_t at, int64_t i, int64_t elements) {
+    char *target = c.out[0].as<char>() + i * bytes;
+    if (at < 0)
+      std::memset(target, 0, elements * bytes);
+    else
+      std::memcpy(target, c.in[0].as<char>() + at * bytes, elements * bytes);
+  });
 }
 
 void gatherNDGradient(const Context &c) {
   dispatchFloat(c.out[0].info.dataType(), [&](auto tag) {
     using T = decltype(tag);
     std::vector<double> totals(c.out[0].size(), 0.0);
-    forEachSlicePosition(c.out[0].shape(), c.in[1], c.op.attrInt("batch_dims"),
-                         [&](int64_t at, int64_t i, int64_t elements) {
-                           for (int64_t e = 0; at >= 0 && e < elements; ++e)
-                             totals[at + e] += static_cast<double>(c.in[0].as<T>()[i + e]);
-                         });
+    forEachSlicePosition(c, c.out[0].shape(), c.op.attrInt("batch_dims"), [&](int64_t at, int64_t i, int64_t elements) {
+      for (int64_t e = 0; at >= 0 && e < elements; ++e) totals[at + e] += static_cast<double>(c.in[0].as<T>()[i + e]);
+    });
     for (size_t i = 0; i < totals.size(); ++i) c.out[0].as<T>()[i] = toElement<T>(totals[i]);
   });
 }
@@ -115,6 +115,9 @@ void forEachWindowElement(const Context &c, const Shape &whole, F f) {
     const int64_t axis = normalizeAxis(axes[i], static_cast<int64_t>(whole.size()), "axes");
     window[axis] = sizes[i];
     start[axis] = indexAt(c.in[1], static_cast<int64_t>(i));
+    const int64_t last = whole[axis] - sizes[i];
+    if (start[axis] < 0 || start[axis] > last)
+      c.report(executable::FailureKind::Offset, 1, static_cast<int64_t>(i), start[axis], 0, last);
   }
   const Shape strides = elementStrides(whole);
   Walk walk(window, {});

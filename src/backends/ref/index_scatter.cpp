@@ -1,5 +1,5 @@
 // Reference kernels that write at index positions. Updates are applied in C order; an index out of range writes
-// nothing.
+// nothing and is reported.
 #include <algorithm>
 #include <cstring>
 
@@ -56,7 +56,7 @@ void scatterElements(const Context &c) {
   const Reduction reduction = reductionOf(c.op);
   dispatchAll(c.out[0].info.dataType(), [&](auto tag) {
     using T = decltype(tag);
-    forEachElementPosition(c.op.attributes(), c.out[0].shape(), c.in[1], [&](int64_t at, int64_t i) {
+    forEachElementPosition(c, c.out[0].shape(), [&](int64_t at, int64_t i) {
       if (at >= 0) update(reduction, c.out[0].as<T>()[at], c.in[2].as<T>()[i]);
     });
   });
@@ -67,7 +67,7 @@ void scatterND(const Context &c) {
   const Reduction reduction = reductionOf(c.op);
   dispatchAll(c.out[0].info.dataType(), [&](auto tag) {
     using T = decltype(tag);
-    forEachSlicePosition(c.out[0].shape(), c.in[1], 0, [&](int64_t at, int64_t i, int64_t elements) {
+    forEachSlicePosition(c, c.out[0].shape(), 0, [&](int64_t at, int64_t i, int64_t elements) {
       for (int64_t e = 0; at >= 0 && e < elements; ++e)
         update(reduction, c.out[0].as<T>()[at + e], c.in[2].as<T>()[i + e]);
     });
@@ -76,7 +76,7 @@ void scatterND(const Context &c) {
 
 // f(offset in the result or -1, offset in src) for every element of src of a ScatterReduce.
 template <class F>
-void forEachReduced(const Context &c, const View &src, const View &indices, F f) {
+void forEachReduced(const Context &c, const View &src, F f) {
   const int64_t axis = ops::axisOf(c.op.attributes(), src.info.rank());
   const int64_t size = c.op.attrInt("axis_size");
   Shape result = src.shape();
@@ -85,10 +85,10 @@ void forEachReduced(const Context &c, const View &src, const View &indices, F f)
   Shape others = strides;
   others[axis] = 0;
   const Shape index =
-      broadcastStrides(ops::scatterIndexShape(c.op.attributes(), src.shape(), indices.shape()), src.shape());
+      broadcastStrides(ops::scatterIndexShape(c.op.attributes(), src.shape(), c.in[1].shape()), src.shape());
   Walk walk(src.shape(), {others, index});
   for (int64_t i = 0; i < src.size(); ++i, walk.next()) {
-    const int64_t at = positionOf(indexAt(indices, walk.offset(1)), size, true);
+    const int64_t at = placeOf(c, 1, walk.offset(1), size);
     f(at < 0 ? -1 : walk.offset(0) + at * strides[axis], i);
   }
 }
@@ -103,7 +103,7 @@ void scatterReduce(const Context &c) {
     std::vector<bool> started(totals.size(),
                               c.hasIn(2) || (reduction != Reduction::Max && reduction != Reduction::Min));
     for (size_t i = 0; c.hasIn(2) && i < totals.size(); ++i) totals[i] = static_cast<V>(c.in[2].as<T>()[i]);
-    forEachReduced(c, c.in[0], c.in[1], [&](int64_t at, int64_t i) {
+    forEachReduced(c, c.in[0], [&](int64_t at, int64_t i) {
       if (at < 0) return;
       const V value = static_cast<V>(c.in[0].as<T>()[i]);
       totals[at] = started[at] ? combine(reduction, totals[at], value) : value;
@@ -131,7 +131,7 @@ Contributions collect(const Context &c, Reduction reduction, const std::vector<d
     all.extreme[i] = initial[i];
     multiplyIn(i, initial[i]);
   }
-  forEachReduced(c, c.in[2], c.in[1], [&](int64_t at, int64_t i) {
+  forEachReduced(c, c.in[2], [&](int64_t at, int64_t i) {
     if (at < 0) return;
     all.last[at] = i;
     multiplyIn(at, src[i]);
@@ -165,7 +165,7 @@ void scatterReduceGradient(const Context &c) {
     std::vector<double> src(x, x + c.in[2].size()), initial;
     if (c.hasIn(3)) initial.assign(c.in[3].as<T>(), c.in[3].as<T>() + c.in[3].size());
     const Contributions all = collect(c, reduction, src, initial, static_cast<size_t>(c.in[0].size()));
-    forEachReduced(c, c.in[2], c.in[1], [&](int64_t at, int64_t i) {
+    forEachReduced(c, c.in[2], [&](int64_t at, int64_t i) {
       const double slope = at < 0 ? 0 : static_cast<double>(g[at]) * derivative(reduction, all, at, src[i], i);
       c.out[0].as<T>()[i] = toElement<T>(slope);
     });

@@ -1,6 +1,7 @@
 // Loops and conversions shared by reference kernels: element conversion without undefined behaviour, wrapping integer
 // arithmetic, iteration over broadcast operands and over coordinates.
 #pragma once
+#include <algorithm>
 #include <cmath>
 #include <concepts>
 #include <cstdint>
@@ -55,7 +56,8 @@ V multiply(V a, V b) {
   else
     return a * b;
 }
-// Integers: truncated quotient, 0 for divisor 0, wrapping for the smallest integer by -1.
+// Integers: truncated quotient; what has none is reported by the caller and gives 0 for divisor 0, and wraps for the
+// smallest integer by -1.
 template <class V>
 V divide(V a, V b) {
   if constexpr (std::is_integral_v<V>) {
@@ -66,7 +68,7 @@ V divide(V a, V b) {
   }
   return a / b;
 }
-// a - b trunc(a / b); integers: 0 for divisor 0.
+// a - b trunc(a / b); integers: 0 for divisor 0, which the caller reports.
 template <class V>
 V truncatedRemainder(V a, V b) {
   if constexpr (std::is_integral_v<V>) {
@@ -150,7 +152,7 @@ struct AxisSplit {
   }
 };
 
-// The integer at position i of an index tensor of any integer type.
+// The integer at position i of an index tensor of any integer type; UINT64 above the signed range: its end.
 inline int64_t indexAt(const View &v, int64_t i) {
   switch (v.info.dataType()) {
     case DataType::INT64:
@@ -160,7 +162,7 @@ inline int64_t indexAt(const View &v, int64_t i) {
     case DataType::UINT32:
       return v.as<uint32_t>()[i];
     case DataType::UINT64:
-      return static_cast<int64_t>(v.as<uint64_t>()[i]);
+      return static_cast<int64_t>(std::min<uint64_t>(v.as<uint64_t>()[i], INT64_MAX));
     case DataType::INT16:
       return v.as<int16_t>()[i];
     case DataType::UINT16:

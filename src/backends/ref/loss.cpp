@@ -1,6 +1,5 @@
 // Reference kernels of the negative log likelihood losses and their gradients.
-// A label outside [0, C) that is not the ignored one counts as a sample with an empty one-hot row: loss 0, no gradient
-// through its probability.
+// A label outside [0, C) that is not the ignored one is reported; nothing is read at it.
 #include <algorithm>
 #include <cmath>
 
@@ -32,7 +31,10 @@ struct Samples {
         classes(c.in[0].shape().back()),
         ignores(c.op.hasAttr("ignoreIndex")),
         ignoredLabel(ignores ? c.op.attrInt("ignoreIndex") : 0),
-        reduction(ops::lossReduction(c.op.attrString("reduction"))) {}
+        reduction(ops::lossReduction(c.op.attrString("reduction"))) {
+    for (int64_t i = 0; i < count; ++i)
+      if (!ignored(i) && !valid(i)) c.report(executable::FailureKind::Label, 1, i, label(i), 0, classes - 1);
+  }
 
   int64_t label(int64_t i) const { return loadInt(labels, i); }
   bool ignored(int64_t i) const { return ignores && label(i) == ignoredLabel; }
@@ -125,6 +127,11 @@ struct ClassTargets {
         ignoredTarget(ignores ? c.op.attrInt("ignore_index") : 0),
         reduction(ops::lossReduction(c.op.attrString("reduction"))) {
     for (size_t i = 2; i < input.size(); ++i) inner *= input[i];
+    for (int64_t i = 0; i < count(); ++i) {
+      const int64_t t = label(i);
+      if ((t < 0 || t >= classes) && !(ignores && t == ignoredTarget))
+        c.report(executable::FailureKind::Label, 1, i, t, 0, classes - 1);
+    }
   }
   int64_t count() const { return batch * inner; }
   int64_t label(int64_t i) const { return loadInt(target, i); }

@@ -27,6 +27,27 @@ void binary(const Context &c) {
   });
 }
 
+// Which operands an integer operation takes beside divisor 0.
+enum class Quotient { Fits, MayOverflow };
+
+// F, where a divisor may be 0 and a quotient may not fit its type only for floating types.
+template <auto F, Quotient kQuotient>
+void divideWith(const Context &c) {
+  dispatchNumeric(c.in[0].info.dataType(), [&](auto tag) {
+    using T = decltype(tag);
+    if constexpr (std::is_integral_v<T>) {
+      constexpr T kSmallest = std::numeric_limits<T>::min();
+      forEachPair(c, [&, a = c.in[0].as<T>(), b = c.in[1].as<T>()](int64_t i, int64_t ia, int64_t ib) {
+        if (b[ib] == 0) c.report(executable::FailureKind::DivisionByZero, 1, i, 0, 0, 0);
+        if (kQuotient == Quotient::MayOverflow && std::is_signed_v<T> && b[ib] == T(-1) && a[ia] == kSmallest)
+          c.report(executable::FailureKind::QuotientOverflow, 0, i, static_cast<int64_t>(kSmallest),
+                   static_cast<int64_t>(kSmallest) + 1, 0);
+      });
+    }
+  });
+  binary<F>(c);  // the operands may lie where the result comes
+}
+
 template <auto F>
 void compare(const Context &c) {
   dispatchAll(c.in[0].info.dataType(), [&](auto tag) {
@@ -183,9 +204,9 @@ constexpr Entry kTable[] = {
     {"Add", binary<[](auto a, auto b) { return add(a, b); }>},
     {"Sub", binary<[](auto a, auto b) { return subtract(a, b); }>},
     {"Mul", binary<[](auto a, auto b) { return multiply(a, b); }>},
-    {"Div", binary<[](auto a, auto b) { return divide(a, b); }>},
-    {"Fmod", binary<[](auto a, auto b) { return truncatedRemainder(a, b); }>},
-    {"Remainder", binary<[](auto a, auto b) { return flooredRemainder(a, b); }>},
+    {"Div", divideWith<[](auto a, auto b) { return divide(a, b); }, Quotient::MayOverflow>},
+    {"Fmod", divideWith<[](auto a, auto b) { return truncatedRemainder(a, b); }, Quotient::Fits>},
+    {"Remainder", divideWith<[](auto a, auto b) { return flooredRemainder(a, b); }, Quotient::Fits>},
     {"Atan2", binary<[](double a, double b) { return std::atan2(a, b); }>},
     {"PRelu", binary<kPRelu>},
     {"Pow", power},

@@ -5,6 +5,7 @@
 
 #include "backends/ref/element.hpp"
 #include "backends/ref/families.hpp"
+#include "backends/ref/index_position.hpp"
 
 namespace popart::ref {
 namespace {
@@ -70,8 +71,8 @@ void sparseAccumulate(const Context &c) {
     for (int64_t i = 0; i < c.out[0].size(); ++i) store(c.out[0], i, load(c.in[0], i));
   for (int64_t o = 0; o < outer; ++o) {
     for (int64_t k = 0; k < count; ++k) {
-      const int64_t row = loadInt(c.in[2], k);
-      if (row < 0 || row >= rows) continue;
+      const int64_t row = placeOf(c, 2, k, rows);
+      if (row < 0) continue;
       for (int64_t i = 0; i < inner; ++i) {
         const int64_t to = (o * rows + row) * inner + i;
         store(c.out[0], to, load(c.out[0], to) + f * load(c.in[1], (o * count + k) * inner + i));

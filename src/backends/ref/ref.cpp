@@ -55,7 +55,7 @@ class RefKernel final : public Kernel {
     std::vector<View> in = inputs_, out = outputs_;
     for (size_t i = 0; i < in.size(); ++i) in[i].data = const_cast<void *>(args.in[i]);
     for (size_t i = 0; i < out.size(); ++i) out[i].data = args.out[i];
-    fn_({op_, in, out});
+    fn_({op_, in, out, args.context});
   }
 
  private:
@@ -121,7 +121,10 @@ std::vector<TensorData> evaluate(const Op &op, const std::vector<TensorData> &in
     results[i] = TensorData(op.outInfo(i));
     out.push_back({op.outInfo(i), results[i].mutableData()});
   }
-  fn({op, in, out});
+  std::atomic<bool> failed{false};
+  executable::RunContext run(failed);
+  fn({op, in, out, run});
+  check(!failed, "{}", run.hasFailure() ? run.message(op.debugName()) : std::string());
   return results;
 }
 

@@ -29,8 +29,14 @@ struct Context {
   const Op &op;              // attributes only; edges are not to be followed
   std::span<const View> in;  // data is not to be written
   std::span<const View> out;
+  executable::RunContext &run;
   bool hasIn(int i) const { return i < static_cast<int>(in.size()) && in[i].connected(); }
   bool hasOut(int i) const { return i < static_cast<int>(out.size()) && out[i].connected(); }
+  // A value outside its domain: element `position` of input `operand`, in arithmetic of the result. See ValueFailure.
+  void report(executable::FailureKind kind, int operand, int64_t position, int64_t value, int64_t low,
+              int64_t high) const noexcept {
+    run.report({kind, operand, position, value, low, high});
+  }
 };
 
 using RefFn = void (*)(const Context &);
@@ -41,7 +47,8 @@ struct Entry {
 
 // Each family file defines one table: std::span<const Entry> mathKernels(); … and is listed in ref.cpp.
 const executable::Backend &backend();
-// Runs one op on host values: used for constant folding. Throws popart::error when there is no reference kernel.
+// Runs one op on host values: used for constant folding. Throws popart::error when there is no reference kernel or a
+// value is outside its domain.
 std::vector<TensorData> evaluate(const Op &op, const std::vector<TensorData> &inputs);
 
 // Calls f(T{}) with the C++ type of `type`: float, double, Half, BFloat16, (u)int8…64, bool.

@@ -39,7 +39,7 @@ void importConstantOfShape(NodeContext &n) {
   const std::vector<int64_t> shape = n.constantInts(0);
   const TensorInfo info(value.info().dataType(), shape);
   const TensorData scalar = value.reshaped({});
-  if (info.nelms() <= kFoldBudgetBytes / value.nbytes()) return n.resultValue(0, filled(info, scalar));
+  if (n.importer().budget().take(info.nbytes())) return n.resultValue(0, filled(info, scalar));
   n.result(0, "ConstantOfShape", {}, {{"shape", shape}, {"value", scalar}});
 }
 
@@ -56,12 +56,16 @@ void importShape(NodeContext &n) {
 
 void importSize(NodeContext &n) { n.resultValue(0, TensorData::scalar<int64_t>(n.info(0).nelms())); }
 
+// Elements of a range, as a floating number that does not overflow.
+double rangeLength(NodeContext &n, double start, double limit, double delta) {
+  n.require(delta != 0, "delta must not be 0");
+  return std::max(0.0, std::ceil((limit - start) / delta));
+}
+
 template <class T>
 TensorData rangeOf(NodeContext &n, T start, T limit, T delta) {
-  n.require(delta != T{0}, "delta must not be 0");
   const double count =
-      std::max(0.0, std::ceil((static_cast<double>(limit) - static_cast<double>(start)) / static_cast<double>(delta)));
-  n.require(count * sizeof(T) <= static_cast<double>(kFoldBudgetBytes), "has too many elements: got {}", count);
+      rangeLength(n, static_cast<double>(start), static_cast<double>(limit), static_cast<double>(delta));
   std::vector<T> values(static_cast<size_t>(count));
   for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<T>(start + static_cast<T>(i) * delta);
   return TensorData::of<T>({static_cast<int64_t>(values.size())}, values);
@@ -79,6 +83,11 @@ TensorData halfRange(NodeContext &n) {
 void importRange(NodeContext &n) {
   for (int i : {0, 1, 2})
     n.require(n.constant(i).info().nelms() == 1, "input {} must be one number: got {}", i, n.constant(i).info());
+  const double bytes = rangeLength(n, n.constantNumber(0), n.constantNumber(1), n.constantNumber(2)) *
+                       getDataTypeInfo(n.info(0).dataType()).nbytes;
+  if (bytes > static_cast<double>(n.importer().budget().leftBytes()))
+    return n.result(0, "Range", {}, {{"start", n.constant(0)}, {"limit", n.constant(1)}, {"delta", n.constant(2)}});
+  n.importer().budget().take(static_cast<int64_t>(bytes));
   const auto first = [&](int i) { return n.constant(i).asInts().front(); };
   switch (n.info(0).dataType()) {
     case DataType::INT64:
@@ -108,8 +117,9 @@ void importEyeLike(NodeContext &n) {
   const TensorInfo &in = n.info(0);
   n.require(in.rank() == 2, "input must be a matrix: got {}", in);
   const int64_t rows = in.shape()[0], columns = in.shape()[1], k = n.attr<int64_t>("k", 0);
-  n.require(in.nelms() <= kFoldBudgetBytes / 4, "matrix is too large: got {}", in);
-  TensorData eye(TensorInfo(DataType::FLOAT, in.shape()));
+  const TensorInfo info(DataType::FLOAT, in.shape());
+  n.importer().takeFromBudget(info.nbytes(), "EyeLike of " + in.str());
+  TensorData eye(info);
   auto *out = static_cast<float *>(eye.mutableData());
   for (int64_t r = 0; r < rows; ++r)
     if (k > -rows - 1 && k < columns && r + k >= 0 && r + k < columns) out[r * columns + r + k] = 1.0f;
@@ -125,8 +135,9 @@ void importTrilu(NodeContext &n) {
   const bool upper = n.attr<int64_t>("upper", 1) != 0;
   const int64_t k = n.hasIn(1) ? n.constantInt(1) : 0;
   const int64_t rows = in.shape()[in.rank() - 2], columns = in.shape()[in.rank() - 1];
-  n.require(columns == 0 || rows <= kFoldBudgetBytes / columns, "matrix is too large: got {}", in);
-  TensorData keep(TensorInfo(DataType::BOOL, {rows, columns}));
+  const TensorInfo info(DataType::BOOL, {rows, columns});
+  n.importer().takeFromBudget(info.nbytes(), "Trilu of " + in.str());
+  TensorData keep(info);
   auto *out = static_cast<bool *>(keep.mutableData());
   for (int64_t r = 0; r < rows; ++r)
     for (int64_t c = 0; c < columns; ++c) out[r * columns + c] = upper ? c - r >= k : c - r <= k;

@@ -1,6 +1,6 @@
 // Operators on a window of a tensor whose position is known only at run time: DynamicSlice, DynamicUpdate, DynamicZero,
 // DynamicAdd. The window starts at offset[i] along axes[i] and has sizes[i] elements there, all elements along other
-// axes. Elements of the window that fall outside the tensor read 0 and are not written.
+// axes. A window that does not lie inside the tensor ends the run.
 #include <algorithm>
 
 #include "ops/catalog.hpp"

@@ -1,6 +1,6 @@
 // Operators that read elements at positions given by an index tensor: Gather, PopartTiedGather, GatherElements,
-// GatherND, OneHot. Negative indices count from the end. An index that is out of range all the same reads 0 and writes
-// nothing (kernels cannot fail); with zero_OOR = 1 negative indices are out of range too.
+// GatherND, OneHot. Negative indices count from the end; an index that is out of range ends the run. With zero_OOR = 1
+// negative indices are out of range too, and such an index reads zeros and passes no gradient.
 #include <algorithm>
 
 #include "ops/catalog.hpp"

@@ -1,5 +1,5 @@
 // Operators that write elements to positions given by an index tensor: Scatter, ScatterElements, ScatterND,
-// ScatterReduce. Negative indices count from the end; an index that is out of range writes nothing. Several updates of
+// ScatterReduce. Negative indices count from the end; an index that is out of range ends the run. Several updates of
 // one position without a reduction: the last one (in C order of the updates) stays.
 #include <algorithm>
 

@@ -1,8 +1,8 @@
 // Element-wise functions of two arguments with NumPy broadcasting, and their gradients. The gradient of argument k is
 // the row
 // "<Op>Arg<k>Grad": it multiplies the incoming gradient by the partial derivative at the broadcast shape and sums over
-// the axes along which that argument was broadcast (attribute fwd_shape). Integer Div and Fmod truncate toward zero; a
-// zero divisor gives 0 for integers.
+// the axes along which that argument was broadcast (attribute fwd_shape). Integer Div and Fmod truncate toward zero; an
+// integer divided by 0, or a quotient that does not fit its type, ends the run.
 #include <popart/op.hpp>
 
 #include "ops/catalog.hpp"

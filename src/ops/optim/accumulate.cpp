@@ -76,7 +76,7 @@ OpDefs accumulateOps() {
       sparse.input("W", kUpdatable, "", Arity::Optional)
           .attr("axis", int64_t{0})
           .infer(inferSparseAccumulate)
-          .doc("a[indices[i]] += factor x[i] along axis; equal indices add up; indices out of range are left out."));
+          .doc("a[indices[i]] += factor x[i] along axis; equal indices add up; a negative index counts from the end."));
   OpDef scale = varUpdateRow("AccumulatorScale");
   scalarParameter(scale, "factor");
   rows.push_back(scale

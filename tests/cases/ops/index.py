@@ -8,12 +8,8 @@ TABLE = floats(5, 3)
 
 
 def take(x, i, axis=0):
-    """Return NumPy's take, with 0 for indices out of range."""
-    size = x.shape[axis]
-    inside = (i >= -size) & (i < size)
-    taken = np.take(x, np.where(inside, i, 0), axis)
-    mask = inside.reshape((1,) * axis + i.shape + (1,) * (x.ndim - axis - 1))
-    return np.where(mask, taken, 0)
+    """Return NumPy's take."""
+    return np.take(x, i, axis)
 
 
 def scatter(x, i, u, axis, combine):
@@ -48,7 +44,6 @@ GATHERS = [
         gradients=[0],
     ),
     Case("Gather", [TABLE, np.array(3, np.uint32)], {"axis": 0}, lambda x, i: x[3], gradients=[0]),
-    Case("Gather", [TABLE, np.array([9, -7, 1], np.int64)], {}, take, gradients=[0], name="out-of-range"),
     Case(
         "Gather",
         [TABLE, np.array([-1, 1], np.int64)],
@@ -126,14 +121,6 @@ SCATTERS = [
         gradients=[0, 2],
     ),
     Case("ScatterElements", [ints(5, 3), INDEX, ints(2, 3)], {}, lambda x, i, u: scatter(x, i, u, 0, COMBINE["none"])),
-    Case(
-        "ScatterElements",
-        [floats(3), np.array([7, -9, -1]), floats(3, low=0)],
-        {},
-        lambda x, i, u: np.array([x[0], x[1], u[2]]),
-        gradients=[0, 2],
-        name="out-of-range",
-    ),
     *[
         Case(
             "ScatterElements",
@@ -233,9 +220,9 @@ DYNAMIC = [
     Case("DynamicSlice", [CUBE, OFFSET], WINDOW, lambda x, o: x[1:3, :, 2:3], gradients=[0]),
     Case(
         "DynamicSlice",
-        [floats(4), np.array([3], np.int32)],
+        [floats(4), np.array([1], np.int32)],
         {"axes": [0], "sizes": [3]},
-        lambda x, o: np.array([x[3], 0, 0]),
+        lambda x, o: x[1:],
         gradients=[0],
     ),
     Case(
@@ -280,7 +267,7 @@ LARGE = [
     Case("DynamicSlice", [floats(70, 300, 4), np.array([13, 5], np.int32)], {"axes": [0, 1], "sizes": [50, 290]}),
     Case(
         "DynamicAdd",
-        [floats(70, 300, 4), np.array([250], np.int32), floats(70, 60, 4)],
+        [floats(70, 300, 4), np.array([230], np.int32), floats(70, 60, 4)],
         {"axes": [1], "sizes": [60]},
     ),
 ]

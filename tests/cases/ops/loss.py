@@ -120,7 +120,7 @@ CASES = [
     *[
         Case(
             "NegativeLogLikelihoodLoss",
-            [floats(40, 30, 50), ints(40, 50, low=-1, high=31, dtype="int64"), floats(30, low=0.1)],
+            [floats(40, 30, 50), ints(40, 50, low=0, high=30, dtype="int64"), floats(30, low=0.1)],
             {"reduction": r, "ignore_index": 3},
             gradients=[0],
             name=f"large-{r}",

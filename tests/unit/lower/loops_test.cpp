@@ -176,6 +176,28 @@ graph @body {
   for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], expected[i], 1e-4f);
 }
 
+TEST(Loops, the_trip_count_may_be_of_32_bits) {
+  const auto ir = parseIr(R"(main {
+  const %trip : int32[] = 3
+  const %go : bool[] = 1
+  const %one : float32[1] = 1
+  %y = Loop(%trip, %go, %one) {body = @double, carried = 1}
+  HostStore(%y) {stream = "y"}
+}
+
+graph @double {
+  input %double/i : int64[]
+  input %double/cond : bool[]
+  input %double/v : float32[1]
+  %double/next = Add(%double/v, %double/v)
+  return %double/cond, %double/next
+}
+)");
+  ProgramRun run(*ir);
+  run.run();
+  EXPECT_EQ(run.anchor("y"), std::vector<float>{8});
+}
+
 // A variable that is not assigned keeps its value although a carry begins with it; one value may begin two carries; an old
 // value that is read after the loop stays.
 TEST(Loops, carries_do_not_take_memory_that_is_still_needed) {

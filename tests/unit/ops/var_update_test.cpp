@@ -66,11 +66,20 @@ TEST(VarUpdate, accumulator_scale_of_zero_clears_infinities) {
   EXPECT_EQ(run("AccumulatorZero", {}, {kVar}), (Values{0, 0}));
 }
 
-TEST(VarUpdate, sparse_accumulate_adds_rows_and_leaves_out_of_range_indices_out) {
-  const TensorData indices = TensorData::of<int32_t>({4}, std::vector<int32_t>{1, 1, 7, -1});
+TEST(VarUpdate, sparse_accumulate_adds_rows_from_either_end) {
+  const TensorData indices = TensorData::of<int32_t>({3}, std::vector<int32_t>{1, 1, -2});
   EXPECT_EQ(run("PopartSparseAccumulate", {{"factor", 2.0f}},
-                {floats({2, 2}, {1, 2, 3, 4}), floats({4, 2}, {1, 1, 2, 2, 9, 9, 9, 9}), indices}),
-            (Values{1, 2, 9, 10}));
+                {floats({2, 2}, {1, 2, 3, 4}), floats({3, 2}, {1, 1, 2, 2, 9, 9}), indices}),
+            (Values{19, 20, 9, 10}));
+}
+
+TEST(VarUpdate, sparse_accumulate_refuses_an_index_out_of_range) {
+  for (int32_t bad : {2, -3}) {
+    const TensorData indices = TensorData::of<int32_t>({2}, std::vector<int32_t>{1, bad});
+    EXPECT_THROW(
+        run("PopartSparseAccumulate", {}, {floats({2, 2}, {1, 2, 3, 4}), floats({2, 2}, {1, 1, 2, 2}), indices}),
+        error);
+  }
 }
 
 TEST(VarUpdate, adam_corrects_the_bias_and_counts_the_step) {

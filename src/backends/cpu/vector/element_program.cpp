@@ -91,6 +91,7 @@ struct ElementProgram::Frame {
   const char *const *in;
   char *const *out;
   char *expansion;
+  executable::RunContext *context;
 };
 
 bool ElementProgram::finish(int costPerElement) {
@@ -155,14 +156,18 @@ void ElementProgram::bind(Frame &frame, const void *const *in, void *const *out,
   frame.expansion = temporary;
 }
 
-void ElementProgram::runSpan(const void *const *in, void *const *out, void *scratch, int64_t count) const noexcept {
+void ElementProgram::runSpan(const void *const *in, void *const *out, void *scratch, executable::RunContext &context,
+                             int64_t count) const noexcept {
   Frame frame;
+  frame.context = &context;
   bind(frame, in, out, scratch);
   runFlat(frame, 0, count);
 }
 
-void ElementProgram::run(const void *const *in, void *const *out, void *scratch, int task) const noexcept {
+void ElementProgram::run(const void *const *in, void *const *out, void *scratch, executable::RunContext &context,
+                         int task) const noexcept {
   Frame frame;
+  frame.context = &context;
   bind(frame, in, out, scratch);
   const int64_t begin = task * perTask_;
   switch (loop.mode) {
@@ -248,6 +253,10 @@ void ElementProgram::runBlock(const Frame &frame, int64_t position, int64_t coun
   for (const ElementInstruction &c : code) {
     const void *in[3] = {pointers[c.in[0]], c.in[1] < 0 ? nullptr : pointers[c.in[1]],
                          c.in[2] < 0 ? nullptr : pointers[c.in[2]]};
+    if (c.check != ElementCheck::None) {
+      checkElements(c.check, in, count, static_cast<int>(c.parameters[0]), {position, c.type, frame.context});
+      continue;
+    }
     c.fn(in, const_cast<void *>(pointers[c.out]), count, c.parameters.data());
   }
   for (size_t o = 0; o < padding.size(); ++o)

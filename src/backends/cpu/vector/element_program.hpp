@@ -8,6 +8,7 @@
 #include <array>
 #include <vector>
 
+#include "backends/cpu/vector/element_checks.hpp"
 #include "backends/cpu/vector/element_ops.hpp"
 
 namespace popart::cpu {
@@ -18,6 +19,8 @@ struct ElementInstruction {
   std::array<int16_t, 3> in = {-1, -1, -1};
   int16_t out = -1;
   std::array<float, 2> parameters = {0, 0};
+  ElementCheck check = ElementCheck::None;  // not None: looks at its operands and computes nothing
+  const char *type = nullptr;               // of a check: the operator's
 };
 
 // How the elements of one input lie against those of the result.
@@ -61,10 +64,13 @@ class ElementProgram {
   // Makes task p the p-th of `count` equal pieces of the result. False, and nothing done, when it has no such pieces.
   bool cutInto(int64_t count);
   int64_t scratchBytes() const;
-  void run(const void *const *in, void *const *out, void *scratch, int task) const noexcept;
+  // Operands outside an operator's domain are reported to `context`.
+  void run(const void *const *in, void *const *out, void *scratch, executable::RunContext &context,
+           int task) const noexcept;
   // The first `count` elements of operands that start at `in` and `out`. Only for programs without broadcast inputs and
   // padding.
-  void runSpan(const void *const *in, void *const *out, void *scratch, int64_t count) const noexcept;
+  void runSpan(const void *const *in, void *const *out, void *scratch, executable::RunContext &context,
+               int64_t count) const noexcept;
   // Whether output o may be written over input i: the last instruction that reads i does not come after the first that
   // writes o.
   bool canOverwrite(int i, int o) const;

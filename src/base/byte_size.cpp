@@ -1,0 +1,89 @@
+// Limits come from the files of /proc and of control groups (versions 1 and 2); what cannot be read is no limit.
+#include "base/byte_size.hpp"
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <fstream>
+#include <limits>
+
+#include <popart/error.hpp>
+
+namespace popart {
+namespace {
+
+constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
+
+// The number a file begins with; `missing` when there is none ("max").
+int64_t numberIn(const char *path, int64_t missing) {
+  std::ifstream file(path);
+  int64_t value = 0;
+  return file >> value && value >= 0 ? value : missing;
+}
+
+// A line "<key> <number> kB" of a file of /proc, in bytes.
+int64_t kilobytesIn(const char *path, const std::string &key, int64_t missing) {
+  std::ifstream file(path);
+  for (std::string word; file >> word;) {
+    int64_t value = 0;
+    if (word == key && file >> value) return value * 1024;
+  }
+  return missing;
+}
+
+int64_t groupLimit() {
+  return std::min(numberIn("/sys/fs/cgroup/memory.max", kNoLimit),
+                  numberIn("/sys/fs/cgroup/memory/memory.limit_in_bytes", kNoLimit));
+}
+int64_t groupUse() {
+  return std::max(numberIn("/sys/fs/cgroup/memory.current", 0),
+                  numberIn("/sys/fs/cgroup/memory/memory.usage_in_bytes", 0));
+}
+// Pages of files in the group's use, which the system takes back when memory is short.
+int64_t groupReclaimable() {
+  int64_t sum = 0;
+  for (const char *path : {"/sys/fs/cgroup/memory.stat", "/sys/fs/cgroup/memory/memory.stat"}) {
+    std::ifstream file(path);
+    std::string key;
+    for (int64_t value = 0; file >> key >> value;)
+      if (key == "inactive_file" || key == "active_file") sum += value;
+  }
+  return sum;
+}
+
+int64_t addressSpaceLimit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return kNoLimit;
+  return static_cast<int64_t>(std::min<rlim_t>(limit.rlim_cur, static_cast<rlim_t>(kNoLimit)));
+}
+
+int64_t installed() {
+  const int64_t pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
+  return pages > 0 && size > 0 ? pages * size : kNoLimit;
+}
+
+}  // namespace
+
+int64_t byteSizeFromText(const std::string &text, const std::string &what) {
+  int64_t value = 0;
+  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const std::string unit(end, text.data() + text.size());
+  const int shift = unit == "K" ? 10 : unit == "M" ? 20 : unit == "G" ? 30 : 0;
+  check(failure == std::errc() && (unit.empty() || shift > 0) && value >= 0 && value <= (int64_t{1} << 62) >> shift,
+        "{}: got '{}', expected a number of bytes, with K, M or G at the end for powers of 1024", what, text);
+  return value << shift;
+}
+
+int64_t machineMemoryBytes() { return std::min({installed(), groupLimit(), addressSpaceLimit()}); }
+
+int64_t freeMemoryBytes() {
+  const int64_t available = kilobytesIn("/proc/meminfo", "MemAvailable:", installed());
+  const int64_t group = groupLimit() == kNoLimit ? kNoLimit : groupLimit() - groupUse() + groupReclaimable();
+  const int64_t space =
+      addressSpaceLimit() == kNoLimit ? kNoLimit : addressSpaceLimit() - kilobytesIn("/proc/self/status", "VmSize:", 0);
+  return std::max<int64_t>(0, std::min({available, group, space}));
+}
+
+}  // namespace popart

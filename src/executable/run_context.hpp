@@ -1,0 +1,65 @@
+// RunContext: what a kernel knows of the run it works in, and where it reports a value that is outside its domain.
+//
+// Kernels cannot throw. One that meets an index, a label or a divisor it cannot use reports it, goes on without touching
+// memory outside its operands, and leaves a result of no meaning. The engine looks after each step whether anything was
+// reported and then ends the run with runtime_error. The good case pays for nothing but that look.
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <string>
+
+namespace popart::executable {
+
+// What is wrong with a value.
+enum class FailureKind : uint8_t {
+  Index,             // of a gather or scatter: expected low to high
+  Label,             // of a loss: expected low to high
+  Offset,            // of a window: expected low to high
+  DivisionByZero,    // of integers
+  QuotientOverflow,  // the smallest integer divided by -1
+};
+
+// A value outside its domain. Plain data, so that a report allocates nothing.
+struct ValueFailure {
+  FailureKind kind = FailureKind::Index;
+  int32_t operand = 0;         // input of the kernel that holds the value
+  int64_t position = 0;        // element of that input in C order; for arithmetic, element of the result
+  int64_t value = 0;           // the value itself; QuotientOverflow: the dividend
+  int64_t low = 0, high = 0;   // what was expected, both included, where the kind says so
+  const char *type = nullptr;  // of the operator, where a kernel computes several; alive as long as the kernel
+};
+
+// One thread's view of a run: private to the thread that runs the task, like scratch memory, so a report needs no lock.
+class alignas(64) RunContext {
+ public:
+  // `failed` is shared by all threads of the run: set by the first report.
+  explicit RunContext(std::atomic<bool> &failed, int replica = 0) : failed_(&failed), replica_(replica) {}
+
+  int replica() const noexcept { return replica_; }
+  // Kernel `link` of several that run as one step, in their order: reports of earlier kernels come first.
+  void enterLink(int link) noexcept { link_ = link; }
+
+  // Keeps the report of the earliest link, of those the one of the smallest position. May be called any number of times.
+  void report(const ValueFailure &failure) noexcept;
+  // A failure that is told in words: the exception of a user's kernel. The first one stays.
+  void reportText(const std::string &op, const char *what) noexcept;
+
+  bool hasFailure() const noexcept { return state_ != State::Good; }
+  // Whether this context's failure comes before the other's; both have one.
+  bool precedes(const RunContext &other) const noexcept;
+  // The message about a step; `step` is its op's name: "Gather 'lookup'".
+  std::string message(const std::string &step) const;
+  void clear() noexcept;
+
+ private:
+  enum class State : uint8_t { Good, Value, Text };
+
+  std::atomic<bool> *failed_;
+  int replica_;
+  int link_ = 0, failedLink_ = 0;
+  State state_ = State::Good;
+  ValueFailure first_;
+  std::string text_;
+};
+
+}  // namespace popart::executable

@@ -1,0 +1,44 @@
+// See interrupt.hpp. The clock is looked at in strides that grow while they stay short, so that a loop of tiny
+// iterations does not pay for it and one of long iterations is asked after each.
+#include "runtime/interrupt.hpp"
+
+#include <algorithm>
+#include <atomic>
+
+#include <popart/interrupt.hpp>
+
+namespace popart::runtime {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+
+constexpr milliseconds kPeriod{50};        // between two questions
+constexpr microseconds kShortStride{200};  // a stride that took less may grow
+constexpr int64_t kLongestStride = 64;     // iterations
+
+std::atomic<InterruptCheck> interruptCheck{nullptr};
+thread_local std::chrono::steady_clock::time_point lastQuestion{};
+
+}  // namespace
+
+void InterruptPace::look() {
+  const InterruptCheck check = interruptCheck.load(std::memory_order_relaxed);
+  const Clock::time_point now = Clock::now();
+  stride_ = now - last_ < kShortStride ? std::min(2 * stride_, kLongestStride) : 1;
+  left_ = stride_;
+  last_ = now;
+  if (!check || now - lastQuestion < kPeriod) return;
+  lastQuestion = now;
+  check();
+}
+
+}  // namespace popart::runtime
+
+namespace popart {
+
+void setInterruptCheck(InterruptCheck check) noexcept {
+  runtime::interruptCheck.store(check, std::memory_order_relaxed);
+}
+
+}  // namespace popart

@@ -1,0 +1,40 @@
+// See memory_limit.hpp.
+#include "session/memory_limit.hpp"
+
+#include <optional>
+
+#include <popart/error.hpp>
+
+#include "base/byte_size.hpp"
+#include "base/environment.hpp"
+
+namespace popart::session {
+
+int64_t memoryLimitBytes(const std::map<std::string, std::string> &engineOptions) {
+  constexpr const char *kWhat = "engineOptions: bad max_memory";
+  if (const auto given = engineOptions.find("max_memory"); given != engineOptions.end())
+    return byteSizeFromText(given->second, kWhat);
+  const std::optional<std::string> limit = environment::maxMemory();
+  return limit ? byteSizeFromText(*limit, kWhat) : machineMemoryBytes();
+}
+
+void checkTensorsFit(const Ir &ir) {
+  const int64_t most = machineMemoryBytes();
+  for (const Graph *graph : ir.getAllGraphs())
+    for (const Tensor *tensor : graph->tensors()) {
+      if (!tensor->info.isSet() || tensor->info.nbytes() <= most) continue;
+      const Op *producer = tensor->getProducerUnsafe();
+      const std::string text =
+          formatText("{}: tensor '{}' does not fit the machine's memory: got {} bytes for {}, expected at most {}",
+                     {producer ? producer->debugName() : graph->getGraphString(), tensor->id,
+                      toText(tensor->info.nbytes()), toText(tensor->info), toText(most)});
+      throw memory_allocation_err(text + ". Use smaller shapes or a smaller batch", text);
+    }
+}
+
+void throwOutOfMemory(const std::string &what) {
+  const std::string text = what + ": the system has no memory left";
+  throw memory_allocation_err(text + ". Use a smaller batch or free memory", text);
+}
+
+}  // namespace popart::session

@@ -1,0 +1,133 @@
+"""Signals end a run that loops: Ctrl-C and whatever else a handler raises; the session runs on."""
+
+import os
+import signal
+import threading
+import time
+
+import numpy as np
+import onnx.parser
+import popart
+import popxl
+import popxl.ops as ops
+import pytest
+
+LOOP = """<ir_version: 8, opset_import: ["" : 17]> g (int64 n, float[4] x) => (float[4] y) {
+  true = Constant <value = bool[1] {1}> ()
+  go = Squeeze (true)
+  y = Loop (n, go, x) <body = b (int64 i, bool c, float[4] v) => (bool d, float[4] w) {
+    d = Identity (c)
+    half = Constant <value = float {0.5}> ()
+    w = Mul (v, half)
+  }>
+}"""
+FOREVER = 2**62
+PATIENCE_S = 20.0
+
+
+class Alarm(Exception):
+    """What the handlers of these tests raise."""
+
+
+@pytest.fixture
+def on_alarm():
+    """Send this process a signal after a moment: a function of the signal's number."""
+    timers = []
+
+    def send(number):
+        timers.append(threading.Timer(0.3, os.kill, (os.getpid(), number)))
+        timers[-1].start()
+
+    def raise_alarm(*_):
+        raise Alarm
+
+    before = signal.signal(signal.SIGALRM, raise_alarm), signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield send
+    for timer in timers:
+        timer.join()
+    signal.signal(signal.SIGALRM, before[0])
+    signal.signal(signal.SIGINT, before[1])
+
+
+def halving():
+    """A function that halves four numbers n times, in a popart session."""
+    model = onnx.parser.parse_model(LOOP)
+    session = popart.InferenceSession(
+        model.SerializeToString(), popart.DataFlow(1, ["y"]), popart.DeviceManager().createCpuDevice()
+    )
+    session.prepareDevice()
+    anchors = session.initAnchorArrays()
+
+    def run(n):
+        session.run(popart.PyStepIO({"n": np.array(n, np.int64), "x": np.ones(4, np.float32)}, anchors))
+        return anchors["y"].copy()
+
+    return run
+
+
+@pytest.mark.parametrize(("number", "raised"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGALRM, Alarm)])
+def test_a_signal_ends_an_endless_loop_and_the_session_runs_on(on_alarm, number, raised):
+    run = halving()
+    np.testing.assert_array_equal(run(3), np.full(4, 0.125, np.float32))
+    start = time.monotonic()
+    on_alarm(number)
+    with pytest.raises(raised):
+        run(FOREVER)
+    assert time.monotonic() - start < PATIENCE_S
+    np.testing.assert_array_equal(run(2), np.full(4, 0.25, np.float32))
+
+
+def test_a_handler_that_does_not_raise_lets_the_run_go_on(on_alarm):
+    seen = []
+    signal.signal(signal.SIGALRM, lambda *_: seen.append(time.monotonic()))
+    run = halving()
+    on_alarm(signal.SIGALRM)
+    timer = threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        run(FOREVER)
+    ended = time.monotonic()
+    timer.join()
+    assert len(seen) == 1 and ended - seen[0] > 0.3
+
+
+def test_many_batches_per_step_can_be_interrupted(on_alarm):
+    batches = 5_000_000
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [1], "x")
+    y = builder.aiOnnx.relu([x])
+    builder.addOutputTensor(y)
+    session = popart.InferenceSession(
+        builder.getModelProto(),
+        popart.DataFlow(batches, {y: popart.AnchorReturnType("Final")}),
+        popart.DeviceManager().createCpuDevice(),
+    )
+    session.prepareDevice()
+    data, anchors = np.ones(batches, np.float32), session.initAnchorArrays()
+    on_alarm(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        for _ in range(1000):
+            session.run(popart.PyStepIO({x: data}, anchors))
+    session.run(popart.PyStepIO({x: data}, anchors))
+    assert anchors[y] == 1.0
+
+
+def test_a_popxl_loop_can_be_interrupted(on_alarm):
+    ir = popxl.Ir()
+    with ir.main_graph:
+        count = popxl.variable(np.zeros((), np.float32), name="count")
+
+        @popxl.in_sequence()
+        def body(n: popxl.TensorByRef):
+            ops.var_updates.accumulate_(n, popxl.constant(np.ones((), np.float32)))
+
+        ops.repeat(ir.create_graph(body, count), 2**40, count)
+    with popxl.Session(ir, "cpu") as session:
+        for _ in range(2):
+            start = time.monotonic()
+            on_alarm(signal.SIGINT)
+            with pytest.raises(KeyboardInterrupt):
+                session.run()
+            assert time.monotonic() - start < PATIENCE_S
+        session.write_variable_data(count, np.full((), 3, np.float32))
+        assert session.get_tensor_data(count) == 3
