@@ -58,7 +58,7 @@ def test_files_are_sorted_into_columns(tmp_path):
         "python/popxl/ops/math.py": 'def wave(t):\n    """A Wave."""\n    return emit("Wave", t)\n',
         "python/popxl/__init__.py": "from .ops.math import wave\n",
         "tests/cases/ops/wave.py": 'CASES = [Case("Wave")]\n',
-        "docs/wave.md": "Wave",
+        "pages/wave.md": "Wave",
     }
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)

@@ -59,8 +59,10 @@ def resnet(width, blocks, classes):
 
 STEPS = 50
 # Steps before chaos, at least: batch norm's last stages, of few values each, amplify rounding with any rule. Measured
-# for the narrow network: 5, 8, 31 and 50 steps.
-RESNET_STEPS = {"sgd": 4, "momentum": 4, "adam": 16, "adamw": 16}
+# for the narrow network with twelve changed runs of PyTorch: 5, 8, 4 and 50 steps. (With Adam one of the twelve forks at
+# step 4, the others at 31 or never.)
+RESNET_STEPS = {"sgd": 4, "momentum": 4, "adam": 4, "adamw": 16}
+RESNET_CHANGED_RUNS = 12
 # In ResNet-18 an element that crosses zero at a ReLU changes the gradients by 0.5 %. Of its 1.5 million elements some
 # lie within rounding of zero in every step, so that PyTorch differs from itself by 2e-4 from the second step on.
 RESNET18_STEPS = 1
@@ -80,7 +82,8 @@ def test_lenet_follows_torch(rule):
 def test_narrow_resnet_follows_torch(rule):
     torch.manual_seed(2)
     network = resnet(8, [1, 1, 1, 1], 10)
-    compare(network, image_batches(STEPS, 8, (3, 32, 32), 10), rule).check(RESNET_STEPS[rule])
+    curves = compare(network, image_batches(STEPS, 8, (3, 32, 32), 10), rule, changed=RESNET_CHANGED_RUNS)
+    curves.check(RESNET_STEPS[rule])
 
 
 @pytest.mark.parametrize("rule", OPTIMIZERS)
