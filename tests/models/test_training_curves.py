@@ -59,8 +59,8 @@ def resnet(width, blocks, classes):
 
 STEPS = 50
 # Steps before chaos, at least: batch norm's last stages, of few values each, amplify rounding with any rule. Measured
-# for the narrow network with twelve changed runs of PyTorch: 5, 8, 4 and 50 steps. (With Adam one of the twelve forks at
-# step 4, the others at 31 or never.)
+# for the narrow network with twelve changed runs of PyTorch: 5, 8, 4 and 50 steps. (With Adam one of the twelve forks
+# at step 4, the others at 31 or never.)
 RESNET_STEPS = {"sgd": 4, "momentum": 4, "adam": 4, "adamw": 16}
 RESNET_CHANGED_RUNS = 12
 # In ResNet-18 an element that crosses zero at a ReLU changes the gradients by 0.5 %. Of its 1.5 million elements some
