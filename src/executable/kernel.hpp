@@ -100,6 +100,9 @@ class Backend {
  public:
   virtual ~Backend() = default;
   virtual std::string name() const = 0;
+  // What programs lowered for this backend depend on beside its name: the instruction set, sizes of panels. Stored
+  // programs are for one variant.
+  virtual std::string variant() const { return {}; }
   // Run after all other passes, in this order. Each keeps what the program computes, to the bit.
   virtual std::span<const BackendPass> passes() const { return {}; }
   // nullptr and a reason when this backend has no kernel for the request.

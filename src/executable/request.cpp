@@ -9,8 +9,8 @@ namespace {
 OperandDesc describe(const Graph &graph, TensorIndex t) {
   if (!t.valid()) return {TensorInfo(), {}, nullptr, false};
   const Tensor &tensor = graph.tensor(t);
-  return {tensor.info, Layout::parse(tensor.layout),
-          tensor.tensorType() == TensorType::Const ? &tensor.tensorData() : nullptr, true};
+  const bool known = tensor.tensorType() == TensorType::Const && tensor.layout.empty();
+  return {tensor.info, Layout::parse(tensor.layout), known ? &tensor.tensorData() : nullptr, true};
 }
 
 }  // namespace

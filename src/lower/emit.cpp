@@ -42,10 +42,10 @@ class Emitter {
  private:
   static executable::ConstantSpec constant(const Tensor &t) {
     const Layout layout = Layout::parse(t.layout);
-    if (layout.kind == Layout::Kind::Plain) return {t.tensorData(), layout};
-    TensorData packed(TensorInfo(DataType::UINT8, {executable::storageBytes(t.info, layout)}));
-    executable::pack(t.info, layout, t.tensorData().data(), packed.mutableData());
-    return {packed, layout};
+    if (t.tensorData().nbytes() != executable::storageBytes(t.info, layout))
+      throw internal_error("emit: constant '{}' is not in layout {}: got {} bytes", t.id, t.layout,
+                           t.tensorData().nbytes());
+    return {t.tensorData(), layout};
   }
 
   int buffer(const Graph &graph, TensorIndex t) const {

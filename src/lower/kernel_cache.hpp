@@ -17,6 +17,7 @@ class KernelCache final : public executable::Backend {
   KernelCache(const executable::Backend &backend, int threads) : backend_(backend), threads_(threads) {}
 
   std::string name() const override { return backend_.name(); }
+  std::string variant() const override { return backend_.variant(); }
   int panelWidth() const override { return backend_.panelWidth(); }
   std::span<const executable::BackendPass> passes() const override { return backend_.passes(); }
   std::shared_ptr<const executable::Kernel> createKernel(const executable::KernelRequest &request,

@@ -6,6 +6,7 @@
 #include <popart/graph.hpp>
 
 #include "backends/cpu/depth_first.hpp"
+#include "backends/cpu/kernels/micro_kernel.hpp"
 #include "backends/cpu/kernels/pack.hpp"
 
 namespace popart::cpu {
@@ -29,6 +30,8 @@ class CpuBackend final : public executable::Backend {
   }
 
   std::string name() const override { return "cpu"; }
+
+  std::string variant() const override { return microKernels().instructionSet; }
 
   int panelWidth() const override { return cpu::panelWidth(); }
 
