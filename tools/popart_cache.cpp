@@ -55,13 +55,13 @@ std::string defaultFolder() {
 }  // namespace
 
 int main(int argc, char **argv) {
-  CLI::App app("Looks after a folder of compiled programs, which sessions with enableEngineCaching share.", "popart-cache");
+  CLI::App app("Looks after a folder of compiled programs, which sessions with enableEngineCaching share.",
+               "popart-cache");
   app.footer("Examples:\n  popart-cache ls\n  popart-cache --folder session_cache prune --max-bytes 2G\n");
   app.require_subcommand(1);
   std::string folder = defaultFolder(), maxBytes;
   int64_t maxFiles = 0;
-  app.add_option("--folder", folder,
-                 "The folder (default: POPXL_CACHE_DIR, POPART_CACHE_DIR or the sessions' default)")
+  app.add_option("--folder", folder, "The folder (default: POPXL_CACHE_DIR, POPART_CACHE_DIR or the sessions' default)")
       ->capture_default_str();
   app.add_subcommand("ls", "List the programs, the one used longest ago first, times in UTC");
   CLI::App *prune = app.add_subcommand("prune", "Remove the programs used longest ago until the limits hold");

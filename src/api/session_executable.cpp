@@ -59,12 +59,12 @@ void Session::saveExecutableToFile(const std::string &filename) { saveExecutable
 void Session::saveExecutableToStream(std::ostream &out) {
   impl_->program.requireCompiled("saveExecutable");
   if (impl_->program.isLoaded()) weightsToHost();
-  session::writeProgramFile(
-      session::describeProgram(impl_->ir(), impl_->compileOptions()), &impl_->program.lowered(),
-      impl_->savedVariables(), [&](const void *data, size_t bytes) {
-        out.write(static_cast<const char *>(data), static_cast<std::streamsize>(bytes));
-        check(static_cast<bool>(out), "Session '{}': saveExecutable: the stream cannot be written", impl_->name);
-      });
+  session::writeProgramFile(session::describeProgram(impl_->ir(), impl_->compileOptions()), &impl_->program.lowered(),
+                            impl_->savedVariables(), [&](const void *data, size_t bytes) {
+                              out.write(static_cast<const char *>(data), static_cast<std::streamsize>(bytes));
+                              check(static_cast<bool>(out),
+                                    "Session '{}': saveExecutable: the stream cannot be written", impl_->name);
+                            });
 }
 
 void Session::compileAndExport(const std::string &filename) {

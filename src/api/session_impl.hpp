@@ -40,8 +40,8 @@ struct Session::Impl {
 
   session::CompiledProgram program;
   std::shared_ptr<const lower::Program> loadedProgram;  // of loadExecutable: prepareDevice runs no passes
-  std::unique_ptr<StepStreams> streams;  // null before load()
-  popx::Executablex sizes;               // what stepIO is checked against
+  std::unique_ptr<StepStreams> streams;                 // null before load()
+  popx::Executablex sizes;                              // what stepIO is checked against
   bool weightsLoaded = false;
   bool hasWeights = false;  // variables beside the random seed, in the loaded program
   bool firstRun = true;
@@ -60,7 +60,7 @@ struct Session::Impl {
   int64_t programBytes() const;
   int64_t predictedPeakBytes() const { return program.executable()->memory.total() + hostBytes() + programBytes(); }
   session::CompileOptions compileOptions() const;
-  void compile();                // as prepareDevice(false)
+  void compile();                                  // as prepareDevice(false)
   session::VariableValues savedVariables() const;  // as last read from the device, or as the host has them
   // Takes the program and the values of variables; `what` leads the messages. Throws popart::error: for other hardware,
   // of another program, damaged.

@@ -162,7 +162,8 @@ constexpr OptionRow kRows[] = {
     {"cachePath", Built, nullptr, "",
      "Folder of compiled programs, with `enableEngineCaching`. It is made when it is missing."},
     {"enableEngineCaching", Built, nullptr, "",
-     "`True`: `prepareDevice` takes the compiled program from `cachePath` when it is there, and keeps it there otherwise, "
+     "`True`: `prepareDevice` takes the compiled program from `cachePath` when it is there, and keeps it there "
+     "otherwise, "
      "on every device. The environment variables `POPART_CACHE_DIR` and `POPXL_CACHE_DIR` turn it on."},
     {"enableVariablesCaching", Built, nullptr, "",
      "`False`: kept programs are without the values of their variables. A session always starts with its model's."},

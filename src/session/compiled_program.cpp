@@ -54,8 +54,8 @@ ProgramDescription describeProgram(const Ir &ir, const CompileOptions &options) 
   return d;
 }
 
-lower::Program CompiledProgram::obtain(const Ir &ir, const CompileOptions &options,
-                                       const lower::LowerOptions &lowering, const lower::Backends &backends) const {
+lower::Program CompiledProgram::obtain(const Ir &ir, const CompileOptions &options, const lower::LowerOptions &lowering,
+                                       const lower::Backends &backends) const {
   if (options.program) return *options.program;
   if (options.cacheFolder.empty()) return pipeline::lowerProgram(ir, lowering, backends);
   const ProgramCache cache(options.cacheFolder);

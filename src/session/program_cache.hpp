@@ -27,7 +27,8 @@ class ProgramCache {
   std::optional<lower::Program> find(const ProgramDescription &description, const lower::FirstValues &first) const;
   // Writes the program and removes what is beyond the limits. Makes the folder. A folder that does not take it (read
   // only, full) is warned about: the session has its program already.
-  void store(const ProgramDescription &description, const lower::Program &program, const VariableValues &variables) const;
+  void store(const ProgramDescription &description, const lower::Program &program,
+             const VariableValues &variables) const;
 
   // A file of the folder. Files of other names belong to somebody else and are left alone.
   struct Entry {

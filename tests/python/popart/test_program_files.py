@@ -311,7 +311,7 @@ def test_every_damaged_byte_of_an_export_is_noticed(tmp_path):
     assert len(unnoticed) < 0.1 * len(places)
     for size in range(0, len(good), 97):
         file.write_bytes(good[:size])
-        with pytest.raises(popart.popart_exception, match="damaged|no file of a compiled program"):
+        with pytest.raises(popart.popart_exception, match=r"damaged|no file of a compiled program"):
             session.loadExecutable(str(file))
     file.write_bytes(good + b"x")
     with pytest.raises(popart.popart_exception, match="length"):

@@ -96,7 +96,8 @@ TEST(ProgramFile, VariablesWithoutFirstValuesStayWithout) {
 TEST(ProgramFile, EqualValuesAreStoredOnce) {
   const TensorData values = ramp({64, 64}, 0);
   const std::string one = written({"k", "t", 1}, nullptr, {{"a", values}}),
-                    two = written({"k", "t", 1}, nullptr, {{"a", values}, {"b", TensorData(values.info(), values.data())}});
+                    two = written({"k", "t", 1}, nullptr,
+                                  {{"a", values}, {"b", TensorData(values.info(), values.data())}});
   EXPECT_LT(two.size(), one.size() + 1024);
   const ProgramFile file = ProgramFile::parse(two, "test");
   EXPECT_EQ(file.variables().at("b"), values);
