@@ -28,6 +28,8 @@ static_assert(std::endian::native == std::endian::little, "files of compiled pro
 constexpr char kMagic[] = "POPARTEX";
 constexpr uint32_t kVersion = 2;
 constexpr uint64_t kAlign = 64;
+// Larger values are copied into memory of the process, which comes in large pages; pages of files are small ones.
+constexpr uint64_t kOwnMemoryBytes = uint64_t{4} << 20;
 
 struct Header {
   char magic[8];
@@ -168,7 +170,10 @@ TensorData ProgramFile::value(uint64_t hash, const TensorInfo &info) const {
     damaged("a value is missing");
   const char *data = bytes_.data() + found->second.offset;
   if (hashOfBytes(data, found->second.bytes) != hash) damaged("the checksum of a value is wrong");
-  return TensorData::share(info, owner_, data);
+  if (found->second.bytes < kOwnMemoryBytes) return TensorData::share(info, owner_, data);
+  TensorData copy(info);
+  std::memcpy(copy.mutableData(), data, found->second.bytes);
+  return copy;
 }
 
 lower::Program ProgramFile::program(const lower::FirstValues &first) const {

@@ -41,7 +41,7 @@ class ProgramFile {
 
   const ProgramDescription &description() const { return description_; }
   bool hasProgram() const { return !program_.empty(); }
-  // Values share memory with the file. Throw popart::error when values are damaged or missing; program() also when
+  // Values below 4 MiB share memory with the file. Throw popart::error when values are damaged or missing; program() also when
   // there is none or the text is not one of a program.
   lower::Program program(const lower::FirstValues &first = {}) const;
   VariableValues variables() const;
