@@ -185,11 +185,10 @@ IrPointer runPasses(IrPointer ir, const Request &request, const std::vector<Name
   const lower::Backends backends = lower::remember(options);
   ConstSGD optimizer(request.learningRate);
   pipeline::PrepareRequest prepare;
-  optimizer.setFactors(prepare.options.factors);
   prepare.options.decomposeGradSum = true;  // what is named runs
   prepare.ir = std::move(ir);
   prepare.loss = request.loss;
-  if (!request.loss.empty()) prepare.optimizer = &optimizer;
+  if (!request.loss.empty()) prepare.updates = optimizer.updateRules(prepare.options.factors);
   for (const std::string &id : request.keep) prepare.anchors.push_back({id});
   prepare.options.verifyEachPass = request.verify;
   pipeline::PassContext context(std::move(prepare), options, backends);

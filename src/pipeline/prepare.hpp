@@ -7,8 +7,8 @@
 #include <vector>
 
 #include <popart/ir.hpp>
-#include <popart/optimizer.hpp>
 #include <popart/patterns/patterns.hpp>
+#include <popart/updaterule.hpp>
 
 #include "transforms/add_optimizer.hpp"
 
@@ -43,7 +43,7 @@ struct PrepareRequest {
   std::unique_ptr<Ir> ir;  // main graph: forward ops, variables, constants, streams
   TensorId loss;           // empty: inference, or the sum of `losses`
   std::vector<LossSpec> losses;
-  const Optimizer *optimizer = nullptr;  // null: inference
+  std::optional<UpdateRules> updates;  // of the optimizer; none: inference
   std::vector<Anchor> anchors;
   Patterns patterns;
   PipelineOptions options;

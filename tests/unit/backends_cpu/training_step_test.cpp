@@ -48,7 +48,7 @@ pipeline::Prepared prepare(const Mlp &net, const Optimizer &optimizer) {
   pipeline::PrepareRequest request;
   request.ir = build(net);
   request.loss = "loss";
-  request.optimizer = &optimizer;
+  request.updates = optimizer.updateRules(request.options.factors);
   request.anchors = {{"loss"}};
   return pipeline::prepare(std::move(request));
 }
