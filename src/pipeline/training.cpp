@@ -18,7 +18,7 @@ bool isTrainable(const Graph &main, const Tensor &variable) {
   for (const Use &use : variable.uses()) {
     const Op &op = main.op(use.op);
     if (op.modifiesInput(use.input)) return false;
-    if (op.is("BatchNormalization") && use.input >= 3) return false;
+    if (op.is(Role::BatchNormalization) && use.input >= 3) return false;
   }
   return true;
 }

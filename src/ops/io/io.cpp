@@ -48,8 +48,8 @@ void addHostStreams(OpDefs &rows) {
                      .attrRequired("stream", AttributeType::String)
                      .infer(inferHostLoad)
                      .traits(Trait::HostIo | Trait::SideEffect)
+                     .role(Role::HostLoad)
                      .stopsGrad()
-                     .cost(Cost::Free)
                      .notOnnx()
                      .doc("The next micro-batch of a host stream."));
   rows.push_back(
@@ -60,8 +60,8 @@ void addHostStreams(OpDefs &rows) {
           .attr("period", int64_t{1})
           .infer(inferHostStore)
           .traits(Trait::HostIo | Trait::SideEffect)
+          .role(Role::HostStore)
           .stopsGrad()
-          .cost(Cost::Free)
           .notOnnx()
           .doc("Gives the tensor to the host: every time, the last, every period-th, or the sum over the run."));
 }
@@ -146,9 +146,9 @@ OpDefs ioOps() {
                      .attr("init_type", int64_t{1})
                      .attr("batch_axis", int64_t{-1})
                      .infer(inferInit)
-                     .traits(Trait::Init)
+                     .traits(Trait::Init | Trait::NeverFolded)
                      .stopsGrad()
-                     .cost(Cost::Free)
+                     .cost(movesData())
                      .doc("A new tensor of ONNX type number dtype: zeros (init_type 1) or undefined content (0)."));
   addHostStreams(rows);
   addRemote(rows);

@@ -119,6 +119,8 @@ OpDefs batchNormOps() {
           .attr("unbiased_variance", int64_t{0})
           .infer(inferBatchNorm)
           .traits(Trait::Norm)
+          .role(Role::BatchNormalization)
+          .cost(perElement(8))
           .vjp([](VjpBuilder &b) { b.op().attrInt("training_mode") != 0 ? trainingVjp(b) : inferenceVjp(b); })
           .doc("Normalisation per channel, with given statistics or those of the batch."));
   OpDef gradient("ai.graphcore", "BatchNormalizationGrad", {1});
@@ -129,6 +131,7 @@ OpDefs batchNormOps() {
       gradient.attr("epsilon", 1e-5f)
           .infer(inferBatchNormGrad)
           .traits(Trait::Gradient)
+          .cost(perElement(12))
           .noGrad("second derivatives of BatchNormalization are not built")
           .notOnnx()
           .doc("dx = scale r (g - mean(g) - xhat mean(g xhat)), dscale = sum(g xhat), dbias = sum(g); mean and r of "

@@ -54,6 +54,7 @@ OpDef normGradientRow(const std::string &forward, int inputs) {
       .attr("epsilon", 1e-5f)
       .infer([forward, inputs](InferContext &c) { inferNormGrad(c, forward, inputs); })
       .traits(Trait::Gradient)
+      .cost(perElement(12))
       .noGrad("second derivatives of normalisations are not built")
       .notOnnx();
   return row;
@@ -95,6 +96,7 @@ void addGroupNorm(OpDefs &rows) {
                      .attr("epsilon", 1e-5f)
                      .infer(inferGroupNorm)
                      .traits(Trait::Norm)
+                     .cost(perElement(8))
                      .vjp([](VjpBuilder &b) {
                        emitNormGrad(b, "GroupNormalizationGrad", 3, {{"num_groups", b.op().attrInt("num_groups")}});
                      })
@@ -120,6 +122,7 @@ void addGroupNorm(OpDefs &rows) {
             c.out(0, c.in(0));
           })
           .traits(Trait::Norm)
+          .cost(perElement(8))
           .vjp([](VjpBuilder &b) {
             emitNormGrad(b, "GroupNormalizationGrad", 3, {{"num_groups", b.inInfo(0).shape()[1]}});
           })
@@ -191,6 +194,7 @@ void addLayerNorm(OpDefs &rows) {
                      .attr("stash_type", int64_t{1})
                      .infer(inferLayerNorm)
                      .traits(Trait::Norm)
+                     .cost(perElement(8))
                      .vjp([](VjpBuilder &b) {
                        emitNormGrad(b, "LayerNormalizationGrad", 3, {{"axis", b.op().attrInt("axis")}});
                      })
@@ -208,6 +212,7 @@ void addLayerNorm(OpDefs &rows) {
                      .attr("stash_type", int64_t{1})
                      .infer(inferLayerNorm)
                      .traits(Trait::Norm)
+                     .cost(perElement(8))
                      .vjp([](VjpBuilder &b) {
                        emitNormGrad(b, "RMSNormalizationGrad", 2, {{"axis", b.op().attrInt("axis")}});
                      })
@@ -223,6 +228,9 @@ OpDef &lrnAttributes(OpDef &row) {
   return row.attr("alpha", 1e-4f).attr("beta", 0.75f).attr("bias", 1.0f).attrRequired("size", AttributeType::Int);
 }
 
+// Squares and sums over `size` channels, and a power, for each element.
+void lrnCost(const Op &op, Cost &c) { c.flops *= static_cast<double>(2 * op.attrInt("size") + 4); }
+
 void addLrn(OpDefs &rows) {
   OpDef row("ai.onnx", "LRN", {1, 13});
   row.input("X", kFloats).output("Y");
@@ -236,6 +244,7 @@ void addLrn(OpDefs &rows) {
                      .vjp([](VjpBuilder &b) {
                        b.grad(0, b.emit("LRNGrad", {b.gradOut(0), b.in(0)}, b.attrs()));
                      })
+                     .cost(lrnCost)
                      .doc("Local response normalisation across channels."));
   OpDef gradient("ai.graphcore", "LRNGrad", {1});
   gradient.input("grad_out", kFloats, "T").input("X", kFloats, "T").output("grad");
@@ -243,6 +252,7 @@ void addLrn(OpDefs &rows) {
       lrnAttributes(gradient)
           .infer([](InferContext &c) { inferGradientOf(c, "LRN", {c.in(1)}); })
           .traits(Trait::Gradient)
+          .cost(lrnCost)
           .noGrad("second derivatives of LRN are not built")
           .notOnnx()
           .doc("dx = g s^-beta - 2 alpha beta / size x sum(g x s^(-beta - 1)) with s = bias + alpha / size sum x²."));
