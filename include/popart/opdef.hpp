@@ -59,6 +59,7 @@ enum class Trait : uint32_t {
   Commutative = 1 << 11,
   Internal = 1 << 12,  // made by compiler passes only; not part of getSupportedOperations(false)
   Metadata = 1 << 13,  // result depends on the input's shape only (Shape, Size): always folded
+  Spatial = 1 << 14,   // convolution, pool or normalisation of (N, C, spatial…), forward or gradient
 };
 constexpr Trait operator|(Trait a, Trait b) { return Trait(uint32_t(a) | uint32_t(b)); }
 
@@ -182,6 +183,22 @@ class DecomposeBuilder : public OpEmitter {
 // Gives result(i, …) for each connected output, with its type and shape.
 using DecomposeFn = std::function<void(DecomposeBuilder &)>;
 
+// What an op asks of the memory of one operand.
+enum class OperandLayout : uint8_t {
+  Plain,       // C order
+  Alike,       // any layout, the same as the op's other operands that lie alike
+  Channels,    // C order or channels last, the same as the op's other such operands
+  Chosen,      // what the kernels of the backend like best
+  ChosenLast,  // the same; where other ops choose for the value too, they come first
+  Carried,     // by a loop: one layout before, in and after it
+};
+// One entry per operand, connected or not.
+struct OperandLayouts {
+  std::vector<OperandLayout> in, out;
+};
+// Sets what is not Plain; shapes are known.
+using LayoutFn = void (*)(const Op &op, OperandLayouts &layouts);
+
 // Makes an op of a user-written class (popart/opmanager.hpp); edges follow.
 using CreateFn = std::function<std::unique_ptr<Op>(const OpCreatorInfo &)>;
 
@@ -254,6 +271,7 @@ class OpDef {
   OpDef &noGrad(std::string reason);  // asking for a gradient through it is an error with this reason
   OpDef &stopsGrad();                 // cuts the path silently (Detach, integer results, Shape)
   OpDef &decompose(DecomposeFn fn);   // used where a backend has no kernel for the op
+  OpDef &layouts(LayoutFn fn);        // none: element-wise ops take any layout, all others C order
   OpDef &create(CreateFn fn);         // nodes of this row are made by `fn`, attributes are taken as given
   OpDef &traits(Trait t);             // adds to those set
   OpDef &inplace(std::string type, float priority, int input = 0);  // the catalog makes the variant's row
@@ -288,6 +306,7 @@ class OpDef {
   const InferFn &inferRule() const { return infer_; }
   const VjpFn &vjpRule() const { return vjp_; }
   const DecomposeFn &decomposeRule() const { return decompose_; }
+  LayoutFn layoutRule() const { return layouts_; }
   const CreateFn &createRule() const { return create_; }
   // For "GeluInplace": the row of "Gelu"; otherwise the row itself. Kernels are looked up by base().type().
   const OpDef &base() const { return base_ ? *base_ : *this; }
@@ -312,6 +331,7 @@ class OpDef {
   VjpFn vjp_;
   DecomposeFn decompose_;
   CreateFn create_;
+  LayoutFn layouts_ = nullptr;
   uint32_t traits_ = 0;
   Cost cost_ = Cost::Cheap;
   bool stopsGrad_ = false;

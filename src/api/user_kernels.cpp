@@ -58,7 +58,7 @@ class UserKernelBackend : public executable::Backend {
       return nullptr;
     }
     const auto isPlain = [](const executable::OperandDesc &o) {
-      return !o.connected || o.layout == executable::Layout{};
+      return !o.connected || !o.layout;
     };
     for (const auto *operands : {&request.inputs, &request.outputs})
       for (const auto &operand : *operands)

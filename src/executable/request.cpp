@@ -7,9 +7,9 @@ namespace popart::executable {
 namespace {
 
 OperandDesc describe(const Graph &graph, TensorIndex t) {
-  if (!t.valid()) return {TensorInfo(), {}, nullptr, false};
+  if (!t.valid()) return {TensorInfo(), nullptr, nullptr, false};
   const Tensor &tensor = graph.tensor(t);
-  return {tensor.info, Layout::parse(tensor.layout),
+  return {tensor.info, layoutOf(tensor),
           tensor.tensorType() == TensorType::Const ? &tensor.tensorData() : nullptr, true};
 }
 
@@ -26,8 +26,8 @@ bool isFreeView(const Op &op) {
   return op.has(Trait::View) && !op.isUserOp() && op.inTensor(0)->layout.empty() && op.outTensor(0)->layout.empty();
 }
 
-void setLayout(Tensor &tensor, const Layout &layout) {
-  tensor.layout = layout.kind == Layout::Kind::Plain ? std::string() : layout.str();
-}
+const Layout *layoutOf(const Tensor &tensor) { return layoutNamed(tensor.layout); }
+
+void setLayout(Tensor &tensor, const Layout *layout) { tensor.layout = layout ? layout->name() : std::string(); }
 
 }  // namespace popart::executable

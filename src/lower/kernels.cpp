@@ -1,14 +1,11 @@
 #include "lower/kernels.hpp"
 
 namespace popart::lower {
-namespace {
 
 bool needsKernel(const Op &op) {
   const bool step = op.is("Loop") || op.is("If") || op.is("HostLoad") || op.is("HostStore") || op.is("VariableAssign");
   return !step && !executable::isFreeView(op);
 }
-
-}  // namespace
 
 Kernels chooseKernels(const Ir &program, const schedule::Schedule &schedule,
                       const std::vector<std::unique_ptr<KernelCache>> &backends) {

@@ -15,7 +15,6 @@
 namespace popart::memory {
 namespace {
 
-using executable::Layout;
 
 class Planner {
  public:
@@ -45,7 +44,7 @@ class Planner {
     int &s = slot(graph, t);
     if (s >= 0) return s;
     const Tensor &tensor = graph.tensor(t);
-    const int64_t bytes = executable::storageBytes(tensor.info, Layout::parse(tensor.layout));
+    const int64_t bytes = executable::storageBytes(tensor.info, executable::layoutOf(tensor));
     auto outside = [&](Place place, std::vector<const Tensor *> &list) {
       list.push_back(&tensor);
       return storages_.add(place, bytes, static_cast<int64_t>(list.size()) - 1, tensor.id);

@@ -35,7 +35,7 @@ struct Piece {
   size_t in, out;
 };
 
-class MoveKernel final : public executable::Kernel {
+class MoveKernel final : public executable::HostKernel {
  public:
   MoveKernel(std::vector<Piece> pieces) : pieces_(std::move(pieces)) {
     for (const Piece &p : pieces_) firstTask_.push_back(tasks_), tasks_ += p.copy.tasks();
@@ -183,7 +183,7 @@ struct Surroundings {
 
 // The result's leading dimensions are rows, its trailing ones a contiguous tail; a task owns some rows. Each row is
 // first filled, then, if its coordinates lie in the window, the window's part of the tail is written over it.
-class WindowKernel final : public executable::Kernel {
+class WindowKernel final : public executable::HostKernel {
  public:
   WindowKernel(std::string name, const Shape &result, std::vector<SliceRange> window, int64_t bytes, Surroundings rest,
                int part)

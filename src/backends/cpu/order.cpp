@@ -38,7 +38,7 @@ void setIndex(void *data, DataType type, int64_t i, int64_t value) {
 }
 
 // Base of the lines: they are spread evenly over tasks.
-class LineKernel : public executable::Kernel {
+class LineKernel : public executable::HostKernel {
  public:
   LineKernel(const AxisSizes &sizes, int64_t costPerElement) : sizes_(sizes), lines_(sizes.outer * sizes.inner) {
     tasks_ = taskCount(lines_ * sizes.length * costPerElement, 1 << 15, lines_);

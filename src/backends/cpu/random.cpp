@@ -21,7 +21,7 @@ PhiloxKey keyOf(const void *seed) {
   return {static_cast<const uint32_t *>(seed)[0], static_cast<const uint32_t *>(seed)[1]};
 }
 
-class DropoutKernel final : public executable::Kernel {
+class DropoutKernel final : public executable::HostKernel {
  public:
   DropoutKernel(int64_t elements, float ratio, bool hasMask)
       : elements_(elements),
@@ -58,7 +58,7 @@ std::unique_ptr<executable::Kernel> createDropout(const KernelRequest &request, 
                                          request.outputs.size() > 1 && request.outputs[1].connected);
 }
 
-class UniformKernel final : public executable::Kernel {
+class UniformKernel final : public executable::HostKernel {
  public:
   UniformKernel(int64_t elements, float low, float high) : elements_(elements), low_(low), high_(high) {}
   std::string name() const override { return "uniform numbers"; }

@@ -11,6 +11,7 @@
 #include <popart/graph.hpp>
 
 #include "ops/catalog.hpp"
+#include "ops/operand_layouts.hpp"
 
 namespace popart::ops {
 namespace {
@@ -118,6 +119,7 @@ OpDefs controlOps() {
                      .attrOptional("carried", AttributeType::Int)
                      .attr("modified", std::vector<int64_t>{})
                      .infer(inferLoop)
+                     .layouts(loopLayouts)
                      .traits(Trait::Call)
                      .noGrad("the gradient of a loop needs its graph")
                      .cost(Cost::Heavy)

@@ -5,6 +5,7 @@
 #include "ops/catalog.hpp"
 #include "ops/forward_op.hpp"
 #include "ops/nn/window.hpp"
+#include "ops/operand_layouts.hpp"
 
 namespace popart::ops {
 namespace {
@@ -75,7 +76,7 @@ OpDef convolutionRow(const char *type) {
       .attrOptional("kernel_shape", AttributeType::Ints)
       .attr("group", int64_t{1})
       .attrOptional("epilogue", AttributeType::Graph)
-      .traits(Trait::Internal)
+      .traits(Trait::Internal | Trait::Spatial)
       .notOnnx()
       .cost(Cost::Heavy)
       .noGrad("it is made after differentiation");
@@ -94,6 +95,7 @@ OpDefs fusedOps() {
           .traits(Trait::Internal)
           .notOnnx()
           .infer([](InferContext &c) { outputsOfBody(c, "body", {}, 0); })
+          .layouts(alikeOfResultShape)
           .noGrad("it is made after differentiation")
           .doc(
               "Element-wise ops of one output shape, computed block by block. Body inputs are the operands in order."));
@@ -126,6 +128,7 @@ OpDefs fusedOps() {
                      .traits(Trait::Internal)
                      .notOnnx()
                      .infer(inferProduct)
+                     .layouts(productLayouts)
                      .cost(Cost::Heavy)
                      .noGrad("it is made after differentiation")
                      .doc("epilogue(op(a) @ op(b), extras…): the first input of the epilogue graph is the product. "
@@ -139,6 +142,7 @@ OpDefs fusedOps() {
           .input("extras", kAllTypes, "", Arity::Variadic)
           .output("results", Arity::Variadic)
           .infer(inferFusedConv)
+          .layouts(convolutionLayouts)
           .doc("epilogue(Conv(X, W, B), extras…): the first input of the epilogue graph is the convolution."));
   rows.push_back(
       convolutionRow("FusedConvWeightsGrad")
@@ -153,6 +157,7 @@ OpDefs fusedOps() {
             requireConvGradient(c, c.in(1), weights);
             outputsOfBody(c, "epilogue", {weights}, 2);
           })
+          .layouts(weightGradientLayouts)
           .doc("epilogue(ConvWeightsGrad(grad_out, data), extras…): a weight gradient taken by a parameter update."));
   rows.push_back(OpDef("popart", "Reorder", {1})
                      .input("x", kAllTypes)
@@ -165,6 +170,7 @@ OpDefs fusedOps() {
                      .input("variable", kAllTypes, "T")
                      .input("value", kAllTypes, "T")
                      .traits(Trait::Internal | Trait::SideEffect)
+                     .layouts(allAlike)
                      .notOnnx()
                      .infer([](InferContext &c) {
                        const Tensor &variable = *c.op().inTensor(0);

@@ -10,6 +10,7 @@
 #include "ops/expression.hpp"
 #include "ops/forward_op.hpp"
 #include "ops/nn/window.hpp"
+#include "ops/operand_layouts.hpp"
 #include "ops/rules.hpp"
 
 namespace popart::ops {
@@ -65,7 +66,7 @@ OpDef gradientRow(const char *type, const char *other) {
       .output("grad")
       .attrRequired("fwd_shape", AttributeType::Ints);
   convAttributes(row)
-      .traits(Trait::Gradient)
+      .traits(Trait::Gradient | Trait::Spatial)
       .noGrad("second derivatives of convolutions are not built")
       .cost(Cost::Heavy)
       .notOnnx();
@@ -78,6 +79,8 @@ void addConv(OpDefs &rows) {
   rows.push_back(
       convAttributes(conv)
           .infer(inferConv)
+          .traits(Trait::Spatial)
+          .layouts(convolutionLayouts)
           .vjp([](VjpBuilder &b) {
             if (b.wants(0))
               b.grad(0, b.emit("ConvDataGrad", {b.gradOut(0), b.in(1)}, gradientAttributes(b, b.inInfo(0).shape())));
@@ -92,12 +95,14 @@ void addConv(OpDefs &rows) {
                        requireConvGradient(c, forwardInfo(c), c.in(1));
                        c.out(0, forwardInfo(c));
                      })
+                     .layouts(dataGradientLayouts)
                      .doc("Gradient of Conv with respect to its data, of shape fwd_shape."));
   rows.push_back(gradientRow("ConvWeightsGrad", "data")
                      .infer([](InferContext &c) {
                        requireConvGradient(c, c.in(1), forwardInfo(c));
                        c.out(0, forwardInfo(c));
                      })
+                     .layouts(weightGradientLayouts)
                      .doc("Gradient of Conv with respect to its weights, of shape fwd_shape."));
 }
 

@@ -11,6 +11,7 @@
 #include "ops/expression.hpp"
 #include "ops/forward_op.hpp"
 #include "ops/nn/window.hpp"
+#include "ops/operand_layouts.hpp"
 #include "ops/rules.hpp"
 
 namespace popart::ops {
@@ -38,7 +39,7 @@ void requireNorm(const InferContext &c) {
 OpDef poolRow(const char *type, std::vector<OpVersion> versions, TypeSet types) {
   OpDef row("ai.onnx", type, std::move(versions));
   row.input("X", types).output("Y").attrRequired("kernel_shape", AttributeType::Ints).attr("ceil_mode", int64_t{0});
-  windowAttributes(row).infer(inferPool);
+  windowAttributes(row).infer(inferPool).traits(Trait::Spatial).layouts(sameChannels<1>);
   return row;
 }
 
@@ -48,7 +49,11 @@ OpDef gradientRow(const char *type) {
       .output("grad")
       .attrRequired("kernel_shape", AttributeType::Ints)
       .attr("ceil_mode", int64_t{0});
-  windowAttributes(row).traits(Trait::Gradient).noGrad("second derivatives of pooling are not built").notOnnx();
+  windowAttributes(row)
+      .traits(Trait::Gradient | Trait::Spatial)
+      .layouts(sameChannels<3>)  // those there are
+      .noGrad("second derivatives of pooling are not built")
+      .notOnnx();
   return row;
 }
 

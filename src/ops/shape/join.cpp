@@ -4,6 +4,7 @@
 #include <popart/op.hpp>
 
 #include "ops/catalog.hpp"
+#include "ops/operand_layouts.hpp"
 #include "ops/rules.hpp"
 
 namespace popart::ops {
@@ -30,6 +31,7 @@ OpDef concatRow() {
       .output("concatenated")
       .attrRequired("axis", AttributeType::Int)
       .infer(inferConcat)
+      .layouts(joinedChannels)
       .inplace("ConcatInplace", 10)
       .vjp([](VjpBuilder &b) {
         const int64_t axis = axisOf(b.attrs(), b.inInfo(0).rank());
@@ -60,6 +62,7 @@ OpDef concatGradientRow() {
         shape[axis] = end - start;
         c.out(0, c.type(0), shape);
       })
+      .layouts(pieceOfChannels)
       .traits(Trait::Gradient)
       .notOnnx()
       .decompose([](DecomposeBuilder &b) {

@@ -1,5 +1,6 @@
 // Slice, Subsample and Reverse: regular selections along axes; SliceGrad, which puts a gradient back into zeros; and
 // SliceUpdate, which replaces a slice of a tensor.
+#include "ops/operand_layouts.hpp"
 #include "ops/shape/slice_range.hpp"
 
 #include <algorithm>
@@ -58,6 +59,7 @@ OpDef sliceRow() {
           c.fail("{}", e.what());
         }
       })
+      .layouts(pieceOfChannels)
       .inplace("SliceInplace", 10)
       .vjp([](VjpBuilder &b) {
         Attributes attributes = b.attrs();
