@@ -59,7 +59,7 @@ enum class Trait : uint32_t {
   Commutative = 1 << 11,
   Internal = 1 << 12,  // made by compiler passes only; not part of getSupportedOperations(false)
   Metadata = 1 << 13,  // result depends on the input's shape only (Shape, Size): always folded
-  Spatial = 1 << 14,   // convolution, pool or normalisation of (N, C, spatial…), forward or gradient
+  Spatial = 1 << 16,   // convolution, pool or normalisation of (N, C, spatial…), forward or gradient
 };
 constexpr Trait operator|(Trait a, Trait b) { return Trait(uint32_t(a) | uint32_t(b)); }
 

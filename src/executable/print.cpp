@@ -27,9 +27,8 @@ class Printer {
           fmt::format("c{} = constant {} {} {:016x}\n", i, toText(data.info()), layoutName(e_.constants[i].layout), hash);
     }
     for (const InputStream &s : e_.inputs) text_ += fmt::format("input {} {}\n", s.id, toText(s.info));
-    for (const OutputStream &s : e_.outputs)
-      text_ += fmt::format("output {} {} {} {}\n", s.id, toText(s.info), static_cast<int>(s.kind), s.period);
-    text_ += fmt::format("run {} times:\n", e_.iterations);
+    for (const OutputStream &s : e_.outputs) text_ += fmt::format("output {} {}\n", s.id, toText(s.info));
+    text_ += "main:\n";
     printProgram(e_.main, 1);
     return std::move(text_);
   }

@@ -8,7 +8,6 @@ namespace popart::lower {
 namespace {
 
 using executable::Executable;
-using executable::OutputStream;
 using executable::Program;
 using executable::Step;
 
@@ -118,13 +117,7 @@ class Emitter {
                     op.debugName(), id, info, op.inInfo(0));
       return it->second;
     }
-    using Return = OutputStream::Return;
-    const std::string &kind = op.attrString("return");
-    const Return r = kind == "final"    ? Return::Final
-                     : kind == "everyn" ? Return::EveryN
-                     : kind == "sum"    ? Return::Sum
-                                        : Return::All;
-    result_->outputs.push_back({id, op.inInfo(0), r, op.attrInt("period")});
+    result_->outputs.push_back({id, op.inInfo(0)});
     return it->second;
   }
 

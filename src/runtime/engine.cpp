@@ -14,8 +14,6 @@
 #include <fstream>
 #include <utility>
 
-#include <popart/half.hpp>
-
 #include "base/byte_size.hpp"
 #include "base/environment.hpp"
 #include "base/threads/processors.hpp"
@@ -29,7 +27,6 @@ namespace {
 
 using executable::Executable;
 using executable::KernelArgs;
-using executable::OutputStream;
 using executable::Program;
 using executable::RunContext;
 using executable::Step;
@@ -129,38 +126,6 @@ struct BoundProgram {
   std::vector<BoundStep> steps;
 };
 
-template <class T>
-void addInto(void *sum, const void *value, int64_t bytes) {
-  T *s = static_cast<T *>(sum);
-  const T *v = static_cast<const T *>(value);
-  for (int64_t i = 0; i < bytes / static_cast<int64_t>(sizeof(T)); ++i) s[i] = static_cast<T>(s[i] + v[i]);
-}
-
-// Element-wise sum of anchors (AnchorReturnType "Sum"); integer types wrap.
-void accumulate(DataType type, void *sum, const void *value, int64_t bytes) {
-  switch (type) {
-    case DataType::FLOAT:
-      return addInto<float>(sum, value, bytes);
-    case DataType::DOUBLE:
-      return addInto<double>(sum, value, bytes);
-    case DataType::FLOAT16:
-      return addInto<Half>(sum, value, bytes);
-    case DataType::BFLOAT16:
-      return addInto<BFloat16>(sum, value, bytes);
-    case DataType::INT64:
-    case DataType::UINT64:
-      return addInto<uint64_t>(sum, value, bytes);
-    case DataType::INT32:
-    case DataType::UINT32:
-      return addInto<uint32_t>(sum, value, bytes);
-    case DataType::INT16:
-    case DataType::UINT16:
-      return addInto<uint16_t>(sum, value, bytes);
-    default:
-      return addInto<uint8_t>(sum, value, bytes);
-  }
-}
-
 // Each worker is bound to a core when there is one thread per allowed core; otherwise the system places them better.
 // More threads than the CPU quota feeds do not poll: that would use up what the others compute with.
 ThreadPoolOptions poolOptions(int threads) {
@@ -192,9 +157,6 @@ struct Engine::Impl {
       const auto &v = e.variables[i];
       if (!v.initial.empty()) executable::pack(v.info, v.layout, v.initial.data(), variable(i));
     }
-    for (const auto &o : e.outputs) sums.emplace_back(o.kind == OutputStream::Return::Sum ? o.info.nbytes() : 0);
-    for (const Block &sum : sums) sum.touch(0, sum.bytes());
-    counters.assign(e.outputs.size(), 0);
     main = bind(e.main);
   }
 
@@ -377,27 +339,8 @@ struct Engine::Impl {
   }
 
   void store(const BoundStep &s, StreamSource &streams) {
-    const OutputStream &o = executable.outputs[s.stream];
-    const bool last = iteration + 1 == executable.iterations;
-    const void *value = s.in[0];
-    switch (o.kind) {
-      case OutputStream::Return::All:
-        break;
-      case OutputStream::Return::Final:
-        if (!last) return;
-        break;
-      case OutputStream::Return::EveryN:
-        if (++counters[s.stream] % o.period != 0) return;
-        break;
-      case OutputStream::Return::Sum:
-        if (iteration == 0) std::memset(sums[s.stream].data(), 0, static_cast<size_t>(s.bytes));
-        accumulate(o.info.dataType(), sums[s.stream].data(), value, s.bytes);
-        if (!last) return;
-        value = sums[s.stream].data();
-        break;
-    }
     void *target = streams.output(s.stream, s.bytes);
-    if (s.bytes > 0) std::memcpy(target, value, static_cast<size_t>(s.bytes));
+    if (s.bytes > 0) std::memcpy(target, s.in[0], static_cast<size_t>(s.bytes));
     streams.outputDone(s.stream);
   }
 
@@ -424,15 +367,12 @@ struct Engine::Impl {
   Block arena;
   std::vector<int64_t> variableOffsets;
   Block variables;
-  std::vector<Block> sums;
   int64_t scratchStride;
   Block scratch, shared;
   std::atomic<bool> failed{false};
   std::vector<RunContext> contexts;  // one per thread
   std::vector<std::unique_ptr<void *[]>> pointerLists;
-  std::vector<int64_t> counters;
   std::unique_ptr<BoundProgram> main;
-  int64_t iteration = 0;
 };
 
 Engine::Engine(std::shared_ptr<const Executable> executable, int threads, Waking waking)
@@ -455,13 +395,6 @@ void Engine::readVariable(int i, void *data) const {
   executable::unpack(v.info, v.layout, impl_->variable(static_cast<size_t>(i)), data);
 }
 
-void Engine::run(StreamSource &streams) {
-  std::fill(impl_->counters.begin(), impl_->counters.end(), 0);
-  InterruptPace pace;
-  for (impl_->iteration = 0; impl_->iteration < executable_->iterations; ++impl_->iteration) {
-    if (impl_->iteration > 0) pace.iteration();
-    impl_->runInner(*impl_->main, streams);
-  }
-}
+void Engine::run(StreamSource &streams) { impl_->runInner(*impl_->main, streams); }
 
 }  // namespace popart::runtime

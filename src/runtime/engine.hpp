@@ -38,7 +38,7 @@ class Engine {
   // Variables by index in executable().variables, in plain layout. data has variables[i].info.nbytes() bytes.
   void writeVariable(int i, const void *data);
   void readVariable(int i, void *data) const;
-  // Runs main `iterations` times. No allocation, lookup or lock on this path. Throws runtime_error when a kernel reports
+  // Runs main once. No allocation, lookup or lock on this path. Throws runtime_error when a kernel reports
   // a value outside its domain (executable/run_context.hpp) or a user's kernel throws: the run ends after the step that
   // failed, and the engine can run again. Variables then hold what the steps before that one made of them, with two
   // exceptions: one that a loop works on may still hold its value from before the loop, and one that the failing step

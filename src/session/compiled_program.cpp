@@ -28,7 +28,6 @@ void CompiledProgram::compile(const Ir &ir, const CompileOptions &options) {
   lowering.backends = options.backends;
   lowering.evaluate = options.evaluate;
   lowering.threads = options.threads;
-  lowering.iterations = options.iterations;
   lowering.maxMemoryBytes = options.maxMemoryBytes;
   checkTensorsFit(ir);
   if (options.order == OrderRule::Refuse)

@@ -27,7 +27,6 @@ struct CompileOptions {
   EvaluateOp evaluate;                                // constants of the program; empty: they stay as they are
   int threads = 1;                                    // of each run
   runtime::Waking waking = runtime::Waking::AsPays;   // of these threads
-  int64_t iterations = 1;                             // of the main graph in each run
   int64_t maxMemoryBytes = 0;                         // of the executable; 0: no limit
   OrderRule order = OrderRule::Accept;
 };

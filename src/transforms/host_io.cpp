@@ -24,12 +24,10 @@ void loadStreams(Graph &main) {
     if (!t->uses().empty()) loadStream(main, t->index());
 }
 
-void storeAnchor(Graph &main, const TensorId &id, const std::string &stream, const std::string &returnKind,
-                 int64_t period) {
+void storeAnchor(Graph &main, const TensorId &id, const std::string &stream) {
   TensorIndex t = main.getTensor(id)->index();
   if (main.tensor(t).tensorType() == TensorType::Stream) t = loadStream(main, t);
-  main.addConnectedOp(opDef("HostStore"), {t}, {}, {{"stream", stream}, {"return", returnKind}, {"period", period}},
-                      Op::Settings(main));
+  main.addConnectedOp(opDef("HostStore"), {t}, {}, {{"stream", stream}}, Op::Settings(main));
 }
 
 }  // namespace popart::transforms

@@ -1,0 +1,150 @@
+// See return_types.hpp. Micro-batches of a run are numbered from the iterations of the loops around a store, so that
+// nothing is counted from one iteration to the next.
+#include "transforms/return_types.hpp"
+
+#include <popart/error.hpp>
+
+#include "transforms/counted_loop.hpp"
+
+namespace popart::transforms {
+namespace {
+
+class ReturnMaker {
+ public:
+  ReturnMaker(Ir &ir, int64_t microBatches) : ir_(ir), microBatches_(microBatches) {
+    for (Op *loop : ir.opsOfType("Loop")) loopAround_[&bodyOf(*loop)] = loop;
+  }
+
+  void apply(Op &store, const ReturnType &type) {
+    switch (type.kind) {
+      case ReturnType::Kind::All:
+        forEachMicroBatch(store);
+        return;
+      case ReturnType::Kind::Final:
+        return storeEvery(store, runs(store.getGraph()));
+      case ReturnType::Kind::EveryN:
+        return storeEvery(forEachMicroBatch(store), type.period);
+      case ReturnType::Kind::Sum:
+        return storeSum(store);
+    }
+  }
+
+ private:
+  Op *loopAround(const Graph &graph) const {
+    const auto it = loopAround_.find(&graph);
+    return it == loopAround_.end() ? nullptr : it->second;
+  }
+  // How often the ops of a graph run in one run of the program.
+  int64_t runs(const Graph &graph) const {
+    const Op *loop = loopAround(graph);
+    return loop ? loop->attrInt("trip_count") * runs(loop->getGraph()) : 1;
+  }
+
+  // `store` for tensor `value` of another graph, as its last op.
+  static Op &copyInto(Graph &graph, TensorIndex value, const Op &store) {
+    Op::Settings settings = inheritSettings(store, graph);
+    settings.sequence = -1;
+    return *graph.addConnectedOp(store.def(), {value}, {}, store.attributes(), settings);
+  }
+  static void replace(Op &store, const Op &replacement) {
+    store.getGraph().moveConstraints(store.index(), replacement.index());
+    store.getGraph().eraseOp(store.index());
+  }
+
+  // The store in a loop of its own where it runs less often than there are micro-batches.
+  Op &forEachMicroBatch(Op &store) {
+    Graph &graph = store.getGraph();
+    const int64_t times = microBatches_ / runs(graph);
+    if (times <= 1) return store;
+    Op::Settings settings = inheritSettings(store, graph);
+    settings.name = "microBatches";
+    Op *loop = addCountedLoop(graph, times, settings);
+    const InIndex value = passIn(*loop, store.inputs()[0]);
+    Graph &body = bodyOf(*loop);
+    Op &inner = copyInto(body, body.inputs()[static_cast<size_t>(value)], store);
+    loop->setup();
+    loopAround_[&body] = loop;
+    replace(store, *loop);
+    return inner;
+  }
+
+  // INT64 scalar: how often the ops of the graph ran before in this run of the program.
+  TensorIndex number(Graph &graph) {
+    if (const auto it = numbers_.find(&graph); it != numbers_.end()) return it->second;
+    const TensorIndex iteration = graph.inputs()[0];
+    Op &loop = *loopAround(graph);
+    Graph &outside = loop.getGraph();
+    if (!loopAround(outside)) return numbers_[&graph] = iteration;
+    OpEmitter outer(outside, loop), inner(graph, loop);
+    const TensorIndex count = outer.scalar(DataType::INT64, static_cast<double>(loop.attrInt("trip_count")));
+    const InIndex first = passIn(loop, outer.emit("Mul", {number(outside), count}));
+    return numbers_[&graph] = inner.emit("Add", {graph.inputs()[static_cast<size_t>(first)], iteration});
+  }
+
+  // BOOL scalar: whether this is the period-th, 2 period-th … time that the ops of the graph run.
+  TensorIndex isDue(Graph &graph, int64_t period) {
+    if (const auto it = due_.find({&graph, period}); it != due_.end()) return it->second;
+    OpEmitter emitter(graph, *loopAround(graph));
+    TensorIndex place = number(graph);
+    if (period < runs(graph))
+      place = emitter.emit("Remainder", {place, emitter.scalar(DataType::INT64, static_cast<double>(period))});
+    const TensorIndex last = emitter.scalar(DataType::INT64, static_cast<double>(period - 1));
+    return due_[{&graph, period}] = emitter.emit("Equal", {place, last});
+  }
+
+  void storeEvery(Op &store, int64_t period) {
+    if (period == 1) return;
+    Graph &graph = store.getGraph();
+    const TensorIndex value = store.inputs()[0];
+    Graph &stores = ir_.createGraph(ir_.createUniqueSubgraphId("returned"));
+    copyInto(stores, stores.addInput(graph.tensor(value).id, graph.info(value)), store);
+    if (!nothing_) nothing_ = &ir_.createGraph(ir_.createUniqueSubgraphId("notReturned"));
+    const Op *branch = graph.addConnectedOp(
+        opDef("If"), {isDue(graph, period), value}, {},
+        {{"then_branch", GraphRef{stores.id}}, {"else_branch", GraphRef{nothing_->id}}}, inheritSettings(store, graph));
+    replace(store, *branch);
+  }
+
+  void storeSum(Op &store) {
+    Graph *graph = &store.getGraph();
+    if (!loopAround(*graph)) return;
+    TensorIndex value = store.inputs()[0];
+    const TensorInfo info = graph->info(value);
+    check(info.dataType() != DataType::BOOL, "DataFlow anchor '{}': the values of {} have no sum. Return all of them",
+          store.attrString("stream"), info);
+    Op *last = nullptr;  // what changed `value`
+    while (Op *loop = loopAround(*graph)) {
+      Graph &outside = loop->getGraph();
+      OpEmitter outer(outside, *loop);
+      const TensorIndex sum = outer.emit("Expand", {outer.scalar(info.dataType(), 0)}, {{"shape", info.shape()}});
+      const InIndex input = passIn(*loop, sum);
+      writeThrough(*loop, {input});
+      Op *add = graph->addConnectedOp(opDef("AddLhsInplace"), {graph->inputs()[static_cast<size_t>(input)], value},
+                                      {graph->freeId(graph->addScope(store.attrString("stream") + "___sum"))}, {},
+                                      inheritSettings(store, *graph));
+      if (last) graph->addConstraint(last->index(), add->index());
+      value = sum, last = loop, graph = &outside;
+    }
+    const Op &after = copyInto(*graph, value, store);
+    graph->addConstraint(last->index(), after.index());
+    store.getGraph().eraseOp(store.index());
+  }
+
+  Ir &ir_;
+  const int64_t microBatches_;
+  std::map<const Graph *, Op *> loopAround_;
+  std::map<const Graph *, TensorIndex> numbers_;
+  std::map<std::pair<const Graph *, int64_t>, TensorIndex> due_;
+  Graph *nothing_ = nullptr;  // the branch that stores nothing
+};
+
+}  // namespace
+
+void applyReturnTypes(Ir &ir, const std::map<std::string, ReturnType> &types, int64_t microBatches) {
+  ReturnMaker maker(ir, microBatches);
+  for (Op *store : ir.opsOfType("HostStore"))
+    if (const auto type = types.find(store->attrString("stream")); type != types.end())
+      maker.apply(*store, type->second);
+}
+
+}  // namespace popart::transforms
