@@ -20,6 +20,7 @@
 #include "onnx/reader.hpp"
 #include "pipeline/passes.hpp"
 #include "runtime/engine.hpp"
+#include "support/host.hpp"
 
 namespace popart::fuzz {
 namespace {
@@ -63,12 +64,13 @@ class Program {
     const std::unique_ptr<Ir> copy = ir.clone();
     addHostIo(copy->getMainGraph(), results);
     lower::LowerOptions options;
-    options.backends = device == Device::Cpu ? backendsFor(DeviceType::Cpu)
+    options.backends = device == Device::Cpu ? deviceFor(DeviceType::Cpu).backends()
                                              : std::vector<const executable::Backend *>{&ref::backend()};
     options.fuse = device == Device::Cpu;
     options.threads = threads;
     executable_ = pipeline::lower(*copy, options);
-    engine_ = std::make_unique<runtime::Engine>(executable_, threads, runtime::Waking::Always);
+    engine_ = std::make_unique<runtime::Engine>(executable_, test::host(),
+                                                runtime::RunSettings{threads, runtime::Waking::Always});
     count_ = results.size();
   }
 

@@ -11,9 +11,12 @@
 
 #include "api/compile_options.hpp"
 #include "api/virtual_ipus.hpp"
+#include "backends/cpu/cpu.hpp"
 #include "backends/ref/ref.hpp"
 #include "onnx/graph_writer.hpp"
 #include "onnx/reader.hpp"
+#include "runtime/host_device.hpp"
+#include "support/counting_device/counting_device.hpp"
 
 namespace popart {
 namespace {
@@ -124,14 +127,28 @@ class Streams : public runtime::StreamSource {
   const std::map<std::string, TensorData> &values_;
 };
 
+const runtime::Device &deviceOf(OpBackend backend) {
+  static const runtime::HostDevice reference("ref", {&ref::backend()});
+  static const test::CountingDevice counting(cpu::backend(), ref::backend());
+  switch (backend) {
+    case OpBackend::Reference:
+      return reference;
+    case OpBackend::Counting:
+      return counting;
+    case OpBackend::Best:
+      break;
+  }
+  return deviceFor(DeviceType::Cpu);
+}
+
 std::unique_ptr<session::CompiledProgram> compile(Program &p, const std::vector<TensorIndex> &results,
                                                   OpBackend backend, int threads) {
   addHostIo(p, results);
   const int count = threads > 0 ? threads : computeThreadCount();
   session::CompileOptions options = compileOptionsFor(DeviceType::Cpu, count);
+  options.device = &deviceOf(backend);
   options.evaluate = {};  // what the op is given is computed when it runs
   options.waking = runtime::Waking::Always;
-  if (backend == OpBackend::Reference) options.backends = {&ref::backend()};
   auto compiled = std::make_unique<session::CompiledProgram>("single op");
   compiled->compile(*p.ir, options);
   return compiled;

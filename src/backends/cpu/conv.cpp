@@ -6,7 +6,7 @@
 #include "backends/cpu/cpu.hpp"
 #include "backends/cpu/epilogue_match.hpp"
 #include "backends/cpu/kernels/conv.hpp"
-#include "backends/cpu/kernels/pack.hpp"
+#include "backends/cpu/layouts/panels.hpp"
 #include "backends/cpu/spatial.hpp"
 #include "backends/cpu/weight_update.hpp"
 

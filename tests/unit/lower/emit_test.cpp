@@ -10,6 +10,7 @@
 #include "backends/ref/ref.hpp"
 #include "pipeline/passes.hpp"
 #include "runtime/engine.hpp"
+#include "support/host.hpp"
 
 namespace popart {
 namespace {
@@ -41,7 +42,7 @@ struct Program {
     options.backends = {&ref::backend()};
     options.iterations = iterations;
     executable = pipeline::lower(*ir, options);
-    engine = std::make_unique<runtime::Engine>(executable, 1);
+    engine = std::make_unique<runtime::Engine>(executable, test::host());
   }
   std::map<std::string, std::vector<Values>> run(std::map<std::string, Values> inputs = {}) {
     Streams streams(*executable, std::move(inputs));

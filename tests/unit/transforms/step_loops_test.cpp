@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "../support/program.hpp"
+#include "support/host.hpp"
 
 namespace popart {
 namespace {
@@ -108,7 +109,7 @@ TEST(AccumulationLoop, gives_the_numbers_of_the_micro_batches_one_by_one) {
   options.backends = {&ref::backend()};
   options.fuse = false;
   const auto executable = pipeline::lower(*ir, options);
-  runtime::Engine engine(executable, 1);
+  runtime::Engine engine(executable, test::host());
   Batches batches(*executable);
   engine.run(batches);
   using Lists = std::vector<std::vector<float>>;
