@@ -24,8 +24,7 @@ const runtime::Device &deviceFor(DeviceType type) {
     const runtime::Device &device;
   };
   static const Row kRows[] = {
-      {DeviceType::Cpu, host},         {DeviceType::IpuModel, model},
-      {DeviceType::Ipu, host},  // virtual IPUs
+      {DeviceType::Cpu, host},        {DeviceType::IpuModel, model}, {DeviceType::Ipu, host},  // virtual IPUs
       {DeviceType::OfflineIpu, host},  // compiles and does not run
       {DeviceType::Sim, model},
   };

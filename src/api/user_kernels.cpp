@@ -58,9 +58,7 @@ class UserKernelBackend : public executable::Backend {
       reason = "no kernel is registered for " + request.op->opid.str();
       return nullptr;
     }
-    const auto isPlain = [](const executable::OperandDesc &o) {
-      return !o.connected || !o.layout;
-    };
+    const auto isPlain = [](const executable::OperandDesc &o) { return !o.connected || !o.layout; };
     for (const auto *operands : {&request.inputs, &request.outputs})
       for (const auto &operand : *operands)
         if (!isPlain(operand)) {

@@ -9,8 +9,8 @@ namespace {
 OperandDesc describe(const Graph &graph, TensorIndex t) {
   if (!t.valid()) return {TensorInfo(), nullptr, nullptr, false};
   const Tensor &tensor = graph.tensor(t);
-  return {tensor.info, layoutOf(tensor),
-          tensor.tensorType() == TensorType::Const ? &tensor.tensorData() : nullptr, true};
+  return {tensor.info, layoutOf(tensor), tensor.tensorType() == TensorType::Const ? &tensor.tensorData() : nullptr,
+          true};
 }
 
 }  // namespace

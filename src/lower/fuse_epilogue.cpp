@@ -214,8 +214,7 @@ class EpilogueFuser {
   }
 
   bool accepts(const Op &fused, std::string &reason) const {
-    return fused.is("FusedMatMul") ? backend_.supports(fused, reason)
-                                   : supportsConvolution(fused, backend_, reason);
+    return fused.is("FusedMatMul") ? backend_.supports(fused, reason) : supportsConvolution(fused, backend_, reason);
   }
 
   void replace(Op &op, TensorIndex old, TensorIndex fresh) {

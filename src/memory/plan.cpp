@@ -15,7 +15,6 @@
 namespace popart::memory {
 namespace {
 
-
 class Planner {
  public:
   Planner(const Ir &program, const schedule::Schedule &schedule, const KernelOf &kernelOf)

@@ -71,8 +71,7 @@ struct Engine::Impl {
     constexpr int64_t kAlign = 64;
     std::vector<int64_t> offsets{0};
     for (const auto &v : e.variables)
-      offsets.push_back(offsets.back() +
-                        (executable::storageBytes(v.info, v.layout) + kAlign - 1) / kAlign * kAlign);
+      offsets.push_back(offsets.back() + (executable::storageBytes(v.info, v.layout) + kAlign - 1) / kAlign * kAlign);
     return offsets;
   }
 
@@ -252,13 +251,9 @@ Engine::~Engine() {
 
 int Engine::threads() const { return impl_->queue->threads(); }
 
-void Engine::writeVariable(int i, const void *data) {
-  impl_->write(static_cast<size_t>(i), data);
-}
+void Engine::writeVariable(int i, const void *data) { impl_->write(static_cast<size_t>(i), data); }
 
-void Engine::readVariable(int i, void *data) const {
-  impl_->read(static_cast<size_t>(i), data);
-}
+void Engine::readVariable(int i, void *data) const { impl_->read(static_cast<size_t>(i), data); }
 
 void Engine::run(StreamSource &streams) { impl_->run(streams); }
 

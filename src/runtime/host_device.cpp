@@ -84,8 +84,10 @@ class HostQueue final : public Queue {
 
   std::unique_ptr<Launch> bind(const Step &step, const void *const *in, void *const *out) override {
     const auto *kernel = dynamic_cast<const HostKernel *>(step.kernel.get());
-    check(kernel != nullptr, "{}: its kernel '{}' does not run on the host: got device {}, expected the one it was made "
-          "for. Load the executable on that device", step.op.empty() ? step.name : step.op, step.kernel->name(), device_);
+    check(kernel != nullptr,
+          "{}: its kernel '{}' does not run on the host: got device {}, expected the one it was made "
+          "for. Load the executable on that device",
+          step.op.empty() ? step.name : step.op, step.kernel->name(), device_);
     return std::make_unique<HostLaunch>(*this, step, *kernel, in, out);
   }
   void wait() override {}  // launches return when they are done
@@ -99,10 +101,10 @@ class HostQueue final : public Queue {
       roundEnds_.assign(ends.begin(), ends.end());
       if (ends.empty()) roundEnds_.push_back(kernel.tasks());
       const int tasks = executable::widestRound(kernel), threads = queue.pool_.threads();
-      threads_ = queue.waking_ == Waking::Always
-                     ? std::clamp(tasks, 1, threads)
-                     : executable::threadsThatPay(executable::predictedNanoseconds(queue.executable_, step), tasks,
-                                                  threads);
+      threads_ =
+          queue.waking_ == Waking::Always
+              ? std::clamp(tasks, 1, threads)
+              : executable::threadsThatPay(executable::predictedNanoseconds(queue.executable_, step), tasks, threads);
     }
 
     void run() override {

@@ -23,11 +23,11 @@ enum class OrderRule { Accept, Refuse };
 
 // How a program is compiled and run.
 struct CompileOptions {
-  const runtime::Device *device = nullptr;            // set; lives as long as the program
-  EvaluateOp evaluate;                                // constants of the program; empty: they stay as they are
-  int threads = 1;                                    // of each run
-  runtime::Waking waking = runtime::Waking::AsPays;   // of these threads
-  int64_t maxMemoryBytes = 0;                         // of the executable; 0: no limit
+  const runtime::Device *device = nullptr;           // set; lives as long as the program
+  EvaluateOp evaluate;                               // constants of the program; empty: they stay as they are
+  int threads = 1;                                   // of each run
+  runtime::Waking waking = runtime::Waking::AsPays;  // of these threads
+  int64_t maxMemoryBytes = 0;                        // of the executable; 0: no limit
   OrderRule order = OrderRule::Accept;
 };
 

@@ -10,6 +10,7 @@
 
 #include <popart/error.hpp>
 
+#include "../support/host.hpp"
 #include "api/compile_options.hpp"
 #include "autodiff/autodiff.hpp"
 #include "backends/ref/ref.hpp"
@@ -20,7 +21,6 @@
 #include "onnx/reader.hpp"
 #include "pipeline/passes.hpp"
 #include "runtime/engine.hpp"
-#include "support/host.hpp"
 
 namespace popart::fuzz {
 namespace {

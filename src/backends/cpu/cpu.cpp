@@ -34,10 +34,10 @@ class CpuBackend final : public executable::Backend {
     if (op.is("Conv") || op.is("FusedConv"))
       return side == Side::In && index == 1 ? filterPanels(op, op.inShape(1), Turned::kNo) : executable::channelsLast();
     if (op.is("ConvDataGrad"))
-      return side == Side::In && index == 1 ? filterPanels(op, op.inShape(1), Turned::kYes) : executable::channelsLast();
+      return side == Side::In && index == 1 ? filterPanels(op, op.inShape(1), Turned::kYes)
+                                            : executable::channelsLast();
     if (op.is("ConvWeightsGrad") || op.is("FusedConvWeightsGrad"))
-      return side == Side::In && index < 2 ? executable::channelsLast()
-                                           : filterPanels(op, op.outShape(0), Turned::kNo);
+      return side == Side::In && index < 2 ? executable::channelsLast() : filterPanels(op, op.outShape(0), Turned::kNo);
     return nullptr;
   }
 

@@ -250,8 +250,7 @@ class Planner {
   }
   bool overwrites(size_t input, size_t output) const {
     const uint32_t in = body_.inputs()[input].value, out = root(body_.outputs()[output]);
-    if (bytesOf(in) != bytesOf(out) || bytesOf(out) % parts_ != 0 ||
-        request_.inputs[input].layout != nullptr)
+    if (bytesOf(in) != bytesOf(out) || bytesOf(out) % parts_ != 0 || request_.inputs[input].layout != nullptr)
       return false;
     bool written = false, good = true;
     for (const Draft &d : drafts_) {

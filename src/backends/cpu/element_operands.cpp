@@ -35,7 +35,10 @@ bool isStrided(const Layout *layout) { return !layout || layout == executable::c
 class Geometry {
  public:
   Geometry(const std::vector<OperandDesc> &inputs, const std::vector<OperandDesc> &outputs)
-      : inputs_(inputs), outputs_(outputs), result_(outputs[0].info.shape()), layout_(outputs[0].layout),
+      : inputs_(inputs),
+        outputs_(outputs),
+        result_(outputs[0].info.shape()),
+        layout_(outputs[0].layout),
         panels_(asPanels(layout_)) {}
 
   // Fills the loop, the inputs' access and the padding. False and a reason when layouts do not fit together.

@@ -97,8 +97,7 @@ std::optional<Problem> plan(const KernelRequest &request, bool transA, bool tran
   const bool isPermuted =
       op.is("FusedMatMul") && (op.hasAttr("perm_a") || op.hasAttr("perm_b") || op.hasAttr("perm_out"));
   const Layout *bLayout = request.inputs[1].layout;
-  if (request.inputs[0].layout != nullptr)
-    return reason = "its left operand must be plain", std::nullopt;
+  if (request.inputs[0].layout != nullptr) return reason = "its left operand must be plain", std::nullopt;
   Shape batch = npOut(a.batch, b.batch);
   Problem p;
   MatmulShape &s = p.shape;

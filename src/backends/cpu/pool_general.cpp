@@ -142,7 +142,8 @@ bool takes(const KernelRequest &request, std::string &reason) {
   const int64_t rank = request.outputs[0].info.rank();
   if (rank < 3 || rank > 5) return reason = "it takes one to three spatial dimensions", false;
   for (const auto &o : request.inputs)
-    if (!isChannelsLast(o)) return reason = "it takes channels last only: got " + executable::layoutName(o.layout), false;
+    if (!isChannelsLast(o))
+      return reason = "it takes channels last only: got " + executable::layoutName(o.layout), false;
   if (!isChannelsLast(request.outputs[0])) return reason = "it gives channels last only", false;
   return true;
 }

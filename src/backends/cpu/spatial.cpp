@@ -30,7 +30,8 @@ bool requireChannelsLast(const OperandDesc &o, std::string &reason) {
 bool requirePlainFloats(const OperandDesc &o, std::string &reason) {
   if (!o.connected) return true;
   if (o.info.dataType() == DataType::FLOAT && o.layout == nullptr) return true;
-  reason = "it takes plain FLOAT parameters only: got " + toText(o.info.dataType()) + " " + executable::layoutName(o.layout);
+  reason =
+      "it takes plain FLOAT parameters only: got " + toText(o.info.dataType()) + " " + executable::layoutName(o.layout);
   return false;
 }
 

@@ -8,8 +8,7 @@ namespace popart::ipu_model {
 class IpuModel final : public runtime::HostDevice {
  public:
   // `backends`: as those of the CPU's device.
-  explicit IpuModel(std::vector<const executable::Backend *> backends)
-      : HostDevice("ipu_model", std::move(backends)) {}
+  explicit IpuModel(std::vector<const executable::Backend *> backends) : HostDevice("ipu_model", std::move(backends)) {}
 };
 
 }  // namespace popart::ipu_model

@@ -111,10 +111,11 @@ void addSums(OpDefs &rows) {
 
 void addExtremes(OpDefs &rows) {
   auto atExtreme = [](E g, E x, E y, double) { return select(x.apply("Equal", y), g, g.number(0)); };
-  addGradient(
-      rows,
-      reduceRow("ai.onnx", "ReduceMax", kAllTypes, 18).layouts(reducedChannels).doc("Maximum; the gradient goes to every element equal to it."),
-      {.x = true, .y = true}, atExtreme);
+  addGradient(rows,
+              reduceRow("ai.onnx", "ReduceMax", kAllTypes, 18)
+                  .layouts(reducedChannels)
+                  .doc("Maximum; the gradient goes to every element equal to it."),
+              {.x = true, .y = true}, atExtreme);
   addGradient(
       rows,
       reduceRow("ai.onnx", "ReduceMin", kAllTypes, 18).doc("Minimum; the gradient goes to every element equal to it."),

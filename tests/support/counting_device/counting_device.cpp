@@ -22,10 +22,11 @@ using executable::Step;
 class Memory {
  public:
   explicit Memory(int64_t bytes)
-      : bytes_(bytes), data_(static_cast<char *>(::operator new(static_cast<size_t>(bytes) + 1, std::align_val_t{64}))) {
+      : bytes_(bytes),
+        data_(static_cast<char *>(::operator new (static_cast<size_t>(bytes) + 1, std::align_val_t{64}))) {
     std::memset(data_, 0, static_cast<size_t>(bytes));
   }
-  ~Memory() { ::operator delete(data_, std::align_val_t{64}); }
+  ~Memory() { ::operator delete (data_, std::align_val_t{64}); }
   Memory(const Memory &) = delete;
   Memory &operator=(const Memory &) = delete;
   char *data() const { return data_; }

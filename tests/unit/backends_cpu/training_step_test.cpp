@@ -12,8 +12,8 @@
 
 #include "../support/program.hpp"
 #include "backends/cpu/cpu.hpp"
-#include "pipeline/prepare.hpp"
 #include "backends/cpu/layouts/panels.hpp"
+#include "pipeline/prepare.hpp"
 
 namespace popart {
 namespace {
@@ -234,7 +234,7 @@ void expectSameStepInLoop(const std::function<std::unique_ptr<Ir>()> &model, con
   EXPECT_EQ(found, expected);
   for (const std::string &step : expected) EXPECT_EQ(step.find("cop"), std::string::npos) << step;
   ASSERT_EQ(a.variables.size(), b.variables.size());
-  for (size_t i = 0; i < a.variables.size(); ++i) EXPECT_EQ(a.variables[i].layout.str(), b.variables[i].layout.str());
+  for (size_t i = 0; i < a.variables.size(); ++i) EXPECT_EQ(a.variables[i].layout, b.variables[i].layout);
   EXPECT_LE(b.memory.arenaBytes, a.memory.arenaBytes + kLoopScalars);
   EXPECT_LE(b.memory.constantBytes, a.memory.constantBytes + 16);
   for (ProgramRun *run : {&single, &looped}) {

@@ -29,8 +29,8 @@ TEST(Layout, is_one_object_per_name) {
 }
 
 TEST(Layout, refuses_other_names_and_lists_the_families) {
-  for (const char *name : {"packed", "packed0", "packed-1", "packed16g2", "packed_conv16", "packed_conv16g0", "packed_16",
-                           "channels_last2", "packed99999999999"}) {
+  for (const char *name : {"packed", "packed0", "packed-1", "packed16g2", "packed_conv16", "packed_conv16g0",
+                           "packed_16", "channels_last2", "packed99999999999"}) {
     const std::string message = messageOf([&] { layoutNamed(name); });
     EXPECT_NE(message.find("got '" + std::string(name) + "', expected one of plain, channels_last, packed<columns>"),
               std::string::npos)
@@ -41,8 +41,10 @@ TEST(Layout, refuses_other_names_and_lists_the_families) {
 TEST(Layout, refuses_shapes_it_does_not_describe) {
   const TensorInfo vector(DataType::FLOAT, Shape{5}), odd(DataType::FLOAT, Shape{5, 3, 2});
   for (const char *name : {"channels_last", "packed16", "packed_conv16g1"})
-    EXPECT_NE(messageOf([&] { layoutNamed(name)->bytes(vector); }).find("does not describe"), std::string::npos) << name;
-  EXPECT_NE(messageOf([&] { layoutNamed("packed_conv16g2")->bytes(odd); }).find("does not describe"), std::string::npos);
+    EXPECT_NE(messageOf([&] { layoutNamed(name)->bytes(vector); }).find("does not describe"), std::string::npos)
+        << name;
+  EXPECT_NE(messageOf([&] { layoutNamed("packed_conv16g2")->bytes(odd); }).find("does not describe"),
+            std::string::npos);
 }
 
 TEST(Layout, gives_back_the_bits_it_was_given) {
@@ -64,7 +66,9 @@ TEST(Layout, gives_back_the_bits_it_was_given) {
 }
 
 TEST(Layout, knows_where_channels_last_is_plain) {
-  const auto isPlain = [](Shape shape) { return channelsLast()->isPlain(TensorInfo(DataType::FLOAT, std::move(shape))); };
+  const auto isPlain = [](Shape shape) {
+    return channelsLast()->isPlain(TensorInfo(DataType::FLOAT, std::move(shape)));
+  };
   EXPECT_TRUE(isPlain({2, 1, 4, 4}) && isPlain({2, 3, 1, 1}) && isPlain({2, 3}) && isPlain({2, 0, 3}));
   EXPECT_FALSE(isPlain({2, 3, 4}));
 }

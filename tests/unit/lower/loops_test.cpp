@@ -6,9 +6,9 @@
 
 #include "../support/program.hpp"
 #include "backends/cpu/cpu.hpp"
+#include "backends/cpu/layouts/panels.hpp"
 #include "backends/ref/ref.hpp"
 #include "pipeline/passes.hpp"
-#include "backends/cpu/layouts/panels.hpp"
 
 namespace popart {
 namespace {

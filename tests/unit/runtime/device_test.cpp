@@ -242,8 +242,8 @@ std::shared_ptr<const Executable> oneKernel(std::shared_ptr<const executable::Ke
 
 TEST(Device, tells_kernels_which_replica_they_work_for) {
   const auto e = oneKernel(std::make_shared<ReplicaKernel>());
-  for (const runtime::Device *device : {static_cast<const runtime::Device *>(&cpuDevice()),
-                                        static_cast<const runtime::Device *>(&counting())}) {
+  for (const runtime::Device *device :
+       {static_cast<const runtime::Device *>(&cpuDevice()), static_cast<const runtime::Device *>(&counting())}) {
     runtime::RunSettings settings;
     settings.replica = 5;
     runtime::Engine engine(e, *device, settings);

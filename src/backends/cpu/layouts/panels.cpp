@@ -34,9 +34,7 @@ PanelShape MatrixPanels::shapeOf(const TensorInfo &info) const {
   return p;
 }
 
-const executable::Layout *matrixPanels(Turned turned) {
-  return executable::layoutNamed(nameOf(panelWidth(), turned));
-}
+const executable::Layout *matrixPanels(Turned turned) { return executable::layoutNamed(nameOf(panelWidth(), turned)); }
 
 const PanelLayout *asPanels(const executable::Layout *layout) { return dynamic_cast<const PanelLayout *>(layout); }
 const MatrixPanels *asMatrixPanels(const executable::Layout *layout) {
