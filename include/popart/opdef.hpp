@@ -61,6 +61,7 @@ enum class Trait : uint32_t {
   Metadata = 1 << 13,     // result depends on the input's shape only (Shape, Size): always folded
   Conversion = 1 << 14,   // the element type of the input is what it is about (Cast, BitCast)
   NeverFolded = 1 << 15,  // stays although its inputs are constant: it marks a place (Init, Detach, Nop)
+  Spatial = 1 << 16,      // convolution, pool or normalisation of (N, C, spatial…), forward or gradient
 };
 constexpr Trait operator|(Trait a, Trait b) { return Trait(uint32_t(a) | uint32_t(b)); }
 
@@ -234,6 +235,22 @@ struct Cost {
 // Corrects the cost that follows from the shapes (see costOf in op.hpp).
 using CostFn = std::function<void(const Op &, Cost &)>;
 
+// What an op asks of the memory of one operand.
+enum class OperandLayout : uint8_t {
+  Plain,       // C order
+  Alike,       // any layout, the same as the op's other operands that lie alike
+  Channels,    // C order or channels last, the same as the op's other such operands
+  Chosen,      // what the kernels of the backend like best
+  ChosenLast,  // the same; where other ops choose for the value too, they come first
+  Carried,     // by a loop: one layout before, in and after it
+};
+// One entry per operand, connected or not.
+struct OperandLayouts {
+  std::vector<OperandLayout> in, out;
+};
+// Sets what is not Plain; shapes are known.
+using LayoutFn = void (*)(const Op &op, OperandLayouts &layouts);
+
 // Makes an op of a user-written class (popart/opmanager.hpp); edges follow.
 using CreateFn = std::function<std::unique_ptr<Op>(const OpCreatorInfo &)>;
 
@@ -305,6 +322,7 @@ class OpDef {
   OpDef &noGrad(std::string reason);  // asking for a gradient through it is an error with this reason
   OpDef &stopsGrad();                 // cuts the path silently (Detach, integer results, Shape)
   OpDef &decompose(DecomposeFn fn);   // used where a backend has no kernel for the op
+  OpDef &layouts(LayoutFn fn);        // none: element-wise ops take any layout, all others C order
   OpDef &create(CreateFn fn);         // nodes of this row are made by `fn`, attributes are taken as given
   OpDef &traits(Trait t);             // adds to those set
   OpDef &inplace(std::string type, float priority, int input = 0);  // the catalog makes the variant's row
@@ -346,6 +364,7 @@ class OpDef {
   const InferFn &inferRule() const { return infer_; }
   const VjpFn &vjpRule() const { return vjp_; }
   const DecomposeFn &decomposeRule() const { return decompose_; }
+  LayoutFn layoutRule() const { return layouts_; }
   const CreateFn &createRule() const { return create_; }
   // For "GeluInplace": the row of "Gelu"; otherwise the row itself. Kernels are looked up by base().type().
   const OpDef &base() const { return base_ ? *base_ : *this; }
@@ -373,6 +392,7 @@ class OpDef {
   WriteBackFn writeBack_;
   OpPredicate identity_;
   CostFn cost_;
+  LayoutFn layouts_ = nullptr;
   uint32_t traits_ = 0;
   Role role_ = Role::None;
   bool stopsGrad_ = false;

@@ -70,7 +70,8 @@ SingleOp toOp(const std::string &type, const nb::dict &attributes, nb::handle in
 OpBackend toBackend(const std::string &name) {
   if (name == "ref") return OpBackend::Reference;
   if (name == "cpu") return OpBackend::Best;
-  throw error("backend: got '{}', expected 'ref' or 'cpu'", name);
+  if (name == "counting") return OpBackend::Counting;
+  throw error("backend: got '{}', expected 'ref', 'cpu' or 'counting'", name);
 }
 
 nb::list toArrays(const std::vector<TensorData> &tensors) {

@@ -1,8 +1,7 @@
-// Files of compiled programs. A file holds the identity of a program (hash of its Ir, micro-batches per run) and, when
-// asked, the values of its variables; kernels are chosen for the machine at hand by prepareDevice. Loading accepts a
-// file of the same program only. Layout, little endian:
-//   "POPARTEX"  u32 version  u64 hash  i64 iterations  u32 count  { u32 length, id, u32 type, u32 rank, i64 dims…,
-//   values }…
+// Files of compiled programs. A file holds the identity of a program (hash of its Ir) and, when asked, the values of its
+// variables; kernels are chosen for the machine at hand by prepareDevice. Loading accepts a file of the same program
+// only. Layout, little endian:
+//   "POPARTEX"  u32 version  u64 hash  u32 count  { u32 length, id, u32 type, u32 rank, i64 dims…, values }…
 // Invariant: nothing of the session changes unless the whole file was read and fits.
 #include <cstring>
 #include <filesystem>
@@ -22,7 +21,7 @@ namespace {
 
 constexpr char kMagic[] = "POPARTEX";
 constexpr size_t kMagicSize = 8;
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 2;
 constexpr uint32_t kMaxRank = 64;
 
 class Writer {
@@ -96,7 +95,6 @@ std::string Session::serialiseExecutable(const bool withVariables) const {
   out.bytes(kMagic, kMagicSize);
   out.number(kVersion);
   out.number(hash(impl_->ir()));
-  out.number(impl_->program.executable()->iterations);
   const std::vector<TensorId> ids = withVariables ? variableIds() : std::vector<TensorId>();
   out.number(static_cast<uint32_t>(ids.size()));
   for (const TensorId &id : ids) {
@@ -159,8 +157,7 @@ void Session::readExecutable(const std::string &text, const std::string &what) {
   check(version == kVersion, "{}: another version of the file format: got {}, expected {}. Export it again", what,
         version, kVersion);
   const auto program = in.number<uint64_t>();
-  const auto iterations = in.number<int64_t>();
-  check(program == hash(impl_->ir()) && iterations == impl_->iterations(),
+  check(program == hash(impl_->ir()),
         "{}: the file holds another program than this session. Make the session with the model, options and data flow "
         "of the export",
         what);

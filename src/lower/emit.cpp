@@ -8,8 +8,6 @@ namespace popart::lower {
 namespace {
 
 using executable::Executable;
-using executable::Layout;
-using executable::OutputStream;
 using executable::Program;
 using executable::Step;
 
@@ -25,7 +23,7 @@ class Emitter {
   std::shared_ptr<Executable> run() {
     for (const memory::Storage &s : plan_.storages) result_->buffers.push_back({s.place, s.bytes, s.offset, s.name});
     for (const Tensor *t : plan_.variables)
-      result_->variables.push_back({t->id, t->info, Layout::parse(t->layout), t->tensorData(), t->isOptimizerState});
+      result_->variables.push_back({t->id, t->info, executable::layoutOf(*t), t->tensorData(), t->isOptimizerState});
     for (const Tensor *t : plan_.constants) result_->constants.push_back(constant(*t));
     collectStreams();
     emitGraph(program_.getMainGraph(), result_->main);
@@ -41,10 +39,10 @@ class Emitter {
 
  private:
   static executable::ConstantSpec constant(const Tensor &t) {
-    const Layout layout = Layout::parse(t.layout);
-    if (layout.kind == Layout::Kind::Plain) return {t.tensorData(), layout};
-    TensorData packed(TensorInfo(DataType::UINT8, {executable::storageBytes(t.info, layout)}));
-    executable::pack(t.info, layout, t.tensorData().data(), packed.mutableData());
+    const executable::Layout *layout = executable::layoutOf(t);
+    if (!layout) return {t.tensorData(), layout};
+    TensorData packed(TensorInfo(DataType::UINT8, {layout->bytes(t.info)}));
+    layout->pack(t.info, t.tensorData().data(), packed.mutableData());
     return {packed, layout};
   }
 
@@ -119,13 +117,7 @@ class Emitter {
                     op.debugName(), id, info, op.inInfo(0));
       return it->second;
     }
-    using Return = OutputStream::Return;
-    const std::string &kind = op.attrString("return");
-    const Return r = kind == "final"    ? Return::Final
-                     : kind == "everyn" ? Return::EveryN
-                     : kind == "sum"    ? Return::Sum
-                                        : Return::All;
-    result_->outputs.push_back({id, op.inInfo(0), r, op.attrInt("period")});
+    result_->outputs.push_back({id, op.inInfo(0)});
     return it->second;
   }
 

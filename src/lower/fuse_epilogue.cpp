@@ -185,7 +185,7 @@ class EpilogueFuser {
     return tryReplace(graph_, std::move(replacement), [this](const Op &fused) {
       std::string reason;
       return fused.is(Role::FusedMatMul) ? backend_.supports(fused, reason)
-                                         : supportsConvolution(graph_, fused, backend_, reason);
+                                         : supportsConvolution(fused, backend_, reason);
     });
   }
 

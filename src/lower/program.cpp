@@ -16,7 +16,7 @@ void verifyTensor(const Graph &graph, const Tensor &tensor) {
   check(tensor.tensorType() != TensorType::Stream && !(border && graph.isMain()),
         "tensor '{}': a stream or an output of the program has layout {}: expected plain memory", tensor.id,
         tensor.layout);
-  executable::storageBytes(tensor.info, executable::Layout::parse(tensor.layout));
+  executable::storageBytes(tensor.info, executable::layoutNamed(tensor.layout));
 }
 
 void verifyOp(const Op &op) {

@@ -25,17 +25,16 @@ void CompiledProgram::compile(const Ir &ir, const CompileOptions &options) {
   executable_.reset();
   variables_.clear();
   lower::LowerOptions lowering;
-  lowering.backends = options.backends;
+  lowering.backends = options.device->backends();
   lowering.evaluate = options.evaluate;
   lowering.threads = options.threads;
-  lowering.iterations = options.iterations;
   lowering.maxMemoryBytes = options.maxMemoryBytes;
   checkTensorsFit(ir);
   if (options.order == OrderRule::Refuse)
     for (const Graph *graph : ir.getAllGraphs()) checkInplaceAmbiguity(*graph);
   executable_ = withinMemory("Session '" + name_ + "': compiling", [&] { return pipeline::lower(ir, lowering); });
-  threads_ = options.threads;
-  waking_ = options.waking;
+  device_ = options.device;
+  settings_ = {options.threads, options.waking};
   for (size_t i = 0; i < executable_->variables.size(); ++i)
     variables_.emplace(executable_->variables[i].id, static_cast<int>(i));
   for (const auto &fallback : executable_->fallbacks)
@@ -62,7 +61,7 @@ void CompiledProgram::load(DeviceInfo &device) {
   attach(device);
   const auto start = std::chrono::steady_clock::now();
   engine_ = withinMemory("Session '" + name_ + "': loading",
-                         [&] { return std::make_unique<runtime::Engine>(executable_, threads_, waking_); });
+                         [&] { return std::make_unique<runtime::Engine>(executable_, *device_, settings_); });
   logging::session::info("session '{}': loaded on {} with {} threads in {} ms", name_, device.toString(),
                          engine_->threads(), millisecondsSince(start));
 }

@@ -21,8 +21,9 @@ struct SingleOp {
   int outputs = -1;                // -1: every output of the row that is not optional (variadic: one)
 };
 
-// Reference: the kernels that define meaning. Best: those a CPU session would use.
-enum class OpBackend { Reference, Best };
+// Reference: the kernels that define meaning. Best: those a CPU session would use. Counting: the same on a device with
+// memory of its own (counting_device/).
+enum class OpBackend { Reference, Best, Counting };
 // Transposed: inputs of rank 2 and more arrive with their dimensions reversed and a Transpose puts them right, so that
 // backends which read permuted operands without a copy do so.
 enum class OpOperands { Plain, Transposed };

@@ -31,7 +31,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "session": ("pipeline", "runtime"),
     "backends/ref": ("ops", "executable"),
     "backends/cpu": ("ops", "memory"),
-    "backends/ipu_model": ("ops", "executable"),
+    "backends/ipu_model": ("runtime",),
     "backends/cuda": ("ops", "executable"),
 }
 TOP_ROOM = "api"

@@ -12,6 +12,7 @@
 
 #include "ops/catalog.hpp"
 #include "ops/control/loops.hpp"
+#include "ops/operand_layouts.hpp"
 
 namespace popart::ops {
 namespace {
@@ -133,6 +134,7 @@ OpDefs controlOps() {
                      .attrOptional("carried", AttributeType::Int)
                      .attr("modified", std::vector<int64_t>{})
                      .infer(inferLoop)
+                     .layouts(loopLayouts)
                      .traits(Trait::Call)
                      .role(Role::Loop)
                      .cost(loopCost)

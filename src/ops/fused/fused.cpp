@@ -5,6 +5,7 @@
 #include "ops/catalog.hpp"
 #include "ops/forward_op.hpp"
 #include "ops/nn/window.hpp"
+#include "ops/operand_layouts.hpp"
 #include "ops/rules.hpp"
 
 namespace popart::ops {
@@ -91,7 +92,7 @@ OpDef convolutionRow(const char *type) {
       .attrOptional("kernel_shape", AttributeType::Ints)
       .attr("group", int64_t{1})
       .attrOptional("epilogue", AttributeType::Graph)
-      .traits(Trait::Internal)
+      .traits(Trait::Internal | Trait::Spatial)
       .notOnnx()
       .noGrad("it is made after differentiation");
   return row;
@@ -109,6 +110,7 @@ OpDefs fusedOps() {
           .traits(Trait::Internal)
           .notOnnx()
           .infer([](InferContext &c) { outputsOfBody(c, "body", {}, 0); })
+          .layouts(alikeOfResultShape)
           .role(Role::FusedElementwise)
           .cost(bodyCost)
           .noGrad("it is made after differentiation")
@@ -143,6 +145,7 @@ OpDefs fusedOps() {
                      .traits(Trait::Internal)
                      .notOnnx()
                      .infer(inferProduct)
+                     .layouts(productLayouts)
                      .role(Role::FusedMatMul)
                      .cost([](const Op &op, Cost &c) {
                        c.flops = bodyFlops(op) + productFlops(productInfo(op).nelms(), innerDimension(op));
@@ -161,6 +164,7 @@ OpDefs fusedOps() {
           .input("extras", kAllTypes, "", Arity::Variadic)
           .output("results", Arity::Variadic)
           .infer(inferFusedConv)
+          .layouts(convolutionLayouts)
           .doc("epilogue(Conv(X, W, B), extras…): the first input of the epilogue graph is the convolution."));
   rows.push_back(
       convolutionRow("FusedConvWeightsGrad")
@@ -179,6 +183,7 @@ OpDefs fusedOps() {
             requireConvGradient(c, c.in(1), weights);
             outputsOfBody(c, "epilogue", {weights}, 2);
           })
+          .layouts(weightGradientLayouts)
           .doc("epilogue(ConvWeightsGrad(grad_out, data), extras…): a weight gradient taken by a parameter update."));
   rows.push_back(OpDef("popart", "Reorder", {1})
                      .cost(movesData())
@@ -197,6 +202,7 @@ OpDefs fusedOps() {
                      .input("variable", kAllTypes, "T")
                      .input("value", kAllTypes, "T")
                      .traits(Trait::Internal | Trait::SideEffect)
+                     .layouts(allAlike)
                      .notOnnx()
                      .infer([](InferContext &c) {
                        const Tensor &variable = *c.op().inTensor(0);

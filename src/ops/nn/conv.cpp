@@ -10,6 +10,7 @@
 #include "ops/expression.hpp"
 #include "ops/forward_op.hpp"
 #include "ops/nn/window.hpp"
+#include "ops/operand_layouts.hpp"
 #include "ops/rules.hpp"
 
 namespace popart::ops {
@@ -64,7 +65,10 @@ OpDef gradientRow(const char *type, const char *other) {
       .input(other, kFloats, "T")
       .output("grad")
       .attrRequired("fwd_shape", AttributeType::Ints);
-  convAttributes(row).traits(Trait::Gradient).noGrad("second derivatives of convolutions are not built").notOnnx();
+  convAttributes(row)
+      .traits(Trait::Gradient | Trait::Spatial)
+      .noGrad("second derivatives of convolutions are not built")
+      .notOnnx();
   return row;
 }
 
@@ -74,6 +78,8 @@ void addConv(OpDefs &rows) {
   rows.push_back(
       convAttributes(conv)
           .infer(inferConv)
+          .traits(Trait::Spatial)
+          .layouts(convolutionLayouts)
           .vjp([](VjpBuilder &b) {
             if (b.wants(0))
               b.grad(0, b.emit("ConvDataGrad", {b.gradOut(0), b.in(1)}, gradientAttributes(b, b.inInfo(0).shape())));
@@ -91,6 +97,7 @@ void addConv(OpDefs &rows) {
                        requireConvGradient(c, forwardInfo(c), c.in(1));
                        c.out(0, forwardInfo(c));
                      })
+                     .layouts(dataGradientLayouts)
                      .doc("Gradient of Conv with respect to its data, of shape fwd_shape."));
   rows.push_back(gradientRow("ConvWeightsGrad", "data")
                      .role(Role::ConvWeightsGrad)
@@ -99,6 +106,7 @@ void addConv(OpDefs &rows) {
                        requireConvGradient(c, c.in(1), forwardInfo(c));
                        c.out(0, forwardInfo(c));
                      })
+                     .layouts(weightGradientLayouts)
                      .doc("Gradient of Conv with respect to its weights, of shape fwd_shape."));
 }
 

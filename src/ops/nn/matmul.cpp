@@ -6,6 +6,7 @@
 
 #include "ops/catalog.hpp"
 #include "ops/forward_op.hpp"
+#include "ops/operand_layouts.hpp"
 #include "ops/rules.hpp"
 
 namespace popart::ops {
@@ -117,6 +118,7 @@ OpDefs matMulOps() {
           .output("Y")
           .attrOptional("output_type", AttributeType::Int)
           .infer(inferMatMul)
+          .layouts(productLayouts)
           .vjp([](VjpBuilder &b) {
             if (b.wants(0))
               b.grad(0, b.emit("MatMulLhsGrad", {b.gradOut(0), b.in(1)}, {{"fwd_shape", b.inInfo(0).shape()}}));

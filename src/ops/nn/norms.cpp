@@ -15,6 +15,7 @@
 #include "ops/catalog.hpp"
 #include "ops/expression.hpp"
 #include "ops/forward_op.hpp"
+#include "ops/operand_layouts.hpp"
 #include "ops/rules.hpp"
 
 namespace popart::ops {
@@ -95,7 +96,8 @@ void addGroupNorm(OpDefs &rows) {
                      .attrRequired("num_groups", AttributeType::Int)
                      .attr("epsilon", 1e-5f)
                      .infer(inferGroupNorm)
-                     .traits(Trait::Norm)
+                     .traits(Trait::Norm | Trait::Spatial)
+                     .layouts(sameChannels<1>)
                      .cost(perElement(8))
                      .vjp([](VjpBuilder &b) {
                        emitNormGrad(b, "GroupNormalizationGrad", 3, {{"num_groups", b.op().attrInt("num_groups")}});
@@ -104,6 +106,8 @@ void addGroupNorm(OpDefs &rows) {
   OpDef gradient = normGradientRow("GroupNormalization", 3);
   rows.push_back(addStatistics(gradient)
                      .attrRequired("num_groups", AttributeType::Int)
+                     .traits(Trait::Spatial)
+                     .layouts(sameChannels<2>)
                      .doc("Gradients of GroupNormalization; statistics are computed when not given."));
   rows.push_back(
       OpDef("ai.onnx", "InstanceNormalization", {1, 6, 22})
@@ -241,6 +245,8 @@ void addLrn(OpDefs &rows) {
                        c.require(c.attrInt("size") >= 1, "size must be at least 1: got {}", c.attrInt("size"));
                        c.out(0, c.in(0));
                      })
+                     .traits(Trait::Spatial)
+                     .layouts(sameChannels<1>)
                      .vjp([](VjpBuilder &b) {
                        b.grad(0, b.emit("LRNGrad", {b.gradOut(0), b.in(0)}, b.attrs()));
                      })
@@ -251,7 +257,8 @@ void addLrn(OpDefs &rows) {
   rows.push_back(
       lrnAttributes(gradient)
           .infer([](InferContext &c) { inferGradientOf(c, "LRN", {c.in(1)}); })
-          .traits(Trait::Gradient)
+          .traits(Trait::Gradient | Trait::Spatial)
+          .layouts(sameChannels<2>)
           .cost(lrnCost)
           .noGrad("second derivatives of LRN are not built")
           .notOnnx()

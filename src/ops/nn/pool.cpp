@@ -11,6 +11,7 @@
 #include "ops/expression.hpp"
 #include "ops/forward_op.hpp"
 #include "ops/nn/window.hpp"
+#include "ops/operand_layouts.hpp"
 #include "ops/rules.hpp"
 
 namespace popart::ops {
@@ -46,7 +47,7 @@ CostFn windowCost(double n) {
 OpDef poolRow(const char *type, std::vector<OpVersion> versions, TypeSet types) {
   OpDef row("ai.onnx", type, std::move(versions));
   row.input("X", types).output("Y").attrRequired("kernel_shape", AttributeType::Ints).attr("ceil_mode", int64_t{0});
-  windowAttributes(row).infer(inferPool).cost(windowCost(1));
+  windowAttributes(row).infer(inferPool).traits(Trait::Spatial).layouts(sameChannels<1>).cost(windowCost(1));
   return row;
 }
 
@@ -56,8 +57,12 @@ OpDef gradientRow(const char *type) {
       .output("grad")
       .attrRequired("kernel_shape", AttributeType::Ints)
       .attr("ceil_mode", int64_t{0});
-  windowAttributes(row).traits(Trait::Gradient).noGrad("second derivatives of pooling are not built").notOnnx();
-  row.cost(windowCost(1));
+  windowAttributes(row)
+      .traits(Trait::Gradient | Trait::Spatial)
+      .layouts(sameChannels<3>)  // those there are
+      .cost(windowCost(1))
+      .noGrad("second derivatives of pooling are not built")
+      .notOnnx();
   return row;
 }
 

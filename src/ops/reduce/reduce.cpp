@@ -6,6 +6,7 @@
 #include "ops/catalog.hpp"
 #include "ops/expression.hpp"
 #include "ops/forward_op.hpp"
+#include "ops/operand_layouts.hpp"
 #include "ops/rules.hpp"
 
 namespace popart::ops {
@@ -87,9 +88,9 @@ void addGradient(OpDefs &rows, OpDef row, Reads reads, Formula formula) {
 }
 
 void addSums(OpDefs &rows) {
-  addGradient(rows, reduceRow("ai.onnx", "ReduceSum", kNumeric, 13).doc("Sum."), {},
+  addGradient(rows, reduceRow("ai.onnx", "ReduceSum", kNumeric, 13).layouts(reducedChannels).doc("Sum."), {},
               [](E g, E, E, double) { return g; });
-  addGradient(rows, reduceRow("ai.onnx", "ReduceMean", kNumeric, 18).doc("Mean."), {},
+  addGradient(rows, reduceRow("ai.onnx", "ReduceMean", kNumeric, 18).layouts(reducedChannels).doc("Mean."), {},
               [](E g, E, E, double n) { return g / n; });
   addGradient(rows, reduceRow("ai.onnx", "ReduceL1", kNumeric, 18).cost(perElement(2)).doc("Sum of |x|."), {.x = true},
               [](E g, E x, E, double) { return g * x.apply("Sign"); });
@@ -113,10 +114,11 @@ void addSums(OpDefs &rows) {
 
 void addExtremes(OpDefs &rows) {
   auto atExtreme = [](E g, E x, E y, double) { return select(x.apply("Equal", y), g, g.number(0)); };
-  addGradient(
-      rows,
-      reduceRow("ai.onnx", "ReduceMax", kAllTypes, 18).doc("Maximum; the gradient goes to every element equal to it."),
-      {.x = true, .y = true}, atExtreme);
+  addGradient(rows,
+              reduceRow("ai.onnx", "ReduceMax", kAllTypes, 18)
+                  .layouts(reducedChannels)
+                  .doc("Maximum; the gradient goes to every element equal to it."),
+              {.x = true, .y = true}, atExtreme);
   addGradient(
       rows,
       reduceRow("ai.onnx", "ReduceMin", kAllTypes, 18).doc("Minimum; the gradient goes to every element equal to it."),

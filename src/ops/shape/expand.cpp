@@ -5,6 +5,7 @@
 
 #include "ops/catalog.hpp"
 #include "ops/forward_op.hpp"
+#include "ops/operand_layouts.hpp"
 #include "ops/rules.hpp"
 #include "ops/shape/pad_index.hpp"
 
@@ -30,6 +31,7 @@ void addExpand(OpDefs &rows) {
                                  shape);
                        c.out(0, c.type(0), npOut(c.shape(0), shape));
                      })
+                     .layouts(spreadChannels)
                      .vjp([](VjpBuilder &b) {
                        b.grad(0, b.emit("ExpandGrad", {b.gradOut(0)}, {{"fwd_shape", b.inInfo(0).shape()}}));
                      })

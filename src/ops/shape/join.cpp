@@ -4,6 +4,7 @@
 #include <popart/op.hpp>
 
 #include "ops/catalog.hpp"
+#include "ops/operand_layouts.hpp"
 #include "ops/rules.hpp"
 
 namespace popart::ops {
@@ -44,6 +45,7 @@ OpDef concatRow() {
       .output("concatenated")
       .attrRequired("axis", AttributeType::Int)
       .infer(inferConcat)
+      .layouts(joinedChannels)
       .inplace("ConcatInplace", 10)
       .view(partsOf)
       .identityIf(hasOneInput)
@@ -77,6 +79,7 @@ OpDef concatGradientRow() {
         shape[axis] = end - start;
         c.out(0, c.type(0), shape);
       })
+      .layouts(pieceOfChannels)
       .traits(Trait::Gradient)
       .notOnnx()
       .decompose([](DecomposeBuilder &b) {

@@ -1,5 +1,6 @@
 // Slice, Subsample and Reverse: regular selections along axes; SliceGrad, which puts a gradient back into zeros; and
 // SliceUpdate, which replaces a slice of a tensor.
+#include "ops/operand_layouts.hpp"
 #include "ops/shape/slice_range.hpp"
 
 #include <algorithm>
@@ -60,6 +61,7 @@ OpDef sliceRow() {
           c.fail("{}", e.what());
         }
       })
+      .layouts(pieceOfChannels)
       .inplace("SliceInplace", 10)
       .view([](OpEmitter &e, const std::vector<TensorIndex> &inputs, TensorIndex written) {
         return std::vector{e.emit("SliceUpdate", {inputs[0], written}, e.attrs())};
