@@ -228,6 +228,7 @@ using WriteBackFn =
 struct Cost {
   double flops = 0;                        // arithmetic operations; a multiply-add is two
   double bytesRead = 0, bytesWritten = 0;  // of operands, each once
+  // Both after one another.
   Cost &operator+=(const Cost &other) {
     return flops += other.flops, bytesRead += other.bytesRead, bytesWritten += other.bytesWritten, *this;
   }
@@ -246,7 +247,7 @@ enum class OperandLayout : uint8_t {
 };
 // One entry per operand, connected or not.
 struct OperandLayouts {
-  std::vector<OperandLayout> in, out;
+  std::vector<OperandLayout> in, out;  // by operand
 };
 // Sets what is not Plain; shapes are known.
 using LayoutFn = void (*)(const Op &op, OperandLayouts &layouts);
@@ -292,9 +293,9 @@ struct InplaceDef {
 };
 // Input and output that share memory.
 struct AliasDef {
-  static constexpr int kEveryInput = -1;
-  int input;      // indices of the op
-  int output;     // indices of the op
+  static constexpr int kEveryInput = -1;  // as `input`: all inputs
+  int input;                              // indices of the op
+  int output;                             // indices of the op
   bool modifies;  // the output is the input's memory with new contents; false: shared, unchanged
 };
 // An ONNX operator that the row implements.
