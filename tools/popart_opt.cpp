@@ -38,6 +38,8 @@ struct Request {
   std::vector<std::string> passes, keep;
   std::string output, device = "cpu", loss;
   float learningRate = 0.1f;
+  int64_t batchesPerStep = 1, accumulationFactor = 1;
+  transforms::ReturnType returns;  // of all tensors kept
   int threads = 1;
   bool print = false, summary = false, dot = false, schedule = false, memory = false, steps = false, verify = false,
        json = false, lower = false, listPasses = false;
@@ -147,7 +149,7 @@ void addHostStreams(Ir &ir) {
   Graph &main = ir.getMainGraph();
   for (TensorIndex t : std::vector<TensorIndex>(main.outputs())) {
     const TensorId id = main.tensor(t).id;
-    transforms::storeAnchor(main, id, id, "all", 1);
+    transforms::storeAnchor(main, id, id);
   }
   transforms::loadStreams(main);
 }
@@ -185,12 +187,14 @@ IrPointer runPasses(IrPointer ir, const Request &request, const std::vector<Name
   const lower::Backends backends = lower::remember(options);
   ConstSGD optimizer(request.learningRate);
   pipeline::PrepareRequest prepare;
-  optimizer.setFactors(prepare.options.factors);
+  prepare.options.factors.accumulates = request.accumulationFactor > 1;
+  prepare.options.factors.accumulationFactor = request.accumulationFactor;
+  prepare.batchesPerStep = request.batchesPerStep;
   prepare.options.decomposeGradSum = true;  // what is named runs
   prepare.ir = std::move(ir);
   prepare.loss = request.loss;
-  if (!request.loss.empty()) prepare.optimizer = &optimizer;
-  for (const std::string &id : request.keep) prepare.anchors.push_back({id});
+  if (!request.loss.empty()) prepare.updates = optimizer.updateRules(prepare.options.factors);
+  for (const std::string &id : request.keep) prepare.anchors.push_back({id, request.returns});
   prepare.options.verifyEachPass = request.verify;
   pipeline::PassContext context(std::move(prepare), options, backends);
   context.keepOutputs = true;
@@ -255,6 +259,17 @@ int main(int argc, char **argv) {
   app.add_option("--threads", request.threads, "threads to plan for (default: 1)")->check(CLI::Range(1, 1024));
   app.add_option("--loss", request.loss, "loss of the passes that make a training program, with plain SGD");
   app.add_option("--learning-rate", request.learningRate, "of that SGD (default: 0.1)");
+  app.add_option("--batches-per-step", request.batchesPerStep, "batches of one run (default: 1)")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--accumulation-factor", request.accumulationFactor, "micro-batches of one update (default: 1)")
+      ->check(CLI::PositiveNumber);
+  using Kind = transforms::ReturnType::Kind;
+  const std::map<std::string, Kind> kinds{
+      {"all", Kind::All}, {"final", Kind::Final}, {"everyn", Kind::EveryN}, {"sum", Kind::Sum}};
+  app.add_option("--return", request.returns.kind, "values of the tensors to keep that the host gets (default: all)")
+      ->transform(CLI::CheckedTransformer(kinds));
+  app.add_option("--period", request.returns.period, "of --return everyn, in micro-batches")
+      ->check(CLI::PositiveNumber);
   app.add_flag("--json", request.json, "print the serialised IR");
   app.add_flag("--verify", request.verify,
                "check the program first and after each pass; prints nothing when it is legal");

@@ -49,7 +49,6 @@ void Session::Impl::checkDeviceFits() const {
 
 session::CompileOptions Session::Impl::compileOptions() const {
   session::CompileOptions compiling = compileOptionsFor(device->getType(), computeThreadCount(options));
-  compiling.iterations = iterations();  // micro-batches of one update are a loop of the program
   compiling.maxMemoryBytes = session::memoryLimitBytes(options.engineOptions);
   if (options.enableInplaceAmbiguityChecking) compiling.order = session::OrderRule::Refuse;
   if (options.enableEngineCaching) compiling.cacheFolder = options.cachePath;
@@ -145,7 +144,7 @@ void Session::run(std::string programHandle, IStepIO &, std::string) {
 }
 
 TensorInfo Session::getInfo(TensorId id) const {
-  // With gradient accumulation the tensors of a micro-batch are in a graph of their own, under the same ids.
+  // With several batches, or micro-batches, what one of them computes is in a graph of its own, under the same ids.
   for (const Graph *graph : impl_->ir().getAllGraphs())
     if (const TensorIndex t = graph->find(impl_->tensorId(id)); t.valid()) return graph->info(t);
   return impl_->ir().getMainGraph().getTensor(id)->info;  // throws with the nearest names

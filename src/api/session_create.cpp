@@ -16,18 +16,19 @@
 namespace popart {
 namespace {
 
-pipeline::Anchor::Return toReturn(AnchorReturnTypeId id) {
-  switch (id) {
+transforms::ReturnType toReturnType(const AnchorReturnType &type) {
+  using Kind = transforms::ReturnType::Kind;
+  switch (type.id()) {
     case AnchorReturnTypeId::Final:
-      return pipeline::Anchor::Return::Final;
+      return {Kind::Final};
     case AnchorReturnTypeId::EveryN:
-      return pipeline::Anchor::Return::EveryN;
+      return {Kind::EveryN, type.rp()};
     case AnchorReturnTypeId::Sum:
-      return pipeline::Anchor::Return::Sum;
+      return {Kind::Sum};
     case AnchorReturnTypeId::All:
       break;
   }
-  return pipeline::Anchor::Return::All;
+  return {};
 }
 
 using TensorNames = std::map<TensorId, TensorId>;  // names of the program that differ from the model's
@@ -40,8 +41,7 @@ TensorId named(const TensorNames &names, const TensorId &id) {
 std::vector<pipeline::Anchor> toAnchors(const DataFlow &dataFlow, const TensorNames &names) {
   std::vector<pipeline::Anchor> anchors;
   for (const auto &[id, type] : dataFlow.getAnchorReturnTypeMap())
-    anchors.push_back(
-        {named(names, id), toReturn(type.id()), type.id() == AnchorReturnTypeId::EveryN ? type.rp() : 1, id});
+    anchors.push_back({named(names, id), toReturnType(type), id});
   return anchors;
 }
 
@@ -181,12 +181,13 @@ struct SessionCreation : Session {
     request.loss = named(impl.tensorNames, c.loss);
     for (const LossObject &loss : c.losses) request.losses.push_back(toLossSpec(loss, impl.tensorNames));
     request.anchors = toAnchors(c.dataFlow, impl.tensorNames);
+    request.batchesPerStep = c.dataFlow.batchesPerStep();
     request.patterns = c.patterns;
     request.options = pipeline::pipelineOptions(c.options);
     if (training) {
       impl.optimizer = c.optimizer->clone();
       impl.optimizer->setFactors(request.options.factors);
-      request.optimizer = impl.optimizer.get();
+      request.updates = impl.optimizer->updateRules(request.options.factors);
     }
     impl.prepared = pipeline::prepare(std::move(request));
   }

@@ -26,10 +26,7 @@ struct Session::Impl {
   std::optional<onnx::Model> model;      // absent: made from an Ir
   pipeline::Prepared prepared;           // the Ir with all passes run; never without an Ir
   std::unique_ptr<Optimizer> optimizer;  // null: inference, or made from an Ir
-  DataFlow dataFlow;
-  // Times the main graph runs per session run. A hand-written program states its loops itself: it runs once, and the
-  // batches per step are only how many slices its streams hold.
-  int64_t iterations() const { return model ? dataFlow.batchesPerStep() : 1; }
+  DataFlow dataFlow;  // made from an Ir: the batches per step only say how many slices its streams hold
   SessionOptions options;
   std::shared_ptr<DeviceInfo> device;
   std::set<TensorId> modelInputs;            // graph inputs of the model, initializers included

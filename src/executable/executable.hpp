@@ -22,13 +22,13 @@ struct Buffer {
 
 struct ConstantSpec {
   TensorData data;  // already in its layout
-  Layout layout;
+  const Layout *layout = nullptr;
 };
 
 struct VariableSpec {
   TensorId id;
   TensorInfo info;
-  Layout layout;
+  const Layout *layout = nullptr;
   TensorData initial;  // plain
   bool isOptimizerState = false;
 };
@@ -39,11 +39,8 @@ struct InputStream {
 };
 
 struct OutputStream {
-  enum class Return : uint8_t { All, Final, EveryN, Sum };
   TensorId id;
-  TensorInfo info;
-  Return kind = Return::All;
-  int64_t period = 1;
+  TensorInfo info;  // one value
 };
 
 struct Program;
@@ -102,7 +99,6 @@ struct Executable {
   std::vector<InputStream> inputs;
   std::vector<OutputStream> outputs;
   Program main;
-  int64_t iterations = 1;  // times `main` runs per session.run (batches per step x accumulation)
   int64_t scratchBytesPerThread = 0;
   int64_t sharedScratchBytes = 0;  // most Kernel::sharedBytes()
   MemoryReport memory;

@@ -35,7 +35,6 @@ Compiled compileInSteps(const Program &program, const LowerOptions &options, con
   memory::verify(result.plan);
 #endif
   auto executable = timed("emit", [&] { return emit(ir, result.schedule, kernels, result.plan); });
-  executable->iterations = options.iterations;
   executable->memory.scratchBytes =
       executable->scratchBytesPerThread * options.threads + executable->sharedScratchBytes;
   if (options.keepText) executable->loweredText = print(program, PrintData::Summary);

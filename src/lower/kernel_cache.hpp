@@ -18,7 +18,9 @@ class KernelCache final : public executable::Backend {
 
   std::string name() const override { return backend_.name(); }
   std::string variant() const override { return backend_.variant(); }
-  int panelWidth() const override { return backend_.panelWidth(); }
+  const executable::Layout *wantedLayout(const Op &op, Side side, int index) const override {
+    return backend_.wantedLayout(op, side, index);
+  }
   std::span<const executable::BackendPass> passes() const override { return backend_.passes(); }
   std::shared_ptr<const executable::Kernel> createKernel(const executable::KernelRequest &request,
                                                          std::string &reason) const override;

@@ -16,14 +16,14 @@ void verifyTensor(const Graph &graph, const Tensor &tensor) {
   check(tensor.tensorType() != TensorType::Stream && !(border && graph.isMain()),
         "tensor '{}': a stream or an output of the program has layout {}: expected plain memory", tensor.id,
         tensor.layout);
-  const int64_t bytes = executable::storageBytes(tensor.info, executable::Layout::parse(tensor.layout));
+  const int64_t bytes = executable::storageBytes(tensor.info, executable::layoutNamed(tensor.layout));
   check(tensor.tensorType() != TensorType::Const || tensor.tensorData().nbytes() == bytes,
         "constant '{}' is not in its layout {}: got {} bytes of values, expected {}", tensor.id, tensor.layout,
         tensor.tensorData().nbytes(), bytes);
 }
 
 void verifyOp(const Op &op) {
-  check(!op.is("Call"), "{}: a program has no calls: they are inlined", op.debugName());
+  check(!op.is(Role::Call), "{}: a program has no calls: they are inlined", op.debugName());
   check(!op.def().isInplaceVariant(), "{}: a program has no ops in place: memory is shared by the plan",
         op.debugName());
 }

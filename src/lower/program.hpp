@@ -28,7 +28,6 @@ struct LowerOptions {
   std::vector<const executable::Backend *> backends;
   EvaluateOp evaluate;         // computes transposes of constants that no product reads; empty: they stay
   int threads = 1;             // what kernels and scratch memory are planned for; results never depend on it
-  int64_t iterations = 1;      // Executable::iterations
   bool fuse = true;            // false: one kernel per op, plain layouts (tests compare both)
   bool keepText = false;       // fill Executable::loweredText
   int64_t maxMemoryBytes = 0;  // 0: no limit; otherwise memory_allocation_err when the plan does not fit

@@ -18,29 +18,15 @@
 #include "lower/widen.hpp"
 #include "patterns/pattern.hpp"
 #include "pipeline/passes.hpp"
-#include "transforms/accumulation_loop.hpp"
 #include "transforms/constant_folding.hpp"
 #include "transforms/decompose_sums.hpp"
 #include "transforms/host_io.hpp"
 #include "transforms/prune.hpp"
 #include "transforms/random_setup.hpp"
+#include "transforms/step_loops.hpp"
 
 namespace popart::pipeline {
 namespace {
-
-const char *returnName(Anchor::Return kind) {
-  switch (kind) {
-    case Anchor::Return::All:
-      return "all";
-    case Anchor::Return::Final:
-      return "final";
-    case Anchor::Return::EveryN:
-      return "everyn";
-    case Anchor::Return::Sum:
-      return "sum";
-  }
-  throw internal_error("Anchor: unknown return kind: got {}.", static_cast<int>(kind));
-}
 
 // ---- conditions -------------------------------------------------------------------------------
 
@@ -82,13 +68,20 @@ void decomposeGradientSums(PassContext &c) {
 void loadStreams(PassContext &c) { transforms::loadStreams(c.main()); }
 
 void storeAnchors(PassContext &c) {
-  for (const Anchor &anchor : c.request.anchors)
-    transforms::storeAnchor(c.main(), anchor.id, anchor.stream.empty() ? anchor.id : anchor.stream,
-                            returnName(anchor.kind), anchor.period);
+  for (const Anchor &anchor : c.request.anchors) transforms::storeAnchor(c.main(), anchor.id, anchor.streamId());
 }
 
 void addAccumulationLoop(PassContext &c) {
   transforms::addAccumulationLoop(c.ir(), c.request.options.factors.accumulationFactor);
+}
+
+void addMainLoop(PassContext &c) { transforms::addMainLoop(c.ir(), c.request.batchesPerStep); }
+
+void applyReturnTypes(PassContext &c) {
+  std::map<std::string, transforms::ReturnType> types;
+  for (const Anchor &anchor : c.request.anchors) types[anchor.streamId()] = anchor.returns;
+  const int64_t perBatch = c.trains() ? c.request.options.factors.accumulationFactor : 1;
+  transforms::applyReturnTypes(c.ir(), types, c.request.batchesPerStep * perBatch);
 }
 
 void removeUnusedGraphs(PassContext &c) {
@@ -110,7 +103,7 @@ void removeUnusedGraphs(PassContext &c) {
 void requireNotLowered(const Ir &ir) {
   for (const Graph *graph : ir.getAllGraphs())
     for (const Op *op : graph->ops())
-      if (op->has(Trait::Internal) && op->def().domain() == "popart" && !op->is("VariableAssign"))
+      if (op->has(Trait::Internal) && op->def().domain() == "popart" && !op->is(Role::VariableAssign))
         throw error("{}: a program that was lowered cannot be lowered again. Give the program before lowering",
                     op->debugName());
 }
@@ -160,6 +153,9 @@ constexpr Pass kPasses[] = {
     {"storeAnchors", "send anchors to the host", Phase::Final, always, storeAnchors},
     {"loadStreams", "load streams from the host", Phase::Final, always, loadStreams},
     {"addAccumulationLoop", "loop over the micro-batches of one update", Phase::Final, training, addAccumulationLoop},
+    {"addMainLoop", "loop over the batches of one run", Phase::Final, always, addMainLoop},
+    {"applyReturnTypes", "send of each anchor the values that its return type asks for", Phase::Final, always,
+     applyReturnTypes},
     {"removeUnusedGraphs", "remove graphs that nothing calls", Phase::Final, always, removeUnusedGraphs},
 
     {"flatten", "inline calls, replace in-place operators by functional ones", Phase::Flatten, always, flatten},

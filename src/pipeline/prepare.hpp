@@ -1,5 +1,6 @@
 // prepare: the Ir of a forward graph -> the Ir of the whole program, ready for lower(): training mode, random seeds,
-// backward pass, weight updates, patterns, pruning, host streams. The passes are rows of the table in pass_table.cpp.
+// backward pass, weight updates, patterns, pruning, host streams, loops over micro-batches and batches. The passes are
+// rows of the table in pass_table.cpp.
 #pragma once
 #include <memory>
 #include <optional>
@@ -7,20 +8,20 @@
 #include <vector>
 
 #include <popart/ir.hpp>
-#include <popart/optimizer.hpp>
 #include <popart/patterns/patterns.hpp>
+#include <popart/updaterule.hpp>
 
 #include "transforms/add_optimizer.hpp"
+#include "transforms/return_types.hpp"
 
 namespace popart::pipeline {
 
 // A tensor whose values come back to the host.
 struct Anchor {
-  enum class Return { All, Final, EveryN, Sum };
   TensorId id;
-  Return kind = Return::All;
-  int64_t period = 1;  // EveryN: micro-batches between returned values
-  TensorId stream{};   // name of the values at the host; empty: the tensor's id
+  transforms::ReturnType returns{};
+  TensorId stream{};  // name of the values at the host; empty: the tensor's id
+  const TensorId &streamId() const { return stream.empty() ? id : stream; }
 };
 
 // Loss objects of old programs (losses=[NllLoss(...)]): an op of the catalog added to the end of the model.
@@ -43,8 +44,9 @@ struct PrepareRequest {
   std::unique_ptr<Ir> ir;  // main graph: forward ops, variables, constants, streams
   TensorId loss;           // empty: inference, or the sum of `losses`
   std::vector<LossSpec> losses;
-  const Optimizer *optimizer = nullptr;  // null: inference
+  std::optional<UpdateRules> updates;  // of the optimizer; none: inference
   std::vector<Anchor> anchors;
+  int64_t batchesPerStep = 1;  // batches of one run
   Patterns patterns;
   PipelineOptions options;
 };

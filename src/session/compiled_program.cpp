@@ -38,18 +38,17 @@ VariableValues variablesOf(const lower::Program &program) {
 
 std::string targetOf(const CompileOptions &options) {
   std::string text;
-  for (const executable::Backend *backend : options.backends) {
+  for (const executable::Backend *backend : options.device->backends()) {
     text += (text.empty() ? "" : ", ") + backend->name();
     if (const std::string variant = backend->variant(); !variant.empty()) text += " " + variant;
   }
-  return text;
+  return options.device->name() + " (" + text + ")";
 }
 
 ProgramDescription describeProgram(const Ir &ir, const CompileOptions &options) {
   ProgramDescription d{"", targetOf(options), options.threads};
   ValueTable values;
-  std::string text = "popart " + core::versionString() + "\n" + d.target + "\n" + toText(d.threads) + " threads, " +
-                     toText(options.iterations) + " iterations\n";
+  std::string text = "popart " + core::versionString() + "\n" + d.target + "\n" + toText(d.threads) + " threads\n";
   d.key = fingerprintOf(text + printWithTable(ir, values, false));
   return d;
 }
@@ -77,10 +76,9 @@ void CompiledProgram::compile(const Ir &ir, const CompileOptions &options) {
   lowered_.reset();
   variables_.clear();
   lower::LowerOptions lowering;
-  lowering.backends = options.backends;
+  lowering.backends = options.device->backends();
   lowering.evaluate = options.evaluate;
   lowering.threads = options.threads;
-  lowering.iterations = options.iterations;
   lowering.maxMemoryBytes = options.maxMemoryBytes;
   checkTensorsFit(ir);
   if (options.order == OrderRule::Refuse)
@@ -90,8 +88,8 @@ void CompiledProgram::compile(const Ir &ir, const CompileOptions &options) {
     lowered_ = obtain(ir, options, lowering, backends);
     executable_ = lower::compile(*lowered_, lowering, backends);
   });
-  threads_ = options.threads;
-  waking_ = options.waking;
+  device_ = options.device;
+  settings_ = {options.threads, options.waking};
   for (size_t i = 0; i < executable_->variables.size(); ++i)
     variables_.emplace(executable_->variables[i].id, static_cast<int>(i));
   for (const auto &fallback : executable_->fallbacks)
@@ -118,7 +116,7 @@ void CompiledProgram::load(DeviceInfo &device) {
   attach(device);
   const auto start = std::chrono::steady_clock::now();
   engine_ = withinMemory("Session '" + name_ + "': loading",
-                         [&] { return std::make_unique<runtime::Engine>(executable_, threads_, waking_); });
+                         [&] { return std::make_unique<runtime::Engine>(executable_, *device_, settings_); });
   logging::session::info("session '{}': loaded on {} with {} threads in {} ms", name_, device.toString(),
                          engine_->threads(), millisecondsSince(start));
 }

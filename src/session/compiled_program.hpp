@@ -25,12 +25,11 @@ enum class OrderRule { Accept, Refuse };
 
 // How a program is compiled and run.
 struct CompileOptions {
-  std::vector<const executable::Backend *> backends;  // kernel providers in order of preference
-  EvaluateOp evaluate;                                // constants of the program; empty: they stay as they are
-  int threads = 1;                                    // of each run
-  runtime::Waking waking = runtime::Waking::AsPays;   // of these threads
-  int64_t iterations = 1;                             // of the main graph in each run
-  int64_t maxMemoryBytes = 0;                         // of the executable; 0: no limit
+  const runtime::Device *device = nullptr;           // set; lives as long as the program
+  EvaluateOp evaluate;                               // constants of the program; empty: they stay as they are
+  int threads = 1;                                   // of each run
+  runtime::Waking waking = runtime::Waking::AsPays;  // of these threads
+  int64_t maxMemoryBytes = 0;                        // of the executable; 0: no limit
   OrderRule order = OrderRule::Accept;
   std::string cacheFolder;     // where compiled programs are looked for and kept; empty: nowhere
   bool cacheVariables = true;  // kept programs have the first values of their variables with them
@@ -41,7 +40,7 @@ struct CompileOptions {
 // What names the compiled program of an Ir: its text (names, attributes, constants; not values of variables), the
 // target and the number of threads.
 ProgramDescription describeProgram(const Ir &ir, const CompileOptions &options);
-// The kernel providers and the instruction set they use: "cpu AVX3_ZEN4 16, user, ref".
+// The device, its kernel providers and the instruction set they use: "cpu (cpu AVX3_ZEN4, user, ref)".
 std::string targetOf(const CompileOptions &options);
 
 class CompiledProgram {
@@ -97,8 +96,8 @@ class CompiledProgram {
   std::optional<lower::Program> lowered_;
   std::shared_ptr<const executable::Executable> executable_;
   std::unordered_map<TensorId, int> variables_;
-  int threads_ = 1;
-  runtime::Waking waking_ = runtime::Waking::AsPays;
+  const runtime::Device *device_ = nullptr;
+  runtime::RunSettings settings_;
   std::unique_ptr<runtime::Engine> engine_;
   std::atomic<bool> running_{false};
 };

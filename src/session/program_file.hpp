@@ -17,7 +17,7 @@ namespace popart::session {
 // What a file is about.
 struct ProgramDescription {
   std::string key;     // of the prepared program and how it was compiled; equal keys: the same lowered program
-  std::string target;  // kernel providers and their variants: "cpu AVX3 16, ref"
+  std::string target;  // device, kernel providers and their variants: "cpu (cpu AVX3, ref)"
   int threads = 1;     // that it was planned for; any number runs it
 };
 

@@ -9,7 +9,7 @@ namespace popart::transforms {
 TensorIndex loadStream(Graph &main, TensorIndex stream) {
   const TensorId id = main.tensor(stream).id;
   for (Op *op : main.ops())
-    if (op->is("HostLoad") && op->attrString("stream") == id) return op->outputs()[0];
+    if (op->is(Role::HostLoad) && op->attrString("stream") == id) return op->outputs()[0];
   Op::Settings settings(main);
   settings.sequence = 0;
   const TensorIndex loaded =
@@ -24,12 +24,10 @@ void loadStreams(Graph &main) {
     if (!t->uses().empty()) loadStream(main, t->index());
 }
 
-void storeAnchor(Graph &main, const TensorId &id, const std::string &stream, const std::string &returnKind,
-                 int64_t period) {
+void storeAnchor(Graph &main, const TensorId &id, const std::string &stream) {
   TensorIndex t = main.getTensor(id)->index();
   if (main.tensor(t).tensorType() == TensorType::Stream) t = loadStream(main, t);
-  main.addConnectedOp(opDef("HostStore"), {t}, {}, {{"stream", stream}, {"return", returnKind}, {"period", period}},
-                      Op::Settings(main));
+  main.addConnectedOp(opDef("HostStore"), {t}, {}, {{"stream", stream}}, Op::Settings(main));
 }
 
 }  // namespace popart::transforms

@@ -11,9 +11,7 @@ namespace popart::transforms {
 TensorIndex loadStream(Graph &main, TensorIndex stream);
 void loadStreams(Graph &main);
 
-// Adds HostStore{stream} of tensor `id`; `returnKind`: all, final, everyn, sum; period in micro-batches (everyn).
-// Throws popart::error naming the nearest ids when there is no such tensor.
-void storeAnchor(Graph &main, const TensorId &id, const std::string &stream, const std::string &returnKind,
-                 int64_t period);
+// Adds HostStore{stream} of tensor `id`. Throws popart::error naming the nearest ids when there is no such tensor.
+void storeAnchor(Graph &main, const TensorId &id, const std::string &stream);
 
 }  // namespace popart::transforms

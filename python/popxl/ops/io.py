@@ -79,7 +79,7 @@ def host_store(d2h_stream: DeviceToHostStream, t: Tensor) -> None:
         raise ValueError(f"host_store: dtypes differ: got {t.dtype}, expected {d2h_stream.dtype} ({d2h_stream}).")
     if t.shape != d2h_stream.shape:
         raise ValueError(f"host_store: shapes differ: got {t.shape}, expected {d2h_stream.shape} ({d2h_stream}).")
-    emit("HostStore", {"t": t}, [], {"stream": d2h_stream.tensor_id, "return": "all"})
+    emit("HostStore", {"t": t}, [], {"stream": d2h_stream.tensor_id})
 
 
 def ipu_copy(t: Tensor, destination: int, source: int | None = None) -> Tensor:

@@ -34,13 +34,6 @@ void inferHostLoad(InferContext &c) {
   c.out(0, info);
 }
 
-void inferHostStore(InferContext &c) {
-  const std::string &kind = c.attrString("return");
-  c.require(kind == "all" || kind == "final" || kind == "everyn" || kind == "sum",
-            "unknown return type: got '{}', expected all, final, everyn or sum", kind);
-  c.require(c.attrInt("period") >= 1, "the return period must be at least 1: got {}", c.attrInt("period"));
-}
-
 void addHostStreams(OpDefs &rows) {
   rows.push_back(OpDef("ai.graphcore", "HostLoad", {1})
                      .input("init", kAllTypes, "", Arity::Optional)
@@ -48,22 +41,18 @@ void addHostStreams(OpDefs &rows) {
                      .attrRequired("stream", AttributeType::String)
                      .infer(inferHostLoad)
                      .traits(Trait::HostIo | Trait::SideEffect)
+                     .role(Role::HostLoad)
                      .stopsGrad()
-                     .cost(Cost::Free)
                      .notOnnx()
                      .doc("The next micro-batch of a host stream."));
-  rows.push_back(
-      OpDef("ai.graphcore", "HostStore", {1})
-          .input("tensor", kAllTypes)
-          .attrRequired("stream", AttributeType::String)
-          .attr("return", std::string("all"))
-          .attr("period", int64_t{1})
-          .infer(inferHostStore)
-          .traits(Trait::HostIo | Trait::SideEffect)
-          .stopsGrad()
-          .cost(Cost::Free)
-          .notOnnx()
-          .doc("Gives the tensor to the host: every time, the last, every period-th, or the sum over the run."));
+  rows.push_back(OpDef("ai.graphcore", "HostStore", {1})
+                     .input("tensor", kAllTypes)
+                     .attrRequired("stream", AttributeType::String)
+                     .traits(Trait::HostIo | Trait::SideEffect)
+                     .role(Role::HostStore)
+                     .stopsGrad()
+                     .notOnnx()
+                     .doc("Gives the tensor to the host."));
 }
 
 void addRemote(OpDefs &rows) {
@@ -146,9 +135,9 @@ OpDefs ioOps() {
                      .attr("init_type", int64_t{1})
                      .attr("batch_axis", int64_t{-1})
                      .infer(inferInit)
-                     .traits(Trait::Init)
+                     .traits(Trait::Init | Trait::NeverFolded)
                      .stopsGrad()
-                     .cost(Cost::Free)
+                     .cost(movesData())
                      .doc("A new tensor of ONNX type number dtype: zeros (init_type 1) or undefined content (0)."));
   addHostStreams(rows);
   addRemote(rows);

@@ -7,6 +7,7 @@
 #include "backends/ref/ref.hpp"
 #include "pipeline/passes.hpp"
 #include "runtime/engine.hpp"
+#include "support/host.hpp"
 
 namespace popart {
 namespace {
@@ -47,8 +48,7 @@ std::shared_ptr<const executable::Executable> program(bool stored) {
     add("AddLhsInplace", {weights[static_cast<size_t>(i)], gradients[static_cast<size_t>(i)]},
         {"u" + std::to_string(i)}, {});
   for (int i = 0; stored && i < kWeights; ++i)
-    add("HostStore", {gradients[static_cast<size_t>(i)]}, {},
-        {{"stream", "s" + std::to_string(i)}, {"return", std::string("all")}, {"period", int64_t{1}}});
+    add("HostStore", {gradients[static_cast<size_t>(i)]}, {}, {{"stream", "s" + std::to_string(i)}});
   lower::LowerOptions options;
   options.backends = {&ref::backend()};
   options.fuse = false;
@@ -56,7 +56,7 @@ std::shared_ptr<const executable::Executable> program(bool stored) {
 }
 
 void expectUpdated(const std::shared_ptr<const executable::Executable> &executable) {
-  runtime::Engine engine(executable, 1);
+  runtime::Engine engine(executable, test::host());
   Ones streams;
   engine.run(streams);
   ASSERT_EQ(executable->variables.size(), static_cast<size_t>(kWeights));

@@ -8,6 +8,7 @@
 
 #include <popart/ir.hpp>
 
+#include "../../support/host.hpp"
 #include "backends/ref/ref.hpp"
 #include "executable/executable.hpp"
 #include "pipeline/passes.hpp"
@@ -72,15 +73,15 @@ inline int countOps(const Graph &graph, const std::string &type) {
 class ProgramRun : public runtime::StreamSource {
  public:
   using Backends = std::vector<const executable::Backend *>;
-  explicit ProgramRun(const Ir &ir, int64_t iterations = 1, Backends backends = {&ref::backend()}, int threads = 1) {
+  explicit ProgramRun(const Ir &ir, Backends backends = {&ref::backend()}, int threads = 1) {
     lower::LowerOptions options;
     options.fuse = backends.front() != &ref::backend();  // fused rows have no reference kernels
     options.backends = std::move(backends);
-    options.iterations = iterations;
     options.threads = threads;
     options.keepText = true;
     executable_ = pipeline::lower(ir, options);
-    engine_ = std::make_unique<runtime::Engine>(executable_, threads, runtime::Waking::Always);
+    engine_ =
+        std::make_unique<runtime::Engine>(executable_, host(), runtime::RunSettings{threads, runtime::Waking::Always});
     for (size_t i = 0; i < executable_->variables.size(); ++i)
       if (!executable_->variables[i].initial.empty())
         engine_->writeVariable(static_cast<int>(i), executable_->variables[i].initial.data());

@@ -1,0 +1,191 @@
+// See step_loops.hpp. A body keeps the ids of the tensors it takes over; variables, and what else the main graph makes,
+// reach it as loop inputs, constants move or are copied. A tensor that is a variable's new value is read as that variable
+// after the loop.
+#include "transforms/step_loops.hpp"
+
+#include <map>
+#include <set>
+
+#include <popart/error.hpp>
+
+#include "transforms/counted_loop.hpp"
+
+namespace popart::transforms {
+namespace {
+
+bool isOuter(const Op &op) { return op.settings.executionContext == ExecutionContext::AccumulateOuterFragment; }
+bool isInner(const Op &op) { return !isOuter(op); }
+bool isAny(const Op &) { return true; }
+
+Op::Settings firstIn(Graph &graph, const char *name) {
+  Op::Settings settings(graph, name);
+  settings.sequence = 0;
+  return settings;
+}
+
+class LoopMaker {
+ public:
+  // `moves`: whether an op belongs into the body.
+  LoopMaker(Ir &ir, int64_t count, const char *name, bool (*moves)(const Op &))
+      : main_(ir.getMainGraph()),
+        loop_(*addCountedLoop(main_, count, firstIn(main_, name))),
+        body_(bodyOf(loop_)),
+        moves_(moves) {}
+
+  void run() {
+    for (Op *op : main_.getOpSchedule())
+      if (op != &loop_) (moves_(*op) ? moved_ : outer_).push_back(op);
+    for (Op *op : outer_) carryOut(*op);
+    for (Op *op : moved_) copyIntoBody(*op);
+    moveConstraints();
+    for (TensorIndex value : carried_) body_.markOutput(inBody_.at(value));
+    writeThrough(loop_, modifiedInputs());
+    loop_.setup();
+    for (const auto &[value, result] : results_) readAfterLoop(value, result);
+    eraseMoved();
+    for (Op *op : outer_) main_.addConstraint(loop_.index(), op->index());
+  }
+
+ private:
+  bool madeInBody(TensorIndex t) const {
+    return main_.tensor(t).hasProducer() && moves_(*main_.tensor(t).getProducer());
+  }
+
+  // The variable whose new value `t` is; invalid when it is none.
+  TensorIndex variableOf(TensorIndex t) const {
+    while (main_.tensor(t).hasProducer()) {
+      const Op &producer = *main_.tensor(t).getProducer();
+      const OutIndex output = main_.tensor(t).producerOutput();
+      TensorIndex source;
+      for (const AliasDef &alias : producer.def().aliasRules())
+        if (alias.modifies && alias.output == output && producer.hasInput(alias.input))
+          source = producer.inputs()[alias.input];
+      if (!source.valid()) return {};
+      t = source;
+    }
+    return main_.tensor(t).tensorType() == TensorType::Variable ? t : TensorIndex{};
+  }
+
+  // ---- values that leave the body
+  void carryOut(Op &op) {
+    for (InIndex i = 0; i < op.inputCount(); ++i) {
+      if (!op.hasInput(i) || !madeInBody(op.inputs()[i])) continue;
+      const TensorIndex value = op.inputs()[i];
+      if (const TensorIndex variable = variableOf(value); variable.valid()) {
+        main_.connectInput(op.index(), i, variable);
+      } else if (!results_.count(value)) {
+        addCarried(value);
+      }
+    }
+  }
+
+  // The loop carries what `value` is at the end of each iteration.
+  void addCarried(TensorIndex value) {
+    const TensorId id = main_.tensor(value).id;
+    passIn(loop_, main_.addConstant(main_.freeId(id + "___beforeLoop"), TensorData(main_.info(value))));
+    const TensorIndex result =
+        main_.addTensor(main_.freeId(id + "___afterLoop"), main_.info(value), TensorType::ActGrad);
+    main_.connectOutput(loop_.index(), static_cast<OutIndex>(carried_.size()), result);
+    results_[value] = result;
+    carried_.push_back(value);
+    loop_.mutableAttributes().set("carried", static_cast<int64_t>(carried_.size()));
+  }
+
+  void readAfterLoop(TensorIndex value, TensorIndex result) {
+    const std::vector<Use> uses = main_.tensor(value).uses();
+    for (const Use &use : uses)
+      if (use.op != loop_.index() && !moves_(main_.op(use.op))) main_.replaceUse(use, result);
+  }
+
+  // ---- the body
+  TensorIndex inBody(TensorIndex t) {
+    if (const auto it = inBody_.find(t); it != inBody_.end()) return it->second;
+    const Tensor &tensor = main_.tensor(t);
+    if (tensor.hasProducer())
+      throw internal_error("{}: '{}' is made after the loop that reads it.", loop_.debugName(), tensor.id);
+    if (tensor.tensorType() == TensorType::Const)
+      return inBody_[t] = body_.addConstant(body_.freeId(tensor.id), tensor.tensorData());
+    const InIndex input = inputs_[t] = passIn(loop_, t);
+    return inBody_[t] = body_.inputs()[static_cast<size_t>(input)];
+  }
+
+  void copyIntoBody(const Op &op) {
+    std::vector<TensorIndex> inputs;
+    for (TensorIndex t : op.inputs()) inputs.push_back(t.valid() ? inBody(t) : TensorIndex{});
+    std::unique_ptr<Op> clone = op.clone();
+    clone->settings.sequence = -1;  // the body is built in program order
+    Op *copy = body_.addOp(std::move(clone));
+    opInBody_[op.index()] = copy->index();
+    for (size_t i = 0; i < inputs.size(); ++i)
+      if (inputs[i].valid()) body_.connectInput(copy->index(), static_cast<InIndex>(i), inputs[i]);
+    for (int o = 0; o < op.outputCount(); ++o) {
+      if (!op.hasOutput(o)) continue;
+      const TensorIndex made = body_.createOutput(copy->index(), o, body_.freeId(op.outId(o)));
+      body_.tensor(made).info = op.outInfo(o);
+      inBody_[op.outputs()[o]] = made;
+    }
+    for (InIndex i = 0; i < op.inputCount(); ++i) {
+      if (!op.hasInput(i) || !op.modifiesInput(i)) continue;
+      if (const TensorIndex variable = variableOf(op.inputs()[i]); variable.valid()) modified_.insert(variable);
+    }
+  }
+
+  void moveConstraints() {
+    for (const auto &[before, after] : main_.constraints())
+      if (opInBody_.count(before) && opInBody_.count(after)) body_.addConstraint(opInBody_[before], opInBody_[after]);
+  }
+
+  std::vector<InIndex> modifiedInputs() const {
+    std::vector<InIndex> inputs;
+    for (TensorIndex variable : modified_) inputs.push_back(inputs_.at(variable));
+    return inputs;
+  }
+
+  void eraseMoved() {
+    for (auto it = moved_.rbegin(); it != moved_.rend(); ++it) {
+      const std::vector<TensorIndex> outputs = (*it)->outputs();
+      main_.eraseOp((*it)->index());
+      for (TensorIndex t : outputs)
+        if (t.valid()) main_.eraseTensor(t);
+    }
+    for (const auto &[t, copy] : inBody_)
+      if (main_.alive(t) && main_.tensor(t).tensorType() == TensorType::Const && main_.tensor(t).uses().empty())
+        main_.eraseTensor(t);
+  }
+
+  Graph &main_;
+  Op &loop_;
+  Graph &body_;
+  bool (*moves_)(const Op &);
+  std::vector<Op *> moved_, outer_;
+  std::map<TensorIndex, InIndex> inputs_;      // of the loop, by what is passed in
+  std::map<TensorIndex, TensorIndex> inBody_;  // main -> body
+  std::map<OpIndex, OpIndex> opInBody_;
+  std::set<TensorIndex> modified_;              // variables the body writes
+  std::vector<TensorIndex> carried_;            // values made in the body, in the order of the loop's outputs
+  std::map<TensorIndex, TensorIndex> results_;  // such a value -> the loop's output
+};
+
+// What no micro-batch makes, for example an updated weight, is stored after the loop.
+void storeOuterValuesAfterwards(Graph &main) {
+  for (Op *op : main.ops()) {
+    if (!op->is(Role::HostStore)) continue;
+    const Tensor &value = *op->inTensor(0);
+    if (!value.hasProducer() || isOuter(*value.getProducer()))
+      op->settings.executionContext = ExecutionContext::AccumulateOuterFragment;
+  }
+}
+
+}  // namespace
+
+void addAccumulationLoop(Ir &ir, int64_t count) {
+  if (count <= 1) return;
+  storeOuterValuesAfterwards(ir.getMainGraph());
+  LoopMaker(ir, count, "accumulation", isInner).run();
+}
+
+void addMainLoop(Ir &ir, int64_t count) {
+  if (count > 1) LoopMaker(ir, count, "mainLoop", isAny).run();
+}
+
+}  // namespace popart::transforms
