@@ -10,8 +10,9 @@ multiply-add rate of two cores, and the bytes of weights and optimizer state tha
 rate at which two cores read a block of that size (from cache where it fits). The share is that time by our median.
 
 Figures without turns: call_overhead (one tiny operator, from Python and from C++), compile_time (construction to the
-end of the first call), memory (what the session predicts against what the process grew by, without peers), startup
-(import and first result in a fresh process). docs/benchmarks.md explains each.
+end of the first call), load_time (a kept program instead of the passes; ratio to compiling), memory (what the session
+predicts against what the process grew by, without peers), startup (import and first result in a fresh process).
+docs/benchmarks.md explains each.
 """
 
 from __future__ import annotations
@@ -44,7 +45,13 @@ TRAINING_NAMES = [
     "gpt_train_b8",
     "bert_tiny_train_b8",
 ]
-NAMES = [*INFERENCE_NAMES, *TRAINING_NAMES, "call_overhead", "compile_time", "memory", "startup"]
+NAMES = [*INFERENCE_NAMES, *TRAINING_NAMES, "call_overhead", "compile_time", "load_time", "memory", "startup"]
+# One class of convolutions each, not measured unless asked for; "convolutions" means all of them.
+CONVOLUTION_CLASSES = [
+    *("stem7x7", "3x3_56", "3x3_28", "3x3_14", "3x3_7", "3x3_stride2"),
+    *("1x1_56", "1x1_28", "1x1_14", "1x1_7", "groups32_28", "depthwise_28"),
+]
+CONVOLUTION_NAMES = [f"conv_{c}_{kind}" for kind in ("b8", "train_b8") for c in CONVOLUTION_CLASSES]
 COMPILE_TIME_NETWORKS = ["mlp_train_b8", "resnet50_b1", "bert_base_s128_b1", "gpt_train_b8"]
 INFERENCE_PEERS = ["torch_eager", "torch_compile", "onnxruntime", "openvino"]
 TRAINING_PEERS = ["torch_eager", "torch_compile", "jax"]
@@ -73,7 +80,12 @@ def largest_difference(result: list[float], expected: list[float]) -> float:
 
 def peers_of(name: str, chosen: list[str]) -> list[str]:
     """The chosen peers that have this name."""
-    return [peer for peer in (TRAINING_PEERS if name in TRAINING_NAMES else INFERENCE_PEERS) if peer in chosen]
+    return [peer for peer in (TRAINING_PEERS if is_training(name) else INFERENCE_PEERS) if peer in chosen]
+
+
+def is_training(name: str) -> bool:
+    """Whether the name measures a training step."""
+    return "_train_" in name
 
 
 class Measurement:
@@ -81,7 +93,7 @@ class Measurement:
 
     def __init__(self, name: str, peers: list[str], args: argparse.Namespace) -> None:
         self.name, self.args = name, args
-        self.training = name in TRAINING_NAMES
+        self.training = is_training(name)
         # The first peer's result is what the others are compared with.
         self.order = [*peers_of(name, peers), "ours"]
         self.workers: dict[str, Worker] = {}
@@ -231,6 +243,23 @@ def measure_compile_time(args: argparse.Namespace) -> list[dict[str, Any]]:
         found = {who: attempt(compile_figures, who, network, args) for who in order}
         entry = {"name": "compile_time", "network": network, "ours": found.pop("ours"), "peers": found}
         entries.append(with_ratio(entry))
+    return entries
+
+
+def load_figures(network: str, args: argparse.Namespace) -> dict[str, Any]:
+    """A program from the folder of kept programs, beside compiling it."""
+    progress(f"load_time {network}")
+    times = ask_once(args.budget, "load_time", network, str(args.rounds))
+    return {"ours": figures(times["loading"]), "peers": {"compiling": figures(times["compiling"])}}
+
+
+def measure_load_time(args: argparse.Namespace) -> list[dict[str, Any]]:
+    """The lowered program from a file instead of from the passes; the ratio is to compiling it."""
+    entries = []
+    for network in COMPILE_TIME_NETWORKS:
+        found = attempt(load_figures, network, args)
+        found = {"ours": found, "peers": {}} if "error" in found else found
+        entries.append(with_ratio({"name": "load_time", "network": network, **found}))
     return entries
 
 
@@ -399,7 +428,14 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="./dev bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--names", nargs="+", choices=NAMES, default=NAMES, metavar="NAME", help=", ".join(NAMES))
+    parser.add_argument(
+        "--names",
+        nargs="+",
+        choices=[*NAMES, *CONVOLUTION_NAMES, "convolutions"],
+        default=NAMES,
+        metavar="NAME",
+        help=", ".join(NAMES) + "; convolutions, or one of its names: " + ", ".join(CONVOLUTION_NAMES),
+    )
     parser.add_argument("--peers", nargs="*", choices=PEERS, default=PEERS, metavar="PEER", help=", ".join(PEERS))
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     parser.add_argument(
@@ -416,6 +452,7 @@ def parse_arguments() -> argparse.Namespace:
         "--budget", type=float, help="seconds that a build or a turn may take (default: 300, quick: 60)"
     )
     args = parser.parse_args()
+    args.names = [n for name in args.names for n in (CONVOLUTION_NAMES if name == "convolutions" else [name])]
     defaults = {"rounds": 2, "turn": 0.3, "budget": 60.0} if args.quick else {"rounds": 5, "turn": 1.0, "budget": 300.0}
     for key, value in defaults.items():
         if getattr(args, key) is None:
@@ -431,7 +468,12 @@ def main() -> int:
     probe = run_probe(args.budget)
     header = ["ours", *args.peers, "ratio", "of limit"]
     print(f"{'median ms':<26}" + "".join(f"{column:>14}" for column in header), flush=True)
-    special = {"compile_time": measure_compile_time, "memory": measure_memory, "startup": measure_startup}
+    special = {
+        "compile_time": measure_compile_time,
+        "load_time": measure_load_time,
+        "memory": measure_memory,
+        "startup": measure_startup,
+    }
     results = []
     for name in args.names:
         entries = special[name](args) if name in special else measure_network(name, args)

@@ -20,6 +20,25 @@ struct PanelShape {
   int64_t matrices = 1, rows = 0, columns = 0;
 };
 
+// Elements of one panel: `from(row)` and `to(row)` are the places of a row's first element. Rows go in blocks, so that
+// cache lines of either side are used whole while they are there, also where neighbouring columns lie far apart.
+template <class Move, class From, class To>
+void forEachInPanel(int64_t rows, int64_t width, int64_t columnStep, Move &&move, From &&from, To &&to) {
+  constexpr int64_t kBlock = 16;
+  int64_t logical[kBlock], stored[kBlock];
+  for (int64_t first = 0; first < rows; first += kBlock) {
+    const int64_t count = std::min(kBlock, rows - first);
+    for (int64_t i = 0; i < count; ++i) logical[i] = from(first + i), stored[i] = to(first + i);
+    if (columnStep == 1) {
+      for (int64_t i = 0; i < count; ++i)
+        for (int64_t c = 0; c < width; ++c) move(logical[i] + c, stored[i] + c);
+    } else {
+      for (int64_t c = 0; c < width; ++c)
+        for (int64_t i = 0; i < count; ++i) move(logical[i] + c * columnStep, stored[i] + c);
+    }
+  }
+}
+
 class PanelLayout : public executable::Layout {
  public:
   PanelLayout(std::string name, int32_t panel, Turned turned)
@@ -48,7 +67,6 @@ class MatrixPanels final : public executable::PermutedLayout<MatrixPanels, Panel
   bool describes(const TensorInfo &info) const { return info.rank() >= 2; }
   PanelShape shapeOf(const TensorInfo &info) const override;
 
-  // Panel by panel, in the order of the stored form: both sides are then read and written in runs.
   template <class Move>
   void forEach(const TensorInfo &info, Move &&move) const {
     const PanelShape s = shapeOf(info);
@@ -57,11 +75,11 @@ class MatrixPanels final : public executable::PermutedLayout<MatrixPanels, Panel
     for (int64_t b = 0; b < s.matrices; ++b)
       for (int64_t first = 0; first < s.columns; first += panel()) {
         const int64_t width = std::min<int64_t>(panel(), s.columns - first);
-        for (int64_t r = 0; r < s.rows; ++r) {
-          const int64_t logical = b * s.rows * s.columns + r * rowStep + first * columnStep;
-          const int64_t stored = ((b * panels(s) + first / panel()) * s.rows + r) * panel();
-          for (int64_t c = 0; c < width; ++c) move(logical + c * columnStep, stored + c);
-        }
+        const int64_t logical = b * s.rows * s.columns + first * columnStep;
+        const int64_t stored = (b * panels(s) + first / panel()) * s.rows * panel();
+        forEachInPanel(
+            s.rows, width, columnStep, move, [&](int64_t r) { return logical + r * rowStep; },
+            [&](int64_t r) { return stored + r * panel(); });
       }
   }
 };
@@ -88,12 +106,14 @@ class ConvPanels final : public executable::PermutedLayout<ConvPanels, PanelLayo
     for (int64_t g = 0; g < groups_; ++g)
       for (int64_t first = 0; first < columns; first += panel()) {
         const int64_t width = std::min<int64_t>(panel(), columns - first), at = g * count + first / panel();
-        for (int64_t i = 0; i < channels; ++i)
-          for (int64_t t = 0; t < taps; ++t) {
-            const int64_t logical = g * out * in * taps + first * columnStep + i * channelStep + t,
-                          stored = ((at * taps + (isTurned ? taps - 1 - t : t)) * channels + i) * panel();
-            for (int64_t c = 0; c < width; ++c) move(logical + c * columnStep, stored + c);
-          }
+        const int64_t logical = g * out * in * taps + first * columnStep;
+        forEachInPanel(
+            channels * taps, width, columnStep, move,
+            [&](int64_t row) { return logical + row / taps * channelStep + row % taps; },
+            [&](int64_t row) {
+              const int64_t t = isTurned ? taps - 1 - row % taps : row % taps;
+              return ((at * taps + t) * channels + row / taps) * panel();
+            });
       }
   }
 
