@@ -8,7 +8,7 @@
 //     %y : float32[2, 2] = MatMul(%x, %w) <name = "fc/MatMul", vgraph = 0>
 //     %v : float32[2, 1], %i : int64[2, 1] = TopK(%y) {axis = -1, k = 1, largest = 1, sorted = 1}
 //     #1 %z : float32[2, 2] = Call(%y, _, %c) {callee = @"f_subgraph(0)", modified = []}
-//     #2 HostStore(%z) {period = 1, return = "all", stream = "z"}
+//     #2 HostStore(%z) {stream = "z"}
 //     order #1, #2
 //     return %z
 //   }

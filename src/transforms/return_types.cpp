@@ -68,28 +68,38 @@ class ReturnMaker {
     return inner;
   }
 
+  // The result of an op that helps a loop, in `graph`, which is the loop's body or stands around it.
+  static TensorIndex emit(Graph &graph, const Op &loop, const char *type, const std::vector<TensorIndex> &inputs,
+                          const TensorId &id, Attributes attributes = {}) {
+    return graph
+        .addConnectedOp(opDef(type), inputs, {graph.freeId(id)}, std::move(attributes),
+                        inheritSettings(loop, graph, type))
+        ->outputs()[0];
+  }
+  static TensorIndex number(Graph &graph, int64_t value) {
+    return graph.addConstant(graph.freeId(std::to_string(value)), TensorData::scalar(value));
+  }
+
   // INT64 scalar: how often the ops of the graph ran before in this run of the program.
-  TensorIndex number(Graph &graph) {
-    if (const auto it = numbers_.find(&graph); it != numbers_.end()) return it->second;
+  TensorIndex runsBefore(Graph &graph) {
+    if (const auto it = runsBefore_.find(&graph); it != runsBefore_.end()) return it->second;
     const TensorIndex iteration = graph.inputs()[0];
     Op &loop = *loopAround(graph);
     Graph &outside = loop.getGraph();
-    if (!loopAround(outside)) return numbers_[&graph] = iteration;
-    OpEmitter outer(outside, loop), inner(graph, loop);
-    const TensorIndex count = outer.scalar(DataType::INT64, static_cast<double>(loop.attrInt("trip_count")));
-    const InIndex first = passIn(loop, outer.emit("Mul", {number(outside), count}));
-    return numbers_[&graph] = inner.emit("Add", {graph.inputs()[static_cast<size_t>(first)], iteration});
+    if (!loopAround(outside)) return runsBefore_[&graph] = iteration;
+    const TensorIndex count = number(outside, loop.attrInt("trip_count"));
+    const InIndex first = passIn(loop, emit(outside, loop, "Mul", {runsBefore(outside), count}, "firstMicroBatch"));
+    return runsBefore_[&graph] =
+               emit(graph, loop, "Add", {graph.inputs()[static_cast<size_t>(first)], iteration}, "microBatch");
   }
 
   // BOOL scalar: whether this is the period-th, 2 period-th … time that the ops of the graph run.
   TensorIndex isDue(Graph &graph, int64_t period) {
     if (const auto it = due_.find({&graph, period}); it != due_.end()) return it->second;
-    OpEmitter emitter(graph, *loopAround(graph));
-    TensorIndex place = number(graph);
-    if (period < runs(graph))
-      place = emitter.emit("Remainder", {place, emitter.scalar(DataType::INT64, static_cast<double>(period))});
-    const TensorIndex last = emitter.scalar(DataType::INT64, static_cast<double>(period - 1));
-    return due_[{&graph, period}] = emitter.emit("Equal", {place, last});
+    const Op &loop = *loopAround(graph);
+    TensorIndex place = runsBefore(graph);
+    if (period < runs(graph)) place = emit(graph, loop, "Remainder", {place, number(graph, period)}, "placeInPeriod");
+    return due_[{&graph, period}] = emit(graph, loop, "Equal", {place, number(graph, period - 1)}, "isReturned");
   }
 
   void storeEvery(Op &store, int64_t period) {
@@ -112,16 +122,18 @@ class ReturnMaker {
     const TensorInfo info = graph->info(value);
     check(info.dataType() != DataType::BOOL, "DataFlow anchor '{}': the values of {} have no sum. Return all of them",
           store.attrString("stream"), info);
+    const TensorId id = graph->tensor(value).id + "___sum";
     Op *last = nullptr;  // what changed `value`
     while (Op *loop = loopAround(*graph)) {
       Graph &outside = loop->getGraph();
-      OpEmitter outer(outside, *loop);
-      const TensorIndex sum = outer.emit("Expand", {outer.scalar(info.dataType(), 0)}, {{"shape", info.shape()}});
+      const double zero = 0;
+      const TensorIndex scalar = outside.addConstant(
+          outside.freeId("zero"), TensorData::fromDoubles(TensorInfo(info.dataType(), {}), {&zero, 1}));
+      const TensorIndex sum = emit(outside, *loop, "Expand", {scalar}, id, {{"shape", info.shape()}});
       const InIndex input = passIn(*loop, sum);
       writeThrough(*loop, {input});
       Op *add = graph->addConnectedOp(opDef("AddLhsInplace"), {graph->inputs()[static_cast<size_t>(input)], value},
-                                      {graph->freeId(graph->addScope(store.attrString("stream") + "___sum"))}, {},
-                                      inheritSettings(store, *graph));
+                                      {graph->freeId(id)}, {}, inheritSettings(store, *graph));
       if (last) graph->addConstraint(last->index(), add->index());
       value = sum, last = loop, graph = &outside;
     }
@@ -133,7 +145,7 @@ class ReturnMaker {
   Ir &ir_;
   const int64_t microBatches_;
   std::map<const Graph *, Op *> loopAround_;
-  std::map<const Graph *, TensorIndex> numbers_;
+  std::map<const Graph *, TensorIndex> runsBefore_;
   std::map<std::pair<const Graph *, int64_t>, TensorIndex> due_;
   Graph *nothing_ = nullptr;  // the branch that stores nothing
 };

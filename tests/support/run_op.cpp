@@ -85,9 +85,7 @@ void addHostIo(Program &p, const std::vector<TensorIndex> &results) {
   for (size_t i = 0; i < results.size(); ++i) {
     if (!results[i].valid()) continue;
     const std::string name = "result" + std::to_string(i);
-    Attributes attributes{{"stream", name}, {"return", std::string("final")}};
-    graph.addConnectedOp(opDef("HostStore"), {results[i]}, {}, opDef("HostStore").completeAttributes(attributes, name),
-                         Op::Settings(graph, "store"));
+    graph.addConnectedOp(opDef("HostStore"), {results[i]}, {}, {{"stream", name}}, Op::Settings(graph, "store"));
   }
 }
 

@@ -45,15 +45,14 @@ void addHostStreams(OpDefs &rows) {
                      .cost(Cost::Free)
                      .notOnnx()
                      .doc("The next micro-batch of a host stream."));
-  rows.push_back(
-      OpDef("ai.graphcore", "HostStore", {1})
-          .input("tensor", kAllTypes)
-          .attrRequired("stream", AttributeType::String)
-          .traits(Trait::HostIo | Trait::SideEffect)
-          .stopsGrad()
-          .cost(Cost::Free)
-          .notOnnx()
-          .doc("Gives the tensor to the host."));
+  rows.push_back(OpDef("ai.graphcore", "HostStore", {1})
+                     .input("tensor", kAllTypes)
+                     .attrRequired("stream", AttributeType::String)
+                     .traits(Trait::HostIo | Trait::SideEffect)
+                     .stopsGrad()
+                     .cost(Cost::Free)
+                     .notOnnx()
+                     .doc("Gives the tensor to the host."));
 }
 
 void addRemote(OpDefs &rows) {

@@ -21,7 +21,7 @@ TEXT = """main {
   variable %w : float32[3, 4] = 0.5
   %x : float32[2, 3] = HostLoad() {stream = "in"}
   %y : float32[2, 4] = MatMul(%x, %w)
-  HostStore(%y) {period = 1, return = "all", stream = "y"}
+  HostStore(%y) {stream = "y"}
 }
 """
 

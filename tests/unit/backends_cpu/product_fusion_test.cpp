@@ -31,9 +31,7 @@ Attributes attributesOf(const OpDef &def) {
 enum class Product { kReadOnce, kKept };
 
 void addResult(test::GraphBuilder &b, TensorIndex t, const std::string &stream) {
-  b.graph().addConnectedOp(opDef("HostStore"), {t}, {},
-                           {{"stream", stream}, {"return", std::string("all")}, {"period", int64_t{1}}},
-                           Op::Settings(b.graph()));
+  b.graph().addConnectedOp(opDef("HostStore"), {t}, {}, {{"stream", stream}}, Op::Settings(b.graph()));
 }
 
 // y = op(x·w + b), or op(x·w + b, other); with kKept the product itself is a result too, so nothing joins it.
@@ -76,7 +74,7 @@ TEST(ProductFusion, every_float_row_joins_a_product_and_keeps_its_bits) {
     build(together, row, Product::kReadOnce);
     build(apart, row, Product::kKept);
     if (together.getMainGraph().getTensor("y")->info.dataType() != DataType::FLOAT) continue;
-    ProgramRun fused(together, 1, kBackends), separate(apart, 1, kBackends), meaning(together);
+    ProgramRun fused(together, kBackends), separate(apart, kBackends), meaning(together);
     EXPECT_FALSE(hasElementwiseStep(fused)) << row.type << fused.executable().loweredText;
     EXPECT_TRUE(hasElementwiseStep(separate)) << row.type;
     const auto got = result(fused), want = result(separate), exact = result(meaning);

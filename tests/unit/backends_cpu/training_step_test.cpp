@@ -5,6 +5,8 @@
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
+#include <functional>
+#include <set>
 
 #include <popart/adam.hpp>
 #include <popart/sgd.hpp>
@@ -44,13 +46,24 @@ std::unique_ptr<Ir> build(const Mlp &net) {
   return ir;
 }
 
-pipeline::Prepared prepare(const Mlp &net, const Optimizer &optimizer) {
+// Batches of one run, and micro-batches of one update.
+struct StepSize {
+  int64_t batches = 1, microBatches = 1;
+};
+
+pipeline::Prepared prepare(std::unique_ptr<Ir> model, const Optimizer &optimizer, const StepSize &step = {}) {
   pipeline::PrepareRequest request;
-  request.ir = build(net);
+  request.ir = std::move(model);
   request.loss = "loss";
   request.optimizer = &optimizer;
   request.anchors = {{"loss"}};
+  request.batchesPerStep = step.batches;
+  request.options.factors.accumulates = step.microBatches > 1;
+  request.options.factors.accumulationFactor = step.microBatches;
   return pipeline::prepare(std::move(request));
+}
+pipeline::Prepared prepare(const Mlp &net, const Optimizer &optimizer, const StepSize &step = {}) {
+  return prepare(build(net), optimizer, step);
 }
 
 void feed(ProgramRun &run, const Mlp &net) {
@@ -65,8 +78,8 @@ const Mlp kSmall{8, {37, 40, 21, 10}, "Gelu"};
 
 void expectSameTraining(const Mlp &net, const Optimizer &optimizer, double tolerance) {
   auto prepared = prepare(net, optimizer);
-  ProgramRun fast(*prepared.ir, 1, kBackends, 1), twice(*prepared.ir, 1, kBackends, 2),
-      thrice(*prepared.ir, 1, kBackends, 3), many(*prepared.ir, 1, kBackends, 8), slow(*prepared.ir);
+  ProgramRun fast(*prepared.ir, kBackends, 1), twice(*prepared.ir, kBackends, 2), thrice(*prepared.ir, kBackends, 3),
+      many(*prepared.ir, kBackends, 8), slow(*prepared.ir);
   for (ProgramRun *run : {&fast, &twice, &thrice, &many, &slow}) feed(*run, net);
   for (int step = 0; step < 4; ++step) {
     for (ProgramRun *run : {&fast, &twice, &thrice, &many, &slow}) run->run();
@@ -111,7 +124,7 @@ TEST(TrainingStep, AdamAgreesWithReference) {
 
 TEST(TrainingStep, SgdUpdatesPackedWeightsInPlace) {
   auto prepared = prepare({8, {64, 48, 10}, "Gelu"}, ConstSGD(0.1f));
-  ProgramRun run(*prepared.ir, 1, kBackends, 2);
+  ProgramRun run(*prepared.ir, kBackends, 2);
   const executable::Executable &e = run.executable();
   for (const auto &f : e.fallbacks) ADD_FAILURE() << f.op << ": " << f.reason;
   for (const auto &s : e.main.steps) EXPECT_NE(s.kind, executable::Step::Kind::Copy) << s.name;
@@ -141,7 +154,7 @@ void expectFusedUpdates(const Mlp &net, const Optimizer &optimizer, const std::s
     const auto kept = b.variable("kept" + id, info.shape(), std::vector<float>(static_cast<size_t>(info.nelms())));
     b.op("CopyVarUpdate", {kept, b.graph().getTensor(id)->index()}, "copy" + id);
   }
-  ProgramRun fused(*together.ir, 1, kBackends, 2), separate(*apart.ir, 1, kBackends, 2);
+  ProgramRun fused(*together.ir, kBackends, 2), separate(*apart.ir, kBackends, 2);
   EXPECT_EQ(countKernels(fused, "update"), layers) << name << fused.executable().loweredText;
   EXPECT_EQ(countKernels(separate, "update"), 0) << name;
   for (const auto &s : fused.executable().main.steps) EXPECT_NE(s.kind, executable::Step::Kind::Copy) << s.name;
@@ -171,6 +184,83 @@ TEST(TrainingStep, UpdatesJoinTheWeightGradients) {
   }
 }
 
+// Kernels and copies, those of a loop with its depth. Not their order: a plain program writes variables at its end.
+void describe(const executable::Program &program, const std::string &depth, std::multiset<std::string> &text) {
+  using executable::Step;
+  for (const Step &s : program.steps) {
+    if (s.kind == Step::Kind::Loop) {
+      if (!s.initial.empty() || !s.carried.empty()) text.insert(depth + "copies of " + s.name);
+      describe(*s.programs[0], depth + ">", text);
+    } else {
+      text.insert(depth + (s.kernel ? s.kernel->name() : s.kind == Step::Kind::Copy ? "copy" : s.name));
+    }
+  }
+}
+
+// Convolutions with packed weights, a statistic that training keeps, a product.
+std::unique_ptr<Ir> buildConvolutions() {
+  auto ir = std::make_unique<Ir>();
+  test::GraphBuilder b(ir->getMainGraph());
+  const auto x = b.stream("x", DataType::FLOAT, {2, 16, 8, 8});
+  const auto labels = b.stream("labels", DataType::INT32, {2});
+  const std::vector<int64_t> pads{1, 1, 1, 1};
+  auto h = b.op("Conv", {x, b.variable("k0", {16, 16, 3, 3}, numbers(16 * 16 * 9, 3))}, "c0", {{"pads", pads}});
+  h = b.op("Relu", {h}, "r0");
+  h = b.op("Conv", {h, b.variable("k1", {16, 16, 3, 3}, numbers(16 * 16 * 9, 4))}, "c1", {{"pads", pads}});
+  h = b.op("Relu", {h}, "r1");
+  h = b.op("Reshape", {h}, "flat", {{"shape", std::vector<int64_t>{2, 16 * 64}}});
+  h = b.op("MatMul", {h, b.variable("w", {16 * 64, 10}, numbers(16 * 64 * 10, 5))}, "p");
+  b.op("Nll", {b.op("Softmax", {h}, "probs", {{"axis", int64_t{1}}}), labels}, "loss");
+  return ir;
+}
+
+// A step of four batches is a loop over the step of one batch: the same kernels on the variables themselves, in the same
+// layouts and memory, without a copy, and the same bits as four steps.
+void expectSameStepInLoop(const std::function<std::unique_ptr<Ir>()> &model, const Optimizer &optimizer,
+                          int64_t microBatches) {
+  constexpr int64_t kBatches = 4, kLoopScalars = 3 * 64;
+  auto one = prepare(model(), optimizer, {1, microBatches}),
+       four = prepare(model(), optimizer, {kBatches, microBatches});
+  ProgramRun single(*one.ir, kBackends, 2), looped(*four.ir, kBackends, 2);
+  const executable::Executable &a = single.executable(), &b = looped.executable();
+  SCOPED_TRACE(b.loweredText);
+  ASSERT_EQ(b.main.steps.size(), 1u);
+  std::multiset<std::string> expected, found;
+  describe(a.main, ">", expected);
+  describe(b.main, "", found);
+  EXPECT_EQ(found, expected);
+  for (const std::string &step : expected) EXPECT_EQ(step.find("cop"), std::string::npos) << step;
+  ASSERT_EQ(a.variables.size(), b.variables.size());
+  for (size_t i = 0; i < a.variables.size(); ++i) EXPECT_EQ(a.variables[i].layout.str(), b.variables[i].layout.str());
+  EXPECT_LE(b.memory.arenaBytes, a.memory.arenaBytes + kLoopScalars);
+  EXPECT_LE(b.memory.constantBytes, a.memory.constantBytes + 16);
+  for (ProgramRun *run : {&single, &looped}) {
+    for (const auto &input : a.inputs) {
+      if (input.info.dataType() == DataType::FLOAT) run->feed(input.id, numbers(input.info.nelms(), 9));
+      if (input.info.dataType() == DataType::INT32)
+        run->feed(input.id, std::vector<int32_t>(static_cast<size_t>(input.info.nelms()), 1));
+    }
+    for (int64_t i = 0; i < (run == &single ? kBatches : 1); ++i) run->run();
+  }
+  EXPECT_EQ(single.anchor("loss"), looped.anchor("loss"));
+  for (const auto &v : a.variables)
+    if (v.info.dataType() == DataType::FLOAT) {
+      EXPECT_EQ(single.variable(v.id), looped.variable(v.id)) << v.id;
+    }
+}
+
+TEST(TrainingStep, BatchesOfAStepAreALoopOverTheSameKernels) {
+  const SGD momentum({{"defaultLearningRate", {0.1f, false}}, {"defaultMomentum", {0.9f, true}}});
+  const Adam adam({{"defaultLearningRate", {0.01f, false}}, {"defaultEps", {1e-3f, true}}}, AdamMode::Adam,
+                  WeightDecayMode::Decay, DataType::UNDEFINED, DataType::FLOAT, DataType::FLOAT);
+  for (const Optimizer *optimizer : std::initializer_list<const Optimizer *>{&momentum, &adam})
+    for (const int64_t microBatches : {1, 2}) {
+      expectSameStepInLoop([] { return build(kSmall); }, *optimizer, microBatches);
+      expectSameStepInLoop(buildConvolutions, *optimizer, microBatches);
+    }
+  expectSameStepInLoop([] { return build(kSmall); }, ConstSGD(0.1f), 1);
+}
+
 // Set POPART_TIME_STEPS to see the time of the tutorial's step.
 TEST(TrainingStep, TutorialStepTime) {
   const char *asked = std::getenv("POPART_TIME_STEPS");
@@ -178,7 +268,7 @@ TEST(TrainingStep, TutorialStepTime) {
   const Mlp net{8, {784, 512, 512, 512, 10}, "Gelu"};
   auto prepared = prepare(net, ConstSGD(0.01f));
   for (int threads : {1, 2}) {
-    ProgramRun run(*prepared.ir, 1, kBackends, threads);
+    ProgramRun run(*prepared.ir, kBackends, threads);
     feed(run, net);
     double best = 1e9;
     for (int i = 0; i < std::atoi(asked); ++i) {

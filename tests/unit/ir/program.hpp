@@ -18,7 +18,7 @@ inline const std::string kProgram = R"ir(main {
   %"odd name" : float32[2, 1], %i : int64[2, 1] = TopK(%y) {axis = -1, index_type = 7, k = 1, largest = 1, sorted = 1}
   %z : float32[2, 2] = Call(%y, %half) {callee = @"f_subgraph(0)", modified = []}
   _, %k : float32[] = Call(%y, %half) {callee = @"f_subgraph(0)", modified = []}
-  #2 HostStore(%z) {period = 1, return = "all", stream = "z"} <hints = s["availableMemoryProportion", "0.6"]>
+  #2 HostStore(%z) {stream = "z"} <hints = s["availableMemoryProportion", "0.6"]>
   order #1, #2
   return %z, %"odd name"
 }

@@ -78,16 +78,16 @@ TEST_F(Verify, rows_missing_required_attribute) {
   expectError("attribute 'callee' is missing");
 }
 TEST_F(Verify, rows_missing_attribute_with_default) {
-  op("HostStore").mutableAttributes().erase("period");
-  expectError("attribute 'period' is missing although it has a default");
+  op("TopK").mutableAttributes().erase("sorted");
+  expectError("attribute 'sorted' is missing although it has a default");
 }
 TEST_F(Verify, rows_unknown_attribute) {
   op("HostStore").mutableAttributes().set("colour", std::string("red"));
   expectError("unknown attribute 'colour'");
 }
 TEST_F(Verify, rows_attribute_of_another_type) {
-  op("HostStore").mutableAttributes().set("period", 1.f);
-  expectError("attribute 'period' has the wrong type");
+  op("TopK").mutableAttributes().set("sorted", 1.f);
+  expectError("attribute 'sorted' has the wrong type");
 }
 TEST_F(Verify, rows_missing_input) {
   main.disconnectInput(op("MatMul").index(), 1);

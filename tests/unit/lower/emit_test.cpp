@@ -35,11 +35,10 @@ class Streams final : public runtime::StreamSource {
 };
 
 struct Program {
-  explicit Program(std::string_view text, int64_t iterations = 1) {
+  explicit Program(std::string_view text) {
     const auto ir = parseIr(text);
     lower::LowerOptions options;
     options.backends = {&ref::backend()};
-    options.iterations = iterations;
     executable = pipeline::lower(*ir, options);
     engine = std::make_unique<runtime::Engine>(executable, 1);
   }
@@ -121,25 +120,6 @@ TEST(Emit, elementwise_chain_runs_in_one_buffer) {
 })");
   EXPECT_EQ(p.executable->memory.arenaBytes, 64 * 4);
   EXPECT_EQ(p.run({{"in", Values(64, 2.0f)}}).at("out")[0], Values(64, -2.0f));
-}
-
-TEST(Emit, final_and_every_n_and_sum_anchors_see_the_right_iterations) {
-  Program p(R"(main {
-  stream %in : float32[1]
-  variable %w : float32[1] = [0]
-  %x = HostLoad() {stream = "in"}
-  %v = AddLhsInplace(%w, %x)
-  HostStore(%v) {stream = "all"}
-  HostStore(%v) {stream = "final", return = "final"}
-  HostStore(%v) {stream = "second", return = "everyn", period = 2}
-  HostStore(%v) {stream = "sum", return = "sum"}
-})",
-            4);
-  const auto out = p.run({{"in", {1}}});
-  EXPECT_EQ(out.at("all"), (std::vector<Values>{{1}, {2}, {3}, {4}}));
-  EXPECT_EQ(out.at("final"), (std::vector<Values>{{4}}));
-  EXPECT_EQ(out.at("second"), (std::vector<Values>{{2}, {4}}));
-  EXPECT_EQ(out.at("sum"), (std::vector<Values>{{10}}));
 }
 
 TEST(Emit, stored_variable_is_read_before_it_is_overwritten) {

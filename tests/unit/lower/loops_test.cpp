@@ -56,7 +56,7 @@ graph @body {
 
 TEST(Loops, a_weight_that_the_body_reads_stays_packed) {
   const auto ir = parseIr(kSharedWeight);
-  ProgramRun run(*ir, 1, kCpu);
+  ProgramRun run(*ir, kCpu);
   const Executable &e = run.executable();
   ASSERT_EQ(e.variables.size(), 1u);
   EXPECT_EQ(e.variables[0].layout.kind, executable::Layout::Kind::Packed);
@@ -110,7 +110,7 @@ graph @body {
 
 TEST(Loops, an_accumulator_is_its_variable) {
   const auto ir = parseIr(kAccumulation);
-  ProgramRun run(*ir, 1, kCpu);
+  ProgramRun run(*ir, kCpu);
   const Executable &e = run.executable();
   const Step &loop = loopOf(e);
   EXPECT_TRUE(loop.initial.empty());
@@ -129,7 +129,7 @@ TEST(Loops, an_accumulator_is_its_variable) {
 
 TEST(Loops, accumulation_gives_the_numbers_of_the_reference) {
   const auto ir = parseIr(kAccumulation);
-  ProgramRun run(*ir, 1, kCpu, 2), reference(*ir);
+  ProgramRun run(*ir, kCpu, 2), reference(*ir);
   const std::vector<float> input = numbers(8 * 64, 3), gradient = numbers(8 * 48, 4);
   for (ProgramRun *p : {&run, &reference}) {
     p->feed("in", input);
@@ -162,7 +162,7 @@ graph @body {
   return %body/cond, %body/next
 }
 )");
-  ProgramRun run(*ir, 1, kCpu), reference(*ir);
+  ProgramRun run(*ir, kCpu), reference(*ir);
   const Executable &e = run.executable();
   EXPECT_EQ(e.variables[0].layout.kind, executable::Layout::Kind::PackedConv);
   for (const Step &step : loopOf(e).programs[0]->steps) EXPECT_EQ(step.name.find("Reorder"), std::string::npos);
@@ -235,7 +235,7 @@ graph @two {
 }
 )");
   for (bool fast : {false, true}) {
-    ProgramRun run(*ir, 1, fast ? kCpu : std::vector<const executable::Backend *>{&ref::backend()});
+    ProgramRun run(*ir, fast ? kCpu : std::vector<const executable::Backend *>{&ref::backend()});
     SCOPED_TRACE(executable::print(run.executable()));
     run.run();
     run.run();

@@ -47,8 +47,7 @@ std::shared_ptr<const executable::Executable> program(bool stored) {
     add("AddLhsInplace", {weights[static_cast<size_t>(i)], gradients[static_cast<size_t>(i)]},
         {"u" + std::to_string(i)}, {});
   for (int i = 0; stored && i < kWeights; ++i)
-    add("HostStore", {gradients[static_cast<size_t>(i)]}, {},
-        {{"stream", "s" + std::to_string(i)}, {"return", std::string("all")}, {"period", int64_t{1}}});
+    add("HostStore", {gradients[static_cast<size_t>(i)]}, {}, {{"stream", "s" + std::to_string(i)}});
   lower::LowerOptions options;
   options.backends = {&ref::backend()};
   options.fuse = false;

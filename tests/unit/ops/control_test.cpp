@@ -75,8 +75,6 @@ TEST(Control, host_load_has_the_info_of_its_stream) {
   EXPECT_THROW(add(sub, "HostLoad", {}, 1, {{"stream", std::string("strean")}}), error);
   TensorIndex wrong = sub.addInput("g/wrong", kCount);
   EXPECT_THROW(add(sub, "HostLoad", {wrong}, 1, {{"stream", std::string("stream")}}), error);
-  EXPECT_THROW(add(sub, "HostStore", {wrong}, 0, {{"stream", std::string("s")}, {"return", std::string("never")}}),
-               error);
 }
 
 TEST(Control, init_zero_fills_and_checks_its_attributes) {

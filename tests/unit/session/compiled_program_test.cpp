@@ -28,8 +28,7 @@ std::unique_ptr<Ir> adder() {
   const TensorIndex w = b.variable("w", {2}, {1, 2});
   const TensorIndex x = b.op("HostLoad", {}, "loaded", {{"stream", std::string("x")}});
   const TensorIndex y = b.op("Add", {x, w}, "y");
-  main.addConnectedOp(opDef("HostStore"), {y}, {}, {{"stream", std::string("y")}, {"return", std::string("all")}},
-                      Op::Settings(main));
+  main.addConnectedOp(opDef("HostStore"), {y}, {}, {{"stream", std::string("y")}}, Op::Settings(main));
   return ir;
 }
 

@@ -48,7 +48,7 @@ inline void runOnBothBackends(const Ir &ir, uint64_t seed) {
   std::vector<std::string> failures;
   for (const ProgramRun::Backends &backends :
        {ProgramRun::Backends{&ref::backend()}, ProgramRun::Backends{&cpu::backend(), &ref::backend()}}) {
-    ProgramRun program(ir, 1, backends);
+    ProgramRun program(ir, backends);
     for (const auto &input : program.executable().inputs) program.feed(input.id, anyBytes(input.info, seed));
     try {
       program.run();

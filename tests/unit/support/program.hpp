@@ -72,11 +72,10 @@ inline int countOps(const Graph &graph, const std::string &type) {
 class ProgramRun : public runtime::StreamSource {
  public:
   using Backends = std::vector<const executable::Backend *>;
-  explicit ProgramRun(const Ir &ir, int64_t iterations = 1, Backends backends = {&ref::backend()}, int threads = 1) {
+  explicit ProgramRun(const Ir &ir, Backends backends = {&ref::backend()}, int threads = 1) {
     lower::LowerOptions options;
     options.fuse = backends.front() != &ref::backend();  // fused rows have no reference kernels
     options.backends = std::move(backends);
-    options.iterations = iterations;
     options.threads = threads;
     options.keepText = true;
     executable_ = pipeline::lower(ir, options);
