@@ -130,6 +130,14 @@ void bindTesting(nb::module_ &m) {
       },
       nb::arg("type"), nb::arg("attributes"), nb::arg("inputs"), nb::arg("outputs") = -1, "Infos of the outputs.");
   testing.def(
+      "op_cost",
+      [](const std::string &type, const nb::dict &attributes, nb::list inputs, int outputs) {
+        const Cost cost = costOfOp(toOp(type, attributes, inputs, outputs));
+        return std::make_tuple(cost.flops, cost.bytesRead, cost.bytesWritten);
+      },
+      nb::arg("type"), nb::arg("attributes"), nb::arg("inputs"), nb::arg("outputs") = -1,
+      "Arithmetic operations, bytes read and bytes written, as the op's row states them.");
+  testing.def(
       "grad_op",
       [](const std::string &type, const nb::dict &attributes, nb::list inputs, nb::list gradOutputs,
          const std::vector<int> &wanted, const std::string &backend, int outputs) {

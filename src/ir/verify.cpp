@@ -187,16 +187,16 @@ class Verifier {
       for (int64_t m : op.attrInts("modified"))
         require(m >= 0 && m < op.inputCount() && op.hasInput(static_cast<int>(m)),
                 "{}: 'modified' names input {}, which does not exist", op, m);
-    if (op.is("Call")) {
+    if (op.is(Role::Call)) {
       const Graph &callee = called(op, "callee");
       require(static_cast<size_t>(op.inputCount()) == callee.inputs().size(),
               "{}: wrong number of inputs for {}: got {}, expected {}", op, callee.getGraphString(), op.inputCount(),
               callee.inputs().size());
       takes(op, 0, callee, 0, callee.inputs().size());
       gives(op, callee);
-    } else if (op.is("Loop")) {
+    } else if (op.is(Role::Loop)) {
       verifyLoop(op, called(op, "body"));
-    } else if (op.is("If")) {
+    } else if (op.is(Role::If)) {
       const Graph &yes = called(op, "then_branch"), &no = called(op, "else_branch");
       const size_t inputs = yes.inputs().size();
       require(static_cast<size_t>(op.inputCount()) == 1 + inputs + no.inputs().size(),

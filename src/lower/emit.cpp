@@ -66,14 +66,14 @@ class Emitter {
   void emitGraph(const Graph &graph, Program &program) {
     for (OpIndex o : schedule_.of(graph)) {
       const Op &op = graph.op(o);
-      if (op.is("VariableAssign") || executable::isFreeView(op)) continue;
-      if (op.is("HostLoad")) {
+      if (op.is(Role::VariableAssign) || executable::isFreeView(op)) continue;
+      if (op.is(Role::HostLoad)) {
         program.steps.push_back(hostStep(graph, op, Step::Kind::HostLoad));
-      } else if (op.is("HostStore")) {
+      } else if (op.is(Role::HostStore)) {
         program.steps.push_back(hostStep(graph, op, Step::Kind::HostStore));
-      } else if (op.is("Loop")) {
+      } else if (op.is(Role::Loop)) {
         program.steps.push_back(loopStep(graph, op));
-      } else if (op.is("If")) {
+      } else if (op.is(Role::If)) {
         program.steps.push_back(ifStep(graph, op));
       } else {
         program.steps.push_back(kernelStep(graph, op));
@@ -97,8 +97,8 @@ class Emitter {
   void collectStreams() {
     for (const Graph *graph : schedule::programGraphs(program_))
       for (const Op *op : graph->ops()) {
-        if (op->is("HostLoad")) inputStream(*op);
-        if (op->is("HostStore")) outputStream(*op);
+        if (op->is(Role::HostLoad)) inputStream(*op);
+        if (op->is(Role::HostStore)) outputStream(*op);
       }
   }
   int inputStream(const Op &op) {

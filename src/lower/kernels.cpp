@@ -3,7 +3,8 @@
 namespace popart::lower {
 
 bool needsKernel(const Op &op) {
-  const bool step = op.is("Loop") || op.is("If") || op.is("HostLoad") || op.is("HostStore") || op.is("VariableAssign");
+  const bool step = op.is(Role::Loop) || op.is(Role::If) || op.is(Role::HostLoad) || op.is(Role::HostStore) ||
+                    op.is(Role::VariableAssign);
   return !step && !executable::isFreeView(op);
 }
 

@@ -20,7 +20,7 @@ void verifyTensor(const Graph &graph, const Tensor &tensor) {
 }
 
 void verifyOp(const Op &op) {
-  check(!op.is("Call"), "{}: a program has no calls: they are inlined", op.debugName());
+  check(!op.is(Role::Call), "{}: a program has no calls: they are inlined", op.debugName());
   check(!op.def().isInplaceVariant(), "{}: a program has no ops in place: memory is shared by the plan",
         op.debugName());
 }

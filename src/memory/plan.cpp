@@ -63,15 +63,15 @@ class Planner {
     for (OpIndex o : schedule_.of(graph)) {
       const Op &op = graph.op(o);
       ++time_;
-      if (op.is("VariableAssign")) {
+      if (op.is(Role::VariableAssign)) {
         visitAssign(graph, op);
-      } else if (op.is("HostLoad")) {
+      } else if (op.is(Role::HostLoad)) {
         storages_.define(storage(graph, op.outputs()[0]), time_);
-      } else if (op.is("HostStore")) {
+      } else if (op.is(Role::HostStore)) {
         sharing_.readOutsideKernels(storage(graph, op.inputs()[0]), time_);
-      } else if (op.is("Loop")) {
+      } else if (op.is(Role::Loop)) {
         visitLoop(graph, op);
-      } else if (op.is("If")) {
+      } else if (op.is(Role::If)) {
         visitIf(graph, op);
       } else if (executable::isFreeView(op)) {
         const int in = storage(graph, op.inputs()[0]);

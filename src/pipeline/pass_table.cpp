@@ -102,7 +102,7 @@ void removeUnusedGraphs(PassContext &c) {
 void requireNotLowered(const Ir &ir) {
   for (const Graph *graph : ir.getAllGraphs())
     for (const Op *op : graph->ops())
-      if (op->has(Trait::Internal) && op->def().domain() == "popart" && !op->is("VariableAssign"))
+      if (op->has(Trait::Internal) && op->def().domain() == "popart" && !op->is(Role::VariableAssign))
         throw error("{}: a program that was lowered cannot be lowered again. Give the program before lowering",
                     op->debugName());
 }

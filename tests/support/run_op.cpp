@@ -240,6 +240,8 @@ std::vector<TensorInfo> inferOp(const SingleOp &op) {
   return infos;
 }
 
+Cost costOfOp(const SingleOp &op) { return costOf(*build(op).op); }
+
 std::vector<TensorData> gradOp(const SingleOp &op, const std::vector<TensorData> &gradOutputs,
                                const std::vector<int> &wanted, OpBackend backend) {
   Program p = build(op);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <popart/attributes.hpp>
+#include <popart/opdef.hpp>
 #include <popart/tensordata.hpp>
 
 #include "executable/executable.hpp"
@@ -47,6 +48,8 @@ std::string textOfOp(const SingleOp &op);
 std::optional<std::vector<TensorData>> runOpAsOnnx(const SingleOp &op);
 // Types and shapes only; input values are not read.
 std::vector<TensorInfo> inferOp(const SingleOp &op);
+// What the row says the op costs.
+Cost costOfOp(const SingleOp &op);
 // Gradients of the inputs listed in `wanted`, in that order, given the gradients of the outputs (empty: none).
 // An empty TensorData in the result: the op gives no gradient for that input.
 std::vector<TensorData> gradOp(const SingleOp &op, const std::vector<TensorData> &gradOutputs,

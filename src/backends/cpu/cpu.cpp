@@ -30,13 +30,13 @@ class CpuBackend final : public executable::Backend {
   std::string name() const override { return "cpu"; }
 
   const executable::Layout *wantedLayout(const Op &op, Side side, int index) const override {
-    if (op.is("FusedMatMul")) return side == Side::In && index == 1 ? weightPanels(op) : nullptr;
-    if (op.is("Conv") || op.is("FusedConv"))
+    if (op.is(Role::FusedMatMul)) return side == Side::In && index == 1 ? weightPanels(op) : nullptr;
+    if (op.is(Role::Conv) || op.is(Role::FusedConv))
       return side == Side::In && index == 1 ? filterPanels(op, op.inShape(1), Turned::kNo) : executable::channelsLast();
-    if (op.is("ConvDataGrad"))
+    if (op.is(Role::ConvDataGrad))
       return side == Side::In && index == 1 ? filterPanels(op, op.inShape(1), Turned::kYes)
                                             : executable::channelsLast();
-    if (op.is("ConvWeightsGrad") || op.is("FusedConvWeightsGrad"))
+    if (op.is(Role::ConvWeightsGrad) || op.is(Role::FusedConvWeightsGrad))
       return side == Side::In && index < 2 ? executable::channelsLast() : filterPanels(op, op.outShape(0), Turned::kNo);
     return nullptr;
   }

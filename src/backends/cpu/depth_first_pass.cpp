@@ -216,9 +216,9 @@ class Chain {
 };
 
 // Ops that become no step: they do not end a chain.
-bool isSilent(const Op &op) { return op.is("VariableAssign") || isFreeView(op); }
+bool isSilent(const Op &op) { return op.is(Role::VariableAssign) || isFreeView(op); }
 bool isKernel(const Op &op) {
-  return !op.has(Trait::Call) && !op.has(Trait::HostIo) && !op.is("VariableAssign") && !isFreeView(op);
+  return !op.has(Trait::Call) && !op.has(Trait::HostIo) && !op.is(Role::VariableAssign) && !isFreeView(op);
 }
 
 // Parts are shared out whole: where they do not come out even, threads would wait for the last ones.

@@ -37,7 +37,7 @@ class ElementKernel final : public PartedKernel {
 };
 
 ElementSource sourceOf(const Op &op) {
-  if (op.is("FusedElementwise")) return elementSource(*op.getCalledGraphs().front());
+  if (op.is(Role::FusedElementwise)) return elementSource(*op.getCalledGraphs().front());
   return {&op.getGraph(), {&op}, op.inputs(), op.outputs()};
 }
 

@@ -43,7 +43,7 @@ Matrix matrixOf(const Op &op, const char *name, const Shape &shape) {
   int64_t stride = 1;
   for (size_t d = shape.size(); d-- > 0; stride *= shape[d]) strides[d] = stride;
   Shape sizes = shape;
-  if (op.is("FusedMatMul") && op.hasAttr(name)) {
+  if (op.is(Role::FusedMatMul) && op.hasAttr(name)) {
     const Shape plain = strides;
     const auto &perm = op.attrInts(name);
     for (size_t d = 0; d < shape.size(); ++d)
@@ -57,7 +57,7 @@ Matrix matrixOf(const Op &op, const char *name, const Shape &shape) {
 // The result of shape `shape` as the product sees it: dimension perm_out[i] of the product is dimension i of the
 // result.
 Matrix resultOf(const Op &op, const Shape &shape) {
-  if (!op.is("FusedMatMul") || !op.hasAttr("perm_out")) return matrixOf(op, "", shape);
+  if (!op.is(Role::FusedMatMul) || !op.hasAttr("perm_out")) return matrixOf(op, "", shape);
   const auto &perm = op.attrInts("perm_out");
   const Matrix stored = matrixOf(op, "", shape);
   Shape storedStrides = stored.batchStride, sizes(shape.size()), strides(shape.size());
@@ -95,7 +95,7 @@ std::optional<Problem> plan(const KernelRequest &request, bool transA, bool tran
                b = matrixOf(op, "perm_b", request.inputs[1].info.shape());
   const Matrix c = resultOf(op, request.outputs[0].info.shape());
   const bool isPermuted =
-      op.is("FusedMatMul") && (op.hasAttr("perm_a") || op.hasAttr("perm_b") || op.hasAttr("perm_out"));
+      op.is(Role::FusedMatMul) && (op.hasAttr("perm_a") || op.hasAttr("perm_b") || op.hasAttr("perm_out"));
   const Layout *bLayout = request.inputs[1].layout;
   if (request.inputs[0].layout != nullptr) return reason = "its left operand must be plain", std::nullopt;
   Shape batch = npOut(a.batch, b.batch);
@@ -216,14 +216,13 @@ class MatmulKernel final : public PartedKernel {
 std::unique_ptr<executable::Kernel> createMatmul(const KernelRequest &request, std::string &reason) {
   if (!allOfType(request, DataType::FLOAT, reason)) return nullptr;
   const Op &op = *request.op;
-  const bool fused = op.is("FusedMatMul");
+  const bool fused = op.is(Role::FusedMatMul);
   const bool transA = fused && op.attrInt("trans_a") != 0, transB = fused && op.attrInt("trans_b") != 0;
   if (request.inputs[0].info.rank() < 2 || request.inputs[1].info.rank() < 2)
     return reason = "an operand is a vector", nullptr;
   auto problem = plan(request, transA, transB, reason);
   if (!problem) return nullptr;
-  const double flops =
-      2.0 * static_cast<double>(request.outputs[0].info.nelms()) * static_cast<double>(problem->shape.k);
+  const double flops = costOf(op).flops;
   if (!fused || !op.hasAttr("epilogue"))
     return std::make_unique<MatmulKernel>(std::move(*problem), MatchedEpilogue(), flops, request.threads);
   auto update = WeightUpdate::descent(request, reason);

@@ -274,15 +274,19 @@ std::unique_ptr<executable::Kernel> createSliceUpdate(const KernelRequest &reque
                                         Surroundings{0, {}}, 1);
 }
 
-std::unique_ptr<executable::Kernel> createSliceGradient(const KernelRequest &request, std::string &reason) {
+std::unique_ptr<executable::Kernel> intoZeros(const KernelRequest &request, std::vector<SliceRange> ranges,
+                                              std::string &reason) {
   const int64_t bytes = movedBytes(request, reason);
   if (bytes == 0) return nullptr;
-  const Shape &shape = request.outputs[0].info.shape();
-  const bool isSubsample = request.op->def().base().type() == "SubsampleGrad";
-  auto ranges = isSubsample ? ops::subsampleRanges(request.op->attrInts("strides"), shape)
-                            : ops::sliceRanges(request.op->attributes(), shape);
-  return std::make_unique<WindowKernel>("slice gradient", shape, std::move(ranges), bytes,
+  return std::make_unique<WindowKernel>("slice gradient", request.outputs[0].info.shape(), std::move(ranges), bytes,
                                         Surroundings{-1, std::vector<char>(static_cast<size_t>(bytes), 0)}, 0);
+}
+std::unique_ptr<executable::Kernel> createSliceGradient(const KernelRequest &request, std::string &reason) {
+  return intoZeros(request, ops::sliceRanges(request.op->attributes(), request.outputs[0].info.shape()), reason);
+}
+std::unique_ptr<executable::Kernel> createSubsampleGradient(const KernelRequest &request, std::string &reason) {
+  const auto &strides = request.op->attrInts("strides");
+  return intoZeros(request, ops::subsampleRanges(strides, request.outputs[0].info.shape()), reason);
 }
 
 // Padding with a value. Axes that are cut (negative pads) are left to the reference.
@@ -327,7 +331,7 @@ constexpr Entry kEntries[] = {{"Transpose", createTranspose},
                               {"Split", createPieces<Direction::Cut>},
                               {"SliceUpdate", createSliceUpdate},
                               {"SliceGrad", createSliceGradient},
-                              {"SubsampleGrad", createSliceGradient},
+                              {"SubsampleGrad", createSubsampleGradient},
                               {"Pad", createPad},
                               {"Reshape", createCopy},
                               {"Squeeze", createCopy},

@@ -52,8 +52,7 @@ std::unique_ptr<executable::Kernel> createDropout(const KernelRequest &request, 
   const TensorInfo &x = request.inputs[0].info;
   if (x.dataType() != DataType::FLOAT) return reason = "it takes FLOAT only: got " + toText(x.dataType()), nullptr;
   const Op &op = *request.op;
-  if (op.def().base().type() == "Dropout" && op.attrInt("training_mode") == 0)
-    return reason = "without training it is a copy", nullptr;
+  if (op.isIdentity()) return reason = "without training it is a copy", nullptr;
   return std::make_unique<DropoutKernel>(x.nelms(), op.attrFloat("ratio"),
                                          request.outputs.size() > 1 && request.outputs[1].connected);
 }

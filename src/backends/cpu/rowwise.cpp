@@ -185,9 +185,12 @@ class LayerNormGradKernel final : public executable::HostKernel {
   Rounds rounds_;
 };
 
+enum class Direction { Forward, Backward };
+
+template <Direction kDirection>
 std::unique_ptr<executable::Kernel> createLayerNorm(const KernelRequest &request, std::string &reason) {
   if (!takes(request, reason)) return nullptr;
-  const bool isGradient = request.op->def().base().type() == "LayerNormalizationGrad";
+  constexpr bool isGradient = kDirection == Direction::Backward;
   const Shape &shape = request.inputs[isGradient ? 1 : 0].info.shape();
   const int64_t axis = normalizeAxis(request.op->attrInt("axis"), static_cast<int64_t>(shape.size()), "axis");
   const Matrix m = matrixOf(shape, axis);
@@ -214,8 +217,8 @@ constexpr Entry kEntries[] = {{"Softmax", createSoftmax},
                               {"LogSoftmax", createSoftmax},
                               {"SoftmaxGrad", createSoftmax},
                               {"LogSoftmaxGrad", createSoftmax},
-                              {"LayerNormalization", createLayerNorm},
-                              {"LayerNormalizationGrad", createLayerNorm}};
+                              {"LayerNormalization", createLayerNorm<Direction::Forward>},
+                              {"LayerNormalizationGrad", createLayerNorm<Direction::Backward>}};
 
 }  // namespace
 

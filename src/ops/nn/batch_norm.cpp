@@ -121,6 +121,8 @@ OpDefs batchNormOps() {
           .infer(inferBatchNorm)
           .traits(Trait::Norm | Trait::Spatial)
           .layouts(sameChannels<1>)
+          .role(Role::BatchNormalization)
+          .cost(perElement(8))
           .vjp([](VjpBuilder &b) { b.op().attrInt("training_mode") != 0 ? trainingVjp(b) : inferenceVjp(b); })
           .doc("Normalisation per channel, with given statistics or those of the batch."));
   OpDef gradient("ai.graphcore", "BatchNormalizationGrad", {1});
@@ -132,6 +134,7 @@ OpDefs batchNormOps() {
           .infer(inferBatchNormGrad)
           .traits(Trait::Gradient | Trait::Spatial)
           .layouts(sameChannels<2>)
+          .cost(perElement(12))
           .noGrad("second derivatives of BatchNormalization are not built")
           .notOnnx()
           .doc("dx = scale r (g - mean(g) - xhat mean(g xhat)), dscale = sum(g xhat), dbias = sum(g); mean and r of "

@@ -68,7 +68,6 @@ OpDef gradientRow(const char *type, const char *other) {
   convAttributes(row)
       .traits(Trait::Gradient | Trait::Spatial)
       .noGrad("second derivatives of convolutions are not built")
-      .cost(Cost::Heavy)
       .notOnnx();
   return row;
 }
@@ -88,9 +87,12 @@ void addConv(OpDefs &rows) {
               b.grad(1, b.emit("ConvWeightsGrad", {b.gradOut(0), b.in(0)}, gradientAttributes(b, b.inInfo(1).shape())));
             if (b.wants(2)) b.grad(2, biasGradient(b));
           })
-          .cost(Cost::Heavy)
+          .role(Role::Conv)
+          .cost([](const Op &op, Cost &c) { c.flops = convFlops(op.outInfo(0), op.inShape(1)); })
           .doc("Convolution of (N, C, spatial…) with weights (M, C / group, kernel…) and optional bias."));
   rows.push_back(gradientRow("ConvDataGrad", "weights")
+                     .role(Role::ConvDataGrad)
+                     .cost([](const Op &op, Cost &c) { c.flops = convFlops(op.inInfo(0), op.inShape(1)); })
                      .infer([](InferContext &c) {
                        requireConvGradient(c, forwardInfo(c), c.in(1));
                        c.out(0, forwardInfo(c));
@@ -98,6 +100,8 @@ void addConv(OpDefs &rows) {
                      .layouts(dataGradientLayouts)
                      .doc("Gradient of Conv with respect to its data, of shape fwd_shape."));
   rows.push_back(gradientRow("ConvWeightsGrad", "data")
+                     .role(Role::ConvWeightsGrad)
+                     .cost([](const Op &op, Cost &c) { c.flops = convFlops(op.inInfo(0), op.outShape(0)); })
                      .infer([](InferContext &c) {
                        requireConvGradient(c, c.in(1), forwardInfo(c));
                        c.out(0, forwardInfo(c));
@@ -214,7 +218,7 @@ void addConvTranspose(OpDefs &rows) {
               b.grad(1, b.emit("ConvWeightsGrad", {b.in(0), b.gradOut(0)}, gradientAttributes(b, b.inInfo(1).shape())));
             if (b.wants(2)) b.grad(2, biasGradient(b));
           })
-          .cost(Cost::Heavy)
+          .cost([](const Op &op, Cost &c) { c.flops = convFlops(op.inInfo(0), op.inShape(1)); })
           .doc("Transposed convolution with weights (C, M / group, kernel…) and optional bias."));
 }
 

@@ -55,6 +55,7 @@ OpDef normGradientRow(const std::string &forward, int inputs) {
       .attr("epsilon", 1e-5f)
       .infer([forward, inputs](InferContext &c) { inferNormGrad(c, forward, inputs); })
       .traits(Trait::Gradient)
+      .cost(perElement(12))
       .noGrad("second derivatives of normalisations are not built")
       .notOnnx();
   return row;
@@ -97,6 +98,7 @@ void addGroupNorm(OpDefs &rows) {
                      .infer(inferGroupNorm)
                      .traits(Trait::Norm | Trait::Spatial)
                      .layouts(sameChannels<1>)
+                     .cost(perElement(8))
                      .vjp([](VjpBuilder &b) {
                        emitNormGrad(b, "GroupNormalizationGrad", 3, {{"num_groups", b.op().attrInt("num_groups")}});
                      })
@@ -124,6 +126,7 @@ void addGroupNorm(OpDefs &rows) {
             c.out(0, c.in(0));
           })
           .traits(Trait::Norm)
+          .cost(perElement(8))
           .vjp([](VjpBuilder &b) {
             emitNormGrad(b, "GroupNormalizationGrad", 3, {{"num_groups", b.inInfo(0).shape()[1]}});
           })
@@ -195,6 +198,7 @@ void addLayerNorm(OpDefs &rows) {
                      .attr("stash_type", int64_t{1})
                      .infer(inferLayerNorm)
                      .traits(Trait::Norm)
+                     .cost(perElement(8))
                      .vjp([](VjpBuilder &b) {
                        emitNormGrad(b, "LayerNormalizationGrad", 3, {{"axis", b.op().attrInt("axis")}});
                      })
@@ -212,6 +216,7 @@ void addLayerNorm(OpDefs &rows) {
                      .attr("stash_type", int64_t{1})
                      .infer(inferLayerNorm)
                      .traits(Trait::Norm)
+                     .cost(perElement(8))
                      .vjp([](VjpBuilder &b) {
                        emitNormGrad(b, "RMSNormalizationGrad", 2, {{"axis", b.op().attrInt("axis")}});
                      })
@@ -226,6 +231,9 @@ void addLayerNorm(OpDefs &rows) {
 OpDef &lrnAttributes(OpDef &row) {
   return row.attr("alpha", 1e-4f).attr("beta", 0.75f).attr("bias", 1.0f).attrRequired("size", AttributeType::Int);
 }
+
+// Squares and sums over `size` channels, and a power, for each element.
+void lrnCost(const Op &op, Cost &c) { c.flops *= static_cast<double>(2 * op.attrInt("size") + 4); }
 
 void addLrn(OpDefs &rows) {
   OpDef row("ai.onnx", "LRN", {1, 13});
@@ -242,6 +250,7 @@ void addLrn(OpDefs &rows) {
                      .vjp([](VjpBuilder &b) {
                        b.grad(0, b.emit("LRNGrad", {b.gradOut(0), b.in(0)}, b.attrs()));
                      })
+                     .cost(lrnCost)
                      .doc("Local response normalisation across channels."));
   OpDef gradient("ai.graphcore", "LRNGrad", {1});
   gradient.input("grad_out", kFloats, "T").input("X", kFloats, "T").output("grad");
@@ -250,6 +259,7 @@ void addLrn(OpDefs &rows) {
           .infer([](InferContext &c) { inferGradientOf(c, "LRN", {c.in(1)}); })
           .traits(Trait::Gradient | Trait::Spatial)
           .layouts(sameChannels<2>)
+          .cost(lrnCost)
           .noGrad("second derivatives of LRN are not built")
           .notOnnx()
           .doc("dx = g s^-beta - 2 alpha beta / size x sum(g x s^(-beta - 1)) with s = bias + alpha / size sum x²."));

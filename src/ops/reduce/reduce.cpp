@@ -27,8 +27,7 @@ OpDef reduceRow(const char *domain, const char *type, TypeSet types, OpVersion a
       .attr("keepdims", int64_t{1})
       .attr("noop_with_empty_axes", int64_t{0})
       .constInput(1, "axes", axesInputSince)
-      .infer(inferReduce)
-      .cost(Cost::Heavy);
+      .infer(inferReduce);
 }
 
 // What the gradient reads besides the incoming gradient: the input x, the output y.
@@ -93,20 +92,24 @@ void addSums(OpDefs &rows) {
               [](E g, E, E, double) { return g; });
   addGradient(rows, reduceRow("ai.onnx", "ReduceMean", kNumeric, 18).layouts(reducedChannels).doc("Mean."), {},
               [](E g, E, E, double n) { return g / n; });
-  addGradient(rows, reduceRow("ai.onnx", "ReduceL1", kNumeric, 18).doc("Sum of |x|."), {.x = true},
+  addGradient(rows, reduceRow("ai.onnx", "ReduceL1", kNumeric, 18).cost(perElement(2)).doc("Sum of |x|."), {.x = true},
               [](E g, E x, E, double) { return g * x.apply("Sign"); });
-  addGradient(
-      rows, reduceRow("ai.onnx", "ReduceL2", kNumeric, 18).doc("Root of the sum of squares; gradient 0 where it is 0."),
-      {.x = true, .y = true}, [](E g, E x, E y, double) {
-        E zero = y.apply("Equal", y.number(0));
-        return select(zero, g.number(0), g * x / select(zero, y.number(1), y));
-      });
-  addGradient(rows, reduceRow("ai.onnx", "ReduceSumSquare", kNumeric, 18).doc("Sum of squares."), {.x = true},
-              [](E g, E x, E, double) { return g * (2.0 * x); });
+  addGradient(rows,
+              reduceRow("ai.onnx", "ReduceL2", kNumeric, 18)
+                  .cost(perElement(2))
+                  .doc("Root of the sum of squares; gradient 0 where it is 0."),
+              {.x = true, .y = true}, [](E g, E x, E y, double) {
+                E zero = y.apply("Equal", y.number(0));
+                return select(zero, g.number(0), g * x / select(zero, y.number(1), y));
+              });
+  addGradient(rows, reduceRow("ai.onnx", "ReduceSumSquare", kNumeric, 18).cost(perElement(2)).doc("Sum of squares."),
+              {.x = true}, [](E g, E x, E, double) { return g * (2.0 * x); });
   addGradient(rows, reduceRow("ai.onnx", "ReduceLogSum", kNumeric, 18).doc("Logarithm of the sum."), {.y = true},
               [](E g, E, E y, double) { return g * exp(-y); });
-  addGradient(rows, reduceRow("ai.onnx", "ReduceLogSumExp", kNumeric, 18).doc("Logarithm of the sum of e^x."),
-              {.x = true, .y = true}, [](E g, E x, E y, double) { return g * exp(x - y); });
+  addGradient(
+      rows,
+      reduceRow("ai.onnx", "ReduceLogSumExp", kNumeric, 18).cost(perElement(4)).doc("Logarithm of the sum of e^x."),
+      {.x = true, .y = true}, [](E g, E x, E y, double) { return g * exp(x - y); });
 }
 
 void addExtremes(OpDefs &rows) {
@@ -150,6 +153,7 @@ OpDef reduceSumToRow() {
           b.result(0, b.emit("Reshape", {t}, {{"shape", to}, {"allowzero", int64_t{1}}}));
       })
       .traits(Trait::Internal)
+      .identityIf(always)
       .notOnnx()
       .doc("Sums over the axes along which `shape` was broadcast to the input's shape.");
 }
@@ -159,6 +163,7 @@ OpDef lambSquareRow() {
       .input("x", kFloats)
       .output("y")
       .infer([](InferContext &c) { c.out(0, DataType::FLOAT, {}); })
+      .cost(perElement(2))
       .noGrad("it is part of the optimizer")
       .notOnnx()
       .decompose([](DecomposeBuilder &b) {

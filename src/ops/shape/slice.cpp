@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include <popart/op.hpp>
+
 #include "ops/catalog.hpp"
 #include "ops/forward_op.hpp"
 #include "ops/rules.hpp"
@@ -61,6 +63,14 @@ OpDef sliceRow() {
       })
       .layouts(pieceOfChannels)
       .inplace("SliceInplace", 10)
+      .view([](OpEmitter &e, const std::vector<TensorIndex> &inputs, TensorIndex written) {
+        return std::vector{e.emit("SliceUpdate", {inputs[0], written}, e.attrs())};
+      })
+      .identityIf([](const Op &op) {
+        const auto steps = op.attributes().getAttribute<Ints>("steps", {});
+        return std::all_of(steps.begin(), steps.end(), [](int64_t s) { return s > 0; });
+      })
+      .cost(movesData())
       .vjp([](VjpBuilder &b) {
         Attributes attributes = b.attrs();
         attributes.set("fwd_shape", b.inInfo(0).shape());

@@ -56,7 +56,7 @@ pipeline::Prepared prepare(std::unique_ptr<Ir> model, const Optimizer &optimizer
   pipeline::PrepareRequest request;
   request.ir = std::move(model);
   request.loss = "loss";
-  request.optimizer = &optimizer;
+  request.updates = optimizer.updateRules(request.options.factors);
   request.anchors = {{"loss"}};
   request.batchesPerStep = step.batches;
   request.options.factors.accumulates = step.microBatches > 1;
