@@ -324,9 +324,10 @@ class Flattener {
     attributes.set("carried", int64_t{inputs});
     attributes.erase("modified");
     std::vector<TensorIndex> values = readInputs(scope, op);
-    if (values.size() <
-        2)  // nothing but the body's own state: later passes count from the trip count and the condition on
-      values = {{}, scope.flat.addConstant(scope.flat.freeId("condition"), TensorData::scalar(true))};
+    if (values.size() < 2) {  // nothing is passed in; operands are counted from the trip count and the condition on
+      values.resize(2);
+      values[1] = scope.flat.addConstant(scope.flat.freeId("condition"), TensorData::scalar(true));
+    }
     if (values[0].valid() && scope.flat.info(values[0]).dataType() != DataType::INT64)  // what counts at run time
       values[0] =
           OpEmitter(scope.flat, op).emit("Cast", {values[0]}, {{"to", int64_t{toOnnxDataType(DataType::INT64)}}});

@@ -18,7 +18,6 @@ class Assigner {
       : flat_(flat), backend_(backend), tensors_(flat), refused_(tensors_.size(), 0) {
     for (const Graph *graph : tensors_.graphs())
       for (OpIndex o : schedule::orderOps(*graph)) ops_.push_back(&graph->op(o));
-    // A value in such an operand lies as the rest of its set does.
     sets_ = layoutSets(
         tensors_, ops_, ops::operandLayouts, [](const Graph &, TensorIndex) { return true; },
         [](OperandLayout asked) { return asked == OperandLayout::Alike; });

@@ -42,7 +42,8 @@ class Queue {
   // `bytes`, of values that the tasks of kernels cut into contiguous parts; none: all tasks use all of it in turn. Throws
   // memory_allocation_err.
   virtual char *allocate(int64_t bytes, std::span<const int64_t> values) = 0;
-  // Whether the host may read and write this memory by its addresses, and kernels the host's.
+  // Whether the host may read and write this memory by its addresses, and kernels the host's; launches are then over when
+  // they return.
   virtual bool isHostMemory() const = 0;
   // Copies behind all that was given before; the first two are over when they return. No bytes: the host's pointer may
   // be null.

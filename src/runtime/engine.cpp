@@ -57,11 +57,12 @@ struct Engine::Impl {
       : executable(e),
         times(environment::stepTimes() ? std::make_unique<StepTimes>() : nullptr),
         queue(device.open(e, settings)),
+        isHostMemory(queue->isHostMemory()),
         arena(queue->allocate(e.memory.arenaBytes, {})),
         variableOffsets(offsetsOf(e)),
         variables(queue->allocate(variableOffsets.back(), variableOffsets)) {
     for (size_t i = 0; i < e.variables.size(); ++i)
-      if (!e.variables[i].initial.empty()) write(i, e.variables[i].initial.data());
+      if (!e.variables[i].initial.empty()) writeVariable(i, e.variables[i].initial.data());
     for (const auto &c : e.constants) constants.push_back(place(c.data));
     main = bind(e.main);
   }
@@ -79,34 +80,44 @@ struct Engine::Impl {
   char *variable(size_t i) const { return variables + variableOffsets[i]; }
 
   // Conversions work on the host: in place when the device's memory is there.
-  void write(size_t i, const void *data) {
+  void writeVariable(size_t i, const void *data) {
     const auto &v = executable.variables.at(i);
     if (!v.layout) return queue->copyIn(variable(i), data, v.info.nbytes());
-    if (queue->isHostMemory()) return v.layout->pack(v.info, data, variable(i));
+    if (isHostMemory) return v.layout->pack(v.info, data, variable(i));
     std::vector<char> stored(static_cast<size_t>(v.layout->bytes(v.info)));
     v.layout->pack(v.info, data, stored.data());
     queue->copyIn(variable(i), stored.data(), static_cast<int64_t>(stored.size()));
   }
-  void read(size_t i, void *data) const {
+  void readVariable(size_t i, void *data) const {
     const auto &v = executable.variables.at(i);
     if (!v.layout) return queue->copyOut(data, variable(i), v.info.nbytes());
-    if (queue->isHostMemory()) return v.layout->unpack(v.info, variable(i), data);
+    if (isHostMemory) return v.layout->unpack(v.info, variable(i), data);
     std::vector<char> stored(static_cast<size_t>(v.layout->bytes(v.info)));
     queue->copyOut(stored.data(), variable(i), static_cast<int64_t>(stored.size()));
     v.layout->unpack(v.info, stored.data(), data);
   }
   // Where kernels read a constant: the executable's own memory serves every engine that can read it.
   void *place(const TensorData &data) {
-    if (queue->isHostMemory()) return const_cast<void *>(data.data());
+    if (isHostMemory) return const_cast<void *>(data.data());
     char *memory = queue->allocate(data.nbytes(), {});
     queue->copyIn(memory, data.data(), data.nbytes());
     return memory;
   }
+  // Values that steer loops and branches: without a call where the host can read them.
   template <class T>
-  T scalar(const void *device) const {
+  T read(const void *device) const {
+    if (isHostMemory) return *static_cast<const T *>(device);
     T value;
     queue->copyOut(&value, device, sizeof value);
     return value;
+  }
+  template <class T>
+  void write(void *device, T value) const {
+    if (isHostMemory) {
+      *static_cast<T *>(device) = value;
+    } else {
+      queue->copyIn(device, &value, sizeof value);
+    }
   }
 
   // ---- binding ----------------------------------------------------------------------------------
@@ -201,7 +212,7 @@ struct Engine::Impl {
       case Step::Kind::Loop:
         return runLoop(s, streams);
       case Step::Kind::If:
-        return runInner(*s.programs[scalar<bool>(s.in[0]) ? 0 : 1], streams);
+        return runInner(*s.programs[read<bool>(s.in[0]) ? 0 : 1], streams);
     }
   }
 
@@ -217,15 +228,15 @@ struct Engine::Impl {
 
   void runLoop(const BoundStep &s, StreamSource &streams) {
     for (const BoundMove &m : s.initial) queue->copyWithin(m.to, m.from, m.bytes);
-    const int64_t trips = s.in[0] ? scalar<int64_t>(s.in[0]) : s.tripCount >= 0 ? s.tripCount : INT64_MAX;
-    bool go = s.in[1] ? scalar<bool>(s.in[1]) : true;
+    const int64_t trips = s.in[0] ? read<int64_t>(s.in[0]) : s.tripCount >= 0 ? s.tripCount : INT64_MAX;
+    bool go = s.in[1] ? read<bool>(s.in[1]) : true;
     InterruptPace pace;
     for (int64_t i = 0; i < trips && go; ++i) {
       if (i > 0) pace.iteration();
-      queue->copyIn(s.iteration, &i, sizeof i);
+      write(s.iteration, i);
       runInner(*s.programs[0], streams);
       for (const BoundScan &scan : s.scans) queue->copyWithin(scan.to + i * scan.bytes, scan.from, scan.bytes);
-      go = scalar<bool>(s.condition);
+      go = read<bool>(s.condition);
       for (const BoundMove &m : s.carried) queue->copyWithin(m.to, m.from, m.bytes);
     }
   }
@@ -233,6 +244,7 @@ struct Engine::Impl {
   const Executable &executable;
   std::unique_ptr<StepTimes> times;
   std::unique_ptr<Queue> queue;
+  const bool isHostMemory;
   char *arena;
   std::vector<int64_t> variableOffsets;
   char *variables;
@@ -251,9 +263,9 @@ Engine::~Engine() {
 
 int Engine::threads() const { return impl_->queue->threads(); }
 
-void Engine::writeVariable(int i, const void *data) { impl_->write(static_cast<size_t>(i), data); }
+void Engine::writeVariable(int i, const void *data) { impl_->writeVariable(static_cast<size_t>(i), data); }
 
-void Engine::readVariable(int i, void *data) const { impl_->read(static_cast<size_t>(i), data); }
+void Engine::readVariable(int i, void *data) const { impl_->readVariable(static_cast<size_t>(i), data); }
 
 void Engine::run(StreamSource &streams) { impl_->run(streams); }
 

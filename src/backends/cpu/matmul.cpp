@@ -222,8 +222,7 @@ std::unique_ptr<executable::Kernel> createMatmul(const KernelRequest &request, s
     return reason = "an operand is a vector", nullptr;
   auto problem = plan(request, transA, transB, reason);
   if (!problem) return nullptr;
-  const double flops =
-      2.0 * static_cast<double>(request.outputs[0].info.nelms()) * static_cast<double>(problem->shape.k);
+  const double flops = costOf(op).flops;
   if (!fused || !op.hasAttr("epilogue"))
     return std::make_unique<MatmulKernel>(std::move(*problem), MatchedEpilogue(), flops, request.threads);
   auto update = WeightUpdate::descent(request, reason);

@@ -122,20 +122,6 @@ def test_agrees_with_torch(name, reduction, strategy):
     np.testing.assert_allclose(result["b"], b.detach().numpy(), rtol=1e-4, atol=1e-5)
 
 
-def test_anchors_return_what_their_type_says():
-    kinds = {"all": {}, "final": {}, "sum": {}}
-    for kind in kinds:
-        session, y, _loss = session_for(
-            popart.ConstSGD(0.05), lambda y, loss, kind=kind: {y: popart.AnchorReturnType(kind)}
-        )
-        anchors = session.initAnchorArrays()
-        session.run(popart.PyStepIO({"x": DATA[0]}, anchors))
-        kinds[kind] = anchors[y]
-    assert kinds["all"].shape == (STEPS, FACTOR, 5, 4)
-    np.testing.assert_array_equal(kinds["final"], kinds["all"][-1, -1])
-    np.testing.assert_allclose(kinds["sum"], kinds["all"].sum(axis=(0, 1)), rtol=1e-5, atol=1e-6)
-
-
 def test_anchored_variable_has_its_value_after_the_update():
     session, _, _ = session_for(popart.ConstSGD(0.05), lambda y, loss: {"w": popart.AnchorReturnType("Final")})
     anchors = session.initAnchorArrays()

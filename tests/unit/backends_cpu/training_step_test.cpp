@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <functional>
+#include <set>
 
 #include <popart/adam.hpp>
 #include <popart/sgd.hpp>
@@ -184,17 +185,15 @@ TEST(TrainingStep, UpdatesJoinTheWeightGradients) {
   }
 }
 
-// Kernels in the order in which they run, and all copies; what a loop repeats stands in brackets.
-void describe(const executable::Program &program, std::vector<std::string> &text) {
+// Kernels and copies, those of a loop with its depth. Not their order: a plain program writes variables at its end.
+void describe(const executable::Program &program, const std::string &depth, std::multiset<std::string> &text) {
   using executable::Step;
   for (const Step &s : program.steps) {
     if (s.kind == Step::Kind::Loop) {
-      text.emplace_back("[");
-      if (!s.initial.empty() || !s.carried.empty()) text.push_back("copies of " + s.name);
-      describe(*s.programs[0], text);
-      text.emplace_back("]");
+      if (!s.initial.empty() || !s.carried.empty()) text.insert(depth + "copies of " + s.name);
+      describe(*s.programs[0], depth + ">", text);
     } else {
-      text.push_back(s.kernel ? s.kernel->name() : s.kind == Step::Kind::Copy ? "copy" : s.name);
+      text.insert(depth + (s.kernel ? s.kernel->name() : s.kind == Step::Kind::Copy ? "copy" : s.name));
     }
   }
 }
@@ -227,10 +226,9 @@ void expectSameStepInLoop(const std::function<std::unique_ptr<Ir>()> &model, con
   const executable::Executable &a = single.executable(), &b = looped.executable();
   SCOPED_TRACE(b.loweredText);
   ASSERT_EQ(b.main.steps.size(), 1u);
-  std::vector<std::string> expected{"["}, found;
-  describe(a.main, expected);
-  expected.emplace_back("]");
-  describe(b.main, found);
+  std::multiset<std::string> expected, found;
+  describe(a.main, ">", expected);
+  describe(b.main, "", found);
   EXPECT_EQ(found, expected);
   for (const std::string &step : expected) EXPECT_EQ(step.find("cop"), std::string::npos) << step;
   ASSERT_EQ(a.variables.size(), b.variables.size());

@@ -226,6 +226,17 @@ TEST(Costs, DefaultsFollowFromTheShapes) {
   expectCost("Slice", 0, 16, 16);
 }
 
+TEST(Costs, ManyOperationsPerByteAreWorthSharing) {
+  const std::unique_ptr<Ir> ir = parseIr(R"(main {
+    stream %x : float32[64, 64]
+    %y : float32[64, 64] = MatMul(%x, %x)
+    %z : float32[64, 64] = Neg(%y)
+    return %z
+  })");
+  EXPECT_EQ(opOf(*ir, Role::MatMul).getSubgraphValue(), Op::getHighSubgraphValue());
+  EXPECT_EQ(opOf(*ir, Role::Neg).getSubgraphValue(), Op::getLowSubgraphValue());
+}
+
 TEST(Costs, GraphsAddUp) {
   const std::unique_ptr<Ir> ir = parseIr(R"(main {
     stream %x : float32[4, 3]

@@ -11,6 +11,7 @@
 #include "../support/message_of.hpp"
 #include "../support/random_floats.hpp"
 #include "backends/cpu/cpu.hpp"
+#include "backends/cpu/layouts/panels.hpp"
 #include "backends/ipu_model/ipu_model.hpp"
 #include "backends/ref/ref.hpp"
 #include "executable/host_kernel.hpp"
@@ -123,6 +124,32 @@ TEST(Device, trains_with_weights_in_a_packing_of_its_own) {
   const Outcome got = train(device, 3), expected = train(refDevice(), 3, false);
   expectNear(got.y, expected.y);
   expectNear(got.w, expected.w);
+}
+
+TEST(Device, convolves_in_the_layouts_of_the_cpu) {
+  constexpr std::string_view kConvolution = R"(main {
+  stream %in : float32[2, 3, 8, 8]
+  variable %k : float32[20, 3, 3, 3] = 0.25
+  %x = HostLoad() {stream = "in"}
+  %c = Conv(%x, %k) {pads = [1, 1, 1, 1]}
+  %r = Relu(%c)
+  %y = MaxPool(%r) {kernel_shape = [2, 2], strides = [2, 2]}
+  HostStore(%y) {stream = "y"}
+}
+)";
+  const Values weights = test::randomFloats(20 * 3 * 9, 5);
+  std::vector<Values> results;
+  for (const runtime::Device *device :
+       {static_cast<const runtime::Device *>(&counting()), static_cast<const runtime::Device *>(&refDevice())}) {
+    const auto e = compile(kConvolution, *device, device != &refDevice());
+    EXPECT_EQ(cpu::asConvPanels(e->variables.at(0).layout) != nullptr, device != &refDevice());
+    runtime::Engine engine(e, *device);
+    engine.writeVariable(0, weights.data());
+    Streams streams(*e, {{"in", test::randomFloats(2 * 3 * 64, 6)}});
+    engine.run(streams);
+    results.push_back(streams.outputs.at("y"));
+  }
+  expectNear(results[0], results[1]);
 }
 
 TEST(Device, reads_and_writes_variables_through_their_packing) {

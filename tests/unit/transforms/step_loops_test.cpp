@@ -24,7 +24,7 @@ constexpr const char *kMicroBatch = R"(main {
   variable %acc : float32[2] = [0, 0]
   variable %w : float32[2] = [1, 2]
   const %one : float32[] = 1
-  %loaded : float32[2] = HostLoad(%x) {stream = "x"}
+  %loaded : float32[2] = HostLoad() {stream = "x"}
   %product : float32[2] = Mul(%loaded, %w)
   %gradient : float32[2] = Add(%product, %one)
   %acc1 : float32[2] = Accumulate(%acc, %gradient) {accumulation_type = "Add"}
