@@ -86,17 +86,17 @@ class ReorderChannels final : public executable::HostKernel {
 };
 
 // Convolution weights from the layout of the forward pass to that of the data gradient.
-class TurnWeights final : public executable::HostKernel {
+class TransposeWeights final : public executable::HostKernel {
  public:
-  explicit TurnWeights(const ConvShape &shape) : turn_(shape) {}
-  std::string name() const override { return "turn weights"; }
-  int tasks() const override { return turn_.tasks(); }
+  explicit TransposeWeights(const ConvShape &shape) : transpose_(shape) {}
+  std::string name() const override { return "transpose weights"; }
+  int tasks() const override { return transpose_.tasks(); }
   void run(const KernelArgs &args, int task) const noexcept override {
-    turn_.run(task, static_cast<const float *>(args.in[0]), static_cast<float *>(args.out[0]));
+    transpose_.run(task, static_cast<const float *>(args.in[0]), static_cast<float *>(args.out[0]));
   }
 
  private:
-  ConvWeightTurn turn_;
+  ConvWeightTranspose transpose_;
 };
 
 ConvShape weightShape(const Shape &w, int64_t groups) {
@@ -135,10 +135,10 @@ std::unique_ptr<executable::Kernel> createReorder(const KernelRequest &request, 
   if (from == executable::channelsLast() && !to)
     return std::make_unique<ReorderChannels>(channelRows(info.shape()), bytes, ReorderChannels::Direction::ToPlain);
   const ConvPanels *forward = asConvPanels(from);
-  if (forward && info.dataType() == DataType::FLOAT && forward->turned() == Turned::kNo &&
-      from == convPanels(info.shape(), forward->groups(), Turned::kNo) &&
-      to == convPanels(info.shape(), forward->groups(), Turned::kYes))
-    return std::make_unique<TurnWeights>(weightShape(info.shape(), forward->groups()));
+  if (forward && info.dataType() == DataType::FLOAT && forward->transposed() == Transposed::kNo &&
+      from == convPanels(info.shape(), forward->groups(), Transposed::kNo) &&
+      to == convPanels(info.shape(), forward->groups(), Transposed::kYes))
+    return std::make_unique<TransposeWeights>(weightShape(info.shape(), forward->groups()));
   return std::make_unique<ReorderAny>(info, from, to);
 }
 
