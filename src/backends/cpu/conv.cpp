@@ -107,7 +107,7 @@ std::unique_ptr<executable::Kernel> createConv(const KernelRequest &request, std
     if (!matched) return nullptr;
     epilogue = *matched;
     if (hasBias && (epilogue.bias >= 0 || epilogue.alpha))
-      return reason = "the convolution's bias comes before the reader's scale or bias", nullptr;
+      return reason = "its epilogue scales or adds a bias after the convolution's own bias", nullptr;
   }
   return std::make_unique<ConvKernel>(*shape, hasBias ? ConvKernel::Bias::Given : ConvKernel::Bias::None, epilogue,
                                       request.threads);

@@ -81,7 +81,7 @@ std::array<ptrdiff_t, kMaxBatchRank> batchStrides(const Matrix &m, const Shape &
   return strides;
 }
 
-// Whether the memory of `m` is `batch`, one whole matrix after the other.
+// Whether the memory of `m` is `batch` contiguous matrices, one after the other.
 bool isStack(const Matrix &m, const Shape &batch) {
   int64_t stride = m.rows * m.columns;
   for (size_t i = m.batch.size(); i-- > 0; stride *= m.batch[i])

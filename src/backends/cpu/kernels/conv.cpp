@@ -1,4 +1,4 @@
-// Plans of convolutions: which loop nest runs a shape, and how weights lie. See conv.hpp.
+// Plans of convolutions: which loop nest runs a shape, and which layout weights have. See conv.hpp.
 #include "backends/cpu/kernels/conv.hpp"
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace popart::cpu {
 namespace {
 
-// One tap that meets every pixel once: a plain product over pixels.
+// One tap that reads every pixel once: a plain product over pixels.
 bool isPointwise(const ConvShape &s) {
   return s.taps() == 1 && volume(s.stride) == 1 && s.padLow == Spatial{} && s.padHigh == Spatial{};
 }
@@ -166,7 +166,7 @@ ConvWeightTranspose::ConvWeightTranspose(const ConvShape &s)
       panels_((s.cin / s.groups + width_ - 1) / width_),
       rows_(s.taps() * (s.cout / s.groups)) {}
 
-// A task turns the panel's channels of one tap: blocks of (input channels) x (output channels of a packed panel).
+// A task transposes one tap of a panel: blocks of (input channels) x (output channels of a packed panel).
 void ConvWeightTranspose::run(int task, const float *packed, float *transposed) const noexcept {
   const int64_t taps = shape_.taps(), cin = shape_.cin / shape_.groups, cout = shape_.cout / shape_.groups;
   const int64_t tap = task % taps, panel = task / taps % panels_, group = task / taps / panels_;

@@ -2,9 +2,9 @@
 // convolutions set the leading dimensions to one.
 //
 // Weights are packed per group as the matrix (taps * Cin/g) x (Cout/g), rows ordered (kd, kh, kw, cin), see pack.hpp;
-// the weight gradient and optimizer state share that layout. The data gradient reads them transposed: per group the matrix
-// (taps * Cout/g) x (Cin/g) with the taps in reverse order. Depthwise convolutions (Cin/g = Cout/g = 1) have one layout
-// for all. Invariant: every sum runs in a fixed order given by the shape; tasks and threads never change a bit.
+// the weight gradient and optimizer state share that layout. The data gradient reads transposed weights: channels
+// swapped, taps reversed, per group the matrix (taps * Cout/g) x (Cin/g). Depthwise convolutions (Cin/g = Cout/g = 1)
+// have one layout for all. Invariant: every sum has a fixed order given by the shape, whatever the tasks and threads.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@
 
 namespace popart::cpu {
 
-// Turns packed weights into what the data gradient reads; not for depthwise convolutions. Tasks write disjoint parts.
+// Packed weights to transposed ones; not for depthwise convolutions. Tasks write disjoint parts.
 class ConvWeightTranspose {
  public:
   explicit ConvWeightTranspose(const ConvShape &shape);
@@ -49,7 +49,7 @@ class ConvForward {
 };
 
 // dx (N, *in, Cin) = epilogue(data gradient of conv at dy (N, *out, Cout)); also the forward pass of a transposed
-// convolution. Pixels are split into the phases of the stride, so that no multiplication with an inserted zero is made.
+// convolution. Pixels are split into the phases of the stride, so that no inserted zero is multiplied.
 // Weights are transposed, those of depthwise convolutions packed.
 class ConvDataGradient {
  public:

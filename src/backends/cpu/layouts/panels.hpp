@@ -12,7 +12,7 @@
 
 namespace popart::cpu {
 
-// Whether the stored matrices are the transposed ones; of a convolution: as the data gradient reads its weights.
+// Whether matrices are stored transposed. Convolution weights (for the data gradient): channels swapped, taps reversed.
 enum class Transposed : bool { kNo, kYes };
 
 // The matrices that are stored, one after the other.
@@ -20,8 +20,8 @@ struct PanelShape {
   int64_t matrices = 1, rows = 0, columns = 0;
 };
 
-// Elements of one panel: `from(row)` and `to(row)` are the places of a row's first element. Rows go in blocks, so that
-// cache lines of either side are used whole while they are there, also where neighbouring columns lie far apart.
+// Elements of one panel: `from(row)` and `to(row)` are the offsets of a row's first element. Rows move in blocks of
+// one cache line of floats, so that lines of both sides are used whole also where neighbouring columns are far apart.
 template <class Move, class From, class To>
 void forEachInPanel(int64_t rows, int64_t width, int64_t columnStep, Move &&move, From &&from, To &&to) {
   constexpr int64_t kBlock = 16;
@@ -84,8 +84,8 @@ class MatrixPanels final : public executable::PermutedLayout<MatrixPanels, Panel
   }
 };
 
-// Weights (Cout, Cin / groups, k…) as [group][Cout / groups panel][k… x Cin / groups][panel]; transposed: [group][Cin / groups
-// panel][k… reversed x Cout / groups][panel].
+// Weights (Cout, Cin / groups, k…) as [group][Cout / groups panel][k… x Cin / groups][panel]; transposed:
+// [group][Cin / groups panel][k… reversed x Cout / groups][panel].
 class ConvPanels final : public executable::PermutedLayout<ConvPanels, PanelLayout> {
  public:
   ConvPanels(int32_t panel, Transposed transposed, int32_t groups);
@@ -126,7 +126,7 @@ const executable::Layout *matrixPanels(Transposed transposed);
 // Of weights of this shape. Depthwise weights are one matrix (taps x channels), the same for all passes.
 const executable::Layout *convPanels(const Shape &weights, int64_t groups, Transposed transposed);
 
-// What a layout is, null when it is another kind. For createKernel, not for run.
+// The layout as this class, null when it is of another. For createKernel, not for run.
 const PanelLayout *asPanels(const executable::Layout *layout);
 const MatrixPanels *asMatrixPanels(const executable::Layout *layout);
 const ConvPanels *asConvPanels(const executable::Layout *layout);
