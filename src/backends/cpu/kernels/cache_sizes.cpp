@@ -9,7 +9,7 @@ namespace popart::cpu {
 namespace {
 
 constexpr int64_t kDefaultBytes = int64_t{1} << 20;
-// Measured: larger panels gain nothing, smaller ones are read too often.
+// Larger panels gain nothing, smaller ones are read too often.
 constexpr int64_t kLeastPanelBytes = int64_t{96} << 10, kMostPanelBytes = int64_t{384} << 10;
 
 }  // namespace
