@@ -1,5 +1,5 @@
 // Negative log likelihood of float32 class probabilities and the gradients that go with it. Definitions:
-// src/ops/loss/nll.cpp. A label out of range that is not the ignored one is reported. The loss is summed over the samples in order by one task; gradients are divided by rows.
+// src/ops/loss/nll.cpp. A label out of range, unless ignored, is reported. One task sums the loss in sample order.
 #include <algorithm>
 #include <cmath>
 

@@ -158,7 +158,7 @@ class MatmulKernel final : public PartedKernel {
   }
 
   std::string name() const override {
-    static const char *const kLayouts[] = {"strided", "packed", "packed_t", "gathered"};
+    static const char *const kLayouts[] = {"strided", "packed", "packed_t"};
     return std::string("matmul ") + kLayouts[static_cast<int>(problem_.shape.bLayout)] + (update_ ? " update" : "");
   }
   int tasks() const override { return matmul_.tasks(); }

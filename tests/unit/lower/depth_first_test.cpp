@@ -103,7 +103,7 @@ TEST(DepthFirst, attention_is_one_chain) { expectSameBits(kAttention, 4); }
 TEST(DepthFirst, scores_take_memory_for_one_part_per_thread) {
   const auto chains = compile(kAttention, 1), plain = compile(kAttention, kManyThreads);
   constexpr int64_t kScores = 2 * 3 * 33 * 40 * sizeof(float);
-  // The result lies over q: part p of q is read before part p of the result is written.
+  // The result is computed in place of q: part p of q is read before part p of the result is written.
   EXPECT_EQ(chains->memory.largestLiveSetBytes + kScores, plain->memory.largestLiveSetBytes);
   EXPECT_GE(chains->scratchBytesPerThread, kScores / 6);
 }

@@ -1,4 +1,4 @@
-// Transposes of large constants: the front door leaves them, lowering computes those that something else than a matrix
+// Transposes of large constants: the importer leaves them, lowering computes those that something else than a matrix
 // product reads, and what depends on them.
 #include <gtest/gtest.h>
 

@@ -23,7 +23,7 @@ struct Replaced {
   Op *run(bool accepts) {
     return lower::tryReplace(graph, {opDef("Tanh"), {graph.find("x")}, {}, inheritSettings(old, graph), old.outputs()},
                              [&](const Op &made) {
-                               EXPECT_EQ(made.outId(0), "b") << "the new op has the id while it is judged";
+                               EXPECT_EQ(made.outId(0), "b") << "accepts() sees the new op with its final id";
                                return accepts;
                              });
   }

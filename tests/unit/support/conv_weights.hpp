@@ -27,7 +27,7 @@ inline std::vector<float> unpackedConvWeights(const cpu::ConvShape &s, const std
                                               Transposed transposed = Transposed::kNo) {
   std::vector<float> weights(static_cast<size_t>(convWeightInfo(s).nelms()));
   convWeightLayout(s, transposed).unpack(convWeightInfo(s), packed.data(), weights.data());
-  retranspose weights;
+  return weights;
 }
 
 }  // namespace popart::test

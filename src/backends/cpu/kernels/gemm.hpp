@@ -53,7 +53,7 @@ struct MatmulArgs {
 
 class Matmul {
  public:
-  // `threads` only sizes the tasks: enough of them for so many threads. Any dimension may be zero; K = 0 gives sums of zero, which still pass the epilogue.
+  // `threads` only sizes the tasks. Any dimension may be zero; K = 0 gives sums of zero, which still pass the epilogue.
   Matmul(const MatmulShape &shape, int threads);
 
   int tasks() const { return tasks_; }
