@@ -9,9 +9,12 @@ The limit of a name is the longer of two times: its multiply-adds (matrix produc
 multiply-add rate of two cores, and the bytes of weights and optimizer state that it must read or write at the measured
 rate at which two cores read a block of that size (from cache where it fits). The share is that time by our median.
 
+Names of programs with loops (`loops.py`) have one form of the same work without the loop in the place of peers.
+
 Figures without turns: call_overhead (one tiny operator, from Python and from C++), compile_time (construction to the
-end of the first call), memory (what the session predicts against what the process grew by, without peers), startup
-(import and first result in a fresh process). docs/benchmarks.md explains each.
+end of the first call), inline_compile_time (by operator, of graphs that are called many times), memory (what the
+session predicts against what the process grew by, without peers), startup (import and first result in a fresh
+process). docs/benchmarks.md explains each.
 """
 
 from __future__ import annotations
@@ -44,7 +47,19 @@ TRAINING_NAMES = [
     "gpt_train_b8",
     "bert_tiny_train_b8",
 ]
-NAMES = [*INFERENCE_NAMES, *TRAINING_NAMES, "call_overhead", "compile_time", "memory", "startup"]
+# Programs with loops, and what stands beside each (loops.py).
+LOOP_NAMES = {"gpt_repeat_train_b8": "unrolled", "accumulation4": "four_steps"}
+INLINED_CALLS = [24, 96, 384]
+NAMES = [
+    *INFERENCE_NAMES,
+    *TRAINING_NAMES,
+    *LOOP_NAMES,
+    "call_overhead",
+    "compile_time",
+    "inline_compile_time",
+    "memory",
+    "startup",
+]
 COMPILE_TIME_NETWORKS = ["mlp_train_b8", "resnet50_b1", "bert_base_s128_b1", "gpt_train_b8"]
 INFERENCE_PEERS = ["torch_eager", "torch_compile", "onnxruntime", "openvino"]
 TRAINING_PEERS = ["torch_eager", "torch_compile", "jax"]
@@ -73,6 +88,8 @@ def largest_difference(result: list[float], expected: list[float]) -> float:
 
 def peers_of(name: str, chosen: list[str]) -> list[str]:
     """The chosen peers that have this name."""
+    if name in LOOP_NAMES:
+        return [LOOP_NAMES[name]]
     return [peer for peer in (TRAINING_PEERS if name in TRAINING_NAMES else INFERENCE_PEERS) if peer in chosen]
 
 
@@ -81,7 +98,7 @@ class Measurement:
 
     def __init__(self, name: str, peers: list[str], args: argparse.Namespace) -> None:
         self.name, self.args = name, args
-        self.training = name in TRAINING_NAMES
+        self.training = name in TRAINING_NAMES or name in LOOP_NAMES
         # The first peer's result is what the others are compared with.
         self.order = [*peers_of(name, peers), "ours"]
         self.workers: dict[str, Worker] = {}
@@ -192,7 +209,7 @@ def measure_network(name: str, args: argparse.Namespace) -> list[dict[str, Any]]
             except WorkerFailed as error:
                 probe = {"error": str(error)}
         entry["ours_cpp"] = probe.get("call_overhead", probe)
-    elif "median_ms" in entry["ours"]:
+    elif "median_ms" in entry["ours"] and name not in LOOP_NAMES:
         entry["limit"] = limit_of(name, args.budget)
         if "limit_ms" in entry["limit"]:
             entry["share_of_limit"] = entry["limit"]["limit_ms"] / entry["ours"]["median_ms"]
@@ -230,6 +247,17 @@ def measure_compile_time(args: argparse.Namespace) -> list[dict[str, Any]]:
         order = ["ours", *(peer for peer in peers_of(network, args.peers) if peer != "torch_eager")]
         found = {who: attempt(compile_figures, who, network, args) for who in order}
         entry = {"name": "compile_time", "network": network, "ours": found.pop("ours"), "peers": found}
+        entries.append(with_ratio(entry))
+    return entries
+
+
+def measure_inline_compile_time(args: argparse.Namespace) -> list[dict[str, Any]]:
+    """Microseconds of compilation by operator that results from inlining calls of one graph."""
+    entries = []
+    for calls in INLINED_CALLS:
+        progress(f"inline_compile_time: {calls} calls")
+        ours = attempt(ask_once, args.budget, "inline_compile_time", str(calls), str(args.rounds))
+        entry = {"name": "inline_compile_time", "network": f"{calls} calls", "ours": ours, "peers": {}}
         entries.append(with_ratio(entry))
     return entries
 
@@ -379,10 +407,17 @@ def print_row(entry: dict[str, Any], peers: list[str]) -> None:
             flush=True,
         )
         return
+    if "us_per_operator" in ours:
+        times = ours["us_per_operator"]
+        print(f"{name:<30} {statistics.median(times):.1f} us by operator, best {min(times):.1f}", flush=True)
+        return
     ratio, share = entry["ratio_to_best_peer"], entry["share_of_limit"]
     columns = [cell(ours), *(cell(entry["peers"].get(peer)) for peer in peers)]
     columns += [f"{ratio:.2f}" if ratio else "-", f"{100 * share:.1f} %" if share else "-"]
     print(f"{name:<26}" + "".join(f"{column:>14}" for column in columns), flush=True)
+    if entry["name"] in LOOP_NAMES:
+        beside = LOOP_NAMES[entry["name"]]
+        print(f"{'  ' + beside:<26}{cell(entry['peers'].get(beside)):>14}")
     if "ours_cpp" in entry:
         print(f"{'  from C++':<26}{cell(entry['ours_cpp']):>14}")
     if entry["name"] == "startup":
@@ -431,7 +466,12 @@ def main() -> int:
     probe = run_probe(args.budget)
     header = ["ours", *args.peers, "ratio", "of limit"]
     print(f"{'median ms':<26}" + "".join(f"{column:>14}" for column in header), flush=True)
-    special = {"compile_time": measure_compile_time, "memory": measure_memory, "startup": measure_startup}
+    special = {
+        "compile_time": measure_compile_time,
+        "inline_compile_time": measure_inline_compile_time,
+        "memory": measure_memory,
+        "startup": measure_startup,
+    }
     results = []
     for name in args.names:
         entries = special[name](args) if name in special else measure_network(name, args)

@@ -31,6 +31,7 @@ class Classes {
     if (op.is("FusedElementwise") || isElementwise(op)) return elementwise(op);
     if (op.is("VariableAssign")) return join(op.inputs()[0], op.inputs()[1]);
     if (op.is("Loop")) return loop(op);
+    if (op.is("Expand") && op.inInfo(0).nelms() == 1) return block(op.inputs()[0]);  // a number has no order
     for (TensorIndex t : op.inputs()) block(t);
     for (TensorIndex t : op.outputs()) block(t);
   }
