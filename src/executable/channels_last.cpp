@@ -10,7 +10,7 @@ class ChannelsLast final : public PermutedLayout<ChannelsLast> {
 
   bool describes(const TensorInfo &info) const { return info.rank() >= 2; }
   int64_t places(const TensorInfo &info) const { return info.nelms(); }
-  // One channel, or one place.
+  // A singleton channel dimension, or singleton spatial dimensions.
   bool isPlain(const TensorInfo &info) const override {
     const Shape &s = info.shape();
     if (s.size() < 3 || info.nelms() == 0) return true;

@@ -11,7 +11,7 @@ namespace popart::executable {
 // Nanoseconds that one thread needs for the kernel of `step`; 0 for other steps.
 double predictedNanoseconds(const Executable &executable, const Step &step);
 
-// Threads that pay, in [1, threads], for work of `nanoseconds` in `tasks` equal tasks: each further thread must save
+// Number of threads worth waking, in [1, threads], for `nanoseconds` of work in `tasks` equal tasks: each must save
 // more than it costs to wake it and wait for it.
 int threadsThatPay(double nanoseconds, int tasks, int threads);
 

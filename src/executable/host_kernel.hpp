@@ -11,7 +11,7 @@ struct KernelArgs {
   void *const *out;
   void *scratch;        // Kernel::scratchBytes() bytes, private to the running thread, 64-byte aligned; uninitialised
   RunContext &context;  // of the running thread: where values outside their domain are reported
-  void *shared = nullptr;  // Kernel::sharedBytes() bytes that all tasks of one run see, aligned alike; uninitialised
+  void *shared = nullptr;  // Kernel::sharedBytes() bytes that all tasks of a run share; 64-byte aligned, uninitialised
 };
 
 class HostKernel : public Kernel {

@@ -1,6 +1,6 @@
-// Kernel: what planning knows of one compiled operation of an executable, whatever runs it, and Backend: who makes
-// kernels. Everything that can fail, allocate or decide happens in Backend::createKernel. How a kernel is run belongs to
-// the device: executable/host_kernel.hpp has those that the host's processors run.
+// Kernel: what planning knows of one compiled operation of an executable, on any device, and Backend: the factory of
+// kernels. Everything that can fail, allocate or decide happens in Backend::createKernel. Running a kernel is up to the
+// device: executable/host_kernel.hpp has the kernels of the host's processors.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -27,17 +27,17 @@ class Kernel {
  public:
   virtual ~Kernel() = default;
   virtual std::string name() const = 0;  // implementation chosen, for reports: "gemm_nn 8x2"
-  // Pieces of work; those of one round are independent. Outputs may be cut as KernelRequest::threads suggests, sums as
-  // shapes say, so that results do not depend on the number of threads.
+  // Units of work; those of one round are independent. Outputs may be partitioned by KernelRequest::threads, sums only
+  // by shapes, so that results do not depend on the number of threads.
   virtual int tasks() const { return 1; }
   // Rounds: the last task of each round, plus one, ascending up to tasks(). All tasks of a round end before the next one
-  // begins, so that running tasks in ascending order is always right. Empty: all tasks are one round.
+  // begins, so that running tasks in ascending order is always valid. Empty: all tasks are one round.
   virtual std::span<const int> roundEnds() const { return {}; }
   // Memory that a run needs beside its operands: for each task that runs at one time, and for all tasks together.
   virtual int64_t scratchBytes() const { return 0; }
   virtual int64_t sharedBytes() const { return 0; }
-  // What planning knows of the cost (executable/cost.hpp). Bytes read and written by all tasks; negative: those of its
-  // operands. The part of the whole cost that a task is; the parts of all tasks add up to 1.
+  // Cost model inputs (executable/cost.hpp). Bytes read and written by all tasks; negative: the bytes of its operands.
+  // A task's fraction of the whole cost; the fractions of all tasks add up to 1.
   virtual double flops() const { return 0; }
   virtual double bytes() const { return -1; }
   virtual double share(int task) const {
@@ -59,7 +59,7 @@ struct KernelRequest {
 };
 // The operands of an op as its graph states them: infos, layouts, values of constants.
 KernelRequest requestOf(const Op &op);
-// Whether the op takes no work: a view of plain memory.
+// Whether the op is a no-op: a view of plain memory.
 bool isFreeView(const Op &op);
 // The layout that the tensor names, and the other way round. layoutOf throws popart::error for an unknown name.
 const Layout *layoutOf(const Tensor &tensor);
@@ -67,7 +67,7 @@ void setLayout(Tensor &tensor, const Layout *layout);
 
 class Backend;
 
-// A rewrite of lowered programs that only one backend wants. `threads`: what the program is planned for.
+// A rewrite of lowered programs for one backend only. `threads`: what the program is planned for.
 struct BackendPass {
   const char *name, *meaning;  // as in the table of all passes
   void (*run)(Ir &program, const Backend &backend, int threads);
@@ -86,8 +86,8 @@ class Backend {
   virtual std::shared_ptr<const Kernel> createKernel(const KernelRequest &request, std::string &reason) const = 0;
   // Whether createKernel would accept requestOf(op), with the same reasons; used to decide on decompositions and fusion.
   virtual bool supports(const Op &op, std::string &reason) const = 0;
-  // The layout in which the kernels of `op` like this operand best; null: plain. Lowering asks for operands that the op's
-  // row leaves to the backend (OperandLayout::Chosen), and keeps a layout only where createKernel takes it.
+  // The layout that the kernels of `op` prefer for this operand; null: plain. Lowering asks for operands that the op's
+  // row leaves to the backend (OperandLayout::Chosen), and keeps a layout only where createKernel accepts it.
   enum class Side : uint8_t { In, Out };
   virtual const Layout *wantedLayout(const Op &op, Side side, int index) const {
     (void)op, (void)side, (void)index;

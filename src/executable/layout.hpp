@@ -1,5 +1,5 @@
-// Layout: how a tensor's elements lie in device memory when they do not lie in C order. An opaque value: programs know its
-// name, memory plans its size, hosts the conversions; what it means is known to the kernels that want it. A new packing
+// Layout: the order of a tensor's elements in device memory when it is not C order. An opaque value: programs know its
+// name, memory plans its size, hosts the conversions; what it means is known to the kernels that use it. A new packing
 // is one file: a class and a LayoutFamily.
 #pragma once
 #include <cstdint>
@@ -27,7 +27,7 @@ class Layout {
   // threads may call them. Throw internal_error for elements of more than 8 bytes.
   virtual void pack(const TensorInfo &info, const void *plain, void *stored) const = 0;
   virtual void unpack(const TensorInfo &info, const void *stored, void *plain) const = 0;
-  // Whether the elements of this tensor lie as in C order after all.
+  // Whether the layout of this tensor equals C order.
   virtual bool isPlain(const TensorInfo &info) const {
     (void)info;
     return false;

@@ -1,5 +1,5 @@
-// PermutedLayout: a layout that moves every element to a place of its own and fills what is left with zeros. The class
-// states the places; sizes and both conversions follow.
+// PermutedLayout: a layout that permutes the elements and fills the padding with zeros. The derived class states the
+// permutation; sizes and both conversions follow.
 #pragma once
 #include <cstring>
 

@@ -56,7 +56,7 @@ void RunContext::reportText(const std::string &op, const char *what) noexcept {
   try {
     text_ = op + ": " + what;
   } catch (const std::exception &) {
-    text_.clear();  // no memory for the words: the step's name alone has to do
+    text_.clear();  // out of memory: the message is the step's name alone
   }
 }
 

@@ -1,8 +1,8 @@
-// RunContext: what a kernel knows of the run it works in, and where it reports a value that is outside its domain.
+// RunContext: what a kernel knows of its run, and where it reports a value outside its domain.
 //
-// Kernels cannot throw. One that meets an index, a label or a divisor it cannot use reports it, goes on without touching
-// memory outside its operands, and leaves a result of no meaning. The engine looks after each step whether anything was
-// reported and then ends the run with runtime_error. The good case pays for nothing but that look.
+// Kernels cannot throw. One that meets an invalid index, label or divisor reports it, goes on without touching memory
+// outside its operands, and leaves an unspecified result. After each step the engine checks whether anything was
+// reported and then ends the run with runtime_error. Without a report that check is the only cost.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -41,7 +41,7 @@ class alignas(64) RunContext {
 
   // Keeps the report of the earliest link, of those the one of the smallest position. May be called any number of times.
   void report(const ValueFailure &failure) noexcept;
-  // A failure that is told in words: the exception of a user's kernel. The first one stays.
+  // A failure with a message: the exception of a user's kernel. The first one is kept.
   void reportText(const std::string &op, const char *what) noexcept;
 
   bool hasFailure() const noexcept { return state_ != State::Good; }

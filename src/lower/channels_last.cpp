@@ -1,9 +1,9 @@
-// Every op says what it asks of each operand: plain memory, what the backend likes (channels last around convolutions,
-// panels for their weights), or "the same as its other operands" (element-wise ops, pools, normalisations). Tensors tied by
-// "the same" form sets. A set takes the layout that an op at its rim wants; without one it stays plain, unless only channels
-// last has a kernel. A tensor then lies as its producer writes it, a variable or constant as its set does, and readers that
-// want something else get a Reorder in front. When the backend refuses an op in its set's layout, the op leaves the set
-// (asks for plain memory) and everything is decided anew.
+// Every op asks for a layout of each operand: plain, the backend's choice (channels last around convolutions, panels
+// for weights), or "the same as its other operands" (element-wise ops, pools, normalisations). Tensors tied by "the
+// same" form an equivalence class, a set. A set takes the layout one of its ops wants; without one it is plain, unless
+// only channels last has a kernel. A tensor gets the layout its producer writes, a variable or constant that of its
+// set; other readers get a Reorder in front. When the backend refuses an op in its set's layout, the op is excluded (it
+// asks for plain memory) and the layouts are computed again, until a fixed point is reached.
 #include "lower/channels_last.hpp"
 
 #include <algorithm>
@@ -20,7 +20,7 @@ namespace {
 using executable::Layout;
 using executable::OperandDesc;
 
-// The layout as one of a tensor: null when the elements lie as in C order.
+// The layout as stored on a tensor: null when it equals C order for the tensor's shape.
 const Layout *forTensor(const Layout *layout, const TensorInfo &info) {
   return layout && !layout->isPlain(info) ? layout : nullptr;
 }
@@ -37,7 +37,7 @@ class Assigner {
 
   void run() {
     if (std::none_of(ops_.begin(), ops_.end(), [](const Op *op) { return isSpatial(*op); })) return;
-    // Each round excludes or forces one op more at least, so that the rounds end.
+    // Terminates: each round excludes or forces at least one more op.
     do decide();
     while (!allAccepted());
     for (const auto &[t, layout] : chosen_) executable::setLayout(*t, layout);
@@ -46,9 +46,9 @@ class Assigner {
 
  private:
   struct Set {
-    const Layout *weights = nullptr;  // a packing that some op likes
-    bool givesWay = false;            // to that of an op with the first say
-    bool isLast = false;              // some op likes channels last
+    const Layout *weights = nullptr;  // a packing that some op wants
+    bool isTentative = false;         // wanted by a ChosenLast operand: a Chosen one replaces it
+    bool isLast = false;              // some op wants channels last
   };
 
   static bool takesPart(const Graph &graph, TensorIndex t) { return t.valid() && graph.info(t).rank() >= 3; }
@@ -62,7 +62,7 @@ class Assigner {
     return asked;
   }
 
-  // f(loop, body, carried value) for what takes part.
+  // f(loop, body, carried value) for the values that get a layout.
   template <class F>
   void forCarried(F &&f) const {
     for (Op *op : ops_)
@@ -84,9 +84,9 @@ class Assigner {
         const Layout *layout = isChosen(asked) ? backend_.wantedLayout(*op, side, i) : nullptr;
         if (layout == executable::channelsLast() || (isSame(asked) && forced_.count(op))) {
           set.isLast = true;
-        } else if (layout && (!set.weights || (set.givesWay && asked == OperandLayout::Chosen))) {
+        } else if (layout && (!set.weights || (set.isTentative && asked == OperandLayout::Chosen))) {
           set.weights = layout;
-          set.givesWay = asked == OperandLayout::ChosenLast;
+          set.isTentative = asked == OperandLayout::ChosenLast;
         }
       });
     chosen_.clear();
@@ -161,7 +161,7 @@ class Assigner {
     return (side == Side::In ? request.inputs : request.outputs)[static_cast<size_t>(i)];
   }
 
-  // False when an op was excluded or forced, so that everything must be decided anew.
+  // False when an op was excluded or forced, so that the layouts must be computed again.
   bool allAccepted() {
     bool all = true;
     for (const Op *op : ops_) {
@@ -219,7 +219,7 @@ class Assigner {
     }
   }
 
-  // Outputs of the program, of branches and what loops collect are plain.
+  // Outputs of the program and of branches, and the scan outputs of loops, are plain.
   void reorderOutputs(Graph &graph) {
     const std::map<int, const Layout *> &carried = carriedLayouts_[&graph];
     std::vector<TensorIndex> outputs = graph.outputs();
@@ -252,7 +252,7 @@ class Assigner {
   const executable::Backend &backend_;
   std::vector<Op *> ops_;
   UnionFind sets_;
-  std::vector<Set> found_;  // by what stands for the set
+  std::vector<Set> found_;  // by representative of the set
   std::map<Tensor *, const Layout *> chosen_;
   std::map<const Graph *, std::map<int, const Layout *>> carriedLayouts_;  // of a body, by output
   std::set<const Op *> excluded_, forced_;

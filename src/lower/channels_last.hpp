@@ -1,8 +1,8 @@
-// Memory layouts around convolutions and their relatives. Spatial kernels read activations (N, C, spatial…) with the
-// channels innermost and convolution weights in panels; this pass decides for every tensor of rank >= 3 how it lies in
-// memory and puts a Reorder op where two neighbours disagree. Invariants: host streams, branches' borders and what loops
-// collect stay plain, a value that a loop carries has one layout outside and inside; an op sees a layout only when the backend has a kernel for it; a tensor whose elements lie alike in both
-// layouts (one channel, or one place) is always called plain.
+// Memory layouts around convolutions, pools and normalisations. Spatial kernels read activations (N, C, spatial…) with
+// the channels innermost and convolution weights in panels; this pass assigns a layout to every tensor of rank >= 3 and
+// inserts a Reorder op where producer and reader disagree. Invariants: host streams, inputs and outputs of branches and
+// scan outputs of loops stay plain; a loop-carried value has one layout outside and inside; an op sees a layout only
+// when the backend has a kernel for it; a tensor with singleton channels or spatial dimensions is always called plain.
 #pragma once
 #include <popart/ir.hpp>
 

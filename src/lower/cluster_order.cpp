@@ -1,6 +1,6 @@
-// Labels with gaps: a move takes labels at the start of the gap in front of its target, the square root of the gap apart,
-// so that most of the gap is left for the next moves to the same target and each cluster that moved has a gap of its
-// own. All labels are given anew when a gap is used up, which takes moves in front of moved clusters several times over.
+// Order maintenance by integer labels with gaps. A move puts clusters at the start of the gap in front of its target,
+// the square root of the gap apart: most of the gap is left for later moves to the same target, and every moved cluster
+// has a gap of its own. When a gap is used up, all labels are assigned anew.
 #include "lower/cluster_order.hpp"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// Expansion of composite rows, and clean-up of functional graphs (identities, pairs that undo each other, common
-// subexpressions, dead ops).
+// Expansion of composite ops, and clean-up of functional graphs (identities, pairs of inverse ops, common
+// subexpressions, dead code).
 #include "lower/decompose.hpp"
 
 #include <algorithm>
@@ -95,7 +95,7 @@ bool hasEffects(const Op &op) {
   return false;
 }
 
-// A matrix product with a value that is not constant takes the transposed operand as it lies in memory.
+// A matrix product with a non-constant operand reads its transposed operand through strides.
 bool readByProductsOnly(const Graph &graph, const Op &transpose) {
   const Tensor &out = graph.tensor(transpose.outputs()[0]);
   if (out.isGraphOutput() || out.uses().empty()) return false;
@@ -107,7 +107,7 @@ bool readByProductsOnly(const Graph &graph, const Op &transpose) {
   });
 }
 
-// Transposes that no product takes over, and what reads their results.
+// Transposes that no product absorbs, and the ops that read their results.
 std::optional<FoldSize> largeTranspose(const Graph &graph, const Op &op, const std::set<TensorIndex> &folded) {
   if (op.is(Role::Transpose)) return readByProductsOnly(graph, op) ? std::nullopt : std::optional(FoldSize::Required);
   const bool follows =

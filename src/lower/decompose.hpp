@@ -8,14 +8,14 @@
 
 namespace popart::lower {
 
-// Repeats until nothing changes; every flat graph of the program.
+// Every flat graph of the program, until a fixed point is reached.
 void decompose(Ir &flat, const executable::Backend &backend);
 
-// Computes the transposes of large constants that the front door left in the graph (kFoldTransposeBytes), and what
+// Computes the transposes of large constants that the importer did not fold (kFoldTransposeBytes), and what
 // depends on them and constants alone, except those that only matrix products read.
 void foldLargeTransposes(Ir &flat, const EvaluateOp &evaluate);
 
-// Removes what computes nothing: Identity-like views of equal shape, single-input Sum, double negations and transposes,
+// Removes no-ops: Identity-like views of equal shape, single-input Sum, double negations and transposes,
 // unused ops without side effects, and merges equal ops on equal inputs (never random or host ops).
 void simplify(Ir &flat);
 

@@ -1,5 +1,5 @@
-// One walk over the schedule: every op becomes a step whose operands are buffers of the plan. Views and assignments of
-// values that lie in their variable already become nothing.
+// One walk over the schedule: every op becomes a step whose operands are buffers of the plan. Views, and assignments of
+// values that already share their variable's memory, emit no step.
 #include "lower/emit.hpp"
 
 #include <unordered_map>

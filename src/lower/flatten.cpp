@@ -1,9 +1,9 @@
-// How memory becomes values: every source tensor refers to a root (a piece of memory) through a path of views. Reading
+// Memory to values: every source tensor refers to a root (a piece of memory) through a path of views. Reading
 // a tensor whose root was rewritten since re-applies the path to the root's current value; writing through a view
 // computes the root's new value with the inverse of each view on the path, innermost first:
 //
 //   x ──Slice──▶ v      v += 1   ⇒   x' = update(x, v + 1);  later readers of x see x', of v see v + 1
-// A concatenation that shares memory is a root made of parts: reading joins them anew when one was rewritten, writing
+// A concatenation that shares memory is a root made of parts: reading concatenates them again when one changed, writing
 // rewrites each of them.
 #include "lower/flatten.hpp"
 
@@ -26,7 +26,7 @@ struct Ref {
 struct Root {
   TensorIndex value;  // current value in the flat graph
   int64_t version = 0;
-  const Op *concat = nullptr;  // what joins `parts`; null: a piece of memory of its own
+  const Op *concat = nullptr;  // concatenates `parts`; null: a piece of memory of its own
   std::vector<Ref> parts;
   int64_t partsVersion = 0;  // sum of the versions of the parts that `value` shows
 };
@@ -83,7 +83,7 @@ class Flattener {
                 scope.flat.freeId(view.outTensor(0)->id));
   }
 
-  // Joins the parts of a concatenation again when one of them has changed.
+  // Concatenates the parts again when one of them has changed.
   void refresh(Scope &scope, int index) {
     Root &root = roots_[index];
     if (!root.concat) return;
@@ -290,8 +290,8 @@ class Flattener {
     return flat;
   }
 
-  // Loop bodies: inputs beyond the carried ones become carries as well, with their value at the end of the iteration,
-  // so that writes to them stay; the condition a body reads always holds while it runs.
+  // Loop bodies: inputs after the loop-carried ones become loop-carried, with their value at the end of the iteration,
+  // so that writes to them persist; the condition that a body reads is always true while it runs.
   //   [iteration, cond, carried…, others…] -> [cond, carried…, scans…]
   //   becomes  [iteration, cond, carried…, others…] -> [cond, carried…, others…, scans…]
   Graph &flattenLoopBody(const Graph &body, int carried) {

@@ -29,7 +29,7 @@ bool isKnown(const Op &op) {
   return true;
 }
 
-// The convolution in front of `norm` that can take it over, or nullptr.
+// The convolution in front of `norm` that can absorb it, or nullptr.
 Op *convolutionOf(const Graph &graph, const Op &norm) {
   const TensorIndex x = norm.inputs()[kX];
   Op *conv = graph.tensor(x).getProducerUnsafe();
@@ -57,7 +57,7 @@ struct Affine {
   std::vector<double> scale, shift;
 };
 
-// An op of `def` takes the place of norm.
+// Replaces norm by an op of `def`.
 void replace(Graph &graph, Op &norm, const OpDef &def, std::vector<TensorIndex> inputs, Attributes attributes) {
   tryReplace(graph, {def, std::move(inputs), std::move(attributes), inheritSettings(norm, graph), norm.outputs()},
              [](const Op &) { return true; });

@@ -1,6 +1,6 @@
 // BatchNormalization with known parameters behind a convolution with known weights becomes part of those weights:
 //   BN(Conv(x, W, B))  →  Conv(x, W a, (B - mean) a + bias)   with a = scale / sqrt(var + epsilon) per output channel.
-// Elsewhere it is spelled out, so that it fuses with its element-wise neighbours:
+// Elsewhere it is expanded, so that it fuses with its element-wise neighbours:
 //   BN(x)  →  x a + (bias - mean a)
 // Invariant: only where everything but x is constant; a convolution only when its result has no other reader.
 #pragma once

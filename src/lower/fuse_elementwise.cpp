@@ -6,8 +6,8 @@
 //        └── sum ──┘                 so {exp, add} with exp → sum → add is refused.
 //
 // The search for such a path walks backwards from the reader's inputs, cluster by cluster, and never goes before the
-// producer in the order of the clusters (ClusterOrder); it is limited, and gives up (no merge) when the limit is
-// reached, which keeps the pass linear.
+// producer in the order of the clusters (ClusterOrder). It stops without merging after kMaxVisits ops, which keeps the
+// pass linear.
 #include "lower/fuse_elementwise.hpp"
 
 #include <algorithm>
@@ -22,14 +22,14 @@
 namespace popart::lower {
 namespace {
 
-constexpr size_t kMaxMembers = 48;
-constexpr size_t kMaxOperands = 24;
-constexpr int kMaxVisits = 500;
+constexpr size_t kMaxMembers = 48;   // bounds the temporaries of one kernel
+constexpr size_t kMaxOperands = 24;  // inputs; most clusters then fit ElementProgram::kMaxPointers
+constexpr int kMaxVisits = 500;      // ops visited by one search; bounds compile time
 
 struct Cluster {
   std::vector<int> members;  // positions, ascending
   Shape shape;
-  int name = 0;  // in the order of clusters: the position of its first op in time
+  int name = 0;  // in the order of clusters: the program-order position of its first op
 };
 
 class Fuser {
@@ -91,10 +91,10 @@ class Fuser {
     clusters_[b].members.clear();
   }
 
-  // What an op is called in the order of clusters; an op that is not fusible is a cluster of its own.
+  // The cluster of an op in the order of clusters; an op that cannot be fused is a cluster of its own.
   int nameOf(int position) const { return clusterOf_[position] < 0 ? position : clusters_[clusterOf_[position]].name; }
 
-  // Names of the clusters after `a` that `b` waits for; nothing when one of them waits for `a`, or when they are too
+  // Clusters after `a` that `b` depends on; nullopt when one of them depends on `a`, or when there are too
   // many.
   std::optional<std::vector<int>> clustersBetween(const Cluster &a, const Cluster &b) const {
     std::set<int> seen{b.name};
@@ -148,7 +148,7 @@ class Fuser {
                                    std::string reason;
                                    return backend_.supports(op, reason);
                                  });
-    if (!fused) return ir_.removeGraph(id);  // the backend takes the ops one by one only
+    if (!fused) return ir_.removeGraph(id);  // the backend has kernels for the single ops only
     for (size_t i = c.members.size(); i-- > 0;) graph_.eraseOpAndOutputs(ops_[c.members[i]]->index());
   }
 
@@ -175,7 +175,7 @@ class Fuser {
     inner.emplace(op.outputs()[0], copy->outputs()[0]);
   }
 
-  // Fused ops of clusters before this one have no position: they are outside of every other.
+  // Ops of clusters fused before this one have no position: they belong to no other cluster.
   bool usedOutside(TensorIndex t, const std::set<int> &inside) const {
     for (const Use &u : graph_.tensor(t).uses())
       if (u.op.value >= positionOf_.size() || !inside.count(positionOf_[u.op.value])) return true;

@@ -1,6 +1,6 @@
-// Fusion around matrix products and convolutions. Transposes become strides of the product beside them. An element-wise
-// reader is absorbed when it has the product's shape and is its only reader; of several products under one reader, the
-// last in program order takes it.
+// Fusion around matrix products and convolutions. A transposed operand or result is read or written through strides. An
+// element-wise reader is absorbed when it has the product's shape and is the only reader; when several products feed
+// one reader, the last in program order absorbs it.
 #include "lower/fuse_epilogue.hpp"
 
 #include <algorithm>
@@ -29,12 +29,12 @@ bool isTranspose(const Op *op) {
   return op && op->is(Role::Transpose) && op->hasAttr("perm") && op->attrInts("perm").size() >= 2;
 }
 
-// What a product reads in place of one operand: the tensor before the transposes in front of it.
+// What a product reads instead of one operand: the tensor before its chain of transposes.
 struct ProductOperand {
   TensorIndex tensor;
   std::vector<int64_t> perm;        // of all transposes together
   std::vector<OpIndex> transposes;  // innermost last
-  bool swaps() const {              // the last two dimensions at most
+  bool swaps() const {              // whether it permutes at most the last two dimensions
     for (size_t i = 0; i + 2 < perm.size(); ++i)
       if (perm[i] != static_cast<int64_t>(i)) return false;
     return true;
@@ -72,15 +72,15 @@ class EpilogueFuser {
            op.inInfo(0).dataType() == DataType::FLOAT && op.inRank(0) >= 2 && op.inRank(1) >= 2;
   }
 
-  // The fused op stands where the product stood: an update then runs right after the gradient, while its operands are
-  // hot.
+  // The fused op takes the product's position: an update then runs right after the gradient, while its operands are
+  // in cache.
   Op::Settings settingsOf(const Op &product, const Op &reader) const {
     Op::Settings settings = inheritSettings(product, graph_);
     settings.name = reader.settings.name;
     return settings;
   }
 
-  // Through which transposes an operand is read: all, or those that swap the last two dimensions.
+  // Which transposes an operand absorbs: all, or those that swap the last two dimensions.
   enum class Through { kAll, kSwaps };
   ProductOperand operandOf(TensorIndex t, Through through) const {
     ProductOperand o{t, {}, {}};
@@ -123,7 +123,7 @@ class EpilogueFuser {
     return true;
   }
 
-  // Each transpose goes when nobody else reads it; innermost last.
+  // Erases each transpose without another reader; innermost last.
   void eraseUnread(const std::vector<OpIndex> &transposes) {
     for (OpIndex t : transposes) {
       if (!graph_.alive(t)) continue;
@@ -208,7 +208,7 @@ class EpilogueFuser {
     absorb(product, reader, ir_.getGraph(body));
   }
 
-  // A sum may read many products: it is asked about once.
+  // Cached, because a sum may read many products.
   bool isSupported(const Op &reader) {
     const auto [it, fresh] = supported_.try_emplace(reader.index(), false);
     std::string reason;

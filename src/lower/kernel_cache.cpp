@@ -74,7 +74,7 @@ std::string keyOf(const KernelRequest &request) {
     addNumber(key, static_cast<int64_t>(list->size()));
     for (const OperandDesc &o : *list) addOperand(key, o);
   }
-  // x + x is another kernel than x + y: operands that are one tensor are read once.
+  // x + x and x + y are different kernels: equal operands are read once.
   const std::vector<TensorIndex> &inputs = request.op->inputs();
   for (const TensorIndex t : inputs) addNumber(key, std::find(inputs.begin(), inputs.end(), t) - inputs.begin());
   return key;

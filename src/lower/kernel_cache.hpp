@@ -1,5 +1,5 @@
-// KernelCache: a backend that remembers what another backend answered. Equal requests share one kernel object, so that a
-// subgraph called many times makes its kernels once, and a pass that asks "is there a kernel" costs nothing later.
+// KernelCache: a backend that caches the answers of another backend. Equal requests share one kernel object, so that a
+// subgraph called many times creates its kernels once, and a pass that asks "is there a kernel" costs nothing later.
 #pragma once
 #include <memory>
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace popart::lower {
 
-// Lives as long as one program is lowered. User operators are not remembered: their kernels may depend on more than the
+// Lives while one program is lowered. User operators are not cached: their kernels may depend on more than the
 // request says.
 class KernelCache final : public executable::Backend {
  public:
@@ -26,7 +26,7 @@ class KernelCache final : public executable::Backend {
                                                          std::string &reason) const override;
   bool supports(const Op &op, std::string &reason) const override;
 
-  // Answers given by the backend itself and from memory, for tests and logs.
+  // Misses and hits, for tests and logs.
   int64_t made() const { return made_; }
   int64_t shared() const { return shared_; }
 

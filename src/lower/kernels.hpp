@@ -10,7 +10,7 @@
 
 namespace popart::lower {
 
-// False for what the engine does itself (loops, branches, host streams, assignments) and for views.
+// False for what the engine runs itself (loops, branches, host streams, assignments) and for views.
 bool needsKernel(const Op &op);
 
 struct Kernels {

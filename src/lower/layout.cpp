@@ -1,6 +1,6 @@
-// Tensors that must share a layout form sets: the operands and results of an element-wise op, a product's result with the
-// parameters its update epilogue reads, a variable and its new value. A set takes the layout that an op wants for a
-// variable or constant in it (the right operand of a product) when every op that touches it has a kernel for that.
+// Tensors that must share a layout form equivalence classes (sets): operands and results of an element-wise op, a
+// product's result and the parameters of its update epilogue, a variable and its new value. A set takes the layout an
+// op wants for a variable or constant in it (the right operand of a product) if all ops that touch it have kernels.
 #include "lower/layout.hpp"
 
 #include "lower/kernels.hpp"
@@ -24,7 +24,7 @@ class Assigner {
   }
 
   void run() {
-    // Each round refuses one tensor more at least, so that the rounds end.
+    // Terminates: each round refuses at least one more tensor.
     do decide();
     while (!allAccepted());
     for (Graph *graph : tensors_.graphs())
@@ -63,25 +63,25 @@ class Assigner {
   void visit(const Op &op) {
     const Graph &graph = op.getGraph();
     const OperandLayouts layouts = ops::operandLayouts(op);
-    bool isSpread = false;  // an operand is broadcast along rows or columns: another layout would mix it up
+    bool isBroadcast = false;  // an operand is broadcast along rows or columns, which no other layout describes
     forOperands(op, layouts, [&](Side side, int i, TensorIndex t, OperandLayout asked) {
       Set &set = setOf(graph, t);
       if (asked == OperandLayout::Chosen && !set.wanted && graph.info(t).rank() == kRank)
         set.wanted = backend_.wantedLayout(op, side, i);
       set.isPlain |= asked == OperandLayout::Plain || asked == OperandLayout::Channels;
-      isSpread |= asked == OperandLayout::Plain && graph.info(t).nelms() != 1;
+      isBroadcast |= asked == OperandLayout::Plain && graph.info(t).nelms() != 1;
     });
-    if (isSpread && isElementwise(layouts)) keepPlain(graph, op.outputs()[0]);
+    if (isBroadcast && isElementwise(layouts)) keepPlain(graph, op.outputs()[0]);
     if (op.has(Trait::Call)) keepBordersPlain(op, layouts);
   }
-  // All that is not plain lies alike, results too.
+  // All operands and results that are not plain have one layout.
   static bool isElementwise(const OperandLayouts &layouts) {
     return !layouts.in.empty() && !layouts.out.empty() && layouts.out[0] == OperandLayout::Alike &&
            std::find(layouts.in.begin(), layouts.in.end(), OperandLayout::Chosen) == layouts.in.end();
   }
 
-  // What goes into the op's graphs and comes out of them, but for what a loop carries: its last inputs, and as many
-  // outputs behind the condition.
+  // Inputs and outputs of the op's graphs, except loop-carried values: the last inputs, and as many outputs after the
+  // condition.
   void keepBordersPlain(const Op &op, const OperandLayouts &layouts) {
     const size_t carries = isLoop(layouts) ? op.inputs().size() - 2 : 0;
     for (const Graph *graph : op.getCalledGraphs()) {
@@ -97,7 +97,7 @@ class Assigner {
     return all;
   }
 
-  // Whether the backend has a kernel for the op with these layouts; otherwise its operands are refused theirs.
+  // Whether the backend has a kernel for the op with these layouts; otherwise its operands become plain.
   bool isAccepted(const Op &op) {
     const Graph &graph = op.getGraph();
     if (!needsKernel(op)) return true;
@@ -127,7 +127,7 @@ class Assigner {
   const ProgramTensors tensors_;
   std::vector<const Op *> ops_;
   UnionFind sets_;
-  std::vector<Set> found_;  // by what stands for the set
+  std::vector<Set> found_;  // by representative of the set
   std::vector<char> refused_;
 };
 

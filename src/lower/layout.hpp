@@ -1,6 +1,6 @@
-// assignLayouts: which tensors live in a layout their kernels like better than C order. Weights of matrix products
-// become packed panels, together with their gradients, optimizer state and updated values, which only see element-wise
-// work.
+// assignLayouts: which tensors are stored in a layout that their kernels prefer to C order. Weights of matrix products
+// become packed panels, together with their gradients, optimizer state and updated values, which only element-wise ops
+// read.
 #pragma once
 #include <popart/ir.hpp>
 

@@ -1,5 +1,5 @@
-// Sets of tensors that have one layout: operands that an op wants to lie alike, and the names that a value has around and
-// inside a loop. Both passes that assign layouts begin with them.
+// Sets of tensors that must share one layout: operands that an op wants in the same layout, and the names of a
+// loop-carried value outside and inside the loop. Both passes that assign layouts begin with them.
 #pragma once
 #include <algorithm>
 #include <vector>
@@ -17,7 +17,7 @@ inline bool isLoop(const OperandLayouts &layouts) {
   return std::find(layouts.in.begin(), layouts.in.end(), OperandLayout::Carried) != layouts.in.end();
 }
 
-// f(side, position, tensor, what the op asks of it) for every connected operand, inputs first.
+// f(side, position, tensor, the layout the op asks for) for every connected operand, inputs first.
 template <class F>
 void forOperands(const Op &op, const OperandLayouts &layouts, F &&f) {
   for (size_t i = 0; i < layouts.in.size(); ++i)
@@ -26,8 +26,8 @@ void forOperands(const Op &op, const OperandLayouts &layouts, F &&f) {
     if (op.outputs()[i].valid()) f(Side::Out, static_cast<int>(i), op.outputs()[i], layouts.out[i]);
 }
 
-// By number of tensor. `layoutsOf(op)`: what the op asks; `takesPart(graph, tensor)`: whether the tensor may be in a set
-// with others; `isAlike(layout)`: whether operands of an op that ask this are one set.
+// Classes over tensor numbers. `layoutsOf(op)`: what the op asks for; `takesPart(graph, tensor)`: whether the tensor
+// may share a set; `isAlike(layout)`: whether operands of an op that ask for this layout are one set.
 template <class Ops, class LayoutsOf, class TakesPart, class IsAlike>
 UnionFind layoutSets(const ProgramTensors &tensors, const Ops &ops, LayoutsOf &&layoutsOf, TakesPart &&takesPart,
                      IsAlike &&isAlike) {

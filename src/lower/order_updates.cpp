@@ -1,6 +1,6 @@
-// One constraint per (reader, update) pair, unless the reader needs the new value, directly or through other ops. In the
-// body of a loop, a carried value is what a variable is in the main graph. Then the element-wise ops of updates get the
-// place in program order of the last op they wait for, so that the scheduler runs them as soon as they are ready.
+// One constraint per (reader, update) pair, unless the reader depends on the new value. In a loop body, a loop-carried
+// value is what a variable is in the main graph. Then the element-wise ops of updates take the position in program
+// order of the last op they depend on, so that the scheduler runs them as soon as they are ready.
 #include "lower/order_updates.hpp"
 
 #include <algorithm>
@@ -15,12 +15,12 @@
 namespace popart::lower {
 namespace {
 
-// A value that takes the place of another one in memory when the program, or an iteration of a loop, ends.
+// A value that replaces another one in memory at the end of the program or of a loop iteration.
 struct Replacement {
   TensorIndex old, fresh;
 };
 
-// Of the main graph: new values of variables. Of a loop's body: what is carried into the next iteration.
+// Of the main graph: new values of variables. Of a loop body: the values carried into the next iteration.
 std::vector<Replacement> replacementsOf(const Graph &graph, const Op *loop) {
   std::vector<Replacement> result;
   for (const Op *op : graph.ops())
@@ -31,7 +31,7 @@ std::vector<Replacement> replacementsOf(const Graph &graph, const Op *loop) {
   return result;
 }
 
-// Ops whose results nothing but replacements read.
+// Ops whose results only replacements read.
 std::vector<char> updateOps(const Graph &graph, const std::vector<OpIndex> &order,
                             const std::vector<Replacement> &replacements) {
   std::vector<char> found(graph.opSlots(), 0), isOutput(graph.tensorSlots(), 0), isFresh(graph.tensorSlots(), 0);
@@ -51,8 +51,8 @@ std::vector<char> updateOps(const Graph &graph, const std::vector<OpIndex> &orde
   return found;
 }
 
-// The op that makes a new value, when no op but assignments reads what it makes; nullptr otherwise. Constraints in front
-// of such ops cannot close a circle.
+// The op that makes a new value, when only assignments read its results; nullptr otherwise. Constraints in front
+// of such ops cannot form a cycle.
 Op *soleUpdate(const Graph &graph, TensorIndex fresh) {
   Op *update = graph.tensor(fresh).getProducerUnsafe();
   if (!update) return nullptr;
@@ -64,7 +64,7 @@ Op *soleUpdate(const Graph &graph, TensorIndex fresh) {
   return update;
 }
 
-// Ops that read a value or, where a loop carries it on, the loop's result, which may be the same memory.
+// Ops that read a value or, when a loop carries it, the loop's result, which may be the same memory.
 void addReaders(const Graph &graph, TensorIndex t, std::vector<const Op *> &readers) {
   for (const Use &use : graph.tensor(t).uses()) {
     const Op &op = graph.op(use.op);
@@ -74,9 +74,9 @@ void addReaders(const Graph &graph, TensorIndex t, std::vector<const Op *> &read
   }
 }
 
-// Whether `to` comes after `from`, or the search for it is given up.
+// Whether `to` depends on `from`; true as well when the search is given up.
 bool leadsTo(const std::map<uint32_t, std::vector<uint32_t>> &after, uint32_t from, uint32_t to) {
-  constexpr size_t kMostVisits = 100;
+  constexpr size_t kMostVisits = 100;  // bounds compile time: updates depend on few ops
   std::vector<uint32_t> stack{from};
   std::set<uint32_t> seen{from};
   while (!stack.empty()) {
@@ -101,7 +101,7 @@ void orderGraph(Graph &graph, const Op *loop) {
     for (const Op *reader : readers)
       if (!reader->is(Role::VariableAssign) && reader != update) pairs.emplace_back(reader->index(), update->index());
   }
-  // Nothing but assignments reads an update, so that only updates that read one another's old values can close a circle.
+  // Only assignments read an update, so that only updates that read one another's old values can form a cycle.
   std::set<uint32_t> updates;
   for (const auto &pair : pairs) updates.insert(pair.second.value);
   std::map<uint32_t, std::vector<uint32_t>> after;  // among updates

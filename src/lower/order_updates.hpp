@@ -1,5 +1,5 @@
-// orderUpdates: every reader of a variable's old value (in the body of a loop: of a carried value) runs before the op that
-// makes the new one, wherever data allows. The new value can then be written straight into the variable or carry.
+// orderUpdates: every reader of a variable's old value (in a loop body: of a loop-carried value) runs before the op
+// that makes the new one, wherever data dependences allow. The update can then be done in place.
 #pragma once
 #include <popart/ir.hpp>
 
@@ -7,7 +7,7 @@ namespace popart::lower {
 
 void orderUpdates(Ir &flat);
 
-// Element-wise updates run right after the gradient they wait for, so that few gradients are alive at once and each is
+// Element-wise updates run right after the gradient they depend on, so that few gradients are live at once and each is
 // still in cache. Changes the order of ops only.
 void runUpdatesEarly(Ir &flat);
 

@@ -23,7 +23,7 @@ void packConstants(Ir &program, int threads) {
       work.push_back({t, layout, TensorData(TensorInfo(DataType::UINT8, {size}))});
       bytes += size;
     }
-  for (Work &w : work) w.stored.mutableData();  // memory is taken here: tasks must not throw
+  for (Work &w : work) w.stored.mutableData();  // allocated here, because tasks must not throw
   ThreadPool pool(bytes < kWorthThreads ? 1 : threads);
   pool.parallel(static_cast<int>(work.size()), [&work](int task, int) {
     Work &w = work[static_cast<size_t>(task)];

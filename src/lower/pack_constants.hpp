@@ -1,5 +1,5 @@
-// Constants in their layout: the values of a constant become the bytes that kernels read, as a UINT8 tensor of their
-// stored size, so that a stored program can be used where it lies. Invariant: a constant with a layout has its plain
+// Packs constants into their layouts: the values of a constant become the bytes that kernels read, as a UINT8 tensor of
+// its stored size, so that a stored program can be used in place. Invariant: a constant with a layout has its plain
 // values before this pass and stored bytes after it.
 #pragma once
 #include <popart/ir.hpp>

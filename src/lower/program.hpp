@@ -1,4 +1,4 @@
-// Program: what lowering makes and every device starts from. Flat functional graphs in which each op has a kernel on the
+// Program: the result of lowering, input of every device. Flat functional graphs in which each op has a kernel on the
 // device, with memory layouts as facts of tensors. A value: it can be printed, read back, checked and compiled alone.
 //
 //   Ir --passes--> Program --schedule--> Schedule --planMemory--> MemoryPlan --emit--> Executable
@@ -33,7 +33,7 @@ struct LowerOptions {
   int64_t maxMemoryBytes = 0;  // 0: no limit; otherwise memory_allocation_err when the plan does not fit
 };
 
-// The backends of the options, each remembering its answers while one program is lowered and compiled.
+// The backends of the options, each with a KernelCache while one program is lowered and compiled.
 using Backends = std::vector<std::unique_ptr<KernelCache>>;
 Backends remember(const LowerOptions &options);  // throws internal_error when there is none
 

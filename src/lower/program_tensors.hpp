@@ -1,5 +1,5 @@
 // Numbers for the tensors of all graphs that run, so that a pass can put tensors of different graphs into one set; and
-// the values that loops carry, which are one value under four names.
+// loop-carried values, which have four names each.
 #pragma once
 #include <unordered_map>
 #include <vector>
@@ -28,13 +28,13 @@ class ProgramTensors {
   uint32_t size_ = 0;
 };
 
-// One value that a loop carries.
+// One loop-carried value.
 struct Carried {
   int input;           // of the loop
   TensorIndex outer;   // the loop's input
   TensorIndex inner;   // input of the body
   TensorIndex next;    // output of the body
-  TensorIndex result;  // output of the loop; invalid when nobody wants it
+  TensorIndex result;  // output of the loop; invalid when not connected
   int output;          // of the body
 };
 

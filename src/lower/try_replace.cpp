@@ -1,4 +1,4 @@
-// See try_replace.hpp. The results step aside by name, so that the new op's outputs have their ids from the start.
+// See try_replace.hpp. The results are renamed first, so that the new op's outputs have their ids from the start.
 #include "lower/try_replace.hpp"
 
 namespace popart::lower {

@@ -17,8 +17,8 @@ struct Replacement {
   std::vector<TensorIndex> results;
 };
 
-// Puts the op into the graph. When `accepts` it, readers of the results read its outputs, and it is returned; the ops
-// that made the results are left to the caller to erase. Otherwise the graph is as before, and nullptr is returned.
+// Adds the op to the graph. When `accepts` returns true, readers of the results read its outputs and it is returned;
+// the caller erases the ops that made the results. Otherwise the graph is unchanged and nullptr is returned.
 Op *tryReplace(Graph &graph, Replacement replacement, const std::function<bool(const Op &)> &accepts);
 
 }  // namespace popart::lower

@@ -1,16 +1,16 @@
 // Offset assignment for intervals. Buffers are placed one after another; each goes into the smallest gap left by the
 // already placed buffers that are alive at the same time:
 //
-//   offset ▲   ┌─────┐           A and C never live together, so C takes A's place
+//   offset ▲   ┌─────┐           A and C are never live together, so C reuses A's memory
 //          │   │  B  ├───┐
 //          │ ┌─┴─┬───┴─┐ │
 //          │ │ A │  C  │ │
 //          └─┴───┴─────┴─┴──▶ time
 //
-// In the order of their starts that is an allocator at work, n·log(n) for n buffers. Where it leaves holes, other
-// orders are tried, the best one is mended step by step, and the best result is kept. Those look at every pair of
-// buffers that live together; where there are too many pairs, only the largest buffers are placed so, and the small
-// rest above them.
+// In the order of their starts this is a best-fit allocator, n·log(n) for n buffers. Where it leaves holes, other
+// orders are tried, the best one is improved step by step, and the best result is kept. Those look at every pair of
+// buffers with overlapping live ranges; where there are too many pairs, only the largest buffers are placed so, and the
+// others above them.
 #include "memory/arena.hpp"
 
 #include <algorithm>
@@ -46,7 +46,7 @@ struct Placement {
     buckets.resize(static_cast<size_t>(horizon / kBucket) + 1);
   }
 
-  // Smallest gap among placed buffers that overlap in time.
+  // Best fit: the smallest gap among placed buffers with overlapping live ranges.
   int64_t place(int n) {
     const Interval &x = intervals[n];
     const int64_t bytes = aligned(x.bytes);
@@ -70,18 +70,18 @@ struct Placement {
     return best;
   }
 
-  static constexpr int kBucket = 16;
+  static constexpr int kBucket = 16;  // times per bucket: most live ranges span few ops
   const std::vector<Interval> &intervals;
   std::vector<std::vector<int>> buckets;
   std::vector<int64_t> offsets = std::vector<int64_t>(intervals.size(), 0);
 };
 
-// Free ranges of an arena whose end is open.
+// Free list of an arena without an upper bound.
 class FreeRanges {
  public:
   FreeRanges() { add(0, kEndless); }
 
-  // From the smallest range that fits, the lowest of them.
+  // Best fit; of equal ranges the lowest.
   int64_t take(int64_t bytes) {
     const auto [size, begin] = *bySize_.lower_bound({bytes, 0});
     remove(begin, size);
@@ -125,7 +125,7 @@ std::vector<int> orderOfStarts(const std::vector<Interval> &intervals) {
   return sorted(intervals, [&](int a, int b) { return intervals[a].first < intervals[b].first; });
 }
 
-// What planInOrder gives for buffers in the order of their starts. `pairs` becomes the number of those that live
+// Same as planInOrder for buffers in the order of their starts. `pairs` becomes the number of pairs that are live
 // together.
 ArenaPlan planByStart(const std::vector<Interval> &intervals, const std::vector<int> &order, int64_t &pairs) {
   ArenaPlan plan;
@@ -157,9 +157,9 @@ ArenaPlan planInOrder(const std::vector<Interval> &intervals, const std::vector<
   return plan;
 }
 
-constexpr int64_t kMostPairs = 2'000'000;       // looked at by one placement order
-constexpr int64_t kMostPairsInAll = 4'000'000;  // by the attempts to mend one
-constexpr size_t kLargestBuffers = 2000;        // have less than kMostPairs
+constexpr int64_t kMostPairs = 2'000'000;       // visited by one placement order; bounds compile time
+constexpr int64_t kMostPairsInAll = 4'000'000;  // visited by all attempts to improve one
+constexpr size_t kLargestBuffers = 2000;        // n (n - 1) / 2 pairs: fewer than kMostPairs
 
 // The buffers that end where the arena ends are placed first in the next attempt; the best attempt is kept.
 void promoteHighest(const std::vector<Interval> &intervals, std::vector<int> order, int64_t attempts, int64_t peak,

@@ -1,6 +1,6 @@
-// One walk over the schedule numbers every op with a time (loop bodies and branches lie inside their op's range) and
-// records who reads and writes which storage when. Views share with their input, loop carries with the loop's results,
-// an invariant carry with the outer value; the rest is decided in sharing.cpp. Then the arena is planned.
+// One walk over the schedule numbers every op with a time (loop bodies and branches inside their op's range) and
+// records the times at which each storage is read and written. Views alias their input, loop carries the loop's
+// results, a loop-invariant carry the outer value; the rest is decided in sharing.cpp. Then the arena is planned.
 #include "memory/plan.hpp"
 
 #include <algorithm>
@@ -217,7 +217,7 @@ class Planner {
     plan_.assigned.insert(plan_.assigned.end(), last.begin(), last.end());
   }
 
-  // Storages that were joined into another one get its number; copies that sharing made superfluous go.
+  // Storages that were joined into another one get its number; copies that sharing made redundant are removed.
   void place() {
     const Storages::Placed placed = storages_.place();
     std::vector<int> number(storages_.size(), -1);

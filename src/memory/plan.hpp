@@ -1,5 +1,5 @@
-// MemoryPlan: where every value of a scheduled program lies. Liveness, sharing and placement in one value, which emission
-// reads, people print and the check verifies.
+// MemoryPlan: the memory of every value of a scheduled program. Live ranges, sharing and placement in one value, which
+// emission reads, people print and the check verifies.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -22,11 +22,11 @@ struct Storage {
   Place place = Place::Arena;
   int64_t bytes = 0;
   int64_t offset = 0;         // Arena: bytes from its start; others: index in MemoryPlan::variables or constants
-  int first = -1, last = -1;  // alive between these times, both included; -1: never
+  int first = -1, last = -1;  // live range, both times included; -1: never live
   std::string name;           // of the value it was made for
 };
 
-// A copy between storages that sharing could not avoid.
+// A copy between storages that sharing could not remove.
 struct Copy {
   int from = -1, to = -1;
   int64_t bytes = 0;
@@ -40,14 +40,14 @@ struct MemoryPlan {
   // At the end of the program, in this order: new values of variables.
   std::vector<Copy> assigned;
   int64_t arenaBytes = 0;
-  int64_t largestLiveSetBytes = 0;  // no arena can be smaller
+  int64_t largestLiveSetBytes = 0;  // lower bound of every arena
 
   // Index in storages; -1 when the tensor takes no memory (nothing runs that touches it).
   int of(const Graph &graph, TensorIndex t) const;
   std::unordered_map<const Graph *, std::vector<int>> storageOf;  // by tensor index
 };
 
-// The kernel that runs an op; null for what is no kernel (host streams, loops, branches, views, assignments).
+// The kernel that runs an op; null for ops without one (host streams, loops, branches, views, assignments).
 using KernelOf = std::function<const executable::Kernel *(const Op &)>;
 
 MemoryPlan planMemory(const Ir &program, const schedule::Schedule &schedule, const KernelOf &kernelOf);
@@ -55,7 +55,7 @@ MemoryPlan planMemory(const Ir &program, const schedule::Schedule &schedule, con
 // One line per storage (offset, bytes, lifetime, values), then the copies and the totals.
 std::string print(const MemoryPlan &plan);
 
-// Throws internal_error when two storages that are alive at one time overlap in the arena, or lie outside of it.
+// Throws internal_error when storages with overlapping live ranges overlap in the arena, or one exceeds the arena.
 void verify(const MemoryPlan &plan);
 
 }  // namespace popart::memory

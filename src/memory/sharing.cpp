@@ -1,9 +1,9 @@
-// Decided once for the whole program, from who reads and writes which storage when:
-//   - a loop's carry is the memory of its first value when nothing else reads that value later: a variable that the
-//     program assigns anew, or a value that dies with the loop's start;
-//   - a variable's new value is written straight into the variable when every read of the old value comes before, or is
-//     the same element-wise kernel; otherwise it is copied at the end. Likewise results and carries of loops;
-//   - an element-wise kernel overwrites an input that dies with it.
+// Decided once for the whole program, from the times at which each storage is read and written:
+//   - a loop-carried value takes the memory of its initial value when nothing else reads that value later: a variable
+//     that the program assigns, or a value whose last use is the loop;
+//   - a variable is updated in place when every read of the old value comes before, or is in the same element-wise
+//     kernel; otherwise the new value is copied at the end. Likewise for results and carries of loops;
+//   - an element-wise kernel works in place on an input whose last use it is.
 #include "memory/sharing.hpp"
 
 #include <algorithm>
@@ -52,8 +52,8 @@ const KernelUse *Sharing::writer(int s) const {
   return found;
 }
 
-// Whether `value` may be written straight into `target`: every read of target's old contents is over by then. What reads
-// target after `last` sees the new contents.
+// Whether `value` may be written directly into `target`: no read of target's old contents follows. Reads of target
+// after `last` see the new contents.
 bool Sharing::canWriteInto(int value, int target, int last) const {
   if (storages_.place(value) != Place::Arena || storages_.find(value) == storages_.find(target)) return false;
   if (storages_.bytes(value) != storages_.bytes(target)) return false;
@@ -104,15 +104,15 @@ bool Sharing::readAfter(int s, int time) const {
   return false;
 }
 
-// An assign whose value lies in another variable copies it at the end of the program.
+// An assign whose value aliases another variable copies it at the end of the program.
 void Sharing::readAssignedVariables() {
   for (const Assign &a : assigns_)
     if (storages_.place(a.value) == Place::Variable && storages_.find(a.value) != storages_.find(a.variable))
       readOutsideKernels(a.value, a.time);
 }
 
-// Carries move into the memory of their first value, unless several carries begin with it. A variable that is not
-// assigned keeps its value over the run.
+// Carries take the memory of their initial value, unless several carries share that value. A variable that is not
+// assigned must keep its value.
 void Sharing::shareFirstValues() {
   std::map<int, int> carriesOf;
   for (const CarriedMove &m : firstValues_) ++carriesOf[m.value];
@@ -128,7 +128,7 @@ void Sharing::shareFirstValues() {
   }
 }
 
-// Values move into the memory of the variable they replace.
+// New values take the memory of the variable they replace.
 void Sharing::shareUpdates() {
   for (Assign &a : assigns_) {
     if (storages_.find(a.value) == storages_.find(a.variable)) {
@@ -140,13 +140,13 @@ void Sharing::shareUpdates() {
   }
 }
 
-// A value that lies in another carry of the same loop already stays there: each carry has a first value of its own.
+// A value that already aliases another carry of the same loop stays there: each carry has its own initial value.
 void Sharing::shareCarries() {
   std::set<std::pair<int, int>> carries;  // (storage, start of its loop)
   for (const CarriedMove &m : carriedMoves_) carries.insert({storages_.find(m.carry), m.start});
   for (const CarriedMove &m : carriedMoves_) {
     const int from = storages_.find(m.value), to = storages_.find(m.carry);
-    const KernelUse *producer = writer(m.value);  // before the loop: the carry's first value would overwrite it
+    const KernelUse *producer = writer(m.value);  // before the loop: the carry's initial value would overwrite it
     if (!producer || producer->time <= m.start || from == to || carries.count({from, m.start})) continue;
     if (!canWriteInto(m.value, m.carry, m.end)) continue;
     joinInto(m.value, m.carry);
@@ -179,7 +179,7 @@ void Sharing::shareInPlace() {
   }
 }
 
-// Another operand of the same kernel shares `in` and may not be overwritten by output o.
+// Another operand of the same kernel aliases `in` and may not be overwritten by output o.
 bool Sharing::readElsewhere(const KernelUse &k, size_t operand, int in, int o) const {
   for (size_t i = 0; i < k.in.size(); ++i)
     if (i != operand && k.in[i] >= 0 && storages_.find(k.in[i]) == in &&

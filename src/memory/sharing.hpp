@@ -1,5 +1,5 @@
-// Which values share memory: an element-wise result lies over an operand that dies with it, a variable's new value over
-// the old one, a loop's result over the carry it feeds.
+// Which values share memory: an element-wise result is computed in place of an operand whose last use it is, a
+// variable's new value in the variable, a loop's result in the carry it feeds.
 #pragma once
 #include <map>
 #include <set>
@@ -11,34 +11,34 @@
 
 namespace popart::memory {
 
-// What a kernel reads and writes. Storages count as in Storages, -1: not connected.
+// What a kernel reads and writes. Storages are numbered as in Storages, -1: not connected.
 struct KernelUse {
   const executable::Kernel *kernel = nullptr;
   std::vector<int> in, out;
   int time = 0;
 };
 
-// Told everything about a program in the order of its times; then run() joins storages once.
+// Collects all accesses of a program in the order of their times; then run() joins storages once.
 class Sharing {
  public:
   explicit Sharing(Storages &storages) : storages_(storages) {}
 
   void addKernel(KernelUse kernel) { kernels_.push_back(std::move(kernel)); }
-  // A step that is no kernel reads `s`.
+  // A step that runs no kernel reads `s`.
   void readOutsideKernels(int s, int time);
-  // The variable takes `value` when the program ends; only in the same layout can the value lie in the variable.
+  // The variable takes `value` when the program ends; the two can share memory only in the same layout.
   enum class Layouts { Same, Different };
   void addAssign(int variable, int value, Layouts layouts, int time);
-  // The carry of the loop that begins at `start` gets its first value from `outer`.
+  // The carry of the loop that begins at `start` gets its initial value from `outer`.
   void addFirstValue(int outer, int carry, int start) { firstValues_.push_back({outer, carry, start, start}); }
-  // `value` moves to the carry at the end of each iteration of the loop from `start`, where the carry gets its first
+  // `value` moves to the carry at the end of each iteration of the loop from `start`, where the carry gets its initial
   // value, to `end`.
   void addCarriedMove(int value, int carry, int start, int end) { carriedMoves_.push_back({value, carry, start, end}); }
 
   void run();
 
   const std::vector<KernelUse> &kernels() const { return kernels_; }
-  // After run(): assigns whose value lies elsewhere and has to be copied.
+  // After run(): assigns whose value has other memory and must be copied.
   struct Assign {
     int variable, value;
     Layouts layouts;
@@ -47,7 +47,7 @@ class Sharing {
   const std::vector<Assign> &copies() const { return assigns_; }
 
  private:
-  // Between a carry and what it is given: its first value, or that of the next iteration.
+  // Between a carry and its source: the initial value, or that of the next iteration.
   struct CarriedMove {
     int value, carry;
     int start, end;
@@ -70,7 +70,7 @@ class Sharing {
   std::vector<Assign> assigns_;
   std::vector<CarriedMove> firstValues_, carriedMoves_;
   std::set<std::pair<int, int>> writers_, readers_;  // (storage, kernel)
-  std::map<int, std::set<int>> outsideReads_;        // storage -> times it is read by steps that are no kernels
+  std::map<int, std::set<int>> outsideReads_;        // storage -> times of reads by steps without a kernel
 };
 
 }  // namespace popart::memory

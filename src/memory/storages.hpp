@@ -18,7 +18,7 @@ class Storages {
 
   void define(int s, int time);           // written at `time`
   void use(int s, int time);              // read at `time`
-  void keep(int s, int first, int last);  // alive over the whole range whatever its uses
+  void keep(int s, int first, int last);  // live over the whole range whatever its uses
   Place place(int s) const { return items_[find(s)].place; }
   int64_t bytes(int s) const { return items_[find(s)].bytes; }
   int64_t index(int s) const { return items_[find(s)].index; }
@@ -26,7 +26,7 @@ class Storages {
   int firstDefinition(int s) const { return items_[find(s)].first; }
   size_t size() const { return items_.size(); }
 
-  // Places what lies in the arena. One entry per storage number; joined ones repeat their target's.
+  // Places the storages of the arena. One entry per storage number; joined ones repeat their target's.
   struct Placed {
     std::vector<Storage> storages;
     int64_t arenaBytes = 0;

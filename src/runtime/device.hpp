@@ -1,5 +1,5 @@
-// Device: where programs run. It says which backends make its kernels, and gives every engine a queue: memory, copies and
-// launches in order. The engine walks over steps and knows no machine; a new device is these two classes.
+// Device: where programs run. It lists the backends that make its kernels, and gives every engine a queue: memory,
+// copies and launches in order. The engine walks over steps and knows no machine; a new device is these two classes.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -11,8 +11,8 @@
 
 namespace popart::runtime {
 
-// Whether a kernel wakes as many threads as pay (executable/cost.hpp), or one for every task, so that tests see tasks
-// run at the same time however small they are.
+// Whether a kernel wakes as many threads as are worth it (executable/cost.hpp), or one per task, so that tests run even
+// tiny tasks concurrently.
 enum class Waking : uint8_t { AsPays, Always };
 
 // How one engine runs its program.
@@ -26,13 +26,13 @@ struct RunSettings {
 class Launch {
  public:
   virtual ~Launch() = default;
-  // Runs the kernel behind all that its queue was given before; may return while it runs. No allocation, lookup or lock
+  // Runs the kernel after all earlier work of its queue; may return while it runs. No allocation, lookup or lock
   // that the kernel does not need. Throws runtime_error when a kernel reported a value outside its domain, this one or
   // an earlier one of the queue.
   virtual void run() = 0;
 };
 
-// What one engine has of a device. Used by one thread at a time; all of it ends with the queue.
+// One engine's share of a device. Used by one thread at a time; owns everything that it hands out.
 class Queue {
  public:
   virtual ~Queue() = default;
@@ -45,7 +45,7 @@ class Queue {
   // Whether the host may read and write this memory by its addresses, and kernels the host's; launches are then over when
   // they return.
   virtual bool isHostMemory() const = 0;
-  // Copies behind all that was given before; the first two are over when they return. No bytes: the host's pointer may
+  // Copies after all earlier work; the first two are complete when they return. With zero bytes the host's pointer may
   // be null.
   virtual void copyIn(void *device, const void *host, int64_t bytes) = 0;
   virtual void copyOut(void *host, const void *device, int64_t bytes) = 0;
@@ -55,7 +55,7 @@ class Queue {
   // constants. Step and lists outlive the launch. Throws popart::error, naming step, kernel and device, for a kernel that
   // the device cannot run.
   virtual std::unique_ptr<Launch> bind(const executable::Step &step, const void *const *in, void *const *out) = 0;
-  // Returns when all that was given is done. Throws as Launch::run.
+  // Returns when all earlier work is complete. Throws as Launch::run.
   virtual void wait() = 0;
 };
 
@@ -64,7 +64,7 @@ class Device {
  public:
   virtual ~Device() = default;
   virtual std::string name() const = 0;  // "cpu"
-  // Who makes its kernels, in order of preference: the first one also decides what is fused and how values lie in memory.
+  // Factories of its kernels, in order of preference: the first one also decides on fusion and layouts.
   virtual const std::vector<const executable::Backend *> &backends() const = 0;
   // A queue for engines of this executable, which outlives it. Throws memory_allocation_err when the device has not the
   // memory that the executable needs, runtime_error when it cannot be had.

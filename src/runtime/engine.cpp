@@ -103,7 +103,7 @@ struct Engine::Impl {
     queue->copyIn(memory, data.data(), data.nbytes());
     return memory;
   }
-  // Values that steer loops and branches: without a call where the host can read them.
+  // Trip counts and conditions of loops and branches: read directly where the host can.
   template <class T>
   T read(const void *device) const {
     if (isHostMemory) return *static_cast<const T *>(device);

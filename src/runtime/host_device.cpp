@@ -25,7 +25,7 @@ using executable::RunContext;
 using executable::Step;
 
 // Each worker is bound to a core when there is one thread per allowed core; otherwise the system places them better.
-// More threads than the CPU quota feeds do not poll: that would use up what the others compute with.
+// With more threads than the CPU quota allows, waiting threads do not poll: they would use up the others' quota.
 ThreadPoolOptions poolOptions(int threads) {
   const ProcessorLimits limits = processorLimits();
   ThreadPoolOptions options;
@@ -35,7 +35,7 @@ ThreadPoolOptions poolOptions(int threads) {
   return options;
 }
 
-// All memory comes in from the start: what the machine cannot give now would end the process later.
+// All memory is committed at the start: an allocation that the machine cannot back would end the process later.
 const Executable &requireMemoryFor(const Executable &e) {
   constexpr int64_t kAlwaysThere = int64_t{64} << 20;
   const int64_t needed = e.memory.arenaBytes + e.memory.variableBytes + e.memory.scratchBytes;
@@ -138,7 +138,7 @@ class HostQueue final : public Queue {
     int threads_ = 1;
   };
 
-  // Memory that every thread uses in turn: in blocks.
+  // Memory that every thread uses: first touched in interleaved blocks.
   void touchInTurn(const HostMemory &memory) {
     pool_.onEachThread([&](int thread, int) {
       constexpr auto kBlock = static_cast<int64_t>(HostMemory::kHugePage);
@@ -146,7 +146,7 @@ class HostQueue final : public Queue {
         memory.touch(at, at + kBlock);
     });
   }
-  // Each value in the contiguous parts that kernels' tasks fall into.
+  // Each value in contiguous parts, as kernels partition it into tasks.
   void touchInParts(const HostMemory &memory, std::span<const int64_t> values) {
     pool_.onEachThread([&](int thread, int) {
       const int64_t threads = pool_.threads();

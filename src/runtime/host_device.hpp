@@ -1,5 +1,5 @@
-// HostDevice: the host's own processors and memory. Kernels are those of executable/host_kernel.hpp; a kernel wakes as many
-// threads as pay, and memory is touched first by the threads that use it.
+// HostDevice: the host's own processors and memory. Kernels are those of executable/host_kernel.hpp; a kernel wakes as
+// many threads as are worth it, and memory is first touched by the threads that use it.
 #pragma once
 #include "runtime/device.hpp"
 

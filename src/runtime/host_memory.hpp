@@ -5,8 +5,8 @@
 
 namespace popart::runtime {
 
-// Aligned, zeroed block. Large blocks are pages of the system, which come zeroed: huge ones where it offers them, but for
-// the last part, which would be rounded up. They come into memory when they are touched, near the thread that does.
+// Aligned, zeroed block. Large blocks are mapped pages, huge ones where the system offers them, except for the tail,
+// which would be rounded up. Pages are committed at first touch, near the thread that touches them.
 class HostMemory {
  public:
   static constexpr size_t kHugePage = size_t{2} << 20;
@@ -19,7 +19,7 @@ class HostMemory {
 
   char *data() const { return data_; }
   int64_t bytes() const { return static_cast<int64_t>(bytes_); }  // those asked for, rounded up by aligned()
-  // Brings bytes [begin, end) into memory; they keep their zeros. Not for bytes that were written.
+  // First-touches bytes [begin, end), which stay zero. Not for bytes that were written.
   void touch(int64_t begin, int64_t end) const;
   // Bytes as multiples of the alignment.
   static int64_t aligned(int64_t bytes);

@@ -1,5 +1,5 @@
-// See interrupt.hpp. The clock is looked at in strides that grow while they stay short, so that a loop of tiny
-// iterations does not pay for it and one of long iterations is asked after each.
+// See interrupt.hpp. The clock is read in strides of iterations that grow while they take little time, so that a loop
+// of tiny iterations does not pay for it and one of long iterations checks after each.
 #include "runtime/interrupt.hpp"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace {
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kPeriod{50};        // between two questions
+constexpr milliseconds kPeriod{50};        // between two checks; well below what a person notices
 constexpr microseconds kShortStride{200};  // a stride that took less may grow
 constexpr int64_t kLongestStride = 64;     // iterations
 

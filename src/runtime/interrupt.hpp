@@ -1,12 +1,12 @@
-// When a loop asks the check of popart/interrupt.hpp. Why a question and no flag that a signal handler sets:
-// docs/decisions/0014-interrupting-a-run.md.
+// When a loop calls the check of popart/interrupt.hpp. Why it polls instead of reading a flag that a signal handler
+// sets: docs/decisions/0014-interrupting-a-run.md.
 #pragma once
 #include <chrono>
 #include <cstdint>
 
 namespace popart::runtime {
 
-// Decides in one loop when to look at the clock: after every iteration when they take long, after some when they do not.
+// Decides in one loop when to read the clock: after every iteration when they take long, after some when they do not.
 class InterruptPace {
  public:
   // Call once per iteration. Throws what the check throws.

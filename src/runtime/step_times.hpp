@@ -1,6 +1,6 @@
-// StepTimes: where the time of a run goes, step by step, for people who make kernels or networks faster.
-//
-// Asked for with the environment variable POPART_STEP_TIMES=FILE: when an engine ends, its table is appended to FILE.
+// StepTimes: a profile of a run, step by step, for people who make kernels or networks faster. Enabled by the
+// environment variable POPART_STEP_TIMES=FILE: when an engine ends, its table is appended to FILE. An engine without it
+// reads no clock.
 // An engine without it reads no clock.
 #pragma once
 #include <cstdint>

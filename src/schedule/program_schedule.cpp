@@ -57,7 +57,7 @@ void verify(const Schedule &schedule, const Ir &ir) {
     std::vector<int> place(graph->opSlots(), -1);
     for (size_t i = 0; i < order.size(); ++i) {
       if (!graph->alive(order[i]) || place[order[i].value] >= 0)
-        throw internal_error("schedule: place {} of {} names an op that is gone or stands there twice", i,
+        throw internal_error("schedule: position {} of {} names an op that was removed or is listed twice", i,
                              graph->getGraphString());
       place[order[i].value] = static_cast<int>(i);
     }

@@ -1,6 +1,6 @@
-// Program-order list scheduling. In-place semantics: all tensors that share memory form one alias set; an op that
-// writes the set runs after the readers and writers that stand before it in program order and before those that stand
-// after it, except where data already says otherwise.
+// Program-order list scheduling. In-place ops: all tensors that share memory form one alias set; an op that
+// writes the set runs after the readers and writers that precede it in program order and before those that come
+// after it, unless data dependences demand otherwise.
 #include "schedule/schedule.hpp"
 
 #include <algorithm>
@@ -80,7 +80,7 @@ void addMemoryEdges(const Graph &graph, const std::vector<Op *> &ops, const std:
     auto link = [&](int a, int b) {
       if (a == b || a < 0) return;
       const bool forward = position[a] < position[b];
-      if (!(forward && sorted) && reaches(b, a, successors, position, sorted)) return;  // it would close a cycle
+      if (!(forward && sorted) && reaches(b, a, successors, position, sorted)) return;  // it would form a cycle
       edges.emplace_back(a, b);
       successors[a].push_back(b);
       sorted &= forward;

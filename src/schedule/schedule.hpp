@@ -1,4 +1,4 @@
-// Order of a graph's ops: topological, honours constraints, and keeps program order where data leaves a choice.
+// Order of a graph's ops: topological, honours constraints, keeps program order where data dependences leave a choice.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -14,7 +14,7 @@ namespace popart::schedule {
 // first (ties: smaller node). Returns fewer than n nodes when the edges have a cycle. O((n + e) log n).
 std::vector<int> order(int n, const std::vector<std::pair<int, int>> &edges, const std::vector<int64_t> &keys);
 
-// Topological order of the graph. In-place ops are ordered against the other readers and writers of the same memory as
+// Topological order of the graph. In-place ops are ordered against other readers and writers of the same memory as
 // the program states them (Op::Settings::sequence). Throws popart::error naming ops of a cycle.
 std::vector<OpIndex> orderOps(const Graph &graph);
 
@@ -30,8 +30,8 @@ struct Schedule {
 Schedule schedule(const Ir &ir);
 // "<graph>:" and one line per op: its place, type and number, debug name.
 std::string print(const Schedule &schedule, const Ir &ir);
-// Throws internal_error unless every op of every graph that runs stands exactly once, after what makes its inputs and
-// after what a constraint puts before it.
+// Throws internal_error unless every op of every graph that runs is listed exactly once, after the producers of its
+// inputs and its constraints.
 void verify(const Schedule &schedule, const Ir &ir);
 
 }  // namespace popart::schedule

@@ -1,5 +1,5 @@
-// Reading index tensors of any integer type, and places along an axis. Index values are data: they are checked where
-// they are used, and an index that is out of range points nowhere and is reported.
+// Reading index tensors of any integer type, and positions along an axis. Index values are data: they are checked where
+// they are used; an index out of range selects nothing and is reported.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -60,7 +60,7 @@ inline bool isIndexType(DataType type) {
   }
 }
 
-// The place an index points at: [0, size), or -1 when out of range.
+// The position an index selects: [0, size), or -1 when out of range.
 enum class NegativeIndex { kOutOfRange, kFromEnd };
 inline int64_t placeOf(int64_t index, int64_t size, NegativeIndex negative) {
   if (index < 0 && negative == NegativeIndex::kFromEnd && index >= -size) index += size;
@@ -77,7 +77,7 @@ struct IndexOperand {
   static IndexOperand of(const executable::KernelRequest &request, int operand = 1) {
     return {operand, request.inputs[static_cast<size_t>(operand)].info.dataType(), NegativeIndex::kFromEnd, true};
   }
-  // The place in [0, size) that index i points at, or -1, after a report.
+  // The position in [0, size) that index i selects, or -1, after a report.
   int64_t place(const executable::KernelArgs &args, int64_t i, int64_t size) const noexcept {
     const int64_t index = indexAt(args.in[operand], type, i), at = placeOf(index, size, negative);
     if (at < 0 && reports) [[unlikely]]

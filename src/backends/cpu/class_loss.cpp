@@ -1,5 +1,5 @@
-// ONNX class losses on float32: NegativeLogLikelihoodLoss and its gradient. Input (N, C, d...), targets (N, d...); a
-// target that is ignored counts nothing, one that is out of range is reported. Sums are made by one task in order.
+// ONNX class losses on float32: NegativeLogLikelihoodLoss and its gradient. Input (N, C, d...), targets (N, d...); an
+// ignored target has weight 0, one out of range is reported. One task sums the samples in order.
 #include <algorithm>
 
 #include <popart/op.hpp>
@@ -24,7 +24,7 @@ struct Targets {
   LossReduction reduction = LossReduction::Mean;
 
   int64_t count() const { return batch * inner; }
-  // Class of sample i, or -1 when it counts nothing.
+  // Class of sample i, or -1 when it is ignored.
   int64_t label(const void *targets, int64_t i) const {
     const int64_t t = indexAt(targets, type, i);
     return (ignores && t == ignored) || t < 0 || t >= classes ? -1 : t;
@@ -39,7 +39,7 @@ struct Targets {
     return -1;
   }
   int64_t position(int64_t i, int64_t label) const { return (i / inner * classes + label) * inner + i % inner; }
-  // What the sum is divided by: for Mean the weights of the samples.
+  // The divisor of the sum: for Mean the total weight of the samples.
   double denominator(const void *targets, const float *weights) const {
     if (reduction != LossReduction::Mean) return 1;
     double sum = 0;

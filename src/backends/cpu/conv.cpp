@@ -40,8 +40,9 @@ std::optional<ConvShape> convShape(const Op &op, const Shape &x, const Shape &w,
   return s;
 }
 
-bool requireWeights(const OperandDesc &w, const ConvShape &s, std::string &reason, Turned turned = Turned::kNo) {
-  if (w.info.dataType() == DataType::FLOAT && w.layout == convPanels(w.info.shape(), s.groups, turned)) return true;
+bool requireWeights(const OperandDesc &w, const ConvShape &s, std::string &reason,
+                    Transposed transposed = Transposed::kNo) {
+  if (w.info.dataType() == DataType::FLOAT && w.layout == convPanels(w.info.shape(), s.groups, transposed)) return true;
   reason = "its weights must be FLOAT in convolution panels: got " + toText(w.info.dataType()) + " " +
            executable::layoutName(w.layout);
   return false;
@@ -106,7 +107,7 @@ std::unique_ptr<executable::Kernel> createConv(const KernelRequest &request, std
     if (!matched) return nullptr;
     epilogue = *matched;
     if (hasBias && (epilogue.bias >= 0 || epilogue.alpha))
-      return reason = "the convolution's bias comes before the reader's scale or bias", nullptr;
+      return reason = "its epilogue scales or adds a bias after the convolution's own bias", nullptr;
   }
   return std::make_unique<ConvKernel>(*shape, hasBias ? ConvKernel::Bias::Given : ConvKernel::Bias::None, epilogue,
                                       request.threads);
@@ -135,7 +136,7 @@ class DataGradientKernel final : public executable::HostKernel {
 std::unique_ptr<executable::Kernel> createDataGradient(const KernelRequest &request, std::string &reason) {
   const auto shape = convShape(*request.op, request.outputs[0].info.shape(), request.inputs[1].info.shape(),
                                request.inputs[0].info.shape(), reason);
-  if (!shape || !requireWeights(request.inputs[1], *shape, reason, Turned::kYes)) return nullptr;
+  if (!shape || !requireWeights(request.inputs[1], *shape, reason, Transposed::kYes)) return nullptr;
   if (!requireChannelsLast(request.inputs[0], reason) || !requireChannelsLast(request.outputs[0], reason))
     return nullptr;
   return std::make_unique<DataGradientKernel>(*shape, request.threads);

@@ -35,12 +35,14 @@ class CpuBackend final : public executable::Backend {
   const executable::Layout *wantedLayout(const Op &op, Side side, int index) const override {
     if (op.is(Role::FusedMatMul)) return side == Side::In && index == 1 ? weightPanels(op) : nullptr;
     if (op.is(Role::Conv) || op.is(Role::FusedConv))
-      return side == Side::In && index == 1 ? filterPanels(op, op.inShape(1), Turned::kNo) : executable::channelsLast();
+      return side == Side::In && index == 1 ? filterPanels(op, op.inShape(1), Transposed::kNo)
+                                            : executable::channelsLast();
     if (op.is(Role::ConvDataGrad))
-      return side == Side::In && index == 1 ? filterPanels(op, op.inShape(1), Turned::kYes)
+      return side == Side::In && index == 1 ? filterPanels(op, op.inShape(1), Transposed::kYes)
                                             : executable::channelsLast();
     if (op.is(Role::ConvWeightsGrad) || op.is(Role::FusedConvWeightsGrad))
-      return side == Side::In && index < 2 ? executable::channelsLast() : filterPanels(op, op.outShape(0), Turned::kNo);
+      return side == Side::In && index < 2 ? executable::channelsLast()
+                                           : filterPanels(op, op.outShape(0), Transposed::kNo);
     return nullptr;
   }
 
@@ -68,10 +70,10 @@ class CpuBackend final : public executable::Backend {
   static const executable::Layout *weightPanels(const Op &product) {
     const TensorInfo &weights = product.inInfo(1);
     if (weights.rank() != 2 || weights.dataType() != DataType::FLOAT || weights.nelms() == 1) return nullptr;
-    return matrixPanels(product.attrInt("trans_b") != 0 ? Turned::kYes : Turned::kNo);
+    return matrixPanels(product.attrInt("trans_b") != 0 ? Transposed::kYes : Transposed::kNo);
   }
-  static const executable::Layout *filterPanels(const Op &convolution, const Shape &weights, Turned turned) {
-    return convPanels(weights, convolution.attrInt("group"), turned);
+  static const executable::Layout *filterPanels(const Op &convolution, const Shape &weights, Transposed transposed) {
+    return convPanels(weights, convolution.attrInt("group"), transposed);
   }
 
   std::unordered_map<std::string_view, std::vector<const Entry *>> entries_;

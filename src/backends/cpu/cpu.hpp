@@ -1,5 +1,5 @@
-// The CPU backend: vectorised kernels (Highway, run-time dispatch) for float32 and the types that go with it. What it
-// does not take it refuses with a reason, and the next backend of the device (ref) gets the op.
+// The CPU backend: vectorised kernels (Highway, run-time dispatch), mostly for float32. What it does not support it
+// refuses with a reason, and the next backend of the device (ref) gets the op.
 #pragma once
 #include <memory>
 #include <span>
@@ -41,7 +41,7 @@ std::span<const Entry> productKernels();      // after matmulKernels
 std::span<const Entry> depthFirstKernels();
 std::span<const Entry> foldKernels();  // after reduceKernels and the channels-last reductions: takes what they refuse
 
-// ---- what family files share when they judge a request
+// ---- checks of a request that the family files share
 
 // True when every connected operand is plain; otherwise sets the reason.
 bool allPlain(const executable::KernelRequest &request, std::string &reason);

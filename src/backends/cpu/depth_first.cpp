@@ -1,7 +1,7 @@
-// DepthFirst: ops that fall into the same independent parts (the products, softmax and element-wise work of attention, by
-// batch and head) run as one kernel that takes part after part through all of them. What they pass on stays in the cache
-// of one core, and what nobody else reads needs memory for one part per thread only. The pass that makes such ops is in
-// depth_first_pass.cpp.
+// DepthFirst: ops that split into the same independent parts (the products, softmax and element-wise work of attention,
+// by batch and head) run as one kernel that takes part after part through all of them. Intermediate values stay in the
+// cache of one core, and those without another reader need memory for one part per thread only. The pass that makes
+// such ops is in depth_first_pass.cpp.
 #include "backends/cpu/depth_first.hpp"
 
 #include <array>
@@ -22,7 +22,7 @@ using executable::KernelArgs;
 using executable::KernelRequest;
 using executable::OperandDesc;
 
-// An operand of a member: of the whole kernel, or a piece of scratch memory that holds the part at hand.
+// An operand of a member: an operand of the whole kernel, or scratch memory that holds the current part.
 struct Operand {
   enum class Place : uint8_t { Absent, Input, Output, Scratch } place = Place::Absent;
   size_t index = 0;       // Input, Output
@@ -84,7 +84,7 @@ class DepthFirstKernel final : public HostKernel {
   }
 
  private:
-  // Where the operand's first part would lie: the kernel adds the distance to the part at hand itself.
+  // Address of the operand's part 0, as if all were stored: the kernel adds the offset of the current part itself.
   static const void *address(const Operand &o, const KernelArgs &args, int64_t part) noexcept {
     switch (o.place) {
       case Operand::Place::Absent:
@@ -141,7 +141,7 @@ class Planner {
   };
 
   uint32_t root(TensorIndex t) const { return rootOf_[t.value]; }
-  // Bytes of one value; layouts inside are plain but for those of operands.
+  // Bytes of one value; values inside the chain have plain layout.
   int64_t bytesOf(uint32_t r) const { return body_.info(TensorIndex{r}).nbytes(); }
 
   bool addMember(const Op &op, std::string &reason) {
@@ -158,7 +158,7 @@ class Planner {
     if (draft.whole->sharedBytes() > 0) return reason = op.opType() + " in it passes values between tasks", false;
     if (const auto *parted = dynamic_cast<const PartedKernel *>(draft.whole.get()))
       draft.member.kernel = parted->inParts(parts_, draft.member.cut);
-    if (!draft.member.kernel) return reason = op.opType() + " in it does not fall into its parts", false;
+    if (!draft.member.kernel) return reason = op.opType() + " in it cannot be split into parts", false;
     drafts_.push_back(std::move(draft));
     return true;
   }
@@ -193,12 +193,12 @@ class Planner {
       });
     for (const auto &[r, access] : made)
       if (access.members > 1 && !access.cut)
-        return reason = "value '" + body_.tensor(TensorIndex{r}).id + "' in it does not fall into its parts", false;
+        return reason = "value '" + body_.tensor(TensorIndex{r}).id + "' in it cannot be split into parts", false;
     return true;
   }
 
-  // Offsets in scratch memory of the values that stay inside; a value may take the place of one that ends where it
-  // begins.
+  // Offsets in scratch memory of the values internal to the chain; a value may reuse the memory of one whose live range
+  // ends where its own begins.
   int64_t placeInside() {
     std::map<uint32_t, int> last;
     for (size_t m = 0; m < drafts_.size(); ++m)
@@ -240,8 +240,8 @@ class Planner {
     return true;
   }
 
-  // Result o of the whole may lie over operand i: all that reads the operand reads its part, and is over when that part
-  // of the result is written.
+  // Result o of the chain may be computed in place of operand i: readers of the operand read the same part, and come
+  // before that part of the result is written.
   std::vector<std::vector<bool>> overwrites() const {
     std::vector<std::vector<bool>> can(body_.inputs().size(), std::vector<bool>(body_.outputs().size(), false));
     for (size_t i = 0; i < can.size(); ++i)

@@ -1,6 +1,6 @@
-// A chain begins at an op whose kernel falls into parts by itself (a batched product) and takes in the ops after it as
-// long as this holds: a value that one of them makes and another one reads is cut into the same parts by both. Part p
-// of the chain then depends on nothing that another part makes.
+// A chain begins at an op whose kernel splits into parts by itself (a batched product) and absorbs the following ops as
+// long as this holds: producer and reader split each value between them into the same parts. Part p of the chain then
+// depends on no other part.
 //
 //   s = MatMul(q, k); m = Add(s, mask); w = Softmax(m); y = MatMul(w, v)
 //   →  y = DepthFirst(q, k, mask, v; parts = batch x heads, body)
@@ -22,7 +22,7 @@ class Chain {
  public:
   Chain(Ir &ir, Graph &graph, int64_t parts) : ir_(ir), graph_(graph), parts_(parts) {}
 
-  // False when the op cannot be the next of the chain.
+  // False when the op cannot extend the chain.
   bool add(Op &op, const Kernel &kernel) {
     if (op.inputs().size() > kMostChainOperands || op.outputs().size() > kMostChainOperands || op.isUserOp())
       return false;
@@ -41,7 +41,7 @@ class Chain {
     members_.push_back(std::move(member));
     return true;
   }
-  // A view of what a member makes belongs to the chain.
+  // A view of a member's result belongs to the chain.
   void addView(Op &view) {
     const auto it = values_.find(root(view.inputs()[0]));
     if (it == values_.end() || !it->second.made) return;
@@ -49,7 +49,7 @@ class Chain {
     views_.push_back(&view);
   }
 
-  // Drops members at the end that share nothing with another one.
+  // Drops trailing members that share no value with another one.
   void trim() {
     while (!members_.empty() && !sharesAnything(members_.back())) {
       for (const auto &[value, own] : valuesOf(members_.back())) --values_[value].members;
@@ -59,7 +59,7 @@ class Chain {
   }
   size_t size() const { return members_.size(); }
 
-  // One op takes the members' place.
+  // Replaces the members by one op.
   void replace() {
     const std::vector<const Op *> inside = sortedInside();
     const std::set<const Op *> insideSet(inside.begin(), inside.end());
@@ -215,15 +215,15 @@ class Chain {
   std::map<TensorIndex, Value> values_;        // by root
 };
 
-// Ops that become no step: they do not end a chain.
+// Ops that emit no step: they do not end a chain.
 bool isSilent(const Op &op) { return op.is(Role::VariableAssign) || isFreeView(op); }
 bool isKernel(const Op &op) {
   return !op.has(Trait::Call) && !op.has(Trait::HostIo) && !op.is(Role::VariableAssign) && !isFreeView(op);
 }
 
-// Parts are shared out whole: where they do not come out even, threads would wait for the last ones.
+// Parts are not divided between threads: an uneven number would leave threads idle at the end.
 bool pays(int64_t parts, int threads) {
-  constexpr double kBusy = 0.8;
+  constexpr double kBusy = 0.8;  // least share of busy threads (docs/decisions/0010)
   const int64_t turns = (parts + threads - 1) / threads;
   return parts >= 2 * int64_t{threads} && static_cast<double>(parts) >= kBusy * static_cast<double>(turns * threads);
 }
@@ -264,7 +264,7 @@ void chainGraph(Ir &ir, Graph &graph, const executable::Backend &backend, int th
       ++i;
       continue;
     }
-    // What was trimmed is looked at again.
+    // Trimmed members may start another chain.
     for (size_t dropped = before - chain.size(); dropped > 0;) dropped -= !isSilent(graph.op(order[--last]));
     chain.replace();
     i = last;

@@ -1,5 +1,5 @@
-// Windows at a position known at run time: DynamicSlice, DynamicUpdate, DynamicAdd, DynamicZero. A window is a list of
-// runs: stretches of memory along its last bounded axis and what lies inside of it. A window that does not lie inside
+// Windows at an offset known at run time: DynamicSlice, DynamicUpdate, DynamicAdd, DynamicZero. A window is a list of
+// runs: contiguous ranges of memory along its last bounded axis and the dimensions inside of it. A window that exceeds
 // the tensor is reported; its elements outside read zeros and are not written.
 #include <algorithm>
 #include <cstring>
@@ -102,7 +102,7 @@ class DynamicSliceKernel final : public executable::HostKernel {
 
 enum class Write { Update, Add, Zero };
 
-// One task: the window is written after the whole tensor was copied, which in-place use saves.
+// One task: copies the whole tensor (in place: nothing), then writes the window.
 template <Write kWrite, class T>
 class DynamicWriteKernel final : public executable::HostKernel {
  public:
@@ -145,7 +145,7 @@ std::unique_ptr<executable::Kernel> createWrite(const KernelRequest &request, st
   return kernel;
 }
 
-// Integers of one size add alike, signed or not.
+// Addition modulo 2^n is the same for signed and unsigned integers.
 std::unique_ptr<executable::Kernel> createAdd(const KernelRequest &request, std::string &reason) {
   const DataType type = request.outputs[0].info.dataType();
   if (isIndexType(type)) return createWrite<Write::Add>(request, reason);

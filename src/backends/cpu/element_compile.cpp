@@ -1,7 +1,7 @@
-// One pass over the ops in order: operands come into registers at their first use, every op becomes one or a few
-// instructions on fresh temporaries, results are stored where the tensor's memory has another form than the register.
-// Then temporaries that are results of the same form move into the output itself, and the rest share registers by their
-// lifetimes.
+// One pass over the ops in order: operands are loaded into registers at their first use, every op becomes one or a few
+// instructions on fresh temporaries, results are stored when the tensor's memory has another form than the register.
+// Then results whose register has the same form are computed in the output itself, and the other temporaries share
+// registers: linear scan over their live ranges.
 //
 // Invariant: a value of a 16-bit float type is rounded to that type before another op reads it, so that fusion changes
 // no bit.
@@ -16,7 +16,7 @@
 namespace popart::cpu {
 namespace {
 
-// What an instruction reads or writes. Temporaries are numbered as they are made; registers are given out at the end.
+// An operand of an instruction. Temporaries are numbered in order of creation; registers are allocated at the end.
 struct Operand {
   enum class Kind : uint8_t { kNone, kInput, kOutput, kConstant, kTemporary } kind = Kind::kNone;
   int number = 0;
@@ -41,8 +41,8 @@ struct Value {
   RegisterForm form() const { return registerForm(type); }
 };
 
-// Gives out registers: a temporary holds one from its making to its last reader. Temporaries in `results` live in an
-// output instead.
+// Register allocation: a temporary holds a register from its definition to its last use. Temporaries in `results` live
+// in an output instead.
 class Registers {
  public:
   Registers(const std::vector<Code> &code, const std::map<int, int> &results, size_t inputs, size_t outputs,
@@ -123,7 +123,7 @@ class Compiler {
     return cost_;
   }
 
-  // Operators that are no rows of the element table, or not always.
+  // Operators that have no row in the element table, or not for every form.
   using Special = bool (Compiler::*)(const Op &op);
   static std::span<const std::pair<const char *, Special>> specials() {
     static constexpr std::pair<const char *, Special> kTable[] = {
@@ -168,11 +168,11 @@ class Compiler {
     } else if (source_.graph->tensor(t).hasTensorData() && info.nelms() == 1 && info.nbytes() <= 8) {
       v.operand = constant(source_.graph->tensor(t).tensorData().data(), static_cast<size_t>(info.nbytes()));
     } else {
-      return fail("an operand comes from outside"), std::nullopt;
+      return fail("an operand is defined outside of the graph"), std::nullopt;
     }
     if (!isNative(v.type) || (v.isOne && v.type != DataType::FLOAT)) {
       ElementFn load = loadFunction(v.type, v.isOne ? LoadFrom::kOneElement : LoadFrom::kElements);
-      if (!load) return fail("it has no form of " + toText(v.type)), std::nullopt;
+      if (!load) return fail("it has no register form for " + toText(v.type)), std::nullopt;
       v = append(load, {v}, v.type);
     }
     return values_[t] = v;
@@ -187,7 +187,7 @@ class Compiler {
     return append(loadFunction(DataType::FLOAT, LoadFrom::kOneElement), {v}, v.type);
   }
 
-  // The number an operand is known to be.
+  // The value of an operand that is a known number.
   std::optional<double> known(TensorIndex t) const {
     const Tensor &tensor = source_.graph->tensor(t);
     const TensorData *data =
@@ -200,7 +200,7 @@ class Compiler {
 
   // ---- instructions
 
-  // `fn` of operands that lie as it wants them, into a new temporary.
+  // `fn` of operands in the form it wants, into a new temporary.
   Value append(ElementFn fn, std::initializer_list<Value> in, DataType type, std::array<float, 2> parameters = {0, 0}) {
     Code code{fn, {}, {Operand::Kind::kTemporary, temporaries_++}, parameters, ElementCheck::None, nullptr};
     std::transform(in.begin(), in.end(), code.in.begin(), [](const Value &v) { return v.operand; });
@@ -317,7 +317,7 @@ class Compiler {
     return define(op, narrowed(apply(code, *a, *b, resultType(op), {bits, 0})));
   }
 
-  // Operands the operator does not take are reported before it computes.
+  // Operands outside the operator's domain are reported before it computes.
   void check(const Op &op, ElementCheck kind, const Value &a, const Value &b) {
     if (kind == ElementCheck::None) return;
     const auto bits = static_cast<float>(8 * getDataTypeInfo(resultType(op)).nbytes);

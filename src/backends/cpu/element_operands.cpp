@@ -29,7 +29,7 @@ std::vector<int64_t> logicalStrides(const Shape &shape, const Layout *layout, co
   return strides;
 }
 
-// Whether an element lies at a fixed distance from its neighbours in every dimension.
+// Whether every dimension has a constant stride.
 bool isStrided(const Layout *layout) { return !layout || layout == executable::channelsLast(); }
 
 class Geometry {
@@ -46,7 +46,7 @@ class Geometry {
     for (const OperandDesc &o : outputs_)
       if (o.info.shape() != result_ || o.layout != layout_)
         return reason = "its results differ in shape or layout", false;
-    if (!panels_ && !isStrided(layout_)) return reason = "it does not know layout " + layout_->name(), false;
+    if (!panels_ && !isStrided(layout_)) return reason = "it does not support layout " + layout_->name(), false;
     bool broadcasts = false;
     for (const OperandDesc &o : inputs_) {
       ElementOperand operand;
@@ -77,7 +77,7 @@ class Geometry {
     return true;
   }
 
-  // Merges dimensions that every input walks as one, in the order the result lies in memory.
+  // Merges dimensions that every input traverses as one, in the memory order of the result.
   void collapse(ElementProgram &program) {
     std::vector<size_t> order(result_.size());
     std::iota(order.begin(), order.end(), size_t{0});
@@ -107,7 +107,7 @@ class Geometry {
           strides[i].push_back(program.inputs[i].strides[d]);
       }
     }
-    constexpr int64_t kShortRun = 96;
+    constexpr int64_t kShortRun = 96;  // elements; shorter rows are expanded into full blocks instead
     program.loop.dims = dims;
     program.loop.mode = dims.back() < kShortRun ? ElementLoop::Mode::kExpanded : ElementLoop::Mode::kRows;
     for (size_t i = 0; i < strides.size(); ++i)

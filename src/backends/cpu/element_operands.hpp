@@ -1,4 +1,4 @@
-// From operators and the operands they meet to a program of the element-wise engine, ready to run.
+// From operators and the shapes and layouts of their operands to a program of the element-wise engine, ready to run.
 #pragma once
 #include <optional>
 #include <string>
@@ -10,7 +10,7 @@
 namespace popart::cpu {
 
 // `inputs` describes source.inputs, `outputs` (one at least) source.outputs; all results have one shape and layout,
-// against which the inputs lie elementwise or broadcast. nullopt and a reason when there is no such program.
+// to which every input is equal or broadcast. nullopt and a reason when there is no such program.
 std::optional<ElementProgram> makeElementProgram(const ElementSource &source,
                                                  const std::vector<executable::OperandDesc> &inputs,
                                                  const std::vector<executable::OperandDesc> &outputs,

@@ -12,7 +12,7 @@
 
 namespace popart::cpu {
 
-// How an integer operator treats its type: kWraps: the result wraps to it; kSigned: it takes no UINT64.
+// How an integer operator treats its type: kWraps: the result wraps to it; kSigned: it does not support UINT64.
 enum class IntegerRule : uint8_t { kNone, kWraps, kSigned, kSignedWraps };
 
 // An operator whose first operand has form `form`. Operators of two operands take any number, from left to right.

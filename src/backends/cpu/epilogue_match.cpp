@@ -13,7 +13,7 @@
 namespace popart::cpu {
 namespace {
 
-// What the body's tensors are to the product.
+// The role of the body's tensors for the product.
 class Body {
  public:
   explicit Body(const Graph &body) : body_(body), product_(body.inputs()[0]) {}
@@ -99,11 +99,11 @@ class ChainMatcher : Body {
       ++visited_;
     }
     const bool all = visited_ == body_.opCount() && outputs == static_cast<int>(body_.outputs().size());
-    if (!all) stuck_ = "ops beside the chain";
+    if (!all) stuck_ = "ops outside the chain";
     return all;
   }
 
-  // Takes `op`, which reads `value`, as a later stage of the chain.
+  // Matches `op`, which reads `value`, as a later stage of the chain.
   bool step(const Op &op, TensorIndex value, Stage &stage) {
     auto advance = [&](Stage to) { return stage < to && (stage = to, true); };
     const bool isPair = op.inputCount() == 2 && op.inputs()[0] != op.inputs()[1];
@@ -144,7 +144,7 @@ class DescentMatcher : Body {
   std::optional<MatchedDescent> run(std::string &reason) {
     if (!isOfFloats(reason)) return std::nullopt;
     if (match()) return result_;
-    reason = "its reader is no step of gradient descent";
+    reason = "its reader is not a gradient descent update";
     return std::nullopt;
   }
 

@@ -20,7 +20,7 @@ struct ScalarSource {
   }
 };
 
-// Operand numbers count body inputs behind the product (0 = first extra); -1: none. Outputs count body outputs.
+// Operand numbers count body inputs after the product (0 = first extra); -1: none. Outputs count body outputs.
 
 // last(activation(alpha·product + bias + residual), other), the steps as in kernels/epilogue.hpp.
 struct MatchedEpilogue {
@@ -39,13 +39,13 @@ struct MatchedEpilogue {
   bool canOverwrite(int operand, int result) const;
 };
 
-// A step of plain gradient descent, the only result: decay · parameter − rate · product.
+// A step of plain gradient descent as the only result: decay · parameter − rate · product.
 struct MatchedDescent {
   int parameter = -1;
   ScalarSource rate, decay;
 };
 
-// Which logical dimension of the product is the columns of the kernel's rows: the last, or channels (N, C, spatial…).
+// Which logical dimension of the product becomes the kernel's columns: the last, or channels (N, C, spatial…).
 enum class RowAxis { Last, Channels };
 
 // nullopt and a reason when the graph computes something else. `columns`: N of the product.

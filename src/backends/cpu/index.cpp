@@ -1,6 +1,6 @@
 // Reads and sums at index positions: Gather and its gradient, GatherElements, OneHot. An index out of range reads zeros,
-// writes nothing and is reported, where the operator does not allow it. Gradients add in the order of the indices; tasks
-// own places of the result, so sums do not depend on threads.
+// writes nothing and is reported, unless the operator allows it. Gradients add in the order of the indices; each task
+// owns a range of the result, so sums do not depend on threads.
 #include <algorithm>
 #include <cstring>
 
@@ -26,7 +26,7 @@ struct GatherForm {
   int64_t count = 0, outerPerGroup = 1;
   IndexOperand indices;
 
-  // Place along the axis that index k of outer position o names, or -1.
+  // Position along the axis that index k of outer position o selects, or -1.
   int64_t place(const KernelArgs &args, int64_t o, int64_t k) const noexcept {
     return indices.place(args, o / outerPerGroup * count + k, data.length);
   }
@@ -95,14 +95,14 @@ std::unique_ptr<executable::Kernel> createGather(const KernelRequest &request, s
   return std::make_unique<GatherKernel>(gatherForm(request, request.inputs[0].info.shape()), bytes);
 }
 
-// A task owns a stretch of places of one outer position and a stretch of columns: it clears them, then reads all
-// indices and adds the slices that fall there.
+// A task owns a range of positions of one outer position and a range of columns: it clears them, then reads all indices
+// and adds the slices that belong to its range.
 class GatherGradientKernel final : public executable::HostKernel {
  public:
   GatherGradientKernel(const GatherForm &form, int threads) : form_(form) {
     constexpr int64_t kElements = 1 << 15;
     const AxisSizes &d = form.data;
-    // Every task reads all indices: no more of them than the threads need.
+    // Every task reads all indices: no more tasks than the threads need.
     placeParts_ = taskCount(d.length * d.inner, kElements, std::min<int64_t>(d.length, std::max(32, 2 * threads)));
     if (placeParts_ * d.outer < 16)
       columnParts_ = std::clamp<int64_t>(form.count * d.inner / kElements, 1, std::clamp<int64_t>(d.inner / 64, 1, 16));

@@ -81,7 +81,7 @@ std::array<ptrdiff_t, kMaxBatchRank> batchStrides(const Matrix &m, const Shape &
   return strides;
 }
 
-// Whether the memory of `m` is `batch`, one whole matrix after the other.
+// Whether the memory of `m` is `batch` contiguous matrices, one after the other.
 bool isStack(const Matrix &m, const Shape &batch) {
   int64_t stride = m.rows * m.columns;
   for (size_t i = m.batch.size(); i-- > 0; stride *= m.batch[i])
@@ -120,9 +120,9 @@ std::optional<Problem> plan(const KernelRequest &request, bool transA, bool tran
     p.cut.inputs = (isStack(a, batch) ? 0b1u : 0u) | (isStack(b, batch) ? 0b10u : 0u);
     p.cut.outputs = isStack(c, batch) ? ~uint64_t{0} : 0;
   }
-  const Layout *panels = matrixPanels(Turned::kNo), *turnedPanels = matrixPanels(Turned::kYes);
-  if (bLayout == panels || bLayout == turnedPanels) {
-    s.bLayout = (bLayout == turnedPanels) == transB ? BLayout::kPacked : BLayout::kPackedTransposed;
+  const Layout *panels = matrixPanels(Transposed::kNo), *transposedPanels = matrixPanels(Transposed::kYes);
+  if (bLayout == panels || bLayout == transposedPanels) {
+    s.bLayout = (bLayout == transposedPanels) == transB ? BLayout::kPacked : BLayout::kPackedTransposed;
   } else if (!bLayout) {
     s.bLayout = BLayout::kStrided;
     p.args.bRowStride = transB ? b.columnStride : b.rowStride;
@@ -131,11 +131,11 @@ std::optional<Problem> plan(const KernelRequest &request, bool transA, bool tran
     return reason = "its right operand has layout " + bLayout->name(), std::nullopt;
   }
   const Layout *out = request.outputs[0].layout;
-  if (out == panels || out == turnedPanels) {  // a weight gradient: W = update(W, Aᵀ·B), stored packed
+  if (out == panels || out == transposedPanels) {  // a weight gradient: W = update(W, Aᵀ·B), stored packed
     if (!transA || transB || !a.batch.empty() || !b.batch.empty() || bLayout)
       return reason = "only Aᵀ·B of plain matrices can be written packed", std::nullopt;
     p.packedOutput = true;
-    if (out == turnedPanels) {  // store (Aᵀ·B)ᵀ = Bᵀ·A
+    if (out == transposedPanels) {  // store (Aᵀ·B)ᵀ = Bᵀ·A
       std::swap(s.m, s.n);
       std::swap(p.aInput, p.bInput);
       p.args.aRowStride = 1, p.args.aColStride = b.columns;

@@ -1,6 +1,6 @@
 // Operators that move elements of any type in plain layout: Transpose, Concat, Split, Slice, Reverse, Expand, Tile,
-// copies of views, and those that write a window of their result and something else around it: SliceUpdate, SliceGrad,
-// Pad.
+// copies of views, and those that write a window of their result and fill the rest from elsewhere: SliceUpdate,
+// SliceGrad, Pad.
 #include <algorithm>
 #include <cstring>
 #include <memory>

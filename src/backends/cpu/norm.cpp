@@ -1,8 +1,8 @@
 // Batch and group normalisation over channels-last activations. A set of statistics covers `groupChannels` neighbouring
-// channels and all places of one image; batch normalisation is the case of one channel and one image that holds all
-// places of the batch. A task owns a block of channels (whole groups): it reads them twice for mean and variance, once
-// to write. Large batches are worked in rounds instead: tasks own stretches of places (leaves), whose sums are added up
-// in their order. The shape says which of the two, and how many leaves.
+// channels and all pixels of one image; batch normalisation is the case of one channel and one image that holds all
+// pixels of the batch. A task owns a block of channels (whole groups): it reads them twice for mean and variance, once
+// to normalise. Large batches run in rounds instead: tasks own ranges of pixels, the leaves of a reduction tree, whose
+// sums are added in order. Shapes alone decide which of the two, and how many leaves.
 #include <algorithm>
 #include <cmath>
 
@@ -93,12 +93,12 @@ void statistics(const NormPlan &p, const Block &b, const float *x) {
 const float *in(const KernelArgs &args, int i) { return static_cast<const float *>(args.in[i]); }
 float *out(const KernelArgs &args, int i) { return static_cast<float *>(args.out[i]); }
 
-// Stretches of the places of a batch, and the memory of a batch normalisation in rounds: numbers of every channel, for
-// each leaf and for the whole.
+// Leaves (ranges of the pixels of a batch), and the memory of a batch normalisation in rounds: statistics of every
+// channel, for each leaf and for the whole batch.
 struct Leaves {
-  static constexpr int64_t kElements = int64_t{1} << 14;  // at least, in one leaf
-  static constexpr int64_t kWorthRounds = 8;              // so many leaves pay for the rounds
-  static constexpr int64_t kChannels = 64;                // of a task that adds up leaves
+  static constexpr int64_t kElements = int64_t{1} << 14;  // at least, in one leaf: 64 KiB of floats
+  static constexpr int64_t kWorthRounds = 8;              // fewer leaves are not worth the barriers between rounds
+  static constexpr int64_t kChannels = 64;                // of a task that reduces leaves
   int64_t count = 1, places = 0, channels = 0;
 
   explicit Leaves(const NormPlan &p) : places(p.places), channels(p.channels) {
@@ -192,7 +192,7 @@ class BatchNormTraining final : public executable::HostKernel {
  private:
   bool has(const KernelArgs &args, size_t output) const { return output < outputs_ && args.out[output]; }
 
-  // Writes what the op gives of channel k besides its activations; returns the channel's scale.
+  // Writes the op's other results for channel k; returns the channel's scale.
   float finish(const KernelArgs &args, int64_t k, double mean, double variance) const noexcept {
     const double n = plan_.setSize(), correction = unbiased_ && n > 1 ? n / (n - 1) : 1.0;
     const double r = 1.0 / std::sqrt(variance + epsilon_);

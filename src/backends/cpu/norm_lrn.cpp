@@ -52,7 +52,7 @@ std::unique_ptr<executable::Kernel> createLrn(const KernelRequest &request, std:
       if (!requireChannelsLast(o, reason)) return nullptr;
   const Op &op = *request.op;
   const ChannelRows rows = channelRows(request.outputs[0].info.shape());
-  // Rows are kept with a window of zeros around them.
+  // Rows have a window of zero padding on both sides.
   if (op.attrInt("size") > 2 * rows.channels + 64)
     return reason = "its window of " + std::to_string(op.attrInt("size")) + " is far wider than the channels", nullptr;
   const Lrn lrn{rows.channels, op.attrInt("size"), op.attrFloat("alpha"), op.attrFloat("beta"), op.attrFloat("bias")};

@@ -1,5 +1,5 @@
-// Operators that go along one axis line by line: ArgMax, ArgMin, TopK, Sort and CumSum. NaN counts as larger than every
-// number; ties go to the smaller index. Running sums are kept in double, integers in 64 bits.
+// Operators along one axis, line by line: ArgMax, ArgMin, TopK, Sort and CumSum. NaN counts as larger than every
+// number; ties go to the smaller index. Prefix sums accumulate in double, integers in 64 bits.
 #include <algorithm>
 #include <numeric>
 #include <optional>
@@ -38,7 +38,7 @@ void setIndex(void *data, DataType type, int64_t i, int64_t value) {
     static_cast<int32_t *>(data)[i] = static_cast<int32_t>(value);
 }
 
-// Base of the lines: they are spread evenly over tasks.
+// Base class: lines are distributed evenly over tasks.
 class LineKernel : public executable::HostKernel {
  public:
   LineKernel(const AxisSizes &sizes, int64_t costPerElement) : sizes_(sizes), lines_(sizes.outer * sizes.inner) {
@@ -65,7 +65,7 @@ class ArgKernel final : public LineKernel {
  public:
   ArgKernel(const AxisSizes &sizes, Extreme extreme, Tie tie, DataType indexType)
       : LineKernel(sizes, 1), extreme_(extreme), tie_(tie), indexType_(indexType) {}
-  std::string name() const override { return "arg extreme"; }
+  std::string name() const override { return "arg max or min"; }
   void run(const KernelArgs &args, int task) const noexcept override {
     using C = Comparable<T>;
     const T *x = static_cast<const T *>(args.in[0]);
@@ -104,7 +104,7 @@ std::unique_ptr<executable::Kernel> createArg(const KernelRequest &request, std:
   return kernel;
 }
 
-// The first `count` elements of each line in order, and where they were. The order is total (value, then index), so
+// The first `count` elements of each line in order, and their indices. The order is total (value, then index), so
 // that any sorting algorithm gives the same result.
 template <class T>
 class OrderKernel final : public LineKernel {
@@ -180,7 +180,7 @@ class CumulativeSumKernel final : public LineKernel {
     bool isExclusive, isReverse;
   };
   CumulativeSumKernel(const AxisSizes &sizes, Form form) : LineKernel(sizes, 2), form_(form) {}
-  std::string name() const override { return "running sum"; }
+  std::string name() const override { return "prefix sum"; }
   bool canOverwrite(int, int) const override { return true; }
   void run(const KernelArgs &args, int task) const noexcept override {
     const T *x = static_cast<const T *>(args.in[0]);

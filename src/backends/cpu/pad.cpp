@@ -1,6 +1,6 @@
 // Pad in every mode and for every element type: each axis has a table of the input position that an output position
-// shows (-1: the fill value). The last axis is copied in runs of consecutive positions. What the window kernel of
-// moves.cpp takes (float constants, zeros, cuts) does not come here.
+// reads (-1: the fill value). The last axis is copied in runs of consecutive positions. The window kernel of moves.cpp
+// comes first and handles float constants, zeros and negative pads.
 #include <algorithm>
 #include <cstring>
 
@@ -18,7 +18,7 @@ namespace {
 using executable::KernelArgs;
 using executable::KernelRequest;
 
-// A stretch of an output row: `count` elements from input position `from` on, or fill (from < 0), or one element
+// A run of an output row: `count` elements from input position `from` on, or fill (from < 0), or one element
 // repeated (step 0), or read backwards (step -1).
 struct Run {
   int64_t to, from, count, step;

@@ -1,4 +1,4 @@
-// Pools that pool.cpp leaves over: maxima of bytes, maxima with their positions, and p-norms with their gradient.
+// Pools that pool.cpp refuses: maxima of bytes, maxima with their indices, and p-norms with their gradient.
 // Memory is channels last; loops over channels are innermost. Gradient tasks are images, so that no two write one
 // element.
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Matrix products that the tiled kernels leave over: an operand is a vector, or the elements are integers. Rows of the
+// Matrix products that the tiled kernels refuse: an operand is a vector, or the elements are integers. Rows of the
 // result are sums of rows of the right operand; a product with a column is a row of dot products over sixteen lanes.
 #include <algorithm>
 #include <array>
@@ -97,7 +97,7 @@ std::unique_ptr<executable::Kernel> createProduct(const KernelRequest &request, 
   const Shape batchA(a.begin(), a.end() - 2), batchB(b.begin(), b.end() - 2), batch = npOut(batchA, batchB);
   p.left = matrixStarts(batch, batchA, p.m * p.k);
   p.right = matrixStarts(batch, batchB, p.k * p.n);
-  switch (type) {  // integers of one size multiply alike, signed or not
+  switch (type) {  // the product modulo 2^n is the same for signed and unsigned integers
     case DataType::FLOAT:
       return std::make_unique<ProductKernel<float>>(std::move(p));
     case DataType::INT32:

@@ -14,7 +14,7 @@ namespace {
 using executable::KernelArgs;
 using executable::KernelRequest;
 
-constexpr int64_t kPerTask = 1 << 14;  // elements; a multiple of four, so that tasks begin at whole blocks
+constexpr int64_t kPerTask = 1 << 14;  // elements; a multiple of four, so that tasks begin at whole Philox blocks
 
 int tasksOf(int64_t elements) { return static_cast<int>(std::max<int64_t>(1, (elements + kPerTask - 1) / kPerTask)); }
 PhiloxKey keyOf(const void *seed) {

@@ -1,6 +1,6 @@
-// Reductions that the vector kernels of reduce.cpp do not take: other element types, products, logarithms, axes in any
+// Reductions that the vector kernels of reduce.cpp refuse: other element types, products, logarithms, axes in any
 // order. Elements are converted chunk by chunk and folded one after another in double (integers in 64 bits, wrapping),
-// in C order over the reduced axes: the reference's result to the bit, several results at a time.
+// in C order over the reduced axes: bit-identical to the reference, several results at a time.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -102,7 +102,7 @@ int64_t offsetOf(const std::vector<Dim> &dims, int64_t at) {
 }
 
 struct Groups {
-  std::vector<Dim> kept, reduced;  // neighbouring dimensions that walk as one are merged
+  std::vector<Dim> kept, reduced;  // neighbouring dimensions with matching strides are merged
   int64_t results = 1, members = 1;
 };
 

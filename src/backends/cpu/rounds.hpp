@@ -28,7 +28,7 @@ class Rounds {
     return {round, task - begin(round)};
   }
   int64_t size(size_t round) const { return ends_[round] - begin(round); }
-  // As Kernel::share; the tasks of a round are alike.
+  // As Kernel::share; the tasks of a round cost the same.
   double share(int task) const {
     const size_t round = place(task).round;
     const double weight = whole_ > 0 ? weights_[round] / whole_ : 1.0 / static_cast<double>(weights_.size());

@@ -18,7 +18,7 @@ namespace {
 using executable::KernelArgs;
 using executable::KernelRequest;
 
-// Rows handed to one task, so that a task reads about 8 Ki elements.
+// Rows of one task, so that a task reads about 8 Ki elements.
 int64_t rowsPerTask(int64_t cols) { return std::max<int64_t>(1, 8192 / std::max<int64_t>(1, cols)); }
 
 struct Matrix {
@@ -64,7 +64,7 @@ class SoftmaxKernel final : public PartedKernel {
   int64_t rows_;  // of a task
 };
 
-// Softmax along an axis that is not the last: blocks of columns are turned into rows, worked on, and turned back.
+// Softmax along an axis that is not the last: blocks of columns are transposed to rows, computed, and transposed back.
 class ColumnSoftmaxKernel final : public executable::HostKernel {
  public:
   ColumnSoftmaxKernel(SoftmaxForm form, SoftmaxKernel::Pass pass, const AxisSizes &sizes)

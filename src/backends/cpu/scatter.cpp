@@ -1,6 +1,6 @@
 // Writes at index positions: Scatter, ScatterElements, ScatterND, ScatterReduce; and what reads or sums at coordinate
 // tuples: GatherND and its gradient. An index out of range reads zeros, writes nothing and is reported. Every task owns
-// a part of the result and goes through the updates in order, so that the last write stays and sums do not depend on
+// a part of the result and applies the updates in order, so that the last write wins and sums do not depend on
 // threads.
 #include <algorithm>
 #include <cstring>
@@ -67,7 +67,7 @@ std::unique_ptr<executable::Kernel> makeFor(Combine combine, DataType type, std:
 
 // ---- along an axis
 
-// Where a tensor of updates or indices lies over the result: offset = outer[o] + k * stride + inner[c], for position k
+// How a tensor of updates or indices maps to the result: offset = outer[o] + k * stride + inner[c], for position k
 // along the axis; -1: the tensor does not reach there.
 struct Lines {
   std::vector<int64_t> outer, inner;
@@ -109,7 +109,7 @@ struct AxisScatter {
   int initialOperand = 0;  // holds the values before the updates; -1: `start`
   int updateOperand = 2;
   double start = 0;
-  bool firstReplaces = false;  // the first update of a place replaces what is there
+  bool firstReplaces = false;  // the first update of an element replaces its initial value
 };
 
 template <Combine kCombine, class T>
@@ -215,7 +215,7 @@ std::unique_ptr<executable::Kernel> createScatterReduce(const KernelRequest &req
   return makeFor<AxisScatterKernel>(combine, request.outputs[0].info.dataType(), reason, form);
 }
 
-// Gradient of a summing ScatterReduce: every source reads the gradient of its place; the initial values get all of it.
+// Gradient of a summing ScatterReduce: every source reads the gradient of its element; initial values get all of it.
 class ScatterSumGradientKernel final : public executable::HostKernel {
  public:
   explicit ScatterSumGradientKernel(const AxisScatter &form) : form_(form) {
@@ -330,13 +330,13 @@ std::unique_ptr<executable::Kernel> createGatherND(const KernelRequest &request,
   return std::make_unique<GatherTuplesKernel>(tuples, bytes);
 }
 
-// A task owns a stretch of the result.
+// A task owns a range of the result.
 template <Combine kCombine, class T>
 class ScatterTuplesKernel final : public executable::HostKernel {
  public:
   ScatterTuplesKernel(const Tuples &tuples, int initialOperand, int updateOperand)
       : tuples_(tuples), initial_(initialOperand), updates_(updateOperand) {
-    // Every task reads all indices, which shall be a small part of its work.
+    // Every task reads all indices: few tasks, so that this stays a small part of the work.
     tasks_ = taskCount(tuples.total, (1 << 15) + 4 * tuples.count, tuples.total);
   }
   std::string name() const override { return "scatter tuples"; }

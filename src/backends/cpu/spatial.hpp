@@ -1,4 +1,4 @@
-// What the kernels over channels-last activations share: reading a tensor's dimensions and judging its layout.
+// What the kernels over channels-last activations share: a tensor's dimensions and checks of its layout.
 #pragma once
 #include <string>
 
@@ -7,14 +7,14 @@
 
 namespace popart::cpu {
 
-// A tensor (N, C, spatial…) as the kernels see it: rows of C floats, one per image and place.
+// A tensor (N, C, spatial…) as the kernels see it: rows of C floats, one per pixel of an image.
 struct ChannelRows {
   int64_t n = 1, channels = 1, places = 1;
   int64_t rows() const { return n * places; }
 };
 ChannelRows channelRows(const Shape &shape);
 
-// True when the operand's memory is that of the channels-last layout (plain memory is, with one channel or one place).
+// True when the operand's memory is channels last (plain memory is, with singleton channels or spatial dimensions).
 bool isChannelsLast(const executable::OperandDesc &operand);
 // isChannelsLast, otherwise sets the reason.
 bool requireChannelsLast(const executable::OperandDesc &operand, std::string &reason);

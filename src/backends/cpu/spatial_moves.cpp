@@ -1,5 +1,5 @@
-// What moves or sums channels-last activations without computing on them: changes of layout, concatenation and slices
-// of channels, reductions over places, and broadcasts of one value per channel.
+// Data movement and sums of channels-last activations: changes of layout, concatenation and slices of channels,
+// reductions over pixels, and broadcasts of one value per channel.
 #include <algorithm>
 #include <cstring>
 
@@ -36,8 +36,8 @@ void transposeElements(const T *x, int64_t xStride, T *y, int64_t yStride, int64
     for (int64_t r = 0; r < rows; ++r) y[c * yStride + r] = x[r * xStride + c];
 }
 
-// Between plain and channels last: each image is a transposition of (channels, places). A task does a stretch of
-// places.
+// Between plain and channels last: each image is a transposition of (channels, pixels). A task moves a range of
+// pixels.
 class ReorderChannels final : public executable::HostKernel {
  public:
   enum class Direction { ToLast, ToPlain };
@@ -85,18 +85,18 @@ class ReorderChannels final : public executable::HostKernel {
   Direction direction_;
 };
 
-// Convolution weights from the layout of the forward pass to that of the data gradient.
-class TurnWeights final : public executable::HostKernel {
+// Convolution weights from the layout of the forward pass to the transposed one of the data gradient.
+class TransposeWeights final : public executable::HostKernel {
  public:
-  explicit TurnWeights(const ConvShape &shape) : turn_(shape) {}
-  std::string name() const override { return "turn weights"; }
-  int tasks() const override { return turn_.tasks(); }
+  explicit TransposeWeights(const ConvShape &shape) : transpose_(shape) {}
+  std::string name() const override { return "transpose weights"; }
+  int tasks() const override { return transpose_.tasks(); }
   void run(const KernelArgs &args, int task) const noexcept override {
-    turn_.run(task, static_cast<const float *>(args.in[0]), static_cast<float *>(args.out[0]));
+    transpose_.run(task, static_cast<const float *>(args.in[0]), static_cast<float *>(args.out[0]));
   }
 
  private:
-  ConvWeightTurn turn_;
+  ConvWeightTranspose transpose_;
 };
 
 ConvShape weightShape(const Shape &w, int64_t groups) {
@@ -105,7 +105,7 @@ ConvShape weightShape(const Shape &w, int64_t groups) {
   return s;
 }
 
-// Any other change of layout, by way of plain memory.
+// Any other change of layout, through a plain temporary.
 class ReorderAny final : public executable::HostKernel {
  public:
   ReorderAny(const TensorInfo &info, const Layout *from, const Layout *to) : info_(info), from_(from), to_(to) {}
@@ -135,16 +135,16 @@ std::unique_ptr<executable::Kernel> createReorder(const KernelRequest &request, 
   if (from == executable::channelsLast() && !to)
     return std::make_unique<ReorderChannels>(channelRows(info.shape()), bytes, ReorderChannels::Direction::ToPlain);
   const ConvPanels *forward = asConvPanels(from);
-  if (forward && info.dataType() == DataType::FLOAT && forward->turned() == Turned::kNo &&
-      from == convPanels(info.shape(), forward->groups(), Turned::kNo) &&
-      to == convPanels(info.shape(), forward->groups(), Turned::kYes))
-    return std::make_unique<TurnWeights>(weightShape(info.shape(), forward->groups()));
+  if (forward && info.dataType() == DataType::FLOAT && forward->transposed() == Transposed::kNo &&
+      from == convPanels(info.shape(), forward->groups(), Transposed::kNo) &&
+      to == convPanels(info.shape(), forward->groups(), Transposed::kYes))
+    return std::make_unique<TransposeWeights>(weightShape(info.shape(), forward->groups()));
   return std::make_unique<ReorderAny>(info, from, to);
 }
 
 // ---- channels: Concat, Slice --------------------------------------------------------------------
 
-// Copies pieces of pixel rows: piece i of every input pixel goes to its place in the output pixel.
+// Copies pieces of pixel rows: piece i of every input pixel goes to its offset in the output pixel.
 class MoveChannels final : public executable::HostKernel {
  public:
   struct Piece {
@@ -190,7 +190,7 @@ bool allChannelsLast(const KernelRequest &request, std::string &reason) {
 std::unique_ptr<executable::Kernel> createConcat(const KernelRequest &request, std::string &reason) {
   if (!allChannelsLast(request, reason)) return nullptr;
   const int64_t rank = request.outputs[0].info.rank(), axis = request.op->attrInt("axis");
-  if (axis != 1 && axis != 1 - rank) return reason = "it joins channels only", nullptr;
+  if (axis != 1 && axis != 1 - rank) return reason = "it concatenates channels only", nullptr;
   const int64_t bytes = elementBytes(request.outputs[0]);
   const ChannelRows y = channelRows(request.outputs[0].info.shape());
   std::vector<MoveChannels::Piece> pieces;
@@ -209,7 +209,7 @@ std::unique_ptr<executable::Kernel> createSlice(const KernelRequest &request, st
   const auto ranges = ops::sliceRanges(request.op->attributes(), from);
   for (size_t d = 0; d < ranges.size(); ++d)
     if (d == 1 ? ranges[d].step != 1 : ranges[d].size != from[d] || ranges[d].step != 1)
-      return reason = "it takes runs of channels only", nullptr;
+      return reason = "it slices channels only, with step 1", nullptr;
   const int64_t bytes = elementBytes(request.inputs[0]);
   const ChannelRows x = channelRows(from);
   const int64_t size = ranges[1].size * bytes;
@@ -223,8 +223,8 @@ std::unique_ptr<executable::Kernel> createSlice(const KernelRequest &request, st
 enum class Reduction { Sum, Mean, Maximum };
 
 // One value per channel of `sets` blocks of `rows` pixels. A task owns a block of channels of one set, or, where there
-// are many pixels, of one of its leaves: equal stretches of pixels, whose results a second round combines in order. The
-// shape says how many leaves.
+// are many pixels, of one of its leaves: equal ranges of pixels, whose results a second round combines in order. The
+// number of leaves depends on the shape alone.
 class ReducePlaces final : public executable::HostKernel {
  public:
   ReducePlaces(int64_t sets, int64_t rows, int64_t channels, Reduction kind, int threads)
@@ -236,7 +236,7 @@ class ReducePlaces final : public executable::HostKernel {
     rounds_.add(sets * leaves_ * blocks_, static_cast<double>(rows));
     if (leaves_ > 1) rounds_.add(sets, static_cast<double>(leaves_));
   }
-  std::string name() const override { return "reduce places"; }
+  std::string name() const override { return "reduce pixels"; }
   int tasks() const override { return rounds_.tasks(); }
   std::span<const int> roundEnds() const override { return rounds_.ends(); }
   double share(int task) const override { return rounds_.share(task); }
@@ -307,7 +307,7 @@ class SpreadChannels final : public executable::HostKernel {
  public:
   explicit SpreadChannels(const ChannelRows &rows, bool perImage)
       : rows_(rows), perImage_(perImage), tasks_(tasksFor(rows.rows() * rows.channels, rows.rows())) {}
-  std::string name() const override { return "spread channels"; }
+  std::string name() const override { return "broadcast channels"; }
   int tasks() const override { return tasks_; }
   void run(const KernelArgs &args, int task) const noexcept override {
     const int64_t c = rows_.channels;
@@ -333,7 +333,7 @@ std::unique_ptr<executable::Kernel> createExpand(const KernelRequest &request, s
   const ChannelRows source = channelRows(from);
   const bool fits = x.layout == nullptr && source.places == 1 && source.channels == rows.channels &&
                     (source.n == rows.n || source.n == 1);
-  if (!fits) return reason = "it spreads one value per channel over places only", nullptr;
+  if (!fits) return reason = "it broadcasts one value per channel over spatial dimensions only", nullptr;
   return std::make_unique<SpreadChannels>(rows, source.n == rows.n);
 }
 

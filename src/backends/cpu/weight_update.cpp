@@ -1,4 +1,4 @@
-// In the compiled step the product is operand 0 of the program; the epilogue's operands follow in the op's order.
+// In the compiled update the product is operand 0 of the program; the epilogue's operands follow in the op's order.
 #include "backends/cpu/weight_update.hpp"
 
 #include <array>
@@ -11,7 +11,7 @@ using executable::KernelArgs;
 using executable::KernelRequest;
 using executable::OperandDesc;
 
-constexpr int kFirstOperand = 2;  // behind the operands of the product
+constexpr int kFirstOperand = 2;  // after the operands of the product
 
 const Graph &epilogueOf(const KernelRequest &request) { return *request.op->getCalledGraphs().front(); }
 
@@ -33,7 +33,7 @@ std::optional<WeightUpdate> WeightUpdate::compiled(const KernelRequest &request,
   auto program = makeElementProgram(elementSource(epilogueOf(request)), inputs, request.outputs, reason);
   if (!program) return std::nullopt;
   if (program->loop.mode != ElementLoop::Mode::kFlat)
-    return reason = "the step after the product broadcasts an operand", std::nullopt;
+    return reason = "the update after the product broadcasts an operand", std::nullopt;
   program->padding.clear();  // Elements::clear does it
   return WeightUpdate(std::move(*program));
 }

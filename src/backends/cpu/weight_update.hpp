@@ -1,6 +1,6 @@
-// The optimizer's step in the epilogue of a weight gradient: it runs on each tile of the gradient while that is hot, so
-// the gradient itself never reaches memory. Plain gradient descent runs in registers; any other step (momentum, Adam,
-// accumulation, ...) as the element-wise program of the epilogue graph.
+// The optimizer's update in the epilogue of a weight gradient: it is applied to each tile of the gradient while that is
+// in cache, so that the gradient itself never reaches memory. Plain gradient descent runs in registers; any other
+// update (momentum, Adam, accumulation, ...) as the element-wise program of the epilogue graph.
 #pragma once
 #include <optional>
 #include <string>
@@ -12,12 +12,12 @@
 
 namespace popart::cpu {
 
-// Inputs of the op: the two operands of the product, then those of the epilogue. Results and all operands that are not
-// single elements lie alike, packed or plain.
+// Inputs of the op: the two operands of the product, then those of the epilogue. Results and all operands of more than
+// one element have the same layout, packed or plain.
 class WeightUpdate {
  public:
   // The epilogue of request.op as plain gradient descent, or compiled. nullopt and a reason when it is something else,
-  // or an operand lies differently, or an op has no instruction.
+  // or an operand has another layout, or an op has no instruction.
   static std::optional<WeightUpdate> descent(const executable::KernelRequest &request, std::string &reason);
   static std::optional<WeightUpdate> compiled(const executable::KernelRequest &request, std::string &reason);
 
@@ -25,8 +25,8 @@ class WeightUpdate {
   int64_t scratchBytes() const;
   bool canOverwrite(int input, int output) const;
 
-  // Calls run(const Update &, scratch) with the step bound to the memory of one call, whose scratch begins with
-  // scratchBytes() of the step's own; run is given what lies behind them.
+  // Calls run(const Update &, scratch) with the update bound to the memory of one call, whose scratch begins with
+  // scratchBytes() for the update itself; run gets the rest.
   template <class Run>
   void bind(const executable::KernelArgs &args, const Run &run) const noexcept {
     auto *scratch = reinterpret_cast<float *>(static_cast<char *>(args.scratch) + scratchBytes());
@@ -37,7 +37,7 @@ class WeightUpdate {
   }
 
  private:
-  // The compiled step over the memory of one call.
+  // The compiled update over the memory of one call.
   class Elements final : public ElementUpdate {
    public:
     Elements(const ElementProgram &program, const executable::KernelArgs &args) : program_(program), args_(args) {}

@@ -1,5 +1,5 @@
-// The device "ipu_model": programs run on the host, with the host device's kernels and so with its numbers to the bit, for
-// people who study or plan for an IPU.
+// The device "ipu_model": programs run on the host with the kernels of the host device, so that results are
+// bit-identical to the CPU's; for people who plan or study programs for an IPU.
 #pragma once
 #include "runtime/host_device.hpp"
 

@@ -1,4 +1,4 @@
-// Element access for reference kernels whose operands differ in type: values travel as double or int64.
+// Element access for reference kernels whose operands differ in type: values are converted to double or int64.
 #pragma once
 #include <cstdint>
 

@@ -1,6 +1,6 @@
 // Reference kernels that read at index positions, and dynamic windows. Negative indices count from the end; an index
-// that is out of range reads 0 and writes nothing, so no kernel ever touches memory outside its operands, and is
-// reported unless the operator gives it a meaning.
+// that is out of range reads 0 and writes nothing, so no kernel ever accesses memory outside its operands, and is
+// reported unless the operator defines it.
 #include <cstring>
 
 #include "backends/ref/families.hpp"

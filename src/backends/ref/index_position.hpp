@@ -1,4 +1,4 @@
-// Positions that index tensors point at, checked against the tensor's size: -1 means out of range, which is reported.
+// Positions that index tensors select, checked against the tensor's size: -1 means out of range, which is reported.
 #pragma once
 #include <algorithm>
 
@@ -13,7 +13,7 @@ inline int64_t positionOf(int64_t index, int64_t size, bool wrap) {
   return index >= 0 && index < size ? index : -1;
 }
 
-// What index i of input `operand` points at in an axis of `size` places, from the end when negative; -1 after a report.
+// The position that index i of input `operand` selects in [0, size), from the end when negative; -1 after a report.
 inline int64_t placeOf(const Context &c, int operand, int64_t i, int64_t size) {
   const int64_t index = indexAt(c.in[operand], i), at = positionOf(index, size, true);
   if (at < 0) c.report(executable::FailureKind::Index, operand, i, index, -size, size - 1);

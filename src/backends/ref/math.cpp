@@ -27,7 +27,7 @@ void binary(const Context &c) {
   });
 }
 
-// Which operands an integer operation takes beside divisor 0.
+// Which operands an integer operation excludes besides divisor 0.
 enum class Quotient { Fits, MayOverflow };
 
 // F, where a divisor may be 0 and a quotient may not fit its type only for floating types.
@@ -45,7 +45,7 @@ void divideWith(const Context &c) {
       });
     }
   });
-  binary<F>(c);  // the operands may lie where the result comes
+  binary<F>(c);  // after the checks: the result may overwrite the operands
 }
 
 template <auto F>

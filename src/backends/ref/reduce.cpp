@@ -1,4 +1,4 @@
-// Reference kernels of reductions. The elements that reduce into one result are gathered in order and folded in double
+// Reference kernels of reductions. The elements that reduce into one result are collected in order and folded in double
 // (integers in 64 bits).
 #include <algorithm>
 

@@ -44,7 +44,7 @@ void transpose(const Context &c) {
   copyStrided(c, 0, strides);
 }
 
-// Where the elements of a slice lie in the sliced tensor: at base + sum of x[d] * strides[d].
+// Offsets of the elements of a slice in the sliced tensor: base + sum of x[d] * strides[d].
 struct SlicePositions {
   SlicePositions(const Attributes &attributes, const Shape &whole) {
     const Shape own = elementStrides(whole);
@@ -126,7 +126,7 @@ void pad(const Context &c) {
   });
 }
 
-// Copies between the joined tensor and its pieces of the sizes given along `axis`; absent pieces are passed over.
+// Copies between the concatenated tensor and its pieces of the sizes given along `axis`; absent pieces are skipped.
 template <bool Join>
 void movePieces(std::span<const View> pieces, const std::vector<int64_t> &sizes, const View &joined, int64_t axis) {
   const AxisSplit whole(joined.shape(), axis);

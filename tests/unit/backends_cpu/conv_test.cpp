@@ -194,19 +194,19 @@ void expectNear(const Floats &actual, const Doubles &expected, int64_t terms, in
 }
 
 struct Data {
-  Floats x, w, dy, packed, turned;
+  Floats x, w, dy, packed, transposed;
   explicit Data(const ConvShape &s)
       : x(randomFloats(s.n * volume(s.in) * s.cin, 1)),
         w(randomFloats(s.cout * (s.cin / s.groups) * s.taps(), 2)),
         dy(randomFloats(s.n * volume(s.out()) * s.cout, 3)),
         packed(test::packedConvWeights(s, w)),
-        turned(s.isDepthwise() ? packed : turn(s, packed)) {}
+        transposed(s.isDepthwise() ? packed : transpose(s, packed)) {}
 
-  static Floats turn(const ConvShape &s, const Floats &packed) {
-    const ConvWeightTurn plan(s);
-    Floats turned(static_cast<size_t>(plan.turnedFloats()), NAN);
-    for (int task = 0; task < plan.tasks(); ++task) plan.run(task, packed.data(), turned.data());
-    return turned;
+  static Floats transpose(const ConvShape &s, const Floats &packed) {
+    const ConvWeightTranspose plan(s);
+    Floats transposed(static_cast<size_t>(plan.transposedFloats()), NAN);
+    for (int task = 0; task < plan.tasks(); ++task) plan.run(task, packed.data(), transposed.data());
+    return transposed;
   }
 };
 
@@ -249,7 +249,7 @@ TEST(Conv, data_gradient_matches_loops) {
       Floats dx(data.x.size(), NAN);
       const ConvDataGradient plan(s, threads);
       runAll(plan, threads, [&](int task, float *scratch) {
-        plan.run(task, data.dy.data(), data.turned.data(), dx.data(), Epilogue(), scratch);
+        plan.run(task, data.dy.data(), data.transposed.data(), dx.data(), Epilogue(), scratch);
       });
       if (threads == 1) first = dx;
       expectNear(dx, expected, s.taps() * s.cout, index);
@@ -267,7 +267,7 @@ TEST(Conv, data_gradient_adds_bias_and_residual_in_every_stride_phase) {
   const ConvDataGradient plan(s, 2);
   const auto run = [&](Floats &dx, const Epilogue &e) {
     runAll(plan, 2, [&](int task, float *scratch) {
-      plan.run(task, data.dy.data(), data.turned.data(), dx.data(), e, scratch);
+      plan.run(task, data.dy.data(), data.transposed.data(), dx.data(), e, scratch);
     });
   };
   run(plain, Epilogue());
@@ -311,8 +311,8 @@ TEST(Conv, stored_weights_round_trip_and_turn_into_what_the_data_gradient_reads)
     const Data data(s);
     ASSERT_EQ(test::unpackedConvWeights(s, data.packed), data.w);
     if (s.isDepthwise()) continue;
-    ASSERT_EQ(data.turned, test::packedConvWeights(s, data.w, test::Turned::kYes));
-    ASSERT_EQ(test::unpackedConvWeights(s, data.turned, test::Turned::kYes), data.w);
+    ASSERT_EQ(data.transposed, test::packedConvWeights(s, data.w, test::Transposed::kYes));
+    ASSERT_EQ(test::unpackedConvWeights(s, data.transposed, test::Transposed::kYes), data.w);
   }
 }
 

@@ -245,7 +245,7 @@ TEST(Pack, gives_the_stored_form_of_rows_and_columns) {
     const int64_t k = 19;
     const std::vector<float> b = test::numbers(k * n);
     for (bool isTransposed : {false, true}) {  // b is (K, N), or (N, K)
-      const executable::Layout &layout = *matrixPanels(isTransposed ? Turned::kYes : Turned::kNo);
+      const executable::Layout &layout = *matrixPanels(isTransposed ? Transposed::kYes : Transposed::kNo);
       const TensorInfo info(DataType::FLOAT, isTransposed ? Shape{n, k} : Shape{k, n});
       std::vector<float> stored(static_cast<size_t>(packedSize(k, n))), packed(stored.size(), NAN);
       ASSERT_EQ(layout.bytes(info), packedSize(k, n) * static_cast<int64_t>(sizeof(float)));

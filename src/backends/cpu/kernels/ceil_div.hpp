@@ -1,4 +1,4 @@
-// How many parts of b cover a: what tilings of every kernel ask. a >= 0, b > 0.
+// ceil(a / b), for tilings. a >= 0, b > 0.
 #pragma once
 #include <cstdint>
 

@@ -1,4 +1,4 @@
-// Plans of convolutions: which loop nest runs a shape, and how weights lie. See conv.hpp.
+// Plans of convolutions: which loop nest runs a shape, and which layout weights have. See conv.hpp.
 #include "backends/cpu/kernels/conv.hpp"
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace popart::cpu {
 namespace {
 
-// One tap that meets every pixel once: a plain product over pixels.
+// One tap that reads every pixel once: a plain product over pixels.
 bool isPointwise(const ConvShape &s) {
   return s.taps() == 1 && volume(s.stride) == 1 && s.padLow == Spatial{} && s.padHigh == Spatial{};
 }
@@ -160,18 +160,18 @@ Spatial ConvShape::out() const {
   return size;
 }
 
-ConvWeightTurn::ConvWeightTurn(const ConvShape &s)
+ConvWeightTranspose::ConvWeightTranspose(const ConvShape &s)
     : shape_(s),
       width_(panelWidth()),
       panels_((s.cin / s.groups + width_ - 1) / width_),
       rows_(s.taps() * (s.cout / s.groups)) {}
 
-// A task turns the panel's channels of one tap: blocks of (input channels) x (output channels of a packed panel).
-void ConvWeightTurn::run(int task, const float *packed, float *turned) const noexcept {
+// A task transposes one tap of a panel: blocks of (input channels) x (output channels of a packed panel).
+void ConvWeightTranspose::run(int task, const float *packed, float *transposed) const noexcept {
   const int64_t taps = shape_.taps(), cin = shape_.cin / shape_.groups, cout = shape_.cout / shape_.groups;
   const int64_t tap = task % taps, panel = task / taps % panels_, group = task / taps / panels_;
   const int64_t first = panel * width_, channels = std::min(width_, cin - first);
-  float *out = turned + ((group * panels_ + panel) * rows_ + (taps - 1 - tap) * cout) * width_;
+  float *out = transposed + ((group * panels_ + panel) * rows_ + (taps - 1 - tap) * cout) * width_;
   const float *in = packed + group * packedSize(taps * cin, cout) + (tap * cin + first) * width_;
   for (int64_t co = 0; co < cout; co += width_, in += taps * cin * width_)
     transpose(in, width_, out + co * width_, width_, channels, std::min(width_, cout - co));
@@ -226,16 +226,16 @@ double ConvDataGradient::share(int task) const {
 }
 size_t ConvDataGradient::scratchFloats() const { return scratchOfAny(plan_); }
 
-void ConvDataGradient::run(int task, const float *dy, const float *turnedWeights, float *dx, const Epilogue &epilogue,
-                           float *scratch) const noexcept {
+void ConvDataGradient::run(int task, const float *dy, const float *transposedWeights, float *dx,
+                           const Epilogue &epilogue, float *scratch) const noexcept {
   if (const auto *depthwise = std::get_if<DepthwisePixels>(&plan_))
-    return depthwise->run(task, dy, turnedWeights, dx, epilogue, scratch);
+    return depthwise->run(task, dy, transposedWeights, dx, epilogue, scratch);
   if (const auto *matmul = std::get_if<Matmul>(&plan_))
-    return runPointwise(*matmul, task, shape_, dy, shape_.cout / shape_.groups, turnedWeights, dx,
+    return runPointwise(*matmul, task, shape_, dy, shape_.cout / shape_.groups, transposedWeights, dx,
                         shape_.cin / shape_.groups, epilogue, scratch);
   const WindowProduct *phase = std::get_if<std::vector<WindowProduct>>(&plan_)->data();
   for (; task >= phase->tasks(); ++phase) task -= phase->tasks();
-  phase->run(task, dy, turnedWeights, dx, epilogue, scratch);
+  phase->run(task, dy, transposedWeights, dx, epilogue, scratch);
 }
 
 ConvWeightGradient::ConvWeightGradient(const ConvShape &s, int threads) : plan_(weightGradientPlan(s, threads)) {}

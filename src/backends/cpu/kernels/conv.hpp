@@ -2,9 +2,9 @@
 // convolutions set the leading dimensions to one.
 //
 // Weights are packed per group as the matrix (taps * Cin/g) x (Cout/g), rows ordered (kd, kh, kw, cin), see pack.hpp;
-// the weight gradient and optimizer state share that layout. The data gradient reads them turned: per group the matrix
-// (taps * Cout/g) x (Cin/g) with the taps in reverse order. Depthwise convolutions (Cin/g = Cout/g = 1) have one layout
-// for all. Invariant: every sum runs in a fixed order given by the shape; tasks and threads never change a bit.
+// the weight gradient and optimizer state share that layout. The data gradient reads transposed weights: channels
+// swapped, taps reversed, per group the matrix (taps * Cout/g) x (Cin/g). Depthwise convolutions (Cin/g = Cout/g = 1)
+// have one layout for all. Invariant: every sum has a fixed order given by the shape, whatever the tasks and threads.
 #pragma once
 
 #include <cstdint>
@@ -19,17 +19,17 @@
 
 namespace popart::cpu {
 
-// Turns packed weights into what the data gradient reads; not for depthwise convolutions. Tasks write disjoint parts.
-class ConvWeightTurn {
+// Packed weights to transposed ones; not for depthwise convolutions. Tasks write disjoint parts.
+class ConvWeightTranspose {
  public:
-  explicit ConvWeightTurn(const ConvShape &shape);
+  explicit ConvWeightTranspose(const ConvShape &shape);
   int tasks() const { return static_cast<int>(shape_.groups * panels_ * shape_.taps()); }
-  int64_t turnedFloats() const { return shape_.groups * panels_ * rows_ * width_; }
-  void run(int task, const float *packedWeights, float *turned) const noexcept;
+  int64_t transposedFloats() const { return shape_.groups * panels_ * rows_ * width_; }
+  void run(int task, const float *packedWeights, float *transposed) const noexcept;
 
  private:
   ConvShape shape_;
-  int64_t width_, panels_, rows_;  // of the turned matrix of a group
+  int64_t width_, panels_, rows_;  // of the transposed matrix of a group
 };
 
 // y (N, *out, Cout) = epilogue(conv(x, weights)); the epilogue's bias is (Cout), its matrices have the layout of y.
@@ -49,8 +49,8 @@ class ConvForward {
 };
 
 // dx (N, *in, Cin) = epilogue(data gradient of conv at dy (N, *out, Cout)); also the forward pass of a transposed
-// convolution. Pixels are split into the phases of the stride, so that no multiplication with an inserted zero is made.
-// Weights are turned, those of depthwise convolutions packed.
+// convolution. Pixels are split into the phases of the stride, so that no inserted zero is multiplied.
+// Weights are transposed, those of depthwise convolutions packed.
 class ConvDataGradient {
  public:
   ConvDataGradient(const ConvShape &shape, int threads);
@@ -58,7 +58,7 @@ class ConvDataGradient {
   // The part of all work that a task does.
   double share(int task) const;
   size_t scratchFloats() const;
-  void run(int task, const float *dy, const float *turnedWeights, float *dx, const Epilogue &epilogue,
+  void run(int task, const float *dy, const float *transposedWeights, float *dx, const Epilogue &epilogue,
            float *scratch) const noexcept;
 
  private:

@@ -12,8 +12,8 @@
 namespace popart::cpu {
 namespace {
 
-constexpr int64_t kTasksPerThread = 4;
-constexpr int64_t kPixelTerms = 256;
+constexpr int64_t kTasksPerThread = 4;  // so that dynamic claiming balances the load
+constexpr int64_t kPixelTerms = 256;    // of a list on the stack, 4 KiB: stays in the first level cache
 
 // Position on the source grid that tap `tap` reads for target position `at` along dimension d, or -1.
 int64_t sourcePosition(const ConvShape &s, DepthwiseDirection direction, int d, int64_t at, int64_t tap,
@@ -78,7 +78,7 @@ void DepthwisePixels::run(int task, const float *source, const float *packedWeig
 }
 
 DepthwiseWeights::DepthwiseWeights(const ConvShape &shape) : shape_(shape), pixels_(shape.n * volume(shape.out())) {
-  constexpr int64_t kPixelsPerLeaf = 2048;
+  constexpr int64_t kPixelsPerLeaf = 2048;  // at least: summing them costs far more than adding the leaf's sum
   const int64_t width = panelWidth();
   panels_ = ceilDiv(shape.cin, width);
   panelFloats_ = static_cast<size_t>(shape.taps() * width);
@@ -87,7 +87,7 @@ DepthwiseWeights::DepthwiseWeights(const ConvShape &shape) : shape_(shape), pixe
   if (leaves_ > 1) rounds_.add(panels_, static_cast<double>(leaves_));
 }
 
-// The taps of channels of `panel`, summed over pixels [begin, end).
+// The gradient of all taps for the channels of `panel`, summed over pixels [begin, end).
 void DepthwiseWeights::addPixels(int64_t panel, int64_t begin, int64_t end, const float *x, const float *dy,
                                  float *sums) const noexcept {
   const int64_t width = panelWidth(), taps = shape_.taps(), first = panel * width;

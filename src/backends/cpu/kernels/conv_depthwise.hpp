@@ -35,8 +35,8 @@ class DepthwisePixels {
 class DepthwiseWeights {
  public:
   explicit DepthwiseWeights(const ConvShape &shape);
-  // The sums of each channel panel over each of `leaves` stretches of the pixels, then their totals in that order. The
-  // shape says how many leaves there are.
+  // The sums of each channel panel over each of `leaves` ranges of the pixels, then their totals in that order. The
+  // number of leaves depends on the shape alone.
   const Rounds &rounds() const { return rounds_; }
   size_t scratchFloats() const { return panelFloats_; }
   size_t sharedFloats() const { return leaves_ == 1 ? 0 : panelFloats_ * static_cast<size_t>(leaves_ * panels_); }

@@ -1,7 +1,7 @@
-// Loop nest of the window sums.
+// Loop nest of the window sums. A place is one output pixel.
 //
 //   task = (group, chunk of output places, range of panels)
-//     strip of the chunk's windows, where the image cannot be read in place
+//     strip of the chunk's windows (zero-padded copy), where the image cannot be read in place
 //     for some panels at a time                    their weights of a pass stay in the second level cache
 //       for each pass over (tap, channel)
 //         for each tile of places of one line      rows of A evenly spaced
@@ -18,10 +18,10 @@
 namespace popart::cpu {
 namespace {
 
-constexpr int64_t kLongestPass = 256;  // k per pass: the rows of a tile stay in the first level cache
-constexpr int64_t kTilesPerChunk = 16;
-constexpr int64_t kTasksPerThread = 4;
-constexpr int64_t kSmallestTaskFlops = 100'000;
+constexpr int64_t kLongestPass = 256;            // k per pass: the rows of a tile stay in the first level cache
+constexpr int64_t kTilesPerChunk = 16;           // row tiles that share one read of a pass's weights
+constexpr int64_t kTasksPerThread = 4;           // so that dynamic claiming balances the load
+constexpr int64_t kSmallestTaskFlops = 100'000;  // about 1 us (executable/cost.cpp), several times a thread's wake-up
 
 }  // namespace
 
@@ -57,8 +57,8 @@ double WindowProduct::share(int task) const {
          static_cast<double>(w.n * volume(w.out) * panels_ * shape_.groups);
 }
 
-// Of the ways to cut the work into enough tasks, the one that moves the fewest bytes and leaves the fewest threads
-// waiting at the end: every chunk reads all weights, every range of panels reads all windows.
+// Of the ways to split the work into enough tasks, the one that moves the fewest bytes and leaves the fewest threads
+// idle at the end: every chunk reads all weights, every range of panels reads all windows.
 void WindowProduct::chooseChunks(int threads) {
   const WindowShape &w = shape_.window;
   const double places = static_cast<double>(w.n * volume(w.out)), rows = static_cast<double>(shape_.weightRows);
@@ -88,7 +88,7 @@ void WindowProduct::chooseChunks(int threads) {
   }
 }
 
-// One block per tap row where a row's taps lie together on both sides, else one per tap.
+// One block per tap row where a row's taps are contiguous on both sides, else one per tap.
 void WindowProduct::makePasses() {
   const WindowShape &w = shape_.window;
   bool joined = w.dilation[2] == 1 && windows_.pixelStride() == w.channels;

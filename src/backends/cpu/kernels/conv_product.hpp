@@ -2,8 +2,8 @@
 // phase of the stride.
 //
 // y[place, column] = epilogue(sum over tap, channel of x[window of place at tap, channel] * w[tap, channel, column]).
-// The register tiles read windows straight from the image or its strip (conv_window.hpp): one block per tap row in
-// place of a stored patch. Invariant: each sum is one ascending chain over (tap, channel); how outputs are cut into
+// The register tiles read windows directly from the image or its strip (conv_window.hpp): one block per tap row instead
+// of a stored patch (im2col). Invariant: each sum is one ascending chain over (tap, channel); the split of outputs into
 // chunks, tasks and tiles never changes a bit.
 #pragma once
 
@@ -43,7 +43,7 @@ class WindowProduct {
            float *scratch) const noexcept;
 
  private:
-  // A stretch of the sum that one call of a tile kernel covers.
+  // The part of the reduction that one call of a tile kernel covers.
   struct Pass {
     size_t firstBlock;
     int64_t blockCount, k;

@@ -1,11 +1,11 @@
 // Loop nest of the weight gradient.
 //
-//   round 1, where windows leave the images: copies with zeros around them
+//   round 1, where windows leave the images: zero-padded copies
 //   round 2: task = (group, leaf, range of tiles of weight rows, range of panels)
 //     for each chunk of the leaf's output places
 //       for each panel: its columns of dy, in place or packed
 //         for each tile: tile kernel, one block per line; partial sums live in scratch, or in the leaf's own memory
-//   round 3, where there are several leaves: for each tile and panel the leaves' sums are added up
+//   round 3, where there are several leaves: for each tile and panel the leaves' sums are reduced
 //   in the last round: update of the weights
 #include "backends/cpu/kernels/conv_weight_gradient.hpp"
 
@@ -18,16 +18,16 @@
 namespace popart::cpu {
 namespace {
 
-constexpr int64_t kPlacesPerChunk = 256;
-constexpr int64_t kTasksPerThread = 4;
-constexpr int64_t kSmallestTaskFlops = 100'000;
-constexpr int64_t kTilesToPack = 8;  // packing dy pays from this many tiles that read it
-// Leaves make work for many threads where tiles and panels are few: so many pieces are enough, and with so many places
-// in a leaf the sums of the leaves cost little to keep and to add up.
+constexpr int64_t kPlacesPerChunk = 256;         // output pixels: rows of a packed panel, 32 KiB with AVX-512
+constexpr int64_t kTasksPerThread = 4;           // so that dynamic claiming balances the load
+constexpr int64_t kSmallestTaskFlops = 100'000;  // about 1 us (executable/cost.cpp), several times a thread's wake-up
+constexpr int64_t kTilesToPack = 8;              // packing dy pays from this many tiles that read it
+// Leaves (split-K) make work for many threads where tiles and panels are few: so many pieces are enough, and with so
+// many output pixels in a leaf its partial sums cost little to store and to reduce.
 constexpr int64_t kEnoughPieces = 1024;
 constexpr int64_t kPlacesPerLeaf = 1024;
 constexpr int64_t kLineFloats = 16;
-constexpr double kProductsPerFloat = 25;  // multiply-adds in the time that a float takes to be moved
+constexpr double kProductsPerFloat = 25;  // multiply-adds in the time to move a float
 
 }  // namespace
 
@@ -65,7 +65,7 @@ void WindowGradient::planRounds() {
   const auto tiles = static_cast<int64_t>(tiles_.size());
   const int64_t block = microKernels().tileRows * panelWidth(), blocks = shape_.groups * tiles * panels_;
   packedFloats_ = static_cast<size_t>(chunkSize_.places() * panelWidth());
-  // Passes over memory, of which the product's is as long as its multiply-adds say.
+  // Weights of the rounds: passes over memory, and the product by its multiply-adds.
   const double places = static_cast<double>(window_.n * volume(window_.out));
   if (isPadded_) {
     const int64_t floats = padded_.rows() * padded_.rowFloats();
@@ -121,8 +121,8 @@ void WindowGradient::chooseTasks(int threads) {
   tileSplits_ = std::clamp<int64_t>(ceilDiv(wanted, panelSplits_), 1, std::max<int64_t>(1, tiles));
 }
 
-// The panel's columns of dy for a chunk. In place, unless many tiles read them, or the last vector of the chunk would
-// reach beyond the tensor.
+// The panel's columns of dy for a chunk. In place, unless many tiles read them, or the last vector load of the chunk
+// would exceed the tensor.
 const float *WindowGradient::gradientRows(const WindowChunk &chunk, int64_t panel, const float *dy, int64_t width,
                                           float *packed, bool &inPlace) const noexcept {
   const WindowShape &w = window_;

@@ -1,9 +1,9 @@
-// Weight gradient of a convolution as sums over output places, written through a parameter update.
+// Weight gradient of a convolution as sums over output pixels (places), written through a parameter update.
 //
 // dw[tap, channel, column] = sum over places of x[window of place at tap, channel] * dy[place, column]. Tiles span
-// neighbouring weight rows, which lie together in the image, and walk the places of a line as their inner dimension.
-// Invariant: each sum is made of chains over the places in ascending order, one for each of `leaves` equal stretches of
-// them, which are added up in order. The shape says how many leaves there are: tasks and tiles never change a bit.
+// neighbouring weight rows, which are contiguous in the image, with the places of a line as their inner dimension.
+// Invariant: each sum is made of chains over the places in ascending order, one for each of `leaves` equal ranges of
+// them, reduced in order. The number of leaves depends on the shape alone: tasks and tiles never change a bit.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +27,7 @@ class WindowGradient {
  public:
   // `threads` only sizes the tasks.
   WindowGradient(const WindowGradientShape &shape, int threads);
-  // The images padded, where windows leave them; the leaves' sums; where there are several leaves, their total.
+  // The padded images, where windows leave them; the leaves' sums; where there are several leaves, their total.
   const Rounds &rounds() const { return rounds_; }
   size_t scratchFloats() const { return partialFloats_ + packedFloats_; }
   size_t sharedFloats() const { return imageFloats_ + leafFloats_; }

@@ -10,7 +10,7 @@
 namespace popart::cpu {
 namespace {
 
-// A line is not cut into pieces of fewer register tiles: they would leave the tiles half empty.
+// A line is not split into pieces of fewer register tiles, whose last tile would be half empty.
 constexpr int64_t kSmallestTiles = 4;
 
 bool inside(int64_t at, int64_t size) { return static_cast<uint64_t>(at) < static_cast<uint64_t>(size); }
@@ -69,7 +69,7 @@ ChunkSizes::ChunkSizes(const WindowShape &shape, int64_t places) : shape_(shape)
 
 bool ChunkSizes::next(ChunkSize &size) {
   if (done_) return false;
-  // Equal pieces, so that no chunk is left with a small rest.
+  // Equal pieces, so that there is no small remainder.
   auto even = [](int64_t whole, int64_t piece) {
     whole = std::max<int64_t>(1, whole);
     return ceilDiv(whole, ceilDiv(whole, piece));

@@ -1,8 +1,8 @@
-// The windows a convolution slides over a channels-last image, made readable as evenly spaced rows of memory.
+// The windows of a convolution over a channels-last image as evenly spaced rows of memory. A place is one output pixel.
 //
 // Window of output place o, tap t: input position o * stride + t * dilation - low, per dimension. Where windows leave
-// the image, the rows they touch are copied once into a strip with zeros around them, so that the register tiles never
-// meet a border; where none does, the image is read in place. Invariant: every address a chunk's windows reach is
+// the image, the rows they touch are copied once into a zero-padded strip, so that the register tiles need no bounds
+// checks; where none does, the image is read in place. Invariant: every address that a chunk's windows cover is
 // readable.
 #pragma once
 
@@ -30,8 +30,8 @@ struct WindowShape {
   int64_t extent(size_t d, int64_t count) const { return (count - 1) * stride[d] + dilation[d] * (taps[d] - 1) + 1; }
 };
 
-// A copy of all images with zeros where windows leave them, group by group: for kernels whose tasks would else copy the
-// same strips again and again.
+// A zero-padded copy of all images, group by group: for kernels whose tasks would otherwise copy the same strips
+// repeatedly.
 class PaddedImages {
  public:
   PaddedImages() = default;

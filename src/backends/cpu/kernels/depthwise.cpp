@@ -1,5 +1,5 @@
 // Depthwise inner loops, compiled once per instruction set by Highway. Four vectors of channels run side by side to
-// cover the latency of the multiply-adds; the rest of the channels goes vector by vector, the last one masked.
+// hide the latency of the multiply-adds; the tail of the channels goes vector by vector, the last one masked.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu/kernels/depthwise.cpp"
 #include <hwy/foreach_target.h>
@@ -21,7 +21,7 @@ using lanes::FirstLanes;
 constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(D()));
 constexpr int64_t kWidth = 2 * kLanes;
 
-// One vector of channels starting at c, which lies in one panel.
+// One vector of channels starting at c, all in one panel.
 template <class Lanes>
 HWY_INLINE void pixelVector(Lanes lanes, const float *source, const TapTerm *terms, int64_t count, const float *packed,
                             int64_t taps, int64_t c, float *out) {

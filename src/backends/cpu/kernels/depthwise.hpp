@@ -1,6 +1,6 @@
 // Inner loops of depthwise convolutions (one input channel per output channel), vectorised over channels; the plans are
 // in conv.hpp. Weights are packed as the matrix (taps x C), see pack.hpp. Invariant: a sum runs over ascending taps
-// (pixels for weights) in one chain per channel, so the vector width and the partition never change a bit.
+// (pixels for weights) in one chain per channel, so that vector width and partition never change a bit.
 #pragma once
 
 #include <cstdint>

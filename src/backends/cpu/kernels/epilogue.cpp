@@ -20,7 +20,7 @@ using lanes::AllLanes;
 using lanes::FirstLanes;
 using update::updateVector;
 
-// Which terms can occur: the usual few are compiled without tests for the others.
+// Which terms can occur: common combinations are compiled without branches for the others.
 enum class Terms { kAll, kBias, kBiasResidual };
 
 Terms termsOf(const Epilogue &e) {
@@ -28,7 +28,7 @@ Terms termsOf(const Epilogue &e) {
   return e.residual ? Terms::kBiasResidual : Terms::kBias;
 }
 
-// The shape of a block of sums and of its place in y.
+// The shape of a block of sums and its strides in y.
 struct FinishBlock {
   const float *sums;
   ptrdiff_t sumStride;
@@ -37,7 +37,7 @@ struct FinishBlock {
   int64_t rows, cols;
 };
 
-// The step behind the sum, in registers: `at` is the element's distance from the block's first.
+// The epilogue of one vector, in registers: `at` is its offset from the block's first element.
 struct NoStep {
   explicit NoStep(const Epilogue &) {}
   template <class Lanes>
@@ -77,8 +77,8 @@ HWY_INLINE void finishVector(const Epilogue &e, const Step &step, Lanes lanes, c
   lanes.store(step.call(lanes, v, row + n), y + n);
 }
 
-// Not inlined, so that each form saves only the registers that it needs; copies, because the compiler takes stores of
-// vectors to change anything in memory.
+// Not inlined, so that each form saves only the registers that it needs; arguments by value, because vector stores may
+// alias anything in memory.
 template <class Step, Terms kTerms>
 HWY_NOINLINE void finishRows(const Epilogue &given, const FinishBlock &whole) {
   const Epilogue e = given;
@@ -110,7 +110,7 @@ void finishTerms(const Epilogue &e, const FinishBlock &block) {
 
 // Any instructions, in a buffer of the first-level cache.
 HWY_NOINLINE void finishBuffered(const Epilogue &e, const FinishBlock &block) {
-  constexpr int64_t kBuffer = 512;
+  constexpr int64_t kBuffer = 512;  // floats: 2 KiB
   HWY_ALIGN float buffer[kBuffer];
   const ElementFn activation = elementFunction(e.activation.op, 0), last = elementFunction(e.last.op, 0);
   for (int64_t m = 0; m < block.rows; ++m) {
@@ -126,7 +126,7 @@ HWY_NOINLINE void finishBuffered(const Epilogue &e, const FinishBlock &block) {
   }
 }
 
-// Chains that are compiled into one pass: an activation, or a slope alone.
+// Chains that are compiled into one pass: a single activation, or a single slope.
 bool finishInRegisters(const Epilogue &e, const FinishBlock &block) {
   if (e.other && e.activation.op != ElementOp::kCopy) return false;
   switch (e.other ? e.last.op : e.activation.op) {

@@ -1,5 +1,5 @@
-// What happens to a finished sum on its way to memory: scaling, bias, residual, two instructions of the element engine,
-// or a parameter update.
+// The epilogue of a product, applied to each finished sum before the store: scaling, bias, residual, two instructions
+// of the element engine, or a parameter update.
 //
 // Every step is one separately rounded float32 operation in the documented order, and the instructions are those of the
 // element engine; so fusing a chain of operators does not change a bit of its result.
@@ -22,8 +22,8 @@ struct EpilogueStep {
 //   v = alpha * sum[m, n] + bias[n] + residual[m, n]     added from left to right
 //   v = activation(v)
 //   y[m, n] = last(v, other[m, n])
-// Absent terms (nullptr, alpha 1, kCopy) are not computed. The matrices (M, N) lie as y does, and residual and other
-// may be y itself.
+// Absent terms (nullptr, alpha 1, kCopy) are not computed. The matrices (M, N) have the strides of y, and residual and
+// other may alias y.
 struct Epilogue {
   const float *bias = nullptr;  // (N)
   const float *residual = nullptr;
@@ -52,15 +52,15 @@ struct Epilogue {
 void applyEpilogue(const Epilogue &e, const float *sums, ptrdiff_t sumStride, float *y, ptrdiff_t yStride, int64_t rows,
                    int64_t cols) noexcept;
 
-// The step of an optimizer over elements of its state, as the caller compiled it; the gradient is one of its operands.
+// The update of an optimizer over elements of its state, compiled by the caller; the gradient is one of its operands.
 class ElementUpdate {
  public:
-  // Elements [position, position + count) of every state array, counted as they lie in memory, take the step for the
-  // gradients gradient[0, count).
+  // Updates elements [position, position + count) of every state array, in memory order, with the gradients
+  // gradient[0, count).
   virtual void apply(const float *gradient, int64_t position, int64_t count) const noexcept = 0;
-  // Asks the caches for what apply will read of the same elements.
+  // Prefetches what apply will read of the same elements.
   virtual void prefetch(int64_t position, int64_t count) const noexcept = 0;
-  // Writes zeros over the same elements of every result: lanes of a packed array that hold no element.
+  // Zeroes the same elements of every result: padding lanes of a packed array.
   virtual void clear(int64_t position, int64_t count) const noexcept = 0;
 
  protected:

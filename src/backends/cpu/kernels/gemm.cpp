@@ -19,28 +19,28 @@
 namespace popart::cpu {
 namespace {
 
-constexpr int64_t kLongestPass = 384;  // k per pass: a tile of A rows stays in the first level cache
-constexpr ptrdiff_t kRowCopyStride = kLongestPass + 16;
-constexpr int64_t kPanelsToCopyRows = 3;  // copying pays from this many panels
-constexpr int64_t kTilesPerTask = 16;
-constexpr int64_t kTasksPerThread = 4;
-// Where B has to be packed, every task of the same columns packs it anew: fewer and longer tasks.
+constexpr int64_t kLongestPass = 384;                    // k per pass: a tile of A rows stays in the first level cache
+constexpr ptrdiff_t kRowCopyStride = kLongestPass + 16;  // a cache line more: rows map to different cache sets
+constexpr int64_t kPanelsToCopyRows = 3;                 // copying is worth it from this many panels
+constexpr int64_t kTilesPerTask = 16;                    // row tiles that share one read of a pass's panels
+constexpr int64_t kTasksPerThread = 4;                   // so that dynamic claiming balances the load
+// Where B has to be packed, every task of the same columns packs it again: fewer and longer tasks.
 constexpr int64_t kTilesPerPackingTask = 48;
 constexpr int64_t kPackingTasksPerThread = 2;
 constexpr int64_t kRowsToSpread = 8;  // rows of B packed at a time
 constexpr int64_t kColumnBlock = 16;  // at least the rows of a tile
 static_assert(kMaxTileRows <= kColumnBlock);
-constexpr int64_t kMostDotBatch = 16;  // up to here a transposing pack of B would cost more than the product
-constexpr int64_t kSmallestTaskFlops = 100'000;
-// Costs of a task beside its products, in products of one tile and one panel; of its start in multiply-adds.
+constexpr int64_t kMostDotBatch = 16;            // up to here a transposing pack of B costs more than the product
+constexpr int64_t kSmallestTaskFlops = 100'000;  // about 1 us (executable/cost.cpp), several times a thread's wake-up
+// Model of a task's overheads, in products of one tile and one panel; of its start in multiply-adds.
 constexpr double kPackedPanelCost = 0.5;
 constexpr double kCopiedTileCost = 0.25;
 constexpr double kStartCost = 10'000;
-constexpr double kWorthBalancing = 0.93;  // of the elapsed time: below, plans differ by less than the model errs
+constexpr double kWorthBalancing = 0.93;  // of the elapsed time: smaller gains are within the model's error
 
-// a[m, k] with arbitrary strides -> packed[k][rows]. Where rows lie together, blocks of a fixed size are copied while
-// `readable` floats of the source last: the next column overwrites the surplus, the last one's goes into the slack
-// behind the tile.
+// a[m, k] with arbitrary strides -> packed[k][rows]. Where rows are contiguous, columns are copied in blocks of a fixed
+// size as far as `readable` floats of the source allow: the next column overwrites the excess, that of the last column
+// goes into the padding after the tile.
 void packTile(const float *a, ptrdiff_t rowStride, ptrdiff_t colStride, int rows, int64_t k, int64_t readable,
               float *packed) {
   if (rowStride == 1) {
@@ -58,7 +58,7 @@ void packTile(const float *a, ptrdiff_t rowStride, ptrdiff_t colStride, int rows
 
 constexpr int64_t kLineFloats = 16;
 
-// The place of a tile in a matrix of rows `stride` apart.
+// The position of a tile in a matrix of rows `stride` apart.
 void prefetchTile(const float *p, ptrdiff_t stride, int rows, int64_t cols) {
   for (int row = 0; row < rows; ++row)
     for (int64_t col = 0; col < cols; col += kLineFloats) __builtin_prefetch(p + row * stride + col, 0, 2);
@@ -84,7 +84,7 @@ struct Matmul::Block {
 Matmul::Matmul(const MatmulShape &shape, int threads) : shape_(shape) {
   const MicroKernels &kernels = microKernels();
   panels_ = ceilDiv(shape.n, kernels.panelWidth);
-  // A task of dot products takes all rows: tasks that shared them would write the same elements.
+  // A task of dot products covers all rows: tasks that shared columns would write the same elements.
   rowTiles_ = isDot() ? std::min<int64_t>(shape.m, 1) : ceilDiv(shape.m, kernels.tileRows);
   planBlocks(std::max(1, threads));
   tasks_ = static_cast<int>(batches() * rowTasks_ * colTasks_);
@@ -136,7 +136,7 @@ void Matmul::halveBlocks(int threads) {
   }
 }
 
-// Elapsed time, in products of a tile and a panel, when the products are cut into so many ranges of tiles and panels.
+// Elapsed time, in products of a tile and a panel, when the products are split into so many ranges of tiles and panels.
 double Matmul::elapsed(int64_t rowTasks, int64_t colTasks, int threads) const {
   const MicroKernels &kernels = microKernels();
   const auto tiles = static_cast<double>(ceilDiv(rowTiles_, rowTasks)),
@@ -147,7 +147,7 @@ double Matmul::elapsed(int64_t rowTasks, int64_t colTasks, int threads) const {
   return static_cast<double>(ceilDiv(batches() * rowTasks * colTasks, threads)) * task;
 }
 
-// The equal ranges of tiles and panels that end together on all threads, where those found by halving do not.
+// Equal ranges of tiles and panels that finish together on all threads, where those found by halving do not.
 void Matmul::balanceBlocks(int threads, int64_t mostTiles, int64_t mostPanels) {
   if (batches() * rowTiles_ * panels_ == 0) return;
   const double now = elapsed(ceilDiv(rowTiles_, tilesPerTask_), ceilDiv(panels_, panelsPerTask_), threads);
@@ -194,7 +194,7 @@ const float *Matmul::panelSource(const Block &block, const MatmulArgs &args, flo
       panelStride = width;
       return block.b + block.firstK * args.bRowStride + block.firstPanel * width;
     }
-    // Where the rows of B lie together, a few of them are spread over all panels at a time: they are read as they lie.
+    // Where rows of B are contiguous, a few at a time are distributed over all panels, so that B is read sequentially.
     const int64_t step = args.bColStride == 1 ? kRowsToSpread : passK;
     for (int64_t k = 0; k < passK; k += step) {
       for (int64_t p = block.firstPanel; p < block.endPanel; ++p) {
@@ -206,7 +206,7 @@ const float *Matmul::panelSource(const Block &block, const MatmulArgs &args, flo
     }
     return packed;
   }
-  // Element (k, n) of the transpose lies at panel k / width, row n, lane k % width of the packed matrix.
+  // Element (k, n) of the transpose is at panel k / width, row n, lane k % width of the packed matrix.
   for (int64_t p = block.firstPanel; p < block.endPanel; ++p) {
     const int cols = static_cast<int>(std::min<int64_t>(width, shape_.n - p * width));
     for (int64_t k = block.firstK; k < block.endK;) {
@@ -226,7 +226,7 @@ float *Matmul::panelAt(const Block &block, int64_t row, int64_t col) const noexc
   return block.c + (col / width * shape_.m + row) * width;
 }
 
-// Lets what the epilogue of a tile reads arrive while the tile is being summed up.
+// Prefetches what the epilogue of a tile reads, while the tile is being computed.
 void Matmul::prefetchEpilogue(const Block &block, const MatmulArgs &args, int64_t row, int rows, int64_t col,
                               int64_t cols) const noexcept {
   const int64_t width = microKernels().panelWidth;
@@ -285,20 +285,20 @@ AMode Matmul::rowSource(const Block &block, const MatmulArgs &args, int64_t row,
   return AMode::kPanel;
 }
 
-// Lets the product of one panel ask for its share of what the next tile reads of A, which may lie in memory still.
+// Each panel's product prefetches its share of the next tile's rows of A, which may not be cached yet.
 void Matmul::lookAhead(const Block &block, const MatmulArgs &args, int64_t row, int rows, int64_t panel,
                        TileArgs &tile) const noexcept {
   tile.ahead = nullptr;
   if (tile.a != block.packedA || row + 2 * rows > shape_.m) return;
   const float *next = block.a + (row + rows) * args.aRowStride + block.firstK * args.aColStride;
   const int64_t lines = tile.k / kStepsPerLine;
-  if (args.aColStride != 1) {  // a line for each column, named by the last row
+  if (args.aColStride != 1) {  // one cache line per column, addressed by the tile's last row
     const int64_t column = panel * lines;
     if (column < tile.k) tile.ahead = next + (rows - 1) * args.aRowStride + column * args.aColStride;
     tile.aheadStride = args.aColStride;
     return;
   }
-  // Where rows follow one another, so do their lines; else this panel takes one row (and the start of its next pass).
+  // Contiguous rows have contiguous lines; otherwise this panel prefetches one row (and the start of its next pass).
   const int64_t at = panel * (args.aRowStride == tile.k ? lines * kLineFloats : args.aRowStride);
   if (at < rows * args.aRowStride) tile.ahead = next + at;
   tile.aheadStride = kLineFloats;

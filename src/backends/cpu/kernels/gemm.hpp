@@ -16,7 +16,7 @@
 
 namespace popart::cpu {
 
-// How B (K x N) lies in memory. kStrided: element (k, n) at b[k * bRowStride + n * bColStride]. kPacked: panels as
+// Memory layout of B (K x N). kStrided: element (k, n) at b[k * bRowStride + n * bColStride]. kPacked: panels as
 // packPanels makes them. kPackedTransposed: b is the packed (N x K) matrix and the product uses its transpose.
 enum class BLayout { kStrided, kPacked, kPackedTransposed };
 

@@ -77,7 +77,7 @@ void tile(const TileArgs &t) {
   const ptrdiff_t stride = t.aStride;
   const ptrdiff_t bStride = t.bStride;
   const ptrdiff_t bPanelStride = t.bPanelStride;
-  const float *ahead = t.ahead ? t.ahead : t.b;  // a line that is there already costs nothing
+  const float *ahead = t.ahead ? t.ahead : t.b;  // prefetching a cached line costs nothing
   const ptrdiff_t aheadStride = t.ahead ? t.aheadStride : 0;
   for (int64_t r = 0; r < t.blockCount; ++r) {
     const float *base[kBases];
@@ -114,7 +114,7 @@ void fillTable(MicroKernels &table, std::index_sequence<M...>) {
   ((table.narrowPanel[M] = &tile<AMode::kPanel, M + 1, kPanelVectors / 2>), ...);
 }
 
-// Few rows leave too few independent chains to cover the latency of a multiply-add, so these tiles span several panels.
+// Few rows have too few independent chains to hide the latency of a multiply-add, so these tiles span several panels.
 MicroKernels makeTable() {
   static_assert(kPanelWidth <= kMaxPanelWidth && kTileRows <= kMaxTileRows);
   MicroKernels table{};

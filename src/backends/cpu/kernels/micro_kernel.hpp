@@ -30,8 +30,8 @@ struct TileArgs {
   ptrdiff_t inStride = 0;
   float *out = nullptr;  // rows outStride apart, panels side by side; written over the full width of the tile
   ptrdiff_t outStride = 0;
-  // Memory of a later tile that no hardware foresees: every kStepsPerLine steps of k bring the line at the next
-  // multiple of aheadStride into the cache. nullptr: none.
+  // Software prefetch of a later tile, whose accesses hardware prefetchers do not predict: every kStepsPerLine steps of
+  // k prefetch the line at the next multiple of aheadStride. nullptr: none.
   const float *ahead = nullptr;
   ptrdiff_t aheadStride = 0;
 };

@@ -1,6 +1,6 @@
 // Row-wise kernels, compiled once per instruction set by Highway.
-// Invariant: every sum is gathered in four vectors by column modulo four vectors, then folded in one fixed order; the
-// tail of a row is masked with neutral values, so it takes part in the same lanes as a full vector would.
+// Invariant: every sum accumulates in four vectors by column modulo four vectors, then reduces in one fixed order; the
+// tail of a row is masked with neutral values, in the lanes that a full vector would use.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu/kernels/rows.cpp"
 #include <hwy/foreach_target.h>
@@ -226,7 +226,7 @@ void layerNormGradientOf(const LayerNorm &norm, const float *x, const float *dy,
   }
 }
 
-// kVectors neighbouring vectors of columns in one walk over the rows, which lie far apart.
+// kVectors neighbouring vectors of columns in one pass over the rows, which are far apart in memory.
 template <size_t kVectors, class Lanes>
 HWY_INLINE void parameterColumns(Lanes lanes, const float *x, const float *dy, const float *mean, const float *inverse,
                                  float *dScale, float *dBias, int64_t rows, int64_t cols) {

@@ -2,8 +2,8 @@
 //
 // Data gradient: four weight rows times a few batch rows of accumulators; lanes run along the packed panels, and four
 // accumulators of one batch row are folded into four neighbouring outputs by interleaving adds.
-// Weight update: a tile of weight rows by one panel gathers its sum in registers and meets the weight there, so the
-// weight is read and written once and the gradient never reaches memory.
+// Weight update: a tile of weight rows by one panel accumulates its gradient and updates the weight in registers, so
+// the weight is read and written once and the gradient never reaches memory.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu/kernels/small_batch.cpp"
 #include <hwy/foreach_target.h>
@@ -106,7 +106,7 @@ void dotTile(const DotArgs &t, int64_t m, const int64_t *rows, float *out) {
 }
 
 using DotFn = void (*)(const DotArgs &, int64_t, const int64_t *, float *);
-constexpr int64_t kMostDotRows = kManyRegisters ? 6 : 2;
+constexpr int64_t kMostDotRows = kManyRegisters ? 6 : 2;  // with kFold accumulators each: 24 or 8 registers
 constexpr DotFn kDotTiles[6] = {&dotTile<1>, &dotTile<2>, &dotTile<3>, &dotTile<4>, &dotTile<5>, &dotTile<6>};
 
 void dotOf(const DotArgs &t, int64_t begin, int64_t end) {
@@ -158,7 +158,7 @@ HWY_INLINE void outerTile(const OuterUpdateArgs &t, const float *b, ptrdiff_t bS
   updateTile<kKind>(*t.update, acc, w, 0, std::make_index_sequence<2 * kRows>());
 }
 
-constexpr int64_t kTileRows = kManyRegisters ? 12 : 4;
+constexpr int64_t kTileRows = kManyRegisters ? 12 : 4;  // with two accumulators each: 24 or 8 registers
 
 // Rows [begin, end) of one panel; w is row `begin` of it.
 template <UpdateKind kKind>
@@ -169,7 +169,7 @@ void outerPanel(const OuterUpdateArgs &t, const float *b, ptrdiff_t bStride, int
   for (; row < end; ++row, w += kWidth) outerTile<kKind, 1>(t, b, bStride, row, w);
 }
 
-// The gradient of a few tiles meets the weight in the first level cache.
+// The gradient of a few tiles is buffered in the first level cache and applied to the weight there.
 void outerElements(const OuterUpdateArgs &t, const float *b, ptrdiff_t bStride, int64_t begin, int64_t end, float *w,
                    int64_t cols) {
   constexpr int64_t kMostRows = 48 / kTileRows * kTileRows;

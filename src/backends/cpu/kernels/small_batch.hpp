@@ -1,5 +1,5 @@
 // Products whose weight is large and whose batch is small, where packing the operands would cost more than the product.
-// Invariant: both functions split freely over their ranges; the value of an element depends on the shapes only.
+// Invariant: ranges may be split anywhere; the order of an element's sum depends on the shapes only.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 // Copies between two regions of memory that share a shape and differ in strides: transpositions, slices, broadcasts,
-// joins. A plan merges what lies together, turns short contiguous runs into one wider element, and picks one of four
-// inner loops. Invariant: a pure copy; every byte of the target region is written exactly once, whatever the number of
-// tasks.
+// concatenations. A plan merges contiguous dimensions, makes short contiguous runs one wider element, and picks one of
+// four inner loops. Invariant: a pure copy; every byte of the target region is written exactly once, whatever the
+// number of tasks.
 #pragma once
 #include <cstdint>
 #include <vector>

@@ -1,5 +1,5 @@
 // Transposition in 4 x 4 register blocks inside tiles that fit the first level cache; edges go element by element.
-// The shuffles belong to every x86-64, so no run-time dispatch is needed; other machines use the plain loop.
+// The shuffles are part of baseline x86-64, so no run-time dispatch is needed; other machines use the plain loop.
 #include "backends/cpu/kernels/transpose.hpp"
 
 #include <algorithm>

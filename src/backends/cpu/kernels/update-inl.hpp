@@ -1,5 +1,5 @@
 // One vector of a parameter update, compiled once per instruction set; only for the .cpp files of this folder.
-// Invariant: the only place that spells out the update formulas, so fused and stand-alone updates agree to the bit.
+// Invariant: the only definition of the update formulas, so fused and stand-alone updates agree to the bit.
 #if defined(POPART_CPU_UPDATE_INL_HPP) == defined(HWY_TARGET_TOGGLE)
 #ifdef POPART_CPU_UPDATE_INL_HPP
 #undef POPART_CPU_UPDATE_INL_HPP
@@ -21,7 +21,7 @@ namespace update {
 using D = lanes::D;
 using V = lanes::V;
 
-// w[at] takes the step for gradient g.
+// Updates w[at] with gradient g.
 template <UpdateKind kKind, class Lanes>
 HWY_INLINE void updateVector(const Update &u, Lanes lanes, V g, float *w, ptrdiff_t at) {
   static_assert(kKind != UpdateKind::kElements);

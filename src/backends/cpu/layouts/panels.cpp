@@ -8,33 +8,37 @@
 namespace popart::cpu {
 namespace {
 
-std::string nameOf(int32_t panel, Turned turned) {
-  return (turned == Turned::kYes ? "packed_t" : "packed") + std::to_string(panel);
+std::string nameOf(int32_t panel, Transposed transposed) {
+  return (transposed == Transposed::kYes ? "packed_t" : "packed") + std::to_string(panel);
 }
 
 const executable::LayoutFamily kFamily("packed<columns>, packed_t<columns>",
                                        [](std::string_view text) -> std::unique_ptr<const executable::Layout> {
                                          LayoutName name(text);
                                          if (!name.take("packed")) return nullptr;
-                                         const Turned turned = name.take("_t") ? Turned::kYes : Turned::kNo;
+                                         const Transposed transposed =
+                                             name.take("_t") ? Transposed::kYes : Transposed::kNo;
                                          const auto panel = name.number();
                                          if (!panel || !name.isDone()) return nullptr;
-                                         return std::make_unique<MatrixPanels>(*panel, turned);
+                                         return std::make_unique<MatrixPanels>(*panel, transposed);
                                        });
 
 }  // namespace
 
-MatrixPanels::MatrixPanels(int32_t panel, Turned turned) : PermutedLayout(nameOf(panel, turned), panel, turned) {}
+MatrixPanels::MatrixPanels(int32_t panel, Transposed transposed)
+    : PermutedLayout(nameOf(panel, transposed), panel, transposed) {}
 
 PanelShape MatrixPanels::shapeOf(const TensorInfo &info) const {
   const Shape &s = info.shape();
   PanelShape p{1, s[s.size() - 2], s.back()};
   for (size_t i = 0; i + 2 < s.size(); ++i) p.matrices *= s[i];
-  if (turned() == Turned::kYes) std::swap(p.rows, p.columns);
+  if (transposed() == Transposed::kYes) std::swap(p.rows, p.columns);
   return p;
 }
 
-const executable::Layout *matrixPanels(Turned turned) { return executable::layoutNamed(nameOf(panelWidth(), turned)); }
+const executable::Layout *matrixPanels(Transposed transposed) {
+  return executable::layoutNamed(nameOf(panelWidth(), transposed));
+}
 
 const PanelLayout *asPanels(const executable::Layout *layout) { return dynamic_cast<const PanelLayout *>(layout); }
 const MatrixPanels *asMatrixPanels(const executable::Layout *layout) {

@@ -12,16 +12,16 @@
 
 namespace popart::cpu {
 
-// Whether the stored matrices are the transposed ones; of a convolution: as the data gradient reads its weights.
-enum class Turned : bool { kNo, kYes };
+// Whether matrices are stored transposed. Convolution weights (for the data gradient): channels swapped, taps reversed.
+enum class Transposed : bool { kNo, kYes };
 
 // The matrices that are stored, one after the other.
 struct PanelShape {
   int64_t matrices = 1, rows = 0, columns = 0;
 };
 
-// Elements of one panel: `from(row)` and `to(row)` are the places of a row's first element. Rows go in blocks, so that
-// cache lines of either side are used whole while they are there, also where neighbouring columns lie far apart.
+// Elements of one panel: `from(row)` and `to(row)` are the offsets of a row's first element. Rows move in blocks of
+// one cache line of floats, so that lines of both sides are used whole also where neighbouring columns are far apart.
 template <class Move, class From, class To>
 void forEachInPanel(int64_t rows, int64_t width, int64_t columnStep, Move &&move, From &&from, To &&to) {
   constexpr int64_t kBlock = 16;
@@ -41,10 +41,10 @@ void forEachInPanel(int64_t rows, int64_t width, int64_t columnStep, Move &&move
 
 class PanelLayout : public executable::Layout {
  public:
-  PanelLayout(std::string name, int32_t panel, Turned turned)
-      : Layout(std::move(name)), panel_(panel), turned_(turned) {}
+  PanelLayout(std::string name, int32_t panel, Transposed transposed)
+      : Layout(std::move(name)), panel_(panel), transposed_(transposed) {}
   int32_t panel() const { return panel_; }  // columns per panel
-  Turned turned() const { return turned_; }
+  Transposed transposed() const { return transposed_; }
   virtual PanelShape shapeOf(const TensorInfo &info) const = 0;
 
   int64_t places(const TensorInfo &info) const {
@@ -57,21 +57,21 @@ class PanelLayout : public executable::Layout {
 
  private:
   int32_t panel_;
-  Turned turned_;
+  Transposed transposed_;
 };
 
 // The last two dimensions are the matrix, those in front a batch.
 class MatrixPanels final : public executable::PermutedLayout<MatrixPanels, PanelLayout> {
  public:
-  MatrixPanels(int32_t panel, Turned turned);
+  MatrixPanels(int32_t panel, Transposed transposed);
   bool describes(const TensorInfo &info) const { return info.rank() >= 2; }
   PanelShape shapeOf(const TensorInfo &info) const override;
 
   template <class Move>
   void forEach(const TensorInfo &info, Move &&move) const {
     const PanelShape s = shapeOf(info);
-    const bool isTurned = turned() == Turned::kYes;
-    const int64_t rowStep = isTurned ? 1 : s.columns, columnStep = isTurned ? s.rows : 1;
+    const bool isTransposed = transposed() == Transposed::kYes;
+    const int64_t rowStep = isTransposed ? 1 : s.columns, columnStep = isTransposed ? s.rows : 1;
     for (int64_t b = 0; b < s.matrices; ++b)
       for (int64_t first = 0; first < s.columns; first += panel()) {
         const int64_t width = std::min<int64_t>(panel(), s.columns - first);
@@ -84,11 +84,11 @@ class MatrixPanels final : public executable::PermutedLayout<MatrixPanels, Panel
   }
 };
 
-// Weights (Cout, Cin / groups, k…) as [group][Cout / groups panel][k… x Cin / groups][panel]; turned: [group][Cin / groups
-// panel][k… reversed x Cout / groups][panel].
+// Weights (Cout, Cin / groups, k…) as [group][Cout / groups panel][k… x Cin / groups][panel]; transposed:
+// [group][Cin / groups panel][k… reversed x Cout / groups][panel].
 class ConvPanels final : public executable::PermutedLayout<ConvPanels, PanelLayout> {
  public:
-  ConvPanels(int32_t panel, Turned turned, int32_t groups);
+  ConvPanels(int32_t panel, Transposed transposed, int32_t groups);
   int32_t groups() const { return groups_; }
   bool describes(const TensorInfo &info) const;
   PanelShape shapeOf(const TensorInfo &info) const override;
@@ -99,9 +99,9 @@ class ConvPanels final : public executable::PermutedLayout<ConvPanels, PanelLayo
     const int64_t out = s[0] / groups_, in = s[1];
     int64_t taps = 1;
     for (size_t i = 2; i < s.size(); ++i) taps *= s[i];
-    const bool isTurned = turned() == Turned::kYes;
-    const int64_t columns = isTurned ? in : out, channels = isTurned ? out : in;
-    const int64_t columnStep = isTurned ? taps : in * taps, channelStep = isTurned ? in * taps : taps;
+    const bool isTransposed = transposed() == Transposed::kYes;
+    const int64_t columns = isTransposed ? in : out, channels = isTransposed ? out : in;
+    const int64_t columnStep = isTransposed ? taps : in * taps, channelStep = isTransposed ? in * taps : taps;
     const int64_t count = (columns + panel() - 1) / panel();
     for (int64_t g = 0; g < groups_; ++g)
       for (int64_t first = 0; first < columns; first += panel()) {
@@ -111,7 +111,7 @@ class ConvPanels final : public executable::PermutedLayout<ConvPanels, PanelLayo
             channels * taps, width, columnStep, move,
             [&](int64_t row) { return logical + row / taps * channelStep + row % taps; },
             [&](int64_t row) {
-              const int64_t t = isTurned ? taps - 1 - row % taps : row % taps;
+              const int64_t t = isTransposed ? taps - 1 - row % taps : row % taps;
               return ((at * taps + t) * channels + row / taps) * panel();
             });
       }
@@ -122,11 +122,11 @@ class ConvPanels final : public executable::PermutedLayout<ConvPanels, PanelLayo
 };
 
 // The layouts that this machine's kernels read.
-const executable::Layout *matrixPanels(Turned turned);
+const executable::Layout *matrixPanels(Transposed transposed);
 // Of weights of this shape. Depthwise weights are one matrix (taps x channels), the same for all passes.
-const executable::Layout *convPanels(const Shape &weights, int64_t groups, Turned turned);
+const executable::Layout *convPanels(const Shape &weights, int64_t groups, Transposed transposed);
 
-// What a layout is, null when it is another kind. For createKernel, not for run.
+// The layout as this class, null when it is of another. For createKernel, not for run.
 const PanelLayout *asPanels(const executable::Layout *layout);
 const MatrixPanels *asMatrixPanels(const executable::Layout *layout);
 const ConvPanels *asConvPanels(const executable::Layout *layout);

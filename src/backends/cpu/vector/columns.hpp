@@ -1,5 +1,5 @@
 // Sums and rescaling of columns of a float32 matrix whose rows are `stride` apart: what normalisations and reductions
-// over channels-last activations are made of. A block is `rows` x `cols`. Invariant: a column's sum is gathered in
+// over channels-last activations are made of. A block is `rows` x `cols`. Invariant: a column's sum accumulates in
 // float over 64 rows at a time and carried in double, in ascending order: neither the block's width nor the instruction
 // set's vector width changes a bit.
 #pragma once

@@ -1,4 +1,4 @@
-// One pass that only asks whether anything is wrong, which the compiler vectorises; the place is looked up afterwards.
+// One pass only tests whether any element is invalid, which the compiler vectorises; its position is found afterwards.
 #include "backends/cpu/vector/element_checks.hpp"
 
 namespace popart::cpu {

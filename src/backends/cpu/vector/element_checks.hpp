@@ -1,5 +1,5 @@
-// Operands that integer arithmetic does not take: found block by block, reported with the first of them. A check is an
-// instruction of an element program that computes nothing.
+// Checks for operands outside the domain of integer arithmetic, block by block; the first one is reported. A check is
+// an instruction of an element program that computes nothing.
 #pragma once
 #include <cstdint>
 
@@ -8,22 +8,22 @@
 
 namespace popart::cpu {
 
-// What the two operands of an instruction must keep to.
+// The domain of the two operands of an instruction.
 enum class ElementCheck : uint8_t {
   None,
   Quotient,   // divisor not 0, and not -1 under the smallest integer
   Remainder,  // divisor not 0
 };
-// What this instruction asks of its operands.
+// The check that this instruction needs.
 ElementCheck elementCheck(ElementOp op);
 
-// Where a block of elements belongs.
+// The position of a block of elements.
 struct ElementBlock {
   int64_t position;  // of its first element in the result
   const char *type;  // of the operator
   executable::RunContext *context;
 };
-// Looks at `count` pairs of 64-bit integers of a type of `bits` bits and reports the first that fails.
+// Checks `count` pairs of 64-bit integers of a type of `bits` bits and reports the first that fails.
 void checkElements(ElementCheck check, const void *const *in, int64_t count, int bits,
                    const ElementBlock &block) noexcept;
 

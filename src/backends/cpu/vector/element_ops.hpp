@@ -3,8 +3,8 @@
 //
 // A register holds one block: floats (kFloat), 32-bit masks of all ones or all zeros (kMask) or 64-bit integers (kInt),
 // or is a tensor's own memory where that has the same form. Invariant: element i of a result depends on element i of
-// the operands only, and on nothing else, so blocks may be cut anywhere. A result may take the place of an operand of
-// the same form.
+// the operands only, so blocks may be split anywhere. A result may be computed in place of an operand of the same
+// form.
 #pragma once
 
 #include <cstdint>

@@ -11,8 +11,8 @@
 namespace popart::cpu {
 namespace {
 
-constexpr int64_t kRegisterBytes = 8;  // of one element in a temporary, so that every form fits
-constexpr int64_t kSmallestBlock = 128;
+constexpr int64_t kRegisterBytes = 8;    // of one element in a temporary, so that every form fits
+constexpr int64_t kSmallestBlock = 128;  // elements: 8 to 32 vectors per call of an instruction
 using Access = ElementOperand::Access;
 
 // Of one core's data cache; 32 KiB where the system does not say.
@@ -100,8 +100,8 @@ bool ElementProgram::finish(int costPerElement) {
   while (block_ > kSmallestBlock && temporaries * block_ * kRegisterBytes > firstLevelCacheBytes()) block_ /= 2;
   for (const ElementOperand &i : inputs)
     expanded_ += loop.mode == ElementLoop::Mode::kExpanded && i.access == Access::kBroadcast;
-  constexpr int64_t kWorkPerTask = 65536;
-  constexpr int64_t kEnoughTasks = 64, kLeastElements = 4096;
+  constexpr int64_t kWorkPerTask = 65536;                      // in additions
+  constexpr int64_t kEnoughTasks = 64, kLeastElements = 4096;  // tasks for any number of threads; 16 KiB of floats
   const int64_t most = std::clamp<int64_t>(kWorkPerTask / std::max(costPerElement, 1), 2048, 65536);
   const int64_t wanted = std::clamp(loop.elements / kEnoughTasks, std::min(kLeastElements, most), most);
   if (loop.mode == ElementLoop::Mode::kRows) {

@@ -1,8 +1,8 @@
 // A compiled element-wise computation: straight-line instructions over blocks, and the loop that runs them over
 // operands of any broadcast shape. Knows no graphs; elementwise.cpp makes programs from operators.
 //
-// Invariant: results depend on the operands only: every element goes through the same instructions, however blocks and
-// tasks cut.
+// Invariant: results depend on the operands only: every element goes through the same instructions, whatever the blocks
+// and tasks.
 #pragma once
 
 #include <array>
@@ -23,7 +23,7 @@ struct ElementInstruction {
   const char *type = nullptr;               // of a check: the operator's
 };
 
-// How the elements of one input lie against those of the result.
+// How one input is indexed, relative to the result.
 struct ElementOperand {
   int bytes = 4;  // of an element
   enum class Access : uint8_t { kUnused, kFull, kOne, kBroadcast } access = Access::kUnused;
@@ -61,7 +61,7 @@ class ElementProgram {
   // Call once when the fields are set. False when there are too many operands.
   bool finish(int costPerElement);
   int tasks() const { return tasks_; }
-  // Makes task p the p-th of `count` equal pieces of the result. False, and nothing done, when it has no such pieces.
+  // Makes task p the p-th of `count` equal slices of the result. False, without effect, when it cannot be split so.
   bool cutInto(int64_t count);
   int64_t scratchBytes() const;
   // Operands outside an operator's domain are reported to `context`.

@@ -1,6 +1,6 @@
 // Integer and conversion instructions of the element-wise engine: rows of element_ops.inc and plain loops that the
-// compiler vectorises for each instruction set; only for element_ops.cpp. Integers travel as 64 bits; narrow() brings
-// them back to their type's range. Arithmetic wraps; a zero divisor, which element_checks.hpp reports, gives 0.
+// compiler vectorises for each instruction set; only for element_ops.cpp. Registers hold 64-bit integers; narrow()
+// wraps them to their type's range. Arithmetic wraps; a zero divisor, which element_checks.hpp reports, gives 0.
 #if defined(POPART_CPU_INT_OPS_INL_HPP) == defined(HWY_TARGET_TOGGLE)
 #ifdef POPART_CPU_INT_OPS_INL_HPP
 #undef POPART_CPU_INT_OPS_INL_HPP

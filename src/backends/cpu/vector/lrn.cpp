@@ -1,5 +1,5 @@
-// Response normalisation, compiled once per instruction set by Highway. Terms lie in a scratch row with zeros on both
-// sides, so that a window is `size` shifted loads; s^-beta is exp(-beta log s).
+// Response normalisation, compiled once per instruction set by Highway. Terms are stored in a zero-padded scratch row,
+// so that a window is `size` shifted loads; s^-beta is exp(-beta log s).
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu/vector/lrn.cpp"
 #include <hwy/foreach_target.h>
@@ -70,7 +70,7 @@ void gradientPixelOf(const Lrn &lrn, const float *g, const float *x, float *dx, 
   const D d;
   writeSquares(lrn, x, scratch);
   float *terms = scratch + lrn.channels + lrn.size;
-  const int64_t before = lrn.size - 1 - (lrn.size - 1) / 2;  // the windows that contain c reach as far the other way
+  const int64_t before = lrn.size - 1 - (lrn.size - 1) / 2;  // mirrored: the windows that contain c
   std::fill_n(terms, before, 0.0f);
   std::fill_n(terms + before + lrn.channels, lrn.size - 1 - before, 0.0f);
   float *direct = terms + lrn.channels + lrn.size;

@@ -26,7 +26,7 @@ HWY_INLINE void forChannels(int64_t channels, F &&f) {
   if (c < channels) f(FirstLanes(channels - c), c);
 }
 
-// Whether v takes over from best: greater, or the first NaN.
+// Whether v replaces best: greater, or the first NaN.
 HWY_INLINE hn::Mask<D> takesOver(V v, V best) { return hn::AndNot(hn::IsNaN(best), hn::Not(hn::Le(v, best))); }
 
 void maximumOf(const float *x, Taps taps, int64_t channels, float *y) {
