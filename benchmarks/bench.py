@@ -9,10 +9,12 @@ The limit of a name is the longer of two times: its multiply-adds (matrix produc
 multiply-add rate of two cores, and the bytes of weights and optimizer state that it must read or write at the measured
 rate at which two cores read a block of that size (from cache where it fits). The share is that time by our median.
 
+Names of programs with loops (`loops.py`) have one form of the same work without the loop in the place of peers.
+
 Figures without turns: call_overhead (one tiny operator, from Python and from C++), compile_time (construction to the
-end of the first call), load_time (a kept program instead of the passes; ratio to compiling), memory (what the session
-predicts against what the process grew by, without peers), startup (import and first result in a fresh process).
-docs/benchmarks.md explains each.
+end of the first call), load_time (a kept program instead of the passes; ratio to compiling), inline_compile_time (by
+operator, of graphs that are called many times), memory (what the session predicts against what the process grew by,
+without peers), startup (import and first result in a fresh process). docs/benchmarks.md explains each.
 """
 
 from __future__ import annotations
@@ -45,7 +47,20 @@ TRAINING_NAMES = [
     "gpt_train_b8",
     "bert_tiny_train_b8",
 ]
-NAMES = [*INFERENCE_NAMES, *TRAINING_NAMES, "call_overhead", "compile_time", "load_time", "memory", "startup"]
+# Programs with loops, and what stands beside each (loops.py).
+LOOP_NAMES = {"gpt_repeat_train_b8": "unrolled", "accumulation4": "four_steps"}
+INLINED_CALLS = [24, 96, 384]
+NAMES = [
+    *INFERENCE_NAMES,
+    *TRAINING_NAMES,
+    *LOOP_NAMES,
+    "call_overhead",
+    "compile_time",
+    "load_time",
+    "inline_compile_time",
+    "memory",
+    "startup",
+]
 # One class of convolutions each, not measured unless asked for; "convolutions" means all of them.
 CONVOLUTION_CLASSES = [
     *("stem7x7", "3x3_56", "3x3_28", "3x3_14", "3x3_7", "3x3_stride2"),
@@ -80,12 +95,14 @@ def largest_difference(result: list[float], expected: list[float]) -> float:
 
 def peers_of(name: str, chosen: list[str]) -> list[str]:
     """The chosen peers that have this name."""
+    if name in LOOP_NAMES:
+        return [LOOP_NAMES[name]]
     return [peer for peer in (TRAINING_PEERS if is_training(name) else INFERENCE_PEERS) if peer in chosen]
 
 
 def is_training(name: str) -> bool:
-    """Whether the name measures a training step."""
-    return "_train_" in name
+    """Whether the name measures training steps."""
+    return "_train_" in name or name in LOOP_NAMES
 
 
 class Measurement:
@@ -204,7 +221,7 @@ def measure_network(name: str, args: argparse.Namespace) -> list[dict[str, Any]]
             except WorkerFailed as error:
                 probe = {"error": str(error)}
         entry["ours_cpp"] = probe.get("call_overhead", probe)
-    elif "median_ms" in entry["ours"]:
+    elif "median_ms" in entry["ours"] and name not in LOOP_NAMES:
         entry["limit"] = limit_of(name, args.budget)
         if "limit_ms" in entry["limit"]:
             entry["share_of_limit"] = entry["limit"]["limit_ms"] / entry["ours"]["median_ms"]
@@ -260,6 +277,17 @@ def measure_load_time(args: argparse.Namespace) -> list[dict[str, Any]]:
         found = attempt(load_figures, network, args)
         found = {"ours": found, "peers": {}} if "error" in found else found
         entries.append(with_ratio({"name": "load_time", "network": network, **found}))
+    return entries
+
+
+def measure_inline_compile_time(args: argparse.Namespace) -> list[dict[str, Any]]:
+    """Microseconds of compilation by operator that results from inlining calls of one graph."""
+    entries = []
+    for calls in INLINED_CALLS:
+        progress(f"inline_compile_time: {calls} calls")
+        ours = attempt(ask_once, args.budget, "inline_compile_time", str(calls), str(args.rounds))
+        entry = {"name": "inline_compile_time", "network": f"{calls} calls", "ours": ours, "peers": {}}
+        entries.append(with_ratio(entry))
     return entries
 
 
@@ -408,10 +436,17 @@ def print_row(entry: dict[str, Any], peers: list[str]) -> None:
             flush=True,
         )
         return
+    if "us_per_operator" in ours:
+        times = ours["us_per_operator"]
+        print(f"{name:<30} {statistics.median(times):.1f} us by operator, best {min(times):.1f}", flush=True)
+        return
     ratio, share = entry["ratio_to_best_peer"], entry["share_of_limit"]
     columns = [cell(ours), *(cell(entry["peers"].get(peer)) for peer in peers)]
     columns += [f"{ratio:.2f}" if ratio else "-", f"{100 * share:.1f} %" if share else "-"]
     print(f"{name:<26}" + "".join(f"{column:>14}" for column in columns), flush=True)
+    if entry["name"] in LOOP_NAMES:
+        beside = LOOP_NAMES[entry["name"]]
+        print(f"{'  ' + beside:<26}{cell(entry['peers'].get(beside)):>14}")
     if "ours_cpp" in entry:
         print(f"{'  from C++':<26}{cell(entry['ours_cpp']):>14}")
     if entry["name"] == "startup":
@@ -471,6 +506,7 @@ def main() -> int:
     special = {
         "compile_time": measure_compile_time,
         "load_time": measure_load_time,
+        "inline_compile_time": measure_inline_compile_time,
         "memory": measure_memory,
         "startup": measure_startup,
     }

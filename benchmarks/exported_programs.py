@@ -54,15 +54,28 @@ def optimizer(rule: dict[str, Any]) -> popart.Optimizer:
     return popart.Adam(values | constants | {"defaultWeightDecay": (rule["weight_decay"], True)})
 
 
-def training_session(program: Program, *, load: bool = True) -> popart.TrainingSession:
-    """A prepared session; the caller sends the weights. Without `load` it is compiled only."""
+def training_session(
+    program: Program, *, load: bool = True, batches: int = 1, micro_batches: int = 1
+) -> popart.TrainingSession:
+    """A prepared session; the caller sends the weights. Without `load` it is compiled only.
+
+    Args:
+        program: What it trains.
+        load: Whether it takes memory on the device.
+        batches: Weight updates of one run.
+        micro_batches: Of one update.
+    """
     assert program.rule
+    options = popart.SessionOptions()
+    options.enableGradientAccumulation = micro_batches > 1
+    options.accumulationFactor = micro_batches
     session = popart.TrainingSession(
         program.model,
-        popart.DataFlow(1, [program.loss]),
+        popart.DataFlow(batches, [program.loss]),
         program.loss,
         optimizer(program.rule),
         popart.DeviceManager().createCpuDevice(),
+        userOptions=options,
     )
     session.prepareDevice(loadEngine=load)
     return session

@@ -301,8 +301,17 @@ TRAINING: dict[str, Callable[[str, Benchmark], Runner]] = {
 
 def make(implementation: str, name: str) -> Runner:
     """A network for one implementation, not opened yet."""
+    if name not in networks.BENCHMARKS:
+        import loops
+
+        return loops.RUNNERS[name](implementation)
     benchmark = networks.BENCHMARKS[name]
     return (TRAINING if benchmark.training else INFERENCE)[implementation](name, benchmark)
+
+
+def trains(name: str) -> bool:
+    """Whether losses are compared; programs of `loops` all train."""
+    return name not in networks.BENCHMARKS or networks.BENCHMARKS[name].training
 
 
 def build(implementation: str, name: str) -> Runner:

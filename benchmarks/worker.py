@@ -137,6 +137,14 @@ def memory(folder: str, warm_up: str) -> dict[str, Any]:
     }
 
 
+def inline_compile_time(calls: str, repetitions: str) -> dict[str, Any]:
+    """Microseconds of compilation by inlined operator, of so many calls of one graph."""
+    import loops
+
+    loops.inline_compile_us(1)
+    return {"us_per_operator": [loops.inline_compile_us(int(calls)) for _ in range(int(repetitions))]}
+
+
 def startup(implementation: str, model: str) -> dict[str, Any]:
     """Milliseconds of the library's import and from there to the first result of one tiny operator."""
     start = time.perf_counter()
@@ -211,7 +219,7 @@ def serve(implementation: str, name: str, stream: TextIO) -> None:
 
     start = time.perf_counter()
     runner = implementations.build(implementation, name)
-    result = runner.check(implementations.networks.BENCHMARKS[name].training)
+    result = runner.check(implementations.trains(name))
     answer(stream, {"build_s": time.perf_counter() - start, "result": result.reshape(-1).tolist()})
     for line in sys.stdin:
         answer(stream, {"times_ms": measure(runner.call, json.loads(line)["seconds"])})
@@ -220,6 +228,7 @@ def serve(implementation: str, name: str, stream: TextIO) -> None:
 TASKS: dict[str, Callable[..., dict[str, Any]]] = {
     "compile_time": compile_time,
     "export": export,
+    "inline_compile_time": inline_compile_time,
     "load_time": load_time,
     "memory": memory,
     "same_bits": same_bits,

@@ -138,6 +138,19 @@ def test_accumulator_is_state_and_empty_between_updates(tmp_path):
     np.testing.assert_array_equal(accumulator, np.zeros((6, 4), np.float32))
 
 
+def test_accumulators_are_stored_once():
+    """The memory report: one accumulator for each weight, none of which is copied or kept beside another."""
+
+    def variables(factor):
+        session, _, _ = session_for(popart.ConstSGD(0.05), lambda y, loss: [loss], factor=factor)
+        rows = dict(line.strip().split(": ") for line in session.getSummaryReport().splitlines() if ": " in line)
+        return int(rows["variables"].split()[0]), int(rows["activations"].split()[0])
+
+    plain, accumulating = variables(1), variables(FACTOR)
+    assert accumulating[0] == 2 * plain[0]
+    assert accumulating[1] - plain[1] <= 4 * 64  # scalars of one more loop
+
+
 def test_factor_of_one_is_the_plain_program():
     session, _, loss = session_for(popart.ConstSGD(0.05), lambda y, loss: [loss], factor=1)
     anchors = session.initAnchorArrays()

@@ -189,6 +189,17 @@ def test_what_a_session_says_does_not_depend_on_its_batches(micro_batches):
     assert four.initAnchorArrays()[loss].shape == (4, *prefix)
 
 
+def test_an_exported_program_knows_its_loops(tmp_path):
+    """A file serves sessions of the same batches, micro-batches and return types only."""
+    kinds = popart.AnchorReturnType("All"), popart.AnchorReturnType("Final")
+    file = str(tmp_path / "program.popef")
+    session_for({"loss": kinds[0]}, 2, 1)[0].saveExecutable(file)
+    session_for({"loss": kinds[0]}, 2, 1)[0].loadExecutable(file)
+    for kind, batches, micro_batches in ((kinds[0], 3, 1), (kinds[0], 2, 2), (kinds[1], 2, 1)):
+        with pytest.raises(popart.popart_exception, match="another program"):
+            session_for({"loss": kind}, batches, micro_batches)[0].loadExecutable(file)
+
+
 def test_truth_values_have_no_sum():
     builder = popart.Builder()
     y = builder.aiOnnx.logical_not([builder.addInputTensor("BOOL", [4], "x")], "y")

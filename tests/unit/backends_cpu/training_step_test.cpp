@@ -262,6 +262,29 @@ TEST(TrainingStep, BatchesOfAStepAreALoopOverTheSameKernels) {
   expectSameStepInLoop([] { return build(kSmall); }, ConstSGD(0.1f), 1);
 }
 
+// What gradients are added up in lies like the weight, and is emptied in place.
+TEST(TrainingStep, AccumulatorsLieLikeTheirWeights) {
+  const auto dense = prepare({8, {64, 48, 10}, "Gelu"}, ConstSGD(0.1f), {1, 4}),
+             spatial = prepare(buildConvolutions(), ConstSGD(0.1f), {1, 4});
+  for (const pipeline::Prepared *prepared : {&dense, &spatial}) {
+    ProgramRun run(*prepared->ir, kBackends, 2);
+    const executable::Executable &e = run.executable();
+    std::map<std::string, std::string> layouts;
+    for (const auto &v : e.variables) layouts[v.id] = v.layout.str();
+    for (const std::string id : {"w0", "w1", "w", "k0", "k1"})
+      if (layouts.count(id)) {
+        EXPECT_EQ(layouts.at("Accum___" + id), layouts.at(id));
+        EXPECT_NE(layouts.at(id), executable::Layout().str()) << id;
+      }
+    std::multiset<std::string> steps;
+    describe(e.main, "", steps);
+    for (const std::string &step : steps) {
+      EXPECT_EQ(step.find("cop"), std::string::npos) << step;
+      EXPECT_EQ(step.find("reorder plain to packed"), std::string::npos) << step;
+    }
+  }
+}
+
 // Set POPART_TIME_STEPS to see the time of the tutorial's step.
 TEST(TrainingStep, TutorialStepTime) {
   const char *asked = std::getenv("POPART_TIME_STEPS");

@@ -1,6 +1,8 @@
 // Programs in files: what is written comes back, compiles to the same executable and starts with the right values.
 #include "session/program_file.hpp"
 
+#include <regex>
+
 #include <gtest/gtest.h>
 
 #include <popart/error.hpp>
@@ -56,6 +58,11 @@ lower::Program lowered(const Ir &ir) {
   return pipeline::lowerProgram(ir, options, lower::remember(options));
 }
 
+// The text of the executable; ops of a program that was read are counted anew.
+std::string steps(const lower::Program &program) {
+  return std::regex_replace(print(*lower::compile(program, lowering())), std::regex("\\.[0-9]+:"), ":");
+}
+
 TEST(ProgramFile, TheProgramComesBackAndCompilesToTheSameExecutable) {
   const auto ir = product();
   const lower::Program program = lowered(*ir);
@@ -69,7 +76,7 @@ TEST(ProgramFile, TheProgramComesBackAndCompilesToTheSameExecutable) {
   const lower::Program same =
       file.program([&ir](const TensorId &id) { return ir->getMainGraph().getTensor(id)->tensorData(); });
   EXPECT_EQ(print(same), print(program));
-  EXPECT_EQ(print(*lower::compile(same, lowering())), print(*lower::compile(program, lowering())));
+  EXPECT_EQ(steps(same), steps(program));
 }
 
 TEST(ProgramFile, ConstantsAreStoredAsKernelsReadThem) {
