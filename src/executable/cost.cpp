@@ -6,8 +6,8 @@
 // every thread. The best k is sqrt(T / kPerThread), and more than one thread pays when T > T / k + kStart + k *
 // kPerThread.
 //
-// Tasks are claimed as the thread pool's threads do: each works its own stretch of tasks upwards, then takes from the
-// end of others'.
+// Tasks are claimed as in the thread pool: each thread works through its own range of tasks upwards, then steals from
+// the end of others'.
 #include "executable/cost.hpp"
 
 #include <algorithm>

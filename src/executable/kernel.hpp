@@ -33,7 +33,7 @@ class Kernel {
   // Rounds: the last task of each round, plus one, ascending up to tasks(). All tasks of a round end before the next one
   // begins, so that running tasks in ascending order is always valid. Empty: all tasks are one round.
   virtual std::span<const int> roundEnds() const { return {}; }
-  // Memory that a run needs beside its operands: for each task that runs at one time, and for all tasks together.
+  // Scratch memory of a run: for each task that runs at one time, and for all tasks together.
   virtual int64_t scratchBytes() const { return 0; }
   virtual int64_t sharedBytes() const { return 0; }
   // Cost model inputs (executable/cost.hpp). Bytes read and written by all tasks; negative: the bytes of its operands.
@@ -77,7 +77,7 @@ class Backend {
  public:
   virtual ~Backend() = default;
   virtual std::string name() const = 0;
-  // What programs lowered for this backend depend on beside its name: the instruction set, sizes of panels. Stored
+  // What programs lowered for this backend depend on besides its name: the instruction set, sizes of panels. Stored
   // programs are for one variant.
   virtual std::string variant() const { return {}; }
   // Run after all other passes, in this order. Each keeps what the program computes, to the bit.

@@ -12,7 +12,7 @@
 namespace popart::executable {
 namespace {
 
-// Families register while the process starts, so the list is made by whoever comes first.
+// Families register during static initialisation in any order, so the list is created at first use.
 std::vector<const LayoutFamily *> &families() {
   static std::vector<const LayoutFamily *> list;
   return list;

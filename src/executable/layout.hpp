@@ -37,7 +37,7 @@ class Layout {
   std::string name_;
 };
 
-// Layouts whose names one function understands. Declare one as a constant beside the class it makes.
+// Layouts whose names one function understands. Declare one as a constant next to the class it makes.
 class LayoutFamily {
  public:
   using Parse = std::unique_ptr<const Layout> (*)(std::string_view name);

@@ -106,7 +106,7 @@ class Flattener {
     return version;
   }
 
-  // The root has a new value; that of a concatenation goes into its parts.
+  // The root has a new value; that of a concatenation is written to its parts.
   void setValue(Scope &scope, int index, TensorIndex value) {
     Root &root = roots_[index];
     if (root.concat) {

@@ -1,4 +1,4 @@
-// BatchNormalization with known parameters behind a convolution with known weights becomes part of those weights:
+// BatchNormalization with constant parameters after a convolution with constant weights is folded into those weights:
 //   BN(Conv(x, W, B))  →  Conv(x, W a, (B - mean) a + bias)   with a = scale / sqrt(var + epsilon) per output channel.
 // Elsewhere it is expanded, so that it fuses with its element-wise neighbours:
 //   BN(x)  →  x a + (bias - mean a)

@@ -8,7 +8,7 @@
 
 namespace popart::lower {
 
-// An op that would make the tensors `results`, whose ids it takes over.
+// An op that would replace the producers of `results`; its outputs get their ids.
 struct Replacement {
   const OpDef &def;
   std::vector<TensorIndex> inputs;

@@ -191,7 +191,7 @@ void improve(const std::vector<Interval> &intervals, int64_t pairs, int64_t peak
   promoteHighest(intervals, std::move(bestOrder), attempts, peak, best);
 }
 
-// The largest buffers by all means, the others above them in the order of their starts.
+// The largest buffers by searching orders, the others above them in the order of their starts.
 ArenaPlan planInTwoLayers(const std::vector<Interval> &intervals) {
   const std::vector<int> order =
       sorted(intervals, [&](int a, int b) { return intervals[a].bytes > intervals[b].bytes; });

@@ -247,7 +247,7 @@ void chainGraph(Ir &ir, Graph &graph, const executable::Backend &backend, int th
       continue;
     }
     Chain chain(ir, graph, parts);
-    size_t j = i, last = i;  // last: one behind the chain's last member
+    size_t j = i, last = i;  // last: one past the chain's last member
     for (; j < order.size(); ++j) {
       Op &op = graph.op(order[j]);
       if (isSilent(op)) {

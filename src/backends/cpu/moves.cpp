@@ -139,7 +139,7 @@ std::unique_ptr<executable::Kernel> createExpand(const KernelRequest &request, s
   return readStrided(request, bytes, 0, from);
 }
 
-// Every axis of the result is (repeats, size): the first repeats, the second walks the operand.
+// Every axis of the result is (repeats, size): the first repeats, the second traverses the operand.
 std::unique_ptr<executable::Kernel> createTile(const KernelRequest &request, std::string &reason) {
   const int64_t bytes = movedBytes(request, reason);
   if (bytes == 0) return nullptr;
@@ -301,7 +301,7 @@ std::unique_ptr<executable::Kernel> createSubsampleGradient(const KernelRequest 
   return intoZeros(request, ops::subsampleRanges(strides, request.outputs[0].info.shape()), reason);
 }
 
-// Padding with a value. Axes that are cut (negative pads) are left to the reference.
+// Padding with a value, or cropping (negative pads), but not both in one op.
 std::unique_ptr<executable::Kernel> createPad(const KernelRequest &request, std::string &reason) {
   const int64_t bytes = movedBytes(request, reason);
   if (bytes == 0) return nullptr;
@@ -317,7 +317,7 @@ std::unique_ptr<executable::Kernel> createPad(const KernelRequest &request, std:
     adds |= pads[d] > 0 || pads[from.size() + d] > 0;
     window.push_back({pads[d], 1, from[d]});
   }
-  if (cuts && adds) return reason = "it adds on one side and cuts on another", nullptr;
+  if (cuts && adds) return reason = "it cannot pad one side and crop another", nullptr;
   if (cuts) {
     for (size_t d = 0; d < from.size(); ++d) window[d].start = -pads[d];
     return readRanges(request, window, bytes);

@@ -1,4 +1,4 @@
-// Cache sizes that block sizes follow. They decide how work is cut, never the order of a sum.
+// Cache sizes, from which block sizes derive. They decide how work is split, never the order of a sum.
 #pragma once
 #include <cstdint>
 
