@@ -59,8 +59,10 @@ void reducedChannels(const Op &op, OperandLayouts &layouts) {
 }
 
 void spreadChannels(const Op &op, OperandLayouts &layouts) {
-  if (op.inInfo(0).nelms() == 1) layouts.out[0] = OperandLayout::Alike;  // equal elements have no order
-  else if (op.outRank(0) >= 3 && isOnePerChannel(op.inShape(0))) layouts.out[0] = OperandLayout::Channels;
+  if (op.inInfo(0).nelms() == 1)
+    layouts.out[0] = OperandLayout::Alike;  // equal elements have no order
+  else if (op.outRank(0) >= 3 && isOnePerChannel(op.inShape(0)))
+    layouts.out[0] = OperandLayout::Channels;
 }
 
 void productLayouts(const Op &op, OperandLayouts &layouts) {
