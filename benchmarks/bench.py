@@ -12,9 +12,9 @@ rate at which two cores read a block of that size (from cache where it fits). Th
 Names of programs with loops (`loops.py`) have one form of the same work without the loop in the place of peers.
 
 Figures without turns: call_overhead (one tiny operator, from Python and from C++), compile_time (construction to the
-end of the first call), inline_compile_time (by operator, of graphs that are called many times), memory (what the
-session predicts against what the process grew by, without peers), startup (import and first result in a fresh
-process). docs/benchmarks.md explains each.
+end of the first call), inline_compile_time (by operator, of graphs that are called many times), load_time (a kept
+program instead of the passes; ratio to compiling), memory (what the session predicts against what the process grew by,
+without peers), startup (import and first result in a fresh process). docs/benchmarks.md explains each.
 """
 
 from __future__ import annotations
@@ -57,9 +57,16 @@ NAMES = [
     "call_overhead",
     "compile_time",
     "inline_compile_time",
+    "load_time",
     "memory",
     "startup",
 ]
+# One class of convolutions each, not measured unless asked for; "convolutions" means all of them.
+CONVOLUTION_CLASSES = [
+    *("stem7x7", "3x3_56", "3x3_28", "3x3_14", "3x3_7", "3x3_stride2"),
+    *("1x1_56", "1x1_28", "1x1_14", "1x1_7", "groups32_28", "depthwise_28"),
+]
+CONVOLUTION_NAMES = [f"conv_{c}_{kind}" for kind in ("b8", "train_b8") for c in CONVOLUTION_CLASSES]
 COMPILE_TIME_NETWORKS = ["mlp_train_b8", "resnet50_b1", "bert_base_s128_b1", "gpt_train_b8"]
 INFERENCE_PEERS = ["torch_eager", "torch_compile", "onnxruntime", "openvino"]
 TRAINING_PEERS = ["torch_eager", "torch_compile", "jax"]
@@ -90,7 +97,12 @@ def peers_of(name: str, chosen: list[str]) -> list[str]:
     """The chosen peers that have this name."""
     if name in LOOP_NAMES:
         return [LOOP_NAMES[name]]
-    return [peer for peer in (TRAINING_PEERS if name in TRAINING_NAMES else INFERENCE_PEERS) if peer in chosen]
+    return [peer for peer in (TRAINING_PEERS if is_training(name) else INFERENCE_PEERS) if peer in chosen]
+
+
+def is_training(name: str) -> bool:
+    """Whether the name measures a training step."""
+    return "_train_" in name
 
 
 class Measurement:
@@ -98,7 +110,7 @@ class Measurement:
 
     def __init__(self, name: str, peers: list[str], args: argparse.Namespace) -> None:
         self.name, self.args = name, args
-        self.training = name in TRAINING_NAMES or name in LOOP_NAMES
+        self.training = is_training(name) or name in LOOP_NAMES
         # The first peer's result is what the others are compared with.
         self.order = [*peers_of(name, peers), "ours"]
         self.workers: dict[str, Worker] = {}
@@ -259,6 +271,23 @@ def measure_inline_compile_time(args: argparse.Namespace) -> list[dict[str, Any]
         ours = attempt(ask_once, args.budget, "inline_compile_time", str(calls), str(args.rounds))
         entry = {"name": "inline_compile_time", "network": f"{calls} calls", "ours": ours, "peers": {}}
         entries.append(with_ratio(entry))
+    return entries
+
+
+def load_figures(network: str, args: argparse.Namespace) -> dict[str, Any]:
+    """A program from the folder of kept programs, beside compiling it."""
+    progress(f"load_time {network}")
+    times = ask_once(args.budget, "load_time", network, str(args.rounds))
+    return {"ours": figures(times["loading"]), "peers": {"compiling": figures(times["compiling"])}}
+
+
+def measure_load_time(args: argparse.Namespace) -> list[dict[str, Any]]:
+    """The lowered program from a file instead of from the passes; the ratio is to compiling it."""
+    entries = []
+    for network in COMPILE_TIME_NETWORKS:
+        found = attempt(load_figures, network, args)
+        found = {"ours": found, "peers": {}} if "error" in found else found
+        entries.append(with_ratio({"name": "load_time", "network": network, **found}))
     return entries
 
 
@@ -434,7 +463,14 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="./dev bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--names", nargs="+", choices=NAMES, default=NAMES, metavar="NAME", help=", ".join(NAMES))
+    parser.add_argument(
+        "--names",
+        nargs="+",
+        choices=[*NAMES, *CONVOLUTION_NAMES, "convolutions"],
+        default=NAMES,
+        metavar="NAME",
+        help=", ".join(NAMES) + "; convolutions, or one of its names: " + ", ".join(CONVOLUTION_NAMES),
+    )
     parser.add_argument("--peers", nargs="*", choices=PEERS, default=PEERS, metavar="PEER", help=", ".join(PEERS))
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     parser.add_argument(
@@ -451,6 +487,7 @@ def parse_arguments() -> argparse.Namespace:
         "--budget", type=float, help="seconds that a build or a turn may take (default: 300, quick: 60)"
     )
     args = parser.parse_args()
+    args.names = [n for name in args.names for n in (CONVOLUTION_NAMES if name == "convolutions" else [name])]
     defaults = {"rounds": 2, "turn": 0.3, "budget": 60.0} if args.quick else {"rounds": 5, "turn": 1.0, "budget": 300.0}
     for key, value in defaults.items():
         if getattr(args, key) is None:
@@ -469,6 +506,7 @@ def main() -> int:
     special = {
         "compile_time": measure_compile_time,
         "inline_compile_time": measure_inline_compile_time,
+        "load_time": measure_load_time,
         "memory": measure_memory,
         "startup": measure_startup,
     }

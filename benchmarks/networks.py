@@ -206,7 +206,39 @@ def tokens(batch: int, length: int, vocabulary: int) -> Callable[[], torch.Tenso
     return lambda: torch.randint(vocabulary, (batch, length), dtype=torch.int32)
 
 
+def convolutions(*layers: tuple[int, int, int, int, int]) -> Callable[[], nn.Module]:
+    """Maker of a chain of convolutions with ReLU that ends in the mean of each channel.
+
+    Args:
+        layers: Channels in and out, size of the window, stride and groups of each.
+    """
+
+    def make() -> nn.Module:
+        modules: list[nn.Module] = []
+        for before, after, size, stride, groups in layers:
+            modules.append(nn.Conv2d(before, after, size, stride, size // 2, groups=groups))
+            modules.append(nn.ReLU())
+        return nn.Sequential(*modules, nn.AdaptiveAvgPool2d(1), nn.Flatten())
+
+    return make
+
+
 _MOMENTUM = Optimizer("sgd", 0.01, momentum=0.9)
+# Classes of convolutions as the usual networks have them: input channels, input size, layers.
+_CONVOLUTIONS = {
+    "stem7x7": (3, 224, [(3, 64, 7, 2, 1)]),
+    "3x3_56": (64, 56, [(64, 64, 3, 1, 1)] * 4),
+    "3x3_28": (128, 28, [(128, 128, 3, 1, 1)] * 4),
+    "3x3_14": (256, 14, [(256, 256, 3, 1, 1)] * 4),
+    "3x3_7": (512, 7, [(512, 512, 3, 1, 1)] * 4),
+    "3x3_stride2": (64, 56, [(64, 128, 3, 2, 1), (128, 256, 3, 2, 1)]),
+    "1x1_56": (256, 56, [(256, 64, 1, 1, 1), (64, 256, 1, 1, 1)] * 2),
+    "1x1_28": (512, 28, [(512, 128, 1, 1, 1), (128, 512, 1, 1, 1)] * 2),
+    "1x1_14": (1024, 14, [(1024, 256, 1, 1, 1), (256, 1024, 1, 1, 1)] * 2),
+    "1x1_7": (2048, 7, [(2048, 512, 1, 1, 1), (512, 2048, 1, 1, 1)] * 2),
+    "groups32_28": (256, 28, [(256, 256, 3, 1, 32)] * 4),
+    "depthwise_28": (192, 28, [(192, 192, 3, 1, 192)] * 4),
+}
 BENCHMARKS = {
     "mlp_b1": Benchmark(Mlp, floats(1, 784)),
     "mlp_b8": Benchmark(Mlp, floats(8, 784)),
@@ -223,6 +255,10 @@ BENCHMARKS = {
     "bert_tiny_train_b8": Benchmark(bert_tiny, tokens(8, 128, 30522), 30522, Optimizer("adam", 1e-3)),
     "call_overhead": Benchmark(AddOne, floats(1)),
 }
+for _class, (_channels, _size, _layers) in _CONVOLUTIONS.items():
+    _input = floats(8, _channels, _size, _size)
+    BENCHMARKS[f"conv_{_class}_b8"] = Benchmark(convolutions(*_layers), _input)
+    BENCHMARKS[f"conv_{_class}_train_b8"] = Benchmark(convolutions(*_layers), _input, _layers[-1][1], _MOMENTUM)
 
 
 def instantiate(benchmark: Benchmark) -> tuple[nn.Module, torch.Tensor, torch.Tensor | None]:

@@ -12,6 +12,7 @@ import json
 import os
 import re
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -51,6 +52,26 @@ def compile_time(implementation: str, name: str, repetitions: str) -> dict[str, 
         times.append((time.perf_counter() - start) * 1e3)
         cpu_times.append((time.process_time() - cpu) * 1e3)
     return {"times_ms": times, "cpu_times_ms": cpu_times}
+
+
+def load_time(name: str, repetitions: str) -> dict[str, Any]:
+    """Milliseconds of ``prepareDevice(False)`` by turns: running all passes, and from the folder of kept programs."""
+    import exported_programs as programs
+    import implementations
+
+    program = implementations.make("ours", name)._program
+    make = programs.inference_session if program.rule is None else programs.training_session
+    times: dict[str, list[float]] = {"compiling": [], "loading": []}
+    with tempfile.TemporaryDirectory() as folder:
+        compiling = make(program, load=False)
+        os.environ["POPART_CACHE_DIR"] = folder
+        loading = make(program, load=False)
+        for _ in range(int(repetitions)):
+            for kind, session in (("compiling", compiling), ("loading", loading)):
+                start = time.perf_counter()
+                session.prepareDevice(loadEngine=False)
+                times[kind].append((time.perf_counter() - start) * 1e3)
+    return times
 
 
 def export(name: str, folder: str) -> dict[str, Any]:
@@ -208,6 +229,7 @@ TASKS: dict[str, Callable[..., dict[str, Any]]] = {
     "compile_time": compile_time,
     "export": export,
     "inline_compile_time": inline_compile_time,
+    "load_time": load_time,
     "memory": memory,
     "same_bits": same_bits,
     "startup": startup,

@@ -16,6 +16,7 @@
 #include "onnx/reader.hpp"
 #include "pipeline/passes.hpp"
 #include "runtime/engine.hpp"
+#include "runtime/host_device.hpp"
 
 namespace {
 namespace fs = std::filesystem;
@@ -73,7 +74,8 @@ std::vector<TensorData> runModel(const fs::path &file, const std::vector<TensorD
   lowering.backends = {&popart::ref::backend()};
   lowering.fuse = false;  // the reference backend has no fused kernels
   const auto executable = popart::pipeline::lower(ir, lowering);
-  popart::runtime::Engine engine(executable, 1);
+  const popart::runtime::HostDevice host("host", {});
+  popart::runtime::Engine engine(executable, host);
   StoredStreams streams;
   for (const auto &input : executable->inputs) {
     for (size_t i = 0; i < inputs.size(); ++i)

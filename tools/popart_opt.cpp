@@ -190,11 +190,10 @@ IrPointer runPasses(IrPointer ir, const Request &request, const std::vector<Name
   prepare.options.factors.accumulates = request.accumulationFactor > 1;
   prepare.options.factors.accumulationFactor = request.accumulationFactor;
   prepare.batchesPerStep = request.batchesPerStep;
-  optimizer.setFactors(prepare.options.factors);
   prepare.options.decomposeGradSum = true;  // what is named runs
   prepare.ir = std::move(ir);
   prepare.loss = request.loss;
-  if (!request.loss.empty()) prepare.optimizer = &optimizer;
+  if (!request.loss.empty()) prepare.updates = optimizer.updateRules(prepare.options.factors);
   for (const std::string &id : request.keep) prepare.anchors.push_back({id, request.returns});
   prepare.options.verifyEachPass = request.verify;
   pipeline::PassContext context(std::move(prepare), options, backends);

@@ -5,10 +5,6 @@
 
 namespace popart {
 
-// x^ by mode: Adam and Lamb correct the moments' bias, …NoBias do not, AdaMax: v' = max(b2 v, |g|). Lamb scales lr by
-// the ratio of the norms of w and x. Source: Kingma & Ba 2015; You et al. 2020 (Lamb).
-enum class AdamMode { Adam = 0, AdamNoBias, AdaMax, Lamb, LambNoBias };
-
 // Hyper-parameters and state types of Adam and its relatives; UNDEFINED stands for the weight's type.
 class Adam : public Optimizer {
  public:
@@ -44,8 +40,6 @@ class Adam : public Optimizer {
   std::string replacementProblem(const Optimizer &other) const override;
   std::vector<std::string> scalarNames(const TensorId &weight) const override;
   OptimizerScalar scalar(const std::string &name, const TensorId &weight) const override;
-  bool hasSpecific(const TensorId &weight) const override { return lrs_.hasSpecific(weight); }
-  bool hasSpecific() const override { return lrs_.hasSpecific(); }
   size_t hash() const override;
 
   // Values of one weight. Throws popart::error as the constructor does, and when the weight has values already.
@@ -54,7 +48,7 @@ class Adam : public Optimizer {
   // Keys: learningRate, weightDecay, beta1, beta2, eps, maxWeightNorm.
   void insertSpecific(const TensorId &weight, const std::map<std::string, std::pair<float, bool>> &values);
 
-  const OptimizerValueMap &learningRates() const { return lrs_; }
+  const OptimizerValueMap &learningRates() const override { return lrs_; }
   const OptimizerValueMap &weightDecays() const { return wds_; }
   const OptimizerValueMap &beta1s() const { return b1s_; }
   const OptimizerValueMap &beta2s() const { return b2s_; }
@@ -66,12 +60,13 @@ class Adam : public Optimizer {
   DataType getAccl1Type() const { return accl1Type_; }
   DataType getAccl2Type() const { return accl2Type_; }
   bool useScaledOptimizerState() const { return scaledOptimizerState_; }
-  bool usesBiasCorrection() const { return mode_ != AdamMode::AdamNoBias && mode_ != AdamMode::LambNoBias; }
-  bool isLamb() const { return mode_ == AdamMode::Lamb || mode_ == AdamMode::LambNoBias; }
+  bool usesBiasCorrection() const { return correctsBias(mode_); }
+  bool isLamb() const { return popart::isLamb(mode_); }
   // Decay is applied: non-constant or other than zero.
   bool hasWeightDecay(const TensorId &weight) const;
 
  private:
+  UpdateRule updateForm(const TensorId &weight) const override;
   OptimizerValueMap lrs_, wds_, b1s_, b2s_, epss_, maxNorms_;
   AdamMode mode_;
   WeightDecayMode decayMode_;

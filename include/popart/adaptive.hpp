@@ -4,10 +4,6 @@
 
 namespace popart {
 
-// State per weight: one second moment; CenteredRMSProp and AdaDelta one more, momentum another. Sources: Duchi et al.
-// 2011 (AdaGrad), Hinton 2012 (RMSProp), Graves 2013 (centered), Zeiler 2012 (AdaDelta).
-enum class AdaptiveMode { AdaGrad = 0, RMSProp, CenteredRMSProp, AdaDelta };
-
 // Hyper-parameters and state types of the adaptive optimizers; UNDEFINED stands for the weight's type.
 class Adaptive : public Optimizer {
  public:
@@ -38,8 +34,6 @@ class Adaptive : public Optimizer {
   std::string replacementProblem(const Optimizer &other) const override;
   std::vector<std::string> scalarNames(const TensorId &weight) const override;
   OptimizerScalar scalar(const std::string &name, const TensorId &weight) const override;
-  bool hasSpecific(const TensorId &weight) const override { return lrs_.hasSpecific(weight); }
-  bool hasSpecific() const override { return lrs_.hasSpecific(); }
   size_t hash() const override;
 
   // Values of one weight. Throws popart::error as the constructor does, and when the weight has values already.
@@ -48,7 +42,7 @@ class Adaptive : public Optimizer {
   // Keys: learningRate, weightDecay, alpha, momentum, eps.
   void insertSpecific(const TensorId &weight, const std::map<std::string, std::pair<float, bool>> &values);
 
-  const OptimizerValueMap &learningRates() const { return lrs_; }
+  const OptimizerValueMap &learningRates() const override { return lrs_; }
   const OptimizerValueMap &weightDecays() const { return wds_; }
   const OptimizerValueMap &alphas() const { return as_; }
   const OptimizerValueMap &momentums() const { return ms_; }
@@ -64,6 +58,7 @@ class Adaptive : public Optimizer {
   bool hasWeightDecay(const TensorId &weight) const;  // as above
 
  private:
+  UpdateRule updateForm(const TensorId &weight) const override;
   OptimizerValueMap lrs_, wds_, as_, ms_, epss_;
   AdaptiveMode mode_;
   WeightDecayMode decayMode_;

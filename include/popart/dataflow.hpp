@@ -1,14 +1,13 @@
 // DataFlow: which tensors come back to the host (anchors), how, and how many batches one Session::run executes.
-// AnchorReturnType says which of the values of an anchor within a step are returned; InputSettings how an input is
-// streamed. Facts: docs/compat/sessions.md.
+// AnchorReturnType says which of the values of an anchor within a step are returned. Facts: docs/compat/sessions.md.
 #pragma once
 #include <cstddef>
 #include <map>
 #include <string>
 #include <vector>
 
+#include <popart/inputsettings.hpp>
 #include <popart/names.hpp>
-#include <popart/replicatedstreammode.hpp>
 #include <popart/tensorlocation.hpp>
 
 namespace popart {
@@ -17,8 +16,6 @@ class SessionOptions;
 
 // Of the values of a step: the last, every Nth, each one, their sum. Accumulated micro-batches count as values.
 enum class AnchorReturnTypeId { Final = 0, EveryN, All, Sum };
-// When host transfers happen relative to compute; no result depends on it.
-enum class ExchangeStrategy { JustInTime = 0, OverlapInnerLoop, OverlapLoops, OverlapStep, N };
 
 std::string toText(AnchorReturnTypeId id);      // the enumerator's name
 std::string toText(ExchangeStrategy strategy);  // the enumerator's name; "?" for N
@@ -52,27 +49,6 @@ class AnchorReturnType {
 
 // Anchors by tensor id.
 using AnchorReturnTypeMap = std::map<TensorId, AnchorReturnType>;
-
-// How one input is streamed; no result of a session with one replica depends on it.
-class InputSettings {
- public:
-  InputSettings() = default;
-  InputSettings(TileSet tileSet, ExchangeStrategy exchangeStrategy)
-      : tileSet_(tileSet), exchangeStrategy_(exchangeStrategy) {}
-  InputSettings(ReplicatedStreamMode mode) : mode_(mode) {}
-  TileSet tileSet() const { return tileSet_; }
-  ExchangeStrategy exchangeStrategy() const { return exchangeStrategy_; }
-  ReplicatedStreamMode replicatedStreamMode() const { return mode_; }
-  const InputSettings &setTileSet(TileSet tileSet) { return tileSet_ = tileSet, *this; }
-  const InputSettings &setExchangeStrategy(ExchangeStrategy s) { return exchangeStrategy_ = s, *this; }
-  const InputSettings &setReplicatedStreamMode(ReplicatedStreamMode mode) { return mode_ = mode, *this; }
-  bool operator==(const InputSettings &) const = default;
-
- private:
-  TileSet tileSet_ = TileSet::Compute;
-  ExchangeStrategy exchangeStrategy_ = ExchangeStrategy::JustInTime;
-  ReplicatedStreamMode mode_ = ReplicatedStreamMode::Replicate;
-};
 
 // A step: batchesPerStep batches (of accumulationFactor micro-batches each) and the anchors they return.
 class DataFlow {

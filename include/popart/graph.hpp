@@ -84,6 +84,9 @@ class Graph {
   void eraseOp(OpIndex op);  // its outputs must be unused or are erased by the caller first; disconnects all edges
   void eraseOp(OpId id);     // the same by the op's number; throws popart::error when this graph has no such op
   void eraseTensor(TensorIndex t);  // must have neither producer nor uses
+  // `fresh` takes the place of `old` for consumers and in the list of graph outputs.
+  void replaceTensor(TensorIndex old, TensorIndex fresh) { replaceUses(old, fresh), replaceOutputs(old, fresh); }
+  void eraseOpAndOutputs(OpIndex op);  // nothing may read its outputs
   Op &op(OpIndex o) const { return *ops_[o.value]; }
   bool alive(OpIndex o) const { return o.value < ops_.size() && ops_[o.value]; }
   bool alive(TensorIndex t) const { return t.value < tensors_.size() && tensors_[t.value]; }

@@ -85,6 +85,7 @@ class Op {
   const OpDef &def() const { return *def_; }
   void setDef(const OpDef &def);  // same inputs and outputs, another row (in-place variant and back)
   bool is(std::string_view type) const { return def_->type() == type; }
+  bool is(Role role) const { return def_->role() == role; }
   bool has(Trait t) const { return def_->has(t); }
   const OpType &opType() const { return opid.type; }
   const Attributes &attributes() const { return attributes_; }
@@ -138,9 +139,7 @@ class Op {
   virtual std::vector<std::unique_ptr<Op>> getGradOps() { return {}; }  // user ops with gradients written as ops
   virtual const std::vector<GradInOutMapper> &gradInputInfo() const;
   virtual const std::map<int, int> &gradOutToNonGradIn() const;
-  virtual float getSubgraphValue() const {
-    return def_->cost() == Cost::Heavy ? getHighSubgraphValue() : getLowSubgraphValue();
-  }
+  virtual float getSubgraphValue() const;  // high: more operations than bytes moved
   static constexpr float getHighSubgraphValue() { return 1000.0f; }
   static constexpr float getLowSubgraphValue() { return 0.1f; }
   virtual void appendAttributes(OpSerialiserBase &) const;
@@ -160,6 +159,10 @@ class Op {
   virtual bool canShard() const { return false; }
 
   bool isUserOp() const { return userOp_; }
+  // Position in program order: settings.sequence, else the creation index.
+  int64_t place() const { return settings.sequence >= 0 ? settings.sequence : int64_t{index_.value}; }
+  // Output 0 has the elements, type and shape of input 0: the op may go when nothing else of it is used.
+  bool isIdentity() const;
   // Graphs named by Graph attributes, in attribute order.
   std::vector<Graph *> getCalledGraphs() const;
 
@@ -172,8 +175,16 @@ class Op {
   bool userOp_ = false;
 };
 
-// How an op that replaces or serves another one inherits its settings: every field but the name; the new name is
-// "<origin name>/<suffix>". Passes that merge ops choose for themselves.
+// How an op that replaces or serves another one inherits its settings: every field, with the place of `origin` in
+// program order; the name becomes "<origin name>/<suffix>" where there is a suffix.
 Op::Settings inheritSettings(const Op &origin, Graph &graph, std::string_view suffix = "");
+// Settings of a copy in another graph, which is built in program order: every field, no place.
+Op::Settings copySettings(const Op &origin, Graph &graph);
+
+// Work of one run of an op, given its infos: by default one operation for each element of the largest operand (none for
+// host transfers), all operands read and written once; nothing for views and shapes. The row may say otherwise. Of a call: that of
+// the graphs it runs, once where the number of runs is not known, the dearer branch.
+Cost costOf(const Op &op);
+Cost costOf(const Graph &graph);  // of all ops
 
 }  // namespace popart

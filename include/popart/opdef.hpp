@@ -4,7 +4,7 @@
 //
 //   const OpDef kGelu = OpDef("ai.graphcore", "Gelu", {1})
 //       .input("x", kFloats, "T").output("y")            // no infer(): output 0 has the info of input 0
-//       .traits(Trait::Elementwise).inplace("GeluInplace", 10)
+//       .traits(Trait::Elementwise).inplace("GeluInplace", 10).cost(perElement(10))
 //       .vjp([](VjpBuilder &b) { b.grad(0, b.emit("GeluGrad", {b.gradOut(0), b.in(0)})); })
 //       .doc("Gaussian error linear unit, tanh approximation.");
 #pragma once
@@ -57,10 +57,44 @@ enum class Trait : uint32_t {
   Call = 1 << 9,   // runs a subgraph once or more (Call, Loop, If)
   Init = 1 << 10,  // produces a value from no tensor inputs
   Commutative = 1 << 11,
-  Internal = 1 << 12,  // made by compiler passes only; not part of getSupportedOperations(false)
-  Metadata = 1 << 13,  // result depends on the input's shape only (Shape, Size): always folded
+  Internal = 1 << 12,     // made by compiler passes only; not part of getSupportedOperations(false)
+  Metadata = 1 << 13,     // result depends on the input's shape only (Shape, Size): always folded
+  Conversion = 1 << 14,   // the element type of the input is what it is about (Cast, BitCast)
+  NeverFolded = 1 << 15,  // stays although its inputs are constant: it marks a place (Init, Detach, Nop)
+  Spatial = 1 << 16,      // convolution, pool or normalisation of (N, C, spatial…), forward or gradient
 };
 constexpr Trait operator|(Trait a, Trait b) { return Trait(uint32_t(a) | uint32_t(b)); }
+
+// Operators that a pass, the plan or a backend is about, one row each; all others are known by their facts alone.
+enum class Role : uint8_t {
+  None,
+  Call,  // control
+  Loop,
+  If,
+  HostLoad,  // the program's borders
+  HostStore,
+  VariableAssign,
+  GetRandomSeed,
+  ModifyRandomSeed,
+  MatMul,  // products, convolutions and what fusion makes of them
+  FusedMatMul,
+  Conv,
+  ConvDataGrad,
+  ConvWeightsGrad,
+  FusedConv,
+  FusedConvWeightsGrad,
+  BatchNormalization,
+  FusedElementwise,
+  Transpose,
+  Sum,  // arithmetic that fusion reads
+  Add,
+  Sub,
+  Mul,
+  Neg,
+  Scale,
+  ScaledAdd,
+  SGD0VarUpdate,
+};
 
 // ---- rules -------------------------------------------------------------------------------------------------------
 
@@ -182,14 +216,48 @@ class DecomposeBuilder : public OpEmitter {
 // Gives result(i, …) for each connected output, with its type and shape.
 using DecomposeFn = std::function<void(DecomposeBuilder &)>;
 
+// A condition on an op whose infos are known.
+using OpPredicate = std::function<bool(const Op &)>;
+
+// The way back through a view: new values of the inputs when `written` is the new value of output 0. `inputs`: their
+// values before, in the emitter's graph; the emitter's op is the view.
+using WriteBackFn =
+    std::function<std::vector<TensorIndex>(OpEmitter &, const std::vector<TensorIndex> &inputs, TensorIndex written)>;
+
+// Work of one run of an op.
+struct Cost {
+  double flops = 0;                        // arithmetic operations; a multiply-add is two
+  double bytesRead = 0, bytesWritten = 0;  // of operands, each once
+  // Both after one another.
+  Cost &operator+=(const Cost &other) {
+    return flops += other.flops, bytesRead += other.bytesRead, bytesWritten += other.bytesWritten, *this;
+  }
+};
+// Corrects the cost that follows from the shapes (see costOf in op.hpp).
+using CostFn = std::function<void(const Op &, Cost &)>;
+
+// What an op asks of the memory of one operand.
+enum class OperandLayout : uint8_t {
+  Plain,       // C order
+  Alike,       // any layout, the same as the op's other operands that lie alike
+  Channels,    // C order or channels last, the same as the op's other such operands
+  Chosen,      // what the kernels of the backend like best
+  ChosenLast,  // the same; where other ops choose for the value too, they come first
+  Carried,     // by a loop: one layout before, in and after it
+};
+// One entry per operand, connected or not.
+struct OperandLayouts {
+  std::vector<OperandLayout> in, out;  // by operand
+};
+// Sets what is not Plain; shapes are known.
+using LayoutFn = void (*)(const Op &op, OperandLayouts &layouts);
+
 // Makes an op of a user-written class (popart/opmanager.hpp); edges follow.
 using CreateFn = std::function<std::unique_ptr<Op>(const OpCreatorInfo &)>;
 
 // ---- the row -----------------------------------------------------------------------------------------------------
 
 enum class Arity { Required, Optional, Variadic };  // Variadic: zero or more, last only
-// Free: no work of its own (views); Heavy: worth keeping rather than computing again.
-enum class Cost { Free, Cheap, Heavy };
 
 // One input, or (Variadic) the last ones.
 struct InputDef {
@@ -225,8 +293,9 @@ struct InplaceDef {
 };
 // Input and output that share memory.
 struct AliasDef {
-  int input;      // indices of the op
-  int output;     // indices of the op
+  static constexpr int kEveryInput = -1;  // as `input`: all inputs
+  int input;                              // indices of the op
+  int output;                             // indices of the op
   bool modifies;  // the output is the input's memory with new contents; false: shared, unchanged
 };
 // An ONNX operator that the row implements.
@@ -254,13 +323,18 @@ class OpDef {
   OpDef &noGrad(std::string reason);  // asking for a gradient through it is an error with this reason
   OpDef &stopsGrad();                 // cuts the path silently (Detach, integer results, Shape)
   OpDef &decompose(DecomposeFn fn);   // used where a backend has no kernel for the op
+  OpDef &layouts(LayoutFn fn);        // none: element-wise ops take any layout, all others C order
   OpDef &create(CreateFn fn);         // nodes of this row are made by `fn`, attributes are taken as given
   OpDef &traits(Trait t);             // adds to those set
   OpDef &inplace(std::string type, float priority, int input = 0);  // the catalog makes the variant's row
   OpDef &modifies(int input, int output = 0);  // native in-place op (VarUpdate): output is the new value of input
-  OpDef &aliases(int input, int output = 0);   // output shares input's memory, unchanged
-  OpDef &cost(Cost c);                         // Cheap unless set
-  OpDef &doc(std::string text);                // one sentence, for getSupportedOperations and people
+  // The in-place variants show the memory of their input (of every input, where inputs are variadic) instead of
+  // overwriting it.
+  OpDef &view(WriteBackFn writeBack);
+  OpDef &identityIf(OpPredicate condition);  // then output 0 is input 0, if it has the same type and shape
+  OpDef &cost(CostFn fn);                    // none: what follows from the shapes
+  OpDef &role(Role r);
+  OpDef &doc(std::string text);  // one sentence, for getSupportedOperations and people
   OpDef &onnx(std::string domain, std::string type,
               std::vector<OpVersion> versions);  // further ONNX names of the same op
   OpDef &notOnnx();  // no regular ONNX import or builder method (irregular ones live in src/onnx/import)
@@ -283,11 +357,15 @@ class OpDef {
   bool cutsGradient() const { return stopsGrad_; }
   const std::string &noGradReason() const { return noGradReason_; }
   bool hasDecomposition() const { return static_cast<bool>(decompose_); }
-  Cost cost() const { return cost_; }
+  const WriteBackFn &writeBackRule() const { return writeBack_; }  // empty: no view
+  const OpPredicate &identityRule() const { return identity_; }    // empty: never
+  const CostFn &costRule() const { return cost_; }
+  Role role() const { return role_; }
   const std::string &doc() const { return doc_; }
   const InferFn &inferRule() const { return infer_; }
   const VjpFn &vjpRule() const { return vjp_; }
   const DecomposeFn &decomposeRule() const { return decompose_; }
+  LayoutFn layoutRule() const { return layouts_; }
   const CreateFn &createRule() const { return create_; }
   // For "GeluInplace": the row of "Gelu"; otherwise the row itself. Kernels are looked up by base().type().
   const OpDef &base() const { return base_ ? *base_ : *this; }
@@ -312,8 +390,12 @@ class OpDef {
   VjpFn vjp_;
   DecomposeFn decompose_;
   CreateFn create_;
+  WriteBackFn writeBack_;
+  OpPredicate identity_;
+  CostFn cost_;
+  LayoutFn layouts_ = nullptr;
   uint32_t traits_ = 0;
-  Cost cost_ = Cost::Cheap;
+  Role role_ = Role::None;
   bool stopsGrad_ = false;
   std::string noGradReason_, doc_;
   const OpDef *base_ = nullptr;

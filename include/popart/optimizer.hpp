@@ -1,5 +1,5 @@
 // Optimizer: hyper-parameters of a weight update, their checks, and the scalars an update is computed from.
-// The update ops themselves are put into the graph by transforms/add_optimizer. Formulas, state
+// The update ops themselves are put into the graph by transforms/add_optimizer, which reads updateRules(). Formulas, state
 // and names: docs/compat/optimizers.md.
 #pragma once
 #include <map>
@@ -12,6 +12,7 @@
 #include <popart/names.hpp>
 #include <popart/optimizervalue.hpp>
 #include <popart/optimizervaluemap.hpp>
+#include <popart/updaterule.hpp>
 
 namespace popart {
 
@@ -19,28 +20,6 @@ class SessionOptions;
 
 // The classes SGD, Adam and Adaptive.
 enum class OptimizerType { SGD = 0, Adam, Adaptive, NTYPES };
-// Decay: w is shrunk by lr wd w; L2Regularization: wd w is added to the gradient.
-enum class WeightDecayMode { Decay = 0, L2Regularization };
-
-// Accumulation and replication, as far as optimizers depend on them.
-struct OptimizerFactors {
-  // Of gradients: the sum; the mean, divided at each step of it or once at the end.
-  enum class Reduction { Sum, MeanRunning, MeanPost };
-  bool accumulates = false;              // gradient accumulation is enabled (also with factor 1)
-  int64_t accumulationFactor = 1;        // micro-batches per update
-  int64_t replicationFactor = 1;         // global
-  Reduction reduction = Reduction::Sum;  // over micro-batches and replicas
-  bool operator==(const OptimizerFactors &) const = default;
-};
-
-// One number that update ops read, made of hyper-parameters and factors: "scaledLearningRate0" = lr (1 - dm) / ls …
-struct OptimizerScalar {
-  std::string name;      // prefix of the tensor id
-  OptimizerValue value;  // constant when every hyper-parameter in it is
-  TensorId specific;     // the weight, when the weight has values of its own; empty: shared by all weights
-  // "scaledLearningRate0___default___FLOAT" or "scaledLearningRate0___specific___<weight>"
-  TensorId id() const;
-};
 
 // Values of all hyper-parameters, default and per weight. A session copies it (clone).
 class Optimizer {
@@ -61,8 +40,12 @@ class Optimizer {
   virtual std::vector<std::string> scalarNames(const TensorId &weight) const = 0;
   // Throws popart::internal_error for an unknown name.
   virtual OptimizerScalar scalar(const std::string &name, const TensorId &weight) const = 0;
-  virtual bool hasSpecific(const TensorId &weight) const = 0;  // the weight, or any weight, has values of its own
-  virtual bool hasSpecific() const = 0;
+  virtual const OptimizerValueMap &learningRates() const = 0;
+  // The weight, or any weight, has values of its own.
+  bool hasSpecific(const TensorId &weight) const { return learningRates().hasSpecific(weight); }
+  bool hasSpecific() const { return learningRates().hasSpecific(); }
+  // This optimizer under these factors, as the plain values that passes read.
+  UpdateRules updateRules(const OptimizerFactors &factors) const;
   virtual size_t hash() const;
 
   OptimizerValue lossScaling() const { return lossScaling_; }
@@ -96,6 +79,8 @@ class Optimizer {
   // "" or "<what> ..." when the maps differ in constness, constant values or specific weights.
   static std::string mapProblem(const std::string &what, const OptimizerValueMap &a, const OptimizerValueMap &b);
   OptimizerScalar make(const std::string &name, const TensorId &weight, float value, bool isConst) const;
+  // The form of a weight's update and the type of its accumulated gradient; the scalars are added by updateRules.
+  virtual UpdateRule updateForm(const TensorId &weight) const = 0;
   // Divisor for unscaling a finished gradient: loss scale times the factors of mean reduction with the Post strategy.
   float gradientDivisor() const;
 

@@ -83,16 +83,17 @@ class Session {
   // Names of the variables a model file would hold.
   std::vector<TensorId> variableIds() const;
 
-  // ---- files of compiled programs: the program's identity and the values of its variables. A folder as path means
-  // <folder>/executable.popef (variables.popef); missing parent folders are made. Throw runtime_error before
+  // ---- files of compiled programs: the lowered program, its constants and the values of its variables. A folder as
+  // path means <folder>/executable.popef (variables.popef); missing parent folders are made. Throw runtime_error before
   // prepareDevice, popart::error when a file cannot be written.
   void saveExecutable(const std::string &path, const bool savePopartMetadata = true, const bool saveVariables = true);
   void saveVariables(const std::string &path);
   void saveExecutableToFile(const std::string &filename);
   void saveExecutableToStream(std::ostream &out);
   void compileAndExport(const std::string &filename);  // prepareDevice(false), saveExecutable
-  // Takes the values of the variables; weightsFromHost brings them to the device. Kernels are chosen for this machine
-  // by prepareDevice. Throws popart::error when the file is no such file, is damaged, or holds another program.
+  // Takes the program, so that prepareDevice runs no pass, and the values of the variables, which weightsFromHost brings
+  // to the device. Throws popart::error when the file is no such file, is damaged, is for another instruction set, or
+  // holds another program.
   void loadExecutableFromFile(const std::string &filename);
   void loadExecutableFromStream(std::shared_ptr<std::istream> in);
 
@@ -130,8 +131,6 @@ class Session {
  protected:
   struct Impl;
   explicit Session(std::unique_ptr<Impl> impl);
-  std::string serialiseExecutable(const bool withVariables) const;
-  void readExecutable(const std::string &text, const std::string &what);
   std::unique_ptr<Impl> impl_;
 };
 

@@ -5,10 +5,6 @@
 
 namespace popart {
 
-// Whether accumulated gradients and velocity share one tensor (Combined, Accl___) or not (Separate, Accum___,
-// Accl1___).
-enum class SGDAccumulatorAndMomentum { Combined = 0, Separate };
-
 // Hyper-parameters of SGD; UNDEFINED state types stand for the weight's type.
 class SGD : public Optimizer {
  public:
@@ -45,8 +41,6 @@ class SGD : public Optimizer {
   std::string replacementProblem(const Optimizer &other) const override;
   std::vector<std::string> scalarNames(const TensorId &weight) const override;
   OptimizerScalar scalar(const std::string &name, const TensorId &weight) const override;
-  bool hasSpecific(const TensorId &weight) const override { return lrs_.hasSpecific(weight); }
-  bool hasSpecific() const override { return lrs_.hasSpecific(); }
   size_t hash() const override;
 
   // Values of one weight. Throws popart::error as the constructor does, and when the weight has values already.
@@ -57,7 +51,7 @@ class SGD : public Optimizer {
   // defaults.
   void insertSpecific(const TensorId &weight, const std::map<std::string, std::pair<float, bool>> &values);
 
-  const OptimizerValueMap &learningRates() const { return lrs_; }
+  const OptimizerValueMap &learningRates() const override { return lrs_; }
   const OptimizerValueMap &weightDecays() const { return wds_; }
   const OptimizerValueMap &momentums() const { return mms_; }
   const OptimizerValueMap &dampenings() const { return dps_; }
@@ -72,10 +66,7 @@ class SGD : public Optimizer {
   bool usesNesterov(const TensorId &weight) const;
 
  private:
-  struct Values {
-    float lr, wd, mm, dm, vs;
-  };
-  Values values(const TensorId &weight) const;
+  UpdateRule updateForm(const TensorId &weight) const override;
   void checkAll() const;
   OptimizerValueMap lrs_, wds_, mms_, dps_, vss_, nesterovs_;
   SGDAccumulatorAndMomentum accumulatorAndMomentum_;

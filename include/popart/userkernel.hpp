@@ -22,7 +22,7 @@ class KernelCall {
   KernelCall(const Op &op, const std::vector<TensorInfo> &inInfos, const std::vector<TensorInfo> &outInfos,
              const void *const *in, void *const *out)
       : op_(op), inInfos_(inInfos), outInfos_(outInfos), in_(in), out_(out) {}
-  const Op &op() const { return op_; }  // attributes only; its tensors are not to be followed
+  const Op &op() const { return op_; }  // class and attributes; it is in no graph any more
   int inputCount() const { return static_cast<int>(inInfos_.size()); }
   int outputCount() const { return static_cast<int>(outInfos_.size()); }
   const TensorInfo &inInfo(int i) const { return inInfos_.at(static_cast<size_t>(i)); }

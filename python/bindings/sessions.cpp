@@ -185,10 +185,10 @@ void bindSessionBase(nb::module_ &m) {
           nb::arg("programHandle"), nb::arg("stepio"), nb::arg("debugName") = "", release)
       .def("saveExecutable", &Session::saveExecutable, nb::arg("path"), nb::arg("savePopartMetadata") = true,
            nb::arg("saveVariables") = true, release,
-           "Write the program's identity and the values of its variables.\n"
+           "Write the compiled program and the values of its variables.\n"
            "\n"
            "Args:\n"
-           "    path: File, or folder for executable.popef.\n"
+           "    path: File, or folder for executable.popef. Missing folders are made.\n"
            "    savePopartMetadata: Kept, no effect.\n"
            "    saveVariables: Also write the values.")
       .def("saveVariables", &Session::saveVariables, nb::arg("path"), release,
@@ -197,10 +197,12 @@ void bindSessionBase(nb::module_ &m) {
            "Args:\n"
            "    path: File, or folder for variables.popef.")
       .def("loadExecutable", &Session::loadExecutableFromFile, nb::arg("filename"), release,
-           "Take the values of variables from a file of saveExecutable.\n"
+           "Take the program and the values of its variables from a file of saveExecutable or saveVariables.\n"
+           "\n"
+           "prepareDevice then runs no compiler pass, and weightsFromHost sends the values to the device.\n"
            "\n"
            "Args:\n"
-           "    filename: The file.")
+           "    filename: The file. It must hold the program of this session, for hardware of this kind.")
       .def("setRandomSeed", &Session::setRandomSeed, nb::arg("seedValue"),
            "Set the seed of random operators.\n"
            "\n"

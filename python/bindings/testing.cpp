@@ -70,7 +70,8 @@ SingleOp toOp(const std::string &type, const nb::dict &attributes, nb::handle in
 OpBackend toBackend(const std::string &name) {
   if (name == "ref") return OpBackend::Reference;
   if (name == "cpu") return OpBackend::Best;
-  throw error("backend: got '{}', expected 'ref' or 'cpu'", name);
+  if (name == "counting") return OpBackend::Counting;
+  throw error("backend: got '{}', expected 'ref', 'cpu' or 'counting'", name);
 }
 
 nb::list toArrays(const std::vector<TensorData> &tensors) {
@@ -128,6 +129,14 @@ void bindTesting(nb::module_ &m) {
         return inferOp(toOp(type, attributes, inputs, outputs));
       },
       nb::arg("type"), nb::arg("attributes"), nb::arg("inputs"), nb::arg("outputs") = -1, "Infos of the outputs.");
+  testing.def(
+      "op_cost",
+      [](const std::string &type, const nb::dict &attributes, nb::list inputs, int outputs) {
+        const Cost cost = costOfOp(toOp(type, attributes, inputs, outputs));
+        return std::make_tuple(cost.flops, cost.bytesRead, cost.bytesWritten);
+      },
+      nb::arg("type"), nb::arg("attributes"), nb::arg("inputs"), nb::arg("outputs") = -1,
+      "Arithmetic operations, bytes read and bytes written, as the op's row states them.");
   testing.def(
       "grad_op",
       [](const std::string &type, const nb::dict &attributes, nb::list inputs, nb::list gradOutputs,

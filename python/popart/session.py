@@ -114,7 +114,7 @@ class _SessionMixin:
         self.saveExecutable(str(filename))  # type: ignore[attr-defined]
 
     def updateEngineCache(self) -> None:
-        """Do nothing: programs are compiled anew, so there is no cache to look through again."""
+        """Do nothing: the folder of compiled programs is looked through by every ``prepareDevice``."""
 
     def getReport(self) -> None:
         """Refuse: profiles are not recorded.

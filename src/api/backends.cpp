@@ -1,19 +1,41 @@
-// Which kernel providers serve a device, in order of preference. The one place that knows. The first one also decides
-// what is fused and decomposed; it leaves user operators to the second.
+// The devices of this machine: which one stands behind each device type of PopART, and which kernels it runs. The first
+// backend also decides what is fused and decomposed; it leaves user operators to the second.
 #include "api/compile_options.hpp"
 #include "api/user_kernels.hpp"
 #include "backends/cpu/cpu.hpp"
+#include "backends/ipu_model/ipu_model.hpp"
 #include "backends/ref/ref.hpp"
+#include "runtime/host_device.hpp"
 
 namespace popart {
+namespace {
 
-std::vector<const executable::Backend *> backendsFor(DeviceType) {
+std::vector<const executable::Backend *> hostBackends() {
   return {&cpu::backend(), &userKernelBackend(), &ref::backend()};
 }
 
-session::CompileOptions compileOptionsFor(DeviceType device, int threads) {
+}  // namespace
+
+const runtime::Device &deviceFor(DeviceType type) {
+  static const runtime::HostDevice host("cpu", hostBackends());
+  static const ipu_model::IpuModel model(hostBackends());
+  struct Row {
+    DeviceType type;
+    const runtime::Device &device;
+  };
+  static const Row kRows[] = {
+      {DeviceType::Cpu, host},        {DeviceType::IpuModel, model}, {DeviceType::Ipu, host},  // virtual IPUs
+      {DeviceType::OfflineIpu, host},  // compiles and does not run
+      {DeviceType::Sim, model},
+  };
+  for (const Row &row : kRows)
+    if (row.type == type) return row.device;
+  throw internal_error("deviceFor: there is no device of type {}", static_cast<int>(type));
+}
+
+session::CompileOptions compileOptionsFor(DeviceType type, int threads) {
   session::CompileOptions options;
-  options.backends = backendsFor(device);
+  options.device = &deviceFor(type);
   options.evaluate = ref::evaluate;
   options.threads = threads;
   return options;

@@ -6,10 +6,10 @@
 
 namespace popart {
 
-// The kernel providers of a device in order of preference.
-std::vector<const executable::Backend *> backendsFor(DeviceType device);
+// The device behind a device type.
+const runtime::Device &deviceFor(DeviceType type);
 
-// Those backends, constants computed by the reference backend. No limit of memory, one iteration, any order accepted.
-session::CompileOptions compileOptionsFor(DeviceType device, int threads);
+// For that device, constants computed by the reference backend. No limit of memory, any order accepted.
+session::CompileOptions compileOptionsFor(DeviceType type, int threads);
 
 }  // namespace popart

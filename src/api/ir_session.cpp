@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include <popart/error.hpp>
+#include <popart/sessionoptions.hpp>
 
 #include "api/compile_options.hpp"
 #include "api/virtual_ipus.hpp"
@@ -61,6 +62,8 @@ IrSession::IrSession(const Ir &ir, const IrSessionOptions &options) : impl_(std:
   session::CompileOptions compiling = compileOptionsFor(options.device, computeThreadCount());
   compiling.maxMemoryBytes = session::memoryLimitBytes({});
   compiling.order = session::OrderRule::Refuse;
+  const SessionOptions defaults;  // what the environment says about caching
+  if (defaults.enableEngineCaching) compiling.cacheFolder = defaults.cachePath;
   impl_->program.compile(ir, compiling);
   impl_->transfers = options.transfers;
   for (const Graph *graph : ir.getAllGraphs())

@@ -47,13 +47,20 @@ void Session::Impl::checkDeviceFits() const {
         name, device->getNumIpus(), needed, ipusPerReplica, options.getLocalReplicationFactor());
 }
 
-void Session::Impl::compile() {
-  program.unload();
-  checkDeviceFits();
+session::CompileOptions Session::Impl::compileOptions() const {
   session::CompileOptions compiling = compileOptionsFor(device->getType(), computeThreadCount(options));
   compiling.maxMemoryBytes = session::memoryLimitBytes(options.engineOptions);
   if (options.enableInplaceAmbiguityChecking) compiling.order = session::OrderRule::Refuse;
-  program.compile(ir(), compiling);
+  if (options.enableEngineCaching) compiling.cacheFolder = options.cachePath;
+  compiling.cacheVariables = options.enableVariablesCaching;
+  compiling.program = loadedProgram;
+  return compiling;
+}
+
+void Session::Impl::compile() {
+  program.unload();
+  checkDeviceFits();
+  program.compile(ir(), compileOptions());
   logging::session::info("session '{}': {} bytes predicted peak with the host's copies", name, predictedPeakBytes());
 }
 

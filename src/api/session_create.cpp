@@ -187,7 +187,7 @@ struct SessionCreation : Session {
     if (training) {
       impl.optimizer = c.optimizer->clone();
       impl.optimizer->setFactors(request.options.factors);
-      request.optimizer = impl.optimizer.get();
+      request.updates = impl.optimizer->updateRules(request.options.factors);
     }
     impl.prepared = pipeline::prepare(std::move(request));
   }

@@ -1,78 +1,17 @@
-// Files of compiled programs. A file holds the identity of a program (hash of its Ir) and, when asked, the values of its
-// variables; kernels are chosen for the machine at hand by prepareDevice. Loading accepts a file of the same program
-// only. Layout, little endian:
-//   "POPARTEX"  u32 version  u64 hash  u32 count  { u32 length, id, u32 type, u32 rank, i64 dims…, values }…
+// Compiled programs of a session in files (session/program_file.hpp).
 // Invariant: nothing of the session changes unless the whole file was read and fits.
-#include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <istream>
+#include <iterator>
 #include <ostream>
-#include <sstream>
 
 #include <popart/error.hpp>
 #include <popart/ir.hpp>
 
 #include "api/session_impl.hpp"
-#include "onnx/writer.hpp"
 
 namespace popart {
 namespace {
-
-constexpr char kMagic[] = "POPARTEX";
-constexpr size_t kMagicSize = 8;
-constexpr uint32_t kVersion = 2;
-constexpr uint32_t kMaxRank = 64;
-
-class Writer {
- public:
-  template <class T>
-  void number(T value) {
-    text_.append(reinterpret_cast<const char *>(&value), sizeof(T));
-  }
-  void bytes(const void *data, size_t size) { text_.append(static_cast<const char *>(data), size); }
-  std::string take() { return std::move(text_); }
-
- private:
-  std::string text_;
-};
-
-class Reader {
- public:
-  Reader(std::string_view text, std::string what) : text_(text), what_(std::move(what)) {}
-  std::string_view bytes(size_t size) {
-    if (size > text_.size()) throw error("{}: the file is damaged: it ends too early. Export it again", what_);
-    const std::string_view result = text_.substr(0, size);
-    text_.remove_prefix(size);
-    return result;
-  }
-  template <class T>
-  T number() {
-    T value;
-    std::memcpy(&value, bytes(sizeof(T)).data(), sizeof(T));
-    return value;
-  }
-  TensorInfo info() {
-    const auto type = number<uint32_t>();
-    const auto rank = number<uint32_t>();
-    bool good = type < static_cast<uint32_t>(kDataTypeCount) && rank <= kMaxRank;
-    Shape shape;
-    int64_t elements = 1;
-    for (uint32_t i = 0; good && i < rank; ++i) {
-      const auto dim = number<int64_t>();
-      good = dim >= 0 && (dim == 0 || elements <= static_cast<int64_t>(text_.size()) / dim);
-      elements *= good ? dim : 0;
-      shape.push_back(dim);
-    }
-    if (!good) throw error("{}: the file is damaged: bad type or shape of a variable. Export it again", what_);
-    return TensorInfo(static_cast<DataType>(type), std::move(shape));
-  }
-  bool atEnd() const { return text_.empty(); }
-
- private:
-  std::string_view text_;
-  std::string what_;
-};
 
 std::string fileIn(const std::string &path, const char *name) {
   namespace fs = std::filesystem;
@@ -89,43 +28,43 @@ std::string fileIn(const std::string &path, const char *name) {
 
 }  // namespace
 
-std::string Session::serialiseExecutable(const bool withVariables) const {
-  impl_->program.requireCompiled("saveExecutable");
-  Writer out;
-  out.bytes(kMagic, kMagicSize);
-  out.number(kVersion);
-  out.number(hash(impl_->ir()));
-  const std::vector<TensorId> ids = withVariables ? variableIds() : std::vector<TensorId>();
-  out.number(static_cast<uint32_t>(ids.size()));
-  for (const TensorId &id : ids) {
-    const auto read = impl_->streamBuffers.find(id);
-    const TensorData &value = read == impl_->streamBuffers.end() ? impl_->hostWeights.at(id) : read->second;
-    out.number(static_cast<uint32_t>(id.size()));
-    out.bytes(id.data(), id.size());
-    out.number(static_cast<uint32_t>(value.info().dataType()));
-    out.number(static_cast<uint32_t>(value.info().rank()));
-    for (int64_t dim : value.info().shape()) out.number(dim);
-    out.bytes(value.data(), static_cast<size_t>(value.nbytes()));
+session::VariableValues Session::Impl::savedVariables() const {
+  session::VariableValues values;
+  for (const auto &[id, host] : hostWeights) {
+    if (!isModelVariable(id)) continue;
+    const auto read = streamBuffers.find(id);
+    values[id] = read == streamBuffers.end() ? host : read->second;
   }
-  return out.take();
+  return values;
 }
 
 void Session::saveExecutable(const std::string &path, const bool, const bool saveVariables) {
+  impl_->program.requireCompiled("saveExecutable");
   if (impl_->program.isLoaded() && saveVariables) weightsToHost();
-  onnx::writeFileAtomically(fileIn(path, "executable.popef"), serialiseExecutable(saveVariables));
+  session::saveProgramFile(fileIn(path, "executable.popef"),
+                           session::describeProgram(impl_->ir(), impl_->compileOptions()), &impl_->program.lowered(),
+                           saveVariables ? impl_->savedVariables() : session::VariableValues());
 }
 
 void Session::saveVariables(const std::string &path) {
+  impl_->program.requireCompiled("saveVariables");
   if (impl_->program.isLoaded()) weightsToHost();
-  onnx::writeFileAtomically(fileIn(path, "variables.popef"), serialiseExecutable(true));
+  session::saveProgramFile(fileIn(path, "variables.popef"),
+                           session::describeProgram(impl_->ir(), impl_->compileOptions()), nullptr,
+                           impl_->savedVariables());
 }
 
 void Session::saveExecutableToFile(const std::string &filename) { saveExecutable(filename); }
 
 void Session::saveExecutableToStream(std::ostream &out) {
-  const std::string text = serialiseExecutable(true);
-  out.write(text.data(), static_cast<std::streamsize>(text.size()));
-  check(static_cast<bool>(out), "Session '{}': saveExecutable: the stream cannot be written", impl_->name);
+  impl_->program.requireCompiled("saveExecutable");
+  if (impl_->program.isLoaded()) weightsToHost();
+  session::writeProgramFile(session::describeProgram(impl_->ir(), impl_->compileOptions()), &impl_->program.lowered(),
+                            impl_->savedVariables(), [&](const void *data, size_t bytes) {
+                              out.write(static_cast<const char *>(data), static_cast<std::streamsize>(bytes));
+                              check(static_cast<bool>(out),
+                                    "Session '{}': saveExecutable: the stream cannot be written", impl_->name);
+                            });
 }
 
 void Session::compileAndExport(const std::string &filename) {
@@ -134,50 +73,42 @@ void Session::compileAndExport(const std::string &filename) {
 }
 
 void Session::loadExecutableFromFile(const std::string &filename) {
-  std::ifstream file(filename, std::ios::binary);
-  check(static_cast<bool>(file) && !std::filesystem::is_directory(filename),
-        "loadExecutable: the file '{}' cannot be read", filename);
-  std::ostringstream text;
-  text << file.rdbuf();
-  readExecutable(text.str(), "loadExecutable '" + filename + "'");
+  impl_->use(session::ProgramFile::open(filename, "loadExecutable '" + filename + "'"), "loadExecutable");
 }
 
 void Session::loadExecutableFromStream(std::shared_ptr<std::istream> in) {
   check(in && *in, "loadExecutable: the stream cannot be read");
-  std::ostringstream text;
-  text << in->rdbuf();
-  readExecutable(text.str(), "loadExecutable");
+  impl_->use(session::ProgramFile::parse(std::string(std::istreambuf_iterator<char>(*in), {}), "loadExecutable"),
+             "loadExecutable");
 }
 
-void Session::readExecutable(const std::string &text, const std::string &what) {
-  Reader in(text, what);
-  check(in.bytes(kMagicSize) == std::string_view(kMagic, kMagicSize), "{}: this is no file of a compiled program",
-        what);
-  const auto version = in.number<uint32_t>();
-  check(version == kVersion, "{}: another version of the file format: got {}, expected {}. Export it again", what,
-        version, kVersion);
-  const auto program = in.number<uint64_t>();
-  check(program == hash(impl_->ir()),
+void Session::Impl::use(const session::ProgramFile &file, const std::string &what) {
+  session::CompileOptions compiling = compileOptions();
+  const session::ProgramDescription &found = file.description();
+  const std::string target = session::targetOf(compiling);
+  check(found.target == target,
+        "{}: the file is for other hardware: got {}, expected {}. Export it again on a machine of this kind", what,
+        found.target, target);
+  compiling.threads = found.threads;  // the number it was planned for is part of its key, and no other reason to refuse
+  check(found.key == session::describeProgram(ir(), compiling).key,
         "{}: the file holds another program than this session. Make the session with the model, options and data flow "
         "of the export",
         what);
-  std::map<TensorId, TensorData> values;
-  for (auto count = in.number<uint32_t>(); count > 0; --count) {
-    const auto length = in.number<uint32_t>();
-    const TensorId id(in.bytes(length));
-    const TensorInfo info = in.info();
-    const auto host = impl_->hostWeights.find(id);
+  std::shared_ptr<const lower::Program> stored;
+  if (file.hasProgram()) stored = std::make_shared<const lower::Program>(file.program());
+  session::VariableValues values = file.variables();
+  for (const auto &[id, value] : values) {
+    const auto host = hostWeights.find(id);
     // The name is shown only when the session has it: that of a damaged file may be any bytes.
-    check(host != impl_->hostWeights.end() && impl_->isModelVariable(id),
+    check(host != hostWeights.end() && isModelVariable(id),
           "{}: the file holds a variable that the session does not have", what);
-    check(host->second.info() == info, "{}: variable '{}' does not fit the session: got {}, expected {}", what, id,
-          info, host->second.info());
-    values[id] = TensorData(info, in.bytes(static_cast<size_t>(info.nbytes())).data());
+    check(host->second.info() == value.info(), "{}: variable '{}' does not fit the session: got {}, expected {}", what,
+          id, value.info(), host->second.info());
   }
-  check(in.atEnd(), "{}: the file is damaged: something follows its end. Export it again", what);
-  for (auto &[id, value] : values) impl_->hostWeights[id] = std::move(value);
-  impl_->streamBuffers.clear();
-  impl_->weightsLoaded = false;
+  for (auto &[id, value] : values) hostWeights[id] = std::move(value);
+  if (stored) loadedProgram = std::move(stored);
+  streamBuffers.clear();
+  weightsLoaded = false;
 }
 
 }  // namespace popart

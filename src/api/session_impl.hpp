@@ -36,8 +36,9 @@ struct Session::Impl {
   std::map<TensorId, TensorData> streamBuffers;  // what weightsToHost received
 
   session::CompiledProgram program;
-  std::unique_ptr<StepStreams> streams;  // null before load()
-  popx::Executablex sizes;               // what stepIO is checked against
+  std::shared_ptr<const lower::Program> loadedProgram;  // of loadExecutable: prepareDevice runs no passes
+  std::unique_ptr<StepStreams> streams;                 // null before load()
+  popx::Executablex sizes;                              // what stepIO is checked against
   bool weightsLoaded = false;
   bool hasWeights = false;  // variables beside the random seed, in the loaded program
   bool firstRun = true;
@@ -55,7 +56,12 @@ struct Session::Impl {
   // Estimate of the memory of operations, tensors, steps and kernels.
   int64_t programBytes() const;
   int64_t predictedPeakBytes() const { return program.executable()->memory.total() + hostBytes() + programBytes(); }
-  void compile();                // as prepareDevice(false)
+  session::CompileOptions compileOptions() const;
+  void compile();                                  // as prepareDevice(false)
+  session::VariableValues savedVariables() const;  // as last read from the device, or as the host has them
+  // Takes the program and the values of variables; `what` leads the messages. Throws popart::error: for other hardware,
+  // of another program, damaged.
+  void use(const session::ProgramFile &file, const std::string &what);
   void load();                   // a compiled program; throws as prepareDevice
   void loadToRun();              // the first run after prepareDevice(false); throws as run
   void fillSizes();              // `sizes` from the Ir

@@ -22,10 +22,11 @@ const UserKernel *findKernel(const OperatorIdentifier &opid) {
   return it == registry().end() ? nullptr : &it->second;
 }
 
-class RegisteredKernel : public executable::Kernel {
+class RegisteredKernel : public executable::HostKernel {
  public:
   RegisteredKernel(const executable::KernelRequest &request, UserKernel kernel)
       : op_(request.op->clone()), what_("kernel of " + op_->debugName()), kernel_(std::move(kernel)) {
+    op_->settings.graph = nullptr;  // the kernel outlives the program
     for (const auto &operand : request.inputs) inInfos_.push_back(operand.connected ? operand.info : TensorInfo());
     for (const auto &operand : request.outputs) outInfos_.push_back(operand.connected ? operand.info : TensorInfo());
   }
@@ -57,9 +58,7 @@ class UserKernelBackend : public executable::Backend {
       reason = "no kernel is registered for " + request.op->opid.str();
       return nullptr;
     }
-    const auto isPlain = [](const executable::OperandDesc &o) {
-      return !o.connected || o.layout == executable::Layout{};
-    };
+    const auto isPlain = [](const executable::OperandDesc &o) { return !o.connected || !o.layout; };
     for (const auto *operands : {&request.inputs, &request.outputs})
       for (const auto &operand : *operands)
         if (!isPlain(operand)) {

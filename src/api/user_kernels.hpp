@@ -1,6 +1,6 @@
 // The kernels users registered, as a backend among others.
 #pragma once
-#include "executable/kernel.hpp"
+#include "executable/host_kernel.hpp"
 
 namespace popart {
 

@@ -36,10 +36,8 @@ GraphId newGradientGraphId(const Ir &ir, const GraphId &forward) {
 void refuseModifyingOps(const Graph &graph) {
   for (Op *op : graph.ops()) {
     if (op->has(Trait::HostIo)) continue;
-    bool modifies = op->def().isInplaceVariant() && !op->has(Trait::View);
+    bool modifies = false;
     for (int i = 0; i < op->inputCount(); ++i) modifies |= op->hasInput(i) && op->modifiesInput(i);
-    if (const auto *v = op->attributes().find("modified"))
-      if (const auto *inputs = std::get_if<std::vector<int64_t>>(v)) modifies |= !inputs->empty();
     if (modifies)
       throw error(
           "Autodiff '{}': op {} writes to one of its inputs: the values its gradient needs are lost. Use the variant "

@@ -117,11 +117,11 @@ class Walker {
       wantsAny |= wanted.back();
     }
     if (!wantsAny) return;
-    if (op.is("Call"))
+    if (op.is(Role::Call))
       differentiateCall(op, gradOuts, wanted);
-    else if (op.is("Loop"))
+    else if (op.is(Role::Loop))
       differentiateLoopOp(op, gradOuts, wanted);
-    else if (op.is("If"))
+    else if (op.is(Role::If))
       differentiateIf(op, gradOuts, wanted);
     else if (op.def().hasVjp())
       applyRule(op, gradOuts, wanted);
@@ -313,7 +313,7 @@ class Walker {
       throw internal_error("Autodiff '{}': gradient of input {}: got {}, expected {}.", op.debugName(), input, got,
                            want);
     const TensorId id = grad_.addScope("Gradient___" + std::to_string(op.id) + "_" + std::to_string(input));
-    if (grad_.tensor(part).hasProducer() && !op.is("Call") && named_.insert(part.value).second &&
+    if (grad_.tensor(part).hasProducer() && !op.is(Role::Call) && named_.insert(part.value).second &&
         grad_.tensor(part).id != id)
       grad_.renameTensor(part, grad_.uniqueId(id));
     slot(forward).parts.push_back(part);

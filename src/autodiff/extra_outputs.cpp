@@ -25,27 +25,28 @@ std::vector<Op *> sitesOf(const Graph &graph) {
 
 bool canAddOutputs(const Graph &graph) {
   const auto sites = sitesOf(graph);
-  return std::all_of(sites.begin(), sites.end(),
-                     [](const Op *op) { return op->is("Call") || (op->is("Loop") && ops::iterationCount(*op) >= 0); });
+  return std::all_of(sites.begin(), sites.end(), [](const Op *op) {
+    return op->is(Role::Call) || (op->is(Role::Loop) && ops::iterationCount(*op) >= 0);
+  });
 }
 
 void addOutput(Graph &graph, TensorIndex t) {
   Ir &ir = graph.getIr();
   const auto sites = sitesOf(graph);
   for (Op *site : sites)
-    if (site->is("Loop")) site->mutableAttributes().set("carried", int64_t{ops::carriedCount(*site)});
+    if (site->is(Role::Loop)) site->mutableAttributes().set("carried", int64_t{ops::carriedCount(*site)});
   const int position = static_cast<int>(graph.outputs().size());
   graph.markOutput(t);
   for (Op *site : sites) {
     Graph &caller = site->getGraph();
     const std::string name = "autodiff_output__t" + std::to_string(ir.getAndIncrTensorCounter());
     TensorInfo info = graph.info(t);
-    if (site->is("Loop")) {
+    if (site->is(Role::Loop)) {
       Shape stacked = info.shape();
       stacked.insert(stacked.begin(), site->attrInt("trip_count"));
       info = TensorInfo(info.dataType(), stacked);
     }
-    const int output = position - (site->is("Loop") ? 1 : 0);
+    const int output = position - (site->is(Role::Loop) ? 1 : 0);
     const TensorIndex out = caller.createOutput(site->index(), output, caller.uniqueId(caller.addScope(name)));
     caller.tensor(out).info = info;
   }

@@ -14,7 +14,8 @@ namespace {
 constexpr int kVirtualIpus = 16;
 
 constexpr Variable kVariables[] = {
-    {"POPART_NUM_THREADS", "one per physical core the process may run on", "Threads that compute, 1 or more."},
+    {"POPART_NUM_THREADS", "one per physical core that the process may run on, at most the container's CPU quota",
+     "Threads that compute, 1 to 1024."},
     {"POPART_VIRTUAL_IPUS", "16", "IPUs that programs see on a machine without accelerator, 1 or more."},
     {"POPART_MAX_MEMORY", "what the machine has",
      "Memory in bytes that a program may need, with `K`, `M` or `G` for powers of 1024. `prepareDevice` raises "
@@ -27,10 +28,15 @@ constexpr Variable kVariables[] = {
     {"POPLAR_ENGINE_OPTIONS", "none",
      "Engine options as a JSON object, for example `{\"max_memory\": \"2G\"}`. Those of a program come before them."},
     {"POPART_CACHE_DIR", "none",
-     "Folder for compiled programs: sets `SessionOptions.enableEngineCaching` and `cachePath`. Nothing is cached yet; "
-     "a "
-     "warning says so."},
+     "Folder for compiled programs: sets `SessionOptions.enableEngineCaching` and `cachePath`."},
     {"POPXL_CACHE_DIR", "none", "The same; comes before `POPART_CACHE_DIR`, with a warning when they differ."},
+    {"POPART_CACHE_MAX_BYTES", "16G",
+     "Most bytes that a folder of compiled programs keeps, with `K`, `M` or `G`: the programs that were used longest "
+     "ago are removed first."},
+    {"POPART_CACHE_MAX_FILES", "1000", "Most compiled programs that such a folder keeps, 1 or more."},
+    {"POPART_PRELOAD_POPEF", "none",
+     "`full-preload`: a file of a compiled program is read wholly when it is opened. Otherwise it is mapped, and the "
+     "system reads what is used."},
     {"POPART_LOG_LEVEL", "`WARN`",
      "Least level of log lines that show: `TRACE`, `DEBUG`, `INFO`, `WARN`, `ERR`, `CRITICAL`, `OFF`."},
     {"POPART_LOG_CONFIG", "none",
@@ -80,6 +86,9 @@ std::optional<std::string> maxMemory() { return text("POPART_MAX_MEMORY"); }
 std::optional<std::string> maxFoldedBytes() { return text("POPART_MAX_FOLDED_BYTES"); }
 std::optional<std::string> cacheFolder() { return text("POPART_CACHE_DIR"); }
 std::optional<std::string> popxlCacheFolder() { return text("POPXL_CACHE_DIR"); }
+std::optional<std::string> cacheMaxBytes() { return text("POPART_CACHE_MAX_BYTES"); }
+std::optional<int> cacheMaxFiles() { return positive("POPART_CACHE_MAX_FILES"); }
+std::optional<std::string> preloadPopef() { return text("POPART_PRELOAD_POPEF"); }
 std::optional<int> numThreads() { return positive("POPART_NUM_THREADS"); }
 int virtualIpus() { return positive("POPART_VIRTUAL_IPUS").value_or(kVirtualIpus); }
 

@@ -31,6 +31,9 @@ std::optional<std::string> maxMemory();         // POPART_MAX_MEMORY: bytes with
 std::optional<std::string> maxFoldedBytes();    // POPART_MAX_FOLDED_BYTES: bytes with K, M or G
 std::optional<std::string> cacheFolder();       // POPART_CACHE_DIR
 std::optional<std::string> popxlCacheFolder();  // POPXL_CACHE_DIR
+std::optional<std::string> cacheMaxBytes();     // POPART_CACHE_MAX_BYTES: bytes with K, M or G
+std::optional<int> cacheMaxFiles();             // POPART_CACHE_MAX_FILES. Throws as numThreads
+std::optional<std::string> preloadPopef();      // POPART_PRELOAD_POPEF
 // POPART_NUM_THREADS. Throws popart::error: no whole number of 1 or more.
 std::optional<int> numThreads();
 // POPART_VIRTUAL_IPUS, 16 when not set. Throws as numThreads.

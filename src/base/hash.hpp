@@ -2,10 +2,15 @@
 // every machine; it is not cryptographic.
 #pragma once
 #include <cstdint>
-#include <cstring>
+#include <string>
 #include <string_view>
 
 namespace popart {
+
+// XXH3 of the bytes, as fast as memory delivers them.
+uint64_t hashOfBytes(const void *data, size_t bytes);
+// The 128 bits of XXH3 as 32 hexadecimal digits: names of things that must not be mixed up.
+std::string fingerprintOf(std::string_view text);
 
 class Hasher {
  public:
@@ -16,18 +21,7 @@ class Hasher {
   }
   // Length first, so that neighbouring texts cannot run into each other.
   Hasher &addText(std::string_view text) { return add(text.size()).addBytes(text.data(), text.size()); }
-  Hasher &addBytes(const void *data, size_t bytes) {
-    const char *p = static_cast<const char *>(data);
-    for (; bytes >= 8; p += 8, bytes -= 8) {
-      uint64_t word;
-      std::memcpy(&word, p, 8);
-      add(word);
-    }
-    if (bytes == 0) return *this;
-    uint64_t rest = 0;
-    std::memcpy(&rest, p, bytes);
-    return add(rest ^ (uint64_t{bytes} << 56));
-  }
+  Hasher &addBytes(const void *data, size_t bytes) { return add(hashOfBytes(data, bytes)); }
   uint64_t value() const {
     uint64_t h = state_;
     h = (h ^ (h >> 32)) * 0xd6e8feb86659fd93ull;

@@ -22,12 +22,17 @@ std::shared_ptr<void> allocate(int64_t bytes) {
 }
 
 constexpr int64_t kOwnPagesBytes = int64_t{256} << 10;
+// Large weights are read end to end by every run: with small pages, looking up addresses takes as long as the reading.
+constexpr size_t kHugePagesBytes = size_t{4} << 20;
 
 std::shared_ptr<void> allocateZeroed(int64_t bytes) {
   if (bytes >= kOwnPagesBytes) {
     const auto size = static_cast<size_t>(bytes);
     void *p = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED) throw std::bad_alloc();
+#ifdef MADV_HUGEPAGE
+    if (size >= kHugePagesBytes) ::madvise(p, size, MADV_HUGEPAGE);
+#endif
     return std::shared_ptr<void>(p, [size](void *q) { ::munmap(q, size); });
   }
   auto block = allocate(bytes);

@@ -22,13 +22,13 @@ struct Buffer {
 
 struct ConstantSpec {
   TensorData data;  // already in its layout
-  Layout layout;
+  const Layout *layout = nullptr;
 };
 
 struct VariableSpec {
   TensorId id;
   TensorInfo info;
-  Layout layout;
+  const Layout *layout = nullptr;
   TensorData initial;  // plain
   bool isOptimizerState = false;
 };

@@ -1,6 +1,9 @@
-// Layout: how a tensor's elements lie in device memory, its name in IR text (Tensor::layout), and the conversions.
+// Layout: how a tensor's elements lie in device memory when they do not lie in C order. An opaque value: programs know its
+// name, memory plans its size, hosts the conversions; what it means is known to the kernels that want it. A new packing
+// is one file: a class and a LayoutFamily.
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -8,29 +11,57 @@
 
 namespace popart::executable {
 
-// Plain: C order. ChannelsLast: (N, spatial…, C) for a logical (N, C, spatial…).
-// Packed: a logical matrix [rows, columns] (or its transpose) as panels [ceil(columns/panel)][rows][panel], zero
-// padded.
-struct Layout {
-  enum class Kind : uint8_t { Plain, ChannelsLast, Packed, PackedConv };
-  Kind kind = Kind::Plain;
-  int32_t panel = 0;  // Packed, PackedConv: columns per panel
-  // Packed: the stored matrix is the transpose of the logical one. PackedConv: panels of input channels, see
-  // layout.cpp.
-  bool transposed = false;
-  int32_t groups = 1;  // PackedConv
-  bool operator==(const Layout &) const = default;
-  // "plain", "channels_last", "packed16", "packed_t16", "packed_conv16g1", "packed_conv_t16g1".
-  std::string str() const;
-  // What str() wrote; "" is plain. Throws popart::error for another text.
-  static Layout parse(std::string_view name);
-};
-// Bytes a tensor of this info takes in this layout (padding included). Throws popart::error for a shape that the layout
-// does not describe.
-int64_t storageBytes(const TensorInfo &info, const Layout &layout);
+// Immutable, one object per name for the life of the process: layouts are equal when their addresses are. Everywhere a
+// null `const Layout *` is plain memory, C order.
+class Layout {
+ public:
+  explicit Layout(std::string name) : name_(std::move(name)) {}
+  virtual ~Layout() = default;
+  Layout(const Layout &) = delete;
+  Layout &operator=(const Layout &) = delete;
 
-// Converts between the plain layout (`info`) and `layout`; both buffers have the right sizes. Bit exact.
-void pack(const TensorInfo &info, const Layout &layout, const void *plain, void *stored);
-void unpack(const TensorInfo &info, const Layout &layout, const void *stored, void *plain);
+  const std::string &name() const { return name_; }  // in IR text: "channels_last"
+  // Bytes that a tensor takes, padding included. Throws popart::error for a shape that the layout does not describe.
+  virtual int64_t bytes(const TensorInfo &info) const = 0;
+  // Between C order (info.nbytes() bytes) and this layout (bytes(info)), bit exact, padding zero. Pure: any number of
+  // threads may call them. Throw internal_error for elements of more than 8 bytes.
+  virtual void pack(const TensorInfo &info, const void *plain, void *stored) const = 0;
+  virtual void unpack(const TensorInfo &info, const void *stored, void *plain) const = 0;
+  // Whether the elements of this tensor lie as in C order after all.
+  virtual bool isPlain(const TensorInfo &info) const {
+    (void)info;
+    return false;
+  }
+
+ private:
+  std::string name_;
+};
+
+// Layouts whose names one function understands. Declare one as a constant beside the class it makes.
+class LayoutFamily {
+ public:
+  using Parse = std::unique_ptr<const Layout> (*)(std::string_view name);
+  // `form`: of the names, for messages: "packed<columns>". `parse` gives null for a name of no layout of the family.
+  LayoutFamily(std::string form, Parse parse);
+
+  const std::string &form() const { return form_; }
+  Parse parse() const { return parse_; }
+
+ private:
+  std::string form_;
+  Parse parse_;
+};
+
+// The layout of this name, null for "" and "plain". Throws popart::error, listing the families, for any other text.
+const Layout *layoutNamed(std::string_view name);
+// (N, spatial…, C) for a tensor (N, C, spatial…).
+const Layout *channelsLast();
+
+// ---- the same of layouts that may be null
+
+std::string layoutName(const Layout *layout);  // "plain" for null
+int64_t storageBytes(const TensorInfo &info, const Layout *layout);
+void pack(const TensorInfo &info, const Layout *layout, const void *plain, void *stored);
+void unpack(const TensorInfo &info, const Layout *layout, const void *stored, void *plain);
 
 }  // namespace popart::executable

@@ -18,13 +18,14 @@ class Printer {
         "memory: {} bytes arena, {} bytes largest live set, {} bytes variables, {} bytes constants, {} bytes scratch\n",
         m.arenaBytes, m.largestLiveSetBytes, m.variableBytes, m.constantBytes, m.scratchBytes);
     for (size_t i = 0; i < e_.variables.size(); ++i)
-      text_ += fmt::format("v{} = variable {} {} {}{}\n", i, e_.variables[i].id, toText(e_.variables[i].info),
-                           e_.variables[i].layout.str(), e_.variables[i].isOptimizerState ? " optimizer state" : "");
+      text_ +=
+          fmt::format("v{} = variable {} {} {}{}\n", i, e_.variables[i].id, toText(e_.variables[i].info),
+                      layoutName(e_.variables[i].layout), e_.variables[i].isOptimizerState ? " optimizer state" : "");
     for (size_t i = 0; i < e_.constants.size(); ++i) {
       const TensorData &data = e_.constants[i].data;
       const uint64_t hash = Hasher().addBytes(data.data(), static_cast<size_t>(data.nbytes())).value();
-      text_ +=
-          fmt::format("c{} = constant {} {} {:016x}\n", i, toText(data.info()), e_.constants[i].layout.str(), hash);
+      text_ += fmt::format("c{} = constant {} {} {:016x}\n", i, toText(data.info()), layoutName(e_.constants[i].layout),
+                           hash);
     }
     for (const InputStream &s : e_.inputs) text_ += fmt::format("input {} {}\n", s.id, toText(s.info));
     for (const OutputStream &s : e_.outputs) text_ += fmt::format("output {} {}\n", s.id, toText(s.info));

@@ -7,10 +7,10 @@ namespace popart::executable {
 namespace {
 
 OperandDesc describe(const Graph &graph, TensorIndex t) {
-  if (!t.valid()) return {TensorInfo(), {}, nullptr, false};
+  if (!t.valid()) return {TensorInfo(), nullptr, nullptr, false};
   const Tensor &tensor = graph.tensor(t);
-  return {tensor.info, Layout::parse(tensor.layout),
-          tensor.tensorType() == TensorType::Const ? &tensor.tensorData() : nullptr, true};
+  const bool known = tensor.tensorType() == TensorType::Const && tensor.layout.empty();
+  return {tensor.info, layoutOf(tensor), known ? &tensor.tensorData() : nullptr, true};
 }
 
 }  // namespace
@@ -26,8 +26,8 @@ bool isFreeView(const Op &op) {
   return op.has(Trait::View) && !op.isUserOp() && op.inTensor(0)->layout.empty() && op.outTensor(0)->layout.empty();
 }
 
-void setLayout(Tensor &tensor, const Layout &layout) {
-  tensor.layout = layout.kind == Layout::Kind::Plain ? std::string() : layout.str();
-}
+const Layout *layoutOf(const Tensor &tensor) { return layoutNamed(tensor.layout); }
+
+void setLayout(Tensor &tensor, const Layout *layout) { tensor.layout = layout ? layout->name() : std::string(); }
 
 }  // namespace popart::executable

@@ -248,6 +248,13 @@ void Graph::eraseOp(OpIndex o) {
   ++revision_;
 }
 
+void Graph::eraseOpAndOutputs(OpIndex o) {
+  const std::vector<TensorIndex> outputs = op(o).outputs_;
+  eraseOp(o);
+  for (TensorIndex t : outputs)
+    if (t.valid()) eraseTensor(t);
+}
+
 void Graph::eraseOp(OpId opId) {
   for (const auto &o : ops_)
     if (o && o->id == opId) return eraseOp(o->index_);

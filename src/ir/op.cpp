@@ -1,6 +1,7 @@
 // Op: edges by index, rules from the row.
 #include <popart/op.hpp>
 
+#include <algorithm>
 #include <typeinfo>
 
 #include <popart/graph.hpp>
@@ -155,9 +156,8 @@ bool Op::modifiesInput(InIndex i) const {
   return false;
 }
 bool Op::aliasesInput(InIndex in, OutIndex out) const {
-  const bool everyInput = is("ConcatInplace");
   for (const auto &a : def_->aliasRules())
-    if ((a.input == in || everyInput) && a.output == out) return true;
+    if ((a.input == in || a.input == AliasDef::kEveryInput) && a.output == out) return true;
   return false;
 }
 std::set<InIndex> Op::optionalInputs() const {
@@ -174,12 +174,51 @@ std::vector<Graph *> Op::getCalledGraphs() const {
   return graphs;
 }
 
-Op::Settings inheritSettings(const Op &origin, Graph &graph, std::string_view suffix) {
+bool Op::isIdentity() const {
+  if (!hasInput(0) || !hasOutput(0)) return false;
+  if (inInfo(0).dataType() != outInfo(0).dataType() || inShape(0) != outShape(0)) return false;
+  return userOp_ ? canBeReplacedByIdentity() : def_->identityRule() && def_->identityRule()(*this);
+}
+
+float Op::getSubgraphValue() const {
+  const Cost cost = costOf(*this);
+  return cost.flops > cost.bytesRead + cost.bytesWritten ? getHighSubgraphValue() : getLowSubgraphValue();
+}
+
+Op::Settings copySettings(const Op &origin, Graph &graph) {
   Op::Settings s = origin.settings;
   s.graph = &graph;
-  if (s.sequence < 0) s.sequence = origin.index().value;
+  s.sequence = -1;
+  return s;
+}
+
+Op::Settings inheritSettings(const Op &origin, Graph &graph, std::string_view suffix) {
+  Op::Settings s = copySettings(origin, graph);
+  s.sequence = origin.place();
   if (!suffix.empty()) s.name = s.name.empty() ? std::string(suffix) : s.name + "/" + std::string(suffix);
   return s;
+}
+
+Cost costOf(const Op &op) {
+  Cost cost;
+  if (!op.has(Trait::View | Trait::Metadata | Trait::Call)) {
+    auto add = [&](const TensorInfo &info, double &bytes) {
+      bytes += static_cast<double>(info.nbytes());
+      if (!op.has(Trait::HostIo)) cost.flops = std::max(cost.flops, static_cast<double>(info.nelms()));
+    };
+    for (InIndex i = 0; i < op.inputCount(); ++i)
+      if (op.hasInput(i)) add(op.inInfo(i), cost.bytesRead);
+    for (OutIndex o = 0; o < op.outputCount(); ++o)
+      if (op.hasOutput(o)) add(op.outInfo(o), cost.bytesWritten);
+  }
+  if (op.def().costRule()) op.def().costRule()(op, cost);
+  return cost;
+}
+
+Cost costOf(const Graph &graph) {
+  Cost sum;
+  for (const Op *op : graph.ops()) sum += costOf(*op);
+  return sum;
 }
 
 }  // namespace popart

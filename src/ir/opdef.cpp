@@ -41,14 +41,17 @@ OpDef &OpDef::vjp(VjpFn fn) { return vjp_ = std::move(fn), *this; }
 OpDef &OpDef::noGrad(std::string reason) { return noGradReason_ = std::move(reason), *this; }
 OpDef &OpDef::stopsGrad() { return stopsGrad_ = true, *this; }
 OpDef &OpDef::decompose(DecomposeFn fn) { return decompose_ = std::move(fn), *this; }
+OpDef &OpDef::layouts(LayoutFn fn) { return layouts_ = fn, *this; }
 OpDef &OpDef::create(CreateFn fn) { return create_ = std::move(fn), *this; }
 OpDef &OpDef::traits(Trait t) { return traits_ |= static_cast<uint32_t>(t), *this; }
 OpDef &OpDef::inplace(std::string type, float priority, int input) {
   return inplaces_.push_back({std::move(type), priority, input}), *this;
 }
 OpDef &OpDef::modifies(int input, int output) { return aliases_.push_back({input, output, true}), *this; }
-OpDef &OpDef::aliases(int input, int output) { return aliases_.push_back({input, output, false}), *this; }
-OpDef &OpDef::cost(Cost c) { return cost_ = c, *this; }
+OpDef &OpDef::view(WriteBackFn writeBack) { return writeBack_ = std::move(writeBack), *this; }
+OpDef &OpDef::identityIf(OpPredicate condition) { return identity_ = std::move(condition), *this; }
+OpDef &OpDef::cost(CostFn fn) { return cost_ = std::move(fn), *this; }
+OpDef &OpDef::role(Role r) { return role_ = r, *this; }
 OpDef &OpDef::doc(std::string text) { return doc_ = std::move(text), *this; }
 OpDef &OpDef::onnx(std::string domain, std::string type, std::vector<OpVersion> versions) {
   return onnxNames_.push_back({std::move(domain), std::move(type), std::move(versions)}), *this;
@@ -81,13 +84,10 @@ OpDef OpDef::inplaceVariant(const OpDef &base, const InplaceDef &variant) {
   def.inplaces_.clear();
   def.onnxNames_.clear();
   def.base_ = &base;
-  // A view's in-place variant shares memory without changing it; every other one overwrites its input.
-  const bool sharesOnly =
-      base.has(Trait::View) || base.type() == "Transpose" || base.type() == "Slice" || base.type() == "Concat";
-  def.aliases_ = {{variant.input, 0, !sharesOnly}};
-  if (base.type() == "Concat") {  // shares with every input; the alias rule of input 0 stands for all (variadic)
-    def.aliases_ = {{0, 0, false}};
-  }
+  def.role_ = Role::None;
+  def.identity_ = nullptr;  // its result is the input's memory, not a value of its own
+  const bool variadic = base.inputs_.front().arity == Arity::Variadic;
+  def.aliases_ = {{variadic ? AliasDef::kEveryInput : variant.input, 0, !base.writeBack_}};
   return def;
 }
 

@@ -2,6 +2,7 @@
 // connected at the end of each graph, so that names may be used before they are defined; then, callees first, every
 // op's shape rule runs and must agree with the infos the text states (outputs may leave theirs out). Text is untrusted:
 // every fault is a popart::error with a line number, and memory is bounded by the length of the text plus kFillBudget.
+#include <charconv>
 #include <set>
 #include <unordered_map>
 
@@ -24,7 +25,9 @@ bool infersItself(const OpDef &def) {
 
 class Parser {
  public:
-  explicit Parser(std::string_view text) : tokens_(tokenize(text)), ir_(std::make_unique<Ir>()) {}
+  // `find`: values that the text shows by hash; empty: it must show them all.
+  explicit Parser(std::string_view text, FindValues find = {})
+      : tokens_(tokenize(text)), find_(std::move(find)), ir_(std::make_unique<Ir>()) {}
 
   std::unique_ptr<Ir> run() {
     located([&] {
@@ -104,8 +107,7 @@ class Parser {
   }
 
   TensorData parseValues(const TensorInfo &info) {
-    check(!isWord("hash"),
-          "values were left out: this is a summary, which cannot be read. Print the program with PrintData::Full");
+    if (acceptWord("hash")) return parseByHash(info);
     if (acceptWord("hex"))
       return valuesFromHex(info, expect(Token::Kind::String, "a string of hexadecimal digits").text);
     if (isPunctuation('[')) return valuesFromWords(info, parseWords());
@@ -113,6 +115,17 @@ class Parser {
         valuesFilled(info, expect(Token::Kind::Word, "a number, a list or hex \"…\"").text, fillBudget_);
     fillBudget_ -= info.nelms() > 1 ? info.nbytes() : 0;
     return data;
+  }
+
+  TensorData parseByHash(const TensorInfo &info) {
+    check(find_ != nullptr,
+          "values were left out: this is a summary, which cannot be read. Print the program with PrintData::Full");
+    const std::string_view digits = expect(Token::Kind::Word, "16 hexadecimal digits").text;
+    uint64_t hash = 0;
+    const auto [end, failure] = std::from_chars(digits.data(), digits.data() + digits.size(), hash, 16);
+    check(failure == std::errc() && end == digits.data() + digits.size(), "got '{}', expected 16 hexadecimal digits",
+          digits);
+    return find_(hash, info);
   }
 
   AttributeValue parseWordValue() {
@@ -351,6 +364,7 @@ class Parser {
   };
 
   const std::vector<Token> tokens_;
+  const FindValues find_;
   size_t at_ = 0;
   int line_ = 1;
   int64_t fillBudget_ = kFillBudget;
@@ -367,5 +381,7 @@ class Parser {
 }  // namespace
 
 std::unique_ptr<Ir> parseIr(std::string_view text) { return Parser(text).run(); }
+
+std::unique_ptr<Ir> parseWithTable(std::string_view text, const FindValues &find) { return Parser(text, find).run(); }
 
 }  // namespace popart

@@ -9,9 +9,13 @@
 namespace popart {
 namespace {
 
+constexpr std::string_view kByHash = "hash ";
+
 class Printer {
  public:
-  Printer(const Graph &graph, PrintData data) : graph_(graph), data_(data) {}
+  // `table`: receives the values that are shown by hash; null: nobody wants them.
+  Printer(const Graph &graph, PrintData data, ValueTable *table = nullptr, bool variables = true)
+      : graph_(graph), data_(data), table_(table), variables_(variables) {}
 
   std::string run() {
     text_ = (graph_.isMain() ? "main" : "graph " + nameText('@', graph_.id)) + " {\n";
@@ -51,14 +55,21 @@ class Printer {
 
   void printLeaf(const Tensor &t, const std::string &keywords) {
     text_ += "  " + keywords + " " + declaration(t);
-    if (t.hasTensorData()) text_ += " = " + typedValues(t);
+    if (t.hasTensorData() && (variables_ || t.tensorType() != TensorType::Variable)) text_ += " = " + typedValues(t);
     text_ += "\n";
   }
 
   // Values have the tensor's own info unless said otherwise (a variable with one value per replica group).
-  std::string typedValues(const Tensor &t) const {
+  std::string typedValues(const Tensor &t) {
     const TensorInfo &info = t.tensorData().info();
-    return (info == t.info ? "" : "as " + infoText(info) + " ") + valuesText(t.tensorData(), data_);
+    return (info == t.info ? "" : "as " + infoText(info) + " ") + values(t.tensorData());
+  }
+
+  std::string values(const TensorData &data) {
+    std::string text = valuesText(data, data_);
+    if (table_ && text.starts_with(kByHash))
+      table_->emplace(std::stoull(text.substr(kByHash.size()), nullptr, 16), data);
+    return text;
   }
 
   void printLeaves() {
@@ -89,12 +100,17 @@ class Printer {
     for (int i = 0; i < op.inputCount(); ++i) text_ += (i ? ", " : "") + operand(op.inputs()[i]);
     text_ += ")";
     const std::string attributes = attributesText(op.attributes(), data_);
+    if (table_)
+      for (const auto &[name, value] : op.attributes().entries())
+        if (const auto *data = std::get_if<TensorData>(&value); data && !data->empty()) values(*data);
     if (!attributes.empty()) text_ += " {" + attributes + "}";
     text_ += facts(settingsFacts(op.settings)) + "\n";
   }
 
   const Graph &graph_;
   const PrintData data_;
+  ValueTable *const table_;
+  const bool variables_;
   std::string text_;
   std::map<OpIndex, int> labels_;
 };
@@ -106,6 +122,13 @@ std::string print(const Graph &graph, PrintData data) { return Printer(graph, da
 std::string print(const Ir &ir, PrintData data) {
   std::string text;
   for (const Graph *g : ir.getAllGraphs()) text += (text.empty() ? "" : "\n") + print(*g, data);
+  return text;
+}
+
+std::string printWithTable(const Ir &ir, ValueTable &table, bool variables) {
+  std::string text;
+  for (const Graph *g : ir.getAllGraphs())
+    text += (text.empty() ? "" : "\n") + Printer(*g, PrintData::Summary, &table, variables).run();
   return text;
 }
 

@@ -51,7 +51,7 @@ class SchedulePrinter {
 
   std::string line(const Op &op) {
     std::string text = "    " + op.str();
-    if (op.is("Call") || op.is("Loop"))
+    if (op.is(Role::Call) || op.is(Role::Loop))
       for (const Graph *callee : op.getCalledGraphs()) text += "(" + callee->id + ")";
     text += " " + operands(op.inputs());
     return text + " -> " + operands(op.outputs());

@@ -10,10 +10,7 @@ namespace popart {
 
 std::vector<Op *> programOrder(const Graph &graph) {
   std::vector<Op *> ops = graph.ops();
-  auto position = [](const Op *op) {
-    return op->settings.sequence >= 0 ? op->settings.sequence : int64_t{op->index().value};
-  };
-  std::stable_sort(ops.begin(), ops.end(), [&](const Op *a, const Op *b) { return position(a) < position(b); });
+  std::stable_sort(ops.begin(), ops.end(), [](const Op *a, const Op *b) { return a->place() < b->place(); });
   return ops;
 }
 

@@ -161,13 +161,14 @@ std::string infoText(const TensorInfo &info) {
   return info.metaShape().empty() ? text : text + " of " + toText(info.metaShape());
 }
 
+uint64_t contentHash(const TensorData &data) { return hashOfBytes(data.data(), static_cast<size_t>(data.nbytes())); }
+
 std::string valuesText(const TensorData &data, PrintData print) {
   const int64_t count = data.info().nelms();
   if (count == 0) return "[]";
   const bool text = hasElementText(data.info().dataType());
   if (text && allEqual(data)) return elementText(data, 0);
-  if (print == PrintData::Summary && count > kSummaryLimit)
-    return "hash " + hexNumber(Hasher().addBytes(data.data(), static_cast<size_t>(data.nbytes())).value(), 16);
+  if (print == PrintData::Summary && count > kSummaryLimit) return "hash " + hexNumber(contentHash(data), 16);
   if (!text || count > kListLimit) return "hex \"" + hexBytes(data) + "\"";
   std::string list = "[";
   for (int64_t i = 0; i < count; ++i) list += (i ? ", " : "") + elementText(data, i);

@@ -19,6 +19,8 @@
 // Values: one number (all elements are equal), a list in C order, or hex "…" (bytes of more than 64 elements). NaN is
 // written with its bits. Comments run from // to the end of the line. Ops stand in program order.
 #pragma once
+#include <functional>
+#include <map>
 #include <string>
 #include <string_view>
 
@@ -39,5 +41,17 @@ std::string valuesText(const TensorData &data, PrintData print);
 std::string attributesText(const Attributes &attributes, PrintData print);
 std::string attributeText(const AttributeValue &value, PrintData print);
 std::string floatText(float value);
+
+// ---- programs whose values lie elsewhere: on disk, by content
+// The number behind the word `hash` in a summary.
+uint64_t contentHash(const TensorData &data);
+using ValueTable = std::map<uint64_t, TensorData>;
+// print(ir, PrintData::Summary), with the values that it shows by hash added to `table`. `variables` false: variables
+// are printed without their first values.
+std::string printWithTable(const Ir &ir, ValueTable &table, bool variables = true);
+// The bytes of a hash as values of `info`. Throws popart::error when they are not there or do not fit.
+using FindValues = std::function<TensorData(uint64_t hash, const TensorInfo &info)>;
+// Reads such a text. Throws as parseIr, and what `find` throws, with the line.
+std::unique_ptr<Ir> parseWithTable(std::string_view text, const FindValues &find);
 
 }  // namespace popart

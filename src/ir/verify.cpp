@@ -8,7 +8,7 @@
 //                 none is beyond what the row takes
 //   leaves        a tensor that is read has a producer, is a graph input, or is a const, variable or stream; consts and
 //                 variables have no producer, graph inputs neither; graph inputs are listed once
-//   data          consts have values of their own type and shape; outputs of ops have none
+//   data          consts have values of their own type and shape, or the bytes of their layout; outputs of ops have none
 //   place         variables and streams belong to the main graph
 //   order         data edges and constraints have no cycle
 //   calls         the graphs that ops name exist; Call, Loop and If pass as many tensors as these take and give,
@@ -27,6 +27,12 @@ struct ProducerOf {
   const Tensor &tensor;
   std::string str() const { return tensor.getProducer()->str(); }
 };
+
+// Whether a const holds the bytes of its layout (lowered programs).
+bool isStored(const Tensor &t) {
+  const TensorInfo &info = t.tensorData().info();
+  return !t.layout.empty() && info.dataType() == DataType::UINT8 && info.rank() == 1;
+}
 
 class Verifier {
  public:
@@ -125,7 +131,7 @@ class Verifier {
     }
     if (type == TensorType::Const) {
       require(t.hasTensorData(), "const tensor '{}' has no values", t.id);
-      require(t.tensorData().info() == t.info,
+      require(t.tensorData().info() == t.info || isStored(t),
               "const tensor '{}' has values of another type or shape: got {}, expected {}", t.id, t.tensorData().info(),
               t.info);
     }
@@ -187,16 +193,16 @@ class Verifier {
       for (int64_t m : op.attrInts("modified"))
         require(m >= 0 && m < op.inputCount() && op.hasInput(static_cast<int>(m)),
                 "{}: 'modified' names input {}, which does not exist", op, m);
-    if (op.is("Call")) {
+    if (op.is(Role::Call)) {
       const Graph &callee = called(op, "callee");
       require(static_cast<size_t>(op.inputCount()) == callee.inputs().size(),
               "{}: wrong number of inputs for {}: got {}, expected {}", op, callee.getGraphString(), op.inputCount(),
               callee.inputs().size());
       takes(op, 0, callee, 0, callee.inputs().size());
       gives(op, callee);
-    } else if (op.is("Loop")) {
+    } else if (op.is(Role::Loop)) {
       verifyLoop(op, called(op, "body"));
-    } else if (op.is("If")) {
+    } else if (op.is(Role::If)) {
       const Graph &yes = called(op, "then_branch"), &no = called(op, "else_branch");
       const size_t inputs = yes.inputs().size();
       require(static_cast<size_t>(op.inputCount()) == 1 + inputs + no.inputs().size(),

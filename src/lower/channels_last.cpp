@@ -1,18 +1,17 @@
-// Every op says what it wants of each operand: plain memory, channels last, convolution panels, or "the same as its
-// other operands" (element-wise ops, pools, normalisations). Tensors tied by "the same" form classes (union-find). A
-// class takes the layout that a convolution at its rim wants; without one it stays plain, unless only the other layout
-// has a kernel. A tensor then lies as its producer writes it, a variable or constant as its class does, and readers
-// that want something else get a Reorder in front. When the backend refuses an op in its class's layout, the op leaves
-// the class (wants plain) and everything is decided anew.
+// Every op says what it asks of each operand: plain memory, what the backend likes (channels last around convolutions,
+// panels for their weights), or "the same as its other operands" (element-wise ops, pools, normalisations). Tensors tied by
+// "the same" form sets. A set takes the layout that an op at its rim wants; without one it stays plain, unless only channels
+// last has a kernel. A tensor then lies as its producer writes it, a variable or constant as its set does, and readers that
+// want something else get a Reorder in front. When the backend refuses an op in its set's layout, the op leaves the set
+// (asks for plain memory) and everything is decided anew.
 #include "lower/channels_last.hpp"
 
 #include <algorithm>
 #include <map>
 #include <set>
 
-#include "base/union_find.hpp"
-#include "lower/fuse_elementwise.hpp"
-#include "lower/program_tensors.hpp"
+#include "lower/kernels.hpp"
+#include "lower/layout_sets.hpp"
 #include "schedule/schedule.hpp"
 
 namespace popart::lower {
@@ -21,101 +20,13 @@ namespace {
 using executable::Layout;
 using executable::OperandDesc;
 
-// TurnedWeights: as the data gradient reads them.
-enum class Want : uint8_t { Plain, Same, Last, Weights, TurnedWeights };
-
-struct Wants {
-  std::vector<Want> in, out;
-};
-
-bool isAlike(const TensorInfo &info) {
-  const Shape &s = info.shape();
-  if (s.size() < 3 || info.nelms() == 0) return true;
-  return s[1] == 1 || info.nelms() == s[0] * s[1];
+// The layout as one of a tensor: null when the elements lie as in C order.
+const Layout *forTensor(const Layout *layout, const TensorInfo &info) {
+  return layout && !layout->isPlain(info) ? layout : nullptr;
 }
 
-bool isConvolution(const Op &op) { return op.is("Conv") || op.is("FusedConv"); }
-bool isWeightGradient(const Op &op) { return op.is("ConvWeightsGrad") || op.is("FusedConvWeightsGrad"); }
-
-// Ops whose first `in` inputs and first output share a layout; their other operands are plain vectors.
-struct SpatialRow {
-  const char *type;
-  int in;
-};
-constexpr SpatialRow kSpatial[] = {
-    {"MaxPool", 1},
-    {"MaxPoolGrad", 2},
-    {"AveragePool", 1},
-    {"AveragePoolGrad", 1},
-    {"LpPool", 1},
-    {"LpPoolGrad", 3},
-    {"LRN", 1},
-    {"LRNGrad", 2},
-    {"BatchNormalization", 1},
-    {"BatchNormalizationGrad", 2},
-    {"GroupNormalization", 1},
-    {"GroupNormalizationGrad", 2},
-};
-// Reductions and broadcasts over spatial dimensions: only one side is spatial.
-constexpr const char *kReductions[] = {"ReduceSum", "ReduceMean", "ReduceMax"};
-
-Layout weightLayout(const Op &op, Want want, int panelWidth) {
-  Layout layout{Layout::Kind::PackedConv, panelWidth};
-  layout.groups = static_cast<int32_t>(op.attrInt("group"));
-  const Shape &w = isWeightGradient(op) ? op.outShape(0) : op.inShape(1);
-  // Depthwise weights are one matrix (taps x channels), the same for all passes.
-  if (layout.groups > 1 && w[1] == 1 && w[0] == layout.groups) {
-    layout.groups = 1;
-  } else {
-    layout.transposed = want == Want::TurnedWeights;
-  }
-  return layout;
-}
-
-// Whether the op works on spatial tensors in a way that makes channels-last worth while, or that alone has a kernel.
-const SpatialRow *spatialRow(const Op &op) {
-  for (const SpatialRow &row : kSpatial)
-    if (op.is(row.type)) return &row;
-  return nullptr;
-}
-
-Wants wantsOf(const Graph &graph, const Op &op) {
-  Wants w{std::vector<Want>(op.inputs().size(), Want::Plain), std::vector<Want>(op.outputs().size(), Want::Plain)};
-  if (op.isUserOp()) return w;
-  auto sameShape = [&](TensorIndex t, const Shape &shape, Want yes) {
-    return t.valid() && graph.info(t).shape() == shape ? yes : Want::Plain;
-  };
-  if (isConvolution(op)) {
-    w.in[0] = Want::Last, w.in[1] = Want::Weights;
-    for (size_t i = 3; i < w.in.size(); ++i) w.in[i] = sameShape(op.inputs()[i], op.outShape(0), Want::Last);
-    std::fill(w.out.begin(), w.out.end(), Want::Last);
-  } else if (op.is("ConvDataGrad")) {
-    w = {{Want::Last, Want::TurnedWeights}, {Want::Last}};
-  } else if (isWeightGradient(op)) {
-    w.in[0] = w.in[1] = Want::Last;
-    for (size_t i = 2; i < w.in.size(); ++i) w.in[i] = sameShape(op.inputs()[i], op.outShape(0), Want::Weights);
-    std::fill(w.out.begin(), w.out.end(), Want::Weights);
-  } else if (const SpatialRow *row = spatialRow(op)) {
-    std::fill_n(w.in.begin(), row->in, Want::Same);
-    w.out[0] = Want::Same;
-  } else if (op.is("Concat") && op.outRank(0) >= 3) {
-    const int64_t axis = op.attrInt("axis"), rank = op.outRank(0);
-    if (axis == 1 || axis == 1 - rank) std::fill(w.in.begin(), w.in.end(), Want::Same), w.out[0] = Want::Same;
-  } else if (op.is("ConcatGrad") || op.is("Slice")) {
-    if (op.outRank(0) >= 3) w.in[0] = w.out[0] = Want::Same;
-  } else if (std::any_of(std::begin(kReductions), std::end(kReductions),
-                         [&](const char *type) { return op.is(type); })) {
-    if (op.inRank(0) >= 3 && (op.outRank(0) < 3 || isAlike(op.outInfo(0)))) w.in[0] = Want::Same;
-  } else if (op.is("Expand")) {
-    if (op.outRank(0) >= 3 && isAlike(op.inInfo(0))) w.out[0] = Want::Same;
-  } else if (op.is("VariableAssign")) {
-    w.in = {Want::Same, Want::Same};
-  } else if (op.is("FusedElementwise") || isElementwise(op)) {
-    for (size_t i = 0; i < w.in.size(); ++i) w.in[i] = sameShape(op.inputs()[i], op.outShape(0), Want::Same);
-    for (size_t i = 0; i < w.out.size(); ++i) w.out[i] = sameShape(op.outputs()[i], op.outShape(0), Want::Same);
-  }
-  return w;
-}
+bool isSame(OperandLayout asked) { return asked == OperandLayout::Alike || asked == OperandLayout::Channels; }
+bool isChosen(OperandLayout asked) { return asked == OperandLayout::Chosen || asked == OperandLayout::ChosenLast; }
 
 class Assigner {
  public:
@@ -134,36 +45,28 @@ class Assigner {
   }
 
  private:
-  struct Class {
-    Layout weights;  // PackedConv when some member is convolution weights
-    bool last = false;
+  struct Set {
+    const Layout *weights = nullptr;  // a packing that some op likes
+    bool givesWay = false;            // to that of an op with the first say
+    bool isLast = false;              // some op likes channels last
   };
 
   static bool takesPart(const Graph &graph, TensorIndex t) { return t.valid() && graph.info(t).rank() >= 3; }
 
-  Wants wants(const Op &op) const {
-    Wants w = wantsOf(op.getGraph(), op);
+  OperandLayouts askedBy(const Op &op) const {
+    OperandLayouts asked = ops::operandLayouts(op);
     if (excluded_.count(&op)) {
-      std::fill(w.in.begin(), w.in.end(), Want::Plain);
-      std::fill(w.out.begin(), w.out.end(), Want::Plain);
+      std::fill(asked.in.begin(), asked.in.end(), OperandLayout::Plain);
+      std::fill(asked.out.begin(), asked.out.end(), OperandLayout::Plain);
     }
-    return w;
-  }
-
-  template <class F>
-  static void forOperands(const Op &op, const Wants &w, F &&f) {
-    const Graph &graph = op.getGraph();
-    for (size_t i = 0; i < w.in.size(); ++i)
-      if (takesPart(graph, op.inputs()[i])) f(graph.tensor(op.inputs()[i]), w.in[i]);
-    for (size_t i = 0; i < w.out.size(); ++i)
-      if (takesPart(graph, op.outputs()[i])) f(graph.tensor(op.outputs()[i]), w.out[i]);
+    return asked;
   }
 
   // f(loop, body, carried value) for what takes part.
   template <class F>
   void forCarried(F &&f) const {
     for (Op *op : ops_)
-      if (op->is("Loop"))
+      if (isLoop(ops::operandLayouts(*op)))
         for (const Carried &c : carriedBy(*op))
           if (takesPart(op->getGraph(), c.outer)) f(*op, *op->getCalledGraphs().front(), c);
   }
@@ -171,43 +74,32 @@ class Assigner {
   uint32_t number(const Tensor &t) const { return tensors_.number(t.getGraph(), t.index()); }
 
   void decide() {
-    sets_ = UnionFind(tensors_.size());
-    for (const Op *op : ops_) {
-      const Tensor *first = nullptr;
-      forOperands(*op, wants(*op), [&](const Tensor &t, Want want) {
-        if (want != Want::Same) return;
-        if (first) sets_.join(number(t), number(*first));
-        first = &t;
-      });
-    }
-    forCarried([&](const Op &loop, const Graph &body, const Carried &c) {
-      const uint32_t inner = tensors_.number(body, c.inner);
-      sets_.join(tensors_.number(loop.getGraph(), c.outer), inner);
-      sets_.join(tensors_.number(body, c.next), inner);
-      if (c.result.valid()) sets_.join(tensors_.number(loop.getGraph(), c.result), inner);
-    });
-    classes_.assign(sets_.size(), {});
+    sets_ = layoutSets(
+        tensors_, ops_, [this](const Op &op) { return askedBy(op); }, takesPart, isSame);
+    found_.assign(sets_.size(), {});
     for (const Op *op : ops_)
-      forOperands(*op, wants(*op), [&](const Tensor &t, Want want) {
-        Class &c = classes_[sets_.find(number(t))];
-        if (want == Want::Last || (want == Want::Same && forced_.count(op))) c.last = true;
-        const bool untold = c.weights.kind == Layout::Kind::Plain;
-        if ((want == Want::Weights && (untold || c.weights.transposed)) || (want == Want::TurnedWeights && untold))
-          c.weights = weightLayout(*op, want, backend_.panelWidth());
+      forOperands(*op, askedBy(*op), [&](Side side, int i, TensorIndex t, OperandLayout asked) {
+        if (!takesPart(op->getGraph(), t)) return;
+        Set &set = found_[sets_.find(tensors_.number(op->getGraph(), t))];
+        const Layout *layout = isChosen(asked) ? backend_.wantedLayout(*op, side, i) : nullptr;
+        if (layout == executable::channelsLast() || (isSame(asked) && forced_.count(op))) {
+          set.isLast = true;
+        } else if (layout && (!set.weights || (set.givesWay && asked == OperandLayout::Chosen))) {
+          set.weights = layout;
+          set.givesWay = asked == OperandLayout::ChosenLast;
+        }
       });
     chosen_.clear();
-    for (Op *op : ops_) {
-      const Wants w = wants(*op);
-      for (size_t i = 0; i < w.out.size(); ++i)
-        if (takesPart(op->getGraph(), op->outputs()[i]))
-          choose(*op->outTensor(static_cast<int>(i)), wanted(*op, *op->outTensor(static_cast<int>(i)), w.out[i]));
-    }
+    for (Op *op : ops_)
+      forOperands(*op, askedBy(*op), [&](Side side, int i, TensorIndex t, OperandLayout asked) {
+        if (side == Side::Out) choose(op->getGraph().tensor(t), wanted(*op, side, i, asked));
+      });
     for (Graph *graph : tensors_.graphs())
       for (Tensor *t : graph->tensors())
-        if (isStored(*t) && takesPart(*graph, t->index()) && !isConstantOfManyUses(*t)) choose(*t, ofClass(*t));
+        if (isStored(*t) && takesPart(*graph, t->index()) && !isConstantOfManyUses(*t)) choose(*t, ofSet(*t));
     forCarried([&](Op &loop, Graph &body, const Carried &c) {
-      choose(body.tensor(c.inner), ofClass(body.tensor(c.inner)));
-      if (c.result.valid()) choose(loop.getGraph().tensor(c.result), ofClass(body.tensor(c.inner)));
+      choose(body.tensor(c.inner), ofSet(body.tensor(c.inner)));
+      if (c.result.valid()) choose(loop.getGraph().tensor(c.result), ofSet(body.tensor(c.inner)));
     });
   }
 
@@ -218,66 +110,55 @@ class Assigner {
   bool isConstantOfManyUses(const Tensor &t) const {
     if (t.tensorType() != TensorType::Const) return false;
     return std::any_of(t.uses().begin(), t.uses().end(), [&](const Use &u) {
-      return wants(t.getGraph().op(u.op)).in[static_cast<size_t>(u.input)] == Want::Plain;
+      const OperandLayout asked = askedBy(t.getGraph().op(u.op)).in[static_cast<size_t>(u.input)];
+      return !isSame(asked) && !isChosen(asked);
     });
   }
 
-  void choose(Tensor &t, const Layout &layout) {
-    if (layout.kind != Layout::Kind::Plain) chosen_[&t] = layout;
+  void choose(Tensor &t, const Layout *layout) {
+    if (layout) chosen_[&t] = layout;
   }
-  Layout ofClass(const Tensor &t) const {
-    const Class &c = classes_[sets_.find(number(t))];
-    if (c.weights.kind != Layout::Kind::Plain) return c.weights;
-    return c.last && !isAlike(t.info) ? Layout{Layout::Kind::ChannelsLast} : Layout{};
+  const Layout *ofSet(const Tensor &t) const {
+    const Set &set = found_[sets_.find(number(t))];
+    return forTensor(set.weights ? set.weights : set.isLast ? executable::channelsLast() : nullptr, t.info);
   }
-  // The layout operand t of op must have.
-  Layout wanted(const Op &op, const Tensor &t, Want want) const {
-    if (!takesPart(t.getGraph(), t.index())) return {};
-    switch (want) {
-      case Want::Plain:
-        return {};
-      case Want::Same:
-        return ofClass(t);
-      case Want::Last:
-        return isAlike(t.info) ? Layout{} : Layout{Layout::Kind::ChannelsLast};
-      case Want::Weights:
-      case Want::TurnedWeights:
-        return weightLayout(op, want, backend_.panelWidth());
-    }
-    return {};
+  // The layout that a connected operand of the op must have.
+  const Layout *wanted(const Op &op, Side side, int i, OperandLayout asked) const {
+    const Tensor &t = side == Side::In ? *op.inTensor(i) : *op.outTensor(i);
+    if (!takesPart(t.getGraph(), t.index())) return nullptr;
+    if (isSame(asked)) return ofSet(t);
+    return isChosen(asked) ? forTensor(backend_.wantedLayout(op, side, i), t.info) : nullptr;
   }
-  Layout layoutOf(const Tensor &t) const {
+  const Layout *layoutOf(const Tensor &t) const {
     const auto it = chosen_.find(const_cast<Tensor *>(&t));
-    return it != chosen_.end() ? it->second : Layout::parse(t.layout);
+    return it != chosen_.end() ? it->second : executable::layoutOf(t);
   }
 
   bool accepts(const Op &op, const executable::KernelRequest &request) const {
     std::string reason;
-    return op.is("VariableAssign") || backend_.createKernel(request, reason);
+    return !needsKernel(op) || backend_.createKernel(request, reason);
   }
 
-  executable::KernelRequest request(const Op &op, const Wants &w) const {
+  executable::KernelRequest request(const Op &op, const OperandLayouts &layouts) const {
     executable::KernelRequest r = executable::requestOf(op);
-    const Graph &graph = op.getGraph();
-    auto lay = [&](std::vector<OperandDesc> &operands, const std::vector<TensorIndex> &list,
-                   const std::vector<Want> &wants) {
-      for (size_t i = 0; i < wants.size(); ++i)
-        if (takesPart(graph, list[i])) operands[i].layout = wanted(op, graph.tensor(list[i]), wants[i]);
-    };
-    lay(r.inputs, op.inputs(), w.in), lay(r.outputs, op.outputs(), w.out);
+    forOperands(op, layouts, [&](Side side, int i, TensorIndex t, OperandLayout asked) {
+      if (takesPart(op.getGraph(), t)) operandOf(r, side, i).layout = wanted(op, side, i, asked);
+    });
     return r;
   }
 
   // The request with every "same" operand channels last.
-  executable::KernelRequest lastRequest(const Op &op, const Wants &w) const {
-    executable::KernelRequest r = request(op, w);
-    auto set = [](std::vector<OperandDesc> &list, const std::vector<Want> &wants) {
-      for (size_t i = 0; i < list.size(); ++i)
-        if (wants[i] == Want::Same && list[i].connected && !isAlike(list[i].info))
-          list[i].layout = {Layout::Kind::ChannelsLast};
-    };
-    set(r.inputs, w.in), set(r.outputs, w.out);
+  executable::KernelRequest lastRequest(const Op &op, const OperandLayouts &layouts) const {
+    executable::KernelRequest r = request(op, layouts);
+    forOperands(op, layouts, [&](Side side, int i, TensorIndex, OperandLayout asked) {
+      OperandDesc &operand = operandOf(r, side, i);
+      if (const Layout *last = forTensor(executable::channelsLast(), operand.info); last && isSame(asked))
+        operand.layout = last;
+    });
     return r;
+  }
+  static OperandDesc &operandOf(executable::KernelRequest &request, Side side, int i) {
+    return (side == Side::In ? request.inputs : request.outputs)[static_cast<size_t>(i)];
   }
 
   // False when an op was excluded or forced, so that everything must be decided anew.
@@ -285,16 +166,16 @@ class Assigner {
     bool all = true;
     for (const Op *op : ops_) {
       if (excluded_.count(op)) continue;
-      const Wants w = wants(*op);
-      const executable::KernelRequest r = request(*op, w);
-      auto isPlain = [](const OperandDesc &o) { return o.layout.kind == Layout::Kind::Plain; };
+      const OperandLayouts layouts = askedBy(*op);
+      const executable::KernelRequest r = request(*op, layouts);
+      auto isPlain = [](const OperandDesc &o) { return o.layout == nullptr; };
       const bool plain = std::all_of(r.inputs.begin(), r.inputs.end(), isPlain) &&
                          std::all_of(r.outputs.begin(), r.outputs.end(), isPlain);
-      if (plain && !spatialRow(*op)) continue;
+      if (plain && !isSpatial(*op)) continue;
       if (accepted_.count({op, plain})) continue;
       if (accepts(*op, r)) {
         accepted_.insert({op, plain});
-      } else if (plain && accepts(*op, lastRequest(*op, w))) {
+      } else if (plain && accepts(*op, lastRequest(*op, layouts))) {
         forced_.insert(op);
         all = false;
       } else {
@@ -308,33 +189,31 @@ class Assigner {
   // ---- reorders ---------------------------------------------------------------------------------
   void insertReorders() {
     for (Op *op : ops_) {
-      if (op->is("VariableAssign")) {
-        require(*op, 1, layoutOf(*op->inTensor(0)));
-      } else if (op->is("Loop")) {
+      const OperandLayouts layouts = askedBy(*op);
+      if (isLoop(layouts)) {
         reorderCarried(*op);
-      } else {
-        const Wants w = wants(*op);
-        for (size_t i = 0; i < w.in.size(); ++i)
-          if (takesPart(op->getGraph(), op->inputs()[i]))
-            require(*op, static_cast<int>(i), wanted(*op, *op->inTensor(static_cast<int>(i)), w.in[i]));
+        continue;
       }
+      for (size_t i = 0; i < layouts.in.size(); ++i)
+        if (const int n = static_cast<int>(i); takesPart(op->getGraph(), op->inputs()[i]))
+          require(*op, n, wanted(*op, Side::In, n, layouts.in[i]));
     }
     for (Graph *graph : tensors_.graphs()) reorderOutputs(*graph);
   }
 
-  void require(Op &op, int input, const Layout &layout) {
+  void require(Op &op, int input, const Layout *layout) {
     const TensorIndex t = op.inputs()[static_cast<size_t>(input)];
     Graph &graph = op.getGraph();
     if (!takesPart(graph, t) || layoutOf(graph.tensor(t)) == layout) return;
     graph.replaceUse({op.index(), input}, reordered(graph.tensor(t), layout, op));
   }
 
-  // A carried value enters the loop, and each iteration, in the layout of its class.
+  // A carried value enters the loop, and each iteration, in the layout of its set.
   void reorderCarried(Op &loop) {
     Graph &body = *loop.getCalledGraphs().front();
     for (const Carried &c : carriedBy(loop)) {
       if (!takesPart(loop.getGraph(), c.outer)) continue;
-      const Layout layout = layoutOf(body.tensor(c.inner));
+      const Layout *layout = layoutOf(body.tensor(c.inner));
       require(loop, c.input, layout);
       carriedLayouts_[&body][c.output] = layout;
     }
@@ -342,12 +221,12 @@ class Assigner {
 
   // Outputs of the program, of branches and what loops collect are plain.
   void reorderOutputs(Graph &graph) {
-    const std::map<int, Layout> &carried = carriedLayouts_[&graph];
+    const std::map<int, const Layout *> &carried = carriedLayouts_[&graph];
     std::vector<TensorIndex> outputs = graph.outputs();
     for (size_t i = 0; i < outputs.size(); ++i) {
       if (!takesPart(graph, outputs[i])) continue;
       const auto it = carried.find(static_cast<int>(i));
-      const Layout layout = it == carried.end() ? Layout{} : it->second;
+      const Layout *layout = it == carried.end() ? nullptr : it->second;
       Tensor &t = graph.tensor(outputs[i]);
       if (layoutOf(t) == layout) continue;
       const Op *near = t.hasProducer() ? t.getProducer() : t.consumerOps().front();
@@ -356,14 +235,14 @@ class Assigner {
     graph.setOutputs(outputs);
   }
 
-  TensorIndex reordered(Tensor &t, const Layout &layout, const Op &reader) {
-    TensorIndex &copy = copies_[{&t, layout.str()}];
+  TensorIndex reordered(Tensor &t, const Layout *layout, const Op &reader) {
+    TensorIndex &copy = copies_[{&t, layout}];
     if (copy.valid()) return copy;
     Graph &graph = t.getGraph();
     Op::Settings settings = inheritSettings(reader, graph, "reorder");
     if (settings.sequence < 0) settings.sequence = reader.index().value;
-    Op *op =
-        graph.addConnectedOp(opDef("Reorder"), {t.index()}, {graph.freeId(t.id + "/" + layout.str())}, {}, settings);
+    Op *op = graph.addConnectedOp(opDef("Reorder"), {t.index()},
+                                  {graph.freeId(t.id + "/" + executable::layoutName(layout))}, {}, settings);
     copy = op->outputs()[0];
     executable::setLayout(graph.tensor(copy), layout);
     return copy;
@@ -373,38 +252,27 @@ class Assigner {
   const executable::Backend &backend_;
   std::vector<Op *> ops_;
   UnionFind sets_;
-  std::vector<Class> classes_;
-  std::map<Tensor *, Layout> chosen_;
-  std::map<const Graph *, std::map<int, Layout>> carriedLayouts_;  // of a body, by output
+  std::vector<Set> found_;  // by what stands for the set
+  std::map<Tensor *, const Layout *> chosen_;
+  std::map<const Graph *, std::map<int, const Layout *>> carriedLayouts_;  // of a body, by output
   std::set<const Op *> excluded_, forced_;
   std::set<std::pair<const Op *, bool>> accepted_;
-  std::map<std::pair<const Tensor *, std::string>, TensorIndex> copies_;
+  std::map<std::pair<const Tensor *, const Layout *>, TensorIndex> copies_;
 };
 
 }  // namespace
 
-void assignChannelsLast(Ir &flat, const executable::Backend &backend) {
-  if (backend.panelWidth() == 0) return;
-  Assigner(flat, backend).run();
-}
+void assignChannelsLast(Ir &flat, const executable::Backend &backend) { Assigner(flat, backend).run(); }
 
-bool isSpatial(const Op &op) {
-  return isConvolution(op) || op.is("ConvDataGrad") || isWeightGradient(op) || spatialRow(op) != nullptr;
-}
+bool isSpatial(const Op &op) { return op.has(Trait::Spatial); }
 
-bool supportsConvolution(const Graph &graph, const Op &op, const executable::Backend &backend, std::string &reason) {
-  if (backend.panelWidth() == 0) return reason = "the backend has no packed layouts", false;
-  const Wants w = wantsOf(graph, op);
-  executable::KernelRequest request{&op, {}, {}};
-  auto describe = [&](TensorIndex t, Want want) -> OperandDesc {
-    if (!t.valid()) return {TensorInfo(), {}, nullptr, false};
-    Layout layout;
-    if (want == Want::Weights || want == Want::TurnedWeights) layout = weightLayout(op, want, backend.panelWidth());
-    if (want == Want::Last && !isAlike(graph.info(t))) layout.kind = Layout::Kind::ChannelsLast;
-    return {graph.info(t), layout, nullptr, true};
-  };
-  for (size_t i = 0; i < w.in.size(); ++i) request.inputs.push_back(describe(op.inputs()[i], w.in[i]));
-  for (size_t i = 0; i < w.out.size(); ++i) request.outputs.push_back(describe(op.outputs()[i], w.out[i]));
+bool supportsConvolution(const Op &op, const executable::Backend &backend, std::string &reason) {
+  executable::KernelRequest request = executable::requestOf(op);
+  forOperands(op, ops::operandLayouts(op), [&](Side side, int i, TensorIndex t, OperandLayout asked) {
+    OperandDesc &operand = (side == Side::In ? request.inputs : request.outputs)[static_cast<size_t>(i)];
+    operand = {op.getGraph().info(t), nullptr};
+    if (isChosen(asked)) operand.layout = forTensor(backend.wantedLayout(op, side, i), operand.info);
+  });
   return backend.createKernel(request, reason) != nullptr;
 }
 

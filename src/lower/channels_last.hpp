@@ -18,6 +18,6 @@ bool isSpatial(const Op &op);
 
 // Whether the backend has a kernel for a convolution (or its gradients) in the layouts this pass would give its
 // operands.
-bool supportsConvolution(const Graph &graph, const Op &op, const executable::Backend &backend, std::string &reason);
+bool supportsConvolution(const Op &op, const executable::Backend &backend, std::string &reason);
 
 }  // namespace popart::lower

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 #include <tuple>
 
@@ -24,42 +25,25 @@ void expand(Graph &graph, Op &op) {
     if (made.dataType() != wanted.dataType() || made.shape() != wanted.shape())
       throw internal_error("{}: its decomposition gives {} for output {}, expected {}", op.debugName(), made, o,
                            wanted);
-    graph.replaceUses(old, fresh);
-    graph.replaceOutputs(old, fresh);
+    graph.replaceTensor(old, fresh);
   }
-  const std::vector<TensorIndex> outputs = op.outputs();
   graph.moveConstraints(op.index(), graph.tensor(builder.results()[0]).hasProducer()
                                         ? graph.tensor(builder.results()[0]).producerIndex()
                                         : op.index());
-  graph.eraseOp(op.index());
-  for (TensorIndex t : outputs)
-    if (t.valid()) graph.eraseTensor(t);
+  graph.eraseOpAndOutputs(op.index());
 }
 
 void replaceByInput(Graph &graph, Op &op, TensorIndex input) {
-  const TensorIndex out = op.outputs()[0];
-  graph.replaceUses(out, input);
-  graph.replaceOutputs(out, input);
-  graph.eraseOp(op.index());
-  graph.eraseTensor(out);
-}
-
-bool isIdentity(const Graph &graph, const Op &op) {
-  if (op.inputCount() != 1 || op.outputCount() != 1 || !op.hasOutput(0) || op.isUserOp() || op.has(Trait::SideEffect))
-    return false;
-  const bool sameInfo = graph.info(op.inputs()[0]).dataType() == graph.info(op.outputs()[0]).dataType() &&
-                        graph.info(op.inputs()[0]).shape() == graph.info(op.outputs()[0]).shape();
-  if (!sameInfo) return false;
-  return op.has(Trait::View) || op.is("Sum") || op.is("Nop") || op.is("Cast") || op.is("Concat") || op.is("Expand") ||
-         op.is("ReduceSumTo");
+  graph.replaceTensor(op.outputs()[0], input);
+  graph.eraseOpAndOutputs(op.index());
 }
 
 // Neg(Neg(x)) → x; Transpose(Transpose(x)) → Transpose(x), or x when the axes are back in order.
 void shortenPair(Graph &graph, Op &op) {
-  const bool isTranspose = op.is("Transpose");
-  if ((!isTranspose && !op.is("Neg")) || op.isUserOp()) return;
+  const bool isTranspose = op.is(Role::Transpose);
+  if (!isTranspose && !op.is(Role::Neg)) return;
   const Op *first = graph.tensor(op.inputs()[0]).getProducerUnsafe();
-  if (!first || first->def().base().type() != op.def().base().type()) return;
+  if (!first || &first->def() != &op.def()) return;
   const TensorIndex x = first->inputs()[0];
   if (!isTranspose) return replaceByInput(graph, op, x);
   auto axesOf = [](const Op &transpose) {
@@ -81,12 +65,14 @@ bool mergeable(const Op &op) {
          !op.isUserOp() && op.outputCount() > 0;
 }
 
+// A recomputed copy is equal to its original by design; merging the two would keep the original's result alive.
 void mergeEqual(Graph &graph) {
-  std::map<std::pair<std::string, std::vector<TensorIndex>>, std::vector<Op *>> seen;
+  std::map<std::tuple<const OpDef *, bool, std::vector<TensorIndex>>, std::vector<Op *>> seen;
   for (OpIndex o : schedule::orderOps(graph)) {
     Op &op = graph.op(o);
     if (!mergeable(op)) continue;
-    auto &candidates = seen[{op.def().type(), op.inputs()}];
+    const bool isCopy = op.settings.recomputeType == RecomputeType::Recomputed;
+    auto &candidates = seen[{&op.def(), isCopy, op.inputs()}];
     Op *same = nullptr;
     for (Op *c : candidates)
       if (c->attributes() == op.attributes() && c->outputCount() == op.outputCount()) same = c;
@@ -95,9 +81,7 @@ void mergeEqual(Graph &graph) {
       continue;
     }
     for (int i = 0; i < op.outputCount(); ++i) {
-      if (!op.hasOutput(i) || !same->hasOutput(i)) continue;
-      graph.replaceUses(op.outputs()[i], same->outputs()[i]);
-      graph.replaceOutputs(op.outputs()[i], same->outputs()[i]);
+      if (op.hasOutput(i) && same->hasOutput(i)) graph.replaceTensor(op.outputs()[i], same->outputs()[i]);
     }
   }
 }
@@ -111,41 +95,24 @@ bool hasEffects(const Op &op) {
   return false;
 }
 
-bool isUnusedConstant(const Tensor &tensor) {
-  return tensor.tensorType() == TensorType::Const && tensor.uses().empty() && !tensor.hasProducer() &&
-         !tensor.isGraphInput() && !tensor.isGraphOutput();
-}
-
 // A matrix product with a value that is not constant takes the transposed operand as it lies in memory.
 bool readByProductsOnly(const Graph &graph, const Op &transpose) {
   const Tensor &out = graph.tensor(transpose.outputs()[0]);
   if (out.isGraphOutput() || out.uses().empty()) return false;
   return std::all_of(out.uses().begin(), out.uses().end(), [&](const Use &use) {
     const Op &reader = graph.op(use.op);
-    return reader.is("MatMul") && std::any_of(reader.inputs().begin(), reader.inputs().end(), [&](TensorIndex t) {
+    return reader.is(Role::MatMul) && std::any_of(reader.inputs().begin(), reader.inputs().end(), [&](TensorIndex t) {
              return t != out.index() && graph.tensor(t).tensorType() != TensorType::Const;
            });
   });
 }
 
-// In topological order, so that what reads a folded transpose is folded after it.
-void foldTransposes(Graph &graph, const EvaluateOp &evaluate) {
-  std::set<TensorIndex> folded;
-  FoldBudget budget(graph);
-  for (OpIndex o : schedule::orderOps(graph)) {
-    Op &op = graph.op(o);
-    const std::vector<TensorIndex> inputs = op.inputs(), outputs = op.outputs();
-    const bool transpose = op.is("Transpose") && !op.isUserOp();
-    const bool follows = std::any_of(inputs.begin(), inputs.end(), [&](TensorIndex t) { return folded.count(t) > 0; });
-    if (transpose ? readByProductsOnly(graph, op) : !follows) continue;
-    if (!foldOp(op, evaluate, budget, transpose ? FoldSize::Required : FoldSize::WithinBudget)) continue;
-    folded.insert(outputs.begin(), outputs.end());
-    for (TensorIndex t : inputs)
-      if (t.valid() && graph.alive(t) && isUnusedConstant(graph.tensor(t))) {
-        budget.giveBack(graph.tensor(t).tensorData().nbytes());
-        graph.eraseTensor(t);
-      }
-  }
+// Transposes that no product takes over, and what reads their results.
+std::optional<FoldSize> largeTranspose(const Graph &graph, const Op &op, const std::set<TensorIndex> &folded) {
+  if (op.is(Role::Transpose)) return readByProductsOnly(graph, op) ? std::nullopt : std::optional(FoldSize::Required);
+  const bool follows =
+      std::any_of(op.inputs().begin(), op.inputs().end(), [&](TensorIndex t) { return folded.count(t); });
+  return follows ? std::optional(FoldSize::WithinBudget) : std::nullopt;
 }
 
 void removeUnused(Graph &graph) {
@@ -157,11 +124,7 @@ void removeUnused(Graph &graph) {
     if (hasEffects(op)) continue;
     bool used = false;
     for (TensorIndex t : op.outputs()) used |= t.valid() && (!graph.tensor(t).uses().empty() || isOutput[t.value]);
-    if (used) continue;
-    const std::vector<TensorIndex> outputs = op.outputs();
-    graph.eraseOp(op.index());
-    for (TensorIndex t : outputs)
-      if (t.valid()) graph.eraseTensor(t);
+    if (!used) graph.eraseOpAndOutputs(op.index());
   }
 }
 
@@ -187,13 +150,16 @@ void decompose(Ir &flat, const executable::Backend &backend) {
 
 void foldLargeTransposes(Ir &flat, const EvaluateOp &evaluate) {
   if (!evaluate) return;
-  for (Graph *graph : flat.getAllGraphs()) foldTransposes(*graph, evaluate);
+  for (Graph *graph : flat.getAllGraphs())
+    foldOps(*graph, evaluate, [&](const Op &op, const auto &folded) { return largeTranspose(*graph, op, folded); });
 }
 
 void simplify(Ir &flat) {
   for (Graph *graph : flat.getAllGraphs()) {
-    for (OpIndex o : schedule::orderOps(*graph))
-      if (isIdentity(*graph, graph->op(o))) replaceByInput(*graph, graph->op(o), graph->op(o).inputs()[0]);
+    for (OpIndex o : schedule::orderOps(*graph)) {
+      Op &op = graph->op(o);
+      if (op.outputCount() == 1 && !op.hasSideEffect() && op.isIdentity()) replaceByInput(*graph, op, op.inputs()[0]);
+    }
     for (OpIndex o : schedule::orderOps(*graph)) shortenPair(*graph, graph->op(o));
     mergeEqual(*graph);
     removeUnused(*graph);

@@ -8,7 +8,6 @@ namespace popart::lower {
 namespace {
 
 using executable::Executable;
-using executable::Layout;
 using executable::Program;
 using executable::Step;
 
@@ -24,7 +23,7 @@ class Emitter {
   std::shared_ptr<Executable> run() {
     for (const memory::Storage &s : plan_.storages) result_->buffers.push_back({s.place, s.bytes, s.offset, s.name});
     for (const Tensor *t : plan_.variables)
-      result_->variables.push_back({t->id, t->info, Layout::parse(t->layout), t->tensorData(), t->isOptimizerState});
+      result_->variables.push_back({t->id, t->info, executable::layoutOf(*t), t->tensorData(), t->isOptimizerState});
     for (const Tensor *t : plan_.constants) result_->constants.push_back(constant(*t));
     collectStreams();
     emitGraph(program_.getMainGraph(), result_->main);
@@ -40,11 +39,11 @@ class Emitter {
 
  private:
   static executable::ConstantSpec constant(const Tensor &t) {
-    const Layout layout = Layout::parse(t.layout);
-    if (layout.kind == Layout::Kind::Plain) return {t.tensorData(), layout};
-    TensorData packed(TensorInfo(DataType::UINT8, {executable::storageBytes(t.info, layout)}));
-    executable::pack(t.info, layout, t.tensorData().data(), packed.mutableData());
-    return {packed, layout};
+    const executable::Layout *layout = executable::layoutOf(t);
+    if (t.tensorData().nbytes() != executable::storageBytes(t.info, layout))
+      throw internal_error("emit: constant '{}' is not in layout {}: got {} bytes", t.id, t.layout,
+                           t.tensorData().nbytes());
+    return {t.tensorData(), layout};
   }
 
   int buffer(const Graph &graph, TensorIndex t) const {
@@ -67,14 +66,14 @@ class Emitter {
   void emitGraph(const Graph &graph, Program &program) {
     for (OpIndex o : schedule_.of(graph)) {
       const Op &op = graph.op(o);
-      if (op.is("VariableAssign") || executable::isFreeView(op)) continue;
-      if (op.is("HostLoad")) {
+      if (op.is(Role::VariableAssign) || executable::isFreeView(op)) continue;
+      if (op.is(Role::HostLoad)) {
         program.steps.push_back(hostStep(graph, op, Step::Kind::HostLoad));
-      } else if (op.is("HostStore")) {
+      } else if (op.is(Role::HostStore)) {
         program.steps.push_back(hostStep(graph, op, Step::Kind::HostStore));
-      } else if (op.is("Loop")) {
+      } else if (op.is(Role::Loop)) {
         program.steps.push_back(loopStep(graph, op));
-      } else if (op.is("If")) {
+      } else if (op.is(Role::If)) {
         program.steps.push_back(ifStep(graph, op));
       } else {
         program.steps.push_back(kernelStep(graph, op));
@@ -98,8 +97,8 @@ class Emitter {
   void collectStreams() {
     for (const Graph *graph : schedule::programGraphs(program_))
       for (const Op *op : graph->ops()) {
-        if (op->is("HostLoad")) inputStream(*op);
-        if (op->is("HostStore")) outputStream(*op);
+        if (op->is(Role::HostLoad)) inputStream(*op);
+        if (op->is(Role::HostStore)) outputStream(*op);
       }
   }
   int inputStream(const Op &op) {

@@ -110,27 +110,12 @@ class Flattener {
   void setValue(Scope &scope, int index, TensorIndex value) {
     Root &root = roots_[index];
     if (root.concat) {
-      const int64_t axis = positiveAxis(*root.concat);
-      OpEmitter emitter(scope.flat, *root.concat);
-      int64_t start = 0;
-      for (size_t i = 0; i < root.parts.size(); ++i) {
-        const int64_t end = start + root.concat->inShape(static_cast<int>(i))[static_cast<size_t>(axis)];
-        write(scope, root.parts[i],
-              emitter.emit("Slice", {value},
-                           {{"starts", std::vector<int64_t>{start}},
-                            {"ends", std::vector<int64_t>{end}},
-                            {"axes", std::vector<int64_t>{axis}}}));
-        start = end;
-      }
+      const std::vector<TensorIndex> parts = writeBack(scope, *root.concat, {}, value);
+      for (size_t i = 0; i < root.parts.size(); ++i) write(scope, root.parts[i], parts[i]);
       root.partsVersion = versionOfParts(scope, root);
     }
     root.value = value;
     ++root.version;
-  }
-
-  static int64_t positiveAxis(const Op &concat) {
-    const int64_t axis = concat.attrInt("axis");
-    return axis < 0 ? axis + concat.outRank(0) : axis;
   }
 
   TensorIndex read(Scope &scope, Ref &ref) {
@@ -150,30 +135,17 @@ class Flattener {
     std::vector<TensorIndex> seen{roots_[ref.root].value};
     for (size_t i = 0; i + 1 < ref.path.size(); ++i) seen.push_back(applyView(scope, *ref.path[i], seen.back()));
     TensorIndex value = newValue;
-    for (size_t i = ref.path.size(); i-- > 0;) value = writeBack(scope, *ref.path[i], seen[i], value);
+    for (size_t i = ref.path.size(); i-- > 0;) value = writeBack(scope, *ref.path[i], {seen[i]}, value)[0];
     setValue(scope, ref.root, value);
     ref.cached = newValue;
     ref.cachedVersion = roots_[ref.root].version;
   }
 
-  // The whole that results when `part`, seen through `view` of `whole`, is replaced.
-  TensorIndex writeBack(Scope &scope, const Op &view, TensorIndex whole, TensorIndex part) {
-    const Shape shape = scope.flat.info(whole).shape();
-    const std::string type = view.def().base().type();
+  // New values of what `view` shows, when its result is replaced by `written`.
+  std::vector<TensorIndex> writeBack(Scope &scope, const Op &view, const std::vector<TensorIndex> &inputs,
+                                     TensorIndex written) {
     OpEmitter emitter(scope.flat, view);
-    if (view.def().base().has(Trait::View))
-      return emitter.emit("Reshape", {part}, {{"shape", shape}, {"allowzero", int64_t{elementCount(shape) == 0}}});
-    if (type == "Transpose") {
-      const auto &perm = view.attrInts("perm");
-      std::vector<int64_t> inverse(perm.size());
-      for (size_t i = 0; i < perm.size(); ++i) inverse[perm[i]] = static_cast<int64_t>(i);
-      return emitter.emit("Transpose", {part}, {{"perm", inverse}});
-    }
-    if (type == "Slice") {
-      Attributes attributes = view.attributes();
-      return emitter.emit("SliceUpdate", {whole, part}, attributes);
-    }
-    throw error("{}: writing through this view is not supported. Write to the viewed tensor instead", view.debugName());
+    return view.def().writeBackRule()(emitter, inputs, written);
   }
 
   // ---- graphs -----------------------------------------------------------------------------------
@@ -202,11 +174,11 @@ class Flattener {
     bindConstants(scope);
     for (OpIndex o : scheduleOf(scope.source)) {
       const Op &op = scope.source.op(o);
-      if (op.is("Call")) {
+      if (op.is(Role::Call)) {
         inlineCall(scope, op);
-      } else if (op.is("Loop")) {
+      } else if (op.is(Role::Loop)) {
         flattenLoop(scope, op);
-      } else if (op.is("If")) {
+      } else if (op.is(Role::If)) {
         flattenIf(scope, op);
       } else {
         flattenOp(scope, op);
@@ -216,14 +188,7 @@ class Flattener {
 
   TensorIndex emit(Graph &flat, const Op &origin, const OpDef &def, const std::vector<TensorIndex> &inputs,
                    Attributes attributes, const TensorId &id) {
-    return flat.addConnectedOp(def, inputs, {id}, std::move(attributes), settingsOf(origin, flat))->outputs()[0];
-  }
-
-  static Op::Settings settingsOf(const Op &origin, Graph &flat) {
-    Op::Settings settings = origin.settings;
-    settings.graph = &flat;
-    settings.sequence = -1;  // the flat graph is built in program order
-    return settings;
+    return flat.addConnectedOp(def, inputs, {id}, std::move(attributes), copySettings(origin, flat))->outputs()[0];
   }
 
   std::vector<TensorIndex> readInputs(Scope &scope, const Op &op) {
@@ -241,27 +206,21 @@ class Flattener {
   }
 
   void flattenOp(Scope &scope, const Op &op) {
-    int aliasedInput = -1;
-    bool modifies = false;
+    bool modifies = false, showsAll = false;
     for (const auto &a : op.def().aliasRules()) {
+      showsAll |= a.input == AliasDef::kEveryInput;
       if (!op.hasInput(a.input)) continue;
-      if (a.output == 0) aliasedInput = a.input;
-      modifies |= a.modifies;
-    }
-    if (aliasedInput >= 0 && !modifies && op.def().base().type() != "Concat") {  // a view that shares memory
-      Ref ref = scope.refs[op.inputs()[aliasedInput].value];
-      ref.path.push_back(&op);
-      ref.cachedVersion = -1;
-      scope.refs[op.outputs()[0].value] = std::move(ref);
-      return;
+      if (!a.modifies) return addView(scope, op, a.input);
+      modifies = true;
     }
     Op *copy;
-    if (op.is("HostLoad")) {  // what the buffer held before does not matter
-      copy = scope.flat.addConnectedOp(op.def(), {}, outputIds(scope, op), op.attributes(), settingsOf(op, scope.flat));
+    if (op.is(Role::HostLoad)) {  // what the buffer held before does not matter
+      copy =
+          scope.flat.addConnectedOp(op.def(), {}, outputIds(scope, op), op.attributes(), copySettings(op, scope.flat));
       scope.flat.tensor(copy->outputs()[0]).info = op.outInfo(0);
     } else if (op.isUserOp()) {
       auto clone = op.clone();
-      clone->settings = settingsOf(op, scope.flat);
+      clone->settings = copySettings(op, scope.flat);
       copy = scope.flat.addOp(std::move(clone));
       const auto inputs = readInputs(scope, op);
       for (size_t i = 0; i < inputs.size(); ++i)
@@ -272,11 +231,11 @@ class Flattener {
     } else {
       const std::vector<TensorIndex> inputs = readInputs(scope, op);  // may make tensors, so before the new ids
       copy = scope.flat.addConnectedOp(op.def().base(), inputs, outputIds(scope, op), op.attributes(),
-                                       settingsOf(op, scope.flat));
+                                       copySettings(op, scope.flat));
     }
     for (int i = 0; i < op.outputCount(); ++i)
       if (op.hasOutput(i)) bind(scope, op.outputs()[i], newRoot(copy->outputs()[i]));
-    if (aliasedInput >= 0 && !modifies) joinParts(scope, op);
+    if (showsAll) joinParts(scope, op);
     if (!modifies) return;
     for (const auto &a : op.def().aliasRules()) {
       if (!a.modifies || !op.hasInput(a.input) || !op.hasOutput(a.output)) continue;
@@ -286,19 +245,20 @@ class Flattener {
     }
   }
 
+  // The result of a view is the memory of its input.
+  void addView(Scope &scope, const Op &op, int input) {
+    Ref ref = scope.refs[op.inputs()[input].value];
+    ref.path.push_back(&op);
+    ref.cachedVersion = -1;
+    scope.refs[op.outputs()[0].value] = std::move(ref);
+  }
+
   // A concatenation in place: its result is the memory of its inputs.
   void joinParts(Scope &scope, const Op &concat) {
     Root &root = roots_[scope.refs[concat.outputs()[0].value].root];
     root.concat = &concat;
     for (TensorIndex input : concat.inputs()) root.parts.push_back(scope.refs[input.value]);
     root.partsVersion = versionOfParts(scope, root);
-  }
-
-  bool isModified(const Op &op, int input) const {
-    if (!op.hasAttr("modified")) return false;
-    for (int64_t m : op.attrInts("modified"))
-      if (m == input) return true;
-    return false;
   }
 
   void inlineCall(Scope &scope, const Op &op) {
@@ -312,7 +272,7 @@ class Flattener {
     for (int i = 0; i < op.outputCount(); ++i)
       if (op.hasOutput(i)) bind(scope, op.outputs()[i], newRoot(read(inner, inner.refs[callee.outputs()[i].value])));
     for (int i = 0; i < op.inputCount(); ++i)
-      if (isModified(op, i))
+      if (op.modifiesInput(i))
         write(scope, scope.refs[op.inputs()[i].value], read(inner, inner.refs[callee.inputs()[i].value]));
     --depth_;
   }
@@ -375,19 +335,19 @@ class Flattener {
     ids.resize(results);
     std::vector<TensorId> others(inputs - carried);
     for (int i = carried; i < inputs; ++i) {
-      if (!isModified(op, i + 2)) continue;
+      if (!op.modifiesInput(i + 2)) continue;
       TensorId id = op.inTensor(i + 2)->id;
       do id = scope.flat.freeId(id + "/changed");
       while (std::find(others.begin(), others.end(), id) != others.end());
       others[i - carried] = id;
     }
     ids.insert(ids.begin() + carried, others.begin(), others.end());
-    Op *copy = scope.flat.addConnectedOp(op.def(), values, ids, attributes, settingsOf(op, scope.flat));
+    Op *copy = scope.flat.addConnectedOp(op.def(), values, ids, attributes, copySettings(op, scope.flat));
     for (int i = 0; i < op.outputCount(); ++i)
       if (op.hasOutput(i))
         bind(scope, op.outputs()[i], newRoot(copy->outputs()[i < carried ? i : i + inputs - carried]));
     for (int i = 0; i < inputs; ++i)
-      if (isModified(op, i + 2) && copy->hasOutput(i))
+      if (op.modifiesInput(i + 2) && copy->hasOutput(i))
         write(scope, scope.refs[op.inputs()[i + 2].value], copy->outputs()[i]);
   }
 
@@ -398,7 +358,7 @@ class Flattener {
                      GraphRef{flattenBody(op.getIr().getGraph(attributes.getAttribute<GraphRef>(branch).id)).id});
     const std::vector<TensorIndex> inputs = readInputs(scope, op);
     Op *copy =
-        scope.flat.addConnectedOp(op.def(), inputs, outputIds(scope, op), attributes, settingsOf(op, scope.flat));
+        scope.flat.addConnectedOp(op.def(), inputs, outputIds(scope, op), attributes, copySettings(op, scope.flat));
     for (int i = 0; i < op.outputCount(); ++i)
       if (op.hasOutput(i)) bind(scope, op.outputs()[i], newRoot(copy->outputs()[i]));
   }

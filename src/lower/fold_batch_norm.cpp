@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "lower/try_replace.hpp"
 #include "schedule/schedule.hpp"
 
 namespace popart::lower {
@@ -20,7 +21,7 @@ const Tensor *floatConstant(const Op &op, int input) {
 
 // Inference with known parameters on float32.
 bool isKnown(const Op &op) {
-  if (!op.is("BatchNormalization") || op.isUserOp() || op.attrInt("training_mode") != 0 ||
+  if (!op.is(Role::BatchNormalization) || op.attrInt("training_mode") != 0 ||
       op.inInfo(kX).dataType() != DataType::FLOAT)
     return false;
   for (int i = kScale; i <= kVar; ++i)
@@ -32,7 +33,7 @@ bool isKnown(const Op &op) {
 Op *convolutionOf(const Graph &graph, const Op &norm) {
   const TensorIndex x = norm.inputs()[kX];
   Op *conv = graph.tensor(x).getProducerUnsafe();
-  if (!conv || !conv->is("Conv") || conv->isUserOp() || graph.tensor(x).uses().size() != 1) return nullptr;
+  if (!conv || !conv->is(Role::Conv) || graph.tensor(x).uses().size() != 1) return nullptr;
   if (std::find(graph.outputs().begin(), graph.outputs().end(), x) != graph.outputs().end()) return nullptr;
   if (!floatConstant(*conv, 1) || (conv->hasInput(2) && !floatConstant(*conv, 2))) return nullptr;
   return conv;
@@ -56,19 +57,11 @@ struct Affine {
   std::vector<double> scale, shift;
 };
 
-Op::Settings settingsLike(const Op &op) {
-  Op::Settings settings = op.settings;
-  if (settings.sequence < 0) settings.sequence = op.index().value;
-  return settings;
-}
-
-// `fresh` takes the place of norm's result; norm goes.
-void replaceResult(Graph &graph, Op &norm, TensorIndex fresh) {
-  const TensorIndex old = norm.outputs()[0];
-  graph.replaceUses(old, fresh);
-  graph.replaceOutputs(old, fresh);
-  graph.eraseOp(norm.index());
-  graph.eraseTensor(old);
+// An op of `def` takes the place of norm.
+void replace(Graph &graph, Op &norm, const OpDef &def, std::vector<TensorIndex> inputs, Attributes attributes) {
+  tryReplace(graph, {def, std::move(inputs), std::move(attributes), inheritSettings(norm, graph), norm.outputs()},
+             [](const Op &) { return true; });
+  graph.eraseOpAndOutputs(norm.index());
 }
 
 // BN(x) → Add(Mul(x, scale), shift) with scale and shift of shape (C, 1…).
@@ -76,18 +69,13 @@ void spellOut(Graph &graph, Op &norm) {
   const Affine affine(norm);
   Shape shape(static_cast<size_t>(norm.inRank(kX)) - 1, 1);
   shape[0] = norm.inShape(kX)[1];
-  const TensorIndex old = norm.outputs()[0];
-  const TensorId id = graph.tensor(old).id;
   const std::vector<float> scale(affine.scale.begin(), affine.scale.end()),
       shift(affine.shift.begin(), affine.shift.end());
-  graph.renameTensor(old, graph.freeId(id + "/unfolded"));
   Op *mul = graph.addConnectedOp(opDef("Mul"),
                                  {norm.inputs()[kX], addConstant(graph, norm.inId(kScale) + "/folded", shape, scale)},
-                                 {graph.freeId(id + "/scaled")}, {}, settingsLike(norm));
-  Op *add = graph.addConnectedOp(opDef("Add"),
-                                 {mul->outputs()[0], addConstant(graph, norm.inId(kBias) + "/folded", shape, shift)},
-                                 {id}, {}, settingsLike(norm));
-  replaceResult(graph, norm, add->outputs()[0]);
+                                 {graph.freeId(norm.outId(0) + "/scaled")}, {}, inheritSettings(norm, graph));
+  replace(graph, norm, opDef("Add"),
+          {mul->outputs()[0], addConstant(graph, norm.inId(kBias) + "/folded", shape, shift)}, {});
 }
 
 void fold(Graph &graph, Op &conv, Op &norm) {
@@ -104,13 +92,8 @@ void fold(Graph &graph, Op &conv, Op &norm) {
   const std::vector<TensorIndex> inputs = {
       conv.inputs()[0], addConstant(graph, conv.inId(1) + "/folded", conv.inShape(1), newWeights),
       addConstant(graph, norm.inId(kBias) + "/folded", {static_cast<int64_t>(channels)}, newBias)};
-  const TensorIndex old = norm.outputs()[0], between = conv.outputs()[0];
-  const TensorId id = graph.tensor(old).id;
-  graph.renameTensor(old, graph.freeId(id + "/unfolded"));
-  Op *folded = graph.addConnectedOp(conv.def(), inputs, {id}, conv.attributes(), settingsLike(norm));
-  replaceResult(graph, norm, folded->outputs()[0]);
-  graph.eraseOp(conv.index());
-  graph.eraseTensor(between);
+  replace(graph, norm, conv.def(), inputs, conv.attributes());
+  graph.eraseOpAndOutputs(conv.index());
 }
 
 }  // namespace

@@ -16,6 +16,7 @@
 
 #include "ir/hints.hpp"
 #include "lower/cluster_order.hpp"
+#include "lower/try_replace.hpp"
 #include "schedule/schedule.hpp"
 
 namespace popart::lower {
@@ -129,7 +130,6 @@ class Fuser {
     Graph &body = ir_.createGraph(id);
     std::map<TensorIndex, TensorIndex> inner;
     std::vector<TensorIndex> operands, results;
-    std::vector<TensorId> resultIds;
     const std::set<int> inside(c.members.begin(), c.members.end());
     for (int m : c.members) copyInto(body, *ops_[m], inner, operands);
     for (int m : c.members) {
@@ -137,34 +137,19 @@ class Fuser {
       if (!usedOutside(out, inside)) continue;
       body.markOutput(inner.at(out));
       results.push_back(out);
-      resultIds.push_back(graph_.tensor(out).id);
     }
-    Op::Settings settings = ops_[c.members.back()]->settings;
-    settings.sequence = ops_[c.members.back()]->settings.sequence >= 0 ? ops_[c.members.back()]->settings.sequence
-                                                                       : ops_[c.members.back()]->index().value;
-    for (TensorIndex t : results) graph_.renameTensor(t, graph_.freeId(graph_.tensor(t).id + "/unfused"));
-    Op *fused =
-        graph_.addConnectedOp(opDef("FusedElementwise"), operands, resultIds, {{"body", GraphRef{id}}}, settings);
-    std::string reason;
-    if (!backend_.supports(*fused, reason)) return undo(*fused, results, resultIds, id);
-    for (size_t i = 0; i < results.size(); ++i) {
-      graph_.replaceUses(results[i], fused->outputs()[i]);
-      graph_.replaceOutputs(results[i], fused->outputs()[i]);
-    }
-    for (size_t i = c.members.size(); i-- > 0;) {
-      const TensorIndex out = ops_[c.members[i]]->outputs()[0];
-      graph_.eraseOp(ops_[c.members[i]]->index());
-      graph_.eraseTensor(out);
-    }
-  }
-
-  // The backend takes the ops one by one only: the cluster stays as it was.
-  void undo(Op &fused, const std::vector<TensorIndex> &results, const std::vector<TensorId> &ids, const GraphId &body) {
-    const std::vector<TensorIndex> outputs = fused.outputs();
-    graph_.eraseOp(fused.index());
-    for (TensorIndex t : outputs) graph_.eraseTensor(t);
-    for (size_t i = 0; i < results.size(); ++i) graph_.renameTensor(results[i], ids[i]);
-    ir_.removeGraph(body);
+    const Op *fused = tryReplace(graph_,
+                                 {opDef("FusedElementwise"),
+                                  operands,
+                                  {{"body", GraphRef{id}}},
+                                  inheritSettings(*ops_[c.members.back()], graph_),
+                                  results},
+                                 [&](const Op &op) {
+                                   std::string reason;
+                                   return backend_.supports(op, reason);
+                                 });
+    if (!fused) return ir_.removeGraph(id);  // the backend takes the ops one by one only
+    for (size_t i = c.members.size(); i-- > 0;) graph_.eraseOpAndOutputs(ops_[c.members[i]]->index());
   }
 
   void copyInto(Graph &body, const Op &op, std::map<TensorIndex, TensorIndex> &inner,
@@ -185,9 +170,8 @@ class Fuser {
       }
       inputs.push_back(it->second);
     }
-    Op::Settings settings = op.settings;
-    settings.sequence = -1;
-    Op *copy = body.addConnectedOp(op.def(), inputs, {body.addScope(op.outTensor(0)->id)}, op.attributes(), settings);
+    Op *copy = body.addConnectedOp(op.def(), inputs, {body.addScope(op.outTensor(0)->id)}, op.attributes(),
+                                   copySettings(op, body));
     inner.emplace(op.outputs()[0], copy->outputs()[0]);
   }
 

@@ -8,13 +8,14 @@
 
 #include "lower/channels_last.hpp"
 #include "lower/fuse_elementwise.hpp"
+#include "lower/try_replace.hpp"
 #include "schedule/schedule.hpp"
 
 namespace popart::lower {
 namespace {
 
 bool swapsLastTwo(const Op &op) {
-  if (!op.is("Transpose")) return false;
+  if (!op.is(Role::Transpose)) return false;
   const auto &perm = op.attrInts("perm");
   const size_t rank = perm.size();
   if (rank < 2) return false;
@@ -25,7 +26,7 @@ bool swapsLastTwo(const Op &op) {
 
 // A Transpose whose permutation is known, of a matrix or stack of matrices.
 bool isTranspose(const Op *op) {
-  return op && op->is("Transpose") && !op->isUserOp() && op->hasAttr("perm") && op->attrInts("perm").size() >= 2;
+  return op && op->is(Role::Transpose) && op->hasAttr("perm") && op->attrInts("perm").size() >= 2;
 }
 
 // What a product reads in place of one operand: the tensor before the transposes in front of it.
@@ -57,9 +58,9 @@ class EpilogueFuser {
       Op &op = graph_.op(o);
       if (isProduct(op))
         toFused(op);
-      else if (op.is("Conv") && !op.isUserOp())
+      else if (op.is(Role::Conv))
         toFusedConv(op);
-      else if (op.is("ConvWeightsGrad") && !op.isUserOp())
+      else if (op.is(Role::ConvWeightsGrad))
         products_.push_back(&op);
     }
     for (auto it = products_.rbegin(); it != products_.rend(); ++it) absorbReader(**it);
@@ -67,20 +68,14 @@ class EpilogueFuser {
 
  private:
   bool isProduct(const Op &op) const {
-    return op.is("MatMul") && !op.isUserOp() && op.outInfo(0).dataType() == DataType::FLOAT &&
+    return op.is(Role::MatMul) && op.outInfo(0).dataType() == DataType::FLOAT &&
            op.inInfo(0).dataType() == DataType::FLOAT && op.inRank(0) >= 2 && op.inRank(1) >= 2;
-  }
-
-  static Op::Settings settingsLike(const Op &op) {
-    Op::Settings settings = op.settings;
-    if (settings.sequence < 0) settings.sequence = op.index().value;
-    return settings;
   }
 
   // The fused op stands where the product stood: an update then runs right after the gradient, while its operands are
   // hot.
-  static Op::Settings settingsOf(const Op &product, const Op &reader) {
-    Op::Settings settings = settingsLike(product);
+  Op::Settings settingsOf(const Op &product, const Op &reader) const {
+    Op::Settings settings = inheritSettings(product, graph_);
     settings.name = reader.settings.name;
     return settings;
   }
@@ -116,20 +111,13 @@ class EpilogueFuser {
       attributes.set(names[i][0], int64_t{operands[i].isTransposed()});
       if (!operands[i].swaps()) attributes.set(names[i][1], operands[i].perm);
     }
-    const TensorIndex old = op.outputs()[0];
-    const TensorId id = graph_.tensor(old).id;
-    graph_.renameTensor(old, graph_.freeId(id + "/unfused"));
-    Op *fused = graph_.addConnectedOp(opDef("FusedMatMul"), {operands[0].tensor, operands[1].tensor}, {id}, attributes,
-                                      settingsLike(op));
-    std::string reason;
-    if (!backend_.supports(*fused, reason)) {
-      const TensorIndex out = fused->outputs()[0];
-      graph_.eraseOp(fused->index());
-      graph_.eraseTensor(out);
-      graph_.renameTensor(old, id);
-      return false;
-    }
-    replace(op, old, fused->outputs()[0]);
+    Op *fused = tryFuse({opDef("FusedMatMul"),
+                         {operands[0].tensor, operands[1].tensor},
+                         attributes,
+                         inheritSettings(op, graph_),
+                         op.outputs()});
+    if (!fused) return false;
+    graph_.eraseOpAndOutputs(op.index());
     for (const ProductOperand &o : operands) eraseUnread(o.transposes);
     products_.push_back(fused);
     return true;
@@ -141,13 +129,12 @@ class EpilogueFuser {
       if (!graph_.alive(t)) continue;
       const TensorIndex out = graph_.op(t).outputs()[0];
       if (!graph_.tensor(out).uses().empty() || isGraphOutput(out)) break;
-      graph_.eraseOp(t);
-      graph_.eraseTensor(out);
+      graph_.eraseOpAndOutputs(t);
     }
   }
 
   static bool isPlainMatrixProduct(const Op &product) {
-    return product.is("FusedMatMul") && !product.hasAttr("perm_a") && !product.hasAttr("perm_b") &&
+    return product.is(Role::FusedMatMul) && !product.hasAttr("perm_a") && !product.hasAttr("perm_b") &&
            !product.hasAttr("perm_out") && !product.hasAttr("epilogue") && product.inRank(0) == 2 &&
            product.inRank(1) == 2;
   }
@@ -158,14 +145,15 @@ class EpilogueFuser {
     Attributes attributes = product.attributes();
     attributes.set("trans_a", int64_t{product.attrInt("trans_b") == 0});
     attributes.set("trans_b", int64_t{product.attrInt("trans_a") == 0});
-    const TensorIndex value = product.outputs()[0], old = transpose.outputs()[0];
-    const TensorId id = graph_.tensor(old).id;
-    graph_.renameTensor(old, graph_.freeId(id + "/unfused"));
-    Op *fused = graph_.addConnectedOp(opDef("FusedMatMul"), {product.inputs()[1], product.inputs()[0]}, {id},
-                                      attributes, settingsOf(product, transpose));
-    replace(transpose, old, fused->outputs()[0]);
-    graph_.eraseOp(product.index());
-    graph_.eraseTensor(value);
+    Op *fused = tryReplace(graph_,
+                           {product.def(),
+                            {product.inputs()[1], product.inputs()[0]},
+                            attributes,
+                            settingsOf(product, transpose),
+                            transpose.outputs()},
+                           [](const Op &) { return true; });
+    graph_.eraseOpAndOutputs(transpose.index());
+    graph_.eraseOpAndOutputs(product.index());
     absorbReader(*fused);
   }
 
@@ -173,56 +161,32 @@ class EpilogueFuser {
   void absorbTranspose(Op &product, Op &transpose) {
     const auto perm = transpose.attrInts("perm");
     if (isPlainMatrixProduct(product) && swapsLastTwo(transpose)) return swapOperands(product, transpose);
-    if (!product.is("FusedMatMul") || product.hasAttr("perm_out") || perm.size() < 3 ||
+    if (!product.is(Role::FusedMatMul) || product.hasAttr("perm_out") || perm.size() < 3 ||
         perm.back() + 1 != static_cast<int64_t>(perm.size()))
       return;
     Attributes attributes = product.attributes();
     attributes.set("perm_out", perm);
-    const TensorIndex value = product.outputs()[0], old = transpose.outputs()[0];
-    const TensorId id = graph_.tensor(old).id;
-    graph_.renameTensor(old, graph_.freeId(id + "/unfused"));
-    Op *fused =
-        graph_.addConnectedOp(opDef("FusedMatMul"), product.inputs(), {id}, attributes, settingsOf(product, transpose));
-    std::string reason;
-    if (!backend_.supports(*fused, reason)) {
-      const TensorIndex out = fused->outputs()[0];
-      graph_.eraseOp(fused->index());
-      graph_.eraseTensor(out);
-      return graph_.renameTensor(old, id);
-    }
-    replace(transpose, old, fused->outputs()[0]);
-    graph_.eraseOp(product.index());
-    graph_.eraseTensor(value);
+    if (!tryFuse({product.def(), product.inputs(), attributes, settingsOf(product, transpose), transpose.outputs()}))
+      return;
+    graph_.eraseOpAndOutputs(transpose.index());
+    graph_.eraseOpAndOutputs(product.index());
   }
 
   // Conv → FusedConv without epilogue; its inputs are (x, w, bias or none).
   void toFusedConv(Op &op) {
-    const std::vector<TensorIndex> inputs = op.inputs();
-    const TensorIndex old = op.outputs()[0];
-    const TensorId id = graph_.tensor(old).id;
-    graph_.renameTensor(old, graph_.freeId(id + "/unfused"));
-    Op *fused = graph_.addConnectedOp(opDef("FusedConv"), inputs, {id}, op.attributes(), settingsLike(op));
-    std::string reason;
-    if (!accepts(*fused, reason)) {
-      const TensorIndex out = fused->outputs()[0];
-      graph_.eraseOp(fused->index());
-      graph_.eraseTensor(out);
-      return graph_.renameTensor(old, id);
-    }
-    replace(op, old, fused->outputs()[0]);
+    Op *fused = tryFuse({opDef("FusedConv"), op.inputs(), op.attributes(), inheritSettings(op, graph_), op.outputs()});
+    if (!fused) return;
+    graph_.eraseOpAndOutputs(op.index());
     products_.push_back(fused);
   }
 
-  bool accepts(const Op &fused, std::string &reason) const {
-    return fused.is("FusedMatMul") ? backend_.supports(fused, reason)
-                                   : supportsConvolution(graph_, fused, backend_, reason);
-  }
-
-  void replace(Op &op, TensorIndex old, TensorIndex fresh) {
-    graph_.replaceUses(old, fresh);
-    graph_.replaceOutputs(old, fresh);
-    graph_.eraseOp(op.index());
-    graph_.eraseTensor(old);
+  // The fused op, if the backend can compute it.
+  Op *tryFuse(Replacement replacement) {
+    return tryReplace(graph_, std::move(replacement), [this](const Op &fused) {
+      std::string reason;
+      return fused.is(Role::FusedMatMul) ? backend_.supports(fused, reason)
+                                         : supportsConvolution(fused, backend_, reason);
+    });
   }
 
   bool isGraphOutput(TensorIndex t) const {
@@ -235,7 +199,7 @@ class EpilogueFuser {
     if (readers.size() != 1 || isGraphOutput(value)) return;
     Op &reader = *readers.front();
     if (isTranspose(&reader)) return absorbTranspose(product, reader);
-    const bool cluster = reader.is("FusedElementwise");
+    const bool cluster = reader.is(Role::FusedElementwise);
     if (!cluster && !(isElementwise(reader) && reader.outputCount() == 1 && isSupported(reader))) return;
     const Shape &shape = graph_.info(value).shape();
     for (TensorIndex t : reader.outputs())
@@ -272,17 +236,15 @@ class EpilogueFuser {
         it->second = body.addInput(body.addScope(graph_.tensor(t).id), graph_.info(t));
       inputs.push_back(it->second);
     }
-    Op::Settings settings = op.settings;
-    settings.sequence = -1;
-    body.markOutput(
-        body.addConnectedOp(op.def(), inputs, {body.addScope(op.outTensor(0)->id)}, op.attributes(), settings)
-            ->outputs()[0]);
+    body.markOutput(body.addConnectedOp(op.def(), inputs, {body.addScope(op.outTensor(0)->id)}, op.attributes(),
+                                        copySettings(op, body))
+                        ->outputs()[0]);
     return id;
   }
 
   // The operands of the reader, one per body input, in body order.
   std::vector<TensorIndex> operandsOf(const Op &reader) const {
-    if (reader.is("FusedElementwise")) return reader.inputs();
+    if (reader.is(Role::FusedElementwise)) return reader.inputs();
     std::vector<TensorIndex> operands;
     for (TensorIndex t : reader.inputs())
       if (t.valid() && !isNumber(graph_.tensor(t)) && std::find(operands.begin(), operands.end(), t) == operands.end())
@@ -305,39 +267,18 @@ class EpilogueFuser {
     }
     body.setInputs(bodyInputs);
     std::vector<TensorIndex> inputs = product.inputs();
-    if (product.is("FusedConv")) inputs.resize(3);  // an absent bias keeps its place
+    if (product.is(Role::FusedConv)) inputs.resize(3);  // an absent bias keeps its place
     inputs.insert(inputs.end(), extras.begin(), extras.end());
     Attributes attributes = product.attributes();
     attributes.set("epilogue", GraphRef{body.id});
-    std::vector<TensorIndex> results = reader.outputs();
-    std::vector<TensorId> ids;
-    for (TensorIndex t : results) {
-      ids.push_back(graph_.tensor(t).id);
-      graph_.renameTensor(t, graph_.freeId(ids.back() + "/unfused"));
+    const OpDef &def = product.is(Role::ConvWeightsGrad) ? opDef("FusedConvWeightsGrad") : product.def();
+    if (!tryFuse({def, inputs, attributes, settingsOf(product, reader), reader.outputs()})) {
+      body.setInputs(old);  // product and reader stay two ops
+      if (!reader.is(Role::FusedElementwise)) ir_.removeGraph(body.id);
+      return;
     }
-    Op *fused = graph_.addConnectedOp(opDef(product.is("ConvWeightsGrad") ? "FusedConvWeightsGrad" : product.opType()),
-                                      inputs, ids, attributes, settingsOf(product, reader));
-    std::string reason;
-    if (!accepts(*fused, reason)) return undo(*fused, results, ids, body, old, reader);
-    for (size_t i = 0; i < results.size(); ++i) {
-      graph_.replaceUses(results[i], fused->outputs()[i]);
-      graph_.replaceOutputs(results[i], fused->outputs()[i]);
-    }
-    graph_.eraseOp(reader.index());
-    for (TensorIndex t : results) graph_.eraseTensor(t);
-    graph_.eraseOp(product.index());
-    graph_.eraseTensor(value);
-  }
-
-  // The backend cannot compute this epilogue: product and reader stay two ops.
-  void undo(Op &fused, const std::vector<TensorIndex> &results, const std::vector<TensorId> &ids, Graph &body,
-            const std::vector<TensorIndex> &bodyInputs, const Op &reader) {
-    const std::vector<TensorIndex> outputs = fused.outputs();
-    graph_.eraseOp(fused.index());
-    for (TensorIndex t : outputs) graph_.eraseTensor(t);
-    for (size_t i = 0; i < results.size(); ++i) graph_.renameTensor(results[i], ids[i]);
-    body.setInputs(bodyInputs);
-    if (!reader.is("FusedElementwise")) ir_.removeGraph(body.id);
+    graph_.eraseOpAndOutputs(reader.index());
+    graph_.eraseOpAndOutputs(product.index());
   }
 
   Ir &ir_;

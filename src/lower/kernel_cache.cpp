@@ -61,7 +61,7 @@ void addOperand(std::string &key, const OperandDesc &o) {
   addNumber(key, static_cast<int64_t>(o.info.dataType()));
   addNumber(key, static_cast<int64_t>(o.info.shape().size()));
   for (int64_t d : o.info.shape()) addNumber(key, d);
-  addText(key, o.layout.str());
+  addNumber(key, static_cast<int64_t>(reinterpret_cast<intptr_t>(o.layout)));
   addNumber(key, o.constant != nullptr);
   if (o.constant) addValues(key, *o.constant);
 }

@@ -17,7 +17,10 @@ class KernelCache final : public executable::Backend {
   KernelCache(const executable::Backend &backend, int threads) : backend_(backend), threads_(threads) {}
 
   std::string name() const override { return backend_.name(); }
-  int panelWidth() const override { return backend_.panelWidth(); }
+  std::string variant() const override { return backend_.variant(); }
+  const executable::Layout *wantedLayout(const Op &op, Side side, int index) const override {
+    return backend_.wantedLayout(op, side, index);
+  }
   std::span<const executable::BackendPass> passes() const override { return backend_.passes(); }
   std::shared_ptr<const executable::Kernel> createKernel(const executable::KernelRequest &request,
                                                          std::string &reason) const override;

@@ -1,14 +1,12 @@
 #include "lower/kernels.hpp"
 
 namespace popart::lower {
-namespace {
 
 bool needsKernel(const Op &op) {
-  const bool step = op.is("Loop") || op.is("If") || op.is("HostLoad") || op.is("HostStore") || op.is("VariableAssign");
+  const bool step = op.is(Role::Loop) || op.is(Role::If) || op.is(Role::HostLoad) || op.is(Role::HostStore) ||
+                    op.is(Role::VariableAssign);
   return !step && !executable::isFreeView(op);
 }
-
-}  // namespace
 
 Kernels chooseKernels(const Ir &program, const schedule::Schedule &schedule,
                       const std::vector<std::unique_ptr<KernelCache>> &backends) {

@@ -10,6 +10,9 @@
 
 namespace popart::lower {
 
+// False for what the engine does itself (loops, branches, host streams, assignments) and for views.
+bool needsKernel(const Op &op);
+
 struct Kernels {
   std::unordered_map<const Op *, std::shared_ptr<const executable::Kernel>> of;  // ops that are no kernel are absent
   std::vector<executable::Fallback> fallbacks;                                   // in the order of the schedule

@@ -15,8 +15,6 @@
 namespace popart::lower {
 namespace {
 
-int64_t placeOf(const Op &op) { return op.settings.sequence >= 0 ? op.settings.sequence : op.index().value; }
-
 // A value that takes the place of another one in memory when the program, or an iteration of a loop, ends.
 struct Replacement {
   TensorIndex old, fresh;
@@ -26,7 +24,7 @@ struct Replacement {
 std::vector<Replacement> replacementsOf(const Graph &graph, const Op *loop) {
   std::vector<Replacement> result;
   for (const Op *op : graph.ops())
-    if (op->is("VariableAssign")) result.push_back({op->inputs()[0], op->inputs()[1]});
+    if (op->is(Role::VariableAssign)) result.push_back({op->inputs()[0], op->inputs()[1]});
   if (!loop) return result;
   for (const Carried &c : carriedBy(*loop))
     if (c.inner != c.next) result.push_back({c.inner, c.next});
@@ -48,7 +46,7 @@ std::vector<char> updateOps(const Graph &graph, const std::vector<OpIndex> &orde
       if (isOutput[t.value]) read = true, onlyUpdates &= isFresh[t.value] != 0;
       for (const Use &use : graph.tensor(t).uses()) read = true, onlyUpdates &= found[use.op.value] != 0;
     }
-    found[order[i].value] = op.is("VariableAssign") || (onlyUpdates && read);
+    found[order[i].value] = op.is(Role::VariableAssign) || (onlyUpdates && read);
   }
   return found;
 }
@@ -61,7 +59,7 @@ Op *soleUpdate(const Graph &graph, TensorIndex fresh) {
   for (int o = 0; o < update->outputCount(); ++o) {
     if (!update->hasOutput(o)) continue;
     for (const Op *reader : update->outTensor(o)->consumerOps())
-      if (!reader->is("VariableAssign")) return nullptr;
+      if (!reader->is(Role::VariableAssign)) return nullptr;
   }
   return update;
 }
@@ -71,7 +69,7 @@ void addReaders(const Graph &graph, TensorIndex t, std::vector<const Op *> &read
   for (const Use &use : graph.tensor(t).uses()) {
     const Op &op = graph.op(use.op);
     readers.push_back(&op);
-    if (op.is("Loop") && use.input >= 2 && op.hasOutput(use.input - 2))
+    if (op.is(Role::Loop) && use.input >= 2 && op.hasOutput(use.input - 2))
       addReaders(graph, op.outputs()[static_cast<size_t>(use.input - 2)], readers);
   }
 }
@@ -101,7 +99,7 @@ void orderGraph(Graph &graph, const Op *loop) {
     std::vector<const Op *> readers;
     addReaders(graph, r.old, readers);
     for (const Op *reader : readers)
-      if (!reader->is("VariableAssign") && reader != update) pairs.emplace_back(reader->index(), update->index());
+      if (!reader->is(Role::VariableAssign) && reader != update) pairs.emplace_back(reader->index(), update->index());
   }
   // Nothing but assignments reads an update, so that only updates that read one another's old values can close a circle.
   std::set<uint32_t> updates;
@@ -121,12 +119,12 @@ void runEarly(Graph &graph, const Op *loop) {
   const std::vector<char> updates = updateOps(graph, order, replacementsOf(graph, loop));
   for (OpIndex o : order) {
     Op &op = graph.op(o);
-    if (!updates[o.value] || !(op.is("FusedElementwise") || isElementwise(op))) continue;
+    if (!updates[o.value] || !(op.is(Role::FusedElementwise) || isElementwise(op))) continue;
     int64_t last = -1;
     for (TensorIndex t : op.inputs())
       if (t.valid() && graph.tensor(t).hasProducer())
-        last = std::max(last, placeOf(graph.op(graph.tensor(t).producerIndex())));
-    if (last >= 0 && last < placeOf(op)) op.settings.sequence = last;
+        last = std::max(last, graph.op(graph.tensor(t).producerIndex()).place());
+    if (last >= 0 && last < op.place()) op.settings.sequence = last;
   }
 }
 
@@ -136,7 +134,7 @@ void eachUpdatedGraph(const Ir &flat, Work work) {
   work(flat.getMainGraph(), nullptr);
   for (Graph *graph : schedule::programGraphs(flat))
     for (const Op *op : graph->ops())
-      if (op->is("Loop")) work(*op->getCalledGraphs().front(), op);
+      if (op->is(Role::Loop)) work(*op->getCalledGraphs().front(), op);
 }
 
 }  // namespace

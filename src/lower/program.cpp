@@ -16,11 +16,14 @@ void verifyTensor(const Graph &graph, const Tensor &tensor) {
   check(tensor.tensorType() != TensorType::Stream && !(border && graph.isMain()),
         "tensor '{}': a stream or an output of the program has layout {}: expected plain memory", tensor.id,
         tensor.layout);
-  executable::storageBytes(tensor.info, executable::Layout::parse(tensor.layout));
+  const int64_t bytes = executable::storageBytes(tensor.info, executable::layoutNamed(tensor.layout));
+  check(tensor.tensorType() != TensorType::Const || tensor.tensorData().nbytes() == bytes,
+        "constant '{}' is not in its layout {}: got {} bytes of values, expected {}", tensor.id, tensor.layout,
+        tensor.tensorData().nbytes(), bytes);
 }
 
 void verifyOp(const Op &op) {
-  check(!op.is("Call"), "{}: a program has no calls: they are inlined", op.debugName());
+  check(!op.is(Role::Call), "{}: a program has no calls: they are inlined", op.debugName());
   check(!op.def().isInplaceVariant(), "{}: a program has no ops in place: memory is shared by the plan",
         op.debugName());
 }
@@ -35,13 +38,25 @@ Backends remember(const LowerOptions &options) {
   return result;
 }
 
-std::string print(const Program &program, PrintData data) {
+namespace {
+
+std::string header(const Program &program) {
   std::string text(kHeader);
   for (const std::string &name : program.backends) text += (&name == &program.backends.front() ? "" : ", ") + name;
-  return text + "\n" + print(*program.ir, data);
+  return text + "\n";
 }
 
-Program parseProgram(std::string_view text) {
+}  // namespace
+
+std::string print(const Program &program, PrintData data) { return header(program) + print(*program.ir, data); }
+
+std::string printWithTable(const Program &program, ValueTable &table) {
+  return header(program) + printWithTable(*program.ir, table, false);
+}
+
+Program parseProgram(std::string_view text) { return parseProgram(text, {}); }
+
+Program parseProgram(std::string_view text, const FindValues &find, const FirstValues &first) {
   check(text.starts_with(kHeader), "program text: got '{}', expected '{}<backends>' in the first line",
         text.substr(0, std::min<size_t>(text.find('\n'), 40)), kHeader);
   Program program;
@@ -53,7 +68,11 @@ Program parseProgram(std::string_view text) {
     names.remove_prefix(std::min(comma + 2, names.size()));
   }
   // The header keeps its line, so that messages count lines as the text does.
-  program.ir = parseIr("//" + std::string(text));
+  std::unique_ptr<Ir> ir = parseWithTable("//" + std::string(text), find);
+  for (Tensor *variable : ir->getMainGraph().tensorsOfType(TensorType::Variable))
+    if (TensorData values = first ? first(variable->id) : TensorData(); !values.empty())
+      variable->setTensorData(std::move(values));
+  program.ir = std::move(ir);
   verify(program);
   return program;
 }

@@ -11,6 +11,7 @@
 #include <popart/ir.hpp>
 
 #include "executable/executable.hpp"
+#include "ir/text.hpp"
 #include "lower/kernel_cache.hpp"
 #include "memory/plan.hpp"
 #include "ops/constant_evaluation.hpp"
@@ -40,6 +41,11 @@ Backends remember(const LowerOptions &options);  // throws internal_error when t
 // popart::error with the line for text that is no program, and what verify throws.
 std::string print(const Program &program, PrintData data = PrintData::Full);
 Program parseProgram(std::string_view text);
+// The same with large values in a table and variables without values (programs on disk). `first`: the values that a
+// variable starts with, or nothing; may be empty.
+using FirstValues = std::function<TensorData(const TensorId &variable)>;
+std::string printWithTable(const Program &program, ValueTable &table);
+Program parseProgram(std::string_view text, const FindValues &find, const FirstValues &first = {});
 // Throws popart::error, naming op or tensor: calls that are left, ops in place, a body with two callers, unknown
 // layouts, layouts of streams and of the program's outputs.
 void verify(const Program &program);

@@ -18,8 +18,8 @@ bool readsHalves(const Op &op) {
 }
 
 bool mayWiden(const Op &op) {
-  const bool keeps = op.has(Trait::Call) || op.has(Trait::HostIo) || op.has(Trait::View) || op.has(Trait::SideEffect);
-  return !keeps && !op.isUserOp() && !op.is("Cast") && !op.is("BitCast") && !op.is("VariableAssign") && readsHalves(op);
+  const bool keeps = op.has(Trait::Call | Trait::HostIo | Trait::View | Trait::SideEffect | Trait::Conversion);
+  return !keeps && !op.isUserOp() && readsHalves(op);
 }
 
 executable::OperandDesc widenedOperand(const Graph &graph, TensorIndex t) {
@@ -47,27 +47,18 @@ class Widener {
     std::vector<TensorId> ids(op_.outputCount());
     for (int o = 0; o < op_.outputCount(); ++o)
       if (op_.hasOutput(o)) ids[o] = graph_.freeId(op_.outId(o) + "/float32");
-    Op *made = graph_.addConnectedOp(op_.def(), inputs, ids, op_.attributes(), settings());
+    Op *made = graph_.addConnectedOp(op_.def(), inputs, ids, op_.attributes(), inheritSettings(op_, graph_));
     const std::vector<TensorIndex> old = op_.outputs();
     for (size_t o = 0; o < old.size(); ++o) {
       if (!old[o].valid()) continue;
       const TensorIndex narrow = cast(made->outputs()[o], graph_.info(old[o]).dataType());
-      graph_.replaceUses(old[o], narrow);
-      graph_.replaceOutputs(old[o], narrow);
+      graph_.replaceTensor(old[o], narrow);
     }
     graph_.moveConstraints(op_.index(), made->index());
-    graph_.eraseOp(op_.index());
-    for (TensorIndex t : old)
-      if (t.valid()) graph_.eraseTensor(t);
+    graph_.eraseOpAndOutputs(op_.index());
   }
 
  private:
-  Op::Settings settings() const {
-    Op::Settings result = op_.settings;
-    result.graph = &graph_;
-    return result;
-  }
-
   TensorIndex wide(TensorIndex t) {
     const Tensor &tensor = graph_.tensor(t);
     if (!isHalf(tensor.info.dataType())) return t;
@@ -82,7 +73,7 @@ class Widener {
     if (graph_.info(t).dataType() == type) return t;
     return graph_
         .addConnectedOp(opDef("Cast"), {t}, {graph_.freeId(graph_.tensor(t).id + "/cast")},
-                        {{"to", int64_t{toOnnxDataType(type)}}}, settings())
+                        {{"to", int64_t{toOnnxDataType(type)}}}, inheritSettings(op_, graph_))
         ->outputs()[0];
   }
 

@@ -15,8 +15,6 @@
 namespace popart::memory {
 namespace {
 
-using executable::Layout;
-
 class Planner {
  public:
   Planner(const Ir &program, const schedule::Schedule &schedule, const KernelOf &kernelOf)
@@ -45,7 +43,7 @@ class Planner {
     int &s = slot(graph, t);
     if (s >= 0) return s;
     const Tensor &tensor = graph.tensor(t);
-    const int64_t bytes = executable::storageBytes(tensor.info, Layout::parse(tensor.layout));
+    const int64_t bytes = executable::storageBytes(tensor.info, executable::layoutOf(tensor));
     auto outside = [&](Place place, std::vector<const Tensor *> &list) {
       list.push_back(&tensor);
       return storages_.add(place, bytes, static_cast<int64_t>(list.size()) - 1, tensor.id);
@@ -65,15 +63,15 @@ class Planner {
     for (OpIndex o : schedule_.of(graph)) {
       const Op &op = graph.op(o);
       ++time_;
-      if (op.is("VariableAssign")) {
+      if (op.is(Role::VariableAssign)) {
         visitAssign(graph, op);
-      } else if (op.is("HostLoad")) {
+      } else if (op.is(Role::HostLoad)) {
         storages_.define(storage(graph, op.outputs()[0]), time_);
-      } else if (op.is("HostStore")) {
+      } else if (op.is(Role::HostStore)) {
         sharing_.readOutsideKernels(storage(graph, op.inputs()[0]), time_);
-      } else if (op.is("Loop")) {
+      } else if (op.is(Role::Loop)) {
         visitLoop(graph, op);
-      } else if (op.is("If")) {
+      } else if (op.is(Role::If)) {
         visitIf(graph, op);
       } else if (executable::isFreeView(op)) {
         const int in = storage(graph, op.inputs()[0]);

@@ -13,7 +13,7 @@
 #include <variant>
 #include <vector>
 
-#include <popart/dataflow.hpp>
+#include <popart/inputsettings.hpp>
 #include <popart/tensordata.hpp>
 #include <popart/tensorlocation.hpp>
 #include <popart/variablesettings.hpp>

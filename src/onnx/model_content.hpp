@@ -8,6 +8,8 @@
 
 #include <popart/tensordata.hpp>
 
+#include "base/files/mapped_file.hpp"
+
 namespace popart::onnx_proto {
 class ModelProto;
 class GraphProto;
@@ -21,26 +23,6 @@ class ValueInfoProto;
 }  // namespace popart::onnx_proto
 
 namespace popart::onnx {
-
-// A read-only mapping of a whole file.
-class MappedFile {
- public:
-  // How many names the file may have. One: a hard link is refused, for it may lead anywhere and cannot be followed.
-  enum class Links { Any, One };
-  // Throws popart::error naming `shownName` when it is no readable regular file.
-  static std::shared_ptr<const MappedFile> open(const std::string &path, const std::string &shownName,
-                                                Links links = Links::Any);
-  ~MappedFile();
-  MappedFile(const MappedFile &) = delete;
-  MappedFile &operator=(const MappedFile &) = delete;
-  const char *data() const { return data_; }
-  size_t size() const { return size_; }
-
- private:
-  MappedFile() = default;
-  const char *data_ = nullptr;
-  size_t size_ = 0;
-};
 
 // Finds external tensor data below one folder. Refuses absolute names, "..", links that lead outside and hard links.
 class ExternalFiles {

@@ -7,10 +7,11 @@
 
 #include <popart/error.hpp>
 
+#include "base/files/mapped_file.hpp"
+#include "base/files/pending_file.hpp"
 #include "base/nearest.hpp"
 #include "onnx/exported_program.hpp"
 #include "onnx/model_content.hpp"
-#include "onnx/pending_file.hpp"
 #include "onnx_proto/onnx.pb.h"
 
 namespace popart::onnx {

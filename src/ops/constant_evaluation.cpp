@@ -14,9 +14,13 @@
 namespace popart {
 namespace {
 
+// Ops whose result is no function of constants, or that mark a place in the program.
+constexpr Trait kNeverFolded = Trait::SideEffect | Trait::Random | Trait::VarUpdate | Trait::HostIo | Trait::Call |
+                               Trait::Loss | Trait::NeverFolded;
+
 std::vector<TensorData> evaluateMetadata(const Op &op) {
   const Shape &shape = op.inShape(0);
-  if (op.is("Size")) return {TensorData::scalar<int64_t>(elementCount(shape))};
+  if (op.outRank(0) == 0) return {TensorData::scalar<int64_t>(elementCount(shape))};
   const auto rank = static_cast<int64_t>(shape.size());
   auto clamp = [&](int64_t v) { return std::clamp<int64_t>(v < 0 ? v + rank : v, 0, rank); };
   const int64_t start = op.hasAttr("start") ? clamp(op.attrInt("start")) : 0;
@@ -42,7 +46,10 @@ int64_t outputBytes(const Op &op) {
   return bytes;
 }
 
-bool isShapeReader(const Op &op) { return op.is("Shape") || op.is("Size"); }
+bool isUnusedConstant(const Tensor &tensor) {
+  return tensor.tensorType() == TensorType::Const && tensor.uses().empty() && !tensor.hasProducer() &&
+         !tensor.isGraphInput() && !tensor.isGraphOutput();
+}
 
 int64_t allowanceBytes() {
   const std::optional<std::string> given = environment::maxFoldedBytes();
@@ -77,11 +84,9 @@ class Reservation {
 
 bool isFoldable(const Op &op, FoldSize size) {
   if (op.isUserOp()) return false;
-  if (isShapeReader(op)) return op.hasInput(0);
-  for (Trait t : {Trait::SideEffect, Trait::Random, Trait::VarUpdate, Trait::HostIo, Trait::Call, Trait::Loss})
-    if (op.has(t)) return false;
-  if (op.is("Init") || op.is("Detach") || op.is("Nop") || !inputsAreConstant(op)) return false;
-  return size == FoldSize::Required || !op.is("Transpose") || outputBytes(op) <= kFoldTransposeBytes;
+  if (op.has(Trait::Metadata)) return op.hasInput(0);
+  if (op.has(kNeverFolded) || !inputsAreConstant(op)) return false;
+  return size == FoldSize::Required || !op.is(Role::Transpose) || outputBytes(op) <= kFoldTransposeBytes;
 }
 
 FoldBudget::FoldBudget(int64_t givenBytes) : leftBytes_(allowanceBytes()) {
@@ -99,11 +104,11 @@ bool FoldBudget::take(int64_t bytes) {
 
 bool foldOp(Op &op, const EvaluateOp &evaluate, FoldBudget &budget, FoldSize size) {
   if (!isFoldable(op, size)) return false;
-  Reservation reservation(budget, isShapeReader(op) ? 0 : outputBytes(op));
+  Reservation reservation(budget, op.has(Trait::Metadata) ? 0 : outputBytes(op));
   if (!reservation.isHeld()) return false;
   Graph &graph = op.getGraph();
   std::vector<TensorData> values;
-  if (isShapeReader(op)) {
+  if (op.has(Trait::Metadata)) {
     values = evaluateMetadata(op);
   } else {
     if (!evaluate) return false;
@@ -134,6 +139,25 @@ bool foldOp(Op &op, const EvaluateOp &evaluate, FoldBudget &budget, FoldSize siz
   graph.eraseOp(index);
   reservation.keep();
   return true;
+}
+
+int foldOps(Graph &graph, const EvaluateOp &evaluate, const FoldChoice &choose) {
+  int count = 0;
+  std::set<TensorIndex> folded;
+  FoldBudget budget(graph);
+  for (Op *op : graph.getOpSchedule()) {
+    const std::vector<TensorIndex> inputs = op->inputs(), outputs = op->outputs();
+    const std::optional<FoldSize> size = choose(*op, folded);
+    if (!size || !foldOp(*op, evaluate, budget, *size)) continue;
+    ++count;
+    folded.insert(outputs.begin(), outputs.end());
+    for (TensorIndex t : inputs) {
+      if (!t.valid() || !graph.alive(t) || !isUnusedConstant(graph.tensor(t))) continue;
+      budget.giveBack(graph.tensor(t).tensorData().nbytes());
+      graph.eraseTensor(t);
+    }
+  }
+  return count;
 }
 
 }  // namespace popart

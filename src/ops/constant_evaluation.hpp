@@ -3,6 +3,8 @@
 #pragma once
 #include <cstdint>
 #include <functional>
+#include <optional>
+#include <set>
 #include <vector>
 
 #include <popart/op.hpp>
@@ -51,5 +53,11 @@ bool isFoldable(const Op &op, FoldSize size = FoldSize::WithinBudget);
 // `budget`, and the op can be evaluated. `size` Required: large transposes too. `evaluate` may be empty: then only ops
 // that read shapes are folded. Returns whether the op is gone.
 bool foldOp(Op &op, const EvaluateOp &evaluate, FoldBudget &budget, FoldSize size = FoldSize::WithinBudget);
+
+// Whether and how an op is to be folded; `folded`: results of ops that were folded before it.
+using FoldChoice = std::function<std::optional<FoldSize>(const Op &op, const std::set<TensorIndex> &folded)>;
+// Folds what `choose` names, in topological order: an op's inputs have been folded before it is reached. Constants that
+// only fed folded ops are erased and give their bytes back. Returns the number of ops folded.
+int foldOps(Graph &graph, const EvaluateOp &evaluate, const FoldChoice &choose);
 
 }  // namespace popart

@@ -91,6 +91,31 @@ int64_t axisOf(const Attributes &attributes, int64_t rank) {
   return normalizeAxis(attributes.getAttribute<int64_t>("axis"), rank, "axis");
 }
 
+CostFn perElement(double n) {
+  return [n](const Op &, Cost &cost) { cost.flops *= n; };
+}
+CostFn movesData() {
+  return [](const Op &, Cost &cost) { cost = {0, std::min(cost.bytesRead, cost.bytesWritten), cost.bytesWritten}; };
+}
+
+double productFlops(int64_t results, int64_t terms) {
+  return 2 * static_cast<double>(results) * static_cast<double>(terms);
+}
+double bodyFlops(const Op &op) {
+  double flops = 0;
+  for (const Graph *body : op.getCalledGraphs()) flops += costOf(*body).flops;
+  return flops;
+}
+
+bool always(const Op &) { return true; }
+bool hasOneInput(const Op &op) {
+  return std::count_if(op.inputs().begin(), op.inputs().end(), [](TensorIndex t) { return t.valid(); }) == 1;
+}
+
+std::vector<TensorIndex> reshapeBack(OpEmitter &e, const std::vector<TensorIndex> &inputs, TensorIndex written) {
+  return {emitReshape(e, written, e.info(inputs[0]).shape())};
+}
+
 TensorIndex emitZeros(OpEmitter &e, DataType type, const Shape &shape) {
   TensorIndex zero = e.scalar(type, 0);
   return shape.empty() ? zero : e.emit("Expand", {zero}, {{"shape", shape}});

@@ -30,6 +30,20 @@ std::vector<int64_t> splitSizes(const Attributes &attributes, int64_t size, int6
 // axis in [-rank, rank) normalised; throws popart::error otherwise.
 int64_t axisOf(const Attributes &attributes, int64_t rank);
 
+// Costs. Every arithmetic operation and every function (exp, log, division) counts as one.
+CostFn perElement(double n);  // `n` operations for each element of the largest operand
+CostFn movesData();           // no operations; no more is read than is written
+// Products: a multiply-add for each of `terms` terms of each of `results` results.
+double productFlops(int64_t results, int64_t terms);
+double bodyFlops(const Op &op);  // of the graphs that the op's attributes name
+
+// Conditions of identityIf.
+bool always(const Op &op);
+bool hasOneInput(const Op &op);  // connected
+
+// The way back through a view in memory order: Reshape to the input's shape.
+std::vector<TensorIndex> reshapeBack(OpEmitter &e, const std::vector<TensorIndex> &inputs, TensorIndex written);
+
 // Emits a zero tensor of `type` and `shape`.
 TensorIndex emitZeros(OpEmitter &e, DataType type, const Shape &shape);
 // Emits Reshape unless `t` has this shape already.

@@ -159,11 +159,14 @@ constexpr OptionRow kRows[] = {
     {"compileEngine", Built, nullptr, "", "`False`: `prepareDevice` compiles and does not load."},
     {"constantWeights", Built, nullptr, "",
      "Inference: weights are folded as constants and cannot be changed afterwards."},
-    {"cachePath", NoEffect, nullptr, "", "Part of caching, see `enableEngineCaching`."},
-    {"enableEngineCaching", Warned, given<&Options::enableEngineCaching>, "`True`",
-     "programs are compiled anew each time, and nothing is written. Leave it off, and unset POPART_CACHE_DIR and "
-     "POPXL_CACHE_DIR"},
-    {"enableVariablesCaching", NoEffect, nullptr, "", "Part of caching, see `enableEngineCaching`."},
+    {"cachePath", Built, nullptr, "",
+     "Folder of compiled programs, with `enableEngineCaching`. It is made when it is missing."},
+    {"enableEngineCaching", Built, nullptr, "",
+     "`True`: `prepareDevice` takes the compiled program from `cachePath` when it is there, and keeps it there "
+     "otherwise, "
+     "on every device. The environment variables `POPART_CACHE_DIR` and `POPXL_CACHE_DIR` turn it on."},
+    {"enableVariablesCaching", Built, nullptr, "",
+     "`False`: kept programs are without the values of their variables. A session always starts with its model's."},
     {"engineOptions", Built, nullptr, "",
      "By key, see below. Those of the environment variable `POPLAR_ENGINE_OPTIONS` are added."},
     {"convolutionOptions", NoEffect, nullptr, "", "By key, see below."},

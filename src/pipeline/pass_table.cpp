@@ -14,6 +14,7 @@
 #include "lower/fuse_epilogue.hpp"
 #include "lower/layout.hpp"
 #include "lower/order_updates.hpp"
+#include "lower/pack_constants.hpp"
 #include "lower/widen.hpp"
 #include "patterns/pattern.hpp"
 #include "pipeline/passes.hpp"
@@ -102,7 +103,7 @@ void removeUnusedGraphs(PassContext &c) {
 void requireNotLowered(const Ir &ir) {
   for (const Graph *graph : ir.getAllGraphs())
     for (const Op *op : graph->ops())
-      if (op->has(Trait::Internal) && op->def().domain() == "popart" && !op->is("VariableAssign"))
+      if (op->has(Trait::Internal) && op->def().domain() == "popart" && !op->is(Role::VariableAssign))
         throw error("{}: a program that was lowered cannot be lowered again. Give the program before lowering",
                     op->debugName());
 }
@@ -125,6 +126,7 @@ void runUpdatesEarly(PassContext &c) { lower::runUpdatesEarly(c.ir()); }
 void runDevicePasses(PassContext &c) {
   for (const executable::BackendPass &pass : c.device().passes()) pass.run(c.ir(), c.device(), c.lowering.threads);
 }
+void packConstants(PassContext &c) { lower::packConstants(c.ir(), c.lowering.threads); }
 
 // ---- on request -------------------------------------------------------------------------------
 
@@ -172,6 +174,7 @@ constexpr Pass kPasses[] = {
     {"orderUpdates", "read old values of variables before their updates", Phase::Order, always, orderUpdates},
     {"runUpdatesEarly", "update variables right after their gradients", Phase::Order, always, runUpdatesEarly},
     {"runDevicePasses", "the passes of the device, in its order", Phase::Order, fusing, runDevicePasses},
+    {"packConstants", "bring constants into their layouts", Phase::Order, fusing, packConstants},
 
     {"foldConstants", "compute what depends on constants and shapes only", Phase::OnRequest, always, foldConstants},
     {"decomposeSums", "make sums of gradients additions into one accumulator", Phase::OnRequest, always, decomposeSums},

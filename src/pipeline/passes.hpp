@@ -28,7 +28,7 @@ struct PassContext {
   Ir &ir() const;                                                        // throws internal_error before flatten
   Graph &main() const { return ir().getMainGraph(); }
   void replaceIr(std::unique_ptr<Ir> ir);
-  bool trains() const { return request.optimizer != nullptr; }
+  bool trains() const { return request.updates.has_value(); }
   const executable::Backend &device() const { return *(*backends)[0]; }  // the first kernel provider
 
   PrepareRequest request;

@@ -34,7 +34,7 @@ class IrDump {
 };
 
 void checkRequest(const PrepareRequest &request) {
-  check(request.optimizer != nullptr || !request.anchors.empty(),
+  check(request.updates || !request.anchors.empty(),
         "InferenceSession: no anchors: the program would compute nothing. Name at least one anchor in the DataFlow");
   const OptimizerFactors &f = request.options.factors;
   check(f.replicationFactor == 1, "SessionOptions::replicatedGraphCount is not supported yet: got {}, expected 1",
@@ -45,12 +45,6 @@ void checkRequest(const PrepareRequest &request) {
 }  // namespace
 
 Prepared prepare(PrepareRequest request) {
-  std::unique_ptr<Optimizer> optimizer;
-  if (request.optimizer) {
-    optimizer = request.optimizer->clone();
-    optimizer->setFactors(request.options.factors);
-    request.optimizer = optimizer.get();
-  }
   checkRequest(request);
   PassContext context(std::move(request));
   const IrDump dump(context.ir());

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include <popart/ir.hpp>
-#include <popart/optimizer.hpp>
 #include <popart/patterns/patterns.hpp>
+#include <popart/updaterule.hpp>
 
 #include "transforms/add_optimizer.hpp"
 #include "transforms/return_types.hpp"
@@ -44,7 +44,7 @@ struct PrepareRequest {
   std::unique_ptr<Ir> ir;  // main graph: forward ops, variables, constants, streams
   TensorId loss;           // empty: inference, or the sum of `losses`
   std::vector<LossSpec> losses;
-  const Optimizer *optimizer = nullptr;  // null: inference
+  std::optional<UpdateRules> updates;  // of the optimizer; none: inference
   std::vector<Anchor> anchors;
   int64_t batchesPerStep = 1;  // batches of one run
   Patterns patterns;

@@ -18,7 +18,7 @@ bool isTrainable(const Graph &main, const Tensor &variable) {
   for (const Use &use : variable.uses()) {
     const Op &op = main.op(use.op);
     if (op.modifiesInput(use.input)) return false;
-    if (op.is("BatchNormalization") && use.input >= 3) return false;
+    if (op.is(Role::BatchNormalization) && use.input >= 3) return false;
   }
   return true;
 }
@@ -26,7 +26,7 @@ bool isTrainable(const Graph &main, const Tensor &variable) {
 // The tensor the backward pass starts from: the loss scale in the loss's shape and type.
 TensorIndex lossGradient(PassContext &c, const Tensor &loss) {
   Graph &main = c.main();
-  const OptimizerValue scale = c.request.optimizer->lossScaling();
+  const OptimizerValue scale = c.request.updates->lossScaling;
   const TensorId id = kGradientPrefix + loss.id;
   const double value = scale.val();
   if (scale.isConst()) return main.addConstant(main.freeId(id), TensorData::fromDoubles(loss.info, {&value, 1}));
@@ -100,7 +100,7 @@ void growBackwardPass(PassContext &c) {
 }
 
 void addWeightUpdates(PassContext &c) {
-  for (auto &scalar : transforms::addOptimizer(c.main(), *c.request.optimizer, c.weightToGradient))
+  for (auto &scalar : transforms::addOptimizer(c.main(), *c.request.updates, c.weightToGradient))
     c.result.optimizerScalars.push_back(scalar);
 }
 

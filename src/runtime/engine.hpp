@@ -1,11 +1,12 @@
-// Engine: memory for one executable plus a thread pool: loads weights, connects host streams, runs steps. Knows no
-// graphs.
+// Engine: memory for one executable on a device: loads weights, connects host streams, runs steps. Knows no graphs and no
+// machine.
 #pragma once
 #include <functional>
 #include <memory>
 #include <span>
 
 #include "executable/executable.hpp"
+#include "runtime/device.hpp"
 
 namespace popart::runtime {
 
@@ -21,15 +22,13 @@ class StreamSource {
   virtual void outputDone(int) {}
 };
 
-// Whether a kernel wakes as many threads as pay (executable/cost.hpp), or one for every task, so that tests see tasks
-// run at the same time however small they are.
-enum class Waking : uint8_t { AsPays, Always };
-
 class Engine {
  public:
-  // One thread per allowed core: each worker is bound to its core. With the environment variable POPART_STEP_TIMES=FILE every step is timed, and the destructor appends the table of
-  // StepTimes to FILE.
-  Engine(std::shared_ptr<const executable::Executable> executable, int threads, Waking waking = Waking::AsPays);
+  // Takes memory and loads the values that variables begin with. `device` outlives the engine. With the environment
+  // variable POPART_STEP_TIMES=FILE every step is timed, and the destructor appends the table of StepTimes to FILE.
+  // Throws popart::error for a kernel that the device cannot run, memory_allocation_err, what Device::open throws.
+  Engine(std::shared_ptr<const executable::Executable> executable, const Device &device,
+         const RunSettings &settings = {});
   ~Engine();
   Engine(const Engine &) = delete;
   Engine &operator=(const Engine &) = delete;

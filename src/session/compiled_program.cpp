@@ -5,10 +5,13 @@
 
 #include <popart/error.hpp>
 #include <popart/logging.hpp>
+#include <popart/version.hpp>
 
+#include "base/hash.hpp"
 #include "pipeline/passes.hpp"
 #include "session/inplace_ambiguity.hpp"
 #include "session/memory_limit.hpp"
+#include "session/program_cache.hpp"
 
 namespace popart::session {
 namespace {
@@ -17,24 +20,76 @@ double millisecondsSince(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
 }
 
+TensorData firstValues(const Ir &ir, const TensorId &variable) {
+  for (const Graph *graph : ir.getAllGraphs())
+    if (const TensorIndex t = graph->find(variable); t.valid() && graph->tensor(t).hasTensorData())
+      return graph->tensor(t).tensorData();
+  return {};
+}
+
+VariableValues variablesOf(const lower::Program &program) {
+  VariableValues values;
+  for (const Tensor *variable : program.ir->getMainGraph().tensorsOfType(TensorType::Variable))
+    if (variable->hasTensorData()) values[variable->id] = variable->tensorData();
+  return values;
+}
+
 }  // namespace
+
+std::string targetOf(const CompileOptions &options) {
+  std::string text;
+  for (const executable::Backend *backend : options.device->backends()) {
+    text += (text.empty() ? "" : ", ") + backend->name();
+    if (const std::string variant = backend->variant(); !variant.empty()) text += " " + variant;
+  }
+  return options.device->name() + " (" + text + ")";
+}
+
+ProgramDescription describeProgram(const Ir &ir, const CompileOptions &options) {
+  ProgramDescription d{"", targetOf(options), options.threads};
+  ValueTable values;
+  std::string text = "popart " + core::versionString() + "\n" + d.target + "\n" + toText(d.threads) + " threads\n";
+  d.key = fingerprintOf(text + printWithTable(ir, values, false));
+  return d;
+}
+
+lower::Program CompiledProgram::obtain(const Ir &ir, const CompileOptions &options, const lower::LowerOptions &lowering,
+                                       const lower::Backends &backends) const {
+  if (options.program) return *options.program;
+  if (options.cacheFolder.empty()) return pipeline::lowerProgram(ir, lowering, backends);
+  const ProgramCache cache(options.cacheFolder);
+  const ProgramDescription description = describeProgram(ir, options);
+  auto kept = cache.find(description, [&ir](const TensorId &variable) { return firstValues(ir, variable); });
+  if (kept) {
+    logging::session::debug("session '{}': the program comes from '{}'", name_, cache.path(description.key));
+    return std::move(*kept);
+  }
+  lower::Program program = pipeline::lowerProgram(ir, lowering, backends);
+  cache.store(description, program, options.cacheVariables ? variablesOf(program) : VariableValues());
+  return program;
+}
 
 void CompiledProgram::compile(const Ir &ir, const CompileOptions &options) {
   const auto start = std::chrono::steady_clock::now();
   engine_.reset();
   executable_.reset();
+  lowered_.reset();
   variables_.clear();
   lower::LowerOptions lowering;
-  lowering.backends = options.backends;
+  lowering.backends = options.device->backends();
   lowering.evaluate = options.evaluate;
   lowering.threads = options.threads;
   lowering.maxMemoryBytes = options.maxMemoryBytes;
   checkTensorsFit(ir);
   if (options.order == OrderRule::Refuse)
     for (const Graph *graph : ir.getAllGraphs()) checkInplaceAmbiguity(*graph);
-  executable_ = withinMemory("Session '" + name_ + "': compiling", [&] { return pipeline::lower(ir, lowering); });
-  threads_ = options.threads;
-  waking_ = options.waking;
+  withinMemory("Session '" + name_ + "': compiling", [&] {
+    const lower::Backends backends = lower::remember(lowering);
+    lowered_ = obtain(ir, options, lowering, backends);
+    executable_ = lower::compile(*lowered_, lowering, backends);
+  });
+  device_ = options.device;
+  settings_ = {options.threads, options.waking};
   for (size_t i = 0; i < executable_->variables.size(); ++i)
     variables_.emplace(executable_->variables[i].id, static_cast<int>(i));
   for (const auto &fallback : executable_->fallbacks)
@@ -61,7 +116,7 @@ void CompiledProgram::load(DeviceInfo &device) {
   attach(device);
   const auto start = std::chrono::steady_clock::now();
   engine_ = withinMemory("Session '" + name_ + "': loading",
-                         [&] { return std::make_unique<runtime::Engine>(executable_, threads_, waking_); });
+                         [&] { return std::make_unique<runtime::Engine>(executable_, *device_, settings_); });
   logging::session::info("session '{}': loaded on {} with {} threads in {} ms", name_, device.toString(),
                          engine_->threads(), millisecondsSince(start));
 }

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -15,6 +16,7 @@
 
 #include "lower/program.hpp"
 #include "runtime/engine.hpp"
+#include "session/program_file.hpp"
 
 namespace popart::session {
 
@@ -23,19 +25,30 @@ enum class OrderRule { Accept, Refuse };
 
 // How a program is compiled and run.
 struct CompileOptions {
-  std::vector<const executable::Backend *> backends;  // kernel providers in order of preference
-  EvaluateOp evaluate;                                // constants of the program; empty: they stay as they are
-  int threads = 1;                                    // of each run
-  runtime::Waking waking = runtime::Waking::AsPays;   // of these threads
-  int64_t maxMemoryBytes = 0;                         // of the executable; 0: no limit
+  const runtime::Device *device = nullptr;           // set; lives as long as the program
+  EvaluateOp evaluate;                               // constants of the program; empty: they stay as they are
+  int threads = 1;                                   // of each run
+  runtime::Waking waking = runtime::Waking::AsPays;  // of these threads
+  int64_t maxMemoryBytes = 0;                        // of the executable; 0: no limit
   OrderRule order = OrderRule::Accept;
+  std::string cacheFolder;     // where compiled programs are looked for and kept; empty: nowhere
+  bool cacheVariables = true;  // kept programs have the first values of their variables with them
+  // From a file whose description is that of the Ir and these options: runs in place of what the passes would make.
+  std::shared_ptr<const lower::Program> program;
 };
+
+// What names the compiled program of an Ir: its text (names, attributes, constants; not values of variables), the
+// target and the number of threads.
+ProgramDescription describeProgram(const Ir &ir, const CompileOptions &options);
+// The device, its kernel providers and the instruction set they use: "cpu (cpu AVX3_ZEN4, user, ref)".
+std::string targetOf(const CompileOptions &options);
 
 class CompiledProgram {
  public:
   explicit CompiledProgram(std::string name) : name_(std::move(name)) {}  // name: of the session, in messages
 
-  // Logs what falls back to the reference backend, and sizes. Throws memory_allocation_err when the program does not fit
+  // Takes the lowered program from options.program, from the cache, or makes it; then makes the executable. Logs what
+  // falls back to the reference backend, and sizes. Throws memory_allocation_err when the program does not fit
   // or the system has no memory, popart::error when an op has no kernel or the order is open (OrderRule). A failure
   // leaves no program.
   void compile(const Ir &ir, const CompileOptions &options);
@@ -52,6 +65,8 @@ class CompiledProgram {
   void requireLoaded(const std::string &what) const;
 
   const std::shared_ptr<const executable::Executable> &executable() const { return executable_; }  // null: not compiled
+  // What the executable was made from. Compiled programs only.
+  const lower::Program &lowered() const { return *lowered_; }
   // Number of a variable in executable()->variables; -1: the program has none of that name (it may be unused).
   int findVariable(const TensorId &id) const;
   // Values in plain C order. The program is loaded and has the variable.
@@ -74,11 +89,15 @@ class CompiledProgram {
     std::atomic<bool> &running;
   };
 
+  lower::Program obtain(const Ir &ir, const CompileOptions &options, const lower::LowerOptions &lowering,
+                        const lower::Backends &backends) const;
+
   std::string name_;
+  std::optional<lower::Program> lowered_;
   std::shared_ptr<const executable::Executable> executable_;
   std::unordered_map<TensorId, int> variables_;
-  int threads_ = 1;
-  runtime::Waking waking_ = runtime::Waking::AsPays;
+  const runtime::Device *device_ = nullptr;
+  runtime::RunSettings settings_;
   std::unique_ptr<runtime::Engine> engine_;
   std::atomic<bool> running_{false};
 };

@@ -15,8 +15,8 @@ HostStreams hostStreams(const Ir &ir) {
     const Graph &graph = *waiting.back();
     waiting.pop_back();
     for (const Op *op : graph.ops()) {
-      if (op->is("HostLoad")) streams.inputs.emplace(op->attrString("stream"), op->outInfo(0));
-      if (op->is("HostStore")) streams.outputs.emplace(op->attrString("stream"), op->inInfo(0));
+      if (op->is(Role::HostLoad)) streams.inputs.emplace(op->attrString("stream"), op->outInfo(0));
+      if (op->is(Role::HostStore)) streams.outputs.emplace(op->attrString("stream"), op->inInfo(0));
       for (const Graph *called : op->getCalledGraphs())
         if (seen.insert(called).second) waiting.push_back(called);
     }

@@ -60,16 +60,6 @@ class Order {
   std::vector<int> place_;  // in the schedule
 };
 
-bool modifiesInput(const Op &op, InIndex i) {
-  if (op.is("Call") || op.is("Loop")) {
-    if (!op.hasAttr("modified")) return false;
-    for (int64_t m : op.attrInts("modified"))
-      if (m == i) return true;
-    return false;
-  }
-  return op.modifiesInput(i);
-}
-
 // Ops that touch one piece of memory.
 struct Accesses {
   std::set<const Op *> modifiers, all;
@@ -78,7 +68,7 @@ struct Accesses {
 [[noreturn]] void refuse(const Op *modifier, const Op *reader, size_t piece, const UnionFind &memory) {
   TensorId id;
   for (InIndex i = 0; i < modifier->inputCount(); ++i)
-    if (modifier->hasInput(i) && memory.find(modifier->inputs()[i].value) == piece && modifiesInput(*modifier, i))
+    if (modifier->hasInput(i) && memory.find(modifier->inputs()[i].value) == piece && modifier->modifiesInput(i))
       id = modifier->inTensor(i)->id;
   throw error(
       "{}: in-place ambiguity: it modifies memory that {} reads, and nothing orders the two (tensor '{}'). "
@@ -121,7 +111,7 @@ void checkInplaceAmbiguity(const Graph &graph) {
     for (InIndex i = 0; i < op->inputCount(); ++i) {
       if (!op->hasInput(i)) continue;
       const size_t t = op->inputs()[i].value;
-      if (modifiesInput(*op, i)) modifiers.emplace_back(op, t);
+      if (op->modifiesInput(i)) modifiers.emplace_back(op, t);
       for (OutIndex o = 0; o < op->outputCount(); ++o)
         if (op->hasOutput(o) && op->aliasesInput(i, o)) memory.join(t, op->outputs()[o].value);
     }

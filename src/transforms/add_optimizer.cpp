@@ -6,7 +6,6 @@
 
 #include <algorithm>
 
-#include <popart/adam.hpp>
 #include <popart/ir.hpp>
 
 #include "transforms/update_emitter.hpp"
@@ -50,38 +49,24 @@ void clipGroup(UpdateEmitter &e, const ClipNormSettings &group, int groupIndex, 
   }
 }
 
-using BeginFn = void (*)(UpdateEmitter &, const Optimizer &, WeightUpdate &);
-using FinishFn = void (*)(UpdateEmitter &, const Optimizer &, const WeightUpdate &);
-struct Rule {
-  OptimizerType type;
-  BeginFn begin;
-  FinishFn finish;
-};
-constexpr Rule kRules[] = {{OptimizerType::SGD, beginSgd, finishSgd},
-                           {OptimizerType::Adam, beginAdam, finishAdam},
-                           {OptimizerType::Adaptive, beginAdaptive, finishAdaptive}};
-
 }  // namespace
 
-std::vector<ScalarVariable> addOptimizer(Graph &graph, const Optimizer &optimizer,
+std::vector<ScalarVariable> addOptimizer(Graph &graph, const UpdateRules &rules,
                                          const std::map<TensorId, TensorId> &weightToGradient) {
-  const auto rule =
-      std::find_if(std::begin(kRules), std::end(kRules), [&](const Rule &r) { return r.type == optimizer.type(); });
-  if (rule == std::end(kRules))
-    throw internal_error("Optimizer '{}': no update rule for this type.", optimizer.type_s());
-  UpdateEmitter emitter(graph, optimizer);
+  UpdateEmitter emitter(graph, rules);
   std::vector<WeightUpdate> updates;
   for (const auto &[weight, gradient] : weightToGradient) {
-    WeightUpdate u{weight, graph.getTensor(weight)->index(), graph.getTensor(gradient)->index(), {}, {}};
+    WeightUpdate u{weight, graph.getTensor(weight)->index(), &rules.of(weight), graph.getTensor(gradient)->index(), {},
+                   {}};
     check(graph.tensor(u.weight).tensorType() == TensorType::Variable, "Optimizer '{}': only variables can be updated",
           weight);
-    rule->begin(emitter, optimizer, u);
+    std::visit([&](const auto &form) { beginUpdate(emitter, form, u); }, u.rule->form);
     updates.push_back(u);
   }
   int groupIndex = 0;
-  for (const ClipNormSettings &group : optimizer.getClipNormSettings())
-    clipGroup(emitter, group, groupIndex++, updates);
-  for (const WeightUpdate &u : updates) rule->finish(emitter, optimizer, u);
+  for (const ClipNormSettings &group : rules.clipping) clipGroup(emitter, group, groupIndex++, updates);
+  for (const WeightUpdate &u : updates)
+    std::visit([&](const auto &form) { finishUpdate(emitter, form, u); }, u.rule->form);
   emitter.clearAccumulators();
   return emitter.scalarVariables();
 }

@@ -7,11 +7,11 @@
 #include <vector>
 
 #include <popart/graph.hpp>
-#include <popart/optimizer.hpp>
+#include <popart/updaterule.hpp>
 
 namespace popart::transforms {
 
-// A Variable that holds a non-constant scalar: Optimizer::scalar(name, weight) gives its value.
+// A Variable that holds a non-constant scalar: scalar `name` of the rule of `weight` gives its value.
 struct ScalarVariable {
   TensorId id;
   std::string name;
@@ -21,7 +21,7 @@ struct ScalarVariable {
 // `weightToGradient`: finished gradients by weight. Returns the scalar variables made, in order of creation.
 // Throws popart::error: clip group naming a weight without gradient, Adam state scaled by a non-constant loss scale,
 // weights that are no Variable.
-std::vector<ScalarVariable> addOptimizer(Graph &graph, const Optimizer &optimizer,
+std::vector<ScalarVariable> addOptimizer(Graph &graph, const UpdateRules &rules,
                                          const std::map<TensorId, TensorId> &weightToGradient);
 
 }  // namespace popart::transforms

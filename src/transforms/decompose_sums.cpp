@@ -26,7 +26,7 @@ TensorIndex emitZero(Graph &graph, const Op &sum, const TensorInfo &info) {
 
 // Gradients are named by prefix, in subgraphs behind their scopes.
 bool sumsGradients(const Op &op) {
-  return op.is("Sum") && op.inputCount() > 2 && op.outId(0).find(reservedGradientPrefix()) != TensorId::npos &&
+  return op.is(Role::Sum) && op.inputCount() > 2 && op.outId(0).find(reservedGradientPrefix()) != TensorId::npos &&
          termsHaveTheSumsInfo(op);
 }
 
@@ -34,8 +34,7 @@ bool sumsGradients(const Op &op) {
 int64_t placeOf(const Graph &graph, TensorIndex t) {
   const Tensor &tensor = graph.tensor(t);
   if (!tensor.hasProducer()) return 0;
-  const Op &producer = graph.op(tensor.producerIndex());
-  return producer.settings.sequence >= 0 ? producer.settings.sequence : producer.index().value;
+  return graph.op(tensor.producerIndex()).place();
 }
 
 }  // namespace
@@ -69,7 +68,7 @@ void decomposeGradientSums(Graph &graph) {
 
 void decomposeSums(Graph &graph) {
   for (Op *sum : graph.ops()) {
-    if (!sum->is("Sum") || !termsHaveTheSumsInfo(*sum)) continue;
+    if (!sum->is(Role::Sum) || !termsHaveTheSumsInfo(*sum)) continue;
     const TensorIndex result = sum->outputs()[0];
     TensorIndex total = emitZero(graph, *sum, sum->outInfo(0));
     for (size_t i = 0; i < sum->inputs().size(); ++i) {

@@ -9,7 +9,7 @@ namespace popart::transforms {
 TensorIndex loadStream(Graph &main, TensorIndex stream) {
   const TensorId id = main.tensor(stream).id;
   for (Op *op : main.ops())
-    if (op->is("HostLoad") && op->attrString("stream") == id) return op->outputs()[0];
+    if (op->is(Role::HostLoad) && op->attrString("stream") == id) return op->outputs()[0];
   Op::Settings settings(main);
   settings.sequence = 0;
   const TensorIndex loaded =

@@ -31,7 +31,7 @@ class SeedSetup {
     std::vector<Use> uses;
     Op *get = nullptr;  // of an earlier run, with the seeds it has given
     for (const Use &use : main.tensor(seed).uses()) {
-      if (main.op(use.op).is("GetRandomSeed"))
+      if (main.op(use.op).is(Role::GetRandomSeed))
         get = &main.op(use.op);
       else
         uses.push_back(use);
@@ -49,7 +49,7 @@ class SeedSetup {
   uint32_t countSeeds() const {
     uint32_t count = 0;
     for (const Graph *graph : ir_.getAllGraphs())
-      for (const Op *op : graph->ops()) count += op->is("ModifyRandomSeed") ? 1 : 0;
+      for (const Op *op : graph->ops()) count += op->is(Role::ModifyRandomSeed) ? 1 : 0;
     return count;
   }
 
@@ -94,7 +94,7 @@ class SeedSetup {
   // The subgraph input that input `i` of a Call, Loop or If reaches.
   void enter(Op &op, int i) {
     for (Graph *graph : op.getCalledGraphs()) {
-      if (op.is("If")) {
+      if (op.is(Role::If)) {
         const int thenInputs = static_cast<int>(
             op.getIr().getGraph(op.attributes().getAttribute<GraphRef>("then_branch").id).inputs().size());
         const bool isThen = graph->id == op.attributes().getAttribute<GraphRef>("then_branch").id;
@@ -102,7 +102,7 @@ class SeedSetup {
         if (position >= 0 && position < (isThen ? thenInputs : static_cast<int>(graph->inputs().size())))
           spread(*graph, position, false);
       } else if (i < static_cast<int>(graph->inputs().size())) {
-        spread(*graph, i, op.is("Loop"));
+        spread(*graph, i, op.is(Role::Loop));
       }
     }
   }

@@ -3,25 +3,23 @@
 //   SGD1  v = Accumulate(v, g); w = SGD1VarUpdate(w, v); v = SGD1AcclUpdate(v, w)
 //   SGD2  v = SGD2PartialAcclUpdate(v, w); v = Accumulate(v, g); w = SGD2VarUpdate(w, v)
 //   Nesterov: the weight update takes SGD1Nesterov(g, w, v) in place of v, g summed over the micro-batches.
-#include <popart/sgd.hpp>
-
 #include "transforms/update_emitter.hpp"
 
 namespace popart::transforms {
 namespace {
 
-bool isCombined(const SGD &sgd) { return sgd.getSGDAccumulatorAndMomentum() == SGDAccumulatorAndMomentum::Combined; }
+bool isCombined(const SgdRule &sgd) { return sgd.accumulatorAndMomentum == SGDAccumulatorAndMomentum::Combined; }
 
-TensorIndex velocityState(UpdateEmitter &e, const SGD &sgd, const WeightUpdate &u) {
+TensorIndex velocityState(UpdateEmitter &e, const SgdRule &sgd, const WeightUpdate &u) {
   const DataType weightType = e.info(u.weight).dataType();
   if (!isCombined(sgd)) {
-    const DataType type = sgd.getAccl1Type() == DataType::UNDEFINED ? weightType : sgd.getAccl1Type();
+    const DataType type = sgd.accl1Type == DataType::UNDEFINED ? weightType : sgd.accl1Type;
     return e.state("Accl1___" + u.id, TensorInfo(type, e.info(u.weight).shape()), 0.0);
   }
   check(e.info(u.gradient).dataType() == weightType,
         "SGD '{}': weight and gradient differ in type: got {} and {}, expected equal types", u.id, weightType,
         e.info(u.gradient).dataType());
-  const double swd1 = sgd.scalar("scaledWeightDecay1", u.id).value.val();
+  const double swd1 = u.rule->scalar("scaledWeightDecay1").value.val();
   if (swd1 == 0) return e.state("Accl___" + u.id, e.info(u.weight), 0.0);
   std::vector<double> values = e.graph().tensor(u.weight).tensorData().asDoubles();
   for (double &v : values) v *= swd1;
@@ -30,50 +28,46 @@ TensorIndex velocityState(UpdateEmitter &e, const SGD &sgd, const WeightUpdate &
 
 }  // namespace
 
-void beginSgd(UpdateEmitter &e, const Optimizer &optimizer, WeightUpdate &u) {
-  const SGD &sgd = static_cast<const SGD &>(optimizer);
+void beginUpdate(UpdateEmitter &e, const SgdRule &sgd, WeightUpdate &u) {
   const bool combined = isCombined(sgd);
-  if (!sgd.hasVelocity(u.id) || !combined) u.gradient = e.accumulated(u, sgd.getAccumType());
+  if (!sgd.hasVelocity || !combined) u.gradient = e.accumulated(u);
   u.clippable = u.gradient;
-  if (!sgd.hasVelocity(u.id)) return;
+  if (!sgd.hasVelocity) return;
   TensorIndex v = velocityState(e, sgd, u);
   if (!combined)
     v = e.emitOne("SGD2PartialAcclUpdate",
-                  {v, u.weight, e.scalar("scaledMomentum2", u.id), e.scalar("scaledWeightDecay1", u.id)},
+                  {v, u.weight, e.scalar("scaledMomentum2", u), e.scalar("scaledWeightDecay1", u)},
                   "AcclIntoReduce___" + u.id);
   const std::string factor = combined ? "dampeningScaleFactor1" : "dampeningScaleFactor2";
   if (combined) e.setContext(ExecutionContext::Normal);  // the velocity itself accumulates
-  u.velocity = e.emitOne("Accumulate", {v, u.gradient, e.scalar(factor, u.id)}, "AcclIntoUpdate___" + u.id,
+  u.velocity = e.emitOne("Accumulate", {v, u.gradient, e.scalar(factor, u)}, "AcclIntoUpdate___" + u.id,
                          {{"accumulation_type", std::string("DampenedAdd")}});
   e.setContext(ExecutionContext::AccumulateOuterFragment);
   u.clippable = u.velocity;
-  if (!sgd.usesNesterov(u.id)) return;
+  if (!sgd.usesNesterov) return;
   // A combined velocity holds dampened gradients only, so the plain ones are summed beside it.
   if (combined) u.gradient = e.summedIn("Accl___" + u.id + "_nesterovGrad", u);
-  u.clippable =
-      e.emitOne("SGD1Nesterov",
-                {u.gradient, u.weight, u.velocity, e.scalar("nesterovUnscale", u.id), e.scalar("weightDecay", u.id),
-                 e.scalar("nesterovGradScaleFactor", u.id), e.scalar("momentum", u.id)},
-                "NesterovUpdater___" + u.id);
+  u.clippable = e.emitOne("SGD1Nesterov",
+                          {u.gradient, u.weight, u.velocity, e.scalar("nesterovUnscale", u), e.scalar("weightDecay", u),
+                           e.scalar("nesterovGradScaleFactor", u), e.scalar("momentum", u)},
+                          "NesterovUpdater___" + u.id);
 }
 
-void finishSgd(UpdateEmitter &e, const Optimizer &optimizer, const WeightUpdate &u) {
-  const SGD &sgd = static_cast<const SGD &>(optimizer);
+void finishUpdate(UpdateEmitter &e, const SgdRule &sgd, const WeightUpdate &u) {
   const TensorId updated = "UpdatedVar___" + u.id;
-  if (!sgd.hasVelocity(u.id)) {
+  if (!sgd.hasVelocity) {
     e.emit("SGD0VarUpdate",
-           {u.weight, u.clippable, e.scalar("scaledLearningRate0", u.id), e.scalar("weightDecayScaleFactor0", u.id)},
+           {u.weight, u.clippable, e.scalar("scaledLearningRate0", u), e.scalar("weightDecayScaleFactor0", u)},
            {updated});
     return;
   }
   if (!isCombined(sgd)) {
-    e.emit("SGD2VarUpdate", {u.weight, u.clippable, e.scalar("scaledLearningRate2", u.id)}, {updated});
+    e.emit("SGD2VarUpdate", {u.weight, u.clippable, e.scalar("scaledLearningRate2", u)}, {updated});
     return;
   }
   const TensorIndex weight =
-      e.emitOne("SGD1VarUpdate", {u.weight, u.clippable, e.scalar("scaledLearningRate1", u.id)}, updated);
-  e.emit("SGD1AcclUpdate",
-         {u.velocity, weight, e.scalar("scaledMomentum1", u.id), e.scalar("scaledWeightDecay1", u.id)},
+      e.emitOne("SGD1VarUpdate", {u.weight, u.clippable, e.scalar("scaledLearningRate1", u)}, updated);
+  e.emit("SGD1AcclUpdate", {u.velocity, weight, e.scalar("scaledMomentum1", u), e.scalar("scaledWeightDecay1", u)},
          {"AcclOutOfAcclUpdate___" + u.id});
 }
 

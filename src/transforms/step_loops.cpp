@@ -169,7 +169,7 @@ class LoopMaker {
 // What no micro-batch makes, for example an updated weight, is stored after the loop.
 void storeOuterValuesAfterwards(Graph &main) {
   for (Op *op : main.ops()) {
-    if (!op->is("HostStore")) continue;
+    if (!op->is(Role::HostStore)) continue;
     const Tensor &value = *op->inTensor(0);
     if (!value.hasProducer() || isOuter(*value.getProducer()))
       op->settings.executionContext = ExecutionContext::AccumulateOuterFragment;

@@ -5,13 +5,13 @@
 
 namespace popart::transforms {
 
-TensorIndex UpdateEmitter::scalar(const std::string &name, const TensorId &weight) {
-  const OptimizerScalar scalar = optimizer_.scalar(name, weight);
+TensorIndex UpdateEmitter::scalar(const std::string &name, const WeightUpdate &u) {
+  const OptimizerScalar &scalar = u.rule->scalar(name);
   const TensorId id = scalar.id();
   if (const TensorIndex made = graph_.find(id); made.valid()) return made;
   const TensorData data = TensorData::scalar(scalar.value.val());
   if (scalar.value.isConst()) return graph_.addConstant(id, data);
-  scalarVariables_.push_back({id, name, weight});
+  scalarVariables_.push_back({id, name, u.id});
   return graph_.addVariable(id, data);
 }
 
@@ -24,12 +24,12 @@ std::vector<TensorIndex> UpdateEmitter::emit(std::string_view type, const std::v
   return graph_.addConnectedOp(opDef(type), inputs, ids, std::move(attributes), settings)->outputs();
 }
 
-TensorIndex UpdateEmitter::accumulated(const WeightUpdate &u, DataType accumType) {
+TensorIndex UpdateEmitter::accumulated(const WeightUpdate &u) {
   if (!accumulates()) return u.gradient;
-  const OptimizerFactors &factors = optimizer_.factors();
+  const OptimizerFactors &factors = rules_.factors;
   const bool running = factors.reduction == OptimizerFactors::Reduction::MeanRunning;
   const float share = running ? 1.0f / static_cast<float>(factors.accumulationFactor) : 1.0f;
-  return accumulatedIn("Accum___" + u.id, u, accumType, share);
+  return accumulatedIn("Accum___" + u.id, u, u.rule->accumType, share);
 }
 
 TensorIndex UpdateEmitter::summedIn(const TensorId &state, const WeightUpdate &u) {

@@ -7,10 +7,11 @@
 
 namespace popart::transforms {
 
-// One weight between its gradient and its update. The emitters below are split at the tensor that clipping scales.
+// One weight between its gradient and its update.
 struct WeightUpdate {
   TensorId id;
   TensorIndex weight;
+  const UpdateRule *rule;
   TensorIndex gradient;   // as differentiation left it
   TensorIndex clippable;  // what clipping scales; afterwards the scaled tensor
   TensorIndex velocity;   // SGD: state after the gradient was added
@@ -18,12 +19,12 @@ struct WeightUpdate {
 
 class UpdateEmitter {
  public:
-  UpdateEmitter(Graph &graph, const Optimizer &optimizer) : graph_(graph), optimizer_(optimizer) {}
+  UpdateEmitter(Graph &graph, const UpdateRules &rules) : graph_(graph), rules_(rules) {}
 
   Graph &graph() const { return graph_; }
   const TensorInfo &info(TensorIndex t) const { return graph_.info(t); }
-  // The scalar as a tensor: a constant, or a variable that the session writes.
-  TensorIndex scalar(const std::string &name, const TensorId &weight);
+  // The scalar of the weight's rule as a tensor: a constant, or a variable that the session writes.
+  TensorIndex scalar(const std::string &name, const WeightUpdate &update);
   // One op; output i is named outputIds[i] (made unique).
   std::vector<TensorIndex> emit(std::string_view type, const std::vector<TensorIndex> &inputs,
                                 const std::vector<TensorId> &outputIds, Attributes attributes = {});
@@ -35,17 +36,19 @@ class UpdateEmitter {
   TensorIndex state(const TensorId &id, const TensorInfo &info, double value);
   TensorIndex state(const TensorId &id, const TensorData &initial);
 
+  const OptimizerValue &lossScaling() const { return rules_.lossScaling; }
+
   // What optimizer ops made from now on belong to: each micro-batch, or the update after the last one.
   void setContext(ExecutionContext context) { context_ = context; }
-  // The gradient summed (Running mean: averaged) over the micro-batches in state "Accum___<weight>", of type
-  // `accumType` or else the weight's; the gradient itself where nothing accumulates.
-  TensorIndex accumulated(const WeightUpdate &update, DataType accumType);
+  // The gradient summed (Running mean: averaged) over the micro-batches in state "Accum___<weight>", of the rule's type
+  // or else the weight's; the gradient itself where nothing accumulates.
+  TensorIndex accumulated(const WeightUpdate &update);
   // The gradient summed over the micro-batches in state `id` of the weight's type; the gradient itself where nothing
   // accumulates.
   TensorIndex summedIn(const TensorId &id, const WeightUpdate &update);
   // Empties the accumulators of `accumulated` and `summedIn`; to be called after all updates.
   void clearAccumulators();
-  bool accumulates() const { return optimizer_.factors().accumulationFactor > 1; }
+  bool accumulates() const { return rules_.factors.accumulationFactor > 1; }
 
   const std::vector<ScalarVariable> &scalarVariables() const { return scalarVariables_; }
 
@@ -53,20 +56,18 @@ class UpdateEmitter {
   TensorIndex accumulatedIn(const TensorId &id, const WeightUpdate &update, DataType accumType, float share);
 
   Graph &graph_;
-  const Optimizer &optimizer_;
+  const UpdateRules &rules_;
   std::vector<ScalarVariable> scalarVariables_;
   ExecutionContext context_ = ExecutionContext::AccumulateOuterFragment;
   std::vector<std::pair<TensorId, TensorIndex>> accumulators_;  // weight, accumulated gradient
 };
 
-void beginSgd(UpdateEmitter &emitter, const Optimizer &optimizer, WeightUpdate &update);
-void finishSgd(UpdateEmitter &emitter, const Optimizer &optimizer, const WeightUpdate &update);
-void beginAdam(UpdateEmitter &emitter, const Optimizer &optimizer, WeightUpdate &update);
-void finishAdam(UpdateEmitter &emitter, const Optimizer &optimizer, const WeightUpdate &update);
-void beginAdaptive(UpdateEmitter &emitter, const Optimizer &optimizer, WeightUpdate &update);
-void finishAdaptive(UpdateEmitter &emitter, const Optimizer &optimizer, const WeightUpdate &update);
-// Gradient in type `type`, unscaled, plus wd w when the mode adds decay to the gradient and `decayScalar` is not empty.
-TensorIndex unscaledGradient(UpdateEmitter &emitter, const Optimizer &optimizer, const WeightUpdate &update,
-                             DataType type, WeightDecayMode mode, const std::string &decayScalar);
+// The update of one weight in two halves: up to the tensor that clipping scales, and from it on.
+void beginUpdate(UpdateEmitter &emitter, const SgdRule &rule, WeightUpdate &update);
+void beginUpdate(UpdateEmitter &emitter, const AdamRule &rule, WeightUpdate &update);
+void beginUpdate(UpdateEmitter &emitter, const AdaptiveRule &rule, WeightUpdate &update);
+void finishUpdate(UpdateEmitter &emitter, const SgdRule &rule, const WeightUpdate &update);
+void finishUpdate(UpdateEmitter &emitter, const AdamRule &rule, const WeightUpdate &update);
+void finishUpdate(UpdateEmitter &emitter, const AdaptiveRule &rule, const WeightUpdate &update);
 
 }  // namespace popart::transforms

@@ -91,6 +91,27 @@ def check_infos(case: Case) -> None:
             assert info.data_type_lcase() == str(result.dtype)
 
 
+def check_cost(case: Case) -> None:
+    """Every operand is read and written once at most; something is done, unless the op only looks at its input."""
+    arrays = case.arrays(case.types[0])
+    results = run(case, arrays)
+    flops, read, written = testing.op_cost(case.type, dict(case.attributes), contiguous(arrays), case.outputs)
+    given = sum(a.nbytes for a in arrays if a is not None)
+    made = sum(a.nbytes for a in results)
+    assert flops >= 0
+    assert 0 <= read <= given
+    if (flops, read, written) == (0, 0, 0):
+        elements = b"".join(np.ravel(a).tobytes() for a in results)
+        views = case.type in ("Shape", "Size") or elements == np.ravel(arrays[0]).tobytes()
+        assert views or made == 0, f"{case.label}: costs nothing"
+        return
+    assert written == made
+    if case.type == "MatMul":
+        assert flops == 2 * results[0].size * arrays[0].shape[-1]
+    if case.type == "Conv":
+        assert flops == 2 * results[0].size * np.prod(arrays[1].shape[1:])
+
+
 def check_forward(case: Case) -> None:
     """The reference gives what the oracle gives, for every element type."""
     if case.expected is None:
@@ -246,6 +267,7 @@ def check_failure(case: Case) -> None:
 
 CHECKS: dict[str, Callable[[Case], None]] = {
     "infos": check_infos,
+    "cost": check_cost,
     "forward": check_forward,
     "backends": check_backends,
     "bfloat16": check_bfloat16,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tools.checks.layers import check_file, check_readmes
+from tools.checks.layers import check_file, check_public_headers, check_readmes
 
 
 @pytest.mark.parametrize(
@@ -14,6 +14,8 @@ from tools.checks.layers import check_file, check_readmes
         ("src/backends/cpu/gemm.cpp", "hwy/highway.h"),
         ("src/api/session.cpp", "runtime/engine.hpp"),
         ("include/popart/op.hpp", "popart/names.hpp"),
+        ("src/transforms/add_optimizer.cpp", "popart/updaterule.hpp"),
+        ("src/api/session.cpp", "popart/optimizer.hpp"),
     ],
 )
 def test_downward_include_is_accepted(name, include):
@@ -25,18 +27,27 @@ def test_downward_include_is_accepted(name, include):
     [
         ("src/base/check.cpp", "ir/graph.hpp"),
         ("src/ir/graph.cpp", "api/session.hpp"),
-        ("src/runtime/engine.cpp", "ir/graph.hpp"),
+        ("src/runtime/engine.cpp", "ops/rules.hpp"),
+        ("src/transforms/add_optimizer.cpp", "popart/optimizer.hpp"),
+        ("src/base/half.cpp", "popart/op.hpp"),
         ("src/backends/cpu/gemm.cpp", "backends/ref/nn.hpp"),
         ("src/ir/graph.cpp", "onnx_proto/onnx.pb.h"),
         ("src/onnx/reader.hpp", "onnx_proto/onnx.pb.h"),
         ("include/popart/op.hpp", "ir/graph.hpp"),
         ("include/popart/op.hpp", "fmt/format.h"),
+        ("include/popart/op.hpp", "popart/session.hpp"),
     ],
 )
 def test_other_include_is_named(name, include):
     problems = check_file(name, f"#  include <{include}>\n")
     assert len(problems) == 1
     assert include in problems[0]
+
+
+def test_public_header_that_is_gone_is_named(tmp_path):
+    assert any(
+        problem.startswith("include/popart/graph.hpp: PUBLIC_HEADERS") for problem in check_public_headers(tmp_path)
+    )
 
 
 def test_file_outside_all_rooms_is_named():

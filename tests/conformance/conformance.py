@@ -6,6 +6,8 @@ does; any number of threads and repeated runs give the same bits. Two checks con
 the IR's text form, and an ONNX model where the operator has an ONNX form.
 
 To put a backend to the test: give it a name in `toBackend` (python/bindings/testing.cpp) and add that name to BACKENDS.
+`counting` is the CPU's kernels on a device with memory of its own, which runs later what it is given and the tasks of a
+round backwards (tests/support/counting_device).
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from tests.cases import run_cases
 from tests.cases.case import Array, Case
 from tests.cases.run_cases import TOLERANCES, assert_close, contiguous, popart_exception, testing
 
-BACKENDS = ("ref", "cpu")
+BACKENDS = ("ref", "cpu", "counting")
 REPETITIONS = 100
 # Every so many cases are run REPETITIONS times.
 REPEATED = 10

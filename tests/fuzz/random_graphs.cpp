@@ -10,6 +10,7 @@
 
 #include <popart/error.hpp>
 
+#include "../support/host.hpp"
 #include "api/compile_options.hpp"
 #include "autodiff/autodiff.hpp"
 #include "backends/ref/ref.hpp"
@@ -63,12 +64,13 @@ class Program {
     const std::unique_ptr<Ir> copy = ir.clone();
     addHostIo(copy->getMainGraph(), results);
     lower::LowerOptions options;
-    options.backends = device == Device::Cpu ? backendsFor(DeviceType::Cpu)
+    options.backends = device == Device::Cpu ? deviceFor(DeviceType::Cpu).backends()
                                              : std::vector<const executable::Backend *>{&ref::backend()};
     options.fuse = device == Device::Cpu;
     options.threads = threads;
     executable_ = pipeline::lower(*copy, options);
-    engine_ = std::make_unique<runtime::Engine>(executable_, threads, runtime::Waking::Always);
+    engine_ = std::make_unique<runtime::Engine>(executable_, test::host(),
+                                                runtime::RunSettings{threads, runtime::Waking::Always});
     count_ = results.size();
   }
 

@@ -11,9 +11,12 @@
 
 #include "api/compile_options.hpp"
 #include "api/virtual_ipus.hpp"
+#include "backends/cpu/cpu.hpp"
 #include "backends/ref/ref.hpp"
 #include "onnx/graph_writer.hpp"
 #include "onnx/reader.hpp"
+#include "runtime/host_device.hpp"
+#include "support/counting_device/counting_device.hpp"
 
 namespace popart {
 namespace {
@@ -122,14 +125,28 @@ class Streams : public runtime::StreamSource {
   const std::map<std::string, TensorData> &values_;
 };
 
+const runtime::Device &deviceOf(OpBackend backend) {
+  static const runtime::HostDevice reference("ref", {&ref::backend()});
+  static const test::CountingDevice counting(cpu::backend(), ref::backend());
+  switch (backend) {
+    case OpBackend::Reference:
+      return reference;
+    case OpBackend::Counting:
+      return counting;
+    case OpBackend::Best:
+      break;
+  }
+  return deviceFor(DeviceType::Cpu);
+}
+
 std::unique_ptr<session::CompiledProgram> compile(Program &p, const std::vector<TensorIndex> &results,
                                                   OpBackend backend, int threads) {
   addHostIo(p, results);
   const int count = threads > 0 ? threads : computeThreadCount();
   session::CompileOptions options = compileOptionsFor(DeviceType::Cpu, count);
+  options.device = &deviceOf(backend);
   options.evaluate = {};  // what the op is given is computed when it runs
   options.waking = runtime::Waking::Always;
-  if (backend == OpBackend::Reference) options.backends = {&ref::backend()};
   auto compiled = std::make_unique<session::CompiledProgram>("single op");
   compiled->compile(*p.ir, options);
   return compiled;
@@ -138,6 +155,8 @@ std::unique_ptr<session::CompiledProgram> compile(Program &p, const std::vector<
 std::vector<TensorData> execute(Program &p, const std::vector<TensorIndex> &results, const OpRun &run) {
   const auto compiled = compile(p, results, run.backend, run.threads);
   compiled->load(*DeviceManager::createDeviceManager().createCpuDevice());
+  const size_t count = results.size();
+  p.ir.reset();  // nothing that runs needs the graph
   const auto executable = compiled->executable();
   const auto runOnce = [&](Streams &streams) { compiled->run([&]() -> runtime::StreamSource & { return streams; }); };
   Streams streams(*executable, p.streams);
@@ -146,9 +165,9 @@ std::vector<TensorData> execute(Program &p, const std::vector<TensorIndex> &resu
     Streams again(*executable, p.streams);
     runOnce(again);
     if (again.results != streams.results)
-      throw internal_error("operator '{}': run {} gives other bits than the first", p.op->opType(), i + 1);
+      throw internal_error("single op: run {} gives other bits than the first", i + 1);
   }
-  std::vector<TensorData> values(results.size());
+  std::vector<TensorData> values(count);
   for (size_t i = 0; i < executable->outputs.size(); ++i)
     values[static_cast<size_t>(std::stoi(executable->outputs[i].id.substr(6)))] = streams.results[i];
   return values;
@@ -220,6 +239,8 @@ std::vector<TensorInfo> inferOp(const SingleOp &op) {
   for (int i = 0; i < p.op->outputCount(); ++i) infos.push_back(p.op->outInfo(i));
   return infos;
 }
+
+Cost costOfOp(const SingleOp &op) { return costOf(*build(op).op); }
 
 std::vector<TensorData> gradOp(const SingleOp &op, const std::vector<TensorData> &gradOutputs,
                                const std::vector<int> &wanted, OpBackend backend) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <popart/attributes.hpp>
+#include <popart/opdef.hpp>
 #include <popart/tensordata.hpp>
 
 #include "executable/executable.hpp"
@@ -20,8 +21,9 @@ struct SingleOp {
   int outputs = -1;                // -1: every output of the row that is not optional (variadic: one)
 };
 
-// Reference: the kernels that define meaning. Best: those a CPU session would use.
-enum class OpBackend { Reference, Best };
+// Reference: the kernels that define meaning. Best: those a CPU session would use. Counting: the same on a device with
+// memory of its own (counting_device/).
+enum class OpBackend { Reference, Best, Counting };
 // Transposed: inputs of rank 2 and more arrive with their dimensions reversed and a Transpose puts them right, so that
 // backends which read permuted operands without a copy do so.
 enum class OpOperands { Plain, Transposed };
@@ -46,6 +48,8 @@ std::string textOfOp(const SingleOp &op);
 std::optional<std::vector<TensorData>> runOpAsOnnx(const SingleOp &op);
 // Types and shapes only; input values are not read.
 std::vector<TensorInfo> inferOp(const SingleOp &op);
+// What the row says the op costs.
+Cost costOfOp(const SingleOp &op);
 // Gradients of the inputs listed in `wanted`, in that order, given the gradients of the outputs (empty: none).
 // An empty TensorData in the result: the op gives no gradient for that input.
 std::vector<TensorData> gradOp(const SingleOp &op, const std::vector<TensorData> &gradOutputs,

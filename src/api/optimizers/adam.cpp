@@ -99,6 +99,12 @@ bool Adam::hasWeightDecay(const TensorId &weight) const {
   return !wd.isConst() || wd.val() != 0.0f;
 }
 
+UpdateRule Adam::updateForm(const TensorId &weight) const {
+  return {AdamRule{mode_, decayMode_, hasWeightDecay(weight), scaledOptimizerState_, accl1Type_, accl2Type_},
+          accumType_,
+          {}};
+}
+
 std::string Adam::replacementProblem(const Optimizer &other) const {
   if (std::string p = Optimizer::replacementProblem(other); !p.empty()) return p;
   const Adam &o = static_cast<const Adam &>(other);

@@ -95,6 +95,13 @@ bool Adaptive::hasWeightDecay(const TensorId &weight) const {
   return !wd.isConst() || wd.val() != 0.0f;
 }
 
+UpdateRule Adaptive::updateForm(const TensorId &weight) const {
+  return {
+      AdaptiveRule{mode_, decayMode_, hasWeightDecay(weight), hasMomentum(weight), tfVariant_, accl1Type_, accl3Type_},
+      accumType_,
+      {}};
+}
+
 std::string Adaptive::replacementProblem(const Optimizer &other) const {
   if (std::string p = Optimizer::replacementProblem(other); !p.empty()) return p;
   const Adaptive &o = static_cast<const Adaptive &>(other);

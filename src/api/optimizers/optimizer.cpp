@@ -10,10 +10,6 @@
 
 namespace popart {
 
-TensorId OptimizerScalar::id() const {
-  return specific.empty() ? name + "___default___FLOAT" : name + "___specific___" + specific;
-}
-
 Optimizer::Optimizer(OptimizerValue lossScaling, std::vector<ClipNormSettings> clipNormSettings)
     : lossScaling_(lossScaling), clipNormSettings_(std::move(clipNormSettings)) {
   check(lossScaling.val() != 0.0f, "Optimizer: invalid loss scaling: got 0, expected a value other than 0");
@@ -84,6 +80,19 @@ std::string Optimizer::mapProblem(const std::string &what, const OptimizerValueM
 
 OptimizerScalar Optimizer::make(const std::string &name, const TensorId &weight, float value, bool isConst) const {
   return {name, OptimizerValue(value, isConst), hasSpecific(weight) ? weight : TensorId()};
+}
+
+UpdateRules Optimizer::updateRules(const OptimizerFactors &factors) const {
+  const std::unique_ptr<Optimizer> scaled = clone();
+  scaled->setFactors(factors);
+  auto rule = [&](const TensorId &weight) {
+    UpdateRule result = scaled->updateForm(weight);
+    for (const std::string &name : scaled->scalarNames(weight)) result.scalars.push_back(scaled->scalar(name, weight));
+    return result;
+  };
+  UpdateRules rules{factors, lossScaling_, clipNormSettings_, rule({}), {}};
+  for (const auto &[weight, value] : learningRates().getSpecifics()) rules.specific.emplace(weight, rule(weight));
+  return rules;
 }
 
 float Optimizer::gradientDivisor() const {

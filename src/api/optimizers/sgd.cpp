@@ -119,6 +119,10 @@ bool SGD::usesNesterov(const TensorId &weight) const {
   return hasVelocity(weight) && (!n.isConst() || n.val() != 0.0f);
 }
 
+UpdateRule SGD::updateForm(const TensorId &weight) const {
+  return {SgdRule{accumulatorAndMomentum_, hasVelocity(weight), usesNesterov(weight), accl1Type_}, accumType_, {}};
+}
+
 std::string SGD::replacementProblem(const Optimizer &other) const {
   if (std::string p = Optimizer::replacementProblem(other); !p.empty()) return p;
   const SGD &o = static_cast<const SGD &>(other);

@@ -6,7 +6,7 @@
 
 #include <popart/op.hpp>
 
-#include "executable/kernel.hpp"
+#include "executable/host_kernel.hpp"
 
 namespace popart::cpu {
 

@@ -49,7 +49,7 @@ struct Targets {
   }
 };
 
-class LossKernel final : public executable::Kernel {
+class LossKernel final : public executable::HostKernel {
  public:
   explicit LossKernel(const Targets &targets) : t_(targets) {}
   std::string name() const override { return "class loss"; }
@@ -74,7 +74,7 @@ class LossKernel final : public executable::Kernel {
 };
 
 // A task owns some images.
-class LossGradientKernel final : public executable::Kernel {
+class LossGradientKernel final : public executable::HostKernel {
  public:
   explicit LossGradientKernel(const Targets &targets) : t_(targets) {
     tasks_ = taskCount(t_.batch * t_.classes * t_.inner, 1 << 15, t_.batch);

@@ -6,7 +6,7 @@
 #include "backends/cpu/cpu.hpp"
 #include "backends/cpu/epilogue_match.hpp"
 #include "backends/cpu/kernels/conv.hpp"
-#include "backends/cpu/kernels/pack.hpp"
+#include "backends/cpu/layouts/panels.hpp"
 #include "backends/cpu/spatial.hpp"
 #include "backends/cpu/weight_update.hpp"
 
@@ -15,7 +15,6 @@ namespace {
 
 using executable::KernelArgs;
 using executable::KernelRequest;
-using executable::Layout;
 using executable::OperandDesc;
 
 Spatial spatialInts(const std::vector<int64_t> &values, int64_t fill) {
@@ -41,15 +40,10 @@ std::optional<ConvShape> convShape(const Op &op, const Shape &x, const Shape &w,
   return s;
 }
 
-enum class Turned { No, Yes };
-
-bool requireWeights(const OperandDesc &w, const ConvShape &s, std::string &reason, Turned turned = Turned::No) {
-  const int groups = s.isDepthwise() ? 1 : static_cast<int>(s.groups);
-  const Layout &l = w.layout;
-  if (w.info.dataType() == DataType::FLOAT && l.kind == Layout::Kind::PackedConv && l.panel == panelWidth() &&
-      l.groups == groups && l.transposed == (turned == Turned::Yes && !s.isDepthwise()))
-    return true;
-  reason = "its weights must be FLOAT in convolution panels: got " + toText(w.info.dataType()) + " " + l.str();
+bool requireWeights(const OperandDesc &w, const ConvShape &s, std::string &reason, Turned turned = Turned::kNo) {
+  if (w.info.dataType() == DataType::FLOAT && w.layout == convPanels(w.info.shape(), s.groups, turned)) return true;
+  reason = "its weights must be FLOAT in convolution panels: got " + toText(w.info.dataType()) + " " +
+           executable::layoutName(w.layout);
   return false;
 }
 
@@ -65,7 +59,7 @@ const float *floats(const void *p) { return static_cast<const float *>(p); }
 
 // ---- forward ------------------------------------------------------------------------------------
 
-class ConvKernel final : public executable::Kernel {
+class ConvKernel final : public executable::HostKernel {
  public:
   enum class Bias { None, Given };
   ConvKernel(const ConvShape &shape, Bias bias, MatchedEpilogue epilogue, int threads)
@@ -120,7 +114,7 @@ std::unique_ptr<executable::Kernel> createConv(const KernelRequest &request, std
 
 // ---- data gradient ------------------------------------------------------------------------------
 
-class DataGradientKernel final : public executable::Kernel {
+class DataGradientKernel final : public executable::HostKernel {
  public:
   DataGradientKernel(const ConvShape &shape, int threads) : shape_(shape), conv_(shape, threads) {}
   std::string name() const override { return "conv data gradient" + kindOf(shape_); }
@@ -141,7 +135,7 @@ class DataGradientKernel final : public executable::Kernel {
 std::unique_ptr<executable::Kernel> createDataGradient(const KernelRequest &request, std::string &reason) {
   const auto shape = convShape(*request.op, request.outputs[0].info.shape(), request.inputs[1].info.shape(),
                                request.inputs[0].info.shape(), reason);
-  if (!shape || !requireWeights(request.inputs[1], *shape, reason, Turned::Yes)) return nullptr;
+  if (!shape || !requireWeights(request.inputs[1], *shape, reason, Turned::kYes)) return nullptr;
   if (!requireChannelsLast(request.inputs[0], reason) || !requireChannelsLast(request.outputs[0], reason))
     return nullptr;
   return std::make_unique<DataGradientKernel>(*shape, request.threads);
@@ -149,7 +143,7 @@ std::unique_ptr<executable::Kernel> createDataGradient(const KernelRequest &requ
 
 // ---- weight gradient ----------------------------------------------------------------------------
 
-class WeightGradientKernel final : public executable::Kernel {
+class WeightGradientKernel final : public executable::HostKernel {
  public:
   WeightGradientKernel(const ConvShape &shape, std::optional<WeightUpdate> update, int threads)
       : shape_(shape), update_(std::move(update)), conv_(shape, threads) {}

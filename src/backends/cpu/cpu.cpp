@@ -6,14 +6,14 @@
 #include <popart/graph.hpp>
 
 #include "backends/cpu/depth_first.hpp"
-#include "backends/cpu/kernels/pack.hpp"
+#include "backends/cpu/kernels/micro_kernel.hpp"
+#include "backends/cpu/layouts/panels.hpp"
 
 namespace popart::cpu {
 namespace {
 
 using executable::Kernel;
 using executable::KernelRequest;
-using executable::Layout;
 using executable::OperandDesc;
 
 class CpuBackend final : public executable::Backend {
@@ -30,7 +30,19 @@ class CpuBackend final : public executable::Backend {
 
   std::string name() const override { return "cpu"; }
 
-  int panelWidth() const override { return cpu::panelWidth(); }
+  std::string variant() const override { return microKernels().instructionSet; }
+
+  const executable::Layout *wantedLayout(const Op &op, Side side, int index) const override {
+    if (op.is(Role::FusedMatMul)) return side == Side::In && index == 1 ? weightPanels(op) : nullptr;
+    if (op.is(Role::Conv) || op.is(Role::FusedConv))
+      return side == Side::In && index == 1 ? filterPanels(op, op.inShape(1), Turned::kNo) : executable::channelsLast();
+    if (op.is(Role::ConvDataGrad))
+      return side == Side::In && index == 1 ? filterPanels(op, op.inShape(1), Turned::kYes)
+                                            : executable::channelsLast();
+    if (op.is(Role::ConvWeightsGrad) || op.is(Role::FusedConvWeightsGrad))
+      return side == Side::In && index < 2 ? executable::channelsLast() : filterPanels(op, op.outShape(0), Turned::kNo);
+    return nullptr;
+  }
 
   std::span<const executable::BackendPass> passes() const override {
     static constexpr executable::BackendPass kPasses[] = {
@@ -53,6 +65,15 @@ class CpuBackend final : public executable::Backend {
   }
 
  private:
+  static const executable::Layout *weightPanels(const Op &product) {
+    const TensorInfo &weights = product.inInfo(1);
+    if (weights.rank() != 2 || weights.dataType() != DataType::FLOAT || weights.nelms() == 1) return nullptr;
+    return matrixPanels(product.attrInt("trans_b") != 0 ? Turned::kYes : Turned::kNo);
+  }
+  static const executable::Layout *filterPanels(const Op &convolution, const Shape &weights, Turned turned) {
+    return convPanels(weights, convolution.attrInt("group"), turned);
+  }
+
   std::unordered_map<std::string_view, std::vector<const Entry *>> entries_;
 };
 
@@ -68,8 +89,8 @@ bool everyOperand(const KernelRequest &request, Check &&check) {
 
 bool allPlain(const KernelRequest &request, std::string &reason) {
   return everyOperand(request, [&](const OperandDesc &o) {
-    if (o.layout.kind == Layout::Kind::Plain) return true;
-    reason = "it takes plain layout only: got " + o.layout.str();
+    if (o.layout == nullptr) return true;
+    reason = "it takes plain layout only: got " + executable::layoutName(o.layout);
     return false;
   });
 }

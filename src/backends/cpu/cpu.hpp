@@ -5,7 +5,7 @@
 #include <span>
 #include <string>
 
-#include "executable/kernel.hpp"
+#include "executable/host_kernel.hpp"
 
 namespace popart::cpu {
 

@@ -9,17 +9,18 @@
 #include <unordered_map>
 
 #include "backends/cpu/cpu.hpp"
+#include "backends/cpu/parted_kernel.hpp"
 #include "memory/arena.hpp"
 #include "schedule/schedule.hpp"
 
 namespace popart::cpu {
 namespace {
 
+using executable::HostKernel;
 using executable::Kernel;
 using executable::KernelArgs;
 using executable::KernelRequest;
 using executable::OperandDesc;
-using executable::PartOperands;
 
 // An operand of a member: of the whole kernel, or a piece of scratch memory that holds the part at hand.
 struct Operand {
@@ -30,12 +31,12 @@ struct Operand {
 };
 
 struct Member {
-  std::shared_ptr<const Kernel> kernel;  // in parts
+  std::shared_ptr<const HostKernel> kernel;  // in parts
   PartOperands cut;
   std::vector<Operand> in, out;
 };
 
-class DepthFirstKernel final : public Kernel {
+class DepthFirstKernel final : public HostKernel {
  public:
   DepthFirstKernel(std::vector<Member> members, int64_t parts, int64_t sharedScratch,
                    std::vector<std::vector<bool>> canOverwrite)
@@ -155,7 +156,8 @@ class Planner {
     Draft draft{&op, backend().createKernel(request, reason), {}};
     if (!draft.whole) return false;
     if (draft.whole->sharedBytes() > 0) return reason = op.opType() + " in it passes values between tasks", false;
-    draft.member.kernel = draft.whole->inParts(parts_, draft.member.cut);
+    if (const auto *parted = dynamic_cast<const PartedKernel *>(draft.whole.get()))
+      draft.member.kernel = parted->inParts(parts_, draft.member.cut);
     if (!draft.member.kernel) return reason = op.opType() + " in it does not fall into its parts", false;
     drafts_.push_back(std::move(draft));
     return true;
@@ -248,8 +250,7 @@ class Planner {
   }
   bool overwrites(size_t input, size_t output) const {
     const uint32_t in = body_.inputs()[input].value, out = root(body_.outputs()[output]);
-    if (bytesOf(in) != bytesOf(out) || bytesOf(out) % parts_ != 0 ||
-        request_.inputs[input].layout.kind != executable::Layout::Kind::Plain)
+    if (bytesOf(in) != bytesOf(out) || bytesOf(out) % parts_ != 0 || request_.inputs[input].layout != nullptr)
       return false;
     bool written = false, good = true;
     for (const Draft &d : drafts_) {

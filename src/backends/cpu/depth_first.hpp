@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "executable/kernel.hpp"
+#include "executable/host_kernel.hpp"
 
 namespace popart::cpu {
 

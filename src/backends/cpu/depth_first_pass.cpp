@@ -9,6 +9,7 @@
 #include <set>
 
 #include "backends/cpu/depth_first.hpp"
+#include "backends/cpu/parted_kernel.hpp"
 #include "schedule/schedule.hpp"
 
 namespace popart::cpu {
@@ -16,7 +17,6 @@ namespace {
 
 using executable::isFreeView;
 using executable::Kernel;
-using executable::PartOperands;
 
 class Chain {
  public:
@@ -27,7 +27,8 @@ class Chain {
     if (op.inputs().size() > kMostChainOperands || op.outputs().size() > kMostChainOperands || op.isUserOp())
       return false;
     Member member{&op, {}};
-    if (kernel.sharedBytes() > 0 || !kernel.inParts(parts_, member.cut)) return false;
+    const auto *parted = dynamic_cast<const PartedKernel *>(&kernel);
+    if (!parted || kernel.sharedBytes() > 0 || !parted->inParts(parts_, member.cut)) return false;
     auto values = values_;
     for (const auto &[value, own] : valuesOf(member)) {
       Value &v = values[value];
@@ -215,9 +216,9 @@ class Chain {
 };
 
 // Ops that become no step: they do not end a chain.
-bool isSilent(const Op &op) { return op.is("VariableAssign") || isFreeView(op); }
+bool isSilent(const Op &op) { return op.is(Role::VariableAssign) || isFreeView(op); }
 bool isKernel(const Op &op) {
-  return !op.has(Trait::Call) && !op.has(Trait::HostIo) && !op.is("VariableAssign") && !isFreeView(op);
+  return !op.has(Trait::Call) && !op.has(Trait::HostIo) && !op.is(Role::VariableAssign) && !isFreeView(op);
 }
 
 // Parts are shared out whole: where they do not come out even, threads would wait for the last ones.
@@ -238,7 +239,8 @@ void chainGraph(Ir &ir, Graph &graph, const executable::Backend &backend, int th
       ++i;
       continue;
     }
-    const auto first = kernelOf(graph.op(order[i]));
+    const auto kernel = kernelOf(graph.op(order[i]));
+    const auto *first = dynamic_cast<const PartedKernel *>(kernel.get());
     const int64_t parts = first ? first->parts() : 1;
     if (!pays(parts, threads)) {
       ++i;

@@ -77,7 +77,7 @@ WindowForm formOf(const KernelRequest &request, const Shape &shape) {
   return f;
 }
 
-class DynamicSliceKernel final : public executable::Kernel {
+class DynamicSliceKernel final : public executable::HostKernel {
  public:
   DynamicSliceKernel(const WindowForm &form, int64_t bytes) : form_(form), bytes_(bytes) {
     tasks_ = taskCount(form.runs * form.runElements() * bytes, 1 << 17, form.runs);
@@ -104,7 +104,7 @@ enum class Write { Update, Add, Zero };
 
 // One task: the window is written after the whole tensor was copied, which in-place use saves.
 template <Write kWrite, class T>
-class DynamicWriteKernel final : public executable::Kernel {
+class DynamicWriteKernel final : public executable::HostKernel {
  public:
   DynamicWriteKernel(const WindowForm &form, int64_t bytes) : form_(form), bytes_(bytes) {}
   std::string name() const override { return "dynamic write"; }

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "backends/cpu/layouts/panels.hpp"
+
 namespace popart::cpu {
 namespace {
 
@@ -12,10 +14,10 @@ using executable::OperandDesc;
 using Access = ElementOperand::Access;
 
 // Strides of a tensor in its memory, by logical dimension of the result (0 where it is broadcast).
-std::vector<int64_t> logicalStrides(const Shape &shape, const Layout &layout, const Shape &result) {
+std::vector<int64_t> logicalStrides(const Shape &shape, const Layout *layout, const Shape &result) {
   std::vector<size_t> order(shape.size());  // dimensions from the slowest to the fastest
   std::iota(order.begin(), order.end(), size_t{0});
-  if (layout.kind == Layout::Kind::ChannelsLast && shape.size() > 2)
+  if (layout == executable::channelsLast() && shape.size() > 2)
     std::rotate(order.begin() + 1, order.begin() + 2, order.end());
   std::vector<int64_t> strides(result.size(), 0);
   int64_t stride = 1;
@@ -27,21 +29,28 @@ std::vector<int64_t> logicalStrides(const Shape &shape, const Layout &layout, co
   return strides;
 }
 
+// Whether an element lies at a fixed distance from its neighbours in every dimension.
+bool isStrided(const Layout *layout) { return !layout || layout == executable::channelsLast(); }
+
 class Geometry {
  public:
   Geometry(const std::vector<OperandDesc> &inputs, const std::vector<OperandDesc> &outputs)
-      : inputs_(inputs), outputs_(outputs), result_(outputs[0].info.shape()), layout_(outputs[0].layout) {}
+      : inputs_(inputs),
+        outputs_(outputs),
+        result_(outputs[0].info.shape()),
+        layout_(outputs[0].layout),
+        panels_(asPanels(layout_)) {}
 
   // Fills the loop, the inputs' access and the padding. False and a reason when layouts do not fit together.
   bool run(ElementProgram &program, std::string &reason) {
     for (const OperandDesc &o : outputs_)
-      if (o.info.shape() != result_ || !(o.layout == layout_))
+      if (o.info.shape() != result_ || o.layout != layout_)
         return reason = "its results differ in shape or layout", false;
-    const bool isPacked = layout_.kind == Layout::Kind::Packed || layout_.kind == Layout::Kind::PackedConv;
+    if (!panels_ && !isStrided(layout_)) return reason = "it does not know layout " + layout_->name(), false;
     bool broadcasts = false;
     for (const OperandDesc &o : inputs_) {
       ElementOperand operand;
-      if (o.connected && !place(o, isPacked, operand, reason)) return false;
+      if (o.connected && !place(o, operand, reason)) return false;
       broadcasts |= operand.access == Access::kBroadcast;
       program.inputs.push_back(std::move(operand));
     }
@@ -49,20 +58,20 @@ class Geometry {
     const TensorInfo &info = outputs_[0].info;
     program.loop.elements =
         info.nelms() == 0 ? 0 : executable::storageBytes(info, layout_) / getDataTypeInfo(info.dataType()).nbytes;
-    if (isPacked) program.padding.assign(outputs_.size(), padding());
+    if (panels_) program.padding.assign(outputs_.size(), padding());
     if (broadcasts && info.nelms() > 0) collapse(program);
     return true;
   }
 
  private:
-  bool place(const OperandDesc &o, bool isPacked, ElementOperand &operand, std::string &reason) {
+  bool place(const OperandDesc &o, ElementOperand &operand, std::string &reason) {
     operand.bytes = getDataTypeInfo(o.info.dataType()).nbytes;
     if (o.info.nelms() == 1 && elementCount(result_) != 1) return operand.access = Access::kOne, true;
     if (o.info.nelms() == elementCount(result_) && o.layout == layout_) return operand.access = Access::kFull, true;
     if (o.info.nelms() == elementCount(result_) && result_.size() < 3)
-      return reason = "its operands have different layouts: " + o.layout.str(), false;
-    if (isPacked || o.layout.kind == Layout::Kind::Packed || o.layout.kind == Layout::Kind::PackedConv)
-      return reason = "it cannot broadcast in layout " + (isPacked ? layout_ : o.layout).str(), false;
+      return reason = "its operands have different layouts: " + executable::layoutName(o.layout), false;
+    if (panels_ || !isStrided(o.layout))
+      return reason = "it cannot broadcast in layout " + executable::layoutName(panels_ ? layout_ : o.layout), false;
     operand.access = Access::kBroadcast;
     operand.strides = logicalStrides(o.info.shape(), o.layout, result_);
     return true;
@@ -72,7 +81,7 @@ class Geometry {
   void collapse(ElementProgram &program) {
     std::vector<size_t> order(result_.size());
     std::iota(order.begin(), order.end(), size_t{0});
-    if (layout_.kind == Layout::Kind::ChannelsLast && order.size() > 2)
+    if (layout_ == executable::channelsLast() && order.size() > 2)
       std::rotate(order.begin() + 1, order.begin() + 2, order.end());
     std::vector<size_t> kept;
     for (size_t d : order)
@@ -107,25 +116,19 @@ class Geometry {
 
   ElementPadding padding() const {
     ElementPadding p;
-    p.panel = layout_.panel;
-    int64_t columns, rows;
-    if (layout_.kind == Layout::Kind::PackedConv) {
-      columns = layout_.transposed ? result_[1] : result_[0] / layout_.groups;
-      rows = elementCount(result_) == 0 ? 0 : elementCount(result_) / layout_.groups / columns;
-    } else {
-      rows = result_[result_.size() - 2], columns = result_.back();
-      if (layout_.transposed) std::swap(rows, columns);
-    }
-    if (p.panel == 0 || columns % p.panel == 0) return {};
-    p.start = columns / p.panel * rows * p.panel;
-    p.group = p.start + rows * p.panel;
-    p.valid = columns % p.panel;
+    p.panel = panels_->panel();
+    const PanelShape shape = panels_->shapeOf(outputs_[0].info);
+    if (shape.columns % p.panel == 0) return {};
+    p.start = shape.columns / p.panel * shape.rows * p.panel;
+    p.group = p.start + shape.rows * p.panel;
+    p.valid = shape.columns % p.panel;
     return p;
   }
 
   const std::vector<OperandDesc> &inputs_, &outputs_;
   const Shape &result_;
-  const Layout &layout_;
+  const Layout *layout_;
+  const PanelLayout *panels_;  // layout_, when it is one of panels
 };
 
 // A broadcast input whose innermost stride is not 0 or 1 (a permuted view of plain memory) has no loop.

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "backends/cpu/element_compile.hpp"
-#include "executable/kernel.hpp"
+#include "executable/host_kernel.hpp"
 
 namespace popart::cpu {
 

@@ -3,6 +3,7 @@
 
 #include "backends/cpu/cpu.hpp"
 #include "backends/cpu/element_operands.hpp"
+#include "backends/cpu/parted_kernel.hpp"
 
 namespace popart::cpu {
 namespace {
@@ -11,7 +12,7 @@ using executable::KernelArgs;
 using executable::KernelRequest;
 using Access = ElementOperand::Access;
 
-class ElementKernel final : public executable::Kernel {
+class ElementKernel final : public PartedKernel {
  public:
   ElementKernel(ElementProgram program, std::string name) : program_(std::move(program)), name_(std::move(name)) {}
   std::string name() const override { return name_; }
@@ -21,7 +22,7 @@ class ElementKernel final : public executable::Kernel {
   void run(const KernelArgs &args, int task) const noexcept override {
     program_.run(args.in, args.out, args.scratch, args.context, task);
   }
-  std::shared_ptr<const Kernel> inParts(int64_t count, executable::PartOperands &cut) const override {
+  std::shared_ptr<const HostKernel> inParts(int64_t count, PartOperands &cut) const override {
     ElementProgram program = program_;
     if (!program.cutInto(count)) return nullptr;
     cut = {0, (uint64_t{1} << program.outputBytes.size()) - 1};
@@ -36,7 +37,7 @@ class ElementKernel final : public executable::Kernel {
 };
 
 ElementSource sourceOf(const Op &op) {
-  if (op.is("FusedElementwise")) return elementSource(*op.getCalledGraphs().front());
+  if (op.is(Role::FusedElementwise)) return elementSource(*op.getCalledGraphs().front());
   return {&op.getGraph(), {&op}, op.inputs(), op.outputs()};
 }
 

@@ -107,16 +107,16 @@ class ChainMatcher : Body {
   bool step(const Op &op, TensorIndex value, Stage &stage) {
     auto advance = [&](Stage to) { return stage < to && (stage = to, true); };
     const bool isPair = op.inputCount() == 2 && op.inputs()[0] != op.inputs()[1];
-    if (op.is("Add") && isPair) {
+    if (op.is(Role::Add) && isPair) {
       const TensorIndex t = other(op, value);
       if (isRow(t) && !isFull(t) && advance(kBias)) return result_.bias = operand(t), true;
       if (isFull(t) && advance(kResidual)) return result_.residual = operand(t), true;
     }
-    if (op.is("Mul") && isPair && stage < kAlpha) {
+    if (op.is(Role::Mul) && isPair && stage < kAlpha) {
       result_.alpha = scalar(other(op, value));
       if (result_.alpha) return advance(kAlpha);
     }
-    if (op.is("Scale") && advance(kAlpha)) return result_.alpha = ScalarSource{op.attrFloat("scale"), -1, 1}, true;
+    if (op.is(Role::Scale) && advance(kAlpha)) return result_.alpha = ScalarSource{op.attrFloat("scale"), -1, 1}, true;
     return instruction(op, value, isPair, stage);
   }
   bool instruction(const Op &op, TensorIndex value, bool isPair, Stage &stage) {
@@ -154,7 +154,8 @@ class DescentMatcher : Body {
     result_.decay = {1, -1, 1};
     Op *last = body_.tensor(body_.outputs()[0]).getProducerUnsafe();
     if (!last) return false;
-    if (last->is("ScaledAdd") && body_.opCount() == 1 && last->inputs()[1] == product_ && isFull(last->inputs()[0])) {
+    if (last->is(Role::ScaledAdd) && body_.opCount() == 1 && last->inputs()[1] == product_ &&
+        isFull(last->inputs()[0])) {
       const auto scale = [&](int input, const char *attribute) {
         if (last->hasInput(input)) return scalar(last->inputs()[input]);
         return std::optional<ScalarSource>(ScalarSource{last->attrFloat(attribute), -1, 1});
@@ -168,7 +169,7 @@ class DescentMatcher : Body {
       result_.rate.sign = -1;
       return true;
     }
-    if (last->is("SGD0VarUpdate") && body_.opCount() == 1 && last->inputs()[1] == product_ &&
+    if (last->is(Role::SGD0VarUpdate) && body_.opCount() == 1 && last->inputs()[1] == product_ &&
         isFull(last->inputs()[0])) {
       const auto rate = scalar(last->inputs()[2]), decay = scalar(last->inputs()[3]);
       if (!rate || !decay) return false;
@@ -177,7 +178,7 @@ class DescentMatcher : Body {
       result_.decay = *decay;
       return true;
     }
-    if (last->is("Sub")) return matchDifference(*last);
+    if (last->is(Role::Sub)) return matchDifference(*last);
     return false;
   }
 
@@ -186,7 +187,7 @@ class DescentMatcher : Body {
     size_t ops = 1;
     TensorIndex parameter = sub.inputs()[0];
     if (Op *scaled = body_.tensor(parameter).getProducerUnsafe()) {
-      if (!scaled->is("Mul")) return false;
+      if (!scaled->is(Role::Mul)) return false;
       const int w = isFull(scaled->inputs()[0]) ? 0 : 1;
       const auto decay = scalar(scaled->inputs()[1 - w]);
       if (!decay) return false;
@@ -195,7 +196,7 @@ class DescentMatcher : Body {
       ++ops;
     }
     Op *step = body_.tensor(sub.inputs()[1]).getProducerUnsafe();
-    if (!isFull(parameter) || !step || !step->is("Mul")) return false;
+    if (!isFull(parameter) || !step || !step->is(Role::Mul)) return false;
     const int g = step->inputs()[0] == product_ ? 0 : 1;
     const auto rate = scalar(step->inputs()[1 - g]);
     if (step->inputs()[g] != product_ || !rate || body_.opCount() != ops + 1) return false;

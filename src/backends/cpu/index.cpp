@@ -46,7 +46,7 @@ GatherForm gatherForm(const KernelRequest &request, const Shape &data) {
   return f;
 }
 
-class GatherKernel final : public executable::Kernel {
+class GatherKernel final : public executable::HostKernel {
  public:
   GatherKernel(const GatherForm &form, int64_t bytes)
       : form_(form), slice_(form.data.inner * bytes), rows_(form.data.outer * form.count) {
@@ -97,7 +97,7 @@ std::unique_ptr<executable::Kernel> createGather(const KernelRequest &request, s
 
 // A task owns a stretch of places of one outer position and a stretch of columns: it clears them, then reads all
 // indices and adds the slices that fall there.
-class GatherGradientKernel final : public executable::Kernel {
+class GatherGradientKernel final : public executable::HostKernel {
  public:
   GatherGradientKernel(const GatherForm &form, int threads) : form_(form) {
     constexpr int64_t kElements = 1 << 15;
@@ -144,7 +144,7 @@ std::unique_ptr<executable::Kernel> createGatherGradient(const KernelRequest &re
 }
 
 // y[i] = x[i with its coordinate along the axis replaced by indices[i]].
-class GatherElementsKernel final : public executable::Kernel {
+class GatherElementsKernel final : public executable::HostKernel {
  public:
   GatherElementsKernel(const Shape &data, const Shape &result, int64_t axis, IndexOperand indices, int64_t bytes)
       : result_(result),
@@ -196,7 +196,7 @@ std::unique_ptr<executable::Kernel> createGatherElements(const KernelRequest &re
 }
 
 // The result is filled with the first value; then each index puts the second.
-class OneHotKernel final : public executable::Kernel {
+class OneHotKernel final : public executable::HostKernel {
  public:
   OneHotKernel(const AxisSizes &sizes, DataType indexType, int64_t bytes)
       : sizes_(sizes), indexType_(indexType), bytes_(bytes) {

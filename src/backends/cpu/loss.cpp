@@ -66,7 +66,7 @@ struct Problem {
   }
 };
 
-class NllKernel final : public executable::Kernel {
+class NllKernel final : public executable::HostKernel {
  public:
   NllKernel(Form form, Problem problem)
       : form_(form),

@@ -8,6 +8,8 @@
 #include "backends/cpu/cpu.hpp"
 #include "backends/cpu/epilogue_match.hpp"
 #include "backends/cpu/kernels/gemm.hpp"
+#include "backends/cpu/layouts/panels.hpp"
+#include "backends/cpu/parted_kernel.hpp"
 #include "backends/cpu/weight_update.hpp"
 
 namespace popart::cpu {
@@ -24,7 +26,7 @@ struct Problem {
   MatmulArgs args;  // strides; pointers come at run time
   int aInput = 0, bInput = 1;
   bool packedOutput = false;
-  executable::PartOperands cut;  // operands whose memory is the batch, matrix by matrix
+  PartOperands cut;  // operands whose memory is the batch, matrix by matrix
 };
 
 // A stack of matrices in plain memory, its dimensions in any order; strides in elements.
@@ -41,7 +43,7 @@ Matrix matrixOf(const Op &op, const char *name, const Shape &shape) {
   int64_t stride = 1;
   for (size_t d = shape.size(); d-- > 0; stride *= shape[d]) strides[d] = stride;
   Shape sizes = shape;
-  if (op.is("FusedMatMul") && op.hasAttr(name)) {
+  if (op.is(Role::FusedMatMul) && op.hasAttr(name)) {
     const Shape plain = strides;
     const auto &perm = op.attrInts(name);
     for (size_t d = 0; d < shape.size(); ++d)
@@ -55,7 +57,7 @@ Matrix matrixOf(const Op &op, const char *name, const Shape &shape) {
 // The result of shape `shape` as the product sees it: dimension perm_out[i] of the product is dimension i of the
 // result.
 Matrix resultOf(const Op &op, const Shape &shape) {
-  if (!op.is("FusedMatMul") || !op.hasAttr("perm_out")) return matrixOf(op, "", shape);
+  if (!op.is(Role::FusedMatMul) || !op.hasAttr("perm_out")) return matrixOf(op, "", shape);
   const auto &perm = op.attrInts("perm_out");
   const Matrix stored = matrixOf(op, "", shape);
   Shape storedStrides = stored.batchStride, sizes(shape.size()), strides(shape.size());
@@ -93,10 +95,9 @@ std::optional<Problem> plan(const KernelRequest &request, bool transA, bool tran
                b = matrixOf(op, "perm_b", request.inputs[1].info.shape());
   const Matrix c = resultOf(op, request.outputs[0].info.shape());
   const bool isPermuted =
-      op.is("FusedMatMul") && (op.hasAttr("perm_a") || op.hasAttr("perm_b") || op.hasAttr("perm_out"));
-  const Layout &bLayout = request.inputs[1].layout;
-  if (request.inputs[0].layout.kind != Layout::Kind::Plain)
-    return reason = "its left operand must be plain", std::nullopt;
+      op.is(Role::FusedMatMul) && (op.hasAttr("perm_a") || op.hasAttr("perm_b") || op.hasAttr("perm_out"));
+  const Layout *bLayout = request.inputs[1].layout;
+  if (request.inputs[0].layout != nullptr) return reason = "its left operand must be plain", std::nullopt;
   Shape batch = npOut(a.batch, b.batch);
   Problem p;
   MatmulShape &s = p.shape;
@@ -119,33 +120,34 @@ std::optional<Problem> plan(const KernelRequest &request, bool transA, bool tran
     p.cut.inputs = (isStack(a, batch) ? 0b1u : 0u) | (isStack(b, batch) ? 0b10u : 0u);
     p.cut.outputs = isStack(c, batch) ? ~uint64_t{0} : 0;
   }
-  if (bLayout.kind == Layout::Kind::Packed) {
-    s.bLayout = bLayout.transposed == transB ? BLayout::kPacked : BLayout::kPackedTransposed;
-  } else if (bLayout.kind == Layout::Kind::Plain) {
+  const Layout *panels = matrixPanels(Turned::kNo), *turnedPanels = matrixPanels(Turned::kYes);
+  if (bLayout == panels || bLayout == turnedPanels) {
+    s.bLayout = (bLayout == turnedPanels) == transB ? BLayout::kPacked : BLayout::kPackedTransposed;
+  } else if (!bLayout) {
     s.bLayout = BLayout::kStrided;
     p.args.bRowStride = transB ? b.columnStride : b.rowStride;
     p.args.bColStride = transB ? b.rowStride : b.columnStride;
   } else {
-    return reason = "its right operand has layout " + bLayout.str(), std::nullopt;
+    return reason = "its right operand has layout " + bLayout->name(), std::nullopt;
   }
-  const Layout &out = request.outputs[0].layout;
-  if (out.kind == Layout::Kind::Packed) {  // a weight gradient: W = update(W, Aᵀ·B), stored packed
-    if (!transA || transB || !a.batch.empty() || !b.batch.empty() || bLayout.kind != Layout::Kind::Plain)
+  const Layout *out = request.outputs[0].layout;
+  if (out == panels || out == turnedPanels) {  // a weight gradient: W = update(W, Aᵀ·B), stored packed
+    if (!transA || transB || !a.batch.empty() || !b.batch.empty() || bLayout)
       return reason = "only Aᵀ·B of plain matrices can be written packed", std::nullopt;
     p.packedOutput = true;
-    if (out.transposed) {  // store (Aᵀ·B)ᵀ = Bᵀ·A
+    if (out == turnedPanels) {  // store (Aᵀ·B)ᵀ = Bᵀ·A
       std::swap(s.m, s.n);
       std::swap(p.aInput, p.bInput);
       p.args.aRowStride = 1, p.args.aColStride = b.columns;
       p.args.bRowStride = a.columns, p.args.bColStride = 1;
     }
-  } else if (out.kind != Layout::Kind::Plain) {
-    return reason = "its result has layout " + out.str(), std::nullopt;
+  } else if (out) {
+    return reason = "its result has layout " + out->name(), std::nullopt;
   }
   return p;
 }
 
-class MatmulKernel final : public executable::Kernel {
+class MatmulKernel final : public PartedKernel {
  public:
   // Results do not depend on `threads`; it only sizes the tasks, so that any number of threads up to it is kept busy.
   MatmulKernel(Problem problem, MatchedEpilogue epilogue, double flops, int threads)
@@ -174,7 +176,7 @@ class MatmulKernel final : public executable::Kernel {
     const auto &batch = problem_.shape.batch;
     return std::accumulate(batch.begin(), batch.end(), int64_t{1}, std::multiplies<>());
   }
-  std::shared_ptr<const Kernel> inParts(int64_t count, executable::PartOperands &cut) const override {
+  std::shared_ptr<const HostKernel> inParts(int64_t count, PartOperands &cut) const override {
     if (count != parts() || update_ || problem_.packedOutput) return nullptr;
     cut = problem_.cut;
     for (int operand : {epilogue_.residual, epilogue_.other})
@@ -214,14 +216,13 @@ class MatmulKernel final : public executable::Kernel {
 std::unique_ptr<executable::Kernel> createMatmul(const KernelRequest &request, std::string &reason) {
   if (!allOfType(request, DataType::FLOAT, reason)) return nullptr;
   const Op &op = *request.op;
-  const bool fused = op.is("FusedMatMul");
+  const bool fused = op.is(Role::FusedMatMul);
   const bool transA = fused && op.attrInt("trans_a") != 0, transB = fused && op.attrInt("trans_b") != 0;
   if (request.inputs[0].info.rank() < 2 || request.inputs[1].info.rank() < 2)
     return reason = "an operand is a vector", nullptr;
   auto problem = plan(request, transA, transB, reason);
   if (!problem) return nullptr;
-  const double flops =
-      2.0 * static_cast<double>(request.outputs[0].info.nelms()) * static_cast<double>(problem->shape.k);
+  const double flops = costOf(op).flops;
   if (!fused || !op.hasAttr("epilogue"))
     return std::make_unique<MatmulKernel>(std::move(*problem), MatchedEpilogue(), flops, request.threads);
   auto update = WeightUpdate::descent(request, reason);

@@ -35,7 +35,7 @@ struct Piece {
   size_t in, out;
 };
 
-class MoveKernel final : public executable::Kernel {
+class MoveKernel final : public executable::HostKernel {
  public:
   MoveKernel(std::vector<Piece> pieces) : pieces_(std::move(pieces)) {
     for (const Piece &p : pieces_) firstTask_.push_back(tasks_), tasks_ += p.copy.tasks();
@@ -129,7 +129,7 @@ std::unique_ptr<executable::Kernel> createZeros(const KernelRequest &request, st
 }
 
 std::unique_ptr<executable::Kernel> createExpand(const KernelRequest &request, std::string &reason) {
-  if (request.outputs[0].layout.kind != executable::Layout::Kind::Plain) return createZeros(request, reason);
+  if (request.outputs[0].layout) return createZeros(request, reason);
   const int64_t bytes = movedBytes(request, reason);
   if (bytes == 0) return nullptr;
   const Shape &shape = request.inputs[0].info.shape(), own = byteStrides(shape, bytes);
@@ -195,7 +195,7 @@ struct Surroundings {
 
 // The result's leading dimensions are rows, its trailing ones a contiguous tail; a task owns some rows. Each row is
 // first filled, then, if its coordinates lie in the window, the window's part of the tail is written over it.
-class WindowKernel final : public executable::Kernel {
+class WindowKernel final : public executable::HostKernel {
  public:
   WindowKernel(std::string name, const Shape &result, std::vector<SliceRange> window, int64_t bytes, Surroundings rest,
                int part)
@@ -286,15 +286,19 @@ std::unique_ptr<executable::Kernel> createSliceUpdate(const KernelRequest &reque
                                         Surroundings{0, {}}, 1);
 }
 
-std::unique_ptr<executable::Kernel> createSliceGradient(const KernelRequest &request, std::string &reason) {
+std::unique_ptr<executable::Kernel> intoZeros(const KernelRequest &request, std::vector<SliceRange> ranges,
+                                              std::string &reason) {
   const int64_t bytes = movedBytes(request, reason);
   if (bytes == 0) return nullptr;
-  const Shape &shape = request.outputs[0].info.shape();
-  const bool isSubsample = request.op->def().base().type() == "SubsampleGrad";
-  auto ranges = isSubsample ? ops::subsampleRanges(request.op->attrInts("strides"), shape)
-                            : ops::sliceRanges(request.op->attributes(), shape);
-  return std::make_unique<WindowKernel>("slice gradient", shape, std::move(ranges), bytes,
+  return std::make_unique<WindowKernel>("slice gradient", request.outputs[0].info.shape(), std::move(ranges), bytes,
                                         Surroundings{-1, std::vector<char>(static_cast<size_t>(bytes), 0)}, 0);
+}
+std::unique_ptr<executable::Kernel> createSliceGradient(const KernelRequest &request, std::string &reason) {
+  return intoZeros(request, ops::sliceRanges(request.op->attributes(), request.outputs[0].info.shape()), reason);
+}
+std::unique_ptr<executable::Kernel> createSubsampleGradient(const KernelRequest &request, std::string &reason) {
+  const auto &strides = request.op->attrInts("strides");
+  return intoZeros(request, ops::subsampleRanges(strides, request.outputs[0].info.shape()), reason);
 }
 
 // Padding with a value. Axes that are cut (negative pads) are left to the reference.
@@ -339,7 +343,7 @@ constexpr Entry kEntries[] = {{"Transpose", createTranspose},
                               {"Split", createPieces<Direction::Cut>},
                               {"SliceUpdate", createSliceUpdate},
                               {"SliceGrad", createSliceGradient},
-                              {"SubsampleGrad", createSliceGradient},
+                              {"SubsampleGrad", createSubsampleGradient},
                               {"Pad", createPad},
                               {"Reshape", createCopy},
                               {"Squeeze", createCopy},

@@ -127,7 +127,7 @@ struct Leaves {
 
 // ---- batch normalisation ------------------------------------------------------------------------
 
-class BatchNormInference final : public executable::Kernel {
+class BatchNormInference final : public executable::HostKernel {
  public:
   BatchNormInference(const ChannelRows &rows, float epsilon) : rows_(rows), epsilon_(epsilon) {
     tasks_ = static_cast<int>(taskCount(rows.rows() * rows.channels, int64_t{1} << 15, rows.rows()));
@@ -151,7 +151,7 @@ class BatchNormInference final : public executable::Kernel {
   int tasks_ = 1;
 };
 
-class BatchNormTraining final : public executable::Kernel {
+class BatchNormTraining final : public executable::HostKernel {
  public:
   BatchNormTraining(const NormPlan &plan, const Op &op, size_t outputs)
       : plan_(plan),
@@ -240,7 +240,7 @@ class BatchNormTraining final : public executable::Kernel {
 
 // ---- group normalisation ------------------------------------------------------------------------
 
-class GroupNorm final : public executable::Kernel {
+class GroupNorm final : public executable::HostKernel {
  public:
   GroupNorm(const NormPlan &plan, float epsilon, size_t outputs) : plan_(plan), epsilon_(epsilon), outputs_(outputs) {}
   std::string name() const override { return "group normalisation"; }
@@ -273,7 +273,7 @@ class GroupNorm final : public executable::Kernel {
 
 // dx = r (h - mean(h) - xhat mean(h xhat)), h = g scale; inputs (g, x, scale[, mean, r]); outputs (dx[, dscale,
 // dbias]).
-class NormGradient final : public executable::Kernel {
+class NormGradient final : public executable::HostKernel {
  public:
   NormGradient(const NormPlan &plan, float epsilon, bool hasStatistics, size_t outputs)
       : plan_(plan), epsilon_(epsilon), hasStatistics_(hasStatistics), outputs_(outputs), leaves_(plan) {

@@ -16,7 +16,7 @@ using executable::KernelRequest;
 
 enum class Direction { Forward, Gradient };
 
-class LrnKernel final : public executable::Kernel {
+class LrnKernel final : public executable::HostKernel {
  public:
   LrnKernel(const Lrn &lrn, int64_t rows, Direction direction) : lrn_(lrn), rows_(rows), direction_(direction) {
     tasks_ = static_cast<int>(taskCount(rows * lrn.channels, int64_t{1} << 13, rows));

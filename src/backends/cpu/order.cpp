@@ -2,6 +2,7 @@
 // number; ties go to the smaller index. Running sums are kept in double, integers in 64 bits.
 #include <algorithm>
 #include <numeric>
+#include <optional>
 #include <type_traits>
 
 #include <popart/op.hpp>
@@ -38,7 +39,7 @@ void setIndex(void *data, DataType type, int64_t i, int64_t value) {
 }
 
 // Base of the lines: they are spread evenly over tasks.
-class LineKernel : public executable::Kernel {
+class LineKernel : public executable::HostKernel {
  public:
   LineKernel(const AxisSizes &sizes, int64_t costPerElement) : sizes_(sizes), lines_(sizes.outer * sizes.inner) {
     tasks_ = taskCount(lines_ * sizes.length * costPerElement, 1 << 15, lines_);
@@ -88,16 +89,16 @@ class ArgKernel final : public LineKernel {
   DataType indexType_;
 };
 
+template <Extreme kExtreme>
 std::unique_ptr<executable::Kernel> createArg(const KernelRequest &request, std::string &reason) {
   if (!allPlain(request, reason)) return nullptr;
   const Op &op = *request.op;
   const TensorInfo &x = request.inputs[0].info;
   const AxisSizes sizes = aroundAxis(x.shape(), ops::axisOf(op.attributes(), x.rank()));
-  const Extreme extreme = op.def().base().type() == "ArgMax" ? Extreme::kLargest : Extreme::kSmallest;
   const Tie tie = op.attrInt("select_last_index") != 0 ? Tie::kLast : Tie::kFirst;
   std::unique_ptr<executable::Kernel> kernel;
   if (!forElement(kNumericElements, x.dataType(), [&](auto zero) {
-        kernel = std::make_unique<ArgKernel<decltype(zero)>>(sizes, extreme, tie, request.outputs[0].info.dataType());
+        kernel = std::make_unique<ArgKernel<decltype(zero)>>(sizes, kExtreme, tie, request.outputs[0].info.dataType());
       }))
     reason = "it compares no elements of type " + toText(x.dataType());
   return kernel;
@@ -143,25 +144,31 @@ class OrderKernel final : public LineKernel {
   DataType indexType_;  // UNDEFINED: there is no second result
 };
 
-std::unique_ptr<executable::Kernel> createOrder(const KernelRequest &request, std::string &reason) {
+// The first `count` elements of each line (all without a count), from the largest on or from the smallest.
+std::unique_ptr<executable::Kernel> createOrder(const KernelRequest &request, bool descends,
+                                                std::optional<int64_t> count, std::string &reason) {
   if (!allPlain(request, reason)) return nullptr;
   const Op &op = *request.op;
   const TensorInfo &x = request.inputs[0].info;
   if (x.rank() == 0) return reason = "it takes no scalars", nullptr;
-  const bool isTopK = op.def().base().type() == "TopK";
   const AxisSizes sizes = aroundAxis(x.shape(), ops::axisOf(op.attributes(), x.rank()));
-  const bool descends = op.attrInt(isTopK ? "largest" : "descending") != 0;
-  const int64_t count = isTopK ? op.attrInt("k") : sizes.length;
   const bool hasIndices = request.outputs.size() > 1 && request.outputs[1].connected;
   const DataType indexType = hasIndices ? request.outputs[1].info.dataType() : DataType::UNDEFINED;
   std::unique_ptr<executable::Kernel> kernel;
   auto make = [&](auto zero) {
     kernel = std::make_unique<OrderKernel<decltype(zero)>>(
-        sizes, count, descends ? Extreme::kLargest : Extreme::kSmallest, indexType);
+        sizes, count.value_or(sizes.length), descends ? Extreme::kLargest : Extreme::kSmallest, indexType);
   };
   if (!forElement(kNumericElements, x.dataType(), make))
     reason = "it orders no elements of type " + toText(x.dataType());
   return kernel;
+}
+
+std::unique_ptr<executable::Kernel> createTopK(const KernelRequest &request, std::string &reason) {
+  return createOrder(request, request.op->attrInt("largest") != 0, request.op->attrInt("k"), reason);
+}
+std::unique_ptr<executable::Kernel> createSort(const KernelRequest &request, std::string &reason) {
+  return createOrder(request, request.op->attrInt("descending") != 0, std::nullopt, reason);
 }
 
 // ---- CumSum -------------------------------------------------------------------------------------
@@ -209,10 +216,10 @@ std::unique_ptr<executable::Kernel> createCumulativeSum(const KernelRequest &req
   return kernel;
 }
 
-constexpr Entry kEntries[] = {{"ArgMax", createArg},
-                              {"ArgMin", createArg},
-                              {"TopK", createOrder},
-                              {"Sort", createOrder},
+constexpr Entry kEntries[] = {{"ArgMax", createArg<Extreme::kLargest>},
+                              {"ArgMin", createArg<Extreme::kSmallest>},
+                              {"TopK", createTopK},
+                              {"Sort", createSort},
                               {"CumSum", createCumulativeSum}};
 
 }  // namespace

@@ -43,7 +43,7 @@ std::vector<Run> runsOf(const std::vector<int64_t> &table) {
 }
 
 template <class T>
-class PadKernel final : public executable::Kernel {
+class PadKernel final : public executable::HostKernel {
  public:
   PadKernel(std::vector<std::vector<int64_t>> tables, const Shape &input, T fill)
       : tables_(std::move(tables)), runs_(runsOf(tables_.back())), fill_(fill) {

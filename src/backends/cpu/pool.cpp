@@ -18,7 +18,7 @@ using executable::KernelRequest;
 
 enum class Kind { Maximum, Average };
 
-class PoolKernel final : public executable::Kernel {
+class PoolKernel final : public executable::HostKernel {
  public:
   PoolKernel(const Pool &pool, Kind kind, bool countPadding) : pool_(pool), kind_(kind), countPadding_(countPadding) {
     const int64_t work = pool.n * pool.outputPixels() * pool.channels * pool.taps();
@@ -50,7 +50,7 @@ class PoolKernel final : public executable::Kernel {
   int tasks_ = 1;
 };
 
-class PoolGradientKernel final : public executable::Kernel {
+class PoolGradientKernel final : public executable::HostKernel {
  public:
   PoolGradientKernel(const Pool &pool, Kind kind, bool countPadding, int threads)
       : pool_(pool),

@@ -23,7 +23,7 @@ int forwardTasks(const Pool &pool) {
 // y = first maximum of each window (the first NaN wins); positions, in plain layout, are those of the whole plain
 // input.
 template <class T>
-class MaximumKernel final : public executable::Kernel {
+class MaximumKernel final : public executable::HostKernel {
  public:
   MaximumKernel(const Pool &pool, bool columnMajor)
       : pool_(pool), columnMajor_(columnMajor), tasks_(forwardTasks(pool)) {}
@@ -79,7 +79,7 @@ float power(float base, int64_t p) {
 }
 
 // y = (sum |x|^p)^(1/p)
-class NormKernel final : public executable::Kernel {
+class NormKernel final : public executable::HostKernel {
  public:
   NormKernel(const Pool &pool, int64_t p) : pool_(pool), p_(p), tasks_(forwardTasks(pool)) {}
   std::string name() const override { return "p-norm pool"; }
@@ -108,7 +108,7 @@ class NormKernel final : public executable::Kernel {
 };
 
 // dx = g sign(x) (|x| / y)^(p - 1), summed over the windows; inputs g, x, y.
-class NormGradientKernel final : public executable::Kernel {
+class NormGradientKernel final : public executable::HostKernel {
  public:
   NormGradientKernel(const Pool &pool, int64_t p) : pool_(pool), p_(p) {}
   std::string name() const override { return "p-norm pool gradient"; }
@@ -142,7 +142,8 @@ bool takes(const KernelRequest &request, std::string &reason) {
   const int64_t rank = request.outputs[0].info.rank();
   if (rank < 3 || rank > 5) return reason = "it takes one to three spatial dimensions", false;
   for (const auto &o : request.inputs)
-    if (!isChannelsLast(o)) return reason = "it takes channels last only: got " + o.layout.str(), false;
+    if (!isChannelsLast(o))
+      return reason = "it takes channels last only: got " + executable::layoutName(o.layout), false;
   if (!isChannelsLast(request.outputs[0])) return reason = "it gives channels last only", false;
   return true;
 }

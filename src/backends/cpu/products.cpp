@@ -21,7 +21,7 @@ struct Product {
 };
 
 template <class T>
-class ProductKernel final : public executable::Kernel {
+class ProductKernel final : public executable::HostKernel {
  public:
   explicit ProductKernel(Product product) : p_(std::move(product)) {
     rows_ = static_cast<int64_t>(p_.left.size()) * p_.m;

@@ -21,7 +21,7 @@ PhiloxKey keyOf(const void *seed) {
   return {static_cast<const uint32_t *>(seed)[0], static_cast<const uint32_t *>(seed)[1]};
 }
 
-class DropoutKernel final : public executable::Kernel {
+class DropoutKernel final : public executable::HostKernel {
  public:
   DropoutKernel(int64_t elements, float ratio, bool hasMask)
       : elements_(elements),
@@ -52,13 +52,12 @@ std::unique_ptr<executable::Kernel> createDropout(const KernelRequest &request, 
   const TensorInfo &x = request.inputs[0].info;
   if (x.dataType() != DataType::FLOAT) return reason = "it takes FLOAT only: got " + toText(x.dataType()), nullptr;
   const Op &op = *request.op;
-  if (op.def().base().type() == "Dropout" && op.attrInt("training_mode") == 0)
-    return reason = "without training it is a copy", nullptr;
+  if (op.isIdentity()) return reason = "without training it is a copy", nullptr;
   return std::make_unique<DropoutKernel>(x.nelms(), op.attrFloat("ratio"),
                                          request.outputs.size() > 1 && request.outputs[1].connected);
 }
 
-class UniformKernel final : public executable::Kernel {
+class UniformKernel final : public executable::HostKernel {
  public:
   UniformKernel(int64_t elements, float low, float high) : elements_(elements), low_(low), high_(high) {}
   std::string name() const override { return "uniform numbers"; }

@@ -60,7 +60,7 @@ std::optional<Blocks> blocksOf(const Shape &shape, const std::vector<int64_t> &a
   return b;
 }
 
-class ReduceKernel final : public executable::Kernel {
+class ReduceKernel final : public executable::HostKernel {
  public:
   ReduceKernel(const ReduceRow &row, Blocks blocks, int threads) : row_(row), blocks_(blocks) {
     constexpr int64_t kPerTask = 32768;  // elements read

@@ -126,7 +126,7 @@ Groups groupsOf(const Shape &shape, const std::vector<int64_t> &axes) {
 
 // T: element; V: what it is folded in.
 template <class T, class V>
-class FoldKernel final : public executable::Kernel {
+class FoldKernel final : public executable::HostKernel {
  public:
   FoldKernel(Fold fold, Groups groups) : fold_(fold), groups_(std::move(groups)) {
     tasks_ = taskCount(groups_.results * groups_.members, 1 << 13, groups_.results);

@@ -9,6 +9,7 @@
 #include "backends/cpu/kernels/ceil_div.hpp"
 #include "backends/cpu/kernels/rows.hpp"
 #include "backends/cpu/kernels/transpose.hpp"
+#include "backends/cpu/parted_kernel.hpp"
 #include "backends/cpu/rounds.hpp"
 
 namespace popart::cpu {
@@ -36,7 +37,7 @@ bool takes(const KernelRequest &request, std::string &reason) {
 const float *input(const KernelArgs &args, size_t i) { return static_cast<const float *>(args.in[i]); }
 float *output(const KernelArgs &args, size_t i) { return static_cast<float *>(args.out[i]); }
 
-class SoftmaxKernel final : public executable::Kernel {
+class SoftmaxKernel final : public PartedKernel {
  public:
   enum class Pass : uint8_t { kForward, kGradient };
   SoftmaxKernel(SoftmaxForm form, Pass pass, Matrix m) : SoftmaxKernel(form, pass, m, rowsPerTask(m.cols)) {}
@@ -44,7 +45,7 @@ class SoftmaxKernel final : public executable::Kernel {
   std::string name() const override { return pass_ == Pass::kForward ? "softmax" : "softmax gradient"; }
   int tasks() const override { return static_cast<int>(std::max<int64_t>(1, ceilDiv(m_.rows, rows_))); }
   bool canOverwrite(int input, int) const override { return input == 0; }
-  std::shared_ptr<const Kernel> inParts(int64_t count, executable::PartOperands &cut) const override {
+  std::shared_ptr<const HostKernel> inParts(int64_t count, PartOperands &cut) const override {
     if (m_.rows == 0 || m_.rows % count != 0) return nullptr;
     cut = {pass_ == Pass::kForward ? 0b1u : 0b11u, 0b1};
     return std::make_shared<SoftmaxKernel>(form_, pass_, m_, m_.rows / count);
@@ -64,7 +65,7 @@ class SoftmaxKernel final : public executable::Kernel {
 };
 
 // Softmax along an axis that is not the last: blocks of columns are turned into rows, worked on, and turned back.
-class ColumnSoftmaxKernel final : public executable::Kernel {
+class ColumnSoftmaxKernel final : public executable::HostKernel {
  public:
   ColumnSoftmaxKernel(SoftmaxForm form, SoftmaxKernel::Pass pass, const AxisSizes &sizes)
       : form_(form), pass_(pass), sizes_(sizes) {
@@ -113,7 +114,7 @@ std::unique_ptr<executable::Kernel> createSoftmax(const KernelRequest &request, 
   return std::make_unique<SoftmaxKernel>(form, pass, m);
 }
 
-class LayerNormKernel final : public executable::Kernel {
+class LayerNormKernel final : public executable::HostKernel {
  public:
   LayerNormKernel(Matrix m, float epsilon, bool hasBias, bool hasStatistics)
       : m_(m), epsilon_(epsilon), hasBias_(hasBias), hasStatistics_(hasStatistics) {}
@@ -138,7 +139,7 @@ class LayerNormKernel final : public executable::Kernel {
 };
 
 // A round of rows (statistics where none are given, dx), then one of columns (dscale, dbias).
-class LayerNormGradKernel final : public executable::Kernel {
+class LayerNormGradKernel final : public executable::HostKernel {
  public:
   LayerNormGradKernel(Matrix m, float epsilon, bool hasStatistics, bool hasParameters, int threads)
       : m_(m), epsilon_(epsilon), hasStatistics_(hasStatistics), columns_(ceilDiv(m.cols, 64) < threads ? 16 : 64) {
@@ -184,9 +185,12 @@ class LayerNormGradKernel final : public executable::Kernel {
   Rounds rounds_;
 };
 
+enum class Direction { Forward, Backward };
+
+template <Direction kDirection>
 std::unique_ptr<executable::Kernel> createLayerNorm(const KernelRequest &request, std::string &reason) {
   if (!takes(request, reason)) return nullptr;
-  const bool isGradient = request.op->def().base().type() == "LayerNormalizationGrad";
+  constexpr bool isGradient = kDirection == Direction::Backward;
   const Shape &shape = request.inputs[isGradient ? 1 : 0].info.shape();
   const int64_t axis = normalizeAxis(request.op->attrInt("axis"), static_cast<int64_t>(shape.size()), "axis");
   const Matrix m = matrixOf(shape, axis);
@@ -213,8 +217,8 @@ constexpr Entry kEntries[] = {{"Softmax", createSoftmax},
                               {"LogSoftmax", createSoftmax},
                               {"SoftmaxGrad", createSoftmax},
                               {"LogSoftmaxGrad", createSoftmax},
-                              {"LayerNormalization", createLayerNorm},
-                              {"LayerNormalizationGrad", createLayerNorm}};
+                              {"LayerNormalization", createLayerNorm<Direction::Forward>},
+                              {"LayerNormalizationGrad", createLayerNorm<Direction::Backward>}};
 
 }  // namespace
 

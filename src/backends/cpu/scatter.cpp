@@ -113,7 +113,7 @@ struct AxisScatter {
 };
 
 template <Combine kCombine, class T>
-class AxisScatterKernel final : public executable::Kernel {
+class AxisScatterKernel final : public executable::HostKernel {
  public:
   explicit AxisScatterKernel(const AxisScatter &form) : form_(form) {
     constexpr int64_t kElements = 1 << 14;
@@ -216,7 +216,7 @@ std::unique_ptr<executable::Kernel> createScatterReduce(const KernelRequest &req
 }
 
 // Gradient of a summing ScatterReduce: every source reads the gradient of its place; the initial values get all of it.
-class ScatterSumGradientKernel final : public executable::Kernel {
+class ScatterSumGradientKernel final : public executable::HostKernel {
  public:
   explicit ScatterSumGradientKernel(const AxisScatter &form) : form_(form) {
     const AxisSizes &r = form.result;
@@ -297,7 +297,7 @@ Tuples tuplesOf(const Shape &data, const KernelRequest &request, int64_t batch) 
   return t;
 }
 
-class GatherTuplesKernel final : public executable::Kernel {
+class GatherTuplesKernel final : public executable::HostKernel {
  public:
   GatherTuplesKernel(const Tuples &tuples, int64_t bytes) : tuples_(tuples), slice_(tuples.elements * bytes) {
     element_ = bytes;
@@ -332,7 +332,7 @@ std::unique_ptr<executable::Kernel> createGatherND(const KernelRequest &request,
 
 // A task owns a stretch of the result.
 template <Combine kCombine, class T>
-class ScatterTuplesKernel final : public executable::Kernel {
+class ScatterTuplesKernel final : public executable::HostKernel {
  public:
   ScatterTuplesKernel(const Tuples &tuples, int initialOperand, int updateOperand)
       : tuples_(tuples), initial_(initialOperand), updates_(updateOperand) {

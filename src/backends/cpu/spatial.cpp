@@ -3,7 +3,6 @@
 
 namespace popart::cpu {
 
-using executable::Layout;
 using executable::OperandDesc;
 
 ChannelRows channelRows(const Shape &shape) {
@@ -15,24 +14,24 @@ ChannelRows channelRows(const Shape &shape) {
 }
 
 bool isChannelsLast(const OperandDesc &o) {
-  if (o.layout.kind == Layout::Kind::ChannelsLast) return true;
-  if (o.layout.kind != Layout::Kind::Plain) return false;
-  const ChannelRows r = channelRows(o.info.shape());
-  return r.channels == 1 || r.places == 1 || o.info.nelms() == 0;
+  if (o.layout == executable::channelsLast()) return true;
+  if (o.layout != nullptr) return false;
+  return executable::channelsLast()->isPlain(o.info);
 }
 
 bool requireChannelsLast(const OperandDesc &o, std::string &reason) {
   if (o.info.dataType() != DataType::FLOAT)
     return reason = "it takes FLOAT only: got " + toText(o.info.dataType()), false;
   if (isChannelsLast(o)) return true;
-  reason = "it takes channels last only: got " + o.layout.str();
+  reason = "it takes channels last only: got " + executable::layoutName(o.layout);
   return false;
 }
 
 bool requirePlainFloats(const OperandDesc &o, std::string &reason) {
   if (!o.connected) return true;
-  if (o.info.dataType() == DataType::FLOAT && o.layout.kind == Layout::Kind::Plain) return true;
-  reason = "it takes plain FLOAT parameters only: got " + toText(o.info.dataType()) + " " + o.layout.str();
+  if (o.info.dataType() == DataType::FLOAT && o.layout == nullptr) return true;
+  reason =
+      "it takes plain FLOAT parameters only: got " + toText(o.info.dataType()) + " " + executable::layoutName(o.layout);
   return false;
 }
 

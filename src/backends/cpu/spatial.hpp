@@ -3,7 +3,7 @@
 #include <string>
 
 #include "backends/cpu/kernels/conv_shape.hpp"
-#include "executable/kernel.hpp"
+#include "executable/host_kernel.hpp"
 
 namespace popart::cpu {
 

@@ -9,6 +9,7 @@
 #include "backends/cpu/kernels/conv.hpp"
 #include "backends/cpu/kernels/pack.hpp"
 #include "backends/cpu/kernels/transpose.hpp"
+#include "backends/cpu/layouts/panels.hpp"
 #include "backends/cpu/rounds.hpp"
 #include "backends/cpu/spatial.hpp"
 #include "backends/cpu/task_count.hpp"
@@ -37,7 +38,7 @@ void transposeElements(const T *x, int64_t xStride, T *y, int64_t yStride, int64
 
 // Between plain and channels last: each image is a transposition of (channels, places). A task does a stretch of
 // places.
-class ReorderChannels final : public executable::Kernel {
+class ReorderChannels final : public executable::HostKernel {
  public:
   enum class Direction { ToLast, ToPlain };
   ReorderChannels(const ChannelRows &rows, int64_t bytes, Direction direction)
@@ -85,7 +86,7 @@ class ReorderChannels final : public executable::Kernel {
 };
 
 // Convolution weights from the layout of the forward pass to that of the data gradient.
-class TurnWeights final : public executable::Kernel {
+class TurnWeights final : public executable::HostKernel {
  public:
   explicit TurnWeights(const ConvShape &shape) : turn_(shape) {}
   std::string name() const override { return "turn weights"; }
@@ -105,44 +106,46 @@ ConvShape weightShape(const Shape &w, int64_t groups) {
 }
 
 // Any other change of layout, by way of plain memory.
-class ReorderAny final : public executable::Kernel {
+class ReorderAny final : public executable::HostKernel {
  public:
-  ReorderAny(const TensorInfo &info, Layout from, Layout to) : info_(info), from_(from), to_(to) {}
-  std::string name() const override { return "reorder " + from_.str() + " to " + to_.str(); }
+  ReorderAny(const TensorInfo &info, const Layout *from, const Layout *to) : info_(info), from_(from), to_(to) {}
+  std::string name() const override {
+    return "reorder " + executable::layoutName(from_) + " to " + executable::layoutName(to_);
+  }
   int64_t scratchBytes() const override { return info_.nbytes(); }
   void run(const KernelArgs &args, int) const noexcept override {
-    if (to_.kind == Layout::Kind::Plain) return executable::unpack(info_, from_, args.in[0], args.out[0]);
-    if (from_.kind == Layout::Kind::Plain) return executable::pack(info_, to_, args.in[0], args.out[0]);
+    if (!to_) return executable::unpack(info_, from_, args.in[0], args.out[0]);
+    if (!from_) return executable::pack(info_, to_, args.in[0], args.out[0]);
     executable::unpack(info_, from_, args.in[0], args.scratch);
     executable::pack(info_, to_, args.scratch, args.out[0]);
   }
 
  private:
   TensorInfo info_;
-  Layout from_, to_;
+  const Layout *from_, *to_;
 };
 
 std::unique_ptr<executable::Kernel> createReorder(const KernelRequest &request, std::string &reason) {
-  const Layout &from = request.inputs[0].layout, &to = request.outputs[0].layout;
+  const Layout *from = request.inputs[0].layout, *to = request.outputs[0].layout;
   const TensorInfo &info = request.inputs[0].info;
   const int64_t bytes = elementBytes(request.inputs[0]);
   if (bytes > 8) return reason = "it moves elements of at most 8 bytes", nullptr;
-  using Kind = Layout::Kind;
-  if (from.kind == Kind::Plain && to.kind == Kind::ChannelsLast)
+  if (!from && to == executable::channelsLast())
     return std::make_unique<ReorderChannels>(channelRows(info.shape()), bytes, ReorderChannels::Direction::ToLast);
-  if (from.kind == Kind::ChannelsLast && to.kind == Kind::Plain)
+  if (from == executable::channelsLast() && !to)
     return std::make_unique<ReorderChannels>(channelRows(info.shape()), bytes, ReorderChannels::Direction::ToPlain);
-  if (from.kind == Kind::PackedConv && to.kind == Kind::PackedConv && !from.transposed && to.transposed &&
-      from.panel == panelWidth() && to.panel == panelWidth() && from.groups == to.groups &&
-      info.dataType() == DataType::FLOAT)
-    return std::make_unique<TurnWeights>(weightShape(info.shape(), from.groups));
+  const ConvPanels *forward = asConvPanels(from);
+  if (forward && info.dataType() == DataType::FLOAT && forward->turned() == Turned::kNo &&
+      from == convPanels(info.shape(), forward->groups(), Turned::kNo) &&
+      to == convPanels(info.shape(), forward->groups(), Turned::kYes))
+    return std::make_unique<TurnWeights>(weightShape(info.shape(), forward->groups()));
   return std::make_unique<ReorderAny>(info, from, to);
 }
 
 // ---- channels: Concat, Slice --------------------------------------------------------------------
 
 // Copies pieces of pixel rows: piece i of every input pixel goes to its place in the output pixel.
-class MoveChannels final : public executable::Kernel {
+class MoveChannels final : public executable::HostKernel {
  public:
   struct Piece {
     int64_t fromStride, fromStart, toStart, bytes;
@@ -178,8 +181,8 @@ bool allChannelsLast(const KernelRequest &request, std::string &reason) {
   for (const auto *list : {&request.inputs, &request.outputs})
     for (const auto &o : *list) {
       if (o.connected && !isChannelsLast(o))
-        return reason = "it takes channels last only: got " + o.layout.str(), false;
-      any |= o.layout.kind == Layout::Kind::ChannelsLast;
+        return reason = "it takes channels last only: got " + executable::layoutName(o.layout), false;
+      any |= o.layout == executable::channelsLast();
     }
   return any || (reason = "it takes channels last only", false);
 }
@@ -222,7 +225,7 @@ enum class Reduction { Sum, Mean, Maximum };
 // One value per channel of `sets` blocks of `rows` pixels. A task owns a block of channels of one set, or, where there
 // are many pixels, of one of its leaves: equal stretches of pixels, whose results a second round combines in order. The
 // shape says how many leaves.
-class ReducePlaces final : public executable::Kernel {
+class ReducePlaces final : public executable::HostKernel {
  public:
   ReducePlaces(int64_t sets, int64_t rows, int64_t channels, Reduction kind, int threads)
       : sets_(sets), rows_(rows), channels_(channels), kind_(kind) {
@@ -285,7 +288,7 @@ class ReducePlaces final : public executable::Kernel {
 
 template <Reduction kKind>
 std::unique_ptr<executable::Kernel> createReduction(const KernelRequest &request, std::string &reason) {
-  if (request.inputs[0].layout.kind != Layout::Kind::ChannelsLast || !requireChannelsLast(request.inputs[0], reason))
+  if (request.inputs[0].layout != executable::channelsLast() || !requireChannelsLast(request.inputs[0], reason))
     return reason = "it takes FLOAT, channels last only", nullptr;
   const Shape &x = request.inputs[0].info.shape();
   std::vector<bool> reduced(x.size(), false);
@@ -300,7 +303,7 @@ std::unique_ptr<executable::Kernel> createReduction(const KernelRequest &request
 }
 
 // (N, C, 1…) → (N, C, spatial…)
-class SpreadChannels final : public executable::Kernel {
+class SpreadChannels final : public executable::HostKernel {
  public:
   explicit SpreadChannels(const ChannelRows &rows, bool perImage)
       : rows_(rows), perImage_(perImage), tasks_(tasksFor(rows.rows() * rows.channels, rows.rows())) {}
@@ -322,13 +325,13 @@ class SpreadChannels final : public executable::Kernel {
 
 std::unique_ptr<executable::Kernel> createExpand(const KernelRequest &request, std::string &reason) {
   const auto &x = request.inputs[0], &y = request.outputs[0];
-  if (y.layout.kind != Layout::Kind::ChannelsLast || !requireChannelsLast(y, reason))
+  if (y.layout != executable::channelsLast() || !requireChannelsLast(y, reason))
     return reason = "it gives FLOAT, channels last only", nullptr;
   const ChannelRows rows = channelRows(y.info.shape());
   Shape from = x.info.shape();
   from.insert(from.begin(), static_cast<size_t>(y.info.rank()) - from.size(), 1);
   const ChannelRows source = channelRows(from);
-  const bool fits = x.layout.kind == Layout::Kind::Plain && source.places == 1 && source.channels == rows.channels &&
+  const bool fits = x.layout == nullptr && source.places == 1 && source.channels == rows.channels &&
                     (source.n == rows.n || source.n == 1);
   if (!fits) return reason = "it spreads one value per channel over places only", nullptr;
   return std::make_unique<SpreadChannels>(rows, source.n == rows.n);

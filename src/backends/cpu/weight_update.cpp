@@ -21,8 +21,8 @@ std::optional<WeightUpdate> WeightUpdate::descent(const KernelRequest &request, 
   const auto matched = matchDescent(epilogueOf(request), reason);
   if (!matched) return std::nullopt;
   const OperandDesc &parameter = request.inputs[static_cast<size_t>(kFirstOperand + matched->parameter)];
-  if (!(parameter.layout == request.outputs[0].layout))
-    return reason = "its parameter has layout " + parameter.layout.str(), std::nullopt;
+  if (parameter.layout != request.outputs[0].layout)
+    return reason = "its parameter has layout " + executable::layoutName(parameter.layout), std::nullopt;
   return WeightUpdate(*matched);
 }
 

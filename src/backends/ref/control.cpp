@@ -89,7 +89,7 @@ void printTensor(const Context &c) {
   std::memcpy(c.out[0].data, c.in[0].data, static_cast<size_t>(c.in[0].info.nbytes()));
   if (c.op.attrInt("print_self") == 0) return;
   const std::string &title = c.op.attrString("title");
-  const std::string line = (title.empty() ? c.op.name() : title) + ": " + TensorText(c).str() + "\n";
+  const std::string line = (title.empty() ? c.op.title : title) + ": " + TensorText(c).str() + "\n";
   std::fputs(line.c_str(), stderr);
 }
 

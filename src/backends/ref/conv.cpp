@@ -13,7 +13,7 @@ struct ConvSizes {
   int64_t batch, channels, outChannels, groups, inputSize, outputSize, kernelSize;
 
   ConvSizes(const Context &c, const Shape &x, const Shape &y)
-      : window(ops::windowOf(c.op.attributes())),
+      : window(ops::windowOf(c.op.attributes)),
         input(ops::spatialShape(x)),
         output(ops::spatialShape(y)),
         batch(x[0]),

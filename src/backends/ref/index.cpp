@@ -14,7 +14,7 @@ namespace {
 // Calls f(offset of a slice in data or -1, offset of the slice in the gathered tensor, elements per slice).
 template <class F>
 void forEachGathered(const Context &c, const Shape &data, F f) {
-  const int64_t axis = ops::axisOf(c.op.attributes(), static_cast<int64_t>(data.size()));
+  const int64_t axis = ops::axisOf(c.op.attributes, static_cast<int64_t>(data.size()));
   const int64_t group = c.op.attrInt("group_size");
   const bool wrap = c.op.attrInt("zero_OOR") == 0;
   const AxisSplit split(data, axis);
@@ -89,7 +89,7 @@ void gatherNDGradient(const Context &c) {
 }
 
 void oneHot(const Context &c) {
-  const int64_t axis = ops::axisOf(c.op.attributes(), c.out[0].info.rank());
+  const int64_t axis = ops::axisOf(c.op.attributes, c.out[0].info.rank());
   const AxisSplit split(c.out[0].shape(), axis);
   const int64_t bytes = getDataTypeInfo(c.out[0].info.dataType()).nbytes;
   dispatchNumeric(c.in[0].info.dataType(), [&](auto tag) {

@@ -25,7 +25,7 @@ inline int64_t placeOf(const Context &c, int operand, int64_t i, int64_t size) {
 template <class F>
 void forEachElementPosition(const Context &c, const Shape &data, F f) {
   const View &indices = c.in[1];
-  const int64_t axis = ops::axisOf(c.op.attributes(), static_cast<int64_t>(data.size()));
+  const int64_t axis = ops::axisOf(c.op.attributes, static_cast<int64_t>(data.size()));
   const Shape strides = elementStrides(data);
   Shape others = strides;
   if (!data.empty()) others[axis] = 0;

@@ -12,8 +12,8 @@ namespace {
 
 enum class Reduction { None, Add, Mul, Max, Min };
 
-Reduction reductionOf(const Op &op) {
-  const std::string name = op.attributes().getAttribute<std::string>("reduction", "none");
+Reduction reductionOf(const OpValues &op) {
+  const std::string name = op.attributes.getAttribute<std::string>("reduction", "none");
   if (name == "add" || name == "Sum") return Reduction::Add;
   if (name == "mul" || name == "Mul") return Reduction::Mul;
   if (name == "max" || name == "Max") return Reduction::Max;
@@ -77,7 +77,7 @@ void scatterND(const Context &c) {
 // f(offset in the result or -1, offset in src) for every element of src of a ScatterReduce.
 template <class F>
 void forEachReduced(const Context &c, const View &src, F f) {
-  const int64_t axis = ops::axisOf(c.op.attributes(), src.info.rank());
+  const int64_t axis = ops::axisOf(c.op.attributes, src.info.rank());
   const int64_t size = c.op.attrInt("axis_size");
   Shape result = src.shape();
   result[axis] = size;
@@ -85,7 +85,7 @@ void forEachReduced(const Context &c, const View &src, F f) {
   Shape others = strides;
   others[axis] = 0;
   const Shape index =
-      broadcastStrides(ops::scatterIndexShape(c.op.attributes(), src.shape(), c.in[1].shape()), src.shape());
+      broadcastStrides(ops::scatterIndexShape(c.op.attributes, src.shape(), c.in[1].shape()), src.shape());
   Walk walk(src.shape(), {others, index});
   for (int64_t i = 0; i < src.size(); ++i, walk.next()) {
     const int64_t at = placeOf(c, 1, walk.offset(1), size);

@@ -30,7 +30,7 @@ void unaryWith(const Context &c) {
   mapElements(c, F(c.op));
 }
 
-double number(const Op &op, const char *name) { return op.attrFloat(name); }
+double number(const OpValues &op, const char *name) { return op.attrFloat(name); }
 
 constexpr auto kAbs = [](auto x) {
   if constexpr (std::is_unsigned_v<decltype(x)>)
@@ -50,7 +50,7 @@ double gelu(double x) { return 0.5 * x * (1 + std::tanh(0.79788456080286535588 *
 double geluErf(double x) { return 0.5 * x * std::erfc(-x / std::numbers::sqrt2); }
 constexpr auto kRelu = [](auto x) { return x > 0 || isNan(x) ? x : decltype(x)(0); };
 
-auto clip(const Op &op) {
+auto clip(const OpValues &op) {
   const bool hasMin = op.hasAttr("min"), hasMax = op.hasAttr("max");
   const double min = hasMin ? number(op, "min") : 0, max = hasMax ? number(op, "max") : 0;
   return [=](auto x) {
@@ -61,46 +61,46 @@ auto clip(const Op &op) {
   };
 }
 
-auto leakyRelu(const Op &op) {
+auto leakyRelu(const OpValues &op) {
   const double alpha = number(op, "alpha");
   return [=](double x) { return x >= 0 || isNan(x) ? x : alpha * x; };
 }
-auto thresholdedRelu(const Op &op) {
+auto thresholdedRelu(const OpValues &op) {
   const double alpha = number(op, "alpha");
   return [=](double x) { return x > alpha || isNan(x) ? x : 0.0; };
 }
-auto elu(const Op &op) {
+auto elu(const OpValues &op) {
   const double alpha = number(op, "alpha");
   return [=](double x) { return x >= 0 ? x : alpha * std::expm1(x); };
 }
-auto selu(const Op &op) {
+auto selu(const OpValues &op) {
   const double alpha = number(op, "alpha"), gamma = number(op, "gamma");
   return [=](double x) { return x > 0 ? gamma * x : gamma * alpha * std::expm1(x); };
 }
-auto celu(const Op &op) {
+auto celu(const OpValues &op) {
   const double alpha = number(op, "alpha");
   return [=](double x) { return x >= 0 ? x : alpha * std::expm1(x / alpha); };
 }
-auto shrink(const Op &op) {
+auto shrink(const OpValues &op) {
   const double bias = number(op, "bias"), lambd = number(op, "lambd");
   return [=](double x) { return isNan(x) ? x : x < -lambd ? x + bias : x > lambd ? x - bias : 0.0; };
 }
-auto hardSigmoid(const Op &op) {
+auto hardSigmoid(const OpValues &op) {
   const double alpha = number(op, "alpha"), beta = number(op, "beta");
   return [=](double x) {
     const double y = alpha * x + beta;
     return isNan(y) ? y : std::clamp(y, 0.0, 1.0);
   };
 }
-auto swish(const Op &op) {
+auto swish(const OpValues &op) {
   const double alpha = number(op, "alpha");
   return [=](double x) { return x * sigmoid(alpha * x); };
 }
-auto scale(const Op &op) {
+auto scale(const OpValues &op) {
   const double factor = number(op, "scale");
   return [=](double x) { return factor * x; };
 }
-auto incrementMod(const Op &op) {
+auto incrementMod(const OpValues &op) {
   const double increment = number(op, "increment"), modulus = number(op, "modulus");
   return [=](double x) { return flooredRemainder(x + increment, modulus); };
 }
@@ -113,10 +113,10 @@ void predicate(const Context &c) {
     for (int64_t i = 0; i < c.in[0].size(); ++i) c.out[0].as<bool>()[i] = f(static_cast<double>(x[i]));
   });
 }
-auto isNanOf(const Op &) {
+auto isNanOf(const OpValues &) {
   return [](double x) { return x != x; };
 }
-auto isInfOf(const Op &op) {
+auto isInfOf(const OpValues &op) {
   const bool negative = op.attrInt("detect_negative") != 0, positive = op.attrInt("detect_positive") != 0;
   return [=](double x) { return std::isinf(x) && (x > 0 ? positive : negative); };
 }

@@ -16,7 +16,7 @@ struct PoolSizes {
   int64_t planes, inputSize, outputSize;
 
   PoolSizes(const Context &c, const Shape &x, const Shape &y)
-      : window(ops::windowOf(c.op.attributes())),
+      : window(ops::windowOf(c.op.attributes)),
         input(ops::spatialShape(x)),
         output(ops::spatialShape(y)),
         planes(x[0] * x[1]),

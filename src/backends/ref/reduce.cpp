@@ -11,7 +11,7 @@ namespace {
 // One kernel per reduction: F(values) gives the result.
 template <auto F>
 void reduce(const Context &c) {
-  const Reduction reduction(c.in[0].shape(), ops::reductionAxes(c.op.attributes(), c.in[0].info.rank()));
+  const Reduction reduction(c.in[0].shape(), ops::reductionAxes(c.op.attributes, c.in[0].info.rank()));
   dispatchAll(c.in[0].info.dataType(), [&](auto tag) {
     using T = decltype(tag);
     using V = AccumulatorT<T>;
@@ -24,7 +24,7 @@ void reduce(const Context &c) {
 // The largest (F = kMax) or smallest element; of no elements: the least (greatest) value of the type.
 template <auto F, bool Largest>
 void extreme(const Context &c) {
-  const Reduction reduction(c.in[0].shape(), ops::reductionAxes(c.op.attributes(), c.in[0].info.rank()));
+  const Reduction reduction(c.in[0].shape(), ops::reductionAxes(c.op.attributes, c.in[0].info.rank()));
   dispatchAll(c.in[0].info.dataType(), [&](auto tag) {
     using T = decltype(tag);
     using V = AccumulatorT<T>;
@@ -100,7 +100,7 @@ constexpr auto kMin = [](const auto &values) {
 
 // dx[j] = g times the product of the other elements of the group.
 void productGradient(const Context &c) {
-  const Reduction reduction(c.in[1].shape(), ops::reductionAxes(c.op.attributes(), c.in[1].info.rank()));
+  const Reduction reduction(c.in[1].shape(), ops::reductionAxes(c.op.attributes, c.in[1].info.rank()));
   dispatchFloat(c.in[1].info.dataType(), [&](auto tag) {
     using T = decltype(tag);
     reduction.forEachGroup<T, double>(c.in[1].as<T>(), [&](int64_t i, const std::vector<double> &values) {
@@ -133,7 +133,7 @@ void sumTo(const Context &c) {
 }
 
 void cumulativeSum(const Context &c) {
-  const AxisSplit split(c.in[0].shape(), ops::axisOf(c.op.attributes(), c.in[0].info.rank()));
+  const AxisSplit split(c.in[0].shape(), ops::axisOf(c.op.attributes, c.in[0].info.rank()));
   const bool exclusive = c.op.attrInt("exclusive") != 0, reverse = c.op.attrInt("reverse") != 0;
   dispatchNumeric(c.in[0].info.dataType(), [&](auto tag) {
     using T = decltype(tag);

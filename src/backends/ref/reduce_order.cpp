@@ -23,7 +23,7 @@ std::vector<int64_t> ordered(const std::vector<V> &values, bool descending) {
 
 template <bool Largest>
 void argExtreme(const Context &c) {
-  const Reduction reduction(c.in[0].shape(), {ops::axisOf(c.op.attributes(), c.in[0].info.rank())});
+  const Reduction reduction(c.in[0].shape(), {ops::axisOf(c.op.attributes, c.in[0].info.rank())});
   const bool last = c.op.attrInt("select_last_index") != 0;
   dispatchNumeric(c.in[0].info.dataType(), [&](auto tag) {
     using T = decltype(tag);
@@ -58,16 +58,16 @@ void writeOrdered(const Context &c, int64_t axis, int64_t count, bool descending
 }
 
 void topK(const Context &c) {
-  writeOrdered(c, ops::axisOf(c.op.attributes(), c.in[0].info.rank()), c.op.attrInt("k"), c.op.attrInt("largest") != 0);
+  writeOrdered(c, ops::axisOf(c.op.attributes, c.in[0].info.rank()), c.op.attrInt("k"), c.op.attrInt("largest") != 0);
 }
 
 void sort(const Context &c) {
-  const int64_t axis = ops::axisOf(c.op.attributes(), c.in[0].info.rank());
+  const int64_t axis = ops::axisOf(c.op.attributes, c.in[0].info.rank());
   writeOrdered(c, axis, c.in[0].shape()[axis], c.op.attrInt("descending") != 0);
 }
 
 void median(const Context &c) {
-  const Reduction reduction(c.in[0].shape(), ops::reductionAxes(c.op.attributes(), c.in[0].info.rank()));
+  const Reduction reduction(c.in[0].shape(), ops::reductionAxes(c.op.attributes, c.in[0].info.rank()));
   dispatchNumeric(c.in[0].info.dataType(), [&](auto tag) {
     using T = decltype(tag);
     using V = AccumulatorT<T>;

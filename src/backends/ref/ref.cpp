@@ -1,5 +1,5 @@
-// The reference backend: finds the kernel of an op by its base type and wraps it as an executable::Kernel. Kernels own
-// a copy of the op, so that an executable outlives the graph it was made from. One task each; plain layouts only.
+// The reference backend: finds the kernel of an op by its base type and wraps it as an executable::HostKernel. One task
+// each; plain layouts only.
 #include "backends/ref/ref.hpp"
 
 #include <string_view>
@@ -10,10 +10,10 @@
 namespace popart::ref {
 namespace {
 
+using executable::HostKernel;
 using executable::Kernel;
 using executable::KernelArgs;
 using executable::KernelRequest;
-using executable::Layout;
 using executable::OperandDesc;
 
 constexpr std::span<const Entry> (*kFamilies[])() = {
@@ -36,19 +36,27 @@ RefFn findKernel(std::string_view type) {
   return it == table.end() ? nullptr : it->second;
 }
 
-class RefKernel final : public Kernel {
+// What planning may do with the memory of an op that row `def` describes.
+enum class Overwrites : uint8_t { None, First, LikeResult };
+
+Overwrites overwritesOf(const OpDef &def) {
+  if (def.has(Trait::VarUpdate) || def.has(Trait::View)) return Overwrites::First;
+  return def.has(Trait::Elementwise) ? Overwrites::LikeResult : Overwrites::None;
+}
+
+class RefKernel final : public HostKernel {
  public:
-  RefKernel(RefFn fn, const KernelRequest &request) : fn_(fn), op_(*request.op) {
+  RefKernel(RefFn fn, const KernelRequest &request)
+      : fn_(fn), op_(*request.op), overwrites_(overwritesOf(request.op->def())) {
     for (const OperandDesc &d : request.inputs) inputs_.push_back({d.connected ? d.info : TensorInfo(), nullptr});
     for (const OperandDesc &d : request.outputs) outputs_.push_back({d.connected ? d.info : TensorInfo(), nullptr});
   }
 
-  std::string name() const override { return "ref " + op_.def().base().type(); }
+  std::string name() const override { return "ref " + op_.type; }
 
   bool canOverwrite(int input, int output) const override {
-    if (op_.has(Trait::VarUpdate)) return input == 0 && output == 0;
-    if (op_.has(Trait::View)) return input == 0 && output == 0;
-    return op_.has(Trait::Elementwise) && inputs_[input].info == outputs_[output].info;
+    if (overwrites_ == Overwrites::First) return input == 0 && output == 0;
+    return overwrites_ == Overwrites::LikeResult && inputs_[input].info == outputs_[output].info;
   }
 
   void run(const KernelArgs &args, int) const noexcept override {
@@ -60,7 +68,8 @@ class RefKernel final : public Kernel {
 
  private:
   RefFn fn_;
-  Op op_;
+  OpValues op_;
+  Overwrites overwrites_;
   std::vector<View> inputs_, outputs_;
 };
 
@@ -72,7 +81,7 @@ class RefBackend final : public executable::Backend {
     if (!supports(*request.op, reason)) return nullptr;
     auto plain = [](const std::vector<OperandDesc> &operands) {
       for (const OperandDesc &d : operands) {
-        if (d.connected && d.layout.kind != Layout::Kind::Plain) return false;
+        if (d.connected && d.layout) return false;
       }
       return true;
     };
@@ -123,7 +132,7 @@ std::vector<TensorData> evaluate(const Op &op, const std::vector<TensorData> &in
   }
   std::atomic<bool> failed{false};
   executable::RunContext run(failed);
-  fn({op, in, out, run});
+  fn({OpValues(op), in, out, run});
   check(!failed, "{}", run.hasFailure() ? run.message(op.debugName()) : std::string());
   return results;
 }

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "executable/kernel.hpp"
+#include "executable/host_kernel.hpp"
 
 namespace popart::ref {
 
@@ -25,8 +25,24 @@ struct View {
   int64_t size() const { return info.nelms(); }
 };
 
+// What a kernel knows of its op when it runs: values of its own, so that it needs no graph.
+struct OpValues {
+  explicit OpValues(const Op &op) : type(op.def().base().type()), title(op.name()), attributes(op.attributes()) {}
+  std::string type;   // of the row: "Gelu"
+  std::string title;  // debug name
+  Attributes attributes;
+  // These throw popart::error when the attribute is absent or has another type.
+  int64_t attrInt(std::string_view name) const { return attributes.getAttribute<int64_t>(name); }
+  float attrFloat(std::string_view name) const { return attributes.getAttribute<float>(name); }
+  const std::string &attrString(std::string_view name) const { return attributes.getAttribute<std::string>(name); }
+  const std::vector<int64_t> &attrInts(std::string_view name) const {
+    return attributes.getAttribute<std::vector<int64_t>>(name);
+  }
+  bool hasAttr(std::string_view name) const { return attributes.hasAttribute(name); }
+};
+
 struct Context {
-  const Op &op;              // attributes only; edges are not to be followed
+  const OpValues &op;
   std::span<const View> in;  // data is not to be written
   std::span<const View> out;
   executable::RunContext &run;

@@ -38,7 +38,7 @@ void copyStrided(const Context &c, int64_t base, const Shape &strides) {
 
 void transpose(const Context &c) {
   const Shape own = elementStrides(c.in[0].shape());
-  const std::vector<int64_t> perm = c.op.attributes().getAttribute<std::vector<int64_t>>("perm", {});
+  const std::vector<int64_t> perm = c.op.attributes.getAttribute<std::vector<int64_t>>("perm", {});
   Shape strides;
   for (size_t i = 0; i < own.size(); ++i) strides.push_back(perm.empty() ? own[own.size() - 1 - i] : own[perm[i]]);
   copyStrided(c, 0, strides);
@@ -59,13 +59,13 @@ struct SlicePositions {
 };
 
 void slice(const Context &c) {
-  const SlicePositions at(c.op.attributes(), c.in[0].shape());
+  const SlicePositions at(c.op.attributes, c.in[0].shape());
   copyStrided(c, at.base, at.strides);
 }
 
 void sliceUpdate(const Context &c) {
   copy(c);
-  const SlicePositions at(c.op.attributes(), c.in[0].shape());
+  const SlicePositions at(c.op.attributes, c.in[0].shape());
   const ElementCopy copyElement(c.in[1], c.out[0]);
   Walk walk(c.in[1].shape(), {at.strides});
   for (int64_t i = 0; i < c.in[1].size(); ++i, walk.next()) copyElement(i, at.base + walk.offset(0));
@@ -103,7 +103,7 @@ void tile(const Context &c) {
 
 void pad(const Context &c) {
   const Shape &from = c.in[0].shape(), strides = elementStrides(from);
-  const auto pads = ops::fullPads(c.op.attributes(), c.in[0].info.rank());
+  const auto pads = ops::fullPads(c.op.attributes, c.in[0].info.rank());
   const std::string &mode = c.op.attrString("mode");
   std::vector<std::vector<int64_t>> indices;
   for (size_t d = 0; d < from.size(); ++d) {
@@ -143,25 +143,25 @@ void movePieces(std::span<const View> pieces, const std::vector<int64_t> &sizes,
 }
 
 void concat(const Context &c) {
-  const int64_t axis = ops::axisOf(c.op.attributes(), c.out[0].info.rank());
+  const int64_t axis = ops::axisOf(c.op.attributes, c.out[0].info.rank());
   std::vector<int64_t> sizes;
   for (const View &piece : c.in) sizes.push_back(piece.shape()[axis]);
   movePieces<true>(c.in, sizes, c.out[0], axis);
 }
 void split(const Context &c) {
-  const int64_t axis = ops::axisOf(c.op.attributes(), c.in[0].info.rank());
-  const auto sizes = ops::splitSizes(c.op.attributes(), c.in[0].shape()[axis], static_cast<int64_t>(c.out.size()));
+  const int64_t axis = ops::axisOf(c.op.attributes, c.in[0].info.rank());
+  const auto sizes = ops::splitSizes(c.op.attributes, c.in[0].shape()[axis], static_cast<int64_t>(c.out.size()));
   movePieces<false>(c.out, sizes, c.in[0], axis);
 }
 
 void fill(const Context &c) {
-  const TensorData &value = c.op.attributes().getAttribute<TensorData>("value");
+  const TensorData &value = c.op.attributes.getAttribute<TensorData>("value");
   const int64_t bytes = value.nbytes();
   for (int64_t i = 0; i < c.out[0].size(); ++i) std::memcpy(c.out[0].as<char>() + i * bytes, value.data(), bytes);
 }
 
 void constant(const Context &c) {
-  const TensorData &value = c.op.attributes().getAttribute<TensorData>("value");
+  const TensorData &value = c.op.attributes.getAttribute<TensorData>("value");
   if (value.nbytes() > 0) std::memcpy(c.out[0].data, value.data(), value.nbytes());
 }
 
@@ -170,7 +170,7 @@ void range(const Context &c) {
     using T = decltype(tag);
     using V = AccumulatorT<T>;
     auto scalar = [&c](const char *name) {
-      return static_cast<V>(*static_cast<const T *>(c.op.attributes().getAttribute<TensorData>(name).data()));
+      return static_cast<V>(*static_cast<const T *>(c.op.attributes.getAttribute<TensorData>(name).data()));
     };
     const V start = scalar("start"), delta = scalar("delta");
     for (int64_t i = 0; i < c.out[0].size(); ++i)

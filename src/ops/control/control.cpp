@@ -11,6 +11,8 @@
 #include <popart/graph.hpp>
 
 #include "ops/catalog.hpp"
+#include "ops/control/loops.hpp"
+#include "ops/operand_layouts.hpp"
 
 namespace popart::ops {
 namespace {
@@ -94,6 +96,19 @@ void inferIf(InferContext &c) {
   }
 }
 
+void loopCost(const Op &op, Cost &c) {
+  const Cost body = costOf(*op.getCalledGraphs().front());
+  const auto times = static_cast<double>(std::max<int64_t>(iterationCount(op), 1));
+  c = {body.flops * times, body.bytesRead * times, body.bytesWritten * times};
+}
+
+void branchCost(const Op &op, Cost &c) {
+  for (const Graph *branch : op.getCalledGraphs())
+    if (const Cost cost = costOf(*branch);
+        cost.flops + cost.bytesRead + cost.bytesWritten > c.flops + c.bytesRead + c.bytesWritten)
+      c = cost;
+}
+
 }  // namespace
 
 OpDefs controlOps() {
@@ -106,7 +121,8 @@ OpDefs controlOps() {
                      .attr("modified", std::vector<int64_t>{})
                      .infer(inferCall)
                      .traits(Trait::Call)
-                     .cost(Cost::Heavy)
+                     .role(Role::Call)
+                     .cost([](const Op &op, Cost &c) { c = costOf(*op.getCalledGraphs().front()); })
                      .doc("Runs a subgraph."));
   rows.push_back(OpDef("ai.onnx", "Loop", {1, 11, 13, 16, 19, 21, 23, 24, 25})
                      .input("M", kCounts, "", Arity::Optional)
@@ -118,9 +134,11 @@ OpDefs controlOps() {
                      .attrOptional("carried", AttributeType::Int)
                      .attr("modified", std::vector<int64_t>{})
                      .infer(inferLoop)
+                     .layouts(loopLayouts)
                      .traits(Trait::Call)
+                     .role(Role::Loop)
+                     .cost(loopCost)
                      .noGrad("the gradient of a loop needs its graph")
-                     .cost(Cost::Heavy)
                      .doc("Runs a subgraph repeatedly, carrying values from one iteration to the next."));
   rows.push_back(OpDef("ai.onnx", "If", {1, 11, 13, 16, 19, 21, 23, 24, 25})
                      .input("cond", kBool)
@@ -130,8 +148,9 @@ OpDefs controlOps() {
                      .attrRequired("else_branch", AttributeType::Graph)
                      .infer(inferIf)
                      .traits(Trait::Call)
+                     .role(Role::If)
+                     .cost(branchCost)
                      .noGrad("the gradient of a branch needs its graph")
-                     .cost(Cost::Heavy)
                      .doc("Runs one of two subgraphs."));
   return rows;
 }

@@ -19,7 +19,7 @@ bool isConstantTrue(const Graph &graph, TensorIndex t) {
 
 bool keepsRunning(const Graph &body) {
   TensorIndex t = body.outputs().at(0);
-  while (body.tensor(t).hasProducer() && body.tensor(t).getProducer()->is("Identity"))
+  while (body.tensor(t).hasProducer() && body.tensor(t).getProducer()->isIdentity())
     t = body.tensor(t).getProducer()->inputs()[0];
   return t == body.inputs().at(1) || isConstantTrue(body, t);
 }

@@ -5,6 +5,8 @@
 #include "ops/catalog.hpp"
 #include "ops/forward_op.hpp"
 #include "ops/nn/window.hpp"
+#include "ops/operand_layouts.hpp"
+#include "ops/rules.hpp"
 
 namespace popart::ops {
 namespace {
@@ -69,15 +71,29 @@ void inferFusedConv(InferContext &c) {
   outputsOfBody(c, "epilogue", {out}, 3);
 }
 
+void bodyCost(const Op &op, Cost &c) { c.flops = bodyFlops(op); }
+
+// The product in front of the epilogue.
+const TensorInfo &productInfo(const Op &op) {
+  if (!op.hasAttr("epilogue")) return op.outInfo(0);
+  const Graph &epilogue = *op.getCalledGraphs().front();
+  return epilogue.info(epilogue.inputs()[0]);
+}
+
+// The dimension that FusedMatMul sums over.
+int64_t innerDimension(const Op &op) {
+  const size_t last = op.inShape(0).size() - (op.attrInt("trans_a") != 0 ? 2 : 1);
+  return op.inShape(0)[op.hasAttr("perm_a") ? static_cast<size_t>(op.attrInts("perm_a")[last]) : last];
+}
+
 OpDef convolutionRow(const char *type) {
   OpDef row("popart", type, {1});
   windowAttributes(row)
       .attrOptional("kernel_shape", AttributeType::Ints)
       .attr("group", int64_t{1})
       .attrOptional("epilogue", AttributeType::Graph)
-      .traits(Trait::Internal)
+      .traits(Trait::Internal | Trait::Spatial)
       .notOnnx()
-      .cost(Cost::Heavy)
       .noGrad("it is made after differentiation");
   return row;
 }
@@ -94,6 +110,9 @@ OpDefs fusedOps() {
           .traits(Trait::Internal)
           .notOnnx()
           .infer([](InferContext &c) { outputsOfBody(c, "body", {}, 0); })
+          .layouts(alikeOfResultShape)
+          .role(Role::FusedElementwise)
+          .cost(bodyCost)
           .noGrad("it is made after differentiation")
           .doc(
               "Element-wise ops of one output shape, computed block by block. Body inputs are the operands in order."));
@@ -108,7 +127,7 @@ OpDefs fusedOps() {
                        c.require(c.attrInt("parts") > 1, "parts must be 2 or more: got {}", c.attrInt("parts"));
                        outputsOfBody(c, "body", {}, 0);
                      })
-                     .cost(Cost::Heavy)
+                     .cost(bodyCost)
                      .noGrad("it is made after differentiation")
                      .doc("Ops that fall into the same independent parts, run part after part through all of them. "
                           "Body inputs are the operands in order."));
@@ -126,22 +145,33 @@ OpDefs fusedOps() {
                      .traits(Trait::Internal)
                      .notOnnx()
                      .infer(inferProduct)
-                     .cost(Cost::Heavy)
+                     .layouts(productLayouts)
+                     .role(Role::FusedMatMul)
+                     .cost([](const Op &op, Cost &c) {
+                       c.flops = bodyFlops(op) + productFlops(productInfo(op).nelms(), innerDimension(op));
+                     })
                      .noGrad("it is made after differentiation")
                      .doc("epilogue(op(a) @ op(b), extras…): the first input of the epilogue graph is the product. "
                           "Operands and result may "
                           "have their dimensions permuted as by Transpose."));
   rows.push_back(
       convolutionRow("FusedConv")
+          .role(Role::FusedConv)
+          .cost([](const Op &op, Cost &c) { c.flops = bodyFlops(op) + convFlops(productInfo(op), op.inShape(1)); })
           .input("X", kFloats, "T")
           .input("W", kFloats, "T")
           .input("B", kFloats, "T", Arity::Optional)
           .input("extras", kAllTypes, "", Arity::Variadic)
           .output("results", Arity::Variadic)
           .infer(inferFusedConv)
+          .layouts(convolutionLayouts)
           .doc("epilogue(Conv(X, W, B), extras…): the first input of the epilogue graph is the convolution."));
   rows.push_back(
       convolutionRow("FusedConvWeightsGrad")
+          .role(Role::FusedConvWeightsGrad)
+          .cost([](const Op &op, Cost &c) {
+            c.flops = bodyFlops(op) + convFlops(op.inInfo(0), op.attrInts("fwd_shape"));
+          })
           .input("grad_out", kFloats, "T")
           .input("data", kFloats, "T")
           .input("extras", kAllTypes, "", Arity::Variadic)
@@ -153,8 +183,10 @@ OpDefs fusedOps() {
             requireConvGradient(c, c.in(1), weights);
             outputsOfBody(c, "epilogue", {weights}, 2);
           })
+          .layouts(weightGradientLayouts)
           .doc("epilogue(ConvWeightsGrad(grad_out, data), extras…): a weight gradient taken by a parameter update."));
   rows.push_back(OpDef("popart", "Reorder", {1})
+                     .cost(movesData())
                      .input("x", kAllTypes)
                      .output("y")
                      .traits(Trait::Internal)
@@ -162,9 +194,15 @@ OpDefs fusedOps() {
                      .noGrad("it is made after differentiation")
                      .doc("The same values in another memory layout."));
   rows.push_back(OpDef("popart", "VariableAssign", {1})
+                     .role(Role::VariableAssign)
+                     .cost([](const Op &op, Cost &c) {
+                       const auto bytes = static_cast<double>(op.inInfo(1).nbytes());
+                       c = {0, bytes, bytes};
+                     })
                      .input("variable", kAllTypes, "T")
                      .input("value", kAllTypes, "T")
                      .traits(Trait::Internal | Trait::SideEffect)
+                     .layouts(allAlike)
                      .notOnnx()
                      .infer([](InferContext &c) {
                        const Tensor &variable = *c.op().inTensor(0);

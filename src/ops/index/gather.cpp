@@ -40,7 +40,7 @@ OpDef gatherRow(const char *domain, const char *type, std::vector<OpVersion> ver
       .attr("group_size", int64_t{1})
       .attr("zero_OOR", int64_t{0})
       .infer(inferGather)
-      .cost(Cost::Heavy)
+      .cost(movesData())
       .vjp([gradient](VjpBuilder &b) {
         Attributes attributes = b.attrs();
         attributes.set("fwd_shape", b.inInfo(0).shape());
@@ -62,7 +62,6 @@ OpDef gatherGradientRow(const char *type) {
       })
       .traits(Trait::Gradient)
       .notOnnx()
-      .cost(Cost::Heavy)
       .doc("Gradient of Gather: sums each slice into the position it was read from.");
 }
 
@@ -87,7 +86,7 @@ void addGather(OpDefs &rows) {
                      .attr("group_size", int64_t{1})
                      .attr("zero_OOR", int64_t{0})
                      .infer(inferGather)
-                     .cost(Cost::Heavy)
+                     .cost(movesData())
                      .decompose([](DecomposeBuilder &b) {
                        b.result(0, b.emit("Gather", {b.in(0), b.in(1)}, b.attrs()));
                      })

@@ -43,7 +43,7 @@ struct ReadBack {
   Attributes attributes;
 };
 ReadBack readBack(const VjpBuilder &b) {
-  if (b.op().is("ScatterND")) return {"GatherND", {}};
+  if (!b.attrs().hasAttribute("axis")) return {"GatherND", {}};
   return {"GatherElements", {{"axis", b.attrs().getAttribute<int64_t>("axis")}}};
 }
 
@@ -71,7 +71,7 @@ void scatterVjp(VjpBuilder &b) {
   const std::string reduction = b.attrs().getAttribute<std::string>("reduction", "none");
   if (reduction != "none") return scatterReductionVjp(b, reduction);
   const ReadBack read = readBack(b);
-  const std::string prefix = b.op().is("ScatterND") ? "ScatterND" : "Scatter";
+  const std::string prefix = b.attrs().hasAttribute("axis") ? "Scatter" : "ScatterND";
   if (b.wants(0)) b.grad(0, b.emit(prefix + "DataGrad", {b.gradOut(0), b.in(1)}, read.attributes));
   if (b.wants(2)) b.grad(2, b.emit(prefix + "UpdateGrad", {b.gradOut(0), b.in(1)}, read.attributes));
 }
@@ -82,8 +82,7 @@ OpDef scatterRow(const char *type, std::vector<OpVersion> versions) {
       .input("indices", kIndices)
       .input("updates", kAllTypes, "T")
       .output("output")
-      .vjp(scatterVjp)
-      .cost(Cost::Heavy);
+      .vjp(scatterVjp);
 }
 
 // The infos of data and updates of the ScatterElements whose gradient is input 0, with indices of input 1.
@@ -210,7 +209,6 @@ void addScatterReduce(OpDefs &rows) {
   withReduceAttributes(row)
       .infer(inferScatterReduce)
       .onnx("ai.graphcore", "GroupedScatterReduce", {1})
-      .cost(Cost::Heavy)
       .vjp([](VjpBuilder &b) {
         const bool initial = b.hasIn(2);
         auto grads =

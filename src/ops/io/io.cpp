@@ -41,16 +41,16 @@ void addHostStreams(OpDefs &rows) {
                      .attrRequired("stream", AttributeType::String)
                      .infer(inferHostLoad)
                      .traits(Trait::HostIo | Trait::SideEffect)
+                     .role(Role::HostLoad)
                      .stopsGrad()
-                     .cost(Cost::Free)
                      .notOnnx()
                      .doc("The next micro-batch of a host stream."));
   rows.push_back(OpDef("ai.graphcore", "HostStore", {1})
                      .input("tensor", kAllTypes)
                      .attrRequired("stream", AttributeType::String)
                      .traits(Trait::HostIo | Trait::SideEffect)
+                     .role(Role::HostStore)
                      .stopsGrad()
-                     .cost(Cost::Free)
                      .notOnnx()
                      .doc("Gives the tensor to the host."));
 }
@@ -135,9 +135,9 @@ OpDefs ioOps() {
                      .attr("init_type", int64_t{1})
                      .attr("batch_axis", int64_t{-1})
                      .infer(inferInit)
-                     .traits(Trait::Init)
+                     .traits(Trait::Init | Trait::NeverFolded)
                      .stopsGrad()
-                     .cost(Cost::Free)
+                     .cost(movesData())
                      .doc("A new tensor of ONNX type number dtype: zeros (init_type 1) or undefined content (0)."));
   addHostStreams(rows);
   addRemote(rows);

@@ -43,6 +43,7 @@ void addL1(OpDefs &rows) {
             c.out(0, c.type(0), reducedLossShape(c));
           })
           .traits(Trait::Loss)
+          .cost(perElement(3))
           .vjp([](VjpBuilder &b) {
             b.grad(0, b.emit("L1Grad", {b.gradOut(0), b.in(0)},
                              {{"lambda", b.op().attrFloat("lambda")}, {"reduction", b.op().attrString("reduction")}}));
@@ -60,6 +61,7 @@ void addL1(OpDefs &rows) {
                      .attr("reduction", std::string("Mean"))
                      .infer([](InferContext &c) { inferGradientOf(c, "L1", {c.in(1)}); })
                      .traits(Trait::Gradient)
+                     .cost(perElement(3))
                      .decompose([](DecomposeBuilder &b) {
                        const LossReduction reduction = lossReduction(b.op().attrString("reduction"));
                        Expression g(b, emitSpread(b, b.in(0), reduction, b.inInfo(1).shape()));
@@ -140,6 +142,7 @@ void addNegativeLogLikelihood(OpDefs &rows) {
   rows.push_back(classLossAttributes(forward)
                      .infer([](InferContext &c) { c.out(0, c.type(0), inferClassLoss(c)); })
                      .traits(Trait::Loss)
+                     .cost(pickCost)
                      .vjp([](VjpBuilder &b) {
                        b.grad(0, b.emit("NegativeLogLikelihoodLossGrad", {b.gradOut(0), b.in(1), b.in(2)}, [&b] {
                          Attributes a = sharedAttributes(b);
@@ -192,6 +195,7 @@ void addSoftmaxCrossEntropy(OpDefs &rows) {
             if (c.outputCount() > 1) c.out(1, c.in(0));
           })
           .traits(Trait::Loss)
+          .cost(perElement(5))
           .vjp([](VjpBuilder &b) {
             TensorIndex g0 = b.hasGradOut(0) ? b.gradOut(0) : TensorIndex{};
             TensorIndex g1 = b.hasGradOut(1) ? b.gradOut(1) : TensorIndex{};
@@ -214,6 +218,7 @@ void addSoftmaxCrossEntropy(OpDefs &rows) {
             c.out(0, c.in(2));
           })
           .traits(Trait::Gradient)
+          .cost(perElement(7))
           .decompose(decomposeSoftmaxCrossEntropyGrad)
           .noGrad("second derivatives of the loss are not built")
           .notOnnx()

@@ -7,6 +7,7 @@
 
 #include "ops/catalog.hpp"
 #include "ops/loss/reduction.hpp"
+#include "ops/rules.hpp"
 
 namespace popart::ops {
 
@@ -23,6 +24,13 @@ LossReduction inferLossReduction(const InferContext &c) {
       text == "Sum" || text == "sum" || text == "Mean" || text == "mean" || text == "NoReduction" || text == "none";
   c.require(known, "unknown reduction: got '{}', expected Sum, Mean or NoReduction", text);
   return lossReduction(text);
+}
+
+void pickCost(const Op &op, Cost &c) {
+  const TensorInfo &labels = op.inInfo(1);
+  const auto picked = static_cast<double>(labels.nelms());
+  c.flops = 3 * picked;
+  c.bytesRead = static_cast<double>(labels.nbytes()) + picked * getDataTypeInfo(op.inInfo(0).dataType()).nbytes;
 }
 
 namespace {
@@ -68,6 +76,7 @@ OpDefs nllOps() {
                      .attr("inputIsLogProbability", int64_t{0})
                      .infer([](InferContext &c) { c.out(0, c.type(0), inferLossShape(c)); })
                      .traits(Trait::Loss)
+                     .cost(pickCost)
                      .vjp([](VjpBuilder &b) {
                        b.grad(0, b.emit("NllGrad", {b.in(0), b.in(1), b.gradOut(0)},
                                         lossAttributes(b, {"reduction", "ignoreIndex", "inputIsLogProbability"})));
@@ -106,6 +115,7 @@ OpDefs nllOps() {
             c.out(1, c.in(0));
           })
           .traits(Trait::Loss)
+          .cost(perElement(2))
           .noGrad("it already contains its gradient (output 1)")
           .notOnnx()
           .doc("Nll loss of softmax probabilities and, in the same pass, the gradient of the softmax's input."));

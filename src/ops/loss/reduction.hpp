@@ -14,4 +14,7 @@ LossReduction lossReduction(std::string_view text);
 // The reduction of the op under inference; fails through the context, naming the op.
 LossReduction inferLossReduction(const InferContext &c);
 
+// Cost of a loss that reads one element of input 0 for each label (input 1).
+void pickCost(const Op &op, Cost &cost);
+
 }  // namespace popart::ops

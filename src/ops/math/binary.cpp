@@ -106,14 +106,17 @@ void addDifferentiable(OpDefs &rows, OpDef row, Partial first, Partial second) {
 E passOn(E g, const std::vector<E> &) { return g; }
 
 void addArithmetic(OpDefs &rows) {
-  addDifferentiable(rows,
-                    binaryRow("ai.onnx", "Add", {6, 7, 13, 14}, kNumeric).traits(Trait::Commutative).doc("a + b."),
-                    {{}, passOn}, {{}, passOn});
-  addDifferentiable(rows, binaryRow("ai.onnx", "Sub", {6, 7, 13, 14}, kNumeric).doc("a - b."), {{}, passOn},
-                    {{}, [](E g, const std::vector<E> &) { return -g; }});
-  addDifferentiable(rows, binaryRow("ai.onnx", "Mul", {6, 7, 13, 14}, kNumeric).traits(Trait::Commutative).doc("a b."),
-                    {{.b = true}, [](E g, const std::vector<E> &v) { return g * v[0]; }},
-                    {{.a = true}, [](E g, const std::vector<E> &v) { return g * v[0]; }});
+  addDifferentiable(
+      rows,
+      binaryRow("ai.onnx", "Add", {6, 7, 13, 14}, kNumeric).role(Role::Add).traits(Trait::Commutative).doc("a + b."),
+      {{}, passOn}, {{}, passOn});
+  addDifferentiable(rows, binaryRow("ai.onnx", "Sub", {6, 7, 13, 14}, kNumeric).role(Role::Sub).doc("a - b."),
+                    {{}, passOn}, {{}, [](E g, const std::vector<E> &) { return -g; }});
+  addDifferentiable(
+      rows,
+      binaryRow("ai.onnx", "Mul", {6, 7, 13, 14}, kNumeric).role(Role::Mul).traits(Trait::Commutative).doc("a b."),
+      {{.b = true}, [](E g, const std::vector<E> &v) { return g * v[0]; }},
+      {{.a = true}, [](E g, const std::vector<E> &v) { return g * v[0]; }});
   addDifferentiable(rows,
                     binaryRow("ai.onnx", "Div", {6, 7, 13, 14}, kNumeric).doc("a / b; integers truncate toward zero."),
                     {{.b = true}, [](E g, const std::vector<E> &v) { return g / v[0]; }},
@@ -189,6 +192,8 @@ void addPRelu(OpDefs &rows) {
 // scale0 a + scale1 b; tensors 2 and 3 (scalars), when connected, take the place of the attributes.
 OpDef scaledAddRow() {
   return OpDef("ai.graphcore", "ScaledAdd", {1})
+      .role(Role::ScaledAdd)
+      .cost(perElement(3))
       .input("a", kNumeric, "T")
       .input("b", kNumeric, "T")
       .input("scale0", kFloats, "", Arity::Optional)

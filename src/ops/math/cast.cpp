@@ -19,7 +19,8 @@ OpDefs castOps() {
                    .attrOptional("saturate", AttributeType::Int)
                    .attrOptional("round_mode", AttributeType::String)
                    .infer(infer)
-                   .traits(Trait::Elementwise)
+                   .traits(Trait::Elementwise | Trait::Conversion)
+                   .identityIf(always)
                    .vjp([](VjpBuilder &b) {
                      const DataType from = b.inInfo(0).dataType();
                      if (!isFloatingPoint(from) || !isFloatingPoint(b.outInfo(0).dataType())) return;
@@ -51,6 +52,9 @@ OpDefs castOps() {
                                "the types differ in size: got {} to {}", c.type(0), to);
                      c.out(0, to, c.shape(0));
                    })
+                   .traits(Trait::Conversion)
+                   .identityIf(always)
+                   .cost(movesData())
                    .stopsGrad()
                    .doc("The bits of each element read as an element of another type of the same size.");
   return {cast, grad, bits};

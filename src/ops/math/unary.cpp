@@ -2,6 +2,8 @@
 // Each differentiable row comes with "<Op>Grad", given as a formula of the incoming gradient g and v = x or y.
 #include <numbers>
 
+#include <popart/op.hpp>
+
 #include "ops/math/unary_rows.hpp"
 #include "ops/rules.hpp"
 
@@ -16,8 +18,8 @@ E square(E v) { return v * v; }
 void addAlgebra(OpDefs &rows) {
   addDifferentiable(rows, unaryRow("ai.onnx", "Abs", {6, 13}, kNumeric).doc("|x|."), Reads::Input,
                     [](E g, E x, const A &) { return g * x.apply("Sign"); });
-  addDifferentiable(rows, unaryRow("ai.onnx", "Neg", {6, 13}, kFloats | kSignedInts).doc("-x."), Reads::Nothing,
-                    [](E g, E, const A &) { return -g; });
+  addDifferentiable(rows, unaryRow("ai.onnx", "Neg", {6, 13}, kFloats | kSignedInts).role(Role::Neg).doc("-x."),
+                    Reads::Nothing, [](E g, E, const A &) { return -g; });
   addDifferentiable(rows, unaryRow("ai.onnx", "Reciprocal", {6, 13}, kFloats).doc("1 / x."), Reads::Output,
                     [](E g, E y, const A &) { return -(g * y * y); });
   addDifferentiable(rows, unaryRow("ai.onnx", "Sqrt", {6, 13}, kFloats).doc("Square root; NaN for x < 0."),
@@ -86,10 +88,14 @@ OpDefs unaryOps() {
   addAlgebra(rows);
   addTrigonometry(rows);
   addSteps(rows);
-  addDifferentiable(
-      rows,
-      unaryRow("ai.graphcore", "Scale", {1}, kNumeric).attrRequired("scale", AttributeType::Float).doc("scale * x."),
-      Reads::Nothing, [](E g, E, const A &a) { return g * static_cast<double>(a.getAttribute<float>("scale")); });
+  addDifferentiable(rows,
+                    unaryRow("ai.graphcore", "Scale", {1}, kNumeric)
+                        .role(Role::Scale)
+                        .attrRequired("scale", AttributeType::Float)
+                        .identityIf([](const Op &op) { return op.attrFloat("scale") == 1.0f; })
+                        .doc("scale * x."),
+                    Reads::Nothing,
+                    [](E g, E, const A &a) { return g * static_cast<double>(a.getAttribute<float>("scale")); });
   rows.push_back(unaryRow("ai.graphcore", "IncrementMod", {1}, kNumeric)
                      .attrRequired("increment", AttributeType::Float)
                      .attrRequired("modulus", AttributeType::Float)

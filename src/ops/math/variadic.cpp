@@ -1,5 +1,7 @@
 // Sum, Mean, Max, Min of any number of tensors, element-wise with NumPy broadcasting. The gradient of Max and Min goes
 // to every argument that attains the extreme.
+#include <algorithm>
+
 #include <popart/op.hpp>
 
 #include "ops/catalog.hpp"
@@ -20,7 +22,9 @@ OpDef variadicRow(const char *type, TypeSet types) {
         c.require(c.inputCount() > 0, "there are no inputs: got 0, expected at least 1");
         inferBroadcast(c);
       })
-      .traits(Trait::Elementwise | Trait::Commutative);
+      .traits(Trait::Elementwise | Trait::Commutative)
+      .identityIf(hasOneInput)
+      .cost([](const Op &op, Cost &c) { c.flops *= std::max(op.inputCount() - 1, 1); });
 }
 
 // The gradient's info stands for the other arguments. With inputs 1 and 2 (Max, Min): the argument and the result.
@@ -44,7 +48,7 @@ OpDef argumentGradientRow(const std::string &forward) {
 }
 
 void addLinear(OpDefs &rows) {
-  rows.push_back(variadicRow("Sum", kNumeric).doc("Sum of all inputs.").vjp([](VjpBuilder &b) {
+  rows.push_back(variadicRow("Sum", kNumeric).role(Role::Sum).doc("Sum of all inputs.").vjp([](VjpBuilder &b) {
     for (int i = 0; i < b.op().inputCount(); ++i) {
       if (b.wants(i)) b.grad(i, b.emit("SumArgGrad", {b.gradOut(0)}, {{"fwd_shape", b.inInfo(i).shape()}}));
     }

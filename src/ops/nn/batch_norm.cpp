@@ -9,6 +9,7 @@
 #include "ops/catalog.hpp"
 #include "ops/expression.hpp"
 #include "ops/forward_op.hpp"
+#include "ops/operand_layouts.hpp"
 #include "ops/rules.hpp"
 
 namespace popart::ops {
@@ -118,7 +119,10 @@ OpDefs batchNormOps() {
           .attr("training_mode", int64_t{0})
           .attr("unbiased_variance", int64_t{0})
           .infer(inferBatchNorm)
-          .traits(Trait::Norm)
+          .traits(Trait::Norm | Trait::Spatial)
+          .layouts(sameChannels<1>)
+          .role(Role::BatchNormalization)
+          .cost(perElement(8))
           .vjp([](VjpBuilder &b) { b.op().attrInt("training_mode") != 0 ? trainingVjp(b) : inferenceVjp(b); })
           .doc("Normalisation per channel, with given statistics or those of the batch."));
   OpDef gradient("ai.graphcore", "BatchNormalizationGrad", {1});
@@ -128,7 +132,9 @@ OpDefs batchNormOps() {
   rows.push_back(
       gradient.attr("epsilon", 1e-5f)
           .infer(inferBatchNormGrad)
-          .traits(Trait::Gradient)
+          .traits(Trait::Gradient | Trait::Spatial)
+          .layouts(sameChannels<2>)
+          .cost(perElement(12))
           .noGrad("second derivatives of BatchNormalization are not built")
           .notOnnx()
           .doc("dx = scale r (g - mean(g) - xhat mean(g xhat)), dscale = sum(g xhat), dbias = sum(g); mean and r of "

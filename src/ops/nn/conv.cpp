@@ -10,6 +10,7 @@
 #include "ops/expression.hpp"
 #include "ops/forward_op.hpp"
 #include "ops/nn/window.hpp"
+#include "ops/operand_layouts.hpp"
 #include "ops/rules.hpp"
 
 namespace popart::ops {
@@ -65,9 +66,8 @@ OpDef gradientRow(const char *type, const char *other) {
       .output("grad")
       .attrRequired("fwd_shape", AttributeType::Ints);
   convAttributes(row)
-      .traits(Trait::Gradient)
+      .traits(Trait::Gradient | Trait::Spatial)
       .noGrad("second derivatives of convolutions are not built")
-      .cost(Cost::Heavy)
       .notOnnx();
   return row;
 }
@@ -78,6 +78,8 @@ void addConv(OpDefs &rows) {
   rows.push_back(
       convAttributes(conv)
           .infer(inferConv)
+          .traits(Trait::Spatial)
+          .layouts(convolutionLayouts)
           .vjp([](VjpBuilder &b) {
             if (b.wants(0))
               b.grad(0, b.emit("ConvDataGrad", {b.gradOut(0), b.in(1)}, gradientAttributes(b, b.inInfo(0).shape())));
@@ -85,19 +87,26 @@ void addConv(OpDefs &rows) {
               b.grad(1, b.emit("ConvWeightsGrad", {b.gradOut(0), b.in(0)}, gradientAttributes(b, b.inInfo(1).shape())));
             if (b.wants(2)) b.grad(2, biasGradient(b));
           })
-          .cost(Cost::Heavy)
+          .role(Role::Conv)
+          .cost([](const Op &op, Cost &c) { c.flops = convFlops(op.outInfo(0), op.inShape(1)); })
           .doc("Convolution of (N, C, spatial…) with weights (M, C / group, kernel…) and optional bias."));
   rows.push_back(gradientRow("ConvDataGrad", "weights")
+                     .role(Role::ConvDataGrad)
+                     .cost([](const Op &op, Cost &c) { c.flops = convFlops(op.inInfo(0), op.inShape(1)); })
                      .infer([](InferContext &c) {
                        requireConvGradient(c, forwardInfo(c), c.in(1));
                        c.out(0, forwardInfo(c));
                      })
+                     .layouts(dataGradientLayouts)
                      .doc("Gradient of Conv with respect to its data, of shape fwd_shape."));
   rows.push_back(gradientRow("ConvWeightsGrad", "data")
+                     .role(Role::ConvWeightsGrad)
+                     .cost([](const Op &op, Cost &c) { c.flops = convFlops(op.inInfo(0), op.outShape(0)); })
                      .infer([](InferContext &c) {
                        requireConvGradient(c, c.in(1), forwardInfo(c));
                        c.out(0, forwardInfo(c));
                      })
+                     .layouts(weightGradientLayouts)
                      .doc("Gradient of Conv with respect to its weights, of shape fwd_shape."));
 }
 
@@ -209,7 +218,7 @@ void addConvTranspose(OpDefs &rows) {
               b.grad(1, b.emit("ConvWeightsGrad", {b.in(0), b.gradOut(0)}, gradientAttributes(b, b.inInfo(1).shape())));
             if (b.wants(2)) b.grad(2, biasGradient(b));
           })
-          .cost(Cost::Heavy)
+          .cost([](const Op &op, Cost &c) { c.flops = convFlops(op.inInfo(0), op.inShape(1)); })
           .doc("Transposed convolution with weights (C, M / group, kernel…) and optional bias."));
 }
 

@@ -2,10 +2,11 @@
 // y[..., m, n] = sum_k a[..., m, k] b[..., k, n]; a rank-1 operand gets a unit row (left) or column (right) that the
 // result drops; leading dimensions broadcast.  da = dy bᵀ and db = aᵀ dy, summed over the dimensions that were
 // broadcast. A rank-2 right operand (a weight) gets its gradient from one product over all flattened rows.
-#include <popart/opdef.hpp>
+#include <popart/op.hpp>
 
 #include "ops/catalog.hpp"
 #include "ops/forward_op.hpp"
+#include "ops/operand_layouts.hpp"
 #include "ops/rules.hpp"
 
 namespace popart::ops {
@@ -102,7 +103,6 @@ OpDef gradientRow(const char *type, const char *other, DecomposeFn decompose) {
       .traits(Trait::Gradient)
       .decompose(std::move(decompose))
       .noGrad("second derivatives of MatMul are not built")
-      .cost(Cost::Heavy)
       .notOnnx()
       .doc("Gradient of MatMul with respect to one operand, of shape fwd_shape.");
 }
@@ -118,20 +118,25 @@ OpDefs matMulOps() {
           .output("Y")
           .attrOptional("output_type", AttributeType::Int)
           .infer(inferMatMul)
+          .layouts(productLayouts)
           .vjp([](VjpBuilder &b) {
             if (b.wants(0))
               b.grad(0, b.emit("MatMulLhsGrad", {b.gradOut(0), b.in(1)}, {{"fwd_shape", b.inInfo(0).shape()}}));
             if (b.wants(1))
               b.grad(1, b.emit("MatMulRhsGrad", {b.gradOut(0), b.in(0)}, {{"fwd_shape", b.inInfo(1).shape()}}));
           })
-          .cost(Cost::Heavy)
+          .role(Role::MatMul)
+          .cost([](const Op &op, Cost &c) { c.flops = productFlops(op.outInfo(0).nelms(), op.inShape(0).back()); })
           .doc("Matrix product with NumPy rules; output_type (ONNX type number) changes the result's type."));
-  rows.push_back(gradientRow("MatMulLhsGrad", "rhs", decomposeLhsGrad).infer([](InferContext &c) {
-    inferMatMulGradient(c, forwardInfo(c, c.type(1)), c.in(1));
-  }));
-  rows.push_back(gradientRow("MatMulRhsGrad", "lhs", decomposeRhsGrad).infer([](InferContext &c) {
-    inferMatMulGradient(c, c.in(1), forwardInfo(c, c.type(1)));
-  }));
+  rows.push_back(gradientRow("MatMulLhsGrad", "rhs", decomposeLhsGrad)
+                     .infer([](InferContext &c) { inferMatMulGradient(c, forwardInfo(c, c.type(1)), c.in(1)); })
+                     .cost([](const Op &op, Cost &c) {
+                       c.flops = productFlops(op.inInfo(0).nelms(), op.attrInts("fwd_shape").back());
+                     }));
+  rows.push_back(
+      gradientRow("MatMulRhsGrad", "lhs", decomposeRhsGrad)
+          .infer([](InferContext &c) { inferMatMulGradient(c, c.in(1), forwardInfo(c, c.type(1))); })
+          .cost([](const Op &op, Cost &c) { c.flops = productFlops(op.inInfo(0).nelms(), op.inShape(1).back()); }));
   return rows;
 }
 

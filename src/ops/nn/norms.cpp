@@ -15,6 +15,7 @@
 #include "ops/catalog.hpp"
 #include "ops/expression.hpp"
 #include "ops/forward_op.hpp"
+#include "ops/operand_layouts.hpp"
 #include "ops/rules.hpp"
 
 namespace popart::ops {
@@ -54,6 +55,7 @@ OpDef normGradientRow(const std::string &forward, int inputs) {
       .attr("epsilon", 1e-5f)
       .infer([forward, inputs](InferContext &c) { inferNormGrad(c, forward, inputs); })
       .traits(Trait::Gradient)
+      .cost(perElement(12))
       .noGrad("second derivatives of normalisations are not built")
       .notOnnx();
   return row;
@@ -94,7 +96,9 @@ void addGroupNorm(OpDefs &rows) {
                      .attrRequired("num_groups", AttributeType::Int)
                      .attr("epsilon", 1e-5f)
                      .infer(inferGroupNorm)
-                     .traits(Trait::Norm)
+                     .traits(Trait::Norm | Trait::Spatial)
+                     .layouts(sameChannels<1>)
+                     .cost(perElement(8))
                      .vjp([](VjpBuilder &b) {
                        emitNormGrad(b, "GroupNormalizationGrad", 3, {{"num_groups", b.op().attrInt("num_groups")}});
                      })
@@ -102,6 +106,8 @@ void addGroupNorm(OpDefs &rows) {
   OpDef gradient = normGradientRow("GroupNormalization", 3);
   rows.push_back(addStatistics(gradient)
                      .attrRequired("num_groups", AttributeType::Int)
+                     .traits(Trait::Spatial)
+                     .layouts(sameChannels<2>)
                      .doc("Gradients of GroupNormalization; statistics are computed when not given."));
   rows.push_back(
       OpDef("ai.onnx", "InstanceNormalization", {1, 6, 22})
@@ -120,6 +126,7 @@ void addGroupNorm(OpDefs &rows) {
             c.out(0, c.in(0));
           })
           .traits(Trait::Norm)
+          .cost(perElement(8))
           .vjp([](VjpBuilder &b) {
             emitNormGrad(b, "GroupNormalizationGrad", 3, {{"num_groups", b.inInfo(0).shape()[1]}});
           })
@@ -191,6 +198,7 @@ void addLayerNorm(OpDefs &rows) {
                      .attr("stash_type", int64_t{1})
                      .infer(inferLayerNorm)
                      .traits(Trait::Norm)
+                     .cost(perElement(8))
                      .vjp([](VjpBuilder &b) {
                        emitNormGrad(b, "LayerNormalizationGrad", 3, {{"axis", b.op().attrInt("axis")}});
                      })
@@ -208,6 +216,7 @@ void addLayerNorm(OpDefs &rows) {
                      .attr("stash_type", int64_t{1})
                      .infer(inferLayerNorm)
                      .traits(Trait::Norm)
+                     .cost(perElement(8))
                      .vjp([](VjpBuilder &b) {
                        emitNormGrad(b, "RMSNormalizationGrad", 2, {{"axis", b.op().attrInt("axis")}});
                      })
@@ -223,6 +232,9 @@ OpDef &lrnAttributes(OpDef &row) {
   return row.attr("alpha", 1e-4f).attr("beta", 0.75f).attr("bias", 1.0f).attrRequired("size", AttributeType::Int);
 }
 
+// Squares and sums over `size` channels, and a power, for each element.
+void lrnCost(const Op &op, Cost &c) { c.flops *= static_cast<double>(2 * op.attrInt("size") + 4); }
+
 void addLrn(OpDefs &rows) {
   OpDef row("ai.onnx", "LRN", {1, 13});
   row.input("X", kFloats).output("Y");
@@ -233,16 +245,21 @@ void addLrn(OpDefs &rows) {
                        c.require(c.attrInt("size") >= 1, "size must be at least 1: got {}", c.attrInt("size"));
                        c.out(0, c.in(0));
                      })
+                     .traits(Trait::Spatial)
+                     .layouts(sameChannels<1>)
                      .vjp([](VjpBuilder &b) {
                        b.grad(0, b.emit("LRNGrad", {b.gradOut(0), b.in(0)}, b.attrs()));
                      })
+                     .cost(lrnCost)
                      .doc("Local response normalisation across channels."));
   OpDef gradient("ai.graphcore", "LRNGrad", {1});
   gradient.input("grad_out", kFloats, "T").input("X", kFloats, "T").output("grad");
   rows.push_back(
       lrnAttributes(gradient)
           .infer([](InferContext &c) { inferGradientOf(c, "LRN", {c.in(1)}); })
-          .traits(Trait::Gradient)
+          .traits(Trait::Gradient | Trait::Spatial)
+          .layouts(sameChannels<2>)
+          .cost(lrnCost)
           .noGrad("second derivatives of LRN are not built")
           .notOnnx()
           .doc("dx = g s^-beta - 2 alpha beta / size x sum(g x s^(-beta - 1)) with s = bias + alpha / size sum x²."));

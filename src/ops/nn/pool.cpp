@@ -11,6 +11,7 @@
 #include "ops/expression.hpp"
 #include "ops/forward_op.hpp"
 #include "ops/nn/window.hpp"
+#include "ops/operand_layouts.hpp"
 #include "ops/rules.hpp"
 
 namespace popart::ops {
@@ -35,10 +36,18 @@ void requireNorm(const InferContext &c) {
   c.require(p >= 1 && p <= (int64_t{1} << 31), "p is not positive or too large: got {}, expected the p of a p-norm", p);
 }
 
+// `n` operations for each element of each window; the windows are those of the smaller side.
+CostFn windowCost(double n) {
+  return [n](const Op &op, Cost &c) {
+    const int64_t windows = std::min(op.inInfo(0).nelms(), op.outInfo(0).nelms());
+    c.flops = n * static_cast<double>(windows) * static_cast<double>(elementCount(op.attrInts("kernel_shape")));
+  };
+}
+
 OpDef poolRow(const char *type, std::vector<OpVersion> versions, TypeSet types) {
   OpDef row("ai.onnx", type, std::move(versions));
   row.input("X", types).output("Y").attrRequired("kernel_shape", AttributeType::Ints).attr("ceil_mode", int64_t{0});
-  windowAttributes(row).infer(inferPool);
+  windowAttributes(row).infer(inferPool).traits(Trait::Spatial).layouts(sameChannels<1>).cost(windowCost(1));
   return row;
 }
 
@@ -48,7 +57,12 @@ OpDef gradientRow(const char *type) {
       .output("grad")
       .attrRequired("kernel_shape", AttributeType::Ints)
       .attr("ceil_mode", int64_t{0});
-  windowAttributes(row).traits(Trait::Gradient).noGrad("second derivatives of pooling are not built").notOnnx();
+  windowAttributes(row)
+      .traits(Trait::Gradient | Trait::Spatial)
+      .layouts(sameChannels<3>)  // those there are
+      .cost(windowCost(1))
+      .noGrad("second derivatives of pooling are not built")
+      .notOnnx();
   return row;
 }
 
@@ -108,6 +122,7 @@ void addLpPool(OpDefs &rows) {
                        attributes.set("p", b.op().attrInt("p"));
                        b.grad(0, b.emit("LpPoolGrad", {b.gradOut(0), b.in(0), b.out(0)}, attributes));
                      })
+                     .cost(windowCost(3))
                      .doc("(sum |x|^p)^(1/p) of each window."));
   rows.push_back(gradientRow("LpPoolGrad")
                      .input("data", kFloats, "T")
@@ -117,6 +132,7 @@ void addLpPool(OpDefs &rows) {
                        ForwardOp(c, "LpPool", {c.in(1)}).gives(0, 0).gives(0, 2);
                        c.out(0, c.in(1));
                      })
+                     .cost(windowCost(5))
                      .doc("g sign(x) (|x| / y)^(p - 1), summed over the windows of each element."));
 }
 

@@ -3,6 +3,7 @@
 #include <popart/op.hpp>
 
 #include "ops/catalog.hpp"
+#include "ops/rules.hpp"
 
 namespace popart::ops {
 namespace {
@@ -31,6 +32,7 @@ OpDef forwardRow(const char *type, const char *text) {
       .output("output")
       .attr("axis", int64_t{-1})
       .infer(inferAxisOp)
+      .cost(perElement(5))
       .doc(text);
 }
 
@@ -46,6 +48,7 @@ OpDef gradientRow(const char *type, const char *text) {
         inferAxisOp(c);
       })
       .traits(Trait::Gradient)
+      .cost(perElement(4))
       .noGrad("second derivatives of softmax are not built")
       .notOnnx()
       .doc(text);

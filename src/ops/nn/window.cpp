@@ -6,6 +6,7 @@
 #include <popart/op.hpp>
 
 #include "ops/forward_op.hpp"
+#include "ops/rules.hpp"
 
 namespace popart::ops {
 namespace {
@@ -120,6 +121,10 @@ void requireConvGradient(InferContext &c, const TensorInfo &x, const TensorInfo 
   for (size_t i = 2; fits && i < g.size(); ++i) fits = g[i] <= y[i];
   c.require(fits, "the gradient is not what Conv of {} and {} gives: got {}, expected {} or the beginning of it", x, w,
             c.in(0), conv.output(0));
+}
+
+double convFlops(const TensorInfo &output, const Shape &weights) {
+  return productFlops(output.nelms(), elementCount(Shape(weights.begin() + 1, weights.end())));
 }
 
 Shape spatialShape(const Shape &shape) { return shape.size() <= 2 ? Shape{} : Shape(shape.begin() + 2, shape.end()); }

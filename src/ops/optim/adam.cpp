@@ -93,6 +93,7 @@ void addAdamUpdater(OpDefs &rows) {
       .attr("mode", std::string("Adam"))
       .infer(inferAdamUpdater)
       .modifies(kStep, 1)
+      .cost(perElement(7))
       .decompose(decomposeAdamUpdater)
       .noGrad("optimizer arithmetic is not differentiable")
       .notOnnx()

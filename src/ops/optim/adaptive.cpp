@@ -19,7 +19,7 @@ OpDef updaterRow(const char *type, Arity second) {
     requireScalarParameter(c, 3, "epsilon", Presence::Required);
     inferUpdate(c, {1, 2});
   });
-  row.noGrad("optimizer arithmetic is not differentiable").notOnnx();
+  row.cost(perElement(6)).noGrad("optimizer arithmetic is not differentiable").notOnnx();
   return row;
 }
 

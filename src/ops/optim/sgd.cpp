@@ -15,6 +15,7 @@ namespace {
 
 void addSgd0(OpDefs &rows) {
   OpDef row = varUpdateRow("SGD0VarUpdate");
+  row.role(Role::SGD0VarUpdate);
   row.input("updater", kFloats);
   scalarParameter(scalarParameter(row, "slr0"), "wdsf0");
   row.infer([](InferContext &c) {
@@ -79,8 +80,10 @@ void addNesterov(OpDefs &rows) {
     const Expression gradient = f.times(f.factor(3, "ils"), f.operand(0)) + f.times(f.factor(4, "wd"), f.operand(1));
     f.result(f.times(f.factor(5, "ngsf"), gradient) + f.times(f.factor(6, "mm"), f.operand(2)));
   });
-  rows.push_back(
-      row.noGrad("optimizer arithmetic is not differentiable").notOnnx().doc("g' = ngsf (ils G + wd w) + mm v."));
+  rows.push_back(row.cost(perElement(6))
+                     .noGrad("optimizer arithmetic is not differentiable")
+                     .notOnnx()
+                     .doc("g' = ngsf (ils G + wd w) + mm v."));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <popart/op.hpp>
 
 #include "ops/catalog.hpp"
+#include "ops/rules.hpp"
 
 namespace popart::ops {
 
@@ -13,6 +14,7 @@ OpDef varUpdateRow(const char *type) {
       .output("updated")
       .traits(Trait::VarUpdate)
       .modifies(0)
+      .cost(perElement(3))
       .noGrad("updates of variables are not differentiable")
       .notOnnx();
   return row;
@@ -51,6 +53,9 @@ OpDefs copyVarUpdateOps() {
       })
       .traits(Trait::VarUpdate)
       .modifies(0)
+      .cost([](const Op &, Cost &c) {
+        c = {0, c.bytesWritten, c.bytesWritten};
+      })
       .decompose([](DecomposeBuilder &b) { b.result(0, b.in(1)); })
       .noGrad("updates of variables are not differentiable")
       .doc("var := updater.");

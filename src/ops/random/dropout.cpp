@@ -45,6 +45,7 @@ void addDropout(OpDefs &rows) {
           .attr("training_mode", int64_t{0})
           .infer(inferDropout)
           .traits(Trait::Random)
+          .identityIf([](const Op &op) { return op.attrInt("training_mode") == 0; })
           .vjp([](VjpBuilder &b) {
             const bool training = b.op().attrInt("training_mode") != 0;
             b.grad(0, training ? b.emit("DropoutGrad", {b.gradOut(0), b.in(1)}, {{"ratio", b.op().attrFloat("ratio")}})

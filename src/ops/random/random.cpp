@@ -90,12 +90,14 @@ void addSeeds(OpDefs &rows) {
                        requireSeed(c, 0);
                        c.out(0, c.in(0));
                      })
+                     .role(Role::GetRandomSeed)
                      .traits(Trait::VarUpdate)
                      .modifies(0)
                      .stopsGrad()
                      .notOnnx()
                      .doc("Advances the seed variable; the new value is the seed of this micro-batch."));
   rows.push_back(OpDef("ai.graphcore", "ModifyRandomSeed", {1})
+                     .role(Role::ModifyRandomSeed)
                      .input("seed", kSeedType)
                      .input("modifier", kSeedType)
                      .output("modified")

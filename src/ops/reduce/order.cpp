@@ -102,7 +102,6 @@ OpDef topKRow() {
         c.out(1, indexType(c), shape);
       })
       .vjp(emitPickGradient)
-      .cost(Cost::Heavy)
       .doc("The k largest (or smallest) elements along an axis, in order, and their positions.");
 }
 
@@ -121,7 +120,6 @@ OpDef sortRow() {
         c.out(1, indexType(c), c.shape(0));
       })
       .vjp(emitPickGradient)
-      .cost(Cost::Heavy)
       .doc("Elements in order along an axis, and their positions. Always stable.");
 }
 
@@ -148,7 +146,6 @@ OpDef medianRow() {
         b.grad(0, b.emit("ReduceMedianGrad", {b.gradOut(0), positions(b)},
                          {{"fwd_shape", b.inInfo(0).shape()}, {"axes", reductionAxes(b.attrs(), b.inInfo(0).rank())}}));
       })
-      .cost(Cost::Heavy)
       .doc("Lower median, and its position in the reduced axes taken as one (flattened in order).");
 }
 

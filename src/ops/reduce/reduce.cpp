@@ -6,6 +6,7 @@
 #include "ops/catalog.hpp"
 #include "ops/expression.hpp"
 #include "ops/forward_op.hpp"
+#include "ops/operand_layouts.hpp"
 #include "ops/rules.hpp"
 
 namespace popart::ops {
@@ -26,8 +27,7 @@ OpDef reduceRow(const char *domain, const char *type, TypeSet types, OpVersion a
       .attr("keepdims", int64_t{1})
       .attr("noop_with_empty_axes", int64_t{0})
       .constInput(1, "axes", axesInputSince)
-      .infer(inferReduce)
-      .cost(Cost::Heavy);
+      .infer(inferReduce);
 }
 
 // What the gradient reads besides the incoming gradient: the input x, the output y.
@@ -88,32 +88,37 @@ void addGradient(OpDefs &rows, OpDef row, Reads reads, Formula formula) {
 }
 
 void addSums(OpDefs &rows) {
-  addGradient(rows, reduceRow("ai.onnx", "ReduceSum", kNumeric, 13).doc("Sum."), {},
+  addGradient(rows, reduceRow("ai.onnx", "ReduceSum", kNumeric, 13).layouts(reducedChannels).doc("Sum."), {},
               [](E g, E, E, double) { return g; });
-  addGradient(rows, reduceRow("ai.onnx", "ReduceMean", kNumeric, 18).doc("Mean."), {},
+  addGradient(rows, reduceRow("ai.onnx", "ReduceMean", kNumeric, 18).layouts(reducedChannels).doc("Mean."), {},
               [](E g, E, E, double n) { return g / n; });
-  addGradient(rows, reduceRow("ai.onnx", "ReduceL1", kNumeric, 18).doc("Sum of |x|."), {.x = true},
+  addGradient(rows, reduceRow("ai.onnx", "ReduceL1", kNumeric, 18).cost(perElement(2)).doc("Sum of |x|."), {.x = true},
               [](E g, E x, E, double) { return g * x.apply("Sign"); });
-  addGradient(
-      rows, reduceRow("ai.onnx", "ReduceL2", kNumeric, 18).doc("Root of the sum of squares; gradient 0 where it is 0."),
-      {.x = true, .y = true}, [](E g, E x, E y, double) {
-        E zero = y.apply("Equal", y.number(0));
-        return select(zero, g.number(0), g * x / select(zero, y.number(1), y));
-      });
-  addGradient(rows, reduceRow("ai.onnx", "ReduceSumSquare", kNumeric, 18).doc("Sum of squares."), {.x = true},
-              [](E g, E x, E, double) { return g * (2.0 * x); });
+  addGradient(rows,
+              reduceRow("ai.onnx", "ReduceL2", kNumeric, 18)
+                  .cost(perElement(2))
+                  .doc("Root of the sum of squares; gradient 0 where it is 0."),
+              {.x = true, .y = true}, [](E g, E x, E y, double) {
+                E zero = y.apply("Equal", y.number(0));
+                return select(zero, g.number(0), g * x / select(zero, y.number(1), y));
+              });
+  addGradient(rows, reduceRow("ai.onnx", "ReduceSumSquare", kNumeric, 18).cost(perElement(2)).doc("Sum of squares."),
+              {.x = true}, [](E g, E x, E, double) { return g * (2.0 * x); });
   addGradient(rows, reduceRow("ai.onnx", "ReduceLogSum", kNumeric, 18).doc("Logarithm of the sum."), {.y = true},
               [](E g, E, E y, double) { return g * exp(-y); });
-  addGradient(rows, reduceRow("ai.onnx", "ReduceLogSumExp", kNumeric, 18).doc("Logarithm of the sum of e^x."),
-              {.x = true, .y = true}, [](E g, E x, E y, double) { return g * exp(x - y); });
+  addGradient(
+      rows,
+      reduceRow("ai.onnx", "ReduceLogSumExp", kNumeric, 18).cost(perElement(4)).doc("Logarithm of the sum of e^x."),
+      {.x = true, .y = true}, [](E g, E x, E y, double) { return g * exp(x - y); });
 }
 
 void addExtremes(OpDefs &rows) {
   auto atExtreme = [](E g, E x, E y, double) { return select(x.apply("Equal", y), g, g.number(0)); };
-  addGradient(
-      rows,
-      reduceRow("ai.onnx", "ReduceMax", kAllTypes, 18).doc("Maximum; the gradient goes to every element equal to it."),
-      {.x = true, .y = true}, atExtreme);
+  addGradient(rows,
+              reduceRow("ai.onnx", "ReduceMax", kAllTypes, 18)
+                  .layouts(reducedChannels)
+                  .doc("Maximum; the gradient goes to every element equal to it."),
+              {.x = true, .y = true}, atExtreme);
   addGradient(
       rows,
       reduceRow("ai.onnx", "ReduceMin", kAllTypes, 18).doc("Minimum; the gradient goes to every element equal to it."),
@@ -148,6 +153,7 @@ OpDef reduceSumToRow() {
           b.result(0, b.emit("Reshape", {t}, {{"shape", to}, {"allowzero", int64_t{1}}}));
       })
       .traits(Trait::Internal)
+      .identityIf(always)
       .notOnnx()
       .doc("Sums over the axes along which `shape` was broadcast to the input's shape.");
 }
@@ -157,6 +163,7 @@ OpDef lambSquareRow() {
       .input("x", kFloats)
       .output("y")
       .infer([](InferContext &c) { c.out(0, DataType::FLOAT, {}); })
+      .cost(perElement(2))
       .noGrad("it is part of the optimizer")
       .notOnnx()
       .decompose([](DecomposeBuilder &b) {

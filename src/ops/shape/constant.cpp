@@ -48,8 +48,7 @@ OpDef metadataRow(const char *type, std::vector<OpVersion> versions) {
       .input("data", kAllTypes)
       .output("result")
       .traits(Trait::Metadata)
-      .stopsGrad()
-      .cost(Cost::Free);
+      .stopsGrad();
 }
 
 }  // namespace

@@ -1,8 +1,11 @@
 // Expand, Tile and Pad: results that hold elements more than once or among fill values, and their gradients, which sum.
 #include <algorithm>
 
+#include <popart/op.hpp>
+
 #include "ops/catalog.hpp"
 #include "ops/forward_op.hpp"
+#include "ops/operand_layouts.hpp"
 #include "ops/rules.hpp"
 #include "ops/shape/pad_index.hpp"
 
@@ -28,9 +31,12 @@ void addExpand(OpDefs &rows) {
                                  shape);
                        c.out(0, c.type(0), npOut(c.shape(0), shape));
                      })
+                     .layouts(spreadChannels)
                      .vjp([](VjpBuilder &b) {
                        b.grad(0, b.emit("ExpandGrad", {b.gradOut(0)}, {{"fwd_shape", b.inInfo(0).shape()}}));
                      })
+                     .identityIf(always)
+                     .cost(movesData())
                      .doc("The input broadcast against a shape."));
   rows.push_back(
       OpDef("ai.graphcore", "ExpandGrad", {1})
@@ -52,6 +58,8 @@ void addTile(OpDefs &rows) {
                      .output("output")
                      .attrRequired("repeats", AttributeType::Ints)
                      .constInput(1, "repeats", 6)
+                     .identityIf(always)
+                     .cost(movesData())
                      .infer([](InferContext &c) {
                        const Ints &repeats = c.attrInts("repeats");
                        Shape shape = c.shape(0);
@@ -162,6 +170,11 @@ void addPad(OpDefs &rows) {
                      .constInput(3, "axes", 18)
                      .infer(inferPad)
                      .vjp(emitPadGradient)
+                     .identityIf([](const Op &op) {
+                       const Ints &pads = op.attrInts("pads");
+                       return std::all_of(pads.begin(), pads.end(), [](int64_t p) { return p == 0; });
+                     })
+                     .cost(movesData())
                      .doc("Adds elements before and after each axis (negative pads cut): a value, or the input "
                           "reflected, at the edge, or repeated."));
   rows.push_back(OpDef("ai.graphcore", "PadGrad", {1})

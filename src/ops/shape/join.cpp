@@ -4,6 +4,7 @@
 #include <popart/op.hpp>
 
 #include "ops/catalog.hpp"
+#include "ops/operand_layouts.hpp"
 #include "ops/rules.hpp"
 
 namespace popart::ops {
@@ -24,13 +25,31 @@ void inferConcat(InferContext &c) {
   c.out(0, c.type(0), to);
 }
 
+// The parts of `whole` that the inputs of Concat `e.op()` are.
+std::vector<TensorIndex> partsOf(OpEmitter &e, const std::vector<TensorIndex> &, TensorIndex whole) {
+  using Ints = std::vector<int64_t>;
+  const int64_t axis = axisOf(e.attrs(), e.info(whole).rank());
+  std::vector<TensorIndex> parts;
+  int64_t start = 0;
+  for (int i = 0; i < e.op().inputCount(); ++i) {
+    const int64_t end = start + e.op().inInfo(i).dim(static_cast<int>(axis));
+    parts.push_back(e.emit("Slice", {whole}, {{"starts", Ints{start}}, {"ends", Ints{end}}, {"axes", Ints{axis}}}));
+    start = end;
+  }
+  return parts;
+}
+
 OpDef concatRow() {
   return OpDef("ai.onnx", "Concat", {1, 4, 11, 13})
       .input("inputs", kAllTypes, "T", Arity::Variadic)
       .output("concatenated")
       .attrRequired("axis", AttributeType::Int)
       .infer(inferConcat)
+      .layouts(joinedChannels)
       .inplace("ConcatInplace", 10)
+      .view(partsOf)
+      .identityIf(hasOneInput)
+      .cost(movesData())
       .vjp([](VjpBuilder &b) {
         const int64_t axis = axisOf(b.attrs(), b.inInfo(0).rank());
         int64_t start = 0;
@@ -60,6 +79,7 @@ OpDef concatGradientRow() {
         shape[axis] = end - start;
         c.out(0, c.type(0), shape);
       })
+      .layouts(pieceOfChannels)
       .traits(Trait::Gradient)
       .notOnnx()
       .decompose([](DecomposeBuilder &b) {
@@ -98,6 +118,8 @@ OpDef splitRow() {
       .attrOptional("num_outputs", AttributeType::Int)
       .constInput(1, "split", 13)
       .infer(inferSplit)
+      .identityIf([](const Op &op) { return op.outputCount() == 1; })
+      .cost(movesData())
       .vjp([](VjpBuilder &b) {
         std::vector<TensorIndex> parts;
         for (int i = 0; i < b.op().outputCount(); ++i) {

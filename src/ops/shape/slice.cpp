@@ -1,8 +1,11 @@
 // Slice, Subsample and Reverse: regular selections along axes; SliceGrad, which puts a gradient back into zeros; and
 // SliceUpdate, which replaces a slice of a tensor.
+#include "ops/operand_layouts.hpp"
 #include "ops/shape/slice_range.hpp"
 
 #include <algorithm>
+
+#include <popart/op.hpp>
 
 #include "ops/catalog.hpp"
 #include "ops/forward_op.hpp"
@@ -58,7 +61,16 @@ OpDef sliceRow() {
           c.fail("{}", e.what());
         }
       })
+      .layouts(pieceOfChannels)
       .inplace("SliceInplace", 10)
+      .view([](OpEmitter &e, const std::vector<TensorIndex> &inputs, TensorIndex written) {
+        return std::vector{e.emit("SliceUpdate", {inputs[0], written}, e.attrs())};
+      })
+      .identityIf([](const Op &op) {
+        const auto steps = op.attributes().getAttribute<Ints>("steps", {});
+        return std::all_of(steps.begin(), steps.end(), [](int64_t s) { return s > 0; });
+      })
+      .cost(movesData())
       .vjp([](VjpBuilder &b) {
         Attributes attributes = b.attrs();
         attributes.set("fwd_shape", b.inInfo(0).shape());

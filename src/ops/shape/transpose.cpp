@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include <popart/op.hpp>
+
 #include "ops/catalog.hpp"
 #include "ops/rules.hpp"
 
@@ -35,7 +37,8 @@ OpDef transposeRow(const char *domain, const char *type, std::vector<OpVersion> 
       .input("data", kAllTypes)
       .output("transposed")
       .attrOptional("perm", AttributeType::Ints)
-      .infer(inferTranspose);
+      .infer(inferTranspose)
+      .cost(movesData());
 }
 
 std::vector<int64_t> inverse(const std::vector<int64_t> &perm) {
@@ -121,7 +124,16 @@ void checkSpace(InferContext &c) {
 
 OpDefs transposeOps() {
   OpDef transpose = transposeRow("ai.onnx", "Transpose", {1, 13, 21, 23, 24, 25})
+                        .role(Role::Transpose)
                         .inplace("TransposeInplace", 10)
+                        .view([](OpEmitter &e, const std::vector<TensorIndex> &inputs, TensorIndex written) {
+                          const auto perm = permutation(e.attrs(), e.info(inputs[0]).rank());
+                          return std::vector{e.emit("Transpose", {written}, {{"perm", inverse(perm)}})};
+                        })
+                        .identityIf([](const Op &op) {
+                          const auto perm = permutation(op.attributes(), op.inRank(0));
+                          return std::is_sorted(perm.begin(), perm.end());
+                        })
                         .vjp([](VjpBuilder &b) {
                           const auto perm = permutation(b.attrs(), b.inInfo(0).rank());
                           b.grad(0, b.emit("TransposeGrad", {b.gradOut(0)}, {{"perm", inverse(perm)}}));

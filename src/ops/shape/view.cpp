@@ -16,7 +16,8 @@ OpDef viewRow(const char *domain, const char *type, std::vector<OpVersion> versi
       .input("x", kAllTypes)
       .output("y")
       .traits(Trait::View)
-      .cost(Cost::Free);
+      .view(reshapeBack)
+      .identityIf(always);
 }
 
 // Axes of `large` without which it is `small`, all of size 1; fails where there are none.
@@ -55,14 +56,14 @@ OpDef reshapeGradientRow(const std::string &forward) {
       .infer([forward](InferContext &c) { inferReshapeGradient(c, forward); })
       .traits(Trait::View | Trait::Gradient)
       .notOnnx()
-      .cost(Cost::Free)
+      .identityIf(always)
       .decompose([](DecomposeBuilder &b) {
         b.result(0, b.emit("Reshape", {b.in(0)}, {{"shape", b.outInfo(0).shape()}, {"allowzero", int64_t{1}}}));
       })
       .doc("Gradient of a change of shape.");
 }
 
-VjpFn reshapeBack(const char *gradient) {
+VjpFn reshapeGradient(const char *gradient) {
   return [gradient](VjpBuilder &b) {
     b.grad(0, b.emit(gradient, {b.gradOut(0)}, {{"fwd_shape", b.inInfo(0).shape()}}));
   };
@@ -144,7 +145,7 @@ OpDefs viewOps() {
           .infer(inferReshape)
           .inplace("ReshapeInplace", 10)
           .onnx("ai.graphcore", "Reshape", {1})
-          .vjp(reshapeBack("ReshapeGrad"))
+          .vjp(reshapeGradient("ReshapeGrad"))
           .doc("New shape for the same elements; 0 copies a dimension (unless allowzero), one -1 takes what is left."),
       reshapeGradientRow("Reshape"),
       viewRow("ai.onnx", "Squeeze", {1, 11, 13, 21, 23, 24, 25})
@@ -152,7 +153,7 @@ OpDefs viewOps() {
           .constInput(1, "axes", 13)
           .infer(inferSqueeze)
           .inplace("SqueezeInplace", 10)
-          .vjp(reshapeBack("SqueezeGrad"))
+          .vjp(reshapeGradient("SqueezeGrad"))
           .doc("Drops the axes given, or all of size 1."),
       reshapeGradientRow("Squeeze"),
       viewRow("ai.onnx", "Unsqueeze", {1, 11, 13, 21, 23, 24, 25})
@@ -160,7 +161,7 @@ OpDefs viewOps() {
           .constInput(1, "axes", 13)
           .infer(inferUnsqueeze)
           .inplace("UnsqueezeInplace", 10)
-          .vjp(reshapeBack("UnsqueezeGrad"))
+          .vjp(reshapeGradient("UnsqueezeGrad"))
           .doc("Inserts axes of size 1 at the positions given (of the result)."),
       reshapeGradientRow("Unsqueeze"),
       viewRow("ai.onnx", "Identity", {1, 13, 14, 16, 19, 21, 23, 24, 25})
@@ -170,9 +171,13 @@ OpDefs viewOps() {
       viewRow("ai.graphcore", "IdentityGrad", {1}).traits(Trait::Gradient).notOnnx().doc("Gradient of Identity."),
       viewRow("ai.graphcore", "Detach", {1})
           .inplace("DetachInplace", 10)
+          .traits(Trait::NeverFolded)
           .stopsGrad()
           .doc("The input; gradients stop here."),
-      viewRow("ai.graphcore", "Nop", {1}).stopsGrad().doc("The input, never optimised away."),
+      viewRow("ai.graphcore", "Nop", {1})
+          .traits(Trait::NeverFolded)
+          .stopsGrad()
+          .doc("The input, never optimised away."),
   };
 }
 

@@ -13,6 +13,7 @@
 #include "../support/program.hpp"
 #include "backends/cpu/element_table.hpp"
 #include "backends/cpu/kernels/pack.hpp"
+#include "backends/cpu/layouts/panels.hpp"
 
 namespace popart::cpu {
 namespace {
@@ -244,12 +245,11 @@ TEST(Pack, gives_the_stored_form_of_rows_and_columns) {
     const int64_t k = 19;
     const std::vector<float> b = test::numbers(k * n);
     for (bool isTransposed : {false, true}) {  // b is (K, N), or (N, K)
-      executable::Layout layout{executable::Layout::Kind::Packed, panelWidth()};
-      layout.transposed = isTransposed;
+      const executable::Layout &layout = *matrixPanels(isTransposed ? Turned::kYes : Turned::kNo);
       const TensorInfo info(DataType::FLOAT, isTransposed ? Shape{n, k} : Shape{k, n});
       std::vector<float> stored(static_cast<size_t>(packedSize(k, n))), packed(stored.size(), NAN);
-      ASSERT_EQ(executable::storageBytes(info, layout), packedSize(k, n) * static_cast<int64_t>(sizeof(float)));
-      executable::pack(info, layout, b.data(), stored.data());
+      ASSERT_EQ(layout.bytes(info), packedSize(k, n) * static_cast<int64_t>(sizeof(float)));
+      layout.pack(info, b.data(), stored.data());
       packPanels(b.data(), isTransposed ? 1 : n, isTransposed ? k : 1, k, n, packed.data());
       ASSERT_EQ(packed, stored);
     }

@@ -13,6 +13,7 @@
 
 #include "../support/program.hpp"
 #include "backends/cpu/cpu.hpp"
+#include "backends/cpu/layouts/panels.hpp"
 #include "pipeline/prepare.hpp"
 
 namespace popart {
@@ -55,7 +56,7 @@ pipeline::Prepared prepare(std::unique_ptr<Ir> model, const Optimizer &optimizer
   pipeline::PrepareRequest request;
   request.ir = std::move(model);
   request.loss = "loss";
-  request.optimizer = &optimizer;
+  request.updates = optimizer.updateRules(request.options.factors);
   request.anchors = {{"loss"}};
   request.batchesPerStep = step.batches;
   request.options.factors.accumulates = step.microBatches > 1;
@@ -130,7 +131,7 @@ TEST(TrainingStep, SgdUpdatesPackedWeightsInPlace) {
   for (const auto &s : e.main.steps) EXPECT_NE(s.kind, executable::Step::Kind::Copy) << s.name;
   for (const auto &v : e.variables)
     if (v.id == "w0" || v.id == "w1") {
-      EXPECT_EQ(v.layout.kind, executable::Layout::Kind::Packed) << v.id;
+      EXPECT_TRUE(cpu::asMatrixPanels(v.layout)) << v.id;
     }
   EXPECT_LE(e.main.steps.size(), 14u) << e.loweredText;
 }
@@ -231,7 +232,7 @@ void expectSameStepInLoop(const std::function<std::unique_ptr<Ir>()> &model, con
   EXPECT_EQ(found, expected);
   for (const std::string &step : expected) EXPECT_EQ(step.find("cop"), std::string::npos) << step;
   ASSERT_EQ(a.variables.size(), b.variables.size());
-  for (size_t i = 0; i < a.variables.size(); ++i) EXPECT_EQ(a.variables[i].layout.str(), b.variables[i].layout.str());
+  for (size_t i = 0; i < a.variables.size(); ++i) EXPECT_EQ(a.variables[i].layout, b.variables[i].layout);
   EXPECT_LE(b.memory.arenaBytes, a.memory.arenaBytes + kLoopScalars);
   EXPECT_LE(b.memory.constantBytes, a.memory.constantBytes + 16);
   for (ProgramRun *run : {&single, &looped}) {
@@ -268,12 +269,12 @@ TEST(TrainingStep, AccumulatorsLieLikeTheirWeights) {
   for (const pipeline::Prepared *prepared : {&dense, &spatial}) {
     ProgramRun run(*prepared->ir, kBackends, 2);
     const executable::Executable &e = run.executable();
-    std::map<std::string, std::string> layouts;
-    for (const auto &v : e.variables) layouts[v.id] = v.layout.str();
+    std::map<std::string, const executable::Layout *> layouts;
+    for (const auto &v : e.variables) layouts[v.id] = v.layout;
     for (const std::string id : {"w0", "w1", "w", "k0", "k1"})
       if (layouts.count(id)) {
         EXPECT_EQ(layouts.at("Accum___" + id), layouts.at(id));
-        EXPECT_NE(layouts.at(id), executable::Layout().str()) << id;
+        EXPECT_NE(layouts.at(id), nullptr) << id;
       }
     std::multiset<std::string> steps;
     describe(e.main, "", steps);

@@ -13,6 +13,7 @@
 #include "backends/ref/ref.hpp"
 #include "pipeline/passes.hpp"
 #include "runtime/engine.hpp"
+#include "support/host.hpp"
 
 namespace popart {
 namespace {
@@ -60,7 +61,7 @@ Result run(const std::string &text, Device device, int threads = 1) {
   if (device == Device::Cpu) options.backends.insert(options.backends.begin(), &cpu::backend());
   options.threads = threads;
   const auto executable = pipeline::lower(*ir, options);
-  runtime::Engine engine(executable, threads, runtime::Waking::Always);
+  runtime::Engine engine(executable, test::host(), {threads, runtime::Waking::Always});
   Streams streams(*executable);
   engine.run(streams);
   Result result{streams.outputs, {}, {}};

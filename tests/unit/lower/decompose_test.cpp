@@ -116,6 +116,18 @@ TEST(Simplify, what_computes_nothing_goes) {
   EXPECT_THAT(opTypes(ir->getMainGraph()), ElementsAre("Relu"));
 }
 
+TEST(Simplify, what_attributes_make_an_identity_goes) {
+  const std::unique_ptr<Ir> ir = simplified(R"(main {
+    stream %x : float32[2, 3]
+    %a : float32[2, 3] = Transpose(%x) {perm = [0, 1]}
+    %b : float32[2, 3] = Pad(%a) {pads = [0, 0, 0, 0]}
+    %c : float32[2, 3] = Slice(%b) {starts = [0], ends = [9]}
+    %d : float32[2, 3] = Relu(%c)
+    return %d
+  })");
+  EXPECT_THAT(opTypes(ir->getMainGraph()), ElementsAre("Relu"));
+}
+
 TEST(Simplify, views_that_change_the_shape_stay) {
   const std::unique_ptr<Ir> ir = simplified(R"(main {
     stream %x : float32[2, 3]
@@ -137,6 +149,24 @@ TEST(Simplify, equal_ops_on_equal_inputs_become_one) {
   })");
   EXPECT_EQ(countOps(ir->getMainGraph(), "Exp"), 1) << print(*ir);
   EXPECT_EQ(countOps(ir->getMainGraph(), "LeakyRelu"), 2) << print(*ir);
+}
+
+TEST(Simplify, recomputed_copies_are_not_merged_with_their_originals) {
+  const std::unique_ptr<Ir> ir = simplified(R"(main {
+    stream %x : float32[2]
+    %a : float32[2] = Exp(%x) <recompute = "recompute">
+    %b : float32[2] = Exp(%x)
+    %c : float32[2] = Exp(%x) <recompute = "recomputed">
+    %d : float32[2] = Exp(%x) <recompute = "recomputed">
+    %s : float32[2] = Sum(%a, %b, %c, %d)
+    return %s
+  })");
+  const Graph &main = ir->getMainGraph();
+  EXPECT_EQ(countOps(main, "Exp"), 2) << "originals are one, copies are one: " << print(*ir);
+  const Op &sum = *main.tensor(main.outputs()[0]).getProducer();
+  EXPECT_EQ(sum.inputs()[0], sum.inputs()[1]);
+  EXPECT_EQ(sum.inputs()[2], sum.inputs()[3]);
+  EXPECT_NE(sum.inputs()[0], sum.inputs()[2]);
 }
 
 TEST(Simplify, random_ops_are_never_merged) {

@@ -12,6 +12,7 @@
 #include "backends/ref/ref.hpp"
 #include "pipeline/passes.hpp"
 #include "runtime/engine.hpp"
+#include "support/host.hpp"
 
 namespace popart {
 namespace {
@@ -62,7 +63,7 @@ int chained(const executable::Executable &e) {
 
 std::map<std::string, Values> run(std::shared_ptr<const executable::Executable> e, int threads) {
   Streams streams(*e);
-  runtime::Engine(e, threads, runtime::Waking::Always).run(streams);
+  runtime::Engine(e, test::host(), {threads, runtime::Waking::Always}).run(streams);
   return streams.outputs;
 }
 

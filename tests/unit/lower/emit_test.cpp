@@ -10,6 +10,7 @@
 #include "backends/ref/ref.hpp"
 #include "pipeline/passes.hpp"
 #include "runtime/engine.hpp"
+#include "support/host.hpp"
 
 namespace popart {
 namespace {
@@ -40,7 +41,7 @@ struct Program {
     lower::LowerOptions options;
     options.backends = {&ref::backend()};
     executable = pipeline::lower(*ir, options);
-    engine = std::make_unique<runtime::Engine>(executable, 1);
+    engine = std::make_unique<runtime::Engine>(executable, test::host());
   }
   std::map<std::string, std::vector<Values>> run(std::map<std::string, Values> inputs = {}) {
     Streams streams(*executable, std::move(inputs));

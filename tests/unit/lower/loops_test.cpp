@@ -6,6 +6,7 @@
 
 #include "../support/program.hpp"
 #include "backends/cpu/cpu.hpp"
+#include "backends/cpu/layouts/panels.hpp"
 #include "backends/ref/ref.hpp"
 #include "pipeline/passes.hpp"
 
@@ -59,7 +60,7 @@ TEST(Loops, a_weight_that_the_body_reads_stays_packed) {
   ProgramRun run(*ir, kCpu);
   const Executable &e = run.executable();
   ASSERT_EQ(e.variables.size(), 1u);
-  EXPECT_EQ(e.variables[0].layout.kind, executable::Layout::Kind::Packed);
+  EXPECT_TRUE(cpu::asMatrixPanels(e.variables[0].layout));
   EXPECT_EQ(kernels(*loopOf(e).programs[0], "matmul packed"), 1);
   EXPECT_EQ(kernels(*loopOf(e).programs[0], "reorder"), 0);
   ProgramRun reference(*ir);
@@ -164,7 +165,7 @@ graph @body {
 )");
   ProgramRun run(*ir, kCpu), reference(*ir);
   const Executable &e = run.executable();
-  EXPECT_EQ(e.variables[0].layout.kind, executable::Layout::Kind::PackedConv);
+  EXPECT_TRUE(cpu::asConvPanels(e.variables[0].layout));
   for (const Step &step : loopOf(e).programs[0]->steps) EXPECT_EQ(step.name.find("Reorder"), std::string::npos);
   const std::vector<float> input = numbers(2 * 16 * 64, 2), weights = numbers(16 * 16 * 9, 9);
   for (ProgramRun *p : {&run, &reference}) {

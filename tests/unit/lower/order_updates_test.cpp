@@ -7,6 +7,7 @@
 #include "backends/ref/ref.hpp"
 #include "pipeline/passes.hpp"
 #include "runtime/engine.hpp"
+#include "support/host.hpp"
 
 namespace popart {
 namespace {
@@ -55,7 +56,7 @@ std::shared_ptr<const executable::Executable> program(bool stored) {
 }
 
 void expectUpdated(const std::shared_ptr<const executable::Executable> &executable) {
-  runtime::Engine engine(executable, 1);
+  runtime::Engine engine(executable, test::host());
   Ones streams;
   engine.run(streams);
   ASSERT_EQ(executable->variables.size(), static_cast<size_t>(kWeights));

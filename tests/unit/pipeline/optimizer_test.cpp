@@ -78,6 +78,21 @@ TEST(SgdClass, CompoundScalarsUseLossScaleAndMeanFactors) {
   EXPECT_FLOAT_EQ(sgd.scalar("scaledLearningRate0", "w").value.val(), 0.01f);
 }
 
+TEST(UpdateRules, HoldWhatUpdatesReadByWeight) {
+  SGD sgd(Pairs{{"defaultLearningRate", {0.8f, true}}, {"lossScaling", {4.0f, true}}});
+  sgd.insertSpecific("w", Pairs{{"learningRate", {0.4f, false}}, {"momentum", {0.5f, true}}});
+  const UpdateRules rules = sgd.updateRules({true, 5, 1, OptimizerFactors::Reduction::MeanPost});
+  const UpdateRule &common = rules.of("v"), &own = rules.of("w");
+  EXPECT_FALSE(std::get<SgdRule>(common.form).hasVelocity);
+  EXPECT_TRUE(std::get<SgdRule>(own.form).hasVelocity);
+  EXPECT_FLOAT_EQ(common.scalar("scaledLearningRate0").value.val(), 0.8f / (4.0f * 5));
+  EXPECT_EQ(common.scalar("scaledLearningRate0").id(), "scaledLearningRate0___default___FLOAT");
+  EXPECT_FALSE(own.scalar("scaledLearningRate1").value.isConst());
+  EXPECT_EQ(own.scalar("scaledLearningRate1").id(), "scaledLearningRate1___specific___w");
+  EXPECT_THROW(common.scalar("scaledLearningRate1"), internal_error) << "an update without velocity does not read it";
+  EXPECT_THROW(sgd.factors(), error) << "the optimizer itself is as before";
+}
+
 TEST(AdamClass, RefusesValuesOutOfRange) {
   auto make = [](const std::string &key, float value) {
     return Adam(Pairs{{key, {value, true}}}, AdamMode::Adam, WeightDecayMode::Decay, DataType::UNDEFINED,

@@ -82,7 +82,7 @@ pipeline::Prepared prepareTraining(const Optimizer &optimizer, std::vector<Ancho
   PrepareRequest request;
   request.ir = classifier(initialWeights());
   request.loss = "loss";
-  request.optimizer = &optimizer;
+  request.updates = optimizer.updateRules(request.options.factors);
   request.anchors = std::move(anchors);
   request.patterns = patterns;
   return pipeline::prepare(std::move(request));
@@ -115,7 +115,7 @@ Values gradientsAt(const Values &weights) {
   PrepareRequest request;
   request.ir = classifier(weights);
   request.loss = "loss";
-  request.optimizer = &sgd;
+  request.updates = sgd.updateRules(request.options.factors);
   for (const auto &id : kWeights) request.anchors.push_back({"Gradient___" + id});
   auto prepared = pipeline::prepare(std::move(request));
   ProgramRun run(*prepared.ir);
@@ -391,7 +391,7 @@ TEST(Prepare, RefusesALossWithSeveralElements) {
   PrepareRequest request;
   request.ir = classifier(initialWeights());
   request.loss = "probs";
-  request.optimizer = &sgd;
+  request.updates = sgd.updateRules(request.options.factors);
   EXPECT_NE(prepareError(std::move(request)).find("must have one element"), std::string::npos);
 }
 

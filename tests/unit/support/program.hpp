@@ -8,6 +8,7 @@
 
 #include <popart/ir.hpp>
 
+#include "../../support/host.hpp"
 #include "backends/ref/ref.hpp"
 #include "executable/executable.hpp"
 #include "pipeline/passes.hpp"
@@ -79,7 +80,8 @@ class ProgramRun : public runtime::StreamSource {
     options.threads = threads;
     options.keepText = true;
     executable_ = pipeline::lower(ir, options);
-    engine_ = std::make_unique<runtime::Engine>(executable_, threads, runtime::Waking::Always);
+    engine_ =
+        std::make_unique<runtime::Engine>(executable_, host(), runtime::RunSettings{threads, runtime::Waking::Always});
     for (size_t i = 0; i < executable_->variables.size(); ++i)
       if (!executable_->variables[i].initial.empty())
         engine_->writeVariable(static_cast<int>(i), executable_->variables[i].initial.data());

@@ -173,7 +173,7 @@ TEST(ReturnTypes, give_the_numbers_of_the_micro_batches_one_by_one) {
           if (fast) options.backends = {&cpu::backend(), &ref::backend()};
           options.fuse = fast;
           const auto executable = pipeline::lower(*ir, options);
-          runtime::Engine engine(executable, 1);
+          runtime::Engine engine(executable, test::host());
           Batches source(*executable);
           engine.run(source);
           EXPECT_EQ(source.loads, batches * perBatch);

@@ -118,6 +118,7 @@ void fillTable(MicroKernels &table, std::index_sequence<M...>) {
 MicroKernels makeTable() {
   static_assert(kPanelWidth <= kMaxPanelWidth && kTileRows <= kMaxTileRows);
   MicroKernels table{};
+  table.instructionSet = hwy::TargetName(HWY_TARGET);
   table.panelWidth = kPanelWidth;
   table.tileRows = kTileRows;
   fillTable(table, std::make_index_sequence<kTileRows>());

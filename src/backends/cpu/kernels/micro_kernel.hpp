@@ -46,6 +46,7 @@ constexpr int kMaxPanelWidth = 32;
 constexpr int kMaxTilePanels = 4;
 
 struct MicroKernels {
+  const char *instructionSet = "";  // Highway's name of it
   int panelWidth = 0;               // floats per panel of packed B: two vectors
   int tileRows = 0;                 // most rows of a tile
   TileFn rows[kMaxTileRows];        // [rows - 1], one panel wide, AMode::kRows

@@ -1,5 +1,5 @@
 // Packed-panel layout of the B operand: [ceil(N / NR)][K][NR] with NR = panelWidth(), lanes beyond N zero.
-// Invariant: packing is a pure permutation plus zeros, the same as executable::pack of Layout::Kind::Packed.
+// Invariant: packing is a pure permutation plus zeros, the same as MatrixPanels of layouts/panels.hpp.
 #pragma once
 
 #include <cstddef>

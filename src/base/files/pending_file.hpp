@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <string>
 
-namespace popart::onnx {
+namespace popart {
 
 class PendingFile {
  public:
@@ -25,4 +25,4 @@ class PendingFile {
   int fd_ = -1;
 };
 
-}  // namespace popart::onnx
+}  // namespace popart

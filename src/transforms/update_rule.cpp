@@ -1,8 +1,10 @@
-// OptimizerValue, OptimizerValueMap and ClipNormSettings: comparison, hashing and the checks of their setters.
-// Invariant: hashes agree with validReplacement: a non-constant value contributes its constness only.
+// The plain values of optimizers: lookup in UpdateRules; comparison, hashing and checks of OptimizerValue,
+// OptimizerValueMap and ClipNormSettings. Invariant: hashes agree with validReplacement: a non-constant value
+// contributes its constness only.
 #include <popart/clipnormsettings.hpp>
 #include <popart/error.hpp>
 #include <popart/optimizervaluemap.hpp>
+#include <popart/updaterule.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -13,6 +15,21 @@ namespace {
 size_t combine(size_t seed, size_t value) { return seed ^ (value + 0x9e3779b97f4a7c15ull + (seed << 6) + (seed >> 2)); }
 
 }  // namespace
+
+TensorId OptimizerScalar::id() const {
+  return specific.empty() ? name + "___default___FLOAT" : name + "___specific___" + specific;
+}
+
+const OptimizerScalar &UpdateRule::scalar(std::string_view name) const {
+  for (const OptimizerScalar &s : scalars)
+    if (s.name == name) return s;
+  throw internal_error("UpdateRule: no scalar of this name: got '{}'.", name);
+}
+
+const UpdateRule &UpdateRules::of(const TensorId &weight) const {
+  const auto it = specific.find(weight);
+  return it == specific.end() ? common : it->second;
+}
 
 bool OptimizerValue::validReplacement(const OptimizerValue &other) const {
   return isConst_ == other.isConst_ && (!isConst_ || value_ == other.value_);

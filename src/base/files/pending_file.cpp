@@ -1,7 +1,7 @@
 // Temporary files are called <target>.tmp.<process>.<number>. Their writer holds a lock (flock) on them from the start;
 // a file whose lock can be had has lost its writer. Between creation and lock another process may take a file for lost
 // and remove it, so a writer looks whether its file is still there once it holds the lock.
-#include "onnx/pending_file.hpp"
+#include "base/files/pending_file.hpp"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -17,7 +17,7 @@
 
 #include <popart/error.hpp>
 
-namespace popart::onnx {
+namespace popart {
 namespace fs = std::filesystem;
 namespace {
 
@@ -113,4 +113,4 @@ void PendingFile::fail(const char *what) const {
               std::strerror(errno));
 }
 
-}  // namespace popart::onnx
+}  // namespace popart

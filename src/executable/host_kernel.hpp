@@ -1,0 +1,23 @@
+// HostKernel: a kernel that the host's processors run. It only computes: no allocation, no exception, no lock.
+#pragma once
+#include "executable/kernel.hpp"
+#include "executable/run_context.hpp"
+
+namespace popart::executable {
+
+// Pointers for one call, resolved when the engine is loaded; unconnected operands are null.
+struct KernelArgs {
+  const void *const *in;
+  void *const *out;
+  void *scratch;        // Kernel::scratchBytes() bytes, private to the running thread, 64-byte aligned; uninitialised
+  RunContext &context;  // of the running thread: where values outside their domain are reported
+  void *shared = nullptr;  // Kernel::sharedBytes() bytes that all tasks of one run see, aligned alike; uninitialised
+};
+
+class HostKernel : public Kernel {
+ public:
+  // One task, in [0, tasks()). Several threads may run tasks of one round at the same time.
+  virtual void run(const KernelArgs &args, int task) const noexcept = 0;
+};
+
+}  // namespace popart::executable

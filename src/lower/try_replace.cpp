@@ -1,0 +1,22 @@
+// See try_replace.hpp. The results step aside by name, so that the new op's outputs have their ids from the start.
+#include "lower/try_replace.hpp"
+
+namespace popart::lower {
+
+Op *tryReplace(Graph &graph, Replacement r, const std::function<bool(const Op &)> &accepts) {
+  std::vector<TensorId> ids;
+  for (TensorIndex t : r.results) {
+    ids.push_back(graph.tensor(t).id);
+    graph.renameTensor(t, graph.freeId(ids.back() + "/replaced"));
+  }
+  Op *made = graph.addConnectedOp(r.def, r.inputs, ids, std::move(r.attributes), std::move(r.settings));
+  if (!accepts(*made)) {
+    graph.eraseOpAndOutputs(made->index());
+    for (size_t i = 0; i < ids.size(); ++i) graph.renameTensor(r.results[i], ids[i]);
+    return nullptr;
+  }
+  for (size_t i = 0; i < r.results.size(); ++i) graph.replaceTensor(r.results[i], made->outputs()[i]);
+  return made;
+}
+
+}  // namespace popart::lower

@@ -1,0 +1,106 @@
+// See operand_layouts.hpp.
+#include "ops/operand_layouts.hpp"
+
+#include <algorithm>
+
+#include <popart/graph.hpp>
+
+namespace popart::ops {
+namespace {
+
+void setOfResultShape(const Op &op, OperandLayouts &layouts, size_t firstInput, OperandLayout layout) {
+  const Shape &shape = op.outShape(0);
+  for (size_t i = firstInput; i < layouts.in.size(); ++i)
+    if (const int n = static_cast<int>(i); op.hasInput(n) && op.inShape(n) == shape) layouts.in[i] = layout;
+  for (size_t i = 0; i < layouts.out.size(); ++i)
+    if (const int n = static_cast<int>(i); op.hasOutput(n) && op.outShape(n) == shape) layouts.out[i] = layout;
+}
+
+// One channel or one place: the order of dimensions does not show.
+bool isOnePerChannel(const Shape &s) {
+  return s.size() < 3 || elementCount(s) == 0 || s[1] == 1 || elementCount(s) == s[0] * s[1];
+}
+
+}  // namespace
+
+OperandLayouts operandLayouts(const Op &op) {
+  OperandLayouts layouts{std::vector<OperandLayout>(op.inputs().size(), OperandLayout::Plain),
+                         std::vector<OperandLayout>(op.outputs().size(), OperandLayout::Plain)};
+  if (op.isUserOp()) return layouts;
+  if (const LayoutFn rule = op.def().layoutRule())
+    rule(op, layouts);
+  else if (op.has(Trait::Elementwise) && !op.has(Trait::Random) && !op.has(Trait::SideEffect) && op.hasOutput(0))
+    alikeOfResultShape(op, layouts);
+  return layouts;
+}
+
+void alikeOfResultShape(const Op &op, OperandLayouts &layouts) {
+  setOfResultShape(op, layouts, 0, OperandLayout::Alike);
+}
+
+void allAlike(const Op &, OperandLayouts &layouts) {
+  std::fill(layouts.in.begin(), layouts.in.end(), OperandLayout::Alike);
+  std::fill(layouts.out.begin(), layouts.out.end(), OperandLayout::Alike);
+}
+
+void joinedChannels(const Op &op, OperandLayouts &layouts) {
+  const int64_t rank = op.outRank(0), axis = op.attrInt("axis");
+  if (rank < 3 || (axis != 1 && axis != 1 - rank)) return;
+  std::fill(layouts.in.begin(), layouts.in.end(), OperandLayout::Channels);
+  layouts.out[0] = OperandLayout::Channels;
+}
+
+void pieceOfChannels(const Op &op, OperandLayouts &layouts) {
+  if (op.outRank(0) >= 3) sameChannels<1>(op, layouts);
+}
+
+void reducedChannels(const Op &op, OperandLayouts &layouts) {
+  if (op.inRank(0) >= 3 && isOnePerChannel(op.outShape(0))) layouts.in[0] = OperandLayout::Channels;
+}
+
+void spreadChannels(const Op &op, OperandLayouts &layouts) {
+  if (op.inInfo(0).nelms() == 1)
+    layouts.out[0] = OperandLayout::Alike;  // one number has no order
+  else if (op.outRank(0) >= 3 && isOnePerChannel(op.inShape(0)))
+    layouts.out[0] = OperandLayout::Channels;
+}
+
+void productLayouts(const Op &op, OperandLayouts &layouts) {
+  layouts.in[1] = OperandLayout::Chosen;
+  if (!op.has(Trait::Internal)) return;
+  // A weight gradient, Aᵀ·B, may lie as the parameters and optimizer state that its epilogue works on, when they are full
+  // matrices and single elements: none is broadcast along rows or columns.
+  bool isGradient = op.attrInt("trans_a") != 0 && op.attrInt("trans_b") == 0;
+  for (int i = 2; i < op.inputCount(); ++i) isGradient &= op.inShape(i) == op.outShape(0) || op.inInfo(i).nelms() == 1;
+  if (!isGradient) return;
+  setOfResultShape(op, layouts, 2, OperandLayout::Alike);
+  std::fill(layouts.out.begin(), layouts.out.end(), OperandLayout::Alike);
+}
+
+void convolutionLayouts(const Op &op, OperandLayouts &layouts) {
+  layouts.in[0] = layouts.in[1] = OperandLayout::Chosen;
+  setOfResultShape(op, layouts, 3, OperandLayout::Chosen);
+  std::fill(layouts.out.begin(), layouts.out.end(), OperandLayout::Chosen);
+}
+
+void dataGradientLayouts(const Op &, OperandLayouts &layouts) {
+  layouts.in[0] = OperandLayout::Chosen;
+  layouts.in[1] = OperandLayout::ChosenLast;
+  layouts.out[0] = OperandLayout::Chosen;
+}
+
+void weightGradientLayouts(const Op &op, OperandLayouts &layouts) {
+  layouts.in[0] = layouts.in[1] = OperandLayout::Chosen;
+  setOfResultShape(op, layouts, 2, OperandLayout::Chosen);
+  std::fill(layouts.out.begin(), layouts.out.end(), OperandLayout::Chosen);
+}
+
+void loopLayouts(const Op &op, OperandLayouts &layouts) {
+  const int carries = op.inputCount() - 2;
+  for (int i = 0; i < carries; ++i) {
+    layouts.in[static_cast<size_t>(i) + 2] = OperandLayout::Carried;
+    if (i < op.outputCount()) layouts.out[static_cast<size_t>(i)] = OperandLayout::Carried;
+  }
+}
+
+}  // namespace popart::ops

@@ -1,0 +1,74 @@
+// Device: where programs run. It says which backends make its kernels, and gives every engine a queue: memory, copies and
+// launches in order. The engine walks over steps and knows no machine; a new device is these two classes.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "executable/executable.hpp"
+
+namespace popart::runtime {
+
+// Whether a kernel wakes as many threads as pay (executable/cost.hpp), or one for every task, so that tests see tasks
+// run at the same time however small they are.
+enum class Waking : uint8_t { AsPays, Always };
+
+// How one engine runs its program.
+struct RunSettings {
+  int threads = 1;  // of the host, the caller among them, that kernels of a host device share
+  Waking waking = Waking::AsPays;
+  int replica = 0;  // which of the program's replicas this engine is; kernels see it in their RunContext
+};
+
+// A kernel step with every pointer resolved.
+class Launch {
+ public:
+  virtual ~Launch() = default;
+  // Runs the kernel behind all that its queue was given before; may return while it runs. No allocation, lookup or lock
+  // that the kernel does not need. Throws runtime_error when a kernel reported a value outside its domain, this one or
+  // an earlier one of the queue.
+  virtual void run() = 0;
+};
+
+// What one engine has of a device. Used by one thread at a time; all of it ends with the queue.
+class Queue {
+ public:
+  virtual ~Queue() = default;
+  virtual int threads() const { return 1; }  // of the host that it uses, the caller among them
+
+  // Zeroed memory for `bytes` bytes, aligned to 64, to keep until the queue ends. `values`: offsets, ascending from 0 to
+  // `bytes`, of values that the tasks of kernels cut into contiguous parts; none: all tasks use all of it in turn. Throws
+  // memory_allocation_err.
+  virtual char *allocate(int64_t bytes, std::span<const int64_t> values) = 0;
+  // Whether the host may read and write this memory by its addresses, and kernels the host's; launches are then over when
+  // they return.
+  virtual bool isHostMemory() const = 0;
+  // Copies behind all that was given before; the first two are over when they return. No bytes: the host's pointer may
+  // be null.
+  virtual void copyIn(void *device, const void *host, int64_t bytes) = 0;
+  virtual void copyOut(void *host, const void *device, int64_t bytes) = 0;
+  virtual void copyWithin(void *to, const void *from, int64_t bytes) = 0;
+
+  // The step's kernel on these operands (null: not connected), of this queue's memory or, where that is the host's, of
+  // constants. Step and lists outlive the launch. Throws popart::error, naming step, kernel and device, for a kernel that
+  // the device cannot run.
+  virtual std::unique_ptr<Launch> bind(const executable::Step &step, const void *const *in, void *const *out) = 0;
+  // Returns when all that was given is done. Throws as Launch::run.
+  virtual void wait() = 0;
+};
+
+// Immutable; lives as long as the engines on it.
+class Device {
+ public:
+  virtual ~Device() = default;
+  virtual std::string name() const = 0;  // "cpu"
+  // Who makes its kernels, in order of preference: the first one also decides what is fused and how values lie in memory.
+  virtual const std::vector<const executable::Backend *> &backends() const = 0;
+  // A queue for engines of this executable, which outlives it. Throws memory_allocation_err when the device has not the
+  // memory that the executable needs, runtime_error when it cannot be had.
+  virtual std::unique_ptr<Queue> open(const executable::Executable &executable, const RunSettings &settings) const = 0;
+};
+
+}  // namespace popart::runtime

@@ -1,0 +1,197 @@
+// Little endian:
+//   header       magic "POPARTEX", u32 version, u32 zero, u64 bytes of the file, u64 checksum of what follows up to the
+//                values, u64 lengths of the three texts, u64 number of values
+//   description  JSON: {"key", "library", "target", "threads"}
+//   program      text of lower::Program, large values as `hash …`, variables without values; empty: variables only
+//   variables    an Ir that holds nothing but variables and their values
+//   table        per value: u64 hash (XXH3 of its bytes), u64 offset, u64 bytes
+//   values       each at a multiple of 64 bytes
+#include "session/program_file.hpp"
+
+#include <bit>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include <popart/error.hpp>
+
+#include "base/environment.hpp"
+#include "base/files/mapped_file.hpp"
+#include "base/files/pending_file.hpp"
+#include "base/hash.hpp"
+#include "ir/text.hpp"
+
+namespace popart::session {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "files of compiled programs are little endian");
+
+constexpr char kMagic[] = "POPARTEX";
+constexpr uint32_t kVersion = 2;
+constexpr uint64_t kAlign = 64;
+// Larger values are copied into memory of the process, which comes in large pages; pages of files are small ones.
+constexpr uint64_t kOwnMemoryBytes = uint64_t{4} << 20;
+
+struct Header {
+  char magic[8];
+  uint32_t version, zero;
+  uint64_t fileBytes, checksum;
+  uint64_t descriptionBytes, programBytes, variablesBytes, valueCount;
+};
+static_assert(sizeof(Header) == 64);
+constexpr size_t kChecked = 32;  // offset of what the checksum covers
+
+struct TableRow {
+  uint64_t hash, offset, bytes;
+};
+
+uint64_t aligned(uint64_t offset) { return (offset + kAlign - 1) / kAlign * kAlign; }
+
+std::string variablesText(const VariableValues &variables, ValueTable &table) {
+  Ir ir;
+  for (const auto &[id, value] : variables) {
+    check(!value.empty(), "variable '{}' has no values to save", id);
+    ir.getMainGraph().addVariable(id, value);
+  }
+  return printWithTable(ir, table);
+}
+
+std::string describe(const ProgramDescription &d) {
+  return nlohmann::json{{"key", d.key}, {"target", d.target}, {"threads", d.threads}}.dump(
+      -1, ' ', true, nlohmann::json::error_handler_t::replace);
+}
+
+}  // namespace
+
+void writeProgramFile(const ProgramDescription &description, const lower::Program *program,
+                      const VariableValues &variables, const std::function<void(const void *, size_t)> &write) {
+  ValueTable values;
+  const std::string texts[] = {describe(description), program ? lower::printWithTable(*program, values) : std::string(),
+                               variablesText(variables, values)};
+  Header header{};
+  std::memcpy(header.magic, kMagic, sizeof(header.magic));
+  header.version = kVersion;
+  header.descriptionBytes = texts[0].size(), header.programBytes = texts[1].size();
+  header.variablesBytes = texts[2].size(), header.valueCount = values.size();
+  std::string table;
+  const uint64_t tableEnd =
+      sizeof(Header) + texts[0].size() + texts[1].size() + texts[2].size() + values.size() * sizeof(TableRow);
+  uint64_t end = tableEnd;
+  for (const auto &[hash, value] : values) {
+    const TableRow row{hash, aligned(end), static_cast<uint64_t>(value.nbytes())};
+    table.append(reinterpret_cast<const char *>(&row), sizeof(row));
+    end = row.offset + row.bytes;
+  }
+  header.fileBytes = end;
+  std::string front(reinterpret_cast<const char *>(&header), sizeof(header));
+  front += texts[0] + texts[1] + texts[2] + table;
+  header.checksum = hashOfBytes(front.data() + kChecked, front.size() - kChecked);
+  std::memcpy(front.data(), &header, sizeof(header));
+  write(front.data(), front.size());
+  uint64_t at = tableEnd;
+  for (const auto &[hash, value] : values) {
+    const std::string padding(aligned(at) - at, '\0');
+    write(padding.data(), padding.size());
+    write(value.data(), static_cast<size_t>(value.nbytes()));
+    at += padding.size() + static_cast<uint64_t>(value.nbytes());
+  }
+}
+
+void saveProgramFile(const std::string &path, const ProgramDescription &description, const lower::Program *program,
+                     const VariableValues &variables) {
+  PendingFile file(path);
+  writeProgramFile(description, program, variables,
+                   [&file](const void *data, size_t bytes) { file.write(data, bytes); });
+  file.commit();
+}
+
+ProgramFile ProgramFile::open(const std::string &path, const std::string &what) {
+  auto file = MappedFile::open(path, path);
+  const std::string_view bytes(file->data(), file->size());
+  if (environment::preloadPopef() == "full-preload") return parse(std::string(bytes), what);
+  return ProgramFile(std::move(file), bytes, what);
+}
+
+ProgramFile ProgramFile::parse(std::string bytes, const std::string &what) {
+  // Values are read where they lie, at multiples of 64 bytes of the start.
+  const auto size = static_cast<int64_t>(bytes.size());
+  auto copy = std::make_shared<TensorData>(TensorInfo(DataType::UINT8, {size}), bytes.data());
+  const std::string_view view(static_cast<const char *>(copy->data()), bytes.size());
+  return ProgramFile(std::move(copy), view, what);
+}
+
+ProgramFile::ProgramFile(std::shared_ptr<const void> owner, std::string_view bytes, std::string what)
+    : owner_(std::move(owner)), bytes_(bytes), what_(std::move(what)) {
+  Header header;
+  if (bytes.size() < sizeof(header.magic) || !bytes.starts_with(kMagic))
+    throw error("{}: this is no file of a compiled program", what_);
+  if (bytes.size() < sizeof(header)) damaged("it ends too early");
+  std::memcpy(&header, bytes.data(), sizeof(header));
+  if (header.version != kVersion)
+    throw error("{}: another version of the file format: got {}, expected {}. Export it again", what_, header.version,
+                kVersion);
+  if (header.zero != 0) damaged("a number that must be zero is not");
+  if (header.fileBytes != bytes.size()) damaged("its length is not the one it was written with");
+  uint64_t end = sizeof(header);
+  const auto take = [&](uint64_t length) {
+    if (length > bytes.size() - end) damaged("it ends too early");
+    const std::string_view part = bytes.substr(end, length);
+    end += length;
+    return part;
+  };
+  const std::string_view description = take(header.descriptionBytes);
+  program_ = take(header.programBytes);
+  variables_ = take(header.variablesBytes);
+  if (header.valueCount > bytes.size() / sizeof(TableRow)) damaged("it ends too early");
+  const std::string_view table = take(header.valueCount * sizeof(TableRow));
+  if (hashOfBytes(bytes.data() + kChecked, end - kChecked) != header.checksum) damaged("its checksum is wrong");
+  for (uint64_t i = 0; i < header.valueCount; ++i) {
+    TableRow row;
+    std::memcpy(&row, table.data() + i * sizeof(row), sizeof(row));
+    if (row.offset % kAlign != 0 || row.offset > bytes.size() || row.bytes > bytes.size() - row.offset)
+      damaged("a value lies outside of it");
+    values_[row.hash] = {row.offset, row.bytes};
+  }
+  const nlohmann::json json = nlohmann::json::parse(description, nullptr, false);
+  try {
+    description_ = {json.at("key").get<std::string>(), json.at("target").get<std::string>(),
+                    json.at("threads").get<int>()};
+  } catch (const nlohmann::json::exception &) {
+    damaged("its description cannot be read");
+  }
+}
+
+void ProgramFile::damaged(const std::string &how) const {
+  throw error("{}: the file is damaged: {}. Export it again", what_, how);
+}
+
+TensorData ProgramFile::value(uint64_t hash, const TensorInfo &info) const {
+  const auto found = values_.find(hash);
+  if (found == values_.end() || found->second.bytes != static_cast<uint64_t>(info.nbytes()))
+    damaged("a value is missing");
+  const char *data = bytes_.data() + found->second.offset;
+  if (hashOfBytes(data, found->second.bytes) != hash) damaged("the checksum of a value is wrong");
+  if (found->second.bytes < kOwnMemoryBytes) return TensorData::share(info, owner_, data);
+  TensorData copy(info);
+  std::memcpy(copy.mutableData(), data, found->second.bytes);
+  return copy;
+}
+
+lower::Program ProgramFile::program(const lower::FirstValues &first) const {
+  if (!hasProgram()) throw error("{}: the file holds variables only, no program", what_);
+  try {
+    return lower::parseProgram(
+        program_, [this](uint64_t hash, const TensorInfo &info) { return value(hash, info); }, first);
+  } catch (const error &e) {
+    throw error("{}: {}", what_, e.what());
+  }
+}
+
+VariableValues ProgramFile::variables() const {
+  VariableValues values;
+  const auto ir =
+      parseWithTable(variables_, [this](uint64_t hash, const TensorInfo &info) { return value(hash, info); });
+  for (const Tensor *t : ir->getMainGraph().tensorsOfType(TensorType::Variable)) values[t->id] = t->tensorData();
+  return values;
+}
+
+}  // namespace popart::session

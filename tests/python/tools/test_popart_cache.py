@@ -1,0 +1,84 @@
+"""popart-cache as its users call it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import popart
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+PROGRAM = ROOT / "build" / os.environ.get("POPART_PRESET", "dev") / "bin" / "popart-cache"
+
+
+def run(*arguments: str | Path, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """Call popart-cache."""
+    return subprocess.run(
+        [PROGRAM, *arguments], capture_output=True, text=True, timeout=60, env=os.environ | (env or {})
+    )
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with three programs, the smallest one used longest ago, and a file of somebody else."""
+    cache = tmp_path / "cache"
+    for number, width in enumerate((8, 64, 128)):
+        builder = popart.Builder()
+        x = builder.addInputTensor("FLOAT", [4, 32])
+        w = builder.addInitializedInputTensor(np.random.default_rng(0).normal(size=(32, width)).astype(np.float32))
+        y = builder.aiOnnx.matmul([x, w])
+        options = popart.SessionOptions()
+        options.enableEngineCaching = True
+        options.cachePath = str(cache)
+        before = set(cache.iterdir()) if cache.exists() else set()
+        popart.InferenceSession(
+            builder.getModelProto(), popart.DataFlow(1, [y]), popart.DeviceManager().createCpuDevice(),
+            userOptions=options,
+        ).prepareDevice()  # fmt: skip
+        (file,) = set(cache.iterdir()) - before
+        os.utime(file, (1_000_000 + number, 1_000_000 + number))
+    (cache / "notes.txt").write_text("mine")
+    return cache
+
+
+def test_ls_names_programs_oldest_use_first(folder: Path) -> None:
+    result = run("--folder", folder, "ls")
+    lines = result.stdout.splitlines()
+    assert result.returncode == 0
+    assert len(lines) == 4
+    assert "1970-01-12 13:46:40" in lines[0]
+    assert all("cpu" in line and "bytes" in line and "threads" in line for line in lines[:3])
+    sizes = [int(line.split()[3]) for line in lines[:3]]
+    assert lines[3] == f"3 programs, {sum(sizes)} bytes"
+
+
+def test_ls_says_what_is_damaged(folder: Path) -> None:
+    file = next(path for path in folder.iterdir() if path.suffix == ".popef")
+    file.write_bytes(file.read_bytes()[:100])
+    assert "damaged" in run("--folder", folder, "ls").stdout
+
+
+def test_prune_keeps_what_was_used_last(folder: Path) -> None:
+    last = max((path for path in folder.iterdir() if path.suffix == ".popef"), key=lambda path: path.stat().st_mtime)
+    assert "removed 2 programs" in run("--folder", folder, "prune", "--max-files", "1").stdout
+    assert {path.name for path in folder.iterdir()} == {last.name, "notes.txt"}
+    assert "removed 0 programs" in run("--folder", folder, "prune").stdout
+    assert "removed 1 programs" in run("prune", "--max-bytes", "1K", env={"POPART_CACHE_DIR": str(folder)}).stdout
+
+
+def test_clear_removes_programs_alone(folder: Path) -> None:
+    assert "removed 3 programs" in run("--folder", folder, "clear").stdout
+    assert [path.name for path in folder.iterdir()] == ["notes.txt"]
+    assert run("--folder", folder, "ls").stdout == "0 programs, 0 bytes\n"
+
+
+def test_wrong_use_says_what_to_do(tmp_path: Path) -> None:
+    assert run("--folder", tmp_path / "none", "ls").stdout == "0 programs, 0 bytes\n"
+    assert "POPART_CACHE_DIR" in run("--help").stdout
+    assert run().returncode != 0
+    bad = run("--folder", tmp_path, "prune", "--max-bytes", "much")
+    assert bad.returncode == 1
+    assert "--max-bytes" in bad.stderr
