@@ -12,8 +12,8 @@ rate at which two cores read a block of that size (from cache where it fits). Th
 Names of programs with loops (`loops.py`) have one form of the same work without the loop in the place of peers.
 
 Figures without turns: call_overhead (one tiny operator, from Python and from C++), compile_time (construction to the
-end of the first call), load_time (a kept program instead of the passes; ratio to compiling), inline_compile_time (by
-operator, of graphs that are called many times), memory (what the session predicts against what the process grew by,
+end of the first call), inline_compile_time (by operator, of graphs that are called many times), load_time (a kept
+program instead of the passes; ratio to compiling), memory (what the session predicts against what the process grew by,
 without peers), startup (import and first result in a fresh process). docs/benchmarks.md explains each.
 """
 
@@ -56,8 +56,8 @@ NAMES = [
     *LOOP_NAMES,
     "call_overhead",
     "compile_time",
-    "load_time",
     "inline_compile_time",
+    "load_time",
     "memory",
     "startup",
 ]
@@ -101,8 +101,8 @@ def peers_of(name: str, chosen: list[str]) -> list[str]:
 
 
 def is_training(name: str) -> bool:
-    """Whether the name measures training steps."""
-    return "_train_" in name or name in LOOP_NAMES
+    """Whether the name measures a training step."""
+    return "_train_" in name
 
 
 class Measurement:
@@ -110,7 +110,7 @@ class Measurement:
 
     def __init__(self, name: str, peers: list[str], args: argparse.Namespace) -> None:
         self.name, self.args = name, args
-        self.training = is_training(name)
+        self.training = is_training(name) or name in LOOP_NAMES
         # The first peer's result is what the others are compared with.
         self.order = [*peers_of(name, peers), "ours"]
         self.workers: dict[str, Worker] = {}
@@ -263,6 +263,17 @@ def measure_compile_time(args: argparse.Namespace) -> list[dict[str, Any]]:
     return entries
 
 
+def measure_inline_compile_time(args: argparse.Namespace) -> list[dict[str, Any]]:
+    """Microseconds of compilation by operator that results from inlining calls of one graph."""
+    entries = []
+    for calls in INLINED_CALLS:
+        progress(f"inline_compile_time: {calls} calls")
+        ours = attempt(ask_once, args.budget, "inline_compile_time", str(calls), str(args.rounds))
+        entry = {"name": "inline_compile_time", "network": f"{calls} calls", "ours": ours, "peers": {}}
+        entries.append(with_ratio(entry))
+    return entries
+
+
 def load_figures(network: str, args: argparse.Namespace) -> dict[str, Any]:
     """A program from the folder of kept programs, beside compiling it."""
     progress(f"load_time {network}")
@@ -277,17 +288,6 @@ def measure_load_time(args: argparse.Namespace) -> list[dict[str, Any]]:
         found = attempt(load_figures, network, args)
         found = {"ours": found, "peers": {}} if "error" in found else found
         entries.append(with_ratio({"name": "load_time", "network": network, **found}))
-    return entries
-
-
-def measure_inline_compile_time(args: argparse.Namespace) -> list[dict[str, Any]]:
-    """Microseconds of compilation by operator that results from inlining calls of one graph."""
-    entries = []
-    for calls in INLINED_CALLS:
-        progress(f"inline_compile_time: {calls} calls")
-        ours = attempt(ask_once, args.budget, "inline_compile_time", str(calls), str(args.rounds))
-        entry = {"name": "inline_compile_time", "network": f"{calls} calls", "ours": ours, "peers": {}}
-        entries.append(with_ratio(entry))
     return entries
 
 
@@ -505,8 +505,8 @@ def main() -> int:
     print(f"{'median ms':<26}" + "".join(f"{column:>14}" for column in header), flush=True)
     special = {
         "compile_time": measure_compile_time,
-        "load_time": measure_load_time,
         "inline_compile_time": measure_inline_compile_time,
+        "load_time": measure_load_time,
         "memory": measure_memory,
         "startup": measure_startup,
     }

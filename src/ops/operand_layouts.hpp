@@ -25,7 +25,7 @@ void joinedChannels(const Op &op, OperandLayouts &layouts);
 void pieceOfChannels(const Op &op, OperandLayouts &layouts);
 // A spatial tensor, and one value per channel (or no channels at all) on the other side.
 void reducedChannels(const Op &op, OperandLayouts &layouts);
-void spreadChannels(const Op &op, OperandLayouts &layouts);
+void spreadChannels(const Op &op, OperandLayouts &layouts);  // or one number, in any layout
 // Products and convolutions, their gradients and fused forms: weights and activations lie as the backend likes.
 void productLayouts(const Op &op, OperandLayouts &layouts);
 void convolutionLayouts(const Op &op, OperandLayouts &layouts);
