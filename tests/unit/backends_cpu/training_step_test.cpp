@@ -56,11 +56,11 @@ pipeline::Prepared prepare(std::unique_ptr<Ir> model, const Optimizer &optimizer
   pipeline::PrepareRequest request;
   request.ir = std::move(model);
   request.loss = "loss";
-  request.updates = optimizer.updateRules(request.options.factors);
   request.anchors = {{"loss"}};
   request.batchesPerStep = step.batches;
   request.options.factors.accumulates = step.microBatches > 1;
   request.options.factors.accumulationFactor = step.microBatches;
+  request.updates = optimizer.updateRules(request.options.factors);
   return pipeline::prepare(std::move(request));
 }
 pipeline::Prepared prepare(const Mlp &net, const Optimizer &optimizer, const StepSize &step = {}) {
