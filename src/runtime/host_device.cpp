@@ -47,6 +47,8 @@ const Executable &requireMemoryFor(const Executable &e) {
   throw memory_allocation_err(text + ". Use a smaller batch or free memory", text);
 }
 
+constexpr int64_t kLeastCopyBytes = int64_t{256} << 10;  // of one thread; takes some times what waking a thread costs
+
 class HostQueue final : public Queue {
  public:
   HostQueue(std::string device, const Executable &e, const RunSettings &settings)
@@ -79,7 +81,16 @@ class HostQueue final : public Queue {
   void copyIn(void *device, const void *host, int64_t bytes) override { copyWithin(device, host, bytes); }
   void copyOut(void *host, const void *device, int64_t bytes) override { copyWithin(host, device, bytes); }
   void copyWithin(void *to, const void *from, int64_t bytes) override {
-    if (bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));
+    const auto parts = static_cast<int>(std::min<int64_t>(pool_.threads(), bytes / kLeastCopyBytes));
+    if (parts > 1) {
+      pool_.parallel(parts, [=](int part, int) {
+        const int64_t begin = bytes * part / parts, end = bytes * (part + 1) / parts;
+        std::memcpy(static_cast<char *>(to) + begin, static_cast<const char *>(from) + begin,
+                    static_cast<size_t>(end - begin));
+      });
+    } else if (bytes > 0) {
+      std::memcpy(to, from, static_cast<size_t>(bytes));
+    }
   }
 
   std::unique_ptr<Launch> bind(const Step &step, const void *const *in, void *const *out) override {
