@@ -9,6 +9,7 @@
 #include <popart/ir.hpp>
 
 #include "api/session_impl.hpp"
+#include "api/virtual_ipus.hpp"
 
 namespace popart {
 namespace {
@@ -82,9 +83,9 @@ void Session::loadExecutableFromStream(std::shared_ptr<std::istream> in) {
              "loadExecutable");
 }
 
-void Session::Impl::use(const session::ProgramFile &file, const std::string &what) {
+void Session::Impl::use(session::ProgramFile file, const std::string &what) {
   session::CompileOptions compiling = compileOptions();
-  const session::ProgramDescription &found = file.description();
+  const session::ProgramDescription found = file.description();
   const std::string target = session::targetOf(compiling);
   check(found.target == target,
         "{}: the file is for other hardware: got {}, expected {}. Export it again on a machine of this kind", what,
@@ -94,6 +95,7 @@ void Session::Impl::use(const session::ProgramFile &file, const std::string &wha
         "{}: the file holds another program than this session. Make the session with the model, options and data flow "
         "of the export",
         what);
+  file.checkValues(computeThreadCount(options));
   std::shared_ptr<const lower::Program> stored;
   if (file.hasProgram()) stored = std::make_shared<const lower::Program>(file.program());
   session::VariableValues values = file.variables();

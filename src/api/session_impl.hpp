@@ -61,7 +61,7 @@ struct Session::Impl {
   session::VariableValues savedVariables() const;  // as last read from the device, or as the host has them
   // Takes the program and the values of variables; `what` leads the messages. Throws popart::error: for other hardware,
   // of another program, damaged.
-  void use(const session::ProgramFile &file, const std::string &what);
+  void use(session::ProgramFile file, const std::string &what);
   void load();                   // a compiled program; throws as prepareDevice
   void loadToRun();              // the first run after prepareDevice(false); throws as run
   void fillSizes();              // `sizes` from the Ir

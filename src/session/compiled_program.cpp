@@ -8,6 +8,7 @@
 #include <popart/version.hpp>
 
 #include "base/hash.hpp"
+#include "base/threads/thread_pool.hpp"
 #include "pipeline/passes.hpp"
 #include "session/inplace_ambiguity.hpp"
 #include "session/memory_limit.hpp"
@@ -34,6 +35,24 @@ VariableValues variablesOf(const lower::Program &program) {
   return values;
 }
 
+// Hashes of the large constants, which take most of the time that a key takes.
+KnownHashes hashConstants(const Ir &ir, int threads) {
+  constexpr int64_t kLarge = int64_t{64} << 10;
+  std::vector<const TensorData *> constants;
+  int64_t bytes = 0;
+  for (const Graph *graph : ir.getAllGraphs())
+    for (const Tensor *t : graph->tensorsOfType(TensorType::Const))
+      if (t->tensorData().nbytes() >= kLarge) constants.push_back(&t->tensorData()), bytes += t->tensorData().nbytes();
+  std::vector<uint64_t> hashes(constants.size());
+  ThreadPool pool(bytes < kWorthThreadsBytes ? 1 : threads);
+  pool.parallel(static_cast<int>(constants.size()), [&](int task, int) {
+    hashes[static_cast<size_t>(task)] = contentHash(*constants[static_cast<size_t>(task)]);
+  });
+  KnownHashes known;
+  for (size_t i = 0; i < constants.size(); ++i) known[{constants[i]->data(), constants[i]->nbytes()}] = hashes[i];
+  return known;
+}
+
 }  // namespace
 
 std::string targetOf(const CompileOptions &options) {
@@ -49,7 +68,8 @@ ProgramDescription describeProgram(const Ir &ir, const CompileOptions &options) 
   ProgramDescription d{"", targetOf(options), options.threads};
   ValueTable values;
   std::string text = "popart " + core::versionString() + "\n" + d.target + "\n" + toText(d.threads) + " threads\n";
-  d.key = fingerprintOf(text + printWithTable(ir, values, false));
+  const KnownHashes known = hashConstants(ir, options.threads);
+  d.key = fingerprintOf(text + printWithTable(ir, values, false, &known));
   return d;
 }
 

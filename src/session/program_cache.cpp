@@ -44,9 +44,10 @@ std::optional<lower::Program> ProgramCache::find(const ProgramDescription &descr
   std::error_code failure;
   if (!fs::exists(file, failure)) return std::nullopt;
   try {
-    const ProgramFile stored = ProgramFile::open(file, "cached program '" + file + "'");
+    ProgramFile stored = ProgramFile::open(file, "cached program '" + file + "'");
     check(stored.description().key == description.key && stored.description().target == description.target,
           "cached program '{}': it is another program than its name says", file);
+    stored.checkValues(description.threads);
     lower::Program program = stored.program(first);
     ::utimensat(AT_FDCWD, file.c_str(), nullptr, 0);  // a folder that cannot be written keeps its times
     return program;

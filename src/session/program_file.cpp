@@ -8,8 +8,10 @@
 //   values       each at a multiple of 64 bytes
 #include "session/program_file.hpp"
 
+#include <atomic>
 #include <bit>
 #include <cstring>
+#include <new>
 #include <nlohmann/json.hpp>
 
 #include <popart/error.hpp>
@@ -18,6 +20,7 @@
 #include "base/files/mapped_file.hpp"
 #include "base/files/pending_file.hpp"
 #include "base/hash.hpp"
+#include "base/threads/thread_pool.hpp"
 #include "ir/text.hpp"
 
 namespace popart::session {
@@ -149,7 +152,7 @@ ProgramFile::ProgramFile(std::shared_ptr<const void> owner, std::string_view byt
     std::memcpy(&row, table.data() + i * sizeof(row), sizeof(row));
     if (row.offset % kAlign != 0 || row.offset > bytes.size() || row.bytes > bytes.size() - row.offset)
       damaged("a value lies outside of it");
-    values_[row.hash] = {row.offset, row.bytes};
+    values_[row.hash] = {bytes.data() + row.offset, row.bytes};
   }
   const nlohmann::json json = nlohmann::json::parse(description, nullptr, false);
   try {
@@ -164,16 +167,42 @@ void ProgramFile::damaged(const std::string &how) const {
   throw error("{}: the file is damaged: {}. Export it again", what_, how);
 }
 
+bool ProgramFile::isIntact(uint64_t hash, Value &value) {
+  if (value.isChecked) return true;
+  if (hashOfBytes(value.data, value.bytes) != hash) return false;
+  if (value.bytes >= kOwnMemoryBytes) {
+    value.copy = TensorData(TensorInfo(DataType::UINT8, {static_cast<int64_t>(value.bytes)}));
+    std::memcpy(value.copy.mutableData(), value.data, value.bytes);
+  }
+  return value.isChecked = true;
+}
+
+void ProgramFile::checkValues(int threads) {
+  std::vector<std::pair<uint64_t, Value *>> all;
+  for (auto &[hash, value] : values_) all.emplace_back(hash, &value);
+  std::atomic<bool> good{true}, memory{true};
+  ThreadPool pool(static_cast<int64_t>(bytes_.size()) < kWorthThreadsBytes ? 1 : threads);
+  pool.parallel(static_cast<int>(all.size()), [&](int task, int) {
+    try {
+      const auto &[hash, value] = all[static_cast<size_t>(task)];
+      if (!isIntact(hash, *value)) good = false;
+    } catch (const std::bad_alloc &) {
+      memory = false;
+    }
+  });
+  if (!memory) throw std::bad_alloc();
+  if (!good) damaged("the checksum of a value is wrong");
+}
+
 TensorData ProgramFile::value(uint64_t hash, const TensorInfo &info) const {
   const auto found = values_.find(hash);
   if (found == values_.end() || found->second.bytes != static_cast<uint64_t>(info.nbytes()))
     damaged("a value is missing");
-  const char *data = bytes_.data() + found->second.offset;
-  if (hashOfBytes(data, found->second.bytes) != hash) damaged("the checksum of a value is wrong");
-  if (found->second.bytes < kOwnMemoryBytes) return TensorData::share(info, owner_, data);
-  TensorData copy(info);
-  std::memcpy(copy.mutableData(), data, found->second.bytes);
-  return copy;
+  Value &value = found->second;
+  if (!isIntact(hash, value)) damaged("the checksum of a value is wrong");
+  if (value.copy.empty()) return TensorData::share(info, owner_, value.data);
+  const auto owner = std::make_shared<const TensorData>(value.copy);
+  return TensorData::share(info, owner, owner->data());
 }
 
 lower::Program ProgramFile::program(const lower::FirstValues &first) const {

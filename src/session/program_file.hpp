@@ -31,6 +31,9 @@ void writeProgramFile(const ProgramDescription &description, const lower::Progra
 void saveProgramFile(const std::string &path, const ProgramDescription &description, const lower::Program *program,
                      const VariableValues &variables);
 
+// Bytes of values from which on it pays to start threads for them.
+constexpr int64_t kWorthThreadsBytes = int64_t{4} << 20;
+
 class ProgramFile {
  public:
   // Maps the file, or reads it wholly with POPART_PRELOAD_POPEF=full-preload. `what` leads the messages. Throw
@@ -41,6 +44,9 @@ class ProgramFile {
 
   const ProgramDescription &description() const { return description_; }
   bool hasProgram() const { return !program_.empty(); }
+  // Checks all values, on so many threads, and brings large ones into memory of the process. Throws popart::error when
+  // one is damaged.
+  void checkValues(int threads);
   // Values below 4 MiB share memory with the file. Throw popart::error when values are damaged or missing; program() also when
   // there is none or the text is not one of a program.
   lower::Program program(const lower::FirstValues &first = {}) const;
@@ -48,8 +54,13 @@ class ProgramFile {
 
  private:
   struct Value {
-    uint64_t offset, bytes;
+    const char *data;
+    uint64_t bytes;
+    TensorData copy{};  // of a large value, once it is checked
+    bool isChecked = false;
   };
+  // Whether the value is what its hash says; then it is ready for use.
+  static bool isIntact(uint64_t hash, Value &value);
   ProgramFile(std::shared_ptr<const void> owner, std::string_view bytes, std::string what);
   TensorData value(uint64_t hash, const TensorInfo &info) const;
   [[noreturn]] void damaged(const std::string &how) const;
@@ -58,7 +69,7 @@ class ProgramFile {
   std::string_view bytes_, program_, variables_;
   std::string what_;
   ProgramDescription description_;
-  std::map<uint64_t, Value> values_;
+  mutable std::map<uint64_t, Value> values_;
 };
 
 }  // namespace popart::session
