@@ -32,7 +32,7 @@ constexpr char kMagic[] = "POPARTEX";
 constexpr uint32_t kVersion = 2;
 constexpr uint64_t kAlign = 64;
 // Larger values are copied into memory of the process, which comes in large pages; pages of files are small ones.
-constexpr uint64_t kOwnMemoryBytes = uint64_t{4} << 20;
+constexpr uint64_t kOwnMemoryBytes = uint64_t{16} << 20;
 
 struct Header {
   char magic[8];

@@ -47,7 +47,7 @@ class ProgramFile {
   // Checks all values, on so many threads, and brings large ones into memory of the process. Throws popart::error when
   // one is damaged.
   void checkValues(int threads);
-  // Values below 4 MiB share memory with the file. Throw popart::error when values are damaged or missing; program() also when
+  // Values below 16 MiB share memory with the file. Throw popart::error when values are damaged or missing; program() also when
   // there is none or the text is not one of a program.
   lower::Program program(const lower::FirstValues &first = {}) const;
   VariableValues variables() const;
