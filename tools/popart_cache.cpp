@@ -4,9 +4,9 @@
 #include <iostream>
 
 #include <popart/error.hpp>
+#include <popart/sessionoptions.hpp>
 
 #include "base/byte_size.hpp"
-#include "base/environment.hpp"
 #include "session/program_cache.hpp"
 
 namespace {
@@ -46,12 +46,6 @@ void removed(const std::vector<ProgramCache::Entry> &entries) {
   std::cout << "removed " << entries.size() << " programs, " << bytes << " bytes\n";
 }
 
-std::string defaultFolder() {
-  namespace environment = popart::environment;
-  const auto popxl = environment::popxlCacheFolder(), popart = environment::cacheFolder();
-  return popxl ? *popxl : popart.value_or("session_cache");
-}
-
 }  // namespace
 
 int main(int argc, char **argv) {
@@ -59,7 +53,7 @@ int main(int argc, char **argv) {
                "popart-cache");
   app.footer("Examples:\n  popart-cache ls\n  popart-cache --folder session_cache prune --max-bytes 2G\n");
   app.require_subcommand(1);
-  std::string folder = defaultFolder(), maxBytes;
+  std::string folder = popart::SessionOptions().cachePath, maxBytes;
   int64_t maxFiles = 0;
   app.add_option("--folder", folder, "The folder (default: POPXL_CACHE_DIR, POPART_CACHE_DIR or the sessions' default)")
       ->capture_default_str();

@@ -22,7 +22,7 @@ std::shared_ptr<void> allocate(int64_t bytes) {
 }
 
 constexpr int64_t kOwnPagesBytes = int64_t{256} << 10;
-// Large weights are read end to end by every run: with small pages, looking up addresses takes as long as the reading.
+// Large weights may be read end to end by every run; large pages save lookups of addresses.
 constexpr size_t kHugePagesBytes = size_t{4} << 20;
 
 std::shared_ptr<void> allocateZeroed(int64_t bytes) {

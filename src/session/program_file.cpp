@@ -1,7 +1,7 @@
 // Little endian:
 //   header       magic "POPARTEX", u32 version, u32 zero, u64 bytes of the file, u64 checksum of what follows up to the
 //                values, u64 lengths of the three texts, u64 number of values
-//   description  JSON: {"key", "library", "target", "threads"}
+//   description  JSON: {"key", "target", "threads"}
 //   program      text of lower::Program, large values as `hash …`, variables without values; empty: variables only
 //   variables    an Ir that holds nothing but variables and their values
 //   table        per value: u64 hash (XXH3 of its bytes), u64 offset, u64 bytes

@@ -142,12 +142,7 @@ class LoopMaker {
   }
 
   void eraseMoved() {
-    for (auto it = moved_.rbegin(); it != moved_.rend(); ++it) {
-      const std::vector<TensorIndex> outputs = (*it)->outputs();
-      main_.eraseOp((*it)->index());
-      for (TensorIndex t : outputs)
-        if (t.valid()) main_.eraseTensor(t);
-    }
+    for (auto it = moved_.rbegin(); it != moved_.rend(); ++it) main_.eraseOpAndOutputs((*it)->index());
     for (const auto &[t, copy] : inBody_)
       if (main_.alive(t) && main_.tensor(t).tensorType() == TensorType::Const && main_.tensor(t).uses().empty())
         main_.eraseTensor(t);
