@@ -74,6 +74,10 @@ enum class Role : uint8_t {
   HostLoad,  // the program's borders
   HostStore,
   VariableAssign,
+  LoopRow,  // rows of a stack that loops read
+  Gather,
+  DynamicSlice,
+  DynamicSliceGrad,
   GetRandomSeed,
   ModifyRandomSeed,
   MatMul,  // products, convolutions and what fusion makes of them

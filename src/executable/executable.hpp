@@ -13,11 +13,15 @@ namespace popart::executable {
 using BufferIndex = int32_t;  // -1: operand not connected
 
 struct Buffer {
-  enum class Place : uint8_t { Arena, Variable, Constant };
+  // Row: of a stack of values, one for each iteration of a loop; it moves on with the iterations.
+  enum class Place : uint8_t { Arena, Variable, Constant, Row };
   Place place = Place::Arena;
   int64_t bytes = 0;
-  int64_t offset = 0;  // Arena: offset from the arena's start; others: index in variables / constants
+  // Arena: from the arena's start; Row: from the stack's start, in iteration 0; others: index in variables / constants.
+  int64_t offset = 0;
   std::string name;
+  BufferIndex stack = -1;  // Row: the buffer it is a part of
+  int64_t stride = 0;      // Row: bytes from one iteration to the next; negative: towards the start
 };
 
 struct ConstantSpec {
@@ -66,7 +70,8 @@ struct Step {
     BufferIndex to;
     int64_t bytesPerIteration;
   };
-  std::vector<ScanOutput> scans;
+  std::vector<ScanOutput> scans;  // copied after each iteration; results that are written as rows are not listed
+  std::vector<BufferIndex> rows;  // Loop: the buffers that move on with its iterations
   struct Move {
     BufferIndex from;
     BufferIndex to;

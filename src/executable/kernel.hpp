@@ -61,6 +61,8 @@ struct KernelRequest {
 KernelRequest requestOf(const Op &op);
 // Whether the op is a no-op: a view of plain memory.
 bool isFreeView(const Op &op);
+// Whether the memory plan alone carries the op out: views of plain memory, rows of stacks, assignments to variables.
+bool takesNoStep(const Op &op);
 // The layout that the tensor names, and the other way round. layoutOf throws popart::error for an unknown name.
 const Layout *layoutOf(const Tensor &tensor);
 void setLayout(Tensor &tensor, const Layout *layout);

@@ -45,6 +45,8 @@ class Printer {
         return fmt::format("v{}", buffer.offset);
       case Buffer::Place::Constant:
         return fmt::format("c{}", buffer.offset);
+      case Buffer::Place::Row:
+        return fmt::format("{}[{}{:+}i]+{}", this->buffer(buffer.stack), buffer.offset, buffer.stride, buffer.bytes);
     }
     return "?";
   }

@@ -26,6 +26,8 @@ bool isFreeView(const Op &op) {
   return op.has(Trait::View) && !op.isUserOp() && op.inTensor(0)->layout.empty() && op.outTensor(0)->layout.empty();
 }
 
+bool takesNoStep(const Op &op) { return isFreeView(op) || op.is(Role::LoopRow) || op.is(Role::VariableAssign); }
+
 const Layout *layoutOf(const Tensor &tensor) { return layoutNamed(tensor.layout); }
 
 void setLayout(Tensor &tensor, const Layout *layout) { tensor.layout = layout ? layout->name() : std::string(); }

@@ -60,6 +60,29 @@ void shortenPair(Graph &graph, Op &op) {
   graph.connectInput(op.index(), 0, x);
 }
 
+// Add(x, DynamicSliceGrad(g, at)) → DynamicAdd(x, at, g): outside of the window there is nothing to add.
+void addIntoWindow(Graph &graph, Op &op) {
+  if (!op.is(Role::Add)) return;
+  for (const int i : {1, 0}) {
+    const TensorIndex part = op.inputs()[static_cast<size_t>(i)], x = op.inputs()[static_cast<size_t>(1 - i)];
+    const Tensor &tensor = graph.tensor(part);
+    Op *window = tensor.getProducerUnsafe();
+    if (!window || !window->is(Role::DynamicSliceGrad) || tensor.uses().size() != 1 || tensor.isGraphOutput() ||
+        graph.info(x).shape() != op.outShape(0))
+      continue;
+    Attributes attributes;
+    for (const char *name : {"axes", "sizes"}) attributes.set(name, window->attrInts(name));
+    const TensorId id = op.outId(0);
+    graph.renameTensor(op.outputs()[0], graph.freeId(id + "/replaced"));
+    const Op *sum = graph.addConnectedOp(opDef("DynamicAdd"), {x, window->inputs()[1], window->inputs()[0]}, {id},
+                                         std::move(attributes), inheritSettings(op, graph));
+    graph.replaceTensor(op.outputs()[0], sum->outputs()[0]);
+    graph.moveConstraints(op.index(), sum->index());
+    graph.eraseOpAndOutputs(op.index());
+    return graph.eraseOpAndOutputs(window->index());
+  }
+}
+
 bool mergeable(const Op &op) {
   return !op.has(Trait::SideEffect) && !op.has(Trait::Random) && !op.has(Trait::HostIo) && !op.has(Trait::Call) &&
          !op.isUserOp() && op.outputCount() > 0;
@@ -161,6 +184,8 @@ void simplify(Ir &flat) {
       if (op.outputCount() == 1 && !op.hasSideEffect() && op.isIdentity()) replaceByInput(*graph, op, op.inputs()[0]);
     }
     for (OpIndex o : schedule::orderOps(*graph)) shortenPair(*graph, graph->op(o));
+    for (OpIndex o : schedule::orderOps(*graph))
+      if (graph->alive(o)) addIntoWindow(*graph, graph->op(o));
     mergeEqual(*graph);
     removeUnused(*graph);
   }

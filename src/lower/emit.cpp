@@ -21,7 +21,8 @@ class Emitter {
         result_(std::make_shared<Executable>()) {}
 
   std::shared_ptr<Executable> run() {
-    for (const memory::Storage &s : plan_.storages) result_->buffers.push_back({s.place, s.bytes, s.offset, s.name});
+    for (const memory::Storage &s : plan_.storages) 
+      result_->buffers.push_back({s.place, s.bytes, s.offset, s.name, s.stack, s.stride});
     for (const Tensor *t : plan_.variables)
       result_->variables.push_back({t->id, t->info, executable::layoutOf(*t), t->tensorData(), t->isOptimizerState});
     for (const Tensor *t : plan_.constants) result_->constants.push_back(constant(*t));
@@ -66,7 +67,7 @@ class Emitter {
   void emitGraph(const Graph &graph, Program &program) {
     for (OpIndex o : schedule_.of(graph)) {
       const Op &op = graph.op(o);
-      if (op.is(Role::VariableAssign) || executable::isFreeView(op)) continue;
+      if (executable::takesNoStep(op)) continue;
       if (op.is(Role::HostLoad)) {
         program.steps.push_back(hostStep(graph, op, Step::Kind::HostLoad));
       } else if (op.is(Role::HostStore)) {
@@ -150,11 +151,13 @@ class Emitter {
       const int outer = buffer(graph, op.inputs()[2 + j]), carry = buffer(body, body.inputs()[2 + j]);
       if (outer != carry) step.initial.push_back({outer, carry, plan_.storages[static_cast<size_t>(carry)].bytes});
     }
+    if (const auto rows = plan_.rows.find(&op); rows != plan_.rows.end()) step.rows = rows->second;
     for (const memory::Copy &c : plan_.carried.at(&op)) step.carried.push_back({c.from, c.to, c.bytes});
     for (int j = carries; j < op.outputCount(); ++j) {
       if (!op.hasOutput(j)) continue;
-      const TensorIndex from = body.outputs()[1 + j];
-      step.scans.push_back({buffer(body, from), buffer(graph, op.outputs()[j]), body.info(from).nbytes()});
+      const int64_t bytes = body.info(body.outputs()[1 + j]).nbytes();
+      const int from = buffer(body, body.outputs()[1 + j]), to = buffer(graph, op.outputs()[j]);
+      if (!plan_.isScanRow(from, to)) step.scans.push_back({from, to, bytes});
     }
     auto inner = std::make_shared<Program>();
     emitGraph(body, *inner);

@@ -3,9 +3,8 @@
 namespace popart::lower {
 
 bool needsKernel(const Op &op) {
-  const bool step = op.is(Role::Loop) || op.is(Role::If) || op.is(Role::HostLoad) || op.is(Role::HostStore) ||
-                    op.is(Role::VariableAssign);
-  return !step && !executable::isFreeView(op);
+  const bool step = op.is(Role::Loop) || op.is(Role::If) || op.is(Role::HostLoad) || op.is(Role::HostStore);
+  return !step && !executable::takesNoStep(op);
 }
 
 Kernels chooseKernels(const Ir &program, const schedule::Schedule &schedule,

@@ -1,10 +1,12 @@
 // One walk over the schedule numbers every op with a time (loop bodies and branches inside their op's range) and
 // records the times at which each storage is read and written. Views alias their input, loop carries the loop's
-// results, a loop-invariant carry the outer value; the rest is decided in sharing.cpp. Then the arena is planned.
+// results, a loop-invariant carry the outer value, a LoopRow its place in the stack; the rest is decided in sharing.cpp.
+// What a loop stacks is written where the stack has it. Then the arena is planned.
 #include "memory/plan.hpp"
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include <fmt/format.h>
 #include <popart/error.hpp>
@@ -26,6 +28,7 @@ class Planner {
       storage(main, t->index());
     visitGraph(main);
     sharing_.run();
+    writeScansInPlace();
     copyAssigned();
     place();
     return std::move(plan_);
@@ -73,6 +76,8 @@ class Planner {
         visitLoop(graph, op);
       } else if (op.is(Role::If)) {
         visitIf(graph, op);
+      } else if (op.is(Role::LoopRow)) {
+        visitRow(graph, op);
       } else if (executable::isFreeView(op)) {
         const int in = storage(graph, op.inputs()[0]);
         slot(graph, op.outputs()[0]) = in;
@@ -106,6 +111,29 @@ class Planner {
   }
 
   // ---- control ----------------------------------------------------------------------------------
+  // Whether `row` is one of a stack that is the same in all iterations, so that visitLoop keeps it until the loop ends.
+  static bool isRowOf(const Op &loop, const Op &row) {
+    const Graph &body = *loop.getCalledGraphs().front();
+    const TensorIndex stack = row.inputs()[0];
+    if (&row.getGraph() != &body || row.inputs()[1] != body.inputs()[0]) return false;
+    if (body.tensor(stack).tensorType() == TensorType::Const) return true;
+    for (size_t i = 2; i < body.inputs().size(); ++i)
+      if (body.inputs()[i] == stack) return body.outputs()[i - 1] == stack;
+    return false;
+  }
+
+  void visitRow(const Graph &graph, const Op &op) {
+    const TensorIndex out = op.outputs()[0];
+    if (!loop_ || !isRowOf(*loop_, op))
+      throw internal_error("{}: the memory plan expects a row of a stack that its loop does not change",
+                           op.debugName());
+    const int64_t rowBytes = graph.info(out).nbytes() / op.attrInt("rows");
+    slot(graph, out) =
+        storages_.addRow(graph.info(out).nbytes(), storage(graph, op.inputs()[0]), op.attrInt("first") * rowBytes,
+                         op.attrInt("step") * rowBytes, graph.tensor(out).id);
+    plan_.rows[loop_].push_back(slot(graph, out));
+  }
+
   void visitLoop(const Graph &graph, const Op &op) {
     const Graph &body = *op.getCalledGraphs().front();
     const int start = time_++;
@@ -123,7 +151,9 @@ class Planner {
       carried[j] = invariant[j] ? (slot(body, in) = outer) : storage(body, in);
       if (!invariant[j]) sharing_.addFirstValue(outer, carried[j], start);
     }
+    const Op *const around = std::exchange(loop_, &op);
     visitGraph(body);
+    loop_ = around;
     const int end = ++time_;
 
     const int next = storage(body, body.outputs()[0]);
@@ -172,8 +202,23 @@ class Planner {
       slot(graph, op.outputs()[j]) = carried[j];
       return;
     }
-    storages_.keep(storage(graph, op.outputs()[j]), start, end);
-    sharing_.readOutsideKernels(storage(body, body.outputs()[1 + j]), end);
+    const int stack = storage(graph, op.outputs()[j]), row = storage(body, body.outputs()[1 + j]);
+    storages_.keep(stack, start, end);
+    sharing_.readOutsideKernels(row, end);
+    const int64_t rowBytes = body.info(body.outputs()[1 + j]).nbytes();
+    scans_.push_back({&op, row, stack, rowBytes, start, end});
+  }
+
+  // A stacked value that lives in one iteration only is written into the stack by what makes it.
+  void writeScansInPlace() {
+    for (const Scan &s : scans_) {
+      const int row = storages_.find(s.row);
+      if (storages_.place(row) != Place::Arena || storages_.bytes(row) != s.rowBytes || !fitsRows(s.rowBytes))
+        continue;
+      if (storages_.firstDefinition(row) <= s.start || storages_.lastUse(row) > s.end) continue;
+      storages_.makeScanRow(row, s.stack);
+      plan_.rows[s.loop].push_back(row);
+    }
   }
 
   void visitIf(const Graph &graph, const Op &op) {
@@ -233,16 +278,28 @@ class Planner {
     };
     for (auto &[graph, list] : plan_.storageOf)
       for (int &s : list) s = final(s);
+    for (Storage &s : plan_.storages) s.stack = final(s.stack);
+    for (auto &[op, rows] : plan_.rows)
+      for (int &s : rows) s = final(s);
     for (auto &[op, copies] : plan_.carried) resolve(copies);
     resolve(plan_.assigned);
     plan_.arenaBytes = placed.arenaBytes;
     plan_.largestLiveSetBytes = placed.largestLiveSetBytes;
   }
 
+  struct Scan {  // after each iteration between the times `start` and `end`
+    const Op *loop;
+    int row, stack;
+    int64_t rowBytes;
+    int start, end;
+  };
+
   const Ir &program_;
   const schedule::Schedule &schedule_;
   const KernelOf &kernelOf_;
   MemoryPlan plan_;
+  const Op *loop_ = nullptr;  // whose body is being visited
+  std::vector<Scan> scans_;
   Storages storages_;
   Sharing sharing_{storages_};
   int time_ = 0;
@@ -256,6 +313,8 @@ const char *placeName(Place place) {
       return "variable";
     case Place::Constant:
       return "constant";
+    case Place::Row:
+      return "row";
   }
   return "?";
 }
@@ -265,6 +324,11 @@ const char *placeName(Place place) {
 int MemoryPlan::of(const Graph &graph, TensorIndex t) const {
   const auto it = storageOf.find(&graph);
   return it == storageOf.end() || t.value >= it->second.size() ? -1 : it->second[t.value];
+}
+
+bool MemoryPlan::isScanRow(int storage, int stack) const {
+  const Storage &row = storages[static_cast<size_t>(storage)];
+  return row.place == Place::Row && row.stack == stack && row.offset == 0 && row.stride == row.bytes;
 }
 
 MemoryPlan planMemory(const Ir &program, const schedule::Schedule &schedule, const KernelOf &kernelOf) {
@@ -291,6 +355,11 @@ std::string print(const MemoryPlan &plan) {
     text += fmt::format("{:>5} {:>8} {:>12} {:>12} {:>5}-{:<5}  {}\n", s, placeName(storage.place), storage.offset,
                         storage.bytes, storage.first, storage.last, list);
   }
+  for (const auto &[op, rows] : plan.rows)
+    for (int s : rows) {
+      const Storage &row = plan.storages[static_cast<size_t>(s)];
+      text += fmt::format("in each iteration of {}: {} is a row of {}, {:+} bytes\n", op->str(), s, row.stack, row.stride);
+    }
   for (const auto &[op, copies] : plan.carried)
     for (const Copy &c : copies)
       text += fmt::format("after each iteration of {}: {} -> {}, {} bytes\n", op->str(), c.from, c.to, c.bytes);
@@ -307,6 +376,11 @@ void verify(const MemoryPlan &plan) {
         throw internal_error("memory plan: '{}' lies outside the arena of {} bytes: {} bytes at {}", s.name,
                              plan.arenaBytes, s.bytes, s.offset);
       byStart.push_back({s.first, s.offset, s.last, s.bytes});
+    } else if (s.place == Place::Row) {
+      const int64_t whole = plan.storages.at(static_cast<size_t>(s.stack)).bytes;
+      if (s.offset < 0 || s.offset + s.bytes > whole)
+        throw internal_error("memory plan: row '{}' lies outside its stack of {} bytes: {} bytes at {}", s.name, whole,
+                             s.bytes, s.offset);
     }
   std::sort(byStart.begin(), byStart.end());
   std::map<int64_t, std::pair<int64_t, int>> alive;  // offset -> bytes, last

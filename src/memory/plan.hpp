@@ -17,13 +17,20 @@ namespace popart::memory {
 
 using Place = executable::Buffer::Place;
 
+// Whether rows of stacks may lie `bytes` apart: kernels expect operands at multiples of 64 bytes.
+constexpr bool fitsRows(int64_t bytes) { return bytes % 64 == 0; }
+
 // A piece of memory. Values that share memory (views, in-place results, updated variables, loop carries) have one.
 struct Storage {
   Place place = Place::Arena;
   int64_t bytes = 0;
-  int64_t offset = 0;         // Arena: bytes from its start; others: index in MemoryPlan::variables or constants
+  // Arena: bytes from its start; Row: bytes from the stack's start in iteration 0; others: index in
+  // MemoryPlan::variables or constants.
+  int64_t offset = 0;
   int first = -1, last = -1;  // live range, both times included; -1: never live
   std::string name;           // of the value it was made for
+  int stack = -1;             // Row: index in MemoryPlan::storages
+  int64_t stride = 0;         // Row: bytes from one iteration to the next
 };
 
 // A copy between storages that sharing could not remove.
@@ -37,6 +44,8 @@ struct MemoryPlan {
   std::vector<const Tensor *> variables, constants;  // of the program the plan was made for
   // After each iteration of a loop, in this order: results that become carries.
   std::map<const Op *, std::vector<Copy>> carried;
+  // Storages that move on with the iterations of a loop: rows of stacks that its body reads or writes in place.
+  std::map<const Op *, std::vector<int>> rows;
   // At the end of the program, in this order: new values of variables.
   std::vector<Copy> assigned;
   int64_t arenaBytes = 0;
@@ -44,6 +53,8 @@ struct MemoryPlan {
 
   // Index in storages; -1 when the tensor takes no memory (nothing runs that touches it).
   int of(const Graph &graph, TensorIndex t) const;
+  // Whether the storage is the row of the stack that iteration i writes: at i times its bytes.
+  bool isScanRow(int storage, int stack) const;
   std::unordered_map<const Graph *, std::vector<int>> storageOf;  // by tensor index
 };
 
@@ -55,7 +66,8 @@ MemoryPlan planMemory(const Ir &program, const schedule::Schedule &schedule, con
 // One line per storage (offset, bytes, lifetime, values), then the copies and the totals.
 std::string print(const MemoryPlan &plan);
 
-// Throws internal_error when storages with overlapping live ranges overlap in the arena, or one exceeds the arena.
+// Throws internal_error when storages with overlapping live ranges overlap in the arena, one exceeds the arena, or a row
+// lies outside of its stack.
 void verify(const MemoryPlan &plan);
 
 }  // namespace popart::memory

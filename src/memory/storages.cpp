@@ -12,6 +12,21 @@ int Storages::add(Place place, int64_t bytes, int64_t index, std::string name) {
   return static_cast<int>(sets_.add());
 }
 
+int Storages::addRow(int64_t bytes, int stack, int64_t offset, int64_t stride, std::string name) {
+  const int s = add(Place::Row, bytes, offset, std::move(name));
+  items_.back().stack = stack;
+  items_.back().stride = stride;
+  return s;
+}
+
+void Storages::makeScanRow(int s, int stack) {
+  Item &item = items_[find(s)];
+  item.place = Place::Row;
+  item.index = 0;
+  item.stack = stack;
+  item.stride = item.bytes;
+}
+
 int Storages::find(int s) const { return static_cast<int>(sets_.find(static_cast<uint32_t>(s))); }
 
 void Storages::join(int s, int target) {
@@ -58,7 +73,7 @@ Storages::Placed Storages::place() const {
     const int root = find(static_cast<int>(s));
     const Item &item = items_[root];
     result.storages.push_back({item.place, item.bytes, item.place == Place::Arena ? offset[root] : item.index,
-                               item.first, item.last, items_[s].name});
+                               item.first, item.last, items_[s].name, item.stack, item.stride});
   }
   result.arenaBytes = arena.bytes;
   result.largestLiveSetBytes = arena.largestLiveSet;

@@ -12,6 +12,10 @@ namespace popart::memory {
 class Storages {
  public:
   int add(Place place, int64_t bytes, int64_t index, std::string name);
+  // The row of `stack` that lies `offset` bytes from its start in iteration 0 of a loop and moves by `stride`.
+  int addRow(int64_t bytes, int stack, int64_t offset, int64_t stride, std::string name);
+  // `s`, of the arena, becomes the row that iteration i finds i times its bytes from the stack's start.
+  void makeScanRow(int s, int stack);
   int find(int s) const;
   // `s` becomes part of `target`; uses of both count for target.
   void join(int s, int target);
@@ -38,9 +42,11 @@ class Storages {
   struct Item {
     Place place;
     int64_t bytes;
-    int64_t index;  // variable or constant
+    int64_t index;  // variable or constant; Row: offset in its stack
     std::string name;
     int first = -1, last = -1;  // -1: never
+    int stack = -1;             // Row; its offset is `index`
+    int64_t stride = 0;
   };
   std::vector<Item> items_;
   UnionFind sets_;

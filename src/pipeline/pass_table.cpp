@@ -13,6 +13,7 @@
 #include "lower/fuse_elementwise.hpp"
 #include "lower/fuse_epilogue.hpp"
 #include "lower/layout.hpp"
+#include "lower/loop_rows.hpp"
 #include "lower/order_updates.hpp"
 #include "lower/pack_constants.hpp"
 #include "lower/widen.hpp"
@@ -116,6 +117,7 @@ void simplify(PassContext &c) { lower::simplify(c.ir()); }
 void foldLargeTransposes(PassContext &c) { lower::foldLargeTransposes(c.ir(), c.lowering.evaluate); }
 void widenHalves(PassContext &c) { lower::widenHalves(c.ir(), c.device()); }
 void decompose(PassContext &c) { lower::decompose(c.ir(), c.device()); }
+void readRowsInPlace(PassContext &c) { lower::readRowsInPlace(c.ir()); }
 void foldBatchNorms(PassContext &c) { lower::foldBatchNorms(c.ir()); }
 void fuseElementwise(PassContext &c) { lower::fuseElementwise(c.ir(), c.device()); }
 void fuseEpilogues(PassContext &c) { lower::fuseEpilogues(c.ir(), c.device()); }
@@ -165,6 +167,7 @@ constexpr Pass kPasses[] = {
     {"widenHalves", "compute in float32 what has no 16-bit kernel", Phase::Flatten, always, widenHalves},
     {"decompose", "expand operators without a kernel on the device", Phase::Flatten, always, decompose},
     {"simplify", "remove what computes nothing", Phase::Flatten, always, simplify},
+    {"readRowsInPlace", "let loops read rows of stacks where they lie", Phase::Flatten, always, readRowsInPlace},
     {"foldBatchNorms", "fold normalisations with known parameters into convolutions", Phase::Fuse, fusing,
      foldBatchNorms},
     {"fuseElementwise", "cluster element-wise operators", Phase::Fuse, fusing, fuseElementwise},

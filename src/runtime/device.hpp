@@ -52,8 +52,8 @@ class Queue {
   virtual void copyWithin(void *to, const void *from, int64_t bytes) = 0;
 
   // The step's kernel on these operands (null: not connected), of this queue's memory or, where that is the host's, of
-  // constants. Step and lists outlive the launch. Throws popart::error, naming step, kernel and device, for a kernel that
-  // the device cannot run.
+  // constants. Step and lists outlive the launch; each run takes the addresses that the lists have at its call. Throws
+  // popart::error, naming step, kernel and device, for a kernel that the device cannot run.
   virtual std::unique_ptr<Launch> bind(const executable::Step &step, const void *const *in, void *const *out) = 0;
   // Returns when all earlier work is complete. Throws as Launch::run.
   virtual void wait() = 0;

@@ -17,20 +17,23 @@ using executable::Executable;
 using executable::Program;
 using executable::Step;
 
+// A copy from operands[0] to operands[1].
 struct BoundMove {
-  const void *from;
-  void *to;
+  void *const *operands;
   int64_t bytes;
 };
-struct BoundScan {
-  const void *from;
-  char *to;
-  int64_t bytes;
+
+// A row of a stack: the addresses of both, and all operands that are the row.
+struct BoundRow {
+  void *const *stack;
+  void **row;
+  int64_t offset, stride;
+  std::vector<void **> operands;
 };
 
 struct BoundProgram;
 
-// A step with every pointer resolved.
+// A step with every pointer resolved. Pointers to rows of a loop's stacks change from iteration to iteration.
 struct BoundStep {
   Step::Kind kind;
   int clock = 0;                   // number of the step in StepTimes
@@ -42,8 +45,8 @@ struct BoundStep {
   int64_t tripCount = -1;
   void *iteration = nullptr;
   const void *condition = nullptr;
-  std::vector<BoundMove> initial, carried;
-  std::vector<BoundScan> scans;
+  std::vector<BoundMove> initial, carried, scans;
+  std::vector<BoundRow> rows;
   std::vector<std::unique_ptr<BoundProgram>> programs;
 };
 struct BoundProgram {
@@ -60,10 +63,13 @@ struct Engine::Impl {
         isHostMemory(queue->isHostMemory()),
         arena(queue->allocate(e.memory.arenaBytes, {})),
         variableOffsets(offsetsOf(e)),
-        variables(queue->allocate(variableOffsets.back(), variableOffsets)) {
+        variables(queue->allocate(variableOffsets.back(), variableOffsets)),
+        addresses(e.buffers.size()),
+        rowOf(e.buffers.size()) {
     for (size_t i = 0; i < e.variables.size(); ++i)
       if (!e.variables[i].initial.empty()) writeVariable(i, e.variables[i].initial.data());
     for (const auto &c : e.constants) constants.push_back(place(c.data));
+    for (size_t b = 0; b < e.buffers.size(); ++b) addresses[b] = addressOf(e.buffers[b]);
     main = bind(e.main);
   }
 
@@ -121,9 +127,8 @@ struct Engine::Impl {
   }
 
   // ---- binding ----------------------------------------------------------------------------------
-  void *address(executable::BufferIndex b) const {
-    if (b < 0) return nullptr;
-    const auto &buffer = executable.buffers[static_cast<size_t>(b)];
+  // Null for rows: loops move them.
+  void *addressOf(const executable::Buffer &buffer) const {
     switch (buffer.place) {
       case executable::Buffer::Place::Arena:
         return arena + buffer.offset;
@@ -131,21 +136,40 @@ struct Engine::Impl {
         return variable(static_cast<size_t>(buffer.offset));
       case executable::Buffer::Place::Constant:
         return constants[static_cast<size_t>(buffer.offset)];
+      case executable::Buffer::Place::Row:
+        break;
     }
     return nullptr;
   }
+  void *address(executable::BufferIndex b) const { return b < 0 ? nullptr : addresses[static_cast<size_t>(b)]; }
 
-  void *const *addresses(const std::vector<executable::BufferIndex> &list) {
-    auto pointers = std::make_unique<void *[]>(list.size() + 1);
-    for (size_t i = 0; i < list.size(); ++i) pointers[i] = address(list[i]);
+  void *const *operands(const std::vector<executable::BufferIndex> &list) {
+    auto pointers = std::make_unique<void *[]>(list.size());
+    for (size_t i = 0; i < list.size(); ++i) {
+      pointers[i] = address(list[i]);
+      if (list[i] >= 0 && rowOf[static_cast<size_t>(list[i])])
+        rowOf[static_cast<size_t>(list[i])]->operands.push_back(&pointers[i]);
+    }
     pointerLists.push_back(std::move(pointers));
     return pointerLists.back().get();
   }
 
-  std::vector<BoundMove> bindMoves(const std::vector<Step::Move> &moves) const {
+  std::vector<BoundMove> bindMoves(const std::vector<Step::Move> &moves) {
     std::vector<BoundMove> bound;
     for (const auto &m : moves)
-      if (address(m.from) != address(m.to)) bound.push_back({address(m.from), address(m.to), m.bytes});
+      if (m.from != m.to) bound.push_back({operands({m.from, m.to}), m.bytes});
+    return bound;
+  }
+
+  std::vector<BoundRow> bindRows(const std::vector<executable::BufferIndex> &rows) {
+    std::vector<BoundRow> bound;
+    for (const auto b : rows) {
+      const executable::Buffer &buffer = executable.buffers[static_cast<size_t>(b)];
+      bound.push_back({&addresses[static_cast<size_t>(buffer.stack)], &addresses[static_cast<size_t>(b)], buffer.offset,
+                       buffer.stride, {}});
+    }
+    moveRows(bound, 0);
+    for (size_t i = 0; i < rows.size(); ++i) rowOf[static_cast<size_t>(rows[i])] = &bound[i];
     return bound;
   }
 
@@ -155,8 +179,8 @@ struct Engine::Impl {
       BoundStep b;
       b.kind = s.kind;
       if (times) b.clock = times->registerStep(s);
-      b.in = const_cast<const void *const *>(addresses(s.in));
-      b.out = addresses(s.out);
+      b.in = const_cast<const void *const *>(operands(s.in));
+      b.out = operands(s.out);
       if (s.kernel) b.launch = queue->bind(s, b.in, b.out);
       b.stream = s.stream;
       b.bytes = s.bytes;
@@ -164,9 +188,9 @@ struct Engine::Impl {
       b.iteration = address(s.iteration);
       b.condition = address(s.condition);
       b.initial = bindMoves(s.initial);
+      b.rows = bindRows(s.rows);  // before what reads them
       b.carried = bindMoves(s.carried);
-      for (const auto &scan : s.scans)
-        b.scans.push_back({address(scan.from), static_cast<char *>(address(scan.to)), scan.bytesPerIteration});
+      for (const auto &scan : s.scans) b.scans.push_back({operands({scan.from, scan.to}), scan.bytesPerIteration});
       for (const auto &inner : s.programs) b.programs.push_back(bind(*inner));
       bound->steps.push_back(std::move(b));
     }
@@ -179,14 +203,14 @@ struct Engine::Impl {
     queue->wait();
   }
 
-  void runProgram(const BoundProgram &program, StreamSource &streams) {
-    for (const BoundStep &s : program.steps) runStep(s, streams);
+  void runProgram(BoundProgram &program, StreamSource &streams) {
+    for (BoundStep &s : program.steps) runStep(s, streams);
   }
 
   // Loops and branches are not timed: the steps in them are.
-  void runTimedProgram(const BoundProgram &program, StreamSource &streams) {
+  void runTimedProgram(BoundProgram &program, StreamSource &streams) {
     using Clock = std::chrono::steady_clock;
-    for (const BoundStep &s : program.steps) {
+    for (BoundStep &s : program.steps) {
       const auto start = Clock::now();
       runStep(s, streams);
       if (s.kind == Step::Kind::Loop || s.kind == Step::Kind::If) continue;
@@ -195,11 +219,11 @@ struct Engine::Impl {
     }
   }
 
-  void runInner(const BoundProgram &program, StreamSource &streams) {
+  void runInner(BoundProgram &program, StreamSource &streams) {
     times ? runTimedProgram(program, streams) : runProgram(program, streams);
   }
 
-  void runStep(const BoundStep &s, StreamSource &streams) {
+  void runStep(BoundStep &s, StreamSource &streams) {
     switch (s.kind) {
       case Step::Kind::Kernel:
         return s.launch->run();
@@ -226,18 +250,29 @@ struct Engine::Impl {
     streams.outputDone(s.stream);
   }
 
-  void runLoop(const BoundStep &s, StreamSource &streams) {
-    for (const BoundMove &m : s.initial) queue->copyWithin(m.to, m.from, m.bytes);
+  void copy(const BoundMove &m) const { queue->copyWithin(m.operands[1], m.operands[0], m.bytes); }
+
+  static void moveRows(std::vector<BoundRow> &rows, int64_t iteration) {
+    for (BoundRow &r : rows) {
+      *r.row = static_cast<char *>(*r.stack) + r.offset + iteration * r.stride;
+      for (void **operand : r.operands) *operand = *r.row;
+    }
+  }
+
+  void runLoop(BoundStep &s, StreamSource &streams) {
+    for (const BoundMove &m : s.initial) copy(m);
     const int64_t trips = s.in[0] ? read<int64_t>(s.in[0]) : s.tripCount >= 0 ? s.tripCount : INT64_MAX;
     bool go = s.in[1] ? read<bool>(s.in[1]) : true;
     InterruptPace pace;
     for (int64_t i = 0; i < trips && go; ++i) {
       if (i > 0) pace.iteration();
       write(s.iteration, i);
+      moveRows(s.rows, i);
       runInner(*s.programs[0], streams);
-      for (const BoundScan &scan : s.scans) queue->copyWithin(scan.to + i * scan.bytes, scan.from, scan.bytes);
+      for (const BoundMove &scan : s.scans)
+        queue->copyWithin(static_cast<char *>(scan.operands[1]) + i * scan.bytes, scan.operands[0], scan.bytes);
       go = read<bool>(s.condition);
-      for (const BoundMove &m : s.carried) queue->copyWithin(m.to, m.from, m.bytes);
+      for (const BoundMove &m : s.carried) copy(m);
     }
   }
 
@@ -249,6 +284,8 @@ struct Engine::Impl {
   std::vector<int64_t> variableOffsets;
   char *variables;
   std::vector<void *> constants;
+  std::vector<void *> addresses;  // of the buffers; those of rows change while loops run
+  std::vector<BoundRow *> rowOf;  // while binding: the rows of the loops around a step, by buffer
   std::vector<std::unique_ptr<void *[]>> pointerLists;
   std::unique_ptr<BoundProgram> main;
 };

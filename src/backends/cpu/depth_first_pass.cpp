@@ -16,6 +16,7 @@ namespace popart::cpu {
 namespace {
 
 using executable::isFreeView;
+using executable::takesNoStep;
 using executable::Kernel;
 
 class Chain {
@@ -216,9 +217,8 @@ class Chain {
 };
 
 // Ops that emit no step: they do not end a chain.
-bool isSilent(const Op &op) { return op.is(Role::VariableAssign) || isFreeView(op); }
 bool isKernel(const Op &op) {
-  return !op.has(Trait::Call) && !op.has(Trait::HostIo) && !op.is(Role::VariableAssign) && !isFreeView(op);
+  return !op.has(Trait::Call) && !op.has(Trait::HostIo) && !takesNoStep(op);
 }
 
 // Parts are not divided between threads: an uneven number would leave threads idle at the end.
@@ -250,7 +250,7 @@ void chainGraph(Ir &ir, Graph &graph, const executable::Backend &backend, int th
     size_t j = i, last = i;  // last: one past the chain's last member
     for (; j < order.size(); ++j) {
       Op &op = graph.op(order[j]);
-      if (isSilent(op)) {
+      if (takesNoStep(op)) {
         if (isFreeView(op)) chain.addView(op);
         continue;
       }
@@ -265,7 +265,7 @@ void chainGraph(Ir &ir, Graph &graph, const executable::Backend &backend, int th
       continue;
     }
     // Trimmed members may start another chain.
-    for (size_t dropped = before - chain.size(); dropped > 0;) dropped -= !isSilent(graph.op(order[--last]));
+    for (size_t dropped = before - chain.size(); dropped > 0;) dropped -= !takesNoStep(graph.op(order[--last]));
     chain.replace();
     i = last;
   }

@@ -193,6 +193,28 @@ OpDefs fusedOps() {
                      .notOnnx()
                      .noGrad("it is made after differentiation")
                      .doc("The same values in another memory layout."));
+  rows.push_back(OpDef("popart", "LoopRow", {1})
+                     .role(Role::LoopRow)
+                     .cost([](const Op &, Cost &c) { c = {}; })
+                     .input("stack", kAllTypes)
+                     .input("iteration", typeBit(DataType::INT64))
+                     .output("rows")
+                     .attrRequired("first", AttributeType::Int)
+                     .attrRequired("step", AttributeType::Int)
+                     .attr("rows", int64_t{1})
+                     .traits(Trait::Internal)
+                     .notOnnx()
+                     .infer([](InferContext &c) {
+                       Shape shape = c.shape(0);
+                       c.require(!shape.empty() && c.attrInt("rows") >= 1 && c.attrInt("rows") <= shape[0],
+                                 "rows must lie between 1 and the stack's: got {} for shape {}", c.attrInt("rows"),
+                                 shape);
+                       shape[0] = c.attrInt("rows");
+                       c.out(0, c.in(0).dataType(), shape);
+                     })
+                     .noGrad("it is made after differentiation")
+                     .doc("Some rows of a stack that a loop does not change, where they lie: from row "
+                          "first + iteration * step on."));
   rows.push_back(OpDef("popart", "VariableAssign", {1})
                      .role(Role::VariableAssign)
                      .cost([](const Op &op, Cost &c) {

@@ -80,6 +80,7 @@ OpDef gradientRow(const char *type, const char *serves, InferFn infer) {
 
 void addDynamicSlice(OpDefs &rows) {
   rows.push_back(dynamicRow("DynamicSlice", kAllTypes)
+                     .role(Role::DynamicSlice)
                      .output("slice")
                      .infer(inferSlice)
                      .vjp([](VjpBuilder &b) {
@@ -89,6 +90,7 @@ void addDynamicSlice(OpDefs &rows) {
                      })
                      .doc("The window of a tensor that starts at offset."));
   rows.push_back(OpDef("ai.graphcore", "DynamicSliceGrad", {1})
+                     .role(Role::DynamicSliceGrad)
                      .input("grad", kFloats)
                      .input("offset", kIndices)
                      .output("dx")

@@ -78,12 +78,12 @@ class CountingQueue final : public runtime::Queue {
 
   // Throws what the first failing launch reported; those behind it never run.
   void wait() override {
-    std::vector<const Deferred *> launches;
+    std::vector<Waiting> launches;
     std::swap(launches, waiting_);
-    for (const Deferred *launch : launches) {
-      launch->compute();
+    for (const Waiting &w : launches) {
+      w.launch->compute(w.in.data(), w.out.data());
       if (!failed_.load(std::memory_order_relaxed)) continue;
-      const std::string message = context_.message(launch->op());
+      const std::string message = context_.message(w.launch->op());
       context_.clear();
       failed_.store(false, std::memory_order_relaxed);
       throw runtime_error("{}", message);
@@ -97,9 +97,10 @@ class CountingQueue final : public runtime::Queue {
         : queue_(queue), step_(step), kernel_(kernel), in_(in), out_(out) {}
     void run() override {
       ++queue_.counts_->launches;
-      queue_.waiting_.push_back(this);
+      queue_.waiting_.push_back({this, std::vector<const void *>(in_, in_ + step_.in.size()),
+                                  std::vector<void *>(out_, out_ + step_.out.size())});
     }
-    void compute() const {
+    void compute(const void *const *in, void *const *out) const {
       const auto given = kernel_.roundEnds();
       std::vector<int> ends(given.begin(), given.end());
       if (ends.empty()) ends.push_back(kernel_.tasks());
@@ -108,7 +109,7 @@ class CountingQueue final : public runtime::Queue {
       for (const int end : ends) {
         for (int task = end; task-- > first;) {
           queue_.scratch_.fill();
-          kernel_.run({in_, out_, queue_.scratch_.data(), queue_.context_, queue_.shared_.data()}, task);
+          kernel_.run({in, out, queue_.scratch_.data(), queue_.context_, queue_.shared_.data()}, task);
         }
         first = end;
       }
@@ -121,6 +122,12 @@ class CountingQueue final : public runtime::Queue {
     const HostKernel &kernel_;
     const void *const *in_;
     void *const *out_;
+  };
+
+  struct Waiting {  // with the addresses that its operands had
+    const Deferred *launch;
+    std::vector<const void *> in;
+    std::vector<void *> out;
   };
 
   bool holds(const void *p) const {
@@ -146,7 +153,7 @@ class CountingQueue final : public runtime::Queue {
   Memory scratch_, shared_;
   std::atomic<bool> failed_{false};
   RunContext context_;
-  std::vector<const Deferred *> waiting_;
+  std::vector<Waiting> waiting_;
 };
 
 }  // namespace

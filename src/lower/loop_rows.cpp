@@ -1,0 +1,194 @@
+// See loop_rows.hpp. Positions are found by following integer scalars of a body back to the iteration, to constants, to
+// carried values that grow by a constant, and to stacks of such scalars that another loop made.
+#include "lower/loop_rows.hpp"
+
+#include <limits>
+#include <map>
+#include <optional>
+
+#include "lower/program_tensors.hpp"
+#include "memory/plan.hpp"
+#include "ops/control/loops.hpp"
+
+namespace popart::lower {
+namespace {
+
+// first + step * iteration
+struct Line {
+  int64_t first = 0, step = 0;
+  bool isConstant() const { return step == 0; }
+};
+
+std::optional<Line> plus(const Line &a, const Line &b, int64_t factor) {
+  Line sum;
+  if (__builtin_mul_overflow(b.first, factor, &sum.first) || __builtin_mul_overflow(b.step, factor, &sum.step) ||
+      __builtin_add_overflow(a.first, sum.first, &sum.first) || __builtin_add_overflow(a.step, sum.step, &sum.step))
+    return std::nullopt;
+  return sum;
+}
+
+// A loop that runs a known number of times.
+class CountedLoop {
+ public:
+  explicit CountedLoop(const Op &loop)
+      : loop_(loop), body_(*loop.getCalledGraphs().front()), trips_(ops::iterationCount(loop)) {
+    for (const Carried &c : carriedBy(loop)) carried_.emplace(c.inner, c);
+  }
+  bool isCounted() const { return trips_ > 0; }
+  Graph &body() const { return body_; }
+
+  // Whether the body's tensor is the same in all iterations.
+  bool isInvariant(TensorIndex t) const {
+    const auto it = carried_.find(t);
+    return it != carried_.end() ? it->second.next == t : body_.tensor(t).tensorType() == TensorType::Const;
+  }
+
+  // The integer that `t`, of one element, holds in each iteration. Nothing when it is no linear function of the
+  // iteration, or when an element type on the way does not hold its values.
+  std::optional<Line> line(TensorIndex t) {
+    const TensorInfo &info = body_.info(t);
+    if (!(typeBit(info.dataType()) & kInts) || info.nelms() != 1) return std::nullopt;
+    const auto [it, fresh] = lines_.try_emplace(t);  // a value on the way to itself has none
+    if (!fresh) return it->second;
+    std::optional<Line> found = derive(t);
+    if (found && !holds(info, *found)) found.reset();
+    return lines_[t] = found;
+  }
+
+  // Whether `rows` rows from the line on lie in a stack of `size` rows in every iteration.
+  bool staysInside(const Line &l, int64_t rows, int64_t size) const {
+    const std::optional<int64_t> last = at(l, trips_ - 1);
+    return last && std::min(l.first, *last) >= 0 && std::max(l.first, *last) <= size - rows;
+  }
+
+ private:
+  std::optional<int64_t> at(const Line &l, int64_t iteration) const {
+    const auto value = plus({l.first, 0}, {l.step, 0}, iteration);
+    return value ? std::optional(value->first) : std::nullopt;
+  }
+
+  bool holds(const TensorInfo &info, const Line &l) const {
+    const std::optional<int64_t> last = at(l, trips_ - 1);
+    if (!last) return false;
+    const bool isSigned = (typeBit(info.dataType()) & kSignedInts) != 0;
+    const int64_t bits = info.nbytes() * 8 - (isSigned ? 1 : 0);
+    const int64_t most = bits >= 63 ? std::numeric_limits<int64_t>::max() : (int64_t{1} << bits) - 1;
+    return std::max(l.first, *last) <= most && std::min(l.first, *last) >= (isSigned ? -most - 1 : 0);
+  }
+
+  static std::optional<Line> constant(const Graph &graph, TensorIndex t) {
+    const Tensor &tensor = graph.tensor(t);
+    if (tensor.tensorType() != TensorType::Const || tensor.info.nelms() != 1) return std::nullopt;
+    return Line{tensor.tensorData().asInts().at(0), 0};
+  }
+
+  std::optional<Line> derive(TensorIndex t) {
+    if (t == body_.inputs()[0]) return Line{0, 1};
+    if (const auto it = carried_.find(t); it != carried_.end()) return ofCarried(it->second);
+    const Op *op = body_.tensor(t).getProducerUnsafe();
+    if (!op) return constant(body_, t);
+    if (op->has(Trait::View) || op->has(Trait::Conversion)) return line(op->inputs()[0]);
+    if (op->is(Role::Neg)) {
+      const auto x = line(op->inputs()[0]);
+      return x ? plus({}, *x, -1) : std::nullopt;
+    }
+    if (op->is(Role::Gather)) return ofStacked(*op);
+    const bool isDifference = op->is(Role::Sub);
+    if (!isDifference && !op->is(Role::Add) && !op->is(Role::Mul)) return std::nullopt;
+    const auto a = line(op->inputs()[0]), b = line(op->inputs()[1]);
+    if (!a || !b) return std::nullopt;
+    if (!op->is(Role::Mul)) return plus(*a, *b, isDifference ? -1 : 1);
+    if (!a->isConstant() && !b->isConstant()) return std::nullopt;
+    return a->isConstant() ? plus({}, *b, a->first) : plus({}, *a, b->first);
+  }
+
+  // A carried value that every iteration adds a constant to, or takes one from.
+  std::optional<Line> ofCarried(const Carried &c) {
+    const auto first = constant(loop_.getGraph(), c.outer);
+    if (!first || c.next == c.inner) return first;
+    const Op *op = body_.tensor(c.next).getProducerUnsafe();
+    if (!op || (!op->is(Role::Add) && !op->is(Role::Sub))) return std::nullopt;
+    const bool isLeft = op->inputs()[0] == c.inner;
+    if (!isLeft && (op->is(Role::Sub) || op->inputs()[1] != c.inner)) return std::nullopt;
+    const auto step = constant(body_, op->inputs()[isLeft ? 1 : 0]);
+    return step ? plus(*first, {0, step->first}, op->is(Role::Sub) ? -1 : 1) : std::nullopt;
+  }
+
+  // A row of what another loop stacked.
+  std::optional<Line> ofStacked(const Op &gather) {
+    const auto position = line(gather.inputs()[1]);
+    const auto stack = carried_.find(gather.inputs()[0]);
+    if (!position || stack == carried_.end() || !isInvariant(stack->first)) return std::nullopt;
+    const Graph &around = loop_.getGraph();
+    const Op *maker = around.tensor(stack->second.outer).getProducerUnsafe();
+    if (!maker || !maker->is(Role::Loop)) return std::nullopt;
+    CountedLoop other(*maker);
+    const auto &results = maker->outputs();
+    const auto output = std::find(results.begin(), results.end(), stack->second.outer) - results.begin();
+    if (output < ops::carriedCount(*maker) || !other.isCounted() || !staysInside(*position, 1, other.trips_))
+      return std::nullopt;
+    const auto rows = other.line(other.body_.outputs()[static_cast<size_t>(output) + 1]);
+    return rows ? plus({rows->first, 0}, *position, rows->step) : std::nullopt;
+  }
+
+  const Op &loop_;
+  Graph &body_;
+  const int64_t trips_;
+  std::map<TensorIndex, Carried> carried_;
+  std::map<TensorIndex, std::optional<Line>> lines_;
+};
+
+// How many rows of its first operand the op reads, from the position in its second operand on; 0: it is no such op.
+int64_t rowsRead(const Op &op) {
+  if (op.is(Role::Gather))
+    return op.attrInt("axis") % op.inRank(0) == 0 && op.attrInt("group_size") == 1 && op.inInfo(1).nelms() == 1;
+  if (!op.is(Role::DynamicSlice) || op.attrInts("axes").size() != 1) return 0;
+  return op.attrInts("axes")[0] % op.inRank(0) == 0 ? op.attrInts("sizes")[0] : 0;
+}
+
+struct RowRead {
+  Op *op;
+  int64_t rows;
+  Line line;
+};
+
+std::vector<RowRead> rowReads(CountedLoop &loop) {
+  std::vector<RowRead> found;
+  for (Op *op : loop.body().ops()) {
+    const int64_t rows = rowsRead(*op);
+    if (rows == 0 || op->outInfo(0).nelms() == 0 || !loop.isInvariant(op->inputs()[0])) continue;
+    const auto line = loop.line(op->inputs()[1]);
+    if (!line || !loop.staysInside(*line, rows, op->inShape(0)[0])) continue;
+    const int64_t rowBytes = op->outInfo(0).nbytes() / rows;
+    if (memory::fitsRows(line->first * rowBytes) && memory::fitsRows(line->step * rowBytes))
+      found.push_back({op, rows, *line});
+  }
+  return found;
+}
+
+void replaceByRow(Graph &body, const RowRead &read) {
+  Op &op = *read.op;
+  OpEmitter emitter(body, op);
+  TensorIndex rows = emitter.emit("LoopRow", {op.inputs()[0], body.inputs()[0]},
+                                  {{"first", read.line.first}, {"step", read.line.step}, {"rows", read.rows}});
+  if (op.outShape(0) != body.info(rows).shape())
+    rows = emitter.emit("Reshape", {rows}, {{"shape", op.outShape(0)}, {"allowzero", int64_t{1}}});
+  body.replaceTensor(op.outputs()[0], rows);
+  body.eraseOpAndOutputs(op.index());
+}
+
+}  // namespace
+
+void readRowsInPlace(Ir &flat) {
+  std::vector<std::pair<Graph *, std::vector<RowRead>>> all;  // found before any is replaced
+  for (const Graph *graph : schedule::programGraphs(flat))
+    for (const Op *op : graph->ops()) {
+      if (!op->is(Role::Loop)) continue;
+      CountedLoop loop(*op);
+      if (loop.isCounted()) all.emplace_back(&loop.body(), rowReads(loop));
+    }
+  for (const auto &[body, reads] : all)
+    for (const RowRead &read : reads) replaceByRow(*body, read);
+}
+
+}  // namespace popart::lower
