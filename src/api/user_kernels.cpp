@@ -65,7 +65,7 @@ class UserKernelBackend : public executable::Backend {
           reason = "user kernels take plain layouts only";
           return nullptr;
         }
-    return std::make_unique<RegisteredKernel>(request, *kernel);
+    return withCost(std::make_unique<RegisteredKernel>(request, *kernel), request);
   }
   bool supports(const Op &op, std::string &reason) const override {
     if (findKernel(op.opid)) return true;

@@ -1,6 +1,6 @@
-// The time model. A kernel needs the longer of two times: its multiply-adds at kFlops, its bytes at kBytes. Both are
-// orders of magnitude of one core of a present server. Kernels that state no flops count one element per nanosecond;
-// vectorised ones are faster, so that the model rather wakes a thread too many than too few.
+// The time model. A kernel needs the longer of two times: its operations at kFlops, its bytes at kBytes. Both are orders
+// of magnitude of one core of a present server. Most kernels are bound by their bytes; those in the cache are faster, so
+// that the model rather wakes a thread too many than too few.
 //
 // With k threads a kernel takes T / k + kStart + k * kPerThread: waking and waiting cost kStart once and kPerThread for
 // every thread. The best k is sqrt(T / kPerThread), and more than one thread pays when T > T / k + kStart + k *
@@ -80,16 +80,9 @@ void addProgram(const Executable &executable, const Program &program, int thread
 
 }  // namespace
 
-double predictedNanoseconds(const Executable &executable, const Step &step) {
+double predictedNanoseconds(const Executable &, const Step &step) {
   if (!step.kernel) return 0;
-  double bytes = step.kernel->bytes();
-  if (bytes < 0) {
-    bytes = 0;
-    for (const auto *operands : {&step.in, &step.out})
-      for (const BufferIndex b : *operands)
-        if (b >= 0) bytes += static_cast<double>(executable.buffers[static_cast<size_t>(b)].bytes);
-  }
-  return std::max(step.kernel->flops() / kFlops, bytes / kBytes);
+  return std::max(step.kernel->flops() / kFlops, step.kernel->bytes() / kBytes);
 }
 
 int threadsThatPay(double nanoseconds, int tasks, int threads) {

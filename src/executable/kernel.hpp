@@ -14,6 +14,8 @@
 
 namespace popart::executable {
 
+struct KernelRequest;
+
 struct OperandDesc {
   TensorInfo info;
   const Layout *layout = nullptr;
@@ -36,10 +38,12 @@ class Kernel {
   // Scratch memory of a run: for each task that runs at one time, and for all tasks together.
   virtual int64_t scratchBytes() const { return 0; }
   virtual int64_t sharedBytes() const { return 0; }
-  // Cost model inputs (executable/cost.hpp). Bytes read and written by all tasks; negative: the bytes of its operands.
+  // Work of all tasks of a run, for the cost model (executable/cost.hpp): what the row of its op states, see withCost.
+  double flops() const { return cost_.flops; }
+  // Bytes read and written. A kernel says so itself only where it passes over an operand more often than once.
+  virtual double bytes() const { return cost_.bytesRead + cost_.bytesWritten; }
+  bool hasCost() const { return hasCost_; }
   // A task's fraction of the whole cost; the fractions of all tasks add up to 1.
-  virtual double flops() const { return 0; }
-  virtual double bytes() const { return -1; }
   virtual double share(int task) const {
     (void)task;
     return 1.0 / tasks();
@@ -49,6 +53,11 @@ class Kernel {
     (void)input, (void)output;
     return false;
   }
+
+ private:
+  friend std::shared_ptr<const Kernel> withCost(std::unique_ptr<Kernel> kernel, const KernelRequest &request);
+  Cost cost_;
+  bool hasCost_ = false;
 };
 
 struct KernelRequest {
@@ -57,6 +66,9 @@ struct KernelRequest {
   std::vector<OperandDesc> outputs;
   int threads = 1;  // that will share the tasks, at most; never changes a bit of the results
 };
+// What a backend returns: the kernel it made, with the cost that the row of the request's op states (costOf) and the
+// bytes by which layouts pad its operands.
+std::shared_ptr<const Kernel> withCost(std::unique_ptr<Kernel> kernel, const KernelRequest &request);
 // The operands of an op as its graph states them: infos, layouts, values of constants.
 KernelRequest requestOf(const Op &op);
 // Whether the op is a no-op: a view of plain memory.
@@ -84,7 +96,7 @@ class Backend {
   virtual std::string variant() const { return {}; }
   // Run after all other passes, in this order. Each keeps what the program computes, to the bit.
   virtual std::span<const BackendPass> passes() const { return {}; }
-  // nullptr and a reason when this backend has no kernel for the request.
+  // A kernel withCost; nullptr and a reason when this backend has none for the request.
   virtual std::shared_ptr<const Kernel> createKernel(const KernelRequest &request, std::string &reason) const = 0;
   // Whether createKernel would accept requestOf(op), with the same reasons; used to decide on decompositions and fusion.
   virtual bool supports(const Op &op, std::string &reason) const = 0;

@@ -1,4 +1,4 @@
-// Requests for kernels, read off the graph.
+// Requests for kernels, read off the graph, and the cost of what is made for them.
 #include <popart/graph.hpp>
 
 #include "executable/kernel.hpp"
@@ -20,6 +20,18 @@ KernelRequest requestOf(const Op &op) {
   for (TensorIndex t : op.inputs()) request.inputs.push_back(describe(op.getGraph(), t));
   for (TensorIndex t : op.outputs()) request.outputs.push_back(describe(op.getGraph(), t));
   return request;
+}
+
+std::shared_ptr<const Kernel> withCost(std::unique_ptr<Kernel> kernel, const KernelRequest &request) {
+  kernel->cost_ = costOf(*request.op);
+  kernel->hasCost_ = true;
+  auto addPadding = [](const std::vector<OperandDesc> &operands, double &bytes) {
+    for (const OperandDesc &o : operands)
+      if (o.connected && o.layout) bytes += static_cast<double>(o.layout->bytes(o.info) - o.info.nbytes());
+  };
+  addPadding(request.inputs, kernel->cost_.bytesRead);
+  addPadding(request.outputs, kernel->cost_.bytesWritten);
+  return kernel;
 }
 
 bool isFreeView(const Op &op) {

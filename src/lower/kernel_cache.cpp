@@ -82,16 +82,24 @@ std::string keyOf(const KernelRequest &request) {
 
 }  // namespace
 
+std::shared_ptr<const executable::Kernel> KernelCache::make(const KernelRequest &request, std::string &reason) const {
+  auto kernel = backend_.createKernel(request, reason);
+  if (kernel && !kernel->hasCost())
+    throw internal_error("backend {}: kernel '{}' has no cost. Return it through executable::withCost", name(),
+                         kernel->name());
+  return kernel;
+}
+
 std::shared_ptr<const executable::Kernel> KernelCache::createKernel(const KernelRequest &asked,
                                                                     std::string &reason) const {
   KernelRequest request = asked;
   request.threads = threads_;
-  if (request.op->isUserOp()) return backend_.createKernel(request, reason);
+  if (request.op->isUserOp()) return make(request, reason);
   const auto [entry, fresh] = answers_.try_emplace(keyOf(request));
   Answer &answer = entry->second;
   ++(fresh ? made_ : shared_);
   if (fresh) {
-    answer.kernel = backend_.createKernel(request, answer.reason);
+    answer.kernel = make(request, answer.reason);
     for (const OperandDesc &o : request.inputs)
       if (o.constant && o.constant->nbytes() > kSmallBytes) answer.constants.push_back(*o.constant);
   }

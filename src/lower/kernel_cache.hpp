@@ -37,6 +37,9 @@ class KernelCache final : public executable::Backend {
     std::vector<TensorData> constants;  // keeps the addresses in the key from being used again
   };
 
+  // Asks the backend; throws internal_error where its kernel has no cost.
+  std::shared_ptr<const executable::Kernel> make(const executable::KernelRequest &request, std::string &reason) const;
+
   const executable::Backend &backend_;
   const int threads_;
   mutable std::unordered_map<std::string, Answer> answers_;

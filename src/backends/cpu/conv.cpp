@@ -48,12 +48,6 @@ bool requireWeights(const OperandDesc &w, const ConvShape &s, std::string &reaso
   return false;
 }
 
-double convFlops(const ConvShape &s) {
-  const Spatial out = s.out();
-  return 2.0 * static_cast<double>(s.n * out[0] * out[1] * out[2] * s.cout) *
-         static_cast<double>(s.taps() * s.cin / s.groups);
-}
-
 std::string kindOf(const ConvShape &s) { return s.isDepthwise() ? " depthwise" : s.groups > 1 ? " grouped" : ""; }
 
 const float *floats(const void *p) { return static_cast<const float *>(p); }
@@ -69,7 +63,6 @@ class ConvKernel final : public executable::HostKernel {
   int tasks() const override { return conv_.tasks(); }
   double share(int task) const override { return conv_.share(task); }
   int64_t scratchBytes() const override { return static_cast<int64_t>(conv_.scratchFloats() * sizeof(float)); }
-  double flops() const override { return convFlops(shape_); }
   bool canOverwrite(int input, int output) const override { return epilogue_.canOverwrite(input - kExtras, output); }
   void run(const KernelArgs &args, int task) const noexcept override {
     Epilogue e = epilogue_.bind(args.in + kExtras, args.out);
@@ -122,7 +115,6 @@ class DataGradientKernel final : public executable::HostKernel {
   int tasks() const override { return conv_.tasks(); }
   double share(int task) const override { return conv_.share(task); }
   int64_t scratchBytes() const override { return static_cast<int64_t>(conv_.scratchFloats() * sizeof(float)); }
-  double flops() const override { return convFlops(shape_); }
   void run(const KernelArgs &args, int task) const noexcept override {
     conv_.run(task, floats(args.in[0]), floats(args.in[1]), static_cast<float *>(args.out[0]), {},
               static_cast<float *>(args.scratch));
@@ -156,7 +148,6 @@ class WeightGradientKernel final : public executable::HostKernel {
   }
   int64_t sharedBytes() const override { return static_cast<int64_t>(conv_.sharedFloats() * sizeof(float)); }
   double share(int task) const override { return conv_.rounds().share(task); }
-  double flops() const override { return convFlops(shape_); }
   bool canOverwrite(int input, int output) const override { return update_ && update_->canOverwrite(input, output); }
   void run(const KernelArgs &args, int task) const noexcept override {
     const auto run = [&](const Update &update, float *scratch) {

@@ -58,7 +58,7 @@ class CpuBackend final : public executable::Backend {
     const auto it = entries_.find(request.op->def().base().type());
     if (it == entries_.end()) return reason = "there is no vectorised kernel for " + request.op->opType(), nullptr;
     for (const Entry *e : it->second)
-      if (auto kernel = e->create(request, reason)) return kernel;
+      if (auto kernel = e->create(request, reason)) return withCost(std::move(kernel), request);
     return nullptr;
   }
 

@@ -56,11 +56,6 @@ class DepthFirstKernel final : public HostKernel {
     for (const Member &m : members_) own = std::max(own, m.kernel->scratchBytes());
     return sharedScratch_ + own;
   }
-  double flops() const override {
-    double sum = 0;
-    for (const Member &m : members_) sum += m.kernel->flops();
-    return sum;
-  }
   bool canOverwrite(int input, int output) const override {
     return canOverwrite_[static_cast<size_t>(input)][static_cast<size_t>(output)];
   }

@@ -54,7 +54,6 @@ class GatherKernel final : public executable::HostKernel {
   }
   std::string name() const override { return "gather"; }
   int tasks() const override { return static_cast<int>(tasks_); }
-  double bytes() const override { return 2.0 * static_cast<double>(rows_ * slice_); }
   void run(const KernelArgs &args, int task) const noexcept override {
     switch (slice_) {
       case 0:

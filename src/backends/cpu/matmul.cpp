@@ -150,10 +150,10 @@ std::optional<Problem> plan(const KernelRequest &request, bool transA, bool tran
 class MatmulKernel final : public PartedKernel {
  public:
   // Results do not depend on `threads`; it only sizes the tasks, so that any number of threads up to it is kept busy.
-  MatmulKernel(Problem problem, MatchedEpilogue epilogue, double flops, int threads)
-      : problem_(std::move(problem)), epilogue_(epilogue), flops_(flops), matmul_(problem_.shape, threads) {}
-  MatmulKernel(Problem problem, WeightUpdate update, double flops, int threads)
-      : MatmulKernel(std::move(problem), MatchedEpilogue(), flops, threads) {
+  MatmulKernel(Problem problem, MatchedEpilogue epilogue, int threads)
+      : problem_(std::move(problem)), epilogue_(epilogue), matmul_(problem_.shape, threads) {}
+  MatmulKernel(Problem problem, WeightUpdate update, int threads)
+      : MatmulKernel(std::move(problem), MatchedEpilogue(), threads) {
     update_ = std::move(update);
   }
 
@@ -166,7 +166,6 @@ class MatmulKernel final : public PartedKernel {
   int64_t scratchBytes() const override {
     return static_cast<int64_t>(matmul_.scratchFloats() * sizeof(float)) + (update_ ? update_->scratchBytes() : 0);
   }
-  double flops() const override { return flops_; }
   bool canOverwrite(int input, int output) const override {
     if (update_) return update_->canOverwrite(input, output);
     return epilogue_.canOverwrite(input - 2, output);
@@ -181,7 +180,7 @@ class MatmulKernel final : public PartedKernel {
     cut = problem_.cut;
     for (int operand : {epilogue_.residual, epilogue_.other})
       if (operand >= 0 && cut.outputs) cut.inputs |= uint64_t{1} << (2 + operand);
-    return std::make_shared<MatmulKernel>(problem_, epilogue_, flops_, 1);
+    return std::make_shared<MatmulKernel>(problem_, epilogue_, 1);
   }
 
   void run(const KernelArgs &args, int task) const noexcept override {
@@ -209,7 +208,6 @@ class MatmulKernel final : public PartedKernel {
   Problem problem_;
   MatchedEpilogue epilogue_;
   std::optional<WeightUpdate> update_;
-  double flops_;
   Matmul matmul_;
 };
 
@@ -222,19 +220,18 @@ std::unique_ptr<executable::Kernel> createMatmul(const KernelRequest &request, s
     return reason = "an operand is a vector", nullptr;
   auto problem = plan(request, transA, transB, reason);
   if (!problem) return nullptr;
-  const double flops = costOf(op).flops;
   if (!fused || !op.hasAttr("epilogue"))
-    return std::make_unique<MatmulKernel>(std::move(*problem), MatchedEpilogue(), flops, request.threads);
+    return std::make_unique<MatmulKernel>(std::move(*problem), MatchedEpilogue(), request.threads);
   auto update = WeightUpdate::descent(request, reason);
   if (!update && !problem->packedOutput) {
     const int64_t columns = request.outputs[0].info.shape().back();
     if (const auto matched = matchEpilogue(*op.getCalledGraphs().front(), columns, reason))
-      return std::make_unique<MatmulKernel>(std::move(*problem), *matched, flops, request.threads);
+      return std::make_unique<MatmulKernel>(std::move(*problem), *matched, request.threads);
   }
   const bool isWeightGradient = transA && op.outRank(0) == 2 && !op.hasAttr("perm_out");
   if (!update && isWeightGradient) update = WeightUpdate::compiled(request, reason);
   if (!update) return nullptr;
-  return std::make_unique<MatmulKernel>(std::move(*problem), std::move(*update), flops, request.threads);
+  return std::make_unique<MatmulKernel>(std::move(*problem), std::move(*update), request.threads);
 }
 
 constexpr Entry kEntries[] = {{"MatMul", createMatmul}, {"FusedMatMul", createMatmul}};

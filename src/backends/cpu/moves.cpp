@@ -42,11 +42,6 @@ class MoveKernel final : public executable::HostKernel {
   }
   std::string name() const override { return pieces_.size() == 1 ? pieces_[0].copy.name() : "copy pieces"; }
   int tasks() const override { return static_cast<int>(std::max<int64_t>(1, tasks_)); }
-  double bytes() const override {
-    double sum = 0;
-    for (const Piece &p : pieces_) sum += static_cast<double>(p.copy.movedBytes());
-    return sum;
-  }
   void run(const KernelArgs &args, int task) const noexcept override {
     if (task >= tasks_) return;
     const auto piece = static_cast<size_t>(std::upper_bound(firstTask_.begin(), firstTask_.end(), int64_t{task}) -

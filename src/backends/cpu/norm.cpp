@@ -174,7 +174,9 @@ class BatchNormTraining final : public executable::HostKernel {
   std::span<const int> roundEnds() const override { return rounds_.ends(); }
   int64_t scratchBytes() const override { return leaves_.count == 1 ? Block::scratchBytes(plan_) : 0; }
   int64_t sharedBytes() const override { return leaves_.sharedBytes(); }
-  double bytes() const override { return 4.0 * sizeof(float) * static_cast<double>(plan_.places * plan_.channels); }
+  double bytes() const override {  // x is read three times: for the mean, the variance and the result
+    return Kernel::bytes() + 2.0 * sizeof(float) * static_cast<double>(plan_.places * plan_.channels);
+  }
   double share(int task) const override { return rounds_.share(task); }
   bool canOverwrite(int input, int output) const override {
     return (input == 0 && output == 0) || (input == 3 && output == 1) || (input == 4 && output == 2);
@@ -290,8 +292,8 @@ class NormGradient final : public executable::HostKernel {
   int tasks() const override { return rounds_.tasks(); }
   std::span<const int> roundEnds() const override { return rounds_.ends(); }
   int64_t sharedBytes() const override { return inRounds_ ? leaves_.sharedBytes() : 0; }
-  double bytes() const override {
-    return 5.0 * sizeof(float) * static_cast<double>(plan_.images * plan_.places * plan_.channels);
+  double bytes() const override {  // g and x are read twice: for the sums and for dx
+    return Kernel::bytes() + 2.0 * sizeof(float) * static_cast<double>(plan_.images * plan_.places * plan_.channels);
   }
   double share(int task) const override { return rounds_.share(task); }
   int64_t scratchBytes() const override {

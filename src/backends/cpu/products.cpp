@@ -29,7 +29,6 @@ class ProductKernel final : public executable::HostKernel {
   }
   std::string name() const override { return "row products"; }
   int tasks() const override { return static_cast<int>(tasks_); }
-  double flops() const override { return 2.0 * static_cast<double>(rows_ * p_.k * p_.n); }
   void run(const KernelArgs &args, int task) const noexcept override {
     const T *a = static_cast<const T *>(args.in[0]), *b = static_cast<const T *>(args.in[1]);
     T *y = static_cast<T *>(args.out[0]);

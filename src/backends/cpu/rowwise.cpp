@@ -150,7 +150,10 @@ class LayerNormGradKernel final : public executable::HostKernel {
   int tasks() const override { return rounds_.tasks(); }
   std::span<const int> roundEnds() const override { return rounds_.ends(); }
   double share(int task) const override { return rounds_.share(task); }
-  double bytes() const override { return 5.0 * sizeof(float) * static_cast<double>(m_.rows * m_.cols); }
+  double bytes() const override {  // the round of columns reads dy and x again
+    const double again = rounds_.ends().empty() ? 0 : 2;
+    return Kernel::bytes() + again * sizeof(float) * static_cast<double>(m_.rows * m_.cols);
+  }
   int64_t scratchBytes() const override { return hasStatistics_ ? 0 : m_.cols * static_cast<int64_t>(sizeof(float)); }
   int64_t sharedBytes() const override {
     return hasStatistics_ ? 0 : 2 * m_.rows * static_cast<int64_t>(sizeof(float));

@@ -187,26 +187,28 @@ std::unique_ptr<executable::Kernel> createScatterElements(const KernelRequest &r
   return makeFor<AxisScatterKernel>(combineOf(*request.op), request.outputs[0].info.dataType(), reason, form);
 }
 
-// The index tensor of a ScatterReduce as one of the source's rank, with stride 0 where it is broadcast.
-Lines reduceIndexLines(const Op &op, const Shape &result, const Shape &source, const Shape &indices, size_t axis) {
-  const Shape own = ops::scatterIndexShape(op.attributes(), source, indices);
-  Shape strides = elementStrides(own);
-  for (size_t d = 0; d < own.size(); ++d)
-    if (own[d] == 1) strides[d] = 0;
-  return linesOf(result, own, strides, axis);
+// What a ScatterReduce of `source` into `result` and its gradient share. Input 1 is the index tensor: one of the source's
+// rank, with stride 0 where it is broadcast.
+AxisScatter reduceForm(const KernelRequest &request, const Shape &result, const Shape &source) {
+  const Attributes &attributes = request.op->attributes();
+  const auto axis = static_cast<size_t>(ops::axisOf(attributes, static_cast<int64_t>(source.size())));
+  const Shape indices = ops::scatterIndexShape(attributes, source, request.inputs[1].info.shape());
+  Shape strides = elementStrides(indices);
+  for (size_t d = 0; d < indices.size(); ++d)
+    if (indices[d] == 1) strides[d] = 0;
+  AxisScatter form;
+  form.result = aroundAxis(result, static_cast<int64_t>(axis));
+  form.count = source[axis];
+  form.indices = linesOf(result, indices, strides, axis);
+  form.updates = linesOf(result, source, elementStrides(source), axis);
+  form.index = IndexOperand::of(request);
+  return form;
 }
 
 std::unique_ptr<executable::Kernel> createScatterReduce(const KernelRequest &request, std::string &reason) {
   if (!allPlain(request, reason)) return nullptr;
-  const Shape &source = request.inputs[0].info.shape(), &result = request.outputs[0].info.shape();
-  const auto axis = static_cast<size_t>(ops::axisOf(request.op->attributes(), static_cast<int64_t>(source.size())));
   const Combine combine = combineOf(*request.op);
-  AxisScatter form;
-  form.result = aroundAxis(result, static_cast<int64_t>(axis));
-  form.count = source[axis];
-  form.indices = reduceIndexLines(*request.op, result, source, request.inputs[1].info.shape(), axis);
-  form.updates = linesOf(result, source, elementStrides(source), axis);
-  form.index = IndexOperand::of(request);
+  AxisScatter form = reduceForm(request, request.outputs[0].info.shape(), request.inputs[0].info.shape());
   form.updateOperand = 0;
   const bool initial = request.inputs.size() > 2 && request.inputs[2].connected;
   form.initialOperand = initial ? 2 : -1;
@@ -250,13 +252,7 @@ std::unique_ptr<executable::Kernel> createScatterReduceGradient(const KernelRequ
   if (combineOf(*request.op) != Combine::Add) return reason = "it takes the reduction Sum only", nullptr;
   if (request.outputs[0].info.dataType() != DataType::FLOAT)
     return reason = "it takes FLOAT only: got " + toText(request.outputs[0].info.dataType()), nullptr;
-  const Shape &source = request.inputs[2].info.shape(), &result = request.inputs[0].info.shape();
-  const auto axis = static_cast<size_t>(ops::axisOf(request.op->attributes(), static_cast<int64_t>(source.size())));
-  AxisScatter form;
-  form.result = aroundAxis(result, static_cast<int64_t>(axis));
-  form.count = source[axis];
-  form.indices = reduceIndexLines(*request.op, result, source, request.inputs[1].info.shape(), axis);
-  form.index = IndexOperand::of(request);
+  AxisScatter form = reduceForm(request, request.inputs[0].info.shape(), request.inputs[2].info.shape());
   form.initialOperand = request.outputs.size() > 1 && request.outputs[1].connected ? 3 : -1;
   return std::make_unique<ScatterSumGradientKernel>(form);
 }

@@ -89,7 +89,7 @@ class RefBackend final : public executable::Backend {
       reason = "reference kernels take plain layouts only";
       return nullptr;
     }
-    return std::make_unique<RefKernel>(findKernel(request.op->def().base().type()), request);
+    return withCost(std::make_unique<RefKernel>(findKernel(request.op->def().base().type()), request), request);
   }
 
   bool supports(const Op &op, std::string &reason) const override {

@@ -51,7 +51,6 @@ class ConvertingKernel final : public HostKernel {
 
   std::string name() const override { return kernel_->name() + " reversed"; }
   int64_t scratchBytes() const override { return scratch_ + kernel_->scratchBytes(); }
-  double flops() const override { return kernel_->flops(); }
   void run(const KernelArgs &args, int) const noexcept override {
     std::array<const void *, kMost> in;
     std::array<void *, kMost> out;
@@ -117,7 +116,7 @@ class ReversingBackend final : public executable::Backend {
     auto host = std::dynamic_pointer_cast<const HostKernel>(kernel);
     if (!host || std::max(request.inputs.size(), request.outputs.size()) > ConvertingKernel::kMost)
       return reason = "it converts the operands of kernels of the host, 64 at most", nullptr;
-    return std::make_shared<ConvertingKernel>(std::move(host), request);
+    return withCost(std::make_unique<ConvertingKernel>(std::move(host), request), request);
   }
   bool supports(const Op &op, std::string &reason) const override {
     return createKernel(executable::requestOf(op), reason) != nullptr;

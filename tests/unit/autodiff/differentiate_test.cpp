@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "../support/message_of.hpp"
 #include "../support/program.hpp"
 #include "autodiff/autodiff.hpp"
 
@@ -160,12 +161,7 @@ TEST(GrowBackward, DetachStopsTheGradient) {
 }
 
 std::string differentiateError(Ir &ir, const GraphId &id, const Ids *provided, const Ids *required) {
-  try {
-    autodiff::differentiate(ir, id, provided, required);
-  } catch (const error &e) {
-    return e.what();
-  }
-  return "no error";
+  return test::messageOf([&] { autodiff::differentiate(ir, id, provided, required); });
 }
 
 TEST(Differentiate, RefusesWhatHasNoGradientAndLeavesNoGraphBehind) {

@@ -7,11 +7,13 @@
 #include <popart/ir.hpp>
 #include <popart/shapeinference.hpp>
 
+#include "../support/message_of.hpp"
 #include "../support/program.hpp"
 
 namespace popart {
 namespace {
 
+using test::messageOf;
 using testing::HasSubstr;
 
 // A fresh name for every test: registrations are never undone.
@@ -26,16 +28,6 @@ class CubeOp : public Op {
   std::unique_ptr<Op> clone() const override { return std::make_unique<CubeOp>(*this); }
   void setup() override { outInfo(0) = inInfo(0); }
 };
-
-template <class F>
-std::string errorOf(F &&f) {
-  try {
-    f();
-  } catch (const error &e) {
-    return e.what();
-  }
-  return "no error";
-}
 
 struct Program {
   Ir ir;
@@ -74,11 +66,11 @@ TEST(OpManager, creators_see_operands_attributes_and_constants) {
     EXPECT_EQ(info.getInputData<int64_t>(2), (std::vector<int64_t>{2, 5}));
     EXPECT_EQ(info.getInputScalarValue<int64_t>(1, 9), 9);
     EXPECT_EQ(info.attributes.getAttribute<Attributes::Float>("alpha"), 0.5f);
-    EXPECT_THAT(errorOf([&] { info.getInputTensor(1); }), HasSubstr("1"));
-    EXPECT_THAT(errorOf([&] { info.getInputTensorData(0); }), HasSubstr("x"));
-    EXPECT_NE(errorOf([&] { info.getInputData<float>(2); }), "no error");
-    EXPECT_NE(errorOf([&] { info.getInputData<int64_t>(2, {DataType::FLOAT}); }), "no error");
-    EXPECT_THAT(errorOf([&] { info.getInputScalarValue<int64_t>(2); }), HasSubstr("must have one element: got 2"));
+    EXPECT_THAT(messageOf([&] { info.getInputTensor(1); }), HasSubstr("1"));
+    EXPECT_THAT(messageOf([&] { info.getInputTensorData(0); }), HasSubstr("x"));
+    EXPECT_NE(messageOf([&] { info.getInputData<float>(2); }), "no error");
+    EXPECT_NE(messageOf([&] { info.getInputData<int64_t>(2, {DataType::FLOAT}); }), "no error");
+    EXPECT_THAT(messageOf([&] { info.getInputScalarValue<int64_t>(2); }), HasSubstr("must have one element: got 2"));
     return std::make_unique<CubeOp>(info.opid, info.settings);
   });
   Program p;
@@ -95,12 +87,12 @@ TEST(OpManager, an_operator_is_registered_once) {
   EXPECT_EQ(OpManager::findUserDefinition(id), nullptr);
   make();
   EXPECT_NE(OpManager::findUserDefinition(id), nullptr);
-  EXPECT_THAT(errorOf(make), HasSubstr(id.type));
+  EXPECT_THAT(messageOf(make), HasSubstr(id.type));
 }
 
 TEST(OpManager, the_librarys_own_operators_cannot_be_taken) {
   const OperatorIdentifier relu{"ai.onnx", "Relu", 6};
-  EXPECT_THAT(errorOf([&] {
+  EXPECT_THAT(messageOf([&] {
                 OpManager::registerOp(relu, OpDefinition(), true, [](const OpCreatorInfo &info) {
                   return std::make_unique<CubeOp>(info.opid, info.settings);
                 });
@@ -127,20 +119,20 @@ TEST(OpManager, the_number_of_inputs_is_checked) {
   const OperatorIdentifier id{"opmanager.test", "TwoInputs", 1, 2};
   const OpCreator<CubeOp> creator(OpDefinitions({{id, OpDefinition()}}));
   Program p;
-  EXPECT_THAT(errorOf([&] { p.add(id, {p.x}); }), HasSubstr("wrong number of inputs: got 1, expected 2"));
+  EXPECT_THAT(messageOf([&] { p.add(id, {p.x}); }), HasSubstr("wrong number of inputs: got 1, expected 2"));
 }
 
 TEST(OpManager, a_creator_that_makes_nothing_is_refused) {
   const OperatorIdentifier id = freshOperator();
   OpManager::registerOp(id, OpDefinition(), true, [](const OpCreatorInfo &) { return std::unique_ptr<Op>(); });
   Program p;
-  EXPECT_THAT(errorOf([&] { p.add(id, {p.x}); }), HasSubstr("its creator made no op"));
+  EXPECT_THAT(messageOf([&] { p.add(id, {p.x}); }), HasSubstr("its creator made no op"));
 }
 
 TEST(OpManager, shapes_come_from_a_function_or_setup_and_are_asked_for_otherwise) {
   const OperatorIdentifier id = freshOperator();
   Program p;
-  EXPECT_THAT(errorOf([&] { p.add(id, {p.x}); }), HasSubstr("no rule for its output shapes"));
+  EXPECT_THAT(messageOf([&] { p.add(id, {p.x}); }), HasSubstr("no rule for its output shapes"));
   const RegisterShapeInferenceFunction rule(
       id, [](ShapeInferenceContext &c) { c.outInfo(0) = TensorInfo(c.inType(0), {7}); });
   EXPECT_EQ(p.add(id, {p.x})->outInfo(0), TensorInfo(DataType::FLOAT, {7}));

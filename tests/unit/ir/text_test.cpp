@@ -7,6 +7,7 @@
 #include <limits>
 #include <random>
 
+#include "../support/message_of.hpp"
 #include "program.hpp"
 
 namespace popart {
@@ -16,12 +17,7 @@ using test::kProgram;
 using testing::HasSubstr;
 
 std::string parseError(const std::string &text) {
-  try {
-    parseIr(text);
-  } catch (const error &e) {
-    return e.what();
-  }
-  return "no error";
+  return test::messageOf([&] { parseIr(text); });
 }
 
 TEST(IrText, printing_what_was_read_gives_the_same_text) { EXPECT_EQ(print(*parseIr(kProgram)), kProgram); }

@@ -9,6 +9,7 @@
 #include <popart/ir.hpp>
 
 #include "../support/random_floats.hpp"
+#include "../support/random_streams.hpp"
 #include "backends/cpu/cpu.hpp"
 #include "backends/ref/ref.hpp"
 #include "pipeline/passes.hpp"
@@ -31,22 +32,6 @@ std::string stored(const std::string &kind, const std::string &id, const Shape &
   return text + "] = [" + list + "]\n";
 }
 
-class Streams final : public runtime::StreamSource {
- public:
-  explicit Streams(const executable::Executable &e) : executable_(e) {
-    for (size_t i = 0; i < e.inputs.size(); ++i)
-      inputs_.push_back(randomFloats(e.inputs[i].info.nelms(), 100 + static_cast<unsigned>(i)));
-    for (const auto &o : e.outputs) outputs[o.id].resize(static_cast<size_t>(o.info.nelms()));
-  }
-  const void *input(int s, int64_t) override { return inputs_[static_cast<size_t>(s)].data(); }
-  void *output(int s, int64_t) override { return outputs[executable_.outputs[static_cast<size_t>(s)].id].data(); }
-  std::map<std::string, Values> outputs;
-
- private:
-  const executable::Executable &executable_;
-  std::vector<Values> inputs_;
-};
-
 enum class Device { Reference, Cpu };
 
 struct Result {
@@ -62,7 +47,7 @@ Result run(const std::string &text, Device device, int threads = 1) {
   options.threads = threads;
   const auto executable = pipeline::lower(*ir, options);
   runtime::Engine engine(executable, test::host(), {threads, runtime::Waking::Always});
-  Streams streams(*executable);
+  test::RandomStreams streams(*executable);
   engine.run(streams);
   Result result{streams.outputs, {}, {}};
   for (size_t i = 0; i < executable->variables.size(); ++i) {

@@ -4,10 +4,10 @@
 
 #include <cstring>
 #include <map>
-#include <random>
 
 #include <popart/ir.hpp>
 
+#include "../support/random_streams.hpp"
 #include "backends/cpu/cpu.hpp"
 #include "backends/ref/ref.hpp"
 #include "pipeline/passes.hpp"
@@ -18,30 +18,6 @@ namespace popart {
 namespace {
 
 using Values = std::vector<float>;
-
-// Gives each stream its own random values, keeps what is written.
-class Streams final : public runtime::StreamSource {
- public:
-  explicit Streams(const executable::Executable &e) : executable_(e) {
-    std::mt19937 generator(7);
-    std::uniform_real_distribution<float> uniform(-1.0f, 1.0f);
-    for (const auto &stream : e.inputs) {
-      inputs_.emplace_back(static_cast<size_t>(stream.info.nelms()));
-      for (float &x : inputs_.back()) x = uniform(generator);
-    }
-  }
-  const void *input(int s, int64_t) override { return inputs_[static_cast<size_t>(s)].data(); }
-  void *output(int s, int64_t bytes) override {
-    Values &list = outputs[executable_.outputs[static_cast<size_t>(s)].id];
-    list.resize(static_cast<size_t>(bytes) / sizeof(float));
-    return list.data();
-  }
-  std::map<std::string, Values> outputs;
-
- private:
-  const executable::Executable &executable_;
-  std::vector<Values> inputs_;
-};
 
 std::shared_ptr<const executable::Executable> compile(std::string_view text, int threads) {
   lower::LowerOptions options;
@@ -62,7 +38,7 @@ int chained(const executable::Executable &e) {
 }
 
 std::map<std::string, Values> run(std::shared_ptr<const executable::Executable> e, int threads) {
-  Streams streams(*e);
+  test::RandomStreams streams(*e);
   runtime::Engine(e, test::host(), {threads, runtime::Waking::Always}).run(streams);
   return streams.outputs;
 }

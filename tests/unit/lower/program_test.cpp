@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "../support/executable_text.hpp"
 #include "../support/message_of.hpp"
 #include "backends/cpu/cpu.hpp"
 #include "backends/ref/ref.hpp"
@@ -73,18 +74,7 @@ TEST(Program, text_compiles_to_the_same_executable) {
   EXPECT_EQ(again.backends, program.backends);
   EXPECT_EQ(lower::print(again), text);
   const auto first = lower::compile(program, options, backends), second = lower::compile(again, options);
-  const auto withoutNumbers = [](std::string steps) {  // ops of a parsed program are counted anew
-    std::string kept;
-    for (size_t i = 0; i < steps.size(); ++i)
-      if (!(steps[i] == '.' ||
-            (std::isdigit(static_cast<unsigned char>(steps[i])) && !kept.empty() && kept.back() == '#'))) {
-        kept += steps[i];
-      } else if (kept.empty() || kept.back() != '#') {
-        kept += '#';
-      }
-    return kept;
-  };
-  EXPECT_EQ(withoutNumbers(executable::print(*first)), withoutNumbers(executable::print(*second)));
+  EXPECT_EQ(test::textWithoutNumbers(*first), test::textWithoutNumbers(*second));
 }
 
 TEST(Program, is_lowered_the_same_way_twice) {

@@ -9,6 +9,7 @@
 #include <popart/adaptive.hpp>
 #include <popart/sgd.hpp>
 
+#include "../support/message_of.hpp"
 #include "../support/program.hpp"
 #include "pipeline/prepare.hpp"
 
@@ -369,12 +370,7 @@ TEST(Training, OnlyPartOfTheGroupIsClippedWhenWeightsAreNamed) {
 }
 
 std::string prepareError(PrepareRequest request) {
-  try {
-    pipeline::prepare(std::move(request));
-  } catch (const error &e) {
-    return e.what();
-  }
-  return "no error";
+  return test::messageOf([&] { pipeline::prepare(std::move(request)); });
 }
 
 TEST(Prepare, NamesNearestTensorsForAnUnknownAnchor) {

@@ -1,12 +1,11 @@
 // Programs in files: what is written comes back, compiles to the same executable and starts with the right values.
 #include "session/program_file.hpp"
 
-#include <regex>
-
 #include <gtest/gtest.h>
 
 #include <popart/error.hpp>
 
+#include "../support/executable_text.hpp"
 #include "../support/message_of.hpp"
 #include "../support/program.hpp"
 #include "api/compile_options.hpp"
@@ -58,9 +57,8 @@ lower::Program lowered(const Ir &ir) {
   return pipeline::lowerProgram(ir, options, lower::remember(options));
 }
 
-// The text of the executable; ops of a program that was read are counted anew.
 std::string steps(const lower::Program &program) {
-  return std::regex_replace(print(*lower::compile(program, lowering())), std::regex("\\.[0-9]+:"), ":");
+  return test::textWithoutNumbers(*lower::compile(program, lowering()));
 }
 
 TEST(ProgramFile, TheProgramComesBackAndCompilesToTheSameExecutable) {

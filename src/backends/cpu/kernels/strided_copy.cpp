@@ -71,9 +71,9 @@ void StridedCopy::chooseTasks() {
   rowUnits_ = ceilDiv(row_.size, rowChunk_);
   columnUnits_ = ceilDiv(column_.size, columnChunk_);
   units_ = rowUnits_ * columnUnits_;
-  elements_ = row_.size * column_.size;
-  for (const CopyDim &d : outer_) units_ *= d.size, elements_ *= d.size;
-  tasks_ = std::clamp<int64_t>(ceilDiv(elements_ * bytes_, kTaskBytes), 1, std::min<int64_t>(units_, 1024));
+  int64_t elements = row_.size * column_.size;
+  for (const CopyDim &d : outer_) units_ *= d.size, elements *= d.size;
+  tasks_ = std::clamp<int64_t>(ceilDiv(elements * bytes_, kTaskBytes), 1, std::min<int64_t>(units_, 1024));
 }
 
 const char *StridedCopy::name() const {

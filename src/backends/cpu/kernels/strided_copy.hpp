@@ -20,8 +20,6 @@ class StridedCopy {
 
   // Pieces of about equal work; depends on the shape alone. 0 when there is nothing to copy.
   int64_t tasks() const { return tasks_; }
-  // Bytes read and written.
-  int64_t movedBytes() const { return 2 * elements_ * bytes_; }
   // Target and source must not overlap.
   void run(const void *from, void *to, int64_t task) const noexcept;
   // "copy", "fill", "transpose" or "strided copy".
@@ -45,7 +43,7 @@ class StridedCopy {
 
   std::vector<CopyDim> outer_;
   CopyDim row_, column_;  // the two innermost dimensions
-  int64_t bytes_, fromOffset_, toOffset_, elements_ = 0;
+  int64_t bytes_, fromOffset_, toOffset_;
   Inner inner_ = Inner::kRun;
   int64_t rowChunk_ = 1, columnChunk_ = 1;  // of one unit
   int64_t rowUnits_ = 0, columnUnits_ = 0, units_ = 0, tasks_ = 0;

@@ -5,28 +5,14 @@
 namespace popart::cpu {
 namespace {
 
-std::string nameOf(int32_t panel, Transposed transposed, int64_t groups) {
-  return (transposed == Transposed::kYes ? "packed_conv_t" : "packed_conv") + std::to_string(panel) + "g" +
-         std::to_string(groups);
-}
-
 const executable::LayoutFamily kFamily("packed_conv<columns>g<groups>, packed_conv_t<columns>g<groups>",
                                        [](std::string_view text) -> std::unique_ptr<const executable::Layout> {
-                                         LayoutName name(text);
-                                         if (!name.take("packed_conv")) return nullptr;
-                                         const Transposed transposed =
-                                             name.take("_t") ? Transposed::kYes : Transposed::kNo;
-                                         const auto panel = name.number();
-                                         if (!panel || !name.take("g")) return nullptr;
-                                         const auto groups = name.number();
-                                         if (!groups || !name.isDone()) return nullptr;
-                                         return std::make_unique<ConvPanels>(*panel, transposed, *groups);
+                                         const auto name = PanelName::parse(text);
+                                         if (!name || name->groups == 0) return nullptr;
+                                         return std::make_unique<ConvPanels>(*name);
                                        });
 
 }  // namespace
-
-ConvPanels::ConvPanels(int32_t panel, Transposed transposed, int32_t groups)
-    : PermutedLayout(nameOf(panel, transposed, groups), panel, transposed), groups_(groups) {}
 
 bool ConvPanels::describes(const TensorInfo &info) const {
   const Shape &s = info.shape();
@@ -41,8 +27,9 @@ PanelShape ConvPanels::shapeOf(const TensorInfo &info) const {
 
 const executable::Layout *convPanels(const Shape &weights, int64_t groups, Transposed transposed) {
   const bool isDepthwise = groups > 1 && weights[1] == 1 && weights[0] == groups;
-  return executable::layoutNamed(isDepthwise ? nameOf(panelWidth(), Transposed::kNo, 1)
-                                             : nameOf(panelWidth(), transposed, groups));
+  const PanelName name =
+      isDepthwise ? PanelName{panelWidth(), Transposed::kNo, 1} : PanelName{panelWidth(), transposed, groups};
+  return executable::layoutNamed(name.text());
 }
 
 const ConvPanels *asConvPanels(const executable::Layout *layout) { return dynamic_cast<const ConvPanels *>(layout); }

@@ -8,25 +8,44 @@
 namespace popart::cpu {
 namespace {
 
-std::string nameOf(int32_t panel, Transposed transposed) {
-  return (transposed == Transposed::kYes ? "packed_t" : "packed") + std::to_string(panel);
+// The number above 0 that `text` begins with, which is taken away.
+std::optional<int32_t> takeNumber(std::string_view &text) {
+  int32_t value = 0;
+  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
+  text.remove_prefix(static_cast<size_t>(end - text.data()));
+  return failure == std::errc() && value > 0 ? std::optional(value) : std::nullopt;
+}
+
+bool takeWord(std::string_view &text, std::string_view word) {
+  if (!text.starts_with(word)) return false;
+  text.remove_prefix(word.size());
+  return true;
 }
 
 const executable::LayoutFamily kFamily("packed<columns>, packed_t<columns>",
                                        [](std::string_view text) -> std::unique_ptr<const executable::Layout> {
-                                         LayoutName name(text);
-                                         if (!name.take("packed")) return nullptr;
-                                         const Transposed transposed =
-                                             name.take("_t") ? Transposed::kYes : Transposed::kNo;
-                                         const auto panel = name.number();
-                                         if (!panel || !name.isDone()) return nullptr;
-                                         return std::make_unique<MatrixPanels>(*panel, transposed);
+                                         const auto name = PanelName::parse(text);
+                                         if (!name || name->groups != 0) return nullptr;
+                                         return std::make_unique<MatrixPanels>(*name);
                                        });
 
 }  // namespace
 
-MatrixPanels::MatrixPanels(int32_t panel, Transposed transposed)
-    : PermutedLayout(nameOf(panel, transposed), panel, transposed) {}
+std::string PanelName::text() const {
+  const std::string columns = (transposed == Transposed::kYes ? "_t" : "") + std::to_string(panel);
+  return groups == 0 ? "packed" + columns : "packed_conv" + columns + "g" + std::to_string(groups);
+}
+
+std::optional<PanelName> PanelName::parse(std::string_view text) {
+  if (!takeWord(text, "packed")) return std::nullopt;
+  const bool isConv = takeWord(text, "_conv");
+  const Transposed transposed = takeWord(text, "_t") ? Transposed::kYes : Transposed::kNo;
+  const auto panel = takeNumber(text);
+  if (!panel || takeWord(text, "g") != isConv) return std::nullopt;
+  const std::optional<int64_t> groups = isConv ? takeNumber(text) : 0;
+  if (!groups || !text.empty()) return std::nullopt;
+  return PanelName{*panel, transposed, *groups};
+}
 
 PanelShape MatrixPanels::shapeOf(const TensorInfo &info) const {
   const Shape &s = info.shape();
@@ -37,26 +56,12 @@ PanelShape MatrixPanels::shapeOf(const TensorInfo &info) const {
 }
 
 const executable::Layout *matrixPanels(Transposed transposed) {
-  return executable::layoutNamed(nameOf(panelWidth(), transposed));
+  return executable::layoutNamed(PanelName{panelWidth(), transposed}.text());
 }
 
 const PanelLayout *asPanels(const executable::Layout *layout) { return dynamic_cast<const PanelLayout *>(layout); }
 const MatrixPanels *asMatrixPanels(const executable::Layout *layout) {
   return dynamic_cast<const MatrixPanels *>(layout);
-}
-
-bool LayoutName::take(std::string_view word) {
-  if (!rest_.starts_with(word)) return false;
-  rest_.remove_prefix(word.size());
-  return true;
-}
-
-std::optional<int32_t> LayoutName::number() {
-  int32_t value = 0;
-  const auto [end, failure] = std::from_chars(rest_.data(), rest_.data() + rest_.size(), value);
-  rest_.remove_prefix(static_cast<size_t>(end - rest_.data()));
-  if (failure != std::errc() || value <= 0) return std::nullopt;
-  return value;
 }
 
 }  // namespace popart::cpu

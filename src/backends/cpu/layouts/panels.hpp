@@ -39,10 +39,20 @@ void forEachInPanel(int64_t rows, int64_t width, int64_t columnStep, Move &&move
   }
 }
 
+// What the name of a packing says.
+struct PanelName {
+  int32_t panel = 0;  // columns of one, above 0
+  Transposed transposed = Transposed::kNo;
+  int64_t groups = 0;  // of a convolution; 0: matrices
+
+  std::string text() const;
+  // nullopt for a text of another form.
+  static std::optional<PanelName> parse(std::string_view text);
+};
+
 class PanelLayout : public executable::Layout {
  public:
-  PanelLayout(std::string name, int32_t panel, Transposed transposed)
-      : Layout(std::move(name)), panel_(panel), transposed_(transposed) {}
+  explicit PanelLayout(const PanelName &name) : Layout(name.text()), panel_(name.panel), transposed_(name.transposed) {}
   int32_t panel() const { return panel_; }  // columns per panel
   Transposed transposed() const { return transposed_; }
   virtual PanelShape shapeOf(const TensorInfo &info) const = 0;
@@ -63,7 +73,7 @@ class PanelLayout : public executable::Layout {
 // The last two dimensions are the matrix, those in front a batch.
 class MatrixPanels final : public executable::PermutedLayout<MatrixPanels, PanelLayout> {
  public:
-  MatrixPanels(int32_t panel, Transposed transposed);
+  explicit MatrixPanels(const PanelName &name) : PermutedLayout(name) {}
   bool describes(const TensorInfo &info) const { return info.rank() >= 2; }
   PanelShape shapeOf(const TensorInfo &info) const override;
 
@@ -88,8 +98,8 @@ class MatrixPanels final : public executable::PermutedLayout<MatrixPanels, Panel
 // [group][Cin / groups panel][k… reversed x Cout / groups][panel].
 class ConvPanels final : public executable::PermutedLayout<ConvPanels, PanelLayout> {
  public:
-  ConvPanels(int32_t panel, Transposed transposed, int32_t groups);
-  int32_t groups() const { return groups_; }
+  explicit ConvPanels(const PanelName &name) : PermutedLayout(name), groups_(name.groups) {}
+  int64_t groups() const { return groups_; }
   bool describes(const TensorInfo &info) const;
   PanelShape shapeOf(const TensorInfo &info) const override;
 
@@ -118,7 +128,7 @@ class ConvPanels final : public executable::PermutedLayout<ConvPanels, PanelLayo
   }
 
  private:
-  int32_t groups_;
+  int64_t groups_;
 };
 
 // The layouts that this machine's kernels read.
@@ -130,17 +140,5 @@ const executable::Layout *convPanels(const Shape &weights, int64_t groups, Trans
 const PanelLayout *asPanels(const executable::Layout *layout);
 const MatrixPanels *asMatrixPanels(const executable::Layout *layout);
 const ConvPanels *asConvPanels(const executable::Layout *layout);
-
-// Reads the names of packings piece by piece.
-class LayoutName {
- public:
-  explicit LayoutName(std::string_view rest) : rest_(rest) {}
-  bool take(std::string_view word);
-  std::optional<int32_t> number();  // above 0
-  bool isDone() const { return rest_.empty(); }
-
- private:
-  std::string_view rest_;
-};
 
 }  // namespace popart::cpu
