@@ -38,8 +38,8 @@ struct CompileOptions {
 };
 
 // What names the compiled program of an Ir: its text (names, attributes, constants; not values of variables), the
-// target and the number of threads.
-ProgramDescription describeProgram(const Ir &ir, const CompileOptions &options);
+// target and the number of threads. `held`: receives the values that stand in that text by content.
+ProgramDescription describeProgram(const Ir &ir, const CompileOptions &options, ValueTable *held = nullptr);
 // The device, its kernel providers and the instruction set they use: "cpu (cpu AVX3_ZEN4, user, ref)".
 std::string targetOf(const CompileOptions &options);
 
