@@ -55,7 +55,10 @@ def compile_time(implementation: str, name: str, repetitions: str) -> dict[str, 
 
 
 def load_time(name: str, repetitions: str) -> dict[str, Any]:
-    """Milliseconds of ``prepareDevice(False)`` by turns: running all passes, and from the folder of kept programs."""
+    """Milliseconds of ``prepareDevice(False)`` by turns: running all passes, and from the folder of kept programs.
+
+    Each time in a new session, which knows nothing of its model's values and holds no former program.
+    """
     import exported_programs as programs
     import implementations
 
@@ -63,14 +66,17 @@ def load_time(name: str, repetitions: str) -> dict[str, Any]:
     make = programs.inference_session if program.rule is None else programs.training_session
     times: dict[str, list[float]] = {"compiling": [], "loading": []}
     with tempfile.TemporaryDirectory() as folder:
-        compiling = make(program, load=False)
+        folders = {"compiling": "", "loading": folder}
         os.environ["POPART_CACHE_DIR"] = folder
-        loading = make(program, load=False)
+        make(program, load=False)
         for _ in range(int(repetitions)):
-            for kind, session in (("compiling", compiling), ("loading", loading)):
+            for kind, kept in folders.items():
+                os.environ["POPART_CACHE_DIR"] = kept
+                session = make(program, prepare=False)
                 start = time.perf_counter()
                 session.prepareDevice(loadEngine=False)
                 times[kind].append((time.perf_counter() - start) * 1e3)
+                del session
     return times
 
 
