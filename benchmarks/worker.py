@@ -57,26 +57,37 @@ def compile_time(implementation: str, name: str, repetitions: str) -> dict[str, 
 def load_time(name: str, repetitions: str) -> dict[str, Any]:
     """Milliseconds of ``prepareDevice(False)`` by turns: running all passes, and from the folder of kept programs.
 
-    Each time in a new session, which knows nothing of its model's values and holds no former program.
+    Of two sessions again and again, and each time of a new session, which has not read its constants before and frees
+    no former program.
     """
     import exported_programs as programs
     import implementations
 
     program = implementations.make("ours", name)._program
     make = programs.inference_session if program.rule is None else programs.training_session
-    times: dict[str, list[float]] = {"compiling": [], "loading": []}
     with tempfile.TemporaryDirectory() as folder:
         folders = {"compiling": "", "loading": folder}
-        os.environ["POPART_CACHE_DIR"] = folder
-        make(program, load=False)
+        times: dict[str, list[float]] = {kind + suffix: [] for suffix in ("", "_new") for kind in folders}
+
+        def opened(kind: str) -> Any:
+            os.environ["POPART_CACHE_DIR"] = folders[kind]
+            return make(program, prepare=False)
+
+        def prepare(session: Any, results: list[float]) -> None:
+            start = time.perf_counter()
+            session.prepareDevice(loadEngine=False)
+            results.append((time.perf_counter() - start) * 1e3)
+
+        sessions = {kind: opened(kind) for kind in folders}
+        for session in sessions.values():
+            session.prepareDevice(loadEngine=False)
         for _ in range(int(repetitions)):
-            for kind, kept in folders.items():
-                os.environ["POPART_CACHE_DIR"] = kept
-                session = make(program, prepare=False)
-                start = time.perf_counter()
-                session.prepareDevice(loadEngine=False)
-                times[kind].append((time.perf_counter() - start) * 1e3)
-                del session
+            for kind, session in sessions.items():
+                prepare(session, times[kind])
+        del session, sessions
+        for _ in range(int(repetitions)):
+            for kind in folders:
+                prepare(opened(kind), times[kind + "_new"])
     return times
 
 

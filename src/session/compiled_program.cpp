@@ -8,7 +8,6 @@
 #include <popart/version.hpp>
 
 #include "base/hash.hpp"
-#include "base/threads/for_each_sized.hpp"
 #include "pipeline/passes.hpp"
 #include "session/inplace_ambiguity.hpp"
 #include "session/memory_limit.hpp"
@@ -35,22 +34,6 @@ VariableValues variablesOf(const lower::Program &program) {
   return values;
 }
 
-// Hashes of the large constants, which take most of the time that a key takes.
-KnownHashes hashConstants(const Ir &ir, int threads) {
-  constexpr int64_t kLarge = int64_t{64} << 10;
-  std::vector<const TensorData *> constants;
-  std::vector<int64_t> bytes;
-  for (const Graph *graph : ir.getAllGraphs())
-    for (const Tensor *t : graph->tensorsOfType(TensorType::Const))
-      if (const int64_t size = t->tensorData().nbytes(); size >= kLarge)
-        constants.push_back(&t->tensorData()), bytes.push_back(size);
-  std::vector<uint64_t> hashes(constants.size());
-  forEachSized(bytes, threads, [&](size_t i) { hashes[i] = contentHash(*constants[i]); });
-  KnownHashes known;
-  for (size_t i = 0; i < constants.size(); ++i) known[{constants[i]->data(), constants[i]->nbytes()}] = hashes[i];
-  return known;
-}
-
 }  // namespace
 
 std::string targetOf(const CompileOptions &options) {
@@ -66,7 +49,8 @@ ProgramDescription describeProgram(const Ir &ir, const CompileOptions &options, 
   ProgramDescription d{"", targetOf(options), options.threads};
   ValueTable values;
   std::string text = "popart " + core::versionString() + "\n" + d.target + "\n" + toText(d.threads) + " threads\n";
-  const KnownHashes known = hashConstants(ir, options.threads);
+  ConstantHashes fresh;
+  const KnownHashes &known = (options.constants ? *options.constants : fresh).of(ir, options.threads);
   d.key = fingerprintOf(text + printWithTable(ir, values, false, &known));
   if (held) *held = std::move(values);
   return d;

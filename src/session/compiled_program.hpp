@@ -16,6 +16,7 @@
 
 #include "lower/program.hpp"
 #include "runtime/engine.hpp"
+#include "session/constant_hashes.hpp"
 #include "session/program_file.hpp"
 
 namespace popart::session {
@@ -33,6 +34,7 @@ struct CompileOptions {
   OrderRule order = OrderRule::Accept;
   std::string cacheFolder;     // where compiled programs are looked for and kept; empty: nowhere
   bool cacheVariables = true;  // kept programs have the first values of their variables with them
+  ConstantHashes *constants = nullptr;  // of earlier keys of the same Ir; null: constants are read for each key
   // From a file whose description is that of the Ir and these options: runs in place of what the passes would make.
   std::shared_ptr<const lower::Program> program;
 };
