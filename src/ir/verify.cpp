@@ -79,8 +79,8 @@ class Verifier {
       const TensorIndex t = op.inputs()[i];
       if (!t.valid()) continue;
       require(graph_.alive(t), "input {} of {} is an erased tensor", i, op);
-      require(std::binary_search(uses_.begin(), uses_.end(), Edge(op.index().value, i, t.value)), "input {} of {} is not among the uses of '{}'", i, op,
-              graph_.tensor(t).id);
+      require(std::binary_search(uses_.begin(), uses_.end(), Edge(op.index().value, i, t.value)),
+              "input {} of {} is not among the uses of '{}'", i, op, graph_.tensor(t).id);
     }
     for (int i = 0; i < op.outputCount(); ++i) {
       const TensorIndex t = op.outputs()[i];

@@ -14,9 +14,9 @@
 #include <popart/devicemanager.hpp>
 #include <popart/ir.hpp>
 
+#include "ir/constant_hashes.hpp"
 #include "lower/program.hpp"
 #include "runtime/engine.hpp"
-#include "session/constant_hashes.hpp"
 #include "session/program_file.hpp"
 
 namespace popart::session {
@@ -32,8 +32,8 @@ struct CompileOptions {
   runtime::Waking waking = runtime::Waking::AsPays;  // of these threads
   int64_t maxMemoryBytes = 0;                        // of the executable; 0: no limit
   OrderRule order = OrderRule::Accept;
-  std::string cacheFolder;     // where compiled programs are looked for and kept; empty: nowhere
-  bool cacheVariables = true;  // kept programs have the first values of their variables with them
+  std::string cacheFolder;              // where compiled programs are looked for and kept; empty: nowhere
+  bool cacheVariables = true;           // kept programs have the first values of their variables with them
   ConstantHashes *constants = nullptr;  // of earlier keys of the same Ir; null: constants are read for each key
   // From a file whose description is that of the Ir and these options: runs in place of what the passes would make.
   std::shared_ptr<const lower::Program> program;

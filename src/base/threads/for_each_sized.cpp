@@ -9,7 +9,7 @@
 namespace popart {
 
 int threadsWorth(int64_t bytes, int threads) {
-  constexpr int64_t kWorthAThread = int64_t{1} << 20;
+  constexpr int64_t kWorthAThread = int64_t{2} << 20;
   return static_cast<int>(std::clamp<int64_t>(bytes / kWorthAThread, 1, std::max(threads, 1)));
 }
 

@@ -7,7 +7,7 @@
 
 namespace popart {
 
-// Threads that pay for work on so many bytes: starting one takes as long as reading about a MiB. From 1 to `threads`.
+// Threads that pay for work on so many bytes: starting one takes as long as reading about two MiB. From 1 to `threads`.
 int threadsWorth(int64_t bytes, int threads);
 
 // Calls work(i) once for each i in [0, bytes.size()), `bytes[i]` being the size of what it works on, on as many threads

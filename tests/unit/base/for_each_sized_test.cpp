@@ -13,8 +13,8 @@ constexpr int64_t kMiB = int64_t{1} << 20;
 
 TEST(ForEachSized, ThreadsArePaidForByBytes) {
   EXPECT_EQ(threadsWorth(0, 8), 1);
-  EXPECT_EQ(threadsWorth(2 * kMiB - 1, 8), 1);
-  EXPECT_EQ(threadsWorth(2 * kMiB, 8), 2);
+  EXPECT_EQ(threadsWorth(4 * kMiB - 1, 8), 1);
+  EXPECT_EQ(threadsWorth(4 * kMiB, 8), 2);
   EXPECT_EQ(threadsWorth(100 * kMiB, 8), 8);
   EXPECT_EQ(threadsWorth(100 * kMiB, 0), 1);
 }

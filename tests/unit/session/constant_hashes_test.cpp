@@ -1,5 +1,5 @@
 // Hashes for keys: each constant is read once, and a changed one is another one.
-#include "session/constant_hashes.hpp"
+#include "ir/constant_hashes.hpp"
 
 #include <gtest/gtest.h>
 

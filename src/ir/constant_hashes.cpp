@@ -1,8 +1,8 @@
-#include "session/constant_hashes.hpp"
+#include "ir/constant_hashes.hpp"
 
 #include "base/threads/for_each_sized.hpp"
 
-namespace popart::session {
+namespace popart {
 
 const KnownHashes &ConstantHashes::of(const Ir &ir, int threads) {
   constexpr int64_t kLarge = int64_t{64} << 10;
@@ -23,4 +23,4 @@ const KnownHashes &ConstantHashes::of(const Ir &ir, int threads) {
   return known_;
 }
 
-}  // namespace popart::session
+}  // namespace popart

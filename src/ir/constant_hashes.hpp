@@ -6,7 +6,7 @@
 
 #include "ir/text.hpp"
 
-namespace popart::session {
+namespace popart {
 
 // Reads each constant once. It holds what it has read, so that the bytes cannot change behind its back: who writes
 // shared values makes a copy first (TensorData). For constants that lie in memory of a caller, who may write it, make a
@@ -21,4 +21,4 @@ class ConstantHashes {
   std::vector<TensorData> held_;
 };
 
-}  // namespace popart::session
+}  // namespace popart
