@@ -278,7 +278,10 @@ def load_figures(network: str, args: argparse.Namespace) -> dict[str, Any]:
     """A program from the folder of kept programs, beside compiling it."""
     progress(f"load_time {network}")
     times = ask_once(args.budget, "load_time", network, str(args.rounds))
-    return {"ours": figures(times["loading"]), "peers": {"compiling": figures(times["compiling"])}}
+    found = {kind: figures(times[kind]) for kind in ("loading", "compiling")}
+    for kind, of_kind in found.items():
+        of_kind["median_new_session_ms"] = statistics.median(times[kind + "_new"])
+    return {"ours": found["loading"], "peers": {"compiling": found["compiling"]}}
 
 
 def measure_load_time(args: argparse.Namespace) -> list[dict[str, Any]]:

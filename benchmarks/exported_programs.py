@@ -55,12 +55,13 @@ def optimizer(rule: dict[str, Any]) -> popart.Optimizer:
 
 
 def training_session(
-    program: Program, *, load: bool = True, batches: int = 1, micro_batches: int = 1
+    program: Program, *, prepare: bool = True, load: bool = True, batches: int = 1, micro_batches: int = 1
 ) -> popart.TrainingSession:
     """A prepared session; the caller sends the weights. Without `load` it is compiled only.
 
     Args:
         program: What it trains.
+        prepare: Whether it is compiled; else the caller does.
         load: Whether it takes memory on the device.
         batches: Weight updates of one run.
         micro_batches: Of one update.
@@ -77,16 +78,18 @@ def training_session(
         popart.DeviceManager().createCpuDevice(),
         userOptions=options,
     )
-    session.prepareDevice(loadEngine=load)
+    if prepare:
+        session.prepareDevice(loadEngine=load)
     return session
 
 
-def inference_session(program: Program, *, load: bool = True) -> popart.InferenceSession:
-    """A prepared session that returns the tensor ``output``. Without `load` it is compiled only."""
+def inference_session(program: Program, *, prepare: bool = True, load: bool = True) -> popart.InferenceSession:
+    """A session that returns the tensor ``output``, as `training_session`."""
     session = popart.InferenceSession(
         program.model, popart.DataFlow(1, ["output"]), popart.DeviceManager().createCpuDevice()
     )
-    session.prepareDevice(loadEngine=load)
+    if prepare:
+        session.prepareDevice(loadEngine=load)
     return session
 
 

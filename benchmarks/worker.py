@@ -55,22 +55,39 @@ def compile_time(implementation: str, name: str, repetitions: str) -> dict[str, 
 
 
 def load_time(name: str, repetitions: str) -> dict[str, Any]:
-    """Milliseconds of ``prepareDevice(False)`` by turns: running all passes, and from the folder of kept programs."""
+    """Milliseconds of ``prepareDevice(False)`` by turns: running all passes, and from the folder of kept programs.
+
+    Of two sessions again and again, and each time of a new session, which has not read its constants before and frees
+    no former program.
+    """
     import exported_programs as programs
     import implementations
 
     program = implementations.make("ours", name)._program
     make = programs.inference_session if program.rule is None else programs.training_session
-    times: dict[str, list[float]] = {"compiling": [], "loading": []}
     with tempfile.TemporaryDirectory() as folder:
-        compiling = make(program, load=False)
-        os.environ["POPART_CACHE_DIR"] = folder
-        loading = make(program, load=False)
+        folders = {"compiling": "", "loading": folder}
+        times: dict[str, list[float]] = {kind + suffix: [] for suffix in ("", "_new") for kind in folders}
+
+        def opened(kind: str) -> Any:
+            os.environ["POPART_CACHE_DIR"] = folders[kind]
+            return make(program, prepare=False)
+
+        def prepare(session: Any, results: list[float]) -> None:
+            start = time.perf_counter()
+            session.prepareDevice(loadEngine=False)
+            results.append((time.perf_counter() - start) * 1e3)
+
+        sessions = {kind: opened(kind) for kind in folders}
+        for session in sessions.values():
+            session.prepareDevice(loadEngine=False)
         for _ in range(int(repetitions)):
-            for kind, session in (("compiling", compiling), ("loading", loading)):
-                start = time.perf_counter()
-                session.prepareDevice(loadEngine=False)
-                times[kind].append((time.perf_counter() - start) * 1e3)
+            for kind, session in sessions.items():
+                prepare(session, times[kind])
+        del session, sessions
+        for _ in range(int(repetitions)):
+            for kind in folders:
+                prepare(opened(kind), times[kind + "_new"])
     return times
 
 

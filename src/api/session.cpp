@@ -54,6 +54,7 @@ session::CompileOptions Session::Impl::compileOptions() const {
   if (options.enableEngineCaching) compiling.cacheFolder = options.cachePath;
   compiling.cacheVariables = options.enableVariablesCaching;
   compiling.program = loadedProgram;
+  if (model) compiling.constants = &constantHashes;
   return compiling;
 }
 

@@ -91,11 +91,12 @@ void Session::Impl::use(session::ProgramFile file, const std::string &what) {
         "{}: the file is for other hardware: got {}, expected {}. Export it again on a machine of this kind", what,
         found.target, target);
   compiling.threads = found.threads;  // the number it was planned for is part of its key, and no other reason to refuse
-  check(found.key == session::describeProgram(ir(), compiling).key,
+  ValueTable held;
+  check(found.key == session::describeProgram(ir(), compiling, &held).key,
         "{}: the file holds another program than this session. Make the session with the model, options and data flow "
         "of the export",
         what);
-  file.checkValues(computeThreadCount(options));
+  file.checkValues(computeThreadCount(options), held);
   std::shared_ptr<const lower::Program> stored;
   if (file.hasProgram()) stored = std::make_shared<const lower::Program>(file.program());
   session::VariableValues values = file.variables();

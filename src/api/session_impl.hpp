@@ -36,6 +36,7 @@ struct Session::Impl {
   std::map<TensorId, TensorData> streamBuffers;  // what weightsToHost received
 
   session::CompiledProgram program;
+  mutable ConstantHashes constantHashes;                // of the model; an Ir may have constants of a caller
   std::shared_ptr<const lower::Program> loadedProgram;  // of loadExecutable: prepareDevice runs no passes
   std::unique_ptr<StepStreams> streams;                 // null before load()
   popx::Executablex sizes;                              // what stepIO is checked against

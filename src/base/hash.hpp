@@ -9,6 +9,8 @@ namespace popart {
 
 // XXH3 of the bytes, as fast as memory delivers them.
 uint64_t hashOfBytes(const void *data, size_t bytes);
+// Copies the bytes and gives the hash of the copy, which is then what was checked; memory is read once.
+uint64_t copyAndHash(void *to, const void *from, size_t bytes);
 // The 128 bits of XXH3 as 32 hexadecimal digits: names of things that must not be mixed up.
 std::string fingerprintOf(std::string_view text);
 

@@ -19,8 +19,8 @@ class Lexer {
         readName(c == '%' ? Token::Kind::TensorName : Token::Kind::GraphName);
       } else if (c == '"') {
         readString(Token::Kind::String);
-      } else if (isPlainWord(text_.substr(at_, 1))) {
-        readWhile(Token::Kind::Word, isPlainWord);
+      } else if (isWordCharacter(c)) {
+        readWhile(Token::Kind::Word, [](char w) { return isWordCharacter(w); });
       } else if (std::string_view("{}()[]<>=:,#").find(c) != std::string_view::npos) {
         tokens_.push_back({Token::Kind::Punctuation, line_, text_.substr(at_++, 1)});
       } else {
@@ -34,6 +34,8 @@ class Lexer {
  private:
   [[noreturn]] void fail(const std::string &what) const { throw error("IR text line {}: {}", line_, what); }
 
+  bool startsComment(size_t at) const { return text_[at] == '/' && text_.substr(at, 2) == "//"; }
+
   // False at the end of the text.
   bool skipBlanks() {
     while (at_ < text_.size()) {
@@ -42,7 +44,7 @@ class Lexer {
         ++line_, ++at_;
       } else if (c == ' ' || c == '\t' || c == '\r') {
         ++at_;
-      } else if (text_.substr(at_, 2) == "//") {
+      } else if (startsComment(at_)) {
         at_ = std::min(text_.find('\n', at_), text_.size());
       } else {
         return true;
@@ -51,10 +53,10 @@ class Lexer {
     return false;
   }
 
-  void readWhile(Token::Kind kind, bool (*belongs)(std::string_view)) {
+  template <class Belongs>
+  void readWhile(Token::Kind kind, Belongs belongs) {
     size_t end = at_;
-    // A comment may follow a name without a blank.
-    while (end < text_.size() && belongs(text_.substr(end, 1)) && text_.substr(end, 2) != "//") ++end;
+    while (end < text_.size() && belongs(text_[end]) && !startsComment(end)) ++end;
     if (end == at_) fail("a name is missing");
     tokens_.push_back({kind, line_, text_.substr(at_, end - at_)});
     at_ = end;
@@ -63,7 +65,7 @@ class Lexer {
   void readName(Token::Kind kind) {
     ++at_;
     if (at_ < text_.size() && text_[at_] == '"') return readString(kind);
-    readWhile(kind, isPlainName);
+    readWhile(kind, [](char w) { return isNameCharacter(w); });
   }
 
   void readString(Token::Kind kind) {

@@ -2,6 +2,7 @@
 // bytes.
 #include "ir/text.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -16,10 +17,6 @@ namespace {
 constexpr char kHexDigits[] = "0123456789abcdef";
 constexpr int64_t kListLimit = 64;     // longer values are written as hexadecimal bytes
 constexpr int64_t kSummaryLimit = 16;  // longer values are written as a hash in summaries
-
-bool isWordCharacter(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.' || c == '-';
-}
 
 std::string hexNumber(uint64_t value, int digits) {
   std::string text(digits, '0');
@@ -122,16 +119,12 @@ std::string floatText(float value) {
 }
 
 bool isPlainName(std::string_view name) {
-  for (char c : name)
-    if (!isWordCharacter(c) && c != '/' && c != ':') return false;
-  // "//" would start a comment.
-  return !name.empty() && name.find("//") == std::string_view::npos;
+  return !name.empty() && std::all_of(name.begin(), name.end(), isNameCharacter) &&
+         name.find("//") == std::string_view::npos;
 }
 
 bool isPlainWord(std::string_view word) {
-  for (char c : word)
-    if (!isWordCharacter(c) && c != '+') return false;
-  return !word.empty();
+  return !word.empty() && std::all_of(word.begin(), word.end(), isWordCharacter);
 }
 
 std::string quotedText(std::string_view text) {

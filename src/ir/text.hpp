@@ -34,8 +34,14 @@ using KnownHashes = std::map<std::pair<const void *, int64_t>, uint64_t>;
 // '%' or '@' followed by the name, quoted when it has unusual characters.
 std::string nameText(char sigil, std::string_view name);
 std::string quotedText(std::string_view text);
+// What words and names may have without quotes. "//" is never part of a name: it starts a comment.
+constexpr bool isPlainCharacter(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.' || c == '-';
+}
+constexpr bool isWordCharacter(char c) { return isPlainCharacter(c) || c == '+'; }
+constexpr bool isNameCharacter(char c) { return isPlainCharacter(c) || c == '/' || c == ':'; }
 bool isPlainName(std::string_view name);
-bool isPlainWord(std::string_view word);  // letters, digits, _ . + -
+bool isPlainWord(std::string_view word);
 
 // "float32[2, 3]", with " of [4, 3]" when the info has a meta shape.
 std::string infoText(const TensorInfo &info);

@@ -42,6 +42,7 @@ class Verifier {
     for (const Op *op : graph_.ops()) verifyIdentity(*op);
     for (const Tensor *t : graph_.tensors()) verifyIdentity(*t);
     for (const Tensor *t : graph_.tensors()) verifyEdges(*t);
+    verifyUses();
     for (const Op *op : graph_.ops()) verifyEdges(*op);
     verifyGraphEdges();
     for (const Tensor *t : graph_.tensors()) verifyTensor(*t);
@@ -78,8 +79,8 @@ class Verifier {
       const TensorIndex t = op.inputs()[i];
       if (!t.valid()) continue;
       require(graph_.alive(t), "input {} of {} is an erased tensor", i, op);
-      require(uses_.count({op.index().value, i, t.value}) != 0, "input {} of {} is not among the uses of '{}'", i, op,
-              graph_.tensor(t).id);
+      require(std::binary_search(uses_.begin(), uses_.end(), Edge(op.index().value, i, t.value)),
+              "input {} of {} is not among the uses of '{}'", i, op, graph_.tensor(t).id);
     }
     for (int i = 0; i < op.outputCount(); ++i) {
       const TensorIndex t = op.outputs()[i];
@@ -95,14 +96,20 @@ class Verifier {
       const Op &op = graph_.op(use.op);
       require(op.hasInput(use.input) && op.inputs()[use.input] == t.index(),
               "tensor '{}' is not input {} of {} as its uses say", t.id, use.input, op);
-      require(uses_.insert({use.op.value, use.input, t.index().value}).second, "tensor '{}' lists input {} of {} twice",
-              t.id, use.input, op);
+      uses_.emplace_back(use.op.value, use.input, t.index().value);
     }
     if (!t.hasProducer()) return;
     require(graph_.alive(t.producerIndex()), "tensor '{}' is produced by an erased operator", t.id);
     const Op &op = graph_.op(t.producerIndex());
     require(op.hasOutput(t.producerOutput()) && op.outputs()[t.producerOutput()] == t.index(),
             "tensor '{}' is not output {} of {} as it says", t.id, t.producerOutput(), op);
+  }
+  void verifyUses() {
+    std::sort(uses_.begin(), uses_.end());
+    const auto twice = std::adjacent_find(uses_.begin(), uses_.end());
+    if (twice == uses_.end()) return;
+    const auto &[op, input, t] = *twice;
+    fail("tensor '{}' lists input {} of {} twice", graph_.tensor(TensorIndex{t}).id, input, graph_.op(OpIndex{op}));
   }
   void verifyGraphEdges() {
     for (TensorIndex t : graph_.inputs()) {
@@ -251,8 +258,10 @@ class Verifier {
                     static_cast<size_t>(i));
   }
 
+  using Edge = std::tuple<uint32_t, InIndex, uint32_t>;  // op, input, tensor
+
   const Graph &graph_;
-  std::set<std::tuple<uint32_t, InIndex, uint32_t>> uses_;
+  std::vector<Edge> uses_;  // sorted once all tensors were looked at
   std::set<TensorIndex> graphInputs_;
 };
 

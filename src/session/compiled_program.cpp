@@ -8,7 +8,6 @@
 #include <popart/version.hpp>
 
 #include "base/hash.hpp"
-#include "base/threads/thread_pool.hpp"
 #include "pipeline/passes.hpp"
 #include "session/inplace_ambiguity.hpp"
 #include "session/memory_limit.hpp"
@@ -35,24 +34,6 @@ VariableValues variablesOf(const lower::Program &program) {
   return values;
 }
 
-// Hashes of the large constants, which take most of the time that a key takes.
-KnownHashes hashConstants(const Ir &ir, int threads) {
-  constexpr int64_t kLarge = int64_t{64} << 10;
-  std::vector<const TensorData *> constants;
-  int64_t bytes = 0;
-  for (const Graph *graph : ir.getAllGraphs())
-    for (const Tensor *t : graph->tensorsOfType(TensorType::Const))
-      if (t->tensorData().nbytes() >= kLarge) constants.push_back(&t->tensorData()), bytes += t->tensorData().nbytes();
-  std::vector<uint64_t> hashes(constants.size());
-  ThreadPool pool(bytes < kWorthThreadsBytes ? 1 : threads);
-  pool.parallel(static_cast<int>(constants.size()), [&](int task, int) {
-    hashes[static_cast<size_t>(task)] = contentHash(*constants[static_cast<size_t>(task)]);
-  });
-  KnownHashes known;
-  for (size_t i = 0; i < constants.size(); ++i) known[{constants[i]->data(), constants[i]->nbytes()}] = hashes[i];
-  return known;
-}
-
 }  // namespace
 
 std::string targetOf(const CompileOptions &options) {
@@ -64,12 +45,14 @@ std::string targetOf(const CompileOptions &options) {
   return options.device->name() + " (" + text + ")";
 }
 
-ProgramDescription describeProgram(const Ir &ir, const CompileOptions &options) {
+ProgramDescription describeProgram(const Ir &ir, const CompileOptions &options, ValueTable *held) {
   ProgramDescription d{"", targetOf(options), options.threads};
   ValueTable values;
   std::string text = "popart " + core::versionString() + "\n" + d.target + "\n" + toText(d.threads) + " threads\n";
-  const KnownHashes known = hashConstants(ir, options.threads);
+  ConstantHashes fresh;
+  const KnownHashes &known = (options.constants ? *options.constants : fresh).of(ir, options.threads);
   d.key = fingerprintOf(text + printWithTable(ir, values, false, &known));
+  if (held) *held = std::move(values);
   return d;
 }
 
@@ -78,8 +61,9 @@ lower::Program CompiledProgram::obtain(const Ir &ir, const CompileOptions &optio
   if (options.program) return *options.program;
   if (options.cacheFolder.empty()) return pipeline::lowerProgram(ir, lowering, backends);
   const ProgramCache cache(options.cacheFolder);
-  const ProgramDescription description = describeProgram(ir, options);
-  auto kept = cache.find(description, [&ir](const TensorId &variable) { return firstValues(ir, variable); });
+  ValueTable held;
+  const ProgramDescription description = describeProgram(ir, options, &held);
+  auto kept = cache.find(description, held, [&ir](const TensorId &variable) { return firstValues(ir, variable); });
   if (kept) {
     logging::session::debug("session '{}': the program comes from '{}'", name_, cache.path(description.key));
     return std::move(*kept);

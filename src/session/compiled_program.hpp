@@ -14,6 +14,7 @@
 #include <popart/devicemanager.hpp>
 #include <popart/ir.hpp>
 
+#include "ir/constant_hashes.hpp"
 #include "lower/program.hpp"
 #include "runtime/engine.hpp"
 #include "session/program_file.hpp"
@@ -31,15 +32,16 @@ struct CompileOptions {
   runtime::Waking waking = runtime::Waking::AsPays;  // of these threads
   int64_t maxMemoryBytes = 0;                        // of the executable; 0: no limit
   OrderRule order = OrderRule::Accept;
-  std::string cacheFolder;     // where compiled programs are looked for and kept; empty: nowhere
-  bool cacheVariables = true;  // kept programs have the first values of their variables with them
+  std::string cacheFolder;              // where compiled programs are looked for and kept; empty: nowhere
+  bool cacheVariables = true;           // kept programs have the first values of their variables with them
+  ConstantHashes *constants = nullptr;  // of earlier keys of the same Ir; null: constants are read for each key
   // From a file whose description is that of the Ir and these options: runs in place of what the passes would make.
   std::shared_ptr<const lower::Program> program;
 };
 
 // What names the compiled program of an Ir: its text (names, attributes, constants; not values of variables), the
-// target and the number of threads.
-ProgramDescription describeProgram(const Ir &ir, const CompileOptions &options);
+// target and the number of threads. `held`: receives the values that stand in that text by content.
+ProgramDescription describeProgram(const Ir &ir, const CompileOptions &options, ValueTable *held = nullptr);
 // The device, its kernel providers and the instruction set they use: "cpu (cpu AVX3_ZEN4, user, ref)".
 std::string targetOf(const CompileOptions &options);
 

@@ -38,7 +38,7 @@ CacheLimits cacheLimits() {
 
 std::string ProgramCache::path(const std::string &key) const { return (fs::path(folder_) / (key + kEnding)).string(); }
 
-std::optional<lower::Program> ProgramCache::find(const ProgramDescription &description,
+std::optional<lower::Program> ProgramCache::find(const ProgramDescription &description, const ValueTable &held,
                                                  const lower::FirstValues &first) const {
   const std::string file = path(description.key);
   std::error_code failure;
@@ -47,7 +47,7 @@ std::optional<lower::Program> ProgramCache::find(const ProgramDescription &descr
     ProgramFile stored = ProgramFile::open(file, "cached program '" + file + "'");
     check(stored.description().key == description.key && stored.description().target == description.target,
           "cached program '{}': it is another program than its name says", file);
-    stored.checkValues(description.threads);
+    stored.checkValues(description.threads, held);
     lower::Program program = stored.program(first);
     ::utimensat(AT_FDCWD, file.c_str(), nullptr, 0);  // a folder that cannot be written keeps its times
     return program;

@@ -23,8 +23,10 @@ class ProgramCache {
   explicit ProgramCache(std::string folder) : folder_(std::move(folder)) {}
 
   // The program of that key, which counts as used now; nullopt when there is none. A file that cannot be used is warned
-  // about with its reason and counts as none: store puts a good one in its place.
-  std::optional<lower::Program> find(const ProgramDescription &description, const lower::FirstValues &first) const;
+  // about with its reason and counts as none: store puts a good one in its place. Large values that `held` has are taken
+  // from there.
+  std::optional<lower::Program> find(const ProgramDescription &description, const ValueTable &held,
+                                     const lower::FirstValues &first) const;
   // Writes the program and removes what is beyond the limits. Makes the folder. A folder that does not take it (read
   // only, full) is warned about: the session has its program already.
   void store(const ProgramDescription &description, const lower::Program &program,

@@ -20,8 +20,7 @@
 #include "base/files/mapped_file.hpp"
 #include "base/files/pending_file.hpp"
 #include "base/hash.hpp"
-#include "base/threads/thread_pool.hpp"
-#include "ir/text.hpp"
+#include "base/threads/for_each_sized.hpp"
 
 namespace popart::session {
 namespace {
@@ -31,7 +30,7 @@ static_assert(std::endian::native == std::endian::little, "files of compiled pro
 constexpr char kMagic[] = "POPARTEX";
 constexpr uint32_t kVersion = 2;
 constexpr uint64_t kAlign = 64;
-// Larger values are copied into memory of the process, which comes in large pages; pages of files are small ones.
+// Larger values lie in memory of the process, which comes in large pages; pages of files are small ones.
 constexpr uint64_t kOwnMemoryBytes = uint64_t{16} << 20;
 
 struct Header {
@@ -48,6 +47,11 @@ struct TableRow {
 };
 
 uint64_t aligned(uint64_t offset) { return (offset + kAlign - 1) / kAlign * kAlign; }
+
+// Kernels read values of programs at multiples of 64 bytes; those of a model may lie anywhere in a file.
+bool mayServe(const TensorData &held, uint64_t bytes) {
+  return static_cast<uint64_t>(held.nbytes()) == bytes && reinterpret_cast<uintptr_t>(held.data()) % kAlign == 0;
+}
 
 std::string variablesText(const VariableValues &variables, ValueTable &table) {
   Ir ir;
@@ -169,22 +173,30 @@ void ProgramFile::damaged(const std::string &how) const {
 
 bool ProgramFile::isIntact(uint64_t hash, Value &value) {
   if (value.isChecked) return true;
-  if (hashOfBytes(value.data, value.bytes) != hash) return false;
-  if (value.bytes >= kOwnMemoryBytes) {
-    value.copy = TensorData(TensorInfo(DataType::UINT8, {static_cast<int64_t>(value.bytes)}));
-    std::memcpy(value.copy.mutableData(), value.data, value.bytes);
+  if (value.bytes < kOwnMemoryBytes || !value.memory.empty()) {
+    value.isChecked = hashOfBytes(value.data, value.bytes) == hash;
+  } else {
+    TensorData copy(TensorInfo(DataType::UINT8, {static_cast<int64_t>(value.bytes)}));
+    value.isChecked = copyAndHash(copy.mutableData(), value.data, value.bytes) == hash;
+    if (value.isChecked) value.memory = std::move(copy);
   }
-  return value.isChecked = true;
+  return value.isChecked;
 }
 
-void ProgramFile::checkValues(int threads) {
+void ProgramFile::checkValues(int threads, const ValueTable &held) {
   std::vector<std::pair<uint64_t, Value *>> all;
-  for (auto &[hash, value] : values_) all.emplace_back(hash, &value);
+  std::vector<int64_t> bytes;
+  for (auto &[hash, value] : values_) {
+    all.emplace_back(hash, &value);
+    bytes.push_back(static_cast<int64_t>(value.bytes));
+    const auto same = held.find(hash);
+    if (value.bytes >= kOwnMemoryBytes && same != held.end() && mayServe(same->second, value.bytes))
+      value.memory = same->second;
+  }
   std::atomic<bool> good{true}, memory{true};
-  ThreadPool pool(static_cast<int64_t>(bytes_.size()) < kWorthThreadsBytes ? 1 : threads);
-  pool.parallel(static_cast<int>(all.size()), [&](int task, int) {
+  forEachSized(bytes, threads, [&](size_t i) {
     try {
-      const auto &[hash, value] = all[static_cast<size_t>(task)];
+      const auto &[hash, value] = all[i];
       if (!isIntact(hash, *value)) good = false;
     } catch (const std::bad_alloc &) {
       memory = false;
@@ -200,8 +212,8 @@ TensorData ProgramFile::value(uint64_t hash, const TensorInfo &info) const {
     damaged("a value is missing");
   Value &value = found->second;
   if (!isIntact(hash, value)) damaged("the checksum of a value is wrong");
-  if (value.copy.empty()) return TensorData::share(info, owner_, value.data);
-  const auto owner = std::make_shared<const TensorData>(value.copy);
+  if (value.memory.empty()) return TensorData::share(info, owner_, value.data);
+  const auto owner = std::make_shared<const TensorData>(value.memory);
   return TensorData::share(info, owner, owner->data());
 }
 

@@ -10,6 +10,7 @@
 
 #include <popart/tensordata.hpp>
 
+#include "ir/text.hpp"
 #include "lower/program.hpp"
 
 namespace popart::session {
@@ -31,9 +32,6 @@ void writeProgramFile(const ProgramDescription &description, const lower::Progra
 void saveProgramFile(const std::string &path, const ProgramDescription &description, const lower::Program *program,
                      const VariableValues &variables);
 
-// Bytes of values from which on it pays to start threads for them.
-constexpr int64_t kWorthThreadsBytes = int64_t{4} << 20;
-
 class ProgramFile {
  public:
   // Maps the file, or reads it wholly with POPART_PRELOAD_POPEF=full-preload. `what` leads the messages. Throw
@@ -44,9 +42,9 @@ class ProgramFile {
 
   const ProgramDescription &description() const { return description_; }
   bool hasProgram() const { return !program_.empty(); }
-  // Checks all values, on so many threads, and brings large ones into memory of the process. Throws popart::error when
-  // one is damaged.
-  void checkValues(int threads);
+  // Checks all values, on so many threads, and brings those of 16 MiB and more into memory of the process, unless `held`
+  // has the same bytes there. Throws popart::error when one is damaged.
+  void checkValues(int threads, const ValueTable &held = {});
   // Values below 16 MiB share memory with the file. Throw popart::error when values are damaged or missing; program() also when
   // there is none or the text is not one of a program.
   lower::Program program(const lower::FirstValues &first = {}) const;
@@ -56,7 +54,7 @@ class ProgramFile {
   struct Value {
     const char *data;
     uint64_t bytes;
-    TensorData copy{};  // of a large value, once it is checked
+    TensorData memory{};  // that has the bytes of a large value: used in place of the file
     bool isChecked = false;
   };
   // Whether the value is what its hash says; then it is ready for use.

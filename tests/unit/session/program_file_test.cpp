@@ -1,6 +1,9 @@
 // Programs in files: what is written comes back, compiles to the same executable and starts with the right values.
 #include "session/program_file.hpp"
 
+#include <cstring>
+#include <vector>
+
 #include <gtest/gtest.h>
 
 #include <popart/error.hpp>
@@ -114,6 +117,47 @@ TEST(ProgramFile, AValueWithAWrongByteIsNoticedWhenItIsUsed) {
   const ProgramFile file = ProgramFile::parse(bytes, "export 'f'");
   const std::string message = messageOf([&] { file.variables(); });
   EXPECT_NE(message.find("export 'f': the file is damaged: the checksum of a value is wrong"), std::string::npos);
+}
+
+TEST(ProgramFile, LargeValuesAreTakenFromMemoryThatHasThemAndCheckedAllTheSame) {
+  const TensorData large = ramp({4, 1 << 20}, 0);  // 16 MiB
+  std::string bytes = written({"k", "t", 1}, nullptr, {{"a", large}});
+  const ValueTable held{{contentHash(large), large}};
+  for (const ValueTable &table : {ValueTable(), held}) {
+    ProgramFile file = ProgramFile::parse(bytes, "test");
+    file.checkValues(2, table);
+    const TensorData read = file.variables().at("a");
+    EXPECT_EQ(read, large);
+    EXPECT_EQ(read.data() == large.data(), !table.empty());
+  }
+  bytes.back() ^= 1;
+  for (const ValueTable &table : {ValueTable(), held}) {
+    ProgramFile file = ProgramFile::parse(bytes, "test");
+    EXPECT_NE(messageOf([&] { file.checkValues(2, table); }).find("the checksum of a value is wrong"),
+              std::string::npos);
+  }
+}
+
+TEST(ProgramFile, ValuesOfAModelThatLieAtOddAddressesAreNotTaken) {
+  const TensorData large = ramp({4, 1 << 20}, 0);
+  const auto odd = std::make_shared<std::vector<char>>(static_cast<size_t>(large.nbytes()) + 128);
+  char *const start = odd->data() + 68 - reinterpret_cast<uintptr_t>(odd->data()) % 64;
+  std::memcpy(start, large.data(), static_cast<size_t>(large.nbytes()));
+  ProgramFile file = ProgramFile::parse(written({"k", "t", 1}, nullptr, {{"a", large}}), "test");
+  file.checkValues(1, {{contentHash(large), TensorData::share(large.info(), odd, start)}});
+  const TensorData read = file.variables().at("a");
+  EXPECT_EQ(read, large);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(read.data()) % 64, 0u);
+}
+
+TEST(ProgramFile, ADescriptionGivesTheConstantsItsKeyWasMadeOf) {
+  const auto ir = product();
+  ValueTable held;
+  describeProgram(*ir, compileOptionsFor(DeviceType::Cpu, 2), &held);
+  const TensorData &c = ir->getMainGraph().getTensor("c")->tensorData();
+  ASSERT_EQ(held.size(), 1u);
+  EXPECT_EQ(held.begin()->first, contentHash(c));
+  EXPECT_EQ(held.begin()->second.data(), c.data());
 }
 
 TEST(ProgramFile, KeysDependOnWhatCompilationDependsOn) {
