@@ -3,6 +3,8 @@
 // op wants for a variable or constant in it (the right operand of a product) if all ops that touch it have kernels.
 #include "lower/layout.hpp"
 
+#include <algorithm>
+
 #include "lower/kernels.hpp"
 #include "lower/layout_sets.hpp"
 #include "schedule/schedule.hpp"

@@ -1,7 +1,6 @@
 // Sets of tensors that must share one layout: operands that an op wants in the same layout, and the names of a value
 // outside and inside of a loop or branch. Both passes that assign layouts begin with them.
 #pragma once
-#include <algorithm>
 #include <vector>
 
 #include "base/union_find.hpp"

@@ -132,6 +132,37 @@ TEST(ProductFusion, sums_of_gradients_keep_their_bits) {
     }
 }
 
+// The same of a stack of products that is no gradient.
+TEST(ProductFusion, a_scaled_tensor_joins_a_stack_of_products) {
+  const auto program = [](Product product) {
+    return std::string(R"(main {
+  stream %x : float32[3, 20, 37]
+  stream %w : float32[3, 37, 29]
+  stream %r : float32[3, 20, 29]
+  const %f : float32[] = 0.3
+  %a = HostLoad() {stream = "x"}
+  %b = HostLoad() {stream = "w"}
+  %c = HostLoad() {stream = "r"}
+  %p = MatMul(%a, %b)
+  %s = Mul(%c, %f)
+  %y = Add(%s, %p)
+  HostStore(%y) {stream = "y"}
+)") + (product == Product::kKept ? "  HostStore(%p) {stream = \"p\"}\n" : "") +
+           "}\n";
+  };
+  ProgramRun fused(*parseIr(program(Product::kReadOnce)), kBackends),
+      separate(*parseIr(program(Product::kKept)), kBackends);
+  EXPECT_FALSE(hasElementwiseStep(fused)) << fused.executable().loweredText;
+  EXPECT_TRUE(hasElementwiseStep(separate));
+  for (ProgramRun *run : {&fused, &separate}) {
+    run->feed<float>("x", numbers(3 * 20 * 37, 4));
+    run->feed<float>("w", numbers(3 * 37 * 29, 5));
+    run->feed<float>("r", numbers(3 * 20 * 29, 6));
+    run->run();
+  }
+  EXPECT_EQ(fused.anchor("y"), separate.anchor("y"));
+}
+
 // The register form, without scratch, takes sums and differences; a square is compiled.
 TEST(ProductFusion, sums_of_gradients_are_steps_in_registers) {
   const auto match = [](const std::string &body) {
