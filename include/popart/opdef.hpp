@@ -247,7 +247,7 @@ enum class OperandLayout : uint8_t {
   Channels,    // C order or channels last, the same as the op's other such operands
   Chosen,      // what the kernels of the backend like best
   ChosenLast,  // the same; where other ops choose for the value too, they come first
-  Carried,     // by a loop: one layout before, in and after it
+  Passed,      // into a called graph, and what loops carry out of it: one layout outside and inside
 };
 // One entry per operand, connected or not.
 struct OperandLayouts {

@@ -62,13 +62,12 @@ class Assigner {
     return asked;
   }
 
-  // f(loop, body, carried value) for the values that get a layout.
+  // f(loop or branch, passed value) for the values that get a layout, those of outer graphs first.
   template <class F>
-  void forCarried(F &&f) const {
+  void forPassed(F &&f) const {
     for (Op *op : ops_)
-      if (isLoop(ops::operandLayouts(*op)))
-        for (const Carried &c : carriedBy(*op))
-          if (takesPart(op->getGraph(), c.outer)) f(*op, *op->getCalledGraphs().front(), c);
+      for (const Passed &p : passedBy(*op))
+        if (takesPart(op->getGraph(), p.outer)) f(*op, p);
   }
 
   uint32_t number(const Tensor &t) const { return tensors_.number(t.getGraph(), t.index()); }
@@ -97,9 +96,11 @@ class Assigner {
     for (Graph *graph : tensors_.graphs())
       for (Tensor *t : graph->tensors())
         if (isStored(*t) && takesPart(*graph, t->index()) && !isConstantOfManyUses(*t)) choose(*t, ofSet(*t));
-    forCarried([&](Op &loop, Graph &body, const Carried &c) {
-      choose(body.tensor(c.inner), ofSet(body.tensor(c.inner)));
-      if (c.result.valid()) choose(loop.getGraph().tensor(c.result), ofSet(body.tensor(c.inner)));
+    // A branch reads a value as it lies; what loops carry lies as its set wants.
+    forPassed([&](Op &op, const Passed &p) {
+      Tensor &inner = p.graph->tensor(p.inner);
+      choose(inner, p.next.valid() ? ofSet(inner) : layoutOf(op.getGraph().tensor(p.outer)));
+      if (p.result.valid()) choose(op.getGraph().tensor(p.result), ofSet(inner));
     });
   }
 
@@ -189,11 +190,11 @@ class Assigner {
   // ---- reorders ---------------------------------------------------------------------------------
   void insertReorders() {
     for (Op *op : ops_) {
-      const OperandLayouts layouts = askedBy(*op);
-      if (isLoop(layouts)) {
-        reorderCarried(*op);
+      if (op->has(Trait::Call)) {
+        reorderPassed(*op);
         continue;
       }
+      const OperandLayouts layouts = askedBy(*op);
       for (size_t i = 0; i < layouts.in.size(); ++i)
         if (const int n = static_cast<int>(i); takesPart(op->getGraph(), op->inputs()[i]))
           require(*op, n, wanted(*op, Side::In, n, layouts.in[i]));
@@ -208,14 +209,13 @@ class Assigner {
     graph.replaceUse({op.index(), input}, reordered(graph.tensor(t), layout, op));
   }
 
-  // A carried value enters the loop, and each iteration, in the layout of its set.
-  void reorderCarried(Op &loop) {
-    Graph &body = *loop.getCalledGraphs().front();
-    for (const Carried &c : carriedBy(loop)) {
-      if (!takesPart(loop.getGraph(), c.outer)) continue;
-      const Layout *layout = layoutOf(body.tensor(c.inner));
-      require(loop, c.input, layout);
-      carriedLayouts_[&body][c.output] = layout;
+  // A value enters a loop, and each iteration, in one layout.
+  void reorderPassed(Op &op) {
+    for (const Passed &p : passedBy(op)) {
+      if (!takesPart(op.getGraph(), p.outer)) continue;
+      const Layout *layout = layoutOf(p.graph->tensor(p.inner));
+      require(op, p.input, layout);
+      if (p.next.valid()) carriedLayouts_[p.graph][p.output] = layout;
     }
   }
 

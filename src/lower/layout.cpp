@@ -3,6 +3,8 @@
 // op wants for a variable or constant in it (the right operand of a product) if all ops that touch it have kernels.
 #include "lower/layout.hpp"
 
+#include <algorithm>
+
 #include "lower/kernels.hpp"
 #include "lower/layout_sets.hpp"
 #include "schedule/schedule.hpp"
@@ -72,7 +74,7 @@ class Assigner {
       isBroadcast |= asked == OperandLayout::Plain && graph.info(t).nelms() != 1;
     });
     if (isBroadcast && isElementwise(layouts)) keepPlain(graph, op.outputs()[0]);
-    if (op.has(Trait::Call)) keepBordersPlain(op, layouts);
+    if (op.has(Trait::Call)) keepBordersPlain(op);
   }
   // All operands and results that are not plain have one layout.
   static bool isElementwise(const OperandLayouts &layouts) {
@@ -80,12 +82,15 @@ class Assigner {
            std::find(layouts.in.begin(), layouts.in.end(), OperandLayout::Chosen) == layouts.in.end();
   }
 
-  // Inputs and outputs of the op's graphs, except loop-carried values: the last inputs, and as many outputs after the
-  // condition.
-  void keepBordersPlain(const Op &op, const OperandLayouts &layouts) {
-    const size_t carries = isLoop(layouts) ? op.inputs().size() - 2 : 0;
+  // Inputs and outputs of the op's graphs, except values that are passed: the last inputs, and as many outputs of a loop
+  // body after the condition.
+  void keepBordersPlain(const Op &op) {
+    const std::vector<Passed> passed = passedBy(op);
     for (const Graph *graph : op.getCalledGraphs()) {
-      for (size_t i = 0; i + carries < graph->inputs().size(); ++i) keepPlain(*graph, graph->inputs()[i]);
+      size_t inputs = 0, carries = 0;
+      for (const Passed &p : passed)
+        if (p.graph == graph) ++inputs, carries += p.next.valid();
+      for (size_t i = 0; i + inputs < graph->inputs().size(); ++i) keepPlain(*graph, graph->inputs()[i]);
       for (size_t i = 0; i < graph->outputs().size(); ++i)
         if (i == 0 || i > carries) keepPlain(*graph, graph->outputs()[i]);
     }

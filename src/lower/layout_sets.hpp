@@ -1,7 +1,6 @@
-// Sets of tensors that must share one layout: operands that an op wants in the same layout, and the names of a
-// loop-carried value outside and inside the loop. Both passes that assign layouts begin with them.
+// Sets of tensors that must share one layout: operands that an op wants in the same layout, and the names of a value
+// outside and inside of a loop or branch. Both passes that assign layouts begin with them.
 #pragma once
-#include <algorithm>
 #include <vector>
 
 #include "base/union_find.hpp"
@@ -12,10 +11,6 @@
 namespace popart::lower {
 
 using Side = executable::Backend::Side;
-
-inline bool isLoop(const OperandLayouts &layouts) {
-  return std::find(layouts.in.begin(), layouts.in.end(), OperandLayout::Carried) != layouts.in.end();
-}
 
 // f(side, position, tensor, the layout the op asks for) for every connected operand, inputs first.
 template <class F>
@@ -41,14 +36,12 @@ UnionFind layoutSets(const ProgramTensors &tensors, const Ops &ops, LayoutsOf &&
       if (first.valid()) sets.join(tensors.number(graph, t), tensors.number(graph, first));
       first = t;
     });
-    if (!isLoop(layouts)) continue;
-    const Graph &body = *op->getCalledGraphs().front();
-    for (const Carried &c : carriedBy(*op)) {
-      if (!takesPart(graph, c.outer)) continue;
-      const uint32_t inner = tensors.number(body, c.inner);
-      sets.join(tensors.number(graph, c.outer), inner);
-      sets.join(tensors.number(body, c.next), inner);
-      if (c.result.valid()) sets.join(tensors.number(graph, c.result), inner);
+    for (const Passed &p : passedBy(*op)) {
+      if (!takesPart(graph, p.outer)) continue;
+      const uint32_t inner = tensors.number(*p.graph, p.inner);
+      sets.join(tensors.number(graph, p.outer), inner);
+      if (p.next.valid()) sets.join(tensors.number(*p.graph, p.next), inner);
+      if (p.result.valid()) sets.join(tensors.number(graph, p.result), inner);
     }
   }
   return sets;

@@ -26,7 +26,7 @@ std::vector<Replacement> replacementsOf(const Graph &graph, const Op *loop) {
   for (const Op *op : graph.ops())
     if (op->is(Role::VariableAssign)) result.push_back({op->inputs()[0], op->inputs()[1]});
   if (!loop) return result;
-  for (const Carried &c : carriedBy(*loop))
+  for (const Passed &c : passedBy(*loop))
     if (c.inner != c.next) result.push_back({c.inner, c.next});
   return result;
 }

@@ -1,5 +1,5 @@
 // Numbers for the tensors of all graphs that run, so that a pass can put tensors of different graphs into one set; and
-// loop-carried values, which have four names each.
+// values that pass from graph to graph, which have a name in each.
 #pragma once
 #include <unordered_map>
 #include <vector>
@@ -28,25 +28,35 @@ class ProgramTensors {
   uint32_t size_ = 0;
 };
 
-// One loop-carried value.
-struct Carried {
-  int input;           // of the loop
-  TensorIndex outer;   // the loop's input
-  TensorIndex inner;   // input of the body
-  TensorIndex next;    // output of the body
+// One value that an op passes to a graph it calls.
+struct Passed {
+  Graph *graph;       // loop body or branch
+  int input;          // of the op
+  TensorIndex outer;  // the op's input
+  TensorIndex inner;  // input of the graph
+  // Loops carry the value on.
+  TensorIndex next;    // output of the body; invalid for branches
   TensorIndex result;  // output of the loop; invalid when not connected
-  int output;          // of the body
+  int output = -1;     // of the body
 };
 
-// In the order of the loop's inputs.
-inline std::vector<Carried> carriedBy(const Op &loop) {
-  const Graph &body = *loop.getCalledGraphs().front();
-  std::vector<Carried> result;
-  for (int i = 2; i < loop.inputCount(); ++i) {
-    const int output = i - 1;
-    result.push_back({i, loop.inputs()[static_cast<size_t>(i)], body.inputs()[static_cast<size_t>(i)],
-                      body.outputs()[static_cast<size_t>(output)],
-                      loop.hasOutput(i - 2) ? loop.outputs()[static_cast<size_t>(i - 2)] : TensorIndex{}, output});
+// In the order of the op's inputs; empty for ops that are no loop or branch.
+inline std::vector<Passed> passedBy(const Op &op) {
+  std::vector<Passed> result;
+  if (op.is(Role::Loop)) {
+    Graph &body = *op.getCalledGraphs().front();
+    for (int i = 2; i < op.inputCount(); ++i) {
+      const auto n = static_cast<size_t>(i);
+      result.push_back({&body, i, op.inputs()[n], body.inputs()[n], body.outputs()[n - 1],
+                        op.hasOutput(i - 2) ? op.outputs()[n - 2] : TensorIndex{}, i - 1});
+    }
+  } else if (op.is(Role::If)) {
+    int i = 1;
+    for (const char *name : {"then_branch", "else_branch"}) {
+      Graph &branch = op.getIr().getGraph(op.attributes().getAttribute<GraphRef>(name).id);
+      for (TensorIndex inner : branch.inputs())
+        result.push_back({&branch, i, op.inputs()[static_cast<size_t>(i)], inner, {}, {}}), ++i;
+    }
   }
   return result;
 }

@@ -98,9 +98,13 @@ void weightGradientLayouts(const Op &op, OperandLayouts &layouts) {
 void loopLayouts(const Op &op, OperandLayouts &layouts) {
   const int carries = op.inputCount() - 2;
   for (int i = 0; i < carries; ++i) {
-    layouts.in[static_cast<size_t>(i) + 2] = OperandLayout::Carried;
-    if (i < op.outputCount()) layouts.out[static_cast<size_t>(i)] = OperandLayout::Carried;
+    layouts.in[static_cast<size_t>(i) + 2] = OperandLayout::Passed;
+    if (i < op.outputCount()) layouts.out[static_cast<size_t>(i)] = OperandLayout::Passed;
   }
+}
+
+void branchLayouts(const Op &, OperandLayouts &layouts) {
+  std::fill(layouts.in.begin() + 1, layouts.in.end(), OperandLayout::Passed);
 }
 
 }  // namespace popart::ops

@@ -33,5 +33,7 @@ void dataGradientLayouts(const Op &op, OperandLayouts &layouts);
 void weightGradientLayouts(const Op &op, OperandLayouts &layouts);
 // Trip count, conditions and collected values are plain.
 void loopLayouts(const Op &op, OperandLayouts &layouts);
+// The condition and the results are plain.
+void branchLayouts(const Op &, OperandLayouts &layouts);
 
 }  // namespace popart::ops

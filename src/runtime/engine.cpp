@@ -144,7 +144,7 @@ struct Engine::Impl {
   void *address(executable::BufferIndex b) const { return b < 0 ? nullptr : addresses[static_cast<size_t>(b)]; }
 
   void *const *operands(const std::vector<executable::BufferIndex> &list) {
-    auto pointers = std::make_unique<void *[]>(list.size());
+    auto pointers = std::make_unique<void *[]>(list.size() + 1);
     for (size_t i = 0; i < list.size(); ++i) {
       pointers[i] = address(list[i]);
       if (list[i] >= 0 && rowOf[static_cast<size_t>(list[i])])

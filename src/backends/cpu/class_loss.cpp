@@ -19,13 +19,10 @@ using ops::LossReduction;
 struct Targets {
   int64_t batch = 1, classes = 1, inner = 1;
   DataType type = DataType::INT64;
-  bool isWeighted = false, ignores = false;
+  bool ignores = false;
   int64_t ignored = 0;
   LossReduction reduction = LossReduction::Mean;
 
-  const float *weights(const KernelArgs &args) const {  // null: 1 for every class
-    return isWeighted ? static_cast<const float *>(args.in[2]) : nullptr;
-  }
   int64_t count() const { return batch * inner; }
   // Class of sample i, or -1 when it is ignored.
   int64_t label(const void *targets, int64_t i) const {
@@ -57,7 +54,7 @@ class LossKernel final : public executable::HostKernel {
   explicit LossKernel(const Targets &targets) : t_(targets) {}
   std::string name() const override { return "class loss"; }
   void run(const KernelArgs &args, int) const noexcept override {
-    const float *x = static_cast<const float *>(args.in[0]), *weights = t_.weights(args);
+    const float *x = static_cast<const float *>(args.in[0]), *weights = static_cast<const float *>(args.in[2]);
     float *y = static_cast<float *>(args.out[0]);
     double total = 0;
     for (int64_t i = 0; i < t_.count(); ++i) {
@@ -85,7 +82,7 @@ class LossGradientKernel final : public executable::HostKernel {
   std::string name() const override { return "class loss gradient"; }
   int tasks() const override { return static_cast<int>(tasks_); }
   void run(const KernelArgs &args, int task) const noexcept override {
-    const float *g = static_cast<const float *>(args.in[0]), *weights = t_.weights(args);
+    const float *g = static_cast<const float *>(args.in[0]), *weights = static_cast<const float *>(args.in[2]);
     float *dx = static_cast<float *>(args.out[0]);
     const double denominator = t_.denominator(args.in[1], weights);
     const int64_t begin = t_.batch * task / tasks_, end = t_.batch * (task + 1) / tasks_, image = t_.classes * t_.inner;
@@ -118,7 +115,6 @@ Targets targetsOf(const KernelRequest &request, const Shape &x) {
   t.batch = x[0], t.classes = x[1];
   for (size_t d = 2; d < x.size(); ++d) t.inner *= x[d];
   t.type = request.inputs[1].info.dataType();
-  t.isWeighted = request.inputs.size() > 2 && request.inputs[2].connected;
   t.ignores = request.op->hasAttr("ignore_index");
   if (t.ignores) t.ignored = request.op->attrInt("ignore_index");
   t.reduction = ops::lossReduction(request.op->attrString("reduction"));

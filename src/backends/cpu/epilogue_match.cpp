@@ -149,6 +149,8 @@ class DescentMatcher : Body {
   }
 
  private:
+  static ScalarSource negated(const ScalarSource &s) { return {-s.value, s.operand, -s.sign}; }
+
   bool match() {
     if (body_.outputs().size() != 1) return false;
     result_.decay = {1, -1, 1};
@@ -164,9 +166,7 @@ class DescentMatcher : Body {
       if (!decay || !rate) return false;
       result_.parameter = operand(last->inputs()[0]);
       result_.decay = *decay;
-      result_.rate = *rate;
-      result_.rate.value = -result_.rate.value;
-      result_.rate.sign = -1;
+      result_.rate = negated(*rate);
       return true;
     }
     if (last->is(Role::SGD0VarUpdate) && body_.opCount() == 1 && last->inputs()[1] == product_ &&
@@ -178,31 +178,35 @@ class DescentMatcher : Body {
       result_.decay = *decay;
       return true;
     }
-    if (last->is(Role::Sub)) return matchDifference(*last);
-    return false;
+    return (last->is(Role::Sub) || last->is(Role::Add)) && matchTerms(*last);
   }
 
-  // w − rate·product, or decay·w − rate·product.
-  bool matchDifference(const Op &sub) {
-    size_t ops = 1;
-    TensorIndex parameter = sub.inputs()[0];
-    if (Op *scaled = body_.tensor(parameter).getProducerUnsafe()) {
-      if (!scaled->is(Role::Mul)) return false;
-      const int w = isFull(scaled->inputs()[0]) ? 0 : 1;
-      const auto decay = scalar(scaled->inputs()[1 - w]);
-      if (!decay) return false;
-      result_.decay = *decay;
-      parameter = scaled->inputs()[w];
-      ++ops;
-    }
-    Op *step = body_.tensor(sub.inputs()[1]).getProducerUnsafe();
-    if (!isFull(parameter) || !step || !step->is(Role::Mul)) return false;
-    const int g = step->inputs()[0] == product_ ? 0 : 1;
-    const auto rate = scalar(step->inputs()[1 - g]);
-    if (step->inputs()[g] != product_ || !rate || body_.opCount() != ops + 1) return false;
-    result_.parameter = operand(parameter);
-    result_.rate = *rate;
-    return true;
+  // A tensor times a number.
+  struct Term {
+    TensorIndex tensor;
+    ScalarSource factor{1, -1, 1};
+    size_t ops = 0;
+  };
+  std::optional<Term> term(TensorIndex t) const {
+    const Op *scaled = body_.tensor(t).getProducerUnsafe();
+    if (!scaled) return Term{t};
+    if (!scaled->is(Role::Mul)) return std::nullopt;
+    for (size_t i = 0; i < 2; ++i)
+      if (const auto factor = scalar(scaled->inputs()[1 - i])) return Term{scaled->inputs()[i], *factor, 1};
+    return std::nullopt;
+  }
+
+  // w − product or w + product, each operand alone or times a number.
+  bool matchTerms(const Op &last) {
+    std::optional<Term> parameter = term(last.inputs()[0]), step = term(last.inputs()[1]);
+    if (!parameter || !step) return false;
+    const bool isSum = last.is(Role::Add);
+    if (isSum && parameter->tensor == product_) std::swap(parameter, step);
+    if (step->tensor != product_ || !isFull(parameter->tensor)) return false;
+    result_.parameter = operand(parameter->tensor);
+    result_.decay = parameter->factor;
+    result_.rate = isSum ? negated(step->factor) : step->factor;
+    return body_.opCount() == 1 + parameter->ops + step->ops;
   }
 
   MatchedDescent result_;

@@ -222,12 +222,12 @@ std::unique_ptr<executable::Kernel> createMatmul(const KernelRequest &request, s
   if (!problem) return nullptr;
   if (!fused || !op.hasAttr("epilogue"))
     return std::make_unique<MatmulKernel>(std::move(*problem), MatchedEpilogue(), request.threads);
-  auto update = WeightUpdate::descent(request, reason);
-  if (!update && !problem->packedOutput) {
+  if (!problem->packedOutput) {
     const int64_t columns = request.outputs[0].info.shape().back();
     if (const auto matched = matchEpilogue(*op.getCalledGraphs().front(), columns, reason))
       return std::make_unique<MatmulKernel>(std::move(*problem), *matched, request.threads);
   }
+  auto update = WeightUpdate::descent(request, reason);
   const bool isWeightGradient = transA && op.outRank(0) == 2 && !op.hasAttr("perm_out");
   if (!update && isWeightGradient) update = WeightUpdate::compiled(request, reason);
   if (!update) return nullptr;

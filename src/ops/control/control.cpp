@@ -147,6 +147,7 @@ OpDefs controlOps() {
                      .attrRequired("then_branch", AttributeType::Graph)
                      .attrRequired("else_branch", AttributeType::Graph)
                      .infer(inferIf)
+                     .layouts(branchLayouts)
                      .traits(Trait::Call)
                      .role(Role::If)
                      .cost(branchCost)

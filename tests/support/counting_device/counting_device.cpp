@@ -97,8 +97,8 @@ class CountingQueue final : public runtime::Queue {
         : queue_(queue), step_(step), kernel_(kernel), in_(in), out_(out) {}
     void run() override {
       ++queue_.counts_->launches;
-      queue_.waiting_.push_back({this, std::vector<const void *>(in_, in_ + step_.in.size()),
-                                  std::vector<void *>(out_, out_ + step_.out.size())});
+      queue_.waiting_.push_back({this, std::vector<const void *>(in_, in_ + step_.in.size() + 1),
+                                  std::vector<void *>(out_, out_ + step_.out.size() + 1)});
     }
     void compute(const void *const *in, void *const *out) const {
       const auto given = kernel_.roundEnds();

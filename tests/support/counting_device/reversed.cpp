@@ -52,8 +52,8 @@ class ConvertingKernel final : public HostKernel {
   std::string name() const override { return kernel_->name() + " reversed"; }
   int64_t scratchBytes() const override { return scratch_ + kernel_->scratchBytes(); }
   void run(const KernelArgs &args, int) const noexcept override {
-    std::array<const void *, kMost> in;
-    std::array<void *, kMost> out;
+    std::array<const void *, kMost + 1> in{};
+    std::array<void *, kMost + 1> out{};
     char *memory = static_cast<char *>(args.scratch);
     for (size_t i = 0; i < inputs_.size(); ++i) {
       const Operand &o = inputs_[i];

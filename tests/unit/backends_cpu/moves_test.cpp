@@ -76,6 +76,8 @@ TEST(CpuMoves, JoinsCutsAndRepeatsAgreeWithReference) {
                {x},
                2});
     }
+  for (const TensorData &x : everyWidth({5, 1}))  // rows of one element: shorter and longer than what is copied at once
+    for (int64_t columns : {1, 3, 64, 65, 700, 1024}) compare({"Expand", {{"shape", Ints{5, columns}}}, {x}, 1});
   for (const TensorData &x : everyWidth({3, 1, 70})) {
     compare({"Expand", {{"shape", Ints{2, 1, 90, 1}}}, {x}, 1});
     compare({"Tile", {{"repeats", Ints{2, 3, 5}}}, {x}, 1});

@@ -8,6 +8,7 @@
 #include "../support/program.hpp"
 #include "backends/cpu/cpu.hpp"
 #include "backends/cpu/element_table.hpp"
+#include "backends/cpu/epilogue_match.hpp"
 
 namespace popart {
 namespace {
@@ -89,6 +90,101 @@ TEST(ProductFusion, every_float_row_joins_a_product_and_keeps_its_bits) {
     ++joined;
   }
   EXPECT_GT(joined, 50);
+}
+
+// A sum of gradients and the same sum with the product kept apart. `next` makes %next of the variable %sum, the product
+// %dw and the number %f; the sum is packed, because it is the weight of a product.
+std::string sums(int64_t rows, const std::string &next, Product product) {
+  const std::string k = std::to_string(rows);
+  return "main {\n  stream %x : float32[" + k + ", 37]\n  stream %dy : float32[" + k + R"(, 29]
+  variable %sum : float32[37, 29] = 0
+  const %f : float32[] = 0.3
+  %a = HostLoad() {stream = "x"}
+  %b = HostLoad() {stream = "dy"}
+  %y = MatMul(%a, %sum)
+  %t = Transpose(%a) {perm = [1, 0]}
+  %dw = MatMul(%t, %b)
+)" + next +
+         R"(  VariableAssign(%sum, %next)
+  HostStore(%y) {stream = "y"}
+)" + (product == Product::kKept ? "  HostStore(%dw) {stream = \"dw\"}\n" : "") +
+         "}\n";
+}
+
+TEST(ProductFusion, sums_of_gradients_keep_their_bits) {
+  for (const std::string next :
+       {"  %next = Add(%sum, %dw)\n", "  %next = Add(%dw, %sum)\n", "  %next = Sub(%sum, %dw)\n",
+        "  %g = Mul(%dw, %f)\n  %next = Add(%sum, %g)\n", "  %g = Mul(%f, %dw)\n  %next = Sub(%sum, %g)\n",
+        "  %s = Mul(%f, %sum)\n  %next = Add(%s, %dw)\n",
+        "  %s = Mul(%sum, %f)\n  %g = Mul(%dw, %f)\n  %next = Add(%g, %s)\n"})
+    for (int64_t rows : {8, 100}) {
+      ProgramRun fused(*parseIr(sums(rows, next, Product::kReadOnce)), kBackends),
+          separate(*parseIr(sums(rows, next, Product::kKept)), kBackends);
+      EXPECT_FALSE(hasElementwiseStep(fused)) << fused.executable().loweredText;
+      EXPECT_TRUE(hasElementwiseStep(separate));
+      for (ProgramRun *run : {&fused, &separate}) {
+        run->write("sum", numbers(37 * 29, 7));
+        run->feed<float>("x", numbers(rows * 37, 4));
+        run->feed<float>("dy", numbers(rows * 29, 5));
+        for (int i = 0; i < 3; ++i) run->run();
+      }
+      EXPECT_EQ(fused.variable("sum"), separate.variable("sum")) << next;
+    }
+}
+
+// The same of a stack of products that is no gradient.
+TEST(ProductFusion, a_scaled_tensor_joins_a_stack_of_products) {
+  const auto program = [](Product product) {
+    return std::string(R"(main {
+  stream %x : float32[3, 20, 37]
+  stream %w : float32[3, 37, 29]
+  stream %r : float32[3, 20, 29]
+  const %f : float32[] = 0.3
+  %a = HostLoad() {stream = "x"}
+  %b = HostLoad() {stream = "w"}
+  %c = HostLoad() {stream = "r"}
+  %p = MatMul(%a, %b)
+  %s = Mul(%c, %f)
+  %y = Add(%s, %p)
+  HostStore(%y) {stream = "y"}
+)") + (product == Product::kKept ? "  HostStore(%p) {stream = \"p\"}\n" : "") +
+           "}\n";
+  };
+  ProgramRun fused(*parseIr(program(Product::kReadOnce)), kBackends),
+      separate(*parseIr(program(Product::kKept)), kBackends);
+  EXPECT_FALSE(hasElementwiseStep(fused)) << fused.executable().loweredText;
+  EXPECT_TRUE(hasElementwiseStep(separate));
+  for (ProgramRun *run : {&fused, &separate}) {
+    run->feed<float>("x", numbers(3 * 20 * 37, 4));
+    run->feed<float>("w", numbers(3 * 37 * 29, 5));
+    run->feed<float>("r", numbers(3 * 20 * 29, 6));
+    run->run();
+  }
+  EXPECT_EQ(fused.anchor("y"), separate.anchor("y"));
+}
+
+// The register form, without scratch, takes sums and differences; a square is compiled.
+TEST(ProductFusion, sums_of_gradients_are_steps_in_registers) {
+  const auto match = [](const std::string &body) {
+    const auto ir = parseIr("main {\n}\n\ngraph @e {\n  input %e/g : float32[4, 8]\n  input %e/w : float32[4, 8]\n" +
+                            body + "  return %e/n\n}\n");
+    std::string reason;
+    return cpu::matchDescent(ir->getGraph(GraphId("e")), reason);
+  };
+  for (const std::string body : {"  %e/n = Add(%e/w, %e/g)\n", "  %e/n = Add(%e/g, %e/w)\n"}) {
+    const auto sum = match(body);
+    ASSERT_TRUE(sum) << body;
+    EXPECT_EQ(sum->parameter, 0);
+    EXPECT_EQ(sum->rate.value, -1);
+    EXPECT_EQ(sum->decay.value, 1);
+  }
+  const auto difference = match("  const %e/f : float32[] = 0.5\n  %e/m = Mul(%e/w, %e/f)\n  %e/n = Sub(%e/m, %e/g)\n");
+  ASSERT_TRUE(difference);
+  EXPECT_EQ(difference->rate.value, 1);
+  EXPECT_EQ(difference->decay.value, 0.5f);
+  EXPECT_FALSE(match("  %e/n = Sub(%e/g, %e/w)\n"));
+  EXPECT_FALSE(match("  %e/n = Add(%e/g, %e/g)\n"));
+  EXPECT_FALSE(match("  %e/m = Mul(%e/g, %e/g)\n  %e/n = Add(%e/w, %e/m)\n"));
 }
 
 }  // namespace

@@ -15,6 +15,17 @@ namespace {
 constexpr int64_t kTaskBytes = int64_t{1} << 17;  // about 33 us (executable/cost.cpp)
 constexpr int64_t kTile = 64;                     // rows and columns of a transposed block
 
+// `count` times the element. What is written first is the source of the rest, so that the rest moves in whole vectors.
+template <int64_t kBytes>
+void repeat(const char *from, char *to, int64_t count) noexcept {
+  constexpr int64_t kBlock = 512 / kBytes;
+  char element[kBytes];
+  std::memcpy(element, from, kBytes);
+  for (int64_t c = 0; c < std::min(count, kBlock); ++c) std::memcpy(to + c * kBytes, element, kBytes);
+  for (int64_t c = kBlock; c < count; c += kBlock)
+    std::memcpy(to + c * kBytes, to, static_cast<size_t>(std::min(count - c, kBlock) * kBytes));
+}
+
 }  // namespace
 
 StridedCopy::StridedCopy(std::vector<CopyDim> dims, int64_t elementBytes, int64_t fromOffset, int64_t toOffset)
@@ -114,9 +125,7 @@ void StridedCopy::moveElements(const Block &b) const noexcept {
     const char *from = b.from + r * row_.from;
     char *to = b.to + r * row_.to;
     if (inner_ == Inner::kRepeat) {
-      char element[kBytes];
-      std::memcpy(element, from, kBytes);
-      for (int64_t c = 0; c < b.columns; ++c) std::memcpy(to + c * kBytes, element, kBytes);
+      repeat<kBytes>(from, to, b.columns);
     } else if (toStep == kBytes) {
       for (int64_t c = 0; c < b.columns; ++c) std::memcpy(to + c * kBytes, from + c * fromStep, kBytes);
     } else {
