@@ -62,12 +62,12 @@ std::vector<int> endsOf(const Kernel &kernel) {
   return ends.empty() ? std::vector<int>{kernel.tasks()} : std::vector<int>(ends.begin(), ends.end());
 }
 
-void addProgram(const Executable &executable, const Program &program, int threads, std::vector<KernelUse> &rows) {
+void addProgram(const Program &program, int threads, std::vector<KernelUse> &rows) {
   for (const Step &step : program.steps) {
-    for (const auto &inner : step.programs) addProgram(executable, *inner, threads, rows);
+    for (const auto &inner : step.programs) addProgram(*inner, threads, rows);
     if (!step.kernel) continue;
     KernelUse use{step.name, step.kernel->name(), step.kernel->tasks()};
-    use.nanoseconds = predictedNanoseconds(executable, step);
+    use.nanoseconds = predictedNanoseconds(*step.kernel);
     use.threads = threadsThatPay(use.nanoseconds, widestRound(*step.kernel), threads);
     int begin = 0;
     for (int end : endsOf(*step.kernel)) {
@@ -80,10 +80,7 @@ void addProgram(const Executable &executable, const Program &program, int thread
 
 }  // namespace
 
-double predictedNanoseconds(const Executable &, const Step &step) {
-  if (!step.kernel) return 0;
-  return std::max(step.kernel->flops() / kFlops, step.kernel->bytes() / kBytes);
-}
+double predictedNanoseconds(const Kernel &kernel) { return std::max(kernel.flops() / kFlops, kernel.bytes() / kBytes); }
 
 int threadsThatPay(double nanoseconds, int tasks, int threads) {
   const double best = std::max(2.0, std::sqrt(nanoseconds / kPerThread));
@@ -99,7 +96,7 @@ int widestRound(const Kernel &kernel) {
 
 std::vector<KernelUse> threadUse(const Executable &executable, int threads) {
   std::vector<KernelUse> rows;
-  addProgram(executable, executable.main, threads, rows);
+  addProgram(executable.main, threads, rows);
   return rows;
 }
 

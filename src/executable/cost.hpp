@@ -8,8 +8,8 @@
 
 namespace popart::executable {
 
-// Nanoseconds that one thread needs for the kernel of `step`; 0 for other steps.
-double predictedNanoseconds(const Executable &executable, const Step &step);
+// Nanoseconds that one thread needs for the kernel.
+double predictedNanoseconds(const Kernel &kernel);
 
 // Number of threads worth waking, in [1, threads], for `nanoseconds` of work in `tasks` equal tasks: each must save
 // more than it costs to wake it and wait for it.

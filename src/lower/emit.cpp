@@ -21,7 +21,7 @@ class Emitter {
         result_(std::make_shared<Executable>()) {}
 
   std::shared_ptr<Executable> run() {
-    for (const memory::Storage &s : plan_.storages) 
+    for (const memory::Storage &s : plan_.storages)
       result_->buffers.push_back({s.place, s.bytes, s.offset, s.name, s.stack, s.stride});
     for (const Tensor *t : plan_.variables)
       result_->variables.push_back({t->id, t->info, executable::layoutOf(*t), t->tensorData(), t->isOptimizerState});

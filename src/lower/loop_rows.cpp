@@ -32,7 +32,7 @@ class CountedLoop {
  public:
   explicit CountedLoop(const Op &loop)
       : loop_(loop), body_(*loop.getCalledGraphs().front()), trips_(ops::iterationCount(loop)) {
-    for (const Carried &c : carriedBy(loop)) carried_.emplace(c.inner, c);
+    for (const Passed &c : passedBy(loop)) carried_.emplace(c.inner, c);
   }
   bool isCounted() const { return trips_ > 0; }
   Graph &body() const { return body_; }
@@ -103,7 +103,7 @@ class CountedLoop {
   }
 
   // A carried value that every iteration adds a constant to, or takes one from.
-  std::optional<Line> ofCarried(const Carried &c) {
+  std::optional<Line> ofCarried(const Passed &c) {
     const auto first = constant(loop_.getGraph(), c.outer);
     if (!first || c.next == c.inner) return first;
     const Op *op = body_.tensor(c.next).getProducerUnsafe();
@@ -134,7 +134,7 @@ class CountedLoop {
   const Op &loop_;
   Graph &body_;
   const int64_t trips_;
-  std::map<TensorIndex, Carried> carried_;
+  std::map<TensorIndex, Passed> carried_;
   std::map<TensorIndex, std::optional<Line>> lines_;
 };
 

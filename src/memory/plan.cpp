@@ -213,8 +213,7 @@ class Planner {
   void writeScansInPlace() {
     for (const Scan &s : scans_) {
       const int row = storages_.find(s.row);
-      if (storages_.place(row) != Place::Arena || storages_.bytes(row) != s.rowBytes || !fitsRows(s.rowBytes))
-        continue;
+      if (storages_.place(row) != Place::Arena || storages_.bytes(row) != s.rowBytes || !fitsRows(s.rowBytes)) continue;
       if (storages_.firstDefinition(row) <= s.start || storages_.lastUse(row) > s.end) continue;
       storages_.makeScanRow(row, s.stack);
       plan_.rows[s.loop].push_back(row);
@@ -358,7 +357,8 @@ std::string print(const MemoryPlan &plan) {
   for (const auto &[op, rows] : plan.rows)
     for (int s : rows) {
       const Storage &row = plan.storages[static_cast<size_t>(s)];
-      text += fmt::format("in each iteration of {}: {} is a row of {}, {:+} bytes\n", op->str(), s, row.stack, row.stride);
+      text +=
+          fmt::format("in each iteration of {}: {} is a row of {}, {:+} bytes\n", op->str(), s, row.stack, row.stride);
     }
   for (const auto &[op, copies] : plan.carried)
     for (const Copy &c : copies)

@@ -51,9 +51,9 @@ class Queue {
   virtual void copyOut(void *host, const void *device, int64_t bytes) = 0;
   virtual void copyWithin(void *to, const void *from, int64_t bytes) = 0;
 
-  // The step's kernel on these operands (null: not connected; a null ends each list), of this queue's memory or, where that is the host's, of
-  // constants. Step and lists outlive the launch; each run takes the addresses that the lists have at its call. Throws
-  // popart::error, naming step, kernel and device, for a kernel that the device cannot run.
+  // The step's kernel on these operands (null: not connected; a null ends each list), of this queue's memory or, where
+  // that is the host's, of constants. Step and lists outlive the launch; each run takes the addresses that the lists have
+  // at its call. Throws popart::error, naming step, kernel and device, for a kernel that the device cannot run.
   virtual std::unique_ptr<Launch> bind(const executable::Step &step, const void *const *in, void *const *out) = 0;
   // Returns when all earlier work is complete. Throws as Launch::run.
   virtual void wait() = 0;

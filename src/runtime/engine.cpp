@@ -165,8 +165,11 @@ struct Engine::Impl {
     std::vector<BoundRow> bound;
     for (const auto b : rows) {
       const executable::Buffer &buffer = executable.buffers[static_cast<size_t>(b)];
-      bound.push_back({&addresses[static_cast<size_t>(buffer.stack)], &addresses[static_cast<size_t>(b)], buffer.offset,
-                       buffer.stride, {}});
+      bound.push_back({&addresses[static_cast<size_t>(buffer.stack)],
+                       &addresses[static_cast<size_t>(b)],
+                       buffer.offset,
+                       buffer.stride,
+                       {}});
     }
     moveRows(bound, 0);
     for (size_t i = 0; i < rows.size(); ++i) rowOf[static_cast<size_t>(rows[i])] = &bound[i];

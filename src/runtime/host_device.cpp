@@ -36,12 +36,12 @@ ThreadPoolOptions poolOptions(int threads) {
 }
 
 // All memory is committed at the start: an allocation that the machine cannot back would end the process later.
-const Executable &requireMemoryFor(const Executable &e) {
+void requireMemoryFor(const Executable &e) {
   constexpr int64_t kAlwaysThere = int64_t{64} << 20;
   const int64_t needed = e.memory.arenaBytes + e.memory.variableBytes + e.memory.scratchBytes;
-  if (needed <= kAlwaysThere) return e;
+  if (needed <= kAlwaysThere) return;
   const int64_t free = freeMemoryBytes();
-  if (needed <= free) return e;
+  if (needed <= free) return;
   const std::string text =
       "the engine needs more memory than is free: got " + toText(needed) + " bytes, expected at most " + toText(free);
   throw memory_allocation_err(text + ". Use a smaller batch or free memory", text);
@@ -53,7 +53,6 @@ class HostQueue final : public Queue {
  public:
   HostQueue(std::string device, const Executable &e, const RunSettings &settings)
       : device_(std::move(device)),
-        executable_(requireMemoryFor(e)),
         waking_(settings.waking),
         pool_(settings.threads, poolOptions(settings.threads)),
         scratchStride_(HostMemory::aligned(e.scratchBytesPerThread)),
@@ -112,10 +111,9 @@ class HostQueue final : public Queue {
       roundEnds_.assign(ends.begin(), ends.end());
       if (ends.empty()) roundEnds_.push_back(kernel.tasks());
       const int tasks = executable::widestRound(kernel), threads = queue.pool_.threads();
-      threads_ =
-          queue.waking_ == Waking::Always
-              ? std::clamp(tasks, 1, threads)
-              : executable::threadsThatPay(executable::predictedNanoseconds(queue.executable_, step), tasks, threads);
+      threads_ = queue.waking_ == Waking::Always
+                     ? std::clamp(tasks, 1, threads)
+                     : executable::threadsThatPay(executable::predictedNanoseconds(kernel), tasks, threads);
     }
 
     void run() override {
@@ -180,7 +178,6 @@ class HostQueue final : public Queue {
   }
 
   const std::string device_;
-  const Executable &executable_;
   const Waking waking_;
   ThreadPool pool_;
   const int64_t scratchStride_;
@@ -193,6 +190,7 @@ class HostQueue final : public Queue {
 }  // namespace
 
 std::unique_ptr<Queue> HostDevice::open(const Executable &executable, const RunSettings &settings) const {
+  requireMemoryFor(executable);
   return std::make_unique<HostQueue>(name_, executable, settings);
 }
 

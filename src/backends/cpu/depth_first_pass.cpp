@@ -16,8 +16,8 @@ namespace popart::cpu {
 namespace {
 
 using executable::isFreeView;
-using executable::takesNoStep;
 using executable::Kernel;
+using executable::takesNoStep;
 
 class Chain {
  public:
@@ -217,9 +217,7 @@ class Chain {
 };
 
 // Ops that emit no step: they do not end a chain.
-bool isKernel(const Op &op) {
-  return !op.has(Trait::Call) && !op.has(Trait::HostIo) && !takesNoStep(op);
-}
+bool isKernel(const Op &op) { return !op.has(Trait::Call) && !op.has(Trait::HostIo) && !takesNoStep(op); }
 
 // Parts are not divided between threads: an uneven number would leave threads idle at the end.
 bool pays(int64_t parts, int threads) {

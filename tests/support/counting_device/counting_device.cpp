@@ -98,7 +98,7 @@ class CountingQueue final : public runtime::Queue {
     void run() override {
       ++queue_.counts_->launches;
       queue_.waiting_.push_back({this, std::vector<const void *>(in_, in_ + step_.in.size() + 1),
-                                  std::vector<void *>(out_, out_ + step_.out.size() + 1)});
+                                 std::vector<void *>(out_, out_ + step_.out.size() + 1)});
     }
     void compute(const void *const *in, void *const *out) const {
       const auto given = kernel_.roundEnds();

@@ -105,7 +105,8 @@ TEST(LoopRows, rows_are_read_and_written_in_their_stacks) {
   for (const char *name : {"z", "stack"}) {
     const auto got = run.anchor(name), expected = reference.anchor(name);
     ASSERT_EQ(got.size(), expected.size());
-    for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], expected[i], 1e-5f * (1 + std::abs(expected[i]))) << name << " " << i;
+    for (size_t i = 0; i < got.size(); ++i)
+      EXPECT_NEAR(got[i], expected[i], 1e-5f * (1 + std::abs(expected[i]))) << name << " " << i;
   }
 }
 
