@@ -111,11 +111,20 @@ class Planner {
   }
 
   // ---- control ----------------------------------------------------------------------------------
+  // Whether the rows lie in their stack in the first and the last iteration, and so in all.
+  static bool staysInside(const Op &loop, const Op &row) {
+    if (!loop.hasAttr("trip_count")) return false;
+    const int64_t most = row.inShape(0)[0] - row.attrInt("rows"), first = row.attrInt("first");
+    int64_t last = 0;
+    return !__builtin_mul_overflow(loop.attrInt("trip_count") - 1, row.attrInt("step"), &last) &&
+           !__builtin_add_overflow(last, first, &last) && std::min(first, last) >= 0 && std::max(first, last) <= most;
+  }
+
   // Whether `row` is one of a stack that is the same in all iterations, so that visitLoop keeps it until the loop ends.
   static bool isRowOf(const Op &loop, const Op &row) {
     const Graph &body = *loop.getCalledGraphs().front();
     const TensorIndex stack = row.inputs()[0];
-    if (&row.getGraph() != &body || row.inputs()[1] != body.inputs()[0]) return false;
+    if (&row.getGraph() != &body || row.inputs()[1] != body.inputs()[0] || !staysInside(loop, row)) return false;
     if (body.tensor(stack).tensorType() == TensorType::Const) return true;
     for (size_t i = 2; i < body.inputs().size(); ++i)
       if (body.inputs()[i] == stack) return body.outputs()[i - 1] == stack;
@@ -125,7 +134,7 @@ class Planner {
   void visitRow(const Graph &graph, const Op &op) {
     const TensorIndex out = op.outputs()[0];
     if (!loop_ || !isRowOf(*loop_, op))
-      throw internal_error("{}: the memory plan expects a row of a stack that its loop does not change",
+      throw internal_error("{}: the memory plan expects rows inside of a stack that their loop does not change",
                            op.debugName());
     const int64_t rowBytes = graph.info(out).nbytes() / op.attrInt("rows");
     slot(graph, out) =

@@ -5,6 +5,7 @@
 #include <popart/ir.hpp>
 
 #include "../support/program.hpp"
+#include "../support/steps.hpp"
 #include "backends/cpu/cpu.hpp"
 #include "backends/cpu/layouts/panels.hpp"
 #include "backends/ref/ref.hpp"
@@ -14,10 +15,9 @@ namespace {
 
 using executable::Executable;
 using executable::Step;
+using test::kCpu;
 using test::numbers;
 using test::ProgramRun;
-
-const std::vector<const executable::Backend *> kCpu = {&cpu::backend(), &ref::backend()};
 
 // z = x w, then y = tanh(z) w or, in the other branch, what `other` makes of z and w as %else/r.
 std::string program(const std::string &other, const std::string &atTheEnd = "") {

@@ -3,11 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <popart/error.hpp>
 #include <popart/ir.hpp>
 
 #include "../support/program.hpp"
-#include "backends/cpu/cpu.hpp"
-#include "backends/ref/ref.hpp"
+#include "../support/steps.hpp"
+#include "lower/program.hpp"
 
 namespace popart {
 namespace {
@@ -15,23 +16,11 @@ namespace {
 using executable::Buffer;
 using executable::Executable;
 using executable::Step;
+using test::kCpu;
+using test::kernels;
+using test::loopsOf;
 using test::numbers;
 using test::ProgramRun;
-
-const std::vector<const executable::Backend *> kCpu = {&cpu::backend(), &ref::backend()};
-
-std::vector<const Step *> loopsOf(const executable::Program &program) {
-  std::vector<const Step *> loops;
-  for (const Step &step : program.steps)
-    if (step.kind == Step::Kind::Loop) loops.push_back(&step);
-  return loops;
-}
-
-int kernels(const executable::Program &program, const std::string &name) {
-  int count = 0;
-  for (const Step &step : program.steps) count += step.kernel && step.kernel->name().find(name) != std::string::npos;
-  return count;
-}
 
 // Three iterations stack v·w[i]; three more read the stack from its end, w[2 - i] with it.
 constexpr std::string_view kThereAndBack = R"(main {
@@ -211,6 +200,40 @@ graph @body {
   EXPECT_EQ(run.anchor("fixed"), std::vector<float>(48, 3.0f));
   EXPECT_EQ(run.anchor("short"), (std::vector<float>{48.0f, 80.0f, 112.0f}));
   EXPECT_EQ(run.anchor("y"), std::vector<float>(16, 7.0f));
+}
+
+// A stored program is checked again: rows behind the end of their stack, or of one that changes, are refused.
+TEST(LoopRows, the_plan_refuses_rows_outside_of_their_stack) {
+  auto compile = [](const std::string &first, const std::string &next) {
+    const lower::Program program = lower::parseProgram(R"(program for cpu, ref
+main {
+  variable %s : float32[4, 16] = 0.5
+  const %init : float32[1, 16] = 0
+  %y, %s1 = Loop(_, _, %init, %s) {body = @body, carried = 2, trip_count = 3}
+  HostStore(%y) {stream = "y"}
+}
+
+graph @body {
+  input %body/i : int64[]
+  input %body/cond : bool[]
+  input %body/v : float32[1, 16]
+  input %body/s : float32[4, 16]
+  const %body/go : bool[] = 1
+  %body/row = LoopRow(%body/s, %body/i) {step = -1, first = )" +
+                                                       first + R"(}
+  %body/next = Add(%body/v, %body/row)
+  %body/changed = Tanh(%body/s)
+  return %body/go, %body/next, )" + next + R"(
+}
+)");
+    lower::LowerOptions options;
+    options.backends = kCpu;
+    lower::compile(program, options);
+  };
+  EXPECT_NO_THROW(compile("3", "%body/s"));
+  EXPECT_THROW(compile("4", "%body/s"), internal_error);
+  EXPECT_THROW(compile("1", "%body/s"), internal_error);
+  EXPECT_THROW(compile("3", "%body/changed"), internal_error);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <popart/ir.hpp>
 
 #include "../support/program.hpp"
+#include "../support/steps.hpp"
 #include "backends/cpu/cpu.hpp"
 #include "backends/cpu/layouts/panels.hpp"
 #include "backends/ref/ref.hpp"
@@ -16,22 +17,13 @@ namespace {
 using executable::Buffer;
 using executable::Executable;
 using executable::Step;
+using test::kCpu;
+using test::kernels;
+using test::loopsOf;
 using test::numbers;
 using test::ProgramRun;
 
-const std::vector<const executable::Backend *> kCpu = {&cpu::backend(), &ref::backend()};
-
-const Step &loopOf(const Executable &e) {
-  for (const Step &step : e.main.steps)
-    if (step.kind == Step::Kind::Loop) return step;
-  throw error("test: the program has no loop");
-}
-
-int kernels(const executable::Program &program, const std::string &name) {
-  int count = 0;
-  for (const Step &step : program.steps) count += step.kernel && step.kernel->name().find(name) != std::string::npos;
-  return count;
-}
+const Step &loopOf(const Executable &e) { return *loopsOf(e.main).at(0); }
 
 // Three times  v = tanh(v w);  w is a variable that the body only reads.
 constexpr std::string_view kSharedWeight = R"(main {
