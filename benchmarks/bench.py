@@ -48,7 +48,12 @@ TRAINING_NAMES = [
     "bert_tiny_train_b8",
 ]
 # Programs with loops, and what stands beside each (loops.py).
-LOOP_NAMES = {"gpt_repeat_train_b8": "unrolled", "accumulation4": "four_steps"}
+LOOP_NAMES = {
+    "gpt_repeat_train_b8": "unrolled",
+    "accumulation4": "four_steps",
+    "accumulation4_resnet18": "four_steps",
+    "accumulation4_bert_tiny": "four_steps",
+}
 INLINED_CALLS = [24, 96, 384]
 NAMES = [
     *INFERENCE_NAMES,

@@ -5,6 +5,7 @@ times with `popxl.ops.repeat`: its weights are slices of stacked variables, and 
 the loop. ``unrolled`` has six blocks with variables of their own.
 
 ``accumulation4``: ``mlp_train_b80`` with one update for four micro-batches. ``four_steps`` makes the update in each.
+``accumulation4_resnet18`` and ``accumulation4_bert_tiny``: the same of ``resnet18_train_b8`` and ``bert_tiny_train_b8``.
 
 `inline_compile_us` measures what compiling a graph costs that is called many times.
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from functools import partial
 
 import exported_programs as programs
 import implementations
@@ -201,7 +203,12 @@ class Accumulation(implementations.Runner):
         return np.array(self.call()).reshape(-1)[:1]
 
 
-RUNNERS = {"gpt_repeat_train_b8": GptTraining, "accumulation4": Accumulation}
+RUNNERS = {
+    "gpt_repeat_train_b8": GptTraining,
+    "accumulation4": Accumulation,
+    "accumulation4_resnet18": partial(Accumulation, name="resnet18_train_b8"),
+    "accumulation4_bert_tiny": partial(Accumulation, name="bert_tiny_train_b8"),
+}
 
 
 def inline_compile_us(calls: int) -> float:

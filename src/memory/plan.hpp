@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <popart/ir.hpp>
+#include <popart/op.hpp>
 
 #include "executable/executable.hpp"
 #include "schedule/schedule.hpp"
@@ -39,13 +40,18 @@ struct Copy {
   int64_t bytes = 0;
 };
 
+// The order in which ops were made: that of texts.
+struct ByOpId {
+  bool operator()(const Op *a, const Op *b) const { return a->id < b->id; }
+};
+
 struct MemoryPlan {
   std::vector<Storage> storages;
   std::vector<const Tensor *> variables, constants;  // of the program the plan was made for
   // After each iteration of a loop, in this order: results that become carries.
-  std::map<const Op *, std::vector<Copy>> carried;
+  std::map<const Op *, std::vector<Copy>, ByOpId> carried;
   // Storages that move on with the iterations of a loop: rows of stacks that its body reads or writes in place.
-  std::map<const Op *, std::vector<int>> rows;
+  std::map<const Op *, std::vector<int>, ByOpId> rows;
   // At the end of the program, in this order: new values of variables.
   std::vector<Copy> assigned;
   int64_t arenaBytes = 0;

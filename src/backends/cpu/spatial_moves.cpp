@@ -37,14 +37,16 @@ void transposeElements(const T *x, int64_t xStride, T *y, int64_t yStride, int64
 }
 
 // Between plain and channels last: each image is a transposition of (channels, pixels). A task moves a range of
-// pixels.
+// pixels: the longer the better, unless there were fewer than four tasks for each thread.
 class ReorderChannels final : public executable::HostKernel {
  public:
   enum class Direction { ToLast, ToPlain };
-  ReorderChannels(const ChannelRows &rows, int64_t bytes, Direction direction)
+  ReorderChannels(const ChannelRows &rows, int64_t bytes, Direction direction, int threads)
       : rows_(rows), bytes_(bytes), direction_(direction) {
+    constexpr int64_t kMany = int64_t{1} << 14, kFew = int64_t{1} << 12;  // elements of a task, at least
     const int64_t image = rows.channels * rows.places;
-    parts_ = taskCount(image, int64_t{1} << 14, rows.places / 16);
+    const bool enough = rows.n * (image / kMany) >= int64_t{4} * threads;
+    parts_ = taskCount(image, enough ? kMany : kFew, rows.places / 16);
   }
   std::string name() const override {
     return direction_ == Direction::ToLast ? "reorder to channels last" : "reorder to plain";
@@ -131,9 +133,11 @@ std::unique_ptr<executable::Kernel> createReorder(const KernelRequest &request, 
   const int64_t bytes = elementBytes(request.inputs[0]);
   if (bytes > 8) return reason = "it moves elements of at most 8 bytes", nullptr;
   if (!from && to == executable::channelsLast())
-    return std::make_unique<ReorderChannels>(channelRows(info.shape()), bytes, ReorderChannels::Direction::ToLast);
+    return std::make_unique<ReorderChannels>(channelRows(info.shape()), bytes, ReorderChannels::Direction::ToLast,
+                                             request.threads);
   if (from == executable::channelsLast() && !to)
-    return std::make_unique<ReorderChannels>(channelRows(info.shape()), bytes, ReorderChannels::Direction::ToPlain);
+    return std::make_unique<ReorderChannels>(channelRows(info.shape()), bytes, ReorderChannels::Direction::ToPlain,
+                                             request.threads);
   const ConvPanels *forward = asConvPanels(from);
   if (forward && info.dataType() == DataType::FLOAT && forward->transposed() == Transposed::kNo &&
       from == convPanels(info.shape(), forward->groups(), Transposed::kNo) &&
@@ -234,7 +238,8 @@ class ReducePlaces final : public executable::HostKernel {
     leaves_ = taskCount(rows * channels, kLeafElements, std::min(rows, ceilDiv(kMostTasks, wide)));
     blocks_ = columnRanges(channels, sets * leaves_, 64, 16, threads);
     rounds_.add(sets * leaves_ * blocks_, static_cast<double>(rows));
-    if (leaves_ > 1) rounds_.add(sets, static_cast<double>(leaves_));
+    ranges_ = columnRanges(channels, sets, 64, 16, threads);
+    if (leaves_ > 1) rounds_.add(sets * ranges_, static_cast<double>(leaves_));
   }
   std::string name() const override { return "reduce pixels"; }
   int tasks() const override { return rounds_.tasks(); }
@@ -269,19 +274,23 @@ class ReducePlaces final : public executable::HostKernel {
   float finish(double sum) const noexcept {
     return static_cast<float>(kind_ == Reduction::Mean ? sum / static_cast<double>(rows_) : sum);
   }
-  void combine(const KernelArgs &args, int64_t set) const noexcept {
-    float *y = static_cast<float *>(args.out[0]) + set * channels_;
-    const auto *maxima = static_cast<const float *>(args.shared) + set * leaves_ * channels_;
-    const auto *sums = static_cast<const double *>(args.shared) + set * leaves_ * channels_;
-    if (kind_ == Reduction::Maximum) return columnMaxima({channels_, leaves_, channels_}, maxima, y);
-    for (int64_t c = 0; c < channels_; ++c) {
+  // A range of the channels of a set: over its leaves, in their order.
+  void combine(const KernelArgs &args, int64_t task) const noexcept {
+    const int64_t set = task / ranges_, range = task % ranges_;
+    const int64_t begin = channels_ * range / ranges_, count = channels_ * (range + 1) / ranges_ - begin;
+    const int64_t first = set * leaves_ * channels_ + begin;
+    float *y = static_cast<float *>(args.out[0]) + set * channels_ + begin;
+    const auto *maxima = static_cast<const float *>(args.shared) + first;
+    const auto *sums = static_cast<const double *>(args.shared) + first;
+    if (kind_ == Reduction::Maximum) return columnMaxima({channels_, leaves_, count}, maxima, y);
+    for (int64_t c = 0; c < count; ++c) {
       double sum = 0;
       for (int64_t leaf = 0; leaf < leaves_; ++leaf) sum += sums[leaf * channels_ + c];
       y[c] = finish(sum);
     }
   }
 
-  int64_t sets_, rows_, channels_, leaves_ = 1, blocks_ = 1;
+  int64_t sets_, rows_, channels_, leaves_ = 1, blocks_ = 1, ranges_ = 1;
   Reduction kind_;
   Rounds rounds_;
 };

@@ -78,7 +78,7 @@ void DepthwisePixels::run(int task, const float *source, const float *packedWeig
 }
 
 DepthwiseWeights::DepthwiseWeights(const ConvShape &shape) : shape_(shape), pixels_(shape.n * volume(shape.out())) {
-  constexpr int64_t kPixelsPerLeaf = 2048;  // at least: summing them costs far more than adding the leaf's sum
+  constexpr int64_t kPixelsPerLeaf = 256;  // at least: summing them costs far more than adding the leaf's sum
   const int64_t width = panelWidth();
   panels_ = ceilDiv(shape.cin, width);
   panelFloats_ = static_cast<size_t>(shape.taps() * width);
