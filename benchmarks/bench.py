@@ -53,6 +53,8 @@ LOOP_NAMES = {
     "accumulation4": "four_steps",
     "accumulation4_resnet18": "four_steps",
     "accumulation4_bert_tiny": "four_steps",
+    # Replicas (replicas.py).
+    **{f"replicas{count}_{network}": "one_replica" for count in (2, 4) for network in ("mlp", "bert_tiny", "gpt")},
 }
 INLINED_CALLS = [24, 96, 384]
 NAMES = [

@@ -55,7 +55,13 @@ def optimizer(rule: dict[str, Any]) -> popart.Optimizer:
 
 
 def training_session(
-    program: Program, *, prepare: bool = True, load: bool = True, batches: int = 1, micro_batches: int = 1
+    program: Program,
+    *,
+    prepare: bool = True,
+    load: bool = True,
+    batches: int = 1,
+    micro_batches: int = 1,
+    replicas: int = 1,
 ) -> popart.TrainingSession:
     """A prepared session; the caller sends the weights. Without `load` it is compiled only.
 
@@ -65,11 +71,17 @@ def training_session(
         load: Whether it takes memory on the device.
         batches: Weight updates of one run.
         micro_batches: Of one update.
+        replicas: That take part in each update; gradients are means over them.
     """
     assert program.rule
     options = popart.SessionOptions()
     options.enableGradientAccumulation = micro_batches > 1
     options.accumulationFactor = micro_batches
+    options.enableReplicatedGraphs = replicas > 1
+    options.replicatedGraphCount = replicas
+    options.accumulationAndReplicationReductionType = (
+        popart.ReductionType.Mean if replicas > 1 else popart.ReductionType.Sum
+    )
     session = popart.TrainingSession(
         program.model,
         popart.DataFlow(batches, [program.loss]),

@@ -4,8 +4,9 @@
 times with `popxl.ops.repeat`: its weights are slices of stacked variables, and automatic differentiation goes through
 the loop. ``unrolled`` has six blocks with variables of their own.
 
-``accumulation4``: ``mlp_train_b80`` with one update for four micro-batches. ``four_steps`` makes the update in each.
-``accumulation4_resnet18`` and ``accumulation4_bert_tiny``: the same of ``resnet18_train_b8`` and ``bert_tiny_train_b8``.
+``accumulation4``: ``mlp_train_b80`` with one update for four micro-batches; ``four_steps`` makes the update in each.
+``accumulation4_resnet18`` and ``accumulation4_bert_tiny`` are the same of ``resnet18_train_b8`` and
+``bert_tiny_train_b8``.
 
 `inline_compile_us` measures what compiling a graph costs that is called many times.
 """

@@ -16,6 +16,7 @@
 #include <popart/patterns/patterns.hpp>
 #include <popart/sgd.hpp>
 
+#include "backends/collectives/collectives.hpp"
 #include "backends/cpu/cpu.hpp"
 #include "backends/ref/ref.hpp"
 #include "base/nearest.hpp"
@@ -38,7 +39,7 @@ struct Request {
   std::vector<std::string> passes, keep;
   std::string output, device = "cpu", loss;
   float learningRate = 0.1f;
-  int64_t batchesPerStep = 1, accumulationFactor = 1;
+  int64_t batchesPerStep = 1, accumulationFactor = 1, replicas = 1;
   transforms::ReturnType returns;  // of all tensors kept
   int threads = 1;
   bool print = false, summary = false, dot = false, schedule = false, memory = false, steps = false, verify = false,
@@ -81,6 +82,7 @@ NamedPass findPass(const std::vector<NamedPass> &passes, const std::string &name
 lower::LowerOptions loweringOptions(const Request &request) {
   lower::LowerOptions options;
   if (request.device == "cpu") options.backends = {&cpu::backend()};
+  options.backends.push_back(&collectives::backend());
   options.backends.push_back(&ref::backend());
   options.fuse = request.device == "cpu";
   options.evaluate = ref::evaluate;
@@ -106,11 +108,12 @@ std::string readText(const std::string &path) {
   return std::string(std::istreambuf_iterator<char>(file), {});
 }
 
-IrPointer readProgram(const std::string &path) {
+IrPointer readProgram(const std::string &path, int64_t replicas) {
   if (std::filesystem::path(path).extension() != ".onnx") return parseIr(readText(path));
   auto ir = std::make_unique<Ir>();
   onnx::BuildOptions options;
   options.evaluate = ref::evaluate;
+  options.replicas = replicas;
   onnx::buildGraph(onnx::Model::load(path), options, *ir);
   return ir;
 }
@@ -189,6 +192,7 @@ IrPointer runPasses(IrPointer ir, const Request &request, const std::vector<Name
   pipeline::PrepareRequest prepare;
   prepare.options.factors.accumulates = request.accumulationFactor > 1;
   prepare.options.factors.accumulationFactor = request.accumulationFactor;
+  prepare.options.factors.replicationFactor = request.replicas;
   prepare.batchesPerStep = request.batchesPerStep;
   prepare.options.decomposeGradSum = true;  // what is named runs
   prepare.ir = std::move(ir);
@@ -216,7 +220,7 @@ int runRequest(const Request &request) {
   }
   std::vector<NamedPass> passes;
   for (const std::string &name : request.passes) passes.push_back(findPass(known, name));
-  IrPointer ir = readProgram(request.input);
+  IrPointer ir = readProgram(request.input, request.replicas);
   checkKept(*ir, Anchors(request.keep.begin(), request.keep.end()));
   ir = runPasses(std::move(ir), request, passes);
   const bool compiles = request.memory || request.steps;
@@ -261,6 +265,8 @@ int main(int argc, char **argv) {
   app.add_option("--learning-rate", request.learningRate, "of that SGD (default: 0.1)");
   app.add_option("--batches-per-step", request.batchesPerStep, "batches of one run (default: 1)")
       ->check(CLI::PositiveNumber);
+  app.add_option("--replicas", request.replicas, "replicas that train together (default: 1)")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 14));
   app.add_option("--accumulation-factor", request.accumulationFactor, "micro-batches of one update (default: 1)")
       ->check(CLI::PositiveNumber);
   using Kind = transforms::ReturnType::Kind;

@@ -106,6 +106,7 @@ void bindBuilder(nb::module_ &m) {
              array.requireContiguous("addInitializedInputTensor", name);
              return b.addInitializedInputTensor(TensorData(array.info(), array.data()), name);
            })
+      .def("embedReplicationFactor", &ModelBuilder::embedReplicationFactor, nb::arg("factor"))
       .def("setVariableSettings", &ModelBuilder::setVariableSettings, nb::arg("id"), nb::arg("settings"))
       .def("setInputSettings", &ModelBuilder::setInputSettings, nb::arg("id"), nb::arg("settings"))
       .def("addOutputTensor", &ModelBuilder::addOutputTensor, nb::arg("outputName"))

@@ -205,6 +205,11 @@ void bindTensor(nb::module_ &m) {
       .def("dataType", [](const Tensor &t) { return static_cast<int>(t.info.dataType()); })
       .def("nelms", [](const Tensor &t) { return t.info.nelms(); })
       .def("nbytes", [](const Tensor &t) { return t.info.nbytes(); })
+      .def("setReplicaGroups",
+           [](Tensor &t, unsigned stride, unsigned size, bool returnsAll) {
+             t.variableSettings = VariableSettings(
+                 stride, size, returnsAll ? VariableRetrievalMode::AllReplicas : VariableRetrievalMode::OnePerGroup);
+           })
       .def("tensorType", [](const Tensor &t) { return static_cast<int>(t.tensorType()); })
       .def("getGraph", &Tensor::getGraph, nb::rv_policy::reference_internal)
       .def("hasProducer", &Tensor::hasProducer)
@@ -441,10 +446,11 @@ void runSession(IrSession &session, const nb::list &inputs, const nb::list &outp
 void bindSession(nb::module_ &m) {
   nb::class_<IrSession>(m, "IrSession", "Runs a hand-written Ir.")
       .def("__init__",
-           [](IrSession *self, const Ir &ir, DeviceType device, int64_t transfers) {
+           [](IrSession *self, const Ir &ir, DeviceType device, int64_t transfers, int replicas) {
              IrSessionOptions options;
              options.device = device;
              options.transfers = transfers;
+             options.replicas = replicas;
              ReleaseGil released;
              new (self) IrSession(ir, options);
            })
@@ -462,6 +468,11 @@ void bindSession(nb::module_ &m) {
            [](const IrSession &s, const TensorId &id, nb::handle host) {
              HostBuffer buffer(host, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE);
              s.readVariable(id, buffer.data());
+           })
+      .def("readReplicas",
+           [](const IrSession &s, const TensorId &id, nb::handle host) {
+             HostBuffer buffer(host, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE);
+             s.readReplicas(id, buffer.data());
            })
       .def("run", &runSession, "Buffers in the order of inputs() and outputs().")
       .def("summary", &IrSession::summary);

@@ -308,7 +308,12 @@ class Builder(Placement):
     def embedReplicationFactor(self, replicationFactor: int) -> None:
         """Store the replication factor in the model's metadata.
 
+        Shapes of weights with groups of replicas, and of collectives, are inferred with it from then on.
+
         Args:
             replicationFactor: Number of replicas.
+
+        Raises:
+            popart_exception: Less than one replica.
         """
-        self._core.setMetadata("__replicationFactor", str(replicationFactor))
+        self._core.embedReplicationFactor(replicationFactor)

@@ -37,7 +37,9 @@ class Ir:
         self._pb_ir = _core.Ir()
         self._graphs: dict[str, Graph] = {}
         self._tensors: dict[tuple[str, str], Tensor] = {}
-        self._variable_data: dict[str, np.ndarray] = {}
+        self._variable_data: dict[str, np.ndarray] = {}  # host values: one entry per replica group
+        self._replica_data: dict[str, np.ndarray] = {}  # of all replicas, of variables that return them all
+        self._variables: dict[str, Variable] = {}
         self._read_only_memmap = False
         self._streams: dict[str, Any] = {}
         self._remote_buffers: dict[int, RemoteBuffer] = {}

@@ -23,11 +23,16 @@ h2dStreamBufferMaps = Mapping[HostToDeviceStream, HostScalarTensor]
 d2hStreamBufferMaps = Mapping[DeviceToHostStream, np.ndarray]
 
 
+def _bytes(array: np.ndarray) -> np.ndarray:
+    """Return the memory of a C-contiguous array as bytes."""
+    return array.reshape(-1).view(np.uint8)
+
+
 class _Engine:
     """The compiled program with the streams in its own order."""
 
     def __init__(self, ir: Ir, device: DeviceType) -> None:
-        self.core = _core.IrSession(ir._pb_ir, device, ir.num_host_transfers)
+        self.core = _core.IrSession(ir._pb_ir, device, ir.num_host_transfers, ir.instance_replication_factor)
         self.loaded = False
         self.inputs: list[HostToDeviceStream] = [ir._streams[s[0]] for s in self.core.inputs()]
         self.outputs: list[DeviceToHostStream] = [ir._streams[s[0]] for s in self.core.outputs()]
@@ -40,10 +45,10 @@ class _Engine:
 class _Device:
     """The session's device: one that was given, or one of the kind asked for, taken while the session is attached."""
 
-    def __init__(self, description: str | DeviceInfo, core: Any) -> None:
+    def __init__(self, description: str | DeviceInfo, core: Any, replicas: int) -> None:
         self._description = description
         self._core = core
-        self._ipus = 1 << (core.ipus() - 1).bit_length()
+        self._ipus = 1 << (core.ipus() * replicas - 1).bit_length()
         self.info: DeviceInfo | None = None
         self.is_attached = False
         if isinstance(description, DeviceInfo) and description.isAttached:
@@ -116,15 +121,16 @@ class Session:
         self.weights_to_host_on_exit = weights_to_host_on_exit and not ir._read_only_memmap
         if not any(g.getOpIds() for g in ir._pb_ir.getAllGraphs()):
             raise RuntimeError("The program has no ops. Add ops to the main graph before making a Session.")
-        if ir.replication_factor > 1:
+        if ir.replication_factor > ir.instance_replication_factor:
             raise RuntimeError(
-                f"Session: replication is not supported yet: got {ir.replication_factor} replicas. "
-                "Use Ir(replication=1)."
+                "Session: replicas in several processes are not supported yet: got "
+                f"{ir.replication_factor} replicas, {ir.instance_replication_factor} of them in this process. "
+                "Run one process with Ir(replication=n)."
             )
         self._was_attached_stack: list[Any] = []
         device_type = device_desc.type if isinstance(device_desc, DeviceInfo) else _DEVICES[device_desc]
         self._pb_session = _Engine(ir, device_type)
-        self._device = _Device(device_desc, self._pb_session.core)
+        self._device = _Device(device_desc, self._pb_session.core, ir.instance_replication_factor)
         self._host_is_stale = False
         ir._is_prepared = True
         self._resolve_layouts()
@@ -298,7 +304,7 @@ class Session:
         core = self._pb_session.core
         for tensor_id, value in self.ir_._variable_data.items():
             if core.hasVariable(tensor_id):
-                core.writeVariable(tensor_id, value.reshape(-1).view(np.uint8))
+                core.writeVariable(tensor_id, _bytes(self._variable(tensor_id)._groups_on_device(value)))
         self._pb_session.loaded = True
         self._host_is_stale = False
 
@@ -315,10 +321,27 @@ class Session:
         core = self._pb_session.core
         for tensor_id, value in self.ir_._variable_data.items():
             if core.hasVariable(tensor_id):
-                core.readVariable(tensor_id, value.reshape(-1).view(np.uint8))
-                if isinstance(value, np.memmap):
-                    value.flush()
+                self._download(self._variable(tensor_id), value)
         self._host_is_stale = False
+
+    def _variable(self, tensor_id: str) -> Variable:
+        return self.ir_._variables[tensor_id]
+
+    def _download(self, variable: Variable, host: np.ndarray) -> None:
+        """Read the values of all groups into `host`, and those of all replicas where the variable returns them."""
+        core, on_host = self._pb_session.core, variable.replica_grouping.to_host_map
+        if on_host is None:
+            core.readVariable(variable.id, _bytes(host))
+        else:
+            groups = np.empty((variable.replica_grouping.const_rg.num_groups, *variable.shape), host.dtype)
+            core.readVariable(variable.id, _bytes(groups))
+            np.copyto(host, groups[on_host])
+        if isinstance(host, np.memmap):
+            host.flush()
+        if variable._returns_all_replicas:
+            replicas = np.empty((self.ir_.instance_replication_factor, *variable.shape), host.dtype)
+            core.readReplicas(variable.id, _bytes(replicas))
+            self.ir_._replica_data[variable.id] = replicas
 
     def get_tensor_data(self, tensor: Variable | Constant) -> np.ndarray:
         """Return the value of a variable or constant; variables give a view of the host value.
@@ -350,7 +373,10 @@ class Session:
 
     def _host_value(self, tensor: Variable | Constant) -> np.ndarray:
         if isinstance(tensor, Variable):
-            return self.ir_._variable_data[tensor.id]
+            value = self.ir_._variable_data[tensor.id]
+            if not tensor._returns_all_replicas:
+                return value
+            return self.ir_._replica_data.get(tensor.id, tensor._replicas_of(value))
         return np.frombuffer(tensor._pb_tensor.bytes(), tensor.dtype.as_numpy()).reshape(tensor.shape)
 
     def write_variable_data(self, tensor: Variable, data: HostScalarTensor) -> None:
@@ -381,13 +407,14 @@ class Session:
             self.weights_to_host()
         for tensor, value in values.items():
             np.copyto(self.ir_._variable_data[tensor.id], value)
+            self.ir_._replica_data.pop(tensor.id, None)
         if self.is_attached:
             self.weights_from_host()
 
     def _checked_value(self, tensor: Variable, data: HostScalarTensor) -> np.ndarray:
         if not isinstance(tensor, Variable):
             raise TypeError(f"Only variables can be written: got {tensor}.")
-        if tensor.retrieval_mode == "all_replicas" and tensor.replica_grouping.group_size > 1:
+        if tensor._returns_all_replicas:
             raise NotImplementedError(f"{tensor}: variables with retrieval mode 'all_replicas' cannot be written.")
         if isinstance(data, (int, float, bool)):
             if tensor.dtype in (dtypes.float8_143, dtypes.float8_152):

@@ -403,6 +403,20 @@ class Variable(Tensor):
         """See `popxl.ops.ipu_copy`; the source must be named."""
         return _ops().ipu_copy(self, dst, src)
 
+    @property
+    def _returns_all_replicas(self) -> bool:
+        return self.retrieval_mode == "all_replicas" and self.replica_grouping.group_size > 1
+
+    def _groups_on_device(self, host: np.ndarray) -> np.ndarray:
+        """Return the host value with one entry per group of the grouping that the device knows."""
+        on_device = self.replica_grouping.to_device_map
+        return host if on_device is None else np.ascontiguousarray(host[on_device])
+
+    def _replicas_of(self, host: np.ndarray) -> np.ndarray:
+        """Return the host value with one entry per replica."""
+        groups = host.reshape(self.replica_grouping.num_groups, *self.shape)
+        return groups[self.replica_grouping.assignment]
+
 
 class Constant(Tensor):
     """A tensor whose value never changes."""
@@ -484,7 +498,11 @@ def _make_variable(
     result = ir._tensor(graph, graph._pb_graph.addVariable(tensor_id, core, list(shape), _bytes_view(first)))
     result.replica_grouping = grouping
     result.retrieval_mode = mode
+    on_device = grouping.const_rg
+    if on_device.num_groups > 1 or mode == "all_replicas":
+        result._pb_tensor.setReplicaGroups(on_device.stride, on_device.group_size, mode == "all_replicas")
     ir._variable_data[result.id] = host
+    ir._variables[result.id] = result
     return result
 
 

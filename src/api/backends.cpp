@@ -1,7 +1,11 @@
 // The devices of this machine: which one stands behind each device type of PopART, and which kernels it runs. The first
 // backend also decides what is fused and decomposed; it leaves user operators to the second.
 #include "api/compile_options.hpp"
+
+#include <algorithm>
+
 #include "api/user_kernels.hpp"
+#include "backends/collectives/collectives.hpp"
 #include "backends/cpu/cpu.hpp"
 #include "backends/ipu_model/ipu_model.hpp"
 #include "backends/ref/ref.hpp"
@@ -11,7 +15,7 @@ namespace popart {
 namespace {
 
 std::vector<const executable::Backend *> hostBackends() {
-  return {&cpu::backend(), &userKernelBackend(), &ref::backend()};
+  return {&cpu::backend(), &userKernelBackend(), &collectives::backend(), &ref::backend()};
 }
 
 }  // namespace
@@ -33,11 +37,12 @@ const runtime::Device &deviceFor(DeviceType type) {
   throw internal_error("deviceFor: there is no device of type {}", static_cast<int>(type));
 }
 
-session::CompileOptions compileOptionsFor(DeviceType type, int threads) {
+session::CompileOptions compileOptionsFor(DeviceType type, int threads, int replicas) {
   session::CompileOptions options;
   options.device = &deviceFor(type);
   options.evaluate = ref::evaluate;
-  options.threads = threads;
+  options.threads = std::max(1, threads / replicas);
+  options.replicas = replicas;
   return options;
 }
 

@@ -285,7 +285,7 @@ void Builder::pushNameScope(const std::string &name) { core_.pushNameScope(name)
 void Builder::popNameScope() { core_.popNameScope(); }
 std::string Builder::getNameScope(const std::string &name) const { return core_.getNameScope(name); }
 void Builder::setGraphName(const std::string &name) { core_.setGraphName(name); }
-void Builder::embedReplicationFactor(int factor) { core_.setMetadata("__replicationFactor", std::to_string(factor)); }
+void Builder::embedReplicationFactor(int factor) { core_.embedReplicationFactor(factor); }
 
 // ---- node attributes ----------------------------------------------------------------------------
 

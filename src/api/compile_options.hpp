@@ -9,7 +9,8 @@ namespace popart {
 // The device behind a device type.
 const runtime::Device &deviceFor(DeviceType type);
 
-// For that device, constants computed by the reference backend. No limit of memory, any order accepted.
-session::CompileOptions compileOptionsFor(DeviceType type, int threads);
+// For that device, constants computed by the reference backend; the replicas share `threads` threads. No limit of
+// memory, any order accepted.
+session::CompileOptions compileOptionsFor(DeviceType type, int threads, int replicas = 1);
 
 }  // namespace popart

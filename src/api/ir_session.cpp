@@ -46,7 +46,7 @@ struct IrSession::Impl {
   session::CompiledProgram program{"popxl"};
   std::vector<Stream> inputs, outputs;
   SliceStreams streams;
-  int64_t transfers = 1;
+  int64_t slices = 1;
   int64_t ipus = 1;
 
   // Number of a variable of the loaded program.
@@ -59,13 +59,13 @@ struct IrSession::Impl {
 };
 
 IrSession::IrSession(const Ir &ir, const IrSessionOptions &options) : impl_(std::make_unique<Impl>()) {
-  session::CompileOptions compiling = compileOptionsFor(options.device, computeThreadCount());
+  session::CompileOptions compiling = compileOptionsFor(options.device, computeThreadCount(), options.replicas);
   compiling.maxMemoryBytes = session::memoryLimitBytes({});
   compiling.order = session::OrderRule::Refuse;
   const SessionOptions defaults;  // what the environment says about caching
   if (defaults.enableEngineCaching) compiling.cacheFolder = defaults.cachePath;
   impl_->program.compile(ir, compiling);
-  impl_->transfers = options.transfers;
+  impl_->slices = options.transfers * options.replicas;
   for (const Graph *graph : ir.getAllGraphs())
     for (const Op *op : graph->ops()) impl_->ipus = std::max(impl_->ipus, op->settings.vgraphId.value_or(0) + 1);
   for (const auto &s : impl_->program.executable()->inputs) impl_->inputs.push_back({s.id, s.info});
@@ -88,6 +88,9 @@ void IrSession::writeVariable(const TensorId &id, const void *data) {
 void IrSession::readVariable(const TensorId &id, void *data) const {
   impl_->program.readVariable(impl_->variable(id), data);
 }
+void IrSession::readReplicas(const TensorId &id, void *data) const {
+  impl_->program.readReplicas(impl_->variable(id), data);
+}
 
 void IrSession::run(std::span<const void *const> inputs, std::span<void *const> outputs) {
   check(inputs.size() == impl_->inputs.size() && outputs.size() == impl_->outputs.size(),
@@ -95,7 +98,7 @@ void IrSession::run(std::span<const void *const> inputs, std::span<void *const> 
         outputs.size(), impl_->inputs.size(), impl_->outputs.size());
   impl_->program.requireLoaded("run");
   impl_->program.run([&]() -> runtime::StreamSource & {
-    impl_->streams.reset(inputs, outputs, impl_->transfers);
+    impl_->streams.reset(inputs, outputs, impl_->slices);
     return impl_->streams;
   });
 }

@@ -14,7 +14,8 @@ namespace popart {
 // Where and how an IrSession runs.
 struct IrSessionOptions {
   DeviceType device = DeviceType::Cpu;
-  int64_t transfers = 1;  // slices of each stream buffer; a stream that runs past the last one starts again
+  int64_t transfers = 1;  // slices of each stream buffer and replica; a stream that runs past the last one starts again
+  int replicas = 1;       // that run at the same time, each with its share of the threads
 };
 
 // A compiled copy of an Ir; later changes of the Ir do not reach it. One thread at a time.
@@ -38,12 +39,13 @@ class IrSession {
   // as Session::prepareDevice.
   void load(DeviceInfo &device);
   bool hasVariable(const TensorId &id) const;  // unused variables are not part of the program
-  // Plain C order, as many bytes as the variable's info says. Throw popart::error when there is no such variable,
-  // runtime_error before load; so does run.
+  // Plain C order, one value for each group of replicas that share the variable. Throw popart::error when there is no
+  // such variable, runtime_error before load; so does run.
   void writeVariable(const TensorId &id, const void *data);
   void readVariable(const TensorId &id, void *data) const;
-  // Buffers in the order of inputs() and outputs(), each `transfers` slices in C order. Throws popart::runtime_error
-  // when a user kernel failed or another run is going on.
+  void readReplicas(const TensorId &id, void *data) const;  // the same, one value for each replica
+  // Buffers in the order of inputs() and outputs(), each `transfers` times `replicas` slices in C order. Throws
+  // popart::runtime_error when a user kernel failed or another run is going on.
   void run(std::span<const void *const> inputs, std::span<void *const> outputs);
   std::string summary() const;  // memory and fallbacks, for people
 

@@ -48,7 +48,9 @@ void Session::Impl::checkDeviceFits() const {
 }
 
 session::CompileOptions Session::Impl::compileOptions() const {
-  session::CompileOptions compiling = compileOptionsFor(device->getType(), computeThreadCount(options));
+  session::CompileOptions compiling = compileOptionsFor(device->getType(), computeThreadCount(options),
+                                                        static_cast<int>(options.getLocalReplicationFactor()));
+  compiling.broadcastInputs = broadcastInputs;
   compiling.maxMemoryBytes = session::memoryLimitBytes(options.engineOptions);
   if (options.enableInplaceAmbiguityChecking) compiling.order = session::OrderRule::Refuse;
   if (options.enableEngineCaching) compiling.cacheFolder = options.cachePath;
@@ -72,7 +74,7 @@ void Session::Impl::fillSizes() {
   sizes.replicationFactor = options.getLocalReplicationFactor();
   sizes.modelInputs = modelInputs;
   const session::HostStreams host = session::hostStreams(ir());
-  for (const auto &[id, info] : host.inputs) sizes.inputs[id] = {info, false};
+  for (const auto &[id, info] : host.inputs) sizes.inputs[id] = {info, broadcastInputs.count(id) > 0};
   for (const auto &[id, info] : host.outputs)
     sizes.outputs[id] = {info, dataFlow.isAnchored(id) ? dataFlow.art(id) : AnchorReturnType("All")};
 }

@@ -130,6 +130,7 @@ struct SessionCreation : Session {
     impl->device = c.device;
     impl->model = onnx::Model::fromProtoOrFile(c.model);
     for (const TensorId &id : impl->model->inputIds()) impl->modelInputs.insert(id);
+    impl->broadcastInputs = impl->model->broadcastInputs();
     checkNames(*impl->model, c.inputShapeInfo);
     prepare(*impl, c);
     impl->initialiseHostWeights();
@@ -170,6 +171,7 @@ struct SessionCreation : Session {
     build.purpose = training ? onnx::Purpose::Training : onnx::Purpose::Inference;
     build.weights = !training && c.options.constantWeights ? onnx::WeightRole::Constant : onnx::WeightRole::Variable;
     build.versions = c.options.strictOpVersions ? onnx::OpVersionRule::Strict : onnx::OpVersionRule::Lenient;
+    build.replicas = c.options.getGlobalReplicationFactor();
     build.inputShapeInfo = c.inputShapeInfo.getInfos();
     build.evaluate = ref::evaluate;
     pipeline::PrepareRequest request;

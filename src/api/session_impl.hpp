@@ -30,10 +30,12 @@ struct Session::Impl {
   SessionOptions options;
   std::shared_ptr<DeviceInfo> device;
   std::set<TensorId> modelInputs;            // graph inputs of the model, initializers included
+  std::set<TensorId> broadcastInputs;        // streams of which all replicas get the same values
   std::map<TensorId, TensorId> tensorNames;  // names the program uses -> tensor ids, where they differ
 
   std::map<TensorId, TensorData> hostWeights;    // what weightsFromHost sends
-  std::map<TensorId, TensorData> streamBuffers;  // what weightsToHost received
+  std::map<TensorId, TensorData> streamBuffers;  // what weightsToHost received: one value per group of replicas
+  std::map<TensorId, TensorData> allReplicas;    // the same of all replicas, of variables that return them all
 
   session::CompiledProgram program;
   mutable ConstantHashes constantHashes;                // of the model; an Ir may have constants of a caller

@@ -39,9 +39,13 @@ bool Session::Impl::isModelVariable(const TensorId &id) const {
 }
 
 void Session::Impl::initialiseHostWeights() {
+  const auto replicas = static_cast<unsigned>(options.getLocalReplicationFactor());
   for (const Graph *graph : ir().getAllGraphs())
-    for (const Tensor *tensor : graph->tensorsOfType(TensorType::Variable))
-      hostWeights[tensor->id] = tensor->hasTensorData() ? tensor->tensorData() : TensorData(tensor->info);
+    for (const Tensor *tensor : graph->tensorsOfType(TensorType::Variable)) {
+      const Shape shape = tensor->variableSettings.shapeOnHost(tensor->info.shape(), replicas);
+      hostWeights[tensor->id] =
+          tensor->hasTensorData() ? tensor->tensorData() : TensorData(TensorInfo(tensor->info.dataType(), shape));
+    }
   writeScalars();
 }
 
@@ -95,6 +99,16 @@ void Session::weightsToHost() {
     TensorData &buffer = impl_->streamBuffers[id];
     if (buffer.empty()) buffer = TensorData(host.info());
     program.readVariable(variable, buffer.mutableData());
+    const executable::VariableSpec &spec = program.executable()->variables[static_cast<size_t>(variable)];
+    const auto replicas = static_cast<unsigned>(program.replicas());
+    if (spec.replicas.numReplicasReturningVariable(replicas) == spec.replicas.getGroupCount(replicas)) continue;
+    TensorData &all = impl_->allReplicas[id];
+    if (all.empty()) {
+      Shape shape = spec.info.shape();
+      shape.insert(shape.begin(), program.replicas());
+      all = TensorData(TensorInfo(spec.info.dataType(), shape));
+    }
+    program.readReplicas(variable, all.mutableData());
   }
 }
 
@@ -103,14 +117,18 @@ void Session::readWeights(const IWeightsIO &weightsIO) {
   checkKnown("readWeights", weightsIO, impl_->hostWeights);
   for (const auto &[id, host] : impl_->hostWeights) {
     if (!weightsIO.contains(id)) continue;
-    checkFits("readWeights", id, weightsIO.weight(id).info, host.info());
+    const auto all = impl_->allReplicas.find(id);
+    checkFits("readWeights", id, weightsIO.weight(id).info,
+              all == impl_->allReplicas.end() ? host.info() : all->second.info());
     if (weightsIO.isReadOnly(id))
       throw runtime_error("readWeights '{}': the array is read-only. Pass a writable one, for example a copy", id);
   }
   for (const auto &[id, host] : impl_->hostWeights) {
     if (!weightsIO.contains(id)) continue;
-    const auto read = impl_->streamBuffers.find(id);
-    const TensorData &values = read == impl_->streamBuffers.end() ? host : read->second;
+    const auto read = impl_->streamBuffers.find(id), all = impl_->allReplicas.find(id);
+    const TensorData &values = all != impl_->allReplicas.end()      ? all->second
+                               : read != impl_->streamBuffers.end() ? read->second
+                                                                    : host;
     if (values.nbytes() > 0)
       std::memcpy(weightsIO.weight(id).data, values.data(), static_cast<size_t>(values.nbytes()));
   }

@@ -94,6 +94,7 @@ void VariableSettings::verify() const {
 }
 
 ReplicaGrouping VariableSettings::getReplicaGrouping(unsigned n) const {
+  if (n == 1) return ReplicaGrouping(1);  // programs for several replicas run on one as well
   return useCommGroup_ ? domain_.toReplicaGrouping(n) : ReplicaGrouping(n, stride_, groupSize_);
 }
 unsigned VariableSettings::getGroupCount(unsigned n) const { return getReplicaGrouping(n).getNumGroups(); }

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include <popart/variablesettings.hpp>
+
 #include "executable/kernel.hpp"
 
 namespace popart::executable {
@@ -33,8 +35,9 @@ struct VariableSpec {
   TensorId id;
   TensorInfo info;
   const Layout *layout = nullptr;
-  TensorData initial;  // plain
+  TensorData initial;  // plain; one value, or one for each group of replicas
   bool isOptimizerState = false;
+  VariableSettings replicas = {};  // which of them share a value
 };
 
 struct InputStream {

@@ -10,6 +10,8 @@
 
 namespace popart::executable {
 
+class Collectives;
+
 // What is wrong with a value.
 enum class FailureKind : uint8_t {
   Index,             // of a gather or scatter: expected low to high
@@ -33,9 +35,11 @@ struct ValueFailure {
 class alignas(64) RunContext {
  public:
   // `failed` is shared by all threads of the run: set by the first report.
-  explicit RunContext(std::atomic<bool> &failed, int replica = 0) : failed_(&failed), replica_(replica) {}
+  explicit RunContext(std::atomic<bool> &failed, int replica = 0, Collectives *collectives = nullptr)
+      : failed_(&failed), collectives_(collectives), replica_(replica) {}
 
   int replica() const noexcept { return replica_; }
+  Collectives *collectives() const noexcept { return collectives_; }  // null: the run has one replica
   // Kernel `link` of several that run as one step, in their order: reports of earlier kernels come first.
   void enterLink(int link) noexcept { link_ = link; }
 
@@ -55,6 +59,7 @@ class alignas(64) RunContext {
   enum class State : uint8_t { Good, Value, Text };
 
   std::atomic<bool> *failed_;
+  Collectives *collectives_;
   int replica_;
   int link_ = 0, failedLink_ = 0;
   State state_ = State::Good;

@@ -30,7 +30,7 @@ bool isChosen(OperandLayout asked) { return asked == OperandLayout::Chosen || as
 
 class Assigner {
  public:
-  Assigner(Ir &program, const executable::Backend &backend) : tensors_(program), backend_(backend) {
+  Assigner(Ir &program, const Backends &backends) : tensors_(program), backends_(backends), backend_(*backends[0]) {
     for (Graph *graph : tensors_.graphs())
       for (OpIndex o : schedule::orderOps(*graph)) ops_.push_back(&graph->op(o));
   }
@@ -136,8 +136,7 @@ class Assigner {
   }
 
   bool accepts(const Op &op, const executable::KernelRequest &request) const {
-    std::string reason;
-    return !needsKernel(op) || backend_.createKernel(request, reason);
+    return !needsKernel(op) || hasKernel(backends_, request);
   }
 
   executable::KernelRequest request(const Op &op, const OperandLayouts &layouts) const {
@@ -249,6 +248,7 @@ class Assigner {
   }
 
   ProgramTensors tensors_;
+  const Backends &backends_;
   const executable::Backend &backend_;
   std::vector<Op *> ops_;
   UnionFind sets_;
@@ -262,7 +262,7 @@ class Assigner {
 
 }  // namespace
 
-void assignChannelsLast(Ir &flat, const executable::Backend &backend) { Assigner(flat, backend).run(); }
+void assignChannelsLast(Ir &flat, const Backends &backends) { Assigner(flat, backends).run(); }
 
 bool isSpatial(const Op &op) { return op.has(Trait::Spatial); }
 

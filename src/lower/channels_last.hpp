@@ -6,12 +6,12 @@
 #pragma once
 #include <popart/ir.hpp>
 
-#include "executable/kernel.hpp"
+#include "lower/kernel_cache.hpp"
 
 namespace popart::lower {
 
 // Sets Tensor::layout and adds Reorder ops.
-void assignChannelsLast(Ir &flat, const executable::Backend &backend);
+void assignChannelsLast(Ir &flat, const Backends &backends);
 
 // Whether the op is a convolution, pool or normalisation: one whose kernels read channels last.
 bool isSpatial(const Op &op);

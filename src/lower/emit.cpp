@@ -24,7 +24,8 @@ class Emitter {
     for (const memory::Storage &s : plan_.storages)
       result_->buffers.push_back({s.place, s.bytes, s.offset, s.name, s.stack, s.stride});
     for (const Tensor *t : plan_.variables)
-      result_->variables.push_back({t->id, t->info, executable::layoutOf(*t), t->tensorData(), t->isOptimizerState});
+      result_->variables.push_back(
+          {t->id, t->info, executable::layoutOf(*t), t->tensorData(), t->isOptimizerState, t->variableSettings});
     for (const Tensor *t : plan_.constants) result_->constants.push_back(constant(*t));
     collectStreams();
     emitGraph(program_.getMainGraph(), result_->main);

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 #include <unordered_map>
+#include <vector>
 
 #include "executable/kernel.hpp"
 
@@ -45,5 +46,8 @@ class KernelCache final : public executable::Backend {
   mutable std::unordered_map<std::string, Answer> answers_;
   mutable int64_t made_ = 0, shared_ = 0;
 };
+
+// Kernel providers in order of preference, each with a cache while one program is lowered and compiled.
+using Backends = std::vector<std::unique_ptr<KernelCache>>;
 
 }  // namespace popart::lower

@@ -1,5 +1,7 @@
 #include "lower/kernels.hpp"
 
+#include <algorithm>
+
 namespace popart::lower {
 
 bool needsKernel(const Op &op) {
@@ -7,8 +9,17 @@ bool needsKernel(const Op &op) {
   return !step && !executable::takesNoStep(op);
 }
 
-Kernels chooseKernels(const Ir &program, const schedule::Schedule &schedule,
-                      const std::vector<std::unique_ptr<KernelCache>> &backends) {
+bool hasKernel(const Backends &backends, const executable::KernelRequest &request) {
+  const auto isLaidOut = [](const executable::OperandDesc &o) { return o.connected && o.layout; };
+  const bool asksAll = std::any_of(request.inputs.begin(), request.inputs.end(), isLaidOut) ||
+                       std::any_of(request.outputs.begin(), request.outputs.end(), isLaidOut);
+  std::string reason;
+  for (size_t b = 0; b < (asksAll ? backends.size() : 1); ++b)
+    if (backends[b]->createKernel(request, reason)) return true;
+  return false;
+}
+
+Kernels chooseKernels(const Ir &program, const schedule::Schedule &schedule, const Backends &backends) {
   Kernels result;
   auto choose = [&](const Op &op) {
     const executable::KernelRequest request = executable::requestOf(op);

@@ -22,8 +22,10 @@ struct Kernels {
   }
 };
 
+// Whether the first backend has a kernel for the request; where an operand is not plain, whether any of them has.
+bool hasKernel(const Backends &backends, const executable::KernelRequest &request);
+
 // The first backend that has a kernel gets the op. Throws popart::error, naming the op and every reason, when none has.
-Kernels chooseKernels(const Ir &program, const schedule::Schedule &schedule,
-                      const std::vector<std::unique_ptr<KernelCache>> &backends);
+Kernels chooseKernels(const Ir &program, const schedule::Schedule &schedule, const Backends &backends);
 
 }  // namespace popart::lower

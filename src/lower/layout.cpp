@@ -16,8 +16,8 @@ using executable::Layout;
 
 class Assigner {
  public:
-  Assigner(Ir &flat, const executable::Backend &backend)
-      : flat_(flat), backend_(backend), tensors_(flat), refused_(tensors_.size(), 0) {
+  Assigner(Ir &flat, const Backends &backends)
+      : flat_(flat), backends_(backends), backend_(*backends[0]), tensors_(flat), refused_(tensors_.size(), 0) {
     for (const Graph *graph : tensors_.graphs())
       for (OpIndex o : schedule::orderOps(*graph)) ops_.push_back(&graph->op(o));
     sets_ = layoutSets(
@@ -117,8 +117,7 @@ class Assigner {
     };
     lay(op.inputs(), request.inputs);
     lay(op.outputs(), request.outputs);
-    std::string reason;
-    if (isPlain || backend_.createKernel(request, reason)) return true;
+    if (isPlain || hasKernel(backends_, request)) return true;
     for (const auto *list : {&op.inputs(), &op.outputs()})
       for (TensorIndex t : *list)
         if (t.valid() && layoutOf(graph, t)) refused_[tensors_.number(graph, t)] = 1;
@@ -128,6 +127,7 @@ class Assigner {
   static constexpr int kRank = 2;  // of the tensors that this pass lays out; assignChannelsLast takes those above
 
   Ir &flat_;
+  const Backends &backends_;
   const executable::Backend &backend_;
   const ProgramTensors tensors_;
   std::vector<const Op *> ops_;
@@ -138,6 +138,6 @@ class Assigner {
 
 }  // namespace
 
-void assignLayouts(Ir &flat, const executable::Backend &backend) { Assigner(flat, backend).run(); }
+void assignLayouts(Ir &flat, const Backends &backends) { Assigner(flat, backends).run(); }
 
 }  // namespace popart::lower

@@ -4,11 +4,12 @@
 #pragma once
 #include <popart/ir.hpp>
 
-#include "executable/kernel.hpp"
+#include "lower/kernel_cache.hpp"
 
 namespace popart::lower {
 
-// Sets Tensor::layout. A layout stays only where `backend` has a kernel for every op that sees it.
-void assignLayouts(Ir &flat, const executable::Backend &backend);
+// Sets Tensor::layout to what the first backend likes. A layout stays only where a backend has a kernel for every op that
+// sees it.
+void assignLayouts(Ir &flat, const Backends &backends);
 
 }  // namespace popart::lower

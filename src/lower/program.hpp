@@ -33,8 +33,7 @@ struct LowerOptions {
   int64_t maxMemoryBytes = 0;  // 0: no limit; otherwise memory_allocation_err when the plan does not fit
 };
 
-// The backends of the options, each with a KernelCache while one program is lowered and compiled.
-using Backends = std::vector<std::unique_ptr<KernelCache>>;
+// The backends of the options.
 Backends remember(const LowerOptions &options);  // throws internal_error when there is none
 
 // "program for cpu, ref" and the graphs. parseProgram(print(p)) compiles to the same executable. parseProgram throws

@@ -11,6 +11,7 @@
 #include "ir/facts.hpp"
 #include "onnx/builder_state.hpp"
 #include "onnx/importer.hpp"
+#include "onnx/input_metadata.hpp"
 #include "onnx/operator_table.hpp"
 #include "onnx/result_name.hpp"
 #include "onnx_proto/onnx.pb.h"
@@ -52,6 +53,7 @@ ModelBuilder::ModelBuilder(EvaluateOp evaluate) : state_(std::make_unique<State>
   s.options.evaluate = std::move(evaluate);
   s.options.versions = OpVersionRule::Lenient;
   s.options.unknownAttributes = UnknownAttributes::Drop;
+  s.options.replicas = 0;
   s.importer = std::make_unique<Importer>(*s.content, s.options, s.ir);
   s.scope.graph = &s.ir.getMainGraph();
 }
@@ -174,11 +176,14 @@ void ModelBuilder::setVariableSettings(const TensorId &id, const VariableSetting
   Tensor &tensor = state_->scope.graph->tensor(found->second);
   tensor.variableSettings = settings;
   setInputMetadata(id, kReplicasKey, tensorFacts(tensor).getAttribute<std::vector<int64_t>>("replicas"));
+  const auto replicas = static_cast<unsigned>(root().state_->options.replicas);
+  if (replicas > 1)  // of embedReplicationFactor; else the shape on a replica is not known yet
+    tensor.info = TensorInfo(tensor.info.dataType(), settings.shapeOnReplica(tensor.info.shape(), replicas, id));
 }
 
 void ModelBuilder::setInputSettings(const TensorId &id, const InputSettings &settings) {
   if (settings == InputSettings()) return;
-  setInputMetadata(id, "popart.inputSettings",
+  setInputMetadata(id, kInputSettingsKey,
                    {static_cast<int64_t>(settings.tileSet()), static_cast<int64_t>(settings.exchangeStrategy()),
                     static_cast<int64_t>(settings.replicatedStreamMode())});
 }

@@ -109,6 +109,8 @@ class ModelBuilder {
 
   // ---- the model
   void setGraphName(const std::string &name);  // empty: a generated name
+  // Metadata "__replicationFactor"; shapes of weights and collectives that follow are those of that many replicas.
+  void embedReplicationFactor(int64_t factor);
   void setMetadata(const std::string &key, const std::string &value);
   std::string getModelProto() const;                   // serialised; of a subgraph builder: its graph as a model
   std::string getModelText() const;                    // readable summary

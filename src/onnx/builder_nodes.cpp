@@ -169,6 +169,12 @@ void ModelBuilder::setGraphName(const std::string &name) {
   if (!name.empty()) state_->graph->set_name(name);
 }
 
+void ModelBuilder::embedReplicationFactor(int64_t factor) {
+  check(factor >= 1, "Builder: embedReplicationFactor: got {}, expected at least 1", factor);
+  setMetadata("__replicationFactor", std::to_string(factor));
+  root().state_->options.replicas = factor;
+}
+
 void ModelBuilder::setMetadata(const std::string &key, const std::string &value) {
   auto &proto = *root().state_->content->proto;
   for (auto &entry : *proto.mutable_metadata_props())

@@ -4,14 +4,13 @@
 #include "onnx/importer.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <set>
-#include <sstream>
 
 #include <popart/error.hpp>
 
 #include "ir/facts.hpp"
 #include "onnx/exported_program.hpp"
+#include "onnx/input_metadata.hpp"
 #include "onnx/model_check.hpp"
 #include "onnx/operator_table.hpp"
 #include "onnx_proto/onnx.pb.h"
@@ -302,22 +301,20 @@ TensorInfo inputInfo(const onnx_proto::ValueInfoProto &input, const std::map<Ten
 
 namespace {
 
-// VariableSettings that the builder keeps in the model.
-void applyReplicas(const onnx_proto::ValueInfoProto &input, Tensor &variable) {
-  for (const auto &entry : input.metadata_props()) {
-    if (entry.key() != kReplicasKey) continue;
-    std::vector<int64_t> numbers;
-    std::stringstream text(entry.value());
-    for (std::string part; std::getline(text, part, ',');) {
-      int64_t number = 0;
-      const auto [end, failure] = std::from_chars(part.data(), part.data() + part.size(), number);
-      check(failure == std::errc() && end == part.data() + part.size(),
-            "Initializer '{}': bad metadata '{}': got '{}', expected whole numbers", input.name(), kReplicasKey,
-            entry.value());
-      numbers.push_back(number);
-    }
-    applyTensorFacts({{"replicas", numbers}}, variable);
-  }
+// VariableSettings that the builder keeps in the model. The initializer holds one value per group of replicas.
+void applyReplicas(const onnx_proto::ValueInfoProto &input, Tensor &tensor, int64_t replicas) {
+  const std::optional<std::vector<int64_t>> numbers = metadataNumbers(input, kReplicasKey);
+  if (!numbers) return;
+  applyTensorFacts({{"replicas", *numbers}}, tensor);
+  if (replicas == 0) return;
+  const auto count = static_cast<unsigned>(replicas);
+  if (tensor.variableSettings.getGroupCount(count) == 1) return;
+  check(tensor.tensorType() == TensorType::Variable,
+        "Initializer '{}': a constant weight has one value for all replicas: got one for each of {} groups. Set "
+        "SessionOptions::constantWeights to False",
+        tensor.id, tensor.variableSettings.getGroupCount(count));
+  tensor.info =
+      TensorInfo(tensor.info.dataType(), tensor.variableSettings.shapeOnReplica(tensor.info.shape(), count, tensor.id));
 }
 
 }  // namespace
@@ -328,7 +325,7 @@ void Importer::addModelInputs(const onnx_proto::GraphProto &graph, Scope &scope)
   for (const auto &input : graph.input()) {
     if (const auto initializer = scope.tensors.find(input.name()); initializer != scope.tensors.end()) {
       Tensor &tensor = scope.graph->tensor(initializer->second);
-      if (tensor.tensorType() == TensorType::Variable) applyReplicas(input, tensor);
+      applyReplicas(input, tensor, options_.replicas);
       continue;
     }
     const TensorInfo info = inputInfo(input, options_.inputShapeInfo, symbols);

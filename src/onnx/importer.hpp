@@ -13,9 +13,6 @@
 
 namespace popart::onnx {
 
-// Metadata of an initialised input: its VariableSettings, as the numbers of the tensor fact "replicas".
-constexpr const char *kReplicasKey = "popart.replicas";
-
 // Attributes of one node after reference attributes of functions were filled in. Graphs stay messages.
 struct NodeAttributes {
   Attributes values;

@@ -8,7 +8,9 @@
 #include <set>
 
 #include <popart/error.hpp>
+#include <popart/replicatedstreammode.hpp>
 
+#include "onnx/input_metadata.hpp"
 #include "onnx/model_content.hpp"
 #include "onnx/reader.hpp"
 #include "onnx_proto/onnx.pb.h"
@@ -90,6 +92,18 @@ std::vector<TensorId> Model::inputIds() const {
 std::vector<TensorId> Model::outputIds() const {
   std::vector<TensorId> ids;
   for (const auto &output : content_->proto->graph().output()) ids.push_back(output.name());
+  return ids;
+}
+
+std::set<TensorId> Model::broadcastInputs() const {
+  std::set<TensorId> ids;
+  for (const auto &input : content_->proto->graph().input()) {
+    const std::optional<std::vector<int64_t>> numbers = metadataNumbers(input, kInputSettingsKey);
+    if (!numbers) continue;
+    check(numbers->size() == 3, "Input '{}': bad metadata '{}': got {}, expected three numbers", input.name(),
+          kInputSettingsKey, *numbers);
+    if (numbers->back() == static_cast<int64_t>(ReplicatedStreamMode::Broadcast)) ids.insert(input.name());
+  }
   return ids;
 }
 

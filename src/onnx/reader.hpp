@@ -5,6 +5,7 @@
 #pragma once
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -35,6 +36,8 @@ class Model {
   std::vector<TensorId> inputIds() const;  // graph inputs that are not initializers
   std::vector<TensorId> outputIds() const;
   std::vector<TensorId> initializerIds() const;
+  // Graph inputs of which all replicas get the same values (InputSettings). Throws popart::error for damaged metadata.
+  std::set<TensorId> broadcastInputs() const;
 
   // Memory of the parsed message in bytes (as serialised), and where in it the values of initializers lie.
   struct Memory {
@@ -59,6 +62,7 @@ enum class UnknownAttributes { Refuse, Drop };
 struct BuildOptions {
   Purpose purpose = Purpose::Inference;
   WeightRole weights = WeightRole::Variable;
+  int64_t replicas = 1;  // that weights with VariableSettings and collectives are for; 0: not known yet (builders)
   OpVersionRule versions = OpVersionRule::Strict;
   UnknownAttributes unknownAttributes = UnknownAttributes::Refuse;
   // Shapes and types of graph inputs whose dimensions the model leaves open (PopART InputShapeInfo). A symbolic

@@ -17,7 +17,7 @@ constexpr const char *kDebug = "Debugging of programs for tiles.";
 constexpr const char *kPlanning = "Planning on tiles.";
 constexpr const char *kPartials = "Products and convolutions add up in FLOAT.";
 constexpr const char *kReport = "Contents of Poplar's text report, which is not made.";
-constexpr const char *kCollectives = "Collectives of replicas: a session runs one.";
+constexpr const char *kCollectives = "Links between IPUs: replicas are threads of this process.";
 
 constexpr OptionKey kKeys[] = {
     {"engineOptions", "max_memory", Built,
@@ -129,7 +129,7 @@ constexpr PatternNote kPatterns[] = {
     {"DecomposeBinaryConstScalar", kLowering, "Element-wise kernels hold scalar constants as numbers."},
     {"LoopScanOut", "subsumed by the engine", "Loops write scan outputs in place."},
     {"RemoveUnnecessaryLossGradCast", "subsumed by the pipeline", "The loss gradient is made in the type of the loss."},
-    {"AllReduceToIdentity", kLowering, "With one replica collectives are copies."},
+    {"AllReduceToIdentity", kLowering, "Collectives of one replica are copies."},
     {"InPlace, UpdateInplacePrioritiesForIpu", kLowering,
      "Memory is shared where no later reader needs the old value (`emit`)."},
     {"InitAccumulate, TiedGather, TiedGatherAccumulate", kNothing, "Layouts of accumulators and embeddings on tiles."},

@@ -55,7 +55,6 @@ constexpr const char *kStaysInMemory =
 constexpr const char *kOffChipOrSharded = "`location` off chip or sharded over replicas";
 constexpr const char *kSchedule = "Order of operations on tiles; operations run in the order of the program.";
 constexpr const char *kHostTransfers = "Host transfers: values are read and written where the host has them.";
-constexpr const char *kOneReplica = "Replicas: a session runs one.";
 constexpr const char *kOfPipelining = "Part of pipelining, see `enablePipelining`.";
 
 constexpr OptionRow kRows[] = {
@@ -141,12 +140,8 @@ constexpr OptionRow kRows[] = {
     {"virtualGraphMode", Built, nullptr, "", "Decides how many IPUs a device must have. Numbers do not depend on it."},
     {"virtualGraphSplitRatios", NoEffect, nullptr, "", "Placement on IPUs by `virtualGraphMode` Auto."},
     // ---- replicas
-    {"enableReplicatedGraphs", Refused,
-     [](const Options &o, RunMode) { return o.enableReplicatedGraphs && o.replicatedGraphCount > 1; },
-     "`True` with `replicatedGraphCount` above 1", "a session runs one replica. Set replicatedGraphCount to 1"},
-    {"replicatedGraphCount", Refused,
-     [](const Options &o, RunMode) { return o.enableReplicatedGraphs && o.replicatedGraphCount > 1; },
-     "above 1 with `enableReplicatedGraphs`", "a session runs one replica. Set it to 1"},
+    {"enableReplicatedGraphs", Built, nullptr, "", "Replicas are threads of the process."},
+    {"replicatedGraphCount", Built, nullptr, "", "Number of replicas, with `enableReplicatedGraphs`."},
     {"enableDistributedReplicatedGraphs", Refused,
      [](const Options &o, RunMode) { return o.enableDistributedReplicatedGraphs && o.globalReplicationFactor > 1; },
      "`True` with `globalReplicationFactor` above 1",
@@ -154,7 +149,7 @@ constexpr OptionRow kRows[] = {
     {"globalReplicationFactor", Refused,
      [](const Options &o, RunMode) { return o.enableDistributedReplicatedGraphs && o.globalReplicationFactor > 1; },
      "above 1 with `enableDistributedReplicatedGraphs`", "a session runs in one process. Set it to 1"},
-    {"globalReplicaOffset", NoEffect, nullptr, "", kOneReplica},
+    {"globalReplicaOffset", NoEffect, nullptr, "", "Replicas of other processes: a session runs in one."},
     // ---- compiling
     {"compileEngine", Built, nullptr, "", "`False`: `prepareDevice` compiles and does not load."},
     {"constantWeights", Built, nullptr, "",
@@ -232,7 +227,7 @@ constexpr OptionRow kRows[] = {
      [](const Options &o, RunMode) { return o.automaticLossScalingSettings.enabled; }, "`True`",
      "the loss scale is the optimizer's. Give lossScaling to the optimizer"},
     {"automaticLossScalingSettings", NoEffect, nullptr, "", "The other members shape the scaling, see `enabled`."},
-    {"replicatedCollectivesSettings", NoEffect, nullptr, "", kOneReplica},
+    {"replicatedCollectivesSettings", NoEffect, nullptr, "", "How collectives are grouped changes no result."},
     {"developerSettings", NoEffect, nullptr, "", kHostTransfers},
     {"useHostCopyOps", NoEffect, nullptr, "", "Host transfers are always operations of the program."},
     {"enableExplicitMainLoops", NoEffect, nullptr, "",

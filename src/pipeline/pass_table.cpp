@@ -40,7 +40,9 @@ bool fusing(const PassContext &c) { return c.lowering.fuse; }
 
 void dropModelOutputs(PassContext &c) { c.main().setOutputs({}); }
 
-void setUpRandomSeeds(PassContext &c) { c.result.randomSeed = transforms::setUpRandomSeeds(c.ir()); }
+void setUpRandomSeeds(PassContext &c) {
+  c.result.randomSeed = transforms::setUpRandomSeeds(c.ir(), c.request.options.factors.replicationFactor);
+}
 
 void checkAnchors(PassContext &c) {
   for (const TensorId &id : c.anchors) {
@@ -121,8 +123,8 @@ void readRowsInPlace(PassContext &c) { lower::readRowsInPlace(c.ir()); }
 void foldBatchNorms(PassContext &c) { lower::foldBatchNorms(c.ir()); }
 void fuseElementwise(PassContext &c) { lower::fuseElementwise(c.ir(), c.device()); }
 void fuseEpilogues(PassContext &c) { lower::fuseEpilogues(c.ir(), c.device()); }
-void assignLayouts(PassContext &c) { lower::assignLayouts(c.ir(), c.device()); }
-void assignChannelsLast(PassContext &c) { lower::assignChannelsLast(c.ir(), c.device()); }
+void assignLayouts(PassContext &c) { lower::assignLayouts(c.ir(), *c.backends); }
+void assignChannelsLast(PassContext &c) { lower::assignChannelsLast(c.ir(), *c.backends); }
 void orderUpdates(PassContext &c) { lower::orderUpdates(c.ir()); }
 void runUpdatesEarly(PassContext &c) { lower::runUpdatesEarly(c.ir()); }
 void runDevicePasses(PassContext &c) {

@@ -36,9 +36,6 @@ class IrDump {
 void checkRequest(const PrepareRequest &request) {
   check(request.updates || !request.anchors.empty(),
         "InferenceSession: no anchors: the program would compute nothing. Name at least one anchor in the DataFlow");
-  const OptimizerFactors &f = request.options.factors;
-  check(f.replicationFactor == 1, "SessionOptions::replicatedGraphCount is not supported yet: got {}, expected 1",
-        f.replicationFactor);
   request.patterns.checkMandatory();
 }
 

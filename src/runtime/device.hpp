@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "executable/collectives.hpp"
 #include "executable/executable.hpp"
 
 namespace popart::runtime {
@@ -19,7 +20,10 @@ enum class Waking : uint8_t { AsPays, Always };
 struct RunSettings {
   int threads = 1;  // of the host, the caller among them, that kernels of a host device share
   Waking waking = Waking::AsPays;
-  int replica = 0;  // which of the program's replicas this engine is; kernels see it in their RunContext
+  // Which of the program's replicas this engine is, of how many, and how they meet (null: there is one). Kernels see it
+  // in their RunContext.
+  int replica = 0, replicas = 1;
+  executable::Collectives *collectives = nullptr;
 };
 
 // A kernel step with every pointer resolved.

@@ -67,7 +67,7 @@ struct Engine::Impl {
         addresses(e.buffers.size()),
         rowOf(e.buffers.size()) {
     for (size_t i = 0; i < e.variables.size(); ++i)
-      if (!e.variables[i].initial.empty()) writeVariable(i, e.variables[i].initial.data());
+      if (!e.variables[i].initial.empty()) writeVariable(i, initialOf(e.variables[i], settings));
     for (const auto &c : e.constants) constants.push_back(place(c.data));
     for (size_t b = 0; b < e.buffers.size(); ++b) addresses[b] = addressOf(e.buffers[b]);
     main = bind(e.main);
@@ -80,6 +80,14 @@ struct Engine::Impl {
     for (const auto &v : e.variables)
       offsets.push_back(offsets.back() + (executable::storageBytes(v.info, v.layout) + kAlign - 1) / kAlign * kAlign);
     return offsets;
+  }
+
+  // The value that this replica's group begins with.
+  static const char *initialOf(const executable::VariableSpec &v, const RunSettings &settings) {
+    const auto *values = static_cast<const char *>(v.initial.data());
+    if (v.initial.nbytes() == v.info.nbytes()) return values;
+    const ReplicaGrouping groups = v.replicas.getReplicaGrouping(static_cast<unsigned>(settings.replicas));
+    return values + groups.getGroupAt(static_cast<unsigned>(settings.replica)) * v.info.nbytes();
   }
 
   // ---- values of the host -----------------------------------------------------------------------

@@ -24,14 +24,18 @@ using executable::HostKernel;
 using executable::RunContext;
 using executable::Step;
 
-// Each worker is bound to a core when there is one thread per allowed core; otherwise the system places them better.
-// With more threads than the CPU quota allows, waiting threads do not poll: they would use up the others' quota.
-ThreadPoolOptions poolOptions(int threads) {
+// Each worker is bound to a core when there is one thread per allowed core, over all replicas; otherwise the system
+// places them better. With more threads than the CPU quota allows, waiting threads do not poll: they would use up the
+// others' quota.
+ThreadPoolOptions poolOptions(const RunSettings &settings) {
   const ProcessorLimits limits = processorLimits();
+  const int all = settings.threads * settings.replicas;
   ThreadPoolOptions options;
-  if (threads > 1 && threads == limits.threads() && limits.cores.size() == static_cast<size_t>(threads))
-    options.processors.assign(limits.cores.begin() + 1, limits.cores.end());
-  if (limits.quota && threads > std::max(1.0, std::ceil(*limits.quota))) options.spin = std::chrono::nanoseconds(0);
+  if (settings.threads > 1 && all == limits.threads() && limits.cores.size() == static_cast<size_t>(all)) {
+    const auto first = limits.cores.begin() + settings.replica * settings.threads;
+    options.processors.assign(first + 1, first + settings.threads);
+  }
+  if (limits.quota && all > std::max(1.0, std::ceil(*limits.quota))) options.spin = std::chrono::nanoseconds(0);
   return options;
 }
 
@@ -54,11 +58,11 @@ class HostQueue final : public Queue {
   HostQueue(std::string device, const Executable &e, const RunSettings &settings)
       : device_(std::move(device)),
         waking_(settings.waking),
-        pool_(settings.threads, poolOptions(settings.threads)),
+        pool_(settings.threads, poolOptions(settings)),
         scratchStride_(HostMemory::aligned(e.scratchBytesPerThread)),
         scratch_(scratchStride_ * pool_.threads()),
         shared_(e.sharedScratchBytes),
-        contexts_(static_cast<size_t>(pool_.threads()), RunContext(failed_, settings.replica)) {
+        contexts_(static_cast<size_t>(pool_.threads()), RunContext(failed_, settings.replica, settings.collectives)) {
     touchInTurn(shared_);
     pool_.onEachThread(
         [this](int thread, int) { scratch_.touch(thread * scratchStride_, (thread + 1) * scratchStride_); });

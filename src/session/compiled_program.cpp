@@ -27,6 +27,20 @@ TensorData firstValues(const Ir &ir, const TensorId &variable) {
   return {};
 }
 
+// Groups of collectives consist of whole replicas.
+void checkGroups(const Ir &ir, int replicas) {
+  for (const Graph *graph : ir.getAllGraphs())
+    for (const Op *op : graph->ops()) {
+      if (!op->hasAttr("group_size") || !op->hasAttr("stride")) continue;
+      const int64_t size = op->attrInt("group_size"), stride = size == 1 ? 1 : op->attrInt("stride");
+      if (size < 1 || stride < 1 || size > replicas || stride > replicas || replicas % (size * stride) != 0)
+        throw error(
+            "{}: its groups do not fit the replicas: got groups of {} with stride {}, expected stride x size to divide "
+            "{} replicas",
+            op->debugName(), size, stride, replicas);
+    }
+}
+
 VariableValues variablesOf(const lower::Program &program) {
   VariableValues values;
   for (const Tensor *variable : program.ir->getMainGraph().tensorsOfType(TensorType::Variable))
@@ -75,7 +89,8 @@ lower::Program CompiledProgram::obtain(const Ir &ir, const CompileOptions &optio
 
 void CompiledProgram::compile(const Ir &ir, const CompileOptions &options) {
   const auto start = std::chrono::steady_clock::now();
-  engine_.reset();
+  replicas_.reset();
+  streams_.reset();
   executable_.reset();
   lowered_.reset();
   variables_.clear();
@@ -83,8 +98,9 @@ void CompiledProgram::compile(const Ir &ir, const CompileOptions &options) {
   lowering.backends = options.device->backends();
   lowering.evaluate = options.evaluate;
   lowering.threads = options.threads;
-  lowering.maxMemoryBytes = options.maxMemoryBytes;
+  lowering.maxMemoryBytes = options.maxMemoryBytes / options.replicas;
   checkTensorsFit(ir);
+  checkGroups(ir, options.replicas);
   if (options.order == OrderRule::Refuse)
     for (const Graph *graph : ir.getAllGraphs()) checkInplaceAmbiguity(*graph);
   withinMemory("Session '" + name_ + "': compiling", [&] {
@@ -94,6 +110,12 @@ void CompiledProgram::compile(const Ir &ir, const CompileOptions &options) {
   });
   device_ = options.device;
   settings_ = {options.threads, options.waking};
+  settings_.replicas = options.replicas;
+  if (options.replicas > 1) {
+    std::vector<bool> broadcast;
+    for (const auto &input : executable_->inputs) broadcast.push_back(options.broadcastInputs.count(input.id) > 0);
+    streams_ = std::make_unique<ReplicaStreams>(options.replicas, std::move(broadcast), executable_->outputs.size());
+  }
   for (size_t i = 0; i < executable_->variables.size(); ++i)
     variables_.emplace(executable_->variables[i].id, static_cast<int>(i));
   for (const auto &fallback : executable_->fallbacks)
@@ -119,10 +141,11 @@ void CompiledProgram::load(DeviceInfo &device) {
   requireCompiled("load");
   attach(device);
   const auto start = std::chrono::steady_clock::now();
-  engine_ = withinMemory("Session '" + name_ + "': loading",
-                         [&] { return std::make_unique<runtime::Engine>(executable_, *device_, settings_); });
-  logging::session::info("session '{}': loaded on {} with {} threads in {} ms", name_, device.toString(),
-                         engine_->threads(), millisecondsSince(start));
+  replicas_ = withinMemory("Session '" + name_ + "': loading",
+                           [&] { return std::make_unique<runtime::Replicas>(executable_, *device_, settings_); });
+  const std::string replicas = settings_.replicas == 1 ? "" : toText(settings_.replicas) + " replicas, each ";
+  logging::session::info("session '{}': loaded on {} with {}{} threads in {} ms", name_, device.toString(), replicas,
+                         replicas_->engine(0).threads(), millisecondsSince(start));
 }
 
 void CompiledProgram::requireCompiled(const std::string &what) const {
@@ -133,7 +156,7 @@ void CompiledProgram::requireCompiled(const std::string &what) const {
 
 void CompiledProgram::requireLoaded(const std::string &what) const {
   requireCompiled(what);
-  if (!engine_)
+  if (!replicas_)
     throw runtime_error(
         "Session '{}': {} before the program is loaded. Call prepareDevice(), or loadEngineAndConnectStreams() after "
         "prepareDevice(false)",
@@ -143,6 +166,29 @@ void CompiledProgram::requireLoaded(const std::string &what) const {
 int CompiledProgram::findVariable(const TensorId &id) const {
   const auto found = variables_.find(id);
   return found == variables_.end() ? -1 : found->second;
+}
+
+void CompiledProgram::writeVariable(int variable, const void *data) {
+  const executable::VariableSpec &v = executable_->variables[static_cast<size_t>(variable)];
+  const auto count = static_cast<unsigned>(settings_.replicas);
+  const ReplicaGrouping groups = v.replicas.getReplicaGrouping(count);
+  for (unsigned r = 0; r < count; ++r)
+    replicas_->engine(static_cast<int>(r))
+        .writeVariable(variable, static_cast<const char *>(data) + groups.getGroupAt(r) * v.info.nbytes());
+}
+
+void CompiledProgram::readVariable(int variable, void *data) const {
+  const executable::VariableSpec &v = executable_->variables[static_cast<size_t>(variable)];
+  const ReplicaGrouping groups = v.replicas.getReplicaGrouping(static_cast<unsigned>(settings_.replicas));
+  for (unsigned g = 0; g < groups.getNumGroups(); ++g)
+    replicas_->engine(static_cast<int>(groups.getReplicaAt(g)))
+        .readVariable(variable, static_cast<char *>(data) + g * v.info.nbytes());
+}
+
+void CompiledProgram::readReplicas(int variable, void *data) const {
+  const int64_t bytes = executable_->variables[static_cast<size_t>(variable)].info.nbytes();
+  for (int r = 0; r < settings_.replicas; ++r)
+    replicas_->engine(r).readVariable(variable, static_cast<char *>(data) + r * bytes);
 }
 
 CompiledProgram::OneRun::OneRun(CompiledProgram &program) : running(program.running_) {

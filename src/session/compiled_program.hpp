@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -16,8 +17,9 @@
 
 #include "ir/constant_hashes.hpp"
 #include "lower/program.hpp"
-#include "runtime/engine.hpp"
+#include "runtime/replicas.hpp"
 #include "session/program_file.hpp"
+#include "session/replica_streams.hpp"
 
 namespace popart::session {
 
@@ -28,12 +30,14 @@ enum class OrderRule { Accept, Refuse };
 struct CompileOptions {
   const runtime::Device *device = nullptr;           // set; lives as long as the program
   EvaluateOp evaluate;                               // constants of the program; empty: they stay as they are
-  int threads = 1;                                   // of each run
+  int threads = 1;                                   // of each replica
+  int replicas = 1;                                  // that run at the same time
   runtime::Waking waking = runtime::Waking::AsPays;  // of these threads
-  int64_t maxMemoryBytes = 0;                        // of the executable; 0: no limit
+  int64_t maxMemoryBytes = 0;                        // of all replicas together; 0: no limit
   OrderRule order = OrderRule::Accept;
   std::string cacheFolder;              // where compiled programs are looked for and kept; empty: nowhere
   bool cacheVariables = true;           // kept programs have the first values of their variables with them
+  std::set<TensorId> broadcastInputs;   // streams of which all replicas get the same values
   ConstantHashes *constants = nullptr;  // of earlier keys of the same Ir; null: constants are read for each key
   // From a file whose description is that of the Ir and these options: runs in place of what the passes would make.
   std::shared_ptr<const lower::Program> program;
@@ -59,9 +63,9 @@ class CompiledProgram {
   // memory_allocation_err.
   void load(DeviceInfo &device);
   void attach(DeviceInfo &device) const;  // that part of load
-  void unload() { engine_.reset(); }
+  void unload() { replicas_.reset(); }
   bool isCompiled() const { return executable_ != nullptr; }
-  bool isLoaded() const { return engine_ != nullptr; }
+  bool isLoaded() const { return replicas_ != nullptr; }
   // Throw runtime_error naming `what`, and the call that must precede it, unless the program is compiled, or loaded.
   void requireCompiled(const std::string &what) const;
   void requireLoaded(const std::string &what) const;
@@ -71,16 +75,23 @@ class CompiledProgram {
   const lower::Program &lowered() const { return *lowered_; }
   // Number of a variable in executable()->variables; -1: the program has none of that name (it may be unused).
   int findVariable(const TensorId &id) const;
-  // Values in plain C order. The program is loaded and has the variable.
-  void writeVariable(int variable, const void *data) { engine_->writeVariable(variable, data); }
-  void readVariable(int variable, void *data) const { engine_->readVariable(variable, data); }
+  // Values in plain C order. The program is loaded and has the variable. With several groups of replicas: one value of
+  // each group; each replica gets that of its group, and the lowest replica of a group gives it.
+  void writeVariable(int variable, const void *data);
+  void readVariable(int variable, void *data) const;
+  // The values of all replicas, in their order.
+  void readReplicas(int variable, void *data) const;
+  int replicas() const { return settings_.replicas; }
 
-  // Runs once with the streams that `connect()` returns; it is called when no other run can start. Throws runtime_error
-  // when a run is going on, and what connect, the streams and kernels of users throw. Loaded programs only.
+  // Runs once with the streams that `connect()` returns; it is called when no other run can start. Replicas take and
+  // give values in their order, micro-batch by micro-batch (ReplicaStreams). Throws runtime_error when a run is going
+  // on, and what connect, the streams and kernels of users throw. Loaded programs only.
   template <class Connect>
   void run(Connect connect) {
     const OneRun one(*this);
-    engine_->run(connect());
+    runtime::StreamSource &source = connect();
+    if (streams_) return replicas_->run(streams_->lanes(source));
+    replicas_->engine(0).run(source);
   }
 
  private:
@@ -100,7 +111,8 @@ class CompiledProgram {
   std::unordered_map<TensorId, int> variables_;
   const runtime::Device *device_ = nullptr;
   runtime::RunSettings settings_;
-  std::unique_ptr<runtime::Engine> engine_;
+  std::unique_ptr<runtime::Replicas> replicas_;
+  std::unique_ptr<ReplicaStreams> streams_;  // null: one replica
   std::atomic<bool> running_{false};
 };
 

@@ -66,8 +66,8 @@ void finishUpdate(UpdateEmitter &e, const AdamRule &adam, const WeightUpdate &u)
   const TensorInfo &w = e.info(u.weight);
   const Shape shape = w.shape();
   const DataType type1 = orElse(adam.accl1Type, w.dataType()), type2 = orElse(adam.accl2Type, w.dataType());
-  const TensorIndex accl1 = e.state("Accl1___" + u.id, TensorInfo(type1, shape), 0.0);
-  const TensorIndex accl2 = e.state("Accl2___" + u.id, TensorInfo(type2, shape), 0.0);
+  const TensorIndex accl1 = e.state("Accl1___" + u.id, TensorInfo(type1, shape), 0.0, u);
+  const TensorIndex accl2 = e.state("Accl2___" + u.id, TensorInfo(type2, shape), 0.0, u);
   const TensorIndex beta1 = e.scalar("adamBeta1", u), beta2 = e.scalar("adamBeta2", u);
   const TensorIndex m = accumulate(e, accl1, u.clippable, beta1, "MovingAverage", "Accl1Updated___" + u.id);
   const TensorIndex v =
@@ -79,7 +79,7 @@ void finishUpdate(UpdateEmitter &e, const AdamRule &adam, const WeightUpdate &u)
   if (decays) inputs[0] = u.weight, inputs[4] = e.scalar("weightDecay", u);
   std::vector<TensorId> outputs{"AdamUpdater___" + u.id};
   if (correctsBias(adam.mode)) {
-    inputs[3] = e.state("Step___" + u.id, TensorInfo(DataType::FLOAT, {}), 0.0);
+    inputs[3] = e.state("Step___" + u.id, TensorInfo(DataType::FLOAT, {}), 0.0, u);
     inputs[5] = beta1, inputs[6] = beta2;
     outputs.push_back("StepUpdated___" + u.id);
   }
@@ -105,23 +105,23 @@ void finishUpdate(UpdateEmitter &e, const AdaptiveRule &a, const WeightUpdate &u
                     eps = e.scalar("eps", u);
   const TensorIndex g = u.clippable;
   const TensorIndex v1 =
-      accumulate(e, e.state("Accl1___" + u.id, info, a.tfVariant ? 1.0 : 0.0), g, alpha,
+      accumulate(e, e.state("Accl1___" + u.id, info, a.tfVariant ? 1.0 : 0.0, u), g, alpha,
                  mode == AdaptiveMode::AdaGrad ? "DampenedAddSquare" : "MovingAverageSquare", "Accl1Updated___" + u.id);
   TensorIndex x;
   if (mode == AdaptiveMode::AdaDelta) {
-    const TensorIndex v2 = e.state("Accl2___" + u.id, info, 0.0);
+    const TensorIndex v2 = e.state("Accl2___" + u.id, info, 0.0, u);
     x = e.emitOne("AdaDeltaUpdater", {g, v1, v2, eps}, "AdaptiveUpdater___" + u.id);
     accumulate(e, v2, x, alpha, "MovingAverageSquare", "Accl2Updated___" + u.id);
   } else {
     TensorIndex v2;
     if (mode == AdaptiveMode::CenteredRMSProp)
-      v2 = accumulate(e, e.state("Accl2___" + u.id, info, 0.0), g, alpha, "MovingAverage", "Accl2Updated___" + u.id);
+      v2 = accumulate(e, e.state("Accl2___" + u.id, info, 0.0, u), g, alpha, "MovingAverage", "Accl2Updated___" + u.id);
     x = e.emitOne("RMSPropUpdater", {g, v1, v2, eps}, "AdaptiveUpdater___" + u.id,
                   {{"tf_variant", int64_t{a.tfVariant}}});
   }
   TensorIndex rate = e.scalar("learningRate", u);
   if (a.hasMomentum) {
-    const TensorIndex v3 = e.state("Accl3___" + u.id, TensorInfo(orElse(a.accl3Type, weightType), shape), 0.0);
+    const TensorIndex v3 = e.state("Accl3___" + u.id, TensorInfo(orElse(a.accl3Type, weightType), shape), 0.0, u);
     if (a.tfVariant) {
       x = e.emitOne("Mul", {x, e.cast(rate, e.info(x).dataType(), u.id + "_learningRate")}, u.id + "_scaledUpdater");
       rate = e.graph().find("unitLearningRate");

@@ -21,7 +21,7 @@ int seedInput(const Op &op) {
 
 class SeedSetup {
  public:
-  explicit SeedSetup(Ir &ir) : ir_(ir) {}
+  SeedSetup(Ir &ir, int64_t replicas) : ir_(ir), replicas_(replicas) {}
 
   std::optional<TensorId> run() {
     Graph &main = ir_.getMainGraph();
@@ -41,7 +41,9 @@ class SeedSetup {
     else
       get =
           main.addConnectedOp(opDef("GetRandomSeed"), {seed}, {main.freeId("randomSeed___updated")}, {}, firstIn(main));
-    for (const Use &use : uses) giveOwnSeed(main, use, get->outputs()[0]);
+    TensorIndex common = get->outputs()[0];
+    if (replicas_ > 1 && !uses.empty()) common = ofReplica(main, common);
+    for (const Use &use : uses) giveOwnSeed(main, use, common);
     return TensorId(kSeedId);
   }
 
@@ -69,6 +71,12 @@ class SeedSetup {
         if (!main.contains(kSeedId)) main.addVariable(kSeedId, TensorData(TensorInfo(DataType::UINT32, {2})));
         main.connectInput(op->index(), i, main.find(kSeedId));
       }
+  }
+
+  static TensorIndex ofReplica(Graph &main, TensorIndex seed) {
+    const Op *own = main.addConnectedOp(opDef("ReplicaRandomSeed"), {seed}, {main.freeId("randomSeed___ofReplica")}, {},
+                                        firstIn(main));
+    return own->outputs()[0];
   }
 
   TensorIndex modify(Graph &graph, TensorIndex seed, TensorIndex modifier, const Op &user) {
@@ -123,12 +131,13 @@ class SeedSetup {
   }
 
   Ir &ir_;
+  int64_t replicas_;
   uint32_t counter_ = 0;
   std::set<std::pair<GraphId, int>> visited_;
 };
 
 }  // namespace
 
-std::optional<TensorId> setUpRandomSeeds(Ir &ir) { return SeedSetup(ir).run(); }
+std::optional<TensorId> setUpRandomSeeds(Ir &ir, int64_t replicas) { return SeedSetup(ir, replicas).run(); }
 
 }  // namespace popart::transforms

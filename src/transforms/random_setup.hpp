@@ -1,6 +1,7 @@
 // setUpRandomSeeds: one seed variable feeds all random ops, each through a modifier of its own.
 //   randomSeed___fromHost → GetRandomSeed → ModifyRandomSeed{1} → op 1
 //                                         → ModifyRandomSeed{2} → op 2 …
+// With several replicas each makes a seed of its own from that of GetRandomSeed.
 #pragma once
 #include <optional>
 
@@ -12,6 +13,6 @@ namespace popart::transforms {
 // with every micro-batch; inside subgraphs the seed comes in through the caller, in loops it also changes with every
 // iteration. Seeds that the program made itself stay. Returns the id of the variable; nothing when no op is random.
 // Throws popart::error for a random op without seed in a subgraph.
-std::optional<TensorId> setUpRandomSeeds(Ir &ir);
+std::optional<TensorId> setUpRandomSeeds(Ir &ir, int64_t replicas);
 
 }  // namespace popart::transforms

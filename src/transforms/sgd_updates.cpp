@@ -2,6 +2,7 @@
 //   SGD0  w = SGD0VarUpdate(w, g)
 //   SGD1  v = Accumulate(v, g); w = SGD1VarUpdate(w, v); v = SGD1AcclUpdate(v, w)
 //   SGD2  v = SGD2PartialAcclUpdate(v, w); v = Accumulate(v, g); w = SGD2VarUpdate(w, v)
+//   Replicas: g is joined over them, or, where v accumulates over micro-batches, v: the scalars take account of it.
 //   Nesterov: the weight update takes SGD1Nesterov(g, w, v) in place of v, g summed over the micro-batches.
 #include "transforms/update_emitter.hpp"
 
@@ -14,16 +15,17 @@ TensorIndex velocityState(UpdateEmitter &e, const SgdRule &sgd, const WeightUpda
   const DataType weightType = e.info(u.weight).dataType();
   if (!isCombined(sgd)) {
     const DataType type = sgd.accl1Type == DataType::UNDEFINED ? weightType : sgd.accl1Type;
-    return e.state("Accl1___" + u.id, TensorInfo(type, e.info(u.weight).shape()), 0.0);
+    return e.state("Accl1___" + u.id, TensorInfo(type, e.info(u.weight).shape()), 0.0, u);
   }
   check(e.info(u.gradient).dataType() == weightType,
         "SGD '{}': weight and gradient differ in type: got {} and {}, expected equal types", u.id, weightType,
         e.info(u.gradient).dataType());
   const double swd1 = u.rule->scalar("scaledWeightDecay1").value.val();
-  if (swd1 == 0) return e.state("Accl___" + u.id, e.info(u.weight), 0.0);
-  std::vector<double> values = e.graph().tensor(u.weight).tensorData().asDoubles();
+  if (swd1 == 0) return e.state("Accl___" + u.id, e.info(u.weight), 0.0, u);
+  const TensorData &first = e.graph().tensor(u.weight).tensorData();  // one value per group of replicas
+  std::vector<double> values = first.asDoubles();
   for (double &v : values) v *= swd1;
-  return e.state("Accl___" + u.id, TensorData::fromDoubles(e.info(u.weight), values));
+  return e.state("Accl___" + u.id, e.info(u.weight), TensorData::fromDoubles(first.info(), values), u);
 }
 
 }  // namespace
@@ -33,6 +35,8 @@ void beginUpdate(UpdateEmitter &e, const SgdRule &sgd, WeightUpdate &u) {
   if (!sgd.hasVelocity || !combined) u.gradient = e.accumulated(u);
   u.clippable = u.gradient;
   if (!sgd.hasVelocity) return;
+  const bool reducesVelocity = combined && e.accumulates();  // once per update
+  if (combined && !e.accumulates()) u.gradient = e.reduced(u.gradient, "Add", u, "FinalReducedGradient___" + u.id);
   TensorIndex v = velocityState(e, sgd, u);
   if (!combined)
     v = e.emitOne("SGD2PartialAcclUpdate",
@@ -40,9 +44,11 @@ void beginUpdate(UpdateEmitter &e, const SgdRule &sgd, WeightUpdate &u) {
                   "AcclIntoReduce___" + u.id);
   const std::string factor = combined ? "dampeningScaleFactor1" : "dampeningScaleFactor2";
   if (combined) e.setContext(ExecutionContext::Normal);  // the velocity itself accumulates
-  u.velocity = e.emitOne("Accumulate", {v, u.gradient, e.scalar(factor, u)}, "AcclIntoUpdate___" + u.id,
+  u.velocity = e.emitOne("Accumulate", {v, u.gradient, e.scalar(factor, u)},
+                         (reducesVelocity ? "AcclIntoReduce___" : "AcclIntoUpdate___") + u.id,
                          {{"accumulation_type", std::string("DampenedAdd")}});
   e.setContext(ExecutionContext::AccumulateOuterFragment);
+  if (reducesVelocity) u.velocity = e.reduced(u.velocity, "Add", u, "AcclIntoUpdate___" + u.id);
   u.clippable = u.velocity;
   if (!sgd.usesNesterov) return;
   // A combined velocity holds dampened gradients only, so the plain ones are summed beside it.

@@ -25,20 +25,31 @@ std::vector<TensorIndex> UpdateEmitter::emit(std::string_view type, const std::v
 }
 
 TensorIndex UpdateEmitter::accumulated(const WeightUpdate &u) {
-  if (!accumulates()) return u.gradient;
   const OptimizerFactors &factors = rules_.factors;
   const bool running = factors.reduction == OptimizerFactors::Reduction::MeanRunning;
+  const char *over = running ? "Mean" : "Add";
+  if (!accumulates()) return reduced(u.gradient, over, u, "FinalReducedGradient___" + u.id);
   const float share = running ? 1.0f / static_cast<float>(factors.accumulationFactor) : 1.0f;
-  return accumulatedIn("Accum___" + u.id, u, u.rule->accumType, share);
+  return accumulatedIn("Accum___" + u.id, u, u.rule->accumType, share, over);
 }
 
 TensorIndex UpdateEmitter::summedIn(const TensorId &state, const WeightUpdate &u) {
-  return accumulates() ? accumulatedIn(state, u, DataType::UNDEFINED, 1.0f) : u.gradient;
+  return accumulates() ? accumulatedIn(state, u, DataType::UNDEFINED, 1.0f, "Add") : u.gradient;
 }
 
-TensorIndex UpdateEmitter::accumulatedIn(const TensorId &id, const WeightUpdate &u, DataType accumType, float share) {
+TensorIndex UpdateEmitter::reduced(TensorIndex t, const char *op, const WeightUpdate &u, const TensorId &outputId) {
+  const auto replicas = static_cast<unsigned>(rules_.factors.replicationFactor);
+  const ReplicaGrouping group = graph_.tensor(u.weight).variableSettings.getReplicaGrouping(replicas);
+  if (group.getGroupSize() == 1) return t;
+  return emitOne(
+      accumulates() ? "ReplicatedAllReduceInplace" : "ReplicatedAllReduce", {t}, outputId,
+      {{"op", std::string(op)}, {"group_size", int64_t{group.getGroupSize()}}, {"stride", int64_t{group.getStride()}}});
+}
+
+TensorIndex UpdateEmitter::accumulatedIn(const TensorId &id, const WeightUpdate &u, DataType accumType, float share,
+                                         const char *over) {
   const DataType type = accumType == DataType::UNDEFINED ? info(u.weight).dataType() : accumType;
-  const TensorIndex state = this->state(id, TensorInfo(type, info(u.weight).shape()), 0.0);
+  const TensorIndex state = this->state(id, TensorInfo(type, info(u.weight).shape()), 0.0, u);
   const TensorIndex factor =
       graph_.addConstant(graph_.freeId("accumulationShare___" + u.id), TensorData::scalar(share));
   setContext(ExecutionContext::Normal);
@@ -46,8 +57,9 @@ TensorIndex UpdateEmitter::accumulatedIn(const TensorId &id, const WeightUpdate 
   const TensorIndex sum = emitOne("Accumulate", {state, gradient, factor}, "AccumOut___" + u.id,
                                   {{"accumulation_type", std::string("DampenedAdd")}});
   setContext(ExecutionContext::AccumulateOuterFragment);
-  accumulators_.emplace_back(u.id, sum);
-  return sum;
+  const TensorIndex everywhere = reduced(sum, over, u, "FinalReducedGradient___" + u.id);
+  accumulators_.emplace_back(u.id, everywhere);
+  return everywhere;
 }
 
 void UpdateEmitter::clearAccumulators() {
@@ -63,22 +75,26 @@ TensorIndex UpdateEmitter::cast(TensorIndex t, DataType type, const TensorId &ou
   return info(t).dataType() == type ? t : emitOne("Cast", {t}, outputId, {{"to", int64_t{toOnnxDataType(type)}}});
 }
 
-TensorIndex UpdateEmitter::state(const TensorId &id, const TensorInfo &wanted, double value) {
-  if (value == 0) return state(id, TensorData(wanted));
-  return state(id, TensorData::fromDoubles(wanted, std::vector<double>(static_cast<size_t>(wanted.nelms()), value)));
+TensorIndex UpdateEmitter::state(const TensorId &id, const TensorInfo &wanted, double value, const WeightUpdate &u) {
+  if (value == 0) return state(id, wanted, TensorData(wanted), u);
+  return state(id, wanted,
+               TensorData::fromDoubles(wanted, std::vector<double>(static_cast<size_t>(wanted.nelms()), value)), u);
 }
 
-TensorIndex UpdateEmitter::state(const TensorId &id, const TensorData &initial) {
+TensorIndex UpdateEmitter::state(const TensorId &id, const TensorInfo &wanted, const TensorData &initial,
+                                 const WeightUpdate &u) {
   TensorIndex t = graph_.find(id);
   if (t.valid()) {
     check(
-        info(t) == initial.info() && graph_.tensor(t).tensorType() == TensorType::Variable,
+        info(t) == wanted && graph_.tensor(t).tensorType() == TensorType::Variable,
         "Optimizer '{}': the model's initial value of this state cannot be used: got {}, expected an initializer of {}",
-        id, info(t), initial.info());
+        id, info(t), wanted);
   } else {
     t = graph_.addVariable(id, initial);
+    graph_.tensor(t).info = wanted;
   }
   graph_.tensor(t).isOptimizerState = true;
+  graph_.tensor(t).variableSettings = graph_.tensor(u.weight).variableSettings;
   return t;
 }
 

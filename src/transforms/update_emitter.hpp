@@ -32,20 +32,23 @@ class UpdateEmitter {
                       Attributes attributes = {});
   // t in element type `type`.
   TensorIndex cast(TensorIndex t, DataType type, const TensorId &outputId);
-  // State variable `id` of this info; filled with `value` unless the graph has it already.
-  TensorIndex state(const TensorId &id, const TensorInfo &info, double value);
-  TensorIndex state(const TensorId &id, const TensorData &initial);
+  // State variable `id` of the update; filled with `value` unless the graph has it already. It belongs to the replicas
+  // that share the weight.
+  TensorIndex state(const TensorId &id, const TensorInfo &info, double value, const WeightUpdate &update);
+  TensorIndex state(const TensorId &id, const TensorInfo &info, const TensorData &initial, const WeightUpdate &update);
 
   const OptimizerValue &lossScaling() const { return rules_.lossScaling; }
 
   // What optimizer ops made from now on belong to: each micro-batch, or the update after the last one.
   void setContext(ExecutionContext context) { context_ = context; }
   // The gradient summed (Running mean: averaged) over the micro-batches in state "Accum___<weight>", of the rule's type
-  // or else the weight's; the gradient itself where nothing accumulates.
+  // or else the weight's, and over the weight's group of replicas; the gradient itself where there is one of each.
   TensorIndex accumulated(const WeightUpdate &update);
-  // The gradient summed over the micro-batches in state `id` of the weight's type; the gradient itself where nothing
-  // accumulates.
+  // The gradient summed over the micro-batches in state `id` of the weight's type, and over the replicas.
   TensorIndex summedIn(const TensorId &id, const WeightUpdate &update);
+  // t joined by `op` ("Add", "Mean") over the replicas that share the weight; a variable is reduced where it lies. t
+  // itself with one replica.
+  TensorIndex reduced(TensorIndex t, const char *op, const WeightUpdate &update, const TensorId &outputId);
   // Empties the accumulators of `accumulated` and `summedIn`; to be called after all updates.
   void clearAccumulators();
   bool accumulates() const { return rules_.factors.accumulationFactor > 1; }
@@ -53,7 +56,8 @@ class UpdateEmitter {
   const std::vector<ScalarVariable> &scalarVariables() const { return scalarVariables_; }
 
  private:
-  TensorIndex accumulatedIn(const TensorId &id, const WeightUpdate &update, DataType accumType, float share);
+  TensorIndex accumulatedIn(const TensorId &id, const WeightUpdate &update, DataType accumType, float share,
+                            const char *over);
 
   Graph &graph_;
   const UpdateRules &rules_;

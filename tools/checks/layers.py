@@ -31,6 +31,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "session": ("pipeline", "runtime"),
     "backends/ref": ("ops", "executable"),
     "backends/cpu": ("ops", "memory"),
+    "backends/collectives": ("executable",),
     "backends/ipu_model": ("runtime",),
     "backends/cuda": ("ops", "executable"),
 }

@@ -180,8 +180,7 @@ OptimizerScalar SGD::scalar(const std::string &name, const TensorId &weight) con
                 dm.isConst() && vs.isConst() && ls.isConst());
   if (name == "nesterovGradScaleFactor") return make(name, weight, vs.val() * (combined ? r : 1.0f), vs.isConst());
   if (name == "nesterovUnscale") {
-    const float divisor =
-        combined ? ls.val() * (mean ? af : 1.0f) * (mean && !f.accumulates ? rf : 1.0f) : gradientDivisor();
+    const float divisor = combined ? ls.val() * (mean ? af * rf : 1.0f) : gradientDivisor();
     return make(name, weight, 1.0f / divisor, ls.isConst());
   }
   if (name == "weightDecay") return make(name, weight, wd.val(), wd.isConst());

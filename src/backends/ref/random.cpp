@@ -115,6 +115,13 @@ void modifyRandomSeed(const Context &c) {
   writeSeed(c.out[0], modifySeed(seedOf(c.in[0]), c.in[1].as<const uint32_t>()[0]));
 }
 
+// The first replica keeps the seed: it draws what a single one would.
+void replicaRandomSeed(const Context &c) {
+  const auto replica = static_cast<uint32_t>(c.run.replica());
+  const PhiloxKey seed = seedOf(c.in[0]);
+  writeSeed(c.out[0], replica == 0 ? seed : modifySeed(modifySeed(seed, 0), replica));
+}
+
 constexpr Entry kEntries[] = {
     {"RandomUniform", randomUniform},
     {"RandomNormal", randomNormal},
@@ -125,6 +132,7 @@ constexpr Entry kEntries[] = {
     {"ShapedDropoutGrad", shapedDropout},
     {"GetRandomSeed", getRandomSeed},
     {"ModifyRandomSeed", modifyRandomSeed},
+    {"ReplicaRandomSeed", replicaRandomSeed},
 };
 
 }  // namespace

@@ -19,18 +19,29 @@ void importScatterReduce(NodeContext &n) {
   importRegular(n);
 }
 
-// commGroup is [CommGroupType, size]; one replica is the only member of the group of all.
+// commGroup is [CommGroupType, size]; without it all replicas are one group.
 void importCollective(NodeContext &n) {
   const auto group = n.attr<std::vector<int64_t>>("commGroup", {});
+  const auto replicas = static_cast<unsigned>(n.importer().options().replicas);
+  CommGroup members;
   if (!group.empty()) {
     n.require(group.size() == 2, "attribute commGroup: got {}, expected [type, size]", group);
     const auto type = static_cast<CommGroupType>(group[0]);
     const bool sized = type == CommGroupType::Consecutive || type == CommGroupType::Orthogonal;
     n.require(sized || type == CommGroupType::All || type == CommGroupType::None,
               "attribute commGroup is no CommGroupType: got {}", group[0]);
+    const bool fits = sized && group[1] >= 1 && (replicas == 0 || (group[1] <= replicas && replicas % group[1] == 0));
+    n.require(!sized || fits,
+              "the size of its groups must divide the number of replicas: got groups of {}, {} replicas", group[1],
+              replicas);
     n.attributes().erase("commGroup");
-    n.attributes().set("group_size", sized ? group[1] : int64_t{1});
+    members = CommGroup(type, static_cast<unsigned>(group[1]));
+    if (replicas == 0) n.attributes().set("group_size", sized ? group[1] : int64_t{1});
   }
+  if (replicas == 0) return importRegular(n);
+  const ReplicaGrouping grouping = members.toReplicaGrouping(replicas);
+  n.attributes().set("group_size", int64_t{grouping.getGroupSize()});
+  n.attributes().set("stride", int64_t{grouping.getStride()});
   importRegular(n);
 }
 

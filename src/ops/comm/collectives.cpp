@@ -1,10 +1,12 @@
-// Collectives over replicas. Each row states shapes for a group of `group_size` replicas; within a group of one they
-// are identities up to shape (SquareAdd squares), which is how they decompose. `op` is the collective operator,
-// `stride` the distance of the group's members.
+// Collectives over replicas. Each row states shapes for a group of `group_size` replicas; `op` is the collective operator,
+// `stride` the distance of the group's members. They decompose into the three that devices have kernels for
+// (CollectiveReduce, CollectiveScatter, CollectiveGather), with arithmetic around them; within a group of one they are
+// identities up to shape (SquareAdd squares).
 #include <popart/op.hpp>
 
 #include "ops/catalog.hpp"
 #include "ops/expression.hpp"
+#include "ops/operand_layouts.hpp"
 #include "ops/rules.hpp"
 
 namespace popart::ops {
@@ -38,13 +40,29 @@ OpDef collectiveRow(const char *type) {
       .attr("stride", int64_t{1});
 }
 
-// The value of the reduction in a group of one.
-TensorIndex reduceAlone(DecomposeBuilder &b) {
-  if (b.op().attrInt("group_size") != 1)
-    throw error("{}: a group of {} replicas needs a device with collectives, which this one has not. Use one replica",
-                b.op().debugName(), b.op().attrInt("group_size"));
-  if (b.op().attrString("op") == "SquareAdd") return Expression(b, b.in(0)) * Expression(b, b.in(0));
-  return b.emit("Identity", {b.in(0)});
+bool isAlone(const Op &op) { return op.attrInt("group_size") == 1; }
+
+// What members contribute to a sum of squares, a logical reduction or the like.
+TensorIndex contribution(DecomposeBuilder &b) {
+  return b.op().attrString("op") == "SquareAdd" ? b.emit("Mul", {b.in(0), b.in(0)}) : b.in(0);
+}
+
+// A collective that devices know, on one tensor.
+TensorIndex emitCollective(DecomposeBuilder &b, const char *type, TensorIndex x, const std::string &op,
+                           Attributes more = {}) {
+  more.set("op", op);
+  more.set("group_size", b.op().attrInt("group_size"));
+  more.set("stride", b.op().attrInt("stride"));
+  return b.emit(type, {x}, std::move(more));
+}
+
+// Mean and SquareAdd are sums with arithmetic around them.
+TensorIndex emitReduction(DecomposeBuilder &b, const char *type) {
+  const std::string &op = b.op().attrString("op");
+  const bool sum = op == "Mean" || op == "SquareAdd";
+  const TensorIndex joined = emitCollective(b, type, contribution(b), sum ? "Add" : op);
+  if (op != "Mean") return joined;
+  return b.emit("Div", {joined, b.scalar(b.inInfo(0).dataType(), static_cast<double>(b.op().attrInt("group_size")))});
 }
 
 void addReplicatedAllReduce(OpDefs &rows) {
@@ -54,7 +72,11 @@ void addReplicatedAllReduce(OpDefs &rows) {
                        c.out(0, c.in(0));
                      })
                      .inplace("ReplicatedAllReduceInplace", 10)
-                     .decompose([](DecomposeBuilder &b) { b.result(0, reduceAlone(b)); })
+                     .decompose([](DecomposeBuilder &b) {
+                       const bool alone = isAlone(b.op()) || b.op().attrString("op") == "Local";
+                       b.result(0,
+                                alone ? b.emit("Identity", {contribution(b)}) : emitReduction(b, "CollectiveReduce"));
+                     })
                      .noGrad("reductions over replicas are not differentiable")
                      .doc("Reduction over the replicas of each group; every replica gets the result."));
 }
@@ -70,7 +92,10 @@ void addScatterGather(OpDefs &rows) {
             c.out(0, c.hasAttr("meta_shape") ? TensorInfo(c.type(0), shape, c.attrInts("meta_shape"))
                                              : TensorInfo(c.type(0), shape));
           })
-          .decompose([](DecomposeBuilder &b) { b.result(0, emitReshape(b, reduceAlone(b), b.outInfo(0).shape())); })
+          .decompose([](DecomposeBuilder &b) {
+            b.result(0, isAlone(b.op()) ? emitReshape(b, contribution(b), b.outInfo(0).shape())
+                                        : emitReduction(b, "CollectiveScatter"));
+          })
           .vjp([](VjpBuilder &b) {
             if (b.op().attrString("op") != "Local")
               throw error("{}: reductions over replicas are not differentiable. Take replica_sharded_slice",
@@ -82,34 +107,92 @@ void addScatterGather(OpDefs &rows) {
                               {"shape", b.inInfo(0).shape()}}));
           })
           .doc("Reduction of the flattened tensor; member i of the group gets chunk i of ceil(n / group_size)."));
-  rows.push_back(collectiveRow("ReplicatedAllGather")
-                     .attrOptional("shape", AttributeType::Ints)
+  rows.push_back(
+      collectiveRow("ReplicatedAllGather")
+          .attrOptional("shape", AttributeType::Ints)
+          .infer([](InferContext &c) {
+            requireCollective(c);
+            const Shape shape =
+                c.hasAttr("shape") ? c.attrInts("shape") : Shape{c.in(0).nelms() * c.attrInt("group_size")};
+            c.require(elementCount(shape) <= c.in(0).nelms() * c.attrInt("group_size"),
+                      "the gathered tensor is larger than its parts: got shape {} from {} parts of {}", shape,
+                      c.attrInt("group_size"), c.in(0));
+            c.out(0, c.type(0), shape);
+          })
+          .decompose([](DecomposeBuilder &b) {
+            const int64_t n = b.outInfo(0).nelms();
+            if (!isAlone(b.op())) {
+              const TensorIndex all = emitCollective(b, "CollectiveGather", b.in(0), "Local", {{"elements", n}});
+              return b.result(0, emitReshape(b, all, b.outInfo(0).shape()));
+            }
+            TensorIndex flat = emitReshape(b, b.in(0), {b.inInfo(0).nelms()});
+            if (n != b.inInfo(0).nelms()) {
+              const std::vector<int64_t> zero{0}, end{n};
+              flat = b.emit("Slice", {flat}, {{"starts", zero}, {"ends", end}, {"axes", zero}});
+            }
+            b.result(0, emitReshape(b, flat, b.outInfo(0).shape()));
+          })
+          .vjp([](VjpBuilder &b) {  // each member gets back its own part
+            const TensorIndex part = b.emit("ReplicatedReduceScatter", {b.gradOut(0)},
+                                            {{"op", std::string("Local")},
+                                             {"group_size", b.op().attrInt("group_size")},
+                                             {"stride", b.op().attrInt("stride")}});
+            b.grad(0, b.emit("Reshape", {part}, {{"shape", b.inInfo(0).shape()}}));
+          })
+          .doc("The flattened parts of all members of the group, padding dropped, in `shape`."));
+}
+
+// The collectives that devices have kernels for; operands are independent of each other, so that several collectives of
+// one kind can be one meeting.
+OpDef meetingRow(const char *type) {
+  return OpDef("popart", type, {1})
+      .cost(movesData())
+      .input("data", kNumeric | kBool, "", Arity::Variadic)
+      .output("results", Arity::Variadic)
+      .attr("op", std::string("Add"))
+      .attr("group_size", int64_t{1})
+      .attr("stride", int64_t{1})
+      .traits(Trait::Internal)
+      .notOnnx()
+      .noGrad("it is made after differentiation");
+}
+
+void requireMeeting(InferContext &c) {
+  requireCollective(c);
+  c.require(c.inputCount() >= 1 && c.outputCount() == c.inputCount(),
+            "needs one output per input: got {} inputs and {} outputs", c.inputCount(), c.outputCount());
+  for (int i = 1; i < c.inputCount(); ++i)
+    c.require(c.in(i).dataType() == c.in(0).dataType(), "element types differ: got {} and {}", c.in(i), c.in(0));
+}
+
+void addMeetings(OpDefs &rows) {
+  rows.push_back(meetingRow("CollectiveReduce")
+                     .layouts([](const Op &op, OperandLayouts &layouts) {
+                       if (op.inputCount() == 1) allAlike(op, layouts);
+                     })
                      .infer([](InferContext &c) {
-                       requireCollective(c);
-                       const Shape shape =
-                           c.hasAttr("shape") ? c.attrInts("shape") : Shape{c.in(0).nelms() * c.attrInt("group_size")};
-                       c.require(elementCount(shape) <= c.in(0).nelms() * c.attrInt("group_size"),
-                                 "the gathered tensor is larger than its parts: got shape {} from {} parts of {}",
-                                 shape, c.attrInt("group_size"), c.in(0));
-                       c.out(0, c.type(0), shape);
+                       requireMeeting(c);
+                       for (int i = 0; i < c.inputCount(); ++i) c.out(i, c.in(i));
                      })
-                     .decompose([](DecomposeBuilder &b) {
-                       TensorIndex flat = emitReshape(b, reduceAlone(b), {b.inInfo(0).nelms()});
-                       const int64_t n = b.outInfo(0).nelms();
-                       if (n != b.inInfo(0).nelms()) {
-                         const std::vector<int64_t> zero{0}, end{n};
-                         flat = b.emit("Slice", {flat}, {{"starts", zero}, {"ends", end}, {"axes", zero}});
-                       }
-                       b.result(0, emitReshape(b, flat, b.outInfo(0).shape()));
+                     .doc("Add, Mul, Min, Max, LogicalAnd or LogicalOr over the group, for every member."));
+  rows.push_back(meetingRow("CollectiveScatter")
+                     .infer([](InferContext &c) {
+                       requireMeeting(c);
+                       const int64_t group = c.attrInt("group_size");
+                       for (int i = 0; i < c.inputCount(); ++i)
+                         c.out(i, c.in(i).dataType(), {(c.in(i).nelms() + group - 1) / group});
                      })
-                     .vjp([](VjpBuilder &b) {  // each member gets back its own part
-                       const TensorIndex part = b.emit("ReplicatedReduceScatter", {b.gradOut(0)},
-                                                       {{"op", std::string("Local")},
-                                                        {"group_size", b.op().attrInt("group_size")},
-                                                        {"stride", b.op().attrInt("stride")}});
-                       b.grad(0, b.emit("Reshape", {part}, {{"shape", b.inInfo(0).shape()}}));
+                     .doc("As CollectiveReduce, or no join (Local); member i gets chunk i of the flattened result."));
+  rows.push_back(meetingRow("CollectiveGather")
+                     .attrRequired("elements", AttributeType::Int)
+                     .infer([](InferContext &c) {
+                       requireMeeting(c);
+                       const int64_t most = c.in(0).nelms() * c.attrInt("group_size"), n = c.attrInt("elements");
+                       c.require(c.inputCount() == 1 && n >= 0 && n <= most,
+                                 "the gathered tensor must have 0 to {} elements: got {}", most, n);
+                       c.out(0, c.type(0), {n});
                      })
-                     .doc("The flattened parts of all members of the group, padding dropped, in `shape`."));
+                     .doc("The flattened tensors of the members, one behind the other, up to `elements`."));
 }
 
 // Copies between IPUs or tile sets: placement facts that change no number.
@@ -215,6 +298,7 @@ OpDefs collectiveOps() {
   addAllReduce(rows, "AllReduceGrad");
   addReplicatedAllReduce(rows);
   addScatterGather(rows);
+  addMeetings(rows);
   return rows;
 }
 

@@ -1,0 +1,107 @@
+// A thread per replica but the first, which sleeps between runs, and the collectives in which they meet.
+#include "runtime/replicas.hpp"
+
+#include <atomic>
+#include <exception>
+#include <system_error>
+#include <thread>
+
+#include <popart/error.hpp>
+
+#include "base/threads/processors.hpp"
+#include "base/threads/wait_while.hpp"
+#include "runtime/thread_collectives.hpp"
+
+namespace popart::runtime {
+
+struct Replicas::Crew {
+  Crew(int replicas, bool polls) : spin(polls), collectives(replicas, polls), failures(static_cast<size_t>(replicas)) {}
+  ~Crew() {
+    stop = true;
+    ring();
+    for (std::thread &t : threads) t.join();
+  }
+
+  void hire(Replicas &owner) {
+    try {
+      for (int r = 1; r < owner.count(); ++r) threads.emplace_back([this, &owner, r] { work(owner.engine(r), r); });
+    } catch (const std::system_error &e) {
+      throw runtime_error("{} replicas need as many threads, but the system refused number {}: {}. Use fewer replicas",
+                          owner.count(), threads.size() + 1, e.what());
+    }
+  }
+
+  void work(Engine &engine, int replica) {
+    for (uint32_t seen = 0;;) {
+      waitWhile(runs, seen, spin);
+      seen = runs.load(std::memory_order_acquire);
+      if (stop) return;
+      runOne(engine, replica);
+      if (busy.fetch_sub(1, std::memory_order_acq_rel) == 1) busy.notify_all();
+    }
+  }
+
+  void runOne(Engine &engine, int replica) noexcept {
+    try {
+      engine.run(*streams[static_cast<size_t>(replica)]);
+      collectives.finish();
+    } catch (...) {
+      failures[static_cast<size_t>(replica)] = {std::current_exception(), ++failed};
+      collectives.fail();
+    }
+  }
+
+  void ring() {
+    runs.fetch_add(1, std::memory_order_acq_rel);
+    runs.notify_all();
+  }
+
+  struct Failure {
+    std::exception_ptr exception;
+    int order = 0;  // 1: the first one of the run
+  };
+  const bool spin;  // whether waiting threads poll for a while
+  ThreadCollectives collectives;
+  std::vector<Failure> failures;
+  std::atomic<int> failed{0};
+  std::span<StreamSource *const> streams;
+  std::atomic<uint32_t> runs{0};
+  std::atomic<int> busy{0};  // replicas that run, but the first
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> threads;
+};
+
+Replicas::Replicas(std::shared_ptr<const executable::Executable> executable, const Device &device,
+                   const RunSettings &settings) {
+  RunSettings own = settings;
+  if (own.replicas > 1) {
+    crew_ = std::make_unique<Crew>(own.replicas, own.replicas * own.threads <= processorLimits().threads());
+    own.collectives = &crew_->collectives;
+  }
+  for (own.replica = 0; own.replica < own.replicas; ++own.replica)
+    engines_.push_back(std::make_unique<Engine>(executable, device, own));
+  if (crew_) crew_->hire(*this);
+}
+
+Replicas::~Replicas() { crew_.reset(); }
+
+void Replicas::run(std::span<StreamSource *const> streams) {
+  if (!crew_) return engines_[0]->run(*streams[0]);
+  Crew &crew = *crew_;
+  crew.streams = streams;
+  crew.collectives.start();
+  crew.busy.store(count() - 1, std::memory_order_relaxed);
+  crew.ring();
+  crew.runOne(*engines_[0], 0);
+  while (const int busy = crew.busy.load(std::memory_order_acquire)) waitWhile(crew.busy, busy, crew.spin);
+  if (crew.failed.load() == 0) return;
+  std::exception_ptr first;
+  for (Crew::Failure &f : crew.failures) {
+    if (f.order == 1) first = f.exception;
+    f = {};
+  }
+  crew.failed = 0;
+  std::rethrow_exception(first);
+}
+
+}  // namespace popart::runtime

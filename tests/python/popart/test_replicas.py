@@ -1,0 +1,299 @@
+"""Replicated graphs in one process: data parallel training against torch, data per replica, weights by group."""
+
+import numpy as np
+import popart
+import pytest
+import torch
+
+import onnx
+from tests.python.popart.test_accumulation import (
+    BIAS,
+    CASES,
+    WEIGHTS,
+    Mean,
+    Post,
+    Running,
+    Sum,
+    model,
+    torch_module,
+    weights_of,
+)
+
+RNG = np.random.default_rng(22)
+STEPS, FACTOR, RUNS = 2, 3, 2
+
+
+def replicated(replicas, factor=1):
+    options = popart.SessionOptions()
+    options.enableReplicatedGraphs = True
+    options.replicatedGraphCount = replicas
+    options.enableGradientAccumulation = factor > 1
+    options.accumulationFactor = factor
+    return options
+
+
+def device():
+    return popart.DeviceManager().createCpuDevice()
+
+
+def training(optimizer, options, anchors, steps=STEPS):
+    proto, y, loss = model()
+    session = popart.TrainingSession(
+        fnModel=proto,
+        dataFlow=popart.DataFlow(steps, anchors(y, loss)),
+        loss=loss,
+        optimizer=optimizer,
+        deviceInfo=device(),
+        userOptions=options,
+    )
+    session.prepareDevice()
+    session.weightsFromHost()
+    return session, y, loss
+
+
+@pytest.mark.parametrize(("reduction", "strategy"), [(Sum, Post), (Mean, Post), (Mean, Running)])
+@pytest.mark.parametrize(("replicas", "factor"), [(2, 1), (2, FACTOR), (4, 1)])
+@pytest.mark.parametrize("name", CASES)
+def test_agrees_with_torch(name, replicas, factor, reduction, strategy):
+    make, make_torch = CASES[name]
+    options = replicated(replicas, factor)
+    options.accumulationAndReplicationReductionType = reduction
+    options.meanAccumulationAndReplicationReductionStrategy = strategy
+    session, _y, loss = training(make(), options, lambda y, loss: [loss])
+    data = RNG.normal(size=(RUNS, STEPS, factor, replicas, 5, 6)).astype(np.float32)
+    w, b = torch_module()
+    optimizer = make_torch([w, b])
+    for run in range(RUNS):
+        anchors = session.initAnchorArrays()
+        lead = (STEPS, replicas) if factor == 1 else (STEPS, factor, replicas)
+        assert anchors[loss].shape == lead
+        losses = anchors[loss].reshape(STEPS, factor, replicas)
+        session.run(popart.PyStepIO({"x": data[run]}, anchors))
+        for step in range(STEPS):
+            optimizer.zero_grad()
+            for place in np.ndindex(factor, replicas):
+                value = 0.5 * torch.tanh(torch.tensor(data[run, step][place]) @ w + b).abs().sum()
+                np.testing.assert_allclose(losses[step][place], value.item(), rtol=1e-4)
+                (value / (factor * replicas if reduction == Mean else 1)).backward()
+            optimizer.step()
+    result = weights_of(session)
+    np.testing.assert_allclose(result["w"], w.detach().numpy(), rtol=2e-4, atol=2e-5)
+    np.testing.assert_allclose(result["b"], b.detach().numpy(), rtol=2e-4, atol=2e-5)
+
+
+def inference(options, anchors=None, settings=None, steps=2):
+    builder = popart.Builder()
+    arguments = [] if settings is None else [popart.InputSettings(settings)]
+    x = builder.addInputTensor(popart.TensorInfo("FLOAT", [2]), *arguments, "x")
+    y = builder.aiOnnx.mul([x, builder.aiOnnx.constant(np.array([2, 3], np.float32))], "y")
+    session = popart.InferenceSession(
+        fnModel=builder.getModelProto(),
+        dataFlow=popart.DataFlow(steps, anchors or [y]),
+        deviceInfo=device(),
+        userOptions=options,
+    )
+    session.prepareDevice()
+    return session, x, y
+
+
+def test_data_is_laid_out_by_batch_and_replica():
+    session, x, y = inference(replicated(3))
+    anchors = session.initAnchorArrays()
+    assert anchors[y].shape == (2, 3, 2)
+    assert session.replicationFactor == 3
+    data = np.arange(12, dtype=np.float32).reshape(2, 3, 2)
+    session.run(popart.PyStepIO({x: data}, anchors))
+    np.testing.assert_array_equal(anchors[y], data * [2, 3])
+
+
+@pytest.mark.parametrize("kind", ["Final", "Sum", "EveryN"])
+def test_anchor_return_types(kind):
+    kinds = {
+        "Final": (popart.AnchorReturnType("Final"), lambda v: v[-1]),
+        "Sum": (popart.AnchorReturnType("Sum"), lambda v: v.sum(0)),
+        "EveryN": (popart.AnchorReturnType("EveryN", 2), lambda v: v[1::2]),
+    }
+    anchor, expected = kinds[kind]
+    session, x, y = inference(replicated(2), {"Mul:0": anchor}, steps=4)
+    anchors = session.initAnchorArrays()
+    data = RNG.normal(size=(4, 2, 2)).astype(np.float32)
+    session.run(popart.PyStepIO({x: data}, anchors))
+    wanted = expected(data * np.array([2, 3], np.float32))
+    np.testing.assert_allclose(anchors[y].reshape(wanted.shape), wanted, rtol=1e-6)
+
+
+def test_broadcast_inputs_are_read_once_for_all_replicas():
+    session, x, y = inference(replicated(2), settings=popart.ReplicatedStreamMode.Broadcast)
+    anchors = session.initAnchorArrays()
+    data = np.array([[1, 2], [3, 4]], np.float32)
+    session.run(popart.PyStepIO({x: data}, anchors))
+    np.testing.assert_array_equal(anchors[y], np.stack([data, data], axis=1) * [2, 3])
+    with pytest.raises(popart.popart_runtime_error, match="expected"):
+        other = inference(replicated(2))[0]
+        other.run(popart.PyStepIO({x: data}, other.initAnchorArrays()))
+
+
+def test_callbacks_see_the_replicas_in_order():
+    session, x, _y = inference(replicated(4), steps=3)
+    order, results, done = [], [], []
+
+    def give(name, _prefetch):
+        order.append(name)
+        return np.full(2, len(order), np.float32)
+
+    def take(_name):
+        results.append(np.zeros(2, np.float32))
+        return results[-1]
+
+    session.run(popart.PyStepIOCallback(give, done.append, take, lambda _name: None))
+    assert order == [x] * 12
+    assert done == [x] * 12
+    np.testing.assert_array_equal([r[0] for r in results], 2 * np.arange(1, 13))
+
+
+def test_an_exception_in_a_callback_ends_the_run():
+    session, x, y = inference(replicated(2), steps=3)
+    calls = []
+
+    def give(_name, _prefetch):
+        calls.append(1)
+        if len(calls) == 4:
+            raise ValueError("the data are gone")
+        return np.zeros(2, np.float32)
+
+    take = lambda _name: np.zeros(2, np.float32)  # noqa: E731
+    with pytest.raises(Exception, match="the data are gone"):
+        session.run(popart.PyStepIOCallback(give, lambda _n: None, take, lambda _n: None))
+    anchors = session.initAnchorArrays()
+    data = np.ones((3, 2, 2), np.float32)
+    session.run(popart.PyStepIO({x: data}, anchors))
+    np.testing.assert_array_equal(anchors[y], data * [2, 3])
+
+
+def test_replicas_draw_different_numbers():
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [1000], "x")
+    y = builder.aiOnnx.randomuniform([1000], debugContext="r")
+    z = builder.aiOnnx.add([x, y], "z")
+    session = popart.InferenceSession(
+        builder.getModelProto(), popart.DataFlow(1, [z]), device(), userOptions=replicated(3)
+    )
+    session.prepareDevice()
+    draws = []
+    for _ in range(2):
+        session.setRandomSeed(7)
+        anchors = session.initAnchorArrays()
+        session.run(popart.PyStepIO({x: np.zeros((3, 1000), np.float32)}, anchors))
+        draws.append(anchors[z].copy())
+    np.testing.assert_array_equal(draws[0], draws[1])
+    for a in range(3):
+        for b in range(a):
+            assert abs(np.corrcoef(draws[0][a], draws[0][b])[0, 1]) < 0.2
+
+
+def grouped_model(settings, first):
+    builder = popart.Builder()
+    builder.embedReplicationFactor(4)
+    x = builder.addInputTensor("FLOAT", [3], "x")
+    w = builder.addInitializedInputTensor(first, settings, "w")
+    y = builder.aiOnnx.mul([x, w], "y")
+    loss = builder.aiGraphcore.identityloss([y], reduction=Sum, debugContext="loss")
+    return builder.getModelProto(), x, w, y, loss
+
+
+@pytest.mark.parametrize("mode", ["OnePerGroup", "AllReplicas"])
+@pytest.mark.parametrize("stride", [1, 2])
+def test_weights_with_one_value_per_group(stride, mode, tmp_path):
+    first = np.array([[1, 2, 3], [4, 5, 6]], np.float32)
+    settings = popart.VariableSettings(stride, 2, getattr(popart.VariableRetrievalMode, mode))
+    proto, x, w, y, loss = grouped_model(settings, first)
+    session = popart.TrainingSession(
+        proto, popart.DataFlow(1, [y]), loss, popart.ConstSGD(1.0), device(), userOptions=replicated(4)
+    )
+    session.prepareDevice()
+    session.weightsFromHost()
+    group = np.array([r % stride + stride * (r // (2 * stride)) for r in range(4)])
+    data = RNG.normal(size=(4, 3)).astype(np.float32)
+    anchors = session.initAnchorArrays()
+    session.run(popart.PyStepIO({x: data}, anchors))
+    np.testing.assert_allclose(anchors[y], data * first[group], rtol=1e-6)
+    expected = first - np.stack([data[group == g].sum(0) for g in range(2)])
+    session.weightsToHost()
+    read = np.zeros((4, 3) if mode == "AllReplicas" else (2, 3), np.float32)
+    session.readWeights(popart.PyWeightsIO({w: read}))
+    np.testing.assert_allclose(read, expected[group] if mode == "AllReplicas" else expected, rtol=1e-5, atol=1e-6)
+    path = str(tmp_path / "trained.onnx")
+    session.modelToHost(path)
+    saved = {i.name: onnx.numpy_helper.to_array(i) for i in onnx.load(path).graph.initializer}
+    np.testing.assert_allclose(saved[w], expected, rtol=1e-5, atol=1e-6)
+
+
+def test_velocities_have_the_groups_of_their_weights():
+    first = np.array([[1, 2, 3], [4, 5, 6]], np.float32)
+    proto, x, w, y, loss = grouped_model(popart.VariableSettings(1, 2, popart.VariableRetrievalMode.OnePerGroup), first)
+    sgd = popart.SGD(
+        {"defaultLearningRate": (0.5, True), "defaultMomentum": (0.5, True), "defaultWeightDecay": (0.1, True)}
+    )
+    session = popart.TrainingSession(proto, popart.DataFlow(1, [y]), loss, sgd, device(), userOptions=replicated(4))
+    session.prepareDevice()
+    session.weightsFromHost()
+    weights, velocity = first.astype(np.float64), np.zeros((2, 3))
+    for _ in range(4):
+        data = RNG.normal(size=(4, 3)).astype(np.float32)
+        session.run(popart.PyStepIO({x: data}, session.initAnchorArrays()))
+        gradient = np.stack([data[:2].sum(0), data[2:].sum(0)])
+        velocity = 0.5 * velocity + gradient + 0.1 * weights
+        weights -= 0.5 * velocity
+    session.weightsToHost()
+    read = np.zeros((2, 3), np.float32)
+    session.readWeights(popart.PyWeightsIO({w: read}))
+    np.testing.assert_allclose(read, weights, rtol=1e-4, atol=1e-5)
+
+
+def test_builder_collectives():
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [2], "x")
+    group = popart.CommGroup(popart.CommGroupType.Consecutive, 2)
+    total = builder.aiGraphcore.replicatedallreduce([x], 0)
+    pairs = builder.aiGraphcore.replicatedallreduce([x], 4, group)
+    session = popart.InferenceSession(
+        builder.getModelProto(), popart.DataFlow(1, [total, pairs]), device(), userOptions=replicated(4)
+    )
+    session.prepareDevice()
+    data = RNG.normal(size=(4, 2)).astype(np.float32)
+    anchors = session.initAnchorArrays()
+    session.run(popart.PyStepIO({x: data}, anchors))
+    np.testing.assert_allclose(anchors[total], np.broadcast_to(data.sum(0), (4, 2)), rtol=1e-5)
+    wanted = np.repeat([data[:2].max(0), data[2:].max(0)], 2, axis=0)
+    np.testing.assert_array_equal(anchors[pairs], wanted)
+
+
+def test_a_group_larger_than_the_replicas_is_refused():
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [2], "x")
+    group = popart.CommGroup(popart.CommGroupType.Consecutive, 8)
+    y = builder.aiGraphcore.replicatedallreduce([x], 0, group)
+    with pytest.raises(popart.popart_exception, match="group"):
+        session = popart.InferenceSession(
+            builder.getModelProto(), popart.DataFlow(1, [y]), device(), userOptions=replicated(4)
+        )
+        session.prepareDevice()
+
+
+def test_devices_need_an_ipu_per_replica():
+    proto, y, _loss = model()
+    manager = popart.DeviceManager()
+    session = popart.InferenceSession(
+        proto, popart.DataFlow(1, [y]), manager.createIpuModelDevice({"numIPUs": 2}), userOptions=replicated(2)
+    )
+    session.prepareDevice()
+    with pytest.raises(popart.popart_exception, match="IPUs"):
+        popart.InferenceSession(
+            proto, popart.DataFlow(1, [y]), manager.createIpuModelDevice({"numIPUs": 3}), userOptions=replicated(2)
+        ).prepareDevice()
+
+
+def test_initial_weights_are_those_of_the_model():
+    session, _y, _loss = training(popart.ConstSGD(0.5), replicated(2), lambda y, loss: [loss])
+    np.testing.assert_array_equal(weights_of(session)["w"], WEIGHTS)
+    np.testing.assert_array_equal(weights_of(session)["b"], BIAS)
