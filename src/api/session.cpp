@@ -166,16 +166,22 @@ std::set<TensorId> Session::getAllTensorIds() const {
   return ids;
 }
 
+int64_t Session::Impl::deviceBytes() const {
+  const executable::MemoryReport &memory = program.executable()->memory;
+  return memory.constantBytes + program.replicas() * (memory.total() - memory.constantBytes);
+}
+
 std::string Session::getSummaryReport(bool) const {
   impl_->program.requireLoaded("getSummaryReport");
   const auto &memory = impl_->program.executable()->memory;
   std::string report = "Memory\n";
+  if (impl_->program.replicas() > 1) report += "  replicas: " + std::to_string(impl_->program.replicas()) + "\n";
   const std::pair<const char *, int64_t> rows[] = {{"activations", memory.arenaBytes},
                                                    {"largest live set", memory.largestLiveSetBytes},
                                                    {"variables", memory.variableBytes},
                                                    {"constants", memory.constantBytes},
                                                    {"scratch", memory.scratchBytes},
-                                                   {"total", memory.total()},
+                                                   {"total", impl_->deviceBytes()},
                                                    {"host copies", impl_->hostBytes()},
                                                    {"program", impl_->programBytes()},
                                                    {"predicted peak", impl_->predictedPeakBytes()}};

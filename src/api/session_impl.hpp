@@ -58,7 +58,9 @@ struct Session::Impl {
   int64_t hostBytes() const;
   // Estimate of the memory of operations, tensors, steps and kernels.
   int64_t programBytes() const;
-  int64_t predictedPeakBytes() const { return program.executable()->memory.total() + hostBytes() + programBytes(); }
+  // Of all replicas; constants are there once.
+  int64_t deviceBytes() const;
+  int64_t predictedPeakBytes() const { return deviceBytes() + hostBytes() + programBytes(); }
   session::CompileOptions compileOptions() const;
   void compile();                                  // as prepareDevice(false)
   session::VariableValues savedVariables() const;  // as last read from the device, or as the host has them

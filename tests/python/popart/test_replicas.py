@@ -297,3 +297,17 @@ def test_initial_weights_are_those_of_the_model():
     session, _y, _loss = training(popart.ConstSGD(0.5), replicated(2), lambda y, loss: [loss])
     np.testing.assert_array_equal(weights_of(session)["w"], WEIGHTS)
     np.testing.assert_array_equal(weights_of(session)["b"], BIAS)
+
+
+def test_the_summary_counts_the_memory_of_all_replicas():
+    def summary(options):
+        session, _y, _loss = training(popart.ConstSGD(0.5), options, lambda y, loss: [loss])
+        lines = [line.strip().rpartition(": ") for line in session.getSummaryReport().splitlines()]
+        return {key: int(value.split()[0]) for key, _, value in lines if key}
+
+    one, three = summary(popart.SessionOptions()), summary(replicated(3))
+    assert "replicas" not in one
+    assert three["replicas"] == 3
+    of_each = three["activations"] + three["variables"] + three["scratch"]
+    assert three["total"] == three["constants"] + 3 * of_each
+    assert one["total"] == one["constants"] + one["activations"] + one["variables"] + one["scratch"]
