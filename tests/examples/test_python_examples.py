@@ -53,6 +53,14 @@ def test_builder_writes_and_continues_a_model(tmp_path):
     assert "[[ 3.  3.  3.  3.]\n [12. 12. 12. 12.]]" in printed
 
 
+@pytest.mark.parametrize("replicas", [2, 4])
+def test_data_parallel_training_ends_as_on_one_replica(tmp_path, replicas):
+    printed = run("data_parallel.py", tmp_path, "--replicas", replicas)
+    differences = numbers_after("largest difference", printed)
+    assert len(differences) == 2 and max(differences) < 1e-5
+    assert numbers_after("distance from the truth:", printed)[0] < 0.05
+
+
 def test_popxl_addition_prints_the_sum(tmp_path):
     assert "[14. 26.]" in run("popxl_addition.py", tmp_path)
 
