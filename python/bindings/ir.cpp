@@ -262,10 +262,13 @@ void bindGraphTensors(nb::class_<Graph> &graph) {
            })
       .def(
           "addVariable",
-          [](Graph &g, const TensorId &id, int type, const Shape &shape, nb::handle host) {
-            return &g.tensor(g.addVariable(id, sharedData(makeInfo(type, shape), host, id)));
+          [](Graph &g, const TensorId &id, int type, const Shape &shape, nb::handle host, const Shape &metaShape) {
+            Tensor &t = g.tensor(g.addVariable(id, sharedData(makeInfo(type, shape), host, id)));
+            t.info = makeInfo(type, shape, metaShape);
+            return &t;
           },
-          nb::rv_policy::reference_internal)
+          nb::rv_policy::reference_internal, nb::arg("id"), nb::arg("type"), nb::arg("shape"), nb::arg("host"),
+          nb::arg("metaShape") = Shape())
       .def(
           "addConstant",
           [](Graph &g, const TensorId &id, int type, const Shape &shape, nb::handle host) {

@@ -1,9 +1,9 @@
-"""Variables kept outside the device or sharded over replicas: named here, refused until they are built."""
+"""Variables kept outside the device: named here, refused until they are built."""
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from popxl.tensor import Tensor, Variable
+    from popxl.tensor import Variable
 
 
 def remote_variable(*args: Any, **kwargs: Any) -> "Variable":
@@ -22,15 +22,6 @@ def remote_replica_sharded_variable(*args: Any, **kwargs: Any) -> "Variable":
         popart_exception: remote variables are not supported yet.
     """
     raise _not_supported("remote_replica_sharded_variable")
-
-
-def replica_sharded_variable(*args: Any, **kwargs: Any) -> "tuple[Variable, Tensor]":
-    """Make a variable sharded over replicas and load its shard.
-
-    Raises:
-        popart_exception: sharded variables are not supported yet.
-    """
-    raise _not_supported("replica_sharded_variable")
 
 
 def replica_sharded_buffer(*args: Any, **kwargs: Any) -> Any:

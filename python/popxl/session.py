@@ -330,7 +330,11 @@ class Session:
     def _download(self, variable: Variable, host: np.ndarray) -> None:
         """Read the values of all groups into `host`, and those of all replicas where the variable returns them."""
         core, on_host = self._pb_session.core, variable.replica_grouping.to_host_map
-        if on_host is None:
+        if variable._sharding is not None:
+            parts = np.empty((self.ir_.instance_replication_factor, *variable.shape), host.dtype)
+            core.readVariable(variable.id, _bytes(parts))
+            variable._sharding.join(parts, host)
+        elif on_host is None:
             core.readVariable(variable.id, _bytes(host))
         else:
             groups = np.empty((variable.replica_grouping.const_rg.num_groups, *variable.shape), host.dtype)

@@ -5,7 +5,7 @@ A wrapper belongs to one tensor of one graph for life; equality is identity of (
 
 from collections.abc import Iterable, Iterator
 from collections.abc import Mapping as _MappingBase
-from typing import TYPE_CHECKING, Any, Literal, Optional, Union
+from typing import TYPE_CHECKING, Any, Literal, Union
 
 import numpy as np
 from popart_core import TensorLocation
@@ -18,9 +18,9 @@ from popxl.remote_variables import (
     remote_replica_sharded_variable,
     remote_variable,
     replica_sharded_buffer,
-    replica_sharded_variable,
 )
 from popxl.utils import _is_torch, to_numpy
+from popxl.variables import Sharding, bytes_view, replica_sharded_variable, variable
 
 if TYPE_CHECKING:
     from popxl.graph import Graph
@@ -386,6 +386,7 @@ class Variable(Tensor):
 
     replica_grouping: "ReplicaGrouping"
     retrieval_mode: str
+    _sharding: Sharding | None = None  # of variables whose replicas hold parts
 
     @property
     def shape_on_host(self) -> tuple[int, ...]:
@@ -405,10 +406,12 @@ class Variable(Tensor):
 
     @property
     def _returns_all_replicas(self) -> bool:
-        return self.retrieval_mode == "all_replicas" and self.replica_grouping.group_size > 1
+        return self.retrieval_mode == "all_replicas" and self.replica_grouping.group_size > 1 and self._sharding is None
 
     def _groups_on_device(self, host: np.ndarray) -> np.ndarray:
         """Return the host value with one entry per group of the grouping that the device knows."""
+        if self._sharding is not None:
+            return self._sharding.split(host)
         on_device = self.replica_grouping.to_device_map
         return host if on_device is None else np.ascontiguousarray(host[on_device])
 
@@ -430,85 +433,6 @@ def _ops() -> Any:
     import popxl.ops
 
     return popxl.ops
-
-
-def variable(
-    data: HostScalarTensor,
-    dtype: dtype | None = None,
-    name: str | None = None,
-    downcast: bool = True,
-    replica_grouping: Optional["ReplicaGrouping"] = None,
-    retrieval_mode: Literal["one_per_group", "all_replicas"] | None = None,
-    log2_scale: int | None = None,
-    nan_on_overflow: bool | None = None,
-) -> Variable:
-    """Make a variable in the main graph.
-
-    Args:
-        data: initial value; with G > 1 replica groups the first dimension is G.
-        dtype: element type; None infers it.
-        name: name, default ``"t"``.
-        downcast: narrow inferred 64-bit types to 32 bits.
-        replica_grouping: replicas that share a value; default all of them.
-        retrieval_mode: ``"one_per_group"`` (default) or ``"all_replicas"``.
-        log2_scale: fp8 only, see `popxl.utils.to_numpy`.
-        nan_on_overflow: fp8 only, see `popxl.utils.to_numpy`.
-
-    Returns:
-        The variable; with replica groups the shape is that of one replica.
-
-    Raises:
-        RuntimeError: there is no current graph.
-        ValueError: the current graph is not the main graph, or the retrieval mode is unknown.
-        popart_exception: the leading dimension is not the number of groups.
-    """
-    graph = get_current_graph()
-    if graph.id != "":
-        raise ValueError(
-            "Variables can only be made with the main graph current. Make it there and pass it as a graph input."
-        )
-    if retrieval_mode not in (None, "one_per_group", "all_replicas"):
-        raise ValueError(f"Unknown retrieval_mode: got {retrieval_mode!r}, expected 'one_per_group' or 'all_replicas'.")
-    grouping = replica_grouping or graph.ir.replica_grouping()
-    array = to_numpy(data, dtype, downcast, copy=False, log2_scale=log2_scale, nan_on_overflow=nan_on_overflow)
-    return _make_variable(graph, array, name, grouping, retrieval_mode or "one_per_group")
-
-
-def _make_variable(
-    graph: "Graph", array: np.ndarray, name: str | None, grouping: "ReplicaGrouping", mode: str
-) -> Variable:
-    from popart_core import popart_exception
-
-    ir = graph.ir
-    groups = grouping.num_groups
-    shape = array.shape if groups == 1 else array.shape[1:]
-    if groups > 1 and (array.ndim == 0 or array.shape[0] != groups):
-        raise popart_exception(
-            f"variable '{name or 't'}': wrong leading dimension: got shape {array.shape}, expected one value for "
-            f"each of {groups} replica groups. Stack the values of the groups along the first dimension."
-        )
-    if isinstance(array, np.memmap):
-        host = array
-        ir._read_only_memmap |= array.mode == "r"
-    else:
-        host = np.array(array, order="C", copy=True).reshape(array.shape)
-    core = dtypes.dtype.as_dtype(array.dtype)._core
-    first = np.ascontiguousarray(host[0]).reshape(shape) if groups > 1 else host
-    tensor_id = graph._create_tensor_id(name)
-    result = ir._tensor(graph, graph._pb_graph.addVariable(tensor_id, core, list(shape), _bytes_view(first)))
-    result.replica_grouping = grouping
-    result.retrieval_mode = mode
-    on_device = grouping.const_rg
-    if on_device.num_groups > 1 or mode == "all_replicas":
-        result._pb_tensor.setReplicaGroups(on_device.stride, on_device.group_size, mode == "all_replicas")
-    ir._variable_data[result.id] = host
-    ir._variables[result.id] = result
-    return result
-
-
-def _bytes_view(array: np.ndarray) -> np.ndarray:
-    """Return the memory of a C-contiguous array as bytes, whatever its element type."""
-    return array.reshape(-1).view(np.uint8) if array.dtype.names is None else array.reshape(-1).view("u1")
 
 
 def constant(
@@ -541,7 +465,7 @@ def constant(
         raise TypeError("float8 data needs an explicit dtype: pass dtype=popxl.float8_143 or popxl.float8_152.")
     array = to_numpy(data, dtype, downcast, copy=False, log2_scale=log2_scale, nan_on_overflow=nan_on_overflow)
     core = dtypes.dtype.as_dtype(array.dtype)._core
-    pb_tensor = graph._pb_graph.addConstant(graph._create_tensor_id(name), core, list(array.shape), _bytes_view(array))
+    pb_tensor = graph._pb_graph.addConstant(graph._create_tensor_id(name), core, list(array.shape), bytes_view(array))
     return graph.ir._tensor(graph, pb_tensor)
 
 
