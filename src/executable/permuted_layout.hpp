@@ -24,7 +24,8 @@ class PermutedLayout : public Base {
     return derived().places(info) * getDataTypeInfo(info.dataType()).nbytes;
   }
   void pack(const TensorInfo &info, const void *plain, void *stored) const final {
-    std::memset(stored, 0, static_cast<size_t>(bytes(info)));
+    const int64_t size = bytes(info);
+    if (size > 0) std::memset(stored, 0, static_cast<size_t>(size));  // memory of no bytes may be null
     withElements(info, [&]<class T>(T) {
       const T *from = static_cast<const T *>(plain);
       T *to = static_cast<T *>(stored);
