@@ -9,7 +9,8 @@ The limit of a name is the longer of two times: its multiply-adds (matrix produc
 multiply-add rate of two cores, and the bytes of weights and optimizer state that it must read or write at the measured
 rate at which two cores read a block of that size (from cache where it fits). The share is that time by our median.
 
-Names of programs with loops (`loops.py`) have one form of the same work without the loop in the place of peers.
+Names of programs with loops (`loops.py`) and of replicas (`replicas.py`) have another form of the same work in the
+place of peers; both are ours.
 
 Figures without turns: call_overhead (one tiny operator, from Python and from C++), compile_time (construction to the
 end of the first call), inline_compile_time (by operator, of graphs that are called many times), load_time (a kept
@@ -47,20 +48,19 @@ TRAINING_NAMES = [
     "gpt_train_b8",
     "bert_tiny_train_b8",
 ]
-# Programs with loops, and what stands beside each (loops.py).
-LOOP_NAMES = {
+# Programs that stand beside another form of the same work and not beside peers (loops.py, replicas.py).
+OTHER_FORMS = {
     "gpt_repeat_train_b8": "unrolled",
     "accumulation4": "four_steps",
     "accumulation4_resnet18": "four_steps",
     "accumulation4_bert_tiny": "four_steps",
-    # Replicas (replicas.py).
     **{f"replicas{count}_{network}": "one_replica" for count in (2, 4) for network in ("mlp", "bert_tiny", "gpt")},
 }
 INLINED_CALLS = [24, 96, 384]
 NAMES = [
     *INFERENCE_NAMES,
     *TRAINING_NAMES,
-    *LOOP_NAMES,
+    *OTHER_FORMS,
     "call_overhead",
     "compile_time",
     "inline_compile_time",
@@ -102,8 +102,8 @@ def largest_difference(result: list[float], expected: list[float]) -> float:
 
 def peers_of(name: str, chosen: list[str]) -> list[str]:
     """The chosen peers that have this name."""
-    if name in LOOP_NAMES:
-        return [LOOP_NAMES[name]]
+    if name in OTHER_FORMS:
+        return [OTHER_FORMS[name]]
     return [peer for peer in (TRAINING_PEERS if is_training(name) else INFERENCE_PEERS) if peer in chosen]
 
 
@@ -117,7 +117,7 @@ class Measurement:
 
     def __init__(self, name: str, peers: list[str], args: argparse.Namespace) -> None:
         self.name, self.args = name, args
-        self.training = is_training(name) or name in LOOP_NAMES
+        self.training = is_training(name) or name in OTHER_FORMS
         # The first peer's result is what the others are compared with.
         self.order = [*peers_of(name, peers), "ours"]
         self.workers: dict[str, Worker] = {}
@@ -228,7 +228,7 @@ def measure_network(name: str, args: argparse.Namespace) -> list[dict[str, Any]]
             except WorkerFailed as error:
                 probe = {"error": str(error)}
         entry["ours_cpp"] = probe.get("call_overhead", probe)
-    elif "median_ms" in entry["ours"] and name not in LOOP_NAMES:
+    elif "median_ms" in entry["ours"] and name not in OTHER_FORMS:
         entry["limit"] = limit_of(name, args.budget)
         if "limit_ms" in entry["limit"]:
             entry["share_of_limit"] = entry["limit"]["limit_ms"] / entry["ours"]["median_ms"]
@@ -454,8 +454,8 @@ def print_row(entry: dict[str, Any], peers: list[str]) -> None:
     columns = [cell(ours), *(cell(entry["peers"].get(peer)) for peer in peers)]
     columns += [f"{ratio:.2f}" if ratio else "-", f"{100 * share:.1f} %" if share else "-"]
     print(f"{name:<26}" + "".join(f"{column:>14}" for column in columns), flush=True)
-    if entry["name"] in LOOP_NAMES:
-        beside = LOOP_NAMES[entry["name"]]
+    if entry["name"] in OTHER_FORMS:
+        beside = OTHER_FORMS[entry["name"]]
         print(f"{'  ' + beside:<26}{cell(entry['peers'].get(beside)):>14}")
     if "ours_cpp" in entry:
         print(f"{'  from C++':<26}{cell(entry['ours_cpp']):>14}")

@@ -66,7 +66,9 @@ def _adapt_attributes(op_type: str, given: dict[str, Any]) -> dict[str, Any]:
     if "collectiveOperator" in given:
         operator, group = given.pop("collectiveOperator"), given.pop("commGroup")
         if operator is not None:
-            given["op"] = _COLLECTIVES[int(operator)] if not isinstance(operator, str) else operator
+            given["op"] = (
+                operator if isinstance(operator, str) else _COLLECTIVES[int(getattr(operator, "value", operator))]
+            )
         if group is not None:
             grouping = group if isinstance(group, Sequence) else [int(group.type), group.replicaGroupSize]
             given["commGroup"] = [int(v) for v in grouping]

@@ -17,15 +17,11 @@ from popxl.ir import Ir
 from popxl.streams import DeviceToHostStream, HostToDeviceStream
 from popxl.tensor import Constant, HostScalarTensor, Tensor, Variable
 from popxl.utils import HW_DEVICE_CONNECTION_TIMEOUT, to_numpy
+from popxl.variables import bytes_view
 
 _DEVICES = {"ipu_hw": DeviceType.Ipu, "ipu_model": DeviceType.IpuModel, "cpu": DeviceType.Cpu}
 h2dStreamBufferMaps = Mapping[HostToDeviceStream, HostScalarTensor]
 d2hStreamBufferMaps = Mapping[DeviceToHostStream, np.ndarray]
-
-
-def _bytes(array: np.ndarray) -> np.ndarray:
-    """Return the memory of a C-contiguous array as bytes."""
-    return array.reshape(-1).view(np.uint8)
 
 
 class _Engine:
@@ -304,7 +300,7 @@ class Session:
         core = self._pb_session.core
         for tensor_id, value in self.ir_._variable_data.items():
             if core.hasVariable(tensor_id):
-                core.writeVariable(tensor_id, _bytes(self._variable(tensor_id)._groups_on_device(value)))
+                core.writeVariable(tensor_id, bytes_view(self._variable(tensor_id)._groups_on_device(value)))
         self._pb_session.loaded = True
         self._host_is_stale = False
 
@@ -332,19 +328,21 @@ class Session:
         core, on_host = self._pb_session.core, variable.replica_grouping.to_host_map
         if variable._sharding is not None:
             parts = np.empty((self.ir_.instance_replication_factor, *variable.shape), host.dtype)
-            core.readVariable(variable.id, _bytes(parts))
+            core.readVariable(variable.id, bytes_view(parts))
             variable._sharding.join(parts, host)
+            if variable._returns_all_replicas:
+                self.ir_._replica_data[variable.id] = variable._sharding.join_by_replica(parts)
         elif on_host is None:
-            core.readVariable(variable.id, _bytes(host))
+            core.readVariable(variable.id, bytes_view(host))
         else:
             groups = np.empty((variable.replica_grouping.const_rg.num_groups, *variable.shape), host.dtype)
-            core.readVariable(variable.id, _bytes(groups))
+            core.readVariable(variable.id, bytes_view(groups))
             np.copyto(host, groups[on_host])
         if isinstance(host, np.memmap):
             host.flush()
-        if variable._returns_all_replicas:
+        if variable._returns_all_replicas and variable._sharding is None:
             replicas = np.empty((self.ir_.instance_replication_factor, *variable.shape), host.dtype)
-            core.readReplicas(variable.id, _bytes(replicas))
+            core.readReplicas(variable.id, bytes_view(replicas))
             self.ir_._replica_data[variable.id] = replicas
 
     def get_tensor_data(self, tensor: Variable | Constant) -> np.ndarray:

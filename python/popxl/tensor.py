@@ -406,7 +406,7 @@ class Variable(Tensor):
 
     @property
     def _returns_all_replicas(self) -> bool:
-        return self.retrieval_mode == "all_replicas" and self.replica_grouping.group_size > 1 and self._sharding is None
+        return self.retrieval_mode == "all_replicas" and self.replica_grouping.group_size > 1
 
     def _groups_on_device(self, host: np.ndarray) -> np.ndarray:
         """Return the host value with one entry per group of the grouping that the device knows."""
@@ -417,7 +417,7 @@ class Variable(Tensor):
 
     def _replicas_of(self, host: np.ndarray) -> np.ndarray:
         """Return the host value with one entry per replica."""
-        groups = host.reshape(self.replica_grouping.num_groups, *self.shape)
+        groups = host.reshape(self.replica_grouping.num_groups, *(self.meta_shape or self.shape))
         return groups[self.replica_grouping.assignment]
 
 

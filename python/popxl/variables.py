@@ -58,11 +58,8 @@ def variable(
         popart_exception: the leading dimension is not the number of groups.
     """
     graph = _main_graph()
-    if retrieval_mode not in (None, "one_per_group", "all_replicas"):
-        raise ValueError(f"Unknown retrieval_mode: got {retrieval_mode!r}, expected 'one_per_group' or 'all_replicas'.")
-    grouping = replica_grouping or graph.ir.replica_grouping()
     array = to_numpy(data, dtype, downcast, copy=False, log2_scale=log2_scale, nan_on_overflow=nan_on_overflow)
-    return _make_variable(graph, array, name, grouping, retrieval_mode or "one_per_group")
+    return _make_variable(graph, array, name, replica_grouping, retrieval_mode)
 
 
 class Sharding:
@@ -97,6 +94,16 @@ class Sharding:
         for members, value in zip(self._members, host.reshape(len(self._members), -1), strict=True):
             value[:] = parts[members[: self._parts]].reshape(-1)[: value.size]
 
+    def join_by_replica(self, parts: np.ndarray) -> np.ndarray:
+        """Return the whole value as each replica and those that hold the other parts have it."""
+        size = math.prod(self._shape)
+        result = np.empty((len(parts), size), parts.dtype)
+        for members in self._members:
+            for first in range(0, len(members), self._parts):
+                holders = members[first : first + self._parts]
+                result[holders] = parts[holders].reshape(-1)[:size]
+        return result.reshape(-1, *self._shape)
+
 
 def replica_sharded_variable(
     data: "HostScalarTensor",
@@ -121,7 +128,8 @@ def replica_sharded_variable(
         downcast: narrow inferred 64-bit types to 32 bits.
         replica_grouping: replicas that share a value; default all of them.
         shard_over: number of parts, a divisor of the group size; default the group size.
-        retrieval_mode: as in `popxl.variable`; the host gets the whole value of each group.
+        retrieval_mode: as in `popxl.variable`; ``"all_replicas"`` joins the value of each replica from its own part
+            and those of its neighbours.
         log2_scale: fp8 only, see `popxl.utils.to_numpy`.
         nan_on_overflow: fp8 only, see `popxl.utils.to_numpy`.
 
@@ -130,21 +138,19 @@ def replica_sharded_variable(
 
     Raises:
         RuntimeError: there is no current graph.
-        ValueError: the current graph is not the main graph, there is one replica, or shard_over is no divisor of the
-            group size.
+        ValueError: the current graph is not the main graph, there is one replica, shard_over is no divisor of the
+            group size, or the retrieval mode is unknown.
         popart_exception: the leading dimension is not the number of groups.
     """
     graph = _main_graph()
-    grouping = replica_grouping or graph.ir.replica_grouping()
     if graph.ir.replication_factor <= 1:
         raise ValueError("replica_sharded_variable: there is one replica. Make the Ir with replication=2 or more.")
-    parts = shard_over or grouping.group_size
+    grouping = replica_grouping or graph.ir.replica_grouping()
+    parts = grouping.group_size if shard_over is None else shard_over
     if parts < 1 or grouping.group_size % parts:
         raise ValueError(f"shard_over: got {parts}, expected a divisor of the group size {grouping.group_size}.")
     array = to_numpy(data, dtype, downcast, copy=False, log2_scale=log2_scale, nan_on_overflow=nan_on_overflow)
-    whole = array.shape if grouping.num_groups == 1 else array.shape[1:]
-    sharding = Sharding(grouping, parts, whole)
-    made = _make_variable(graph, array, name, grouping, retrieval_mode or "one_per_group", sharding)
+    made = _make_variable(graph, array, name, grouping, retrieval_mode, parts)
     return made, made
 
 
@@ -152,39 +158,44 @@ def _make_variable(
     graph: "Graph",
     array: np.ndarray,
     name: str | None,
-    grouping: "ReplicaGrouping",
-    mode: str,
-    sharding: Sharding | None = None,
+    replica_grouping: Optional["ReplicaGrouping"],
+    retrieval_mode: str | None,
+    shard_over: int | None = None,
 ) -> "Variable":
-    ir = graph.ir
+    """Add a variable; without `shard_over` each replica holds it whole."""
+    if retrieval_mode not in (None, "one_per_group", "all_replicas"):
+        raise ValueError(f"Unknown retrieval_mode: got {retrieval_mode!r}, expected 'one_per_group' or 'all_replicas'.")
+    ir, mode = graph.ir, retrieval_mode or "one_per_group"
+    grouping = replica_grouping or ir.replica_grouping()
     groups = grouping.num_groups
-    shape = array.shape if groups == 1 else array.shape[1:]
     if groups > 1 and (array.ndim == 0 or array.shape[0] != groups):
         raise popart_exception(
             f"variable '{name or 't'}': wrong leading dimension: got shape {array.shape}, expected one value for "
             f"each of {groups} replica groups. Stack the values of the groups along the first dimension."
         )
+    shape = array.shape if groups == 1 else array.shape[1:]
+    sharding = None if shard_over is None else Sharding(grouping, shard_over, shape)
     if isinstance(array, np.memmap):
         host = array
         ir._read_only_memmap |= array.mode == "r"
     else:
         host = np.array(array, order="C", copy=True).reshape(array.shape)
     core = dtypes.dtype.as_dtype(array.dtype)._core
-    first = np.ascontiguousarray(host[0]).reshape(shape) if groups > 1 else host
     tensor_id = graph._create_tensor_id(name)
-    meta: list[int] = []
-    if sharding is not None:
-        first, shape, meta = sharding.split(host)[0], sharding.part_shape, list(shape)
-    pb_tensor = graph._pb_graph.addVariable(tensor_id, core, list(shape), bytes_view(first), meta)
+    if sharding is None:
+        first = host if groups == 1 else np.ascontiguousarray(host[0]).reshape(shape)
+        pb_tensor = graph._pb_graph.addVariable(tensor_id, core, list(shape), bytes_view(first), [])
+        on_device = grouping.const_rg
+        if on_device.num_groups > 1 or mode == "all_replicas":
+            pb_tensor.setReplicaGroups(on_device.stride, on_device.group_size, mode == "all_replicas")
+    else:
+        first = sharding.split(host)[0]
+        pb_tensor = graph._pb_graph.addVariable(tensor_id, core, list(first.shape), bytes_view(first), list(shape))
+        pb_tensor.setReplicaGroups(1, 1, False)  # each replica has a part of its own
     result = ir._tensor(graph, pb_tensor)
     result.replica_grouping = grouping
     result.retrieval_mode = mode
     result._sharding = sharding
-    on_device = grouping.const_rg
-    if sharding is not None:
-        pb_tensor.setReplicaGroups(1, 1, False)
-    elif on_device.num_groups > 1 or mode == "all_replicas":
-        result._pb_tensor.setReplicaGroups(on_device.stride, on_device.group_size, mode == "all_replicas")
     ir._variable_data[result.id] = host
     ir._variables[result.id] = result
     return result
@@ -192,4 +203,4 @@ def _make_variable(
 
 def bytes_view(array: np.ndarray) -> np.ndarray:
     """Return the memory of a C-contiguous array as bytes, whatever its element type."""
-    return array.reshape(-1).view(np.uint8) if array.dtype.names is None else array.reshape(-1).view("u1")
+    return array.reshape(-1).view(np.uint8)

@@ -32,72 +32,45 @@ Range piece(int64_t size, int64_t i, int64_t n) {
   return {std::min(size, lines * i / n * kLineElements), std::min(size, lines * (i + 1) / n * kLineElements)};
 }
 
-template <class A>
-A join(Join how, A a, A b) {
+// Calls f with the operator of `how`: one call for a whole loop, so that the loop vectorises.
+template <class A, class F>
+void withOperator(Join how, F &&f) {
+  using Wrapping = std::conditional_t<std::is_integral_v<A>, uint64_t, A>;
   switch (how) {
     case Join::Add:
-      if constexpr (std::is_integral_v<A>)
-        return static_cast<A>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
-      else
-        return a + b;
+      return f([](A a, A b) { return static_cast<A>(static_cast<Wrapping>(a) + static_cast<Wrapping>(b)); });
     case Join::Mul:
-      if constexpr (std::is_integral_v<A>)
-        return static_cast<A>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
-      else
-        return a * b;
+      return f([](A a, A b) { return static_cast<A>(static_cast<Wrapping>(a) * static_cast<Wrapping>(b)); });
     case Join::Min:
-      return b < a || b != b ? b : a;
+      return f([](A a, A b) { return b < a || b != b ? b : a; });
     case Join::Max:
-      return a < b || b != b ? b : a;
+      return f([](A a, A b) { return a < b || b != b ? b : a; });
     case Join::And:
-      return static_cast<A>(a != A(0) && b != A(0));
+      return f([](A a, A b) { return static_cast<A>(a != A(0) && b != A(0)); });
     case Join::Or:
-      return static_cast<A>(a != A(0) || b != A(0));
+      return f([](A a, A b) { return static_cast<A>(a != A(0) || b != A(0)); });
     case Join::Keep:
-      break;
+      return f([](A a, A) { return a; });
   }
-  return a;
 }
 
 template <class T>
 using TermOf = std::conditional_t<std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>, float, T>;
 
-// result = term(0) op term(1) op … for `count` elements, at most kBlock. One loop per operator, so that it vectorises.
+// result = term(0) op term(1) op … for `count` elements, at most kBlock.
 template <class T, class Terms>
 void joinBlock(Join how, int terms, int64_t count, const Terms &term, T *result) {
-  TermOf<T> sums[kBlock];
+  using A = TermOf<T>;
+  A joined[kBlock];
   const T *first = term(0);
-  for (int64_t i = 0; i < count; ++i) sums[i] = static_cast<TermOf<T>>(first[i]);
-  for (int m = 1; m < terms; ++m) {
-    const T *next = term(m);
-    const auto joinAll = [&](auto constant) {
-      for (int64_t i = 0; i < count; ++i)
-        sums[i] = join(decltype(constant)::value, sums[i], static_cast<TermOf<T>>(next[i]));
-    };
-    switch (how) {
-      case Join::Add:
-        joinAll(std::integral_constant<Join, Join::Add>());
-        break;
-      case Join::Mul:
-        joinAll(std::integral_constant<Join, Join::Mul>());
-        break;
-      case Join::Min:
-        joinAll(std::integral_constant<Join, Join::Min>());
-        break;
-      case Join::Max:
-        joinAll(std::integral_constant<Join, Join::Max>());
-        break;
-      case Join::And:
-        joinAll(std::integral_constant<Join, Join::And>());
-        break;
-      case Join::Or:
-        joinAll(std::integral_constant<Join, Join::Or>());
-        break;
-      case Join::Keep:
-        break;
+  for (int64_t i = 0; i < count; ++i) joined[i] = static_cast<A>(first[i]);
+  withOperator<A>(how, [&](auto op) {
+    for (int m = 1; m < terms; ++m) {
+      const T *next = term(m);
+      for (int64_t i = 0; i < count; ++i) joined[i] = op(joined[i], static_cast<A>(next[i]));
     }
-  }
-  for (int64_t i = 0; i < count; ++i) result[i] = asElement<T>(sums[i]);
+  });
+  for (int64_t i = 0; i < count; ++i) result[i] = asElement<T>(joined[i]);
 }
 
 }  // namespace

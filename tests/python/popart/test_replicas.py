@@ -4,6 +4,7 @@ import numpy as np
 import popart
 import pytest
 import torch
+from popart.ir.ops.collectives import CollectiveOperator
 
 import onnx
 from tests.python.popart.test_accumulation import (
@@ -254,7 +255,7 @@ def test_builder_collectives():
     builder = popart.Builder()
     x = builder.addInputTensor("FLOAT", [2], "x")
     group = popart.CommGroup(popart.CommGroupType.Consecutive, 2)
-    total = builder.aiGraphcore.replicatedallreduce([x], 0)
+    total = builder.aiGraphcore.replicatedallreduce([x], CollectiveOperator.Add)
     pairs = builder.aiGraphcore.replicatedallreduce([x], 4, group)
     session = popart.InferenceSession(
         builder.getModelProto(), popart.DataFlow(1, [total, pairs]), device(), userOptions=replicated(4)

@@ -55,6 +55,30 @@ def test_groups_and_fewer_parts_than_members(stride, size, parts):
         np.testing.assert_array_equal(session.get_tensor_data(variable), 2 * value)
 
 
+@pytest.mark.parametrize(("size", "parts"), [(4, 2), (2, 2), (4, 4)])
+def test_all_replicas_have_the_value_joined_from_their_neighbours(size, parts):
+    ir = popxl.Ir(replication=4)
+    with ir.main_graph, popxl.in_sequence():
+        grouping = ir.replica_grouping(group_size=size)
+        value = RNG.normal(size=(4 // size, 5) if size < 4 else (5,)).astype(np.float32)
+        variable, shard = popxl.replica_sharded_variable(
+            value, replica_grouping=grouping, shard_over=parts, retrieval_mode="all_replicas"
+        )
+        each = popxl.variable(np.arange(4, dtype=np.float32), replica_grouping=ir.replica_grouping(group_size=1))
+        ops.add_(shard, each)  # neighbours no longer agree
+    expected = np.repeat(value.reshape(-1, 5), size, axis=0)
+    with popxl.Session(ir, "cpu") as session:
+        np.testing.assert_array_equal(session.get_tensor_data(variable), expected)
+        session.run()
+        length = shard.shape[0]
+        for replica in range(4):
+            first = replica // parts * parts
+            expected[replica] += np.repeat(np.arange(first, first + parts), length)[:5]
+        np.testing.assert_array_equal(session.get_tensor_data(variable), expected)
+        with pytest.raises(NotImplementedError, match="all_replicas"):
+            session.write_variable_data(variable, value)
+
+
 def momentum_training(replicas, sharded, steps=5):
     """Weights and velocity of a linear model after training; sharded: each replica keeps a part of both."""
     rng = np.random.default_rng(1)
@@ -101,3 +125,5 @@ def test_refusals():
         popxl.replica_sharded_variable(np.ones(4, np.float32))
     with popxl.Ir(replication=4).main_graph, pytest.raises(ValueError, match="divisor of the group size 4"):
         popxl.replica_sharded_variable(np.ones(4, np.float32), shard_over=3)
+    with popxl.Ir(replication=4).main_graph, pytest.raises(ValueError, match="Unknown retrieval_mode: got 'each'"):
+        popxl.replica_sharded_variable(np.ones(4, np.float32), retrieval_mode="each")
