@@ -12,6 +12,8 @@ rate at which two cores read a block of that size (from cache where it fits). Th
 Names of programs with loops (`loops.py`) and of replicas (`replicas.py`) have another form of the same work in the
 place of peers; both are ours.
 
+With --before FOLDER the names are measured beside another checkout of this repository, built for release.
+
 Figures without turns: call_overhead (one tiny operator, from Python and from C++), compile_time (construction to the
 end of the first call), inline_compile_time (by operator, of graphs that are called many times), load_time (a kept
 program instead of the passes; ratio to compiling), memory (what the session predicts against what the process grew by,
@@ -77,6 +79,7 @@ CONVOLUTION_NAMES = [f"conv_{c}_{kind}" for kind in ("b8", "train_b8") for c in 
 COMPILE_TIME_NETWORKS = ["mlp_train_b8", "resnet50_b1", "bert_base_s128_b1", "gpt_train_b8"]
 INFERENCE_PEERS = ["torch_eager", "torch_compile", "onnxruntime", "openvino"]
 TRAINING_PEERS = ["torch_eager", "torch_compile", "jax"]
+BEFORE = "before"  # another checkout of ours
 PEERS = list(dict.fromkeys([*INFERENCE_PEERS, *TRAINING_PEERS]))
 STARTUP_PEERS = ["torch_eager", "onnxruntime", "openvino", "jax"]
 COMPILED_ONCE = ["torch_compile", "jax"]  # a second compilation in the same process would meet a warm cache
@@ -102,9 +105,16 @@ def largest_difference(result: list[float], expected: list[float]) -> float:
 
 def peers_of(name: str, chosen: list[str]) -> list[str]:
     """The chosen peers that have this name."""
+    if BEFORE in chosen:
+        return [BEFORE]
     if name in OTHER_FORMS:
         return [OTHER_FORMS[name]]
     return [peer for peer in (TRAINING_PEERS if is_training(name) else INFERENCE_PEERS) if peer in chosen]
+
+
+def program_of(implementation: str, args: argparse.Namespace) -> tuple[str, Path | None]:
+    """What the worker runs, and the checkout it is taken from; None: this one."""
+    return ("ours", args.before) if implementation == BEFORE else (implementation, None)
 
 
 def is_training(name: str) -> bool:
@@ -151,7 +161,8 @@ class Measurement:
         tolerance = RESULT_TOLERANCE["training" if self.training else "inference"]
         for implementation in self.order:
             progress(f"{self.name}: {implementation}: building")
-            self.workers[implementation] = Worker(implementation, self.name)
+            program, checkout = program_of(implementation, self.args)
+            self.workers[implementation] = Worker(program, self.name, checkout=checkout)
             try:
                 message = self.workers[implementation].receive(self.args.budget)
             except WorkerFailed as error:
@@ -255,7 +266,10 @@ def compile_figures(implementation: str, network: str, args: argparse.Namespace)
     progress(f"compile_time {network}: {implementation}")
     rounds = 1 if implementation in COMPILED_ONCE else args.rounds
     environment = {"TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1"}
-    result = ask_once(args.budget, "compile_time", implementation, network, str(rounds), environment=environment)
+    program, checkout = program_of(implementation, args)
+    result = ask_once(
+        args.budget, "compile_time", program, network, str(rounds), environment=environment, checkout=checkout
+    )
     return figures(result["times_ms"]) | {"median_cpu_ms": statistics.median(result["cpu_times_ms"])}
 
 
@@ -454,8 +468,8 @@ def print_row(entry: dict[str, Any], peers: list[str]) -> None:
     columns = [cell(ours), *(cell(entry["peers"].get(peer)) for peer in peers)]
     columns += [f"{ratio:.2f}" if ratio else "-", f"{100 * share:.1f} %" if share else "-"]
     print(f"{name:<26}" + "".join(f"{column:>14}" for column in columns), flush=True)
-    if entry["name"] in OTHER_FORMS:
-        beside = OTHER_FORMS[entry["name"]]
+    beside = OTHER_FORMS.get(entry["name"])
+    if beside in entry["peers"]:
         print(f"{'  ' + beside:<26}{cell(entry['peers'].get(beside)):>14}")
     if "ours_cpp" in entry:
         print(f"{'  from C++':<26}{cell(entry['ours_cpp']):>14}")
@@ -482,6 +496,12 @@ def parse_arguments() -> argparse.Namespace:
         help=", ".join(NAMES) + "; convolutions, or one of its names: " + ", ".join(CONVOLUTION_NAMES),
     )
     parser.add_argument("--peers", nargs="*", choices=PEERS, default=PEERS, metavar="PEER", help=", ".join(PEERS))
+    parser.add_argument(
+        "--before",
+        type=Path,
+        metavar="FOLDER",
+        help="measure beside another checkout of this repository, with a release build, in the place of peers",
+    )
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     parser.add_argument(
         "--same-bits",
@@ -498,6 +518,10 @@ def parse_arguments() -> argparse.Namespace:
     )
     args = parser.parse_args()
     args.names = [n for name in args.names for n in (CONVOLUTION_NAMES if name == "convolutions" else [name])]
+    if args.before:
+        args.before, args.peers = args.before.resolve(), [BEFORE]
+        if not (args.before / "benchmarks" / "worker.py").is_file():
+            parser.error(f"--before: {args.before} is no checkout of this repository")
     defaults = {"rounds": 2, "turn": 0.3, "budget": 60.0} if args.quick else {"rounds": 5, "turn": 1.0, "budget": 300.0}
     for key, value in defaults.items():
         if getattr(args, key) is None:

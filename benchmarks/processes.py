@@ -27,9 +27,16 @@ class WorkerFailed(Exception):
 class Worker:
     """A process of `worker.py` and its answers."""
 
-    def __init__(self, *arguments: str, environment: dict[str, str] | None = None) -> None:
-        """Start ``worker.py`` with `arguments` and additions to the environment."""
-        command = [sys.executable, str(HERE / "worker.py"), *arguments]
+    def __init__(
+        self, *arguments: str, environment: dict[str, str] | None = None, checkout: Path | None = None
+    ) -> None:
+        """Start ``worker.py`` with `arguments` and additions to the environment; of another built checkout if given."""
+        folder = HERE
+        if checkout:
+            preset = os.environ.get("POPART_PRESET", "release")
+            packages = f"{checkout}/python:{checkout}/build/{preset}/python"
+            folder, environment = checkout / "benchmarks", (environment or {}) | {"PYTHONPATH": packages}
+        command = [sys.executable, str(folder / "worker.py"), *arguments]
         self._process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
@@ -90,9 +97,11 @@ class Worker:
                 pipe.close()
 
 
-def ask_once(seconds: float, *arguments: str, environment: dict[str, str] | None = None) -> dict[str, Any]:
+def ask_once(
+    seconds: float, *arguments: str, environment: dict[str, str] | None = None, checkout: Path | None = None
+) -> dict[str, Any]:
     """The one answer of a worker that measures by itself."""
-    worker = Worker(*arguments, environment=environment)
+    worker = Worker(*arguments, environment=environment, checkout=checkout)
     try:
         return worker.receive(seconds)
     finally:
