@@ -42,6 +42,7 @@ struct Request {
   int64_t batchesPerStep = 1, accumulationFactor = 1, replicas = 1;
   transforms::ReturnType returns;  // of all tensors kept
   int threads = 1;
+  std::vector<std::string> offChip;
   bool print = false, summary = false, dot = false, schedule = false, memory = false, steps = false, verify = false,
        json = false, lower = false, listPasses = false;
 };
@@ -184,6 +185,17 @@ std::string compiledText(IrPointer &ir, const Request &request) {
 
 // ---- command line -------------------------------------------------------------------------------
 
+transforms::OffChip offChipRules(const std::vector<std::string> &kinds) {
+  transforms::OffChip rules;
+  for (const std::string &kind : kinds)
+    (kind == "weights"           ? rules.weights
+     : kind == "optimizer-state" ? rules.optimizerState
+     : kind == "accumulators"    ? rules.accumulators
+                                 : rules.activations)
+        .offChip = true;
+  return rules;
+}
+
 // Runs the passes of the request; the program stays owned by the result.
 IrPointer runPasses(IrPointer ir, const Request &request, const std::vector<NamedPass> &passes) {
   const lower::LowerOptions options = loweringOptions(request);
@@ -194,6 +206,7 @@ IrPointer runPasses(IrPointer ir, const Request &request, const std::vector<Name
   prepare.options.factors.accumulationFactor = request.accumulationFactor;
   prepare.options.factors.replicationFactor = request.replicas;
   prepare.batchesPerStep = request.batchesPerStep;
+  prepare.options.offChip = offChipRules(request.offChip);
   prepare.options.decomposeGradSum = true;  // what is named runs
   prepare.ir = std::move(ir);
   prepare.loss = request.loss;
@@ -267,6 +280,8 @@ int main(int argc, char **argv) {
       ->check(CLI::PositiveNumber);
   app.add_option("--replicas", request.replicas, "replicas that train together (default: 1)")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 14));
+  app.add_option("--off-chip", request.offChip, "tensors to keep in remote memory; may be repeated")
+      ->check(CLI::IsMember({"weights", "optimizer-state", "accumulators", "activations"}));
   app.add_option("--accumulation-factor", request.accumulationFactor, "micro-batches of one update (default: 1)")
       ->check(CLI::PositiveNumber);
   using Kind = transforms::ReturnType::Kind;

@@ -73,6 +73,8 @@ enum class Role : uint8_t {
   If,
   HostLoad,  // the program's borders
   HostStore,
+  RemoteLoad,
+  RemoteStore,
   VariableAssign,
   LoopRow,  // rows of a stack that loops read
   Gather,

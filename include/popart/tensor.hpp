@@ -55,6 +55,9 @@ class Tensor {
   // Variables only: how replicas share it, and which optimizer state or role it plays.
   VariableSettings variableSettings;
   bool isOptimizerState = false;
+  // Variables only: kept in remote memory, which RemoteLoad and RemoteStore alone reach; no op reads it directly. Those
+  // with an offset see it as rows, along its first dimension.
+  bool isRemote = false;
   // Graph inputs only: writes inside the graph reach the caller's tensor.
   bool byReference = false;
   // Lowered programs: how the elements lie in device memory, by the name that the device gives it. Empty: in C order.

@@ -21,13 +21,14 @@ std::vector<std::string> allReservedPrefixes();
 // Throws popart::error when `id` contains a reserved prefix. `what` says whose name it is: "graph input".
 void checkNoReservedPrefix(const TensorId &id, const std::string &what);
 
-// Prefixes that this library writes: gradients, accumulators, optimizer state, step counters.
+// Prefixes that this library writes: gradients, accumulators, optimizer state, activations off chip, step counters.
 inline std::string reservedGradientPrefix() { return "Gradient___"; }
 inline std::string reservedAccumPrefix() { return "Accum___"; }
 inline std::string reservedAcclPrefix() { return "Accl___"; }
 inline std::string reservedAccl1Prefix() { return "Accl1___"; }
 inline std::string reservedAccl2Prefix() { return "Accl2___"; }
 inline std::string reservedAccl3Prefix() { return "Accl3___"; }
+inline std::string reservedRemoteArgPrefix() { return "RemoteArg___"; }
 inline std::string reservedStepPrefix() { return "Step___"; }
 // name under which a gradient is anchored
 inline TensorId getGradId(const TensorId &id) { return reservedGradientPrefix() + id; }

@@ -253,13 +253,15 @@ void bindGraphTensors(nb::class_<Graph> &graph) {
       .def("addScope", &Graph::addScope)
       .def("contains", &Graph::contains)
       .def("getTensor", &Graph::getTensor, nb::rv_policy::reference_internal)
-      .def("getTensorIds",
-           [](const Graph &g, int type) {
-             std::vector<TensorId> ids;
-             for (const Tensor *t : g.tensors())
-               if (type < 0 || static_cast<int>(t->tensorType()) == type) ids.push_back(t->id);
-             return ids;
-           })
+      .def(
+          "getTensorIds",
+          [](const Graph &g, int type) {
+            std::vector<TensorId> ids;
+            for (const Tensor *t : g.tensors())
+              if (!t->isRemote && (type < 0 || static_cast<int>(t->tensorType()) == type)) ids.push_back(t->id);
+            return ids;
+          },
+          "Of one type (-1: of all); remote buffers are no tensors of the program.")
       .def(
           "addVariable",
           [](Graph &g, const TensorId &id, int type, const Shape &shape, nb::handle host, const Shape &metaShape) {
@@ -269,6 +271,24 @@ void bindGraphTensors(nb::class_<Graph> &graph) {
           },
           nb::rv_policy::reference_internal, nb::arg("id"), nb::arg("type"), nb::arg("shape"), nb::arg("host"),
           nb::arg("metaShape") = Shape())
+      .def(
+          "setRemoteBuffer",
+          [](Graph &g, const TensorId &id, int type, const Shape &shape, const Shape &metaShape) {
+            const TensorInfo info = makeInfo(type, shape, metaShape);
+            if (!g.contains(id)) {
+              Tensor &t = g.tensor(g.addTensor(id, info, TensorType::Variable));
+              t.isRemote = true;
+              t.variableSettings = VariableSettings(CommGroup(CommGroupType::None, 0));  // each replica has its own
+            }
+            g.getTensor(id)->info = info;
+          },
+          "Adds the remote variable `id`, or gives it another size; shape: rows first.")
+      .def(
+          "addHostTensor",
+          [](Graph &g, const TensorId &id, int type, const Shape &shape, const Shape &metaShape) {
+            return &g.tensor(g.addTensor(id, makeInfo(type, shape, metaShape), TensorType::Unknown));
+          },
+          nb::rv_policy::reference_internal, "A name for a value that programs do not reach.")
       .def(
           "addConstant",
           [](Graph &g, const TensorId &id, int type, const Shape &shape, nb::handle host) {
@@ -476,6 +496,16 @@ void bindSession(nb::module_ &m) {
            [](const IrSession &s, const TensorId &id, nb::handle host) {
              HostBuffer buffer(host, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE);
              s.readReplicas(id, buffer.data());
+           })
+      .def("writeRow",
+           [](IrSession &s, const TensorId &id, int64_t row, nb::handle host) {
+             HostBuffer buffer(host, PyBUF_C_CONTIGUOUS);
+             s.writeRow(id, row, buffer.data());
+           })
+      .def("readRow",
+           [](const IrSession &s, const TensorId &id, int64_t row, nb::handle host) {
+             HostBuffer buffer(host, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE);
+             s.readRow(id, row, buffer.data());
            })
       .def("run", &runSession, "Buffers in the order of inputs() and outputs().")
       .def("summary", &IrSession::summary);

@@ -80,7 +80,8 @@ class Graph:
     @property
     def variables(self) -> tuple["Variable", ...]:
         """Variables, sorted by id."""
-        return self._wrap(sorted(self._pb_graph.getTensorIds(4)))
+        remote = [v.id for v in self._ir._variables.values() if v._row is not None and v._graph is self]
+        return self._wrap(sorted([*self._pb_graph.getTensorIds(4), *remote]))
 
     @property
     def constants(self) -> tuple["Constant", ...]:

@@ -74,13 +74,13 @@ class Ir:
             graph = self._graphs[pb_graph.id] = self._graph_class._make(self, pb_graph)
         return graph
 
-    def _tensor(self, graph: Graph, pb_tensor: Any) -> Tensor:
+    def _tensor(self, graph: Graph, pb_tensor: Any, is_variable: bool = False) -> Tensor:
         key = (graph.id, pb_tensor.id)
         tensor = self._tensors.get(key)
         if tensor is None:
             kind = pb_tensor.tensorType()
             plain, variable, constant = self._tensor_classes
-            cls = variable if kind == _VARIABLE else constant if kind == _CONSTANT else plain
+            cls = variable if kind == _VARIABLE or is_variable else constant if kind == _CONSTANT else plain
             tensor = self._tensors[key] = Tensor._make(cls, graph, pb_tensor)
         return tensor
 

@@ -7,6 +7,7 @@ from popxl.context import get_ir
 from popxl.dtypes import dtype
 
 if TYPE_CHECKING:
+    from popxl.ir import Ir
     from popxl.tensor import Tensor
 
 
@@ -24,11 +25,24 @@ class RemoteBuffer:
     """
 
     def __init__(self, tensor_shape: Iterable[int], tensor_dtype: dtype, entries: int = 1) -> None:
-        self._ir = get_ir()
+        ir = get_ir()
+        self._set_up(ir, max(ir._remote_buffers, default=0) + 1, tensor_shape, tensor_dtype, entries)
+
+    @classmethod
+    def _with_id(
+        cls, ir: "Ir", number: int, tensor_shape: Iterable[int], tensor_dtype: dtype, entries: int
+    ) -> "RemoteBuffer":
+        """Make the buffer of this number of a program that has none."""
+        self = cls.__new__(cls)
+        self._set_up(ir, number, tensor_shape, tensor_dtype, entries)
+        return self
+
+    def _set_up(self, ir: "Ir", number: int, tensor_shape: Iterable[int], tensor_dtype: dtype, entries: int) -> None:
+        self._ir, self._id = ir, number
         self._meta_shape: tuple[int, ...] = ()
+        self._in_program = False
         self.set_remote_buffer_info(tensor_dtype, tensor_shape, entries)
-        self._id = max(self._ir._remote_buffers, default=0) + 1
-        self._ir._remote_buffers[self._id] = self
+        ir._remote_buffers[number] = self
 
     def set_remote_buffer_info(self, tensor_dtype: dtype, tensor_shape: Iterable[int], entries: int) -> None:
         """Redefine type, shape and number of slots.
@@ -69,6 +83,37 @@ class RemoteBuffer:
         if value < 1:
             raise ValueError(f"entries: got {value}, expected at least 1.")
         self._entries = value
+        self._state_size()
+
+    @property
+    def _core_id(self) -> str:
+        """Name of the remote variable that the program has for the buffer; the first use adds it."""
+        if not self._in_program:
+            self._in_program = True
+            self._state_size()
+        return self._core_name
+
+    @property
+    def _core_name(self) -> str:
+        return f"RemoteBuffer/{self._id}"
+
+    def _state_size(self) -> None:
+        if self._in_program:
+            shape = [self._entries, *self._tensor_shape]
+            main = self._ir._pb_ir.getMainGraph()
+            main.setRemoteBuffer(self._core_name, self._tensor_dtype._core, shape, list(self._meta_shape))
+
+    def require_entry(self, offset: int) -> None:
+        """Check that the buffer has an entry.
+
+        Raises:
+            ValueError: it has not.
+        """
+        if not 0 <= offset < self._entries:
+            raise ValueError(
+                f"Remote buffer {self._id} has no entry {offset}: expected 0 to {self._entries - 1}. Make it with more "
+                "entries."
+            )
 
     @property
     def meta_shape(self) -> tuple[int, ...]:
@@ -78,6 +123,7 @@ class RemoteBuffer:
     @meta_shape.setter
     def meta_shape(self, value: Iterable[int]) -> None:
         self._meta_shape = tuple(value)
+        self._state_size()
 
     def validate_tensor_matches_buffer(self, t: "Tensor", num_shards: int = 1) -> None:
         """Check that `t` fits into a slot.

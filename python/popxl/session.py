@@ -297,10 +297,8 @@ class Session:
             ValueError: not attached.
         """
         self._require_attached("weights_from_host")
-        core = self._pb_session.core
         for tensor_id, value in self.ir_._variable_data.items():
-            if core.hasVariable(tensor_id):
-                core.writeVariable(tensor_id, bytes_view(self._variable(tensor_id)._groups_on_device(value)))
+            self._upload(self._variable(tensor_id), value)
         self._pb_session.loaded = True
         self._host_is_stale = False
 
@@ -314,24 +312,37 @@ class Session:
         self._require_attached("weights_to_host")
         if self.ir_._read_only_memmap:
             raise Exception("Session.weights_to_host: a variable is a read-only memory map; it cannot be written.")
-        core = self._pb_session.core
         for tensor_id, value in self.ir_._variable_data.items():
-            if core.hasVariable(tensor_id):
-                self._download(self._variable(tensor_id), value)
+            self._download(self._variable(tensor_id), value)
         self._host_is_stale = False
 
     def _variable(self, tensor_id: str) -> Variable:
         return self.ir_._variables[tensor_id]
 
+    def _in_program(self, variable: Variable) -> bool:
+        return self._pb_session.core.hasVariable(variable._row.buffer._core_id if variable._row else variable.id)
+
+    def _upload(self, variable: Variable, host: np.ndarray) -> None:
+        core = self._pb_session.core
+        if not self._in_program(variable):
+            return
+        if variable._row is not None:
+            core.writeRow(
+                variable._row.buffer._core_id, variable._row.offset, bytes_view(variable._holding.split(host))
+            )
+        else:
+            core.writeVariable(variable.id, bytes_view(variable._groups_on_device(host)))
+
     def _download(self, variable: Variable, host: np.ndarray) -> None:
         """Read the values of all groups into `host`, and those of all replicas where the variable returns them."""
         core, on_host = self._pb_session.core, variable.replica_grouping.to_host_map
-        if variable._sharding is not None:
-            parts = np.empty((self.ir_.instance_replication_factor, *variable.shape), host.dtype)
-            core.readVariable(variable.id, bytes_view(parts))
-            variable._sharding.join(parts, host)
+        if not self._in_program(variable):
+            return
+        if variable._row is not None or variable._holding.is_sharded or variable._returns_all_replicas:
+            held = self._read_replicas(variable, host.dtype)
+            variable._holding.join(held, host)
             if variable._returns_all_replicas:
-                self.ir_._replica_data[variable.id] = variable._sharding.join_by_replica(parts)
+                self.ir_._replica_data[variable.id] = variable._holding.join_by_replica(held)
         elif on_host is None:
             core.readVariable(variable.id, bytes_view(host))
         else:
@@ -340,10 +351,14 @@ class Session:
             np.copyto(host, groups[on_host])
         if isinstance(host, np.memmap):
             host.flush()
-        if variable._returns_all_replicas and variable._sharding is None:
-            replicas = np.empty((self.ir_.instance_replication_factor, *variable.shape), host.dtype)
-            core.readReplicas(variable.id, bytes_view(replicas))
-            self.ir_._replica_data[variable.id] = replicas
+
+    def _read_replicas(self, variable: Variable, dtype: np.dtype) -> np.ndarray:
+        held = np.empty((self.ir_.instance_replication_factor, *variable.shape), dtype)
+        if variable._row is not None:
+            self._pb_session.core.readRow(variable._row.buffer._core_id, variable._row.offset, bytes_view(held))
+        else:
+            self._pb_session.core.readReplicas(variable.id, bytes_view(held))
+        return held
 
     def get_tensor_data(self, tensor: Variable | Constant) -> np.ndarray:
         """Return the value of a variable or constant; variables give a view of the host value.
@@ -378,7 +393,8 @@ class Session:
             value = self.ir_._variable_data[tensor.id]
             if not tensor._returns_all_replicas:
                 return value
-            return self.ir_._replica_data.get(tensor.id, tensor._replicas_of(value))
+            known = self.ir_._replica_data.get(tensor.id)
+            return tensor._holding.join_by_replica(tensor._holding.split(value)) if known is None else known
         return np.frombuffer(tensor._pb_tensor.bytes(), tensor.dtype.as_numpy()).reshape(tensor.shape)
 
     def write_variable_data(self, tensor: Variable, data: HostScalarTensor) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping as _MappingBase
 from typing import TYPE_CHECKING, Any, Literal, Union
 
 import numpy as np
-from popart_core import TensorLocation
+from popart_core import TensorLocation, TensorStorage
 
 from popxl import dtypes
 from popxl.context import get_current_context, get_current_graph, get_main_graph
@@ -20,11 +20,12 @@ from popxl.remote_variables import (
     replica_sharded_buffer,
 )
 from popxl.utils import _is_torch, to_numpy
-from popxl.variables import Sharding, bytes_view, replica_sharded_variable, variable
+from popxl.variables import Holding, bytes_view, replica_sharded_variable, variable
 
 if TYPE_CHECKING:
     from popxl.graph import Graph
     from popxl.ir import Ir
+    from popxl.remote_variables import Row
     from popxl.replica_grouping import ReplicaGrouping
 
 host_tensor_types: tuple[type, ...] = (np.ndarray, Iterable)  # torch tensors are iterable
@@ -386,7 +387,13 @@ class Variable(Tensor):
 
     replica_grouping: "ReplicaGrouping"
     retrieval_mode: str
-    _sharding: Sharding | None = None  # of variables whose replicas hold parts
+    _holding: Holding
+    _row: Union["Row", None] = None  # of variables in remote memory
+
+    @property
+    def location_info(self) -> TensorLocation:
+        """Where the tensor is kept: `popart.TensorLocation`, off chip for remote variables."""
+        return TensorLocation(TensorStorage.OffChip) if self._row is not None else TensorLocation()
 
     @property
     def shape_on_host(self) -> tuple[int, ...]:
@@ -410,15 +417,10 @@ class Variable(Tensor):
 
     def _groups_on_device(self, host: np.ndarray) -> np.ndarray:
         """Return the host value with one entry per group of the grouping that the device knows."""
-        if self._sharding is not None:
-            return self._sharding.split(host)
+        if self._holding.is_sharded:
+            return self._holding.split(host)
         on_device = self.replica_grouping.to_device_map
         return host if on_device is None else np.ascontiguousarray(host[on_device])
-
-    def _replicas_of(self, host: np.ndarray) -> np.ndarray:
-        """Return the host value with one entry per replica."""
-        groups = host.reshape(self.replica_grouping.num_groups, *(self.meta_shape or self.shape))
-        return groups[self.replica_grouping.assignment]
 
 
 class Constant(Tensor):

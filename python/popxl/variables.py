@@ -14,11 +14,19 @@ from popxl.utils import to_numpy
 
 if TYPE_CHECKING:
     from popxl.graph import Graph
+    from popxl.ir import Ir
+    from popxl.remote_variables import Row
     from popxl.replica_grouping import ReplicaGrouping
     from popxl.tensor import HostScalarTensor, Tensor, Variable
 
 
-def _main_graph() -> "Graph":
+def main_graph() -> "Graph":
+    """Return the current graph, which variables can be made in.
+
+    Raises:
+        RuntimeError: there is no current graph.
+        ValueError: it is not the main graph.
+    """
     graph = get_current_graph()
     if graph.id != "":
         raise ValueError(
@@ -57,51 +65,52 @@ def variable(
         ValueError: the current graph is not the main graph, or the retrieval mode is unknown.
         popart_exception: the leading dimension is not the number of groups.
     """
-    graph = _main_graph()
+    graph = main_graph()
     array = to_numpy(data, dtype, downcast, copy=False, log2_scale=log2_scale, nan_on_overflow=nan_on_overflow)
-    return _make_variable(graph, array, name, replica_grouping, retrieval_mode)
+    return make_variable(graph, array, name, replica_grouping, retrieval_mode)
 
 
-class Sharding:
-    """How replicas hold the parts of a variable.
+class Holding:
+    """How replicas hold a variable: each group of replicas has one value, and each member the whole of it or a part.
 
-    Each group of `grouping` has one value; member i holds part ``i % shard_over`` of its flattened elements, the last
-    one with zeros behind its end.
+    Parts are 1-D: member i of a group holds part ``i % shard_over`` of the flattened elements, the last one with zeros
+    behind its end.
 
     Args:
         grouping: replicas that share a value.
-        shard_over: number of parts.
         shape: of the whole value.
+        shard_over: number of parts; None: members hold the whole value, in its shape.
     """
 
-    def __init__(self, grouping: "ReplicaGrouping", shard_over: int, shape: tuple[int, ...]) -> None:
-        self._shape, self._parts = shape, shard_over
+    def __init__(self, grouping: "ReplicaGrouping", shape: tuple[int, ...], shard_over: int | None = None) -> None:
+        self.is_sharded = shard_over is not None
+        self._shape, self._parts = shape, shard_over or 1
         self._members = _members(grouping.assignment)
-        self.part_shape = (-(-math.prod(shape) // shard_over),)
+        self.part_shape = (-(-math.prod(shape) // self._parts),) if self.is_sharded else shape
 
     def split(self, host: np.ndarray) -> np.ndarray:
-        """Return the part of each replica; host: the value, or one value per group."""
-        replicas = sum(map(len, self._members))
-        result = np.zeros((replicas, *self.part_shape), host.dtype)
+        """Return what each replica holds; host: the value, or one value per group."""
+        length = math.prod(self.part_shape)
+        result = np.zeros((sum(map(len, self._members)), length), host.dtype)
         for members, value in zip(self._members, host.reshape(len(self._members), -1), strict=True):
-            padded = np.zeros((self._parts, *self.part_shape), host.dtype)
+            padded = np.zeros((self._parts, length), host.dtype)
             padded.reshape(-1)[: value.size] = value
             result[members] = padded[np.arange(len(members)) % self._parts]
-        return result
+        return result.reshape(-1, *self.part_shape)
 
-    def join(self, parts: np.ndarray, host: np.ndarray) -> None:
-        """Fill the value, or one value per group, from the parts of the replicas."""
+    def join(self, held: np.ndarray, host: np.ndarray) -> None:
+        """Fill the value, or one value per group, from what the replicas hold."""
         for members, value in zip(self._members, host.reshape(len(self._members), -1), strict=True):
-            value[:] = parts[members[: self._parts]].reshape(-1)[: value.size]
+            value[:] = held[members[: self._parts]].reshape(-1)[: value.size]
 
-    def join_by_replica(self, parts: np.ndarray) -> np.ndarray:
+    def join_by_replica(self, held: np.ndarray) -> np.ndarray:
         """Return the whole value as each replica and those that hold the other parts have it."""
         size = math.prod(self._shape)
-        result = np.empty((len(parts), size), parts.dtype)
+        result = np.empty((len(held), size), held.dtype)
         for members in self._members:
             for first in range(0, len(members), self._parts):
                 holders = members[first : first + self._parts]
-                result[holders] = parts[holders].reshape(-1)[:size]
+                result[holders] = held[holders].reshape(-1)[:size]
         return result.reshape(-1, *self._shape)
 
 
@@ -142,27 +151,47 @@ def replica_sharded_variable(
             group size, or the retrieval mode is unknown.
         popart_exception: the leading dimension is not the number of groups.
     """
-    graph = _main_graph()
-    if graph.ir.replication_factor <= 1:
-        raise ValueError("replica_sharded_variable: there is one replica. Make the Ir with replication=2 or more.")
+    graph = main_graph()
+    require_replicas(graph.ir, "replica_sharded_variable")
     grouping = replica_grouping or graph.ir.replica_grouping()
-    parts = grouping.group_size if shard_over is None else shard_over
-    if parts < 1 or grouping.group_size % parts:
-        raise ValueError(f"shard_over: got {parts}, expected a divisor of the group size {grouping.group_size}.")
+    parts = number_of_parts(grouping, shard_over)
     array = to_numpy(data, dtype, downcast, copy=False, log2_scale=log2_scale, nan_on_overflow=nan_on_overflow)
-    made = _make_variable(graph, array, name, grouping, retrieval_mode, parts)
+    made = make_variable(graph, array, name, grouping, retrieval_mode, parts)
     return made, made
 
 
-def _make_variable(
+def require_replicas(ir: "Ir", what: str) -> None:
+    """Check that there are replicas over which something can be sharded.
+
+    Raises:
+        ValueError: there is one.
+    """
+    if ir.replication_factor <= 1:
+        raise ValueError(f"{what}: there is one replica. Make the Ir with replication=2 or more.")
+
+
+def number_of_parts(grouping: "ReplicaGrouping", shard_over: int | None) -> int:
+    """Return the number of parts of a sharded value, default one for each member of a group.
+
+    Raises:
+        ValueError: it does not divide the group size.
+    """
+    parts = grouping.group_size if shard_over is None else shard_over
+    if parts < 1 or grouping.group_size % parts:
+        raise ValueError(f"shard_over: got {parts}, expected a divisor of the group size {grouping.group_size}.")
+    return parts
+
+
+def make_variable(
     graph: "Graph",
     array: np.ndarray,
     name: str | None,
     replica_grouping: Optional["ReplicaGrouping"],
     retrieval_mode: str | None,
     shard_over: int | None = None,
+    row: Optional["Row"] = None,
 ) -> "Variable":
-    """Add a variable; without `shard_over` each replica holds it whole."""
+    """Add a variable; shard_over: number of parts, None: whole; row: where remote memory has it."""
     if retrieval_mode not in (None, "one_per_group", "all_replicas"):
         raise ValueError(f"Unknown retrieval_mode: got {retrieval_mode!r}, expected 'one_per_group' or 'all_replicas'.")
     ir, mode = graph.ir, retrieval_mode or "one_per_group"
@@ -174,28 +203,31 @@ def _make_variable(
             f"each of {groups} replica groups. Stack the values of the groups along the first dimension."
         )
     shape = array.shape if groups == 1 else array.shape[1:]
-    sharding = None if shard_over is None else Sharding(grouping, shard_over, shape)
+    holding = Holding(grouping, shape, shard_over)
     if isinstance(array, np.memmap):
         host = array
         ir._read_only_memmap |= array.mode == "r"
     else:
         host = np.array(array, order="C", copy=True).reshape(array.shape)
-    core = dtypes.dtype.as_dtype(array.dtype)._core
+    core, add = dtypes.dtype.as_dtype(array.dtype)._core, graph._pb_graph
     tensor_id = graph._create_tensor_id(name)
-    if sharding is None:
+    meta = list(shape) if holding.is_sharded else []
+    if row is not None:
+        pb_tensor = add.addHostTensor(tensor_id, core, list(holding.part_shape), meta)
+    elif holding.is_sharded:
+        pb_tensor = add.addVariable(tensor_id, core, list(holding.part_shape), bytes_view(holding.split(host)[0]), meta)
+        pb_tensor.setReplicaGroups(1, 1, False)  # each replica has a part of its own
+    else:
         first = host if groups == 1 else np.ascontiguousarray(host[0]).reshape(shape)
-        pb_tensor = graph._pb_graph.addVariable(tensor_id, core, list(shape), bytes_view(first), [])
+        pb_tensor = add.addVariable(tensor_id, core, list(shape), bytes_view(first), [])
         on_device = grouping.const_rg
         if on_device.num_groups > 1 or mode == "all_replicas":
             pb_tensor.setReplicaGroups(on_device.stride, on_device.group_size, mode == "all_replicas")
-    else:
-        first = sharding.split(host)[0]
-        pb_tensor = graph._pb_graph.addVariable(tensor_id, core, list(first.shape), bytes_view(first), list(shape))
-        pb_tensor.setReplicaGroups(1, 1, False)  # each replica has a part of its own
-    result = ir._tensor(graph, pb_tensor)
+    result = ir._tensor(graph, pb_tensor, is_variable=True)
     result.replica_grouping = grouping
     result.retrieval_mode = mode
-    result._sharding = sharding
+    result._holding = holding
+    result._row = row
     ir._variable_data[result.id] = host
     ir._variables[result.id] = result
     return result

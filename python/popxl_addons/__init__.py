@@ -14,6 +14,13 @@ from popxl_addons.graph_cache import (
 from popxl_addons.graph_common import CalledGraphsGradInfo, CalledGraphsGradInfoLike, GradGraphInfoLike, GraphLike
 from popxl_addons.module import Module, NameScopeMeta
 from popxl_addons.named_tensors import NamedTensors
+from popxl_addons.remote import (
+    create_remote_buffer,
+    load_remote_graph,
+    named_buffers,
+    named_variable_buffers,
+    store_remote_graph,
+)
 from popxl_addons.streams import InputStreams, OutputStreams
 from popxl_addons.utils import OrderedDict, WeightsDict, duplicate_items, overrides, suffix_graph_name, timer
 from popxl_addons.variable_factory import (
@@ -66,6 +73,7 @@ __all__ = [
     "argument_hash",
     "autodiff",
     "bound_arguments",
+    "create_remote_buffer",
     "cross_entropy",
     "cross_entropy_with_grad",
     "duplicate_items",
@@ -73,8 +81,12 @@ __all__ = [
     "get_function_hash",
     "host_load",
     "host_store",
+    "load_remote_graph",
+    "named_buffers",
+    "named_variable_buffers",
     "ops",
     "overrides",
+    "store_remote_graph",
     "suffix_graph_name",
     "tensor_hash",
     "timer",

@@ -1,7 +1,6 @@
 """Sharded tensors of replicas: gathering parts to whole tensors, reducing whole tensors to parts."""
 
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, nullcontext
 
 import popxl
 from popxl import ops
@@ -10,6 +9,7 @@ from popxl.ops import collectives
 from popxl_addons.graph import GraphWithNamedArgs
 from popxl_addons.named_replica_grouping import NamedReplicaGrouping, fill_none_group
 from popxl_addons.named_tensors import NamedTensors
+from popxl_addons.utils import tiles
 
 
 def replica_sharded_spec(t: popxl.Tensor, shard_over: popxl.ReplicaGrouping) -> popxl.TensorSpec:
@@ -41,7 +41,7 @@ def gather_replica_sharded_tensor(
     Returns:
         The whole tensor, of the meta shape of t.
     """
-    with _tiles(use_io_tiles):
+    with tiles(use_io_tiles):
         whole = collectives.replicated_all_gather(t, group=fill_none_group(replica_group)) if t.meta_shape else t
     return ops.io_tile_copy(whole) if use_io_tiles else whole
 
@@ -124,14 +124,10 @@ def reduce_replica_sharded_graph(
     def reduce(name: str, t: popxl.Tensor) -> popxl.Tensor:
         if use_io_tiles:
             t = ops.io_tile_copy(t)
-        with _tiles(use_io_tiles):
+        with tiles(use_io_tiles):
             return reduce_replica_sharded_tensor(t, op, replica_group, groups.get(name))
 
     return _graph_of("replica_reduce", tensors, reduce)
-
-
-def _tiles(use_io_tiles: bool) -> AbstractContextManager:
-    return popxl.io_tiles() if use_io_tiles else nullcontext()
 
 
 def _graph_of(

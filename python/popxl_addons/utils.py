@@ -5,7 +5,7 @@ import re
 import time
 from collections import OrderedDict as _OrderedDict
 from collections.abc import Iterable, Iterator, KeysView, MutableMapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,11 @@ def timer(title: str | None = None, log_to_wandb: bool = True) -> Iterator[None]
             return
         if wandb.run is not None:
             wandb.run.summary[title.lower().replace(" ", "_") + "_mins"] = minutes
+
+
+def tiles(use_io_tiles: bool) -> AbstractContextManager:
+    """Return a context for the ops made in it: on IO tiles, or where they would be anyway."""
+    return popxl.io_tiles() if use_io_tiles else nullcontext()
 
 
 class OrderedDict(_OrderedDict):

@@ -9,6 +9,7 @@ variable.
 from collections.abc import Callable, Iterable, Iterator
 from math import prod
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import popxl
@@ -19,6 +20,9 @@ from popxl.utils import to_numpy
 from popxl_addons.dot_tree import DotTree
 from popxl_addons.named_replica_grouping import NamedReplicaGrouping, fill_none_group
 from popxl_addons.named_tensors import NamedTensors
+
+if TYPE_CHECKING:
+    from popxl_addons.remote import NamedRemoteBuffers
 
 DataIter = Callable[[], HostTensor] | Iterable[HostTensor]
 
@@ -178,6 +182,33 @@ class VariableFactory:
         data = self.next_memmap(memmap_dir, name, empty, read_only_if_exists) if memmap_dir else self.next_data(empty)
         return popxl.variable(data, self.dtype, name, replica_grouping=self.replica_grouping)
 
+    def create_remote_tensor(
+        self,
+        buffer: popxl.RemoteBuffer,
+        entry: int,
+        name: str | None = None,
+        empty: bool = False,
+        memmap_dir: str | None = None,
+        read_only_if_exists: bool = False,
+    ) -> Variable:
+        """Make the variable in an entry of a remote buffer; the main graph must be current.
+
+        Args:
+            buffer: the buffer; one with a meta shape holds parts.
+            entry: its entry.
+            name: name, default that of the factory.
+            empty: uninitialised value.
+            memmap_dir: keep the value in a file of this folder.
+            read_only_if_exists: open an existing file read-only.
+
+        Returns:
+            The variable.
+        """
+        name = name or self.name
+        data = self.next_memmap(memmap_dir, name, empty, read_only_if_exists) if memmap_dir else self.next_data(empty)
+        make = popxl.remote_replica_sharded_variable if buffer.meta_shape else popxl.remote_variable
+        return make(data, buffer, entry, self.dtype, name, replica_grouping=self.replica_grouping)
+
 
 def add_variable_input(
     name: str,
@@ -249,11 +280,50 @@ class NamedVariableFactories(DotTree[VariableFactory]):
         Returns:
             The variables under the names of the factories.
         """
-        made = {}
-        for name, factory in sorted(self.to_dict().items()):
-            full = f"{prefix}.{name}" if prefix else name
-            made[name] = factory.create_tensor(full, empty, memmap_dir, read_only_if_exists)
-        return NamedTensors.from_dict(made)
+        return self._init(
+            prefix, lambda _, factory, full: factory.create_tensor(full, empty, memmap_dir, read_only_if_exists)
+        )
+
+    def init_remote(
+        self,
+        buffers: "NamedRemoteBuffers",
+        entry: int = 0,
+        prefix: str | None = None,
+        empty: bool = False,
+        memmap_dir: str | None = None,
+        read_only_if_exists: bool = False,
+    ) -> NamedTensors:
+        """Make all variables in the remote buffers of their names; the main graph must be current.
+
+        Args:
+            buffers: tree of buffers with at least the names of the factories.
+            entry: entry of each buffer.
+            prefix: put before the names of the variables, with a dot.
+            empty: uninitialised values.
+            memmap_dir: keep the values in files of this folder.
+            read_only_if_exists: open existing files read-only.
+
+        Returns:
+            The variables under the names of the factories.
+
+        Raises:
+            KeyError: a factory has no buffer.
+        """
+        by_name = buffers.to_dict()
+        return self._init(
+            prefix,
+            lambda name, factory, full: factory.create_remote_tensor(
+                by_name[name], entry, full, empty, memmap_dir, read_only_if_exists
+            ),
+        )
+
+    def _init(self, prefix: str | None, make: Callable[[str, VariableFactory, str], Variable]) -> NamedTensors:
+        return NamedTensors.from_dict(
+            {
+                name: make(name, factory, f"{prefix}.{name}" if prefix else name)
+                for name, factory in sorted(self.to_dict().items())
+            }
+        )
 
     def _init_in_graph(self, init_type: str) -> NamedTensors:
         flat = self.to_dict().items()

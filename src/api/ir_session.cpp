@@ -56,6 +56,14 @@ struct IrSession::Impl {
     if (found < 0) throw error("Session: the compiled program has no variable '{}'", id);
     return found;
   }
+  // The same of a variable that has the row.
+  int row(const TensorId &id, int64_t row) const {
+    const int found = variable(id);
+    const TensorInfo &info = program.executable()->variables[static_cast<size_t>(found)].info;
+    const int64_t rows = info.rank() > 0 ? info.shape().front() : 0;
+    check(row >= 0 && row < rows, "Session: variable '{}' has no row {}: expected 0 to {}", id, row, rows - 1);
+    return found;
+  }
 };
 
 IrSession::IrSession(const Ir &ir, const IrSessionOptions &options) : impl_(std::make_unique<Impl>()) {
@@ -91,6 +99,12 @@ void IrSession::readVariable(const TensorId &id, void *data) const {
 void IrSession::readReplicas(const TensorId &id, void *data) const {
   impl_->program.readReplicas(impl_->variable(id), data);
 }
+void IrSession::writeRow(const TensorId &id, int64_t row, const void *data) {
+  impl_->program.writeRow(impl_->row(id, row), row, data);
+}
+void IrSession::readRow(const TensorId &id, int64_t row, void *data) const {
+  impl_->program.readRow(impl_->row(id, row), row, data);
+}
 
 void IrSession::run(std::span<const void *const> inputs, std::span<void *const> outputs) {
   check(inputs.size() == impl_->inputs.size() && outputs.size() == impl_->outputs.size(),
@@ -107,6 +121,7 @@ std::string IrSession::summary() const {
   const executable::Executable &e = *impl_->program.executable();
   std::string text = "arena " + std::to_string(e.memory.arenaBytes) + " bytes, variables " +
                      std::to_string(e.memory.variableBytes) + " bytes";
+  if (e.memory.remoteBytes > 0) text += ", remote " + std::to_string(e.memory.remoteBytes) + " bytes";
   for (const auto &f : e.fallbacks) text += "\n" + f.op + ": not on " + f.backend + ": " + f.reason;
   return text;
 }

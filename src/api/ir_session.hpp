@@ -44,6 +44,10 @@ class IrSession {
   void writeVariable(const TensorId &id, const void *data);
   void readVariable(const TensorId &id, void *data) const;
   void readReplicas(const TensorId &id, void *data) const;  // the same, one value for each replica
+  // Row `row`, along the first dimension, of a remote variable: one value for each replica. Throw as above, and
+  // popart::error for a row that the variable does not have.
+  void writeRow(const TensorId &id, int64_t row, const void *data);
+  void readRow(const TensorId &id, int64_t row, void *data) const;
   // Buffers in the order of inputs() and outputs(), each `transfers` times `replicas` slices in C order. Throws
   // popart::runtime_error when a user kernel failed or another run is going on.
   void run(std::span<const void *const> inputs, std::span<void *const> outputs);

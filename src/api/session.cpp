@@ -11,6 +11,7 @@
 #include "api/compile_options.hpp"
 #include "api/session_impl.hpp"
 #include "api/virtual_ipus.hpp"
+#include "base/environment.hpp"
 #include "executable/cost.hpp"
 #include "session/host_streams.hpp"
 #include "session/inplace_ambiguity.hpp"
@@ -87,9 +88,11 @@ void Session::Impl::load() {
   hasWeights = false;
   const auto &variables = program.executable()->variables;
   for (size_t i = 0; i < variables.size(); ++i) {
+    const auto host = hostWeights.find(variables[i].id);
+    if (host == hostWeights.end()) continue;  // of the device alone
     hasWeights |= prepared.randomSeed != variables[i].id;
-    const void *host = hostWeights.at(variables[i].id).data();  // the engine has written the first values itself
-    if (variables[i].initial.data() != host) program.writeVariable(static_cast<int>(i), host);
+    const void *data = host->second.data();  // the engine has written the first values itself
+    if (variables[i].initial.data() != data) program.writeVariable(static_cast<int>(i), data);
   }
 }
 
@@ -171,6 +174,12 @@ int64_t Session::Impl::deviceBytes() const {
   return memory.constantBytes + program.replicas() * (memory.total() - memory.constantBytes);
 }
 
+int64_t Session::Impl::remoteBytes() const { return program.replicas() * program.executable()->memory.remoteBytes; }
+
+int64_t Session::Impl::predictedPeakBytes() const {
+  return deviceBytes() + hostBytes() + programBytes() + (environment::remoteMemory() ? 0 : remoteBytes());
+}
+
 std::string Session::getSummaryReport(bool) const {
   impl_->program.requireLoaded("getSummaryReport");
   const auto &memory = impl_->program.executable()->memory;
@@ -186,6 +195,8 @@ std::string Session::getSummaryReport(bool) const {
                                                    {"program", impl_->programBytes()},
                                                    {"predicted peak", impl_->predictedPeakBytes()}};
   for (const auto &[what, bytes] : rows) report += "  " + std::string(what) + ": " + std::to_string(bytes) + " bytes\n";
+  if (const int64_t bytes = impl_->remoteBytes(); bytes > 0)
+    report += "  remote memory: " + std::to_string(bytes) + " bytes\n";
   return report + "Execution profiling not enabled\n";
 }
 

@@ -169,7 +169,9 @@ struct SessionCreation : Session {
     const bool training = c.optimizer != nullptr;
     onnx::BuildOptions build;
     build.purpose = training ? onnx::Purpose::Training : onnx::Purpose::Inference;
-    build.weights = !training && c.options.constantWeights ? onnx::WeightRole::Constant : onnx::WeightRole::Variable;
+    // Constants are in the device's memory.
+    const bool constant = !training && c.options.constantWeights && !pipeline::offChipRules(c.options).any();
+    build.weights = constant ? onnx::WeightRole::Constant : onnx::WeightRole::Variable;
     build.versions = c.options.strictOpVersions ? onnx::OpVersionRule::Strict : onnx::OpVersionRule::Lenient;
     build.replicas = c.options.getGlobalReplicationFactor();
     build.inputShapeInfo = c.inputShapeInfo.getInfos();

@@ -60,7 +60,8 @@ struct Session::Impl {
   int64_t programBytes() const;
   // Of all replicas; constants are there once.
   int64_t deviceBytes() const;
-  int64_t predictedPeakBytes() const { return deviceBytes() + hostBytes() + programBytes(); }
+  int64_t remoteBytes() const;  // of all replicas; no part of the device's
+  int64_t predictedPeakBytes() const;
   session::CompileOptions compileOptions() const;
   void compile();                                  // as prepareDevice(false)
   session::VariableValues savedVariables() const;  // as last read from the device, or as the host has them

@@ -42,6 +42,7 @@ void Session::Impl::initialiseHostWeights() {
   const auto replicas = static_cast<unsigned>(options.getLocalReplicationFactor());
   for (const Graph *graph : ir().getAllGraphs())
     for (const Tensor *tensor : graph->tensorsOfType(TensorType::Variable)) {
+      if (tensor->isRemote && !tensor->hasTensorData()) continue;  // activations of a run
       const Shape shape = tensor->variableSettings.shapeOnHost(tensor->info.shape(), replicas);
       hostWeights[tensor->id] =
           tensor->hasTensorData() ? tensor->tensorData() : TensorData(TensorInfo(tensor->info.dataType(), shape));

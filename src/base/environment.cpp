@@ -20,6 +20,10 @@ constexpr Variable kVariables[] = {
     {"POPART_MAX_MEMORY", "what the machine has",
      "Memory in bytes that a program may need, with `K`, `M` or `G` for powers of 1024. `prepareDevice` raises "
      "`OutOfMemoryException` above it. `SessionOptions.engineOptions[\"max_memory\"]` comes before it."},
+    {"POPART_REMOTE_MEMORY", "none",
+     "Folder for remote variables: each is a file without a name there, which the system reads ahead and writes back "
+     "as "
+     "programs run, and which is gone with the process. Without it they are memory that the system may page out."},
     {"POPART_MAX_FOLDED_BYTES", "64M",
      "Bytes of constants that are made while a model is read and compiled, beside twice the bytes of its file, with "
      "`K`, "
@@ -83,6 +87,7 @@ std::optional<std::string> irDump() { return text("POPART_IR_DUMP"); }
 std::optional<std::string> passDump() { return text("POPART_PASS_DUMP"); }
 std::optional<std::string> stepTimes() { return text("POPART_STEP_TIMES"); }
 std::optional<std::string> maxMemory() { return text("POPART_MAX_MEMORY"); }
+std::optional<std::string> remoteMemory() { return text("POPART_REMOTE_MEMORY"); }
 std::optional<std::string> maxFoldedBytes() { return text("POPART_MAX_FOLDED_BYTES"); }
 std::optional<std::string> cacheFolder() { return text("POPART_CACHE_DIR"); }
 std::optional<std::string> popxlCacheFolder() { return text("POPXL_CACHE_DIR"); }

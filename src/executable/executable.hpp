@@ -37,6 +37,7 @@ struct VariableSpec {
   const Layout *layout = nullptr;
   TensorData initial;  // plain; one value, or one for each group of replicas
   bool isOptimizerState = false;
+  bool isRemote = false;           // lies in remote memory, which RemoteLoad and RemoteStore steps alone reach
   VariableSettings replicas = {};  // which of them share a value
 };
 
@@ -53,14 +54,18 @@ struct OutputStream {
 struct Program;
 
 struct Step {
-  enum class Kind : uint8_t { Kernel, HostLoad, HostStore, Copy, Loop, If };
+  enum class Kind : uint8_t { Kernel, HostLoad, HostStore, RemoteLoad, RemoteStore, Copy, Loop, If };
   Kind kind = Kind::Kernel;
   std::string name;  // "MatMul.104"
   std::string op;    // the op in messages at run time: "MatMul 'name'"
   std::shared_ptr<const Kernel> kernel;
   std::vector<BufferIndex> in, out;
   int32_t stream = -1;  // HostLoad, HostStore
-  int64_t bytes = 0;    // Copy: in[0] -> out[0]
+  int64_t bytes = 0;    // Copy: in[0] -> out[0]; RemoteLoad, RemoteStore: of a row
+  // RemoteLoad: in = {remote variable, number of its row or -1}, out = {value}; RemoteStore: in = {value, row or -1}, out =
+  // {remote variable}. The number is a scalar, INT32 or UINT32.
+  int64_t rowCount = 1;
+  bool isSignedRow = false;
   // Loop: in = {trip count (INT64 scalar) or -1, condition (BOOL scalar) or -1}; runs body at most tripCount times.
   //   Before the first iteration `initial` copies run, after each iteration `carried` copies (moves between buffers).
   // If: in = {condition}; then `body` else `otherwise`.
@@ -91,6 +96,7 @@ struct MemoryReport {
   int64_t arenaBytes = 0;
   int64_t largestLiveSetBytes = 0;
   int64_t variableBytes = 0;
+  int64_t remoteBytes = 0;  // variables in remote memory; no part of the total
   int64_t constantBytes = 0;
   int64_t scratchBytes = 0;  // over all threads, and what the tasks of a kernel share
   int64_t total() const { return arenaBytes + variableBytes + constantBytes + scratchBytes; }

@@ -19,8 +19,9 @@ class Printer {
         m.arenaBytes, m.largestLiveSetBytes, m.variableBytes, m.constantBytes, m.scratchBytes);
     for (size_t i = 0; i < e_.variables.size(); ++i)
       text_ +=
-          fmt::format("v{} = variable {} {} {}{}\n", i, e_.variables[i].id, toText(e_.variables[i].info),
-                      layoutName(e_.variables[i].layout), e_.variables[i].isOptimizerState ? " optimizer state" : "");
+          fmt::format("v{} = variable {} {} {}{}{}\n", i, e_.variables[i].id, toText(e_.variables[i].info),
+                      layoutName(e_.variables[i].layout), e_.variables[i].isOptimizerState ? " optimizer state" : "",
+                      e_.variables[i].isRemote ? " remote" : "");
     for (size_t i = 0; i < e_.constants.size(); ++i) {
       const TensorData &data = e_.constants[i].data;
       const uint64_t hash = Hasher().addBytes(data.data(), static_cast<size_t>(data.nbytes())).value();
@@ -81,6 +82,12 @@ class Printer {
       case Step::Kind::HostStore:
         return line(
             depth, fmt::format("{}: store {} <- {}", s.name, e_.outputs[static_cast<size_t>(s.stream)].id, list(s.in)));
+      case Step::Kind::RemoteLoad:
+        return line(depth, fmt::format("{}: load {}[{}] -> {} ({} bytes)", s.name, buffer(s.in[0]), buffer(s.in[1]),
+                                       list(s.out), s.bytes));
+      case Step::Kind::RemoteStore:
+        return line(depth, fmt::format("{}: store {}[{}] <- {} ({} bytes)", s.name, list(s.out), buffer(s.in[1]),
+                                       buffer(s.in[0]), s.bytes));
       case Step::Kind::Copy:
         return line(depth, fmt::format("{}: copy {} -> {} ({} bytes)", s.name, list(s.in), list(s.out), s.bytes));
       case Step::Kind::Loop:

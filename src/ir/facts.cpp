@@ -164,6 +164,7 @@ Attributes tensorFacts(const Tensor &t) {
                                    static_cast<int64_t>(v.getRetrievalMode())});
   }
   if (t.isOptimizerState) facts.set("optimizer_state", int64_t{1});
+  if (t.isRemote) facts.set("remote", int64_t{1});
   if (t.byReference) facts.set("by_reference", int64_t{1});
   if (!t.layout.empty()) facts.set("layout", t.layout);
   if (t.hasProducer() && t.tensorType() != TensorType::ActGrad)
@@ -172,10 +173,11 @@ Attributes tensorFacts(const Tensor &t) {
 }
 
 void applyTensorFacts(const Attributes &facts, Tensor &t) {
-  checkKnown(facts, {"replicas", "optimizer_state", "by_reference", "layout", "type"}, "tensor");
+  checkKnown(facts, {"replicas", "optimizer_state", "remote", "by_reference", "layout", "type"}, "tensor");
   if (facts.hasAttribute("replicas"))
     t.variableSettings = variableSettingsFrom(facts.getAttribute<std::vector<int64_t>>("replicas"));
   t.isOptimizerState = facts.getAttribute<int64_t>("optimizer_state", 0) != 0;
+  t.isRemote = facts.getAttribute<int64_t>("remote", 0) != 0;
   t.byReference = facts.getAttribute<int64_t>("by_reference", 0) != 0;
   t.layout = facts.getAttribute<std::string>("layout", "");
   if (!facts.hasAttribute("type")) return;

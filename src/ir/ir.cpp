@@ -16,6 +16,7 @@ void copyTensors(const Graph &from, Graph &to, std::vector<TensorIndex> &mapping
     if (t->hasTensorData()) copy.setTensorData(t->tensorData());
     copy.variableSettings = t->variableSettings;
     copy.isOptimizerState = t->isOptimizerState;
+    copy.isRemote = t->isRemote;
     copy.byReference = t->byReference;
     copy.layout = t->layout;
     mapping[t->index().value] = n;

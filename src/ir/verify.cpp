@@ -9,7 +9,7 @@
 //   leaves        a tensor that is read has a producer, is a graph input, or is a const, variable or stream; consts and
 //                 variables have no producer, graph inputs neither; graph inputs are listed once
 //   data          consts have values of their own type and shape, or the bytes of their layout; outputs of ops have none
-//   place         variables and streams belong to the main graph
+//   place         variables and streams belong to the main graph; remote tensors are variables that no op reads
 //   order         data edges and constraints have no cycle
 //   calls         the graphs that ops name exist; Call, Loop and If pass as many tensors as these take and give,
 //                 with equal infos (`modified` within range); no graph calls itself, directly or through others
@@ -144,6 +144,8 @@ class Verifier {
     }
     if (type == TensorType::Variable || type == TensorType::Stream)
       require(graph_.isMain(), "variable or stream '{}' is outside the main graph", t.id);
+    require(!t.isRemote || (type == TensorType::Variable && t.uses().empty()),
+            "tensor '{}' is remote: it must be a variable that no op reads directly", t.id);
   }
 
   // ---- rows

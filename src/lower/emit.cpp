@@ -4,6 +4,8 @@
 
 #include <unordered_map>
 
+#include "lower/program_tensors.hpp"
+
 namespace popart::lower {
 namespace {
 
@@ -24,8 +26,8 @@ class Emitter {
     for (const memory::Storage &s : plan_.storages)
       result_->buffers.push_back({s.place, s.bytes, s.offset, s.name, s.stack, s.stride});
     for (const Tensor *t : plan_.variables)
-      result_->variables.push_back(
-          {t->id, t->info, executable::layoutOf(*t), t->tensorData(), t->isOptimizerState, t->variableSettings});
+      result_->variables.push_back({t->id, t->info, executable::layoutOf(*t), t->tensorData(), t->isOptimizerState,
+                                    t->isRemote, t->variableSettings});
     for (const Tensor *t : plan_.constants) result_->constants.push_back(constant(*t));
     collectStreams();
     emitGraph(program_.getMainGraph(), result_->main);
@@ -33,7 +35,8 @@ class Emitter {
     result_->memory.arenaBytes = plan_.arenaBytes;
     result_->memory.largestLiveSetBytes = plan_.largestLiveSetBytes;
     for (const auto &v : result_->variables)
-      result_->memory.variableBytes += executable::storageBytes(v.info, v.layout);
+      (v.isRemote ? result_->memory.remoteBytes : result_->memory.variableBytes) +=
+          executable::storageBytes(v.info, v.layout);
     for (const auto &c : result_->constants) result_->memory.constantBytes += c.data.nbytes();
     result_->fallbacks = kernels_.fallbacks;
     return result_;
@@ -73,6 +76,8 @@ class Emitter {
         program.steps.push_back(hostStep(graph, op, Step::Kind::HostLoad));
       } else if (op.is(Role::HostStore)) {
         program.steps.push_back(hostStep(graph, op, Step::Kind::HostStore));
+      } else if (op.is(Role::RemoteLoad) || op.is(Role::RemoteStore)) {
+        program.steps.push_back(remoteStep(graph, op));
       } else if (op.is(Role::Loop)) {
         program.steps.push_back(loopStep(graph, op));
       } else if (op.is(Role::If)) {
@@ -134,6 +139,28 @@ class Emitter {
     (load ? step.out : step.in) = {buffer(graph, t)};
     step.stream = load ? inputStream(op) : outputStream(op);
     step.bytes = graph.info(t).nbytes();
+    return step;
+  }
+
+  Step remoteStep(const Graph &graph, const Op &op) {
+    const Graph &main = program_.getMainGraph();
+    const TensorIndex remote = remoteVariable(op);
+    const bool load = op.is(Role::RemoteLoad);
+    const TensorIndex value = load ? op.outputs()[0] : op.inputs()[0];
+    if (graph.tensor(value).layout != main.tensor(remote).layout)
+      throw internal_error("{}: the value must have the layout of the remote variable: got {}, expected {}",
+                           op.debugName(), graph.tensor(value).layout, main.tensor(remote).layout);
+    Step step;
+    step.kind = load ? Step::Kind::RemoteLoad : Step::Kind::RemoteStore;
+    step.name = op.str();
+    step.op = op.debugName();
+    const int row = op.hasInput(1) ? buffer(graph, op.inputs()[1]) : -1;
+    step.in = {load ? buffer(main, remote) : buffer(graph, value), row};
+    step.out = {load ? buffer(graph, value) : buffer(main, remote)};
+    step.bytes = executable::storageBytes(graph.info(value), executable::layoutOf(graph.tensor(value)));
+    if (row < 0) return step;
+    step.rowCount = main.info(remote).shape().front();
+    step.isSignedRow = op.inInfo(1).dataType() == DataType::INT32;
     return step;
   }
 

@@ -155,6 +155,7 @@ class Flattener {
     if (t.hasTensorData()) copy.setTensorData(t.tensorData());
     copy.variableSettings = t.variableSettings;
     copy.isOptimizerState = t.isOptimizerState;
+    copy.isRemote = t.isRemote;
     return n;
   }
 
@@ -214,10 +215,12 @@ class Flattener {
       modifies = true;
     }
     Op *copy;
-    if (op.is(Role::HostLoad)) {  // what the buffer held before does not matter
+    const OpDef &def = op.def().base();
+    if (def.role() == Role::HostLoad || def.role() == Role::RemoteLoad) {
+      std::vector<TensorIndex> inputs = readInputs(scope, op);
+      if (!inputs.empty()) inputs[0] = TensorIndex();  // what the tensor held before does not matter
       copy =
-          scope.flat.addConnectedOp(op.def(), {}, outputIds(scope, op), op.attributes(), copySettings(op, scope.flat));
-      scope.flat.tensor(copy->outputs()[0]).info = op.outInfo(0);
+          scope.flat.addConnectedOp(def, inputs, outputIds(scope, op), op.attributes(), copySettings(op, scope.flat));
     } else if (op.isUserOp()) {
       auto clone = op.clone();
       clone->settings = copySettings(op, scope.flat);
@@ -230,8 +233,8 @@ class Flattener {
       copy->setup();
     } else {
       const std::vector<TensorIndex> inputs = readInputs(scope, op);  // may make tensors, so before the new ids
-      copy = scope.flat.addConnectedOp(op.def().base(), inputs, outputIds(scope, op), op.attributes(),
-                                       copySettings(op, scope.flat));
+      copy =
+          scope.flat.addConnectedOp(def, inputs, outputIds(scope, op), op.attributes(), copySettings(op, scope.flat));
     }
     for (int i = 0; i < op.outputCount(); ++i)
       if (op.hasOutput(i)) bind(scope, op.outputs()[i], newRoot(copy->outputs()[i]));

@@ -5,7 +5,8 @@
 namespace popart::lower {
 
 bool needsKernel(const Op &op) {
-  const bool step = op.is(Role::Loop) || op.is(Role::If) || op.is(Role::HostLoad) || op.is(Role::HostStore);
+  const bool step = op.is(Role::Loop) || op.is(Role::If) || op.is(Role::HostLoad) || op.is(Role::HostStore) ||
+                    op.is(Role::RemoteLoad) || op.is(Role::RemoteStore);
   return !step && !executable::takesNoStep(op);
 }
 

@@ -75,6 +75,8 @@ class Assigner {
     });
     if (isBroadcast && isElementwise(layouts)) keepPlain(graph, op.outputs()[0]);
     if (op.has(Trait::Call)) keepBordersPlain(op);
+    if (const TensorIndex remote = remoteVariable(op); remote.valid() && op.hasInput(1))
+      keepPlain(flat_.getMainGraph(), remote);  // its rows are addressed
   }
   // All operands and results that are not plain have one layout.
   static bool isElementwise(const OperandLayouts &layouts) {

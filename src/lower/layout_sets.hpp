@@ -1,5 +1,6 @@
-// Sets of tensors that must share one layout: operands that an op wants in the same layout, and the names of a value
-// outside and inside of a loop or branch. Both passes that assign layouts begin with them.
+// Sets of tensors that must share one layout: operands that an op wants in the same layout, the names of a value outside
+// and inside of a loop or branch, a remote variable and what is loaded from it and stored. Both passes that assign layouts
+// begin with them.
 #pragma once
 #include <vector>
 
@@ -36,6 +37,8 @@ UnionFind layoutSets(const ProgramTensors &tensors, const Ops &ops, LayoutsOf &&
       if (first.valid()) sets.join(tensors.number(graph, t), tensors.number(graph, first));
       first = t;
     });
+    if (const TensorIndex remote = remoteVariable(*op); first.valid() && remote.valid())
+      sets.join(tensors.number(graph, first), tensors.number(op->getIr().getMainGraph(), remote));
     for (const Passed &p : passedBy(*op)) {
       if (!takesPart(graph, p.outer)) continue;
       const uint32_t inner = tensors.number(*p.graph, p.inner);

@@ -31,7 +31,9 @@ void checkMemoryLimit(const executable::MemoryReport &memory, const memory::Memo
       {toText(memory.total()), toText(memory.arenaBytes), toText(memory.variableBytes), toText(memory.constantBytes),
        toText(memory.scratchBytes), toText(mostBytes)});
   throw memory_allocation_err(
-      text + ". Use a smaller batch, or accumulate gradients over smaller batches. Largest tensors:" +
+      text +
+          ". Use a smaller batch, accumulate gradients over smaller batches, or keep tensors off chip "
+          "(weightTensorLocationSettings and its like, popxl.remote_buffer). Largest tensors:" +
           largestTensors(plan),
       text);
 }

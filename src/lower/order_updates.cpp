@@ -1,6 +1,7 @@
 // One constraint per (reader, update) pair, unless the reader depends on the new value. In a loop body, a loop-carried
 // value is what a variable is in the main graph. Then the element-wise ops of updates take the position in program
-// order of the last op they depend on, so that the scheduler runs them as soon as they are ready.
+// order of the last op they depend on, so that the scheduler runs them as soon as they are ready, what they store in
+// remote memory with them; and what depends on no op, or on loads alone, runs before its first reader asks for it.
 #include "lower/order_updates.hpp"
 
 #include <algorithm>
@@ -31,7 +32,7 @@ std::vector<Replacement> replacementsOf(const Graph &graph, const Op *loop) {
   return result;
 }
 
-// Ops whose results only replacements read.
+// Ops whose results only replacements, or stores to remote memory, read.
 std::vector<char> updateOps(const Graph &graph, const std::vector<OpIndex> &order,
                             const std::vector<Replacement> &replacements) {
   std::vector<char> found(graph.opSlots(), 0), isOutput(graph.tensorSlots(), 0), isFresh(graph.tensorSlots(), 0);
@@ -46,7 +47,7 @@ std::vector<char> updateOps(const Graph &graph, const std::vector<OpIndex> &orde
       if (isOutput[t.value]) read = true, onlyUpdates &= isFresh[t.value] != 0;
       for (const Use &use : graph.tensor(t).uses()) read = true, onlyUpdates &= found[use.op.value] != 0;
     }
-    found[order[i].value] = op.is(Role::VariableAssign) || (onlyUpdates && read);
+    found[order[i].value] = op.is(Role::VariableAssign) || op.is(Role::RemoteStore) || (onlyUpdates && read);
   }
   return found;
 }
@@ -114,18 +115,41 @@ void orderGraph(Graph &graph, const Op *loop) {
   }
 }
 
+// Loads from remote memory, and element-wise ops on those, on variables and on constants alone: they can run at any time.
+std::vector<char> freeOps(const Graph &graph, const std::vector<OpIndex> &order) {
+  std::vector<char> found(graph.opSlots(), 0);
+  for (OpIndex o : order) {
+    const Op &op = graph.op(o);
+    if (!(op.is(Role::RemoteLoad) || op.is(Role::FusedElementwise) || isElementwise(op))) continue;
+    found[o.value] = std::all_of(op.inputs().begin(), op.inputs().end(), [&](TensorIndex t) {
+      return !t.valid() || !graph.tensor(t).hasProducer() || found[graph.tensor(t).producerIndex().value] != 0;
+    });
+  }
+  return found;
+}
+
 void runEarly(Graph &graph, const Op *loop) {
   const std::vector<OpIndex> order = schedule::orderOps(graph);
   const std::vector<char> updates = updateOps(graph, order, replacementsOf(graph, loop));
+  const std::vector<char> free = freeOps(graph, order);
+  auto producerOf = [&](TensorIndex t) {
+    return t.valid() && graph.tensor(t).hasProducer() ? graph.tensor(t).getProducer() : nullptr;
+  };
   for (OpIndex o : order) {
     Op &op = graph.op(o);
-    if (!updates[o.value] || !(op.is(Role::FusedElementwise) || isElementwise(op))) continue;
+    if (!updates[o.value] || !(op.is(Role::FusedElementwise) || op.is(Role::RemoteStore) || isElementwise(op)))
+      continue;
     int64_t last = -1;
     for (TensorIndex t : op.inputs())
-      if (t.valid() && graph.tensor(t).hasProducer())
-        last = std::max(last, graph.op(graph.tensor(t).producerIndex()).place());
+      if (const Op *producer = producerOf(t); producer && !free[producer->index().value])
+        last = std::max(last, producer->place());
     if (last >= 0 && last < op.place()) op.settings.sequence = last;
   }
+  // An op must not wait for what could have run before it.
+  for (size_t i = order.size(); i-- > 0;)
+    for (TensorIndex t : graph.op(order[i]).inputs())
+      if (Op *producer = producerOf(t); producer && free[producer->index().value])
+        producer->settings.sequence = std::min(producer->place(), graph.op(order[i]).place());
 }
 
 // work(graph, the loop whose body it is or null) for the main graph and all loop bodies.

@@ -40,6 +40,12 @@ struct Passed {
   int output = -1;     // of the body
 };
 
+// The remote variable that an op loads from or stores to, of the main graph; invalid for other ops.
+inline TensorIndex remoteVariable(const Op &op) {
+  if (!op.is(Role::RemoteLoad) && !op.is(Role::RemoteStore)) return {};
+  return op.getIr().getMainGraph().find(op.attrString("remote_buffer"));
+}
+
 // In the order of the op's inputs; empty for ops that are no loop or branch.
 inline std::vector<Passed> passedBy(const Op &op) {
   std::vector<Passed> result;

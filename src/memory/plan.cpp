@@ -72,6 +72,10 @@ class Planner {
         storages_.define(storage(graph, op.outputs()[0]), time_);
       } else if (op.is(Role::HostStore)) {
         sharing_.readOutsideKernels(storage(graph, op.inputs()[0]), time_);
+      } else if (op.is(Role::RemoteLoad) || op.is(Role::RemoteStore)) {
+        for (TensorIndex t : op.inputs())
+          if (t.valid()) sharing_.readOutsideKernels(storage(graph, t), time_);
+        for (TensorIndex t : op.outputs()) storages_.define(storage(graph, t), time_);
       } else if (op.is(Role::Loop)) {
         visitLoop(graph, op);
       } else if (op.is(Role::If)) {

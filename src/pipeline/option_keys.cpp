@@ -99,8 +99,11 @@ constexpr MarkRow kMarks[] = {
      },
      "products are not cut into parts. To save memory, use a smaller micro-batch and gradient accumulation"},
     {"outputTensorLocation",
-     [](const Op &op) { return op.settings.tensorLocation && op.settings.tensorLocation->isRemote(); },
-     "there is one memory, and the tensors stay whole in it. Leave them OnChip and unsharded"},
+     [](const Op &op) {
+       return op.settings.tensorLocation &&
+              op.settings.tensorLocation->replicatedTensorSharding == ReplicatedTensorSharding::On;
+     },
+     "the tensors stay whole on every replica. Leave them unsharded"},
 };
 
 constexpr const char *kRewrite = "rewrite";

@@ -185,6 +185,20 @@ OptimizerFactors optimizerFactors(const SessionOptions &options) {
   return factors;
 }
 
+transforms::OffChip offChipRules(const SessionOptions &options) {
+  const auto kind = [](const TensorLocationSettings &s) {
+    return transforms::OffChip::Kind{s.location.storage == TensorStorage::OffChip, s.minElementsForOffChip};
+  };
+  transforms::OffChip rules;
+  rules.weights = kind(options.weightTensorLocationSettings);
+  rules.optimizerState = kind(options.optimizerStateTensorLocationSettings);
+  rules.accumulators = kind(options.accumulatorTensorLocationSettings);
+  rules.activations = kind(options.activationTensorLocationSettings);
+  for (const auto &[id, location] : options.tensorLocationSettingsOverride)
+    rules.byTensor[id] = location.storage == TensorStorage::OffChip;
+  return rules;
+}
+
 PipelineOptions pipelineOptions(const SessionOptions &options) {
   PipelineOptions result;
   result.factors = optimizerFactors(options);
@@ -192,6 +206,7 @@ PipelineOptions pipelineOptions(const SessionOptions &options) {
   result.dotChecks.assign(options.dotChecks.begin(), options.dotChecks.end());
   if (const auto names = environment::dotChecks()) addDotChecks(result, *names);
   result.decomposeGradSum = options.decomposeGradSum;
+  result.offChip = offChipRules(options);
   return result;
 }
 

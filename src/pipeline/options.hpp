@@ -22,6 +22,8 @@ SessionOptions withEnvironment(SessionOptions options);
 
 // Throws popart::error for a reduction that is neither Sum nor Mean.
 OptimizerFactors optimizerFactors(const SessionOptions &options);
+// What is kept in remote memory.
+transforms::OffChip offChipRules(const SessionOptions &options);
 // Options of the pass table, with the dot checkpoints of POPART_DOT_CHECKS added.
 PipelineOptions pipelineOptions(const SessionOptions &options);
 

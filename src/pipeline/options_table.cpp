@@ -30,14 +30,13 @@ bool given(const Options &options, RunMode) {
     return options.*Member;
 }
 
-bool offChip(const TensorLocation &location) { return location.storage == TensorStorage::OffChip; }
 bool sharded(const TensorLocation &location) {
   return location.replicatedTensorSharding == ReplicatedTensorSharding::On;
 }
 
 template <auto Member>
-bool remote(const Options &options, RunMode) {
-  return (options.*Member).location.isRemote();
+bool sharded(const Options &options, RunMode) {
+  return sharded((options.*Member).location);
 }
 
 bool halfPartials(const Options &options, RunMode) {
@@ -50,9 +49,11 @@ constexpr const char *kSteersOutlining =
     "steers outlining: nothing is outlined, every call runs its own operations. "
     "Leave it at its default";
 constexpr const char *kDotLook = "dot files show every operation, by type, one file per graph. Leave it at its default";
-constexpr const char *kStaysInMemory =
-    "there is one memory, and the tensors stay whole in it. Leave them OnChip and unsharded";
-constexpr const char *kOffChipOrSharded = "`location` off chip or sharded over replicas";
+constexpr const char *kStaysWhole = "the tensors stay whole on every replica. Leave them unsharded";
+constexpr const char *kSharded = "`location` sharded over replicas";
+constexpr const char *kOffChip =
+    "`location` off chip: kept in remote memory (`POPART_REMOTE_MEMORY`), loaded before use and stored after changes. "
+    "Smaller tensors than `minElementsForOffChip` stay.";
 constexpr const char *kSchedule = "Order of operations on tiles; operations run in the order of the program.";
 constexpr const char *kHostTransfers = "Host transfers: values are read and written where the host has them.";
 constexpr const char *kOfPipelining = "Part of pipelining, see `enablePipelining`.";
@@ -207,20 +208,23 @@ constexpr OptionRow kRows[] = {
     {"opxModifyChecking", Warned, given<&Options::opxModifyChecking>, "`True`",
      "kernels are not checked as they run. Leave it off"},
     // ---- where tensors are kept
-    {"activationTensorLocationSettings", Warned, remote<&Options::activationTensorLocationSettings>, kOffChipOrSharded,
-     kStaysInMemory},
-    {"weightTensorLocationSettings", Warned, remote<&Options::weightTensorLocationSettings>, kOffChipOrSharded,
-     kStaysInMemory},
-    {"optimizerStateTensorLocationSettings", Warned, remote<&Options::optimizerStateTensorLocationSettings>,
-     kOffChipOrSharded, kStaysInMemory},
-    {"accumulatorTensorLocationSettings", Warned, remote<&Options::accumulatorTensorLocationSettings>,
-     kOffChipOrSharded, kStaysInMemory},
+    {"activationTensorLocationSettings", Built, nullptr, "", kOffChip},
+    {"activationTensorLocationSettings", Warned, sharded<&Options::activationTensorLocationSettings>, kSharded,
+     kStaysWhole},
+    {"weightTensorLocationSettings", Built, nullptr, "", kOffChip},
+    {"weightTensorLocationSettings", Warned, sharded<&Options::weightTensorLocationSettings>, kSharded, kStaysWhole},
+    {"optimizerStateTensorLocationSettings", Built, nullptr, "", kOffChip},
+    {"optimizerStateTensorLocationSettings", Warned, sharded<&Options::optimizerStateTensorLocationSettings>, kSharded,
+     kStaysWhole},
+    {"accumulatorTensorLocationSettings", Built, nullptr, "", kOffChip},
+    {"accumulatorTensorLocationSettings", Warned, sharded<&Options::accumulatorTensorLocationSettings>, kSharded,
+     kStaysWhole},
+    {"tensorLocationSettingsOverride", Built, nullptr, "", "By tensor, of whatever size: off chip or on chip."},
     {"tensorLocationSettingsOverride", Warned,
      [](const Options &o, RunMode) {
-       return std::ranges::any_of(o.tensorLocationSettingsOverride,
-                                  [](const auto &e) { return offChip(e.second) || sharded(e.second); });
+       return std::ranges::any_of(o.tensorLocationSettingsOverride, [](const auto &e) { return sharded(e.second); });
      },
-     "a location off chip or sharded", kStaysInMemory},
+     "a location sharded over replicas", kStaysWhole},
     // ---- the rest of training
     {"accumulateOuterFragmentSettings", NoEffect, nullptr, "", kSchedule},
     {"automaticLossScalingSettings.enabled", Refused,

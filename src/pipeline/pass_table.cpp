@@ -22,6 +22,7 @@
 #include "transforms/constant_folding.hpp"
 #include "transforms/decompose_sums.hpp"
 #include "transforms/host_io.hpp"
+#include "transforms/off_chip.hpp"
 #include "transforms/prune.hpp"
 #include "transforms/random_setup.hpp"
 #include "transforms/step_loops.hpp"
@@ -34,6 +35,12 @@ namespace {
 bool always(const PassContext &) { return true; }
 bool training(const PassContext &c) { return c.trains(); }
 bool decomposingGradientSums(const PassContext &c) { return c.request.options.decomposeGradSum; }
+bool movingOffChip(const PassContext &c) {
+  const auto isMoved = [](const Op *op) {
+    return op->settings.tensorLocation && op->settings.tensorLocation->storage == TensorStorage::OffChip;
+  };
+  return c.request.options.offChip.any() || std::ranges::any_of(c.main().ops(), isMoved);
+}
 bool fusing(const PassContext &c) { return c.lowering.fuse; }
 
 // ---- preparation ------------------------------------------------------------------------------
@@ -72,6 +79,11 @@ void loadStreams(PassContext &c) { transforms::loadStreams(c.main()); }
 
 void storeAnchors(PassContext &c) {
   for (const Anchor &anchor : c.request.anchors) transforms::storeAnchor(c.main(), anchor.id, anchor.streamId());
+}
+
+void moveOffChip(PassContext &c) {
+  const PipelineOptions &options = c.request.options;
+  transforms::moveOffChip(c.ir(), options.offChip, c.request.loss, options.factors.accumulationFactor > 1);
 }
 
 void addAccumulationLoop(PassContext &c) {
@@ -156,6 +168,8 @@ constexpr Pass kPasses[] = {
     {"prune", "remove what leads to no output, kept tensor or effect", Phase::PreAlias, always, pruneGraphs},
     {"storeAnchors", "send anchors to the host", Phase::Final, always, storeAnchors},
     {"loadStreams", "load streams from the host", Phase::Final, always, loadStreams},
+    {"moveOffChip", "keep tensors in remote memory, with loads and stores where they are used", Phase::Final,
+     movingOffChip, moveOffChip},
     {"addAccumulationLoop", "loop over the micro-batches of one update", Phase::Final, training, addAccumulationLoop},
     {"addMainLoop", "loop over the batches of one run", Phase::Final, always, addMainLoop},
     {"applyReturnTypes", "send of each anchor the values that its return type asks for", Phase::Final, always,

@@ -12,6 +12,7 @@
 #include <popart/updaterule.hpp>
 
 #include "transforms/add_optimizer.hpp"
+#include "transforms/off_chip.hpp"
 #include "transforms/return_types.hpp"
 
 namespace popart::pipeline {
@@ -37,6 +38,7 @@ struct PipelineOptions {
   std::vector<std::string> dotChecks;  // Fwd0, Fwd1, Bwd0, PreAlias, Final, or ALL
   std::string logDir = ".";            // where dot files go
   bool decomposeGradSum = false;       // sums of three or more gradients become additions
+  transforms::OffChip offChip;         // tensors in remote memory
   bool verifyEachPass = false;         // otherwise verified at the end of each phase
 };
 

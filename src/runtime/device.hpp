@@ -46,6 +46,12 @@ class Queue {
   // `bytes`, of values that the tasks of kernels cut into contiguous parts; none: all tasks use all of it in turn. Throws
   // memory_allocation_err.
   virtual char *allocate(int64_t bytes, std::span<const int64_t> values) = 0;
+  // The same for a variable that kernels never reach: programs copy between it and other memory. A device may keep it where
+  // there is more space; what it keeps in a file, the system reads and writes as it needs the memory. Throws
+  // memory_allocation_err, runtime_error naming the folder when a file cannot be made.
+  virtual char *allocateRemote(int64_t bytes) { return allocate(bytes, {}); }
+  // The program will soon copy from these bytes of remote memory.
+  virtual void expect(const void *remote, int64_t bytes) { (void)remote, (void)bytes; }
   // Whether the host may read and write this memory by its addresses, and kernels the host's; launches are then over when
   // they return.
   virtual bool isHostMemory() const = 0;

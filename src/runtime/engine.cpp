@@ -6,6 +6,8 @@
 #include <fstream>
 #include <utility>
 
+#include <popart/error.hpp>
+
 #include "base/environment.hpp"
 #include "runtime/interrupt.hpp"
 #include "runtime/step_times.hpp"
@@ -38,8 +40,10 @@ struct BoundStep {
   Step::Kind kind;
   int clock = 0;                   // number of the step in StepTimes
   std::unique_ptr<Launch> launch;  // Kernel
+  const Step *step = nullptr;
   int stream = -1;
   int64_t bytes = 0;
+  const BoundStep *nextLoad = nullptr;  // RemoteLoad: the one behind it in its program
   const void *const *in = nullptr;
   void *const *out = nullptr;
   int64_t tripCount = -1;
@@ -63,9 +67,13 @@ struct Engine::Impl {
         isHostMemory(queue->isHostMemory()),
         arena(queue->allocate(e.memory.arenaBytes, {})),
         variableOffsets(offsetsOf(e)),
-        variables(queue->allocate(variableOffsets.back(), variableOffsets)),
+        block(queue->allocate(variableOffsets.back(), variableOffsets)),
         addresses(e.buffers.size()),
         rowOf(e.buffers.size()) {
+    for (size_t i = 0; i < e.variables.size(); ++i)
+      variables.push_back(e.variables[i].isRemote ? queue->allocateRemote(executable::storageBytes(
+                                                        e.variables[i].info, e.variables[i].layout))
+                                                  : block + variableOffsets[i]);
     for (size_t i = 0; i < e.variables.size(); ++i)
       if (!e.variables[i].initial.empty()) writeVariable(i, initialOf(e.variables[i], settings));
     for (const auto &c : e.constants) constants.push_back(place(c.data));
@@ -73,12 +81,14 @@ struct Engine::Impl {
     main = bind(e.main);
   }
 
-  // Start of each variable in their block, and the end of the last.
+  // Start of each variable in their block, and the end of the last. Those in remote memory take no place there.
   static std::vector<int64_t> offsetsOf(const Executable &e) {
     constexpr int64_t kAlign = 64;
     std::vector<int64_t> offsets{0};
-    for (const auto &v : e.variables)
-      offsets.push_back(offsets.back() + (executable::storageBytes(v.info, v.layout) + kAlign - 1) / kAlign * kAlign);
+    for (const auto &v : e.variables) {
+      const int64_t bytes = v.isRemote ? 0 : executable::storageBytes(v.info, v.layout);
+      offsets.push_back(offsets.back() + (bytes + kAlign - 1) / kAlign * kAlign);
+    }
     return offsets;
   }
 
@@ -91,7 +101,7 @@ struct Engine::Impl {
   }
 
   // ---- values of the host -----------------------------------------------------------------------
-  char *variable(size_t i) const { return variables + variableOffsets[i]; }
+  char *variable(size_t i) const { return variables[i]; }
 
   // Conversions work on the host: in place when the device's memory is there.
   void writeVariable(size_t i, const void *data) {
@@ -109,6 +119,16 @@ struct Engine::Impl {
     std::vector<char> stored(static_cast<size_t>(v.layout->bytes(v.info)));
     queue->copyOut(stored.data(), variable(i), static_cast<int64_t>(stored.size()));
     v.layout->unpack(v.info, stored.data(), data);
+  }
+  int64_t rowBytes(size_t i) const {
+    const TensorInfo &info = executable.variables.at(i).info;
+    return info.nbytes() / info.shape().front();
+  }
+  void writeRow(size_t i, int64_t row, const void *data) {
+    queue->copyIn(variable(i) + row * rowBytes(i), data, rowBytes(i));
+  }
+  void readRow(size_t i, int64_t row, void *data) const {
+    queue->copyOut(data, variable(i) + row * rowBytes(i), rowBytes(i));
   }
   // Where kernels read a constant: the executable's own memory serves every engine that can read it.
   void *place(const TensorData &data) {
@@ -189,6 +209,7 @@ struct Engine::Impl {
     for (const Step &s : program.steps) {
       BoundStep b;
       b.kind = s.kind;
+      b.step = &s;
       if (times) b.clock = times->registerStep(s);
       b.in = const_cast<const void *const *>(operands(s.in));
       b.out = operands(s.out);
@@ -205,6 +226,9 @@ struct Engine::Impl {
       for (const auto &inner : s.programs) b.programs.push_back(bind(*inner));
       bound->steps.push_back(std::move(b));
     }
+    const BoundStep *nextLoad = nullptr;
+    for (size_t i = bound->steps.size(); i-- > 0;)
+      if (BoundStep &b = bound->steps[i]; b.kind == Step::Kind::RemoteLoad) b.nextLoad = std::exchange(nextLoad, &b);
     return bound;
   }
 
@@ -242,6 +266,11 @@ struct Engine::Impl {
         return load(s, streams);
       case Step::Kind::HostStore:
         return store(s, streams);
+      case Step::Kind::RemoteLoad:
+        return remoteLoad(s);
+      case Step::Kind::RemoteStore:
+        queue->copyWithin(static_cast<char *>(s.out[0]) + rowOffset(s), s.in[0], s.bytes);
+        return;
       case Step::Kind::Copy:
         return queue->copyWithin(s.out[0], s.in[0], s.bytes);
       case Step::Kind::Loop:
@@ -259,6 +288,26 @@ struct Engine::Impl {
   void store(const BoundStep &s, StreamSource &streams) {
     queue->copyOut(streams.output(s.stream, s.bytes), s.in[0], s.bytes);
     streams.outputDone(s.stream);
+  }
+
+  // Bytes from the start of a remote variable to the row that a step works on.
+  int64_t rowOffset(const BoundStep &s) const {
+    if (!s.in[1]) return 0;
+    const int64_t row = s.step->isSignedRow ? int64_t{read<int32_t>(s.in[1])} : int64_t{read<uint32_t>(s.in[1])};
+    if (row < 0 || row >= s.step->rowCount)
+      throw runtime_error("{}: the offset is out of range: got {}, expected 0 to {}", s.step->op, row,
+                          s.step->rowCount - 1);
+    return row * s.bytes;
+  }
+
+  // Programs go through remote memory in order: behind a row they need one of its neighbours, or what is loaded next.
+  void remoteLoad(const BoundStep &s) const {
+    const auto *base = static_cast<const char *>(s.in[0]);
+    const int64_t offset = rowOffset(s);
+    queue->copyWithin(s.out[0], base + offset, s.bytes);
+    if (offset > 0) queue->expect(base + offset - s.bytes, s.bytes);
+    if (offset + s.bytes < s.step->rowCount * s.bytes) queue->expect(base + offset + s.bytes, s.bytes);
+    if (s.nextLoad && !s.nextLoad->in[1]) queue->expect(s.nextLoad->in[0], s.nextLoad->bytes);
   }
 
   void copy(const BoundMove &m) const { queue->copyWithin(m.operands[1], m.operands[0], m.bytes); }
@@ -293,7 +342,8 @@ struct Engine::Impl {
   const bool isHostMemory;
   char *arena;
   std::vector<int64_t> variableOffsets;
-  char *variables;
+  char *block;                    // of the variables that are not remote
+  std::vector<char *> variables;  // where each begins
   std::vector<void *> constants;
   std::vector<void *> addresses;  // of the buffers; those of rows change while loops run
   std::vector<BoundRow *> rowOf;  // while binding: the rows of the loops around a step, by buffer
@@ -314,6 +364,10 @@ int Engine::threads() const { return impl_->queue->threads(); }
 void Engine::writeVariable(int i, const void *data) { impl_->writeVariable(static_cast<size_t>(i), data); }
 
 void Engine::readVariable(int i, void *data) const { impl_->readVariable(static_cast<size_t>(i), data); }
+
+void Engine::writeRow(int i, int64_t row, const void *data) { impl_->writeRow(static_cast<size_t>(i), row, data); }
+
+void Engine::readRow(int i, int64_t row, void *data) const { impl_->readRow(static_cast<size_t>(i), row, data); }
 
 void Engine::run(StreamSource &streams) { impl_->run(streams); }
 

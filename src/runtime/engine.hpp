@@ -37,6 +37,9 @@ class Engine {
   // Variables by index in executable().variables, in plain layout. data has variables[i].info.nbytes() bytes.
   void writeVariable(int i, const void *data);
   void readVariable(int i, void *data) const;
+  // Row `row` of a remote variable, along its first dimension.
+  void writeRow(int i, int64_t row, const void *data);
+  void readRow(int i, int64_t row, void *data) const;
   // Runs main once. No allocation, lookup or lock on this path. Throws runtime_error when a kernel reports
   // a value outside its domain (executable/run_context.hpp) or a user's kernel throws: the run ends after the step that
   // failed, and the engine can run again. Variables then hold what the steps before that one made of them, with two

@@ -10,11 +10,13 @@
 #include <popart/error.hpp>
 
 #include "base/byte_size.hpp"
+#include "base/environment.hpp"
 #include "base/threads/processors.hpp"
 #include "base/threads/thread_pool.hpp"
 #include "executable/cost.hpp"
 #include "executable/host_kernel.hpp"
 #include "runtime/host_memory.hpp"
+#include "runtime/remote_memory.hpp"
 
 namespace popart::runtime {
 namespace {
@@ -42,13 +44,15 @@ ThreadPoolOptions poolOptions(const RunSettings &settings) {
 // All memory is committed at the start: an allocation that the machine cannot back would end the process later.
 void requireMemoryFor(const Executable &e) {
   constexpr int64_t kAlwaysThere = int64_t{64} << 20;
-  const int64_t needed = e.memory.arenaBytes + e.memory.variableBytes + e.memory.scratchBytes;
+  const int64_t remote = environment::remoteMemory() ? 0 : e.memory.remoteBytes;
+  const int64_t needed = e.memory.arenaBytes + e.memory.variableBytes + e.memory.scratchBytes + remote;
   if (needed <= kAlwaysThere) return;
   const int64_t free = freeMemoryBytes();
   if (needed <= free) return;
   const std::string text =
       "the engine needs more memory than is free: got " + toText(needed) + " bytes, expected at most " + toText(free);
-  throw memory_allocation_err(text + ". Use a smaller batch or free memory", text);
+  const char *files = remote > 0 ? ", or set POPART_REMOTE_MEMORY to a folder for remote variables" : "";
+  throw memory_allocation_err(text + ". Use a smaller batch or free memory" + files, text);
 }
 
 constexpr int64_t kLeastCopyBytes = int64_t{256} << 10;  // of one thread; takes some times what waking a thread costs
@@ -79,6 +83,9 @@ class HostQueue final : public Queue {
     }
     return block.data();
   }
+
+  char *allocateRemote(int64_t bytes) override { return remote_.emplace_back(bytes).data(); }
+  void expect(const void *remote, int64_t bytes) override { RemoteMemory::expect(remote, bytes); }
 
   bool isHostMemory() const override { return true; }
   void copyIn(void *device, const void *host, int64_t bytes) override { copyWithin(device, host, bytes); }
@@ -189,6 +196,7 @@ class HostQueue final : public Queue {
   std::atomic<bool> failed_{false};
   std::vector<RunContext> contexts_;  // one per thread
   std::vector<HostMemory> blocks_;
+  std::vector<RemoteMemory> remote_;
 };
 
 }  // namespace

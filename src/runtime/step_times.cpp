@@ -17,6 +17,10 @@ std::string kernelName(const executable::Step &step) {
       return "host load";
     case executable::Step::Kind::HostStore:
       return "host store";
+    case executable::Step::Kind::RemoteLoad:
+      return "remote load";
+    case executable::Step::Kind::RemoteStore:
+      return "remote store";
     case executable::Step::Kind::Copy:
       return "copy";
     case executable::Step::Kind::Loop:

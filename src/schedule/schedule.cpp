@@ -1,10 +1,11 @@
 // Program-order list scheduling. In-place ops: all tensors that share memory form one alias set; an op that
 // writes the set runs after the readers and writers that precede it in program order and before those that come
-// after it, unless data dependences demand otherwise.
+// after it, unless data dependences demand otherwise. A remote variable is such a set as well.
 #include "schedule/schedule.hpp"
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <queue>
 
 #include "base/union_find.hpp"
@@ -18,6 +19,44 @@ struct Access {
   int node;
   bool writes;
 };
+
+// The remote variables that ops reach, themselves or in the graphs they call.
+class RemoteAccesses {
+ public:
+  // Calls visit(variable, whether it is written) for each.
+  template <class Visit>
+  void each(const Op &op, Visit visit) {
+    if (op.def().base().role() == Role::RemoteLoad) visit(op.attrString("remote_buffer"), false);
+    if (op.is(Role::RemoteStore)) visit(op.attrString("remote_buffer"), true);
+    if (!op.has(Trait::Call)) return;
+    for (const Graph *called : op.getCalledGraphs())
+      for (const auto &[variable, writes] : of(*called)) visit(variable, writes);
+  }
+
+ private:
+  const std::map<std::string, bool> &of(const Graph &graph) {
+    const auto [known, fresh] = graphs_.try_emplace(&graph);
+    if (fresh)
+      for (const Op *op : graph.ops())
+        each(*op, [found = &known->second](const std::string &variable, bool writes) { (*found)[variable] |= writes; });
+    return known->second;
+  }
+  std::map<const Graph *, std::map<std::string, bool>> graphs_;
+};
+
+void addRemoteAccesses(const Graph &graph, const std::vector<Op *> &ops, std::vector<std::vector<Access>> &sets) {
+  const std::vector<Tensor *> variables = graph.getIr().getMainGraph().tensorsOfType(TensorType::Variable);
+  if (std::none_of(variables.begin(), variables.end(), [](const Tensor *t) { return t->isRemote; })) return;
+  RemoteAccesses remote;
+  std::map<std::string, std::vector<Access>> byVariable;
+  for (size_t n = 0; n < ops.size(); ++n)
+    remote.each(*ops[n], [&](const std::string &variable, bool writes) {
+      byVariable[variable].push_back({static_cast<int>(n), writes});
+    });
+  for (auto &[variable, accesses] : byVariable)
+    if (std::any_of(accesses.begin(), accesses.end(), [](const Access &a) { return a.writes; }))
+      sets.push_back(std::move(accesses));
+}
 
 // Accesses per alias set, only for sets that some op writes.
 std::vector<std::vector<Access>> memoryAccesses(const Graph &graph, const std::vector<Op *> &ops) {
@@ -63,7 +102,8 @@ bool reaches(int from, int to, const std::vector<std::vector<int>> &successors, 
 
 void addMemoryEdges(const Graph &graph, const std::vector<Op *> &ops, const std::vector<int64_t> &keys,
                     const std::vector<int> &base, Edges &edges) {
-  const auto sets = memoryAccesses(graph, ops);
+  auto sets = memoryAccesses(graph, ops);
+  addRemoteAccesses(graph, ops, sets);
   if (sets.empty()) return;
   std::vector<int> position(ops.size());
   for (size_t i = 0; i < base.size(); ++i) position[base[i]] = static_cast<int>(i);

@@ -191,6 +191,19 @@ void CompiledProgram::readReplicas(int variable, void *data) const {
     replicas_->engine(r).readVariable(variable, static_cast<char *>(data) + r * bytes);
 }
 
+void CompiledProgram::writeRow(int variable, int64_t row, const void *data) {
+  const TensorInfo &info = executable_->variables[static_cast<size_t>(variable)].info;
+  for (int r = 0; r < settings_.replicas; ++r)
+    replicas_->engine(r).writeRow(variable, row,
+                                  static_cast<const char *>(data) + r * (info.nbytes() / info.shape().front()));
+}
+
+void CompiledProgram::readRow(int variable, int64_t row, void *data) const {
+  const TensorInfo &info = executable_->variables[static_cast<size_t>(variable)].info;
+  for (int r = 0; r < settings_.replicas; ++r)
+    replicas_->engine(r).readRow(variable, row, static_cast<char *>(data) + r * (info.nbytes() / info.shape().front()));
+}
+
 CompiledProgram::OneRun::OneRun(CompiledProgram &program) : running(program.running_) {
   if (running.exchange(true, std::memory_order_acquire))
     throw runtime_error("Session '{}': run is called while another run is going on. Use one session per thread",

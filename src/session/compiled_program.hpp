@@ -81,6 +81,9 @@ class CompiledProgram {
   void readVariable(int variable, void *data) const;
   // The values of all replicas, in their order.
   void readReplicas(int variable, void *data) const;
+  // Row `row` of a remote variable: one value of each replica, in their order. The program is loaded and has the row.
+  void writeRow(int variable, int64_t row, const void *data);
+  void readRow(int variable, int64_t row, void *data) const;
   int replicas() const { return settings_.replicas; }
 
   // Runs once with the streams that `connect()` returns; it is called when no other run can start. Replicas take and

@@ -1,9 +1,12 @@
 """RemoteBufferHandle: a process-wide registry of remote buffers by id."""
 
 from collections.abc import Iterable
-from typing import ClassVar
+from typing import Any, ClassVar
+
+from popxl.remote_buffer import RemoteBuffer
 
 from popart.ir.dtypes import dtype
+from popart.ir.tensor import Tensor
 
 
 class RemoteBufferHandle:
@@ -53,6 +56,27 @@ class RemoteBufferHandle:
         if tensor_dtype is not None:
             self.tensor_dtype = tensor_dtype
         self.repeats = repeats
+
+    @classmethod
+    def _for_tensor(cls, t: Tensor, handle: "RemoteBufferHandle | None") -> "RemoteBufferHandle":
+        """Return the handle, or the first one for tensors like t, or a new one; it then has the shape and dtype of t.
+
+        Raises:
+            ValueError: it has others.
+        """
+        if handle is None:
+            alike = (b for b in cls._buffers.values() if (b._shape, b._dtype) == (t.shape, t.dtype))
+            handle = next(alike, None) or cls()
+        handle.tensor_shape, handle.tensor_dtype = t.shape, t.dtype
+        return handle
+
+    def _buffer_of(self, ir: Any) -> RemoteBuffer:
+        """Return the buffer that stands for the handle in a program."""
+        buffer = ir._remote_buffers.get(self._id)
+        if buffer is None:
+            buffer = RemoteBuffer._with_id(ir, self._id, self._shape, self._dtype, self._repeats)
+        buffer.entries = max(buffer.entries, self._repeats)
+        return buffer
 
     @property
     def remote_buffer_id(self) -> int:

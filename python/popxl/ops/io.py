@@ -9,8 +9,9 @@ from popxl.dtypes import dtype
 from popxl.errors import UndefinedValue
 from popxl.ops.elementwise import _ONNX_NUMBER
 from popxl.ops.utils import check_in_graph, emit, emit_one, unsupported
+from popxl.remote_buffer import RemoteBuffer
 from popxl.streams import DeviceToHostStream, HostToDeviceStream
-from popxl.tensor import Tensor
+from popxl.tensor import Tensor, constant
 
 _INIT_TYPES = {"undef": 0, "zero": 1}
 _FLOAT_FORMATS = {"auto": 0, "fixed": 1, "scientific": 2, "none": 3}
@@ -187,31 +188,80 @@ def code_copy(*args: Any, **kwargs: Any) -> None:
     raise NotImplementedError("popxl.ops.io.code_copy: code is not copied between devices.")
 
 
-def remote_load(*args: Any, **kwargs: Any) -> Tensor:
-    """Load from a remote buffer.
+def entry_tensor(remote_buffer: RemoteBuffer, offset: int | Tensor, function: str) -> Tensor:
+    """Return the entry of a remote buffer as a tensor.
 
     Raises:
-        popart_exception: remote buffers are not supported yet.
+        ValueError: the buffer has no such entry, or the tensor is not one element of uint32 or int32.
     """
-    raise unsupported("remote_load", "Use popxl.variable.")
+    if isinstance(offset, int):
+        remote_buffer.require_entry(offset)
+        return constant(offset, dtypes.uint32, "offset")
+    check_in_graph(get_current_graph(), offset=offset)
+    if offset.dtype not in (dtypes.uint32, dtypes.int32) or offset.nelms != 1:
+        raise ValueError(
+            f"{function}: offset: got {offset.dtype} of shape {offset.shape}, expected one element of uint32 or int32."
+        )
+    return offset
 
 
-def remote_load_(*args: Any, **kwargs: Any) -> Tensor:
-    """Load from a remote buffer in place.
+def remote_load(remote_buffer: RemoteBuffer, offset: int | Tensor, name: str | None = None) -> Tensor:
+    """Load an entry of a remote buffer into a new tensor.
+
+    Args:
+        remote_buffer: the buffer.
+        offset: its entry, an integer or a tensor of one uint32 or int32 element.
+        name: name, default made of buffer and offset.
+
+    Returns:
+        Tensor of the buffer's shape and dtype, with its meta shape (ai.graphcore RemoteLoad-1).
 
     Raises:
-        popart_exception: remote buffers are not supported yet.
+        ValueError: the buffer has no such entry, or the offset tensor has another type or size. An offset tensor whose
+            value is out of range ends the run with popart_runtime_error.
     """
-    raise unsupported("remote_load_", "Use popxl.variable.")
+    offset = entry_tensor(remote_buffer, offset, "remote_load")
+    name = name or f"id_{remote_buffer.remote_buffer_id}_offset_{offset.name}"
+    target = init(remote_buffer.tensor_shape, remote_buffer.tensor_dtype, f"{name}_remote_load", "undef")
+    inputs = {"t": target, "offset": offset}
+    return emit_one("RemoteLoad", inputs, f"{name}_remote_loaded", {"remote_buffer": remote_buffer._core_id})
 
 
-def remote_store(*args: Any, **kwargs: Any) -> None:
-    """Store to a remote buffer.
+def remote_load_(remote_buffer: RemoteBuffer, offset: int | Tensor, t: Tensor) -> Tensor:
+    """Load an entry of a remote buffer into a tensor, in place.
+
+    Args:
+        remote_buffer: the buffer.
+        offset: its entry, an integer or a tensor of one uint32 or int32 element.
+        t: the tensor to overwrite, of the buffer's shape and dtype.
+
+    Returns:
+        The tensor, as it is afterwards (ai.graphcore RemoteLoadInplace-1).
 
     Raises:
-        popart_exception: remote buffers are not supported yet.
+        ValueError: as `remote_load`, and when shape or dtype differ from the buffer's.
     """
-    raise unsupported("remote_store", "Use popxl.variable.")
+    offset = entry_tensor(remote_buffer, offset, "remote_load_")
+    remote_buffer.validate_tensor_matches_buffer(t)
+    inputs = {"t": t, "offset": offset}
+    return emit_one("RemoteLoadInplace", inputs, "remote_load_inplace_out", {"remote_buffer": remote_buffer._core_id})
+
+
+def remote_store(remote_buffer: RemoteBuffer, offset: int | Tensor, t: Tensor) -> None:
+    """Store a tensor in an entry of a remote buffer.
+
+    Args:
+        remote_buffer: the buffer.
+        offset: its entry, an integer or a tensor of one uint32 or int32 element.
+        t: the tensor, of the buffer's shape and dtype.
+
+    Raises:
+        ValueError: as `remote_load_`.
+    """
+    offset = entry_tensor(remote_buffer, offset, "remote_store")
+    check_in_graph(get_current_graph(), t=t)
+    remote_buffer.validate_tensor_matches_buffer(t)
+    emit("RemoteStore", {"t": t, "offset": offset}, [], {"remote_buffer": remote_buffer._core_id})
 
 
 def remote_code_load(graph: Any, destination: str) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from popxl.context import get_current_context
 from popxl.dtypes import dtype
 from popxl.errors import UndefinedValue
-from popxl.tensor import Tensor
+from popxl.tensor import Tensor, Variable
 
 if TYPE_CHECKING:
     from popxl.graph import Graph
@@ -17,7 +17,7 @@ def check_in_graph(graph: "Graph", **tensors: Tensor) -> None:
 
     Raises:
         TypeError: an argument is no tensor.
-        ValueError: a tensor belongs to another graph.
+        ValueError: a tensor belongs to another graph, or is a remote variable.
     """
     for name, tensor in tensors.items():
         if not isinstance(tensor, Tensor):
@@ -27,6 +27,8 @@ def check_in_graph(graph: "Graph", **tensors: Tensor) -> None:
                 f"Tensor {tensor} (argument `{name}`) is not in the current graph {graph!r}, but in {tensor._graph!r}. "
                 "Pass it as an input of the graph."
             )
+        if isinstance(tensor, Variable) and tensor._row is not None:
+            raise ValueError(f"Tensor {tensor} (argument `{name}`) is a remote variable. Load it with ops.remote_load.")
 
 
 def _placement(tensor: Tensor, attribute: str) -> Any:

@@ -1,7 +1,7 @@
 // Tensors from nowhere and from outside: Init, host streams, remote buffers, printing, aborting.
 // HostLoad gives the next micro-batch of stream `stream` (a Stream tensor of the main graph); its optional input is the
-// Init tensor that popxl prints. HostStore hands its input to the anchor of the same name. Host and remote stores,
-// prints and aborts are side effects: never pruned, kept in order.
+// Init tensor that popxl prints. HostStore hands its input to the anchor of the same name. RemoteLoad and RemoteStore are
+// the only way to remote variables. Host and remote stores, prints and aborts are side effects: never pruned, kept in order.
 #include <popart/graph.hpp>
 #include <popart/ir.hpp>
 
@@ -55,34 +55,61 @@ void addHostStreams(OpDefs &rows) {
                      .doc("Gives the tensor to the host."));
 }
 
+// What one access reaches: the whole remote variable or, with an offset, a row of it.
+TensorInfo remoteInfo(const InferContext &c) {
+  const std::string &id = c.attrString("remote_buffer");
+  const Graph &main = c.op().getIr().getMainGraph();
+  const TensorIndex t = main.find(id);
+  c.require(t.valid() && main.tensor(t).isRemote, "there is no remote variable '{}' in the main graph", id);
+  const TensorInfo &info = main.info(t);
+  if (!c.hasIn(1)) return info;
+  c.require(c.in(1).nelms() == 1, "the offset must have one element: got shape {}", c.shape(1));
+  c.require(info.rank() > 0, "the remote variable '{}' is a scalar, so that it takes no offset", id);
+  return TensorInfo(info.dataType(), Shape(info.shape().begin() + 1, info.shape().end()), info.metaShape());
+}
+
+void requireAlike(const InferContext &c, const TensorInfo &remote) {
+  c.require(c.type(0) == remote.dataType() && c.shape(0) == remote.shape(),
+            "the tensor differs from the remote one: got {}, expected {}", c.in(0), remote);
+}
+
 void addRemote(OpDefs &rows) {
   constexpr TypeSet kOffsets = typeBit(DataType::UINT32) | typeBit(DataType::INT32);
-  auto requireOffset = [](InferContext &c, int i) {
-    if (c.hasIn(i)) c.require(c.in(i).nelms() == 1, "the offset must have one element: got shape {}", c.shape(i));
-  };
   rows.push_back(OpDef("ai.graphcore", "RemoteLoad", {1})
-                     .input("init", kAllTypes)
+                     .input("init", kAllTypes, "", Arity::Optional)
                      .input("offset", kOffsets, "", Arity::Optional)
                      .output("loaded")
-                     .attrRequired("remote_buffer", AttributeType::Int)
-                     .infer([requireOffset](InferContext &c) {
-                       requireOffset(c, 1);
-                       c.out(0, c.in(0));
+                     .attrRequired("remote_buffer", AttributeType::String)
+                     .infer([](InferContext &c) {
+                       const TensorInfo info = remoteInfo(c);
+                       if (c.hasIn(0)) requireAlike(c, info);
+                       c.out(0, info);
+                     })
+                     .layouts([](const Op &op, OperandLayouts &layouts) {
+                       if (!op.hasInput(1)) layouts.out[0] = OperandLayout::Alike;  // that of the remote variable
                      })
                      .traits(Trait::SideEffect)
+                     .role(Role::RemoteLoad)
                      .inplace("RemoteLoadInplace", 10)
                      .stopsGrad()
                      .notOnnx()
-                     .doc("Row `offset` of a remote buffer."));
-  rows.push_back(OpDef("ai.graphcore", "RemoteStore", {1})
-                     .input("tensor", kAllTypes)
-                     .input("offset", kOffsets, "", Arity::Optional)
-                     .attrRequired("remote_buffer", AttributeType::Int)
-                     .infer([requireOffset](InferContext &c) { requireOffset(c, 1); })
-                     .traits(Trait::SideEffect)
-                     .stopsGrad()
-                     .notOnnx()
-                     .doc("Writes the tensor to row `offset` of a remote buffer."));
+                     .cost(movesData())
+                     .doc("The remote variable `remote_buffer` or, with an offset, that row of it."));
+  rows.push_back(
+      OpDef("ai.graphcore", "RemoteStore", {1})
+          .input("tensor", kAllTypes)
+          .input("offset", kOffsets, "", Arity::Optional)
+          .attrRequired("remote_buffer", AttributeType::String)
+          .infer([](InferContext &c) { requireAlike(c, remoteInfo(c)); })
+          .layouts([](const Op &op, OperandLayouts &layouts) {
+            if (!op.hasInput(1)) layouts.in[0] = OperandLayout::Alike;
+          })
+          .traits(Trait::SideEffect)
+          .role(Role::RemoteStore)
+          .stopsGrad()
+          .notOnnx()
+          .cost(movesData())
+          .doc("Writes the tensor to the remote variable `remote_buffer` or, with an offset, to that row of it."));
 }
 
 void addPrintAndAbort(OpDefs &rows) {

@@ -40,7 +40,10 @@ VALUES = {
     "partialsTypeMatMuls": ["float", "half"],
     "kahnTieBreaker": ["fifo", "random"],
     "serializedPoprithmsShiftGraphsDir": ["graphs"],
-    "tensorLocationSettingsOverride": [{"w1": popart.TensorLocation(popart.TensorStorage.OffChip)}],
+    "tensorLocationSettingsOverride": [
+        {"w1": popart.TensorLocation(popart.TensorStorage.OffChip)},
+        {"w1": popart.TensorLocation(popart.TensorStorage.OnChip, popart.ReplicatedTensorSharding.On)},
+    ],
     "experimentalSettings.customTransformApplierSettings": [{"Fwd0": ["Mine"]}],
 }
 # What must be set beside an option, because of the contradictions that are refused.

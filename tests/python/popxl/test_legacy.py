@@ -5,6 +5,7 @@ import popart
 import popart.ir as pir
 import popart.ir.ops as ops
 import pytest
+from popart.ir.remote_buffer_handle import RemoteBufferHandle
 
 
 def test_text_and_methods():
@@ -45,6 +46,42 @@ def test_calls_return_plain_tensors():
             ops.repeat(one, 1, x)
         with pytest.raises(IndexError):
             x[np.array([1])]
+
+
+def test_remote_buffers(monkeypatch):
+    monkeypatch.setattr(RemoteBufferHandle, "_buffers", {})
+    ir = pir.Ir()
+    with ir.main_graph(), pir.in_sequence():
+        x = pir.variable(np.array([1, 2, 3], np.float32))
+        handle = RemoteBufferHandle(repeats=2)
+        assert handle.remote_buffer_id == 1
+        ops.remote_store(x, 1, handle)
+        assert (handle.tensor_shape, handle.tensor_dtype) == ((3,), pir.float32)
+        ops.remote_store(x + x, pir.constant(0, pir.uint32), handle)
+        first, second = (
+            ops.remote_load(x),
+            ops.remote_load(x, 1, handle),
+        )  # the first finds the handle by shape and type
+        assert first.name == "remote_load_out"
+        other = pir.variable(np.zeros(3, np.float32))
+        ops.remote_load_(other, 0, handle)
+        streams = [pir.d2h_stream((3,), pir.float32) for _ in range(3)]
+        for stream, value in zip(streams, (first, second, other), strict=True):
+            ops.host_store(stream, value)
+        with pytest.raises(ValueError, match="Cannot reset the shape of remote buffer 1"):
+            ops.remote_load(pir.variable(np.zeros(2, np.float32)), 0, handle)
+        with pytest.raises(ValueError, match="no entry 2"):
+            ops.remote_load(x, 2, handle)
+    program = ir._pb_ir
+    returned = {s.tensor_id(): popart.AnchorReturnType("All") for s in streams}
+    program.setDataFlow(popart.DataFlow(1, returned))
+    session = popart.InferenceSession.fromIr(ir=program, deviceInfo=popart.DeviceManager().createCpuDevice())
+    session.prepareDevice()
+    anchors = session.initAnchorArrays()
+    session.weightsFromHost()
+    session.run(popart.PyStepIO({}, anchors))
+    for stream, wanted in zip(streams, ([2, 4, 6], [1, 2, 3], [2, 4, 6]), strict=True):
+        np.testing.assert_array_equal(anchors[stream.tensor_id()].reshape(-1), wanted)
 
 
 @pytest.mark.parametrize("in_loop", [False, True])

@@ -295,5 +295,51 @@ TEST(Device, ipu_model_gives_the_bits_of_the_cpu) {
   EXPECT_EQ(got.w, expected.w);
 }
 
+// Rows of a remote variable, chosen at run time; each run stores what it loads, doubled.
+constexpr std::string_view kRemote = R"(main {
+  stream %row : int32[]
+  variable %far : float32[3, 2] <remote = 1> = [1, 2, 3, 4, 5, 6]
+  %i = HostLoad() {stream = "row"}
+  %x = RemoteLoad(_, %i) {remote_buffer = "far"}
+  %y = Add(%x, %x)
+  RemoteStore(%y, %i) {remote_buffer = "far"}
+  HostStore(%x) {stream = "x"}
+}
+)";
+
+// Gives the number of the row.
+struct RowStreams final : runtime::StreamSource {
+  const void *input(int, int64_t) override { return &row; }
+  void *output(int, int64_t) override { return values.data(); }
+  int32_t row = 0;
+  Values values = Values(2);
+};
+
+TEST(Device, remote_variables_are_reached_row_by_row) {
+  const runtime::Device *devices[] = {&counting(), &cpuDevice(), &refDevice()};
+  for (const runtime::Device *device : devices) {
+    const auto e = compile(kRemote, *device);
+    EXPECT_EQ(e->memory.remoteBytes, 24);
+    EXPECT_EQ(e->memory.variableBytes, 0);
+    runtime::Engine engine(e, *device);
+    RowStreams streams;
+    streams.row = 2;
+    engine.run(streams);
+    EXPECT_EQ(streams.values, (Values{5, 6}));
+    engine.run(streams);
+    EXPECT_EQ(streams.values, (Values{10, 12}));
+    Values row(2), all(6);
+    engine.readRow(0, 2, row.data());
+    EXPECT_EQ(row, (Values{20, 24}));
+    engine.writeRow(0, 1, Values{7, 8}.data());
+    engine.readVariable(0, all.data());
+    EXPECT_EQ(all, (Values{1, 2, 7, 8, 20, 24}));
+    for (int32_t wrong : {3, -1}) {
+      streams.row = wrong;
+      EXPECT_NE(test::messageOf([&] { engine.run(streams); }).find("expected 0 to 2"), std::string::npos);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace popart

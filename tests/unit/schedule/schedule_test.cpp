@@ -46,6 +46,27 @@ TEST(Schedule, constraints_are_kept) {
   EXPECT_EQ(namesInOrder(*ir), (Names{"b", "a"}));
 }
 
+TEST(Schedule, accesses_to_a_remote_variable_keep_their_order_through_calls) {
+  const auto ir = parseIr(R"(main {
+  stream %x : float32[2]
+  variable %r : float32[2] <remote = 1> = 0
+  variable %other : float32[2] <remote = 1> = 0
+  %h = HostLoad() {stream = "x"} <name = "h">
+  %e = Exp(%h) <name = "e">
+  Call(%e) {callee = @store} <name = "call">
+  %l = RemoteLoad() {remote_buffer = "r"} <name = "l">
+  %o = RemoteLoad() {remote_buffer = "other"} <name = "o">
+}
+graph @store {
+  input %value : float32[2]
+  RemoteStore(%value) {remote_buffer = "r"}
+}
+)");
+  ir->opsOfType("RemoteLoad")[0]->settings.sequence = 0;
+  ir->opsOfType("RemoteLoad")[1]->settings.sequence = 0;
+  EXPECT_EQ(namesInOrder(*ir), (Names{"o", "h", "e", "call", "l"}));
+}
+
 TEST(Schedule, a_write_stays_between_the_readers_before_and_after_it) {
   const auto ir = parseIr(
       "main {\n  input %x : float32[2]\n  variable %w : float32[2] = 0\n  %slow = Neg(%x) <name = \"slow\">\n"

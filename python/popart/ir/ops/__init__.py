@@ -5,6 +5,7 @@ from enum import Enum
 from typing import Any
 
 import popxl.ops as _ops
+from popxl.context import get_ir
 from popxl.ops import (
     add,
     cast,
@@ -45,10 +46,13 @@ from popxl.ops import (
     transpose,
     transpose_,
 )
+from popxl.ops.io import entry_tensor
+from popxl.ops.utils import emit_one
 
 from popart.ir.dtypes import dtype
 from popart.ir.ops import collectives, var_updates
 from popart.ir.ops.call import CallInfo, call, call_with_info, repeat
+from popart.ir.remote_buffer_handle import RemoteBufferHandle
 from popart.ir.tensor import Tensor
 
 
@@ -198,52 +202,59 @@ def print_tensor(t: Tensor, title: str | None = None, print_self: bool = True, p
     return _ops.print_tensor(t, title or f"print{t.name}", print_self, print_gradient)
 
 
-def remote_load(t: Tensor, offset: Any = None, remote_buffer_handle: Any = None) -> Tensor:
-    """Load from a remote buffer.
+def _remote_buffer(t: Tensor, handle: RemoteBufferHandle | None) -> Any:
+    """Return popxl's buffer for a handle, which takes shape and dtype of t where it has none."""
+    return RemoteBufferHandle._for_tensor(t, handle)._buffer_of(get_ir())
+
+
+def remote_load(t: Tensor, offset: Any = None, remote_buffer_handle: RemoteBufferHandle | None = None) -> Tensor:
+    """Load from a remote buffer into a new tensor.
 
     Args:
-        t: the tensor.
-        offset: slot of the buffer.
-        remote_buffer_handle: the buffer; default: a new one.
+        t: tensor of the shape and dtype to load.
+        offset: entry of the buffer, an integer or a tensor of one element; default 0.
+        remote_buffer_handle: the buffer; default: the first one with this shape and dtype, else a new one.
 
     Returns:
-        Nothing: it always raises.
+        Tensor of the shape and dtype of t.
 
     Raises:
-        popart_exception: remote buffers are not supported yet.
+        ValueError: shape or dtype differ from the buffer's, or it has no such entry.
     """
-    return _ops.remote_load()
+    buffer = _remote_buffer(t, remote_buffer_handle)
+    inputs = {"t": None, "offset": entry_tensor(buffer, 0 if offset is None else offset, "remote_load")}
+    return emit_one("RemoteLoad", inputs, "remote_load_out", {"remote_buffer": buffer._core_id}, optional=("t",))
 
 
-def remote_load_(t: Tensor, offset: Any = None, remote_buffer_handle: Any = None) -> Tensor:
-    """Load from a remote buffer in place.
+def remote_load_(t: Tensor, offset: Any = None, remote_buffer_handle: RemoteBufferHandle | None = None) -> Tensor:
+    """Load from a remote buffer into a tensor, in place.
 
     Args:
-        t: the tensor.
-        offset: slot of the buffer.
-        remote_buffer_handle: the buffer; default: a new one.
+        t: the tensor to overwrite.
+        offset: entry of the buffer, an integer or a tensor of one element; default 0.
+        remote_buffer_handle: the buffer; default: the first one with this shape and dtype, else a new one.
 
     Returns:
-        Nothing: it always raises.
+        The tensor, as it is afterwards.
 
     Raises:
-        popart_exception: remote buffers are not supported yet.
+        ValueError: shape or dtype differ from the buffer's, or it has no such entry.
     """
-    return _ops.remote_load_()
+    return _ops.remote_load_(_remote_buffer(t, remote_buffer_handle), 0 if offset is None else offset, t)
 
 
-def remote_store(t: Tensor, offset: Any = None, remote_buffer_handle: Any = None) -> None:
+def remote_store(t: Tensor, offset: Any = None, remote_buffer_handle: RemoteBufferHandle | None = None) -> None:
     """Store to a remote buffer.
 
     Args:
         t: the tensor.
-        offset: slot of the buffer.
-        remote_buffer_handle: the buffer; default: a new one.
+        offset: entry of the buffer, an integer or a tensor of one element; default 0.
+        remote_buffer_handle: the buffer; default: the first one with this shape and dtype, else a new one.
 
     Raises:
-        popart_exception: remote buffers are not supported yet.
+        ValueError: shape or dtype differ from the buffer's, or it has no such entry.
     """
-    _ops.remote_store()
+    _ops.remote_store(_remote_buffer(t, remote_buffer_handle), 0 if offset is None else offset, t)
 
 
 __all__ = [

@@ -1,0 +1,175 @@
+// See off_chip.hpp. One walk over the schedule: the first access of a phase to a variable makes its load.
+#include "transforms/off_chip.hpp"
+
+#include <algorithm>
+#include <vector>
+
+#include <popart/tensornames.hpp>
+
+namespace popart::transforms {
+namespace {
+
+// Stores to the host come last, so that they see what the step has made of a variable.
+enum class Phase : uint8_t { Forward, Backward, Update, Store };
+
+class Mover {
+ public:
+  Mover(Ir &ir, const OffChip &rules, const TensorId &loss, bool accumulates)
+      : main_(ir.getMainGraph()), rules_(rules), accumulates_(accumulates), order_(main_.getOpSchedule()) {
+    for (Tensor *t : main_.tensorsOfType(TensorType::Variable))
+      if (rules_.holds(*t)) t->isRemote = true, variableOf_[t->index()] = t->index();
+    const TensorIndex t = loss.empty() ? TensorIndex{} : main_.find(loss);
+    const Op *last = t.valid() ? main_.tensor(t).getProducerUnsafe() : nullptr;
+    bool behind = false;
+    for (const Op *op : order_) {
+      phases_[op->index()] = phaseOf(*op, behind);
+      for (const AliasDef &alias : op->def().aliasRules())
+        if (alias.modifies && alias.input >= 0 && op->hasInput(alias.input) && op->hasOutput(alias.output))
+          if (const TensorIndex variable = variableOf(op->inputs()[static_cast<size_t>(alias.input)]); variable.valid())
+            variableOf_[op->outputs()[static_cast<size_t>(alias.output)]] = variable;
+      behind |= op == last;
+    }
+  }
+
+  void run() {
+    for (Op *op : order_) visit(*op);
+    for (auto &[variable, copy] : copies_) storeChanges(variable, copy);
+    for (Op *op : order_) moveActivations(*op);
+  }
+
+ private:
+  struct Copy {  // of a variable, in one phase
+    TensorIndex value;
+    Phase phase = Phase::Forward;
+    const Op *changer = nullptr;  // the last op that has changed it
+    TensorIndex changed;          // the value behind that op
+  };
+
+  Phase phaseOf(const Op &op, bool behindLoss) const {
+    if (op.is(Role::HostStore)) return Phase::Store;
+    if (accumulates_ && op.settings.executionContext == ExecutionContext::AccumulateOuterFragment) return Phase::Update;
+    return behindLoss ? Phase::Backward : Phase::Forward;
+  }
+  Phase phaseOf(const Op &op) const { return phases_.at(op.index()); }
+
+  // ---- variables
+  void visit(Op &op) {
+    for (InIndex i = 0; i < op.inputCount(); ++i) {
+      if (!op.hasInput(i)) continue;
+      const TensorIndex t = op.inputs()[static_cast<size_t>(i)];
+      const TensorIndex variable = variableOf(t);
+      if (!variable.valid()) continue;
+      Copy &copy = copyFor(variable, op);
+      // What this phase has made of the variable lies in its own copy.
+      if (t == variable || phaseOf(*main_.tensor(t).getProducer()) != copy.phase)
+        main_.connectInput(op.index(), i, copy.value);
+      if (op.modifiesInput(i)) copy.changer = &op, copy.changed = valueBehind(op, i);
+    }
+  }
+
+  // The operand of a change after it: the result that has taken its place or, of a call, the operand itself.
+  static TensorIndex valueBehind(const Op &op, InIndex i) {
+    for (const AliasDef &alias : op.def().aliasRules())
+      if (alias.modifies && alias.input == i && op.hasOutput(alias.output))
+        return op.outputs()[static_cast<size_t>(alias.output)];
+    return op.inputs()[static_cast<size_t>(i)];
+  }
+
+  // The variable off chip that a tensor is, or is the new value of; invalid when there is none.
+  TensorIndex variableOf(TensorIndex t) const {
+    const auto known = variableOf_.find(t);
+    return known == variableOf_.end() ? TensorIndex{} : known->second;
+  }
+
+  // The copy of the variable in the phase of an op, which is the first to use it there or a later one.
+  Copy &copyFor(TensorIndex variable, const Op &op) {
+    Copy &copy = copies_[variable];
+    if (copy.value.valid() && copy.phase == phaseOf(op)) return copy;
+    storeChanges(variable, copy);
+    return copy = {load(main_.tensor(variable).id, op), phaseOf(op), nullptr, {}};
+  }
+
+  void storeChanges(TensorIndex variable, Copy &copy) {
+    if (copy.changer) store(main_.tensor(variable).id, copy.changed, *copy.changer);
+    copy.changer = nullptr;
+  }
+
+  // ---- activations
+  void moveActivations(const Op &op) {
+    if (phaseOf(op) != Phase::Forward) return;
+    for (const TensorIndex t : op.outputs()) {
+      if (!t.valid() || !isMoved(main_.tensor(t), op)) continue;
+      std::vector<Use> behind;
+      for (const Use &use : main_.tensor(t).uses())
+        if (const auto phase = phases_.find(use.op); phase != phases_.end() && phase->second == Phase::Backward)
+          behind.push_back(use);
+      if (behind.empty()) continue;
+      const TensorId id = main_.freeId(reservedRemoteArgPrefix() + main_.tensor(t).id);
+      Tensor &remote = main_.tensor(main_.addTensor(id, main_.info(t), TensorType::Variable));
+      remote.isRemote = true;
+      remote.variableSettings = VariableSettings(CommGroup(CommGroupType::None, 0));
+      store(id, t, op);
+      const auto first = std::min_element(behind.begin(), behind.end(), [this](const Use &a, const Use &b) {
+        return main_.op(a.op).place() < main_.op(b.op).place();
+      });
+      const TensorIndex loaded = load(id, main_.op(first->op));
+      for (const Use &use : behind) main_.replaceUse(use, loaded);
+    }
+  }
+
+  bool isMoved(const Tensor &t, const Op &producer) const {
+    if (const auto given = rules_.byTensor.find(t.id); given != rules_.byTensor.end()) return given->second;
+    if (producer.settings.tensorLocation) return producer.settings.tensorLocation->storage == TensorStorage::OffChip;
+    if (!isFloatingPoint(t.info.dataType())) return false;  // seeds, indices
+    return rules_.activations.offChip && t.info.nelms() >= rules_.activations.leastElements;
+  }
+
+  // ---- ops
+  Op::Settings besides(const Op &op) const {
+    Op::Settings settings(main_);
+    settings.executionContext = op.settings.executionContext;
+    settings.sequence = op.place();
+    return settings;
+  }
+
+  TensorIndex load(const TensorId &id, const Op &reader) {
+    return main_
+        .addConnectedOp(opDef("RemoteLoad"), {}, {main_.freeId(id + "___loaded")}, {{"remote_buffer", id}},
+                        besides(reader))
+        ->outputs()[0];
+  }
+
+  void store(const TensorId &id, TensorIndex value, const Op &behind) {
+    main_.addConnectedOp(opDef("RemoteStore"), {value}, {}, {{"remote_buffer", id}}, besides(behind));
+  }
+
+  Graph &main_;
+  const OffChip &rules_;
+  const bool accumulates_;
+  const std::vector<Op *> order_;
+  std::map<OpIndex, Phase> phases_;
+  std::map<TensorIndex, Copy> copies_;             // of the phase at hand
+  std::map<TensorIndex, TensorIndex> variableOf_;  // variables off chip and what ops have written into them
+};
+
+}  // namespace
+
+bool OffChip::any() const {
+  const auto moves = [](const auto &entry) { return entry.second; };
+  return weights.offChip || optimizerState.offChip || accumulators.offChip || activations.offChip ||
+         std::any_of(byTensor.begin(), byTensor.end(), moves);
+}
+
+bool OffChip::holds(const Tensor &variable) const {
+  if (const auto given = byTensor.find(variable.id); given != byTensor.end()) return given->second;
+  if (!isFloatingPoint(variable.info.dataType())) return false;  // seeds, counters
+  const bool isAccumulator = variable.id.starts_with(reservedAccumPrefix());
+  const Kind &kind = isAccumulator ? accumulators : variable.isOptimizerState ? optimizerState : weights;
+  return kind.offChip && variable.info.nelms() >= kind.leastElements;
+}
+
+void moveOffChip(Ir &ir, const OffChip &rules, const TensorId &loss, bool accumulates) {
+  Mover(ir, rules, loss, accumulates).run();
+}
+
+}  // namespace popart::transforms

@@ -1,0 +1,199 @@
+"""Tensors off chip through session options: the bits of the plain program, less memory, files, refusals."""
+
+import numpy as np
+import popart
+import pytest
+
+import onnx
+from tests.python.popart.test_accumulation import CASES
+
+WIDTH, LAYERS, BATCH = 16, 4, 6
+WIDE = 128  # a multiple of every panel width, so that packed weights have no padding
+KINDS = ("weight", "optimizerState", "accumulator", "activation")
+OFF = popart.TensorLocation(popart.TensorStorage.OffChip)
+
+
+def model(width=WIDTH, layers=LAYERS, batch=BATCH, seed=5):
+    rng = np.random.default_rng(seed)
+    builder = popart.Builder()
+    h = builder.addInputTensor("FLOAT", [batch, width], "x")
+    for i in range(layers):
+        w = builder.addInitializedInputTensor(rng.normal(0, width**-0.5, (width, width)).astype(np.float32), f"w{i}")
+        b = builder.addInitializedInputTensor(rng.normal(0, 0.1, width).astype(np.float32), f"b{i}")
+        h = builder.aiOnnx.tanh([builder.aiOnnx.add([builder.aiOnnx.matmul([h, w]), b])], f"h{i}")
+    loss = builder.aiGraphcore.l1loss([h], 0.5, reduction=popart.ReductionType.Sum, debugContext="loss")
+    return builder.getModelProto(), loss
+
+
+def off_chip(*kinds, **given):
+    options = popart.SessionOptions()
+    for kind in kinds:
+        setattr(options, f"{kind}TensorLocationSettings", popart.TensorLocationSettings(OFF, 2, 8192))
+    for name, value in given.items():
+        setattr(options, name, value)
+    return options
+
+
+def training(options, optimizer=None, anchors=None, steps=2, **shape):
+    proto, loss = model(**shape)
+    session = popart.TrainingSession(
+        fnModel=proto,
+        dataFlow=popart.DataFlow(steps, [loss] if anchors is None else anchors),
+        loss=loss,
+        optimizer=optimizer or popart.Adam({"defaultLearningRate": (0.01, False)}),
+        deviceInfo=popart.DeviceManager().createCpuDevice(),
+        userOptions=options,
+    )
+    session.prepareDevice()
+    session.weightsFromHost()
+    return session, loss
+
+
+def state_after(options, optimizer, lead, runs=10, tmp_path=None):
+    """Losses of `runs` runs, then weights and optimizer state."""
+    session, loss = training(options, optimizer)
+    anchors = session.initAnchorArrays()
+    rng = np.random.default_rng(8)
+    losses = []
+    for _ in range(runs):
+        session.run(popart.PyStepIO({"x": rng.normal(size=(*lead, BATCH, WIDTH)).astype(np.float32)}, anchors))
+        losses.append(anchors[loss].copy())
+    path = tmp_path / "model.onnx"
+    session.modelToHost(str(path))
+    state = {t.name: onnx.numpy_helper.to_array(t).tobytes() for t in onnx.load(path).graph.initializer}
+    return np.stack(losses), state
+
+
+@pytest.mark.parametrize("kinds", [KINDS, *((k,) for k in KINDS)], ids="+".join)
+@pytest.mark.parametrize("name", ["sgd", "momentum", "separate", "adam"])
+def test_the_same_bits(name, kinds, tmp_path):
+    make, _ = CASES[name]
+    losses, state = state_after(off_chip(), make(), (2,), tmp_path=tmp_path)
+    moved_losses, moved_state = state_after(off_chip(*kinds), make(), (2,), tmp_path=tmp_path)
+    np.testing.assert_array_equal(moved_losses, losses)
+    assert moved_state == state
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+@pytest.mark.parametrize("name", ["momentum", "adam"])
+def test_the_same_bits_with_accumulation_and_replicas(name, replicas, tmp_path):
+    make, _ = CASES[name]
+    given = {
+        "enableGradientAccumulation": True,
+        "accumulationFactor": 3,
+        "enableReplicatedGraphs": replicas > 1,
+        "replicatedGraphCount": replicas,
+    }
+    lead = (2, 3) if replicas == 1 else (2, 3, replicas)
+    plain = state_after(off_chip(**given), make(), lead, tmp_path=tmp_path)
+    moved = state_after(off_chip(*KINDS, **given), make(), lead, tmp_path=tmp_path)
+    np.testing.assert_array_equal(moved[0], plain[0])
+    assert moved[1] == plain[1]
+
+
+def planned(session):
+    """Bytes of the rows of the summary."""
+    rows = [
+        line.strip().rpartition(": ") for line in session.getSummaryReport().splitlines() if line.endswith(" bytes")
+    ]
+    return {key: int(value.split()[0]) for key, _, value in rows}
+
+
+def test_memory_falls():
+    shape = {"width": 128, "layers": 12, "batch": 2}
+    plain = planned(training(off_chip(), **shape)[0])
+    moved = planned(training(off_chip(*KINDS), **shape)[0])
+    weights = 12 * 128 * 128 * 4
+    assert plain["variables"] > 3 * weights
+    assert moved["variables"] < 0.01 * weights
+    assert moved["remote memory"] > 3 * weights
+    assert moved["activations"] < weights  # what a few layers need at one time
+
+
+def test_max_memory_counts_what_is_on_the_device():
+    """Weights and state of 30 MiB train within 8 MiB, and are refused on chip."""
+    shape = {"width": 512, "layers": 10, "batch": 2}
+    limit = {"engineOptions": {"max_memory": "8M"}}
+    session, loss = training(off_chip(*KINDS, **limit), **shape)
+    anchors = session.initAnchorArrays()
+    session.run(popart.PyStepIO({"x": np.ones((2, 2, 512), np.float32)}, anchors))
+    assert np.isfinite(anchors[loss]).all()
+    with pytest.raises(popart.OutOfMemoryException):
+        training(off_chip(**limit), **shape)
+
+
+def test_files_hold_the_tensors(monkeypatch, tmp_path):
+    plain = state_after(off_chip(), popart.ConstSGD(0.1), (2,), tmp_path=tmp_path)
+    folder = tmp_path / "remote"
+    folder.mkdir()
+    monkeypatch.setenv("POPART_REMOTE_MEMORY", str(folder))
+    moved = state_after(off_chip(*KINDS), popart.ConstSGD(0.1), (2,), tmp_path=tmp_path)
+    np.testing.assert_array_equal(moved[0], plain[0])
+    assert moved[1] == plain[1]
+    assert list(folder.iterdir()) == []
+
+
+def test_a_tensor_by_name_comes_before_its_kind():
+    first, _ = training(off_chip(tensorLocationSettingsOverride={"w1": OFF}), width=WIDE)
+    remote = planned(first)["remote memory"]
+    assert remote == WIDE * WIDE * 4
+    on_chip = popart.TensorLocation(popart.TensorStorage.OnChip)
+    second, _ = training(off_chip("weight", tensorLocationSettingsOverride={"w1": on_chip}), width=WIDE)
+    assert planned(second)["remote memory"] == LAYERS * (WIDE + 1) * WIDE * 4 - remote
+
+
+def test_small_tensors_stay():
+    options = off_chip()
+    options.weightTensorLocationSettings = popart.TensorLocationSettings(OFF, WIDE + 1, 8192)
+    session, _ = training(options, width=WIDE)
+    assert planned(session)["remote memory"] == LAYERS * WIDE * WIDE * 4
+
+
+def test_an_anchored_weight_has_its_value_after_the_update():
+    final = popart.AnchorReturnType("Final")
+    session, _ = training(off_chip(*KINDS), anchors={"w0": final})
+    anchors = session.initAnchorArrays()
+    session.run(popart.PyStepIO({"x": np.ones((2, BATCH, WIDTH), np.float32)}, anchors))
+    session.weightsToHost()
+    arrays = {"w0": np.empty((WIDTH, WIDTH), np.float32)}
+    session.readWeights(popart.PyWeightsIO(arrays))
+    np.testing.assert_array_equal(anchors["w0"], arrays["w0"])
+
+
+def test_inference_streams_its_weights():
+    proto, output = model(width=WIDE)
+    results = []
+    for options in (off_chip(), off_chip("weight")):
+        session = popart.InferenceSession(
+            fnModel=proto,
+            dataFlow=popart.DataFlow(1, [output]),
+            deviceInfo=popart.DeviceManager().createCpuDevice(),
+            userOptions=options,
+        )
+        session.prepareDevice()
+        session.weightsFromHost()
+        anchors = session.initAnchorArrays()
+        session.run(popart.PyStepIO({"x": np.ones((BATCH, WIDE), np.float32)}, anchors))
+        results.append(anchors[output].copy())
+    np.testing.assert_array_equal(*results)
+    assert planned(session)["remote memory"] == LAYERS * (WIDE + 1) * WIDE * 4
+
+
+def test_weights_are_read_and_written_by_the_host(tmp_path):
+    session, _ = training(off_chip(*KINDS))
+    new = np.full((WIDTH, WIDTH), 0.25, np.float32)
+    session.writeWeights(popart.PyWeightsIO({"w2": new}))
+    session.weightsFromHost()
+    session.weightsToHost()
+    arrays = {"w2": np.empty((WIDTH, WIDTH), np.float32)}
+    session.readWeights(popart.PyWeightsIO(arrays))
+    np.testing.assert_array_equal(arrays["w2"], new)
+
+
+def test_kept_programs_know_what_is_off_chip(tmp_path):
+    plain = state_after(off_chip(), popart.ConstSGD(0.1), (2,), tmp_path=tmp_path)
+    cached = {"enableEngineCaching": True, "cachePath": str(tmp_path / "cache")}
+    for _ in range(2):
+        moved = state_after(off_chip(*KINDS, **cached), popart.ConstSGD(0.1), (2,), tmp_path=tmp_path)
+        np.testing.assert_array_equal(moved[0], plain[0])
+        assert moved[1] == plain[1]
