@@ -8,6 +8,8 @@
 #include <functional>
 #include <iostream>
 #include <iterator>
+#include <map>
+#include <optional>
 #include <set>
 
 #include <fmt/format.h>
@@ -39,12 +41,14 @@ struct Request {
   std::vector<std::string> passes, keep;
   std::string output, device = "cpu", loss;
   float learningRate = 0.1f;
+  std::optional<float> lossScale;
+  int64_t lossScalePeriod = 1;
   int64_t batchesPerStep = 1, accumulationFactor = 1, replicas = 1;
   transforms::ReturnType returns;  // of all tensors kept
   int threads = 1;
   std::vector<std::string> offChip;
   bool print = false, summary = false, dot = false, schedule = false, memory = false, steps = false, verify = false,
-       json = false, lower = false, listPasses = false;
+       json = false, lower = false, checkFloats = false, listPasses = false;
 };
 
 struct NamedPass {
@@ -88,6 +92,7 @@ lower::LowerOptions loweringOptions(const Request &request) {
   options.fuse = request.device == "cpu";
   options.evaluate = ref::evaluate;
   options.threads = request.threads;
+  options.checkFloats = request.checkFloats;
   return options;
 }
 
@@ -200,14 +205,17 @@ transforms::OffChip offChipRules(const std::vector<std::string> &kinds) {
 IrPointer runPasses(IrPointer ir, const Request &request, const std::vector<NamedPass> &passes) {
   const lower::LowerOptions options = loweringOptions(request);
   const lower::Backends backends = lower::remember(options);
-  ConstSGD optimizer(request.learningRate);
+  const SGD optimizer(std::map<std::string, std::pair<float, bool>>{
+      {"defaultLearningRate", {request.learningRate, !request.lossScale}},
+      {"lossScaling", {request.lossScale.value_or(1.0f), !request.lossScale}}});
   pipeline::PrepareRequest prepare;
   prepare.options.factors.accumulates = request.accumulationFactor > 1;
   prepare.options.factors.accumulationFactor = request.accumulationFactor;
   prepare.options.factors.replicationFactor = request.replicas;
   prepare.batchesPerStep = request.batchesPerStep;
   prepare.options.offChip = offChipRules(request.offChip);
-  prepare.options.decomposeGradSum = true;  // what is named runs
+  prepare.options.decomposeGradSum = prepare.options.floatLossScale = true;  // what is named runs
+  prepare.options.automaticLossScale.emplace().period = request.lossScalePeriod;
   prepare.ir = std::move(ir);
   prepare.loss = request.loss;
   if (!request.loss.empty()) prepare.updates = optimizer.updateRules(prepare.options.factors);
@@ -271,11 +279,18 @@ int main(int argc, char **argv) {
   app.add_flag("--memory", request.memory, "print the memory plan on the device");
   app.add_flag("--steps", request.steps, "print the steps of the executable on the device");
   app.add_flag("--lower", request.lower, "run all passes of lowering after those named");
+  app.add_flag("--check-floats", request.checkFloats,
+               "let runs end at the first operator that makes a NaN or an infinity");
   app.add_option("--device", request.device, "kernels to lower for (default: cpu)")
       ->check(CLI::IsMember({"cpu", "ref"}));
   app.add_option("--threads", request.threads, "threads to plan for (default: 1)")->check(CLI::Range(1, 1024));
   app.add_option("--loss", request.loss, "loss of the passes that make a training program, with plain SGD");
   app.add_option("--learning-rate", request.learningRate, "of that SGD (default: 0.1)");
+  app.add_option("--loss-scale", request.lossScale,
+                 "of that SGD, whose values may change then (default: a constant 1)");
+  app.add_option("--loss-scale-period", request.lossScalePeriod,
+                 "updates between changes of an automatic loss scale (default: 1)")
+      ->check(CLI::PositiveNumber);
   app.add_option("--batches-per-step", request.batchesPerStep, "batches of one run (default: 1)")
       ->check(CLI::PositiveNumber);
   app.add_option("--replicas", request.replicas, "replicas that train together (default: 1)")

@@ -284,7 +284,7 @@ class SessionOptions {
   StringMap matmulOptions;
   StringMap reportOptions;
   StringMap gclOptions;
-  bool enableFloatingPointChecks = false;     // only false is supported
+  bool enableFloatingPointChecks = false;
   bool enableStochasticRounding = false;      // only false is supported
   bool _enableRngStateManagement = false;     // hint
   bool enableLoadAndOffloadRNGState = false;  // only false is supported
@@ -314,9 +314,9 @@ class SessionOptions {
   TensorLocationSettings accumulatorTensorLocationSettings;
   std::map<TensorId, TensorLocation> tensorLocationSettingsOverride;
   AccumulateOuterFragmentSettings accumulateOuterFragmentSettings;  // hint
-  AutomaticLossScalingSettings automaticLossScalingSettings;        // only disabled is supported
-  ReplicatedCollectivesSettings replicatedCollectivesSettings;      // hint
-  DeveloperSettings developerSettings;                              // hint
+  AutomaticLossScalingSettings automaticLossScalingSettings;
+  ReplicatedCollectivesSettings replicatedCollectivesSettings;  // hint
+  DeveloperSettings developerSettings;                          // hint
   // Host transfers and loops are always ops here: hints. enableExplicitMainLoops needs useHostCopyOps.
   bool useHostCopyOps = false;
   bool enableExplicitMainLoops = false;

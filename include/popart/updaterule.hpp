@@ -47,12 +47,19 @@ struct OptimizerFactors {
 
 // One number that update ops read, made of hyper-parameters and factors: "scaledLearningRate0" = lr (1 - dm) / ls …
 struct OptimizerScalar {
-  std::string name;      // prefix of the tensor id
-  OptimizerValue value;  // constant when every hyper-parameter in it is
-  TensorId specific;     // the weight, when the weight has values of its own; empty: shared by all weights
+  std::string name;       // prefix of the tensor id
+  OptimizerValue value;   // constant when every hyper-parameter in it is
+  TensorId specific;      // the weight, when the weight has values of its own; empty: shared by all weights
+  bool unscales = false;  // divides by the loss scale: gradients, which have it, are multiplied by this number
   // "scaledLearningRate0___default___FLOAT" or "scaledLearningRate0___specific___<weight>"
   TensorId id() const;
 };
+
+// `scalar`, which divides by the loss scale.
+inline OptimizerScalar unscaling(OptimizerScalar scalar) {
+  scalar.unscales = true;
+  return scalar;
+}
 
 // The forms of an update. Whether there is decay, momentum or a velocity is decided at compile time: a hyper-parameter
 // that is constant and zero needs none. State types: UNDEFINED stands for the weight's type.

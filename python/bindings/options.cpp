@@ -35,14 +35,14 @@ void bindLocationSettings(nb::module_ &m) {
 
 void bindLossScaling(nb::module_ &m) {
   using S = AutomaticLossScalingSettings;
-  nb::class_<S>(m, "AutomaticLossScalingSettings",
-                "A loss scale found while training runs; not supported yet (docs/options.md).")
+  nb::class_<S>(m, "AutomaticLossScalingSettings", "A loss scale that follows the gradients while training runs.")
       .def(nb::init<>(),
            "Make the settings.\n"
            "\n"
            "Args:\n"
            "    enabled: Whether it is on.\n"
-           "    toTrackTensors: Ids of the tensors to watch, or None.\n"
+           "    toTrackTensors: Ids of weights or other tensors of the model whose gradients to watch, with "
+           "GradientsOfUserSpecifiedTensors; else None.\n"
            "    binEdgeLocation: Share of the largest FLOAT16 number above which an element counts as large, 0 "
            "to 1.\n"
            "    thresholdUpperCountProportion: Share of large elements above which the scale is halved, 0 to "

@@ -54,6 +54,7 @@ session::CompileOptions Session::Impl::compileOptions() const {
   compiling.broadcastInputs = broadcastInputs;
   compiling.maxMemoryBytes = session::memoryLimitBytes(options.engineOptions);
   if (options.enableInplaceAmbiguityChecking) compiling.order = session::OrderRule::Refuse;
+  compiling.checkFloats = options.enableFloatingPointChecks;
   if (options.enableEngineCaching) compiling.cacheFolder = options.cachePath;
   compiling.cacheVariables = options.enableVariablesCaching;
   compiling.program = loadedProgram;

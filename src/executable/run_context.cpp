@@ -18,6 +18,12 @@ std::string outOfRange(const ValueFailure &f, const char *what, const char *advi
   return got + ", expected " + toText(f.low) + " to " + toText(f.high) + ". " + advice;
 }
 
+std::string notFinite(const ValueFailure &f, const char *what) {
+  return std::string(": its result '") + f.tensor + "' is not finite: got " + what + " at element " +
+         toText(f.position) + ", and none in its operands, expected numbers. Look at the operands' range, or turn " +
+         "enableFloatingPointChecks off";
+}
+
 std::string describe(const ValueFailure &f) {
   switch (f.kind) {
     case FailureKind::Index:
@@ -33,6 +39,10 @@ std::string describe(const ValueFailure &f) {
       return ": the quotient does not fit its type: got " + toText(f.value) + " divided by -1 for element " +
              toText(f.position) + " of the result, expected at least " + toText(f.low) +
              " as dividend. Check the operands, or divide in a wider type";
+    case FailureKind::NotANumber:
+      return notFinite(f, "NaN");
+    case FailureKind::Infinity:
+      return notFinite(f, "an infinity");
   }
   return "";
 }
@@ -69,6 +79,7 @@ bool RunContext::precedes(const RunContext &other) const noexcept {
 
 std::string RunContext::message(const std::string &step) const {
   if (state_ == State::Text) return text_.empty() ? step + ": the kernel threw an exception" : text_;
+  if (first_.subject) return first_.subject + describe(first_);
   const bool isAlone = !first_.type || step.rfind(std::string(first_.type) + " ", 0) == 0;
   return (isAlone ? step : std::string(first_.type) + " in " + step) + describe(first_);
 }

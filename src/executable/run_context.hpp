@@ -19,16 +19,21 @@ enum class FailureKind : uint8_t {
   Offset,            // of a window: expected low to high
   DivisionByZero,    // of integers
   QuotientOverflow,  // the smallest integer divided by -1
+  NotANumber,        // in a result whose operands had none
+  Infinity,          // the same
 };
 
 // A value outside its domain. Plain data, so that a report allocates nothing.
 struct ValueFailure {
   FailureKind kind = FailureKind::Index;
-  int32_t operand = 0;         // input of the kernel that holds the value
-  int64_t position = 0;        // element of that input in C order; for arithmetic, element of the result
-  int64_t value = 0;           // the value itself; QuotientOverflow: the dividend
-  int64_t low = 0, high = 0;   // what was expected, both included, where the kind says so
-  const char *type = nullptr;  // of the operator, where a kernel computes several; alive as long as the kernel
+  int32_t operand = 0;        // input of the kernel that holds the value
+  int64_t position = 0;       // element of that input in C order; for arithmetic, element of the result
+  int64_t value = 0;          // the value itself; QuotientOverflow: the dividend
+  int64_t low = 0, high = 0;  // what was expected, both included, where the kind says so
+  // Texts, alive as long as the kernel:
+  const char *type = nullptr;     // of the operator, where a kernel computes several
+  const char *subject = nullptr;  // the op that failed ("Log 'y'"), where a kernel watches another one's result …
+  const char *tensor = nullptr;   // … which is this tensor
 };
 
 // One thread's view of a run: private to the thread that runs the task, like scratch memory, so a report needs no lock.

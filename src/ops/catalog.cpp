@@ -26,6 +26,7 @@ constexpr Family kFamilies[] = {
     ops::reduceOps,
     ops::orderOps,
     ops::cumulativeOps,
+    ops::histogramOps,
     ops::viewOps,
     ops::transposeOps,
     ops::joinOps,
@@ -49,6 +50,7 @@ constexpr Family kFamilies[] = {
     ops::accumulateOps,
     ops::adamOps,
     ops::adaptiveOps,
+    ops::lossScaleOps,
     ops::randomOps,
     ops::dropoutOps,
     ops::controlOps,
@@ -56,6 +58,7 @@ constexpr Family kFamilies[] = {
     ops::collectiveOps,
     // ---- made by lowering
     ops::fusedOps,
+    ops::floatingPointCheckOps,
 };
 
 class Catalog {

@@ -22,6 +22,7 @@ OpDefs whereOps();       // Where
 OpDefs reduceOps();      // ReduceSum, …, ReduceSumTo
 OpDefs orderOps();       // ArgMax, ArgMin, TopK, Sort, ReduceMedian
 OpDefs cumulativeOps();  // CumSum
+OpDefs histogramOps();   // Histogram
 // ---- shape
 OpDefs viewOps();       // Reshape, Squeeze, Identity, Detach, …
 OpDefs transposeOps();  // Transpose, DepthToSpace, SpaceToDepth
@@ -49,6 +50,7 @@ OpDefs copyVarUpdateOps();  // CopyVarUpdate
 OpDefs sgdOps();            // SGD0VarUpdate, SGD1…, SGD2…
 OpDefs accumulateOps();     // Accumulate, AccumulatorScale, …
 OpDefs adamOps();           // AdamUpdater, AdamVarUpdate
+OpDefs lossScaleOps();      // LossScaleUpdate
 OpDefs adaptiveOps();       // RMSPropUpdater, AdaDeltaUpdater, ScaledVarUpdate
 // ---- random, control, io, comm
 OpDefs randomOps();      // RandomNormal, RandomUniform, Bernoulli, GetRandomSeed, …
@@ -58,6 +60,7 @@ OpDefs ioOps();          // Init, HostLoad, HostStore, PrintTensor, …
 OpDefs collectiveOps();  // ReplicatedAllReduce, …
 
 // ---- made by lowering
-OpDefs fusedOps();  // FusedElementwise, FusedMatMul, Reorder, VariableAssign
+OpDefs fusedOps();               // FusedElementwise, FusedMatMul, Reorder, VariableAssign
+OpDefs floatingPointCheckOps();  // FirstNonFinite, FloatingPointCheck
 
 }  // namespace popart::ops

@@ -25,6 +25,15 @@ struct Conflict {
 
 bool badSplitRatio(float ratio) { return !(ratio > 0.0f && ratio < 1.0f); }
 
+bool scalesLoss(const Options &options, RunMode mode) {
+  return options.automaticLossScalingSettings.enabled && mode == RunMode::Training;
+}
+bool isShare(float value) { return value >= 0.0f && value <= 1.0f; }
+bool tracksNamed(const Options &options) {
+  return options.automaticLossScalingSettings.gradientTensorTrackingMethod ==
+         GradientTensorTrackingMethod::GradientsOfUserSpecifiedTensors;
+}
+
 constexpr Conflict kConflicts[] = {
     {[](const Options &o, RunMode) { return o.accumulationFactor < 1; },
      "accumulationFactor must be 1 or more. Set it to the micro-batches per weight update"},
@@ -83,6 +92,33 @@ constexpr Conflict kConflicts[] = {
               o.partialsTypeMatMuls != "Half";
      },
      "partialsTypeMatMuls must be 'float', 'half' or empty"},
+    {[](const Options &o, RunMode mode) {
+       return scalesLoss(o, mode) && !isShare(o.automaticLossScalingSettings.binEdgeLocation);
+     },
+     "automaticLossScalingSettings.binEdgeLocation must lie between 0 and 1"},
+    {[](const Options &o, RunMode mode) {
+       return scalesLoss(o, mode) && !isShare(o.automaticLossScalingSettings.thresholdUpperCountProportion);
+     },
+     "automaticLossScalingSettings.thresholdUpperCountProportion must lie between 0 and 1"},
+    {[](const Options &o, RunMode mode) {
+       return scalesLoss(o, mode) && o.automaticLossScalingSettings.toTrackTensors.has_value() != tracksNamed(o);
+     },
+     "automaticLossScalingSettings: toTrackTensors and gradientTensorTrackingMethod "
+     "GradientsOfUserSpecifiedTensors come together only. Set both or none"},
+    {[](const Options &o, RunMode mode) {
+       return scalesLoss(o, mode) && o.automaticLossScalingSettings.updatePeriod < 1;
+     },
+     "automaticLossScalingSettings.updatePeriod must be 1 or more"},
+    {[](const Options &o, RunMode mode) {
+       const int64_t period = o.automaticLossScalingSettings.updatePeriod, factor = o.getAccumulationFactor();
+       return scalesLoss(o, mode) && period % factor != 0 && factor % period != 0;
+     },
+     "automaticLossScalingSettings.updatePeriod must be a factor or a multiple of accumulationFactor"},
+    {[](const Options &o, RunMode mode) {
+       return scalesLoss(o, mode) && o.enablePipelining && !o.enableGradientAccumulation;
+     },
+     "automaticLossScalingSettings with enablePipelining requires gradient accumulation. Turn "
+     "enableGradientAccumulation on"},
 };
 
 // Whether a process says something for the first time. Thread-safe.
@@ -199,6 +235,30 @@ transforms::OffChip offChipRules(const SessionOptions &options) {
   return rules;
 }
 
+namespace {
+
+transforms::AutomaticLossScale automaticLossScale(const AutomaticLossScalingSettings &settings) {
+  using Tracked = transforms::AutomaticLossScale::Tracked;
+  transforms::AutomaticLossScale result;
+  switch (settings.gradientTensorTrackingMethod) {
+    case GradientTensorTrackingMethod::ConvAndMatmulGradients:
+      result.tracked = Tracked::ProductGradients;
+      break;
+    case GradientTensorTrackingMethod::GradientsOfUserSpecifiedTensors:
+      result.tracked = Tracked::Named;
+      break;
+    default:
+      break;
+  }
+  if (settings.toTrackTensors) result.named = *settings.toTrackTensors;
+  result.binEdge = settings.binEdgeLocation;
+  result.threshold = settings.thresholdUpperCountProportion;
+  result.period = settings.updatePeriod;
+  return result;
+}
+
+}  // namespace
+
 PipelineOptions pipelineOptions(const SessionOptions &options) {
   PipelineOptions result;
   result.factors = optimizerFactors(options);
@@ -207,6 +267,9 @@ PipelineOptions pipelineOptions(const SessionOptions &options) {
   if (const auto names = environment::dotChecks()) addDotChecks(result, *names);
   result.decomposeGradSum = options.decomposeGradSum;
   result.offChip = offChipRules(options);
+  result.floatLossScale = options.ensureFp32LossScaleTensor;
+  if (options.automaticLossScalingSettings.enabled)
+    result.automaticLossScale = automaticLossScale(options.automaticLossScalingSettings);
   return result;
 }
 

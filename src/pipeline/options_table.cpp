@@ -171,8 +171,9 @@ constexpr OptionRow kRows[] = {
     {"reportOptions", NoEffect, nullptr, "", "By key, see below."},
     {"gclOptions", NoEffect, nullptr, "", "By key, see below."},
     // ---- numbers
-    {"enableFloatingPointChecks", Refused, given<&Options::enableFloatingPointChecks>, "`True`",
-     "invalid operations give NaN or infinity. Leave it off and check the results"},
+    {"enableFloatingPointChecks", Built, nullptr, "",
+     "A run ends with an error at the first operator whose result holds a NaN or an infinity that none of its operands "
+     "held. Every value is read once more; without it nothing is."},
     {"enableStochasticRounding", Refused, given<&Options::enableStochasticRounding>, "`True`",
      "results are rounded to nearest even. Leave it off"},
     {"_enableRngStateManagement", NoEffect, nullptr, "", "Random numbers depend on the seed alone."},
@@ -227,10 +228,10 @@ constexpr OptionRow kRows[] = {
      "a location sharded over replicas", kStaysWhole},
     // ---- the rest of training
     {"accumulateOuterFragmentSettings", NoEffect, nullptr, "", kSchedule},
-    {"automaticLossScalingSettings.enabled", Refused,
-     [](const Options &o, RunMode) { return o.automaticLossScalingSettings.enabled; }, "`True`",
-     "the loss scale is the optimizer's. Give lossScaling to the optimizer"},
-    {"automaticLossScalingSettings", NoEffect, nullptr, "", "The other members shape the scaling, see `enabled`."},
+    {"automaticLossScalingSettings", Built, nullptr, "",
+     "Training in FLOAT16, with `enabled`: the loss scale is halved when too many gradients of the main graph are "
+     "large, "
+     "doubled otherwise. `lossScaling` of the optimizer, which must not be constant, is where it starts."},
     {"replicatedCollectivesSettings", NoEffect, nullptr, "", "How collectives are grouped changes no result."},
     {"developerSettings", NoEffect, nullptr, "", kHostTransfers},
     {"useHostCopyOps", NoEffect, nullptr, "", "Host transfers are always operations of the program."},
@@ -239,10 +240,10 @@ constexpr OptionRow kRows[] = {
     {"enableEfficientOverlapIOTopoCons", NoEffect, nullptr, "", kHostTransfers},
     {"enableSupportedDataTypeCasting", NoEffect, nullptr, "", "INT64 and UINT64 stay what they are."},
     {"enableMergeExchange", NoEffect, nullptr, "", kHostTransfers},
-    {"ensureFp32LossScaleTensor", Warned, given<&Options::ensureFp32LossScaleTensor>, "`True`",
-     "the backward pass starts in the type of the loss, where a scale above 65504 is infinite in FLOAT16. Use a "
-     "smaller "
-     "loss scale"},
+    {"ensureFp32LossScaleTensor", Built, nullptr, "",
+     "Training with a FLOAT16 loss: the loss scale is FLOAT up to the first gradients of activations, so that it may "
+     "be "
+     "above 65504."},
     {"delayVarUpdates", NoEffect, nullptr, "", kSchedule},
     {"scheduleNonWeightUpdateGradientConsumersEarly", NoEffect, nullptr, "", kSchedule},
     {"enableInplaceAmbiguityChecking", Built, nullptr, "",

@@ -9,6 +9,7 @@
 #include "lower/channels_last.hpp"
 #include "lower/decompose.hpp"
 #include "lower/flatten.hpp"
+#include "lower/floating_point_checks.hpp"
 #include "lower/fold_batch_norm.hpp"
 #include "lower/fuse_elementwise.hpp"
 #include "lower/fuse_epilogue.hpp"
@@ -34,6 +35,8 @@ namespace {
 
 bool always(const PassContext &) { return true; }
 bool training(const PassContext &c) { return c.trains(); }
+bool keepingFloatLossScale(const PassContext &c) { return c.trains() && c.request.options.floatLossScale; }
+bool scalingLoss(const PassContext &c) { return c.trains() && c.request.options.automaticLossScale; }
 bool decomposingGradientSums(const PassContext &c) { return c.request.options.decomposeGradSum; }
 bool movingOffChip(const PassContext &c) {
   const auto isMoved = [](const Op *op) {
@@ -41,6 +44,7 @@ bool movingOffChip(const PassContext &c) {
   };
   return c.request.options.offChip.any() || std::ranges::any_of(c.main().ops(), isMoved);
 }
+bool checkingFloats(const PassContext &c) { return c.lowering.checkFloats; }
 bool fusing(const PassContext &c) { return c.lowering.fuse; }
 
 // ---- preparation ------------------------------------------------------------------------------
@@ -128,6 +132,7 @@ void flatten(PassContext &c) {
   c.replaceIr(lower::flatten(c.source(), c.keepOutputs ? lower::MainOutputs::Keep : lower::MainOutputs::Drop));
 }
 void simplify(PassContext &c) { lower::simplify(c.ir()); }
+void addFloatingPointChecks(PassContext &c) { lower::addFloatingPointChecks(c.ir()); }
 void foldLargeTransposes(PassContext &c) { lower::foldLargeTransposes(c.ir(), c.lowering.evaluate); }
 void widenHalves(PassContext &c) { lower::widenHalves(c.ir(), c.device()); }
 void decompose(PassContext &c) { lower::decompose(c.ir(), c.device()); }
@@ -159,7 +164,11 @@ constexpr Pass kPasses[] = {
     {"checkLoss", "refuse a loss that cannot be differentiated", Phase::Fwd0, training, checkLoss},
     {"setUpRandomSeeds", "give every random operator a seed of its own", Phase::Fwd1, always, setUpRandomSeeds},
     {"growBackwardPass", "add the gradients of all weights", Phase::Bwd0, training, growBackwardPass},
+    {"ensureFp32LossScale", "keep the loss scale in FLOAT up to the first gradients of activations", Phase::Bwd0,
+     keepingFloatLossScale, ensureFp32LossScale},
     {"addWeightUpdates", "add the optimizer's steps", Phase::Bwd0, training, addWeightUpdates},
+    {"transformAutomaticLossScale", "let the loss scale follow the gradients", Phase::Bwd0, scalingLoss,
+     transformAutomaticLossScale},
     {"checkAnchors", "refuse anchors that name no tensor", Phase::Bwd0, always, checkAnchors},
     {"prune", "remove what leads to no output, kept tensor or effect", Phase::PreAlias, always, pruneGraphs},
     {"applyPatterns", "run the patterns of the session", Phase::PreAlias, always, applyPatterns},
@@ -178,6 +187,8 @@ constexpr Pass kPasses[] = {
 
     {"flatten", "inline calls, replace in-place operators by functional ones", Phase::Flatten, always, flatten},
     {"simplify", "remove what computes nothing", Phase::Flatten, always, simplify},
+    {"addFloatingPointChecks", "watch for operators that make a NaN or an infinity", Phase::Flatten, checkingFloats,
+     addFloatingPointChecks},
     {"foldLargeTransposes", "compute transposes of constants that products read", Phase::Flatten, always,
      foldLargeTransposes},
     {"widenHalves", "compute in float32 what has no 16-bit kernel", Phase::Flatten, always, widenHalves},

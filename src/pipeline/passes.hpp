@@ -34,6 +34,8 @@ struct PassContext {
   PrepareRequest request;
   std::set<TensorId> anchors;
   std::map<TensorId, TensorId> weightToGradient;
+  std::map<TensorId, TensorId> namedToGradient;  // of the tensors whose gradients steer the loss scale
+  TensorIndex lossGradient;                      // where the backward pass starts
   Prepared result;
   lower::LowerOptions lowering;
   const lower::Backends *backends = nullptr;  // null in preparation
@@ -70,6 +72,8 @@ std::shared_ptr<const executable::Executable> lower(const Ir &ir, const lower::L
 void addLossOps(PassContext &context);  // LossSpec objects → ops; several are summed
 void checkLoss(PassContext &context);   // exists, one element, floating point
 void growBackwardPass(PassContext &context);
+void ensureFp32LossScale(PassContext &context);
 void addWeightUpdates(PassContext &context);
+void transformAutomaticLossScale(PassContext &context);
 
 }  // namespace popart::pipeline

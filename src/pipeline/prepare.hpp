@@ -13,6 +13,7 @@
 
 #include "transforms/add_optimizer.hpp"
 #include "transforms/off_chip.hpp"
+#include "transforms/automatic_loss_scale.hpp"
 #include "transforms/return_types.hpp"
 
 namespace popart::pipeline {
@@ -39,7 +40,9 @@ struct PipelineOptions {
   std::string logDir = ".";            // where dot files go
   bool decomposeGradSum = false;       // sums of three or more gradients become additions
   transforms::OffChip offChip;         // tensors in remote memory
-  bool verifyEachPass = false;         // otherwise verified at the end of each phase
+  bool floatLossScale = false;         // the loss scale is FLOAT up to the first gradients of activations
+  std::optional<transforms::AutomaticLossScale> automaticLossScale;
+  bool verifyEachPass = false;  // otherwise verified at the end of each phase
 };
 
 struct PrepareRequest {

@@ -96,7 +96,9 @@ void PassContext::replaceIr(std::unique_ptr<Ir> ir) {
 
 void runPass(PassContext &c, const Pass &pass) {
   check(pass.applies(c), "pass '{}' does not apply: it belongs to {}", pass.name,
-        isPreparation(pass.phase) ? "training. Give a loss" : "devices with fused kernels. Choose another device");
+        isPreparation(pass.phase) ? "training, or to an option. Give a loss, or the option"
+                                  : "devices with fused kernels, or to an option. Choose another device, or give "
+                                    "the option");
   const auto start = std::chrono::steady_clock::now();
   pass.run(c);
   const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;

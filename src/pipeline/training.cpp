@@ -4,7 +4,10 @@
 #include <popart/logging.hpp>
 
 #include "autodiff/autodiff.hpp"
+#include "base/nearest.hpp"
 #include "pipeline/passes.hpp"
+#include "transforms/automatic_loss_scale.hpp"
+#include "transforms/float_loss_scale.hpp"
 #include "transforms/update_emitter.hpp"
 
 namespace popart::pipeline {
@@ -38,6 +41,21 @@ TensorIndex lossGradient(PassContext &c, const Tensor &loss) {
       .addConnectedOp(opDef("Cast"), {variable}, {main.freeId(id)},
                       {{"to", int64_t{toOnnxDataType(loss.info.dataType())}}}, Op::Settings(main))
       ->outputs()[0];
+}
+
+// Tensors of the model whose gradients steer the loss scale, where the user names them.
+std::vector<TensorId> trackedTensors(const PassContext &c) {
+  const auto &scaling = c.request.options.automaticLossScale;
+  if (!scaling) return {};
+  for (const TensorId &id : scaling->named)
+    if (!c.main().contains(id)) {
+      std::vector<std::string> ids;
+      for (const Tensor *t : c.main().tensors()) ids.push_back(t->id);
+      throw error(
+          "automaticLossScalingSettings.toTrackTensors: '{}' names no tensor of the model. Nearest existing names: {}",
+          id, nearest(id, ids));
+    }
+  return scaling->named;
 }
 
 }  // namespace
@@ -91,12 +109,33 @@ void growBackwardPass(PassContext &c) {
     if (main.contains(forward) && std::find(targets.begin(), targets.end(), forward) == targets.end())
       targets.push_back(forward);
   }
-  const TensorIndex start = lossGradient(c, *main.getTensor(c.request.loss));
-  const std::map<TensorId, TensorId> gradients = autodiff::growBackward(main, c.request.loss, start, targets);
+  const std::vector<TensorId> tracked = trackedTensors(c);
+  for (const TensorId &id : tracked)
+    if (std::find(targets.begin(), targets.end(), id) == targets.end()) targets.push_back(id);
+  c.lossGradient = lossGradient(c, *main.getTensor(c.request.loss));
+  const std::map<TensorId, TensorId> gradients = autodiff::growBackward(main, c.request.loss, c.lossGradient, targets);
+  for (const TensorId &id : tracked)
+    if (auto it = gradients.find(id); it != gradients.end()) c.namedToGradient.insert(*it);
   for (const TensorId &weight : weights)
     if (auto it = gradients.find(weight); it != gradients.end()) c.weightToGradient[weight] = it->second;
   if (c.weightToGradient.empty())
     logging::ir::warn("No variable has a gradient path to the loss '{}': nothing will be trained", c.request.loss);
+}
+
+void ensureFp32LossScale(PassContext &c) {
+  check(c.lossGradient.valid(), "pass 'ensureFp32LossScale': there is no backward pass. Run growBackwardPass first");
+  Graph &main = c.main();
+  const Op *cast = main.tensor(c.lossGradient).getProducerUnsafe();
+  const TensorIndex wide =
+      cast ? cast->inputs()[0]
+           : main.addConstant(main.freeId("lossScaling"), TensorData::scalar(c.request.updates->lossScaling.val()));
+  transforms::ensureFp32LossScale(main, c.lossGradient, wide);
+}
+
+void transformAutomaticLossScale(PassContext &c) {
+  transforms::transformAutomaticLossScale(
+      c.main(), *c.request.options.automaticLossScale,
+      {*c.request.updates, c.weightToGradient, c.namedToGradient, c.result.optimizerScalars});
 }
 
 void addWeightUpdates(PassContext &c) {

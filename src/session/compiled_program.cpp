@@ -62,7 +62,8 @@ std::string targetOf(const CompileOptions &options) {
 ProgramDescription describeProgram(const Ir &ir, const CompileOptions &options, ValueTable *held) {
   ProgramDescription d{"", targetOf(options), options.threads};
   ValueTable values;
-  std::string text = "popart " + core::versionString() + "\n" + d.target + "\n" + toText(d.threads) + " threads\n";
+  std::string text = "popart " + core::versionString() + "\n" + d.target + "\n" + toText(d.threads) + " threads\n" +
+                     (options.checkFloats ? "floating point checks\n" : "");
   ConstantHashes fresh;
   const KnownHashes &known = (options.constants ? *options.constants : fresh).of(ir, options.threads);
   d.key = fingerprintOf(text + printWithTable(ir, values, false, &known));
@@ -98,6 +99,7 @@ void CompiledProgram::compile(const Ir &ir, const CompileOptions &options) {
   lowering.backends = options.device->backends();
   lowering.evaluate = options.evaluate;
   lowering.threads = options.threads;
+  lowering.checkFloats = options.checkFloats;
   lowering.maxMemoryBytes = options.maxMemoryBytes / options.replicas;
   checkTensorsFit(ir);
   checkGroups(ir, options.replicas);

@@ -35,6 +35,7 @@ struct CompileOptions {
   runtime::Waking waking = runtime::Waking::AsPays;  // of these threads
   int64_t maxMemoryBytes = 0;                        // of all replicas together; 0: no limit
   OrderRule order = OrderRule::Accept;
+  bool checkFloats = false;             // runs end with runtime_error at the first op that makes a NaN or an infinity
   std::string cacheFolder;              // where compiled programs are looked for and kept; empty: nowhere
   bool cacheVariables = true;           // kept programs have the first values of their variables with them
   std::set<TensorId> broadcastInputs;   // streams of which all replicas get the same values
@@ -44,7 +45,7 @@ struct CompileOptions {
 };
 
 // What names the compiled program of an Ir: its text (names, attributes, constants; not values of variables), the
-// target and the number of threads. `held`: receives the values that stand in that text by content.
+// target, the number of threads and what is checked. `held`: receives the values that stand in that text by content.
 ProgramDescription describeProgram(const Ir &ir, const CompileOptions &options, ValueTable *held = nullptr);
 // The device, its kernel providers and the instruction set they use: "cpu (cpu AVX3_ZEN4, user, ref)".
 std::string targetOf(const CompileOptions &options);

@@ -16,6 +16,7 @@ struct ScalarVariable {
   TensorId id;
   std::string name;
   TensorId weight;
+  bool unscales = false;  // see OptimizerScalar
 };
 
 // `weightToGradient`: finished gradients by weight. Returns the scalar variables made, in order of creation.

@@ -11,7 +11,7 @@ TensorIndex UpdateEmitter::scalar(const std::string &name, const WeightUpdate &u
   if (const TensorIndex made = graph_.find(id); made.valid()) return made;
   const TensorData data = TensorData::scalar(scalar.value.val());
   if (scalar.value.isConst()) return graph_.addConstant(id, data);
-  scalarVariables_.push_back({id, name, u.id});
+  scalarVariables_.push_back({id, name, u.id, scalar.unscales});
   return graph_.addVariable(id, data);
 }
 

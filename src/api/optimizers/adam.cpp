@@ -138,7 +138,7 @@ OptimizerScalar Adam::scalar(const std::string &name, const TensorId &weight) co
   if (name == "adamEps")
     return make(name, weight, epss_.get(weight).val() * kept, epss_.get(weight).isConst() && keptConst);
   if (name == "gradientScale")
-    return make(name, weight, kept / gradientDivisor(), scaledOptimizerState_ || ls.isConst());
+    return unscaling(make(name, weight, kept / gradientDivisor(), scaledOptimizerState_ || ls.isConst()));
   if (name == "weightDecay") {
     const bool scaled = decayMode_ == WeightDecayMode::L2Regularization;
     return make(name, weight, wds_.get(weight).val() * (scaled ? kept : 1.0f),

@@ -134,7 +134,7 @@ OptimizerScalar Adaptive::scalar(const std::string &name, const TensorId &weight
   if (name == "eps") return plain(epss_);
   if (name == "weightDecay") return plain(wds_);
   if (name == "momentum") return plain(ms_);
-  if (name == "gradientScale") return make(name, weight, 1.0f / gradientDivisor(), lossScaling().isConst());
+  if (name == "gradientScale") return unscaling(make(name, weight, 1.0f / gradientDivisor(), lossScaling().isConst()));
   throw internal_error("Adaptive '{}': no scalar of this name: got '{}'.", weight, name);
 }
 

@@ -160,28 +160,28 @@ OptimizerScalar SGD::scalar(const std::string &name, const TensorId &weight) con
   const float r = f.accumulates ? rf : 1.0f;
   const bool combined = accumulatorAndMomentum_ == SGDAccumulatorAndMomentum::Combined;
   if (name == "scaledLearningRate0")
-    return make(name, weight, lr.val() * (1 - dm.val()) / gradientDivisor(),
-                lr.isConst() && dm.isConst() && ls.isConst());
+    return unscaling(make(name, weight, lr.val() * (1 - dm.val()) / gradientDivisor(),
+                          lr.isConst() && dm.isConst() && ls.isConst()));
   if (name == "weightDecayScaleFactor0")
     return make(name, weight, 1 - lr.val() * (1 - dm.val()) * wd.val(), lr.isConst() && dm.isConst() && wd.isConst());
   if (name == "scaledWeightDecay1")
     return make(name, weight, (1 - dm.val()) * wd.val() * vs.val(), dm.isConst() && wd.isConst() && vs.isConst());
   if (name == "dampeningScaleFactor1") {
     const float scale = f.accumulates ? (mean ? 1.0f : rf) : (mean ? 1.0f / rf : 1.0f);
-    return make(name, weight, (1 - dm.val()) * vs.val() * scale / (ls.val() * (mean ? af : 1.0f)),
-                dm.isConst() && vs.isConst() && ls.isConst());
+    return unscaling(make(name, weight, (1 - dm.val()) * vs.val() * scale / (ls.val() * (mean ? af : 1.0f)),
+                          dm.isConst() && vs.isConst() && ls.isConst()));
   }
   if (name == "scaledLearningRate1") return make(name, weight, lr.val() / (vs.val() * r), lr.isConst() && vs.isConst());
   if (name == "scaledMomentum1") return make(name, weight, mm.val() / r, mm.isConst());
   if (name == "scaledMomentum2") return make(name, weight, mm.val(), mm.isConst());
   if (name == "scaledLearningRate2") return make(name, weight, lr.val() / vs.val(), lr.isConst() && vs.isConst());
   if (name == "dampeningScaleFactor2")
-    return make(name, weight, (1 - dm.val()) * vs.val() / gradientDivisor(),
-                dm.isConst() && vs.isConst() && ls.isConst());
+    return unscaling(make(name, weight, (1 - dm.val()) * vs.val() / gradientDivisor(),
+                          dm.isConst() && vs.isConst() && ls.isConst()));
   if (name == "nesterovGradScaleFactor") return make(name, weight, vs.val() * (combined ? r : 1.0f), vs.isConst());
   if (name == "nesterovUnscale") {
     const float divisor = combined ? ls.val() * (mean ? af * rf : 1.0f) : gradientDivisor();
-    return make(name, weight, 1.0f / divisor, ls.isConst());
+    return unscaling(make(name, weight, 1.0f / divisor, ls.isConst()));
   }
   if (name == "weightDecay") return make(name, weight, wd.val(), wd.isConst());
   if (name == "momentum") return make(name, weight, mm.val(), mm.isConst());

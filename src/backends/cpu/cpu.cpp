@@ -20,11 +20,11 @@ class CpuBackend final : public executable::Backend {
  public:
   CpuBackend() {
     for (auto table :
-         {matmulKernels(),  elementwiseKernels(), reduceKernels(), rowwiseKernels(),     lossKernels(),
-          convKernels(),    poolKernels(),        normKernels(),   lrnKernels(),         spatialMoveKernels(),
-          moveKernels(),    indexKernels(),       orderKernels(),  randomKernels(),      scatterKernels(),
-          dynamicKernels(), classLossKernels(),   padKernels(),    generalPoolKernels(), productKernels(),
-          foldKernels(),    depthFirstKernels()})
+         {matmulKernels(),  elementwiseKernels(), reduceKernels(),    rowwiseKernels(),     lossKernels(),
+          convKernels(),    poolKernels(),        normKernels(),      lrnKernels(),         spatialMoveKernels(),
+          moveKernels(),    indexKernels(),       orderKernels(),     randomKernels(),      scatterKernels(),
+          dynamicKernels(), classLossKernels(),   padKernels(),       generalPoolKernels(), productKernels(),
+          foldKernels(),    depthFirstKernels(),  nonFiniteKernels(), histogramKernels()})
       for (const Entry &e : table) entries_[e.type].push_back(&e);
   }
 

@@ -1,4 +1,5 @@
-// Reference kernels of Init and PrintTensor. Undefined content is zero as well: runs repeat to the bit.
+// Reference kernels of Init, PrintTensor and of what watches values. Undefined content is zero as well: runs repeat to the
+// bit.
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -93,9 +94,35 @@ void printTensor(const Context &c) {
   std::fputs(line.c_str(), stderr);
 }
 
+void firstNonFinite(const Context &c) {
+  auto *first = c.out[0].as<int64_t>();
+  first[0] = first[1] = -1;
+  for (int64_t i = c.in[0].size(); i-- > 0;) {
+    const double x = load(c.in[0], i);
+    if (std::isnan(x)) first[0] = i;
+    if (std::isinf(x)) first[1] = i;
+  }
+}
+
+void floatingPointCheck(const Context &c) {
+  constexpr executable::FailureKind kKinds[] = {executable::FailureKind::NotANumber, executable::FailureKind::Infinity};
+  for (int k = 0; k < 2; ++k) {
+    const int64_t position = c.in[0].as<const int64_t>()[k];
+    bool isNew = position >= 0;
+    for (size_t i = 1; i < c.in.size(); ++i) isNew = isNew && c.in[i].as<const int64_t>()[k] < 0;
+    if (isNew)
+      c.run.report({.kind = kKinds[k],
+                    .position = position,
+                    .subject = c.op.attrString("checked_op").c_str(),
+                    .tensor = c.op.attrString("tensor").c_str()});
+  }
+}
+
 constexpr Entry kEntries[] = {
     {"Init", init},
     {"PrintTensor", printTensor},
+    {"FirstNonFinite", firstNonFinite},
+    {"FloatingPointCheck", floatingPointCheck},
 };
 
 }  // namespace

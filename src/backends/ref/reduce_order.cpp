@@ -1,8 +1,10 @@
-// Reference kernels that order elements: ArgMax, ArgMin, TopK, Sort, ReduceMedian. NaN counts as larger than every
-// number, ties go to the smaller index.
+// Reference kernels that order or count elements: ArgMax, ArgMin, TopK, Sort, ReduceMedian, Histogram. NaN counts as
+// larger than every number, ties go to the smaller index.
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
+#include "backends/ref/element.hpp"
 #include "backends/ref/families.hpp"
 #include "backends/ref/reduction.hpp"
 
@@ -79,9 +81,22 @@ void median(const Context &c) {
   });
 }
 
+void histogram(const Context &c) {
+  const auto &levels = c.op.attributes.getAttribute<std::vector<float>>("levels");
+  const bool isAbsolute = c.op.attrInt("absoluteOfInput") != 0;
+  auto *counts = c.out[0].as<uint32_t>();
+  std::fill_n(counts, levels.size() + 1, 0u);
+  for (int64_t i = 0; i < c.in[0].size(); ++i) {
+    const double x = isAbsolute ? std::abs(load(c.in[0], i)) : load(c.in[0], i);
+    size_t bin = 0;
+    while (bin < levels.size() && !(x < levels[bin])) ++bin;
+    ++counts[bin];
+  }
+}
+
 constexpr Entry kTable[] = {
     {"ArgMax", argExtreme<true>}, {"ArgMin", argExtreme<false>}, {"TopK", topK}, {"Sort", sort},
-    {"ReduceMedian", median},
+    {"ReduceMedian", median},     {"Histogram", histogram},
 };
 
 }  // namespace

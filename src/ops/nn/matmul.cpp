@@ -6,6 +6,7 @@
 
 #include "ops/catalog.hpp"
 #include "ops/forward_op.hpp"
+#include "ops/nn/products.hpp"
 #include "ops/operand_layouts.hpp"
 #include "ops/rules.hpp"
 
@@ -108,6 +109,13 @@ OpDef gradientRow(const char *type, const char *other, DecomposeFn decompose) {
 }
 
 }  // namespace
+
+bool isProduct(const Op &op) {
+  for (const Role role : {Role::MatMul, Role::Conv, Role::ConvDataGrad, Role::ConvWeightsGrad})
+    if (op.is(role)) return true;
+  static const OpDef *const gradients[] = {&opDef("MatMulLhsGrad"), &opDef("MatMulRhsGrad")};
+  return &op.def() == gradients[0] || &op.def() == gradients[1];
+}
 
 OpDefs matMulOps() {
   OpDefs rows;

@@ -150,4 +150,46 @@ CUMULATIVE = [
     ),
 ]
 
-CASES = REDUCTIONS + ORDER + CUMULATIVE
+SPECIAL = np.array([[1.0, np.nan, -3.0, np.inf], [0.25, -np.inf, 2.0, 0.0]], np.float32)
+
+
+def counts(x, levels):
+    """NumPy's histogram from -inf to inf; NaN is below no level."""
+    edges = [-np.inf, *levels, np.inf]
+    found = np.histogram(np.clip(np.where(np.isnan(x), np.inf, x), -1e300, 1e300), edges)[0]
+    return found.astype(np.uint32)
+
+
+COUNTS = [
+    Case("Histogram", [floats(3, 50)], {"levels": [-1.0, 0.0, 1.5]}, lambda x: counts(x, [-1.0, 0.0, 1.5])),
+    Case(
+        "Histogram",
+        [floats(41000)],
+        {"levels": [0.5, 1.0], "absoluteOfInput": 1},
+        lambda x: counts(np.abs(x), [0.5, 1.0]),
+        name="tasks",
+    ),
+    Case(
+        "Histogram",
+        [SPECIAL],
+        {"levels": [2.0], "absoluteOfInput": 1},
+        lambda x: np.array([3, 5], np.uint32),
+        name="a level counts as above, as NaN does",
+    ),
+    Case("Histogram", [floats(0, 3)], {"levels": [0.0]}, lambda x: np.zeros(2, np.uint32)),
+    Case("Histogram", [floats(3)], {"levels": [1.0, 1.0]}, refuses="levels must be strictly increasing"),
+    Case("Histogram", [floats(3)], {"levels": []}, refuses="levels must be strictly increasing"),
+    Case("FirstNonFinite", [SPECIAL], {}, lambda x: np.array([1, 3]), name="both"),
+    Case("FirstNonFinite", [SPECIAL[:, 2:]], {}, lambda x: np.array([-1, 1]), name="infinity"),
+    Case("FirstNonFinite", [floats(2, 3)], {}, lambda x: np.array([-1, -1])),
+    Case("FirstNonFinite", [floats(0)], {}, lambda x: np.array([-1, -1])),
+    Case(
+        "FirstNonFinite",
+        [np.where(np.arange(70000) >= 66000, np.nan, 1).astype(np.float32)],
+        {},
+        lambda x: np.array([66000, -1]),
+        name="tasks",
+    ),
+]
+
+CASES = REDUCTIONS + ORDER + CUMULATIVE + COUNTS

@@ -129,7 +129,6 @@ NOT_YET = {
     "roi_align": lambda t, s: ops.roi_align(
         t, popxl.variable(np.ones((1, 4), np.float32)), popxl.variable(np.zeros(1, np.int32)), (2, 2), 1.0, 1
     ),
-    "histogram": lambda t, s: ops.histogram(t, [0.0, 1.0], False),
     "matmul_pow2scaled": lambda t, s: ops.matmul_pow2scaled(t, t, s),
     "pow2scale_cast_to_fp8": lambda t, s: ops.pow2scale_cast_to_fp8(t, s, popxl.float8_143),
     "pow2scale_cast_from_fp8": lambda t, s: ops.pow2scale_cast_from_fp8(t, s, popxl.float16),

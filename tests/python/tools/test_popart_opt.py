@@ -78,6 +78,12 @@ def test_summary_hides_long_values() -> None:
 
 
 TRAINING_PASSES = {"addLossOps", "checkLoss", "growBackwardPass", "addWeightUpdates", "addAccumulationLoop"}
+# What must have run before a pass.
+BEFORE = {
+    "addWeightUpdates": ["growBackwardPass"],
+    "ensureFp32LossScale": ["growBackwardPass"],
+    "transformAutomaticLossScale": ["growBackwardPass", "addWeightUpdates"],
+}
 WITH_LOSS = """main {
   stream %in : float32[2, 3]
   variable %w : float32[3, 4] = 0.5
@@ -93,9 +99,10 @@ def test_every_listed_pass_can_be_named() -> None:
     assert set(names) >= TRAINING_PASSES
     assert len(names) == len(set(names))
     for name in names:
-        result = run("-", "--pass", name, "--verify", "--loss", "loss", "--keep", "loss", text=WITH_LOSS)
-        if name == "addWeightUpdates":  # updates need gradients
-            result = run("-", "-p", "growBackwardPass", "-p", name, "--verify", "--loss", "loss", text=WITH_LOSS)
+        words = [word for first in BEFORE.get(name, []) for word in ("-p", first)]
+        options = ["--verify", "--loss", "loss", "--loss-scale", "8", "--check-floats"]
+        text = WITH_LOSS.replace("float32", "float16") if "LossScale" in name else WITH_LOSS
+        result = run("-", *words, "--pass", name, *options, *([] if words else ["--keep", "loss"]), text=text)
         assert result.returncode == 0, (name, result.stderr)
 
 

@@ -47,6 +47,15 @@ TEST(RunContext, names_the_operator_within_a_kernel_of_several) {
   EXPECT_EQ(context.message("FusedElementwise 'y'").find("Div in FusedElementwise 'y': an integer"), 0u);
 }
 
+TEST(RunContext, names_the_operator_that_a_kernel_watches) {
+  std::atomic<bool> failed{false};
+  RunContext context(failed);
+  context.report({.kind = FailureKind::NotANumber, .position = 4, .subject = "Log 'y'", .tensor = "Log:0"});
+  EXPECT_EQ(
+      context.message("FloatingPointCheck 'y'").find("Log 'y': its result 'Log:0' is not finite: got NaN at element 4"),
+      0u);
+}
+
 TEST(RunContext, tells_the_words_of_a_user_kernel) {
   std::atomic<bool> failed{false};
   RunContext context(failed);

@@ -1,0 +1,52 @@
+// Rows that watch values while a program runs (src/lower/floating_point_checks.hpp puts them in):
+//   FirstNonFinite       positions of the first NaN and of the first infinity of a tensor
+//   FloatingPointCheck   ends the run when a result holds one that no operand of its operator had
+#include <popart/op.hpp>
+
+#include "ops/catalog.hpp"
+#include "ops/rules.hpp"
+
+namespace popart::ops {
+namespace {
+
+constexpr TypeSet kPositions = typeBit(DataType::INT64);
+
+OpDef firstNonFiniteRow() {
+  return OpDef("ai.graphcore", "FirstNonFinite", {1})
+      .input("x", kFloats)
+      .output("positions")
+      .infer([](InferContext &c) { c.out(0, DataType::INT64, {2}); })
+      .traits(Trait::Internal)
+      .layouts([](const Op &, OperandLayouts &layouts) { layouts.in[0] = OperandLayout::Alike; })
+      .notOnnx()
+      .noGrad("it is made after differentiation")
+      .doc("Positions in C order of the first NaN and of the first infinity of x; -1 where there is none.");
+}
+
+OpDef floatingPointCheckRow() {
+  return OpDef("popart", "FloatingPointCheck", {1})
+      .input("result", kPositions)
+      .input("operands", kPositions, "", Arity::Variadic)
+      .attrRequired("checked_op", AttributeType::String)
+      .attrRequired("tensor", AttributeType::String)
+      .infer([](InferContext &c) {
+        for (int i = 0; i < c.inputCount(); ++i)
+          c.require(c.shape(i) == Shape{2}, "input {} must be the result of FirstNonFinite: got shape {}", i,
+                    c.shape(i));
+      })
+      .traits(Trait::Internal | Trait::SideEffect)
+      .notOnnx()
+      .noGrad("it is made after differentiation")
+      .doc("Ends the run when the result of checked_op holds a NaN or an infinity that none of its operands held.");
+}
+
+}  // namespace
+
+OpDefs floatingPointCheckOps() {
+  OpDefs rows;
+  rows.push_back(firstNonFiniteRow());
+  rows.push_back(floatingPointCheckRow());
+  return rows;
+}
+
+}  // namespace popart::ops
