@@ -281,7 +281,7 @@ def histogram(t: Tensor, levels: list[float], absolute_of_input: bool) -> Tensor
 
     Raises:
         ValueError: levels are not strictly increasing.
-        popart_exception: the operator is not supported yet.
+        popart_exception: t holds no floats, or there are no levels.
     """
     if any(b <= a for a, b in itertools.pairwise(levels)):
         raise ValueError(f"levels must be strictly increasing: got {levels}.")

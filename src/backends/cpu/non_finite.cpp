@@ -1,6 +1,6 @@
-// The first NaN and the first infinity of a tensor in any layout. Blocks are tested for any exponent of all ones, which
-// vectorises; only a block that has one is looked at element by element. Packed tensors are tested as they lie, padding
-// included, and unpacked when something was found.
+// What watches values: the first NaN and the first infinity of a tensor in any layout, and the check of a result. Blocks
+// are tested for any exponent of all ones, which vectorises; only a block that has one is looked at element by element.
+// Packed tensors are tested as they lie, padding included, and unpacked when something was found.
 #include <algorithm>
 
 #include <popart/op.hpp>
@@ -108,7 +108,39 @@ std::unique_ptr<executable::Kernel> createFirstNonFinite(const KernelRequest &re
   return std::make_unique<FirstNonFiniteKernel>(request.inputs[0], find);
 }
 
-constexpr Entry kEntries[] = {{"FirstNonFinite", createFirstNonFinite}};
+// As the reference's: the result's positions come first.
+class FloatingPointCheckKernel final : public executable::HostKernel {
+ public:
+  explicit FloatingPointCheckKernel(const KernelRequest &request)
+      : inputs_(request.inputs.size()),
+        op_(request.op->attrString("checked_op")),
+        tensor_(request.op->attrString("tensor")) {}
+  std::string name() const override { return "floating point check"; }
+  void run(const KernelArgs &args, int) const noexcept override {
+    using enum executable::FailureKind;
+    for (const int which : {0, 1}) {
+      const auto position = [&](size_t i) { return static_cast<const int64_t *>(args.in[i])[which]; };
+      bool isNew = position(0) >= 0;
+      for (size_t i = 1; i < inputs_; ++i) isNew = isNew && position(i) < 0;
+      if (isNew)
+        args.context.report({.kind = which == 0 ? NotANumber : Infinity,
+                             .position = position(0),
+                             .subject = op_.c_str(),
+                             .tensor = tensor_.c_str()});
+    }
+  }
+
+ private:
+  size_t inputs_;
+  std::string op_, tensor_;
+};
+
+std::unique_ptr<executable::Kernel> createFloatingPointCheck(const KernelRequest &request, std::string &) {
+  return std::make_unique<FloatingPointCheckKernel>(request);
+}
+
+constexpr Entry kEntries[] = {{"FirstNonFinite", createFirstNonFinite},
+                              {"FloatingPointCheck", createFloatingPointCheck}};
 
 }  // namespace
 

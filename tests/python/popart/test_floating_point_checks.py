@@ -4,7 +4,9 @@ import numpy as np
 import popart
 import pytest
 
+import onnx
 from tests.python.popart.test_accumulation import CASES, WEIGHTS, model, weights_of
+from tests.python.popart.test_half_storage import SHAPE, half_model
 from tests.python.popart.test_replicas import replicated
 
 HALF, FLOAT = np.float16, np.float32
@@ -190,3 +192,66 @@ def test_gradients_and_updates_are_named():
     message = refusal(lambda: session.run(popart.PyStepIO({}, session.initAnchorArrays())))
     assert "Grad" in message.split(":")[0] and "at element 1" in message
     assert "its result 'Gradient___w'" in message
+
+
+def test_cached_programs_with_and_without_checks_are_two(tmp_path):
+    def build(builder, x):
+        return builder.aiOnnx.log([x], debugContext="root")
+
+    info = popart.TensorInfo("FLOAT", [2])
+    zero = np.zeros(2, FLOAT)
+    for _ in range(2):
+        plain = popart.SessionOptions()
+        plain.enableEngineCaching, plain.cachePath = True, str(tmp_path)
+        np.testing.assert_array_equal(session_of(build, [info], options=plain)(zero), [-np.inf] * 2)
+        watched = checking()
+        watched.enableEngineCaching, watched.cachePath = True, str(tmp_path)
+        assert refusal(session_of(build, [info], options=watched), zero).startswith("Log 'root")
+    assert len(list(tmp_path.glob("*.popef"))) == 2
+
+
+def test_branches_are_watched_where_they_run():
+    def build(builder, x, flag):
+        names = {True: "log", False: "abs"}
+        branches = {}
+        for taken, name in names.items():
+            branches[taken] = builder.createSubgraphBuilder()
+            branches[taken].addInputTensorFromParentGraph(x)
+            branches[taken].addOutputTensor(getattr(branches[taken].aiOnnx, name)([x], debugContext="branch"))
+        return builder.aiOnnx.logical_if([flag], 1, branches[False], branches[True])[0]
+
+    run = session_of(build, [popart.TensorInfo("FLOAT", [2]), popart.TensorInfo("BOOL", [])])
+    zero = np.zeros(2, FLOAT)
+    np.testing.assert_array_equal(run(zero, np.array(False)), zero)
+    assert refusal(run, zero, np.array(True)).startswith("Log 'branch")
+    np.testing.assert_array_equal(run(zero, np.array(False)), zero)
+
+
+def test_half_training_of_a_network_has_the_same_weights(tmp_path):
+    """An exported network of many kinds of operators in FLOAT16, trained with and without checks."""
+    x = np.random.default_rng(0).normal(size=SHAPE).astype(HALF)
+    results = []
+    for options in (popart.SessionOptions(), checking()):
+        builder = popart.Builder(half_model())
+        labels = builder.addInputTensor("INT32", [4], "labels")
+        loss = builder.aiGraphcore.nllloss(["output", labels], popart.ReductionType.Mean)
+        session = popart.TrainingSession(
+            builder.getModelProto(),
+            popart.DataFlow(1, [loss]),
+            loss,
+            popart.SGD({"defaultLearningRate": (0.02, False), "defaultMomentum": (0.9, True)}),
+            popart.DeviceManager().createCpuDevice(),
+            userOptions=options,
+        )
+        session.prepareDevice()
+        session.weightsFromHost()
+        anchors = session.initAnchorArrays()
+        for _ in range(3):
+            session.run(popart.PyStepIO({"input": x, "labels": np.array([0, 3, 1, 4], np.int32)}, anchors))
+        path = str(tmp_path / "model.onnx")
+        session.modelToHost(path)
+        saved = {t.name: onnx.numpy_helper.to_array(t) for t in onnx.load(path).graph.initializer}
+        results.append(saved | {"loss": anchors[loss].copy()})
+    assert len(results[0]) > 10 and np.isfinite(results[0]["loss"])
+    for name, value in results[0].items():
+        np.testing.assert_array_equal(results[1][name], value, err_msg=name)

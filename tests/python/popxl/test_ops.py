@@ -110,6 +110,19 @@ def test_reduction_over_no_axes_keeps_elements():
     np.testing.assert_allclose(evaluate(lambda x: ops.l1(x, []), X), np.abs(X), rtol=1e-6)
 
 
+def test_histogram():
+    levels = [-0.5, 0.0, 1.0]
+    counts = evaluate(lambda x: ops.histogram(x, levels, False), X)
+    assert counts.dtype == np.uint32
+    np.testing.assert_array_equal(counts, np.histogram(X, [-np.inf, *levels, np.inf])[0])
+    half = evaluate(lambda x: ops.histogram(x, [0.5], True), X.astype(np.float16))
+    np.testing.assert_array_equal(half, [np.sum(np.abs(X.astype(np.float16)) < 0.5), np.sum(np.abs(X) >= 0.5)])
+    with pytest.raises(ValueError, match="strictly increasing"):
+        evaluate(lambda x: ops.histogram(x, [1.0, 1.0], False), X)
+    with pytest.raises(popart_core.popart_exception, match="element type"):
+        evaluate(lambda x: ops.histogram(x, [1.0], False), X.astype(np.int32))
+
+
 def test_arg_topk_cumsum():
     np.testing.assert_array_equal(evaluate(lambda x: ops.argmax(x, -1), X), np.argmax(X, -1).astype(np.int32))
     np.testing.assert_array_equal(evaluate(lambda x: ops.argmin(x, 1, True), X), np.argmin(X, 1, keepdims=True))
