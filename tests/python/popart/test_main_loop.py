@@ -14,7 +14,7 @@ ROWS, WIDTH, RATE = 2, 3, np.float32(0.25)
 WEIGHTS = RNG.normal(size=(WIDTH,)).astype(np.float32)
 
 
-def session_for(anchors, batches, micro_batches, reduction=popart.ReductionType.Sum):
+def session_for(anchors, batches, micro_batches, reduction=popart.ReductionType.Sum, replicas=1):
     """Train loss = sum(x w) by SGD: the gradient of w is the sum of the rows of x."""
     builder = popart.Builder()
     x = builder.addInputTensor("FLOAT", [ROWS, WIDTH], "x")
@@ -25,6 +25,8 @@ def session_for(anchors, batches, micro_batches, reduction=popart.ReductionType.
     options = popart.SessionOptions()
     options.enableGradientAccumulation = micro_batches > 1
     options.accumulationFactor = micro_batches
+    options.enableReplicatedGraphs = replicas > 1
+    options.replicatedGraphCount = replicas
     session = popart.TrainingSession(
         fnModel=builder.getModelProto(),
         dataFlow=popart.DataFlow(batches, {names[name]: kind for name, kind in anchors.items()}),
@@ -39,23 +41,25 @@ def session_for(anchors, batches, micro_batches, reduction=popart.ReductionType.
 
 
 def micro_batch_values(data):
-    """What each anchor is in each micro-batch of data[batch, micro-batch], of w after the update."""
+    """What each anchor is on each replica in each micro-batch of data[batch, micro-batch, replica]; w: updated."""
     w, values = WEIGHTS.copy(), {name: [] for name in ("x", "y", "loss", "gradient", "w")}
     for batch in data:
         gradients = np.zeros_like(w)
         for x in batch:
             values["x"].append(x)
             values["y"].append(x * w)
-            values["loss"].append((x * w).sum())
-            values["gradient"].append(x.sum(axis=0))
-            gradients += x.sum(axis=0)
+            values["loss"].append((x * w).sum(axis=(1, 2)))
+            values["gradient"].append(x.sum(axis=1))
+            gradients += x.sum(axis=(0, 1))
         w = w - RATE * gradients
-        values["w"] += [w] * len(batch)
+        values["w"] += [np.stack([w] * batch.shape[1])] * len(batch)
     return {name: np.array(list_) for name, list_ in values.items()}
 
 
 def returned(values, kind, batches, micro_batches, per_batch):
-    """The array of initAnchorArrays that `kind` fills from the values of all micro-batches."""
+    """The array of initAnchorArrays that `kind` fills from the values of all micro-batches and replicas."""
+    if values.shape[1] == 1:
+        values = values[:, 0]
     shape = values.shape[1:]
     if kind.id() == popart.AnchorReturnTypeId.Final:
         return values[-1]
@@ -66,6 +70,7 @@ def returned(values, kind, batches, micro_batches, per_batch):
     return values[period - 1 :: period].reshape((*prefix, *shape))
 
 
+@pytest.mark.parametrize("replicas", [1, 2])
 @pytest.mark.parametrize("micro_batches", [1, 2])
 @pytest.mark.parametrize(
     ("batches", "kind"),
@@ -77,11 +82,11 @@ def returned(values, kind, batches, micro_batches, per_batch):
     ],
     ids=str,
 )
-def test_anchors_return_what_their_type_says(kind, batches, micro_batches):
+def test_anchors_return_what_their_type_says(kind, batches, micro_batches, replicas):
     """Values of a micro-batch, an input, a scalar, a gradient and a weight, in two runs of one session."""
     names = ["y", "x", "loss", "gradient", "w"]
-    session, ids = session_for(dict.fromkeys(names, kind), batches, micro_batches)
-    data = RNG.normal(size=(2 * batches, micro_batches, ROWS, WIDTH)).astype(np.float32)
+    session, ids = session_for(dict.fromkeys(names, kind), batches, micro_batches, replicas=replicas)
+    data = RNG.normal(size=(2 * batches, micro_batches, replicas, ROWS, WIDTH)).astype(np.float32)
     values = micro_batch_values(data)
     for run in range(2):
         arrays = session.initAnchorArrays()
@@ -91,6 +96,27 @@ def test_anchors_return_what_their_type_says(kind, batches, micro_batches):
             expected = returned(values[name][part], kind, batches, micro_batches, per_batch=name == "w")
             assert arrays[ids[name]].shape == expected.shape
             np.testing.assert_allclose(arrays[ids[name]], expected, rtol=1e-5, atol=1e-6, err_msg=name)
+
+
+# elements that an array needs per element of the tensor, for 4 batches of 2 micro-batches on 3 replicas
+ELEMENTS = {("All",): 24, ("EveryN", 2): 12, ("EveryN", 4): 6, ("Final",): 3, ("Sum",): 3}
+
+
+@pytest.mark.parametrize("kind", ELEMENTS, ids=str)
+def test_arrays_of_another_size_are_refused(kind):
+    """Only the number of elements counts; the message names the factors."""
+    count = ELEMENTS[kind] * ROWS * WIDTH
+    data = {"x": np.zeros(24 * ROWS * WIDTH, np.float32)}
+    for size in (count, count - 1, count + 1):
+        session, ids = session_for({"y": popart.AnchorReturnType(*kind)}, 4, 2, replicas=3)
+        stepio = popart.PyStepIO(data, {ids["y"]: np.empty(size, np.float32)})
+        if size == count:
+            session.run(stepio)
+            continue
+        with pytest.raises(popart.popart_runtime_error, match="unexpected number of elements") as said:
+            session.run(stepio)
+        for part in (ids["y"], f"got {size}, expected {count} ", "replication factor 3", "accumulation factor 2"):
+            assert part in str(said.value)
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.float16])
