@@ -18,6 +18,7 @@
 #include <popart/istepio.hpp>
 #include <popart/optimizer.hpp>
 #include <popart/patterns/patterns.hpp>
+#include <popart/runstatistics.hpp>
 #include <popart/sessionoptions.hpp>
 #include <popart/tensordata.hpp>
 
@@ -55,15 +56,20 @@ class Session {
   // Throw runtime_error: not prepared, not loaded (compileEngine off), weights not loaded (training), another run
   // going on, tensors missing in stepIO, buffers of wrong type or size (size: checked at the first run after loading).
   void run(IStepIO &stepIO, std::string debugName = "");
-  // Throws runtime_error: there is one program, which has no handle.
+  // The program of that handle: "copyNamedBuffers" is buffersFromHost, where option updatableNamedBuffers names any.
+  // Throws runtime_error for another handle.
   void run(std::string programHandle, IStepIO &stepIO, std::string debugName = "");
+  // Of the runs since the program was loaded; all 0 before. Not while a run is going on. With synthetic data no
+  // transfers.
+  RunStatistics statistics() const;
 
   // ---- weights. Throw runtime_error where something is to be read or written on the device and nothing is loaded.
   void weightsFromHost();  // host values of all variables, without the random seed -> device
+  void buffersFromHost();  // those of option updatableNamedBuffers alone; runtime_error where it names none
   void weightsToHost();    // device -> buffers that readWeights reads
   // Both throw runtime_error for names that are no variable of the session and for arrays of another type or size,
   // readWeights also for read-only arrays, writeWeights and resetHostWeights for an inference session with
-  // constantWeights; then nothing was copied. readWeights before the first weightsToHost gives the host values.
+  // constantWeights (without updatableNamedBuffers); then nothing was copied. readWeights before the first weightsToHost gives the host values.
   void readWeights(const IWeightsIO &weightsIO);
   void writeWeights(const IWeightsIO &weightsIO);  // into the host values; weightsFromHost brings them to the device
   // Host values from the initializers of another model of the same structure. Throws runtime_error for another type or
@@ -116,7 +122,11 @@ class Session {
   std::string getThreadReport() const;
   std::string getSerializedGraph() const;                 // as serializeIr
   std::string serializeIr(IrSerializationFormat format);  // docs/compat/serialised-ir.md
-  uint64_t getCycleCount(std::string id = "");            // runtime_error: no device here counts cycles
+  // Ticks of the host's clock, one per nanosecond, that the last run took: from its first step to its last, of all
+  // replicas, host transfers included; at least 1. Throws runtime_error without option
+  // instrumentWithHardwareCycleCounter, for an id other than "", without Instrumentation::Outer among
+  // hardwareInstrumentations and before the first run.
+  uint64_t getCycleCount(std::string id = "");
   // Throws popart::error when an op modifies memory that another op reads and nothing orders the two.
   void checkInplacingAmbiguity() const;
   const Ir &getIr() const;               // the whole program; valid as long as the session

@@ -228,7 +228,7 @@ class SessionOptions {
   bool separateCallOpPdfs = true;   // hint
   bool exportPoplarComputationGraph = false;                                      // of Poplar, a hint
   bool exportPoplarVertexGraph = false;                                           // hint
-  SyntheticDataMode syntheticDataMode = SyntheticDataMode::Off;                   // only Off is supported
+  SyntheticDataMode syntheticDataMode = SyntheticDataMode::Off;                   // inputs made once, no host IO
   bool instrumentWithHardwareCycleCounter = false;                                // of getCycleCount
   std::set<Instrumentation> hardwareInstrumentations = {Instrumentation::Outer};  // hint
   bool disableGradAccumulationTensorStreams = false;                              // hint
@@ -295,7 +295,7 @@ class SessionOptions {
   bool groupNormStridedChannelGrouping = false;  // only false is supported
   std::vector<std::string> customCodelets;       // only none is supported
   std::string customCodeletCompileFlags;         // hint
-  std::vector<TensorId> updatableNamedBuffers;   // only none is supported
+  std::vector<TensorId> updatableNamedBuffers;   // what buffersFromHost sends
   // Search for an order of ops (time in seconds): hints.
   std::string kahnTieBreaker = "greedy";
   double timeLimitScheduler = 1e9;

@@ -508,6 +508,7 @@ void bindSession(nb::module_ &m) {
              s.readRow(id, row, buffer.data());
            })
       .def("run", &runSession, "Buffers in the order of inputs() and outputs().")
+      .def("statistics", &IrSession::statistics)
       .def("summary", &IrSession::summary);
 }
 

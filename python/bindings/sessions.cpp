@@ -170,7 +170,7 @@ void bindSessionBase(nb::module_ &m) {
           "Args:\n"
           "    stepio: Arrays or callbacks.\n"
           "    debugName: Name in the log.\n"
-          "    programHandle: Of another program; there is none.\n"
+          "    programHandle: Of another program: copyNamedBuffers, see buffersFromHost.\n"
           "\n"
           "Raises:\n"
           "    popart_runtime_error: Not prepared, weights not sent (training), or buffers that do not fit.")
@@ -237,10 +237,16 @@ void bindSessionBase(nb::module_ &m) {
           "The program as JSON, in bytes.")
       .def("_serializeIr", &Session::serializeIr, nb::arg("format"))
       .def("getCycleCount", &Session::getCycleCount, nb::arg("id") = "",
-           "Refused: no device here counts cycles.\n"
+           "Ticks of the host's clock, one per nanosecond, that the last run took.\n"
+           "\n"
+           "Needs the option instrumentWithHardwareCycleCounter and a run.\n"
            "\n"
            "Args:\n"
-           "    id: Which counter.")
+           "    id: \"\": the whole run. There is no other counter.")
+      .def("statistics", &Session::statistics,
+           "What runs have moved and how long they took since the program was loaded.")
+      .def("buffersFromHost", &Session::buffersFromHost, release,
+           "Send the host's values of the variables in the option updatableNamedBuffers to the device.")
       .def("checkInplacingAmbiguity", &Session::checkInplacingAmbiguity,
            "Raise popart_exception when the result depends on an order that nothing fixes.")
       .def("broadcastWeights", &Session::broadcastWeights, nb::arg("rootRank") = 0,
@@ -259,6 +265,22 @@ void bindSessionBase(nb::module_ &m) {
 }  // namespace
 
 void bindSessions(nb::module_ &m) {
+  nb::class_<RunStatistics>(m, "RunStatistics",
+                            "What runs have moved and how long they took since the program was loaded. A transfer is "
+                            "one value of one stream of one replica.")
+      .def_ro("runs", &RunStatistics::runs, "Runs that ended well.")
+      .def_ro("transfersFromHost", &RunStatistics::transfersFromHost, "Values taken from the host.")
+      .def_ro("bytesFromHost", &RunStatistics::bytesFromHost, "Their bytes.")
+      .def_ro("transfersToHost", &RunStatistics::transfersToHost, "Values given to the host.")
+      .def_ro("bytesToHost", &RunStatistics::bytesToHost, "Their bytes.")
+      .def_ro("seconds", &RunStatistics::seconds, "Time in the runs that ended well, transfers included.")
+      .def("__repr__", [](const RunStatistics &s) {
+        return "RunStatistics(runs=" + std::to_string(s.runs) +
+               ", transfersFromHost=" + std::to_string(s.transfersFromHost) +
+               ", bytesFromHost=" + std::to_string(s.bytesFromHost) +
+               ", transfersToHost=" + std::to_string(s.transfersToHost) +
+               ", bytesToHost=" + std::to_string(s.bytesToHost) + ", seconds=" + std::to_string(s.seconds) + ")";
+      });
   bindSessionBase(m);
   nb::class_<LossObject>(m, "_LossObject")
       .def(

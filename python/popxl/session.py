@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
-from popart_core import DeviceConnectionType, DeviceInfo, DeviceManager, DeviceType
+from popart_core import DeviceConnectionType, DeviceInfo, DeviceManager, DeviceType, RunStatistics
 from popart_core import _ir as _core
 
 from popxl import dtypes
@@ -241,6 +241,15 @@ class Session:
         outs = [self._output_array(s, shape, dtype, outputs[s]) for s, shape, dtype in self._output_layout]
         self._pb_session.core.run(ins, outs)
         self._host_is_stale = True
+
+    def statistics(self) -> RunStatistics:
+        """What runs have moved and how long they took since the program was loaded.
+
+        Returns:
+            Runs that ended well, transfers from and to the host with their bytes, and seconds in runs. A transfer is
+            one value of one stream of one replica.
+        """
+        return self._pb_session.core.statistics()
 
     @staticmethod
     def _raise_stream_mismatch(what: str, given: Mapping[Any, Any], expected: Iterable[Any]) -> None:

@@ -117,6 +117,8 @@ void IrSession::run(std::span<const void *const> inputs, std::span<void *const> 
   });
 }
 
+RunStatistics IrSession::statistics() const { return impl_->program.statistics(); }
+
 std::string IrSession::summary() const {
   const executable::Executable &e = *impl_->program.executable();
   std::string text = "arena " + std::to_string(e.memory.arenaBytes) + " bytes, variables " +

@@ -8,6 +8,7 @@
 
 #include <popart/devicemanager.hpp>
 #include <popart/ir.hpp>
+#include <popart/runstatistics.hpp>
 
 namespace popart {
 
@@ -51,7 +52,8 @@ class IrSession {
   // Buffers in the order of inputs() and outputs(), each `transfers` times `replicas` slices in C order. Throws
   // popart::runtime_error when a user kernel failed or another run is going on.
   void run(std::span<const void *const> inputs, std::span<void *const> outputs);
-  std::string summary() const;  // memory and fallbacks, for people
+  RunStatistics statistics() const;  // of the runs since load
+  std::string summary() const;       // memory and fallbacks, for people
 
  private:
   struct Impl;

@@ -84,6 +84,8 @@ void Session::Impl::fillSizes() {
 void Session::Impl::load() {
   program.load(*device);
   streams = std::make_unique<StepStreams>(program.executable());
+  if (options.syntheticDataMode != SyntheticDataMode::Off)
+    synthetic = std::make_unique<SyntheticStreams>(*program.executable(), options.syntheticDataMode);
   weightsLoaded = false;
   firstRun = true;
   hasWeights = false;
@@ -127,6 +129,7 @@ void Session::run(IStepIO &stepIO, std::string debugName) {
     throw runtime_error("Session '{}': run before the weights are on the device. Call weightsFromHost first", s.name);
   bool connected = false;
   const auto connect = [&]() -> runtime::StreamSource & {
+    if (s.synthetic) return *s.synthetic;
     if (s.firstRun) {
       if (stepIO.runtimeAssertsEnabled()) stepIO.assertNumElements(s.sizes);
       s.firstRun = false;
@@ -145,9 +148,18 @@ void Session::run(IStepIO &stepIO, std::string debugName) {
 }
 
 void Session::run(std::string programHandle, IStepIO &, std::string) {
+  const bool hasBuffers = !impl_->options.updatableNamedBuffers.empty();
+  if (hasBuffers && programHandle == "copyNamedBuffers") return buffersFromHost();
   throw runtime_error(
-      "Session '{}': unknown program: got '{}', this session has only the program that run(stepIO) runs", impl_->name,
-      programHandle);
+      "Session '{}': unknown program: got '{}', this session has only the program that run(stepIO) runs{}", impl_->name,
+      programHandle,
+      hasBuffers ? " and 'copyNamedBuffers'" : ". 'copyNamedBuffers' needs SessionOptions::updatableNamedBuffers");
+}
+
+RunStatistics Session::statistics() const {
+  RunStatistics all = impl_->program.statistics();
+  if (impl_->synthetic) all = {.runs = all.runs, .seconds = all.seconds};
+  return all;
 }
 
 TensorInfo Session::getInfo(TensorId id) const {
@@ -217,8 +229,14 @@ uint64_t Session::getCycleCount(std::string id) {
         "Session '{}': getCycleCount needs SessionOptions::instrumentWithHardwareCycleCounter. Turn it on before the "
         "session is made",
         impl_->name);
-  throw runtime_error("Session '{}': getCycleCount('{}'): this device counts no cycles. Time session.run instead",
-                      impl_->name, id);
+  if (!id.empty() || !impl_->options.hardwareInstrumentations.contains(Instrumentation::Outer))
+    throw runtime_error(
+        "Session '{}': getCycleCount('{}'): no such counter. Whole runs alone are counted, under the id '', where "
+        "SessionOptions::hardwareInstrumentations has Instrumentation::Outer",
+        impl_->name, id);
+  if (impl_->program.statistics().runs == 0)
+    throw runtime_error("Session '{}': getCycleCount before the first run. Call run first", impl_->name);
+  return static_cast<uint64_t>(std::max<int64_t>(impl_->program.lastRun().count(), 1));
 }
 
 void Session::checkInplacingAmbiguity() const {

@@ -10,6 +10,7 @@
 
 #include "api/session_impl.hpp"
 #include "backends/ref/ref.hpp"
+#include "base/nearest.hpp"
 #include "onnx/result_name.hpp"
 #include "pipeline/options.hpp"
 
@@ -165,6 +166,18 @@ struct SessionCreation : Session {
     for (const auto &entry : inputShapeInfo.getInfos()) checkNoReservedPrefix(entry.first, "InputShapeInfo");
   }
 
+  static void checkUpdatableBuffers(const Graph &main, const std::vector<TensorId> &ids) {
+    for (const TensorId &id : ids) {
+      const TensorIndex t = main.find(id);
+      if (t.valid() && main.tensor(t).tensorType() == TensorType::Variable) continue;
+      std::vector<std::string> variables;
+      for (const Tensor *tensor : main.tensorsOfType(TensorType::Variable)) variables.push_back(tensor->id);
+      throw error(
+          "SessionOptions::updatableNamedBuffers: '{}' is no weight or buffer of the model. Nearest existing names: {}",
+          id, nearest(id, variables));
+    }
+  }
+
   static void prepare(Session::Impl &impl, const Creation &c) {
     const bool training = c.optimizer != nullptr;
     onnx::BuildOptions build;
@@ -173,12 +186,15 @@ struct SessionCreation : Session {
     const bool constant = !training && c.options.constantWeights && !pipeline::offChipRules(c.options).any();
     build.weights = constant ? onnx::WeightRole::Constant : onnx::WeightRole::Variable;
     build.versions = c.options.strictOpVersions ? onnx::OpVersionRule::Strict : onnx::OpVersionRule::Lenient;
+    const std::vector<TensorId> &buffers = c.options.updatableNamedBuffers;
+    build.updatable.insert(buffers.begin(), buffers.end());
     build.replicas = c.options.getGlobalReplicationFactor();
     build.inputShapeInfo = c.inputShapeInfo.getInfos();
     build.evaluate = ref::evaluate;
     pipeline::PrepareRequest request;
     request.ir = std::make_unique<Ir>();
     onnx::buildGraph(*impl.model, build, *request.ir);
+    checkUpdatableBuffers(request.ir->getMainGraph(), buffers);
     pipeline::warnAboutMarks(*request.ir);
     for (const LossObject &loss : c.losses) addLossInputs(request.ir->getMainGraph(), loss, build.inputShapeInfo);
     impl.tensorNames = namesOfTheResult(c, *impl.model, request.ir->getMainGraph());

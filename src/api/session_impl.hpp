@@ -8,6 +8,7 @@
 
 #include "api/step_streams.hpp"
 #include "api/stepio_sizes.hpp"
+#include "api/synthetic_streams.hpp"
 #include "onnx/reader.hpp"
 #include "pipeline/prepare.hpp"
 #include "session/compiled_program.hpp"
@@ -41,6 +42,7 @@ struct Session::Impl {
   mutable ConstantHashes constantHashes;                // of the model; an Ir may have constants of a caller
   std::shared_ptr<const lower::Program> loadedProgram;  // of loadExecutable: prepareDevice runs no passes
   std::unique_ptr<StepStreams> streams;                 // null before load()
+  std::unique_ptr<SyntheticStreams> synthetic;          // null: data are those of the step IO
   popx::Executablex sizes;                              // what stepIO is checked against
   bool weightsLoaded = false;
   bool hasWeights = false;  // variables beside the random seed, in the loaded program

@@ -91,6 +91,19 @@ void Session::weightsFromHost() {
   impl_->weightsLoaded = true;
 }
 
+void Session::buffersFromHost() {
+  session::CompiledProgram &program = impl_->program;
+  program.requireLoaded("buffersFromHost");
+  if (impl_->options.updatableNamedBuffers.empty())
+    throw runtime_error(
+        "Session '{}': buffersFromHost: no buffers are named. Name them in SessionOptions::updatableNamedBuffers "
+        "before the session is made, or call weightsFromHost",
+        impl_->name);
+  for (const TensorId &id : impl_->options.updatableNamedBuffers)
+    if (const int variable = program.findVariable(id); variable >= 0)
+      program.writeVariable(variable, impl_->hostWeights.at(id).data());
+}
+
 void Session::weightsToHost() {
   const session::CompiledProgram &program = impl_->program;
   program.requireLoaded("weightsToHost");
@@ -136,7 +149,8 @@ void Session::readWeights(const IWeightsIO &weightsIO) {
 }
 
 void Session::writeWeights(const IWeightsIO &weightsIO) {
-  if (impl_->mode == Impl::Mode::Inference && impl_->options.constantWeights && impl_->model)
+  if (impl_->mode == Impl::Mode::Inference && impl_->options.constantWeights && impl_->model &&
+      impl_->options.updatableNamedBuffers.empty())
     throw runtime_error("Session '{}': writeWeights on constant weights. Set SessionOptions::constantWeights to False",
                         impl_->name);
   checkKnown("writeWeights", weightsIO, impl_->hostWeights);

@@ -199,7 +199,8 @@ void Importer::addInitializers(const onnx_proto::GraphProto &graph, Scope &scope
   auto add = [&](const std::string &name, const TensorData &data) {
     const bool weight = isFloatingPoint(data.info().dataType()) && options_.weights == WeightRole::Variable &&
                         !numbers.names.count(name);
-    const bool variable = main && (weight || updated.count(name));
+    const bool named = options_.updatable.count(name) > 0 && !numbers.names.count(name);
+    const bool variable = main && (weight || named || updated.count(name));
     TensorId id = scope.graph->addScope(scope.prefix + name);
     if (scope.graph->contains(id)) id = freshId(*scope.graph, id);
     scope.tensors[name] = variable ? scope.graph->addVariable(id, data) : scope.graph->addConstant(id, data);

@@ -62,6 +62,9 @@ enum class UnknownAttributes { Refuse, Drop };
 struct BuildOptions {
   Purpose purpose = Purpose::Inference;
   WeightRole weights = WeightRole::Variable;
+  // Initializers that are Variables whatever `weights` says; in training only integers need it, as floating-point ones
+  // are.
+  std::set<std::string> updatable;
   int64_t replicas = 1;  // that weights with VariableSettings and collectives are for; 0: not known yet (builders)
   OpVersionRule versions = OpVersionRule::Strict;
   UnknownAttributes unknownAttributes = UnknownAttributes::Refuse;

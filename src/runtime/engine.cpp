@@ -283,11 +283,15 @@ struct Engine::Impl {
   void load(const BoundStep &s, StreamSource &streams) {
     queue->copyIn(s.out[0], streams.input(s.stream, s.bytes), s.bytes);
     streams.inputDone(s.stream);
+    ++transfers.transfersFromHost;
+    transfers.bytesFromHost += s.bytes;
   }
 
   void store(const BoundStep &s, StreamSource &streams) {
     queue->copyOut(streams.output(s.stream, s.bytes), s.in[0], s.bytes);
     streams.outputDone(s.stream);
+    ++transfers.transfersToHost;
+    transfers.bytesToHost += s.bytes;
   }
 
   // Bytes from the start of a remote variable to the row that a step works on.
@@ -349,6 +353,7 @@ struct Engine::Impl {
   std::vector<BoundRow *> rowOf;  // while binding: the rows of the loops around a step, by buffer
   std::vector<std::unique_ptr<void *[]>> pointerLists;
   std::unique_ptr<BoundProgram> main;
+  RunStatistics transfers;
 };
 
 Engine::Engine(std::shared_ptr<const Executable> executable, const Device &device, const RunSettings &settings)
@@ -360,6 +365,8 @@ Engine::~Engine() {
 }
 
 int Engine::threads() const { return impl_->queue->threads(); }
+
+const RunStatistics &Engine::transfers() const { return impl_->transfers; }
 
 void Engine::writeVariable(int i, const void *data) { impl_->writeVariable(static_cast<size_t>(i), data); }
 

@@ -5,6 +5,8 @@
 #include <memory>
 #include <span>
 
+#include <popart/runstatistics.hpp>
+
 #include "executable/executable.hpp"
 #include "runtime/device.hpp"
 
@@ -47,6 +49,8 @@ class Engine {
   // updates in its own memory may hold a part of that update.
   void run(StreamSource &streams);
   int threads() const;
+  // Transfers of this engine alone; runs and seconds are not its own. Not to be asked while it runs.
+  const RunStatistics &transfers() const;
 
  private:
   struct Impl;

@@ -2,6 +2,7 @@
 #include "session/compiled_program.hpp"
 
 #include <chrono>
+#include <cstring>
 
 #include <popart/error.hpp>
 #include <popart/logging.hpp>
@@ -25,6 +26,21 @@ TensorData firstValues(const Ir &ir, const TensorId &variable) {
     if (const TensorIndex t = graph->find(variable); t.valid() && graph->tensor(t).hasTensorData())
       return graph->tensor(t).tensorData();
   return {};
+}
+
+// `value`, that of the first of `members`, becomes the mean of all: to the bit the same where they are equal.
+void averageInto(char *value, const TensorInfo &info, unsigned members, const auto &read) {
+  TensorData other(info);
+  std::vector<double> means = TensorData(info, value).asDoubles(), sums(means.size());
+  for (unsigned m = 1; m < members; ++m) {
+    read(m, other.mutableData());
+    const std::vector<double> values = other.asDoubles();
+    for (size_t i = 0; i < values.size(); ++i)
+      if (values[i] != means[i]) sums[i] += values[i] - means[i];
+  }
+  for (size_t i = 0; i < means.size(); ++i)
+    if (sums[i] != 0) means[i] += sums[i] / members;
+  std::memcpy(value, TensorData::fromDoubles(info, means).data(), static_cast<size_t>(info.nbytes()));
 }
 
 // Groups of collectives consist of whole replicas.
@@ -145,6 +161,8 @@ void CompiledProgram::load(DeviceInfo &device) {
   const auto start = std::chrono::steady_clock::now();
   replicas_ = withinMemory("Session '" + name_ + "': loading",
                            [&] { return std::make_unique<runtime::Replicas>(executable_, *device_, settings_); });
+  runs_ = 0;
+  lastRun_ = inRuns_ = {};
   const std::string replicas = settings_.replicas == 1 ? "" : toText(settings_.replicas) + " replicas, each ";
   logging::session::info("session '{}': loaded on {} with {}{} threads in {} ms", name_, device.toString(), replicas,
                          replicas_->engine(0).threads(), millisecondsSince(start));
@@ -182,9 +200,16 @@ void CompiledProgram::writeVariable(int variable, const void *data) {
 void CompiledProgram::readVariable(int variable, void *data) const {
   const executable::VariableSpec &v = executable_->variables[static_cast<size_t>(variable)];
   const ReplicaGrouping groups = v.replicas.getReplicaGrouping(static_cast<unsigned>(settings_.replicas));
-  for (unsigned g = 0; g < groups.getNumGroups(); ++g)
-    replicas_->engine(static_cast<int>(groups.getReplicaAt(g)))
-        .readVariable(variable, static_cast<char *>(data) + g * v.info.nbytes());
+  const bool averages = v.replicas.getRetrievalMode() == VariableRetrievalMode::AllReduceReplicas &&
+                        isFloatingPoint(v.info.dataType()) && groups.getGroupSize() > 1;
+  for (unsigned g = 0; g < groups.getNumGroups(); ++g) {
+    char *value = static_cast<char *>(data) + g * v.info.nbytes();
+    const auto read = [&](unsigned member, void *to) {
+      replicas_->engine(static_cast<int>(groups.getReplicaAt(g, member))).readVariable(variable, to);
+    };
+    read(0, value);
+    if (averages) averageInto(value, v.info, groups.getGroupSize(), read);
+  }
 }
 
 void CompiledProgram::readReplicas(int variable, void *data) const {
@@ -204,6 +229,21 @@ void CompiledProgram::readRow(int variable, int64_t row, void *data) const {
   const TensorInfo &info = executable_->variables[static_cast<size_t>(variable)].info;
   for (int r = 0; r < settings_.replicas; ++r)
     replicas_->engine(r).readRow(variable, row, static_cast<char *>(data) + r * (info.nbytes() / info.shape().front()));
+}
+
+RunStatistics CompiledProgram::statistics() const {
+  RunStatistics all;
+  if (!replicas_) return all;
+  for (int r = 0; r < settings_.replicas; ++r) {
+    const RunStatistics &own = replicas_->engine(r).transfers();
+    all.transfersFromHost += own.transfersFromHost;
+    all.bytesFromHost += own.bytesFromHost;
+    all.transfersToHost += own.transfersToHost;
+    all.bytesToHost += own.bytesToHost;
+  }
+  all.runs = runs_;
+  all.seconds = std::chrono::duration<double>(inRuns_).count();
+  return all;
 }
 
 CompiledProgram::OneRun::OneRun(CompiledProgram &program) : running(program.running_) {

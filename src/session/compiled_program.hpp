@@ -3,6 +3,7 @@
 // A later state needs the earlier ones; compiling unloads.
 #pragma once
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <map>
 #include <memory>
@@ -14,6 +15,7 @@
 
 #include <popart/devicemanager.hpp>
 #include <popart/ir.hpp>
+#include <popart/runstatistics.hpp>
 
 #include "ir/constant_hashes.hpp"
 #include "lower/program.hpp"
@@ -77,7 +79,8 @@ class CompiledProgram {
   // Number of a variable in executable()->variables; -1: the program has none of that name (it may be unused).
   int findVariable(const TensorId &id) const;
   // Values in plain C order. The program is loaded and has the variable. With several groups of replicas: one value of
-  // each group; each replica gets that of its group, and the lowest replica of a group gives it.
+  // each group; each replica gets that of its group, and the lowest replica of a group gives it, or, for floating-point
+  // variables that return AllReduceReplicas, all of them give their mean.
   void writeVariable(int variable, const void *data);
   void readVariable(int variable, void *data) const;
   // The values of all replicas, in their order.
@@ -94,11 +97,22 @@ class CompiledProgram {
   void run(Connect connect) {
     const OneRun one(*this);
     runtime::StreamSource &source = connect();
-    if (streams_) return replicas_->run(streams_->lanes(source));
-    replicas_->engine(0).run(source);
+    const auto start = Clock::now();
+    if (streams_) {
+      replicas_->run(streams_->lanes(source));
+    } else {
+      replicas_->engine(0).run(source);
+    }
+    lastRun_ = Clock::now() - start;
+    inRuns_ += lastRun_;
+    ++runs_;
   }
+  // Of the runs since load, nothing before it; not while one is going on.
+  RunStatistics statistics() const;
+  std::chrono::nanoseconds lastRun() const { return lastRun_; }  // how long it took
 
  private:
+  using Clock = std::chrono::steady_clock;
   struct OneRun {
     explicit OneRun(CompiledProgram &program);
     ~OneRun() { running.store(false, std::memory_order_release); }
@@ -118,6 +132,8 @@ class CompiledProgram {
   std::unique_ptr<runtime::Replicas> replicas_;
   std::unique_ptr<ReplicaStreams> streams_;  // null: one replica
   std::atomic<bool> running_{false};
+  int64_t runs_ = 0;  // those that ended well
+  std::chrono::nanoseconds lastRun_{0}, inRuns_{0};
 };
 
 }  // namespace popart::session

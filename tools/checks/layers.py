@@ -76,7 +76,7 @@ PUBLIC_HEADERS: dict[str, tuple[str, ...]] = {
     "patterns": ("patterns/patterns",),
     "transforms": ("clipnormsettings", "optimizervalue", "optimizervaluemap", "updaterule"),
     "pipeline": ("sessionoptions",),
-    "runtime": ("interrupt",),
+    "runtime": ("interrupt", "runstatistics"),
     "session": ("devicemanager",),
 }
 

@@ -202,7 +202,7 @@ def grouped_model(settings, first):
     return builder.getModelProto(), x, w, y, loss
 
 
-@pytest.mark.parametrize("mode", ["OnePerGroup", "AllReplicas"])
+@pytest.mark.parametrize("mode", ["OnePerGroup", "AllReplicas", "AllReduceReplicas"])
 @pytest.mark.parametrize("stride", [1, 2])
 def test_weights_with_one_value_per_group(stride, mode, tmp_path):
     first = np.array([[1, 2, 3], [4, 5, 6]], np.float32)
@@ -312,3 +312,68 @@ def test_the_summary_counts_the_memory_of_all_replicas():
     of_each = three["activations"] + three["variables"] + three["scratch"]
     assert three["total"] == three["constants"] + 3 * of_each
     assert one["total"] == one["constants"] + one["activations"] + one["variables"] + one["scratch"]
+
+
+def started(builder, loss, rate, steps, options):
+    """A session without anchors, ready to run."""
+    flow, sgd = popart.DataFlow(steps, []), popart.ConstSGD(rate)
+    session = popart.TrainingSession(builder.getModelProto(), flow, loss, sgd, device(), userOptions=options)
+    session.prepareDevice()
+    session.weightsFromHost()
+    return session
+
+
+@pytest.mark.parametrize("broadcasts", [True, False])
+def test_broadcast_inputs_train_all_replicas(broadcasts):
+    """Two replicas, two micro-batches of two batches: a broadcast input is asked for once in each micro-batch."""
+    builder = popart.Builder()
+    modes = popart.ReplicatedStreamMode
+    shared = popart.InputSettings(modes.Broadcast if broadcasts else modes.Replicate)
+    x = builder.addInputTensor(popart.TensorInfo("FLOAT", [3]), shared, "x")
+    own = builder.addInputTensor(popart.TensorInfo("FLOAT", [3]), "own")
+    w = builder.addInitializedInputTensor(np.zeros(3, np.float32), "w")
+    y = builder.aiOnnx.mul([builder.aiOnnx.mul([x, own]), w])
+    loss = builder.aiGraphcore.identityloss([y], reduction=Sum)
+    session = started(builder, loss, 1.0, 2, replicated(2, 2))
+    values = RNG.normal(size=(2, 2, 2, 3)).astype(np.float32)
+    common = RNG.normal(size=(2, 2, 1 if broadcasts else 2, 3)).astype(np.float32)
+    session.run(popart.PyStepIO({"x": common, "own": values}, {}))
+    asked = {"x": [], "own": []}
+
+    def give(name, _prefetch):
+        asked[name].append(1)
+        return (common if name == "x" else values).reshape(-1, 3)[len(asked[name]) - 1].copy()
+
+    session.run(popart.PyStepIOCallback(give, lambda _n: None, lambda _n: None, lambda _n: None))
+    assert {name: len(calls) for name, calls in asked.items()} == {"x": 4 if broadcasts else 8, "own": 8}
+    session.weightsToHost()
+    read = np.zeros(3, np.float32)
+    session.readWeights(popart.PyWeightsIO({"w": read}))
+    np.testing.assert_allclose(read, -2 * (common * values).sum((0, 1, 2)), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("mode", ["OnePerGroup", "AllReplicas", "AllReduceReplicas"])
+def test_values_that_replicas_of_a_group_do_not_share(mode, tmp_path):
+    """Statistics of batch normalisation differ by replica: that of the first, those of all, or their mean."""
+    builder = popart.Builder(opsets={"ai.onnx": 9, "ai.graphcore": 1})
+    settings = popart.VariableSettings(getattr(popart.VariableRetrievalMode, mode))
+    x = builder.addInputTensor("FLOAT", [5, 3], "x")
+    names = [builder.addInitializedInputTensor(np.ones(3, np.float32), settings, n) for n in ("s", "b", "mean", "var")]
+    y = builder.aiOnnx.batchnormalization([x, *names], 5, momentum=0.9)[0]
+    loss = builder.aiGraphcore.identityloss([y], reduction=Sum)
+    session = started(builder, loss, 0.1, 1, replicated(4))
+    data = RNG.normal(size=(4, 5, 3)).astype(np.float32)
+    session.run(popart.PyStepIO({"x": data}, {}))
+    own = 0.9 * np.ones(3) + 0.1 * data.mean(1)
+    wanted = {"OnePerGroup": own[0], "AllReplicas": own, "AllReduceReplicas": own.mean(0)}[mode]
+    read = np.zeros(wanted.shape, np.float32)
+    session.weightsToHost()
+    session.readWeights(popart.PyWeightsIO({"mean": read}))
+    np.testing.assert_allclose(read, wanted, rtol=1e-5)
+    scale = np.zeros((4, 3) if mode == "AllReplicas" else 3, np.float32)  # the same on all replicas
+    session.readWeights(popart.PyWeightsIO({"s": scale}))
+    assert len(np.unique(scale.reshape(-1, 3), axis=0)) == 1
+    path = str(tmp_path / "trained.onnx")
+    session.modelToHost(path)
+    saved = {i.name: onnx.numpy_helper.to_array(i) for i in onnx.load(path).graph.initializer}
+    np.testing.assert_allclose(saved["mean"], wanted[0] if mode == "AllReplicas" else wanted, rtol=1e-5)

@@ -1,0 +1,30 @@
+// SyntheticStreams: host data for programs that are to run without a host's (SessionOptions::syntheticDataMode).
+#pragma once
+#include <vector>
+
+#include <popart/sessionoptions.hpp>
+#include <popart/tensordata.hpp>
+
+#include "executable/executable.hpp"
+#include "runtime/engine.hpp"
+
+namespace popart {
+
+// Every input stream has one value, made here, which each micro-batch of each replica reads: zeros, or for FLOAT,
+// FLOAT16, BFLOAT16 and DOUBLE N(0, 1) or uniform in [0, 1). Other types are zeros in every mode, so that labels and
+// indices are legal.
+// What the program gives back is dropped.
+class SyntheticStreams : public runtime::StreamSource {
+ public:
+  // Throws internal_error for the mode Off.
+  SyntheticStreams(const executable::Executable &executable, SyntheticDataMode mode);
+
+  const void *input(int stream, int64_t) override { return inputs_[static_cast<size_t>(stream)].data(); }
+  void *output(int stream, int64_t) override { return outputs_[static_cast<size_t>(stream)].data(); }
+
+ private:
+  std::vector<TensorData> inputs_;
+  std::vector<std::vector<char>> outputs_;
+};
+
+}  // namespace popart

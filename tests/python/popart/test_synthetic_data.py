@@ -1,0 +1,116 @@
+"""syntheticDataMode: inputs are made once, the step IO is not looked at, anchors stay as they were."""
+
+import numpy as np
+import popart
+import pytest
+
+Modes = popart.SyntheticDataMode
+ROWS, WIDTH = 64, 32
+
+
+def session_for(mode, kind="FLOAT", replicas=1, factor=1, steps=1):
+    """Train the sum of x w at rate 1: each micro-batch of each replica takes x away from w, which is 0 at first."""
+    builder = popart.Builder()
+    x = builder.addInputTensor(kind, [ROWS, WIDTH], "x")
+    w = builder.addInitializedInputTensor(np.zeros((ROWS, WIDTH), np.float32), "w")
+    y = builder.aiOnnx.mul([builder.aiOnnx.cast([x], "FLOAT"), w])
+    loss = builder.aiGraphcore.identityloss([y], reduction=popart.ReductionType.Sum)
+    options = popart.SessionOptions()
+    options.syntheticDataMode = mode
+    options.enableReplicatedGraphs = replicas > 1
+    options.replicatedGraphCount = replicas
+    options.enableGradientAccumulation = factor > 1
+    options.accumulationFactor = factor
+    session = popart.TrainingSession(
+        builder.getModelProto(),
+        popart.DataFlow(steps, [loss]),
+        loss,
+        popart.ConstSGD(1.0),
+        popart.DeviceManager().createCpuDevice(),
+        userOptions=options,
+    )
+    session.prepareDevice()
+    session.weightsFromHost()
+    return session
+
+
+def never(*_):
+    raise AssertionError("the step IO was called back")
+
+
+def inputs_of(session, runs=1):
+    """What the program added up of its input, read off its weight."""
+    for _ in range(runs):
+        session.run(popart.PyStepIOCallback(never, never, never, never))
+    session.weightsToHost()
+    weight = np.empty((ROWS, WIDTH), np.float32)
+    session.readWeights(popart.PyWeightsIO({"w": weight}))
+    return -weight
+
+
+def test_zeros():
+    np.testing.assert_array_equal(inputs_of(session_for(Modes.Zeros)), np.zeros((ROWS, WIDTH)))
+
+
+@pytest.mark.parametrize("kind", ["FLOAT", "FLOAT16"])
+def test_random_numbers_have_their_distribution(kind):
+    normal, uniform = (
+        inputs_of(session_for(Modes.RandomNormal, kind)),
+        inputs_of(session_for(Modes.RandomUniform, kind)),
+    )
+    error = 4 / np.sqrt(ROWS * WIDTH)  # four deviations of the mean of N(0, 1)
+    assert abs(normal.mean()) < error
+    assert abs(normal.var() - 1) < 2 * error
+    assert abs(np.mean(normal < 1) - 0.8413) < error
+    assert 0 <= uniform.min() < 0.01
+    assert 0.99 < uniform.max() <= 1
+    assert abs(uniform.mean() - 0.5) < error
+    assert abs(uniform.var() - 1 / 12) < error
+
+
+@pytest.mark.parametrize("mode", [Modes.RandomNormal, Modes.RandomUniform])
+def test_integers_are_zeros_so_that_labels_and_indices_are_legal(mode):
+    np.testing.assert_array_equal(inputs_of(session_for(mode, "INT32")), np.zeros((ROWS, WIDTH)))
+
+
+def test_every_micro_batch_reads_the_same_values():
+    once = inputs_of(session_for(Modes.RandomNormal))
+    many = inputs_of(session_for(Modes.RandomNormal, replicas=2, factor=3, steps=2), runs=2)
+    np.testing.assert_allclose(many, 24 * once, rtol=1e-5)
+
+
+def test_streams_differ():
+    builder = popart.Builder()
+    inputs = [builder.addInputTensor("FLOAT", [ROWS, WIDTH]) for _ in range(2)]
+    w = builder.addInitializedInputTensor(np.zeros((ROWS, WIDTH), np.float32), "w")
+    difference = builder.aiOnnx.mul([builder.aiOnnx.sub(inputs), w])
+    loss = builder.aiGraphcore.identityloss([difference], reduction=popart.ReductionType.Sum)
+    options = popart.SessionOptions()
+    options.syntheticDataMode = Modes.RandomNormal
+    session = popart.TrainingSession(
+        builder.getModelProto(), popart.DataFlow(1, []), loss, popart.ConstSGD(1.0),
+        popart.DeviceManager().createCpuDevice(), userOptions=options,
+    )  # fmt: skip
+    session.prepareDevice()
+    session.weightsFromHost()
+    assert abs(inputs_of(session).var() - 2) < 0.5
+
+
+def test_arrays_are_neither_checked_nor_written():
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT16", [4], "x")
+    y = builder.aiOnnx.exp([x])
+    options = popart.SessionOptions()
+    options.syntheticDataMode = Modes.Zeros
+    session = popart.InferenceSession(
+        builder.getModelProto(), popart.DataFlow(3, [y]), popart.DeviceManager().createCpuDevice(), userOptions=options
+    )
+    session.prepareDevice()
+    anchors = session.initAnchorArrays()
+    anchors[y][:] = 7
+    session.run(popart.PyStepIO({x: np.ones(5, np.int32)}, anchors))
+    np.testing.assert_array_equal(anchors[y], np.full((3, 4), 7))
+    session.run(popart.PyStepIO({}, {}))
+    figures = session.statistics()
+    assert figures.runs == 2
+    assert figures.transfersFromHost == figures.transfersToHost == figures.bytesFromHost == figures.bytesToHost == 0
