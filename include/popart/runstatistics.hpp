@@ -1,6 +1,7 @@
 // RunStatistics: what the runs of a loaded program have moved, and how long they took.
 #pragma once
 #include <cstdint>
+#include <optional>
 
 namespace popart {
 
@@ -12,7 +13,7 @@ struct RunStatistics {
   int64_t bytesFromHost = 0;      // of these values
   int64_t transfersToHost = 0;    // values given to streams
   int64_t bytesToHost = 0;        // of these values
-  double seconds = 0;             // in these runs, host transfers included
+  std::optional<double> seconds;  // in these runs, host transfers included; none where runs are not timed
 };
 
 }  // namespace popart

@@ -60,7 +60,7 @@ class Session {
   // Throws runtime_error for another handle.
   void run(std::string programHandle, IStepIO &stepIO, std::string debugName = "");
   // Of the runs since the program was loaded; all 0 before. Not while a run is going on. With synthetic data no
-  // transfers.
+  // transfers. Runs are timed with option instrumentWithHardwareCycleCounter.
   RunStatistics statistics() const;
 
   // ---- weights. Throw runtime_error where something is to be read or written on the device and nothing is loaded.

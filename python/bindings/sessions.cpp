@@ -273,13 +273,15 @@ void bindSessions(nb::module_ &m) {
       .def_ro("bytesFromHost", &RunStatistics::bytesFromHost, "Their bytes.")
       .def_ro("transfersToHost", &RunStatistics::transfersToHost, "Values given to the host.")
       .def_ro("bytesToHost", &RunStatistics::bytesToHost, "Their bytes.")
-      .def_ro("seconds", &RunStatistics::seconds, "Time in the runs that ended well, transfers included.")
+      .def_ro("seconds", &RunStatistics::seconds,
+              "Time in the runs that ended well, transfers included; None where runs are not timed.")
       .def("__repr__", [](const RunStatistics &s) {
         return "RunStatistics(runs=" + std::to_string(s.runs) +
                ", transfersFromHost=" + std::to_string(s.transfersFromHost) +
                ", bytesFromHost=" + std::to_string(s.bytesFromHost) +
                ", transfersToHost=" + std::to_string(s.transfersToHost) +
-               ", bytesToHost=" + std::to_string(s.bytesToHost) + ", seconds=" + std::to_string(s.seconds) + ")";
+               ", bytesToHost=" + std::to_string(s.bytesToHost) +
+               ", seconds=" + (s.seconds ? std::to_string(*s.seconds) : "None") + ")";
       });
   bindSessionBase(m);
   nb::class_<LossObject>(m, "_LossObject")

@@ -70,6 +70,7 @@ IrSession::IrSession(const Ir &ir, const IrSessionOptions &options) : impl_(std:
   session::CompileOptions compiling = compileOptionsFor(options.device, computeThreadCount(), options.replicas);
   compiling.maxMemoryBytes = session::memoryLimitBytes({});
   compiling.order = session::OrderRule::Refuse;
+  compiling.timesRuns = true;
   const SessionOptions defaults;  // what the environment says about caching
   if (defaults.enableEngineCaching) compiling.cacheFolder = defaults.cachePath;
   impl_->program.compile(ir, compiling);

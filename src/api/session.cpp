@@ -52,6 +52,7 @@ session::CompileOptions Session::Impl::compileOptions() const {
   session::CompileOptions compiling = compileOptionsFor(device->getType(), computeThreadCount(options),
                                                         static_cast<int>(options.getLocalReplicationFactor()));
   compiling.broadcastInputs = broadcastInputs;
+  compiling.timesRuns = options.instrumentWithHardwareCycleCounter;
   compiling.maxMemoryBytes = session::memoryLimitBytes(options.engineOptions);
   if (options.enableInplaceAmbiguityChecking) compiling.order = session::OrderRule::Refuse;
   compiling.checkFloats = options.enableFloatingPointChecks;

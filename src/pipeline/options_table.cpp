@@ -78,7 +78,8 @@ constexpr OptionRow kRows[] = {
      "Not `Off`: inputs are made once, when the program is loaded, and `run` neither looks at its step IO nor calls it "
      "back; anchors stay as they were."},
     {"instrumentWithHardwareCycleCounter", Built, nullptr, "",
-     "`getCycleCount` gives the ticks of the host's clock, one per nanosecond, that the last run took."},
+     "`getCycleCount` gives the ticks of the host's clock, one per nanosecond, that the last run took, and "
+     "`statistics` the seconds of all."},
     {"hardwareInstrumentations", Built, nullptr, "", "Without `Outer`, `getCycleCount` has no counter."},
     {"hardwareInstrumentations", Warned,
      [](const Options &o, RunMode) { return o.hardwareInstrumentations.contains(Instrumentation::Inner); }, "`Inner`",

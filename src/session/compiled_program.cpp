@@ -129,6 +129,7 @@ void CompiledProgram::compile(const Ir &ir, const CompileOptions &options) {
   device_ = options.device;
   settings_ = {options.threads, options.waking};
   settings_.replicas = options.replicas;
+  timesRuns_ = options.timesRuns;
   if (options.replicas > 1) {
     std::vector<bool> broadcast;
     for (const auto &input : executable_->inputs) broadcast.push_back(options.broadcastInputs.count(input.id) > 0);
@@ -242,7 +243,7 @@ RunStatistics CompiledProgram::statistics() const {
     all.bytesToHost += own.bytesToHost;
   }
   all.runs = runs_;
-  all.seconds = std::chrono::duration<double>(inRuns_).count();
+  if (timesRuns_) all.seconds = std::chrono::duration<double>(inRuns_).count();
   return all;
 }
 
