@@ -44,6 +44,7 @@ struct Request {
   std::optional<float> lossScale;
   int64_t lossScalePeriod = 1;
   int64_t batchesPerStep = 1, accumulationFactor = 1, replicas = 1;
+  float outlineThreshold = 1;
   transforms::ReturnType returns;  // of all tensors kept
   int threads = 1;
   std::vector<std::string> offChip;
@@ -216,6 +217,7 @@ IrPointer runPasses(IrPointer ir, const Request &request, const std::vector<Name
   prepare.options.offChip = offChipRules(request.offChip);
   prepare.options.decomposeGradSum = prepare.options.floatLossScale = true;  // what is named runs
   prepare.options.automaticLossScale.emplace().period = request.lossScalePeriod;
+  prepare.options.outlineThreshold = request.outlineThreshold;
   prepare.ir = std::move(ir);
   prepare.loss = request.loss;
   if (!request.loss.empty()) prepare.updates = optimizer.updateRules(prepare.options.factors);
@@ -297,6 +299,7 @@ int main(int argc, char **argv) {
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 14));
   app.add_option("--off-chip", request.offChip, "tensors to keep in remote memory; may be repeated")
       ->check(CLI::IsMember({"weights", "optimizer-state", "accumulators", "activations"}));
+  app.add_option("--outline-threshold", request.outlineThreshold, "value of sequences that become graphs (default: 1)");
   app.add_option("--accumulation-factor", request.accumulationFactor, "micro-batches of one update (default: 1)")
       ->check(CLI::PositiveNumber);
   using Kind = transforms::ReturnType::Kind;

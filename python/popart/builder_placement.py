@@ -342,16 +342,17 @@ class Placement:
         self._core.addNodeAttribute(attribute, _names(nodeOutputName), True)
 
     def setSerializeMatMul(self, nodeOutputName: Any, mode: str, factor: int = 0, keep_precision: bool = False) -> None:
-        """Split a MatMul into ``factor`` parts (a hint).
+        """Cut a MatMul, its gradients and its optimizer step into ``factor`` parts that run one after the other.
 
         Args:
             nodeOutputName: Outputs of the MatMul.
             mode: ``"input_channels"``, ``"reducing_dim"``, ``"output_channels"`` or ``"none"``.
             factor: Number of parts.
-            keep_precision: Add the parts in the type of partial sums.
+            keep_precision: Add FLOAT16 parts in FLOAT.
 
         Raises:
-            popart_exception: Another mode, or no such node.
+            popart_exception: Another mode, or no such node. Sessions raise it when the operands are not both of rank 2
+                or both of rank 3, and when the dimension is no multiple of ``factor``.
         """
         modes = ("input_channels", "reducing_dim", "output_channels", "none")
         if mode not in modes:

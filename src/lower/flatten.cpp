@@ -145,7 +145,11 @@ class Flattener {
   std::vector<TensorIndex> writeBack(Scope &scope, const Op &view, const std::vector<TensorIndex> &inputs,
                                      TensorIndex written) {
     OpEmitter emitter(scope.flat, view);
-    return view.def().writeBackRule()(emitter, inputs, written);
+    const size_t first = scope.flat.opSlots();
+    std::vector<TensorIndex> values = view.def().writeBackRule()(emitter, inputs, written);
+    for (size_t o = first; o < scope.flat.opSlots(); ++o)  // the view's place is one of the source graph
+      scope.flat.op(OpIndex{static_cast<uint32_t>(o)}).settings.sequence = -1;
+    return values;
   }
 
   // ---- graphs -----------------------------------------------------------------------------------

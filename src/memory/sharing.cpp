@@ -3,6 +3,7 @@
 //     that the program assigns, or a value whose last use is the loop;
 //   - a variable is updated in place when every read of the old value comes before, or is in the same element-wise
 //     kernel; otherwise the new value is copied at the end. Likewise for results and carries of loops;
+//     A chain of kernels that each update a part of the variable works in it from the first one on;
 //   - an element-wise kernel works in place on an input whose last use it is.
 #include "memory/sharing.hpp"
 
@@ -134,10 +135,34 @@ void Sharing::shareUpdates() {
     if (storages_.find(a.value) == storages_.find(a.variable)) {
       a.value = -1;
     } else if (a.layouts == Layouts::Same && canWriteInto(a.value, a.variable, INT_MAX)) {
+      shareEarlierValues(a.value, a.variable, INT_MAX);
       joinInto(a.value, a.variable);
       a.value = -1;
     }
   }
+}
+
+// A target that several kernels update one after the other, each a part of it: what they hand on takes its memory too.
+void Sharing::shareEarlierValues(int value, int target, int last) {
+  std::vector<int> earlier;
+  while (const KernelUse *k = writer(value)) {
+    value = overwritten(*k, value);
+    if (value < 0 || !canWriteInto(value, target, last)) break;
+    earlier.push_back(value);
+  }
+  for (int v : earlier) joinInto(v, target);
+}
+
+// The value of the arena that kernel k may overwrite by `value`: nothing reads it later. -1: none.
+int Sharing::overwritten(const KernelUse &k, int value) const {
+  for (size_t o = 0; o < k.out.size(); ++o)
+    for (size_t i = 0; i < k.in.size(); ++i)
+      if (k.out[o] >= 0 && storages_.find(k.out[o]) == storages_.find(value) && k.in[i] >= 0 &&
+          storages_.place(k.in[i]) == Place::Arena && storages_.bytes(k.in[i]) == storages_.bytes(value) &&
+          storages_.lastUse(k.in[i]) == k.time && k.kernel->canOverwrite(static_cast<int>(i), static_cast<int>(o)) &&
+          !readElsewhere(k, i, storages_.find(k.in[i]), static_cast<int>(o)))
+        return k.in[i];
+  return -1;
 }
 
 // A value that already aliases another carry of the same loop stays there: each carry has its own initial value.
@@ -149,6 +174,7 @@ void Sharing::shareCarries() {
     const KernelUse *producer = writer(m.value);  // before the loop: the carry's initial value would overwrite it
     if (!producer || producer->time <= m.start || from == to || carries.count({from, m.start})) continue;
     if (!canWriteInto(m.value, m.carry, m.end)) continue;
+    shareEarlierValues(m.value, m.carry, m.end);
     joinInto(m.value, m.carry);
     for (auto it = carries.lower_bound({from, 0}); it != carries.end() && it->first == from; it = carries.erase(it))
       carries.insert({to, it->second});

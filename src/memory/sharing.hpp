@@ -61,6 +61,8 @@ class Sharing {
   void readAssignedVariables();
   void shareFirstValues();
   void shareUpdates();
+  void shareEarlierValues(int value, int target, int last);
+  int overwritten(const KernelUse &k, int value) const;
   void shareCarries();
   void shareInPlace();
   bool readElsewhere(const KernelUse &k, size_t operand, int in, int o) const;

@@ -95,9 +95,9 @@ constexpr MarkRow kMarks[] = {
     {"setSerializeMatMul",
      [](const Op &op) {
        const auto mode = op.settings.hints.find("serialize_matmul_mode");
-       return mode != op.settings.hints.end() && mode->second != "none";
+       return !op.is(Role::MatMul) && mode != op.settings.hints.end() && mode->second != "none";
      },
-     "products are not cut into parts. To save memory, use a smaller micro-batch and gradient accumulation"},
+     "only MatMul is cut into parts. Use it on the output of a MatMul"},
     {"outputTensorLocation",
      [](const Op &op) {
        return op.settings.tensorLocation &&
@@ -136,7 +136,8 @@ constexpr PatternNote kPatterns[] = {
     {"InPlace, UpdateInplacePrioritiesForIpu", kLowering,
      "Memory is shared where no later reader needs the old value (`emit`)."},
     {"InitAccumulate, TiedGather, TiedGatherAccumulate", kNothing, "Layouts of accumulators and embeddings on tiles."},
-    {"SplitGather, LambSerialisedWeight", kNothing, "Serialisation on tiles; nothing is serialised here."},
+    {"SplitGather", kNothing, "Serialisation on tiles; gathers read rows where they are."},
+    {"LambSerialisedWeight", kNothing, "Lamb updates a weight whole, also that of a serialised product."},
     {"PackedDataBlock, UpsampleToResize, ScanToLoop, LSTMOp, ZerosLikeOpPattern", kNothing,
      "The operators they rewrite are refused as not supported yet."},
 };

@@ -270,6 +270,8 @@ PipelineOptions pipelineOptions(const SessionOptions &options) {
   result.floatLossScale = options.ensureFp32LossScaleTensor;
   if (options.automaticLossScalingSettings.enabled)
     result.automaticLossScale = automaticLossScale(options.automaticLossScalingSettings);
+  result.serialiseProducts = options.enableSerializedMatmuls;
+  if (options.enableOutlining) result.outlineThreshold = options.outlineThreshold;
   return result;
 }
 

@@ -45,9 +45,7 @@ bool halfPartials(const Options &options, RunMode) {
   return text == "half";
 }
 
-constexpr const char *kSteersOutlining =
-    "steers outlining: nothing is outlined, every call runs its own operations. "
-    "Leave it at its default";
+constexpr const char *kCallsCopyNothing = "Calls copy nothing here.";
 constexpr const char *kDotLook = "dot files show every operation, by type, one file per graph. Leave it at its default";
 constexpr const char *kStaysWhole = "the tensors stay whole on every replica. Leave them unsharded";
 constexpr const char *kSharded = "`location` sharded over replicas";
@@ -88,13 +86,17 @@ constexpr OptionRow kRows[] = {
      "Accumulators live within a run and never go to the host."},
     {"disableOptimizerStateTensorStreams", Built, nullptr, "", "`modelToHost` leaves optimizer state out."},
     // ---- outlining
-    {"enableOutlining", NoEffect, nullptr, "",
-     "Repeated parts as subgraphs, which makes programs for tiles smaller. Nothing is outlined, whatever its value."},
-    {"enableOutliningCopyCostPruning", Warned, changed<&Options::enableOutliningCopyCostPruning>, "`False`",
-     kSteersOutlining},
-    {"outlineThreshold", Warned, changed<&Options::outlineThreshold>, "not 1", kSteersOutlining},
-    {"outlineSequenceBreakCost", Warned, changed<&Options::outlineSequenceBreakCost>, "not 10000", kSteersOutlining},
-    {"subgraphCopyingStrategy", Warned, changed<&Options::subgraphCopyingStrategy>, "`JustInTime`", kSteersOutlining},
+    {"enableOutlining", Built, nullptr, "",
+     "Repeated sequences of operations become one graph that is called. Calls are inlined when the program is "
+     "compiled, "
+     "so that neither time nor memory of a run depends on it."},
+    {"enableOutliningCopyCostPruning", NoEffect, nullptr, "", kCallsCopyNothing},
+    {"outlineThreshold", Built, nullptr, "",
+     "Sequences are outlined whose operations are worth more in all: 1000 for each product, convolution, "
+     "normalisation and what else computes more than it moves, 0.1 for others. Negative: every repeated sequence."},
+    {"outlineSequenceBreakCost", NoEffect, nullptr, "",
+     "Host transfers are never outlined, so that no sequence of them is broken."},
+    {"subgraphCopyingStrategy", NoEffect, nullptr, "", kCallsCopyNothing},
     // ---- accumulation
     {"accumulationFactor", Built, nullptr, "", "Micro-batches per weight update."},
     {"enableGradientAccumulation", Built, nullptr, "",
@@ -139,7 +141,7 @@ constexpr OptionRow kRows[] = {
      "accumulation"},
     {"batchSerializationSettings", NoEffect, nullptr, "", "The other members shape the parts, see `factor`."},
     {"autodiffSettings", NoEffect, nullptr, "", "Gradient graphs read the forward values that were kept."},
-    {"aliasZeroCopy", NoEffect, nullptr, "", "Calls copy nothing here."},
+    {"aliasZeroCopy", NoEffect, nullptr, "", kCallsCopyNothing},
     // ---- placement
     {"virtualGraphMode", Built, nullptr, "", "Decides how many IPUs a device must have. Numbers do not depend on it."},
     {"virtualGraphSplitRatios", NoEffect, nullptr, "", "Placement on IPUs by `virtualGraphMode` Auto."},
@@ -183,7 +185,8 @@ constexpr OptionRow kRows[] = {
     {"enableLoadAndOffloadRNGState", Refused, given<&Options::enableLoadAndOffloadRNGState>, "`True`",
      "random numbers depend on the seed alone. Use setRandomSeed and getRandomSeed"},
     {"enableFullyConnectedPass", NoEffect, nullptr, "", "A hint for products on tiles."},
-    {"enableSerializedMatmuls", NoEffect, nullptr, "", "Products are not cut into parts, whatever its value."},
+    {"enableSerializedMatmuls", Built, nullptr, "",
+     "`False`: products that `setSerializeMatMul` marks are not cut into parts. C++ only."},
     {"partialsTypeMatMuls", Warned, halfPartials, "`half`",
      "products add up in FLOAT, which is not slower here. Leave it empty"},
     {"enableStableNorm", NoEffect, nullptr, "", "Norms are always computed in the stable form."},

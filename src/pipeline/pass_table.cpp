@@ -13,6 +13,7 @@
 #include "lower/fold_batch_norm.hpp"
 #include "lower/fuse_elementwise.hpp"
 #include "lower/fuse_epilogue.hpp"
+#include "lower/join_parts.hpp"
 #include "lower/layout.hpp"
 #include "lower/loop_rows.hpp"
 #include "lower/order_updates.hpp"
@@ -24,8 +25,10 @@
 #include "transforms/decompose_sums.hpp"
 #include "transforms/host_io.hpp"
 #include "transforms/off_chip.hpp"
+#include "transforms/outline.hpp"
 #include "transforms/prune.hpp"
 #include "transforms/random_setup.hpp"
+#include "transforms/serialise_products.hpp"
 #include "transforms/step_loops.hpp"
 
 namespace popart::pipeline {
@@ -45,6 +48,8 @@ bool movingOffChip(const PassContext &c) {
   return c.request.options.offChip.any() || std::ranges::any_of(c.main().ops(), isMoved);
 }
 bool checkingFloats(const PassContext &c) { return c.lowering.checkFloats; }
+bool serialisingProducts(const PassContext &c) { return c.request.options.serialiseProducts; }
+bool outlining(const PassContext &c) { return c.request.options.outlineThreshold.has_value(); }
 bool fusing(const PassContext &c) { return c.lowering.fuse; }
 
 // ---- preparation ------------------------------------------------------------------------------
@@ -53,6 +58,14 @@ void dropModelOutputs(PassContext &c) { c.main().setOutputs({}); }
 
 void setUpRandomSeeds(PassContext &c) {
   c.result.randomSeed = transforms::setUpRandomSeeds(c.ir(), c.request.options.factors.replicationFactor);
+}
+
+void serialiseProducts(PassContext &c) {
+  for (Graph *graph : c.ir().getAllGraphs()) transforms::serialiseProducts(*graph);
+}
+
+void placeParts(PassContext &c) {
+  for (Graph *graph : c.ir().getAllGraphs()) transforms::placeParts(*graph);
 }
 
 void checkAnchors(PassContext &c) {
@@ -103,6 +116,8 @@ void applyReturnTypes(PassContext &c) {
   transforms::applyReturnTypes(c.ir(), types, c.request.batchesPerStep * perBatch);
 }
 
+void outline(PassContext &c) { transforms::outline(c.ir(), *c.request.options.outlineThreshold); }
+
 void removeUnusedGraphs(PassContext &c) {
   std::set<const Graph *> used{&c.main()};
   std::vector<const Graph *> stack{&c.main()};
@@ -136,6 +151,7 @@ void addFloatingPointChecks(PassContext &c) { lower::addFloatingPointChecks(c.ir
 void foldLargeTransposes(PassContext &c) { lower::foldLargeTransposes(c.ir(), c.lowering.evaluate); }
 void widenHalves(PassContext &c) { lower::widenHalves(c.ir(), c.device()); }
 void decompose(PassContext &c) { lower::decompose(c.ir(), c.device()); }
+void joinPartsEarly(PassContext &c) { lower::joinPartsEarly(c.ir()); }
 void readRowsInPlace(PassContext &c) { lower::readRowsInPlace(c.ir()); }
 void foldBatchNorms(PassContext &c) { lower::foldBatchNorms(c.ir()); }
 void fuseElementwise(PassContext &c) { lower::fuseElementwise(c.ir(), c.device()); }
@@ -163,6 +179,8 @@ constexpr Pass kPasses[] = {
     {"addLossOps", "loss objects of old programs become operators", Phase::Fwd0, training, addLossOps},
     {"checkLoss", "refuse a loss that cannot be differentiated", Phase::Fwd0, training, checkLoss},
     {"setUpRandomSeeds", "give every random operator a seed of its own", Phase::Fwd1, always, setUpRandomSeeds},
+    {"serialiseProducts", "cut products that ask for it into parts", Phase::Fwd1, serialisingProducts,
+     serialiseProducts},
     {"growBackwardPass", "add the gradients of all weights", Phase::Bwd0, training, growBackwardPass},
     {"ensureFp32LossScale", "keep the loss scale in FLOAT up to the first gradients of activations", Phase::Bwd0,
      keepingFloatLossScale, ensureFp32LossScale},
@@ -175,6 +193,8 @@ constexpr Pass kPasses[] = {
     {"decomposeGradientSums", "make sums of gradients a chain of additions", Phase::PreAlias, decomposingGradientSums,
      decomposeGradientSums},
     {"prune", "remove what leads to no output, kept tensor or effect", Phase::PreAlias, always, pruneGraphs},
+    {"placeParts", "cut operands of serialised products where they are read", Phase::PreAlias, serialisingProducts,
+     placeParts},
     {"storeAnchors", "send anchors to the host", Phase::Final, always, storeAnchors},
     {"loadStreams", "load streams from the host", Phase::Final, always, loadStreams},
     {"moveOffChip", "keep tensors in remote memory, with loads and stores where they are used", Phase::Final,
@@ -184,6 +204,7 @@ constexpr Pass kPasses[] = {
     {"applyReturnTypes", "send of each anchor the values that its return type asks for", Phase::Final, always,
      applyReturnTypes},
     {"removeUnusedGraphs", "remove graphs that nothing calls", Phase::Final, always, removeUnusedGraphs},
+    {"outline", "make repeated sequences one graph that is called", Phase::Final, outlining, outline},
 
     {"flatten", "inline calls, replace in-place operators by functional ones", Phase::Flatten, always, flatten},
     {"simplify", "remove what computes nothing", Phase::Flatten, always, simplify},
@@ -194,6 +215,8 @@ constexpr Pass kPasses[] = {
     {"widenHalves", "compute in float32 what has no 16-bit kernel", Phase::Flatten, always, widenHalves},
     {"decompose", "expand operators without a kernel on the device", Phase::Flatten, always, decompose},
     {"simplify", "remove what computes nothing", Phase::Flatten, always, simplify},
+    {"joinPartsEarly", "write parts of serialised products where they are joined", Phase::Flatten, always,
+     joinPartsEarly},
     {"readRowsInPlace", "let loops read rows of stacks where they lie", Phase::Flatten, always, readRowsInPlace},
     {"foldBatchNorms", "fold normalisations with known parameters into convolutions", Phase::Fuse, fusing,
      foldBatchNorms},

@@ -36,6 +36,7 @@ struct PassContext {
   std::map<TensorId, TensorId> weightToGradient;
   std::map<TensorId, TensorId> namedToGradient;  // of the tensors whose gradients steer the loss scale
   TensorIndex lossGradient;                      // where the backward pass starts
+  transforms::GradientParts gradientParts;  // of weights that are updated part by part
   Prepared result;
   lower::LowerOptions lowering;
   const lower::Backends *backends = nullptr;  // null in preparation

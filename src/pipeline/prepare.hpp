@@ -36,11 +36,13 @@ struct LossSpec {
 
 struct PipelineOptions {
   OptimizerFactors factors;
-  std::vector<std::string> dotChecks;  // Fwd0, Fwd1, Bwd0, PreAlias, Final, or ALL
-  std::string logDir = ".";            // where dot files go
-  bool decomposeGradSum = false;       // sums of three or more gradients become additions
-  transforms::OffChip offChip;         // tensors in remote memory
-  bool floatLossScale = false;         // the loss scale is FLOAT up to the first gradients of activations
+  std::vector<std::string> dotChecks;     // Fwd0, Fwd1, Bwd0, PreAlias, Final, or ALL
+  std::string logDir = ".";               // where dot files go
+  bool decomposeGradSum = false;          // sums of three or more gradients become additions
+  bool serialiseProducts = true;          // products that ask for it are cut into parts
+  std::optional<float> outlineThreshold;  // repeated sequences worth more become one graph
+  transforms::OffChip offChip;            // tensors in remote memory
+  bool floatLossScale = false;            // the loss scale is FLOAT up to the first gradients of activations
   std::optional<transforms::AutomaticLossScale> automaticLossScale;
   bool verifyEachPass = false;  // otherwise verified at the end of each phase
 };

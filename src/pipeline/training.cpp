@@ -112,12 +112,25 @@ void growBackwardPass(PassContext &c) {
   const std::vector<TensorId> tracked = trackedTensors(c);
   for (const TensorId &id : tracked)
     if (std::find(targets.begin(), targets.end(), id) == targets.end()) targets.push_back(id);
+  transforms::GradientParts parts;  // of forward tensors
+  for (const TensorId &weight : weights) {
+    parts[weight] = transforms::weightParts(main, main.getTensor(weight)->index());
+    for (const transforms::TensorPart &part : parts[weight]) targets.push_back(main.tensor(part.value).id);
+  }
   c.lossGradient = lossGradient(c, *main.getTensor(c.request.loss));
   const std::map<TensorId, TensorId> gradients = autodiff::growBackward(main, c.request.loss, c.lossGradient, targets);
   for (const TensorId &id : tracked)
     if (auto it = gradients.find(id); it != gradients.end()) c.namedToGradient.insert(*it);
-  for (const TensorId &weight : weights)
+  for (const TensorId &weight : weights) {
     if (auto it = gradients.find(weight); it != gradients.end()) c.weightToGradient[weight] = it->second;
+    const bool allHaveOne = std::ranges::all_of(
+        parts[weight], [&](const auto &part) { return gradients.count(main.tensor(part.value).id) != 0; });
+    if (parts[weight].empty() || !allHaveOne) continue;
+    for (transforms::TensorPart part : parts[weight]) {
+      part.value = main.getTensor(gradients.at(main.tensor(part.value).id))->index();
+      c.gradientParts[weight].push_back(part);
+    }
+  }
   if (c.weightToGradient.empty())
     logging::ir::warn("No variable has a gradient path to the loss '{}': nothing will be trained", c.request.loss);
 }
@@ -139,7 +152,7 @@ void transformAutomaticLossScale(PassContext &c) {
 }
 
 void addWeightUpdates(PassContext &c) {
-  for (auto &scalar : transforms::addOptimizer(c.main(), *c.request.updates, c.weightToGradient))
+  for (auto &scalar : transforms::addOptimizer(c.main(), *c.request.updates, c.weightToGradient, c.gradientParts))
     c.result.optimizerScalars.push_back(scalar);
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/union_find.hpp"
+#include "ir/hints.hpp"
 
 namespace popart::session {
 namespace {
@@ -111,7 +112,9 @@ void checkInplaceAmbiguity(const Graph &graph) {
     for (InIndex i = 0; i < op->inputCount(); ++i) {
       if (!op->hasInput(i)) continue;
       const size_t t = op->inputs()[i].value;
-      if (op->modifiesInput(i)) modifiers.emplace_back(op, t);
+      // Parts of a variable do not overlap; what updates them was ordered by the compiler.
+      const bool updatesPart = op->settings.hints.count(kSerialised) != 0;
+      if (op->modifiesInput(i) && !updatesPart) modifiers.emplace_back(op, t);
       for (OutIndex o = 0; o < op->outputCount(); ++o)
         if (op->hasOutput(o) && op->aliasesInput(i, o)) memory.join(t, op->outputs()[o].value);
     }

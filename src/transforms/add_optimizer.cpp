@@ -20,10 +20,11 @@ std::vector<WeightUpdate *> groupMembers(const ClipNormSettings &group, std::vec
     return members;
   }
   for (const TensorId &id : group.getWeightIds()) {
-    const auto it = std::find_if(updates.begin(), updates.end(), [&](const WeightUpdate &u) { return u.id == id; });
-    check(it != updates.end(),
+    const size_t before = members.size();
+    for (WeightUpdate &u : updates)
+      if (u.id == id) members.push_back(&u);
+    check(members.size() > before,
           "Gradient clipping '{}': the weight is not updated by the optimizer. Take it out of the clip group", id);
-    members.push_back(&*it);
   }
   return members;
 }
@@ -49,24 +50,54 @@ void clipGroup(UpdateEmitter &e, const ClipNormSettings &group, int groupIndex, 
   }
 }
 
+bool needsWholeWeight(const UpdateRule &rule) {
+  const AdamRule *adam = std::get_if<AdamRule>(&rule.form);
+  return adam && isLamb(adam->mode);
+}
+
+// One update of the whole weight, or one for each of its parts.
+std::vector<WeightUpdate> updatesOf(UpdateEmitter &emitter, WeightUpdate whole, const GradientParts &parts) {
+  const auto found = parts.find(whole.id);
+  if (found == parts.end() || needsWholeWeight(*whole.rule)) return {whole};
+  std::vector<WeightUpdate> updates;
+  for (size_t i = found->second.size(); i-- > 0;) {
+    WeightUpdate u = whole;
+    u.part = found->second[i];
+    u.gradient = u.part->value;
+    u.isLastPart = i == 0;
+    emitter.beginPart(u);
+    u.weight = emitter.partOf(u.variable, u);
+    updates.push_back(u);
+  }
+  return updates;
+}
+
 }  // namespace
 
 std::vector<ScalarVariable> addOptimizer(Graph &graph, const UpdateRules &rules,
-                                         const std::map<TensorId, TensorId> &weightToGradient) {
+                                         const std::map<TensorId, TensorId> &weightToGradient,
+                                         const GradientParts &parts) {
   UpdateEmitter emitter(graph, rules);
   std::vector<WeightUpdate> updates;
   for (const auto &[weight, gradient] : weightToGradient) {
-    WeightUpdate u{weight, graph.getTensor(weight)->index(), &rules.of(weight), graph.getTensor(gradient)->index(), {},
-                   {}};
-    check(graph.tensor(u.weight).tensorType() == TensorType::Variable, "Optimizer '{}': only variables can be updated",
+    const TensorIndex variable = graph.getTensor(weight)->index();
+    check(graph.tensor(variable).tensorType() == TensorType::Variable, "Optimizer '{}': only variables can be updated",
           weight);
-    std::visit([&](const auto &form) { beginUpdate(emitter, form, u); }, u.rule->form);
-    updates.push_back(u);
+    WeightUpdate whole{weight, variable, variable, &rules.of(weight), graph.getTensor(gradient)->index(), {}, {}};
+    for (WeightUpdate &u : updatesOf(emitter, whole, parts)) {
+      emitter.beginPart(u);
+      std::visit([&](const auto &form) { beginUpdate(emitter, form, u); }, u.rule->form);
+      updates.push_back(u);
+    }
   }
+  emitter.endPart();
   int groupIndex = 0;
   for (const ClipNormSettings &group : rules.clipping) clipGroup(emitter, group, groupIndex++, updates);
-  for (const WeightUpdate &u : updates)
+  for (const WeightUpdate &u : updates) {
+    emitter.beginPart(u);
     std::visit([&](const auto &form) { finishUpdate(emitter, form, u); }, u.rule->form);
+  }
+  emitter.endPart();
   emitter.clearAccumulators();
   return emitter.scalarVariables();
 }

@@ -9,6 +9,8 @@
 #include <popart/graph.hpp>
 #include <popart/updaterule.hpp>
 
+#include "transforms/serialise_products.hpp"
+
 namespace popart::transforms {
 
 // A Variable that holds a non-constant scalar: scalar `name` of the rule of `weight` gives its value.
@@ -19,10 +21,16 @@ struct ScalarVariable {
   bool unscales = false;  // see OptimizerScalar
 };
 
-// `weightToGradient`: finished gradients by weight. Returns the scalar variables made, in order of creation.
+// Gradients of the parts of a weight, in order.
+using GradientParts = std::map<TensorId, std::vector<TensorPart>>;
+
+// `weightToGradient`: finished gradients by weight. A weight that has parts as well is updated part by part, each in the
+// memory of the weight and its states and right after its gradient, last part first as the backward pass makes them;
+// Lamb, which needs norms of the whole weight, is not. Returns the scalar variables made, in order of creation.
 // Throws popart::error: clip group naming a weight without gradient, Adam state scaled by a non-constant loss scale,
 // weights that are no Variable.
 std::vector<ScalarVariable> addOptimizer(Graph &graph, const UpdateRules &rules,
-                                         const std::map<TensorId, TensorId> &weightToGradient);
+                                         const std::map<TensorId, TensorId> &weightToGradient,
+                                         const GradientParts &parts = {});
 
 }  // namespace popart::transforms

@@ -26,8 +26,7 @@ TensorIndex emitZero(Graph &graph, const Op &sum, const TensorInfo &info) {
 
 // Gradients are named by prefix, in subgraphs behind their scopes.
 bool sumsGradients(const Op &op) {
-  return op.is(Role::Sum) && op.inputCount() > 2 && op.outId(0).find(reservedGradientPrefix()) != TensorId::npos &&
-         termsHaveTheSumsInfo(op);
+  return op.is(Role::Sum) && op.outId(0).find(reservedGradientPrefix()) != TensorId::npos;
 }
 
 // Place in program order (decisions/0006) of the op that makes a tensor; before all ops when none does.
@@ -39,31 +38,34 @@ int64_t placeOf(const Graph &graph, TensorIndex t) {
 
 }  // namespace
 
-void decomposeGradientSums(Graph &graph) {
-  for (Op *sum : graph.ops()) {
-    if (!sumsGradients(*sum)) continue;
-    const TensorIndex result = sum->outputs()[0];
-    const std::vector<TensorIndex> terms = sum->inputs();
-    TensorIndex total = terms[0];
-    int64_t place = placeOf(graph, total);
-    for (size_t i = 1; i < terms.size(); ++i) {
-      Op::Settings settings = inheritSettings(*sum, graph, "add");
-      place = std::max(place, placeOf(graph, terms[i]));
-      settings.sequence = place;
-      settings.hints.emplace(kKeepApart, "1");
-      Op *add = graph.addOp(opDef("Add"), {}, settings);
-      graph.connectInput(add->index(), 0, total);
-      graph.connectInput(add->index(), 1, terms[i]);
-      if (i + 1 == terms.size()) {
-        graph.disconnectOutput(sum->index(), 0);
-        graph.connectOutput(add->index(), 0, result);
-      } else {
-        total = graph.createOutput(add->index(), 0, graph.freeId(graph.tensor(result).id + "_partial"));
-      }
-      add->setup();
+void decomposeSum(Graph &graph, Op &sum) {
+  if (!sum.is(Role::Sum) || sum.inputCount() < 3 || !termsHaveTheSumsInfo(sum)) return;
+  const TensorIndex result = sum.outputs()[0];
+  const std::vector<TensorIndex> terms = sum.inputs();
+  TensorIndex total = terms[0];
+  int64_t place = placeOf(graph, total);
+  for (size_t i = 1; i < terms.size(); ++i) {
+    Op::Settings settings = inheritSettings(sum, graph, "add");
+    place = std::max(place, placeOf(graph, terms[i]));
+    settings.sequence = place;
+    settings.hints.emplace(kKeepApart, "1");
+    Op *add = graph.addOp(opDef("Add"), {}, settings);
+    graph.connectInput(add->index(), 0, total);
+    graph.connectInput(add->index(), 1, terms[i]);
+    if (i + 1 == terms.size()) {
+      graph.disconnectOutput(sum.index(), 0);
+      graph.connectOutput(add->index(), 0, result);
+    } else {
+      total = graph.createOutput(add->index(), 0, graph.freeId(graph.tensor(result).id + "_partial"));
     }
-    graph.eraseOp(sum->index());
+    add->setup();
   }
+  graph.eraseOp(sum.index());
+}
+
+void decomposeGradientSums(Graph &graph) {
+  for (Op *op : graph.ops())
+    if (sumsGradients(*op)) decomposeSum(graph, *op);
 }
 
 void decomposeSums(Graph &graph) {

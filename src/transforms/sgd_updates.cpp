@@ -22,7 +22,7 @@ TensorIndex velocityState(UpdateEmitter &e, const SgdRule &sgd, const WeightUpda
         e.info(u.gradient).dataType());
   const double swd1 = u.rule->scalar("scaledWeightDecay1").value.val();
   if (swd1 == 0) return e.state("Accl___" + u.id, e.info(u.weight), 0.0, u);
-  const TensorData &first = e.graph().tensor(u.weight).tensorData();  // one value per group of replicas
+  const TensorData &first = e.graph().tensor(u.variable).tensorData();  // one value per group of replicas
   std::vector<double> values = first.asDoubles();
   for (double &v : values) v *= swd1;
   return e.state("Accl___" + u.id, e.info(u.weight), TensorData::fromDoubles(first.info(), values), u);
@@ -37,17 +37,19 @@ void beginUpdate(UpdateEmitter &e, const SgdRule &sgd, WeightUpdate &u) {
   if (!sgd.hasVelocity) return;
   const bool reducesVelocity = combined && e.accumulates();  // once per update
   if (combined && !e.accumulates()) u.gradient = e.reduced(u.gradient, "Add", u, "FinalReducedGradient___" + u.id);
-  TensorIndex v = velocityState(e, sgd, u);
+  if (combined) e.setContext(ExecutionContext::Normal);  // the velocity itself accumulates
+  const TensorIndex state = velocityState(e, sgd, u);
+  TensorIndex v = state;
   if (!combined)
     v = e.emitOne("SGD2PartialAcclUpdate",
                   {v, u.weight, e.scalar("scaledMomentum2", u), e.scalar("scaledWeightDecay1", u)},
                   "AcclIntoReduce___" + u.id);
   const std::string factor = combined ? "dampeningScaleFactor1" : "dampeningScaleFactor2";
-  if (combined) e.setContext(ExecutionContext::Normal);  // the velocity itself accumulates
   u.velocity = e.emitOne("Accumulate", {v, u.gradient, e.scalar(factor, u)},
                          (reducesVelocity ? "AcclIntoReduce___" : "AcclIntoUpdate___") + u.id,
                          {{"accumulation_type", std::string("DampenedAdd")}});
   e.setContext(ExecutionContext::AccumulateOuterFragment);
+  if (combined) u.velocity = e.seenAfterwards(state, u.velocity, u);
   if (reducesVelocity) u.velocity = e.reduced(u.velocity, "Add", u, "AcclIntoUpdate___" + u.id);
   u.clippable = u.velocity;
   if (!sgd.usesNesterov) return;

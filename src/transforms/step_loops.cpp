@@ -51,14 +51,15 @@ class LoopMaker {
     return main_.tensor(t).hasProducer() && moves_(*main_.tensor(t).getProducer());
   }
 
-  // The variable whose new value `t` is; invalid when it is none.
-  TensorIndex variableOf(TensorIndex t) const {
+  // The variable whose new value `t` is, or also: whose memory or a part of it `t` shows; invalid when it is none.
+  enum class Follow { NewValues, Views };
+  TensorIndex variableOf(TensorIndex t, Follow follow = Follow::NewValues) const {
     while (main_.tensor(t).hasProducer()) {
       const Op &producer = *main_.tensor(t).getProducer();
       const OutIndex output = main_.tensor(t).producerOutput();
       TensorIndex source;
       for (const AliasDef &alias : producer.def().aliasRules())
-        if (alias.modifies && alias.output == output && producer.hasInput(alias.input))
+        if ((alias.modifies || follow == Follow::Views) && alias.output == output && producer.hasInput(alias.input))
           source = producer.inputs()[alias.input];
       if (!source.valid()) return {};
       t = source;
@@ -126,7 +127,8 @@ class LoopMaker {
     }
     for (InIndex i = 0; i < op.inputCount(); ++i) {
       if (!op.hasInput(i) || !op.modifiesInput(i)) continue;
-      if (const TensorIndex variable = variableOf(op.inputs()[i]); variable.valid()) modified_.insert(variable);
+      const TensorIndex variable = variableOf(op.inputs()[i], Follow::Views);
+      if (variable.valid()) modified_.insert(variable);
     }
   }
 

@@ -3,6 +3,8 @@
 
 #include <popart/ir.hpp>
 
+#include "ir/hints.hpp"
+
 namespace popart::transforms {
 
 TensorIndex UpdateEmitter::scalar(const std::string &name, const WeightUpdate &u) {
@@ -18,8 +20,11 @@ TensorIndex UpdateEmitter::scalar(const std::string &name, const WeightUpdate &u
 std::vector<TensorIndex> UpdateEmitter::emit(std::string_view type, const std::vector<TensorIndex> &inputs,
                                              const std::vector<TensorId> &outputIds, Attributes attributes) {
   std::vector<TensorId> ids;
-  for (const TensorId &id : outputIds) ids.push_back(id.empty() ? id : graph_.freeId(id));
+  const std::string suffix = part_ < 0 ? "" : "___from" + std::to_string(part_);
+  for (const TensorId &id : outputIds) ids.push_back(id.empty() ? id : graph_.freeId(id + suffix));
   Op::Settings settings(graph_);
+  settings.sequence = place_;
+  if (part_ >= 0) settings.hints.emplace(kSerialised, "");
   if (accumulates()) settings.executionContext = context_;
   return graph_.addConnectedOp(opDef(type), inputs, ids, std::move(attributes), settings)->outputs();
 }
@@ -39,7 +44,7 @@ TensorIndex UpdateEmitter::summedIn(const TensorId &state, const WeightUpdate &u
 
 TensorIndex UpdateEmitter::reduced(TensorIndex t, const char *op, const WeightUpdate &u, const TensorId &outputId) {
   const auto replicas = static_cast<unsigned>(rules_.factors.replicationFactor);
-  const ReplicaGrouping group = graph_.tensor(u.weight).variableSettings.getReplicaGrouping(replicas);
+  const ReplicaGrouping group = graph_.tensor(u.variable).variableSettings.getReplicaGrouping(replicas);
   if (group.getGroupSize() == 1) return t;
   return emitOne(
       accumulates() ? "ReplicatedAllReduceInplace" : "ReplicatedAllReduce", {t}, outputId,
@@ -49,21 +54,25 @@ TensorIndex UpdateEmitter::reduced(TensorIndex t, const char *op, const WeightUp
 TensorIndex UpdateEmitter::accumulatedIn(const TensorId &id, const WeightUpdate &u, DataType accumType, float share,
                                          const char *over) {
   const DataType type = accumType == DataType::UNDEFINED ? info(u.weight).dataType() : accumType;
-  const TensorIndex state = this->state(id, TensorInfo(type, info(u.weight).shape()), 0.0, u);
   const TensorIndex factor =
       graph_.addConstant(graph_.freeId("accumulationShare___" + u.id), TensorData::scalar(share));
   setContext(ExecutionContext::Normal);
+  const TensorIndex state = this->state(id, TensorInfo(type, info(u.weight).shape()), 0.0, u);
   const TensorIndex gradient = cast(u.gradient, type, u.id + "_accumulatedType");
   const TensorIndex sum = emitOne("Accumulate", {state, gradient, factor}, "AccumOut___" + u.id,
                                   {{"accumulation_type", std::string("DampenedAdd")}});
   setContext(ExecutionContext::AccumulateOuterFragment);
-  const TensorIndex everywhere = reduced(sum, over, u, "FinalReducedGradient___" + u.id);
-  accumulators_.emplace_back(u.id, everywhere);
+  const TensorIndex everywhere = reduced(seenAfterwards(state, sum, u), over, u, "FinalReducedGradient___" + u.id);
+  accumulators_.push_back({u.id, everywhere, part_});
   return everywhere;
 }
 
 void UpdateEmitter::clearAccumulators() {
-  for (const auto &[weight, sum] : accumulators_) emit("AccumulatorZero", {sum}, {"AccumZeroed___" + weight});
+  for (const auto &[weight, sum, part] : accumulators_) {
+    part_ = part;
+    emit("AccumulatorZero", {sum}, {"AccumZeroed___" + weight});
+  }
+  endPart();
 }
 
 TensorIndex UpdateEmitter::emitOne(std::string_view type, const std::vector<TensorIndex> &inputs,
@@ -75,27 +84,57 @@ TensorIndex UpdateEmitter::cast(TensorIndex t, DataType type, const TensorId &ou
   return info(t).dataType() == type ? t : emitOne("Cast", {t}, outputId, {{"to", int64_t{toOnnxDataType(type)}}});
 }
 
+// The info of a state variable from that of the update's part of it.
+TensorInfo UpdateEmitter::wholeInfo(const TensorInfo &part, const WeightUpdate &u) const {
+  return part.shape() == info(u.weight).shape() ? TensorInfo(part.dataType(), info(u.variable).shape()) : part;
+}
+
 TensorIndex UpdateEmitter::state(const TensorId &id, const TensorInfo &wanted, double value, const WeightUpdate &u) {
-  if (value == 0) return state(id, wanted, TensorData(wanted), u);
+  const TensorInfo whole = wholeInfo(wanted, u);
+  if (value == 0) return state(id, wanted, TensorData(whole), u);
   return state(id, wanted,
-               TensorData::fromDoubles(wanted, std::vector<double>(static_cast<size_t>(wanted.nelms()), value)), u);
+               TensorData::fromDoubles(whole, std::vector<double>(static_cast<size_t>(whole.nelms()), value)), u);
 }
 
 TensorIndex UpdateEmitter::state(const TensorId &id, const TensorInfo &wanted, const TensorData &initial,
                                  const WeightUpdate &u) {
+  const TensorInfo whole = wholeInfo(wanted, u);
   TensorIndex t = graph_.find(id);
   if (t.valid()) {
     check(
-        info(t) == wanted && graph_.tensor(t).tensorType() == TensorType::Variable,
+        info(t) == whole && graph_.tensor(t).tensorType() == TensorType::Variable,
         "Optimizer '{}': the model's initial value of this state cannot be used: got {}, expected an initializer of {}",
-        id, info(t), wanted);
+        id, info(t), whole);
   } else {
     t = graph_.addVariable(id, initial);
-    graph_.tensor(t).info = wanted;
+    graph_.tensor(t).info = whole;
   }
   graph_.tensor(t).isOptimizerState = true;
-  graph_.tensor(t).variableSettings = graph_.tensor(u.weight).variableSettings;
-  return t;
+  graph_.tensor(t).variableSettings = graph_.tensor(u.variable).variableSettings;
+  if (wanted.shape() == info(u.weight).shape()) return partOf(t, u);
+  return u.isLastPart ? t : emitOne("Identity", {t}, id + "___before");
+}
+
+TensorIndex UpdateEmitter::partOf(TensorIndex variable, const WeightUpdate &u) {
+  if (!u.part) return variable;
+  const Attributes attributes{{"axes", std::vector<int64_t>{u.part->axis}},
+                              {"starts", std::vector<int64_t>{u.part->start}},
+                              {"ends", std::vector<int64_t>{u.part->end}}};
+  const TensorIndex part = emitOne("SliceInplace", {variable}, graph_.tensor(variable).id + "___part", attributes);
+  // Forward reads of the same part must not keep it in memory until the update.
+  graph_.tensor(part).getProducer()->settings.recomputeType = RecomputeType::Recomputed;
+  wholes_[part] = variable;
+  return part;
+}
+
+TensorIndex UpdateEmitter::seenAfterwards(TensorIndex state, TensorIndex written, const WeightUpdate &u) {
+  return accumulates() && u.part ? partOf(wholes_.at(state), u) : written;
+}
+
+void UpdateEmitter::beginPart(const WeightUpdate &u) {
+  if (!u.part) return endPart();
+  part_ = u.part->start;
+  place_ = graph_.tensor(u.part->value).getProducer()->place();
 }
 
 }  // namespace popart::transforms

@@ -1,5 +1,6 @@
 // Adds optimizer ops for one graph: scalars (shared between weights), state variables and elementary arithmetic.
 #pragma once
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -7,14 +8,17 @@
 
 namespace popart::transforms {
 
-// One weight between its gradient and its update.
+// One weight, or a part of one, between its gradient and its update.
 struct WeightUpdate {
-  TensorId id;
-  TensorIndex weight;
+  TensorId id;           // of the weight
+  TensorIndex variable;  // the weight
+  TensorIndex weight;    // what is updated: the weight, or the part of it in its memory
   const UpdateRule *rule;
-  TensorIndex gradient;   // as differentiation left it
-  TensorIndex clippable;  // what clipping scales; afterwards the scaled tensor
-  TensorIndex velocity;   // SGD: state after the gradient was added
+  TensorIndex gradient;              // as differentiation left it
+  TensorIndex clippable;             // what clipping scales; afterwards the scaled tensor
+  TensorIndex velocity;              // SGD: state after the gradient was added
+  std::optional<TensorPart> part{};  // which part
+  bool isLastPart = true;            // of the weight's
 };
 
 class UpdateEmitter {
@@ -32,13 +36,21 @@ class UpdateEmitter {
                       Attributes attributes = {});
   // t in element type `type`.
   TensorIndex cast(TensorIndex t, DataType type, const TensorId &outputId);
-  // State variable `id` of the update; filled with `value` unless the graph has it already. It belongs to the replicas
-  // that share the weight.
+  // State variable `id` of the update, or the update's part of it; filled with `value` unless the graph has it already.
+  // It belongs to the replicas that share the weight. `info` is that of the update's part, `initial` holds all values.
+  // What has one element serves all parts: only the last part's update changes it.
   TensorIndex state(const TensorId &id, const TensorInfo &info, double value, const WeightUpdate &update);
   TensorIndex state(const TensorId &id, const TensorInfo &info, const TensorData &initial, const WeightUpdate &update);
+  // The update's part of a variable, in the variable's memory; the variable itself where the update is about all of it.
+  TensorIndex partOf(TensorIndex variable, const WeightUpdate &update);
+  // What each micro-batch has written to `state` as `written`, seen after the last one.
+  TensorIndex seenAfterwards(TensorIndex state, TensorIndex written, const WeightUpdate &update);
 
   const OptimizerValue &lossScaling() const { return rules_.lossScaling; }
 
+  // Ops made from now on belong to the part of this update, and run right after its gradient.
+  void beginPart(const WeightUpdate &update);
+  void endPart() { part_ = -1, place_ = -1; }
   // What optimizer ops made from now on belong to: each micro-batch, or the update after the last one.
   void setContext(ExecutionContext context) { context_ = context; }
   // The gradient summed (Running mean: averaged) over the micro-batches in state "Accum___<weight>", of the rule's type
@@ -56,6 +68,7 @@ class UpdateEmitter {
   const std::vector<ScalarVariable> &scalarVariables() const { return scalarVariables_; }
 
  private:
+  TensorInfo wholeInfo(const TensorInfo &part, const WeightUpdate &update) const;
   TensorIndex accumulatedIn(const TensorId &id, const WeightUpdate &update, DataType accumType, float share,
                             const char *over);
 
@@ -63,7 +76,14 @@ class UpdateEmitter {
   const UpdateRules &rules_;
   std::vector<ScalarVariable> scalarVariables_;
   ExecutionContext context_ = ExecutionContext::AccumulateOuterFragment;
-  std::vector<std::pair<TensorId, TensorIndex>> accumulators_;  // weight, accumulated gradient
+  int64_t part_ = -1, place_ = -1;             // first element and place of the part at hand; -1: none
+  std::map<TensorIndex, TensorIndex> wholes_;  // part of a variable -> the variable
+  struct Accumulator {
+    TensorId weight;
+    TensorIndex sum;  // the accumulated gradient
+    int64_t part;     // as part_
+  };
+  std::vector<Accumulator> accumulators_;
 };
 
 // The update of one weight in two halves: up to the tensor that clipping scales, and from it on.

@@ -81,11 +81,11 @@ OpDef concatGradientRow() {
       })
       .layouts(pieceOfChannels)
       .traits(Trait::Gradient)
+      .cost(movesData())
       .notOnnx()
       .decompose([](DecomposeBuilder &b) {
-        auto ints = [&b](const char *name) { return std::vector<int64_t>{b.attrs().getAttribute<int64_t>(name)}; };
-        b.result(
-            0, b.emit("Slice", {b.in(0)}, {{"axes", ints("axis")}, {"starts", ints("start")}, {"ends", ints("end")}}));
+        auto at = [&b](const char *name) { return std::vector<int64_t>{b.attrs().getAttribute<int64_t>(name)}; };
+        b.result(0, b.emit("Slice", {b.in(0)}, {{"axes", at("axis")}, {"starts", at("start")}, {"ends", at("end")}}));
       })
       .doc("Gradient of Concat for one input: its part of the axis.");
 }

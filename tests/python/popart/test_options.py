@@ -176,7 +176,7 @@ for mark in ("", "recomputeOutput", "setSerializeMatMul", "outputTensorLocation"
     builder = popart.Builder()
     x = builder.addInputTensor("FLOAT", [2, 4], "x")
     w = builder.addInitializedInputTensor(np.ones((4, 4), np.float32), "w")
-    y = builder.aiOnnx.matmul([x, w])
+    y = builder.aiOnnx.relu([builder.aiOnnx.matmul([x, w])])
     if mark == "recomputeOutput":
         builder.recomputeOutputInBackwardPass(y, popart.RecomputeType.Recompute)
     elif mark == "setSerializeMatMul":
@@ -199,7 +199,7 @@ def test_marks_of_nodes_warn_once_and_change_nothing():
     program = subprocess.run([sys.executable, "-c", MARKED], env=env, capture_output=True, text=True, check=True)
     results = program.stdout.split("Memory")[1:]
     assert len(results) == 4 and len(set(results)) == 1
-    lines = re.findall(r"Builder::(\w+) on 'MatMul:0' has no effect here: ", program.stderr)
+    lines = re.findall(r"Builder::(\w+) on 'Relu:0' has no effect here: ", program.stderr)
     assert lines == [method for method, _ in popart._nodeMarks()]
 
 
