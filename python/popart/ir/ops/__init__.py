@@ -142,7 +142,7 @@ def matmul(
         lhs: tensor of shape (…, M, K).
         rhs: tensor of shape (…, K, N).
         available_memory_proportion: hint in (0, 1].
-        serialise_mode: dimension to cut.
+        serialise_mode: dimension to cut; it is checked, and the product stays one operation.
         serialise_factor: number of parts; divides that dimension.
         output_type: dtype of the result.
         partials_type: dtype of partial sums.
