@@ -2,8 +2,10 @@
 #include "transforms/off_chip.hpp"
 
 #include <algorithm>
+#include <set>
 #include <vector>
 
+#include <popart/error.hpp>
 #include <popart/tensornames.hpp>
 
 namespace popart::transforms {
@@ -17,16 +19,13 @@ class Mover {
   Mover(Ir &ir, const OffChip &rules, const TensorId &loss, bool accumulates)
       : main_(ir.getMainGraph()), rules_(rules), accumulates_(accumulates), order_(main_.getOpSchedule()) {
     for (Tensor *t : main_.tensorsOfType(TensorType::Variable))
-      if (rules_.holds(*t)) t->isRemote = true, variableOf_[t->index()] = t->index();
+      if (rules_.holds(*t)) t->isRemote = true, aliases_[t->index()] = {t->index(), false};
     const TensorIndex t = loss.empty() ? TensorIndex{} : main_.find(loss);
     const Op *last = t.valid() ? main_.tensor(t).getProducerUnsafe() : nullptr;
     bool behind = false;
     for (const Op *op : order_) {
       phases_[op->index()] = phaseOf(*op, behind);
-      for (const AliasDef &alias : op->def().aliasRules())
-        if (alias.modifies && alias.input >= 0 && op->hasInput(alias.input) && op->hasOutput(alias.output))
-          if (const TensorIndex variable = variableOf(op->inputs()[static_cast<size_t>(alias.input)]); variable.valid())
-            variableOf_[op->outputs()[static_cast<size_t>(alias.output)]] = variable;
+      findAliases(*op);
       behind |= op == last;
     }
   }
@@ -53,18 +52,52 @@ class Mover {
   Phase phaseOf(const Op &op) const { return phases_.at(op.index()); }
 
   // ---- variables
+  struct Alias {
+    TensorIndex variable;  // off chip; invalid: the tensor shows none
+    bool isView = false;   // of the variable, or of a part; otherwise it is the variable itself, changed or not
+  };
+
+  void findAliases(const Op &op) {
+    for (const AliasDef &rule : op.def().aliasRules())
+      for (InIndex i = 0; i < op.inputCount(); ++i) {
+        if ((rule.input != AliasDef::kEveryInput && rule.input != i) || !op.hasInput(i) || !op.hasOutput(rule.output))
+          continue;
+        const Alias shown = aliasOf(op.inputs()[static_cast<size_t>(i)]);
+        if (shown.variable.valid())
+          aliases_[op.outputs()[static_cast<size_t>(rule.output)]] = {shown.variable, shown.isView || !rule.modifies};
+      }
+  }
+
+  Alias aliasOf(TensorIndex t) const {
+    const auto known = aliases_.find(t);
+    return known == aliases_.end() ? Alias{} : known->second;
+  }
+
   void visit(Op &op) {
     for (InIndex i = 0; i < op.inputCount(); ++i) {
       if (!op.hasInput(i)) continue;
       const TensorIndex t = op.inputs()[static_cast<size_t>(i)];
-      const TensorIndex variable = variableOf(t);
+      const auto [variable, isView] = aliasOf(t);
       if (!variable.valid()) continue;
-      Copy &copy = copyFor(variable, op);
       // What this phase has made of the variable lies in its own copy.
-      if (t == variable || phaseOf(*main_.tensor(t).getProducer()) != copy.phase)
-        main_.connectInput(op.index(), i, copy.value);
-      if (op.modifiesInput(i)) copy.changer = &op, copy.changed = valueBehind(op, i);
+      const bool isOwn = t != variable && phaseOf(*main_.tensor(t).getProducer()) == phaseOf(op);
+      if (isView && !isOwn) {
+        requireUnchanged(variable, op, i);
+        continue;
+      }
+      Copy &copy = copyFor(variable, op);
+      if (!isOwn) main_.connectInput(op.index(), i, copy.value);
+      if (op.modifiesInput(i)) copy.changer = &op, copy.changed = isView ? copy.value : valueBehind(op, i);
     }
+  }
+
+  // A view that an earlier phase has made goes on showing the copy of that phase.
+  void requireUnchanged(TensorIndex variable, const Op &op, InIndex i) const {
+    const auto copy = copies_.find(variable);
+    check(!op.modifiesInput(i) && !changed_.count(variable) && (copy == copies_.end() || !copy->second.changer),
+          "{}: '{}' is kept off chip and is read or written through a view, '{}', that another phase has made before a "
+          "change. Keep it on chip with tensorLocationSettingsOverride",
+          op.debugName(), main_.tensor(variable).id, op.inId(i));
   }
 
   // The operand of a change after it: the result that has taken its place or, of a call, the operand itself.
@@ -73,12 +106,6 @@ class Mover {
       if (alias.modifies && alias.input == i && op.hasOutput(alias.output))
         return op.outputs()[static_cast<size_t>(alias.output)];
     return op.inputs()[static_cast<size_t>(i)];
-  }
-
-  // The variable off chip that a tensor is, or is the new value of; invalid when there is none.
-  TensorIndex variableOf(TensorIndex t) const {
-    const auto known = variableOf_.find(t);
-    return known == variableOf_.end() ? TensorIndex{} : known->second;
   }
 
   // The copy of the variable in the phase of an op, which is the first to use it there or a later one.
@@ -90,8 +117,10 @@ class Mover {
   }
 
   void storeChanges(TensorIndex variable, Copy &copy) {
-    if (copy.changer) store(main_.tensor(variable).id, copy.changed, *copy.changer);
+    if (!copy.changer) return;
+    store(main_.tensor(variable).id, copy.changed, *copy.changer);
     copy.changer = nullptr;
+    changed_.insert(variable);
   }
 
   // ---- activations
@@ -148,8 +177,9 @@ class Mover {
   const bool accumulates_;
   const std::vector<Op *> order_;
   std::map<OpIndex, Phase> phases_;
-  std::map<TensorIndex, Copy> copies_;             // of the phase at hand
-  std::map<TensorIndex, TensorIndex> variableOf_;  // variables off chip and what ops have written into them
+  std::map<TensorIndex, Copy> copies_;    // of the phase at hand
+  std::map<TensorIndex, Alias> aliases_;  // variables off chip and what shows them
+  std::set<TensorIndex> changed_;         // by earlier phases
 };
 
 }  // namespace

@@ -197,3 +197,35 @@ def test_kept_programs_know_what_is_off_chip(tmp_path):
         moved = state_after(off_chip(*KINDS, **cached), popart.ConstSGD(0.1), (2,), tmp_path=tmp_path)
         np.testing.assert_array_equal(moved[0], plain[0])
         assert moved[1] == plain[1]
+
+
+def test_weights_that_are_updated_in_parts(tmp_path):
+    """The parts are views of the copy that the phase has loaded."""
+
+    def trained(options):
+        rng = np.random.default_rng(2)
+        builder = popart.Builder()
+        x = builder.addInputTensor("FLOAT", [4, 8], "x")
+        w = builder.addInitializedInputTensor(rng.normal(size=(8, 16)).astype(np.float32), "w")
+        y = builder.aiOnnx.matmul([x, w])
+        builder.setSerializeMatMul({y}, "output_channels", 4, False)
+        loss = builder.aiGraphcore.l1loss([y], 0.5, reduction=popart.ReductionType.Sum)
+        session = popart.TrainingSession(
+            fnModel=builder.getModelProto(),
+            dataFlow=popart.DataFlow(2, [loss]),
+            loss=loss,
+            optimizer=popart.Adam({"defaultLearningRate": (0.01, False)}),
+            deviceInfo=popart.DeviceManager().createCpuDevice(),
+            userOptions=options,
+        )
+        session.prepareDevice()
+        session.weightsFromHost()
+        for _ in range(3):
+            session.run(popart.PyStepIO({x: rng.normal(size=(2, 4, 8)).astype(np.float32)}, session.initAnchorArrays()))
+        session.weightsToHost()
+        arrays = {w: np.empty((8, 16), np.float32)}
+        session.readWeights(popart.PyWeightsIO(arrays))
+        return arrays[w]
+
+    plain = trained(off_chip())
+    np.testing.assert_allclose(trained(off_chip(*KINDS)), plain, rtol=1e-6, atol=1e-7)
