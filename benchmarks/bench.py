@@ -50,13 +50,15 @@ TRAINING_NAMES = [
     "gpt_train_b8",
     "bert_tiny_train_b8",
 ]
-# Programs that stand beside another form of the same work and not beside peers (loops.py, replicas.py).
+# Programs that stand beside another form of the same work and not beside peers (loops.py, replicas.py,
+# transforms.py).
 OTHER_FORMS = {
     "gpt_repeat_train_b8": "unrolled",
     "accumulation4": "four_steps",
     "accumulation4_resnet18": "four_steps",
     "accumulation4_bert_tiny": "four_steps",
     **{f"replicas{count}_{network}": "one_replica" for count in (2, 4) for network in ("mlp", "bert_tiny", "gpt")},
+    **{f"recompute_{network}": "plain" for network in ("gpt", "resnet18", "bert_tiny")},
 }
 INLINED_CALLS = [24, 96, 384]
 NAMES = [
@@ -135,6 +137,7 @@ class Measurement:
         self.errors: dict[str, str] = {}
         self.differences: dict[str, float] = {}
         self.build_s: dict[str, float] = {}
+        self.facts: dict[str, dict[str, Any]] = {}
 
     def run(self) -> dict[str, Any]:
         """Build, compare, measure; returns the entry of ``results``."""
@@ -169,6 +172,7 @@ class Measurement:
                 self._fail(implementation, error)
                 continue
             self.build_s[implementation] = message["build_s"]
+            self.facts[implementation] = message["facts"]
             if expected is None:
                 expected = message["result"]
             difference = largest_difference(message["result"], expected)
@@ -192,6 +196,7 @@ class Measurement:
             **figures(self.times[implementation]),
             "build_s": self.build_s[implementation],
             "difference": self.differences[implementation],
+            **self.facts[implementation],
         }
 
     def _entry(self) -> dict[str, Any]:
@@ -471,6 +476,9 @@ def print_row(entry: dict[str, Any], peers: list[str]) -> None:
     beside = OTHER_FORMS.get(entry["name"])
     if beside in entry["peers"]:
         print(f"{'  ' + beside:<26}{cell(entry['peers'].get(beside)):>14}")
+        if {"activation_bytes"} <= ours.keys() & entry["peers"].get(beside, {}).keys():
+            planned = [result["activation_bytes"] / 1e6 for result in (ours, entry["peers"][beside])]
+            print(f"{'  activations planned':<26}{planned[0]:>11.1f} MB, {beside} {planned[1]:.1f} MB")
     if "ours_cpp" in entry:
         print(f"{'  from C++':<26}{cell(entry['ours_cpp']):>14}")
     if entry["name"] == "startup":

@@ -62,6 +62,7 @@ def training_session(
     batches: int = 1,
     micro_batches: int = 1,
     replicas: int = 1,
+    recomputation: popart.RecomputationType = popart.RecomputationType.NoRecompute,
 ) -> popart.TrainingSession:
     """A prepared session; the caller sends the weights. Without `load` it is compiled only.
 
@@ -72,11 +73,13 @@ def training_session(
         batches: Weight updates of one run.
         micro_batches: Of one update.
         replicas: That take part in each update; gradients are means over them.
+        recomputation: Which activations are computed again.
     """
     assert program.rule
     options = popart.SessionOptions()
     options.enableGradientAccumulation = micro_batches > 1
     options.accumulationFactor = micro_batches
+    options.autoRecomputation = recomputation
     options.enableReplicatedGraphs = replicas > 1
     options.replicatedGraphCount = replicas
     options.accumulationAndReplicationReductionType = (

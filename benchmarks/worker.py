@@ -1,6 +1,6 @@
 """One implementation in a process of its own, driven by bench.py over stdin and stdout with one JSON line per turn.
 
-``worker.py IMPLEMENTATION NAME`` builds, answers ``{"build_s", "result"}`` and then, for each request
+``worker.py IMPLEMENTATION NAME`` builds, answers ``{"build_s", "result", "facts"}`` and then, for each request
 ``{"seconds": S}``, runs for about S seconds and answers ``{"times_ms"}``. The other tasks (`TASKS`) answer once and
 end. A failure is answered as ``{"error"}``. Libraries that print do so to stderr, because stdout belongs to the
 protocol.
@@ -237,7 +237,8 @@ def serve(implementation: str, name: str, stream: TextIO) -> None:
     start = time.perf_counter()
     runner = implementations.build(implementation, name)
     result = runner.check(implementations.trains(name))
-    answer(stream, {"build_s": time.perf_counter() - start, "result": result.reshape(-1).tolist()})
+    built = {"build_s": time.perf_counter() - start, "result": result.reshape(-1).tolist()}
+    answer(stream, built | {"facts": runner.facts()})
     for line in sys.stdin:
         answer(stream, {"times_ms": measure(runner.call, json.loads(line)["seconds"])})
 

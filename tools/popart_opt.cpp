@@ -46,6 +46,7 @@ struct Request {
   int64_t batchesPerStep = 1, accumulationFactor = 1, replicas = 1;
   float outlineThreshold = 1;
   transforms::ReturnType returns;  // of all tensors kept
+  transforms::RecomputeRule recompute = transforms::RecomputeRule::Marked;
   int threads = 1;
   std::vector<std::string> offChip;
   bool print = false, summary = false, dot = false, schedule = false, memory = false, steps = false, verify = false,
@@ -218,6 +219,7 @@ IrPointer runPasses(IrPointer ir, const Request &request, const std::vector<Name
   prepare.options.decomposeGradSum = prepare.options.floatLossScale = true;  // what is named runs
   prepare.options.automaticLossScale.emplace().period = request.lossScalePeriod;
   prepare.options.outlineThreshold = request.outlineThreshold;
+  prepare.options.recompute = request.recompute;
   prepare.ir = std::move(ir);
   prepare.loss = request.loss;
   if (!request.loss.empty()) prepare.updates = optimizer.updateRules(prepare.options.factors);
@@ -309,6 +311,14 @@ int main(int argc, char **argv) {
       ->transform(CLI::CheckedTransformer(kinds));
   app.add_option("--period", request.returns.period, "of --return everyn, in micro-batches")
       ->check(CLI::PositiveNumber);
+  using Rule = transforms::RecomputeRule;
+  const std::map<std::string, Rule> rules{{"marked", Rule::Marked},
+                                          {"standard", Rule::Standard},
+                                          {"norms", Rule::Norms},
+                                          {"stages", Rule::Stages},
+                                          {"all", Rule::All}};
+  app.add_option("--recompute", request.recompute, "what recomputeActivations computes again (default: marked)")
+      ->transform(CLI::CheckedTransformer(rules));
   app.add_flag("--json", request.json, "print the serialised IR");
   app.add_flag("--verify", request.verify,
                "check the program first and after each pass; prints nothing when it is legal");

@@ -42,9 +42,13 @@ class Walker {
       finish(target, Op::Settings(grad_));
       result.push_back(slot(target).sum);
     }
-    // Gradient ops come after the forward pass, in order of creation, and not at the place of the ops they belong to.
+    // Gradient ops come after the forward pass, in order of creation, and not at the place of the ops they belong to;
+    // what is to be kept or computed again are results of the forward pass.
     for (size_t i = firstNew; i < grad_.opSlots(); ++i)
-      if (const OpIndex o{static_cast<uint32_t>(i)}; grad_.alive(o)) grad_.op(o).settings.sequence = -1;
+      if (const OpIndex o{static_cast<uint32_t>(i)}; grad_.alive(o)) {
+        grad_.op(o).settings.sequence = -1;
+        grad_.op(o).settings.recomputeType = RecomputeType::Undefined;
+      }
     return result;
   }
 

@@ -191,9 +191,16 @@ class Flattener {
     }
   }
 
+  // What a recomputed call runs is recomputed.
+  Op::Settings settingsOf(const Op &op, Graph &flat) const {
+    Op::Settings settings = copySettings(op, flat);
+    if (recomputes_) settings.recomputeType = RecomputeType::Recomputed;
+    return settings;
+  }
+
   TensorIndex emit(Graph &flat, const Op &origin, const OpDef &def, const std::vector<TensorIndex> &inputs,
                    Attributes attributes, const TensorId &id) {
-    return flat.addConnectedOp(def, inputs, {id}, std::move(attributes), copySettings(origin, flat))->outputs()[0];
+    return flat.addConnectedOp(def, inputs, {id}, std::move(attributes), settingsOf(origin, flat))->outputs()[0];
   }
 
   std::vector<TensorIndex> readInputs(Scope &scope, const Op &op) {
@@ -223,11 +230,10 @@ class Flattener {
     if (def.role() == Role::HostLoad || def.role() == Role::RemoteLoad) {
       std::vector<TensorIndex> inputs = readInputs(scope, op);
       if (!inputs.empty()) inputs[0] = TensorIndex();  // what the tensor held before does not matter
-      copy =
-          scope.flat.addConnectedOp(def, inputs, outputIds(scope, op), op.attributes(), copySettings(op, scope.flat));
+      copy = scope.flat.addConnectedOp(def, inputs, outputIds(scope, op), op.attributes(), settingsOf(op, scope.flat));
     } else if (op.isUserOp()) {
       auto clone = op.clone();
-      clone->settings = copySettings(op, scope.flat);
+      clone->settings = settingsOf(op, scope.flat);
       copy = scope.flat.addOp(std::move(clone));
       const auto inputs = readInputs(scope, op);
       for (size_t i = 0; i < inputs.size(); ++i)
@@ -237,8 +243,7 @@ class Flattener {
       copy->setup();
     } else {
       const std::vector<TensorIndex> inputs = readInputs(scope, op);  // may make tensors, so before the new ids
-      copy =
-          scope.flat.addConnectedOp(def, inputs, outputIds(scope, op), op.attributes(), copySettings(op, scope.flat));
+      copy = scope.flat.addConnectedOp(def, inputs, outputIds(scope, op), op.attributes(), settingsOf(op, scope.flat));
     }
     for (int i = 0; i < op.outputCount(); ++i)
       if (op.hasOutput(i)) bind(scope, op.outputs()[i], newRoot(copy->outputs()[i]));
@@ -275,7 +280,10 @@ class Flattener {
     Scope inner(callee, scope.flat);
     for (int i = 0; i < op.inputCount(); ++i)
       bind(inner, callee.inputs()[i], newRoot(read(scope, scope.refs[op.inputs()[i].value])));
+    const bool recomputes = recomputes_;
+    recomputes_ |= op.settings.recomputeType == RecomputeType::Recomputed;
     inlineGraph(inner);
+    recomputes_ = recomputes;
     for (int i = 0; i < op.outputCount(); ++i)
       if (op.hasOutput(i)) bind(scope, op.outputs()[i], newRoot(read(inner, inner.refs[callee.outputs()[i].value])));
     for (int i = 0; i < op.inputCount(); ++i)
@@ -349,7 +357,7 @@ class Flattener {
       others[i - carried] = id;
     }
     ids.insert(ids.begin() + carried, others.begin(), others.end());
-    Op *copy = scope.flat.addConnectedOp(op.def(), values, ids, attributes, copySettings(op, scope.flat));
+    Op *copy = scope.flat.addConnectedOp(op.def(), values, ids, attributes, settingsOf(op, scope.flat));
     for (int i = 0; i < op.outputCount(); ++i)
       if (op.hasOutput(i))
         bind(scope, op.outputs()[i], newRoot(copy->outputs()[i < carried ? i : i + inputs - carried]));
@@ -365,7 +373,7 @@ class Flattener {
                      GraphRef{flattenBody(op.getIr().getGraph(attributes.getAttribute<GraphRef>(branch).id)).id});
     const std::vector<TensorIndex> inputs = readInputs(scope, op);
     Op *copy =
-        scope.flat.addConnectedOp(op.def(), inputs, outputIds(scope, op), attributes, copySettings(op, scope.flat));
+        scope.flat.addConnectedOp(op.def(), inputs, outputIds(scope, op), attributes, settingsOf(op, scope.flat));
     for (int i = 0; i < op.outputCount(); ++i)
       if (op.hasOutput(i)) bind(scope, op.outputs()[i], newRoot(copy->outputs()[i]));
   }
@@ -376,6 +384,7 @@ class Flattener {
   std::vector<Root> roots_;
   std::unordered_map<const Graph *, std::vector<OpIndex>> schedules_;
   int depth_ = 0;
+  bool recomputes_ = false;  // inside of a recomputed call
 };
 
 }  // namespace

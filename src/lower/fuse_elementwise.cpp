@@ -65,7 +65,7 @@ class Fuser {
     clusters_.push_back({{position}, op.outShape(0), position});
     for (TensorIndex t : op.inputs()) {
       const int p = producer(t);
-      if (p < 0 || clusterOf_[p] < 0 || clusterOf_[p] == clusterOf_[position]) continue;
+      if (p < 0 || clusterOf_[p] < 0 || clusterOf_[p] == clusterOf_[position] || runsLate(*ops_[p], op)) continue;
       if (clusters_[clusterOf_[p]].shape == op.outShape(0)) tryMerge(clusterOf_[p], clusterOf_[position]);
     }
   }
@@ -196,6 +196,11 @@ class Fuser {
 bool isNumber(const Tensor &tensor) {
   return tensor.tensorType() == TensorType::Const && tensor.hasTensorData() && tensor.info.nelms() == 1 &&
          tensor.info.nbytes() <= 8;
+}
+
+bool runsLate(const Op &producer, const Op &reader) {
+  auto isCopy = [](const Op &op) { return op.settings.recomputeType == RecomputeType::Recomputed; };
+  return isCopy(reader) && !isCopy(producer);
 }
 
 bool isElementwise(const Op &op) {

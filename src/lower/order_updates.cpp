@@ -1,7 +1,8 @@
 // One constraint per (reader, update) pair, unless the reader depends on the new value. In a loop body, a loop-carried
 // value is what a variable is in the main graph. Then the element-wise ops of updates take the position in program
 // order of the last op they depend on, so that the scheduler runs them as soon as they are ready, what they store in
-// remote memory with them; and what depends on no op, or on loads alone, runs before its first reader asks for it.
+// remote memory with them, and what updates read besides (step counters, loads from remote memory) that of the first
+// reader: a gradient would wait for it in memory.
 #include "lower/order_updates.hpp"
 
 #include <algorithm>
@@ -32,7 +33,8 @@ std::vector<Replacement> replacementsOf(const Graph &graph, const Op *loop) {
   return result;
 }
 
-// Ops whose results only replacements, or stores to remote memory, read.
+// Element-wise ops whose results only replacements, remote memory and other such ops read, and what assigns and stores. What a product reads is
+// none of them: an activation, cast or computed again for a weight's gradient, would be made in the forward pass.
 std::vector<char> updateOps(const Graph &graph, const std::vector<OpIndex> &order,
                             const std::vector<Replacement> &replacements) {
   std::vector<char> found(graph.opSlots(), 0), isOutput(graph.tensorSlots(), 0), isFresh(graph.tensorSlots(), 0);
@@ -40,7 +42,7 @@ std::vector<char> updateOps(const Graph &graph, const std::vector<OpIndex> &orde
   for (const Replacement &r : replacements) isFresh[r.fresh.value] = 1;
   for (size_t i = order.size(); i-- > 0;) {
     const Op &op = graph.op(order[i]);
-    bool onlyUpdates = !op.hasSideEffect() && !op.has(Trait::HostIo);
+    bool onlyUpdates = op.is(Role::FusedElementwise) || isElementwise(op);
     bool read = false;
     for (TensorIndex t : op.outputs()) {
       if (!t.valid()) continue;
@@ -115,41 +117,41 @@ void orderGraph(Graph &graph, const Op *loop) {
   }
 }
 
-// Loads from remote memory, and element-wise ops on those, on variables and on constants alone: they can run at any time.
-std::vector<char> freeOps(const Graph &graph, const std::vector<OpIndex> &order) {
-  std::vector<char> found(graph.opSlots(), 0);
-  for (OpIndex o : order) {
-    const Op &op = graph.op(o);
-    if (!(op.is(Role::RemoteLoad) || op.is(Role::FusedElementwise) || isElementwise(op))) continue;
-    found[o.value] = std::all_of(op.inputs().begin(), op.inputs().end(), [&](TensorIndex t) {
-      return !t.valid() || !graph.tensor(t).hasProducer() || found[graph.tensor(t).producerIndex().value] != 0;
-    });
-  }
-  return found;
+// Whether an op reads nothing that the program makes, but for results of other such ops, and has no effect.
+bool dependsOnLeavesAlone(const Graph &graph, const Op &op, const std::vector<char> &ofLeaves) {
+  const bool isFree = op.is(Role::RemoteLoad) || !op.hasSideEffect();
+  return isFree && !op.is(Role::VariableAssign) && !op.has(Trait::HostIo) &&
+         std::ranges::all_of(op.inputs(), [&](TensorIndex t) {
+           return !t.valid() || !graph.tensor(t).hasProducer() || ofLeaves[graph.tensor(t).producerIndex().value];
+         });
 }
 
 void runEarly(Graph &graph, const Op *loop) {
   const std::vector<OpIndex> order = schedule::orderOps(graph);
   const std::vector<char> updates = updateOps(graph, order, replacementsOf(graph, loop));
-  const std::vector<char> free = freeOps(graph, order);
-  auto producerOf = [&](TensorIndex t) {
-    return t.valid() && graph.tensor(t).hasProducer() ? graph.tensor(t).getProducer() : nullptr;
-  };
+  std::vector<char> ofLeaves(graph.opSlots(), 0);
   for (OpIndex o : order) {
     Op &op = graph.op(o);
-    if (!updates[o.value] || !(op.is(Role::FusedElementwise) || op.is(Role::RemoteStore) || isElementwise(op)))
-      continue;
+    ofLeaves[o.value] = dependsOnLeavesAlone(graph, op, ofLeaves);
+    if (!updates[o.value] || op.is(Role::VariableAssign)) continue;
     int64_t last = -1;
-    for (TensorIndex t : op.inputs())
-      if (const Op *producer = producerOf(t); producer && !free[producer->index().value])
-        last = std::max(last, producer->place());
+    for (TensorIndex t : op.inputs()) {
+      const OpIndex producer = t.valid() ? graph.tensor(t).producerIndex() : OpIndex{};
+      if (producer.valid() && !ofLeaves[producer.value]) last = std::max(last, graph.op(producer).place());
+    }
     if (last >= 0 && last < op.place()) op.settings.sequence = last;
   }
-  // An op must not wait for what could have run before it.
-  for (size_t i = order.size(); i-- > 0;)
-    for (TensorIndex t : graph.op(order[i]).inputs())
-      if (Op *producer = producerOf(t); producer && free[producer->index().value])
-        producer->settings.sequence = std::min(producer->place(), graph.op(order[i]).place());
+  // Step counters, loads and the like: in front of the first op that waits for them.
+  for (size_t i = order.size(); i-- > 0;) {
+    Op &op = graph.op(order[i]);
+    if (!ofLeaves[order[i].value]) continue;
+    int64_t first = op.place();
+    for (TensorIndex t : op.outputs()) {
+      if (!t.valid()) continue;
+      for (const Use &use : graph.tensor(t).uses()) first = std::min(first, graph.op(use.op).place());
+    }
+    if (first < op.place()) op.settings.sequence = first;
+  }
 }
 
 // work(graph, the loop whose body it is or null) for the main graph and all loop bodies.

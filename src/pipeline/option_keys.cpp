@@ -1,5 +1,7 @@
 // Keys of the maps of option texts, as the public documentation of the Poplar SDK lists them, marks of single nodes, and
 // the notes on patterns.
+#include <popart/graph.hpp>
+
 #include "pipeline/options_table.hpp"
 
 namespace popart::pipeline {
@@ -89,9 +91,11 @@ constexpr OptionKey kKeys[] = {
 };
 
 constexpr MarkRow kMarks[] = {
-    {"recomputeOutput", [](const Op &op) { return op.settings.recomputeType == RecomputeType::Recompute; },
-     "nothing is computed again: activations are kept for the backward pass. To save memory, use a smaller micro-batch "
-     "and gradient accumulation"},
+    {"recomputeOutput",
+     [](const Op &op) { return op.settings.recomputeType == RecomputeType::Recompute && !op.getGraph().isMain(); },
+     "inside of a graph that is called nothing is computed again. Mark the operation that calls the graph, whose "
+     "results "
+     "are then computed again"},
     {"setSerializeMatMul",
      [](const Op &op) {
        const auto mode = op.settings.hints.find("serialize_matmul_mode");

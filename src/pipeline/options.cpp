@@ -257,6 +257,24 @@ transforms::AutomaticLossScale automaticLossScale(const AutomaticLossScalingSett
   return result;
 }
 
+transforms::RecomputeRule recomputeRule(RecomputationType type) {
+  using transforms::RecomputeRule;
+  switch (type) {
+    case RecomputationType::Standard:
+      return RecomputeRule::Standard;
+    case RecomputationType::NormOnly:
+      return RecomputeRule::Norms;
+    case RecomputationType::Pipeline:
+      return RecomputeRule::Stages;
+    case RecomputationType::RecomputeAll:
+      return RecomputeRule::All;
+    case RecomputationType::None:
+    case RecomputationType::N:
+      break;
+  }
+  return RecomputeRule::Marked;
+}
+
 }  // namespace
 
 PipelineOptions pipelineOptions(const SessionOptions &options) {
@@ -272,6 +290,8 @@ PipelineOptions pipelineOptions(const SessionOptions &options) {
     result.automaticLossScale = automaticLossScale(options.automaticLossScalingSettings);
   result.serialiseProducts = options.enableSerializedMatmuls;
   if (options.enableOutlining) result.outlineThreshold = options.outlineThreshold;
+  result.recompute = recomputeRule(options.autoRecomputation);
+  result.recomputesMarkedToo = options.executionPhaseSettings.phases >= 2;
   return result;
 }
 

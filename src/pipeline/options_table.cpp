@@ -113,11 +113,14 @@ constexpr OptionRow kRows[] = {
     {"enablePipelining", Warned, given<&Options::enablePipelining>, "`True`",
      "stages run one after the other on each micro-batch, with the same results. Leave it off unless the program needs "
      "it"},
-    {"autoRecomputation", Warned, [](const Options &o, RunMode) { return o.autoRecomputationEnabled(); },
-     "any but `NoRecompute`",
-     "nothing is computed again: activations are kept for the backward pass. To save memory, use a smaller micro-batch "
-     "and gradient accumulation"},
-    {"explicitRecomputation", NoEffect, nullptr, "", "The form that recomputation takes, see `autoRecomputation`."},
+    {"autoRecomputation", Built, nullptr, "",
+     "Training: activations that the backward pass computes again, with the same results. `Standard`: of all parts of "
+     "the model but the last one, cut where the fewest bytes are alive; `NormOnly`: of normalisations; `Pipeline`: of "
+     "all "
+     "pipeline stages but the last one, from their inputs; `RecomputeAll`: all but those of `checkpointOutput`. Not "
+     "together with `recomputeOutput`."},
+    {"explicitRecomputation", NoEffect, nullptr, "",
+     "What is computed again are always operations of the program, see `autoRecomputation`."},
     {"mergeVarUpdate", Warned, [](const Options &o, RunMode) { return o.mergeVarUpdate != MergeVarUpdateType::None; },
      "any but `Off`", "each weight is updated by an operation of its own. Leave it Off"},
     {"mergeVarUpdateMemThreshold", NoEffect, nullptr, "", "Steers `mergeVarUpdate`."},

@@ -195,6 +195,8 @@ constexpr Pass kPasses[] = {
     {"prune", "remove what leads to no output, kept tensor or effect", Phase::PreAlias, always, pruneGraphs},
     {"placeParts", "cut operands of serialised products where they are read", Phase::PreAlias, serialisingProducts,
      placeParts},
+    {"recomputeActivations", "compute activations again in the backward pass instead of keeping them", Phase::PreAlias,
+     training, recomputeActivations},
     {"storeAnchors", "send anchors to the host", Phase::Final, always, storeAnchors},
     {"loadStreams", "load streams from the host", Phase::Final, always, loadStreams},
     {"moveOffChip", "keep tensors in remote memory, with loads and stores where they are used", Phase::Final,

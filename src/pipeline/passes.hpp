@@ -36,7 +36,9 @@ struct PassContext {
   std::map<TensorId, TensorId> weightToGradient;
   std::map<TensorId, TensorId> namedToGradient;  // of the tensors whose gradients steer the loss scale
   TensorIndex lossGradient;                      // where the backward pass starts
-  transforms::GradientParts gradientParts;  // of weights that are updated part by part
+  transforms::GradientParts gradientParts;       // of weights that are updated part by part
+  // Place in program order of the first op of the backward pass, once it is grown.
+  std::optional<int64_t> firstGradient;
   Prepared result;
   lower::LowerOptions lowering;
   const lower::Backends *backends = nullptr;  // null in preparation
@@ -76,5 +78,6 @@ void growBackwardPass(PassContext &context);
 void ensureFp32LossScale(PassContext &context);
 void addWeightUpdates(PassContext &context);
 void transformAutomaticLossScale(PassContext &context);
+void recomputeActivations(PassContext &context);
 
 }  // namespace popart::pipeline

@@ -14,6 +14,7 @@
 #include "transforms/add_optimizer.hpp"
 #include "transforms/off_chip.hpp"
 #include "transforms/automatic_loss_scale.hpp"
+#include "transforms/recompute.hpp"
 #include "transforms/return_types.hpp"
 
 namespace popart::pipeline {
@@ -44,7 +45,9 @@ struct PipelineOptions {
   transforms::OffChip offChip;            // tensors in remote memory
   bool floatLossScale = false;            // the loss scale is FLOAT up to the first gradients of activations
   std::optional<transforms::AutomaticLossScale> automaticLossScale;
-  bool verifyEachPass = false;  // otherwise verified at the end of each phase
+  transforms::RecomputeRule recompute = transforms::RecomputeRule::Marked;
+  bool recomputesMarkedToo = false;  // a rule and ops that are marked Recompute may come together
+  bool verifyEachPass = false;       // otherwise verified at the end of each phase
 };
 
 struct PrepareRequest {
@@ -68,7 +71,7 @@ struct Prepared {
 };
 
 // Throws popart::error: unknown anchor or loss (with the nearest names), loss with more than one element, inference
-// without anchors, gradients that cannot be had, weights that are no floating point, options not supported.
+// without anchors, gradients that cannot be had, recomputation by rule and by marks at once, weights that are no floating point, options not supported.
 Prepared prepare(PrepareRequest request);
 
 }  // namespace popart::pipeline

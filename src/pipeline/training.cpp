@@ -117,6 +117,7 @@ void growBackwardPass(PassContext &c) {
     parts[weight] = transforms::weightParts(main, main.getTensor(weight)->index());
     for (const transforms::TensorPart &part : parts[weight]) targets.push_back(main.tensor(part.value).id);
   }
+  c.firstGradient = static_cast<int64_t>(main.opSlots());
   c.lossGradient = lossGradient(c, *main.getTensor(c.request.loss));
   const std::map<TensorId, TensorId> gradients = autodiff::growBackward(main, c.request.loss, c.lossGradient, targets);
   for (const TensorId &id : tracked)
@@ -154,6 +155,23 @@ void transformAutomaticLossScale(PassContext &c) {
 void addWeightUpdates(PassContext &c) {
   for (auto &scalar : transforms::addOptimizer(c.main(), *c.request.updates, c.weightToGradient, c.gradientParts))
     c.result.optimizerScalars.push_back(scalar);
+}
+
+void recomputeActivations(PassContext &c) {
+  using transforms::RecomputeRule;
+  check(c.firstGradient.has_value(), "recomputeActivations: there is no backward pass. Run growBackwardPass first");
+  const PipelineOptions &options = c.request.options;
+  if (options.recompute != RecomputeRule::Marked && !options.recomputesMarkedToo)
+    for (const Op *op : c.main().ops())
+      check(op->settings.recomputeType != RecomputeType::Recompute,
+            "SessionOptions::autoRecomputation does not go with '{}', whose result Builder::recomputeOutput marks: got "
+            "both. Set autoRecomputation to NoRecompute, or take the mark away",
+            op->debugName());
+  const transforms::Recomputation made =
+      transforms::recompute(c.main(), {options.recompute, *c.firstGradient, c.anchors});
+  if (made.copies > 0)
+    logging::transform::info("recomputation: {} operations run again, {} GFLOP more in each micro-batch", made.copies,
+                             made.cost.flops * 1e-9);
 }
 
 }  // namespace popart::pipeline

@@ -9,7 +9,13 @@
 namespace popart::transforms {
 namespace {
 
-bool graphHasEffect(const Graph &graph);
+bool graphHasEffect(const Graph &graph) {
+  const auto ops = graph.ops();
+  return std::any_of(ops.begin(), ops.end(),
+                     [](const Op *op) { return op->hasSideEffect() || (op->has(Trait::Call) && hasEffect(*op)); });
+}
+
+}  // namespace
 
 bool hasEffect(const Op &op) {
   if (op.hasSideEffect()) return true;
@@ -19,14 +25,6 @@ bool hasEffect(const Op &op) {
   const auto called = op.getCalledGraphs();
   return std::any_of(called.begin(), called.end(), [](const Graph *g) { return graphHasEffect(*g); });
 }
-
-bool graphHasEffect(const Graph &graph) {
-  const auto ops = graph.ops();
-  return std::any_of(ops.begin(), ops.end(),
-                     [](const Op *op) { return op->hasSideEffect() || (op->has(Trait::Call) && hasEffect(*op)); });
-}
-
-}  // namespace
 
 int prune(Graph &graph, const std::set<TensorId> &anchors) {
   std::vector<char> live(graph.opSlots(), 0);

@@ -11,4 +11,8 @@ namespace popart::transforms {
 // without readers go. Returns the number of ops removed.
 int prune(Graph &graph, const std::set<TensorId> &anchors);
 
+// Whether running `op` is visible outside its results: it has a side effect, writes to an input, or calls a graph whose
+// ops do.
+bool hasEffect(const Op &op);
+
 }  // namespace popart::transforms

@@ -8,6 +8,7 @@
 
 #include <popart/error.hpp>
 
+#include "transforms/copy_op.hpp"
 #include "transforms/counted_loop.hpp"
 
 namespace popart::transforms {
@@ -113,18 +114,11 @@ class LoopMaker {
   void copyIntoBody(const Op &op) {
     std::vector<TensorIndex> inputs;
     for (TensorIndex t : op.inputs()) inputs.push_back(t.valid() ? inBody(t) : TensorIndex{});
-    std::unique_ptr<Op> clone = op.clone();
-    clone->settings.sequence = -1;  // the body is built in program order
-    Op *copy = body_.addOp(std::move(clone));
+    // the body is built in program order
+    const Op *copy = copyOp(op, body_, inputs, copySettings(op, body_));
     opInBody_[op.index()] = copy->index();
-    for (size_t i = 0; i < inputs.size(); ++i)
-      if (inputs[i].valid()) body_.connectInput(copy->index(), static_cast<InIndex>(i), inputs[i]);
-    for (int o = 0; o < op.outputCount(); ++o) {
-      if (!op.hasOutput(o)) continue;
-      const TensorIndex made = body_.createOutput(copy->index(), o, body_.freeId(op.outId(o)));
-      body_.tensor(made).info = op.outInfo(o);
-      inBody_[op.outputs()[o]] = made;
-    }
+    for (int o = 0; o < op.outputCount(); ++o)
+      if (op.hasOutput(o)) inBody_[op.outputs()[o]] = copy->outputs()[o];
     for (InIndex i = 0; i < op.inputCount(); ++i) {
       if (!op.hasInput(i) || !op.modifiesInput(i)) continue;
       const TensorIndex variable = variableOf(op.inputs()[i], Follow::Views);

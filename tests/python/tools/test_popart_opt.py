@@ -77,11 +77,19 @@ def test_summary_hides_long_values() -> None:
     assert "= hash " in run("-", "--summary", text=program).stdout
 
 
-TRAINING_PASSES = {"addLossOps", "checkLoss", "growBackwardPass", "addWeightUpdates", "addAccumulationLoop"}
+TRAINING_PASSES = {
+    "addLossOps",
+    "checkLoss",
+    "growBackwardPass",
+    "addWeightUpdates",
+    "recomputeActivations",
+    "addAccumulationLoop",
+}
 # What must have run before a pass.
 BEFORE = {
     "addWeightUpdates": ["growBackwardPass"],
     "ensureFp32LossScale": ["growBackwardPass"],
+    "recomputeActivations": ["growBackwardPass"],
     "transformAutomaticLossScale": ["growBackwardPass", "addWeightUpdates"],
 }
 WITH_LOSS = """main {

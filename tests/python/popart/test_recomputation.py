@@ -1,0 +1,307 @@
+"""Recomputation: the same bits as the plain program in less memory, by rule and by marks on single operations."""
+
+import json
+import re
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import popart
+import pytest
+
+import onnx
+from onnx import numpy_helper
+
+RNG = np.random.default_rng(23)
+STEPS = 20
+Standard, NormOnly = popart.RecomputationType.Standard, popart.RecomputationType.NormOnly
+Pipeline, RecomputeAll = popart.RecomputationType.Pipeline, popart.RecomputationType.RecomputeAll
+NoRecompute = popart.RecomputationType.NoRecompute
+Recompute, Checkpoint = popart.RecomputeType.Recompute, popart.RecomputeType.Checkpoint
+
+
+class Network:
+    """A network that is built layer by layer; the same weights each time.
+
+    Args:
+        mark: Recompute type of all operations that `checkpoint` does not pass; None: unmarked.
+        checkpoints: Whether what passes `checkpoint` is kept by `checkpointOutput`.
+    """
+
+    def __init__(self, mark=None, checkpoints=False):
+        self.builder = popart.Builder(opsets={"ai.onnx": 9, "ai.graphcore": 1})
+        self.onnx, self.graphcore = self.builder.aiOnnx, self.builder.aiGraphcore
+        self.rng = np.random.default_rng(5)
+        self.mark, self.checkpoints = mark, checkpoints
+        self.layers = 0
+
+    def weight(self, *shape, value=None):
+        array = self.rng.normal(scale=0.3, size=shape) if value is None else np.full(shape, value)
+        return self.builder.addInitializedInputTensor(array.astype(np.float32))
+
+    def made(self, t):
+        """Mark the operation that made `t`."""
+        if self.mark is not None:
+            self.builder.recomputeOutputInBackwardPass(t, self.mark)
+        return t
+
+    def checkpoint(self, t):
+        """The end of a layer."""
+        if self.checkpoints:
+            (t,) = self.builder.checkpointOutput([t])
+        self.layers += 1
+        return t
+
+    def dense(self, x, rows, columns):
+        product = self.made(self.onnx.matmul([x, self.weight(rows, columns)]))
+        return self.made(self.onnx.add([product, self.weight(columns)]))
+
+    def mlp(self, width=16, layers=6, batch=8):
+        x = y = self.builder.addInputTensor("FLOAT", [batch, width], "x")
+        self.shapes = {x: (batch, width)}
+        for layer in range(layers):
+            with self.builder.pipelineStage(layer // 2):
+                y = self.checkpoint(self.made(self.graphcore.gelu([self.dense(y, width, width)])))
+        with self.builder.pipelineStage((layers - 1) // 2):
+            return self.classify(y, width, batch)
+
+    def convolutions(self):
+        x = self.builder.addInputTensor("FLOAT", [4, 3, 8, 8], "x")
+        self.shapes = {x: (4, 3, 8, 8)}
+        y = self.convolution(x, 3, 16)
+        for _ in range(3):
+            branch = self.convolution(y, 16, 16)
+            y = self.checkpoint(self.made(self.onnx.relu([self.made(self.onnx.add([y, branch]))])))
+        pooled = self.made(self.onnx.globalaveragepool([y]))
+        return self.classify(self.made(self.builder.reshape_const(self.onnx, [pooled], [4, 16])), 16, 4)
+
+    def convolution(self, x, inputs, outputs):
+        y = self.made(self.onnx.conv([x, self.weight(outputs, inputs, 3, 3)], [1, 1], 1, [], [1, 1, 1, 1], [1, 1]))
+        parameters = [self.weight(outputs, value=value) for value in (1, 0.1, 0, 1)]
+        outputs = self.onnx.batchnormalization([y, *parameters], 5)
+        if self.mark is not None:
+            self.builder.recomputeOutputInBackwardPass(set(outputs), self.mark)
+        return self.made(self.onnx.relu([outputs[0]]))
+
+    def attention(self):
+        batch, time, width, heads = 2, 8, 16, 4
+        x = y = self.builder.addInputTensor("FLOAT", [batch, time, width], "x")
+        self.shapes = {x: (batch, time, width)}
+        for _ in range(3):
+            rows = self.made(self.builder.reshape_const(self.onnx, [y], [batch * time, width]))
+            parameters = [self.weight(width, value=1), self.weight(width, value=0)]
+            normed = self.graphcore.groupnormalization([rows, *parameters], 1, 1e-5)
+            if self.mark is not None:
+                self.builder.recomputeOutputInBackwardPass(set(normed), self.mark)
+
+            def split(order, normed=normed[0]):
+                part = self.dense(normed, width, width)
+                part = self.builder.reshape_const(self.onnx, [part], [batch, time, heads, width // heads])
+                return self.made(self.onnx.transpose([self.made(part)], order))
+
+            scores = self.made(self.onnx.matmul([split([0, 2, 1, 3]), split([0, 2, 3, 1])]))
+            weights = self.onnx.dropout([self.made(self.onnx.softmax([scores], 3))], 1, 0.25)
+            mixed = self.made(self.onnx.matmul([self.made(weights[0]), split([0, 2, 1, 3])]))
+            mixed = self.made(self.onnx.transpose([mixed], [0, 2, 1, 3]))
+            rows = self.made(self.builder.reshape_const(self.onnx, [mixed], [batch * time, width]))
+            out = self.builder.reshape_const(self.onnx, [self.dense(rows, width, width)], [batch, time, width])
+            y = self.checkpoint(self.made(self.onnx.add([y, self.made(out)])))
+        rows = self.made(self.builder.reshape_const(self.onnx, [y], [batch * time, width]))
+        return self.classify(rows, width, batch * time)
+
+    def classify(self, y, width, rows):
+        labels = self.builder.addInputTensor("INT32", [rows], "labels")
+        self.shapes[labels] = (rows,)
+        probabilities = self.onnx.softmax([self.dense(y, width, 5)])
+        return self.graphcore.nllloss([self.made(probabilities), labels])
+
+
+@dataclass
+class Case:
+    """How a network is trained."""
+
+    mode: object = NoRecompute
+    mark: object = None
+    checkpoints: bool = False
+    optimizer: str = "sgd"
+    batches: int = 1
+    factor: int = 1
+    replicas: int = 1
+    build: dict = field(default_factory=dict)
+
+
+OPTIMIZERS = {
+    "sgd": lambda: popart.SGD({"defaultLearningRate": (0.1, False)}),
+    "momentum": lambda: popart.SGD({"defaultLearningRate": (0.05, True), "defaultMomentum": (0.9, True)}),
+    "adam": lambda: popart.Adam({"defaultLearningRate": (0.01, True)}),
+}
+NETWORKS = ["mlp", "convolutions", "attention"]
+MODES = {
+    "standard": Case(Standard),
+    "norms": Case(NormOnly),
+    "pipeline": Case(Pipeline),
+    "all": Case(RecomputeAll),
+    "all_between_checkpoints": Case(RecomputeAll, checkpoints=True),
+    "marks": Case(mark=Recompute),
+    "marks_between_checkpoints": Case(mark=Recompute, checkpoints=True),
+    "checkpoint_marks": Case(Standard, mark=Checkpoint),
+}
+
+
+def session_of(name, case):
+    network = Network(case.mark, case.checkpoints)
+    loss = getattr(network, name)(**case.build)
+    options = popart.SessionOptions()
+    options.autoRecomputation = case.mode
+    options.enableGradientAccumulation = case.factor > 1
+    options.accumulationFactor = case.factor
+    options.enableReplicatedGraphs = case.replicas > 1
+    options.replicatedGraphCount = case.replicas
+    session = popart.TrainingSession(
+        fnModel=network.builder.getModelProto(),
+        dataFlow=popart.DataFlow(case.batches, {loss: popart.AnchorReturnType("ALL")}),
+        loss=loss,
+        optimizer=OPTIMIZERS[case.optimizer](),
+        deviceInfo=popart.DeviceManager().createCpuDevice(),
+        userOptions=options,
+    )
+    return session, network, loss
+
+
+def train(name, case, folder, steps=STEPS):
+    """Bytes of all losses, and of all weights and optimizer state at the end."""
+    session, network, loss = session_of(name, case)
+    session.prepareDevice()
+    session.setRandomSeed(7)
+    session.weightsFromHost()
+    anchors = session.initAnchorArrays()
+    rng = np.random.default_rng(3)
+    losses = []
+    for _ in range(steps):
+        feeds = {}
+        for tensor, shape in network.shapes.items():
+            full = (*[size for size in (case.batches, case.factor, case.replicas) if size > 1], *shape)
+            of_classes = tensor == "labels"
+            feeds[tensor] = (
+                rng.integers(0, 5, full, np.int32) if of_classes else rng.normal(size=full).astype(np.float32)
+            )
+        session.run(popart.PyStepIO(feeds, anchors))
+        losses.append(anchors[loss].tobytes())
+    assert np.isfinite(np.frombuffer(losses[-1], np.float32)).all()
+    path = str(folder / "trained.onnx")
+    session.modelToHost(path)
+    state = [numpy_helper.to_array(t).tobytes() for t in onnx.load(path).graph.initializer]
+    return losses, state, copies_of(session)
+
+
+def copies_of(session):
+    """Number of recomputed operations."""
+    graphs = json.loads(session._serializeIr(popart.IrSerializationFormat.JSON))
+    return sum(op["name"].endswith("recomputed") for ops in graphs.values() for op in ops)
+
+
+def arena_of(name, case):
+    session, _, _ = session_of(name, case)
+    session.prepareDevice()
+    return int(re.search(r"activations: (\d+)", session.getSummaryReport())[1])
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("name", NETWORKS)
+def test_same_bits_as_the_plain_program(name, optimizer, tmp_path):
+    losses, state, copies = train(name, Case(optimizer=optimizer), tmp_path)
+    assert copies == 0 and len(set(losses)) == STEPS
+    for mode, case in MODES.items():
+        found = train(name, replace(case, optimizer=optimizer), tmp_path)
+        assert found[0] == losses, mode
+        assert found[1] == state, mode
+        # no normalisation in the MLP, no stages in the others, and marks that keep everything
+        nothing = {("mlp", "norms"), ("convolutions", "pipeline"), ("attention", "pipeline")}
+        assert (found[2] == 0) == ((name, mode) in nothing or mode == "checkpoint_marks"), mode
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize(
+    "shape",
+    [{"batches": 3}, {"factor": 4}, {"batches": 2, "factor": 2}, {"replicas": 2}, {"replicas": 2, "factor": 2}],
+    ids=lambda shape: "_".join(f"{key}{value}" for key, value in shape.items()),
+)
+def test_same_bits_in_loops_and_replicas(name, shape, tmp_path):
+    losses, state, _ = train(name, Case(optimizer="momentum", **shape), tmp_path, steps=3)
+    for mode in ("standard", "all", "marks_between_checkpoints"):
+        found = train(name, replace(MODES[mode], optimizer="momentum", **shape), tmp_path, steps=3)
+        assert found[:2] == (losses, state), mode
+        assert found[2] > 0, mode
+
+
+DEEP = {"width": 64, "layers": 32, "batch": 256}
+
+
+@pytest.mark.parametrize(
+    ("mode", "most"), [("standard", 0.5), ("pipeline", 0.6), ("all_between_checkpoints", 0.75)], ids=lambda v: str(v)
+)
+def test_planned_memory_falls_on_a_deep_network(mode, most):
+    assert arena_of("mlp", replace(MODES[mode], build=DEEP)) <= most * arena_of("mlp", Case(build=DEEP))
+
+
+def test_memory_grows_with_the_root_of_the_depth():
+    def growth(mode):
+        arenas = [arena_of("mlp", Case(mode, build={**DEEP, "layers": layers})) for layers in (16, 64)]
+        return arenas[1] / arenas[0]
+
+    assert growth(NoRecompute) > 3.5
+    assert growth(Standard) < 2.5
+
+
+def test_marked_operations_alone_are_computed_again():
+    def arena(marks):
+        network = Network()
+        builder, width, batch = network.builder, 64, 256
+        y = builder.addInputTensor("FLOAT", [batch, width], "x")
+        for _ in range(12):
+            product = network.onnx.matmul([y, network.weight(width, width)])
+            y = network.graphcore.gelu([product])
+            if marks:
+                builder.recomputeOutputInBackwardPass(y)
+        loss = network.graphcore.l1loss([y], 0.1)
+        session = popart.TrainingSession(
+            fnModel=builder.getModelProto(),
+            dataFlow=popart.DataFlow(1, [loss]),
+            loss=loss,
+            optimizer=popart.ConstSGD(0.1),
+            deviceInfo=popart.DeviceManager().createCpuDevice(),
+        )
+        session.prepareDevice()
+        return int(re.search(r"activations: (\d+)", session.getSummaryReport())[1]), copies_of(session)
+
+    plain, none = arena(marks=False)
+    marked, copies = arena(marks=True)
+    assert none == 0 and copies > 0
+    assert marked <= 0.65 * plain  # the products are kept, what Gelu makes of them is not
+
+
+def test_rules_do_not_go_with_marks():
+    for mode in (Standard, NormOnly, Pipeline, RecomputeAll):
+        expected = r"autoRecomputation does not go with 'MatMul.*recomputeOutput"
+        with pytest.raises(popart.popart_exception, match=expected):
+            session_of("mlp", Case(mode, mark=Recompute))
+
+
+def test_an_anchored_activation_is_kept():
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [4, 8], "x")
+    w = builder.addInitializedInputTensor(RNG.normal(size=(8, 8)).astype(np.float32), "w")
+    product = builder.aiOnnx.matmul([x, w])
+    y = builder.aiOnnx.tanh([product])
+    loss = builder.aiGraphcore.l1loss([builder.aiOnnx.matmul([y, w])], 0.1)
+    for mark in (False, True):
+        if mark:
+            builder.recomputeOutputInBackwardPass(y)
+        for anchors in ([loss], [loss, y]):
+            session = popart.TrainingSession(
+                fnModel=builder.getModelProto(),
+                dataFlow=popart.DataFlow(1, anchors),
+                loss=loss,
+                optimizer=popart.ConstSGD(0.1),
+                deviceInfo=popart.DeviceManager().createCpuDevice(),
+            )
+            assert (copies_of(session) > 0) == (mark and y not in anchors)
