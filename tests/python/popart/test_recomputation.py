@@ -305,3 +305,42 @@ def test_an_anchored_activation_is_kept():
                 deviceInfo=popart.DeviceManager().createCpuDevice(),
             )
             assert (copies_of(session) > 0) == (mark and y not in anchors)
+
+
+def test_what_calls_run_is_computed_again():
+    def train_calls(mode, mark):
+        network = Network()
+        builder, body = network.builder, network.builder.createSubgraphBuilder()
+        x, w = body.addInputTensor("FLOAT", [64, 32]), body.addInputTensor("FLOAT", [32, 32])
+        h = body.aiOnnx.tanh([body.aiOnnx.matmul([x, w])])
+        body.addOutputTensor(body.aiGraphcore.gelu([h]))
+        y = x = builder.addInputTensor("FLOAT", [64, 32], "x")
+        for i in range(9):
+            (y,) = network.graphcore.call([y, network.weight(32, 32)], 1, body)
+            if mark and i % 3 != 2:
+                builder.recomputeOutputInBackwardPass(y)
+        loss = network.graphcore.l1loss([y], 0.1)
+        options = popart.SessionOptions()
+        options.autoRecomputation = mode
+        session = popart.TrainingSession(
+            fnModel=builder.getModelProto(),
+            dataFlow=popart.DataFlow(1, [loss]),
+            loss=loss,
+            optimizer=popart.ConstSGD(0.1),
+            deviceInfo=popart.DeviceManager().createCpuDevice(),
+            userOptions=options,
+        )
+        session.prepareDevice()
+        session.weightsFromHost()
+        anchors = session.initAnchorArrays()
+        rng, losses = np.random.default_rng(3), []
+        for _ in range(4):
+            session.run(popart.PyStepIO({x: rng.normal(size=(64, 32)).astype(np.float32)}, anchors))
+            losses.append(anchors[loss].tobytes())
+        return losses, int(re.search(r"activations: (\d+)", session.getSummaryReport())[1])
+
+    losses, arena = train_calls(NoRecompute, mark=False)
+    for mode, mark in ((NoRecompute, True), (Standard, False)):
+        found, smaller = train_calls(mode, mark)
+        assert found == losses
+        assert smaller <= 0.7 * arena
