@@ -59,6 +59,7 @@ OTHER_FORMS = {
     "accumulation4_bert_tiny": "four_steps",
     **{f"replicas{count}_{network}": "one_replica" for count in (2, 4) for network in ("mlp", "bert_tiny", "gpt")},
     **{f"recompute_{network}": "plain" for network in ("gpt", "resnet18", "bert_tiny")},
+    **{f"off_chip_{network}": "plain" for network in ("gpt", "layers20")},
 }
 INLINED_CALLS = [24, 96, 384]
 NAMES = [
@@ -172,7 +173,7 @@ class Measurement:
                 self._fail(implementation, error)
                 continue
             self.build_s[implementation] = message["build_s"]
-            self.facts[implementation] = message["facts"]
+            self.facts[implementation] = message.get("facts", {})  # checkouts of before have none
             if expected is None:
                 expected = message["result"]
             difference = largest_difference(message["result"], expected)
@@ -476,9 +477,10 @@ def print_row(entry: dict[str, Any], peers: list[str]) -> None:
     beside = OTHER_FORMS.get(entry["name"])
     if beside in entry["peers"]:
         print(f"{'  ' + beside:<26}{cell(entry['peers'].get(beside)):>14}")
-        if {"activation_bytes"} <= ours.keys() & entry["peers"].get(beside, {}).keys():
-            planned = [result["activation_bytes"] / 1e6 for result in (ours, entry["peers"][beside])]
-            print(f"{'  activations planned':<26}{planned[0]:>11.1f} MB, {beside} {planned[1]:.1f} MB")
+        for what in ("activations", "total"):
+            planned = [result.get(f"planned_{what}_bytes") for result in (ours, entry["peers"][beside])]
+            if all(planned):
+                print(f"{f'  planned {what}':<26}{planned[0] / 1e6:>11.1f} MB, {beside} {planned[1] / 1e6:.1f} MB")
     if "ours_cpp" in entry:
         print(f"{'  from C++':<26}{cell(entry['ours_cpp']):>14}")
     if entry["name"] == "startup":

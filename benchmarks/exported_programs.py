@@ -7,6 +7,7 @@ move it with its inputs through a folder, so that memory and bits are measured i
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,10 @@ def optimizer(rule: dict[str, Any]) -> popart.Optimizer:
     return popart.Adam(values | constants | {"defaultWeightDecay": (rule["weight_decay"], True)})
 
 
+def leave(options: popart.SessionOptions) -> None:
+    """Leave the options as they are."""
+
+
 def training_session(
     program: Program,
     *,
@@ -62,7 +67,7 @@ def training_session(
     batches: int = 1,
     micro_batches: int = 1,
     replicas: int = 1,
-    recomputation: popart.RecomputationType = popart.RecomputationType.NoRecompute,
+    adapt: Callable[[popart.SessionOptions], None] = leave,
 ) -> popart.TrainingSession:
     """A prepared session; the caller sends the weights. Without `load` it is compiled only.
 
@@ -73,18 +78,18 @@ def training_session(
         batches: Weight updates of one run.
         micro_batches: Of one update.
         replicas: That take part in each update; gradients are means over them.
-        recomputation: Which activations are computed again.
+        adapt: Sets further options.
     """
     assert program.rule
     options = popart.SessionOptions()
     options.enableGradientAccumulation = micro_batches > 1
     options.accumulationFactor = micro_batches
-    options.autoRecomputation = recomputation
     options.enableReplicatedGraphs = replicas > 1
     options.replicatedGraphCount = replicas
     options.accumulationAndReplicationReductionType = (
         popart.ReductionType.Mean if replicas > 1 else popart.ReductionType.Sum
     )
+    adapt(options)
     session = popart.TrainingSession(
         program.model,
         popart.DataFlow(batches, [program.loss]),

@@ -1,12 +1,16 @@
 """Training steps with a transform beside the same steps without it; both are ours, so these names need no peer.
 
 ``recompute_gpt``, ``recompute_resnet18``, ``recompute_bert_tiny``: the networks of ``gpt_train_b8`` and so on with
-``autoRecomputation`` Standard. ``plain`` keeps all activations. Both report the planned bytes of activations.
+``autoRecomputation`` Standard; ``plain`` keeps all activations. ``off_chip_gpt``: weights, optimizer state and
+activations in remote memory; ``off_chip_layers20``: the same of a transformer of 20 layers, whose weights and Adam
+state are more than four times what it then holds on the device. Both sides report what they plan to hold there.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -17,17 +21,33 @@ import numpy as np
 import popart
 
 
-class Recomputation(implementations.Runner):
-    """One optimizer step of the network ``name``."""
+def recompute(options: popart.SessionOptions) -> None:
+    """Activations between checkpoints are computed again."""
+    options.autoRecomputation = popart.RecomputationType.Standard
 
-    def __init__(self, implementation: str, name: str) -> None:
-        self.recomputes = implementation == "ours"
-        self._program, self._inputs = implementations.training_program(networks.BENCHMARKS[name])
+
+def move_off_chip(options: popart.SessionOptions) -> None:
+    """Weights, optimizer state and activations lie in remote memory."""
+    location = popart.TensorLocation(popart.TensorStorage.OffChip)
+    for kind in ("weight", "optimizerState", "activation"):
+        setattr(options, f"{kind}TensorLocationSettings", popart.TensorLocationSettings(location, 2, 8192))
+
+
+class Transformed(implementations.Runner):
+    """One optimizer step of a network; ``ours`` with the transform, ``plain`` without."""
+
+    def __init__(
+        self,
+        implementation: str,
+        benchmark: networks.Benchmark,
+        transform: Callable[[popart.SessionOptions], None],
+    ) -> None:
+        self._adapt = transform if implementation == "ours" else programs.leave
+        self._program, self._inputs = implementations.training_program(benchmark)
 
     def open(self) -> None:
         """Construct the session."""
-        rule = popart.RecomputationType.Standard if self.recomputes else popart.RecomputationType.NoRecompute
-        self.session = programs.training_session(self._program, recomputation=rule)
+        self.session = programs.training_session(self._program, adapt=self._adapt)
         self.session.weightsFromHost()
         anchors = self.session.initAnchorArrays()
         self.loss = anchors[self._program.loss]
@@ -39,10 +59,31 @@ class Recomputation(implementations.Runner):
         return self.loss
 
     def facts(self) -> dict[str, Any]:
-        """Planned bytes of activations."""
-        found = re.search(r"activations: (\d+) bytes", self.session.getSummaryReport())
-        return {"activation_bytes": int(found[1])} if found else {}
+        """Planned bytes of activations, and of all that is on the device."""
+        report = self.session.getSummaryReport()
+        found = {what: re.search(rf"{what}: (\d+) bytes", report) for what in ("activations", "total")}
+        return {f"planned_{what}_bytes": int(match[1]) for what, match in found.items() if match}
 
 
-NETWORKS = {"gpt": "gpt_train_b8", "resnet18": "resnet18_train_b8", "bert_tiny": "bert_tiny_train_b8"}
-RUNNERS = {f"recompute_{short}": partial(Recomputation, name=name) for short, name in NETWORKS.items()}
+@dataclass(frozen=True)
+class Transform:
+    """A network and what is done with it."""
+
+    benchmark: networks.Benchmark
+    options: Callable[[popart.SessionOptions], None]
+
+
+LAYERS_20 = networks.Benchmark(
+    partial(networks.gpt, layers=20, width=512, heads=8, context=128),
+    networks.tokens(2, 128, 65),
+    65,
+    networks.Optimizer("adamw", 1e-3, weight_decay=0.01),
+)
+TRANSFORMS = {
+    "recompute_gpt": Transform(networks.BENCHMARKS["gpt_train_b8"], recompute),
+    "recompute_resnet18": Transform(networks.BENCHMARKS["resnet18_train_b8"], recompute),
+    "recompute_bert_tiny": Transform(networks.BENCHMARKS["bert_tiny_train_b8"], recompute),
+    "off_chip_gpt": Transform(networks.BENCHMARKS["gpt_train_b8"], move_off_chip),
+    "off_chip_layers20": Transform(LAYERS_20, move_off_chip),
+}
+RUNNERS = {name: partial(Transformed, benchmark=t.benchmark, transform=t.options) for name, t in TRANSFORMS.items()}

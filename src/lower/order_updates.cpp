@@ -12,6 +12,7 @@
 
 #include "lower/fuse_elementwise.hpp"
 #include "lower/program_tensors.hpp"
+#include "schedule/remote_accesses.hpp"
 #include "schedule/schedule.hpp"
 
 namespace popart::lower {
@@ -33,8 +34,9 @@ std::vector<Replacement> replacementsOf(const Graph &graph, const Op *loop) {
   return result;
 }
 
-// Element-wise ops whose results only replacements, remote memory and other such ops read, and what assigns and stores. What a product reads is
-// none of them: an activation, cast or computed again for a weight's gradient, would be made in the forward pass.
+// Element-wise ops whose results only replacements, stores to remote memory and other such ops read, and what assigns and
+// stores. What a product reads is none of them: an activation, cast or computed again for a weight's gradient, would be
+// made in the forward pass.
 std::vector<char> updateOps(const Graph &graph, const std::vector<OpIndex> &order,
                             const std::vector<Replacement> &replacements) {
   std::vector<char> found(graph.opSlots(), 0), isOutput(graph.tensorSlots(), 0), isFresh(graph.tensorSlots(), 0);
@@ -117,6 +119,51 @@ void orderGraph(Graph &graph, const Op *loop) {
   }
 }
 
+// Place of the op, or of what reads its results first.
+int64_t firstPlace(const Op &op) {
+  int64_t first = op.place();
+  for (TensorIndex t : op.outputs()) {
+    if (!t.valid()) continue;
+    for (const Use &use : op.getGraph().tensor(t).uses()) first = std::min(first, op.getGraph().op(use.op).place());
+  }
+  return first;
+}
+
+// Places of the accesses to remote variables so far: stores and loads keep their order. A load that depends on leaves alone
+// counts where its first reader is, in front of which it will run.
+class RemotePlaces {
+ public:
+  // The latest place that the op must not run before; -1: none.
+  int64_t bound(const Op &op) {
+    int64_t latest = -1;
+    accesses_.each(op, [&](const std::string &variable, bool writes) {
+      const Last &last = last_[variable];
+      latest = std::max(latest, writes ? last.access : last.store);
+      if (writes)
+        for (const Op *load : last.freeLoads) latest = std::max(latest, firstPlace(*load));
+    });
+    return latest;
+  }
+  void add(const Op &op, bool isFree) {
+    accesses_.each(op, [&](const std::string &variable, bool writes) {
+      Last &last = last_[variable];
+      if (isFree) return last.freeLoads.push_back(&op);
+      last.access = std::max(last.access, op.place());
+      if (!writes) return;
+      last.store = std::max(last.store, op.place());
+      last.freeLoads.clear();  // the store runs behind them
+    });
+  }
+
+ private:
+  struct Last {
+    int64_t access = -1, store = -1;
+    std::vector<const Op *> freeLoads;
+  };
+  schedule::RemoteAccesses accesses_;
+  std::map<std::string, Last> last_;
+};
+
 // Whether an op reads nothing that the program makes, but for results of other such ops, and has no effect.
 bool dependsOnLeavesAlone(const Graph &graph, const Op &op, const std::vector<char> &ofLeaves) {
   const bool isFree = op.is(Role::RemoteLoad) || !op.hasSideEffect();
@@ -130,27 +177,27 @@ void runEarly(Graph &graph, const Op *loop) {
   const std::vector<OpIndex> order = schedule::orderOps(graph);
   const std::vector<char> updates = updateOps(graph, order, replacementsOf(graph, loop));
   std::vector<char> ofLeaves(graph.opSlots(), 0);
+  RemotePlaces remote;
   for (OpIndex o : order) {
     Op &op = graph.op(o);
-    ofLeaves[o.value] = dependsOnLeavesAlone(graph, op, ofLeaves);
-    if (!updates[o.value] || op.is(Role::VariableAssign)) continue;
-    int64_t last = -1;
-    for (TensorIndex t : op.inputs()) {
-      const OpIndex producer = t.valid() ? graph.tensor(t).producerIndex() : OpIndex{};
-      if (producer.valid() && !ofLeaves[producer.value]) last = std::max(last, graph.op(producer).place());
+    const int64_t bound = remote.bound(op);
+    ofLeaves[o.value] = bound < 0 && dependsOnLeavesAlone(graph, op, ofLeaves);
+    if (updates[o.value] && !op.is(Role::VariableAssign)) {
+      int64_t last = -1;
+      for (TensorIndex t : op.inputs()) {
+        const OpIndex producer = t.valid() ? graph.tensor(t).producerIndex() : OpIndex{};
+        if (producer.valid() && !ofLeaves[producer.value]) last = std::max(last, graph.op(producer).place());
+      }
+      if (last >= 0) last = std::max(last, bound);
+      if (last >= 0 && last < op.place()) op.settings.sequence = last;
     }
-    if (last >= 0 && last < op.place()) op.settings.sequence = last;
+    remote.add(op, ofLeaves[o.value] != 0);
   }
   // Step counters, loads and the like: in front of the first op that waits for them.
   for (size_t i = order.size(); i-- > 0;) {
     Op &op = graph.op(order[i]);
     if (!ofLeaves[order[i].value]) continue;
-    int64_t first = op.place();
-    for (TensorIndex t : op.outputs()) {
-      if (!t.valid()) continue;
-      for (const Use &use : graph.tensor(t).uses()) first = std::min(first, graph.op(use.op).place());
-    }
-    if (first < op.place()) op.settings.sequence = first;
+    if (const int64_t first = firstPlace(op); first < op.place()) op.settings.sequence = first;
   }
 }
 

@@ -12,8 +12,8 @@
 #include <popart/updaterule.hpp>
 
 #include "transforms/add_optimizer.hpp"
-#include "transforms/off_chip.hpp"
 #include "transforms/automatic_loss_scale.hpp"
+#include "transforms/off_chip.hpp"
 #include "transforms/recompute.hpp"
 #include "transforms/return_types.hpp"
 

@@ -9,6 +9,7 @@
 #include <queue>
 
 #include "base/union_find.hpp"
+#include "schedule/remote_accesses.hpp"
 
 namespace popart::schedule {
 namespace {
@@ -18,30 +19,6 @@ using Edges = std::vector<std::pair<int, int>>;
 struct Access {
   int node;
   bool writes;
-};
-
-// The remote variables that ops reach, themselves or in the graphs they call.
-class RemoteAccesses {
- public:
-  // Calls visit(variable, whether it is written) for each.
-  template <class Visit>
-  void each(const Op &op, Visit visit) {
-    if (op.def().base().role() == Role::RemoteLoad) visit(op.attrString("remote_buffer"), false);
-    if (op.is(Role::RemoteStore)) visit(op.attrString("remote_buffer"), true);
-    if (!op.has(Trait::Call)) return;
-    for (const Graph *called : op.getCalledGraphs())
-      for (const auto &[variable, writes] : of(*called)) visit(variable, writes);
-  }
-
- private:
-  const std::map<std::string, bool> &of(const Graph &graph) {
-    const auto [known, fresh] = graphs_.try_emplace(&graph);
-    if (fresh)
-      for (const Op *op : graph.ops())
-        each(*op, [found = &known->second](const std::string &variable, bool writes) { (*found)[variable] |= writes; });
-    return known->second;
-  }
-  std::map<const Graph *, std::map<std::string, bool>> graphs_;
 };
 
 void addRemoteAccesses(const Graph &graph, const std::vector<Op *> &ops, std::vector<std::vector<Access>> &sets) {
