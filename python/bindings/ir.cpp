@@ -185,6 +185,7 @@ void bindOp(nb::module_ &m) {
       .def("hasVirtualGraphId", [](const Op &op) { return op.settings.vgraphId.has_value(); })
       .def("isIoTiles", [](const Op &op) { return op.settings.tileSet == TileSet::IO; })
       .def("executionContext", [](const Op &op) { return static_cast<int>(op.settings.executionContext); })
+      .def("setRecomputed", [](Op &op) { op.settings.recomputeType = RecomputeType::Recomputed; })
       .def("getModified",
            [](const Op &op) { return op.attributes().getAttribute<std::vector<int64_t>>("modified", {}); })
       .def("addModified", [](Op &op, int64_t input) {

@@ -32,7 +32,7 @@ from popxl_addons.variable_factory import (
 
 from popxl_addons import ops, transforms  # isort: skip
 from popxl_addons.ops import cross_entropy, cross_entropy_with_grad, host_load, host_store  # isort: skip
-from popxl_addons.transforms import autodiff  # isort: skip
+from popxl_addons.transforms import add_recompute_inputs, autodiff, recompute_graph  # isort: skip
 
 
 def _git_commit() -> "str | None":
@@ -68,6 +68,7 @@ __all__ = [
     "OutputStreams",
     "VariableFactory",
     "WeightsDict",
+    "add_recompute_inputs",
     "add_replica_sharded_variable_input",
     "add_variable_input",
     "argument_hash",
@@ -86,6 +87,7 @@ __all__ = [
     "named_variable_buffers",
     "ops",
     "overrides",
+    "recompute_graph",
     "store_remote_graph",
     "suffix_graph_name",
     "tensor_hash",

@@ -115,6 +115,10 @@ class CallSiteInfo(_SiteInfo):
                 return index
         raise popart_exception(f"Tensor {parent_tensor} is not an input of {self._op.debugName()}.")
 
+    def _mark_recomputed(self) -> None:
+        """State that the call computes again what another call has computed; the two are never merged."""
+        self._op.setRecomputed()
+
     def set_parent_input_modified(self, parent_tensor: Tensor, infer_modified_regions: bool = False) -> None:
         """State that the call changes an input in place.
 
