@@ -61,6 +61,14 @@ def test_data_parallel_training_ends_as_on_one_replica(tmp_path, replicas):
     assert numbers_after("distance from the truth:", printed)[0] < 0.05
 
 
+@pytest.mark.parametrize("files", [False, True])
+def test_training_larger_than_its_memory_gives_the_same_bits(tmp_path, files):
+    printed = run("larger_than_memory.py", tmp_path, *(["--folder", tmp_path] if files else []))
+    assert "on chip: refused" in printed
+    assert "the same bits" in printed
+    assert numbers_after("total:", printed)[0] <= 9 * 2**20 < numbers_after("remote memory:", printed)[0]
+
+
 def test_popxl_addition_prints_the_sum(tmp_path):
     assert "[14. 26.]" in run("popxl_addition.py", tmp_path)
 
