@@ -1,0 +1,79 @@
+"""Transforms that keep the numbers, together: the bits of the plain program, whatever is combined."""
+
+import itertools
+
+import numpy as np
+import popart
+import pytest
+
+import onnx
+from tests.python.popart.test_off_chip import KINDS, off_chip
+
+WIDTH, LAYERS, BATCH, STEPS, RUNS = 16, 5, 4, 2, 2
+
+
+def model():
+    """Products, batch-free norms, dropout and a residual path: what the transforms treat in different ways."""
+    rng = np.random.default_rng(11)
+    builder = popart.Builder()
+    h = builder.addInputTensor("FLOAT", [BATCH, WIDTH], "x")
+    for i in range(LAYERS):
+        w = builder.addInitializedInputTensor(rng.normal(0, 0.3, (WIDTH, WIDTH)).astype(np.float32), f"w{i}")
+        b = builder.addInitializedInputTensor(rng.normal(0, 0.1, WIDTH).astype(np.float32), f"b{i}")
+        scale = builder.addInitializedInputTensor(np.ones(WIDTH, np.float32), f"scale{i}")
+        shift = builder.addInitializedInputTensor(np.zeros(WIDTH, np.float32), f"shift{i}")
+        y = builder.aiOnnx.add([builder.aiOnnx.matmul([h, w]), b])
+        y = builder.aiGraphcore.groupnormalization([y, scale, shift], 1)[0]
+        (y,) = builder.aiOnnx.dropout([builder.aiOnnx.tanh([y])], 1, 0.25)
+        h = builder.aiOnnx.add([h, y])
+    loss = builder.aiGraphcore.l1loss([h], 0.5, reduction=popart.ReductionType.Sum)
+    return builder.getModelProto(), loss
+
+
+def trained(tmp_path, kinds, given):
+    """Losses, and all that is saved."""
+    proto, loss = model()
+    options = off_chip(*kinds, **given)
+    factor, replicas = options.accumulationFactor, options.replicatedGraphCount if options.enableReplicatedGraphs else 1
+    session = popart.TrainingSession(
+        fnModel=proto,
+        dataFlow=popart.DataFlow(STEPS, [loss]),
+        loss=loss,
+        optimizer=popart.Adam({"defaultLearningRate": (0.01, False), "defaultWeightDecay": (0.02, True)}),
+        deviceInfo=popart.DeviceManager().createCpuDevice(),
+        userOptions=options,
+    )
+    session.prepareDevice()
+    session.setRandomSeed(7)
+    session.weightsFromHost()
+    anchors = session.initAnchorArrays()
+    rng, losses = np.random.default_rng(3), []
+    for _ in range(RUNS):
+        data = rng.normal(size=(STEPS, factor, replicas, BATCH, WIDTH)).astype(np.float32)
+        session.run(popart.PyStepIO({"x": data}, anchors))
+        losses.append(anchors[loss].copy())
+    path = tmp_path / "model.onnx"
+    session.modelToHost(str(path))
+    state = {t.name: onnx.numpy_helper.to_array(t).tobytes() for t in onnx.load(path).graph.initializer}
+    return np.stack(losses), state
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+@pytest.mark.parametrize("factor", [1, 2])
+def test_the_bits_of_the_plain_program(tmp_path, replicas, factor):
+    common = {
+        "enableGradientAccumulation": factor > 1,
+        "accumulationFactor": factor,
+        "enableReplicatedGraphs": replicas > 1,
+        "replicatedGraphCount": replicas,
+    }
+    rules = popart.RecomputationType
+    losses, state = trained(tmp_path, (), common | {"enableOutlining": False})
+    assert np.isfinite(losses).all()
+    moved = ((), KINDS, ("optimizerState", "activation"))
+    repeated = (rules.NoRecompute, rules.Standard, rules.RecomputeAll)
+    for kinds, rule, outlines, decomposes in itertools.product(moved, repeated, (False, True), (False, True)):
+        given = {"autoRecomputation": rule, "enableOutlining": outlines, "decomposeGradSum": decomposes}
+        other_losses, other_state = trained(tmp_path, kinds, common | given)
+        assert np.array_equal(other_losses, losses), (kinds, given)
+        assert other_state == state, (kinds, given)
