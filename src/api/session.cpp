@@ -167,12 +167,15 @@ TensorInfo Session::getInfo(TensorId id) const {
   // With several batches, or micro-batches, what one of them computes is in a graph of its own, under the same ids.
   for (const Graph *graph : impl_->ir().getAllGraphs())
     if (const TensorIndex t = graph->find(impl_->tensorId(id)); t.valid()) return graph->info(t);
+  if (const auto gone = impl_->prepared.outlined.find(impl_->tensorId(id)); gone != impl_->prepared.outlined.end())
+    return gone->second;
   return impl_->ir().getMainGraph().getTensor(id)->info;  // throws with the nearest names
 }
 
 bool Session::hasInfo(TensorId id) const {
   const std::vector<Graph *> graphs = impl_->ir().getAllGraphs();
-  return std::any_of(graphs.begin(), graphs.end(),
+  return impl_->prepared.outlined.contains(impl_->tensorId(id)) ||
+         std::any_of(graphs.begin(), graphs.end(),
                      [&](const Graph *graph) { return graph->contains(impl_->tensorId(id)); });
 }
 
@@ -180,6 +183,7 @@ std::set<TensorId> Session::getAllTensorIds() const {
   std::set<TensorId> ids;
   for (const Graph *graph : impl_->ir().getAllGraphs())
     for (const Tensor *tensor : graph->tensors()) ids.insert(tensor->id);
+  for (const auto &gone : impl_->prepared.outlined) ids.insert(gone.first);
   return ids;
 }
 

@@ -116,7 +116,15 @@ void applyReturnTypes(PassContext &c) {
   transforms::applyReturnTypes(c.ir(), types, c.request.batchesPerStep * perBatch);
 }
 
-void outline(PassContext &c) { transforms::outline(c.ir(), *c.request.options.outlineThreshold); }
+void outline(PassContext &c) {
+  std::map<TensorId, TensorInfo> gone;
+  for (const Graph *graph : c.ir().getAllGraphs())
+    for (const Tensor *t : graph->tensors()) gone.emplace(t->id, t->info);
+  transforms::outline(c.ir(), *c.request.options.outlineThreshold);
+  for (const Graph *graph : c.ir().getAllGraphs())
+    for (const Tensor *t : graph->tensors()) gone.erase(t->id);
+  c.result.outlined = std::move(gone);
+}
 
 void removeUnusedGraphs(PassContext &c) {
   std::set<const Graph *> used{&c.main()};

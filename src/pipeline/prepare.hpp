@@ -2,6 +2,7 @@
 // backward pass, weight updates, patterns, pruning, host streams, loops over micro-batches and batches. The passes are
 // rows of the table in pass_table.cpp.
 #pragma once
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -68,10 +69,13 @@ struct Prepared {
   // saved model.
   std::vector<transforms::ScalarVariable> optimizerScalars;
   std::optional<TensorId> randomSeed;  // UINT32[2] variable; absent when nothing is random
+  // Tensors that outlining has taken out of their graphs: programs ask for them by these ids all the same.
+  std::map<TensorId, TensorInfo> outlined;
 };
 
 // Throws popart::error: unknown anchor or loss (with the nearest names), loss with more than one element, inference
-// without anchors, gradients that cannot be had, recomputation by rule and by marks at once, weights that are no floating point, options not supported.
+// without anchors, gradients that cannot be had, recomputation by rule and by marks at once, weights that are no floating
+// point, options not supported.
 Prepared prepare(PrepareRequest request);
 
 }  // namespace popart::pipeline

@@ -168,3 +168,15 @@ def test_time_grows_with_the_number_of_operations():
     seconds(10)
     short = min(seconds(50) for _ in range(3))
     assert seconds(400) < 32 * short  # 64 times as long if it were quadratic
+
+
+@pytest.mark.parametrize("optimizer", [None, OPTIMIZERS["sgd"]])
+def test_programs_still_know_every_tensor_by_its_id(optimizer):
+    plain, outlined = (Program(outlines, optimizer, layers=6).session for outlines in (False, True))
+    known = "getTensorIds" if optimizer else "getAllTensorIds"
+    ids = getattr(plain, known)()
+    assert ids <= getattr(outlined, known)()
+    for tensor in ids:
+        assert outlined.getInfo(tensor) == plain.getInfo(tensor), tensor
+    with pytest.raises(popart.popart_exception, match="Nearest existing names"):
+        outlined.getInfo("no such tensor")
