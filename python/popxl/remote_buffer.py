@@ -103,7 +103,7 @@ class RemoteBuffer:
             main = self._ir._pb_ir.getMainGraph()
             main.setRemoteBuffer(self._core_name, self._tensor_dtype._core, shape, list(self._meta_shape))
 
-    def require_entry(self, offset: int) -> None:
+    def _require_entry(self, offset: int) -> None:
         """Check that the buffer has an entry.
 
         Raises:

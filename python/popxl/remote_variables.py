@@ -58,7 +58,7 @@ def remote_variable(
         popart_exception: the leading dimension is not the number of groups.
     """
     graph = main_graph()
-    remote_buffer.require_entry(offset)
+    remote_buffer._require_entry(offset)
     array = to_numpy(data, dtype, downcast, copy=False, log2_scale=log2_scale, nan_on_overflow=nan_on_overflow)
     row = Row(remote_buffer, offset)
     variable = make_variable(graph, array, name, replica_grouping, retrieval_mode, row=row)
@@ -104,7 +104,7 @@ def remote_replica_sharded_variable(
     """
     graph = main_graph()
     require_replicas(graph.ir, "remote_replica_sharded_variable")
-    remote_buffer.require_entry(offset)
+    remote_buffer._require_entry(offset)
     array = to_numpy(data, dtype, downcast, copy=False, log2_scale=log2_scale, nan_on_overflow=nan_on_overflow)
     grouping = replica_grouping or graph.ir.replica_grouping()
     shape = array.shape if grouping.num_groups == 1 else array.shape[1:]

@@ -195,7 +195,7 @@ def entry_tensor(remote_buffer: RemoteBuffer, offset: int | Tensor, function: st
         ValueError: the buffer has no such entry, or the tensor is not one element of uint32 or int32.
     """
     if isinstance(offset, int):
-        remote_buffer.require_entry(offset)
+        remote_buffer._require_entry(offset)
         return constant(offset, dtypes.uint32, "offset")
     check_in_graph(get_current_graph(), offset=offset)
     if offset.dtype not in (dtypes.uint32, dtypes.int32) or offset.nelms != 1:
