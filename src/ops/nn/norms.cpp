@@ -233,7 +233,7 @@ OpDef &lrnAttributes(OpDef &row) {
 }
 
 // Squares and sums over `size` channels, and a power, for each element.
-void lrnCost(const Op &op, Cost &c) { c.flops *= static_cast<double>(2 * op.attrInt("size") + 4); }
+void lrnCost(const Op &op, Cost &c) { c.flops *= 2.0 * static_cast<double>(op.attrInt("size")) + 4.0; }
 
 void addLrn(OpDefs &rows) {
   OpDef row("ai.onnx", "LRN", {1, 13});
