@@ -182,8 +182,8 @@ Op::Settings inheritSettings(const Op &origin, Graph &graph, std::string_view su
 Op::Settings copySettings(const Op &origin, Graph &graph);
 
 // Work of one run of an op, given its infos: by default one operation for each element of the largest operand (none for
-// host transfers), all operands read and written once; nothing for views and shapes. The row may say otherwise. Of a call: that of
-// the graphs it runs, once where the number of runs is not known, the dearer branch.
+// host transfers), all operands read and written once; nothing for views and shapes. The row may say otherwise. Of a
+// call: that of the graphs it runs, once where the number of runs is not known, the dearer branch.
 Cost costOf(const Op &op);
 Cost costOf(const Graph &graph);  // of all ops
 

@@ -1,6 +1,6 @@
 // Optimizer: hyper-parameters of a weight update, their checks, and the scalars an update is computed from.
-// The update ops themselves are put into the graph by transforms/add_optimizer, which reads updateRules(). Formulas, state
-// and names: docs/compat/optimizers.md.
+// The update ops themselves are put into the graph by transforms/add_optimizer, which reads updateRules(). Formulas,
+// state and names: docs/compat/optimizers.md.
 #pragma once
 #include <map>
 #include <memory>

@@ -44,10 +44,10 @@ class Session {
   Session(Session &&) noexcept;  // the source may only be destroyed
 
   // ---- compile and load
-  // Throws memory_allocation_err when the program does not fit or the system has no memory, popart::error when an op has
-  // no kernel, the device does not suit the program or is in use, runtime_error when an offline device is to load or the
-  // system refuses a thread. loadEngine false, or option compileEngine off: compile only. Weights on the device are
-  // lost.
+  // Throws memory_allocation_err when the program does not fit or the system has no memory, popart::error when an op
+  // has no kernel, the device does not suit the program or is in use, runtime_error when an offline device is to load
+  // or the system refuses a thread. loadEngine false, or option compileEngine off: compile only. Weights on the device
+  // are lost.
   void prepareDevice(bool loadEngine = true);
   void loadEngineAndConnectStreams();  // runtime_error before prepareDevice; nothing happens when loaded
   bool isPrepared() const;             // compiled; perhaps not loaded
@@ -69,7 +69,8 @@ class Session {
   void weightsToHost();    // device -> buffers that readWeights reads
   // Both throw runtime_error for names that are no variable of the session and for arrays of another type or size,
   // readWeights also for read-only arrays, writeWeights and resetHostWeights for an inference session with
-  // constantWeights (without updatableNamedBuffers); then nothing was copied. readWeights before the first weightsToHost gives the host values.
+  // constantWeights (without updatableNamedBuffers); then nothing was copied. readWeights before the first
+  // weightsToHost gives the host values.
   void readWeights(const IWeightsIO &weightsIO);
   void writeWeights(const IWeightsIO &weightsIO);  // into the host values; weightsFromHost brings them to the device
   // Host values from the initializers of another model of the same structure. Throws runtime_error for another type or
@@ -97,9 +98,9 @@ class Session {
   void saveExecutableToFile(const std::string &filename);
   void saveExecutableToStream(std::ostream &out);
   void compileAndExport(const std::string &filename);  // prepareDevice(false), saveExecutable
-  // Takes the program, so that prepareDevice runs no pass, and the values of the variables, which weightsFromHost brings
-  // to the device. Throws popart::error when the file is no such file, is damaged, is for another instruction set, or
-  // holds another program.
+  // Takes the program, so that prepareDevice runs no pass, and the values of the variables, which weightsFromHost
+  // brings to the device. Throws popart::error when the file is no such file, is damaged, is for another instruction
+  // set, or holds another program.
   void loadExecutableFromFile(const std::string &filename);
   void loadExecutableFromStream(std::shared_ptr<std::istream> in);
 
@@ -111,8 +112,8 @@ class Session {
   std::vector<uint32_t> getRNGState();
   void setRNGState(const std::vector<uint32_t> state);
 
-  // ---- inspection, at any time; getSummaryReport throws runtime_error before the program is loaded. Names are those the program used for anchors: `output` is the
-  // model's only output where no tensor has that name.
+  // ---- inspection, at any time; getSummaryReport throws runtime_error before the program is loaded. Names are those
+  // the program used for anchors: `output` is the model's only output where no tensor has that name.
   TensorInfo getInfo(TensorId id) const;  // popart::error with the nearest names for an unknown id
   bool hasInfo(TensorId id) const;
   std::set<TensorId> getAllTensorIds() const;

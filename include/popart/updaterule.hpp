@@ -1,5 +1,6 @@
-// UpdateRule: an optimizer as plain values: the form of each weight's update and the scalars it reads. Optimizer classes
-// make it (Optimizer::updateRules), the pass that adds the update ops reads it. Formulas: docs/compat/optimizers.md.
+// UpdateRule: an optimizer as plain values: the form of each weight's update and the scalars it reads. Optimizer
+// classes make it (Optimizer::updateRules), the pass that adds the update ops reads it. Formulas:
+// docs/compat/optimizers.md.
 #pragma once
 #include <cstdint>
 #include <map>

@@ -160,6 +160,10 @@ class VariableFactory:
             data[...] = to_numpy(self.next_data(), self.dtype)
         return data
 
+    def _next_values(self, name: str, empty: bool, memmap_dir: str | None, read_only_if_exists: bool) -> np.ndarray:
+        """Values of the next variable, kept in a file where a folder is given."""
+        return self.next_memmap(memmap_dir, name, empty, read_only_if_exists) if memmap_dir else self.next_data(empty)
+
     def create_tensor(
         self,
         name: str | None = None,
@@ -179,7 +183,7 @@ class VariableFactory:
             The variable.
         """
         name = name or self.name
-        data = self.next_memmap(memmap_dir, name, empty, read_only_if_exists) if memmap_dir else self.next_data(empty)
+        data = self._next_values(name, empty, memmap_dir, read_only_if_exists)
         return popxl.variable(data, self.dtype, name, replica_grouping=self.replica_grouping)
 
     def create_remote_tensor(
@@ -205,7 +209,7 @@ class VariableFactory:
             The variable.
         """
         name = name or self.name
-        data = self.next_memmap(memmap_dir, name, empty, read_only_if_exists) if memmap_dir else self.next_data(empty)
+        data = self._next_values(name, empty, memmap_dir, read_only_if_exists)
         make = popxl.remote_replica_sharded_variable if buffer.meta_shape else popxl.remote_variable
         return make(data, buffer, entry, self.dtype, name, replica_grouping=self.replica_grouping)
 

@@ -28,16 +28,16 @@ class IrSession {
     TensorInfo info;  // one slice
   };
   // Compiles a copy of `ir`. Throws popart::error for a program that is not legal or not supported, or whose result
-  // depends on an order that is not given (an op modifies memory that another, unordered op reads); memory_allocation_err
-  // for one that does not fit POPART_MAX_MEMORY or the machine.
+  // depends on an order that is not given (an op modifies memory that another, unordered op reads);
+  // memory_allocation_err for one that does not fit POPART_MAX_MEMORY or the machine.
   IrSession(const Ir &ir, const IrSessionOptions &options);
   ~IrSession();
 
   const std::vector<Stream> &inputs() const;  // those that at least one host load or store uses
   const std::vector<Stream> &outputs() const;
   int64_t ipus() const;  // highest IPU that an op is placed on, and one
-  // Takes memory, starts threads and attaches the device; a loaded program keeps its variables and only attaches. Throws
-  // as Session::prepareDevice.
+  // Takes memory, starts threads and attaches the device; a loaded program keeps its variables and only attaches.
+  // Throws as Session::prepareDevice.
   void load(DeviceInfo &device);
   bool hasVariable(const TensorId &id) const;  // unused variables are not part of the program
   // Plain C order, one value for each group of replicas that share the variable. Throw popart::error when there is no

@@ -1,6 +1,6 @@
 // StepStreams: feeds the engine's streams from an IStepIO: sizes, wrap-around and element types (see
-// docs/compat/sessions.md). Buffers of a StepIO are resolved once per (session, StepIO) pair; after that a stream costs an addition
-// and a comparison.
+// docs/compat/sessions.md). Buffers of a StepIO are resolved once per (session, StepIO) pair; after that a stream costs
+// an addition and a comparison.
 #pragma once
 #include <memory>
 #include <vector>

@@ -13,8 +13,8 @@ int virtualIpuCount();
 DeviceProvider &builtInDevices();
 
 // Threads a session computes with: engineOptions["num_threads"], or else POPART_NUM_THREADS, or else one for each
-// physical core that this process may use, as far as the CPU quota of its control group feeds them. Throws popart::error
-// for a bad value.
+// physical core that this process may use, as far as the CPU quota of its control group feeds them. Throws
+// popart::error for a bad value.
 int computeThreadCount(const SessionOptions &options);
 // The same without session options.
 int computeThreadCount();

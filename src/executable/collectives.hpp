@@ -1,6 +1,6 @@
-// Collectives: how the replicas of one run meet. Each replica is an engine on the same executable, so all of them come to
-// the same collectives in the same order. Three calls make one meeting: all replicas of a group begin, each then does its
-// share of the work, in any number of parts at a time, and all end.
+// Collectives: how the replicas of one run meet. Each replica is an engine on the same executable, so all of them come
+// to the same collectives in the same order. Three calls make one meeting: all replicas of a group begin, each then
+// does its share of the work, in any number of parts at a time, and all end.
 //
 // The terms of a reduction are joined in the order of the group's members, so that neither the number of threads nor
 // their speed changes a bit.

@@ -1,6 +1,6 @@
-// The time model. A kernel needs the longer of two times: its operations at kFlops, its bytes at kBytes. Both are orders
-// of magnitude of one core of a present server. Most kernels are bound by their bytes; those in the cache are faster, so
-// that the model rather wakes a thread too many than too few.
+// The time model. A kernel needs the longer of two times: its operations at kFlops, its bytes at kBytes. Both are
+// orders of magnitude of one core of a present server. Most kernels are bound by their bytes; those in the cache are
+// faster, so that the model rather wakes a thread too many than too few.
 //
 // With k threads a kernel takes T / k + kStart + k * kPerThread: waking and waiting cost kStart once and kPerThread for
 // every thread. The best k is sqrt(T / kPerThread), and more than one thread pays when T > T / k + kStart + k *

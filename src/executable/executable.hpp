@@ -62,8 +62,8 @@ struct Step {
   std::vector<BufferIndex> in, out;
   int32_t stream = -1;  // HostLoad, HostStore
   int64_t bytes = 0;    // Copy: in[0] -> out[0]; RemoteLoad, RemoteStore: of a row
-  // RemoteLoad: in = {remote variable, number of its row or -1}, out = {value}; RemoteStore: in = {value, row or -1}, out =
-  // {remote variable}. The number is a scalar, INT32 or UINT32.
+  // RemoteLoad: in = {remote variable, number of its row or -1}, out = {value}; RemoteStore: in = {value, row or -1},
+  // out = {remote variable}. The number is a scalar, INT32 or UINT32.
   int64_t rowCount = 1;
   bool isSignedRow = false;
   // Loop: in = {trip count (INT64 scalar) or -1, condition (BOOL scalar) or -1}; runs body at most tripCount times.

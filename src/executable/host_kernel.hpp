@@ -5,8 +5,8 @@
 
 namespace popart::executable {
 
-// Pointers for one call; unconnected operands are null. A null pointer ends each list: a last operand that is absent needs
-// no place in it.
+// Pointers for one call; unconnected operands are null. A null pointer ends each list: a last operand that is absent
+// needs no place in it.
 struct KernelArgs {
   const void *const *in;
   void *const *out;

@@ -23,8 +23,8 @@ struct OperandDesc {
   bool connected = true;                 // false: absent optional input or output
 };
 
-// Immutable and shareable: the same kernel object serves every engine, replica and thread. Keeps values, and no pointer to
-// the graph it was made from.
+// Immutable and shareable: the same kernel object serves every engine, replica and thread. Keeps values, and no pointer
+// to the graph it was made from.
 class Kernel {
  public:
   virtual ~Kernel() = default;
@@ -32,8 +32,8 @@ class Kernel {
   // Units of work; those of one round are independent. Outputs may be partitioned by KernelRequest::threads, sums only
   // by shapes, so that results do not depend on the number of threads.
   virtual int tasks() const { return 1; }
-  // Rounds: the last task of each round, plus one, ascending up to tasks(). All tasks of a round end before the next one
-  // begins, so that running tasks in ascending order is always valid. Empty: all tasks are one round.
+  // Rounds: the last task of each round, plus one, ascending up to tasks(). All tasks of a round end before the next
+  // one begins, so that running tasks in ascending order is always valid. Empty: all tasks are one round.
   virtual std::span<const int> roundEnds() const { return {}; }
   // Scratch memory of a run: for each task that runs at one time, and for all tasks together.
   virtual int64_t scratchBytes() const { return 0; }
@@ -98,7 +98,8 @@ class Backend {
   virtual std::span<const BackendPass> passes() const { return {}; }
   // A kernel withCost; nullptr and a reason when this backend has none for the request.
   virtual std::shared_ptr<const Kernel> createKernel(const KernelRequest &request, std::string &reason) const = 0;
-  // Whether createKernel would accept requestOf(op), with the same reasons; used to decide on decompositions and fusion.
+  // Whether createKernel would accept requestOf(op), with the same reasons; used to decide on decompositions and
+  // fusion.
   virtual bool supports(const Op &op, std::string &reason) const = 0;
   // The layout that the kernels of `op` prefer for this operand; null: plain. Lowering asks for operands that the op's
   // row leaves to the backend (OperandLayout::Chosen), and keeps a layout only where createKernel accepts it.

@@ -48,7 +48,8 @@ class alignas(64) RunContext {
   // Kernel `link` of several that run as one step, in their order: reports of earlier kernels come first.
   void enterLink(int link) noexcept { link_ = link; }
 
-  // Keeps the report of the earliest link, of those the one of the smallest position. May be called any number of times.
+  // Keeps the report of the earliest link, of those the one of the smallest position. May be called any number of
+  // times.
   void report(const ValueFailure &failure) noexcept;
   // A failure with a message: the exception of a user's kernel. The first one is kept.
   void reportText(const std::string &op, const char *what) noexcept;

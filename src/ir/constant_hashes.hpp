@@ -1,4 +1,5 @@
-// Content hashes of the constants of one session, for the keys of its programs: making a key reads all weights otherwise.
+// Content hashes of the constants of one session, for the keys of its programs: making a key reads all weights
+// otherwise.
 #pragma once
 #include <vector>
 

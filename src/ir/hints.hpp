@@ -3,13 +3,13 @@
 
 namespace popart {
 
-// The op runs where the program puts it, by itself. Additions of gradients carry it, because a fused chain of them would
-// wait for the last term with all others in memory.
+// The op runs where the program puts it, by itself. Additions of gradients carry it, because a fused chain of them
+// would wait for the last term with all others in memory.
 constexpr const char *kKeepApart = "keep_apart";
 
 // The op belongs to a product that was cut into parts which run one after the other: it cuts operands, computes a part,
-// joins the results, is the gradient of such an op, or updates a part of a weight. The value says in what type parts are
-// added: kInFloat, or theirs.
+// joins the results, is the gradient of such an op, or updates a part of a weight. The value says in what type parts
+// are added: kInFloat, or theirs.
 constexpr const char *kSerialised = "serialised";
 constexpr const char *kInFloat = "in_float";
 

@@ -8,7 +8,8 @@
 //                 none is beyond what the row takes
 //   leaves        a tensor that is read has a producer, is a graph input, or is a const, variable or stream; consts and
 //                 variables have no producer, graph inputs neither; graph inputs are listed once
-//   data          consts have values of their own type and shape, or the bytes of their layout; outputs of ops have none
+//   data          consts have values of their own type and shape, or the bytes of their layout; outputs of ops have
+// none
 //   place         variables and streams belong to the main graph; remote tensors are variables that no op reads
 //   order         data edges and constraints have no cycle
 //   calls         the graphs that ops name exist; Call, Loop and If pass as many tensors as these take and give,

@@ -84,8 +84,8 @@ class Assigner {
            std::find(layouts.in.begin(), layouts.in.end(), OperandLayout::Chosen) == layouts.in.end();
   }
 
-  // Inputs and outputs of the op's graphs, except values that are passed: the last inputs, and as many outputs of a loop
-  // body after the condition.
+  // Inputs and outputs of the op's graphs, except values that are passed: the last inputs, and as many outputs of a
+  // loop body after the condition.
   void keepBordersPlain(const Op &op) {
     const std::vector<Passed> passed = passedBy(op);
     for (const Graph *graph : op.getCalledGraphs()) {

@@ -8,8 +8,8 @@
 
 namespace popart::lower {
 
-// Sets Tensor::layout to what the first backend likes. A layout stays only where a backend has a kernel for every op that
-// sees it.
+// Sets Tensor::layout to what the first backend likes. A layout stays only where a backend has a kernel for every op
+// that sees it.
 void assignLayouts(Ir &flat, const Backends &backends);
 
 }  // namespace popart::lower

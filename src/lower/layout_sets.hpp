@@ -1,6 +1,6 @@
-// Sets of tensors that must share one layout: operands that an op wants in the same layout, the names of a value outside
-// and inside of a loop or branch, a remote variable and what is loaded from it and stored. Both passes that assign layouts
-// begin with them.
+// Sets of tensors that must share one layout: operands that an op wants in the same layout, the names of a value
+// outside and inside of a loop or branch, a remote variable and what is loaded from it and stored. Both passes that
+// assign layouts begin with them.
 #pragma once
 #include <vector>
 

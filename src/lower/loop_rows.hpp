@@ -1,7 +1,7 @@
 // Stacks that loops read row by row.
 //   Loop body: y = Gather(stack, last - iteration)   becomes   y = LoopRow(stack, iteration) {first = last, step = -1}
-// for stacks that the loop does not change, where the row is a linear function of the iteration that stays inside of the
-// stack for every iteration. A LoopRow takes neither time nor memory: the memory plan hands out the row itself.
+// for stacks that the loop does not change, where the row is a linear function of the iteration that stays inside of
+// the stack for every iteration. A LoopRow takes neither time nor memory: the memory plan hands out the row itself.
 #pragma once
 #include <popart/ir.hpp>
 

@@ -34,9 +34,9 @@ std::vector<Replacement> replacementsOf(const Graph &graph, const Op *loop) {
   return result;
 }
 
-// Element-wise ops whose results only replacements, stores to remote memory and other such ops read, and what assigns and
-// stores. What a product reads is none of them: an activation, cast or computed again for a weight's gradient, would be
-// made in the forward pass.
+// Element-wise ops whose results only replacements, stores to remote memory and other such ops read, and what assigns
+// and stores. What a product reads is none of them: an activation, cast or computed again for a weight's gradient,
+// would be made in the forward pass.
 std::vector<char> updateOps(const Graph &graph, const std::vector<OpIndex> &order,
                             const std::vector<Replacement> &replacements) {
   std::vector<char> found(graph.opSlots(), 0), isOutput(graph.tensorSlots(), 0), isFresh(graph.tensorSlots(), 0);
@@ -129,8 +129,8 @@ int64_t firstPlace(const Op &op) {
   return first;
 }
 
-// Places of the accesses to remote variables so far: stores and loads keep their order. A load that depends on leaves alone
-// counts where its first reader is, in front of which it will run.
+// Places of the accesses to remote variables so far: stores and loads keep their order. A load that depends on leaves
+// alone counts where its first reader is, in front of which it will run.
 class RemotePlaces {
  public:
   // The latest place that the op must not run before; -1: none.

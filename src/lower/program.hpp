@@ -50,8 +50,8 @@ Program parseProgram(std::string_view text, const FindValues &find, const FirstV
 // layouts, layouts of streams and of the program's outputs.
 void verify(const Program &program);
 
-// Everything that follows lowering: schedule, kernels, memory plan, steps. Throws popart::error when an op has no kernel
-// on any backend (naming op and reasons), memory_allocation_err above options.maxMemoryBytes.
+// Everything that follows lowering: schedule, kernels, memory plan, steps. Throws popart::error when an op has no
+// kernel on any backend (naming op and reasons), memory_allocation_err above options.maxMemoryBytes.
 std::shared_ptr<const executable::Executable> compile(const Program &program, const LowerOptions &options,
                                                       const Backends &backends);
 std::shared_ptr<const executable::Executable> compile(const Program &program, const LowerOptions &options);

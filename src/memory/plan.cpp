@@ -1,7 +1,7 @@
 // One walk over the schedule numbers every op with a time (loop bodies and branches inside their op's range) and
 // records the times at which each storage is read and written. Views alias their input, loop carries the loop's
-// results, a loop-invariant carry the outer value, a LoopRow its place in the stack; the rest is decided in sharing.cpp.
-// What a loop stacks is written where the stack has it. Then the arena is planned.
+// results, a loop-invariant carry the outer value, a LoopRow its place in the stack; the rest is decided in
+// sharing.cpp. What a loop stacks is written where the stack has it. Then the arena is planned.
 #include "memory/plan.hpp"
 
 #include <algorithm>

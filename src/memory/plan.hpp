@@ -72,8 +72,8 @@ MemoryPlan planMemory(const Ir &program, const schedule::Schedule &schedule, con
 // One line per storage (offset, bytes, lifetime, values), then the copies and the totals.
 std::string print(const MemoryPlan &plan);
 
-// Throws internal_error when storages with overlapping live ranges overlap in the arena, one exceeds the arena, or a row
-// lies outside of its stack.
+// Throws internal_error when storages with overlapping live ranges overlap in the arena, one exceeds the arena, or a
+// row lies outside of its stack.
 void verify(const MemoryPlan &plan);
 
 }  // namespace popart::memory

@@ -68,8 +68,8 @@ void spreadChannels(const Op &op, OperandLayouts &layouts) {
 void productLayouts(const Op &op, OperandLayouts &layouts) {
   layouts.in[1] = OperandLayout::Chosen;
   if (!op.has(Trait::Internal)) return;
-  // A weight gradient, Aᵀ·B, may lie as the parameters and optimizer state that its epilogue works on, when they are full
-  // matrices and single elements: none is broadcast along rows or columns.
+  // A weight gradient, Aᵀ·B, may lie as the parameters and optimizer state that its epilogue works on, when they are
+  // full matrices and single elements: none is broadcast along rows or columns.
   bool isGradient = op.attrInt("trans_a") != 0 && op.attrInt("trans_b") == 0;
   for (int i = 2; i < op.inputCount(); ++i) isGradient &= op.inShape(i) == op.outShape(0) || op.inInfo(i).nelms() == 1;
   if (!isGradient) return;

@@ -4,8 +4,8 @@
 
 namespace popart::ops {
 
-// What the op asks of each operand, connected or not. Ops without a rule: element-wise ones take operands of the result's
-// shape in any layout that they share; all else is Plain. Shapes are known.
+// What the op asks of each operand, connected or not. Ops without a rule: element-wise ones take operands of the
+// result's shape in any layout that they share; all else is Plain. Shapes are known.
 OperandLayouts operandLayouts(const Op &op);
 
 // ---- rules of rows (OpDef::layouts)

@@ -1,5 +1,5 @@
-// Keys of the maps of option texts, as the public documentation of the Poplar SDK lists them, marks of single nodes, and
-// the notes on patterns.
+// Keys of the maps of option texts, as the public documentation of the Poplar SDK lists them, marks of single nodes,
+// and the notes on patterns.
 #include <popart/graph.hpp>
 
 #include "pipeline/options_table.hpp"

@@ -1,5 +1,5 @@
-// The passes of the compiler: one table for preparation (session options → whole program) and lowering (program → what a
-// device runs), one runner. Every pass is timed and logged by name, verified and dumped on request.
+// The passes of the compiler: one table for preparation (session options → whole program) and lowering (program → what
+// a device runs), one runner. Every pass is timed and logged by name, verified and dumped on request.
 #pragma once
 #include <map>
 #include <set>

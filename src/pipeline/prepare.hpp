@@ -74,8 +74,8 @@ struct Prepared {
 };
 
 // Throws popart::error: unknown anchor or loss (with the nearest names), loss with more than one element, inference
-// without anchors, gradients that cannot be had, recomputation by rule and by marks at once, weights that are no floating
-// point, options not supported.
+// without anchors, gradients that cannot be had, recomputation by rule and by marks at once, weights that are no
+// floating point, options not supported.
 Prepared prepare(PrepareRequest request);
 
 }  // namespace popart::pipeline

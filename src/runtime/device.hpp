@@ -42,18 +42,18 @@ class Queue {
   virtual ~Queue() = default;
   virtual int threads() const { return 1; }  // of the host that it uses, the caller among them
 
-  // Zeroed memory for `bytes` bytes, aligned to 64, to keep until the queue ends. `values`: offsets, ascending from 0 to
-  // `bytes`, of values that the tasks of kernels cut into contiguous parts; none: all tasks use all of it in turn. Throws
-  // memory_allocation_err.
+  // Zeroed memory for `bytes` bytes, aligned to 64, to keep until the queue ends. `values`: offsets, ascending from 0
+  // to `bytes`, of values that the tasks of kernels cut into contiguous parts; none: all tasks use all of it in turn.
+  // Throws memory_allocation_err.
   virtual char *allocate(int64_t bytes, std::span<const int64_t> values) = 0;
-  // The same for a variable that kernels never reach: programs copy between it and other memory. A device may keep it where
-  // there is more space; what it keeps in a file, the system reads and writes as it needs the memory. Throws
+  // The same for a variable that kernels never reach: programs copy between it and other memory. A device may keep it
+  // where there is more space; what it keeps in a file, the system reads and writes as it needs the memory. Throws
   // memory_allocation_err, runtime_error naming the folder when a file cannot be made.
   virtual char *allocateRemote(int64_t bytes) { return allocate(bytes, {}); }
   // The program will soon copy from these bytes of remote memory.
   virtual void expect(const void *remote, int64_t bytes) { (void)remote, (void)bytes; }
-  // Whether the host may read and write this memory by its addresses, and kernels the host's; launches are then over when
-  // they return.
+  // Whether the host may read and write this memory by its addresses, and kernels the host's; launches are then over
+  // when they return.
   virtual bool isHostMemory() const = 0;
   // Copies after all earlier work; the first two are complete when they return. With zero bytes the host's pointer may
   // be null.
@@ -62,8 +62,8 @@ class Queue {
   virtual void copyWithin(void *to, const void *from, int64_t bytes) = 0;
 
   // The step's kernel on these operands (null: not connected; a null ends each list), of this queue's memory or, where
-  // that is the host's, of constants. Step and lists outlive the launch; each run takes the addresses that the lists have
-  // at its call. Throws popart::error, naming step, kernel and device, for a kernel that the device cannot run.
+  // that is the host's, of constants. Step and lists outlive the launch; each run takes the addresses that the lists
+  // have at its call. Throws popart::error, naming step, kernel and device, for a kernel that the device cannot run.
   virtual std::unique_ptr<Launch> bind(const executable::Step &step, const void *const *in, void *const *out) = 0;
   // Returns when all earlier work is complete. Throws as Launch::run.
   virtual void wait() = 0;

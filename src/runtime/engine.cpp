@@ -1,5 +1,5 @@
-// Engine: one block of arena memory and one for all variables, on a queue of the device. All pointers are resolved when the
-// engine is made; running is a walk over prepared steps.
+// Engine: one block of arena memory and one for all variables, on a queue of the device. All pointers are resolved when
+// the engine is made; running is a walk over prepared steps.
 #include "runtime/engine.hpp"
 
 #include <chrono>

@@ -1,5 +1,5 @@
-// Engine: memory for one executable on a device: loads weights, connects host streams, runs steps. Knows no graphs and no
-// machine.
+// Engine: memory for one executable on a device: loads weights, connects host streams, runs steps. Knows no graphs and
+// no machine.
 #pragma once
 #include <functional>
 #include <memory>

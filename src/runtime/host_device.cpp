@@ -1,5 +1,5 @@
-// The host's queue: memory of the system, a thread pool, scratch memory and a run context per thread. What a launch needs
-// is resolved when it is bound.
+// The host's queue: memory of the system, a thread pool, scratch memory and a run context per thread. What a launch
+// needs is resolved when it is bound.
 #include "runtime/host_device.hpp"
 
 #include <algorithm>

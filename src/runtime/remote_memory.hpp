@@ -1,5 +1,6 @@
-// RemoteMemory: one remote variable of one engine, in memory that the system may page out or, with POPART_REMOTE_MEMORY,
-// in a file of that folder, which nobody else sees and which is gone with the process, however that ends.
+// RemoteMemory: one remote variable of one engine, in memory that the system may page out or, with
+// POPART_REMOTE_MEMORY, in a file of that folder, which nobody else sees and which is gone with the process, however
+// that ends.
 #pragma once
 #include <cstdint>
 
@@ -8,8 +9,8 @@ namespace popart::runtime {
 class RemoteMemory {
  public:
   // Zeros. The space of a file is taken at once, so that a full disk shows here and not in a run. Throws
-  // memory_allocation_err naming the folder, or when the system has no memory; runtime_error for a folder in which no file
-  // can be made.
+  // memory_allocation_err naming the folder, or when the system has no memory; runtime_error for a folder in which no
+  // file can be made.
   explicit RemoteMemory(int64_t bytes);
   ~RemoteMemory();
   RemoteMemory(RemoteMemory &&other) noexcept;

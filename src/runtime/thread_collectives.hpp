@@ -1,5 +1,5 @@
-// ThreadCollectives: replicas that are threads of this process. They meet in memory: each member publishes the addresses
-// of its operands, and then joins its share of the elements of all members.
+// ThreadCollectives: replicas that are threads of this process. They meet in memory: each member publishes the
+// addresses of its operands, and then joins its share of the elements of all members.
 #pragma once
 #include <atomic>
 #include <memory>

@@ -63,8 +63,8 @@ class CompiledProgram {
   // leaves no program.
   void compile(const Ir &ir, const CompileOptions &options);
   // Takes memory and starts threads; variables have the values of the Ir. Attaches the device. Throws runtime_error
-  // before compile, for an offline device and when the system refuses a thread, popart::error when the device is in use,
-  // memory_allocation_err.
+  // before compile, for an offline device and when the system refuses a thread, popart::error when the device is in
+  // use, memory_allocation_err.
   void load(DeviceInfo &device);
   void attach(DeviceInfo &device) const;  // that part of load
   void unload() { replicas_.reset(); }

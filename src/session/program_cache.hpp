@@ -1,6 +1,6 @@
-// ProgramCache: a folder of compiled programs, `<key>.popef` each. Processes may share it: a file appears whole or not at
-// all, and a program that is in use stays readable when another process removes its file. The programs that were used
-// longest ago go first when the folder outgrows its limits.
+// ProgramCache: a folder of compiled programs, `<key>.popef` each. Processes may share it: a file appears whole or not
+// at all, and a program that is in use stays readable when another process removes its file. The programs that were
+// used longest ago go first when the folder outgrows its limits.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -15,7 +15,8 @@ struct CacheLimits {
   int64_t files = 0;
   int64_t bytes = 0;
 };
-// POPART_CACHE_MAX_FILES and POPART_CACHE_MAX_BYTES, or what docs/environment.md says. Throws popart::error: no numbers.
+// POPART_CACHE_MAX_FILES and POPART_CACHE_MAX_BYTES, or what docs/environment.md says. Throws popart::error: no
+// numbers.
 CacheLimits cacheLimits();
 
 class ProgramCache {
@@ -23,8 +24,8 @@ class ProgramCache {
   explicit ProgramCache(std::string folder) : folder_(std::move(folder)) {}
 
   // The program of that key, which counts as used now; nullopt when there is none. A file that cannot be used is warned
-  // about with its reason and counts as none: store puts a good one in its place. Large values that `held` has are taken
-  // from there.
+  // about with its reason and counts as none: store puts a good one in its place. Large values that `held` has are
+  // taken from there.
   std::optional<lower::Program> find(const ProgramDescription &description, const ValueTable &held,
                                      const lower::FirstValues &first) const;
   // Writes the program and removes what is beyond the limits. Makes the folder. A folder that does not take it (read

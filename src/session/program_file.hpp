@@ -42,11 +42,11 @@ class ProgramFile {
 
   const ProgramDescription &description() const { return description_; }
   bool hasProgram() const { return !program_.empty(); }
-  // Checks all values, on so many threads, and brings those of 16 MiB and more into memory of the process, unless `held`
-  // has the same bytes there. Throws popart::error when one is damaged.
+  // Checks all values, on so many threads, and brings those of 16 MiB and more into memory of the process, unless
+  // `held` has the same bytes there. Throws popart::error when one is damaged.
   void checkValues(int threads, const ValueTable &held = {});
-  // Values below 16 MiB share memory with the file. Throw popart::error when values are damaged or missing; program() also when
-  // there is none or the text is not one of a program.
+  // Values below 16 MiB share memory with the file. Throw popart::error when values are damaged or missing; program()
+  // also when there is none or the text is not one of a program.
   lower::Program program(const lower::FirstValues &first = {}) const;
   VariableValues variables() const;
 

@@ -24,9 +24,9 @@ struct ScalarVariable {
 // Gradients of the parts of a weight, in order.
 using GradientParts = std::map<TensorId, std::vector<TensorPart>>;
 
-// `weightToGradient`: finished gradients by weight. A weight that has parts as well is updated part by part, each in the
-// memory of the weight and its states and right after its gradient, last part first as the backward pass makes them;
-// Lamb, which needs norms of the whole weight, is not. Returns the scalar variables made, in order of creation.
+// `weightToGradient`: finished gradients by weight. A weight that has parts as well is updated part by part, each in
+// the memory of the weight and its states and right after its gradient, last part first as the backward pass makes
+// them; Lamb, which needs norms of the whole weight, is not. Returns the scalar variables made, in order of creation.
 // Throws popart::error: clip group naming a weight without gradient, Adam state scaled by a non-constant loss scale,
 // weights that are no Variable.
 std::vector<ScalarVariable> addOptimizer(Graph &graph, const UpdateRules &rules,

@@ -1,5 +1,5 @@
-// A loss scale that follows the gradients: FLOAT16 gradients are counted by size, and every few updates the scale is halved
-// when too many of them are large, doubled otherwise.
+// A loss scale that follows the gradients: FLOAT16 gradients are counted by size, and every few updates the scale is
+// halved when too many of them are large, doubled otherwise.
 //
 //   finalLossScale = lossScaling · lossScaleUpdateFactor             where the backward pass begins
 //   counts = Σ Histogram(g, {edge})                                  over gradients g, micro-batches and replicas

@@ -14,9 +14,9 @@ struct ForwardValue {
 };
 
 // Positions behind which to cut `count` ops, ascending. Values that cross a cut are kept, those within the last segment
-// as well; the others are computed again, a segment at a time. Cuts stand where the least bytes cross them; how many there are
-// is decided by the least predicted peak, for a network of equal layers about the square root of their number. None
-// where cutting saves nothing. O(n log n).
+// as well; the others are computed again, a segment at a time. Cuts stand where the least bytes cross them; how many
+// there are is decided by the least predicted peak, for a network of equal layers about the square root of their
+// number. None where cutting saves nothing. O(n log n).
 std::vector<int> chooseCuts(int count, const std::vector<ForwardValue> &values);
 
 }  // namespace popart::transforms

@@ -13,7 +13,8 @@ void decomposeSums(Graph &graph);
 // for sums of three or more gradients. Each addition runs as soon as its last term is there. Ids and uses of the sum's
 // output stay; other sums stay as they are.
 void decomposeGradientSums(Graph &graph);
-// The same for one sum of any tensors of one type and shape. Nothing happens for another op, or for fewer than three terms.
+// The same for one sum of any tensors of one type and shape. Nothing happens for another op, or for fewer than three
+// terms.
 void decomposeSum(Graph &graph, Op &sum);
 
 }  // namespace popart::transforms

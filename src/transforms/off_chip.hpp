@@ -1,7 +1,7 @@
-// moveOffChip: tensors that are kept outside of the device's memory. A variable moves to remote memory: each phase of the
-// program (forward pass, backward pass, update) loads it before its first use there and stores it after the last
-// change, so that in between it takes no memory. An activation that the backward pass reads is stored when it is made and loaded
-// again before its first use there (remote variable `RemoteArg___<id>`).
+// moveOffChip: tensors that are kept outside of the device's memory. A variable moves to remote memory: each phase of
+// the program (forward pass, backward pass, update) loads it before its first use there and stores it after the last
+// change, so that in between it takes no memory. An activation that the backward pass reads is stored when it is made
+// and loaded again before its first use there (remote variable `RemoteArg___<id>`).
 //
 //   %y = MatMul(%x, %w)        %w' = RemoteLoad() {remote_buffer = "w"}    %y = MatMul(%x, %w')
 #pragma once

@@ -193,8 +193,8 @@ class Recomputer {
   }
 
   void copyOps() {
-    // The copy stands behind the op that runs before its first reader. An op may run later than its own place says, when
-    // it waits for others: what counts is the latest place up to there.
+    // The copy stands behind the op that runs before its first reader. An op may run later than its own place says,
+    // when it waits for others: what counts is the latest place up to there.
     std::vector<int64_t> latest(order_.size());
     int64_t place = 0;
     for (size_t i = 0; i < order_.size(); ++i) latest[i] = place = std::max(place, order_[i]->place());

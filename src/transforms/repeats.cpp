@@ -1,5 +1,6 @@
 // See repeats.hpp. The suffix array is sorted by prefixes of doubling length. Neighbours in it share a prefix; the
-// stretches are the intervals in which no shared prefix is shorter than the stretch (lcp intervals), found with a stack:
+// stretches are the intervals in which no shared prefix is shorter than the stretch (lcp intervals), found with a
+// stack:
 //   lcp   3 5 5 2      intervals of length 5: [1, 3], of 3: [0, 3], of 2: [0, 4]
 #include "transforms/repeats.hpp"
 

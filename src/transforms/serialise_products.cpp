@@ -1,5 +1,5 @@
-// See serialise_products.hpp. What cuts and what joins is known by facts: both show the memory of their operands, the one
-// of one tensor, the other of several.
+// See serialise_products.hpp. What cuts and what joins is known by facts: both show the memory of their operands, the
+// one of one tensor, the other of several.
 #include "transforms/serialise_products.hpp"
 
 #include <algorithm>

@@ -2,8 +2,8 @@
 //   input_channels    y = Concat_j(a_j b)       a_j: rows of a
 //   output_channels   y = Concat_j(a b_j)       b_j: columns of b
 //   reducing_dim      y = sum_j(a_j b_j)        a_j: columns of a, b_j: rows of b
-// Differentiation then gives the gradients in parts by itself. `weightParts` finds the weights that can be updated part by
-// part; `placeParts` sees to it that no part is in memory before it is needed.
+// Differentiation then gives the gradients in parts by itself. `weightParts` finds the weights that can be updated part
+// by part; `placeParts` sees to it that no part is in memory before it is needed.
 #pragma once
 #include <vector>
 

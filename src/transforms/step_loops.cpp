@@ -1,6 +1,6 @@
 // See step_loops.hpp. A body keeps the ids of the tensors it takes over; variables, and what else the main graph makes,
-// reach it as loop inputs, constants move or are copied. A tensor that is a variable's new value is read as that variable
-// after the loop.
+// reach it as loop inputs, constants move or are copied. A tensor that is a variable's new value is read as that
+// variable after the loop.
 #include "transforms/step_loops.hpp"
 
 #include <map>

@@ -1,7 +1,8 @@
 // The loops of a step: micro-batches of one update, and batches of one run. The program of one micro-batch becomes the
 // body of the inner loop, updates follow it; both together become the body of the outer one.
 //   load, forward, backward, accumulate, update, store
-//   →  loop batchesPerStep times { loop accumulationFactor times { load, forward, backward, accumulate, store }, update }
+//   →  loop batchesPerStep times { loop accumulationFactor times { load, forward, backward, accumulate, store }, update
+// }
 #pragma once
 #include <popart/ir.hpp>
 
@@ -13,8 +14,8 @@ namespace popart::transforms {
 // changes nothing.
 void addAccumulationLoop(Ir &ir, int64_t count);
 
-// The whole main graph becomes the body of a loop of `count` batches, which works on the variables themselves. A `count`
-// of 1 changes nothing.
+// The whole main graph becomes the body of a loop of `count` batches, which works on the variables themselves. A
+// `count` of 1 changes nothing.
 void addMainLoop(Ir &ir, int64_t count);
 
 }  // namespace popart::transforms

@@ -1,4 +1,7 @@
-"""Checks file lengths: over 600 lines is named, over 1,000 is an error. Usage: sizes.py [ROOT].
+"""Checks the length of files and the width of C++ lines. Usage: sizes.py [ROOT].
+
+A file of more than 600 lines is named; one of more than 1,000 is an error, and so is a C++ line, comment or not, wider
+than 120 columns.
 
 Counts the C++ and Python files that git tracks or would add, tests included; generated files are not in git.
 """
@@ -11,6 +14,7 @@ from pathlib import Path
 
 NAMED_ABOVE = 600
 ERROR_ABOVE = 1000
+COLUMNS = 120  # clang-format keeps code within them and leaves comments as they are
 
 
 def file_lengths(root: Path) -> dict[str, int]:
@@ -28,6 +32,25 @@ def file_lengths(root: Path) -> dict[str, int]:
     return {name: len((root / name).read_bytes().splitlines()) for name in names if (root / name).is_file()}
 
 
+def wide_lines(name: str, text: str) -> list[str]:
+    """C++ lines of one file that are wider than the limit.
+
+    Args:
+        name: Path relative to the repository.
+        text: Content of the file.
+
+    Returns:
+        One line per problem.
+    """
+    if not name.endswith((".cpp", ".hpp", ".inc")):
+        return []
+    return [
+        f"{name}:{number}: error: got {len(line)} columns, expected at most {COLUMNS}. Wrap the line."
+        for number, line in enumerate(text.splitlines(), 1)
+        if len(line) > COLUMNS
+    ]
+
+
 def main(arguments: list[str]) -> int:
     """Print long files; returns 1 when one is over the limit."""
     root = Path(arguments[0] if arguments else ".").resolve()
@@ -37,7 +60,9 @@ def main(arguments: list[str]) -> int:
         kind = "error" if lines > ERROR_ABOVE else "note"
         limit = ERROR_ABOVE if lines > ERROR_ABOVE else NAMED_ABOVE
         print(f"{name}: {kind}: got {lines} lines, expected at most {limit}. Split it by topic.")
-    return int(any(lines > ERROR_ABOVE for lines in lengths.values()))
+    wide = [line for name in lengths for line in wide_lines(name, (root / name).read_text())]
+    print("\n".join(wide), end="\n" if wide else "")
+    return int(bool(wide) or any(lines > ERROR_ABOVE for lines in lengths.values()))
 
 
 if __name__ == "__main__":

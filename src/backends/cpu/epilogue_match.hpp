@@ -39,8 +39,8 @@ struct MatchedEpilogue {
   bool canOverwrite(int operand, int result) const;
 };
 
-// The product added to or subtracted from a tensor, as the only result: decay · parameter − rate · product. Plain gradient
-// descent, and sums of gradients (a rate of −1).
+// The product added to or subtracted from a tensor, as the only result: decay · parameter − rate · product. Plain
+// gradient descent, and sums of gradients (a rate of −1).
 struct MatchedDescent {
   int parameter = -1;
   ScalarSource rate, decay;

@@ -1,6 +1,6 @@
-// Reads and sums at index positions: Gather and its gradient, GatherElements, OneHot. An index out of range reads zeros,
-// writes nothing and is reported, unless the operator allows it. Gradients add in the order of the indices; each task
-// owns a range of the result, so sums do not depend on threads.
+// Reads and sums at index positions: Gather and its gradient, GatherElements, OneHot. An index out of range reads
+// zeros, writes nothing and is reported, unless the operator allows it. Gradients add in the order of the indices; each
+// task owns a range of the result, so sums do not depend on threads.
 #include <algorithm>
 #include <cstring>
 

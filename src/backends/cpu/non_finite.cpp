@@ -1,6 +1,6 @@
-// What watches values: the first NaN and the first infinity of a tensor in any layout, and the check of a result. Blocks
-// are tested for any exponent of all ones, which vectorises; only a block that has one is looked at element by element.
-// Packed tensors are tested as they lie, padding included, and unpacked when something was found.
+// What watches values: the first NaN and the first infinity of a tensor in any layout, and the check of a result.
+// Blocks are tested for any exponent of all ones, which vectorises; only a block that has one is looked at element by
+// element. Packed tensors are tested as they lie, padding included, and unpacked when something was found.
 #include <algorithm>
 
 #include <popart/op.hpp>

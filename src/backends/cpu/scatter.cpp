@@ -187,8 +187,8 @@ std::unique_ptr<executable::Kernel> createScatterElements(const KernelRequest &r
   return makeFor<AxisScatterKernel>(combineOf(*request.op), request.outputs[0].info.dataType(), reason, form);
 }
 
-// What a ScatterReduce of `source` into `result` and its gradient share. Input 1 is the index tensor: one of the source's
-// rank, with stride 0 where it is broadcast.
+// What a ScatterReduce of `source` into `result` and its gradient share. Input 1 is the index tensor: one of the
+// source's rank, with stride 0 where it is broadcast.
 AxisScatter reduceForm(const KernelRequest &request, const Shape &result, const Shape &source) {
   const Attributes &attributes = request.op->attributes();
   const auto axis = static_cast<size_t>(ops::axisOf(attributes, static_cast<int64_t>(source.size())));

@@ -1,5 +1,5 @@
-// Reference kernels of Init, PrintTensor and of what watches values. Undefined content is zero as well: runs repeat to the
-// bit.
+// Reference kernels of Init, PrintTensor and of what watches values. Undefined content is zero as well: runs repeat to
+// the bit.
 #include <cmath>
 #include <cstdio>
 #include <cstring>

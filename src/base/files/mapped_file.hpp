@@ -1,5 +1,5 @@
-// MappedFile: the bytes of a file in memory, brought in by the system as they are read. A file that another process cuts
-// short while it is mapped ends this process: writers replace files (PendingFile), they do not write into them.
+// MappedFile: the bytes of a file in memory, brought in by the system as they are read. A file that another process
+// cuts short while it is mapped ends this process: writers replace files (PendingFile), they do not write into them.
 #pragma once
 #include <cstddef>
 #include <memory>

@@ -1,5 +1,5 @@
-// Collectives over replicas. Each row states shapes for a group of `group_size` replicas; `op` is the collective operator,
-// `stride` the distance of the group's members. They decompose into the three that devices have kernels for
+// Collectives over replicas. Each row states shapes for a group of `group_size` replicas; `op` is the collective
+// operator, `stride` the distance of the group's members. They decompose into the three that devices have kernels for
 // (CollectiveReduce, CollectiveScatter, CollectiveGather), with arithmetic around them; within a group of one they are
 // identities up to shape (SquareAdd squares).
 #include <popart/op.hpp>

@@ -1,7 +1,8 @@
 // Tensors from nowhere and from outside: Init, host streams, remote buffers, printing, aborting.
 // HostLoad gives the next micro-batch of stream `stream` (a Stream tensor of the main graph); its optional input is the
-// Init tensor that popxl prints. HostStore hands its input to the anchor of the same name. RemoteLoad and RemoteStore are
-// the only way to remote variables. Host and remote stores, prints and aborts are side effects: never pruned, kept in order.
+// Init tensor that popxl prints. HostStore hands its input to the anchor of the same name. RemoteLoad and RemoteStore
+// are the only way to remote variables. Host and remote stores, prints and aborts are side effects: never pruned, kept
+// in order.
 #include <popart/graph.hpp>
 #include <popart/ir.hpp>
 

@@ -35,8 +35,8 @@ Shape windowOutput(const InferContext &c, const Window &window, const Shape &inp
 // beginning of what the convolution of its result gives.
 void requireConvGradient(InferContext &c, const TensorInfo &x, const TensorInfo &w);
 
-// Operations of a convolution or one of its gradients: every element on the side of the output channels meets the weights
-// of its channel.
+// Operations of a convolution or one of its gradients: every element on the side of the output channels meets the
+// weights of its channel.
 double convFlops(const TensorInfo &output, const Shape &weights);
 
 // The spatial part (all but the first two dimensions).

@@ -5,6 +5,8 @@ import popart
 import pytest
 import torch
 
+from tests.python.popart.training_runs import options_with, ready, training_session
+
 RNG = np.random.default_rng(21)
 WEIGHTS = RNG.normal(size=(6, 4)).astype(np.float32)
 BIAS = RNG.normal(size=(4,)).astype(np.float32)
@@ -26,22 +28,13 @@ def model():
 
 def session_for(optimizer, anchors, reduction=Sum, strategy=Post, factor=FACTOR):
     proto, y, loss = model()
-    options = popart.SessionOptions()
-    options.enableGradientAccumulation = True
-    options.accumulationFactor = factor
-    options.accumulationAndReplicationReductionType = reduction
-    options.meanAccumulationAndReplicationReductionStrategy = strategy
-    session = popart.TrainingSession(
-        fnModel=proto,
-        dataFlow=popart.DataFlow(STEPS, anchors(y, loss)),
-        loss=loss,
-        optimizer=optimizer,
-        deviceInfo=popart.DeviceManager().createCpuDevice(),
-        userOptions=options,
+    options = options_with(
+        factor,
+        accumulationAndReplicationReductionType=reduction,
+        meanAccumulationAndReplicationReductionStrategy=strategy,
+        enableGradientAccumulation=True,
     )
-    session.prepareDevice()
-    session.weightsFromHost()
-    return session, y, loss
+    return ready(training_session(proto, loss, optimizer, options, anchors(y, loss), STEPS)), y, loss
 
 
 def weights_of(session):
@@ -168,17 +161,7 @@ def test_random_numbers_differ_between_micro_batches():
     options = popart.SessionOptions()
     options.enableGradientAccumulation = True
     options.accumulationFactor = 4
-    session = popart.TrainingSession(
-        fnModel=builder.getModelProto(),
-        dataFlow=popart.DataFlow(1, [y]),
-        loss=loss,
-        optimizer=popart.ConstSGD(0.1),
-        deviceInfo=popart.DeviceManager().createCpuDevice(),
-        userOptions=options,
-    )
-    session.prepareDevice()
-    session.setRandomSeed(5)
-    session.weightsFromHost()
+    session = ready(training_session(builder.getModelProto(), loss, popart.ConstSGD(0.1), options, [y]), seed=5)
     anchors = session.initAnchorArrays()
     session.run(popart.PyStepIO({"x": np.ones((4, 32), np.float32)}, anchors))
     assert len({tuple(row != 0) for row in anchors[y]}) == 4

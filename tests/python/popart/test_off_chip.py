@@ -4,8 +4,8 @@ import numpy as np
 import popart
 import pytest
 
-import onnx
 from tests.python.popart.test_accumulation import CASES
+from tests.python.popart.training_runs import options_with, ready, saved_state, training_session
 
 WIDTH, LAYERS, BATCH = 16, 4, 6
 WIDE = 128  # a multiple of every panel width, so that packed weights have no padding
@@ -26,27 +26,14 @@ def model(width=WIDTH, layers=LAYERS, batch=BATCH, seed=5):
 
 
 def off_chip(*kinds, **given):
-    options = popart.SessionOptions()
-    for kind in kinds:
-        setattr(options, f"{kind}TensorLocationSettings", popart.TensorLocationSettings(OFF, 2, 8192))
-    for name, value in given.items():
-        setattr(options, name, value)
-    return options
+    locations = {f"{kind}TensorLocationSettings": popart.TensorLocationSettings(OFF, 2, 8192) for kind in kinds}
+    return options_with(**locations, **given)
 
 
 def training(options, optimizer=None, anchors=None, steps=2, **shape):
     proto, loss = model(**shape)
-    session = popart.TrainingSession(
-        fnModel=proto,
-        dataFlow=popart.DataFlow(steps, [loss] if anchors is None else anchors),
-        loss=loss,
-        optimizer=optimizer or popart.Adam({"defaultLearningRate": (0.01, False)}),
-        deviceInfo=popart.DeviceManager().createCpuDevice(),
-        userOptions=options,
-    )
-    session.prepareDevice()
-    session.weightsFromHost()
-    return session, loss
+    optimizer = optimizer or popart.Adam({"defaultLearningRate": (0.01, False)})
+    return ready(training_session(proto, loss, optimizer, options, anchors, steps)), loss
 
 
 def state_after(options, optimizer, lead, runs=10, tmp_path=None):
@@ -58,10 +45,7 @@ def state_after(options, optimizer, lead, runs=10, tmp_path=None):
     for _ in range(runs):
         session.run(popart.PyStepIO({"x": rng.normal(size=(*lead, BATCH, WIDTH)).astype(np.float32)}, anchors))
         losses.append(anchors[loss].copy())
-    path = tmp_path / "model.onnx"
-    session.modelToHost(str(path))
-    state = {t.name: onnx.numpy_helper.to_array(t).tobytes() for t in onnx.load(path).graph.initializer}
-    return np.stack(losses), state
+    return np.stack(losses), saved_state(session, tmp_path)
 
 
 @pytest.mark.parametrize("kinds", [KINDS, *((k,) for k in KINDS)], ids="+".join)
@@ -78,12 +62,7 @@ def test_the_same_bits(name, kinds, tmp_path):
 @pytest.mark.parametrize("name", ["momentum", "adam"])
 def test_the_same_bits_with_accumulation_and_replicas(name, replicas, tmp_path):
     make, _ = CASES[name]
-    given = {
-        "enableGradientAccumulation": True,
-        "accumulationFactor": 3,
-        "enableReplicatedGraphs": replicas > 1,
-        "replicatedGraphCount": replicas,
-    }
+    given = {"factor": 3, "replicas": replicas}
     lead = (2, 3) if replicas == 1 else (2, 3, replicas)
     plain = state_after(off_chip(**given), make(), lead, tmp_path=tmp_path)
     moved = state_after(off_chip(*KINDS, **given), make(), lead, tmp_path=tmp_path)

@@ -8,8 +8,7 @@ import numpy as np
 import popart
 import pytest
 
-import onnx
-from onnx import numpy_helper
+from tests.python.popart.training_runs import options_with, ready, saved_state, training_session
 
 RNG = np.random.default_rng(23)
 STEPS = 20
@@ -150,30 +149,15 @@ MODES = {
 def session_of(name, case):
     network = Network(case.mark, case.checkpoints)
     loss = getattr(network, name)(**case.build)
-    options = popart.SessionOptions()
-    options.autoRecomputation = case.mode
-    options.enableGradientAccumulation = case.factor > 1
-    options.accumulationFactor = case.factor
-    options.enableReplicatedGraphs = case.replicas > 1
-    options.replicatedGraphCount = case.replicas
-    session = popart.TrainingSession(
-        fnModel=network.builder.getModelProto(),
-        dataFlow=popart.DataFlow(case.batches, {loss: popart.AnchorReturnType("ALL")}),
-        loss=loss,
-        optimizer=OPTIMIZERS[case.optimizer](),
-        deviceInfo=popart.DeviceManager().createCpuDevice(),
-        userOptions=options,
-    )
-    return session, network, loss
+    options = options_with(case.factor, case.replicas, autoRecomputation=case.mode)
+    proto, optimizer = network.builder.getModelProto(), OPTIMIZERS[case.optimizer]()
+    return training_session(proto, loss, optimizer, options, batches=case.batches), network, loss
 
 
 def train(name, case, folder, steps=STEPS):
     """Bytes of all losses, and of all weights and optimizer state at the end."""
     session, network, loss = session_of(name, case)
-    session.prepareDevice()
-    session.setRandomSeed(7)
-    session.weightsFromHost()
-    anchors = session.initAnchorArrays()
+    anchors = ready(session, seed=7).initAnchorArrays()
     rng = np.random.default_rng(3)
     losses = []
     for _ in range(steps):
@@ -187,10 +171,7 @@ def train(name, case, folder, steps=STEPS):
         session.run(popart.PyStepIO(feeds, anchors))
         losses.append(anchors[loss].tobytes())
     assert np.isfinite(np.frombuffer(losses[-1], np.float32)).all()
-    path = str(folder / "trained.onnx")
-    session.modelToHost(path)
-    state = [numpy_helper.to_array(t).tobytes() for t in onnx.load(path).graph.initializer]
-    return losses, state, copies_of(session)
+    return losses, saved_state(session, folder), copies_of(session)
 
 
 def copies_of(session):
@@ -322,16 +303,7 @@ def test_what_calls_run_is_computed_again():
         loss = network.graphcore.l1loss([y], 0.1)
         options = popart.SessionOptions()
         options.autoRecomputation = mode
-        session = popart.TrainingSession(
-            fnModel=builder.getModelProto(),
-            dataFlow=popart.DataFlow(1, [loss]),
-            loss=loss,
-            optimizer=popart.ConstSGD(0.1),
-            deviceInfo=popart.DeviceManager().createCpuDevice(),
-            userOptions=options,
-        )
-        session.prepareDevice()
-        session.weightsFromHost()
+        session = ready(training_session(builder.getModelProto(), loss, popart.ConstSGD(0.1), options))
         anchors = session.initAnchorArrays()
         rng, losses = np.random.default_rng(3), []
         for _ in range(4):

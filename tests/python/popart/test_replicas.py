@@ -19,18 +19,14 @@ from tests.python.popart.test_accumulation import (
     torch_module,
     weights_of,
 )
+from tests.python.popart.training_runs import options_with, ready, training_session
 
 RNG = np.random.default_rng(22)
 STEPS, FACTOR, RUNS = 2, 3, 2
 
 
 def replicated(replicas, factor=1):
-    options = popart.SessionOptions()
-    options.enableReplicatedGraphs = True
-    options.replicatedGraphCount = replicas
-    options.enableGradientAccumulation = factor > 1
-    options.accumulationFactor = factor
-    return options
+    return options_with(factor, replicas, enableReplicatedGraphs=True)
 
 
 def device():
@@ -39,17 +35,7 @@ def device():
 
 def training(optimizer, options, anchors, steps=STEPS):
     proto, y, loss = model()
-    session = popart.TrainingSession(
-        fnModel=proto,
-        dataFlow=popart.DataFlow(steps, anchors(y, loss)),
-        loss=loss,
-        optimizer=optimizer,
-        deviceInfo=device(),
-        userOptions=options,
-    )
-    session.prepareDevice()
-    session.weightsFromHost()
-    return session, y, loss
+    return ready(training_session(proto, loss, optimizer, options, anchors(y, loss), steps)), y, loss
 
 
 @pytest.mark.parametrize(("reduction", "strategy"), [(Sum, Post), (Mean, Post), (Mean, Running)])

@@ -6,8 +6,8 @@ import numpy as np
 import popart
 import pytest
 
-import onnx
 from tests.python.popart.test_off_chip import KINDS, off_chip
+from tests.python.popart.training_runs import ready, saved_state, training_session
 
 WIDTH, LAYERS, BATCH, STEPS, RUNS = 16, 5, 4, 2, 2
 
@@ -30,50 +30,31 @@ def model():
     return builder.getModelProto(), loss
 
 
-def trained(tmp_path, kinds, given):
+def trained(tmp_path, kinds, factor, replicas, given):
     """Losses, and all that is saved."""
     proto, loss = model()
-    options = off_chip(*kinds, **given)
-    factor, replicas = options.accumulationFactor, options.replicatedGraphCount if options.enableReplicatedGraphs else 1
-    session = popart.TrainingSession(
-        fnModel=proto,
-        dataFlow=popart.DataFlow(STEPS, [loss]),
-        loss=loss,
-        optimizer=popart.Adam({"defaultLearningRate": (0.01, False), "defaultWeightDecay": (0.02, True)}),
-        deviceInfo=popart.DeviceManager().createCpuDevice(),
-        userOptions=options,
-    )
-    session.prepareDevice()
-    session.setRandomSeed(7)
-    session.weightsFromHost()
+    options = off_chip(*kinds, factor=factor, replicas=replicas, **given)
+    optimizer = popart.Adam({"defaultLearningRate": (0.01, False), "defaultWeightDecay": (0.02, True)})
+    session = ready(training_session(proto, loss, optimizer, options, batches=STEPS), seed=7)
     anchors = session.initAnchorArrays()
     rng, losses = np.random.default_rng(3), []
     for _ in range(RUNS):
         data = rng.normal(size=(STEPS, factor, replicas, BATCH, WIDTH)).astype(np.float32)
         session.run(popart.PyStepIO({"x": data}, anchors))
         losses.append(anchors[loss].copy())
-    path = tmp_path / "model.onnx"
-    session.modelToHost(str(path))
-    state = {t.name: onnx.numpy_helper.to_array(t).tobytes() for t in onnx.load(path).graph.initializer}
-    return np.stack(losses), state
+    return np.stack(losses), saved_state(session, tmp_path)
 
 
 @pytest.mark.parametrize("replicas", [1, 2])
 @pytest.mark.parametrize("factor", [1, 2])
 def test_the_bits_of_the_plain_program(tmp_path, replicas, factor):
-    common = {
-        "enableGradientAccumulation": factor > 1,
-        "accumulationFactor": factor,
-        "enableReplicatedGraphs": replicas > 1,
-        "replicatedGraphCount": replicas,
-    }
     rules = popart.RecomputationType
-    losses, state = trained(tmp_path, (), common | {"enableOutlining": False})
+    losses, state = trained(tmp_path, (), factor, replicas, {"enableOutlining": False})
     assert np.isfinite(losses).all()
     moved = ((), KINDS, ("optimizerState", "activation"))
     repeated = (rules.NoRecompute, rules.Standard, rules.RecomputeAll)
     for kinds, rule, outlines, decomposes in itertools.product(moved, repeated, (False, True), (False, True)):
         given = {"autoRecomputation": rule, "enableOutlining": outlines, "decomposeGradSum": decomposes}
-        other_losses, other_state = trained(tmp_path, kinds, common | given)
+        other_losses, other_state = trained(tmp_path, kinds, factor, replicas, given)
         assert np.array_equal(other_losses, losses), (kinds, given)
         assert other_state == state, (kinds, given)

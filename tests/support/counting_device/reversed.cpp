@@ -1,5 +1,5 @@
-// The device's own packing, "reversed": elements from the last to the first, behind three of padding. And the backend that
-// wants it for the weights of products: kernels of another backend, between conversions.
+// The device's own packing, "reversed": elements from the last to the first, behind three of padding. And the backend
+// that wants it for the weights of products: kernels of another backend, between conversions.
 #include <array>
 
 #include <popart/graph.hpp>

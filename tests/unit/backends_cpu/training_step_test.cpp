@@ -215,8 +215,8 @@ std::unique_ptr<Ir> buildConvolutions() {
   return ir;
 }
 
-// A step of four batches is a loop over the step of one batch: the same kernels on the variables themselves, in the same
-// layouts and memory, without a copy, and the same bits as four steps.
+// A step of four batches is a loop over the step of one batch: the same kernels on the variables themselves, in the
+// same layouts and memory, without a copy, and the same bits as four steps.
 void expectSameStepInLoop(const std::function<std::unique_ptr<Ir>()> &model, const Optimizer &optimizer,
                           int64_t microBatches) {
   constexpr int64_t kBatches = 4, kLoopScalars = 3 * 64;

@@ -1,5 +1,5 @@
-// Branches of If on the fast path: they read packed weights where they lie, as long as all readers agree, and the numbers
-// are those of plain weights.
+// Branches of If on the fast path: they read packed weights where they lie, as long as all readers agree, and the
+// numbers are those of plain weights.
 #include <gtest/gtest.h>
 
 #include <popart/ir.hpp>

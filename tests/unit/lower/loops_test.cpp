@@ -191,8 +191,8 @@ graph @double {
   EXPECT_EQ(run.anchor("y"), std::vector<float>{8});
 }
 
-// A variable that is not assigned keeps its value although a carry begins with it; one value may begin two carries; an old
-// value that is read after the loop stays.
+// A variable that is not assigned keeps its value although a carry begins with it; one value may begin two carries; an
+// old value that is read after the loop stays.
 TEST(Loops, carries_do_not_take_memory_that_is_still_needed) {
   const auto ir = parseIr(R"(main {
   variable %kept : float32[4] = [1, 2, 3, 4]

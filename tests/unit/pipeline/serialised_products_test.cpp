@@ -1,4 +1,5 @@
-// The option of C++ programs that leaves marked products whole (tests/python/popart/test_serialisation.py has the rest).
+// The option of C++ programs that leaves marked products whole (tests/python/popart/test_serialisation.py has the
+// rest).
 #include <gtest/gtest.h>
 
 #include "../support/program.hpp"

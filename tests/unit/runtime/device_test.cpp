@@ -1,5 +1,5 @@
-// The engine on a device that is not the host: memory of its own, kernels that run when they are waited for, a packing of
-// weights that only it knows. Programs and their graphs are gone before anything runs.
+// The engine on a device that is not the host: memory of its own, kernels that run when they are waited for, a packing
+// of weights that only it knows. Programs and their graphs are gone before anything runs.
 #include "runtime/device.hpp"
 
 #include <gtest/gtest.h>

@@ -18,7 +18,8 @@ using testing::ElementsAre;
 using transforms::ReturnType;
 using Kind = ReturnType::Kind;
 
-// acc += x w + 1 for each micro-batch; afterwards w -= acc. The product is stored, and w, which belongs to the outer part.
+// acc += x w + 1 for each micro-batch; afterwards w -= acc. The product is stored, and w, which belongs to the outer
+// part.
 constexpr const char *kMicroBatch = R"(main {
   stream %x : float32[2]
   variable %acc : float32[2] = [0, 0]

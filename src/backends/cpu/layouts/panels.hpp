@@ -1,6 +1,6 @@
 // How the CPU backend stores weights: matrices [rows, columns] as panels [ceil(columns / panel)][rows][panel], the last
-// one padded with zeros. A panel is as wide as the register tile that products compute, so that a kernel reads its right
-// operand front to back.
+// one padded with zeros. A panel is as wide as the register tile that products compute, so that a kernel reads its
+// right operand front to back.
 //
 //   "packed16", "packed_t16"              panels.cpp: a matrix, or its transpose
 //   "packed_conv16g1", "packed_conv_t…"   conv_panels.cpp: weights of a convolution, per group

@@ -1,0 +1,46 @@
+"""What tests of training share: options by name, a session that is ready to run, all that a session saves."""
+
+import popart
+
+import onnx
+from onnx import numpy_helper
+
+
+def options_with(factor=1, replicas=1, **given):
+    """Session options: micro-batches of an update, replicas, and members by name."""
+    options = popart.SessionOptions()
+    options.enableGradientAccumulation = factor > 1
+    options.accumulationFactor = factor
+    options.enableReplicatedGraphs = replicas > 1
+    options.replicatedGraphCount = replicas
+    for name, value in given.items():
+        setattr(options, name, value)
+    return options
+
+
+def training_session(proto, loss, optimizer, options=None, anchors=None, batches=1):
+    """A session of `batches` batches per step; anchors: the loss unless given."""
+    return popart.TrainingSession(
+        fnModel=proto,
+        dataFlow=popart.DataFlow(batches, [loss] if anchors is None else anchors),
+        loss=loss,
+        optimizer=optimizer,
+        deviceInfo=popart.DeviceManager().createCpuDevice(),
+        userOptions=options or popart.SessionOptions(),
+    )
+
+
+def ready(session, seed=None):
+    """The session, with its program compiled and weights and seed on the device."""
+    session.prepareDevice()
+    if seed is not None:
+        session.setRandomSeed(seed)
+    session.weightsFromHost()
+    return session
+
+
+def saved_state(session, folder):
+    """Bytes of weights and optimizer state, by name, as a saved model has them."""
+    path = str(folder / "model.onnx")
+    session.modelToHost(path)
+    return {t.name: numpy_helper.to_array(t).tobytes() for t in onnx.load(path).graph.initializer}
