@@ -96,9 +96,12 @@ void Session::Impl::use(session::ProgramFile file, const std::string &what) {
         "{}: the file holds another program than this session. Make the session with the model, options and data flow "
         "of the export",
         what);
-  file.checkValues(computeThreadCount(options), held);
+  const int threads = computeThreadCount(options);
   std::shared_ptr<const lower::Program> stored;
-  if (file.hasProgram()) stored = std::make_shared<const lower::Program>(file.program());
+  if (file.hasProgram())
+    stored = std::make_shared<const lower::Program>(file.checkedProgram(threads, held));
+  else
+    file.checkValues(threads, held);
   session::VariableValues values = file.variables();
   for (const auto &[id, value] : values) {
     const auto host = hostWeights.find(id);

@@ -47,8 +47,7 @@ std::optional<lower::Program> ProgramCache::find(const ProgramDescription &descr
     ProgramFile stored = ProgramFile::open(file, "cached program '" + file + "'");
     check(stored.description().key == description.key && stored.description().target == description.target,
           "cached program '{}': it is another program than its name says", file);
-    stored.checkValues(description.threads, held);
-    lower::Program program = stored.program(first);
+    lower::Program program = stored.checkedProgram(description.threads, held, first);
     ::utimensat(AT_FDCWD, file.c_str(), nullptr, 0);  // a folder that cannot be written keeps its times
     return program;
   } catch (const error &e) {

@@ -8,10 +8,11 @@
 //   values       each at a multiple of 64 bytes
 #include "session/program_file.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <bit>
 #include <cstring>
-#include <new>
+#include <exception>
 #include <nlohmann/json.hpp>
 
 #include <popart/error.hpp>
@@ -171,39 +172,62 @@ void ProgramFile::damaged(const std::string &how) const {
   throw error("{}: the file is damaged: {}. Export it again", what_, how);
 }
 
+void ProgramFile::takeMemory(Value &value, const TensorData *held) {
+  if (held) {
+    value.memory = *held;
+  } else {
+    value.memory = TensorData(TensorInfo(DataType::UINT8, {static_cast<int64_t>(value.bytes)}));
+    value.copy = value.memory.mutableData();
+  }
+}
+
 bool ProgramFile::isIntact(uint64_t hash, Value &value) {
   if (value.isChecked) return true;
-  if (value.bytes < kOwnMemoryBytes || !value.memory.empty()) {
-    value.isChecked = hashOfBytes(value.data, value.bytes) == hash;
-  } else {
-    TensorData copy(TensorInfo(DataType::UINT8, {static_cast<int64_t>(value.bytes)}));
-    value.isChecked = copyAndHash(copy.mutableData(), value.data, value.bytes) == hash;
-    if (value.isChecked) value.memory = std::move(copy);
-  }
+  if (value.bytes >= kOwnMemoryBytes && value.memory.empty()) takeMemory(value, nullptr);
+  value.isChecked =
+      hash == (value.copy ? copyAndHash(value.copy, value.data, value.bytes) : hashOfBytes(value.data, value.bytes));
   return value.isChecked;
 }
 
 void ProgramFile::checkValues(int threads, const ValueTable &held) {
+  checkValuesBeside([] {}, threads, held);
+}
+
+void ProgramFile::checkValuesBeside(const std::function<void()> &other, int threads, const ValueTable &held) {
   std::vector<std::pair<uint64_t, Value *>> all;
-  std::vector<int64_t> bytes;
+  std::vector<int64_t> bytes{0};
   for (auto &[hash, value] : values_) {
     all.emplace_back(hash, &value);
     bytes.push_back(static_cast<int64_t>(value.bytes));
+    if (value.bytes < kOwnMemoryBytes || !value.memory.empty()) continue;
     const auto same = held.find(hash);
-    if (value.bytes >= kOwnMemoryBytes && same != held.end() && mayServe(same->second, value.bytes))
-      value.memory = same->second;
+    takeMemory(value, same != held.end() && mayServe(same->second, value.bytes) ? &same->second : nullptr);
   }
-  std::atomic<bool> good{true}, memory{true};
+  bytes[0] = *std::ranges::max_element(bytes);  // `other` begins first
+  std::atomic<bool> good{true};
+  areValuesBeingChecked_ = true;
   forEachSized(bytes, threads, [&](size_t i) {
-    try {
-      const auto &[hash, value] = all[i];
-      if (!isIntact(hash, *value)) good = false;
-    } catch (const std::bad_alloc &) {
-      memory = false;
-    }
+    if (i == 0) return other();
+    const auto &[hash, value] = all[i - 1];
+    if (!isIntact(hash, *value)) good = false;
   });
-  if (!memory) throw std::bad_alloc();
+  areValuesBeingChecked_ = false;
   if (!good) damaged("the checksum of a value is wrong");
+}
+
+lower::Program ProgramFile::checkedProgram(int threads, const ValueTable &held, const lower::FirstValues &first) {
+  std::optional<lower::Program> read;
+  std::exception_ptr failure;
+  const auto readText = [&] {
+    try {
+      read = program(first);
+    } catch (...) {
+      failure = std::current_exception();
+    }
+  };
+  checkValuesBeside(readText, threads, held);
+  if (failure) std::rethrow_exception(failure);
+  return std::move(*read);
 }
 
 TensorData ProgramFile::value(uint64_t hash, const TensorInfo &info) const {
@@ -211,7 +235,7 @@ TensorData ProgramFile::value(uint64_t hash, const TensorInfo &info) const {
   if (found == values_.end() || found->second.bytes != static_cast<uint64_t>(info.nbytes()))
     damaged("a value is missing");
   Value &value = found->second;
-  if (!isIntact(hash, value)) damaged("the checksum of a value is wrong");
+  if (!areValuesBeingChecked_ && !isIntact(hash, value)) damaged("the checksum of a value is wrong");
   if (value.memory.empty()) return TensorData::share(info, owner_, value.data);
   const auto owner = std::make_shared<const TensorData>(value.memory);
   return TensorData::share(info, owner, owner->data());

@@ -6,6 +6,7 @@
 #include <iosfwd>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include <popart/tensordata.hpp>
@@ -48,18 +49,25 @@ class ProgramFile {
   // Values below 16 MiB share memory with the file. Throw popart::error when values are damaged or missing; program()
   // also when there is none or the text is not one of a program.
   lower::Program program(const lower::FirstValues &first = {}) const;
+  // checkValues and program at the same time: the text is read on one thread while the others read values.
+  lower::Program checkedProgram(int threads, const ValueTable &held = {}, const lower::FirstValues &first = {});
   VariableValues variables() const;
 
  private:
   struct Value {
     const char *data;
     uint64_t bytes;
-    TensorData memory{};  // that has the bytes of a large value: used in place of the file
+    TensorData memory{};   // that has the bytes of a large value: used in place of the file
+    void *copy = nullptr;  // where it is copied to while it is checked: `memory`, unless the session holds that
     bool isChecked = false;
   };
   // Whether the value is what its hash says; then it is ready for use.
   static bool isIntact(uint64_t hash, Value &value);
+  // Gives a large value memory of the process: what the session holds, or some that it is copied to.
+  static void takeMemory(Value &value, const TensorData *held);
   ProgramFile(std::shared_ptr<const void> owner, std::string_view bytes, std::string what);
+  // checkValues with `other` as one more task, which sees values that are not checked yet.
+  void checkValuesBeside(const std::function<void()> &other, int threads, const ValueTable &held);
   TensorData value(uint64_t hash, const TensorInfo &info) const;
   [[noreturn]] void damaged(const std::string &how) const;
 
@@ -68,6 +76,7 @@ class ProgramFile {
   std::string what_;
   ProgramDescription description_;
   mutable std::map<uint64_t, Value> values_;
+  bool areValuesBeingChecked_ = false;
 };
 
 }  // namespace popart::session
