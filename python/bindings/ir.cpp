@@ -523,6 +523,7 @@ void bindIr(nb::module_ &module) {
   bindIrClass(m);
   bindAutodiff(m);
   bindSession(m);
+  bindGraphEdits(m);
   m.def(
       "hasOperator", [](const std::string &type) { return findOpDef(type) != nullptr; },
       "Whether the catalog has a row of this type.");

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from popart_core import _ir as _core
+
 from popxl import dtypes
 from popxl.context import get_current_context
 
@@ -34,6 +36,8 @@ class Graph:
         self._by_ref_inputs = set()
         self._op_created_hooks: dict[int, Callable[[Any], Any]] = {}
         self._next_hook = 1
+        self._erased_ops: set[int] = set()
+        self._has_moved_ops = False  # ops that were another graph's
         return self
 
     # ---- facts
@@ -171,6 +175,12 @@ class Graph:
         """Return a new op of the catalog; `inputs` and `outputs` are tensor ids, None for an absent input."""
         self._ir._check_open("its ops")
         return self._pb_graph.createOp(op_type, inputs, outputs, attributes, settings)
+
+    def _erase_ops(self, ids: Iterable[int]) -> None:
+        """Erase ops. Tensors that they made can still be asked for their facts, but no op may read them."""
+        self._ir._check_open("its ops")
+        self._erased_ops.update(ids)
+        _core.eraseOps(self._pb_graph, set(ids))
 
     def _mark_output(self, tensor: "Tensor") -> None:
         self._ir._check_open("the outputs of its graphs")

@@ -193,9 +193,10 @@ class Tensor:
         Raises:
             UndefinedValue: nothing determines it.
         """
-        op = self._placing_op()
+        op, is_result = self._placing_op()
         if op is not None and op.hasVirtualGraphId():
-            return op.getVirtualGraphId()
+            sends = op.opType() == "IpuCopy" and not is_result
+            return op.attributes().get("source", op.getVirtualGraphId()) if sends else op.getVirtualGraphId()
         raise UndefinedValue(f"The IPU of {self} is undefined: no op with an IPU produces or consumes it.")
 
     @property
@@ -205,15 +206,27 @@ class Tensor:
         Raises:
             UndefinedValue: nothing determines it.
         """
-        op = self._placing_op()
+        op, is_result = self._placing_op()
         if op is not None:
-            return "io" if op.isIoTiles() else "compute"
+            sends = op.opType() == "IoTileCopy" and not is_result
+            return "io" if op.isIoTiles() != sends else "compute"
         raise UndefinedValue(f"The tile set of {self} is undefined: no op produces or consumes it.")
 
-    def _placing_op(self) -> Any:
-        if self._pb_tensor.hasProducer():
-            return self._pb_tensor.getProducer()
-        return self._pb_tensor.firstConsumer()
+    def _placing_op(self) -> tuple[Any, bool]:
+        """Return the producer, else the first consumer, and whether it is the producer.
+
+        Of calls that stand for ops which a transform has moved it is the op inside.
+        """
+        pb, found, is_result = self._pb_tensor, None, False
+        while pb is not None:
+            is_result = pb.hasProducer()
+            op = pb.getProducer() if is_result else pb.firstConsumer()
+            if op is None:
+                break
+            found, called = op, op.getCalledGraphs()
+            looks = op.opType() == "Loop" or (op.opType() == "Call" and self.ir._graph(called[0])._has_moved_ops)
+            pb = _inside(op, called[0], pb, is_result) if looks else None
+        return found, is_result
 
     def strides(self, shape: Iterable[int] | None = None) -> tuple[int, ...]:
         """Return byte strides of `shape` (default: the tensor's) in C order."""
@@ -429,6 +442,15 @@ class Constant(Tensor):
     def copy_to_ipu(self, dst: int, src: int) -> Tensor:
         """See `popxl.ops.ipu_copy`; the source must be named."""
         return _ops().ipu_copy(self, dst, src)
+
+
+def _inside(op: Any, called: Any, outside: Any, is_result: bool) -> Any:
+    """Return the tensor of the graph of a call or loop that stands for a tensor at it."""
+    at = op.getOutputIndexMap() if is_result else op.getInputIndexMap()
+    index = next(i for i, tensor_id in at.items() if tensor_id == outside.id)
+    if not is_result:
+        return called.getInputTensor(index)
+    return called.getOutputTensor(index + len(called.getOutputIds()) - op.outputCount())
 
 
 def _ops() -> Any:

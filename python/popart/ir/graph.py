@@ -8,7 +8,6 @@ import popxl.graph as _graph
 import popxl.ir as _ir
 from popxl.tensor import TensorByRef
 
-from popart.ir import _pb_session  # noqa: F401
 from popart.ir.tensor import Constant, Tensor, Variable
 
 

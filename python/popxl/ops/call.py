@@ -18,8 +18,23 @@ class _SiteInfo:
     """An op that calls graphs, seen from the graph it is in."""
 
     def __init__(self, op: Any, parent: "Graph") -> None:
-        self._op = op
+        self._site = op
+        self._site_id = op.id
         self._parent = parent
+
+    @property
+    def _op(self) -> Any:
+        """The op.
+
+        Raises:
+            RuntimeError: a transform has moved it into another graph.
+        """
+        if self._site_id in self._parent._erased_ops:
+            raise RuntimeError(
+                f"A call in {self._parent!r} was moved into another graph by a transform: its call site is gone. Ask "
+                "for its tensors before the transform."
+            )
+        return self._site
 
     @property
     def inputs(self) -> tuple[Tensor, ...]:
@@ -127,22 +142,26 @@ class CallSiteInfo(_SiteInfo):
             infer_modified_regions: mark only when the called graph changes the tensor.
         """
         index = self._input_index(parent_tensor)
-        if infer_modified_regions and not _changes_input(self._called, index):
+        if infer_modified_regions and index not in changed_inputs(self._called):
             return
         self._op.addModified(index)
 
 
-def _changes_input(graph: "Graph", index: int) -> bool:
-    """Whether an op of `graph` modifies the memory of its input, followed through aliases."""
-    memory = {graph._pb_graph.getInputId(index)}
+def changed_inputs(graph: "Graph") -> set[int]:
+    """Return the numbers of the inputs whose memory ops of `graph` modify, followed through aliases."""
+    inputs_of: dict[str, set[int]] = {tensor: {i} for i, tensor in enumerate(graph._pb_graph.getInputIds())}
+    changed: set[int] = set()
     for op in graph._pb_graph.getOps():
+        modified = set(op.getModified())
         for i, tensor_id in op.getInputIndexMap().items():
-            if tensor_id not in memory:
+            if tensor_id not in inputs_of:
                 continue
-            if op.modifiesInput(i) or i in op.getModified():
-                return True
-            memory.update(out for o, out in op.getOutputIndexMap().items() if op.aliasesInput(i, o))
-    return False
+            if op.modifiesInput(i) or i in modified:
+                changed |= inputs_of[tensor_id]
+            for o, out in op.getOutputIndexMap().items():
+                if op.aliasesInput(i, o):
+                    inputs_of[out] = inputs_of.get(out, set()) | inputs_of[tensor_id]
+    return changed
 
 
 def _flatten(inputs: Iterable[Any]) -> list[TensorLike]:

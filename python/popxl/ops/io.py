@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from popxl import dtypes
-from popxl.context import get_current_graph
+from popxl.context import _set, get_current_graph
 from popxl.dtypes import dtype
 from popxl.errors import UndefinedValue
 from popxl.ops.elementwise import _ONNX_NUMBER
@@ -110,16 +110,21 @@ def ipu_copy(t: Tensor, destination: int, source: int | None = None) -> Tensor:
 
 
 def io_tile_copy(t: Tensor) -> Tensor:
-    """Copy a tensor between IO and compute tiles; same shape and dtype.
+    """Copy a tensor to the other tile set: from IO to compute tiles, from elsewhere to IO tiles.
 
     Args:
         t: the tensor.
 
     Returns:
-        The result.
+        Tensor of the shape and dtype of t.
     """
     check_in_graph(get_current_graph(), t=t)
-    return emit_one("IoTileCopy", {"t": t}, f"{t.name}_iotilecopy")
+    try:
+        source = t.tile_set
+    except UndefinedValue:
+        source = "compute"
+    with _set("io_tile_set", "compute" if source == "io" else "io"):
+        return emit_one("IoTileCopy", {"t": t}, f"{t.name}_iotilecopy")
 
 
 def print_tensor(
@@ -224,7 +229,8 @@ def remote_load(remote_buffer: RemoteBuffer, offset: int | Tensor, name: str | N
     name = name or f"id_{remote_buffer.remote_buffer_id}_offset_{offset.name}"
     target = init(remote_buffer.tensor_shape, remote_buffer.tensor_dtype, f"{name}_remote_load", "undef")
     inputs = {"t": target, "offset": offset}
-    return emit_one("RemoteLoad", inputs, f"{name}_remote_loaded", {"remote_buffer": remote_buffer._core_id})
+    attributes = {"remote_buffer": remote_buffer._core_id}
+    return emit_one("RemoteLoad", inputs, f"{name}_remote_loaded", attributes, same_placement=False)
 
 
 def remote_load_(remote_buffer: RemoteBuffer, offset: int | Tensor, t: Tensor) -> Tensor:
@@ -244,7 +250,8 @@ def remote_load_(remote_buffer: RemoteBuffer, offset: int | Tensor, t: Tensor) -
     offset = entry_tensor(remote_buffer, offset, "remote_load_")
     remote_buffer.validate_tensor_matches_buffer(t)
     inputs = {"t": t, "offset": offset}
-    return emit_one("RemoteLoadInplace", inputs, "remote_load_inplace_out", {"remote_buffer": remote_buffer._core_id})
+    attributes = {"remote_buffer": remote_buffer._core_id}
+    return emit_one("RemoteLoadInplace", inputs, "remote_load_inplace_out", attributes, same_placement=False)
 
 
 def remote_store(remote_buffer: RemoteBuffer, offset: int | Tensor, t: Tensor) -> None:
@@ -261,7 +268,8 @@ def remote_store(remote_buffer: RemoteBuffer, offset: int | Tensor, t: Tensor) -
     offset = entry_tensor(remote_buffer, offset, "remote_store")
     check_in_graph(get_current_graph(), t=t)
     remote_buffer.validate_tensor_matches_buffer(t)
-    emit("RemoteStore", {"t": t, "offset": offset}, [], {"remote_buffer": remote_buffer._core_id})
+    attributes = {"remote_buffer": remote_buffer._core_id}
+    emit("RemoteStore", {"t": t, "offset": offset}, [], attributes, same_placement=False)
 
 
 def remote_code_load(graph: Any, destination: str) -> None:

@@ -1,0 +1,51 @@
+// What transforms written in Python need of graphs besides building them: copies of ops in other graphs, erasing ops,
+// order constraints, hints of ops.
+#include <popart/ir.hpp>
+#include <popart/op.hpp>
+
+#include "bindings.hpp"
+#include "transforms/copy_op.hpp"
+
+using namespace nb::literals;
+
+namespace popart::python {
+namespace {
+
+Op *copyIntoGraph(const Op &op, Graph &graph, const std::vector<std::optional<TensorId>> &inputs,
+                  const std::vector<TensorId> &outputs) {
+  std::vector<TensorIndex> indices;
+  for (const auto &id : inputs) indices.push_back(id ? graph.getTensor(*id)->index() : TensorIndex{});
+  Op *copy = transforms::copyOp(op, graph, indices, copySettings(op, graph));
+  size_t next = 0;
+  for (int o = 0; o < copy->outputCount(); ++o)
+    if (copy->hasOutput(o) && copy->outId(o) != outputs.at(next++))
+      graph.renameTensor(copy->outputs()[o], outputs[next - 1]);
+  return copy;
+}
+
+void eraseOps(Graph &graph, const std::set<OpId> &ids) {
+  for (Op *op : graph.ops())
+    if (ids.count(op->id)) graph.eraseOp(op->index());
+}
+
+std::vector<std::pair<OpId, OpId>> constraints(const Graph &graph) {
+  std::vector<std::pair<OpId, OpId>> result;
+  for (const auto &[before, after] : graph.constraints()) result.emplace_back(graph.op(before).id, graph.op(after).id);
+  return result;
+}
+
+}  // namespace
+
+void bindGraphEdits(nb::module_ &m) {
+  m.def("copyOp", &copyIntoGraph, "op"_a, "graph"_a, "inputs"_a, "outputs"_a, nb::rv_policy::reference,
+        "Copies an op into another graph of the Ir. inputs: tensor ids of that graph, None where the op has none; "
+        "outputs: new ids for the results, one per connected output.");
+  m.def("eraseOps", &eraseOps, "graph"_a, "ids"_a,
+        "Erases ops; tensors that they made stay as names that no op may read any more.");
+  m.def("constraints", &constraints, "graph"_a, "Order constraints as pairs of op ids (before, after).");
+  m.def(
+      "hasAttribute", [](const Op &op, const std::string &name) { return op.def().findAttribute(name) != nullptr; },
+      "op"_a, "name"_a, "Whether the row of the op has this attribute.");
+}
+
+}  // namespace popart::python
