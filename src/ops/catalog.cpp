@@ -56,6 +56,7 @@ constexpr Family kFamilies[] = {
     ops::controlOps,
     ops::ioOps,
     ops::collectiveOps,
+    ops::tensorParallelOps,
     // ---- made by lowering
     ops::fusedOps,
     ops::floatingPointCheckOps,

@@ -1,0 +1,171 @@
+// What layers need whose weights lie in parts on the replicas of a group: all-reduces with gradients, and the cross
+// entropy of logits whose classes lie in parts. All of it decomposes into the collectives of collectives.cpp.
+//   gradient of an all-reduce      the same all-reduce of the gradients, with the two hints swapped
+//   identical_inputs               every member has the same input, which is the value
+//   identical_grad_inputs          every member has the same gradient, which passes as it is
+#include <popart/op.hpp>
+
+#include "ops/catalog.hpp"
+#include "ops/expression.hpp"
+#include "ops/rules.hpp"
+
+namespace popart::ops {
+namespace {
+
+constexpr const char *kDomain = "popxl.addons.ops";
+
+Attributes groupOf(const Op &op) {
+  return {{"group_size", op.attrInt("group_size")}, {"stride", op.attrInt("stride")}};
+}
+
+Attributes groupOf(const Op &op, const std::string &collective) {
+  Attributes attributes = groupOf(op);
+  attributes.set("op", collective);
+  return attributes;
+}
+
+// ---- all-reduces
+
+void requireGroup(InferContext &c) {
+  c.require(c.attrInt("group_size") >= 1 && c.attrInt("stride") >= 1,
+            "a group needs at least one replica and a stride of at least 1: got {} and {}", c.attrInt("group_size"),
+            c.attrInt("stride"));
+}
+
+template <bool kMeans>
+void inferAllReduce(InferContext &c) {
+  const std::string &op = c.attrString("op");
+  c.require(op == "Add" || (kMeans && op == "Mean"), "unknown collective operator: got '{}', expected Add{}", op,
+            kMeans ? " or Mean" : "");
+  requireGroup(c);
+  c.out(0, c.in(0));
+}
+
+OpDef allReduceRow(const char *type) {
+  return OpDef(kDomain, type, {1})
+      .input("data", kFloats | kInts)
+      .output("output")
+      .attr("op", std::string("Add"))
+      .attr("group_size", int64_t{1})
+      .attr("stride", int64_t{1})
+      .attr("identical_inputs", int64_t{0})
+      .attr("identical_grad_inputs", int64_t{0})
+      .decompose([](DecomposeBuilder &b) {
+        if (b.op().attrInt("identical_inputs") != 0) return b.result(0, b.emit("Identity", {b.in(0)}));
+        b.result(0, b.emit("ReplicatedAllReduce", {b.in(0)}, groupOf(b.op(), b.op().attrString("op"))));
+      })
+      .vjp([](VjpBuilder &b) {
+        Attributes attributes = groupOf(b.op(), b.op().attrString("op"));
+        attributes.set("identical_inputs", b.op().attrInt("identical_grad_inputs"));
+        attributes.set("identical_grad_inputs", b.op().attrInt("identical_inputs"));
+        b.grad(0, b.emit(b.op().opid.type, {b.gradOut(0)}, std::move(attributes)));
+      })
+      .notOnnx()
+      .doc("Sum or mean over the replicas of each group, with a gradient.");
+}
+
+// ---- cross entropy over classes in parts
+
+// Checks logits-like (n, c) and labels (n).
+void requireRows(InferContext &c, int labels) {
+  c.require(c.shape(0).size() == 2, "logits must have two dimensions: got shape {}", c.shape(0));
+  c.require(c.shape(labels) == Shape{c.shape(0)[0]}, "labels must have one dimension of {} samples: got shape {}",
+            c.shape(0)[0], c.shape(labels));
+  requireGroup(c);
+}
+
+// (n, c) in the type of `x`: 1 at the label of each row, 0 elsewhere and for labels outside of [0, c).
+Expression labelMask(DecomposeBuilder &b, TensorIndex labels, const Shape &shape) {
+  std::vector<double> numbers(static_cast<size_t>(shape[1]));
+  for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<double>(i);
+  const TensorIndex classes = b.constant(TensorData::fromDoubles(TensorInfo(DataType::INT64, {1, shape[1]}), numbers));
+  const TensorIndex column = b.emit("Reshape", {labels}, {{"shape", Shape{shape[0], 1}}});
+  const TensorIndex wide = b.emit("Cast", {column}, {{"to", int64_t{toOnnxDataType(DataType::INT64)}}});
+  const TensorIndex same = b.emit("Equal", {wide, classes});
+  return {b, b.emit("Cast", {same}, {{"to", int64_t{toOnnxDataType(DataType::FLOAT)}}})};
+}
+
+Expression cast(Expression x, DataType type) {
+  return x.type() == type ? x : x.apply("Cast", {{"to", int64_t{toOnnxDataType(type)}}});
+}
+
+Expression reduceRows(Expression x, const char *type, int64_t keepdims) {
+  return x.apply(type, {{"axes", std::vector<int64_t>{1}}, {"keepdims", keepdims}});
+}
+
+Expression overGroup(DecomposeBuilder &b, Expression x, const char *collective) {
+  return x.apply("ReplicatedAllReduce", groupOf(b.op(), collective));
+}
+
+//   m = max over group and classes, s = sum over group and classes of exp(x - m), nls = log(s) - (x - m)
+//   loss = sum over group of nls at the label
+void decomposeCrossEntropy(DecomposeBuilder &b) {
+  const Expression x = cast({b, b.in(0)}, DataType::FLOAT);
+  const Expression shifted = x - overGroup(b, reduceRows(x, "ReduceMax", 1), "Max");
+  const Expression sums = overGroup(b, reduceRows(exp(shifted), "ReduceSum", 1), "Add");
+  const Expression nls = sums.apply("Log") - shifted;
+  const Expression own = reduceRows(labelMask(b, b.in(1), b.inInfo(0).shape()) * nls, "ReduceSum", 0);
+  const DataType type = b.inInfo(0).dataType();
+  if (b.hasOut(0)) b.result(0, cast(overGroup(b, own, "Add"), type));
+  if (b.hasOut(1)) b.result(1, cast(nls, type));
+}
+
+// Each member's part alone: g (exp(-nls) - onehot(label)).
+void decomposeCrossEntropyGrad(DecomposeBuilder &b) {
+  const Expression nls = cast({b, b.in(0)}, DataType::FLOAT), g = cast({b, b.in(2)}, DataType::FLOAT);
+  const Shape &shape = b.inInfo(0).shape();
+  const Expression column = g.apply("Reshape", {{"shape", Shape{shape[0], 1}}});
+  const Expression grad = column * (exp(-nls) - labelMask(b, b.in(1), shape));
+  b.result(0, cast(grad, b.inInfo(0).dataType()));
+}
+
+OpDef crossEntropyRow(const char *type, const char *first) {
+  return OpDef(kDomain, type, {1})
+      .input(first, kFloats)
+      .input("labels", kInts)
+      .attr("group_size", int64_t{1})
+      .attr("stride", int64_t{1})
+      .notOnnx();
+}
+
+}  // namespace
+
+OpDefs tensorParallelOps() {
+  OpDefs rows;
+  rows.push_back(allReduceRow("ReplicatedAllReduceTP").infer(inferAllReduce<false>));
+  rows.push_back(allReduceRow("ReplicatedAllReduceStrided").infer(inferAllReduce<true>));
+  rows.push_back(
+      crossEntropyRow("CrossEntropySharded", "logits")
+          .output("loss")
+          .output("negative_log_softmax")
+          .infer([](InferContext &c) {
+            requireRows(c, 1);
+            c.out(0, c.type(0), c.shape(1));
+            c.out(1, c.in(0));
+          })
+          .decompose(decomposeCrossEntropy)
+          .vjp([](VjpBuilder &b) {
+            if (!b.hasGradOut(0)) return;
+            b.grad(0, b.emit("CrossEntropyShardedGrad", {b.out(1), b.in(1), b.gradOut(0)}, groupOf(b.op())));
+          })
+          .doc("Cross entropy of each sample, with the classes in parts on the replicas of each group; labels "
+               "count from the first class of the part, others lie elsewhere."));
+  rows.push_back(crossEntropyRow("CrossEntropyShardedGrad", "negative_log_softmax")
+                     .input("grad_out", kFloats)
+                     .output("grad")
+                     .infer([](InferContext &c) {
+                       requireRows(c, 1);
+                       c.require(c.shape(2) == c.shape(1),
+                                 "the gradient of the loss has another shape than the "
+                                 "labels: got {}, expected {}",
+                                 c.shape(2), c.shape(1));
+                       c.out(0, c.in(0));
+                     })
+                     .traits(Trait::Gradient)
+                     .decompose(decomposeCrossEntropyGrad)
+                     .noGrad("second derivatives of the cross entropy are not built")
+                     .doc("Gradient of CrossEntropySharded for this replica's logits."));
+  return rows;
+}
+
+}  // namespace popart::ops
