@@ -32,7 +32,22 @@ from popxl_addons.variable_factory import (
 
 from popxl_addons import ops, transforms  # isort: skip
 from popxl_addons.ops import cross_entropy, cross_entropy_with_grad, host_load, host_store  # isort: skip
-from popxl_addons.transforms import add_recompute_inputs, autodiff, recompute_graph  # isort: skip
+from popxl_addons.transforms import (  # isort: skip
+    BatchSerialResult,
+    RemoteHandle,
+    add_recompute_inputs,
+    autodiff,
+    autodiff_with_accumulation,
+    batch_serial_buffer,
+    batch_serialise,
+    batch_serialise_fwd_and_grad,
+    disable_fc_pass,
+    enable_fc_pass,
+    pipelined_execution,
+    recompute_graph,
+    set_available_memory_proportion_by_ipu,
+    set_graph_available_memory_proportion_by_ipu,
+)
 
 
 def _git_commit() -> "str | None":
@@ -52,6 +67,7 @@ def __getattr__(name: str) -> object:
 
 
 __all__ = [
+    "BatchSerialResult",
     "BoundGraph",
     "CalledGraphsGradInfo",
     "CalledGraphsGradInfoLike",
@@ -66,6 +82,7 @@ __all__ = [
     "NamedVariableFactories",
     "OrderedDict",
     "OutputStreams",
+    "RemoteHandle",
     "VariableFactory",
     "WeightsDict",
     "add_recompute_inputs",
@@ -73,11 +90,17 @@ __all__ = [
     "add_variable_input",
     "argument_hash",
     "autodiff",
+    "autodiff_with_accumulation",
+    "batch_serial_buffer",
+    "batch_serialise",
+    "batch_serialise_fwd_and_grad",
     "bound_arguments",
     "create_remote_buffer",
     "cross_entropy",
     "cross_entropy_with_grad",
+    "disable_fc_pass",
     "duplicate_items",
+    "enable_fc_pass",
     "function",
     "get_function_hash",
     "host_load",
@@ -87,7 +110,10 @@ __all__ = [
     "named_variable_buffers",
     "ops",
     "overrides",
+    "pipelined_execution",
     "recompute_graph",
+    "set_available_memory_proportion_by_ipu",
+    "set_graph_available_memory_proportion_by_ipu",
     "store_remote_graph",
     "suffix_graph_name",
     "tensor_hash",
