@@ -97,7 +97,7 @@ def all_gather_replica_sharded_graph(
     def gather(name: str, t: popxl.Tensor) -> popxl.Tensor:
         return gather_replica_sharded_tensor(t, use_io_tiles, None if groups is None else groups[name].const_rg)
 
-    return _graph_of("all_gather", tensors, gather)
+    return graph_over("all_gather", tensors, gather)
 
 
 def reduce_replica_sharded_graph(
@@ -127,12 +127,13 @@ def reduce_replica_sharded_graph(
         with tiles(use_io_tiles):
             return reduce_replica_sharded_tensor(t, op, replica_group, groups.get(name))
 
-    return _graph_of("replica_reduce", tensors, reduce)
+    return graph_over("replica_reduce", tensors, reduce)
 
 
-def _graph_of(
+def graph_over(
     graph_name: str, tensors: NamedTensors, build: Callable[[str, popxl.Tensor], popxl.Tensor]
 ) -> tuple[GraphWithNamedArgs, list[str]]:
+    """Make a graph with an input and an output ``build(name, input)`` for each tensor of a tree, by name."""
     graph = popxl.gcg().ir.create_empty_graph(graph_name)
     by_name: Iterable[tuple[str, popxl.Tensor]] = sorted(tensors.to_dict().items())
     args: dict[str, popxl.Tensor] = {}

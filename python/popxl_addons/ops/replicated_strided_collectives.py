@@ -1,0 +1,119 @@
+"""Collectives over groups of replicas with a stride, with gradients where tensor parallelism needs them.
+
+The members of a group are ``o * stride * size + i + j * stride`` for j = 0 … size - 1; member j is rank j.
+"""
+
+import popxl
+from popart_core import popart_exception
+from popxl import ops
+from popxl.ops import collectives
+from popxl.ops.collectives.collectives import _group_attributes, to_collective_op
+from popxl.ops.utils import emit_one
+
+from popxl_addons.graph import GraphWithNamedArgs
+from popxl_addons.named_tensors import NamedTensors
+from popxl_addons.utils import tiles
+
+Group = popxl.ReplicaGrouping | None
+
+
+def all_reduce_with_gradient(op_type: str, t: popxl.Tensor, op: str, group: Group, hint: str = "") -> popxl.Tensor:
+    """Add an all-reduce of this type whose gradient is the same all-reduce, or what `hint` says."""
+    attributes = {**_group_attributes(op, group), **({hint: 1} if hint else {})}
+    return emit_one(op_type, {"t": t}, f"{t.name}_all_reduce", attributes)
+
+
+def replicated_all_reduce_strided(t: popxl.Tensor, op: str = "add", group: Group = None) -> popxl.Tensor:
+    """Reduce over the replicas of each group; the gradient is the same reduction of the gradients.
+
+    Args:
+        t: tensor of any shape.
+        op: ``"add"`` or ``"mean"``.
+        group: replicas that take part, default all.
+
+    Returns:
+        Tensor of the shape and dtype of t.
+
+    Raises:
+        ValueError: unknown operator.
+        popart_exception: an operator that has no gradient.
+    """
+    return all_reduce_with_gradient("ReplicatedAllReduceStrided", t, op, group)
+
+
+def replicated_all_reduce_strided_identical_inputs(
+    t: popxl.Tensor, op: str = "add", group: Group = None
+) -> popxl.Tensor:
+    """Return t, which is equal on the replicas of a group; gradients are reduced (entry of a tensor-parallel part)."""
+    return all_reduce_with_gradient("ReplicatedAllReduceStrided", t, op, group, "identical_inputs")
+
+
+def replicated_all_reduce_strided_identical_grad_inputs(
+    t: popxl.Tensor, op: str = "add", group: Group = None
+) -> popxl.Tensor:
+    """Reduce over each group; gradients, which are equal, pass unchanged (exit of a tensor-parallel part)."""
+    return all_reduce_with_gradient("ReplicatedAllReduceStrided", t, op, group, "identical_grad_inputs")
+
+
+def replicated_all_gather_strided(t: popxl.Tensor, group: Group = None) -> popxl.Tensor:
+    """Collect the flattened tensors of a group in the order of rank.
+
+    Args:
+        t: tensor of any shape, or a part with a meta shape.
+        group: replicas that take part, default all.
+
+    Returns:
+        Tensor of shape (size * nelms,); for a part the whole tensor, without padding.
+    """
+    return collectives.replicated_all_gather(t if t.meta_shape else ops.flatten(t), group=group)
+
+
+def replicated_reduce_scatter_strided(
+    t: popxl.Tensor,
+    op: str = "add",
+    group: Group = None,
+    configure_output_for_replicated_tensor_sharding: bool = False,
+) -> popxl.Tensor:
+    """Reduce the flattened tensor over each group; rank j gets chunk j, padded with zeros.
+
+    Args:
+        t: tensor of any shape.
+        op: ``"add"`` or ``"mean"``.
+        group: replicas that take part, default all.
+        configure_output_for_replicated_tensor_sharding: remember the shape of t as meta shape of the result.
+
+    Returns:
+        Tensor of shape (ceil(nelms / size),).
+
+    Raises:
+        ValueError: unknown operator.
+        popart_exception: another operator than ``"add"`` and ``"mean"``.
+    """
+    if to_collective_op(op) not in ("Add", "Mean"):
+        raise popart_exception(f"replicated_reduce_scatter_strided: op: got {op!r}, expected 'add' or 'mean'.")
+    return collectives.replicated_reduce_scatter(t, op, group, configure_output_for_replicated_tensor_sharding)
+
+
+def replicated_all_reduce_strided_graph(
+    tensors: NamedTensors, op: str = "add", group: Group = None, use_io_tiles: bool = False
+) -> tuple[GraphWithNamedArgs, list[str]]:
+    """Make a graph that reduces every tensor of a tree.
+
+    Args:
+        tensors: tensors by name.
+        op: ``"add"`` or ``"mean"``.
+        group: replicas that take part, default all.
+        use_io_tiles: copy the inputs to IO tiles and reduce there.
+
+    Returns:
+        The graph ``replica_reduce``, with an input and an output for each name, and the names in order of the outputs.
+    """
+    from popxl_addons.rts import graph_over
+
+    def reduce(name: str, t: popxl.Tensor) -> popxl.Tensor:
+        if use_io_tiles:
+            t = ops.io_tile_copy(t)
+        with tiles(use_io_tiles):
+            return replicated_all_reduce_strided(t, op, group)
+
+    return graph_over("replica_reduce", tensors, reduce)

@@ -1,0 +1,285 @@
+"""Collectives with gradients and layers in parts over replicas, against one replica's program and NumPy."""
+
+import numpy as np
+import popart
+import popxl
+import popxl.ops as ops
+import popxl_addons as addons
+import pytest
+from popxl_addons import patterns
+from popxl_addons.ops import replicated_all_reduce_TP as tp
+from popxl_addons.ops import replicated_strided_collectives as strided
+from popxl_addons.ops.cross_entropy_sharded_loss import cross_entropy_sharded_loss
+from popxl_addons.ops.cross_entropy_sharded_wr_loss import cross_entropy_sharded_wr_loss
+from popxl_addons.ops.layer_norm_distributed import layer_norm_distributed
+
+RNG = np.random.default_rng(19)
+
+
+def normal(*shape):
+    return RNG.normal(size=shape).astype(np.float32)
+
+
+def run(replicas, build, *values):
+    """Results of `build` on tensors with one value per replica; each result has one value per replica."""
+    ir = popxl.Ir(replication=replicas)
+    with ir.main_graph, popxl.in_sequence():
+        streams = [popxl.h2d_stream(v.shape[(replicas > 1) :], popxl.dtype.as_dtype(v.dtype)) for v in values]
+        outs = []
+        for t in build(*[ops.host_load(s) for s in streams]):
+            outs.append(popxl.d2h_stream(t.shape, t.dtype))
+            ops.host_store(outs[-1], t)
+    patterns.apply_pre_alias_patterns(ir)
+    with popxl.Session(ir, "cpu") as session:
+        got = session.run(dict(zip(streams, values, strict=True)))
+    return [got[o] for o in outs]
+
+
+def with_gradients(function, wanted, *inputs, gradient=None):
+    """Outputs of a graph of `function` and the gradients of its first `wanted` inputs; `gradient`: of its output."""
+    graph = addons.GraphWithNamedArgs(popxl.gir().create_graph(function, *[t.spec for t in inputs]))
+    backward = graph.autodiff(grads_provided=graph.graph.outputs[:1], grads_required=graph.graph.inputs[:wanted])
+    info = graph.call_with_info(*inputs)
+    y = info.outputs[0]
+    gradient = popxl.constant(np.ones(y.shape, np.float32)) if gradient is None else gradient
+    return [y, *backward.call(gradient, args=backward.grad_graph_info.inputs_dict(info))]
+
+
+# ---- all-reduces
+GROUPS = [(1, None), (1, 2), (2, 2)]
+
+
+def members(stride, size, replicas=4):
+    size = size or replicas // stride
+    blocks = np.arange(replicas).reshape(-1, size, stride)
+    return [list(blocks[b, :, i]) for b in range(len(blocks)) for i in range(stride)]
+
+
+def reduced(values, stride, size, mean=False):
+    result = np.empty_like(values)
+    for group in members(stride, size):
+        result[group] = values[group].mean(0) if mean else values[group].sum(0)
+    return result
+
+
+# (function, operator, whether values and gradients are reduced)
+STRIDED = (
+    (strided.replicated_all_reduce_strided, True, True),
+    (strided.replicated_all_reduce_strided_identical_inputs, False, True),
+    (strided.replicated_all_reduce_strided_identical_grad_inputs, True, False),
+)
+SUMS = (
+    (tp.replicated_all_reduce, True, True),
+    (tp.replicated_all_reduce_identical_inputs, False, True),
+    (tp.replicated_all_reduce_identical_grad_inputs, True, False),
+)
+REDUCTIONS = [
+    *((f, op, *how) for op in ("add", "mean") for f, *how in STRIDED),
+    *((f, "add", *how) for f, *how in SUMS),
+]
+
+
+@pytest.mark.parametrize(("stride", "size"), GROUPS)
+@pytest.mark.parametrize(("function", "op", "forward", "backward"), REDUCTIONS)
+def test_all_reduces(function, op, forward, backward, stride, size):
+    x, g = normal(4, 3, 2), normal(4, 3, 2)
+
+    def build(x, g):
+        group = popxl.gir().replica_grouping(stride, size)
+        return with_gradients(lambda t: function(t, op, group), 1, x, gradient=g)
+
+    y, dx = run(4, build, x, g)
+    mean = op == "mean"
+    np.testing.assert_allclose(y, reduced(x, stride, size, mean) if forward else x, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(dx, reduced(g, stride, size, mean) if backward else g, rtol=1e-5, atol=1e-6)
+
+
+def test_names_and_refusals():
+    ir = popxl.Ir(replication=2)
+    with ir.main_graph:
+        t = popxl.variable(np.ones(3, np.float32), name="t")
+        assert tp.replicated_all_reduce(t)._pb_tensor.getProducer().opType() == "ReplicatedAllReduceTP"
+        y = strided.replicated_all_reduce_strided(t)
+        assert y._pb_tensor.getProducer().opType() == "ReplicatedAllReduceStrided"
+        assert y._pb_tensor.getProducer().opDomain() == "popxl.addons.ops"
+        for function in (strided.replicated_all_reduce_strided, strided.replicated_reduce_scatter_strided):
+            with pytest.raises(popart.popart_exception, match=r"max|Max"):
+                function(t, "max")
+        with pytest.raises(popart.popart_exception, match="Mean"):
+            tp.replicated_all_reduce(t, "mean")
+        with pytest.raises(KeyError):
+            patterns.apply_pre_alias_patterns(ir, "some")
+
+
+@pytest.mark.parametrize(("stride", "size"), GROUPS)
+def test_gather_and_scatter(stride, size):
+    x = normal(4, 3, 2)
+
+    def build(t):
+        group = popxl.gir().replica_grouping(stride, size)
+        part = strided.replicated_reduce_scatter_strided(t, "mean", group, True)
+        assert part.meta_shape == (3, 2)
+        plain = strided.replicated_reduce_scatter_strided(t, "add", group)
+        assert plain.meta_shape == ()
+        whole, pieces = (strided.replicated_all_gather_strided(p, group) for p in (part, t))
+        graph, names = strided.replicated_all_reduce_strided_graph(addons.NamedTensors(b=t, a=part), "add", group)
+        assert names == ["a", "b"]
+        _, total = graph.bind(addons.NamedTensors(b=t, a=part)).call()
+        return [whole, pieces, plain, total]
+
+    whole, pieces, plain, total = run(4, build, x)
+    np.testing.assert_allclose(whole, reduced(x, stride, size, mean=True), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(total, reduced(x, stride, size), rtol=1e-5, atol=1e-6)
+    for group in members(stride, size):
+        chunk = -(-6 // len(group))
+        padded = np.pad(x[group].sum(0).reshape(-1), (0, chunk * len(group) - 6))
+        for rank, replica in enumerate(group):
+            np.testing.assert_array_equal(pieces[replica], x[group].reshape(-1))
+            np.testing.assert_allclose(plain[replica], padded.reshape(-1, chunk)[rank], rtol=1e-5, atol=1e-6)
+
+
+# ---- a tensor-parallel block
+def block(x, w1, w2, enter=lambda t: t, leave=lambda t: t):
+    return ops.sum(ops.sin(leave(ops.gelu(enter(x) @ w1) @ w2)))
+
+
+def test_a_block_in_parts_has_the_gradients_of_the_whole():
+    x, w1, w2 = normal(4, 6), normal(6, 8), normal(8, 6)
+    loss, dx, d1, d2 = run(1, lambda *t: with_gradients(block, 3, *t), x, w1, w2)
+
+    def parts(*t):
+        enter, leave = tp.replicated_all_reduce_identical_inputs, tp.replicated_all_reduce_identical_grad_inputs
+        return with_gradients(lambda x, w1, w2: block(x, w1, w2, enter, leave), 3, *t)
+
+    columns, rows = np.stack(np.split(w1, 4, 1)), np.stack(np.split(w2, 4, 0))
+    got = run(4, parts, np.stack([x] * 4), columns, rows)
+    np.testing.assert_allclose(got[0], [loss] * 4, rtol=1e-5)
+    np.testing.assert_allclose(got[1], np.stack([dx] * 4), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(np.concatenate(got[2], 1), d1, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(np.concatenate(got[3], 0), d2, rtol=1e-4, atol=1e-5)
+
+
+# ---- cross entropy
+def numpy_cross_entropy(logits, labels):
+    x = logits.astype(np.float64)
+    x = x - x.max(1, keepdims=True)
+    log_softmax = x - np.log(np.exp(x).sum(1, keepdims=True))
+    own = (labels[:, None] == np.arange(x.shape[1])).astype(np.float64)
+    return -(own * log_softmax).sum(1), np.exp(log_softmax) - own
+
+
+@pytest.mark.parametrize("ignore", [None, 3])
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_cross_entropy_in_parts(reduction, ignore):
+    n, parts, c = 5, 4, 3
+    logits = normal(n, parts * c) * np.float32(20)
+    labels = np.array([0, 11, 3, 7, 3], np.int32)
+    losses, grads = numpy_cross_entropy(logits, labels)
+    counts = np.ones(n) if ignore is None else (labels != ignore).astype(np.float64)
+    scale = counts / (counts.sum() if reduction == "mean" else 1)
+    expected = losses * scale if reduction == "none" else (losses * scale).sum()
+
+    def build(x, shifted, ignored):
+        def function(x, labels, ignored):
+            given = None if ignore is None else ignored
+            return cross_entropy_sharded_loss(x, labels, given, reduction=reduction)
+
+        return with_gradients(function, 1, x, shifted, ignored)
+
+    offsets = np.arange(parts, dtype=np.int32) * c
+    loss, dx = run(
+        parts, build, np.stack(np.split(logits, parts, 1)), labels - offsets[:, None], np.int32(ignore or 0) - offsets
+    )
+    for replica in range(parts):
+        np.testing.assert_allclose(loss[replica], expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(np.concatenate(dx, 1), grads * scale[:, None], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(("stride", "size"), GROUPS)
+def test_cross_entropy_over_groups_in_float16(stride, size):
+    x, labels = normal(4, 2, 3).astype(np.float16), np.zeros((4, 2), np.int32)
+    for group in members(stride, size):
+        for rank, replica in enumerate(group):
+            labels[replica] -= 3 * rank  # class 0 of the whole
+
+    def build(x, labels):
+        group = popxl.gir().replica_grouping(stride, size)
+        return [cross_entropy_sharded_loss(x, labels, replica_grouping=group, reduction="none")]
+
+    (loss,) = run(4, build, x, labels)
+    for group in members(stride, size):
+        whole = np.concatenate(x[group], 1)
+        expected, _ = numpy_cross_entropy(whole, np.zeros(2, np.int32))
+        np.testing.assert_allclose(loss[group], np.stack([expected] * len(group)), rtol=2e-3)
+
+
+def test_cross_entropy_refusals():
+    ir = popxl.Ir()
+    with ir.main_graph:
+        x, labels = popxl.variable(np.ones((2, 3), np.float32)), popxl.variable(np.ones(2, np.int32))
+        with pytest.raises(ValueError, match="reduction: got 'max'"):
+            cross_entropy_sharded_loss(x, labels, reduction="max")
+        with pytest.raises(popart.popart_exception, match="two dimensions"):
+            cross_entropy_sharded_loss(ops.flatten(x), labels)
+        with pytest.raises(popart.popart_exception, match="one dimension of 2 samples"):
+            cross_entropy_sharded_loss(x, popxl.variable(np.ones(3, np.int32)))
+
+
+def test_cross_entropy_over_ipus():
+    logits, labels = normal(4, 9), np.array([0, 4, 8, 3], np.int32)
+    expected, grads = numpy_cross_entropy(logits, labels)
+
+    def build(x, labels):
+        def function(a, b, c, labels):
+            copies = []
+            parts = [a, b, c]
+            for i in range(3):
+                with popxl.ipu(i):
+                    parts[i] = parts[i] * 1
+                    copies.append(ops.identity(labels))
+            return cross_entropy_sharded_wr_loss(parts, copies)
+
+        parts = [x[:, :2], x[:, 2:6], x[:, 6:]]
+        return with_gradients(function, 3, *parts, labels)
+
+    loss, *dx = run(1, build, logits, labels)
+    np.testing.assert_allclose(loss, expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(np.concatenate(dx, 1), grads, rtol=1e-5, atol=1e-6)
+
+
+def test_cross_entropy_over_ipus_refusals():
+    ir = popxl.Ir()
+    with ir.main_graph:
+        x, labels = popxl.variable(np.ones((2, 3), np.float32)), popxl.variable(np.ones(2, np.int32))
+        with pytest.raises(ValueError, match="IPU of"):
+            cross_entropy_sharded_wr_loss([x], [labels])
+        with pytest.raises(ValueError, match="2 logits, 1 indices and 2 IPUs"):
+            cross_entropy_sharded_wr_loss([x, x], [labels], [0, 1])
+        with popxl.ipu(1):
+            y = x + 1
+        with popxl.ipu(0):
+            moved = ops.identity(labels)
+        with pytest.raises(ValueError, match=r"IPUs \[1\], indices on \[0\]"):
+            cross_entropy_sharded_wr_loss([y], [moved])
+        with pytest.raises(popart.popart_exception, match="indices differ"):
+            cross_entropy_sharded_wr_loss([x, x], [labels, popxl.variable(np.ones(3, np.int32))], [0, 1])
+
+
+# ---- layer norm
+def test_layer_norm_in_parts():
+    t, w, b, g = normal(3, 8) + np.float32(2), normal(8), normal(8), normal(3, 8)
+
+    def whole(t, w, b, g):
+        return with_gradients(lambda t, w, b: ops.layer_norm(t, w, b, 1e-5), 3, t, w, b, gradient=g)
+
+    def parts(t, w, b, g):
+        return with_gradients(layer_norm_distributed, 3, t, w, b, gradient=g)
+
+    expected = run(1, whole, t, w, b, g)
+    got = run(4, parts, *(np.stack(np.split(v, 4, -1)) for v in (t, w, b, g)))
+    for ours, theirs in zip(got, expected, strict=True):
+        np.testing.assert_allclose(np.concatenate(ours, -1), theirs, rtol=1e-4, atol=1e-5)
+    ir = popxl.Ir()
+    with ir.main_graph, pytest.raises(AssertionError):
+        v = popxl.variable(np.ones((2, 2, 2), np.float32))
+        layer_norm_distributed(v, v, v)
