@@ -5,6 +5,7 @@ import popxl
 import popxl.ops as ops
 import popxl_addons as addons
 import pytest
+from popxl_addons import named_replica_grouping as groupings
 from popxl_addons import rts
 from popxl_addons.named_replica_grouping import NamedReplicaGrouping
 
@@ -79,3 +80,40 @@ def test_groups_by_name():
         assert graph.graph.outputs[0].shape == (2,)
         with pytest.raises(KeyError):
             rts.all_gather_replica_sharded_graph(addons.NamedTensors.from_dict({"v": t}), replica_groups=pairs)
+
+
+# ---- the near part of a grouping
+def test_link_domains(monkeypatch, caplog):
+    monkeypatch.delenv("POPDIST_NUM_TOTAL_REPLICAS", raising=False)
+    monkeypatch.setenv("POPLAR_TARGET_OPTIONS", '{"ipuLinkDomainSize": "4"}')
+    ir = popxl.Ir(replication=8)
+    with ir.main_graph:
+        every, pairs, far = ir.replica_grouping(), ir.replica_grouping(2, 2), ir.replica_grouping(4, 2)
+        assert groupings.get_ild_size_from_popdist() == 4
+        assert groupings.is_cross_ild(every) and groupings.is_cross_ild(far) and not groupings.is_cross_ild(pairs)
+        assert groupings.get_ild_replica_grouping() == ir.replica_grouping(1, 4)
+        assert groupings.get_ild_replica_grouping(ir.replica_grouping(2, 4)) == pairs
+        assert groupings.get_ild_replica_grouping(pairs) is pairs
+        with pytest.raises(ValueError, match="stride: got 4"):
+            groupings.get_ild_replica_grouping(far)
+        mixed = ir.replica_grouping_from_assignments([0, 1, 1, 0, 2, 3, 3, 2])
+        assert groupings.get_ild_replica_grouping(mixed) == mixed.const_rg
+        with pytest.raises(ValueError, match="must repeat"):
+            groupings.get_ild_replica_grouping(ir.replica_grouping_from_assignments([0, 1, 1, 0, 2, 2, 3, 3]))
+        monkeypatch.setenv("POPLAR_TARGET_OPTIONS", "{}")
+        monkeypatch.setenv("POPDIST_NUM_TOTAL_REPLICAS", "8")
+        assert [groupings.get_ild_size_from_popdist() for _ in range(2)] == [8, 8]
+        assert caplog.text.count("ipuLinkDomainSize") == 1
+
+
+def test_one_process():
+    ir = popxl.Ir(replication=4)
+    with ir.main_graph:
+        every, pairs = ir.replica_grouping(), ir.replica_grouping(group_size=2)
+        assert groupings.fill_none_group(None, pairs) is pairs
+        assert groupings.fill_none_group(every, pairs) is every
+        assert not groupings.is_cross_instance(every)
+        assert groupings.get_instance_replica_grouping() == every
+        assert groupings.get_instance_replica_grouping(pairs) is pairs
+        mixed = ir.replica_grouping_from_assignments([0, 1, 1, 0])
+        assert groupings.get_instance_replica_grouping(mixed) == mixed.const_rg
