@@ -69,6 +69,13 @@ def test_training_larger_than_its_memory_gives_the_same_bits(tmp_path, files):
     assert numbers_after("total:", printed)[0] <= 9 * 2**20 < numbers_after("remote memory:", printed)[0]
 
 
+def test_phased_execution_trains_under_its_limit(tmp_path):
+    printed = run("phased_execution.py", tmp_path)
+    assert "in memory: refused" in printed
+    assert numbers_after("of losses", printed)[0] < 1e-5
+    assert numbers_after("of weights", printed)[0] < 1e-5
+
+
 def test_popxl_addition_prints_the_sum(tmp_path):
     assert "[14. 26.]" in run("popxl_addition.py", tmp_path)
 
