@@ -49,7 +49,8 @@ BareOp bare(const Op &op) {
 // Rows that the cases' programs do not hold.
 std::vector<BareOp> otherOps() {
   const TensorInfo probs(DataType::FLOAT, {2, 3, 4}), labels(DataType::INT64, {2, 3}), scalar(DataType::FLOAT, {}),
-      w(DataType::FLOAT, {3, 4}), rows(DataType::INT64, {2}), part(DataType::FLOAT, {2, 4});
+      w(DataType::FLOAT, {3, 4}), rows(DataType::INT64, {2}), part(DataType::FLOAT, {2, 4}),
+      losses(DataType::FLOAT, {2});
   const Attributes mean{{"reduction", std::string("Mean")}};
   const auto kind = [](const char *name) { return Attributes{{"accumulation_type", std::string(name)}}; };
   const Attributes adam{{"mode", std::string("Adam")}, {"beta1", 0.9f}, {"beta2", 0.99f}, {"epsilon", 0.1f}};
@@ -76,6 +77,9 @@ std::vector<BareOp> otherOps() {
           {"ReplicatedAllReduce", {}, {w}},
           {"ReplicatedReduceScatter", {}, {w}},
           {"ReplicatedAllGather", {{"shape", Ints{3, 4}}}, {w}},
+          {"ReplicatedAllReduceTP", {}, {w}},
+          {"CrossEntropySharded", {}, {part, rows}, 2},
+          {"CrossEntropyShardedGrad", {}, {part, rows, losses}},
           {"ArgMax", {}, {w}},
           {"SpaceToDepth", {{"blocksize", int64_t{2}}}, {TensorInfo(DataType::FLOAT, {1, 2, 4, 6})}}};
 }
