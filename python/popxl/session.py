@@ -4,6 +4,7 @@ Host values of variables live with the Ir. Entering the session uploads them, le
 are fetched when asked for and out of date.
 """
 
+import logging
 import time
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -13,6 +14,7 @@ from popart_core import DeviceConnectionType, DeviceInfo, DeviceManager, DeviceT
 from popart_core import _ir as _core
 
 from popxl import dtypes
+from popxl._pb_session import unheeded_options
 from popxl.ir import Ir
 from popxl.streams import DeviceToHostStream, HostToDeviceStream
 from popxl.tensor import Constant, HostScalarTensor, Tensor, Variable
@@ -122,6 +124,10 @@ class Session:
                 "Session: replicas in several processes are not supported yet: got "
                 f"{ir.replication_factor} replicas, {ir.instance_replication_factor} of them in this process. "
                 "Run one process with Ir(replication=n)."
+            )
+        if unheeded := unheeded_options(ir._pb_ir):
+            logging.getLogger("popxl").warning(
+                "Session: these session options do nothing here: %s.", ", ".join(unheeded)
             )
         self._was_attached_stack: list[Any] = []
         device_type = device_desc.type if isinstance(device_desc, DeviceInfo) else _DEVICES[device_desc]

@@ -48,14 +48,14 @@ class RemoteHandle:
 
     def row_of(self, row: popxl.Tensor) -> popxl.Tensor | None:
         """Make the ops for the buffer's row, of the loop's `row`, in the current graph; None: the first row."""
-        if self.row_offset is None or self.row_offset == 0:
-            return None if self.row_offset is None else row
-        return row + self.row_offset if isinstance(self.row_offset, int) else self.row_offset(row)
+        if self.row_offset is None:
+            return None
+        return self.row_offset(row) if callable(self.row_offset) else row + int(self.row_offset)
 
     def reserve(self, steps: int, rows: int) -> None:
         """Give the buffer at least the entries that it needs for `rows` rows of `steps` steps."""
-        last = 1 if self.row_offset is None else rows + (self.row_offset if isinstance(self.row_offset, int) else 0)
-        self.buffer.entries = max(self.buffer.entries, steps * last)
+        needed = 1 if self.row_offset is None else rows if callable(self.row_offset) else rows + int(self.row_offset)
+        self.buffer.entries = max(self.buffer.entries, steps * needed)
 
 
 LoadHandle = popxl.HostToDeviceStream | RemoteHandle | tuple

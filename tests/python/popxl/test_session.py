@@ -173,3 +173,22 @@ def test_slices_that_no_store_writes_are_zero():
         for _ in range(3):
             got = session.run({inputs: np.arange(6, dtype=np.float32).reshape(3, 2)})[out]
             np.testing.assert_array_equal(got, [[1, 2], [0, 0], [0, 0]])
+
+
+def test_session_options_that_do_nothing_are_named(caplog):
+    ir = popxl.Ir()
+    with ir.main_graph:
+        _ = popxl.variable(np.ones(2, np.float32)) + 1
+    options = ir._pb_ir.getSessionOptions()
+    assert options is ir._pb_ir.getSessionOptions()
+    options.numIOTiles = 32
+    with caplog.at_level("WARNING"):
+        popxl.Session(ir, "cpu")
+    assert not caplog.text
+    ir = popxl.Ir()
+    with ir.main_graph:
+        _ = popxl.variable(np.ones(2, np.float32)) + 1
+    ir._pb_ir.getSessionOptions().enableFloatingPointChecks = True
+    with caplog.at_level("WARNING"):
+        popxl.Session(ir, "cpu")
+    assert "enableFloatingPointChecks" in caplog.text

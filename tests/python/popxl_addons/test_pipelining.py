@@ -7,6 +7,7 @@ import popxl
 import popxl.ops as ops
 import popxl_addons as addons
 import pytest
+from popxl_addons.transforms.repeat_graph import repeat_graph
 
 RNG = np.random.default_rng(187)
 BATCH, WIDTH = 4, 6
@@ -324,6 +325,74 @@ def test_in_a_graph_that_is_called():
         got = session.run({source: data})[sink]
         np.testing.assert_array_equal(session.get_tensor_data(w), [3, 3])
     np.testing.assert_array_equal(got, data * 2)
+
+
+def test_ops_that_call_and_change_in_place():
+    """Loops, branches, products in place and remote memory inside of stages."""
+    ir = popxl.Ir()
+    ir.num_host_transfers = 5
+    with ir.main_graph, popxl.in_sequence():
+        source, sink = popxl.h2d_stream((2,), popxl.float32), popxl.d2h_stream((2,), popxl.float32)
+        spec = popxl.TensorSpec((2,), popxl.float32)
+        double = ir.create_graph(lambda x: x + x, spec)
+        negate = ir.create_graph(lambda x: ops.negate(x), spec)
+        last = popxl.remote_variable(np.zeros(2, np.float32), popxl.remote_buffer((2,), popxl.float32))
+        with addons.pipelined_execution(5) as pipeline:
+            with pipeline.stage(0), popxl.ipu(0):
+                x = ops.host_load(source)
+                ops.add_(x, popxl.constant(np.ones(2, np.float32)))
+                (y,) = ops.repeat(double, 3, x)
+                y = y.copy_to_ipu(1)
+            with pipeline.stage(1), popxl.ipu(1):
+                (z,) = ops.conditional(ops.greater(ops.sum(y), popxl.constant(0.0)), double, negate, [y], [y])
+                before = ops.remote_load(popxl_buffer(last), 0)
+                ops.remote_store(popxl_buffer(last), 0, z)
+                ops.host_store(sink, z + before)
+    data = normal(5, 2)
+    with popxl.Session(ir, "cpu") as session:
+        got = session.run({source: data})[sink]
+    y = (data + np.float32(1)) * 8
+    z = np.where(y.sum(1, keepdims=True) > 0, 2 * y, -y)
+    np.testing.assert_allclose(got, z + np.concatenate([np.zeros((1, 2), np.float32), z[:-1]]), rtol=1e-6)
+
+
+def popxl_buffer(variable):
+    return variable._row.buffer
+
+
+def test_recomputation_replicas_and_repeated_pipelines():
+    """Two replicas, recomputed activations, two pipelines' worth of micro-batches in one loop; against NumPy."""
+    steps, rounds, replicas = 6, 2, 2
+    xs = normal(steps * rounds, replicas, BATCH, WIDTH)
+    ir = popxl.Ir(replication=replicas)
+    ir.num_host_transfers = steps * rounds
+    with ir.main_graph, popxl.in_sequence():
+        source = popxl.h2d_stream((BATCH, WIDTH), popxl.float32)
+        factories, layer = Layer().create_graph(popxl.TensorSpec((BATCH, WIDTH), popxl.float32))
+        facts, backward = addons.autodiff_with_accumulation(layer, layer.args.tensors, layer.graph.outputs[:1])
+        again = addons.recompute_graph(backward)
+        variables, state = factories.init(), facts.init()
+        with addons.pipelined_execution(steps) as pipeline:
+            with pipeline.stage(0), popxl.ipu(0):
+                call = layer.bind(variables).call_with_info(ops.host_load(source))
+                y = call.outputs[0].copy_to_ipu(1)
+            with pipeline.stage(1), popxl.ipu(1):
+                dy = (y * 2).copy_to_ipu(0)
+            with pipeline.stage(2), popxl.ipu(0):
+                given = pipeline.stash_and_restore_activations(call, again.grad_graph_info)
+                again.bind(state).call(dy, args=given)
+        repeat_graph(ir.main_graph, rounds)
+        mean = ops.collectives.replicated_all_reduce(state.accum.w, "mean")
+        sink = popxl.d2h_stream(mean.shape, mean.dtype)
+        ops.host_store(sink, mean)
+    w = normal(WIDTH, WIDTH)
+    with popxl.Session(ir, "cpu") as session:
+        session.write_variables_data({variables.w: w})
+        got = session.run({source: xs})[sink]
+    x = xs.reshape(-1, BATCH, WIDTH).astype(np.float64)
+    h = x @ w
+    expected = (x.transpose(0, 2, 1) @ (np.cos(h) * 2 * np.sin(h))).mean(0)
+    np.testing.assert_allclose(got.reshape(-1, WIDTH, WIDTH)[:2], np.stack([expected] * 2), rtol=1e-4, atol=1e-5)
 
 
 # ---- refusals
