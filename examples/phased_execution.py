@@ -2,8 +2,8 @@
 
 Weights, Adam state, activations and gradients lie in remote buffers, with a row for each layer and an entry for each
 micro-batch. One graph for all layers runs its micro-batches in a loop (`batch_serialise_fwd_and_grad`) and is called
-once for each layer. The same training with all in memory ends with the same weights up to rounding, and is refused under
-the limit.
+once for each layer. The same training with all in memory ends with the same weights up to rounding, and is refused
+under the limit.
 """
 
 import argparse
