@@ -311,10 +311,10 @@ def batch_serialise_fwd_and_grad(
         AttributeError: `gradient_graph` is no gradient graph.
     """
     info = gradient_graph.grad_graph_info
+    _to_handles(load_handles, (popxl.HostToDeviceStream, RemoteHandle), "load_handles")
+    _to_handles(store_buffers, (RemoteHandle, popxl.ReplicaGrouping), "store_buffers")
     groups = {t: g for t, g in store_buffers.items() if isinstance(g, popxl.ReplicaGrouping)}
     buffers: dict[popxl.Tensor, Any] = {t: h for t, h in store_buffers.items() if t not in groups}
-    _to_handles(load_handles, (popxl.HostToDeviceStream, RemoteHandle), "load_handles")
-    _to_handles(buffers, (RemoteHandle,), "store_buffers")
     names = {t: name for name, t in named_inputs_for_grad_graph.to_dict().items()}
     named: dict[str, popxl.Tensor] = {}
     grad_loads = dict(load_handles)

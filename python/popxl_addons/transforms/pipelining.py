@@ -97,7 +97,7 @@ class Pipeline:
         Raises:
             RuntimeError: outside of a stage, or nothing in a stage makes t.
             TypeError: the tensor comes from this stage or a later one.
-            ValueError: the current graph is not the main graph.
+            ValueError: the current graph is not the main graph, or t is a part of a replica-sharded tensor.
         """
         stage = self._require_stage("stash_and_restore_tensor")
         if from_stage is None:
@@ -110,6 +110,8 @@ class Pipeline:
                 f"stash_and_restore_tensor: {t} comes from stage {from_stage} and is wanted in stage {stage}: expected "
                 "an earlier stage. In the same stage use the tensor itself."
             )
+        if t.meta_shape:
+            raise ValueError(f"stash_and_restore_tensor: {t} is a part of a tensor. Gather it, and keep the whole tensor.")
         factories, graph = self._stash.create_graph(t, size=size)
         variables = factories.init()
         with self.stage(from_stage):

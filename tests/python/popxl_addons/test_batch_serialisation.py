@@ -245,6 +245,7 @@ def serial_layers(forward, backward, weights, accumulators, source, sinks, io_mo
     forward_result, gradient_result = addons.batch_serialise_fwd_and_grad(
         forward, backward, forward.args, STEPS, loads, {}, stores, rows=rows, io_mode=io_mode
     )
+    assert all(isinstance(h, (addons.RemoteHandle, popxl.ReplicaGrouping)) for h in stores.values())
     assert gradient_result.graph.grad_graph_info is backward.grad_graph_info
     assert list(backward.args.to_dict()) == ["w", "mean_accum_counter", "accum.w"]
     stored = forward_result.stored_buffers

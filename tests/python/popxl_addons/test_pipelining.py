@@ -470,6 +470,12 @@ def test_stash_refusals():
         with pipeline.stage(0):
             ir.create_graph(work, v)
 
+    def part(pipeline, v):
+        with pipeline.stage(0):
+            y = ops.collectives.replica_sharded_slice(v)
+        with pipeline.stage(1):
+            pipeline.stash_and_restore_tensor(y)
+
     def activations(pipeline, v):
         pipeline.stash_and_restore_activations(None, None)
 
@@ -481,6 +487,8 @@ def test_stash_refusals():
         build(same_stage)
     with pytest.raises(ValueError, match="main graph"):
         build(sub_graph)
+    with pytest.raises(ValueError, match="part of a tensor"):
+        build(part)
     with pytest.raises(RuntimeError, match="stash_and_restore_activations: no stage is current"):
         build(activations)
 
