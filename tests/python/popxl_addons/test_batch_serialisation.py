@@ -368,3 +368,63 @@ def test_refusals(caplog):
                 io_mode="io_overlapped",
             )
         assert "2 steps" in caplog.text
+
+
+@pytest.mark.parametrize("io_mode", MODES)
+def test_activations_of_streamed_inputs_are_stored(io_mode):
+    """The input comes from the host, so that the gradient's own copy of it goes through a buffer made for it."""
+    xs, gs, w = normal(STEPS, BATCH, WIDTH), normal(STEPS, BATCH, WIDTH), normal(WIDTH, WIDTH)
+    ir = new_ir()
+    ir.num_host_transfers = STEPS
+    with ir.main_graph, popxl.in_sequence():
+        spec = popxl.TensorSpec((BATCH, WIDTH), popxl.float32)
+        factories, forward = Layer().create_graph(spec)
+        accum_factories, backward = addons.autodiff_with_accumulation(
+            forward, forward.args.tensors, grads_required=forward.graph.inputs[:1]
+        )
+        x, grad = (popxl.h2d_stream(spec.shape, spec.dtype) for _ in range(2))
+        y, dx = (popxl.d2h_stream(spec.shape, spec.dtype) for _ in range(2))
+        fwd, bwd = forward.graph, backward.graph
+        kept = addons.batch_serial_buffer(spec, STEPS)
+        forward_result, gradient_result = addons.batch_serialise_fwd_and_grad(
+            forward,
+            backward,
+            forward.args,
+            STEPS,
+            {fwd.inputs[0]: x, bwd.inputs[0]: grad},
+            {fwd.outputs[0]: y, bwd.outputs[0]: dx},
+            {bwd.inputs[0]: (kept, 0)},  # an input may be stored too
+            io_mode=io_mode,
+        )
+        assert set(forward_result.stored_buffers) == {fwd.inputs[0], fwd.outputs[1]}
+        assert gradient_result.stored_buffers == {bwd.inputs[0]: addons.RemoteHandle(kept, 0)}
+        variables, state = factories.init(), accum_factories.init()
+        forward_result.graph.bind(variables).call(0)
+        named = state.copy()
+        named.update(variables)
+        gradient_result.graph.bind(named).call(0)
+        sink = popxl.d2h_stream(spec.shape, spec.dtype)
+        for i in range(STEPS):
+            ops.host_store(sink, ops.remote_load(kept, i))
+    with popxl.Session(ir, "cpu") as session:
+        session.write_variable_data(variables.w, w)
+        got = session.run({x: xs, grad: gs})
+        mean = session.get_tensor_data(state.accum.w)
+    h = xs.astype(np.float64) @ w
+    dh = gs * np.cos(h)
+    np.testing.assert_allclose(got[y], np.sin(h), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(got[dx], dh @ w.T, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(mean, (xs.transpose(0, 2, 1) @ dh).mean(0), rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(got[sink], gs)
+
+
+def test_what_is_loaded_from_a_buffer_is_not_stored_again():
+    ir = new_ir()
+    with ir.main_graph:
+        graph = addons.GraphWithNamedArgs(ir.create_graph(lambda x: x + 1, popxl.TensorSpec((2,), popxl.float32)))
+        x = graph.graph.inputs[0]
+        here, there = popxl.remote_buffer((2,), popxl.float32), popxl.remote_buffer((2,), popxl.float32)
+        result = addons.batch_serialise(graph, STEPS, {x: (here, 0)}, {}, {x: (there, 0)}, io_mode="compute")
+        assert result.stored_buffers[x].buffer is here
+        (body,) = result.graph.graph.called_graphs[0].called_graphs
+        assert "RemoteStore" not in [op.opType() for op in body._pb_graph.getOps()]
