@@ -74,15 +74,14 @@ void requireRows(InferContext &c, int labels) {
   requireGroup(c);
 }
 
-// (n, c) in the type of `x`: 1 at the label of each row, 0 elsewhere and for labels outside of [0, c).
+// (n, c) BOOL: true at the label of each row, nowhere for labels outside of [0, c).
 Expression labelMask(DecomposeBuilder &b, TensorIndex labels, const Shape &shape) {
   std::vector<double> numbers(static_cast<size_t>(shape[1]));
   for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<double>(i);
   const TensorIndex classes = b.constant(TensorData::fromDoubles(TensorInfo(DataType::INT64, {1, shape[1]}), numbers));
   const TensorIndex column = b.emit("Reshape", {labels}, {{"shape", Shape{shape[0], 1}}});
   const TensorIndex wide = b.emit("Cast", {column}, {{"to", int64_t{toOnnxDataType(DataType::INT64)}}});
-  const TensorIndex same = b.emit("Equal", {wide, classes});
-  return {b, b.emit("Cast", {same}, {{"to", int64_t{toOnnxDataType(DataType::FLOAT)}}})};
+  return {b, b.emit("Equal", {wide, classes})};
 }
 
 Expression cast(Expression x, DataType type) {
@@ -104,7 +103,9 @@ void decomposeCrossEntropy(DecomposeBuilder &b) {
   const Expression shifted = x - overGroup(b, reduceRows(x, "ReduceMax", 1), "Max");
   const Expression sums = overGroup(b, reduceRows(exp(shifted), "ReduceSum", 1), "Add");
   const Expression nls = sums.apply("Log") - shifted;
-  const Expression own = reduceRows(labelMask(b, b.in(1), b.inInfo(0).shape()) * nls, "ReduceSum", 0);
+  const Expression mask = labelMask(b, b.in(1), b.inInfo(0).shape());
+  // selected, not multiplied: classes that are masked out have a loss of infinity
+  const Expression own = reduceRows(select(mask, nls, nls.number(0)), "ReduceSum", 0);
   const DataType type = b.inInfo(0).dataType();
   if (b.hasOut(0)) b.result(0, cast(overGroup(b, own, "Add"), type));
   if (b.hasOut(1)) b.result(1, cast(nls, type));
@@ -115,7 +116,7 @@ void decomposeCrossEntropyGrad(DecomposeBuilder &b) {
   const Expression nls = cast({b, b.in(0)}, DataType::FLOAT), g = cast({b, b.in(2)}, DataType::FLOAT);
   const Shape &shape = b.inInfo(0).shape();
   const Expression column = g.apply("Reshape", {{"shape", Shape{shape[0], 1}}});
-  const Expression grad = column * (exp(-nls) - labelMask(b, b.in(1), shape));
+  const Expression grad = column * (exp(-nls) - cast(labelMask(b, b.in(1), shape), DataType::FLOAT));
   b.result(0, cast(grad, b.inInfo(0).dataType()));
 }
 
