@@ -111,7 +111,7 @@ class Pipeline:
                 "an earlier stage. In the same stage use the tensor itself."
             )
         if t.meta_shape:
-            raise ValueError(f"stash_and_restore_tensor: {t} is a part of a tensor. Gather it, and keep the whole tensor.")
+            raise ValueError(f"stash_and_restore_tensor: {t} is a part of a tensor. Gather it, and keep the whole.")
         factories, graph = self._stash.create_graph(t, size=size)
         variables = factories.init()
         with self.stage(from_stage):
