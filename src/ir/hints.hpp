@@ -7,6 +7,10 @@ namespace popart {
 // would wait for the last term with all others in memory.
 constexpr const char *kKeepApart = "keep_apart";
 
+// The cycle of a pipeline that a call belongs to, and then all that it runs. Ops of different cycles do not become one:
+// gradients would wait for those of the next micro-batch, all of them in memory.
+constexpr const char *kCycle = "cycle";
+
 // The op belongs to a product that was cut into parts which run one after the other: it cuts operands, computes a part,
 // joins the results, is the gradient of such an op, or updates a part of a weight. The value says in what type parts
 // are added: kInFloat, or theirs.

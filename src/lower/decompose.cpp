@@ -84,8 +84,9 @@ void addIntoWindow(Graph &graph, Op &op) {
 }
 
 bool mergeable(const Op &op) {
-  return !op.has(Trait::SideEffect) && !op.has(Trait::Random) && !op.has(Trait::HostIo) && !op.has(Trait::Call) &&
-         !op.isUserOp() && op.outputCount() > 0;
+  const bool isWritten = op.has(Trait::Init) && op.has(Trait::NeverFolded);  // one for two would be copied for each
+  return !isWritten && !op.has(Trait::SideEffect) && !op.has(Trait::Random) && !op.has(Trait::HostIo) &&
+         !op.has(Trait::Call) && !op.isUserOp() && op.outputCount() > 0;
 }
 
 // A recomputed copy is equal to its original by design; merging the two would keep the original's result alive.

@@ -8,8 +8,10 @@
 #include "lower/flatten.hpp"
 
 #include <algorithm>
+#include <tuple>
 #include <unordered_map>
 
+#include "ir/hints.hpp"
 #include "ops/control/loops.hpp"
 #include "schedule/schedule.hpp"
 
@@ -191,10 +193,11 @@ class Flattener {
     }
   }
 
-  // What a recomputed call runs is recomputed.
+  // What a recomputed call runs is recomputed; what a call of a pipeline's cycle runs belongs to that.
   Op::Settings settingsOf(const Op &op, Graph &flat) const {
     Op::Settings settings = copySettings(op, flat);
     if (recomputes_) settings.recomputeType = RecomputeType::Recomputed;
+    if (!cycle_.empty()) settings.hints[kCycle] = cycle_;
     return settings;
   }
 
@@ -280,10 +283,11 @@ class Flattener {
     Scope inner(callee, scope.flat);
     for (int i = 0; i < op.inputCount(); ++i)
       bind(inner, callee.inputs()[i], newRoot(read(scope, scope.refs[op.inputs()[i].value])));
-    const bool recomputes = recomputes_;
+    const auto around = std::pair(recomputes_, cycle_);
     recomputes_ |= op.settings.recomputeType == RecomputeType::Recomputed;
+    if (const auto cycle = op.settings.hints.find(kCycle); cycle != op.settings.hints.end()) cycle_ = cycle->second;
     inlineGraph(inner);
-    recomputes_ = recomputes;
+    std::tie(recomputes_, cycle_) = around;
     for (int i = 0; i < op.outputCount(); ++i)
       if (op.hasOutput(i)) bind(scope, op.outputs()[i], newRoot(read(inner, inner.refs[callee.outputs()[i].value])));
     for (int i = 0; i < op.inputCount(); ++i)
@@ -292,11 +296,15 @@ class Flattener {
     --depth_;
   }
 
+  Graph &createGraph(const GraphId &source) {
+    GraphId id = source;
+    for (int n = 1; result_->hasGraph(id); ++n) id = source + "/" + std::to_string(n);
+    return result_->createGraph(id);
+  }
+
   // A copy of `body` as a functional graph of the result; its outputs are the body's. Inputs stay by position.
   Graph &flattenBody(const Graph &body) {
-    GraphId id = body.id;
-    for (int n = 1; result_->hasGraph(id); ++n) id = body.id + "/" + std::to_string(n);
-    Graph &flat = result_->createGraph(id);
+    Graph &flat = createGraph(body.id);
     Scope scope(body, flat);
     for (TensorIndex t : body.inputs())
       bind(scope, t, newRoot(flat.addInput(flat.freeId(body.tensor(t).id), body.info(t))));
@@ -310,9 +318,7 @@ class Flattener {
   //   [iteration, cond, carried…, others…] -> [cond, carried…, scans…]
   //   becomes  [iteration, cond, carried…, others…] -> [cond, carried…, others…, scans…]
   Graph &flattenLoopBody(const Graph &body, int carried) {
-    GraphId id = body.id;
-    for (int n = 1; result_->hasGraph(id); ++n) id = body.id + "/" + std::to_string(n);
-    Graph &flat = result_->createGraph(id);
+    Graph &flat = createGraph(body.id);
     Scope scope(body, flat);
     for (size_t i = 0; i < body.inputs().size(); ++i) {
       const TensorIndex t = body.inputs()[i], input = flat.addInput(flat.freeId(body.tensor(t).id), body.info(t));
@@ -385,6 +391,7 @@ class Flattener {
   std::unordered_map<const Graph *, std::vector<OpIndex>> schedules_;
   int depth_ = 0;
   bool recomputes_ = false;  // inside of a recomputed call
+  std::string cycle_;        // inside of a call of this cycle
 };
 
 }  // namespace

@@ -65,7 +65,7 @@ class Fuser {
     clusters_.push_back({{position}, op.outShape(0), position});
     for (TensorIndex t : op.inputs()) {
       const int p = producer(t);
-      if (p < 0 || clusterOf_[p] < 0 || clusterOf_[p] == clusterOf_[position] || runsLate(*ops_[p], op)) continue;
+      if (p < 0 || clusterOf_[p] < 0 || clusterOf_[p] == clusterOf_[position] || staysApart(*ops_[p], op)) continue;
       if (clusters_[clusterOf_[p]].shape == op.outShape(0)) tryMerge(clusterOf_[p], clusterOf_[position]);
     }
   }
@@ -198,9 +198,13 @@ bool isNumber(const Tensor &tensor) {
          tensor.info.nbytes() <= 8;
 }
 
-bool runsLate(const Op &producer, const Op &reader) {
-  auto isCopy = [](const Op &op) { return op.settings.recomputeType == RecomputeType::Recomputed; };
-  return isCopy(reader) && !isCopy(producer);
+bool staysApart(const Op &producer, const Op &reader) {
+  const auto isCopy = [](const Op &op) { return op.settings.recomputeType == RecomputeType::Recomputed; };
+  const auto cycle = [](const Op &op) {
+    const auto hint = op.settings.hints.find(kCycle);
+    return hint == op.settings.hints.end() ? std::string_view() : std::string_view(hint->second);
+  };
+  return (isCopy(reader) && !isCopy(producer)) || cycle(reader) != cycle(producer);
 }
 
 bool isElementwise(const Op &op) {

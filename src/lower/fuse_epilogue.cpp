@@ -198,7 +198,7 @@ class EpilogueFuser {
     const auto readers = graph_.tensor(value).consumerOps();
     if (readers.size() != 1 || isGraphOutput(value)) return;
     Op &reader = *readers.front();
-    if (runsLate(product, reader)) return;
+    if (staysApart(product, reader)) return;
     if (isTranspose(&reader)) return absorbTranspose(product, reader);
     const bool cluster = reader.is(Role::FusedElementwise);
     if (!cluster && !(isElementwise(reader) && reader.outputCount() == 1 && isSupported(reader))) return;

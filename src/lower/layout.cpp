@@ -4,6 +4,7 @@
 #include "lower/layout.hpp"
 
 #include <algorithm>
+#include <set>
 
 #include "lower/kernels.hpp"
 #include "lower/layout_sets.hpp"
@@ -18,8 +19,7 @@ class Assigner {
  public:
   Assigner(Ir &flat, const Backends &backends)
       : flat_(flat), backends_(backends), backend_(*backends[0]), tensors_(flat), refused_(tensors_.size(), 0) {
-    for (const Graph *graph : tensors_.graphs())
-      for (OpIndex o : schedule::orderOps(*graph)) ops_.push_back(&graph->op(o));
+    collectOps(flat.getMainGraph());
     sets_ = layoutSets(
         tensors_, ops_, ops::operandLayouts, [](const Graph &, TensorIndex) { return true; },
         [](OperandLayout asked) { return asked == OperandLayout::Alike; });
@@ -39,6 +39,17 @@ class Assigner {
     DataType type = DataType::UNDEFINED;  // of its elements
     bool isStored = false, isPlain = false;
   };
+
+  // In the order in which they first run: the first op that wants a layout decides, wherever passes have put it.
+  void collectOps(const Graph &graph) {
+    if (!collected_.insert(&graph).second) return;
+    for (OpIndex o : schedule::orderOps(graph)) {
+      const Op &op = graph.op(o);
+      for (const Graph *called : op.getCalledGraphs())
+        if (op.has(Trait::Call)) collectOps(*called);
+      ops_.push_back(&op);
+    }
+  }
 
   Set &setOf(const Graph &graph, TensorIndex t) { return found_[sets_.find(tensors_.number(graph, t))]; }
   void keepPlain(const Graph &graph, TensorIndex t) { setOf(graph, t).isPlain = true; }
@@ -133,6 +144,7 @@ class Assigner {
   const executable::Backend &backend_;
   const ProgramTensors tensors_;
   std::vector<const Op *> ops_;
+  std::set<const Graph *> collected_;
   UnionFind sets_;
   std::vector<Set> found_;  // by representative of the set
   std::vector<char> refused_;
