@@ -59,6 +59,7 @@ OTHER_FORMS = {
     "accumulation4_bert_tiny": "four_steps",
     **{f"replicas{count}_{network}": "one_replica" for count in (2, 4) for network in ("mlp", "bert_tiny", "gpt")},
     **{f"recompute_{network}": "plain" for network in ("gpt", "resnet18", "bert_tiny")},
+    **{f"pipeline2_{network}": "one_stage" for network in ("mlp", "gpt")},
     **{f"off_chip_{network}": "plain" for network in ("gpt", "layers20")},
 }
 INLINED_CALLS = [24, 96, 384]

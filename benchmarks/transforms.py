@@ -33,6 +33,13 @@ def move_off_chip(options: popart.SessionOptions) -> None:
         setattr(options, f"{kind}TensorLocationSettings", popart.TensorLocationSettings(location, 2, 8192))
 
 
+def planned_bytes(session: popart.TrainingSession) -> dict[str, Any]:
+    """What a session plans to hold: activations, and all that is on the device."""
+    report = session.getSummaryReport()
+    found = {what: re.search(rf"{what}: (\d+) bytes", report) for what in ("activations", "total")}
+    return {f"planned_{what}_bytes": int(match[1]) for what, match in found.items() if match}
+
+
 class Transformed(implementations.Runner):
     """One optimizer step of a network; ``ours`` with the transform, ``plain`` without."""
 
@@ -60,9 +67,7 @@ class Transformed(implementations.Runner):
 
     def facts(self) -> dict[str, Any]:
         """Planned bytes of activations, and of all that is on the device."""
-        report = self.session.getSummaryReport()
-        found = {what: re.search(rf"{what}: (\d+) bytes", report) for what in ("activations", "total")}
-        return {f"planned_{what}_bytes": int(match[1]) for what, match in found.items() if match}
+        return planned_bytes(self.session)
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,8 @@ struct Request {
   std::string output, device = "cpu", loss;
   float learningRate = 0.1f;
   std::optional<float> lossScale;
+  std::optional<int64_t> ipus;
+  bool pipelines = false;
   int64_t lossScalePeriod = 1;
   int64_t batchesPerStep = 1, accumulationFactor = 1, replicas = 1;
   float outlineThreshold = 1;
@@ -220,6 +222,10 @@ IrPointer runPasses(IrPointer ir, const Request &request, const std::vector<Name
   prepare.options.automaticLossScale.emplace().period = request.lossScalePeriod;
   prepare.options.outlineThreshold = request.outlineThreshold;
   prepare.options.recompute = request.recompute;
+  if (request.pipelines) prepare.options.pipelines = transforms::PipelineRules::Form::Implicit;
+  prepare.options.virtualGraphs.rule =
+      request.ipus ? transforms::VirtualGraphRule::Auto : transforms::VirtualGraphRule::Manual;
+  prepare.options.virtualGraphs.ipus = request.ipus.value_or(1);
   prepare.ir = std::move(ir);
   prepare.loss = request.loss;
   if (!request.loss.empty()) prepare.updates = optimizer.updateRules(prepare.options.factors);
@@ -319,6 +325,11 @@ int main(int argc, char **argv) {
                                           {"all", Rule::All}};
   app.add_option("--recompute", request.recompute, "what recomputeActivations computes again (default: marked)")
       ->transform(CLI::CheckedTransformer(rules));
+  app.add_option("--ipus", request.ipus,
+                 "IPUs that placeOnVirtualGraphs cuts the program for; without it, operators must have their IPU")
+      ->check(CLI::PositiveNumber);
+  app.add_flag("--pipeline", request.pipelines,
+               "as with SessionOptions::enablePipelining: for the passes of pipelines");
   app.add_flag("--json", request.json, "print the serialised IR");
   app.add_flag("--verify", request.verify,
                "check the program first and after each pass; prints nothing when it is legal");

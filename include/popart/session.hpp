@@ -7,6 +7,7 @@
 #include <iosfwd>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -33,6 +34,8 @@ struct LossObject {
   TensorId output;                               // name of the loss tensor to make
   float lambda = 1.0f;                           // L1
   ReductionType reduction = ReductionType::Sum;  // over the elements of the loss
+  std::optional<int64_t> virtualGraph{};         // where it is computed; none: where its first input is
+  std::optional<int64_t> pipelineStage{};        // likewise
 };
 
 // What both kinds share. One thread at a time; the device, StepIO and arrays stay the caller's.

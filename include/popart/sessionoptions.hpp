@@ -244,7 +244,7 @@ class SessionOptions {
   ReductionType accumulationAndReplicationReductionType = ReductionType::Sum;  // Sum or Mean of gradients
   MeanReductionStrategy meanAccumulationAndReplicationReductionStrategy = MeanReductionStrategy::Post;  // with Mean
   bool enableNonStableSoftmax = false;                                                                  // hint
-  bool enablePipelining = false;  // hint; needs a virtualGraphMode
+  bool enablePipelining = false;  // stages work on successive micro-batches; needs a virtualGraphMode
   // Memory of activations and updates (thresholds in bytes): hints.
   RecomputationType autoRecomputation = RecomputationType::None;
   bool explicitRecomputation = false;
@@ -328,7 +328,7 @@ class SessionOptions {
   bool delayVarUpdates = true;
   bool scheduleNonWeightUpdateGradientConsumersEarly = false;
   bool enableInplaceAmbiguityChecking = false;          // prepareDevice refuses ambiguous programs
-  bool createImplicitPipeliningFwdOnlyProgram = false;  // only false is supported
+  bool createImplicitPipeliningFwdOnlyProgram = false;  // a second program: run("implicitPipeliningFwdOnly", stepIO)
   // Hints.
   bool throwIfLog2ScaleTensorNotInRange = true;
   bool enableConstantFoldingOfMultipleConsumers = true;

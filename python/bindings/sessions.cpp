@@ -288,11 +288,13 @@ void bindSessions(nb::module_ &m) {
       .def(
           "__init__",
           [](LossObject *self, const std::string &type, const std::vector<TensorId> &inputs, const TensorId &output,
-             float lambda, ReductionType reduction) {
-            new (self) LossObject{type, inputs, output, lambda, reduction};
+             float lambda, ReductionType reduction, std::optional<int64_t> virtualGraph,
+             std::optional<int64_t> pipelineStage) {
+            new (self) LossObject{type, inputs, output, lambda, reduction, virtualGraph, pipelineStage};
           },
           nb::arg("type"), nb::arg("inputs"), nb::arg("output"), nb::arg("lambda_") = 1.0f,
-          nb::arg("reduction") = ReductionType::Sum);
+          nb::arg("reduction") = ReductionType::Sum, nb::arg("virtualGraph") = nb::none(),
+          nb::arg("pipelineStage") = nb::none());
 
   nb::class_<InferenceSession, Session>(m, "_InferenceSessionCore")
       .def(

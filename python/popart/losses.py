@@ -60,7 +60,15 @@ class Loss:
         return self
 
     def _core(self) -> "popart_core._LossObject":
-        return popart_core._LossObject(self._kind, self._inputs, self._output, self._scale, self._reduction)
+        return popart_core._LossObject(
+            self._kind,
+            self._inputs,
+            self._output,
+            self._scale,
+            self._reduction,
+            self._virtual_graph,
+            self._pipeline_stage,
+        )
 
 
 class NllLoss(Loss):

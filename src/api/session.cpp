@@ -66,7 +66,15 @@ session::CompileOptions Session::Impl::compileOptions() const {
 void Session::Impl::compile() {
   program.unload();
   checkDeviceFits();
-  program.compile(ir(), compileOptions());
+  session::CompileOptions compiling = compileOptions();
+  program.compile(ir(), compiling);
+  if (forward) {
+    compiling.program.reset();
+    compiling.constants = nullptr;
+    if (compiling.maxMemoryBytes > 0)  // what the training program leaves
+      compiling.maxMemoryBytes = std::max<int64_t>(1, compiling.maxMemoryBytes - deviceBytes());
+    forward->compile(compiling);
+  }
   logging::session::info("session '{}': {} bytes predicted peak with the host's copies", name, predictedPeakBytes());
 }
 
@@ -84,6 +92,7 @@ void Session::Impl::fillSizes() {
 
 void Session::Impl::load() {
   program.load(*device);
+  if (forward) forward->load(*device, options.syntheticDataMode);
   streams = std::make_unique<StepStreams>(program.executable());
   if (options.syntheticDataMode != SyntheticDataMode::Off)
     synthetic = std::make_unique<SyntheticStreams>(*program.executable(), options.syntheticDataMode);
@@ -122,12 +131,16 @@ void Session::loadEngineAndConnectStreams() {
 
 bool Session::isPrepared() const { return impl_->program.isCompiled(); }
 
+void Session::Impl::requireWeights() const {
+  if (mode == Mode::Training && !weightsLoaded && hasWeights) [[unlikely]]
+    throw runtime_error("Session '{}': run before the weights are on the device. Call weightsFromHost first", name);
+}
+
 void Session::run(IStepIO &stepIO, std::string debugName) {
   Impl &s = *impl_;
   if (!s.program.isLoaded()) [[unlikely]]
     s.loadToRun();
-  if (s.mode == Impl::Mode::Training && !s.weightsLoaded && s.hasWeights) [[unlikely]]
-    throw runtime_error("Session '{}': run before the weights are on the device. Call weightsFromHost first", s.name);
+  s.requireWeights();
   bool connected = false;
   const auto connect = [&]() -> runtime::StreamSource & {
     if (s.synthetic) return *s.synthetic;
@@ -148,13 +161,19 @@ void Session::run(IStepIO &stepIO, std::string debugName) {
   }
 }
 
-void Session::run(std::string programHandle, IStepIO &, std::string) {
+void Session::run(std::string programHandle, IStepIO &stepIO, std::string) {
   const bool hasBuffers = !impl_->options.updatableNamedBuffers.empty();
   if (hasBuffers && programHandle == "copyNamedBuffers") return buffersFromHost();
+  if (impl_->forward && programHandle == ForwardProgram::kHandle) {
+    if (!impl_->program.isLoaded()) impl_->loadToRun();
+    impl_->requireWeights();
+    return impl_->forward->run(impl_->program, stepIO);
+  }
   throw runtime_error(
-      "Session '{}': unknown program: got '{}', this session has only the program that run(stepIO) runs{}", impl_->name,
-      programHandle,
-      hasBuffers ? " and 'copyNamedBuffers'" : ". 'copyNamedBuffers' needs SessionOptions::updatableNamedBuffers");
+      "Session '{}': unknown program: got '{}', this session has the program that run(stepIO) runs{}{}. "
+      "'copyNamedBuffers' needs SessionOptions::updatableNamedBuffers, '{}' createImplicitPipeliningFwdOnlyProgram",
+      impl_->name, programHandle, hasBuffers ? ", 'copyNamedBuffers'" : "",
+      impl_->forward ? std::string(", '") + ForwardProgram::kHandle + "'" : "", ForwardProgram::kHandle);
 }
 
 RunStatistics Session::statistics() const {
@@ -189,7 +208,8 @@ std::set<TensorId> Session::getAllTensorIds() const {
 
 int64_t Session::Impl::deviceBytes() const {
   const executable::MemoryReport &memory = program.executable()->memory;
-  return memory.constantBytes + program.replicas() * (memory.total() - memory.constantBytes);
+  return memory.constantBytes + program.replicas() * (memory.total() - memory.constantBytes) +
+         (forward ? forward->deviceBytes() : 0);
 }
 
 int64_t Session::Impl::remoteBytes() const { return program.replicas() * program.executable()->memory.remoteBytes; }
@@ -258,11 +278,13 @@ void Session::setDeviceInfo(std::shared_ptr<DeviceInfo> deviceInfo) {
   check(deviceInfo != nullptr, "Session '{}': the device is a null pointer. Acquire one from DeviceManager",
         impl_->name);
   impl_->device = std::move(deviceInfo);
-  impl_->program.unload();
+  setEngineIsLoaded(false);
 }
 
 void Session::setEngineIsLoaded(bool isLoaded) {
-  if (!isLoaded) impl_->program.unload();
+  if (isLoaded) return;
+  impl_->program.unload();
+  if (impl_->forward) impl_->forward->unload();
 }
 
 void Session::broadcastWeights(int rootRank) {

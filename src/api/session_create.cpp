@@ -1,4 +1,5 @@
 // Creation of sessions: model → Ir → pipeline, with the checks that come first.
+#include <algorithm>
 #include <chrono>
 #include <random>
 
@@ -63,7 +64,7 @@ void addLossInputs(Graph &main, const LossObject &loss, const std::map<TensorId,
 }
 
 pipeline::LossSpec toLossSpec(const LossObject &loss, const TensorNames &names) {
-  pipeline::LossSpec spec{loss.type, {}, loss.output, {}};
+  pipeline::LossSpec spec{loss.type, {}, loss.output, {}, loss.virtualGraph, loss.pipelineStage};
   for (const TensorId &id : loss.inputs) spec.inputs.push_back(named(names, id));
   spec.attributes.set("reduction", toText(loss.reduction));
   if (loss.type == "L1") spec.attributes.set("lambda", loss.lambda);
@@ -136,6 +137,7 @@ struct SessionCreation : Session {
     prepare(*impl, c);
     impl->initialiseHostWeights();
     impl->fillSizes();
+    if (c.options.createImplicitPipeliningFwdOnlyProgram) prepareForward(*impl, c);
     startSeed(*impl);
     logging::session::info("session '{}': program of {} operations built in {} ms", c.name,
                            impl->ir().getMainGraph().opCount(),
@@ -178,7 +180,8 @@ struct SessionCreation : Session {
     }
   }
 
-  static void prepare(Session::Impl &impl, const Creation &c) {
+  // What both programs of a session have in common: the forward pass as the model states it, and what is asked of it.
+  static pipeline::PrepareRequest requestFor(Session::Impl &impl, const Creation &c) {
     const bool training = c.optimizer != nullptr;
     onnx::BuildOptions build;
     build.purpose = training ? onnx::Purpose::Training : onnx::Purpose::Inference;
@@ -204,12 +207,37 @@ struct SessionCreation : Session {
     request.batchesPerStep = c.dataFlow.batchesPerStep();
     request.patterns = c.patterns;
     request.options = pipeline::pipelineOptions(c.options);
-    if (training) {
+    request.options.virtualGraphs.ipus =
+        std::max<int64_t>(1, c.device->getNumIpus() / c.options.getLocalReplicationFactor());
+    return request;
+  }
+
+  static void prepare(Session::Impl &impl, const Creation &c) {
+    pipeline::PrepareRequest request = requestFor(impl, c);
+    if (c.optimizer) {
       impl.optimizer = c.optimizer->clone();
       impl.optimizer->setFactors(request.options.factors);
       request.updates = impl.optimizer->updateRules(request.options.factors);
     }
     impl.prepared = pipeline::prepare(std::move(request));
+  }
+
+  // The micro-batches of a step come one behind the other, as there is no update between them.
+  static void prepareForward(Session::Impl &impl, const Creation &c) {
+    pipeline::PrepareRequest request = requestFor(impl, c);
+    const Graph &main = request.ir->getMainGraph();
+    std::erase_if(request.anchors, [&](const pipeline::Anchor &anchor) {
+      const auto isLoss = [&](const pipeline::LossSpec &spec) { return spec.output == anchor.id; };
+      return !main.contains(anchor.id) && std::ranges::none_of(request.losses, isLoss);
+    });
+    check(!request.anchors.empty(),
+          "SessionOptions::createImplicitPipeliningFwdOnlyProgram: no anchor is a tensor of the forward pass: got {}. "
+          "Anchor the loss",
+          c.dataFlow.anchors());
+    request.batchesPerStep *= request.options.factors.accumulationFactor;
+    request.options.factors.accumulates = false;
+    request.options.factors.accumulationFactor = 1;
+    impl.forward = std::make_unique<ForwardProgram>(impl.name, pipeline::prepare(std::move(request)), impl.sizes);
   }
 
   static void startSeed(Session::Impl &impl) {

@@ -6,6 +6,7 @@
 
 #include <popart/session.hpp>
 
+#include "api/forward_program.hpp"
 #include "api/step_streams.hpp"
 #include "api/stepio_sizes.hpp"
 #include "api/synthetic_streams.hpp"
@@ -44,6 +45,7 @@ struct Session::Impl {
   std::unique_ptr<StepStreams> streams;                 // null before load()
   std::unique_ptr<SyntheticStreams> synthetic;          // null: data are those of the step IO
   popx::Executablex sizes;                              // what stepIO is checked against
+  std::unique_ptr<ForwardProgram> forward;              // null: not asked for
   bool weightsLoaded = false;
   bool hasWeights = false;  // variables beside the random seed, in the loaded program
   bool firstRun = true;
@@ -72,6 +74,7 @@ struct Session::Impl {
   void use(session::ProgramFile file, const std::string &what);
   void load();                   // a compiled program; throws as prepareDevice
   void loadToRun();              // the first run after prepareDevice(false); throws as run
+  void requireWeights() const;   // runtime_error: training before weightsFromHost
   void fillSizes();              // `sizes` from the Ir
   void checkDeviceFits() const;  // popart::error: too few IPUs
   void writeScalars();           // optimizer scalars -> hostWeights

@@ -59,9 +59,14 @@ constexpr Conflict kConflicts[] = {
      "aliasZeroCopy requires explicitRecomputation. Turn it on"},
     {[](const Options &o, RunMode) { return o.aliasZeroCopy && o.implicitPipeliningEnabled(); },
      "aliasZeroCopy does not go with implicit pipelining. Turn one of the two off"},
-    {[](const Options &o, RunMode) { return o.enablePipelining && o.virtualGraphMode == VirtualGraphMode::Off; },
+    {[](const Options &o, RunMode) {
+       return o.implicitPipeliningEnabled() && o.virtualGraphMode == VirtualGraphMode::Off;
+     },
      "enablePipelining requires more than one virtual graph: got virtualGraphMode Off. Set virtualGraphMode to Manual "
      "and give ops a virtualGraph"},
+    {[](const Options &o, RunMode) { return o.explicitPipeliningEnabled() && !o.explicitRecomputation; },
+     "enablePipelining with useHostCopyOps and enableExplicitMainLoops, explicit pipelining, requires "
+     "explicitRecomputation. Turn it on, or call enableExplicitIR(True)"},
     {[](const Options &o, RunMode) {
        return o.executionPhaseSettings.phases > 1 && o.virtualGraphMode != VirtualGraphMode::ExecutionPhases;
      },
@@ -82,10 +87,17 @@ constexpr Conflict kConflicts[] = {
      },
      "bufferingDepthMap: buffering depths must be 1 or more"},
     {[](const Options &o, RunMode) {
-       return o.createImplicitPipeliningFwdOnlyProgram &&
-              !(o.implicitPipeliningEnabled() && o.enableGradientAccumulation);
+       return o.createImplicitPipeliningFwdOnlyProgram && o.explicitPipeliningEnabled();
      },
-     "createImplicitPipeliningFwdOnlyProgram requires implicit pipelining and gradient accumulation"},
+     "createImplicitPipeliningFwdOnlyProgram requires implicit pipelining: got explicit pipelining (useHostCopyOps and "
+     "enableExplicitMainLoops). Turn one of the two off"},
+    {[](const Options &o, RunMode) { return o.createImplicitPipeliningFwdOnlyProgram && !o.enablePipelining; },
+     "createImplicitPipeliningFwdOnlyProgram requires implicit pipelining: got enablePipelining off. Turn it on"},
+    {[](const Options &o, RunMode) {
+       return o.createImplicitPipeliningFwdOnlyProgram && !o.enableGradientAccumulation;
+     },
+     "createImplicitPipeliningFwdOnlyProgram requires gradient accumulation: got enableGradientAccumulation off. Turn "
+     "it on"},
     {[](const Options &o, RunMode) {
        return !o.partialsTypeMatMuls.empty() && o.partialsTypeMatMuls != "float" && o.partialsTypeMatMuls != "half" &&
               o.partialsTypeMatMuls != "FLOAT" && o.partialsTypeMatMuls != "HALF" && o.partialsTypeMatMuls != "Float" &&
@@ -275,6 +287,27 @@ transforms::RecomputeRule recomputeRule(RecomputationType type) {
   return RecomputeRule::Marked;
 }
 
+transforms::VirtualGraphs virtualGraphs(const SessionOptions &options) {
+  using enum transforms::VirtualGraphRule;
+  transforms::VirtualGraphs result;
+  result.ratios = options.virtualGraphSplitRatios;
+  switch (options.virtualGraphMode) {
+    case VirtualGraphMode::Off:
+      result.rule = Drop;
+      break;
+    case VirtualGraphMode::Manual:
+      result.rule = Manual;
+      break;
+    case VirtualGraphMode::Auto:
+      result.rule = Auto;
+      break;
+    case VirtualGraphMode::ExecutionPhases:
+    case VirtualGraphMode::N:
+      break;
+  }
+  return result;
+}
+
 }  // namespace
 
 PipelineOptions pipelineOptions(const SessionOptions &options) {
@@ -292,6 +325,11 @@ PipelineOptions pipelineOptions(const SessionOptions &options) {
   if (options.enableOutlining) result.outlineThreshold = options.outlineThreshold;
   result.recompute = recomputeRule(options.autoRecomputation);
   result.recomputesMarkedToo = options.executionPhaseSettings.phases >= 2;
+  result.virtualGraphs = virtualGraphs(options);
+  using Form = transforms::PipelineRules::Form;
+  if (options.enablePipelining)
+    result.pipelines = options.explicitPipeliningEnabled() ? Form::Explicit : Form::Implicit;
+  result.updatesInTurn = options.accumulateOuterFragmentSettings.schedule == AccumulateOuterFragmentSchedule::Serial;
   return result;
 }
 

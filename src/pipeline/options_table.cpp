@@ -54,7 +54,6 @@ constexpr const char *kOffChip =
     "Smaller tensors than `minElementsForOffChip` stay.";
 constexpr const char *kSchedule = "Order of operations on tiles; operations run in the order of the program.";
 constexpr const char *kHostTransfers = "Host transfers: values are read and written where the host has them.";
-constexpr const char *kOfPipelining = "Part of pipelining, see `enablePipelining`.";
 
 constexpr OptionRow kRows[] = {
     // ---- files for people
@@ -110,9 +109,13 @@ constexpr OptionRow kRows[] = {
     {"enableNonStableSoftmax", NoEffect, nullptr, "",
      "Softmax always subtracts the largest value, which costs nothing here."},
     // ---- memory and time of training
-    {"enablePipelining", Warned, given<&Options::enablePipelining>, "`True`",
-     "stages run one after the other on each micro-batch, with the same results. Leave it off unless the program needs "
-     "it"},
+    {"enablePipelining", Built, nullptr, "",
+     "Inference, and training with gradient accumulation: the stages of the model work on successive micro-batches, "
+     "with "
+     "the same results; what later stages read is kept meanwhile, which takes memory. The stages of one cycle run one "
+     "after the other, each on all threads, so that it saves no time. Training without accumulation: the stages of "
+     "each "
+     "batch run one after the other, so that no weight is out of date."},
     {"autoRecomputation", Built, nullptr, "",
      "Training: activations that the backward pass computes again, with the same results. `Standard`: of all parts of "
      "the model but the last one, cut where the fewest bytes are alive; `NormOnly`: of normalisations; `Pipeline`: of "
@@ -146,8 +149,14 @@ constexpr OptionRow kRows[] = {
     {"autodiffSettings", NoEffect, nullptr, "", "Gradient graphs read the forward values that were kept."},
     {"aliasZeroCopy", NoEffect, nullptr, "", kCallsCopyNothing},
     // ---- placement
-    {"virtualGraphMode", Built, nullptr, "", "Decides how many IPUs a device must have. Numbers do not depend on it."},
-    {"virtualGraphSplitRatios", NoEffect, nullptr, "", "Placement on IPUs by `virtualGraphMode` Auto."},
+    {"virtualGraphMode", Built, nullptr, "",
+     "Where operations are: as the model says (`Manual`: all of them must have an IPU), by cost (`Auto`), nowhere "
+     "(`Off`). Decides how many IPUs a device must have, and the stages of a pipeline without `pipelineStage`. Numbers "
+     "do "
+     "not depend on it."},
+    {"virtualGraphSplitRatios", Built, nullptr, "",
+     "`virtualGraphMode` Auto: share of the operations' cost on each IPU; equal shares on all IPUs of a replica when "
+     "empty."},
     // ---- replicas
     {"enableReplicatedGraphs", Built, nullptr, "", "Replicas are threads of the process."},
     {"replicatedGraphCount", Built, nullptr, "", "Number of replicas, with `enableReplicatedGraphs`."},
@@ -258,13 +267,16 @@ constexpr OptionRow kRows[] = {
     {"scheduleNonWeightUpdateGradientConsumersEarly", NoEffect, nullptr, "", kSchedule},
     {"enableInplaceAmbiguityChecking", Built, nullptr, "",
      "`prepareDevice` refuses programs whose result depends on an order that nothing fixes."},
-    {"createImplicitPipeliningFwdOnlyProgram", Refused, given<&Options::createImplicitPipeliningFwdOnlyProgram>,
-     "`True`", "a session has one program. Make an inference session for the forward pass"},
+    {"createImplicitPipeliningFwdOnlyProgram", Built, nullptr, "",
+     "Training: `run(\"implicitPipeliningFwdOnly\", stepio)` runs the forward pass alone over the micro-batches of a "
+     "step, "
+     "with the weights as they are, and returns the anchors that belong to it. The weights are in memory twice."},
     {"throwIfLog2ScaleTensorNotInRange", NoEffect, nullptr, "",
      "Of FLOAT8 operators, which are refused as not supported yet."},
     {"enableConstantFoldingOfMultipleConsumers", NoEffect, nullptr, "", "Constants are folded, whatever its value."},
     {"useLoopCandidateCreator", NoEffect, nullptr, "", "Layout of loops on tiles."},
-    {"stashAllTensorsInferencePipeline", NoEffect, nullptr, "", kOfPipelining},
+    {"stashAllTensorsInferencePipeline", NoEffect, nullptr, "",
+     "Values are stashed where a stage reads them that is not the next one, whatever its value."},
     {"experimentalSettings.customTransformApplierSettings", Refused,
      [](const Options &o, RunMode) { return !o.experimentalSettings.customTransformApplierSettings.empty(); }, "any",
      "custom transforms are not run. Leave customTransformApplierSettings empty"},

@@ -38,6 +38,7 @@ namespace {
 
 bool always(const PassContext &) { return true; }
 bool training(const PassContext &c) { return c.trains(); }
+bool havingLossObjects(const PassContext &c) { return !c.request.losses.empty(); }
 bool keepingFloatLossScale(const PassContext &c) { return c.trains() && c.request.options.floatLossScale; }
 bool scalingLoss(const PassContext &c) { return c.trains() && c.request.options.automaticLossScale; }
 bool decomposingGradientSums(const PassContext &c) { return c.request.options.decomposeGradSum; }
@@ -47,6 +48,15 @@ bool movingOffChip(const PassContext &c) {
   };
   return c.request.options.offChip.any() || std::ranges::any_of(c.main().ops(), isMoved);
 }
+bool placing(const PassContext &c) {
+  return c.request.options.virtualGraphs.rule != transforms::VirtualGraphRule::Keep;
+}
+bool pipelining(const PassContext &c) { return c.request.options.pipelines.has_value(); }
+// What goes from stage to stage of a pipeline is carried or stashed: further copies would be stashed beside it.
+bool copyingBetweenIpus(const PassContext &c) {
+  return placing(c) && c.request.options.virtualGraphs.rule != transforms::VirtualGraphRule::Drop && !pipelining(c);
+}
+bool pipeliningTraining(const PassContext &c) { return pipelining(c) && c.trains(); }
 bool checkingFloats(const PassContext &c) { return c.lowering.checkFloats; }
 bool serialisingProducts(const PassContext &c) { return c.request.options.serialiseProducts; }
 bool outlining(const PassContext &c) { return c.request.options.outlineThreshold.has_value(); }
@@ -184,7 +194,11 @@ void decomposeSums(PassContext &c) {
 
 constexpr Pass kPasses[] = {
     {"dropModelOutputs", "the anchors alone say what comes back to the host", Phase::Fwd0, always, dropModelOutputs},
-    {"addLossOps", "loss objects of old programs become operators", Phase::Fwd0, training, addLossOps},
+    {"addLossOps", "loss objects of old programs become operators", Phase::Fwd0, havingLossObjects, addLossOps},
+    {"placeOnVirtualGraphs", "check, choose or drop the IPU of every operator", Phase::Fwd0, placing,
+     placeOnVirtualGraphs},
+    {"stageForwardPass", "check or choose the pipeline stage of every operator", Phase::Fwd0, pipelining,
+     stageForwardPass},
     {"checkLoss", "refuse a loss that cannot be differentiated", Phase::Fwd0, training, checkLoss},
     {"setUpRandomSeeds", "give every random operator a seed of its own", Phase::Fwd1, always, setUpRandomSeeds},
     {"serialiseProducts", "cut products that ask for it into parts", Phase::Fwd1, serialisingProducts,
@@ -205,6 +219,10 @@ constexpr Pass kPasses[] = {
      placeParts},
     {"recomputeActivations", "compute activations again in the backward pass instead of keeping them", Phase::PreAlias,
      training, recomputeActivations},
+    {"stageBackwardPass", "give gradients the pipeline stages that follow the forward ones", Phase::PreAlias,
+     pipeliningTraining, stageBackwardPass},
+    {"addIpuCopies", "copy tensors that are read on another IPU than the one that makes them", Phase::PreAlias,
+     copyingBetweenIpus, addIpuCopies},
     {"storeAnchors", "send anchors to the host", Phase::Final, always, storeAnchors},
     {"loadStreams", "load streams from the host", Phase::Final, always, loadStreams},
     {"moveOffChip", "keep tensors in remote memory, with loads and stores where they are used", Phase::Final,
@@ -213,6 +231,8 @@ constexpr Pass kPasses[] = {
     {"addMainLoop", "loop over the batches of one run", Phase::Final, always, addMainLoop},
     {"applyReturnTypes", "send of each anchor the values that its return type asks for", Phase::Final, always,
      applyReturnTypes},
+    {"pipelineLoops", "let the stages of a loop's body work on successive micro-batches", Phase::Final, pipelining,
+     pipelineLoops},
     {"removeUnusedGraphs", "remove graphs that nothing calls", Phase::Final, always, removeUnusedGraphs},
     {"outline", "make repeated sequences one graph that is called", Phase::Final, outlining, outline},
 

@@ -80,4 +80,11 @@ void addWeightUpdates(PassContext &context);
 void transformAutomaticLossScale(PassContext &context);
 void recomputeActivations(PassContext &context);
 
+// ---- placement and pipelining (pipelining.cpp)
+void placeOnVirtualGraphs(PassContext &context);
+void addIpuCopies(PassContext &context);
+void stageForwardPass(PassContext &context);
+void stageBackwardPass(PassContext &context);
+void pipelineLoops(PassContext &context);
+
 }  // namespace popart::pipeline

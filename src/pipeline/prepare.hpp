@@ -15,8 +15,10 @@
 #include "transforms/add_optimizer.hpp"
 #include "transforms/automatic_loss_scale.hpp"
 #include "transforms/off_chip.hpp"
+#include "transforms/pipeline_stages.hpp"
 #include "transforms/recompute.hpp"
 #include "transforms/return_types.hpp"
+#include "transforms/virtual_graphs.hpp"
 
 namespace popart::pipeline {
 
@@ -34,6 +36,8 @@ struct LossSpec {
   std::vector<TensorId> inputs;
   TensorId output;
   Attributes attributes;
+  std::optional<VGraphId> virtualGraph{};  // none: that of its first input
+  std::optional<PipelineStage> stage{};    // none: that of its first input
 };
 
 struct PipelineOptions {
@@ -48,7 +52,10 @@ struct PipelineOptions {
   std::optional<transforms::AutomaticLossScale> automaticLossScale;
   transforms::RecomputeRule recompute = transforms::RecomputeRule::Marked;
   bool recomputesMarkedToo = false;  // a rule and ops that are marked Recompute may come together
-  bool verifyEachPass = false;       // otherwise verified at the end of each phase
+  transforms::VirtualGraphs virtualGraphs;
+  std::optional<transforms::PipelineRules::Form> pipelines;  // none: no pipelining
+  bool updatesInTurn = false;                                // accumulateOuterFragmentSettings: Serial
+  bool verifyEachPass = false;                               // otherwise verified at the end of each phase
 };
 
 struct PrepareRequest {

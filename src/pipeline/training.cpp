@@ -58,6 +58,16 @@ std::vector<TensorId> trackedTensors(const PassContext &c) {
   return scaling->named;
 }
 
+// Where an op stands that reads `input`: on its producer's IPU and in its stage, where there is one.
+Op::Settings behind(Graph &main, TensorIndex input, const std::string &name) {
+  Op::Settings settings(main, name);
+  if (const Op *producer = main.tensor(input).getProducerUnsafe()) {
+    settings.vgraphId = producer->settings.vgraphId;
+    settings.pipelineStage = producer->settings.pipelineStage;
+  }
+  return settings;
+}
+
 }  // namespace
 
 void addLossOps(PassContext &c) {
@@ -65,10 +75,11 @@ void addLossOps(PassContext &c) {
   for (const LossSpec &spec : c.request.losses) {
     std::vector<TensorIndex> inputs;
     for (const TensorId &id : spec.inputs) inputs.push_back(c.main().getTensor(id)->index());
-    losses.push_back(c.main()
-                         .addConnectedOp(opDef(spec.type), inputs, {spec.output}, spec.attributes,
-                                         Op::Settings(c.main(), spec.output))
-                         ->outputs()[0]);
+    Op::Settings settings = behind(c.main(), inputs.at(0), spec.output);
+    if (spec.virtualGraph) settings.vgraphId = spec.virtualGraph;
+    if (spec.stage) settings.pipelineStage = spec.stage;
+    losses.push_back(
+        c.main().addConnectedOp(opDef(spec.type), inputs, {spec.output}, spec.attributes, settings)->outputs()[0]);
   }
   if (losses.empty()) return;
   if (losses.size() == 1) {
@@ -80,11 +91,14 @@ void addLossOps(PassContext &c) {
       const TensorId id = c.main().freeId(c.main().tensor(loss).id + "_sum");
       loss =
           c.main()
-              .addConnectedOp(opDef("ReduceSum"), {loss}, {id}, {{"keepdims", int64_t{0}}}, Op::Settings(c.main(), id))
+              .addConnectedOp(opDef("ReduceSum"), {loss}, {id}, {{"keepdims", int64_t{0}}}, behind(c.main(), loss, id))
               ->outputs()[0];
     }
+  const TensorIndex last = *std::ranges::max_element(losses, {}, [&](TensorIndex loss) {
+    return c.main().tensor(loss).getProducer()->settings.pipelineStage.value_or(0);
+  });
   c.request.loss = c.main().freeId("finalLoss");
-  c.main().addConnectedOp(opDef("Sum"), losses, {c.request.loss}, {}, Op::Settings(c.main(), c.request.loss));
+  c.main().addConnectedOp(opDef("Sum"), losses, {c.request.loss}, {}, behind(c.main(), last, c.request.loss));
 }
 
 void checkLoss(PassContext &c) {

@@ -7,8 +7,6 @@
 namespace popart::transforms {
 namespace {
 
-constexpr const char *kSeedId = "randomSeed___fromHost";
-
 // Index of the input named "seed"; -1 when the op draws nothing (Dropout without training).
 int seedInput(const Op &op) {
   if (!op.requiresRandomSeed()) return -1;
@@ -26,7 +24,7 @@ class SeedSetup {
   std::optional<TensorId> run() {
     Graph &main = ir_.getMainGraph();
     connectMissing(main);
-    const TensorIndex seed = main.find(kSeedId);
+    const TensorIndex seed = main.find(kRandomSeedId);
     if (!seed.valid() || main.tensor(seed).uses().empty()) return std::nullopt;
     std::vector<Use> uses;
     Op *get = nullptr;  // of an earlier run, with the seeds it has given
@@ -44,7 +42,7 @@ class SeedSetup {
     TensorIndex common = get->outputs()[0];
     if (replicas_ > 1 && !uses.empty()) common = ofReplica(main, common);
     for (const Use &use : uses) giveOwnSeed(main, use, common);
-    return TensorId(kSeedId);
+    return TensorId(kRandomSeedId);
   }
 
  private:
@@ -68,8 +66,9 @@ class SeedSetup {
         if (i < 0 || op->hasInput(i)) continue;
         check(graph->isMain(), "RandomSetup '{}': a random op in {} has no seed. Pass a seed into the graph",
               op->debugName(), graph->getGraphString());
-        if (!main.contains(kSeedId)) main.addVariable(kSeedId, TensorData(TensorInfo(DataType::UINT32, {2})));
-        main.connectInput(op->index(), i, main.find(kSeedId));
+        if (!main.contains(kRandomSeedId))
+          main.addVariable(kRandomSeedId, TensorData(TensorInfo(DataType::UINT32, {2})));
+        main.connectInput(op->index(), i, main.find(kRandomSeedId));
       }
   }
 

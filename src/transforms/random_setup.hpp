@@ -9,6 +9,8 @@
 
 namespace popart::transforms {
 
+inline constexpr const char *kRandomSeedId = "randomSeed___fromHost";  // of the variable
+
 // Random ops whose seed is the variable randomSeed___fromHost, or that have none, get a seed of their own that changes
 // with every micro-batch; inside subgraphs the seed comes in through the caller, in loops it also changes with every
 // iteration. Seeds that the program made itself stay. Returns the id of the variable; nothing when no op is random.

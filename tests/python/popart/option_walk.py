@@ -121,16 +121,17 @@ def model(training: bool) -> tuple[popart.Builder, list[str]]:
     x = builder.addInputTensor("FLOAT", [8, 6], "x")
     w1 = builder.addInitializedInputTensor(W1, "w1")
     w2 = builder.addInitializedInputTensor(W2, "w2")
-    hidden = builder.aiOnnx.relu([builder.aiOnnx.matmul([x, w1])])
     with builder.virtualGraph(0):
+        hidden = builder.aiOnnx.relu([builder.aiOnnx.matmul([x, w1])])
         hidden = builder.aiOnnx.dropout([hidden], 1, 0.25)[0]
-    # three uses of w2, so that its gradient is a sum
-    scores = builder.aiOnnx.sum([builder.aiOnnx.matmul([hidden, w2]) for _ in range(3)])
-    probs = builder.aiOnnx.softmax([scores])
-    if not training:
-        return builder, [probs]
-    labels = builder.addInputTensor("INT32", [8], "labels")
-    return builder, [probs, builder.aiGraphcore.nllloss([probs, labels])]
+    with builder.virtualGraph(1):
+        # three uses of w2, so that its gradient is a sum
+        scores = builder.aiOnnx.sum([builder.aiOnnx.matmul([hidden, w2]) for _ in range(3)])
+        probs = builder.aiOnnx.softmax([scores])
+        if not training:
+            return builder, [probs]
+        labels = builder.addInputTensor("INT32", [8], "labels")
+        return builder, [probs, builder.aiGraphcore.nllloss([probs, labels])]
 
 
 def run(options: popart.SessionOptions, training: bool, patterns: popart.Patterns | None = None) -> list[bytes | str]:

@@ -1,0 +1,54 @@
+// See forward_program.hpp. Values of variables go through the host: their layouts in the two programs may differ.
+#include "api/forward_program.hpp"
+
+namespace popart {
+
+ForwardProgram::ForwardProgram(const std::string &session, pipeline::Prepared prepared, popx::Executablex sizes)
+    : prepared_(std::move(prepared)), sizes_(std::move(sizes)), program_(session + "/forward") {}
+
+void ForwardProgram::load(DeviceInfo &device, SyntheticDataMode synthetic) {
+  program_.load(device);
+  streams_ = std::make_unique<StepStreams>(program_.executable());
+  if (synthetic != SyntheticDataMode::Off)
+    synthetic_ = std::make_unique<SyntheticStreams>(*program_.executable(), synthetic);
+  firstRun_ = true;
+}
+
+int64_t ForwardProgram::deviceBytes() const {
+  if (!program_.isCompiled()) return 0;
+  const executable::MemoryReport &memory = program_.executable()->memory;
+  return memory.constantBytes + program_.replicas() * (memory.total() - memory.constantBytes);
+}
+
+void ForwardProgram::copyVariables(const session::CompiledProgram &training) {
+  const auto &variables = program_.executable()->variables;
+  for (size_t i = 0; i < variables.size(); ++i) {
+    const int source = training.findVariable(variables[i].id);
+    if (source < 0) continue;
+    const auto groups = variables[i].replicas.getReplicaGrouping(static_cast<unsigned>(program_.replicas()));
+    std::vector<char> value(static_cast<size_t>(variables[i].info.nbytes()) * groups.getNumGroups());
+    training.readVariable(source, value.data());
+    program_.writeVariable(static_cast<int>(i), value.data());
+  }
+}
+
+void ForwardProgram::run(const session::CompiledProgram &training, IStepIO &stepIO) {
+  bool connected = false;
+  const auto connect = [&]() -> runtime::StreamSource & {
+    copyVariables(training);
+    if (synthetic_) return *synthetic_;
+    if (firstRun_ && stepIO.runtimeAssertsEnabled()) stepIO.assertNumElements(sizes_);
+    firstRun_ = false;
+    streams_->connect(stepIO);
+    connected = true;
+    return *streams_;
+  };
+  try {
+    program_.run(connect);
+  } catch (...) {
+    if (connected) streams_->rewind();
+    throw;
+  }
+}
+
+}  // namespace popart
