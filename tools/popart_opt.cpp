@@ -52,7 +52,7 @@ struct Request {
   int threads = 1;
   std::vector<std::string> offChip;
   bool print = false, summary = false, dot = false, schedule = false, memory = false, steps = false, verify = false,
-       json = false, lower = false, checkFloats = false, listPasses = false;
+       json = false, lower = false, checkFloats = false, roundStochastically = false, listPasses = false;
 };
 
 struct NamedPass {
@@ -97,6 +97,7 @@ lower::LowerOptions loweringOptions(const Request &request) {
   options.evaluate = ref::evaluate;
   options.threads = request.threads;
   options.checkFloats = request.checkFloats;
+  options.roundStochastically = request.roundStochastically;
   return options;
 }
 
@@ -291,6 +292,7 @@ int main(int argc, char **argv) {
   app.add_flag("--lower", request.lower, "run all passes of lowering after those named");
   app.add_flag("--check-floats", request.checkFloats,
                "let runs end at the first operator that makes a NaN or an infinity");
+  app.add_flag("--stochastic-rounding", request.roundStochastically, "round 16-bit results at random");
   app.add_option("--device", request.device, "kernels to lower for (default: cpu)")
       ->check(CLI::IsMember({"cpu", "ref"}));
   app.add_option("--threads", request.threads, "threads to plan for (default: 1)")->check(CLI::Range(1, 1024));

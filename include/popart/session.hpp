@@ -109,9 +109,11 @@ class Session {
 
   // ---- random numbers: a 64-bit seed, which each run moves on; the first one is random. Throw runtime_error before
   // the program is loaded, unless nothing is random.
-  void setRandomSeed(uint64_t seed);  // no random op: a warning and nothing else
+  void setRandomSeed(uint64_t seed);  // sets the state of rounding too; nothing random: a warning and nothing else
   uint64_t getRandomSeed();           // 0 when nothing is random
-  // Throw runtime_error: option enableLoadAndOffloadRNGState, which they need, is not supported.
+  // The state of stochastic rounding: two numbers, which each run moves on. A run goes on with the same bits when the
+  // seed is set first and the state afterwards. Throw runtime_error: without option enableLoadAndOffloadRNGState,
+  // before the program is loaded, for a state of another length.
   std::vector<uint32_t> getRNGState();
   void setRNGState(const std::vector<uint32_t> state);
 

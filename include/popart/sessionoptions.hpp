@@ -285,9 +285,9 @@ class SessionOptions {
   StringMap reportOptions;
   StringMap gclOptions;
   bool enableFloatingPointChecks = false;
-  bool enableStochasticRounding = false;      // only false is supported
+  bool enableStochasticRounding = false;      // 16-bit results are rounded at random
   bool _enableRngStateManagement = false;     // hint
-  bool enableLoadAndOffloadRNGState = false;  // only false is supported
+  bool enableLoadAndOffloadRNGState = false;  // needed by getRNGState and setRNGState
   bool enableFullyConnectedPass = true;       // hint
   bool enableSerializedMatmuls = true;
   std::string partialsTypeMatMuls;               // "float", "half" or empty; a hint

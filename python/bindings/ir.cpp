@@ -2,6 +2,9 @@
 // hand-written programs. Element types cross as the numbers of DataType; host values cross as buffers without copying.
 #include "bindings.hpp"
 
+#include <nanobind/stl/array.h>
+#include <popart/sessionoptions.hpp>
+
 #include "api/ir_session.hpp"
 #include "autodiff/autodiff.hpp"
 #include "transforms/decompose_sums.hpp"
@@ -470,11 +473,13 @@ void runSession(IrSession &session, const nb::list &inputs, const nb::list &outp
 void bindSession(nb::module_ &m) {
   nb::class_<IrSession>(m, "IrSession", "Runs a hand-written Ir.")
       .def("__init__",
-           [](IrSession *self, const Ir &ir, DeviceType device, int64_t transfers, int replicas) {
+           [](IrSession *self, const Ir &ir, DeviceType device, int64_t transfers, int replicas,
+              const SessionOptions &sessionOptions) {
              IrSessionOptions options;
              options.device = device;
              options.transfers = transfers;
              options.replicas = replicas;
+             options.roundStochastically = sessionOptions.enableStochasticRounding;
              ReleaseGil released;
              new (self) IrSession(ir, options);
            })
@@ -508,6 +513,8 @@ void bindSession(nb::module_ &m) {
              HostBuffer buffer(host, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE);
              s.readRow(id, row, buffer.data());
            })
+      .def("rngState", &IrSession::rngState)
+      .def("setRngState", &IrSession::setRngState)
       .def("run", &runSession, "Buffers in the order of inputs() and outputs().")
       .def("statistics", &IrSession::statistics)
       .def("summary", &IrSession::summary);

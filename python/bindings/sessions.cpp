@@ -209,9 +209,14 @@ void bindSessionBase(nb::module_ &m) {
            "Args:\n"
            "    seedValue: Whole number of 64 bits.")
       .def("getRandomSeed", &Session::getRandomSeed, "The seed as the device has it; it moves on with every batch.")
-      .def("getRNGState", &Session::getRNGState, "Refused: random numbers depend on the seed alone.")
+      .def("getRNGState", &Session::getRNGState,
+           "The state of stochastic rounding: two numbers, which every run moves on.\n"
+           "\n"
+           "It needs the option enableLoadAndOffloadRNGState.")
       .def("setRNGState", &Session::setRNGState, nb::arg("rngValue"),
-           "Refused: random numbers depend on the seed alone.\n"
+           "Set the state of stochastic rounding. setRandomSeed sets it as well, so it comes first.\n"
+           "\n"
+           "It needs the option enableLoadAndOffloadRNGState.\n"
            "\n"
            "Args:\n"
            "    rngValue: Numbers of getRNGState.")

@@ -10,7 +10,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 from popart_core import _ir as _core
 
-from popxl import _pb_session  # noqa: F401
+from popxl import _pb_session, _session_options  # noqa: F401
 from popxl.graph import Graph
 from popxl.module import Module
 from popxl.tensor import Constant, Tensor, TensorByRef, TensorSpec, Variable

@@ -6,15 +6,15 @@ are fetched when asked for and out of date.
 
 import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from popart_core import DeviceConnectionType, DeviceInfo, DeviceManager, DeviceType, RunStatistics
+from popart_core import DeviceConnectionType, DeviceInfo, DeviceManager, DeviceType, RunStatistics, popart_runtime_error
 from popart_core import _ir as _core
 
 from popxl import dtypes
-from popxl._pb_session import unheeded_options
+from popxl._session_options import get_session_options, unheeded_options
 from popxl.ir import Ir
 from popxl.streams import DeviceToHostStream, HostToDeviceStream
 from popxl.tensor import Constant, HostScalarTensor, Tensor, Variable
@@ -30,10 +30,42 @@ class _Engine:
     """The compiled program with the streams in its own order."""
 
     def __init__(self, ir: Ir, device: DeviceType) -> None:
-        self.core = _core.IrSession(ir._pb_ir, device, ir.num_host_transfers, ir.instance_replication_factor)
+        options = get_session_options(ir._pb_ir)
+        self.core = _core.IrSession(ir._pb_ir, device, ir.num_host_transfers, ir.instance_replication_factor, options)
+        self._keeps_rng_state = options.enableLoadAndOffloadRNGState
         self.loaded = False
         self.inputs: list[HostToDeviceStream] = [ir._streams[s[0]] for s in self.core.inputs()]
         self.outputs: list[DeviceToHostStream] = [ir._streams[s[0]] for s in self.core.outputs()]
+
+    def setRandomSeed(self, seedValue: int) -> None:
+        """Set the state of stochastic rounding to that of a 64-bit seed. Random operators have seeds of the program."""
+        self.core.setRngState([seedValue & 0xFFFFFFFF, seedValue >> 32 & 0xFFFFFFFF])
+
+    def getRNGState(self) -> list[int]:
+        """Return the state of stochastic rounding, which every run moves on.
+
+        Raises:
+            popart_runtime_error: The option enableLoadAndOffloadRNGState is off, or the session is not attached.
+        """
+        self._require_rng_state("getRNGState")
+        return self.core.rngState()
+
+    def setRNGState(self, rngValue: Sequence[int]) -> None:
+        """Set the state of stochastic rounding to one that `getRNGState` returned.
+
+        Raises:
+            popart_runtime_error: As `getRNGState`; another number of words.
+        """
+        self._require_rng_state("setRNGState")
+        if len(rngValue) != 2:
+            raise popart_runtime_error(f"setRNGState: the state has the wrong length: got {len(rngValue)}, expected 2.")
+        self.core.setRngState(list(rngValue))
+
+    def _require_rng_state(self, what: str) -> None:
+        if not self._keeps_rng_state:
+            raise popart_runtime_error(
+                f"{what}: SessionOptions.enableLoadAndOffloadRNGState is off. Turn it on before the session is made."
+            )
 
     def setEngineIsLoaded(self, value: bool) -> None:
         """Mark the weights on the device as valid or not."""

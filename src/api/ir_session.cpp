@@ -2,12 +2,14 @@
 #include "api/ir_session.hpp"
 
 #include <algorithm>
+#include <random>
 
 #include <popart/error.hpp>
 #include <popart/sessionoptions.hpp>
 
 #include "api/compile_options.hpp"
 #include "api/virtual_ipus.hpp"
+#include "lower/stochastic_rounding.hpp"
 #include "session/memory_limit.hpp"
 
 namespace popart {
@@ -71,6 +73,7 @@ IrSession::IrSession(const Ir &ir, const IrSessionOptions &options) : impl_(std:
   compiling.maxMemoryBytes = session::memoryLimitBytes({});
   compiling.order = session::OrderRule::Refuse;
   compiling.timesRuns = true;
+  compiling.roundStochastically = options.roundStochastically;
   const SessionOptions defaults;  // what the environment says about caching
   if (defaults.enableEngineCaching) compiling.cacheFolder = defaults.cachePath;
   impl_->program.compile(ir, compiling);
@@ -89,6 +92,20 @@ int64_t IrSession::ipus() const { return impl_->ipus; }
 void IrSession::load(DeviceInfo &device) {
   if (impl_->program.isLoaded()) return impl_->program.attach(device);
   impl_->program.load(device);
+  std::random_device source;
+  setRngState({source(), source()});
+}
+std::array<uint32_t, 2> IrSession::rngState() const {
+  impl_->program.requireLoaded("rngState");
+  std::array<uint32_t, 2> state{};
+  if (const int variable = impl_->program.findVariable(lower::kRngState); variable >= 0)
+    impl_->program.readVariable(variable, state.data());
+  return state;
+}
+void IrSession::setRngState(const std::array<uint32_t, 2> &state) {
+  impl_->program.requireLoaded("setRngState");
+  if (const int variable = impl_->program.findVariable(lower::kRngState); variable >= 0)
+    impl_->program.writeVariable(variable, state.data());
 }
 bool IrSession::hasVariable(const TensorId &id) const { return impl_->program.findVariable(id) >= 0; }
 void IrSession::writeVariable(const TensorId &id, const void *data) {

@@ -1,6 +1,7 @@
 // IrSession: runs a hand-written Ir (popxl, popart.ir): every op in reachable graphs executes, once per run; there is
 // no loop over batches. Each execution of a host load or store takes the next slice of its stream's buffer.
 #pragma once
+#include <array>
 #include <memory>
 #include <span>
 #include <string>
@@ -17,6 +18,7 @@ struct IrSessionOptions {
   DeviceType device = DeviceType::Cpu;
   int64_t transfers = 1;  // slices of each stream buffer and replica; a stream that runs past the last one starts again
   int replicas = 1;       // that run at the same time, each with its share of the threads
+  bool roundStochastically = false;  // results of 16-bit floats are rounded at random
 };
 
 // A compiled copy of an Ir; later changes of the Ir do not reach it. One thread at a time.
@@ -52,6 +54,10 @@ class IrSession {
   // Buffers in the order of inputs() and outputs(), each `transfers` times `replicas` slices in C order. Throws
   // popart::runtime_error when a user kernel failed or another run is going on.
   void run(std::span<const void *const> inputs, std::span<void *const> outputs);
+  // The state of stochastic rounding, which every run moves on; at first it is random. All 0, and no effect, where
+  // nothing is rounded at random. Throw runtime_error before load.
+  std::array<uint32_t, 2> rngState() const;
+  void setRngState(const std::array<uint32_t, 2> &state);
   RunStatistics statistics() const;  // of the runs since load
   std::string summary() const;       // memory and fallbacks, for people
 

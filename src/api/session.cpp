@@ -56,6 +56,7 @@ session::CompileOptions Session::Impl::compileOptions() const {
   compiling.maxMemoryBytes = session::memoryLimitBytes(options.engineOptions);
   if (options.enableInplaceAmbiguityChecking) compiling.order = session::OrderRule::Refuse;
   compiling.checkFloats = options.enableFloatingPointChecks;
+  compiling.roundStochastically = options.enableStochasticRounding;
   if (options.enableEngineCaching) compiling.cacheFolder = options.cachePath;
   compiling.cacheVariables = options.enableVariablesCaching;
   compiling.program = loadedProgram;
@@ -99,6 +100,7 @@ void Session::Impl::load() {
   weightsLoaded = false;
   firstRun = true;
   hasWeights = false;
+  writeRngState();
   const auto &variables = program.executable()->variables;
   for (size_t i = 0; i < variables.size(); ++i) {
     const auto host = hostWeights.find(variables[i].id);

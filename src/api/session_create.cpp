@@ -1,6 +1,7 @@
 // Creation of sessions: model → Ir → pipeline, with the checks that come first.
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <random>
 
 #include <popart/error.hpp>
@@ -157,6 +158,7 @@ struct SessionCreation : Session {
     impl->prepared.ir = std::move(ir);
     impl->initialiseHostWeights();
     impl->fillSizes();
+    startSeed(*impl);
     return impl;
   }
 
@@ -241,11 +243,12 @@ struct SessionCreation : Session {
   }
 
   static void startSeed(Session::Impl &impl) {
-    if (!impl.prepared.randomSeed) return;
     std::random_device source;
+    for (uint32_t &word : impl.seed) word = source();
+    impl.rngState = impl.seed;
+    if (!impl.prepared.randomSeed) return;
     TensorData &seed = impl.hostWeights.at(*impl.prepared.randomSeed);
-    auto *words = static_cast<uint32_t *>(seed.mutableData());
-    for (int i = 0; i < 2; ++i) words[i] = source();
+    std::memcpy(seed.mutableData(), impl.seed.data(), sizeof(impl.seed));
   }
 };
 

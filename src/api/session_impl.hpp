@@ -2,6 +2,7 @@
 // Invariant: hostWeights holds one plain value per variable of the Ir from creation on; device values exist only while
 // `program` is loaded.
 #pragma once
+#include <array>
 #include <optional>
 
 #include <popart/session.hpp>
@@ -39,6 +40,10 @@ struct Session::Impl {
   std::map<TensorId, TensorData> streamBuffers;  // what weightsToHost received: one value per group of replicas
   std::map<TensorId, TensorData> allReplicas;    // the same of all replicas, of variables that return them all
 
+  // What random numbers start from where the loaded program has no variables for it: the seed, and the state of
+  // stochastic rounding.
+  std::array<uint32_t, 2> seed{}, rngState{};
+
   session::CompiledProgram program;
   mutable ConstantHashes constantHashes;                // of the model; an Ir may have constants of a caller
   std::shared_ptr<const lower::Program> loadedProgram;  // of loadExecutable: prepareDevice runs no passes
@@ -55,6 +60,8 @@ struct Session::Impl {
     const auto found = tensorNames.find(name);
     return found == tensorNames.end() ? name : found->second;
   }
+  bool roundsStochastically() const;  // by option, or some ops by themselves
+  void writeRngState();               // rngState -> a loaded program that rounds at random
   // Variables that are weights or optimizer state, not optimizer scalars or the seed.
   bool isModelVariable(const TensorId &id) const;
   void initialiseHostWeights();  // from the values in the Ir

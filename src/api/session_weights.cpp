@@ -1,4 +1,4 @@
-// Weights, optimizer values and the random seed between host and device.
+// Weights and optimizer values between host and device. Random seeds are in session_random.cpp.
 #include <cstring>
 
 #include <popart/error.hpp>
@@ -167,42 +167,6 @@ std::vector<TensorId> Session::variableIds() const {
   for (const auto &entry : impl_->hostWeights)
     if (impl_->isModelVariable(entry.first)) ids.push_back(entry.first);
   return ids;
-}
-
-void Session::setRandomSeed(uint64_t seed) {
-  if (!impl_->prepared.randomSeed) {
-    logging::session::warn("session '{}': setRandomSeed has no effect: the program has no random operation",
-                           impl_->name);
-    return;
-  }
-  impl_->program.requireLoaded("setRandomSeed");
-  const uint32_t words[2] = {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)};
-  const TensorId &id = *impl_->prepared.randomSeed;
-  TensorData &host = impl_->hostWeights.at(id);
-  std::memcpy(host.mutableData(), words, sizeof(words));
-  if (const int variable = impl_->program.findVariable(id); variable >= 0)
-    impl_->program.writeVariable(variable, words);
-}
-
-uint64_t Session::getRandomSeed() {
-  if (!impl_->prepared.randomSeed) return 0;
-  impl_->program.requireLoaded("getRandomSeed");
-  uint32_t words[2] = {0, 0};
-  const TensorId &id = *impl_->prepared.randomSeed;
-  if (const int variable = impl_->program.findVariable(id); variable >= 0) impl_->program.readVariable(variable, words);
-  return words[0] | static_cast<uint64_t>(words[1]) << 32;
-}
-
-std::vector<uint32_t> Session::getRNGState() {
-  throw runtime_error(
-      "Session '{}': getRNGState needs SessionOptions::enableLoadAndOffloadRNGState. Use getRandomSeed instead",
-      impl_->name);
-}
-
-void Session::setRNGState(const std::vector<uint32_t>) {
-  throw runtime_error(
-      "Session '{}': setRNGState needs SessionOptions::enableLoadAndOffloadRNGState. Use setRandomSeed instead",
-      impl_->name);
 }
 
 void TrainingSession::updateOptimizerFromHost(const Optimizer *optimizer) {

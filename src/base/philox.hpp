@@ -37,8 +37,14 @@ inline uint32_t dropoutThreshold(float ratio) {
   return scaled >= 0x1p32 ? 0xffffffffu : static_cast<uint32_t>(scaled);
 }
 
-// Separate streams drawn from one seed, by the last counter word: seeds never share blocks with tensor elements.
-constexpr uint32_t kSeedStream = 1;
+// Separate streams drawn from one seed, by the last counter word: seeds and roundings never share blocks with tensor
+// elements.
+constexpr uint32_t kSeedStream = 1, kRoundingStream = 2;
+
+// Block `index` of stream `stream` of the roundings of `seed`.
+inline PhiloxBlock roundingBlock(PhiloxKey seed, uint64_t index, uint32_t stream) {
+  return philox4x32({static_cast<uint32_t>(index), static_cast<uint32_t>(index >> 32), stream, kRoundingStream}, seed);
+}
 
 // Seed number `modifier` made from `seed`: word 0 stays, word 1 is a draw keyed by (word 0, word 1 + modifier).
 inline PhiloxKey modifySeed(PhiloxKey seed, uint32_t modifier) {

@@ -26,12 +26,13 @@ struct Program {
 struct LowerOptions {
   // Ordered kernel providers; the first that accepts wins: {cpu, ref}.
   std::vector<const executable::Backend *> backends;
-  EvaluateOp evaluate;         // computes transposes of constants that no product reads; empty: they stay
-  int threads = 1;             // what kernels and scratch memory are planned for; results never depend on it
-  bool fuse = true;            // false: one kernel per op, plain layouts (tests compare both)
-  bool checkFloats = false;    // results are checked as the program runs (floating_point_checks.hpp)
-  bool keepText = false;       // fill Executable::loweredText
-  int64_t maxMemoryBytes = 0;  // 0: no limit; otherwise memory_allocation_err when the plan does not fit
+  EvaluateOp evaluate;               // computes transposes of constants that no product reads; empty: they stay
+  int threads = 1;                   // what kernels and scratch memory are planned for; results never depend on it
+  bool fuse = true;                  // false: one kernel per op, plain layouts (tests compare both)
+  bool checkFloats = false;          // results are checked as the program runs (floating_point_checks.hpp)
+  bool roundStochastically = false;  // 16-bit results are rounded at random (stochastic_rounding.hpp)
+  bool keepText = false;             // fill Executable::loweredText
+  int64_t maxMemoryBytes = 0;        // 0: no limit; otherwise memory_allocation_err when the plan does not fit
 };
 
 // The backends of the options.

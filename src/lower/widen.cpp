@@ -6,7 +6,6 @@
 namespace popart::lower {
 namespace {
 
-bool isHalf(DataType type) { return type == DataType::FLOAT16 || type == DataType::BFLOAT16; }
 TensorInfo widened(const TensorInfo &info) {
   return isHalf(info.dataType()) ? TensorInfo(DataType::FLOAT, info.shape()) : info;
 }
@@ -37,58 +36,53 @@ bool takesWidened(const Op &op, const executable::Backend &backend) {
   return backend.createKernel(request, reason) != nullptr;
 }
 
-class Widener {
- public:
-  Widener(Graph &graph, Op &op) : graph_(graph), op_(op) {}
+TensorIndex cast(const Op &op, TensorIndex t, DataType type) {
+  Graph &graph = op.getGraph();
+  if (graph.info(t).dataType() == type) return t;
+  return graph
+      .addConnectedOp(opDef("Cast"), {t}, {graph.freeId(graph.tensor(t).id + "/cast")},
+                      {{"to", int64_t{toOnnxDataType(type)}}}, inheritSettings(op, graph))
+      ->outputs()[0];
+}
 
-  void run() {
-    std::vector<TensorIndex> inputs;
-    for (TensorIndex t : op_.inputs()) inputs.push_back(t.valid() ? wide(t) : t);
-    std::vector<TensorId> ids(op_.outputCount());
-    for (int o = 0; o < op_.outputCount(); ++o)
-      if (op_.hasOutput(o)) ids[o] = graph_.freeId(op_.outId(o) + "/float32");
-    Op *made = graph_.addConnectedOp(op_.def(), inputs, ids, op_.attributes(), inheritSettings(op_, graph_));
-    const std::vector<TensorIndex> old = op_.outputs();
-    for (size_t o = 0; o < old.size(); ++o) {
-      if (!old[o].valid()) continue;
-      const TensorIndex narrow = cast(made->outputs()[o], graph_.info(old[o]).dataType());
-      graph_.replaceTensor(old[o], narrow);
-    }
-    graph_.moveConstraints(op_.index(), made->index());
-    graph_.eraseOpAndOutputs(op_.index());
-  }
-
- private:
-  TensorIndex wide(TensorIndex t) {
-    const Tensor &tensor = graph_.tensor(t);
-    if (!isHalf(tensor.info.dataType())) return t;
-    if (tensor.tensorType() != TensorType::Const) return cast(t, DataType::FLOAT);
-    const std::vector<double> values = tensor.tensorData().asDoubles();
-    const std::vector<float> floats(values.begin(), values.end());
-    return graph_.addConstant(graph_.freeId(tensor.id + "/float32"),
-                              TensorData::of<float>(tensor.info.shape(), floats));
-  }
-
-  TensorIndex cast(TensorIndex t, DataType type) {
-    if (graph_.info(t).dataType() == type) return t;
-    return graph_
-        .addConnectedOp(opDef("Cast"), {t}, {graph_.freeId(graph_.tensor(t).id + "/cast")},
-                        {{"to", int64_t{toOnnxDataType(type)}}}, inheritSettings(op_, graph_))
-        ->outputs()[0];
-  }
-
-  Graph &graph_;
-  Op &op_;
-};
+TensorIndex wide(const Op &op, TensorIndex t) {
+  Graph &graph = op.getGraph();
+  const Tensor &tensor = graph.tensor(t);
+  if (!isHalf(tensor.info.dataType())) return t;
+  if (tensor.tensorType() != TensorType::Const) return cast(op, t, DataType::FLOAT);
+  const std::vector<double> values = tensor.tensorData().asDoubles();
+  const std::vector<float> floats(values.begin(), values.end());
+  return graph.addConstant(graph.freeId(tensor.id + "/float32"), TensorData::of<float>(tensor.info.shape(), floats));
+}
 
 }  // namespace
+
+void computeInFloat(Op &op, Attributes attributes, const Narrow &narrow) {
+  Graph &graph = op.getGraph();
+  std::vector<TensorIndex> inputs;
+  for (TensorIndex t : op.inputs()) inputs.push_back(t.valid() ? wide(op, t) : t);
+  std::vector<TensorId> ids(op.outputCount());
+  for (int o = 0; o < op.outputCount(); ++o)
+    if (op.hasOutput(o)) ids[o] = graph.freeId(op.outId(o) + "/float32");
+  const Op *made = graph.addConnectedOp(op.def(), inputs, ids, std::move(attributes), inheritSettings(op, graph));
+  const std::vector<TensorIndex> old = op.outputs();
+  for (size_t o = 0; o < old.size(); ++o) {
+    if (!old[o].valid()) continue;
+    const TensorIndex fresh = made->outputs()[o];
+    const DataType type = graph.info(old[o]).dataType();
+    graph.replaceTensor(old[o], graph.info(fresh).dataType() == type ? fresh : narrow(fresh, type));
+  }
+  graph.moveConstraints(op.index(), made->index());
+  graph.eraseOpAndOutputs(op.index());
+}
 
 void widenHalves(Ir &flat, const executable::Backend &backend) {
   for (Graph *graph : flat.getAllGraphs())
     for (Op *op : graph->ops()) {
       std::string reason;
       if (!mayWiden(*op) || backend.supports(*op, reason)) continue;
-      if (op->def().hasDecomposition() || isSpatial(*op) || takesWidened(*op, backend)) Widener(*graph, *op).run();
+      if (op->def().hasDecomposition() || isSpatial(*op) || takesWidened(*op, backend))
+        computeInFloat(*op, op->attributes(), [&](TensorIndex t, DataType type) { return cast(*op, t, type); });
     }
 }
 

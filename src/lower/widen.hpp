@@ -2,14 +2,24 @@
 //   y = Op(x: FLOAT16)   becomes   y = Cast(Op(Cast(x, FLOAT)), FLOAT16)
 // Invariant: every value is rounded to 16 bits once per op of the program; shapes and element types at both ends stay.
 #pragma once
+#include <functional>
+
 #include <popart/ir.hpp>
 
 #include "executable/kernel.hpp"
 
 namespace popart::lower {
 
+inline bool isHalf(DataType type) { return type == DataType::FLOAT16 || type == DataType::BFLOAT16; }
+
+// Gives `wide`, a FLOAT result, the 16-bit type.
+using Narrow = std::function<TensorIndex(TensorIndex wide, DataType type)>;
+// Puts in the place of `op` the same op with `attributes` on operands in FLOAT; its FLOAT results that were 16-bit ones
+// are narrowed. Constants are converted here.
+void computeInFloat(Op &op, Attributes attributes, const Narrow &narrow);
+
 // Runs before decompositions, so that these compute in float32 as well. Ops that `backend` takes as they are, and those
-// it does not take in float32 either, stay. Constants are converted here.
+// it does not take in float32 either, stay.
 void widenHalves(Ir &flat, const executable::Backend &backend);
 
 }  // namespace popart::lower

@@ -39,12 +39,6 @@ bool sharded(const Options &options, RunMode) {
   return sharded((options.*Member).location);
 }
 
-bool halfPartials(const Options &options, RunMode) {
-  std::string text = options.partialsTypeMatMuls;
-  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
-  return text == "half";
-}
-
 constexpr const char *kCallsCopyNothing = "Calls copy nothing here.";
 constexpr const char *kDotLook = "dot files show every operation, by type, one file per graph. Leave it at its default";
 constexpr const char *kStaysWhole = "the tensors stay whole on every replica. Leave them unsharded";
@@ -191,16 +185,17 @@ constexpr OptionRow kRows[] = {
     {"enableFloatingPointChecks", Built, nullptr, "",
      "A run ends with an error at the first operator whose result holds a NaN or an infinity that none of its operands "
      "held. Every value is read once more; without it nothing is."},
-    {"enableStochasticRounding", Refused, given<&Options::enableStochasticRounding>, "`True`",
-     "results are rounded to nearest even. Leave it off"},
-    {"_enableRngStateManagement", NoEffect, nullptr, "", "Random numbers depend on the seed alone."},
-    {"enableLoadAndOffloadRNGState", Refused, given<&Options::enableLoadAndOffloadRNGState>, "`True`",
-     "random numbers depend on the seed alone. Use setRandomSeed and getRandomSeed"},
+    {"enableStochasticRounding", Built, nullptr, "",
+     "Results in FLOAT16 and BFLOAT16 are rounded at random, unbiased. Draws depend on the seed, the run, the operator "
+     "and the element only. The node attribute `__stochastic_rounding_method` decides for one operator: 0 rounds to "
+     "nearest; 1 and 2 round at random, without the option too."},
+    {"_enableRngStateManagement", NoEffect, nullptr, "", "The state of rounding is a variable of the program."},
+    {"enableLoadAndOffloadRNGState", Built, nullptr, "", "`getRNGState` and `setRNGState` need it."},
     {"enableFullyConnectedPass", NoEffect, nullptr, "", "A hint for products on tiles."},
     {"enableSerializedMatmuls", Built, nullptr, "",
      "`False`: products that `setSerializeMatMul` marks are not cut into parts. C++ only."},
-    {"partialsTypeMatMuls", Warned, halfPartials, "`half`",
-     "products add up in FLOAT, which is not slower here. Leave it empty"},
+    {"partialsTypeMatMuls", NoEffect, nullptr, "",
+     "Products add up in FLOAT, which is at least as exact as `half` and not slower."},
     {"enableStableNorm", NoEffect, nullptr, "", "Norms are always computed in the stable form."},
     {"groupNormStridedChannelGrouping", Refused, given<&Options::groupNormStridedChannelGrouping>, "`True`",
      "group normalisation groups neighbouring channels. Leave it off"},

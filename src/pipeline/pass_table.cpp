@@ -18,6 +18,7 @@
 #include "lower/loop_rows.hpp"
 #include "lower/order_updates.hpp"
 #include "lower/pack_constants.hpp"
+#include "lower/stochastic_rounding.hpp"
 #include "lower/widen.hpp"
 #include "patterns/pattern.hpp"
 #include "pipeline/passes.hpp"
@@ -58,6 +59,9 @@ bool copyingBetweenIpus(const PassContext &c) {
 }
 bool pipeliningTraining(const PassContext &c) { return pipelining(c) && c.trains(); }
 bool checkingFloats(const PassContext &c) { return c.lowering.checkFloats; }
+bool roundingStochastically(const PassContext &c) {
+  return c.lowering.roundStochastically || lower::hasRoundingHints(c.ir());
+}
 bool serialisingProducts(const PassContext &c) { return c.request.options.serialiseProducts; }
 bool outlining(const PassContext &c) { return c.request.options.outlineThreshold.has_value(); }
 bool fusing(const PassContext &c) { return c.lowering.fuse; }
@@ -167,6 +171,7 @@ void flatten(PassContext &c) {
 void simplify(PassContext &c) { lower::simplify(c.ir()); }
 void addFloatingPointChecks(PassContext &c) { lower::addFloatingPointChecks(c.ir()); }
 void foldLargeTransposes(PassContext &c) { lower::foldLargeTransposes(c.ir(), c.lowering.evaluate); }
+void roundStochastically(PassContext &c) { lower::roundStochastically(c.ir(), c.lowering.roundStochastically); }
 void widenHalves(PassContext &c) { lower::widenHalves(c.ir(), c.device()); }
 void decompose(PassContext &c) { lower::decompose(c.ir(), c.device()); }
 void joinPartsEarly(PassContext &c) { lower::joinPartsEarly(c.ir()); }
@@ -242,6 +247,8 @@ constexpr Pass kPasses[] = {
      addFloatingPointChecks},
     {"foldLargeTransposes", "compute transposes of constants that products read", Phase::Flatten, always,
      foldLargeTransposes},
+    {"roundStochastically", "round 16-bit results at random", Phase::Flatten, roundingStochastically,
+     roundStochastically},
     {"widenHalves", "compute in float32 what has no 16-bit kernel", Phase::Flatten, always, widenHalves},
     {"decompose", "expand operators without a kernel on the device", Phase::Flatten, always, decompose},
     {"simplify", "remove what computes nothing", Phase::Flatten, always, simplify},

@@ -79,7 +79,8 @@ ProgramDescription describeProgram(const Ir &ir, const CompileOptions &options, 
   ProgramDescription d{"", targetOf(options), options.threads};
   ValueTable values;
   std::string text = "popart " + core::versionString() + "\n" + d.target + "\n" + toText(d.threads) + " threads\n" +
-                     (options.checkFloats ? "floating point checks\n" : "");
+                     (options.checkFloats ? "floating point checks\n" : "") +
+                     (options.roundStochastically ? "stochastic rounding\n" : "");
   ConstantHashes fresh;
   const KnownHashes &known = (options.constants ? *options.constants : fresh).of(ir, options.threads);
   d.key = fingerprintOf(text + printWithTable(ir, values, false, &known));
@@ -116,6 +117,7 @@ void CompiledProgram::compile(const Ir &ir, const CompileOptions &options) {
   lowering.evaluate = options.evaluate;
   lowering.threads = options.threads;
   lowering.checkFloats = options.checkFloats;
+  lowering.roundStochastically = options.roundStochastically;
   lowering.maxMemoryBytes = options.maxMemoryBytes / options.replicas;
   checkTensorsFit(ir);
   checkGroups(ir, options.replicas);

@@ -38,6 +38,7 @@ struct CompileOptions {
   int64_t maxMemoryBytes = 0;                        // of all replicas together; 0: no limit
   OrderRule order = OrderRule::Accept;
   bool checkFloats = false;             // runs end with runtime_error at the first op that makes a NaN or an infinity
+  bool roundStochastically = false;     // results of 16-bit floats are rounded at random
   bool timesRuns = false;               // two looks at the clock cost more than an empty program
   std::string cacheFolder;              // where compiled programs are looked for and kept; empty: nowhere
   bool cacheVariables = true;           // kept programs have the first values of their variables with them

@@ -1,4 +1,5 @@
-// Dropout, its gradient, and uniform random numbers of float32 tensors: the reference's bits, drawn in bulk.
+// Dropout, its gradient, uniform random numbers of float32 tensors, and rounding at random: the reference's bits, drawn
+// in bulk.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -87,8 +88,36 @@ std::unique_ptr<executable::Kernel> createUniform(const KernelRequest &request, 
   return std::make_unique<UniformKernel>(y.nelms(), request.op->attrFloat("low"), request.op->attrFloat("high"));
 }
 
-constexpr Entry kEntries[] = {
-    {"Dropout", createDropout}, {"DropoutGrad", createDropout}, {"RandomUniform", createUniform}};
+class RoundingKernel final : public executable::HostKernel {
+ public:
+  RoundingKernel(int64_t elements, uint32_t stream, bool toHalf)
+      : elements_(elements), stream_(stream), toHalf_(toHalf) {}
+  std::string name() const override { return "stochastic rounding"; }
+  int tasks() const override { return tasksOf(elements_); }
+  void run(const KernelArgs &args, int task) const noexcept override {
+    const int64_t begin = task * kPerTask, count = std::min(kPerTask, elements_ - begin);
+    if (count <= 0) return;
+    roundElements({keyOf(args.in[1]), stream_, toHalf_}, static_cast<uint64_t>(begin / 4),
+                  static_cast<const float *>(args.in[0]) + begin, static_cast<uint16_t *>(args.out[0]) + begin, count);
+  }
+
+ private:
+  int64_t elements_;
+  uint32_t stream_;
+  bool toHalf_;
+};
+
+std::unique_ptr<executable::Kernel> createRounding(const KernelRequest &request, std::string &reason) {
+  if (!allPlain(request, reason)) return nullptr;
+  const TensorInfo &y = request.outputs[0].info;
+  return std::make_unique<RoundingKernel>(y.nelms(), static_cast<uint32_t>(request.op->attrInt("stream")),
+                                          y.dataType() == DataType::FLOAT16);
+}
+
+constexpr Entry kEntries[] = {{"Dropout", createDropout},
+                              {"DropoutGrad", createDropout},
+                              {"RandomUniform", createUniform},
+                              {"RoundStochastically", createRounding}};
 
 }  // namespace
 

@@ -9,6 +9,7 @@
 #include "backends/ref/element.hpp"
 #include "backends/ref/families.hpp"
 #include "base/philox.hpp"
+#include "base/stochastic_rounding.hpp"
 
 namespace popart::ref {
 namespace {
@@ -104,6 +105,18 @@ void shapedDropout(const Context &c) {
   }
 }
 
+void roundStochastically(const Context &c) {
+  const PhiloxKey seed = seedOf(c.in[1]);
+  const auto stream = static_cast<uint32_t>(c.op.attrInt("stream"));
+  const bool isHalf = c.out[0].info.dataType() == DataType::FLOAT16;
+  const float *x = c.in[0].as<const float>();
+  uint16_t *y = c.out[0].as<uint16_t>();
+  for (int64_t i = 0; i < c.in[0].size(); ++i) {
+    const float uniform = uniformFromWord(roundingBlock(seed, static_cast<uint64_t>(i / 4), stream)[i % 4]);
+    y[i] = isHalf ? roundToHalfBits(x[i], uniform) : roundToBFloat16Bits(x[i], uniform);
+  }
+}
+
 void writeSeed(const View &out, PhiloxKey seed) {
   out.as<uint32_t>()[0] = seed[0];
   out.as<uint32_t>()[1] = seed[1];
@@ -130,6 +143,7 @@ constexpr Entry kEntries[] = {
     {"DropoutGrad", dropMasked},
     {"ShapedDropout", shapedDropout},
     {"ShapedDropoutGrad", shapedDropout},
+    {"RoundStochastically", roundStochastically},
     {"GetRandomSeed", getRandomSeed},
     {"ModifyRandomSeed", modifyRandomSeed},
     {"ReplicaRandomSeed", replicaRandomSeed},

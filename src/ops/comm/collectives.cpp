@@ -109,6 +109,7 @@ void addScatterGather(OpDefs &rows) {
           .doc("Reduction of the flattened tensor; member i of the group gets chunk i of ceil(n / group_size)."));
   rows.push_back(
       collectiveRow("ReplicatedAllGather")
+          .cost(movesData())
           .attrOptional("shape", AttributeType::Ints)
           .infer([](InferContext &c) {
             requireCollective(c);

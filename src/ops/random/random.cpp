@@ -121,6 +121,31 @@ void addSeeds(OpDefs &rows) {
                      .doc("Word 0 of the seed, and a draw keyed by (word 0, word 1 + modifier)."));
 }
 
+constexpr TypeSet kRoundedTypes = typeBit(DataType::FLOAT16) | typeBit(DataType::BFLOAT16);
+
+void addRounding(OpDefs &rows) {
+  rows.push_back(OpDef("ai.graphcore", "RoundStochastically", {1})
+                     .input("x", typeBit(DataType::FLOAT))
+                     .input("seed", kSeedType)
+                     .output("y")
+                     .attrRequired("to", AttributeType::Int)
+                     .attr("stream", int64_t{0})
+                     .infer([](InferContext &c) {
+                       requireSeed(c, 1);
+                       const DataType to = typeOfAttribute(c, "to");
+                       c.require((typeBit(to) & kRoundedTypes) != 0, "it rounds to FLOAT16 or BFLOAT16: got {}", to);
+                       const int64_t stream = c.attrInt("stream");
+                       c.require(stream >= 0 && stream < int64_t{1} << 32, "stream must lie in [0, 2^32): got {}",
+                                 stream);
+                       c.out(0, to, c.shape(0));
+                     })
+                     .traits(Trait::Random | Trait::Internal)
+                     .notOnnx()
+                     .noGrad("it is made after differentiation")
+                     .doc("Rounding at random to the type with ONNX number `to`: unbiased, a function of seed, stream "
+                          "and position."));
+}
+
 }  // namespace
 
 OpDefs randomOps() {
@@ -136,6 +161,7 @@ OpDefs randomOps() {
                      .doc("RandomUniform of the input's shape."));
   addBernoulli(rows);
   addSeeds(rows);
+  addRounding(rows);
   return rows;
 }
 

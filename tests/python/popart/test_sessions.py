@@ -211,6 +211,6 @@ def test_state_errors():
 def test_options_not_supported_yet_are_refused_by_name():
     builder, probs, _, _ = make_mlp()
     options = popart.SessionOptions()
-    options.enableStochasticRounding = True
-    with pytest.raises(popart.popart_exception, match="SessionOptions::enableStochasticRounding is not supported yet"):
+    options.customCodelets = ["codelet.cpp"]
+    with pytest.raises(popart.popart_exception, match="SessionOptions::customCodelets is not supported yet"):
         popart.InferenceSession(builder.getModelProto(), popart.DataFlow(1, [probs]), cpu(), userOptions=options)

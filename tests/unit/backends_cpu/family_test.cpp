@@ -83,5 +83,19 @@ TEST(CpuLoss, AgreesWithReference) {
     }
 }
 
+TEST(CpuRandom, RoundingHasTheReferencesBits) {
+  for (int64_t to : {10, 16})  // FLOAT16, BFLOAT16
+    for (int64_t elements : {0, 1, 63, 64, 40001}) {
+      std::vector<float> x = test::numbers(elements, 7);
+      for (size_t i = 0; i < x.size(); i += 7) x[i] *= i % 2 == 0 ? 1e-6f : 1e4f;
+      const TensorData seed = TensorData::of<uint32_t>({2}, std::vector<uint32_t>{11, 12});
+      compare({"RoundStochastically",
+               {{"to", to}, {"stream", int64_t{3}}},
+               {TensorData::of<float>({elements}, x), seed},
+               1},
+              0);
+    }
+}
+
 }  // namespace
 }  // namespace popart

@@ -105,6 +105,20 @@ TEST(Random, bernoulli_draws_ones_with_the_given_probability) {
   EXPECT_NEAR(mean(v), 0.25, 0.02);
 }
 
+TEST(Random, rounding_is_unbiased_and_depends_on_seed_and_stream) {
+  const std::vector<float> x(40000, 1.0f + 0x1p-12f);  // a quarter of the way to the next FLOAT16
+  const auto rounded = [&](std::vector<uint32_t> seed, int64_t stream) {
+    return valuesOf(evaluateOp("RoundStochastically", {{"to", int64_t{10}}, {"stream", stream}},
+                               {floats({40000}, x), words(std::move(seed))})[0]);
+  };
+  const Values a = rounded({5, 6}, 0);
+  EXPECT_NEAR(mean(a), 1.0 + 0x1p-12, 5 * std::sqrt(0.25 * 0.75 / 40000) * 0x1p-10);
+  EXPECT_EQ(a, rounded({5, 6}, 0));
+  EXPECT_NE(a, rounded({5, 7}, 0));
+  EXPECT_NE(a, rounded({5, 6}, 1));
+  EXPECT_THROW(evaluateOp("RoundStochastically", {{"to", int64_t{1}}}, {floats({1}, {1}), words({5, 6})}), error);
+}
+
 TEST(Random, seed_ops_advance_and_modify) {
   const TensorData seed = words({5, 6});
   EXPECT_NE(valuesOf(evaluateOp("GetRandomSeed", {}, {seed})[0]), (Values{5, 6}));

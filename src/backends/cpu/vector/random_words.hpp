@@ -1,4 +1,4 @@
-// Philox words in bulk (base/philox.hpp), and dropout from them; compiled per instruction set.
+// Philox words in bulk (base/philox.hpp), dropout and rounding with them; compiled per instruction set.
 // Invariant: element i uses word i % 4 of block i / 4, as the reference does: the same bits, however ranges are cut.
 #pragma once
 #include <cstdint>
@@ -19,5 +19,14 @@ struct DropoutRule {
 };
 void dropElements(const DropoutRule &rule, uint64_t firstBlock, const float *x, float *y, bool *mask,
                   int64_t count) noexcept;
+
+// y[i] = bits of x[i] rounded at random (base/stochastic_rounding.hpp), to FLOAT16, else BFLOAT16. Element 0 uses word
+// 0 of block firstBlock of the stream.
+struct RoundingRule {
+  PhiloxKey key{};
+  uint32_t stream = 0;
+  bool toHalf = true;
+};
+void roundElements(const RoundingRule &rule, uint64_t firstBlock, const float *x, uint16_t *y, int64_t count) noexcept;
 
 }  // namespace popart::cpu

@@ -1,0 +1,50 @@
+"""``ir._pb_ir.getSessionOptions()``: the options of a program, which `popxl.Session` reads when it is made."""
+
+import warnings
+from enum import Enum
+from typing import Any
+
+from popart_core import SessionOptions
+from popart_core import _ir as _core
+
+# What popxl.Session follows; beside these partialsTypeMatMuls is checked by popxl.ops.
+_HEEDED = (
+    "enableStochasticRounding",
+    "enableLoadAndOffloadRNGState",
+    "throwIfLog2ScaleTensorNotInRange",
+    "partialsTypeMatMuls",
+)
+
+
+def _new_options() -> SessionOptions:
+    options = SessionOptions()
+    options.enableExplicitMainLoops = True
+    options.useHostCopyOps = True
+    return options
+
+
+def get_session_options(self: Any) -> SessionOptions:
+    """Return the options, which the program may change."""
+    if not hasattr(self, "_session_options"):
+        self._session_options = _new_options()
+    return self._session_options
+
+
+def unheeded_options(pb_ir: Any) -> list[str]:
+    """Names of options that a program has changed and that would change its results or memory in other sessions."""
+    given = getattr(pb_ir, "_session_options", None)
+    if given is None:
+        return []
+    fresh, table = _new_options(), type(given)
+    names = [n for n in dir(given) if isinstance(getattr(table, n), property) and n not in _HEEDED]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # older names of options
+        changed = [n for n in names if _differ(getattr(given, n), getattr(fresh, n))]
+    return [n for n in changed if not (getattr(table, n).__doc__ or "").startswith("no effect")]
+
+
+def _differ(a: Any, b: Any) -> bool:
+    return isinstance(a, (bool, int, float, str, Enum)) and a != b
+
+
+_core.Ir.getSessionOptions = get_session_options

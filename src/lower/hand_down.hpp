@@ -1,0 +1,11 @@
+// Values of a graph made known to a graph that one of its ops runs, in programs that are flat already.
+#pragma once
+#include <popart/ir.hpp>
+
+namespace popart::lower {
+
+// Adds `t` to what `caller`, a Loop or an If, hands to `callee`, its body or one of its branches. Loops carry it
+// unchanged. Returns the callee's input.
+TensorIndex handDown(Op &caller, Graph &callee, TensorIndex t);
+
+}  // namespace popart::lower
