@@ -3,6 +3,8 @@
 
 #include "bindings.hpp"
 
+#include "executable/run_context.hpp"
+
 namespace popart::python {
 namespace {
 
@@ -40,7 +42,9 @@ void bindExceptions(nb::module_ &m) {
   makeClass(m, "poplibs_exception", nb::handle(PyExc_Exception));
   nb::object poplar = makeClass(m, "poplar_exception", nb::handle(PyExc_Exception));
   nb::object poplarRuntime = makeClass(m, "poplar_runtime_error", poplar);
-  makeClass(m, "poplar_application_runtime_error", poplarRuntime);
+  nb::object application =
+      nb::exception<executable::application_error>(m, "poplar_application_runtime_error", poplarRuntime);
+  application.attr("__doc__") = "A log2 scale of FLOAT8 values that is out of range.";
   nb::object system = makeClass(m, "poplar_system_runtime_error", poplarRuntime);
   makeClass(m, "poplar_recoverable_runtime_error", system);
   makeClass(m, "poplar_unrecoverable_runtime_error", system);

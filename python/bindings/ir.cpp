@@ -480,6 +480,7 @@ void bindSession(nb::module_ &m) {
              options.transfers = transfers;
              options.replicas = replicas;
              options.roundStochastically = sessionOptions.enableStochasticRounding;
+             options.checkLog2Scales = sessionOptions.throwIfLog2ScaleTensorNotInRange;
              ReleaseGil released;
              new (self) IrSession(ir, options);
            })

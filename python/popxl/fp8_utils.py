@@ -43,7 +43,7 @@ def host_pow2scale_cast_to_fp8(
         src: float16, float32 or float64 data of any shape.
         dtype: float8_143 (default) or float8_152.
         log2_scale: power of two applied before rounding.
-        nan_on_overflow: overflow gives NaN (True) or the largest value.
+        nan_on_overflow: overflow gives NaN (True) or the largest value; infinities are NaN in any case.
 
     Returns:
         Structured array of the same shape.
@@ -66,7 +66,7 @@ def host_pow2scale_cast_to_fp8(
     )
     codes = np.where((scaled < 0) & (codes != 0), codes + 128, codes)
     overflow = rounded > largest
-    codes = np.where(np.isnan(scaled) | (overflow & nan_on_overflow), 0x80, codes)
+    codes = np.where(~np.isfinite(scaled) | (overflow & nan_on_overflow), 0x80, codes)
     return codes.astype(np.uint8).view(dtype.as_numpy()).reshape(array.shape)
 
 
@@ -89,6 +89,8 @@ def host_pow2scale_cast_from_fp8(src: np.ndarray, dtype: _dtype = None, log2_sca
 def host_fp8_mse_scale(src: Any, dtype: _dtype = None) -> tuple[float, int]:
     """Find the power of two that loses least when `src` is rounded to fp8.
 
+    Of scales that lose the same, the one that brings the data nearest to the middle of the exponent range.
+
     Returns:
         (mean square error, log2 scale in -31..31).
 
@@ -100,13 +102,14 @@ def host_fp8_mse_scale(src: Any, dtype: _dtype = None) -> tuple[float, int]:
     if array.dtype not in (np.float16, np.float32):
         raise RuntimeError(f"Expected float16 or float32 data: got {array.dtype}.")
     reference = array.astype(np.float64)
-    best = (np.inf, 0)
+    exponents = np.log2(np.abs(reference[np.isfinite(reference) & (reference != 0)]))
+    middle = (exponents.max() + exponents.min()) / 2 if exponents.size else 0.0  # normal exponents are -e to e
+    best = (np.inf, np.inf, 0)
     for scale in sorted(range(-31, 32), key=abs):
         cast = host_pow2scale_cast_to_fp8(reference, dtype, scale, nan_on_overflow=False)
         error = float(np.mean((host_pow2scale_cast_from_fp8(cast, dtypes.float64, -scale) - reference) ** 2))
-        if error < best[0]:
-            best = (error, scale)
-    return best
+        best = min(best, (error, abs(middle + scale), scale), key=lambda found: found[:2])
+    return best[0], best[2]
 
 
 def host_fp8_mse_scale_pb(src: Any, dtype: _dtype) -> int:

@@ -74,6 +74,7 @@ IrSession::IrSession(const Ir &ir, const IrSessionOptions &options) : impl_(std:
   compiling.order = session::OrderRule::Refuse;
   compiling.timesRuns = true;
   compiling.roundStochastically = options.roundStochastically;
+  compiling.checkLog2Scales = options.checkLog2Scales;
   const SessionOptions defaults;  // what the environment says about caching
   if (defaults.enableEngineCaching) compiling.cacheFolder = defaults.cachePath;
   impl_->program.compile(ir, compiling);

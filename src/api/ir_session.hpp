@@ -19,6 +19,7 @@ struct IrSessionOptions {
   int64_t transfers = 1;  // slices of each stream buffer and replica; a stream that runs past the last one starts again
   int replicas = 1;       // that run at the same time, each with its share of the threads
   bool roundStochastically = false;  // results of 16-bit floats are rounded at random
+  bool checkLog2Scales = true;       // runs end where a log2 scale of FLOAT8 values is out of range
 };
 
 // A compiled copy of an Ir; later changes of the Ir do not reach it. One thread at a time.

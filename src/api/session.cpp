@@ -57,6 +57,7 @@ session::CompileOptions Session::Impl::compileOptions() const {
   if (options.enableInplaceAmbiguityChecking) compiling.order = session::OrderRule::Refuse;
   compiling.checkFloats = options.enableFloatingPointChecks;
   compiling.roundStochastically = options.enableStochasticRounding;
+  compiling.checkLog2Scales = options.throwIfLog2ScaleTensorNotInRange;
   if (options.enableEngineCaching) compiling.cacheFolder = options.cachePath;
   compiling.cacheVariables = options.enableVariablesCaching;
   compiling.program = loadedProgram;

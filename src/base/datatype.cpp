@@ -31,7 +31,7 @@ constexpr std::array<DataTypeInfo, kDataTypeCount> kTypes = {{
 }};
 
 // ONNX TensorProto.DataType number of each type; 0 where ONNX has none.
-constexpr std::array<int, kDataTypeCount> kOnnxNumbers = {2, 3, 0,  0,  4,  5,  6,  7, 12, 13,
+constexpr std::array<int, kDataTypeCount> kOnnxNumbers = {2, 3, 18, 20, 4,  5,  6,  7, 12, 13,
                                                           9, 1, 10, 16, 11, 14, 15, 8, 0};
 
 }  // namespace

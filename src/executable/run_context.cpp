@@ -43,6 +43,9 @@ std::string describe(const ValueFailure &f) {
       return notFinite(f, "NaN");
     case FailureKind::Infinity:
       return notFinite(f, "an infinity");
+    case FailureKind::Log2Scale:
+      return ": the log2 scale is out of range: got " + toText(f.value) + ", expected " + toText(f.low) + " to " +
+             toText(f.high) + ". Change it, or turn throwIfLog2ScaleTensorNotInRange off";
   }
   return "";
 }
@@ -82,6 +85,12 @@ std::string RunContext::message(const std::string &step) const {
   if (first_.subject) return first_.subject + describe(first_);
   const bool isAlone = !first_.type || step.rfind(std::string(first_.type) + " ", 0) == 0;
   return (isAlone ? step : std::string(first_.type) + " in " + step) + describe(first_);
+}
+
+void RunContext::raise(const std::string &step) const {
+  const std::string text = message(step);
+  if (state_ == State::Value && first_.kind == FailureKind::Log2Scale) throw application_error("{}", text);
+  throw runtime_error("{}", text);
 }
 
 void RunContext::clear() noexcept {

@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <string>
 
+#include <popart/error.hpp>
+
 namespace popart::executable {
 
 class Collectives;
@@ -21,6 +23,12 @@ enum class FailureKind : uint8_t {
   QuotientOverflow,  // the smallest integer divided by -1
   NotANumber,        // in a result whose operands had none
   Infinity,          // the same
+  Log2Scale,         // of FLOAT8 values: expected low to high
+};
+
+// What a device itself refuses in the midst of a run; poplar_application_runtime_error in Python.
+class application_error : public runtime_error {
+  using runtime_error::runtime_error;
 };
 
 // A value outside its domain. Plain data, so that a report allocates nothing.
@@ -54,6 +62,8 @@ class alignas(64) RunContext {
   // A failure with a message: the exception of a user's kernel. The first one is kept.
   void reportText(const std::string &op, const char *what) noexcept;
 
+  // Throws runtime_error with the message about a step (application_error for what a device itself refuses).
+  [[noreturn]] void raise(const std::string &step) const;
   bool hasFailure() const noexcept { return state_ != State::Good; }
   // Whether this context's failure comes before the other's; both have one.
   bool precedes(const RunContext &other) const noexcept;

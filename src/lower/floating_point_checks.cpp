@@ -6,6 +6,9 @@
 namespace popart::lower {
 namespace {
 
+// FLOAT8 is looked at where it becomes wider.
+bool isWatched(DataType type) { return (typeBit(type) & kFloats) != 0; }
+
 bool computes(const Op &op) {
   return !op.has(Trait::Call | Trait::HostIo | Trait::SideEffect | Trait::View | Trait::Init);
 }
@@ -18,7 +21,7 @@ class Watcher {
     for (Op *op : graph_.ops()) {
       if (!computes(*op)) continue;
       for (OutIndex o = 0; o < op->outputCount(); ++o)
-        if (op->hasOutput(o) && isFloatingPoint(op->outInfo(o).dataType())) watch(*op, o);
+        if (op->hasOutput(o) && isWatched(op->outInfo(o).dataType())) watch(*op, o);
     }
   }
 
@@ -26,8 +29,7 @@ class Watcher {
   void watch(const Op &op, OutIndex output) {
     std::vector<TensorIndex> positions{positionsIn(op.outputs()[output], op)};
     for (InIndex i = 0; i < op.inputCount(); ++i)
-      if (op.hasInput(i) && isFloatingPoint(op.inInfo(i).dataType()))
-        positions.push_back(positionsIn(op.inputs()[i], op));
+      if (op.hasInput(i) && isWatched(op.inInfo(i).dataType())) positions.push_back(positionsIn(op.inputs()[i], op));
     graph_.addConnectedOp(opDef("FloatingPointCheck"), positions, {},
                           {{"checked_op", op.debugName()}, {"tensor", op.outId(output)}}, inheritSettings(op, graph_));
   }

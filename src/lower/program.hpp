@@ -31,6 +31,7 @@ struct LowerOptions {
   bool fuse = true;                  // false: one kernel per op, plain layouts (tests compare both)
   bool checkFloats = false;          // results are checked as the program runs (floating_point_checks.hpp)
   bool roundStochastically = false;  // 16-bit results are rounded at random (stochastic_rounding.hpp)
+  bool checkLog2Scales = true;       // runs end where a log2 scale of FLOAT8 values is out of range
   bool keepText = false;             // fill Executable::loweredText
   int64_t maxMemoryBytes = 0;        // 0: no limit; otherwise memory_allocation_err when the plan does not fit
 };

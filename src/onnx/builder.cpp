@@ -6,6 +6,7 @@
 
 #include <popart/error.hpp>
 #include <popart/logging.hpp>
+#include <popart/opdef.hpp>
 
 #include "base/nearest.hpp"
 #include "ir/facts.hpp"
@@ -268,12 +269,18 @@ std::vector<TensorId> ModelBuilder::knownInputs(const std::string &type, const s
 
 namespace {
 
+// The scale of FLOAT8 operands is an input that ONNX's operators do not have.
+int scaleInputs(const std::string &type) {
+  const OpDef *row = findOpDef(type);
+  return row && !row->inputs().empty() && row->inputs().back().name == "log2_scale" ? 1 : 0;
+}
+
 void requireArity(const std::string &domain, const std::string &type, size_t inputs, size_t outputs) {
   if (domain != "ai.onnx") return;
   const auto arity = findArity(type);
   check(arity.has_value(), "Builder: ai.onnx has no operator '{}'", type);
   const auto in = static_cast<int>(inputs), out = static_cast<int>(outputs);
-  check(in >= arity->minInputs && (arity->maxInputs < 0 || in <= arity->maxInputs),
+  check(in >= arity->minInputs && (arity->maxInputs < 0 || in <= arity->maxInputs + scaleInputs(type)),
         "Builder: {}: wrong number of inputs: got {}, expected {} to {}", type, in, arity->minInputs,
         arity->maxInputs < 0 ? std::string("any number") : std::to_string(arity->maxInputs));
   check(arity->maxOutputs < 0 || out <= arity->maxOutputs, "Builder: {}: too many outputs: got {}, expected at most {}",

@@ -22,6 +22,7 @@ constexpr Family kFamilies[] = {
     ops::comparisonOps,
     ops::variadicOps,
     ops::castOps,
+    ops::float8Ops,
     ops::whereOps,
     ops::reduceOps,
     ops::orderOps,

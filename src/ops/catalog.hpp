@@ -37,6 +37,7 @@ OpDefs dynamicOps();  // DynamicSlice, DynamicUpdate, …
 
 // ---- nn
 OpDefs matMulOps();     // MatMul
+OpDefs float8Ops();     // Pow2ScaleThenCast, CastThenPow2Scale
 OpDefs softmaxOps();    // Softmax, LogSoftmax, Hardmax
 OpDefs convOps();       // Conv, ConvTranspose
 OpDefs poolOps();       // MaxPool, AveragePool, LpPool, Global…Pool

@@ -33,6 +33,11 @@ void inferBroadcast(InferContext &c) {
 void inferBroadcastBool(InferContext &c) { c.out(0, DataType::BOOL, broadcastShape(c, 0, c.inputCount())); }
 void inferLikeBool(InferContext &c) { c.out(0, DataType::BOOL, c.shape(0)); }
 
+void requireLog2Scale(const InferContext &c, int input) {
+  c.require(c.type(input) == DataType::INT32 && c.in(input).nelms() == 1,
+            "the log2 scale must be an INT32 scalar: got {}", c.in(input));
+}
+
 DataType typeOfAttribute(const InferContext &c, std::string_view name) {
   const int64_t number = c.attrInt(name);
   c.require(number >= 0 && number < 1000, "attribute '{}': there is no element type with ONNX number {}", name, number);

@@ -7,6 +7,13 @@
 
 namespace popart::ops {
 
+constexpr TypeSet kFloat8Types = typeBit(DataType::FLOAT8_143) | typeBit(DataType::FLOAT8_152);
+// What can be stored and moved.
+constexpr TypeSet kStoredTypes = kAllTypes | kFloat8Types;
+
+// Fails unless input `input` is an INT32 scalar.
+void requireLog2Scale(const InferContext &c, int input);
+
 // Output 0 has the NumPy-broadcast shape of all connected inputs from `first` on and the type of input `first`.
 void inferBroadcast(InferContext &c);
 // As inferBroadcast, with BOOL elements.

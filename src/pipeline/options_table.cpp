@@ -264,10 +264,9 @@ constexpr OptionRow kRows[] = {
      "`prepareDevice` refuses programs whose result depends on an order that nothing fixes."},
     {"createImplicitPipeliningFwdOnlyProgram", Built, nullptr, "",
      "Training: `run(\"implicitPipeliningFwdOnly\", stepio)` runs the forward pass alone over the micro-batches of a "
-     "step, "
-     "with the weights as they are, and returns the anchors that belong to it. The weights are in memory twice."},
-    {"throwIfLog2ScaleTensorNotInRange", NoEffect, nullptr, "",
-     "Of FLOAT8 operators, which are refused as not supported yet."},
+     "step, with the weights as they are, and returns the anchors that belong to it. The weights are in memory twice."},
+    {"throwIfLog2ScaleTensorNotInRange", Built, nullptr, "",
+     "A run ends with an error where a log2 scale of FLOAT8 values does not lie in [-32, 32)."},
     {"enableConstantFoldingOfMultipleConsumers", NoEffect, nullptr, "", "Constants are folded, whatever its value."},
     {"useLoopCandidateCreator", NoEffect, nullptr, "", "Layout of loops on tiles."},
     {"stashAllTensorsInferencePipeline", NoEffect, nullptr, "",

@@ -9,6 +9,7 @@
 #include "lower/channels_last.hpp"
 #include "lower/decompose.hpp"
 #include "lower/flatten.hpp"
+#include "lower/float8_products.hpp"
 #include "lower/floating_point_checks.hpp"
 #include "lower/fold_batch_norm.hpp"
 #include "lower/fuse_elementwise.hpp"
@@ -169,6 +170,7 @@ void flatten(PassContext &c) {
   c.replaceIr(lower::flatten(c.source(), c.keepOutputs ? lower::MainOutputs::Keep : lower::MainOutputs::Drop));
 }
 void simplify(PassContext &c) { lower::simplify(c.ir()); }
+void widenFloat8(PassContext &c) { lower::widenFloat8(c.ir(), c.lowering.checkLog2Scales); }
 void addFloatingPointChecks(PassContext &c) { lower::addFloatingPointChecks(c.ir()); }
 void foldLargeTransposes(PassContext &c) { lower::foldLargeTransposes(c.ir(), c.lowering.evaluate); }
 void roundStochastically(PassContext &c) { lower::roundStochastically(c.ir(), c.lowering.roundStochastically); }
@@ -243,6 +245,7 @@ constexpr Pass kPasses[] = {
 
     {"flatten", "inline calls, replace in-place operators by functional ones", Phase::Flatten, always, flatten},
     {"simplify", "remove what computes nothing", Phase::Flatten, always, simplify},
+    {"widenFloat8", "multiply FLOAT8 values in float32, check their scales", Phase::Flatten, always, widenFloat8},
     {"addFloatingPointChecks", "watch for operators that make a NaN or an infinity", Phase::Flatten, checkingFloats,
      addFloatingPointChecks},
     {"foldLargeTransposes", "compute transposes of constants that products read", Phase::Flatten, always,

@@ -182,10 +182,10 @@ class HostQueue final : public Queue {
     const RunContext *first = nullptr;
     for (const RunContext &c : contexts_)
       if (c.hasFailure() && (!first || c.precedes(*first))) first = &c;
-    const std::string message = first->message(step.op.empty() ? step.name : step.op);
+    const RunContext failure = *first;
     for (RunContext &c : contexts_) c.clear();
     failed_.store(false, std::memory_order_relaxed);
-    throw runtime_error("{}", message);
+    failure.raise(step.op.empty() ? step.name : step.op);
   }
 
   const std::string device_;

@@ -80,7 +80,8 @@ ProgramDescription describeProgram(const Ir &ir, const CompileOptions &options, 
   ValueTable values;
   std::string text = "popart " + core::versionString() + "\n" + d.target + "\n" + toText(d.threads) + " threads\n" +
                      (options.checkFloats ? "floating point checks\n" : "") +
-                     (options.roundStochastically ? "stochastic rounding\n" : "");
+                     (options.roundStochastically ? "stochastic rounding\n" : "") +
+                     (options.checkLog2Scales ? "" : "unchecked scales\n");
   ConstantHashes fresh;
   const KnownHashes &known = (options.constants ? *options.constants : fresh).of(ir, options.threads);
   d.key = fingerprintOf(text + printWithTable(ir, values, false, &known));
@@ -118,6 +119,7 @@ void CompiledProgram::compile(const Ir &ir, const CompileOptions &options) {
   lowering.threads = options.threads;
   lowering.checkFloats = options.checkFloats;
   lowering.roundStochastically = options.roundStochastically;
+  lowering.checkLog2Scales = options.checkLog2Scales;
   lowering.maxMemoryBytes = options.maxMemoryBytes / options.replicas;
   checkTensorsFit(ir);
   checkGroups(ir, options.replicas);

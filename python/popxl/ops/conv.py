@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from popxl import dtypes
+from popxl.ops._float8 import check_scaled
 from popxl.ops.utils import check_memory_proportion, emit_one, unsupported
 from popxl.tensor import Tensor
 
@@ -135,11 +136,11 @@ def conv_pow2scaled(
     available_memory_proportions: Iterable[float] | None = None,
     enable_conv_dithering: Iterable[int] | None = None,
 ) -> Tensor:
-    """Convolve float8 tensors.
+    """Convolve float8 tensors of either format; see `conv` for the common arguments.
 
     Args:
-        t: the tensor.
-        weight: weights.
+        t: float8 tensor of shape (N, C_in, spatial…).
+        weight: float8 tensor of shape (C_out, C_in / groups, kernel…).
         log2_scale: int32 scalar: the result is multiplied by 2 to this power, -32 to 31.
         stride: step along each spatial axis.
         padding: zeros around each spatial axis: before all axes, then after.
@@ -150,12 +151,17 @@ def conv_pow2scaled(
         enable_conv_dithering: hint for tiles; no effect.
 
     Returns:
-        The result.
+        The float16 tensor of shape (N, C_out, spatial…); sums are float32 and rounded once. It has no gradient.
 
     Raises:
-        popart_exception: float8 arithmetic is not supported yet.
+        TypeError: an operand is no float8 tensor, or log2_scale is not int32.
+        ValueError: log2_scale is no scalar, or as `conv`.
+        popart_exception: channels do not match.
     """
-    raise unsupported("conv_pow2scaled", "Use ops.conv on float16 or float32 tensors.")
+    check_scaled("conv_pow2scaled", log2_scale, t=t, weight=weight)
+    attributes = _conv_attributes(stride, padding, dilation, groups, pad_type, available_memory_proportions, None)
+    inputs = {"t": t, "weight": weight, "log2_scale": log2_scale}
+    return emit_one("Conv", inputs, "conv_pow2scaled_out", attributes)
 
 
 def conv_transpose_pow2scaled(
@@ -172,11 +178,11 @@ def conv_transpose_pow2scaled(
     available_memory_proportions: Iterable[float] | None = None,
     enable_conv_dithering: Iterable[int] | None = None,
 ) -> Tensor:
-    """Transposed convolution of float8 tensors.
+    """Transposed convolution of float8 tensors; see `conv_transpose` for the common arguments.
 
     Args:
-        t: the tensor.
-        weight: weights.
+        t: float8 tensor of shape (N, C_in, spatial…).
+        weight: float8 tensor of shape (C_in, C_out / groups, kernel…).
         log2_scale: int32 scalar: the result is multiplied by 2 to this power, -32 to 31.
         stride: step along each spatial axis.
         padding: zeros around each spatial axis: before all axes, then after.
@@ -189,12 +195,19 @@ def conv_transpose_pow2scaled(
         enable_conv_dithering: hint for tiles; no effect.
 
     Returns:
-        The result.
+        The float16 tensor of shape (N, C_out, spatial…); sums are float32 and rounded once. It has no gradient.
 
     Raises:
-        popart_exception: float8 arithmetic is not supported yet.
+        TypeError: an operand is no float8 tensor, or log2_scale is not int32.
+        ValueError: log2_scale is no scalar, or as `conv`.
+        popart_exception: channels do not match.
     """
-    raise unsupported("conv_transpose_pow2scaled", "Use ops.conv_transpose on float16 or float32 tensors.")
+    check_scaled("conv_transpose_pow2scaled", log2_scale, t=t, weight=weight)
+    attributes = _conv_attributes(stride, padding, dilation, groups, pad_type, available_memory_proportions, None)
+    attributes["output_padding"] = list(output_padding) or None
+    attributes["output_shape"] = list(output_shape) or None
+    inputs = {"t": t, "weight": weight, "log2_scale": log2_scale}
+    return emit_one("ConvTranspose", inputs, "convtranspose_pow2scaled_out", attributes)
 
 
 def _pool_attributes(

@@ -232,7 +232,7 @@ def cast(t: Tensor, data_type: dtype) -> Tensor:
 
 _ONNX_NUMBER = {
     "float32": 1, "uint8": 2, "int8": 3, "uint16": 4, "int16": 5, "int32": 6, "int64": 7, "bool": 9, "float16": 10,
-    "float64": 11, "uint32": 12, "uint64": 13, "complex64": 14, "complex128": 15,
+    "float64": 11, "uint32": 12, "uint64": 13, "complex64": 14, "complex128": 15, "float8_143": 18, "float8_152": 20,
 }  # fmt: skip
 
 

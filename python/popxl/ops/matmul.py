@@ -4,8 +4,9 @@ from popxl import dtypes
 from popxl._session_options import get_session_options
 from popxl.context import get_current_graph
 from popxl.dtypes import dtype
+from popxl.ops._float8 import FLOAT8, check_log2_scale, check_scaled
 from popxl.ops.elementwise import _ONNX_NUMBER
-from popxl.ops.utils import check_in_graph, check_memory_proportion, emit_one, unsupported
+from popxl.ops.utils import check_in_graph, check_memory_proportion, emit_one
 from popxl.tensor import Tensor
 
 
@@ -46,52 +47,75 @@ def matmul(
 def matmul_pow2scaled(
     lhs: Tensor, rhs: Tensor, log2_scale: Tensor, available_memory_proportion: float | None = None
 ) -> Tensor:
-    """Multiply float8 matrices.
+    """Multiply float8 matrices of either format by NumPy's rules, as `matmul` does.
 
     Args:
-        lhs: left operand.
-        rhs: right operand.
+        lhs: float8 tensor of shape (…, M, K).
+        rhs: float8 tensor of shape (…, K, N).
         log2_scale: int32 scalar: the result is multiplied by 2 to this power, -32 to 31.
         available_memory_proportion: hint for tiles; no effect.
 
     Returns:
-        The result.
+        The float16 tensor of shape (…, M, N); sums are float32 and rounded once. It has no gradient.
 
     Raises:
-        popart_exception: float8 arithmetic is not supported yet.
+        TypeError: an operand is no float8 tensor, or log2_scale is not int32.
+        ValueError: log2_scale is no scalar, or the proportion lies outside (0, 1].
+        popart_exception: shapes do not fit.
     """
-    raise unsupported("matmul_pow2scaled", "Use ops.matmul on float16 or float32 tensors.")
+    check_memory_proportion(available_memory_proportion)
+    check_scaled("matmul_pow2scaled", log2_scale, lhs=lhs, rhs=rhs)
+    return emit_one("MatMul", {"lhs": lhs, "rhs": rhs, "log2_scale": log2_scale}, "matmul_pow2scaled_out")
 
 
 def pow2scale_cast_to_fp8(t: Tensor, log2_scale: Tensor, data_type: dtype) -> Tensor:
-    """Round to float8.
+    """Round ``t * 2^log2_scale`` to float8, to nearest even; values above the largest one become NaN.
 
     Args:
-        t: the tensor.
-        log2_scale: int32 scalar: the result is multiplied by 2 to this power, -32 to 31.
-        data_type: element type of the result.
+        t: float16 or float32 tensor.
+        log2_scale: int32 scalar, -32 to 31.
+        data_type: float8_143 or float8_152.
 
     Returns:
-        The result.
+        Tensor of the shape of t. It has no gradient.
 
     Raises:
-        popart_exception: float8 arithmetic is not supported yet.
+        TypeError: another data_type, another dtype of t, or log2_scale is not int32.
+        ValueError: log2_scale is no scalar.
     """
-    raise unsupported("pow2scale_cast_to_fp8", "Use float16 or float32 tensors.")
+    if data_type not in FLOAT8:
+        raise TypeError(f"pow2scale_cast_to_fp8: data_type must be float8_143 or float8_152: got {data_type}.")
+    check_in_graph(get_current_graph(), t=t, log2_scale=log2_scale)
+    if t.dtype not in _WIDE:
+        raise TypeError(f"pow2scale_cast_to_fp8: argument `t` must be float16 or float32: got {t.dtype}.")
+    return _scaled_cast("Pow2ScaleThenCast", "pow2scale_cast_to_fp8", t, log2_scale, data_type)
 
 
 def pow2scale_cast_from_fp8(t: Tensor, log2_scale: Tensor, data_type: dtype) -> Tensor:
-    """Convert from float8.
+    """Return ``t * 2^log2_scale`` in float16 or float32.
 
     Args:
-        t: the tensor.
-        log2_scale: int32 scalar: the result is multiplied by 2 to this power, -32 to 31.
-        data_type: element type of the result.
+        t: float8 tensor.
+        log2_scale: int32 scalar, -32 to 31.
+        data_type: float16 or float32.
 
     Returns:
-        The result.
+        Tensor of the shape of t. It has no gradient.
 
     Raises:
-        popart_exception: float8 arithmetic is not supported yet.
+        TypeError: another data_type, t is no float8 tensor, or log2_scale is not int32.
+        ValueError: log2_scale is no scalar.
     """
-    raise unsupported("pow2scale_cast_from_fp8", "Use float16 or float32 tensors.")
+    if data_type not in _WIDE:
+        raise TypeError(f"pow2scale_cast_from_fp8: data_type must be float16 or float32: got {data_type}.")
+    check_scaled("pow2scale_cast_from_fp8", log2_scale, t=t)
+    return _scaled_cast("CastThenPow2Scale", "pow2scale_cast_from_fp8", t, log2_scale, data_type)
+
+
+def _scaled_cast(op_type: str, function: str, t: Tensor, log2_scale: Tensor, data_type: dtype) -> Tensor:
+    check_log2_scale(function, log2_scale)
+    attributes = {"to": _ONNX_NUMBER[data_type.name]}
+    return emit_one(op_type, {"t": t, "log2_scale": log2_scale}, f"{t.name}_{data_type.name}", attributes)
+
+
+_WIDE = (dtypes.float16, dtypes.float32)

@@ -24,7 +24,7 @@ class CpuBackend final : public executable::Backend {
           convKernels(),    poolKernels(),        normKernels(),      lrnKernels(),         spatialMoveKernels(),
           moveKernels(),    indexKernels(),       orderKernels(),     randomKernels(),      scatterKernels(),
           dynamicKernels(), classLossKernels(),   padKernels(),       generalPoolKernels(), productKernels(),
-          foldKernels(),    depthFirstKernels(),  nonFiniteKernels(), histogramKernels()})
+          foldKernels(),    depthFirstKernels(),  nonFiniteKernels(), histogramKernels(),   float8Kernels()})
       for (const Entry &e : table) entries_[e.type].push_back(&e);
   }
 

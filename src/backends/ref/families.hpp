@@ -18,6 +18,7 @@ std::span<const Entry> normKernels();
 std::span<const Entry> lossKernels();
 std::span<const Entry> optimKernels();
 std::span<const Entry> randomKernels();
+std::span<const Entry> float8Kernels();
 std::span<const Entry> controlKernels();
 
 }  // namespace popart::ref

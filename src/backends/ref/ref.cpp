@@ -18,7 +18,7 @@ using executable::OperandDesc;
 
 constexpr std::span<const Entry> (*kFamilies[])() = {
     unaryKernels, mathKernels, reduceKernels, orderKernels, shapeKernels, indexKernels,  scatterKernels, nnKernels,
-    convKernels,  poolKernels, normKernels,   lossKernels,  optimKernels, randomKernels, controlKernels,
+    convKernels,  poolKernels, normKernels,   lossKernels,  optimKernels, randomKernels, controlKernels, float8Kernels,
 };
 
 RefFn findKernel(std::string_view type) {

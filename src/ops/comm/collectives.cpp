@@ -200,7 +200,7 @@ void addMeetings(OpDefs &rows) {
 void addCopies(OpDefs &rows) {
   auto copyRow = [](const char *type) {
     return OpDef("ai.graphcore", type, {1})
-        .input("x", kAllTypes)
+        .input("x", kStoredTypes)
         .output("y")
         .traits(Trait::View)
         .identityIf(always)

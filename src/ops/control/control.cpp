@@ -13,6 +13,7 @@
 #include "ops/catalog.hpp"
 #include "ops/control/loops.hpp"
 #include "ops/operand_layouts.hpp"
+#include "ops/rules.hpp"
 
 namespace popart::ops {
 namespace {
@@ -115,7 +116,7 @@ OpDefs controlOps() {
   constexpr TypeSet kCounts = typeBit(DataType::INT64) | typeBit(DataType::INT32);
   OpDefs rows;
   rows.push_back(OpDef("ai.graphcore", "Call", {1})
-                     .input("inputs", kAllTypes, "", Arity::Variadic)
+                     .input("inputs", kStoredTypes, "", Arity::Variadic)
                      .output("outputs", Arity::Variadic)
                      .attrRequired("callee", AttributeType::Graph)
                      .attr("modified", std::vector<int64_t>{})
@@ -127,7 +128,7 @@ OpDefs controlOps() {
   rows.push_back(OpDef("ai.onnx", "Loop", {1, 11, 13, 16, 19, 21, 23, 24, 25})
                      .input("M", kCounts, "", Arity::Optional)
                      .input("cond", kBool, "", Arity::Optional)
-                     .input("v_initial", kAllTypes, "", Arity::Variadic)
+                     .input("v_initial", kStoredTypes, "", Arity::Variadic)
                      .output("v_final_and_scan_outputs", Arity::Variadic)
                      .attrRequired("body", AttributeType::Graph)
                      .attrOptional("trip_count", AttributeType::Int)
@@ -142,7 +143,7 @@ OpDefs controlOps() {
                      .doc("Runs a subgraph repeatedly, carrying values from one iteration to the next."));
   rows.push_back(OpDef("ai.onnx", "If", {1, 11, 13, 16, 19, 21, 23, 24, 25})
                      .input("cond", kBool)
-                     .input("inputs", kAllTypes, "", Arity::Variadic)
+                     .input("inputs", kStoredTypes, "", Arity::Variadic)
                      .output("outputs", Arity::Variadic)
                      .attrRequired("then_branch", AttributeType::Graph)
                      .attrRequired("else_branch", AttributeType::Graph)

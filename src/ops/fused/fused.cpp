@@ -187,7 +187,7 @@ OpDefs fusedOps() {
           .doc("epilogue(ConvWeightsGrad(grad_out, data), extras…): a weight gradient taken by a parameter update."));
   rows.push_back(OpDef("popart", "Reorder", {1})
                      .cost(movesData())
-                     .input("x", kAllTypes)
+                     .input("x", kStoredTypes)
                      .output("y")
                      .traits(Trait::Internal)
                      .notOnnx()
@@ -196,7 +196,7 @@ OpDefs fusedOps() {
   rows.push_back(OpDef("popart", "LoopRow", {1})
                      .role(Role::LoopRow)
                      .cost([](const Op &, Cost &c) { c = {}; })
-                     .input("stack", kAllTypes)
+                     .input("stack", kStoredTypes)
                      .input("iteration", typeBit(DataType::INT64))
                      .output("rows")
                      .attrRequired("first", AttributeType::Int)
@@ -221,8 +221,8 @@ OpDefs fusedOps() {
                        const auto bytes = static_cast<double>(op.inInfo(1).nbytes());
                        c = {0, bytes, bytes};
                      })
-                     .input("variable", kAllTypes, "T")
-                     .input("value", kAllTypes, "T")
+                     .input("variable", kStoredTypes, "T")
+                     .input("value", kStoredTypes, "T")
                      .traits(Trait::Internal | Trait::SideEffect)
                      .layouts(allAlike)
                      .notOnnx()

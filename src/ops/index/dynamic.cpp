@@ -79,7 +79,7 @@ OpDef gradientRow(const char *type, const char *serves, InferFn infer) {
 }
 
 void addDynamicSlice(OpDefs &rows) {
-  rows.push_back(dynamicRow("DynamicSlice", kAllTypes)
+  rows.push_back(dynamicRow("DynamicSlice", kStoredTypes)
                      .role(Role::DynamicSlice)
                      .output("slice")
                      .infer(inferSlice)
@@ -110,8 +110,8 @@ void addDynamicSlice(OpDefs &rows) {
 }
 
 void addWrites(OpDefs &rows) {
-  rows.push_back(dynamicRow("DynamicUpdate", kAllTypes)
-                     .input("slice", kAllTypes, "T")
+  rows.push_back(dynamicRow("DynamicUpdate", kStoredTypes)
+                     .input("slice", kStoredTypes, "T")
                      .output("updated")
                      .infer(inferWhole)
                      .inplace("DynamicUpdateInplace", 10)
@@ -137,7 +137,7 @@ void addWrites(OpDefs &rows) {
                          b.grad(2, b.emit("DynamicUpdateSliceGrad", {b.gradOut(0), b.in(1)}, window(b.attrs())));
                      })
                      .doc("The tensor with the slice added to the window."));
-  rows.push_back(dynamicRow("DynamicZero", kAllTypes)
+  rows.push_back(dynamicRow("DynamicZero", kStoredTypes)
                      .output("updated")
                      .infer(inferWhole)
                      .inplace("DynamicZeroInplace", 10)

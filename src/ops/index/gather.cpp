@@ -33,7 +33,7 @@ void inferGather(InferContext &c) {
 
 OpDef gatherRow(const char *domain, const char *type, std::vector<OpVersion> versions, const char *gradient) {
   return OpDef(domain, type, std::move(versions))
-      .input("data", kAllTypes)
+      .input("data", kStoredTypes)
       .input("indices", kIndices)
       .output("output")
       .attr("axis", int64_t{0})

@@ -37,7 +37,7 @@ void inferHostLoad(InferContext &c) {
 
 void addHostStreams(OpDefs &rows) {
   rows.push_back(OpDef("ai.graphcore", "HostLoad", {1})
-                     .input("init", kAllTypes, "", Arity::Optional)
+                     .input("init", kStoredTypes, "", Arity::Optional)
                      .output("loaded")
                      .attrRequired("stream", AttributeType::String)
                      .infer(inferHostLoad)
@@ -47,7 +47,7 @@ void addHostStreams(OpDefs &rows) {
                      .notOnnx()
                      .doc("The next micro-batch of a host stream."));
   rows.push_back(OpDef("ai.graphcore", "HostStore", {1})
-                     .input("tensor", kAllTypes)
+                     .input("tensor", kStoredTypes)
                      .attrRequired("stream", AttributeType::String)
                      .traits(Trait::HostIo | Trait::SideEffect)
                      .role(Role::HostStore)
@@ -77,7 +77,7 @@ void requireAlike(const InferContext &c, const TensorInfo &remote) {
 void addRemote(OpDefs &rows) {
   constexpr TypeSet kOffsets = typeBit(DataType::UINT32) | typeBit(DataType::INT32);
   rows.push_back(OpDef("ai.graphcore", "RemoteLoad", {1})
-                     .input("init", kAllTypes, "", Arity::Optional)
+                     .input("init", kStoredTypes, "", Arity::Optional)
                      .input("offset", kOffsets, "", Arity::Optional)
                      .output("loaded")
                      .attrRequired("remote_buffer", AttributeType::String)
@@ -98,7 +98,7 @@ void addRemote(OpDefs &rows) {
                      .doc("The remote variable `remote_buffer` or, with an offset, that row of it."));
   rows.push_back(
       OpDef("ai.graphcore", "RemoteStore", {1})
-          .input("tensor", kAllTypes)
+          .input("tensor", kStoredTypes)
           .input("offset", kOffsets, "", Arity::Optional)
           .attrRequired("remote_buffer", AttributeType::String)
           .infer([](InferContext &c) { requireAlike(c, remoteInfo(c)); })

@@ -9,12 +9,31 @@
 #include "ops/catalog.hpp"
 #include "ops/expression.hpp"
 #include "ops/forward_op.hpp"
+#include "ops/nn/products.hpp"
 #include "ops/nn/window.hpp"
 #include "ops/operand_layouts.hpp"
 #include "ops/rules.hpp"
 
 namespace popart::ops {
 namespace {
+
+// The third input is the bias, and of FLOAT8 operands the log2 scale.
+void productOperands(OpDef &row) {
+  row.input("X", kFloats | kFloat8Types)
+      .input("W", kFloats | kFloat8Types)
+      .input("B", kFloats | typeBit(DataType::INT32), "", Arity::Optional)
+      .output("Y");
+}
+
+void requireBias(const InferContext &c, int64_t channels) {
+  requireProductTypes(c);
+  if (!c.hasIn(2) || productType(c) != c.type(0)) return;
+  c.require(c.type(2) == c.type(0),
+            "element types differ: got {} and {} (input 2 '{}'), expected equal types. Cast one of them", c.type(0),
+            c.type(2), c.op().inId(2));
+  c.require(c.shape(2) == Shape{channels}, "the bias must have one value per output channel: got shape {}, expected {}",
+            c.shape(2), Shape{channels});
+}
 
 void inferConv(InferContext &c) {
   const Shape &x = c.shape(0), &w = c.shape(1);
@@ -26,15 +45,13 @@ void inferConv(InferContext &c) {
             "the input's channels must equal weight dimension 1 times group: got {} channels, expected {} x {}", x[1],
             w[1], group);
   c.require(w[0] % group == 0, "the output channels must divide by group: got {} channels in {} groups", w[0], group);
-  if (c.hasIn(2))
-    c.require(c.shape(2) == Shape{w[0]}, "the bias must have one value per output channel: got shape {}, expected {}",
-              c.shape(2), Shape{w[0]});
+  requireBias(c, w[0]);
   const Window window = completeWindow(c, spatialShape(x), spatialShape(w));
   c.require(window.kernel == spatialShape(w), "kernel_shape differs from the weights: got {}, expected {}",
             window.kernel, spatialShape(w));
   Shape out = windowOutput(c, window, spatialShape(x), Rounding::Floor);
   out.insert(out.begin(), {x[0], w[0]});
-  c.out(0, c.type(0), out);
+  c.out(0, productType(c), out);
 }
 
 Attributes convolutionAttributes(const OpEmitter &b) {
@@ -74,13 +91,14 @@ OpDef gradientRow(const char *type, const char *other) {
 
 void addConv(OpDefs &rows) {
   OpDef conv("ai.onnx", "Conv", {1, 11, 22});
-  conv.input("X", kFloats, "T").input("W", kFloats, "T").input("B", kFloats, "T", Arity::Optional).output("Y");
+  productOperands(conv);
   rows.push_back(
       convAttributes(conv)
           .infer(inferConv)
           .traits(Trait::Spatial)
           .layouts(convolutionLayouts)
           .vjp([](VjpBuilder &b) {
+            requireDifferentiableProduct(b.op());
             if (b.wants(0))
               b.grad(0, b.emit("ConvDataGrad", {b.gradOut(0), b.in(1)}, gradientAttributes(b, b.inInfo(0).shape())));
             if (b.wants(1))
@@ -168,10 +186,7 @@ void inferConvTranspose(InferContext &c) {
             "group must be at least 1 and divide the input channels: got {} for {} channels", group, w[0]);
   c.require(x[1] == w[0], "the input's channels must equal weight dimension 0: got {}, expected {}", x[1], w[0]);
   const int64_t channels = w[1] * group;
-  if (c.hasIn(2))
-    c.require(c.shape(2) == Shape{channels},
-              "the bias must have one value per output channel: got shape {}, expected {}", c.shape(2),
-              Shape{channels});
+  requireBias(c, channels);
   const Shape input = spatialShape(x);
   c.require(elementCount(input) > 0, "the input has no elements along a spatial dimension: got shape {}", x);
   const Transposed transposed = transposedWindow(c, input, spatialShape(w));
@@ -179,7 +194,7 @@ void inferConvTranspose(InferContext &c) {
             transposed.window.kernel, spatialShape(w));
   Shape out = transposed.output;
   out.insert(out.begin(), {x[0], channels});
-  c.out(0, c.type(0), out);
+  c.out(0, productType(c), out);
 }
 
 void decomposeConvTranspose(DecomposeBuilder &b) {
@@ -205,7 +220,7 @@ TensorIndex transposedDataGradient(VjpBuilder &b) {
 
 void addConvTranspose(OpDefs &rows) {
   OpDef row("ai.onnx", "ConvTranspose", {1, 11, 22});
-  row.input("X", kFloats, "T").input("W", kFloats, "T").input("B", kFloats, "T", Arity::Optional).output("Y");
+  productOperands(row);
   rows.push_back(
       convAttributes(row)
           .attrOptional("output_padding", AttributeType::Ints)
@@ -213,6 +228,7 @@ void addConvTranspose(OpDefs &rows) {
           .infer(inferConvTranspose)
           .decompose(decomposeConvTranspose)
           .vjp([](VjpBuilder &b) {
+            requireDifferentiableProduct(b.op());
             if (b.wants(0)) b.grad(0, transposedDataGradient(b));
             if (b.wants(1))
               b.grad(1, b.emit("ConvWeightsGrad", {b.in(0), b.gradOut(0)}, gradientAttributes(b, b.inInfo(1).shape())));

@@ -14,8 +14,12 @@ namespace popart::ops {
 namespace {
 
 constexpr TypeSet kMatMulTypes = kFloats | kInts;
+constexpr TypeSet kOperandTypes = kMatMulTypes | kFloat8Types;
 
 void inferMatMul(InferContext &c) {
+  requireProductTypes(c);
+  c.require(!c.hasIn(2) || productType(c) != c.type(0), "a log2 scale is for FLOAT8 operands only: got operands of {}",
+            c.type(0));
   Shape a = c.shape(0), b = c.shape(1);
   c.require(!a.empty() && !b.empty(),
             "operands of rank 0 cannot be multiplied: got shapes {} and {}. Use mul for scalars", a, b);
@@ -31,7 +35,7 @@ void inferMatMul(InferContext &c) {
   Shape out = npOut(batchA, batchB);
   if (!vectorLeft) out.push_back(a[a.size() - 2]);
   if (!vectorRight) out.push_back(b.back());
-  DataType type = c.type(0);
+  DataType type = productType(c);
   if (c.hasAttr("output_type")) type = typeOfAttribute(c, "output_type");
   c.require(!c.hasAttr("output_type") || isFloatingPoint(type), "output_type must be a floating type: got {}", type);
   c.out(0, type, out);
@@ -121,13 +125,15 @@ OpDefs matMulOps() {
   OpDefs rows;
   rows.push_back(
       OpDef("ai.onnx", "MatMul", {1, 9, 13})
-          .input("A", kMatMulTypes, "T")
-          .input("B", kMatMulTypes, "T")
+          .input("A", kOperandTypes)
+          .input("B", kOperandTypes)
+          .input("log2_scale", typeBit(DataType::INT32), "", Arity::Optional)
           .output("Y")
           .attrOptional("output_type", AttributeType::Int)
           .infer(inferMatMul)
           .layouts(productLayouts)
           .vjp([](VjpBuilder &b) {
+            requireDifferentiableProduct(b.op());
             if (b.wants(0))
               b.grad(0, b.emit("MatMulLhsGrad", {b.gradOut(0), b.in(1)}, {{"fwd_shape", b.inInfo(0).shape()}}));
             if (b.wants(1))

@@ -4,6 +4,16 @@
 
 namespace popart::ops {
 
+// FLOAT8 operands of a product, of either format, come with the log2 scale of the result as input 2, an INT32 scalar;
+// operands of other types are of one type, and without. Fails otherwise.
+void requireProductTypes(const InferContext &c);
+// The type of a product's result: FLOAT16 of FLOAT8 operands, that of the operands otherwise.
+DataType productType(const InferContext &c);
+// Whether the op is such a product of FLOAT8 operands.
+bool isScaledProduct(const Op &op);
+// Throws popart::error for one: it has no gradient.
+void requireDifferentiableProduct(const Op &op);
+
 // Whether the op sums products of two operands: a matrix product, a convolution, or a gradient of one.
 bool isProduct(const Op &op);
 

@@ -44,8 +44,8 @@ void inferUpdate(const InferContext &c, std::initializer_list<int> sameShape) {
 
 OpDefs copyVarUpdateOps() {
   OpDef row("ai.graphcore", "CopyVarUpdate", {1});
-  row.input("var", kAllTypes)
-      .input("updater", kAllTypes)
+  row.input("var", kStoredTypes)
+      .input("updater", kStoredTypes)
       .output("updated")
       .infer([](InferContext &c) {
         c.require(c.in(1) == c.in(0), "the new value differs from the variable: got {}, expected {}", c.in(1), c.in(0));

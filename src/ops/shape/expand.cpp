@@ -18,7 +18,7 @@ constexpr int64_t kMostElements = int64_t{1} << 48;  // as TensorInfo
 
 void addExpand(OpDefs &rows) {
   rows.push_back(OpDef("ai.onnx", "Expand", {8, 13})
-                     .input("input", kAllTypes)
+                     .input("input", kStoredTypes)
                      .output("output")
                      .attrRequired("shape", AttributeType::Ints)
                      .constInput(1, "shape", 8)
@@ -54,7 +54,7 @@ void addExpand(OpDefs &rows) {
 
 void addTile(OpDefs &rows) {
   rows.push_back(OpDef("ai.onnx", "Tile", {1, 6, 13})
-                     .input("input", kAllTypes)
+                     .input("input", kStoredTypes)
                      .output("output")
                      .attrRequired("repeats", AttributeType::Ints)
                      .constInput(1, "repeats", 6)

@@ -41,7 +41,7 @@ std::vector<TensorIndex> partsOf(OpEmitter &e, const std::vector<TensorIndex> &,
 
 OpDef concatRow() {
   return OpDef("ai.onnx", "Concat", {1, 4, 11, 13})
-      .input("inputs", kAllTypes, "T", Arity::Variadic)
+      .input("inputs", kStoredTypes, "T", Arity::Variadic)
       .output("concatenated")
       .attrRequired("axis", AttributeType::Int)
       .infer(inferConcat)
@@ -111,7 +111,7 @@ void inferSplit(InferContext &c) {
 
 OpDef splitRow() {
   return OpDef("ai.onnx", "Split", {2, 11, 13, 18})
-      .input("input", kAllTypes)
+      .input("input", kStoredTypes)
       .output("outputs", Arity::Variadic)
       .attr("axis", int64_t{0})
       .attrOptional("split", AttributeType::Ints)

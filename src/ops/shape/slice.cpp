@@ -43,7 +43,7 @@ void setShape(InferContext &c, const std::vector<SliceRange> &ranges) {
 
 OpDef sliceRow() {
   return OpDef("ai.onnx", "Slice", {1, 10, 11, 13})
-      .input("data", kAllTypes)
+      .input("data", kStoredTypes)
       .output("output")
       .attrRequired("starts", AttributeType::Ints)
       .attrRequired("ends", AttributeType::Ints)
@@ -134,8 +134,8 @@ OpDef sliceGradientRow() {
 // The whole tensor after a write through a slice of it. Made when in-place writes are turned into values.
 OpDef sliceUpdateRow() {
   return OpDef("ai.graphcore", "SliceUpdate", {1})
-      .input("whole", kAllTypes, "T")
-      .input("part", kAllTypes, "T")
+      .input("whole", kStoredTypes, "T")
+      .input("part", kStoredTypes, "T")
       .output("updated")
       .attrRequired("starts", AttributeType::Ints)
       .attrRequired("ends", AttributeType::Ints)
@@ -165,7 +165,7 @@ OpDef sliceUpdateRow() {
 
 void addSubsample(OpDefs &rows) {
   rows.push_back(OpDef("ai.graphcore", "Subsample", {1})
-                     .input("x", kAllTypes)
+                     .input("x", kStoredTypes)
                      .output("y")
                      .attrRequired("strides", AttributeType::Ints)
                      .infer([](InferContext &c) {
@@ -218,7 +218,7 @@ void addReverse(OpDefs &rows) {
     c.out(0, c.in(0));
   };
   rows.push_back(OpDef("ai.graphcore", "Reverse", {1})
-                     .input("x", kAllTypes)
+                     .input("x", kStoredTypes)
                      .output("y")
                      .attr("dimensions", Ints{})
                      .infer(infer)

@@ -34,7 +34,7 @@ void inferTranspose(InferContext &c) {
 
 OpDef transposeRow(const char *domain, const char *type, std::vector<OpVersion> versions) {
   return OpDef(domain, type, std::move(versions))
-      .input("data", kAllTypes)
+      .input("data", kStoredTypes)
       .output("transposed")
       .attrOptional("perm", AttributeType::Ints)
       .infer(inferTranspose)
@@ -85,7 +85,7 @@ using MoveOf = BlockMove (*)(const Shape &, const Attributes &);
 
 OpDef blockRow(const char *type, std::vector<OpVersion> versions, MoveOf moveOf, InferFn checks) {
   return OpDef("ai.onnx", type, std::move(versions))
-      .input("input", kAllTypes)
+      .input("input", kStoredTypes)
       .output("output")
       .attrRequired("blocksize", AttributeType::Int)
       .infer([checks, moveOf](InferContext &c) {

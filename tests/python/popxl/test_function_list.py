@@ -129,11 +129,6 @@ NOT_YET = {
     "roi_align": lambda t, s: ops.roi_align(
         t, popxl.variable(np.ones((1, 4), np.float32)), popxl.variable(np.zeros(1, np.int32)), (2, 2), 1.0, 1
     ),
-    "matmul_pow2scaled": lambda t, s: ops.matmul_pow2scaled(t, t, s),
-    "pow2scale_cast_to_fp8": lambda t, s: ops.pow2scale_cast_to_fp8(t, s, popxl.float8_143),
-    "pow2scale_cast_from_fp8": lambda t, s: ops.pow2scale_cast_from_fp8(t, s, popxl.float16),
-    "conv_pow2scaled": lambda t, s: ops.conv_pow2scaled(t, t, s),
-    "conv_transpose_pow2scaled": lambda t, s: ops.conv_transpose_pow2scaled(t, t, s),
     "max_pool": lambda t, s: ops.max_pool(t, (2, 2), out_pads=[1, 1]),
     "average_pool": lambda t, s: ops.average_pool(t, (2, 2), in_dilations=[2, 1]),
 }

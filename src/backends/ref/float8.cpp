@@ -1,0 +1,46 @@
+// Reference kernels of FLOAT8: casts with a scale, and the check of scales. Scaled values are computed in double, which
+// holds them exactly.
+#include <cmath>
+
+#include "backends/ref/element.hpp"
+#include "backends/ref/families.hpp"
+#include "base/float8.hpp"
+
+namespace popart::ref {
+namespace {
+
+void pow2ScaleThenCast(const Context &c) {
+  const auto scale = static_cast<int>(loadInt(c.in[1], 0));
+  const DataType type = c.out[0].info.dataType();
+  for (int64_t i = 0; i < c.in[0].size(); ++i)
+    c.out[0].as<uint8_t>()[i] = floatToFloat8(type, std::ldexp(load(c.in[0], i), scale));
+}
+
+void castThenPow2Scale(const Context &c) {
+  const auto scale = static_cast<int>(loadInt(c.in[1], 0));
+  const auto values = float8Values(c.in[0].info.dataType());
+  for (int64_t i = 0; i < c.in[0].size(); ++i)
+    store(c.out[0], i, std::ldexp(static_cast<double>(values[c.in[0].as<const uint8_t>()[i]]), scale));
+}
+
+void checkLog2Scale(const Context &c) {
+  const int64_t scale = loadInt(c.in[0], 0);
+  if (scale < -32 || scale > 31)
+    c.run.report({.kind = executable::FailureKind::Log2Scale,
+                  .value = scale,
+                  .low = -32,
+                  .high = 31,
+                  .subject = c.op.attrString("checked_op").c_str()});
+}
+
+constexpr Entry kEntries[] = {
+    {"Pow2ScaleThenCast", pow2ScaleThenCast},
+    {"CastThenPow2Scale", castThenPow2Scale},
+    {"CheckLog2Scale", checkLog2Scale},
+};
+
+}  // namespace
+
+std::span<const Entry> float8Kernels() { return kEntries; }
+
+}  // namespace popart::ref
