@@ -1,6 +1,6 @@
-// ForwardProgram: the second program of a training session (SessionOptions::createImplicitPipeliningFwdOnlyProgram): the
-// forward pass alone, pipelined over the micro-batches of a step. It reads the values that variables have in the training
-// program and leaves them as they are.
+// ForwardProgram: the second program of a training session (SessionOptions::createImplicitPipeliningFwdOnlyProgram):
+// the forward pass alone, pipelined over the micro-batches of a step. It reads the values that variables have in the
+// training program and leaves them as they are.
 #pragma once
 #include <memory>
 

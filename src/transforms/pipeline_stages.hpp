@@ -28,15 +28,15 @@ int64_t stageCount(const Graph &main);
 // through them.
 void inferPipelineStages(Graph &main);
 
-// For a forward graph with stages. Throws popart::error, naming ops, tensors and what was found and expected, for: fewer
-// than two virtual graphs (Implicit), ops that are marked to be computed again, stages on some ops only, negative stages,
-// values that go back to an earlier stage, a stage on several virtual graphs, streams and variables that several virtual
-// graphs read, ops of a called graph without the caller's virtual graph, and too few micro-batches.
+// For a forward graph with stages. Throws popart::error, naming ops, tensors and what was found and expected, for:
+// fewer than two virtual graphs (Implicit), ops that are marked to be computed again, stages on some ops only, negative
+// stages, values that go back to an earlier stage, a stage on several virtual graphs, streams and variables that
+// several virtual graphs read, ops of a called graph without the caller's virtual graph, and too few micro-batches.
 void checkPipeline(const Graph &main, const PipelineRules &rules);
 
 // Once the backward pass is grown, and what it computes again is copied: its ops, which begin at program place
-// `firstGradient` with the stage of the forward op they serve, get their own. Throws popart::error when a copy would have
-// to run in two stages and, where inputs of stages alone are stashed, when an anchor is one of them.
+// `firstGradient` with the stage of the forward op they serve, get their own. Throws popart::error when a copy would
+// have to run in two stages and, where inputs of stages alone are stashed, when an anchor is one of them.
 void stageBackwardPass(Graph &main, int64_t firstGradient, const PipelineRules &rules,
                        const std::set<TensorId> &anchors);
 

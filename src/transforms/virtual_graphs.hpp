@@ -30,9 +30,9 @@ bool isOfOneVirtualGraph(const Tensor &t);
 // Manual when some ops or all have no virtual graph, with the counts; Auto when there are not enough places to cut.
 void placeOnVirtualGraphs(Ir &ir, const VirtualGraphs &wanted);
 
-// Once the program is whole: a tensor that is made on one virtual graph and read on another one goes through an IpuCopy,
-// one for each destination, called "<id>_c<destination>". It stands with the op that makes the tensor and computes
-// nothing. Readers that change the tensor keep it. Returns the number of copies.
+// Once the program is whole: a tensor that is made on one virtual graph and read on another one goes through an
+// IpuCopy, one for each destination, called "<id>_c<destination>". It stands with the op that makes the tensor and
+// computes nothing. Readers that change the tensor keep it. Returns the number of copies.
 int addIpuCopies(Graph &main);
 
 }  // namespace popart::transforms
