@@ -13,6 +13,7 @@
 #include "transforms/copy_op.hpp"
 #include "transforms/counted_loop.hpp"
 #include "transforms/cycle_site.hpp"
+#include "transforms/prune.hpp"
 
 namespace popart::transforms {
 namespace {
@@ -40,6 +41,7 @@ class Pipeliner {
   void run() {
     check(count_ >= stages(), "pipeline '{}': too few micro-batches for {} stages: got {}, expected {} or more",
           loop_.debugName(), stages(), count_, stages());
+    findInvariant();
     findCrossings();
     makeStages();
     CycleSite around(outer_, loop_);
@@ -69,11 +71,30 @@ class Pipeliner {
     return results;
   }
 
+  // Ops that give the same in every iteration, as the transpose of a weight does: each stage that reads them has its own.
+  void findInvariant() {
+    isInvariant_.assign(body_.opSlots(), 0);
+    std::set<TensorIndex> changing{body_.inputs()[0]};
+    for (size_t i = 0; i < carried_; ++i) changing.insert(body_.inputs()[i + 2]);
+    for (const Op *op : body_.ops())
+      for (InIndex i = 0; i < op->inputCount(); ++i)
+        if (op->hasInput(i) && op->modifiesInput(i)) changing.insert(memoryOf(op->inputs()[static_cast<size_t>(i)]));
+    for (const Op *op : body_.getOpSchedule())
+      isInvariant_[op->index().value] =
+          op->inputCount() > 0 && !op->has(Trait::HostIo) && !hasEffect(*op) &&
+          std::ranges::none_of(op->outputs(), [&](TensorIndex t) { return t.valid() && !resultsOf(t).empty(); }) &&
+          std::ranges::all_of(op->inputs(), [&](TensorIndex t) {
+            if (!t.valid()) return true;
+            return isInput(t) ? changing.count(t) == 0 : isInvariant(*body_.tensor(t).getProducer());
+          });
+  }
+  bool isInvariant(const Op &op) const { return isInvariant_[op.index().value] != 0; }
+
   // Tensors that later stages read, and how many cycles later the last of them does.
   void findCrossings() {
     for (const Op *op : body_.ops())
       for (const TensorIndex t : op->inputs()) {
-        if (!t.valid() || isInput(t)) continue;
+        if (!t.valid() || isInput(t) || isInvariant(*op) || isInvariant(*body_.tensor(t).getProducer())) continue;
         const int64_t cycles = stageOf_[op->index().value] - stageOf_[body_.tensor(t).producerIndex().value];
         if (cycles > 0) delay_[t] = std::max(delay_[t], cycles);
       }
@@ -88,9 +109,10 @@ class Pipeliner {
     for (size_t s = 0; s < stages_.size(); ++s)
       stages_[s].graph = &ir_.createGraph(ir_.createUniqueSubgraphId("pipelineStage" + std::to_string(s)));
     std::map<OpIndex, OpIndex> copies;
-    for (const Op *op : body_.getOpSchedule()) copies[op->index()] = copyInto(stageIndex(*op), *op);
+    for (const Op *op : body_.getOpSchedule())
+      if (!isInvariant(*op)) copies[op->index()] = copyInto(stageIndex(*op), *op);
     for (const auto &[before, after] : body_.constraints())
-      if (stageOf_[before.value] == stageOf_[after.value])
+      if (copies.count(before) && copies.count(after) && stageOf_[before.value] == stageOf_[after.value])
         stages_[static_cast<size_t>(stageOf_[before.value])].graph->addConstraint(copies[before], copies[after]);
     for (const Op *op : body_.ops())
       for (const TensorIndex t : op->outputs()) {
@@ -125,6 +147,10 @@ class Pipeliner {
       return made_[{s, t}] = graph.addConstant(graph.freeId(tensor.id), tensor.tensorData());
     if (t == body_.inputs()[1])  // true as long as the loop runs
       return made_[{s, t}] = graph.addConstant(graph.freeId(tensor.id), TensorData::scalar(true));
+    if (const Op *producer = tensor.getProducerUnsafe(); producer && isInvariant(*producer)) {
+      copyInto(s, *producer);
+      return made_.at({s, t});
+    }
     stages_[s].inputs.push_back(t);
     return made_[{s, t}] = graph.addInput(graph.freeId(tensor.id), tensor.info);
   }
@@ -268,6 +294,7 @@ class Pipeliner {
   const size_t carried_;
   const std::vector<int64_t> stageOf_;  // by op of the body
   std::vector<Stage> stages_;
+  std::vector<char> isInvariant_;                               // by op of the body
   std::map<TensorIndex, int64_t> delay_;                        // in cycles, of what crosses stages
   std::map<std::pair<size_t, TensorIndex>, TensorIndex> made_;  // by stage and tensor of the body: that of its graph
 };

@@ -41,15 +41,26 @@ double timeOf(const Op &op) {
   return cost.flops + cost.bytesRead + cost.bytesWritten;
 }
 
+// Whether what an op computes depends on variables and constants only, as the transpose of a weight does.
+bool readsParametersOnly(const Graph &main, const Op &op) {
+  return op.inputCount() > 0 && std::ranges::all_of(op.inputs(), [&](TensorIndex t) {
+           if (!t.valid()) return true;
+           if (const Op *producer = main.tensor(t).getProducerUnsafe()) return readsParametersOnly(main, *producer);
+           return main.tensor(t).tensorType() == TensorType::Variable ||
+                  main.tensor(t).tensorType() == TensorType::Const;
+         });
+}
+
 // Places where the schedule may be cut: in front of op i. What is read on both sides of a cut would have to be there
-// twice.
+// twice; what is computed of parameters stays with its readers.
 std::vector<int> splitPoints(const Graph &main, const std::vector<Op *> &order) {
   std::vector<int> position(main.opSlots());
   for (size_t i = 0; i < order.size(); ++i) position[order[i]->index().value] = static_cast<int>(i);
   std::vector<int> crossing(order.size() + 1, 0);  // sum up to i: how many such tensors are read before and behind i
   for (const Tensor *t : main.tensors()) {
-    if (!isOfOneVirtualGraph(*t)) continue;
-    int first = static_cast<int>(order.size()), last = -1;
+    const Op *producer = t->getProducerUnsafe();
+    if (producer ? !readsParametersOnly(main, *producer) : !isOfOneVirtualGraph(*t)) continue;
+    int first = producer ? position[producer->index().value] : static_cast<int>(order.size()), last = -1;
     for (const Use &use : t->uses()) {
       first = std::min(first, position[use.op.value]);
       last = std::max(last, position[use.op.value]);
@@ -143,7 +154,7 @@ int addIpuCopies(Graph &main) {
   int count = 0;
   for (const Op *producer : main.ops()) {
     const std::optional<VGraphId> source = producer->settings.vgraphId;
-    if (!source) continue;
+    if (!source || producer->hasAttr("destination")) continue;  // a copy is where its readers are
     for (const TensorIndex t : producer->outputs()) {
       if (!t.valid()) continue;
       std::map<VGraphId, TensorIndex> copies;
