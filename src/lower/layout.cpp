@@ -1,9 +1,11 @@
 // Tensors that must share a layout form equivalence classes (sets): operands and results of an element-wise op, a
 // product's result and the parameters of its update epilogue, a variable and its new value. A set takes the layout an
-// op wants for a variable or constant in it (the right operand of a product) if all ops that touch it have kernels.
+// op wants for a variable or constant in it (the right operand of a product) if all ops that touch it have kernels. A
+// collective that cuts or joins parts of a tensor works in C order; a Reorder stands between it and another layout.
 #include "lower/layout.hpp"
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "lower/kernels.hpp"
@@ -23,6 +25,7 @@ class Assigner {
     sets_ = layoutSets(
         tensors_, ops_, ops::operandLayouts, [](const Graph &, TensorIndex) { return true; },
         [](OperandLayout asked) { return asked == OperandLayout::Alike; });
+    joinCopies();
   }
 
   void run() {
@@ -31,9 +34,12 @@ class Assigner {
     while (!allAccepted());
     for (Graph *graph : tensors_.graphs())
       for (Tensor *t : graph->tensors()) executable::setLayout(*t, layoutOf(*graph, t->index()));
+    for (Op *op : ops_) reorder(*op);
   }
 
  private:
+  static constexpr int kRank = 2;  // of the tensors that this pass lays out; assignChannelsLast takes those above
+
   struct Set {
     const Layout *wanted = nullptr;
     DataType type = DataType::UNDEFINED;  // of its elements
@@ -44,7 +50,7 @@ class Assigner {
   void collectOps(const Graph &graph) {
     if (!collected_.insert(&graph).second) return;
     for (OpIndex o : schedule::orderOps(graph)) {
-      const Op &op = graph.op(o);
+      Op &op = graph.op(o);
       for (const Graph *called : op.getCalledGraphs())
         if (op.has(Trait::Call)) collectOps(*called);
       ops_.push_back(&op);
@@ -59,12 +65,59 @@ class Assigner {
     return set.isPlain || !set.isStored ? nullptr : set.wanted;
   }
 
+  // Operands that may lie otherwise than the op has them.
+  static bool isApart(const Graph &graph, TensorIndex t, OperandLayout asked) {
+    return asked == OperandLayout::ChosenLast && graph.info(t).rank() == kRank;
+  }
+
+  // Whether the tensor is put together from parts, which no more than copies it.
+  static bool isJoined(const Tensor &t) {
+    if (!t.hasProducer()) return false;
+    const OperandLayouts layouts = ops::operandLayouts(*t.getProducer());
+    return isApart(t.getGraph(), t.index(), layouts.out[static_cast<size_t>(t.producerOutput())]);
+  }
+
+  // Whole tensors of the same parts lie alike, whoever reads them: kernels for one layout give the same bits.
+  void joinCopies() {
+    std::map<uint32_t, const Tensor *> first;  // by set of the parts
+    for (const Op *op : ops_) {
+      if (!op->hasInput(0) || !op->hasOutput(0) || !isJoined(*op->outTensor(0))) continue;
+      const Graph &graph = op->getGraph();
+      const auto [known, isNew] = first.emplace(sets_.find(tensors_.number(graph, op->inputs()[0])), op->outTensor(0));
+      if (!isNew && known->second->info == op->outInfo(0))
+        sets_.join(tensors_.number(known->second->getGraph(), known->second->index()),
+                   tensors_.number(graph, op->outputs()[0]));
+    }
+  }
+
+  void reorder(Op &op) {
+    Graph &graph = op.getGraph();
+    forOperands(op, ops::operandLayouts(op), [&](Side side, int i, TensorIndex t, OperandLayout asked) {
+      if (!isApart(graph, t, asked) || graph.tensor(t).layout.empty()) return;
+      const Op::Settings settings = inheritSettings(op, graph, "reorder");
+      const TensorIndex plain =
+          graph.addTensor(graph.freeId(graph.tensor(t).id + "/plain"), graph.info(t), TensorType::ActGrad);
+      Op &copy = *graph.addOp(opDef("Reorder"), {}, settings);
+      if (side == Side::In) {
+        graph.connectInput(copy.index(), 0, t);
+        graph.connectOutput(copy.index(), 0, plain);
+        graph.connectInput(op.index(), i, plain);
+      } else {
+        graph.disconnectOutput(op.index(), i);
+        graph.connectOutput(op.index(), i, plain);
+        graph.connectInput(copy.index(), 0, plain);
+        graph.connectOutput(copy.index(), 0, t);
+      }
+      copy.setup();
+    });
+  }
+
   void decide() {
     found_.assign(tensors_.size(), {});
     for (const Graph *graph : tensors_.graphs())
       for (const Tensor *t : graph->tensors()) {
         Set &set = setOf(*graph, t->index());
-        set.isStored |= t->tensorType() == TensorType::Variable || t->tensorType() == TensorType::Const;
+        set.isStored |= t->tensorType() == TensorType::Variable || t->tensorType() == TensorType::Const || isJoined(*t);
         set.isPlain |= refused_[tensors_.number(*graph, t->index())] != 0 || t->info.nelms() == 1;
         if (set.type == DataType::UNDEFINED) set.type = t->info.dataType();
         set.isPlain |= set.type != t->info.dataType();
@@ -121,15 +174,12 @@ class Assigner {
     if (!needsKernel(op)) return true;
     executable::KernelRequest request = executable::requestOf(op);
     bool isPlain = true;
-    auto lay = [&](const std::vector<TensorIndex> &list, std::vector<executable::OperandDesc> &operands) {
-      for (size_t i = 0; i < list.size(); ++i) {
-        if (!list[i].valid()) continue;
-        operands[i].layout = layoutOf(graph, list[i]);
-        isPlain &= operands[i].layout == nullptr;
-      }
-    };
-    lay(op.inputs(), request.inputs);
-    lay(op.outputs(), request.outputs);
+    forOperands(op, ops::operandLayouts(op), [&](Side side, int i, TensorIndex t, OperandLayout asked) {
+      if (isApart(graph, t, asked)) return;
+      auto &operands = side == Side::In ? request.inputs : request.outputs;
+      const Layout *layout = operands[static_cast<size_t>(i)].layout = layoutOf(graph, t);
+      isPlain &= layout == nullptr;
+    });
     if (isPlain || hasKernel(backends_, request)) return true;
     for (const auto *list : {&op.inputs(), &op.outputs()})
       for (TensorIndex t : *list)
@@ -137,13 +187,11 @@ class Assigner {
     return false;
   }
 
-  static constexpr int kRank = 2;  // of the tensors that this pass lays out; assignChannelsLast takes those above
-
   Ir &flat_;
   const Backends &backends_;
   const executable::Backend &backend_;
   const ProgramTensors tensors_;
-  std::vector<const Op *> ops_;
+  std::vector<Op *> ops_;
   std::set<const Graph *> collected_;
   UnionFind sets_;
   std::vector<Set> found_;  // by representative of the set

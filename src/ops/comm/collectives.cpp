@@ -107,40 +107,38 @@ void addScatterGather(OpDefs &rows) {
                               {"shape", b.inInfo(0).shape()}}));
           })
           .doc("Reduction of the flattened tensor; member i of the group gets chunk i of ceil(n / group_size)."));
-  rows.push_back(
-      collectiveRow("ReplicatedAllGather")
-          .cost(movesData())
-          .attrOptional("shape", AttributeType::Ints)
-          .infer([](InferContext &c) {
-            requireCollective(c);
-            const Shape shape =
-                c.hasAttr("shape") ? c.attrInts("shape") : Shape{c.in(0).nelms() * c.attrInt("group_size")};
-            c.require(elementCount(shape) <= c.in(0).nelms() * c.attrInt("group_size"),
-                      "the gathered tensor is larger than its parts: got shape {} from {} parts of {}", shape,
-                      c.attrInt("group_size"), c.in(0));
-            c.out(0, c.type(0), shape);
-          })
-          .decompose([](DecomposeBuilder &b) {
-            const int64_t n = b.outInfo(0).nelms();
-            if (!isAlone(b.op())) {
-              const TensorIndex all = emitCollective(b, "CollectiveGather", b.in(0), "Local", {{"elements", n}});
-              return b.result(0, emitReshape(b, all, b.outInfo(0).shape()));
-            }
-            TensorIndex flat = emitReshape(b, b.in(0), {b.inInfo(0).nelms()});
-            if (n != b.inInfo(0).nelms()) {
-              const std::vector<int64_t> zero{0}, end{n};
-              flat = b.emit("Slice", {flat}, {{"starts", zero}, {"ends", end}, {"axes", zero}});
-            }
-            b.result(0, emitReshape(b, flat, b.outInfo(0).shape()));
-          })
-          .vjp([](VjpBuilder &b) {  // each member gets back its own part
-            const TensorIndex part = b.emit("ReplicatedReduceScatter", {b.gradOut(0)},
-                                            {{"op", std::string("Local")},
-                                             {"group_size", b.op().attrInt("group_size")},
-                                             {"stride", b.op().attrInt("stride")}});
-            b.grad(0, b.emit("Reshape", {part}, {{"shape", b.inInfo(0).shape()}}));
-          })
-          .doc("The flattened parts of all members of the group, padding dropped, in `shape`."));
+  rows.push_back(collectiveRow("ReplicatedAllGather")
+                     .cost(movesData())
+                     .attrOptional("shape", AttributeType::Ints)
+                     .infer([](InferContext &c) {
+                       requireCollective(c);
+                       const Shape shape =
+                           c.hasAttr("shape") ? c.attrInts("shape") : Shape{c.in(0).nelms() * c.attrInt("group_size")};
+                       c.require(elementCount(shape) <= c.in(0).nelms() * c.attrInt("group_size"),
+                                 "the gathered tensor is larger than its parts: got shape {} from {} parts of {}",
+                                 shape, c.attrInt("group_size"), c.in(0));
+                       c.out(0, c.type(0), shape);
+                     })
+                     .decompose([](DecomposeBuilder &b) {
+                       if (!isAlone(b.op()))
+                         return b.result(0, emitCollective(b, "CollectiveGather", b.in(0), "Local",
+                                                           {{"shape", b.outInfo(0).shape()}}));
+                       const int64_t n = b.outInfo(0).nelms();
+                       TensorIndex flat = emitReshape(b, b.in(0), {b.inInfo(0).nelms()});
+                       if (n != b.inInfo(0).nelms()) {
+                         const std::vector<int64_t> zero{0}, end{n};
+                         flat = b.emit("Slice", {flat}, {{"starts", zero}, {"ends", end}, {"axes", zero}});
+                       }
+                       b.result(0, emitReshape(b, flat, b.outInfo(0).shape()));
+                     })
+                     .vjp([](VjpBuilder &b) {  // each member gets back its own part
+                       const TensorIndex part = b.emit("ReplicatedReduceScatter", {b.gradOut(0)},
+                                                       {{"op", std::string("Local")},
+                                                        {"group_size", b.op().attrInt("group_size")},
+                                                        {"stride", b.op().attrInt("stride")}});
+                       b.grad(0, b.emit("Reshape", {part}, {{"shape", b.inInfo(0).shape()}}));
+                     })
+                     .doc("The flattened parts of all members of the group, padding dropped, in `shape`."));
 }
 
 // The collectives that devices have kernels for; operands are independent of each other, so that several collectives of
@@ -177,6 +175,9 @@ void addMeetings(OpDefs &rows) {
                      })
                      .doc("Add, Mul, Min, Max, LogicalAnd or LogicalOr over the group, for every member."));
   rows.push_back(meetingRow("CollectiveScatter")
+                     .layouts([](const Op &, OperandLayouts &layouts) {
+                       for (OperandLayout &whole : layouts.in) whole = OperandLayout::ChosenLast;
+                     })
                      .infer([](InferContext &c) {
                        requireMeeting(c);
                        const int64_t group = c.attrInt("group_size");
@@ -185,15 +186,17 @@ void addMeetings(OpDefs &rows) {
                      })
                      .doc("As CollectiveReduce, or no join (Local); member i gets chunk i of the flattened result."));
   rows.push_back(meetingRow("CollectiveGather")
-                     .attrRequired("elements", AttributeType::Int)
+                     .attrRequired("shape", AttributeType::Ints)
+                     .layouts([](const Op &, OperandLayouts &layouts) { layouts.out[0] = OperandLayout::ChosenLast; })
                      .infer([](InferContext &c) {
                        requireMeeting(c);
-                       const int64_t most = c.in(0).nelms() * c.attrInt("group_size"), n = c.attrInt("elements");
+                       const Shape shape = c.attrInts("shape");
+                       const int64_t most = c.in(0).nelms() * c.attrInt("group_size"), n = elementCount(shape);
                        c.require(c.inputCount() == 1 && n >= 0 && n <= most,
                                  "the gathered tensor must have 0 to {} elements: got {}", most, n);
-                       c.out(0, c.type(0), {n});
+                       c.out(0, c.type(0), shape);
                      })
-                     .doc("The flattened tensors of the members, one behind the other, up to `elements`."));
+                     .doc("The flattened tensors of the members, one behind the other, as far as `shape` has room."));
 }
 
 // Copies between IPUs or tile sets: placement facts that change no number.
