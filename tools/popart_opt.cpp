@@ -40,7 +40,7 @@ struct Request {
   std::string input;
   std::vector<std::string> passes, keep;
   std::string output, device = "cpu", loss;
-  float learningRate = 0.1f;
+  float learningRate = 0.1f, momentum = 0;
   std::optional<float> lossScale;
   std::optional<int64_t> ipus;
   bool pipelines = false;
@@ -50,7 +50,7 @@ struct Request {
   transforms::ReturnType returns;  // of all tensors kept
   transforms::RecomputeRule recompute = transforms::RecomputeRule::Marked;
   int threads = 1;
-  std::vector<std::string> offChip;
+  std::vector<std::string> offChip, sharded;
   bool print = false, summary = false, dot = false, schedule = false, memory = false, steps = false, verify = false,
        json = false, lower = false, checkFloats = false, roundStochastically = false, listPasses = false;
 };
@@ -206,12 +206,24 @@ transforms::OffChip offChipRules(const std::vector<std::string> &kinds) {
   return rules;
 }
 
+// However small.
+transforms::ShardRules shardRules(const Request &request) {
+  transforms::ShardRules rules;
+  rules.replicas = request.replicas;
+  for (const std::string &kind : request.sharded)
+    (kind == "weights"           ? rules.weights
+     : kind == "optimizer-state" ? rules.optimizerState
+                                 : rules.accumulators) = {true, 2, CommGroup()};
+  return rules;
+}
+
 // Runs the passes of the request; the program stays owned by the result.
 IrPointer runPasses(IrPointer ir, const Request &request, const std::vector<NamedPass> &passes) {
   const lower::LowerOptions options = loweringOptions(request);
   const lower::Backends backends = lower::remember(options);
   const SGD optimizer(std::map<std::string, std::pair<float, bool>>{
       {"defaultLearningRate", {request.learningRate, !request.lossScale}},
+      {"defaultMomentum", {request.momentum, true}},
       {"lossScaling", {request.lossScale.value_or(1.0f), !request.lossScale}}});
   pipeline::PrepareRequest prepare;
   prepare.options.factors.accumulates = request.accumulationFactor > 1;
@@ -219,6 +231,7 @@ IrPointer runPasses(IrPointer ir, const Request &request, const std::vector<Name
   prepare.options.factors.replicationFactor = request.replicas;
   prepare.batchesPerStep = request.batchesPerStep;
   prepare.options.offChip = offChipRules(request.offChip);
+  prepare.options.sharding = shardRules(request);
   prepare.options.decomposeGradSum = prepare.options.floatLossScale = true;  // what is named runs
   prepare.options.automaticLossScale.emplace().period = request.lossScalePeriod;
   prepare.options.outlineThreshold = request.outlineThreshold;
@@ -298,6 +311,7 @@ int main(int argc, char **argv) {
   app.add_option("--threads", request.threads, "threads to plan for (default: 1)")->check(CLI::Range(1, 1024));
   app.add_option("--loss", request.loss, "loss of the passes that make a training program, with plain SGD");
   app.add_option("--learning-rate", request.learningRate, "of that SGD (default: 0.1)");
+  app.add_option("--momentum", request.momentum, "of that SGD (default: 0)");
   app.add_option("--loss-scale", request.lossScale,
                  "of that SGD, whose values may change then (default: a constant 1)");
   app.add_option("--loss-scale-period", request.lossScalePeriod,
@@ -309,6 +323,8 @@ int main(int argc, char **argv) {
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 14));
   app.add_option("--off-chip", request.offChip, "tensors to keep in remote memory; may be repeated")
       ->check(CLI::IsMember({"weights", "optimizer-state", "accumulators", "activations"}));
+  app.add_option("--shard", request.sharded, "tensors of which each replica keeps a part; may be repeated")
+      ->check(CLI::IsMember({"weights", "optimizer-state", "accumulators"}));
   app.add_option("--outline-threshold", request.outlineThreshold, "value of sequences that become graphs (default: 1)");
   app.add_option("--accumulation-factor", request.accumulationFactor, "micro-batches of one update (default: 1)")
       ->check(CLI::PositiveNumber);

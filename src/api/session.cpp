@@ -108,7 +108,7 @@ void Session::Impl::load() {
     if (host == hostWeights.end()) continue;  // of the device alone
     hasWeights |= prepared.randomSeed != variables[i].id;
     const void *data = host->second.data();  // the engine has written the first values itself
-    if (variables[i].initial.data() != data) program.writeVariable(static_cast<int>(i), data);
+    if (variables[i].initial.data() != data) writeToDevice(static_cast<int>(i), host->second);
   }
 }
 
@@ -186,6 +186,7 @@ RunStatistics Session::statistics() const {
 }
 
 TensorInfo Session::getInfo(TensorId id) const {
+  if (const transforms::Sharding *sharding = impl_->shardingOf(impl_->tensorId(id))) return sharding->whole;
   // With several batches, or micro-batches, what one of them computes is in a graph of its own, under the same ids.
   for (const Graph *graph : impl_->ir().getAllGraphs())
     if (const TensorIndex t = graph->find(impl_->tensorId(id)); t.valid()) return graph->info(t);

@@ -187,8 +187,9 @@ struct SessionCreation : Session {
     const bool training = c.optimizer != nullptr;
     onnx::BuildOptions build;
     build.purpose = training ? onnx::Purpose::Training : onnx::Purpose::Inference;
-    // Constants are in the device's memory.
-    const bool constant = !training && c.options.constantWeights && !pipeline::offChipRules(c.options).any();
+    // Constants are in the device's memory, whole on every replica.
+    const bool constant = !training && c.options.constantWeights && !pipeline::offChipRules(c.options).any() &&
+                          !pipeline::shardRules(c.options).any();
     build.weights = constant ? onnx::WeightRole::Constant : onnx::WeightRole::Variable;
     build.versions = c.options.strictOpVersions ? onnx::OpVersionRule::Strict : onnx::OpVersionRule::Lenient;
     const std::vector<TensorId> &buffers = c.options.updatableNamedBuffers;

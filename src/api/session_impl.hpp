@@ -65,6 +65,10 @@ struct Session::Impl {
   // Variables that are weights or optimizer state, not optimizer scalars or the seed.
   bool isModelVariable(const TensorId &id) const;
   void initialiseHostWeights();  // from the values in the Ir
+  // Between the host's values of a variable and the loaded program's; parts of replicas are cut, or joined.
+  void writeToDevice(int variable, const TensorData &host);
+  void readFromDevice(int variable);                                 // into streamBuffers and allReplicas
+  const transforms::Sharding *shardingOf(const TensorId &id) const;  // null: every replica has it whole
   // Memory that the session keeps beside the executable's: the model's message and the plain values of weights.
   int64_t hostBytes() const;
   // Estimate of the memory of operations, tensors, steps and kernels.

@@ -44,10 +44,22 @@ void Session::Impl::initialiseHostWeights() {
     for (const Tensor *tensor : graph->tensorsOfType(TensorType::Variable)) {
       if (tensor->isRemote && !tensor->hasTensorData()) continue;  // activations of a run
       const Shape shape = tensor->variableSettings.shapeOnHost(tensor->info.shape(), replicas);
-      hostWeights[tensor->id] =
+      const TensorData values =
           tensor->hasTensorData() ? tensor->tensorData() : TensorData(TensorInfo(tensor->info.dataType(), shape));
+      const transforms::Sharding *sharding = shardingOf(tensor->id);
+      hostWeights[tensor->id] = sharding ? sharding->join(values) : values;
     }
   writeScalars();
+}
+
+const transforms::Sharding *Session::Impl::shardingOf(const TensorId &id) const {
+  const auto found = prepared.shardings.find(id);
+  return found == prepared.shardings.end() ? nullptr : &found->second;
+}
+
+void Session::Impl::writeToDevice(int variable, const TensorData &host) {
+  const transforms::Sharding *sharding = shardingOf(program.executable()->variables[static_cast<size_t>(variable)].id);
+  program.writeVariable(variable, sharding ? sharding->cut(host).data() : host.data());
 }
 
 int64_t Session::Impl::hostBytes() const {
@@ -82,12 +94,36 @@ void Session::Impl::writeScalars() {
   }
 }
 
+void Session::Impl::readFromDevice(int variable) {
+  const executable::VariableSpec &spec = program.executable()->variables[static_cast<size_t>(variable)];
+  if (const transforms::Sharding *sharding = shardingOf(spec.id)) {
+    TensorData parts(TensorInfo(spec.info.dataType(), {program.replicas(), spec.info.nelms()}));
+    program.readReplicas(variable, parts.mutableData());
+    streamBuffers[spec.id] = sharding->join(parts);
+    if (sharding->settings.getRetrievalMode() == VariableRetrievalMode::AllReplicas)
+      allReplicas[spec.id] = sharding->joinForEach(parts);
+    return;
+  }
+  TensorData &buffer = streamBuffers[spec.id];
+  if (buffer.empty()) buffer = TensorData(hostWeights.at(spec.id).info());
+  program.readVariable(variable, buffer.mutableData());
+  const auto replicas = static_cast<unsigned>(program.replicas());
+  if (spec.replicas.numReplicasReturningVariable(replicas) == spec.replicas.getGroupCount(replicas)) return;
+  TensorData &all = allReplicas[spec.id];
+  if (all.empty()) {
+    Shape shape = spec.info.shape();
+    shape.insert(shape.begin(), program.replicas());
+    all = TensorData(TensorInfo(spec.info.dataType(), shape));
+  }
+  program.readReplicas(variable, all.mutableData());
+}
+
 void Session::weightsFromHost() {
   session::CompiledProgram &program = impl_->program;
   program.requireLoaded("weightsFromHost");
   for (const auto &[id, host] : impl_->hostWeights)
     if (const int variable = program.findVariable(id); variable >= 0 && impl_->prepared.randomSeed != id)
-      program.writeVariable(variable, host.data());
+      impl_->writeToDevice(variable, host);
   impl_->weightsLoaded = true;
 }
 
@@ -101,29 +137,15 @@ void Session::buffersFromHost() {
         impl_->name);
   for (const TensorId &id : impl_->options.updatableNamedBuffers)
     if (const int variable = program.findVariable(id); variable >= 0)
-      program.writeVariable(variable, impl_->hostWeights.at(id).data());
+      impl_->writeToDevice(variable, impl_->hostWeights.at(id));
 }
 
 void Session::weightsToHost() {
   const session::CompiledProgram &program = impl_->program;
   program.requireLoaded("weightsToHost");
-  for (const auto &[id, host] : impl_->hostWeights) {
-    const int variable = program.findVariable(id);
-    if (variable < 0 || !impl_->isModelVariable(id)) continue;
-    TensorData &buffer = impl_->streamBuffers[id];
-    if (buffer.empty()) buffer = TensorData(host.info());
-    program.readVariable(variable, buffer.mutableData());
-    const executable::VariableSpec &spec = program.executable()->variables[static_cast<size_t>(variable)];
-    const auto replicas = static_cast<unsigned>(program.replicas());
-    if (spec.replicas.numReplicasReturningVariable(replicas) == spec.replicas.getGroupCount(replicas)) continue;
-    TensorData &all = impl_->allReplicas[id];
-    if (all.empty()) {
-      Shape shape = spec.info.shape();
-      shape.insert(shape.begin(), program.replicas());
-      all = TensorData(TensorInfo(spec.info.dataType(), shape));
-    }
-    program.readReplicas(variable, all.mutableData());
-  }
+  for (const auto &entry : impl_->hostWeights)
+    if (const int variable = program.findVariable(entry.first); variable >= 0 && impl_->isModelVariable(entry.first))
+      impl_->readFromDevice(variable);
 }
 
 void Session::readWeights(const IWeightsIO &weightsIO) {

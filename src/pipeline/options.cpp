@@ -310,6 +310,23 @@ transforms::VirtualGraphs virtualGraphs(const SessionOptions &options) {
 
 }  // namespace
 
+transforms::ShardRules shardRules(const SessionOptions &options) {
+  const auto kind = [](const TensorLocation &location, int64_t leastElements) {
+    return transforms::ShardRules::Kind{location.replicatedTensorSharding == ReplicatedTensorSharding::On,
+                                        leastElements, location.shardingDomain};
+  };
+  const auto ofSettings = [&kind](const TensorLocationSettings &s) {
+    return kind(s.location, s.minElementsForReplicatedTensorSharding);
+  };
+  transforms::ShardRules rules;
+  rules.weights = ofSettings(options.weightTensorLocationSettings);
+  rules.optimizerState = ofSettings(options.optimizerStateTensorLocationSettings);
+  rules.accumulators = ofSettings(options.accumulatorTensorLocationSettings);
+  for (const auto &[id, location] : options.tensorLocationSettingsOverride) rules.byTensor[id] = kind(location, 0);
+  rules.replicas = options.getGlobalReplicationFactor();
+  return rules;
+}
+
 PipelineOptions pipelineOptions(const SessionOptions &options) {
   PipelineOptions result;
   result.factors = optimizerFactors(options);
@@ -318,6 +335,7 @@ PipelineOptions pipelineOptions(const SessionOptions &options) {
   if (const auto names = environment::dotChecks()) addDotChecks(result, *names);
   result.decomposeGradSum = options.decomposeGradSum;
   result.offChip = offChipRules(options);
+  result.sharding = shardRules(options);
   result.floatLossScale = options.ensureFp32LossScaleTensor;
   if (options.automaticLossScalingSettings.enabled)
     result.automaticLossScale = automaticLossScale(options.automaticLossScalingSettings);

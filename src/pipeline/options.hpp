@@ -24,6 +24,8 @@ SessionOptions withEnvironment(SessionOptions options);
 OptimizerFactors optimizerFactors(const SessionOptions &options);
 // What is kept in remote memory.
 transforms::OffChip offChipRules(const SessionOptions &options);
+// Of what each replica keeps a part.
+transforms::ShardRules shardRules(const SessionOptions &options);
 // Options of the pass table, with the dot checkpoints of POPART_DOT_CHECKS added.
 PipelineOptions pipelineOptions(const SessionOptions &options);
 

@@ -30,22 +30,15 @@ bool given(const Options &options, RunMode) {
     return options.*Member;
 }
 
-bool sharded(const TensorLocation &location) {
-  return location.replicatedTensorSharding == ReplicatedTensorSharding::On;
-}
-
-template <auto Member>
-bool sharded(const Options &options, RunMode) {
-  return sharded((options.*Member).location);
-}
-
 constexpr const char *kCallsCopyNothing = "Calls copy nothing here.";
 constexpr const char *kDotLook = "dot files show every operation, by type, one file per graph. Leave it at its default";
-constexpr const char *kStaysWhole = "the tensors stay whole on every replica. Leave them unsharded";
-constexpr const char *kSharded = "`location` sharded over replicas";
 constexpr const char *kOffChip =
     "`location` off chip: kept in remote memory (`POPART_REMOTE_MEMORY`), loaded before use and stored after changes. "
     "Smaller tensors than `minElementsForOffChip` stay.";
+constexpr const char *kParts =
+    "`location` off chip: as activations. Sharded over replicas: each replica of `shardingDomain` keeps and updates a "
+    "part; the host sees whole tensors. Smaller tensors than `minElementsForReplicatedTensorSharding` stay whole. With "
+    "accumulators in parts, replicas meet in each micro-batch.";
 constexpr const char *kSchedule = "Order of operations on tiles; operations run in the order of the program.";
 constexpr const char *kHostTransfers = "Host transfers: values are read and written where the host has them.";
 
@@ -224,22 +217,19 @@ constexpr OptionRow kRows[] = {
      "kernels are not checked as they run. Leave it off"},
     // ---- where tensors are kept
     {"activationTensorLocationSettings", Built, nullptr, "", kOffChip},
-    {"activationTensorLocationSettings", Warned, sharded<&Options::activationTensorLocationSettings>, kSharded,
-     kStaysWhole},
-    {"weightTensorLocationSettings", Built, nullptr, "", kOffChip},
-    {"weightTensorLocationSettings", Warned, sharded<&Options::weightTensorLocationSettings>, kSharded, kStaysWhole},
-    {"optimizerStateTensorLocationSettings", Built, nullptr, "", kOffChip},
-    {"optimizerStateTensorLocationSettings", Warned, sharded<&Options::optimizerStateTensorLocationSettings>, kSharded,
-     kStaysWhole},
-    {"accumulatorTensorLocationSettings", Built, nullptr, "", kOffChip},
-    {"accumulatorTensorLocationSettings", Warned, sharded<&Options::accumulatorTensorLocationSettings>, kSharded,
-     kStaysWhole},
-    {"tensorLocationSettingsOverride", Built, nullptr, "", "By tensor, of whatever size: off chip or on chip."},
-    {"tensorLocationSettingsOverride", Warned,
+    {"activationTensorLocationSettings", Warned,
      [](const Options &o, RunMode) {
-       return std::ranges::any_of(o.tensorLocationSettingsOverride, [](const auto &e) { return sharded(e.second); });
+       return o.activationTensorLocationSettings.location.replicatedTensorSharding == ReplicatedTensorSharding::On;
      },
-     "a location sharded over replicas", kStaysWhole},
+     "`location` sharded over replicas",
+     "each replica has activations of its own, and nothing of them to share out. Leave them unsharded"},
+    {"weightTensorLocationSettings", Built, nullptr, "", kParts},
+    {"optimizerStateTensorLocationSettings", Built, nullptr, "", kParts},
+    {"accumulatorTensorLocationSettings", Built, nullptr, "", kParts},
+    {"tensorLocationSettingsOverride", Built, nullptr, "",
+     "By tensor, of whatever size: off chip or on chip; weights, optimizer state and accumulators: sharded over "
+     "replicas "
+     "or not."},
     // ---- the rest of training
     {"accumulateOuterFragmentSettings", NoEffect, nullptr, "", kSchedule},
     {"automaticLossScalingSettings", Built, nullptr, "",

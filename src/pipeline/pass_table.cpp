@@ -31,6 +31,7 @@
 #include "transforms/prune.hpp"
 #include "transforms/random_setup.hpp"
 #include "transforms/serialise_products.hpp"
+#include "transforms/shard_state.hpp"
 #include "transforms/step_loops.hpp"
 
 namespace popart::pipeline {
@@ -59,6 +60,7 @@ bool copyingBetweenIpus(const PassContext &c) {
   return placing(c) && c.request.options.virtualGraphs.rule != transforms::VirtualGraphRule::Drop && !pipelining(c);
 }
 bool pipeliningTraining(const PassContext &c) { return pipelining(c) && c.trains(); }
+bool sharding(const PassContext &c) { return c.request.options.sharding.any(); }
 bool checkingFloats(const PassContext &c) { return c.lowering.checkFloats; }
 bool roundingStochastically(const PassContext &c) {
   return c.lowering.roundStochastically || lower::hasRoundingHints(c.ir());
@@ -81,6 +83,10 @@ void serialiseProducts(PassContext &c) {
 
 void placeParts(PassContext &c) {
   for (Graph *graph : c.ir().getAllGraphs()) transforms::placeParts(*graph);
+}
+
+void shardState(PassContext &c) {
+  c.result.shardings = transforms::shardState(c.main(), c.request.options.sharding, c.weightUpdates, c.anchors);
 }
 
 void checkAnchors(PassContext &c) {
@@ -110,8 +116,17 @@ void decomposeGradientSums(PassContext &c) {
 void loadStreams(PassContext &c) { transforms::loadStreams(c.main()); }
 
 void storeAnchors(PassContext &c) {
-  for (const Anchor &anchor : c.request.anchors) transforms::storeAnchor(c.main(), anchor.id, anchor.streamId());
+  for (const Anchor &anchor : c.request.anchors) {
+    const auto sharded = c.result.shardings.find(anchor.id);
+    if (sharded == c.result.shardings.end()) {
+      transforms::storeAnchor(c.main(), anchor.id, anchor.streamId());
+    } else {
+      transforms::storeWhole(c.main(), anchor.id, sharded->second, anchor.streamId());
+    }
+  }
 }
+
+void gatherByPhase(PassContext &c) { transforms::gatherByPhase(c.main(), c.result.shardings, c.request.loss); }
 
 void moveOffChip(PassContext &c) {
   const PipelineOptions &options = c.request.options;
@@ -216,6 +231,8 @@ constexpr Pass kPasses[] = {
     {"addWeightUpdates", "add the optimizer's steps", Phase::Bwd0, training, addWeightUpdates},
     {"transformAutomaticLossScale", "let the loss scale follow the gradients", Phase::Bwd0, scalingLoss,
      transformAutomaticLossScale},
+    {"shardState", "let each replica keep and update a part of weights and optimizer state", Phase::Bwd0, sharding,
+     shardState},
     {"checkAnchors", "refuse anchors that name no tensor", Phase::Bwd0, always, checkAnchors},
     {"prune", "remove what leads to no output, kept tensor or effect", Phase::PreAlias, always, pruneGraphs},
     {"applyPatterns", "run the patterns of the session", Phase::PreAlias, always, applyPatterns},
@@ -232,6 +249,8 @@ constexpr Pass kPasses[] = {
      copyingBetweenIpus, addIpuCopies},
     {"storeAnchors", "send anchors to the host", Phase::Final, always, storeAnchors},
     {"loadStreams", "load streams from the host", Phase::Final, always, loadStreams},
+    {"gatherByPhase", "gather weights in parts for the forward pass and again for the backward pass", Phase::Final,
+     sharding, gatherByPhase},
     {"moveOffChip", "keep tensors in remote memory, with loads and stores where they are used", Phase::Final,
      movingOffChip, moveOffChip},
     {"addAccumulationLoop", "loop over the micro-batches of one update", Phase::Final, training, addAccumulationLoop},

@@ -37,6 +37,7 @@ struct PassContext {
   std::map<TensorId, TensorId> namedToGradient;  // of the tensors whose gradients steer the loss scale
   TensorIndex lossGradient;                      // where the backward pass starts
   transforms::GradientParts gradientParts;       // of weights that are updated part by part
+  transforms::WeightUpdates weightUpdates;       // once they are added
   // Place in program order of the first op of the backward pass, once it is grown.
   std::optional<int64_t> firstGradient;
   Prepared result;

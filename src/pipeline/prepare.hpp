@@ -18,6 +18,7 @@
 #include "transforms/pipeline_stages.hpp"
 #include "transforms/recompute.hpp"
 #include "transforms/return_types.hpp"
+#include "transforms/shards.hpp"
 #include "transforms/virtual_graphs.hpp"
 
 namespace popart::pipeline {
@@ -48,6 +49,7 @@ struct PipelineOptions {
   bool serialiseProducts = true;          // products that ask for it are cut into parts
   std::optional<float> outlineThreshold;  // repeated sequences worth more become one graph
   transforms::OffChip offChip;            // tensors in remote memory
+  transforms::ShardRules sharding;        // tensors of which each replica keeps a part
   bool floatLossScale = false;            // the loss scale is FLOAT up to the first gradients of activations
   std::optional<transforms::AutomaticLossScale> automaticLossScale;
   transforms::RecomputeRule recompute = transforms::RecomputeRule::Marked;
@@ -76,6 +78,7 @@ struct Prepared {
   // saved model.
   std::vector<transforms::ScalarVariable> optimizerScalars;
   std::optional<TensorId> randomSeed;  // UINT32[2] variable; absent when nothing is random
+  transforms::Shardings shardings;     // variables of which each replica keeps a part: the host sees whole ones
   // Tensors that outlining has taken out of their graphs: programs ask for them by these ids all the same.
   std::map<TensorId, TensorInfo> outlined;
 };

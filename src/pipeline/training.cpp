@@ -167,8 +167,11 @@ void transformAutomaticLossScale(PassContext &c) {
 }
 
 void addWeightUpdates(PassContext &c) {
-  for (auto &scalar : transforms::addOptimizer(c.main(), *c.request.updates, c.weightToGradient, c.gradientParts))
-    c.result.optimizerScalars.push_back(scalar);
+  std::erase_if(c.gradientParts, [&c](const auto &weight) {
+    return c.request.options.sharding.mayShardUpdateOf(*c.main().getTensor(weight.first));
+  });
+  c.weightUpdates = transforms::addOptimizer(c.main(), *c.request.updates, c.weightToGradient, c.gradientParts);
+  for (const auto &scalar : c.weightUpdates.scalars) c.result.optimizerScalars.push_back(scalar);
 }
 
 void recomputeActivations(PassContext &c) {

@@ -86,8 +86,8 @@ void finishUpdate(UpdateEmitter &e, const AdamRule &adam, const WeightUpdate &u)
   const TensorIndex x = e.emit("AdamUpdater", inputs, outputs, {{"mode", std::string(modeName(adam.mode))}})[0];
   std::vector<TensorIndex> update{u.weight, x, {}, {}, e.scalar("learningRate", u), {}};
   if (isLamb(adam.mode)) {
-    update[2] = e.emitOne("LambSquare", {u.weight}, "LambR1Sq___" + u.id);
-    update[3] = e.emitOne("LambSquare", {x}, "LambR2Sq___" + u.id);
+    update[2] = e.emitSum("LambSquare", u.weight, "LambR1Sq___" + u.id);
+    update[3] = e.emitSum("LambSquare", x, "LambR2Sq___" + u.id);
     update[5] = e.scalar("maxWeightNorm", u);
   }
   e.emit("AdamVarUpdate", update, {"UpdatedVar___" + u.id});

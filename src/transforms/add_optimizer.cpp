@@ -36,7 +36,7 @@ void clipGroup(UpdateEmitter &e, const ClipNormSettings &group, int groupIndex, 
   std::vector<TensorIndex> squares;
   for (WeightUpdate *u : members) {
     const TensorIndex t = e.cast(u->clippable, DataType::FLOAT, u->id + "_clip");
-    squares.push_back(e.emitOne("ReduceSumSquare", {t}, u->id + "_sumSquare", {{"keepdims", int64_t{0}}}));
+    squares.push_back(e.emitSum("ReduceSumSquare", t, u->id + "_sumSquare", {{"keepdims", int64_t{0}}}));
   }
   const TensorIndex norm =
       e.emitOne("Sqrt", {e.emitOne("Sum", squares, "ClipSumSquares___" + suffix)}, "GlobalNorm___" + suffix);
@@ -74,9 +74,8 @@ std::vector<WeightUpdate> updatesOf(UpdateEmitter &emitter, WeightUpdate whole, 
 
 }  // namespace
 
-std::vector<ScalarVariable> addOptimizer(Graph &graph, const UpdateRules &rules,
-                                         const std::map<TensorId, TensorId> &weightToGradient,
-                                         const GradientParts &parts) {
+WeightUpdates addOptimizer(Graph &graph, const UpdateRules &rules, const std::map<TensorId, TensorId> &weightToGradient,
+                           const GradientParts &parts) {
   UpdateEmitter emitter(graph, rules);
   std::vector<WeightUpdate> updates;
   for (const auto &[weight, gradient] : weightToGradient) {
@@ -99,7 +98,7 @@ std::vector<ScalarVariable> addOptimizer(Graph &graph, const UpdateRules &rules,
   }
   emitter.endPart();
   emitter.clearAccumulators();
-  return emitter.scalarVariables();
+  return emitter.result();
 }
 
 }  // namespace popart::transforms

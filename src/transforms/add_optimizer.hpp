@@ -3,7 +3,9 @@
 // documented names (Accl___w, Accl1___w, Accl2___w, Accl3___w, Step___w); a Variable of that name in the graph is taken
 // as it is.
 #pragma once
+#include <cstdint>
 #include <map>
+#include <set>
 #include <vector>
 
 #include <popart/graph.hpp>
@@ -21,16 +23,23 @@ struct ScalarVariable {
   bool unscales = false;  // see OptimizerScalar
 };
 
+// What addOptimizer has put into a graph.
+struct WeightUpdates {
+  std::vector<ScalarVariable> scalars;  // in order of creation
+  int64_t firstOp = INT64_MAX;          // its ops have indices from here on
+  std::set<OpIndex> sums;               // ops that add up over all elements of their operand: norms
+  std::set<OpIndex> resets;             // ops that empty an accumulator, whatever it holds
+};
+
 // Gradients of the parts of a weight, in order.
 using GradientParts = std::map<TensorId, std::vector<TensorPart>>;
 
 // `weightToGradient`: finished gradients by weight. A weight that has parts as well is updated part by part, each in
 // the memory of the weight and its states and right after its gradient, last part first as the backward pass makes
-// them; Lamb, which needs norms of the whole weight, is not. Returns the scalar variables made, in order of creation.
+// them; Lamb, which needs norms of the whole weight, is not.
 // Throws popart::error: clip group naming a weight without gradient, Adam state scaled by a non-constant loss scale,
 // weights that are no Variable.
-std::vector<ScalarVariable> addOptimizer(Graph &graph, const UpdateRules &rules,
-                                         const std::map<TensorId, TensorId> &weightToGradient,
-                                         const GradientParts &parts = {});
+WeightUpdates addOptimizer(Graph &graph, const UpdateRules &rules, const std::map<TensorId, TensorId> &weightToGradient,
+                           const GradientParts &parts = {});
 
 }  // namespace popart::transforms

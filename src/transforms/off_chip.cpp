@@ -8,6 +8,8 @@
 #include <popart/error.hpp>
 #include <popart/tensornames.hpp>
 
+#include "transforms/variables.hpp"
+
 namespace popart::transforms {
 namespace {
 
@@ -193,8 +195,7 @@ bool OffChip::any() const {
 bool OffChip::holds(const Tensor &variable) const {
   if (const auto given = byTensor.find(variable.id); given != byTensor.end()) return given->second;
   if (!isFloatingPoint(variable.info.dataType())) return false;  // seeds, counters
-  const bool isAccumulator = variable.id.starts_with(reservedAccumPrefix());
-  const Kind &kind = isAccumulator ? accumulators : variable.isOptimizerState ? optimizerState : weights;
+  const Kind &kind = ruleOfKind(*this, variable);
   return kind.offChip && variable.info.nelms() >= kind.leastElements;
 }
 

@@ -10,6 +10,7 @@
 
 #include "transforms/copy_op.hpp"
 #include "transforms/counted_loop.hpp"
+#include "transforms/variables.hpp"
 
 namespace popart::transforms {
 namespace {
@@ -52,28 +53,12 @@ class LoopMaker {
     return main_.tensor(t).hasProducer() && moves_(*main_.tensor(t).getProducer());
   }
 
-  // The variable whose new value `t` is, or also: whose memory or a part of it `t` shows; invalid when it is none.
-  enum class Follow { NewValues, Views };
-  TensorIndex variableOf(TensorIndex t, Follow follow = Follow::NewValues) const {
-    while (main_.tensor(t).hasProducer()) {
-      const Op &producer = *main_.tensor(t).getProducer();
-      const OutIndex output = main_.tensor(t).producerOutput();
-      TensorIndex source;
-      for (const AliasDef &alias : producer.def().aliasRules())
-        if ((alias.modifies || follow == Follow::Views) && alias.output == output && producer.hasInput(alias.input))
-          source = producer.inputs()[alias.input];
-      if (!source.valid()) return {};
-      t = source;
-    }
-    return main_.tensor(t).tensorType() == TensorType::Variable ? t : TensorIndex{};
-  }
-
   // ---- values that leave the body
   void carryOut(Op &op) {
     for (InIndex i = 0; i < op.inputCount(); ++i) {
       if (!op.hasInput(i) || !madeInBody(op.inputs()[i])) continue;
       const TensorIndex value = op.inputs()[i];
-      if (const TensorIndex variable = variableOf(value); variable.valid()) {
+      if (const TensorIndex variable = variableOf(main_, value); variable.valid()) {
         main_.connectInput(op.index(), i, variable);
       } else if (!results_.count(value)) {
         addCarried(value);
@@ -121,7 +106,7 @@ class LoopMaker {
       if (op.hasOutput(o)) inBody_[op.outputs()[o]] = copy->outputs()[o];
     for (InIndex i = 0; i < op.inputCount(); ++i) {
       if (!op.hasInput(i) || !op.modifiesInput(i)) continue;
-      const TensorIndex variable = variableOf(op.inputs()[i], Follow::Views);
+      const TensorIndex variable = variableOf(main_, op.inputs()[i], Follow::Views);
       if (variable.valid()) modified_.insert(variable);
     }
   }

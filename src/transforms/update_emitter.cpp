@@ -13,7 +13,7 @@ TensorIndex UpdateEmitter::scalar(const std::string &name, const WeightUpdate &u
   if (const TensorIndex made = graph_.find(id); made.valid()) return made;
   const TensorData data = TensorData::scalar(scalar.value.val());
   if (scalar.value.isConst()) return graph_.addConstant(id, data);
-  scalarVariables_.push_back({id, name, u.id, scalar.unscales});
+  made_.scalars.push_back({id, name, u.id, scalar.unscales});
   return graph_.addVariable(id, data);
 }
 
@@ -70,7 +70,8 @@ TensorIndex UpdateEmitter::accumulatedIn(const TensorId &id, const WeightUpdate 
 void UpdateEmitter::clearAccumulators() {
   for (const auto &[weight, sum, part] : accumulators_) {
     part_ = part;
-    emit("AccumulatorZero", {sum}, {"AccumZeroed___" + weight});
+    const TensorIndex zeroed = emitOne("AccumulatorZero", {sum}, "AccumZeroed___" + weight);
+    made_.resets.insert(graph_.tensor(zeroed).producerIndex());
   }
   endPart();
 }
@@ -78,6 +79,13 @@ void UpdateEmitter::clearAccumulators() {
 TensorIndex UpdateEmitter::emitOne(std::string_view type, const std::vector<TensorIndex> &inputs,
                                    const TensorId &outputId, Attributes attributes) {
   return emit(type, inputs, {outputId}, std::move(attributes))[0];
+}
+
+TensorIndex UpdateEmitter::emitSum(std::string_view type, TensorIndex input, const TensorId &outputId,
+                                   Attributes attributes) {
+  const TensorIndex sum = emitOne(type, {input}, outputId, std::move(attributes));
+  made_.sums.insert(graph_.tensor(sum).producerIndex());
+  return sum;
 }
 
 TensorIndex UpdateEmitter::cast(TensorIndex t, DataType type, const TensorId &outputId) {
@@ -91,9 +99,12 @@ TensorInfo UpdateEmitter::wholeInfo(const TensorInfo &part, const WeightUpdate &
 
 TensorIndex UpdateEmitter::state(const TensorId &id, const TensorInfo &wanted, double value, const WeightUpdate &u) {
   const TensorInfo whole = wholeInfo(wanted, u);
-  if (value == 0) return state(id, wanted, TensorData(whole), u);
-  return state(id, wanted,
-               TensorData::fromDoubles(whole, std::vector<double>(static_cast<size_t>(whole.nelms()), value)), u);
+  const auto replicas = static_cast<unsigned>(rules_.factors.replicationFactor);
+  const VariableSettings &sharing = graph_.tensor(u.variable).variableSettings;  // one value per group of replicas
+  const TensorInfo all(whole.dataType(), sharing.shapeOnHost(whole.shape(), replicas));
+  if (value == 0) return state(id, wanted, TensorData(all), u);
+  return state(id, wanted, TensorData::fromDoubles(all, std::vector<double>(static_cast<size_t>(all.nelms()), value)),
+               u);
 }
 
 TensorIndex UpdateEmitter::state(const TensorId &id, const TensorInfo &wanted, const TensorData &initial,

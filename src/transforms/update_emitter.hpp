@@ -23,7 +23,9 @@ struct WeightUpdate {
 
 class UpdateEmitter {
  public:
-  UpdateEmitter(Graph &graph, const UpdateRules &rules) : graph_(graph), rules_(rules) {}
+  UpdateEmitter(Graph &graph, const UpdateRules &rules) : graph_(graph), rules_(rules) {
+    made_.firstOp = static_cast<int64_t>(graph.opSlots());
+  }
 
   Graph &graph() const { return graph_; }
   const TensorInfo &info(TensorIndex t) const { return graph_.info(t); }
@@ -34,6 +36,8 @@ class UpdateEmitter {
                                 const std::vector<TensorId> &outputIds, Attributes attributes = {});
   TensorIndex emitOne(std::string_view type, const std::vector<TensorIndex> &inputs, const TensorId &outputId,
                       Attributes attributes = {});
+  // One op that adds up over all elements of `input`.
+  TensorIndex emitSum(std::string_view type, TensorIndex input, const TensorId &outputId, Attributes attributes = {});
   // t in element type `type`.
   TensorIndex cast(TensorIndex t, DataType type, const TensorId &outputId);
   // State variable `id` of the update, or the update's part of it; filled with `value` unless the graph has it already.
@@ -65,7 +69,7 @@ class UpdateEmitter {
   void clearAccumulators();
   bool accumulates() const { return rules_.factors.accumulationFactor > 1; }
 
-  const std::vector<ScalarVariable> &scalarVariables() const { return scalarVariables_; }
+  const WeightUpdates &result() const { return made_; }
 
  private:
   TensorInfo wholeInfo(const TensorInfo &part, const WeightUpdate &update) const;
@@ -74,7 +78,7 @@ class UpdateEmitter {
 
   Graph &graph_;
   const UpdateRules &rules_;
-  std::vector<ScalarVariable> scalarVariables_;
+  WeightUpdates made_;
   ExecutionContext context_ = ExecutionContext::AccumulateOuterFragment;
   int64_t part_ = -1, place_ = -1;             // first element and place of the part at hand; -1: none
   std::map<TensorIndex, TensorIndex> wholes_;  // part of a variable -> the variable

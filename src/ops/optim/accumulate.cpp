@@ -62,7 +62,7 @@ void inferSparseAccumulate(InferContext &c) {
 
 OpDefs accumulateOps() {
   OpDefs rows;
-  OpDef accumulate = varUpdateRow("Accumulate");
+  OpDef accumulate = elementUpdateRow("Accumulate");
   accumulate.input("updater", kUpdatable);
   scalarParameter(accumulate, "factor");
   rows.push_back(accumulate.attr("accumulation_type", std::string("Add"))
@@ -77,7 +77,7 @@ OpDefs accumulateOps() {
           .attr("axis", int64_t{0})
           .infer(inferSparseAccumulate)
           .doc("a[indices[i]] += factor x[i] along axis; equal indices add up; a negative index counts from the end."));
-  OpDef scale = varUpdateRow("AccumulatorScale");
+  OpDef scale = elementUpdateRow("AccumulatorScale");
   scalarParameter(scale, "factor");
   rows.push_back(scale
                      .infer([](InferContext &c) {
@@ -94,7 +94,7 @@ OpDefs accumulateOps() {
                                          : select(scale.apply("Equal", scale.number(0)), a.number(0), a * scale));
                      })
                      .doc("a := factor a; a factor of 0 gives exact zeros."));
-  rows.push_back(varUpdateRow("AccumulatorZero")
+  rows.push_back(elementUpdateRow("AccumulatorZero")
                      .decompose([](DecomposeBuilder &b) {
                        b.result(0, emitZeros(b, b.outInfo(0).dataType(), b.outInfo(0).shape()));
                      })

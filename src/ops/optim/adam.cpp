@@ -92,6 +92,7 @@ void addAdamUpdater(OpDefs &rows) {
       .output("next_step", Arity::Optional)
       .attr("mode", std::string("Adam"))
       .infer(inferAdamUpdater)
+      .traits(Trait::Elementwise)
       .modifies(kStep, 1)
       .cost(perElement(7))
       .decompose(decomposeAdamUpdater)
@@ -116,7 +117,7 @@ void inferAdamVarUpdate(InferContext &c) {
 OpDefs adamOps() {
   OpDefs rows;
   addAdamUpdater(rows);
-  OpDef row = varUpdateRow("AdamVarUpdate");
+  OpDef row = elementUpdateRow("AdamVarUpdate");
   row.input("updater", kFloats).input("r1sq", kFloats, "", Arity::Optional).input("r2sq", kFloats, "", Arity::Optional);
   scalarParameter(scalarParameter(row, "lr"), "max_weight_norm");
   rows.push_back(row.infer(inferAdamVarUpdate)

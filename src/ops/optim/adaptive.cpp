@@ -19,7 +19,7 @@ OpDef updaterRow(const char *type, Arity second) {
     requireScalarParameter(c, 3, "epsilon", Presence::Required);
     inferUpdate(c, {1, 2});
   });
-  row.cost(perElement(6)).noGrad("optimizer arithmetic is not differentiable").notOnnx();
+  row.traits(Trait::Elementwise).cost(perElement(6)).noGrad("optimizer arithmetic is not differentiable").notOnnx();
   return row;
 }
 
@@ -44,7 +44,7 @@ OpDefs adaptiveOps() {
                        u.result(u.operand(0) * sqrt(u.operand(2) + eps) / sqrt(u.operand(1) + eps));
                      })
                      .doc("g sqrt(v2 + eps) / sqrt(v1 + eps)."));
-  OpDef row = varUpdateRow("ScaledVarUpdate");
+  OpDef row = elementUpdateRow("ScaledVarUpdate");
   row.input("updater", kFloats);
   scalarParameter(scalarParameter(row, "lr"), "wd");
   rows.push_back(row.infer([](InferContext &c) {

@@ -14,7 +14,7 @@ namespace popart::ops {
 namespace {
 
 void addSgd0(OpDefs &rows) {
-  OpDef row = varUpdateRow("SGD0VarUpdate");
+  OpDef row = elementUpdateRow("SGD0VarUpdate");
   row.role(Role::SGD0VarUpdate);
   row.input("updater", kFloats);
   scalarParameter(scalarParameter(row, "slr0"), "wdsf0");
@@ -31,7 +31,7 @@ void addSgd0(OpDefs &rows) {
 }
 
 void addVelocityUpdate(OpDefs &rows, const char *type, const char *momentum, const char *decay) {
-  OpDef row = varUpdateRow(type);
+  OpDef row = elementUpdateRow(type);
   row.input("weight", kFloats);
   scalarParameter(scalarParameter(row, momentum), decay);
   row.infer([momentum, decay](InferContext &c) {
@@ -49,7 +49,7 @@ void addVelocityUpdate(OpDefs &rows, const char *type, const char *momentum, con
 }
 
 void addWeightUpdate(OpDefs &rows, const char *type, const char *rate) {
-  OpDef row = varUpdateRow(type);
+  OpDef row = elementUpdateRow(type);
   row.input("velocity", kFloats);
   scalarParameter(row, rate);
   row.infer([rate](InferContext &c) {
@@ -80,7 +80,8 @@ void addNesterov(OpDefs &rows) {
     const Expression gradient = f.times(f.factor(3, "ils"), f.operand(0)) + f.times(f.factor(4, "wd"), f.operand(1));
     f.result(f.times(f.factor(5, "ngsf"), gradient) + f.times(f.factor(6, "mm"), f.operand(2)));
   });
-  rows.push_back(row.cost(perElement(6))
+  rows.push_back(row.traits(Trait::Elementwise)
+                     .cost(perElement(6))
                      .noGrad("optimizer arithmetic is not differentiable")
                      .notOnnx()
                      .doc("g' = ngsf (ils G + wd w) + mm v."));

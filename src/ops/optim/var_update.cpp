@@ -20,6 +20,8 @@ OpDef varUpdateRow(const char *type) {
   return row;
 }
 
+OpDef elementUpdateRow(const char *type) { return varUpdateRow(type).traits(Trait::Elementwise); }
+
 OpDef &scalarParameter(OpDef &row, const char *name) {
   return row.input(name, kFloats, "", Arity::Optional).attrOptional(name, AttributeType::Float);
 }
@@ -51,7 +53,7 @@ OpDefs copyVarUpdateOps() {
         c.require(c.in(1) == c.in(0), "the new value differs from the variable: got {}, expected {}", c.in(1), c.in(0));
         c.out(0, c.in(0));
       })
-      .traits(Trait::VarUpdate)
+      .traits(Trait::VarUpdate | Trait::Elementwise)
       .modifies(0)
       .cost([](const Op &, Cost &c) {
         c = {0, c.bytesWritten, c.bytesWritten};

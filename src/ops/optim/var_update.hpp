@@ -8,8 +8,10 @@ namespace popart::ops {
 
 constexpr TypeSet kUpdatable = kFloats | kInts;
 
-// A row that writes input 0 "var" (any numeric type); output "updated".
+// A row that writes input 0 "var" (any numeric type); output "updated". Element by element: each new value depends on
+// the elements at its position, and on scalars.
 OpDef varUpdateRow(const char *type);
+OpDef elementUpdateRow(const char *type);
 // Optional scalar input `name` and optional float attribute `name`.
 OpDef &scalarParameter(OpDef &row, const char *name);
 // Fails unless the scalar input `input` has one element, or the attribute `name` is given; absent both: only with a

@@ -1,0 +1,25 @@
+// What variables are to a training program, and which tensors are a variable under another name.
+#pragma once
+#include <popart/graph.hpp>
+
+namespace popart::transforms {
+
+// Of `rules`, which has one member for each kind of variable, that of `variable`.
+template <class Rules>
+auto &ruleOfKind(Rules &rules, const Tensor &variable);
+
+// Whether the variable adds up gradients over micro-batches and holds nothing else.
+bool isAccumulator(const Tensor &variable);
+
+// The variable whose new value `t` is, or also: whose memory or a part of it `t` shows; invalid when it is none.
+enum class Follow : uint8_t { NewValues, Views };
+TensorIndex variableOf(const Graph &graph, TensorIndex t, Follow follow = Follow::NewValues);
+
+template <class Rules>
+auto &ruleOfKind(Rules &rules, const Tensor &variable) {
+  return isAccumulator(variable)     ? rules.accumulators
+         : variable.isOptimizerState ? rules.optimizerState
+                                     : rules.weights;
+}
+
+}  // namespace popart::transforms
