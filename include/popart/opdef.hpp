@@ -258,6 +258,19 @@ struct OperandLayouts {
 // Sets what is not Plain; shapes are known.
 using LayoutFn = void (*)(const Op &op, OperandLayouts &layouts);
 
+// One way in which an op falls into `count` pieces that have nothing to do with each other. Operands that are cut fall
+// into equal blocks along an axis; piece i of every result follows from piece i of those and from all of the others.
+struct Pieces {
+  static constexpr int kWhole = -1;  // instead of an axis: every piece reads all of the operand
+  int64_t count = 1;                 // of pieces
+  std::vector<int> in, out;          // by operand: the axis; results are always cut
+  // Attributes that state sizes, and which of their numbers is that of a cut axis of output 0.
+  std::vector<std::pair<std::string, int>> sizes;
+};
+// Whether the op falls into `pieces.count` pieces when input `cut` does along `axis`, whose size the count divides; says
+// in `pieces` how (lists of the right length, all kWhole before). Shapes are known.
+using PiecesFn = bool (*)(const Op &op, InIndex cut, int axis, Pieces &pieces);
+
 // Makes an op of a user-written class (popart/opmanager.hpp); edges follow.
 using CreateFn = std::function<std::unique_ptr<Op>(const OpCreatorInfo &)>;
 
@@ -330,6 +343,7 @@ class OpDef {
   OpDef &stopsGrad();                 // cuts the path silently (Detach, integer results, Shape)
   OpDef &decompose(DecomposeFn fn);   // used where a backend has no kernel for the op
   OpDef &layouts(LayoutFn fn);        // none: element-wise ops take any layout, all others C order
+  OpDef &pieces(PiecesFn fn);         // none: element-wise ops and views fall apart, no others
   OpDef &create(CreateFn fn);         // nodes of this row are made by `fn`, attributes are taken as given
   OpDef &traits(Trait t);             // adds to those set
   OpDef &inplace(std::string type, float priority, int input = 0);  // the catalog makes the variant's row
@@ -372,6 +386,7 @@ class OpDef {
   const VjpFn &vjpRule() const { return vjp_; }
   const DecomposeFn &decomposeRule() const { return decompose_; }
   LayoutFn layoutRule() const { return layouts_; }
+  PiecesFn piecesRule() const { return pieces_; }
   const CreateFn &createRule() const { return create_; }
   // For "GeluInplace": the row of "Gelu"; otherwise the row itself. Kernels are looked up by base().type().
   const OpDef &base() const { return base_ ? *base_ : *this; }
@@ -400,6 +415,7 @@ class OpDef {
   OpPredicate identity_;
   CostFn cost_;
   LayoutFn layouts_ = nullptr;
+  PiecesFn pieces_ = nullptr;
   uint32_t traits_ = 0;
   Role role_ = Role::None;
   bool stopsGrad_ = false;

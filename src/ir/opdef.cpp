@@ -42,6 +42,7 @@ OpDef &OpDef::noGrad(std::string reason) { return noGradReason_ = std::move(reas
 OpDef &OpDef::stopsGrad() { return stopsGrad_ = true, *this; }
 OpDef &OpDef::decompose(DecomposeFn fn) { return decompose_ = std::move(fn), *this; }
 OpDef &OpDef::layouts(LayoutFn fn) { return layouts_ = fn, *this; }
+OpDef &OpDef::pieces(PiecesFn fn) { return pieces_ = fn, *this; }
 OpDef &OpDef::create(CreateFn fn) { return create_ = std::move(fn), *this; }
 OpDef &OpDef::traits(Trait t) { return traits_ |= static_cast<uint32_t>(t), *this; }
 OpDef &OpDef::inplace(std::string type, float priority, int input) {

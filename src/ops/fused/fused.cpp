@@ -195,6 +195,7 @@ OpDefs fusedOps() {
                      .doc("The same values in another memory layout."));
   rows.push_back(OpDef("popart", "LoopRow", {1})
                      .role(Role::LoopRow)
+                     .layouts(pieceOfChannels)
                      .cost([](const Op &, Cost &c) { c = {}; })
                      .input("stack", kStoredTypes)
                      .input("iteration", typeBit(DataType::INT64))

@@ -6,6 +6,7 @@
 #include "ops/catalog.hpp"
 #include "ops/expression.hpp"
 #include "ops/forward_op.hpp"
+#include "ops/pieces.hpp"
 #include "ops/rules.hpp"
 
 namespace popart::ops {
@@ -31,6 +32,16 @@ void inferGather(InferContext &c) {
   c.out(0, c.type(0), to);
 }
 
+// Slices of the data, or positions.
+bool gatheredPieces(const Op &op, InIndex cut, int axis, Pieces &pieces) {
+  if (op.attrInt("group_size") > 1) return false;
+  const int along = static_cast<int>(axisOf(op.attributes(), op.inRank(0))), positions = op.inRank(1);
+  if (cut == 0 && axis == along) return false;
+  pieces.in[static_cast<size_t>(cut)] = axis;
+  pieces.out[0] = cut == 1 ? along + axis : axis < along ? axis : axis - 1 + positions;
+  return true;
+}
+
 OpDef gatherRow(const char *domain, const char *type, std::vector<OpVersion> versions, const char *gradient) {
   return OpDef(domain, type, std::move(versions))
       .input("data", kStoredTypes)
@@ -40,6 +51,7 @@ OpDef gatherRow(const char *domain, const char *type, std::vector<OpVersion> ver
       .attr("group_size", int64_t{1})
       .attr("zero_OOR", int64_t{0})
       .infer(inferGather)
+      .pieces(gatheredPieces)
       .cost(movesData())
       .vjp([gradient](VjpBuilder &b) {
         Attributes attributes = b.attrs();
@@ -87,6 +99,7 @@ void addGather(OpDefs &rows) {
                      .attr("group_size", int64_t{1})
                      .attr("zero_OOR", int64_t{0})
                      .infer(inferGather)
+                     .pieces(gatheredPieces)
                      .cost(movesData())
                      .decompose([](DecomposeBuilder &b) {
                        b.result(0, b.emit("Gather", {b.in(0), b.in(1)}, b.attrs()));
@@ -121,6 +134,7 @@ void addGatherElements(OpDefs &rows) {
             b.grad(0, b.emit("GatherElementsGrad", {b.gradOut(0), b.in(1)},
                              {{"axis", axisOf(b.attrs(), b.inInfo(0).rank())}, {"fwd_shape", b.inInfo(0).shape()}}));
           })
+          .pieces(otherAxisPieces)
           .doc("Elements of data at positions given, per element, along an axis."));
   rows.push_back(
       OpDef("ai.graphcore", "GatherElementsGrad", {1})
@@ -139,6 +153,7 @@ void addGatherElements(OpDefs &rows) {
             b.result(0, b.emit("ScatterElements", {zeros, b.in(1), b.in(0)},
                                {{"axis", b.attrs().getAttribute<int64_t>("axis")}, {"reduction", std::string("add")}}));
           })
+          .pieces(otherAxisPieces)
           .doc("Gradient of GatherElements."));
 }
 
@@ -204,6 +219,12 @@ void addOneHot(OpDefs &rows) {
                      .attrRequired("depth", AttributeType::Int)
                      .constInput(1, "depth", 9)
                      .infer(inferOneHot)
+                     .pieces([](const Op &op, InIndex cut, int axis, Pieces &pieces) {
+                       if (cut != 0) return false;
+                       pieces.in[0] = axis;
+                       pieces.out[0] = axis < axisOf(op.attributes(), op.outRank(0)) ? axis : axis + 1;
+                       return true;
+                     })
                      .vjp([](VjpBuilder &b) {
                        if (!b.wants(1)) return;
                        b.grad(1, b.emit("OneHotGrad", {b.gradOut(0), b.in(0)}, b.attrs()));

@@ -3,12 +3,15 @@
 // NegativeLogLikelihoodLoss: input (N, C, d…), target (N, d…), optional weight (C): -w[t] x[n, t, …]; mean divides by
 // the sum of the weights used; targets equal to ignore_index count nothing. SoftmaxCrossEntropyLoss applies it to the
 // log softmax.
+#include <algorithm>
+
 #include <popart/op.hpp>
 
 #include "ops/catalog.hpp"
 #include "ops/expression.hpp"
 #include "ops/forward_op.hpp"
 #include "ops/loss/reduction.hpp"
+#include "ops/pieces.hpp"
 #include "ops/rules.hpp"
 
 namespace popart::ops {
@@ -43,6 +46,7 @@ void addL1(OpDefs &rows) {
             c.out(0, c.type(0), reducedLossShape(c));
           })
           .traits(Trait::Loss)
+          .pieces(lossPieces)
           .cost(perElement(3))
           .vjp([](VjpBuilder &b) {
             b.grad(0, b.emit("L1Grad", {b.gradOut(0), b.in(0)},
@@ -61,6 +65,7 @@ void addL1(OpDefs &rows) {
                      .attr("reduction", std::string("Mean"))
                      .infer([](InferContext &c) { inferGradientOf(c, "L1", {c.in(1)}); })
                      .traits(Trait::Gradient)
+                     .pieces(lossPieces)
                      .cost(perElement(3))
                      .decompose([](DecomposeBuilder &b) {
                        const LossReduction reduction = lossReduction(b.op().attrString("reduction"));
@@ -81,6 +86,7 @@ void addIdentityLoss(OpDefs &rows) {
           .attr("reduction", std::string("Mean"))
           .infer([](InferContext &c) { c.out(0, c.type(0), reducedLossShape(c)); })
           .traits(Trait::Loss)
+          .pieces(lossPieces)
           .vjp([](VjpBuilder &b) {
             b.grad(0, b.emit("IdentityLossGrad", {b.gradOut(0)},
                              {{"reduction", b.op().attrString("reduction")}, {"fwd_shape", b.inInfo(0).shape()}}));
@@ -98,6 +104,7 @@ void addIdentityLoss(OpDefs &rows) {
                      .attrRequired("fwd_shape", AttributeType::Ints)
                      .infer([](InferContext &c) { inferGradientOf(c, "IdentityLoss", {forwardInfo(c)}); })
                      .traits(Trait::Gradient)
+                     .pieces(lossPieces)
                      .decompose([](DecomposeBuilder &b) {
                        const LossReduction reduction = lossReduction(b.op().attrString("reduction"));
                        TensorIndex g = emitSpread(b, b.in(0), reduction, b.op().attrInts("fwd_shape"));
@@ -123,8 +130,23 @@ Shape inferClassLoss(InferContext &c) {
   return inferLossReduction(c) == LossReduction::None ? expected : Shape{};
 }
 
+// Samples of scores, targets and what has one number for each; weights serve all.
+bool classLossPieces(const Op &op, InIndex cut, int axis, Pieces &pieces) {
+  if (axis != 0 || op.inRank(cut) == 0 || !fallsApart(op)) return false;
+  const int weights = static_cast<int>(op.def().inputs().size()) - 1;  // by class
+  for (InIndex i = 0; i < op.inputCount(); ++i) {
+    if (!op.hasInput(i) || op.inRank(i) == 0 || i == weights) continue;
+    if (op.inShape(i)[0] != op.inShape(cut)[0]) return false;
+    pieces.in[static_cast<size_t>(i)] = 0;
+  }
+  std::ranges::fill(pieces.out, 0);
+  return true;
+}
+
 OpDef &classLossAttributes(OpDef &row) {
-  return row.attr("reduction", std::string("mean")).attrOptional("ignore_index", AttributeType::Int);
+  return row.attr("reduction", std::string("mean"))
+      .attrOptional("ignore_index", AttributeType::Int)
+      .pieces(classLossPieces);
 }
 
 Attributes sharedAttributes(const OpEmitter &b) {

@@ -7,6 +7,7 @@
 
 #include "ops/catalog.hpp"
 #include "ops/loss/reduction.hpp"
+#include "ops/pieces.hpp"
 #include "ops/rules.hpp"
 
 namespace popart::ops {
@@ -33,7 +34,29 @@ void pickCost(const Op &op, Cost &c) {
   c.bytesRead = static_cast<double>(labels.nbytes()) + picked * getDataTypeInfo(op.inInfo(0).dataType()).nbytes;
 }
 
+bool fallsApart(const Op &op) {
+  const LossReduction reduction = lossReduction(op.attrString("reduction"));
+  return reduction == LossReduction::None || (reduction == LossReduction::Sum && op.has(Trait::Gradient));
+}
+
+bool lossPieces(const Op &op, InIndex cut, int axis, Pieces &pieces) {
+  if (!fallsApart(op)) return false;
+  const int64_t size = op.inShape(cut)[static_cast<size_t>(axis)];
+  const auto place = [&](const Shape &shape) {
+    return axis < static_cast<int>(shape.size()) && shape[static_cast<size_t>(axis)] == size ? axis : Pieces::kWhole;
+  };
+  for (InIndex i = 0; i < op.inputCount(); ++i)
+    if (op.hasInput(i)) pieces.in[static_cast<size_t>(i)] = place(op.inShape(i));
+  for (OutIndex o = 0; o < op.outputCount(); ++o)
+    if (op.hasOutput(o)) pieces.out[static_cast<size_t>(o)] = place(op.outShape(o));
+  return true;
+}
+
 namespace {
+
+bool rowPieces(const Op &op, InIndex cut, int axis, Pieces &pieces) {
+  return axis < op.inRank(1) && lossPieces(op, cut, axis, pieces);  // not along the classes
+}
 
 // Checks probabilities (..., C) against labels (...), gives the shape of the loss.
 Shape inferLossShape(InferContext &c) {
@@ -58,7 +81,8 @@ OpDef lossRow(const char *type, const char *firstOutput) {
       .input("labels", kInts)
       .output(firstOutput)
       .attr("reduction", std::string("Mean"))
-      .attrOptional("ignoreIndex", AttributeType::Int);
+      .attrOptional("ignoreIndex", AttributeType::Int)
+      .pieces(rowPieces);
 }
 
 Attributes lossAttributes(const VjpBuilder &b, std::initializer_list<const char *> names) {

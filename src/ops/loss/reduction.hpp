@@ -14,6 +14,13 @@ LossReduction lossReduction(std::string_view text);
 // The reduction of the op under inference; fails through the context, naming the op.
 LossReduction inferLossReduction(const InferContext &c);
 
+// Whether what the op computes of one element depends on no other one: a loss that is not reduced, or the gradient of
+// one that is not averaged.
+bool fallsApart(const Op &op);
+// Rule of rows (ops/pieces.hpp): losses and gradients whose operands begin with the same axes; single numbers serve
+// all.
+bool lossPieces(const Op &op, InIndex cut, int axis, Pieces &pieces);
+
 // Cost of a loss that reads one element of input 0 for each label (input 1).
 void pickCost(const Op &op, Cost &cost);
 

@@ -8,6 +8,7 @@
 #include "ops/catalog.hpp"
 #include "ops/expression.hpp"
 #include "ops/forward_op.hpp"
+#include "ops/pieces.hpp"
 #include "ops/rules.hpp"
 
 namespace popart::ops {
@@ -62,6 +63,7 @@ OpDef partialRow(const std::string &forward, int argument, Reads reads, PartialF
       .attrRequired("fwd_shape", AttributeType::Ints)
       .infer([forward, argument, reads](InferContext &c) { inferPartial(c, forward, argument, reads); })
       .traits(Trait::Gradient)
+      .pieces(alignedPieces)
       .notOnnx();
   return row.decompose([formula](DecomposeBuilder &b) {
     std::vector<E> values;

@@ -5,6 +5,7 @@
 #include <popart/op.hpp>
 
 #include "ops/math/unary_rows.hpp"
+#include "ops/pieces.hpp"
 #include "ops/rules.hpp"
 
 namespace popart::ops {
@@ -74,6 +75,7 @@ void addSteps(OpDefs &rows) {
                      .input("grad", kFloats)
                      .output("dx")
                      .traits(Trait::Gradient)
+                     .pieces(alignedPieces)
                      .notOnnx()
                      .decompose([](DecomposeBuilder &b) {
                        b.result(0, emitZeros(b, b.outInfo(0).dataType(), b.outInfo(0).shape()));

@@ -7,6 +7,7 @@
 #include "ops/catalog.hpp"
 #include "ops/expression.hpp"
 #include "ops/forward_op.hpp"
+#include "ops/pieces.hpp"
 #include "ops/rules.hpp"
 
 namespace popart::ops {
@@ -44,6 +45,7 @@ OpDef argumentGradientRow(const std::string &forward) {
       .attrRequired("fwd_shape", AttributeType::Ints)
       .infer([forward](InferContext &c) { inferArgumentGradient(c, forward); })
       .traits(Trait::Gradient)
+      .pieces(alignedPieces)
       .notOnnx();
 }
 

@@ -2,6 +2,7 @@
 #include "ops/catalog.hpp"
 #include "ops/expression.hpp"
 #include "ops/forward_op.hpp"
+#include "ops/pieces.hpp"
 #include "ops/rules.hpp"
 
 namespace popart::ops {
@@ -22,6 +23,7 @@ OpDef gradientRow(Value value, DecomposeFn decompose) {
         c.out(0, dx);
       })
       .traits(Trait::Gradient)
+      .pieces(alignedPieces)
       .notOnnx()
       .decompose(std::move(decompose))
       .doc("Gradient of Where for one of its values.");

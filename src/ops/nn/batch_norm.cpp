@@ -10,6 +10,7 @@
 #include "ops/expression.hpp"
 #include "ops/forward_op.hpp"
 #include "ops/operand_layouts.hpp"
+#include "ops/pieces.hpp"
 #include "ops/rules.hpp"
 
 namespace popart::ops {
@@ -121,6 +122,9 @@ OpDefs batchNormOps() {
           .infer(inferBatchNorm)
           .traits(Trait::Norm | Trait::Spatial)
           .layouts(sameChannels<1>)
+          .pieces([](const Op &op, InIndex cut, int axis, Pieces &pieces) {
+            return op.attrInt("training_mode") == 0 && samplePieces<1>(op, cut, axis, pieces);
+          })
           .role(Role::BatchNormalization)
           .cost(perElement(8))
           .vjp([](VjpBuilder &b) { b.op().attrInt("training_mode") != 0 ? trainingVjp(b) : inferenceVjp(b); })

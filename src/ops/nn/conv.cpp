@@ -12,6 +12,7 @@
 #include "ops/nn/products.hpp"
 #include "ops/nn/window.hpp"
 #include "ops/operand_layouts.hpp"
+#include "ops/pieces.hpp"
 #include "ops/rules.hpp"
 
 namespace popart::ops {
@@ -97,6 +98,7 @@ void addConv(OpDefs &rows) {
           .infer(inferConv)
           .traits(Trait::Spatial)
           .layouts(convolutionLayouts)
+          .pieces(samplePieces<1>)
           .vjp([](VjpBuilder &b) {
             requireDifferentiableProduct(b.op());
             if (b.wants(0))
@@ -116,6 +118,7 @@ void addConv(OpDefs &rows) {
                        c.out(0, forwardInfo(c));
                      })
                      .layouts(dataGradientLayouts)
+                     .pieces(samplePieces<1>)
                      .doc("Gradient of Conv with respect to its data, of shape fwd_shape."));
   rows.push_back(gradientRow("ConvWeightsGrad", "data")
                      .role(Role::ConvWeightsGrad)
@@ -226,6 +229,7 @@ void addConvTranspose(OpDefs &rows) {
           .attrOptional("output_padding", AttributeType::Ints)
           .attrOptional("output_shape", AttributeType::Ints)
           .infer(inferConvTranspose)
+          .pieces(samplePieces<1>)
           .decompose(decomposeConvTranspose)
           .vjp([](VjpBuilder &b) {
             requireDifferentiableProduct(b.op());

@@ -8,6 +8,7 @@
 #include "ops/forward_op.hpp"
 #include "ops/nn/products.hpp"
 #include "ops/operand_layouts.hpp"
+#include "ops/pieces.hpp"
 #include "ops/rules.hpp"
 
 namespace popart::ops {
@@ -39,6 +40,30 @@ void inferMatMul(InferContext &c) {
   if (c.hasAttr("output_type")) type = typeOfAttribute(c, "output_type");
   c.require(!c.hasAttr("output_type") || isFloatingPoint(type), "output_type must be a floating type: got {}", type);
   c.out(0, type, out);
+}
+
+// Axes counted from the end: 1 columns, 2 rows, above that matrices of a stack, which broadcast. Rank-1 operands, which
+// change what counts, do not fall apart.
+bool productPieces(const Op &op, InIndex cut, int axis, Pieces &pieces) {
+  const int a = op.inRank(0), b = op.inRank(1), fromEnd = op.inRank(cut) - axis;
+  if (a < 2 || b < 2) return false;
+  if (fromEnd > 2) return alignedPieces(op, cut, axis, pieces);
+  if (fromEnd != (cut == 0 ? 2 : 1)) return false;
+  pieces.in[static_cast<size_t>(cut)] = axis;
+  pieces.out[0] = op.outRank(0) - fromEnd;
+  return true;
+}
+
+// dy bT and aT dy: rows of dy, or columns, and matrices of a stack that is not summed.
+template <int kFromEnd>
+bool productGradientPieces(const Op &op, InIndex cut, int axis, Pieces &pieces) {
+  const int fromEnd = op.inRank(cut) - axis;
+  if (op.inRank(0) < 2 || op.inRank(1) < 2 || op.outRank(0) < 2) return false;
+  if (fromEnd > 2) return alignedPieces(op, cut, axis, pieces);
+  if (cut != 0 || fromEnd != kFromEnd) return false;
+  pieces.in[0] = axis;
+  pieces.out[0] = op.outRank(0) - fromEnd;
+  return true;
 }
 
 TensorIndex transposeLast(OpEmitter &b, TensorIndex t) {
@@ -132,6 +157,7 @@ OpDefs matMulOps() {
           .attrOptional("output_type", AttributeType::Int)
           .infer(inferMatMul)
           .layouts(productLayouts)
+          .pieces(productPieces)
           .vjp([](VjpBuilder &b) {
             requireDifferentiableProduct(b.op());
             if (b.wants(0))
@@ -144,12 +170,14 @@ OpDefs matMulOps() {
           .doc("Matrix product with NumPy rules; output_type (ONNX type number) changes the result's type."));
   rows.push_back(gradientRow("MatMulLhsGrad", "rhs", decomposeLhsGrad)
                      .infer([](InferContext &c) { inferMatMulGradient(c, forwardInfo(c, c.type(1)), c.in(1)); })
+                     .pieces(productGradientPieces<2>)
                      .cost([](const Op &op, Cost &c) {
                        c.flops = productFlops(op.inInfo(0).nelms(), op.attrInts("fwd_shape").back());
                      }));
   rows.push_back(
       gradientRow("MatMulRhsGrad", "lhs", decomposeRhsGrad)
           .infer([](InferContext &c) { inferMatMulGradient(c, c.in(1), forwardInfo(c, c.type(1))); })
+          .pieces(productGradientPieces<1>)
           .cost([](const Op &op, Cost &c) { c.flops = productFlops(op.inInfo(0).nelms(), op.inShape(1).back()); }));
   return rows;
 }

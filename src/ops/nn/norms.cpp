@@ -16,6 +16,7 @@
 #include "ops/expression.hpp"
 #include "ops/forward_op.hpp"
 #include "ops/operand_layouts.hpp"
+#include "ops/pieces.hpp"
 #include "ops/rules.hpp"
 
 namespace popart::ops {
@@ -96,6 +97,7 @@ void addGroupNorm(OpDefs &rows) {
                      .attrRequired("num_groups", AttributeType::Int)
                      .attr("epsilon", 1e-5f)
                      .infer(inferGroupNorm)
+                     .pieces(samplePieces<1>)
                      .traits(Trait::Norm | Trait::Spatial)
                      .layouts(sameChannels<1>)
                      .cost(perElement(8))
@@ -126,6 +128,7 @@ void addGroupNorm(OpDefs &rows) {
             c.out(0, c.in(0));
           })
           .traits(Trait::Norm)
+          .pieces(samplePieces<1>)
           .cost(perElement(8))
           .vjp([](VjpBuilder &b) {
             emitNormGrad(b, "GroupNormalizationGrad", 3, {{"num_groups", b.inInfo(0).shape()[1]}});
@@ -197,6 +200,7 @@ void addLayerNorm(OpDefs &rows) {
                      .attr("epsilon", 1e-5f)
                      .attr("stash_type", int64_t{1})
                      .infer(inferLayerNorm)
+                     .pieces(leadingPieces)
                      .traits(Trait::Norm)
                      .cost(perElement(8))
                      .vjp([](VjpBuilder &b) {
@@ -215,6 +219,7 @@ void addLayerNorm(OpDefs &rows) {
                      .attr("epsilon", 1e-5f)
                      .attr("stash_type", int64_t{1})
                      .infer(inferLayerNorm)
+                     .pieces(leadingPieces)
                      .traits(Trait::Norm)
                      .cost(perElement(8))
                      .vjp([](VjpBuilder &b) {
@@ -247,6 +252,7 @@ void addLrn(OpDefs &rows) {
                      })
                      .traits(Trait::Spatial)
                      .layouts(sameChannels<1>)
+                     .pieces(samplePieces<1>)
                      .vjp([](VjpBuilder &b) {
                        b.grad(0, b.emit("LRNGrad", {b.gradOut(0), b.in(0)}, b.attrs()));
                      })
@@ -259,6 +265,7 @@ void addLrn(OpDefs &rows) {
           .infer([](InferContext &c) { inferGradientOf(c, "LRN", {c.in(1)}); })
           .traits(Trait::Gradient | Trait::Spatial)
           .layouts(sameChannels<2>)
+          .pieces(samplePieces<2>)
           .cost(lrnCost)
           .noGrad("second derivatives of LRN are not built")
           .notOnnx()

@@ -12,6 +12,7 @@
 #include "ops/forward_op.hpp"
 #include "ops/nn/window.hpp"
 #include "ops/operand_layouts.hpp"
+#include "ops/pieces.hpp"
 #include "ops/rules.hpp"
 
 namespace popart::ops {
@@ -47,7 +48,12 @@ CostFn windowCost(double n) {
 OpDef poolRow(const char *type, std::vector<OpVersion> versions, TypeSet types) {
   OpDef row("ai.onnx", type, std::move(versions));
   row.input("X", types).output("Y").attrRequired("kernel_shape", AttributeType::Ints).attr("ceil_mode", int64_t{0});
-  windowAttributes(row).infer(inferPool).traits(Trait::Spatial).layouts(sameChannels<1>).cost(windowCost(1));
+  windowAttributes(row)
+      .infer(inferPool)
+      .traits(Trait::Spatial)
+      .layouts(sameChannels<1>)
+      .pieces(samplePieces<1>)
+      .cost(windowCost(1));
   return row;
 }
 
@@ -60,6 +66,7 @@ OpDef gradientRow(const char *type) {
   windowAttributes(row)
       .traits(Trait::Gradient | Trait::Spatial)
       .layouts(sameChannels<3>)  // those there are
+      .pieces(samplePieces<3>)
       .cost(windowCost(1))
       .noGrad("second derivatives of pooling are not built")
       .notOnnx();
@@ -82,6 +89,9 @@ void addMaxPool(OpDefs &rows) {
   constexpr TypeSet kMaxPoolTypes = kFloats | typeBit(DataType::INT8) | typeBit(DataType::UINT8);
   rows.push_back(poolRow("MaxPool", {1, 8, 10, 11, 12, 22}, kMaxPoolTypes)
                      .output("Indices", Arity::Optional)
+                     .pieces([](const Op &op, InIndex cut, int axis, Pieces &pieces) {
+                       return !op.hasOutput(1) && samplePieces<1>(op, cut, axis, pieces);  // indices count all samples
+                     })
                      .attr("storage_order", int64_t{0})
                      .vjp([](VjpBuilder &b) {
                        b.grad(0, b.emit("MaxPoolGrad", {b.gradOut(0), b.in(0)}, poolAttributes(b)));
@@ -144,7 +154,11 @@ void inferGlobal(InferContext &c) {
 }
 
 OpDef globalRow(const char *type, std::vector<OpVersion> versions) {
-  return OpDef("ai.onnx", type, std::move(versions)).input("X", kFloats).output("Y").infer(inferGlobal);
+  return OpDef("ai.onnx", type, std::move(versions))
+      .input("X", kFloats)
+      .output("Y")
+      .infer(inferGlobal)
+      .pieces(samplePieces<1>);
 }
 
 TensorIndex reduceSpatial(OpEmitter &b, TensorIndex x, const char *reduction) {

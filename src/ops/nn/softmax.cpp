@@ -3,6 +3,7 @@
 #include <popart/op.hpp>
 
 #include "ops/catalog.hpp"
+#include "ops/pieces.hpp"
 #include "ops/rules.hpp"
 
 namespace popart::ops {
@@ -32,6 +33,7 @@ OpDef forwardRow(const char *type, const char *text) {
       .output("output")
       .attr("axis", int64_t{-1})
       .infer(inferAxisOp)
+      .pieces(otherAxisPieces)
       .cost(perElement(5))
       .doc(text);
 }
@@ -48,6 +50,7 @@ OpDef gradientRow(const char *type, const char *text) {
         inferAxisOp(c);
       })
       .traits(Trait::Gradient)
+      .pieces(otherAxisPieces)
       .cost(perElement(4))
       .noGrad("second derivatives of softmax are not built")
       .notOnnx()

@@ -1,5 +1,6 @@
 // CumSum: running sums along an axis.
 #include "ops/catalog.hpp"
+#include "ops/pieces.hpp"
 #include "ops/rules.hpp"
 
 namespace popart::ops {
@@ -17,6 +18,7 @@ OpDefs cumulativeOps() {
                      .attr("reverse", int64_t{0})
                      .constInput(1, "axis", 11)
                      .infer(infer)
+                     .pieces(otherAxisPieces)
                      .vjp([](VjpBuilder &b) { b.grad(0, b.emit("CumSumGrad", {b.gradOut(0)}, b.attrs())); })
                      .doc("y[i] = sum of x[j] for j <= i (exclusive: j < i; reverse: from the end).");
   OpDef grad = OpDef("ai.graphcore", "CumSumGrad", {1})
@@ -26,6 +28,7 @@ OpDefs cumulativeOps() {
                    .attr("exclusive", int64_t{0})
                    .attr("reverse", int64_t{0})
                    .infer(infer)
+                   .pieces(otherAxisPieces)
                    .traits(Trait::Gradient)
                    .notOnnx()
                    .decompose([](DecomposeBuilder &b) {

@@ -7,6 +7,7 @@
 
 #include "ops/catalog.hpp"
 #include "ops/forward_op.hpp"
+#include "ops/pieces.hpp"
 #include "ops/rules.hpp"
 
 namespace popart::ops {
@@ -34,6 +35,7 @@ OpDef argRow(const char *type, const char *doc) {
         c.out(0, indexType(c), reducedShape(c.shape(0), {axis}, c.attrInt("keepdims") != 0));
       })
       .stopsGrad()
+      .pieces(reductionPieces)
       .doc(doc);
 }
 
@@ -77,6 +79,7 @@ OpDef pickGradientRow(const std::string &forward) {
         b.result(0, b.emit("ScatterElements", {zeros, b.in(1), b.in(0)},
                            {{"axis", b.attrs().getAttribute<int64_t>("axis")}, {"reduction", std::string("add")}}));
       })
+      .pieces(otherAxisPieces)
       .doc("Gradient of picked values.");
 }
 
@@ -102,6 +105,7 @@ OpDef topKRow() {
         c.out(1, indexType(c), shape);
       })
       .vjp(emitPickGradient)
+      .pieces(otherAxisPieces)
       .doc("The k largest (or smallest) elements along an axis, in order, and their positions.");
 }
 
@@ -120,6 +124,7 @@ OpDef sortRow() {
         c.out(1, indexType(c), c.shape(0));
       })
       .vjp(emitPickGradient)
+      .pieces(otherAxisPieces)
       .doc("Elements in order along an axis, and their positions. Always stable.");
 }
 
@@ -146,6 +151,7 @@ OpDef medianRow() {
         b.grad(0, b.emit("ReduceMedianGrad", {b.gradOut(0), positions(b)},
                          {{"fwd_shape", b.inInfo(0).shape()}, {"axes", reductionAxes(b.attrs(), b.inInfo(0).rank())}}));
       })
+      .pieces(reductionPieces)
       .doc("Lower median, and its position in the reduced axes taken as one (flattened in order).");
 }
 

@@ -7,6 +7,7 @@
 #include "ops/expression.hpp"
 #include "ops/forward_op.hpp"
 #include "ops/operand_layouts.hpp"
+#include "ops/pieces.hpp"
 #include "ops/rules.hpp"
 
 namespace popart::ops {
@@ -27,7 +28,8 @@ OpDef reduceRow(const char *domain, const char *type, TypeSet types, OpVersion a
       .attr("keepdims", int64_t{1})
       .attr("noop_with_empty_axes", int64_t{0})
       .constInput(1, "axes", axesInputSince)
-      .infer(inferReduce);
+      .infer(inferReduce)
+      .pieces(reductionPieces);
 }
 
 // What the gradient reads besides the incoming gradient: the input x, the output y.
@@ -67,6 +69,7 @@ void addGradient(OpDefs &rows, OpDef row, Reads reads, Formula formula) {
       .attrRequired("axes", AttributeType::Ints)
       .infer([forward = row.type(), reads](InferContext &c) { inferReduceGradient(c, forward, reads); })
       .traits(Trait::Gradient)
+      .pieces(reductionGradientPieces)
       .notOnnx()
       .doc("Gradient of " + row.type() + ".");
   if (formula) {
@@ -153,6 +156,7 @@ OpDef reduceSumToRow() {
           b.result(0, b.emit("Reshape", {t}, {{"shape", to}, {"allowzero", int64_t{1}}}));
       })
       .traits(Trait::Internal)
+      .pieces(alignedPieces)
       .identityIf(always)
       .notOnnx()
       .doc("Sums over the axes along which `shape` was broadcast to the input's shape.");

@@ -6,6 +6,7 @@
 #include "ops/catalog.hpp"
 #include "ops/forward_op.hpp"
 #include "ops/operand_layouts.hpp"
+#include "ops/pieces.hpp"
 #include "ops/rules.hpp"
 #include "ops/shape/pad_index.hpp"
 
@@ -32,6 +33,7 @@ void addExpand(OpDefs &rows) {
                        c.out(0, c.type(0), npOut(c.shape(0), shape));
                      })
                      .layouts(spreadChannels)
+                     .pieces(alignedPieces)
                      .vjp([](VjpBuilder &b) {
                        b.grad(0, b.emit("ExpandGrad", {b.gradOut(0)}, {{"fwd_shape", b.inInfo(0).shape()}}));
                      })
@@ -47,6 +49,7 @@ void addExpand(OpDefs &rows) {
             inferGradientOf(c, "Expand", {forwardInfo(c)}, {{"shape", c.shape(0)}});
           })
           .traits(Trait::Gradient)
+          .pieces(alignedPieces)
           .notOnnx()
           .decompose([](DecomposeBuilder &b) { b.result(0, emitReduceSumTo(b, b.in(0), b.outInfo(0).shape())); })
           .doc("Gradient of Expand: sums over the copies."));
@@ -78,6 +81,7 @@ void addTile(OpDefs &rows) {
                                         {{"repeats", b.attrs().getAttribute<Ints>("repeats")},
                                          {"fwd_shape", b.inInfo(0).shape()}}));
                      })
+                     .pieces(keptAxisPieces)
                      .doc("The input repeated along each axis."));
   rows.push_back(OpDef("ai.graphcore", "TileGrad", {1})
                      .input("grad", kFloats)
@@ -100,6 +104,7 @@ void addTile(OpDefs &rows) {
                        TensorIndex blocks = b.emit("Reshape", {b.in(0)}, {{"shape", split}, {"allowzero", int64_t{1}}});
                        b.result(0, b.emit("ReduceSum", {blocks}, {{"axes", axes}, {"keepdims", int64_t{0}}}));
                      })
+                     .pieces(keptAxisPieces)
                      .doc("Gradient of Tile: sums over the repeats."));
 }
 
@@ -157,6 +162,11 @@ void decomposePadGradient(DecomposeBuilder &b) {
   b.result(0, t == b.in(0) ? b.emit("Identity", {t}) : t);
 }
 
+bool unpaddedPieces(const Op &op, InIndex cut, int axis, Pieces &pieces) {
+  const Ints pads = fullPads(op.attributes(), op.inRank(0));
+  return pads[static_cast<size_t>(axis)] == 0 && keptAxisPieces(op, cut, axis, pieces);
+}
+
 void addPad(OpDefs &rows) {
   rows.push_back(OpDef("ai.onnx", "Pad", {2, 11, 13, 18, 19, 21, 23, 24, 25})
                      .input("data", kAllTypes)
@@ -175,6 +185,7 @@ void addPad(OpDefs &rows) {
                        return std::all_of(pads.begin(), pads.end(), [](int64_t p) { return p == 0; });
                      })
                      .cost(movesData())
+                     .pieces(unpaddedPieces)
                      .doc("Adds elements before and after each axis (negative pads cut): a value, or the input "
                           "reflected, at the edge, or repeated."));
   rows.push_back(OpDef("ai.graphcore", "PadGrad", {1})
@@ -187,6 +198,7 @@ void addPad(OpDefs &rows) {
                      .traits(Trait::Gradient)
                      .notOnnx()
                      .decompose(decomposePadGradient)
+                     .pieces(unpaddedPieces)
                      .doc("Gradient of Pad."));
 }
 

@@ -5,6 +5,7 @@
 
 #include "ops/catalog.hpp"
 #include "ops/operand_layouts.hpp"
+#include "ops/pieces.hpp"
 #include "ops/rules.hpp"
 
 namespace popart::ops {
@@ -46,6 +47,7 @@ OpDef concatRow() {
       .attrRequired("axis", AttributeType::Int)
       .infer(inferConcat)
       .layouts(joinedChannels)
+      .pieces(otherAxisPieces)
       .inplace("ConcatInplace", 10)
       .view(partsOf)
       .identityIf(hasOneInput)
@@ -80,6 +82,7 @@ OpDef concatGradientRow() {
         c.out(0, c.type(0), shape);
       })
       .layouts(pieceOfChannels)
+      .pieces(otherAxisPieces)
       .traits(Trait::Gradient)
       .cost(movesData())
       .notOnnx()
@@ -118,6 +121,7 @@ OpDef splitRow() {
       .attrOptional("num_outputs", AttributeType::Int)
       .constInput(1, "split", 13)
       .infer(inferSplit)
+      .pieces(otherAxisPieces)
       .identityIf([](const Op &op) { return op.outputCount() == 1; })
       .cost(movesData())
       .vjp([](VjpBuilder &b) {
@@ -138,6 +142,7 @@ OpDef splitGradientRow() {
       .attrRequired("axis", AttributeType::Int)
       .infer(inferConcat)
       .traits(Trait::Gradient)
+      .pieces(otherAxisPieces)
       .notOnnx()
       .decompose([](DecomposeBuilder &b) { b.result(0, b.emit("Concat", b.op().inputs(), b.attrs())); })
       .doc("Gradient of Split: the pieces joined.");

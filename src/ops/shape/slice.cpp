@@ -9,6 +9,7 @@
 
 #include "ops/catalog.hpp"
 #include "ops/forward_op.hpp"
+#include "ops/pieces.hpp"
 #include "ops/rules.hpp"
 
 namespace popart::ops {
@@ -39,6 +40,13 @@ void setShape(InferContext &c, const std::vector<SliceRange> &ranges) {
   Shape to;
   for (const SliceRange &r : ranges) to.push_back(r.size);
   c.out(0, c.type(0), to);
+}
+
+// A whole axis; not one that is reversed.
+bool forwardPieces(const Op &op, InIndex cut, int axis, Pieces &pieces) {
+  const Shape &whole = op.has(Trait::Gradient) ? op.outShape(0) : op.inShape(0);
+  return sliceRanges(op.attributes(), whole)[static_cast<size_t>(axis)].step > 0 &&
+         keptAxisPieces(op, cut, axis, pieces);
 }
 
 OpDef sliceRow() {
@@ -76,6 +84,7 @@ OpDef sliceRow() {
         attributes.set("fwd_shape", b.inInfo(0).shape());
         b.grad(0, b.emit("SliceGrad", {b.gradOut(0)}, attributes));
       })
+      .pieces(forwardPieces)
       .doc("Elements start, start + step, … before end, along each axis given.");
 }
 
@@ -128,6 +137,7 @@ OpDef sliceGradientRow() {
       .traits(Trait::Gradient)
       .notOnnx()
       .decompose([](DecomposeBuilder &b) { decomposeSpread(b, sliceRanges(b.attrs(), b.outInfo(0).shape())); })
+      .pieces(forwardPieces)
       .doc("Gradient of Slice: zeros where nothing was taken.");
 }
 
@@ -191,6 +201,7 @@ void addSubsample(OpDefs &rows) {
                        }
                        b.result(0, b.emit("Slice", {b.in(0)}, {{"starts", starts}, {"ends", ends}, {"steps", steps}}));
                      })
+                     .pieces(keptAxisPieces)
                      .doc("Every strides[i]-th element along axis i."));
   rows.push_back(OpDef("ai.graphcore", "SubsampleGrad", {1})
                      .input("grad", kFloats)
@@ -204,7 +215,13 @@ void addSubsample(OpDefs &rows) {
                        decomposeSpread(b,
                                        subsampleRanges(b.attrs().getAttribute<Ints>("strides"), b.outInfo(0).shape()));
                      })
+                     .pieces(keptAxisPieces)
                      .doc("Gradient of Subsample: zeros where nothing was taken."));
+}
+
+bool unreversedPieces(const Op &op, InIndex cut, int axis, Pieces &pieces) {
+  const Ints &reversed = op.attrInts("dimensions");
+  return std::ranges::find(reversed, axis) == reversed.end() && keptAxisPieces(op, cut, axis, pieces);
 }
 
 void addReverse(OpDefs &rows) {
@@ -223,6 +240,7 @@ void addReverse(OpDefs &rows) {
                      .attr("dimensions", Ints{})
                      .infer(infer)
                      .vjp([](VjpBuilder &b) { b.grad(0, b.emit("ReverseGrad", {b.gradOut(0)}, b.attrs())); })
+                     .pieces(unreversedPieces)
                      .doc("The elements in the opposite order along the dimensions given."));
   rows.push_back(OpDef("ai.graphcore", "ReverseGrad", {1})
                      .input("grad", kFloats)
@@ -232,6 +250,7 @@ void addReverse(OpDefs &rows) {
                      .traits(Trait::Gradient)
                      .notOnnx()
                      .decompose([](DecomposeBuilder &b) { b.result(0, b.emit("Reverse", {b.in(0)}, b.attrs())); })
+                     .pieces(unreversedPieces)
                      .doc("Gradient of Reverse."));
 }
 

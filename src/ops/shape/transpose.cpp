@@ -5,6 +5,7 @@
 #include <popart/op.hpp>
 
 #include "ops/catalog.hpp"
+#include "ops/pieces.hpp"
 #include "ops/rules.hpp"
 
 namespace popart::ops {
@@ -32,12 +33,20 @@ void inferTranspose(InferContext &c) {
   c.out(0, c.type(0), to);
 }
 
+bool movedAxisPieces(const Op &op, InIndex cut, int axis, Pieces &pieces) {
+  const std::vector<int64_t> perm = permutation(op.attributes(), op.inRank(0));
+  pieces.in[static_cast<size_t>(cut)] = axis;
+  pieces.out[0] = static_cast<int>(std::ranges::find(perm, axis) - perm.begin());
+  return true;
+}
+
 OpDef transposeRow(const char *domain, const char *type, std::vector<OpVersion> versions) {
   return OpDef(domain, type, std::move(versions))
       .input("data", kStoredTypes)
       .output("transposed")
       .attrOptional("perm", AttributeType::Ints)
       .infer(inferTranspose)
+      .pieces(movedAxisPieces)
       .cost(movesData());
 }
 
@@ -88,6 +97,7 @@ OpDef blockRow(const char *type, std::vector<OpVersion> versions, MoveOf moveOf,
       .input("input", kStoredTypes)
       .output("output")
       .attrRequired("blocksize", AttributeType::Int)
+      .pieces(samplePieces<1>)
       .infer([checks, moveOf](InferContext &c) {
         c.require(c.in(0).rank() == 4, "the input is not of rank 4: got {}, expected (N, C, H, W)", c.shape(0));
         constexpr int64_t kLargest = int64_t{1} << 20;  // its square times a dimension stays below 2^63

@@ -4,6 +4,7 @@
 
 #include "ops/catalog.hpp"
 #include "ops/forward_op.hpp"
+#include "ops/pieces.hpp"
 #include "ops/rules.hpp"
 
 namespace popart::ops {
@@ -153,6 +154,11 @@ OpDefs viewOps() {
           .constInput(1, "axes", 13)
           .infer(inferSqueeze)
           .inplace("SqueezeInplace", 10)
+          .pieces([](const Op &op, InIndex cut, int axis, Pieces &pieces) {
+            // Without axes, a cut axis of size 1 would go.
+            const bool stays = op.hasAttr("axes") || op.inShape(0)[static_cast<size_t>(axis)] > pieces.count;
+            return stays && viewPieces(op, cut, axis, pieces);
+          })
           .vjp(reshapeGradient("SqueezeGrad"))
           .doc("Drops the axes given, or all of size 1."),
       reshapeGradientRow("Squeeze"),
