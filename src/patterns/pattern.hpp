@@ -48,7 +48,7 @@ std::vector<PatternRow> allPatterns();
 // Applies the enabled patterns to one graph until nothing matches. Returns the number of rewrites.
 int applyPatterns(Graph &graph, const Patterns &patterns, const std::set<TensorId> &anchors);
 
-// ---- the rewrites (identity.cpp, losses.cpp, arithmetic.cpp, shapes.cpp)
+// ---- the rewrites (identity.cpp, losses.cpp, arithmetic.cpp, shapes.cpp, gathers.cpp)
 bool removeIdentity(Op &op, const Rewriter &rewriter);          // Identity(x), Sum(x) → x
 bool replaceByIdentity(Op &op, const Rewriter &rewriter);       // ops that change nothing → Identity
 bool fuseSoftmaxGrad(Op &op, const Rewriter &rewriter);         // SoftmaxGrad(NllGrad) → SoftmaxGradDirect
@@ -59,6 +59,7 @@ bool transposeToReshape(Op &op, const Rewriter &rewriter);      // Transpose tha
 bool castBeforeExpand(Op &op, const Rewriter &rewriter);        // Cast(Expand(x)) → Expand(Cast(x))
 bool splitToSlices(Op &op, const Rewriter &rewriter);           // Split → one Slice for each piece
 bool splitGradToConcat(Op &op, const Rewriter &rewriter);       // SplitGrad → Concat
+bool splitGather(Op &op, const Rewriter &rewriter);             // Gather of many positions → pieces, joined
 bool sumOfPadsToConcat(Op &op, const Rewriter &rewriter);       // Sum(Pad(a), Pad(b)) → Concat(a, b)
 bool sliceToSubsample(Op &op, const Rewriter &rewriter);        // Slice{step k} → Subsample{k}(Slice)
 bool normalLikeToShaped(Op &op, const Rewriter &rewriter);      // RandomNormalLike → RandomNormal

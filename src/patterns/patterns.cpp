@@ -53,7 +53,7 @@ constexpr PatternRow kRows[] = {
     {"NegativeOneScale", 16, true, false, scaleToNeg},
     {"PadSum", 15, true, false, sumOfPadsToConcat},
     {"AbsGradOp", 14, true, true, nullptr},
-    {"SplitGather", 13, false, false, nullptr},
+    {"SplitGather", 13, false, false, splitGather},
     {"ConvDataGrad", 12, true, true, nullptr},
     {"SumToAdd", 11, true, false, sumToAdd},
     {"SplitGradOpToConcat", 9, true, false, splitGradToConcat},

@@ -124,6 +124,7 @@ constexpr PatternNote kPatterns[] = {
     {"TransposeToIdentityOrReshapePattern", kRewrite, ""},
     {"SplitOp, SplitGradOpToConcat", kRewrite, ""},
     {"PadSum", kRewrite, "Sums of Pads, or of gradients of Slice, that fill the result without overlap become Concat."},
+    {"SplitGather", kRewrite, "Off unless asked for: gathers of more than 65535 positions run in pieces."},
     {"Slice2SliceSubsample", kRewrite, "Off unless asked for: slices take any step."},
     {"RandomNormalLikeOpPattern, RandomUniformLikeOpPattern", kRewrite, ""},
     {"SubtractArg1GradOp, MulArgGradOp, ReciprocalGradOp, DivArg0GradOp, DivArg1GradOp, PowArg0GradOp, PowArg1GradOp, "
@@ -142,7 +143,6 @@ constexpr PatternNote kPatterns[] = {
     {"InPlace, UpdateInplacePrioritiesForIpu", kLowering,
      "Memory is shared where no later reader needs the old value (`emit`)."},
     {"InitAccumulate, TiedGather, TiedGatherAccumulate", kNothing, "Layouts of accumulators and embeddings on tiles."},
-    {"SplitGather", kNothing, "Serialisation on tiles; gathers read rows where they are."},
     {"LambSerialisedWeight", kNothing, "Lamb updates a weight whole, also that of a serialised product."},
     {"PackedDataBlock, UpsampleToResize, ScanToLoop, LSTMOp, ZerosLikeOpPattern", kNothing,
      "The operators they rewrite are refused as not supported yet."},
