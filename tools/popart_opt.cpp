@@ -51,6 +51,7 @@ struct Request {
   transforms::RecomputeRule recompute = transforms::RecomputeRule::Marked;
   int threads = 1;
   std::vector<std::string> offChip, sharded;
+  transforms::BatchSerialisation batch{.parts = 2, .method = transforms::BatchSerialisation::Method::Static};
   bool print = false, summary = false, dot = false, schedule = false, memory = false, steps = false, verify = false,
        json = false, lower = false, checkFloats = false, roundStochastically = false, listPasses = false;
 };
@@ -240,6 +241,7 @@ IrPointer runPasses(IrPointer ir, const Request &request, const std::vector<Name
   prepare.options.virtualGraphs.rule =
       request.ipus ? transforms::VirtualGraphRule::Auto : transforms::VirtualGraphRule::Manual;
   prepare.options.virtualGraphs.ipus = request.ipus.value_or(1);
+  prepare.options.serialiseForward = prepare.options.serialiseWhole = request.batch;
   prepare.ir = std::move(ir);
   prepare.loss = request.loss;
   if (!request.loss.empty()) prepare.updates = optimizer.updateRules(prepare.options.factors);
@@ -348,6 +350,13 @@ int main(int argc, char **argv) {
       ->check(CLI::PositiveNumber);
   app.add_flag("--pipeline", request.pipelines,
                "as with SessionOptions::enablePipelining: for the passes of pipelines");
+  app.add_option("--batch-parts", request.batch.parts, "parts in which a batch runs (default: 2)")
+      ->check(CLI::PositiveNumber);
+  using Method = transforms::BatchSerialisation::Method;
+  const std::map<std::string, Method> methods{
+      {"static", Method::Static}, {"dynamic", Method::Dynamic}, {"loop", Method::Loop}};
+  app.add_option("--batch-method", request.batch.method, "how parts of a batch are cut (default: static)")
+      ->transform(CLI::CheckedTransformer(methods));
   app.add_flag("--json", request.json, "print the serialised IR");
   app.add_flag("--verify", request.verify,
                "check the program first and after each pass; prints nothing when it is legal");

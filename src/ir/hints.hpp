@@ -17,4 +17,7 @@ constexpr const char *kCycle = "cycle";
 constexpr const char *kSerialised = "serialised";
 constexpr const char *kInFloat = "in_float";
 
+// The op computes, cuts or joins one part of a batch whose samples run in parts.
+constexpr const char *kBatchPart = "batch_part";
+
 }  // namespace popart

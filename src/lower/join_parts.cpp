@@ -13,8 +13,9 @@ bool joinsParts(const Graph &graph, const Op &op) {
   if (!op.def().writeBackRule() || op.def().inputs()[0].arity != Arity::Variadic || op.inputCount() < 2) return false;
   return std::ranges::all_of(op.inputs(), [&](TensorIndex t) {
     const Tensor &part = graph.tensor(t);
-    return part.hasProducer() && part.getProducer()->settings.hints.count(kSerialised) && part.uses().size() == 1 &&
-           !part.isGraphOutput();
+    if (!part.hasProducer() || part.isGraphOutput()) return false;
+    const auto &hints = part.getProducer()->settings.hints;
+    return hints.count(kBatchPart) || (hints.count(kSerialised) && part.uses().size() == 1);
   });
 }
 

@@ -5,8 +5,8 @@
 namespace popart::lower {
 
 //   Concat(a, b) -> y   becomes   SliceUpdate(memory, a) -> y1; SliceUpdate(y1, b) -> y
-// for parts that carry the hint kSerialised and that nothing else reads, each update right after its part, so that only
-// one part is in memory beside the whole. Other concatenations stay as they are.
+// for parts of products (hint kSerialised) that nothing else reads and for parts of batches (kBatchPart), each update
+// right after its part, so that only one part is in memory beside the whole. Other concatenations stay as they are.
 void joinPartsEarly(Ir &flat);
 
 }  // namespace popart::lower

@@ -71,6 +71,8 @@ constexpr Conflict kConflicts[] = {
        return o.executionPhaseSettings.phases > 1 && o.virtualGraphMode != VirtualGraphMode::ExecutionPhases;
      },
      "executionPhaseSettings.phases above 1 requires virtualGraphMode ExecutionPhases"},
+    {[](const Options &o, RunMode) { return o.batchSerializationSettings.factor < 0; },
+     "batchSerializationSettings.factor must not be negative. Set it to the number of parts, 0 or 1 for none"},
     {[](const Options &o, RunMode mode) {
        return o.batchSerializationSettings.method == BatchSerializationMethod::Loop &&
               o.batchSerializationSettings.factor > 1 &&
@@ -269,6 +271,23 @@ transforms::AutomaticLossScale automaticLossScale(const AutomaticLossScalingSett
   return result;
 }
 
+transforms::BatchSerialisation batchSerialisation(const BatchSerializationSettings &settings) {
+  using transforms::BatchSerialisation;
+  BatchSerialisation result;
+  result.parts = settings.factor;
+  result.method = settings.method == BatchSerializationMethod::UnrollStatic ? BatchSerialisation::Method::Static
+                  : settings.method == BatchSerializationMethod::Loop       ? BatchSerialisation::Method::Loop
+                                                                            : BatchSerialisation::Method::Dynamic;
+  result.order =
+      settings.batchSchedule == BatchSerializationBatchSchedule::Scheduler    ? BatchSerialisation::Order::Scheduler
+      : settings.batchSchedule == BatchSerializationBatchSchedule::Isomorphic ? BatchSerialisation::Order::Isomorphic
+                                                                              : BatchSerialisation::Order::CutAhead;
+  result.joinsVirtualGraphs = settings.concatOnVirtualGraphChange;
+  result.joinsExecutionPhases = settings.concatOnExecutionPhaseChange;
+  result.joinsPipelineStages = settings.concatOnPipelineStageChange;
+  return result;
+}
+
 transforms::RecomputeRule recomputeRule(RecomputationType type) {
   using transforms::RecomputeRule;
   switch (type) {
@@ -329,6 +348,11 @@ transforms::ShardRules shardRules(const SessionOptions &options) {
 
 PipelineOptions pipelineOptions(const SessionOptions &options) {
   PipelineOptions result;
+  if (options.batchSerializationSettings.factor > 1) {
+    const bool forward = options.batchSerializationSettings.transformContext == BatchSerializationTransformContext::Fwd;
+    (forward ? result.serialiseForward : result.serialiseWhole) =
+        batchSerialisation(options.batchSerializationSettings);
+  }
   result.factors = optimizerFactors(options);
   result.logDir = options.logDir.empty() ? "." : options.logDir;
   result.dotChecks.assign(options.dotChecks.begin(), options.dotChecks.end());

@@ -127,12 +127,14 @@ constexpr OptionRow kRows[] = {
      "the program is not cut into phases: all its tensors stay in memory. Set phases to 0"},
     {"executionPhaseSettings", NoEffect, nullptr, "", "The other members shape the phases, see `phases`."},
     {"numIOTiles", NoEffect, nullptr, "", "Tiles for host transfers; there are no tiles."},
-    {"batchSerializationSettings.factor", Warned,
-     [](const Options &o, RunMode) { return o.batchSerializationSettings.factor > 1; }, "above 1",
-     "the batch is not cut: its activations are in memory at once. To save memory, use a smaller micro-batch and "
-     "gradient "
-     "accumulation"},
-    {"batchSerializationSettings", NoEffect, nullptr, "", "The other members shape the parts, see `factor`."},
+    {"batchSerializationSettings", Built, nullptr, "",
+     "With a `factor` above 1 the samples of a batch (axis 0 of every input) run in so many parts, one after the "
+     "other. "
+     "`transformContext` `Fwd` cuts the forward pass, so that weight gradients are sums over the parts; `Bwd` cuts the "
+     "whole program, with the bits of the plain one (`Loop`: to rounding). What works across the batch runs on whole "
+     "tensors. `batchSchedule`: nothing is copied beside computing here, so the two overlapping orders cut the "
+     "operands of "
+     "a part before the part in front of it is computed."},
     {"autodiffSettings", NoEffect, nullptr, "", "Gradient graphs read the forward values that were kept."},
     {"aliasZeroCopy", NoEffect, nullptr, "", kCallsCopyNothing},
     // ---- placement

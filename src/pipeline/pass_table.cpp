@@ -44,7 +44,12 @@ bool training(const PassContext &c) { return c.trains(); }
 bool havingLossObjects(const PassContext &c) { return !c.request.losses.empty(); }
 bool keepingFloatLossScale(const PassContext &c) { return c.trains() && c.request.options.floatLossScale; }
 bool scalingLoss(const PassContext &c) { return c.trains() && c.request.options.automaticLossScale; }
-bool decomposingGradientSums(const PassContext &c) { return c.request.options.decomposeGradSum; }
+bool serialisingForward(const PassContext &c) { return c.request.options.serialiseForward.has_value(); }
+bool serialisingBatch(const PassContext &c) { return c.request.options.serialiseWhole.has_value(); }
+// Gradients of a batch in parts are added part by part.
+bool decomposingGradientSums(const PassContext &c) {
+  return c.request.options.decomposeGradSum || (c.trains() && serialisingForward(c));
+}
 bool movingOffChip(const PassContext &c) {
   const auto isMoved = [](const Op *op) {
     return op->settings.tensorLocation && op->settings.tensorLocation->storage == TensorStorage::OffChip;
@@ -223,6 +228,8 @@ constexpr Pass kPasses[] = {
      stageForwardPass},
     {"checkLoss", "refuse a loss that cannot be differentiated", Phase::Fwd0, training, checkLoss},
     {"setUpRandomSeeds", "give every random operator a seed of its own", Phase::Fwd1, always, setUpRandomSeeds},
+    {"serialiseForwardBatch", "run the samples of a batch in parts, and so the gradients", Phase::Fwd1,
+     serialisingForward, serialiseForwardBatch},
     {"serialiseProducts", "cut products that ask for it into parts", Phase::Fwd1, serialisingProducts,
      serialiseProducts},
     {"growBackwardPass", "add the gradients of all weights", Phase::Bwd0, training, growBackwardPass},
@@ -239,6 +246,8 @@ constexpr Pass kPasses[] = {
     {"decomposeGradientSums", "make sums of gradients a chain of additions", Phase::PreAlias, decomposingGradientSums,
      decomposeGradientSums},
     {"prune", "remove what leads to no output, kept tensor or effect", Phase::PreAlias, always, pruneGraphs},
+    {"serialiseBatch", "run the samples of a batch in parts, forward and backward", Phase::PreAlias, serialisingBatch,
+     serialiseBatch},
     {"placeParts", "cut operands of serialised products where they are read", Phase::PreAlias, serialisingProducts,
      placeParts},
     {"recomputeActivations", "compute activations again in the backward pass instead of keeping them", Phase::PreAlias,

@@ -78,6 +78,8 @@ void checkLoss(PassContext &context);   // exists, one element, floating point
 void growBackwardPass(PassContext &context);
 void ensureFp32LossScale(PassContext &context);
 void addWeightUpdates(PassContext &context);
+void serialiseForwardBatch(PassContext &context);
+void serialiseBatch(PassContext &context);
 void transformAutomaticLossScale(PassContext &context);
 void recomputeActivations(PassContext &context);
 

@@ -14,6 +14,7 @@
 
 #include "transforms/add_optimizer.hpp"
 #include "transforms/automatic_loss_scale.hpp"
+#include "transforms/batch_groups.hpp"
 #include "transforms/off_chip.hpp"
 #include "transforms/pipeline_stages.hpp"
 #include "transforms/recompute.hpp"
@@ -58,6 +59,9 @@ struct PipelineOptions {
   std::optional<transforms::PipelineRules::Form> pipelines;  // none: no pipelining
   bool updatesInTurn = false;                                // accumulateOuterFragmentSettings: Serial
   bool verifyEachPass = false;                               // otherwise verified at the end of each phase
+  // The batch in parts: before differentiation, or forward and backward pass.
+  std::optional<transforms::BatchSerialisation> serialiseForward, serialiseWhole;
+  // Updates of one kind become one.
 };
 
 struct PrepareRequest {

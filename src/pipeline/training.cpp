@@ -8,6 +8,7 @@
 #include "pipeline/passes.hpp"
 #include "transforms/automatic_loss_scale.hpp"
 #include "transforms/float_loss_scale.hpp"
+#include "transforms/serialise_batch.hpp"
 #include "transforms/update_emitter.hpp"
 
 namespace popart::pipeline {
@@ -172,6 +173,21 @@ void addWeightUpdates(PassContext &c) {
   });
   c.weightUpdates = transforms::addOptimizer(c.main(), *c.request.updates, c.weightToGradient, c.gradientParts);
   for (const auto &scalar : c.weightUpdates.scalars) c.result.optimizerScalars.push_back(scalar);
+}
+
+// Tensors are whole that are anchored or whose gradients are asked for.
+void serialiseForwardBatch(PassContext &c) {
+  std::set<TensorId> kept = c.anchors;
+  kept.insert(c.request.loss);
+  const std::string prefix = kGradientPrefix;
+  for (const TensorId &anchor : c.anchors)
+    if (anchor.starts_with(prefix)) kept.insert(anchor.substr(prefix.size()));
+  for (const TensorId &id : trackedTensors(c)) kept.insert(id);
+  transforms::serialiseBatch(c.main(), *c.request.options.serialiseForward, kept);
+}
+
+void serialiseBatch(PassContext &c) {
+  transforms::serialiseBatch(c.main(), *c.request.options.serialiseWhole, c.anchors, &c.firstGradient);
 }
 
 void recomputeActivations(PassContext &c) {

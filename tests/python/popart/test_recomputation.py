@@ -126,6 +126,7 @@ class Case:
     factor: int = 1
     replicas: int = 1
     build: dict = field(default_factory=dict)
+    settings: dict = field(default_factory=dict)  # other session options
 
 
 OPTIMIZERS = {
@@ -149,7 +150,7 @@ MODES = {
 def session_of(name, case):
     network = Network(case.mark, case.checkpoints)
     loss = getattr(network, name)(**case.build)
-    options = options_with(case.factor, case.replicas, autoRecomputation=case.mode)
+    options = options_with(case.factor, case.replicas, autoRecomputation=case.mode, **case.settings)
     proto, optimizer = network.builder.getModelProto(), OPTIMIZERS[case.optimizer]()
     return training_session(proto, loss, optimizer, options, batches=case.batches), network, loss
 

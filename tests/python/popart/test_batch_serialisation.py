@@ -1,0 +1,216 @@
+"""Batches in parts: the bits of the plain program, or those of sums over parts, in less memory."""
+
+import json
+import re
+
+import numpy as np
+import popart
+import pytest
+
+from tests.python.popart.test_recomputation import Case, Network, Standard, arena_of, session_of, train
+
+Fwd, Bwd = popart.BatchSerializationTransformContext.Fwd, popart.BatchSerializationTransformContext.Bwd
+Dynamic, Static = popart.BatchSerializationMethod.UnrollDynamic, popart.BatchSerializationMethod.UnrollStatic
+Loop = popart.BatchSerializationMethod.Loop
+SCHEDULES = popart.BatchSerializationBatchSchedule
+METHODS = {"dynamic": Dynamic, "static": Static, "loop": Loop}
+NETWORKS = ["mlp", "convolutions", "attention"]
+
+
+def in_parts(factor=2, context=Fwd, method=Static, schedule=SCHEDULES.Isomorphic, joins=True):
+    return popart.BatchSerializationSettings(factor, joins, joins, joins, context, method, schedule)
+
+
+def case(optimizer="sgd", shape=None, settings=None, **parts):
+    more = {"batchSerializationSettings": in_parts(**parts)} if parts else {}
+    return Case(optimizer=optimizer, settings={"enableOutlining": False, **more, **(settings or {})}, **(shape or {}))
+
+
+def ops_of(session):
+    graphs = json.loads(session._serializeIr(popart.IrSerializationFormat.JSON))
+    return [op["type"] for ops in graphs.values() for op in ops]
+
+
+def inference(name, settings=None, build=None):
+    """A network's result and planned memory."""
+    network = Network()
+    y = getattr(network, name)(**(build or {}))
+    options = popart.SessionOptions()
+    options.enableOutlining = False
+    if settings:
+        options.batchSerializationSettings = settings
+    session = popart.InferenceSession(
+        fnModel=network.builder.getModelProto(),
+        dataFlow=popart.DataFlow(1, [y]),
+        deviceInfo=popart.DeviceManager().createCpuDevice(),
+        userOptions=options,
+    )
+    session.prepareDevice()
+    session.weightsFromHost()
+    anchors = session.initAnchorArrays()
+    rng = np.random.default_rng(3)
+    feeds = {}
+    for tensor, shape in network.shapes.items():
+        values = rng.integers(0, 5, shape) if tensor == "labels" else rng.normal(size=shape)
+        feeds[tensor] = values.astype(np.int32 if tensor == "labels" else np.float32)
+    session.run(popart.PyStepIO(feeds, anchors))
+    arena = int(re.search(r"activations: (\d+)", session.getSummaryReport())[1])
+    return anchors[y].tobytes(), arena, ops_of(session)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("name", NETWORKS)
+def test_inference_gives_the_bits_of_the_plain_program(name, method):
+    plain, _, plain_ops = inference(name)
+    for context in (Fwd, Bwd):
+        result, _, ops = inference(name, in_parts(context=context, method=METHODS[method]))
+        assert result == plain, context
+        if method == "loop":
+            assert "Loop" in ops
+        else:
+            product = "Conv" if name == "convolutions" else "MatMul"
+            # statistics of the batch need whole tensors: only the first convolution runs in parts
+            assert ops.count(product) == plain_ops.count(product) * 2 - 3 * (name == "convolutions")
+            assert ("DynamicSlice" if method == "dynamic" else "Slice") in ops
+
+
+WIDE = {"width": 64, "layers": 6, "batch": 512}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_planned_memory_falls_in_inference(method):
+    _, plain, _ = inference("mlp", build=WIDE)
+    for factor in (4, 8):
+        _, arena, _ = inference("mlp", in_parts(factor, method=METHODS[method], joins=False), WIDE)
+        samples = 512 * 64 * 4
+        # beside what comes in whole, two activations of one part, and the scores
+        assert arena <= samples + 2 * samples / factor + 512 * 5 * 4 * 4, (arena, plain)
+        assert arena < 0.9 * plain
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "momentum", "adam"])
+@pytest.mark.parametrize("name", NETWORKS)
+def test_backward_context_trains_with_the_bits_of_the_plain_program(name, optimizer, tmp_path):
+    expected = train(name, case(optimizer), tmp_path, steps=5)[:2]
+    for method in (Dynamic, Static):
+        for schedule in (SCHEDULES.Isomorphic, SCHEDULES.Scheduler, SCHEDULES.OverlapOnIo):
+            parts = case(optimizer, context=Bwd, method=method, schedule=schedule)
+            assert train(name, parts, tmp_path, steps=5)[:2] == expected, (method, schedule)
+
+
+def assert_close(ours, plain):
+    for a, b in zip(ours, plain, strict=True):
+        np.testing.assert_allclose(np.frombuffer(a, np.float32), np.frombuffer(b, np.float32), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "momentum"])
+@pytest.mark.parametrize("name", NETWORKS)
+def test_loops_train_to_rounding(name, optimizer, tmp_path):
+    """Kernels of a loop may add the terms of a product in another order."""
+    losses, state, _ = train(name, case(optimizer), tmp_path, steps=4)
+    found = train(name, case(optimizer, context=Bwd, method=Loop), tmp_path, steps=4)
+    assert_close(found[0] + found[1], losses + state)
+
+
+@pytest.mark.parametrize("shape", [{"batches": 2}, {"factor": 2}, {"replicas": 2}], ids=lambda s: next(iter(s)))
+def test_same_bits_in_loops_and_replicas(shape, tmp_path):
+    expected = train("mlp", case("momentum", shape), tmp_path, steps=3)[:2]
+    for method in (Dynamic, Static):
+        found = train("mlp", case("momentum", shape, context=Bwd, method=method), tmp_path, steps=3)
+        assert found[:2] == expected, method
+    looped = train("mlp", case("momentum", shape, context=Bwd, method=Loop), tmp_path, steps=3)
+    assert_close(looped[0] + looped[1], expected[0] + expected[1])
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "momentum", "adam"])
+@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("method", ["dynamic", "static"])
+def test_forward_context_adds_the_gradients_of_parts(name, optimizer, method, tmp_path):
+    losses, state, _ = train(name, case(optimizer), tmp_path, steps=4)
+    cut = train(name, case(optimizer, context=Fwd, method=METHODS[method]), tmp_path, steps=4)
+    assert cut[0][0] == losses[0]  # before the first update nothing is summed in parts
+    assert_close(cut[0], losses)
+    if optimizer != "adam":  # which makes steps of any size of gradients that are 0 but for rounding
+        assert_close(cut[1], state)
+
+
+def test_forward_context_with_recomputation_needs_less_memory():
+    deep = {"width": 64, "layers": 12, "batch": 512}
+    plain = arena_of("mlp", Case(build=deep))
+    recomputed = arena_of("mlp", Case(Standard, build=deep))
+    cut = Case(Standard, build=deep, settings={"batchSerializationSettings": in_parts(8, joins=False)})
+    assert arena_of("mlp", cut) <= 0.75 * recomputed < plain
+
+
+def test_gradient_anchors_are_whole():
+    def trained(settings):
+        builder = popart.Builder()
+        x = builder.addInputTensor("FLOAT", [6, 4], "x")
+        w = builder.addInitializedInputTensor(np.linspace(-1, 1, 16, dtype=np.float32).reshape(4, 4), "w")
+        h = builder.aiOnnx.tanh([builder.aiOnnx.matmul([x, w])])
+        loss = builder.aiGraphcore.l1loss([builder.aiOnnx.matmul([h, w])], 0.5)
+        ids = [loss, h, "Gradient___" + h, "Gradient___x", "Gradient___w"]
+        options = popart.SessionOptions()
+        if settings:
+            options.batchSerializationSettings = settings
+        session = popart.TrainingSession(
+            fnModel=builder.getModelProto(),
+            dataFlow=popart.DataFlow(1, ids),
+            loss=loss,
+            optimizer=popart.ConstSGD(0.1),
+            deviceInfo=popart.DeviceManager().createCpuDevice(),
+            userOptions=options,
+        )
+        session.prepareDevice()
+        session.weightsFromHost()
+        anchors = session.initAnchorArrays()
+        session.run(popart.PyStepIO({x: np.linspace(-2, 2, 24, dtype=np.float32).reshape(6, 4)}, anchors))
+        return [anchors[id].copy() for id in ids]
+
+    plain = trained(None)
+    for settings in (in_parts(3), in_parts(3, Bwd), in_parts(2, Fwd, Dynamic), in_parts(2, Bwd, Loop)):
+        for ours, expected in zip(trained(settings)[:4], plain, strict=False):
+            np.testing.assert_array_equal(ours, expected)
+
+
+def pipeline(joins):
+    """Ops of two layers on two virtual graphs, the batch in parts."""
+    builder = popart.Builder()
+    h = builder.addInputTensor("FLOAT", [4, 8], "x")
+    for stage in range(2):
+        with builder.virtualGraph(stage):
+            w = builder.addInitializedInputTensor(np.full((8, 8), 0.1, np.float32))
+            h = builder.aiOnnx.relu([builder.aiOnnx.matmul([h, w])])
+    options = popart.SessionOptions()
+    options.enableOutlining = False
+    options.virtualGraphMode = popart.VirtualGraphMode.Manual
+    options.batchSerializationSettings = in_parts(2, joins=joins)
+    session = popart.InferenceSession(
+        fnModel=builder.getModelProto(),
+        dataFlow=popart.DataFlow(1, [h]),
+        deviceInfo=popart.DeviceManager().createIpuModelDevice({"numIPUs": 2}),
+        userOptions=options,
+    )
+    return ops_of(session)
+
+
+def test_results_are_joined_where_virtual_graphs_change():
+    assert pipeline(joins=True).count("Concat") == 2
+    assert pipeline(joins=False).count("Concat") == 1
+
+
+def test_batches_that_do_not_fall_into_parts_are_refused():
+    for factor, batch in ((3, 8), (16, 8)):
+        name = rf"factor: the batch of input 'x', axis 0 of .*, .*got {batch} samples and {factor} parts"
+        with pytest.raises(popart.popart_exception, match=name):
+            session_of("mlp", case(factor=factor))
+
+
+def test_loops_in_the_forward_context_cannot_be_trained():
+    with pytest.raises(popart.popart_exception, match="method Loop in the forward context cannot be differentiated"):
+        session_of("mlp", case(method=Loop))
+
+
+def test_negative_factors_are_refused():
+    with pytest.raises(popart.popart_exception, match=r"batchSerializationSettings\.factor must not be negative"):
+        session_of("mlp", case(factor=-2))
