@@ -51,6 +51,7 @@ struct Request {
   transforms::RecomputeRule recompute = transforms::RecomputeRule::Marked;
   int threads = 1;
   std::vector<std::string> offChip, sharded;
+  transforms::UpdateMerging merging;
   transforms::BatchSerialisation batch{.parts = 2, .method = transforms::BatchSerialisation::Method::Static};
   bool print = false, summary = false, dot = false, schedule = false, memory = false, steps = false, verify = false,
        json = false, lower = false, checkFloats = false, roundStochastically = false, listPasses = false;
@@ -241,6 +242,7 @@ IrPointer runPasses(IrPointer ir, const Request &request, const std::vector<Name
   prepare.options.virtualGraphs.rule =
       request.ipus ? transforms::VirtualGraphRule::Auto : transforms::VirtualGraphRule::Manual;
   prepare.options.virtualGraphs.ipus = request.ipus.value_or(1);
+  prepare.options.mergeUpdates = request.merging;
   prepare.options.serialiseForward = prepare.options.serialiseWhole = request.batch;
   prepare.ir = std::move(ir);
   prepare.loss = request.loss;
@@ -350,6 +352,12 @@ int main(int argc, char **argv) {
       ->check(CLI::PositiveNumber);
   app.add_flag("--pipeline", request.pipelines,
                "as with SessionOptions::enablePipelining: for the passes of pipelines");
+  using Sizes = transforms::UpdateMerging::Sizes;
+  const std::map<std::string, Sizes> sizes{{"all", Sizes::All}, {"exact", Sizes::Exact}, {"loose", Sizes::Loose}};
+  app.add_option("--merge", request.merging.sizes, "updates that mergeUpdates puts together (default: all)")
+      ->transform(CLI::CheckedTransformer(sizes));
+  app.add_option("--merge-bytes", request.merging.bytes, "of one such update, with --merge exact and loose")
+      ->check(CLI::PositiveNumber);
   app.add_option("--batch-parts", request.batch.parts, "parts in which a batch runs (default: 2)")
       ->check(CLI::PositiveNumber);
   using Method = transforms::BatchSerialisation::Method;

@@ -71,6 +71,11 @@ constexpr Conflict kConflicts[] = {
        return o.executionPhaseSettings.phases > 1 && o.virtualGraphMode != VirtualGraphMode::ExecutionPhases;
      },
      "executionPhaseSettings.phases above 1 requires virtualGraphMode ExecutionPhases"},
+    {[](const Options &o, RunMode) {
+       return o.mergeVarUpdate != MergeVarUpdateType::None &&
+              (o.mergeVarUpdateMemThreshold < 1 || o.looseThresholdAtPeak < 0);
+     },
+     "mergeVarUpdateMemThreshold must be 1 or more and looseThresholdAtPeak not negative. Give both in bytes"},
     {[](const Options &o, RunMode) { return o.batchSerializationSettings.factor < 0; },
      "batchSerializationSettings.factor must not be negative. Set it to the number of parts, 0 or 1 for none"},
     {[](const Options &o, RunMode mode) {
@@ -346,6 +351,19 @@ transforms::ShardRules shardRules(const SessionOptions &options) {
   return rules;
 }
 
+namespace {
+
+std::optional<transforms::UpdateMerging> updateMerging(const SessionOptions &options) {
+  using Sizes = transforms::UpdateMerging::Sizes;
+  if (options.mergeVarUpdate == MergeVarUpdateType::None) return std::nullopt;
+  const Sizes sizes = options.mergeVarUpdate == MergeVarUpdateType::All         ? Sizes::All
+                      : options.mergeVarUpdate == MergeVarUpdateType::AutoTight ? Sizes::Exact
+                                                                                : Sizes::Loose;
+  return transforms::UpdateMerging{sizes, options.mergeVarUpdateMemThreshold, options.looseThresholdAtPeak};
+}
+
+}  // namespace
+
 PipelineOptions pipelineOptions(const SessionOptions &options) {
   PipelineOptions result;
   if (options.batchSerializationSettings.factor > 1) {
@@ -357,6 +375,7 @@ PipelineOptions pipelineOptions(const SessionOptions &options) {
   result.logDir = options.logDir.empty() ? "." : options.logDir;
   result.dotChecks.assign(options.dotChecks.begin(), options.dotChecks.end());
   if (const auto names = environment::dotChecks()) addDotChecks(result, *names);
+  result.mergeUpdates = updateMerging(options);
   result.decomposeGradSum = options.decomposeGradSum;
   result.offChip = offChipRules(options);
   result.sharding = shardRules(options);

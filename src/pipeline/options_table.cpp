@@ -111,10 +111,15 @@ constexpr OptionRow kRows[] = {
      "together with `recomputeOutput`."},
     {"explicitRecomputation", NoEffect, nullptr, "",
      "What is computed again are always operations of the program, see `autoRecomputation`."},
-    {"mergeVarUpdate", Warned, [](const Options &o, RunMode) { return o.mergeVarUpdate != MergeVarUpdateType::None; },
-     "any but `Off`", "each weight is updated by an operation of its own. Leave it Off"},
-    {"mergeVarUpdateMemThreshold", NoEffect, nullptr, "", "Steers `mergeVarUpdate`."},
-    {"looseThresholdAtPeak", NoEffect, nullptr, "", "Steers `mergeVarUpdate`."},
+    {"mergeVarUpdate", Built, nullptr, "",
+     "Training: weights that are updated in the same way with the same numbers are updated together, flat and one "
+     "after the "
+     "other, with the same results. Operands of products and convolutions, whose updates are part of their gradients' "
+     "products, stay single; so do tensors off chip."},
+    {"mergeVarUpdateMemThreshold", Built, nullptr, "",
+     "Bytes of weights in one merged update: exactly so many with `AutoTight`, at most with `AutoLoose`."},
+    {"looseThresholdAtPeak", Built, nullptr, "",
+     "`AutoLoose`: bytes by which gradients that wait for their update may exceed the memory at the peak."},
     // ---- host transfers
     {"rearrangeAnchorsOnHost", NoEffect, nullptr, "", kHostTransfers},
     {"rearrangeStreamsOnHost", NoEffect, nullptr, "", kHostTransfers},

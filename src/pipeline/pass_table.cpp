@@ -43,6 +43,7 @@ bool always(const PassContext &) { return true; }
 bool training(const PassContext &c) { return c.trains(); }
 bool havingLossObjects(const PassContext &c) { return !c.request.losses.empty(); }
 bool keepingFloatLossScale(const PassContext &c) { return c.trains() && c.request.options.floatLossScale; }
+bool mergingUpdates(const PassContext &c) { return c.trains() && c.request.options.mergeUpdates.has_value(); }
 bool scalingLoss(const PassContext &c) { return c.trains() && c.request.options.automaticLossScale; }
 bool serialisingForward(const PassContext &c) { return c.request.options.serialiseForward.has_value(); }
 bool serialisingBatch(const PassContext &c) { return c.request.options.serialiseWhole.has_value(); }
@@ -236,6 +237,7 @@ constexpr Pass kPasses[] = {
     {"ensureFp32LossScale", "keep the loss scale in FLOAT up to the first gradients of activations", Phase::Bwd0,
      keepingFloatLossScale, ensureFp32LossScale},
     {"addWeightUpdates", "add the optimizer's steps", Phase::Bwd0, training, addWeightUpdates},
+    {"mergeUpdates", "update weights together that are updated in one way", Phase::Bwd0, mergingUpdates, mergeUpdates},
     {"transformAutomaticLossScale", "let the loss scale follow the gradients", Phase::Bwd0, scalingLoss,
      transformAutomaticLossScale},
     {"shardState", "let each replica keep and update a part of weights and optimizer state", Phase::Bwd0, sharding,

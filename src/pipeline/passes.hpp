@@ -80,6 +80,7 @@ void ensureFp32LossScale(PassContext &context);
 void addWeightUpdates(PassContext &context);
 void serialiseForwardBatch(PassContext &context);
 void serialiseBatch(PassContext &context);
+void mergeUpdates(PassContext &context);
 void transformAutomaticLossScale(PassContext &context);
 void recomputeActivations(PassContext &context);
 

@@ -15,6 +15,7 @@
 #include "transforms/add_optimizer.hpp"
 #include "transforms/automatic_loss_scale.hpp"
 #include "transforms/batch_groups.hpp"
+#include "transforms/merge_updates.hpp"
 #include "transforms/off_chip.hpp"
 #include "transforms/pipeline_stages.hpp"
 #include "transforms/recompute.hpp"
@@ -62,6 +63,7 @@ struct PipelineOptions {
   // The batch in parts: before differentiation, or forward and backward pass.
   std::optional<transforms::BatchSerialisation> serialiseForward, serialiseWhole;
   // Updates of one kind become one.
+  std::optional<transforms::UpdateMerging> mergeUpdates;
 };
 
 struct PrepareRequest {

@@ -175,6 +175,18 @@ void addWeightUpdates(PassContext &c) {
   for (const auto &scalar : c.weightUpdates.scalars) c.result.optimizerScalars.push_back(scalar);
 }
 
+void mergeUpdates(PassContext &c) {
+  check(c.weightUpdates.firstOp != INT64_MAX,
+        "mergeUpdates: there are no weight updates. Run addWeightUpdates first");
+  const PipelineOptions &options = c.request.options;
+  std::set<TensorId> alone;
+  for (const Tensor *t : c.main().tensorsOfType(TensorType::Variable))
+    if (options.offChip.holds(*t) || options.sharding.mayShardUpdateOf(*t)) alone.insert(t->id);
+  const OpIndex firstUpdate{static_cast<uint32_t>(c.weightUpdates.firstOp)};
+  const int merged = transforms::mergeUpdates(c.main(), *options.mergeUpdates, firstUpdate, alone, c.anchors);
+  logging::transform::info("mergeVarUpdate: {} weights are updated together with others", merged);
+}
+
 // Tensors are whole that are anchored or whose gradients are asked for.
 void serialiseForwardBatch(PassContext &c) {
   std::set<TensorId> kept = c.anchors;

@@ -105,9 +105,8 @@ class LoopMaker {
     for (int o = 0; o < op.outputCount(); ++o)
       if (op.hasOutput(o)) inBody_[op.outputs()[o]] = copy->outputs()[o];
     for (InIndex i = 0; i < op.inputCount(); ++i) {
-      if (!op.hasInput(i) || !op.modifiesInput(i)) continue;
-      const TensorIndex variable = variableOf(main_, op.inputs()[i], Follow::Views);
-      if (variable.valid()) modified_.insert(variable);
+      if (op.hasInput(i) && op.modifiesInput(i))
+        modified_.merge(variablesShownBy(main_, op.inputs()[static_cast<size_t>(i)]));
     }
   }
 

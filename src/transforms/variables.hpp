@@ -1,5 +1,7 @@
 // What variables are to a training program, and which tensors are a variable under another name.
 #pragma once
+#include <set>
+
 #include <popart/graph.hpp>
 
 namespace popart::transforms {
@@ -11,9 +13,11 @@ auto &ruleOfKind(Rules &rules, const Tensor &variable);
 // Whether the variable adds up gradients over micro-batches and holds nothing else.
 bool isAccumulator(const Tensor &variable);
 
-// The variable whose new value `t` is, or also: whose memory or a part of it `t` shows; invalid when it is none.
-enum class Follow : uint8_t { NewValues, Views };
-TensorIndex variableOf(const Graph &graph, TensorIndex t, Follow follow = Follow::NewValues);
+// The variable whose new value `t` is; invalid when it is none.
+TensorIndex variableOf(const Graph &graph, TensorIndex t);
+
+// The variables whose memory `t` shows, or parts of it.
+std::set<TensorIndex> variablesShownBy(const Graph &graph, TensorIndex t);
 
 template <class Rules>
 auto &ruleOfKind(Rules &rules, const Tensor &variable) {

@@ -91,6 +91,7 @@ BEFORE = {
     "ensureFp32LossScale": ["growBackwardPass"],
     "recomputeActivations": ["growBackwardPass"],
     "transformAutomaticLossScale": ["growBackwardPass", "addWeightUpdates"],
+    "mergeUpdates": ["growBackwardPass", "addWeightUpdates"],
 }
 WITH_LOSS = """main {
   stream %in : float32[2, 3]

@@ -1,0 +1,44 @@
+// The ops that update one weight, as the optimizer has made them.
+#pragma once
+#include <map>
+#include <set>
+#include <vector>
+
+#include <popart/graph.hpp>
+
+namespace popart::transforms {
+
+// Where an operand of a chain comes from.
+struct ChainOperand {
+  enum class Kind : uint8_t {
+    Absent,
+    Shared,    // one number, the same one for all chains of a kind
+    Own,       // one number of the chain, or what no op of the optimizer makes in elements
+    Variable,  // number `at` of the chain's variables
+    Result,    // output `output` of op `at` of the chain
+    Outside,   // elements that the rest of the program makes: the gradient
+  };
+  Kind kind = Kind::Absent;
+  size_t at = 0;
+  OutIndex output = 0;
+  bool operator==(const ChainOperand &) const = default;
+};
+
+struct ChainOp {
+  Op *op = nullptr;
+  std::vector<ChainOperand> operands;
+  bool merges = false;  // works on elements and shared numbers alone
+};
+
+struct UpdateChain {
+  std::vector<ChainOp> ops;            // in order
+  std::vector<TensorIndex> variables;  // weight and states, as they are met
+  int64_t elements = 0;
+};
+
+// Chains of all weights whose updates may merge with others, in order of their first ops.
+std::vector<UpdateChain> findUpdateChains(const Graph &graph, OpIndex firstUpdate, const std::set<TensorId> &alone);
+// Whether two chains do the same with the same numbers.
+bool sameKind(const Graph &graph, const UpdateChain &a, const UpdateChain &b);
+
+}  // namespace popart::transforms
