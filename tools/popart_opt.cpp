@@ -51,6 +51,7 @@ struct Request {
   transforms::RecomputeRule recompute = transforms::RecomputeRule::Marked;
   int threads = 1;
   std::vector<std::string> offChip, sharded;
+  int64_t phases = 1;
   transforms::UpdateMerging merging;
   transforms::BatchSerialisation batch{.parts = 2, .method = transforms::BatchSerialisation::Method::Static};
   bool print = false, summary = false, dot = false, schedule = false, memory = false, steps = false, verify = false,
@@ -242,6 +243,8 @@ IrPointer runPasses(IrPointer ir, const Request &request, const std::vector<Name
   prepare.options.virtualGraphs.rule =
       request.ipus ? transforms::VirtualGraphRule::Auto : transforms::VirtualGraphRule::Manual;
   prepare.options.virtualGraphs.ipus = request.ipus.value_or(1);
+  prepare.options.executionPhases = request.phases;
+  if (request.phases > 1) prepare.options.offChip.phases.emplace().count = request.phases;
   prepare.options.mergeUpdates = request.merging;
   prepare.options.serialiseForward = prepare.options.serialiseWhole = request.batch;
   prepare.ir = std::move(ir);
@@ -352,6 +355,8 @@ int main(int argc, char **argv) {
       ->check(CLI::PositiveNumber);
   app.add_flag("--pipeline", request.pipelines,
                "as with SessionOptions::enablePipelining: for the passes of pipelines");
+  app.add_option("--phases", request.phases, "execution phases of the forward pass (default: 1)")
+      ->check(CLI::PositiveNumber);
   using Sizes = transforms::UpdateMerging::Sizes;
   const std::map<std::string, Sizes> sizes{{"all", Sizes::All}, {"exact", Sizes::Exact}, {"loose", Sizes::Loose}};
   app.add_option("--merge", request.merging.sizes, "updates that mergeUpdates puts together (default: all)")

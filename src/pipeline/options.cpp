@@ -72,6 +72,11 @@ constexpr Conflict kConflicts[] = {
      },
      "executionPhaseSettings.phases above 1 requires virtualGraphMode ExecutionPhases"},
     {[](const Options &o, RunMode) {
+       return o.executionPhaseSettings.phases > 1 &&
+              (o.executionPhaseSettings.stages < 1 || o.executionPhaseSettings.stages > 2);
+     },
+     "executionPhaseSettings.stages must be 1 or 2. Phases run on one IPU, or by turns on two"},
+    {[](const Options &o, RunMode) {
        return o.mergeVarUpdate != MergeVarUpdateType::None &&
               (o.mergeVarUpdateMemThreshold < 1 || o.looseThresholdAtPeak < 0);
      },
@@ -251,6 +256,15 @@ transforms::OffChip offChipRules(const SessionOptions &options) {
   rules.activations = kind(options.activationTensorLocationSettings);
   for (const auto &[id, location] : options.tensorLocationSettingsOverride)
     rules.byTensor[id] = location.storage == TensorStorage::OffChip;
+  const ExecutionPhaseSettings &phases = options.executionPhaseSettings;
+  const auto preloads = [](ExecutionPhaseIOSchedule schedule) { return schedule == ExecutionPhaseIOSchedule::Preload; };
+  if (phases.phases > 1)
+    rules.phases = {phases.phases,
+                    preloads(phases.weightIOSchedule),
+                    preloads(phases.activationIOSchedule),
+                    preloads(phases.optimizerStateIOSchedule),
+                    preloads(phases.accumulatorIOSchedule),
+                    phases.schedule != ExecutionPhaseSchedule::Interleaving};
   return rules;
 }
 
@@ -379,6 +393,8 @@ PipelineOptions pipelineOptions(const SessionOptions &options) {
   result.decomposeGradSum = options.decomposeGradSum;
   result.offChip = offChipRules(options);
   result.sharding = shardRules(options);
+  result.executionPhases = options.executionPhaseSettings.phases;
+  result.phaseStages = options.executionPhaseSettings.stages;
   result.floatLossScale = options.ensureFp32LossScaleTensor;
   if (options.automaticLossScalingSettings.enabled)
     result.automaticLossScale = automaticLossScale(options.automaticLossScalingSettings);

@@ -127,10 +127,22 @@ constexpr OptionRow kRows[] = {
     {"defaultBufferingDepth", NoEffect, nullptr, "", kHostTransfers},
     {"bufferingDepthMap", NoEffect, nullptr, "", kHostTransfers},
     // ---- cutting the program in time
+    {"executionPhaseSettings.phases", Built, nullptr, "",
+     "Above 1, with `virtualGraphMode` `ExecutionPhases`: the program runs phase by phase, those of the "
+     "`executionPhase` "
+     "of its operations or, without annotations, equal shares of the work; the backward pass in the opposite order. "
+     "Tensors "
+     "off chip are on the device in the phases that use them."},
     {"executionPhaseSettings.phases", Warned,
-     [](const Options &o, RunMode) { return o.executionPhaseSettings.phases > 1; }, "above 1",
-     "the program is not cut into phases: all its tensors stay in memory. Set phases to 0"},
-    {"executionPhaseSettings", NoEffect, nullptr, "", "The other members shape the phases, see `phases`."},
+     [](const Options &o, RunMode) {
+       return o.virtualGraphMode == VirtualGraphMode::ExecutionPhases && o.executionPhaseSettings.phases < 2;
+     },
+     "0 or 1 with `virtualGraphMode` `ExecutionPhases`",
+     "the program is not cut into phases. Set phases to 2 or more, or virtualGraphMode to Off"},
+    {"executionPhaseSettings", Built, nullptr, "",
+     "`Preload`: tensors off chip are loaded when the phase before begins. `schedule`: `Interleaving` loads and stores "
+     "where "
+     "they are due, the others when a phase begins and ends. `stages`: IPUs on which phases run by turns."},
     {"numIOTiles", NoEffect, nullptr, "", "Tiles for host transfers; there are no tiles."},
     {"batchSerializationSettings", Built, nullptr, "",
      "With a `factor` above 1 the samples of a batch (axis 0 of every input) run in so many parts, one after the "

@@ -67,6 +67,7 @@ bool copyingBetweenIpus(const PassContext &c) {
 }
 bool pipeliningTraining(const PassContext &c) { return pipelining(c) && c.trains(); }
 bool sharding(const PassContext &c) { return c.request.options.sharding.any(); }
+bool runningInPhases(const PassContext &c) { return c.request.options.executionPhases > 1; }
 bool checkingFloats(const PassContext &c) { return c.lowering.checkFloats; }
 bool roundingStochastically(const PassContext &c) {
   return c.lowering.roundStochastically || lower::hasRoundingHints(c.ir());
@@ -228,6 +229,8 @@ constexpr Pass kPasses[] = {
     {"stageForwardPass", "check or choose the pipeline stage of every operator", Phase::Fwd0, pipelining,
      stageForwardPass},
     {"checkLoss", "refuse a loss that cannot be differentiated", Phase::Fwd0, training, checkLoss},
+    {"assignExecutionPhases", "give every operator an execution phase", Phase::Fwd0, runningInPhases,
+     assignExecutionPhases},
     {"setUpRandomSeeds", "give every random operator a seed of its own", Phase::Fwd1, always, setUpRandomSeeds},
     {"serialiseForwardBatch", "run the samples of a batch in parts, and so the gradients", Phase::Fwd1,
      serialisingForward, serialiseForwardBatch},
@@ -262,6 +265,7 @@ constexpr Pass kPasses[] = {
     {"loadStreams", "load streams from the host", Phase::Final, always, loadStreams},
     {"gatherByPhase", "gather weights in parts for the forward pass and again for the backward pass", Phase::Final,
      sharding, gatherByPhase},
+    {"placeExecutionPhases", "run the program phase by phase", Phase::Final, runningInPhases, placeExecutionPhases},
     {"moveOffChip", "keep tensors in remote memory, with loads and stores where they are used", Phase::Final,
      movingOffChip, moveOffChip},
     {"addAccumulationLoop", "loop over the micro-batches of one update", Phase::Final, training, addAccumulationLoop},

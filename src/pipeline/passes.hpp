@@ -83,6 +83,8 @@ void serialiseBatch(PassContext &context);
 void mergeUpdates(PassContext &context);
 void transformAutomaticLossScale(PassContext &context);
 void recomputeActivations(PassContext &context);
+void assignExecutionPhases(PassContext &context);
+void placeExecutionPhases(PassContext &context);
 
 // ---- placement and pipelining (pipelining.cpp)
 void placeOnVirtualGraphs(PassContext &context);

@@ -64,6 +64,8 @@ struct PipelineOptions {
   std::optional<transforms::BatchSerialisation> serialiseForward, serialiseWhole;
   // Updates of one kind become one.
   std::optional<transforms::UpdateMerging> mergeUpdates;
+  // Of the forward pass; above 1 the program runs phase by phase, on so many IPUs by turns.
+  int64_t executionPhases = 1, phaseStages = 2;
 };
 
 struct PrepareRequest {

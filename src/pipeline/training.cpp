@@ -7,6 +7,7 @@
 #include "base/nearest.hpp"
 #include "pipeline/passes.hpp"
 #include "transforms/automatic_loss_scale.hpp"
+#include "transforms/execution_phases.hpp"
 #include "transforms/float_loss_scale.hpp"
 #include "transforms/serialise_batch.hpp"
 #include "transforms/update_emitter.hpp"
@@ -200,6 +201,15 @@ void serialiseForwardBatch(PassContext &c) {
 
 void serialiseBatch(PassContext &c) {
   transforms::serialiseBatch(c.main(), *c.request.options.serialiseWhole, c.anchors, &c.firstGradient);
+}
+
+void assignExecutionPhases(PassContext &c) {
+  transforms::assignExecutionPhases(c.main(), c.request.options.executionPhases);
+}
+
+void placeExecutionPhases(PassContext &c) {
+  const PipelineOptions &options = c.request.options;
+  transforms::placeExecutionPhases(c.main(), options.executionPhases, options.phaseStages, c.firstGradient);
 }
 
 void recomputeActivations(PassContext &c) {

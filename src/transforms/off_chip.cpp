@@ -2,7 +2,7 @@
 #include "transforms/off_chip.hpp"
 
 #include <algorithm>
-#include <set>
+#include <map>
 #include <vector>
 
 #include <popart/error.hpp>
@@ -13,8 +13,9 @@
 namespace popart::transforms {
 namespace {
 
-// Stores to the host come last, so that they see what the step has made of a variable.
-enum class Phase : uint8_t { Forward, Backward, Update, Store };
+// Phases of the program: forward and backward pass, or those of `OffChip::Phases`; then the update after the last
+// micro-batch and, last, stores to the host, so that they see what the step has made of a variable.
+using Phase = int64_t;
 
 class Mover {
  public:
@@ -26,7 +27,9 @@ class Mover {
     const Op *last = t.valid() ? main_.tensor(t).getProducerUnsafe() : nullptr;
     bool behind = false;
     for (const Op *op : order_) {
-      phases_[op->index()] = phaseOf(*op, behind);
+      const Phase phase = phases_[op->index()] = phaseOf(*op, behind);
+      if (const auto [at, fresh] = spans_.emplace(phase, std::pair(op->place(), op->place())); !fresh)
+        at->second.second = op->place();
       findAliases(*op);
       behind |= op == last;
     }
@@ -41,17 +44,20 @@ class Mover {
  private:
   struct Copy {  // of a variable, in one phase
     TensorIndex value;
-    Phase phase = Phase::Forward;
+    Phase phase = 0;
     const Op *changer = nullptr;  // the last op that has changed it
     TensorIndex changed;          // the value behind that op
   };
 
   Phase phaseOf(const Op &op, bool behindLoss) const {
-    if (op.is(Role::HostStore)) return Phase::Store;
-    if (accumulates_ && op.settings.executionContext == ExecutionContext::AccumulateOuterFragment) return Phase::Update;
-    return behindLoss ? Phase::Backward : Phase::Forward;
+    if (op.is(Role::HostStore)) return lastPhase() + 2;
+    if (accumulates_ && op.settings.executionContext == ExecutionContext::AccumulateOuterFragment)
+      return lastPhase() + 1;
+    if (rules_.phases) return op.settings.executionPhase.value_or(0);
+    return behindLoss ? 1 : 0;
   }
   Phase phaseOf(const Op &op) const { return phases_.at(op.index()); }
+  Phase lastPhase() const { return rules_.phases ? 2 * rules_.phases->count - 2 : 1; }
 
   // ---- variables
   struct Alias {
@@ -115,38 +121,47 @@ class Mover {
     Copy &copy = copies_[variable];
     if (copy.value.valid() && copy.phase == phaseOf(op)) return copy;
     storeChanges(variable, copy);
-    return copy = {load(main_.tensor(variable).id, op), phaseOf(op), nullptr, {}};
+    const auto changed = changed_.find(variable);
+    const Phase stored = changed == changed_.end() ? -1 : changed->second;
+    const bool ahead = rules_.preloads(main_.tensor(variable));
+    return copy = {load(main_.tensor(variable).id, op, ahead, stored), phaseOf(op), nullptr, {}};
   }
 
   void storeChanges(TensorIndex variable, Copy &copy) {
     if (!copy.changer) return;
     store(main_.tensor(variable).id, copy.changed, *copy.changer);
     copy.changer = nullptr;
-    changed_.insert(variable);
+    changed_[variable] = copy.phase;
   }
 
   // ---- activations
   void moveActivations(const Op &op) {
-    if (phaseOf(op) != Phase::Forward) return;
     for (const TensorIndex t : op.outputs()) {
-      if (!t.valid() || !isMoved(main_.tensor(t), op)) continue;
-      std::vector<Use> behind;
+      if (!t.valid() || aliasOf(t).variable.valid() || !isMoved(main_.tensor(t), op)) continue;
+      std::map<Phase, std::vector<Use>> behind;
       for (const Use &use : main_.tensor(t).uses())
-        if (const auto phase = phases_.find(use.op); phase != phases_.end() && phase->second == Phase::Backward)
-          behind.push_back(use);
+        if (const auto phase = phases_.find(use.op);
+            phase != phases_.end() && isFarBehind(phaseOf(op), phase->second) && phase->second <= lastPhase())
+          behind[phase->second].push_back(use);
       if (behind.empty()) continue;
       const TensorId id = main_.freeId(reservedRemoteArgPrefix() + main_.tensor(t).id);
       Tensor &remote = main_.tensor(main_.addTensor(id, main_.info(t), TensorType::Variable));
       remote.isRemote = true;
       remote.variableSettings = VariableSettings(CommGroup(CommGroupType::None, 0));
       store(id, t, op);
-      const auto first = std::min_element(behind.begin(), behind.end(), [this](const Use &a, const Use &b) {
-        return main_.op(a.op).place() < main_.op(b.op).place();
-      });
-      const TensorIndex loaded = load(id, main_.op(first->op));
-      for (const Use &use : behind) main_.replaceUse(use, loaded);
+      for (const auto &[phase, uses] : behind) {
+        const auto first = std::min_element(uses.begin(), uses.end(), [this](const Use &a, const Use &b) {
+          return main_.op(a.op).place() < main_.op(b.op).place();
+        });
+        const TensorIndex loaded =
+            load(id, main_.op(first->op), rules_.phases && rules_.phases->preloadActivations, phaseOf(op));
+        for (const Use &use : uses) main_.replaceUse(use, loaded);
+      }
     }
   }
+
+  // What the next phase reads is still on the device.
+  bool isFarBehind(Phase made, Phase read) const { return read > made + (rules_.phases ? 1 : 0); }
 
   bool isMoved(const Tensor &t, const Op &producer) const {
     if (const auto given = rules_.byTensor.find(t.id); given != rules_.byTensor.end()) return given->second;
@@ -163,15 +178,24 @@ class Mover {
     return settings;
   }
 
-  TensorIndex load(const TensorId &id, const Op &reader) {
+  // `ahead`: when the phase before that of the reader begins, if it comes behind `stored`, where the value was stored.
+  TensorIndex load(const TensorId &id, const Op &reader, bool ahead, Phase stored) {
+    Op::Settings settings = besides(reader);
+    if (const auto span = spans_.find(phaseOf(reader)); rules_.phases && span->first <= lastPhase()) {
+      if (ahead && span != spans_.begin() && std::prev(span)->first > stored)
+        settings.sequence = std::prev(span)->second.first;
+      else if (rules_.phases->clustersIo)
+        settings.sequence = span->second.first;
+    }
     return main_
-        .addConnectedOp(opDef("RemoteLoad"), {}, {main_.freeId(id + "___loaded")}, {{"remote_buffer", id}},
-                        besides(reader))
+        .addConnectedOp(opDef("RemoteLoad"), {}, {main_.freeId(id + "___loaded")}, {{"remote_buffer", id}}, settings)
         ->outputs()[0];
   }
 
   void store(const TensorId &id, TensorIndex value, const Op &behind) {
-    main_.addConnectedOp(opDef("RemoteStore"), {value}, {}, {{"remote_buffer", id}}, besides(behind));
+    Op::Settings settings = besides(behind);
+    if (rules_.phases && rules_.phases->clustersIo) settings.sequence = spans_.at(phaseOf(behind)).second;
+    main_.addConnectedOp(opDef("RemoteStore"), {value}, {}, {{"remote_buffer", id}}, settings);
   }
 
   Graph &main_;
@@ -179,9 +203,10 @@ class Mover {
   const bool accumulates_;
   const std::vector<Op *> order_;
   std::map<OpIndex, Phase> phases_;
-  std::map<TensorIndex, Copy> copies_;    // of the phase at hand
-  std::map<TensorIndex, Alias> aliases_;  // variables off chip and what shows them
-  std::set<TensorIndex> changed_;         // by earlier phases
+  std::map<Phase, std::pair<int64_t, int64_t>> spans_;  // places of its first and last op
+  std::map<TensorIndex, Copy> copies_;                  // of the phase at hand
+  std::map<TensorIndex, Alias> aliases_;                // variables off chip and what shows them
+  std::map<TensorIndex, Phase> changed_;                // variables -> the last phase that has changed them
 };
 
 }  // namespace
@@ -197,6 +222,13 @@ bool OffChip::holds(const Tensor &variable) const {
   if (!isFloatingPoint(variable.info.dataType())) return false;  // seeds, counters
   const Kind &kind = ruleOfKind(*this, variable);
   return kind.offChip && variable.info.nelms() >= kind.leastElements;
+}
+
+bool OffChip::preloads(const Tensor &variable) const {
+  if (!phases) return false;
+  return isAccumulator(variable)     ? phases->preloadAccumulators
+         : variable.isOptimizerState ? phases->preloadOptimizerState
+                                     : phases->preloadWeights;
 }
 
 void moveOffChip(Ir &ir, const OffChip &rules, const TensorId &loss, bool accumulates) {

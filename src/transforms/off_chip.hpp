@@ -6,6 +6,7 @@
 //   %y = MatMul(%x, %w)        %w' = RemoteLoad() {remote_buffer = "w"}    %y = MatMul(%x, %w')
 #pragma once
 #include <map>
+#include <optional>
 
 #include <popart/ir.hpp>
 
@@ -19,7 +20,16 @@ struct OffChip {
   };
   Kind weights, optimizerState, accumulators, activations;
   std::map<TensorId, bool> byTensor;  // comes before the kind, whatever the size
+  // Execution phases (execution_phases.hpp) in place of forward and backward pass: what is loaded when the phase in front of
+  // that of its reader begins, and whether the loads and stores of a phase stand at its beginning and end.
+  struct Phases {
+    int64_t count = 2;  // of the forward pass
+    bool preloadWeights = true, preloadActivations = true, preloadOptimizerState = false, preloadAccumulators = true;
+    bool clustersIo = false;
+  };
+  std::optional<Phases> phases;
   bool any() const;
+  bool preloads(const Tensor &variable) const;
   bool holds(const Tensor &variable) const;  // floating point, or named
 };
 

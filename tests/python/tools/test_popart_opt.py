@@ -111,6 +111,7 @@ def test_every_listed_pass_can_be_named() -> None:
         words = [word for first in BEFORE.get(name, []) for word in ("-p", first)]
         options = ["--verify", "--loss", "loss", "--loss-scale", "8", "--check-floats", "--off-chip", "weights"]
         options += ["--replicas", "2", "--shard", "weights"]
+        options += ["--phases", "2"]
         text = WITH_LOSS.replace("float32", "float16") if "LossScale" in name else WITH_LOSS
         result = run("-", *words, "--pass", name, *options, *([] if words else ["--keep", "loss"]), text=text)
         assert result.returncode == 0, (name, result.stderr)
