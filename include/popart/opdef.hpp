@@ -267,8 +267,8 @@ struct Pieces {
   // Attributes that state sizes, and which of their numbers is that of a cut axis of output 0.
   std::vector<std::pair<std::string, int>> sizes;
 };
-// Whether the op falls into `pieces.count` pieces when input `cut` does along `axis`, whose size the count divides; says
-// in `pieces` how (lists of the right length, all kWhole before). Shapes are known.
+// Whether the op falls into `pieces.count` pieces when input `cut` does along `axis`, whose size the count divides;
+// says in `pieces` how (lists of the right length, all kWhole before). Shapes are known.
 using PiecesFn = bool (*)(const Op &op, InIndex cut, int axis, Pieces &pieces);
 
 // Makes an op of a user-written class (popart/opmanager.hpp); edges follow.

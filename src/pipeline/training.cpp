@@ -177,8 +177,7 @@ void addWeightUpdates(PassContext &c) {
 }
 
 void mergeUpdates(PassContext &c) {
-  check(c.weightUpdates.firstOp != INT64_MAX,
-        "mergeUpdates: there are no weight updates. Run addWeightUpdates first");
+  check(c.weightUpdates.firstOp != INT64_MAX, "mergeUpdates: there are no weight updates. Run addWeightUpdates first");
   const PipelineOptions &options = c.request.options;
   std::set<TensorId> alone;
   for (const Tensor *t : c.main().tensorsOfType(TensorType::Variable))

@@ -20,8 +20,8 @@ struct OffChip {
   };
   Kind weights, optimizerState, accumulators, activations;
   std::map<TensorId, bool> byTensor;  // comes before the kind, whatever the size
-  // Execution phases (execution_phases.hpp) in place of forward and backward pass: what is loaded when the phase in front of
-  // that of its reader begins, and whether the loads and stores of a phase stand at its beginning and end.
+  // Execution phases (execution_phases.hpp) in place of forward and backward pass: what is loaded when the phase in
+  // front of that of its reader begins, and whether the loads and stores of a phase stand at its beginning and end.
   struct Phases {
     int64_t count = 2;  // of the forward pass
     bool preloadWeights = true, preloadActivations = true, preloadOptimizerState = false, preloadAccumulators = true;

@@ -71,7 +71,8 @@ class Pipeliner {
     return results;
   }
 
-  // Ops that give the same in every iteration, as the transpose of a weight does: each stage that reads them has its own.
+  // Ops that give the same in every iteration, as the transpose of a weight does: each stage that reads them has its
+  // own.
   void findInvariant() {
     isInvariant_.assign(body_.opSlots(), 0);
     std::set<TensorIndex> changing{body_.inputs()[0]};
