@@ -7,6 +7,7 @@ import popart
 import pytest
 
 from tests.python.popart import test_optimizers as optimizers
+from tests.python.popart import test_pipelining as pipelines
 from tests.python.popart import test_transform_combinations as transforms
 from tests.python.popart.optimizer_formulas import Reduction
 from tests.python.popart.test_accumulation import CASES
@@ -388,6 +389,18 @@ def test_with_other_transforms(rule, tmp_path):
         losses, state = transforms.trained(tmp_path, (), 2, 2, {**given, **parts, "enableOutlining": outlines})
         np.testing.assert_array_equal(losses, plain[0])
         assert state == plain[1], (storage, outlines)
+
+
+@pytest.mark.parametrize("kinds", [("optimizerState",), ("weight", "optimizerState")], ids="+".join)
+def test_pipelines(kinds, tmp_path):
+    results = []
+    for parts in ((), kinds):
+        network = pipelines.Network(3)
+        staged = {"enablePipelining": True, "virtualGraphMode": pipelines.Manual} if parts else {}
+        options = sharded(*parts, replicas=2, factor=5, **staged)
+        losses, state = pipelines.train(tmp_path, network, options, optimizer="adam", batches=1)
+        results.append(([run[network.loss].tobytes() for run in losses], state))
+    assert results[1] == results[0]
 
 
 def test_kept_programs_know_what_is_in_parts(tmp_path):
