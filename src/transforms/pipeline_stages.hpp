@@ -29,9 +29,10 @@ int64_t stageCount(const Graph &main);
 void inferPipelineStages(Graph &main);
 
 // For a forward graph with stages. Throws popart::error, naming ops, tensors and what was found and expected, for:
-// fewer than two virtual graphs (Implicit), ops that are marked to be computed again, stages on some ops only, negative
-// stages, values that go back to an earlier stage, a stage on several virtual graphs, streams and variables that
-// several virtual graphs read, ops of a called graph without the caller's virtual graph, and too few micro-batches.
+// fewer than two virtual graphs (Implicit), ops that are marked to be computed again (training), stages on some ops
+// only, negative stages, values that go back to an earlier stage, a stage on several virtual graphs, streams and
+// variables that several virtual graphs read, ops of a called graph without the caller's virtual graph, and too few
+// micro-batches.
 void checkPipeline(const Graph &main, const PipelineRules &rules);
 
 // Once the backward pass is grown, and what it computes again is copied: its ops, which begin at program place

@@ -246,6 +246,54 @@ def test_statistics_that_change_with_every_micro_batch(tmp_path, rule):
     assert_same(tmp_path, Convolutions, accumulating(4, autoRecomputation=rule), optimizer="momentum")
 
 
+@pytest.mark.parametrize("rule", [popart.RecomputationType.Standard, popart.RecomputationType.NormOnly])
+def test_recomputation_within_stages(tmp_path, rule):
+    assert_same(tmp_path, lambda: Network(3), accumulating(6, autoRecomputation=rule), optimizer="adam")
+
+
+def test_clipping_over_all_stages(tmp_path, monkeypatch):
+    clip = [popart.ClipNormSettings.clipAllWeights(0.1)]
+    monkeypatch.setitem(OPTIMIZERS, "clip", lambda: popart.SGD({"defaultLearningRate": (0.1, False)}, clip))
+    schedule = popart.AccumulateOuterFragmentSchedule.Scheduler
+    given = accumulating(6, accumulateOuterFragmentSettings=popart.AccumulateOuterFragmentSettings(schedule))
+    assert_same(tmp_path, lambda: Network(3), given, optimizer="clip")
+
+
+@pytest.mark.parametrize("kind", ["activation", "weight", "accumulator"])
+def test_remote_memory(tmp_path, kind):
+    settings = popart.TensorLocationSettings(popart.TensorLocation(popart.TensorStorage.OffChip), 2, 8192)
+    given = accumulating(4, **{f"{kind}TensorLocationSettings": settings})
+    assert_same(tmp_path, lambda: Network(2), given, optimizer="adam")
+
+
+def test_values_of_each_stream_keep_their_order():
+    rng, seen = np.random.default_rng(0), {}
+    xs = rng.normal(size=(8, BATCH, WIDTH)).astype(np.float32)
+    labels = rng.integers(0, WIDTH, (8, BATCH)).astype(np.int32)
+    for pipelines in (False, True):
+        network = Network(2)
+        session = training(network, options_for(pipelines, **accumulating(4)), [network.loss])
+        taken, losses, buffer = {"x": 0, "labels": 0}, [], np.zeros((), np.float32)
+
+        def give(name, prefetch, taken=taken):
+            return {"x": xs, "labels": labels}[name][taken[name]]
+
+        def done(name, taken=taken):
+            taken[name] += 1
+
+        def take(name, buffer=buffer):
+            return buffer
+
+        def kept(name, losses=losses, buffer=buffer):
+            losses.append(float(buffer))
+
+        session.run(popart.PyStepIOCallback(give, done, take, kept))
+        assert taken == {"x": 8, "labels": 8}
+        seen[pipelines] = losses
+    assert len(seen[True]) == 8
+    assert seen[True] == seen[False]
+
+
 def test_without_accumulation_no_weight_is_out_of_date(tmp_path):
     assert_same(tmp_path, lambda: Network(2), {}, optimizer="momentum", batches=5)
 
