@@ -1,4 +1,5 @@
-// See replica_flow.hpp. The rows of collectives are in collectives.cpp: those with a group of replicas.
+// See replica_flow.hpp. What joins values is a row of collectives.cpp or tensor_parallel.cpp: those with a group of
+// replicas and an operator. Other rows with a group make each replica's part.
 #include "ops/comm/replica_flow.hpp"
 
 namespace popart::ops {
@@ -18,7 +19,9 @@ bool isGather(const Op &op) { return isRow(op, "ReplicatedAllGather") || isRow(o
 ReplicaFlow replicaFlow(const Op &op) {
   if (op.is(Role::HostLoad)) return op.outInfo(0).nelms() > 1 ? ReplicaFlow::Differs : ReplicaFlow::Follows;
   if (isRow(op, "ReplicaRandomSeed")) return ReplicaFlow::Differs;
-  if (!op.hasAttr("group_size") || !op.hasAttr("stride") || op.attrInt("group_size") == 1) return ReplicaFlow::Follows;
+  for (const char *name : {"op", "group_size", "stride"})
+    if (!op.hasAttr(name)) return ReplicaFlow::Follows;
+  if (op.attrInt("group_size") == 1) return ReplicaFlow::Follows;
   if (isGather(op)) return ReplicaFlow::Joins;
   return keepsApart(op) ? ReplicaFlow::Differs : ReplicaFlow::Joins;
 }
