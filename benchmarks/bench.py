@@ -61,6 +61,8 @@ OTHER_FORMS = {
     **{f"recompute_{network}": "plain" for network in ("gpt", "resnet18", "bert_tiny")},
     **{f"pipeline2_{network}": "one_stage" for network in ("mlp", "gpt")},
     **{f"off_chip_{network}": "plain" for network in ("gpt", "layers20")},
+    **{f"max_memory_{network}": "plain" for network in ("gpt", "resnet18", "bert_tiny")},
+    **{f"half_activations_{network}": "plain" for network in ("gpt", "resnet18")},
 }
 INLINED_CALLS = [24, 96, 384]
 NAMES = [

@@ -3,7 +3,9 @@
 ``recompute_gpt``, ``recompute_resnet18``, ``recompute_bert_tiny``: the networks of ``gpt_train_b8`` and so on with
 ``autoRecomputation`` Standard; ``plain`` keeps all activations. ``off_chip_gpt``: weights, optimizer state and
 activations in remote memory; ``off_chip_layers20``: the same of a transformer of 20 layers, whose weights and Adam
-state are more than four times what it then holds on the device. Both sides report what they plan to hold there.
+state are more than four times what it then holds on the device. ``max_memory_gpt``, ``max_memory_resnet18``,
+``max_memory_bert_tiny``: under a limit of half of what ``plain`` plans to hold; ``half_activations_gpt``,
+``half_activations_resnet18``: under one that leaves half of its activations. Both sides report what they plan to hold.
 """
 
 from __future__ import annotations
@@ -20,13 +22,15 @@ import networks
 import numpy as np
 import popart
 
+Adapt = Callable[[programs.Program, popart.SessionOptions], None]
 
-def recompute(options: popart.SessionOptions) -> None:
+
+def recompute(_: programs.Program, options: popart.SessionOptions) -> None:
     """Activations between checkpoints are computed again."""
     options.autoRecomputation = popart.RecomputationType.Standard
 
 
-def move_off_chip(options: popart.SessionOptions) -> None:
+def move_off_chip(_: programs.Program, options: popart.SessionOptions) -> None:
     """Weights, optimizer state and activations lie in remote memory."""
     location = popart.TensorLocation(popart.TensorStorage.OffChip)
     for kind in ("weight", "optimizerState", "activation"):
@@ -40,6 +44,18 @@ def planned_bytes(session: popart.TrainingSession) -> dict[str, Any]:
     return {f"planned_{what}_bytes": int(match[1]) for what, match in found.items() if match}
 
 
+def limit(activations: float = 0, total: float = 0) -> Adapt:
+    """A limit of memory that lacks these shares of what the plain program plans."""
+
+    def adapt(program: programs.Program, options: popart.SessionOptions) -> None:
+        plan = planned_bytes(programs.training_session(program))
+        all_bytes = plan["planned_total_bytes"]
+        most = all_bytes - activations * plan["planned_activations_bytes"] - total * all_bytes
+        options.engineOptions = {**options.engineOptions, "max_memory": str(int(most))}
+
+    return adapt
+
+
 class Transformed(implementations.Runner):
     """One optimizer step of a network; ``ours`` with the transform, ``plain`` without."""
 
@@ -47,10 +63,10 @@ class Transformed(implementations.Runner):
         self,
         implementation: str,
         benchmark: networks.Benchmark,
-        transform: Callable[[popart.SessionOptions], None],
+        transform: Adapt,
     ) -> None:
-        self._adapt = transform if implementation == "ours" else programs.leave
         self._program, self._inputs = implementations.training_program(benchmark)
+        self._adapt = partial(transform, self._program) if implementation == "ours" else programs.leave
 
     def open(self) -> None:
         """Construct the session."""
@@ -75,7 +91,7 @@ class Transform:
     """A network and what is done with it."""
 
     benchmark: networks.Benchmark
-    options: Callable[[popart.SessionOptions], None]
+    options: Adapt
 
 
 LAYERS_20 = networks.Benchmark(
@@ -90,5 +106,13 @@ TRANSFORMS = {
     "recompute_bert_tiny": Transform(networks.BENCHMARKS["bert_tiny_train_b8"], recompute),
     "off_chip_gpt": Transform(networks.BENCHMARKS["gpt_train_b8"], move_off_chip),
     "off_chip_layers20": Transform(LAYERS_20, move_off_chip),
+    **{
+        f"max_memory_{name}": Transform(networks.BENCHMARKS[f"{name}_train_b8"], limit(total=0.5))
+        for name in ("gpt", "resnet18", "bert_tiny")
+    },
+    **{
+        f"half_activations_{name}": Transform(networks.BENCHMARKS[f"{name}_train_b8"], limit(activations=0.5))
+        for name in ("gpt", "resnet18")
+    },
 }
 RUNNERS = {name: partial(Transformed, benchmark=t.benchmark, transform=t.options) for name, t in TRANSFORMS.items()}
