@@ -21,7 +21,9 @@
 #include "backends/collectives/collectives.hpp"
 #include "backends/cpu/cpu.hpp"
 #include "backends/ref/ref.hpp"
+#include "base/byte_size.hpp"
 #include "base/nearest.hpp"
+#include "fitting/fit.hpp"
 #include "onnx/reader.hpp"
 #include "patterns/pattern.hpp"
 #include "pipeline/passes.hpp"
@@ -49,6 +51,8 @@ struct Request {
   float outlineThreshold = 1;
   transforms::ReturnType returns;  // of all tensors kept
   transforms::RecomputeRule recompute = transforms::RecomputeRule::Marked;
+  std::vector<TensorId> chosen;  // of rule Chosen
+  std::string maxMemory;         // empty: the program stays as it is
   int threads = 1;
   std::vector<std::string> offChip, sharded;
   int64_t phases = 1;
@@ -220,25 +224,36 @@ transforms::ShardRules shardRules(const Request &request) {
   return rules;
 }
 
-// Runs the passes of the request; the program stays owned by the result.
-IrPointer runPasses(IrPointer ir, const Request &request, const std::vector<NamedPass> &passes) {
-  const lower::LowerOptions options = loweringOptions(request);
-  const lower::Backends backends = lower::remember(options);
+pipeline::PrepareSettings settingsOf(const Request &request) {
   const SGD optimizer(std::map<std::string, std::pair<float, bool>>{
       {"defaultLearningRate", {request.learningRate, !request.lossScale}},
       {"defaultMomentum", {request.momentum, true}},
       {"lossScaling", {request.lossScale.value_or(1.0f), !request.lossScale}}});
-  pipeline::PrepareRequest prepare;
-  prepare.options.factors.accumulates = request.accumulationFactor > 1;
-  prepare.options.factors.accumulationFactor = request.accumulationFactor;
-  prepare.options.factors.replicationFactor = request.replicas;
-  prepare.batchesPerStep = request.batchesPerStep;
-  prepare.options.offChip = offChipRules(request.offChip);
-  prepare.options.sharding = shardRules(request);
+  pipeline::PrepareSettings settings;
+  settings.options.factors.accumulates = request.accumulationFactor > 1;
+  settings.options.factors.accumulationFactor = request.accumulationFactor;
+  settings.options.factors.replicationFactor = request.replicas;
+  settings.batchesPerStep = request.batchesPerStep;
+  settings.options.offChip = offChipRules(request.offChip);
+  settings.options.sharding = shardRules(request);
+  settings.options.recompute = request.recompute;
+  settings.options.recomputeChosen.insert(request.chosen.begin(), request.chosen.end());
+  settings.loss = request.loss;
+  if (!request.loss.empty()) settings.updates = optimizer.updateRules(settings.options.factors);
+  for (const std::string &id : request.keep) settings.anchors.push_back({id, request.returns});
+  settings.options.verifyEachPass = request.verify;
+  return settings;
+}
+
+// Runs the passes of the request; the program stays owned by the result.
+IrPointer runPasses(IrPointer ir, const Request &request, const std::vector<NamedPass> &passes) {
+  const lower::LowerOptions options = loweringOptions(request);
+  const lower::Backends backends = lower::remember(options);
+  pipeline::PrepareRequest prepare{settingsOf(request), std::move(ir)};
   prepare.options.decomposeGradSum = prepare.options.floatLossScale = true;  // what is named runs
+  prepare.options.listsSpareMemory = true;
   prepare.options.automaticLossScale.emplace().period = request.lossScalePeriod;
   prepare.options.outlineThreshold = request.outlineThreshold;
-  prepare.options.recompute = request.recompute;
   if (request.pipelines) prepare.options.pipelines = transforms::PipelineRules::Form::Implicit;
   prepare.options.virtualGraphs.rule =
       request.ipus ? transforms::VirtualGraphRule::Auto : transforms::VirtualGraphRule::Manual;
@@ -247,11 +262,6 @@ IrPointer runPasses(IrPointer ir, const Request &request, const std::vector<Name
   if (request.phases > 1) prepare.options.offChip.phases.emplace().count = request.phases;
   prepare.options.mergeUpdates = request.merging;
   prepare.options.serialiseForward = prepare.options.serialiseWhole = request.batch;
-  prepare.ir = std::move(ir);
-  prepare.loss = request.loss;
-  if (!request.loss.empty()) prepare.updates = optimizer.updateRules(prepare.options.factors);
-  for (const std::string &id : request.keep) prepare.anchors.push_back({id, request.returns});
-  prepare.options.verifyEachPass = request.verify;
   pipeline::PassContext context(std::move(prepare), options, backends);
   context.keepOutputs = true;
   if (request.verify) verify(context.ir());
@@ -261,6 +271,28 @@ IrPointer runPasses(IrPointer ir, const Request &request, const std::vector<Name
   }
   if (request.lower) pipeline::runPasses(context, pipeline::Phase::Flatten, pipeline::Phase::Order);
   return std::move(context.request.ir);
+}
+
+// Prepares the whole program and changes it until it fits; `report` says how.
+IrPointer fitIntoMemory(const IrPointer &model, const Request &request, std::string &report) {
+  fitting::FitRequest fit;
+  fit.prepare = [&](const std::set<TensorId> &) {
+    return pipeline::PrepareRequest{settingsOf(request), model->clone()};
+  };
+  fit.lowering = loweringOptions(request);
+  const lower::Backends backends = lower::remember(fit.lowering);
+  fit.backends = &backends;
+  fit.mostBytes = byteSizeFromText(request.maxMemory, "--max-memory");
+  const pipeline::Prepared plain = pipeline::prepare(fit.prepare({}));
+  const lower::Program lowered = pipeline::lowerProgram(*plain.ir, fit.lowering, backends);
+  const int64_t needed = lower::compile(lowered, fit.lowering, backends)->memory.total();
+  if (needed <= fit.mostBytes) {
+    report = fmt::format("  it fits as it is: {} bytes\n", needed);
+    return plain.ir->clone();
+  }
+  const fitting::Fitted fitted = fitting::fitIntoMemory(fit, lowered);
+  report = fitting::toText(fitted.report);
+  return fitted.prepared.ir->clone();
 }
 
 int runRequest(const Request &request) {
@@ -274,10 +306,12 @@ int runRequest(const Request &request) {
   for (const std::string &name : request.passes) passes.push_back(findPass(known, name));
   IrPointer ir = readProgram(request.input, request.replicas);
   checkKept(*ir, Anchors(request.keep.begin(), request.keep.end()));
-  ir = runPasses(std::move(ir), request, passes);
+  std::string report;
+  ir = request.maxMemory.empty() ? runPasses(std::move(ir), request, passes) : fitIntoMemory(ir, request, report);
+  std::cout << report;
   const bool compiles = request.memory || request.steps;
-  const bool onlyText =
-      !(request.dot || request.schedule || compiles || request.json || request.verify) && request.output.empty();
+  const bool onlyText = !(request.dot || request.schedule || compiles || request.json || request.verify) &&
+                        request.output.empty() && report.empty();
   if (request.print || request.summary || onlyText)
     std::cout << popart::print(*ir, request.summary ? PrintData::Summary : PrintData::Full);
   if (request.dot) std::cout << draw(*ir);
@@ -343,11 +377,9 @@ int main(int argc, char **argv) {
   app.add_option("--period", request.returns.period, "of --return everyn, in micro-batches")
       ->check(CLI::PositiveNumber);
   using Rule = transforms::RecomputeRule;
-  const std::map<std::string, Rule> rules{{"marked", Rule::Marked},
-                                          {"standard", Rule::Standard},
-                                          {"norms", Rule::Norms},
-                                          {"stages", Rule::Stages},
-                                          {"all", Rule::All}};
+  const std::map<std::string, Rule> rules{{"marked", Rule::Marked},     {"chosen", Rule::Chosen},
+                                          {"standard", Rule::Standard}, {"norms", Rule::Norms},
+                                          {"stages", Rule::Stages},     {"all", Rule::All}};
   app.add_option("--recompute", request.recompute, "what recomputeActivations computes again (default: marked)")
       ->transform(CLI::CheckedTransformer(rules));
   app.add_option("--ipus", request.ipus,
@@ -370,6 +402,11 @@ int main(int argc, char **argv) {
       {"static", Method::Static}, {"dynamic", Method::Dynamic}, {"loop", Method::Loop}};
   app.add_option("--batch-method", request.batch.method, "how parts of a batch are cut (default: static)")
       ->transform(CLI::CheckedTransformer(methods));
+  app.add_option("--choose", request.chosen, "tensor that --recompute chosen computes again; may be repeated")
+      ->expected(1)
+      ->take_all();
+  app.add_option("--max-memory", request.maxMemory,
+                 "prepare the whole program and change it until it needs no more bytes (K, M, G); print how");
   app.add_flag("--json", request.json, "print the serialised IR");
   app.add_flag("--verify", request.verify,
                "check the program first and after each pass; prints nothing when it is legal");

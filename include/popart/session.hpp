@@ -17,6 +17,7 @@
 #include <popart/devicemanager.hpp>
 #include <popart/inputshapeinfo.hpp>
 #include <popart/istepio.hpp>
+#include <popart/memoryfit.hpp>
 #include <popart/optimizer.hpp>
 #include <popart/patterns/patterns.hpp>
 #include <popart/runstatistics.hpp>
@@ -47,10 +48,12 @@ class Session {
   Session(Session &&) noexcept;  // the source may only be destroyed
 
   // ---- compile and load
-  // Throws memory_allocation_err when the program does not fit or the system has no memory, popart::error when an op
-  // has no kernel, the device does not suit the program or is in use, runtime_error when an offline device is to load
-  // or the system refuses a thread. loadEngine false, or option compileEngine off: compile only. Weights on the device
-  // are lost.
+  // A program above the memory limit (engineOptions["max_memory"]) computes activations again or keeps tensors off
+  // chip, with the same results, until it fits: memoryFit says how.
+  // Throws memory_allocation_err when nothing makes it fit or the system has no memory, popart::error when an op has no
+  // kernel, the device does not suit the program or is in use, runtime_error when an offline device is to load or the
+  // system refuses a thread. loadEngine false, or option compileEngine off: compile only. Weights on the device are
+  // lost.
   void prepareDevice(bool loadEngine = true);
   void loadEngineAndConnectStreams();  // runtime_error before prepareDevice; nothing happens when loaded
   bool isPrepared() const;             // compiled; perhaps not loaded
@@ -123,6 +126,8 @@ class Session {
   bool hasInfo(TensorId id) const;
   std::set<TensorId> getAllTensorIds() const;
   std::string getSummaryReport(bool resetProfile = true) const;  // memory in bytes, for people
+  // How prepareDevice made the program fit into the memory limit; nothing: it did not have to.
+  std::optional<MemoryFit> memoryFit() const;
   // Every kernel with the threads it will use, its tasks and the predicted share of busy threads; for people. Throws
   // runtime_error before prepareDevice.
   std::string getThreadReport() const;

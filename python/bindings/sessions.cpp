@@ -250,6 +250,9 @@ void bindSessionBase(nb::module_ &m) {
            "    id: \"\": the whole run. There is no other counter.")
       .def("statistics", &Session::statistics,
            "What runs have moved and how long they took since the program was loaded.")
+      .def("memoryFit", &Session::memoryFit,
+           "How prepareDevice made the program fit into the memory limit, with what is predicted; None where it did "
+           "not have to.")
       .def("buffersFromHost", &Session::buffersFromHost, release,
            "Send the host's values of the variables in the option updatableNamedBuffers to the device.")
       .def("checkInplacingAmbiguity", &Session::checkInplacingAmbiguity,
@@ -265,6 +268,28 @@ void bindSessionBase(nb::module_ &m) {
            "Args:\n"
            "    isLoaded: False unloads.")
       .def("_variableIds", &Session::variableIds);
+}
+
+void bindMemoryFit(nb::module_ &m) {
+  auto fit = nb::class_<MemoryFit>(m, "MemoryFit",
+                                   "What the compiler chose for a program that did not fit into the memory limit as it "
+                                   "is. Bytes are those of one replica on the device.");
+  nb::class_<MemoryFit::Choice>(fit, "Choice", "One kind of choice.")
+      .def_ro("what", &MemoryFit::Choice::what,
+              "\"computed again\", or \"activations\", \"optimizer state\", \"accumulators\" or \"weights\" with "
+              "\"off chip\".")
+      .def_ro("tensors", &MemoryFit::Choice::tensors, "How many tensors.")
+      .def_ro("bytes", &MemoryFit::Choice::bytes, "Their bytes.")
+      .def_ro("milliseconds", &MemoryFit::Choice::milliseconds,
+              "Time predicted for these alone, in one update on one thread.");
+  fit.def_ro("limitBytes", &MemoryFit::limitBytes, "What is allowed.")
+      .def_ro("plainBytes", &MemoryFit::plainBytes, "What the program needs as it is.")
+      .def_ro("bytes", &MemoryFit::bytes, "What it needs as it runs.")
+      .def_ro("remoteBytes", &MemoryFit::remoteBytes, "What it then keeps off chip.")
+      .def_ro("plainMilliseconds", &MemoryFit::plainMilliseconds, "Predicted time of a run as it is.")
+      .def_ro("milliseconds", &MemoryFit::milliseconds, "Predicted time of a run as it runs.")
+      .def_ro("choices", &MemoryFit::choices, "What was chosen, by kind.")
+      .def_ro("compilations", &MemoryFit::compilations, "Programs that were compiled to find it.");
 }
 
 }  // namespace
@@ -288,6 +313,7 @@ void bindSessions(nb::module_ &m) {
                ", bytesToHost=" + std::to_string(s.bytesToHost) +
                ", seconds=" + (s.seconds ? std::to_string(*s.seconds) : "None") + ")";
       });
+  bindMemoryFit(m);
   bindSessionBase(m);
   nb::class_<LossObject>(m, "_LossObject")
       .def(

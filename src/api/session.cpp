@@ -67,9 +67,13 @@ session::CompileOptions Session::Impl::compileOptions() const {
 
 void Session::Impl::compile() {
   program.unload();
+  fitted.reset();
   checkDeviceFits();
   session::CompileOptions compiling = compileOptions();
-  program.compile(ir(), compiling);
+  session::CompileOptions first = compiling;
+  if (prepareRequest) first.maxMemoryBytes = 0;  // a program that does not fit is not refused yet
+  program.compile(ir(), first);
+  if (prepareRequest && !fits(compiling)) fit(compiling);
   if (forward) {
     compiling.program.reset();
     compiling.constants = nullptr;
@@ -78,6 +82,30 @@ void Session::Impl::compile() {
     forward->compile(compiling);
   }
   logging::session::info("session '{}': {} bytes predicted peak with the host's copies", name, predictedPeakBytes());
+}
+
+bool Session::Impl::fits(const session::CompileOptions &compiling) const {
+  const int64_t most = compiling.maxMemoryBytes / compiling.replicas;
+  return most <= 0 || program.executable()->memory.total() <= most;
+}
+
+void Session::Impl::fit(session::CompileOptions compiling) {
+  const lower::LowerOptions lowering = session::lowerOptions(compiling);
+  const lower::Backends backends = lower::remember(lowering);
+  fitting::FitRequest request{prepareRequest, constantWeights, lowering, &backends};
+  request.mostBytes = compiling.maxMemoryBytes / compiling.replicas;
+  request.replicas = compiling.replicas;
+  request.movesOffChip = session::isRemoteMemoryBeside(options.engineOptions);
+  const lower::Program plain = program.lowered();
+  const std::string what = "Session '" + name + "': fitting the program into memory";
+  try {
+    fitted = session::withinMemory(what, [&] { return fitting::fitIntoMemory(request, plain); });
+  } catch (...) {
+    program.drop();
+    throw;
+  }
+  compiling.program = compiling.cacheFolder.empty() ? std::make_shared<const lower::Program>(fitted->program) : nullptr;
+  program.compile(running(), compiling);
 }
 
 void Session::Impl::fillSizes() {
@@ -239,6 +267,7 @@ std::string Session::getSummaryReport(bool) const {
   for (const auto &[what, bytes] : rows) report += "  " + std::string(what) + ": " + std::to_string(bytes) + " bytes\n";
   if (const int64_t bytes = impl_->remoteBytes(); bytes > 0)
     report += "  remote memory: " + std::to_string(bytes) + " bytes\n";
+  if (impl_->fitted) report += "Memory limit\n" + fitting::toText(impl_->fitted->report);
   return report + "Execution profiling not enabled\n";
 }
 
@@ -248,9 +277,14 @@ std::string Session::getThreadReport() const {
   return executable::threadUseText(executable::threadUse(*impl_->program.executable(), threads), threads);
 }
 
-std::string Session::getSerializedGraph() const { return serialiseJson(impl_->ir()); }
+std::optional<MemoryFit> Session::memoryFit() const {
+  if (!impl_->fitted) return std::nullopt;
+  return impl_->fitted->report;
+}
 
-std::string Session::serializeIr(IrSerializationFormat) { return serialiseJson(impl_->ir()); }
+std::string Session::getSerializedGraph() const { return serialiseJson(impl_->running()); }
+
+std::string Session::serializeIr(IrSerializationFormat) { return serialiseJson(impl_->running()); }
 
 uint64_t Session::getCycleCount(std::string id) {
   if (!impl_->options.instrumentWithHardwareCycleCounter)

@@ -197,22 +197,30 @@ struct SessionCreation : Session {
     build.replicas = c.options.getGlobalReplicationFactor();
     build.inputShapeInfo = c.inputShapeInfo.getInfos();
     build.evaluate = ref::evaluate;
-    pipeline::PrepareRequest request;
-    request.ir = std::make_unique<Ir>();
-    onnx::buildGraph(*impl.model, build, *request.ir);
-    checkUpdatableBuffers(request.ir->getMainGraph(), buffers);
-    pipeline::warnAboutMarks(*request.ir);
-    for (const LossObject &loss : c.losses) addLossInputs(request.ir->getMainGraph(), loss, build.inputShapeInfo);
-    impl.tensorNames = namesOfTheResult(c, *impl.model, request.ir->getMainGraph());
-    request.loss = named(impl.tensorNames, c.loss);
-    for (const LossObject &loss : c.losses) request.losses.push_back(toLossSpec(loss, impl.tensorNames));
-    request.anchors = toAnchors(c.dataFlow, impl.tensorNames);
-    request.batchesPerStep = c.dataFlow.batchesPerStep();
-    request.patterns = c.patterns;
-    request.options = pipeline::pipelineOptions(c.options);
-    request.options.virtualGraphs.ipus =
+    if (constant)
+      for (const TensorId &id : impl.model->initializerIds()) impl.constantWeights.insert(id);
+    impl.makeIr = [model = *impl.model, build, losses = c.losses](const std::set<TensorId> &variables) {
+      onnx::BuildOptions with = build;
+      with.updatable.insert(variables.begin(), variables.end());
+      auto ir = std::make_unique<Ir>();
+      onnx::buildGraph(model, with, *ir);
+      for (const LossObject &loss : losses) addLossInputs(ir->getMainGraph(), loss, build.inputShapeInfo);
+      return ir;
+    };
+    std::unique_ptr<Ir> ir = impl.makeIr({});
+    checkUpdatableBuffers(ir->getMainGraph(), buffers);
+    pipeline::warnAboutMarks(*ir);
+    impl.tensorNames = namesOfTheResult(c, *impl.model, ir->getMainGraph());
+    pipeline::PrepareSettings settings;
+    settings.loss = named(impl.tensorNames, c.loss);
+    for (const LossObject &loss : c.losses) settings.losses.push_back(toLossSpec(loss, impl.tensorNames));
+    settings.anchors = toAnchors(c.dataFlow, impl.tensorNames);
+    settings.batchesPerStep = c.dataFlow.batchesPerStep();
+    settings.patterns = c.patterns;
+    settings.options = pipeline::pipelineOptions(c.options);
+    settings.options.virtualGraphs.ipus =
         std::max<int64_t>(1, c.device->getNumIpus() / c.options.getLocalReplicationFactor());
-    return request;
+    return {settings, std::move(ir)};
   }
 
   static void prepare(Session::Impl &impl, const Creation &c) {
@@ -222,6 +230,10 @@ struct SessionCreation : Session {
       impl.optimizer->setFactors(request.options.factors);
       request.updates = impl.optimizer->updateRules(request.options.factors);
     }
+    impl.prepareRequest = [settings = pipeline::PrepareSettings(request),
+                           makeIr = impl.makeIr](const std::set<TensorId> &variables) {
+      return pipeline::PrepareRequest{settings, makeIr(variables)};
+    };
     impl.prepared = pipeline::prepare(std::move(request));
   }
 

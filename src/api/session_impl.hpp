@@ -3,6 +3,7 @@
 // `program` is loaded.
 #pragma once
 #include <array>
+#include <functional>
 #include <optional>
 
 #include <popart/session.hpp>
@@ -11,6 +12,7 @@
 #include "api/step_streams.hpp"
 #include "api/stepio_sizes.hpp"
 #include "api/synthetic_streams.hpp"
+#include "fitting/fit.hpp"
 #include "onnx/reader.hpp"
 #include "pipeline/prepare.hpp"
 #include "session/compiled_program.hpp"
@@ -26,9 +28,14 @@ struct Session::Impl {
 
   Mode mode = Mode::Inference;
   std::string name;
-  std::optional<onnx::Model> model;      // absent: made from an Ir
-  pipeline::Prepared prepared;           // the Ir with all passes run; never without an Ir
-  std::unique_ptr<Optimizer> optimizer;  // null: inference, or made from an Ir
+  std::optional<onnx::Model> model;  // absent: made from an Ir
+  pipeline::Prepared prepared;       // the Ir with all passes run; never without an Ir
+  // What `prepared` was made from, anew at each call; empty: made from an Ir.
+  fitting::MakeRequest prepareRequest;
+  std::function<std::unique_ptr<Ir>(const std::set<TensorId> &variables)> makeIr;  // of the model, anew
+  std::set<TensorId> constantWeights;     // of `model`, in inference sessions where they are constants
+  std::optional<fitting::Fitted> fitted;  // what runs in place of `prepared`, which does not fit the memory limit
+  std::unique_ptr<Optimizer> optimizer;   // null: inference, or made from an Ir
   DataFlow dataFlow;  // made from an Ir: the batches per step only say how many slices its streams hold
   SessionOptions options;
   std::shared_ptr<DeviceInfo> device;
@@ -55,7 +62,8 @@ struct Session::Impl {
   bool hasWeights = false;  // variables beside the random seed, in the loaded program
   bool firstRun = true;
 
-  const Ir &ir() const { return *prepared.ir; }  // the program
+  const Ir &ir() const { return *prepared.ir; }  // the program as it is asked for: names, keys of files
+  const Ir &running() const { return fitted ? *fitted->prepared.ir : ir(); }
   const TensorId &tensorId(const TensorId &name) const {
     const auto found = tensorNames.find(name);
     return found == tensorNames.end() ? name : found->second;
@@ -78,8 +86,10 @@ struct Session::Impl {
   int64_t remoteBytes() const;  // of all replicas; no part of the device's
   int64_t predictedPeakBytes() const;
   session::CompileOptions compileOptions() const;
-  void compile();                                  // as prepareDevice(false)
-  session::VariableValues savedVariables() const;  // as last read from the device, or as the host has them
+  void compile();                                             // as prepareDevice(false)
+  bool fits(const session::CompileOptions &compiling) const;  // the compiled program into the limit
+  void fit(session::CompileOptions compiling);                // `program`, which was compiled with no limit
+  session::VariableValues savedVariables() const;             // as last read from the device, or as the host has them
   // Takes the program and the values of variables; `what` leads the messages. Throws popart::error: for other hardware,
   // of another program, damaged.
   void use(session::ProgramFile file, const std::string &what);

@@ -70,8 +70,9 @@ int64_t Session::Impl::hostBytes() const {
   const auto count = [&](const TensorData &data) {
     if (!data.empty() && !data.isUntouchedZeros()) values[data.data()] = data.nbytes();
   };
-  for (const Graph *graph : ir().getAllGraphs())
-    for (const Tensor *tensor : graph->tensors()) count(tensor->tensorData());
+  for (const Ir *program : {&ir(), &running()})
+    for (const Graph *graph : program->getAllGraphs())
+      for (const Tensor *tensor : graph->tensors()) count(tensor->tensorData());
   for (const auto &entry : hostWeights) count(entry.second);
   for (const auto &constant : program.executable()->constants) values.erase(constant.data.data());
   for (const auto &[data, size] : values) bytes += size;
@@ -82,6 +83,8 @@ int64_t Session::Impl::programBytes() const {
   constexpr int64_t kBytesPerOp = 5120;
   int64_t ops = 0;
   for (const Graph *graph : ir().getAllGraphs()) ops += static_cast<int64_t>(graph->opCount());
+  if (fitted)
+    for (const Graph *graph : running().getAllGraphs()) ops += static_cast<int64_t>(graph->opCount());
   return ops * kBytesPerOp;
 }
 

@@ -18,8 +18,10 @@ constexpr Variable kVariables[] = {
      "Threads that compute, 1 to 1024."},
     {"POPART_VIRTUAL_IPUS", "16", "IPUs that programs see on a machine without accelerator, 1 or more."},
     {"POPART_MAX_MEMORY", "what the machine has",
-     "Memory in bytes that a program may need, with `K`, `M` or `G` for powers of 1024. `prepareDevice` raises "
-     "`OutOfMemoryException` above it. `SessionOptions.engineOptions[\"max_memory\"]` comes before it."},
+     "Memory in bytes that a program may need, with `K`, `M` or `G` for powers of 1024. Above it `prepareDevice` "
+     "changes the program until it fits, or raises `OutOfMemoryException`. "
+     "`SessionOptions.engineOptions[\"max_memory\"]` "
+     "comes before it."},
     {"POPART_REMOTE_MEMORY", "none",
      "Folder for remote variables: each is a file without a name there, which the system reads ahead and writes back "
      "as "

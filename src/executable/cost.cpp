@@ -78,9 +78,58 @@ void addProgram(const Program &program, int threads, std::vector<KernelUse> &row
   }
 }
 
+double movesOf(const std::vector<Step::Move> &moves) {
+  int64_t bytes = 0;
+  for (const Step::Move &move : moves) bytes += move.bytes;
+  return copyNanoseconds(bytes);
+}
+
+double runOf(const Executable &executable, const Program &program, int threads) {
+  const auto bytesOf = [&](const std::vector<BufferIndex> &list) {
+    return list.empty() || list[0] < 0 ? 0 : executable.buffers[static_cast<size_t>(list[0])].bytes;
+  };
+  double sum = 0;
+  for (const Step &step : program.steps) {
+    double inner = 0;
+    for (const auto &body : step.programs) inner = std::max(inner, runOf(executable, *body, threads));
+    switch (step.kind) {
+      case Step::Kind::Kernel: {
+        const double alone = predictedNanoseconds(*step.kernel);
+        sum += alone / threadsThatPay(alone, widestRound(*step.kernel), threads);
+        break;
+      }
+      case Step::Kind::HostLoad:
+        sum += copyNanoseconds(bytesOf(step.out));
+        break;
+      case Step::Kind::HostStore:
+        sum += copyNanoseconds(bytesOf(step.in));
+        break;
+      case Step::Kind::Copy:
+      case Step::Kind::RemoteLoad:
+      case Step::Kind::RemoteStore:
+        sum += copyNanoseconds(step.bytes);
+        break;
+      case Step::Kind::Loop:
+        sum += movesOf(step.initial) +
+               static_cast<double>(std::max<int64_t>(step.tripCount, 1)) * (inner + movesOf(step.carried));
+        break;
+      case Step::Kind::If:
+        sum += inner;
+        break;
+    }
+  }
+  return sum;
+}
+
 }  // namespace
 
-double predictedNanoseconds(const Kernel &kernel) { return std::max(kernel.flops() / kFlops, kernel.bytes() / kBytes); }
+double predictedNanoseconds(double flops, double bytes) { return std::max(flops / kFlops, bytes / kBytes); }
+double predictedNanoseconds(const Kernel &kernel) { return predictedNanoseconds(kernel.flops(), kernel.bytes()); }
+double copyNanoseconds(int64_t bytes) { return 2 * static_cast<double>(bytes) / kBytes; }  // read and written
+
+double predictedRunNanoseconds(const Executable &executable, int threads) {
+  return runOf(executable, executable.main, threads);
+}
 
 int threadsThatPay(double nanoseconds, int tasks, int threads) {
   const double best = std::max(2.0, std::sqrt(nanoseconds / kPerThread));

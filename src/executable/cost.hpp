@@ -8,8 +8,14 @@
 
 namespace popart::executable {
 
-// Nanoseconds that one thread needs for the kernel.
+// Nanoseconds that one thread needs for the kernel, or for so many operations on so many bytes.
 double predictedNanoseconds(const Kernel &kernel);
+double predictedNanoseconds(double flops, double bytes);
+// The same for a copy of so many bytes, within memory or to and from remote memory.
+double copyNanoseconds(int64_t bytes);
+// Nanoseconds of one run on `threads` threads, loops with all their iterations: kernels, copies, transfers. Nothing is
+// taken to hide behind anything else. A loop whose length is not known counts once, of branches the longer one.
+double predictedRunNanoseconds(const Executable &executable, int threads);
 
 // Number of threads worth waking, in [1, threads], for `nanoseconds` of work in `tasks` equal tasks: each must save
 // more than it costs to wake it and wait for it.

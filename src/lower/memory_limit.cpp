@@ -9,7 +9,19 @@ namespace {
 
 constexpr size_t kNamed = 8;
 
-// "\n  name: n bytes" of the largest storages of the arena.
+// A line about variables off chip, of which the largest has to be there at one time; empty: there are none.
+std::string remoteVariables(const executable::MemoryReport &memory, const memory::MemoryPlan &plan) {
+  int64_t largest = 0;
+  for (const Tensor *variable : plan.variables)
+    if (!variable->isRemote) largest = std::max(largest, variable->info.nbytes());
+  if (largest == 0) return {};
+  return formatText(
+      "keep variables off chip and load them where they are used (popxl.remote_variable): about {} bytes\n  ",
+      {toText(memory.total() - memory.variableBytes + largest)});
+}
+
+}  // namespace
+
 std::string largestTensors(const memory::MemoryPlan &plan) {
   std::vector<const memory::Storage *> storages;
   for (const memory::Storage &s : plan.storages)
@@ -21,20 +33,21 @@ std::string largestTensors(const memory::MemoryPlan &plan) {
   return text;
 }
 
-}  // namespace
-
-void checkMemoryLimit(const executable::MemoryReport &memory, const memory::MemoryPlan &plan, int64_t mostBytes) {
-  if (mostBytes <= 0 || memory.total() <= mostBytes) return;
-  const std::string text = formatText(
+std::string doesNotFitText(const executable::MemoryReport &memory, int64_t mostBytes) {
+  return formatText(
       "the program does not fit the memory limit: got {} bytes ({} activations, {} variables, {} constants, {} "
       "scratch), expected at most {}",
       {toText(memory.total()), toText(memory.arenaBytes), toText(memory.variableBytes), toText(memory.constantBytes),
        toText(memory.scratchBytes), toText(mostBytes)});
+}
+
+void checkMemoryLimit(const executable::MemoryReport &memory, const memory::MemoryPlan &plan, int64_t mostBytes) {
+  if (mostBytes <= 0 || memory.total() <= mostBytes) return;
+  const std::string text = doesNotFitText(memory, mostBytes);
   throw memory_allocation_err(
-      text +
-          ". Use a smaller batch, accumulate gradients over smaller batches, or keep tensors off chip "
-          "(weightTensorLocationSettings and its like, popxl.remote_buffer). Largest tensors:" +
-          largestTensors(plan),
+      text + ". What would help:\n  " + remoteVariables(memory, plan) +
+          "use smaller batches, or keep less from the forward for the backward pass: activations are " +
+          toText(memory.arenaBytes) + " bytes\nLargest tensors:" + largestTensors(plan),
       text);
 }
 

@@ -23,10 +23,14 @@ constexpr const char *kCollectives = "Links between IPUs: replicas are threads o
 
 constexpr OptionKey kKeys[] = {
     {"engineOptions", "max_memory", Built,
-     "Limit in bytes (`K`, `M`, `G` for powers of 1024) for everything the program needs; `prepareDevice` raises "
-     "`OutOfMemoryException` above it. The environment variable `POPART_MAX_MEMORY` is the default, and without it "
-     "what the "
-     "machine has."},
+     "Limit in bytes (`K`, `M`, `G` for powers of 1024) for everything the program needs on the device. Above it "
+     "`prepareDevice` computes activations again or moves tensors off chip, with the same results (README, \"When a "
+     "model does not fit\"), and raises `OutOfMemoryException` when nothing is enough. The environment variable "
+     "`POPART_MAX_MEMORY` is the default, and without it what the machine has."},
+    {"engineOptions", "max_memory_counts_remote", Built,
+     "`true`: what lies off chip is of the memory that `max_memory` limits, so that only activations are computed "
+     "again. "
+     "It is always so without a limit, and never where `POPART_REMOTE_MEMORY` names a folder."},
     {"engineOptions", "num_threads", Built,
      "Threads that compute (README, \"Threads\"). The environment variable `POPART_NUM_THREADS` is the default."},
     {"engineOptions", "autoReport.*", Warned, kNoProfile},

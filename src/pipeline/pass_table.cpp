@@ -68,6 +68,7 @@ bool copyingBetweenIpus(const PassContext &c) {
 bool pipeliningTraining(const PassContext &c) { return pipelining(c) && c.trains(); }
 bool sharding(const PassContext &c) { return c.request.options.sharding.any(); }
 bool runningInPhases(const PassContext &c) { return c.request.options.executionPhases > 1; }
+bool listingSpareMemory(const PassContext &c) { return c.request.options.listsSpareMemory; }
 bool checkingFloats(const PassContext &c) { return c.lowering.checkFloats; }
 bool roundingStochastically(const PassContext &c) {
   return c.lowering.roundStochastically || lower::hasRoundingHints(c.ir());
@@ -134,6 +135,13 @@ void storeAnchors(PassContext &c) {
 }
 
 void gatherByPhase(PassContext &c) { transforms::gatherByPhase(c.main(), c.result.shardings, c.request.loss); }
+
+void listSpareMemory(PassContext &c) {
+  const PipelineOptions &options = c.request.options;
+  c.result.spareMemory = transforms::listSpareMemory(
+      c.ir(), options.offChip,
+      {c.firstGradient, c.anchors, options.factors.accumulationFactor > 1, options.movableConstants});
+}
 
 void moveOffChip(PassContext &c) {
   const PipelineOptions &options = c.request.options;
@@ -257,6 +265,8 @@ constexpr Pass kPasses[] = {
      placeParts},
     {"recomputeActivations", "compute activations again in the backward pass instead of keeping them", Phase::PreAlias,
      training, recomputeActivations},
+    {"listSpareMemory", "list what could be computed again or lie off chip", Phase::PreAlias, listingSpareMemory,
+     listSpareMemory},
     {"stageBackwardPass", "give gradients the pipeline stages that follow the forward ones", Phase::PreAlias,
      pipeliningTraining, stageBackwardPass},
     {"addIpuCopies", "copy tensors that are read on another IPU than the one that makes them", Phase::PreAlias,

@@ -21,6 +21,7 @@
 #include "transforms/recompute.hpp"
 #include "transforms/return_types.hpp"
 #include "transforms/shards.hpp"
+#include "transforms/spare_memory.hpp"
 #include "transforms/virtual_graphs.hpp"
 
 namespace popart::pipeline {
@@ -55,6 +56,9 @@ struct PipelineOptions {
   bool floatLossScale = false;            // the loss scale is FLOAT up to the first gradients of activations
   std::optional<transforms::AutomaticLossScale> automaticLossScale;
   transforms::RecomputeRule recompute = transforms::RecomputeRule::Marked;
+  std::set<TensorId> recomputeChosen;   // of rule Chosen
+  bool listsSpareMemory = false;        // fill Prepared::spareMemory
+  std::set<TensorId> movableConstants;  // of that list
   bool recomputesMarkedToo = false;  // a rule and ops that are marked Recompute may come together
   transforms::VirtualGraphs virtualGraphs;
   std::optional<transforms::PipelineRules::Form> pipelines;  // none: no pipelining
@@ -68,15 +72,19 @@ struct PipelineOptions {
   int64_t executionPhases = 1, phaseStages = 2;
 };
 
-struct PrepareRequest {
-  std::unique_ptr<Ir> ir;  // main graph: forward ops, variables, constants, streams
-  TensorId loss;           // empty: inference, or the sum of `losses`
+// All that a program is prepared from besides the model's graph.
+struct PrepareSettings {
+  TensorId loss;  // empty: inference, or the sum of `losses`
   std::vector<LossSpec> losses;
   std::optional<UpdateRules> updates;  // of the optimizer; none: inference
   std::vector<Anchor> anchors;
   int64_t batchesPerStep = 1;  // batches of one run
   Patterns patterns;
   PipelineOptions options;
+};
+
+struct PrepareRequest : PrepareSettings {
+  std::unique_ptr<Ir> ir;  // main graph: forward ops, variables, constants, streams
 };
 
 struct Prepared {
@@ -89,6 +97,7 @@ struct Prepared {
   transforms::Shardings shardings;     // variables of which each replica keeps a part: the host sees whole ones
   // Tensors that outlining has taken out of their graphs: programs ask for them by these ids all the same.
   std::map<TensorId, TensorInfo> outlined;
+  std::vector<transforms::SpareMemory> spareMemory;  // where it was asked for
 };
 
 // Throws popart::error: unknown anchor or loss (with the nearest names), loss with more than one element, inference

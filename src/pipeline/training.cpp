@@ -215,14 +215,15 @@ void recomputeActivations(PassContext &c) {
   using transforms::RecomputeRule;
   check(c.firstGradient.has_value(), "recomputeActivations: there is no backward pass. Run growBackwardPass first");
   const PipelineOptions &options = c.request.options;
-  if (options.recompute != RecomputeRule::Marked && !options.recomputesMarkedToo)
+  const bool isRule = options.recompute != RecomputeRule::Marked && options.recompute != RecomputeRule::Chosen;
+  if (isRule && !options.recomputesMarkedToo)
     for (const Op *op : c.main().ops())
       check(op->settings.recomputeType != RecomputeType::Recompute,
             "SessionOptions::autoRecomputation does not go with '{}', whose result Builder::recomputeOutput marks: got "
             "both. Set autoRecomputation to NoRecompute, or take the mark away",
             op->debugName());
   const transforms::Recomputation made =
-      transforms::recompute(c.main(), {options.recompute, *c.firstGradient, c.anchors});
+      transforms::recompute(c.main(), {options.recompute, *c.firstGradient, c.anchors, options.recomputeChosen});
   if (made.copies > 0)
     logging::transform::info("recomputation: {} operations run again, {} GFLOP more in each micro-batch", made.copies,
                              made.cost.flops * 1e-9);

@@ -75,6 +75,18 @@ std::string targetOf(const CompileOptions &options) {
   return options.device->name() + " (" + text + ")";
 }
 
+lower::LowerOptions lowerOptions(const CompileOptions &options) {
+  lower::LowerOptions lowering;
+  lowering.backends = options.device->backends();
+  lowering.evaluate = options.evaluate;
+  lowering.threads = options.threads;
+  lowering.checkFloats = options.checkFloats;
+  lowering.roundStochastically = options.roundStochastically;
+  lowering.checkLog2Scales = options.checkLog2Scales;
+  lowering.maxMemoryBytes = options.maxMemoryBytes / options.replicas;
+  return lowering;
+}
+
 ProgramDescription describeProgram(const Ir &ir, const CompileOptions &options, ValueTable *held) {
   ProgramDescription d{"", targetOf(options), options.threads};
   ValueTable values;
@@ -106,21 +118,18 @@ lower::Program CompiledProgram::obtain(const Ir &ir, const CompileOptions &optio
   return program;
 }
 
-void CompiledProgram::compile(const Ir &ir, const CompileOptions &options) {
-  const auto start = std::chrono::steady_clock::now();
+void CompiledProgram::drop() {
   replicas_.reset();
   streams_.reset();
   executable_.reset();
   lowered_.reset();
   variables_.clear();
-  lower::LowerOptions lowering;
-  lowering.backends = options.device->backends();
-  lowering.evaluate = options.evaluate;
-  lowering.threads = options.threads;
-  lowering.checkFloats = options.checkFloats;
-  lowering.roundStochastically = options.roundStochastically;
-  lowering.checkLog2Scales = options.checkLog2Scales;
-  lowering.maxMemoryBytes = options.maxMemoryBytes / options.replicas;
+}
+
+void CompiledProgram::compile(const Ir &ir, const CompileOptions &options) {
+  const auto start = std::chrono::steady_clock::now();
+  drop();
+  const lower::LowerOptions lowering = lowerOptions(options);
   checkTensorsFit(ir);
   checkGroups(ir, options.replicas);
   if (options.order == OrderRule::Refuse)

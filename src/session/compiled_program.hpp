@@ -49,6 +49,9 @@ struct CompileOptions {
   std::shared_ptr<const lower::Program> program;
 };
 
+// How a program is lowered and planned for these options; the limit is one replica's share.
+lower::LowerOptions lowerOptions(const CompileOptions &options);
+
 // What names the compiled program of an Ir: its text (names, attributes, constants; not values of variables), the
 // target, the number of threads and what is checked. `held`: receives the values that stand in that text by content.
 ProgramDescription describeProgram(const Ir &ir, const CompileOptions &options, ValueTable *held = nullptr);
@@ -70,6 +73,7 @@ class CompiledProgram {
   void load(DeviceInfo &device);
   void attach(DeviceInfo &device) const;  // that part of load
   void unload() { replicas_.reset(); }
+  void drop();  // back to before compile
   bool isCompiled() const { return executable_ != nullptr; }
   bool isLoaded() const { return replicas_ != nullptr; }
   // Throw runtime_error naming `what`, and the call that must precede it, unless the program is compiled, or loaded.

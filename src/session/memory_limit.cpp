@@ -18,6 +18,16 @@ int64_t memoryLimitBytes(const std::map<std::string, std::string> &engineOptions
   return limit ? byteSizeFromText(*limit, kWhat) : machineMemoryBytes();
 }
 
+bool isRemoteMemoryBeside(const std::map<std::string, std::string> &engineOptions) {
+  bool counts = !engineOptions.contains("max_memory") && !environment::maxMemory();
+  if (const auto given = engineOptions.find("max_memory_counts_remote"); given != engineOptions.end()) {
+    check(given->second == "true" || given->second == "false",
+          "engineOptions: bad max_memory_counts_remote: got '{}', expected 'true' or 'false'", given->second);
+    counts = counts || given->second == "true";
+  }
+  return !counts || environment::remoteMemory();
+}
+
 void checkTensorsFit(const Ir &ir) {
   const int64_t most = machineMemoryBytes();
   for (const Graph *graph : ir.getAllGraphs())

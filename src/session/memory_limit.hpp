@@ -16,6 +16,11 @@ namespace popart::session {
 // popart::error for text that is no size.
 int64_t memoryLimitBytes(const std::map<std::string, std::string> &engineOptions);
 
+// Whether remote memory is other memory than what the limit is for: a limit was given, and is not just what the machine
+// has, nor does `engineOptions["max_memory_counts_remote"]` ask for its memory to count; or it is files. Throws
+// popart::error for a value that is neither "true" nor "false".
+bool isRemoteMemoryBeside(const std::map<std::string, std::string> &engineOptions);
+
 // Throws memory_allocation_err, naming the tensor and its op, when one tensor alone is larger than the machine's
 // memory: before kernels are made for it.
 void checkTensorsFit(const Ir &ir);

@@ -1,11 +1,11 @@
-// When the backward pass comes to a segment, memory holds what crosses the cuts in front of it and all values of the
-// segment that are read backwards. The last segment is never computed again: the backward pass begins with it.
+// When the backward pass comes to a segment, memory holds what crosses the cuts in front of it, what is kept of it, and
+// what was computed again for ops behind this point. The last segment is different: the backward pass begins with it.
 //
 //        segment 0   |   segment 1   |   segment 2
 //   ops  a  b  c  d  |  e  f  g  h   |  i  j  k  l      behind l: values of 2, what crosses both cuts
 //                    d               h                  then: e f g h again, values of 1, what crosses the first
 //
-// Segments have equal shares of the bytes that are read backwards; each cut may move by half a share to where the least
+// Segments have equal shares of the bytes that are computed again; each cut may move by half a share to where the least
 // bytes cross it.
 #include "transforms/checkpoints.hpp"
 
@@ -16,9 +16,13 @@ namespace {
 
 class Cutter {
  public:
-  Cutter(int count, const std::vector<ForwardValue> &values)
-      : values_(values), crossing_(static_cast<size_t>(count) + 1), readBytes_(static_cast<size_t>(count)) {
+  Cutter(int count, const std::vector<ForwardValue> &values, LastSegment last)
+      : values_(values),
+        last_(last),
+        crossing_(static_cast<size_t>(count) + 1),
+        readBytes_(static_cast<size_t>(count)) {
     for (const ForwardValue &v : values) {
+      if (v.isKept) continue;
       crossing_[static_cast<size_t>(v.made)] += v.bytes;
       crossing_[static_cast<size_t>(v.lastRead)] -= v.bytes;
       if (v.readBackward) readBytes_[static_cast<size_t>(v.made)] += v.bytes;
@@ -42,43 +46,49 @@ class Cutter {
     return cuts;
   }
 
-  int64_t peakOf(const std::vector<int> &cuts) const {
-    std::vector<int64_t> keeps(cuts.size() + 1), holds(cuts.size() + 1);  // by segment
+  // What these cuts keep, and the most bytes that the backward pass then finds.
+  std::pair<Checkpoints, int64_t> keepFor(std::vector<int> cuts) const {
     auto segmentOf = [&](int position) {
       return static_cast<size_t>(std::lower_bound(cuts.begin(), cuts.end(), position) - cuts.begin());
     };
-    for (const ForwardValue &v : values_) {
+    std::vector<char> isKept(values_.size());
+    std::vector<int> needed(values_.size());             // position of the op at which the backward pass needs it first
+    std::vector<int64_t> change(readBytes_.size() + 2);  // of the bytes in memory, by position
+    for (size_t i = values_.size(); i-- > 0;) {
+      const ForwardValue &v = values_[i];
       const size_t segment = segmentOf(v.made);
-      if (segmentOf(v.lastRead) != segment) keeps[segment] += v.bytes;
-      if (v.readBackward) holds[segment] += v.bytes;
+      const int own = v.readBackward ? v.lastRead : -1;
+      needed[i] = own;
+      for (const int m : v.makes)
+        if (const auto made = static_cast<size_t>(m); !isKept[made]) needed[i] = std::max(needed[i], needed[made]);
+      isKept[i] = v.isKept || segmentOf(v.lastRead) != segment;
+      if (segment == cuts.size() && v.readBackward) isKept[i] |= last_ == LastSegment::Kept || needed[i] > own;
+      if (!isKept[i] && !v.readBackward) continue;
+      change[static_cast<size_t>(v.made)] += v.bytes;
+      if (!isKept[i]) change[static_cast<size_t>(needed[i]) + 1] -= v.bytes;
     }
-    int64_t peak = 0, before = 0;
-    for (size_t s = 0; s < keeps.size(); ++s) {
-      peak = std::max(peak, before + holds[s]);
-      before += keeps[s];
-    }
-    return peak;
+    int64_t bytes = 0, peak = 0;
+    for (const int64_t more : change) peak = std::max(peak, bytes += more);
+    return {{std::move(cuts), std::move(isKept)}, peak};
   }
 
  private:
   const std::vector<ForwardValue> &values_;
+  const LastSegment last_;
   std::vector<int64_t> crossing_;   // bytes that cross a cut behind each position
-  std::vector<int64_t> readBytes_;  // made up to each position and read backwards
+  std::vector<int64_t> readBytes_;  // made up to each position, read backwards and not kept in any case
 };
 
 }  // namespace
 
-std::vector<int> chooseCuts(int count, const std::vector<ForwardValue> &values) {
-  const Cutter cutter(count, values);
-  std::vector<int> best;
-  int64_t least = cutter.peakOf(best);
-  for (int segments = 2; segments <= count; segments += std::max(1, segments / 4)) {
-    std::vector<int> cuts = cutter.cutsFor(segments);
-    if (const int64_t peak = cutter.peakOf(cuts); peak < least) {
+Checkpoints chooseCheckpoints(int count, const std::vector<ForwardValue> &values, LastSegment last) {
+  const Cutter cutter(count, values, last);
+  auto [best, least] = cutter.keepFor({});
+  for (int segments = 2; segments <= count; segments += std::max(1, segments / 4))
+    if (auto [found, peak] = cutter.keepFor(cutter.cutsFor(segments)); peak < least) {
       least = peak;
-      best = std::move(cuts);
+      best = std::move(found);
     }
-  }
   return best;
 }
 

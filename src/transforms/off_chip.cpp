@@ -217,6 +217,11 @@ bool OffChip::any() const {
          std::any_of(byTensor.begin(), byTensor.end(), moves);
 }
 
+OffChip::Held OffChip::heldAs(const Tensor &variable) {
+  if (isAccumulator(variable)) return Held::Accumulator;
+  return variable.isOptimizerState ? Held::OptimizerState : Held::Weight;
+}
+
 bool OffChip::holds(const Tensor &variable) const {
   if (const auto given = byTensor.find(variable.id); given != byTensor.end()) return given->second;
   if (!isFloatingPoint(variable.info.dataType())) return false;  // seeds, counters

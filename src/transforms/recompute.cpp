@@ -16,8 +16,6 @@ namespace {
 
 constexpr int kNever = INT_MAX;
 
-bool isView(const Op &op) { return op.has(Trait::View) && op.hasInput(0) && op.hasOutput(0); }
-
 class Recomputer {
  public:
   Recomputer(Graph &graph, const RecomputeOptions &options)
@@ -26,6 +24,7 @@ class Recomputer {
         order_(graph.getOpSchedule()),
         storage_(graph.tensorSlots()),
         kept_(graph.tensorSlots(), 0),
+        readBackward_(graph.tensorSlots(), 0),
         firstReader_(graph.opSlots(), kNever),
         memory_(graph.tensorSlots()) {}
 
@@ -34,6 +33,7 @@ class Recomputer {
     findWrites();
     keepWhatMustStay();
     if (options_.rule == RecomputeRule::Standard) keepBetween(standardSegments());
+    if (options_.rule == RecomputeRule::Chosen) keepCheckpoints();
     if (options_.rule == RecomputeRule::Stages) keepBetween(stages());
     findFirstReaders();
     copyOps();
@@ -52,7 +52,7 @@ class Recomputer {
     for (const Op *op : order_)
       if (isForward(*op)) {
         forward_.push_back(op);
-        if (isView(*op)) storage_[op->outputs()[0].value] = storage_[op->inputs()[0].value];
+        if (isViewOfFirst(*op)) storage_[op->outputs()[0].value] = storage_[op->inputs()[0].value];
       }
   }
 
@@ -76,9 +76,11 @@ class Recomputer {
     if (t.valid()) kept_[storage_[t.value]] = 1;
   }
 
-  bool mayRepeat(const Op &op) const {
-    return op.settings.recomputeType != RecomputeType::Checkpoint && !op.has(Trait::HostIo) && op.canRecompute() &&
-           !hasEffect(op);
+  // A chosen tensor, or nothing that is read backwards, so that only others that are computed again may need it.
+  bool makesChosen(const Op &op) const {
+    const auto isChosen = [&](TensorIndex t) { return t.valid() && options_.chosen.contains(graph_.tensor(t).id); };
+    const auto isRead = [&](TensorIndex t) { return t.valid() && readBackward_[t.value]; };
+    return std::ranges::any_of(op.outputs(), isChosen) || std::ranges::none_of(op.outputs(), isRead);
   }
 
   bool wantsToRepeat(const Op &op) const {
@@ -88,6 +90,8 @@ class Recomputer {
         return false;
       case RecomputeRule::Norms:
         return op.isNorm();
+      case RecomputeRule::Chosen:
+        return makesChosen(op);
       case RecomputeRule::Standard:
       case RecomputeRule::Stages:
       case RecomputeRule::All:
@@ -97,6 +101,10 @@ class Recomputer {
   }
 
   void keepWhatMustStay() {
+    for (const Op *op : order_)
+      if (!isForward(*op))
+        for (const TensorIndex t : op->inputs())
+          if (t.valid()) readBackward_[storage_[t.value]] = 1;
     for (uint32_t t = 0; t < kept_.size(); ++t)
       if (const TensorIndex i{t}; graph_.alive(i)) {
         const Op *producer = graph_.tensor(i).getProducerUnsafe();
@@ -106,7 +114,7 @@ class Recomputer {
       if (const TensorIndex t = graph_.find(id); t.valid()) keep(t);
     for (const TensorIndex t : graph_.outputs()) keep(t);
     for (const Op *op : forward_)
-      if (!mayRepeat(*op) || (!isView(*op) && !wantsToRepeat(*op)))
+      if (!mayRepeat(*op) || (!isViewOfFirst(*op) && !wantsToRepeat(*op)))
         for (const TensorIndex t : op->outputs()) keep(t);
   }
 
@@ -121,7 +129,7 @@ class Recomputer {
       const Op &op = *forward_[i];
       for (const TensorIndex t : op.inputs())
         if (t.valid() && madeIn[storage_[t.value]] != segments[i]) keep(t);
-      if (isView(op)) continue;
+      if (isViewOfFirst(op)) continue;
       const bool stays = segments[i] == last && op.settings.recomputeType != RecomputeType::Recompute;
       for (const TensorIndex t : op.outputs()) {
         if (!t.valid()) continue;
@@ -131,35 +139,54 @@ class Recomputer {
     }
   }
 
-  std::vector<int> standardSegments() const {
+  // The memory that forward ops fill, as far as it may be computed again, and `withKept` what is kept for the backward
+  // pass in any case.
+  struct Values {
     std::vector<ForwardValue> values;
+    std::vector<TensorIndex> tensors;  // by value
+  };
+  Values forwardValues(bool withKept) const {
+    Values result;
     std::vector<int> valueOf(storage_.size(), -1);
-    auto find = [&](TensorIndex t) {
-      const int v = t.valid() ? valueOf[storage_[t.value]] : -1;
-      return v < 0 ? nullptr : &values[static_cast<size_t>(v)];
-    };
     for (int i = 0; i < static_cast<int>(forward_.size()); ++i) {
       const Op &op = *forward_[static_cast<size_t>(i)];
-      for (const TensorIndex t : op.inputs())
-        if (ForwardValue *value = find(t)) value->lastRead = i;
-      if (isView(op)) continue;
-      for (const TensorIndex t : op.outputs()) {
-        if (!t.valid() || kept_[t.value]) continue;
-        valueOf[t.value] = static_cast<int>(values.size());
-        values.push_back({i, i, graph_.info(t).nbytes(), false});
+      const auto first = static_cast<int>(result.values.size());
+      if (!isViewOfFirst(op))
+        for (const TensorIndex t : op.outputs()) {
+          if (!t.valid() || (kept_[t.value] && !(withKept && readBackward_[t.value]))) continue;
+          valueOf[t.value] = static_cast<int>(result.values.size());
+          result.values.push_back(
+              {i, i, graph_.info(t).nbytes(), readBackward_[t.value] != 0, {}, kept_[t.value] != 0});
+          result.tensors.push_back(t);
+        }
+      for (const TensorIndex t : op.inputs()) {
+        const int v = t.valid() ? valueOf[storage_[t.value]] : -1;
+        if (v < 0) continue;
+        result.values[static_cast<size_t>(v)].lastRead = i;
+        for (int m = first; m < static_cast<int>(result.values.size()); ++m)
+          result.values[static_cast<size_t>(v)].makes.push_back(m);
       }
     }
-    for (const Op *op : order_)
-      if (!isForward(*op))
-        for (const TensorIndex t : op->inputs())
-          if (ForwardValue *value = find(t)) value->readBackward = true;
-    const std::vector<int> cuts = chooseCuts(static_cast<int>(forward_.size()), values);
+    return result;
+  }
+
+  std::vector<int> standardSegments() const {
+    const Values all = forwardValues(false);
+    const std::vector<int> cuts =
+        chooseCheckpoints(static_cast<int>(forward_.size()), all.values, LastSegment::Kept).cuts;
     std::vector<int> segments(forward_.size());
     for (size_t i = 0, cut = 0; i < segments.size(); ++i) {
       segments[i] = static_cast<int>(cut);
       if (cut < cuts.size() && static_cast<int>(i) == cuts[cut]) ++cut;
     }
     return segments;
+  }
+
+  void keepCheckpoints() {
+    const Values all = forwardValues(true);
+    const Checkpoints chosen = chooseCheckpoints(static_cast<int>(forward_.size()), all.values, LastSegment::WherePays);
+    for (size_t v = 0; v < all.tensors.size(); ++v)
+      if (chosen.isKept[v]) keep(all.tensors[v]);
   }
 
   // An op without a stage belongs to the latest stage that it reads from.
@@ -241,6 +268,7 @@ class Recomputer {
   std::vector<const Op *> forward_;            // in order
   std::vector<uint32_t> storage_;              // by tensor: the one whose memory it shows
   std::vector<char> kept_;                     // by tensor that stands for its memory
+  std::vector<char> readBackward_;             // the same
   std::vector<int> firstReader_;               // by op: position in `order_`
   UnionFind memory_;                           // tensors that in-place ops tie together
   std::map<uint32_t, size_t> lastWrite_;       // by what stands for such a set: position in `forward_`
@@ -249,6 +277,13 @@ class Recomputer {
 };
 
 }  // namespace
+
+bool isViewOfFirst(const Op &op) { return op.has(Trait::View) && op.hasInput(0) && op.hasOutput(0); }
+
+bool mayRepeat(const Op &op) {
+  return op.settings.recomputeType != RecomputeType::Checkpoint && !op.has(Trait::HostIo) && op.canRecompute() &&
+         !hasEffect(op);
+}
 
 Recomputation recompute(Graph &graph, const RecomputeOptions &options) { return Recomputer(graph, options).run(); }
 

@@ -41,6 +41,7 @@ def block(page: str, start: str) -> str:
 RUN_BY = {
     ("README.md", "./dev demo"): "test_commands_exist",
     ("README.md", "import numpy as np\nimport popart\n"): "test_readme_trains_an_onnx_file",
+    ("README.md", "import popart\n"): "test_readme_fits_a_model_into_memory",
     ("README.md", "import numpy as np\nimport popxl\n"): "test_readme_popxl_program",
     ("README.md", "#include <popart/popart.hpp>"): "test_readme_shows_the_cpp_example",
     ("docs/add-an-op.md", "OpDef("): "test_add_an_op_shows_the_row_of_the_library",
@@ -145,6 +146,27 @@ def test_readme_trains_an_onnx_file(tmp_path, monkeypatch, capsys):
     assert len(losses) == 20 and losses[-1] < 0.1 * losses[0]
     trained = onnx.numpy_helper.to_array(onnx.load("trained.onnx").graph.initializer[0])
     assert not np.array_equal(trained, onnx.numpy_helper.to_array(weight))
+
+
+def test_readme_fits_a_model_into_memory(tmp_path, monkeypatch, capsys):
+    """The program of the memory limit, on a deep network whose Adam state alone exceeds it."""
+    rng = np.random.default_rng(0)
+    builder = popart.Builder()
+    h = builder.addInputTensor("FLOAT", [64, 256], "x")
+    for i in range(12):
+        w = builder.addInitializedInputTensor(rng.normal(0, 1 / 16, (256, 256)).astype(np.float32), f"w{i}")
+        h = builder.aiOnnx.tanh([builder.aiOnnx.matmul([h, w])])
+    builder.aiGraphcore.l1loss([h], 1.0, debugContext="loss")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "deep.onnx").write_bytes(builder.getModelProto())
+    program = block("README.md", "import popart\n")
+    loss = onnx.load("deep.onnx").graph.node[-1].output[0]
+    exec(compile(program.replace('"loss"', repr(loss)), "README.md", "exec"), {})
+    first, *choices = capsys.readouterr().out.splitlines()
+    plain, now, times = re.fullmatch(r"(\d+) bytes, now (\d+); (\d+\.\d+) times the time", first).groups()
+    assert int(now) <= 6 * 2**20 < int(plain)
+    assert float(times) >= 1
+    assert any("optimizer state off chip" in choice for choice in choices)
 
 
 def test_readme_shows_the_cpp_example():

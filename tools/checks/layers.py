@@ -28,6 +28,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "executable": ("ir",),
     "runtime": ("executable",),
     "lower": ("ops", "schedule", "memory", "executable"),
+    "fitting": ("pipeline",),
     "session": ("pipeline", "runtime"),
     "backends/ref": ("ops", "executable"),
     "backends/cpu": ("ops", "memory"),
@@ -76,6 +77,7 @@ PUBLIC_HEADERS: dict[str, tuple[str, ...]] = {
     "patterns": ("patterns/patterns",),
     "transforms": ("clipnormsettings", "optimizervalue", "optimizervaluemap", "updaterule"),
     "pipeline": ("sessionoptions",),
+    "fitting": ("memoryfit",),
     "runtime": ("interrupt", "runstatistics"),
     "session": ("devicemanager",),
 }

@@ -90,15 +90,16 @@ def test_memory_falls():
 
 
 def test_max_memory_counts_what_is_on_the_device():
-    """Weights and state of 30 MiB train within 8 MiB, and are refused on chip."""
+    """Weights and state of 30 MiB train within 8 MiB, and are refused where they may not leave the device."""
     shape = {"width": 512, "layers": 10, "batch": 2}
     limit = {"engineOptions": {"max_memory": "8M"}}
     session, loss = training(off_chip(*KINDS, **limit), **shape)
     anchors = session.initAnchorArrays()
     session.run(popart.PyStepIO({"x": np.ones((2, 2, 512), np.float32)}, anchors))
     assert np.isfinite(anchors[loss]).all()
+    stays = {f"w{i}": popart.TensorLocation(popart.TensorStorage.OnChip) for i in range(10)}
     with pytest.raises(popart.OutOfMemoryException):
-        training(off_chip(**limit), **shape)
+        training(off_chip(**limit, tensorLocationSettingsOverride=stays), **shape)
 
 
 def test_files_hold_the_tensors(monkeypatch, tmp_path):

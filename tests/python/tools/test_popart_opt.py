@@ -224,3 +224,26 @@ def test_help() -> None:
     result = run("--help")
     assert result.returncode == 0
     assert "--list-passes" in result.stdout
+
+
+LAYERS = """main {
+  stream %x : float32[64, 64]
+""" + "".join(f"  variable %w{i} : float32[64, 64] = 0.5\n" for i in range(6))
+LAYERS += "".join(f"  %h{i} = MatMul(%{f'g{i - 1}' if i else 'x'}, %w{i})\n  %g{i} = Gelu(%h{i})\n" for i in range(6))
+LAYERS += "  %loss = ReduceMean(%g5) {axes = [0, 1], keepdims = 0}\n}\n"
+
+
+def test_a_program_is_changed_until_it_fits() -> None:
+    whole = ("-", "--loss", "loss", "--keep", "loss", "--max-memory")
+    roomy = run(*whole, "1G", text=LAYERS)
+    needed = re.fullmatch(r"  it fits as it is: (\d+) bytes\n", roomy.stdout)
+    assert needed, roomy.stderr
+    tight = run(*whole, str(int(needed[1]) * 3 // 4), "--print", text=LAYERS)
+    assert tight.returncode == 0, tight.stderr
+    assert f"  as it is: {needed[1]} bytes" in tight.stdout
+    fitted = re.search(r"  as it runs: (\d+) bytes", tight.stdout)
+    assert fitted and int(fitted[1]) <= int(needed[1]) * 3 // 4
+    assert "___recomputed" in tight.stdout
+    none = run(*whole, "1K", text=LAYERS)
+    assert (none.returncode, none.stdout) == (1, "")
+    assert "does not fit the memory limit" in none.stderr

@@ -12,11 +12,16 @@ namespace {
 std::vector<ForwardValue> layers(int count, int64_t narrow, int64_t wide) {
   std::vector<ForwardValue> values;
   for (int i = 0; i < count; ++i) {
-    values.push_back({2 * i, 2 * i + 1, wide, true});
-    values.push_back({2 * i + 1, 2 * i + 2, narrow, true});
+    values.push_back({2 * i, 2 * i + 1, wide, true, {2 * i + 1}});
+    values.push_back({2 * i + 1, 2 * i + 2, narrow, true, {2 * i + 2}});
   }
   values.back().lastRead = 2 * count - 1;
+  values.back().makes.clear();
   return values;
+}
+
+std::vector<int> chooseCuts(int count, const std::vector<ForwardValue> &values) {
+  return chooseCheckpoints(count, values, LastSegment::Kept).cuts;
 }
 
 TEST(Checkpoints, cuts_stand_where_few_bytes_are_alive) {
@@ -36,8 +41,18 @@ TEST(Checkpoints, equal_layers_have_about_the_square_root_of_segments) {
 
 TEST(Checkpoints, nothing_is_cut_where_nothing_is_saved) {
   EXPECT_TRUE(chooseCuts(0, {}).empty());
-  EXPECT_TRUE(chooseCuts(4, {{0, 1, 8, false}, {1, 2, 8, false}}).empty());                 // nothing is read backwards
-  EXPECT_TRUE(chooseCuts(3, {{0, 2, 8, true}, {1, 2, 8, true}, {2, 2, 8, true}}).empty());  // all is alive at the end
+  EXPECT_TRUE(chooseCuts(4, {{0, 1, 8, false, {1}}, {1, 2, 8, false}}).empty());  // nothing is read backwards
+  EXPECT_TRUE(
+      chooseCuts(3, {{0, 2, 8, true, {1}}, {1, 2, 8, true, {2}}, {2, 2, 8, true}}).empty());  // all is alive at the end
+}
+
+TEST(Checkpoints, what_is_kept_anyway_needs_no_cuts) {
+  // Wide values are kept; each narrow one is computed from the wide one before it when its own reader comes.
+  std::vector<ForwardValue> values = layers(16, 10, 100);
+  for (size_t i = 0; i < values.size(); i += 2) values[i].isKept = true;
+  const Checkpoints found = chooseCheckpoints(32, values, LastSegment::WherePays);
+  EXPECT_TRUE(found.cuts.empty());
+  for (size_t i = 0; i < values.size(); ++i) EXPECT_EQ(found.isKept[i] != 0, i % 2 == 0) << i;
 }
 
 }  // namespace
