@@ -5,18 +5,23 @@
 //   x ───┤         ├── add           exp, sum and add may not: sum is no element-wise op,
 //        └── sum ──┘                 so {exp, add} with exp → sum → add is refused.
 //
+// What is stored in remote memory and loaded from there is such a value as well: a load depends on the stores before
+// it.
+//
 // The search for such a path walks backwards from the reader's inputs, cluster by cluster, and never goes before the
 // producer in the order of the clusters (ClusterOrder). It stops without merging after kMaxVisits ops, which keeps the
 // pass linear.
 #include "lower/fuse_elementwise.hpp"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <set>
 
 #include "ir/hints.hpp"
 #include "lower/cluster_order.hpp"
 #include "lower/try_replace.hpp"
+#include "schedule/remote_accesses.hpp"
 #include "schedule/schedule.hpp"
 
 namespace popart::lower {
@@ -40,6 +45,7 @@ class Fuser {
     for (OpIndex o : schedule::orderOps(graph_)) ops_.push_back(&graph_.op(o));
     positionOf_.assign(graph_.opSlots(), -1);
     for (size_t i = 0; i < ops_.size(); ++i) positionOf_[ops_[i]->index().value] = static_cast<int>(i);
+    findRemoteAccesses();
     clusterOf_.assign(ops_.size(), -1);
     order_.emplace(static_cast<int>(ops_.size()));
     for (int i = 0; i < static_cast<int>(ops_.size()); ++i)
@@ -49,6 +55,24 @@ class Fuser {
   }
 
  private:
+  // An access to remote memory runs after the conflicting ones before it.
+  void findRemoteAccesses() {
+    struct Accesses {
+      int writer = -1;
+      std::vector<int> readers;  // since that one
+    };
+    std::map<std::string, Accesses> byVariable;
+    schedule::RemoteAccesses remote;
+    for (int i = 0; i < static_cast<int>(ops_.size()); ++i)
+      remote.each(*ops_[i], [&](const std::string &variable, bool writes) {
+        Accesses &known = byVariable[variable];
+        if (known.writer >= 0) accessesBefore_[i].push_back(known.writer);
+        if (!writes) return known.readers.push_back(i);
+        accessesBefore_[i].insert(accessesBefore_[i].end(), known.readers.begin(), known.readers.end());
+        known = {i, {}};
+      });
+  }
+
   bool fusible(const Op &op) const {
     std::string reason;
     if (op.settings.hints.count(kKeepApart)) return false;
@@ -101,14 +125,16 @@ class Fuser {
     std::vector<int> between, stack;
     int visits = 0;
     bool meets = false;
+    auto visit = [&](int p, bool ofB) {
+      if (p < 0) return;
+      const int name = nameOf(p);
+      if (name == a.name) meets |= !ofB;
+      if (name != a.name && !order_->isBefore(name, a.name) && seen.insert(name).second) stack.push_back(p);
+    };
     auto visitProducers = [&](int m, bool ofB) {
-      for (TensorIndex t : ops_[m]->inputs()) {
-        const int p = producer(t);
-        if (p < 0) continue;
-        const int name = nameOf(p);
-        if (name == a.name) meets |= !ofB;
-        if (name != a.name && !order_->isBefore(name, a.name) && seen.insert(name).second) stack.push_back(p);
-      }
+      for (TensorIndex t : ops_[m]->inputs()) visit(producer(t), ofB);
+      if (const auto before = accessesBefore_.find(m); before != accessesBefore_.end())
+        for (int p : before->second) visit(p, ofB);
     };
     for (int m : b.members) visitProducers(m, true);
     while (!stack.empty() && !meets) {
@@ -187,6 +213,7 @@ class Fuser {
   const executable::Backend &backend_;
   std::vector<Op *> ops_;  // by position
   std::vector<int> positionOf_, clusterOf_;
+  std::map<int, std::vector<int>> accessesBefore_;  // by position: of an access to remote memory
   std::vector<Cluster> clusters_;
   std::optional<ClusterOrder> order_;
 };

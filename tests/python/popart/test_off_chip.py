@@ -5,6 +5,7 @@ import popart
 import pytest
 
 from tests.python.popart.test_accumulation import CASES
+from tests.python.popart.test_recomputation import Network
 from tests.python.popart.training_runs import options_with, ready, saved_state, training_session
 
 WIDTH, LAYERS, BATCH = 16, 4, 6
@@ -209,3 +210,27 @@ def test_weights_that_are_updated_in_parts(tmp_path):
 
     plain = trained(off_chip())
     np.testing.assert_allclose(trained(off_chip(*KINDS)), plain, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("tensor", ["Gradient___Add:0/2", "Gelu:0", "MatMul:0/1"])
+def test_values_that_reach_the_backward_pass_by_remote_memory_alone(tensor, tmp_path):
+    """A load waits for the store although no tensor leads from one to the other: kernels do not span both."""
+
+    def trained(**given):
+        network = Network()
+        loss = network.mlp(layers=2)
+        session = ready(
+            training_session(network.builder.getModelProto(), loss, popart.ConstSGD(0.1), options_with(**given))
+        )
+        anchors = session.initAnchorArrays()
+        rng, losses = np.random.default_rng(4), []
+        for _ in range(4):
+            feeds = {"x": rng.normal(size=(8, 16)).astype(np.float32), "labels": rng.integers(0, 5, 8, np.int32)}
+            session.run(popart.PyStepIO(feeds, anchors))
+            losses.append(anchors[loss].tobytes())
+        return losses, saved_state(session, tmp_path), session
+
+    *plain, _ = trained()
+    *moved, session = trained(tensorLocationSettingsOverride={tensor: OFF})
+    assert moved == plain
+    assert (planned(session).get("remote memory", 0) > 0) == (tensor != "MatMul:0/1")  # nothing reads it backwards
