@@ -14,7 +14,7 @@ struct MemoryFit {
     std::string what;         // "computed again", "activations off chip", "weights off chip", …
     int64_t tensors = 0;      // how many
     int64_t bytes = 0;        // of them
-    double milliseconds = 0;  // predicted for these alone, in one update on one thread
+    double milliseconds = 0;  // predicted for these alone, in one update
   };
   int64_t limitBytes = 0;                          // what is allowed
   int64_t plainBytes = 0, bytes = 0;               // of the program as it is, and as it runs

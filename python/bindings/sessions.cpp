@@ -280,8 +280,7 @@ void bindMemoryFit(nb::module_ &m) {
               "\"off chip\".")
       .def_ro("tensors", &MemoryFit::Choice::tensors, "How many tensors.")
       .def_ro("bytes", &MemoryFit::Choice::bytes, "Their bytes.")
-      .def_ro("milliseconds", &MemoryFit::Choice::milliseconds,
-              "Time predicted for these alone, in one update on one thread.");
+      .def_ro("milliseconds", &MemoryFit::Choice::milliseconds, "Time predicted for these alone, in one update.");
   fit.def_ro("limitBytes", &MemoryFit::limitBytes, "What is allowed.")
       .def_ro("plainBytes", &MemoryFit::plainBytes, "What the program needs as it is.")
       .def_ro("bytes", &MemoryFit::bytes, "What it needs as it runs.")

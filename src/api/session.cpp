@@ -106,6 +106,7 @@ void Session::Impl::fit(session::CompileOptions compiling) {
   }
   compiling.program = compiling.cacheFolder.empty() ? std::make_shared<const lower::Program>(fitted->program) : nullptr;
   program.compile(running(), compiling);
+  fitted->program = {};  // the session's own is made from it
 }
 
 void Session::Impl::fillSizes() {

@@ -13,7 +13,7 @@ constexpr double kPerStep = 500;  // nanoseconds: a kernel or a copy more
 
 double recomputing(const transforms::SpareMemory &m, const ChoiceRules &rules) {
   const double once = executable::predictedNanoseconds(m.again.flops, m.again.bytesRead + m.again.bytesWritten);
-  return static_cast<double>(rules.microBatches) * (once + kPerStep);
+  return static_cast<double>(rules.microBatches) * (once / rules.threads + kPerStep);
 }
 
 double moving(const transforms::SpareMemory &m, const ChoiceRules &rules) {

@@ -15,6 +15,7 @@ struct ChoiceRules {
   bool recomputes = true;  // activations may be computed again
   bool movesOffChip = true;
   int64_t microBatches = 1;  // of one update
+  int threads = 1;           // that share kernels; a copy has one
   Preference preference = Preference::Cheaper;
 };
 
@@ -23,7 +24,7 @@ struct Choice {
   enum class Action : uint8_t { Recompute, MoveOffChip };
   const transforms::SpareMemory *memory = nullptr;
   Action action = Action::Recompute;
-  double nanoseconds = 0;  // more in each update, on one thread
+  double nanoseconds = 0;  // more in each update
 };
 
 // One choice for each piece of memory for which the rules leave a way, those first that cost the least for each byte;

@@ -36,6 +36,7 @@ class Search {
     pipeline::PrepareRequest listing = request_.prepare({});
     rules_.recomputes = listing.options.recompute == transforms::RecomputeRule::Marked && listing.updates.has_value();
     rules_.movesOffChip = request_.movesOffChip;
+    rules_.threads = request_.lowering.threads;
     rules_.microBatches = listing.options.factors.accumulationFactor;
     listing.options.listsSpareMemory = true;
     listing.options.movableConstants = request_.constants;
@@ -46,8 +47,7 @@ class Search {
     logging::session::info("memory limit: {} bytes needed, {} allowed: looking for what to compute again{}",
                            plain_.executable->memory.total(), request_.mostBytes,
                            rules_.movesOffChip ? " or to keep off chip" : "");
-    searchWith(Preference::Cheaper);
-    if (!best_ && rules_.recomputes && rules_.movesOffChip) searchWith(Preference::OffChip);
+    searchWays();
     if (!best_) refuse();
     Fitted result{std::move(best_->prepared), std::move(best_->program), report()};
     logging::session::info("memory limit: the program was changed\n{}", toText(result.report));
@@ -57,6 +57,11 @@ class Search {
  private:
   double predict(const executable::Executable &executable) const {
     return executable::predictedRunNanoseconds(executable, request_.lowering.threads) * 1e-6;
+  }
+
+  void searchWays() {
+    searchWith(Preference::Cheaper);
+    if (!best_ && rules_.recomputes && rules_.movesOffChip) searchWith(Preference::OffChip);
   }
 
   // ---- one way to rank
@@ -143,7 +148,7 @@ class Search {
       const std::optional<Attempt> inMemory = smallest_;
       rules_.movesOffChip = true;
       tried_ = kMostCompilations / 2;
-      searchWith(Preference::Cheaper);
+      searchWays();
       if (best_) inFiles = Attempt{best_->memory, best_->milliseconds / plainMilliseconds_};
       smallest_ = inMemory;
     }
@@ -172,8 +177,7 @@ std::string toText(const MemoryFit &fit) {
   std::string text = fmt::format("  limit: {} bytes\n  as it is: {} bytes, {:.3g} ms predicted\n", fit.limitBytes,
                                  fit.plainBytes, fit.plainMilliseconds);
   for (const MemoryFit::Choice &c : fit.choices)
-    text += fmt::format("  {}: {} tensors, {} bytes, {:.3g} ms on one thread\n", c.what, c.tensors, c.bytes,
-                        c.milliseconds);
+    text += fmt::format("  {}: {} tensors, {} bytes, {:.3g} ms\n", c.what, c.tensors, c.bytes, c.milliseconds);
   return text + fmt::format("  as it runs: {} bytes, {:.3g} ms predicted ({:.2f} times the time)\n", fit.bytes,
                             fit.milliseconds, fit.milliseconds / fit.plainMilliseconds);
 }

@@ -1,5 +1,5 @@
-// See remedies.hpp. Estimates start from the smallest program that was compiled, since the same choices would be made
-// again for a smaller batch or fewer replicas.
+// See remedies.hpp. Estimates start from the program as it is and, where that is not enough, from the smallest one that
+// was compiled, since the same choices would be made again for a smaller batch or fewer replicas.
 #include "fitting/remedies.hpp"
 
 #include <algorithm>
@@ -27,9 +27,9 @@ struct Remedy {
 class Remedies {
  public:
   explicit Remedies(const Refusal &refusal)
-      : refusal_(refusal), base_(refusal.smallest.value_or(Attempt{refusal.plain.executable->memory, 1})) {
-    addSmallerBatch();
-    addFewerReplicas();
+      : refusal_(refusal), plain_{refusal.plain.executable->memory, 1}, smallest_(refusal.smallest.value_or(plain_)) {
+    if (!addSmallerBatch(plain_)) addSmallerBatch(smallest_);
+    if (!addFewerReplicas(plain_)) addFewerReplicas(smallest_);
     addFiles();
     addLimits();
     std::ranges::stable_sort(remedies_, {}, &Remedy::times);
@@ -56,7 +56,7 @@ class Remedies {
   }
 
   // Memory falls with the batch, down to the gradient of the largest weight.
-  void addSmallerBatch() {
+  bool addSmallerBatch(const Attempt &base) {
     int64_t largest = 0, all = 0;
     for (const Tensor *v : refusal_.asked.ir->getMainGraph().tensorsOfType(TensorType::Variable)) {
       largest = std::max(largest, v->info.nbytes());
@@ -65,34 +65,36 @@ class Remedies {
     const bool addsAccumulators = trains() && !refusal_.asked.options.factors.accumulates;
     const int64_t size = batch();
     for (int64_t parts = 2; size > 0 && size % parts == 0; parts *= 2) {
-      executable::MemoryReport memory = base_.memory;
+      executable::MemoryReport memory = base.memory;
       memory.arenaBytes = std::max(memory.arenaBytes / parts, trains() ? std::min(memory.arenaBytes, largest) : 0);
       if (addsAccumulators) memory.variableBytes += all;
       if (memory.total() > refusal_.mostBytes) continue;
       const double adding =
           addsAccumulators ? executable::predictedNanoseconds(0, 3.0 * static_cast<double>(all * parts)) * 1e-6 : 0;
-      const double times = base_.times + adding / refusal_.plainMilliseconds;
+      const double times = base.times + adding / refusal_.plainMilliseconds;
       const int64_t factor = parts * refusal_.asked.options.factors.accumulationFactor;
       remedies_.push_back({trains() ? fmt::format("accumulate over {} micro-batches, each 1/{} of this one "
                                                   "(enableGradientAccumulation, accumulationFactor)",
                                                   factor, parts)
                                     : fmt::format("feed batches of {} in place of {}", size / parts, size),
                            memory.total(), times});
-      return;
+      return true;
     }
+    return false;
   }
 
-  void addFewerReplicas() {
-    const int64_t all = refusal_.mostBytes * refusal_.replicas, constants = base_.memory.constantBytes;
+  bool addFewerReplicas(const Attempt &base) {
+    const int64_t all = refusal_.mostBytes * refusal_.replicas, constants = base.memory.constantBytes;
     for (int count = refusal_.replicas / 2; count > 0; count /= 2) {
-      if (constants + count * (base_.memory.total() - constants) > all) continue;
+      if (constants + count * (base.memory.total() - constants) > all) continue;
       const double share = static_cast<double>(refusal_.replicas) / count;
       remedies_.push_back({fmt::format("train with {} replicas in place of {} and accumulate {} times as many "
                                        "micro-batches (replicatedGraphCount, accumulationFactor)",
                                        count, refusal_.replicas, share),
-                           base_.memory.total(), base_.times * share});
-      return;
+                           base.memory.total(), base.times * share});
+      return true;
     }
+    return false;
   }
 
   void addFiles() {
@@ -102,18 +104,18 @@ class Remedies {
   }
 
   void addLimits() {
-    const executable::MemoryReport &plain = refusal_.plain.executable->memory;
-    addLimit(base_.memory.total(), base_.times);
-    if (plain.total() > base_.memory.total()) addLimit(plain.total(), 1);
+    addLimit(smallest_);
+    if (plain_.memory.total() > smallest_.memory.total()) addLimit(plain_);
   }
 
-  void addLimit(int64_t bytes, double times) {
-    if (bytes * refusal_.replicas <= machineMemoryBytes())
-      remedies_.push_back({fmt::format("allow {} bytes (max_memory)", bytes * refusal_.replicas), bytes, times, false});
+  void addLimit(const Attempt &base) {
+    const int64_t bytes = base.memory.total(), all = bytes * refusal_.replicas;
+    if (all <= machineMemoryBytes())
+      remedies_.push_back({fmt::format("allow {} bytes (max_memory)", all), bytes, base.times, false});
   }
 
   const Refusal &refusal_;
-  const Attempt base_;
+  const Attempt plain_, smallest_;
   std::vector<Remedy> remedies_;
 };
 

@@ -140,7 +140,7 @@ void listSpareMemory(PassContext &c) {
   const PipelineOptions &options = c.request.options;
   c.result.spareMemory = transforms::listSpareMemory(
       c.ir(), options.offChip,
-      {c.firstGradient, c.anchors, options.factors.accumulationFactor > 1, options.movableConstants});
+      {c.firstGradient, c.request.loss, c.anchors, options.factors.accumulationFactor > 1, options.movableConstants});
 }
 
 void moveOffChip(PassContext &c) {

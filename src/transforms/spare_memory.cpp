@@ -64,6 +64,7 @@ class Lister {
 
   void listResults(const Op &op, const std::vector<std::vector<TensorIndex>> &readBackward, const Cost &cost) {
     SpareMemory spare;
+    if (&op == lossMaker()) return;
     for (const TensorIndex t : op.outputs()) {
       if (!t.valid() || readBackward[t.value].empty() || isAnchored(t)) continue;
       spare.bytes += main_.info(t).nbytes();
@@ -78,6 +79,11 @@ class Lister {
     spare.again = cost;
     if (!mayRepeat(op) || op.settings.recomputeType == RecomputeType::Recompute) spare.repeated.clear();
     if (!spare.repeated.empty() || !spare.moved.empty()) result_.push_back(std::move(spare));
+  }
+
+  const Op *lossMaker() const {
+    const TensorIndex loss = main_.find(options_.loss);
+    return loss.valid() ? main_.tensor(loss).getProducerUnsafe() : nullptr;
   }
 
   bool isAnchored(TensorIndex t) const { return options_.anchors.contains(main_.tensor(t).id); }

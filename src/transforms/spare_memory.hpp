@@ -29,6 +29,7 @@ struct SpareMemory {
 
 struct SpareMemoryOptions {
   std::optional<int64_t> firstGradient;  // as RecomputeOptions has it; none: there is no backward pass
+  TensorId loss;                         // the op that makes it is the last one: its results are read at once
   std::set<TensorId> anchors;            // in memory until they are sent, so never listed
   bool accumulates = false;              // several micro-batches make one update
   std::set<TensorId> constants;          // that could be variables instead

@@ -14,14 +14,9 @@ WIDE = 192  # transposes of larger weights than 64 KiB are not computed when a m
 BUILD = {"mlp": {"width": 32, "layers": 8, "batch": 64}, "convolutions": {}, "attention": {}}
 
 
-def model(name):
+def session_of(name, optimizer="sgd", limit=None, batches=1, engine=None, build=None, **given):
     network = Network()
-    loss = getattr(network, name)(**BUILD[name])
-    return network, loss
-
-
-def session_of(name, optimizer="sgd", limit=None, batches=1, engine=None, **given):
-    network, loss = model(name)
+    loss = getattr(network, name)(**(build or BUILD[name]))
     engine = {**(engine or {}), **({} if limit is None else {"max_memory": str(limit)})}
     options = options_with(**given, engineOptions=engine)
     session = training_session(network.builder.getModelProto(), loss, OPTIMIZERS[optimizer](), options, batches=batches)
@@ -226,6 +221,35 @@ def test_a_remedy_holds_what_it_promises():
     limits = [int(bytes_) for bytes_ in re.findall(r"allow (\d+) bytes", str(caught.value))]
     session, *_ = session_of("attention", "momentum", limit=min(limits))
     session.prepareDevice()
+
+
+@pytest.mark.parametrize("share", [0.2, 0.1, 0.06])
+def test_the_smaller_micro_batches_of_the_refusal_fit(share):
+    shape = {"width": 32, "layers": 8, "batch": 2048}
+    session, *_ = session_of("mlp", "adam", build=shape)
+    session.prepareDevice()
+    limit = int(share * planned(session))
+    session, *_ = session_of("mlp", "adam", limit, build=shape)
+    with pytest.raises(popart.OutOfMemoryException) as caught:
+        session.prepareDevice()
+    found = re.search(
+        r"accumulate over (\d+) micro-batches, .*: about (\d+) bytes, (\d+\.\d+) times", str(caught.value)
+    )
+    factor, promised = int(found[1]), int(found[2])
+    assert promised <= limit
+    assert share < 0.1 or float(found[3]) < 1.5
+    session, *_ = session_of("mlp", "adam", limit, build={**shape, "batch": 2048 // factor}, factor=factor)
+    session.prepareDevice()
+    assert planned(session) == pytest.approx(promised, rel=0.3)
+
+
+def test_fewer_replicas_are_a_remedy():
+    session, *_ = session_of("mlp", "adam")
+    session.prepareDevice()
+    one = planned(session)
+    session, *_ = session_of("mlp", "adam", one // 3 * 2, replicas=4)
+    with pytest.raises(popart.OutOfMemoryException, match="train with 1 replicas in place of 4 and accumulate 4 times"):
+        session.prepareDevice()
 
 
 def test_fitted_programs_are_saved_and_loaded(tmp_path):

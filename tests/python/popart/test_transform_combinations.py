@@ -1,6 +1,7 @@
 """Transforms that keep the numbers, together: the bits of the plain program, whatever is combined."""
 
 import itertools
+import re
 
 import numpy as np
 import popart
@@ -12,11 +13,11 @@ from tests.python.popart.training_runs import ready, saved_state, training_sessi
 WIDTH, LAYERS, BATCH, STEPS, RUNS = 16, 5, 4, 2, 2
 
 
-def model():
+def model(batch=BATCH):
     """Products, batch-free norms, dropout and a residual path: what the transforms treat in different ways."""
     rng = np.random.default_rng(11)
     builder = popart.Builder()
-    h = builder.addInputTensor("FLOAT", [BATCH, WIDTH], "x")
+    h = builder.addInputTensor("FLOAT", [batch, WIDTH], "x")
     for i in range(LAYERS):
         w = builder.addInitializedInputTensor(rng.normal(0, 0.3, (WIDTH, WIDTH)).astype(np.float32), f"w{i}")
         b = builder.addInitializedInputTensor(rng.normal(0, 0.1, WIDTH).astype(np.float32), f"b{i}")
@@ -30,16 +31,20 @@ def model():
     return builder.getModelProto(), loss
 
 
-def trained(tmp_path, kinds, factor, replicas, given):
-    """Losses, and all that is saved."""
-    proto, loss = model()
+def session_of(kinds, factor, replicas, given, batch=BATCH):
+    proto, loss = model(batch)
     options = off_chip(*kinds, factor=factor, replicas=replicas, **given)
     optimizer = popart.Adam({"defaultLearningRate": (0.01, False), "defaultWeightDecay": (0.02, True)})
-    session = ready(training_session(proto, loss, optimizer, options, batches=STEPS), seed=7)
+    return ready(training_session(proto, loss, optimizer, options, batches=STEPS), seed=7), loss
+
+
+def trained(tmp_path, kinds, factor, replicas, given, batch=BATCH):
+    """Losses, and all that is saved."""
+    session, loss = session_of(kinds, factor, replicas, given, batch)
     anchors = session.initAnchorArrays()
     rng, losses = np.random.default_rng(3), []
     for _ in range(RUNS):
-        data = rng.normal(size=(STEPS, factor, replicas, BATCH, WIDTH)).astype(np.float32)
+        data = rng.normal(size=(STEPS, factor, replicas, batch, WIDTH)).astype(np.float32)
         session.run(popart.PyStepIO({"x": data}, anchors))
         losses.append(anchors[loss].copy())
     return np.stack(losses), saved_state(session, tmp_path)
@@ -56,5 +61,24 @@ def test_the_bits_of_the_plain_program(tmp_path, replicas, factor):
     for kinds, rule, outlines, decomposes in itertools.product(moved, repeated, (False, True), (False, True)):
         given = {"autoRecomputation": rule, "enableOutlining": outlines, "decomposeGradSum": decomposes}
         other_losses, other_state = trained(tmp_path, kinds, factor, replicas, given)
+        assert np.array_equal(other_losses, losses), (kinds, given)
+        assert other_state == state, (kinds, given)
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+@pytest.mark.parametrize("factor", [1, 2])
+def test_a_memory_limit_on_top_keeps_the_bits(tmp_path, replicas, factor):
+    rules = popart.RecomputationType
+    batch = 64  # activations are most of the memory
+    losses, state = trained(tmp_path, (), factor, replicas, {"enableOutlining": False}, batch)
+    for kinds, rule, outlines in itertools.product(
+        ((), ("optimizerState",)), (rules.NoRecompute, rules.NormOnly), (False, True)
+    ):
+        given = {"autoRecomputation": rule, "enableOutlining": outlines}
+        report = session_of(kinds, factor, replicas, given, batch)[0].getSummaryReport()
+        given["engineOptions"] = {"max_memory": str(int(0.85 * int(re.search(r"total: (\d+)", report)[1])))}
+        limited, _ = session_of(kinds, factor, replicas, given, batch)
+        assert limited.memoryFit() is not None
+        other_losses, other_state = trained(tmp_path, kinds, factor, replicas, given, batch)
         assert np.array_equal(other_losses, losses), (kinds, given)
         assert other_state == state, (kinds, given)

@@ -63,6 +63,12 @@ TEST(SpareMemory, what_leads_there_and_is_not_kept_costs_as_well) {
   EXPECT_EQ(y2->again.flops, sum.flops);
 }
 
+TEST(SpareMemory, results_of_the_last_op_are_read_at_once) {
+  Listed program;
+  program.options.loss = "y2";
+  EXPECT_FALSE(find(program.list(), "y2"));
+}
+
 TEST(SpareMemory, anchors_and_what_a_rule_speaks_of_stay) {
   Listed program;
   program.options.anchors = {"y2"};
