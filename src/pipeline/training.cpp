@@ -182,8 +182,8 @@ void mergeUpdates(PassContext &c) {
   std::set<TensorId> alone;
   for (const Tensor *t : c.main().tensorsOfType(TensorType::Variable))
     if (options.offChip.holds(*t) || options.sharding.mayShardUpdateOf(*t)) alone.insert(t->id);
-  const OpIndex firstUpdate{static_cast<uint32_t>(c.weightUpdates.firstOp)};
-  const int merged = transforms::mergeUpdates(c.main(), *options.mergeUpdates, firstUpdate, alone, c.anchors);
+  const int merged =
+      transforms::mergeUpdates(c.main(), *options.mergeUpdates, c.weightUpdates.firstOp, alone, c.anchors);
   logging::transform::info("mergeVarUpdate: {} weights are updated together with others", merged);
 }
 

@@ -265,7 +265,7 @@ std::vector<Group> groupsOf(const Graph &graph, const Chains &chains, const Upda
 
 }  // namespace
 
-int mergeUpdates(Graph &graph, const UpdateMerging &options, OpIndex firstUpdate, const std::set<TensorId> &alone,
+int mergeUpdates(Graph &graph, const UpdateMerging &options, int64_t firstUpdate, const std::set<TensorId> &alone,
                  const std::set<TensorId> &kept) {
   const std::vector<UpdateChain> chains = findUpdateChains(graph, firstUpdate, alone);
   std::vector<Chains> kinds;

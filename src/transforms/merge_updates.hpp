@@ -28,7 +28,7 @@ struct UpdateMerging {
 // products and convolutions), that are updated in parts, or whose update works on more than elements; single ops of a
 // chain that do (norms, time steps) stay single. `kept`: ids that must stay. Results are the same bits. Gives the
 // number of updates that were merged with others.
-int mergeUpdates(Graph &graph, const UpdateMerging &options, OpIndex firstUpdate, const std::set<TensorId> &alone,
+int mergeUpdates(Graph &graph, const UpdateMerging &options, int64_t firstUpdate, const std::set<TensorId> &alone,
                  const std::set<TensorId> &kept);
 
 }  // namespace popart::transforms

@@ -17,7 +17,7 @@ using Kind = ChainOperand::Kind;
 
 class ChainFinder {
  public:
-  ChainFinder(const Graph &graph, OpIndex firstUpdate, const std::set<TensorId> &alone)
+  ChainFinder(const Graph &graph, int64_t firstUpdate, const std::set<TensorId> &alone)
       : graph_(graph), first_(firstUpdate), alone_(alone) {}
 
   std::vector<UpdateChain> run() {
@@ -28,7 +28,7 @@ class ChainFinder {
   }
 
  private:
-  bool isOptimizers(const Op &op) const { return op.index().value >= first_.value; }
+  bool isOptimizers(const Op &op) const { return int64_t{op.index().value} >= first_; }
   bool isVariable(TensorIndex t) const { return graph_.tensor(t).tensorType() == TensorType::Variable; }
   // Elements that the optimizer works on.
   bool carries(TensorIndex t) const {
@@ -74,6 +74,7 @@ class ChainFinder {
           chain.elements = std::max(chain.elements, graph_.info(t).nelms());
           link.operands.push_back(known[t] = {Kind::Variable, chain.variables.size()});
           chain.variables.push_back(t);
+          addPlaces(t, chain.places);
         } else {
           link.operands.push_back({Kind::Outside});
         }
@@ -88,6 +89,12 @@ class ChainFinder {
       for (size_t i = 0; i < link.operands.size(); ++i)
         if (link.operands[i].kind == Kind::Result && graph_.info(link.op->inputs()[i]).nelms() < 2) link.merges = false;
     return chain;
+  }
+
+  void addPlaces(TensorIndex variable, std::set<UpdatePlace> &places) const {
+    for (const Use &use : graph_.tensor(variable).uses())
+      if (const Op &op = graph_.op(use.op); !isOptimizers(op))
+        places.insert({op.settings.vgraphId, op.settings.pipelineStage, op.settings.executionPhase});
   }
 
   // Whether a kernel of the device reads the variable, or a view of it, in a layout of its own.
@@ -148,7 +155,7 @@ class ChainFinder {
   }
 
   const Graph &graph_;
-  const OpIndex first_;
+  const int64_t first_;
   const std::set<TensorId> &alone_;
 };
 
@@ -178,12 +185,12 @@ bool sameOp(const Graph &graph, const ChainOp &a, const ChainOp &b) {
 
 }  // namespace
 
-std::vector<UpdateChain> findUpdateChains(const Graph &graph, OpIndex firstUpdate, const std::set<TensorId> &alone) {
+std::vector<UpdateChain> findUpdateChains(const Graph &graph, int64_t firstUpdate, const std::set<TensorId> &alone) {
   return ChainFinder(graph, firstUpdate, alone).run();
 }
 
 bool sameKind(const Graph &graph, const UpdateChain &a, const UpdateChain &b) {
-  if (a.ops.size() != b.ops.size() || a.variables.size() != b.variables.size()) return false;
+  if (a.ops.size() != b.ops.size() || a.variables.size() != b.variables.size() || a.places != b.places) return false;
   for (size_t i = 0; i < a.ops.size(); ++i)
     if (!sameOp(graph, a.ops[i], b.ops[i])) return false;
   for (size_t i = 0; i < a.variables.size(); ++i) {

@@ -1,7 +1,9 @@
 // The ops that update one weight, as the optimizer has made them.
 #pragma once
 #include <map>
+#include <optional>
 #include <set>
+#include <tuple>
 #include <vector>
 
 #include <popart/graph.hpp>
@@ -30,15 +32,19 @@ struct ChainOp {
   bool merges = false;  // works on elements and shared numbers alone
 };
 
+// Where ops are that use a weight: IPU, pipeline stage and execution phase.
+using UpdatePlace = std::tuple<std::optional<VGraphId>, std::optional<PipelineStage>, std::optional<ExecutionPhase>>;
+
 struct UpdateChain {
   std::vector<ChainOp> ops;            // in order
   std::vector<TensorIndex> variables;  // weight and states, as they are met
   int64_t elements = 0;
+  std::set<UpdatePlace> places;  // of the ops that use these variables
 };
 
 // Chains of all weights whose updates may merge with others, in order of their first ops.
-std::vector<UpdateChain> findUpdateChains(const Graph &graph, OpIndex firstUpdate, const std::set<TensorId> &alone);
-// Whether two chains do the same with the same numbers.
+std::vector<UpdateChain> findUpdateChains(const Graph &graph, int64_t firstUpdate, const std::set<TensorId> &alone);
+// Whether two chains do the same with the same numbers, for weights that are used in the same places.
 bool sameKind(const Graph &graph, const UpdateChain &a, const UpdateChain &b);
 
 }  // namespace popart::transforms

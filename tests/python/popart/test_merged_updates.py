@@ -186,6 +186,30 @@ def test_tensors_off_chip_are_updated_apart(tmp_path):
     assert found[2].count("SGD1VarUpdate") == 3 + 2 + 1
 
 
+def test_weights_of_other_ipus_are_updated_apart():
+    builder = popart.Builder()
+    h = builder.addInputTensor("FLOAT", [BATCH, WIDTH], "x")
+    for i in range(4):
+        with builder.virtualGraph(i // 2):
+            bias = builder.addInitializedInputTensor(np.ones(WIDTH, np.float32), f"b{i}")
+            h = builder.aiOnnx.add([h, bias])
+    with builder.virtualGraph(1):
+        loss = builder.aiGraphcore.l1loss([h], 0.5)
+    for mode, updates in ((popart.VirtualGraphMode.Off, 1), (popart.VirtualGraphMode.Manual, 2)):
+        options = popart.SessionOptions()
+        options.mergeVarUpdate = TYPES.All
+        options.virtualGraphMode = mode
+        session = popart.TrainingSession(
+            fnModel=builder.getModelProto(),
+            dataFlow=popart.DataFlow(1, [loss]),
+            loss=loss,
+            optimizer=popart.ConstSGD(0.1),
+            deviceInfo=popart.DeviceManager().createIpuModelDevice({"numIPUs": 2}),
+            userOptions=options,
+        )
+        assert ops_of(session).count("SGD0VarUpdate") == updates
+
+
 def test_thresholds_must_be_sizes():
     for given in ({"mergeVarUpdateMemThreshold": 0}, {"looseThresholdAtPeak": -1}):
         with pytest.raises(popart.popart_exception, match="mergeVarUpdateMemThreshold must be 1 or more"):
