@@ -34,7 +34,10 @@ class Search {
     plain_ = lower::compileInSteps(plain, request_.lowering, *request_.backends);
     plainMilliseconds_ = predict(*plain_.executable);
     pipeline::PrepareRequest listing = request_.prepare({});
-    rules_.recomputes = listing.options.recompute == transforms::RecomputeRule::Marked && listing.updates.has_value();
+    if (!runsAsOne(listing.options)) return;
+    // A copy would round by chance in another way than its original.
+    rules_.recomputes = listing.options.recompute == transforms::RecomputeRule::Marked && listing.updates.has_value() &&
+                        !request_.lowering.roundStochastically;
     rules_.movesOffChip = request_.movesOffChip;
     rules_.threads = request_.lowering.threads;
     rules_.microBatches = listing.options.factors.accumulationFactor;
@@ -55,6 +58,12 @@ class Search {
   }
 
  private:
+  // Stages, phases, parts of variables, parts of batches and merged updates say themselves what lies where and when.
+  static bool runsAsOne(const pipeline::PipelineOptions &options) {
+    return !options.pipelines && options.executionPhases <= 1 && !options.sharding.any() && !options.serialiseForward &&
+           !options.serialiseWhole && !options.mergeUpdates;
+  }
+
   double predict(const executable::Executable &executable) const {
     return executable::predictedRunNanoseconds(executable, request_.lowering.threads) * 1e-6;
   }
@@ -144,7 +153,7 @@ class Search {
 
   [[noreturn]] void refuse() {
     std::optional<Attempt> inFiles;
-    if (!rules_.movesOffChip) {
+    if (!request_.movesOffChip && !spare_.empty()) {
       const std::optional<Attempt> inMemory = smallest_;
       rules_.movesOffChip = true;
       tried_ = kMostCompilations / 2;

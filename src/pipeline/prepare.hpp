@@ -59,7 +59,7 @@ struct PipelineOptions {
   std::set<TensorId> recomputeChosen;   // of rule Chosen
   bool listsSpareMemory = false;        // fill Prepared::spareMemory
   std::set<TensorId> movableConstants;  // of that list
-  bool recomputesMarkedToo = false;  // a rule and ops that are marked Recompute may come together
+  bool recomputesMarkedToo = false;     // a rule and ops that are marked Recompute may come together
   transforms::VirtualGraphs virtualGraphs;
   std::optional<transforms::PipelineRules::Form> pipelines;  // none: no pipelining
   bool updatesInTurn = false;                                // accumulateOuterFragmentSettings: Serial

@@ -21,7 +21,7 @@ struct OffChip {
   Kind weights, optimizerState, accumulators, activations;
   enum class Held : uint8_t { Weight, OptimizerState, Accumulator };
   static Held heldAs(const Tensor &variable);  // what a variable is
-  std::map<TensorId, bool> byTensor;  // comes before the kind, whatever the size
+  std::map<TensorId, bool> byTensor;           // comes before the kind, whatever the size
   // Execution phases (execution_phases.hpp) in place of forward and backward pass: what is loaded when the phase in
   // front of that of its reader begins, and whether the loads and stores of a phase stand at its beginning and end.
   struct Phases {

@@ -327,3 +327,28 @@ def test_weights_that_are_folded_stay():
     session, _ = inference(convolutions=True)
     with pytest.raises(popart.OutOfMemoryException, match=r"feed batches of 1 in place of 4|allow \d+ bytes"):
         inference(planned(session) // 2, convolutions=True)
+
+
+def test_pipelines_are_not_changed():
+    """Stages say themselves what is kept: the refusal names remedies, and nothing is chosen."""
+    given = {"virtualGraphMode": popart.VirtualGraphMode.Auto, "enablePipelining": True, "factor": 4}
+
+    def pipelined(limit=None):
+        network = Network()
+        loss = network.mlp(**BUILD["mlp"])
+        options = options_with(**given, engineOptions={} if limit is None else {"max_memory": str(limit)})
+        session = popart.TrainingSession(
+            network.builder.getModelProto(),
+            popart.DataFlow(1, [loss]),
+            loss,
+            OPTIMIZERS["sgd"](),
+            popart.DeviceManager().createIpuModelDevice({"numIPUs": 4}),
+            userOptions=options,
+        )
+        session.prepareDevice()
+        return session
+
+    need = planned(pipelined())
+    assert pipelined(need).memoryFit() is None
+    with pytest.raises(popart.OutOfMemoryException, match=r"What would help(?s:.*)allow \d+ bytes"):
+        pipelined(need * 3 // 4)
