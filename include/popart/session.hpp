@@ -62,8 +62,9 @@ class Session {
   // Throw runtime_error: not prepared, not loaded (compileEngine off), weights not loaded (training), another run
   // going on, tensors missing in stepIO, buffers of wrong type or size (size: checked at the first run after loading).
   void run(IStepIO &stepIO, std::string debugName = "");
-  // The program of that handle: "copyNamedBuffers" is buffersFromHost, where option updatableNamedBuffers names any.
-  // Throws runtime_error for another handle.
+  // The program of that handle: "copyNamedBuffers" is buffersFromHost, where option updatableNamedBuffers names any;
+  // "implicitPipeliningFwdOnly" runs the forward passes of a step, with option createImplicitPipeliningFwdOnlyProgram.
+  // Throws runtime_error for another handle, otherwise as above.
   void run(std::string programHandle, IStepIO &stepIO, std::string debugName = "");
   // Of the runs since the program was loaded; all 0 before. Not while a run is going on. With synthetic data no
   // transfers. Runs are timed with option instrumentWithHardwareCycleCounter.

@@ -170,7 +170,8 @@ void bindSessionBase(nb::module_ &m) {
           "Args:\n"
           "    stepio: Arrays or callbacks.\n"
           "    debugName: Name in the log.\n"
-          "    programHandle: Of another program: copyNamedBuffers, see buffersFromHost.\n"
+          "    programHandle: Of another program: copyNamedBuffers, see buffersFromHost; implicitPipeliningFwdOnly,\n"
+          "        see SessionOptions.createImplicitPipeliningFwdOnlyProgram.\n"
           "\n"
           "Raises:\n"
           "    popart_runtime_error: Not prepared, weights not sent (training), or buffers that do not fit.")
