@@ -99,7 +99,12 @@ def test_backward_context_trains_with_the_bits_of_the_plain_program(name, optimi
 
 
 def assert_close(ours, plain):
-    for a, b in zip(ours, plain, strict=True):
+    """Losses, or weights and state by name, of two programs: equal but for rounding."""
+    pairs = zip(ours, plain, strict=True)
+    if isinstance(plain, dict):
+        assert list(ours) == list(plain)
+        pairs = ((ours[name], plain[name]) for name in plain)
+    for a, b in pairs:
         np.testing.assert_allclose(np.frombuffer(a, np.float32), np.frombuffer(b, np.float32), rtol=1e-4, atol=1e-5)
 
 
@@ -109,7 +114,8 @@ def test_loops_train_to_rounding(name, optimizer, tmp_path):
     """Kernels of a loop may add the terms of a product in another order."""
     losses, state, _ = train(name, case(optimizer), tmp_path, steps=4)
     found = train(name, case(optimizer, context=Bwd, method=Loop), tmp_path, steps=4)
-    assert_close(found[0] + found[1], losses + state)
+    assert_close(found[0], losses)
+    assert_close(found[1], state)
 
 
 @pytest.mark.parametrize("shape", [{"batches": 2}, {"factor": 2}, {"replicas": 2}], ids=lambda s: next(iter(s)))
@@ -119,7 +125,8 @@ def test_same_bits_in_loops_and_replicas(shape, tmp_path):
         found = train("mlp", case("momentum", shape, context=Bwd, method=method), tmp_path, steps=3)
         assert found[:2] == expected, method
     looped = train("mlp", case("momentum", shape, context=Bwd, method=Loop), tmp_path, steps=3)
-    assert_close(looped[0] + looped[1], expected[0] + expected[1])
+    assert_close(looped[0], expected[0])
+    assert_close(looped[1], expected[1])
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "momentum", "adam"])
