@@ -1,22 +1,39 @@
 // See replica_values.hpp. Everything counts as the same at first; what differs spreads until nothing changes.
 #include "lower/replica_values.hpp"
 
-#include "ops/comm/replica_flow.hpp"
-
 namespace popart::lower {
 namespace {
 
-bool isOfOneReplica(const VariableSettings &settings) {
-  return settings.isUsingCommGroup() ? settings.getCommGroupType() == CommGroupType::None
-                                     : settings.getGroupSize() == 1;
+using ops::ReplicaFlow;
+
+// What reads both.
+ReplicaValue join(const ReplicaValue &a, const ReplicaValue &b) {
+  if (a == b || b.kind == ReplicaValue::Same) return a;
+  if (a.kind == ReplicaValue::Same) return b;
+  return {ReplicaValue::Differs, {}};
+}
+
+ReplicaValue through(const ReplicaFlow &flow, const ReplicaValue &x) {
+  const bool isApart = x.kind == ReplicaValue::Parts;
+  switch (flow.kind) {
+    case ReplicaFlow::Follows:
+      return x;
+    case ReplicaFlow::Own:
+      return {ReplicaValue::Differs, {}};
+    case ReplicaFlow::Reduces:
+    case ReplicaFlow::Gathers:  // over other replicas than those that have the parts: these stay parts
+      return isApart && !flow.group.contains(x.group) ? x : ReplicaValue{};
+    case ReplicaFlow::Scatters:
+      return isApart ? ReplicaValue{ReplicaValue::Differs, {}} : ReplicaValue{ReplicaValue::Parts, flow.group};
+    case ReplicaFlow::Cuts:
+      return join(x, {ReplicaValue::Parts, flow.group});
+  }
+  return x;
 }
 
 }  // namespace
 
-ReplicaValues::ReplicaValues(const Ir &flat) : tensors_(flat), differs_(tensors_.size(), 0) {
-  const Graph &main = flat.getMainGraph();
-  for (const Tensor *t : main.tensorsOfType(TensorType::Variable))
-    if (isOfOneReplica(t->variableSettings)) mark(main, t->index(), true);
+ReplicaValues::ReplicaValues(const Ir &flat) : tensors_(flat), values_(tensors_.size()) {
   bool changes = true;
   while (changes) {
     changes = false;
@@ -25,55 +42,45 @@ ReplicaValues::ReplicaValues(const Ir &flat) : tensors_(flat), differs_(tensors_
   }
 }
 
-bool ReplicaValues::mark(const Graph &graph, TensorIndex t, bool differs) {
-  if (!differs || !t.valid()) return false;
-  char &known = differs_[tensors_.number(graph, t)];
-  const bool fresh = known == 0;
-  known = 1;
-  return fresh;
+bool ReplicaValues::add(const Graph &graph, TensorIndex t, const ReplicaValue &value) {
+  if (!t.valid()) return false;
+  ReplicaValue &known = values_[tensors_.number(graph, t)];
+  const ReplicaValue before = known;
+  known = join(known, value);
+  return known != before;
 }
 
-bool ReplicaValues::readsDiffering(const Op &op) const {
+ReplicaValue ReplicaValues::operandsOf(const Op &op) const {
+  ReplicaValue value;
   for (TensorIndex t : op.inputs())
-    if (t.valid() && differ(op.getGraph(), t)) return true;
+    if (t.valid()) value = join(value, of(op.getGraph(), t));
   const TensorIndex remote = remoteVariable(op);
-  return remote.valid() && differ(op.getIr().getMainGraph(), remote);
+  return remote.valid() ? join(value, of(op.getIr().getMainGraph(), remote)) : value;
 }
 
 bool ReplicaValues::visit(const Op &op) {
   if (op.has(Trait::Call)) return visitCall(op);
-  const Graph &graph = op.getGraph();
-  const bool reads = readsDiffering(op);
-  bool differs = reads;
-  switch (ops::replicaFlow(op)) {
-    case ops::ReplicaFlow::Follows:
-      break;
-    case ops::ReplicaFlow::Differs:
-      differs = true;
-      break;
-    case ops::ReplicaFlow::Joins:
-      differs = false;
-      break;
-  }
+  const ReplicaValue operands = operandsOf(op), result = through(ops::replicaFlow(op), operands);
   bool changes = false;
-  for (TensorIndex t : op.outputs()) changes |= mark(graph, t, differs);
-  if (op.is(Role::VariableAssign)) changes |= mark(graph, op.inputs()[0], reads);
-  if (op.is(Role::RemoteStore)) changes |= mark(op.getIr().getMainGraph(), remoteVariable(op), reads);
+  for (TensorIndex t : op.outputs()) changes |= add(op.getGraph(), t, result);
+  if (op.is(Role::VariableAssign)) changes |= add(op.getGraph(), op.inputs()[0], operands);
+  if (op.is(Role::RemoteStore)) changes |= add(op.getIr().getMainGraph(), remoteVariable(op), operands);
   return changes;
 }
 
 bool ReplicaValues::visitCall(const Op &op) {
   const Graph &graph = op.getGraph();
   bool changes = false;
-  const bool choice = op.is(Role::If) && differ(graph, op.inputs()[0]);
+  const ReplicaValue choice = op.is(Role::If) ? of(graph, op.inputs()[0]) : ReplicaValue{};
   for (const Passed &p : passedBy(op)) {
-    const bool differs = differ(graph, p.outer) || (p.next.valid() && differ(*p.graph, p.next));
-    changes |= mark(*p.graph, p.inner, differs) | mark(graph, p.result, differs);
+    const ReplicaValue next = p.next.valid() ? of(*p.graph, p.next) : ReplicaValue{};
+    const ReplicaValue passed = join(of(graph, p.outer), next);
+    changes |= add(*p.graph, p.inner, passed) | add(graph, p.result, passed);
   }
   const size_t skipped = op.is(Role::Loop) ? 1 : 0;  // the condition that a body gives
   for (const Graph *called : op.getCalledGraphs())
     for (size_t o = 0; o < op.outputs().size(); ++o)
-      changes |= mark(graph, op.outputs()[o], choice || differ(*called, called->outputs()[o + skipped]));
+      changes |= add(graph, op.outputs()[o], join(choice, of(*called, called->outputs()[o + skipped])));
   return changes;
 }
 

@@ -1,29 +1,40 @@
-// Which values of a program are the same on the replicas of a group, whatever data these are given.
+// Which values of a program are the same on several replicas, whatever data these are given.
 //
-// Constants are, and variables that a group of several replicas shares, as long as nothing else is written to them;
-// what collectives give to each member of a group; streams of one number (a learning rate, a loss scale, which hosts
-// give to all replicas alike); and results of ops that read such values only. All others may differ.
+//   Same     on the replicas of a group: constants; what collectives give to each member of a group; streams of one
+//            number (a learning rate, a loss scale, which hosts give to all replicas alike)
+//   Parts    on replicas that have the same place in their group: what a scatter gives, state that is in parts
+//   Differs  all others, and what reads data
+//
+// Results of ops are what their operands are, and variables are what is written to them: their first values say nothing
+// of how replicas differ in the rest of the program.
 #pragma once
 #include <vector>
 
 #include "lower/program_tensors.hpp"
+#include "ops/comm/replica_flow.hpp"
 
 namespace popart::lower {
+
+struct ReplicaValue {
+  enum Kind : uint8_t { Same, Parts, Differs } kind = Same;
+  ops::ReplicaGroup group;  // of Parts
+  bool operator==(const ReplicaValue &) const = default;
+};
 
 class ReplicaValues {
  public:
   explicit ReplicaValues(const Ir &flat);
-  // Whether the tensor may differ between the replicas of a group. Tensors added later must not be asked for.
-  bool differ(const Graph &graph, TensorIndex t) const { return differs_[tensors_.number(graph, t)] != 0; }
+  // Tensors added later must not be asked for.
+  ReplicaValue of(const Graph &graph, TensorIndex t) const { return values_[tensors_.number(graph, t)]; }
 
  private:
-  bool mark(const Graph &graph, TensorIndex t, bool differs);
+  bool add(const Graph &graph, TensorIndex t, const ReplicaValue &value);
   bool visit(const Op &op);
   bool visitCall(const Op &op);
-  bool readsDiffering(const Op &op) const;
+  ReplicaValue operandsOf(const Op &op) const;
 
   ProgramTensors tensors_;
-  std::vector<char> differs_;
+  std::vector<ReplicaValue> values_;
 };
 
 }  // namespace popart::lower

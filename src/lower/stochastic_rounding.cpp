@@ -16,6 +16,11 @@ namespace {
 
 enum class Method { Nearest, Differing, Identical };
 
+// How a result rounds at random: on replicas with the same such value by the same draws.
+ReplicaValue drawsOf(Method method) {
+  return {method == Method::Differing ? ReplicaValue::Differs : ReplicaValue::Same, {}};
+}
+
 std::optional<Method> hintOf(const Op &op) {
   const auto hint = op.settings.hints.find(kRoundingHint);
   if (hint == op.settings.hints.end()) return std::nullopt;
@@ -70,12 +75,14 @@ class Seeds {
           if (op->is(Role::Loop) || op->is(Role::If)) callers_[called] = op;
   }
 
-  TensorIndex of(Graph &graph, Method method) {
+  TensorIndex of(Graph &graph, const ReplicaValue &draws) {
     const TensorIndex common = commonOf(graph);
-    if (method == Method::Identical) return common;
-    TensorIndex &own = own_[&graph];
-    if (!own.valid()) own = add(graph, "ReplicaRandomSeed", {common}, "rngState___ofReplica");
-    return own;
+    if (draws.kind == ReplicaValue::Same) return common;
+    TensorIndex &own = own_[{&graph, draws.group.size, draws.group.stride}];
+    if (own.valid()) return own;
+    Attributes group;
+    if (draws.kind == ReplicaValue::Parts) group = {{"group_size", draws.group.size}, {"stride", draws.group.stride}};
+    return own = add(graph, "ReplicaRandomSeed", {common}, "rngState___ofReplica", std::move(group));
   }
 
  private:
@@ -102,19 +109,22 @@ class Seeds {
     return add(graph, "ModifyRandomSeed", {handed, number->outputs()[0]}, "rngState___ofIteration");
   }
 
-  static TensorIndex add(Graph &graph, const char *type, const std::vector<TensorIndex> &inputs, const char *id) {
-    return graph.addConnectedOp(opDef(type), inputs, {graph.freeId(graph.addScope(id))}, {}, firstIn(graph))
+  static TensorIndex add(Graph &graph, const char *type, const std::vector<TensorIndex> &inputs, const char *id,
+                         Attributes attributes = {}) {
+    return graph
+        .addConnectedOp(opDef(type), inputs, {graph.freeId(graph.addScope(id))}, std::move(attributes), firstIn(graph))
         ->outputs()[0];
   }
 
   Ir &ir_;
   std::map<const Graph *, Op *> callers_;
-  std::map<const Graph *, TensorIndex> common_, own_;
+  std::map<const Graph *, TensorIndex> common_;
+  std::map<std::tuple<const Graph *, int64_t, int64_t>, TensorIndex> own_;  // by graph and group
 };
 
 struct Rounding {
   Op *op;
-  Method method;
+  ReplicaValue draws;
   int64_t stream;  // of the first output
 };
 
@@ -170,8 +180,7 @@ std::vector<Rounding> findRoundings(Ir &flat, bool all) {
       const int64_t stream = streams.of(*op);
       const std::optional<Method> hint = hintOf(*op);
       if (hint == Method::Nearest || (!all && !hint) || !rounds(*op)) continue;
-      const bool differs = values.differ(*graph, op->outputs()[0]);
-      found.push_back({op, hint.value_or(differs ? Method::Differing : Method::Identical), stream});
+      found.push_back({op, hint ? drawsOf(*hint) : values.of(*graph, op->outputs()[0]), stream});
     }
   return found;
 }
@@ -190,7 +199,7 @@ void roundStochastically(Ir &flat, bool all) {
   for (const Rounding &r : findRoundings(flat, all)) {
     Op &op = *r.op;
     Graph &graph = op.getGraph();
-    const TensorIndex seed = seeds.of(graph, r.method);
+    const TensorIndex seed = seeds.of(graph, r.draws);
     int64_t stream = r.stream;
     computeInFloat(op, inFloat(op), [&](TensorIndex wide, DataType type) {
       return graph

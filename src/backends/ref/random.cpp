@@ -130,7 +130,9 @@ void modifyRandomSeed(const Context &c) {
 
 // The first replica keeps the seed: it draws what a single one would.
 void replicaRandomSeed(const Context &c) {
-  const auto replica = static_cast<uint32_t>(c.run.replica());
+  int64_t place = c.run.replica();
+  if (c.op.hasAttr("group_size")) place = place / c.op.attrInt("stride") % c.op.attrInt("group_size");
+  const auto replica = static_cast<uint32_t>(place);
   const PhiloxKey seed = seedOf(c.in[0]);
   writeSeed(c.out[0], replica == 0 ? seed : modifySeed(modifySeed(seed, 0), replica));
 }

@@ -6,24 +6,22 @@ namespace popart::ops {
 namespace {
 
 bool isRow(const Op &op, const char *type) { return &op.def().base() == &opDef(type); }
-
-// Every member keeps a part, or its own.
-bool keepsApart(const Op &op) {
-  return op.attrString("op") == "Local" || isRow(op, "ReplicatedReduceScatter") || isRow(op, "CollectiveScatter");
-}
-
+bool isScatter(const Op &op) { return isRow(op, "ReplicatedReduceScatter") || isRow(op, "CollectiveScatter"); }
 bool isGather(const Op &op) { return isRow(op, "ReplicatedAllGather") || isRow(op, "CollectiveGather"); }
 
 }  // namespace
 
 ReplicaFlow replicaFlow(const Op &op) {
-  if (op.is(Role::HostLoad)) return op.outInfo(0).nelms() > 1 ? ReplicaFlow::Differs : ReplicaFlow::Follows;
-  if (isRow(op, "ReplicaRandomSeed")) return ReplicaFlow::Differs;
+  if (op.is(Role::HostLoad)) return {op.outInfo(0).nelms() > 1 ? ReplicaFlow::Own : ReplicaFlow::Follows, {}};
+  if (isRow(op, "ReplicaRandomSeed")) return {ReplicaFlow::Own, {}};
   for (const char *name : {"op", "group_size", "stride"})
-    if (!op.hasAttr(name)) return ReplicaFlow::Follows;
-  if (op.attrInt("group_size") == 1) return ReplicaFlow::Follows;
-  if (isGather(op)) return ReplicaFlow::Joins;
-  return keepsApart(op) ? ReplicaFlow::Differs : ReplicaFlow::Joins;
+    if (!op.hasAttr(name)) return {};
+  const ReplicaGroup group{op.attrInt("group_size"), op.attrInt("stride")};
+  const bool joins = op.attrString("op") != "Local";
+  if (group.size == 1) return {};
+  if (isGather(op)) return {ReplicaFlow::Gathers, group};
+  if (isScatter(op)) return {joins ? ReplicaFlow::Scatters : ReplicaFlow::Cuts, group};
+  return joins ? ReplicaFlow{ReplicaFlow::Reduces, group} : ReplicaFlow{};
 }
 
 }  // namespace popart::ops

@@ -96,16 +96,20 @@ void addSeeds(OpDefs &rows) {
                      .stopsGrad()
                      .notOnnx()
                      .doc("Advances the seed variable; the new value is the seed of this micro-batch."));
-  rows.push_back(OpDef("popart", "ReplicaRandomSeed", {1})
-                     .input("seed", kSeedType)
-                     .output("own")
-                     .infer([](InferContext &c) {
-                       requireSeed(c, 0);
-                       c.out(0, c.in(0));
-                     })
-                     .stopsGrad()
-                     .notOnnx()
-                     .doc("A seed of this replica's own, made of one that all replicas share."));
+  rows.push_back(
+      OpDef("popart", "ReplicaRandomSeed", {1})
+          .input("seed", kSeedType)
+          .output("own")
+          .attrOptional("group_size", AttributeType::Int)
+          .attrOptional("stride", AttributeType::Int)
+          .infer([](InferContext &c) {
+            requireSeed(c, 0);
+            c.out(0, c.in(0));
+          })
+          .stopsGrad()
+          .notOnnx()
+          .doc("A seed of this replica's own, made of one that all replicas share; with a group, a seed of its "
+               "place in the group."));
   rows.push_back(OpDef("ai.graphcore", "ModifyRandomSeed", {1})
                      .role(Role::ModifyRandomSeed)
                      .input("seed", kSeedType)

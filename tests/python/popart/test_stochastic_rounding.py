@@ -195,6 +195,37 @@ def test_replicas_keep_equal_weights(optimizer, factor):
     assert (anchors[names[0]] != first).any()
 
 
+@pytest.mark.parametrize("domain", [None, popart.CommGroup(popart.CommGroupType.Consecutive, 2)])
+@pytest.mark.parametrize("kinds", [("optimizerState",), ("weight", "optimizerState")])
+@pytest.mark.parametrize("optimizer", ["velocity", "adam", "lamb"])
+def test_replicas_keep_equal_weights_with_state_in_parts(optimizer, kinds, domain):
+    model, x = chain(3, "float16")
+    names = [w.name for w in onnx.load_model_from_string(model).graph.initializer]
+    given = options(base=replicated(4))
+    location = popart.TensorLocation(
+        popart.TensorStorage.OnChip, popart.ReplicatedTensorSharding.On, domain or popart.CommGroup()
+    )
+    for kind in kinds:
+        setattr(given, f"{kind}TensorLocationSettings", popart.TensorLocationSettings(location, 2, 2))
+    session = popart.TrainingSession(
+        model,
+        popart.DataFlow(1, names, popart.AnchorReturnType("Final")),
+        "loss",
+        OPTIMIZERS[optimizer](),
+        device(),
+        userOptions=given,
+    )
+    session.prepareDevice()
+    session.weightsFromHost()
+    rng = np.random.default_rng(9)
+    anchors = session.initAnchorArrays()
+    for _ in range(6):
+        session.run(popart.PyStepIO({"x": rng.normal(size=(4, *x.shape)).astype(np.float16)}, anchors))
+        for name in names:
+            for replica in range(1, 4):
+                np.testing.assert_array_equal(anchors[name][replica], anchors[name][0], err_msg=name)
+
+
 def test_replicas_round_activations_by_draws_of_their_own():
     builder = popart.Builder()
     x = builder.addInputTensor(popart.TensorInfo("FLOAT", [N]), "x")

@@ -10,16 +10,18 @@
 namespace popart::lower {
 namespace {
 
-// Ids of the tensors that may differ, of all graphs.
-std::set<TensorId> differing(std::string_view text) {
+// Ids of the tensors of one kind, of all graphs.
+std::set<TensorId> tensorsThat(ReplicaValue::Kind kind, std::string_view text) {
   const std::unique_ptr<Ir> ir = parseIr(text);
   const ReplicaValues values(*ir);
   std::set<TensorId> found;
   for (const Graph *graph : schedule::programGraphs(*ir))
     for (const Tensor *t : graph->tensors())
-      if (values.differ(*graph, t->index())) found.insert(t->id);
+      if (values.of(*graph, t->index()).kind == kind) found.insert(t->id);
   return found;
 }
+
+std::set<TensorId> differing(std::string_view text) { return tensorsThat(ReplicaValue::Differs, text); }
 
 using Ids = std::set<TensorId>;
 
@@ -41,7 +43,7 @@ TEST(ReplicaValues, data_differ_until_they_are_joined) {
   HostStore(%whole) {stream = "whole"}
   HostStore(%own) {stream = "own"}
 })"),
-            (Ids{"x", "g", "part", "own"}));
+            (Ids{"x", "g", "own"}));
 }
 
 TEST(ReplicaValues, variables_are_what_is_written_to_them) {
@@ -49,18 +51,38 @@ TEST(ReplicaValues, variables_are_what_is_written_to_them) {
   stream %in : float16[4]
   variable %sum : float16[4] = 0
   variable %mine : float16[4] <replicas = [1, 1, 1, 0]> = 0
-  variable %ours : float16[4] <replicas = [1, 1, 2, 0]> = 0
   %x = HostLoad() {stream = "in"}
   %a = Exp(%sum)
   %b = Exp(%mine)
-  %c = Exp(%ours)
   %next = Add(%sum, %x)
   VariableAssign(%sum, %next)
   HostStore(%a) {stream = "a"}
   HostStore(%b) {stream = "b"}
-  HostStore(%c) {stream = "c"}
 })"),
-            (Ids{"x", "sum", "a", "mine", "b", "next"}));
+            (Ids{"x", "sum", "a", "next"}));
+}
+
+// State in parts over pairs of four replicas.
+TEST(ReplicaValues, parts_stay_parts_until_their_group_joins_them) {
+  constexpr std::string_view kProgram = R"(main {
+  stream %in : float16[4]
+  variable %w : float16[4] = 1
+  variable %state : float16[2] <replicas = [0, 3, 0, 0]> = as float16[4, 2] [0, 0, 0, 0, 0, 0, 0, 0]
+  %x = HostLoad() {stream = "in"}
+  %g = Mul(%x, %w)
+  %part = ReplicatedReduceScatter(%g) {group_size = 2, op = "Add", stride = 1}
+  %sum = ReplicatedAllReduce(%part) {group_size = 2, op = "Add", stride = 2}
+  %mine = ReplicatedReduceScatter(%w) {group_size = 2, op = "Local", stride = 1}
+  %next = Add(%state, %sum)
+  %step = Add(%next, %mine)
+  %w2 = ReplicatedAllGather(%step) {group_size = 2, op = "Local", shape = [4], stride = 1}
+  %norm = ReplicatedAllReduce(%next) {group_size = 4, op = "Add", stride = 1}
+  VariableAssign(%state, %next)
+  VariableAssign(%w, %w2)
+  HostStore(%norm) {stream = "norm"}
+})";
+  EXPECT_EQ(differing(kProgram), (Ids{"x", "g"}));
+  EXPECT_EQ(tensorsThat(ReplicaValue::Parts, kProgram), (Ids{"state", "part", "sum", "mine", "next", "step"}));
 }
 
 TEST(ReplicaValues, loops_and_branches_pass_on_what_they_are_given) {
