@@ -331,7 +331,7 @@ def test_weights_that_are_folded_stay():
 
 def test_pipelines_are_not_changed():
     """Stages say themselves what is kept: the refusal names remedies, and nothing is chosen."""
-    given = {"virtualGraphMode": popart.VirtualGraphMode.Auto, "enablePipelining": True, "factor": 4}
+    given = {"virtualGraphMode": popart.VirtualGraphMode.Auto, "enablePipelining": True, "factor": 8}
 
     def pipelined(limit=None):
         network = Network()
