@@ -51,11 +51,17 @@ ReplicaGrouping domainOf(const Tensor &variable, const CommGroup &domain, unsign
   return groups;
 }
 
-// The op before `firstUpdate` that changes the variable, if there is one.
-const Op *changerOf(const Graph &main, const Tensor &variable, int64_t firstUpdate) {
-  for (const Use &use : variable.uses())
-    if (const Op &op = main.op(use.op); int64_t{use.op.value} < firstUpdate && op.modifiesInput(use.input)) return &op;
-  return nullptr;
+// By variable an op that changes it and cannot work on a part: one before `firstUpdate`, or one that has a view of it.
+std::map<TensorIndex, const Op *> changers(const Graph &main, int64_t firstUpdate) {
+  std::map<TensorIndex, const Op *> found;
+  for (const Op *op : main.ops())
+    for (InIndex i = 0; i < op->inputCount(); ++i) {
+      if (!op->hasInput(i) || !op->modifiesInput(i)) continue;
+      const TensorIndex t = op->inputs()[static_cast<size_t>(i)];
+      for (const TensorIndex variable : variablesShownBy(main, t))
+        if (int64_t{op->index().value} < firstUpdate || variableOf(main, t) != variable) found.emplace(variable, op);
+    }
+  return found;
 }
 
 }  // namespace
@@ -154,15 +160,16 @@ Shardings shareOut(Graph &main, const ShardRules &rules, int64_t firstUpdate) {
             "tensorLocationSettingsOverride: '{}' cannot be shared out over replicas: it is no weight, optimizer state "
             "or accumulator. Leave it unsharded",
             id);
+  const std::map<TensorIndex, const Op *> changed = changers(main, firstUpdate);
   Shardings shardings;
   for (Tensor *variable : main.tensorsOfType(TensorType::Variable)) {
     const std::optional<Sharding> sharding = shardingOf(*variable, rules);
     if (!sharding) continue;
-    if (const Op *changer = changerOf(main, *variable, firstUpdate)) {
+    if (const auto changer = changed.find(variable->index()); changer != changed.end()) {
       check(!rules.byTensor.count(variable->id),
             "tensorLocationSettingsOverride: '{}' cannot be shared out over replicas: {} changes it and cannot work on "
             "a part. Leave it unsharded",
-            variable->id, changer->debugName());
+            variable->id, changer->second->debugName());
       continue;
     }
     if (variable->hasTensorData()) variable->setTensorData(sharding->cut(variable->tensorData()));

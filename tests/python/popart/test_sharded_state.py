@@ -6,6 +6,7 @@ import numpy as np
 import popart
 import pytest
 
+from tests.python.popart import option_walk
 from tests.python.popart import test_optimizers as optimizers
 from tests.python.popart import test_pipelining as pipelines
 from tests.python.popart import test_transform_combinations as transforms
@@ -389,6 +390,25 @@ def test_with_other_transforms(rule, tmp_path):
         losses, state = transforms.trained(tmp_path, (), 2, 2, {**given, **parts, "enableOutlining": outlines})
         np.testing.assert_array_equal(losses, plain[0])
         assert state == plain[1], (storage, outlines)
+
+
+OTHERS = {
+    "merged": {"mergeVarUpdate": popart.MergeVarUpdateType.All},
+    "phases": {"executionPhaseSettings.phases": 2, "virtualGraphMode": popart.VirtualGraphMode.ExecutionPhases},
+    "batch": {"batchSerializationSettings.factor": BATCH},
+}
+
+
+@pytest.mark.parametrize("kinds", ZERO, ids="+".join)
+@pytest.mark.parametrize("name", OTHERS)
+def test_with_options_that_change_the_program(name, kinds, tmp_path):
+    results = []
+    for parts in ((), kinds):
+        options = sharded(*parts, replicas=2)
+        for member, value in OTHERS[name].items():
+            option_walk.assign(options, member, value)
+        results.append(outcome(options, adam(), tmp_path))
+    assert results[1] == results[0]
 
 
 @pytest.mark.parametrize("kinds", [("optimizerState",), ("weight", "optimizerState")], ids="+".join)
