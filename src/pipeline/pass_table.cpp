@@ -41,7 +41,7 @@ namespace {
 
 bool always(const PassContext &) { return true; }
 bool training(const PassContext &c) { return c.trains(); }
-bool havingLossObjects(const PassContext &c) { return !c.request.losses.empty(); }
+bool trainingOrHavingLossObjects(const PassContext &c) { return c.trains() || !c.request.losses.empty(); }
 bool keepingFloatLossScale(const PassContext &c) { return c.trains() && c.request.options.floatLossScale; }
 bool mergingUpdates(const PassContext &c) { return c.trains() && c.request.options.mergeUpdates.has_value(); }
 bool scalingLoss(const PassContext &c) { return c.trains() && c.request.options.automaticLossScale; }
@@ -231,7 +231,8 @@ void decomposeSums(PassContext &c) {
 
 constexpr Pass kPasses[] = {
     {"dropModelOutputs", "the anchors alone say what comes back to the host", Phase::Fwd0, always, dropModelOutputs},
-    {"addLossOps", "loss objects of old programs become operators", Phase::Fwd0, havingLossObjects, addLossOps},
+    {"addLossOps", "loss objects of old programs become operators", Phase::Fwd0, trainingOrHavingLossObjects,
+     addLossOps},
     {"placeOnVirtualGraphs", "check, choose or drop the IPU of every operator", Phase::Fwd0, placing,
      placeOnVirtualGraphs},
     {"stageForwardPass", "check or choose the pipeline stage of every operator", Phase::Fwd0, pipelining,
