@@ -92,6 +92,8 @@ BEFORE = {
     "recomputeActivations": ["growBackwardPass"],
     "transformAutomaticLossScale": ["growBackwardPass", "addWeightUpdates"],
     "mergeUpdates": ["growBackwardPass", "addWeightUpdates"],
+    "stageForwardPass": ["placeOnVirtualGraphs"],
+    "stageBackwardPass": ["placeOnVirtualGraphs", "stageForwardPass", "growBackwardPass"],
 }
 WITH_LOSS = """main {
   stream %in : float32[2, 3]
@@ -110,8 +112,9 @@ def test_every_listed_pass_can_be_named() -> None:
     for name in names:
         words = [word for first in BEFORE.get(name, []) for word in ("-p", first)]
         options = ["--verify", "--loss", "loss", "--loss-scale", "8", "--check-floats", "--off-chip", "weights"]
-        options += ["--replicas", "2", "--shard", "weights"]
-        options += ["--phases", "2"]
+        options += ["--stochastic-rounding"]
+        options += ["--replicas", "2", "--shard", "weights", "--phases", "2", "--batches-per-step", "4"]
+        options += ["--ipus", "2", "--pipeline"] if "tage" in name or "ipeline" in name else ["--ipus", "1"]
         text = WITH_LOSS.replace("float32", "float16") if "LossScale" in name else WITH_LOSS
         result = run("-", *words, "--pass", name, *options, *([] if words else ["--keep", "loss"]), text=text)
         assert result.returncode == 0, (name, result.stderr)
