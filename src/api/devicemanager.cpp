@@ -167,8 +167,7 @@ std::shared_ptr<DeviceInfo> DeviceManager::acquireAvailableDevice(int numIpus, i
   if (!device)
     throw error(
         "acquireAvailableDevice: no free device: got {} IPUs with {} tiles asked for, this process has {} virtual "
-        "IPUs. "
-        "Detach devices no longer used, or raise POPART_VIRTUAL_IPUS",
+        "IPUs. Detach devices no longer used, or raise POPART_VIRTUAL_IPUS",
         numIpus, tilesPerIPU, virtualIpuCount());
   return device;
 }

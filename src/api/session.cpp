@@ -43,8 +43,7 @@ void Session::Impl::checkDeviceFits() const {
   if (!enough)
     throw error(
         "Session '{}': the device does not suit the program: got {} IPUs, expected {} = {} IPUs per replica x {} "
-        "replicas. "
-        "Acquire a device with that many IPUs",
+        "replicas. Acquire a device with that many IPUs",
         name, device->getNumIpus(), needed, ipusPerReplica, options.getLocalReplicationFactor());
 }
 

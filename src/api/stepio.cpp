@@ -123,8 +123,7 @@ void Executablex::checkInput(const TensorId &id, int64_t elements) const {
   if (elements != expected)
     throw runtime_error(
         "StepIO input '{}': unexpected number of elements: got {}, expected {} = tensor elements {} x replication "
-        "factor {} x "
-        "accumulation factor {} x batches per step {}. Give an array of that many elements",
+        "factor {} x accumulation factor {} x batches per step {}. Give an array of that many elements",
         id, elements, expected, it->second.info.nelms(), it->second.broadcast ? 1 : replicationFactor,
         accumulationFactor, batchesPerStep);
 }
@@ -137,9 +136,8 @@ void Executablex::checkOutput(const TensorId &id, int64_t elements) const {
   if (elements != expected)
     throw runtime_error(
         "StepIO output '{}': unexpected number of elements: got {}, expected {} for return type {} with tensor "
-        "elements {}, "
-        "replication factor {}, accumulation factor {}, batches per step {}. Session::initAnchorArrays makes fitting "
-        "arrays",
+        "elements {}, replication factor {}, accumulation factor {}, batches per step {}. Session::initAnchorArrays "
+        "makes fitting arrays",
         id, elements, expected, toText(it->second.returned.id()), it->second.info.nelms(), replicationFactor,
         accumulationFactor, batchesPerStep);
 }

@@ -41,8 +41,7 @@ void refuseModifyingOps(const Graph &graph) {
     if (modifies)
       throw error(
           "Autodiff '{}': op {} writes to one of its inputs: the values its gradient needs are lost. Use the variant "
-          "that "
-          "makes a new tensor, or move the op to the calling graph.",
+          "that makes a new tensor, or move the op to the calling graph.",
           graph.id, op->debugName());
   }
 }
@@ -213,8 +212,7 @@ const GradInfo &Differentiator::differentiate(Graph &forward, const Request &req
       if (request.missing == MissingGradients::Skip) continue;
       throw error(
           "Autodiff '{}': a required gradient cannot be had: tensor '{}' ({}) has no differentiable path to a provided "
-          "gradient. "
-          "Leave it out of grads_required.",
+          "gradient. Leave it out of grads_required.",
           forward.id, request.required[i], forward.info(walk.targets[i]));
     }
     gradient.markOutput(gradients[i]);

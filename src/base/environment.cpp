@@ -24,13 +24,11 @@ constexpr Variable kVariables[] = {
      "comes before it."},
     {"POPART_REMOTE_MEMORY", "none",
      "Folder for remote variables: each is a file without a name there, which the system reads ahead and writes back "
-     "as "
-     "programs run, and which is gone with the process. Without it they are memory that the system may page out."},
+     "as programs run, and which is gone with the process. Without it they are memory that the system may page out."},
     {"POPART_MAX_FOLDED_BYTES", "64M",
      "Bytes of constants that are made while a model is read and compiled, beside twice the bytes of its file, with "
-     "`K`, "
-     "`M` or `G` for powers of 1024. Beyond, constant expressions are computed by every run; what must be known before "
-     "(sparse tensors, EyeLike, Trilu) is refused."},
+     "`K`, `M` or `G` for powers of 1024. Beyond, constant expressions are computed by every run; what must be known "
+     "before (sparse tensors, EyeLike, Trilu) is refused."},
     {"POPLAR_ENGINE_OPTIONS", "none",
      "Engine options as a JSON object, for example `{\"max_memory\": \"2G\"}`. Those of a program come before them."},
     {"POPART_CACHE_DIR", "none",

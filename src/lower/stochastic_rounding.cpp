@@ -29,8 +29,7 @@ std::optional<Method> hintOf(const Op &op) {
   if (hint->second == "2") return Method::Identical;
   throw error(
       "{}: attribute '__{}' is unknown: got {}, expected 0 (to nearest), 1 (at random, differing between replicas) or "
-      "2 "
-      "(at random, the same on all replicas)",
+      "2 (at random, the same on all replicas)",
       op.debugName(), kRoundingHint, hint->second);
 }
 

@@ -29,8 +29,7 @@ constexpr OptionKey kKeys[] = {
      "`POPART_MAX_MEMORY` is the default, and without it what the machine has."},
     {"engineOptions", "max_memory_counts_remote", Built,
      "`true`: what lies off chip is of the memory that `max_memory` limits, so that only activations are computed "
-     "again. "
-     "It is always so without a limit, and never where `POPART_REMOTE_MEMORY` names a folder."},
+     "again. It is always so without a limit, and never where `POPART_REMOTE_MEMORY` names a folder."},
     {"engineOptions", "num_threads", Built,
      "Threads that compute (README, \"Threads\"). The environment variable `POPART_NUM_THREADS` is the default."},
     {"engineOptions", "autoReport.*", Warned, kNoProfile},
@@ -100,8 +99,7 @@ constexpr MarkRow kMarks[] = {
     {"recomputeOutput",
      [](const Op &op) { return op.settings.recomputeType == RecomputeType::Recompute && !op.getGraph().isMain(); },
      "inside of a graph that is called nothing is computed again. Mark the operation that calls the graph, whose "
-     "results "
-     "are then computed again"},
+     "results are then computed again"},
     {"setSerializeMatMul",
      [](const Op &op) {
        const auto mode = op.settings.hints.find("serialize_matmul_mode");

@@ -47,8 +47,7 @@ constexpr OptionRow kRows[] = {
     {"logDir", Built, nullptr, "", "Folder of the dot files; the current one when empty."},
     {"dotChecks", Built, nullptr, "",
      "Checkpoints after which dot files are written: `Fwd0`, `Fwd1`, `Bwd0`, `PreAlias`, `Final` or `ALL`; those of "
-     "the "
-     "environment variable `POPART_DOT_CHECKS` are added."},
+     "the environment variable `POPART_DOT_CHECKS` are added."},
     {"firstDotOp", Warned, changed<&Options::firstDotOp>, "not 0", kDotLook},
     {"finalDotOp", Warned, changed<&Options::finalDotOp>, "not 10000", kDotLook},
     {"dotOpNames", Warned, given<&Options::dotOpNames>, "`True`", kDotLook},
@@ -74,8 +73,7 @@ constexpr OptionRow kRows[] = {
     // ---- outlining
     {"enableOutlining", Built, nullptr, "",
      "Repeated sequences of operations become one graph that is called. Calls are inlined when the program is "
-     "compiled, "
-     "so that neither time nor memory of a run depends on it."},
+     "compiled, so that neither time nor memory of a run depends on it."},
     {"enableOutliningCopyCostPruning", NoEffect, nullptr, "", kCallsCopyNothing},
     {"outlineThreshold", Built, nullptr, "",
      "Sequences are outlined whose operations are worth more in all: 1000 for each product, convolution, "
@@ -98,24 +96,20 @@ constexpr OptionRow kRows[] = {
     // ---- memory and time of training
     {"enablePipelining", Built, nullptr, "",
      "Inference, and training with gradient accumulation: the stages of the model work on successive micro-batches, "
-     "with "
-     "the same results; what later stages read is kept meanwhile, which takes memory. The stages of one cycle run one "
-     "after the other, each on all threads, so that it saves no time. Training without accumulation: the stages of "
-     "each "
-     "batch run one after the other, so that no weight is out of date."},
+     "with the same results; what later stages read is kept meanwhile, which takes memory. The stages of one cycle run "
+     "one after the other, each on all threads, so that it saves no time. Training without accumulation: the stages of "
+     "each batch run one after the other, so that no weight is out of date."},
     {"autoRecomputation", Built, nullptr, "",
      "Training: activations that the backward pass computes again, with the same results. `Standard`: of all parts of "
      "the model but the last one, cut where the fewest bytes are alive; `NormOnly`: of normalisations; `Pipeline`: of "
-     "all "
-     "pipeline stages but the last one, from their inputs; `RecomputeAll`: all but those of `checkpointOutput`. Not "
-     "together with `recomputeOutput`."},
+     "all pipeline stages but the last one, from their inputs; `RecomputeAll`: all but those of `checkpointOutput`. "
+     "Not together with `recomputeOutput`."},
     {"explicitRecomputation", NoEffect, nullptr, "",
      "What is computed again are always operations of the program, see `autoRecomputation`."},
     {"mergeVarUpdate", Built, nullptr, "",
      "Training: weights that are updated in the same way with the same numbers are updated together, flat and one "
-     "after the "
-     "other, with the same results. Operands of products and convolutions, whose updates are part of their gradients' "
-     "products, stay single; so do tensors off chip."},
+     "after the other, with the same results. Operands of products and convolutions, whose updates are part of their "
+     "gradients' products, stay single; so do tensors off chip."},
     {"mergeVarUpdateMemThreshold", Built, nullptr, "",
      "Bytes of weights in one merged update: exactly so many with `AutoTight`, at most with `AutoLoose`."},
     {"looseThresholdAtPeak", Built, nullptr, "",
@@ -129,10 +123,8 @@ constexpr OptionRow kRows[] = {
     // ---- cutting the program in time
     {"executionPhaseSettings.phases", Built, nullptr, "",
      "Above 1, with `virtualGraphMode` `ExecutionPhases`: the program runs phase by phase, those of the "
-     "`executionPhase` "
-     "of its operations or, without annotations, equal shares of the work; the backward pass in the opposite order. "
-     "Tensors "
-     "off chip are on the device in the phases that use them."},
+     "`executionPhase` of its operations or, without annotations, equal shares of the work; the backward pass in the "
+     "opposite order. Tensors off chip are on the device in the phases that use them."},
     {"executionPhaseSettings.phases", Warned,
      [](const Options &o, RunMode) {
        return o.virtualGraphMode == VirtualGraphMode::ExecutionPhases && o.executionPhaseSettings.phases < 2;
@@ -141,25 +133,21 @@ constexpr OptionRow kRows[] = {
      "the program is not cut into phases. Set phases to 2 or more, or virtualGraphMode to Off"},
     {"executionPhaseSettings", Built, nullptr, "",
      "`Preload`: tensors off chip are loaded when the phase before begins. `schedule`: `Interleaving` loads and stores "
-     "where "
-     "they are due, the others when a phase begins and ends. `stages`: IPUs on which phases run by turns."},
+     "where they are due, the others when a phase begins and ends. `stages`: IPUs on which phases run by turns."},
     {"numIOTiles", NoEffect, nullptr, "", "Tiles for host transfers; there are no tiles."},
     {"batchSerializationSettings", Built, nullptr, "",
      "With a `factor` above 1 the samples of a batch (axis 0 of every input) run in so many parts, one after the "
-     "other. "
-     "`transformContext` `Fwd` cuts the forward pass, so that weight gradients are sums over the parts; `Bwd` cuts the "
-     "whole program, with the bits of the plain one (`Loop`: to rounding). What works across the batch runs on whole "
-     "tensors. `batchSchedule`: nothing is copied beside computing here, so the two overlapping orders cut the "
-     "operands of "
-     "a part before the part in front of it is computed."},
+     "other. `transformContext` `Fwd` cuts the forward pass, so that weight gradients are sums over the parts; `Bwd` "
+     "cuts the whole program, with the bits of the plain one (`Loop`: to rounding). What works across the batch runs "
+     "on whole tensors. `batchSchedule`: nothing is copied beside computing here, so the two overlapping orders cut "
+     "the operands of a part before the part in front of it is computed."},
     {"autodiffSettings", NoEffect, nullptr, "", "Gradient graphs read the forward values that were kept."},
     {"aliasZeroCopy", NoEffect, nullptr, "", kCallsCopyNothing},
     // ---- placement
     {"virtualGraphMode", Built, nullptr, "",
      "Where operations are: as the model says (`Manual`: all of them must have an IPU), by cost (`Auto`), nowhere "
      "(`Off`). Decides how many IPUs a device must have, and the stages of a pipeline without `pipelineStage`. Numbers "
-     "do "
-     "not depend on it."},
+     "do not depend on it."},
     {"virtualGraphSplitRatios", Built, nullptr, "",
      "`virtualGraphMode` Auto: share of the operations' cost on each IPU; equal shares on all IPUs of a replica when "
      "empty."},
@@ -182,8 +170,7 @@ constexpr OptionRow kRows[] = {
      "Folder of compiled programs, with `enableEngineCaching`. It is made when it is missing."},
     {"enableEngineCaching", Built, nullptr, "",
      "`True`: `prepareDevice` takes the compiled program from `cachePath` when it is there, and keeps it there "
-     "otherwise, "
-     "on every device. The environment variables `POPART_CACHE_DIR` and `POPXL_CACHE_DIR` turn it on."},
+     "otherwise, on every device. The environment variables `POPART_CACHE_DIR` and `POPXL_CACHE_DIR` turn it on."},
     {"enableVariablesCaching", Built, nullptr, "",
      "`False`: kept programs are without the values of their variables. A session always starts with its model's."},
     {"engineOptions", Built, nullptr, "",
@@ -247,14 +234,12 @@ constexpr OptionRow kRows[] = {
     {"accumulatorTensorLocationSettings", Built, nullptr, "", kParts},
     {"tensorLocationSettingsOverride", Built, nullptr, "",
      "By tensor, of whatever size: off chip or on chip; weights, optimizer state and accumulators: sharded over "
-     "replicas "
-     "or not."},
+     "replicas or not."},
     // ---- the rest of training
     {"accumulateOuterFragmentSettings", NoEffect, nullptr, "", kSchedule},
     {"automaticLossScalingSettings", Built, nullptr, "",
      "Training in FLOAT16, with `enabled`: the loss scale is halved when too many gradients of the main graph are "
-     "large, "
-     "doubled otherwise. `lossScaling` of the optimizer, which must not be constant, is where it starts."},
+     "large, doubled otherwise. `lossScaling` of the optimizer, which must not be constant, is where it starts."},
     {"replicatedCollectivesSettings", NoEffect, nullptr, "", "How collectives are grouped changes no result."},
     {"developerSettings", NoEffect, nullptr, "", kHostTransfers},
     {"useHostCopyOps", NoEffect, nullptr, "", "Host transfers are always operations of the program."},
@@ -265,8 +250,7 @@ constexpr OptionRow kRows[] = {
     {"enableMergeExchange", NoEffect, nullptr, "", kHostTransfers},
     {"ensureFp32LossScaleTensor", Built, nullptr, "",
      "Training with a FLOAT16 loss: the loss scale is FLOAT up to the first gradients of activations, so that it may "
-     "be "
-     "above 65504."},
+     "be above 65504."},
     {"delayVarUpdates", NoEffect, nullptr, "", kSchedule},
     {"scheduleNonWeightUpdateGradientConsumersEarly", NoEffect, nullptr, "", kSchedule},
     {"enableInplaceAmbiguityChecking", Built, nullptr, "",

@@ -49,8 +49,7 @@ void checkPhase(const Graph &graph, const Op &op, int64_t phases) {
     const Op *maker = makerOf(graph, t);
     check(!maker || *maker->settings.executionPhase <= phase,
           "{}: {} reads '{}' of a later phase: got phase {} for it and {} for {}, which makes that tensor. Give it the "
-          "same "
-          "phase or a later one",
+          "same phase or a later one",
           kOption, op.debugName(), t.valid() ? graph.tensor(t).id : "", phase,
           maker ? *maker->settings.executionPhase : 0, maker ? maker->debugName() : "");
   }

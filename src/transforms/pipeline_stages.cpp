@@ -58,8 +58,7 @@ void checkStagesGoForward(const Graph &main) {
       const Op *producer = t.valid() ? main.tensor(t).getProducerUnsafe() : nullptr;
       check(!producer || *producer->settings.pipelineStage <= *op->settings.pipelineStage,
             "SessionOptions::enablePipelining: tensor '{}' goes back to an earlier pipeline stage: '{}' of stage {} "
-            "makes "
-            "it, '{}' of stage {} reads it (virtual graphs {} and {}). Give operations stages with "
+            "makes it, '{}' of stage {} reads it (virtual graphs {} and {}). Give operations stages with "
             "Builder::pipelineStage that never fall along the model",
             main.tensor(t).id, producer ? producer->debugName() : "", producer ? *producer->settings.pipelineStage : 0,
             op->debugName(), *op->settings.pipelineStage, idText(producer ? producer->settings.vgraphId : std::nullopt),
@@ -164,8 +163,7 @@ void checkAnchorsAreNotStashed(const Graph &main, int64_t firstGradient, const s
       const Op &reader = main.op(use.op);
       check(reader.place() < firstGradient || reader.settings.pipelineStage == producer->settings.pipelineStage,
             "SessionOptions::autoRecomputation Pipeline: the anchor '{}' is stashed between stage {}, which makes it, "
-            "and "
-            "stage {}, where '{}' reads it. Anchor another tensor, or set autoRecomputation to NoRecompute",
+            "and stage {}, where '{}' reads it. Anchor another tensor, or set autoRecomputation to NoRecompute",
             id, *producer->settings.pipelineStage, idText(reader.settings.pipelineStage), reader.debugName());
     }
   }

@@ -2,8 +2,8 @@
 //
 //   h = MatMul(x, w); y = Relu(h)
 //   becomes, in two parts (method Static),
-//   x0 = Slice(x); h0 = MatMul(x0, w); y0 = Relu(h0); x1 = Slice(x); h1 = MatMul(x1, w); y1 = Relu(h1); y = Concat(y0,
-// y1)
+//   x0 = Slice(x); h0 = MatMul(x0, w); y0 = Relu(h0)
+//   x1 = Slice(x); h1 = MatMul(x1, w); y1 = Relu(h1); y = Concat(y0, y1)
 //
 // Dynamic takes DynamicSlice and DynamicUpdate instead, Loop runs the ops of one part in a loop. What works across the
 // batch (sums over it, statistics of it, random numbers, the gradients of weights) stays as it is and reads whole

@@ -30,8 +30,7 @@ void checkAllPlaced(const Graph &main) {
         ops.size());
   throw error(
       "SessionOptions::virtualGraphMode is Manual, but only some operations have a virtual graph: got {} of {}, "
-      "expected "
-      "all. The first without one is '{}', which makes '{}'. Give it one with Builder::virtualGraph",
+      "expected all. The first without one is '{}', which makes '{}'. Give it one with Builder::virtualGraph",
       static_cast<int64_t>(ops.size()) - count, ops.size(), (*open)->debugName(),
       (*open)->hasOutput(0) ? (*open)->outId(0) : TensorId());
 }
