@@ -14,6 +14,7 @@
 #include "transforms/counted_loop.hpp"
 #include "transforms/cycle_site.hpp"
 #include "transforms/prune.hpp"
+#include "transforms/variables.hpp"
 
 namespace popart::transforms {
 namespace {
@@ -79,7 +80,7 @@ class Pipeliner {
     for (size_t i = 0; i < carried_; ++i) changing.insert(body_.inputs()[i + 2]);
     for (const Op *op : body_.ops())
       for (InIndex i = 0; i < op->inputCount(); ++i)
-        if (op->hasInput(i) && op->modifiesInput(i)) changing.insert(memoryOf(op->inputs()[static_cast<size_t>(i)]));
+        if (op->hasInput(i) && op->modifiesInput(i)) changing.merge(changedBy(*op, i));
     for (const Op *op : body_.getOpSchedule())
       isInvariant_[op->index().value] =
           op->inputCount() > 0 && !op->has(Trait::HostIo) && !hasEffect(*op) &&
@@ -131,9 +132,7 @@ class Pipeliner {
     std::vector<TensorIndex> inputs;
     for (const TensorIndex t : op.inputs()) inputs.push_back(t.valid() ? inStage(s, t) : TensorIndex{});
     for (InIndex i = 0; i < op.inputCount(); ++i)
-      if (op.hasInput(i) && op.modifiesInput(i))
-        if (const TensorIndex source = memoryOf(op.inputs()[static_cast<size_t>(i)]); source.valid())
-          stage.modified.insert(source);
+      if (op.hasInput(i) && op.modifiesInput(i)) stage.modified.merge(changedBy(op, i));
     const Op *copy = copyOp(op, *stage.graph, inputs, copySettings(op, *stage.graph));
     for (size_t o = 0; o < op.outputs().size(); ++o)
       if (op.outputs()[o].valid()) made_[{s, op.outputs()[o]}] = copy->outputs()[o];
@@ -161,18 +160,11 @@ class Pipeliner {
     return stage.graph->inputs()[static_cast<size_t>(at)];
   }
 
-  // The input of the body whose memory a tensor shows; invalid: it is made in the body.
-  TensorIndex memoryOf(TensorIndex t) const {
-    while (body_.tensor(t).hasProducer()) {
-      const Op &producer = *body_.tensor(t).getProducer();
-      TensorIndex source;
-      for (InIndex i = 0; i < producer.inputCount(); ++i)
-        if (producer.hasInput(i) && producer.aliasesInput(i, body_.tensor(t).producerOutput()))
-          source = producer.inputs()[static_cast<size_t>(i)];
-      if (!source.valid()) return source;
-      t = source;
-    }
-    return body_.tensor(t).tensorType() == TensorType::Const ? TensorIndex{} : t;
+  // The inputs of the body whose memory an op changes through one of its own.
+  std::set<TensorIndex> changedBy(const Op &op, InIndex i) const {
+    std::set<TensorIndex> inputs = memoryShownBy(body_, op.inputs()[static_cast<size_t>(i)]);
+    std::erase_if(inputs, [&](TensorIndex t) { return body_.tensor(t).tensorType() == TensorType::Const; });
+    return inputs;
   }
 
   // ---- cycles

@@ -23,14 +23,16 @@ TensorIndex variableOf(const Graph &graph, TensorIndex t) {
   return graph.tensor(t).tensorType() == TensorType::Variable ? t : TensorIndex{};
 }
 
-std::set<TensorIndex> variablesShownBy(const Graph &graph, TensorIndex t) {
-  std::set<TensorIndex> variables, seen{t};
+std::set<TensorIndex> memoryShownBy(const Graph &graph, TensorIndex t) {
+  std::set<TensorIndex> memory, seen{t};
   std::vector<TensorIndex> stack{t};
   while (!stack.empty()) {
     const Tensor &shown = graph.tensor(stack.back());
     stack.pop_back();
-    if (shown.tensorType() == TensorType::Variable) variables.insert(shown.index());
-    if (!shown.hasProducer()) continue;
+    if (!shown.hasProducer()) {
+      memory.insert(shown.index());
+      continue;
+    }
     const Op &producer = *shown.getProducer();
     for (InIndex i = 0; i < producer.inputCount(); ++i) {
       const TensorIndex source = producer.inputs()[static_cast<size_t>(i)];
@@ -38,6 +40,12 @@ std::set<TensorIndex> variablesShownBy(const Graph &graph, TensorIndex t) {
         stack.push_back(source);
     }
   }
+  return memory;
+}
+
+std::set<TensorIndex> variablesShownBy(const Graph &graph, TensorIndex t) {
+  std::set<TensorIndex> variables = memoryShownBy(graph, t);
+  std::erase_if(variables, [&](TensorIndex m) { return graph.tensor(m).tensorType() != TensorType::Variable; });
   return variables;
 }
 

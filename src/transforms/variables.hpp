@@ -16,7 +16,9 @@ bool isAccumulator(const Tensor &variable);
 // The variable whose new value `t` is; invalid when it is none.
 TensorIndex variableOf(const Graph &graph, TensorIndex t);
 
-// The variables whose memory `t` shows, or parts of it.
+// The tensors that no op makes (variables, inputs, constants) whose memory `t` shows, or parts of it.
+std::set<TensorIndex> memoryShownBy(const Graph &graph, TensorIndex t);
+// Those that are variables.
 std::set<TensorIndex> variablesShownBy(const Graph &graph, TensorIndex t);
 
 template <class Rules>

@@ -7,7 +7,7 @@ import numpy as np
 import popart
 import pytest
 
-from tests.python.popart.test_off_chip import KINDS, off_chip
+from tests.python.popart.test_off_chip import KINDS, OFF, off_chip
 from tests.python.popart.training_runs import ready, saved_state, training_session
 
 WIDTH, LAYERS, BATCH, STEPS, RUNS = 16, 5, 4, 2, 2
@@ -31,16 +31,16 @@ def model(batch=BATCH):
     return builder.getModelProto(), loss
 
 
-def session_of(kinds, factor, replicas, given, batch=BATCH):
+def session_of(kinds, factor, replicas, given, batch=BATCH, device=None):
     proto, loss = model(batch)
     options = off_chip(*kinds, factor=factor, replicas=replicas, **given)
     optimizer = popart.Adam({"defaultLearningRate": (0.01, False), "defaultWeightDecay": (0.02, True)})
-    return ready(training_session(proto, loss, optimizer, options, batches=STEPS), seed=7), loss
+    return ready(training_session(proto, loss, optimizer, options, batches=STEPS, device=device), seed=7), loss
 
 
-def trained(tmp_path, kinds, factor, replicas, given, batch=BATCH):
+def trained(tmp_path, kinds, factor, replicas, given, batch=BATCH, device=None):
     """Losses, and all that is saved."""
-    session, loss = session_of(kinds, factor, replicas, given, batch)
+    session, loss = session_of(kinds, factor, replicas, given, batch, device)
     anchors = session.initAnchorArrays()
     rng, losses = np.random.default_rng(3), []
     for _ in range(RUNS):
@@ -82,3 +82,52 @@ def test_a_memory_limit_on_top_keeps_the_bits(tmp_path, replicas, factor):
         other_losses, other_state = trained(tmp_path, kinds, factor, replicas, given, batch)
         assert np.array_equal(other_losses, losses), (kinds, given)
         assert other_state == state, (kinds, given)
+
+
+def phases(count):
+    settings = popart.ExecutionPhaseSettings()
+    settings.phases, settings.stages = count, 1
+    return settings
+
+
+IN_PARTS = popart.TensorLocationSettings(
+    popart.TensorLocation(popart.TensorStorage.OnChip, popart.ReplicatedTensorSharding.On), 2, 2
+)
+OFF_CHIP = popart.TensorLocationSettings(OFF, 2, 8192)
+HALVES = popart.BatchSerializationSettings(
+    2,
+    True,
+    True,
+    True,
+    popart.BatchSerializationTransformContext.Bwd,
+    popart.BatchSerializationMethod.UnrollStatic,
+)
+FEATURES = {
+    "sharded": {"weightTensorLocationSettings": IN_PARTS, "accumulatorTensorLocationSettings": OFF_CHIP},
+    "state_off_chip": {"optimizerStateTensorLocationSettings": OFF_CHIP},
+    "activations_off_chip": {"activationTensorLocationSettings": OFF_CHIP},
+    "merged": {"mergeVarUpdate": popart.MergeVarUpdateType.All},
+    "batch_in_parts": {"batchSerializationSettings": HALVES},
+    "phases": {
+        "virtualGraphMode": popart.VirtualGraphMode.ExecutionPhases,
+        "executionPhaseSettings": phases(2),
+    },
+    "pipelined": {"enablePipelining": True, "virtualGraphMode": popart.VirtualGraphMode.Auto},
+    "recomputed": {"autoRecomputation": popart.RecomputationType.Pipeline},
+}
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_features_together_give_the_bits_of_the_plain_program(tmp_path, replicas, size):
+    device = popart.DeviceManager().createIpuModelDevice({"numIPUs": 2 * replicas})
+    losses, state = trained(tmp_path, (), 4, replicas, {}, device=device)
+    for names in itertools.combinations(FEATURES, size):
+        given = {option: value for name in names for option, value in FEATURES[name].items()}
+        if {"phases", "pipelined"} <= set(names):
+            with pytest.raises(popart.popart_exception, match="requires virtualGraphMode ExecutionPhases"):
+                trained(tmp_path, (), 4, replicas, given, device=device)
+            continue
+        other_losses, other_state = trained(tmp_path, (), 4, replicas, given, device=device)
+        assert np.array_equal(other_losses, losses), names
+        assert other_state == state, names

@@ -18,14 +18,14 @@ def options_with(factor=1, replicas=1, **given):
     return options
 
 
-def training_session(proto, loss, optimizer, options=None, anchors=None, batches=1):
-    """A session of `batches` batches per step; anchors: the loss unless given."""
+def training_session(proto, loss, optimizer, options=None, anchors=None, batches=1, device=None):
+    """A session of `batches` batches per step; anchors: the loss unless given; device: the CPU."""
     return popart.TrainingSession(
         fnModel=proto,
         dataFlow=popart.DataFlow(batches, [loss] if anchors is None else anchors),
         loss=loss,
         optimizer=optimizer,
-        deviceInfo=popart.DeviceManager().createCpuDevice(),
+        deviceInfo=device or popart.DeviceManager().createCpuDevice(),
         userOptions=options or popart.SessionOptions(),
     )
 
