@@ -63,6 +63,11 @@ OTHER_FORMS = {
     **{f"off_chip_{network}": "plain" for network in ("gpt", "layers20")},
     **{f"max_memory_{network}": "plain" for network in ("gpt", "resnet18", "bert_tiny")},
     **{f"half_activations_{network}": "plain" for network in ("gpt", "resnet18")},
+    **{
+        f"{transform}_{network}": "plain"
+        for transform in ("merge_updates", "batch_in_parts", "check_floats")
+        for network in ("gpt", "resnet18", "bert_tiny")
+    },
 }
 INLINED_CALLS = [24, 96, 384]
 NAMES = [
@@ -508,6 +513,11 @@ def parse_arguments() -> argparse.Namespace:
         metavar="NAME",
         help=", ".join(NAMES) + "; convolutions, or one of its names: " + ", ".join(CONVOLUTION_NAMES),
     )
+    parser.add_argument(
+        "--transforms",
+        action="store_true",
+        help="instead of --names: every form of training beside the plain one: " + ", ".join(OTHER_FORMS),
+    )
     parser.add_argument("--peers", nargs="*", choices=PEERS, default=PEERS, metavar="PEER", help=", ".join(PEERS))
     parser.add_argument(
         "--before",
@@ -531,6 +541,8 @@ def parse_arguments() -> argparse.Namespace:
     )
     args = parser.parse_args()
     args.names = [n for name in args.names for n in (CONVOLUTION_NAMES if name == "convolutions" else [name])]
+    if args.transforms:
+        args.names, args.peers = list(OTHER_FORMS), []
     if args.before:
         args.before, args.peers = args.before.resolve(), [BEFORE]
         if not (args.before / "benchmarks" / "worker.py").is_file():

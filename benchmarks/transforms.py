@@ -5,7 +5,9 @@
 activations in remote memory; ``off_chip_layers20``: the same of a transformer of 20 layers, whose weights and Adam
 state are more than four times what it then holds on the device. ``max_memory_gpt``, ``max_memory_resnet18``,
 ``max_memory_bert_tiny``: under a limit of half of what ``plain`` plans to hold; ``half_activations_gpt``,
-``half_activations_resnet18``: under one that leaves half of its activations. Both sides report what they plan to hold.
+``half_activations_resnet18``: under one that leaves half of its activations. ``merge_updates_…``, ``batch_in_parts_…``,
+``check_floats_…``: ``mergeVarUpdate`` All, a batch in two halves, floating point checks. Both sides report what they
+plan to hold.
 """
 
 from __future__ import annotations
@@ -35,6 +37,22 @@ def move_off_chip(_: programs.Program, options: popart.SessionOptions) -> None:
     location = popart.TensorLocation(popart.TensorStorage.OffChip)
     for kind in ("weight", "optimizerState", "activation"):
         setattr(options, f"{kind}TensorLocationSettings", popart.TensorLocationSettings(location, 2, 8192))
+
+
+def merge_updates(_: programs.Program, options: popart.SessionOptions) -> None:
+    """Weights that no product reads are updated together."""
+    options.mergeVarUpdate = popart.MergeVarUpdateType.All
+
+
+def batch_in_parts(_: programs.Program, options: popart.SessionOptions) -> None:
+    """The samples of a batch go through forward and backward pass in two halves."""
+    context, method = popart.BatchSerializationTransformContext.Bwd, popart.BatchSerializationMethod.UnrollStatic
+    options.batchSerializationSettings = popart.BatchSerializationSettings(2, True, True, True, context, method)
+
+
+def check_floats(_: programs.Program, options: popart.SessionOptions) -> None:
+    """Every value is watched for NaN and infinities."""
+    options.enableFloatingPointChecks = True
 
 
 def planned_bytes(session: popart.TrainingSession) -> dict[str, Any]:
@@ -113,6 +131,11 @@ TRANSFORMS = {
     **{
         f"half_activations_{name}": Transform(networks.BENCHMARKS[f"{name}_train_b8"], limit(activations=0.5))
         for name in ("gpt", "resnet18")
+    },
+    **{
+        f"{transform.__name__}_{name}": Transform(networks.BENCHMARKS[f"{name}_train_b8"], transform)
+        for transform in (merge_updates, batch_in_parts, check_floats)
+        for name in ("gpt", "resnet18", "bert_tiny")
     },
 }
 RUNNERS = {name: partial(Transformed, benchmark=t.benchmark, transform=t.options) for name, t in TRANSFORMS.items()}
