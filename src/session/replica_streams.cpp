@@ -3,9 +3,8 @@
 
 #include <cstring>
 #include <deque>
+#include <exception>
 #include <mutex>
-
-#include <popart/error.hpp>
 
 namespace popart::session {
 namespace {
@@ -52,7 +51,7 @@ class ReplicaStreams::Shared {
 
   void start(runtime::StreamSource &source) {
     source_ = &source;
-    broken_ = false;
+    failure_ = nullptr;
     for (auto *streams : {&inputs_, &outputs_})
       for (Stream &s : *streams) {
         while (!s.rounds.empty()) s.dropOldest();
@@ -117,22 +116,26 @@ class ReplicaStreams::Shared {
     });
   }
 
-  // After a failure the source is asked for nothing more: its cursors are no longer those of the replicas.
+  // After a failure the source is asked for nothing more: its cursors are no longer those of the replicas. All of them
+  // end with the same exception, whichever thread's is seen first.
   void requireSource() const {
-    if (broken_) throw runtime_error("The run ends because the host's data failed for another replica");
+    if (failure_) std::rethrow_exception(failure_);
   }
   template <class F>
   void guarded(F &&f) {
     requireSource();
-    broken_ = true;
-    f();
-    broken_ = false;
+    try {
+      f();
+    } catch (...) {
+      failure_ = std::current_exception();
+      throw;
+    }
   }
 
   std::mutex mutex_;
   size_t replicas_;
   runtime::StreamSource *source_ = nullptr;
-  bool broken_ = false;
+  std::exception_ptr failure_;  // of the source in this run
   std::vector<Stream> inputs_, outputs_;
 };
 

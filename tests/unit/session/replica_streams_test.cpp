@@ -5,6 +5,7 @@
 #include <cstring>
 #include <map>
 #include <stdexcept>
+#include <string>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -76,6 +77,27 @@ TEST(ReplicaStreams, a_broadcast_input_is_asked_for_once) {
   EXPECT_EQ(load(*lanes[0]), 2);
   EXPECT_EQ(load(*lanes[1]), 1);
   EXPECT_EQ(load(*lanes[1]), 2);
+}
+
+TEST(ReplicaStreams, every_replica_ends_with_the_exception_of_the_source) {
+  ReplicaStreams streams(2, {false}, 1);
+  Numbers source;
+  source.failsAt = 2;
+  const auto lanes = streams.lanes(source);
+  const auto message = [&](auto &&f) {
+    std::string what;
+    try {
+      f();
+    } catch (const std::runtime_error &e) {
+      what = e.what();
+    }
+    return what;
+  };
+  EXPECT_EQ(message([&] { load(*lanes[0]); }), "no more numbers");
+  EXPECT_EQ(message([&] { load(*lanes[1]); }), "no more numbers");
+  store(*lanes[0], 1);
+  EXPECT_EQ(message([&] { store(*lanes[1], 2); }), "no more numbers");
+  EXPECT_EQ(source.given, 2);
 }
 
 TEST(ReplicaStreams, after_a_failure_a_new_run_begins_anew) {
