@@ -9,8 +9,8 @@ The limit of a name is the longer of two times: its multiply-adds (matrix produc
 multiply-add rate of two cores, and the bytes of weights and optimizer state that it must read or write at the measured
 rate at which two cores read a block of that size (from cache where it fits). The share is that time by our median.
 
-Names of programs with loops (`loops.py`) and of replicas (`replicas.py`) have another form of the same work in the
-place of peers; both are ours.
+A program with a loop (`loops.py`) has another form of the same work in the place of peers; both are ours. So have the
+rows of `transforms.py` (--transforms, or by name), whose results are a table of their own (`measure_transforms.py`).
 
 With --before FOLDER the names are measured beside another checkout of this repository, built for release.
 
@@ -32,11 +32,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import measure_transforms
+from figures import attempt, figures, largest_difference, memory_figures, with_ratio
 from processes import Worker, WorkerFailed, ask_once, progress
+
+import transforms
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
@@ -50,25 +53,8 @@ TRAINING_NAMES = [
     "gpt_train_b8",
     "bert_tiny_train_b8",
 ]
-# Programs that stand beside another form of the same work and not beside peers (loops.py, replicas.py,
-# transforms.py).
-OTHER_FORMS = {
-    "gpt_repeat_train_b8": "unrolled",
-    "accumulation4": "four_steps",
-    "accumulation4_resnet18": "four_steps",
-    "accumulation4_bert_tiny": "four_steps",
-    **{f"replicas{count}_{network}": "one_replica" for count in (2, 4) for network in ("mlp", "bert_tiny", "gpt")},
-    **{f"recompute_{network}": "plain" for network in ("gpt", "resnet18", "bert_tiny")},
-    **{f"pipeline2_{network}": "one_stage" for network in ("mlp", "gpt")},
-    **{f"off_chip_{network}": "plain" for network in ("gpt", "layers20")},
-    **{f"max_memory_{network}": "plain" for network in ("gpt", "resnet18", "bert_tiny")},
-    **{f"half_activations_{network}": "plain" for network in ("gpt", "resnet18")},
-    **{
-        f"{transform}_{network}": "plain"
-        for transform in ("merge_updates", "batch_in_parts", "check_floats")
-        for network in ("gpt", "resnet18", "bert_tiny")
-    },
-}
+# A program that stands beside another form of the same work and not beside peers (loops.py).
+OTHER_FORMS = {"gpt_repeat_train_b8": "unrolled"}
 INLINED_CALLS = [24, 96, 384]
 NAMES = [
     *INFERENCE_NAMES,
@@ -87,6 +73,11 @@ CONVOLUTION_CLASSES = [
     *("1x1_56", "1x1_28", "1x1_14", "1x1_7", "groups32_28", "depthwise_28"),
 ]
 CONVOLUTION_NAMES = [f"conv_{c}_{kind}" for kind in ("b8", "train_b8") for c in CONVOLUTION_CLASSES]
+# Several names by one.
+GROUPS = {
+    "convolutions": CONVOLUTION_NAMES,
+    **{row.name: [f"{row.name}_{network}" for network in row.networks] for row in transforms.ROWS},
+}
 COMPILE_TIME_NETWORKS = ["mlp_train_b8", "resnet50_b1", "bert_base_s128_b1", "gpt_train_b8"]
 INFERENCE_PEERS = ["torch_eager", "torch_compile", "onnxruntime", "openvino"]
 TRAINING_PEERS = ["torch_eager", "torch_compile", "jax"]
@@ -98,20 +89,6 @@ SAME_BITS_STEPS = 2
 SAME_BITS_THREADS = (3, 8)  # besides 1 and 2
 RESULT_TOLERANCE = {"inference": 2e-3, "training": 1e-3}
 PAUSE_S = 0.05
-
-
-def figures(times_ms: list[float]) -> dict[str, Any]:
-    """Median and best of a list of times."""
-    return {"median_ms": statistics.median(times_ms), "best_ms": min(times_ms), "calls": len(times_ms)}
-
-
-def largest_difference(result: list[float], expected: list[float]) -> float:
-    """Largest difference, relative to the largest expected magnitude; infinite when sizes differ or a value is NaN."""
-    if len(result) != len(expected):
-        return float("inf")
-    scale = max(map(abs, expected)) or 1.0
-    worst = max(abs(a - b) for a, b in zip(result, expected, strict=True)) / scale
-    return worst if all(a == a for a in result) else float("inf")
 
 
 def peers_of(name: str, chosen: list[str]) -> list[str]:
@@ -146,7 +123,6 @@ class Measurement:
         self.errors: dict[str, str] = {}
         self.differences: dict[str, float] = {}
         self.build_s: dict[str, float] = {}
-        self.facts: dict[str, dict[str, Any]] = {}
 
     def run(self) -> dict[str, Any]:
         """Build, compare, measure; returns the entry of ``results``."""
@@ -181,7 +157,6 @@ class Measurement:
                 self._fail(implementation, error)
                 continue
             self.build_s[implementation] = message["build_s"]
-            self.facts[implementation] = message.get("facts", {})  # checkouts of before have none
             if expected is None:
                 expected = message["result"]
             difference = largest_difference(message["result"], expected)
@@ -205,7 +180,6 @@ class Measurement:
             **figures(self.times[implementation]),
             "build_s": self.build_s[implementation],
             "difference": self.differences[implementation],
-            **self.facts[implementation],
         }
 
     def _entry(self) -> dict[str, Any]:
@@ -258,21 +232,6 @@ def measure_network(name: str, args: argparse.Namespace) -> list[dict[str, Any]]
         if "limit_ms" in entry["limit"]:
             entry["share_of_limit"] = entry["limit"]["limit_ms"] / entry["ours"]["median_ms"]
     return [entry]
-
-
-def with_ratio(entry: dict[str, Any]) -> dict[str, Any]:
-    """The entry with the ratio of the best peer's median to ours."""
-    medians = [peer["median_ms"] for peer in entry["peers"].values() if "median_ms" in peer]
-    ours = entry["ours"].get("median_ms")
-    return {**entry, "ratio_to_best_peer": min(medians) / ours if medians and ours else None, "share_of_limit": None}
-
-
-def attempt(work: Callable[..., dict[str, Any]], *arguments: Any) -> dict[str, Any]:
-    """The result of `work`, or the text of its failure."""
-    try:
-        return work(*arguments)
-    except WorkerFailed as error:
-        return {"error": str(error)}
 
 
 def compile_figures(implementation: str, network: str, args: argparse.Namespace) -> dict[str, Any]:
@@ -349,21 +308,12 @@ def measure_startup(args: argparse.Namespace) -> list[dict[str, Any]]:
     return [with_ratio({"name": "startup", "ours": found.pop("ours"), "peers": found})]
 
 
-def memory_figures(network: str, folder: Path, warm_up: Path, args: argparse.Namespace) -> dict[str, Any]:
+def memory_of(network: str, folder: Path, warm_up: Path, args: argparse.Namespace) -> dict[str, Any]:
     """What the session predicts and what the process grew by."""
     progress(f"memory {network}")
     (folder / network).mkdir()
     ask_once(args.budget, "export", network, str(folder / network))
-    answer = ask_once(args.budget, "memory", str(folder / network), str(warm_up))
-    reported = answer["reported"]
-    return {
-        "predicted_peak_bytes": reported["predicted peak"],
-        "measured_growth_bytes": answer["growth"],
-        "measured_peak_bytes": answer["peak"],
-        "predicted_by_measured": reported["predicted peak"] / answer["peak"],
-        "arena_to_largest_live_set": reported["activations"] / max(1, reported["largest live set"]),
-        "reported": reported,
-    }
+    return memory_figures(ask_once(args.budget, "memory", str(folder / network), str(warm_up)))
 
 
 def measure_memory(args: argparse.Namespace) -> list[dict[str, Any]]:
@@ -374,7 +324,7 @@ def measure_memory(args: argparse.Namespace) -> list[dict[str, Any]]:
         warm_up.mkdir()
         ask_once(args.budget, "export", "call_overhead", str(warm_up))
         for network in [*INFERENCE_NAMES, *TRAINING_NAMES]:
-            ours = attempt(memory_figures, network, Path(folder), warm_up, args)
+            ours = attempt(memory_of, network, Path(folder), warm_up, args)
             entries.append(with_ratio({"name": "memory", "network": network, "ours": ours, "peers": {}}))
     return entries
 
@@ -485,10 +435,6 @@ def print_row(entry: dict[str, Any], peers: list[str]) -> None:
     beside = OTHER_FORMS.get(entry["name"])
     if beside in entry["peers"]:
         print(f"{'  ' + beside:<26}{cell(entry['peers'].get(beside)):>14}")
-        for what in ("activations", "total"):
-            planned = [result.get(f"planned_{what}_bytes") for result in (ours, entry["peers"][beside])]
-            if all(planned):
-                print(f"{f'  planned {what}':<26}{planned[0] / 1e6:>11.1f} MB, {beside} {planned[1] / 1e6:.1f} MB")
     if "ours_cpp" in entry:
         print(f"{'  from C++':<26}{cell(entry['ours_cpp']):>14}")
     if entry["name"] == "startup":
@@ -508,16 +454,16 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument(
         "--names",
         nargs="+",
-        choices=[*NAMES, *CONVOLUTION_NAMES, "convolutions"],
+        choices=[*NAMES, *GROUPS, *CONVOLUTION_NAMES, *transforms.NAMES],
         default=NAMES,
         metavar="NAME",
-        help=", ".join(NAMES) + "; convolutions, or one of its names: " + ", ".join(CONVOLUTION_NAMES),
+        help=", ".join(NAMES)
+        + "; convolutions, or one of its names: "
+        + ", ".join(CONVOLUTION_NAMES)
+        + "; transforms of training on all their networks, or on one, as in recompute_gpt: "
+        + ", ".join(transforms.BY_NAME),
     )
-    parser.add_argument(
-        "--transforms",
-        action="store_true",
-        help="instead of --names: every form of training beside the plain one: " + ", ".join(OTHER_FORMS),
-    )
+    parser.add_argument("--transforms", action="store_true", help="instead of --names: all transforms of training")
     parser.add_argument("--peers", nargs="*", choices=PEERS, default=PEERS, metavar="PEER", help=", ".join(PEERS))
     parser.add_argument(
         "--before",
@@ -540,10 +486,10 @@ def parse_arguments() -> argparse.Namespace:
         "--budget", type=float, help="seconds that a build or a turn may take (default: 300, quick: 60)"
     )
     args = parser.parse_args()
-    args.names = [n for name in args.names for n in (CONVOLUTION_NAMES if name == "convolutions" else [name])]
-    if args.transforms:
-        args.names, args.peers = list(OTHER_FORMS), []
+    args.names = list(transforms.NAMES) if args.transforms else [n for a in args.names for n in GROUPS.get(a, [a])]
     if args.before:
+        if set(args.names) & set(transforms.NAMES):
+            parser.error("--before: transforms are measured beside the plain form; leave them out of --names")
         args.before, args.peers = args.before.resolve(), [BEFORE]
         if not (args.before / "benchmarks" / "worker.py").is_file():
             parser.error(f"--before: {args.before} is no checkout of this repository")
@@ -554,12 +500,8 @@ def parse_arguments() -> argparse.Namespace:
     return args
 
 
-def main() -> int:
-    """Measure the chosen names and print the table; returns the exit code."""
-    args = parse_arguments()
-    if args.same_bits:
-        return 0 if same_bits(args) else 1
-    probe = run_probe(args.budget)
+def measure_names(names: list[str], args: argparse.Namespace) -> list[dict[str, Any]]:
+    """Measure what stands beside peers or alone, with one row each."""
     header = ["ours", *args.peers, "ratio", "of limit"]
     print(f"{'median ms':<26}" + "".join(f"{column:>14}" for column in header), flush=True)
     special = {
@@ -570,11 +512,24 @@ def main() -> int:
         "startup": measure_startup,
     }
     results = []
-    for name in args.names:
+    for name in names:
         entries = special[name](args) if name in special else measure_network(name, args)
         for entry in entries:
             print_row(entry, args.peers)
         results += entries
+    return results
+
+
+def main() -> int:
+    """Measure the chosen names and print the table; returns the exit code."""
+    args = parse_arguments()
+    if args.same_bits:
+        return 0 if same_bits(args) else 1
+    probe = run_probe(args.budget)
+    names = [name for name in args.names if name not in transforms.NAMES]
+    results = measure_names(names, args) if names else []
+    if chosen := [name for name in args.names if name in transforms.NAMES]:
+        results += measure_transforms.measure(chosen, args)
     if "error" in probe:
         print(f"    limit of the machine: {probe['error']}")
     if args.json:

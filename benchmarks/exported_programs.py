@@ -7,7 +7,7 @@ move it with its inputs through a folder, so that memory and bits are measured i
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,9 +46,9 @@ def load(folder: Path) -> tuple[Program, dict[str, np.ndarray]]:
     return Program((folder / "model.onnx").read_bytes(), facts["loss"], facts["rule"]), inputs
 
 
-def optimizer(rule: dict[str, Any]) -> popart.Optimizer:
-    """The rule as PopART's optimizer."""
-    values = {"defaultLearningRate": (rule["lr"], True)}
+def optimizer(rule: dict[str, Any], further: Mapping[str, Any]) -> popart.Optimizer:
+    """The rule as PopART's optimizer, with further values by name."""
+    values = {"defaultLearningRate": (rule["lr"], True), **further}
     if rule["kind"] == "sgd":
         return popart.SGD(values | {"defaultMomentum": (rule["momentum"], True)})
     constants = {"defaultBeta1": (0.9, True), "defaultBeta2": (0.999, True), "defaultEps": (1e-8, True)}
@@ -67,6 +67,7 @@ def training_session(
     batches: int = 1,
     micro_batches: int = 1,
     replicas: int = 1,
+    optimizer_values: Mapping[str, Any] | None = None,
     adapt: Callable[[popart.SessionOptions], None] = leave,
 ) -> popart.TrainingSession:
     """A prepared session; the caller sends the weights. Without `load` it is compiled only.
@@ -76,8 +77,9 @@ def training_session(
         prepare: Whether it is compiled; else the caller does.
         load: Whether it takes memory on the device.
         batches: Weight updates of one run.
-        micro_batches: Of one update.
-        replicas: That take part in each update; gradients are means over them.
+        micro_batches: Of one update; gradients are means over them and over replicas.
+        replicas: That take part in each update.
+        optimizer_values: Of the optimizer, besides those of the program's rule.
         adapt: Sets further options.
     """
     assert program.rule
@@ -86,15 +88,13 @@ def training_session(
     options.accumulationFactor = micro_batches
     options.enableReplicatedGraphs = replicas > 1
     options.replicatedGraphCount = replicas
-    options.accumulationAndReplicationReductionType = (
-        popart.ReductionType.Mean if replicas > 1 else popart.ReductionType.Sum
-    )
+    options.accumulationAndReplicationReductionType = popart.ReductionType.Mean
     adapt(options)
     session = popart.TrainingSession(
         program.model,
         popart.DataFlow(batches, [program.loss]),
         program.loss,
-        optimizer(program.rule),
+        optimizer(program.rule, optimizer_values or {}),
         popart.DeviceManager().createCpuDevice(),
         userOptions=options,
     )

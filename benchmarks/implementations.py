@@ -13,7 +13,6 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import asdict
-from typing import Any
 
 import exported_programs as programs
 import networks
@@ -35,10 +34,6 @@ class Runner(ABC):
     @abstractmethod
     def call(self) -> np.ndarray:
         """Execute once; returns the output, or the loss before the update."""
-
-    def facts(self) -> dict[str, Any]:
-        """What is known before anything runs, for the results."""
-        return {}
 
     def check(self, training: bool) -> np.ndarray:
         """The output of one call, or the losses of the first `CHECKED_STEPS` steps."""
@@ -308,17 +303,14 @@ def make(implementation: str, name: str) -> Runner:
     """A network for one implementation, not opened yet."""
     if name not in networks.BENCHMARKS:
         import loops
-        import replicas
 
-        import transforms
-
-        return (loops.RUNNERS | replicas.RUNNERS | transforms.RUNNERS)[name](implementation)
+        return loops.RUNNERS[name](implementation)
     benchmark = networks.BENCHMARKS[name]
     return (TRAINING if benchmark.training else INFERENCE)[implementation](name, benchmark)
 
 
 def trains(name: str) -> bool:
-    """Whether losses are compared; programs of `loops`, `replicas` and `transforms` all train."""
+    """Whether losses are compared; programs of `loops` all train."""
     return name not in networks.BENCHMARKS or networks.BENCHMARKS[name].training
 
 

@@ -1,13 +1,8 @@
-"""Programs with loops beside the same work without them; both are ours, so these names need no peer.
+"""A program with a loop beside the same work without it; both are ours, so that it needs no peer.
 
 ``gpt_repeat_train_b8``: the character model of ``gpt_train_b8`` in popxl, trained by SGD. ``ours`` runs one block six
 times with `popxl.ops.repeat`: its weights are slices of stacked variables, and automatic differentiation goes through
 the loop. ``unrolled`` has six blocks with variables of their own.
-
-``accumulation4``: ``mlp_train_b80`` with one update for four micro-batches; ``four_steps`` makes the update in each.
-``accumulation4_resnet18`` and ``accumulation4_bert_tiny`` are the same of ``resnet18_train_b8`` and
-``bert_tiny_train_b8``. ``pipeline2_mlp`` and ``pipeline2_gpt``: such an update as a pipeline of two stages;
-``one_stage`` is the same update without it.
 
 `inline_compile_us` measures what compiling a graph costs that is called many times.
 """
@@ -16,21 +11,14 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
 
-import exported_programs as programs
 import implementations
-import networks
 import numpy as np
-import popart
 import popxl
 import popxl.ops as ops
 from popxl.transforms import autodiff
 
-import transforms
-
-SEED, RATE, MICRO_BATCHES = 7, 0.05, 4
+SEED, RATE = 7, 0.05
 
 
 @dataclass(frozen=True)
@@ -178,72 +166,7 @@ class GptTraining(implementations.Runner):
         return self.session.run(self.values)[self.loss]
 
 
-class Accumulation(implementations.Runner):
-    """Four micro-batches with one update, or four steps."""
-
-    def __init__(self, implementation: str, name: str = "mlp_train_b80") -> None:
-        self.accumulates = implementation == "ours"
-        self._program, self._inputs = implementations.training_program(networks.BENCHMARKS[name])
-
-    def open(self) -> None:
-        """Construct the session."""
-        self.session = programs.training_session(
-            self._program,
-            batches=1 if self.accumulates else MICRO_BATCHES,
-            micro_batches=MICRO_BATCHES if self.accumulates else 1,
-        )
-        self.feed()
-
-    def feed(self) -> None:
-        """Send the weights; set up what is read and returned."""
-        self.session.weightsFromHost()
-        anchors = self.session.initAnchorArrays()
-        self.losses = anchors[self._program.loss]
-        inputs = {name: np.repeat(value[None], MICRO_BATCHES, 0) for name, value in self._inputs.items()}
-        self._stepio = popart.PyStepIO(inputs, anchors)
-
-    def call(self) -> np.ndarray:
-        """Run four micro-batches."""
-        self.session.run(self._stepio)
-        return self.losses
-
-    def check(self, training: bool) -> np.ndarray:
-        """The loss of the first micro-batch: later ones see other weights."""
-        return np.array(self.call()).reshape(-1)[:1]
-
-
-def pipeline(options: popart.SessionOptions) -> None:
-    """Two stages of equal cost."""
-    options.enablePipelining = True
-    options.virtualGraphMode = popart.VirtualGraphMode.Auto
-    options.virtualGraphSplitRatios = [0.5, 0.5]
-
-
-class Pipeline(Accumulation):
-    """One update of four micro-batches, with or without a pipeline."""
-
-    def __init__(self, implementation: str, name: str) -> None:
-        super().__init__("ours", name)
-        self._adapt = pipeline if implementation == "ours" else programs.leave
-
-    def open(self) -> None:
-        """Construct the session."""
-        self.session = programs.training_session(self._program, micro_batches=MICRO_BATCHES, adapt=self._adapt)
-        self.feed()
-
-    def facts(self) -> dict[str, Any]:
-        """Planned bytes of activations, and of all that is on the device."""
-        return transforms.planned_bytes(self.session)
-
-
-RUNNERS = {
-    "gpt_repeat_train_b8": GptTraining,
-    "pipeline2_mlp": partial(Pipeline, name="mlp_train_b80"),
-    "pipeline2_gpt": partial(Pipeline, name="gpt_train_b8"),
-    "accumulation4": Accumulation,
-    "accumulation4_resnet18": partial(Accumulation, name="resnet18_train_b8"),
-    "accumulation4_bert_tiny": partial(Accumulation, name="bert_tiny_train_b8"),
-}
+RUNNERS = {"gpt_repeat_train_b8": GptTraining}
 
 
 def inline_compile_us(calls: int) -> float:

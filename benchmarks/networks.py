@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import nn
@@ -224,6 +225,7 @@ def convolutions(*layers: tuple[int, int, int, int, int]) -> Callable[[], nn.Mod
 
 
 _MOMENTUM = Optimizer("sgd", 0.01, momentum=0.9)
+_ADAMW = Optimizer("adamw", 1e-3, weight_decay=0.01)
 # Classes of convolutions as the usual networks have them: input channels, input size, layers.
 _CONVOLUTIONS = {
     "stem7x7": (3, 224, [(3, 64, 7, 2, 1)]),
@@ -251,7 +253,10 @@ BENCHMARKS = {
     "mlp_train_b80": Benchmark(Mlp, floats(80, 784), 10, Optimizer("sgd", 0.05)),
     "lenet_train_b32": Benchmark(LeNet, floats(32, 1, 28, 28), 10, _MOMENTUM),
     "resnet18_train_b8": Benchmark(torchvision_network("resnet18"), floats(8, 3, 224, 224), 1000, _MOMENTUM),
-    "gpt_train_b8": Benchmark(gpt, tokens(8, 256, 65), 65, Optimizer("adamw", 1e-3, weight_decay=0.01)),
+    "gpt_train_b8": Benchmark(gpt, tokens(8, 256, 65), 65, _ADAMW),
+    "layers20_train_b2": Benchmark(
+        partial(gpt, layers=20, width=512, heads=8, context=128), tokens(2, 128, 65), 65, _ADAMW
+    ),
     "bert_tiny_train_b8": Benchmark(bert_tiny, tokens(8, 128, 30522), 30522, Optimizer("adam", 1e-3)),
     "call_overhead": Benchmark(AddOne, floats(1)),
 }

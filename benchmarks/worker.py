@@ -1,9 +1,9 @@
 """One implementation in a process of its own, driven by bench.py over stdin and stdout with one JSON line per turn.
 
-``worker.py IMPLEMENTATION NAME`` builds, answers ``{"build_s", "result", "facts"}`` and then, for each request
-``{"seconds": S}``, runs for about S seconds and answers ``{"times_ms"}``. The other tasks (`TASKS`) answer once and
-end. A failure is answered as ``{"error"}``. Libraries that print do so to stderr, because stdout belongs to the
-protocol.
+``worker.py IMPLEMENTATION NAME`` builds, answers ``{"build_s", "result"}`` and then, for each request
+``{"seconds": S}``, runs for about S seconds and answers ``{"times_ms"}``. ``worker.py transform ROW NETWORK FOLDER``
+does so for both forms of a row of `transforms`, in one process. The other tasks (`TASKS`) answer once and end. A
+failure is answered as ``{"error"}``. Libraries that print do so to stderr, because stdout belongs to the protocol.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 THREADS = 2
+PAUSE_S = 0.05
 
 
 def answer(stream: TextIO, message: dict[str, Any]) -> None:
@@ -91,16 +92,23 @@ def load_time(name: str, repetitions: str) -> dict[str, Any]:
     return times
 
 
-def export(name: str, folder: str) -> dict[str, Any]:
-    """Write one of our programs and its inputs as files."""
+def export(name: str, folder: str, share: str = "1") -> dict[str, Any]:
+    """Write one of our programs, for a batch divided by `share`, and the inputs of the whole batch as files."""
+    from dataclasses import replace
+
     import exported_programs as programs
     import implementations
 
-    benchmark = implementations.networks.BENCHMARKS[name]
+    networks = implementations.networks
+    benchmark = networks.BENCHMARKS[name]
     if benchmark.training:
         program, inputs = implementations.training_program(benchmark)
+        if int(share) > 1:
+            rows = len(inputs["input"]) // int(share)
+            part = replace(benchmark, inputs=lambda: benchmark.inputs()[:rows])
+            program, _ = implementations.training_program(part)
     else:
-        network, values, _ = implementations.networks.instantiate(benchmark)
+        network, values, _ = networks.instantiate(benchmark)
         program = programs.Program(implementations.export(network, values, training=False))
         inputs = {"input": values.numpy()}
     programs.save(program, inputs, Path(folder))
@@ -114,35 +122,26 @@ def resident() -> dict[str, int]:
     return {key: int(match.group(1)) << 10 for key, match in found.items() if match}
 
 
-def memory(folder: str, warm_up: str) -> dict[str, Any]:
-    """Bytes that the session reports, and growth of the process from before its construction to after two runs.
+def growth(start: Callable[[], Any], warm_up: str) -> dict[str, Any]:
+    """Bytes that a session reports, and growth of the process from before its construction to after two runs.
 
-    The program in `warm_up` runs first, so that the thread pool is in memory. What it and the imports freed goes back
-    to the system before the measurement, which would else miss what the session takes from it. Pages of files, here
-    the code of the library, which all processes share, are not counted.
+    `start` makes the session, and what it reads and returns, and runs it twice. The program in `warm_up` runs first, so
+    that the thread pool is in memory. What it and the imports freed goes back to the system before the measurement,
+    which would else miss what the session takes from it. Pages of files, here the code of the library, which all
+    processes share, are not counted.
     """
     import ctypes
 
     import exported_programs as programs
-    import popart
 
-    def run(program: programs.Program, anchors_of: dict[str, Any]) -> tuple[Any, ...]:
-        session = programs.open_session(program)
-        anchors = session.initAnchorArrays()
-        stepio = popart.PyStepIO(anchors_of, anchors)
-        for _ in range(2):
-            session.run(stepio)
-        return session, anchors, stepio
-
-    run(*programs.load(Path(warm_up)))
-    program, inputs = programs.load(Path(folder))
+    run_twice(*programs.load(Path(warm_up)))
     ctypes.CDLL(None).malloc_trim(0)
     Path("/proc/self/clear_refs").write_text("5")  # VmHWM starts anew
     before = resident()
-    session, *_ = run(program, inputs)
+    started = start()
     after = resident()
     reported = {}
-    for line in session.getSummaryReport().splitlines():
+    for line in started[0].getSummaryReport().splitlines():
         if line.endswith(" bytes"):
             key, _, value = line.strip().rpartition(": ")
             reported[key] = int(value.split()[0])
@@ -152,6 +151,45 @@ def memory(folder: str, warm_up: str) -> dict[str, Any]:
         "growth": after["VmRSS"] - before["VmRSS"] - code,
         "peak": after["VmHWM"] - before["VmRSS"] - code,
     }
+
+
+def run_twice(program: Any, data: dict[str, Any]) -> tuple[Any, ...]:
+    """A session that has run twice, and what it reads and returns."""
+    import exported_programs as programs
+    import popart
+
+    session = programs.open_session(program)
+    anchors = session.initAnchorArrays()
+    stepio = popart.PyStepIO(data, anchors)
+    for _ in range(2):
+        session.run(stepio)
+    return session, anchors, stepio
+
+
+def memory(folder: str, warm_up: str) -> dict[str, Any]:
+    """Bytes that the session of an exported program reports, and what the process grew by."""
+    import exported_programs as programs
+
+    program, inputs = programs.load(Path(folder))
+    return growth(lambda: run_twice(program, inputs), warm_up)
+
+
+def transform_memory(row: str, side: str, network: str, folder: str, warm_up: str, limit: str) -> dict[str, Any]:
+    """The same of one form of a row of `transforms`; `side`: ``ours`` or ``plain``."""
+    import training_forms
+
+    import transforms
+
+    form = getattr(transforms.BY_NAME[row], side)
+    program, data = form.load(Path(folder), network)
+
+    def start() -> tuple[Any, ...]:
+        training = training_forms.Training(form, program, data, int(limit))
+        for _ in range(2):
+            training.call()
+        return training.session, training
+
+    return growth(start, warm_up)
 
 
 def inline_compile_time(calls: str, repetitions: str) -> dict[str, Any]:
@@ -237,10 +275,23 @@ def serve(implementation: str, name: str, stream: TextIO) -> None:
     start = time.perf_counter()
     runner = implementations.build(implementation, name)
     result = runner.check(implementations.trains(name))
-    built = {"build_s": time.perf_counter() - start, "result": result.reshape(-1).tolist()}
-    answer(stream, built | {"facts": runner.facts()})
+    answer(stream, {"build_s": time.perf_counter() - start, "result": result.reshape(-1).tolist()})
     for line in sys.stdin:
         answer(stream, {"times_ms": measure(runner.call, json.loads(line)["seconds"])})
+
+
+def serve_transform(row: str, network: str, folder: str, stream: TextIO) -> None:
+    """Both forms of a row: what they plan, how far their losses differ, then the times of turns of both."""
+    import transforms
+
+    pair = transforms.Pair(transforms.BY_NAME[row], network, Path(folder))
+    answer(stream, pair.facts())
+    for line in sys.stdin:
+        times = {}
+        for side, training in pair.sides.items():
+            time.sleep(PAUSE_S)  # threads of the other form stop spinning
+            times[side] = measure(training.call, json.loads(line)["seconds"])
+        answer(stream, times)
 
 
 TASKS: dict[str, Callable[..., dict[str, Any]]] = {
@@ -252,6 +303,7 @@ TASKS: dict[str, Callable[..., dict[str, Any]]] = {
     "same_bits": same_bits,
     "startup": startup,
     "thread_use": thread_use,
+    "transform_memory": transform_memory,
     "work": work,
 }
 
@@ -265,6 +317,8 @@ def main() -> None:
     try:
         if task in TASKS:
             answer(stream, TASKS[task](*arguments))
+        elif task == "transform":
+            serve_transform(*arguments, stream)
         else:
             serve(task, arguments[0], stream)
     except Exception as error:

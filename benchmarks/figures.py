@@ -1,0 +1,51 @@
+"""Figures of what was measured: times, differences of results, memory."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+from typing import Any
+
+from processes import WorkerFailed
+
+
+def figures(times_ms: list[float]) -> dict[str, Any]:
+    """Median and best of a list of times."""
+    return {"median_ms": statistics.median(times_ms), "best_ms": min(times_ms), "calls": len(times_ms)}
+
+
+def largest_difference(result: list[float], expected: list[float]) -> float:
+    """Largest difference, relative to the largest expected magnitude; infinite when sizes differ or a value is NaN."""
+    if len(result) != len(expected):
+        return float("inf")
+    scale = max(map(abs, expected)) or 1.0
+    worst = max(abs(a - b) for a, b in zip(result, expected, strict=True)) / scale
+    return worst if all(a == a for a in result) else float("inf")
+
+
+def attempt(work: Callable[..., dict[str, Any]], *arguments: Any) -> dict[str, Any]:
+    """The result of `work`, or the text of its failure."""
+    try:
+        return work(*arguments)
+    except WorkerFailed as error:
+        return {"error": str(error)}
+
+
+def with_ratio(entry: dict[str, Any]) -> dict[str, Any]:
+    """The entry with the ratio of the best peer's median to ours."""
+    medians = [peer["median_ms"] for peer in entry["peers"].values() if "median_ms" in peer]
+    ours = entry["ours"].get("median_ms")
+    return {**entry, "ratio_to_best_peer": min(medians) / ours if medians and ours else None, "share_of_limit": None}
+
+
+def memory_figures(answer: dict[str, Any]) -> dict[str, Any]:
+    """What a session predicts beside what the process grew by, from the worker's answer."""
+    reported = answer["reported"]
+    return {
+        "predicted_peak_bytes": reported["predicted peak"],
+        "measured_growth_bytes": answer["growth"],
+        "measured_peak_bytes": answer["peak"],
+        "predicted_by_measured": reported["predicted peak"] / answer["peak"],
+        "arena_to_largest_live_set": reported["activations"] / max(1, reported["largest live set"]),
+        "reported": reported,
+    }

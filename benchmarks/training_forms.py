@@ -1,0 +1,146 @@
+"""Forms of training: how the same updates of a network can be run, and sessions that run them, without PyTorch.
+
+A `Form` says how many batches, micro-batches and replicas a run has, which options differ from their defaults and what
+is done with the model; `transforms` lists those that are measured. All forms of a network get the samples of its
+benchmark: cut where a model has a share of the batch only, repeated where a run takes more of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import exported_programs as programs
+import numpy as np
+import popart
+
+Arrays = dict[str, np.ndarray]
+Edit = Callable[[programs.Program, Arrays], tuple[programs.Program, Arrays]]
+
+
+@dataclass(frozen=True)
+class Form:
+    """One way to train.
+
+    Attributes:
+        name: For people, and unique among the forms that others stand beside.
+        batches: Updates of one run.
+        micro_batches: Of one update, on each replica.
+        replicas: That take part in each update.
+        share: The model's batch is that of the benchmark divided by this.
+        threads: Of all replicas together; 0: as many as there are cores.
+        options: Session options that differ from their defaults, by name.
+        optimizer: Further values of the optimizer, by name.
+        edits: What is done with the model and its inputs, one after the other.
+        spared_activations: A limit of memory lacks this share of what the plain form plans for activations …
+        spared: … and this share of all that it plans.
+    """
+
+    name: str
+    batches: int = 1
+    micro_batches: int = 1
+    replicas: int = 1
+    share: int = 1
+    threads: int = 0
+    options: Mapping[str, Any] = field(default_factory=dict)
+    optimizer: Mapping[str, Any] = field(default_factory=dict)
+    edits: tuple[Edit, ...] = ()
+    spared_activations: float = 0
+    spared: float = 0
+
+    def limit(self, plain: Mapping[str, int]) -> int:
+        """Bytes of the memory limit, from what the plain form plans; 0: none."""
+        if not self.spared and not self.spared_activations:
+            return 0
+        total = plain["planned_total_bytes"]
+        return int(total - self.spared * total - self.spared_activations * plain["planned_activations_bytes"])
+
+    def open(self, program: programs.Program, limit: int = 0) -> popart.TrainingSession:
+        """A session, with its weights on the device."""
+        engine = {"num_threads": str(self.threads)} if self.threads else {}
+        if limit:
+            engine["max_memory"] = str(limit)
+
+        def adapt(options: popart.SessionOptions) -> None:
+            for name, value in self.options.items():
+                setattr(options, name, value)
+            options.engineOptions = engine
+
+        counts = {"batches": self.batches, "micro_batches": self.micro_batches, "replicas": self.replicas}
+        session = programs.training_session(program, **counts, adapt=adapt, optimizer_values=self.optimizer)
+        session.weightsFromHost()
+        return session
+
+    def load(self, folder: Path, network: str) -> tuple[programs.Program, Arrays]:
+        """The program of this form and the data of one run, from the folder of exported networks."""
+        return self.edited(*programs.load(folder / f"{network}_{self.share}"))
+
+    def edited(self, program: programs.Program, inputs: Arrays) -> tuple[programs.Program, Arrays]:
+        """The program and the data of one run; `inputs`: all samples of the benchmark."""
+        for edit in self.edits:
+            program, inputs = edit(program, inputs)
+        parts = self.batches * self.micro_batches * self.replicas
+        return program, {name: self._data(value, parts) for name, value in inputs.items()}
+
+    def _data(self, samples: np.ndarray, parts: int) -> np.ndarray:
+        if parts == 1:
+            return samples
+        repeated = np.concatenate([samples] * (parts // self.share))
+        return np.ascontiguousarray(repeated.reshape(parts, -1, *samples.shape[1:]))
+
+
+class Training:
+    """A form that is ready to run."""
+
+    def __init__(self, form: Form, program: programs.Program, data: Arrays, limit: int = 0) -> None:
+        self.batches = form.batches
+        self.session = form.open(program, limit)
+        anchors = self.session.initAnchorArrays()
+        self._losses = anchors[program.loss]
+        self._stepio = popart.PyStepIO(data, anchors)
+
+    def call(self) -> None:
+        """Run once."""
+        self.session.run(self._stepio)
+
+    def losses(self, updates: int) -> np.ndarray:
+        """The loss of each of the next updates, float64, a mean over micro-batches and replicas."""
+        found: list[float] = []
+        while len(found) < updates:
+            self.call()
+            found += list(self._losses.astype(np.float64).reshape(self.batches, -1).mean(1))
+        return np.array(found[:updates])
+
+
+def planned_bytes(session: popart.TrainingSession) -> dict[str, int]:
+    """What a session plans to hold: activations, and all that is on the device."""
+    report = session.getSummaryReport()
+    found = {what: re.search(rf"{what}: (\d+) bytes", report) for what in ("activations", "total")}
+    return {f"planned_{what}_bytes": int(match[1]) for what, match in found.items() if match}
+
+
+def in_halves(program: programs.Program, inputs: Arrays) -> tuple[programs.Program, Arrays]:
+    """The model, its weights and its floating inputs in FLOAT16."""
+    transformer = popart.GraphTransformer(program.model)
+    transformer.convertFloatsToHalfs()
+    halves = {name: v.astype(np.float16) if v.dtype == np.float32 else v for name, v in inputs.items()}
+    return replace(program, model=transformer.getModelProto()), halves
+
+
+def products_in_parts(program: programs.Program, inputs: Arrays) -> tuple[programs.Program, Arrays]:
+    """The products of the largest weight of the model run in parts, by output channels."""
+    import onnx
+
+    graph = onnx.load_from_string(program.model).graph
+    weights = {t.name: list(t.dims) for t in graph.initializer if len(t.dims) == 2}
+    products = [n for n in graph.node if n.op_type == "MatMul" and n.input[1] in weights]
+    largest = max((weights[n.input[1]] for n in products), key=np.prod)
+    factor = next(f for f in (4, 3, 2, *range(5, largest[1] + 1)) if largest[1] % f == 0)
+    marked = [n.output[0] for n in products if weights[n.input[1]] == largest]
+    builder = popart.Builder(program.model)
+    for output in marked:
+        builder.setSerializeMatMul({output}, "output_channels", factor, True)
+    return replace(program, model=builder.getModelProto()), inputs
