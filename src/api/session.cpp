@@ -80,7 +80,8 @@ void Session::Impl::compile() {
       compiling.maxMemoryBytes = std::max<int64_t>(1, compiling.maxMemoryBytes - deviceBytes());
     forward->compile(compiling);
   }
-  logging::session::info("session '{}': {} bytes predicted peak with the host's copies", name, predictedPeakBytes());
+  if (logging::shouldLog(logging::Module::session, logging::Level::Info))  // the size of the model is counted for it
+    logging::session::info("session '{}': {} bytes predicted peak with the host's copies", name, predictedPeakBytes());
 }
 
 bool Session::Impl::fits(const session::CompileOptions &compiling) const {

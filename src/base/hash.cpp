@@ -14,20 +14,40 @@
 
 namespace popart {
 
-uint64_t hashOfBytes(const void *data, size_t bytes) { return XXH3_64bits(data, bytes); }
+namespace {
 
-uint64_t copyAndHash(void *to, const void *from, size_t bytes) {
-  constexpr size_t kBlock = size_t{256} << 10;  // stays in the cache between copying and hashing
+// The same hash as of all bytes at once. `next(at, size)` gives the bytes from `at` on.
+template <class Next>
+uint64_t hashByBlocks(size_t bytes, size_t block, const Next &next) {
   const std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t *)> state(XXH3_createState(), XXH3_freeState);
   if (!state) throw std::bad_alloc();
   XXH3_64bits_reset(state.get());
-  for (size_t at = 0; at < bytes; at += kBlock) {
-    const size_t size = std::min(kBlock, bytes - at);
-    char *const block = static_cast<char *>(to) + at;
-    std::memcpy(block, static_cast<const char *>(from) + at, size);
-    XXH3_64bits_update(state.get(), block, size);
+  for (size_t at = 0; at < bytes; at += block) {
+    const size_t size = std::min(block, bytes - at);
+    XXH3_64bits_update(state.get(), next(at, size), size);
   }
   return XXH3_64bits_digest(state.get());
+}
+
+}  // namespace
+
+uint64_t hashOfBytes(const void *data, size_t bytes) {
+  constexpr size_t kBlock = 4 << 10, kAhead = 8 << 10, kLine = 64;
+  if (bytes < (size_t{256} << 10)) return XXH3_64bits(data, bytes);
+  // The prefetcher of a CPU begins anew at each page, and the library asks for less than a page ahead.
+  return hashByBlocks(bytes, kBlock, [&](size_t at, size_t) {
+    const char *const first = static_cast<const char *>(data) + at;
+    const char *const end = static_cast<const char *>(data) + std::min(bytes, at + kAhead + kBlock);
+    for (const char *line = first + kAhead; line < end; line += kLine) __builtin_prefetch(line);
+    return first;
+  });
+}
+
+uint64_t copyAndHash(void *to, const void *from, size_t bytes) {
+  constexpr size_t kBlock = size_t{256} << 10;  // stays in the cache between copying and hashing
+  return hashByBlocks(bytes, kBlock, [&](size_t at, size_t size) {
+    return std::memcpy(static_cast<char *>(to) + at, static_cast<const char *>(from) + at, size);
+  });
 }
 
 std::string fingerprintOf(std::string_view text) {

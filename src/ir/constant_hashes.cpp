@@ -1,26 +1,26 @@
 #include "ir/constant_hashes.hpp"
 
 #include "base/threads/for_each_sized.hpp"
+#include "ir/text.hpp"
 
 namespace popart {
 
-const KnownHashes &ConstantHashes::of(const Ir &ir, int threads) {
-  constexpr int64_t kLarge = int64_t{64} << 10;
-  std::vector<const TensorData *> constants;
+std::vector<uint64_t> ConstantHashes::of(const std::vector<TensorData> &constants, int threads,
+                                         const std::function<void()> &beside) {
+  const auto keyOf = [](const TensorData &data) { return std::pair(data.data(), data.nbytes()); };
+  std::vector<TensorData> unread;
   std::vector<int64_t> bytes;
-  for (const Graph *graph : ir.getAllGraphs())
-    for (const Tensor *t : graph->tensorsOfType(TensorType::Const)) {
-      const TensorData &data = t->tensorData();
-      if (data.nbytes() < kLarge || known_.contains({data.data(), data.nbytes()})) continue;
-      constants.push_back(&data), bytes.push_back(data.nbytes());
-    }
-  std::vector<uint64_t> hashes(constants.size());
-  forEachSized(bytes, threads, [&](size_t i) { hashes[i] = contentHash(*constants[i]); });
-  for (size_t i = 0; i < constants.size(); ++i) {
-    known_[{constants[i]->data(), constants[i]->nbytes()}] = hashes[i];
-    held_.push_back(*constants[i]);
+  std::vector<uint64_t *> hashes;
+  for (const TensorData &constant : constants) {
+    const auto [entry, isNew] = known_.try_emplace(keyOf(constant));
+    if (!isNew) continue;
+    unread.push_back(constant), bytes.push_back(constant.nbytes()), hashes.push_back(&entry->second);
   }
-  return known_;
+  forEachSizedBeside(beside, bytes, threads, [&](size_t i) { *hashes[i] = contentHash(unread[i]); });
+  held_.insert(held_.end(), unread.begin(), unread.end());
+  std::vector<uint64_t> all;
+  for (const TensorData &constant : constants) all.push_back(known_.at(keyOf(constant)));
+  return all;
 }
 
 }  // namespace popart

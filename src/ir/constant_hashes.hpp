@@ -1,11 +1,11 @@
 // Content hashes of the constants of one session, for the keys of its programs: making a key reads all weights
 // otherwise.
 #pragma once
+#include <functional>
+#include <map>
 #include <vector>
 
-#include <popart/ir.hpp>
-
-#include "ir/text.hpp"
+#include <popart/tensordata.hpp>
 
 namespace popart {
 
@@ -14,11 +14,12 @@ namespace popart {
 // new one for each key.
 class ConstantHashes {
  public:
-  // Hashes of the constants of 64 KiB and more, by first byte and size; new ones are read by as many threads as pay.
-  const KnownHashes &of(const Ir &ir, int threads);
+  // Hashes of these values, in their order; new ones are read by as many threads as pay, with `beside` as one more
+  // task.
+  std::vector<uint64_t> of(const std::vector<TensorData> &constants, int threads, const std::function<void()> &beside);
 
  private:
-  KnownHashes known_;
+  std::map<std::pair<const void *, int64_t>, uint64_t> known_;  // by first byte and size
   std::vector<TensorData> held_;
 };
 

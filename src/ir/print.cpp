@@ -15,8 +15,8 @@ class Printer {
  public:
   // `table`: receives the values that are shown by hash; null: nobody wants them.
   Printer(const Graph &graph, PrintData data, ValueTable *table = nullptr, bool variables = true,
-          const KnownHashes *known = nullptr)
-      : graph_(graph), data_(data), table_(table), variables_(variables), known_(known) {}
+          const ValueNumbers *numbers = nullptr)
+      : graph_(graph), data_(data), table_(table), variables_(variables), numbers_(numbers) {}
 
   std::string run() {
     text_ = (graph_.isMain() ? "main" : "graph " + nameText('@', graph_.id)) + " {\n";
@@ -67,7 +67,7 @@ class Printer {
   }
 
   std::string values(const TensorData &data) {
-    std::string text = valuesText(data, data_, known_);
+    std::string text = valuesText(data, data_, numbers_);
     if (table_ && text.starts_with(kByHash))
       table_->emplace(std::stoull(text.substr(kByHash.size()), nullptr, 16), data);
     return text;
@@ -112,7 +112,7 @@ class Printer {
   const PrintData data_;
   ValueTable *const table_;
   const bool variables_;
-  const KnownHashes *const known_;
+  const ValueNumbers *const numbers_;
   std::string text_;
   std::map<OpIndex, int> labels_;
 };
@@ -127,10 +127,10 @@ std::string print(const Ir &ir, PrintData data) {
   return text;
 }
 
-std::string printWithTable(const Ir &ir, ValueTable &table, bool variables, const KnownHashes *known) {
+std::string printWithTable(const Ir &ir, ValueTable &table, bool variables, const ValueNumbers *numbers) {
   std::string text;
   for (const Graph *g : ir.getAllGraphs())
-    text += (text.empty() ? "" : "\n") + Printer(*g, PrintData::Summary, &table, variables, known).run();
+    text += (text.empty() ? "" : "\n") + Printer(*g, PrintData::Summary, &table, variables, numbers).run();
   return text;
 }
 

@@ -156,14 +156,14 @@ std::string infoText(const TensorInfo &info) {
 
 uint64_t contentHash(const TensorData &data) { return hashOfBytes(data.data(), static_cast<size_t>(data.nbytes())); }
 
-std::string valuesText(const TensorData &data, PrintData print, const KnownHashes *known) {
+std::string valuesText(const TensorData &data, PrintData print, const ValueNumbers *numbers) {
   const int64_t count = data.info().nelms();
   if (count == 0) return "[]";
   const bool text = hasElementText(data.info().dataType());
   if (text && allEqual(data)) return elementText(data, 0);
   if (print == PrintData::Summary && count > kSummaryLimit) {
-    const auto found = known ? known->find({data.data(), data.nbytes()}) : KnownHashes::const_iterator();
-    return "hash " + hexNumber(known && found != known->end() ? found->second : contentHash(data), 16);
+    const auto found = numbers ? numbers->find({data.data(), data.nbytes()}) : ValueNumbers::const_iterator();
+    return "hash " + hexNumber(numbers && found != numbers->end() ? found->second : contentHash(data), 16);
   }
   if (!text || count > kListLimit) return "hex \"" + hexBytes(data) + "\"";
   std::string list = "[";

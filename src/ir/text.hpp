@@ -28,8 +28,8 @@
 
 namespace popart {
 
-// Content hashes that were computed before, by first byte and size.
-using KnownHashes = std::map<std::pair<const void *, int64_t>, uint64_t>;
+// Numbers that stand for values in place of their hashes, by first byte and size: a text does not read those then.
+using ValueNumbers = std::map<std::pair<const void *, int64_t>, uint64_t>;
 
 // '%' or '@' followed by the name, quoted when it has unusual characters.
 std::string nameText(char sigil, std::string_view name);
@@ -45,7 +45,7 @@ bool isPlainWord(std::string_view word);
 
 // "float32[2, 3]", with " of [4, 3]" when the info has a meta shape.
 std::string infoText(const TensorInfo &info);
-std::string valuesText(const TensorData &data, PrintData print, const KnownHashes *known = nullptr);
+std::string valuesText(const TensorData &data, PrintData print, const ValueNumbers *numbers = nullptr);
 // "a = 1, b = f[0.5]"; empty for an empty list.
 std::string attributesText(const Attributes &attributes, PrintData print);
 std::string attributeText(const AttributeValue &value, PrintData print);
@@ -57,7 +57,8 @@ uint64_t contentHash(const TensorData &data);
 using ValueTable = std::map<uint64_t, TensorData>;
 // print(ir, PrintData::Summary), with the values that it shows by hash added to `table`. `variables` false: variables
 // are printed without their first values.
-std::string printWithTable(const Ir &ir, ValueTable &table, bool variables = true, const KnownHashes *known = nullptr);
+std::string printWithTable(const Ir &ir, ValueTable &table, bool variables = true,
+                           const ValueNumbers *numbers = nullptr);
 // The bytes of a hash as values of `info`. Throws popart::error when they are not there or do not fit.
 using FindValues = std::function<TensorData(uint64_t hash, const TensorInfo &info)>;
 // Reads such a text. Throws as parseIr, and what `find` throws, with the line.

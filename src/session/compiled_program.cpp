@@ -57,6 +57,16 @@ void checkGroups(const Ir &ir, int replicas) {
     }
 }
 
+// Those whose hashes are worth keeping, in the order of the program.
+std::vector<TensorData> largeConstants(const Ir &ir) {
+  constexpr int64_t kLarge = int64_t{64} << 10;
+  std::vector<TensorData> constants;
+  for (const Graph *graph : ir.getAllGraphs())
+    for (const Tensor *t : graph->tensorsOfType(TensorType::Const))
+      if (t->tensorData().nbytes() >= kLarge) constants.push_back(t->tensorData());
+  return constants;
+}
+
 VariableValues variablesOf(const lower::Program &program) {
   VariableValues values;
   for (const Tensor *variable : program.ir->getMainGraph().tensorsOfType(TensorType::Variable))
@@ -89,15 +99,25 @@ lower::LowerOptions lowerOptions(const CompileOptions &options) {
 
 ProgramDescription describeProgram(const Ir &ir, const CompileOptions &options, ValueTable *held) {
   ProgramDescription d{"", targetOf(options), options.threads};
-  ValueTable values;
+  const std::vector<TensorData> large = largeConstants(ir);
+  ValueNumbers numbers;
+  for (const TensorData &constant : large) numbers.try_emplace({constant.data(), constant.nbytes()}, numbers.size());
+  std::string program;
+  const auto print = [&] {
+    ValueTable values;
+    program = printWithTable(ir, values, false, &numbers);
+  };
+  ConstantHashes fresh;
+  const std::vector<uint64_t> hashes =
+      (options.constants ? *options.constants : fresh).of(large, options.threads, print);
   std::string text = "popart " + core::versionString() + "\n" + d.target + "\n" + toText(d.threads) + " threads\n" +
                      (options.checkFloats ? "floating point checks\n" : "") +
                      (options.roundStochastically ? "stochastic rounding\n" : "") +
                      (options.checkLog2Scales ? "" : "unchecked scales\n");
-  ConstantHashes fresh;
-  const KnownHashes &known = (options.constants ? *options.constants : fresh).of(ir, options.threads);
-  d.key = fingerprintOf(text + printWithTable(ir, values, false, &known));
-  if (held) *held = std::move(values);
+  for (const uint64_t hash : hashes) text += toText(hash) + "\n";
+  d.key = fingerprintOf(text + program);
+  if (held)
+    for (size_t i = 0; i < large.size(); ++i) held->emplace(hashes[i], large[i]);
   return d;
 }
 

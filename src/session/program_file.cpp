@@ -195,7 +195,7 @@ void ProgramFile::checkValues(int threads, const ValueTable &held) {
 
 void ProgramFile::checkValuesBeside(const std::function<void()> &other, int threads, const ValueTable &held) {
   std::vector<std::pair<uint64_t, Value *>> all;
-  std::vector<int64_t> bytes{0};
+  std::vector<int64_t> bytes;
   for (auto &[hash, value] : values_) {
     all.emplace_back(hash, &value);
     bytes.push_back(static_cast<int64_t>(value.bytes));
@@ -203,30 +203,24 @@ void ProgramFile::checkValuesBeside(const std::function<void()> &other, int thre
     const auto same = held.find(hash);
     takeMemory(value, same != held.end() && mayServe(same->second, value.bytes) ? &same->second : nullptr);
   }
-  bytes[0] = *std::ranges::max_element(bytes);  // `other` begins first
   std::atomic<bool> good{true};
+  std::exception_ptr failure;
   areValuesBeingChecked_ = true;
-  forEachSized(bytes, threads, [&](size_t i) {
-    if (i == 0) return other();
-    const auto &[hash, value] = all[i - 1];
-    if (!isIntact(hash, *value)) good = false;
-  });
+  try {
+    forEachSizedBeside(other, bytes, threads, [&](size_t i) {
+      if (!isIntact(all[i].first, *all[i].second)) good = false;
+    });
+  } catch (...) {
+    failure = std::current_exception();  // of `other`, which has perhaps seen a damaged value
+  }
   areValuesBeingChecked_ = false;
   if (!good) damaged("the checksum of a value is wrong");
+  if (failure) std::rethrow_exception(failure);
 }
 
 lower::Program ProgramFile::checkedProgram(int threads, const ValueTable &held, const lower::FirstValues &first) {
   std::optional<lower::Program> read;
-  std::exception_ptr failure;
-  const auto readText = [&] {
-    try {
-      read = program(first);
-    } catch (...) {
-      failure = std::current_exception();
-    }
-  };
-  checkValuesBeside(readText, threads, held);
-  if (failure) std::rethrow_exception(failure);
+  checkValuesBeside([&] { read = program(first); }, threads, held);
   return std::move(*read);
 }
 

@@ -14,5 +14,8 @@ int threadsWorth(int64_t bytes, int threads);
 // as pay for all of them. The largest begin first, so that no thread is left with one of them at the end. `work` must
 // not throw. Throws popart::runtime_error when the system refuses a thread.
 void forEachSized(std::span<const int64_t> bytes, int threads, const std::function<void(size_t)> &work);
+// The same with `beside` as one more task, which begins first and is done when this returns. It may throw.
+void forEachSizedBeside(const std::function<void()> &beside, std::span<const int64_t> bytes, int threads,
+                        const std::function<void(size_t)> &work);
 
 }  // namespace popart

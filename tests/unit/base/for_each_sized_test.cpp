@@ -2,6 +2,7 @@
 #include "base/threads/for_each_sized.hpp"
 
 #include <atomic>
+#include <stdexcept>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -32,6 +33,16 @@ TEST(ForEachSized, SeveralThreadsWorkOnEachValueOnce) {
   std::vector<std::atomic<int>> calls(bytes.size());
   forEachSized(bytes, 4, [&](size_t i) { ++calls[i]; });
   for (const std::atomic<int> &count : calls) EXPECT_EQ(count, 1);
+}
+
+TEST(ForEachSized, WhatRunsBesideBeginsFirstAndMayFail) {
+  std::vector<size_t> order;
+  const std::vector<int64_t> bytes{3, 9000};
+  const auto work = [&](size_t i) { order.push_back(i); };
+  forEachSizedBeside([&] { order.push_back(7); }, bytes, 1, work);
+  EXPECT_EQ(order, (std::vector<size_t>{7, 1, 0}));
+  EXPECT_THROW(forEachSizedBeside([] { throw std::runtime_error("failed"); }, bytes, 4, [](size_t) {}),
+               std::runtime_error);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "api/compile_options.hpp"
+#include "ir/text.hpp"
 #include "session/compiled_program.hpp"
 
 namespace popart::session {
@@ -18,19 +19,31 @@ TensorData ramp(int64_t elements, float start) {
 
 constexpr int64_t kLarge = 1 << 15;
 
-TEST(ConstantHashes, LargeConstantsAreReadOnce) {
-  Ir ir;
+TEST(ConstantHashes, ConstantsAreReadOnceBesideOtherWork) {
   const auto memory = std::make_shared<TensorData>(ramp(kLarge, 1));
-  ir.getMainGraph().addConstant("large", TensorData::share(memory->info(), memory, memory->data()));
-  ir.getMainGraph().addConstant("small", ramp(100, 1));
+  const TensorData first = TensorData::share(memory->info(), memory, memory->data()), other = ramp(kLarge, 2);
   ConstantHashes hashes;
-  const uint64_t before = contentHash(*memory);
-  const std::pair<const void *, int64_t> large{memory->data(), memory->nbytes()};
-  EXPECT_EQ(hashes.of(ir, 2), (KnownHashes{{large, before}}));
+  bool isDone = false;
+  const uint64_t before = contentHash(*memory), others = contentHash(other);
+  const auto beside = [&] { isDone = true; };
+  EXPECT_EQ(hashes.of({first, other, first}, 2, beside), (std::vector<uint64_t>{before, others, before}));
+  EXPECT_TRUE(isDone);
   static_cast<float *>(memory->mutableData())[5] = 0;  // behind its back: nobody reads it again
-  ASSERT_EQ(memory->data(), large.first);
+  ASSERT_EQ(memory->data(), first.data());
   EXPECT_NE(contentHash(*memory), before);
-  EXPECT_EQ(hashes.of(ir, 2).at(large), before);
+  EXPECT_EQ(hashes.of({first}, 2, beside), std::vector<uint64_t>{before});
+}
+
+TEST(ConstantHashes, KeysTellConstantsAndTheirOrderApart) {
+  const auto keyOf = [](float x, float y) {
+    Ir ir;
+    ir.getMainGraph().addConstant("x", ramp(kLarge, x));
+    ir.getMainGraph().addConstant("y", ramp(kLarge, y));
+    return describeProgram(ir, compileOptionsFor(DeviceType::Cpu, 2)).key;
+  };
+  EXPECT_EQ(keyOf(1, 2), keyOf(1, 2));
+  EXPECT_NE(keyOf(1, 2), keyOf(2, 1));
+  EXPECT_NE(keyOf(1, 2), keyOf(1, 1));
 }
 
 TEST(ConstantHashes, WritingAConstantThatWasReadMakesAnotherOne) {

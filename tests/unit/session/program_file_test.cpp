@@ -150,11 +150,12 @@ TEST(ProgramFile, ValuesOfAModelThatLieAtOddAddressesAreNotTaken) {
   EXPECT_EQ(reinterpret_cast<uintptr_t>(read.data()) % 64, 0u);
 }
 
-TEST(ProgramFile, ADescriptionGivesTheConstantsItsKeyWasMadeOf) {
+TEST(ProgramFile, ADescriptionGivesTheLargeConstantsItsKeyWasMadeOf) {
   const auto ir = product();
+  ir->getMainGraph().addConstant("large", ramp({160, 160}, 3));
   ValueTable held;
   describeProgram(*ir, compileOptionsFor(DeviceType::Cpu, 2), &held);
-  const TensorData &c = ir->getMainGraph().getTensor("c")->tensorData();
+  const TensorData &c = ir->getMainGraph().getTensor("large")->tensorData();
   ASSERT_EQ(held.size(), 1u);
   EXPECT_EQ(held.begin()->first, contentHash(c));
   EXPECT_EQ(held.begin()->second.data(), c.data());
