@@ -54,6 +54,7 @@ struct Request {
   std::vector<TensorId> chosen;  // of rule Chosen
   std::string maxMemory;         // empty: the program stays as it is
   int threads = 1;
+  lower::LaneRule lanes = lower::LaneRule::Auto;
   std::vector<std::string> offChip, sharded;
   int64_t phases = 1;
   transforms::UpdateMerging merging;
@@ -103,6 +104,7 @@ lower::LowerOptions loweringOptions(const Request &request) {
   options.fuse = request.device == "cpu";
   options.evaluate = ref::evaluate;
   options.threads = request.threads;
+  options.lanes = request.lanes;
   options.checkFloats = request.checkFloats;
   options.roundStochastically = request.roundStochastically;
   return options;
@@ -189,6 +191,7 @@ std::string compiledText(IrPointer &ir, const Request &request) {
   }
   const lower::Compiled compiled = lower::compileInSteps(program, options, backends);
   std::string text;
+  if (request.schedule) text += schedule::print(compiled.schedule, *program.ir);
   if (request.memory) {
     text += print(compiled.plan);
     const executable::MemoryReport &m = compiled.executable->memory;
@@ -315,7 +318,7 @@ int runRequest(const Request &request) {
   if (request.print || request.summary || onlyText)
     std::cout << popart::print(*ir, request.summary ? PrintData::Summary : PrintData::Full);
   if (request.dot) std::cout << draw(*ir);
-  if (request.schedule) std::cout << scheduleText(*ir);
+  if (request.schedule && !compiles) std::cout << scheduleText(*ir);
   if (request.json) std::cout << serialiseJson(*ir) << "\n";
   if (!request.output.empty()) writeText(request.output, popart::print(*ir));
   if (compiles) std::cout << compiledText(ir, request);  // last: it uses the program up
@@ -340,7 +343,9 @@ int main(int argc, char **argv) {
   app.add_flag("--print", request.print, "print the program as IR text (the default)");
   app.add_flag("--summary", request.summary, "print the program with hashes in the place of large values");
   app.add_flag("--dot", request.dot, "print the graphs for Graphviz");
-  app.add_flag("--schedule", request.schedule, "print the operators in execution order");
+  app.add_flag("--schedule", request.schedule,
+               "print the operators in execution order; with --memory or "
+               "--steps that of the device, with what runs at the same time");
   app.add_flag("--memory", request.memory, "print the memory plan on the device");
   app.add_flag("--steps", request.steps, "print the steps of the executable on the device");
   app.add_flag("--lower", request.lower, "run all passes of lowering after those named");
@@ -350,6 +355,9 @@ int main(int argc, char **argv) {
   app.add_option("--device", request.device, "kernels to lower for (default: cpu)")
       ->check(CLI::IsMember({"cpu", "ref"}));
   app.add_option("--threads", request.threads, "threads to plan for (default: 1)")->check(CLI::Range(1, 1024));
+  app.add_option("--lanes", request.lanes, "whether stages of a pipeline's cycle run at the same time (default: auto)")
+      ->transform(CLI::CheckedTransformer(std::map<std::string, lower::LaneRule>{
+          {"auto", lower::LaneRule::Auto}, {"always", lower::LaneRule::Always}, {"never", lower::LaneRule::Never}}));
   app.add_option("--loss", request.loss, "loss of the passes that make a training program, with plain SGD");
   app.add_option("--learning-rate", request.learningRate, "of that SGD (default: 0.1)");
   app.add_option("--momentum", request.momentum, "of that SGD (default: 0)");

@@ -9,7 +9,9 @@
 
 #include "api/compile_options.hpp"
 #include "api/virtual_ipus.hpp"
+#include "base/environment.hpp"
 #include "lower/stochastic_rounding.hpp"
+#include "session/lane_rule.hpp"
 #include "session/memory_limit.hpp"
 
 namespace popart {
@@ -71,6 +73,7 @@ struct IrSession::Impl {
 IrSession::IrSession(const Ir &ir, const IrSessionOptions &options) : impl_(std::make_unique<Impl>()) {
   session::CompileOptions compiling = compileOptionsFor(options.device, computeThreadCount(), options.replicas);
   compiling.maxMemoryBytes = session::memoryLimitBytes({});
+  compiling.lanes = session::laneRule(environment::engineOptions());
   compiling.order = session::OrderRule::Refuse;
   compiling.timesRuns = true;
   compiling.roundStochastically = options.roundStochastically;

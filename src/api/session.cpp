@@ -15,6 +15,7 @@
 #include "executable/cost.hpp"
 #include "session/host_streams.hpp"
 #include "session/inplace_ambiguity.hpp"
+#include "session/lane_rule.hpp"
 #include "session/memory_limit.hpp"
 
 namespace popart {
@@ -53,6 +54,7 @@ session::CompileOptions Session::Impl::compileOptions() const {
   compiling.broadcastInputs = broadcastInputs;
   compiling.timesRuns = options.instrumentWithHardwareCycleCounter;
   compiling.maxMemoryBytes = session::memoryLimitBytes(options.engineOptions);
+  compiling.lanes = session::laneRule(options.engineOptions);
   if (options.enableInplaceAmbiguityChecking) compiling.order = session::OrderRule::Refuse;
   compiling.checkFloats = options.enableFloatingPointChecks;
   compiling.roundStochastically = options.enableStochasticRounding;
@@ -72,6 +74,11 @@ void Session::Impl::compile() {
   session::CompileOptions first = compiling;
   if (prepareRequest) first.maxMemoryBytes = 0;  // a program that does not fit is not refused yet
   program.compile(ir(), first);
+  if (prepareRequest && !fits(compiling) && compiling.lanes == lower::LaneRule::Auto &&
+      executable::mostLanes(program.executable()->main) > 1) {  // each lane has memory of its own
+    first.lanes = compiling.lanes = lower::LaneRule::Never;
+    program.compile(ir(), first);
+  }
   if (prepareRequest && !fits(compiling)) fit(compiling);
   if (forward) {
     compiling.program.reset();

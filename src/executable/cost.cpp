@@ -62,18 +62,29 @@ std::vector<int> endsOf(const Kernel &kernel) {
   return ends.empty() ? std::vector<int>{kernel.tasks()} : std::vector<int>(ends.begin(), ends.end());
 }
 
+// Of those that run the step, the ones that run one of its programs.
+int threadsOf(const Step &step, size_t program, int threads) {
+  return step.kind == Step::Kind::Lanes ? std::min(step.threads[program], threads) : threads;
+}
+
+double elapsedOn(const Kernel &kernel, double alone, int threads) {
+  double elapsed = 0;
+  int begin = 0;
+  for (const int end : endsOf(kernel)) {
+    elapsed += elapsedOfRound(kernel, begin, end, alone, threads);
+    begin = end;
+  }
+  return elapsed;
+}
+
 void addProgram(const Program &program, int threads, std::vector<KernelUse> &rows) {
   for (const Step &step : program.steps) {
-    for (const auto &inner : step.programs) addProgram(*inner, threads, rows);
+    for (size_t i = 0; i < step.programs.size(); ++i) addProgram(*step.programs[i], threadsOf(step, i, threads), rows);
     if (!step.kernel) continue;
     KernelUse use{step.name, step.kernel->name(), step.kernel->tasks()};
     use.nanoseconds = predictedNanoseconds(*step.kernel);
     use.threads = threadsThatPay(use.nanoseconds, widestRound(*step.kernel), threads);
-    int begin = 0;
-    for (int end : endsOf(*step.kernel)) {
-      use.elapsed += elapsedOfRound(*step.kernel, begin, end, use.nanoseconds, use.threads);
-      begin = end;
-    }
+    use.elapsed = elapsedOn(*step.kernel, use.nanoseconds, use.threads);
     rows.push_back(std::move(use));
   }
 }
@@ -91,7 +102,8 @@ double runOf(const Executable &executable, const Program &program, int threads) 
   double sum = 0;
   for (const Step &step : program.steps) {
     double inner = 0;
-    for (const auto &body : step.programs) inner = std::max(inner, runOf(executable, *body, threads));
+    for (size_t i = 0; i < step.programs.size(); ++i)
+      inner = std::max(inner, runOf(executable, *step.programs[i], threadsOf(step, i, threads)));
     switch (step.kind) {
       case Step::Kind::Kernel: {
         const double alone = predictedNanoseconds(*step.kernel);
@@ -114,6 +126,7 @@ double runOf(const Executable &executable, const Program &program, int threads) 
                static_cast<double>(std::max<int64_t>(step.tripCount, 1)) * (inner + movesOf(step.carried));
         break;
       case Step::Kind::If:
+      case Step::Kind::Lanes:
         sum += inner;
         break;
     }
@@ -127,6 +140,13 @@ double predictedNanoseconds(double flops, double bytes) { return std::max(flops 
 double predictedNanoseconds(const Kernel &kernel) { return predictedNanoseconds(kernel.flops(), kernel.bytes()); }
 double copyNanoseconds(int64_t bytes) { return 2 * static_cast<double>(bytes) / kBytes; }  // read and written
 
+double elapsedNanoseconds(const Kernel &kernel, int threads) {
+  const double alone = predictedNanoseconds(kernel);
+  const int used = threadsThatPay(alone, widestRound(kernel), threads);
+  return used == 1 ? alone : elapsedOn(kernel, alone, used) + wakingNanoseconds(used);
+}
+double wakingNanoseconds(int threads) { return threads > 1 ? kStart + threads * kPerThread : 0; }
+
 double predictedRunNanoseconds(const Executable &executable, int threads) {
   return runOf(executable, executable.main, threads);
 }
@@ -134,7 +154,7 @@ double predictedRunNanoseconds(const Executable &executable, int threads) {
 int threadsThatPay(double nanoseconds, int tasks, int threads) {
   const double best = std::max(2.0, std::sqrt(nanoseconds / kPerThread));
   const int k = static_cast<int>(std::min<double>(std::min(tasks, threads), best));
-  return k > 1 && nanoseconds > nanoseconds / k + kStart + k * kPerThread ? k : 1;
+  return k > 1 && nanoseconds > nanoseconds / k + wakingNanoseconds(k) ? k : 1;
 }
 
 int widestRound(const Kernel &kernel) {

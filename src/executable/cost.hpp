@@ -17,6 +17,12 @@ double copyNanoseconds(int64_t bytes);
 // taken to hide behind anything else. A loop whose length is not known counts once, of branches the longer one.
 double predictedRunNanoseconds(const Executable &executable, int threads);
 
+// Nanoseconds of one run of the kernel where at most `threads` threads work on it: those that pay, with what it costs
+// to wake them and with threads that wait for the last task of a round. `wakingNanoseconds`: of so many, the caller
+// among them.
+double elapsedNanoseconds(const Kernel &kernel, int threads);
+double wakingNanoseconds(int threads);
+
 // Number of threads worth waking, in [1, threads], for `nanoseconds` of work in `tasks` equal tasks: each must save
 // more than it costs to wake it and wait for it.
 int threadsThatPay(double nanoseconds, int tasks, int threads);

@@ -54,7 +54,7 @@ struct OutputStream {
 struct Program;
 
 struct Step {
-  enum class Kind : uint8_t { Kernel, HostLoad, HostStore, RemoteLoad, RemoteStore, Copy, Loop, If };
+  enum class Kind : uint8_t { Kernel, HostLoad, HostStore, RemoteLoad, RemoteStore, Copy, Loop, If, Lanes };
   Kind kind = Kind::Kernel;
   std::string name;  // "MatMul.104"
   std::string op;    // the op in messages at run time: "MatMul 'name'"
@@ -69,6 +69,8 @@ struct Step {
   // Loop: in = {trip count (INT64 scalar) or -1, condition (BOOL scalar) or -1}; runs body at most tripCount times.
   //   Before the first iteration `initial` copies run, after each iteration `carried` copies (moves between buffers).
   // If: in = {condition}; then `body` else `otherwise`.
+  // Lanes: the programs can run at the same time, and one after the other; each on as many of the threads that the
+  // executable was made for as `threads` says.
   int64_t tripCount = -1;  // Loop: fixed count, -1: read in[0]
   std::vector<std::shared_ptr<const Program>> programs;
   BufferIndex iteration = -1;  // Loop: INT64 scalar the body reads, or -1
@@ -86,11 +88,15 @@ struct Step {
     int64_t bytes;
   };
   std::vector<Move> initial, carried;
+  std::vector<int> threads;  // Lanes: of each program
 };
 
 struct Program {
   std::vector<Step> steps;
 };
+
+// Most programs that run at the same time: 1 without lanes.
+int mostLanes(const Program &program);
 
 struct MemoryReport {
   int64_t arenaBytes = 0;
@@ -98,7 +104,7 @@ struct MemoryReport {
   int64_t variableBytes = 0;
   int64_t remoteBytes = 0;  // variables in remote memory; no part of the total
   int64_t constantBytes = 0;
-  int64_t scratchBytes = 0;  // over all threads, and what the tasks of a kernel share
+  int64_t scratchBytes = 0;  // over all threads, and what the tasks of a kernel share, in each lane
   int64_t total() const { return arenaBytes + variableBytes + constantBytes + scratchBytes; }
 };
 

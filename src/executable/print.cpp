@@ -1,4 +1,6 @@
-// Text of executables.
+// Text of executables, and what is counted in them.
+#include <algorithm>
+
 #include <fmt/format.h>
 #include <popart/error.hpp>
 
@@ -106,6 +108,14 @@ class Printer {
         line(depth, "else");
         printProgram(*s.programs[1], depth + 1);
         return;
+      case Step::Kind::Lanes:
+        line(depth, fmt::format("{}: at the same time", s.name));
+        for (size_t i = 0; i < s.programs.size(); ++i) {
+          line(depth,
+               fmt::format("{}on {} thread{}:", i == 0 ? "" : "and ", s.threads[i], s.threads[i] == 1 ? "" : "s"));
+          printProgram(*s.programs[i], depth + 1);
+        }
+        return;
     }
   }
 
@@ -114,6 +124,15 @@ class Printer {
 };
 
 }  // namespace
+
+int mostLanes(const Program &program) {
+  size_t most = 1;
+  for (const Step &step : program.steps) {
+    if (step.kind == Step::Kind::Lanes) most = std::max(most, step.programs.size());
+    for (const auto &inner : step.programs) most = std::max(most, static_cast<size_t>(mostLanes(*inner)));
+  }
+  return static_cast<int>(most);
+}
 
 std::string print(const Executable &executable) { return Printer(executable).run(); }
 

@@ -11,6 +11,10 @@ constexpr const char *kKeepApart = "keep_apart";
 // gradients would wait for those of the next micro-batch, all of them in memory.
 constexpr const char *kCycle = "cycle";
 
+// The stage of a pipeline's cycle that a call runs, and then all that it runs: ops of the same cycle and of different
+// stages can run at the same time (schedule/lanes.hpp), and do not become one.
+constexpr const char *kLane = "lane";
+
 // The op belongs to a product that was cut into parts which run one after the other: it cuts operands, computes a part,
 // joins the results, is the gradient of such an op, or updates a part of a weight. The value says in what type parts
 // are added: kInFloat, or theirs.

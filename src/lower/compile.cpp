@@ -22,21 +22,46 @@ auto timed(const char *name, Step &&step) {
 
 }  // namespace
 
-Compiled compileInSteps(const Program &program, const LowerOptions &options, const Backends &backends) {
+namespace {
+
+// From a schedule on.
+Compiled compileScheduled(const Program &program, schedule::Schedule schedule, const Kernels &kernels, int threads,
+                          std::shared_ptr<executable::Executable> &executable) {
   const Ir &ir = *program.ir;
   Compiled result;
-  result.schedule = timed("schedule", [&] { return schedule::schedule(ir); });
-  const Kernels kernels = timed("chooseKernels", [&] { return chooseKernels(ir, result.schedule, backends); });
+  result.schedule = std::move(schedule);
   result.plan = timed("planMemory", [&] {
     return memory::planMemory(ir, result.schedule, [&](const Op &op) { return kernels.find(op); });
   });
 #ifndef NDEBUG
   schedule::verify(result.schedule, ir);
   memory::verify(result.plan);
+  memory::verifyLanes(result.plan, ir, result.schedule);
 #endif
-  auto executable = timed("emit", [&] { return emit(ir, result.schedule, kernels, result.plan); });
-  executable->memory.scratchBytes =
-      executable->scratchBytesPerThread * options.threads + executable->sharedScratchBytes;
+  executable = timed("emit", [&] { return emit(ir, result.schedule, kernels, result.plan); });
+  executable->memory.scratchBytes = executable->scratchBytesPerThread * threads +
+                                    executable->sharedScratchBytes * executable::mostLanes(executable->main);
+  return result;
+}
+
+}  // namespace
+
+Compiled compileInSteps(const Program &program, const LowerOptions &options, const Backends &backends) {
+  const Ir &ir = *program.ir;
+  const auto plain = timed("schedule", [&] { return schedule::schedule(ir); });
+  const Kernels kernels = timed("chooseKernels", [&] { return chooseKernels(ir, plain, backends); });
+  auto chosen = timed("chooseLanes", [&] { return chooseLanes(ir, plain, kernels, options.threads, options.lanes); });
+  const bool hasLanes = !chosen.sections.empty();
+  std::shared_ptr<executable::Executable> executable;
+  Compiled result = compileScheduled(program, std::move(chosen), kernels, options.threads, executable);
+  const bool isTooLarge = options.maxMemoryBytes > 0 && executable->memory.total() > options.maxMemoryBytes;
+  if (hasLanes && isTooLarge && options.lanes == LaneRule::Auto) {
+    logging::devicex::info(
+        "stages of a pipeline run one after the other: at the same time they need {} bytes, the limit "
+        "is {}",
+        executable->memory.total(), options.maxMemoryBytes);
+    result = compileScheduled(program, plain, kernels, options.threads, executable);
+  }
   if (options.keepText) executable->loweredText = print(program, PrintData::Summary);
   checkMemoryLimit(executable->memory, result.plan, options.maxMemoryBytes);
   result.executable = std::move(executable);

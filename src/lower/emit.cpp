@@ -69,7 +69,33 @@ class Emitter {
   }
 
   void emitGraph(const Graph &graph, Program &program) {
-    for (OpIndex o : schedule_.of(graph)) {
+    const std::vector<OpIndex> &order = schedule_.of(graph);
+    int done = 0;
+    for (const schedule::Section &section : schedule_.sectionsOf(graph)) {
+      emitOps(graph, {order.data() + done, order.data() + section.begin}, program);
+      program.steps.push_back(lanesStep(graph, order, section));
+      done = section.end();
+    }
+    emitOps(graph, std::span(order).subspan(static_cast<size_t>(done)), program);
+  }
+
+  Step lanesStep(const Graph &graph, const std::vector<OpIndex> &order, const schedule::Section &section) {
+    Step step;
+    step.kind = Step::Kind::Lanes;
+    int begin = section.begin;
+    for (const schedule::Lane &lane : section.lanes) {
+      step.name += (step.name.empty() ? "stages " : " | ") + lane.name;
+      auto inner = std::make_shared<Program>();
+      emitOps(graph, {order.data() + begin, order.data() + lane.end}, *inner);
+      step.programs.push_back(inner);
+      step.threads.push_back(lane.threads);
+      begin = lane.end;
+    }
+    return step;
+  }
+
+  void emitOps(const Graph &graph, std::span<const OpIndex> ops, Program &program) {
+    for (OpIndex o : ops) {
       const Op &op = graph.op(o);
       if (executable::takesNoStep(op)) continue;
       if (op.is(Role::HostLoad)) {

@@ -8,6 +8,7 @@
 #include "lower/flatten.hpp"
 
 #include <algorithm>
+#include <map>
 #include <tuple>
 #include <unordered_map>
 
@@ -193,11 +194,11 @@ class Flattener {
     }
   }
 
-  // What a recomputed call runs is recomputed; what a call of a pipeline's cycle runs belongs to that.
+  // What a recomputed call runs is recomputed; what a call of a pipeline's stage runs belongs to that and its cycle.
   Op::Settings settingsOf(const Op &op, Graph &flat) const {
     Op::Settings settings = copySettings(op, flat);
     if (recomputes_) settings.recomputeType = RecomputeType::Recomputed;
-    if (!cycle_.empty()) settings.hints[kCycle] = cycle_;
+    for (const auto &[hint, value] : stage_) settings.hints[hint] = value;
     return settings;
   }
 
@@ -283,11 +284,12 @@ class Flattener {
     Scope inner(callee, scope.flat);
     for (int i = 0; i < op.inputCount(); ++i)
       bind(inner, callee.inputs()[i], newRoot(read(scope, scope.refs[op.inputs()[i].value])));
-    const auto around = std::pair(recomputes_, cycle_);
+    const auto around = std::pair(recomputes_, stage_);
     recomputes_ |= op.settings.recomputeType == RecomputeType::Recomputed;
-    if (const auto cycle = op.settings.hints.find(kCycle); cycle != op.settings.hints.end()) cycle_ = cycle->second;
+    for (const char *hint : {kCycle, kLane})
+      if (const auto own = op.settings.hints.find(hint); own != op.settings.hints.end()) stage_[hint] = own->second;
     inlineGraph(inner);
-    std::tie(recomputes_, cycle_) = around;
+    std::tie(recomputes_, stage_) = around;
     for (int i = 0; i < op.outputCount(); ++i)
       if (op.hasOutput(i)) bind(scope, op.outputs()[i], newRoot(read(inner, inner.refs[callee.outputs()[i].value])));
     for (int i = 0; i < op.inputCount(); ++i)
@@ -390,8 +392,8 @@ class Flattener {
   std::vector<Root> roots_;
   std::unordered_map<const Graph *, std::vector<OpIndex>> schedules_;
   int depth_ = 0;
-  bool recomputes_ = false;  // inside of a recomputed call
-  std::string cycle_;        // inside of a call of this cycle
+  bool recomputes_ = false;                   // inside of a recomputed call
+  std::map<std::string, std::string> stage_;  // hints kCycle and kLane of the call around
 };
 
 }  // namespace

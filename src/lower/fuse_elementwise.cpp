@@ -227,11 +227,12 @@ bool isNumber(const Tensor &tensor) {
 
 bool staysApart(const Op &producer, const Op &reader) {
   const auto isCopy = [](const Op &op) { return op.settings.recomputeType == RecomputeType::Recomputed; };
-  const auto cycle = [](const Op &op) {
-    const auto hint = op.settings.hints.find(kCycle);
-    return hint == op.settings.hints.end() ? std::string_view() : std::string_view(hint->second);
+  const auto hint = [](const Op &op, const char *name) {
+    const auto found = op.settings.hints.find(name);
+    return found == op.settings.hints.end() ? std::string_view() : std::string_view(found->second);
   };
-  return (isCopy(reader) && !isCopy(producer)) || cycle(reader) != cycle(producer);
+  return (isCopy(reader) && !isCopy(producer)) || hint(reader, kCycle) != hint(producer, kCycle) ||
+         hint(reader, kLane) != hint(producer, kLane);
 }
 
 bool isElementwise(const Op &op) {

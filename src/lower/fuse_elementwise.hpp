@@ -14,7 +14,7 @@ void fuseElementwise(Ir &flat, const executable::Backend &backend);
 bool isElementwise(const Op &op);
 // Whether the two must not become one op: the reader is a recomputed copy (RecomputeType::Recomputed) and the producer
 // is not, so that it would run early, with the forward pass, and its results would be kept after all; or they belong to
-// different cycles of a pipeline (kCycle).
+// different cycles or stages of a pipeline (kCycle, kLane).
 bool staysApart(const Op &producer, const Op &reader);
 // Constants of one element become part of a fused op's body instead of operands.
 bool isNumber(const Tensor &tensor);

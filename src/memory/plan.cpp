@@ -63,31 +63,41 @@ class Planner {
 
   // ---- ops --------------------------------------------------------------------------------------
   void visitGraph(const Graph &graph) {
-    for (OpIndex o : schedule_.of(graph)) {
-      const Op &op = graph.op(o);
-      ++time_;
-      if (op.is(Role::VariableAssign)) {
-        visitAssign(graph, op);
-      } else if (op.is(Role::HostLoad)) {
-        storages_.define(storage(graph, op.outputs()[0]), time_);
-      } else if (op.is(Role::HostStore)) {
-        sharing_.readOutsideKernels(storage(graph, op.inputs()[0]), time_);
-      } else if (op.is(Role::RemoteLoad) || op.is(Role::RemoteStore)) {
-        for (TensorIndex t : op.inputs())
-          if (t.valid()) sharing_.readOutsideKernels(storage(graph, t), time_);
-        for (TensorIndex t : op.outputs()) storages_.define(storage(graph, t), time_);
-      } else if (op.is(Role::Loop)) {
-        visitLoop(graph, op);
-      } else if (op.is(Role::If)) {
-        visitIf(graph, op);
-      } else if (op.is(Role::LoopRow)) {
-        visitRow(graph, op);
-      } else if (executable::isFreeView(op)) {
-        const int in = storage(graph, op.inputs()[0]);
-        slot(graph, op.outputs()[0]) = in;
-      } else {
-        visitKernel(graph, op);
-      }
+    const std::vector<OpIndex> &order = schedule_.of(graph);
+    const std::span<const schedule::Section> sections = schedule_.sectionsOf(graph);
+    size_t section = 0, lane = 0;
+    for (int i = 0; i < static_cast<int>(order.size()); ++i) {
+      if (section < sections.size() && i == sections[section].begin) lanes_.beginSection(time_ + 1);
+      visitOp(graph, graph.op(order[static_cast<size_t>(i)]));
+      if (section == sections.size() || i + 1 != sections[section].lanes[lane].end) continue;
+      lanes_.endLane(time_);
+      if (++lane == sections[section].lanes.size()) lane = 0, ++section;
+    }
+  }
+
+  void visitOp(const Graph &graph, const Op &op) {
+    ++time_;
+    if (op.is(Role::VariableAssign)) {
+      visitAssign(graph, op);
+    } else if (op.is(Role::HostLoad)) {
+      storages_.define(storage(graph, op.outputs()[0]), time_);
+    } else if (op.is(Role::HostStore)) {
+      sharing_.readOutsideKernels(storage(graph, op.inputs()[0]), time_);
+    } else if (op.is(Role::RemoteLoad) || op.is(Role::RemoteStore)) {
+      for (TensorIndex t : op.inputs())
+        if (t.valid()) sharing_.readOutsideKernels(storage(graph, t), time_);
+      for (TensorIndex t : op.outputs()) storages_.define(storage(graph, t), time_);
+    } else if (op.is(Role::Loop)) {
+      visitLoop(graph, op);
+    } else if (op.is(Role::If)) {
+      visitIf(graph, op);
+    } else if (op.is(Role::LoopRow)) {
+      visitRow(graph, op);
+    } else if (executable::isFreeView(op)) {
+      const int in = storage(graph, op.inputs()[0]);
+      slot(graph, op.outputs()[0]) = in;
+    } else {
+      visitKernel(graph, op);
     }
   }
 
@@ -276,7 +286,7 @@ class Planner {
 
   // Storages that were joined into another one get its number; copies that sharing made redundant are removed.
   void place() {
-    const Storages::Placed placed = storages_.place();
+    const Storages::Placed placed = storages_.place(lanes_);
     std::vector<int> number(storages_.size(), -1);
     for (size_t s = 0; s < number.size(); ++s) {
       if (storages_.find(static_cast<int>(s)) != static_cast<int>(s)) continue;
@@ -313,7 +323,8 @@ class Planner {
   const Op *loop_ = nullptr;  // whose body is being visited
   std::vector<Scan> scans_;
   Storages storages_;
-  Sharing sharing_{storages_};
+  LaneTimes lanes_;
+  Sharing sharing_{storages_, lanes_};
   int time_ = 0;
 };
 

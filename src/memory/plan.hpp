@@ -72,6 +72,10 @@ MemoryPlan planMemory(const Ir &program, const schedule::Schedule &schedule, con
 // One line per storage (offset, bytes, lifetime, values), then the copies and the totals.
 std::string print(const MemoryPlan &plan);
 
+// Throws internal_error when a lane writes memory that another lane of its section reads or writes. The plan is that of
+// the program and the schedule.
+void verifyLanes(const MemoryPlan &plan, const Ir &program, const schedule::Schedule &schedule);
+
 // Throws internal_error when storages with overlapping live ranges overlap in the arena, one exceeds the arena, or a
 // row lies outside of its stack.
 void verify(const MemoryPlan &plan);

@@ -5,6 +5,7 @@
 //     kernel; otherwise the new value is copied at the end. Likewise for results and carries of loops;
 //     A chain of kernels that each update a part of the variable works in it from the first one on;
 //   - an element-wise kernel works in place on an input whose last use it is.
+// Nothing is written into memory that another lane of the section uses at that time.
 #include "memory/sharing.hpp"
 
 #include <algorithm>
@@ -59,7 +60,7 @@ bool Sharing::canWriteInto(int value, int target, int last) const {
   if (storages_.place(value) != Place::Arena || storages_.find(value) == storages_.find(target)) return false;
   if (storages_.bytes(value) != storages_.bytes(target)) return false;
   const KernelUse *producer = writer(value);
-  if (!producer) return false;
+  if (!producer || usedBeside(target, producer->time)) return false;
   const auto outside = outsideReads_.find(storages_.find(target));
   if (outside != outsideReads_.end()) {
     const auto next = outside->second.lower_bound(producer->time);
@@ -105,6 +106,19 @@ bool Sharing::readAfter(int s, int time) const {
   return false;
 }
 
+// Whether another lane uses the storage while this time runs: then nothing may be written into it there.
+bool Sharing::usedBeside(int s, int time) const {
+  if (lanes_.at(time).section < 0) return false;
+  const int storage = storages_.find(s);
+  if (const auto outside = outsideReads_.find(storage); outside != outsideReads_.end())
+    for (const int t : outside->second)
+      if (lanes_.areConcurrent(t, time)) return true;
+  for (const auto *index : {&writers_, &readers_})
+    for (auto it = index->lower_bound({storage, 0}); it != index->end() && it->first == storage; ++it)
+      if (lanes_.areConcurrent(kernels_[static_cast<size_t>(it->second)].time, time)) return true;
+  return false;
+}
+
 // An assign whose value aliases another variable copies it at the end of the program.
 void Sharing::readAssignedVariables() {
   for (const Assign &a : assigns_)
@@ -124,7 +138,8 @@ void Sharing::shareFirstValues() {
     const bool free =
         storages_.place(outer) == Place::Arena || (storages_.place(outer) == Place::Variable && assigned.count(outer));
     if (outer == carry || carriesOf.at(m.value) > 1 || !free || storages_.place(carry) != Place::Arena) continue;
-    if (storages_.bytes(outer) != storages_.bytes(carry) || readAfter(outer, m.start)) continue;
+    if (storages_.bytes(outer) != storages_.bytes(carry) || readAfter(outer, m.start) || usedBeside(outer, m.start))
+      continue;
     joinInto(carry, outer);
   }
 }
@@ -159,7 +174,8 @@ int Sharing::overwritten(const KernelUse &k, int value) const {
     for (size_t i = 0; i < k.in.size(); ++i)
       if (k.out[o] >= 0 && storages_.find(k.out[o]) == storages_.find(value) && k.in[i] >= 0 &&
           storages_.place(k.in[i]) == Place::Arena && storages_.bytes(k.in[i]) == storages_.bytes(value) &&
-          storages_.lastUse(k.in[i]) == k.time && k.kernel->canOverwrite(static_cast<int>(i), static_cast<int>(o)) &&
+          storages_.lastUse(k.in[i]) == k.time && !usedBeside(k.in[i], k.time) &&
+          k.kernel->canOverwrite(static_cast<int>(i), static_cast<int>(o)) &&
           !readElsewhere(k, i, storages_.find(k.in[i]), static_cast<int>(o)))
         return k.in[i];
   return -1;
@@ -191,7 +207,8 @@ void Sharing::shareInPlace() {
       for (size_t i = 0; i < k.in.size(); ++i) {
         if (k.in[i] < 0) continue;
         const int in = storages_.find(k.in[i]);
-        if (in == out || storages_.place(in) != Place::Arena || storages_.lastUse(in) != k.time || taken.count(in))
+        if (in == out || storages_.place(in) != Place::Arena || storages_.lastUse(in) != k.time || taken.count(in) ||
+            usedBeside(in, k.time))
           continue;
         if (storages_.bytes(in) != storages_.bytes(out) ||
             !k.kernel->canOverwrite(static_cast<int>(i), static_cast<int>(o)))

@@ -21,7 +21,8 @@ struct KernelUse {
 // Collects all accesses of a program in the order of their times; then run() joins storages once.
 class Sharing {
  public:
-  explicit Sharing(Storages &storages) : storages_(storages) {}
+  // Both outlive the object; run() knows the times of all lanes.
+  Sharing(Storages &storages, const LaneTimes &lanes) : storages_(storages), lanes_(lanes) {}
 
   void addKernel(KernelUse kernel) { kernels_.push_back(std::move(kernel)); }
   // A step that runs no kernel reads `s`.
@@ -58,6 +59,7 @@ class Sharing {
   bool canWriteInto(int value, int target, int last) const;
   void joinInto(int value, int target);
   bool readAfter(int s, int time) const;
+  bool usedBeside(int s, int time) const;
   void readAssignedVariables();
   void shareFirstValues();
   void shareUpdates();
@@ -68,6 +70,7 @@ class Sharing {
   bool readElsewhere(const KernelUse &k, size_t operand, int in, int o) const;
 
   Storages &storages_;
+  const LaneTimes &lanes_;
   std::vector<KernelUse> kernels_;
   std::vector<Assign> assigns_;
   std::vector<CarriedMove> firstValues_, carriedMoves_;

@@ -2,6 +2,7 @@
 #include "memory/storages.hpp"
 
 #include <algorithm>
+#include <map>
 
 #include "memory/arena.hpp"
 
@@ -56,18 +57,51 @@ void Storages::keep(int s, int first, int last) {
   use(s, last);
 }
 
-Storages::Placed Storages::place() const {
+namespace {
+
+// Storages that are placed together: the block of one lane, or all that no lane has for itself.
+struct Block {
+  std::vector<int> storages;
   std::vector<Interval> intervals;
-  std::vector<int> owner;
+  void add(int storage, const Interval &interval) {
+    storages.push_back(storage);
+    intervals.push_back(interval);
+  }
+};
+
+}  // namespace
+
+Storages::Placed Storages::place(const LaneTimes &lanes) const {
+  Block all;
+  std::map<std::pair<int, int>, Block> ofLanes;  // by section and lane
   for (size_t s = 0; s < items_.size(); ++s) {
     const Item &item = items_[s];
-    if (find(static_cast<int>(s)) != static_cast<int>(s) || item.place != Place::Arena || item.first < 0) continue;
-    intervals.push_back({item.bytes, item.first, item.last});
-    owner.push_back(static_cast<int>(s));
+    const auto number = static_cast<int>(s);
+    if (find(number) != number || item.place != Place::Arena || item.first < 0) continue;
+    const LaneTimes::Where first = lanes.at(item.first), last = lanes.at(item.last);
+    if (first.section >= 0 && first == last) {
+      ofLanes[{first.section, first.lane}].add(number, {item.bytes, item.first, item.last});
+    } else {
+      all.add(number, {item.bytes, first.section < 0 ? item.first : lanes.range(first.section).first,
+                       last.section < 0 ? item.last : lanes.range(last.section).second});
+    }
   }
-  const ArenaPlan arena = planArena(intervals);
+  std::vector<ArenaPlan> blocks;
+  for (const auto &[where, block] : ofLanes) {
+    const auto [first, last] = lanes.range(where.first);
+    blocks.push_back(planArena(block.intervals));
+    all.intervals.push_back({blocks.back().bytes, first, last});
+  }
+  const ArenaPlan arena = planArena(all.intervals);
   std::vector<int64_t> offset(items_.size(), 0);
-  for (size_t i = 0; i < owner.size(); ++i) offset[owner[i]] = arena.offsets[i];
+  for (size_t i = 0; i < all.storages.size(); ++i) offset[static_cast<size_t>(all.storages[i])] = arena.offsets[i];
+  size_t b = 0;
+  for (const auto &[where, block] : ofLanes) {
+    const int64_t start = arena.offsets[all.storages.size() + b];
+    for (size_t i = 0; i < block.storages.size(); ++i)
+      offset[static_cast<size_t>(block.storages[i])] = start + blocks[b].offsets[i];
+    ++b;
+  }
   Placed result;
   for (size_t s = 0; s < items_.size(); ++s) {
     const int root = find(static_cast<int>(s));

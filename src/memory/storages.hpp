@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/union_find.hpp"
+#include "memory/lane_times.hpp"
 #include "memory/plan.hpp"
 
 namespace popart::memory {
@@ -30,13 +31,15 @@ class Storages {
   int firstDefinition(int s) const { return items_[find(s)].first; }
   size_t size() const { return items_.size(); }
 
-  // Places the storages of the arena. One entry per storage number; joined ones repeat their target's.
+  // Places the storages of the arena. One entry per storage number; joined ones repeat their target's. What only one
+  // lane of a section uses shares memory with others of that lane; against everything else it is live over the whole
+  // section, and so is what several lanes use.
   struct Placed {
     std::vector<Storage> storages;
     int64_t arenaBytes = 0;
     int64_t largestLiveSetBytes = 0;
   };
-  Placed place() const;
+  Placed place(const LaneTimes &lanes = {}) const;
 
  private:
   struct Item {

@@ -97,7 +97,8 @@ constexpr OptionRow kRows[] = {
     {"enablePipelining", Built, nullptr, "",
      "Inference, and training with gradient accumulation: the stages of the model work on successive micro-batches, "
      "with the same results; what later stages read is kept meanwhile, which takes memory. The stages of one cycle run "
-     "one after the other, each on all threads, so that it saves no time. Training without accumulation: the stages of "
+     "at the same time where that is predicted to be faster (`engineOptions[\"pipeline.concurrent\"]`). Training "
+     "without accumulation: the stages of "
      "each batch run one after the other, so that no weight is out of date."},
     {"autoRecomputation", Built, nullptr, "",
      "Training: activations that the backward pass computes again, with the same results. `Standard`: of all parts of "

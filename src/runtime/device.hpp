@@ -36,6 +36,24 @@ class Launch {
   virtual void run() = 0;
 };
 
+class Queue;
+
+// Work on one lane. Throws nothing.
+using LaneFn = void (*)(void *state, int lane);
+
+// Parts of a queue that work at the same time, each with its share of the queue's threads. While they do, the queue
+// itself is not used.
+class Lanes {
+ public:
+  virtual ~Lanes() = default;
+  // The lane's own queue, which gives no memory: operands are the memory of the queue that was split. Used by the
+  // lane's work alone, but for binding.
+  virtual Queue &queue(int lane) = 0;
+  // Calls body(state, lane) once for each lane, at the same time, on a thread of the lane; returns when all calls have
+  // returned and all that they launched is over. No allocation.
+  virtual void run(LaneFn body, void *state) = 0;
+};
+
 // One engine's share of a device. Used by one thread at a time; owns everything that it hands out.
 class Queue {
  public:
@@ -65,6 +83,12 @@ class Queue {
   // that is the host's, of constants. Step and lists outlive the launch; each run takes the addresses that the lists
   // have at its call. Throws popart::error, naming step, kernel and device, for a kernel that the device cannot run.
   virtual std::unique_ptr<Launch> bind(const executable::Step &step, const void *const *in, void *const *out) = 0;
+  // Parts of this queue on so many threads each, or in that proportion; null: it does one thing after the other. The
+  // queue outlives them.
+  virtual std::unique_ptr<Lanes> split(std::span<const int> threads) {
+    (void)threads;
+    return nullptr;
+  }
   // Returns when all earlier work is complete. Throws as Launch::run.
   virtual void wait() = 0;
 };

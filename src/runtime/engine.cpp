@@ -3,7 +3,9 @@
 #include "runtime/engine.hpp"
 
 #include <chrono>
+#include <exception>
 #include <fstream>
+#include <map>
 #include <utility>
 
 #include <popart/error.hpp>
@@ -52,9 +54,17 @@ struct BoundStep {
   std::vector<BoundMove> initial, carried, scans;
   std::vector<BoundRow> rows;
   std::vector<std::unique_ptr<BoundProgram>> programs;
+  Lanes *lanes = nullptr;                    // Lanes; null: its programs run one after the other
+  std::vector<std::exception_ptr> failures;  // of each lane
 };
 struct BoundProgram {
   std::vector<BoundStep> steps;
+};
+
+// What a walk over steps works on.
+struct Walk {
+  Queue &queue;
+  StreamSource &streams;
 };
 
 }  // namespace
@@ -78,7 +88,7 @@ struct Engine::Impl {
       if (!e.variables[i].initial.empty()) writeVariable(i, initialOf(e.variables[i], settings));
     for (const auto &c : e.constants) constants.push_back(place(c.data));
     for (size_t b = 0; b < e.buffers.size(); ++b) addresses[b] = addressOf(e.buffers[b]);
-    main = bind(e.main);
+    main = bind(e.main, *queue);
   }
 
   // Start of each variable in their block, and the end of the last. Those in remote memory take no place there.
@@ -139,18 +149,18 @@ struct Engine::Impl {
   }
   // Trip counts and conditions of loops and branches: read directly where the host can.
   template <class T>
-  T read(const void *device) const {
+  T read(Queue &from, const void *device) const {
     if (isHostMemory) return *static_cast<const T *>(device);
     T value;
-    queue->copyOut(&value, device, sizeof value);
+    from.copyOut(&value, device, sizeof value);
     return value;
   }
   template <class T>
-  void write(void *device, T value) const {
+  void write(Queue &to, void *device, T value) const {
     if (isHostMemory) {
       *static_cast<T *>(device) = value;
     } else {
-      queue->copyIn(device, &value, sizeof value);
+      to.copyIn(device, &value, sizeof value);
     }
   }
 
@@ -204,7 +214,14 @@ struct Engine::Impl {
     return bound;
   }
 
-  std::unique_ptr<BoundProgram> bind(const Program &program) {
+  // The lanes with these shares of the threads; null when the device has none.
+  Lanes *lanesOf(const std::vector<int> &threads) {
+    const auto [known, fresh] = lanes.try_emplace(threads);
+    if (fresh) known->second = queue->split(threads);
+    return known->second.get();
+  }
+
+  std::unique_ptr<BoundProgram> bind(const Program &program, Queue &own) {
     auto bound = std::make_unique<BoundProgram>();
     for (const Step &s : program.steps) {
       BoundStep b;
@@ -213,7 +230,7 @@ struct Engine::Impl {
       if (times) b.clock = times->registerStep(s);
       b.in = const_cast<const void *const *>(operands(s.in));
       b.out = operands(s.out);
-      if (s.kernel) b.launch = queue->bind(s, b.in, b.out);
+      if (s.kernel) b.launch = own.bind(s, b.in, b.out);
       b.stream = s.stream;
       b.bytes = s.bytes;
       b.tripCount = s.tripCount;
@@ -223,7 +240,10 @@ struct Engine::Impl {
       b.rows = bindRows(s.rows);  // before what reads them
       b.carried = bindMoves(s.carried);
       for (const auto &scan : s.scans) b.scans.push_back({operands({scan.from, scan.to}), scan.bytesPerIteration});
-      for (const auto &inner : s.programs) b.programs.push_back(bind(*inner));
+      if (s.kind == Step::Kind::Lanes) b.lanes = lanesOf(s.threads);
+      b.failures.resize(b.lanes ? s.programs.size() : 0);
+      for (size_t i = 0; i < s.programs.size(); ++i)
+        b.programs.push_back(bind(*s.programs[i], b.lanes ? b.lanes->queue(static_cast<int>(i)) : own));
       bound->steps.push_back(std::move(b));
     }
     const BoundStep *nextLoad = nullptr;
@@ -234,50 +254,74 @@ struct Engine::Impl {
 
   // ---- running ----------------------------------------------------------------------------------
   void run(StreamSource &streams) {
-    runInner(*main, streams);
+    const Walk walk{*queue, streams};
+    runInner(*main, walk);
     queue->wait();
   }
 
-  void runProgram(BoundProgram &program, StreamSource &streams) {
-    for (BoundStep &s : program.steps) runStep(s, streams);
+  void runProgram(BoundProgram &program, const Walk &walk) {
+    for (BoundStep &s : program.steps) runStep(s, walk);
   }
 
-  // Loops and branches are not timed: the steps in them are.
-  void runTimedProgram(BoundProgram &program, StreamSource &streams) {
+  // Loops, branches and lanes are not timed: the steps in them are.
+  void runTimedProgram(BoundProgram &program, const Walk &walk) {
     using Clock = std::chrono::steady_clock;
     for (BoundStep &s : program.steps) {
       const auto start = Clock::now();
-      runStep(s, streams);
-      if (s.kind == Step::Kind::Loop || s.kind == Step::Kind::If) continue;
-      queue->wait();
+      runStep(s, walk);
+      if (!s.programs.empty()) continue;
+      walk.queue.wait();
       times->add(s.clock, std::chrono::nanoseconds(Clock::now() - start).count());
     }
   }
 
-  void runInner(BoundProgram &program, StreamSource &streams) {
-    times ? runTimedProgram(program, streams) : runProgram(program, streams);
+  void runInner(BoundProgram &program, const Walk &walk) {
+    times ? runTimedProgram(program, walk) : runProgram(program, walk);
   }
 
-  void runStep(BoundStep &s, StreamSource &streams) {
+  void runStep(BoundStep &s, const Walk &walk) {
     switch (s.kind) {
       case Step::Kind::Kernel:
         return s.launch->run();
       case Step::Kind::HostLoad:
-        return load(s, streams);
+        return load(s, walk.streams);
       case Step::Kind::HostStore:
-        return store(s, streams);
+        return store(s, walk.streams);
       case Step::Kind::RemoteLoad:
         return remoteLoad(s);
       case Step::Kind::RemoteStore:
         queue->copyWithin(static_cast<char *>(s.out[0]) + rowOffset(s), s.in[0], s.bytes);
         return;
       case Step::Kind::Copy:
-        return queue->copyWithin(s.out[0], s.in[0], s.bytes);
+        return walk.queue.copyWithin(s.out[0], s.in[0], s.bytes);
       case Step::Kind::Loop:
-        return runLoop(s, streams);
+        return runLoop(s, walk);
       case Step::Kind::If:
-        return runInner(*s.programs[read<bool>(s.in[0]) ? 0 : 1], streams);
+        return runInner(*s.programs[read<bool>(walk.queue, s.in[0]) ? 0 : 1], walk);
+      case Step::Kind::Lanes:
+        return runLanes(s, walk);
     }
+  }
+
+  // All lanes run to their end or to their own failure, so that the one that is thrown is the same every time.
+  void runLanes(BoundStep &s, const Walk &walk) {
+    if (!s.lanes) {
+      for (const auto &program : s.programs) runInner(*program, walk);
+      return;
+    }
+    auto one = [&](int lane) {
+      const auto i = static_cast<size_t>(lane);
+      try {
+        runInner(*s.programs[i], {s.lanes->queue(lane), walk.streams});
+      } catch (...) {
+        s.failures[i] = std::current_exception();
+      }
+    };
+    s.lanes->run([](void *body, int lane) { (*static_cast<decltype(one) *>(body))(lane); }, &one);
+    std::exception_ptr first;
+    for (std::exception_ptr &failure : s.failures)
+      if (std::exception_ptr own = std::exchange(failure, nullptr); own && !first) first = std::move(own);
+    if (first) std::rethrow_exception(first);
   }
 
   void load(const BoundStep &s, StreamSource &streams) {
@@ -297,7 +341,8 @@ struct Engine::Impl {
   // Bytes from the start of a remote variable to the row that a step works on.
   int64_t rowOffset(const BoundStep &s) const {
     if (!s.in[1]) return 0;
-    const int64_t row = s.step->isSignedRow ? int64_t{read<int32_t>(s.in[1])} : int64_t{read<uint32_t>(s.in[1])};
+    const int64_t row =
+        s.step->isSignedRow ? int64_t{read<int32_t>(*queue, s.in[1])} : int64_t{read<uint32_t>(*queue, s.in[1])};
     if (row < 0 || row >= s.step->rowCount)
       throw runtime_error("{}: the offset is out of range: got {}, expected 0 to {}", s.step->op, row,
                           s.step->rowCount - 1);
@@ -314,7 +359,7 @@ struct Engine::Impl {
     if (s.nextLoad && !s.nextLoad->in[1]) queue->expect(s.nextLoad->in[0], s.nextLoad->bytes);
   }
 
-  void copy(const BoundMove &m) const { queue->copyWithin(m.operands[1], m.operands[0], m.bytes); }
+  static void copy(Queue &own, const BoundMove &m) { own.copyWithin(m.operands[1], m.operands[0], m.bytes); }
 
   static void moveRows(std::vector<BoundRow> &rows, int64_t iteration) {
     for (BoundRow &r : rows) {
@@ -323,26 +368,28 @@ struct Engine::Impl {
     }
   }
 
-  void runLoop(BoundStep &s, StreamSource &streams) {
-    for (const BoundMove &m : s.initial) copy(m);
-    const int64_t trips = s.in[0] ? read<int64_t>(s.in[0]) : s.tripCount >= 0 ? s.tripCount : INT64_MAX;
-    bool go = s.in[1] ? read<bool>(s.in[1]) : true;
+  void runLoop(BoundStep &s, const Walk &walk) {
+    Queue &own = walk.queue;
+    for (const BoundMove &m : s.initial) copy(own, m);
+    const int64_t trips = s.in[0] ? read<int64_t>(own, s.in[0]) : s.tripCount >= 0 ? s.tripCount : INT64_MAX;
+    bool go = s.in[1] ? read<bool>(own, s.in[1]) : true;
     InterruptPace pace;
     for (int64_t i = 0; i < trips && go; ++i) {
       if (i > 0) pace.iteration();
-      write(s.iteration, i);
+      write(own, s.iteration, i);
       moveRows(s.rows, i);
-      runInner(*s.programs[0], streams);
+      runInner(*s.programs[0], walk);
       for (const BoundMove &scan : s.scans)
-        queue->copyWithin(static_cast<char *>(scan.operands[1]) + i * scan.bytes, scan.operands[0], scan.bytes);
-      go = read<bool>(s.condition);
-      for (const BoundMove &m : s.carried) copy(m);
+        own.copyWithin(static_cast<char *>(scan.operands[1]) + i * scan.bytes, scan.operands[0], scan.bytes);
+      go = read<bool>(own, s.condition);
+      for (const BoundMove &m : s.carried) copy(own, m);
     }
   }
 
   const Executable &executable;
   std::unique_ptr<StepTimes> times;
   std::unique_ptr<Queue> queue;
+  std::map<std::vector<int>, std::unique_ptr<Lanes>> lanes;  // by the threads of each
   const bool isHostMemory;
   char *arena;
   std::vector<int64_t> variableOffsets;

@@ -44,9 +44,10 @@ class Engine {
   void readRow(int i, int64_t row, void *data) const;
   // Runs main once. No allocation, lookup or lock on this path. Throws runtime_error when a kernel reports
   // a value outside its domain (executable/run_context.hpp) or a user's kernel throws: the run ends after the step that
-  // failed, and the engine can run again. Variables then hold what the steps before that one made of them, with two
-  // exceptions: one that a loop works on may still hold its value from before the loop, and one that the failing step
-  // updates in its own memory may hold a part of that update.
+  // failed, and the engine can run again. Lanes beside that step run to their end first; of several failures that of
+  // the first lane is thrown. Variables then hold what the steps before that one made of them, with two exceptions: one
+  // that a loop works on may still hold its value from before the loop, and one that the failing step updates in its
+  // own memory may hold a part of that update.
   void run(StreamSource &streams);
   int threads() const;
   // Transfers of this engine alone; runs and seconds are not its own. Not to be asked while it runs.

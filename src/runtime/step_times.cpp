@@ -27,6 +27,8 @@ std::string kernelName(const executable::Step &step) {
       return "loop";
     case executable::Step::Kind::If:
       return "if";
+    case executable::Step::Kind::Lanes:
+      return "lanes";
   }
   return "";
 }

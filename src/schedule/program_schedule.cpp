@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <set>
 
+#include "schedule/lanes.hpp"
 #include "schedule/schedule.hpp"
 
 namespace popart::schedule {
@@ -29,24 +30,69 @@ const std::vector<OpIndex> &Schedule::of(const Graph &graph) const {
   return it->second;
 }
 
+std::span<const Section> Schedule::sectionsOf(const Graph &graph) const {
+  const auto it = sections.find(graph.id);
+  return it == sections.end() ? std::span<const Section>() : std::span<const Section>(it->second);
+}
+
 Schedule schedule(const Ir &ir) {
   Schedule result;
   for (const Graph *graph : programGraphs(ir)) result.orders.emplace(graph->id, orderOps(*graph));
   return result;
 }
 
+namespace {
+
+const Section *sectionAt(std::span<const Section> sections, int position) {
+  for (const Section &s : sections)
+    if (s.begin <= position && position < s.end()) return &s;
+  return nullptr;
+}
+
+// The line before the first op of a lane.
+std::string laneTitle(std::span<const Section> sections, int position) {
+  for (const Section &s : sections)
+    for (size_t lane = 0, begin = static_cast<size_t>(s.begin); lane < s.lanes.size(); ++lane) {
+      const Lane &l = s.lanes[lane];
+      if (static_cast<int>(begin) == position && l.end > position)
+        return "  " + std::string(lane == 0 ? "at the same time, " : "and ") + "lane " + l.name + " on " +
+               std::to_string(l.threads) + (l.threads == 1 ? " thread:\n" : " threads:\n");
+      begin = static_cast<size_t>(l.end);
+    }
+  return "";
+}
+
+}  // namespace
+
 std::string print(const Schedule &schedule, const Ir &ir) {
   std::string text;
   for (const auto &[id, order] : schedule.orders) {
     const Graph &graph = ir.getGraph(id);
     text += graph.getGraphString() + ":\n";
-    for (OpIndex o : order) {
-      const Op &op = graph.op(o);
-      text += "  " + op.str() + (op.name().empty() ? "" : "  " + op.name()) + "\n";
+    const std::span<const Section> sections = schedule.sectionsOf(graph);
+    for (int i = 0; i < static_cast<int>(order.size()); ++i) {
+      const Op &op = graph.op(order[static_cast<size_t>(i)]);
+      text += laneTitle(sections, i) + (sectionAt(sections, i) ? "    " : "  ") + op.str() +
+              (op.name().empty() ? "" : "  " + op.name()) + "\n";
     }
   }
   return text;
 }
+
+namespace {
+
+int laneAt(const Section &section, int position) {
+  int lane = 0;
+  while (section.lanes[static_cast<size_t>(lane)].end <= position) ++lane;
+  return lane;
+}
+
+bool areConcurrent(std::span<const Section> sections, int a, int b) {
+  const Section *section = sectionAt(sections, a);
+  return section && section == sectionAt(sections, b) && laneAt(*section, a) != laneAt(*section, b);
+}
+
+}  // namespace
 
 void verify(const Schedule &schedule, const Ir &ir) {
   const std::vector<Graph *> graphs = programGraphs(ir);
@@ -70,10 +116,13 @@ void verify(const Schedule &schedule, const Ir &ir) {
             place[graph->tensor(t).producerIndex().value] > place[o.value])
           throw internal_error("schedule: {} runs before its input '{}' is made", graph->op(o).debugName(),
                                graph->tensor(t).id);
+    const std::span<const Section> sections = schedule.sectionsOf(*graph);
     for (const auto &[before, after] : graph->constraints())
-      if (graph->alive(before) && graph->alive(after) && place[before.value] > place[after.value])
+      if (graph->alive(before) && graph->alive(after) && place[before.value] > place[after.value] &&
+          !areConcurrent(sections, place[before.value], place[after.value]))
         throw internal_error("schedule: {} runs before {}, against a constraint", graph->op(after).debugName(),
                              graph->op(before).debugName());
+    verifyLanes(*graph, order, sections);
   }
 }
 

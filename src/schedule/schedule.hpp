@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,16 +23,32 @@ std::vector<OpIndex> orderOps(const Graph &graph);
 // made by fusion (Trait::Internal) describe a kernel and are left out, and so is what nothing calls.
 std::vector<Graph *> programGraphs(const Ir &ir);
 
-// When everything runs: the order of the ops of each graph of a program. A plain value.
+// A part of a graph's order whose ops can run at the same time as those of the other lanes of its section.
+struct Lane {
+  std::string name;  // "2", or "0, 2" for stages that share threads
+  int end = 0;       // position in the order behind its last op; it begins where the lane before ends
+  int threads = 1;
+};
+struct Section {
+  int begin = 0;  // position in the order
+  std::vector<Lane> lanes;
+  int end() const { return lanes.back().end; }
+};
+
+// When everything runs: the order of the ops of each graph of a program, which is valid for one thread, and the
+// sections in which several can work. A plain value.
 struct Schedule {
   std::map<GraphId, std::vector<OpIndex>> orders;
+  std::map<GraphId, std::vector<Section>> sections;          // in their order; a graph without any is not listed
   const std::vector<OpIndex> &of(const Graph &graph) const;  // throws internal_error for a graph that does not run
+  std::span<const Section> sectionsOf(const Graph &graph) const;
 };
 Schedule schedule(const Ir &ir);
-// "<graph>:" and one line per op: its place, type and number, debug name.
+// "<graph>:" and one line per op: its place, type and number, debug name. A line names each lane of a section, and its
+// ops are indented.
 std::string print(const Schedule &schedule, const Ir &ir);
 // Throws internal_error unless every op of every graph that runs is listed exactly once, after the producers of its
-// inputs and its constraints.
+// inputs and its constraints (which do not count between lanes of one section), and lanes are as lanes.hpp says.
 void verify(const Schedule &schedule, const Ir &ir);
 
 }  // namespace popart::schedule

@@ -93,6 +93,7 @@ lower::LowerOptions lowerOptions(const CompileOptions &options) {
   lowering.checkFloats = options.checkFloats;
   lowering.roundStochastically = options.roundStochastically;
   lowering.checkLog2Scales = options.checkLog2Scales;
+  lowering.lanes = options.lanes;
   lowering.maxMemoryBytes = options.maxMemoryBytes / options.replicas;
   return lowering;
 }

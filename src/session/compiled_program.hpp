@@ -37,6 +37,7 @@ struct CompileOptions {
   runtime::Waking waking = runtime::Waking::AsPays;  // of these threads
   int64_t maxMemoryBytes = 0;                        // of all replicas together; 0: no limit
   OrderRule order = OrderRule::Accept;
+  lower::LaneRule lanes = lower::LaneRule::Auto;  // whether stages of a pipeline run at the same time
   bool checkFloats = false;             // runs end with runtime_error at the first op that makes a NaN or an infinity
   bool roundStochastically = false;     // results of 16-bit floats are rounded at random
   bool checkLog2Scales = true;          // runs end where a log2 scale of FLOAT8 values is out of range

@@ -50,9 +50,9 @@ TensorIndex CycleSite::rowOf(int64_t cyclesAgo, int64_t rows) {
 }
 
 const Op &CycleSite::call(const Graph &callee, const std::vector<TensorIndex> &inputs,
-                          const std::vector<TensorId> &outputs, const std::vector<int64_t> &modified,
-                          const std::string &name) {
-  Op::Settings own = settings(name);
+                          const std::vector<TensorId> &outputs, const std::vector<int64_t> &modified, int64_t stage) {
+  Op::Settings own = settings("stage" + std::to_string(stage));
+  own.hints[kLane] = std::to_string(stage);
   if (!iteration_.valid()) own.hints[kCycle] = std::to_string(cycle_);
   const Op &call = *graph.addConnectedOp(opDef("Call"), inputs, outputs,
                                          {{"callee", GraphRef{callee.id}}, {"modified", modified}}, own);

@@ -21,7 +21,7 @@ class CycleSite {
   // INT64 scalar: the number of the cycle `cycles` before this one.
   TensorIndex numberBefore(int64_t cycles);
   const Op &call(const Graph &callee, const std::vector<TensorIndex> &inputs, const std::vector<TensorId> &outputs,
-                 const std::vector<int64_t> &modified, const std::string &name);
+                 const std::vector<int64_t> &modified, int64_t stage);
   // An op of this site runs behind the calls so far, and those that come run behind it.
   void follow(const Op &op);
   OpIndex first() const { return first_; }  // of the calls

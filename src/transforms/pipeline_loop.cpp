@@ -192,7 +192,7 @@ class Pipeliner {
       while (std::ranges::find(ids, id) != ids.end()) id = site.graph.freeId(id + "/next");
       ids.push_back(id);
     }
-    const Op &call = site.call(*stage.graph, inputs, ids, modified, "stage" + std::to_string(s));
+    const Op &call = site.call(*stage.graph, inputs, ids, modified, s);
     for (size_t o = 0; o < stage.outputs.size(); ++o) {
       const TensorIndex t = stage.outputs[o], value = call.outputs()[o];
       for (const size_t result : resultsOf(t)) site.values[body_.inputs()[result + 2]] = value;

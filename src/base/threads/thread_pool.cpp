@@ -79,6 +79,7 @@ ThreadPool::ThreadPool(int threads, ThreadPoolOptions options)
       bells_(new Bell[static_cast<size_t>(threads_)]),
       open_(new Open[static_cast<size_t>(wordsFor(threads_))]) {
   if (threads_ > allowedProcessors()) spin_ = std::chrono::nanoseconds(0);
+  if (options.workers == ThreadPoolOptions::Workers::Lent) return;
   workers_.reserve(static_cast<size_t>(threads_ - 1));
   try {
     startWorkers(options);
@@ -97,7 +98,7 @@ ThreadPool::ThreadPool(int threads, ThreadPoolOptions options)
 
 void ThreadPool::startWorkers(const ThreadPoolOptions &options) {
   for (int i = 1; i < threads_; ++i) {
-    workers_.emplace_back(&ThreadPool::workerMain, this, i);
+    workers_.emplace_back(&ThreadPool::serve, this, i);
     if (static_cast<size_t>(i) <= options.processors.size())
       bindTo(workers_.back(), options.processors[static_cast<size_t>(i) - 1]);
   }
@@ -109,16 +110,20 @@ int ThreadPool::threadInside() const noexcept {
   if (!busy_.load(std::memory_order_relaxed)) return -1;
   const std::thread::id self = std::this_thread::get_id();
   if (caller_.load(std::memory_order_relaxed) == self) return 0;
-  for (size_t i = 0; i < workers_.size(); ++i)
-    if (workers_[i].get_id() == self) return static_cast<int>(i) + 1;
+  for (int i = 1; i < threads_; ++i)
+    if (bells_[i].worker.load(std::memory_order_relaxed) == self) return i;
   return -1;
 }
 
 ThreadPool::~ThreadPool() { stopWorkers(); }
 
-void ThreadPool::stopWorkers() noexcept {
+void ThreadPool::release() noexcept {
   stop_.store(true);
-  for (size_t i = 1; i <= workers_.size(); ++i) ring(static_cast<int>(i));
+  for (int i = 1; i < threads_; ++i) ring(i);
+}
+
+void ThreadPool::stopWorkers() noexcept {
+  release();
   for (std::thread &worker : workers_) worker.join();
   workers_.clear();
 }
@@ -230,13 +235,15 @@ uint32_t ThreadPool::awaitBell(Bell &bell, uint32_t seen) noexcept {
   return bell.rings.load(std::memory_order_acquire);
 }
 
-void ThreadPool::workerMain(int thread) noexcept {
-  uint32_t seen = 0;
+void ThreadPool::serve(int worker) noexcept {
+  Bell &bell = bells_[worker];
+  bell.worker.store(std::this_thread::get_id(), std::memory_order_relaxed);
   while (!stop_.load(std::memory_order_acquire)) {
-    seen = awaitBell(bells_[thread], seen);
+    bell.seen = awaitBell(bell, bell.seen);
     const int active = active_.load(std::memory_order_acquire);
-    ringChildren(thread, active);
-    work(thread, active);
+    if (worker >= active) continue;
+    ringChildren(worker, active);
+    work(worker, active);
   }
 }
 

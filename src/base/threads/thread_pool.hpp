@@ -37,6 +37,8 @@ struct ThreadPoolOptions {
   std::chrono::nanoseconds spin = std::chrono::microseconds(50);
   // Where workers are bound to; the calling thread never is.
   WorkerProcessors processors;
+  // Own: threads that the pool starts. Lent: threads of another pool, see serve().
+  enum class Workers : uint8_t { Own, Lent } workers = Workers::Own;
 };
 
 class ThreadPool {
@@ -49,6 +51,14 @@ class ThreadPool {
   ThreadPool &operator=(const ThreadPool &) = delete;
 
   int threads() const { return threads_; }
+  std::chrono::nanoseconds spin() const { return spin_; }
+
+  // For lent workers. From expectWorkers() on, a thread that calls serve(w), 0 < w < threads(), is worker w until
+  // release(); one that comes later returns at once. Runs in between need not wait for workers to come. All serve()
+  // return before workers are expected again, and worker w is the same thread every time.
+  void expectWorkers() noexcept { stop_.store(false, std::memory_order_release); }
+  void serve(int worker) noexcept;
+  void release() noexcept;
 
   // Calls fn(state, t, thread) once for each t in [0, tasks) on the first `threads` threads (0: all); returns when all
   // calls have returned, and everything they wrote is visible to the caller. Allocates nothing. With one task, one
@@ -82,6 +92,8 @@ class ThreadPool {
   struct alignas(64) Bell {
     std::atomic<uint32_t> rings{0};
     std::atomic<bool> sleeps{false};
+    uint32_t seen = 0;  // rings, by the worker
+    std::atomic<std::thread::id> worker;
   };
   // Of 64 neighbouring threads: bit i is set while others may take tasks from the range of thread i.
   struct alignas(64) Open {
@@ -94,7 +106,6 @@ class ThreadPool {
   }
   void start(int tasks, TaskFn fn, void *state, int threads, Stealing stealing) noexcept;
   void publish(int tasks, int active, Stealing stealing) noexcept;
-  void workerMain(int thread) noexcept;
   void work(int thread, int active) noexcept;
   int workOn(int owner, int thread) noexcept;
   bool claim(int owner, int thread, int &task) noexcept;

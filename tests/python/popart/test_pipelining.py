@@ -3,6 +3,7 @@
 import contextlib
 import itertools
 import json
+import re
 
 import numpy as np
 import popart
@@ -212,6 +213,57 @@ def test_together_with_other_transforms(tmp_path):
             settings = popart.TensorLocationSettings(popart.TensorStorage.OffChip, 1, 1)
             given |= {"accumulatorTensorLocationSettings": settings, "optimizerStateTensorLocationSettings": settings}
         assert_same(tmp_path, lambda: Network(2), given, optimizer="adam")
+
+
+def concurrent(rule, threads):
+    """Options that say whether stages run at the same time."""
+    return {"engineOptions": {"pipeline.concurrent": rule, "num_threads": str(threads)}}
+
+
+@pytest.mark.parametrize("threads", [2, 3, 8])
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_stages_that_run_at_the_same_time(tmp_path, optimizer, threads):
+    given = accumulating(6, autoRecomputation=Pipeline, **concurrent("always", threads))
+    assert_same(tmp_path, lambda: Network(3), given, optimizer=optimizer)
+
+
+@pytest.mark.parametrize("threads", [4, 6])
+def test_replicas_whose_stages_run_at_the_same_time(tmp_path, threads):
+    given = accumulating(4, enableReplicatedGraphs=True, replicatedGraphCount=2, **concurrent("always", threads))
+    assert_same(tmp_path, lambda: Network(2), given, optimizer="adam")
+
+
+@pytest.mark.parametrize("kind", ["activation", "weight", "accumulator"])
+def test_remote_memory_of_stages_that_run_at_the_same_time(tmp_path, kind):
+    settings = popart.TensorLocationSettings(popart.TensorLocation(popart.TensorStorage.OffChip), 2, 8192)
+    given = accumulating(4, **{f"{kind}TensorLocationSettings": settings}, **concurrent("always", 3))
+    assert_same(tmp_path, lambda: Network(2), given, optimizer="adam")
+
+
+@pytest.mark.parametrize("threads", [2, 5])
+def test_inference_with_stages_that_run_at_the_same_time(threads):
+    returns = popart.AnchorReturnType("All")
+    plain, _ = infer(options_for(False), 4, 6, returns)
+    results, _ = infer(options_for(True, **concurrent("always", threads)), 4, 6, returns)
+    assert np.array_equal(plain, results)
+
+
+def activation_bytes(session):
+    return int(re.search(r"activations: (\d+) bytes", session.getSummaryReport()).group(1))
+
+
+def test_rules_of_stages_that_run_at_the_same_time():
+    """Forced lanes take more memory; one thread runs none; another word is refused."""
+    needs = {}
+    for rule, threads in itertools.product(("always", "never", "auto"), (1, 2)):
+        options = options_for(True, **accumulating(6), **concurrent(rule, threads))
+        session = training(Network(3), options, [Network(3).loss])
+        needs[rule, threads] = activation_bytes(session)
+    assert needs["always", 2] > needs["never", 2]
+    assert needs["auto", 2] in (needs["always", 2], needs["never", 2])
+    assert needs["always", 1] == needs["never", 1] == needs["auto", 1]
+    with pytest.raises(popart.popart_exception, match=r"bad pipeline\.concurrent: got 'yes', expected 'auto'"):
+        training(Network(2), options_for(True, **accumulating(4), **concurrent("yes", 2)), [Network(2).loss])
 
 
 class Convolutions:

@@ -1,0 +1,178 @@
+// See choose_lanes.hpp. A section takes as long as its slowest lane; what a loop carries from a lane to another one is
+// copied after each iteration, as no lane may write what another one reads.
+#include "lower/choose_lanes.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include <popart/logging.hpp>
+
+#include "executable/cost.hpp"
+#include "lower/program_tensors.hpp"
+#include "schedule/lanes.hpp"
+
+namespace popart::lower {
+namespace {
+
+using schedule::LaneGroup;
+using schedule::Schedule;
+using schedule::Section;
+
+class Costs {
+ public:
+  explicit Costs(const Kernels &kernels) : kernels_(kernels) {}
+
+  double of(const Op &op, int threads) const {
+    if (const executable::Kernel *kernel = kernels_.find(op)) return executable::elapsedNanoseconds(*kernel, threads);
+    if (!op.has(Trait::Call)) return 0;
+    double longest = 0;
+    for (const Graph *called : op.getCalledGraphs()) {
+      double sum = 0;
+      for (const Op *inner : called->ops()) sum += of(*inner, threads);
+      longest = std::max(longest, sum);
+    }
+    return longest * static_cast<double>(op.hasAttr("trip_count") ? op.attrInt("trip_count") : 1);
+  }
+
+ private:
+  const Kernels &kernels_;
+};
+
+class SectionCosts {
+ public:
+  SectionCosts(const Graph &graph, const std::vector<OpIndex> &order, const Section &section, const Costs &costs)
+      : graph_(graph), order_(order), section_(section), costs_(costs) {}
+
+  // One after the other, each op on all threads.
+  double inOrder(int threads) const {
+    double sum = 0;
+    for (size_t lane = 0; lane < section_.lanes.size(); ++lane) sum += of(lane, threads);
+    return sum;
+  }
+
+  // The fastest groups of lanes with the predicted time of the slowest.
+  std::pair<std::vector<LaneGroup>, double> best(int threads) const {
+    std::pair<std::vector<LaneGroup>, double> result{{}, 0};
+    const auto most = std::min(section_.lanes.size(), static_cast<size_t>(threads));
+    for (size_t count = 2; count <= most; ++count) {
+      std::vector<LaneGroup> groups = balanced(count);
+      const double time = shareThreads(groups, threads);
+      if (result.first.empty() || time < result.second) result = {std::move(groups), time};
+    }
+    result.second += executable::wakingNanoseconds(threads);
+    return result;
+  }
+
+ private:
+  double of(size_t lane, int threads) const {
+    double sum = 0;
+    for (int i = lane == 0 ? section_.begin : section_.lanes[lane - 1].end; i < section_.lanes[lane].end; ++i)
+      sum += costs_.of(graph_.op(order_[static_cast<size_t>(i)]), threads);
+    return sum;
+  }
+  double of(const LaneGroup &group, int threads) const {
+    double sum = 0;
+    for (const size_t lane : group.lanes) sum += of(lane, threads);
+    return sum;
+  }
+
+  // The longest lanes first, each into the group that has least.
+  std::vector<LaneGroup> balanced(size_t count) const {
+    std::vector<double> times(section_.lanes.size()), sums(count);
+    for (size_t lane = 0; lane < times.size(); ++lane) times[lane] = of(lane, 1);
+    std::vector<size_t> order(times.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::ranges::stable_sort(order, [&](size_t a, size_t b) { return times[a] > times[b]; });
+    std::vector<LaneGroup> groups(count);
+    for (const size_t lane : order) {
+      const auto least = static_cast<size_t>(std::ranges::min_element(sums) - sums.begin());
+      groups[least].lanes.push_back(lane);
+      sums[least] += times[lane];
+    }
+    for (LaneGroup &group : groups) std::ranges::sort(group.lanes);
+    std::erase_if(groups, [](const LaneGroup &group) { return group.lanes.empty(); });
+    return groups;
+  }
+
+  // Each thread goes to the slowest group; returns the time of the slowest in the end.
+  double shareThreads(std::vector<LaneGroup> &groups, int threads) const {
+    std::vector<double> times;
+    for (const LaneGroup &group : groups) times.push_back(of(group, 1));
+    for (int left = threads - static_cast<int>(groups.size()); left > 0; --left) {
+      const auto slowest = static_cast<size_t>(std::ranges::max_element(times) - times.begin());
+      times[slowest] = of(groups[slowest], ++groups[slowest].threads);
+    }
+    return std::ranges::max(times);
+  }
+
+  const Graph &graph_;
+  const std::vector<OpIndex> &order_;
+  const Section &section_;
+  const Costs &costs_;
+};
+
+// Nanoseconds of the copies after each iteration that lanes make necessary: of values that one lane makes for the next
+// iteration while another one reads those of this one.
+double copiesOf(const Graph &graph, const Op *loop, const std::vector<OpIndex> &order, const Section &section) {
+  if (!loop) return 0;
+  std::vector<int> laneOf(graph.opSlots(), -1);
+  int position = section.begin;
+  for (size_t lane = 0; lane < section.lanes.size(); ++lane)
+    for (; position < section.lanes[lane].end; ++position)
+      laneOf[order[static_cast<size_t>(position)].value] = static_cast<int>(lane);
+  double sum = 0;
+  for (const Passed &c : passedBy(*loop)) {
+    if (c.inner == c.next || !graph.tensor(c.next).hasProducer()) continue;
+    const int maker = laneOf[graph.tensor(c.next).producerIndex().value];
+    const auto &uses = graph.tensor(c.inner).uses();
+    if (maker >= 0 && std::ranges::any_of(uses, [&](const Use &use) {
+          const int reader = laneOf[use.op.value];
+          return reader >= 0 && reader != maker;
+        }))
+      sum += executable::copyNanoseconds(graph.info(c.inner).nbytes());
+  }
+  return sum;
+}
+
+std::map<const Graph *, const Op *> loopsByBody(const Ir &program) {
+  std::map<const Graph *, const Op *> loops;
+  for (const Graph *graph : schedule::programGraphs(program))
+    for (const Op *op : graph->ops())
+      if (op->is(Role::Loop)) loops.emplace(op->getCalledGraphs().front(), op);
+  return loops;
+}
+
+}  // namespace
+
+Schedule chooseLanes(const Ir &program, const Schedule &plain, const Kernels &kernels, int threads, LaneRule rule) {
+  if (threads < 2 || rule == LaneRule::Never) return plain;
+  const Costs costs(kernels);
+  const Schedule found = schedule::findLanes(program, plain, [&](const Op &op) { return costs.of(op, 1); });
+  if (found.sections.empty()) return plain;
+  const std::map<const Graph *, const Op *> loops = loopsByBody(program);
+  Schedule result = plain;
+  for (const auto &[id, sections] : found.sections) {
+    const Graph &graph = program.getGraph(id);
+    std::vector<OpIndex> order = found.orders.at(id);
+    std::vector<Section> kept;
+    for (const Section &section : sections) {
+      const SectionCosts sectionCosts(graph, order, section, costs);
+      const double before = sectionCosts.inOrder(threads);
+      auto [groups, time] = sectionCosts.best(threads);
+      const auto loop = loops.find(&graph);
+      time += copiesOf(graph, loop == loops.end() ? nullptr : loop->second, order, section) / threads;
+      const bool keeps = rule == LaneRule::Always || time < before;
+      logging::devicex::info(
+          "{}: {} stages of a cycle {} at the same time: predicted {} us, one after the other {} us on {} threads",
+          graph.getGraphString(), section.lanes.size(), keeps ? "run" : "do not run", time / 1e3, before / 1e3,
+          threads);
+      if (keeps) kept.push_back(schedule::joinLanes(order, section, groups));
+    }
+    if (kept.empty()) continue;
+    result.orders[id] = std::move(order);
+    result.sections[id] = std::move(kept);
+  }
+  return result;
+}
+
+}  // namespace popart::lower

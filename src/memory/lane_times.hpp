@@ -1,0 +1,47 @@
+// The times at which sections of a schedule run, and those of their lanes (schedule/lanes.hpp). Times in two lanes of
+// one section come in no order.
+#pragma once
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+namespace popart::memory {
+
+class LaneTimes {
+ public:
+  // A section begins at `first`, behind all others; then its lanes end one after the other, the first beginning there.
+  void beginSection(int first) { sections_.push_back({first, {}}); }
+  void endLane(int last) { sections_.back().ends.push_back(last); }
+
+  struct Where {
+    int section = -1, lane = -1;  // -1: in no section
+    bool operator==(const Where &) const = default;
+  };
+  Where at(int time) const {
+    const auto behind =
+        std::upper_bound(sections_.begin(), sections_.end(), time, [](int t, const Section &s) { return t < s.first; });
+    if (behind == sections_.begin() || time > std::prev(behind)->ends.back()) return {};
+    const std::vector<int> &ends = std::prev(behind)->ends;
+    return {static_cast<int>(behind - sections_.begin()) - 1,
+            static_cast<int>(std::lower_bound(ends.begin(), ends.end(), time) - ends.begin())};
+  }
+  // Whether nothing says which of the two times comes first.
+  bool areConcurrent(int a, int b) const {
+    const Where x = at(a), y = at(b);
+    return x.section >= 0 && x.section == y.section && x.lane != y.lane;
+  }
+  // First and last time of the section.
+  std::pair<int, int> range(int section) const {
+    const Section &s = sections_[static_cast<size_t>(section)];
+    return {s.first, s.ends.back()};
+  }
+
+ private:
+  struct Section {
+    int first;
+    std::vector<int> ends;  // the last time of each lane
+  };
+  std::vector<Section> sections_;
+};
+
+}  // namespace popart::memory

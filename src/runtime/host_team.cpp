@@ -1,0 +1,107 @@
+// See host_team.hpp. What a launch needs is resolved when it is bound.
+#include "runtime/host_team.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include <popart/error.hpp>
+
+#include "executable/cost.hpp"
+#include "executable/host_kernel.hpp"
+#include "runtime/remote_memory.hpp"
+
+namespace popart::runtime {
+namespace {
+
+using executable::HostKernel;
+using executable::RunContext;
+using executable::Step;
+
+constexpr int64_t kLeastCopyBytes = int64_t{256} << 10;  // of one thread; takes some times what waking a thread costs
+
+class HostLaunch final : public Launch {
+ public:
+  HostLaunch(Team &team, const Step &step, const HostKernel &kernel, const void *const *in, void *const *out)
+      : team_(team), step_(step), kernel_(kernel), in_(in), out_(out) {
+    const auto ends = kernel.roundEnds();
+    roundEnds_.assign(ends.begin(), ends.end());
+    if (ends.empty()) roundEnds_.push_back(kernel.tasks());
+    const int tasks = executable::widestRound(kernel), threads = team.pool.threads();
+    threads_ = team.waking == Waking::Always
+                   ? std::clamp(tasks, 1, threads)
+                   : executable::threadsThatPay(executable::predictedNanoseconds(kernel), tasks, threads);
+  }
+
+  void run() override {
+    if (threads_ == 1) {
+      for (int task = 0; task < roundEnds_.back(); ++task) runTask(task, 0);
+    } else {
+      int first = 0;
+      for (const int end : roundEnds_) {
+        team_.pool.parallel(
+            end - first, [this, first](int task, int thread) { runTask(first + task, thread); }, threads_);
+        first = end;
+      }
+    }
+    if (team_.failed.load(std::memory_order_relaxed)) [[unlikely]]
+      team_.throwFailure(step_);
+  }
+
+ private:
+  void runTask(int task, int thread) const {
+    kernel_.run({in_, out_, team_.scratch + thread * team_.scratchStride, team_.contexts[static_cast<size_t>(thread)],
+                 team_.shared},
+                task);
+  }
+
+  Team &team_;
+  const Step &step_;
+  const HostKernel &kernel_;
+  const void *const *in_;
+  void *const *out_;
+  std::vector<int> roundEnds_;
+  int threads_ = 1;
+};
+
+}  // namespace
+
+void Team::throwFailure(const Step &step) {
+  const RunContext *first = nullptr;
+  for (const RunContext &c : contexts)
+    if (c.hasFailure() && (!first || c.precedes(*first))) first = &c;
+  const RunContext failure = *first;
+  for (RunContext &c : contexts) c.clear();
+  failed.store(false, std::memory_order_relaxed);
+  failure.raise(step.op.empty() ? step.name : step.op);
+}
+
+char *TeamQueue::allocate(int64_t bytes, std::span<const int64_t>) {
+  throw internal_error("queue of a lane: got a request for {} bytes, expected one to the queue it was split from",
+                       bytes);
+}
+
+void TeamQueue::expect(const void *remote, int64_t bytes) { RemoteMemory::expect(remote, bytes); }
+
+void TeamQueue::copyWithin(void *to, const void *from, int64_t bytes) {
+  const auto parts = static_cast<int>(std::min<int64_t>(team_.pool.threads(), bytes / kLeastCopyBytes));
+  if (parts > 1) {
+    team_.pool.parallel(parts, [=](int part, int) {
+      const int64_t begin = bytes * part / parts, end = bytes * (part + 1) / parts;
+      std::memcpy(static_cast<char *>(to) + begin, static_cast<const char *>(from) + begin,
+                  static_cast<size_t>(end - begin));
+    });
+  } else if (bytes > 0) {
+    std::memcpy(to, from, static_cast<size_t>(bytes));
+  }
+}
+
+std::unique_ptr<Launch> TeamQueue::bind(const Step &step, const void *const *in, void *const *out) {
+  const auto *kernel = dynamic_cast<const HostKernel *>(step.kernel.get());
+  check(kernel != nullptr,
+        "{}: its kernel '{}' does not run on the host: got device {}, expected the one it was made "
+        "for. Load the executable on that device",
+        step.op.empty() ? step.name : step.op, step.kernel->name(), device_);
+  return std::make_unique<HostLaunch>(team_, step, *kernel, in, out);
+}
+
+}  // namespace popart::runtime

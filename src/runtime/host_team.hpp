@@ -1,0 +1,57 @@
+// A team: threads of the host with what their tasks need, and the queue of kernels that run on them. A queue of the
+// host is the team of all its threads; the lanes of a section are teams that share these threads out.
+#pragma once
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/threads/thread_pool.hpp"
+#include "executable/run_context.hpp"
+#include "runtime/device.hpp"
+
+namespace popart::runtime {
+
+struct Team {
+  // `settings`: of the run that the team's tasks belong to.
+  Team(int threads, ThreadPoolOptions options, Waking waking, const RunSettings &settings)
+      : pool(threads, std::move(options)),
+        waking(waking),
+        contexts(static_cast<size_t>(pool.threads()),
+                 executable::RunContext(failed, settings.replica, settings.collectives)) {}
+  Team(const Team &) = delete;
+  Team &operator=(const Team &) = delete;
+
+  // Ends the run with what the tasks of this step reported first.
+  [[noreturn]] void throwFailure(const executable::Step &step);
+
+  ThreadPool pool;
+  const Waking waking;
+  char *scratch = nullptr;  // of thread t at t * scratchStride
+  int64_t scratchStride = 0;
+  char *shared = nullptr;
+  std::atomic<bool> failed{false};
+  std::vector<executable::RunContext> contexts;  // one per thread
+};
+
+// Copies and kernels on a team; has no memory to give. `device`: its name, for messages.
+class TeamQueue : public Queue {
+ public:
+  TeamQueue(std::string device, Team &team) : device_(std::move(device)), team_(team) {}
+
+  int threads() const override { return team_.pool.threads(); }
+  char *allocate(int64_t bytes, std::span<const int64_t> values) override;
+  void expect(const void *remote, int64_t bytes) override;
+  bool isHostMemory() const override { return true; }
+  void copyIn(void *device, const void *host, int64_t bytes) override { copyWithin(device, host, bytes); }
+  void copyOut(void *host, const void *device, int64_t bytes) override { copyWithin(host, device, bytes); }
+  void copyWithin(void *to, const void *from, int64_t bytes) override;
+  std::unique_ptr<Launch> bind(const executable::Step &step, const void *const *in, void *const *out) override;
+  void wait() override {}  // launches return when they are done
+
+ private:
+  const std::string device_;
+  Team &team_;
+};
+
+}  // namespace popart::runtime

@@ -1,0 +1,36 @@
+// Lanes: the stages of a pipeline's cycle as sequences that can run at the same time. In a graph's order
+//
+//   … before │ stage 2 ═ │ behind …      the ops of one cycle (kCycle) that belong to several stages (kLane)
+//            │ stage 1 ═ │               stand together, one stage after the other;
+//            │ stage 0 ═ │               no stage reads what another one of the section makes
+//
+// What several stages read is made before the section, what reads several of them runs behind it, and so do ops whose
+// order among each other means something: host streams, remote memory, collectives, assignments. An op of no stage
+// (the row of a ring, read or written) goes where its operands and readers are.
+#pragma once
+#include <functional>
+
+#include "schedule/schedule.hpp"
+
+namespace popart::schedule {
+
+// How long an op takes, in any unit; 0: it only has to be somewhere.
+using WorkOf = std::function<double(const Op &)>;
+
+// The same program with the sections that can be had, in an order that is valid as before; graphs without a section
+// keep theirs. Work decides which ops leave their lane where lanes depend on one another. Every lane has one thread.
+Schedule findLanes(const Ir &ir, const Schedule &schedule, const WorkOf &work);
+
+// The section with the lanes of each group, in the group's order, as one lane on as many threads as it says; ops of the
+// order change their places within the section.
+struct LaneGroup {
+  std::vector<size_t> lanes;
+  int threads = 1;
+};
+Section joinLanes(std::vector<OpIndex> &order, const Section &section, const std::vector<LaneGroup> &groups);
+
+// Throws internal_error unless sections are ascending and inside of the order, each with two lanes or more, no lane
+// reads what another one of its section makes, and no op in one belongs outside.
+void verifyLanes(const Graph &graph, const std::vector<OpIndex> &order, std::span<const Section> sections);
+
+}  // namespace popart::schedule
