@@ -52,6 +52,26 @@ TEST(ThreadPool, wakes_workers_that_sleep_at_once) {
   for (int round = 0; round < 500; ++round) checkEachTaskRunsOnce(pool, 6);
 }
 
+TEST(ThreadPool, lends_its_threads_to_pools_of_their_own) {
+  using Workers = ThreadPoolOptions::Workers;
+  ThreadPool all(5);
+  ThreadPool two(2, {.processors = {}, .workers = Workers::Lent}),
+      three(3, {.processors = {}, .workers = Workers::Lent});
+  checkEachTaskRunsOnce(two, 4);  // nobody serves: the caller does it all
+  for (int round = 0; round < 300; ++round) {
+    two.expectWorkers();
+    three.expectWorkers();
+    all.onEachThread([&](int thread, int) {
+      ThreadPool &own = thread < 2 ? two : three;
+      const int member = thread < 2 ? thread : thread - 2;
+      if (member > 0) return own.serve(member);
+      for (const int tasks : {1, 7, 32}) checkEachTaskRunsOnce(own, tasks);
+      own.release();
+    });
+    checkEachTaskRunsOnce(all, 16);
+  }
+}
+
 TEST(ThreadPool, binds_each_worker_to_its_processors) {
   const int last = allowedProcessors() - 1;
   ThreadPool pool(3, {.spin = std::chrono::microseconds(50), .processors = {{0, last}, {last}}});

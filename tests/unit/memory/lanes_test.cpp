@@ -1,0 +1,151 @@
+// Memory of lanes: blocks, what may be overwritten, and a check that finds what the plan of a wrong schedule shares.
+#include <gtest/gtest.h>
+
+#include <popart/error.hpp>
+
+#include "../support/message_of.hpp"
+#include "backends/cpu/cpu.hpp"
+#include "backends/ref/ref.hpp"
+#include "lower/kernels.hpp"
+#include "memory/plan.hpp"
+#include "memory/storages.hpp"
+#include "pipeline/passes.hpp"
+#include "schedule/lanes.hpp"
+
+namespace popart::memory {
+namespace {
+
+bool overlap(const Storage &a, const Storage &b) {
+  return a.offset < b.offset + b.bytes && b.offset < a.offset + a.bytes;
+}
+
+TEST(LaneTimes, say_what_runs_at_the_same_time) {
+  LaneTimes lanes;
+  lanes.beginSection(3), lanes.endLane(5), lanes.endLane(9);
+  lanes.beginSection(12), lanes.endLane(12), lanes.endLane(13);
+  EXPECT_EQ(lanes.at(2).section, -1);
+  EXPECT_EQ(lanes.at(3), (LaneTimes::Where{0, 0}));
+  EXPECT_EQ(lanes.at(6), (LaneTimes::Where{0, 1}));
+  EXPECT_EQ(lanes.at(10).section, -1);
+  EXPECT_EQ(lanes.at(13), (LaneTimes::Where{1, 1}));
+  EXPECT_TRUE(lanes.areConcurrent(4, 9));
+  EXPECT_FALSE(lanes.areConcurrent(3, 5));
+  EXPECT_FALSE(lanes.areConcurrent(4, 12));
+  EXPECT_FALSE(lanes.areConcurrent(1, 2));
+}
+
+TEST(Storages, lanes_share_memory_within_themselves) {
+  Storages s;
+  const auto add = [&](int first, int last) {
+    const int n = s.add(Place::Arena, 64, -1, "value");
+    s.define(n, first), s.use(n, last);
+    return n;
+  };
+  LaneTimes lanes;
+  lanes.beginSection(2), lanes.endLane(5), lanes.endLane(9);
+  const int a = add(2, 3), b = add(4, 5), other = add(7, 8), given = add(1, 2), taken = add(8, 10);
+  const Storages::Placed plan = s.place(lanes);
+  EXPECT_EQ(plan.storages[a].offset, plan.storages[b].offset) << "one after the other in their lane";
+  for (const int x : {a, b, given, taken}) EXPECT_FALSE(overlap(plan.storages[x], plan.storages[other]));
+  for (const int x : {a, b, taken}) EXPECT_FALSE(overlap(plan.storages[x], plan.storages[given]));
+  for (const int x : {a, b}) EXPECT_FALSE(overlap(plan.storages[x], plan.storages[taken]));
+  EXPECT_EQ(plan.arenaBytes, 4 * 64);
+}
+
+struct Planned {
+  std::shared_ptr<const Ir> ir;
+  schedule::Schedule order;
+  lower::Kernels kernels;
+
+  explicit Planned(std::string_view text) {
+    lower::LowerOptions options;
+    options.backends = {&cpu::backend(), &ref::backend()};
+    options.fuse = false;
+    const lower::Backends backends = lower::remember(options);
+    ir = pipeline::lowerProgram(*parseIr(text), options, backends).ir;
+    order = schedule::schedule(*ir);
+    kernels = lower::chooseKernels(*ir, order, backends);
+  }
+  schedule::Schedule withLanes() const {
+    return schedule::findLanes(*ir, order, [](const Op &op) { return op.has(Trait::View) ? 0 : 1; });
+  }
+  MemoryPlan plan(const schedule::Schedule &of) const {
+    return planMemory(*ir, of, [&](const Op &op) { return kernels.find(op); });
+  }
+};
+
+constexpr const char *kChains = R"(main {
+  stream %x : float32[64]
+  %in = HostLoad() {stream = "x"}
+  %a = Gelu(%in) <hints = s["lane", "1"]>
+  %b = Erf(%a) <hints = s["lane", "1"]>
+  %c = Gelu(%b) <hints = s["lane", "1"]>
+  %d = Erf(%in) <hints = s["lane", "0"]>
+  %e = Gelu(%d) <hints = s["lane", "0"]>
+  HostStore(%c) {stream = "c"}
+  HostStore(%e) {stream = "e"}
+}
+)";
+
+TEST(LanePlan, a_plan_for_one_thread_is_refused_for_lanes) {
+  const Planned chains(kChains);
+  const schedule::Schedule lanes = chains.withLanes();
+  ASSERT_EQ(lanes.sections.size(), 1U);
+  EXPECT_NO_THROW(verifyLanes(chains.plan(lanes), *chains.ir, lanes));
+  const std::string message = test::messageOf([&] { verifyLanes(chains.plan(chains.order), *chains.ir, lanes); });
+  EXPECT_NE(message.find("memory plan: lane"), std::string::npos) << message;
+  EXPECT_NE(message.find("in the same memory"), std::string::npos) << message;
+}
+
+TEST(LanePlan, an_operand_of_two_lanes_is_not_overwritten) {
+  const Planned chains(kChains);
+  const schedule::Schedule lanes = chains.withLanes();
+  const MemoryPlan plan = chains.plan(lanes);
+  const Graph &main = chains.ir->getMainGraph();
+  const auto storage = [&](const char *id) { return plan.storages[static_cast<size_t>(plan.of(main, main.find(id)))]; };
+  for (const char *made : {"a", "b", "c", "d", "e"}) EXPECT_FALSE(overlap(storage("in"), storage(made))) << made;
+  for (const char *one : {"a", "b", "c"})
+    for (const char *other : {"d", "e"}) EXPECT_FALSE(overlap(storage(one), storage(other))) << one << other;
+  verify(plan);
+}
+
+// A loop whose lanes hand a value on: one reads the carry, the other makes the next one.
+constexpr const char *kLoop = R"(main {
+  stream %x : float32[64]
+  variable %acc : float32[64] = 0
+  %in = HostLoad() {stream = "x"}
+  %last, %sum = Loop(_, _, %in, %acc) {body = @body, carried = 2, trip_count = 3}
+  VariableAssign(%acc, %sum)
+  HostStore(%last) {stream = "last"}
+}
+
+graph @body {
+  input %i : int64[]
+  input %go : bool[]
+  input %carry : float32[64]
+  input %sum : float32[64]
+  const %w0 : float32[64] = 2
+  %used = Gelu(%carry) <hints = s["lane", "1"]>
+  %next = Add(%sum, %used) <hints = s["lane", "1"]>
+  %made = Erf(%w0) <hints = s["lane", "0"]>
+  return %go, %made, %next
+}
+)";
+
+TEST(LanePlan, a_carry_is_copied_where_another_lane_reads_it) {
+  const Planned loop(kLoop);
+  const auto copies = [&](const schedule::Schedule &order) {
+    const MemoryPlan plan = loop.plan(order);
+    verifyLanes(plan, *loop.ir, order);
+    return plan.carried.begin()->second.size();
+  };
+  EXPECT_EQ(copies(loop.order), 0U);
+  const schedule::Schedule lanes = loop.withLanes();
+  ASSERT_EQ(lanes.sections.size(), 1U);
+  EXPECT_EQ(copies(lanes), 1U) << "the sum belongs to one lane";
+  EXPECT_NE(test::messageOf([&] { verifyLanes(loop.plan(loop.order), *loop.ir, lanes); }).find("lane 0 writes"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace popart::memory
