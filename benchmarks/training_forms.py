@@ -17,6 +17,8 @@ import exported_programs as programs
 import numpy as np
 import popart
 
+import onnx
+
 Arrays = dict[str, np.ndarray]
 Edit = Callable[[programs.Program, Arrays], tuple[programs.Program, Arrays]]
 
@@ -126,21 +128,47 @@ def in_halves(program: programs.Program, inputs: Arrays) -> tuple[programs.Progr
     """The model, its weights and its floating inputs in FLOAT16."""
     transformer = popart.GraphTransformer(program.model)
     transformer.convertFloatsToHalfs()
+    model = onnx.load_from_string(transformer.getModelProto())
+    for node in model.graph.node:
+        for attribute in node.attribute:
+            if node.op_type == "Cast" and attribute.name == "to" and attribute.i == onnx.TensorProto.FLOAT:
+                attribute.i = onnx.TensorProto.FLOAT16
     halves = {name: v.astype(np.float16) if v.dtype == np.float32 else v for name, v in inputs.items()}
-    return replace(program, model=transformer.getModelProto()), halves
+    return replace(program, model=model.SerializeToString()), halves
 
 
 def products_in_parts(program: programs.Program, inputs: Arrays) -> tuple[programs.Program, Arrays]:
-    """The products of the largest weight of the model run in parts, by output channels."""
-    import onnx
-
-    graph = onnx.load_from_string(program.model).graph
-    weights = {t.name: list(t.dims) for t in graph.initializer if len(t.dims) == 2}
-    products = [n for n in graph.node if n.op_type == "MatMul" and n.input[1] in weights]
-    largest = max((weights[n.input[1]] for n in products), key=np.prod)
-    factor = next(f for f in (4, 3, 2, *range(5, largest[1] + 1)) if largest[1] % f == 0)
-    marked = [n.output[0] for n in products if weights[n.input[1]] == largest]
-    builder = popart.Builder(program.model)
-    for output in marked:
-        builder.setSerializeMatMul({output}, "output_channels", factor, True)
+    """The products of the largest weight of the model run in parts, by output channels, on operands of rank 2."""
+    model = onnx.load_from_string(program.model)
+    weights = {t.name: list(t.dims) for t in model.graph.initializer if len(t.dims) == 2}
+    transposed = [n for n in model.graph.node if n.op_type == "Transpose" and n.input[0] in weights]
+    weights |= {node.output[0]: weights[node.input[0]][::-1] for node in transposed}
+    products = [n for n in model.graph.node if n.op_type == "MatMul" and n.input[1] in weights]
+    rows, columns = max((weights[n.input[1]] for n in products), key=np.prod)
+    factor = next(f for f in (4, 3, 2, *range(5, columns + 1)) if columns % f == 0)
+    shapes, marked, nodes = popart.Builder(program.model), [], []
+    for node in model.graph.node:
+        if node not in products or weights[node.input[1]] != [rows, columns]:
+            nodes.append(node)
+            continue
+        shape = shapes.getTensorShape(node.output[0])
+        flat, flat_product = f"{node.output[0]}/flat", f"{node.output[0]}/flat_product"
+        nodes += _reshaped(node.input[0], flat, [-1, rows])
+        nodes.append(onnx.helper.make_node("MatMul", [flat, node.input[1]], [flat_product], node.name))
+        nodes += _reshaped(flat_product, node.output[0], shape)
+        marked.append(flat_product)
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+    builder = popart.Builder(model.SerializeToString())
+    for product in marked:
+        builder.setSerializeMatMul({product}, "output_channels", factor, True)
     return replace(program, model=builder.getModelProto()), inputs
+
+
+def _reshaped(tensor: str, result: str, shape: list[int]) -> list[onnx.NodeProto]:
+    """Nodes that give a tensor another shape."""
+    value = onnx.numpy_helper.from_array(np.array(shape, np.int64))
+    return [
+        onnx.helper.make_node("Constant", [], [f"{result}/shape"], value=value),
+        onnx.helper.make_node("Reshape", [tensor, f"{result}/shape"], [result]),
+    ]

@@ -10,7 +10,10 @@
 #include "api/compile_options.hpp"
 #include "api/virtual_ipus.hpp"
 #include "base/environment.hpp"
+#include "executable/cost.hpp"
+#include "fitting/remedies.hpp"
 #include "lower/stochastic_rounding.hpp"
+#include "pipeline/options.hpp"
 #include "session/lane_rule.hpp"
 #include "session/memory_limit.hpp"
 
@@ -68,11 +71,23 @@ struct IrSession::Impl {
     check(row >= 0 && row < rows, "Session: variable '{}' has no row {}: expected 0 to {}", id, row, rows - 1);
     return found;
   }
+  // Throws memory_allocation_err when the compiled program is above the limit of the environment or the machine.
+  void requireFits(const Ir &ir, const session::CompileOptions &compiling) const;
 };
+
+// What lies where and when is stated by the program, so that nothing can be chosen for it: remedies are for its author.
+void IrSession::Impl::requireFits(const Ir &ir, const session::CompileOptions &compiling) const {
+  const SessionOptions environment = pipeline::withEnvironment({});
+  const int64_t most = session::memoryLimitBytes(environment.engineOptions) / compiling.replicas;
+  if (most <= 0 || program.executable()->memory.total() <= most) return;
+  const lower::LowerOptions lowering = session::lowerOptions(compiling);
+  const lower::Compiled plain = lower::compileInSteps(program.lowered(), lowering, lower::remember(lowering));
+  const double milliseconds = executable::predictedRunNanoseconds(*plain.executable, lowering.threads) * 1e-6;
+  fitting::throwDoesNotFit({plain, milliseconds, most, compiling.replicas, {ir, fitting::Asked::Words::Popxl}, {}, {}});
+}
 
 IrSession::IrSession(const Ir &ir, const IrSessionOptions &options) : impl_(std::make_unique<Impl>()) {
   session::CompileOptions compiling = compileOptionsFor(options.device, computeThreadCount(), options.replicas);
-  compiling.maxMemoryBytes = session::memoryLimitBytes({});
   compiling.lanes = session::laneRule(environment::engineOptions());
   compiling.order = session::OrderRule::Refuse;
   compiling.timesRuns = true;
@@ -81,6 +96,7 @@ IrSession::IrSession(const Ir &ir, const IrSessionOptions &options) : impl_(std:
   const SessionOptions defaults;  // what the environment says about caching
   if (defaults.enableEngineCaching) compiling.cacheFolder = defaults.cachePath;
   impl_->program.compile(ir, compiling);
+  impl_->requireFits(ir, compiling);
   impl_->slices = options.transfers * options.replicas;
   for (const Graph *graph : ir.getAllGraphs())
     for (const Op *op : graph->ops()) impl_->ipus = std::max(impl_->ipus, op->settings.vgraphId.value_or(0) + 1);

@@ -30,22 +30,33 @@ void Session::Impl::loadToRun() {
   load();
 }
 
+// " MatMul '100' ([x, w] -> [MatMul:0]) has virtual graph 2."
+static std::string placeText(const Op &op) {
+  std::vector<TensorId> inputs, outputs;
+  for (InIndex i = 0; i < op.inputCount(); ++i)
+    if (op.hasInput(i)) inputs.push_back(op.inId(i));
+  for (OutIndex o = 0; o < op.outputCount(); ++o)
+    if (op.hasOutput(o)) outputs.push_back(op.outId(o));
+  return formatText(" {} ({} -> {}) has virtual graph {}.",
+                    {op.debugName(), toText(inputs), toText(outputs), toText(*op.settings.vgraphId)});
+}
+
 void Session::Impl::checkDeviceFits() const {
   if (device->getType() == DeviceType::Cpu) return;
-  int64_t ipusPerReplica = 1;
+  const Op *highest = nullptr;  // on the IPU with the highest number
   if (options.virtualGraphMode != VirtualGraphMode::Off)
     for (const Graph *graph : ir().getAllGraphs())
       for (const Op *op : graph->ops())
-        ipusPerReplica = std::max(ipusPerReplica, op->settings.vgraphId.value_or(0) + 1);
-  const int64_t needed = ipusPerReplica * options.getLocalReplicationFactor();
-  const bool enough = options.virtualGraphMode == VirtualGraphMode::Off
-                          ? device->getNumIpus() % options.getLocalReplicationFactor() == 0
-                          : device->getNumIpus() >= needed;
-  if (!enough)
-    throw error(
-        "Session '{}': the device does not suit the program: got {} IPUs, expected {} = {} IPUs per replica x {} "
-        "replicas. Acquire a device with that many IPUs",
-        name, device->getNumIpus(), needed, ipusPerReplica, options.getLocalReplicationFactor());
+        if (op->settings.vgraphId && (!highest || *op->settings.vgraphId > *highest->settings.vgraphId)) highest = op;
+  const int64_t ipusPerReplica = highest ? std::max<int64_t>(1, *highest->settings.vgraphId + 1) : 1;
+  const int64_t replicas = options.getLocalReplicationFactor(), needed = ipusPerReplica * replicas;
+  const bool enough = options.virtualGraphMode == VirtualGraphMode::Off ? device->getNumIpus() % replicas == 0
+                                                                        : device->getNumIpus() >= needed;
+  if (enough) return;
+  throw error(
+      "Session '{}': the device does not suit the program: got {} IPUs, expected {} = {} IPUs per replica x {} "
+      "replicas.{} Acquire a device with that many IPUs",
+      name, device->getNumIpus(), needed, ipusPerReplica, replicas, highest ? placeText(*highest) : "");
 }
 
 session::CompileOptions Session::Impl::compileOptions() const {
@@ -111,6 +122,7 @@ void Session::Impl::fit(session::CompileOptions compiling) {
     program.drop();
     throw;
   }
+  session::returnFreedMemory();  // of all programs that were tried
   compiling.program = compiling.cacheFolder.empty() ? std::make_shared<const lower::Program>(fitted->program) : nullptr;
   program.compile(running(), compiling);
   fitted->program = {};  // the session's own is made from it

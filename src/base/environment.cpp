@@ -19,9 +19,8 @@ constexpr Variable kVariables[] = {
     {"POPART_VIRTUAL_IPUS", "16", "IPUs that programs see on a machine without accelerator, 1 or more."},
     {"POPART_MAX_MEMORY", "what the machine has",
      "Memory in bytes that a program may need, with `K`, `M` or `G` for powers of 1024. Above it `prepareDevice` "
-     "changes the program until it fits, or raises `OutOfMemoryException`. "
-     "`SessionOptions.engineOptions[\"max_memory\"]` "
-     "comes before it."},
+     "changes the program until it fits, or raises `OutOfMemoryException`; programs of PopXL, which say themselves "
+     "what lies where, raise it at once. `SessionOptions.engineOptions[\"max_memory\"]` comes before it."},
     {"POPART_REMOTE_MEMORY", "none",
      "Folder for remote variables: each is a file without a name there, which the system reads ahead and writes back "
      "as programs run, and which is gone with the process. Without it they are memory that the system may page out."},

@@ -162,7 +162,8 @@ class Search {
       smallest_ = inMemory;
     }
     const pipeline::PrepareRequest asked = request_.prepare({});
-    throwDoesNotFit({plain_, plainMilliseconds_, request_.mostBytes, request_.replicas, asked, smallest_, inFiles});
+    throwDoesNotFit(
+        {plain_, plainMilliseconds_, request_.mostBytes, request_.replicas, askedOf(asked), smallest_, inFiles});
   }
 
   FitRequest request_;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include <fmt/format.h>
 #include <popart/error.hpp>
@@ -30,6 +31,7 @@ class Remedies {
       : refusal_(refusal), plain_{refusal.plain.executable->memory, 1}, smallest_(refusal.smallest.value_or(plain_)) {
     if (!addSmallerBatch(plain_)) addSmallerBatch(smallest_);
     if (!addFewerReplicas(plain_)) addFewerReplicas(smallest_);
+    if (isPopxl()) addRemoteVariables();
     addFiles();
     addLimits();
     std::ranges::stable_sort(remedies_, {}, &Remedy::times);
@@ -45,12 +47,13 @@ class Remedies {
   }
 
  private:
-  bool trains() const { return refusal_.asked.updates.has_value(); }
+  bool isPopxl() const { return refusal_.asked.words == Asked::Words::Popxl; }
+  bool accumulatesOnRequest() const { return !isPopxl() && refusal_.asked.keepsGradients; }
 
   // The largest number that divides the first dimension of all streams.
   int64_t batch() const {
     int64_t common = 0;
-    for (const Tensor *stream : refusal_.asked.ir->getMainGraph().tensorsOfType(TensorType::Stream))
+    for (const Tensor *stream : refusal_.asked.ir.getMainGraph().tensorsOfType(TensorType::Stream))
       if (stream->info.isSet() && stream->info.rank() > 0) common = std::gcd(common, stream->info.shape().front());
     return common;
   }
@@ -58,25 +61,27 @@ class Remedies {
   // Memory falls with the batch, down to the gradient of the largest weight.
   bool addSmallerBatch(const Attempt &base) {
     int64_t largest = 0, all = 0;
-    for (const Tensor *v : refusal_.asked.ir->getMainGraph().tensorsOfType(TensorType::Variable)) {
+    for (const Tensor *v : refusal_.asked.ir.getMainGraph().tensorsOfType(TensorType::Variable)) {
       largest = std::max(largest, v->info.nbytes());
       all += v->info.nbytes();
     }
-    const bool addsAccumulators = trains() && !refusal_.asked.options.factors.accumulates;
+    const bool addsAccumulators = accumulatesOnRequest() && !refusal_.asked.accumulates;
+    const int64_t least = refusal_.asked.keepsGradients ? std::min(base.memory.arenaBytes, largest) : 0;
     const int64_t size = batch();
     for (int64_t parts = 2; size > 0 && size % parts == 0; parts *= 2) {
       executable::MemoryReport memory = base.memory;
-      memory.arenaBytes = std::max(memory.arenaBytes / parts, trains() ? std::min(memory.arenaBytes, largest) : 0);
+      memory.arenaBytes = std::max(memory.arenaBytes / parts, least);
       if (addsAccumulators) memory.variableBytes += all;
       if (memory.total() > refusal_.mostBytes) continue;
       const double adding =
           addsAccumulators ? executable::predictedNanoseconds(0, 3.0 * static_cast<double>(all * parts)) * 1e-6 : 0;
       const double times = base.times + adding / refusal_.plainMilliseconds;
-      const int64_t factor = parts * refusal_.asked.options.factors.accumulationFactor;
-      remedies_.push_back({trains() ? fmt::format("accumulate over {} micro-batches, each 1/{} of this one "
-                                                  "(enableGradientAccumulation, accumulationFactor)",
-                                                  factor, parts)
-                                    : fmt::format("feed batches of {} in place of {}", size / parts, size),
+      const int64_t factor = parts * refusal_.asked.accumulationFactor;
+      remedies_.push_back({accumulatesOnRequest()
+                               ? fmt::format("accumulate over {} micro-batches, each 1/{} of this one "
+                                             "(enableGradientAccumulation, accumulationFactor)",
+                                             factor, parts)
+                               : fmt::format("feed batches of {} in place of {}", size / parts, size),
                            memory.total(), times});
       return true;
     }
@@ -88,13 +93,30 @@ class Remedies {
     for (int count = refusal_.replicas / 2; count > 0; count /= 2) {
       if (constants + count * (base.memory.total() - constants) > all) continue;
       const double share = static_cast<double>(refusal_.replicas) / count;
-      remedies_.push_back({fmt::format("train with {} replicas in place of {} and accumulate {} times as many "
-                                       "micro-batches (replicatedGraphCount, accumulationFactor)",
-                                       count, refusal_.replicas, share),
+      remedies_.push_back({isPopxl()
+                               ? fmt::format("run on {} replicas in place of {} (popxl.Ir(replication=…)), each {} "
+                                             "times as often",
+                                             count, refusal_.replicas, share)
+                               : fmt::format("train with {} replicas in place of {} and accumulate {} times as many "
+                                             "micro-batches (replicatedGraphCount, accumulationFactor)",
+                                             count, refusal_.replicas, share),
                            base.memory.total(), base.times * share});
       return true;
     }
     return false;
+  }
+
+  // The largest one has to be there at one time; all of them are loaded, and stored again where they change.
+  void addRemoteVariables() {
+    int64_t largest = 0;
+    for (const Tensor *variable : refusal_.plain.plan.variables)
+      if (!variable->isRemote) largest = std::max(largest, variable->info.nbytes());
+    executable::MemoryReport memory = plain_.memory;
+    const double moved = 2.0 * static_cast<double>(std::exchange(memory.variableBytes, largest));
+    if (memory.total() > refusal_.mostBytes) return;
+    const double moving = executable::predictedNanoseconds(0, moved) * 1e-6;
+    remedies_.push_back({"keep variables off chip and load them where they are used (popxl.remote_variable)",
+                         memory.total(), 1 + moving / refusal_.plainMilliseconds});
   }
 
   void addFiles() {
@@ -111,7 +133,8 @@ class Remedies {
   void addLimit(const Attempt &base) {
     const int64_t bytes = base.memory.total(), all = bytes * refusal_.replicas;
     if (all <= machineMemoryBytes())
-      remedies_.push_back({fmt::format("allow {} bytes (max_memory)", all), bytes, base.times, false});
+      remedies_.push_back({fmt::format("allow {} bytes ({})", all, isPopxl() ? "POPART_MAX_MEMORY" : "max_memory"),
+                           bytes, base.times, false});
   }
 
   const Refusal &refusal_;
@@ -121,14 +144,28 @@ class Remedies {
 
 }  // namespace
 
+Asked askedOf(const pipeline::PrepareRequest &request) {
+  const OptimizerFactors &factors = request.options.factors;
+  return {*request.ir, Asked::Words::Popart, request.updates.has_value(), factors.accumulates,
+          factors.accumulationFactor};
+}
+
 void throwDoesNotFit(const Refusal &refusal) {
   const std::string text =
       lower::doesNotFitText(refusal.plain.executable->memory, refusal.mostBytes) +
       (refusal.smallest ? fmt::format("; computing again and moving off chip all that can be leaves {} bytes",
                                       refusal.smallest->memory.total())
                         : "");
+  const std::string activations =
+      refusal.asked.words == Asked::Words::Popxl
+          ? fmt::format(
+                "Activations are {} bytes: keep less from the forward for the backward pass "
+                "(popxl.transforms.recompute_graph)\n",
+                refusal.plain.executable->memory.arenaBytes)
+          : "";
   throw memory_allocation_err(
-      text + Remedies(refusal).text() + "Largest tensors:" + lower::largestTensors(refusal.plain.plan), text);
+      text + Remedies(refusal).text() + activations + "Largest tensors:" + lower::largestTensors(refusal.plain.plan),
+      text);
 }
 
 }  // namespace popart::fitting

@@ -13,12 +13,23 @@ struct Attempt {
   double times = 1;
 };
 
+// What its user asked for, and in whose words remedies are: options of popart's sessions, or statements of PopXL.
+struct Asked {
+  enum class Words : uint8_t { Popart, Popxl };
+  const Ir &ir;
+  Words words = Words::Popart;
+  bool keepsGradients = true;  // up to the update: memory does not fall below the largest one
+  bool accumulates = false;    // popart: gradients over micro-batches
+  int64_t accumulationFactor = 1;
+};
+Asked askedOf(const pipeline::PrepareRequest &request);
+
 struct Refusal {
   const lower::Compiled &plain;
   double plainMilliseconds = 1;  // predicted
   int64_t mostBytes = 0;         // of one replica
   int replicas = 1;
-  const pipeline::PrepareRequest &asked;
+  Asked asked;
   std::optional<Attempt> smallest;  // with all choices; none: there were none
   std::optional<Attempt> inFiles;   // one that fits once remote memory is files
 };

@@ -9,17 +9,6 @@ namespace {
 
 constexpr size_t kNamed = 8;
 
-// A line about variables off chip, of which the largest has to be there at one time; empty: there are none.
-std::string remoteVariables(const executable::MemoryReport &memory, const memory::MemoryPlan &plan) {
-  int64_t largest = 0;
-  for (const Tensor *variable : plan.variables)
-    if (!variable->isRemote) largest = std::max(largest, variable->info.nbytes());
-  if (largest == 0) return {};
-  return formatText(
-      "keep variables off chip and load them where they are used (popxl.remote_variable): about {} bytes\n  ",
-      {toText(memory.total() - memory.variableBytes + largest)});
-}
-
 }  // namespace
 
 std::string largestTensors(const memory::MemoryPlan &plan) {
@@ -45,9 +34,8 @@ void checkMemoryLimit(const executable::MemoryReport &memory, const memory::Memo
   if (mostBytes <= 0 || memory.total() <= mostBytes) return;
   const std::string text = doesNotFitText(memory, mostBytes);
   throw memory_allocation_err(
-      text + ". What would help:\n  " + remoteVariables(memory, plan) +
-          "use smaller batches, or keep less from the forward for the backward pass: activations are " +
-          toText(memory.arenaBytes) + " bytes\nLargest tensors:" + largestTensors(plan),
+      text + ". Use smaller batches, or keep less from the forward for the backward pass. Largest tensors:" +
+          largestTensors(plan),
       text);
 }
 

@@ -1,5 +1,4 @@
-// The table of option conflicts, refusals and warnings by the rows of options_table.hpp, and the options of single
-// passes.
+// Refusals and warnings by the rows of options_table.hpp, and the options of single passes.
 #include "pipeline/options.hpp"
 
 #include <algorithm>
@@ -13,137 +12,12 @@
 
 #include "base/environment.hpp"
 #include "base/nearest.hpp"
+#include "pipeline/option_conflicts.hpp"
 
 namespace popart::pipeline {
 namespace {
 
 using Options = SessionOptions;
-struct Conflict {
-  OptionApplies applies;
-  const char *message;
-};
-
-bool badSplitRatio(float ratio) { return !(ratio > 0.0f && ratio < 1.0f); }
-
-bool scalesLoss(const Options &options, RunMode mode) {
-  return options.automaticLossScalingSettings.enabled && mode == RunMode::Training;
-}
-bool isShare(float value) { return value >= 0.0f && value <= 1.0f; }
-bool tracksNamed(const Options &options) {
-  return options.automaticLossScalingSettings.gradientTensorTrackingMethod ==
-         GradientTensorTrackingMethod::GradientsOfUserSpecifiedTensors;
-}
-
-constexpr Conflict kConflicts[] = {
-    {[](const Options &o, RunMode) { return o.accumulationFactor < 1; },
-     "accumulationFactor must be 1 or more. Set it to the micro-batches per weight update"},
-    {[](const Options &o, RunMode) { return o.accumulationFactor > 1 && !o.enableGradientAccumulation; },
-     "accumulationFactor is above 1, but enableGradientAccumulation is off. Turn it on, or set accumulationFactor to "
-     "1"},
-    {[](const Options &o, RunMode mode) { return o.enableGradientAccumulation && mode == RunMode::Inference; },
-     "enableGradientAccumulation is only for training. Turn it off for an inference session"},
-    {[](const Options &o, RunMode) { return o.enableReplicatedGraphs && o.replicatedGraphCount < 1; },
-     "replicatedGraphCount must be 1 or more"},
-    {[](const Options &o, RunMode) { return o.globalReplicationFactor < 1; },
-     "globalReplicationFactor must be 1 or more"},
-    {[](const Options &o, RunMode) { return o.globalReplicaOffset < 0; }, "globalReplicaOffset must be 0 or more"},
-    {[](const Options &o, RunMode) { return o.globalReplicaOffset > o.globalReplicationFactor; },
-     "globalReplicaOffset must not exceed globalReplicationFactor"},
-    {[](const Options &o, RunMode) {
-       return o.enableDistributedReplicatedGraphs && o.getLocalReplicationFactor() > o.globalReplicationFactor;
-     },
-     "replicatedGraphCount must not exceed globalReplicationFactor"},
-    {[](const Options &o, RunMode) { return o.enableExplicitMainLoops && !o.useHostCopyOps; },
-     "enableExplicitMainLoops requires useHostCopyOps. Turn both on, or call enableExplicitIR(True)"},
-    {[](const Options &o, RunMode) { return o.aliasZeroCopy && !o.explicitRecomputation; },
-     "aliasZeroCopy requires explicitRecomputation. Turn it on"},
-    {[](const Options &o, RunMode) { return o.aliasZeroCopy && o.implicitPipeliningEnabled(); },
-     "aliasZeroCopy does not go with implicit pipelining. Turn one of the two off"},
-    {[](const Options &o, RunMode) {
-       return o.implicitPipeliningEnabled() && o.virtualGraphMode == VirtualGraphMode::Off;
-     },
-     "enablePipelining requires more than one virtual graph: got virtualGraphMode Off. Set virtualGraphMode to Manual "
-     "and give ops a virtualGraph"},
-    {[](const Options &o, RunMode) { return o.explicitPipeliningEnabled() && !o.explicitRecomputation; },
-     "enablePipelining with useHostCopyOps and enableExplicitMainLoops, explicit pipelining, requires "
-     "explicitRecomputation. Turn it on, or call enableExplicitIR(True)"},
-    {[](const Options &o, RunMode) {
-       return o.executionPhaseSettings.phases > 1 && o.virtualGraphMode != VirtualGraphMode::ExecutionPhases;
-     },
-     "executionPhaseSettings.phases above 1 requires virtualGraphMode ExecutionPhases"},
-    {[](const Options &o, RunMode) {
-       return o.executionPhaseSettings.phases > 1 &&
-              (o.executionPhaseSettings.stages < 1 || o.executionPhaseSettings.stages > 2);
-     },
-     "executionPhaseSettings.stages must be 1 or 2. Phases run on one IPU, or by turns on two"},
-    {[](const Options &o, RunMode) {
-       return o.mergeVarUpdate != MergeVarUpdateType::None &&
-              (o.mergeVarUpdateMemThreshold < 1 || o.looseThresholdAtPeak < 0);
-     },
-     "mergeVarUpdateMemThreshold must be 1 or more and looseThresholdAtPeak not negative. Give both in bytes"},
-    {[](const Options &o, RunMode) { return o.batchSerializationSettings.factor < 0; },
-     "batchSerializationSettings.factor must not be negative. Set it to the number of parts, 0 or 1 for none"},
-    {[](const Options &o, RunMode mode) {
-       return o.batchSerializationSettings.method == BatchSerializationMethod::Loop &&
-              o.batchSerializationSettings.factor > 1 &&
-              o.batchSerializationSettings.transformContext == BatchSerializationTransformContext::Fwd &&
-              mode == RunMode::Training;
-     },
-     "batchSerializationSettings: method Loop in the forward context cannot be differentiated. Use transformContext "
-     "Bwd or another method"},
-    {[](const Options &o, RunMode) { return std::ranges::any_of(o.virtualGraphSplitRatios, badSplitRatio); },
-     "virtualGraphSplitRatios must lie between 0 and 1"},
-    {[](const Options &o, RunMode) { return o.defaultBufferingDepth < 1; }, "defaultBufferingDepth must be 1 or more"},
-    {[](const Options &o, RunMode) {
-       return std::ranges::any_of(o.bufferingDepthMap, [](const auto &e) { return e.second < 1; });
-     },
-     "bufferingDepthMap: buffering depths must be 1 or more"},
-    {[](const Options &o, RunMode) {
-       return o.createImplicitPipeliningFwdOnlyProgram && o.explicitPipeliningEnabled();
-     },
-     "createImplicitPipeliningFwdOnlyProgram requires implicit pipelining: got explicit pipelining (useHostCopyOps and "
-     "enableExplicitMainLoops). Turn one of the two off"},
-    {[](const Options &o, RunMode) { return o.createImplicitPipeliningFwdOnlyProgram && !o.enablePipelining; },
-     "createImplicitPipeliningFwdOnlyProgram requires implicit pipelining: got enablePipelining off. Turn it on"},
-    {[](const Options &o, RunMode) {
-       return o.createImplicitPipeliningFwdOnlyProgram && !o.enableGradientAccumulation;
-     },
-     "createImplicitPipeliningFwdOnlyProgram requires gradient accumulation: got enableGradientAccumulation off. Turn "
-     "it on"},
-    {[](const Options &o, RunMode) {
-       return !o.partialsTypeMatMuls.empty() && o.partialsTypeMatMuls != "float" && o.partialsTypeMatMuls != "half" &&
-              o.partialsTypeMatMuls != "FLOAT" && o.partialsTypeMatMuls != "HALF" && o.partialsTypeMatMuls != "Float" &&
-              o.partialsTypeMatMuls != "Half";
-     },
-     "partialsTypeMatMuls must be 'float', 'half' or empty"},
-    {[](const Options &o, RunMode mode) {
-       return scalesLoss(o, mode) && !isShare(o.automaticLossScalingSettings.binEdgeLocation);
-     },
-     "automaticLossScalingSettings.binEdgeLocation must lie between 0 and 1"},
-    {[](const Options &o, RunMode mode) {
-       return scalesLoss(o, mode) && !isShare(o.automaticLossScalingSettings.thresholdUpperCountProportion);
-     },
-     "automaticLossScalingSettings.thresholdUpperCountProportion must lie between 0 and 1"},
-    {[](const Options &o, RunMode mode) {
-       return scalesLoss(o, mode) && o.automaticLossScalingSettings.toTrackTensors.has_value() != tracksNamed(o);
-     },
-     "automaticLossScalingSettings: toTrackTensors and gradientTensorTrackingMethod "
-     "GradientsOfUserSpecifiedTensors come together only. Set both or none"},
-    {[](const Options &o, RunMode mode) {
-       return scalesLoss(o, mode) && o.automaticLossScalingSettings.updatePeriod < 1;
-     },
-     "automaticLossScalingSettings.updatePeriod must be 1 or more"},
-    {[](const Options &o, RunMode mode) {
-       const int64_t period = o.automaticLossScalingSettings.updatePeriod, factor = o.getAccumulationFactor();
-       return scalesLoss(o, mode) && period % factor != 0 && factor % period != 0;
-     },
-     "automaticLossScalingSettings.updatePeriod must be a factor or a multiple of accumulationFactor"},
-    {[](const Options &o, RunMode mode) {
-       return scalesLoss(o, mode) && o.enablePipelining && !o.enableGradientAccumulation;
-     },
-     "automaticLossScalingSettings with enablePipelining requires gradient accumulation. Turn "
-     "enableGradientAccumulation on"},
-};
 
 // Whether a process says something for the first time. Thread-safe.
 bool firstTime(const std::string &what) {
@@ -206,8 +80,7 @@ void addDotChecks(PipelineOptions &result, std::string_view names) {
 }  // namespace
 
 void checkOptions(const SessionOptions &options, RunMode mode) {
-  for (const Conflict &conflict : kConflicts)
-    if (conflict.applies(options, mode)) throw error("SessionOptions: {}", conflict.message);
+  checkConflicts(options, mode);
   for (const OptionRow &row : optionRows()) {
     if (!row.applies || !row.applies(options, mode)) continue;
     if (row.kind == OptionKind::Refused)

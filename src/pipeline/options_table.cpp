@@ -139,7 +139,8 @@ constexpr OptionRow kRows[] = {
     {"batchSerializationSettings", Built, nullptr, "",
      "With a `factor` above 1 the samples of a batch (axis 0 of every input) run in so many parts, one after the "
      "other. `transformContext` `Fwd` cuts the forward pass, so that weight gradients are sums over the parts; `Bwd` "
-     "cuts the whole program, with the bits of the plain one (`Loop`: to rounding). What works across the batch runs "
+     "cuts the whole program, with the bits of the plain one (but for products of at most 16 rows in a part). What "
+     "works across the batch runs "
      "on whole tensors. `batchSchedule`: nothing is copied beside computing here, so the two overlapping orders cut "
      "the operands of a part before the part in front of it is computed."},
     {"autodiffSettings", NoEffect, nullptr, "", "Gradient graphs read the forward values that were kept."},

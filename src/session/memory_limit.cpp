@@ -1,6 +1,8 @@
 // See memory_limit.hpp.
 #include "session/memory_limit.hpp"
 
+#include <malloc.h>
+
 #include <optional>
 
 #include <popart/error.hpp>
@@ -40,6 +42,12 @@ void checkTensorsFit(const Ir &ir) {
                       toText(tensor->info.nbytes()), toText(tensor->info), toText(most)});
       throw memory_allocation_err(text + ". Use smaller shapes or a smaller batch", text);
     }
+}
+
+void returnFreedMemory() {
+#ifdef __GLIBC__
+  malloc_trim(0);
+#endif
 }
 
 void throwOutOfMemory(const std::string &what) {

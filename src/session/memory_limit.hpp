@@ -25,6 +25,9 @@ bool isRemoteMemoryBeside(const std::map<std::string, std::string> &engineOption
 // memory: before kernels are made for it.
 void checkTensorsFit(const Ir &ir);
 
+// Gives back to the system what was freed, which it would else count as this process's.
+void returnFreedMemory();
+
 // Throws memory_allocation_err that says what was being done.
 [[noreturn]] void throwOutOfMemory(const std::string &what);
 

@@ -95,6 +95,7 @@ TensorData Sharding::cut(const TensorData &values) const {
 
 TensorData Sharding::join(const TensorData &parts) const {
   TensorData values(hostInfo());
+  if (parts.isUntouchedZeros()) return values;
   const ReplicaGrouping sharing = settings.getReplicaGrouping(replicas());
   for (unsigned g = 0; g < sharing.getNumGroups(); ++g)
     forEachPart(*this, sharing.getReplicaAt(g), [&](int64_t inWhole, int64_t inParts, int64_t bytes) {
@@ -107,6 +108,7 @@ TensorData Sharding::joinForEach(const TensorData &parts) const {
   Shape shape = whole.shape();
   shape.insert(shape.begin(), replicas());
   TensorData values(TensorInfo(whole.dataType(), shape));
+  if (parts.isUntouchedZeros()) return values;
   for (unsigned r = 0; r < replicas(); ++r)
     forEachPart(*this, r, [&](int64_t inWhole, int64_t inParts, int64_t bytes) {
       copyBytes(values, whole.nbytes() * r + inWhole, parts, inParts, bytes);

@@ -135,8 +135,12 @@ OptimizerScalar Adam::scalar(const std::string &name, const TensorId &weight) co
   if (name == "learningRate") return make(name, weight, lrs_.get(weight).val(), lrs_.get(weight).isConst());
   if (name == "adamBeta1") return make(name, weight, b1s_.get(weight).val(), b1s_.get(weight).isConst());
   if (name == "adamBeta2") return make(name, weight, b2s_.get(weight).val(), b2s_.get(weight).isConst());
-  if (name == "adamEps")
-    return make(name, weight, epss_.get(weight).val() * kept, epss_.get(weight).isConst() && keptConst);
+  if (name == "adamEps") {
+    const float eps = epss_.get(weight).val();
+    check(eps * kept > 0, "Adam: eps times lossScaling of {} is 0 in FLOAT: got {} and {}. Make one of them larger",
+          weight.empty() ? "all weights" : weight, eps, kept);
+    return make(name, weight, eps * kept, epss_.get(weight).isConst() && keptConst);
+  }
   if (name == "gradientScale")
     return unscaling(make(name, weight, kept / gradientDivisor(), scaledOptimizerState_ || ls.isConst()));
   if (name == "weightDecay") {

@@ -1,5 +1,6 @@
 """Weights, optimizer state and accumulators in parts over replicas: the bits of whole ones, less memory, refusals."""
 
+from dataclasses import replace
 from itertools import combinations, pairwise, product
 
 import numpy as np
@@ -80,6 +81,16 @@ def outcome(options, optimizer, folder, updates=UPDATES, dtype=np.float32, **giv
     return losses.tobytes(), saved_state(session, folder)
 
 
+def test_state_that_begins_at_zero_takes_no_memory_on_the_host():
+    """Neither whole nor in parts."""
+    proto, loss = model(widths=(512, 512, 512))
+    copies = []
+    for options in (sharded(replicas=2), sharded("optimizerState", replicas=2)):
+        report = ready(training_session(proto, loss, adam(), options)).getSummaryReport()
+        copies.append(int(next(line.split()[2] for line in report.splitlines() if "host copies:" in line)))
+    assert copies[1] < copies[0] + 64 * 1024, copies
+
+
 def planned_variables(session):
     report = session.getSummaryReport()
     return next(int(line.split()[1]) for line in report.splitlines() if line.strip().startswith("variables:"))
@@ -111,9 +122,10 @@ def test_accumulation(name, kinds, tmp_path):
         np.testing.assert_allclose(found, expected, rtol=2e-5, atol=1e-6, err_msg=key)
 
 
-def weights_after(case, reduction, *kinds, updates=UPDATES):
+def weights_after(case, reduction, *kinds, updates=UPDATES, checks=False):
     """Of the network of test_optimizers."""
     options = optimizers.options_for(reduction)
+    options.enableFloatingPointChecks = checks
     for kind in kinds:
         setattr(options, f"{kind}TensorLocationSettings", popart.TensorLocationSettings(location(), 2, 2))
     optimizer = case.optimizer(case.values, case.scale, False)
@@ -135,6 +147,26 @@ def test_every_optimizer(name, kinds):
             np.testing.assert_allclose(parts[key], value, rtol=1e-5, atol=1e-6)
         else:
             np.testing.assert_array_equal(parts[key], value)
+
+
+@pytest.mark.parametrize("name", optimizers.CASES)
+def test_padding_makes_no_nan(name):
+    """With the smallest eps that there is; 24 and 4 elements on five replicas have padding."""
+    case, reduction = optimizers.CASES[name], Reduction(1, 5, mean=True)
+    if case.family != "SGD":
+        case = replace(case, values=case.values | {"eps": 1e-45})
+    weights = weights_after(case, reduction, *KINDS, updates=3, checks=True)
+    assert all(np.isfinite(value).all() for value in weights.values())
+
+
+@pytest.mark.parametrize("mode", [popart.AdamMode.Adam, popart.AdamMode.Lamb])
+def test_an_eps_that_the_loss_scale_makes_zero_is_refused(mode):
+    """It would divide zeros by zero, in padding first."""
+    values = {"defaultLearningRate": (0.01, False), "defaultEps": (1e-40, False), "lossScaling": (1e-10, False)}
+    proto, loss = model()
+    with pytest.raises(popart.popart_exception, match=r"eps times lossScaling of .* is 0 in FLOAT: got 1e-40"):
+        training_session(proto, loss, popart.Adam(values, mode=mode, scaled_optimizer_state=True))
+    training_session(proto, loss, popart.Adam(values, mode=mode))
 
 
 @pytest.mark.parametrize("name", ["combined_clip", "separate_clip", "Lamb_clip_all", "Adam_half", "separate_half"])

@@ -1,0 +1,217 @@
+"""What options of training and of replicas are refused for: class of the exception, and what the message names.
+
+Pipelines and virtual graphs have a table of their own (`test_pipelining_refusals.py`); what needs a model of its own is
+refused in the tests of the feature: recomputation, serialised products and batches, execution phases, loss scaling,
+rounding at random, state in parts.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import popart
+import pytest
+
+from tests.python.popart.training_runs import training_session
+
+Error, Internal, Runtime = popart.popart_exception, popart.popart_internal_exception, popart.popart_runtime_error
+Groups, Retrieval = popart.CommGroupType, popart.VariableRetrievalMode.OnePerGroup
+REPLICAS = {"enableReplicatedGraphs": True, "replicatedGraphCount": 4}
+SCALING = "automaticLossScalingSettings"
+
+
+def set_to(made, **members):
+    """An object of settings with other members."""
+    for name, value in members.items():
+        setattr(made, name, value)
+    return made
+
+
+def phases(**members):
+    mode = popart.VirtualGraphMode.ExecutionPhases
+    settings = set_to(popart.ExecutionPhaseSettings(), **members)
+    return {"virtualGraphMode": mode, "executionPhaseSettings": settings}
+
+
+def scaling(**members):
+    return {SCALING: set_to(popart.AutomaticLossScalingSettings(), enabled=True, **members)}
+
+
+def session(settings=None, training=True, device=None, optimizer=None, **options):
+    """A product and its loss; `settings`: of the weight."""
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [4, 8], "x")
+    w = builder.addInitializedInputTensor(np.ones((8, 8), np.float32), *([settings] if settings else []), "w")
+    y = builder.aiOnnx.matmul([x, w])
+    loss = builder.aiGraphcore.identityloss([y])
+    given = set_to(popart.SessionOptions(), **options)
+    device = device or popart.DeviceManager().createCpuDevice()
+    if not training:
+        return popart.InferenceSession(builder.getModelProto(), popart.DataFlow(1, [y]), device, userOptions=given)
+    optimizer = optimizer or popart.SGD({"defaultLearningRate": (0.1, False)})
+    return training_session(builder.getModelProto(), loss, optimizer, given, device=device)
+
+
+def grouped(type, size):
+    return popart.VariableSettings(popart.CommGroup(type, size))
+
+
+def ipus(count):
+    return popart.DeviceManager().createIpuModelDevice({"numIPUs": count})
+
+
+def clipped(*groups):
+    norms = [
+        popart.ClipNormSettings.clipWeights(g, 1.0) if g else popart.ClipNormSettings.clipAllWeights(1.0)
+        for g in groups
+    ]
+    return popart.SGD({"defaultLearningRate": (0.1, False)}, clip_norm_settings=norms)
+
+
+@dataclass
+class Refusal:
+    """A situation: what is done, and which words the message has."""
+
+    words: tuple[str, ...]
+    options: dict = field(default_factory=dict)  # of `session`
+    error: type = Error
+    call: object = None  # in the place of `session`
+    prepares: bool = False  # refused when the device is prepared
+
+
+REFUSALS = {
+    # ---- replicas
+    "no_replicas": Refusal(("replicatedGraphCount", "got 0"), REPLICAS | {"replicatedGraphCount": 0}),
+    "less_than_no_replicas": Refusal(("replicatedGraphCount", "got -1"), REPLICAS | {"replicatedGraphCount": -1}),
+    "no_global_replicas": Refusal(("globalReplicationFactor", "got 0"), {"globalReplicationFactor": 0}),
+    "negative_offset": Refusal(("globalReplicaOffset", "got -1"), {"globalReplicaOffset": -1}),
+    "offset_beyond_the_replicas": Refusal(
+        ("globalReplicaOffset", "globalReplicationFactor", "got 3 and 2"),
+        {"globalReplicaOffset": 3, "globalReplicationFactor": 2},
+    ),
+    "more_replicas_here_than_in_all": Refusal(
+        ("replicatedGraphCount", "globalReplicationFactor", "got 4 and 2"),
+        REPLICAS | {"enableDistributedReplicatedGraphs": True, "globalReplicationFactor": 2},
+    ),
+    "several_processes": Refusal(
+        ("enableDistributedReplicatedGraphs", "not supported yet"),
+        {"enableDistributedReplicatedGraphs": True, "globalReplicationFactor": 2},
+    ),
+    "ipus_that_replicas_do_not_divide": Refusal(
+        ("got 3 IPUs", "4 replicas"), REPLICAS | {"device": lambda: ipus(3)}, prepares=True
+    ),
+    # ---- groups of replicas
+    "a_consecutive_group_of_none": Refusal(
+        ("Consecutive", "above 0"), error=Internal, call=lambda: grouped(Groups.Consecutive, 0).verify()
+    ),
+    "an_orthogonal_group_of_none": Refusal(
+        ("Orthogonal", "above 0"), error=Internal, call=lambda: grouped(Groups.Orthogonal, 0).verify()
+    ),
+    "no_stride": Refusal(("stride", "above 0"), error=Internal, call=lambda: popart.VariableSettings(0, 2, Retrieval)),
+    "a_group_size_of_none": Refusal(
+        ("group size", "above 0"), error=Internal, call=lambda: popart.VariableSettings(1, 0, Retrieval)
+    ),
+    "values_for_other_groups": Refusal(
+        ("'w'", "[3, 5]", "expected 2 groups"),
+        call=lambda: grouped(Groups.Consecutive, 2).shapeOnReplica([3, 5], 4, "w"),
+    ),
+    "a_weight_without_values_for_its_groups": Refusal(
+        ("'w'", "[8, 8]", "expected 2 groups"), REPLICAS | {"settings": grouped(Groups.Consecutive, 2)}
+    ),
+    # ---- accumulation
+    "micro_batches_without_accumulation": Refusal(
+        ("accumulationFactor", "enableGradientAccumulation", "got 2"), {"accumulationFactor": 2}
+    ),
+    "no_micro_batches": Refusal(("accumulationFactor", "got 0"), {"accumulationFactor": 0}),
+    "accumulation_in_inference": Refusal(
+        ("enableGradientAccumulation", "training"),
+        {"enableGradientAccumulation": True, "accumulationFactor": 2, "training": False},
+    ),
+    "no_reduction": Refusal(
+        ("accumulationAndReplicationReductionType", "Sum or Mean"),
+        {"accumulationAndReplicationReductionType": popart.ReductionType.NoReduction},
+    ),
+    "clipping_of_all_and_of_some": Refusal(("clip-all", "got 2 groups"), {"optimizer": lambda: clipped([], ["w"])}),
+    "clipping_of_no_weight": Refusal(("'nowhere'", "clip"), {"optimizer": lambda: clipped(["nowhere"])}),
+    # ---- execution phases
+    "phases_without_their_mode": Refusal(
+        ("executionPhaseSettings.phases", "virtualGraphMode ExecutionPhases", "got 2"),
+        phases(phases=2) | {"virtualGraphMode": popart.VirtualGraphMode.Off},
+    ),
+    "negative_phases": Refusal(("executionPhaseSettings.phases", "got -1"), phases(phases=-1)),
+    "phases_by_turns_on_three": Refusal(("executionPhaseSettings.stages", "got 3"), phases(phases=2, stages=3)),
+    # ---- virtual graphs
+    "a_split_ratio_above_one": Refusal(
+        ("virtualGraphSplitRatios", "got 1.5"),
+        {"virtualGraphMode": popart.VirtualGraphMode.Auto, "virtualGraphSplitRatios": [0.5, 1.5]},
+    ),
+    "a_split_ratio_of_none": Refusal(
+        ("virtualGraphSplitRatios", "got 0"),
+        {"virtualGraphMode": popart.VirtualGraphMode.Auto, "virtualGraphSplitRatios": [0.0]},
+    ),
+    # ---- batches in parts, explicit programs
+    "a_negative_number_of_parts": Refusal(
+        ("batchSerializationSettings.factor", "got -2"),
+        {"batchSerializationSettings": popart.BatchSerializationSettings(-2, True, True, True)},
+    ),
+    "main_loops_without_host_copies": Refusal(
+        ("enableExplicitMainLoops", "useHostCopyOps"), {"enableExplicitMainLoops": True}
+    ),
+    "zero_copy_without_recomputation": Refusal(("aliasZeroCopy", "explicitRecomputation"), {"aliasZeroCopy": True}),
+    # ---- loss scaling
+    "a_bin_edge_outside": Refusal(("binEdgeLocation", "got 1.5"), scaling(binEdgeLocation=1.5)),
+    "a_threshold_outside": Refusal(
+        ("thresholdUpperCountProportion", "got -0.5"), scaling(thresholdUpperCountProportion=-0.5)
+    ),
+    "a_period_of_none": Refusal(("updatePeriod", "got 0"), scaling(updatePeriod=0)),
+    "a_period_across_updates": Refusal(
+        ("updatePeriod", "accumulationFactor", "got 3 and 4"),
+        scaling(updatePeriod=3) | {"enableGradientAccumulation": True, "accumulationFactor": 4},
+    ),
+    "tensors_to_track_by_another_method": Refusal(
+        ("toTrackTensors", "gradientTensorTrackingMethod"), scaling(toTrackTensors=["w"])
+    ),
+    "a_loss_scale_of_none": Refusal(("loss scaling", "got 0"), call=lambda: popart.SGD({"lossScaling": (0.0, False)})),
+    # ---- rounding at random
+    "the_state_of_random_numbers_unasked": Refusal(
+        ("getRNGState", "enableLoadAndOffloadRNGState"), error=Runtime, call=lambda: session().getRNGState()
+    ),
+    # ---- buffers
+    "no_depth": Refusal(("defaultBufferingDepth", "got 0"), {"defaultBufferingDepth": 0}),
+    "no_depth_of_a_stream": Refusal(("bufferingDepthMap", "got 0", "'x'"), {"bufferingDepthMap": {"x": 0}}),
+}
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_refused(name):
+    refusal = REFUSALS[name]
+
+    def made():
+        return session(**{key: value() if callable(value) else value for key, value in refusal.options.items()})
+
+    call = made().prepareDevice if refusal.prepares else refusal.call or made
+    with pytest.raises(refusal.error) as raised:
+        call()
+    assert [word for word in refusal.words if word not in str(raised.value)] == [], str(raised.value)
+
+
+def test_what_is_refused_is_accepted_without_it():
+    session(**REPLICAS).prepareDevice()
+    session(**phases(phases=2, stages=1)).prepareDevice()
+    session(enableGradientAccumulation=True, accumulationFactor=2, optimizer=clipped(["w"])).prepareDevice()
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_an_operation_beyond_the_device_is_named(replicas):
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [4], "x")
+    with builder.virtualGraph(0):
+        y = builder.aiOnnx.tanh([x])
+    with builder.virtualGraph(6):
+        z = builder.aiOnnx.mul([y, y])
+    given = {"virtualGraphMode": popart.VirtualGraphMode.Manual, "enableReplicatedGraphs": replicas > 1}
+    options = set_to(popart.SessionOptions(), replicatedGraphCount=replicas, **given)
+    made = popart.InferenceSession(builder.getModelProto(), popart.DataFlow(1, [z]), ipus(4), userOptions=options)
+    with pytest.raises(Error) as raised:
+        made.prepareDevice()
+    words = (f"got 4 IPUs, expected {7 * replicas} = 7 IPUs per replica", "virtual graph 6", "Tanh:0_c6")
+    assert [word for word in words if word not in str(raised.value)] == [], str(raised.value)
