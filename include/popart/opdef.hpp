@@ -76,6 +76,13 @@ enum class Role : uint8_t {
   RemoteLoad,
   RemoteStore,
   VariableAssign,
+  ReplicatedAllReduce,  // collectives over replicas …
+  ReplicatedReduceScatter,
+  ReplicatedAllGather,
+  CollectiveReduce,  // … and those that devices have kernels for
+  CollectiveScatter,
+  CollectiveGather,
+  CollectivePublish,
   LoopRow,  // rows of a stack that loops read
   Gather,
   DynamicSlice,

@@ -13,6 +13,7 @@
 #include "api/virtual_ipus.hpp"
 #include "base/environment.hpp"
 #include "executable/cost.hpp"
+#include "pipeline/options.hpp"
 #include "session/host_streams.hpp"
 #include "session/inplace_ambiguity.hpp"
 #include "session/lane_rule.hpp"
@@ -69,6 +70,7 @@ session::CompileOptions Session::Impl::compileOptions() const {
   if (options.enableInplaceAmbiguityChecking) compiling.order = session::OrderRule::Refuse;
   compiling.checkFloats = options.enableFloatingPointChecks;
   compiling.roundStochastically = options.enableStochasticRounding;
+  compiling.collectives = pipeline::collectiveRules(options);
   compiling.checkLog2Scales = options.throwIfLog2ScaleTensorNotInRange;
   if (options.enableEngineCaching) compiling.cacheFolder = options.cachePath;
   compiling.cacheVariables = options.enableVariablesCaching;

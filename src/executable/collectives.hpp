@@ -1,6 +1,8 @@
 // Collectives: how the replicas of one run meet. Each replica is an engine on the same executable, so all of them come
-// to the same collectives in the same order. Three calls make one meeting: all replicas of a group begin, each then
-// does its share of the work, in any number of parts at a time, and all end.
+// to the same collectives in the same order. A meeting has two phases. A replica publishes its operands where they are
+// ready, and does not wait; later it meets the others, which waits until all of its group have published, works on what
+// is left of the meeting's work for all members, and ends. Between the two it does other things, so that who comes
+// first need not wait.
 //
 // The terms of a reduction are joined in the order of the group's members, so that neither the number of threads nor
 // their speed changes a bit.
@@ -30,21 +32,31 @@ struct CollectiveSpec {
   int groupSize = 1, stride = 1;        // groups of `groupSize` replicas whose numbers are `stride` apart
   std::vector<int64_t> elements;        // of each operand
   std::vector<int64_t> resultElements;  // of each result
+  // The number of a meeting whose phases are two steps with a spec each. That of the step that publishes says nothing
+  // of `meeting`, `join` and results. Negative: one step does it all.
+  int64_t channel = -1;
 };
 
-// One implementation per way in which replicas run. None of the calls throws or allocates.
+// One implementation per way in which replicas run.
 class Collectives {
  public:
   virtual ~Collectives() = default;
   virtual int replicas() const noexcept = 0;
-  // Waits for the members of the group; operands and results stay where they are until `end`. False when the run cannot
-  // go on (problem() says why): the other two calls are then left out.
-  virtual bool begin(int replica, const CollectiveSpec &spec, const void *const *in, void *const *out) noexcept = 0;
-  // Part `part` of `parts` of this replica's share. Parts may run on several threads at the same time.
-  virtual void work(int replica, const CollectiveSpec &spec, int part, int parts) noexcept = 0;
-  // Waits until all members have done their share.
-  virtual bool end(int replica, const CollectiveSpec &spec) noexcept = 0;
-  // Why begin or end gave false: a text that lives as long as the program.
+  // The program has this collective; said by every replica, one after the other, before the first run. What it takes is
+  // allocated here: none of the calls below throws or allocates.
+  virtual void add(const CollectiveSpec &spec) = 0;
+  // This replica's operands are ready. Until `end`, nobody else reads or writes them and its results, which may be the
+  // operands: of a Scatter, whose result is then its chunk of them. False when the run cannot go on (problem() says
+  // why): all later calls are then left out.
+  virtual bool publish(int replica, const CollectiveSpec &spec, const void *const *in, void *const *out) noexcept = 0;
+  // Waits until all members of the group have published. False as publish.
+  virtual bool meet(int replica, const CollectiveSpec &spec) noexcept = 0;
+  // Takes piece after piece of the work of the whole group until none is left; any number of threads of a replica may
+  // do so at the same time.
+  virtual void work(int replica, const CollectiveSpec &spec) noexcept = 0;
+  // Waits until all pieces are done: those that others took.
+  virtual void end(int replica, const CollectiveSpec &spec) noexcept = 0;
+  // Why publish or meet gave false: a text that lives as long as the program.
   virtual const char *problem() const noexcept = 0;
 };
 

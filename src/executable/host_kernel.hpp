@@ -17,6 +17,9 @@ struct KernelArgs {
 
 class HostKernel : public Kernel {
  public:
+  // Said once by each engine, before it runs the kernel: what else than operands and scratch memory a run takes is
+  // allocated here.
+  virtual void prepare(RunContext &context) const { (void)context; }
   // One task, in [0, tasks()). Several threads may run tasks of one round at the same time.
   virtual void run(const KernelArgs &args, int task) const noexcept = 0;
 };

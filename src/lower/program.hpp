@@ -14,6 +14,7 @@
 #include "ir/text.hpp"
 #include "lower/choose_lanes.hpp"
 #include "lower/kernel_cache.hpp"
+#include "lower/meetings.hpp"
 #include "memory/plan.hpp"
 #include "ops/constant_evaluation.hpp"
 
@@ -33,6 +34,7 @@ struct LowerOptions {
   bool checkFloats = false;          // results are checked as the program runs (floating_point_checks.hpp)
   bool roundStochastically = false;  // 16-bit results are rounded at random (stochastic_rounding.hpp)
   bool checkLog2Scales = true;       // runs end where a log2 scale of FLOAT8 values is out of range
+  CollectiveRules collectives;       // how collectives over replicas are put together and cut in two
   bool keepText = false;             // fill Executable::loweredText
   LaneRule lanes = LaneRule::Auto;   // whether stages of a pipeline's cycle run at the same time
   int64_t maxMemoryBytes = 0;        // 0: no limit; otherwise memory_allocation_err when the plan does not fit

@@ -251,6 +251,21 @@ std::optional<transforms::UpdateMerging> updateMerging(const SessionOptions &opt
 
 }  // namespace
 
+lower::CollectiveRules collectiveRules(const SessionOptions &options) {
+  constexpr int64_t kMostWaiting = int64_t{16} << 20;
+  const ReplicatedCollectivesSettings &given = options.replicatedCollectivesSettings;
+  lower::CollectiveRules rules;
+  const auto set = [&](bool merges, lower::CollectiveRules::Merging &kind) {
+    if (!merges) return;
+    kind.together = INT64_MAX;
+    if (given.prepareScheduleForMergingCollectives) kind.waiting = kMostWaiting;
+  };
+  set(given.mergeAllReduceCollectives, rules.reduce);
+  set(given.mergeReduceScatterCollectives, rules.scatter);
+  set(given.mergeAllGatherCollectives, rules.gather);
+  return rules;
+}
+
 PipelineOptions pipelineOptions(const SessionOptions &options) {
   PipelineOptions result;
   if (options.batchSerializationSettings.factor > 1) {

@@ -3,6 +3,7 @@
 #pragma once
 #include <popart/sessionoptions.hpp>
 
+#include "lower/meetings.hpp"
 #include "pipeline/options_table.hpp"
 #include "pipeline/prepare.hpp"
 
@@ -26,6 +27,8 @@ OptimizerFactors optimizerFactors(const SessionOptions &options);
 transforms::OffChip offChipRules(const SessionOptions &options);
 // Of what each replica keeps a part.
 transforms::ShardRules shardRules(const SessionOptions &options);
+// How collectives over replicas are put together.
+lower::CollectiveRules collectiveRules(const SessionOptions &options);
 // Options of the pass table, with the dot checkpoints of POPART_DOT_CHECKS added.
 PipelineOptions pipelineOptions(const SessionOptions &options);
 

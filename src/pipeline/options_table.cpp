@@ -242,7 +242,11 @@ constexpr OptionRow kRows[] = {
     {"automaticLossScalingSettings", Built, nullptr, "",
      "Training in FLOAT16, with `enabled`: the loss scale is halved when too many gradients of the main graph are "
      "large, doubled otherwise. `lossScaling` of the optimizer, which must not be constant, is where it starts."},
-    {"replicatedCollectivesSettings", NoEffect, nullptr, "", "How collectives are grouped changes no result."},
+    {"replicatedCollectivesSettings", Built, nullptr, "",
+     "Collectives of one kind, operator, group and element type are one, with the same results: always up to 64 KiB; "
+     "with `mergeAllReduceCollectives`, `mergeReduceScatterCollectives` or `mergeAllGatherCollectives` whatever there "
+     "is of that kind at one time; with `prepareScheduleForMergingCollectives` besides, the first of up to 16 MiB wait "
+     "for the last."},
     {"developerSettings", NoEffect, nullptr, "", kHostTransfers},
     {"useHostCopyOps", NoEffect, nullptr, "", "Host transfers are always operations of the program."},
     {"enableExplicitMainLoops", NoEffect, nullptr, "",

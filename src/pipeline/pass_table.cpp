@@ -17,6 +17,7 @@
 #include "lower/join_parts.hpp"
 #include "lower/layout.hpp"
 #include "lower/loop_rows.hpp"
+#include "lower/meetings.hpp"
 #include "lower/order_updates.hpp"
 #include "lower/pack_constants.hpp"
 #include "lower/stochastic_rounding.hpp"
@@ -213,6 +214,8 @@ void fuseElementwise(PassContext &c) { lower::fuseElementwise(c.ir(), c.device()
 void fuseEpilogues(PassContext &c) { lower::fuseEpilogues(c.ir(), c.device()); }
 void assignLayouts(PassContext &c) { lower::assignLayouts(c.ir(), *c.backends); }
 void assignChannelsLast(PassContext &c) { lower::assignChannelsLast(c.ir(), *c.backends); }
+void mergeCollectives(PassContext &c) { lower::mergeCollectives(c.ir(), c.lowering.collectives); }
+void overlapCollectives(PassContext &c) { lower::overlapCollectives(c.ir(), c.lowering.collectives); }
 void orderUpdates(PassContext &c) { lower::orderUpdates(c.ir()); }
 void runUpdatesEarly(PassContext &c) { lower::runUpdatesEarly(c.ir()); }
 void runDevicePasses(PassContext &c) {
@@ -309,6 +312,9 @@ constexpr Pass kPasses[] = {
     {"fuseEpilogues", "let products absorb transposes and element-wise operators", Phase::Fuse, fusing, fuseEpilogues},
     {"assignLayouts", "keep weights of products in the order their kernels read", Phase::Layout, fusing, assignLayouts},
     {"assignChannelsLast", "keep channels innermost around convolutions", Phase::Layout, fusing, assignChannelsLast},
+    {"mergeCollectives", "let replicas meet once for several small tensors", Phase::Order, fusing, mergeCollectives},
+    {"overlapCollectives", "let replicas go on while others come to a collective", Phase::Order, fusing,
+     overlapCollectives},
     {"orderUpdates", "read old values of variables before their updates", Phase::Order, always, orderUpdates},
     {"runUpdatesEarly", "update variables right after their gradients", Phase::Order, always, runUpdatesEarly},
     {"runDevicePasses", "the passes of the device, in its order", Phase::Order, fusing, runDevicePasses},

@@ -23,6 +23,7 @@ class HostLaunch final : public Launch {
  public:
   HostLaunch(Team &team, const Step &step, const HostKernel &kernel, const void *const *in, void *const *out)
       : team_(team), step_(step), kernel_(kernel), in_(in), out_(out) {
+    kernel.prepare(team.contexts.front());
     const auto ends = kernel.roundEnds();
     roundEnds_.assign(ends.begin(), ends.end());
     if (ends.empty()) roundEnds_.push_back(kernel.tasks());

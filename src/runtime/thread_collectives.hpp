@@ -1,13 +1,16 @@
 // ThreadCollectives: replicas that are threads of this process. They meet in memory: each member publishes the
-// addresses of its operands, and then joins its share of the elements of all members.
+// addresses of its operands, and whoever comes first then works for all.
 #pragma once
 #include <atomic>
+#include <map>
 #include <memory>
+#include <mutex>
+#include <unordered_map>
 #include <vector>
 
 #include <popart/replicagrouping.hpp>
 
-#include "executable/collectives.hpp"
+#include "runtime/collective_work.hpp"
 
 namespace popart::runtime {
 
@@ -17,10 +20,12 @@ class ThreadCollectives final : public executable::Collectives {
   ThreadCollectives(int replicas, bool spin);
 
   int replicas() const noexcept override { return replicas_; }
-  bool begin(int replica, const executable::CollectiveSpec &spec, const void *const *in,
-             void *const *out) noexcept override;
-  void work(int replica, const executable::CollectiveSpec &spec, int part, int parts) noexcept override;
-  bool end(int replica, const executable::CollectiveSpec &spec) noexcept override;
+  void add(const executable::CollectiveSpec &spec) override;
+  bool publish(int replica, const executable::CollectiveSpec &spec, const void *const *in,
+               void *const *out) noexcept override;
+  bool meet(int replica, const executable::CollectiveSpec &spec) noexcept override;
+  void work(int replica, const executable::CollectiveSpec &spec) noexcept override;
+  void end(int replica, const executable::CollectiveSpec &spec) noexcept override;
   const char *problem() const noexcept override;
 
   // ---- around a run; not inside of a meeting
@@ -33,35 +38,39 @@ class ThreadCollectives final : public executable::Collectives {
 
  private:
   enum class Problem : uint8_t { None, ReplicaFailed, DifferentSteps, NobodyComes };
-  struct Slot {
-    const executable::CollectiveSpec *spec = nullptr;
-    const void *const *in = nullptr;
-    void *const *out = nullptr;
+  // The members of one group, in one collective.
+  struct alignas(64) Site {
+    std::vector<PublishedOperands> operands;  // by member
+    std::vector<uint32_t> rounds;             // by member: how often it has met here
+    int published = 0, waiting = 0;           // members, in the round that is not open yet; under lock_
+    std::atomic<uint32_t> opened{0};          // rounds in which all members have published
+    std::atomic<int> taken{0}, done{0};       // pieces, in the round that was opened last
   };
-  // The members of one group, wherever they meet.
-  struct alignas(64) Group {
-    std::atomic<int> arrived{0};
-    std::atomic<uint32_t> meetings{0};  // counts barriers
-    std::vector<Slot> slots;            // by member
-  };
-  // All groups of one stride and size.
-  struct Grouping {
-    ReplicaGrouping replicas;
-    std::unique_ptr<Group[]> groups;
+  // One collective of the program, wherever it runs.
+  struct Meeting {
+    Meeting(const executable::CollectiveSpec &spec, int replicas);
+    Site &siteOf(int replica) const { return sites[grouping.getGroupAt(static_cast<unsigned>(replica))]; }
+    size_t memberAt(int replica) const { return grouping.getIndexInGroupAt(static_cast<unsigned>(replica)); }
 
-    Group &groupOf(int replica) const { return groups[replicas.getGroupAt(static_cast<unsigned>(replica))]; }
-    int size() const { return static_cast<int>(replicas.getGroupSize()); }
+    ReplicaGrouping grouping;
+    std::unique_ptr<CollectiveWork> work;  // of the spec that is met, not of the one that is only published
+    std::unique_ptr<Site[]> sites;         // by group
   };
 
-  const Grouping &groupingOf(const executable::CollectiveSpec &spec) const noexcept;
-  bool meet(Group &group, int size) noexcept;
+  Meeting &meetingOf(const executable::CollectiveSpec &spec) const noexcept;
+  template <class Visit>
+  void forEachSite(Visit visit);
+  Problem whyNobodyComes();
   void stop(Problem problem) noexcept;
 
   const int replicas_;
   const bool spin_;
-  std::vector<Grouping> groupings_;  // all that there can be
+  std::vector<std::unique_ptr<Meeting>> meetings_;
+  std::unordered_map<const executable::CollectiveSpec *, Meeting *> bySpec_;
+  std::map<int64_t, Meeting *> byChannel_;
+  std::mutex lock_;  // of who is where: published, waiting, idle_, stopping
   std::atomic<Problem> problem_{Problem::None};
-  std::atomic<int> idle_{0};  // replicas that wait in a meeting or have ended their run
+  int idle_ = 0;  // replicas that wait in a meeting or have ended their run
 };
 
 }  // namespace popart::runtime

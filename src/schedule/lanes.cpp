@@ -23,8 +23,11 @@ const std::string *hintOf(const Op &op, const char *name) {
 
 // Whether the op's order among others of its kind means something, so that it cannot run beside them.
 bool belongsOutside(const Op &op) {
-  if (op.has(Trait::HostIo) || op.has(Trait::SideEffect) || op.is(Role::RemoteLoad) || op.is(Role::RemoteStore) ||
-      op.is(Role::VariableAssign) || (op.hasAttr("group_size") && op.hasAttr("stride")))
+  constexpr Role kOrdered[] = {Role::RemoteLoad,       Role::RemoteStore,       Role::VariableAssign,
+                               Role::CollectiveReduce, Role::CollectiveScatter, Role::CollectiveGather,
+                               Role::CollectivePublish};
+  if (op.has(Trait::HostIo) || op.has(Trait::SideEffect) ||
+      std::ranges::any_of(kOrdered, [&](Role role) { return op.is(role); }))
     return true;
   if (!op.has(Trait::Call)) return false;
   const auto called = op.getCalledGraphs();

@@ -67,6 +67,15 @@ std::vector<TensorData> largeConstants(const Ir &ir) {
   return constants;
 }
 
+// Rules that are not the default ones.
+std::string textOf(const lower::CollectiveRules &rules) {
+  if (rules == lower::CollectiveRules()) return "";
+  std::string text = "collectives";
+  for (const auto &merging : {rules.reduce, rules.scatter, rules.gather})
+    text += " " + toText(merging.together) + "/" + toText(merging.waiting);
+  return text + " ahead " + toText(rules.ahead) + "\n";
+}
+
 VariableValues variablesOf(const lower::Program &program) {
   VariableValues values;
   for (const Tensor *variable : program.ir->getMainGraph().tensorsOfType(TensorType::Variable))
@@ -94,6 +103,7 @@ lower::LowerOptions lowerOptions(const CompileOptions &options) {
   lowering.roundStochastically = options.roundStochastically;
   lowering.checkLog2Scales = options.checkLog2Scales;
   lowering.lanes = options.lanes;
+  lowering.collectives = options.collectives;
   lowering.maxMemoryBytes = options.maxMemoryBytes / options.replicas;
   return lowering;
 }
@@ -114,7 +124,7 @@ ProgramDescription describeProgram(const Ir &ir, const CompileOptions &options, 
   std::string text = "popart " + core::versionString() + "\n" + d.target + "\n" + toText(d.threads) + " threads\n" +
                      (options.checkFloats ? "floating point checks\n" : "") +
                      (options.roundStochastically ? "stochastic rounding\n" : "") +
-                     (options.checkLog2Scales ? "" : "unchecked scales\n");
+                     (options.checkLog2Scales ? "" : "unchecked scales\n") + textOf(options.collectives);
   for (const uint64_t hash : hashes) text += toText(hash) + "\n";
   d.key = fingerprintOf(text + program);
   if (held)

@@ -41,6 +41,7 @@ struct CompileOptions {
   bool checkFloats = false;             // runs end with runtime_error at the first op that makes a NaN or an infinity
   bool roundStochastically = false;     // results of 16-bit floats are rounded at random
   bool checkLog2Scales = true;          // runs end where a log2 scale of FLOAT8 values is out of range
+  lower::CollectiveRules collectives;   // how collectives over replicas are put together
   bool timesRuns = false;               // two looks at the clock cost more than an empty program
   std::string cacheFolder;              // where compiled programs are looked for and kept; empty: nowhere
   bool cacheVariables = true;           // kept programs have the first values of their variables with them

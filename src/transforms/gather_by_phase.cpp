@@ -39,7 +39,7 @@ class Gatherer {
 
   // The weight that the op gathers for the model; invalid: it does something else.
   TensorIndex gathered(const Op &op) const {
-    if (!op.hasAttr("group_size") || !op.hasAttr("shape") || !op.hasInput(0)) return {};
+    if (!op.is(Role::ReplicatedAllGather)) return {};
     if (op.settings.executionContext == ExecutionContext::AccumulateOuterFragment) return {};
     const TensorIndex t = op.inputs()[0];
     for (const Use &use : main_.tensor(op.outputs()[0]).uses())

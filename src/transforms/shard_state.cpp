@@ -15,7 +15,11 @@
 namespace popart::transforms {
 namespace {
 
-bool isCollective(const Op &op) { return op.hasAttr("group_size") && op.inputCount() == 1; }
+bool isCollective(const Op &op) {
+  const Role role = op.def().base().role();
+  return role == Role::ReplicatedAllReduce || role == Role::ReplicatedReduceScatter ||
+         role == Role::ReplicatedAllGather;
+}
 
 bool isOver(const Op &collective, const ReplicaGrouping &group) {
   return collective.attrInt("group_size") == group.getGroupSize() && collective.attrInt("stride") == group.getStride();

@@ -1,4 +1,5 @@
-// See collectives.hpp. A kernel runs in three rounds: begin, the parts of the replica's share, end.
+// See collectives.hpp. A kernel runs in rounds: one task that publishes and meets, the threads that work, one that
+// waits for the end, and where a replica's own result is not made by then, the parts of that.
 #include "backends/collectives/collectives.hpp"
 
 #include <algorithm>
@@ -21,47 +22,129 @@ using executable::KernelRequest;
 using executable::Meeting;
 using executable::OperandDesc;
 
+// Elements of part `i` of `n`, cut at cache lines.
+struct Range {
+  Range(int64_t size, int i, int n) {
+    constexpr int64_t kLine = 64;
+    const int64_t lines = (size + kLine - 1) / kLine;
+    begin = std::min(size, lines * i / n * kLine), end = std::min(size, lines * (i + 1) / n * kLine);
+  }
+  int64_t begin, end;
+};
+
+void copyElements(void *to, int64_t at, const void *from, int64_t start, int64_t count, int64_t width) {
+  if (count > 0 && (to != from || at != start))
+    std::memcpy(static_cast<char *>(to) + at * width, static_cast<const char *>(from) + start * width,
+                static_cast<size_t>(count * width));
+}
+
+// Meets; what the others read was published by a step of its own, or is published here.
 class CollectiveKernel final : public executable::HostKernel {
  public:
   CollectiveKernel(std::string name, CollectiveSpec spec, int parts)
-      : name_(std::move(name)), spec_(std::move(spec)), parts_(parts), ends_{1, 1 + parts, 2 + parts} {}
+      : name_(std::move(name)),
+        spec_(std::move(spec)),
+        parts_(parts),
+        ends_{1, 1 + parts, 2 + parts, 2 + parts + (hasOwnPart() ? parts : 0)} {}
   std::string name() const override { return name_; }
-  int tasks() const override { return parts_ + 2; }
-  std::span<const int> roundEnds() const override { return ends_; }
+  int tasks() const override { return ends_.back(); }
+  std::span<const int> roundEnds() const override {
+    return {ends_.data(), hasOwnPart() ? ends_.size() : ends_.size() - 1};
+  }
   double share(int task) const override { return task == 0 || task > parts_ ? 0.0 : 1.0 / parts_; }
   int64_t sharedBytes() const override { return sizeof(bool); }
   bool canOverwrite(int input, int output) const override {
     return spec_.meeting == Meeting::Reduce && input == output;
+  }
+  void prepare(executable::RunContext &context) const override {
+    if (executable::Collectives *replicas = context.collectives()) replicas->add(spec_);
   }
   void run(const KernelArgs &args, int task) const noexcept override {
     executable::RunContext &context = args.context;
     executable::Collectives *replicas = context.collectives();
     auto *meets = static_cast<bool *>(args.shared);
     if (task == 0) {
-      *meets = replicas && replicas->begin(context.replica(), spec_, args.in, args.out);
+      *meets = replicas && (isPublished() || replicas->publish(context.replica(), spec_, args.in, args.out)) &&
+               replicas->meet(context.replica(), spec_);
       if (!*meets)
         context.reportText("a collective cannot run", replicas ? replicas->problem() : "there are no replicas");
-    } else if (*meets && task <= parts_) {
-      replicas->work(context.replica(), spec_, task - 1, parts_);
-    } else if (*meets && !replicas->end(context.replica(), spec_)) {
-      context.reportText("a collective cannot run", replicas->problem());
+    } else if (!*meets) {
+      return;
+    } else if (task <= parts_) {
+      replicas->work(context.replica(), spec_);
+    } else if (task == parts_ + 1) {
+      replicas->end(context.replica(), spec_);
+    } else {
+      takeOwnPart(args, task - parts_ - 2);
     }
   }
 
  private:
+  bool isPublished() const { return spec_.channel >= 0; }
+  // Of a Scatter the padding behind the last element, and what was joined where it was published.
+  bool hasOwnPart() const { return spec_.meeting == Meeting::Scatter || isPublished(); }
+
+  void takeOwnPart(const KernelArgs &args, int part) const {
+    const int64_t width = getDataTypeInfo(spec_.type).nbytes;
+    const bool scatters = spec_.meeting == Meeting::Scatter;
+    for (size_t o = 0; o < spec_.elements.size(); ++o) {
+      const int64_t results = spec_.resultElements[o];
+      const int64_t first = scatters ? args.context.replica() / spec_.stride % spec_.groupSize * results : 0;
+      const Range own(results, part, parts_);
+      const int64_t last = std::clamp(spec_.elements[o] - first, own.begin, own.end);
+      if (isPublished()) copyElements(args.out[o], own.begin, args.in[o], first + own.begin, last - own.begin, width);
+      std::memset(static_cast<char *>(args.out[o]) + last * width, 0, static_cast<size_t>((own.end - last) * width));
+    }
+  }
+
   std::string name_;
   CollectiveSpec spec_;
   int parts_;
-  std::array<int, 3> ends_;
+  std::array<int, 4> ends_;
+};
+
+// Publishes its results, which others change until the step that meets: the operands, or copies where somebody else
+// reads those.
+class PublishKernel final : public executable::HostKernel {
+ public:
+  PublishKernel(CollectiveSpec spec, int parts) : spec_(std::move(spec)), parts_(parts), ends_{parts, parts + 1} {}
+  std::string name() const override { return "publish to replicas"; }
+  int tasks() const override { return parts_ + 1; }
+  std::span<const int> roundEnds() const override { return ends_; }
+  double share(int task) const override { return task == parts_ ? 0.0 : 1.0 / parts_; }
+  bool canOverwrite(int input, int output) const override { return input == output; }
+  void prepare(executable::RunContext &context) const override {
+    if (executable::Collectives *replicas = context.collectives()) replicas->add(spec_);
+  }
+  void run(const KernelArgs &args, int task) const noexcept override {
+    if (task < parts_) {
+      for (size_t o = 0; o < spec_.elements.size(); ++o) {
+        const Range own(spec_.elements[o], task, parts_);
+        copyElements(args.out[o], own.begin, args.in[o], own.begin, own.end - own.begin,
+                     getDataTypeInfo(spec_.type).nbytes);
+      }
+      return;
+    }
+    executable::RunContext &context = args.context;
+    executable::Collectives *replicas = context.collectives();
+    if (!replicas || !replicas->publish(context.replica(), spec_, args.out, args.out))
+      context.reportText("a collective cannot run", replicas ? replicas->problem() : "there are no replicas");
+  }
+
+ private:
+  CollectiveSpec spec_;
+  int parts_;
+  std::array<int, 2> ends_;
 };
 
 struct MeetingOf {
-  const char *type, *kernel;
+  Role role;
+  const char *kernel;
   Meeting meeting;
 };
-constexpr MeetingOf kMeetings[] = {{"CollectiveReduce", "reduce over replicas", Meeting::Reduce},
-                                   {"CollectiveScatter", "reduce and scatter over replicas", Meeting::Scatter},
-                                   {"CollectiveGather", "gather over replicas", Meeting::Gather}};
+constexpr MeetingOf kMeetings[] = {{Role::CollectiveReduce, "reduce over replicas", Meeting::Reduce},
+                                   {Role::CollectiveScatter, "reduce and scatter over replicas", Meeting::Scatter},
+                                   {Role::CollectiveGather, "gather over replicas", Meeting::Gather}};
 
 struct JoinOf {
   const char *name;
@@ -76,19 +159,22 @@ class CollectivesBackend final : public executable::Backend {
   std::string name() const override { return "collectives"; }
 
   bool supports(const Op &op, std::string &reason) const override {
-    if (meetingOf(op)) return true;
+    if (meetingOf(op) || op.is(Role::CollectivePublish)) return true;
     return reason = "it has kernels for collectives over replicas only", false;
   }
 
   std::shared_ptr<const executable::Kernel> createKernel(const KernelRequest &request,
                                                          std::string &reason) const override {
     const Op &op = *request.op;
+    if (!supports(op, reason)) return nullptr;
     const MeetingOf *row = meetingOf(op);
-    if (!row) return supports(op, reason), nullptr;
     CollectiveSpec spec;
-    spec.meeting = row->meeting;
-    for (const JoinOf &j : kJoins)
-      if (op.attrString("op") == j.name) spec.join = j.join;
+    if (row) {
+      spec.meeting = row->meeting;
+      for (const JoinOf &j : kJoins)
+        if (op.attrString("op") == j.name) spec.join = j.join;
+    }
+    if (op.hasAttr("channel")) spec.channel = op.attrInt("channel");
     spec.groupSize = static_cast<int>(op.attrInt("group_size"));
     spec.stride = static_cast<int>(op.attrInt("stride"));
     spec.type = request.inputs[0].info.dataType();
@@ -103,18 +189,19 @@ class CollectivesBackend final : public executable::Backend {
                nullptr;
       const int width = getDataTypeInfo(spec.type).nbytes;
       spec.elements.push_back(executable::storageBytes(in.info, in.layout) / width);
-      spec.resultElements.push_back(executable::storageBytes(out.info, out.layout) / width);
+      if (row) spec.resultElements.push_back(executable::storageBytes(out.info, out.layout) / width);
       bytes += spec.elements.back() * width;
     }
     constexpr int64_t kBytesOfPart = int64_t{1} << 16;
     const auto parts = static_cast<int>(std::clamp<int64_t>(bytes / kBytesOfPart, 1, request.threads));
+    if (!row) return withCost(std::make_unique<PublishKernel>(std::move(spec), parts), request);
     return withCost(std::make_unique<CollectiveKernel>(row->kernel, std::move(spec), parts), request);
   }
 
  private:
   static const MeetingOf *meetingOf(const Op &op) {
     for (const MeetingOf &m : kMeetings)
-      if (op.def().type() == m.type) return &m;
+      if (op.is(m.role)) return &m;
     return nullptr;
   }
 };

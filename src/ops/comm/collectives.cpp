@@ -23,16 +23,21 @@ void requireOperator(InferContext &c) {
             op);
 }
 
-void requireCollective(InferContext &c) {
-  requireOperator(c);
+void requireGroup(InferContext &c) {
   constexpr int64_t kMostReplicas = int64_t{1} << 14;  // times 2^48 elements stays below 2^63
   const int64_t group = c.attrInt("group_size");
   c.require(group >= 1 && group <= kMostReplicas,
             "the group's number of replicas is out of range: got {}, expected 1 to {}", group, kMostReplicas);
 }
 
-OpDef collectiveRow(const char *type) {
+void requireCollective(InferContext &c) {
+  requireOperator(c);
+  requireGroup(c);
+}
+
+OpDef collectiveRow(const char *type, Role role) {
   return OpDef("ai.graphcore", type, {1})
+      .role(role)
       .input("data", kNumeric | kBool)
       .output("output")
       .attr("op", std::string("Add"))
@@ -66,7 +71,7 @@ TensorIndex emitReduction(DecomposeBuilder &b, const char *type) {
 }
 
 void addReplicatedAllReduce(OpDefs &rows) {
-  rows.push_back(collectiveRow("ReplicatedAllReduce")
+  rows.push_back(collectiveRow("ReplicatedAllReduce", Role::ReplicatedAllReduce)
                      .infer([](InferContext &c) {
                        requireCollective(c);
                        c.out(0, c.in(0));
@@ -83,7 +88,7 @@ void addReplicatedAllReduce(OpDefs &rows) {
 
 void addScatterGather(OpDefs &rows) {
   rows.push_back(
-      collectiveRow("ReplicatedReduceScatter")
+      collectiveRow("ReplicatedReduceScatter", Role::ReplicatedReduceScatter)
           .attrOptional("meta_shape", AttributeType::Ints)
           .infer([](InferContext &c) {
             requireCollective(c);
@@ -107,7 +112,7 @@ void addScatterGather(OpDefs &rows) {
                               {"shape", b.inInfo(0).shape()}}));
           })
           .doc("Reduction of the flattened tensor; member i of the group gets chunk i of ceil(n / group_size)."));
-  rows.push_back(collectiveRow("ReplicatedAllGather")
+  rows.push_back(collectiveRow("ReplicatedAllGather", Role::ReplicatedAllGather)
                      .cost(movesData())
                      .attrOptional("shape", AttributeType::Ints)
                      .infer([](InferContext &c) {
@@ -142,13 +147,13 @@ void addScatterGather(OpDefs &rows) {
 }
 
 // The collectives that devices have kernels for; operands are independent of each other, so that several collectives of
-// one kind can be one meeting.
-OpDef meetingRow(const char *type) {
+// one kind can be one meeting. They are put together, and cut into two steps, after layouts are chosen.
+OpDef meetingRow(const char *type, Role role) {
   return OpDef("popart", type, {1})
+      .role(role)
       .cost(movesData())
       .input("data", kNumeric | kBool, "", Arity::Variadic)
       .output("results", Arity::Variadic)
-      .attr("op", std::string("Add"))
       .attr("group_size", int64_t{1})
       .attr("stride", int64_t{1})
       .traits(Trait::Internal)
@@ -157,24 +162,58 @@ OpDef meetingRow(const char *type) {
 }
 
 void requireMeeting(InferContext &c) {
-  requireCollective(c);
+  if (c.hasAttr("op")) requireOperator(c);
+  requireGroup(c);
   c.require(c.inputCount() >= 1 && c.outputCount() == c.inputCount(),
             "needs one output per input: got {} inputs and {} outputs", c.inputCount(), c.outputCount());
   for (int i = 1; i < c.inputCount(); ++i)
     c.require(c.in(i).dataType() == c.in(0).dataType(), "element types differ: got {} and {}", c.in(i), c.in(0));
 }
 
+void alikeIfOne(const Op &op, OperandLayouts &layouts) {
+  if (op.inputCount() == 1) allAlike(op, layouts);
+}
+
+void inferLikeOperands(InferContext &c) {
+  requireMeeting(c);
+  for (int i = 0; i < c.inputCount(); ++i) c.out(i, c.in(i));
+}
+
+// `shape`: of the results, one behind the other; `ranks`: of each, where there are several.
+void inferGather(InferContext &c) {
+  requireMeeting(c);
+  const std::vector<int64_t> &sizes = c.attrInts("shape");
+  std::vector<int64_t> ranks{static_cast<int64_t>(sizes.size())};
+  if (c.hasAttr("ranks")) ranks = c.attrInts("ranks");
+  int64_t all = 0;
+  for (const int64_t rank : ranks) {
+    c.require(rank >= 0 && rank <= static_cast<int64_t>(sizes.size()), "a rank is out of range: got {}", rank);
+    all += rank;
+  }
+  c.require(static_cast<int>(ranks.size()) == c.inputCount() && all == static_cast<int64_t>(sizes.size()),
+            "ranks do not fit: got {} of {} sizes for {} operands", ranks, sizes.size(), c.inputCount());
+  auto from = sizes.begin();
+  for (int i = 0; i < c.inputCount(); ++i) {
+    const auto to = from + ranks[static_cast<size_t>(i)];
+    const Shape shape(from, to);
+    const int64_t most = c.in(i).nelms() * c.attrInt("group_size"), n = elementCount(shape);
+    c.require(n >= 0 && n <= most, "the gathered tensor must have 0 to {} elements: got {}", most, n);
+    c.out(i, c.type(i), shape);
+    from = to;
+  }
+}
+
 void addMeetings(OpDefs &rows) {
-  rows.push_back(meetingRow("CollectiveReduce")
-                     .layouts([](const Op &op, OperandLayouts &layouts) {
-                       if (op.inputCount() == 1) allAlike(op, layouts);
-                     })
-                     .infer([](InferContext &c) {
-                       requireMeeting(c);
-                       for (int i = 0; i < c.inputCount(); ++i) c.out(i, c.in(i));
-                     })
-                     .doc("Add, Mul, Min, Max, LogicalAnd or LogicalOr over the group, for every member."));
-  rows.push_back(meetingRow("CollectiveScatter")
+  rows.push_back(meetingRow("CollectiveReduce", Role::CollectiveReduce)
+                     .attr("op", std::string("Add"))
+                     .attrOptional("channel", AttributeType::Int)
+                     .layouts(alikeIfOne)
+                     .infer(inferLikeOperands)
+                     .doc("Add, Mul, Min, Max, LogicalAnd or LogicalOr over the group, for every member. With "
+                          "`channel`: of what the op CollectivePublish with the same number has published."));
+  rows.push_back(meetingRow("CollectiveScatter", Role::CollectiveScatter)
+                     .attr("op", std::string("Add"))
+                     .attrOptional("channel", AttributeType::Int)
                      .layouts([](const Op &, OperandLayouts &layouts) {
                        for (OperandLayout &whole : layouts.in) whole = OperandLayout::ChosenLast;
                      })
@@ -185,18 +224,22 @@ void addMeetings(OpDefs &rows) {
                          c.out(i, c.in(i).dataType(), {(c.in(i).nelms() + group - 1) / group});
                      })
                      .doc("As CollectiveReduce, or no join (Local); member i gets chunk i of the flattened result."));
-  rows.push_back(meetingRow("CollectiveGather")
+  rows.push_back(meetingRow("CollectiveGather", Role::CollectiveGather)
+                     .attr("op", std::string("Local"))
                      .attrRequired("shape", AttributeType::Ints)
-                     .layouts([](const Op &, OperandLayouts &layouts) { layouts.out[0] = OperandLayout::ChosenLast; })
-                     .infer([](InferContext &c) {
-                       requireMeeting(c);
-                       const Shape shape = c.attrInts("shape");
-                       const int64_t most = c.in(0).nelms() * c.attrInt("group_size"), n = elementCount(shape);
-                       c.require(c.inputCount() == 1 && n >= 0 && n <= most,
-                                 "the gathered tensor must have 0 to {} elements: got {}", most, n);
-                       c.out(0, c.type(0), shape);
+                     .attrOptional("ranks", AttributeType::Ints)
+                     .layouts([](const Op &, OperandLayouts &layouts) {
+                       for (OperandLayout &whole : layouts.out) whole = OperandLayout::ChosenLast;
                      })
+                     .infer(inferGather)
                      .doc("The flattened tensors of the members, one behind the other, as far as `shape` has room."));
+  rows.push_back(
+      meetingRow("CollectivePublish", Role::CollectivePublish)
+          .attrRequired("channel", AttributeType::Int)
+          .layouts(alikeIfOne)
+          .infer(inferLikeOperands)
+          .doc("Lets the group have this member's operands; waits for nobody. The one reader of the results, "
+               "in the same graph, is the collective with the same `channel`."));
 }
 
 // Copies between IPUs or tile sets: placement facts that change no number.

@@ -73,6 +73,7 @@ class CountingQueue final : public runtime::Queue {
       if (in[i]) require(in[i]);
     for (size_t i = 0; i < step.out.size(); ++i)
       if (out[i]) require(out[i]);
+    kernel->prepare(context_);
     return std::make_unique<Deferred>(*this, step, *kernel, in, out);
   }
 

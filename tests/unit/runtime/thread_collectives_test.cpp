@@ -2,6 +2,7 @@
 #include "runtime/thread_collectives.hpp"
 
 #include <functional>
+#include <future>
 #include <thread>
 
 #include <gmock/gmock.h>
@@ -19,22 +20,43 @@ using testing::HasSubstr;
 
 using Value = std::vector<float>;
 
-// One meeting of every replica on values of its own.
-std::vector<Value> meet(ThreadCollectives &replicas, const CollectiveSpec &spec, std::vector<Value> in, int parts = 3) {
-  std::vector<Value> out(in.size(), Value(static_cast<size_t>(spec.resultElements[0]), -1.0f));
+// How one replica meets.
+using Meets = std::function<void(ThreadCollectives &, int replica, const CollectiveSpec &, const void *, void *)>;
+
+// Publishes and meets in one step, with `threads` threads for the work.
+Meets inOneStep(int threads = 1) {
+  return [threads](ThreadCollectives &replicas, int replica, const CollectiveSpec &spec, const void *x, void *y) {
+    ASSERT_TRUE(replicas.publish(replica, spec, &x, &y));
+    ASSERT_TRUE(replicas.meet(replica, spec));
+    std::vector<std::thread> others;
+    for (int t = 1; t < threads; ++t) others.emplace_back([&] { replicas.work(replica, spec); });
+    replicas.work(replica, spec);
+    for (std::thread &t : others) t.join();
+    replicas.end(replica, spec);
+  };
+}
+
+// A thread for every replica; its run ends when `work` does.
+void runAll(ThreadCollectives &replicas, size_t count, const std::function<void(int replica)> &work) {
   replicas.start();
   std::vector<std::thread> threads;
-  for (size_t r = 0; r < in.size(); ++r)
+  for (size_t r = 0; r < count; ++r)
     threads.emplace_back([&, r] {
-      const void *x = in[r].data();
-      void *y = out[r].data();
-      const auto replica = static_cast<int>(r);
-      ASSERT_TRUE(replicas.begin(replica, spec, &x, &y));
-      for (int p = parts; p-- > 0;) replicas.work(replica, spec, p, parts);
-      ASSERT_TRUE(replicas.end(replica, spec));
+      work(static_cast<int>(r));
       replicas.finish();
     });
   for (std::thread &t : threads) t.join();
+}
+
+// One meeting of every replica on values of its own.
+std::vector<Value> meet(ThreadCollectives &replicas, const CollectiveSpec &spec, std::vector<Value> in,
+                        const Meets &meets = inOneStep()) {
+  std::vector<Value> out(in.size(), Value(static_cast<size_t>(spec.resultElements[0]), 0.0f));
+  replicas.add(spec);
+  runAll(replicas, in.size(), [&](int r) {
+    const auto i = static_cast<size_t>(r);
+    meets(replicas, r, spec, in[i].data(), out[i].data());
+  });
   return out;
 }
 
@@ -45,38 +67,74 @@ CollectiveSpec spec(Meeting meeting, Join join, int size, int stride, int64_t el
 TEST(ThreadCollectives, every_member_gets_the_sum_of_its_group) {
   for (const bool spin : {false, true}) {
     ThreadCollectives replicas(4, spin);
-    const auto all = meet(replicas, spec(Meeting::Reduce, Join::Add, 4, 1, 1, 1), {{1}, {2}, {4}, {8}});
-    EXPECT_THAT(all, Each(ElementsAre(15)));
-    const auto pairs = meet(replicas, spec(Meeting::Reduce, Join::Add, 2, 2, 1, 1), {{1}, {2}, {4}, {8}});
-    EXPECT_THAT(pairs, ElementsAre(Value{5}, Value{10}, Value{5}, Value{10}));
+    const CollectiveSpec all = spec(Meeting::Reduce, Join::Add, 4, 1, 1, 1),
+                         pairs = spec(Meeting::Reduce, Join::Add, 2, 2, 1, 1);
+    EXPECT_THAT(meet(replicas, all, {{1}, {2}, {4}, {8}}), Each(ElementsAre(15)));
+    EXPECT_THAT(meet(replicas, pairs, {{1}, {2}, {4}, {8}}), ElementsAre(Value{5}, Value{10}, Value{5}, Value{10}));
   }
 }
 
-TEST(ThreadCollectives, any_number_of_parts_gives_the_same_bits) {
+// Terms of which each order has sums of its own.
+std::vector<Value> terms(size_t replicas, size_t elements) {
+  std::vector<Value> values(replicas, Value(elements));
+  for (size_t r = 0; r < replicas; ++r)
+    for (size_t i = 0; i < elements; ++i) values[r][i] = 1.0f / static_cast<float>(1 + r + 7 * i);
+  return values;
+}
+
+TEST(ThreadCollectives, any_number_of_threads_gives_the_same_bits) {
   ThreadCollectives replicas(3, true);
-  std::vector<Value> in(3, Value(5000));
-  for (size_t r = 0; r < 3; ++r)
-    for (size_t i = 0; i < in[r].size(); ++i) in[r][i] = 1.0f / static_cast<float>(1 + r + 7 * i);
-  const CollectiveSpec sum = spec(Meeting::Reduce, Join::Add, 3, 1, 5000, 5000);
-  const auto once = meet(replicas, sum, in, 1);
-  for (size_t i = 0; i < 5000; ++i) ASSERT_EQ(once[0][i], in[0][i] + in[1][i] + in[2][i]);
-  for (const int parts : {2, 5, 64}) EXPECT_EQ(meet(replicas, sum, in, parts), once);
+  constexpr int64_t kElements = 100'000;  // a dozen pieces
+  const std::vector<Value> in = terms(3, kElements);
+  const CollectiveSpec sum = spec(Meeting::Reduce, Join::Add, 3, 1, kElements, kElements);
+  const auto once = meet(replicas, sum, in);
+  for (size_t i = 0; i < kElements; ++i) ASSERT_EQ(once[0][i], in[0][i] + in[1][i] + in[2][i]);
+  EXPECT_EQ(once[1], once[0]);
+  EXPECT_EQ(once[2], once[0]);
+  for (const int threads : {2, 3}) EXPECT_EQ(meet(replicas, sum, in, inOneStep(threads)), once);
+}
+
+TEST(ThreadCollectives, several_operands_are_joined_each_on_its_own) {
+  ThreadCollectives replicas(2, true);
+  const CollectiveSpec sum{Meeting::Reduce, Join::Add, DataType::FLOAT, 2, 1, {3, 0, 40'000}, {3, 0, 40'000}};
+  const std::vector<Value> in = terms(2, 40'000);
+  std::vector<Value> small(2, Value(3)), large(2, Value(40'000));
+  replicas.add(sum);
+  runAll(replicas, 2, [&](int r) {
+    const auto i = static_cast<size_t>(r);
+    const void *from[] = {in[i].data(), nullptr, in[i].data()};
+    void *to[] = {small[i].data(), nullptr, large[i].data()};
+    ASSERT_TRUE(replicas.publish(r, sum, from, to));
+    ASSERT_TRUE(replicas.meet(r, sum));
+    replicas.work(r, sum);
+    replicas.end(r, sum);
+  });
+  for (size_t r = 0; r < 2; ++r)
+    for (size_t i = 0; i < 40'000; ++i) {
+      ASSERT_EQ(large[r][i], in[0][i] + in[1][i]);
+      if (i < 3) {
+        ASSERT_EQ(small[r][i], large[r][i]);
+      }
+    }
 }
 
 TEST(ThreadCollectives, scatter_gives_chunks_and_gather_joins_them) {
   ThreadCollectives replicas(2, true);
   const std::vector<Value> in{{1, 2, 3}, {10, 20, 30}};
-  EXPECT_THAT(meet(replicas, spec(Meeting::Scatter, Join::Add, 2, 1, 3, 2), in),
-              ElementsAre(Value{11, 22}, Value{33, 0}));
-  EXPECT_THAT(meet(replicas, spec(Meeting::Scatter, Join::Keep, 2, 1, 3, 2), in),
-              ElementsAre(Value{1, 2}, Value{30, 0}));
-  EXPECT_THAT(meet(replicas, spec(Meeting::Gather, Join::Keep, 2, 1, 3, 5), in), Each(ElementsAre(1, 2, 3, 10, 20)));
+  const CollectiveSpec sum = spec(Meeting::Scatter, Join::Add, 2, 1, 3, 2),
+                       own = spec(Meeting::Scatter, Join::Keep, 2, 1, 3, 2),
+                       all = spec(Meeting::Gather, Join::Keep, 2, 1, 3, 5);
+  EXPECT_THAT(meet(replicas, sum, in), ElementsAre(Value{11, 22}, Value{33, 0}));
+  EXPECT_THAT(meet(replicas, own, in), ElementsAre(Value{1, 2}, Value{30, 0}));
+  EXPECT_THAT(meet(replicas, all, in), Each(ElementsAre(1, 2, 3, 10, 20)));
 }
 
 TEST(ThreadCollectives, the_operators) {
-  ThreadCollectives replicas(2, true);
   const std::vector<Value> in{{2, -3, 0}, {5, -7, 4}};
-  const auto join = [&](Join j) { return meet(replicas, spec(Meeting::Reduce, j, 2, 1, 3, 3), in)[1]; };
+  const auto join = [&](Join j) {
+    ThreadCollectives replicas(2, true);
+    return meet(replicas, spec(Meeting::Reduce, j, 2, 1, 3, 3), in)[1];
+  };
   EXPECT_THAT(join(Join::Mul), ElementsAre(10, 21, 0));
   EXPECT_THAT(join(Join::Min), ElementsAre(2, -7, 0));
   EXPECT_THAT(join(Join::Max), ElementsAre(5, -3, 4));
@@ -84,53 +142,159 @@ TEST(ThreadCollectives, the_operators) {
   EXPECT_THAT(join(Join::Or), ElementsAre(1, 1, 1));
 }
 
-// What `begin` says to replica 0, while replica 1 does `other`.
-bool beginsBeside(ThreadCollectives &replicas, const CollectiveSpec &first, const std::function<void()> &other) {
+// Specs of the two steps of one meeting.
+struct Phases {
+  Phases(CollectiveSpec whole, int64_t channel) : meets(std::move(whole)) {
+    meets.channel = channel;
+    publishes = meets;
+    publishes.resultElements.clear();
+  }
+  CollectiveSpec publishes, meets;
+};
+
+void add(ThreadCollectives &replicas, const Phases &phases) {
+  replicas.add(phases.publishes);
+  replicas.add(phases.meets);
+}
+
+TEST(ThreadCollectives, a_replica_that_published_goes_on_until_it_meets) {
+  for (const bool spin : {false, true}) {
+    ThreadCollectives replicas(2, spin);
+    const Phases one(spec(Meeting::Reduce, Join::Add, 2, 1, 1, 1), 0),
+        two(spec(Meeting::Reduce, Join::Max, 2, 1, 1, 1), 1);
+    for (const Phases *phases : {&one, &two}) add(replicas, *phases);
+    std::vector<Value> first(2, Value(1)), second(2, Value(1));
+    std::promise<void> publishedAll;
+    const auto goesAhead = publishedAll.get_future().share();
+    runAll(replicas, 2, [&](int r) {
+      for (int round = 0; round < 50; ++round) {
+        float a = static_cast<float>(r + round), b = static_cast<float>(10 * r - round);
+        void *pa = &a, *pb = &b;
+        if (round == 0 && r == 1) goesAhead.wait();  // until the other has published both
+        ASSERT_TRUE(replicas.publish(r, one.publishes, &pa, &pa));
+        ASSERT_TRUE(replicas.publish(r, two.publishes, &pb, &pb));
+        if (round == 0 && r == 0) publishedAll.set_value();
+        for (const Phases *phases : {&two, &one}) {  // the order of meeting is free, and the same for all
+          ASSERT_TRUE(replicas.meet(r, phases->meets));
+          replicas.work(r, phases->meets);
+          replicas.end(r, phases->meets);
+        }
+        ASSERT_EQ(a, static_cast<float>(2 * round + 1));
+        ASSERT_EQ(b, static_cast<float>(10 - round));
+      }
+    });
+  }
+}
+
+TEST(ThreadCollectives, who_comes_late_finds_the_work_done) {
+  ThreadCollectives replicas(2, true);
+  const Phases sum(spec(Meeting::Reduce, Join::Add, 2, 1, 1, 1), 0);
+  add(replicas, sum);
+  std::promise<void> done;
+  const auto isDone = done.get_future().share();
+  std::vector<float> values{1, 2};
+  runAll(replicas, 2, [&](int r) {
+    void *value = &values[static_cast<size_t>(r)];
+    ASSERT_TRUE(replicas.publish(r, sum.publishes, &value, &value));
+    if (r == 1) isDone.wait();  // until the other one has ended
+    ASSERT_TRUE(replicas.meet(r, sum.meets));
+    replicas.work(r, sum.meets);
+    replicas.end(r, sum.meets);
+    if (r == 0) done.set_value();
+  });
+  EXPECT_THAT(values, Each(3.0f));
+}
+
+TEST(ThreadCollectives, published_scatters_leave_each_chunk_in_place) {
+  ThreadCollectives replicas(4, false);
+  const Phases pairs(spec(Meeting::Scatter, Join::Add, 2, 2, 3, 2), 7);  // replicas 0 and 2, 1 and 3
+  add(replicas, pairs);
+  std::vector<Value> values{{1, 2, 3}, {4, 5, 6}, {10, 20, 30}, {40, 50, 60}};
+  runAll(replicas, 4, [&](int r) {
+    void *value = values[static_cast<size_t>(r)].data();
+    ASSERT_TRUE(replicas.publish(r, pairs.publishes, &value, &value));
+    ASSERT_TRUE(replicas.meet(r, pairs.meets));
+    replicas.work(r, pairs.meets);
+    replicas.end(r, pairs.meets);
+  });
+  EXPECT_THAT(values, ElementsAre(ElementsAre(11, 22, 3), ElementsAre(44, 55, 6), ElementsAre(10, 20, 33),
+                                  ElementsAre(40, 50, 66)));
+}
+
+// What `meet` says to replica 0, which has published, while replica 1 does `other`.
+bool meetsBeside(ThreadCollectives &replicas, const CollectiveSpec &publishes, const CollectiveSpec &meets,
+                 const std::function<void()> &other) {
   replicas.start();
-  bool begins = true;
+  bool does = true;
   std::thread waits([&] {
-    const float x = 1;
-    float y = 0;
-    const void *in = &x;
-    void *out = &y;
-    begins = replicas.begin(0, first, &in, &out);
+    float x = 1;
+    void *value = &x;
+    does = replicas.publish(0, publishes, &value, &value) && replicas.meet(0, meets);
   });
   other();
   waits.join();
-  return begins;
+  return does;
 }
 
 TEST(ThreadCollectives, a_replica_that_fails_or_does_not_come_releases_the_others) {
   ThreadCollectives replicas(2, true);
   const CollectiveSpec sum = spec(Meeting::Reduce, Join::Add, 2, 1, 1, 1), another = sum;
-  EXPECT_FALSE(beginsBeside(replicas, sum, [&] { replicas.fail(); }));
+  for (const CollectiveSpec *s : {&sum, &another}) replicas.add(*s);
+  EXPECT_FALSE(meetsBeside(replicas, sum, sum, [&] { replicas.fail(); }));
   EXPECT_THAT(replicas.problem(), HasSubstr("failed"));
-  EXPECT_FALSE(beginsBeside(replicas, sum, [&] { replicas.finish(); }));
+  EXPECT_FALSE(meetsBeside(replicas, sum, sum, [&] { replicas.finish(); }));
   EXPECT_THAT(replicas.problem(), HasSubstr("do not come"));
-  EXPECT_FALSE(beginsBeside(replicas, sum, [&] {
-    const void *in = nullptr;
-    void *out = nullptr;
-    EXPECT_FALSE(replicas.begin(1, another, &in, &out));
+  EXPECT_FALSE(meetsBeside(replicas, sum, sum, [&] {
+    float x = 1;
+    void *value = &x;
+    EXPECT_TRUE(replicas.publish(1, another, &value, &value));
+    EXPECT_FALSE(replicas.meet(1, another));
   }));
   EXPECT_THAT(replicas.problem(), HasSubstr("different collectives"));
   EXPECT_THAT(meet(replicas, sum, {{1}, {2}}), Each(ElementsAre(3)));  // the next run is a good one
+}
+
+TEST(ThreadCollectives, a_replica_that_leaves_between_the_phases_releases_the_others) {
+  ThreadCollectives replicas(2, false);
+  const Phases one(spec(Meeting::Reduce, Join::Add, 2, 1, 1, 1), 0),
+      two(spec(Meeting::Reduce, Join::Add, 2, 1, 1, 1), 1);
+  for (const Phases *phases : {&one, &two}) add(replicas, *phases);
+  float x = 1;
+  void *value = &x;
+  // It has published another one, and fails or ends.
+  for (const bool fails : {true, false}) {
+    EXPECT_FALSE(meetsBeside(replicas, one.publishes, one.meets, [&] {
+      EXPECT_TRUE(replicas.publish(1, two.publishes, &value, &value));
+      fails ? replicas.fail() : replicas.finish();
+    }));
+    EXPECT_THAT(replicas.problem(), HasSubstr(fails ? "failed" : "do not come"));
+  }
+  // It waits in the other one.
+  EXPECT_FALSE(meetsBeside(replicas, one.publishes, one.meets, [&] {
+    EXPECT_TRUE(replicas.publish(1, two.publishes, &value, &value));
+    EXPECT_FALSE(replicas.meet(1, two.meets));
+  }));
+  EXPECT_THAT(replicas.problem(), HasSubstr("different collectives"));
+  // It has failed already: what is published afterwards goes nowhere.
+  replicas.start();
+  replicas.fail();
+  EXPECT_FALSE(replicas.publish(0, one.publishes, &value, &value));
+  EXPECT_THAT(meet(replicas, one.meets, {{1}, {2}}), Each(ElementsAre(3)));  // the next run is a good one
 }
 
 TEST(ThreadCollectives, replicas_that_wait_for_each_other_in_different_groups_are_released) {
   ThreadCollectives replicas(4, true);
   const CollectiveSpec neighbours = spec(Meeting::Reduce, Join::Add, 2, 1, 1, 1),
                        across = spec(Meeting::Reduce, Join::Add, 2, 2, 1, 1);
-  replicas.start();
-  std::vector<std::thread> threads;
-  std::vector<int> begins(4, 1);
-  for (int r = 0; r < 4; ++r)
-    threads.emplace_back([&, r] {  // 0 waits for 1, 1 for 3, 3 for 2, 2 for 0
-      const void *in = nullptr;
-      void *out = nullptr;
-      begins[static_cast<size_t>(r)] = replicas.begin(r, r == 0 || r == 3 ? neighbours : across, &in, &out);
-    });
-  for (std::thread &t : threads) t.join();
-  EXPECT_THAT(begins, Each(0));
+  for (const CollectiveSpec *s : {&neighbours, &across}) replicas.add(*s);
+  std::vector<int> meets(4, 1);
+  runAll(replicas, 4, [&](int r) {  // 0 waits for 1, 1 for 3, 3 for 2, 2 for 0
+    float x = 1;
+    void *value = &x;
+    const CollectiveSpec &own = r == 0 || r == 3 ? neighbours : across;
+    meets[static_cast<size_t>(r)] = replicas.publish(r, own, &value, &value) && replicas.meet(r, own);
+  });
+  EXPECT_THAT(meets, Each(0));
 }
 
 }  // namespace

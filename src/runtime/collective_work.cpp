@@ -1,0 +1,117 @@
+// See collective_work.hpp. The elements that a meeting makes are numbered through all operands, and cut at cache lines:
+// of a Reduce or a Scatter those of the operands, of a Gather those of the results. Each is read and written in one
+// piece, so that operands may be results.
+#include "runtime/collective_work.hpp"
+
+#include <algorithm>
+#include <type_traits>
+
+#include "base/element_types.hpp"
+
+namespace popart::runtime {
+namespace {
+
+using executable::CollectiveSpec;
+using executable::Join;
+using executable::Meeting;
+
+constexpr int64_t kBlock = 512;              // elements joined at a time: their sums stay in the first level cache
+constexpr int64_t kLineElements = 64;        // pieces begin at multiples, so that no two threads write one cache line
+constexpr int64_t kBytesOfPiece = 32 << 10;  // some microseconds
+
+// Calls f with the operator of `how`: one call for a whole loop, so that the loop vectorises.
+template <class A, class F>
+void withOperator(Join how, F &&f) {
+  using Wrapping = std::conditional_t<std::is_integral_v<A>, uint64_t, A>;
+  switch (how) {
+    case Join::Add:
+      return f([](A a, A b) { return static_cast<A>(static_cast<Wrapping>(a) + static_cast<Wrapping>(b)); });
+    case Join::Mul:
+      return f([](A a, A b) { return static_cast<A>(static_cast<Wrapping>(a) * static_cast<Wrapping>(b)); });
+    case Join::Min:
+      return f([](A a, A b) { return b < a || b != b ? b : a; });
+    case Join::Max:
+      return f([](A a, A b) { return a < b || b != b ? b : a; });
+    case Join::And:
+      return f([](A a, A b) { return static_cast<A>(a != A(0) && b != A(0)); });
+    case Join::Or:
+      return f([](A a, A b) { return static_cast<A>(a != A(0) || b != A(0)); });
+    case Join::Keep:
+      return f([](A a, A) { return a; });
+  }
+}
+
+template <class T>
+using TermOf = std::conditional_t<std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>, float, T>;
+
+// result = term(0) op term(1) op … for `count` elements, at most kBlock.
+template <class T, class Terms>
+void joinBlock(Join how, int terms, int64_t count, const Terms &term, T *result) {
+  using A = TermOf<T>;
+  A joined[kBlock];
+  const T *first = term(0);
+  for (int64_t i = 0; i < count; ++i) joined[i] = static_cast<A>(first[i]);
+  withOperator<A>(how, [&](auto op) {
+    for (int m = 1; m < terms; ++m) {
+      const T *next = term(m);
+      for (int64_t i = 0; i < count; ++i) joined[i] = op(joined[i], static_cast<A>(next[i]));
+    }
+  });
+  for (int64_t i = 0; i < count; ++i) result[i] = asElement<T>(joined[i]);
+}
+
+}  // namespace
+
+CollectiveWork::CollectiveWork(const CollectiveSpec &spec) : spec_(spec), lines_{0} {
+  const bool gathers = spec.meeting == Meeting::Gather;
+  for (const int64_t elements : gathers ? spec.resultElements : spec.elements)
+    lines_.push_back(lines_.back() + (elements + kLineElements - 1) / kLineElements);
+  constexpr int64_t kMost = 1 << 16;
+  const int64_t bytes = lines_.back() * kLineElements * getDataTypeInfo(spec.type).nbytes;
+  pieces_ = static_cast<int>(std::clamp<int64_t>(bytes / kBytesOfPiece, 1, kMost));
+}
+
+void CollectiveWork::run(int piece, std::span<const PublishedOperands> members) const noexcept {
+  const int64_t first = lines_.back() * piece / pieces_, last = lines_.back() * (piece + 1) / pieces_;
+  const auto &sizes = spec_.meeting == Meeting::Gather ? spec_.resultElements : spec_.elements;
+  auto operand = static_cast<size_t>(std::upper_bound(lines_.begin(), lines_.end(), first) - lines_.begin() - 1);
+  for (; operand < sizes.size() && lines_[operand] < last; ++operand) {
+    const int64_t begin = std::max<int64_t>(first - lines_[operand], 0) * kLineElements;
+    const int64_t end = std::min((last - lines_[operand]) * kLineElements, sizes[operand]);
+    forElement(kRealElements, spec_.type, [&]<class T>(T) { runOn<T>(operand, begin, end, members); });
+  }
+}
+
+template <class T>
+void CollectiveWork::runOn(size_t o, int64_t begin, int64_t end,
+                           std::span<const PublishedOperands> members) const noexcept {
+  const auto source = [&](int64_t m) { return static_cast<const T *>(members[static_cast<size_t>(m)].in[o]); };
+  const auto target = [&](int64_t m) { return static_cast<T *>(members[static_cast<size_t>(m)].out[o]); };
+  const auto size = static_cast<int>(members.size());
+  const int64_t part = spec_.meeting == Meeting::Scatter ? spec_.resultElements[o] : spec_.elements[o];
+  T block[kBlock];
+  for (int64_t at = begin, count = 0; at < end; at += count) {
+    const int64_t member = at / part;  // whose part of the flattened tensor it is: all but Reduce
+    count = std::min(kBlock, end - at);
+    if (spec_.meeting != Meeting::Reduce) count = std::min(count, part * (member + 1) - at);
+    if (spec_.meeting == Meeting::Gather) {
+      for (int m = 0; m < size; ++m) std::copy_n(source(member) + (at - part * member), count, target(m) + at);
+      continue;
+    }
+    const T *joined = block;
+    if (spec_.join == Join::Keep) {
+      joined = source(member) + at;
+    } else {
+      joinBlock<T>(
+          spec_.join, size, count, [&](int m) { return source(m) + at; }, block);
+    }
+    if (spec_.meeting == Meeting::Reduce) {
+      for (int m = 0; m < size; ++m) std::copy_n(joined, count, target(m) + at);
+    } else {
+      const bool inPlace = target(member) == source(member);
+      std::copy_n(joined, count, target(member) + at - (inPlace ? 0 : part * member));
+    }
+  }
+}
+
+}  // namespace popart::runtime

@@ -1,0 +1,33 @@
+// The arithmetic of a meeting of replicas that share memory, in pieces that any of their threads may do.
+#pragma once
+#include <span>
+
+#include "executable/collectives.hpp"
+
+namespace popart::runtime {
+
+// What one member has published: an address per operand and per result.
+struct PublishedOperands {
+  std::vector<const void *> in;
+  std::vector<void *> out;
+};
+
+// Pieces of one collective, for all members together. They have nothing to do with each other, and which one does an
+// element follows from the spec alone.
+class CollectiveWork {
+ public:
+  explicit CollectiveWork(const executable::CollectiveSpec &spec);
+  int pieces() const { return pieces_; }
+  // `members`: in the order of the group.
+  void run(int piece, std::span<const PublishedOperands> members) const noexcept;
+
+ private:
+  template <class T>
+  void runOn(size_t operand, int64_t begin, int64_t end, std::span<const PublishedOperands> members) const noexcept;
+
+  executable::CollectiveSpec spec_;
+  std::vector<int64_t> lines_;  // where each operand's cache lines begin among those of all; last: their number
+  int pieces_ = 1;
+};
+
+}  // namespace popart::runtime
