@@ -23,9 +23,10 @@ const std::string *hintOf(const Op &op, const char *name) {
 
 // Whether the op's order among others of its kind means something, so that it cannot run beside them.
 bool belongsOutside(const Op &op) {
-  constexpr Role kOrdered[] = {Role::RemoteLoad,       Role::RemoteStore,       Role::VariableAssign,
-                               Role::CollectiveReduce, Role::CollectiveScatter, Role::CollectiveGather,
-                               Role::CollectivePublish};
+  constexpr Role kOrdered[] = {Role::RemoteLoad,         Role::RemoteStore,         Role::VariableAssign,
+                               Role::CollectiveReduce,   Role::CollectiveScatter,   Role::CollectiveGather,
+                               Role::CollectivePublish,  Role::ReplicatedAllReduce, Role::ReplicatedReduceScatter,
+                               Role::ReplicatedAllGather};
   if (op.has(Trait::HostIo) || op.has(Trait::SideEffect) ||
       std::ranges::any_of(kOrdered, [&](Role role) { return op.is(role); }))
     return true;

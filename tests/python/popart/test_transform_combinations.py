@@ -31,19 +31,26 @@ def model(batch=BATCH):
     return builder.getModelProto(), loss
 
 
-def session_of(kinds, factor, replicas, given, batch=BATCH, device=None):
+ADAM = popart.Adam({"defaultLearningRate": (0.01, False), "defaultWeightDecay": (0.02, True)})
+OPTIMIZERS = {
+    "sgd": popart.SGD({"defaultLearningRate": (0.01, False)}),
+    "momentum": popart.SGD({"defaultLearningRate": (0.01, False), "defaultMomentum": (0.9, True)}),
+    "adam": ADAM,
+}
+
+
+def session_of(kinds, factor, replicas, given, batch=BATCH, device=None, optimizer=ADAM):
     proto, loss = model(batch)
     options = off_chip(*kinds, factor=factor, replicas=replicas, **given)
-    optimizer = popart.Adam({"defaultLearningRate": (0.01, False), "defaultWeightDecay": (0.02, True)})
     return ready(training_session(proto, loss, optimizer, options, batches=STEPS, device=device), seed=7), loss
 
 
-def trained(tmp_path, kinds, factor, replicas, given, batch=BATCH, device=None):
+def trained(tmp_path, kinds, factor, replicas, given, batch=BATCH, device=None, optimizer=ADAM, runs=RUNS):
     """Losses, and all that is saved."""
-    session, loss = session_of(kinds, factor, replicas, given, batch, device)
+    session, loss = session_of(kinds, factor, replicas, given, batch, device, optimizer)
     anchors = session.initAnchorArrays()
     rng, losses = np.random.default_rng(3), []
-    for _ in range(RUNS):
+    for _ in range(runs):
         data = rng.normal(size=(STEPS, factor, replicas, batch, WIDTH)).astype(np.float32)
         session.run(popart.PyStepIO({"x": data}, anchors))
         losses.append(anchors[loss].copy())
@@ -131,3 +138,26 @@ def test_features_together_give_the_bits_of_the_plain_program(tmp_path, replicas
         other_losses, other_state = trained(tmp_path, (), 4, replicas, given, device=device)
         assert np.array_equal(other_losses, losses), names
         assert other_state == state, names
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_each_feature_gives_the_bits_of_the_plain_program_for_twenty_updates(tmp_path, optimizer, replicas):
+    collectives = popart.ReplicatedCollectivesSettings(True, True, True, True)
+    features = FEATURES | {
+        "stages_at_the_same_time": FEATURES["pipelined"] | {"engineOptions": {"pipeline.concurrent": "always"}},
+        "stages_in_turn": FEATURES["pipelined"] | {"engineOptions": {"pipeline.concurrent": "never"}},
+        "collectives_merged": {"replicatedCollectivesSettings": collectives},
+        "outlined": {"enableOutlining": True},
+        "gradients_added_one_by_one": {"decomposeGradSum": True},
+    }
+    how = {
+        "device": popart.DeviceManager().createIpuModelDevice({"numIPUs": 2 * replicas}),
+        "optimizer": OPTIMIZERS[optimizer],
+        "runs": 20 // STEPS,
+    }
+    losses, state = trained(tmp_path, (), 4, replicas, {"enableOutlining": False}, **how)
+    for name, given in features.items():
+        other_losses, other_state = trained(tmp_path, (), 4, replicas, given, **how)
+        assert np.array_equal(other_losses, losses), name
+        assert other_state == state, name
