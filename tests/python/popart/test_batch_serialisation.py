@@ -8,6 +8,7 @@ import popart
 import pytest
 
 from tests.python.popart.test_recomputation import Case, Network, Standard, arena_of, session_of, train
+from tests.python.popart.training_runs import inference_session, ready, training_session
 
 Fwd, Bwd = popart.BatchSerializationTransformContext.Fwd, popart.BatchSerializationTransformContext.Bwd
 Dynamic, Static = popart.BatchSerializationMethod.UnrollDynamic, popart.BatchSerializationMethod.UnrollStatic
@@ -39,14 +40,7 @@ def inference(name, settings=None, build=None):
     options.enableOutlining = False
     if settings:
         options.batchSerializationSettings = settings
-    session = popart.InferenceSession(
-        fnModel=network.builder.getModelProto(),
-        dataFlow=popart.DataFlow(1, [y]),
-        deviceInfo=popart.DeviceManager().createCpuDevice(),
-        userOptions=options,
-    )
-    session.prepareDevice()
-    session.weightsFromHost()
+    session = ready(inference_session(network.builder.getModelProto(), [y], options))
     anchors = session.initAnchorArrays()
     rng = np.random.default_rng(3)
     feeds = {}
@@ -160,16 +154,7 @@ def test_gradient_anchors_are_whole():
         options = popart.SessionOptions()
         if settings:
             options.batchSerializationSettings = settings
-        session = popart.TrainingSession(
-            fnModel=builder.getModelProto(),
-            dataFlow=popart.DataFlow(1, ids),
-            loss=loss,
-            optimizer=popart.ConstSGD(0.1),
-            deviceInfo=popart.DeviceManager().createCpuDevice(),
-            userOptions=options,
-        )
-        session.prepareDevice()
-        session.weightsFromHost()
+        session = ready(training_session(builder.getModelProto(), loss, popart.ConstSGD(0.1), options, ids))
         anchors = session.initAnchorArrays()
         session.run(popart.PyStepIO({x: np.linspace(-2, 2, 24, dtype=np.float32).reshape(6, 4)}, anchors))
         return [anchors[id].copy() for id in ids]
@@ -192,11 +177,8 @@ def pipeline(joins):
     options.enableOutlining = False
     options.virtualGraphMode = popart.VirtualGraphMode.Manual
     options.batchSerializationSettings = in_parts(2, joins=joins)
-    session = popart.InferenceSession(
-        fnModel=builder.getModelProto(),
-        dataFlow=popart.DataFlow(1, [h]),
-        deviceInfo=popart.DeviceManager().createIpuModelDevice({"numIPUs": 2}),
-        userOptions=options,
+    session = inference_session(
+        builder.getModelProto(), [h], options, device=popart.DeviceManager().createIpuModelDevice({"numIPUs": 2})
     )
     return ops_of(session)
 

@@ -6,6 +6,7 @@ import pytest
 
 from tests.python.popart.optimizer_formulas import Reduction
 from tests.python.popart.test_optimizers import CASES, FIRST, model_bytes, read, session_for
+from tests.python.popart.training_runs import ready, training_session
 
 UPDATES, SAVED_AFTER = 6, 3
 DATA = np.random.default_rng(41).normal(size=(UPDATES, 4, 5, 6)).astype(np.float32)
@@ -78,11 +79,7 @@ def test_random_numbers_go_on_with_the_seed(tmp_path):
     loss = builder.aiGraphcore.l1loss([builder.aiOnnx.matmul([dropped, w])], 1.0, popart.ReductionType.Sum)
 
     def session_of(model):
-        session = popart.TrainingSession(
-            model, popart.DataFlow(1, [loss]), loss, popart.ConstSGD(0.1), popart.DeviceManager().createCpuDevice()
-        )
-        session.prepareDevice()
-        session.weightsFromHost()
+        session = ready(training_session(model, loss, popart.ConstSGD(0.1)))
         return session
 
     def losses(session, first, last):

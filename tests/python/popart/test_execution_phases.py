@@ -8,6 +8,7 @@ import pytest
 
 import onnx
 from tests.python.popart.test_off_chip import KINDS, off_chip, planned
+from tests.python.popart.training_runs import inference_session, ready, training_session
 
 WIDTH, LAYERS, BATCH = 32, 6, 8
 Phases, Off = popart.VirtualGraphMode.ExecutionPhases, popart.VirtualGraphMode.Off
@@ -62,16 +63,7 @@ def options_for(phases, kinds=(), mode=Phases, schedule=Preload, io=SCHEDULES["i
 
 def training(options, optimizer="sgd", **shape):
     proto, loss = model(**shape)
-    session = popart.TrainingSession(
-        fnModel=proto,
-        dataFlow=popart.DataFlow(2, [loss]),
-        loss=loss,
-        optimizer=OPTIMIZERS[optimizer](),
-        deviceInfo=popart.DeviceManager().createCpuDevice(),
-        userOptions=options,
-    )
-    session.prepareDevice()
-    session.weightsFromHost()
+    session = ready(training_session(proto, loss, OPTIMIZERS[optimizer](), options, batches=2))
     return session, loss
 
 
@@ -143,11 +135,8 @@ def phases_of(session):
 def test_preloading_loads_one_phase_ahead():
     def loads_up_to_second_product(schedule):
         proto, loss = model()
-        session = popart.InferenceSession(
-            fnModel=proto,
-            dataFlow=popart.DataFlow(1, [loss]),
-            deviceInfo=popart.DeviceManager().createCpuDevice(),
-            userOptions=options_for(LAYERS, ("weight",), schedule=schedule, enableOutlining=False),
+        session = inference_session(
+            proto, [loss], options_for(LAYERS, ("weight",), schedule=schedule, enableOutlining=False)
         )
         types = [op["type"] for op in phases_of(session)]
         second = [i for i, type in enumerate(types) if type == "Tanh"][1]
@@ -183,11 +172,11 @@ def test_stages_are_the_ipus_that_a_device_must_have():
     proto, loss = model()
 
     def prepare(stages, ipus):
-        session = popart.InferenceSession(
-            fnModel=proto,
-            dataFlow=popart.DataFlow(1, [loss]),
-            deviceInfo=popart.DeviceManager().createIpuModelDevice({"numIPUs": ipus}),
-            userOptions=options_for(3, stages=stages),
+        session = inference_session(
+            proto,
+            [loss],
+            options_for(3, stages=stages),
+            device=popart.DeviceManager().createIpuModelDevice({"numIPUs": ipus}),
         )
         session.prepareDevice()
 

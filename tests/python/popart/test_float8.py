@@ -6,6 +6,8 @@ import pytest
 from popxl import dtypes
 from popxl.fp8_utils import host_pow2scale_cast_from_fp8, host_pow2scale_cast_to_fp8
 
+from tests.python.popart.training_runs import inference_session
+
 RNG = np.random.default_rng(12)
 
 
@@ -17,12 +19,7 @@ def session_of(make, shapes, range_checked=True):
     y = make(builder, inputs, scale)
     options = popart.SessionOptions()
     options.throwIfLog2ScaleTensorNotInRange = range_checked
-    session = popart.InferenceSession(
-        builder.getModelProto(),
-        popart.DataFlow(1, [y]),
-        popart.DeviceManager().createCpuDevice(),
-        userOptions=options,
-    )
+    session = inference_session(builder.getModelProto(), [y], options)
     session.prepareDevice()
     return session, y
 

@@ -8,6 +8,7 @@ import onnx
 from tests.python.popart.test_accumulation import CASES, WEIGHTS, model, weights_of
 from tests.python.popart.test_half_storage import SHAPE, half_model
 from tests.python.popart.test_replicas import replicated
+from tests.python.popart.training_runs import inference_session, ready, training_session
 
 HALF, FLOAT = np.float16, np.float32
 TYPES = {"FLOAT": FLOAT, "FLOAT16": HALF}
@@ -24,11 +25,8 @@ def session_of(build, inputs, batches=1, options=None):
     builder = popart.Builder()
     ids = [builder.addInputTensor(info) for info in inputs]
     y = build(builder, *ids)
-    session = popart.InferenceSession(
-        builder.getModelProto(),
-        popart.DataFlow(batches, [y]),
-        popart.DeviceManager().createCpuDevice(),
-        userOptions=checking() if options is None else options,
+    session = inference_session(
+        builder.getModelProto(), [y], checking() if options is None else options, batches=batches
     )
     session.prepareDevice()
     anchors = session.initAnchorArrays()
@@ -139,16 +137,7 @@ def test_loops_are_watched_inside():
 def training(optimizer, options):
     """The network of test_accumulation, two updates a run; returns the session and a function of the data."""
     proto, _y, loss = model()
-    session = popart.TrainingSession(
-        fnModel=proto,
-        dataFlow=popart.DataFlow(2, [loss]),
-        loss=loss,
-        optimizer=optimizer,
-        deviceInfo=popart.DeviceManager().createCpuDevice(),
-        userOptions=options,
-    )
-    session.prepareDevice()
-    session.weightsFromHost()
+    session = ready(training_session(proto, loss, optimizer, options, batches=2))
     anchors = session.initAnchorArrays()
     return session, lambda data: session.run(popart.PyStepIO({"x": data}, anchors))
 
@@ -179,16 +168,9 @@ def test_gradients_and_updates_are_named():
     w = builder.addInitializedInputTensor(np.array([4, 0, 1], FLOAT), "w")
     y = builder.aiOnnx.sqrt([w], debugContext="root")
     loss = builder.aiGraphcore.identityloss([y], popart.ReductionType.Sum)
-    session = popart.TrainingSession(
-        builder.getModelProto(),
-        popart.DataFlow(1, [loss]),
-        loss,
-        popart.SGD({"defaultLearningRate": (0.1, True)}),
-        popart.DeviceManager().createCpuDevice(),
-        userOptions=checking(),
+    session = ready(
+        training_session(builder.getModelProto(), loss, popart.SGD({"defaultLearningRate": (0.1, True)}), checking())
     )
-    session.prepareDevice()
-    session.weightsFromHost()
     message = refusal(lambda: session.run(popart.PyStepIO({}, session.initAnchorArrays())))
     assert "Grad" in message.split(":")[0] and "at element 1" in message
     assert "its result 'Gradient___w'" in message
@@ -235,16 +217,14 @@ def test_half_training_of_a_network_has_the_same_weights(tmp_path):
         builder = popart.Builder(half_model())
         labels = builder.addInputTensor("INT32", [4], "labels")
         loss = builder.aiGraphcore.nllloss(["output", labels], popart.ReductionType.Mean)
-        session = popart.TrainingSession(
-            builder.getModelProto(),
-            popart.DataFlow(1, [loss]),
-            loss,
-            popart.SGD({"defaultLearningRate": (0.02, False), "defaultMomentum": (0.9, True)}),
-            popart.DeviceManager().createCpuDevice(),
-            userOptions=options,
+        session = ready(
+            training_session(
+                builder.getModelProto(),
+                loss,
+                popart.SGD({"defaultLearningRate": (0.02, False), "defaultMomentum": (0.9, True)}),
+                options,
+            )
         )
-        session.prepareDevice()
-        session.weightsFromHost()
         anchors = session.initAnchorArrays()
         for _ in range(3):
             session.run(popart.PyStepIO({"input": x, "labels": np.array([0, 3, 1, 4], np.int32)}, anchors))

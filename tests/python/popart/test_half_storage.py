@@ -7,6 +7,8 @@ import numpy as np
 import popart
 import torch
 
+from tests.python.popart.training_runs import inference_session, ready, training_session
+
 SHAPE = (4, 3, 10, 10)
 
 
@@ -51,11 +53,7 @@ def half_model():
 def test_inference_follows_torch_on_vectorised_kernels(capfd, monkeypatch):
     popart.getLogger("devicex").setLevel("INFO")
     x = np.random.default_rng(0).normal(size=SHAPE).astype(np.float32)
-    session = popart.InferenceSession(
-        half_model(), popart.DataFlow(1, ["output"]), popart.DeviceManager().createCpuDevice()
-    )
-    session.prepareDevice()
-    session.weightsFromHost()
+    session = ready(inference_session(half_model(), ["output"]))
     anchors = session.initAnchorArrays()
     session.run(popart.PyStepIO({"input": x.astype(np.float16)}, anchors))
     assert anchors["output"].dtype == np.float16
@@ -69,9 +67,7 @@ def test_a_fallback_is_said_in_the_log(capfd):
     builder = popart.Builder()
     x = builder.addInputTensor("DOUBLE", [2, 2])
     y = builder.aiOnnx.matmul([x, x])
-    session = popart.InferenceSession(
-        builder.getModelProto(), popart.DataFlow(1, [y]), popart.DeviceManager().createCpuDevice()
-    )
+    session = inference_session(builder.getModelProto(), [y])
     session.prepareDevice()
     assert "runs on the reference backend" in capfd.readouterr().err
 
@@ -81,15 +77,7 @@ def test_training_in_float16_lowers_the_loss():
     builder = popart.Builder(half_model())
     labels = builder.addInputTensor("INT32", [4], "labels")
     loss = builder.aiGraphcore.nllloss(["output", labels], popart.ReductionType.Mean)
-    session = popart.TrainingSession(
-        builder.getModelProto(),
-        popart.DataFlow(1, [loss]),
-        loss,
-        popart.SGD({"defaultLearningRate": (0.02, False)}),
-        popart.DeviceManager().createCpuDevice(),
-    )
-    session.prepareDevice()
-    session.weightsFromHost()
+    session = ready(training_session(builder.getModelProto(), loss, popart.SGD({"defaultLearningRate": (0.02, False)})))
     anchors = session.initAnchorArrays()
     x = np.random.default_rng(0).normal(size=SHAPE).astype(np.float16)
     y = np.array([0, 3, 1, 4], np.int32)
@@ -117,11 +105,7 @@ def test_weights_of_an_unlucky_value_round_once():
     x = builder.addInputTensor("FLOAT16", [1, 64])
     w = builder.addInitializedInputTensor(weights)
     y = builder.aiOnnx.matmul([x, w])
-    session = popart.InferenceSession(
-        builder.getModelProto(), popart.DataFlow(1, [y]), popart.DeviceManager().createCpuDevice()
-    )
-    session.prepareDevice()
-    session.weightsFromHost()
+    session = ready(inference_session(builder.getModelProto(), [y]))
     anchors = session.initAnchorArrays()
     values = np.linspace(0.5, 2.0, 64).astype(np.float16)[None]
     session.run(popart.PyStepIO({x: values}, anchors))

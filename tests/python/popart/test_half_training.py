@@ -7,6 +7,7 @@ import pytest
 
 import onnx
 from onnx import TensorProto, helper
+from tests.python.popart.training_runs import ready, training_session
 
 OPTIMIZERS = {
     "sgd": lambda: popart.SGD({"defaultLearningRate": (0.02, True)}),
@@ -80,11 +81,7 @@ def chain(seed, type_name):
 
 def losses(seed, type_name, optimizer, steps=6):
     model, x = chain(seed, type_name)
-    session = popart.TrainingSession(
-        model, popart.DataFlow(1, ["loss"]), "loss", OPTIMIZERS[optimizer](), popart.DeviceManager().createCpuDevice()
-    )
-    session.prepareDevice()
-    session.weightsFromHost()
+    session = ready(training_session(model, "loss", OPTIMIZERS[optimizer]()))
     anchors = session.initAnchorArrays()
     found = []
     for _ in range(steps):

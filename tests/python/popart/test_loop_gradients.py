@@ -14,6 +14,7 @@ from popxl.transforms import autodiff
 
 import onnx
 from onnx import TensorProto, helper, numpy_helper
+from tests.python.popart.training_runs import ready, training_session
 from tests.python.popxl.programs import gradients as popxl_gradients
 
 RNG = np.random.default_rng(11)
@@ -59,15 +60,11 @@ def model_of(nodes, variables, inputs=()):
 def gradients(model, names, loss="loss"):
     """(loss, gradients of the variables `names`)."""
     anchors = [loss, *(f"Gradient___{n}" for n in names)]
-    session = popart.TrainingSession(
-        model.SerializeToString(),
-        popart.DataFlow(1, anchors),
-        loss,
-        popart.SGD({"defaultLearningRate": (0.0, False)}),
-        popart.DeviceManager().createCpuDevice(),
+    session = ready(
+        training_session(
+            model.SerializeToString(), loss, popart.SGD({"defaultLearningRate": (0.0, False)}), anchors=anchors
+        )
     )
-    session.prepareDevice()
-    session.weightsFromHost()
     arrays = session.initAnchorArrays()
     session.run(popart.PyStepIO({}, arrays))
     return arrays[loss].copy(), [arrays[a].copy() for a in anchors[1:]]
@@ -365,15 +362,14 @@ def test_training_follows_torch():
     builder = popart.Builder(model)
     labels = builder.addInputTensor("INT32", [7], "labels")
     loss = builder.aiGraphcore.nllloss(["output", labels], popart.ReductionType.Mean)
-    session = popart.TrainingSession(
-        builder.getModelProto(),
-        popart.DataFlow(len(batches), [loss]),
-        loss,
-        popart.SGD({"defaultLearningRate": (0.1, True), "defaultMomentum": (0.9, True)}),
-        popart.DeviceManager().createCpuDevice(),
+    session = ready(
+        training_session(
+            builder.getModelProto(),
+            loss,
+            popart.SGD({"defaultLearningRate": (0.1, True), "defaultMomentum": (0.9, True)}),
+            batches=len(batches),
+        )
     )
-    session.prepareDevice()
-    session.weightsFromHost()
     anchors = session.initAnchorArrays()
     inputs = np.stack([x.numpy() for x, _ in batches])
     targets = np.stack([y.numpy() for _, y in batches]).astype(np.int32)

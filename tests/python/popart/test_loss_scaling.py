@@ -6,6 +6,7 @@ import pytest
 
 import onnx
 from tests.python.popart.test_replicas import replicated
+from tests.python.popart.training_runs import inference_session, ready, training_session
 
 HALF = np.float16
 Tracking = popart.GradientTensorTrackingMethod
@@ -59,16 +60,16 @@ def scaling(options=None, **settings):
 
 def trainer(options, first, proto=None, reduction=popart.ReductionType.Sum, steps=1, anchors=("finalLossScale",)):
     made, _y, loss = model(reduction)
-    session = popart.TrainingSession(
-        fnModel=proto or made,
-        dataFlow=popart.DataFlow(steps, {a: popart.AnchorReturnType("All") for a in anchors or [loss]}),
-        loss=loss,
-        optimizer=first,
-        deviceInfo=popart.DeviceManager().createCpuDevice(),
-        userOptions=options,
+    session = ready(
+        training_session(
+            proto or made,
+            loss,
+            first,
+            options,
+            {a: popart.AnchorReturnType("All") for a in anchors or [loss]},
+            batches=steps,
+        )
     )
-    session.prepareDevice()
-    session.weightsFromHost()
     return session
 
 
@@ -303,19 +304,10 @@ def test_models_without_float16_are_refused():
         (wide, "ensureFp32LossScaleTensor: the loss is not FLOAT16"),
     ):
         with pytest.raises(popart.popart_exception, match=message):
-            popart.TrainingSession(
-                builder.getModelProto(),
-                popart.DataFlow(1, [loss]),
-                loss,
-                optimizer(10.0),
-                popart.DeviceManager().createCpuDevice(),
-                userOptions=options,
-            )
+            training_session(builder.getModelProto(), loss, optimizer(10.0), options)
 
 
 def test_inference_takes_no_notice():
     proto, y, _ = model()
-    session = popart.InferenceSession(
-        proto, popart.DataFlow(1, [y]), popart.DeviceManager().createCpuDevice(), userOptions=scaling(updatePeriod=0)
-    )
+    session = inference_session(proto, [y], scaling(updatePeriod=0))
     session.prepareDevice()

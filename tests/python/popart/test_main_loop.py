@@ -8,6 +8,7 @@ import pytest
 
 import onnx
 from onnx import numpy_helper
+from tests.python.popart.training_runs import ready, training_session
 
 RNG = np.random.default_rng(31)
 ROWS, WIDTH, RATE = 2, 3, np.float32(0.25)
@@ -27,16 +28,16 @@ def session_for(anchors, batches, micro_batches, reduction=popart.ReductionType.
     options.accumulationFactor = micro_batches
     options.enableReplicatedGraphs = replicas > 1
     options.replicatedGraphCount = replicas
-    session = popart.TrainingSession(
-        fnModel=builder.getModelProto(),
-        dataFlow=popart.DataFlow(batches, {names[name]: kind for name, kind in anchors.items()}),
-        loss=loss,
-        optimizer=popart.ConstSGD(float(RATE)),
-        deviceInfo=popart.DeviceManager().createCpuDevice(),
-        userOptions=options,
+    session = ready(
+        training_session(
+            builder.getModelProto(),
+            loss,
+            popart.ConstSGD(float(RATE)),
+            options,
+            {names[name]: kind for name, kind in anchors.items()},
+            batches=batches,
+        )
     )
-    session.prepareDevice()
-    session.weightsFromHost()
     return session, names
 
 
@@ -153,13 +154,12 @@ def deep_session(batches, micro_batches):
     options = popart.SessionOptions()
     options.enableGradientAccumulation = micro_batches > 1
     options.accumulationFactor = micro_batches
-    session = popart.TrainingSession(
-        fnModel=builder.getModelProto(),
-        dataFlow=popart.DataFlow(batches, [loss]),
-        loss=loss,
-        optimizer=popart.Adam({"defaultLearningRate": (0.01, False), "lossScaling": (8.0, False)}),
-        deviceInfo=popart.DeviceManager().createCpuDevice(),
-        userOptions=options,
+    session = training_session(
+        builder.getModelProto(),
+        loss,
+        popart.Adam({"defaultLearningRate": (0.01, False), "lossScaling": (8.0, False)}),
+        options,
+        batches=batches,
     )
     session.prepareDevice()
     session.setRandomSeed(5)

@@ -7,7 +7,7 @@ import popart
 import pytest
 
 from tests.python.popart.test_recomputation import NETWORKS, OPTIMIZERS, Network
-from tests.python.popart.training_runs import options_with, ready, saved_state, training_session
+from tests.python.popart.training_runs import inference_session, options_with, ready, saved_state, training_session
 
 STEPS = 4
 WIDE = 192  # transposes of larger weights than 64 KiB are not computed when a model is read
@@ -299,12 +299,7 @@ def inference(limit=None, convolutions=False, **given):
                 y = builder.aiOnnx.matmul([y, weight(WIDE, WIDE)])
             y = builder.aiOnnx.tanh([y])
     options = options_with(**given, engineOptions={} if limit is None else {"max_memory": str(limit)})
-    session = popart.InferenceSession(
-        builder.getModelProto(),
-        popart.DataFlow(1, [y]),
-        popart.DeviceManager().createCpuDevice(),
-        userOptions=options,
-    )
+    session = inference_session(builder.getModelProto(), [y], options)
     session.prepareDevice()
     anchors = session.initAnchorArrays()
     feeds = {x: rng.normal(size=(4, 64, 6, 6) if convolutions else (8, WIDE)).astype(np.float32)}
@@ -337,13 +332,12 @@ def test_pipelines_are_not_changed():
         network = Network()
         loss = network.mlp(**BUILD["mlp"])
         options = options_with(**given, engineOptions={} if limit is None else {"max_memory": str(limit)})
-        session = popart.TrainingSession(
+        session = training_session(
             network.builder.getModelProto(),
-            popart.DataFlow(1, [loss]),
             loss,
             OPTIMIZERS["sgd"](),
-            popart.DeviceManager().createIpuModelDevice({"numIPUs": 4}),
-            userOptions=options,
+            options,
+            device=popart.DeviceManager().createIpuModelDevice({"numIPUs": 4}),
         )
         session.prepareDevice()
         return session

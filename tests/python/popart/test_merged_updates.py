@@ -8,6 +8,7 @@ import pytest
 
 import onnx
 from tests.python.popart.test_recomputation import Case, session_of, train
+from tests.python.popart.training_runs import training_session
 
 TYPES = popart.MergeVarUpdateType
 OPTIMIZERS = {
@@ -57,14 +58,7 @@ def session_with(optimizer, merge=TYPES.Off, anchors=(), **given):
     options.enableOutlining = False
     for name, value in given.items():
         setattr(options, name, value)
-    session = popart.TrainingSession(
-        fnModel=proto,
-        dataFlow=popart.DataFlow(1, [loss, *anchors]),
-        loss=loss,
-        optimizer=optimizer,
-        deviceInfo=popart.DeviceManager().createCpuDevice(),
-        userOptions=options,
-    )
+    session = training_session(proto, loss, optimizer, options, [loss, *anchors])
     return session, loss, options
 
 
@@ -199,13 +193,12 @@ def test_weights_of_other_ipus_are_updated_apart():
         options = popart.SessionOptions()
         options.mergeVarUpdate = TYPES.All
         options.virtualGraphMode = mode
-        session = popart.TrainingSession(
-            fnModel=builder.getModelProto(),
-            dataFlow=popart.DataFlow(1, [loss]),
-            loss=loss,
-            optimizer=popart.ConstSGD(0.1),
-            deviceInfo=popart.DeviceManager().createIpuModelDevice({"numIPUs": 2}),
-            userOptions=options,
+        session = training_session(
+            builder.getModelProto(),
+            loss,
+            popart.ConstSGD(0.1),
+            options,
+            device=popart.DeviceManager().createIpuModelDevice({"numIPUs": 2}),
         )
         assert ops_of(session).count("SGD0VarUpdate") == updates
 

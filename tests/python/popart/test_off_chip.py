@@ -6,7 +6,7 @@ import pytest
 
 from tests.python.popart.test_accumulation import CASES
 from tests.python.popart.test_recomputation import Network
-from tests.python.popart.training_runs import options_with, ready, saved_state, training_session
+from tests.python.popart.training_runs import inference_session, options_with, ready, saved_state, training_session
 
 WIDTH, LAYERS, BATCH = 16, 4, 6
 WIDE = 128  # a multiple of every panel width, so that packed weights have no padding
@@ -145,14 +145,7 @@ def test_inference_streams_its_weights():
     proto, output = model(width=WIDE)
     results = []
     for options in (off_chip(), off_chip("weight")):
-        session = popart.InferenceSession(
-            fnModel=proto,
-            dataFlow=popart.DataFlow(1, [output]),
-            deviceInfo=popart.DeviceManager().createCpuDevice(),
-            userOptions=options,
-        )
-        session.prepareDevice()
-        session.weightsFromHost()
+        session = ready(inference_session(proto, [output], options))
         anchors = session.initAnchorArrays()
         session.run(popart.PyStepIO({"x": np.ones((BATCH, WIDE), np.float32)}, anchors))
         results.append(anchors[output].copy())
@@ -191,16 +184,11 @@ def test_weights_that_are_updated_in_parts(tmp_path):
         y = builder.aiOnnx.matmul([x, w])
         builder.setSerializeMatMul({y}, "output_channels", 4, False)
         loss = builder.aiGraphcore.l1loss([y], 0.5, reduction=popart.ReductionType.Sum)
-        session = popart.TrainingSession(
-            fnModel=builder.getModelProto(),
-            dataFlow=popart.DataFlow(2, [loss]),
-            loss=loss,
-            optimizer=popart.Adam({"defaultLearningRate": (0.01, False)}),
-            deviceInfo=popart.DeviceManager().createCpuDevice(),
-            userOptions=options,
+        session = ready(
+            training_session(
+                builder.getModelProto(), loss, popart.Adam({"defaultLearningRate": (0.01, False)}), options, batches=2
+            )
         )
-        session.prepareDevice()
-        session.weightsFromHost()
         for _ in range(3):
             session.run(popart.PyStepIO({x: rng.normal(size=(2, 4, 8)).astype(np.float32)}, session.initAnchorArrays()))
         session.weightsToHost()

@@ -14,6 +14,7 @@ import torch
 import onnx
 from tests.python.popart import optimizer_formulas as formulas
 from tests.python.popart.optimizer_formulas import Reduction
+from tests.python.popart.training_runs import training_session
 
 RNG = np.random.default_rng(31)
 FIRST = {name: RNG.normal(size=shape).astype(np.float32) for name, shape in {"w": (6, 4), "b": (4,)}.items()}
@@ -183,10 +184,7 @@ def options_for(reduction: Reduction) -> popart.SessionOptions:
 
 def session_for(model, optimizer, reduction: Reduction):
     """A prepared session of ``model``, or of the network of ``model_bytes``."""
-    session = popart.TrainingSession(
-        model, popart.DataFlow(1, []), LOSS, optimizer, popart.DeviceManager().createCpuDevice(),
-        userOptions=options_for(reduction),
-    )  # fmt: skip
+    session = training_session(model, LOSS, optimizer, options_for(reduction), [])  # fmt: skip
     session.prepareDevice()
     session.weightsFromHost()
     return session

@@ -10,6 +10,8 @@ import popart
 import pytest
 import torch
 
+from tests.python.popart.training_runs import inference_session
+
 LAYERS, WIDTH, ROWS, STEPS = 4, 8, 6, 4
 OPTIMIZERS = {
     "sgd": popart.SGD({"defaultLearningRate": (0.1, False)}),
@@ -143,12 +145,7 @@ def test_threshold_below_zero_takes_cheap_sequences():
             y = builder.aiOnnx.exp([builder.aiOnnx.neg([y])])
         options = popart.SessionOptions()
         options.outlineThreshold = threshold
-        session = popart.InferenceSession(
-            builder.getModelProto(),
-            popart.DataFlow(1, [y]),
-            popart.DeviceManager().createCpuDevice(),
-            userOptions=options,
-        )
+        session = inference_session(builder.getModelProto(), [y], options)
         return session._serializeIr(popart.IrSerializationFormat.JSON).count('"Call"')
 
     assert calls(1.0) == 0 and calls(-1.0) == 3

@@ -10,6 +10,7 @@ import popart
 import pytest
 
 import onnx
+from tests.python.popart.training_runs import inference_session, ready, training_session
 
 WIDTH, BATCH, RUNS = 12, 4, 3
 Pipeline, NoRecompute = popart.RecomputationType.Pipeline, popart.RecomputationType.NoRecompute
@@ -90,13 +91,8 @@ def options_for(pipelines, **given):
 
 
 def training(network, options, anchors, optimizer="sgd", batches=2):
-    session = popart.TrainingSession(
-        fnModel=network.builder.getModelProto(),
-        dataFlow=popart.DataFlow(batches, anchors),
-        loss=network.loss,
-        optimizer=OPTIMIZERS[optimizer](),
-        deviceInfo=popart.DeviceManager().createCpuDevice(),
-        userOptions=options,
+    session = training_session(
+        network.builder.getModelProto(), network.loss, OPTIMIZERS[optimizer](), options, anchors, batches=batches
     )
     session.prepareDevice()
     session.setRandomSeed(7)
@@ -360,14 +356,15 @@ def test_return_types(tmp_path, kind):
 
 def infer(options, stages, batches, returns, **network):
     net = Network(stages, training=False, **network)
-    session = popart.InferenceSession(
-        fnModel=net.builder.getModelProto(),
-        dataFlow=popart.DataFlow(batches, dict.fromkeys([net.last, net.first], returns)),
-        deviceInfo=popart.DeviceManager().createIpuModelDevice({"numIPUs": "4"}),
-        userOptions=options,
+    session = ready(
+        inference_session(
+            net.builder.getModelProto(),
+            dict.fromkeys([net.last, net.first], returns),
+            options,
+            batches=batches,
+            device=popart.DeviceManager().createIpuModelDevice({"numIPUs": "4"}),
+        )
     )
-    session.prepareDevice()
-    session.weightsFromHost()
     rng, results = np.random.default_rng(3), []
     for _ in range(RUNS):
         anchors = session.initAnchorArrays()

@@ -245,13 +245,7 @@ def test_marked_operations_alone_are_computed_again():
             if marks:
                 builder.recomputeOutputInBackwardPass(y)
         loss = network.graphcore.l1loss([y], 0.1)
-        session = popart.TrainingSession(
-            fnModel=builder.getModelProto(),
-            dataFlow=popart.DataFlow(1, [loss]),
-            loss=loss,
-            optimizer=popart.ConstSGD(0.1),
-            deviceInfo=popart.DeviceManager().createCpuDevice(),
-        )
+        session = training_session(builder.getModelProto(), loss, popart.ConstSGD(0.1))
         session.prepareDevice()
         return int(re.search(r"activations: (\d+)", session.getSummaryReport())[1]), copies_of(session)
 
@@ -279,13 +273,7 @@ def test_an_anchored_activation_is_kept():
         if mark:
             builder.recomputeOutputInBackwardPass(y)
         for anchors in ([loss], [loss, y]):
-            session = popart.TrainingSession(
-                fnModel=builder.getModelProto(),
-                dataFlow=popart.DataFlow(1, anchors),
-                loss=loss,
-                optimizer=popart.ConstSGD(0.1),
-                deviceInfo=popart.DeviceManager().createCpuDevice(),
-            )
+            session = training_session(builder.getModelProto(), loss, popart.ConstSGD(0.1), anchors=anchors)
             assert (copies_of(session) > 0) == (mark and y not in anchors)
 
 

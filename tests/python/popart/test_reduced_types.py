@@ -7,6 +7,7 @@ import pytest
 
 import onnx
 from onnx import TensorProto, helper
+from tests.python.popart.training_runs import ready, training_session
 
 D = popart.DataType
 TYPES = {
@@ -81,16 +82,7 @@ def train(optimizer, weight, compute, state, path=None):
     options = popart.SessionOptions()
     options.enableGradientAccumulation = True
     options.accumulationFactor = 2
-    session = popart.TrainingSession(
-        model(weight, compute),
-        popart.DataFlow(1, ["loss"]),
-        "loss",
-        OPTIMIZERS[optimizer](state),
-        popart.DeviceManager().createCpuDevice(),
-        userOptions=options,
-    )
-    session.prepareDevice()
-    session.weightsFromHost()
+    session = ready(training_session(model(weight, compute), "loss", OPTIMIZERS[optimizer](state), options))
     anchors = session.initAnchorArrays()
     losses = []
     for update in range(UPDATES):

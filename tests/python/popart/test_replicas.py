@@ -19,7 +19,7 @@ from tests.python.popart.test_accumulation import (
     torch_module,
     weights_of,
 )
-from tests.python.popart.training_runs import options_with, ready, training_session
+from tests.python.popart.training_runs import inference_session, options_with, ready, training_session
 
 RNG = np.random.default_rng(22)
 STEPS, FACTOR, RUNS = 2, 3, 2
@@ -73,12 +73,7 @@ def inference(options, anchors=None, settings=None, steps=2):
     arguments = [] if settings is None else [popart.InputSettings(settings)]
     x = builder.addInputTensor(popart.TensorInfo("FLOAT", [2]), *arguments, "x")
     y = builder.aiOnnx.mul([x, builder.aiOnnx.constant(np.array([2, 3], np.float32))], "y")
-    session = popart.InferenceSession(
-        fnModel=builder.getModelProto(),
-        dataFlow=popart.DataFlow(steps, anchors or [y]),
-        deviceInfo=device(),
-        userOptions=options,
-    )
+    session = inference_session(builder.getModelProto(), anchors or [y], options, batches=steps, device=device())
     session.prepareDevice()
     return session, x, y
 
@@ -162,9 +157,7 @@ def test_replicas_draw_different_numbers():
     x = builder.addInputTensor("FLOAT", [1000], "x")
     y = builder.aiOnnx.randomuniform([1000], debugContext="r")
     z = builder.aiOnnx.add([x, y], "z")
-    session = popart.InferenceSession(
-        builder.getModelProto(), popart.DataFlow(1, [z]), device(), userOptions=replicated(3)
-    )
+    session = inference_session(builder.getModelProto(), [z], replicated(3), device=device())
     session.prepareDevice()
     draws = []
     for _ in range(2):
@@ -194,11 +187,7 @@ def test_weights_with_one_value_per_group(stride, mode, tmp_path):
     first = np.array([[1, 2, 3], [4, 5, 6]], np.float32)
     settings = popart.VariableSettings(stride, 2, getattr(popart.VariableRetrievalMode, mode))
     proto, x, w, y, loss = grouped_model(settings, first)
-    session = popart.TrainingSession(
-        proto, popart.DataFlow(1, [y]), loss, popart.ConstSGD(1.0), device(), userOptions=replicated(4)
-    )
-    session.prepareDevice()
-    session.weightsFromHost()
+    session = ready(training_session(proto, loss, popart.ConstSGD(1.0), replicated(4), [y], device=device()))
     group = np.array([r % stride + stride * (r // (2 * stride)) for r in range(4)])
     data = RNG.normal(size=(4, 3)).astype(np.float32)
     anchors = session.initAnchorArrays()
@@ -221,9 +210,7 @@ def test_velocities_have_the_groups_of_their_weights():
     sgd = popart.SGD(
         {"defaultLearningRate": (0.5, True), "defaultMomentum": (0.5, True), "defaultWeightDecay": (0.1, True)}
     )
-    session = popart.TrainingSession(proto, popart.DataFlow(1, [y]), loss, sgd, device(), userOptions=replicated(4))
-    session.prepareDevice()
-    session.weightsFromHost()
+    session = ready(training_session(proto, loss, sgd, replicated(4), [y], device=device()))
     weights, velocity = first.astype(np.float64), np.zeros((2, 3))
     for _ in range(4):
         data = RNG.normal(size=(4, 3)).astype(np.float32)
@@ -243,9 +230,7 @@ def test_builder_collectives():
     group = popart.CommGroup(popart.CommGroupType.Consecutive, 2)
     total = builder.aiGraphcore.replicatedallreduce([x], CollectiveOperator.Add)
     pairs = builder.aiGraphcore.replicatedallreduce([x], 4, group)
-    session = popart.InferenceSession(
-        builder.getModelProto(), popart.DataFlow(1, [total, pairs]), device(), userOptions=replicated(4)
-    )
+    session = inference_session(builder.getModelProto(), [total, pairs], replicated(4), device=device())
     session.prepareDevice()
     data = RNG.normal(size=(4, 2)).astype(np.float32)
     anchors = session.initAnchorArrays()
@@ -261,22 +246,18 @@ def test_a_group_larger_than_the_replicas_is_refused():
     group = popart.CommGroup(popart.CommGroupType.Consecutive, 8)
     y = builder.aiGraphcore.replicatedallreduce([x], 0, group)
     with pytest.raises(popart.popart_exception, match="group"):
-        session = popart.InferenceSession(
-            builder.getModelProto(), popart.DataFlow(1, [y]), device(), userOptions=replicated(4)
-        )
+        session = inference_session(builder.getModelProto(), [y], replicated(4), device=device())
         session.prepareDevice()
 
 
 def test_devices_need_an_ipu_per_replica():
     proto, y, _loss = model()
     manager = popart.DeviceManager()
-    session = popart.InferenceSession(
-        proto, popart.DataFlow(1, [y]), manager.createIpuModelDevice({"numIPUs": 2}), userOptions=replicated(2)
-    )
+    session = inference_session(proto, [y], replicated(2), device=manager.createIpuModelDevice({"numIPUs": 2}))
     session.prepareDevice()
     with pytest.raises(popart.popart_exception, match="IPUs"):
-        popart.InferenceSession(
-            proto, popart.DataFlow(1, [y]), manager.createIpuModelDevice({"numIPUs": 3}), userOptions=replicated(2)
+        inference_session(
+            proto, [y], replicated(2), device=manager.createIpuModelDevice({"numIPUs": 3})
         ).prepareDevice()
 
 

@@ -8,6 +8,8 @@ import popxl
 import pytest
 from popxl import ops
 
+from tests.python.popart.training_runs import inference_session
+
 Outer = popart.Instrumentation.Outer
 
 
@@ -194,10 +196,7 @@ def test_integer_buffers_can_be_sent():
     x = builder.addInputTensor("FLOAT", [4], "x")
     picked = builder.addInitializedInputTensor(np.array([0, 1], np.int32), "picked")
     y = builder.aiOnnx.gather([x, picked])
-    session = popart.InferenceSession(
-        builder.getModelProto(), popart.DataFlow(1, [y]), popart.DeviceManager().createCpuDevice(),
-        userOptions=with_buffers("picked"),
-    )  # fmt: skip
+    session = inference_session(builder.getModelProto(), [y], with_buffers("picked"))  # fmt: skip
     session.prepareDevice()
     session.writeWeights(popart.PyWeightsIO({"picked": np.array([3, 2], np.int32)}))
     session.buffersFromHost()

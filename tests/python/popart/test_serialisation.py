@@ -8,6 +8,8 @@ import popart
 import pytest
 import torch
 
+from tests.python.popart.training_runs import inference_session, training_session
+
 ROWS, INNER, COLUMNS, STEPS = 6, 16, 24, 4
 MODES = {"input_channels": 3, "output_channels": 4, "reducing_dim": 4}
 OPTIMIZERS = {
@@ -210,14 +212,7 @@ def vocabulary(mode, factor, dtype, optimizer, **options):
     user = popart.SessionOptions()
     for option, value in options.items():
         setattr(user, option, value)
-    session = popart.TrainingSession(
-        fnModel=builder.getModelProto(),
-        dataFlow=popart.DataFlow(1, {loss: popart.AnchorReturnType("ALL")}),
-        loss=loss,
-        optimizer=optimizer,
-        deviceInfo=popart.DeviceManager().createCpuDevice(),
-        userOptions=user,
-    )
+    session = training_session(builder.getModelProto(), loss, optimizer, user, {loss: popart.AnchorReturnType("ALL")})
     session.prepareDevice()
     return int(re.search(r"activations: (\d+)", session.getSummaryReport())[1])
 
@@ -241,9 +236,7 @@ def refused(mode="output_channels", factor=2, left=(4, 6), right=(6, 8), **optio
     user = popart.SessionOptions()
     for option, value in options.items():
         setattr(user, option, value)
-    popart.InferenceSession(
-        builder.getModelProto(), popart.DataFlow(1, [y]), popart.DeviceManager().createCpuDevice(), userOptions=user
-    )
+    inference_session(builder.getModelProto(), [y], user)
 
 
 @pytest.mark.parametrize("mode, size", [("input_channels", 4), ("output_channels", 8), ("reducing_dim", 6)])

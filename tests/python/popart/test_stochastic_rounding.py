@@ -10,6 +10,7 @@ import onnx
 from onnx import helper
 from tests.python.popart.test_half_training import OPTIMIZERS, chain
 from tests.python.popart.test_replicas import replicated
+from tests.python.popart.training_runs import inference_session, ready, training_session
 
 TYPES = {"FLOAT16": (np.float16, 10), "BFLOAT16": (ml_dtypes.bfloat16, 16)}
 N = 4096
@@ -34,9 +35,7 @@ def cast_session(type_name="FLOAT16", method=None, **kwargs):
     y = builder.aiOnnx.cast([x], type_name, "y")
     if method is not None:
         builder.addNodeAttribute("__stochastic_rounding_method", method, {y})
-    session = popart.InferenceSession(
-        builder.getModelProto(), popart.DataFlow(1, [y]), device(), userOptions=options(**kwargs)
-    )
+    session = inference_session(builder.getModelProto(), [y], options(**kwargs), device=device())
     session.prepareDevice()
     return session, y
 
@@ -138,13 +137,8 @@ def small_step_training(type_name, rounds):
     opsets = [helper.make_opsetid("", 13), helper.make_opsetid("ai.graphcore", 1)]
     model = helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString()
     rate = 1e-5 if type_name == "FLOAT16" else 1e-4
-    session = popart.TrainingSession(
-        model,
-        popart.DataFlow(1, []),
-        "loss",
-        popart.SGD({"defaultLearningRate": (rate, True)}),
-        device(),
-        userOptions=options(rounds),
+    session = training_session(
+        model, "loss", popart.SGD({"defaultLearningRate": (rate, True)}), options(rounds), [], device=device()
     )
     session.prepareDevice()
     if rounds:
@@ -230,9 +224,7 @@ def test_replicas_round_activations_by_draws_of_their_own():
     builder = popart.Builder()
     x = builder.addInputTensor(popart.TensorInfo("FLOAT", [N]), "x")
     y = builder.aiOnnx.cast([x], "FLOAT16", "y")
-    session = popart.InferenceSession(
-        builder.getModelProto(), popart.DataFlow(1, [y]), device(), userOptions=options(base=replicated(2))
-    )
+    session = inference_session(builder.getModelProto(), [y], options(base=replicated(2)), device=device())
     session.prepareDevice()
     anchors = session.initAnchorArrays()
     value = np.full((2, N), 1.0003, np.float32)
@@ -242,9 +234,7 @@ def test_replicas_round_activations_by_draws_of_their_own():
 
 def training(optimizer, seed=11, **kwargs):
     model, x = chain(3, "float16")
-    session = popart.TrainingSession(
-        model, popart.DataFlow(1, ["loss"]), "loss", OPTIMIZERS[optimizer](), device(), userOptions=options(**kwargs)
-    )
+    session = training_session(model, "loss", OPTIMIZERS[optimizer](), options(**kwargs), device=device())
     session.prepareDevice()
     session.setRandomSeed(seed)
     session.weightsFromHost()
@@ -282,16 +272,15 @@ def dropout_training():
     w = builder.addInitializedInputTensor(rng.normal(size=(16, 4)).astype(np.float16), "w")
     dropped = builder.aiOnnx.dropout([builder.aiOnnx.matmul([x, w])], 1, 0.5)[0]
     loss = builder.aiGraphcore.identityloss([dropped])
-    session = popart.TrainingSession(
-        builder.getModelProto(),
-        popart.DataFlow(1, [loss]),
-        loss,
-        popart.SGD({"defaultLearningRate": (0.01, True)}),
-        device(),
-        userOptions=options(keeps_state=True),
+    session = ready(
+        training_session(
+            builder.getModelProto(),
+            loss,
+            popart.SGD({"defaultLearningRate": (0.01, True)}),
+            options(keeps_state=True),
+            device=device(),
+        )
     )
-    session.prepareDevice()
-    session.weightsFromHost()
     return session, loss, rng.normal(size=(8, 16)).astype(np.float16)
 
 
@@ -325,9 +314,7 @@ def test_the_state_needs_its_option_and_a_loaded_program():
     builder = popart.Builder()
     x = builder.addInputTensor(popart.TensorInfo("FLOAT16", [2]), "x")
     y = builder.aiOnnx.exp([x])
-    session = popart.InferenceSession(
-        builder.getModelProto(), popart.DataFlow(1, [y]), device(), userOptions=options(keeps_state=True)
-    )
+    session = inference_session(builder.getModelProto(), [y], options(keeps_state=True), device=device())
     with pytest.raises(popart.popart_runtime_error, match="prepareDevice"):
         session.getRNGState()
     with pytest.raises(popart.popart_exception, match="prepareDevice"):
@@ -361,13 +348,8 @@ def test_recomputed_values_have_the_bits_of_the_first_time():
             if recompute:
                 builder.recomputeOutput(h, popart.RecomputeType.Recompute)
         loss = builder.aiGraphcore.identityloss([h])
-        session = popart.TrainingSession(
-            builder.getModelProto(),
-            popart.DataFlow(1, [loss]),
-            loss,
-            popart.SGD({"defaultLearningRate": (0.1, True)}),
-            device(),
-            userOptions=options(),
+        session = training_session(
+            builder.getModelProto(), loss, popart.SGD({"defaultLearningRate": (0.1, True)}), options(), device=device()
         )
         session.prepareDevice()
         session.setRandomSeed(21)

@@ -4,6 +4,8 @@ import numpy as np
 import popart
 import pytest
 
+from tests.python.popart.training_runs import inference_session, ready, training_session
+
 Modes = popart.SyntheticDataMode
 ROWS, WIDTH = 64, 32
 
@@ -21,16 +23,7 @@ def session_for(mode, kind="FLOAT", replicas=1, factor=1, steps=1):
     options.replicatedGraphCount = replicas
     options.enableGradientAccumulation = factor > 1
     options.accumulationFactor = factor
-    session = popart.TrainingSession(
-        builder.getModelProto(),
-        popart.DataFlow(steps, [loss]),
-        loss,
-        popart.ConstSGD(1.0),
-        popart.DeviceManager().createCpuDevice(),
-        userOptions=options,
-    )
-    session.prepareDevice()
-    session.weightsFromHost()
+    session = ready(training_session(builder.getModelProto(), loss, popart.ConstSGD(1.0), options, batches=steps))
     return session
 
 
@@ -87,10 +80,7 @@ def test_streams_differ():
     loss = builder.aiGraphcore.identityloss([difference], reduction=popart.ReductionType.Sum)
     options = popart.SessionOptions()
     options.syntheticDataMode = Modes.RandomNormal
-    session = popart.TrainingSession(
-        builder.getModelProto(), popart.DataFlow(1, []), loss, popart.ConstSGD(1.0),
-        popart.DeviceManager().createCpuDevice(), userOptions=options,
-    )  # fmt: skip
+    session = training_session(builder.getModelProto(), loss, popart.ConstSGD(1.0), options, [])  # fmt: skip
     session.prepareDevice()
     session.weightsFromHost()
     assert abs(inputs_of(session).var() - 2) < 0.5
@@ -102,9 +92,7 @@ def test_arrays_are_neither_checked_nor_written():
     y = builder.aiOnnx.exp([x])
     options = popart.SessionOptions()
     options.syntheticDataMode = Modes.Zeros
-    session = popart.InferenceSession(
-        builder.getModelProto(), popart.DataFlow(3, [y]), popart.DeviceManager().createCpuDevice(), userOptions=options
-    )
+    session = inference_session(builder.getModelProto(), [y], options, batches=3)
     session.prepareDevice()
     anchors = session.initAnchorArrays()
     anchors[y][:] = 7

@@ -12,6 +12,7 @@ import pytest
 
 import onnx
 from onnx import numpy_helper
+from tests.python.popart.training_runs import ready, training_session
 
 FIRST, WRITTEN, OTHER, RATE = 1.0, 20.0, 300.0, 0.5
 CALLS = ("writeWeights", "weightsFromHost", "run", "weightsToHost", "modelToHost", "resetHostWeights")
@@ -82,14 +83,10 @@ def perform(session, call, files, arrays):
 def test_every_order_of_four_calls(files, first):
     proto, loss = model(FIRST)
     optimizer = popart.SGD({"defaultLearningRate": (RATE, True)})
-    session = popart.TrainingSession(
-        proto, popart.DataFlow(1, [loss]), loss, optimizer, popart.DeviceManager().createCpuDevice()
-    )
+    session = training_session(proto, loss, optimizer)
     arrays = session.initAnchorArrays()
     for rest in itertools.product(CALLS, repeat=3):
-        session = popart.TrainingSession(
-            proto, popart.DataFlow(1, [loss]), loss, optimizer, popart.DeviceManager().createCpuDevice()
-        )
+        session = training_session(proto, loss, optimizer)
         session.prepareDevice()
         oracle = Oracle()
         for call in (first, *rest):
@@ -114,15 +111,9 @@ def test_training_goes_on_from_the_saved_values(tmp_path):
         x = builder.addInputTensor("FLOAT", [4, 8], "x")
         w = builder.addInitializedInputTensor(np.linspace(-1, 1, 32, dtype=np.float32).reshape(8, 4), "w")
         loss = builder.aiGraphcore.l1loss([builder.aiOnnx.tanh([builder.aiOnnx.matmul([x, w])])], 0.1)
-        session = popart.TrainingSession(
-            builder.getModelProto(),
-            popart.DataFlow(1, [loss]),
-            loss,
-            popart.Adam({"defaultLearningRate": (0.05, True)}),
-            popart.DeviceManager().createCpuDevice(),
+        session = ready(
+            training_session(builder.getModelProto(), loss, popart.Adam({"defaultLearningRate": (0.05, True)}))
         )
-        session.prepareDevice()
-        session.weightsFromHost()
         anchors = session.initAnchorArrays()
         data = np.random.default_rng(3).standard_normal((4, 8)).astype(np.float32)
         losses[saves] = []
@@ -142,13 +133,7 @@ def test_read_only_arrays_are_refused_before_anything_is_copied(order):
     names = {"w": np.ones(2, np.float32), "a" if order == "w last" else "z": np.ones(2, np.float32)}
     ids = [builder.addInitializedInputTensor(value, name) for name, value in names.items()]
     loss = builder.aiGraphcore.identityloss([builder.aiOnnx.mul([x, builder.aiOnnx.add(ids)])])
-    session = popart.TrainingSession(
-        builder.getModelProto(),
-        popart.DataFlow(1, [loss]),
-        loss,
-        popart.ConstSGD(0.1),
-        popart.DeviceManager().createCpuDevice(),
-    )
+    session = training_session(builder.getModelProto(), loss, popart.ConstSGD(0.1))
     session.prepareDevice()
     session.weightsToHost()
     arrays = {name: np.full(2, 7.0, np.float32) for name in names}

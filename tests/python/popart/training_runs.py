@@ -1,4 +1,4 @@
-"""What tests of training share: options by name, a session that is ready to run, all that a session saves."""
+"""What tests of sessions share: options by name, a session that is ready to run, all that a session saves."""
 
 import popart
 
@@ -25,6 +25,16 @@ def training_session(proto, loss, optimizer, options=None, anchors=None, batches
         dataFlow=popart.DataFlow(batches, [loss] if anchors is None else anchors),
         loss=loss,
         optimizer=optimizer,
+        deviceInfo=device or popart.DeviceManager().createCpuDevice(),
+        userOptions=options or popart.SessionOptions(),
+    )
+
+
+def inference_session(proto, anchors, options=None, batches=1, device=None):
+    """The same without training."""
+    return popart.InferenceSession(
+        fnModel=proto,
+        dataFlow=popart.DataFlow(batches, anchors),
         deviceInfo=device or popart.DeviceManager().createCpuDevice(),
         userOptions=options or popart.SessionOptions(),
     )
