@@ -8,6 +8,7 @@ benchmark: cut where a model has a share of the batch only, repeated where a run
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -37,6 +38,7 @@ class Form:
         options: Session options that differ from their defaults, by name.
         optimizer: Further values of the optimizer, by name.
         edits: What is done with the model and its inputs, one after the other.
+        slow_host: Data come by callback, and giving those of a batch takes as long as computing it.
         spared_activations: A limit of memory lacks this share of what the plain form plans for activations …
         spared: … and this share of all that it plans.
     """
@@ -50,6 +52,7 @@ class Form:
     options: Mapping[str, Any] = field(default_factory=dict)
     optimizer: Mapping[str, Any] = field(default_factory=dict)
     edits: tuple[Edit, ...] = ()
+    slow_host: bool = False
     spared_activations: float = 0
     spared: float = 0
 
@@ -94,6 +97,30 @@ class Form:
         return np.ascontiguousarray(repeated.reshape(parts, -1, *samples.shape[1:]))
 
 
+class SlowHost:
+    """Gives inputs and takes losses by callback; sleeps before it gives the first input of a batch."""
+
+    def __init__(self, data: Arrays, losses: np.ndarray, seconds: float) -> None:
+        self._data, self._losses, self._seconds = data, losses, seconds
+        self._given, self._taken = dict.fromkeys(data, 0), 0
+
+    def stepio(self) -> popart.PyStepIOCallback:
+        """What a session runs with; it keeps this object."""
+        return popart.PyStepIOCallback(self._give, lambda _name: None, self._take, lambda _name: None)
+
+    def _give(self, name: str, _is_prefetch: bool) -> np.ndarray:
+        number = self._given[name] % len(self._data[name])
+        self._given[name] += 1
+        if name == next(iter(self._data)):
+            time.sleep(self._seconds)
+        return self._data[name][number]
+
+    def _take(self, _name: str) -> np.ndarray:
+        number = self._taken % len(self._losses)
+        self._taken += 1
+        return self._losses[number : number + 1]
+
+
 class Training:
     """A form that is ready to run."""
 
@@ -103,6 +130,14 @@ class Training:
         anchors = self.session.initAnchorArrays()
         self._losses = anchors[program.loss]
         self._stepio = popart.PyStepIO(data, anchors)
+        if form.slow_host:
+            seconds = min(self._timed() for _ in range(4)) / form.batches
+            self._stepio = SlowHost(data, self._losses, seconds).stepio()
+
+    def _timed(self) -> float:
+        start = time.perf_counter()
+        self.call()
+        return time.perf_counter() - start
 
     def call(self) -> None:
         """Run once."""

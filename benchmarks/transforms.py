@@ -58,6 +58,8 @@ TWO_REPLICAS = Form("two replicas", replicas=2, share=2)
 PLAIN_HALVES = Form("FLOAT16", edits=(in_halves,))
 # The scale may change in each update; a power of two leaves the bits of the others.
 SCALED = replace(PLAIN_HALVES, name="FLOAT16, scale 128", optimizer={"lossScaling": (128.0, False)})
+# A run of eight batches, each of which the host takes as long to give as the program to compute.
+IN_TURN = Form("host in turn", batches=8, slow_host=True, options={"enablePrefetchDatastreams": False})
 NOT_OUTLINED = Form("not outlined", options={"enableOutlining": False})
 
 
@@ -127,6 +129,7 @@ ROWS = (
     Row("half_activations", Form("half of the activations", spared_activations=0.5), PLAIN),
     Row("accumulation4", ACCUMULATED, FOUR_STEPS, ROUNDING, networks=(*ALL, "mlp")),
     with_options("pipeline2", stages(2), plain=ACCUMULATED, networks=(*ALL, "mlp")),
+    with_options("prefetch", {"enablePrefetchDatastreams": True}, plain=IN_TURN, networks=(*ALL, "mlp")),
     Row("products_in_parts", Form("in parts", edits=(products_in_parts,)), PLAIN, ROUNDING, networks=TRANSFORMERS),
     with_options("batch_in_parts", batch_parts(CONTEXTS.Bwd)),
     with_options("forward_in_parts", batch_parts(CONTEXTS.Fwd, autoRecomputation=STANDARD), bound=ROUNDING),

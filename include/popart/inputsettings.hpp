@@ -5,7 +5,7 @@
 
 namespace popart {
 
-// When host transfers happen relative to compute; no result depends on it.
+// When host transfers happen relative to compute (SessionOptions::enableExplicitMainLoops); no result depends on it.
 enum class ExchangeStrategy { JustInTime = 0, OverlapInnerLoop, OverlapLoops, OverlapStep, N };
 
 // How one input is streamed; no result of a session with one replica depends on it.

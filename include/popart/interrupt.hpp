@@ -12,4 +12,10 @@ using InterruptCheck = void (*)();
 // For all sessions of the process; nullptr, as at the start: runs go on to their end. May be called at any time.
 void setInterruptCheck(InterruptCheck check) noexcept;
 
+// A base of exceptions that end a run at once. Others, thrown by an IStepIO that is asked ahead of need, end it where
+// the program needs the value.
+struct RunInterrupt {
+  virtual ~RunInterrupt() = default;
+};
+
 }  // namespace popart

@@ -33,15 +33,15 @@ struct SequentialBuffer {
   }
 };
 
-// The contract between a session and the host's data. Calls come from the thread that calls Session::run.
+// The contract between a session and the host's data. The thread that calls Session::run makes the calls.
 class IStepIO {
  public:
   IStepIO();  // takes a new serial number
   IStepIO(const IStepIO &) = delete;
   IStepIO &operator=(const IStepIO &) = delete;
   virtual ~IStepIO() = default;
-  // Values of the next micro-batch; the data stays valid until inComplete. A null pointer while `prefetch`: not
-  // available yet.
+  // Values of the next micro-batch; the data stays valid until inComplete. `prefetch`: ahead of need; a null pointer
+  // then says that they are not available yet, and they are asked for again without it when the program needs them.
   virtual ConstVoidData in(TensorId id, int64_t numElements, bool prefetch, const bool isBroadcast = false) = 0;
   // the step has read the data of the last in()
   virtual void inComplete(TensorId id, int64_t numElements, const bool isBroadcast = false) = 0;

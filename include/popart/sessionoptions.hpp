@@ -251,7 +251,7 @@ class SessionOptions {
   MergeVarUpdateType mergeVarUpdate = MergeVarUpdateType::None;
   int64_t mergeVarUpdateMemThreshold = 1000000;
   int64_t looseThresholdAtPeak = 8000;
-  // Host transfers: hints. Buffering depths are 1 or more.
+  // Host data ahead of the program (docs/decisions/0034-host-data-ahead.md). Buffering depths are 1 or more.
   bool rearrangeAnchorsOnHost = true;
   bool rearrangeStreamsOnHost = false;
   bool enablePrefetchDatastreams = true;
@@ -317,7 +317,7 @@ class SessionOptions {
   AutomaticLossScalingSettings automaticLossScalingSettings;
   ReplicatedCollectivesSettings replicatedCollectivesSettings;  // hint
   DeveloperSettings developerSettings;                          // hint
-  // Host transfers and loops are always ops here: hints. enableExplicitMainLoops needs useHostCopyOps.
+  // Host transfers and loops are always ops here; overlapped exchanges ask for both. The second needs the first.
   bool useHostCopyOps = false;
   bool enableExplicitMainLoops = false;
   bool enableEfficientOverlapIOTopoCons = false;

@@ -15,8 +15,8 @@ void bindDataFlow(nb::module_ &m) {
            "Args:\n"
            "    anchorReturnTypeString: 'All', 'Final', 'EveryN' or 'Sum', in any case.\n"
            "    returnPeriod: EveryN only: batches between returned values, 1 or more.\n"
-           "    tileSet: Kept, no effect here.\n"
-           "    exchangeStrategy: Kept, no effect here.")
+           "    tileSet: IO: the strategy counts; it then needs explicit main loops and virtual graphs.\n"
+           "    exchangeStrategy: Overlapped: one more value may wait for the host while the program goes on.")
       .def(nb::init<std::string, int, TileSet, ExchangeStrategy>(), nb::arg("anchorReturnTypeString"),
            nb::arg("returnPeriod"), compute, justInTime)
       .def("id", &AnchorReturnType::id, "The kind, as AnchorReturnTypeId.")
@@ -59,14 +59,13 @@ void bindDataFlow(nb::module_ &m) {
            "Args:\n"
            "    id: Tensor that is returned.");
 
-  nb::class_<InputSettings>(m, "InputSettings",
-                            "How an input is streamed to the device; kept in the model, no effect with one replica.")
+  nb::class_<InputSettings>(m, "InputSettings", "How an input is streamed to the device; kept in the model.")
       .def(nb::init<TileSet, ExchangeStrategy>(), compute, justInTime,
            "Make it from an exchange or a stream mode.\n"
            "\n"
            "Args:\n"
-           "    tileSet: Tiles that receive the values.\n"
-           "    exchangeStrategy: When they are transferred.\n"
+           "    tileSet: IO: the strategy counts; it then needs explicit main loops and virtual graphs.\n"
+           "    exchangeStrategy: Overlapped: one more value is fetched ahead of need.\n"
            "    relicatedStreamMode: Instead of both: whether replicas get the same values (Broadcast) or their "
            "own (Replicate). The name is spelt as PopART spells it.")
       // compat: the keyword is misspelt upstream (tests/python/popart/test_values.py).

@@ -1,4 +1,5 @@
 // PyStepIO, PyStepIOCallback and PyWeightsIO: host IO over NumPy arrays without copying.
+#include <popart/interrupt.hpp>
 #include <popart/stepio.hpp>
 
 #include "host_array.hpp"
@@ -29,6 +30,9 @@ class PyStepIO final : public StepIOGeneric {
  private:
   std::vector<HostArray> arrays_;
 };
+
+// What is no Exception, as KeyboardInterrupt, ends the run at once.
+class PythonInterrupt final : public nb::python_error, public RunInterrupt {};
 
 class PyStepIOCallback final : public IStepIO {
  public:
@@ -70,8 +74,9 @@ class PyStepIOCallback final : public IStepIO {
  private:
   static nb::object call(const nb::object &function, const nb::tuple &args) {
     nb::object result = nb::steal(callPython(function.ptr(), args.ptr()));
-    if (!result.is_valid()) throw nb::python_error();
-    return result;
+    if (result.is_valid()) return result;
+    if (!PyErr_ExceptionMatches(PyExc_Exception)) throw PythonInterrupt();
+    throw nb::python_error();
   }
   nb::object input_, inputComplete_, output_, outputComplete_;
   std::map<TensorId, HostArray> held_;
@@ -134,8 +139,8 @@ void bindStepIo(nb::module_ &m) {
            "Name the functions.\n"
            "\n"
            "Args:\n"
-           "    input_callback: (id, is_prefetch) -> array of the next micro-batch, or None when prefetching "
-           "finds none.\n"
+           "    input_callback: (id, is_prefetch) -> array of the next micro-batch. With is_prefetch it is asked for "
+           "before the program needs it, and None says that there is none yet; the call then comes again, without.\n"
            "    input_complete_callback: (id) -> None, when the values have been read.\n"
            "    output_callback: (id) -> array to write the next value to.\n"
            "    output_complete_callback: (id) -> None, when it is written.");

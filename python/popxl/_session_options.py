@@ -7,8 +7,16 @@ from typing import Any
 from popart_core import SessionOptions
 from popart_core import _ir as _core
 
-# What popxl.Session follows; beside these partialsTypeMatMuls is checked by popxl.ops.
+# What popxl.Session follows; beside these partialsTypeMatMuls is checked by popxl.ops. Data of the host are arrays,
+# which lie ready: nothing is to be fetched ahead, so that options about it ask for nothing.
 _HEEDED = (
+    "rearrangeAnchorsOnHost",
+    "rearrangeStreamsOnHost",
+    "enablePrefetchDatastreams",
+    "defaultBufferingDepth",
+    "defaultPrefetchBufferingDepth",
+    "useHostCopyOps",
+    "enableExplicitMainLoops",
     "enableStochasticRounding",
     "enableLoadAndOffloadRNGState",
     "throwIfLog2ScaleTensorNotInRange",

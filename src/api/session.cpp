@@ -64,6 +64,7 @@ session::CompileOptions Session::Impl::compileOptions() const {
   session::CompileOptions compiling = compileOptionsFor(device->getType(), computeThreadCount(options),
                                                         static_cast<int>(options.getLocalReplicationFactor()));
   compiling.broadcastInputs = broadcastInputs;
+  compiling.ahead = ahead;
   compiling.timesRuns = options.instrumentWithHardwareCycleCounter;
   compiling.maxMemoryBytes = session::memoryLimitBytes(options.engineOptions);
   compiling.lanes = session::laneRule(options.engineOptions);

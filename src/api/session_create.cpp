@@ -10,6 +10,7 @@
 #include <popart/logging.hpp>
 #include <popart/tensornames.hpp>
 
+#include "api/host_ahead.hpp"
 #include "api/session_impl.hpp"
 #include "backends/ref/ref.hpp"
 #include "base/nearest.hpp"
@@ -133,11 +134,14 @@ struct SessionCreation : Session {
     impl->device = c.device;
     impl->model = onnx::Model::fromProtoOrFile(c.model);
     for (const TensorId &id : impl->model->inputIds()) impl->modelInputs.insert(id);
-    impl->broadcastInputs = impl->model->broadcastInputs();
+    const std::map<TensorId, InputSettings> inputSettings = impl->model->inputSettings();
+    for (const auto &[id, settings] : inputSettings)
+      if (settings.replicatedStreamMode() == ReplicatedStreamMode::Broadcast) impl->broadcastInputs.insert(id);
     checkNames(*impl->model, c.inputShapeInfo);
     prepare(*impl, c);
     impl->initialiseHostWeights();
     impl->fillSizes();
+    impl->ahead = aheadRules({c.options, c.dataFlow, inputSettings}, session::hostStreams(impl->ir()));
     if (c.options.createImplicitPipeliningFwdOnlyProgram) prepareForward(*impl, c);
     startSeed(*impl);
     logging::session::info("session '{}': program of {} operations built in {} ms", c.name,
@@ -158,6 +162,8 @@ struct SessionCreation : Session {
     impl->prepared.ir = std::move(ir);
     impl->initialiseHostWeights();
     impl->fillSizes();
+    const std::map<TensorId, InputSettings> asUsual;
+    impl->ahead = aheadRules({impl->options, impl->dataFlow, asUsual}, session::hostStreams(impl->ir()));
     startSeed(*impl);
     return impl;
   }

@@ -41,6 +41,7 @@ struct Session::Impl {
   std::shared_ptr<DeviceInfo> device;
   std::set<TensorId> modelInputs;            // graph inputs of the model, initializers included
   std::set<TensorId> broadcastInputs;        // streams of which all replicas get the same values
+  session::AheadRules ahead;                 // of the streams
   std::map<TensorId, TensorId> tensorNames;  // names the program uses -> tensor ids, where they differ
 
   std::map<TensorId, TensorData> hostWeights;    // what weightsFromHost sends

@@ -1,6 +1,7 @@
 // The engine's view of a StepIO (see step_streams.hpp).
 #include "api/step_streams.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 
@@ -74,6 +75,8 @@ void StepStreams::bind(IStepIO &stepIO) {
   }
   stepIO_ = &stepIO;
   serial_ = stepIO.serial();
+  const auto asks = [](const Stream &s) { return !s.buffer; };
+  calls_ = std::ranges::any_of(inputs_, asks) || std::ranges::any_of(outputs_, asks);
 }
 
 const void *StepStreams::convertInput(Stream &stream, const void *data, int64_t elements) {
@@ -108,6 +111,18 @@ const void *StepStreams::input(int index, int64_t bytes) {
   if (!data.data)
     throw runtime_error("StepIO input '{}': No tensor provided: the input callback returned no data. Return an array",
                         s.id);
+  return checkedInput(s, data, bytes);
+}
+
+const void *StepStreams::inputAhead(int index, int64_t bytes) {
+  Stream &s = inputs_[static_cast<size_t>(index)];
+  if (s.buffer) return input(index, bytes);
+  const ConstVoidData data = stepIO_->in(s.id, bytes / getDataTypeInfo(s.info.dataType()).nbytes, true, s.broadcast);
+  return data.data ? checkedInput(s, data, bytes) : nullptr;
+}
+
+const void *StepStreams::checkedInput(Stream &s, const ConstVoidData &data, int64_t bytes) {
+  const int64_t elements = bytes / getDataTypeInfo(s.info.dataType()).nbytes;
   if (data.info.nelms() != elements)
     throw runtime_error("StepIO input '{}': the callback returned a wrong number of elements: got {}, expected {}",
                         s.id, data.info.nelms(), elements);

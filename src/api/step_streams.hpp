@@ -23,9 +23,11 @@ class StepStreams : public runtime::StreamSource {
 
   // As runtime::StreamSource; throw runtime_error when a buffer is used up or a callback gives none.
   const void *input(int stream, int64_t bytes) override;
+  const void *inputAhead(int stream, int64_t bytes) override;
   void inputDone(int stream) override;
   void *output(int stream, int64_t bytes) override;
   void outputDone(int stream) override;
+  bool callsHost() const override { return calls_; }
 
  private:
   // How host elements differ from the stream's.
@@ -44,11 +46,13 @@ class StepStreams : public runtime::StreamSource {
   static Conversion conversionFor(const char *direction, const TensorId &id, DataType host, DataType device);
   void bind(IStepIO &stepIO);
   const void *convertInput(Stream &stream, const void *data, int64_t elements);
+  const void *checkedInput(Stream &stream, const ConstVoidData &data, int64_t bytes);
 
   std::shared_ptr<const executable::Executable> executable_;
   std::vector<Stream> inputs_, outputs_;
   IStepIO *stepIO_ = nullptr;
   uint64_t serial_ = 0;
+  bool calls_ = false;  // some stream has no buffer
 };
 
 }  // namespace popart

@@ -8,7 +8,7 @@
 #include <set>
 
 #include <popart/error.hpp>
-#include <popart/replicatedstreammode.hpp>
+#include <popart/inputsettings.hpp>
 
 #include "onnx/input_metadata.hpp"
 #include "onnx/model_content.hpp"
@@ -95,16 +95,22 @@ std::vector<TensorId> Model::outputIds() const {
   return ids;
 }
 
-std::set<TensorId> Model::broadcastInputs() const {
-  std::set<TensorId> ids;
+std::map<TensorId, InputSettings> Model::inputSettings() const {
+  std::map<TensorId, InputSettings> all;
   for (const auto &input : content_->proto->graph().input()) {
     const std::optional<std::vector<int64_t>> numbers = metadataNumbers(input, kInputSettingsKey);
     if (!numbers) continue;
-    check(numbers->size() == 3, "Input '{}': bad metadata '{}': got {}, expected three numbers", input.name(),
-          kInputSettingsKey, *numbers);
-    if (numbers->back() == static_cast<int64_t>(ReplicatedStreamMode::Broadcast)) ids.insert(input.name());
+    const int64_t ends[] = {static_cast<int64_t>(TileSet::N), static_cast<int64_t>(ExchangeStrategy::N),
+                            static_cast<int64_t>(ReplicatedStreamMode::Replicate) + 1};
+    const auto isOne = [](int64_t number, int64_t end) { return number >= 0 && number < end; };
+    check(numbers->size() == 3 && std::ranges::equal(*numbers, ends, isOne),
+          "Input '{}': bad metadata '{}': got {}, expected a tile set, an exchange strategy and a stream mode",
+          input.name(), kInputSettingsKey, *numbers);
+    InputSettings settings(static_cast<TileSet>(numbers->at(0)), static_cast<ExchangeStrategy>(numbers->at(1)));
+    settings.setReplicatedStreamMode(static_cast<ReplicatedStreamMode>(numbers->at(2)));
+    all.emplace(input.name(), settings);
   }
-  return ids;
+  return all;
 }
 
 Model::Memory Model::memory() const {

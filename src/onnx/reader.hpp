@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include <popart/inputsettings.hpp>
 #include <popart/ir.hpp>
 
 #include "ops/constant_evaluation.hpp"
@@ -36,8 +37,8 @@ class Model {
   std::vector<TensorId> inputIds() const;  // graph inputs that are not initializers
   std::vector<TensorId> outputIds() const;
   std::vector<TensorId> initializerIds() const;
-  // Graph inputs of which all replicas get the same values (InputSettings). Throws popart::error for damaged metadata.
-  std::set<TensorId> broadcastInputs() const;
+  // Of graph inputs, those that are not the default. Throws popart::error for damaged metadata.
+  std::map<TensorId, InputSettings> inputSettings() const;
 
   // Memory of the parsed message in bytes (as serialised), and where in it the values of initializers lie.
   struct Memory {

@@ -116,11 +116,18 @@ constexpr OptionRow kRows[] = {
     {"looseThresholdAtPeak", Built, nullptr, "",
      "`AutoLoose`: bytes by which gradients that wait for their update may exceed the memory at the peak."},
     // ---- host transfers
-    {"rearrangeAnchorsOnHost", NoEffect, nullptr, "", kHostTransfers},
-    {"rearrangeStreamsOnHost", NoEffect, nullptr, "", kHostTransfers},
-    {"enablePrefetchDatastreams", NoEffect, nullptr, "", kHostTransfers},
-    {"defaultBufferingDepth", NoEffect, nullptr, "", kHostTransfers},
-    {"bufferingDepthMap", NoEffect, nullptr, "", kHostTransfers},
+    {"rearrangeAnchorsOnHost", Built, nullptr, "",
+     "Nothing is rearranged; `True`: the buffering depth of anchors is 1, and no other may be asked for."},
+    {"rearrangeStreamsOnHost", Built, nullptr, "",
+     "Nothing is rearranged; `True`: the buffering depth of inputs is 1, and no other may be asked for."},
+    {"enablePrefetchDatastreams", Built, nullptr, "",
+     "Programs that move several values of a stream in a run, with callbacks for step IO: input callbacks are called "
+     "with `is_prefetch` while the program computes, and results are handed over meanwhile. Inputs are always asked "
+     "for in the order of the program; when depends on no thread's speed. Arrays are there already."},
+    {"defaultBufferingDepth", Built, nullptr, "",
+     "Values of a stream that are fetched ahead, or that wait for the host, within a run; of each replica."},
+    {"bufferingDepthMap", Built, nullptr, "",
+     "The same by tensor. An input is no further ahead than those that the program loads in front of it."},
     // ---- cutting the program in time
     {"executionPhaseSettings.phases", Built, nullptr, "",
      "Above 1, with `virtualGraphMode` `ExecutionPhases`: the program runs phase by phase, those of the "
@@ -248,9 +255,13 @@ constexpr OptionRow kRows[] = {
      "is of that kind at one time; with `prepareScheduleForMergingCollectives` besides, the first of up to 16 MiB wait "
      "for the last."},
     {"developerSettings", NoEffect, nullptr, "", kHostTransfers},
-    {"useHostCopyOps", NoEffect, nullptr, "", "Host transfers are always operations of the program."},
-    {"enableExplicitMainLoops", NoEffect, nullptr, "",
-     "Batches of a step and micro-batches of an update are always loops of the program."},
+    {"useHostCopyOps", Built, nullptr, "",
+     "Host transfers are always operations of the program; overlapped exchange strategies require it."},
+    {"enableExplicitMainLoops", Built, nullptr, "",
+     "Batches of a step and micro-batches of an update are always loops of the program. Overlapped exchange "
+     "strategies require it: they fetch an input, or let a result wait, one value further ahead, also where "
+     "`enablePrefetchDatastreams` is off (`OverlapInnerLoop`: not into a loop that begins). With it anchors cannot "
+     "return EveryN."},
     {"enableEfficientOverlapIOTopoCons", NoEffect, nullptr, "", kHostTransfers},
     {"enableSupportedDataTypeCasting", NoEffect, nullptr, "", "INT64 and UINT64 stay what they are."},
     {"enableMergeExchange", NoEffect, nullptr, "", kHostTransfers},
@@ -278,8 +289,8 @@ constexpr OptionRow kRows[] = {
     {"compilationProgressLogger", Built, nullptr, "", "Called by `prepareDevice` with steps done and steps in all."},
     {"compilationProgressTotal", Built, nullptr, "", "Steps in all, for `compilationProgressLogger`."},
     // ---- old names
-    {"defaultPrefetchBufferingDepth", NoEffect, nullptr, "", "Old name of `defaultBufferingDepth`."},
-    {"prefetchBufferingDepthMap", NoEffect, nullptr, "", "Old name of `bufferingDepthMap`."},
+    {"defaultPrefetchBufferingDepth", Built, nullptr, "", "Old name of `defaultBufferingDepth`."},
+    {"prefetchBufferingDepthMap", Built, nullptr, "", "Old name of `bufferingDepthMap`."},
     {"serializedPoprithmsAnnealGraphsDir", NoEffect, nullptr, "", "Old name of `serializedPoprithmsShiftGraphsDir`."},
 };
 

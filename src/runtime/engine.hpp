@@ -18,10 +18,14 @@ class StreamSource {
   virtual ~StreamSource() = default;
   // Next `bytes` bytes of input stream s; valid until the matching inputDone.
   virtual const void *input(int stream, int64_t bytes) = 0;
+  // The same before the program needs it; null: the host has no value yet, and input() will ask for the same one.
+  virtual const void *inputAhead(int stream, int64_t bytes) { return input(stream, bytes); }
   virtual void inputDone(int) {}
   // Memory for the next value of output stream s that the host will see.
   virtual void *output(int stream, int64_t bytes) = 0;
   virtual void outputDone(int) {}
+  // Whether values come from code of the host, which may take time, and not from memory.
+  virtual bool callsHost() const { return false; }
 };
 
 class Engine {

@@ -19,18 +19,29 @@ constexpr int64_t kLongestStride = 64;     // iterations
 
 std::atomic<InterruptCheck> interruptCheck{nullptr};
 thread_local std::chrono::steady_clock::time_point lastQuestion{};
+thread_local const std::atomic<bool> *stopFlag = nullptr;
 
 }  // namespace
 
+void askInterruptCheck() {
+  if (const InterruptCheck check = interruptCheck.load(std::memory_order_relaxed)) check();
+}
+
+StopFlag::StopFlag(const std::atomic<bool> &stop) { stopFlag = &stop; }
+StopFlag::~StopFlag() { stopFlag = nullptr; }
+
 void InterruptPace::look() {
-  const InterruptCheck check = interruptCheck.load(std::memory_order_relaxed);
   const Clock::time_point now = Clock::now();
   stride_ = now - last_ < kShortStride ? std::min(2 * stride_, kLongestStride) : 1;
   left_ = stride_;
   last_ = now;
-  if (!check || now - lastQuestion < kPeriod) return;
+  if (stopFlag) {
+    if (stopFlag->load(std::memory_order_relaxed)) throw RunEnded();
+    return;
+  }
+  if (now - lastQuestion < kPeriod) return;
   lastQuestion = now;
-  check();
+  askInterruptCheck();
 }
 
 }  // namespace popart::runtime

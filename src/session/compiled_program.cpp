@@ -151,6 +151,7 @@ lower::Program CompiledProgram::obtain(const Ir &ir, const CompileOptions &optio
 
 void CompiledProgram::drop() {
   replicas_.reset();
+  ahead_.reset();
   streams_.reset();
   executable_.reset();
   lowered_.reset();
@@ -174,11 +175,11 @@ void CompiledProgram::compile(const Ir &ir, const CompileOptions &options) {
   settings_ = {options.threads, options.waking};
   settings_.replicas = options.replicas;
   timesRuns_ = options.timesRuns;
-  if (options.replicas > 1) {
-    std::vector<bool> broadcast;
-    for (const auto &input : executable_->inputs) broadcast.push_back(options.broadcastInputs.count(input.id) > 0);
+  std::vector<bool> broadcast;
+  for (const auto &input : executable_->inputs) broadcast.push_back(options.broadcastInputs.count(input.id) > 0);
+  ahead_ = AheadStreams::make(*executable_, options.ahead, options.replicas, broadcast);
+  if (options.replicas > 1)
     streams_ = std::make_unique<ReplicaStreams>(options.replicas, std::move(broadcast), executable_->outputs.size());
-  }
   for (size_t i = 0; i < executable_->variables.size(); ++i)
     variables_.emplace(executable_->variables[i].id, static_cast<int>(i));
   for (const auto &fallback : executable_->fallbacks)

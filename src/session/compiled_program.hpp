@@ -20,6 +20,7 @@
 #include "ir/constant_hashes.hpp"
 #include "lower/program.hpp"
 #include "runtime/replicas.hpp"
+#include "session/ahead_streams.hpp"
 #include "session/program_file.hpp"
 #include "session/replica_streams.hpp"
 
@@ -46,6 +47,7 @@ struct CompileOptions {
   std::string cacheFolder;              // where compiled programs are looked for and kept; empty: nowhere
   bool cacheVariables = true;           // kept programs have the first values of their variables with them
   std::set<TensorId> broadcastInputs;   // streams of which all replicas get the same values
+  AheadRules ahead;                     // how far host data go ahead, where code of the host gives or takes them
   ConstantHashes *constants = nullptr;  // of earlier keys of the same Ir; null: constants are read for each key
   // From a file whose description is that of the Ir and these options: runs in place of what the passes would make.
   std::shared_ptr<const lower::Program> program;
@@ -100,17 +102,18 @@ class CompiledProgram {
   int replicas() const { return settings_.replicas; }
 
   // Runs once with the streams that `connect()` returns; it is called when no other run can start. Replicas take and
-  // give values in their order, micro-batch by micro-batch (ReplicaStreams). Throws runtime_error when a run is going
-  // on, and what connect, the streams and kernels of users throw. Loaded programs only.
+  // give values in their order, micro-batch by micro-batch (ReplicaStreams); host data go ahead as the options say
+  // (AheadStreams). Throws runtime_error when a run is going on, and what connect, the streams and kernels of users
+  // throw. Loaded programs only.
   template <class Connect>
   void run(Connect connect) {
     const OneRun one(*this);
     runtime::StreamSource &source = connect();
     const auto start = timesRuns_ ? Clock::now() : Clock::time_point();
-    if (streams_) {
-      replicas_->run(streams_->lanes(source));
+    if (ahead_ && source.callsHost()) [[unlikely]] {
+      ahead_->run(source, [this](runtime::StreamSource &streams) { runEngines(streams); });
     } else {
-      replicas_->engine(0).run(source);
+      runEngines(source);
     }
     ++runs_;
     if (!timesRuns_) return;
@@ -123,6 +126,13 @@ class CompiledProgram {
 
  private:
   using Clock = std::chrono::steady_clock;
+  void runEngines(runtime::StreamSource &source) {
+    if (streams_) {
+      replicas_->run(streams_->lanes(source));
+    } else {
+      replicas_->engine(0).run(source);
+    }
+  }
   struct OneRun {
     explicit OneRun(CompiledProgram &program);
     ~OneRun() { running.store(false, std::memory_order_release); }
@@ -141,6 +151,7 @@ class CompiledProgram {
   runtime::RunSettings settings_;
   std::unique_ptr<runtime::Replicas> replicas_;
   std::unique_ptr<ReplicaStreams> streams_;  // null: one replica
+  std::unique_ptr<AheadStreams> ahead_;      // null: nothing would be ahead
   std::atomic<bool> running_{false};
   bool timesRuns_ = false;
   int64_t runs_ = 0;  // those that ended well

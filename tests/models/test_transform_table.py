@@ -77,7 +77,17 @@ def test_options_exist(name):
 
 
 @pytest.mark.parametrize(
-    "name", ["replicas2", "sharded", "recompute", "accumulation4", "pipeline2", "products_in_parts", "loss_scaling"]
+    "name",
+    [
+        "replicas2",
+        "sharded",
+        "recompute",
+        "accumulation4",
+        "pipeline2",
+        "prefetch",
+        "products_in_parts",
+        "loss_scaling",
+    ],
 )
 def test_rows_run_on_a_tiny_network(name, tmp_path):
     row = transforms.BY_NAME[name]

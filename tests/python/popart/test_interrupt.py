@@ -91,6 +91,34 @@ def test_a_handler_that_does_not_raise_lets_the_run_go_on(on_alarm):
     assert len(seen) == 1 and ended - seen[0] > 0.3
 
 
+def test_an_endless_loop_beside_callbacks(on_alarm):
+    model = onnx.parser.parse_model(LOOP)
+    session = popart.InferenceSession(
+        model.SerializeToString(), popart.DataFlow(3, ["y"]), popart.DeviceManager().createCpuDevice()
+    )
+    session.prepareDevice()
+
+    def run(trips, started=lambda: None):
+        asked, results = [], []
+
+        def give(name, _prefetch):
+            asked.append(name)
+            if asked.count("n") == 2 and name == "n":  # ahead: the first batch goes on
+                started()
+            return np.array(trips, np.int64) if name == "n" else np.ones(4, np.float32)
+
+        def take(_name):
+            results.append(np.empty(4, np.float32))
+            return results[-1]
+
+        session.run(popart.PyStepIOCallback(give, lambda _n: None, take, lambda _n: None))
+        return results
+
+    with pytest.raises(KeyboardInterrupt):
+        run(FOREVER, lambda: on_alarm(signal.SIGINT))
+    np.testing.assert_array_equal(run(2), np.full((3, 4), 0.25, np.float32))
+
+
 def test_many_batches_per_step_can_be_interrupted(on_alarm):
     batches = 5_000_000
     builder = popart.Builder()

@@ -1,5 +1,7 @@
 """Sessions: attachment, streams, validation, weights."""
 
+import os
+
 import numpy as np
 import popxl
 import popxl.ops as ops
@@ -173,6 +175,46 @@ def test_slices_that_no_store_writes_are_zero():
         for _ in range(3):
             got = session.run({inputs: np.arange(6, dtype=np.float32).reshape(3, 2)})[out]
             np.testing.assert_array_equal(got, [[1, 2], [0, 0], [0, 0]])
+
+
+def sums(overlaps: bool):
+    """A program that adds up what it loads in a loop, with all that is about overlapping transfers or none of it."""
+    ir = popxl.Ir()
+    ir.num_host_transfers = 4
+    with ir.main_graph:
+        into, out = popxl.h2d_stream((3,), popxl.float32, "in"), popxl.d2h_stream((3,), popxl.float32, "out")
+
+        def load():
+            if not overlaps:
+                return ops.host_load(into)
+            with popxl.io_tiles(), popxl.transforms.merge_exchange():
+                loaded = ops.host_load(into)
+            return ops.io_tile_copy(loaded)
+
+        def body(total):
+            with popxl.in_sequence():
+                total = load() + total
+                ops.host_store(out, total)
+            return total
+
+        zero = popxl.constant(np.zeros(3, np.float32))
+        ops.repeat(ir.create_graph(body, zero), 4, zero)
+    if overlaps:
+        options = ir._pb_ir.getSessionOptions()
+        options.enablePrefetchDatastreams, options.defaultBufferingDepth, options.numIOTiles = False, 3, 32
+    return ir, into, out
+
+
+def test_data_of_the_host_lie_ready(caplog):
+    """Options and contexts about overlapping transfers change nothing, and no thread is made for them."""
+    data = np.arange(12, dtype=np.float32).reshape(4, 3)
+    for overlaps in (False, True):
+        ir, into, out = sums(overlaps)
+        with caplog.at_level("WARNING"), popxl.Session(ir) as session:
+            threads = len(os.listdir("/proc/self/task"))
+            np.testing.assert_array_equal(session.run({into: data})[out], np.cumsum(data, 0))
+            assert len(os.listdir("/proc/self/task")) == threads
+    assert not caplog.text
 
 
 def test_session_options_that_do_nothing_are_named(caplog):

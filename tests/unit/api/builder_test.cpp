@@ -52,7 +52,7 @@ TEST(Builder, settings_of_weights_reach_the_program_and_stay_in_the_model) {
   const std::vector<float> weights = {1, 2, 3, 4};
   auto builder = Builder::create();
   const TensorId x =
-      builder->addInputTensor("FLOAT", {1, 2}, InputSettings(TileSet::IO, ExchangeStrategy::OverlapInnerLoop), "x");
+      builder->addInputTensor("FLOAT", {1, 2}, InputSettings(TileSet::IO, ExchangeStrategy::JustInTime), "x");
   const TensorId w = builder->addInitializedInputTensor(value(weights, {2, 2}), settings, "w");
   const TensorId v = builder->addInitializedInputTensor(value(weights, {2, 2}), strided, "v");
   const TensorId u = builder->addInitializedInputTensor(value(weights, {2, 2}), VariableSettings(), "u");
