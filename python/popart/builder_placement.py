@@ -5,15 +5,20 @@ from contextlib import contextmanager
 from functools import wraps
 from typing import Any, TypeVar
 
+import numpy as np
 import popart_core
 
 
 def custom_attribute(name: str, value: Any) -> tuple[str, str, Any]:
-    """(name, kind, value) of an attribute whose type is that of the Python value alone."""
+    """(name, kind, value) of an attribute whose type is that of the Python value alone, NumPy's as Python's."""
+    if isinstance(value, np.generic | np.ndarray):
+        value = value.tolist()
+    elif isinstance(value, list | tuple):
+        value = [v.item() if isinstance(v, np.generic) else v for v in value]
     kinds = {str: "string", int: "int", bool: "int", float: "float"}
     if type(value) in kinds:
         return name, kinds[type(value)], value
-    if isinstance(value, list | tuple) and value:
+    if isinstance(value, list):
         if all(isinstance(v, int) for v in value):
             return name, "ints", list(value)
         if all(isinstance(v, float) for v in value):

@@ -285,6 +285,10 @@ FLOAT_ATTRIBUTES = frozenset(
     "max mean min modulus momentum ratio scale scale0 scale1 seed spatial_scale value width_scale".split()
 )
 FLOATS_ATTRIBUTES = frozenset("activation_alpha activation_beta availableMemoryProportions scales weights".split())
+STRING_ATTRIBUTES = frozenset("direction locale mode planType".split())
+LIST_ATTRIBUTES = frozenset(
+    "axes dimensions ends kernel_shape ngram_counts ngram_indexes pads pooled_shape shape sizes starts strides".split()
+)
 STRINGS_ATTRIBUTES = frozenset("activations partialsTypes pool_strings stopwords".split())
 
 AI_GRAPHCORE: dict[str, Method] = {

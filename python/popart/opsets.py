@@ -14,6 +14,8 @@ from popart.opset_methods import (
     AI_ONNX,
     FLOAT_ATTRIBUTES,
     FLOATS_ATTRIBUTES,
+    LIST_ATTRIBUTES,
+    STRING_ATTRIBUTES,
     STRINGS_ATTRIBUTES,
     Method,
 )
@@ -24,29 +26,60 @@ _ONNX_TYPES = {"FLOAT": 1, "UINT8": 2, "INT8": 3, "UINT16": 4, "INT16": 5, "INT3
 _COLLECTIVES = ("Add", "Mean", "Mul", "Min", "Max", "LogicalAnd", "LogicalOr", "SquareAdd", "Local")
 
 
-def _typed_attribute(name: str, value: Any) -> tuple[str, str, Any] | None:
+def _plain(value: Any) -> Any:
+    """A NumPy scalar or array, or a member of an enumeration, as the Python number, list or number behind it."""
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    return _plain(value.value) if isinstance(value, Enum) else value
+
+
+def _kind_of(name: str, default: Any) -> str:
+    """What an operator method wants for an attribute: the kind of its default, else the one that its name has."""
+    for kind, names in _KINDS.items():
+        if name in names:
+            return kind
+    if isinstance(default, str):
+        return "string"
+    return "ints" if isinstance(default, list) or name in LIST_ATTRIBUTES else "int"
+
+
+_KINDS = {
+    "floats": FLOATS_ATTRIBUTES, "strings": STRINGS_ATTRIBUTES, "float": FLOAT_ATTRIBUTES, "string": STRING_ATTRIBUTES,
+}  # fmt: skip
+
+
+def _number(value: Any, of: type) -> Any:
+    plain = _plain(value)
+    if of is str:
+        if not isinstance(plain, str):
+            raise TypeError(f"got {value!r}, expected a string")
+        return plain
+    if isinstance(plain, str | list | tuple | None) or (of is int and isinstance(plain, float)):
+        raise TypeError(f"got {value!r}, expected {'an integer' if of is int else 'a number'}")
+    return of(plain)
+
+
+_ELEMENTS = {"int": int, "ints": int, "float": float, "floats": float, "string": str, "strings": str}
+
+
+def _typed_attribute(name: str, value: Any, kind: str) -> tuple[str, str, Any] | None:
     """(name, kind, value) as the core takes it; None when the attribute is absent."""
-    if value is None or (isinstance(value, list | tuple) and len(value) == 0):
-        return None
     if hasattr(value, "createSubgraphBuilder"):
         return name, "graph", value._core
-    if isinstance(value, np.ndarray):
+    if kind == "tensor":
         return name, "tensor", np.asarray(value, order="C")
-    if isinstance(value, Enum):
-        value = value.value
-    if name == "lambda_":
-        return "lambda", "float", float(value)
-    if isinstance(value, str):
-        return name, "string", value
-    if isinstance(value, Sequence):
-        if name in FLOATS_ATTRIBUTES:
-            return name, "floats", [float(v) for v in value]
-        if name in STRINGS_ATTRIBUTES:
-            return name, "strings", [str(v) for v in value]
-        return name, "ints", [int(v) for v in value]
-    if name in FLOAT_ATTRIBUTES:
-        return name, "float", float(value)
-    return name, "int", int(value)
+    value = _plain(value)
+    if value is None or (isinstance(value, Sequence) and not isinstance(value, str) and len(value) == 0):
+        return None
+    element = _ELEMENTS[kind]
+    try:
+        if kind not in ("ints", "floats", "strings"):
+            return name, kind, _number(value, element)
+        if isinstance(value, str) or not isinstance(value, Sequence):
+            raise TypeError(f"got {value!r}, expected a list")
+        return name, kind, [_number(v, element) for v in value]
+    except TypeError as error:
+        raise TypeError(f"{name}: {error}") from None
 
 
 def debug_name_of(debug_context: Any) -> str:
@@ -115,8 +148,11 @@ def _make_method(name: str, domain: str, opset: int, method: Method) -> Callable
     args = ["args=()" if name == "abort" else "args"] if method.has_args else []
     parameters = ", ".join([*args, *([text] if text else []), 'debugContext=""'])
     signature = _signature_of(parameters)
+    holds_tensor = method.op_type in _TENSOR_OPERATORS
+    kinds = {parameter.name: _kind_of(parameter.name, parameter.default) for parameter in signature.parameters.values()}
+    kinds |= _OTHER_KINDS | ({"value": "tensor"} if holds_tensor else {})
 
-    def call(self: "Opset", *args: Any, **kwargs: Any) -> Any:
+    def typed(args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[Any], Any, Any, list[Any]]:
         for spelling, parameter in _OTHER_SPELLINGS:
             if spelling in kwargs and spelling not in signature.parameters:
                 kwargs[parameter] = kwargs.pop(spelling)
@@ -125,8 +161,19 @@ def _make_method(name: str, domain: str, opset: int, method: Method) -> Callable
         given = dict(bound.arguments)
         inputs = given.pop("args", [])
         debug_context = given.pop("debugContext")
-        outputs = given.pop("num_outputs") if counted else method.outputs
-        ids = self._add(method.op_type, inputs, outputs, _adapt_attributes(method.op_type, given), debug_context)
+        outputs = _number(given.pop("num_outputs"), int) if counted else method.outputs
+        adapted = _adapt_attributes(method.op_type, given)
+        attributes = [
+            _typed_attribute(_MODEL_NAMES.get(key, key), value, kinds.get(key, "int")) for key, value in adapted.items()
+        ]
+        return [inputs] if isinstance(inputs, str) else list(inputs), outputs, debug_name_of(debug_context), attributes
+
+    def call(self: "Opset", *args: Any, **kwargs: Any) -> Any:
+        try:
+            inputs, outputs, debug_name, attributes = typed(args, kwargs)
+        except TypeError as error:
+            raise TypeError(f"{name}: {error}. Its signature in {domain} {opset}: {name}{signature}") from None
+        ids = self._add(method.op_type, inputs, outputs, attributes, debug_name)
         if counted or method.outputs > 1:
             return ids
         return ids[0] if ids else None
@@ -137,6 +184,11 @@ def _make_method(name: str, domain: str, opset: int, method: Method) -> Callable
     call.__signature__ = signature  # type: ignore[attr-defined]
     return call
 
+
+# Operators whose `value` is a tensor; kinds of attributes that stand for others; names that Python does not allow.
+_TENSOR_OPERATORS = frozenset(("Constant", "ConstantOfShape"))
+_OTHER_KINDS = {"to": "int", "op": "string", "commGroup": "ints", "lambda_": "float"}
+_MODEL_NAMES = {"lambda_": "lambda"}
 
 # Keyword spellings of single methods, accepted by all.
 _OTHER_SPELLINGS = (("debugPrefix", "debugContext"), ("debug_context", "debugContext"), ("debugName", "debugContext"),
@@ -158,18 +210,10 @@ class Opset:
         return self._version
 
     def _add(
-        self, op_type: str, inputs: Any, outputs: int, attributes: dict[str, Any], debug_context: Any
+        self, op_type: str, inputs: list[str], outputs: int, attributes: Sequence[Any], debug_name: str
     ) -> list[str]:
-        typed = [_typed_attribute(key, value) for key, value in attributes.items()]
-        return self._core.addNode(
-            self._domain,
-            self._version,
-            op_type,
-            [inputs] if isinstance(inputs, str) else list(inputs),
-            outputs,
-            [attribute for attribute in typed if attribute is not None],
-            debug_name_of(debug_context),
-        )
+        present = [attribute for attribute in attributes if attribute is not None]
+        return self._core.addNode(self._domain, self._version, op_type, inputs, outputs, present, debug_name)
 
 
 class AiGraphcoreOpset1(Opset):
@@ -190,7 +234,7 @@ class AiGraphcoreOpset1(Opset):
         Returns:
             Ids of the outputs.
         """
-        return self._add("Call", args, num_outputs, {"callee": callee}, debugName)
+        return self._add("Call", list(args), num_outputs, [("callee", "graph", callee._core)], debugName)
 
     def init(self, shape: list[int], data_type: Any, init_type: Any, *rest: Any, debugContext: Any = "") -> str:
         """Make a tensor: ``init(shape, data_type, init_type[, batch_axis], debugContext="")``."""
@@ -235,19 +279,18 @@ class AiGraphcoreOpset1(Opset):
         Returns:
             Id of the tensor to use.
         """
-        attributes = dict(
+        numbers = dict(
             print_gradient=print_gradient,
-            title=title,
             summariseThreshold=summariseThreshold,
             edgeItems=edgeItems,
             maxLineWidth=maxLineWidth,
             digits=digits,
             floatFormat=floatFormat,
-            separator=separator,
-            openBracket=openBracket,
-            closeBracket=closeBracket,
         )
-        return self._add("PrintTensor", args, 1, attributes, debugContext)[0]
+        texts = dict(title=title, separator=separator, openBracket=openBracket, closeBracket=closeBracket)
+        attributes = [_typed_attribute(key, value, "int") for key, value in numbers.items()]
+        attributes += [_typed_attribute(key, value, "string") for key, value in texts.items()]
+        return self._add("PrintTensor", list(args), 1, attributes, debug_name_of(debugContext))[0]
 
 
 def _opset_class(version: int) -> type[Opset]:

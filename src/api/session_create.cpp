@@ -188,6 +188,15 @@ struct SessionCreation : Session {
     }
   }
 
+  // The tensors whose gradients are anchored.
+  static std::set<TensorId> differentiatedTensors(const DataFlow &dataFlow) {
+    const std::string prefix = reservedGradientPrefix();
+    std::set<TensorId> ids;
+    for (const TensorId &anchor : dataFlow.anchors())
+      if (anchor.starts_with(prefix)) ids.insert(anchor.substr(prefix.size()));
+    return ids;
+  }
+
   // What both programs of a session have in common: the forward pass as the model states it, and what is asked of it.
   static pipeline::PrepareRequest requestFor(Session::Impl &impl, const Creation &c) {
     const bool training = c.optimizer != nullptr;
@@ -203,6 +212,7 @@ struct SessionCreation : Session {
     build.replicas = c.options.getGlobalReplicationFactor();
     build.inputShapeInfo = c.inputShapeInfo.getInfos();
     build.evaluate = ref::evaluate;
+    if (training) build.differentiated = differentiatedTensors(c.dataFlow);
     if (constant)
       for (const TensorId &id : impl.model->initializerIds()) impl.constantWeights.insert(id);
     impl.makeIr = [model = *impl.model, build, losses = c.losses](const std::set<TensorId> &variables) {

@@ -14,8 +14,6 @@
 namespace popart::autodiff {
 namespace {
 
-bool carriesGradient(const TensorInfo &info) { return isFloatingPoint(info.dataType()); }
-
 class Walker {
  public:
   explicit Walker(const BackwardWalk &walk) : walk_(walk), fwd_(walk.forward), grad_(walk.gradient) {}
@@ -61,20 +59,28 @@ class Walker {
     TensorIndex sum;                 // the whole gradient
   };
 
+  // Gradients are floating point; they are integers where what is differentiated is one.
+  bool carriesGradient(TensorIndex t) const {
+    const DataType type = fwd_.info(t).dataType();
+    if (isFloatingPoint(type) || !isInteger(type)) return isFloatingPoint(type);
+    return std::ranges::any_of(walk_.starts,
+                               [&](const auto &start) { return isInteger(fwd_.info(start.first).dataType()); });
+  }
+
   Slot &slot(TensorIndex t) {
     if (t.value >= slots_.size()) slots_.resize(std::max<size_t>(fwd_.tensorSlots(), t.value + 1));
     return slots_[t.value];
   }
 
   void markActive(const std::vector<Op *> &schedule) {
-    for (TensorIndex t : walk_.targets) slot(t).active = carriesGradient(fwd_.info(t));
+    for (TensorIndex t : walk_.targets) slot(t).active = carriesGradient(t);
     for (Op *op : schedule) {
       if (op->def().cutsGradient()) continue;
       const bool reached = std::any_of(op->inputs().begin(), op->inputs().end(),
                                        [&](TensorIndex t) { return t.valid() && slot(t).active; });
       if (!reached) continue;
       for (TensorIndex t : op->outputs())
-        if (t.valid() && carriesGradient(fwd_.info(t))) slot(t).active = true;
+        if (t.valid() && carriesGradient(t)) slot(t).active = true;
     }
   }
 

@@ -202,6 +202,8 @@ TensorId ModelBuilder::addUntypedInputTensor(const std::string &debugName) {
 
 void ModelBuilder::addInputTensorFromParentGraph(const TensorId &id) {
   check(parent_ && parent_->hasTensor(id), "Builder: tensor '{}' is in no parent graph", id);
+  // A formal input without a type of its own; shapes are inferred here with the parent's tensor.
+  state_->graph->add_input()->set_name(id);
 }
 
 TensorId ModelBuilder::addInitializedInputTensor(const TensorData &value, const std::string &debugName) {

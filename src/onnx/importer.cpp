@@ -133,7 +133,12 @@ void Importer::addOp(Graph &graph, std::string_view type, const std::vector<Tens
   Op::Settings own = settings;
   own.graph = &graph;
   Op *op = graph.addConnectedOp(*def, inputs, ids, std::move(attributes), std::move(own));
-  foldOp(*op, options_.evaluate, budget_);
+  if (!isDifferentiated(graph, inputs)) foldOp(*op, options_.evaluate, budget_);
+}
+
+bool Importer::isDifferentiated(const Graph &graph, const std::vector<TensorIndex> &tensors) const {
+  return std::ranges::any_of(
+      tensors, [&](TensorIndex t) { return t.valid() && options_.differentiated.count(graph.tensor(t).id) != 0; });
 }
 
 void Importer::countNode() {
@@ -465,16 +470,36 @@ bool Importer::importFunction(NodeContext &node) {
   return true;
 }
 
+namespace {
+
+bool isDefined(const std::string &name, const Scope *scope) {
+  for (; scope; scope = scope->outer)
+    if (scope->tensors.count(name)) return true;
+  return false;
+}
+
+// The inputs of a body that the node gives, `given` in number. Loop and If give nothing for inputs that have the name
+// of an outer tensor (Builder::addInputTensorFromParentGraph): these stand for that tensor.
+std::vector<std::string> formalInputs(const onnx_proto::GraphProto &body, size_t given, const Scope &scope) {
+  const bool all = body.input_size() == static_cast<int>(given);
+  std::vector<std::string> formal;
+  for (const auto &input : body.input())
+    if (all || !isDefined(input.name(), scope.outer)) formal.push_back(input.name());
+  check(formal.size() == given, "Subgraph '{}': wrong number of inputs: got {}, expected {}", body.name(), given,
+        formal.size());
+  return formal;
+}
+
+}  // namespace
+
 Graph &Importer::importBody(const onnx_proto::GraphProto &body, const std::string &name,
                             const std::vector<TensorInfo> &inputInfos, Scope &scope) {
   DepthGuard guard(depth_, "Subgraph '" + body.name() + "'");
-  check(body.input_size() == static_cast<int>(inputInfos.size()),
-        "Subgraph '{}': wrong number of inputs: got {}, expected {}", body.name(), body.input_size(),
-        static_cast<long>(inputInfos.size()));
+  const std::vector<std::string> formal = formalInputs(body, inputInfos.size(), scope);
   Graph &graph = ir_.createGraph(ir_.createUniqueSubgraphId(name));
   scope.graph = &graph;
-  for (int i = 0; i < body.input_size(); ++i)
-    scope.tensors[body.input(i).name()] = graph.addInput(graph.addScope(body.input(i).name()), inputInfos[i]);
+  for (size_t i = 0; i < formal.size(); ++i)
+    scope.tensors[formal[i]] = graph.addInput(graph.addScope(formal[i]), inputInfos[i]);
   addInitializers(body, scope);
   importNodes(body, scope);
   for (const auto &output : body.output()) graph.markOutput(resolve(output.name(), scope));

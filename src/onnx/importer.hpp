@@ -88,6 +88,7 @@ class Importer {
   bool importFunction(NodeContext &node);
   void checkOpsets() const;
   void countNode();
+  bool isDifferentiated(const Graph &graph, const std::vector<TensorIndex> &tensors) const;
   int64_t givenBytes() const;
   AttributeValue readAttribute(const onnx_proto::AttributeProto &attribute, const std::string &where) const;
   void putAttribute(const onnx_proto::AttributeProto &attribute, const std::string &where, NodeAttributes &to) const;

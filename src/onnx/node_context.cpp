@@ -236,6 +236,30 @@ void dropEmptyLists(const std::string &type, Attributes &attributes) {
   }
 }
 
+// Operators of the opsets that PopART has: positions are INT32 there, and INT64 is INT32 on its devices.
+bool followsPopart(const NodeContext &node) {
+  constexpr int64_t kNewestOpset = 11;
+  return node.domain() == "ai.onnx" && node.opset() <= kNewestOpset;
+}
+
+// Operands that must have one type and are INT32 and INT64 meet as INT32.
+void narrowMixedIntegers(NodeContext &node, const OpDef &def, std::vector<TensorIndex> &inputs) {
+  const auto variable = [&](size_t i) {
+    return def.inputs().empty() ? std::string() : def.inputs()[std::min(i, def.inputs().size() - 1)].typeVar;
+  };
+  const auto has = [&](size_t i, DataType type) {
+    return inputs[i].valid() && node.graph().info(inputs[i]).dataType() == type;
+  };
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!has(i, DataType::INT64) || variable(i).empty()) continue;
+    for (size_t k = 0; k < inputs.size(); ++k)
+      if (variable(k) == variable(i) && has(k, DataType::INT32)) {
+        inputs[i] = node.emit("Cast", {inputs[i]}, {{"to", int64_t{toOnnxDataType(DataType::INT32)}}});
+        break;
+      }
+  }
+}
+
 }  // namespace
 
 void importRegularAs(NodeContext &node, const OpDef &def) {
@@ -255,6 +279,10 @@ void importRegularAs(NodeContext &node, const OpDef &def) {
       if (!attribute) throw internal_error("{}: input {} names unknown attribute '{}'", def.type(), i, rule->attribute);
       attributes.set(rule->attribute, constantAsAttribute(node, i, *attribute));
     }
+  }
+  if (followsPopart(node)) {
+    if (def.findAttribute("index_type")) attributes.set("index_type", int64_t{toOnnxDataType(DataType::INT32)});
+    narrowMixedIntegers(node, def, inputs);
   }
   node.results(def.type(), inputs, std::move(attributes));
 }

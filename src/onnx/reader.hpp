@@ -72,6 +72,8 @@ struct BuildOptions {
   // Shapes and types of graph inputs whose dimensions the model leaves open (PopART InputShapeInfo). A symbolic
   // dimension that one entry fixes is fixed for all inputs that use its name.
   std::map<TensorId, TensorInfo> inputShapeInfo;
+  // Tensors whose gradients are asked for: what reads one stays an op, constants among them too.
+  std::set<TensorId> differentiated;
   // Computes constant subexpressions; without it only Shape and Size are folded.
   EvaluateOp evaluate;
 };

@@ -113,11 +113,10 @@ Patterns::Patterns(PatternsLevel level) {
                     (level == PatternsLevel::Minimal && row.mandatory);
     enabled_[row.name] = on;
   }
-  if (level == PatternsLevel::Minimal) inplaceEnabled_ = false;
+  inplaceEnabled_ = level == PatternsLevel::Default || level == PatternsLevel::All;
 }
 
 Patterns::Patterns(const std::vector<std::string> &names) : Patterns(PatternsLevel::NoPatterns) {
-  inplaceEnabled_ = false;
   for (const std::string &name : names) enablePattern(name, true);
 }
 

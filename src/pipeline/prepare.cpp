@@ -2,8 +2,10 @@
 #include "pipeline/prepare.hpp"
 
 #include <fstream>
+#include <sstream>
 
 #include <popart/error.hpp>
+#include <popart/ir.hpp>
 #include <popart/logging.hpp>
 
 #include "base/environment.hpp"
@@ -41,11 +43,19 @@ void checkRequest(const PrepareRequest &request) {
 
 }  // namespace
 
+void logOperations(const Ir &ir) {
+  if (!logging::shouldLog(logging::Module::ir, logging::Level::Trace)) return;
+  std::istringstream lines(print(ir, PrintData::Summary));
+  for (std::string line; std::getline(lines, line);)
+    if (!line.empty()) logging::ir::trace("{}", line);
+}
+
 Prepared prepare(PrepareRequest request) {
   checkRequest(request);
   PassContext context(std::move(request));
   const IrDump dump(context.ir());
   runPasses(context, Phase::Fwd0, Phase::Final);
+  logOperations(context.ir());
   context.result.ir = std::shared_ptr<Ir>(std::move(context.request.ir));
   return std::move(context.result);
 }

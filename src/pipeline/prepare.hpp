@@ -104,5 +104,7 @@ struct Prepared {
 // without anchors, gradients that cannot be had, recomputation by rule and by marks at once, weights that are no
 // floating point, options not supported.
 Prepared prepare(PrepareRequest request);
+// One line of the log for each operation of all graphs, and their inputs and outputs: module ir, level TRACE.
+void logOperations(const Ir &ir);
 
 }  // namespace popart::pipeline

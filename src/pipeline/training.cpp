@@ -109,8 +109,8 @@ void checkLoss(PassContext &c) {
   check(loss.info.nelms() == 1,
         "TrainingSession: the loss '{}' must have one element: got {}. Reduce it, for example with identityloss",
         loss.id, loss.info);
-  check(isFloatingPoint(loss.info.dataType()), "TrainingSession: the loss '{}' must be floating point: got {}", loss.id,
-        loss.info);
+  check(isFloatingPoint(loss.info.dataType()) || isInteger(loss.info.dataType()),
+        "TrainingSession: the loss '{}' must be a number: got {}", loss.id, loss.info);
 }
 
 void growBackwardPass(PassContext &c) {

@@ -109,7 +109,7 @@ FAILURES = [
     node("gather_by_floats", X, "y = Gather(x, x)", "element type"),
     node("gather_elements_of_ranks", "float[2,3] x, int64[2] i", "y = GatherElements(x, i)", "rank"),
     node("gather_nd_too_deep", "float[2] x, int64[1,4] i", "y = GatherND(x, i)", "GatherND"),
-    node("scatter_elements_of_shapes", "float[4] x, int64[2] i, float[3] u", "y = ScatterElements(x, i, u)", "shape"),
+    node("scatter_elements_of_shapes", "float[4] x, int64[3] i, float[2] u", "y = ScatterElements(x, i, u)", "larger"),
     node("scatter_nd_of_shapes", "float[4] x, int64[2,1] i, float[5] u", "y = ScatterND(x, i, u)", "do not fit"),
     node(
         "one_hot_of_negative_depth",

@@ -134,7 +134,7 @@ class AxisScatterKernel final : public executable::HostKernel {
     const int64_t begin = r.inner * column / innerParts_, end = r.inner * (column + 1) / innerParts_;
     for (int64_t o = r.outer * part / outerParts_; o < r.outer * (part + 1) / outerParts_; ++o) {
       initialise(args, o, begin, end);
-      if (form_.indices.outer[o] >= 0) update(args, o, begin, end);
+      if (form_.indices.outer[o] >= 0 && form_.updates.outer[o] >= 0) update(args, o, begin, end);
     }
   }
 
@@ -160,7 +160,7 @@ class AxisScatterKernel final : public executable::HostKernel {
     if (form_.firstReplaces) std::memset(started, 0, static_cast<size_t>(r.length * width));
     for (int64_t k = 0; k < form_.count; ++k)
       for (int64_t c = begin; c < end; ++c) {
-        if (form_.indices.inner[c] < 0) continue;
+        if (form_.indices.inner[c] < 0 || form_.updates.inner[c] < 0) continue;
         const int64_t i = form_.indices.outer[o] + k * form_.indices.stride + form_.indices.inner[c];
         const int64_t at = form_.index.place(args, i, r.length);
         if (at < 0) continue;
@@ -182,7 +182,9 @@ std::unique_ptr<executable::Kernel> createScatterElements(const KernelRequest &r
   AxisScatter form;
   form.result = aroundAxis(data, static_cast<int64_t>(axis));
   form.count = indices[axis];
-  form.indices = form.updates = linesOf(data, indices, elementStrides(indices), axis);
+  form.indices = linesOf(data, indices, elementStrides(indices), axis);
+  const Shape &updates = request.inputs[2].info.shape();  // at least as large as indices: the leading part is used
+  form.updates = linesOf(data, updates, elementStrides(updates), axis);
   form.index = IndexOperand::of(request);
   return makeFor<AxisScatterKernel>(combineOf(*request.op), request.outputs[0].info.dataType(), reason, form);
 }
@@ -192,14 +194,14 @@ std::unique_ptr<executable::Kernel> createScatterElements(const KernelRequest &r
 AxisScatter reduceForm(const KernelRequest &request, const Shape &result, const Shape &source) {
   const Attributes &attributes = request.op->attributes();
   const auto axis = static_cast<size_t>(ops::axisOf(attributes, static_cast<int64_t>(source.size())));
-  const Shape indices = ops::scatterIndexShape(attributes, source, request.inputs[1].info.shape());
-  Shape strides = elementStrides(indices);
-  for (size_t d = 0; d < indices.size(); ++d)
-    if (indices[d] == 1) strides[d] = 0;
+  const ops::ScatterLayout layout = ops::scatterLayout(attributes, source, request.inputs[1].info.shape());
+  Shape strides = elementStrides(layout.indices);
+  for (size_t d = 0; d < strides.size(); ++d)
+    if (layout.indices[d] != layout.window[d]) strides[d] = 0;
   AxisScatter form;
   form.result = aroundAxis(result, static_cast<int64_t>(axis));
-  form.count = source[axis];
-  form.indices = linesOf(result, indices, strides, axis);
+  form.count = layout.window[axis];
+  form.indices = linesOf(result, layout.indices, strides, axis);
   form.updates = linesOf(result, source, elementStrides(source), axis);
   form.index = IndexOperand::of(request);
   return form;
@@ -252,7 +254,12 @@ std::unique_ptr<executable::Kernel> createScatterReduceGradient(const KernelRequ
   if (combineOf(*request.op) != Combine::Add) return reason = "it takes the reduction Sum only", nullptr;
   if (request.outputs[0].info.dataType() != DataType::FLOAT)
     return reason = "it takes FLOAT only: got " + toText(request.outputs[0].info.dataType()), nullptr;
-  AxisScatter form = reduceForm(request, request.inputs[0].info.shape(), request.inputs[2].info.shape());
+  const Shape &result = request.inputs[0].info.shape(), &source = request.inputs[2].info.shape();
+  AxisScatter form = reduceForm(request, result, source);
+  const auto axis = static_cast<size_t>(ops::axisOf(request.op->attributes(), static_cast<int64_t>(source.size())));
+  for (size_t d = 0; d < source.size(); ++d)
+    if (form.count != source[axis] || (d != axis && result[d] != source[d]))
+      return reason = "it takes indices for all of src, and a result as large outside the axis", nullptr;
   form.initialOperand = request.outputs.size() > 1 && request.outputs[1].connected ? 3 : -1;
   return std::make_unique<ScatterSumGradientKernel>(form);
 }

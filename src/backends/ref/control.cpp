@@ -1,5 +1,7 @@
 // Reference kernels of Init, PrintTensor and of what watches values. Undefined content is zero as well: runs repeat to
 // the bit.
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -13,6 +15,50 @@ namespace {
 
 void init(const Context &c) { std::memset(c.out[0].data, 0, static_cast<size_t>(c.out[0].info.nbytes())); }
 
+// Numbers of one tensor as text, all equally wide. Floats have `digits` digits before and behind the point together,
+// and equally many behind it; where these do not show the largest value, all are written with an exponent.
+class NumberTexts {
+ public:
+  enum Format { Auto, Fixed, Scientific, None };
+
+  NumberTexts(const View &view, Format format, int digits) : view_(view), format_(format), digits_(digits) {
+    if (isFloatingPoint(view.info.dataType()) && format_ == Auto) digits > 0 ? chooseDecimals() : unlimited();
+    for (int64_t i = 0; format_ != None && i < view_.size(); ++i) width_ = std::max(width_, text(i).size());
+  }
+
+  std::string at(int64_t i) const {
+    const std::string number = text(i);
+    return std::string(width_ - std::min(width_, number.size()), ' ') + number;
+  }
+
+ private:
+  void unlimited() { format_ = None; }
+  void chooseDecimals() {
+    constexpr double kSmallest = 1e-4;  // below, few of the digits would show
+    double largest = 0;
+    for (int64_t i = 0; i < view_.size(); ++i)
+      if (const double x = std::abs(load(view_, i)); std::isfinite(x)) largest = std::max(largest, x);
+    const int before = largest < 1 ? 1 : static_cast<int>(std::floor(std::log10(largest))) + 1;
+    const bool shows = before <= digits_ && (largest == 0 || largest >= kSmallest);
+    format_ = shows ? Fixed : Scientific;
+    digits_ -= shows ? before : 1;
+  }
+  std::string text(int64_t i) const {
+    if (!isFloatingPoint(view_.info.dataType())) return std::to_string(loadInt(view_, i));
+    constexpr int kAllDigits = 17;
+    const char *format = format_ == Fixed ? "%.*f" : format_ == Scientific ? "%.*e" : "%.*g";
+    std::array<char, 512> buffer;
+    const int digits = digits_ > 0 || format_ != None ? digits_ : kAllDigits;
+    std::snprintf(buffer.data(), buffer.size(), format, digits, load(view_, i));
+    return buffer.data();
+  }
+
+  const View &view_;
+  Format format_;
+  int digits_;
+  size_t width_ = 0;
+};
+
 // Text of one tensor with the limits and brackets of the op's attributes.
 class TensorText {
  public:
@@ -21,8 +67,8 @@ class TensorText {
         threshold_(c.op.attrInt("summariseThreshold")),
         edge_(c.op.attrInt("edgeItems")),
         width_(c.op.attrInt("maxLineWidth")),
-        digits_(static_cast<int>(c.op.attrInt("digits"))),
-        format_(c.op.attrInt("floatFormat")),
+        numbers_(c.in[0], static_cast<NumberTexts::Format>(c.op.attrInt("floatFormat")),
+                 static_cast<int>(c.op.attrInt("digits"))),
         separator_(c.op.attrString("separator")),
         open_(c.op.attrString("openBracket")),
         close_(c.op.attrString("closeBracket")) {}
@@ -37,7 +83,7 @@ class TensorText {
   void append(size_t axis, int64_t offset) {
     const Shape &shape = view_.shape();
     if (axis == shape.size()) {
-      text_ += number(offset);
+      text_ += numbers_.at(offset);
       return;
     }
     int64_t stride = 1;
@@ -65,22 +111,9 @@ class TensorText {
     lineStart = text_.size();
   }
 
-  std::string number(int64_t i) const {
-    char buffer[64];
-    if (!isFloatingPoint(view_.info.dataType())) {
-      std::snprintf(buffer, sizeof buffer, "%lld", static_cast<long long>(loadInt(view_, i)));
-      return buffer;
-    }
-    const int digits = digits_ > 0 ? digits_ : 17;
-    const char *format = format_ == 1 ? "%.*f" : format_ == 2 ? "%.*e" : "%.*g";
-    std::snprintf(buffer, sizeof buffer, format, digits, load(view_, i));
-    return buffer;
-  }
-
   const View &view_;
   int64_t threshold_, edge_, width_;
-  int digits_;
-  int64_t format_;
+  NumberTexts numbers_;
   const std::string &separator_, &open_, &close_;
   bool summarise_ = false;
   std::string text_;

@@ -43,7 +43,7 @@ void gather(const Context &c) {
 
 void gatherGradient(const Context &c) {
   if (c.out[0].size() == 0) return;
-  dispatchFloat(c.out[0].info.dataType(), [&](auto tag) {
+  dispatchNumeric(c.out[0].info.dataType(), [&](auto tag) {
     using T = decltype(tag);
     std::vector<double> totals(c.out[0].size(), 0.0);
     forEachGathered(c, c.out[0].shape(), [&](int64_t at, int64_t from, int64_t elements) {
@@ -78,7 +78,7 @@ void gatherND(const Context &c) {
 }
 
 void gatherNDGradient(const Context &c) {
-  dispatchFloat(c.out[0].info.dataType(), [&](auto tag) {
+  dispatchNumeric(c.out[0].info.dataType(), [&](auto tag) {
     using T = decltype(tag);
     std::vector<double> totals(c.out[0].size(), 0.0);
     forEachSlicePosition(c, c.out[0].shape(), c.op.attrInt("batch_dims"), [&](int64_t at, int64_t i, int64_t elements) {

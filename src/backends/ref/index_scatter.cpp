@@ -56,8 +56,10 @@ void scatterElements(const Context &c) {
   const Reduction reduction = reductionOf(c.op);
   dispatchAll(c.out[0].info.dataType(), [&](auto tag) {
     using T = decltype(tag);
-    forEachElementPosition(c, c.out[0].shape(), [&](int64_t at, int64_t i) {
-      if (at >= 0) update(reduction, c.out[0].as<T>()[at], c.in[2].as<T>()[i]);
+    Walk updates(c.in[1].shape(), {elementStrides(c.in[2].shape())});  // of which indices may name a leading part
+    forEachElementPosition(c, c.out[0].shape(), [&](int64_t at, int64_t) {
+      if (at >= 0) update(reduction, c.out[0].as<T>()[at], c.in[2].as<T>()[updates.offset(0)]);
+      updates.next();
     });
   });
 }
@@ -74,22 +76,19 @@ void scatterND(const Context &c) {
   });
 }
 
-// f(offset in the result or -1, offset in src) for every element of src of a ScatterReduce.
+// f(offset in the result or -1, offset in src) for every element of src that takes part in a ScatterReduce.
 template <class F>
-void forEachReduced(const Context &c, const View &src, F f) {
+void forEachReduced(const Context &c, const View &src, const Shape &result, F f) {
   const int64_t axis = ops::axisOf(c.op.attributes, src.info.rank());
-  const int64_t size = c.op.attrInt("axis_size");
-  Shape result = src.shape();
-  result[axis] = size;
+  const ops::ScatterLayout layout = ops::scatterLayout(c.op.attributes, src.shape(), c.in[1].shape());
   const Shape strides = elementStrides(result);
   Shape others = strides;
   others[axis] = 0;
-  const Shape index =
-      broadcastStrides(ops::scatterIndexShape(c.op.attributes, src.shape(), c.in[1].shape()), src.shape());
-  Walk walk(src.shape(), {others, index});
-  for (int64_t i = 0; i < src.size(); ++i, walk.next()) {
-    const int64_t at = placeOf(c, 1, walk.offset(1), size);
-    f(at < 0 ? -1 : walk.offset(0) + at * strides[axis], i);
+  Walk walk(layout.window, {others, broadcastStrides(layout.indices, layout.window), elementStrides(src.shape())});
+  const int64_t count = elementCount(layout.window);
+  for (int64_t i = 0; i < count; ++i, walk.next()) {
+    const int64_t at = placeOf(c, 1, walk.offset(1), result[axis]);
+    f(at < 0 ? -1 : walk.offset(0) + at * strides[axis], walk.offset(2));
   }
 }
 
@@ -103,7 +102,7 @@ void scatterReduce(const Context &c) {
     std::vector<bool> started(totals.size(),
                               c.hasIn(2) || (reduction != Reduction::Max && reduction != Reduction::Min));
     for (size_t i = 0; c.hasIn(2) && i < totals.size(); ++i) totals[i] = static_cast<V>(c.in[2].as<T>()[i]);
-    forEachReduced(c, c.in[0], [&](int64_t at, int64_t i) {
+    forEachReduced(c, c.in[0], c.out[0].shape(), [&](int64_t at, int64_t i) {
       if (at < 0) return;
       const V value = static_cast<V>(c.in[0].as<T>()[i]);
       totals[at] = started[at] ? combine(reduction, totals[at], value) : value;
@@ -131,7 +130,7 @@ Contributions collect(const Context &c, Reduction reduction, const std::vector<d
     all.extreme[i] = initial[i];
     multiplyIn(i, initial[i]);
   }
-  forEachReduced(c, c.in[2], [&](int64_t at, int64_t i) {
+  forEachReduced(c, c.in[2], c.in[0].shape(), [&](int64_t at, int64_t i) {
     if (at < 0) return;
     all.last[at] = i;
     multiplyIn(at, src[i]);
@@ -159,13 +158,14 @@ double derivative(Reduction reduction, const Contributions &all, size_t at, doub
 
 void scatterReduceGradient(const Context &c) {
   const Reduction reduction = reductionOf(c.op);
-  dispatchFloat(c.out[0].info.dataType(), [&](auto tag) {
+  dispatchNumeric(c.out[0].info.dataType(), [&](auto tag) {
     using T = decltype(tag);
     const T *g = c.in[0].as<T>(), *x = c.in[2].as<T>();
     std::vector<double> src(x, x + c.in[2].size()), initial;
     if (c.hasIn(3)) initial.assign(c.in[3].as<T>(), c.in[3].as<T>() + c.in[3].size());
     const Contributions all = collect(c, reduction, src, initial, static_cast<size_t>(c.in[0].size()));
-    forEachReduced(c, c.in[2], [&](int64_t at, int64_t i) {
+    std::fill_n(c.out[0].as<T>(), c.out[0].size(), toElement<T>(0.0));  // what no index names takes no part
+    forEachReduced(c, c.in[2], c.in[0].shape(), [&](int64_t at, int64_t i) {
       const double slope = at < 0 ? 0 : static_cast<double>(g[at]) * derivative(reduction, all, at, src[i], i);
       c.out[0].as<T>()[i] = toElement<T>(slope);
     });

@@ -2,6 +2,7 @@
 // Cast, Where. Operands broadcast to the output's shape; integers wrap modulo their width.
 #include <bit>
 
+#include "backends/ref/element.hpp"
 #include "backends/ref/families.hpp"
 #include "backends/ref/loops.hpp"
 
@@ -129,22 +130,10 @@ void power(const Context &c) {
   });
 }
 
-double scalarOr(const Context &c, int input, const char *attribute) {
-  if (!c.hasIn(input)) return c.op.attrFloat(attribute);
-  double value = 0;
-  dispatchFloat(c.in[input].info.dataType(), [&](auto tag) { value = *c.in[input].as<decltype(tag)>(); });
-  return value;
-}
-
 void scaledAdd(const Context &c) {
-  const double scale0 = scalarOr(c, 2, "scale0"), scale1 = scalarOr(c, 3, "scale1");
-  dispatchNumeric(c.in[0].info.dataType(), [&](auto tag) {
-    using T = decltype(tag);
-    const T *a = c.in[0].as<T>(), *b = c.in[1].as<T>();
-    T *y = c.out[0].as<T>();
-    for (int64_t i = 0; i < c.out[0].size(); ++i)
-      y[i] = toElement<T>(scale0 * static_cast<double>(a[i]) + scale1 * static_cast<double>(b[i]));
-  });
+  const double scale0 = parameter(c, 2, "scale0"), scale1 = parameter(c, 3, "scale1");
+  for (int64_t i = 0; i < c.out[0].size(); ++i)
+    store(c.out[0], i, scale0 * load(c.in[0], i) + scale1 * load(c.in[1], i));
 }
 
 // Folds all inputs element by element: f(accumulated, next), then finish(accumulated, number of inputs).

@@ -102,7 +102,7 @@ auto scale(const OpValues &op) {
 }
 auto incrementMod(const OpValues &op) {
   const double increment = number(op, "increment"), modulus = number(op, "modulus");
-  return [=](double x) { return flooredRemainder(x + increment, modulus); };
+  return [=](double x) { return std::fmod(x + increment, modulus); };
 }
 
 template <auto F>

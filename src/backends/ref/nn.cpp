@@ -127,12 +127,17 @@ void softmaxGrad(const Context &c) {
     forLines(c, c.in[1], [&](int64_t base, int64_t stride, int64_t length) {
       const T *g = c.in[0].as<T>() + base, *y = c.in[1].as<T>() + base;
       T *dx = c.out[0].as<T>() + base;
+      // Probabilities add up to 1, so a number may be taken off all g: the one at the largest probability. Gradients
+      // that are zero in mathematics are zero then, whatever y rounded to.
+      int64_t largest = 0;
+      for (int64_t i = 1; i < length; ++i)
+        if (static_cast<double>(y[i * stride]) > static_cast<double>(y[largest * stride])) largest = i;
+      const double shift = length > 0 ? static_cast<double>(g[largest * stride]) : 0;
+      const auto shifted = [&](int64_t i) { return static_cast<double>(g[i * stride]) - shift; };
       double sum = 0;
+      for (int64_t i = 0; i < length; ++i) sum += shifted(i) * static_cast<double>(y[i * stride]);
       for (int64_t i = 0; i < length; ++i)
-        sum += static_cast<double>(g[i * stride]) * static_cast<double>(y[i * stride]);
-      for (int64_t i = 0; i < length; ++i)
-        dx[i * stride] =
-            static_cast<T>(static_cast<double>(y[i * stride]) * (static_cast<double>(g[i * stride]) - sum));
+        dx[i * stride] = static_cast<T>(static_cast<double>(y[i * stride]) * (shifted(i) - sum));
     });
   });
 }

@@ -101,7 +101,7 @@ constexpr auto kMin = [](const auto &values) {
 // dx[j] = g times the product of the other elements of the group.
 void productGradient(const Context &c) {
   const Reduction reduction(c.in[1].shape(), ops::reductionAxes(c.op.attributes, c.in[1].info.rank()));
-  dispatchFloat(c.in[1].info.dataType(), [&](auto tag) {
+  dispatchNumeric(c.in[1].info.dataType(), [&](auto tag) {
     using T = decltype(tag);
     reduction.forEachGroup<T, double>(c.in[1].as<T>(), [&](int64_t i, const std::vector<double> &values) {
       std::vector<double> after(values.size() + 1, 1.0);

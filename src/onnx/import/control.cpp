@@ -2,6 +2,7 @@
 #include <popart/error.hpp>
 
 #include "onnx/importer.hpp"
+#include "onnx_proto/onnx.pb.h"
 #include "ops/control/loops.hpp"
 
 namespace popart::onnx {
@@ -89,6 +90,9 @@ void importCall(NodeContext &n) {
     inputs.push_back(n.in(i));
     infos.push_back(n.info(i));
   }
+  n.require(n.graphAttribute("callee").input_size() == n.inputCount(),
+            "the callee has another number of inputs: got {} for the node, expected {}", n.inputCount(),
+            n.graphAttribute("callee").input_size());
   Scope scope = bodyScope(n);
   const Graph &callee = n.importer().importBody(n.graphAttribute("callee"), bodyName(n, "callee"), infos, scope);
   n.require(static_cast<int>(callee.outputs().size()) == n.outputCount(),

@@ -2,8 +2,10 @@
 // groups as a pair.
 #include <popart/commgroup.hpp>
 #include <popart/error.hpp>
+#include <popart/tensornames.hpp>
 
 #include "onnx/importer.hpp"
+#include "ops/index/dynamic_window.hpp"
 
 namespace popart::onnx {
 namespace {
@@ -45,6 +47,28 @@ void importCollective(NodeContext &n) {
   importRegular(n);
 }
 
+// A third input says which shape and type the slice has.
+void importDynamicSlice(NodeContext &n) {
+  if (!n.hasIn(2)) return importRegular(n);
+  const TensorIndex slice = n.emit("DynamicSlice", {n.in(0), n.in(1)}, n.attributes());
+  const TensorInfo &made = n.info(slice), &wanted = n.info(2);
+  n.require(made.dataType() == wanted.dataType() && ops::fillsWindow(wanted.shape(), made.shape()),
+            "input 2 (slice_in) does not have the window's type and shape: got {}, expected {} (dimensions of size 1 "
+            "may be left out)",
+            wanted, made);
+  n.result(0, "Reshape", {slice}, {{"shape", wanted.shape()}, {"allowzero", int64_t{1}}});
+}
+
+// Without a title the ids of the input and of its gradient are the titles.
+void importPrintTensor(NodeContext &n) {
+  if (n.attr<std::string>("title", "").empty()) {
+    const TensorId &id = n.graph().tensor(n.in(0)).id;
+    n.attributes().set("title", id);
+    n.attributes().set("gradient_title", reservedGradientPrefix() + id);
+  }
+  importRegular(n);
+}
+
 // Drops in training only.
 void importShapedDropout(NodeContext &n) {
   if (n.training()) return importRandom(n);
@@ -60,6 +84,8 @@ std::vector<ImportRule> graphcoreRules() {
           {"ai.graphcore", "GroupedScatterReduce", importScatterReduce},
           {"ai.graphcore", "ReplicatedAllReduce", importCollective},
           {"ai.graphcore", "ReplicatedReduceScatter", importCollective},
+          {"ai.graphcore", "DynamicSlice", importDynamicSlice},
+          {"ai.graphcore", "PrintTensor", importPrintTensor},
           {"ai.graphcore", "ShapedDropout", importShapedDropout}};
 }
 

@@ -1,10 +1,12 @@
 // Operators on a window of a tensor whose position is known only at run time: DynamicSlice, DynamicUpdate, DynamicZero,
 // DynamicAdd. The window starts at offset[i] along axes[i] and has sizes[i] elements there, all elements along other
-// axes. A window that does not lie inside the tensor ends the run.
+// axes. A slice that is written may lack dimensions of size 1 of the window. A window that does not lie inside the
+// tensor ends the run.
 #include <algorithm>
 
 #include "ops/catalog.hpp"
 #include "ops/forward_op.hpp"
+#include "ops/index/dynamic_window.hpp"
 #include "ops/rules.hpp"
 
 namespace popart::ops {
@@ -40,13 +42,22 @@ void inferSlice(InferContext &c) {
   checkOffset(c, 1);
   c.out(0, c.type(0), windowShape(c, c.shape(0)));
 }
+
 void inferWhole(InferContext &c) {
   checkOffset(c, 1);
   const Shape window = windowShape(c, c.shape(0));
   if (c.hasIn(2))
-    c.require(c.shape(2) == window, "the slice does not have the window's shape: got {}, expected {}", c.shape(2),
-              window);
+    c.require(fillsWindow(c.shape(2), window),
+              "the slice does not have the window's shape: got {}, expected {} (dimensions of size 1 may be left out)",
+              c.shape(2), window);
   c.out(0, c.in(0));
+}
+
+TensorIndex emitSliceGradient(VjpBuilder &b) {
+  const Attributes attributes{{"axes", b.attrs().getAttribute<Ints>("axes")},
+                              {"sizes", b.attrs().getAttribute<Ints>("sizes")}};
+  const TensorIndex g = b.emit("DynamicUpdateSliceGrad", {b.gradOut(0), b.in(1)}, attributes);
+  return b.info(g).shape() == b.inInfo(2).shape() ? g : emitReshape(b, g, b.inInfo(2).shape());
 }
 
 OpDef dynamicRow(const char *type, TypeSet types) {
@@ -65,7 +76,7 @@ Attributes window(const Attributes &attributes) {
 // Gradient row that decomposes into one dynamic op on (grad, offset).
 OpDef gradientRow(const char *type, const char *serves, InferFn infer) {
   return OpDef("ai.graphcore", type, {1})
-      .input("grad", kFloats)
+      .input("grad", kNumeric)
       .input("offset", kIndices)
       .output("dx")
       .attrRequired("axes", AttributeType::Ints)
@@ -91,7 +102,7 @@ void addDynamicSlice(OpDefs &rows) {
                      .doc("The window of a tensor that starts at offset."));
   rows.push_back(OpDef("ai.graphcore", "DynamicSliceGrad", {1})
                      .role(Role::DynamicSliceGrad)
-                     .input("grad", kFloats)
+                     .input("grad", kNumeric)
                      .input("offset", kIndices)
                      .output("dx")
                      .attrRequired("axes", AttributeType::Ints)
@@ -118,8 +129,7 @@ void addWrites(OpDefs &rows) {
                      .vjp([](VjpBuilder &b) {
                        if (b.wants(0))
                          b.grad(0, b.emit("DynamicUpdateTensorGrad", {b.gradOut(0), b.in(1)}, window(b.attrs())));
-                       if (b.wants(2))
-                         b.grad(2, b.emit("DynamicUpdateSliceGrad", {b.gradOut(0), b.in(1)}, window(b.attrs())));
+                       if (b.wants(2)) b.grad(2, emitSliceGradient(b));
                      })
                      .doc("The tensor with the slice written into the window."));
   rows.push_back(gradientRow("DynamicUpdateTensorGrad", "DynamicZero", inferWhole)
@@ -133,8 +143,7 @@ void addWrites(OpDefs &rows) {
                      .inplace("DynamicAddInplace", 10)
                      .vjp([](VjpBuilder &b) {
                        if (b.wants(0)) b.grad(0, b.emit("IdentityGrad", {b.gradOut(0)}));
-                       if (b.wants(2))
-                         b.grad(2, b.emit("DynamicUpdateSliceGrad", {b.gradOut(0), b.in(1)}, window(b.attrs())));
+                       if (b.wants(2)) b.grad(2, emitSliceGradient(b));
                      })
                      .doc("The tensor with the slice added to the window."));
   rows.push_back(dynamicRow("DynamicZero", kStoredTypes)
@@ -149,6 +158,17 @@ void addWrites(OpDefs &rows) {
 }
 
 }  // namespace
+
+bool fillsWindow(const Shape &slice, const Shape &window) {
+  size_t next = 0;
+  for (int64_t size : window) {
+    if (next < slice.size() && slice[next] == size)
+      ++next;
+    else if (size != 1)
+      return false;
+  }
+  return next == slice.size();
+}
 
 OpDefs dynamicOps() {
   OpDefs rows;

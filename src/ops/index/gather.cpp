@@ -62,7 +62,7 @@ OpDef gatherRow(const char *domain, const char *type, std::vector<OpVersion> ver
 
 OpDef gatherGradientRow(const char *type) {
   return OpDef("ai.graphcore", type, {1})
-      .input("grad", kFloats)
+      .input("grad", kNumeric)
       .input("indices", kIndices)
       .output("dx")
       .attr("axis", int64_t{0})
@@ -138,7 +138,7 @@ void addGatherElements(OpDefs &rows) {
           .doc("Elements of data at positions given, per element, along an axis."));
   rows.push_back(
       OpDef("ai.graphcore", "GatherElementsGrad", {1})
-          .input("grad", kFloats)
+          .input("grad", kNumeric)
           .input("indices", kIndices)
           .output("dx")
           .attrRequired("axis", AttributeType::Int)
@@ -187,7 +187,7 @@ void addGatherND(OpDefs &rows) {
                      })
                      .doc("Slices of data at coordinates given by the last dimension of indices."));
   rows.push_back(OpDef("ai.graphcore", "GatherNDGrad", {1})
-                     .input("grad", kFloats)
+                     .input("grad", kNumeric)
                      .input("indices", kIndices)
                      .output("dx")
                      .attrRequired("batch_dims", AttributeType::Int)
@@ -233,7 +233,7 @@ void addOneHot(OpDefs &rows) {
                           "of range gives a row of values[0]."));
   rows.push_back(
       OpDef("ai.graphcore", "OneHotGrad", {1})
-          .input("grad", kFloats)
+          .input("grad", kNumeric)
           .input("indices", kNumeric)
           .output("dvalues")
           .attrRequired("axis", AttributeType::Int)

@@ -25,16 +25,34 @@ void checkReduction(const InferContext &c) {
 
 void inferScatterElements(InferContext &c) {
   const int64_t axis = c.axis("axis", c.in(0).rank());
-  c.require(c.shape(1) == c.shape(2), "indices and updates differ in shape: got {} and {}, expected equal shapes",
-            c.shape(1), c.shape(2));
-  c.require(c.in(1).rank() == c.in(0).rank(), "ranks differ: got {} for indices and {} for data", c.shape(1),
-            c.shape(0));
+  for (int input : {1, 2})
+    c.require(c.in(input).rank() == c.in(0).rank(), "ranks differ: got {} for {} and {} for data", c.shape(input),
+              input == 1 ? "indices" : "updates", c.shape(0));
   for (int64_t d = 0; d < c.in(0).rank(); ++d) {
+    c.require(c.shape(1)[d] <= c.shape(2)[d],
+              "indices are larger than updates along axis {}: got {} for updates {}, expected at most their size", d,
+              c.shape(1), c.shape(2));
     c.require(d == axis || c.shape(1)[d] <= c.shape(0)[d],
               "indices are larger than data outside axis {}: got {} for data {}", axis, c.shape(1), c.shape(0));
   }
   if (c.hasAttr("reduction")) checkReduction(c);
   c.out(0, c.in(0));
+}
+
+// The leading part of updates that has indices; the rest is not used.
+TensorIndex usedUpdates(OpEmitter &e, TensorIndex updates, TensorIndex picked) {
+  const Shape indices = e.info(picked).shape();
+  if (e.info(updates).shape() == indices) return updates;
+  return e.emit("Slice", {updates}, {{"starts", Ints(indices.size(), 0)}, {"ends", indices}});
+}
+
+// A gradient of the used updates as one of all updates: zeros where nothing was used.
+TensorIndex asAllUpdates(OpEmitter &e, TensorIndex used, const Shape &updates) {
+  const Shape &shape = e.info(used).shape();
+  if (shape == updates) return used;
+  Ints pads(2 * updates.size(), 0);
+  for (size_t d = 0; d < updates.size(); ++d) pads[updates.size() + d] = updates[d] - shape[d];
+  return e.emit("Pad", {used}, {{"pads", pads}});
 }
 
 // How updates are read back from a tensor like the output: GatherElements or GatherND with its attributes.
@@ -53,7 +71,7 @@ void scatterReductionVjp(VjpBuilder &b, const std::string &reduction) {
   E g(b, b.gradOut(0));
   if (reduction == "add") {
     if (b.wants(0)) b.grad(0, b.emit("IdentityGrad", {g}));
-    if (b.wants(2)) b.grad(2, b.emit(read.type, {g, b.in(1)}, read.attributes));
+    if (b.wants(2)) b.grad(2, asAllUpdates(b, b.emit(read.type, {g, b.in(1)}, read.attributes), b.inInfo(2).shape()));
     return;
   }
   check(reduction != "mul", "{}: there is no gradient for this reduction: got mul, expected none, add, max or min",
@@ -61,9 +79,10 @@ void scatterReductionVjp(VjpBuilder &b, const std::string &reduction) {
   E y(b, b.out(0));
   if (b.wants(0)) b.grad(0, select(E(b, b.in(0)).apply("Equal", y), g, g.number(0)));
   if (b.wants(2)) {
-    E indices(b, b.in(1)), updates(b, b.in(2));
-    E picked = y.apply(read.type, indices, read.attributes), gradient = g.apply(read.type, indices, read.attributes);
-    b.grad(2, select(updates.apply("Equal", picked), gradient, g.number(0)));
+    E indices(b, b.in(1)), picked = y.apply(read.type, indices, read.attributes);
+    E gradient = g.apply(read.type, indices, read.attributes), updates(b, usedUpdates(b, b.in(2), picked));
+    E used = select(updates.apply("Equal", picked), gradient, g.number(0));
+    b.grad(2, asAllUpdates(b, used, b.inInfo(2).shape()));
   }
 }
 
@@ -73,7 +92,9 @@ void scatterVjp(VjpBuilder &b) {
   const ReadBack read = readBack(b);
   const std::string prefix = b.attrs().hasAttribute("axis") ? "Scatter" : "ScatterND";
   if (b.wants(0)) b.grad(0, b.emit(prefix + "DataGrad", {b.gradOut(0), b.in(1)}, read.attributes));
-  if (b.wants(2)) b.grad(2, b.emit(prefix + "UpdateGrad", {b.gradOut(0), b.in(1)}, read.attributes));
+  if (b.wants(2))
+    b.grad(2, asAllUpdates(b, b.emit(prefix + "UpdateGrad", {b.gradOut(0), b.in(1)}, read.attributes),
+                           b.inInfo(2).shape()));
 }
 
 OpDef scatterRow(const char *type, std::vector<OpVersion> versions) {
@@ -94,7 +115,7 @@ std::vector<TensorInfo> scatteredElements(InferContext &c) {
 
 OpDef scatterGradientRow(const char *type, InferFn infer, DecomposeFn decompose) {
   return OpDef("ai.graphcore", type, {1})
-      .input("grad", kFloats)
+      .input("grad", kNumeric)
       .input("indices", kIndices)
       .output("dx")
       .infer(std::move(infer))
@@ -186,18 +207,20 @@ void inferScatterReduce(InferContext &c) {
             c.attrInt("axis_size"));
   c.require(group == 1 || (group > 1 && axis != 0 && c.shape(0)[0] == group),
             "dimension 0 is not the group: got {} with group_size {} and axis {}", c.shape(0), group, axis);
+  Shape to;
   try {
-    scatterIndexShape(c.attrs(), c.shape(0), c.shape(1));
+    to = scatterLayout(c.attrs(), c.shape(0), c.shape(1)).window;
   } catch (const error &e) {
     c.fail("{}", e.what());
   }
-  Shape to = c.shape(0);
-  to[axis] = c.attrInt("axis_size");
-  if (c.hasIn(2)) {
-    c.require(c.in(2) == TensorInfo(c.type(0), to), "initial values do not fit: got {}, expected {}", c.in(2),
-              TensorInfo(c.type(0), to));
+  if (!c.hasIn(2)) {
+    to[axis] = c.attrInt("axis_size");
+    return c.out(0, c.type(0), to);
   }
-  c.out(0, c.type(0), to);
+  bool holds = c.in(2).rank() == rank;
+  for (int64_t d = 0; holds && d < rank; ++d) holds = d == axis || c.shape(2)[d] >= to[d];
+  c.require(holds, "initial values do not fit: got {}, expected at least {} outside axis {}", c.shape(2), to, axis);
+  c.out(0, c.in(2));
 }
 
 void addScatterReduce(OpDefs &rows) {
@@ -223,7 +246,7 @@ void addScatterReduce(OpDefs &rows) {
           "Mul at 1, and Max and Min give 0 where no index points.");
   rows.push_back(row);
   OpDef grad("ai.graphcore", "ScatterReduceGradOp", {1});
-  grad.input("grad", kFloats, "T")
+  grad.input("grad", kNumeric, "T")
       .input("indices", kIndices)
       .input("src", kFloats, "T")
       .input("initial_values", kFloats, "T", Arity::Optional);
@@ -242,20 +265,26 @@ void addScatterReduce(OpDefs &rows) {
 
 }  // namespace
 
-Shape scatterIndexShape(const Attributes &attributes, const Shape &source, const Shape &indices) {
-  if (indices == source) return indices;
+ScatterLayout scatterLayout(const Attributes &attributes, const Shape &source, const Shape &indices) {
   const int64_t axis = axisOf(attributes, static_cast<int64_t>(source.size()));
-  const bool grouped = attributes.getAttribute<int64_t>("group_size", 1) > 1;
+  if (attributes.getAttribute<int64_t>("enable_index_broadcast", 1) == 0) {
+    bool fits = indices.size() == source.size();
+    for (size_t d = 0; fits && d < source.size(); ++d) fits = indices[d] <= source[d];
+    check(fits, "indices do not lie inside src: got {} for src {}, expected its rank and at most its sizes", indices,
+          source);
+    return {indices, indices};
+  }
+  if (indices == source) return {source, indices};
   Shape vector(source.size(), 1), used{source[axis]};
   vector[axis] = source[axis];
-  if (grouped) {
+  if (attributes.getAttribute<int64_t>("group_size", 1) > 1) {
     vector[0] = source[0];
     used.insert(used.begin(), source[0]);
   }
-  check(attributes.getAttribute<int64_t>("enable_index_broadcast", 1) != 0 && (indices == vector || indices == used),
+  check(indices == vector || indices == used,
         "indices do not broadcast to src: got {} for src {}, expected the shape of src or {}. Expand the indices",
         indices, source, vector);
-  return vector;
+  return {source, vector};
 }
 
 OpDefs scatterOps() {

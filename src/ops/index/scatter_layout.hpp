@@ -5,9 +5,13 @@
 
 namespace popart::ops {
 
-// Shape that broadcasts the index tensor to the source's shape: the index's own shape when equal, otherwise 1
-// everywhere but along the axis (and the group dimension when group_size > 1). Throws popart::error for other (partial)
-// broadcasts.
-Shape scatterIndexShape(const Attributes &attributes, const Shape &source, const Shape &indices);
+struct ScatterLayout {
+  Shape window;   // the leading part of the source that takes part: all of it where indices are broadcast
+  Shape indices;  // the index tensor's shape with the source's rank; 1 where it is broadcast to the window
+};
+
+// Broadcast indices have the source's shape, or are a vector along the axis (one for each group when group_size > 1).
+// Without enable_index_broadcast they may be smaller than the source. Throws popart::error for what fits neither.
+ScatterLayout scatterLayout(const Attributes &attributes, const Shape &source, const Shape &indices);
 
 }  // namespace popart::ops

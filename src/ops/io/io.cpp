@@ -120,6 +120,7 @@ void addPrintAndAbort(OpDefs &rows) {
                      .attr("print_gradient", int64_t{1})
                      .attr("print_self", int64_t{1})
                      .attr("title", std::string())
+                     .attrOptional("gradient_title", AttributeType::String)  // absent: the title and "_gradient"
                      .attr("summariseThreshold", int64_t{1000})
                      .attr("edgeItems", int64_t{3})
                      .attr("maxLineWidth", int64_t{75})
@@ -136,7 +137,9 @@ void addPrintAndAbort(OpDefs &rows) {
                        }
                        Attributes attributes = b.attrs();
                        const std::string title = b.op().attrString("title");
-                       attributes.set("title", (title.empty() ? b.op().name() : title) + "_gradient");
+                       attributes.set("title",
+                                      attributes.getAttribute<std::string>("gradient_title", title + "_gradient"));
+                       attributes.erase("gradient_title");
                        attributes.set("print_self", int64_t{1});
                        b.grad(0, b.emit("PrintTensor", {b.gradOut(0)}, attributes));
                      })

@@ -81,7 +81,7 @@ void addL1(OpDefs &rows) {
 void addIdentityLoss(OpDefs &rows) {
   rows.push_back(
       OpDef("ai.graphcore", "IdentityLoss", {1})
-          .input("x", kFloats)
+          .input("x", kFloats | typeBit(DataType::INT32))
           .output("loss")
           .attr("reduction", std::string("Mean"))
           .infer([](InferContext &c) { c.out(0, c.type(0), reducedLossShape(c)); })
@@ -98,7 +98,7 @@ void addIdentityLoss(OpDefs &rows) {
           })
           .doc("The input, summed, averaged or as it is, marked as a loss."));
   rows.push_back(OpDef("ai.graphcore", "IdentityLossGrad", {1})
-                     .input("grad_out", kFloats)
+                     .input("grad_out", kFloats | typeBit(DataType::INT32))
                      .output("grad")
                      .attr("reduction", std::string("Mean"))
                      .attrRequired("fwd_shape", AttributeType::Ints)

@@ -54,8 +54,11 @@ bool lossPieces(const Op &op, InIndex cut, int axis, Pieces &pieces) {
 
 namespace {
 
+// Not along the classes, and not where labels have another shape than the rows.
 bool rowPieces(const Op &op, InIndex cut, int axis, Pieces &pieces) {
-  return axis < op.inRank(1) && lossPieces(op, cut, axis, pieces);  // not along the classes
+  const Shape &probs = op.inShape(0);
+  return axis < op.inRank(1) && op.inShape(1) == Shape(probs.begin(), probs.end() - 1) &&
+         lossPieces(op, cut, axis, pieces);
 }
 
 // Checks probabilities (..., C) against labels (...), gives the shape of the loss.
@@ -67,6 +70,16 @@ Shape inferLossShape(InferContext &c) {
             "labels must have the shape of the probabilities without the last dimension: got {}, expected {}", labels,
             expected);
   return inferLossReduction(c) == LossReduction::None ? labels : Shape{};
+}
+
+// The same for labels that are taken flattened: one for each row, in any shape.
+Shape inferFlatLossShape(InferContext &c) {
+  const Shape &probs = c.shape(0);
+  c.require(!probs.empty(), "probabilities need a class dimension: got a scalar");
+  const int64_t rows = elementCount(Shape(probs.begin(), probs.end() - 1));
+  c.require(c.in(1).nelms() == rows, "labels must be as many as the probabilities have rows: got {}, expected {}",
+            c.shape(1), rows);
+  return inferLossReduction(c) == LossReduction::None ? c.shape(1) : Shape{};
 }
 
 void requireLossGradient(InferContext &c, const Shape &loss) {
@@ -133,7 +146,7 @@ OpDefs nllOps() {
           .input("grad_out", kFloats)
           .output("grad")
           .infer([](InferContext &c) {
-            const Shape loss = inferLossShape(c);
+            const Shape loss = inferFlatLossShape(c);
             requireLossGradient(c, loss);
             c.out(0, c.type(0), loss);
             c.out(1, c.in(0));

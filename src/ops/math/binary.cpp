@@ -55,10 +55,10 @@ void inferPartial(InferContext &c, const std::string &forward, int argument, Rea
 // The row of the gradient of one argument.
 OpDef partialRow(const std::string &forward, int argument, Reads reads, PartialFormula formula) {
   OpDef row("ai.graphcore", forward + "Arg" + std::to_string(argument) + "Grad", {1});
-  row.input("grad", kFloats);
-  if (reads.a) row.input("a", kFloats);
+  row.input("grad", kNumeric);
+  if (reads.a) row.input("a", kNumeric);
   if (reads.b) row.input("b", kNumeric);
-  if (reads.y) row.input("y", kFloats);
+  if (reads.y) row.input("y", kNumeric);
   row.output("dx")
       .attrRequired("fwd_shape", AttributeType::Ints)
       .infer([forward, argument, reads](InferContext &c) { inferPartial(c, forward, argument, reads); })
@@ -85,18 +85,33 @@ TensorIndex emitPartial(VjpBuilder &b, const std::string &type, Reads reads, int
   return b.emit(type, inputs, {{"fwd_shape", b.inInfo(argument).shape()}});
 }
 
+// What PopART's gradient op of an argument reads, which fixes the inputs of gradient graphs, where the formula here
+// does with less: nothing more, or both operands and the result.
+enum class Documented { Formula, Everything };
+
 struct Partial {
   Reads reads;
   PartialFormula formula;
+  Documented documented = Documented::Formula;
 };
 
-// Adds the row with gradients for both arguments. An argument of integer type gets no gradient.
+void readDocumented(VjpBuilder &b, Documented documented) {
+  if (documented == Documented::Formula) return;
+  b.in(0), b.in(1), b.out(0);
+}
+
+// Adds the row with gradients for both arguments. An exponent of integer type gets no gradient.
 void addDifferentiable(OpDefs &rows, OpDef row, Partial first, Partial second) {
   const std::string type = row.type();
-  row.vjp([type, firstReads = first.reads, secondReads = second.reads](VjpBuilder &b) {
-    if (b.wants(0)) b.grad(0, emitPartial(b, type + "Arg0Grad", firstReads, 0));
-    if (b.wants(1) && isFloatingPoint(b.inInfo(1).dataType()))
-      b.grad(1, emitPartial(b, type + "Arg1Grad", secondReads, 1));
+  row.vjp([type, first, second](VjpBuilder &b) {
+    if (b.wants(0)) {
+      readDocumented(b, first.documented);
+      b.grad(0, emitPartial(b, type + "Arg0Grad", first.reads, 0));
+    }
+    if (b.wants(1) && b.inInfo(1).dataType() == b.outInfo(0).dataType()) {
+      readDocumented(b, second.documented);
+      b.grad(1, emitPartial(b, type + "Arg1Grad", second.reads, 1));
+    }
   });
   rows.push_back(std::move(row));
   rows.push_back(
@@ -113,16 +128,21 @@ void addArithmetic(OpDefs &rows) {
       binaryRow("ai.onnx", "Add", {6, 7, 13, 14}, kNumeric).role(Role::Add).traits(Trait::Commutative).doc("a + b."),
       {{}, passOn}, {{}, passOn});
   addDifferentiable(rows, binaryRow("ai.onnx", "Sub", {6, 7, 13, 14}, kNumeric).role(Role::Sub).doc("a - b."),
-                    {{}, passOn}, {{}, [](E g, const std::vector<E> &) { return -g; }});
+                    {{}, passOn},
+                    {{},
+                     [](E g, const std::vector<E> &) { return isFloatingPoint(g.type()) ? -g : 0.0 - g; },
+                     Documented::Everything});
   addDifferentiable(
       rows,
       binaryRow("ai.onnx", "Mul", {6, 7, 13, 14}, kNumeric).role(Role::Mul).traits(Trait::Commutative).doc("a b."),
-      {{.b = true}, [](E g, const std::vector<E> &v) { return g * v[0]; }},
-      {{.a = true}, [](E g, const std::vector<E> &v) { return g * v[0]; }});
+      {{.b = true}, [](E g, const std::vector<E> &v) { return g * v[0]; }, Documented::Everything},
+      {{.a = true}, [](E g, const std::vector<E> &v) { return g * v[0]; }, Documented::Everything});
   addDifferentiable(rows,
                     binaryRow("ai.onnx", "Div", {6, 7, 13, 14}, kNumeric).doc("a / b; integers truncate toward zero."),
-                    {{.b = true}, [](E g, const std::vector<E> &v) { return g / v[0]; }},
-                    {{.a = true, .b = true}, [](E g, const std::vector<E> &v) { return -(g * v[0] / (v[1] * v[1])); }});
+                    {{.b = true}, [](E g, const std::vector<E> &v) { return g / v[0]; }, Documented::Everything},
+                    {{.a = true, .b = true},
+                     [](E g, const std::vector<E> &v) { return -(g * v[0] / (v[1] * v[1])); },
+                     Documented::Everything});
 }
 
 // d(a^b)/da = b a^(b-1), 0 for b = 0 (so that 0^0 has gradient 0 and not 0 * inf).
@@ -147,7 +167,7 @@ void addPow(OpDefs &rows) {
                   .traits(Trait::Elementwise)
                   .inplace("PowLhsInplace", 10, 0)
                   .doc("a^b with the type of a.");
-  addDifferentiable(rows, std::move(row), {{.a = true, .b = true}, powBase},
+  addDifferentiable(rows, std::move(row), {{.a = true, .b = true}, powBase, Documented::Everything},
                     {{.a = true, .b = true, .y = true}, powExponent});
 }
 
@@ -157,7 +177,7 @@ E wholeQuotient(E g, const std::vector<E> &v) { return -(g * (v[0] - v[2]) / v[1
 void addRemainders(OpDefs &rows) {
   const Partial byDivisor{{.a = true, .b = true, .y = true}, wholeQuotient};
   addDifferentiable(rows, binaryRow("ai.graphcore", "Fmod", {1}, kNumeric).doc("a - b trunc(a / b): the sign of a."),
-                    {{}, passOn}, byDivisor);
+                    {{}, passOn, Documented::Everything}, byDivisor);
   addDifferentiable(rows,
                     binaryRow("ai.graphcore", "Remainder", {1}, kNumeric).doc("a - b floor(a / b): the sign of b."),
                     {{}, passOn}, byDivisor);
@@ -165,10 +185,13 @@ void addRemainders(OpDefs &rows) {
 
 void addAtan2(OpDefs &rows) {
   // a is y, b is x of atan2(y, x).
-  addDifferentiable(
-      rows, binaryRow("ai.graphcore", "Atan2", {1}, kFloats).doc("Angle of the point (b, a)."),
-      {{.a = true, .b = true}, [](E g, const std::vector<E> &v) { return g * v[1] / (v[0] * v[0] + v[1] * v[1]); }},
-      {{.a = true, .b = true}, [](E g, const std::vector<E> &v) { return -(g * v[0] / (v[0] * v[0] + v[1] * v[1])); }});
+  addDifferentiable(rows, binaryRow("ai.graphcore", "Atan2", {1}, kFloats).doc("Angle of the point (b, a)."),
+                    {{.a = true, .b = true},
+                     [](E g, const std::vector<E> &v) { return g * v[1] / (v[0] * v[0] + v[1] * v[1]); },
+                     Documented::Everything},
+                    {{.a = true, .b = true},
+                     [](E g, const std::vector<E> &v) { return -(g * v[0] / (v[0] * v[0] + v[1] * v[1])); },
+                     Documented::Everything});
 }
 
 void addPRelu(OpDefs &rows) {
@@ -196,8 +219,8 @@ OpDef scaledAddRow() {
   return OpDef("ai.graphcore", "ScaledAdd", {1})
       .role(Role::ScaledAdd)
       .cost(perElement(3))
-      .input("a", kNumeric, "T")
-      .input("b", kNumeric, "T")
+      .input("a", kNumeric, "A")
+      .input("b", kNumeric, "B")
       .input("scale0", kFloats, "", Arity::Optional)
       .input("scale1", kFloats, "", Arity::Optional)
       .output("y")
@@ -206,6 +229,9 @@ OpDef scaledAddRow() {
       .infer([](InferContext &c) {
         c.require(c.shape(0) == c.shape(1), "input shapes differ: got {} and {}, expected equal shapes", c.shape(0),
                   c.shape(1));
+        c.require(c.type(0) == c.type(1) || (isFloatingPoint(c.type(0)) && isFloatingPoint(c.type(1))),
+                  "element types differ: got {} and {}, expected equal ones or floating point. Cast one of them",
+                  c.type(0), c.type(1));
         for (int i = 2; i < 4; ++i) {
           c.require(!c.hasIn(i) || c.in(i).nelms() == 1, "a scale has more than one element: got {}, expected a scalar",
                     c.hasIn(i) ? c.shape(i) : Shape{});
@@ -216,7 +242,7 @@ OpDef scaledAddRow() {
       .inplace("ScaledAddLhsInplace", 10, 0)
       .inplace("ScaledAddRhsInplace", 10, 1)
       .stopsGrad()
-      .doc("scale0 a + scale1 b for equal shapes.");
+      .doc("scale0 a + scale1 b for equal shapes, with the type of a; computed in float32 or wider.");
 }
 
 }  // namespace

@@ -72,7 +72,7 @@ void addSteps(OpDefs &rows) {
   add("ai.graphcore", "NearbyInt", {1}, kFloats, "Nearest integer, halves to even (ONNX Round).");
   rows.back().onnx("ai.onnx", "Round", {11, 22});
   rows.push_back(OpDef("ai.graphcore", "UnaryZeroGrad", {1})
-                     .input("grad", kFloats)
+                     .input("grad", kNumeric)
                      .output("dx")
                      .traits(Trait::Gradient)
                      .pieces(alignedPieces)
@@ -102,7 +102,7 @@ OpDefs unaryOps() {
                      .attrRequired("increment", AttributeType::Float)
                      .attrRequired("modulus", AttributeType::Float)
                      .stopsGrad()
-                     .doc("(x + increment) mod modulus, with the sign of modulus."));
+                     .doc("fmod(x + increment, modulus): the remainder has the sign of x + increment."));
   rows.push_back(OpDef("ai.onnx", "IsNaN", {9, 13, 20})
                      .input("x", kFloats)
                      .output("y")

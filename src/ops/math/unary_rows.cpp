@@ -20,8 +20,8 @@ void addDifferentiable(OpDefs &rows, OpDef row, Reads reads, GradientFormula for
     b.grad(0, b.emit(gradient, {b.gradOut(0), reads == Reads::Input ? b.in(0) : b.out(0)}, b.attrs()));
   });
   OpDef grad("ai.graphcore", gradient, {1});
-  grad.input("grad", kFloats, "T");
-  if (reads != Reads::Nothing) grad.input(reads == Reads::Input ? "x" : "y", kFloats, "T");
+  grad.input("grad", kNumeric, "T");
+  if (reads != Reads::Nothing) grad.input(reads == Reads::Input ? "x" : "y", kNumeric, "T");
   grad.output("dx").traits(Trait::Elementwise | Trait::Gradient).notOnnx().doc("Gradient of " + row.type() + ".");
   grad.infer([type = row.type(), reads](InferContext &c) {
     const ForwardOp forward(c, type, {reads == Reads::Input ? c.in(1) : c.in(0)});

@@ -40,7 +40,7 @@ void inferArgumentGradient(InferContext &c, const std::string &forward) {
 
 OpDef argumentGradientRow(const std::string &forward) {
   return OpDef("ai.graphcore", forward + "ArgGrad", {1})
-      .input("grad", kFloats, "T")
+      .input("grad", kNumeric, "T")
       .output("dx")
       .attrRequired("fwd_shape", AttributeType::Ints)
       .infer([forward](InferContext &c) { inferArgumentGradient(c, forward); })

@@ -14,7 +14,7 @@ enum class Value { X, Y };
 OpDef gradientRow(Value value, DecomposeFn decompose) {
   return OpDef("ai.graphcore", value == Value::X ? "WhereXGrad" : "WhereYGrad", {1})
       .input("condition", kBool)
-      .input("grad", kFloats)
+      .input("grad", kNumeric)
       .output("dx")
       .attrRequired("fwd_shape", AttributeType::Ints)
       .infer([value](InferContext &c) {

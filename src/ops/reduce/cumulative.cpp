@@ -22,7 +22,7 @@ OpDefs cumulativeOps() {
                      .vjp([](VjpBuilder &b) { b.grad(0, b.emit("CumSumGrad", {b.gradOut(0)}, b.attrs())); })
                      .doc("y[i] = sum of x[j] for j <= i (exclusive: j < i; reverse: from the end).");
   OpDef grad = OpDef("ai.graphcore", "CumSumGrad", {1})
-                   .input("grad", kFloats)
+                   .input("grad", kNumeric)
                    .output("dx")
                    .attrRequired("axis", AttributeType::Int)
                    .attr("exclusive", int64_t{0})

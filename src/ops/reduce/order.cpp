@@ -66,7 +66,7 @@ void inferPickGradient(InferContext &c, const std::string &forward) {
 
 OpDef pickGradientRow(const std::string &forward) {
   return OpDef("ai.graphcore", forward + "Grad", {1})
-      .input("grad", kFloats)
+      .input("grad", kNumeric)
       .input("indices", kIndices)
       .output("dx")
       .attrRequired("fwd_shape", AttributeType::Ints)
@@ -158,7 +158,7 @@ OpDef medianRow() {
 // Moves the reduced axes to the end, scatters into them as one axis and moves them back.
 OpDef medianGradientRow() {
   return OpDef("ai.graphcore", "ReduceMedianGrad", {1})
-      .input("grad", kFloats)
+      .input("grad", kNumeric)
       .input("indices", kIndices)
       .output("dx")
       .attrRequired("fwd_shape", AttributeType::Ints)

@@ -61,9 +61,9 @@ void addGradient(OpDefs &rows, OpDef row, Reads reads, Formula formula) {
                      {{"fwd_shape", b.inInfo(0).shape()}, {"axes", reductionAxes(b.attrs(), b.inInfo(0).rank())}}));
   });
   OpDef grad("ai.graphcore", type, {1});
-  grad.input("grad", kFloats, "T");
-  if (reads.x) grad.input("x", kFloats, "T");
-  if (reads.y) grad.input("y", kFloats, "T");
+  grad.input("grad", kNumeric, "T");
+  if (reads.x) grad.input("x", kNumeric, "T");
+  if (reads.y) grad.input("y", kNumeric, "T");
   grad.output("dx")
       .attrRequired("fwd_shape", AttributeType::Ints)
       .attrRequired("axes", AttributeType::Ints)

@@ -42,7 +42,7 @@ void addExpand(OpDefs &rows) {
                      .doc("The input broadcast against a shape."));
   rows.push_back(
       OpDef("ai.graphcore", "ExpandGrad", {1})
-          .input("grad", kFloats)
+          .input("grad", kNumeric)
           .output("dx")
           .attrRequired("fwd_shape", AttributeType::Ints)
           .infer([](InferContext &c) {
@@ -84,7 +84,7 @@ void addTile(OpDefs &rows) {
                      .pieces(keptAxisPieces)
                      .doc("The input repeated along each axis."));
   rows.push_back(OpDef("ai.graphcore", "TileGrad", {1})
-                     .input("grad", kFloats)
+                     .input("grad", kNumeric)
                      .output("dx")
                      .attrRequired("repeats", AttributeType::Ints)
                      .attrRequired("fwd_shape", AttributeType::Ints)
@@ -189,7 +189,7 @@ void addPad(OpDefs &rows) {
                      .doc("Adds elements before and after each axis (negative pads cut): a value, or the input "
                           "reflected, at the edge, or repeated."));
   rows.push_back(OpDef("ai.graphcore", "PadGrad", {1})
-                     .input("grad", kFloats)
+                     .input("grad", kNumeric)
                      .output("dx")
                      .attrRequired("pads", AttributeType::Ints)
                      .attrRequired("mode", AttributeType::String)

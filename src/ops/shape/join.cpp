@@ -67,7 +67,7 @@ OpDef concatRow() {
 
 OpDef concatGradientRow() {
   return OpDef("ai.graphcore", "ConcatGrad", {1})
-      .input("grad", kFloats)
+      .input("grad", kNumeric)
       .output("dx")
       .attrRequired("axis", AttributeType::Int)
       .attrRequired("start", AttributeType::Int)
@@ -137,7 +137,7 @@ OpDef splitRow() {
 
 OpDef splitGradientRow() {
   return OpDef("ai.graphcore", "SplitGrad", {1})
-      .input("grads", kFloats, "T", Arity::Variadic)
+      .input("grads", kNumeric, "T", Arity::Variadic)
       .output("dx")
       .attrRequired("axis", AttributeType::Int)
       .infer(inferConcat)

@@ -126,7 +126,7 @@ void decomposeSpread(DecomposeBuilder &b, const std::vector<SliceRange> &ranges)
 
 OpDef sliceGradientRow() {
   return OpDef("ai.graphcore", "SliceGrad", {1})
-      .input("grad", kFloats)
+      .input("grad", kNumeric)
       .output("dx")
       .attrRequired("starts", AttributeType::Ints)
       .attrRequired("ends", AttributeType::Ints)
@@ -204,7 +204,7 @@ void addSubsample(OpDefs &rows) {
                      .pieces(keptAxisPieces)
                      .doc("Every strides[i]-th element along axis i."));
   rows.push_back(OpDef("ai.graphcore", "SubsampleGrad", {1})
-                     .input("grad", kFloats)
+                     .input("grad", kNumeric)
                      .output("dx")
                      .attrRequired("strides", AttributeType::Ints)
                      .attrRequired("fwd_shape", AttributeType::Ints)
@@ -243,7 +243,7 @@ void addReverse(OpDefs &rows) {
                      .pieces(unreversedPieces)
                      .doc("The elements in the opposite order along the dimensions given."));
   rows.push_back(OpDef("ai.graphcore", "ReverseGrad", {1})
-                     .input("grad", kFloats)
+                     .input("grad", kNumeric)
                      .output("dx")
                      .attr("dimensions", Ints{})
                      .infer(infer)

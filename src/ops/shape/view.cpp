@@ -51,7 +51,7 @@ void inferReshapeGradient(InferContext &c, const std::string &forward) {
 // Gradient row with only a fwd_shape: the incoming gradient reshaped.
 OpDef reshapeGradientRow(const std::string &forward) {
   return OpDef("ai.graphcore", forward + "Grad", {1})
-      .input("grad", kFloats)
+      .input("grad", kNumeric)
       .output("dx")
       .attrRequired("fwd_shape", AttributeType::Ints)
       .infer([forward](InferContext &c) { inferReshapeGradient(c, forward); })

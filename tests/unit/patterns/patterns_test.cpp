@@ -127,7 +127,7 @@ TEST(Patterns, LevelsAndNames) {
   EXPECT_FALSE(Patterns(PatternsLevel::Minimal).isPatternEnabled("PostNRepl"));
   EXPECT_TRUE(Patterns(PatternsLevel::Minimal).isPatternEnabled("MatMulOp"));
   EXPECT_FALSE(Patterns(PatternsLevel::Minimal).isInPlaceEnabled());
-  EXPECT_TRUE(Patterns(PatternsLevel::NoPatterns).isInPlaceEnabled());
+  EXPECT_FALSE(Patterns(PatternsLevel::NoPatterns).isInPlaceEnabled());
   EXPECT_THROW(Patterns().enablePattern("MatMulOp", false), error);
   std::ostringstream text;
   text << Patterns({"SumToAdd", "PostNRepl"});

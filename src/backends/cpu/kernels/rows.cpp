@@ -106,13 +106,6 @@ void softmaxOf(SoftmaxForm form, const float *x, float *y, int64_t rows, int64_t
   }
 }
 
-struct Product {
-  const float *a, *b;
-  template <class Lanes>
-  HWY_INLINE V at(Lanes lanes, int64_t c) const {
-    return hn::Mul(lanes.load(a + c), lanes.load(b + c));
-  }
-};
 struct Value {
   const float *x;
   template <class Lanes>
@@ -120,24 +113,49 @@ struct Value {
     return lanes.load(x + c);
   }
 };
+struct ShiftedProduct {  // y (g - shift)
+  const float *y, *g;
+  V shift;
+  template <class Lanes>
+  HWY_INLINE V at(Lanes lanes, int64_t c) const {
+    return onlyValid(lanes, hn::Mul(lanes.load(y + c), hn::Sub(lanes.load(g + c), shift)));
+  }
+};
 struct SoftmaxGradient {
   SoftmaxForm form;
   const float *y, *dy;
   float *dx;
-  V sum;
+  V shift, sum;
   template <class Lanes>
   HWY_INLINE void write(Lanes lanes, int64_t c) const {
     const V out = lanes.load(y + c), g = lanes.load(dy + c);
-    const V v = form == SoftmaxForm::kProbability ? hn::Mul(out, hn::Sub(g, sum))
+    const V v = form == SoftmaxForm::kProbability ? hn::Mul(out, hn::Sub(hn::Sub(g, shift), sum))
                                                   : hn::NegMulAdd(math::exponential(out), sum, g);
     lanes.store(v, dx + c);
   }
 };
 
+// First position of the largest value; 0 where there is none (NaN).
+int64_t placeOfMaximum(const float *x, int64_t cols) {
+  const float best = rowMaximum(x, cols);
+  const V wanted = hn::Set(D(), best);
+  int64_t c = 0;
+  for (; c + kLanes <= cols; c += kLanes) {
+    const intptr_t found = hn::FindFirstTrue(D(), hn::Eq(hn::LoadU(D(), x + c), wanted));
+    if (found >= 0) return c + found;
+  }
+  while (c < cols && x[c] != best) ++c;
+  return c < cols ? c : 0;
+}
+
+// Probabilities y, which add up to 1: a number may be taken off all dy. The one at the largest probability is, so that
+// what is zero in mathematics (equal dy, or all of the probability at one place) is zero here, whatever y rounded to.
 void softmaxGradientOf(SoftmaxForm form, const float *y, const float *dy, float *dx, int64_t rows, int64_t cols) {
   for (int64_t r = 0; r < rows; ++r, y += cols, dy += cols, dx += cols) {
-    const float sum = form == SoftmaxForm::kProbability ? sumRow(Product{y, dy}, cols) : sumRow(Value{dy}, cols);
-    writeRow(SoftmaxGradient{form, y, dy, dx, hn::Set(D(), sum)}, cols);
+    const bool probability = form == SoftmaxForm::kProbability;
+    const V shift = hn::Set(D(), probability ? dy[placeOfMaximum(y, cols)] : 0.0f);
+    const float sum = probability ? sumRow(ShiftedProduct{y, dy, shift}, cols) : sumRow(Value{dy}, cols);
+    writeRow(SoftmaxGradient{form, y, dy, dx, shift, hn::Set(D(), sum)}, cols);
   }
 }
 
