@@ -100,6 +100,10 @@ void bindLocation(nb::module_ &m) {
       .def("serialize", &TensorLocation::serialize, "The six fields as numbers.")
       .def("isRemote", &TensorLocation::isRemote, "Whether it is off chip or sharded.")
       .def(
+          "isSharded",
+          [](const TensorLocation &l) { return l.replicatedTensorSharding == ReplicatedTensorSharding::On; },
+          "Whether each replica holds a part.")
+      .def(
           "__eq__", [](const TensorLocation &a, const TensorLocation &b) { return a == b; }, nb::is_operator());
 }
 

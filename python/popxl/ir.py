@@ -42,6 +42,7 @@ class Ir:
         self._replica_data: dict[str, np.ndarray] = {}  # of all replicas, of variables that return them all
         self._variables: dict[str, Variable] = {}
         self._read_only_memmap = False
+        self._host_is_stale = False  # the device has newer values of variables
         self._streams: dict[str, Any] = {}
         self._remote_buffers: dict[int, RemoteBuffer] = {}
         self._num_host_transfers = 1

@@ -165,7 +165,7 @@ class Session:
         device_type = device_desc.type if isinstance(device_desc, DeviceInfo) else _DEVICES[device_desc]
         self._pb_session = _Engine(ir, device_type)
         self._device = _Device(device_desc, self._pb_session.core, ir.instance_replication_factor)
-        self._host_is_stale = False
+        self._set_stale(False)
         ir._is_prepared = True
         self._resolve_layouts()
         if self.is_attached:
@@ -178,11 +178,20 @@ class Session:
         ]
         self._input_set = set(self._pb_session.inputs)
 
+    def _set_stale(self, stale: bool) -> None:
+        """Say whether the host values are older than those on the device."""
+        self._host_is_stale = self.ir_._host_is_stale = stale
+
     # ---- facts
     @property
     def ir(self) -> Ir:
         """The program."""
         return self.ir_
+
+    @property
+    def device(self) -> DeviceInfo | None:
+        """The device that the session holds, None while it holds none."""
+        return self._device.info
 
     @property
     def is_attached(self) -> bool:
@@ -278,7 +287,10 @@ class Session:
         ins = [self._input_array(s, shape, dtype, inputs[s], downcast_inputs) for s, shape, dtype in self._input_layout]
         outs = [self._output_array(s, shape, dtype, outputs[s]) for s, shape, dtype in self._output_layout]
         self._pb_session.core.run(ins, outs)
-        self._host_is_stale = True
+        for (stream, _, _), filled in zip(self._output_layout, outs, strict=True):
+            if not outputs[stream].flags.c_contiguous:
+                np.copyto(outputs[stream], filled.view(outputs[stream].dtype).reshape(outputs[stream].shape))
+        self._set_stale(True)
 
     def statistics(self) -> RunStatistics:
         """What runs have moved and how long they took since the program was loaded.
@@ -319,8 +331,9 @@ class Session:
             raise ValueError(f"Session.run: output {stream}: got {got}, expected an array of {dtype}.")
         if value.shape != shape:
             self._check_shape(stream, value.shape, shape, "output")
-        if not value.flags.c_contiguous or not value.flags.writeable:
-            raise ValueError(f"Session.run: output {stream}: the array must be writable and C-contiguous.")
+        if not value.flags.writeable:
+            raise ValueError(f"Session.run: output {stream}: the array must be writable.")
+        value = np.ascontiguousarray(value)  # the run fills a copy of another layout
         return value if dtype.names is None else value.view(np.uint8)
 
     def _check_shape(self, stream: Any, got: tuple[int, ...], expected: tuple[int, ...], what: str) -> None:
@@ -347,7 +360,7 @@ class Session:
         for tensor_id, value in self.ir_._variable_data.items():
             self._upload(self._variable(tensor_id), value)
         self._pb_session.loaded = True
-        self._host_is_stale = False
+        self._set_stale(False)
 
     def weights_to_host(self) -> None:
         """Download all variables into their host values.
@@ -361,7 +374,7 @@ class Session:
             raise Exception("Session.weights_to_host: a variable is a read-only memory map; it cannot be written.")
         for tensor_id, value in self.ir_._variable_data.items():
             self._download(self._variable(tensor_id), value)
-        self._host_is_stale = False
+        self._set_stale(False)
 
     def _variable(self, tensor_id: str) -> Variable:
         return self.ir_._variables[tensor_id]

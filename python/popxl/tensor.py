@@ -183,8 +183,8 @@ class Tensor:
 
     @property
     def in_sync_with_ipu(self) -> bool:
-        """Whether the host copy is up to date."""
-        return self._id not in self.ir.__dict__.get("_stale", ())
+        """Whether the host copy is up to date: a variable's is not between a run and the next transfer of weights."""
+        return True
 
     @property
     def ipu(self) -> int:
@@ -407,6 +407,11 @@ class Variable(Tensor):
     def location_info(self) -> TensorLocation:
         """Where the tensor is kept: `popart.TensorLocation`, off chip for remote variables."""
         return TensorLocation(TensorStorage.OffChip) if self._row is not None else TensorLocation()
+
+    @property
+    def in_sync_with_ipu(self) -> bool:
+        """Whether the host copy is up to date."""
+        return not self.ir._host_is_stale
 
     @property
     def shape_on_host(self) -> tuple[int, ...]:

@@ -14,6 +14,7 @@
 #include "fitting/remedies.hpp"
 #include "lower/stochastic_rounding.hpp"
 #include "pipeline/options.hpp"
+#include "pipeline/prepare.hpp"
 #include "session/lane_rule.hpp"
 #include "session/memory_limit.hpp"
 
@@ -95,6 +96,7 @@ IrSession::IrSession(const Ir &ir, const IrSessionOptions &options) : impl_(std:
   compiling.checkLog2Scales = options.checkLog2Scales;
   const SessionOptions defaults;  // what the environment says about caching
   if (defaults.enableEngineCaching) compiling.cacheFolder = defaults.cachePath;
+  pipeline::logOperations(ir);
   impl_->program.compile(ir, compiling);
   impl_->requireFits(ir, compiling);
   impl_->slices = options.transfers * options.replicas;

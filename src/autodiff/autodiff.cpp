@@ -20,6 +20,9 @@ namespace popart::autodiff {
 namespace {
 
 enum class MissingGradients { Refuse, Skip };
+// Tensors that a gradient op is documented to read and does not need: inputs of the gradient graph where a user counts
+// them, left out where the graph belongs to a training program.
+enum class UnusedReads { Keep, Drop };
 
 struct Request {
   std::vector<TensorId> provided, required;
@@ -49,7 +52,7 @@ void refuseModifyingOps(const Graph &graph) {
 // Differentiates graphs, called graphs first; keeps what it has made.
 class Differentiator {
  public:
-  Differentiator(Ir &ir, const GradInfos &known) : ir_(ir), known_(known) {}
+  Differentiator(Ir &ir, const GradInfos &known, UnusedReads unused) : ir_(ir), known_(known), unused_(unused) {}
   const GradInfos &made() const { return made_; }
 
   const GradInfo &differentiate(Graph &forward, const Request &request);
@@ -84,6 +87,7 @@ class Differentiator {
 
   Ir &ir_;
   const GradInfos &known_;
+  UnusedReads unused_;
   GradInfos made_;
   std::map<GraphId, Request> requests_;  // what the gradient graphs of called graphs were made for
 };
@@ -101,8 +105,12 @@ class Activations {
   }
 
   // Makes every activation an input of the gradient graph, in order of forward ids; returns those ids.
-  std::vector<TensorId> connect() {
-    if (!canAddOutputs(fwd_)) recomputeHidden();
+  std::vector<TensorId> connect(UnusedReads unused) {
+    const bool canAdd = canAddOutputs(fwd_);
+    std::erase_if(seen_, [&](const auto &entry) {
+      return (unused == UnusedReads::Drop || (!canAdd && !reachable(entry.first))) && eraseUnused(entry.second);
+    });
+    if (!canAdd) recomputeHidden();
     std::map<TensorId, TensorIndex> byId;
     for (auto [forward, local] : seen_)
       if (!grad_.tensor(local).hasProducer() && grad_.tensor(local).tensorType() != TensorType::Const)
@@ -117,6 +125,13 @@ class Activations {
   }
 
  private:
+  bool eraseUnused(TensorIndex local) {
+    const Tensor &t = grad_.tensor(local);
+    if (t.hasProducer() || !t.uses().empty() || t.isGraphOutput()) return false;
+    grad_.eraseTensor(local);
+    return true;
+  }
+
   bool reachable(TensorIndex t) const {
     const auto &in = fwd_.inputs(), &out = fwd_.outputs();
     return std::find(in.begin(), in.end(), t) != in.end() || std::find(out.begin(), out.end(), t) != out.end();
@@ -218,7 +233,7 @@ const GradInfo &Differentiator::differentiate(Graph &forward, const Request &req
     gradient.markOutput(gradients[i]);
     info.expectedOutputs.push_back({request.required[i], ConnectionType::FwdGrad});
   }
-  for (const TensorId &id : activations.connect()) info.expectedInputs.push_back({id, ConnectionType::Fwd});
+  for (const TensorId &id : activations.connect(unused_)) info.expectedInputs.push_back({id, ConnectionType::Fwd});
   unfinished.keep();
   return made_[forward.id] = info;
 }
@@ -233,7 +248,7 @@ GradInfos differentiate(Ir &ir, const GraphId &forward, const std::vector<Tensor
         "Autodiff '{}': the list of required gradients is empty: got 0 tensors, expected at least 1. Leave the list "
         "out to ask for all inputs.",
         forward);
-  Differentiator differentiator(ir, known);
+  Differentiator differentiator(ir, known, UnusedReads::Keep);
   differentiator.differentiate(graph, {gradsProvided ? *gradsProvided : graph.getOutputIds(),
                                        gradsRequired ? *gradsRequired : graph.getInputIds(), MissingGradients::Refuse});
   return differentiator.made();
@@ -242,7 +257,7 @@ GradInfos differentiate(Ir &ir, const GraphId &forward, const std::vector<Tensor
 std::map<TensorId, TensorId> growBackward(Graph &graph, const TensorId &lossId, TensorIndex lossGradient,
                                           const std::vector<TensorId> &targets) {
   const GradInfos none;
-  Differentiator differentiator(graph.getIr(), none);
+  Differentiator differentiator(graph.getIr(), none, UnusedReads::Drop);
   BackwardWalk walk{graph,
                     graph,
                     {{graph.getTensor(lossId)->index(), lossGradient}},

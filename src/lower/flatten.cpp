@@ -218,6 +218,12 @@ class Flattener {
     std::vector<TensorId> ids(op.outputCount());
     for (int i = 0; i < op.outputCount(); ++i)
       if (op.hasOutput(i)) ids[i] = scope.flat.freeId(op.outTensor(i)->id);
+    // A new value that only the modified input shows (the time step of AdamUpdater) is a result here.
+    for (const auto &a : op.def().aliasRules()) {
+      if (!a.modifies || a.output == 0 || !op.hasInput(a.input) || op.hasOutput(a.output)) continue;
+      if (ids.size() <= static_cast<size_t>(a.output)) ids.resize(static_cast<size_t>(a.output) + 1);
+      ids[static_cast<size_t>(a.output)] = scope.flat.freeId("updated__" + op.inTensor(a.input)->id);
+    }
     return ids;
   }
 
@@ -254,10 +260,10 @@ class Flattener {
     if (showsAll) joinParts(scope, op);
     if (!modifies) return;
     for (const auto &a : op.def().aliasRules()) {
-      if (!a.modifies || !op.hasInput(a.input) || !op.hasOutput(a.output)) continue;
+      if (!a.modifies || !op.hasInput(a.input) || !copy->hasOutput(a.output)) continue;
       Ref &target = scope.refs[op.inputs()[a.input].value];
       write(scope, target, copy->outputs()[a.output]);
-      scope.refs[op.outputs()[a.output].value] = target;
+      if (op.hasOutput(a.output)) scope.refs[op.outputs()[a.output].value] = target;
     }
   }
 

@@ -1,6 +1,7 @@
-// Whether results depend on an order that the graph does not fix: an op that modifies memory and another op that reads
-// the same memory must be ordered by data or by constraints. Memory is followed through views and in-place results in
-// one graph.
+// Whether results depend on an order that the graph does not fix: an op that modifies memory and shows it as a result,
+// and another op that reads the same memory, must be ordered by data or by constraints. Memory is followed through
+// views and in-place results in one graph. What changes memory without showing it, as a call that updates a variable
+// and returns nothing of it, runs in program order.
 #include "session/inplace_ambiguity.hpp"
 
 #include <algorithm>
@@ -103,21 +104,38 @@ void checkOrdered(const Accesses &ops, size_t piece, const Order &order, const U
   }
 }
 
+UnionFind memoryOf(const Graph &graph) {
+  UnionFind memory(graph.tensorSlots());
+  for (const Op *op : graph.ops())
+    for (InIndex i = 0; i < op->inputCount(); ++i)
+      for (OutIndex o = 0; o < op->outputCount(); ++o)
+        if (op->hasInput(i) && op->hasOutput(o) && op->aliasesInput(i, o))
+          memory.join(op->inputs()[i].value, op->outputs()[o].value);
+  return memory;
+}
+
+// Whether a result of `op` is the memory of input i.
+bool shows(const Op &op, InIndex i) {
+  for (OutIndex o = 0; o < op.outputCount(); ++o)
+    if (op.hasOutput(o) && op.aliasesInput(i, o)) return true;
+  if (!op.is(Role::Call)) return false;
+  const Graph &callee = *op.getCalledGraphs().front();
+  const UnionFind memory = memoryOf(callee);
+  return std::ranges::any_of(callee.outputs(), [&](TensorIndex t) {
+    return memory.find(t.value) == memory.find(callee.inputs()[static_cast<size_t>(i)].value);
+  });
+}
+
 }  // namespace
 
 void checkInplaceAmbiguity(const Graph &graph) {
   std::vector<std::pair<const Op *, size_t>> modifiers;
-  UnionFind memory(graph.tensorSlots());
+  const UnionFind memory = memoryOf(graph);
   for (const Op *op : graph.ops()) {
-    for (InIndex i = 0; i < op->inputCount(); ++i) {
-      if (!op->hasInput(i)) continue;
-      const size_t t = op->inputs()[i].value;
-      // Parts of a variable do not overlap; what updates them was ordered by the compiler.
-      const bool updatesPart = op->settings.hints.count(kSerialised) != 0;
-      if (op->modifiesInput(i) && !updatesPart) modifiers.emplace_back(op, t);
-      for (OutIndex o = 0; o < op->outputCount(); ++o)
-        if (op->hasOutput(o) && op->aliasesInput(i, o)) memory.join(t, op->outputs()[o].value);
-    }
+    // Parts of a variable do not overlap; what updates them was ordered by the compiler.
+    if (op->settings.hints.count(kSerialised) != 0) continue;
+    for (InIndex i = 0; i < op->inputCount(); ++i)
+      if (op->hasInput(i) && op->modifiesInput(i) && shows(*op, i)) modifiers.emplace_back(op, op->inputs()[i].value);
   }
   if (modifiers.empty()) return;
   std::map<size_t, Accesses> accesses;

@@ -333,18 +333,14 @@ def where(condition: Tensor, lhs: Tensor, rhs: Tensor) -> Tensor:
 
 
 def _scaled_add(op_type: str, X: Tensor, Y: Tensor, a: Any, b: Any, output: str) -> Tensor:
-    inputs = {"X": X, "Y": Y}
-    attributes = {}
-    if isinstance(a, Tensor) or isinstance(b, Tensor):
-        inputs["a"] = a if isinstance(a, Tensor) else constant(a, dtypes.float32)
-        inputs["b"] = b if isinstance(b, Tensor) else constant(b, dtypes.float32)
-    else:
-        attributes = {"scale0": float(a), "scale1": float(b)}
-    return emit_one(op_type, inputs, output, attributes)
+    scales = {"scale0": a, "scale1": b}
+    inputs = {"X": X, "Y": Y} | {name: s if isinstance(s, Tensor) else None for name, s in scales.items()}
+    attributes = {name: float(s) for name, s in scales.items() if not isinstance(s, Tensor)}
+    return emit_one(op_type, inputs, output, attributes, optional=scales)
 
 
 def scaled_add(X: Tensor, Y: Tensor, a: float | Tensor = 1.0, b: float | Tensor = 1.0) -> Tensor:
-    """Return a X + b Y, numeric; X and Y have the same shape and dtype, tensors a and b are float scalars."""
+    """Return a X + b Y with the dtype of X; X and Y have one shape, a and b are numbers or float scalars."""
     check_in_graph(_graph(), X=X, Y=Y)
     return _scaled_add("ScaledAdd", X, Y, a, b, "scaled_add_out")
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from popxl import dtypes
 from popxl.context import get_current_graph
-from popxl.ops.utils import check_in_graph, emit, emit_one
+from popxl.ops.utils import check_in_graph, emit_one
 from popxl.tensor import Tensor, constant
 
 Factor = float | Tensor
@@ -101,21 +101,24 @@ def copy_var_update_(t: Tensor, X: Tensor) -> Tensor:
     return emit_one("CopyVarUpdate", {"t": t, "X": X}, f"updated__{t.name}")
 
 
-def _updater(mode: str, m: Tensor, v: Tensor, weight: Tensor | None, step: Tensor | None, **scalars: Any) -> Tensor:
-    check_in_graph(get_current_graph(), acc_first_order=m, acc_second_order=v)
-    decay = scalars["weight_decay"]
+def _require_weight(weight: Tensor | None, decay: Factor | None) -> None:
     if weight is None and (isinstance(decay, Tensor) or decay):
         raise ValueError("weight_decay needs the weight: pass `weight`.")
+
+
+def _updater(mode: str, m: Tensor, v: Tensor, weight: Tensor | None, step: Tensor | None, **scalars: Any) -> Tensor:
+    check_in_graph(get_current_graph(), acc_first_order=m, acc_second_order=v)
+    _require_weight(weight, scalars["weight_decay"])
+    decays = isinstance(scalars["weight_decay"], Tensor) or bool(scalars["weight_decay"])
     inputs: dict[str, Tensor | None] = {
-        "weight": weight, "acc_first_order": m, "acc_second_order": v, "time_step": step,
+        "weight": weight if decays else None, "acc_first_order": m, "acc_second_order": v, "time_step": step,
     }  # fmt: skip
     attributes: dict[str, Any] = {"mode": mode}
     for name, value in scalars.items():
         more_inputs, more_attributes = _factor(name, value)
         inputs.update(more_inputs)
         attributes.update(more_attributes)
-    outputs = ["Updater"] if step is None else ["Updater", f"updated__{step.name}"]
-    return emit("AdamUpdater", inputs, outputs, attributes, optional=_OPTIONAL)[0]
+    return emit_one("AdamUpdater", inputs, "Updater", attributes, optional=_OPTIONAL)
 
 
 def adam_updater(
@@ -133,7 +136,7 @@ def adam_updater(
     Args:
         acc_first_order: first moment m.
         acc_second_order: second moment v.
-        weight: needed for weight decay.
+        weight: needed for weight decay, and connected with it only.
         time_step: scalar, counted up in place first; with it the moments are divided by 1 - beta^time_step.
         weight_decay: factor of the weight.
         beta1: needed with `time_step`.
@@ -141,11 +144,12 @@ def adam_updater(
         epsilon: added to the root.
 
     Returns:
-        Tensor of the shape and dtype of m (Kingma & Ba 2015).
+        Tensor of the shape of m and the dtype of weight, without weight decay of m (Kingma & Ba 2015).
 
     Raises:
         ValueError: weight or betas are missing.
     """
+    _require_weight(weight, weight_decay)
     if time_step is not None and (beta1 is None or beta2 is None):
         raise ValueError("adam_updater: bias correction (time_step) needs beta1 and beta2.")
     mode = "AdamNoBias" if time_step is None else "Adam"
@@ -184,6 +188,7 @@ def adamax_updater(
     Raises:
         ValueError: time_step or weight is missing.
     """
+    _require_weight(weight, weight_decay)
     if time_step is None:
         raise ValueError("adamax_updater needs time_step.")
     scalars = {"weight_decay": weight_decay, "beta1": beta1, "beta2": None, "epsilon": epsilon}
