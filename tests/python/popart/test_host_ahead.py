@@ -4,6 +4,7 @@ import gc
 import os
 import signal
 import threading
+import time
 
 import numpy as np
 import popart
@@ -404,7 +405,8 @@ def test_a_signal_while_a_callback_waits():
 
     def wait():
         waiting.set()
-        threading.Event().wait()  # for ever
+        while True:  # a wait without end would miss a signal that comes just before it
+            time.sleep(0.01)
 
     doubler = Doubler(5)
     with pytest.raises(KeyboardInterrupt):
