@@ -120,6 +120,11 @@ LOSS_SCALING.enabled = True
 
 ROWS = (
     *(replicas(count, threads) for count in (2, 4) for threads in (0, 1, 4)),
+    with_options(
+        "merged_collectives",
+        {"replicatedCollectivesSettings": popart.ReplicatedCollectivesSettings(True, True, True, True)},
+        plain=TWO_REPLICAS,
+    ),
     with_options("sharded_state", STATE_IN_PARTS, plain=TWO_REPLICAS),
     with_options("sharded", ALL_IN_PARTS, plain=TWO_REPLICAS),
     # Of weights that are off chip or watched, a product of few rows adds up in another order (decision 0029).

@@ -93,7 +93,10 @@ void Session::Impl::compile() {
     first.lanes = compiling.lanes = lower::LaneRule::Never;
     program.compile(ir(), first);
   }
-  if (prepareRequest && !fits(compiling)) fit(compiling);
+  if (prepareRequest && !fits(compiling)) {
+    fit(compiling);
+    session::returnFreedMemory();  // of all programs that were tried
+  }
   if (forward) {
     compiling.program.reset();
     compiling.constants = nullptr;
@@ -125,7 +128,6 @@ void Session::Impl::fit(session::CompileOptions compiling) {
     program.drop();
     throw;
   }
-  session::returnFreedMemory();  // of all programs that were tried
   compiling.program = compiling.cacheFolder.empty() ? std::make_shared<const lower::Program>(fitted->program) : nullptr;
   program.compile(running(), compiling);
   fitted->program = {};  // the session's own is made from it

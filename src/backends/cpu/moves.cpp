@@ -205,7 +205,7 @@ class WindowKernel final : public executable::HostKernel {
     const Shape from = byteStrides(sizes, bytes);
     tailBytes_ = elementCount(result) * bytes;
     size_t d = 0;
-    for (; d < result.size() && tailBytes_ > kTailBytes; ++d) {
+    for (; d + 1 < result.size() && tailBytes_ > kTailBytes; ++d) {  // a row is never a single element
       leading_.push_back({result[d], from[d], window[d]});
       tailBytes_ /= result[d];
       rows_ *= result[d];
