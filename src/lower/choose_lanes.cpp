@@ -3,6 +3,8 @@
 #include "lower/choose_lanes.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <map>
 #include <numeric>
 
 #include <popart/logging.hpp>
@@ -17,6 +19,9 @@ namespace {
 using schedule::LaneGroup;
 using schedule::Schedule;
 using schedule::Section;
+
+constexpr double kLeastGain =
+    0.05;  // of the stages' time: lanes take memory, and the prediction is none to the percent
 
 class Costs {
  public:
@@ -134,12 +139,22 @@ double copiesOf(const Graph &graph, const Op *loop, const std::vector<OpIndex> &
   return sum;
 }
 
-std::map<const Graph *, const Op *> loopsByBody(const Ir &program) {
-  std::map<const Graph *, const Op *> loops;
+using Loops = std::map<const Graph *, const Op *>;
+
+Loops loopsByBody(const Ir &program) {
+  Loops loops;
   for (const Graph *graph : schedule::programGraphs(program))
     for (const Op *op : graph->ops())
       if (op->is(Role::Loop)) loops.emplace(op->getCalledGraphs().front(), op);
   return loops;
+}
+
+// How often a graph runs in a run of the program; loops of a length that is not known count once.
+double runsOf(const Graph &graph, const Loops &loops) {
+  const auto loop = loops.find(&graph);
+  if (loop == loops.end()) return 1;
+  const Op &op = *loop->second;
+  return static_cast<double>(op.hasAttr("trip_count") ? op.attrInt("trip_count") : 1) * runsOf(op.getGraph(), loops);
 }
 
 }  // namespace
@@ -147,32 +162,29 @@ std::map<const Graph *, const Op *> loopsByBody(const Ir &program) {
 Schedule chooseLanes(const Ir &program, const Schedule &plain, const Kernels &kernels, int threads, LaneRule rule) {
   if (threads < 2 || rule == LaneRule::Never) return plain;
   const Costs costs(kernels);
-  const Schedule found = schedule::findLanes(program, plain, [&](const Op &op) { return costs.of(op, 1); });
-  if (found.sections.empty()) return plain;
-  const std::map<const Graph *, const Op *> loops = loopsByBody(program);
-  Schedule result = plain;
-  for (const auto &[id, sections] : found.sections) {
+  Schedule result = schedule::findLanes(program, plain, [&](const Op &op) { return costs.of(op, 1); });
+  if (result.sections.empty()) return plain;
+  const Loops loops = loopsByBody(program);
+  double inOrder = 0, together = 0;
+  for (auto &[id, sections] : result.sections) {
     const Graph &graph = program.getGraph(id);
-    std::vector<OpIndex> order = found.orders.at(id);
-    std::vector<Section> kept;
-    for (const Section &section : sections) {
+    const double runs = runsOf(graph, loops);
+    const auto loop = loops.find(&graph);
+    std::vector<OpIndex> &order = result.orders.at(id);
+    for (Section &section : sections) {
       const SectionCosts sectionCosts(graph, order, section, costs);
-      const double before = sectionCosts.inOrder(threads);
-      auto [groups, time] = sectionCosts.best(threads);
-      const auto loop = loops.find(&graph);
-      time += copiesOf(graph, loop == loops.end() ? nullptr : loop->second, order, section) / threads;
-      const bool keeps = rule == LaneRule::Always || time < before;
-      logging::devicex::info(
-          "{}: {} stages of a cycle {} at the same time: predicted {} us, one after the other {} us on {} threads",
-          graph.getGraphString(), section.lanes.size(), keeps ? "run" : "do not run", time / 1e3, before / 1e3,
-          threads);
-      if (keeps) kept.push_back(schedule::joinLanes(order, section, groups));
+      const auto [groups, time] = sectionCosts.best(threads);
+      inOrder += runs * sectionCosts.inOrder(threads);
+      together +=
+          runs * (time + copiesOf(graph, loop == loops.end() ? nullptr : loop->second, order, section) / threads);
+      section = schedule::joinLanes(order, section, groups);
     }
-    if (kept.empty()) continue;
-    result.orders[id] = std::move(order);
-    result.sections[id] = std::move(kept);
   }
-  return result;
+  const bool pays = rule == LaneRule::Always || together < (1 - kLeastGain) * inOrder;
+  logging::devicex::info("stages of a pipeline run {}: predicted {} us at the same time, {} us in order, on {} threads",
+                         pays ? "at the same time" : "in order", std::llround(together / 1e3),
+                         std::llround(inOrder / 1e3), threads);
+  return pays ? result : plain;
 }
 
 }  // namespace popart::lower
