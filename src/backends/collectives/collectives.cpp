@@ -107,24 +107,16 @@ class CollectiveKernel final : public executable::HostKernel {
 // reads those.
 class PublishKernel final : public executable::HostKernel {
  public:
-  PublishKernel(CollectiveSpec spec, int parts) : spec_(std::move(spec)), parts_(parts), ends_{parts, parts + 1} {}
+  explicit PublishKernel(CollectiveSpec spec) : spec_(std::move(spec)) {}
   std::string name() const override { return "publish to replicas"; }
-  int tasks() const override { return parts_ + 1; }
-  std::span<const int> roundEnds() const override { return ends_; }
-  double share(int task) const override { return task == parts_ ? 0.0 : 1.0 / parts_; }
   bool canOverwrite(int input, int output) const override { return input == output; }
   void prepare(executable::RunContext &context) const override {
     if (executable::Collectives *replicas = context.collectives()) replicas->add(spec_);
   }
-  void run(const KernelArgs &args, int task) const noexcept override {
-    if (task < parts_) {
-      for (size_t o = 0; o < spec_.elements.size(); ++o) {
-        const Range own(spec_.elements[o], task, parts_);
-        copyElements(args.out[o], own.begin, args.in[o], own.begin, own.end - own.begin,
-                     getDataTypeInfo(spec_.type).nbytes);
-      }
-      return;
-    }
+  void run(const KernelArgs &args, int) const noexcept override {
+    const int64_t width = getDataTypeInfo(spec_.type).nbytes;
+    for (size_t o = 0; o < spec_.elements.size(); ++o)
+      copyElements(args.out[o], 0, args.in[o], 0, spec_.elements[o], width);
     executable::RunContext &context = args.context;
     executable::Collectives *replicas = context.collectives();
     if (!replicas || !replicas->publish(context.replica(), spec_, args.out, args.out))
@@ -133,8 +125,6 @@ class PublishKernel final : public executable::HostKernel {
 
  private:
   CollectiveSpec spec_;
-  int parts_;
-  std::array<int, 2> ends_;
 };
 
 struct MeetingOf {
@@ -192,9 +182,9 @@ class CollectivesBackend final : public executable::Backend {
       if (row) spec.resultElements.push_back(executable::storageBytes(out.info, out.layout) / width);
       bytes += spec.elements.back() * width;
     }
+    if (!row) return withCost(std::make_unique<PublishKernel>(std::move(spec)), request);
     constexpr int64_t kBytesOfPart = int64_t{1} << 16;
     const auto parts = static_cast<int>(std::clamp<int64_t>(bytes / kBytesOfPart, 1, request.threads));
-    if (!row) return withCost(std::make_unique<PublishKernel>(std::move(spec), parts), request);
     return withCost(std::make_unique<CollectiveKernel>(row->kernel, std::move(spec), parts), request);
   }
 

@@ -233,8 +233,10 @@ void addMeetings(OpDefs &rows) {
                      })
                      .infer(inferGather)
                      .doc("The flattened tensors of the members, one behind the other, as far as `shape` has room."));
+  // It moves nothing: its results are the operands' memory, as a rule.
   rows.push_back(
       meetingRow("CollectivePublish", Role::CollectivePublish)
+          .cost([](const Op &, Cost &c) { c = {}; })
           .attrRequired("channel", AttributeType::Int)
           .layouts(alikeIfOne)
           .infer(inferLikeOperands)
