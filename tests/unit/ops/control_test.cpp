@@ -95,5 +95,30 @@ TEST(Control, scatter_and_gather_round_up_to_whole_chunks) {
   EXPECT_THROW(add(main, "ReplicatedAllReduce", {x}, 1, {{"op", std::string("Median")}}), error);
 }
 
+TEST(Control, one_meeting_takes_several_tensors_of_one_type) {
+  Ir ir;
+  Graph &main = ir.getMainGraph();
+  const TensorIndex x = main.addInput("x", TensorInfo(DataType::FLOAT, {4})),
+                    y = main.addInput("y", TensorInfo(DataType::FLOAT, {2})), count = main.addInput("count", kCount);
+  const Attributes pair{{"group_size", int64_t{2}}};
+  Op *reduce = add(main, "CollectiveReduce", {x, y}, 2, pair);
+  EXPECT_EQ(reduce->outShape(1), (Shape{2}));
+  EXPECT_THROW(add(main, "CollectiveReduce", {x, count}, 2, pair), error);
+  EXPECT_THROW(add(main, "CollectiveReduce", {x, y}, 1, pair), error);
+  Attributes shapes = pair;
+  shapes.set("shape", Shape{2, 4, 3});
+  shapes.set("ranks", std::vector<int64_t>{2, 1});
+  Op *gather = add(main, "CollectiveGather", {x, y}, 2, shapes);
+  EXPECT_EQ(gather->outShape(0), (Shape{2, 4}));
+  EXPECT_EQ(gather->outShape(1), (Shape{3}));
+  EXPECT_THROW(add(main, "CollectiveGather", {x}, 1, shapes), error);     // shapes for two
+  EXPECT_THROW(add(main, "CollectiveGather", {y, x}, 2, shapes), error);  // more elements than there are parts
+  for (const std::vector<int64_t> &ranks : {std::vector<int64_t>{3, 1}, {-1, 4}, {1, 1}}) {
+    shapes.set("ranks", ranks);
+    EXPECT_THROW(add(main, "CollectiveGather", {x, y}, 2, shapes), error);
+  }
+  EXPECT_THROW(add(main, "CollectivePublish", {x}, 1, pair), error);  // of which meeting?
+}
+
 }  // namespace
 }  // namespace popart::testing
