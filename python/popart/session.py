@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import popart_core
-from popart_core import DataFlow, DeviceInfo, InputShapeInfo, Optimizer, Patterns, SessionOptions
+from popart_core import DataFlow, DeviceInfo, DeviceType, InputShapeInfo, Optimizer, Patterns, SessionOptions
 
 from popart.losses import Loss
 
@@ -45,6 +45,7 @@ class _SessionMixin:
 
     _data_flow: DataFlow
     _options: SessionOptions
+    _device_type: DeviceType | None
 
     @property
     def dataFlow(self) -> DataFlow:
@@ -104,8 +105,14 @@ class _SessionMixin:
 
         Raises:
             OSError: The folder cannot be made or written to.
+            popart_exception: The device is an IPU model, for which programs are not compiled ahead.
             OutOfMemoryException: The program does not fit the memory limit.
         """
+        if self._device_type == DeviceType.IpuModel:
+            raise popart_core.popart_exception(
+                f"compileAndExport: a device of type {self._device_type} takes no exported programs. Use one of type "
+                "cpu, ipu or offline-ipu"
+            )
         folder = Path(filename) if Path(filename).is_dir() else Path(filename).absolute().parent
         folder.mkdir(parents=True, exist_ok=True)
         if not os.access(folder, os.W_OK):
@@ -178,6 +185,7 @@ class InferenceSession(_SessionMixin, popart_core._InferenceSessionCore):
         """
         self._data_flow = _resolve_data_flow(dataFlow, dataFeed)
         self._options = userOptions if userOptions is not None else SessionOptions()
+        self._device_type = getattr(deviceInfo, "type", None)
         super().__init__(
             fnModel,
             self._data_flow,
@@ -203,6 +211,7 @@ class InferenceSession(_SessionMixin, popart_core._InferenceSessionCore):
         session = cls.__new__(cls)
         session._data_flow = ir.getDataFlow()
         session._options = ir.getSessionOptions()
+        session._device_type = getattr(deviceInfo, "type", None)
         popart_core._InferenceSessionCore.__init__(session, ir, deviceInfo, name, session._data_flow.batchesPerStep())
         return session
 
@@ -250,6 +259,7 @@ class TrainingSession(_SessionMixin, popart_core._TrainingSessionCore):
             raise TypeError("TrainingSession: give either loss=<tensor id> or losses=[<loss objects>]")
         self._data_flow = _resolve_data_flow(dataFlow, dataFeed)
         self._options = userOptions if userOptions is not None else SessionOptions()
+        self._device_type = getattr(deviceInfo, "type", None)
         super().__init__(
             fnModel,
             self._data_flow,
