@@ -12,6 +12,14 @@ struct ManagerHandle {
   DeviceManager &manager = DeviceManager::createDeviceManager();
 };
 
+[[noreturn]] void raiseUnknownDevice(int id) {
+  const nb::object type = nb::module_::import_("popart_core").attr("poplar_exception");
+  const std::string text =
+      "acquireDeviceById: there is no device with id " + std::to_string(id) + ". enumerateDevices lists the ids";
+  PyErr_SetString(type.ptr(), text.c_str());
+  throw nb::python_error();
+}
+
 void bindDeviceInfo(nb::module_ &m) {
   nb::class_<DeviceInfo>(
       m, "DeviceInfo",
@@ -139,6 +147,7 @@ void bindDevices(nb::module_ &m) {
       .def(
           "acquireDeviceById",
           [](H &h, int id, SyncPattern pattern, Connection connection) {
+            if (id < 0 || !h.manager.getDevice(pattern, static_cast<uint32_t>(id), connection)) raiseUnknownDevice(id);
             return h.manager.acquireDeviceById(id, pattern, connection);
           },
           nb::arg("id"), full, always,
@@ -150,7 +159,8 @@ void bindDevices(nb::module_ &m) {
           "    connectionType: When it is attached.\n"
           "\n"
           "Raises:\n"
-          "    popart_exception: It is not free, or does not exist.")
+          "    popart_exception: It is not free.\n"
+          "    poplar_exception: There is no device of this number.")
       .def(
           "tryAcquireDeviceById",
           [](H &h, int id, SyncPattern pattern, Connection connection) {

@@ -4,6 +4,7 @@
 #include "bindings.hpp"
 
 #include "executable/run_context.hpp"
+#include "onnx/missing_data.hpp"
 
 namespace popart::python {
 namespace {
@@ -38,6 +39,9 @@ void bindExceptions(nb::module_ &m) {
   internal.attr("__doc__") = "A fault of the library.";
   nb::object atRunTime = nb::exception<runtime_error>(m, "popart_runtime_error", base);
   atRunTime.attr("__doc__") = "Device or data at run time.";
+  nb::object missing = nb::exception<onnx::missing_data_error>(m, "missing_data_error",
+                                                               nb::make_tuple(base, nb::handle(PyExc_RuntimeError)));
+  missing.attr("__doc__") = "A file of external tensor data that is not there.";
 
   makeClass(m, "poplibs_exception", nb::handle(PyExc_Exception));
   nb::object poplar = makeClass(m, "poplar_exception", nb::handle(PyExc_Exception));

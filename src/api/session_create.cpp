@@ -134,6 +134,10 @@ struct SessionCreation : Session {
     impl->device = c.device;
     impl->model = onnx::Model::fromProtoOrFile(c.model);
     for (const TensorId &id : impl->model->inputIds()) impl->modelInputs.insert(id);
+    if (!training &&
+        std::ranges::all_of(c.dataFlow.anchors(), [&](const TensorId &id) { return impl->modelInputs.count(id) != 0; }))
+      throw error("Session '{}': no operation leads to an anchor: got the inputs {}. Anchor what is computed", c.name,
+                  c.dataFlow.anchors());
     const std::map<TensorId, InputSettings> inputSettings = impl->model->inputSettings();
     for (const auto &[id, settings] : inputSettings)
       if (settings.replicatedStreamMode() == ReplicatedStreamMode::Broadcast) impl->broadcastInputs.insert(id);

@@ -291,6 +291,19 @@ void requireArity(const std::string &domain, const std::string &type, size_t inp
 
 }  // namespace
 
+namespace {
+
+// Convolutions, pools and Pad, whose attributes are checked when the node is added.
+bool hasPads(const onnx_proto::NodeProto &node, const std::map<std::string, int64_t> &opsets) {
+  const std::string domain = domainName(node.domain());
+  const auto version = opsets.find(domain);
+  const OpDef *row =
+      version == opsets.end() ? nullptr : findOnnxOp(domain, node.op_type(), static_cast<OpVersion>(version->second));
+  return row && row->findAttribute("pads");
+}
+
+}  // namespace
+
 std::vector<TensorId> ModelBuilder::addNode(const std::string &domain, int64_t opset, const std::string &type,
                                             const std::vector<TensorId> &inputs, int outputs,
                                             const BuilderAttributes &attributes, const std::string &debugName) {
@@ -333,7 +346,20 @@ void ModelBuilder::inferLastNode() {
   State &s = *state_;
   const auto &node = s.graph->node(s.graph->node_size() - 1);
   s.scope.opsets = root().state_->opsets;
-  if (!root().state_->importer->tryImportNode(node, s.scope).empty()) return;
+  const std::string refusal = root().state_->importer->tryImportNode(node, s.scope);
+  if (!refusal.empty()) {
+    // Other nodes are refused where the program is built: only there is it known what is supported.
+    const auto known = [this](const std::string &id) { return id.empty() || hasTensorInfo(id); };
+    if (!hasPads(node, s.scope.opsets) || !std::ranges::all_of(node.input(), known)) return;
+    for (const auto &output : node.output()) {
+      root().state_->names.erase(output);
+      s.tensors.erase(output);
+      s.producer.erase(output);
+      s.scope.refusals.erase(output);
+    }
+    s.graph->mutable_node()->RemoveLast();
+    throw error("Builder: {}", refusal);
+  }
   for (const auto &output : node.output())
     if (!output.empty() && hasTensorInfo(output)) setInfo(*s.graph->add_value_info(), output, getTensorInfo(output));
 }

@@ -6,6 +6,7 @@
 
 #include <popart/error.hpp>
 
+#include "onnx/missing_data.hpp"
 #include "onnx/model_content.hpp"
 
 namespace popart::onnx {
@@ -59,7 +60,8 @@ std::shared_ptr<const MappedFile> ExternalFiles::file(const std::string &locatio
     for (const auto &part : relative)
       check(part != "..", "Tensor '{}': external data location must stay in the model's folder: got '{}'", tensorName,
             location);
-    check(!ec,
+    if (ec)
+      throw missing_data_error(
           "Tensor '{}': external data file is missing: got '{}' in folder '{}'. Keep data files beside the model file",
           tensorName, location, folder_);
     const fs::path root = fs::canonical(folder_, ec);

@@ -248,8 +248,8 @@ void addScatterReduce(OpDefs &rows) {
   OpDef grad("ai.graphcore", "ScatterReduceGradOp", {1});
   grad.input("grad", kNumeric, "T")
       .input("indices", kIndices)
-      .input("src", kFloats, "T")
-      .input("initial_values", kFloats, "T", Arity::Optional);
+      .input("src", kNumeric, "T")
+      .input("initial_values", kNumeric, "T", Arity::Optional);
   grad.output("dsrc").output("dinitial", Arity::Optional);
   withReduceAttributes(grad)
       .infer([](InferContext &c) {

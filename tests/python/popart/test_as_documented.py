@@ -486,6 +486,7 @@ def test_gradients_of_integers():
         (lambda m, x: m.graphcore.subsample([x], [2]), [1, 0, 1]),
         (lambda m, x: m.graphcore.sort([x])[0], [1, 1, 1]),
         (lambda m, x: m.graphcore.dynamicslice([x, m.onnx.constant(np.array([2], np.uint32))], [0], [1]), [0, 0, 1]),
+        (lambda m, x: m.graphcore.scatterreduce([x, m.onnx.constant(np.array([0, 0, 1], np.int32))], 2, 0), [1, 1, 1]),
     ],
 )
 def test_gradients_of_integers_through(operator, expected):
