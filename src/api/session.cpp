@@ -88,9 +88,12 @@ void Session::Impl::compile() {
   session::CompileOptions first = compiling;
   if (prepareRequest) first.maxMemoryBytes = 0;  // a program that does not fit is not refused yet
   program.compile(ir(), first);
-  if (prepareRequest && !fits(compiling) && compiling.lanes == lower::LaneRule::Auto &&
-      executable::mostLanes(program.executable()->main) > 1) {  // each lane has memory of its own
-    first.lanes = compiling.lanes = lower::LaneRule::Never;
+  const bool runsLanes =
+      compiling.lanes == lower::LaneRule::Auto && executable::mostLanes(program.executable()->main) > 1;
+  if (prepareRequest && !fits(compiling) && (runsLanes || compiling.replicas > 1)) {
+    if (runsLanes) compiling.lanes = lower::LaneRule::Never;  // each lane has memory of its own
+    compiling.collectives.saveMemory();
+    first.lanes = compiling.lanes, first.collectives = compiling.collectives;
     program.compile(ir(), first);
   }
   if (prepareRequest && !fits(compiling)) {
