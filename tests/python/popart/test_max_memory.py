@@ -247,7 +247,7 @@ def test_fewer_replicas_are_a_remedy():
     session, *_ = session_of("mlp", "adam")
     session.prepareDevice()
     one = planned(session)
-    session, *_ = session_of("mlp", "adam", one // 3 * 2, replicas=4)
+    session, *_ = session_of("mlp", "adam", one // 3, replicas=4)
     with pytest.raises(popart.OutOfMemoryException, match="train with 1 replicas in place of 4 and accumulate 4 times"):
         session.prepareDevice()
 
