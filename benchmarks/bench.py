@@ -437,6 +437,9 @@ def print_row(entry: dict[str, Any], peers: list[str]) -> None:
         print(f"{'  ' + beside:<26}{cell(entry['peers'].get(beside)):>14}")
     if "ours_cpp" in entry:
         print(f"{'  from C++':<26}{cell(entry['ours_cpp']):>14}")
+    if entry["name"] == "load_time" and "error" not in ours:
+        times = [side["median_new_session_ms"] for side in (ours, entry["peers"]["compiling"])]
+        print(f"{'  in a new session':<26}{times[0]:>14.3f}{times[1] / times[0]:>14.2f}")
     if entry["name"] == "startup":
         imports = [entry["peers"].get(peer, {}).get("median_import_ms") for peer in peers]
         columns = [f"{value:.3f}" if value else "-" for value in [ours.get("median_import_ms"), *imports]]
