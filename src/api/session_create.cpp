@@ -133,6 +133,7 @@ struct SessionCreation : Session {
     impl->options = c.options;
     impl->device = c.device;
     impl->model = onnx::Model::fromProtoOrFile(c.model);
+    impl->constantHashes.learn(impl->model->contentHashes());
     for (const TensorId &id : impl->model->inputIds()) impl->modelInputs.insert(id);
     if (!training &&
         std::ranges::all_of(c.dataFlow.anchors(), [&](const TensorId &id) { return impl->modelInputs.count(id) != 0; }))

@@ -23,4 +23,9 @@ std::vector<uint64_t> ConstantHashes::of(const std::vector<TensorData> &constant
   return all;
 }
 
+void ConstantHashes::learn(const std::vector<std::pair<TensorData, uint64_t>> &hashes) {
+  for (const auto &[data, hash] : hashes)
+    if (known_.try_emplace({data.data(), data.nbytes()}, hash).second) held_.push_back(data);
+}
+
 }  // namespace popart

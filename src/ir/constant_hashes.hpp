@@ -17,6 +17,8 @@ class ConstantHashes {
   // Hashes of these values, in their order; new ones are read by as many threads as pay, with `beside` as one more
   // task.
   std::vector<uint64_t> of(const std::vector<TensorData> &constants, int threads, const std::function<void()> &beside);
+  // Notes hashes of bytes that were read before and do not change.
+  void learn(const std::vector<std::pair<TensorData, uint64_t>> &hashes);
 
  private:
   std::map<std::pair<const void *, int64_t>, uint64_t> known_;  // by first byte and size

@@ -78,7 +78,7 @@ std::unique_ptr<ModelBuilder> ModelBuilder::fromModel(const std::string &modelPr
   State &s = *builder->state_;
   s.loaded = model.shared();
   s.content->files = ExternalFiles(model.content().files.folder());
-  *s.content->proto = *model.content().proto;
+  *s.content->proto = wholeMessage(model.content());
   s.graph = s.content->proto->mutable_graph();
   s.opsets = model.opsets();
   s.scope.opsets = s.opsets;

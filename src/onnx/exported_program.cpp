@@ -205,7 +205,7 @@ std::map<std::string, std::string> transposedCopies(const ModelContent &model) {
   if (copies.empty()) return copies;
   std::map<std::string, const onnx_proto::TensorProto *> tensors;
   for (const auto &tensor : graph.initializer()) tensors[tensor.name()] = &tensor;
-  auto valueOf = [&](const std::string &name) { return tensorData(*tensors.at(name), name, model.files, model.proto); };
+  auto valueOf = [&](const std::string &name) { return tensorData(*tensors.at(name), name, model); };
   for (auto it = copies.begin(); it != copies.end();) {
     const TensorData copy = valueOf(it->first), original = valueOf(it->second);
     const bool same = copy.info().dataType() == original.info().dataType() &&

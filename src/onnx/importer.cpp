@@ -83,6 +83,7 @@ Importer::Importer(const ModelContent &model, const BuildOptions &options, Ir &i
 // The message, and the files of external data that its main graph names.
 int64_t Importer::givenBytes() const {
   int64_t bytes = static_cast<int64_t>(model_.proto->ByteSizeLong());
+  for (const auto &entry : model_.payloads) bytes += entry.second.bytes.nbytes();
   std::set<std::string> files;
   for (const auto &tensor : model_.proto->graph().initializer())
     for (const auto &entry : tensor.external_data())

@@ -28,13 +28,18 @@ std::shared_ptr<ModelContent> parseContent(std::string_view bytes, const std::st
   auto content = std::make_shared<ModelContent>();
   content->name = name;
   content->files = ExternalFiles(folder.empty() ? "." : folder);
-  google::protobuf::io::CodedInputStream stream(reinterpret_cast<const uint8_t *>(bytes.data()),
-                                                static_cast<int>(bytes.size()));
+  const StrippedModel stripped = stripPayloads(bytes);
+  const std::string_view message = stripped.raw.empty() ? bytes : stripped.message;
+  google::protobuf::io::CodedInputStream stream(reinterpret_cast<const uint8_t *>(message.data()),
+                                                static_cast<int>(message.size()));
   stream.SetRecursionLimit(kMaxMessageNesting);
   const bool ok = content->proto->ParseFromCodedStream(&stream) && stream.ConsumedEntireMessage();
   check(ok,
         "Model '{}': is not an ONNX model, is incomplete or damaged: got {} bytes that do not parse as a ModelProto",
         name, static_cast<long>(bytes.size()));
+  std::vector<Payload> payloads = copyPayloads(stripped.raw);
+  for (size_t i = 0; i < payloads.size(); ++i)
+    content->payloads[&content->proto->graph().initializer(stripped.raw[i].first)] = std::move(payloads[i]);
   checkModel(*content);
   return content;
 }
@@ -117,7 +122,30 @@ Model::Memory Model::memory() const {
   Memory memory{static_cast<int64_t>(content_->proto->ByteSizeLong()), {}};
   for (const auto &t : content_->proto->graph().initializer())
     if (!t.raw_data().empty()) memory.values[t.raw_data().data()] = static_cast<int64_t>(t.raw_data().size());
+  for (const auto &entry : content_->payloads) {
+    const TensorData &bytes = entry.second.bytes;
+    memory.bytes += bytes.nbytes();
+    memory.values[bytes.data()] = bytes.nbytes();
+  }
   return memory;
+}
+
+std::vector<std::pair<TensorData, uint64_t>> Model::contentHashes() const {
+  std::vector<std::pair<TensorData, uint64_t>> hashes;
+  for (const auto &entry : content_->payloads) hashes.emplace_back(entry.second.bytes, entry.second.hash);
+  return hashes;
+}
+
+onnx_proto::ModelProto wholeMessage(const ModelContent &model) {
+  onnx_proto::ModelProto message = *model.proto;
+  auto &initializers = *message.mutable_graph()->mutable_initializer();
+  for (int i = 0; i < initializers.size(); ++i) {
+    const auto found = model.payloads.find(&model.proto->graph().initializer(i));
+    if (found == model.payloads.end()) continue;
+    const TensorData &bytes = found->second.bytes;
+    initializers[i].set_raw_data(bytes.data(), static_cast<size_t>(bytes.nbytes()));
+  }
+  return message;
 }
 
 std::vector<TensorId> Model::initializerIds() const {

@@ -131,10 +131,12 @@ void checkGraph(const onnx_proto::GraphProto &graph, OuterNames outer, const Mod
   for (const auto &tensor : graph.initializer()) {
     const TensorInfo info = tensorInfo(tensor, tensor.name());
     if (tensor.data_location() == onnx_proto::TensorProto::EXTERNAL) continue;
-    check(!tensor.has_raw_data() || tensor.raw_data().empty() ||
-              static_cast<int64_t>(tensor.raw_data().size()) == info.nbytes(),
-          "Tensor '{}': raw data does not match its dimensions: got {} bytes, expected {} for {}", tensor.name(),
-          static_cast<long>(tensor.raw_data().size()), info.nbytes(), info);
+    const auto payload = content.payloads.find(&tensor);
+    const int64_t bytes = payload != content.payloads.end() ? payload->second.bytes.nbytes()
+                                                            : static_cast<int64_t>(tensor.raw_data().size());
+    check(bytes == 0 || bytes == info.nbytes(),
+          "Tensor '{}': raw data does not match its dimensions: got {} bytes, expected {} for {}", tensor.name(), bytes,
+          info.nbytes(), info);
   }
   nodeOrder(graph, outer);
   const std::set<std::string> names = definedNames(graph);

@@ -9,6 +9,7 @@
 #include <popart/tensordata.hpp>
 
 #include "base/files/mapped_file.hpp"
+#include "onnx/payloads.hpp"
 
 namespace popart::onnx_proto {
 class ModelProto;
@@ -40,19 +41,25 @@ struct ModelContent {
   ModelContent();
   ~ModelContent();
   std::shared_ptr<onnx_proto::ModelProto> proto;
-  std::string name;  // file name for messages, "<bytes>" otherwise
+  std::map<const onnx_proto::TensorProto *, Payload> payloads;  // of initializers whose `raw_data` is not in `proto`
+  std::string name;                                             // file name for messages, "<bytes>" otherwise
   ExternalFiles files{"."};
 };
 
 // The info a tensor message declares. Throws popart::error for negative or huge dimensions and types we do not have.
 TensorInfo tensorInfo(const onnx_proto::TensorProto &tensor, const std::string &name);
-// The values; they share memory with `owner` (which keeps `tensor` alive) or the mapped file where the layout allows
-// it.
+// The values of a tensor of the model; they share memory with its message, its payloads or the mapped file where the
+// layout allows it.
+TensorData tensorData(const onnx_proto::TensorProto &tensor, const std::string &name, const ModelContent &model);
+// The same of any message, which `owner` keeps alive.
 TensorData tensorData(const onnx_proto::TensorProto &tensor, const std::string &name, const ExternalFiles &files,
                       const std::shared_ptr<const void> &owner);
 // The dense tensor; the caller has found its size acceptable.
 TensorData denseTensorData(const onnx_proto::SparseTensorProto &tensor, const std::string &name,
                            const ExternalFiles &files, const std::shared_ptr<const void> &owner);
+
+// The whole message, payloads and all.
+onnx_proto::ModelProto wholeMessage(const ModelContent &model);
 
 // Payload of a tensor message: type, dimensions and raw bytes. Throws popart::error for types ONNX does not have.
 void setPayload(onnx_proto::TensorProto &tensor, const TensorData &value);

@@ -26,7 +26,7 @@ Proto::AttributeType typeOf(const Proto &a) {
 }  // namespace
 
 TensorData Importer::readTensor(const onnx_proto::TensorProto &tensor, const std::string &name) const {
-  TensorData data = tensorData(tensor, name, model_.files, model_.proto);
+  TensorData data = tensorData(tensor, name, model_);
   // A function's tensor is read once per call of the function.
   const bool isCopy = data.data() != tensor.raw_data().data();
   if (functionDepth_ > 0 && isCopy) takeFromBudget(data.nbytes(), "Tensor '" + name + "' of a function called often");

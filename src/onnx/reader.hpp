@@ -46,6 +46,8 @@ class Model {
     std::map<const void *, int64_t> values;  // start, bytes
   };
   Memory memory() const;
+  // Values of initializers that were hashed when the model was read, as bytes (UINT8), and XXH3 of them.
+  std::vector<std::pair<TensorData, uint64_t>> contentHashes() const;
 
  private:
   std::shared_ptr<const ModelContent> content_;

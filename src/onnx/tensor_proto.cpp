@@ -135,23 +135,45 @@ TensorInfo tensorInfo(const onnx_proto::TensorProto &tensor, const std::string &
   return TensorInfo(type, std::move(shape));
 }
 
+namespace {
+
+TensorData fromRawData(const onnx_proto::TensorProto &tensor, const TensorInfo &info, const std::string &name,
+                       std::string_view raw, const std::shared_ptr<const void> &owner) {
+  check(static_cast<int64_t>(raw.size()) == info.nbytes(),
+        "Tensor '{}': raw data does not match its dimensions: got {} bytes, expected {} for {}", name,
+        static_cast<long>(raw.size()), info.nbytes(), info);
+  const int typed = tensor.float_data_size() + tensor.int32_data_size() + tensor.int64_data_size() +
+                    tensor.double_data_size() + tensor.uint64_data_size();
+  check(typed == 0, "Tensor '{}': holds its values twice, as raw data and as {} numbers. Keep one of them", name,
+        typed);
+  return withLegalBools(shareOrCopy(info, raw.data(), owner));
+}
+
+void refuseSegments(const onnx_proto::TensorProto &tensor, const std::string &name) {
+  check(!tensor.has_segment(), "Tensor '{}': segmented tensors are not supported. Save the model with whole tensors",
+        name);
+}
+
+}  // namespace
+
+TensorData tensorData(const onnx_proto::TensorProto &tensor, const std::string &name, const ModelContent &model) {
+  const auto found = model.payloads.find(&tensor);
+  if (found == model.payloads.end() || tensor.data_location() == onnx_proto::TensorProto::EXTERNAL)
+    return tensorData(tensor, name, model.files, model.proto);
+  refuseSegments(tensor, name);
+  const TensorData &bytes = found->second.bytes;
+  const std::string_view raw(static_cast<const char *>(bytes.data()), static_cast<size_t>(bytes.nbytes()));
+  return fromRawData(tensor, tensorInfo(tensor, name), name, raw, std::make_shared<TensorData>(bytes));
+}
+
 TensorData tensorData(const onnx_proto::TensorProto &tensor, const std::string &name, const ExternalFiles &files,
                       const std::shared_ptr<const void> &owner) {
   const TensorInfo info = tensorInfo(tensor, name);
-  check(!tensor.has_segment(), "Tensor '{}': segmented tensors are not supported. Save the model with whole tensors",
-        name);
+  refuseSegments(tensor, name);
   if (tensor.data_location() == onnx_proto::TensorProto::EXTERNAL)
     return withLegalBools(fromExternal(tensor, info, name, files));
-  if (tensor.has_raw_data() && !(tensor.raw_data().empty() && info.nbytes() != 0)) {
-    check(static_cast<int64_t>(tensor.raw_data().size()) == info.nbytes(),
-          "Tensor '{}': raw data does not match its dimensions: got {} bytes, expected {} for {}", name,
-          static_cast<long>(tensor.raw_data().size()), info.nbytes(), info);
-    const int typed = tensor.float_data_size() + tensor.int32_data_size() + tensor.int64_data_size() +
-                      tensor.double_data_size() + tensor.uint64_data_size();
-    check(typed == 0, "Tensor '{}': holds its values twice, as raw data and as {} numbers. Keep one of them", name,
-          typed);
-    return withLegalBools(shareOrCopy(info, tensor.raw_data().data(), owner));
-  }
+  if (tensor.has_raw_data() && !(tensor.raw_data().empty() && info.nbytes() != 0))
+    return fromRawData(tensor, info, name, tensor.raw_data(), owner);
   return fromTypedFields(tensor, info, name);
 }
 

@@ -50,8 +50,7 @@ std::map<TensorId, TensorData> allValues(const Model &model, const std::map<Tens
       check(found->second.info().dataType() == info.dataType() && found->second.info().shape() == info.shape(),
             "Initializer '{}': new value differs from the model: got {}, expected {}", tensor.name(),
             found->second.info(), info);
-    all[tensor.name()] =
-        found != values.end() ? found->second : tensorData(tensor, tensor.name(), content.files, content.proto);
+    all[tensor.name()] = found != values.end() ? found->second : tensorData(tensor, tensor.name(), content);
   }
   for (const auto &[id, value] : values) all.emplace(id, value);
   for (const auto &[copy, parameter] : transposedCopies(content))
@@ -271,7 +270,7 @@ Model moveExternalData(const Model &model, const std::string &from, const std::s
   check(!fs::exists(to), "updateExternallySavedTensorLocations: '{}' exists already. Name a new file", to);
   check(fs::is_regular_file(from), "updateExternallySavedTensorLocations: there is no file '{}'", from);
   auto content = std::make_shared<ModelContent>();
-  *content->proto = *model.content().proto;
+  *content->proto = wholeMessage(model.content());
   content->name = model.content().name;
   content->files = model.content().files;
   bool any = false;
@@ -291,7 +290,7 @@ Model moveExternalData(const Model &model, const std::string &from, const std::s
 TensorData initializerData(const Model &model, const TensorId &id) {
   const auto &content = model.content();
   for (const auto &tensor : content.proto->graph().initializer())
-    if (tensor.name() == id) return tensorData(tensor, id, content.files, content.proto);
+    if (tensor.name() == id) return tensorData(tensor, id, content);
   throw error("Model '{}': has no initializer '{}'. Nearest names: {}", content.name, id,
               nearest(id, model.initializerIds()));
 }
