@@ -209,5 +209,6 @@ std::vector<ImportRule> spatialRules();
 std::vector<ImportRule> controlRules();
 std::vector<ImportRule> nnRules();
 std::vector<ImportRule> graphcoreRules();
+std::vector<ImportRule> recurrentRules();
 
 }  // namespace popart::onnx

@@ -1,0 +1,182 @@
+// See compose.hpp.
+#include "onnx/compose.hpp"
+
+#include <numeric>
+
+#include <popart/error.hpp>
+#include <popart/ir.hpp>
+
+namespace popart::onnx {
+namespace {
+
+std::vector<TensorIndex> tensorsOf(const std::vector<Value> &values) {
+  std::vector<TensorIndex> tensors;
+  for (const Value &v : values) tensors.push_back(v.tensor());
+  return tensors;
+}
+
+}  // namespace
+
+// ---- values -------------------------------------------------------------------------------------
+
+const TensorInfo &Value::info() const { return composer_->graph().info(tensor_); }
+
+int64_t Value::dim(int axis) const { return shape().at(static_cast<size_t>(axis < 0 ? axis + rank() : axis)); }
+
+Value Value::op(std::string_view type, const std::vector<Value> &others, Attributes attributes) const {
+  return ops(type, 1, others, std::move(attributes)).front();
+}
+
+std::vector<Value> Value::ops(std::string_view type, int outputs, const std::vector<Value> &others,
+                              Attributes attributes) const {
+  std::vector<TensorIndex> inputs = tensorsOf(others);
+  inputs.insert(inputs.begin(), tensor_);
+  return composer_->emit(type, inputs, outputs, std::move(attributes));
+}
+
+Value Value::reshape(const Shape &wanted) const {
+  if (wanted == shape()) return *this;
+  return op("Reshape", {}, {{"shape", wanted}, {"allowzero", int64_t{1}}});
+}
+
+Value Value::transpose(const std::vector<int64_t> &order) const {
+  std::vector<int64_t> same(order.size());
+  std::iota(same.begin(), same.end(), 0);
+  return order == same ? *this : op("Transpose", {}, {{"perm", order}});
+}
+
+Value Value::cast(DataType wanted) const {
+  return wanted == type() ? *this : op("Cast", {}, {{"to", int64_t{toOnnxDataType(wanted)}}});
+}
+
+Value Value::expand(const Shape &wanted) const {
+  return wanted == shape() ? *this : op("Expand", {}, {{"shape", wanted}});
+}
+
+Value Value::slice(int64_t axis, int64_t start, int64_t end) const {
+  if (start == 0 && end == dim(static_cast<int>(axis))) return *this;
+  using Ints = std::vector<int64_t>;
+  return op("Slice", {}, {{"starts", Ints{start}}, {"ends", Ints{end}}, {"axes", Ints{axis}}});
+}
+
+Value Value::reverse(int64_t axis) const { return op("Reverse", {}, {{"dimensions", std::vector<int64_t>{axis}}}); }
+
+std::vector<Value> Value::split(int64_t axis, const std::vector<int64_t> &sizes) const {
+  if (sizes.size() == 1) return {*this};
+  return ops("Split", static_cast<int>(sizes.size()), {}, {{"axis", axis}, {"split", sizes}});
+}
+
+Value Value::gather(const Value &indices, int64_t axis) const { return op("Gather", {indices}, {{"axis", axis}}); }
+
+Value Value::sum(const std::vector<int64_t> &axes, bool keepDims) const {
+  return op("ReduceSum", {}, {{"axes", axes}, {"keepdims", int64_t{keepDims}}});
+}
+
+Value Value::clamp(double low, double high) const {
+  return op("Clip", {}, {{"min", static_cast<float>(low)}, {"max", static_cast<float>(high)}});
+}
+
+Value Value::number(double value) const { return composer_->scalar(type(), value); }
+
+Value operator+(const Value &a, const Value &b) { return a.op("Add", {b}); }
+Value operator-(const Value &a, const Value &b) { return a.op("Sub", {b}); }
+Value operator*(const Value &a, const Value &b) { return a.op("Mul", {b}); }
+Value operator/(const Value &a, const Value &b) { return a.op("Div", {b}); }
+Value operator+(const Value &a, double b) { return a + a.number(b); }
+Value operator-(const Value &a, double b) { return a - a.number(b); }
+Value operator-(double a, const Value &b) { return b.number(a) - b; }
+Value operator*(const Value &a, double b) { return a * a.number(b); }
+Value operator/(const Value &a, double b) { return a / a.number(b); }
+Value sigmoid(const Value &x) { return x.op("Sigmoid"); }
+Value tanh(const Value &x) { return x.op("Tanh"); }
+Value matmul(const Value &a, const Value &b) { return a.op("MatMul", {b}); }
+Value where(const Value &condition, const Value &yes, const Value &no) { return condition.op("Where", {yes, no}); }
+
+Value concat(const std::vector<Value> &parts, int64_t axis) {
+  if (parts.size() == 1) return parts.front();
+  return parts.front().op("Concat", {parts.begin() + 1, parts.end()}, {{"axis", axis}});
+}
+
+// ---- composers ----------------------------------------------------------------------------------
+
+std::vector<Value> Composer::emit(std::string_view type, const std::vector<TensorIndex> &inputs, int outputs,
+                                  Attributes attributes) {
+  const std::string &first = node_.outputNames().empty() ? node_.type() : node_.outputNames().front();
+  const std::string base = graph_.isMain() || &graph_ == &node_.graph()
+                               ? graph_.addScope(node_.scope().prefix + first) + "/" + std::string(type)
+                               : graph_.addScope(std::string(type));
+  std::vector<TensorId> ids;
+  for (int i = 0; i < outputs; ++i) {
+    TensorId id = outputs == 1 ? base : base + ":" + std::to_string(i);
+    ids.push_back(node_.importer().freshId(graph_, id));
+  }
+  node_.importer().addOp(graph_, type, inputs, ids, std::move(attributes), node_.settings());
+  std::vector<Value> values;
+  for (const TensorId &id : ids) values.emplace_back(*this, graph_.find(id));
+  return values;
+}
+
+Value Composer::constant(const TensorData &value) {
+  const std::string base = node_.scope().prefix + (node_.outputNames().empty() ? node_.type() : node_.outputNames()[0]);
+  return Value(*this, graph_.addConstant(node_.importer().freshId(graph_, graph_.addScope(base + "/constant")), value));
+}
+
+Value Composer::ints(const std::vector<int64_t> &values) {
+  return constant(TensorData::of<int64_t>({static_cast<int64_t>(values.size())}, values));
+}
+
+Value Composer::scalar(DataType type, double value) {
+  return constant(TensorData::fromDoubles(TensorInfo(type, {}), std::vector<double>{value}));
+}
+
+Value Composer::zeros(DataType type, const Shape &shape) {
+  return emit("ConstantOfShape", {}, 1,
+              {{"shape", shape}, {"value", TensorData::fromDoubles(TensorInfo(type, {1}), std::vector<double>{0})}})
+      .front();
+}
+
+// ---- loops --------------------------------------------------------------------------------------
+
+LoopWriter::LoopWriter(Composer &around, const std::string &part, int64_t trips)
+    : around_(around),
+      body_(around.node(),
+            around.node().importer().ir().createGraph(around.node().importer().ir().createUniqueSubgraphId(
+                (around.node().settings().name.empty() ? around.node().type() : around.node().settings().name) + "/" +
+                part))),
+      trips_(trips) {
+  iteration_ = Value(body_, addInput(TensorInfo(DataType::INT64, {}), "iteration"));
+  condition_ = addInput(TensorInfo(DataType::BOOL, {}), "condition");
+  inputs_ = {TensorIndex{}, TensorIndex{}};
+}
+
+TensorIndex LoopWriter::addInput(const TensorInfo &info, const std::string &name) {
+  Graph &graph = body_.graph();
+  return graph.addInput(around_.node().importer().freshId(graph, graph.addScope(name)), info);
+}
+
+Value LoopWriter::carry(const Value &initial) {
+  check(carried_ + 2 == static_cast<int64_t>(inputs_.size()), "a loop's states come before what its iterations read");
+  ++carried_;
+  inputs_.push_back(initial.tensor());
+  return Value(body_, addInput(initial.info(), "state"));
+}
+
+Value LoopWriter::bring(const Value &outer) {
+  if (!outer.valid()) return {};
+  const Tensor &tensor = around_.graph().tensor(outer.tensor());
+  if (tensor.tensorType() == TensorType::Const && tensor.hasTensorData()) return body_.constant(tensor.tensorData());
+  inputs_.push_back(outer.tensor());
+  return Value(body_, addInput(outer.info(), "read"));
+}
+
+std::vector<Value> LoopWriter::run(const std::vector<Value> &next, const std::vector<Value> &scans) {
+  Graph &graph = body_.graph();
+  graph.markOutput(condition_);
+  for (const auto *list : {&next, &scans})
+    for (const Value &v : *list) graph.markOutput(v.tensor());
+  const int outputs = static_cast<int>(next.size() + scans.size());
+  return around_.emit("Loop", inputs_, outputs,
+                      {{"body", GraphRef{graph.id}}, {"carried", carried_}, {"trip_count", trips_}});
+}
+
+}  // namespace popart::onnx
