@@ -4,7 +4,7 @@ import warnings
 from enum import Enum
 from typing import Any
 
-from popart_core import SessionOptions
+from popart_core import SessionOptions, VirtualGraphMode
 from popart_core import _ir as _core
 
 # What popxl.Session follows; beside these partialsTypeMatMuls is checked by popxl.ops. Data of the host are arrays,
@@ -21,13 +21,24 @@ _HEEDED = (
     "enableLoadAndOffloadRNGState",
     "throwIfLog2ScaleTensorNotInRange",
     "partialsTypeMatMuls",
+    "enableReplicatedGraphs",
+    "replicatedGraphCount",
+    "enableDistributedReplicatedGraphs",
+    "globalReplicationFactor",
+    "globalReplicaOffset",
 )
 
 
 def _new_options() -> SessionOptions:
     options = SessionOptions()
+    options.virtualGraphMode = VirtualGraphMode.Manual
     options.enableExplicitMainLoops = True
     options.useHostCopyOps = True
+    options.explicitRecomputation = True
+    options.aliasZeroCopy = True
+    options.enableInplaceAmbiguityChecking = True
+    options.enableVariablesCaching = False
+    options.decomposeGradSum = True
     return options
 
 
@@ -36,6 +47,33 @@ def get_session_options(self: Any) -> SessionOptions:
     if not hasattr(self, "_session_options"):
         self._session_options = _new_options()
     return self._session_options
+
+
+def local_replicas(options: SessionOptions) -> int:
+    """Replicas of this process."""
+    return options.replicatedGraphCount if options.enableReplicatedGraphs else 1
+
+
+def global_replicas(options: SessionOptions) -> int:
+    """Replicas of all processes."""
+    distributed = options.enableDistributedReplicatedGraphs
+    return options.globalReplicationFactor if distributed else local_replicas(options)
+
+
+def set_replicas(options: SessionOptions, count: int) -> None:
+    """Run this number of replicas in each process."""
+    processes = global_replicas(options) // local_replicas(options)
+    options.enableReplicatedGraphs, options.replicatedGraphCount = count > 1, count
+    if options.enableDistributedReplicatedGraphs:
+        options.globalReplicationFactor = count * processes
+
+
+def set_distributed_replicas(options: SessionOptions, total: int, local: int, offset: int) -> None:
+    """State how many replicas there are in all processes and in this one, and the number of its first one."""
+    set_replicas(options, local)
+    if total > local:
+        options.enableDistributedReplicatedGraphs = True
+        options.globalReplicationFactor, options.globalReplicaOffset = total, offset
 
 
 def unheeded_options(pb_ir: Any) -> list[str]:

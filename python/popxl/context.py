@@ -43,6 +43,7 @@ class Context:
 
     def __init__(self) -> None:
         self._graphs: list[Graph] = []
+        self._irs: list[Ir] = []  # of these graphs: an Ir lives while one is current
         self.ipu_id: int = 0
         self.io_tile_set: str | None = None
         self.pipeline_stage: int | None = None
@@ -74,13 +75,15 @@ class Context:
 
     def push_graph(self, graph: "Graph") -> None:
         """Make `graph` the current one. Raises RuntimeError when it belongs to another Ir."""
-        if self._graphs and self._graphs[-1].ir != graph.ir:
+        if self._irs and self._irs[-1] != graph.ir:
             raise RuntimeError("Graphs of different Irs cannot be nested: leave the context of the other Ir first.")
+        self._irs.append(graph.ir)
         self._graphs.append(graph)
 
     def pop_graph(self) -> None:
         """Return to the enclosing graph."""
         self._graphs.pop()
+        self._irs.pop()
 
     # ---- settings of new ops
     def _scoped(self, name: str | None) -> str:

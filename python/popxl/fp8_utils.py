@@ -79,9 +79,10 @@ def host_pow2scale_cast_from_fp8(src: np.ndarray, dtype: _dtype = None, log2_sca
     dtype = dtypes.float32 if dtype is None else dtype
     if dtype not in (dtypes.float16, dtypes.float32, dtypes.float64):
         raise RuntimeError(f"Expected float16, float32 or float64: got {dtype}.")
-    names = getattr(src.dtype, "names", None) or ("",)
+    given = getattr(src, "dtype", None)
+    names = getattr(given, "names", None) or ("",)
     if names[0] not in _FORMATS:
-        raise RuntimeError(f"Expected float8 data: got {src.dtype}.")
+        raise RuntimeError(f"Expected an array of float8: got {given or type(src).__name__}.")
     table = _decode_table(_dtype.from_name(names[0]))
     return (table[src.view(np.uint8).reshape(src.shape)] * 2.0**log2_scale).astype(dtype.as_numpy())
 

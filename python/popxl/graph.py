@@ -1,5 +1,6 @@
 """popxl.Graph: a graph of the program. Wrappers are unique per graph: the same id gives the same object."""
 
+import weakref
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +32,7 @@ class Graph:
     @classmethod
     def _make(cls, ir: "Ir", pb_graph: Any) -> "Graph":
         self = object.__new__(cls)
-        self._ir = ir
+        self._ir_reference, self._ir_id = weakref.ref(ir), ir.id  # the Ir holds its graphs, not they the Ir
         self._pb_graph = pb_graph
         self._by_ref_inputs = set()
         self._op_created_hooks: dict[int, Callable[[Any], Any]] = {}
@@ -53,13 +54,20 @@ class Graph:
 
     @property
     def ir(self) -> "Ir":
-        """The Ir that owns the graph."""
-        return self._ir
+        """The Ir that owns the graph.
+
+        Raises:
+            RuntimeError: it no longer exists.
+        """
+        ir = self._ir_reference()
+        if ir is None:
+            raise RuntimeError(f"The Ir with id {self._ir_id} of {self!r} no longer exists. Keep a reference to it.")
+        return ir
 
     @property
     def main_graph(self) -> "Graph":
         """The main graph of the Ir."""
-        return self._ir.main_graph
+        return self.ir.main_graph
 
     @property
     def inputs(self) -> tuple["Tensor", ...]:
@@ -84,7 +92,7 @@ class Graph:
     @property
     def variables(self) -> tuple["Variable", ...]:
         """Variables, sorted by id."""
-        remote = [v.id for v in self._ir._variables.values() if v._row is not None and v._graph is self]
+        remote = [v.id for v in self.ir._variables.values() if v._row is not None and v._graph is self]
         return self._wrap(sorted([*self._pb_graph.getTensorIds(4), *remote]))
 
     @property
@@ -95,7 +103,7 @@ class Graph:
     @property
     def called_graphs(self) -> tuple["Graph", ...]:
         """Graphs that ops of this graph call, each once."""
-        return tuple(self._ir._graph(g) for g in self._pb_graph.getCalledGraphs())
+        return tuple(self.ir._graph(g) for g in self._pb_graph.getCalledGraphs())
 
     def get_tensor(self, tensor_id: str) -> "Tensor":
         """Return the tensor with this full id.
@@ -109,7 +117,7 @@ class Graph:
         Raises:
             popart_exception: the graph has no such tensor.
         """
-        return self._ir._tensor(self, self._pb_graph.getTensor(tensor_id))
+        return self.ir._tensor(self, self._pb_graph.getTensor(tensor_id))
 
     def _wrap(self, ids: list[str]) -> tuple["Tensor", ...]:
         return tuple(self.get_tensor(i) for i in ids)
@@ -119,18 +127,19 @@ class Graph:
 
         if not isinstance(value, Tensor):
             raise TypeError(f"Only a popxl.Tensor can be in a graph: got {type(value).__name__}.")
-        return value._graph is self or (value.ir == self._ir and self._pb_graph.contains(value.id))
+        same_ir = value._graph._ir_id == self._ir_id
+        return value._graph is self or (same_ir and self._pb_graph.contains(value.id))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Graph):
             raise TypeError(f"A popxl.Graph can only be compared with a popxl.Graph: got {type(other).__name__}.")
-        return self is other or (self.id == other.id and self._ir == other._ir)
+        return self is other or (self.id == other.id and self._ir_id == other._ir_id)
 
     def __ne__(self, other: object) -> bool:
         return not self == other
 
     def __hash__(self) -> int:
-        return hash((self.id, self._ir.id))
+        return hash((self.id, self._ir_id))
 
     def __repr__(self) -> str:
         return f"Graph[id={self.id} name={self.name}]"
@@ -168,22 +177,22 @@ class Graph:
     # ---- building blocks for ops
     def _create_tensor_id(self, name: str | None) -> str:
         """Return the unique id for a new tensor `name` in this graph, name scopes applied."""
-        self._ir._check_open("its tensors")
+        self.ir._check_open("its tensors")
         return self._pb_graph.uniqueId(get_current_context()._scoped(name))
 
     def _create_op(self, op_type: str, inputs: list, outputs: list[str], attributes: dict, settings: Any) -> Any:
         """Return a new op of the catalog; `inputs` and `outputs` are tensor ids, None for an absent input."""
-        self._ir._check_open("its ops")
+        self.ir._check_open("its ops")
         return self._pb_graph.createOp(op_type, inputs, outputs, attributes, settings)
 
     def _erase_ops(self, ids: Iterable[int]) -> None:
         """Erase ops. Tensors that they made can still be asked for their facts, but no op may read them."""
-        self._ir._check_open("its ops")
+        self.ir._check_open("its ops")
         self._erased_ops.update(ids)
         _core.eraseOps(self._pb_graph, set(ids))
 
     def _mark_output(self, tensor: "Tensor") -> None:
-        self._ir._check_open("the outputs of its graphs")
+        self.ir._check_open("the outputs of its graphs")
         self._pb_graph.markAsOutput(tensor.id)
 
     def _create_tensor_ids(self, names: Iterable[str]) -> list[str]:
@@ -192,7 +201,7 @@ class Graph:
         for name in names:
             candidate = first = self._create_tensor_id(name)
             while candidate in ids:
-                candidate = f"{first}__t{self._ir._pb_ir.getAndIncrTensorCounter()}"
+                candidate = f"{first}__t{self.ir._pb_ir.getAndIncrTensorCounter()}"
             ids.append(candidate)
         return ids
 
@@ -203,7 +212,7 @@ class Graph:
         tensor = self._pb_graph.addInput(
             self._create_tensor_id(name), core, list(shape), list(meta_shape or ()), by_ref
         )
-        wrapped = self._ir._tensor(self, tensor)
+        wrapped = self.ir._tensor(self, tensor)
         if by_ref:
             self._by_ref_inputs.add(wrapped)
         return wrapped

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakValueDictionary
 
 import numpy as np
+from popart_core import SessionOptions
 from popart_core import _ir as _core
 
 from popxl import _pb_session, _session_options  # noqa: F401
@@ -47,16 +48,16 @@ class Ir:
         self._remote_buffers: dict[int, RemoteBuffer] = {}
         self._num_host_transfers = 1
         self._is_prepared = False
-        self._instances = 1
         self._dot_checks: dict[str, Path] = {}
         _IRS[self._pb_ir.getId()] = self
+        self._until_collected = self  # `with popxl.Ir().main_graph:` enters it before the collector finds it
         if replication == "popdist":
             import popdist
 
-            self._instances = popdist.getNumInstances()
-            replication = popdist.getNumLocalReplicas()
-        self._local_replicas = 1
-        self.replication_factor = replication
+            total, local = popdist.getNumTotalReplicas(), popdist.getNumLocalReplicas()
+            _session_options.set_distributed_replicas(self._options, total, local, popdist.getGlobalReplicaOffset())
+        else:
+            self.replication_factor = replication
 
     @classmethod
     def _from_id(cls, ir_id: int) -> "Ir":
@@ -88,6 +89,10 @@ class Ir:
 
     # ---- facts
     @property
+    def _options(self) -> SessionOptions:
+        return _session_options.get_session_options(self._pb_ir)
+
+    @property
     def id(self) -> int:
         """Number of the Ir, unique in the process."""
         return self._pb_ir.getId()
@@ -116,19 +121,19 @@ class Ir:
         Raises:
             RuntimeError: on setting, when a Session exists.
         """
-        return self._instances * self._local_replicas
+        return _session_options.global_replicas(self._options)
 
     @replication_factor.setter
     def replication_factor(self, value: int) -> None:
         self._check_open("its replication factor")
         if value < 1:
             raise ValueError(f"replication_factor: got {value}, expected at least 1.")
-        self._local_replicas = int(value)
+        _session_options.set_replicas(self._options, int(value))
 
     @property
     def instance_replication_factor(self) -> int:
         """Number of replicas of this process."""
-        return self._local_replicas
+        return _session_options.local_replicas(self._options)
 
     @property
     def num_host_transfers(self) -> int:

@@ -2,6 +2,8 @@
 
 import numpy as np
 
+MAX_UINT64 = 2**64 - 1
+
 
 def uint64_to_two_uint32(num: int) -> tuple[int, int]:
     """Split a 64-bit number into its (high, low) 32-bit words.
@@ -52,6 +54,6 @@ def create_seeds(
     """
     count = batches_per_step * gradient_accumulation_factor * replicas
     rng = np.random.default_rng(seed + offset)
-    draws = rng.integers(0, 2**64 - 1, size=count, dtype=np.uint64, endpoint=True)
+    draws = rng.integers(0, MAX_UINT64, size=count, dtype=np.uint64, endpoint=True)
     words = np.array([uint64_to_two_uint32(int(d)) for d in draws], dtype=np.uint32)
     return words.reshape(batches_per_step, gradient_accumulation_factor, replicas, 2).squeeze()

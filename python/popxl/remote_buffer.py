@@ -24,7 +24,7 @@ class RemoteBuffer:
         ValueError: `entries` is below 1.
     """
 
-    def __init__(self, tensor_shape: Iterable[int], tensor_dtype: dtype, entries: int = 1) -> None:
+    def __init__(self, tensor_shape: Iterable[int], tensor_dtype: dtype, entries: int) -> None:
         ir = get_ir()
         self._set_up(ir, max(ir._remote_buffers, default=0) + 1, tensor_shape, tensor_dtype, entries)
 

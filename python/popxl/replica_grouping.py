@@ -82,6 +82,18 @@ class ReplicaGrouping:
                 return cls._make(ir, assignment, stride, size)
         return cls._make(ir, assignment, None, size)
 
+    def _require_whole_groups(self) -> None:
+        """Check that the groups fill the replicas.
+
+        Raises:
+            ValueError: stride and group size leave a group incomplete.
+        """
+        replicas, span = len(self._assignment), (self._stride or 1) * self._group_size
+        if self._stride is not None and replicas % span:
+            raise ValueError(
+                f"{self}: stride times group size must divide the replication factor {replicas}: got {span}."
+            )
+
     @property
     def stride(self) -> int:
         """Distance of neighbours in a group.

@@ -149,7 +149,7 @@ class Session:
             )
         self.ir_ = ir
         self.weights_to_host_on_exit = weights_to_host_on_exit and not ir._read_only_memmap
-        if not any(g.getOpIds() for g in ir._pb_ir.getAllGraphs()):
+        if not ir._pb_ir.getMainGraph().getOpIds():
             raise RuntimeError("The program has no ops. Add ops to the main graph before making a Session.")
         if ir.replication_factor > ir.instance_replication_factor:
             raise RuntimeError(
@@ -198,9 +198,9 @@ class Session:
         """Whether the session holds its device."""
         return self._device.is_attached
 
-    def expected_inputs(self) -> list[HostToDeviceStream]:
+    def expected_inputs(self) -> set[HostToDeviceStream]:
         """Return the host-to-device streams that `run` needs."""
-        return list(self._pb_session.inputs)
+        return set(self._pb_session.inputs)
 
     def _full_input_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return `shape` behind the dimensions for transfers and replicas, where these are above 1."""
@@ -443,7 +443,7 @@ class Session:
         tensors = list(tensors)
         for t in tensors:
             if not isinstance(t, (Variable, Constant)):
-                raise TypeError(f"Only variables and constants have data: got {t}.")
+                raise TypeError(f"Only a popxl.tensor.Variable or Constant has data: got {_described(t)}.")
         if self.is_attached and self._host_is_stale and any(isinstance(t, Variable) for t in tensors):
             self.weights_to_host()
         return {t: self._host_value(t) for t in tensors}
@@ -491,7 +491,7 @@ class Session:
 
     def _checked_value(self, tensor: Variable, data: HostScalarTensor) -> np.ndarray:
         if not isinstance(tensor, Variable):
-            raise TypeError(f"Only variables can be written: got {tensor}.")
+            raise TypeError(f"Only a popxl.tensor.Variable can be written: got {_described(tensor)}.")
         if tensor._returns_all_replicas:
             raise NotImplementedError(f"{tensor}: variables with retrieval mode 'all_replicas' cannot be written.")
         if isinstance(data, (int, float, bool)):
@@ -504,3 +504,7 @@ class Session:
         if array.shape != tensor.shape_on_host:
             raise ValueError(f"{tensor}: got data of shape {array.shape}, expected {tensor.shape_on_host}.")
         return array
+
+
+def _described(value: Any) -> str:
+    return f"{type(value).__name__} {value}"

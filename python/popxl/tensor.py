@@ -174,7 +174,7 @@ class Tensor:
     @property
     def ir(self) -> "Ir":
         """Owning Ir."""
-        return self._graph._ir
+        return self._graph.ir
 
     @property
     def location_info(self) -> TensorLocation:
@@ -304,7 +304,9 @@ class Tensor:
         return self._hash
 
     def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, Tensor) and self.id == other.id and self.ir == other.ir)
+        return self is other or (
+            isinstance(other, Tensor) and self._id == other._id and self._graph._ir_id == other._graph._ir_id
+        )
 
     def __repr__(self) -> str:
         return f"Tensor[{self.id} {self.dtype} {self.shape}]"

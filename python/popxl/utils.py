@@ -12,6 +12,7 @@ import numpy as np
 
 from popxl import dtypes
 from popxl.dtypes import dtype
+from popxl.fp8_utils import host_pow2scale_cast_from_fp8, host_pow2scale_cast_to_fp8
 
 HW_DEVICE_CONNECTION_TIMEOUT = int(1e4)
 
@@ -79,8 +80,6 @@ def to_numpy(
 
 
 def _to_fp8(x: Any, target: dtype, log2_scale: int | None, nan_on_overflow: bool | None) -> np.ndarray:
-    from popxl.fp8_utils import host_pow2scale_cast_to_fp8
-
     array = np.asarray(x)
     if array.dtype == target.as_numpy():
         return np.ascontiguousarray(array).reshape(array.shape)
@@ -93,13 +92,16 @@ def _to_fp8(x: Any, target: dtype, log2_scale: int | None, nan_on_overflow: bool
 
 def _check_memmap(x: np.memmap, target: dtype | None, downcast: bool) -> np.memmap:
     if target is not None and target.as_numpy() != x.dtype:
-        raise ValueError(f"A memory map cannot be converted: got dtype {target}, expected {x.dtype}.")
+        raise ValueError(f"A memory map cannot be converted: got dtype={target}, expected that of the map, {x.dtype}.")
     if not x.flags.c_contiguous:
-        raise ValueError("A memory map must be C-contiguous.")
+        raise ValueError("A memory map must be C-contiguous. Write the data in C order.")
     if not x.flags.aligned:
-        raise ValueError("A memory map must be aligned.")
+        raise ValueError("A memory map must be aligned. Map the file at an offset that its elements divide.")
     if target is None and downcast and x.dtype in downcast_np_dtypes:
-        raise ValueError(f"A memory map of type {x.dtype} cannot be downcast. Pass dtype or downcast=False.")
+        raise ValueError(
+            f"A memory map of {x.dtype} cannot be downcast to {downcast_np_dtypes[x.dtype]}: got dtype={target}. Pass "
+            "its own dtype, or downcast=False."
+        )
     return x
 
 
@@ -122,3 +124,13 @@ def table_to_string(rows: Sequence[Iterable[Any]], delimiter: str = " | ", heade
     if header and len(lines) > 1:
         lines.insert(1, "-" * (len(lines[0]) + 1))
     return "\n".join(lines)
+
+
+__all__ = [
+    "HW_DEVICE_CONNECTION_TIMEOUT",
+    "downcast_np_dtypes",
+    "host_pow2scale_cast_from_fp8",
+    "host_pow2scale_cast_to_fp8",
+    "table_to_string",
+    "to_numpy",
+]

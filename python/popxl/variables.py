@@ -196,6 +196,7 @@ def make_variable(
         raise ValueError(f"Unknown retrieval_mode: got {retrieval_mode!r}, expected 'one_per_group' or 'all_replicas'.")
     ir, mode = graph.ir, retrieval_mode or "one_per_group"
     grouping = replica_grouping or ir.replica_grouping()
+    grouping._require_whole_groups()
     groups = grouping.num_groups
     if groups > 1 and (array.ndim == 0 or array.shape[0] != groups):
         raise popart_exception(

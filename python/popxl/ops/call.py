@@ -47,12 +47,37 @@ class _SiteInfo:
         return tuple(self._parent.get_tensor(i) for i in self._op.getOutputIds())
 
     def parent_input(self, idx: int) -> Tensor:
-        """Return the tensor at input `idx` of the op."""
+        """Return the tensor at input `idx` of the op.
+
+        Raises:
+            IndexError: nothing is connected there.
+        """
+        if not (0 <= idx < self._op.inputCount() and self._op.hasInput(idx)):
+            raise IndexError(
+                f"{self._op.debugName()} has no input {idx}: it has {sorted(self._op.getInputIndexMap())}."
+            )
         return self._parent.get_tensor(self._op.inId(idx))
 
     def parent_output(self, idx: int) -> Tensor:
-        """Return the tensor at output `idx` of the op."""
+        """Return the tensor at output `idx` of the op.
+
+        Raises:
+            IndexError: there is none.
+        """
+        if not 0 <= idx < self._op.outputCount():
+            raise IndexError(f"{self._op.debugName()} has no output {idx}: it has {self._op.outputCount()}.")
         return self._parent.get_tensor(self._op.outId(idx))
+
+    def _input_index(self, parent_tensor: Tensor) -> int:
+        """Return the first input of the op that a tensor of the parent graph is connected to.
+
+        Raises:
+            ValueError: it is connected to none.
+        """
+        for index, tensor_id in self._op.getInputIndexMap().items():
+            if tensor_id == parent_tensor.id:
+                return index
+        raise ValueError(f"Tensor {parent_tensor} is not an input of {self._op.debugName()}.")
 
 
 class CallSiteInfo(_SiteInfo):
@@ -118,17 +143,9 @@ class CallSiteInfo(_SiteInfo):
             The result.
 
         Raises:
-            popart_exception: the tensor is not an input of the call.
+            ValueError: the tensor is not an input of the call.
         """
         return self._called.inputs[self._input_index(parent_tensor)]
-
-    def _input_index(self, parent_tensor: Tensor) -> int:
-        from popart_core import popart_exception
-
-        for index, tensor_id in self._op.getInputIndexMap().items():
-            if tensor_id == parent_tensor.id:
-                return index
-        raise popart_exception(f"Tensor {parent_tensor} is not an input of {self._op.debugName()}.")
 
     def _mark_recomputed(self) -> None:
         """State that the call computes again what another call has computed; the two are never merged."""

@@ -173,6 +173,46 @@ class ConditionalSiteInfo(_SiteInfo):
         """Return the branch's output index of output `idx` of the op."""
         return self.graph_to_parent_output_index(idx, then_branch)
 
+    def graph_to_parent(self, graph_tensor: Tensor) -> Tensor:
+        """Return the parent tensor of an input or output of one of the branches.
+
+        Args:
+            graph_tensor: tensor of a branch.
+
+        Returns:
+            The tensor that the op has for it.
+
+        Raises:
+            ValueError: the tensor is neither.
+        """
+        for branch in (self._then, self._else):
+            if graph_tensor not in branch:
+                continue
+            graph, tensor = branch._pb_graph, graph_tensor._pb_tensor
+            if (i := graph.inputIndex(tensor)) >= 0:
+                return self.parent_input(self.graph_to_parent_input_index(i, branch is self._then))
+            if (i := graph.outputIndex(tensor)) >= 0:
+                return self.parent_output(i)
+        raise ValueError(f"Tensor {graph_tensor} is neither input nor output of {self._then!r} or {self._else!r}.")
+
+    def parent_to_graph(self, parent_tensor: Tensor) -> Tensor:
+        """Return the input of a branch that a parent tensor is connected to (the first one).
+
+        Args:
+            parent_tensor: tensor of the graph of the conditional.
+
+        Returns:
+            Input of the then branch, or of the else branch where only that one has the tensor.
+
+        Raises:
+            ValueError: the tensor is not an input of a branch.
+        """
+        index = self._input_index(parent_tensor)
+        if index == 0:
+            raise ValueError(f"Tensor {parent_tensor} is the condition of {self._op.debugName()}: no branch gets it.")
+        branch = self._then if self.is_parent_index_in_then_branch(index) else self._else
+        return branch.inputs[self.parent_to_graph_input_index(index)]
+
     def set_parent_input_modified(self, *args: Any, **kwargs: Any) -> None:
         """Not possible for branches.
 

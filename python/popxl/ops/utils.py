@@ -50,9 +50,10 @@ def check_tensor_ipu_and_tile_set(**tensors: Tensor) -> None:
         known = {name: _placement(t, attribute) for name, t in tensors.items()}
         known = {name: value for name, value in known.items() if value is not None}
         if len(set(known.values())) > 1:
+            places = ", ".join(f"{tensors[name].id} (argument `{name}`): {place}" for name, place in known.items())
+            what = "IPUs" if attribute == "ipu" else "tile sets"
             raise ValueError(
-                f"Tensors are on different {attribute.replace('_', ' ')}s: {known}. "
-                "Move them with ops.ipu_copy or ops.io_tile_copy."
+                f"Tensors are on different {what}: {places}. Move them with ops.ipu_copy or ops.io_tile_copy."
             )
 
 

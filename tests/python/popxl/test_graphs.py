@@ -206,7 +206,7 @@ def test_placement():
         assert a.ipu == 1 and a.tile_set == "compute"
         b = popxl.variable(X) + 1
         assert b.ipu == 0
-        with pytest.raises(ValueError, match="different ipus"):
+        with pytest.raises(ValueError, match="different IPUs"):
             _ = a + b
         with popxl.io_tiles():
             assert ops.identity(v).tile_set == "io"

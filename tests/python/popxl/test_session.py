@@ -97,7 +97,7 @@ def test_inputs_are_checked():
         outputs = session.create_host_outputs()
         session.run_with_outputs({into: X.tolist()}, outputs)
         np.testing.assert_array_equal(outputs[out], X + 5)
-        assert session.expected_inputs() == [into] and session._full_input_shape((3, 4)) == (3, 4)
+        assert session.expected_inputs() == {into} and session._full_input_shape((3, 4)) == (3, 4)
 
 
 def test_transfers_do_not_loop():
@@ -115,7 +115,7 @@ def test_transfers_do_not_loop():
 def test_written_data_is_checked():
     ir, _, _, v, constant = adder()
     session = popxl.Session(ir)
-    with pytest.raises(TypeError, match="variables"):
+    with pytest.raises(TypeError, match="Variable"):
         session.write_variable_data(constant, 1.0)
     with pytest.raises(TypeError, match="type"):
         session.write_variable_data(v, np.int32(1))

@@ -89,6 +89,7 @@ def test_buffers_of_parts():
             addons.named_variable_buffers(factories, shard_over_dict=5)
         with pytest.raises(KeyError):
             factories.init_remote(NamedRemoteBuffers(w=sharded.w))
+        x + 1  # a session needs an op
     with popxl.Session(ir, "cpu") as session:
         assert session.get_tensor_data(variables.w).shape == (4, 6)
 

@@ -32,11 +32,7 @@ def to_collective_op(op: str) -> str:
 def _group_attributes(op: str, group: ReplicaGrouping | None) -> dict[str, Any]:
     ir = get_current_graph().ir
     group = group or ir.replica_grouping()
-    if ir.replication_factor % (group.stride * group.group_size):
-        raise ValueError(
-            f"{group}: stride times group size must divide the replication factor: got {group.stride} times "
-            f"{group.group_size}, expected a divisor of {ir.replication_factor}."
-        )
+    group._require_whole_groups()
     return {"op": to_collective_op(op), "group_size": group.group_size, "stride": group.stride}
 
 
