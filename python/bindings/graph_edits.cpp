@@ -4,6 +4,8 @@
 #include <popart/op.hpp>
 
 #include "bindings.hpp"
+#include "ir/exchange.hpp"
+#include "schedule/schedule.hpp"
 #include "transforms/copy_op.hpp"
 
 using namespace nb::literals;
@@ -34,6 +36,13 @@ std::vector<std::pair<OpId, OpId>> constraints(const Graph &graph) {
   return result;
 }
 
+std::vector<std::pair<OpId, OpId>> orderEdges(const Graph &graph) {
+  std::vector<std::pair<OpId, OpId>> result;
+  for (const auto &[before, after] : schedule::orderEdges(graph))
+    result.emplace_back(graph.op(before).id, graph.op(after).id);
+  return result;
+}
+
 }  // namespace
 
 void bindGraphEdits(nb::module_ &m) {
@@ -43,6 +52,17 @@ void bindGraphEdits(nb::module_ &m) {
   m.def("eraseOps", &eraseOps, "graph"_a, "ids"_a,
         "Erases ops; tensors that they made stay as names that no op may read any more.");
   m.def("constraints", &constraints, "graph"_a, "Order constraints as pairs of op ids (before, after).");
+  m.def("orderEdges", &orderEdges, "graph"_a,
+        "Pairs of op ids (before, after): data, constraints, and memory that one of the two changes.");
+  m.def(
+      "place", [](const Op &op) { return op.place(); }, "op"_a,
+      "Position in program order, which decides between ops that are free.");
+  m.def(
+      "setPlace", [](Op &op, int64_t place) { op.settings.sequence = place; }, "op"_a, "place"_a,
+      "Gives the op a position in program order.");
+  m.def(
+      "setExchange", [](Op &op, OpId exchange) { op.settings.hints[kExchangeHint] = std::to_string(exchange); }, "op"_a,
+      "exchange"_a, "Makes the op a part of a MultiExchange of this number.");
   m.def(
       "hasAttribute", [](const Op &op, const std::string &name) { return op.def().findAttribute(name) != nullptr; },
       "op"_a, "name"_a, "Whether the row of the op has this attribute.");

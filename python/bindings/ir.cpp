@@ -106,7 +106,7 @@ nb::dict attributesToPython(const Op &op) {
 Op::Settings makeSettings(Graph &graph, const nb::dict &given) {
   Op::Settings settings(graph, nb::cast<std::string>(given["name"]));
   settings.scope = nb::cast<std::string>(given["scope"]);
-  settings.vgraphId = nb::cast<int64_t>(given["ipu"]);
+  if (const nb::object ipu = given["ipu"]; !ipu.is_none()) settings.vgraphId = nb::cast<int64_t>(ipu);
   settings.tileSet = nb::cast<bool>(given["io_tiles"]) ? TileSet::IO : TileSet::Compute;
   settings.executionContext = static_cast<ExecutionContext>(nb::cast<int>(given["execution_context"]));
   const auto stage = nb::cast<int64_t>(given["pipeline_stage"]);
@@ -481,6 +481,9 @@ void bindSession(nb::module_ &m) {
              options.replicas = replicas;
              options.roundStochastically = sessionOptions.enableStochasticRounding;
              options.checkLog2Scales = sessionOptions.throwIfLog2ScaleTensorNotInRange;
+             options.checkOrder = sessionOptions.enableInplaceAmbiguityChecking;
+             if (sessionOptions.enableEngineCaching) options.cacheFolder = sessionOptions.cachePath;
+             options.engineOptions = sessionOptions.engineOptions;
              ReleaseGil released;
              new (self) IrSession(ir, options);
            })

@@ -1,5 +1,6 @@
 """``ir._pb_ir.getSessionOptions()``: the options of a program, which `popxl.Session` reads when it is made."""
 
+import os
 import warnings
 from enum import Enum
 from typing import Any
@@ -26,6 +27,13 @@ _HEEDED = (
     "enableDistributedReplicatedGraphs",
     "globalReplicationFactor",
     "globalReplicaOffset",
+    "enableInplaceAmbiguityChecking",
+    "enableEngineCaching",
+    "cachePath",
+    "engineOptions",
+    "dotChecks",
+    "logDir",
+    "numIOTiles",
 )
 
 
@@ -47,6 +55,12 @@ def get_session_options(self: Any) -> SessionOptions:
     if not hasattr(self, "_session_options"):
         self._session_options = _new_options()
     return self._session_options
+
+
+def dot_checks(options: SessionOptions) -> set[str]:
+    """Checkpoints that write DOT files, in capitals: those of the options and of POPART_DOT_CHECKS."""
+    given = {*options.dotChecks, *os.environ.get("POPART_DOT_CHECKS", "").split(":")}
+    return {str(getattr(name, "name", name)).upper() for name in given} - {""}
 
 
 def local_replicas(options: SessionOptions) -> int:

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
+from popxl._order import use_least_memory
+
 if TYPE_CHECKING:
     from popxl.graph import Graph
     from popxl.ir import Ir
@@ -36,6 +38,24 @@ class _OrderHistory:
     def __init__(self) -> None:
         self.previous: list[int] = []
         self.group: list[int] = []
+        self._ordered = 0  # ops of the group that have their order
+
+    def order_group(self, graph: "Graph") -> None:
+        """Order the unordered group so that it takes little memory."""
+        if len(self.group) > max(self._ordered, 1):
+            self._ordered = len(self.group)
+            use_least_memory(graph._pb_graph, self.group)
+
+    def follow(self, op_id: int) -> list[int]:
+        """Note an op that runs after all before it; return the ops that it must follow."""
+        before = self.group or self.previous
+        self.previous, self.group, self._ordered = [op_id], [], 0
+        return before
+
+    def join(self, op_id: int) -> list[int]:
+        """Note an op of the unordered group; return the ops that it must follow."""
+        self.group.append(op_id)
+        return self.previous
 
 
 class Context:
@@ -52,6 +72,7 @@ class Context:
         self.in_sequence: bool | str | None = None
         self._in_sequence_depth = 0
         self._history: dict[tuple[int, str, int], _OrderHistory] = defaultdict(_OrderHistory)
+        self._group_graphs: dict[tuple[int, str, int], Graph] = {}  # those with unordered groups
         self.debug_frame_offset = 0
 
     # ---- graphs
@@ -106,8 +127,7 @@ class Context:
 
         graph = Graph._from_pb(op.getGraph())
         self._add_in_sequence_topocons(graph, op)
-        for hook in list(graph._op_created_hooks.values()):
-            hook(op)
+        graph._call_hooks(op)
 
     def _add_in_sequence_topocons(self, graph: "Graph", op: Any) -> None:
         if self.in_sequence is None:
@@ -120,14 +140,19 @@ class Context:
             raise ValueError(f"Unknown in_sequence mode: got {self.in_sequence!r}, expected True, False or 'pass'.")
         history = self._history[key]
         if self.in_sequence is True:
-            before = history.group or history.previous
-            history.previous, history.group = [op.id], []
+            history.order_group(graph)
+            before = history.follow(op.id)
         else:
-            before = history.previous
-            history.group.append(op.id)
+            before = history.join(op.id)
+            self._group_graphs[key] = graph
         for earlier in before:
             if earlier != op.id and graph._pb_graph.hasOp(earlier):
-                graph._pb_graph.addConstraint(earlier, op.id)
+                graph._constrain(earlier, op.id)
+
+    def _order_groups(self) -> None:
+        for key, graph in self._group_graphs.items():
+            self._history[key].order_group(graph)
+        self._group_graphs.clear()
 
 
 _CURRENT_CONTEXT = Context()
@@ -224,8 +249,8 @@ def in_sequence(mode: bool | str = True) -> Iterator[None]:
     """Constrain the order of the ops created inside.
 
     Args:
-        mode: True: each op runs after the one before; False: an unordered group between its neighbours; ``"pass"``: no
-            constraints, and the history is forgotten.
+        mode: True: each op runs after the one before; False: a group between its neighbours, in the order that needs
+            least memory; ``"pass"``: no constraints, and the history is forgotten.
 
     Raises:
         TypeError: `mode` is None.
@@ -238,6 +263,8 @@ def in_sequence(mode: bool | str = True) -> Iterator[None]:
     ctx._in_sequence_depth += 1
     try:
         yield
+        if mode is False:
+            ctx._order_groups()
     finally:
         ctx.in_sequence = previous
         ctx._in_sequence_depth -= 1

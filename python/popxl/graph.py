@@ -39,6 +39,7 @@ class Graph:
         self._next_hook = 1
         self._erased_ops: set[int] = set()
         self._has_moved_ops = False  # ops that were another graph's
+        self._held_constraints: list[tuple[int, int]] | None = None  # of an open `popxl.transforms.merge_exchange`
         return self
 
     # ---- facts
@@ -174,6 +175,10 @@ class Graph:
             raise ValueError(f"There is no op-created hook with handle {handle}.")
         del self._op_created_hooks[handle]
 
+    def _call_hooks(self, op: Any) -> None:
+        for hook in list(self._op_created_hooks.values()):
+            hook(op)
+
     # ---- building blocks for ops
     def _create_tensor_id(self, name: str | None) -> str:
         """Return the unique id for a new tensor `name` in this graph, name scopes applied."""
@@ -184,6 +189,13 @@ class Graph:
         """Return a new op of the catalog; `inputs` and `outputs` are tensor ids, None for an absent input."""
         self.ir._check_open("its ops")
         return self._pb_graph.createOp(op_type, inputs, outputs, attributes, settings)
+
+    def _constrain(self, before: int, after: int) -> None:
+        """State that one op runs before another."""
+        if self._held_constraints is not None:
+            self._held_constraints.append((before, after))
+        else:
+            self._pb_graph.addConstraint(before, after)
 
     def _erase_ops(self, ids: Iterable[int]) -> None:
         """Erase ops. Tensors that they made can still be asked for their facts, but no op may read them."""

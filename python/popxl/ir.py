@@ -48,7 +48,6 @@ class Ir:
         self._remote_buffers: dict[int, RemoteBuffer] = {}
         self._num_host_transfers = 1
         self._is_prepared = False
-        self._dot_checks: dict[str, Path] = {}
         _IRS[self._pb_ir.getId()] = self
         self._until_collected = self  # `with popxl.Ir().main_graph:` enters it before the collector finds it
         if replication == "popdist":
@@ -189,12 +188,21 @@ class Ir:
     def dot_checkpoint(self, check: str, save_dir: Path | str | None = None) -> None:
         """Write every graph as a DOT file ``<check>_<graph>.dot``.
 
+        Nothing is written when the session option dotChecks or POPART_DOT_CHECKS name other checkpoints only.
+
         Args:
             check: name of the checkpoint.
-            save_dir: folder, made when absent; default the current folder.
+            save_dir: folder, made when absent, which becomes the session option logDir; default what that has.
         """
-        folder = Path(save_dir) if save_dir is not None else Path.cwd()
-        folder.mkdir(parents=True, exist_ok=True)
+        if save_dir is not None:
+            Path(save_dir).mkdir(parents=True, exist_ok=True)
+            self._options.logDir = str(save_dir)
+        checks = _session_options.dot_checks(self._options)
+        if not checks:
+            self._options.dotChecks = {"ALL"}
+        elif not checks & {"ALL", check.upper()}:
+            return
+        folder = Path(self._options.logDir)
         for graph in self._pb_ir.getAllGraphs():
             name = "".join(c if c.isalnum() or c in "_-" else "_" for c in graph.id) or "main"
             (folder / f"{check}_{name}.dot").write_text(graph.toDot())

@@ -13,8 +13,7 @@ import numpy as np
 from popart_core import DeviceConnectionType, DeviceInfo, DeviceManager, DeviceType, RunStatistics, popart_runtime_error
 from popart_core import _ir as _core
 
-from popxl import dtypes
-from popxl._session_options import get_session_options, unheeded_options
+from popxl import _session_options, dtypes
 from popxl.ir import Ir
 from popxl.streams import DeviceToHostStream, HostToDeviceStream
 from popxl.tensor import Constant, HostScalarTensor, Tensor, Variable
@@ -30,7 +29,7 @@ class _Engine:
     """The compiled program with the streams in its own order."""
 
     def __init__(self, ir: Ir, device: DeviceType) -> None:
-        options = get_session_options(ir._pb_ir)
+        options = ir._options
         self.core = _core.IrSession(ir._pb_ir, device, ir.num_host_transfers, ir.instance_replication_factor, options)
         self._keeps_rng_state = options.enableLoadAndOffloadRNGState
         self.loaded = False
@@ -157,11 +156,14 @@ class Session:
                 f"{ir.replication_factor} replicas, {ir.instance_replication_factor} of them in this process. "
                 "Run one process with Ir(replication=n)."
             )
-        if unheeded := unheeded_options(ir._pb_ir):
+        if unheeded := _session_options.unheeded_options(ir._pb_ir):
             logging.getLogger("popxl").warning(
                 "Session: these session options do nothing here: %s.", ", ".join(unheeded)
             )
         self._was_attached_stack: list[Any] = []
+        for check in ("PreAlias", "Final"):  # the program is the same at both
+            if _session_options.dot_checks(ir._options) & {"ALL", check.upper()}:
+                ir.dot_checkpoint(check)
         device_type = device_desc.type if isinstance(device_desc, DeviceInfo) else _DEVICES[device_desc]
         self._pb_session = _Engine(ir, device_type)
         self._device = _Device(device_desc, self._pb_session.core, ir.instance_replication_factor)

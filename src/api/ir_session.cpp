@@ -72,14 +72,13 @@ struct IrSession::Impl {
     check(row >= 0 && row < rows, "Session: variable '{}' has no row {}: expected 0 to {}", id, row, rows - 1);
     return found;
   }
-  // Throws memory_allocation_err when the compiled program is above the limit of the environment or the machine.
-  void requireFits(const Ir &ir, const session::CompileOptions &compiling) const;
+  // Throws memory_allocation_err when the compiled program is above a limit of bytes for all replicas; 0: none.
+  void requireFits(const Ir &ir, const session::CompileOptions &compiling, int64_t limit) const;
 };
 
 // What lies where and when is stated by the program, so that nothing can be chosen for it: remedies are for its author.
-void IrSession::Impl::requireFits(const Ir &ir, const session::CompileOptions &compiling) const {
-  const SessionOptions environment = pipeline::withEnvironment({});
-  const int64_t most = session::memoryLimitBytes(environment.engineOptions) / compiling.replicas;
+void IrSession::Impl::requireFits(const Ir &ir, const session::CompileOptions &compiling, int64_t limit) const {
+  const int64_t most = limit / compiling.replicas;
   if (most <= 0 || program.executable()->memory.total() <= most) return;
   const lower::LowerOptions lowering = session::lowerOptions(compiling);
   const lower::Compiled plain = lower::compileInSteps(program.lowered(), lowering, lower::remember(lowering));
@@ -89,16 +88,18 @@ void IrSession::Impl::requireFits(const Ir &ir, const session::CompileOptions &c
 
 IrSession::IrSession(const Ir &ir, const IrSessionOptions &options) : impl_(std::make_unique<Impl>()) {
   session::CompileOptions compiling = compileOptionsFor(options.device, computeThreadCount(), options.replicas);
-  compiling.lanes = session::laneRule(environment::engineOptions());
-  compiling.order = session::OrderRule::Refuse;
+  SessionOptions given;
+  given.engineOptions = options.engineOptions;
+  given = pipeline::withEnvironment(std::move(given));
+  compiling.lanes = session::laneRule(given.engineOptions);
+  compiling.order = options.checkOrder ? session::OrderRule::Refuse : session::OrderRule::Accept;
   compiling.timesRuns = true;
   compiling.roundStochastically = options.roundStochastically;
   compiling.checkLog2Scales = options.checkLog2Scales;
-  const SessionOptions defaults;  // what the environment says about caching
-  if (defaults.enableEngineCaching) compiling.cacheFolder = defaults.cachePath;
+  compiling.cacheFolder = options.cacheFolder;
   pipeline::logOperations(ir);
   impl_->program.compile(ir, compiling);
-  impl_->requireFits(ir, compiling);
+  impl_->requireFits(ir, compiling, session::memoryLimitBytes(given.engineOptions));
   impl_->slices = options.transfers * options.replicas;
   for (const Graph *graph : ir.getAllGraphs())
     for (const Op *op : graph->ops()) impl_->ipus = std::max(impl_->ipus, op->settings.vgraphId.value_or(0) + 1);

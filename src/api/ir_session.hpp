@@ -2,6 +2,7 @@
 // no loop over batches. Each execution of a host load or store takes the next slice of its stream's buffer.
 #pragma once
 #include <array>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -20,6 +21,9 @@ struct IrSessionOptions {
   int replicas = 1;       // that run at the same time, each with its share of the threads
   bool roundStochastically = false;  // results of 16-bit floats are rounded at random
   bool checkLog2Scales = true;       // runs end where a log2 scale of FLOAT8 values is out of range
+  bool checkOrder = true;            // refuse a program whose result depends on an order that is not given
+  std::string cacheFolder;           // compiled programs are kept there; empty: nowhere
+  std::map<std::string, std::string> engineOptions;  // as SessionOptions::engineOptions
 };
 
 // A compiled copy of an Ir; later changes of the Ir do not reach it. One thread at a time.
@@ -30,9 +34,9 @@ class IrSession {
     TensorId id;      // of the stream's tensor
     TensorInfo info;  // one slice
   };
-  // Compiles a copy of `ir`. Throws popart::error for a program that is not legal or not supported, or whose result
-  // depends on an order that is not given (an op modifies memory that another, unordered op reads);
-  // memory_allocation_err for one that does not fit POPART_MAX_MEMORY or the machine.
+  // Compiles a copy of `ir`. Throws popart::error for a program that is not legal or not supported, or, where that is
+  // checked, whose result depends on an order that is not given (an op modifies memory that another, unordered op
+  // reads); memory_allocation_err for one that does not fit max_memory, POPART_MAX_MEMORY or the machine.
   IrSession(const Ir &ir, const IrSessionOptions &options);
   ~IrSession();
 

@@ -2,6 +2,8 @@
 // graph inputs, then the operands and results of each op, then graph outputs; the text depends on nothing else.
 #include <popart/ir.hpp>
 
+#include "ir/exchange.hpp"
+
 namespace popart {
 namespace {
 
@@ -19,7 +21,12 @@ class SchedulePrinter {
     std::string text = "Graph : " + graph_.id + "\n  (";
     for (size_t i = 0; i < graph_.inputs().size(); ++i) text += (i ? ", " : "") + input(graph_.inputs()[i]);
     std::string body;
-    for (const Op *op : graph_.getOpSchedule()) body += (body.empty() ? "" : "\n") + line(*op);
+    const std::vector<Op *> ops = graph_.getOpSchedule();
+    for (size_t first = 0; first < ops.size();) {
+      const size_t last = endOfExchange(ops, first);
+      body += (body.empty() ? "" : "\n") + line({ops.data() + first, ops.data() + last});
+      first = last;
+    }
     if (body.empty()) body = "    ";
     text += ") -> (";
     for (size_t i = 0; i < graph_.outputs().size(); ++i) text += (i ? ", " : "") + number(graph_.outputs()[i]);
@@ -38,6 +45,18 @@ class SchedulePrinter {
     return named == names_.end() ? number(t) : named->second + "=" + number(t);
   }
 
+  // Neighbours that belong to one exchange are one op for the reader.
+  static std::string exchangeOf(const Op &op) {
+    const auto found = op.settings.hints.find(kExchangeHint);
+    return found == op.settings.hints.end() ? "" : found->second;
+  }
+  static size_t endOfExchange(const std::vector<Op *> &ops, size_t first) {
+    const std::string exchange = exchangeOf(*ops[first]);
+    size_t last = first + 1;
+    while (!exchange.empty() && last < ops.size() && exchangeOf(*ops[last]) == exchange) ++last;
+    return last;
+  }
+
   std::string operands(const std::vector<TensorIndex> &tensors) {
     std::string text;
     for (TensorIndex t : tensors) {
@@ -49,12 +68,19 @@ class SchedulePrinter {
     return "(" + text + ")";
   }
 
-  std::string line(const Op &op) {
-    std::string text = "    " + op.str();
+  // An op, or the ops of one exchange.
+  std::string line(const std::vector<Op *> &ops) {
+    const Op &op = *ops.front();
+    std::string text = "    " + (ops.size() > 1 ? "MultiExchange." + exchangeOf(op) : op.str());
     if (op.is(Role::Call) || op.is(Role::Loop))
       for (const Graph *callee : op.getCalledGraphs()) text += "(" + callee->id + ")";
-    text += " " + operands(op.inputs());
-    return text + " -> " + operands(op.outputs());
+    std::vector<TensorIndex> read, made;
+    for (const Op *part : ops) {
+      read.insert(read.end(), part->inputs().begin(), part->inputs().end());
+      made.insert(made.end(), part->outputs().begin(), part->outputs().end());
+    }
+    text += " " + operands(read);
+    return text + " -> " + operands(made);
   }
 
   const Graph &graph_;

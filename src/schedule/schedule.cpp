@@ -137,15 +137,25 @@ std::vector<int> order(int n, const Edges &edges, const std::vector<int64_t> &ke
   return result;
 }
 
-std::vector<OpIndex> orderOps(const Graph &graph) {
-  const std::vector<Op *> ops = graph.ops();
+namespace {
+
+// The ops of a graph as nodes, the edges between them, and an order that heeds them; shorter where they form a cycle.
+struct Ordering {
+  std::vector<Op *> ops;
+  Edges edges;
+  std::vector<int> result;
+};
+
+Ordering orderingOf(const Graph &graph) {
+  Ordering found{graph.ops(), {}, {}};
+  const std::vector<Op *> &ops = found.ops;
+  Edges &edges = found.edges;
   std::vector<int> nodeOf(graph.opSlots(), -1);
   std::vector<int64_t> keys(ops.size());
   for (size_t i = 0; i < ops.size(); ++i) {
     nodeOf[ops[i]->index().value] = static_cast<int>(i);
-    keys[i] = ops[i]->settings.sequence >= 0 ? ops[i]->settings.sequence : ops[i]->index().value;
+    keys[i] = ops[i]->place();
   }
-  Edges edges;
   for (size_t i = 0; i < ops.size(); ++i)
     for (TensorIndex t : ops[i]->inputs())
       if (t.valid() && graph.tensor(t).hasProducer())
@@ -153,12 +163,28 @@ std::vector<OpIndex> orderOps(const Graph &graph) {
   for (const auto &[before, after] : graph.constraints())
     if (graph.alive(before) && graph.alive(after)) edges.emplace_back(nodeOf[before.value], nodeOf[after.value]);
 
-  std::vector<int> result = order(static_cast<int>(ops.size()), edges, keys);
-  if (result.size() == ops.size()) {
+  found.result = order(static_cast<int>(ops.size()), edges, keys);
+  if (found.result.size() == ops.size()) {
     const size_t dataEdges = edges.size();
-    addMemoryEdges(graph, ops, keys, result, edges);
-    if (edges.size() != dataEdges) result = order(static_cast<int>(ops.size()), edges, keys);
+    addMemoryEdges(graph, ops, keys, found.result, edges);
+    if (edges.size() != dataEdges) found.result = order(static_cast<int>(ops.size()), edges, keys);
   }
+  return found;
+}
+
+}  // namespace
+
+std::vector<std::pair<OpIndex, OpIndex>> orderEdges(const Graph &graph) {
+  const Ordering found = orderingOf(graph);
+  std::vector<std::pair<OpIndex, OpIndex>> result;
+  result.reserve(found.edges.size());
+  for (const auto &[before, after] : found.edges)
+    result.emplace_back(found.ops[before]->index(), found.ops[after]->index());
+  return result;
+}
+
+std::vector<OpIndex> orderOps(const Graph &graph) {
+  const auto [ops, edges, result] = orderingOf(graph);
   if (result.size() != ops.size()) {
     std::vector<char> done(ops.size(), 0);
     for (int n : result) done[n] = 1;

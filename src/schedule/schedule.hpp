@@ -19,6 +19,10 @@ std::vector<int> order(int n, const std::vector<std::pair<int, int>> &edges, con
 // the program states them (Op::Settings::sequence). Throws popart::error naming ops of a cycle.
 std::vector<OpIndex> orderOps(const Graph &graph);
 
+// What holds that order: pairs of ops of which the first runs before the second, because of data, of a constraint of
+// the program, or of memory that one of them changes.
+std::vector<std::pair<OpIndex, OpIndex>> orderEdges(const Graph &graph);
+
 // The graphs that run: the main graph and what Call, Loop and If ops name, in the order of getAllGraphs. Bodies of ops
 // made by fusion (Trait::Internal) describe a kernel and are left out, and so is what nothing calls.
 std::vector<Graph *> programGraphs(const Ir &ir);

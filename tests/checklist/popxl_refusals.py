@@ -33,6 +33,7 @@ from tests.checklist.popxl_programs import (
     returns_outer,
     session,
     spec,
+    unplaced,
     var,
     zeros,
 )
@@ -240,6 +241,7 @@ BUILDING = [
     Refusal("11", "operands on two IPUs", ValueError, lambda ir: on_ipu(0) + on_ipu(1), ("IPUs", "on0", "on1")),
     Refusal("11", "contradictory order", popart_exception, session(lambda ir: backwards(ir))),
     Refusal("11", "in-place result of an unspecified order", popart_exception, session(lambda ir: ambiguous(ir))),
+    Refusal("11", "copy from an unknown IPU", ValueError, lambda ir: unplaced().copy_to_ipu(1), ("source",)),
     # 12. Module
     Refusal("12", "module without build", NotImplementedError, lambda ir: popxl.Module()()),
 ]

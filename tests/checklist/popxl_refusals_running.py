@@ -16,6 +16,7 @@ from tests.checklist.popxl_programs import (
     float8,
     foreign,
     grad_info,
+    io_exchange,
     irregular,
     modifying,
     modifying_call,
@@ -353,6 +354,7 @@ RUNNING = [
         lambda ir: grad_info(ir)[1].fwd_parent_ins_to_grad_parent_outs(other_call(ir), other_call(ir)),
     ),
     Refusal("22", "partials type", ValueError, lambda ir: partials(ir), ("partialsTypeMatMuls", "double")),
+    Refusal("21.3", "exchange whose ops depend on one another", RuntimeError, io_exchange, ("hostload", "hoststore")),
     # popxl-ops.md, section 13
     Refusal("ops 13.1", "too many inputs", ValueError, lambda ir: ops.call(twice(ir), var(2), var(2)), ("twice",)),
     Refusal("ops 13.1", "foreign parent tensor", ValueError, lambda ir: ops.call(twice(ir), foreign(ir)), ("foreign",)),

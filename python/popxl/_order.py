@@ -1,0 +1,107 @@
+"""The order of ops that nothing but their places in program order decides: the one that needs least memory.
+
+Places never decide against a constraint, data, or memory that ops change: those hold in any case.
+"""
+
+import heapq
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from popart_core import _ir as _core
+
+
+def put(ops: Sequence[Any], order: Iterable[int]) -> None:
+    """Give ops their own places again, so that they stand in another order: positions in `ops`."""
+    for place, i in zip(sorted(_core.place(op) for op in ops), order, strict=True):
+        _core.setPlace(ops[i], place)
+
+
+def use_least_memory(pb_graph: Any, ids: Iterable[int]) -> None:
+    """Order ops of one graph so that their results take little memory; where theirs is as good they keep it.
+
+    Args:
+        pb_graph: the core's graph.
+        ids: numbers of the ops; those that are gone are skipped.
+    """
+    ops = sorted((pb_graph.getOp(i) for i in ids if pb_graph.hasOp(i)), key=_core.place)
+    if len(ops) > 1:
+        group = _Group(pb_graph, ops)
+        put(ops, min(list(range(len(ops))), group.smallest_first(), key=group.cost))
+
+
+class _Group:
+    """Ops, by number, and the values that they make; a value lies in memory until its last reader among them ran."""
+
+    def __init__(self, pb_graph: Any, ops: Sequence[Any]) -> None:
+        number = {op.id: i for i, op in enumerate(ops)}
+        self._after: list[set[int]] = [set() for _ in ops]
+        for before, after in _core.orderEdges(pb_graph):
+            if before in number and after in number:
+                self._after[number[before]].add(number[after])
+        self._value: dict[str, int] = {}  # tensor → the value that it is or is a view of
+        self._bytes: list[int] = []
+        self._made = [self._values_made(op) for op in ops]
+        self._read = [sorted({self._value[t] for t in op.getInputIds() if t in self._value}) for op in ops]
+        self._readers = [0] * len(self._bytes)
+        for values in self._read:
+            for v in values:
+                self._readers[v] += 1
+
+    def _values_made(self, op: Any) -> list[int]:
+        made, inputs = [], op.getInputIndexMap()
+        for tensor, at in zip(op.getOutputTensors(), op.getOutputIndexMap(), strict=True):
+            base = next((t for i, t in inputs.items() if op.aliasesInput(i, at)), None)
+            if base is None:
+                self._value[tensor.id] = len(self._bytes)
+                made.append(len(self._bytes))
+                self._bytes.append(tensor.nbytes())
+            elif base in self._value:
+                self._value[tensor.id] = self._value[base]
+        return made
+
+    def cost(self, order: Sequence[int]) -> tuple[int, int]:
+        """Return the most bytes at one time, and their sum over all ops."""
+        left, live, most, total = list(self._readers), 0, 0, 0
+        for i in order:
+            live += sum(self._bytes[v] for v in self._made[i])
+            most, total = max(most, live), total + live
+            live -= self._freed(i, left)
+            for v in self._read[i]:
+                left[v] -= 1
+        return most, total
+
+    def _freed(self, i: int, left: Sequence[int]) -> int:
+        return sum(self._bytes[v] for v in self._read[i] if left[v] == 1)
+
+    def smallest_first(self) -> list[int]:
+        """Return an order in which the op that adds least memory comes next, of those that can run."""
+        left, waiting = list(self._readers), [0] * len(self._read)
+        for later in self._after:
+            for j in later:
+                waiting[j] += 1
+        readers: dict[int, list[int]] = {}
+        for i, values in enumerate(self._read):
+            for v in values:
+                readers.setdefault(v, []).append(i)
+
+        def growth(i: int) -> int:
+            return sum(self._bytes[v] for v in self._made[i]) - self._freed(i, left)
+
+        ready = [(growth(i), i) for i, n in enumerate(waiting) if n == 0]
+        heapq.heapify(ready)
+        done, order = [False] * len(self._read), []
+        while ready:
+            _, i = heapq.heappop(ready)
+            if done[i]:
+                continue  # it was free with more growth before
+            done[i] = True
+            order.append(i)
+            for j in self._after[i]:
+                waiting[j] -= 1
+            for v in self._read[i]:
+                left[v] -= 1
+            last = {j for v in self._read[i] if left[v] == 1 for j in readers[v]}
+            for j in {*self._after[i], *last}:
+                if waiting[j] == 0 and not done[j]:
+                    heapq.heappush(ready, (growth(j), j))
+        return order
