@@ -14,6 +14,7 @@ from popart_core import DeviceConnectionType, DeviceInfo, DeviceManager, DeviceT
 from popart_core import _ir as _core
 
 from popxl import _session_options, dtypes
+from popxl._fragments import order_fragments
 from popxl.ir import Ir
 from popxl.streams import DeviceToHostStream, HostToDeviceStream
 from popxl.tensor import Constant, HostScalarTensor, Tensor, Variable
@@ -160,6 +161,7 @@ class Session:
             logging.getLogger("popxl").warning(
                 "Session: these session options do nothing here: %s.", ", ".join(unheeded)
             )
+        order_fragments(ir._pb_ir.getMainGraph())
         self._was_attached_stack: list[Any] = []
         for check in ("PreAlias", "Final"):  # the program is the same at both
             if _session_options.dot_checks(ir._options) & {"ALL", check.upper()}:

@@ -1,19 +1,15 @@
-"""popxl_addons: modules with variables, named tensors and transforms on top of popxl."""
+"""popxl_addons: modules with variables, named tensors and transforms on top of popxl.
 
-import subprocess
+The names of the sub-modules come in the documented order: where two bring one name, or a function has the name of its
+module (`autodiff`, `seed_variable`), the later one stays.
+"""
+# ruff: noqa: F401, F403, I001
 
-from popxl_addons.graph import BoundGraph, GraphWithNamedArgs
-from popxl_addons.graph_cache import (
-    GraphCache,
-    argument_hash,
-    bound_arguments,
-    function,
-    get_function_hash,
-    tensor_hash,
-)
-from popxl_addons.graph_common import CalledGraphsGradInfo, CalledGraphsGradInfoLike, GradGraphInfoLike, GraphLike
-from popxl_addons.module import Module, NameScopeMeta
-from popxl_addons.named_tensors import NamedTensors
+import os as _os
+import subprocess as _subprocess
+
+from popxl_addons.module import *
+from popxl_addons.graph_cache import *
 from popxl_addons.remote import (
     create_remote_buffer,
     load_remote_graph,
@@ -21,102 +17,58 @@ from popxl_addons.remote import (
     named_variable_buffers,
     store_remote_graph,
 )
-from popxl_addons.streams import InputStreams, OutputStreams
-from popxl_addons.utils import OrderedDict, WeightsDict, duplicate_items, overrides, suffix_graph_name, timer
-from popxl_addons.variable_factory import (
-    NamedVariableFactories,
-    VariableFactory,
-    add_replica_sharded_variable_input,
-    add_variable_input,
-)
+from popxl_addons.route_tensor import *
+from popxl_addons.ops import *
+from popxl_addons.transforms import *
+from popxl_addons.seed_variable import *
+from popxl_addons.streams import *
+from popxl_addons.utils import OrderedDict, WeightsDict, timer
+from popxl_addons.task_session import *
+from popxl_addons.performance_utils import *
+from popxl_addons.debugging import *
+from popxl_addons.array_munging import *
 
-from popxl_addons import ops, transforms  # isort: skip
-from popxl_addons.ops import cross_entropy, cross_entropy_with_grad, host_load, host_store  # isort: skip
-from popxl_addons.transforms import (  # isort: skip
-    BatchSerialResult,
-    RemoteHandle,
-    add_recompute_inputs,
-    autodiff,
-    autodiff_with_accumulation,
-    batch_serial_buffer,
-    batch_serialise,
-    batch_serialise_fwd_and_grad,
-    disable_fc_pass,
-    enable_fc_pass,
-    pipelined_execution,
-    recompute_graph,
-    set_available_memory_proportion_by_ipu,
-    set_graph_available_memory_proportion_by_ipu,
-)
+from popxl_addons import graph, module, ops, remote, rts, streams, transforms, utils
+
+# Names that programs have taken from here because the first modules above import them.
+import inspect
+import warnings
+import weakref
+from contextlib import contextmanager
+from functools import wraps
+
+import popxl
+from popxl import Ir, ReplicaGrouping, Tensor, dtypes
+from popxl.context import get_current_context
+from popxl.tensor import HostTensor
+from popxl.transforms import GradGraphInfo
+
+
+def _current_folder() -> "str | None":
+    try:
+        return _os.getcwd()
+    except OSError:
+        return None
+
+
+_FOLDER = _current_folder()
 
 
 def _git_commit() -> "str | None":
-    try:
-        done = subprocess.run(
-            ["git", "rev-parse", "--short=7", "HEAD"], capture_output=True, text=True, timeout=5, check=True
-        )
-    except (OSError, subprocess.SubprocessError):
+    """Return 7 characters of the commit of the repository that the import happened in, None without one."""
+    if _FOLDER is None:
         return None
-    return done.stdout.strip()
+    try:
+        done = _subprocess.run(
+            ["git", "rev-parse", "HEAD"], cwd=_FOLDER, capture_output=True, text=True, timeout=5, check=True
+        )
+    except (OSError, _subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()[:7]
 
 
 def __getattr__(name: str) -> object:
     if name == "GIT_COMMIT":
-        return _git_commit()
+        globals()[name] = _git_commit()
+        return globals()[name]
     raise AttributeError(f"module 'popxl_addons' has no attribute '{name}'")
-
-
-__all__ = [
-    "BatchSerialResult",
-    "BoundGraph",
-    "CalledGraphsGradInfo",
-    "CalledGraphsGradInfoLike",
-    "GradGraphInfoLike",
-    "GraphCache",
-    "GraphLike",
-    "GraphWithNamedArgs",
-    "InputStreams",
-    "Module",
-    "NameScopeMeta",
-    "NamedTensors",
-    "NamedVariableFactories",
-    "OrderedDict",
-    "OutputStreams",
-    "RemoteHandle",
-    "VariableFactory",
-    "WeightsDict",
-    "add_recompute_inputs",
-    "add_replica_sharded_variable_input",
-    "add_variable_input",
-    "argument_hash",
-    "autodiff",
-    "autodiff_with_accumulation",
-    "batch_serial_buffer",
-    "batch_serialise",
-    "batch_serialise_fwd_and_grad",
-    "bound_arguments",
-    "create_remote_buffer",
-    "cross_entropy",
-    "cross_entropy_with_grad",
-    "disable_fc_pass",
-    "duplicate_items",
-    "enable_fc_pass",
-    "function",
-    "get_function_hash",
-    "host_load",
-    "host_store",
-    "load_remote_graph",
-    "named_buffers",
-    "named_variable_buffers",
-    "ops",
-    "overrides",
-    "pipelined_execution",
-    "recompute_graph",
-    "set_available_memory_proportion_by_ipu",
-    "set_graph_available_memory_proportion_by_ipu",
-    "store_remote_graph",
-    "suffix_graph_name",
-    "tensor_hash",
-    "timer",
-    "transforms",
-]

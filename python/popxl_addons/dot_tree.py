@@ -1,7 +1,7 @@
 """DotTree: an ordered tree of named leaves whose inner nodes are trees of the same class.
 
-Keys are Python identifiers or numbers; dots separate path elements. The text form is that of a plain dict from flat
-names to leaves, as the published tutorials show it.
+Keys are Python identifiers or numbers; dots separate path elements. ``str`` gives a plain dict from dotted names to
+leaves, as the published tutorials print it; ``repr`` one leaf per line (docs/decisions/0040-printed-trees.md).
 """
 
 import re
@@ -55,11 +55,11 @@ class DotTree(Generic[L]):
         Raises:
             ValueError: the name exists, or is not an identifier or a number.
         """
-        head, _, rest = str(key).partition(".") if not isinstance(key, int) else (key, "", "")
+        head, dot, rest = (key, "", "") if isinstance(key, int) else key.partition(".")
         head = _check_element(head)
         if head in self._map and not overwrite:
             raise ValueError(f"Key {head!r} already exists. Pass overwrite=True to replace it.")
-        if not rest:
+        if not dot:
             self._map[head] = value
             return
         below = self._map.get(head)
@@ -77,7 +77,10 @@ class DotTree(Generic[L]):
             self.insert(key, value, overwrite)
 
     def pop(self, key: str) -> Union[L, "DotTree[L]"]:
-        """Remove and return an entry.
+        """Remove and return an entry; a subtree that gets empty stays.
+
+        Args:
+            key: name, may be dotted.
 
         Returns:
             The leaf or subtree.
@@ -87,7 +90,7 @@ class DotTree(Generic[L]):
         """
         head, _, last = key.rpartition(".")
         node = self.get(head) if head else self
-        if last not in node._map:
+        if not isinstance(node, type(self)) or last not in node._map:
             raise KeyError(f"Key does not exist: {key!r}. Available: {self.keys_flat()}.")
         return node._map.pop(last)
 
@@ -100,13 +103,20 @@ class DotTree(Generic[L]):
 
     # ---- reading
     def get(self, key: Key) -> Union[L, "DotTree[L]"]:
-        """Return the entry of a name; a negative number counts from the largest numeric name.
+        """Return the entry of a name.
+
+        Args:
+            key: name, may be dotted; a number; a negative number counts from the largest number + 1.
+
+        Returns:
+            The leaf or subtree.
 
         Raises:
             KeyError: there is none.
+            ValueError: a negative number, and no name is a number.
         """
-        if isinstance(key, int) or key.lstrip("-").isdecimal():
-            return self._get_number(int(key))
+        if isinstance(key, int):
+            return self._get_number(key)
         head, _, rest = key.partition(".")
         if head not in self._map:
             raise KeyError(f"Key does not exist: {head!r}. Available: {self.keys_flat()}.")
@@ -130,11 +140,10 @@ class DotTree(Generic[L]):
         return self.get(key)
 
     def __getattr__(self, name: str) -> Any:
-        own = self.__dict__.get("_map")
-        if own is not None and name in own:
-            return own[name]
-        available = list(own) if own is not None else []
-        raise AttributeError(f"No attribute '{name}'. Available: {available}.")
+        try:  # compat: copy.copy and copy.deepcopy end in RecursionError (test_dot_tree.py::test_copies)
+            return self.get(name)
+        except KeyError:
+            raise AttributeError(f"No attribute '{name}'. Available: {self.keys_flat()}.") from None
 
     def __contains__(self, key: Key) -> bool:
         try:
@@ -238,8 +247,11 @@ class DotTree(Generic[L]):
         theirs = other.to_dict()
         return {value: theirs[key] for key, value in self.to_dict().items() if key in theirs}
 
+    def __str__(self) -> str:
+        return str(dict(self.to_dict()))
+
     def __repr__(self) -> str:
-        return repr(dict(self.to_dict()))
+        return f"{type(self).__name__}({self.to_dict()!r})"
 
 
 def to_mapping(key_tree: DotTree, value_tree: DotTree) -> dict[Any, Any]:

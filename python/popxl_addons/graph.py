@@ -68,7 +68,7 @@ class BoundGraph:
         self,
         *targs: popxl.Tensor,
         args: TensorMap | None = None,
-        outs: Iterable[popxl.Tensor] = (),
+        outs: Iterable[popxl.Tensor] | None = None,
     ) -> dict[popxl.Tensor, popxl.Tensor]:
         """Return graph output → `outs`, and graph input → value of a call with these arguments.
 
@@ -79,9 +79,13 @@ class BoundGraph:
 
         Returns:
             Graph tensor → value.
+
+        Raises:
+            TypeError: `outs` is not given.
         """
         merged = self._merged(args)
         unbound = [t for t in self.graph.inputs if t not in merged]
+        # compat: without `outs` this fails (test_graph.py::test_io_map)
         return {**dict(zip(self.graph.outputs, outs)), **dict(zip(unbound, targs)), **merged}
 
     def _merged(self, args: TensorMap | None) -> dict[popxl.Tensor, popxl.Tensor]:
@@ -206,6 +210,8 @@ class GraphWithNamedArgs:
             method: ``"auto"``, ``"build_grad"`` (handwritten) or ``"autodiff"``.
             force: allow a second application.
 
+        A handwritten gradient takes no `called_graphs_grad_info`.
+
         Returns:
             The gradient graph, with `grad_graph_info`; none of its inputs has a name.
 
@@ -218,13 +224,18 @@ class GraphWithNamedArgs:
             raise ValueError(f"method: got {method!r}, expected 'auto', 'build_grad' or 'autodiff'.")
         if self.autodiff_applied and not force:
             raise Exception("Autodiff has already been applied to this graph. Pass force=True to apply it again.")
-        if method == "build_grad":
+        module = self._from_module
+        by_hand = module is not None and module.implements_grad_graph
+        if method == "build_grad" and not by_hand:
             raise Exception(
-                "Autodiff with `build_grad` needs a graph for which `from_module` is specified: one that a module with "
-                "a handwritten gradient created."
+                f"autodiff: {self.graph!r} has no handwritten gradient: from_module is {module!r}, expected a module "
+                "that overrides `build_grad`. Take method='autodiff'."
             )
-        from popxl_addons.transforms.autodiff import autodiff
+        if by_hand and method != "autodiff":
+            result = module.create_grad_graph(self, grads_provided, grads_required)
+        else:
+            from popxl_addons.transforms.autodiff import autodiff
 
-        result = autodiff(self, grads_provided, grads_required, called_graphs_grad_info)
+            result = autodiff(self, grads_provided, grads_required, called_graphs_grad_info)
         self.autodiff_applied = True
         return result

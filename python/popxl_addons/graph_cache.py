@@ -63,7 +63,7 @@ def argument_hash(arg: Any) -> int:
     if isinstance(arg, (list, tuple)):
         return hash(tuple((i, argument_hash(a)) for i, a in enumerate(arg)))
     if isinstance(arg, dict):
-        return hash(tuple((argument_hash(k), argument_hash(v)) for k, v in arg.items()))
+        return hash(tuple((key, argument_hash(a)) for key, a in arg.items()))
     return hash(arg)
 
 
@@ -83,11 +83,15 @@ def get_function_hash(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> int:
     return hash((fn, ctx.ipu_id, ctx.io_tile_set, arguments))
 
 
+Graphs = weakref.WeakValueDictionary[int, popxl.Graph]
+
+
 class GraphCache:
     """Graphs by function and argument shapes, separately for each Ir."""
 
     def __init__(self) -> None:
-        self._graphs: weakref.WeakKeyDictionary[popxl.Ir, dict[int, popxl.Graph]] = weakref.WeakKeyDictionary()
+        # graphs hold their Ir: held strongly here they would keep the keys alive
+        self._graphs: weakref.WeakKeyDictionary[popxl.Ir, Graphs] = weakref.WeakKeyDictionary()
 
     def create_graph(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> popxl.Graph:
         """Return the graph of `fn` for these arguments, building it on first use."""
@@ -98,12 +102,13 @@ class GraphCache:
     ) -> tuple[popxl.Graph, bool]:
         """Return (graph, whether it was built now)."""
         ir = popxl.gir()
-        graphs = self._graphs.setdefault(ir, {})
+        graphs = self._graphs.setdefault(ir, weakref.WeakValueDictionary())
         key = get_function_hash(fn, *args, **kwargs)
-        if key in graphs:
-            return graphs[key], False
-        graphs[key] = ir.create_graph(fn, *args, **kwargs)
-        return graphs[key], True
+        known = graphs.get(key)
+        if known is not None:
+            return known, False
+        graphs[key] = made = ir.create_graph(fn, *args, **kwargs)
+        return made, True
 
 
 def function(fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -122,3 +127,6 @@ def function(fn: Callable[..., Any]) -> Callable[..., Any]:
         return ops.call(cache.create_graph(fn, *args, **kwargs), *args, **kwargs)
 
     return wrapper
+
+
+__all__ = ["GraphCache", "argument_hash", "bound_arguments", "function", "get_function_hash", "tensor_hash"]

@@ -1,7 +1,7 @@
 """Type aliases for the several forms of graphs and gradient infos, and their conversion."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Union
+from typing import TYPE_CHECKING, Any, Union
 
 import popxl
 from popxl.transforms import GradGraphInfo
@@ -28,3 +28,15 @@ def to_grad_graph_info(info: GradGraphInfoLike) -> GradGraphInfo:
 def to_called_graphs_grad_info(infos: CalledGraphsGradInfoLike | None) -> dict[popxl.Graph, GradGraphInfo]:
     """Convert keys and values of a mapping; None gives an empty one."""
     return {to_graph(graph): to_grad_graph_info(info) for graph, info in (infos or {}).items()}
+
+
+class GradInfos(dict[popxl.Graph, GradGraphInfo]):
+    """Gradient infos by graph; keys and values are taken in any form."""
+
+    def __setitem__(self, graph: GraphLike, info: GradGraphInfoLike) -> None:
+        super().__setitem__(to_graph(graph), to_grad_graph_info(info))
+
+    def update(self, *infos: Any, **others: Any) -> None:
+        """Take the entries of mappings, as `dict.update`."""
+        for graph, info in dict(*infos, **others).items():
+            self[graph] = info

@@ -1,12 +1,9 @@
-"""Named collections of streams, and helpers to load and store single tensors."""
+"""Named collections of streams."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import ItemsView, Iterable, Iterator, KeysView, ValuesView
 from typing import Any
 
-import numpy as np
 import popxl
-import popxl.ops as popxl_ops
-from popxl.utils import to_numpy
 
 from popxl_addons.utils import OrderedDict
 
@@ -48,18 +45,21 @@ class _Streams(OrderedDict):
     def __iter__(self) -> Iterator[Any]:
         return iter(self.values())
 
-    def keys(self) -> Any:
-        """Return the names."""
-        return list(super().__iter__())
-
-    def values(self) -> list[Any]:
-        """Return the streams."""
+    def _as_dict(self) -> dict[str, Any]:
         get = super().__getitem__
-        return [get(name) for name in self.keys()]
+        return {name: get(name) for name in super().__iter__()}
 
-    def items(self) -> list[tuple[str, Any]]:
+    def keys(self) -> KeysView:
+        """Return the names."""
+        return self._as_dict().keys()
+
+    def values(self) -> ValuesView:
+        """Return the streams."""
+        return self._as_dict().values()
+
+    def items(self) -> ItemsView:
         """Return (name, stream) pairs."""
-        return list(zip(self.keys(), self.values()))
+        return self._as_dict().items()
 
 
 class InputStreams(_Streams):
@@ -78,24 +78,4 @@ class OutputStreams(_Streams):
         return popxl.d2h_stream(shape, dtype, name)
 
 
-def host_load(t: Any, dtype: popxl.dtype, name: str) -> tuple[np.ndarray, popxl.HostToDeviceStream, popxl.Tensor]:
-    """Make a stream for host data and load it.
-
-    Args:
-        t: array or torch tensor.
-        dtype: element type of the stream.
-        name: name of the loaded tensor; the stream is called ``<name>_stream``.
-
-    Returns:
-        (data converted to dtype, stream, loaded tensor).
-    """
-    data = to_numpy(t, dtype)
-    stream = popxl.h2d_stream(data.shape, dtype, f"{name}_stream")
-    return data, stream, popxl_ops.host_load(stream, name)
-
-
-def host_store(t: popxl.Tensor) -> popxl.DeviceToHostStream:
-    """Make a stream ``<t.name>_stream`` and store t to it."""
-    stream = popxl.d2h_stream(t.shape, t.dtype, f"{t.name}_stream")
-    popxl_ops.host_store(stream, t)
-    return stream
+__all__ = ["InputStreams", "OutputStreams"]

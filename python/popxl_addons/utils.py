@@ -57,7 +57,11 @@ class OrderedDict(_OrderedDict):
 
 
 class WeightsDict(MutableMapping):
-    """Mapping from variable to array that checks dtype and shape; arguments as for dict."""
+    """Mapping from variable to array that checks dtype and shape; arguments as for dict.
+
+    Raises:
+        ValueError: an array has another dtype than its variable, or another shape than the variable has on the host.
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self.dict: dict[Any, np.ndarray] = {}

@@ -5,6 +5,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from popart_core import _ir as _core
+from popart_core import popart_exception
 
 from popxl.graph import Graph
 from popxl.tensor import Tensor
@@ -206,8 +207,10 @@ def autodiff(
         The info of `graph`, or a mapping from graph to info.
 
     Raises:
-        popart_exception: the graph changes tensors in place, or a required gradient does not exist.
+        popart_exception: the graph changes tensors in place, a required gradient does not exist, or it calls a graph
+            with a gradient of its own that is not among the infos.
     """
+    _check_called_graphs(graph, called_graphs_grad_info or {})
     known = [info._to_pb() for info in (called_graphs_grad_info or {}).values()]
     provided = None if grads_provided is None else [t.id for t in grads_provided]
     required = None if grads_required is None else [t.id for t in grads_required]
@@ -219,3 +222,15 @@ def autodiff(
         info = GradGraphInfo._from_pb(ir, pb_info)
         result[info.forward_graph] = info
     return result if return_all_grad_graphs else result[graph]
+
+
+def _check_called_graphs(graph: Graph, known: Mapping[Graph, GradGraphInfo]) -> None:
+    for called in graph.called_graphs:
+        if called in known:
+            continue
+        if not called._can_be_recursively_autodiffed:
+            raise popart_exception(
+                f"autodiff of {graph.id or 'the main graph'}: it calls {called.id}, which has a gradient of its own "
+                "and must not be differentiated. Pass its GradGraphInfo in called_graphs_grad_info."
+            )
+        _check_called_graphs(called, known)

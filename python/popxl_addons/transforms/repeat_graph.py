@@ -2,6 +2,7 @@
 
 import popxl
 from popxl import ops
+from popxl._fragments import FROM_HOST, TO_HOST
 from popxl._graph_copy import GraphCopy
 
 
@@ -9,7 +10,8 @@ def repeat_graph(graph: popxl.Graph, repeat_count: int) -> popxl.Graph:
     """Move all ops of a graph into a new graph that one repeat runs.
 
     Variables stay where they are and are passed by reference. Host loads and stores run once for every iteration, so
-    that the Ir's num_host_transfers has to count them. Outputs of the graph are those of the last iteration.
+    that the Ir's num_host_transfers has to count them. Loads and stores of weight fragments (`seed_variable`) stay.
+    Outputs of the graph are those of the last iteration.
 
     Args:
         graph: the graph, the main graph too.
@@ -21,7 +23,7 @@ def repeat_graph(graph: popxl.Graph, repeat_count: int) -> popxl.Graph:
     if repeat_count <= 1:
         return graph
     body = GraphCopy(graph, "repeat_graph")
-    moved = list(graph._pb_graph.getOps())
+    moved = [op for op in graph._pb_graph.getOps() if op.executionContext() not in (FROM_HOST, TO_HOST)]
     ids = [op.id for op in moved]
     made = {graph.get_tensor(i) for op in moved for i in op.getOutputIds()}
     outputs = graph.outputs

@@ -1,0 +1,276 @@
+"""TaskSession: a session with named streams, whose state can be saved and taken up again."""
+
+import json
+import logging
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import popdist
+import popxl
+from popxl.session import h2dStreamBufferMaps
+
+from popxl_addons.named_tensors import NamedTensorData, NamedTensors
+from popxl_addons.streams import InputStreams, OutputStreams
+from popxl_addons.utils import timer
+
+__all__ = ["TaskSession", "write_variables_pb"]
+
+_WANDB = "wandb://"
+_REPORTS = ("none", "warn", "error")
+
+
+def write_variables_pb(session: popxl.Session, weights: Mapping[popxl.Tensor, np.ndarray]) -> None:
+    """Set the values of variables, with one upload when the session is attached.
+
+    Args:
+        session: the session.
+        weights: values by variable, of its element type and shape on the host: nothing is converted.
+
+    Raises:
+        TypeError: not a variable, or another element type.
+        ValueError: another shape.
+    """
+    session.write_variables_data(dict(weights))
+
+
+def initialise_memmap_dir_from_checkpoint(checkpoint_dir: str | Path, memmap_dir: str | Path) -> None:
+    """Copy the memory-mapped variables of a checkpoint to where `NamedVariableFactories.init` looks for them.
+
+    Args:
+        checkpoint_dir: folder that `TaskSession.save_checkpoint` wrote.
+        memmap_dir: folder of the files, made when absent.
+    """
+    Path(memmap_dir).mkdir(parents=True, exist_ok=True)
+    for file in sorted((Path(checkpoint_dir) / "model").glob("*.npy")):
+        shutil.copyfile(file, Path(memmap_dir) / file.name)
+
+
+class TaskSession(popxl.Session):
+    """A session of a task: training, or validation.
+
+    Args:
+        inputs: streams to the device.
+        outputs: streams from the device.
+        state: variables that checkpoints hold.
+        max_checkpoints: number of checkpoints of this session that are kept.
+        *args: as in `popxl.Session`.
+        **kwargs: as in `popxl.Session`.
+
+    Attributes:
+        session_state: facts that checkpoints hold, ``{"steps": 0}`` at first.
+    """
+
+    def __init__(
+        self,
+        inputs: Iterable[popxl.HostToDeviceStream],
+        outputs: Iterable[popxl.DeviceToHostStream],
+        state: NamedTensors,
+        max_checkpoints: int = 1,
+        *args: Any,
+        **kwargs: Any,
+    ) -> None:
+        with timer("PopXL compilation"):
+            super().__init__(*args, **kwargs)
+        self.inputs = inputs if isinstance(inputs, InputStreams) else InputStreams.from_streams(inputs)
+        self.outputs = outputs if isinstance(outputs, OutputStreams) else OutputStreams.from_streams(outputs)
+        self.state = state
+        self.max_checkpoints = max_checkpoints
+        self.session_state: dict[str, Any] = {"steps": 0}
+        self._dataloader: Any = None
+        self._saved: list[Path] = []
+
+    def run(
+        self, inputs: h2dStreamBufferMaps | None = None, downcast_inputs: bool = True
+    ) -> dict[popxl.DeviceToHostStream, np.ndarray]:
+        """Count a step in `session_state` and execute the main graph once; see `popxl.Session.run`.
+
+        Args:
+            inputs: array for each expected stream.
+            downcast_inputs: narrow 64-bit data to 32 bits.
+
+        Returns:
+            Array for each device-to-host stream.
+        """
+        self.session_state["steps"] += 1
+        return super().run(inputs, downcast_inputs)
+
+    # ---- state
+    @property
+    def dataloader(self) -> Any:
+        """Source of data that checkpoints hold too: ``save(path)`` and ``resume(filename=path)``; None when unset.
+
+        Raises:
+            ValueError: on setting, an object without these methods.
+        """
+        if self._dataloader is None:
+            logging.warning("TaskSession: the dataloader is not set; checkpoints do not hold it.")
+        return self._dataloader
+
+    @dataloader.setter
+    def dataloader(self, value: Any) -> None:
+        if missing := [name for name in ("save", "resume") if not hasattr(value, name)]:
+            raise ValueError(
+                f"TaskSession.dataloader: {type(value).__name__} has no {' and no '.join(missing)}: expected an object "
+                "with the methods save and resume."
+            )
+        self._dataloader = value
+
+    def add_session_state_info(self, info: dict[str, Any]) -> None:
+        """Put facts into `session_state`.
+
+        Args:
+            info: facts by name; checkpoints store them as JSON.
+        """
+        self.session_state.update(info)
+
+    def get_named_tensors_data(self) -> NamedTensorData:
+        """Return the values of the state under the same names."""
+        data = self.get_tensors_data(self.state.to_dict().values())
+        return NamedTensorData.from_dict({name: data[t] for name, t in self.state.to_dict().items()})
+
+    def load_from_session(self, src: "TaskSession", report_missing: str = "none") -> None:
+        """Take the values of another session's state, for the names that both have.
+
+        Args:
+            src: the other session.
+            report_missing: as in `load_checkpoint`.
+
+        Raises:
+            ValueError: as `load_checkpoint`.
+        """
+        data, own = src.get_named_tensors_data().to_dict(), self.state.to_dict()
+        self._report(report_missing, own, data)
+        self.write_variables_data({t: data[name] for name, t in own.items() if name in data})
+
+    @staticmethod
+    def _report(report_missing: str, own: Iterable[str], given: Iterable[str]) -> None:
+        if report_missing not in _REPORTS:
+            raise ValueError(f"report_missing: got {report_missing!r}, expected one of {_REPORTS}.")
+        absent, unknown = sorted(set(own) - set(given)), sorted(set(given) - set(own))
+        if report_missing == "none" or not (absent or unknown):
+            return
+        text = f"TaskSession: names of the state that are not given: {absent}; given names not in the state: {unknown}."
+        if report_missing == "error":
+            raise ValueError(text)
+        logging.warning(text)
+
+    # ---- checkpoints
+    def save_checkpoint(self, checkpoint_dir: str | Path) -> None:
+        """Write the state: ``model/<name>.npz`` for each variable, ``dataloader.bin``, ``session_info.json``.
+
+        Variables in memory-mapped files are copied as files (``.npy``, without header). The oldest checkpoint of this
+        session goes when there would be more than `max_checkpoints`.
+
+        Args:
+            checkpoint_dir: the folder; ``wandb://<name>`` logs an artifact of type "checkpoints" instead.
+
+        Raises:
+            ImportError: a wandb artifact without the package wandb.
+        """
+        data = self.get_named_tensors_data()
+        if popdist.getInstanceIndex() != 0:
+            return
+        if str(checkpoint_dir).startswith(_WANDB):
+            import wandb
+
+            with tempfile.TemporaryDirectory() as folder:
+                self._write(Path(folder), data)
+                artifact = wandb.Artifact(str(checkpoint_dir)[len(_WANDB) :], type="checkpoints")
+                artifact.add_dir(folder)
+                wandb.log_artifact(artifact)
+            return
+        path = Path(os.path.relpath(Path(checkpoint_dir).expanduser()))
+        self._saved = [p for p in self._saved if p != path]
+        while self._saved and len(self._saved) >= self.max_checkpoints:
+            shutil.rmtree(self._saved.pop(0), ignore_errors=True)
+        self._write(path, data)
+        self._saved.append(path)
+
+    def _write(self, path: Path, data: NamedTensorData) -> None:
+        model = path / "model"
+        model.mkdir(parents=True, exist_ok=True)
+        for name, value in data.to_dict().items():
+            if isinstance(value, np.memmap) and value.filename is not None:
+                shutil.copyfile(value.filename, model / Path(value.filename).name)
+            else:
+                np.savez(model / f"{name}.npz", **{name: value})
+        if self._dataloader is not None:
+            self._dataloader.save(str(path / "dataloader.bin"))
+        (path / "session_info.json").write_text(json.dumps(self.session_state))
+
+    def load_checkpoint(
+        self, checkpoint_dir: str | Path, report_missing: str = "warn", skip_memmap: bool = False
+    ) -> None:
+        """Take up the state of a checkpoint, the data loader's too when one is set.
+
+        Variables in memory-mapped files are not read: see `initialise_memmap_dir_from_checkpoint`.
+
+        Args:
+            checkpoint_dir: the folder; ``wandb://<name>`` downloads an artifact.
+            report_missing: what happens when names differ: ``"none"``, ``"warn"`` (log) or ``"error"``.
+            skip_memmap: has no effect.
+
+        Raises:
+            ValueError: names differ and `report_missing` is "error"; unknown `report_missing`.
+            ImportError: a wandb artifact without the package wandb.
+        """
+        with _downloaded(checkpoint_dir) as path:
+            own = self.state.to_dict()
+            files = {file.stem: file for file in sorted((path / "model").glob("*.npz"))}
+            mapped = {t.name for t in (path / "model").glob("*.npy")}
+            found = [name for name, t in own.items() if name in files or f"{t.name}.npy" in mapped]
+            self._report(report_missing, own, [*files, *found])
+            self.write_variables_data({t: np.load(files[name])[name] for name, t in own.items() if name in files})
+            if self._dataloader is not None:
+                self._dataloader.resume(filename=str(path / "dataloader.bin"))
+                if hasattr(self._dataloader, "get_state"):
+                    logging.info("TaskSession: the dataloader goes on from %s.", self._dataloader.get_state())
+            info = path / "session_info.json"
+            self.session_state = json.loads(info.read_text()) if info.exists() else {"steps": 0}
+
+    # ---- W&B
+    def wandb_histogram(self, name: str, step: int, data: np.ndarray) -> None:
+        """Log a histogram of the finite values of an array, and the number of others.
+
+        Args:
+            name: logged as ``<name>:histogram`` and ``<name>:not_finite``.
+            step: step of the log.
+            data: the array.
+
+        Raises:
+            ImportError: the package wandb is missing.
+        """
+        import wandb
+
+        finite = np.isfinite(data)
+        histogram = wandb.Histogram(data[finite])
+        wandb.log({f"{name}:histogram": histogram, f"{name}:not_finite": int(np.sum(~finite))}, step=step)
+
+    def wandb_variable_histograms(self, step: int = 0) -> None:
+        """Log `wandb_histogram` for each variable of the state.
+
+        Args:
+            step: step of the log.
+        """
+        for name, value in self.get_named_tensors_data().to_dict().items():
+            self.wandb_histogram(name, step, value)
+
+
+@contextmanager
+def _downloaded(checkpoint_dir: str | Path) -> Iterator[Path]:
+    if not str(checkpoint_dir).startswith(_WANDB):
+        yield Path(checkpoint_dir)
+        return
+    import wandb
+
+    with tempfile.TemporaryDirectory() as folder:
+        api = wandb.Api() if wandb.run is None else None
+        artifact = str(checkpoint_dir)[len(_WANDB) :]
+        source = wandb.run.use_artifact(artifact) if api is None else api.artifact(artifact)
+        yield Path(source.download(folder))
