@@ -44,6 +44,7 @@ constexpr Family kFamilies[] = {
     ops::poolOps,
     ops::batchNormOps,
     ops::normOps,
+    ops::addonsOps,
     ops::nllOps,
     ops::lossOps,
     ops::copyVarUpdateOps,

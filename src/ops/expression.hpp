@@ -48,6 +48,9 @@ inline Expression exp(Expression a) { return a.apply("Exp"); }
 inline Expression sqrt(Expression a) { return a.apply("Sqrt"); }
 inline Expression sigmoid(Expression a) { return a.apply("Sigmoid"); }
 inline Expression tanh(Expression a) { return a.apply("Tanh"); }
+inline Expression cast(Expression a, DataType type) {
+  return a.type() == type ? a : a.apply("Cast", {{"to", int64_t{toOnnxDataType(type)}}});
+}
 inline Expression select(Expression condition, Expression yes, Expression no) {
   OpEmitter &e = condition.emitter();
   return {e, e.emit("Where", {condition, yes, no})};

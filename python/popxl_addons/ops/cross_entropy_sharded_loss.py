@@ -2,17 +2,17 @@
 
 import popxl
 from popxl import ops
-from popxl.ops.collectives.collectives import _group_attributes
 from popxl.ops.utils import emit
+
+from popxl_addons.ops.replicated_strided_collectives import members_of
 
 
 def cross_entropy_of_parts(
     logits: popxl.Tensor, indices: popxl.Tensor, group: popxl.ReplicaGrouping | None
 ) -> popxl.Tensor:
     """Return the loss of each sample, of shape (n,)."""
-    attributes = {k: v for k, v in _group_attributes("add", group).items() if k != "op"}
     names = [f"{logits.name}_loss", f"{logits.name}_negative_log_softmax"]
-    return emit("CrossEntropySharded", {"logits": logits, "indices": indices}, names, attributes)[0]
+    return emit("CrossEntropySharded", {"logits": logits, "indices": indices}, names, members_of(group))[0]
 
 
 def cross_entropy_sharded_loss(

@@ -1,9 +1,9 @@
 """Layer norm over an axis that lies in parts on the replicas of a group."""
 
 import popxl
-from popxl import ops
+from popxl.ops.utils import emit
 
-from popxl_addons.ops.replicated_all_reduce_TP import replicated_all_reduce
+from popxl_addons.ops.replicated_strided_collectives import members_of
 
 
 def layer_norm_distributed(
@@ -27,11 +27,12 @@ def layer_norm_distributed(
 
     Raises:
         AssertionError: wrong ranks.
+        popart_exception: w or b has another number of elements.
     """
     assert (t.rank, w.rank, b.rank) == (2, 1, 1), f"layer_norm_distributed: got {t}, {w}, {b}, expected ranks 2, 1, 1."
-    group = group or popxl.gcg().ir.replica_grouping()
-    size = t.shape[1] * group.group_size
-    x = ops.cast(t, popxl.float32)
-    centred = x - replicated_all_reduce(ops.sum(x, 1, keepdims=True), group=group) / size
-    variance = replicated_all_reduce(ops.sum(centred * centred, 1, keepdims=True), group=group) / size
-    return ops.cast(centred / ops.sqrt(variance + epsilon), t.dtype) * w + b
+    names = [f"{t.name}_layer_norm", f"{t.name}_mean", f"{t.name}_inv_std_dev"]
+    attributes = {**members_of(group), "epsilon": float(epsilon)}
+    return emit("LayerNormDistributed", {"t": t, "w": w, "b": b}, names, attributes)[0]
+
+
+__all__ = ["layer_norm_distributed"]

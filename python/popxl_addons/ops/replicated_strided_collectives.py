@@ -4,10 +4,8 @@ The members of a group are ``o * stride * size + i + j * stride`` for j = 0 … 
 """
 
 import popxl
-from popart_core import popart_exception
 from popxl import ops
-from popxl.ops import collectives
-from popxl.ops.collectives.collectives import _group_attributes, to_collective_op
+from popxl.ops.collectives.collectives import _group_attributes
 from popxl.ops.utils import emit_one
 
 from popxl_addons.graph import GraphWithNamedArgs
@@ -15,6 +13,11 @@ from popxl_addons.named_tensors import NamedTensors
 from popxl_addons.utils import tiles
 
 Group = popxl.ReplicaGrouping | None
+
+
+def members_of(group: Group) -> dict[str, int]:
+    """Return the attributes of an op that names the replicas of a group (default all) and no operator."""
+    return {name: value for name, value in _group_attributes("add", group).items() if name != "op"}
 
 
 def all_reduce_with_gradient(op_type: str, t: popxl.Tensor, op: str, group: Group, hint: str = "") -> popxl.Tensor:
@@ -65,7 +68,10 @@ def replicated_all_gather_strided(t: popxl.Tensor, group: Group = None) -> popxl
     Returns:
         Tensor of shape (size * nelms,); for a part the whole tensor, without padding.
     """
-    return collectives.replicated_all_gather(t if t.meta_shape else ops.flatten(t), group=group)
+    attributes = _group_attributes("add", group)
+    if t.meta_shape:
+        attributes["shape"] = list(t.meta_shape)
+    return emit_one("ReplicatedAllGatherStrided", {"t": t}, f"{t.name}_all_gathered", attributes)
 
 
 def replicated_reduce_scatter_strided(
@@ -89,9 +95,10 @@ def replicated_reduce_scatter_strided(
         ValueError: unknown operator.
         popart_exception: another operator than ``"add"`` and ``"mean"``.
     """
-    if to_collective_op(op) not in ("Add", "Mean"):
-        raise popart_exception(f"replicated_reduce_scatter_strided: op: got {op!r}, expected 'add' or 'mean'.")
-    return collectives.replicated_reduce_scatter(t, op, group, configure_output_for_replicated_tensor_sharding)
+    attributes = _group_attributes(op, group)
+    if configure_output_for_replicated_tensor_sharding:
+        attributes["meta_shape"] = list(t.shape)
+    return emit_one("ReplicatedReduceScatterStrided", {"t": t}, f"{t.name}_reduce_scattered", attributes)
 
 
 def replicated_all_reduce_strided_graph(
@@ -117,3 +124,13 @@ def replicated_all_reduce_strided_graph(
             return replicated_all_reduce_strided(t, op, group)
 
     return graph_over("replica_reduce", tensors, reduce)
+
+
+__all__ = [
+    "replicated_all_gather_strided",
+    "replicated_all_reduce_strided",
+    "replicated_all_reduce_strided_graph",
+    "replicated_all_reduce_strided_identical_grad_inputs",
+    "replicated_all_reduce_strided_identical_inputs",
+    "replicated_reduce_scatter_strided",
+]

@@ -2,12 +2,21 @@
 // replicas and an operator. Other rows with a group make each replica's part.
 #include "ops/comm/replica_flow.hpp"
 
+#include <algorithm>
+
 namespace popart::ops {
 namespace {
 
 bool isRow(const Op &op, const char *type) { return &op.def().base() == &opDef(type); }
-bool isScatter(const Op &op) { return isRow(op, "ReplicatedReduceScatter") || isRow(op, "CollectiveScatter"); }
-bool isGather(const Op &op) { return isRow(op, "ReplicatedAllGather") || isRow(op, "CollectiveGather"); }
+bool isOneOf(const Op &op, std::initializer_list<const char *> types) {
+  return std::any_of(types.begin(), types.end(), [&](const char *type) { return isRow(op, type); });
+}
+bool isScatter(const Op &op) {
+  return isOneOf(op, {"ReplicatedReduceScatter", "ReplicatedReduceScatterStrided", "CollectiveScatter"});
+}
+bool isGather(const Op &op) {
+  return isOneOf(op, {"ReplicatedAllGather", "ReplicatedAllGatherStrided", "CollectiveGather"});
+}
 
 }  // namespace
 

@@ -1,5 +1,6 @@
-// What layers need whose weights lie in parts on the replicas of a group: all-reduces with gradients, and the cross
-// entropy of logits whose classes lie in parts. All of it decomposes into the collectives of collectives.cpp.
+// What layers need whose weights lie in parts on the replicas of a group: all-reduces with gradients, the cross entropy
+// of logits whose classes lie in parts, and the layer norm of an axis in parts. All of it decomposes into the
+// collectives of collectives.cpp.
 //   gradient of an all-reduce      the same all-reduce of the gradients, with the two hints swapped
 //   identical_inputs               every member has the same input, which is the value
 //   identical_grad_inputs          every member has the same gradient, which passes as it is
@@ -7,6 +8,7 @@
 
 #include "ops/catalog.hpp"
 #include "ops/expression.hpp"
+#include "ops/forward_op.hpp"
 #include "ops/rules.hpp"
 
 namespace popart::ops {
@@ -64,6 +66,25 @@ OpDef allReduceRow(const char *type) {
       .doc("Sum or mean over the replicas of each group, with a gradient.");
 }
 
+// The collective `plain` under its name in popxl_addons.
+OpDef stridedRow(const char *type, const char *plain) {
+  return OpDef(kDomain, type, {1})
+      .input("data", kFloats | kInts)
+      .output("output")
+      .attr("op", std::string("Add"))
+      .attr("group_size", int64_t{1})
+      .attr("stride", int64_t{1})
+      .infer([plain](InferContext &c) {
+        requireGroup(c);
+        c.require(c.attrString("op") == "Add" || c.attrString("op") == "Mean",
+                  "unknown collective operator: got '{}', expected Add or Mean", c.attrString("op"));
+        c.out(0, ForwardOp(c, plain, {c.in(0)}).output(0));
+      })
+      .decompose([plain](DecomposeBuilder &b) { b.result(0, b.emit(plain, {b.in(0)}, b.attrs())); })
+      .noGrad("gathers and scatters over replicas are not differentiable")
+      .notOnnx();
+}
+
 // ---- cross entropy over classes in parts
 
 // Checks logits-like (n, c) and labels (n).
@@ -82,10 +103,6 @@ Expression labelMask(DecomposeBuilder &b, TensorIndex labels, const Shape &shape
   const TensorIndex column = b.emit("Reshape", {labels}, {{"shape", Shape{shape[0], 1}}});
   const TensorIndex wide = b.emit("Cast", {column}, {{"to", int64_t{toOnnxDataType(DataType::INT64)}}});
   return {b, b.emit("Equal", {wide, classes})};
-}
-
-Expression cast(Expression x, DataType type) {
-  return x.type() == type ? x : x.apply("Cast", {{"to", int64_t{toOnnxDataType(type)}}});
 }
 
 Expression reduceRows(Expression x, const char *type, int64_t keepdims) {
@@ -129,10 +146,122 @@ OpDef crossEntropyRow(const char *type, const char *first) {
       .notOnnx();
 }
 
+// ---- layer norm over an axis in parts
+// H = columns here times members; mean and variance over H, r = 1 / sqrt(variance + epsilon), xhat = (x - mean) r
+//   y = xhat w + b     dx = r (g - mean_H(g) - xhat mean_H(g xhat)) with g = dy w
+
+Expression meanOverGroup(DecomposeBuilder &b, Expression x, int64_t columns) {
+  return overGroup(b, reduceRows(x, "ReduceSum", 1), "Add") /
+         static_cast<double>(columns * b.op().attrInt("group_size"));
+}
+
+Expression asColumn(DecomposeBuilder &b, int input) {
+  return {b, b.emit("Reshape", {b.in(input)}, {{"shape", Shape{b.inInfo(input).nelms(), 1}}})};
+}
+
+void decomposeLayerNorm(DecomposeBuilder &b) {
+  const Shape &shape = b.inInfo(0).shape();
+  const Expression x = cast({b, b.in(0)}, DataType::FLOAT), w = cast({b, b.in(1)}, DataType::FLOAT),
+                   bias = cast({b, b.in(2)}, DataType::FLOAT);
+  const Expression mean = meanOverGroup(b, x, shape[1]), centred = x - mean;
+  const Expression variance = meanOverGroup(b, centred * centred, shape[1]);
+  const Expression r = 1.0 / sqrt(variance + static_cast<double>(b.op().attrFloat("epsilon")));
+  const Attributes rows{{"shape", Shape{shape[0]}}};
+  if (b.hasOut(0)) b.result(0, cast(centred * r * w + bias, b.inInfo(0).dataType()));
+  if (b.hasOut(1)) b.result(1, mean.apply("Reshape", rows));
+  if (b.hasOut(2)) b.result(2, r.apply("Reshape", rows));
+}
+
+void decomposeLayerNormGrad(DecomposeBuilder &b) {
+  const int64_t columns = b.inInfo(1).shape()[1];
+  const DataType type = b.inInfo(1).dataType(), ofWeight = b.inInfo(2).dataType();
+  const Expression dy = cast({b, b.in(0)}, DataType::FLOAT), x = cast({b, b.in(1)}, DataType::FLOAT),
+                   w = cast({b, b.in(2)}, DataType::FLOAT), r = asColumn(b, 4);
+  const Expression xhat = (x - asColumn(b, 3)) * r, g = dy * w;
+  const Attributes overRows{{"axes", std::vector<int64_t>{0}}, {"keepdims", int64_t{0}}};
+  if (b.hasOut(0)) {
+    const Expression means = meanOverGroup(b, g, columns), slopes = meanOverGroup(b, g * xhat, columns);
+    b.result(0, cast(r * (g - means - xhat * slopes), type));
+  }
+  if (b.hasOut(1)) b.result(1, cast((dy * xhat).apply("ReduceSum", overRows), ofWeight));
+  if (b.hasOut(2)) b.result(2, cast(dy.apply("ReduceSum", overRows), ofWeight));
+}
+
+// x (n, h) and w (h) at these inputs.
+void requirePart(InferContext &c, int x, int w) {
+  c.require(c.shape(x).size() == 2, "the input must have two dimensions: got shape {}", c.shape(x));
+  c.require(c.shape(w) == Shape{c.shape(x)[1]},
+            "scale and bias must have one value per column: got shape {}, expected {}", c.shape(w),
+            Shape{c.shape(x)[1]});
+  requireGroup(c);
+}
+
+OpDef layerNormRow(const char *type) {
+  return OpDef(kDomain, type, {1}).attr("group_size", int64_t{1}).attr("stride", int64_t{1}).notOnnx();
+}
+
+void addLayerNorm(OpDefs &rows) {
+  rows.push_back(layerNormRow("LayerNormDistributed")
+                     .input("x", kFloats)
+                     .input("scale", kFloats, "T")
+                     .input("bias", kFloats, "T")
+                     .output("y")
+                     .output("mean")
+                     .output("inv_std")
+                     .attr("epsilon", 1e-5f)
+                     .cost(perElement(8))
+                     .infer([](InferContext &c) {
+                       for (int i : {1, 2}) requirePart(c, 0, i);
+                       c.out(0, c.in(0));
+                       for (int i : {1, 2}) c.out(i, DataType::FLOAT, {c.shape(0)[0]});
+                     })
+                     .decompose(decomposeLayerNorm)
+                     .vjp([](VjpBuilder &b) {
+                       if (!b.hasGradOut(0)) return;
+                       const std::vector<TensorIndex> grads =
+                           b.emitMany("LayerNormDistributedGrad", {b.gradOut(0), b.in(0), b.in(1), b.out(1), b.out(2)},
+                                      3, groupOf(b.op()));
+                       for (int i = 0; i < 3; ++i) b.grad(i, grads[static_cast<size_t>(i)]);
+                     })
+                     .doc("Layer norm of rows whose columns lie in parts on the replicas of each group."));
+  rows.push_back(layerNormRow("LayerNormDistributedGrad")
+                     .input("grad_out", kFloats)
+                     .input("x", kFloats)
+                     .input("scale", kFloats)
+                     .input("mean", typeBit(DataType::FLOAT))
+                     .input("inv_std", typeBit(DataType::FLOAT))
+                     .output("grad_x")
+                     .output("grad_scale")
+                     .output("grad_bias")
+                     .cost(perElement(12))
+                     .infer([](InferContext &c) {
+                       requirePart(c, 1, 2);
+                       c.require(c.in(0) == c.in(1), "the gradient must be like the input: got {}, expected {}",
+                                 c.in(0), c.in(1));
+                       for (int i : {3, 4})
+                         c.require(c.shape(i) == Shape{c.shape(1)[0]},
+                                   "statistics must have one value per row: got shape {}, expected {}", c.shape(i),
+                                   Shape{c.shape(1)[0]});
+                       c.out(0, c.in(1));
+                       for (int i : {1, 2}) c.out(i, c.in(2));
+                     })
+                     .traits(Trait::Gradient)
+                     .decompose(decomposeLayerNormGrad)
+                     .noGrad("second derivatives of normalisations are not built")
+                     .doc("Gradients of LayerNormDistributed for this replica's columns."));
+}
+
 }  // namespace
 
 OpDefs tensorParallelOps() {
   OpDefs rows;
+  addLayerNorm(rows);
+  rows.push_back(stridedRow("ReplicatedReduceScatterStrided", "ReplicatedReduceScatter")
+                     .attrOptional("meta_shape", AttributeType::Ints)
+                     .doc("Reduction of the flattened tensor over each group; every member gets its chunk."));
+  rows.push_back(stridedRow("ReplicatedAllGatherStrided", "ReplicatedAllGather")
+                     .attrOptional("shape", AttributeType::Ints)
+                     .doc("The flattened parts of all members of the group."));
   rows.push_back(allReduceRow("ReplicatedAllReduceTP").infer(inferAllReduce<false>));
   rows.push_back(allReduceRow("ReplicatedAllReduceStrided").infer(inferAllReduce<true>));
   rows.push_back(

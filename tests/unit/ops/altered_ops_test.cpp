@@ -50,7 +50,9 @@ BareOp bare(const Op &op) {
 std::vector<BareOp> otherOps() {
   const TensorInfo probs(DataType::FLOAT, {2, 3, 4}), labels(DataType::INT64, {2, 3}), scalar(DataType::FLOAT, {}),
       w(DataType::FLOAT, {3, 4}), rows(DataType::INT64, {2}), part(DataType::FLOAT, {2, 4}),
-      losses(DataType::FLOAT, {2});
+      losses(DataType::FLOAT, {2}), heads(DataType::FLOAT, {2, 3, 4, 6}), angles(DataType::FLOAT, {3, 3}),
+      column(DataType::FLOAT, {4}), packed(DataType::UINT16, {2, 3, 4}), groups(DataType::FLOAT, {2, 3, 1});
+  const Attributes float8{{"format", static_cast<int64_t>(DataType::FLOAT8_143)}};
   const Attributes mean{{"reduction", std::string("Mean")}};
   const auto kind = [](const char *name) { return Attributes{{"accumulation_type", std::string(name)}}; };
   const Attributes adam{{"mode", std::string("Adam")}, {"beta1", 0.9f}, {"beta2", 0.99f}, {"epsilon", 0.1f}};
@@ -80,6 +82,17 @@ std::vector<BareOp> otherOps() {
           {"ReplicatedAllReduceTP", {}, {w}},
           {"CrossEntropySharded", {}, {part, rows}, 2},
           {"CrossEntropyShardedGrad", {}, {part, rows, losses}},
+          {"ReplicatedReduceScatterStrided", {}, {w}},
+          {"ReplicatedAllGatherStrided", {{"shape", Ints{3, 4}}}, {w}},
+          {"LayerNormDistributed", {}, {part, column, column}, 3},
+          {"LayerNormDistributedGrad", {}, {part, part, column, losses, losses}, 3},
+          {"RotaryPosEmbed", {}, {heads, angles, angles}},
+          {"RotaryPosEmbedGrad", {}, {heads, angles, angles}},
+          {"GradReduceSquareAdd", {}, {w, scalar}},
+          {"GroupQuantizeDecompress", {}, {packed, groups, groups}},
+          {"SparseMatmul", {{"shape", Ints{4, 5}}}, {w, losses, rows}},
+          {"Fp8Scale", float8, {w}},
+          {"LinearLayout", {}, {w}},
           {"ArgMax", {}, {w}},
           {"SpaceToDepth", {{"blocksize", int64_t{2}}}, {TensorInfo(DataType::FLOAT, {1, 2, 4, 6})}}};
 }

@@ -1,0 +1,49 @@
+"""First values of the variables of layers, and values taken from PyTorch's layers."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import popxl
+from popxl.utils import to_numpy
+from scipy.stats import truncnorm
+
+from popxl_addons.named_tensors import NamedTensors
+from popxl_addons.utils import WeightsDict
+
+
+def normal(*shape: int) -> Callable[[], np.ndarray]:
+    """Return a source of normal numbers with deviation 0.02, cut at two deviations."""
+    return partial(truncnorm.rvs, -2, 2, loc=0, scale=0.02, size=shape)
+
+
+def ones(*shape: int) -> Callable[[], np.ndarray]:
+    """Return a source of ones."""
+    return partial(np.ones, shape)
+
+
+def zeros(*shape: int, dtype: Any = np.float32) -> Callable[[], np.ndarray]:
+    """Return a source of zeros."""
+    return partial(np.zeros, shape, dtype)
+
+
+def torch_weights(
+    variables: NamedTensors, dtype: popxl.dtype, change: Callable[[str, Any], Any], **parameters: Any
+) -> WeightsDict:
+    """Return the arrays of parameters of a PyTorch layer by variable.
+
+    Args:
+        variables: variables of our layer; a parameter without one of its name is left out.
+        dtype: element type of the variables.
+        change: name and array → array of the form that our layer has.
+        **parameters: parameters by name; None: the layer has none.
+
+    Returns:
+        Variable → array.
+
+    Raises:
+        ValueError: shape or dtype are not those of the variable.
+    """
+    found = {name: p for name, p in parameters.items() if name in variables and p is not None}
+    return WeightsDict({variables[name]: change(name, to_numpy(p.detach(), dtype)) for name, p in found.items()})
