@@ -1,0 +1,75 @@
+"""What the programs of this folder share: gradients of a module's variables, and a step of Adam for each of them."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import popxl
+import popxl_addons as addons
+from popxl import ops
+from popxl_addons.optimizers.adam import AdamOptimizerStep
+
+
+def loss_and_gradients(
+    graph: addons.GraphWithNamedArgs, variables: addons.NamedTensors, *inputs: popxl.Tensor, loss_scaling: float = 1.0
+) -> tuple[popxl.Tensor, dict[str, popxl.Tensor]]:
+    """Call a graph whose first output is a loss, and its gradient graph.
+
+    Args:
+        graph: the graph; its named inputs are the variables.
+        variables: the variables.
+        *inputs: values of the other inputs.
+        loss_scaling: gradient of the loss.
+
+    Returns:
+        The loss and the gradients of the variables by name, times `loss_scaling`.
+    """
+    backward = graph.autodiff(grads_provided=graph.graph.outputs[:1], grads_required=graph.args.tensors)
+    call = graph.bind(variables).call_with_info(*inputs)
+    loss = call.outputs[0]
+    first = popxl.constant(loss_scaling, loss.dtype, "first_gradient")
+    back = backward.call_with_info(first, args=backward.grad_graph_info.inputs_dict(call))
+    by_input = backward.grad_graph_info.fwd_graph_ins_to_grad_parent_outs(back)
+    return loss, {name: by_input[t] for name, t in graph.args.to_dict().items()}
+
+
+class Optimizer:
+    """Adam for all variables of a program: equal shapes share one graph.
+
+    Args:
+        rate: learning rate, a number or a scalar.
+        **options: of `AdamOptimizerStep`.
+    """
+
+    def __init__(self, rate: float | popxl.Tensor, **options: object) -> None:
+        self.rate = rate
+        self.options = options
+        self.steps: dict[tuple, tuple[addons.NamedVariableFactories, addons.GraphWithNamedArgs]] = {}
+
+    def update(self, variables: addons.NamedTensors, gradients: Mapping[str, popxl.Tensor]) -> None:
+        """Update every variable; gradients are averaged over the replicas that share it."""
+        for name, variable in variables.to_dict().items():
+            gradient = gradients[name]
+            group = variable.replica_grouping
+            if group.group_size > 1:
+                gradient = ops.collectives.replicated_all_reduce(gradient, "mean", group)
+            kind = (variable.spec.shape, variable.dtype, group.stride, group.group_size)
+            if kind not in self.steps:
+                arguments = {"replica_grouping": group, "lr": self.rate, **self.options}
+                self.steps[kind] = AdamOptimizerStep().create_graph(variable, gradient, **arguments)
+            factories, graph = self.steps[kind]
+            state = factories.init(f"adam.{name}")
+            rate = (self.rate,) if isinstance(self.rate, popxl.Tensor) else ()
+            graph.bind(state).call(variable, gradient, *rate)
+
+
+def padded(table: np.ndarray, rows: int) -> np.ndarray:
+    """Return the table with rows of zeros at its end: tables of `Embedding` have a multiple of 16 rows."""
+    return np.pad(table, ((0, rows - len(table)), (0, 0)))
+
+
+def linear(weights: dict[str, np.ndarray], ours: str, *theirs: str) -> dict[str, np.ndarray]:
+    """Return weight and bias of a linear layer by our names; several layers lie beside each other in one."""
+    return {
+        f"{ours}.weight": np.concatenate([weights[f"{name}.weight"].T for name in theirs], 1),
+        f"{ours}.bias": np.concatenate([weights[f"{name}.bias"] for name in theirs]),
+    }
