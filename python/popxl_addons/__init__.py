@@ -9,6 +9,7 @@ import os as _os
 import subprocess as _subprocess
 
 from popxl_addons.module import *
+from popxl_addons.graph_common import CalledGraphsGradInfo, CalledGraphsGradInfoLike, GradGraphInfoLike, GraphLike
 from popxl_addons.graph_cache import *
 from popxl_addons.remote import (
     create_remote_buffer,

@@ -5,10 +5,8 @@ of the variables. A sub-module assigned to an attribute shares its containers wi
 attribute's name. `build_grad` states the gradient by hand (handwritten_gradients.py).
 """
 
-import inspect
 import warnings
 from collections.abc import Iterable, Iterator
-from functools import wraps
 from typing import Any
 
 import popxl
@@ -16,15 +14,10 @@ from popxl.transforms import GradGraphInfo
 
 from popxl_addons.graph import BoundGraph, GraphWithNamedArgs
 from popxl_addons.graph_cache import GraphCache
-from popxl_addons.graph_common import (
-    CalledGraphsGradInfo,
-    CalledGraphsGradInfoLike,
-    GradGraphInfoLike,
-    GradInfos,
-    GraphLike,
-)
+from popxl_addons.graph_common import GradInfos
 from popxl_addons.handwritten_gradients import Aux, VarGrad, create_grad_graph_info, make_grad_graph
 from popxl_addons.module_call import Choose, ModuleCall
+from popxl_addons.name_scopes import NameScopeMeta
 from popxl_addons.named_tensors import NamedTensors
 from popxl_addons.utils import OrderedDict, duplicate_items, overrides
 from popxl_addons.variable_factory import (
@@ -33,32 +26,10 @@ from popxl_addons.variable_factory import (
     VariableFactory,
     add_replica_sharded_variable_input,
     add_variable_input,
+    sharded_factory,
 )
 
 _INLINING = ("error", "warning", "none")
-
-
-class NameScopeMeta(type):
-    """Metaclass that runs `build` inside the module's name scope."""
-
-    def __new__(mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> type:
-        """Wrap the class's own `build`."""
-        build = namespace.get("build")
-        if inspect.isfunction(build):
-            namespace["build"] = _in_name_scope(build)
-        return super().__new__(mcs, name, bases, namespace)
-
-
-def _in_name_scope(build: Any) -> Any:
-    @wraps(build)
-    def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
-        scope = self.__dict__.get("_name_scope")
-        if scope is None:
-            return build(self, *args, **kwargs)
-        with popxl.name_scope(scope):
-            return build(self, *args, **kwargs)
-
-    return wrapper
 
 
 class Module(popxl.Module, metaclass=NameScopeMeta):
@@ -292,8 +263,7 @@ class Module(popxl.Module, metaclass=NameScopeMeta):
         Raises:
             ValueError: the name exists.
         """
-        tensor, factory = add_variable_input(name, data_iter, dtype, by_ref, replica_grouping)
-        return self._register(name, tensor, factory, overwrite)
+        return self._register(name, VariableFactory(data_iter, dtype, name, by_ref, replica_grouping), overwrite)
 
     def add_replica_sharded_variable_input(
         self,
@@ -317,8 +287,8 @@ class Module(popxl.Module, metaclass=NameScopeMeta):
         Returns:
             The graph input.
         """
-        made = add_replica_sharded_variable_input(name, data_iter, dtype, by_ref, replica_grouping, shard_over)
-        return self._register(name, *made, False)
+        factory = sharded_factory(name, data_iter, dtype, by_ref, replica_grouping, shard_over)
+        return self._register(name, factory, False)
 
     def add_variable_inputs(
         self, name: str | int, variable_f: NamedVariableFactories, overwrite: bool = False
@@ -338,9 +308,9 @@ class Module(popxl.Module, metaclass=NameScopeMeta):
         """
         if isinstance(name, int) and name < 0:
             raise ValueError(f"name: must be positive: got {name}.")
+        self._variable_factories.insert(name, variable_f.copy(), overwrite)
         inputs = NamedTensors.from_dict({key: f.create_input() for key, f in variable_f.to_dict().items()})
         self._named_inputs.insert(name, inputs, overwrite)
-        self._variable_factories.insert(name, variable_f.copy(), overwrite)
         return inputs
 
     def add_variable_factory(self, variable_f: VariableFactory, name: str | None = None) -> popxl.Tensor:
@@ -353,11 +323,12 @@ class Module(popxl.Module, metaclass=NameScopeMeta):
         Returns:
             The graph input.
         """
-        return self._register(name or variable_f.name, variable_f.create_input(), variable_f, False)
+        return self._register(name or variable_f.name, variable_f, False)
 
-    def _register(self, name: str, tensor: popxl.Tensor, factory: VariableFactory, overwrite: bool) -> popxl.Tensor:
+    def _register(self, name: str, factory: VariableFactory, overwrite: bool) -> popxl.Tensor:
+        self._variable_factories.insert(name, factory, overwrite)  # first: a name that is refused makes no input
+        tensor = factory.create_input()
         self._named_inputs.insert(name, tensor, overwrite)
-        self._variable_factories.insert(name, factory, overwrite)
         return tensor
 
     # ---- lists
@@ -394,14 +365,7 @@ class Module(popxl.Module, metaclass=NameScopeMeta):
         return container
 
     def get(self, key: str | int) -> Any:
-        """Return an attribute by name or number.
-
-        Args:
-            key: name or number of the attribute.
-
-        Returns:
-            The attribute.
-        """
+        """Return the attribute with the name or number `key`."""
         return getattr(self, str(key))
 
     def __getitem__(self, key: str | int) -> Any:
@@ -414,11 +378,7 @@ class Module(popxl.Module, metaclass=NameScopeMeta):
 
 __all__ = [
     "BoundGraph",
-    "CalledGraphsGradInfo",
-    "CalledGraphsGradInfoLike",
-    "GradGraphInfoLike",
     "GraphCache",
-    "GraphLike",
     "GraphWithNamedArgs",
     "Module",
     "NameScopeMeta",

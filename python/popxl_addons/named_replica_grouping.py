@@ -23,11 +23,11 @@ class NamedReplicaGrouping(DotTree[popxl.ReplicaGrouping]):
 
 
 def fill_none_group(
-    group: popxl.ReplicaGrouping | None, none_value: popxl.ReplicaGrouping | None = None
+    rg: popxl.ReplicaGrouping | None, none_value: popxl.ReplicaGrouping | None = None
 ) -> popxl.ReplicaGrouping:
-    """Return `group`; for None `none_value`, and without one the grouping of all replicas of the current Ir."""
-    group = none_value if group is None else group
-    return popxl.gcg().ir.replica_grouping() if group is None else group
+    """Return `rg`; for None `none_value`, and without one the grouping of all replicas of the current Ir."""
+    rg = none_value if rg is None else rg
+    return popxl.gcg().ir.replica_grouping() if rg is None else rg
 
 
 def is_cross_instance(rg: popxl.ReplicaGrouping) -> bool:

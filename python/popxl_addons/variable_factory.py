@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import popdist
 import popxl
 import popxl.ops as ops
-from popxl.tensor import HostTensor, Variable
+from popxl.tensor import HostTensor, Variable, host_tensor_types
 from popxl.utils import to_numpy
 
 from popxl_addons.dot_tree import DotTree
@@ -68,6 +69,14 @@ def _as_iterator(data_iter: DataIter) -> _Peekable:
     return _Peekable(data_iter)
 
 
+def _wait_for_instances() -> None:
+    """Wait until every process of the launcher is here; a plain process goes on."""
+    if popdist.isPopdistEnvSet():
+        from mpi4py import MPI
+
+        MPI.COMM_WORLD.Barrier()
+
+
 class VariableFactory:
     """Recipe of one variable.
 
@@ -81,6 +90,8 @@ class VariableFactory:
 
     Raises:
         ValueError: `data_iter` is of another kind, fails, or gives no host tensors.
+        AttributeError: it gives Python numbers or lists.
+        AssertionError: shard_over is above the size of the group.
     """
 
     def __init__(
@@ -98,8 +109,11 @@ class VariableFactory:
         self.replica_sharded = shard_over > 1
         self.replica_grouping = fill_none_group(replica_grouping)
         first = self.data_iter.peek()
-        if not hasattr(first, "shape"):
+        if isinstance(first, str) or not isinstance(first, (*host_tensor_types, np.generic, int, float)):
             raise ValueError(f"`data_iter` must give arrays or torch tensors: got {type(first).__name__}.")
+        if not hasattr(first, "shape"):
+            # compat: numbers and lists have another exception (test_variable_factory.py::test_data_of_other_kinds)
+            raise AttributeError(f"`data_iter`: a {type(first).__name__} has no shape. Give arrays: numpy.array(…).")
         self.dtype = popxl.dtype.as_dtype(first) if dtype is None else dtype
         self.meta_shape: tuple[int, ...] | None = None
         self.shape = tuple(first.shape)
@@ -139,6 +153,8 @@ class VariableFactory:
     ) -> np.memmap:
         """As `next_data`, in a raw file ``<memmap_dir>/<name>.npy``; an existing file is opened.
 
+        Of several processes the first makes the file, and the others wait for it.
+
         Args:
             memmap_dir: folder of the files.
             name: name of the file.
@@ -152,13 +168,17 @@ class VariableFactory:
         groups = self.replica_grouping.num_groups
         shape = self.shape if self.meta_shape is None else self.meta_shape
         shape = shape if groups == 1 else (groups, *shape)
-        if path.exists():
-            return np.memmap(path, self.dtype.as_numpy(), "r" if read_only_if_exists else "r+", shape=shape)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        data = np.memmap(path, self.dtype.as_numpy(), "w+", shape=shape)
-        if not empty:
-            data[...] = to_numpy(self.next_data(), self.dtype)
-        return data
+        made = None
+        if popdist.getInstanceIndex() == 0 and not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            made = np.memmap(path, self.dtype.as_numpy(), "w+", shape=shape)
+            if not empty:
+                made[...] = to_numpy(self.next_data(), self.dtype)
+                made.flush()
+        _wait_for_instances()
+        if made is not None:
+            return made
+        return np.memmap(path, self.dtype.as_numpy(), "r" if read_only_if_exists else "r+", shape=shape)
 
     def _next_values(self, name: str, empty: bool, memmap_dir: str | None, read_only_if_exists: bool) -> np.ndarray:
         """Values of the next variable, kept in a file where a folder is given."""
@@ -258,9 +278,21 @@ def add_replica_sharded_variable_input(
     Returns:
         The input and the factory.
     """
-    group = fill_none_group(replica_grouping)
-    factory = VariableFactory(data_iter, dtype, name, by_ref, group, shard_over or group.group_size)
+    factory = sharded_factory(name, data_iter, dtype, by_ref, replica_grouping, shard_over)
     return factory.create_input(), factory
+
+
+def sharded_factory(
+    name: str,
+    data_iter: DataIter,
+    dtype: popxl.dtype | None,
+    by_ref: bool,
+    replica_grouping: popxl.ReplicaGrouping | None,
+    shard_over: int | None,
+) -> VariableFactory:
+    """Make the factory of a variable sharded over `shard_over` replicas; None or 0: the whole group."""
+    group = fill_none_group(replica_grouping)
+    return VariableFactory(data_iter, dtype, name, by_ref, group, shard_over or group.group_size)
 
 
 class NamedVariableFactories(DotTree[VariableFactory]):

@@ -1,0 +1,30 @@
+"""NameScopeMeta: classes whose `build` runs inside a name scope of the object."""
+
+import inspect
+from functools import wraps
+from typing import Any
+
+import popxl
+
+
+class NameScopeMeta(type):
+    """Metaclass that runs `build` inside the module's name scope."""
+
+    def __new__(mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> type:
+        """Wrap the class's own `build`."""
+        build = namespace.get("build")
+        if inspect.isfunction(build):
+            namespace["build"] = _in_name_scope(build)
+        return super().__new__(mcs, name, bases, namespace)
+
+
+def _in_name_scope(build: Any) -> Any:
+    @wraps(build)
+    def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
+        scope = self.__dict__.get("_name_scope")
+        if scope is None:
+            return build(self, *args, **kwargs)
+        with popxl.name_scope(scope):
+            return build(self, *args, **kwargs)
+
+    return wrapper
