@@ -37,25 +37,34 @@ struct CollectiveSpec {
   int64_t channel = -1;
 };
 
+struct KernelArgs;
+
+// A replica's place in one collective of the program. None of its calls throws, allocates, looks anything up or takes a
+// lock, unless a replica has to sleep.
+class Seat {
+ public:
+  virtual ~Seat() = default;
+  // This replica's operands are ready. Until `end`, nobody else reads or writes them and its results, which may be the
+  // operands: of a Scatter, whose result is then its chunk of them. False when the run cannot go on
+  // (Collectives::problem says why): all later calls are then left out.
+  virtual bool publish(const void *const *in, void *const *out) noexcept = 0;
+  // Waits until all members of the group have published. False as publish.
+  virtual bool meet() noexcept = 0;
+  // Takes piece after piece of the work of the whole group until none is left; any number of threads of a replica may
+  // do so at the same time. `args`: those of the thread's task.
+  virtual void work(const KernelArgs &args) noexcept = 0;
+  // Waits until all pieces are done: those that others took.
+  virtual void end() noexcept = 0;
+};
+
 // One implementation per way in which replicas run.
 class Collectives {
  public:
   virtual ~Collectives() = default;
   virtual int replicas() const noexcept = 0;
-  // The program has this collective; said by every replica, one after the other, before the first run. What it takes is
-  // allocated here: none of the calls below throws or allocates.
-  virtual void add(const CollectiveSpec &spec) = 0;
-  // This replica's operands are ready. Until `end`, nobody else reads or writes them and its results, which may be the
-  // operands: of a Scatter, whose result is then its chunk of them. False when the run cannot go on (problem() says
-  // why): all later calls are then left out.
-  virtual bool publish(int replica, const CollectiveSpec &spec, const void *const *in, void *const *out) noexcept = 0;
-  // Waits until all members of the group have published. False as publish.
-  virtual bool meet(int replica, const CollectiveSpec &spec) noexcept = 0;
-  // Takes piece after piece of the work of the whole group until none is left; any number of threads of a replica may
-  // do so at the same time.
-  virtual void work(int replica, const CollectiveSpec &spec) noexcept = 0;
-  // Waits until all pieces are done: those that others took.
-  virtual void end(int replica, const CollectiveSpec &spec) noexcept = 0;
+  // The replica's seat in this collective of the program; the same one for all that ask for it. Every replica asks for
+  // all its seats before the first run, one after the other. It lives as long as this object.
+  virtual Seat &seat(int replica, const CollectiveSpec &spec) = 0;
   // Why publish or meet gave false: a text that lives as long as the program.
   virtual const char *problem() const noexcept = 0;
 };

@@ -5,6 +5,8 @@
 
 namespace popart::executable {
 
+class Seat;
+
 // Pointers for one call; unconnected operands are null. A null pointer ends each list: a last operand that is absent
 // needs no place in it.
 struct KernelArgs {
@@ -13,13 +15,16 @@ struct KernelArgs {
   void *scratch;        // Kernel::scratchBytes() bytes, private to the running thread, 64-byte aligned; uninitialised
   RunContext &context;  // of the running thread: where values outside their domain are reported
   void *shared = nullptr;  // Kernel::sharedBytes() bytes that all tasks of a run share; 64-byte aligned, uninitialised
+  Seat *seat = nullptr;    // what takeSeat gave
 };
 
 class HostKernel : public Kernel {
  public:
-  // Said once by each engine, before it runs the kernel: what else than operands and scratch memory a run takes is
-  // allocated here.
-  virtual void prepare(RunContext &context) const { (void)context; }
+  // Said once for each step by each engine, before it runs the kernel: of a collective, the replica's seat in it.
+  virtual Seat *takeSeat(const RunContext &context) const {
+    (void)context;
+    return nullptr;
+  }
   // One task, in [0, tasks()). Several threads may run tasks of one round at the same time.
   virtual void run(const KernelArgs &args, int task) const noexcept = 0;
 };

@@ -1,6 +1,6 @@
-// A meeting goes in rounds, one each time that the program comes to it. Publishing is counted under a lock; the last
-// member opens the round. The pieces of work are then taken by whoever is there, so that a member that comes late finds
-// them done, and nobody waits for its share.
+// A meeting goes in rounds, one each time that the program comes to it. The last member to publish opens the round. The
+// pieces of work are then taken by whoever is there, so that a member that comes late finds them done, and nobody waits
+// for its share.
 //
 // One wait per meeting is enough, because of what a member does between two rounds of one meeting: it publishes round
 // n + 1 only after the end of its round n, and that end comes when all pieces of n are done. So when round n + 1 opens,
@@ -9,12 +9,12 @@
 // that nothing is left. For the same reason `end` needs no second wait for the others: what a member published is
 // neither read nor written once all pieces are done. Waiting for pieces cannot last: who takes one finishes it.
 //
-// The last member takes those that wait off the count of idle replicas before it wakes them, so that the count is
-// exact: when all replicas are idle and some of them wait, nobody will ever come.
+// Meetings are atomics alone. Only a replica that is about to sleep takes the lock: it says where it sleeps, and looks
+// whether anybody is left who could open a round. Replicas that run are not on the list, so when everybody sleeps in a
+// round that is not open, or has ended, nobody will ever come. A sleeper whose round is open is about to wake up.
 #include "runtime/thread_collectives.hpp"
 
 #include <algorithm>
-#include <exception>
 
 #include "base/threads/wait_while.hpp"
 
@@ -22,137 +22,175 @@ namespace popart::runtime {
 
 using executable::CollectiveSpec;
 
-namespace {
+// The members of one group, in one collective.
+struct alignas(64) ThreadCollectives::Site {
+  std::vector<PublishedOperands> operands;  // by member
+  std::atomic<int> published{0};            // members, in the round that is not open yet
+  std::atomic<uint32_t> opened{0};          // rounds in which all members have published
+  std::atomic<int> taken{0}, done{0};       // pieces, in the round that was opened last
+};
 
-bool isAlike(const ReplicaGrouping &a, const ReplicaGrouping &b) {
-  return a.getGroupSize() == b.getGroupSize() && a.getStride() == b.getStride();
-}
+class ThreadCollectives::Chair final : public executable::Seat {
+ public:
+  Chair(ThreadCollectives &all, Meeting &meeting, int replica);
 
-}  // namespace
+  bool publish(const void *const *in, void *const *out) noexcept override;
+  bool meet() noexcept override;
+  void work(const executable::KernelArgs &args) noexcept override;
+  void end() noexcept override;
 
-ThreadCollectives::ThreadCollectives(int replicas, bool spin) : replicas_(replicas), spin_(spin) {}
+  // Whether a member has not published what this one waits for.
+  bool waits() const noexcept { return site_.opened.load(std::memory_order_acquire) == round_; }
+  // Whether both wait for members of one group.
+  bool waitsBeside(const Chair &other) const noexcept;
 
-ThreadCollectives::Meeting::Meeting(const CollectiveSpec &spec, int replicas)
-    : grouping(static_cast<unsigned>(replicas), static_cast<unsigned>(spec.stride),
-               static_cast<unsigned>(spec.groupSize)),
-      sites(std::make_unique<Site[]>(grouping.getNumGroups())) {
-  const size_t members = grouping.getGroupSize(), operands = spec.elements.size();
-  for (unsigned g = 0; g < grouping.getNumGroups(); ++g) {
-    sites[g].operands.assign(members, {std::vector<const void *>(operands), std::vector<void *>(operands)});
-    sites[g].rounds.assign(members, 0);
+ private:
+  friend ThreadCollectives;
+  ThreadCollectives &all_;
+  Meeting &meeting_;
+  const int replica_;
+  Site &site_;
+  PublishedOperands &own_;
+  uint32_t round_ = 0;  // how often it has met here
+};
+
+// One collective of the program, wherever it runs.
+struct ThreadCollectives::Meeting {
+  Meeting(ThreadCollectives &all, const CollectiveSpec &spec)
+      : grouping(static_cast<unsigned>(all.replicas_), static_cast<unsigned>(spec.stride),
+                 static_cast<unsigned>(spec.groupSize)),
+        sites(std::make_unique<Site[]>(grouping.getNumGroups())) {
+    const size_t members = grouping.getGroupSize(), operands = spec.elements.size();
+    for (unsigned g = 0; g < grouping.getNumGroups(); ++g)
+      sites[g].operands.assign(members, {std::vector<const void *>(operands), std::vector<void *>(operands)});
+    for (int r = 0; r < all.replicas_; ++r) chairs.push_back(std::make_unique<Chair>(all, *this, r));
   }
-}
 
-void ThreadCollectives::add(const CollectiveSpec &spec) {
-  Meeting *&meeting = bySpec_[&spec];
-  Meeting *&shared = spec.channel < 0 ? meeting : byChannel_[spec.channel];
-  if (!shared) shared = meetings_.emplace_back(std::make_unique<Meeting>(spec, replicas_)).get();
-  if (!shared->work && !spec.resultElements.empty()) shared->work = std::make_unique<CollectiveWork>(spec);
-  meeting = shared;
-}
+  const ReplicaGrouping grouping;
+  std::unique_ptr<CollectiveWork> work;        // of the spec that is met, not of the one that is only published
+  std::unique_ptr<Site[]> sites;               // by group
+  std::vector<std::unique_ptr<Chair>> chairs;  // by replica
+};
 
-ThreadCollectives::Meeting &ThreadCollectives::meetingOf(const CollectiveSpec &spec) const noexcept {
-  const auto found = bySpec_.find(&spec);
-  if (found == bySpec_.end()) std::terminate();  // every engine adds what its kernels will meet in
-  return *found->second;
-}
+// ---- a replica --------------------------------------------------------------------------------
 
-template <class Visit>
-void ThreadCollectives::forEachSite(Visit visit) {
-  for (const auto &meeting : meetings_)
-    for (unsigned g = 0; g < meeting->grouping.getNumGroups(); ++g) visit(*meeting, g, meeting->sites[g]);
-}
+ThreadCollectives::Chair::Chair(ThreadCollectives &all, Meeting &meeting, int replica)
+    : all_(all),
+      meeting_(meeting),
+      replica_(replica),
+      site_(meeting.sites[meeting.grouping.getGroupAt(static_cast<unsigned>(replica))]),
+      own_(site_.operands[meeting.grouping.getIndexInGroupAt(static_cast<unsigned>(replica))]) {}
 
-bool ThreadCollectives::publish(int replica, const CollectiveSpec &spec, const void *const *in,
-                                void *const *out) noexcept {
-  const Meeting &meeting = meetingOf(spec);
-  Site &site = meeting.siteOf(replica);
-  PublishedOperands &own = site.operands[meeting.memberAt(replica)];
-  std::copy_n(in, own.in.size(), own.in.begin());
-  std::copy_n(out, own.out.size(), own.out.begin());
-  const std::lock_guard guard(lock_);
-  if (problem_.load(std::memory_order_relaxed) != Problem::None) return false;
-  if (++site.published < static_cast<int>(site.operands.size())) return true;
-  idle_ -= site.waiting;
-  site.published = site.waiting = 0;
-  site.taken.store(0, std::memory_order_relaxed);
-  site.done.store(0, std::memory_order_relaxed);
-  site.opened.fetch_add(1, std::memory_order_acq_rel);
-  site.opened.notify_all();
+bool ThreadCollectives::Chair::publish(const void *const *in, void *const *out) noexcept {
+  if (!all_.goesOn()) return false;
+  std::copy_n(in, own_.in.size(), own_.in.begin());
+  std::copy_n(out, own_.out.size(), own_.out.begin());
+  if (site_.published.fetch_add(1, std::memory_order_acq_rel) + 1 < static_cast<int>(site_.operands.size()))
+    return true;
+  site_.published.store(0, std::memory_order_relaxed);
+  site_.taken.store(0, std::memory_order_relaxed);
+  site_.done.store(0, std::memory_order_relaxed);
+  site_.opened.fetch_add(1, std::memory_order_acq_rel);
+  site_.opened.notify_all();
   return true;
 }
 
-bool ThreadCollectives::meet(int replica, const CollectiveSpec &spec) noexcept {
-  const Meeting &meeting = meetingOf(spec);
-  Site &site = meeting.siteOf(replica);
-  uint32_t &round = site.rounds[meeting.memberAt(replica)];
-  if (site.opened.load(std::memory_order_acquire) == round) {
+bool ThreadCollectives::Chair::meet() noexcept {
+  if (!changesSoon(site_.opened, round_, all_.spin_)) all_.sleep(*this);
+  ++round_;
+  return all_.goesOn();
+}
+
+void ThreadCollectives::Chair::work(const executable::KernelArgs &) noexcept {
+  const int pieces = meeting_.work->pieces();
+  for (int piece; (piece = site_.taken.fetch_add(1, std::memory_order_relaxed)) < pieces;) {
+    meeting_.work->run(piece, site_.operands);
+    if (site_.done.fetch_add(1, std::memory_order_acq_rel) + 1 == pieces) site_.done.notify_all();
+  }
+}
+
+void ThreadCollectives::Chair::end() noexcept {
+  const int pieces = meeting_.work->pieces();
+  for (int done; (done = site_.done.load(std::memory_order_acquire)) < pieces;) waitWhile(site_.done, done, all_.spin_);
+}
+
+bool ThreadCollectives::Chair::waitsBeside(const Chair &other) const noexcept {
+  const ReplicaGrouping &own = meeting_.grouping, &its = other.meeting_.grouping;
+  return &site_ != &other.site_ && own.getGroupSize() == its.getGroupSize() && own.getStride() == its.getStride() &&
+         own.getGroupAt(static_cast<unsigned>(replica_)) == its.getGroupAt(static_cast<unsigned>(other.replica_));
+}
+
+// ---- all of them ------------------------------------------------------------------------------
+
+ThreadCollectives::ThreadCollectives(int replicas, bool spin)
+    : replicas_(replicas), spin_(spin), sleeping_(static_cast<size_t>(replicas)) {}
+
+ThreadCollectives::~ThreadCollectives() = default;
+
+executable::Seat &ThreadCollectives::seat(int replica, const CollectiveSpec &spec) {
+  const auto known = bySpec_.find(&spec);
+  Meeting *meeting = known != bySpec_.end() ? known->second : nullptr;
+  if (!meeting) {
+    Meeting *&shared = spec.channel < 0 ? meeting : byChannel_[spec.channel];
+    if (!shared) shared = meetings_.emplace_back(std::make_unique<Meeting>(*this, spec)).get();
+    if (!shared->work && !spec.resultElements.empty()) shared->work = std::make_unique<CollectiveWork>(spec);
+    bySpec_[&spec] = meeting = shared;
+  }
+  return *meeting->chairs[static_cast<size_t>(replica)];
+}
+
+void ThreadCollectives::sleep(Chair &chair) noexcept {
+  const Chair *&sleeper = sleeping_[static_cast<size_t>(chair.replica_)];
+  {
     const std::lock_guard guard(lock_);
-    if (site.opened.load(std::memory_order_relaxed) == round) {
-      ++site.waiting;
-      if (++idle_ == replicas_) stop(whyNobodyComes());
-    }
+    sleeper = &chair;
+    stopIfNobodyComes();
   }
-  waitWhile(site.opened, round, spin_);
-  ++round;
-  return problem_.load(std::memory_order_acquire) == Problem::None;
+  sleepWhile(chair.site_.opened, chair.round_);
+  const std::lock_guard guard(lock_);
+  sleeper = nullptr;
 }
 
-void ThreadCollectives::work(int replica, const CollectiveSpec &spec) noexcept {
-  const Meeting &meeting = meetingOf(spec);
-  Site &site = meeting.siteOf(replica);
-  const int pieces = meeting.work->pieces();
-  for (int piece; (piece = site.taken.fetch_add(1, std::memory_order_relaxed)) < pieces;) {
-    meeting.work->run(piece, site.operands);
-    if (site.done.fetch_add(1, std::memory_order_acq_rel) + 1 == pieces) site.done.notify_all();
-  }
-}
-
-void ThreadCollectives::end(int replica, const CollectiveSpec &spec) noexcept {
-  const Meeting &meeting = meetingOf(spec);
-  const Site &site = meeting.siteOf(replica);
-  const int pieces = meeting.work->pieces();
-  for (int done; (done = site.done.load(std::memory_order_acquire)) < pieces;) waitWhile(site.done, done, spin_);
-}
-
-// Of a group whose members wait in several meetings, each waits for the others.
-ThreadCollectives::Problem ThreadCollectives::whyNobodyComes() {
-  Problem why = Problem::None;
-  forEachSite([&](const Meeting &one, unsigned group, const Site &site) {
-    if (site.waiting == 0) return;
-    if (why == Problem::None) why = Problem::NobodyComes;
-    forEachSite([&](const Meeting &other, unsigned otherGroup, const Site &otherSite) {
-      if (&site != &otherSite && otherSite.waiting > 0 && group == otherGroup && isAlike(one.grouping, other.grouping))
-        why = Problem::DifferentSteps;
-    });
+// With the lock. Of a group whose members wait in several meetings, each waits for the others.
+void ThreadCollectives::stopIfNobodyComes() noexcept {
+  const auto waits = [](const Chair *chair) { return chair && chair->waits(); };
+  const auto waiting = std::ranges::count_if(sleeping_, waits);
+  if (waiting == 0 || waiting + ended_ < replicas_) return;
+  const bool areApart = std::ranges::any_of(sleeping_, [&](const Chair *one) {
+    return waits(one) &&
+           std::ranges::any_of(sleeping_, [&](const Chair *other) { return waits(other) && one->waitsBeside(*other); });
   });
-  return why;
+  stop(areApart ? Problem::DifferentSteps : Problem::NobodyComes);
 }
 
 // With the lock. The first problem counts.
 void ThreadCollectives::stop(Problem problem) noexcept {
-  if (problem == Problem::None || problem_.load(std::memory_order_relaxed) != Problem::None) return;
+  if (!goesOn()) return;
   problem_.store(problem, std::memory_order_release);
-  forEachSite([](const Meeting &, unsigned, Site &site) {
-    site.opened.fetch_add(1, std::memory_order_acq_rel);
-    site.opened.notify_all();
-  });
+  for (const auto &meeting : meetings_)
+    for (unsigned g = 0; g < meeting->grouping.getNumGroups(); ++g) {
+      meeting->sites[g].opened.fetch_add(1, std::memory_order_acq_rel);
+      meeting->sites[g].opened.notify_all();
+    }
 }
 
 void ThreadCollectives::start() noexcept {
   const std::lock_guard guard(lock_);
   problem_.store(Problem::None, std::memory_order_relaxed);
-  idle_ = 0;
-  forEachSite([](const Meeting &, unsigned, Site &site) {
-    site.published = site.waiting = 0;
-    site.opened.store(0, std::memory_order_relaxed);
-    std::fill(site.rounds.begin(), site.rounds.end(), 0);
-  });
+  ended_ = 0;
+  for (const auto &meeting : meetings_) {
+    for (unsigned g = 0; g < meeting->grouping.getNumGroups(); ++g) {
+      meeting->sites[g].published.store(0, std::memory_order_relaxed);
+      meeting->sites[g].opened.store(0, std::memory_order_relaxed);
+    }
+    for (const auto &chair : meeting->chairs) chair->round_ = 0;
+  }
 }
 
 void ThreadCollectives::finish() noexcept {
   const std::lock_guard guard(lock_);
-  if (++idle_ == replicas_) stop(whyNobodyComes());
+  ++ended_;
+  stopIfNobodyComes();
 }
 
 void ThreadCollectives::fail() noexcept {

@@ -18,14 +18,10 @@ class ThreadCollectives final : public executable::Collectives {
  public:
   // `spin`: whether waiting replicas poll for a while before they sleep; false when there are more threads than cores.
   ThreadCollectives(int replicas, bool spin);
+  ~ThreadCollectives() override;
 
   int replicas() const noexcept override { return replicas_; }
-  void add(const executable::CollectiveSpec &spec) override;
-  bool publish(int replica, const executable::CollectiveSpec &spec, const void *const *in,
-               void *const *out) noexcept override;
-  bool meet(int replica, const executable::CollectiveSpec &spec) noexcept override;
-  void work(int replica, const executable::CollectiveSpec &spec) noexcept override;
-  void end(int replica, const executable::CollectiveSpec &spec) noexcept override;
+  executable::Seat &seat(int replica, const executable::CollectiveSpec &spec) override;
   const char *problem() const noexcept override;
 
   // ---- around a run; not inside of a meeting
@@ -38,29 +34,13 @@ class ThreadCollectives final : public executable::Collectives {
 
  private:
   enum class Problem : uint8_t { None, ReplicaFailed, DifferentSteps, NobodyComes };
-  // The members of one group, in one collective.
-  struct alignas(64) Site {
-    std::vector<PublishedOperands> operands;  // by member
-    std::vector<uint32_t> rounds;             // by member: how often it has met here
-    int published = 0, waiting = 0;           // members, in the round that is not open yet; under lock_
-    std::atomic<uint32_t> opened{0};          // rounds in which all members have published
-    std::atomic<int> taken{0}, done{0};       // pieces, in the round that was opened last
-  };
-  // One collective of the program, wherever it runs.
-  struct Meeting {
-    Meeting(const executable::CollectiveSpec &spec, int replicas);
-    Site &siteOf(int replica) const { return sites[grouping.getGroupAt(static_cast<unsigned>(replica))]; }
-    size_t memberAt(int replica) const { return grouping.getIndexInGroupAt(static_cast<unsigned>(replica)); }
+  class Chair;
+  struct Site;
+  struct Meeting;
 
-    ReplicaGrouping grouping;
-    std::unique_ptr<CollectiveWork> work;  // of the spec that is met, not of the one that is only published
-    std::unique_ptr<Site[]> sites;         // by group
-  };
-
-  Meeting &meetingOf(const executable::CollectiveSpec &spec) const noexcept;
-  template <class Visit>
-  void forEachSite(Visit visit);
-  Problem whyNobodyComes();
+  bool goesOn() const noexcept { return problem_.load(std::memory_order_acquire) == Problem::None; }
+  void sleep(Chair &chair) noexcept;
+  void stopIfNobodyComes() noexcept;
   void stop(Problem problem) noexcept;
 
   const int replicas_;
@@ -68,9 +48,10 @@ class ThreadCollectives final : public executable::Collectives {
   std::vector<std::unique_ptr<Meeting>> meetings_;
   std::unordered_map<const executable::CollectiveSpec *, Meeting *> bySpec_;
   std::map<int64_t, Meeting *> byChannel_;
-  std::mutex lock_;  // of who is where: published, waiting, idle_, stopping
   std::atomic<Problem> problem_{Problem::None};
-  int idle_ = 0;  // replicas that wait in a meeting or have ended their run
+  std::mutex lock_;                      // of what follows: who sleeps where, and who has ended
+  std::vector<const Chair *> sleeping_;  // by replica; null: it does not sleep
+  int ended_ = 0;
 };
 
 }  // namespace popart::runtime

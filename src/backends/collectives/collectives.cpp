@@ -38,6 +38,16 @@ void copyElements(void *to, int64_t at, const void *from, int64_t start, int64_t
                 static_cast<size_t>(count * width));
 }
 
+executable::Seat *seatIn(const executable::RunContext &context, const CollectiveSpec &spec) {
+  executable::Collectives *replicas = context.collectives();
+  return replicas ? &replicas->seat(context.replica(), spec) : nullptr;
+}
+
+void reportProblem(executable::RunContext &context) noexcept {
+  const executable::Collectives *replicas = context.collectives();
+  context.reportText("a collective cannot run", replicas ? replicas->problem() : "there are no replicas");
+}
+
 // Meets; what the others read was published by a step of its own, or is published here.
 class CollectiveKernel final : public executable::HostKernel {
  public:
@@ -56,24 +66,18 @@ class CollectiveKernel final : public executable::HostKernel {
   bool canOverwrite(int input, int output) const override {
     return spec_.meeting == Meeting::Reduce && input == output;
   }
-  void prepare(executable::RunContext &context) const override {
-    if (executable::Collectives *replicas = context.collectives()) replicas->add(spec_);
-  }
+  executable::Seat *takeSeat(const executable::RunContext &context) const override { return seatIn(context, spec_); }
   void run(const KernelArgs &args, int task) const noexcept override {
-    executable::RunContext &context = args.context;
-    executable::Collectives *replicas = context.collectives();
     auto *meets = static_cast<bool *>(args.shared);
     if (task == 0) {
-      *meets = replicas && (isPublished() || replicas->publish(context.replica(), spec_, args.in, args.out)) &&
-               replicas->meet(context.replica(), spec_);
-      if (!*meets)
-        context.reportText("a collective cannot run", replicas ? replicas->problem() : "there are no replicas");
+      *meets = args.seat && (isPublished() || args.seat->publish(args.in, args.out)) && args.seat->meet();
+      if (!*meets) reportProblem(args.context);
     } else if (!*meets) {
       return;
     } else if (task <= parts_) {
-      replicas->work(context.replica(), spec_);
+      args.seat->work(args);
     } else if (task == parts_ + 1) {
-      replicas->end(context.replica(), spec_);
+      args.seat->end();
     } else {
       takeOwnPart(args, task - parts_ - 2);
     }
@@ -110,17 +114,12 @@ class PublishKernel final : public executable::HostKernel {
   explicit PublishKernel(CollectiveSpec spec) : spec_(std::move(spec)) {}
   std::string name() const override { return "publish to replicas"; }
   bool canOverwrite(int input, int output) const override { return input == output; }
-  void prepare(executable::RunContext &context) const override {
-    if (executable::Collectives *replicas = context.collectives()) replicas->add(spec_);
-  }
+  executable::Seat *takeSeat(const executable::RunContext &context) const override { return seatIn(context, spec_); }
   void run(const KernelArgs &args, int) const noexcept override {
     const int64_t width = getDataTypeInfo(spec_.type).nbytes;
     for (size_t o = 0; o < spec_.elements.size(); ++o)
       copyElements(args.out[o], 0, args.in[o], 0, spec_.elements[o], width);
-    executable::RunContext &context = args.context;
-    executable::Collectives *replicas = context.collectives();
-    if (!replicas || !replicas->publish(context.replica(), spec_, args.out, args.out))
-      context.reportText("a collective cannot run", replicas ? replicas->problem() : "there are no replicas");
+    if (!args.seat || !args.seat->publish(args.out, args.out)) reportProblem(args.context);
   }
 
  private:

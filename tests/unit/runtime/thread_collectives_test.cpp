@@ -8,6 +8,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "executable/host_kernel.hpp"
+
 namespace popart::runtime {
 namespace {
 
@@ -20,19 +22,31 @@ using testing::HasSubstr;
 
 using Value = std::vector<float>;
 
+// Every replica takes its seat.
+void add(ThreadCollectives &replicas, const CollectiveSpec &spec) {
+  for (int r = 0; r < replicas.replicas(); ++r) replicas.seat(r, spec);
+}
+
+// On one thread.
+void work(ThreadCollectives &replicas, int replica, const CollectiveSpec &spec) {
+  std::atomic<bool> failed{false};
+  executable::RunContext context(failed, replica, &replicas);
+  replicas.seat(replica, spec).work({nullptr, nullptr, nullptr, context});
+}
+
 // How one replica meets.
 using Meets = std::function<void(ThreadCollectives &, int replica, const CollectiveSpec &, const void *, void *)>;
 
 // Publishes and meets in one step, with `threads` threads for the work.
 Meets inOneStep(int threads = 1) {
   return [threads](ThreadCollectives &replicas, int replica, const CollectiveSpec &spec, const void *x, void *y) {
-    ASSERT_TRUE(replicas.publish(replica, spec, &x, &y));
-    ASSERT_TRUE(replicas.meet(replica, spec));
+    ASSERT_TRUE(replicas.seat(replica, spec).publish(&x, &y));
+    ASSERT_TRUE(replicas.seat(replica, spec).meet());
     std::vector<std::thread> others;
-    for (int t = 1; t < threads; ++t) others.emplace_back([&] { replicas.work(replica, spec); });
-    replicas.work(replica, spec);
+    for (int t = 1; t < threads; ++t) others.emplace_back([&] { work(replicas, replica, spec); });
+    work(replicas, replica, spec);
     for (std::thread &t : others) t.join();
-    replicas.end(replica, spec);
+    replicas.seat(replica, spec).end();
   };
 }
 
@@ -52,7 +66,7 @@ void runAll(ThreadCollectives &replicas, size_t count, const std::function<void(
 std::vector<Value> meet(ThreadCollectives &replicas, const CollectiveSpec &spec, std::vector<Value> in,
                         const Meets &meets = inOneStep()) {
   std::vector<Value> out(in.size(), Value(static_cast<size_t>(spec.resultElements[0]), 0.0f));
-  replicas.add(spec);
+  add(replicas, spec);
   runAll(replicas, in.size(), [&](int r) {
     const auto i = static_cast<size_t>(r);
     meets(replicas, r, spec, in[i].data(), out[i].data());
@@ -99,15 +113,15 @@ TEST(ThreadCollectives, several_operands_are_joined_each_on_its_own) {
   const CollectiveSpec sum{Meeting::Reduce, Join::Add, DataType::FLOAT, 2, 1, {3, 0, 40'000}, {3, 0, 40'000}};
   const std::vector<Value> in = terms(2, 40'000);
   std::vector<Value> small(2, Value(3)), large(2, Value(40'000));
-  replicas.add(sum);
+  add(replicas, sum);
   runAll(replicas, 2, [&](int r) {
     const auto i = static_cast<size_t>(r);
     const void *from[] = {in[i].data(), nullptr, in[i].data()};
     void *to[] = {small[i].data(), nullptr, large[i].data()};
-    ASSERT_TRUE(replicas.publish(r, sum, from, to));
-    ASSERT_TRUE(replicas.meet(r, sum));
-    replicas.work(r, sum);
-    replicas.end(r, sum);
+    ASSERT_TRUE(replicas.seat(r, sum).publish(from, to));
+    ASSERT_TRUE(replicas.seat(r, sum).meet());
+    work(replicas, r, sum);
+    replicas.seat(r, sum).end();
   });
   for (size_t r = 0; r < 2; ++r)
     for (size_t i = 0; i < 40'000; ++i) {
@@ -153,8 +167,8 @@ struct Phases {
 };
 
 void add(ThreadCollectives &replicas, const Phases &phases) {
-  replicas.add(phases.publishes);
-  replicas.add(phases.meets);
+  add(replicas, phases.publishes);
+  add(replicas, phases.meets);
 }
 
 TEST(ThreadCollectives, a_replica_that_published_goes_on_until_it_meets) {
@@ -171,13 +185,13 @@ TEST(ThreadCollectives, a_replica_that_published_goes_on_until_it_meets) {
         float a = static_cast<float>(r + round), b = static_cast<float>(10 * r - round);
         void *pa = &a, *pb = &b;
         if (round == 0 && r == 1) goesAhead.wait();  // until the other has published both
-        ASSERT_TRUE(replicas.publish(r, one.publishes, &pa, &pa));
-        ASSERT_TRUE(replicas.publish(r, two.publishes, &pb, &pb));
+        ASSERT_TRUE(replicas.seat(r, one.publishes).publish(&pa, &pa));
+        ASSERT_TRUE(replicas.seat(r, two.publishes).publish(&pb, &pb));
         if (round == 0 && r == 0) publishedAll.set_value();
         for (const Phases *phases : {&two, &one}) {  // the order of meeting is free, and the same for all
-          ASSERT_TRUE(replicas.meet(r, phases->meets));
-          replicas.work(r, phases->meets);
-          replicas.end(r, phases->meets);
+          ASSERT_TRUE(replicas.seat(r, phases->meets).meet());
+          work(replicas, r, phases->meets);
+          replicas.seat(r, phases->meets).end();
         }
         ASSERT_EQ(a, static_cast<float>(2 * round + 1));
         ASSERT_EQ(b, static_cast<float>(10 - round));
@@ -195,11 +209,11 @@ TEST(ThreadCollectives, who_comes_late_finds_the_work_done) {
   std::vector<float> values{1, 2};
   runAll(replicas, 2, [&](int r) {
     void *value = &values[static_cast<size_t>(r)];
-    ASSERT_TRUE(replicas.publish(r, sum.publishes, &value, &value));
+    ASSERT_TRUE(replicas.seat(r, sum.publishes).publish(&value, &value));
     if (r == 1) isDone.wait();  // until the other one has ended
-    ASSERT_TRUE(replicas.meet(r, sum.meets));
-    replicas.work(r, sum.meets);
-    replicas.end(r, sum.meets);
+    ASSERT_TRUE(replicas.seat(r, sum.meets).meet());
+    work(replicas, r, sum.meets);
+    replicas.seat(r, sum.meets).end();
     if (r == 0) done.set_value();
   });
   EXPECT_THAT(values, Each(3.0f));
@@ -212,10 +226,10 @@ TEST(ThreadCollectives, published_scatters_leave_each_chunk_in_place) {
   std::vector<Value> values{{1, 2, 3}, {4, 5, 6}, {10, 20, 30}, {40, 50, 60}};
   runAll(replicas, 4, [&](int r) {
     void *value = values[static_cast<size_t>(r)].data();
-    ASSERT_TRUE(replicas.publish(r, pairs.publishes, &value, &value));
-    ASSERT_TRUE(replicas.meet(r, pairs.meets));
-    replicas.work(r, pairs.meets);
-    replicas.end(r, pairs.meets);
+    ASSERT_TRUE(replicas.seat(r, pairs.publishes).publish(&value, &value));
+    ASSERT_TRUE(replicas.seat(r, pairs.meets).meet());
+    work(replicas, r, pairs.meets);
+    replicas.seat(r, pairs.meets).end();
   });
   EXPECT_THAT(values, ElementsAre(ElementsAre(11, 22, 3), ElementsAre(44, 55, 6), ElementsAre(10, 20, 33),
                                   ElementsAre(40, 50, 66)));
@@ -229,7 +243,7 @@ bool meetsBeside(ThreadCollectives &replicas, const CollectiveSpec &publishes, c
   std::thread waits([&] {
     float x = 1;
     void *value = &x;
-    does = replicas.publish(0, publishes, &value, &value) && replicas.meet(0, meets);
+    does = replicas.seat(0, publishes).publish(&value, &value) && replicas.seat(0, meets).meet();
   });
   other();
   waits.join();
@@ -239,7 +253,7 @@ bool meetsBeside(ThreadCollectives &replicas, const CollectiveSpec &publishes, c
 TEST(ThreadCollectives, a_replica_that_fails_or_does_not_come_releases_the_others) {
   ThreadCollectives replicas(2, true);
   const CollectiveSpec sum = spec(Meeting::Reduce, Join::Add, 2, 1, 1, 1), another = sum;
-  for (const CollectiveSpec *s : {&sum, &another}) replicas.add(*s);
+  for (const CollectiveSpec *s : {&sum, &another}) add(replicas, *s);
   EXPECT_FALSE(meetsBeside(replicas, sum, sum, [&] { replicas.fail(); }));
   EXPECT_THAT(replicas.problem(), HasSubstr("failed"));
   EXPECT_FALSE(meetsBeside(replicas, sum, sum, [&] { replicas.finish(); }));
@@ -247,8 +261,8 @@ TEST(ThreadCollectives, a_replica_that_fails_or_does_not_come_releases_the_other
   EXPECT_FALSE(meetsBeside(replicas, sum, sum, [&] {
     float x = 1;
     void *value = &x;
-    EXPECT_TRUE(replicas.publish(1, another, &value, &value));
-    EXPECT_FALSE(replicas.meet(1, another));
+    EXPECT_TRUE(replicas.seat(1, another).publish(&value, &value));
+    EXPECT_FALSE(replicas.seat(1, another).meet());
   }));
   EXPECT_THAT(replicas.problem(), HasSubstr("different collectives"));
   EXPECT_THAT(meet(replicas, sum, {{1}, {2}}), Each(ElementsAre(3)));  // the next run is a good one
@@ -264,21 +278,21 @@ TEST(ThreadCollectives, a_replica_that_leaves_between_the_phases_releases_the_ot
   // It has published another one, and fails or ends.
   for (const bool fails : {true, false}) {
     EXPECT_FALSE(meetsBeside(replicas, one.publishes, one.meets, [&] {
-      EXPECT_TRUE(replicas.publish(1, two.publishes, &value, &value));
+      EXPECT_TRUE(replicas.seat(1, two.publishes).publish(&value, &value));
       fails ? replicas.fail() : replicas.finish();
     }));
     EXPECT_THAT(replicas.problem(), HasSubstr(fails ? "failed" : "do not come"));
   }
   // It waits in the other one.
   EXPECT_FALSE(meetsBeside(replicas, one.publishes, one.meets, [&] {
-    EXPECT_TRUE(replicas.publish(1, two.publishes, &value, &value));
-    EXPECT_FALSE(replicas.meet(1, two.meets));
+    EXPECT_TRUE(replicas.seat(1, two.publishes).publish(&value, &value));
+    EXPECT_FALSE(replicas.seat(1, two.meets).meet());
   }));
   EXPECT_THAT(replicas.problem(), HasSubstr("different collectives"));
   // It has failed already: what is published afterwards goes nowhere.
   replicas.start();
   replicas.fail();
-  EXPECT_FALSE(replicas.publish(0, one.publishes, &value, &value));
+  EXPECT_FALSE(replicas.seat(0, one.publishes).publish(&value, &value));
   EXPECT_THAT(meet(replicas, one.meets, {{1}, {2}}), Each(ElementsAre(3)));  // the next run is a good one
 }
 
@@ -286,13 +300,13 @@ TEST(ThreadCollectives, replicas_that_wait_for_each_other_in_different_groups_ar
   ThreadCollectives replicas(4, true);
   const CollectiveSpec neighbours = spec(Meeting::Reduce, Join::Add, 2, 1, 1, 1),
                        across = spec(Meeting::Reduce, Join::Add, 2, 2, 1, 1);
-  for (const CollectiveSpec *s : {&neighbours, &across}) replicas.add(*s);
+  for (const CollectiveSpec *s : {&neighbours, &across}) add(replicas, *s);
   std::vector<int> meets(4, 1);
   runAll(replicas, 4, [&](int r) {  // 0 waits for 1, 1 for 3, 3 for 2, 2 for 0
     float x = 1;
     void *value = &x;
     const CollectiveSpec &own = r == 0 || r == 3 ? neighbours : across;
-    meets[static_cast<size_t>(r)] = replicas.publish(r, own, &value, &value) && replicas.meet(r, own);
+    meets[static_cast<size_t>(r)] = replicas.seat(r, own).publish(&value, &value) && replicas.seat(r, own).meet();
   });
   EXPECT_THAT(meets, Each(0));
 }
