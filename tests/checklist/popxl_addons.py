@@ -72,7 +72,6 @@ MODULES = {
 
 # What is not there yet, with the reason.
 MISSING = {
-    "fp8_amax_scale": "one of the operators (section 19)",
     "route_tensor_into_graph": "needs a way to give an op one more input",
     "called_graph_paths": "as route_tensor_into_graph",
     "connect_call_op": "as route_tensor_into_graph",

@@ -217,6 +217,7 @@ def test_names_and_first_values():
         assert graph.args.fc1.weight.id.endswith("fc1/weight")
         variables = factories.init()
         assert {v.dtype for v in variables.tensors} == {popxl.float16}
+        graph.bind(variables).call(popxl.constant(np.zeros((2, 50), np.float16)))
     with popxl.Session(ir, "cpu") as session:
         values = session.get_tensors_data(variables.tensors)
     weight = values[variables.fc1.weight].astype(np.float32)
