@@ -4,7 +4,7 @@
 #include <popart/op.hpp>
 
 #include "bindings.hpp"
-#include "ir/exchange.hpp"
+#include "ir/print_hints.hpp"
 #include "schedule/schedule.hpp"
 #include "transforms/copy_op.hpp"
 

@@ -4,7 +4,7 @@ Places never decide against a constraint, data, or memory that ops change: those
 """
 
 import heapq
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from popart_core import _ir as _core
@@ -16,32 +16,40 @@ def put(ops: Sequence[Any], order: Iterable[int]) -> None:
         _core.setPlace(ops[i], place)
 
 
-def use_least_memory(pb_graph: Any, ids: Iterable[int]) -> None:
+def use_least_memory(pb_graph: Any, ids: Iterable[int], together: Mapping[int, int]) -> None:
     """Order ops of one graph so that their results take little memory; where theirs is as good they keep it.
 
     Args:
         pb_graph: the core's graph.
         ids: numbers of the ops; those that are gone are skipped.
+        together: number of an op → number of a group of ops that stand next to one another.
     """
     ops = sorted((pb_graph.getOp(i) for i in ids if pb_graph.hasOp(i)), key=_core.place)
-    if len(ops) > 1:
-        group = _Group(pb_graph, ops)
-        put(ops, min(list(range(len(ops))), group.smallest_first(), key=group.cost))
+    parts: dict[int, list[int]] = {}
+    for position, op in enumerate(ops):
+        parts.setdefault(together.get(op.id, op.id), []).append(position)
+    nodes = list(parts.values())
+    if len(nodes) > 1:
+        group = _Group(pb_graph, [[ops[i] for i in node] for node in nodes])
+        best = min(list(range(len(nodes))), group.smallest_first(), key=group.cost)
+        put(ops, [i for node in best for i in nodes[node]])
 
 
 class _Group:
-    """Ops, by number, and the values that they make; a value lies in memory until its last reader among them ran."""
+    """Ops that run as one, by number, and the values that they make: in memory until their last reader ran."""
 
-    def __init__(self, pb_graph: Any, ops: Sequence[Any]) -> None:
-        number = {op.id: i for i, op in enumerate(ops)}
-        self._after: list[set[int]] = [set() for _ in ops]
+    def __init__(self, pb_graph: Any, nodes: Sequence[Sequence[Any]]) -> None:
+        number = {op.id: i for i, node in enumerate(nodes) for op in node}
+        self._after: list[set[int]] = [set() for _ in nodes]
         for before, after in _core.orderEdges(pb_graph):
-            if before in number and after in number:
+            if number.get(before) != number.get(after) and before in number and after in number:
                 self._after[number[before]].add(number[after])
         self._value: dict[str, int] = {}  # tensor → the value that it is or is a view of
         self._bytes: list[int] = []
-        self._made = [self._values_made(op) for op in ops]
-        self._read = [sorted({self._value[t] for t in op.getInputIds() if t in self._value}) for op in ops]
+        self._made = [[v for op in node for v in self._values_made(op)] for node in nodes]
+        self._read = [
+            sorted({self._value[t] for op in node for t in op.getInputIds() if t in self._value}) for node in nodes
+        ]
         self._readers = [0] * len(self._bytes)
         for values in self._read:
             for v in values:

@@ -6,6 +6,7 @@ They are attached to the core's Ir class: the data flow is kept on the object, a
 
 from typing import Any
 
+from popart_core import DataFlow, getLogger
 from popart_core import _ir as _core
 
 
@@ -17,8 +18,6 @@ def _set_data_flow(self: Any, data_flow: Any) -> None:
 def _get_data_flow(self: Any) -> Any:
     """Return the data flow; one batch per step unless set."""
     if not hasattr(self, "_data_flow"):
-        from popart_core import DataFlow
-
         self._data_flow = DataFlow(1)
     return self._data_flow
 
@@ -28,6 +27,11 @@ def _set_patterns(self: Any, patterns: Any) -> None:
     self._patterns = patterns
 
 
+def _log_ir(self: Any) -> None:
+    """Log the program, at debug level of the module `ir`."""
+    getLogger("ir").debug(self.print())
+
+
 def _no_effect(self: Any, *args: Any) -> None:
     """Do nothing: unused tensors and graphs cost nothing, and the other state is always up to date."""
 
@@ -35,6 +39,7 @@ def _no_effect(self: Any, *args: Any) -> None:
 _core.Ir.setDataFlow = _set_data_flow
 _core.Ir.getDataFlow = _get_data_flow
 _core.Ir.setPatterns = _set_patterns
+_core.Ir.logIr = _log_ir
 _core.Ir.updateVertices = _no_effect
 _core.Ir.setIsPrepared = _no_effect
 _core.Ir.removeIsolatedGraphs = _no_effect

@@ -44,7 +44,7 @@ class _OrderHistory:
         """Order the unordered group so that it takes little memory."""
         if len(self.group) > max(self._ordered, 1):
             self._ordered = len(self.group)
-            use_least_memory(graph._pb_graph, self.group)
+            use_least_memory(graph._pb_graph, self.group, graph._exchange_of)
 
     def follow(self, op_id: int) -> list[int]:
         """Note an op that runs after all before it; return the ops that it must follow."""

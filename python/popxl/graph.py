@@ -41,6 +41,7 @@ class Graph:
         self._next_hook = 1
         self._erased_ops: set[int] = set()
         self._has_moved_ops = False  # ops that were another graph's
+        self._exchange_of: dict[int, int] = {}  # op → the MultiExchange that it is a part of
         self._held_constraints: list[tuple[int, int]] | None = None  # of an open `popxl.transforms.merge_exchange`
         return self
 

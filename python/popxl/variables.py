@@ -4,7 +4,7 @@ import math
 from typing import TYPE_CHECKING, Literal, Optional
 
 import numpy as np
-from popart_core import popart_exception
+from popart_core import getLogger, popart_exception
 
 from popxl import dtypes
 from popxl.context import get_current_graph
@@ -208,6 +208,11 @@ def make_variable(
     if isinstance(array, np.memmap):
         host = array
         ir._read_only_memmap |= array.mode == "r"
+        if not grouping.is_const:
+            getLogger("python").warn(
+                f"variable '{name or 't'}': the memory map (np.memmap) of {array.filename} is copied: replicas are "
+                f"grouped irregularly, {grouping!r}"
+            )
     else:
         host = np.array(array, order="C", copy=True).reshape(array.shape)
     core, add = dtypes.dtype.as_dtype(array.dtype)._core, graph._pb_graph

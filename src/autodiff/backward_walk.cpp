@@ -10,6 +10,7 @@
 #include <popart/ir.hpp>
 
 #include "autodiff/loop_gradient.hpp"
+#include "ir/print_hints.hpp"
 
 namespace popart::autodiff {
 namespace {
@@ -285,6 +286,7 @@ class Walker {
     for (const TensorId &id : backward.getOutputIds())
       outputIds.push_back(grad_.uniqueId(grad_.addScope(backward.removeScope(id))));
     Op::Settings settings = inheritSettings(op, grad_, "grad");
+    settings.hints[kGradientCallHint] = "1";
     Op *call = grad_.addConnectedOp(opDef("Call"), inputs, outputIds, {{"callee", GraphRef{info.gradient}}}, settings);
     for (size_t o = 0; o < info.expectedOutputs.size(); ++o) {
       const TensorIndex formal = callee.find(info.expectedOutputs[o].fwdId);

@@ -2,7 +2,7 @@
 // graph inputs, then the operands and results of each op, then graph outputs; the text depends on nothing else.
 #include <popart/ir.hpp>
 
-#include "ir/exchange.hpp"
+#include "ir/print_hints.hpp"
 
 namespace popart {
 namespace {
@@ -72,7 +72,7 @@ class SchedulePrinter {
   std::string line(const std::vector<Op *> &ops) {
     const Op &op = *ops.front();
     std::string text = "    " + (ops.size() > 1 ? "MultiExchange." + exchangeOf(op) : op.str());
-    if (op.is(Role::Call) || op.is(Role::Loop))
+    if ((op.is(Role::Call) && !op.settings.hints.contains(kGradientCallHint)) || op.is(Role::Loop))
       for (const Graph *callee : op.getCalledGraphs()) text += "(" + callee->id + ")";
     std::vector<TensorIndex> read, made;
     for (const Op *part : ops) {

@@ -1,8 +1,7 @@
 """The public names of the package `popxl` but its operators, by section of the reference sheet popxl.md.
 
 `ALL`: what ``from popxl import *`` gives. `CALLS`: (section, name, parameters). `MEMBERS`: (section, class, properties
-and methods). `ENUMS`: members in order. `MODULES`: names to be found in a module besides. `LEGACY`: the same for
-`popart.ir` (popart-ir-legacy.md).
+and methods). `ENUMS`: members in order. `MODULES`: names to be found in a module besides.
 """
 
 ALL = """

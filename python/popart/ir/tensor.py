@@ -28,6 +28,9 @@ class Tensor(_tensor.Tensor):
             raise IndexError(f"A tensor can be indexed with integers, slices and integer tensors: got {key!r}.")
         return super().__getitem__(key)
 
+    def __len__(self) -> int:
+        return self.shape[0]
+
     def __eq__(self, other: object) -> bool:
         return _tensor.Tensor.__eq__(self, other)
 

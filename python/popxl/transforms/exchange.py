@@ -27,6 +27,7 @@ class MultiExchange:
         self.ops = ops
         for op in ops:
             _core.setExchange(op, self.id)
+            graph._exchange_of[op.id] = self.id
 
     def getGraph(self) -> Any:
         """Return the core's graph."""

@@ -163,7 +163,7 @@ def call(
 
 def call_with_info(
     subgraph: Graph,
-    *subgraph_fn_param_inputs: Tensor,
+    *inputs: Tensor,
     subgraph_in_to_parent_in: Mapping[Tensor, Tensor] | None = None,
     check_inputs: bool = True,
 ) -> CallInfo:
@@ -171,7 +171,7 @@ def call_with_info(
 
     Args:
         subgraph: the graph to call.
-        *subgraph_fn_param_inputs: values of inputs, by position.
+        *inputs: values of inputs, by position.
         subgraph_in_to_parent_in: graph input → value.
         check_inputs: check shapes and element types of the inputs.
 
@@ -181,18 +181,14 @@ def call_with_info(
     Raises:
         ValueError: the number of inputs differs.
     """
-    _checked(subgraph, subgraph_fn_param_inputs, subgraph_in_to_parent_in, check_inputs)
-    return CallInfo(
-        _call_with_info(
-            subgraph, *subgraph_fn_param_inputs, inputs_dict=subgraph_in_to_parent_in, check_inputs=check_inputs
-        )
-    )
+    _checked(subgraph, inputs, subgraph_in_to_parent_in, check_inputs)
+    return CallInfo(_call_with_info(subgraph, *inputs, inputs_dict=subgraph_in_to_parent_in, check_inputs=check_inputs))
 
 
 def repeat(
     repeat_subgraph: Graph,
     repeat_trip_count: int,
-    *subgraph_fn_param_inputs: Tensor,
+    *inputs: Tensor,
     subgraph_in_to_parent_in: dict[Tensor, Tensor] | None = None,
 ) -> Result:
     """Run a graph repeatedly; every input is carried.
@@ -200,7 +196,7 @@ def repeat(
     Args:
         repeat_subgraph: body with as many inputs as outputs.
         repeat_trip_count: number of iterations, above 1.
-        *subgraph_fn_param_inputs: initial values.
+        *inputs: initial values.
         subgraph_in_to_parent_in: graph input → initial value, for the others; these are changed in place.
 
     Returns:
@@ -216,8 +212,6 @@ def repeat(
             f"repeat: {repeat_subgraph!r} has {len(repeat_subgraph.inputs)} inputs and "
             f"{len(repeat_subgraph.outputs)} outputs; the numbers must be equal."
         )
-    _checked(repeat_subgraph, subgraph_fn_param_inputs, subgraph_in_to_parent_in, True)
-    site = _repeat_with_info(
-        repeat_subgraph, repeat_trip_count, *subgraph_fn_param_inputs, inputs_dict=subgraph_in_to_parent_in
-    )
+    _checked(repeat_subgraph, inputs, subgraph_in_to_parent_in, True)
+    site = _repeat_with_info(repeat_subgraph, repeat_trip_count, *inputs, inputs_dict=subgraph_in_to_parent_in)
     return _result(site.outputs)
