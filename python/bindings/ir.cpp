@@ -114,12 +114,23 @@ Op::Settings makeSettings(Graph &graph, const nb::dict &given) {
   return settings;
 }
 
+void refuseChangedConstants(const Graph &graph, const OpDef &def, const std::vector<TensorIndex> &inputs) {
+  for (const AliasDef &alias : def.aliasRules()) {
+    if (!alias.modifies || alias.input < 0 || alias.input >= static_cast<int>(inputs.size())) continue;
+    const TensorIndex t = inputs[static_cast<size_t>(alias.input)];
+    check(!t.valid() || graph.tensor(t).tensorType() != TensorType::Const,
+          "{}: the tensor '{}' is a constant, which no operator can change. Use a variable", def.type(),
+          t.valid() ? graph.tensor(t).id : TensorId());
+  }
+}
+
 Op *createOp(Graph &graph, const std::string &type, const std::vector<std::optional<TensorId>> &inputs,
              const std::vector<TensorId> &outputs, const nb::dict &attributes, const nb::dict &settings) {
   const OpDef *def = findOpDef(type);
   check(def != nullptr, "{} '{}': this operator is not supported yet", type, nb::cast<std::string>(settings["name"]));
   std::vector<TensorIndex> indices;
   for (const auto &id : inputs) indices.push_back(id ? graph.getTensor(*id)->index() : TensorIndex{});
+  refuseChangedConstants(graph, *def, indices);
   return graph.addConnectedOp(*def, indices, outputs, makeAttributes(*def, attributes), makeSettings(graph, settings));
 }
 

@@ -322,14 +322,19 @@ class Flattener {
   }
 
   // Loop bodies: inputs after the loop-carried ones become loop-carried, with their value at the end of the iteration,
-  // so that writes to them persist; the condition that a body reads is always true while it runs.
+  // so that writes to them persist; the condition that a body reads is always true while it runs; iterations are
+  // counted in INT64, whatever the body wants.
   //   [iteration, cond, carried…, others…] -> [cond, carried…, scans…]
   //   becomes  [iteration, cond, carried…, others…] -> [cond, carried…, others…, scans…]
-  Graph &flattenLoopBody(const Graph &body, int carried) {
+  Graph &flattenLoopBody(const Op &loop, const Graph &body, int carried) {
     Graph &flat = createGraph(body.id);
     Scope scope(body, flat);
     for (size_t i = 0; i < body.inputs().size(); ++i) {
-      const TensorIndex t = body.inputs()[i], input = flat.addInput(flat.freeId(body.tensor(t).id), body.info(t));
+      const TensorIndex t = body.inputs()[i];
+      const TensorInfo info = i == 0 ? TensorInfo(DataType::INT64, {}) : body.info(t);
+      TensorIndex input = flat.addInput(flat.freeId(body.tensor(t).id), info);
+      if (const DataType wanted = body.info(t).dataType(); wanted != info.dataType() && !body.tensor(t).uses().empty())
+        input = OpEmitter(flat, loop).emit("Cast", {input}, {{"to", int64_t{toOnnxDataType(wanted)}}});
       const bool isCondition = i == 1;
       bind(scope, t,
            newRoot(isCondition ? flat.addConstant(flat.freeId(body.tensor(t).id + "/true"), TensorData::scalar(true))
@@ -349,7 +354,7 @@ class Flattener {
               results = static_cast<int>(source.outputs().size()) - 1;
     const int carried = ops::carriedCount(op);
     Attributes attributes = op.attributes();
-    attributes.set("body", GraphRef{flattenLoopBody(source, carried).id});
+    attributes.set("body", GraphRef{flattenLoopBody(op, source, carried).id});
     attributes.set("carried", int64_t{inputs});
     attributes.erase("modified");
     std::vector<TensorIndex> values = readInputs(scope, op);

@@ -1,13 +1,13 @@
 """Calling graphs: `call`, `call_with_info` and the description of a call site."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from popxl.context import get_current_context, get_current_graph
 from popxl.ops.utils import check_in_graph
-from popxl.tensor import HostScalarTensor, Tensor, TensorLike, _is_torch, constant
+from popxl.tensor import Constant, HostScalarTensor, Tensor, TensorLike, _is_torch, constant
 from popxl.utils import table_to_string
 
 if TYPE_CHECKING:
@@ -157,6 +157,9 @@ class CallSiteInfo(_SiteInfo):
         Args:
             parent_tensor: an input of the call; of a tensor connected several times the first input is marked.
             infer_modified_regions: mark only when the called graph changes the tensor.
+
+        Raises:
+            ValueError: the tensor is not an input of the call.
         """
         index = self._input_index(parent_tensor)
         if infer_modified_regions and index not in changed_inputs(self._called):
@@ -253,6 +256,24 @@ def _missing_message(graph: "Graph", graph_inputs: tuple[Tensor, ...], given: di
     )
 
 
+def _modified_inputs(graph: "Graph", tensors: Sequence[Tensor | None]) -> list[int]:
+    """Return the numbers of the by-ref inputs of `graph`.
+
+    Raises:
+        popart_exception: a constant would be changed.
+    """
+    from popart_core import popart_exception
+
+    modified = [i for i, t in enumerate(graph.inputs) if t in graph._by_ref_inputs]
+    for i in modified:
+        if isinstance(tensors[i], Constant):
+            raise popart_exception(
+                f"{graph!r} changes its input {graph.inputs[i]}: got the constant {tensors[i]}, expected a variable or "
+                "the result of an op."
+            )
+    return modified
+
+
 def _create(
     op_type: str, label: str, inputs: list[Tensor | None], output_ids: list[str], attributes: dict[str, Any]
 ) -> Any:
@@ -305,12 +326,13 @@ def call_with_info(
     Raises:
         ValueError: as `call`; missing inputs only with `check_inputs`.
         TypeError: as `call`.
+        popart_exception: as `call`, or a constant is given to a by-ref input.
     """
     parent = get_current_graph()
     given = _connect_inputs(graph, inputs, inputs_dict, check_inputs)
     tensors = [given.get(i) for i in range(len(graph.inputs))]
     output_ids = parent._create_tensor_ids(t.name for t in graph.outputs)
-    modified = [i for i, t in enumerate(graph.inputs) if t in graph._by_ref_inputs]
+    modified = _modified_inputs(graph, tensors)
     label = f"{parent.name}--call--{graph.name}"
     op = _create("Call", label, tensors, output_ids, {"callee": graph.id, "modified": modified})
     return CallSiteInfo(op, graph, parent)

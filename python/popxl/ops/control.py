@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from popxl import dtypes
 from popxl.context import get_current_graph
-from popxl.ops.call import CallSiteInfo, _connect_inputs, _create, _SiteInfo
+from popxl.ops.call import CallSiteInfo, _connect_inputs, _create, _modified_inputs, _SiteInfo
 from popxl.ops.utils import check_in_graph
 from popxl.tensor import Tensor, TensorLike
 
@@ -76,17 +76,18 @@ def repeat_with_info(
     parent = get_current_graph()
     ir = parent.ir
     given = _connect_inputs(graph, inputs, inputs_dict, check_inputs)
-    tensors = [given[i] for i in range(len(graph.inputs))]
+    tensors = [given.get(i) for i in range(len(graph.inputs))]
+    modified = _modified_inputs(graph, tensors)
     wrapper = ir._new_graph(f"{graph.id}__loop_wrapper")
-    modified = [i for i, t in enumerate(graph.inputs) if t in graph._by_ref_inputs]
     output_ids = []
     with wrapper:
         pb = wrapper._pb_graph
-        pb.addInput(pb.addScope("Iterator___"), dtypes.int64._core, [], [], False)
+        pb.addInput(pb.addScope("Iterator___"), dtypes.int32._core, [], [], False)
         condition = pb.addInput(pb.addScope("LoopCond___"), dtypes.bool._core, [], [], False)
         body_inputs = []
         for graph_input, tensor in zip(graph.inputs, tensors):
-            made = pb.addInput(pb.uniqueId(tensor.name), graph_input.dtype._core, list(graph_input.shape), [], False)
+            name = (graph_input if tensor is None else tensor).name
+            made = pb.addInput(pb.uniqueId(name), graph_input.dtype._core, list(graph_input.shape), [], False)
             body_inputs.append(ir._tensor(wrapper, made))
         inner_ids = []
         for out in graph.outputs:
@@ -295,7 +296,9 @@ def conditional_with_info(
         raise NotImplementedError("Branches of a conditional cannot have TensorByRef inputs.")
     then_given = _connect_inputs(then_branch, then_inputs or (), then_inputs_dict, check_inputs)
     else_given = _connect_inputs(else_branch, else_inputs or (), else_inputs_dict, check_inputs)
-    tensors = [cond, *(then_given[i] for i in sorted(then_given)), *(else_given[i] for i in sorted(else_given))]
+    tensors = [cond]
+    for branch, given in ((then_branch, then_given), (else_branch, else_given)):
+        tensors += [given.get(i) for i in range(len(branch.inputs))]
     names = (f"{t.name}_or_{e.name}" for t, e in zip(then_branch.outputs, else_branch.outputs))
     output_ids = parent._create_tensor_ids(names)
     attributes = {"then_branch": then_branch.id, "else_branch": else_branch.id}

@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from popart_core import popart_exception
+
 from popxl import dtypes
 from popxl.ops._float8 import check_scaled
 from popxl.ops.utils import check_memory_proportion, emit_one, unsupported
@@ -28,7 +30,15 @@ def _conv_attributes(
     proportions: list[float] | None,
     partials: list[Any] | None,
 ) -> dict[str, Any]:
-    """Check what `conv` and `conv_transpose` share and return it as attributes; hints change no result."""
+    """Check what `conv` and `conv_transpose` share; hints change no result.
+
+    Returns:
+        The attributes.
+
+    Raises:
+        ValueError: unknown pad_type, a proportion outside (0, 1], or another partials type.
+        popart_exception: groups below 1.
+    """
     for value in proportions or []:
         check_memory_proportion(value)
     for value in partials or []:
@@ -36,6 +46,8 @@ def _conv_attributes(
             raise ValueError(
                 f"partials_types: got {value!r}, expected popxl.float16, popxl.float32 or one of {_PARTIALS_NAMES}."
             )
+    if groups < 1:
+        raise popart_exception(f"groups: got {groups}, expected 1 or more.")
     pads = _pad_attributes(pad_type, padding)
     return {"strides": list(stride), "dilations": list(dilation), "group": groups, **pads}
 
@@ -114,14 +126,35 @@ def conv_transpose(
 
     Raises:
         ValueError: as `conv`.
-        popart_exception: channels do not match.
+        popart_exception: channels do not match, a dilation is not 1, or output_shape with pad_type ``"valid"``.
     """
     attributes = _conv_attributes(
         stride, padding, dilation, groups, pad_type, available_memory_proportions, partials_types
     )
-    attributes["output_padding"] = list(output_padding) or None
-    attributes["output_shape"] = list(output_shape) or None
+    attributes |= _transposed("conv_transpose", t, dilation, pad_type, output_padding, output_shape)
     return emit_one("ConvTranspose", {"t": t, "weight": weight}, "convtranspose_out", attributes)
+
+
+def _transposed(
+    function: str,
+    t: Tensor,
+    dilation: Iterable[int],
+    pad_type: str,
+    output_padding: Iterable[int],
+    output_shape: Iterable[int],
+) -> dict[str, Any]:
+    """Return what transposed convolutions have besides the attributes of `conv`.
+
+    Raises:
+        popart_exception: a dilation, or an output_shape together with ``"valid"``.
+    """
+    if any(d != 1 for d in dilation):
+        raise popart_exception(f"{function}: dilation: got {tuple(dilation)}, expected 1 along each axis.")
+    shape = list(output_shape)
+    if shape and pad_type == "valid":
+        raise popart_exception(f"{function}: output_shape decides the padding: got pad_type 'valid' beside it.")
+    spatial = shape[2:] if len(shape) == t.rank else shape
+    return {"output_padding": list(output_padding) or None, "output_shape": spatial or None}
 
 
 def conv_pow2scaled(
@@ -204,8 +237,7 @@ def conv_transpose_pow2scaled(
     """
     check_scaled("conv_transpose_pow2scaled", log2_scale, t=t, weight=weight)
     attributes = _conv_attributes(stride, padding, dilation, groups, pad_type, available_memory_proportions, None)
-    attributes["output_padding"] = list(output_padding) or None
-    attributes["output_shape"] = list(output_shape) or None
+    attributes |= _transposed("conv_transpose_pow2scaled", t, dilation, pad_type, output_padding, output_shape)
     inputs = {"t": t, "weight": weight, "log2_scale": log2_scale}
     return emit_one("ConvTranspose", inputs, "convtranspose_pow2scaled_out", attributes)
 
@@ -307,8 +339,6 @@ def max_pool(
         KeyError: unknown auto_pad.
         popart_exception: storage_order is not ``"row"``, or as `average_pool`.
     """
-    from popart_core import popart_exception
-
     _check_pool_extras("max_pool", out_pads, in_dilations)
     if storage_order != "row":
         raise popart_exception(f"max_pool: storage_order: got {storage_order!r}, expected 'row'.")

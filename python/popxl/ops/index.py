@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from popxl.ops.utils import check_memory_proportion, emit_one, handle_negative_axis
+from popxl.ops.utils import check_memory_proportion, emit_one
 from popxl.tensor import Tensor
 
 _REDUCTIONS = {"sum": "Sum", "min": "Min", "max": "Max", "none": "None"}
@@ -170,16 +170,14 @@ def groupedgather(
         zero_OOR: give zeros for positions out of range instead of an error.
 
     Returns:
-        As `gather` for each group, the group dimension in front (ai.graphcore GroupedGather-1).
+        As `gather` for each group, the group dimension in front (ONNX Gather-13 per group).
 
     Raises:
         popart_exception: the axis is the group dimension.
     """
-    if group_size == 1:
-        return gather(t, indices, axis, available_memory_proportion, zero_OOR)
     check_memory_proportion(available_memory_proportion)
-    attributes = {"axis": handle_negative_axis(t, axis), "group_size": group_size, "zero_OOR": int(zero_OOR)}
-    return emit_one("GroupedGather", {"t": t, "indices": indices}, "gather_out", attributes)
+    attributes = {"axis": axis, "group_size": group_size, "zero_OOR": int(zero_OOR)}
+    return emit_one("Gather", {"t": t, "indices": indices}, "gather_out", attributes)
 
 
 def onehot(t: Tensor, num_classes: Tensor, values: Tensor, axis: int) -> Tensor:

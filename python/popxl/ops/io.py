@@ -8,7 +8,7 @@ from popxl.context import _set, get_current_graph
 from popxl.dtypes import dtype
 from popxl.errors import UndefinedValue
 from popxl.ops.elementwise import _ONNX_NUMBER
-from popxl.ops.utils import check_in_graph, emit, emit_one, unsupported
+from popxl.ops.utils import check_in_graph, emit, emit_one
 from popxl.remote_buffer import RemoteBuffer
 from popxl.streams import DeviceToHostStream, HostToDeviceStream
 from popxl.tensor import Tensor, constant
@@ -31,22 +31,20 @@ def init(
         dtype: element type.
         name: name, default ``"t"``.
         init_type: ``"zero"`` or ``"undef"``.
-        meta_shape: unsharded shape; not supported yet.
+        meta_shape: the whole tensor's shape, of which this one is a replica's part.
 
     Returns:
-        Tensor of that shape and dtype (ai.graphcore Init-1).
+        Tensor of that shape, dtype and meta shape (ai.graphcore Init-1).
 
     Raises:
         TypeError: `dtype` is no popxl dtype.
         ValueError: unknown init_type.
-        popart_exception: a meta_shape is given.
     """
     if init_type not in _INIT_TYPES:
         raise ValueError(f"init_type: got {init_type!r}, expected 'zero' or 'undef'.")
-    if meta_shape:
-        raise unsupported("init with a meta_shape", "Leave it out.")
     dtypes.dtype._require(dtype, "init")
     attributes = {"shape": list(shape), "dtype": _ONNX_NUMBER[dtype.name], "init_type": _INIT_TYPES[init_type]}
+    attributes["meta_shape"] = list(meta_shape) if meta_shape else None
     return emit_one("Init", {}, name or "t", attributes)
 
 
@@ -227,7 +225,8 @@ def remote_load(remote_buffer: RemoteBuffer, offset: int | Tensor, name: str | N
     """
     offset = entry_tensor(remote_buffer, offset, "remote_load")
     name = name or f"id_{remote_buffer.remote_buffer_id}_offset_{offset.name}"
-    target = init(remote_buffer.tensor_shape, remote_buffer.tensor_dtype, f"{name}_remote_load", "undef")
+    whole = remote_buffer.meta_shape
+    target = init(remote_buffer.tensor_shape, remote_buffer.tensor_dtype, f"{name}_remote_load", "undef", whole)
     inputs = {"t": target, "offset": offset}
     attributes = {"remote_buffer": remote_buffer._core_id}
     return emit_one("RemoteLoad", inputs, f"{name}_remote_loaded", attributes, same_placement=False)
@@ -247,6 +246,7 @@ def remote_load_(remote_buffer: RemoteBuffer, offset: int | Tensor, t: Tensor) -
     Raises:
         ValueError: as `remote_load`, and when shape or dtype differ from the buffer's.
     """
+    check_in_graph(get_current_graph(), t=t)
     offset = entry_tensor(remote_buffer, offset, "remote_load_")
     remote_buffer.validate_tensor_matches_buffer(t)
     inputs = {"t": t, "offset": offset}
@@ -273,7 +273,11 @@ def remote_store(remote_buffer: RemoteBuffer, offset: int | Tensor, t: Tensor) -
 
 
 def remote_code_load(graph: Any, destination: str) -> None:
-    """Load the code of a graph ahead of its call: nothing to do on devices with one memory.
+    """Load the code of a graph ahead of its call: nothing to do on devices with one memory, but the op is printed.
+
+    Args:
+        graph: graph whose code is loaded.
+        destination: ``"executable"``.
 
     Raises:
         ValueError: the graph is the current one.
@@ -283,3 +287,4 @@ def remote_code_load(graph: Any, destination: str) -> None:
         raise ValueError("remote_code_load: the graph to load must not be the current graph.")
     if destination != "executable":
         raise NotImplementedError(f"remote_code_load: destination: got {destination!r}, expected 'executable'.")
+    emit("RemoteCodeLoad", {}, [], {"graph": graph.id, "destination": destination})

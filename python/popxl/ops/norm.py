@@ -1,12 +1,10 @@
 """Softmax, normalisation, dropout and losses."""
 
-from math import prod
-
 from popart_core import popart_exception
 
 from popxl import dtypes
 from popxl.context import get_current_graph
-from popxl.ops.utils import check_in_graph, emit, emit_one, handle_negative_axis
+from popxl.ops.utils import check_in_graph, checked_axis, emit, emit_one
 from popxl.tensor import Tensor, constant
 
 _LOSS_REDUCTIONS = {"mean": "Mean", "sum": "Sum", "none": "NoReduction"}
@@ -26,15 +24,7 @@ def softmax(t: Tensor, axis: int) -> Tensor:
         popart_exception: the axis is out of range.
     """
     check_in_graph(get_current_graph(), t=t)
-    import popxl.ops as ops
-
-    axis = handle_negative_axis(t, axis)
-    if not 0 <= axis < t.rank:
-        raise popart_exception(f"softmax: axis out of range: got {axis} for a tensor of shape {t.shape}.")
-    if axis == t.rank - 1:
-        return emit_one("Softmax", {"t": t}, "softmax_out", {"axis": axis})
-    rows = ops.reshape(t, (prod(t.shape[:axis]), prod(t.shape[axis:])))
-    return ops.reshape(emit_one("Softmax", {"t": rows}, "softmax_out", {"axis": 1}), t.shape)
+    return emit_one("Softmax", {"t": t}, "softmax_out", {"axis": checked_axis("softmax", t, axis), "flatten": 1})
 
 
 def group_norm(t: Tensor, weight: Tensor, bias: Tensor, num_groups: int, eps: float = 1e-05) -> Tensor:

@@ -4,9 +4,10 @@ import itertools
 from collections.abc import Iterable
 from typing import Any
 
+from popxl import dtypes
 from popxl.context import get_current_graph
-from popxl.ops.utils import check_in_graph, check_memory_proportion, emit, emit_one, handle_negative_axis
-from popxl.tensor import Tensor
+from popxl.ops.utils import check_in_graph, check_memory_proportion, checked_axis, emit, emit_one
+from popxl.tensor import Tensor, constant
 
 Axes = int | Iterable[int] | None
 _INT32 = 6  # ONNX type number of the indices
@@ -19,17 +20,7 @@ def _attributes(axis: Axes, keepdims: bool) -> dict[str, Any]:
 
 def _reduce(op_type: str, t: Tensor, axis: Axes, keepdims: bool, output: str) -> Tensor:
     check_in_graph(get_current_graph(), t=t)
-    attributes = _attributes(axis, keepdims)
-    if attributes["axes"] == []:  # an empty list reduces nothing: each element is its own group
-        return _reduce_each(op_type, t, output)
-    return emit_one(op_type, {"t": t}, output, attributes)
-
-
-def _reduce_each(op_type: str, t: Tensor, output: str) -> Tensor:
-    import popxl.ops as ops
-
-    split = ops.reshape(t, (*t.shape, 1))
-    return emit_one(op_type, {"t": split}, output, {"axes": [t.rank], "keepdims": 0})
+    return emit_one(op_type, {"t": t}, output, _attributes(axis, keepdims))
 
 
 def sum(t: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
@@ -261,11 +252,13 @@ def cumsum(t: Tensor, dim: int = 0) -> Tensor:
 
     Returns:
         The result.
+
+    Raises:
+        popart_exception: the axis is out of range.
     """
     check_in_graph(get_current_graph(), t=t)
-    return emit_one(
-        "CumSum", {"t": t}, "cumsum_out", {"axis": handle_negative_axis(t, dim), "exclusive": 0, "reverse": 0}
-    )
+    attributes = {"axis": checked_axis("cumsum", t, dim), "exclusive": 0, "reverse": 0}
+    return emit_one("CumSum", {"t": t, "dim": constant(dim, dtypes.int64, "dim")}, "cumsum_out", attributes)
 
 
 def histogram(t: Tensor, levels: list[float], absolute_of_input: bool) -> Tensor:

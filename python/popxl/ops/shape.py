@@ -3,8 +3,10 @@
 from collections.abc import Iterable, Sequence
 from math import prod
 
+from popart_core import popart_exception
+
 from popxl.context import get_current_graph
-from popxl.ops.utils import check_in_graph, emit, emit_one, handle_negative_axis
+from popxl.ops.utils import check_in_graph, checked_axis, emit, emit_one, handle_negative_axis
 from popxl.tensor import Tensor
 
 
@@ -136,7 +138,7 @@ def _concat(op_type: str, ts: Iterable[Tensor], axis: int) -> Tensor:
     if len({t.dtype.name for t in ts}) > 1:
         raise TypeError(f"concat: the tensors must have one dtype: got {[t.dtype for t in ts]}.")
     if ts:
-        axis = handle_negative_axis(ts[0], axis)
+        axis = checked_axis("concat", ts[0], axis)
     return emit_one(op_type, {f"ts_{i}": t for i, t in enumerate(ts)}, "concat_out", {"axis": axis})
 
 
@@ -186,7 +188,7 @@ def split(t: Tensor, splits: int | Sequence[int], axis: int = 0) -> list[Tensor]
         popart_exception: sizes do not add up.
     """
     check_in_graph(get_current_graph(), t=t)
-    axis = handle_negative_axis(t, axis)
+    axis = checked_axis("split", t, axis)
     if isinstance(splits, int):
         if splits < 1 or t.shape[axis] % splits:
             raise ValueError(f"split: axis {axis} of size {t.shape[axis]} does not divide into {splits} equal parts.")
@@ -213,10 +215,11 @@ def _slice(op_type: str, t: Tensor, start: Index, stop: Index, step: Index, axis
     starts = [(0 if s > 0 else -1) if v is None else v for v, s in zip(lists.get("start", [None] * count), steps)]
     stops = [(_END if s > 0 else -_END) if v is None else v for v, s in zip(lists.get("stop", [None] * count), steps)]
     if any(s not in (1, -1) for s in steps):
-        from popart_core import popart_exception
-
         raise popart_exception(f"slice: steps must be 1 or -1: got {steps}. Use ops.subsample for other strides.")
-    attributes = {"starts": starts, "ends": stops, "axes": lists.get("axis", list(range(count))), "steps": steps}
+    axes = lists.get("axis", list(range(count)))
+    if any(not 0 <= a < t.rank for a in axes):
+        raise popart_exception(f"slice: axis: got {axes} for {t.name} of rank {t.rank}, expected 0 to {t.rank - 1}.")
+    attributes = {"starts": starts, "ends": stops, "axes": axes, "steps": steps}
     return emit_one(op_type, {"t": t}, "slice_out", attributes)
 
 
@@ -235,7 +238,7 @@ def slice(t: Tensor, start: Index = None, stop: Index = None, step: Index = None
 
     Raises:
         ValueError: the lists have different lengths.
-        popart_exception: another step.
+        popart_exception: another step, or a negative axis.
     """
     return _slice("Slice", t, start, stop, step, axis)
 

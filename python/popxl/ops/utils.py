@@ -62,6 +62,22 @@ def handle_negative_axis(t: Tensor, axis: int) -> int:
     return t.rank + axis if axis < 0 else axis
 
 
+def checked_axis(function: str, t: Tensor, axis: int) -> int:
+    """Return `axis` counted from the front.
+
+    Raises:
+        popart_exception: `t` has no such axis.
+    """
+    from popart_core import popart_exception
+
+    if not -t.rank <= axis < t.rank:
+        raise popart_exception(
+            f"{function}: axis out of range: got {axis} for {t.name} of shape {t.shape}, expected {-t.rank} to "
+            f"{t.rank - 1}."
+        )
+    return handle_negative_axis(t, axis)
+
+
 def convert_optional_float(value: float | None) -> float | None:
     """Return `value` as a float, None stays."""
     return None if value is None else float(value)

@@ -109,7 +109,7 @@ std::unique_ptr<executable::Kernel> createSoftmax(const KernelRequest &request, 
   const std::string &type = request.op->def().base().type();
   const SoftmaxForm form = type.rfind("Log", 0) == 0 ? SoftmaxForm::kLogarithm : SoftmaxForm::kProbability;
   const auto pass = type.ends_with("Grad") ? SoftmaxKernel::Pass::kGradient : SoftmaxKernel::Pass::kForward;
-  if (m.cols != shape[axis] && elementCount(shape) > 0)
+  if (m.cols != shape[axis] && elementCount(shape) > 0 && !request.op->hasAttr("flatten"))
     return std::make_unique<ColumnSoftmaxKernel>(form, pass, aroundAxis(shape, axis));
   return std::make_unique<SoftmaxKernel>(form, pass, m);
 }

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "backends/ref/element.hpp"
@@ -58,7 +59,7 @@ void matMul(const Context &c) {
   });
 }
 
-// Calls f(base, stride, length) for every line of elements along the op's axis.
+// Calls f(base, stride, length) for every line of elements along the op's axis, or from the axis on (flatten).
 template <class F>
 void forLines(const Context &c, const View &v, F &&f) {
   const Shape &shape = v.shape();
@@ -66,8 +67,10 @@ void forLines(const Context &c, const View &v, F &&f) {
   int64_t outer = 1, inner = 1;
   for (int64_t i = 0; i < axis; ++i) outer *= shape[i];
   for (size_t i = axis + 1; i < shape.size(); ++i) inner *= shape[i];
+  int64_t length = shape[axis];
+  if (c.op.hasAttr("flatten")) length *= std::exchange(inner, 1);
   for (int64_t o = 0; o < outer; ++o)
-    for (int64_t i = 0; i < inner; ++i) f(o * shape[axis] * inner + i, inner, shape[axis]);
+    for (int64_t i = 0; i < inner; ++i) f(o * length * inner + i, inner, length);
 }
 
 template <class T>

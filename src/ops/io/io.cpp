@@ -17,7 +17,8 @@ void inferInit(InferContext &c) {
     c.require(d >= 0, "dimensions must not be negative: got shape {}", c.attrInts("shape"));
   const int64_t type = c.attrInt("init_type");
   c.require(type == 0 || type == 1, "init_type must be 0 (undefined content) or 1 (zero): got {}", type);
-  c.out(0, typeOfAttribute(c, "dtype"), c.attrInts("shape"));
+  const Shape whole = c.hasAttr("meta_shape") ? c.attrInts("meta_shape") : Shape{};
+  c.out(0, TensorInfo(typeOfAttribute(c, "dtype"), c.attrInts("shape"), whole));
 }
 
 const TensorInfo &streamInfo(const InferContext &c) {
@@ -113,6 +114,18 @@ void addRemote(OpDefs &rows) {
           .doc("Writes the tensor to the remote variable `remote_buffer` or, with an offset, to that row of it."));
 }
 
+// Code is where calls need it; nothing is left of the op when a program is lowered.
+OpDef remoteCodeLoadRow() {
+  return OpDef("ai.graphcore", "RemoteCodeLoad", {1})
+      .attrRequired("graph", AttributeType::String)
+      .attrRequired("destination", AttributeType::String)
+      .infer([](InferContext &) {})
+      .stopsGrad()
+      .notOnnx()
+      .decompose([](DecomposeBuilder &) {})
+      .doc("Loads the code of a graph ahead of its call.");
+}
+
 void addPrintAndAbort(OpDefs &rows) {
   rows.push_back(OpDef("ai.graphcore", "PrintTensor", {1})
                      .input("x", kAllTypes)
@@ -165,6 +178,7 @@ OpDefs ioOps() {
                      .attrRequired("dtype", AttributeType::Int)
                      .attr("init_type", int64_t{1})
                      .attr("batch_axis", int64_t{-1})
+                     .attrOptional("meta_shape", AttributeType::Ints)
                      .infer(inferInit)
                      .traits(Trait::Init | Trait::NeverFolded)
                      .stopsGrad()
@@ -173,6 +187,7 @@ OpDefs ioOps() {
   addHostStreams(rows);
   addRemote(rows);
   addPrintAndAbort(rows);
+  rows.push_back(remoteCodeLoadRow());
   return rows;
 }
 

@@ -1,4 +1,5 @@
-// Softmax, LogSoftmax and Hardmax along one axis (ONNX 13 meaning) and the gradients.
+// Softmax, LogSoftmax and Hardmax along one axis (ONNX 13 meaning) and the gradients. Softmax with the attribute
+// flatten = 1 works on the matrix [dimensions before axis, dimensions from axis on] (ONNX 1 to 12).
 // y = exp(x - max) / sum(exp(x - max)):  dx = y (g - sum(g y));   log softmax: dx = g - exp(y) sum(g).
 #include <popart/op.hpp>
 
@@ -14,6 +15,23 @@ void inferAxisOp(InferContext &c) {
   c.require(rank > 0, "needs at least one dimension: got a scalar");
   c.op().mutableAttributes().set("axis", c.axis("axis", rank));
   c.out(0, c.in(0));
+}
+
+// The last axis is a row of the matrix anyway.
+void inferSoftmax(InferContext &c) {
+  inferAxisOp(c);
+  const bool last = c.attrInt("axis") == c.in(0).rank() - 1;
+  if (c.hasAttr("flatten") && (last || c.attrInt("flatten") == 0)) c.op().mutableAttributes().erase("flatten");
+}
+
+bool softmaxPieces(const Op &op, InIndex cut, int axis, Pieces &pieces) {
+  return op.hasAttr("flatten") ? leadingPieces(op, cut, axis, pieces) : otherAxisPieces(op, cut, axis, pieces);
+}
+
+// A row of a softmax that may flatten.
+OpDef flattening(OpDef row, InferFn infer) {
+  row.attrOptional("flatten", AttributeType::Int).infer(std::move(infer)).pieces(softmaxPieces);
+  return row;
 }
 
 void decomposeHardmax(DecomposeBuilder &b) {
@@ -38,6 +56,11 @@ OpDef forwardRow(const char *type, const char *text) {
       .doc(text);
 }
 
+void requireSameShape(InferContext &c) {
+  c.require(c.shape(0) == c.shape(1), "gradient and forward output differ in shape: got {} and {}", c.shape(0),
+            c.shape(1));
+}
+
 OpDef gradientRow(const char *type, const char *text) {
   return OpDef("ai.graphcore", type, {1})
       .input("grad_out", kFloats, "T")
@@ -45,8 +68,7 @@ OpDef gradientRow(const char *type, const char *text) {
       .output("grad")
       .attr("axis", int64_t{-1})
       .infer([](InferContext &c) {
-        c.require(c.shape(0) == c.shape(1), "gradient and forward output differ in shape: got {} and {}", c.shape(0),
-                  c.shape(1));
+        requireSameShape(c);
         inferAxisOp(c);
       })
       .traits(Trait::Gradient)
@@ -58,22 +80,23 @@ OpDef gradientRow(const char *type, const char *text) {
 }
 
 VjpFn axisVjp(const char *gradType) {
-  return [gradType](VjpBuilder &b) {
-    b.grad(0, b.emit(gradType, {b.gradOut(0), b.out(0)}, {{"axis", b.op().attrInt("axis")}}));
-  };
+  return [gradType](VjpBuilder &b) { b.grad(0, b.emit(gradType, {b.gradOut(0), b.out(0)}, b.attrs())); };
 }
 
 }  // namespace
 
 OpDefs softmaxOps() {
   OpDefs rows;
-  rows.push_back(
-      forwardRow("Softmax", "Softmax along one axis, stabilised by the maximum.").vjp(axisVjp("SoftmaxGrad")));
+  rows.push_back(flattening(forwardRow("Softmax", "Softmax along one axis, stabilised by the maximum."), inferSoftmax)
+                     .vjp(axisVjp("SoftmaxGrad")));
   rows.push_back(forwardRow("LogSoftmax", "Logarithm of the softmax along one axis.").vjp(axisVjp("LogSoftmaxGrad")));
   rows.push_back(forwardRow("Hardmax", "1 at the first maximum along the axis, 0 elsewhere.")
                      .stopsGrad()
                      .decompose(decomposeHardmax));
-  rows.push_back(gradientRow("SoftmaxGrad", "dx = y (g - sum(g y)) along the axis."));
+  rows.push_back(flattening(gradientRow("SoftmaxGrad", "dx = y (g - sum(g y)) along the axis."), [](InferContext &c) {
+    requireSameShape(c);
+    inferSoftmax(c);
+  }));
   rows.push_back(gradientRow("LogSoftmaxGrad", "dx = g - exp(y) sum(g) along the axis."));
   return rows;
 }

@@ -12,6 +12,7 @@ OpDefs cumulativeOps() {
   };
   OpDef cumsum = OpDef("ai.onnx", "CumSum", {11, 14})
                      .input("x", kNumeric)
+                     .input("axis", kIndices, "", Arity::Optional)  // as popxl prints it; the attribute says the same
                      .output("y")
                      .attrRequired("axis", AttributeType::Int)
                      .attr("exclusive", int64_t{0})

@@ -28,11 +28,21 @@ def hardmax(axis: int):
     return first
 
 
+def flattened(axis: int):
+    """Return the Softmax oracle over the dimensions from `axis` on, taken together."""
+
+    def rows(x):
+        return functional.softmax(x.reshape(int(np.prod(x.shape[:axis])), -1), dim=-1).reshape(x.shape)
+
+    return with_torch(rows)
+
+
 AXES = [0, 1, 2, -1]
 LARGE = floats(2, 3) * np.float32(1000)
 
 CASES = [
     *[Case("Softmax", [floats(3, 4, 5)], {"axis": a}, softmax(a), gradients=[0]) for a in AXES],
+    *[Case("Softmax", [floats(3, 4, 5)], {"axis": a, "flatten": 1}, flattened(a), gradients=[0]) for a in range(3)],
     *[Case("LogSoftmax", [floats(3, 4, 5)], {"axis": a}, log_softmax(a), gradients=[0]) for a in AXES],
     *[Case("Hardmax", [floats(3, 4, 5)], {"axis": a}, hardmax(a)) for a in AXES],
     Case("Softmax", [LARGE], {"axis": -1}, softmax(-1), name="large_values"),

@@ -295,11 +295,6 @@ def test_adam_updater_counts_its_step():
         evaluate(lambda a, b, k: v.adam_updater(a, b, time_step=k), m, s, np.float32(1))
 
 
-def test_unsupported_functions_say_so():
-    with pytest.raises(popart_core.popart_exception, match="not supported yet"):
-        evaluate(lambda x: ops.init((2,), popxl.float32, meta_shape=(4,)), X)
-
-
 def test_required_tensors_must_be_tensors():
     with popxl.Ir().main_graph:
         x = popxl.variable(X)

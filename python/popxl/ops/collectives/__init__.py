@@ -1,5 +1,7 @@
 """Collectives over replicas and IPUs. With one replica they are identities up to shape."""
 
+from popart_core import CommGroup, CommGroupType
+
 from popxl.ops.collectives.collectives import (
     CollectiveOps,
     all_reduce,
@@ -16,6 +18,8 @@ from popxl.ops.collectives.collectives import (
 
 __all__ = [
     "CollectiveOps",
+    "CommGroup",
+    "CommGroupType",
     "all_reduce",
     "all_reduce_identical_grad_inputs",
     "all_reduce_identical_inputs",

@@ -6,6 +6,8 @@ scalar tensors. `X` may have another float dtype than `t`.
 
 from typing import Any
 
+from popart_core import popart_exception
+
 from popxl import dtypes
 from popxl.context import get_current_graph
 from popxl.ops.utils import check_in_graph, emit_one
@@ -150,8 +152,9 @@ def adam_updater(
         ValueError: weight or betas are missing.
     """
     _require_weight(weight, weight_decay)
-    if time_step is not None and (beta1 is None or beta2 is None):
-        raise ValueError("adam_updater: bias correction (time_step) needs beta1 and beta2.")
+    missing = [name for name, beta in (("beta1", beta1), ("beta2", beta2)) if beta is None]
+    if time_step is not None and missing:
+        raise ValueError(f"adam_updater: bias correction (time_step) needs beta1 and beta2: {missing[0]} is missing.")
     mode = "AdamNoBias" if time_step is None else "Adam"
     scalars = {"weight_decay": weight_decay, "beta1": beta1, "beta2": beta2, "epsilon": epsilon}
     return _updater(mode, acc_first_order, acc_second_order, weight, time_step, **scalars)
@@ -215,14 +218,21 @@ def adam_var_update(
 
     Returns:
         t, updated.
+
+    Raises:
+        popart_exception: max_weight_norm is the number 0, or shapes do not fit.
     """
+    if not isinstance(max_weight_norm, Tensor) and max_weight_norm == 0:
+        raise popart_exception("adam_var_update: max_weight_norm: got 0, which would stop all updates; leave it out.")
     inputs: dict[str, Tensor | None] = {"t": t, "x": x, "r1": r1, "r2": r2}
     attributes: dict[str, Any] = {}
     for name, value in (("lr", 1.0 if learning_rate is None else learning_rate), ("max_weight_norm", max_weight_norm)):
         more_inputs, more_attributes = _factor(name, value)
         inputs.update(more_inputs)
         attributes.update(more_attributes)
-    return emit_one("AdamVarUpdate", inputs, "adam_var_update_out", attributes, optional=_OPTIONAL)
+    return emit_one(
+        "AdamVarUpdate", inputs, "adam_var_update_out", attributes, optional=_OPTIONAL, same_placement=False
+    )
 
 
 __all__ = [
