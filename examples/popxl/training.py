@@ -14,6 +14,8 @@ def loss_and_gradients(
 ) -> tuple[popxl.Tensor, dict[str, popxl.Tensor]]:
     """Call a graph whose first output is a loss, and its gradient graph.
 
+    Variables of integers have no gradient.
+
     Args:
         graph: the graph; its named inputs are the variables.
         variables: the variables.
@@ -23,13 +25,14 @@ def loss_and_gradients(
     Returns:
         The loss and the gradients of the variables by name, times `loss_scaling`.
     """
-    backward = graph.autodiff(grads_provided=graph.graph.outputs[:1], grads_required=graph.args.tensors)
+    trained = {name: t for name, t in graph.args.to_dict().items() if t.dtype.is_floating_point}
+    backward = graph.autodiff(grads_provided=graph.graph.outputs[:1], grads_required=trained.values())
     call = graph.bind(variables).call_with_info(*inputs)
     loss = call.outputs[0]
     first = popxl.constant(loss_scaling, loss.dtype, "first_gradient")
     back = backward.call_with_info(first, args=backward.grad_graph_info.inputs_dict(call))
     by_input = backward.grad_graph_info.fwd_graph_ins_to_grad_parent_outs(back)
-    return loss, {name: by_input[t] for name, t in graph.args.to_dict().items()}
+    return loss, {name: by_input[t] for name, t in trained.items()}
 
 
 class Optimizer:
@@ -46,9 +49,9 @@ class Optimizer:
         self.steps: dict[tuple, tuple[addons.NamedVariableFactories, addons.GraphWithNamedArgs]] = {}
 
     def update(self, variables: addons.NamedTensors, gradients: Mapping[str, popxl.Tensor]) -> None:
-        """Update every variable; gradients are averaged over the replicas that share it."""
-        for name, variable in variables.to_dict().items():
-            gradient = gradients[name]
+        """Update variables by name; gradients are averaged over the replicas that share a variable."""
+        for name, gradient in gradients.items():
+            variable = variables[name]
             group = variable.replica_grouping
             if group.group_size > 1:
                 gradient = ops.collectives.replicated_all_reduce(gradient, "mean", group)

@@ -66,7 +66,8 @@ def evaluate(module, weights, *inputs, gradients=True, replicas=1, loss_of=lambd
             ops.host_store(outs[name], t)
     addons.patterns.apply_pre_alias_patterns(ir)
     with popxl.Session(ir, "cpu") as session:
-        values = {v: np.ascontiguousarray(weights[n], v.dtype.as_numpy()) for n, v in variables.to_dict().items()}
+        given = {v: weights[n] for n, v in variables.to_dict().items() if n in weights}
+        values = {v: np.ascontiguousarray(a, v.dtype.as_numpy()) for v, a in given.items()}
         session.write_variables_data(addons.WeightsDict(values))
         got = session.run(dict(zip(streams, inputs, strict=True)))
     return {name: got[s] for name, s in outs.items()}
