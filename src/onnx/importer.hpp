@@ -210,5 +210,6 @@ std::vector<ImportRule> controlRules();
 std::vector<ImportRule> nnRules();
 std::vector<ImportRule> graphcoreRules();
 std::vector<ImportRule> recurrentRules();
+std::vector<ImportRule> resizeRules();
 
 }  // namespace popart::onnx

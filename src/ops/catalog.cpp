@@ -34,6 +34,7 @@ constexpr Family kFamilies[] = {
     ops::sliceOps,
     ops::expandOps,
     ops::constantOps,
+    ops::resizeOps,
     ops::gatherOps,
     ops::scatterOps,
     ops::dynamicOps,

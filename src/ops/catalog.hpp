@@ -30,6 +30,7 @@ OpDefs joinOps();       // Concat, Split
 OpDefs sliceOps();      // Slice, Subsample, Reverse
 OpDefs expandOps();     // Expand, Tile, Pad
 OpDefs constantOps();   // Constant, ConstantOfShape, Range, Shape, Size
+OpDefs resizeOps();     // Resize
 // ---- index
 OpDefs gatherOps();   // Gather, GatherElements, GatherND, OneHot
 OpDefs scatterOps();  // Scatter, ScatterElements, ScatterND, ScatterReduce

@@ -31,7 +31,7 @@ def interpolate(
 
     Raises:
         ValueError: unknown mode.
-        popart_exception: the operator is not supported yet.
+        popart_exception: not one positive scale per dimension.
     """
     for what, value, allowed in (
         ("mode", mode, _MODES),

@@ -125,7 +125,6 @@ def image_and_scale() -> tuple[popxl.Tensor, popxl.Tensor]:
 
 
 NOT_YET = {
-    "interpolate": lambda t, s: ops.interpolate(t, (1.0, 1.0, 2.0, 2.0)),
     "roi_align": lambda t, s: ops.roi_align(
         t, popxl.variable(np.ones((1, 4), np.float32)), popxl.variable(np.zeros(1, np.int32)), (2, 2), 1.0, 1
     ),

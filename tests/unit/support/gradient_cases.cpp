@@ -107,6 +107,7 @@ void addShapes(std::vector<GradientCase> &cases) {
            {{"starts", Ints{4, 1}}, {"ends", Ints{0, 6}}, {"axes", Ints{0, 1}}, {"steps", Ints{-2, 2}}}},
           {"SliceUpdate", {floats({5, 6}), floats({5, 2})}, {{"starts", one}, {"ends", Ints{3}}, {"axes", one}}},
           {"Subsample", {floats({5, 6})}, {{"strides", Ints{2, 3}}}},
+          {"Resize", {floats({3, 4})}, {{"sizes", Ints{5, 2}}, {"mode", text("cubic")}}},
           {"Reverse", {floats({2, 3})}, {{"dimensions", one}}},
           {"Expand", {floats({3, 1})}, {{"shape", Ints{2, 3, 4}}}},
           {"Tile", {floats({2, 3})}, {{"repeats", Ints{2, 3}}}},

@@ -1,0 +1,39 @@
+// Resize along one axis is a linear map with few entries in each row: the taps. See resize.cpp.
+#pragma once
+#include <vector>
+
+#include <popart/attributes.hpp>
+#include <popart/tensorinfo.hpp>
+
+namespace popart::ops {
+
+// What happens to one axis.
+struct ResizeAxis {
+  int64_t in, out;          // sizes
+  double scale;             // out / in before rounding
+  double roiStart, roiEnd;  // of tf_crop_and_resize, as parts of the axis
+};
+
+// The axes of an input of `shape`. Throws popart::error when attributes contradict each other or the shape.
+std::vector<ResizeAxis> resizeAxes(const Attributes &attributes, const Shape &shape);
+
+// y[o] = sum over k of weight[o count + k] x[index[o count + k]], plus offset[o]. Every row has `count` taps; those
+// that it does not need have weight 0.
+struct AxisTaps {
+  int64_t count = 0;
+  std::vector<int64_t> index;
+  std::vector<double> weight;
+  std::vector<double> offset;  // empty: zeros
+
+  int64_t rows() const { return count == 0 ? 0 : static_cast<int64_t>(index.size()) / count; }
+  bool selects() const;  // every row is one element
+  bool changesNothing(int64_t in) const;
+  int64_t repeats() const;  // n > 0: y[o] = x[o / n]
+  int64_t groups() const;   // n > 0: y[o] = sum of x[o n] to x[o n + n - 1]
+};
+
+AxisTaps axisTaps(const ResizeAxis &axis, const Attributes &attributes);
+// Of the gradient: the map from rows back to the `in` elements, without offsets.
+AxisTaps transposedTaps(const AxisTaps &taps, int64_t in);
+
+}  // namespace popart::ops

@@ -1,0 +1,163 @@
+"""Resize and Upsample against ONNX's reference, ONNX Runtime, PyTorch and finite differences."""
+
+import itertools
+
+import numpy as np
+import popart
+import pytest
+import torch
+from onnx.reference import ReferenceEvaluator
+
+from tests.python.onnx.single_node import Node, check_gradients, gradients, runtime_values, values
+
+RNG = np.random.default_rng(7)
+X = RNG.standard_normal((1, 2, 5, 6)).astype(np.float32)
+TRANSFORMATIONS = ["half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric"]
+SCALES = [(1.0, 1.0, 1.7, 0.6), (1.0, 1.0, 2.0, 3.0), (1.0, 1.0, 0.5, 0.34)]
+NEAREST = ["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"]
+
+
+def resize(scales=None, sizes=None, roi=None, opset=19, x=X, **attributes):
+    """A Resize node whose sizes are constants."""
+    given = [
+        x,
+        None if roi is None else np.array(roi, np.float32),
+        None if scales is None else np.array(scales, np.float32),
+        None if sizes is None else np.array(sizes, np.int64),
+    ]
+    return Node("Resize", given, attributes, opset=opset, constant=(1, 2, 3))
+
+
+def reference_values(node):
+    """What ONNX's own reference computes."""
+    model = node.model(variables=False)
+    names = [i.name for i in model.graph.input]
+    return ReferenceEvaluator(model).run(None, dict(zip(names, node.streams(), strict=True)))
+
+
+def check(node):
+    for got, expected in zip(values(node), reference_values(node), strict=True):
+        assert got.dtype == expected.dtype
+        np.testing.assert_allclose(got, expected, rtol=1e-5, atol=2e-6)
+
+
+@pytest.mark.parametrize("scales", SCALES)
+@pytest.mark.parametrize("transformation", TRANSFORMATIONS)
+def test_values_by_coordinate(transformation, scales):
+    for mode, exclude in itertools.product(("nearest", "linear", "cubic"), (0, 1)):
+        if mode == "cubic" or not exclude:
+            attributes = {"mode": mode, "exclude_outside": exclude, "cubic_coeff_a": -0.5 if exclude else -0.75}
+            check(resize(scales, coordinate_transformation_mode=transformation, **attributes))
+    for mode in NEAREST:
+        check(resize(scales, coordinate_transformation_mode=transformation, mode="nearest", nearest_mode=mode))
+    for mode in ("linear", "cubic"):
+        check(resize(scales, coordinate_transformation_mode=transformation, mode=mode, antialias=1))
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+def test_sizes_axes_and_policies(mode):
+    check(resize(sizes=(1, 2, 7, 4), mode=mode))
+    check(resize(sizes=(7, 4), mode=mode, axes=[2, 3]))
+    check(resize(scales=(2.5, 0.7), mode=mode, axes=[3, 2]))
+    for policy in ("stretch", "not_larger", "not_smaller"):
+        check(resize(sizes=(9, 8), mode=mode, axes=[2, 3], keep_aspect_ratio_policy=policy))
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+def test_crops(mode):
+    """Parts outside of the input have the extrapolation value; the gradient does not reach them."""
+    roi = (0, 0, -0.3, 0.2, 1, 1, 0.9, 1.4)
+    node = resize(
+        sizes=(1, 2, 4, 7), roi=roi, mode=mode, extrapolation_value=9.0,
+        coordinate_transformation_mode="tf_crop_and_resize",
+    )  # fmt: skip
+    check(node)
+    check_gradients(node, [0])
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.int8, np.int32, np.float16, np.float64])
+def test_element_types(kind):
+    x = (abs(X) * 100).clip(0, 255).astype(kind) if kind == np.uint8 else (X * 60).clip(-128, 127).astype(kind)
+    check(resize((1, 1, 2, 0.5), x=x, mode="nearest"))
+    for mode in ("linear", "cubic"):
+        node = resize((1, 1, 1.7, 0.5), x=x, mode=mode)
+        (got,), (expected,) = values(node), reference_values(node)
+        assert got.dtype == expected.dtype
+        # The reference has weights of cubic in float32.
+        off = 1 if np.dtype(kind).kind in "iu" else 2e-3 if kind == np.float16 else 1e-5 if mode == "cubic" else 1e-12
+        assert (abs(got.astype(np.float64) - expected.astype(np.float64)) <= off * np.maximum(1, abs(expected))).all()
+
+
+@pytest.mark.parametrize("scales", SCALES)
+@pytest.mark.parametrize("transformation", TRANSFORMATIONS)
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+def test_gradients_are_those_of_finite_differences(mode, transformation, scales):
+    check_gradients(resize(scales, mode=mode, coordinate_transformation_mode=transformation), [0])
+    if mode != "nearest":
+        check_gradients(resize(scales, mode=mode, coordinate_transformation_mode=transformation, antialias=1), [0])
+
+
+@pytest.mark.parametrize(
+    ("mode", "options"),
+    [
+        ("nearest", {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}),
+        ("bilinear", {"mode": "linear"}),
+        ("bilinear", {"mode": "linear", "antialias": 1, "exclude_outside": 1}),
+        ("bicubic", {"mode": "cubic"}),
+    ],
+)
+@pytest.mark.parametrize("size", [(10, 12), (3, 4), (8, 5)])
+def test_values_and_gradients_are_those_of_pytorch(mode, options, size):
+    x = torch.from_numpy(X).requires_grad_()
+    antialias = {"antialias": True} if "antialias" in options else {}
+    y = torch.nn.functional.interpolate(x, size, mode=mode, **antialias)
+    if antialias and mode == "bicubic":
+        options = options | {"cubic_coeff_a": -0.5}
+    node = resize(sizes=(1, 2, *size), **options)
+    (got,) = values(node)
+    np.testing.assert_allclose(got, y.detach().numpy(), rtol=1e-4, atol=1e-5)
+    weights = RNG.standard_normal(got.shape).astype(np.float32)
+    (y * torch.from_numpy(weights)).sum().backward()
+    np.testing.assert_allclose(gradients(node, [0], [weights])[0], x.grad.numpy(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("scales", [(1, 1, 2, 3), (1, 1, 0.6, 0.6), (1, 1, 1.5, 0.5)])
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+def test_version_10_is_that_of_onnx_runtime(mode, scales):
+    node = Node("Resize", [X, np.array(scales, np.float32)], {"mode": mode}, opset=10, constant=(1,))
+    np.testing.assert_allclose(values(node)[0], runtime_values(node)[0], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+def test_upsample_in_every_version(mode):
+    scales = np.array((1, 1, 2, 3), np.float32)
+    by_input = Node("Upsample", [X, scales], {"mode": mode}, opset=9, constant=(1,))
+    by_attribute = Node("Upsample", [X], {"mode": mode, "scales": scales.tolist()}, opset=8)
+    by_name = Node(
+        "Upsample",
+        [X],
+        {"mode": "bilinear" if mode == "linear" else mode, "height_scale": 2.0, "width_scale": 3.0},
+        opset=6,
+    )
+    (expected,) = runtime_values(by_input)
+    for node in (by_input, by_attribute, by_name):
+        np.testing.assert_allclose(values(node)[0], expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("node", "text"),
+    [
+        (resize((1, 1, 2, 2), (1, 2, 3, 4)), "exactly one of scales and sizes"),
+        (resize((1, 1, 2)), "one number per axis"),
+        (resize((1, 1, 2, -1)), "not positive"),
+        (resize((1, 1, 2, 2), mode="area"), "mode"),
+        (resize((2, 2), axes=[2, 2]), "repeated"),
+        (resize((1, 1, 2, 2), coordinate_transformation_mode="tf_crop_and_resize"), "roi"),
+        (resize((1, 1, 2, 2), coordinate_transformation_mode="half"), "coordinate_transformation_mode"),
+        (resize((1, 1, 2, 2), antialias=1), "antialias"),
+    ],
+    ids=str,
+)
+def test_refusals(node, text):
+    with pytest.raises(popart.popart_exception, match=text):
+        values(node)
