@@ -90,7 +90,7 @@ class GraphCache:
     """Graphs by function and argument shapes, separately for each Ir."""
 
     def __init__(self) -> None:
-        # graphs hold their Ir: held strongly here they would keep the keys alive
+        # weak both ways: a cache that outlives a program does not keep its graphs
         self._graphs: weakref.WeakKeyDictionary[popxl.Ir, Graphs] = weakref.WeakKeyDictionary()
 
     def create_graph(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> popxl.Graph:

@@ -1,8 +1,19 @@
-"""route_tensor_into_graph: tensors of a graph made available in graphs that it calls."""
+"""route_tensor_into_graph: tensors of a graph made available in graphs that it calls.
+
+Every graph on the way gets one input more, and every op that calls it one operand more:
+
+    main { x; call f(a) }   f(a) { call g(a) }   g(a) { … }      before
+    main { x; call f(a, x) }   f(a, x) { call g(a, x) }   g(a, x) { … }      x routed into g
+"""
+
+from collections.abc import Iterable
+from typing import Any
 
 import popxl
 
-__all__ = ["is_subgraph"]
+__all__ = ["is_subgraph", "route_tensor_into_graph"]
+
+_LOOP_INPUTS = 2  # iteration and condition, in front of the carried inputs
 
 
 def is_subgraph(parent: popxl.Graph, subgraph: popxl.Graph) -> bool:
@@ -15,6 +26,136 @@ def is_subgraph(parent: popxl.Graph, subgraph: popxl.Graph) -> bool:
     Returns:
         Whether it is.
     """
+    return parent == subgraph or any(is_subgraph(called, subgraph) for called in parent.called_graphs)
+
+
+def called_graph_paths(parent: popxl.Graph, subgraph: popxl.Graph) -> set[tuple[str, ...]]:
+    """Return the ways from a graph to one that it calls.
+
+    Args:
+        parent: where the ways begin.
+        subgraph: where they end.
+
+    Returns:
+        For each way the ids of its graphs, with those of `parent` and `subgraph`.
+    """
     if parent == subgraph:
-        return True
-    return any(is_subgraph(called, subgraph) for called in parent.called_graphs)
+        return {(parent.id,)}
+    below = (called_graph_paths(called, subgraph) for called in parent.called_graphs)
+    return {(parent.id, *path) for paths in below for path in paths}
+
+
+def route_tensor_into_graph(
+    tensor: popxl.Tensor, graph: popxl.Graph | None = None, modified: bool | Iterable[Any] = False
+) -> popxl.Tensor:
+    """Make a tensor of a graph available in a graph that it calls, directly or through others.
+
+    Args:
+        tensor: the tensor.
+        graph: where it is wanted, default the current graph.
+        modified: changes in place in the graph reach the tensor: a bool, or regions of which any counts as True.
+
+    Returns:
+        The input of the graph that stands for the tensor: one that every call passes it to already, or a new one. The
+        tensor itself when it is of this graph. New inputs of repeated graphs are not carried from iteration to
+        iteration.
+
+    Raises:
+        ValueError: the graph of the tensor does not call `graph`; an op calls a graph on the way from elsewhere, where
+            there is no such tensor, or is neither a call nor a repeat.
+        RuntimeError: a Session exists for the Ir.
+    """
+    graph = popxl.gcg() if graph is None else graph
+    source = tensor._graph
+    if source == graph:
+        return tensor
+    if not is_subgraph(source, graph):
+        raise ValueError(
+            f"route_tensor_into_graph: {tensor} is in {source!r}, which does not call {graph!r}. Expected a tensor of "
+            "this graph or of one that calls it."
+        )
+    graph.ir._check_open("its graphs")
+    by_reference = modified if isinstance(modified, bool) else bool(list(modified))
+    return connect_tensor_to_ops_on_path(tensor, graph, by_reference)
+
+
+def connect_tensor_to_ops_on_path(tensor: popxl.Tensor, graph: popxl.Graph, modified: bool) -> popxl.Tensor:
+    """Connect all ops on all ways from the graph of a tensor to `graph`; see `route_tensor_into_graph`."""
+    source, ir = tensor._graph, graph.ir
+    graphs = [ir._graph(g) for g in ir._pb_ir.getAllGraphs()]
+    found: dict[popxl.Graph, popxl.Tensor] = {source: tensor}
+
+    def sites(called: popxl.Graph) -> list[tuple[popxl.Graph, Any]]:
+        """Give the ops that call a graph, each with its own graph."""
+        result = [
+            (caller, op)
+            for caller in graphs
+            for op in caller._pb_graph.getOps()
+            if any(g.id == called.id for g in op.getCalledGraphs())
+        ]
+        for caller, op in result:
+            if op.opType() not in _CONNECT or not is_subgraph(source, caller):
+                raise ValueError(
+                    f"route_tensor_into_graph: {called!r} is called by {op.debugName()} in {caller!r}: expected calls "
+                    f"and repeats in graphs that {source!r} calls."
+                )
+        return result
+
+    def inside(called: popxl.Graph) -> popxl.Tensor:
+        if called not in found:
+            given = [(op, inside(caller)) for caller, op in sites(called)]
+            index = _shared_input(given, modified)
+            if index is None:
+                found[called] = _add_input(called, tensor, modified)
+                for op, outer in given:
+                    _CONNECT[op.opType()](op, outer, len(called.inputs) - 1, modified)
+            else:
+                found[called] = called.inputs[index]
+        return found[called]
+
+    return inside(graph)
+
+
+def connect_call_op(op: Any, tensor: popxl.Tensor, index: int, modified: bool) -> None:
+    """Connect a tensor to an input of a call.
+
+    Args:
+        op: the call.
+        tensor: tensor of its graph.
+        index: number of the called graph's input.
+        modified: the called graph changes the tensor.
+    """
+    op.connectInTensor(index, tensor.id)
+    if modified:
+        op.addModified(index)
+
+
+def connect_loop_op(op: Any, tensor: popxl.Tensor, index: int, modified: bool) -> None:
+    """Connect a tensor to an input of a repeat, behind those that it carries; see `connect_call_op`."""
+    connect_call_op(op, tensor, index, modified)
+
+
+_CONNECT = {"Call": connect_call_op, "Loop": connect_loop_op}
+
+
+def _shared_input(given: list[tuple[Any, popxl.Tensor]], modified: bool) -> int | None:
+    """Return the input that each op passes its tensor to already, and that is the same in each iteration."""
+    shared: set[int] | None = None
+    for op, outer in given:
+        first = _LOOP_INPUTS + op.attributes()["carried"] if op.opType() == "Loop" else 0
+        known = set(op.getModified())
+        own = {
+            i for i, t in op.getInputIndexMap().items() if t == outer.id and i >= first and (not modified or i in known)
+        }
+        shared = own if shared is None else shared & own
+    return min(shared) if shared else None
+
+
+def _add_input(graph: popxl.Graph, tensor: popxl.Tensor, by_reference: bool) -> popxl.Tensor:
+    pb = graph._pb_graph
+    shape, meta_shape = list(tensor.shape), list(tensor.meta_shape)
+    made = pb.addInput(pb.uniqueId(tensor.name), tensor.dtype._core, shape, meta_shape, by_reference)
+    wrapped = graph.ir._tensor(graph, made)
+    if by_reference:
+        graph._by_ref_inputs.add(wrapped)
+    return wrapped

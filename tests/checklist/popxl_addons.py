@@ -63,6 +63,7 @@ MODULES = {
     "route_tensor": "route_tensor_into_graph is_subgraph called_graph_paths connect_call_op connect_loop_op "
     "connect_tensor_to_ops_on_path",
     "ops.streams": "host_load host_store",
+    "ops.fp8_amax_scale": "fp8_amax_scale",
     "ops.cross_entropy": "cross_entropy cross_entropy_with_grad",
     "ops.replicated_strided_collectives": "replicated_all_reduce_strided",
     "ops.replicated_all_reduce_TP.replicated_all_reduce_TP": "replicated_all_reduce",
@@ -71,13 +72,7 @@ MODULES = {
 }
 
 # What is not there yet, with the reason.
-MISSING = {
-    "route_tensor_into_graph": "needs a way to give an op one more input",
-    "called_graph_paths": "as route_tensor_into_graph",
-    "connect_call_op": "as route_tensor_into_graph",
-    "connect_loop_op": "as route_tensor_into_graph",
-    "connect_tensor_to_ops_on_path": "as route_tensor_into_graph",
-}
+MISSING: dict[str, str] = {}
 
 _VARIABLE = "name, data_iter, dtype=None, by_ref=False, replica_grouping=None"
 _INIT = "prefix=None, empty=False, memmap_dir=None, read_only_if_exists=False"
@@ -218,7 +213,9 @@ CALLS = [
         "reduce_replica_sharded_graph",
         "tensors, op='add', use_io_tiles=False, shard_groups=None, replica_group=None",
     ),
+    ("17", "route_tensor", "route_tensor_into_graph", "tensor, graph=None, modified=False"),
     ("17", "route_tensor", "is_subgraph", "parent, subgraph"),
+    ("17", "route_tensor", "called_graph_paths", "parent, subgraph"),
     ("18.1", "transforms.autodiff", "autodiff", f"graph, {_GRADS}, called_graphs_grad_info=None"),
     (
         "18.2",

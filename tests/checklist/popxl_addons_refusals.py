@@ -437,6 +437,14 @@ REFUSALS = [
         ),
         ("a",),
     ),
+    # 17. Routes
+    Refusal(
+        "17",
+        "tensor of no parent graph",
+        ValueError,
+        lambda ir: addons.route_tensor_into_graph(var(3, 4), graph_of(Plain()).graph),
+        ("Plain_subgraph(0)",),
+    ),
     # 18. Transforms
     Refusal(
         "18.5",
