@@ -102,8 +102,10 @@ import popxl_addons as addons
 from popxl_addons.transforms.autodiff import autodiff
 from popxl_addons.seed_variable import seed_variable
 from popxl_addons.ops.cross_entropy import cross_entropy
+from popxl_addons.ops.fp8_amax_scale import fp8_amax_scale
 assert addons.autodiff is addons.transforms.autodiff is autodiff
 assert addons.seed_variable is seed_variable
+assert addons.fp8_amax_scale is addons.ops.fp8_amax_scale is fp8_amax_scale
 assert addons.cross_entropy is addons.ops.cross_entropy is cross_entropy
 assert addons.host_load is addons.ops.host_load is not addons.popxl.ops.host_load
 """
