@@ -28,7 +28,7 @@ def parameters(signature):
 
 
 def written(text):
-    scope = {}
+    scope = {"popxl": popxl}
     exec(f"def f({text}): pass", scope)
     return parameters(inspect.signature(scope["f"]))
 

@@ -20,7 +20,7 @@ from popxl_addons.ops.linear_layout import linear_layout
 from popxl_addons.ops.rotary_pos_embed import rotary_pos_embed, trig_table_constants, trig_tables
 from popxl_addons.ops.static_sparse_ops import dense_const_sparse_matmul, random_sparse
 
-from tests.python.popxl_addons.programs import run, with_gradients
+from tests.python.popxl_addons.programs import mse_scale, run, with_gradients
 
 RNG = np.random.default_rng(7)
 
@@ -72,24 +72,6 @@ def test_amax_scale(format, largest, dtype):
         expected = 31 if amax == 0 else np.clip(np.floor(np.log2(largest / amax)), -31, 31)
         assert scale == expected, array
         assert scale.dtype == np.int32 and scale.shape == ()
-
-
-def mse_scale(x, format):
-    """The steps of the reference sheet, in float64."""
-    start, span, q = (85, 18, 2.0**-14) if format == popxl.float8_143 else (78, 33, 2.0**-16)
-    levels = np.exp2(np.arange(254) - 126.0)
-    magnitude = np.abs(x.astype(np.float64).reshape(-1))
-    h = np.array([np.sum((magnitude >= a) & (magnitude < b)) for a, b in zip(levels, [*levels[1:], np.inf])])
-    mse = []
-    for lo in range(start, start + 62):
-        hi = lo + span
-        mse.append(
-            np.sum(h[1:lo] * levels[1:lo] ** 2)
-            + np.sum(h[lo:hi] * levels[lo:hi] ** 2 * q)
-            + np.sum(h[hi:] * (levels[hi - 1] - levels[hi:]) ** 2)
-        )
-    least = np.flatnonzero(np.array(mse) == min(mse))
-    return -(least[0] + len(least) // 2 - 31)
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32])
