@@ -61,6 +61,7 @@ bool structurallyEqual(const Ir &a, const Ir &b);
 uint64_t hash(const Ir &ir);  // structure, attributes, constants; not variable values
 // Popxl's print_schedule body (docs/compat/printing-and-naming.md): names gives dotted names of graph inputs.
 std::string printSchedule(const Graph &graph, const std::map<TensorId, std::string> &names = {});
-std::string serialiseJson(const Ir &ir);  // docs/compat/serialised-ir.md
+// docs/compat/serialised-ir.md. `root`: name of the model's graph; the key "maingraph" stands for generated ones.
+std::string serialiseJson(const Ir &ir, const std::string &root = "");
 
 }  // namespace popart

@@ -74,6 +74,10 @@ class Session {
   void weightsFromHost();  // host values of all variables, without the random seed -> device
   void buffersFromHost();  // those of option updatableNamedBuffers alone; runtime_error where it names none
   void weightsToHost();    // device -> buffers that readWeights reads
+  // Whether those are the device's values: after weightsFromHost and weightsToHost, until the next run, or as marked.
+  bool areHostWeightsInSync() const;
+  void markHostWeightsInSync();
+  void markHostWeightsOutOfSync();
   // Both throw runtime_error for names that are no variable of the session and for arrays of another type or size,
   // readWeights also for read-only arrays, writeWeights and resetHostWeights for an inference session with
   // constantWeights (without updatableNamedBuffers); then nothing was copied. readWeights before the first

@@ -51,14 +51,27 @@ void bindBuilder(nb::module_ &m);
 void bindModelTools(nb::module_ &m);
 void bindTesting(nb::module_ &m);
 
+// Conversion to int, and the printed form "<DataType.FLOAT: 11>".
+inline void setEnumForms(nb::object &type) {
+  type.attr("__int__") = nb::eval("lambda self: self.value");
+  type.attr("__repr__") = nb::module_::import_("enum").attr("Enum").attr("__repr__");
+}
+
 // An enumeration as PopART's module has it: Python enum members that convert to int.
 template <class E>
 nb::object bindEnum(nb::module_ &m, const char *name, const char *doc,
                     std::initializer_list<std::pair<const char *, E>> members) {
   nb::enum_<E> type(m, name, doc);
-  for (const auto &[member, value] : members) type.value(member, value);
+  std::map<E, const char *> first;
+  for (const auto &[member, value] : members)
+    if (first.emplace(value, member).second) type.value(member, value);
   nb::object result = m.attr(name);
-  result.attr("__int__") = nb::eval("lambda self: self.value");
+  for (const auto &[member, value] : members)
+    if (first.at(value) != member) {  // another name of a member, as Python has them
+      result.attr(member) = result.attr(first.at(value));
+      result.attr("_member_map_")[member] = result.attr(member);
+    }
+  setEnumForms(result);
   return result;
 }
 

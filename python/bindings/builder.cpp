@@ -63,6 +63,7 @@ void bindNodes(nb::class_<ModelBuilder> &c) {
         })
       .def("checkpointOutput", &ModelBuilder::checkpointOutput, nb::arg("nodeOutputNames"))
       .def("opset", &ModelBuilder::opset)
+      .def_static("recordedVersion", &onnx::recordedVersion)
       .def("pushNameScope", &ModelBuilder::pushNameScope)
       .def("popNameScope", &ModelBuilder::popNameScope)
       .def("getNameScope", &ModelBuilder::getNameScope, nb::arg("name") = "")

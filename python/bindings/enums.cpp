@@ -22,7 +22,8 @@ void bindTensorEnums(nb::module_ &m) {
     const auto type = static_cast<DataType>(i);
     dataType.value(getDataTypeInfo(type).name, type);
   }
-  m.attr("DataType").attr("__int__") = nb::eval("lambda self: self.value");
+  nb::object made = m.attr("DataType");
+  setEnumForms(made);
   bindEnum<InitType>(m, "InitType", "First value of an Init operation.",
                      {MEMBER(InitType, NoInit), MEMBER(InitType, Zero)});
   bindEnum<TensorRemapType>(

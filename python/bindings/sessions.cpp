@@ -122,6 +122,10 @@ void bindSessionBase(nb::module_ &m) {
       .def("weightsToHost", &Session::weightsToHost, release,
            "Fetch all variables from the device; readWeights reads them.")
       .def("copyDeviceWeightsToHost", &Session::weightsToHost, release, "The same as weightsToHost.")
+      .def("areHostWeightsInSync", &Session::areHostWeightsInSync,
+           "Whether the host's weights are the device's: after weightsFromHost and weightsToHost, until the next run.")
+      .def("markHostWeightsInSync", &Session::markHostWeightsInSync, "Take the host's weights as the device's.")
+      .def("markHostWeightsOutOfSync", &Session::markHostWeightsOutOfSync, "Take the host's weights as old.")
       .def("readWeights", &Session::readWeights, nb::arg("weightsio"),
            "Copy what weightsToHost fetched into arrays.\n"
            "\n"

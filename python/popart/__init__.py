@@ -15,6 +15,7 @@ defaultAiOnnxOpset = 10
 defaultAiOnnxMlOpset = 1
 defaultAiGraphcoreOpset = 1
 
+import popart.printed_forms  # noqa: E402
 from popart.builder import Builder  # noqa: E402
 from popart.losses import IdentityLoss, L1Loss, Loss, NllLoss  # noqa: E402
 from popart.opsets import (  # noqa: E402
@@ -30,8 +31,21 @@ from popart.opsets import (  # noqa: E402
 from popart.session import InferenceSession, OutOfMemoryException, TrainingSession  # noqa: E402
 from popart.tensorinfo import TensorInfo  # noqa: E402
 
+# The names that operator sets print.
+AiOnnx6, AiOnnx7, AiOnnx8 = AiOnnxOpset6, AiOnnxOpset7, AiOnnxOpset8
+AiOnnx9, AiOnnx10, AiOnnx11 = AiOnnxOpset9, AiOnnxOpset10, AiOnnxOpset11
+AiOnnxMl1, AiGraphcore1 = AiOnnxMlOpset1, AiGraphcoreOpset1
+
 __all__ = [
+    "AiGraphcore1",
     "AiGraphcoreOpset1",
+    "AiOnnx10",
+    "AiOnnx11",
+    "AiOnnx6",
+    "AiOnnx7",
+    "AiOnnx8",
+    "AiOnnx9",
+    "AiOnnxMl1",
     "AiOnnxMlOpset1",
     "AiOnnxOpset6",
     "AiOnnxOpset7",
@@ -52,4 +66,5 @@ __all__ = [
     "defaultAiOnnxMlOpset",
     "defaultAiOnnxOpset",
     *(name for name in dir(_core) if not name.startswith("_")),
+    "popart",
 ]

@@ -19,6 +19,15 @@ from popart.session import OutOfMemoryException as OutOfMemoryException
 from popart.session import TrainingSession as TrainingSession
 from popart.tensorinfo import TensorInfo as TensorInfo
 
+AiOnnx6 = AiOnnxOpset6
+AiOnnx7 = AiOnnxOpset7
+AiOnnx8 = AiOnnxOpset8
+AiOnnx9 = AiOnnxOpset9
+AiOnnx10 = AiOnnxOpset10
+AiOnnx11 = AiOnnxOpset11
+AiOnnxMl1 = AiOnnxMlOpset1
+AiGraphcore1 = AiGraphcoreOpset1
+
 __version__: str
 defaultAiOnnxOpset: int
 defaultAiOnnxMlOpset: int

@@ -1,7 +1,7 @@
 """Builder: writes ONNX models node by node."""
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Union
 
 import numpy as np
 import popart_core
@@ -20,6 +20,26 @@ from popart.opsets import (
     AiOnnxOpset11,
     debug_name_of,
 )
+
+_DEBUG = str | popart_core.DebugContext
+_INPUT_FORMS: tuple[dict[str, Any], ...] = tuple(
+    {**what, **settings, "debugContext": _DEBUG}
+    for what in ({"tensorInfo": popart_core._TensorInfoCore}, {"dataType": str, "shape": Iterable})
+    for settings in ({}, {"settings": popart_core.InputSettings})
+)
+
+
+def _input_arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Arguments of addInputTensor by name, from the form whose types they have."""
+    for form in _INPUT_FORMS:
+        given = {**dict(zip(form, args, strict=False)), **kwargs}
+        required = set(form) - {"debugContext"}
+        fits = len(args) <= len(form) and len(given) == len(args) + len(kwargs) and required <= set(given) <= set(form)
+        typed = fits and all(isinstance(value, form[name]) for name, value in given.items())
+        if typed and not isinstance(given.get("shape"), str):
+            return given
+    forms = ["(" + ", ".join(form) + ")" for form in _INPUT_FORMS]
+    raise TypeError(f"addInputTensor: got {args} and {kwargs}, expected one of {' '.join(forms)}")
 
 
 class Builder(Placement):
@@ -137,7 +157,7 @@ class Builder(Placement):
         self._version = None
         self._namespace(version)
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> Any:  # annotated with the operator sets below
         """Everything that is not here belongs to the core builder; an unknown opset is refused with the known ones."""
         if name == "_core":
             raise AttributeError(name)
@@ -179,20 +199,13 @@ class Builder(Placement):
             TypeError: An argument is of another kind.
             popart_exception: An unknown type name, or a negative dimension.
         """
-        debug_context = kwargs.pop("debugContext", kwargs.pop("debugPrefix", ""))
-        rest = [*args, *kwargs.values()]
-        if isinstance(rest[0], str):
-            info, rest = popart_core._TensorInfoCore(rest[0], [int(dim) for dim in rest[1]]), rest[2:]
-        else:
-            info, rest = rest[0], rest[1:]
-        settings = None
-        for value in rest:
-            if isinstance(value, str | popart_core.DebugContext):
-                debug_context = value
-            elif isinstance(value, popart_core.InputSettings):
-                settings = value
-            else:
-                raise TypeError(f"addInputTensor: unexpected argument {value!r}")
+        if "debugPrefix" in kwargs:
+            kwargs["debugContext"] = kwargs.pop("debugPrefix")
+        given = _input_arguments(args, kwargs)
+        settings, debug_context = given.get("settings"), given.get("debugContext", "")
+        info = given.get("tensorInfo")
+        if info is None:
+            info = popart_core._TensorInfoCore(given["dataType"], [int(dim) for dim in given["shape"]])
         name = self._core.addInputTensor(info, debug_name_of(debug_context))
         if settings is not None:
             self._core.setInputSettings(name, settings)
@@ -303,7 +316,8 @@ class Builder(Placement):
             popart_exception: An unknown input, or an attribute of another type.
         """
         typed = [custom_attribute(key, value) for key, value in attributes.items()]
-        return self._core.addNode(domain, opVersion, opName, list(inputs), numOutputs, typed, name)
+        version = self._core.recordedVersion(domain, opVersion)
+        return self._core.addNode(domain, version, opName, list(inputs), numOutputs, typed, name)
 
     def embedReplicationFactor(self, replicationFactor: int) -> None:
         """Store the replication factor in the model's metadata.
@@ -317,3 +331,6 @@ class Builder(Placement):
             popart_exception: Less than one replica.
         """
         self._core.embedReplicationFactor(replicationFactor)
+
+
+Builder.__getattr__.__annotations__["return"] = Union[tuple(NAMESPACES.values())]  # noqa: UP007 (made at run time)

@@ -156,8 +156,8 @@ class Placement:
         Returns:
             True or False.
         """
-        name = "__recompute_output_in_backward_pass"
-        return bool(self._core.getNodeAttribute(name, _names(nodeOutputNames))[2] == 2)
+        name, outputs = "__recompute_output_in_backward_pass", _names(nodeOutputNames)
+        return self._core.nodeHasAttribute(name, outputs) and self._core.getNodeAttribute(name, outputs)[2] == 2
 
     def schedulePriority(self, value: float) -> Any:
         """Give nodes added inside a priority in the schedule.
@@ -214,7 +214,7 @@ class Placement:
         Returns:
             A context manager; nodes added inside get the attribute.
         """
-        return self._scoped("commGroup", "ints", [int(type), int(groupSize)])
+        return self._scoped("__collectiveCommGroup", "ints", [int(type), int(groupSize)])
 
     # ---- queries of the current scope
     def getVirtualGraph(self, nodeOutputNames: Any = None) -> int:

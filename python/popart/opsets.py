@@ -152,6 +152,10 @@ def _make_method(name: str, domain: str, opset: int, method: Method) -> Callable
     kinds = {parameter.name: _kind_of(parameter.name, parameter.default) for parameter in signature.parameters.values()}
     kinds |= _OTHER_KINDS | ({"value": "tensor"} if holds_tensor else {})
 
+    def is_default(key: str, value: Any) -> bool:
+        default = signature.parameters[key].default
+        return default is not inspect.Parameter.empty and type(value) is type(default) and value == default
+
     def typed(args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[Any], Any, Any, list[Any]]:
         for spelling, parameter in _OTHER_SPELLINGS:
             if spelling in kwargs and spelling not in signature.parameters:
@@ -159,6 +163,9 @@ def _make_method(name: str, domain: str, opset: int, method: Method) -> Callable
         bound = signature.bind(*args, **kwargs)
         bound.apply_defaults()
         given = dict(bound.arguments)
+        if method.op_type in _RECURRENT:  # compat: nodes hold what was asked for, so that programs can add the rest
+            given = {key: value for key, value in given.items() if not is_default(key, value)}
+            given.setdefault("debugContext", "")
         inputs = given.pop("args", [])
         debug_context = given.pop("debugContext")
         outputs = _number(given.pop("num_outputs"), int) if counted else method.outputs
@@ -186,9 +193,10 @@ def _make_method(name: str, domain: str, opset: int, method: Method) -> Callable
 
 
 # Operators whose `value` is a tensor; kinds of attributes that stand for others; names that Python does not allow.
+_RECURRENT = frozenset(("RNN", "LSTM", "GRU"))
 _TENSOR_OPERATORS = frozenset(("Constant", "ConstantOfShape"))
 _OTHER_KINDS = {"to": "int", "op": "string", "commGroup": "ints", "lambda_": "float"}
-_MODEL_NAMES = {"lambda_": "lambda"}
+_MODEL_NAMES = {"lambda_": "lambda", "commGroup": "__collectiveCommGroup"}
 
 # Keyword spellings of single methods, accepted by all.
 _OTHER_SPELLINGS = (("debugPrefix", "debugContext"), ("debug_context", "debugContext"), ("debugName", "debugContext"),
@@ -208,6 +216,11 @@ class Opset:
     def version(self) -> int:
         """Opset version."""
         return self._version
+
+    def __str__(self) -> str:
+        return type(self).__name__.replace("Opset", "")
+
+    __repr__ = __str__
 
     def _add(
         self, op_type: str, inputs: list[str], outputs: int, attributes: Sequence[Any], debug_name: str

@@ -104,7 +104,8 @@ void Opset::put(NodeAttributes &to, const char *name, CollectiveOperator value) 
 }
 
 void Opset::put(NodeAttributes &to, const char *name, const CommGroup &value) {
-  to.emplace_back(name, std::vector<int64_t>{static_cast<int64_t>(value.type), value.replicaGroupSize});
+  const std::string model = std::string(name) == "commGroup" ? "__collectiveCommGroup" : name;
+  to.emplace_back(model, std::vector<int64_t>{static_cast<int64_t>(value.type), value.replicaGroupSize});
 }
 
 std::vector<TensorId> AiGraphcoreOpset1Base::call(const std::vector<TensorId> &args, unsigned num_outputs,
@@ -191,13 +192,14 @@ void Builder::addOutputTensor(const TensorId &id) { core_.addOutputTensor(id); }
 std::vector<TensorId> Builder::customOp(const OperatorIdentifier &opid, int opsetVersion,
                                         const std::vector<TensorId> &inputs, unsigned numOutputs,
                                         const std::map<std::string, popart::any> &attributes, const DebugContext &dc) {
-  return core_.addNode(opid.domain, opsetVersion, opid.type, inputs, static_cast<int>(numOutputs),
-                       toAttributes(attributes), dc.getPathName());
+  return core_.addNode(opid.domain, onnx::recordedVersion(opid.domain, opsetVersion), opid.type, inputs,
+                       static_cast<int>(numOutputs), toAttributes(attributes), dc.getPathName());
 }
 void Builder::customOp(const OperatorIdentifier &opid, int opsetVersion, const std::vector<TensorId> &inputs,
                        const std::vector<TensorId> &outputs, const std::map<std::string, popart::any> &attributes,
                        const DebugContext &dc) {
-  core_.addNodeNamed(opid.domain, opsetVersion, opid.type, inputs, outputs, toAttributes(attributes), dc.getPathName());
+  core_.addNodeNamed(opid.domain, onnx::recordedVersion(opid.domain, opsetVersion), opid.type, inputs, outputs,
+                     toAttributes(attributes), dc.getPathName());
 }
 
 // ---- placement ----------------------------------------------------------------------------------
@@ -215,7 +217,8 @@ void Builder::recomputeOutputInBackwardPass(const Ids &ids, RecomputeType value)
   core_.addNodeAttribute(kRecompute, static_cast<int64_t>(value), ids, Replace::Allow);
 }
 bool Builder::getRecomputeOutputInBackwardPass(const Ids &ids) {
-  return getInt64NodeAttribute(kRecompute, ids) == static_cast<int64_t>(RecomputeType::Recompute);
+  return nodeHasAttribute(kRecompute, ids) &&
+         getInt64NodeAttribute(kRecompute, ids) == static_cast<int64_t>(RecomputeType::Recompute);
 }
 std::vector<TensorId> Builder::checkpointOutput(const std::vector<TensorId> &ids) {
   return core_.checkpointOutput(ids);

@@ -142,6 +142,8 @@ void Session::Impl::fillSizes() {
   sizes.accumulationFactor = options.getAccumulationFactor();
   sizes.replicationFactor = options.getLocalReplicationFactor();
   sizes.modelInputs = modelInputs;
+  if (model)
+    for (const TensorId &id : model->initializerIds()) sizes.modelInputs.insert(id);
   const session::HostStreams host = session::hostStreams(ir());
   for (const auto &[id, info] : host.inputs) sizes.inputs[id] = {info, broadcastInputs.count(id) > 0};
   for (const auto &[id, info] : host.outputs)
@@ -213,6 +215,7 @@ void Session::run(IStepIO &stepIO, std::string debugName) {
     return *s.streams;
   };
   try {
+    s.hostWeightsInSync = false;
     s.program.run(connect);
   } catch (...) {
     if (connected) s.streams->rewind();  // what the run has taken counts as not taken
@@ -310,9 +313,29 @@ std::optional<MemoryFit> Session::memoryFit() const {
   return impl_->fitted->report;
 }
 
-std::string Session::getSerializedGraph() const { return serialiseJson(impl_->running()); }
+std::string Session::Impl::serialisedIr() const {
+  const bool implicit = prepareRequest && !fitted && !options.enablePipelining;
+  const std::string root = model ? model->graphName() : "";
+  if (!implicit || options.enableExplicitMainLoops) return serialiseJson(running(), root);
+  pipeline::PrepareRequest request = prepareRequest({});
+  request.options.hostCopies = options.useHostCopyOps;
+  request.options.stepLoops = false;
+  return serialiseJson(*pipeline::prepare(std::move(request)).ir, root);
+}
 
-std::string Session::serializeIr(IrSerializationFormat) { return serialiseJson(impl_->running()); }
+std::string Session::getSerializedGraph() const {
+  impl_->program.requireCompiled("getSerializedGraph");
+  return serialiseJson(impl_->running());
+}
+
+std::string Session::serializeIr(IrSerializationFormat) {
+  if (impl_->loadedProgram) {
+    logging::session::warn("session '{}': the IR of a program that was loaded from a file is not serialised",
+                           impl_->name);
+    return "";
+  }
+  return impl_->serialisedIr();
+}
 
 uint64_t Session::getCycleCount(std::string id) {
   if (!impl_->options.instrumentWithHardwareCycleCounter)

@@ -118,6 +118,7 @@ struct SessionCreation : Session {
     const bool training = c.optimizer != nullptr;
     if (!c.device)
       throw error("Session '{}': deviceInfo must be specified: got null. Make a device with DeviceManager", c.name);
+    onnx::Model model = onnx::Model::fromProtoOrFile(c.model);  // a bad model is reported before all else
     pipeline::checkOptions(c.options, training ? pipeline::RunMode::Training : pipeline::RunMode::Inference);
     if (c.dataFlow.batchesPerStep() < 1)
       throw error(
@@ -132,7 +133,7 @@ struct SessionCreation : Session {
     impl->dataFlow = c.dataFlow;
     impl->options = c.options;
     impl->device = c.device;
-    impl->model = onnx::Model::fromProtoOrFile(c.model);
+    impl->model = std::move(model);
     impl->constantHashes.learn(impl->model->contentHashes());
     for (const TensorId &id : impl->model->inputIds()) impl->modelInputs.insert(id);
     if (!training &&

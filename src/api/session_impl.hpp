@@ -39,7 +39,7 @@ struct Session::Impl {
   DataFlow dataFlow;  // made from an Ir: the batches per step only say how many slices its streams hold
   SessionOptions options;
   std::shared_ptr<DeviceInfo> device;
-  std::set<TensorId> modelInputs;            // graph inputs of the model, initializers included
+  std::set<TensorId> modelInputs;            // graph inputs of the model without initializers
   std::set<TensorId> broadcastInputs;        // streams of which all replicas get the same values
   session::AheadRules ahead;                 // of the streams
   std::map<TensorId, TensorId> tensorNames;  // names the program uses -> tensor ids, where they differ
@@ -60,11 +60,14 @@ struct Session::Impl {
   popx::Executablex sizes;                              // what stepIO is checked against
   std::unique_ptr<ForwardProgram> forward;              // null: not asked for
   bool weightsLoaded = false;
-  bool hasWeights = false;  // variables beside the random seed, in the loaded program
+  bool hostWeightsInSync = false;  // what the host has are the device's values
+  bool hasWeights = false;         // variables beside the random seed, in the loaded program
   bool firstRun = true;
 
   const Ir &ir() const { return *prepared.ir; }  // the program as it is asked for: names, keys of files
   const Ir &running() const { return fitted ? *fitted->prepared.ir : ir(); }
+  // The program as the options ask for it: without operators for transfers and loops over batches unless they do.
+  std::string serialisedIr() const;
   const TensorId &tensorId(const TensorId &name) const {
     const auto found = tensorNames.find(name);
     return found == tensorNames.end() ? name : found->second;

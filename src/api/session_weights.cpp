@@ -17,15 +17,21 @@ void checkFits(const char *what, const TensorId &id, const TensorInfo &array, co
     throw runtime_error("{} '{}': the array does not fit the variable: got {}, expected {}", what, id, array, info);
 }
 
-void checkKnown(const char *what, const IWeightsIO &weightsIO, const std::map<TensorId, TensorData> &variables) {
+// Arrays of other names are left alone; those of weights that are constants here are refused.
+void checkKnown(const char *what, const IWeightsIO &weightsIO, const std::map<TensorId, TensorData> &variables,
+                const std::set<TensorId> &constants) {
   for (const TensorId &id : weightsIO.ids()) {
     if (variables.count(id)) continue;
+    if (constants.count(id))
+      throw runtime_error(
+          "{} '{}': the session has no variable of that name: the weight is a constant of its program. Set "
+          "SessionOptions::constantWeights to False, or name the weight in updatableNamedBuffers",
+          what, id);
     std::vector<std::string> names;
     for (const auto &entry : variables) names.push_back(entry.first);
-    throw runtime_error(
-        "{} '{}': the session has no variable of that name. Nearest existing names: {}. Weights of an inference "
-        "session are variables only with SessionOptions::constantWeights = False",
-        what, id, nearest(id, names));
+    logging::session::warn(
+        "{} '{}': the session has no variable of that name; the array is not used. Nearest names: {}", what, id,
+        nearest(id, names));
   }
 }
 
@@ -128,6 +134,7 @@ void Session::weightsFromHost() {
     if (const int variable = program.findVariable(id); variable >= 0 && impl_->prepared.randomSeed != id)
       impl_->writeToDevice(variable, host);
   impl_->weightsLoaded = true;
+  impl_->hostWeightsInSync = true;
 }
 
 void Session::buffersFromHost() {
@@ -149,11 +156,16 @@ void Session::weightsToHost() {
   for (const auto &entry : impl_->hostWeights)
     if (const int variable = program.findVariable(entry.first); variable >= 0 && impl_->isModelVariable(entry.first))
       impl_->readFromDevice(variable);
+  impl_->hostWeightsInSync = true;
 }
+
+void Session::markHostWeightsOutOfSync() { impl_->hostWeightsInSync = false; }
+void Session::markHostWeightsInSync() { impl_->hostWeightsInSync = true; }
+bool Session::areHostWeightsInSync() const { return impl_->hostWeightsInSync; }
 
 void Session::readWeights(const IWeightsIO &weightsIO) {
   impl_->program.requireLoaded("readWeights");
-  checkKnown("readWeights", weightsIO, impl_->hostWeights);
+  checkKnown("readWeights", weightsIO, impl_->hostWeights, impl_->constantWeights);
   for (const auto &[id, host] : impl_->hostWeights) {
     if (!weightsIO.contains(id)) continue;
     const auto all = impl_->allReplicas.find(id);
@@ -178,7 +190,7 @@ void Session::writeWeights(const IWeightsIO &weightsIO) {
       impl_->options.updatableNamedBuffers.empty())
     throw runtime_error("Session '{}': writeWeights on constant weights. Set SessionOptions::constantWeights to False",
                         impl_->name);
-  checkKnown("writeWeights", weightsIO, impl_->hostWeights);
+  checkKnown("writeWeights", weightsIO, impl_->hostWeights, impl_->constantWeights);
   for (const auto &[id, host] : impl_->hostWeights)
     if (weightsIO.contains(id)) checkFits("writeWeights", id, weightsIO.weight(id).info, host.info());
   for (auto &[id, host] : impl_->hostWeights)

@@ -15,6 +15,7 @@ namespace {
 
 constexpr int kTilesPerIpu2 = 1472;
 constexpr int kTilesPerIpu1 = 1216;
+constexpr int kTilesOfSimulation = 4;
 constexpr int kWorkerContexts = 6;
 
 std::mutex attachMutex;
@@ -115,7 +116,7 @@ class BuiltInDevices : public DeviceProvider {
 
   void enumerate(std::vector<std::shared_ptr<DeviceInfo>> &devices, uint32_t numIpus, SyncPattern pattern,
                  DeviceType type, DeviceConnectionType connectionType, uint32_t tiles) override {
-    if (type == DeviceType::Cpu) devices.push_back(createHostDevice(type, {}, pattern));
+    if (type == DeviceType::Cpu && numIpus == 1) devices.push_back(createHostDevice(type, {}, pattern));
     if (type == DeviceType::IpuModel)
       devices.push_back(createHostDevice(type, {{"numIPUs", std::to_string(numIpus)}}, pattern));
     if (type != DeviceType::Ipu || tiles > kTilesPerIpu2) return;
@@ -155,13 +156,8 @@ class BuiltInDevices : public DeviceProvider {
  private:
   static std::shared_ptr<DeviceInfo> modelDevice(DeviceType type, const std::map<std::string, std::string> &options) {
     const bool offline = type == DeviceType::OfflineIpu;
-    HostDevice::Shape shape{.id = 0,
-                            .ipus = 1,
-                            .tiles = 0,
-                            .ipuVersion = "ipu2",
-                            .version = toText(type),
-                            .members = {},
-                            .options = options};
+    HostDevice::Shape shape{
+        .id = 0, .ipus = 1, .tiles = 0, .ipuVersion = "ipu2", .version = "", .members = {}, .options = options};
     for (const auto &[key, value] : options) {
       if (key == "numIPUs")
         shape.ipus = environment::parsePositive(value, "device option 'numIPUs'");
@@ -178,7 +174,8 @@ class BuiltInDevices : public DeviceProvider {
                     toText(type), key, offline ? ", syncPattern, gatewayMode" : ", compileIPUCode");
     }
     const int fullTiles = tilesOf(shape.ipuVersion);
-    if (shape.tiles == 0) shape.tiles = fullTiles;
+    shape.version = shape.ipuVersion;
+    if (shape.tiles == 0) shape.tiles = type == DeviceType::Sim ? kTilesOfSimulation : fullTiles;
     auto connection = offline ? DeviceConnectionType::Never : DeviceConnectionType::Always;
     auto device = std::make_shared<HostDevice>(type, connection, std::move(shape));
     if (!offline) device->attach();

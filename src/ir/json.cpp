@@ -44,12 +44,13 @@ Json opToJson(const Op &op) {
 
 }  // namespace
 
-std::string serialiseJson(const Ir &ir) {
+std::string serialiseJson(const Ir &ir, const std::string &root) {
+  const std::string mainKey = root.empty() || root.starts_with("BuilderGraph_") ? "maingraph" : root;
   Json graphs = Json::object();
   for (const Graph *g : ir.getAllGraphs()) {
     Json ops = Json::array();
     for (const Op *op : g->getOpSchedule()) ops.push_back(opToJson(*op));
-    graphs[g->isMain() ? "maingraph" : g->id] = std::move(ops);
+    graphs[g->isMain() ? mainKey : g->id] = std::move(ops);
   }
   // Names may hold any bytes; what is no UTF-8 is replaced, so that the result is always valid JSON.
   return graphs.dump(-1, ' ', false, Json::error_handler_t::replace);

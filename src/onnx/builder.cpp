@@ -5,16 +5,12 @@
 #include <atomic>
 
 #include <popart/error.hpp>
-#include <popart/logging.hpp>
-#include <popart/opdef.hpp>
 
 #include "base/nearest.hpp"
 #include "ir/facts.hpp"
 #include "onnx/builder_state.hpp"
 #include "onnx/importer.hpp"
 #include "onnx/input_metadata.hpp"
-#include "onnx/operator_table.hpp"
-#include "onnx/result_name.hpp"
 #include "onnx_proto/onnx.pb.h"
 
 namespace popart::onnx {
@@ -25,6 +21,11 @@ std::string generatedGraphName() {
   return "BuilderGraph_" + std::to_string(count++);
 }
 
+// Values needed to infer shapes; large weights are only known by their info.
+constexpr int64_t kScratchValueBytes = int64_t{1} << 20;
+
+}  // namespace
+
 void setInfo(onnx_proto::ValueInfoProto &value, const std::string &name, const TensorInfo &info) {
   value.set_name(name);
   auto *type = value.mutable_type()->mutable_tensor_type();
@@ -34,13 +35,6 @@ void setInfo(onnx_proto::ValueInfoProto &value, const std::string &name, const T
   type->mutable_shape();
   for (int64_t d : info.shape()) type->mutable_shape()->add_dim()->set_dim_value(d);
 }
-
-std::string domainName(const std::string &domain) { return domain.empty() ? "ai.onnx" : domain; }
-
-// Values needed to infer shapes; large weights are only known by their info.
-constexpr int64_t kScratchValueBytes = int64_t{1} << 20;
-
-}  // namespace
 
 // ---- construction -------------------------------------------------------------------------------
 
@@ -83,6 +77,7 @@ std::unique_ptr<ModelBuilder> ModelBuilder::fromModel(const std::string &modelPr
   s.opsets = model.opsets();
   s.scope.opsets = s.opsets;
   s.importer = std::make_unique<Importer>(model.content(), s.options, s.ir);
+  for (const auto &node : s.graph->node()) checkArity(node, s.opsets);
   builder->registerModelTensors();
   return builder;
 }
@@ -238,151 +233,6 @@ void ModelBuilder::addOutputTensor(const TensorId &id) {
   auto *output = state_->graph->add_output();
   output->set_name(id);
   if (hasTensorInfo(id)) setInfo(*output, id, getTensorInfo(id));
-}
-
-// ---- nodes --------------------------------------------------------------------------------------
-
-void ModelBuilder::fixOpset(const std::string &domain, int64_t version) {
-  State &s = *root().state_;
-  auto [entry, isNew] = s.opsets.emplace(domain, version);
-  check(entry->second == version,
-        "Builder: operator set {} of {} is defined already: got version {}. Use one version of a domain in a model",
-        entry->second, domain, version);
-  if (!isNew) return;
-  auto *import = s.content->proto->add_opset_import();
-  import->set_domain(domain == "ai.onnx" ? "" : domain);
-  import->set_version(version);
-  s.scope.opsets = s.opsets;
-}
-
-std::vector<TensorId> ModelBuilder::knownInputs(const std::string &type, const std::vector<TensorId> &inputs) const {
-  std::vector<TensorId> ids = inputs;
-  for (TensorId &id : ids) {
-    if (id.empty() || hasTensor(id)) continue;
-    const std::optional<TensorId> meant = tensorMeantBy(id, root().getOutputTensorIds());
-    if (!meant)
-      throw error("Builder: {}: input tensor '{}' does not exist. Nearest names: {}", type, id,
-                  nearest(id, std::vector<std::string>(root().state_->names.begin(), root().state_->names.end())));
-    logging::builder::warn("{}: the model has no tensor '{}': taken as its only output, '{}'", type, id, *meant);
-    id = *meant;
-  }
-  return ids;
-}
-
-namespace {
-
-// The scale of FLOAT8 operands is an input that ONNX's operators do not have.
-int scaleInputs(const std::string &type) {
-  const OpDef *row = findOpDef(type);
-  return row && !row->inputs().empty() && row->inputs().back().name == "log2_scale" ? 1 : 0;
-}
-
-void requireArity(const std::string &domain, const std::string &type, size_t inputs, size_t outputs) {
-  if (domain != "ai.onnx") return;
-  const auto arity = findArity(type);
-  check(arity.has_value(), "Builder: ai.onnx has no operator '{}'", type);
-  const auto in = static_cast<int>(inputs), out = static_cast<int>(outputs);
-  check(in >= arity->minInputs && (arity->maxInputs < 0 || in <= arity->maxInputs + scaleInputs(type)),
-        "Builder: {}: wrong number of inputs: got {}, expected {} to {}", type, in, arity->minInputs,
-        arity->maxInputs < 0 ? std::string("any number") : std::to_string(arity->maxInputs));
-  check(arity->maxOutputs < 0 || out <= arity->maxOutputs, "Builder: {}: too many outputs: got {}, expected at most {}",
-        type, out, arity->maxOutputs);
-}
-
-}  // namespace
-
-namespace {
-
-// Convolutions, pools and Pad, whose attributes are checked when the node is added.
-bool hasPads(const onnx_proto::NodeProto &node, const std::map<std::string, int64_t> &opsets) {
-  const std::string domain = domainName(node.domain());
-  const auto version = opsets.find(domain);
-  const OpDef *row =
-      version == opsets.end() ? nullptr : findOnnxOp(domain, node.op_type(), static_cast<OpVersion>(version->second));
-  return row && row->findAttribute("pads");
-}
-
-}  // namespace
-
-std::vector<TensorId> ModelBuilder::addNode(const std::string &domain, int64_t opset, const std::string &type,
-                                            const std::vector<TensorId> &inputs, int outputs,
-                                            const BuilderAttributes &attributes, const std::string &debugName) {
-  const std::vector<TensorId> known = knownInputs(type, inputs);
-  requireArity(domainName(domain), type, inputs.size(), static_cast<size_t>(std::max(outputs, 0)));
-  fixOpset(domainName(domain), opset);
-  std::vector<TensorId> ids;
-  for (int i = 0; i < outputs; ++i) ids.push_back(freeName(getNameScope(type + ":" + std::to_string(i))));
-  for (const auto &id : ids) root().state_->names.erase(id);
-  addNodeNamed(domain, opset, type, known, ids, attributes, debugName);
-  return ids;
-}
-
-void ModelBuilder::addNodeNamed(const std::string &domain, int64_t opset, const std::string &type,
-                                const std::vector<TensorId> &inputs, const std::vector<TensorId> &outputIds,
-                                const BuilderAttributes &attributes, const std::string &debugName) {
-  const std::vector<TensorId> known = knownInputs(type, inputs);
-  requireArity(domainName(domain), type, inputs.size(), outputIds.size());
-  auto &names = root().state_->names;
-  for (const auto &id : outputIds)
-    check(!names.count(id), "Builder: {}: output '{}' exists already. Choose another name", type, id);
-  fixOpset(domainName(domain), opset);
-  auto &node = *state_->graph->add_node();
-  node.set_op_type(type);
-  if (domainName(domain) != "ai.onnx") node.set_domain(domain);
-  node.set_name(getNameScope(debugName));
-  for (const auto &id : known) node.add_input(id);
-  for (const auto &id : outputIds) {
-    node.add_output(id);
-    names.insert(id);
-    state_->tensors.insert(id);
-    state_->producer[id] = state_->graph->node_size() - 1;
-  }
-  for (const auto &[name, value] : attributes) fillAttribute(*node.add_attribute(), name, value);
-  for (const auto &[name, value] : scopeAttributes_) fillAttribute(*node.add_attribute(), name, value);
-  inferLastNode();
-}
-
-void ModelBuilder::inferLastNode() {
-  State &s = *state_;
-  const auto &node = s.graph->node(s.graph->node_size() - 1);
-  s.scope.opsets = root().state_->opsets;
-  const std::string refusal = root().state_->importer->tryImportNode(node, s.scope);
-  if (!refusal.empty()) {
-    // Other nodes are refused where the program is built: only there is it known what is supported.
-    const auto known = [this](const std::string &id) { return id.empty() || hasTensorInfo(id); };
-    if (!hasPads(node, s.scope.opsets) || !std::ranges::all_of(node.input(), known)) return;
-    for (const auto &output : node.output()) {
-      root().state_->names.erase(output);
-      s.tensors.erase(output);
-      s.producer.erase(output);
-      s.scope.refusals.erase(output);
-    }
-    s.graph->mutable_node()->RemoveLast();
-    throw error("Builder: {}", refusal);
-  }
-  for (const auto &output : node.output())
-    if (!output.empty() && hasTensorInfo(output)) setInfo(*s.graph->add_value_info(), output, getTensorInfo(output));
-}
-
-std::vector<TensorId> ModelBuilder::checkpointOutput(const std::vector<TensorId> &ids) {
-  std::vector<TensorId> results;
-  for (const auto &id : ids) {
-    BuilderAttributes attributes = {{"__recompute_output_in_backward_pass", int64_t{1}},  // RecomputeType::Checkpoint
-                                    {"__exclude_patterns", std::vector<std::string>{"PreUniRepl", "PostNRepl"}}};
-    constexpr int64_t kDefaultOpset = 10;
-    const auto saved = scopeAttributes_;
-    for (const auto &entry : attributes) scopeAttributes_.erase(entry.first);
-    results.push_back(
-        addNode("ai.onnx", opset("ai.onnx").value_or(kDefaultOpset), "Identity", {id}, 1, attributes).front());
-    scopeAttributes_ = saved;
-  }
-  return results;
-}
-
-std::optional<int64_t> ModelBuilder::opset(const std::string &domain) const {
-  const auto &opsets = root().state_->opsets;
-  auto found = opsets.find(domainName(domain));
-  return found == opsets.end() ? std::nullopt : std::optional<int64_t>(found->second);
 }
 
 // ---- queries ------------------------------------------------------------------------------------

@@ -33,6 +33,11 @@ using BuilderAttribute = std::variant<int64_t, float, std::string, std::vector<i
                                       const ModelBuilder *>;  // the last: a subgraph
 using BuilderAttributes = std::vector<std::pair<std::string, BuilderAttribute>>;
 
+// compat: models record version 1 of every domain but ONNX's and PopART's own, whatever version custom operators have.
+inline int64_t recordedVersion(const std::string &domain, int64_t version) {
+  return domain.empty() || domain == "ai.onnx" || domain == "ai.graphcore" ? version : 1;
+}
+
 class ModelBuilder {
  public:
   // `evaluate` computes constant subexpressions for shape inference (see BuildOptions).
@@ -127,6 +132,7 @@ class ModelBuilder {
   std::vector<TensorId> knownInputs(const std::string &type, const std::vector<TensorId> &inputs) const;
   void fixOpset(const std::string &domain, int64_t version);
   void inferLastNode();
+  bool inferAsTruthValues();
   // Shapes declared for the model's outputs were inferred without the attribute that has changed.
   void forgetOutputShapes(const std::string &attribute);
   std::string whyUnknown(const TensorId &id) const;

@@ -33,6 +33,11 @@ struct ModelBuilder::State {
   std::vector<std::string> untyped;
 };
 
+inline std::string domainName(const std::string &domain) { return domain.empty() ? "ai.onnx" : domain; }
+void setInfo(onnx_proto::ValueInfoProto &value, const std::string &name, const TensorInfo &info);
+
+// Throws popart::error: ai.onnx has no such operator, or not with these numbers of inputs and outputs.
+void checkArity(const onnx_proto::NodeProto &node, const std::map<std::string, int64_t> &opsets);
 // A node attribute message from a value.
 void fillAttribute(onnx_proto::AttributeProto &attribute, const std::string &name, const BuilderAttribute &value);
 BuilderAttribute attributeValue(const onnx_proto::AttributeProto &attribute);

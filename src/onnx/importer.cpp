@@ -156,6 +156,8 @@ void Importer::importNode(const onnx_proto::NodeProto &proto, Scope &scope) {
   if (slash != std::string::npos) settings.scope = proto.name().substr(0, slash);
   try {
     NodeAttributes attributes = readAttributes(proto, scope);
+    attributes.values.erase(kDebugInfoAttribute);
+    attributes.commGroup = attributes.values.getAttribute<std::vector<int64_t>>(kCommGroupAttribute, {});
     takePlacement(attributes.values, settings, nodeText(proto));
     NodeContext node(*this, scope, proto, std::move(attributes), std::move(settings));
     if (importFunction(node)) return;

@@ -17,7 +17,10 @@ namespace popart::onnx {
 struct NodeAttributes {
   Attributes values;
   std::map<std::string, const onnx_proto::GraphProto *> graphs;
+  std::vector<int64_t> commGroup;  // of collectives: [CommGroupType, size]; empty: all replicas
 };
+// Attributes that the Builder writes: the replica group of collectives, the number of a node's debug information.
+constexpr const char *kCommGroupAttribute = "__collectiveCommGroup", *kDebugInfoAttribute = "__debug_info_id";
 
 // Where names of one GraphProto or FunctionProto are looked up.
 struct Scope {

@@ -85,6 +85,8 @@ std::map<std::string, int64_t> Model::opsets() const {
   return versions;
 }
 
+const std::string &Model::graphName() const { return content_->proto->graph().name(); }
+
 std::vector<TensorId> Model::inputIds() const {
   const auto &graph = content_->proto->graph();
   const std::set<std::string> initializers = initializerNames(graph);

@@ -185,7 +185,7 @@ void placeOne(const std::string &name, const AttributeValue &value, const Attrib
     const auto &pairs = typed<std::vector<std::string>>(value, where, name);
     check(pairs.size() % 2 == 0, "{}: attribute '{}' must hold pairs of key and value", where, name);
     for (size_t i = 0; i + 1 < pairs.size(); i += 2) s.extraOutlineAttributes[pairs[i]] = pairs[i + 1];
-  } else {
+  } else if (name != kCommGroupAttribute) {
     s.hints[name.substr(2)] = hintText(value);
   }
 }

@@ -1,5 +1,6 @@
 // What import rules see of a node, the regular rule, and the look-up of irregular ones.
 #include <algorithm>
+#include <limits>
 
 #include <popart/error.hpp>
 
@@ -289,6 +290,9 @@ void importRegularAs(NodeContext &node, const OpDef &def) {
 
 void importRegular(NodeContext &node) {
   const OpDef *def = findOnnxOp(node.domain(), node.type(), static_cast<OpVersion>(node.opset()));
+  const bool isCustom = node.domain() != "ai.onnx" && node.domain() != "ai.graphcore";
+  if (!def && isCustom)  // models record version 1 (recordedVersion of builder.hpp), libraries any
+    def = findOnnxOp(node.domain(), node.type(), std::numeric_limits<OpVersion>::max());
   if (!def)
     node.fail("operator {}.{} of version {} is not supported. {}", node.domain(), node.type(), node.opset(),
               unsupportedText(node));

@@ -34,6 +34,7 @@ class Model {
 
   // Opset version of each imported domain ("ai.onnx" for the default one).
   std::map<std::string, int64_t> opsets() const;
+  const std::string &graphName() const;
   std::vector<TensorId> inputIds() const;  // graph inputs that are not initializers
   std::vector<TensorId> outputIds() const;
   std::vector<TensorId> initializerIds() const;

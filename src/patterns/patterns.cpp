@@ -134,7 +134,10 @@ Patterns &Patterns::enablePattern(const std::string &name, bool on) {
   if (name == kInPlace) return enableInPlace(on);
   if (name == kInplacePriorities) return enableUpdateInplacePrioritiesForIpu(on);
   static_cast<void>(isPatternEnabled(name));  // throws for an unknown name
-  check(on || !isMandatory(name), "Pattern '{}': the pattern is mandatory and cannot be turned off", name);
+  check(on || !runtimeAssertsOn_ || !isMandatory(name),
+        "Pattern '{}': the pattern is mandatory and cannot be turned off. Call enableRuntimeAsserts(False) first to do "
+        "without it",
+        name);
   enabled_[name] = on;
   return *this;
 }

@@ -57,6 +57,12 @@ constexpr Conflict kConflicts[] = {
      [](const Options &o) {
        return toText(o.getLocalReplicationFactor()) + " and " + toText(o.globalReplicationFactor);
      }},
+    {[](const Options &o, RunMode) {
+       return o.enableDistributedReplicatedGraphs && o.enableReplicatedGraphs && o.replicatedGraphCount == 1;
+     },
+     "enableReplicatedGraphs is on with one local replica: got replicatedGraphCount 1. Turn enableReplicatedGraphs "
+     "off, "
+     "or set replicatedGraphCount to the replicas of this process"},
     {[](const Options &o, RunMode) { return o.enableExplicitMainLoops && !o.useHostCopyOps; },
      "enableExplicitMainLoops requires useHostCopyOps. Turn both on, or call enableExplicitIR(True)"},
     {[](const Options &o, RunMode) { return o.aliasZeroCopy && !o.explicitRecomputation; },
@@ -175,8 +181,8 @@ constexpr Conflict kConflicts[] = {
 void checkConflicts(const SessionOptions &options, RunMode mode) {
   for (const Conflict &conflict : kConflicts) {
     if (!conflict.applies(options, mode)) continue;
-    const std::string found = conflict.found ? conflict.found(options) : "";
-    throw error("SessionOptions: {}", formatText(conflict.message, {found}));
+    throw error("SessionOptions: {}",
+                conflict.found ? formatText(conflict.message, {conflict.found(options)}) : conflict.message);
   }
 }
 

@@ -42,6 +42,9 @@ namespace {
 
 bool always(const PassContext &) { return true; }
 bool training(const PassContext &c) { return c.trains(); }
+bool copyingFromHost(const PassContext &c) { return c.request.options.hostCopies; }
+bool looping(const PassContext &c) { return c.request.options.stepLoops; }
+bool loopingInTraining(const PassContext &c) { return looping(c) && training(c); }
 bool trainingOrHavingLossObjects(const PassContext &c) { return c.trains() || !c.request.losses.empty(); }
 bool keepingFloatLossScale(const PassContext &c) { return c.trains() && c.request.options.floatLossScale; }
 bool mergingUpdates(const PassContext &c) { return c.trains() && c.request.options.mergeUpdates.has_value(); }
@@ -275,16 +278,17 @@ constexpr Pass kPasses[] = {
      pipeliningTraining, stageBackwardPass},
     {"addIpuCopies", "copy tensors that are read on another IPU than the one that makes them", Phase::PreAlias,
      copyingBetweenIpus, addIpuCopies},
-    {"storeAnchors", "send anchors to the host", Phase::Final, always, storeAnchors},
-    {"loadStreams", "load streams from the host", Phase::Final, always, loadStreams},
+    {"storeAnchors", "send anchors to the host", Phase::Final, copyingFromHost, storeAnchors},
+    {"loadStreams", "load streams from the host", Phase::Final, copyingFromHost, loadStreams},
     {"gatherByPhase", "gather weights in parts for the forward pass and again for the backward pass", Phase::Final,
      sharding, gatherByPhase},
     {"placeExecutionPhases", "run the program phase by phase", Phase::Final, runningInPhases, placeExecutionPhases},
     {"moveOffChip", "keep tensors in remote memory, with loads and stores where they are used", Phase::Final,
      movingOffChip, moveOffChip},
-    {"addAccumulationLoop", "loop over the micro-batches of one update", Phase::Final, training, addAccumulationLoop},
-    {"addMainLoop", "loop over the batches of one run", Phase::Final, always, addMainLoop},
-    {"applyReturnTypes", "send of each anchor the values that its return type asks for", Phase::Final, always,
+    {"addAccumulationLoop", "loop over the micro-batches of one update", Phase::Final, loopingInTraining,
+     addAccumulationLoop},
+    {"addMainLoop", "loop over the batches of one run", Phase::Final, looping, addMainLoop},
+    {"applyReturnTypes", "send of each anchor the values that its return type asks for", Phase::Final, looping,
      applyReturnTypes},
     {"pipelineLoops", "let the stages of a loop's body work on successive micro-batches", Phase::Final, pipelining,
      pipelineLoops},

@@ -64,6 +64,8 @@ struct PipelineOptions {
   std::optional<transforms::PipelineRules::Form> pipelines;  // none: no pipelining
   bool updatesInTurn = false;                                // accumulateOuterFragmentSettings: Serial
   bool verifyEachPass = false;                               // otherwise verified at the end of each phase
+  // Off: the program of one micro-batch, as it is shown to programs that do not ask for operators of these.
+  bool hostCopies = true, stepLoops = true;
   // The batch in parts: before differentiation, or forward and backward pass.
   std::optional<transforms::BatchSerialisation> serialiseForward, serialiseWhole;
   // Updates of one kind become one.

@@ -56,16 +56,6 @@ def weights_of_other_model():
         s.resetHostWeights(str(path))
 
 
-def weights_io(method, name):
-    """Give an array of another name than the weight `w` to readWeights or writeWeights."""
-
-    def program():
-        s = prepared_training()
-        getattr(s, method)(popart.PyWeightsIO({name: np.zeros((3, 4), np.float32)}))
-
-    return program
-
-
 def output_of(model, **more):
     """An inference session with the anchor `output`."""
     return lambda: session(model, ["output"], **more)
@@ -187,8 +177,6 @@ FAILURES = [
         "no tensor 'result'",
     ),
     # ---- weights by name
-    Failure("read_weights_of_unknown_name", weights_io("readWeights", "v"), "Nearest existing names: [w]"),
-    Failure("write_weights_of_unknown_name", weights_io("writeWeights", "v"), "Nearest existing names: [w]"),
     Failure(
         "read_weights_that_are_constants",
         lambda: ready_constant().readWeights(popart.PyWeightsIO({"w": np.zeros(3, np.float32)})),

@@ -28,7 +28,7 @@ class Patterns {
 
   // Throws popart::error for an unknown name.
   bool isPatternEnabled(const std::string &name) const;
-  // Throws popart::error for an unknown name and for turning a mandatory pattern off.
+  // Throws popart::error for an unknown name and, with runtime asserts on, for turning a mandatory pattern off.
   Patterns &enablePattern(const std::string &name, bool on);
   static bool isMandatory(const std::string &name);
   static std::vector<std::string> getAllPreAliasPatternNames();

@@ -23,7 +23,7 @@ void importScatterReduce(NodeContext &n) {
 
 // commGroup is [CommGroupType, size]; without it all replicas are one group.
 void importCollective(NodeContext &n) {
-  const auto group = n.attr<std::vector<int64_t>>("commGroup", {});
+  const auto group = n.attr<std::vector<int64_t>>("commGroup", n.nodeAttributes().commGroup);
   const auto replicas = static_cast<unsigned>(n.importer().options().replicas);
   CommGroup members;
   if (!group.empty()) {

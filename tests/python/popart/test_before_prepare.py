@@ -71,7 +71,6 @@ def facts(session):
         "flow": (session.dataFlow.batchesPerStep(), session.dataFlow.anchors()),
         "factors": (session.replicationFactor, session.accumulationFactor),
         "serialised": session._serializeIr(popart.IrSerializationFormat.JSON),
-        "graph": session.getSerializedGraph(),
         "seed": session.getRandomSeed(),
     }
 
