@@ -64,7 +64,7 @@ from popxl.tensor import (
 )
 from popxl.tensorlocation import ExecutionContext, ReplicatedTensorSharding, TensorLocation, TensorStorage, TileSet
 
-from popxl import fp8_utils, ops, transforms, utils  # noqa: F401  isort: skip
+from popxl import _indexing, fp8_utils, ops, transforms, utils  # noqa: F401  isort: skip
 
 __version__ = "0.1.0"
 

@@ -4,6 +4,8 @@ from typing import Any
 
 import numpy as np
 
+import popxl.ops as ops
+from popxl._operators import operators
 from popxl.tensor import Tensor, _is_torch, constant
 
 
@@ -21,8 +23,6 @@ def get_item(t: Tensor, key: Any) -> Tensor:
 
 
 def _slices(t: Tensor, key: tuple) -> Tensor:
-    import popxl.ops as ops
-
     if len(key) > t.rank:
         raise ValueError(f"Too many indices for {t}: got {len(key)}, expected at most {t.rank}.")
     starts: list[int | None] = []
@@ -51,8 +51,6 @@ def _slices(t: Tensor, key: tuple) -> Tensor:
 
 
 def _by_tensor(t: Tensor, key: Any) -> Tensor:
-    import popxl.ops as ops
-
     if not isinstance(key, Tensor):
         key = constant(key)
     if key.dtype.is_int:
@@ -60,3 +58,6 @@ def _by_tensor(t: Tensor, key: Any) -> Tensor:
     if key.dtype.name == "bool":
         return ops.where(key, t, constant(0, t.dtype))
     raise TypeError(f"A tensor can be indexed with integers or booleans: got {key.dtype}.")
+
+
+operators.get_item = get_item

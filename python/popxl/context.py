@@ -10,6 +10,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 from popxl._order import use_least_memory
+from popxl._programs import graph_of
 
 if TYPE_CHECKING:
     from popxl.graph import Graph
@@ -123,9 +124,7 @@ class Context:
 
     def _op_created(self, op: Any) -> None:
         """Apply order constraints to a new op, then call the hooks of its graph."""
-        from popxl.graph import Graph
-
-        graph = Graph._from_pb(op.getGraph())
+        graph = graph_of(op.getGraph())
         self._add_in_sequence_topocons(graph, op)
         graph._call_hooks(op)
 

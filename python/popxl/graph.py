@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 from popart_core import _ir as _core
 
 from popxl import dtypes
+from popxl._programs import graph_of, program
 from popxl.context import get_current_context
+from popxl.dtypes import dtype
+from popxl.tensor import Constant, Tensor, Variable
 
 if TYPE_CHECKING:
-    from popxl.dtypes import dtype
     from popxl.ir import Ir
-    from popxl.tensor import Constant, Tensor, Variable
 
 
 class Graph:
@@ -27,9 +28,7 @@ class Graph:
 
     @classmethod
     def _from_pb(cls, pb_graph: Any) -> "Graph":
-        from popxl.ir import Ir
-
-        return Ir._from_id(pb_graph.getIrId())._graph(pb_graph)
+        return graph_of(pb_graph)
 
     @classmethod
     def _make(cls, ir: "Ir", pb_graph: Any) -> "Graph":
@@ -63,10 +62,7 @@ class Graph:
         Raises:
             RuntimeError: it no longer exists.
         """
-        ir = self._ir_reference()
-        if ir is None:
-            raise RuntimeError(f"The Ir with id {self._ir_id} of {self!r} no longer exists. Keep a reference to it.")
-        return ir
+        return self._ir_reference() or program(self._ir_id)
 
     @property
     def main_graph(self) -> "Graph":
@@ -74,33 +70,33 @@ class Graph:
         return self.ir.main_graph
 
     @property
-    def inputs(self) -> tuple["Tensor", ...]:
+    def inputs(self) -> tuple[Tensor, ...]:
         """Inputs in order."""
         return self._wrap(self._pb_graph.getInputIds())
 
     @property
-    def outputs(self) -> tuple["Tensor", ...]:
+    def outputs(self) -> tuple[Tensor, ...]:
         """Outputs in order."""
         return self._wrap(self._pb_graph.getOutputIds())
 
     @property
-    def inputs_by_name(self) -> dict[str, "Tensor"]:
+    def inputs_by_name(self) -> dict[str, Tensor]:
         """Inputs by unscoped name, in order."""
         return {t.name: t for t in self.inputs}
 
     @property
-    def tensors(self) -> tuple["Tensor", ...]:
+    def tensors(self) -> tuple[Tensor, ...]:
         """All tensors, sorted by id."""
         return self._wrap(sorted(self._pb_graph.getTensorIds(-1)))
 
     @property
-    def variables(self) -> tuple["Variable", ...]:
+    def variables(self) -> tuple[Variable, ...]:
         """Variables, sorted by id."""
         remote = [v.id for v in self.ir._variables.values() if v._row is not None and v._graph is self]
         return self._wrap(sorted([*self._pb_graph.getTensorIds(4), *remote]))
 
     @property
-    def constants(self) -> tuple["Constant", ...]:
+    def constants(self) -> tuple[Constant, ...]:
         """Constants, sorted by id."""
         return self._wrap(sorted(self._pb_graph.getTensorIds(1)))
 
@@ -109,7 +105,7 @@ class Graph:
         """Graphs that ops of this graph call, each once."""
         return tuple(self.ir._graph(g) for g in self._pb_graph.getCalledGraphs())
 
-    def get_tensor(self, tensor_id: str) -> "Tensor":
+    def get_tensor(self, tensor_id: str) -> Tensor:
         """Return the tensor with this full id.
 
         Args:
@@ -123,12 +119,10 @@ class Graph:
         """
         return self.ir._tensor(self, self._pb_graph.getTensor(tensor_id))
 
-    def _wrap(self, ids: list[str]) -> tuple["Tensor", ...]:
+    def _wrap(self, ids: list[str]) -> tuple[Tensor, ...]:
         return tuple(self.get_tensor(i) for i in ids)
 
     def __contains__(self, value: object) -> bool:
-        from popxl.tensor import Tensor
-
         if not isinstance(value, Tensor):
             raise TypeError(f"Only a popxl.Tensor can be in a graph: got {type(value).__name__}.")
         same_ir = value._graph._ir_id == self._ir_id
@@ -206,7 +200,7 @@ class Graph:
         self._erased_ops.update(ids)
         _core.eraseOps(self._pb_graph, set(ids))
 
-    def _mark_output(self, tensor: "Tensor") -> None:
+    def _mark_output(self, tensor: Tensor) -> None:
         self.ir._check_open("the outputs of its graphs")
         self._pb_graph.markAsOutput(tensor.id)
 
@@ -221,8 +215,8 @@ class Graph:
         return ids
 
     def _add_input(
-        self, shape: tuple[int, ...], dtype: "dtype", name: str | None, by_ref: bool, meta_shape: tuple[int, ...]
-    ) -> "Tensor":
+        self, shape: tuple[int, ...], dtype: dtype, name: str | None, by_ref: bool, meta_shape: tuple[int, ...]
+    ) -> Tensor:
         core = dtypes.dtype._require(dtype, f"Graph input '{name}'")._core
         tensor = self._pb_graph.addInput(
             self._create_tensor_id(name), core, list(shape), list(meta_shape or ()), by_ref

@@ -4,24 +4,21 @@ import inspect
 from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
-from weakref import WeakValueDictionary
+from typing import Any, Literal
 
 import numpy as np
 from popart_core import SessionOptions
 from popart_core import _ir as _core
 
 from popxl import _pb_session, _session_options  # noqa: F401
+from popxl._programs import PROGRAMS, program
 from popxl.graph import Graph
 from popxl.module import Module
+from popxl.remote_buffer import RemoteBuffer
+from popxl.replica_grouping import ReplicaGrouping
+from popxl.streams import DeviceToHostStream, HostToDeviceStream
 from popxl.tensor import Constant, Tensor, TensorByRef, TensorSpec, Variable
 
-if TYPE_CHECKING:
-    from popxl.remote_buffer import RemoteBuffer
-    from popxl.replica_grouping import ReplicaGrouping
-    from popxl.streams import DeviceToHostStream, HostToDeviceStream
-
-_IRS: "WeakValueDictionary[int, Ir]" = WeakValueDictionary()
 _VARIABLE, _CONSTANT = 4, 1
 
 
@@ -48,7 +45,7 @@ class Ir:
         self._remote_buffers: dict[int, RemoteBuffer] = {}
         self._num_host_transfers = 1
         self._is_prepared = False
-        _IRS[self._pb_ir.getId()] = self
+        PROGRAMS[self._pb_ir.getId()] = self
         self._until_collected = self  # `with popxl.Ir().main_graph:` enters it before the collector finds it
         if replication == "popdist":
             import popdist
@@ -60,10 +57,7 @@ class Ir:
 
     @classmethod
     def _from_id(cls, ir_id: int) -> "Ir":
-        ir = _IRS.get(ir_id)
-        if ir is None:
-            raise RuntimeError(f"The Ir with id {ir_id} no longer exists. Keep a reference to it.")
-        return ir
+        return program(ir_id)
 
     @classmethod
     def _from_pb(cls, pb_ir: Any) -> "Ir":
@@ -148,7 +142,7 @@ class Ir:
         self._check_open("num_host_transfers")
         self._num_host_transfers = value
 
-    def replica_grouping(self, stride: int = 1, group_size: int | None = None) -> "ReplicaGrouping":
+    def replica_grouping(self, stride: int = 1, group_size: int | None = None) -> ReplicaGrouping:
         """Group replicas regularly (`ReplicaGrouping`).
 
         Returns:
@@ -157,11 +151,9 @@ class Ir:
         Raises:
             ValueError: stride or group_size does not fit the replication factor.
         """
-        from popxl.replica_grouping import ReplicaGrouping
-
         return ReplicaGrouping._regular(self, stride, group_size)
 
-    def replica_grouping_from_assignments(self, assignment: list[int]) -> "ReplicaGrouping":
+    def replica_grouping_from_assignments(self, assignment: list[int]) -> ReplicaGrouping:
         """Group replicas by a list with the group number of each replica.
 
         Args:
@@ -173,15 +165,13 @@ class Ir:
         Raises:
             ValueError: groups of different size, wrong numbering or wrong length.
         """
-        from popxl.replica_grouping import ReplicaGrouping
-
         return ReplicaGrouping._from_assignment(self, assignment)
 
-    def get_all_h2d_streams(self) -> set["HostToDeviceStream"]:
+    def get_all_h2d_streams(self) -> set[HostToDeviceStream]:
         """Return the host-to-device streams that at least one host load uses."""
         return {self._streams[i] for i in self._pb_ir.usedStreams("HostLoad")}
 
-    def get_all_d2h_streams(self) -> set["DeviceToHostStream"]:
+    def get_all_d2h_streams(self) -> set[DeviceToHostStream]:
         """Return the device-to-host streams that at least one host store uses."""
         return {self._streams[i] for i in self._pb_ir.usedStreams("HostStore")}
 

@@ -11,22 +11,24 @@ import numpy as np
 from popart_core import TensorLocation, TensorStorage
 
 from popxl import dtypes
+from popxl._operators import operators
+from popxl._programs import tensor_of
 from popxl.context import get_current_context, get_current_graph, get_main_graph
 from popxl.dtypes import dtype
 from popxl.errors import UndefinedValue
 from popxl.remote_variables import (
+    Row,
     remote_replica_sharded_variable,
     remote_variable,
     replica_sharded_buffer,
 )
+from popxl.replica_grouping import ReplicaGrouping
 from popxl.utils import _is_torch, to_numpy
 from popxl.variables import Holding, bytes_view, replica_sharded_variable, variable
 
 if TYPE_CHECKING:
     from popxl.graph import Graph
     from popxl.ir import Ir
-    from popxl.remote_variables import Row
-    from popxl.replica_grouping import ReplicaGrouping
 
 host_tensor_types: tuple[type, ...] = (np.ndarray, Iterable)  # torch tensors are iterable
 
@@ -119,10 +121,7 @@ class Tensor:
 
     @classmethod
     def _from_pb_tensor(cls, pb_tensor: Any) -> "Tensor":
-        from popxl.graph import Graph
-
-        graph = Graph._from_pb(pb_tensor.getGraph())
-        return graph.ir._tensor(graph, pb_tensor)
+        return tensor_of(pb_tensor)
 
     # ---- facts
     @property
@@ -250,35 +249,35 @@ class Tensor:
 
     def transpose(self, permutation: Iterable[int] | None = None) -> "Tensor":
         """See `popxl.ops.transpose`; `permutation`: new order of the axes, reversed by default."""
-        return _ops().transpose(self, permutation)
+        return operators.transpose(self, permutation)
 
     def transpose_(self, permutation: Iterable[int] | None = None) -> "Tensor":
         """See `popxl.ops.transpose_`; `permutation`: new order of the axes, reversed by default."""
-        return _ops().transpose_(self, permutation)
+        return operators.transpose_(self, permutation)
 
     def reshape(self, shape: Iterable[int]) -> "Tensor":
         """See `popxl.ops.reshape`; `shape`: new dimension sizes, one may be -1."""
-        return _ops().reshape(self, shape)
+        return operators.reshape(self, shape)
 
     def reshape_(self, shape: Iterable[int]) -> "Tensor":
         """See `popxl.ops.reshape_`; `shape`: new dimension sizes, one may be -1."""
-        return _ops().reshape_(self, shape)
+        return operators.reshape_(self, shape)
 
     def flatten(self) -> "Tensor":
         """See `popxl.ops.flatten`."""
-        return _ops().flatten(self)
+        return operators.flatten(self)
 
     def flatten_(self) -> "Tensor":
         """See `popxl.ops.flatten_`."""
-        return _ops().flatten_(self)
+        return operators.flatten_(self)
 
     def detach(self) -> "Tensor":
         """See `popxl.ops.detach`."""
-        return _ops().detach(self)
+        return operators.detach(self)
 
     def detach_(self) -> "Tensor":
         """See `popxl.ops.detach_`."""
-        return _ops().detach_(self)
+        return operators.detach_(self)
 
     def diag(self) -> "Tensor":
         """Return the diagonal of a matrix: every (columns + 1)-th element of the flattened tensor.
@@ -288,11 +287,11 @@ class Tensor:
         """
         if self.rank != 2:
             raise ValueError(f"diag needs a 2-D tensor: got shape {self.shape}.")
-        return _ops().subsample(self.flatten(), self.shape[1] + 1)
+        return operators.subsample(self.flatten(), self.shape[1] + 1)
 
     def copy_to_ipu(self, destination: int, source: int | None = None) -> "Tensor":
         """See `popxl.ops.ipu_copy`; `destination`, `source`: IPU numbers."""
-        return _ops().ipu_copy(self, destination, source)
+        return operators.ipu_copy(self, destination, source)
 
     # ---- operators
     def __len__(self) -> int:
@@ -320,68 +319,68 @@ class Tensor:
         return constant(array, self.dtype)
 
     def __add__(self, other: TensorLike) -> "Tensor":
-        return _ops().add(self, self._operand(other))
+        return operators.add(self, self._operand(other))
 
     def __radd__(self, other: TensorLike) -> "Tensor":
-        return _ops().add(self._operand(other), self)
+        return operators.add(self._operand(other), self)
 
     def __iadd__(self, other: TensorLike) -> "Tensor":
-        _ops().add_(self, self._operand(other))
+        operators.add_(self, self._operand(other))
         return self
 
     def __sub__(self, other: TensorLike) -> "Tensor":
-        return _ops().sub(self, self._operand(other))
+        return operators.sub(self, self._operand(other))
 
     def __rsub__(self, other: TensorLike) -> "Tensor":
-        return _ops().sub(self._operand(other), self)
+        return operators.sub(self._operand(other), self)
 
     def __mul__(self, other: TensorLike) -> "Tensor":
-        return _ops().mul(self, self._operand(other))
+        return operators.mul(self, self._operand(other))
 
     def __rmul__(self, other: TensorLike) -> "Tensor":
-        return _ops().mul(self._operand(other), self)
+        return operators.mul(self._operand(other), self)
 
     def __truediv__(self, other: TensorLike) -> "Tensor":
-        return _ops().div(self, self._operand(other))
+        return operators.div(self, self._operand(other))
 
     def __rtruediv__(self, other: TensorLike) -> "Tensor":
-        return _ops().div(self._operand(other), self)
+        return operators.div(self._operand(other), self)
 
     def __mod__(self, other: TensorLike) -> "Tensor":
-        return _ops().fmod(self, self._operand(other))
+        return operators.fmod(self, self._operand(other))
 
     def __rmod__(self, other: TensorLike) -> "Tensor":
-        return _ops().fmod(self._operand(other), self)
+        return operators.fmod(self._operand(other), self)
 
     def __matmul__(self, other: TensorLike) -> "Tensor":
-        return _ops().matmul(self, self._operand(other))
+        return operators.matmul(self, self._operand(other))
 
     def __rmatmul__(self, other: TensorLike) -> "Tensor":
-        return _ops().matmul(self._operand(other), self)
+        return operators.matmul(self._operand(other), self)
 
     def __pow__(self, other: TensorLike) -> "Tensor":
-        return _ops().pow(self, other if isinstance(other, Tensor) else constant(other))
+        return operators.pow(self, other if isinstance(other, Tensor) else constant(other))
 
     def __rpow__(self, other: TensorLike) -> "Tensor":
-        return _ops().pow(other if isinstance(other, Tensor) else constant(other), self)
+        return operators.pow(other if isinstance(other, Tensor) else constant(other), self)
 
     def __neg__(self) -> "Tensor":
-        return _ops().negate(self)
+        return operators.negate(self)
 
     def __and__(self, other: TensorLike) -> "Tensor":
-        return _ops().logical_and(self, self._operand(other))
+        return operators.logical_and(self, self._operand(other))
 
     def __rand__(self, other: TensorLike) -> "Tensor":
-        return _ops().logical_and(self._operand(other), self)
+        return operators.logical_and(self._operand(other), self)
 
     def __or__(self, other: TensorLike) -> "Tensor":
-        return _ops().logical_or(self, self._operand(other))
+        return operators.logical_or(self, self._operand(other))
 
     def __ror__(self, other: TensorLike) -> "Tensor":
-        return _ops().logical_or(self._operand(other), self)
+        return operators.logical_or(self._operand(other), self)
 
     def __invert__(self) -> "Tensor":
-        return _ops().logical_not(self)
+        return operators.logical_not(self)
 
     def __getitem__(self, key: Any) -> "Tensor":
         """Index with integers and slices, with an integer tensor (gather) or with a boolean tensor (zero where false).
@@ -392,18 +391,16 @@ class Tensor:
         Raises:
             TypeError: the key is of another kind.
         """
-        from popxl._indexing import get_item
-
-        return get_item(self, key)
+        return operators.get_item(self, key)
 
 
 class Variable(Tensor):
     """A tensor of the main graph that keeps its value between runs; the host can read and write it."""
 
-    replica_grouping: "ReplicaGrouping"
+    replica_grouping: ReplicaGrouping
     retrieval_mode: str
     _holding: Holding
-    _row: Union["Row", None] = None  # of variables in remote memory
+    _row: Row | None = None  # of variables in remote memory
 
     @property
     def location_info(self) -> TensorLocation:
@@ -429,7 +426,7 @@ class Variable(Tensor):
 
     def copy_to_ipu(self, dst: int, src: int) -> Tensor:
         """See `popxl.ops.ipu_copy`; the source must be named."""
-        return _ops().ipu_copy(self, dst, src)
+        return operators.ipu_copy(self, dst, src)
 
     @property
     def _returns_all_replicas(self) -> bool:
@@ -448,7 +445,7 @@ class Constant(Tensor):
 
     def copy_to_ipu(self, dst: int, src: int) -> Tensor:
         """See `popxl.ops.ipu_copy`; the source must be named."""
-        return _ops().ipu_copy(self, dst, src)
+        return operators.ipu_copy(self, dst, src)
 
 
 def _inside(op: Any, called: Any, outside: Any, is_result: bool) -> Any:
@@ -460,10 +457,23 @@ def _inside(op: Any, called: Any, outside: Any, is_result: bool) -> Any:
     return called.getOutputTensor(index + len(called.getOutputIds()) - op.outputCount())
 
 
-def _ops() -> Any:
-    import popxl.ops
+def check_in_graph(graph: "Graph", **tensors: Tensor) -> None:
+    """Check that every argument is a tensor of `graph`.
 
-    return popxl.ops
+    Raises:
+        TypeError: an argument is no tensor.
+        ValueError: a tensor belongs to another graph, or is a remote variable.
+    """
+    for name, tensor in tensors.items():
+        if not isinstance(tensor, Tensor):
+            raise TypeError(f"Argument `{name}` must be a popxl.Tensor: got {type(tensor).__name__}.")
+        if tensor._graph is not graph:
+            raise ValueError(
+                f"Tensor {tensor} (argument `{name}`) is not in the current graph {graph!r}, but in {tensor._graph!r}. "
+                "Pass it as an input of the graph."
+            )
+        if isinstance(tensor, Variable) and tensor._row is not None:
+            raise ValueError(f"Tensor {tensor} (argument `{name}`) is a remote variable. Load it with ops.remote_load.")
 
 
 def constant(
@@ -532,8 +542,6 @@ def graph_output(t: Tensor) -> None:
         TypeError: `t` is no tensor.
         ValueError: `t` is not in the current graph.
     """
-    from popxl.ops.utils import check_in_graph
-
     graph = get_current_graph()
     check_in_graph(graph, t=t)
     graph._mark_output(t)
@@ -549,6 +557,7 @@ __all__ = [
     "TensorLike",
     "TensorSpec",
     "Variable",
+    "check_in_graph",
     "constant",
     "get_current_context",
     "get_main_graph",

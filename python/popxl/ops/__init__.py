@@ -9,6 +9,7 @@ does not say otherwise, its operands have one dtype, which the result keeps, and
 * popart_exception: the operator does not take the dtype, or the shapes do not fit.
 """
 
+from popxl._operators import operators
 from popxl.ops import collectives, var_updates
 from popxl.ops.call import CallSiteInfo, call, call_with_info
 from popxl.ops.control import conditional, conditional_with_info, repeat, repeat_with_info
@@ -274,3 +275,5 @@ __all__ = [
     "var_updates",
     "where",
 ]
+
+vars(operators).update({name: globals()[name] for name in __all__})

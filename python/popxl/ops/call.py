@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from popart_core import popart_exception
 
 from popxl.context import get_current_context, get_current_graph
 from popxl.ops.utils import check_in_graph
@@ -262,8 +263,6 @@ def _modified_inputs(graph: "Graph", tensors: Sequence[Tensor | None]) -> list[i
     Raises:
         popart_exception: a constant would be changed.
     """
-    from popart_core import popart_exception
-
     modified = [i for i, t in enumerate(graph.inputs) if t in graph._by_ref_inputs]
     for i in modified:
         if isinstance(tensors[i], Constant):

@@ -3,6 +3,7 @@
 from typing import Any
 
 from popxl import dtypes
+from popxl.context import get_current_graph
 from popxl.dtypes import dtype
 from popxl.ops.utils import cast_if_needed, check_in_graph, emit_one
 from popxl.tensor import Tensor, TensorLike, constant
@@ -352,6 +353,4 @@ def scaled_add_(X: Tensor, Y: Tensor, a: float | Tensor = 1.0, b: float | Tensor
 
 
 def _graph() -> Any:
-    from popxl.context import get_current_graph
-
     return get_current_graph()

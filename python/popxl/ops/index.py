@@ -2,8 +2,12 @@
 
 from collections.abc import Iterable
 
-from popxl.ops.utils import check_memory_proportion, emit_one
-from popxl.tensor import Tensor
+import numpy as np
+from popart_core import popart_exception
+
+from popxl.context import get_current_graph
+from popxl.ops.utils import check_in_graph, check_memory_proportion, emit_one
+from popxl.tensor import Constant, Tensor
 
 _REDUCTIONS = {"sum": "Sum", "min": "Min", "max": "Max", "none": "None"}
 
@@ -196,13 +200,6 @@ def onehot(t: Tensor, num_classes: Tensor, values: Tensor, axis: int) -> Tensor:
     Raises:
         popart_exception: num_classes is no constant.
     """
-    import numpy as np
-    from popart_core import popart_exception
-
-    from popxl.context import get_current_graph
-    from popxl.ops.utils import check_in_graph
-    from popxl.tensor import Constant
-
     check_in_graph(get_current_graph(), t=t, num_classes=num_classes, values=values)
     if not isinstance(num_classes, Constant):
         raise popart_exception(

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from popxl import dtypes
-from popxl.context import _set, get_current_graph
+from popxl.context import _set, get_current_graph, ipu
 from popxl.dtypes import dtype
 from popxl.errors import UndefinedValue
 from popxl.ops.elementwise import _ONNX_NUMBER
@@ -101,8 +101,6 @@ def ipu_copy(t: Tensor, destination: int, source: int | None = None) -> Tensor:
             source = t.ipu
         except UndefinedValue as e:
             raise ValueError(f"ipu_copy: the IPU of {t} is unknown. Pass `source`.") from e
-    from popxl.context import ipu
-
     with ipu(destination):
         return emit_one("IpuCopy", {"t": t}, f"{t.name}_c{destination}", {"source": source, "destination": destination})
 

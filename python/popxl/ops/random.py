@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 import numpy as np
+from popart_core import popart_exception
 
 from popxl import dtypes
 from popxl.context import get_current_graph
@@ -16,8 +17,6 @@ def _random(
     op_type: str, seed_tensor: Tensor, shape: Iterable[int], dtype: dtype, output: str, **attributes: float
 ) -> Tensor:
     if dtype not in (dtypes.float16, dtypes.float32):
-        from popart_core import popart_exception
-
         raise popart_exception(f"{op_type}: got dtype {dtype}, expected float16 or float32.")
     attributes = {k: float(v) for k, v in attributes.items()}
     return emit_one(

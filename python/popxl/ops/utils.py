@@ -1,34 +1,15 @@
 """What every op function shares: checks of tensor arguments, and `emit`, the one place that adds an op to the graph."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from popart_core import _ir, popart_exception
+
+from popxl._operators import operators
 from popxl.context import get_current_context
 from popxl.dtypes import dtype
 from popxl.errors import UndefinedValue
-from popxl.tensor import Tensor, Variable
-
-if TYPE_CHECKING:
-    from popxl.graph import Graph
-
-
-def check_in_graph(graph: "Graph", **tensors: Tensor) -> None:
-    """Check that every argument is a tensor of `graph`.
-
-    Raises:
-        TypeError: an argument is no tensor.
-        ValueError: a tensor belongs to another graph, or is a remote variable.
-    """
-    for name, tensor in tensors.items():
-        if not isinstance(tensor, Tensor):
-            raise TypeError(f"Argument `{name}` must be a popxl.Tensor: got {type(tensor).__name__}.")
-        if tensor._graph is not graph:
-            raise ValueError(
-                f"Tensor {tensor} (argument `{name}`) is not in the current graph {graph!r}, but in {tensor._graph!r}. "
-                "Pass it as an input of the graph."
-            )
-        if isinstance(tensor, Variable) and tensor._row is not None:
-            raise ValueError(f"Tensor {tensor} (argument `{name}`) is a remote variable. Load it with ops.remote_load.")
+from popxl.tensor import Tensor, check_in_graph
 
 
 def _placement(tensor: Tensor, attribute: str) -> Any:
@@ -68,8 +49,6 @@ def checked_axis(function: str, t: Tensor, axis: int) -> int:
     Raises:
         popart_exception: `t` has no such axis.
     """
-    from popart_core import popart_exception
-
     if not -t.rank <= axis < t.rank:
         raise popart_exception(
             f"{function}: axis out of range: got {axis} for {t.name} of shape {t.shape}, expected {-t.rank} to "
@@ -104,9 +83,7 @@ def convert_optional_dtype(value: dtype | None) -> int | None:
 
 def cast_if_needed(t: Tensor, data_type: dtype) -> Tensor:
     """Return `t`, cast when its dtype is another one."""
-    import popxl.ops as ops
-
-    return t if t.dtype == data_type else ops.cast(t, data_type)
+    return t if t.dtype == data_type else operators.cast(t, data_type)
 
 
 def check_memory_proportion(value: float | None) -> None:
@@ -195,13 +172,9 @@ def emit_one(
 
 def has_operator(op_type: str) -> bool:
     """Whether the catalog has an operator of this type."""
-    from popart_core import _ir
-
     return _ir.hasOperator(op_type)
 
 
 def unsupported(what: str, instead: str) -> Exception:
     """Return the exception for a function whose operator does not exist yet."""
-    from popart_core import popart_exception
-
     return popart_exception(f"popxl.ops.{what} is not supported yet. {instead}")

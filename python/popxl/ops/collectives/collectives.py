@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 from popxl.context import get_current_graph
 from popxl.errors import UndefinedValue
+from popxl.ops.shape import flatten, reshape, transpose
 from popxl.ops.utils import check_in_graph, emit, emit_one, handle_negative_axis
 from popxl.replica_grouping import ReplicaGrouping
 from popxl.tensor import Tensor
@@ -92,15 +93,11 @@ def replica_sharded_slice(t: Tensor, group: ReplicaGrouping | None = None) -> Te
 
 
 def _to_front(t: Tensor, axis: int) -> Tensor:
-    import popxl.ops as ops
-
-    return t if axis == 0 else ops.transpose(t, [axis, *(i for i in range(t.rank) if i != axis)])
+    return t if axis == 0 else transpose(t, [axis, *(i for i in range(t.rank) if i != axis)])
 
 
 def _from_front(t: Tensor, axis: int) -> Tensor:
-    import popxl.ops as ops
-
-    return t if axis == 0 else ops.transpose(t, [*range(1, axis + 1), 0, *range(axis + 1, t.rank)])
+    return t if axis == 0 else transpose(t, [*range(1, axis + 1), 0, *range(axis + 1, t.rank)])
 
 
 def replicated_slice(t: Tensor, axis: int = 0, group: ReplicaGrouping | None = None) -> Tensor:
@@ -112,8 +109,6 @@ def replicated_slice(t: Tensor, axis: int = 0, group: ReplicaGrouping | None = N
     Raises:
         ValueError: the axis does not divide by the group size.
     """
-    import popxl.ops as ops
-
     check_in_graph(get_current_graph(), t=t)
     attributes = {**_group_attributes("add", group), "op": "Local"}
     size, axis = attributes["group_size"], handle_negative_axis(t, axis)
@@ -122,11 +117,11 @@ def replicated_slice(t: Tensor, axis: int = 0, group: ReplicaGrouping | None = N
             f"replicated_slice: axis {axis} of size {t.shape[axis]} does not divide by the group size {size}."
         )
     front = _to_front(t, axis)
-    part = emit_one("ReplicatedReduceScatter", {"t": ops.flatten(front)}, f"{t.name}_replicated_slice", attributes)
+    part = emit_one("ReplicatedReduceScatter", {"t": flatten(front)}, f"{t.name}_replicated_slice", attributes)
     shape = (t.shape[axis] // size, *front.shape[1:])
     if shape[0] == 1:
-        return ops.reshape(part, shape[1:])
-    return _from_front(ops.reshape(part, shape), axis)
+        return reshape(part, shape[1:])
+    return _from_front(reshape(part, shape), axis)
 
 
 def replicated_all_gather(
@@ -147,8 +142,6 @@ def replicated_all_gather(
     Raises:
         ValueError: unknown output_shape, or an axis that is no int.
     """
-    import popxl.ops as ops
-
     check_in_graph(get_current_graph(), t=t)
     if output_shape not in ("auto", "concat", "new_axis", "meta_shape"):
         raise ValueError(f"output_shape: got {output_shape!r}, expected 'auto', 'concat', 'new_axis' or 'meta_shape'.")
@@ -163,11 +156,11 @@ def replicated_all_gather(
     rank = t.rank + 1 if output_shape == "new_axis" else max(t.rank, 1)
     axis = axis + rank if axis < 0 else axis
     if output_shape == "new_axis":
-        gathered = emit_one("ReplicatedAllGather", {"t": ops.flatten(t)}, name, attributes)
-        return _from_front(ops.reshape(gathered, (size, *t.shape)), axis)
-    front = _to_front(t, axis) if t.rank else ops.flatten(t)
-    gathered = emit_one("ReplicatedAllGather", {"t": ops.flatten(front)}, name, attributes)
-    return _from_front(ops.reshape(gathered, (size * front.shape[0], *front.shape[1:])), axis)
+        gathered = emit_one("ReplicatedAllGather", {"t": flatten(t)}, name, attributes)
+        return _from_front(reshape(gathered, (size, *t.shape)), axis)
+    front = _to_front(t, axis) if t.rank else flatten(t)
+    gathered = emit_one("ReplicatedAllGather", {"t": flatten(front)}, name, attributes)
+    return _from_front(reshape(gathered, (size * front.shape[0], *front.shape[1:])), axis)
 
 
 def _ipu_of(t: Tensor) -> int:
