@@ -60,7 +60,7 @@ class Module(popxl.Module, metaclass=NameScopeMeta):
         self._graph_cache = GraphCache() if cache else None
         self._cached: dict[popxl.Graph, tuple[NamedVariableFactories, NamedTensors]] = {}
         self._building = 0
-        self._attached: list[Module] = []
+        self._attached: dict[str, Module] = {}
         self.grad_inlining_error = grad_inlining_error
         self.called_graphs_grad_info = GradInfos()
         self.aux = Aux()
@@ -118,7 +118,7 @@ class Module(popxl.Module, metaclass=NameScopeMeta):
     def _attach(self, key: str, module: "Module") -> None:
         self._variable_factories.insert(key, module._variable_factories)
         self._named_inputs.insert(key, module._named_inputs)
-        self._attached.append(module)
+        self._attached[key] = module
         module.set_name_scope(key)
 
     # ---- building graphs
@@ -167,20 +167,19 @@ class Module(popxl.Module, metaclass=NameScopeMeta):
 
     def _all_grad_infos(self) -> dict[popxl.Graph, GradGraphInfo]:
         below: dict[popxl.Graph, GradGraphInfo] = {}
-        for module in self._attached:
+        for module in self._attached.values():
             below.update(module._all_grad_infos())
         return {**below, **self.called_graphs_grad_info}
 
     def _reset(self) -> None:
-        self._variable_factories._clear()
-        self._named_inputs._clear()
-        self._forget()
-
-    def _forget(self) -> None:
+        """Forget what a build has added, here and in attached modules; the containers of these stay attached."""
         self.aux._take()
         self.called_graphs_grad_info.clear()
-        for module in self._attached:
-            module._forget()
+        for tree in (self._variable_factories, self._named_inputs):
+            for key in set(tree.keys()) - set(self._attached):
+                tree.pop(key)
+        for module in self._attached.values():
+            module._reset()
 
     def create_grad_graph(
         self,
@@ -223,7 +222,8 @@ class Module(popxl.Module, metaclass=NameScopeMeta):
 
         Args:
             module: the module to call.
-            name: key of its variables in this module, default the name of its class.
+            name: key of its variables in this module, default the name of its class. The name of the attribute that
+                the module is assigned to is allowed, once.
             autodiff: gradient graph that autodiff of this module uses: ``"build_grad"``: the handwritten one;
                 ``"autodiff"``: one made now; ``"auto"``: the handwritten one where there is one; ``"none"``: none.
             grads_provided: function of the callee's graph that chooses the outputs whose gradients are given.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from popxl.tensor import Tensor
 
 from popxl_addons.graph import GraphWithNamedArgs
+from popxl_addons.named_tensors import NamedTensors
 from popxl_addons.variable_factory import NamedVariableFactories
 
 if TYPE_CHECKING:
@@ -67,13 +68,20 @@ class ModuleCall:
             ValueError: the caller has variables of this name, or arguments do not fit.
         """
         self.var_factories, self.graph = self._module.create_graph(*args, **kwargs)
-        variables = self._caller.add_variable_inputs(self._name, self.var_factories)
+        variables = self._add_variables()
         self._caller.called_graphs_grad_info.update(self.graph.called_graphs_grad_info)
         self.n_outputs_pre_autodiff = len(self.graph.graph.outputs)
         self._differentiate()
         given = inspect.signature(self._module.build).bind(*args, **kwargs)
         outputs = self.graph.bind(variables).call(*given.args, *given.kwargs.values())
         return outputs[: self.n_outputs_pre_autodiff]
+
+    def _add_variables(self) -> NamedTensors:
+        if self._caller._attached.get(self._name) is not self._module:
+            return self._caller.add_variable_inputs(self._name, self.var_factories)
+        # what the callee has is there under its name already
+        own = {key: self._module._register(key, f, False) for key, f in self.var_factories.to_dict().items()}
+        return NamedTensors.from_dict(own)
 
     def _differentiate(self) -> None:
         if self._autodiff == "none" or (self._autodiff == "auto" and not self._module.implements_grad_graph):
