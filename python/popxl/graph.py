@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 class Graph:
     """A graph made by `Ir.create_graph`, `Ir.create_empty_graph` or `Ir.main_graph`; has no constructor."""
 
-    _can_be_recursively_autodiffed = True  # False: autodiff of a caller needs this graph's gradient info
-
     def __init__(self) -> None:
         raise TypeError(
             "Cannot create popxl.Graph directly; use Ir.main_graph, Ir.create_graph or Ir.create_empty_graph."

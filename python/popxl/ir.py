@@ -10,7 +10,7 @@ import numpy as np
 from popart_core import SessionOptions
 from popart_core import _ir as _core
 
-from popxl import _pb_session, _session_options  # noqa: F401
+from popxl import _pb_graphs, _pb_session, _session_options  # noqa: F401
 from popxl._programs import PROGRAMS, program
 from popxl.graph import Graph
 from popxl.module import Module

@@ -143,7 +143,7 @@ class Module(popxl.Module, metaclass=NameScopeMeta):
                 graph = popxl.gir().create_graph(self, *args, **kwargs)
             finally:
                 self._building -= 1
-            graph._can_be_recursively_autodiffed = not self.implements_grad_graph
+            graph._pb_graph.setCanBeRecursivelyAutodiffed(not self.implements_grad_graph)
             return self._built(graph)
         finally:
             self._reset()

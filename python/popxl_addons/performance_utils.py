@@ -60,7 +60,7 @@ def evaluate_FLOPs(graph: popxl.Graph) -> dict[str, Any]:
         if op_type in _COUNTS:
             by_type.setdefault(op_type, {})[op.id] = _COUNTS[op_type](op)
         elif op_type in ("Call", "Loop"):
-            times = op.attributes().get("trip_count", 1)
+            times = op.getTripCountValue() if op_type == "Loop" else 1
             for called in op.getCalledGraphs():
                 name = f"{op_type}_{op.id}({_NUMBER.sub('', called.id)})"
                 inside = _scaled(evaluate_FLOPs(graph.ir._graph(called)), times)

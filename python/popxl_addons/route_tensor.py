@@ -13,8 +13,6 @@ import popxl
 
 __all__ = ["is_subgraph", "route_tensor_into_graph"]
 
-_LOOP_INPUTS = 2  # iteration and condition, in front of the carried inputs
-
 
 def is_subgraph(parent: popxl.Graph, subgraph: popxl.Graph) -> bool:
     """Whether a graph is `parent` itself or is reached from it through calls.
@@ -53,7 +51,8 @@ def route_tensor_into_graph(
     Args:
         tensor: the tensor.
         graph: where it is wanted, default the current graph.
-        modified: changes in place in the graph reach the tensor: a bool, or regions of which any counts as True.
+        modified: changes in place in the graph reach the tensor: a bool, or regions (`popart._internal.ir.view.Region`)
+            of which one with elements counts as True.
 
     Returns:
         The input of the graph that stands for the tensor: one that every call passes it to already, or a new one. The
@@ -75,7 +74,7 @@ def route_tensor_into_graph(
             "this graph or of one that calls it."
         )
     graph.ir._check_open("its graphs")
-    by_reference = modified if isinstance(modified, bool) else bool(list(modified))
+    by_reference = modified if isinstance(modified, bool) else any(not region.isEmpty() for region in modified)
     return connect_tensor_to_ops_on_path(tensor, graph, by_reference)
 
 
@@ -142,7 +141,7 @@ def _shared_input(given: list[tuple[Any, popxl.Tensor]], modified: bool) -> int 
     """Return the input that each op passes its tensor to already, and that is the same in each iteration."""
     shared: set[int] | None = None
     for op, outer in given:
-        first = _LOOP_INPUTS + op.attributes()["carried"] if op.opType() == "Loop" else 0
+        first = op.getNumExplicitInputs() if op.opType() == "Loop" else 0
         known = set(op.getModified())
         own = {
             i for i, t in op.getInputIndexMap().items() if t == outer.id and i >= first and (not modified or i in known)

@@ -228,7 +228,7 @@ def _check_called_graphs(graph: Graph, known: Mapping[Graph, GradGraphInfo]) -> 
     for called in graph.called_graphs:
         if called in known:
             continue
-        if not called._can_be_recursively_autodiffed:
+        if not called._pb_graph.getCanBeRecursivelyAutodiffed():
             raise popart_exception(
                 f"autodiff of {graph.id or 'the main graph'}: it calls {called.id}, which has a gradient of its own "
                 "and must not be differentiated. Pass its GradGraphInfo in called_graphs_grad_info."

@@ -5,7 +5,7 @@ from enum import IntEnum
 from popart_core import *  # noqa: F403
 from popart_core._ir import BwdGraphInfo, Graph, Ir, Op, Tensor
 
-from popart._internal.ir import op
+from popart._internal.ir import op, patterns, view
 
 
 class TensorType(IntEnum):
@@ -26,4 +26,29 @@ class ExpectedConnectionType(IntEnum):
     FwdGrad = 1
 
 
-__all__ = ["BwdGraphInfo", "ExpectedConnectionType", "Graph", "Ir", "Op", "Tensor", "TensorType", "op"]
+class ExpectedConnection:
+    """A tensor of a forward graph that an input or output of its gradient graph is, or is the gradient of.
+
+    Args:
+        fwdId: id of the tensor.
+        type: which of the two.
+    """
+
+    def __init__(self, fwdId: str, type: ExpectedConnectionType) -> None:
+        self.fwdId = fwdId
+        self.type = ExpectedConnectionType(type)
+
+
+__all__ = [
+    "BwdGraphInfo",
+    "ExpectedConnection",
+    "ExpectedConnectionType",
+    "Graph",
+    "Ir",
+    "Op",
+    "Tensor",
+    "TensorType",
+    "op",
+    "patterns",
+    "view",
+]

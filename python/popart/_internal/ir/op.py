@@ -4,6 +4,7 @@ Ops of a graph are objects of one class, ``Op``; the classes here recognise them
 a class ``<Type>Op`` for every operator.
 """
 
+import sys
 from typing import Any
 
 from popart_core._ir import Op, hasOperator
@@ -18,6 +19,7 @@ class _OpMeta(type):
 
 
 _CLASSES: dict[str, type] = {}
+exchange = sys.modules[__name__]  # programs write op.exchange.HostLoadOp
 
 
 def __getattr__(name: str) -> type:

@@ -1,0 +1,5 @@
+"""The patterns and their levels."""
+
+from popart_core import Patterns, PatternsLevel
+
+__all__ = ["Patterns", "PatternsLevel"]
