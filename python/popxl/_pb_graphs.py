@@ -95,6 +95,51 @@ def _get_source_ipu(self: Any, tensor_id: str | None = None) -> int:
     return self.attributes()["source"]
 
 
+# ---- hints for planned tile memory, kept without effect
+class ConvOptions:
+    """Hints of a convolution."""
+
+    def __init__(self) -> None:
+        self.availableMemoryProportions: list[float] = []
+
+
+def _hints(op: Any) -> dict[str, Any]:
+    ir = op.getGraph().getIr()
+    if not hasattr(ir, "_op_hints"):
+        ir._op_hints = {}
+    return ir._op_hints.setdefault(op.id, {})
+
+
+def _set_available_memory_proportion(self: Any, value: float) -> None:
+    """Set the share of tile memory that the op may use."""
+    _hints(self)["proportion"] = value
+
+
+def _get_available_memory_proportion(self: Any) -> float | None:
+    """Return the share of tile memory that the op may use, None unless set."""
+    return _hints(self).get("proportion")
+
+
+def _set_conv_options(self: Any, options: ConvOptions) -> None:
+    """Set the hints of a convolution."""
+    _hints(self)["convolution"] = options
+
+
+def _get_conv_options(self: Any) -> ConvOptions:
+    """Return the hints of a convolution."""
+    return _hints(self).setdefault("convolution", ConvOptions())
+
+
+def _set_use_fully_connected_pass(self: Any, value: bool) -> None:
+    """Say whether the product is planned together with its gradients."""
+    _hints(self)["fully connected"] = value
+
+
+def _use_fully_connected_pass(self: Any) -> bool:
+    """Whether the product is planned together with its gradients."""
+    return _hints(self).get("fully connected", True)
+
+
 # ---- tensors
 class Consumers:
     """The ops that read a tensor."""
@@ -123,4 +168,10 @@ _core.Op.getNumExplicitInputs = _get_num_explicit_inputs
 _core.Op.opInToSubgraphInIndex = _same_index
 _core.Op.subgraphInToOpInIndex = _same_index
 _core.Op.getSourceIpu = _get_source_ipu
+_core.Op.setAvailableMemoryProportion = _set_available_memory_proportion
+_core.Op.getAvailableMemoryProportion = _get_available_memory_proportion
+_core.Op.setConvOptions = _set_conv_options
+_core.Op.getConvOptions = _get_conv_options
+_core.Op.setUseFullyConnectedPass = _set_use_fully_connected_pass
+_core.Op.useFullyConnectedPass = _use_fully_connected_pass
 _core.Tensor.consumers = property(Consumers, doc="The ops that read the tensor.")

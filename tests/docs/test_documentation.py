@@ -51,6 +51,7 @@ RUN_BY = {
     ("docs/architecture.md", "main {"): "test_architecture_shows_every_stage",
     ("docs/architecture.md", "$ popart-opt"): "test_architecture_shows_every_stage",
     ("docs/compat/printing-and-naming.md", "Graph : head"): "test_printed_schedule",
+    ("docs/compat/printing-and-naming.md", "NamedTensors("): "test_printed_tree",
     ("docs/compat/serialised-ir.md", '{"maingraph"'): "test_serialised_ir",
 }
 
@@ -110,6 +111,15 @@ def test_printed_schedule():
     named = addons.NamedTensors.from_dict({"kernel": graph.inputs[1]})
     printed = addons.GraphWithNamedArgs(graph, named).print_schedule()
     assert printed == block("docs/compat/printing-and-naming.md", "Graph : head").rstrip("\n")
+
+
+def test_printed_tree():
+    """A tree of one tensor."""
+    with popxl.Ir().main_graph:
+        weight = popxl.variable(np.ones((4, 2), np.float32), name="fc.weight")
+        tree = addons.NamedTensors.from_dict({"fc.weight": weight})
+        assert f"{tree!r}\n" == block("docs/compat/printing-and-naming.md", "NamedTensors(")
+        assert str(tree) == str({"fc.weight": weight})
 
 
 def test_serialised_ir():

@@ -1,7 +1,6 @@
-"""Hints that planned tile memory on IPUs: kept with the Ir, without effect on results or speed here."""
+"""Hints that planned tile memory on IPUs: kept with the ops, without effect on results or speed here."""
 
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 import popxl
 
@@ -27,12 +26,16 @@ def _graphs(ir: popxl.Ir) -> list[popxl.Graph]:
 def _record(graphs: Iterable[popxl.Graph], proportions: Iterable[float]) -> None:
     table = dict(enumerate(proportions))
     for graph in graphs:
-        hints: dict[int, Any] = graph.ir.__dict__.setdefault("_memory_proportions", {})
         for op in graph._pb_graph.getOps():
             if op.opType() in _PLANNED + _INDEXED:
                 ipu = op.getVirtualGraphId() if op.hasVirtualGraphId() else 0
                 value = table[ipu if ipu is not None and ipu >= 0 else 0]
-                hints[op.id] = [value] if "Conv" in op.opType() else value
+                if "Conv" in op.opType():
+                    options = op.getConvOptions()
+                    options.availableMemoryProportions = [value]
+                    op.setConvOptions(options)
+                else:
+                    op.setAvailableMemoryProportion(value)
 
 
 def set_available_memory_proportion_by_ipu(ir: popxl.Ir, proportions: Iterable[float]) -> None:
@@ -62,9 +65,10 @@ def set_graph_available_memory_proportion_by_ipu(graph: popxl.Graph, proportions
 
 
 def _set_fc_pass(ir: popxl.Ir, on: bool) -> None:
-    hints = ir.__dict__.setdefault("_fc_pass", {})
     for graph in _graphs(ir):
-        hints.update((op.id, on) for op in graph._pb_graph.getOps() if op.opType() == "MatMul")
+        for op in graph._pb_graph.getOps():
+            if op.opType() == "MatMul":
+                op.setUseFullyConnectedPass(on)
 
 
 def enable_fc_pass(ir: popxl.Ir) -> None:

@@ -186,17 +186,27 @@ def test_hints():
         with popxl.ipu(1):
             graph = ir.create_graph(lambda t: t @ t, x)
         ops.call(graph, x @ x)
-    ids = [op.id for g in (ir.main_graph, graph) for op in g._pb_graph.getOps() if op.opType() == "MatMul"]
+        ops.conv(x.reshape((1, 1, 3, 3)), x.reshape((1, 1, 3, 3)), pad_type="same_lower")
+    product, convolution, inner = (
+        next(op for op in g._pb_graph.getOps() if op.opType() == kind)
+        for g, kind in ((ir.main_graph, "MatMul"), (ir.main_graph, "Conv"), (graph, "MatMul"))
+    )
+
+    def proportions():
+        return product.getAvailableMemoryProportion(), inner.getAvailableMemoryProportion()
+
+    assert proportions() == (None, None)
     addons.set_available_memory_proportion_by_ipu(ir, [0.1, 0.2])
-    assert ir._memory_proportions == dict(zip(ids, (0.1, 0.2), strict=True))
+    assert proportions() == (0.1, 0.2) and convolution.getConvOptions().availableMemoryProportions == [0.1]
     addons.set_graph_available_memory_proportion_by_ipu(graph, [0.3, 0.4])
-    assert ir._memory_proportions == dict(zip(ids, (0.1, 0.4), strict=True))
+    assert proportions() == (0.1, 0.4)
     with pytest.raises(KeyError):
         addons.set_available_memory_proportion_by_ipu(ir, [])
-    addons.enable_fc_pass(ir)
-    assert ir._fc_pass == dict.fromkeys(ids, True)
+    assert product.useFullyConnectedPass()
     disable_fc_pass(ir)
-    assert ir._fc_pass == dict.fromkeys(ids, False)
+    assert not product.useFullyConnectedPass() and not inner.useFullyConnectedPass()
+    addons.enable_fc_pass(ir)
+    assert product.useFullyConnectedPass()
     assert addons.suffix_graph_name("Net_subgraph(3)_bwd_subgraph(4)", "x") == "Net_bwd_x"
 
 
