@@ -28,6 +28,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "_programs",
         "_order",
         "_session_options",
+        "_pb_graphs",
         "_pb_session",
     ),
     "graph": (
