@@ -33,7 +33,10 @@ def _log_ir(self: Any) -> None:
 
 
 def _no_effect(self: Any, *args: Any) -> None:
-    """Do nothing: unused tensors and graphs cost nothing, and the other state is always up to date."""
+    """Do nothing: unused tensors and graphs cost nothing, and the other state is always up to date.
+
+    Patterns rewrite hand-written programs while a session lowers them, so that call sites stay valid.
+    """
 
 
 _core.Ir.setDataFlow = _set_data_flow
@@ -42,5 +45,7 @@ _core.Ir.setPatterns = _set_patterns
 _core.Ir.logIr = _log_ir
 _core.Ir.updateVertices = _no_effect
 _core.Ir.setIsPrepared = _no_effect
+_core.Ir.applyPreAliasPatterns = _no_effect
+_core.Ir.applyInplacePattern = _no_effect
 _core.Ir.removeIsolatedGraphs = _no_effect
 _core.Ir.removeIsolatedTensors = _no_effect

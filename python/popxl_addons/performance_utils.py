@@ -12,6 +12,8 @@ from typing import Any
 import popxl
 from popxl.utils import table_to_string
 
+from popxl_addons.graph_common import GraphLike, to_graph
+
 __all__ = ["evaluate_FLOPs", "evaluate_ir_FLOPs", "format_flops_scientific", "print_FLOPs", "total_FLOPs"]
 
 _TOTAL = "TOT"
@@ -41,7 +43,7 @@ _COUNTS = {
 }
 
 
-def evaluate_FLOPs(graph: popxl.Graph) -> dict[str, Any]:
+def evaluate_FLOPs(graph: GraphLike) -> dict[str, Any]:
     """Count the floating-point operations of one execution of a graph.
 
     Products count 2 k for each element of the result, Add, Sub, Mul and Div one, GroupNormalization
@@ -54,6 +56,7 @@ def evaluate_FLOPs(graph: popxl.Graph) -> dict[str, Any]:
     Returns:
         The breakdown; its last entry ``"TOT"`` is the sum.
     """
+    graph = to_graph(graph)
     by_type: dict[str, Any] = {}
     for op in graph._pb_graph.getOps():
         op_type = op.opType()

@@ -38,6 +38,10 @@ def test_graphs(program):
         pb.setCanBeRecursivelyAutodiffed(True)
         assert popxl.transforms.autodiff(caller).graph.outputs
     main = ir.main_graph._pb_graph
+    ir._pb_ir.setPatterns(_ir.patterns.Patterns(_ir.patterns.PatternsLevel.Default))
+    for each in ir._pb_ir.getAllGraphs():
+        ir._pb_ir.applyPreAliasPatterns(each)
+        ir._pb_ir.applyInplacePattern(each)
     main.eraseOp(main.getOps()[-1].id)
     assert [op.opType() for op in main.getOps()] == ["Call", "Loop"]
 

@@ -171,7 +171,8 @@ def test_flops():
     ids = {op.opType(): op.id for g in (ir.main_graph, graph) for op in g._pb_graph.getOps()}
     product, bias = 2 * 8 * 2 * 4, 2 * 4
     (mul,) = (op.id for g in ir._pb_ir.getAllGraphs() for op in g.getOps() if op.opType() == "Mul")
-    inner = addons.evaluate_FLOPs(graph)
+    inner = addons.evaluate_FLOPs(addons.GraphWithNamedArgs(graph))
+    assert inner == addons.evaluate_FLOPs(graph)
     add = next(op.id for op in graph._pb_graph.getOps() if op.opType() == "Add")
     assert inner == {"MatMul": {ids["MatMul"]: product}, "Add": {add: bias}, "TOT": product + bias}
     whole = addons.evaluate_FLOPs(ir.main_graph)
