@@ -61,6 +61,36 @@ TensorIndex addTap(OpEmitter &e, TensorIndex x, int axis, const AxisTaps &taps, 
   return e.emit("Mul", {taken, alongAxis(e, weight, e.info(x).dataType(), axis, e.info(x).rank())});
 }
 
+// Rows that one matrix of at most 16 Mi elements can hold; a row is as long as the axis at worst.
+int64_t rowsOfMatrix(int64_t in) { return std::max<int64_t>(1, (int64_t{1} << 24) / std::max<int64_t>(in, 1)); }
+
+// Rows [begin, end) of the map as one product with the part of the axis that they read.
+TensorIndex emitProduct(OpEmitter &e, TensorIndex x, int axis, const AxisTaps &taps, int64_t begin, int64_t end) {
+  const DataType type = e.info(x).dataType();
+  int64_t first = e.info(x).shape()[axis], last = 0;
+  for (int64_t i = begin * taps.count; i < end * taps.count; ++i)
+    if (taps.weight[i] != 0) first = std::min(first, taps.index[i]), last = std::max(last, taps.index[i] + 1);
+  if (first >= last) return emitZeros(e, type, with(e.info(x).shape(), axis, {end - begin}));
+  std::vector<double> matrix(static_cast<size_t>((last - first) * (end - begin)));
+  for (int64_t i = begin * taps.count; i < end * taps.count; ++i)
+    if (taps.weight[i] != 0) matrix[(taps.index[i] - first) * (end - begin) + i / taps.count - begin] += taps.weight[i];
+  Ints order;
+  for (int64_t i = 0; i < e.info(x).rank(); ++i) order.push_back(i);
+  std::swap(order[axis], order.back());  // its own inverse
+  const TensorIndex weights =
+      e.constant(TensorData::fromDoubles(TensorInfo(type, {last - first, end - begin}), matrix));
+  const TensorIndex part = e.emit("Slice", {x}, {{"starts", Ints{first}}, {"ends", Ints{last}}, {"axes", Ints{axis}}});
+  const TensorIndex moved = e.emit("Transpose", {part}, {{"perm", order}});
+  return e.emit("Transpose", {e.emit("MatMul", {moved, weights}, {})}, {{"perm", order}});
+}
+
+TensorIndex emitProducts(OpEmitter &e, TensorIndex x, int axis, const AxisTaps &taps, int64_t rows) {
+  std::vector<TensorIndex> parts;
+  for (int64_t begin = 0; begin < taps.rows(); begin += rows)
+    parts.push_back(emitProduct(e, x, axis, taps, begin, std::min(begin + rows, taps.rows())));
+  return parts.size() == 1 ? parts.front() : e.emit("Concat", parts, {{"axis", int64_t{axis}}});
+}
+
 // The map along one axis.
 TensorIndex emitAxis(OpEmitter &e, TensorIndex x, int axis, const AxisTaps &taps) {
   const Shape shape = e.info(x).shape();
@@ -76,8 +106,13 @@ TensorIndex emitAxis(OpEmitter &e, TensorIndex x, int axis, const AxisTaps &taps
     const TensorIndex apart = emitReshape(e, x, with(shape, axis, {in / n, n}));
     return e.emit("ReduceSum", {apart}, {{"axes", Ints{axis + 1}}, {"keepdims", int64_t{0}}});
   }
-  TensorIndex total = addTap(e, x, axis, taps, 0);
-  for (int64_t k = 1; k < taps.count; ++k) total = e.emit("Add", {total, addTap(e, x, axis, taps, k)});
+  // Long rows (antialiasing, gradients of large scales) are products where these are fewer ops.
+  constexpr int64_t kLongRow = 8;
+  const int64_t rows = rowsOfMatrix(in);
+  const bool multiplies = taps.count > kLongRow && (taps.rows() + rows - 1) / rows < taps.count;
+  TensorIndex total = multiplies ? emitProducts(e, x, axis, taps, rows) : addTap(e, x, axis, taps, 0);
+  for (int64_t k = 1; !multiplies && k < taps.count; ++k)
+    total = e.emit("Add", {total, addTap(e, x, axis, taps, k)});
   if (taps.offset.empty()) return total;
   return e.emit("Add", {total, alongAxis(e, taps.offset, e.info(x).dataType(), axis, e.info(x).rank())});
 }

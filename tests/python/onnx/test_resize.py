@@ -161,3 +161,18 @@ def test_upsample_in_every_version(mode):
 def test_refusals(node, text):
     with pytest.raises(popart.popart_exception, match=text):
         values(node)
+
+
+@pytest.mark.parametrize("size", [(3, 2000), (40, 1), (700, 9)])
+def test_long_rows_are_products(size):
+    """Hundreds of elements by element of the output, or of its gradient, take a few ops."""
+    image = RNG.standard_normal((1, 2, 60, 1500)).astype(np.float32)
+    node = resize(sizes=(1, 2, *size), x=image, mode="linear", antialias=1)
+    (got,) = values(node)
+    x = torch.tensor(image, requires_grad=True)
+    expected = torch.nn.functional.interpolate(x, size, mode="bilinear", antialias=True)
+    np.testing.assert_allclose(got, expected.detach().numpy(), rtol=1e-4, atol=1e-5)
+    weights = np.linspace(-1, 1, got.size, dtype=np.float32).reshape(got.shape)
+    (dx,) = gradients(node, [0], [weights])
+    expected.backward(torch.tensor(weights))
+    np.testing.assert_allclose(dx, x.grad.numpy(), rtol=1e-4, atol=1e-5)
