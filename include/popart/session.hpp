@@ -130,7 +130,12 @@ class Session {
   TensorInfo getInfo(TensorId id) const;  // popart::error with the nearest names for an unknown id
   bool hasInfo(TensorId id) const;
   std::set<TensorId> getAllTensorIds() const;
-  std::string getSummaryReport(bool resetProfile = true) const;  // memory in bytes, for people
+  // Memory in bytes, and the time of steps where engineOptions ask for it (autoReport.all), for people; `resetProfile`
+  // forgets the runs so far.
+  std::string getSummaryReport(bool resetProfile = true) const;
+  // The same and more as JSON: what the Python package pva reads (decision 0042). Throws runtime_error before
+  // prepareDevice.
+  std::string getReport() const;
   // How prepareDevice made the program fit into the memory limit; nothing: it did not have to.
   std::optional<MemoryFit> memoryFit() const;
   // Every kernel with the threads it will use, its tasks and the predicted share of busy threads; for people. Throws
@@ -139,9 +144,9 @@ class Session {
   std::string getSerializedGraph() const;                 // as serializeIr
   std::string serializeIr(IrSerializationFormat format);  // docs/compat/serialised-ir.md
   // Ticks of the host's clock, one per nanosecond, that the last run took: from its first step to its last, of all
-  // replicas, host transfers included; at least 1. Throws runtime_error without option
-  // instrumentWithHardwareCycleCounter, for an id other than "", without Instrumentation::Outer among
-  // hardwareInstrumentations and before the first run.
+  // replicas, host transfers included; at least 1. On a model of IPUs: estimated cycles of an IPU (decision 0042).
+  // Throws runtime_error without option instrumentWithHardwareCycleCounter, for an id other than "", without
+  // Instrumentation::Outer among hardwareInstrumentations and before the first run.
   uint64_t getCycleCount(std::string id = "");
   // Throws popart::error when an op modifies memory that another op reads and nothing orders the two.
   void checkInplacingAmbiguity() const;

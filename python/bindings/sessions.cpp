@@ -232,10 +232,15 @@ void bindSessionBase(nb::module_ &m) {
            "    id: The tensor.")
       .def("getIr", &Session::getIrPtr, "The program.")
       .def("getSummaryReport", &Session::getSummaryReport, nb::arg("resetProfile") = true,
-           "Memory by kind in bytes, as text.\n"
+           "Memory by kind in bytes and, with engineOptions autoReport.all, the time of the first runs by step, as "
+           "text.\n"
            "\n"
            "Args:\n"
-           "    resetProfile: Kept, no effect.")
+           "    resetProfile: Forget the runs so far.\n"
+           "\n"
+           "Raises:\n"
+           "    popart_runtime_error: Before prepareDevice, or the program is not loaded.")
+      .def("_report", &Session::getReport)
       .def("getThreadReport", &Session::getThreadReport,
            "Every kernel with the threads it uses, its tasks and the predicted share of busy threads, as text.")
       .def(

@@ -3,13 +3,16 @@
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import popart_core
 from popart_core import DataFlow, DeviceInfo, DeviceType, InputShapeInfo, Optimizer, Patterns, SessionOptions
 
 from popart.losses import Loss
+
+if TYPE_CHECKING:
+    import pva
 
 
 class OutOfMemoryException(popart_core.popart_exception):
@@ -123,15 +126,18 @@ class _SessionMixin:
     def updateEngineCache(self) -> None:
         """Do nothing: the folder of compiled programs is looked through by every ``prepareDevice``."""
 
-    def getReport(self) -> None:
-        """Refuse: profiles are not recorded.
+    def getReport(self) -> "pva.Report":
+        """Memory and time of the program.
+
+        Returns:
+            ``pva.Report``; its execution part is empty unless engineOptions ask for a profile (autoReport.all).
 
         Raises:
-            popart_runtime_error: Always.
+            popart_runtime_error: Before prepareDevice.
         """
-        raise popart_core.popart_runtime_error(
-            "Session: getReport: profiles are not recorded. Use getSummaryReport() for the memory of the program"
-        )
+        import pva  # json and the rest are for programs that ask
+
+        return pva.Report(super()._report())  # type: ignore[misc]
 
     def connectStreamToCallback(self, streamHandle: str, callback: Callable[..., None], index: int = 0) -> None:
         """Refuse: host reductions need several replicas.

@@ -65,7 +65,8 @@ session::CompileOptions Session::Impl::compileOptions() const {
                                                         static_cast<int>(options.getLocalReplicationFactor()));
   compiling.broadcastInputs = broadcastInputs;
   compiling.ahead = ahead;
-  compiling.timesRuns = options.instrumentWithHardwareCycleCounter;
+  compiling.timesRuns = options.instrumentWithHardwareCycleCounter || profile.isOn();
+  compiling.timesSteps = profile.isOn();
   compiling.maxMemoryBytes = session::memoryLimitBytes(options.engineOptions);
   compiling.lanes = session::laneRule(options.engineOptions);
   if (options.enableInplaceAmbiguityChecking) compiling.order = session::OrderRule::Refuse;
@@ -152,6 +153,7 @@ void Session::Impl::fillSizes() {
 
 void Session::Impl::load() {
   program.load(*device);
+  profile.reset(program);
   if (forward) forward->load(*device, options.syntheticDataMode);
   streams = std::make_unique<StepStreams>(program.executable());
   if (options.syntheticDataMode != SyntheticDataMode::Off)
@@ -221,6 +223,8 @@ void Session::run(IStepIO &stepIO, std::string debugName) {
     if (connected) s.streams->rewind();  // what the run has taken counts as not taken
     throw;
   }
+  if (s.profile.isOn()) [[unlikely]]
+    s.profile.record(s.program, debugName);
 }
 
 void Session::run(std::string programHandle, IStepIO &stepIO, std::string) {
@@ -281,7 +285,7 @@ int64_t Session::Impl::predictedPeakBytes() const {
   return deviceBytes() + hostBytes() + programBytes() + (environment::remoteMemory() ? 0 : remoteBytes());
 }
 
-std::string Session::getSummaryReport(bool) const {
+std::string Session::getSummaryReport(bool resetProfile) const {
   impl_->program.requireLoaded("getSummaryReport");
   const auto &memory = impl_->program.executable()->memory;
   std::string report = "Memory\n";
@@ -299,7 +303,14 @@ std::string Session::getSummaryReport(bool) const {
   if (const int64_t bytes = impl_->remoteBytes(); bytes > 0)
     report += "  remote memory: " + std::to_string(bytes) + " bytes\n";
   if (impl_->fitted) report += "Memory limit\n" + fitting::toText(impl_->fitted->report);
-  return report + "Execution profiling not enabled\n";
+  report += impl_->profile.summary();
+  if (resetProfile) impl_->profile.reset(impl_->program);
+  return report;
+}
+
+std::string Session::getReport() const {
+  impl_->program.requireCompiled("getReport");
+  return profileJson(*impl_->program.executable(), *impl_->device, impl_->profile);
 }
 
 std::string Session::getThreadReport() const {
@@ -350,6 +361,8 @@ uint64_t Session::getCycleCount(std::string id) {
         impl_->name, id);
   if (impl_->program.statistics().runs == 0)
     throw runtime_error("Session '{}': getCycleCount before the first run. Call run first", impl_->name);
+  if (const std::optional<double> cycles = modelCycles(*impl_->program.executable(), *impl_->device))
+    return static_cast<uint64_t>(std::max(*cycles, 1.0));
   return static_cast<uint64_t>(std::max<int64_t>(impl_->program.lastRun().count(), 1));
 }
 

@@ -132,6 +132,7 @@ struct SessionCreation : Session {
     impl->mode = training ? Session::Impl::Mode::Training : Session::Impl::Mode::Inference;
     impl->dataFlow = c.dataFlow;
     impl->options = c.options;
+    impl->profile = Profile(c.options.engineOptions);
     impl->device = c.device;
     impl->model = std::move(model);
     impl->constantHashes.learn(impl->model->contentHashes());

@@ -9,6 +9,7 @@
 #include <popart/session.hpp>
 
 #include "api/forward_program.hpp"
+#include "api/profile.hpp"
 #include "api/step_streams.hpp"
 #include "api/stepio_sizes.hpp"
 #include "api/synthetic_streams.hpp"
@@ -59,6 +60,7 @@ struct Session::Impl {
   std::unique_ptr<SyntheticStreams> synthetic;          // null: data are those of the step IO
   popx::Executablex sizes;                              // what stepIO is checked against
   std::unique_ptr<ForwardProgram> forward;              // null: not asked for
+  Profile profile;                                      // of the runs, where engineOptions ask for it
   bool weightsLoaded = false;
   bool hostWeightsInSync = false;  // what the host has are the device's values
   bool hasWeights = false;         // variables beside the random seed, in the loaded program

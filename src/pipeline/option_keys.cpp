@@ -10,7 +10,7 @@ namespace {
 using enum OptionKind;
 
 constexpr const char *kNoProfile =
-    "no report file is written and nothing is profiled. Use getSummaryReport, or the environment variable "
+    "no report file is written. Set autoReport.all and use getReport or getSummaryReport, or the environment variable "
     "POPART_STEP_TIMES";
 constexpr const char *kTiles = "Code and memory of tiles.";
 constexpr const char *kExchange = "Transfers between tiles, IPUs and the host.";
@@ -39,6 +39,13 @@ constexpr OptionKey kKeys[] = {
      "stages do not wait for one another, `never`. The log of module `devicex` (level `INFO`) tells what was chosen. "
      "Ours; "
      "PopXL programs read it from the environment variable `POPLAR_ENGINE_OPTIONS`."},
+    {"engineOptions", "autoReport.all", Built,
+     "`true`: the steps of the first runs are timed, for getSummaryReport and getReport. So do "
+     "`autoReport.outputExecutionProfile` and `debug.instrument`."},
+    {"engineOptions", "autoReport.outputExecutionProfile", Built, "As `autoReport.all`."},
+    {"engineOptions", "autoReport.executionProfileProgramRunCount", Built,
+     "Number of runs, 2 by default, whose steps are kept."},
+    {"engineOptions", "debug.instrument", Built, "As `autoReport.all`."},
     {"engineOptions", "autoReport.*", Warned, kNoProfile},
     {"engineOptions", "profiler.*", Warned, kNoProfile},
     {"engineOptions", "debug.instrument*", Warned, kNoProfile},

@@ -23,6 +23,7 @@ struct RunSettings {
   // Which of the program's replicas this engine is, of how many, and how they meet (null: there is one). Kernels see it
   // in their RunContext.
   int replica = 0, replicas = 1;
+  bool timesSteps = false;  // every step is timed (Engine::stepTimes)
   executable::Collectives *collectives = nullptr;
 };
 

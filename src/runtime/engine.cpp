@@ -72,7 +72,7 @@ struct Walk {
 struct Engine::Impl {
   Impl(const Executable &e, const Device &device, const RunSettings &settings)
       : executable(e),
-        times(environment::stepTimes() ? std::make_unique<StepTimes>() : nullptr),
+        times(environment::stepTimes() || settings.timesSteps ? std::make_unique<StepTimes>() : nullptr),
         queue(device.open(e, settings)),
         isHostMemory(queue->isHostMemory()),
         arena(queue->allocate(e.memory.arenaBytes, {})),
@@ -410,6 +410,8 @@ Engine::~Engine() {
   const std::optional<std::string> file = environment::stepTimes();
   if (impl_->times && file) std::ofstream(*file, std::ios::app) << impl_->times->table();
 }
+
+StepTimes *Engine::stepTimes() { return impl_->times.get(); }
 
 int Engine::threads() const { return impl_->queue->threads(); }
 

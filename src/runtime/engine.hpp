@@ -28,6 +28,8 @@ class StreamSource {
   virtual bool callsHost() const { return false; }
 };
 
+class StepTimes;
+
 class Engine {
  public:
   // Takes memory and loads the values that variables begin with. `device` outlives the engine. With the environment
@@ -54,6 +56,7 @@ class Engine {
   // own memory may hold a part of that update.
   void run(StreamSource &streams);
   int threads() const;
+  StepTimes *stepTimes();  // null: steps are not timed
   // Transfers of this engine alone; runs and seconds are not its own. Not to be asked while it runs.
   const RunStatistics &transfers() const;
 

@@ -1,7 +1,6 @@
-// StepTimes: a profile of a run, step by step, for people who make kernels or networks faster. Enabled by the
-// environment variable POPART_STEP_TIMES=FILE: when an engine ends, its table is appended to FILE. An engine without it
-// reads no clock.
-// An engine without it reads no clock.
+// StepTimes: a profile of a run, step by step, for people who make kernels or networks faster. Enabled by
+// RunSettings::timesSteps, and by the environment variable POPART_STEP_TIMES=FILE: when an engine ends, its table is
+// appended to FILE. An engine without either reads no clock.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -23,13 +22,20 @@ class StepTimes {
   // kernel. Then the sums per kernel.
   std::string table() const;
 
- private:
   struct Entry {
     const executable::Step *step;
     int64_t nanoseconds = 0;
     int64_t calls = 0;
   };
+  // In the order of the program, those inside of loops before the ones behind.
+  const std::vector<Entry> &entries() const { return entries_; }
+  void reset();
+
+ private:
   std::vector<Entry> entries_;
 };
+
+// "matmul packed", "host load".
+std::string kernelName(const executable::Step &step);
 
 }  // namespace popart::runtime

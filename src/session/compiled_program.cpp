@@ -174,6 +174,7 @@ void CompiledProgram::compile(const Ir &ir, const CompileOptions &options) {
   device_ = options.device;
   settings_ = {options.threads, options.waking};
   settings_.replicas = options.replicas;
+  settings_.timesSteps = options.timesSteps;
   timesRuns_ = options.timesRuns;
   std::vector<bool> broadcast;
   for (const auto &input : executable_->inputs) broadcast.push_back(options.broadcastInputs.count(input.id) > 0);
@@ -213,6 +214,8 @@ void CompiledProgram::load(DeviceInfo &device) {
   logging::session::info("session '{}': loaded on {} with {}{} threads in {} ms", name_, device.toString(), replicas,
                          replicas_->engine(0).threads(), millisecondsSince(start));
 }
+
+runtime::StepTimes *CompiledProgram::stepTimes() { return replicas_ ? replicas_->engine(0).stepTimes() : nullptr; }
 
 void CompiledProgram::requireCompiled(const std::string &what) const {
   if (!executable_)

@@ -43,6 +43,7 @@ struct CompileOptions {
   bool roundStochastically = false;     // results of 16-bit floats are rounded at random
   bool checkLog2Scales = true;          // runs end where a log2 scale of FLOAT8 values is out of range
   lower::CollectiveRules collectives;   // how collectives over replicas are put together
+  bool timesSteps = false;              // every step is timed
   bool timesRuns = false;               // two looks at the clock cost more than an empty program
   std::string cacheFolder;              // where compiled programs are looked for and kept; empty: nowhere
   bool cacheVariables = true;           // kept programs have the first values of their variables with them
@@ -122,6 +123,7 @@ class CompiledProgram {
   }
   // Of the runs since load, nothing before it; not while one is going on.
   RunStatistics statistics() const;
+  runtime::StepTimes *stepTimes();  // of the first replica, since load or the last reset; null: not timed or not loaded
   std::chrono::nanoseconds lastRun() const { return lastRun_; }  // how long it took; 0 where runs are not timed
 
  private:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ["popart", "popxl", "popxl_addons", "popdist"]
+PACKAGES = ["popart", "popxl", "popxl_addons", "popdist", "pva"]
 PROGRAM = "main {\n  stream %x : float32[2, 3]\n  %a = Relu(%x)\n  %b = Neg(%a)\n  return %b\n}\n"
 KEEP_COMPILED = """
 import popart, sys

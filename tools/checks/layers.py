@@ -92,7 +92,7 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
     "cuda": ("backends/cuda",),
 }
 
-PYTHON_ROOMS = ("bindings", "popart", "popxl", "popxl_addons", "popdist")
+PYTHON_ROOMS = ("bindings", "popart", "popxl", "popxl_addons", "popdist", "pva")
 MOST_README_LINES = 30
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)

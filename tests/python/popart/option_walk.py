@@ -181,7 +181,12 @@ def attempts() -> Iterator[tuple[str, dict[str, object]]]:
         for value in other_values(name, default):
             yield f"{name}={value}", {**COMPANIONS.get(name, {}), name: value}
     for name, key, _, _ in popart._optionKeys():
-        if key not in ("max_memory", "num_threads", "pipeline.concurrent"):
+        if key not in (
+            "max_memory",
+            "num_threads",
+            "pipeline.concurrent",
+            "autoReport.executionProfileProgramRunCount",
+        ):
             yield f"{name}[{key}]", {name: {key.replace("*", "x"): "true"}}
     for name in MAPS:
         yield f"{name}[max_memroy]", {name: {"max_memroy": "1G"}}

@@ -1,0 +1,264 @@
+// See profile.hpp. Cycles on a model of IPUs: a step takes the longer of its operations and its bytes, shared by all
+// tiles, and a synchronisation; values of the host come over a bus. The numbers are those of the public data sheet of
+// the second generation: 62.5 TFLOP/s in FLOAT and 47.5 TB/s over 1,472 tiles at 1.33 GHz.
+#include "api/profile.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "base/environment.hpp"
+#include "executable/cost.hpp"
+#include "runtime/step_times.hpp"
+#include "session/compiled_program.hpp"
+
+namespace popart {
+namespace {
+
+using executable::Executable;
+using Json = nlohmann::ordered_json;
+using Kind = executable::Step::Kind;
+
+constexpr double kModelHertz = 1.33e9, kHostHertz = 1e9;  // a tick of the host is a nanosecond
+constexpr double kFlopsPerTile = 32, kBytesPerTile = 24;  // in one cycle
+constexpr double kSyncCycles = 100, kHostBytesPerCycle = 15;
+constexpr int64_t kBytesOfTile = 624 * 1024;
+
+bool isModel(const DeviceInfo &device) { return device.getType() == DeviceType::IpuModel; }
+double hertzOf(const DeviceInfo &device) { return isModel(device) ? kModelHertz : kHostHertz; }
+
+double tilesOf(const DeviceInfo &device) { return static_cast<double>(device.getNumIpus()) * device.getTilesPerIPU(); }
+
+int64_t bytesOf(const Executable &executable, const std::vector<executable::BufferIndex> &list) {
+  return list.empty() || list[0] < 0 ? 0 : executable.buffers[static_cast<size_t>(list[0])].bytes;
+}
+
+double cyclesOf(const Executable &executable, const executable::Program &program, double tiles);
+
+// Of one step; loops with all their iterations, of branches and lanes the longest.
+double cyclesOf(const Executable &executable, const executable::Step &step, double tiles) {
+  double inner = 0;
+  for (const auto &program : step.programs) inner = std::max(inner, cyclesOf(executable, *program, tiles));
+  switch (step.kind) {
+    case Kind::Kernel:
+      return kSyncCycles +
+             std::max(step.kernel->flops() / (kFlopsPerTile * tiles), step.kernel->bytes() / (kBytesPerTile * tiles));
+    case Kind::HostLoad:
+      return kSyncCycles + static_cast<double>(bytesOf(executable, step.out)) / kHostBytesPerCycle;
+    case Kind::HostStore:
+      return kSyncCycles + static_cast<double>(bytesOf(executable, step.in)) / kHostBytesPerCycle;
+    case Kind::RemoteLoad:
+    case Kind::RemoteStore:
+      return kSyncCycles + static_cast<double>(step.bytes) / kHostBytesPerCycle;
+    case Kind::Copy:
+      return kSyncCycles + 2 * static_cast<double>(step.bytes) / (kBytesPerTile * tiles);
+    case Kind::Loop:
+      return static_cast<double>(std::max<int64_t>(step.tripCount, 1)) * inner;
+    case Kind::If:
+    case Kind::Lanes:
+      return inner;
+  }
+  return 0;
+}
+
+double cyclesOf(const Executable &executable, const executable::Program &program, double tiles) {
+  double sum = 0;
+  for (const executable::Step &step : program.steps) sum += cyclesOf(executable, step, tiles);
+  return sum;
+}
+
+// ---- memory over the program ----------------------------------------------------------------------
+
+struct Life {
+  int first = -1, last = -1;
+  void touch(int time) {
+    if (first < 0) first = time;
+    first = std::min(first, time);
+    last = std::max(last, time);
+  }
+};
+
+// When each buffer is used, by the number of the step; steps of loops count once, and what a loop shares with its
+// surroundings lives as long as the loop.
+class Lives {
+ public:
+  explicit Lives(const Executable &executable) : executable_(executable), lives_(executable.buffers.size()) {
+    walk(executable.main);
+  }
+  const std::vector<std::string> &steps() const { return steps_; }
+  const Life &of(size_t buffer) const { return lives_[buffer]; }
+
+  // Bytes of the arena that hold a value during a step.
+  int64_t liveBytes(int time) const {
+    std::vector<std::pair<int64_t, int64_t>> spans;
+    for (size_t i = 0; i < lives_.size(); ++i) {
+      const executable::Buffer &buffer = executable_.buffers[i];
+      if (buffer.place == executable::Buffer::Place::Arena && lives_[i].first >= 0 && lives_[i].first <= time &&
+          time <= lives_[i].last)
+        spans.emplace_back(buffer.offset, buffer.offset + buffer.bytes);
+    }
+    std::ranges::sort(spans);
+    int64_t bytes = 0, end = 0;
+    for (const auto &[from, to] : spans) {
+      bytes += std::max<int64_t>(0, to - std::max(from, end));
+      end = std::max(end, to);
+    }
+    return bytes;
+  }
+
+ private:
+  void walk(const executable::Program &program) {
+    for (const executable::Step &step : program.steps) {
+      const std::vector<Life> before = step.programs.empty() ? std::vector<Life>{} : lives_;
+      const int start = static_cast<int>(steps_.size());
+      steps_.push_back(step.name);
+      for (const auto &inner : step.programs) walk(*inner);
+      const int end = static_cast<int>(steps_.size()) - 1;
+      for (size_t i = 0; i < before.size(); ++i)
+        if (before[i].first >= 0 && lives_[i].last > before[i].last) lives_[i].touch(end);
+      const auto touch = [&](executable::BufferIndex buffer) {
+        if (buffer < 0) return;
+        lives_[static_cast<size_t>(buffer)].touch(start);
+        lives_[static_cast<size_t>(buffer)].touch(end);
+      };
+      std::ranges::for_each(step.in, touch);
+      std::ranges::for_each(step.out, touch);
+      for (const auto &scan : step.scans) touch(scan.to);
+      for (const auto &move : step.initial) touch(move.from), touch(move.to);
+      for (const auto &move : step.carried) touch(move.from), touch(move.to);
+    }
+  }
+
+  const Executable &executable_;
+  std::vector<Life> lives_;
+  std::vector<std::string> steps_;
+};
+
+const char *placeName(executable::Buffer::Place place) {
+  constexpr const char *kNames[] = {"arena", "variable", "constant", "row"};
+  return kNames[static_cast<size_t>(place)];
+}
+
+Json programJson(const executable::Program &program) {
+  constexpr const char *kTypes[] = {"OnTileExecute", "StreamCopy", "StreamCopy", "StreamCopy", "StreamCopy",
+                                    "DoExchange",    "Repeat",     "If",         "Sequence"};
+  Json steps = Json::array();
+  for (const executable::Step &step : program.steps) {
+    Json children = Json::array();
+    for (const auto &inner : step.programs)
+      children.push_back({{"type", "Sequence"}, {"name", ""}, {"children", programJson(*inner)}});
+    steps.push_back({{"type", kTypes[static_cast<size_t>(step.kind)]},
+                     {"name", step.name},
+                     {"kernel", runtime::kernelName(step)},
+                     {"children", std::move(children)}});
+  }
+  return steps;
+}
+
+Json memoryJson(const Executable &executable) {
+  const executable::MemoryReport &memory = executable.memory;
+  return {{"arena", memory.arenaBytes},
+          {"largestLiveSet", memory.largestLiveSetBytes},
+          {"variables", memory.variableBytes},
+          {"constants", memory.constantBytes},
+          {"scratch", memory.scratchBytes},
+          {"remote", memory.remoteBytes},
+          {"total", memory.total()}};
+}
+
+Json graphJson(const Executable &executable) {
+  const Lives lives(executable);
+  Json variables = Json::array(), liveness = Json::array();
+  for (size_t i = 0; i < executable.buffers.size(); ++i) {
+    const executable::Buffer &buffer = executable.buffers[i];
+    variables.push_back({{"name", buffer.name},
+                         {"bytes", buffer.bytes},
+                         {"place", placeName(buffer.place)},
+                         {"offset", buffer.offset},
+                         {"first", lives.of(i).first},
+                         {"last", lives.of(i).last}});
+  }
+  for (size_t i = 0; i < lives.steps().size(); ++i)
+    liveness.push_back({{"step", lives.steps()[i]}, {"bytes", lives.liveBytes(static_cast<int>(i))}});
+  return {{"variables", std::move(variables)}, {"liveness", std::move(liveness)}};
+}
+
+}  // namespace
+
+// ---- runs -----------------------------------------------------------------------------------------
+
+Profile::Profile(const std::map<std::string, std::string> &engineOptions) {
+  for (const char *key : {"autoReport.all", "autoReport.outputExecutionProfile", "debug.instrument"}) {
+    const auto given = engineOptions.find(key);
+    on_ = on_ || (given != engineOptions.end() && given->second == "true");
+  }
+  const std::string count = "autoReport.executionProfileProgramRunCount";
+  if (const auto given = engineOptions.find(count); given != engineOptions.end())
+    mostRuns_ = static_cast<size_t>(environment::parsePositive(given->second, "engineOptions: " + count));
+}
+
+void Profile::record(session::CompiledProgram &program, const std::string &name) {
+  runtime::StepTimes *times = program.stepTimes();
+  if (!times || runs_.size() >= mostRuns_) return;
+  Run run{name, program.lastRun().count(), {}};
+  for (const runtime::StepTimes::Entry &entry : times->entries())
+    if (entry.calls > 0)
+      run.steps.push_back({entry.step->name, runtime::kernelName(*entry.step), entry.calls, entry.nanoseconds});
+  runs_.push_back(std::move(run));
+  times->reset();
+}
+
+void Profile::reset(session::CompiledProgram &program) {
+  runs_.clear();
+  if (runtime::StepTimes *times = program.stepTimes()) times->reset();
+}
+
+std::string Profile::summary() const {
+  if (!on_) return "Execution profiling not enabled\n";
+  if (runs_.empty()) return "Execution profiling not enabled for a run yet: call run\n";
+  std::string text = "Execution\n";
+  for (size_t i = 0; i < runs_.size(); ++i) {
+    const Run &run = runs_[i];
+    text += fmt::format("  run {}{}: {:.3f} us\n", i, run.name.empty() ? "" : " '" + run.name + "'",
+                        static_cast<double>(run.nanoseconds) / 1e3);
+    for (const Step &step : run.steps)
+      text += fmt::format("    {}, {}: {:.3f} us in {} calls\n", step.name, step.kernel,
+                          static_cast<double>(step.nanoseconds) / 1e3, step.calls);
+  }
+  return text;
+}
+
+std::optional<double> modelCycles(const Executable &executable, const DeviceInfo &device) {
+  if (!isModel(device)) return std::nullopt;
+  return cyclesOf(executable, executable.main, tilesOf(device));
+}
+
+std::string profileJson(const Executable &executable, const DeviceInfo &device, const Profile &profile) {
+  const bool onHost = device.getType() == DeviceType::Cpu;
+  Json runs = Json::array();
+  for (const Profile::Run &run : profile.runs()) {
+    Json steps = Json::array();
+    for (const Profile::Step &step : run.steps)
+      steps.push_back({{"name", step.name},
+                       {"kernel", step.kernel},
+                       {"calls", step.calls},
+                       {"cycles", static_cast<double>(step.nanoseconds) * hertzOf(device) / kHostHertz}});
+    runs.push_back({{"name", run.name}, {"nanoseconds", run.nanoseconds}, {"steps", std::move(steps)}});
+  }
+  const Json report = {
+      {"target",
+       {{"type", toText(device.getType())},
+        {"numIPUs", device.getNumIpus()},
+        {"tilesPerIpu", device.getTilesPerIPU()},
+        {"clockFrequency", hertzOf(device)},
+        {"bytesPerTile", onHost ? Json(nullptr) : Json(kBytesOfTile)}}},
+      {"memory", memoryJson(executable)},
+      {"graph", graphJson(executable)},
+      {"programs", programJson(executable.main)},
+      {"runs", std::move(runs)},
+      {"modelCycles", modelCycles(executable, device) ? Json(*modelCycles(executable, device)) : Json()}};
+  return report.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace popart

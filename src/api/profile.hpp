@@ -1,0 +1,53 @@
+// Profile: what the first runs of a session took, step by step, and the report of memory and time that programs read
+// (Session::getReport, decision 0042). On where engineOptions ask for it.
+#pragma once
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <popart/devicemanager.hpp>
+
+#include "executable/executable.hpp"
+
+namespace popart {
+
+namespace session {
+class CompiledProgram;
+}
+
+class Profile {
+ public:
+  struct Step {
+    std::string name, kernel;
+    int64_t calls = 0, nanoseconds = 0;
+  };
+  struct Run {
+    std::string name;
+    int64_t nanoseconds = 0;
+    std::vector<Step> steps;  // that ran, in order
+  };
+
+  Profile() = default;
+  // Throws popart::error for a bad number of runs in `engineOptions`.
+  explicit Profile(const std::map<std::string, std::string> &engineOptions);
+  bool isOn() const { return on_; }
+  // Adds the run that has just ended, as long as fewer were recorded than autoReport.executionProfileProgramRunCount
+  // says (2).
+  void record(session::CompiledProgram &program, const std::string &name);
+  void reset(session::CompiledProgram &program);
+  const std::vector<Run> &runs() const { return runs_; }
+  std::string summary() const;  // lines of getSummaryReport
+
+ private:
+  bool on_ = false;
+  size_t mostRuns_ = 2;
+  std::vector<Run> runs_;
+};
+
+// Cycles that one run would take on the IPUs of a model; nothing for other devices.
+std::optional<double> modelCycles(const executable::Executable &executable, const DeviceInfo &device);
+// Memory, program and runs as JSON.
+std::string profileJson(const executable::Executable &executable, const DeviceInfo &device, const Profile &profile);
+
+}  // namespace popart
