@@ -113,12 +113,16 @@ class Ir:
 
         Raises:
             RuntimeError: on setting, when a Session exists.
+            TypeError: on setting, something else than a whole number.
+            ValueError: on setting, a number below 1.
         """
         return _session_options.global_replicas(self._options)
 
     @replication_factor.setter
     def replication_factor(self, value: int) -> None:
         self._check_open("its replication factor")
+        if not isinstance(value, (int, np.integer)):
+            raise TypeError(f"replication_factor: got {value!r}, expected a whole number (popxl.Ir also: 'popdist').")
         if value < 1:
             raise ValueError(f"replication_factor: got {value}, expected at least 1.")
         _session_options.set_replicas(self._options, int(value))

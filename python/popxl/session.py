@@ -5,6 +5,7 @@ are fetched when asked for and out of date.
 """
 
 import logging
+import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -66,6 +67,10 @@ class _Engine:
             raise popart_runtime_error(
                 f"{what}: SessionOptions.enableLoadAndOffloadRNGState is off. Turn it on before the session is made."
             )
+
+    def getSummaryReport(self, resetProfile: bool = True) -> str:
+        """Return the memory of the program, and the operators that run more slowly than they could."""
+        return self.core.summary()
 
     def setEngineIsLoaded(self, value: bool) -> None:
         """Mark the weights on the device as valid or not."""
@@ -132,7 +137,8 @@ class Session:
 
     Args:
         ir: the program.
-        device_desc: ``"ipu_hw"``, ``"ipu_model"``, ``"cpu"`` or a `popart.DeviceInfo`.
+        device_desc: ``"ipu_hw"``, ``"ipu_model"``, ``"cpu"`` or a `popart.DeviceInfo`. The environment variable
+            POPXL_OFFLINE_DEVICE names another one of the three.
         weights_to_host_on_exit: download variables when the outermost ``with session`` ends without an exception.
 
     Raises:
@@ -143,6 +149,7 @@ class Session:
     """
 
     def __init__(self, ir: Ir, device_desc: Any = "cpu", weights_to_host_on_exit: bool = True) -> None:
+        device_desc = os.environ.get("POPXL_OFFLINE_DEVICE") or device_desc
         if not isinstance(device_desc, DeviceInfo) and device_desc not in _DEVICES:
             raise ValueError(
                 f"Unknown device: got {device_desc!r}, expected {', '.join(map(repr, _DEVICES))} or a DeviceInfo."

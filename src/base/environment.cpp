@@ -33,6 +33,8 @@ constexpr Variable kVariables[] = {
     {"POPART_CACHE_DIR", "none",
      "Folder for compiled programs: sets `SessionOptions.enableEngineCaching` and `cachePath`."},
     {"POPXL_CACHE_DIR", "none", "The same; comes before `POPART_CACHE_DIR`, with a warning when they differ."},
+    {"POPXL_OFFLINE_DEVICE", "none",
+     "Device of every `popxl.Session` in place of the one that it asks for: `ipu_hw`, `ipu_model` or `cpu`."},
     {"POPART_CACHE_MAX_BYTES", "16G",
      "Most bytes that a folder of compiled programs keeps, with `K`, `M` or `G`: the programs that were used longest "
      "ago are removed first."},

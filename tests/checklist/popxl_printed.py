@@ -362,9 +362,9 @@ Add Sub Mul Div MatMul Reshape Transpose Slice Subsample Concat Split Gather Pop
 OneHot TopK ArgMax ArgMin CumSum Cast Neg Abs Exp Log Sqrt Tanh Relu Gelu GeluErf Swish Softmax Sin Cos Ceil Floor Sign
 Clip Identity IsNaN IsInf Not And Or Equal Greater Max Where Pow Fmod IncrementMod ReduceSum ReduceMean ReduceMax
 ReduceMin ReduceProd ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceSumSquare ReduceMedian Dropout ShapedDropout
-GroupNormalization BatchNormalization Conv ConvTranspose AveragePool MaxPool Nll
+GroupNormalization BatchNormalization Conv ConvTranspose AveragePool MaxPool Resize Nll
 NlllWithSoftmaxGradDirect RandomUniform RandomNormal ModifyRandomSeed Init HostLoad HostStore RemoteLoad
-RemoteLoadInplace RemoteStore IpuCopy IoTileCopy PrintTensor Detach ScaledAdd Call Loop If Accumulate
+RemoteLoadInplace RemoteStore RemoteCodeLoad IpuCopy IoTileCopy PrintTensor Detach ScaledAdd Call Loop If Accumulate
 AccumulatorScale PopartSparseAccumulate AdamUpdater AdamVarUpdate CopyVarUpdate LambSquare AllReduce ReplicatedAllReduce
 ReplicatedAllGather ReplicatedReduceScatter DynamicSlice DynamicUpdate Histogram Pow2ScaleThenCast CastThenPow2Scale
 AddLhsInplace ScaledAddLhsInplace ReluInplace GeluInplace GeluErfInplace ExpInplace SwishInplace ReshapeInplace

@@ -56,6 +56,8 @@ BUILDING = [
     ),
     Refusal("2", "graph whose Ir is gone", RuntimeError, lambda ir: gone(lambda ir: ir.main_graph).ir, inside=False),
     Refusal("2", "tensor whose Ir is gone", RuntimeError, lambda ir: gone(foreign).ir, inside=False),
+    Refusal("2", "replication of text", TypeError, lambda ir: popxl.Ir(replication="many"), ("many", "popdist")),
+    Refusal("2", "no replicas", ValueError, lambda ir: popxl.Ir(replication=0), ("0",)),
     # 3. Graph
     Refusal("3", "Graph()", TypeError, lambda ir: popxl.Graph()),
     Refusal(

@@ -5,7 +5,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from popart_core import _ir as _core
-from popart_core import popart_exception
+from popart_core import getLogger, popart_exception
 
 from popxl.graph import Graph
 from popxl.tensor import Tensor
@@ -198,7 +198,7 @@ def autodiff(
 
     Args:
         graph: graph to differentiate.
-        grads_provided: tensors whose gradients are given, default all outputs.
+        grads_provided: tensors whose gradients are given, default all outputs; others than outputs are warned of.
         grads_required: tensors whose gradients are wanted, default all inputs.
         called_graphs_grad_info: infos of graphs that `graph` calls.
         return_all_grad_graphs: return the infos of all graphs that were differentiated.
@@ -216,6 +216,10 @@ def autodiff(
     required = None if grads_required is None else [t.id for t in grads_required]
     ir = graph.ir
     ir._check_open("its graphs")
+    if inner := sorted(set(provided or ()) - {t.id for t in graph.outputs}):
+        getLogger("python").warn(
+            f"autodiff: {graph!r}: gradients are provided for tensors that are no outputs of the graph: {inner}"
+        )
     infos = _core.differentiate(ir._pb_ir, graph.id, provided, required, known)
     result = {}
     for pb_info in infos:

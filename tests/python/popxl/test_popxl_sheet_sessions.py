@@ -447,6 +447,19 @@ def test_compiled_programs_are_kept(tmp_path):
     assert any(tmp_path.iterdir())
 
 
+def test_a_device_of_the_environment(monkeypatch):
+    monkeypatch.setenv("POPXL_OFFLINE_DEVICE", "ipu_model")
+    with popxl.Session(Program().ir, "cpu") as session:
+        assert session.device.type == popart.DeviceType.IpuModel
+    monkeypatch.setenv("POPXL_OFFLINE_DEVICE", "other")
+    with pytest.raises(ValueError, match="other"):
+        popxl.Session(Program().ir, "cpu")
+
+
+def test_the_summary_of_a_session():
+    assert "variables" in popxl.Session(Program().ir)._pb_session.getSummaryReport()
+
+
 def test_compiled_programs_are_kept_where_the_options_say(tmp_path):
     program = Program()
     options = program.ir._pb_ir.getSessionOptions()

@@ -92,6 +92,13 @@ def test_a_provided_gradient_of_a_tensor_used_inside(ir):
     np.testing.assert_allclose(got, 2 * (1 + 10 * 2 * 2 * np.array([3, 4])))
 
 
+def test_gradients_provided_inside_are_warned_of(ir, capfd):
+    graph = ir.create_graph(lambda x: ops.relu(x * 2.0), SPEC)
+    inside = graph.get_tensor(f"{graph.id}/mul_out")
+    assert autodiff(graph, [inside]).inputs[0] is inside
+    assert "mul_out" in capfd.readouterr().err
+
+
 @pytest.mark.parametrize("after", [True, False])
 def test_extra_outputs_reach_call_sites(ir, after):
     v = var()
