@@ -42,6 +42,7 @@ void bindOptions(nb::module_ &m);
 void bindDevices(nb::module_ &m);
 void bindStepIo(nb::module_ &m);
 void bindIr(nb::module_ &m);
+void bindCustomOps(nb::module_ &m);
 void bindGraphEdits(nb::module_ &m);
 void bindOptimizers(nb::module_ &m);
 void bindPatterns(nb::module_ &m);

@@ -66,10 +66,23 @@ AttributeValue typedAttribute(nb::handle value, AttributeType type) {
   throw internal_error("unknown attribute type");
 }
 
+// The type of an attribute whose row declares none: that of the value, or of the elements of a list.
+AttributeType typeOfValue(nb::handle value) {
+  const bool isList = nb::isinstance<nb::list>(value) || nb::isinstance<nb::tuple>(value);
+  const nb::object element = isList && nb::len(value) > 0 ? nb::object(value[0]) : nb::borrow(value);
+  if (nb::isinstance<nb::str>(element)) return isList ? AttributeType::Strings : AttributeType::String;
+  if (nb::isinstance<nb::float_>(element)) return isList ? AttributeType::Floats : AttributeType::Float;
+  return isList ? AttributeType::Ints : AttributeType::Int;
+}
+
 Attributes makeAttributes(const OpDef &def, const nb::dict &given) {
   Attributes attributes;
   for (auto [key, value] : given) {
     const auto name = fromPython<std::string>(key, def.type() + ": the name of an attribute");
+    if (def.createRule()) {  // a user's operator
+      attributes.set(name, typedAttribute(value, typeOfValue(value)));
+      continue;
+    }
     const AttributeDef *row = def.findAttribute(name);
     check(row != nullptr, "{}: the operator has no attribute '{}'", def.type(), name);
     try {

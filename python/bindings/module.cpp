@@ -34,5 +34,6 @@ NB_MODULE(popart_core, m) {
   bindTesting(m);
 #endif
   bindIr(m);
+  bindCustomOps(m);
   expectLeaksOfDaemonThreads();
 }

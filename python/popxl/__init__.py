@@ -65,6 +65,7 @@ from popxl.tensor import (
 from popxl.tensorlocation import ExecutionContext, ReplicatedTensorSharding, TensorLocation, TensorStorage, TileSet
 
 from popxl import _indexing, fp8_utils, ops, transforms, utils  # noqa: F401  isort: skip
+from popxl.custom import custom_op, define_op  # isort: skip
 
 __version__ = "0.1.0"
 
@@ -90,7 +91,9 @@ __all__ = [
     "complex128",
     "constant",
     "create_seeds",
+    "custom_op",
     "d2h_stream",
+    "define_op",
     "double",
     "dtype",
     "float",

@@ -43,7 +43,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "ir",
         "_fragments",
     ),
-    "ops": ("ops", "_indexing"),
+    "ops": ("ops", "custom", "_indexing"),
     "transforms": ("_graph_copy", "transforms"),
     "session": ("session",),
 }

@@ -30,7 +30,12 @@ def evaluate(fn: Callable[..., Any], *arrays: Any, device: str = "ipu_hw") -> An
 
 
 def gradients(
-    ir: popxl.Ir, fn: Callable[..., popxl.Tensor], values: Sequence[np.ndarray], dy: np.ndarray, before: bool
+    ir: popxl.Ir,
+    fn: Callable[..., popxl.Tensor],
+    values: Sequence[np.ndarray],
+    dy: np.ndarray,
+    before: bool,
+    wanted: Sequence[int] | None = None,
 ) -> list[np.ndarray]:
     """Gradients of `fn`, called as a graph of `ir` on variables of these values, with respect to each of them.
 
@@ -40,15 +45,19 @@ def gradients(
         values: the first values of the variables.
         dy: gradient of what `fn` returns.
         before: make the gradient graph before the forward call, else after it.
+        wanted: the values whose gradients are asked for, default all.
     """
     with ir.main_graph:
         variables, gradient = [popxl.variable(v) for v in values], popxl.constant(dy)
+        chosen = list(range(len(values)) if wanted is None else wanted)
         graph = ir.create_graph(fn, *variables)
-        info = autodiff(graph) if before else None
+        required = None if wanted is None else [graph.inputs[i] for i in chosen]
+        info = autodiff(graph, grads_required=required) if before else None
         call = ops.call_with_info(graph, *variables)
-        info = info or autodiff(graph)
+        info = info or autodiff(graph, grads_required=required)
         grad = ops.call_with_info(info.graph, gradient, inputs_dict=info.inputs_dict(call))
         found = info.fwd_parent_ins_to_grad_parent_outs(call, grad)
+        variables = [variables[i] for i in chosen]
         outs = [popxl.d2h_stream(t.shape, t.dtype) for t in variables]
         for out, t in zip(outs, variables, strict=True):
             ops.host_store(out, found[t])
