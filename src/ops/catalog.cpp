@@ -43,6 +43,7 @@ constexpr Family kFamilies[] = {
     ops::softmaxOps,
     ops::convOps,
     ops::poolOps,
+    ops::roiAlignOps,
     ops::batchNormOps,
     ops::normOps,
     ops::addonsOps,

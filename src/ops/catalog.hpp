@@ -42,6 +42,7 @@ OpDefs float8Ops();     // Pow2ScaleThenCast, CastThenPow2Scale
 OpDefs softmaxOps();    // Softmax, LogSoftmax, Hardmax
 OpDefs convOps();       // Conv, ConvTranspose
 OpDefs poolOps();       // MaxPool, AveragePool, LpPool, Global…Pool
+OpDefs roiAlignOps();   // RoiAlign
 OpDefs batchNormOps();  // BatchNormalization
 OpDefs normOps();       // GroupNormalization, LayerNormalization, LRN, …
 OpDefs addonsOps();     // RotaryPosEmbed, GroupQuantizeDecompress, Fp8Scale, …

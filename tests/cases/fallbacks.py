@@ -16,6 +16,11 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("LayerNormalization", "float32 only"): "16-bit form of the row above",
     ("LayerNormalizationGrad", "float32 only"): "16-bit form of the row above",
     ("ReduceProdGrad", ""): "products of the other elements, exact with zeros; training through a product is rare",
+    (
+        "RoiAlign",
+        "",
+    ): "a few hundred boxes of the last maps of a detection network; no network of the benchmarks has it",
+    ("RoiAlignGrad", ""): "as RoiAlign",
     ("ReduceMedian", ""): "selection within reduced axes taken as one; no network of the benchmarks has it",
     ("ScatterReduceGradOp", "Sum only"): "products, extremes and last writes need the whole contribution list",
 }

@@ -372,6 +372,8 @@ PRINTED = rows(
 9 | ShapedDropout | shapeddropout_out | ops.shaped_dropout(x, u, (3, 1), 0.1)
 9 | Nll | loss | ops.nll_loss(x, labels)
 9 | NlllWithSoftmaxGradDirect | loss dx | ops.nll_loss_with_softmax_grad(x, labels)
+10 | Resize | interpolate_out | ops.interpolate(image, (1.0, 1.0, 2.0, 2.0))
+10 | RoiAlign | roi_align_out | ops.roi_align(image, rois, which, (2, 2), 1.0, 2)
 11 | RandomUniform | random_uniform_out | ops.random_uniform(u, (3,))
 11 | RandomNormal | random_normal_out | ops.random_normal(u, (3,))
 11 | ModifyRandomSeed | modified_seed | ops.split_random_seed(u, 1)

@@ -6,8 +6,9 @@ from typing import Any
 from popart_core import popart_exception
 
 from popxl import dtypes
+from popxl.context import get_current_graph
 from popxl.ops._float8 import check_scaled
-from popxl.ops.utils import check_memory_proportion, emit_one, unsupported
+from popxl.ops.utils import check_in_graph, check_memory_proportion, emit_one, unsupported
 from popxl.tensor import Tensor
 
 _PAD_TYPES = {"not_set": "NOTSET", "same_upper": "SAME_UPPER", "same_lower": "SAME_LOWER", "valid": "VALID"}
@@ -131,30 +132,43 @@ def conv_transpose(
     attributes = _conv_attributes(
         stride, padding, dilation, groups, pad_type, available_memory_proportions, partials_types
     )
-    attributes |= _transposed("conv_transpose", t, dilation, pad_type, output_padding, output_shape)
+    attributes = _transposed("conv_transpose", t, weight, attributes, tuple(output_padding), tuple(output_shape))
     return emit_one("ConvTranspose", {"t": t, "weight": weight}, "convtranspose_out", attributes)
 
 
 def _transposed(
-    function: str,
-    t: Tensor,
-    dilation: Iterable[int],
-    pad_type: str,
-    output_padding: Iterable[int],
-    output_shape: Iterable[int],
+    function: str, t: Tensor, weight: Tensor, attributes: dict[str, Any], extra: Sequence[int], shape: Sequence[int]
 ) -> dict[str, Any]:
-    """Return what transposed convolutions have besides the attributes of `conv`.
+    """Return the attributes of a transposed convolution; an output shape becomes pads by the rule of ONNX 1.6.
 
     Raises:
-        popart_exception: a dilation, or an output_shape together with ``"valid"``.
+        popart_exception: a dilation, or an output shape with pad_type ``"valid"`` or of another length.
     """
-    if any(d != 1 for d in dilation):
-        raise popart_exception(f"{function}: dilation: got {tuple(dilation)}, expected 1 along each axis.")
-    shape = list(output_shape)
-    if shape and pad_type == "valid":
+    check_in_graph(get_current_graph(), t=t, weight=weight)
+    if any(d != 1 for d in attributes["dilations"]):
+        raise popart_exception(f"{function}: dilation: got {attributes['dilations']}, expected 1 along each axis.")
+    if not shape:
+        return attributes | {"output_padding": list(extra) or None}
+    if attributes["auto_pad"] == "VALID":
         raise popart_exception(f"{function}: output_shape decides the padding: got pad_type 'valid' beside it.")
-    spatial = shape[2:] if len(shape) == t.rank else shape
-    return {"output_padding": list(output_padding) or None, "output_shape": spatial or None}
+    sizes, kernel = t.shape[2:], weight.shape[2:]
+    wanted = list(shape[2:] if len(shape) == t.rank else shape)
+    rest = list(extra) or [0] * len(sizes)
+    lengths = {len(part) for part in (sizes, kernel, wanted, rest, attributes["strides"])}
+    if len(lengths) > 1:
+        raise popart_exception(
+            f"{function}: output_shape, output_padding and stride need one entry for each of the {len(sizes)} spatial "
+            f"axes: got {tuple(shape)}, {tuple(extra)} and {attributes['strides']}."
+        )
+    first, last = [], []
+    for i, (d, k, s, out) in enumerate(zip(sizes, kernel, attributes["strides"], wanted, strict=True)):
+        total = s * (d - 1) + rest[i] + k - out
+        rest[i] -= min(total, 0)
+        half, larger = max(total, 0) // 2, max(total, 0) - max(total, 0) // 2
+        upper = attributes["auto_pad"] == "SAME_UPPER"
+        first.append(larger if upper else half)
+        last.append(half if upper else larger)
+    return attributes | {"auto_pad": "NOTSET", "pads": [*first, *last], "output_padding": rest}
 
 
 def conv_pow2scaled(
@@ -237,7 +251,8 @@ def conv_transpose_pow2scaled(
     """
     check_scaled("conv_transpose_pow2scaled", log2_scale, t=t, weight=weight)
     attributes = _conv_attributes(stride, padding, dilation, groups, pad_type, available_memory_proportions, None)
-    attributes |= _transposed("conv_transpose_pow2scaled", t, dilation, pad_type, output_padding, output_shape)
+    given = (tuple(output_padding), tuple(output_shape))
+    attributes = _transposed("conv_transpose_pow2scaled", t, weight, attributes, *given)
     inputs = {"t": t, "weight": weight, "log2_scale": log2_scale}
     return emit_one("ConvTranspose", inputs, "convtranspose_pow2scaled_out", attributes)
 

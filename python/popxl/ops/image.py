@@ -46,7 +46,7 @@ def interpolate(
         "nearest_mode": nearest_mode,
         "coordinate_transformation_mode": coordinate_transformation_mode,
     }
-    return emit_one("Resize", {"t": t}, "interpolate_out", attributes, function="interpolate")
+    return emit_one("Resize", {"t": t}, "interpolate_out", attributes)
 
 
 def roi_align(
@@ -64,14 +64,15 @@ def roi_align(
         rois: boxes (x1, y1, x2, y2), shape (R, 4).
         batch_index: image of each box, shape (R,).
         output_size: rows and columns of a cell of the result.
-        spatial_scale: size of the image in the units of boxes.
+        spatial_scale: factor from coordinates of boxes to positions in t.
         sampling_ratio: samples per cell and axis; 0: as many as fit.
 
     Returns:
         Tensor of shape (n, C, *output_size) and the dtype of t.
 
     Raises:
-        popart_exception: the operator is not supported yet.
+        popart_exception: t has not rank 4, or the boxes and their images other shapes. An image number out of range
+            ends the run with popart_runtime_error.
     """
     attributes = {
         "output_height": int(output_size[0]),
@@ -80,4 +81,4 @@ def roi_align(
         "sampling_ratio": int(sampling_ratio),
     }
     inputs = {"t": t, "rois": rois, "batch_index": batch_index}
-    return emit_one("RoiAlign", inputs, "roi_align_out", attributes, function="roi_align")
+    return emit_one("RoiAlign", inputs, "roi_align_out", attributes)

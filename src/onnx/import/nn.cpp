@@ -23,6 +23,13 @@ void importSoftmax(NodeContext &n) {
            {{"shape", shape}, {"allowzero", int64_t{1}}});
 }
 
+// From opset 16 on positions are shifted by half an element unless the model says otherwise.
+void importRoiAlign(NodeContext &n) {
+  if (n.opset() >= 16 && !n.hasAttr("coordinate_transformation_mode"))
+    n.attributes().set("coordinate_transformation_mode", std::string("half_pixel"));
+  importRegular(n);
+}
+
 // One UINT32[2] variable of the main graph, made at first need; the pipeline gives every random op its own seed from
 // it.
 TensorIndex randomSeed(NodeContext &n) {
@@ -91,6 +98,7 @@ std::vector<ImportRule> nnRules() {
   std::vector<ImportRule> rules;
   for (const char *type : {"Softmax", "LogSoftmax", "Hardmax"}) rules.push_back({"ai.onnx", type, importSoftmax});
   rules.push_back({"ai.onnx", "Dropout", importDropout});
+  rules.push_back({"ai.onnx", "RoiAlign", importRoiAlign});
   for (const char *type : {"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli"})
     rules.push_back({"ai.onnx", type, importRandom});
   for (const char *type : {"Nll", "L1", "IdentityLoss"}) rules.push_back({"ai.graphcore", type, importLoss});

@@ -125,9 +125,6 @@ def image_and_scale() -> tuple[popxl.Tensor, popxl.Tensor]:
 
 
 NOT_YET = {
-    "roi_align": lambda t, s: ops.roi_align(
-        t, popxl.variable(np.ones((1, 4), np.float32)), popxl.variable(np.zeros(1, np.int32)), (2, 2), 1.0, 1
-    ),
     "max_pool": lambda t, s: ops.max_pool(t, (2, 2), out_pads=[1, 1]),
     "average_pool": lambda t, s: ops.average_pool(t, (2, 2), in_dilations=[2, 1]),
 }

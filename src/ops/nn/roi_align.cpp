@@ -1,0 +1,77 @@
+// RoiAlign: means over the bins of boxes of images, and the gradient of the images. Boxes have none.
+// x (N, C, H, W), boxes (n, 4) as (x1, y1, x2, y2), image of each box (n) → y (n, C, output_height, output_width).
+#include "ops/nn/roi_align.hpp"
+
+#include <popart/op.hpp>
+
+#include "ops/catalog.hpp"
+#include "ops/forward_op.hpp"
+#include "ops/rules.hpp"
+
+namespace popart::ops {
+namespace {
+
+void inferRoiAlign(InferContext &c) {
+  const Shape &x = c.shape(0), &boxes = c.shape(1), &images = c.shape(2);
+  c.require(x.size() == 4, "the images need the dimensions (N, C, H, W): got shape {}", x);
+  c.require(boxes.size() == 2 && boxes[1] == 4, "the boxes need the shape (n, 4): got {}", boxes);
+  c.require(images == Shape{boxes[0]}, "there must be one image for each box: got shape {}, expected {}", images,
+            Shape{boxes[0]});
+  constexpr int64_t kMostBins = 1 << 15;
+  for (const char *name : {"output_height", "output_width"})
+    c.require(c.attrInt(name) >= 1 && c.attrInt(name) <= kMostBins, "{} must lie between 1 and {}: got {}", name,
+              kMostBins, c.attrInt(name));
+  c.require(c.attrInt("sampling_ratio") >= 0 && c.attrInt("sampling_ratio") <= kMostBins,
+            "sampling_ratio must lie between 0 and {}: got {}", kMostBins, c.attrInt("sampling_ratio"));
+  c.require(c.attrString("mode") == "avg", "mode is not built: got '{}', expected 'avg'", c.attrString("mode"));
+  const std::string &coordinates = c.attrString("coordinate_transformation_mode");
+  c.require(coordinates == "half_pixel" || coordinates == "output_half_pixel",
+            "unknown coordinate_transformation_mode: got '{}', expected half_pixel or output_half_pixel", coordinates);
+  c.out(0, c.type(0), {boxes[0], x[1], c.attrInt("output_height"), c.attrInt("output_width")});
+}
+
+OpDef &addAttributes(OpDef &row) {
+  return row.attr("output_height", int64_t{1})
+      .attr("output_width", int64_t{1})
+      .attr("sampling_ratio", int64_t{0})
+      .attr("spatial_scale", 1.0f)
+      .attr("mode", std::string("avg"))
+      .attr("coordinate_transformation_mode", std::string("output_half_pixel"));
+}
+
+// Four elements for each sample.
+void sampleCost(const Op &op, Cost &c) {
+  const int64_t ratio = std::max<int64_t>(op.attrInt("sampling_ratio"), 1);
+  c.flops = 8 * static_cast<double>(ratio * ratio) *
+            static_cast<double>(std::max(op.inInfo(0).nelms(), op.outInfo(0).nelms()));
+}
+
+}  // namespace
+
+OpDefs roiAlignOps() {
+  OpDef forward("ai.onnx", "RoiAlign", {10, 16, 22});
+  forward.input("X", kFloats).input("rois", kFloats).input("batch_indices", kIndices).output("Y");
+  addAttributes(forward)
+      .infer(inferRoiAlign)
+      .cost(sampleCost)
+      .vjp([](VjpBuilder &b) {
+        Attributes attributes = b.attrs();
+        attributes.set("fwd_shape", b.inInfo(0).shape());
+        b.grad(0, b.emit("RoiAlignGrad", {b.gradOut(0), b.in(1), b.in(2)}, attributes));
+      })
+      .doc("Means over the bins of boxes of images, interpolated between elements.");
+  OpDef gradient("ai.graphcore", "RoiAlignGrad", {1});
+  gradient.input("grad", kFloats).input("rois", kFloats).input("batch_indices", kIndices).output("dx");
+  gradient.attrRequired("fwd_shape", AttributeType::Ints);
+  addAttributes(gradient)
+      .infer([](InferContext &c) {
+        inferGradientOf(c, "RoiAlign", {forwardInfo(c), c.in(1), c.in(2)});
+      })
+      .traits(Trait::Gradient)
+      .cost(sampleCost)
+      .notOnnx()
+      .doc("Gradient of RoiAlign with respect to the images: each bin's gradient goes where its samples lie.");
+  return {std::move(forward), std::move(gradient)};
+}
+
+}  // namespace popart::ops

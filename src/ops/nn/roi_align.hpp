@@ -1,0 +1,79 @@
+// Where RoiAlign looks: each box of the result falls into bins, each bin averages samples, each sample is interpolated
+// between four elements of the image.
+#pragma once
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <string>
+
+#include <popart/attributes.hpp>
+
+namespace popart::ops {
+
+struct RoiAlignSizes {
+  int64_t height, width;                   // of the image
+  int64_t rows, columns;                   // bins of a box
+  int64_t ratio;                           // samples per bin and axis; 0: as many as elements fit
+  double scale, offset;                    // box coordinates → positions in the image
+  static constexpr double kLeastSize = 1;  // of a box, without the offset of half an element
+
+  RoiAlignSizes(const Attributes &attributes, int64_t imageHeight, int64_t imageWidth)
+      : height(imageHeight),
+        width(imageWidth),
+        rows(attributes.getAttribute<int64_t>("output_height")),
+        columns(attributes.getAttribute<int64_t>("output_width")),
+        ratio(attributes.getAttribute<int64_t>("sampling_ratio")),
+        scale(static_cast<double>(attributes.getAttribute<float>("spatial_scale"))),
+        offset(attributes.getAttribute<std::string>("coordinate_transformation_mode") == "half_pixel" ? 0.5 : 0) {}
+};
+
+// Samples along one axis of a box: `perBin` for each bin.
+struct RoiAxis {
+  double first, step;
+  int64_t perBin;
+
+  RoiAxis(double low, double high, int64_t bins, const RoiAlignSizes &s) {
+    const double from = low * s.scale - s.offset, size = high * s.scale - s.offset - from;
+    const double length = s.offset > 0 ? size : std::max(size, RoiAlignSizes::kLeastSize);
+    const double bin = length / static_cast<double>(bins);
+    perBin = s.ratio > 0 ? s.ratio : std::max<int64_t>(static_cast<int64_t>(std::ceil(bin)), 0);
+    step = perBin > 0 ? bin / static_cast<double>(perBin) : 0;
+    first = from + step / 2;
+  }
+};
+
+// The two elements around a position and their weights; none where it lies more than one element outside.
+struct RoiTaps {
+  int64_t at[2] = {0, 0};
+  double weight[2] = {0, 0};
+
+  RoiTaps(double position, int64_t size) {
+    if (!(position >= -1 && position <= static_cast<double>(size)) || size == 0) return;
+    const double inside = std::clamp(position, 0.0, static_cast<double>(size - 1));
+    at[0] = static_cast<int64_t>(inside);
+    at[1] = std::min(at[0] + 1, size - 1);
+    weight[1] = inside - static_cast<double>(at[0]);
+    weight[0] = 1 - weight[1];
+  }
+};
+
+// Calls f(bin, position in the image, weight in the bin's mean) for every element that the box (x1, y1, x2, y2) reads.
+template <class F>
+void forRoiElements(const RoiAlignSizes &s, const std::array<double, 4> &box, F &&f) {
+  const RoiAxis x(box[0], box[2], s.columns, s), y(box[1], box[3], s.rows, s);
+  const double share = 1 / static_cast<double>(std::max<int64_t>(x.perBin * y.perBin, 1));
+  for (int64_t i = 0; i < s.rows * y.perBin; ++i) {
+    const RoiTaps row(y.first + static_cast<double>(i) * y.step, s.height);
+    for (int64_t k = 0; k < s.columns * x.perBin; ++k) {
+      const RoiTaps column(x.first + static_cast<double>(k) * x.step, s.width);
+      const int64_t bin = i / y.perBin * s.columns + k / x.perBin;
+      for (int a : {0, 1})
+        for (int b : {0, 1})
+          if (const double weight = row.weight[a] * column.weight[b]; weight != 0)
+            f(bin, row.at[a] * s.width + column.at[b], weight * share);
+    }
+  }
+}
+
+}  // namespace popart::ops
