@@ -47,6 +47,7 @@ RUN_BY = {
     ("docs/add-an-op.md", "OpDef("): "test_add_an_op_shows_the_row_of_the_library",
     ("docs/custom-operators.md", "g++ "): "test_custom_operator_page",
     ("docs/custom-operators.md", "ctypes"): "test_custom_operator_page",
+    ("docs/custom-operators.md", "leaky = "): "test_kernel_in_python",
     ("docs/architecture.md", " .onnx / Builder"): "",  # a picture
     ("docs/architecture.md", "main {"): "test_architecture_shows_every_stage",
     ("docs/architecture.md", "$ popart-opt"): "test_architecture_shows_every_stage",
@@ -257,6 +258,14 @@ def test_add_an_op_shows_the_row_of_the_library():
     row = block("docs/add-an-op.md", "OpDef(")
     sources = "".join(path.read_text() for path in sorted((ROOT / "src/ops").rglob("*.cpp")))
     assert plain(row) in plain(sources)
+
+
+def test_kernel_in_python():
+    """The operator of the page is one, and it is added to a graph."""
+    with popxl.Ir().main_graph:
+        names = {"np": np, "popxl": popxl, "x": popxl.variable(np.ones((2, 3), np.float32))}
+        exec(block("docs/custom-operators.md", "leaky = "), names)
+    assert names["y"].spec == names["x"].spec
 
 
 def test_custom_operator_page():

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import popart
 import popart_core
+import popxl
 import pytest
 import torch
 
@@ -62,6 +63,30 @@ def test_builder_knows_shapes_of_custom_ops(library):
     y = custom(builder, "LeakyRelu", [x], {"alpha": 0.5})
     assert builder.getTensorShape(y) == [3, 5]
     assert builder.getTensorShape(custom(builder, "Twice", [y], {})) == [2, 3, 5]
+
+
+@pytest.mark.parametrize("alpha", [0.25, 0.5])
+def test_in_a_graph_of_popxl(library, alpha):
+    data = np.random.default_rng(1).normal(size=(3, 5)).astype(np.float32)
+
+    def leaky(t):
+        return popxl.custom_op("LeakyRelu", t, domain="custom.ops", attributes={"alpha": alpha})[0]
+
+    ir = popxl.Ir()
+    with ir.main_graph:
+        x = popxl.variable(data)
+        graph = ir.create_graph(leaky, x)
+        info = popxl.transforms.autodiff(graph)
+        call = popxl.ops.call_with_info(graph, x)
+        seed = popxl.constant(np.ones((3, 5), np.float32))
+        results = [*call.outputs, *popxl.ops.call(info.graph, seed, inputs_dict=info.inputs_dict(call))]
+        streams = [popxl.d2h_stream(t.shape, t.dtype) for t in results]
+        for stream, t in zip(streams, results, strict=True):
+            popxl.ops.host_store(stream, t)
+    with popxl.Session(ir) as session:
+        got = session.run()
+    np.testing.assert_array_equal(got[streams[0]], np.where(data >= 0, data, np.float32(alpha) * data))
+    np.testing.assert_array_equal(got[streams[1]], np.where(data >= 0, 1, np.float32(alpha)))
 
 
 def test_operator_with_shape_function_only(library):

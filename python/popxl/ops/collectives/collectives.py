@@ -3,10 +3,12 @@
 from collections.abc import Iterable
 from typing import Any, Literal
 
+from popart_core import popart_exception
+
 from popxl.context import get_current_graph
 from popxl.errors import UndefinedValue
 from popxl.ops.shape import flatten, reshape, transpose
-from popxl.ops.utils import check_in_graph, emit, emit_one, handle_negative_axis
+from popxl.ops.utils import check_in_graph, checked_axis, emit, emit_one
 from popxl.replica_grouping import ReplicaGrouping
 from popxl.tensor import Tensor
 
@@ -108,10 +110,11 @@ def replicated_slice(t: Tensor, axis: int = 0, group: ReplicaGrouping | None = N
 
     Raises:
         ValueError: the axis does not divide by the group size.
+        popart_exception: t has no such axis.
     """
     check_in_graph(get_current_graph(), t=t)
     attributes = {**_group_attributes("add", group), "op": "Local"}
-    size, axis = attributes["group_size"], handle_negative_axis(t, axis)
+    size, axis = attributes["group_size"], checked_axis("replicated_slice", t, axis)
     if t.shape[axis] % size:
         raise ValueError(
             f"replicated_slice: axis {axis} of size {t.shape[axis]} does not divide by the group size {size}."
@@ -140,7 +143,8 @@ def replicated_all_gather(
         Tensor with size * group size along `axis`, a new axis of the group size, or the meta shape.
 
     Raises:
-        ValueError: unknown output_shape, or an axis that is no int.
+        ValueError: unknown output_shape, ``"meta_shape"`` for a tensor without one, or an axis that is no int.
+        popart_exception: the result has no such axis.
     """
     check_in_graph(get_current_graph(), t=t)
     if output_shape not in ("auto", "concat", "new_axis", "meta_shape"):
@@ -151,10 +155,14 @@ def replicated_all_gather(
         output_shape = "meta_shape" if t.meta_shape else "concat"
     attributes = {**_group_attributes("add", group), "op": "Local"}
     size, name = attributes["group_size"], f"{t.name}_all_gathered"
+    if output_shape == "meta_shape" and not t.meta_shape:
+        raise ValueError(f"replicated_all_gather: output_shape: got 'meta_shape', but {t} has none. Use 'concat'.")
     if output_shape == "meta_shape":
         return emit_one("ReplicatedAllGather", {"t": t}, name, {**attributes, "shape": list(t.meta_shape)})
     rank = t.rank + 1 if output_shape == "new_axis" else max(t.rank, 1)
-    axis = axis + rank if axis < 0 else axis
+    if not -rank <= axis < rank:
+        raise popart_exception(f"replicated_all_gather: axis: got {axis}, expected {-rank} to {rank - 1} for {t}.")
+    axis %= rank
     if output_shape == "new_axis":
         gathered = emit_one("ReplicatedAllGather", {"t": flatten(t)}, name, attributes)
         return _from_front(reshape(gathered, (size, *t.shape)), axis)
