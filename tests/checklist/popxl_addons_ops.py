@@ -153,6 +153,7 @@ OP_TYPES = [
     ("19.2", "ReplicatedReduceScatterStrided", lambda s: strided.replicated_reduce_scatter_strided(s["x"], "mean")),
     ("19.3", "ReplicatedAllReduceTP", lambda s: sums.replicated_all_reduce(s["x"])),
     ("19.4", "CrossEntropySharded", lambda s: cross_entropy_sharded_loss(s["x"], s["labels"], reduction="none")),
+    ("19.5", "CrossEntropyShardedWR", lambda s: cross_entropy_sharded_wr_loss([s["x"]], [s["labels"]], [0])),
     ("19.6", "RotaryPosEmbed", lambda s: rotary_pos_embed(s["heads"], s["table"], s["table"])),
     ("19.7", "LayerNormDistributed", lambda s: layer_norm_distributed(s["x"], s["v"], s["v"])),
     ("19.8", "GradReduceSquareAdd", lambda s: grad_reduce_square_add(s["x"], 2)),

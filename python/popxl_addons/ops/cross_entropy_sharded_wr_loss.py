@@ -6,8 +6,7 @@ import popxl
 from popart_core import popart_exception
 from popxl import ops
 from popxl.errors import UndefinedValue
-
-from popxl_addons.ops.cross_entropy_sharded_loss import cross_entropy_of_parts
+from popxl.ops.utils import emit
 
 
 def cross_entropy_sharded_wr_loss(
@@ -42,8 +41,9 @@ def cross_entropy_sharded_wr_loss(
             raise popart_exception(f"cross_entropy_sharded_wr_loss: indices differ: got {t}, expected {indices[0]}.")
     with popxl.ipu(ipus[0]):
         parts = [logits[0], *(ops.ipu_copy(t, ipus[0], ipu) for t, ipu in zip(logits[1:], ipus[1:]))]
-        group = popxl.gcg().ir.replica_grouping(group_size=1)
-        return cross_entropy_of_parts(ops.concat(parts, 1), indices[0], group)
+        inputs = {"indices": indices[0], **{f"logits[{i}]": t for i, t in enumerate(parts)}}
+        names = [f"{parts[0].name}_loss", f"{parts[0].name}_negative_log_softmax"]
+        return emit("CrossEntropyShardedWR", inputs, names)[0]
 
 
 def _ipu_of(t: popxl.Tensor) -> int:

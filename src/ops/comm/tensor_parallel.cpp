@@ -88,10 +88,15 @@ OpDef stridedRow(const char *type, const char *plain) {
 // ---- cross entropy over classes in parts
 
 // Checks logits-like (n, c) and labels (n).
-void requireRows(InferContext &c, int labels) {
-  c.require(c.shape(0).size() == 2, "logits must have two dimensions: got shape {}", c.shape(0));
-  c.require(c.shape(labels) == Shape{c.shape(0)[0]}, "labels must have one dimension of {} samples: got shape {}",
-            c.shape(0)[0], c.shape(labels));
+void requireRows(InferContext &c, int logits, int labels) {
+  const Shape &shape = c.shape(logits);
+  c.require(shape.size() == 2, "logits must have two dimensions: got shape {}", shape);
+  c.require(c.shape(labels) == Shape{shape[0]}, "labels must have one dimension of {} samples: got shape {}", shape[0],
+            c.shape(labels));
+}
+
+void requireRowsOfGroup(InferContext &c) {
+  requireRows(c, 0, 1);
   requireGroup(c);
 }
 
@@ -144,6 +149,86 @@ OpDef crossEntropyRow(const char *type, const char *first) {
       .attr("group_size", int64_t{1})
       .attr("stride", int64_t{1})
       .notOnnx();
+}
+
+// ---- cross entropy over classes in parts of one replica
+// The parts of the logits become one tensor; labels count from the first class of all.
+
+std::vector<TensorIndex> partsFrom(DecomposeBuilder &b, int first) {
+  std::vector<TensorIndex> parts;
+  for (int i = first; i < b.op().inputCount(); ++i) parts.push_back(b.in(i));
+  return parts;
+}
+
+void addCrossEntropyOfParts(OpDefs &rows) {
+  rows.push_back(OpDef(kDomain, "CrossEntropyShardedWR", {1})
+                     .input("labels", kInts)
+                     .input("logits", kFloats, "T", Arity::Variadic)
+                     .output("loss")
+                     .output("negative_log_softmax")
+                     .infer([](InferContext &c) {
+                       c.require(c.inputCount() > 1, "needs one part of the logits at least: got none");
+                       int64_t classes = 0;
+                       for (int i = 1; i < c.inputCount(); ++i) {
+                         requireRows(c, i, 0);
+                         classes += c.shape(i)[1];
+                       }
+                       c.out(0, c.type(1), c.shape(0));
+                       c.out(1, c.type(1), {c.shape(0)[0], classes});
+                     })
+                     .decompose([](DecomposeBuilder &b) {
+                       const TensorIndex whole = b.emit("Concat", partsFrom(b, 1), {{"axis", int64_t{1}}});
+                       const std::vector<TensorIndex> both = b.emitMany("CrossEntropySharded", {whole, b.in(0)}, 2);
+                       for (int i : {0, 1})
+                         if (b.hasOut(i)) b.result(i, both[static_cast<size_t>(i)]);
+                     })
+                     .vjp([](VjpBuilder &b) {
+                       if (!b.hasGradOut(0)) return;
+                       std::vector<int64_t> classes;
+                       for (int i = 1; i < b.op().inputCount(); ++i) classes.push_back(b.inInfo(i).shape()[1]);
+                       const int parts = static_cast<int>(classes.size());
+                       const std::vector<TensorIndex> grads =
+                           b.emitMany("CrossEntropyShardedGradWR", {b.out(1), b.in(0), b.gradOut(0)}, parts,
+                                      {{"classes", classes}});
+                       for (int i = 0; i < parts; ++i) b.grad(i + 1, grads[static_cast<size_t>(i)]);
+                     })
+                     .notOnnx()
+                     .doc("Cross entropy of each sample, with the classes in parts on the IPUs of a replica."));
+  rows.push_back(
+      OpDef(kDomain, "CrossEntropyShardedGradWR", {1})
+          .input("negative_log_softmax", kFloats)
+          .input("labels", kInts)
+          .input("grad_out", kFloats)
+          .output("grads", Arity::Variadic)
+          .attrRequired("classes", AttributeType::Ints)
+          .infer([](InferContext &c) {
+            requireRows(c, 0, 1);
+            c.require(c.shape(2) == c.shape(1), "the gradient of the loss must be like the labels: got {}, expected {}",
+                      c.shape(2), c.shape(1));
+            const std::vector<int64_t> &classes = c.attrInts("classes");
+            int64_t all = 0;
+            bool legal = static_cast<int>(classes.size()) == c.outputCount();
+            for (const int64_t n : classes) {
+              legal &= n >= 0 && n <= c.shape(0)[1];
+              all += legal ? n : 0;
+            }
+            c.require(legal && all == c.shape(0)[1], "`classes` must divide {} classes into {} parts: got {}",
+                      c.shape(0)[1], c.outputCount(), classes);
+            for (int i = 0; i < c.outputCount(); ++i)
+              c.out(i, c.type(0), {c.shape(0)[0], classes[static_cast<size_t>(i)]});
+          })
+          .traits(Trait::Gradient)
+          .decompose([](DecomposeBuilder &b) {
+            const TensorIndex whole = b.emit("CrossEntropyShardedGrad", {b.in(0), b.in(1), b.in(2)});
+            const std::vector<int64_t> classes = b.op().attrInts("classes");
+            const std::vector<TensorIndex> parts = b.emitMany("Split", {whole}, static_cast<int>(classes.size()),
+                                                              {{"axis", int64_t{1}}, {"split", classes}});
+            for (size_t i = 0; i < parts.size(); ++i)
+              if (b.hasOut(static_cast<int>(i))) b.result(static_cast<int>(i), parts[i]);
+          })
+          .noGrad("second derivatives of the cross entropy are not built")
+          .notOnnx()
+          .doc("Gradients of CrossEntropyShardedWR for every part of the logits."));
 }
 
 // ---- layer norm over an axis in parts
@@ -256,6 +341,7 @@ void addLayerNorm(OpDefs &rows) {
 OpDefs tensorParallelOps() {
   OpDefs rows;
   addLayerNorm(rows);
+  addCrossEntropyOfParts(rows);
   rows.push_back(stridedRow("ReplicatedReduceScatterStrided", "ReplicatedReduceScatter")
                      .attrOptional("meta_shape", AttributeType::Ints)
                      .doc("Reduction of the flattened tensor over each group; every member gets its chunk."));
@@ -269,7 +355,7 @@ OpDefs tensorParallelOps() {
           .output("loss")
           .output("negative_log_softmax")
           .infer([](InferContext &c) {
-            requireRows(c, 1);
+            requireRowsOfGroup(c);
             c.out(0, c.type(0), c.shape(1));
             c.out(1, c.in(0));
           })
@@ -284,7 +370,7 @@ OpDefs tensorParallelOps() {
                      .input("grad_out", kFloats)
                      .output("grad")
                      .infer([](InferContext &c) {
-                       requireRows(c, 1);
+                       requireRowsOfGroup(c);
                        c.require(c.shape(2) == c.shape(1),
                                  "the gradient of the loss has another shape than the "
                                  "labels: got {}, expected {}",

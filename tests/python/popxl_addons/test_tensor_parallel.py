@@ -120,18 +120,29 @@ def block(x, w1, w2, enter=lambda t: t, leave=lambda t: t):
     return ops.sum(ops.sin(leave(ops.gelu(enter(x) @ w1) @ w2)))
 
 
-def test_a_block_in_parts_has_the_gradients_of_the_whole():
+def for_replicas(values):
+    """One value for each replica; for one replica the value itself."""
+    return np.stack(values) if len(values) > 1 else values[0]
+
+
+def by_replica(result, replicas):
+    return result if replicas > 1 else result[None]
+
+
+@pytest.mark.parametrize("parts", [1, 2, 4])
+def test_a_block_in_parts_has_the_gradients_of_the_whole(parts):
     x, w1, w2 = normal(4, 6), normal(6, 8), normal(8, 6)
     loss, dx, d1, d2 = run(1, lambda *t: with_gradients(block, 3, *t), x, w1, w2)
 
-    def parts(*t):
+    def in_parts(*t):
         enter, leave = tp.replicated_all_reduce_identical_inputs, tp.replicated_all_reduce_identical_grad_inputs
         return with_gradients(lambda x, w1, w2: block(x, w1, w2, enter, leave), 3, *t)
 
-    columns, rows = np.stack(np.split(w1, 4, 1)), np.stack(np.split(w2, 4, 0))
-    got = run(4, parts, np.stack([x] * 4), columns, rows)
-    np.testing.assert_allclose(got[0], [loss] * 4, rtol=1e-5)
-    np.testing.assert_allclose(got[1], np.stack([dx] * 4), rtol=1e-4, atol=1e-5)
+    columns, rows = (for_replicas(np.split(w, parts, axis)) for w, axis in ((w1, 1), (w2, 0)))
+    results = run(parts, in_parts, for_replicas([x] * parts), columns, rows)
+    got = [by_replica(r, parts) for r in results]
+    np.testing.assert_allclose(got[0], [loss] * parts, rtol=1e-5)
+    np.testing.assert_allclose(got[1], np.stack([dx] * parts), rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(np.concatenate(got[2], 1), d1, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(np.concatenate(got[3], 0), d2, rtol=1e-4, atol=1e-5)
 
@@ -147,8 +158,9 @@ def numpy_cross_entropy(logits, labels):
 
 @pytest.mark.parametrize("ignore", [None, 3])
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
-def test_cross_entropy_in_parts(reduction, ignore):
-    n, parts, c = 5, 4, 3
+@pytest.mark.parametrize("parts", [1, 2, 4])
+def test_cross_entropy_in_parts(parts, reduction, ignore):
+    n, c = 5, 12 // parts
     logits = normal(n, parts * c) * np.float32(20)
     logits[:, 5] = -np.inf  # a class that is masked out
     labels = np.array([0, 11, 3, 7, 3], np.int32)
@@ -165,9 +177,9 @@ def test_cross_entropy_in_parts(reduction, ignore):
         return with_gradients(function, 1, x, shifted, ignored)
 
     offsets = np.arange(parts, dtype=np.int32) * c
-    loss, dx = run(
-        parts, build, np.stack(np.split(logits, parts, 1)), labels - offsets[:, None], np.int32(ignore or 0) - offsets
-    )
+    given = (np.split(logits, parts, 1), list(labels - offsets[:, None]), list(np.int32(ignore or 0) - offsets))
+    results = run(parts, build, *(for_replicas(values) for values in given))
+    loss, dx = (by_replica(r, parts) for r in results)
     for replica in range(parts):
         np.testing.assert_allclose(loss[replica], expected, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(np.concatenate(dx, 1), grads * scale[:, None], rtol=1e-5, atol=1e-6)
@@ -244,19 +256,26 @@ def test_cross_entropy_over_ipus_refusals():
 
 
 # ---- layer norm
-def test_layer_norm_in_parts():
-    t, w, b, g = normal(3, 8) + np.float32(2), normal(8), normal(8), normal(3, 8)
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+@pytest.mark.parametrize("parts", [1, 2, 4])
+def test_layer_norm_in_parts(parts, dtype):
+    t, w, b, g = (v.astype(dtype) for v in (normal(3, 8) + 2, normal(8), normal(8), normal(3, 8)))
 
     def whole(t, w, b, g):
         return with_gradients(lambda t, w, b: ops.layer_norm(t, w, b, 1e-5), 3, t, w, b, gradient=g)
 
-    def parts(t, w, b, g):
+    def in_parts(t, w, b, g):
         return with_gradients(layer_norm_distributed, 3, t, w, b, gradient=g)
 
-    expected = run(1, whole, t, w, b, g)
-    got = run(4, parts, *(np.stack(np.split(v, 4, -1)) for v in (t, w, b, g)))
+    expected = run(1, whole, *(v.astype(np.float32) for v in (t, w, b, g)))
+    got = run(parts, in_parts, *(for_replicas(np.split(v, parts, -1)) for v in (t, w, b, g)))
+    tolerance = {"rtol": 1e-4, "atol": 1e-5} if dtype == np.float32 else {"rtol": 5e-3, "atol": 1e-2}
     for ours, theirs in zip(got, expected, strict=True):
-        np.testing.assert_allclose(np.concatenate(ours, -1), theirs, rtol=1e-4, atol=1e-5)
+        assert ours.dtype == dtype
+        np.testing.assert_allclose(np.concatenate(by_replica(ours, parts), -1), theirs, **tolerance)
+
+
+def test_layer_norm_refusal():
     ir = popxl.Ir()
     with ir.main_graph, pytest.raises(AssertionError):
         v = popxl.variable(np.ones((2, 2, 2), np.float32))

@@ -82,6 +82,8 @@ std::vector<BareOp> otherOps() {
           {"ReplicatedAllReduceTP", {}, {w}},
           {"CrossEntropySharded", {}, {part, rows}, 2},
           {"CrossEntropyShardedGrad", {}, {part, rows, losses}},
+          {"CrossEntropyShardedWR", {}, {rows, part, part}, 2},
+          {"CrossEntropyShardedGradWR", {{"classes", Ints{1, 3}}}, {part, rows, losses}, 2},
           {"ReplicatedReduceScatterStrided", {}, {w}},
           {"ReplicatedAllGatherStrided", {{"shape", Ints{3, 4}}}, {w}},
           {"LayerNormDistributed", {}, {part, column, column}, 3},
