@@ -14,7 +14,7 @@ import popxl
 import popxl_addons as addons
 from popxl import ops
 from popxl_addons.layers import Embedding, LayerNorm, Linear
-from training import Optimizer, linear, loss_and_gradients, padded
+from training import StepProgram, linear, padded
 
 IGNORED = -100  # label of words that are not masked
 
@@ -233,14 +233,8 @@ def question_answering_arrays(weights: dict[str, np.ndarray], config: BertConfig
 # ---- programs
 
 
-def input_streams(batch: int, length: int, labels: bool) -> addons.InputStreams:
-    """Streams of a batch of texts."""
-    names = ["words", "token_types", "mask", *(["labels"] if labels else [])]
-    return addons.InputStreams(**{name: ((batch, length), popxl.int32) for name in names})
-
-
-class TrainingProgram:
-    """A pre-training step on a batch of texts for each replica.
+class TrainingProgram(StepProgram):
+    """A pre-training step on (words, token_types, mask, labels), each (batch, length) for every replica.
 
     Args:
         config: sizes of the network.
@@ -248,39 +242,14 @@ class TrainingProgram:
         length: words of a text.
         rate: learning rate.
         replicas: they share the batch.
-        loss_scaling: factor of the gradients, for float16.
-        first_order_dtype: type of the mean of gradients that Adam keeps.
+        **options: of `StepProgram`.
     """
 
     def __init__(
-        self,
-        config: BertConfig,
-        batch: int,
-        length: int,
-        rate: float = 1e-3,
-        replicas: int = 1,
-        loss_scaling: float = 1.0,
-        first_order_dtype: popxl.dtype = popxl.float16,
+        self, config: BertConfig, batch: int, length: int, rate: float = 1e-3, replicas: int = 1, **options: object
     ) -> None:
-        self.ir = popxl.Ir(replication=replicas)
-        with self.ir.main_graph, popxl.in_sequence():
-            self.inputs = input_streams(batch, length, labels=True)
-            loaded = [ops.host_load(stream) for stream in self.inputs]
-            factories, graph = PreTraining(config).create_graph(*loaded)
-            self.variables = factories.init()
-            loss, self.gradients = loss_and_gradients(graph, self.variables, *loaded, loss_scaling=loss_scaling)
-            optimizer = Optimizer(rate, loss_scaling=loss_scaling, first_order_dtype=first_order_dtype)
-            optimizer.update(self.variables, self.gradients)
-            self.outputs = addons.OutputStreams(loss=((), loss.dtype))
-            ops.host_store(self.outputs.loss, loss)
-
-    def session(self, device: str = "cpu") -> popxl.Session:
-        """Return a session that runs a step."""
-        return popxl.Session(self.ir, device)
-
-    def step(self, session: popxl.Session, *batch: np.ndarray) -> np.ndarray:
-        """Run a step on (words, token_types, mask, labels); return the loss of each replica."""
-        return session.run(dict(zip(self.inputs, batch, strict=True)))[self.outputs.loss]
+        names = ("words", "token_types", "mask", "labels")
+        super().__init__(PreTraining(config), dict.fromkeys(names, (batch, length)), rate, replicas, **options)
 
 
 class InferenceProgram:
@@ -289,7 +258,8 @@ class InferenceProgram:
     def __init__(self, model: addons.Module, batch: int, length: int) -> None:
         self.ir = popxl.Ir()
         with self.ir.main_graph, popxl.in_sequence():
-            self.inputs = input_streams(batch, length, labels=False)
+            names = ("words", "token_types", "mask")
+            self.inputs = addons.InputStreams(**{name: ((batch, length), popxl.int32) for name in names})
             loaded = [ops.host_load(stream) for stream in self.inputs]
             factories, graph = model.create_graph(*loaded)
             self.variables = factories.init()
@@ -302,13 +272,6 @@ class InferenceProgram:
         """Return the outputs for (words, token_types, mask)."""
         got = session.run(dict(zip(self.inputs, batch, strict=True)))
         return [got[stream] for stream in self.outputs]
-
-
-def weights_of(variables: addons.NamedTensors, arrays: dict[str, np.ndarray]) -> addons.WeightsDict:
-    """Return arrays by variable, in the variables' types."""
-    return addons.WeightsDict(
-        {v: np.ascontiguousarray(arrays[name], v.dtype.as_numpy()) for name, v in variables.to_dict().items()}
-    )
 
 
 def random_batch(config: BertConfig, batch: int, length: int, seed: int = 0) -> tuple[np.ndarray, ...]:

@@ -65,6 +65,55 @@ class Optimizer:
             graph.bind(state).call(variable, gradient, *rate)
 
 
+class StepProgram:
+    """A training step of a module whose output is a loss and whose inputs are integers.
+
+    Args:
+        module: the module.
+        shapes: shapes of its inputs on a replica, by name and in order.
+        rate: learning rate.
+        replicas: they share the batch.
+        loss_scaling: factor of the gradients, for float16.
+        first_order_dtype: type of the mean of gradients that Adam keeps.
+    """
+
+    def __init__(
+        self,
+        module: addons.Module,
+        shapes: Mapping[str, tuple[int, ...]],
+        rate: float,
+        replicas: int = 1,
+        loss_scaling: float = 1.0,
+        first_order_dtype: popxl.dtype = popxl.float16,
+    ) -> None:
+        self.ir = popxl.Ir(replication=replicas)
+        with self.ir.main_graph, popxl.in_sequence():
+            self.inputs = addons.InputStreams(**{name: (shape, popxl.int32) for name, shape in shapes.items()})
+            loaded = [ops.host_load(stream) for stream in self.inputs]
+            factories, graph = module.create_graph(*loaded)
+            self.variables = factories.init()
+            loss, gradients = loss_and_gradients(graph, self.variables, *loaded, loss_scaling=loss_scaling)
+            optimizer = Optimizer(rate, loss_scaling=loss_scaling, first_order_dtype=first_order_dtype)
+            optimizer.update(self.variables, gradients)
+            self.outputs = addons.OutputStreams(loss=((), loss.dtype))
+            ops.host_store(self.outputs.loss, loss)
+
+    def session(self, device: str = "cpu") -> popxl.Session:
+        """Return a session that runs a step."""
+        return popxl.Session(self.ir, device)
+
+    def step(self, session: popxl.Session, *batch: np.ndarray) -> np.ndarray:
+        """Run a step on arrays of the inputs; return the loss of each replica."""
+        return session.run(dict(zip(self.inputs, batch, strict=True)))[self.outputs.loss]
+
+
+def weights_of(variables: addons.NamedTensors, arrays: Mapping[str, np.ndarray]) -> addons.WeightsDict:
+    """Return arrays by variable, in the variables' types."""
+    return addons.WeightsDict(
+        {v: np.ascontiguousarray(arrays[name], v.dtype.as_numpy()) for name, v in variables.to_dict().items()}
+    )
+
+
 def padded(table: np.ndarray, rows: int) -> np.ndarray:
     """Return the table with rows of zeros at its end: tables of `Embedding` have a multiple of 16 rows."""
     return np.pad(table, ((0, rows - len(table)), (0, 0)))

@@ -42,11 +42,11 @@ def scatter(model, scale=0.3, seed=0):
     return model.eval()
 
 
-def evaluate(module, weights, *inputs, gradients=True, replicas=1, loss_of=lambda outputs: outputs[0]):
+def evaluate(module, weights, *inputs, gradients=True, replicas=1, loss_scaling=1.0):
     """Outputs, and gradients by variable name, of a module at these weights.
 
     `weights`: our arrays by name, with one value per group where there are several. With more than one replica every
-    input has a leading dimension of replicas and so has every result.
+    input has a leading dimension of replicas and so has every result. Gradients come without their `loss_scaling`.
     """
     training = load("training")
     ir = popxl.Ir(replication=replicas)
@@ -56,7 +56,7 @@ def evaluate(module, weights, *inputs, gradients=True, replicas=1, loss_of=lambd
         factories, graph = module(ir).create_graph(*loaded)
         variables = factories.init()
         if gradients:
-            loss, grads = training.loss_and_gradients(graph, variables, *loaded)
+            loss, grads = training.loss_and_gradients(graph, variables, *loaded, loss_scaling=loss_scaling)
             results = {"loss": loss, **grads}
         else:
             results = dict(enumerate(graph.bind(variables).call(*loaded)))
@@ -70,7 +70,8 @@ def evaluate(module, weights, *inputs, gradients=True, replicas=1, loss_of=lambd
         values = {v: np.ascontiguousarray(a, v.dtype.as_numpy()) for v, a in given.items()}
         session.write_variables_data(addons.WeightsDict(values))
         got = session.run(dict(zip(streams, inputs, strict=True)))
-    return {name: got[s] for name, s in outs.items()}
+    scaled = gradients and loss_scaling != 1
+    return {n: got[s].astype(np.float32) / loss_scaling if scaled and n != "loss" else got[s] for n, s in outs.items()}
 
 
 def close(got, expected, name, rtol=1e-4):

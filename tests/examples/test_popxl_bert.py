@@ -89,7 +89,7 @@ def test_loss_and_gradients_of_pre_training(dtype):
 
 def train(program, batches, weights):
     with program.session() as session:
-        session.write_variables_data(bert.weights_of(program.variables, weights))
+        session.write_variables_data(load("training").weights_of(program.variables, weights))
         return [np.mean(program.step(session, *b)) for b in batches]
 
 
