@@ -4,6 +4,8 @@ Everything of the compiled core ``popart_core`` is re-exported here, with Python
 ``InferenceSession``, ``TrainingSession``, ``TensorInfo`` and ``OutOfMemoryException``.
 """
 
+import enum as _enum
+
 import popart_core as _core
 
 # Every public name of the core, and the private functions that programs call by name.
@@ -16,6 +18,8 @@ defaultAiOnnxMlOpset = 1
 defaultAiGraphcoreOpset = 1
 
 import popart.printed_forms  # noqa: E402
+from popart._names import suggest_in_classes as _suggest_in_classes  # noqa: E402
+from popart._names import suggest_in_modules as _suggest_in_modules  # noqa: E402
 from popart.builder import Builder  # noqa: E402
 from popart.losses import IdentityLoss, L1Loss, Loss, NllLoss  # noqa: E402
 from popart.opsets import (  # noqa: E402
@@ -68,3 +72,15 @@ __all__ = [
     *(name for name in dir(_core) if not name.startswith("_")),
     "popart",
 ]
+
+# Names that do not exist: errors suggest the nearest. Objects of the core take no attributes that are not theirs.
+_classes = [
+    item
+    for item in vars(_core).values()
+    if isinstance(item, type) and item.__module__ == _core.__name__ and not issubclass(item, _enum.Enum | Exception)
+]
+_suggest_in_classes(*(item for item in _classes if not item.__name__.endswith(("Settings", "Options"))))
+_suggest_in_classes(*(item for item in _classes if item.__name__.endswith(("Settings", "Options"))), sets=True)
+_suggest_in_classes(AiGraphcoreOpset1, AiOnnxOpset6, AiOnnxOpset7, AiOnnxOpset8, AiOnnxOpset9)
+_suggest_in_classes(AiOnnxOpset10, AiOnnxOpset11)
+_suggest_in_modules("popart")

@@ -6,6 +6,7 @@ from typing import Any, Union
 import numpy as np
 import popart_core
 
+from popart._names import no_attribute
 from popart.builder_placement import Placement, custom_attribute
 from popart.opsets import (
     NAMESPACES,
@@ -163,7 +164,10 @@ class Builder(Placement):
             raise AttributeError(name)
         if name.startswith("aiOnnxOpset") and name[len("aiOnnxOpset") :].isdigit():
             return self._namespace(int(name[len("aiOnnxOpset") :]))
-        return getattr(self._core, name)
+        try:
+            return getattr(self._core, name)
+        except AttributeError:
+            raise no_attribute("'Builder' object", name, [*dir(type(self)), *dir(self._core)]) from None
 
     def createSubgraphBuilder(self) -> "Builder":
         """A builder for the body of a Loop, If or call."""

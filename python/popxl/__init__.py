@@ -67,6 +67,12 @@ from popxl.tensorlocation import ExecutionContext, ReplicatedTensorSharding, Ten
 from popxl import _indexing, fp8_utils, ops, transforms, utils  # noqa: F401  isort: skip
 from popxl.custom import custom_op, define_op  # isort: skip
 
+from popart._names import suggest_in_classes as _suggest_in_classes  # isort: skip
+from popart._names import suggest_in_modules as _suggest_in_modules  # isort: skip
+
+_suggest_in_classes(Ir, Graph, Session, Tensor, HostToDeviceStream, DeviceToHostStream, RemoteBuffer, ReplicaGrouping)
+_suggest_in_modules("popxl", "popxl.ops", "popxl.ops.collectives", "popxl.ops.var_updates", "popxl.transforms")
+
 __version__ = "0.1.0"
 
 __all__ = [

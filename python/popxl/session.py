@@ -297,11 +297,11 @@ class Session:
             self._raise_stream_mismatch("outputs", outputs, self._pb_session.outputs)
         ins = [self._input_array(s, shape, dtype, inputs[s], downcast_inputs) for s, shape, dtype in self._input_layout]
         outs = [self._output_array(s, shape, dtype, outputs[s]) for s, shape, dtype in self._output_layout]
+        self._set_stale(True)  # also after a run that ends early
         self._pb_session.core.run(ins, outs)
         for (stream, _, _), filled in zip(self._output_layout, outs, strict=True):
             if not outputs[stream].flags.c_contiguous:
                 np.copyto(outputs[stream], filled.view(outputs[stream].dtype).reshape(outputs[stream].shape))
-        self._set_stale(True)
 
     def statistics(self) -> RunStatistics:
         """What runs have moved and how long they took since the program was loaded.

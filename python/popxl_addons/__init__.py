@@ -8,6 +8,8 @@ module (`autodiff`, `seed_variable`), the later one stays.
 import os as _os
 import subprocess as _subprocess
 
+from popart._names import no_attribute as _no_attribute
+
 from popxl_addons.module import *
 from popxl_addons.graph_common import CalledGraphsGradInfo, CalledGraphsGradInfoLike, GradGraphInfoLike, GraphLike
 from popxl_addons.graph_cache import *
@@ -72,4 +74,4 @@ def __getattr__(name: str) -> object:
     if name == "GIT_COMMIT":
         globals()[name] = _git_commit()
         return globals()[name]
-    raise AttributeError(f"module 'popxl_addons' has no attribute '{name}'")
+    raise _no_attribute("module 'popxl_addons'", name, globals())

@@ -124,8 +124,10 @@ const void *StepStreams::inputAhead(int index, int64_t bytes) {
 const void *StepStreams::checkedInput(Stream &s, const ConstVoidData &data, int64_t bytes) {
   const int64_t elements = bytes / getDataTypeInfo(s.info.dataType()).nbytes;
   if (data.info.nelms() != elements)
-    throw runtime_error("StepIO input '{}': the callback returned a wrong number of elements: got {}, expected {}",
-                        s.id, data.info.nelms(), elements);
+    throw runtime_error(
+        "StepIO input '{}': the callback returned a wrong number of elements: got {}, expected {}. "
+        "The array has shape {}, a micro-batch {}",
+        s.id, data.info.nelms(), elements, data.info.shape(), s.info.shape());
   s.conversion = conversionFor("input", s.id, data.info.dataType(), s.info.dataType());
   if (s.conversion != Conversion::None) return convertInput(s, data.data, elements);
   if (!data.storesData()) return data.data;
@@ -151,8 +153,10 @@ void *StepStreams::output(int index, int64_t bytes) {
       throw runtime_error(
           "StepIO output '{}': No tensor provided: the output callback returned no memory. Return an array", s.id);
     if (s.pending.info.nelms() != elements)
-      throw runtime_error("StepIO output '{}': the callback returned a wrong number of elements: got {}, expected {}",
-                          s.id, s.pending.info.nelms(), elements);
+      throw runtime_error(
+          "StepIO output '{}': the callback returned a wrong number of elements: got {}, expected {}. "
+          "The array has shape {}, a micro-batch {}",
+          s.id, s.pending.info.nelms(), elements, s.pending.info.shape(), s.info.shape());
     s.conversion = conversionFor("output", s.id, s.pending.info.dataType(), s.info.dataType());
     if (s.conversion == Conversion::None) return s.pending.data;
   }

@@ -2,10 +2,13 @@
 #include <popart/stepio.hpp>
 
 #include <atomic>
+#include <functional>
+#include <numeric>
 
 #include <popart/logging.hpp>
 
 #include "api/stepio_sizes.hpp"
+#include "base/nearest.hpp"
 
 namespace popart {
 namespace {
@@ -64,8 +67,8 @@ MutableVoidData StepIOGeneric::out(TensorId id, int64_t numElements) {
 }
 
 void StepIOGeneric::assertNumElements(const popx::Executablex &executable) const {
-  for (const auto &[id, buffer] : inputs_) executable.checkInput(id, buffer.info.nelms());
-  for (const auto &[id, buffer] : outputs_) executable.checkOutput(id, buffer.info.nelms());
+  for (const auto &[id, buffer] : inputs_) executable.checkInput(id, buffer.info.shape());
+  for (const auto &[id, buffer] : outputs_) executable.checkOutput(id, buffer.info.shape());
 }
 
 StepIO::StepIO(std::map<TensorId, IArray &> inputs, std::map<TensorId, IArray &> outputs) {
@@ -93,23 +96,39 @@ void WeightsIO::insert(TensorId id, MutableVoidData weight) {
 
 namespace popx {
 
-int64_t Executablex::expectedInputElements(const Input &input) const {
-  return input.info.nelms() * accumulationFactor * batchesPerStep * (input.broadcast ? 1 : replicationFactor);
+namespace {
+
+Shape behind(const Shape &leading, const Shape &shape) {
+  Shape result;
+  for (const int64_t d : leading)
+    if (d != 1) result.push_back(d);
+  result.insert(result.end(), shape.begin(), shape.end());
+  return result;
 }
 
-int64_t Executablex::expectedOutputElements(const Output &output) const {
-  const int64_t all = output.info.nelms() * accumulationFactor * batchesPerStep * replicationFactor;
+int64_t elementsOf(const Shape &shape) {
+  return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
+}
+
+}  // namespace
+
+Shape Executablex::expectedInputShape(const Input &input) const {
+  return behind({batchesPerStep, accumulationFactor, input.broadcast ? 1 : replicationFactor}, input.info.shape());
+}
+
+Shape Executablex::expectedOutputShape(const Output &output) const {
   switch (output.returned.id()) {
     case AnchorReturnTypeId::All:
-      return all;
+      return behind({batchesPerStep, accumulationFactor, replicationFactor}, output.info.shape());
     case AnchorReturnTypeId::EveryN:
-      return all / output.returned.rp();
+      return behind({batchesPerStep / output.returned.rp(), accumulationFactor, replicationFactor},
+                    output.info.shape());
     default:
-      return output.info.nelms() * replicationFactor;
+      return behind({replicationFactor}, output.info.shape());
   }
 }
 
-void Executablex::checkInput(const TensorId &id, int64_t elements) const {
+void Executablex::checkInput(const TensorId &id, const Shape &shape) const {
   auto it = inputs.find(id);
   if (it == inputs.end()) {
     if (modelInputs.count(id)) {
@@ -117,29 +136,31 @@ void Executablex::checkInput(const TensorId &id, int64_t elements) const {
                              id);
       return;
     }
-    throw runtime_error("StepIO input '{}': no such input stream. Input streams are {}", id, keys(inputs));
+    throw runtime_error("StepIO input '{}': no such input stream. Nearest input streams: {}", id,
+                        nearest(id, keys(inputs)));
   }
-  const int64_t expected = expectedInputElements(it->second);
-  if (elements != expected)
+  const Shape expected = expectedInputShape(it->second);
+  if (elementsOf(shape) != elementsOf(expected))
     throw runtime_error(
         "StepIO input '{}': unexpected number of elements: got {}, expected {} = tensor elements {} x replication "
-        "factor {} x accumulation factor {} x batches per step {}. Give an array of that many elements",
-        id, elements, expected, it->second.info.nelms(), it->second.broadcast ? 1 : replicationFactor,
-        accumulationFactor, batchesPerStep);
+        "factor {} x accumulation factor {} x batches per step {}. The array has shape {}, a step takes {}",
+        id, elementsOf(shape), elementsOf(expected), it->second.info.nelms(),
+        it->second.broadcast ? 1 : replicationFactor, accumulationFactor, batchesPerStep, shape, expected);
 }
 
-void Executablex::checkOutput(const TensorId &id, int64_t elements) const {
+void Executablex::checkOutput(const TensorId &id, const Shape &shape) const {
   auto it = outputs.find(id);
   if (it == outputs.end())
-    throw runtime_error("StepIO output '{}': the tensor is not an anchor. Anchors are {}", id, keys(outputs));
-  const int64_t expected = expectedOutputElements(it->second);
-  if (elements != expected)
+    throw runtime_error("StepIO output '{}': the tensor is not an anchor. Nearest anchors: {}", id,
+                        nearest(id, keys(outputs)));
+  const Shape expected = expectedOutputShape(it->second);
+  if (elementsOf(shape) != elementsOf(expected))
     throw runtime_error(
         "StepIO output '{}': unexpected number of elements: got {}, expected {} for return type {} with tensor "
-        "elements {}, replication factor {}, accumulation factor {}, batches per step {}. Session::initAnchorArrays "
-        "makes fitting arrays",
-        id, elements, expected, toText(it->second.returned.id()), it->second.info.nelms(), replicationFactor,
-        accumulationFactor, batchesPerStep);
+        "elements {}, replication factor {}, accumulation factor {}, batches per step {}. The array has shape {}, a "
+        "step makes {}, as Session::initAnchorArrays does",
+        id, elementsOf(shape), elementsOf(expected), toText(it->second.returned.id()), it->second.info.nelms(),
+        replicationFactor, accumulationFactor, batchesPerStep, shape, expected);
 }
 
 }  // namespace popx

@@ -32,11 +32,12 @@ class Executablex {
   int64_t accumulationFactor = 1;
   int64_t replicationFactor = 1;
 
-  int64_t expectedInputElements(const Input &input) const;  // elements of a whole step: docs/compat/sessions.md
-  int64_t expectedOutputElements(const Output &output) const;
-  // Throw popart::runtime_error when `elements` is not what a step needs, or the tensor is unknown.
-  void checkInput(const TensorId &id, int64_t elements) const;
-  void checkOutput(const TensorId &id, int64_t elements) const;
+  // Of a whole step (docs/compat/sessions.md), without leading dimensions of 1.
+  Shape expectedInputShape(const Input &input) const;
+  Shape expectedOutputShape(const Output &output) const;
+  // Throw popart::runtime_error when `shape` has not as many elements as a step needs, or the tensor is unknown.
+  void checkInput(const TensorId &id, const Shape &shape) const;
+  void checkOutput(const TensorId &id, const Shape &shape) const;
 };
 
 }  // namespace popart::popx

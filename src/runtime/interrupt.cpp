@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <utility>
 
 #include <popart/interrupt.hpp>
 
@@ -19,7 +20,7 @@ constexpr int64_t kLongestStride = 64;     // iterations
 
 std::atomic<InterruptCheck> interruptCheck{nullptr};
 thread_local std::chrono::steady_clock::time_point lastQuestion{};
-thread_local const std::atomic<bool> *stopFlag = nullptr;
+thread_local const StopFlag *innermostFlag = nullptr;
 
 }  // namespace
 
@@ -27,18 +28,25 @@ void askInterruptCheck() {
   if (const InterruptCheck check = interruptCheck.load(std::memory_order_relaxed)) check();
 }
 
-StopFlag::StopFlag(const std::atomic<bool> &stop) { stopFlag = &stop; }
-StopFlag::~StopFlag() { stopFlag = nullptr; }
+StopFlag::StopFlag(const std::atomic<bool> &stop, Thread thread)
+    : stop_(stop), thread_(thread), outer_(std::exchange(innermostFlag, this)) {}
+StopFlag::~StopFlag() { innermostFlag = outer_; }
+
+bool StopFlag::asksOrThrow() const {
+  bool asks = true;
+  for (const StopFlag *flag = this; flag; flag = flag->outer_) {
+    if (flag->stop_.load(std::memory_order_relaxed)) throw RunEnded();
+    asks = asks && flag->thread_ == Thread::Asks;
+  }
+  return asks;
+}
 
 void InterruptPace::look() {
   const Clock::time_point now = Clock::now();
   stride_ = now - last_ < kShortStride ? std::min(2 * stride_, kLongestStride) : 1;
   left_ = stride_;
   last_ = now;
-  if (stopFlag) {
-    if (stopFlag->load(std::memory_order_relaxed)) throw RunEnded();
-    return;
-  }
+  if (innermostFlag && !innermostFlag->asksOrThrow()) return;
   if (now - lastQuestion < kPeriod) return;
   lastQuestion = now;
   askInterruptCheck();

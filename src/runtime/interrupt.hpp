@@ -13,14 +13,23 @@ void askInterruptCheck();
 // What ends a run whose reason another thread knows.
 struct RunEnded {};
 
-// While it lives, loops on this thread throw RunEnded once `stop` is set, and do not ask the check: the thread that the
-// run belongs to does.
+// While it lives, loops on this thread throw RunEnded once `stop` is set. Flags may lie inside of each other.
 class StopFlag {
  public:
-  explicit StopFlag(const std::atomic<bool> &stop);
+  // Asks: the run belongs to this thread, whose loops go on asking the check. Quiet: to another one, which asks.
+  enum class Thread : uint8_t { Asks, Quiet };
+  explicit StopFlag(const std::atomic<bool> &stop, Thread thread = Thread::Quiet);
   ~StopFlag();
   StopFlag(const StopFlag &) = delete;
   StopFlag &operator=(const StopFlag &) = delete;
+
+  // Throws RunEnded if this flag or one around it is set. Whether all of them let the thread ask the check.
+  bool asksOrThrow() const;
+
+ private:
+  const std::atomic<bool> &stop_;
+  const Thread thread_;
+  const StopFlag *const outer_;
 };
 
 // Decides in one loop when to read the clock: after every iteration when they take long, after some when they do not.

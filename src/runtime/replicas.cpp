@@ -10,6 +10,7 @@
 
 #include "base/threads/processors.hpp"
 #include "base/threads/wait_while.hpp"
+#include "runtime/interrupt.hpp"
 #include "runtime/thread_collectives.hpp"
 
 namespace popart::runtime {
@@ -36,6 +37,7 @@ struct Replicas::Crew {
       waitWhile(runs, seen, spin);
       seen = runs.load(std::memory_order_acquire);
       if (stop) return;
+      const StopFlag flag(ending);
       runOne(engine, replica);
       if (busy.fetch_sub(1, std::memory_order_acq_rel) == 1) busy.notify_all();
     }
@@ -47,6 +49,7 @@ struct Replicas::Crew {
       collectives.finish();
     } catch (...) {
       failures[static_cast<size_t>(replica)] = {std::current_exception(), ++failed};
+      ending = true;  // for those that loop between two meetings
       collectives.fail();
     }
   }
@@ -64,6 +67,7 @@ struct Replicas::Crew {
   ThreadCollectives collectives;
   std::vector<Failure> failures;
   std::atomic<int> failed{0};
+  std::atomic<bool> ending{false};  // a replica has failed: the others end at their next meeting or iteration
   std::span<StreamSource *const> streams;
   std::atomic<uint32_t> runs{0};
   std::atomic<int> busy{0};  // replicas that run, but the first
@@ -92,7 +96,10 @@ void Replicas::run(std::span<StreamSource *const> streams) {
   crew.collectives.start();
   crew.busy.store(count() - 1, std::memory_order_relaxed);
   crew.ring();
-  crew.runOne(*engines_[0], 0);
+  {
+    const StopFlag flag(crew.ending, StopFlag::Thread::Asks);
+    crew.runOne(*engines_[0], 0);
+  }
   while (const int busy = crew.busy.load(std::memory_order_acquire)) waitWhile(crew.busy, busy, crew.spin);
   if (crew.failed.load() == 0) return;
   std::exception_ptr first;
@@ -101,6 +108,7 @@ void Replicas::run(std::span<StreamSource *const> streams) {
     f = {};
   }
   crew.failed = 0;
+  crew.ending = false;
   std::rethrow_exception(first);
 }
 
