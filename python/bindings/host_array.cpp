@@ -1,5 +1,5 @@
-// Reading of Python arrays through the buffer protocol; types without a buffer format (bfloat16) through
-// __array_interface__.
+// Reading of Python arrays: through the buffer protocol; without one, or without a buffer format for the type
+// (bfloat16), through DLPack or __array_interface__; last through __array__, read-only, as that may have made a copy.
 #include "host_array.hpp"
 
 #include <cstring>
@@ -44,20 +44,57 @@ DataType typeOfFormat(std::string_view format) {
   }
 }
 
+DataType typeOfDlpack(nb::dlpack::dtype type) {
+  using Code = nb::dlpack::dtype_code;
+  if (type.lanes != 1) return DataType::UNDEFINED;
+  const auto ofBits = [&](std::initializer_list<std::pair<int, DataType>> known) {
+    for (const auto &[bits, found] : known)
+      if (bits == type.bits) return found;
+    return DataType::UNDEFINED;
+  };
+  switch (static_cast<Code>(type.code)) {
+    case Code::Float:
+      return ofBits({{16, DataType::FLOAT16}, {32, DataType::FLOAT}, {64, DataType::DOUBLE}});
+    case Code::Bfloat:
+      return ofBits({{16, DataType::BFLOAT16}});
+    case Code::Bool:
+      return ofBits({{8, DataType::BOOL}});
+    case Code::Int:
+      return ofBits({{8, DataType::INT8}, {16, DataType::INT16}, {32, DataType::INT32}, {64, DataType::INT64}});
+    case Code::UInt:
+      return ofBits({{8, DataType::UINT8}, {16, DataType::UINT16}, {32, DataType::UINT32}, {64, DataType::UINT64}});
+    default:
+      return DataType::UNDEFINED;
+  }
+}
+
 std::string typeName(nb::handle array) {
   return nb::hasattr(array, "dtype") ? pyText(array.attr("dtype")) : pyText(array.type());
+}
+
+// `type`, unless it is none that the module registers.
+DataType registered(DataType type, HostArray::Types types, nb::handle array) {
+  const bool isRare = type == DataType::DOUBLE || type == DataType::BFLOAT16;
+  if (type == DataType::UNDEFINED || (types == HostArray::Types::Documented && isRare))
+    throw error(
+        "array of type '{}': there is no numpy type of that name registered. Convert it, for example with "
+        "astype(numpy.float32)",
+        typeName(array));
+  return type;
 }
 
 }  // namespace
 
 HostArray::HostArray(nb::handle array, Types types) : owner_(nb::borrow(array)) {
-  if (!fromBuffer(array, types)) fromArrayInterface(array, types);
+  if (fromBuffer(array, types) || fromDlpack(array, types) || fromArrayInterface(array, types)) return;
+  if (!fromArrayMethod(array, types)) throw error("expected a NumPy array: got {}", typeName(array));
 }
 
 HostArray::HostArray(HostArray &&other) noexcept
     : buffer_(other.buffer_),
       hasBuffer_(std::exchange(other.hasBuffer_, false)),
       owner_(std::move(other.owner_)),
+      tensor_(std::move(other.tensor_)),
       info_(std::move(other.info_)),
       data_(other.data_),
       contiguous_(other.contiguous_),
@@ -69,6 +106,7 @@ HostArray &HostArray::operator=(HostArray &&other) noexcept {
   buffer_ = other.buffer_;
   hasBuffer_ = std::exchange(other.hasBuffer_, false);
   owner_ = std::move(other.owner_);
+  tensor_ = std::move(other.tensor_);
   info_ = std::move(other.info_);
   data_ = other.data_;
   contiguous_ = other.contiguous_;
@@ -86,12 +124,7 @@ bool HostArray::fromBuffer(nb::handle array, Types types) {
     return false;
   }
   hasBuffer_ = true;
-  const DataType type = typeOfFormat(buffer_.format ? buffer_.format : "B");
-  if (type == DataType::UNDEFINED || (types == Types::Documented && type == DataType::DOUBLE))
-    throw error(
-        "array of type '{}': there is no numpy type of that name registered. Convert it, for example with "
-        "astype(numpy.float32)",
-        typeName(array));
+  const DataType type = registered(typeOfFormat(buffer_.format ? buffer_.format : "B"), types, array);
   info_.set(type, Shape(buffer_.shape, buffer_.shape + buffer_.ndim));
   data_ = buffer_.buf;
   readOnly_ = buffer_.readonly;
@@ -99,20 +132,53 @@ bool HostArray::fromBuffer(nb::handle array, Types types) {
   return true;
 }
 
-void HostArray::fromArrayInterface(nb::handle array, Types types) {
-  if (!nb::hasattr(array, "__array_interface__")) throw error("expected a NumPy array: got {}", typeName(array));
-  const std::string name = typeName(array);
-  if (types == Types::Documented || name != "bfloat16")
-    throw error(
-        "array of type '{}': there is no numpy type of that name registered. Convert it, for example with "
-        "astype(numpy.float32)",
-        name);
+bool HostArray::fromDlpack(nb::handle array, Types types) {
+  if (nb::hasattr(array, "__array_interface__") || !nb::hasattr(array, "__dlpack__")) return false;  // NumPy's bfloat16
+  // PyTorch lends no memory of a tensor that needs a gradient; detached, it is the same memory.
+  if (nb::hasattr(array, "requires_grad") && nb::hasattr(array, "detach")) owner_ = array.attr("detach")();
+  nb::ndarray<nb::device::cpu> writable;
+  if (nb::try_cast(owner_, writable, false)) {
+    tensor_ = nb::ndarray<nb::ro>(writable);
+  } else {
+    nb::ndarray<nb::ro, nb::device::cpu> view;
+    if (!nb::try_cast(owner_, view, false))
+      throw error("array of type '{}': its memory cannot be used through DLPack. Bring it to the CPU's memory",
+                  pyText(array.type()));
+    tensor_ = nb::ndarray<nb::ro>(view);
+    readOnly_ = true;
+  }
+  const DataType type = registered(typeOfDlpack(tensor_.dtype()), types, array);
+  Shape shape;
+  for (size_t i = 0; i < tensor_.ndim(); ++i) shape.push_back(static_cast<int64_t>(tensor_.shape(i)));
+  int64_t stride = 1;
+  for (size_t i = tensor_.ndim(); i-- > 0;) {
+    contiguous_ = contiguous_ && (shape[i] == 1 || tensor_.stride(i) == stride);
+    stride *= shape[i];
+  }
+  info_.set(type, shape);
+  contiguous_ = contiguous_ || stride == 0;
+  data_ = const_cast<void *>(tensor_.data());
+  return true;
+}
+
+bool HostArray::fromArrayInterface(nb::handle array, Types types) {
+  if (!nb::hasattr(array, "__array_interface__")) return false;
+  const DataType named = typeName(array) == "bfloat16" ? DataType::BFLOAT16 : DataType::UNDEFINED;
+  const DataType type = registered(named, types, array);
   nb::object face = array.attr("__array_interface__");
-  info_.set(DataType::BFLOAT16, nb::cast<Shape>(nb::list(face["shape"])));
+  info_.set(type, nb::cast<Shape>(nb::list(face["shape"])));
   nb::tuple pointer = nb::cast<nb::tuple>(face["data"]);
   data_ = reinterpret_cast<void *>(nb::cast<uintptr_t>(pointer[0]));
   readOnly_ = nb::cast<bool>(pointer[1]);
   contiguous_ = nb::cast<bool>(array.attr("flags")["C_CONTIGUOUS"]);
+  return true;
+}
+
+bool HostArray::fromArrayMethod(nb::handle array, Types types) {
+  if (!nb::hasattr(array, "__array__")) return false;
+  owner_ = nb::module_::import_("numpy").attr("asarray")(array);
+  if (!fromBuffer(owner_, types)) return fromArrayInterface(owner_, types) && (readOnly_ = true);
+  return readOnly_ = true;
 }
 
 void HostArray::requireContiguous(std::string_view what, const TensorId &id) const {

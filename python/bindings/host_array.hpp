@@ -1,6 +1,9 @@
-// HostArray: a view of a Python array (NumPy, or anything with the buffer protocol) without copying. It keeps the
-// memory alive as long as it lives; make and destroy it with the GIL held.
+// HostArray: a view of a Python array without copying: NumPy's, PyTorch's, anything with the buffer protocol, DLPack or
+// __array_interface__. What has __array__ alone is read, and may be a copy. It keeps the memory alive as long as it
+// lives; make and destroy it with the GIL held.
 #pragma once
+#include <nanobind/ndarray.h>
+
 #include "bindings.hpp"
 
 #include <popart/tensorinfo.hpp>
@@ -28,10 +31,13 @@ class HostArray {
 
  private:
   bool fromBuffer(nb::handle array, Types types);
-  void fromArrayInterface(nb::handle array, Types types);
+  bool fromDlpack(nb::handle array, Types types);
+  bool fromArrayInterface(nb::handle array, Types types);
+  bool fromArrayMethod(nb::handle array, Types types);
   Py_buffer buffer_{};
   bool hasBuffer_ = false;
   nb::object owner_;
+  nb::ndarray<nb::ro> tensor_;  // of DLPack
   TensorInfo info_;
   void *data_ = nullptr;
   bool contiguous_ = true;

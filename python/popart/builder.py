@@ -6,6 +6,7 @@ from typing import Any, Union
 import numpy as np
 import popart_core
 
+from popart._arrays import as_array
 from popart._names import no_attribute
 from popart.builder_placement import Placement, custom_attribute
 from popart.opsets import (
@@ -240,7 +241,8 @@ class Builder(Placement):
         """Add a weight with its first value.
 
         Args:
-            initVal: The value; float64, complex and bfloat16 arrays are refused.
+            initVal: The value, an array of NumPy, PyTorch or anything like one. float64, complex and bfloat16 are
+                refused.
             *args: Optionally ``VariableSettings``, then a debug context.
             debugContext: Name of the tensor.
             debugPrefix: Old spelling of debugContext.
@@ -262,7 +264,7 @@ class Builder(Placement):
                 settings = value
             else:
                 raise TypeError(f"addInitializedInputTensor: unexpected argument {value!r}")
-        name = self._core.addInitializedInputTensor(np.asarray(initVal, order="C"), debug_name_of(context))
+        name = self._core.addInitializedInputTensor(np.asarray(as_array(initVal), order="C"), debug_name_of(context))
         if settings is not None:
             self._core.setVariableSettings(name, settings)
         return name

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
+from popart._arrays import as_array
 
 from popxl import dtypes
 from popxl.dtypes import dtype
@@ -40,7 +41,7 @@ def to_numpy(
     """Convert host data to a C-contiguous NumPy array.
 
     Args:
-        x: scalar, nested sequence, NumPy array, memory map or torch tensor of any shape.
+        x: scalar, nested sequence, NumPy array, memory map, torch tensor or anything with DLPack, of any shape.
         dtype: type of the result; None keeps the type of arrays and infers the type of other data.
         downcast: with `dtype` None, narrow 64-bit types to 32 bits.
         copy: always make a new array.
@@ -66,7 +67,7 @@ def to_numpy(
         return _check_memmap(x, dtype, downcast)
     if is_fp8:
         return _to_fp8(x, dtype, log2_scale, nan_on_overflow)
-    array = np.asarray(x)
+    array = as_array(x)
     if dtype is not None:
         target = dtype.as_numpy()
     elif downcast:
