@@ -95,6 +95,15 @@ def test_resumed_training_gives_the_same_bits(tmp_path):
     assert "bit-identical" in run("save_resume.py", tmp_path)
 
 
+def test_fit_goes_on_where_it_stopped(tmp_path):
+    whole = run("fit.py", tmp_path, "--epochs", 3, "--checkpoint", "whole.npz")
+    assert whole.endswith("30 steps\n") and len(numbers_after("loss", whole)) == 3
+    first = run("fit.py", tmp_path, "--epochs", 1)
+    rest = run("fit.py", tmp_path, "--epochs", 3)
+    assert rest.endswith("20 steps\n")
+    assert numbers_after("loss", first + rest) == numbers_after("loss", whole)
+
+
 def test_every_example_is_tested():
     tests = [*Path(__file__).parent.glob("*.py"), EXAMPLES.parent / "tests/models/test_demo.py"]
     tested = "".join(path.read_text() for path in tests)
