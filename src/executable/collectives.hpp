@@ -8,6 +8,7 @@
 // their speed changes a bit.
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include <popart/datatype.hpp>
@@ -24,6 +25,18 @@ enum class Meeting : uint8_t { Reduce, Scatter, Gather };
 // member's own value (Scatter only).
 enum class Join : uint8_t { Add, Mul, Min, Max, And, Or, Keep };
 
+struct KernelArgs;
+
+// What becomes of joined elements: the element-wise ops behind a reduction.
+class Update {
+ public:
+  virtual ~Update() = default;
+  // Elements [at, at + count) of each result, one behind the other from out[o] + at on, from the joined ones, of which
+  // `joined` is the first, and from those elements of the kernel's other operands. Results may be operands.
+  virtual void run(const void *joined, int64_t at, int64_t count, const KernelArgs &args,
+                   void *const *out) const noexcept = 0;
+};
+
 // One collective of an executable; lives as long as the executable, and is the same object for all replicas.
 struct CollectiveSpec {
   Meeting meeting = Meeting::Reduce;
@@ -35,9 +48,17 @@ struct CollectiveSpec {
   // The number of a meeting whose phases are two steps with a spec each. That of the step that publishes says nothing
   // of `meeting`, `join` and results. Negative: one step does it all.
   int64_t channel = -1;
+  // Reduce of one operand that is not stored when it is joined, but updated; the results are those of the update. Who
+  // does a piece computes it from operands of its own, which all members have alike, and writes it for all of them:
+  // result o where they have published address `slot` of their results.
+  static constexpr size_t kMostUpdated = 8;
+  struct Updated {
+    size_t slot;
+    int elementBytes;
+  };
+  std::shared_ptr<const Update> update = {};
+  std::vector<Updated> updated = {};  // by result of the update
 };
-
-struct KernelArgs;
 
 // A replica's place in one collective of the program. None of its calls throws, allocates, looks anything up or takes a
 // lock, unless a replica has to sleep.

@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <climits>
 #include <map>
+#include <span>
 #include <tuple>
 #include <vector>
 
+#include "lower/order_updates.hpp"
 #include "schedule/schedule.hpp"
 
 namespace popart::lower {
@@ -16,6 +18,13 @@ namespace {
 
 bool isCollective(const Op &op) {
   return op.is(Role::CollectiveReduce) || op.is(Role::CollectiveScatter) || op.is(Role::CollectiveGather);
+}
+
+bool isUpdate(const Op &op) { return op.hasAttr("replaces"); }
+
+// Operands that are joined.
+std::span<const TensorIndex> joinedOperands(const Op &op) {
+  return std::span(op.inputs()).first(isUpdate(op) ? 1 : op.inputs().size());
 }
 
 // A collective and where it may run: behind the op at position `ready`, before the one at `use`.
@@ -30,9 +39,13 @@ struct Stop {
 class Route {
  public:
   explicit Route(const Graph &graph)
-      : graph_(graph), order_(schedule::orderOps(graph)), position_(graph.opSlots(), -1) {
+      : graph_(graph),
+        order_(schedule::orderOps(graph)),
+        position_(graph.opSlots(), -1),
+        ofLeaves_(graph.opSlots(), 0) {
     for (size_t i = 0; i < order_.size(); ++i) {
       position_[order_[i].value] = static_cast<int>(i);
+      ofLeaves_[order_[i].value] = dependsOnLeavesAlone(graph, graph.op(order_[i]), ofLeaves_);
       places_.push_back(graph.op(order_[i]).place());
     }
     for (const OpIndex o : order_)
@@ -42,9 +55,9 @@ class Route {
 
   const std::vector<Stop> &stops() const { return stops_; }
   int64_t placeAt(int position) const { return position < 0 ? 0 : places_[static_cast<size_t>(position)]; }
-  // Whether each operand is a value of this graph that only this op reads.
+  // Whether each operand that is joined is a value of this graph that only this op reads.
   bool readsAlone(const Op &op) const {
-    return std::ranges::all_of(op.inputs(), [&](TensorIndex t) {
+    return std::ranges::all_of(joinedOperands(op), [&](TensorIndex t) {
       const Tensor &operand = graph_.tensor(t);
       return operand.hasProducer() && operand.uses().size() == 1 && !operand.isGraphOutput();
     });
@@ -62,15 +75,17 @@ class Route {
     const auto leads = [&](OpIndex after) {
       stop.use = std::min(stop.use, positionOf(after) - (isCollective(graph_.op(after)) ? 1 : 0));
     };
-    for (const TensorIndex t : op.inputs())
-      if (const OpIndex producer = graph_.tensor(t).producerIndex(); producer.valid()) follows(producer);
+    for (const TensorIndex t : op.inputs()) {
+      const OpIndex producer = t.valid() ? graph_.tensor(t).producerIndex() : OpIndex{};
+      if (producer.valid() && !(isUpdate(op) && ofLeaves_[producer.value])) follows(producer);
+    }
     for (const TensorIndex t : op.outputs())
       for (const Use &use : graph_.tensor(t).uses()) leads(use.op);
     for (const auto &[before, after] : graph_.constraints()) {
       if (after == op.index() && graph_.alive(before)) follows(before);
       if (before == op.index() && graph_.alive(after)) leads(after);
     }
-    for (const TensorIndex t : op.is(Role::CollectiveGather) ? op.outputs() : op.inputs())
+    for (const TensorIndex t : op.is(Role::CollectiveGather) ? op.outputs() : joinedOperands(op))
       stop.bytes += graph_.tensor(t).info.nbytes();
     // A gather takes memory, and is left where the program has it.
     if (!op.is(Role::CollectiveGather) && readsAlone(op)) {
@@ -83,6 +98,7 @@ class Route {
   const Graph &graph_;
   const std::vector<OpIndex> order_;
   std::vector<int> position_;
+  std::vector<char> ofLeaves_;   // step counters and the like: they will run where they are first read
   std::vector<int64_t> places_;  // by position, before anything moved
   std::vector<Stop> stops_;
 };
@@ -121,6 +137,7 @@ class Merger {
 
   void run() {
     for (const Stop &stop : route_.stops()) {
+      if (isUpdate(*stop.op)) continue;
       Bucket &open = open_[kindOf(*stop.op)];
       if (open.stops.empty() || !add(stop, open)) {
         if (!open.stops.empty() && stop.bytes > open.bytes) {
@@ -198,28 +215,37 @@ class Merger {
 
 // ---- two phases -------------------------------------------------------------------------------
 
-// Cut in two: what publishes, and where what meets shall run.
+// Cut in two: what meets for, and where it shall run.
 struct Cut {
   Op *op;
-  std::vector<TensorIndex> published;
+  std::vector<TensorIndex> inputs;
   int64_t channel, place;
 };
 
+// The inputs of what meets: the op's own, or as they are published.
 std::vector<TensorIndex> publish(Graph &graph, const Stop &stop, int64_t channel) {
   const Op &op = *stop.op;
   Op::Settings settings = inheritSettings(op, graph);
   settings.sequence = stop.place;
+  std::vector<TensorIndex> given;
   std::vector<TensorId> ids;
-  for (const TensorIndex t : op.inputs()) ids.push_back(graph.freeId(graph.tensor(t).id + "___published"));
+  for (const int i : publishedInputs(op)) {
+    given.push_back(op.inputs()[static_cast<size_t>(i)]);
+    ids.push_back(graph.freeId(graph.tensor(given.back()).id + "___published"));
+  }
   const std::vector<TensorIndex> published =
       graph
           .addConnectedOp(
-              opDef("CollectivePublish"), op.inputs(), ids,
+              opDef("CollectivePublish"), given, ids,
               {{"group_size", op.attrInt("group_size")}, {"stride", op.attrInt("stride")}, {"channel", channel}},
               settings)
           ->outputs();
-  for (size_t i = 0; i < published.size(); ++i) graph.tensor(published[i]).layout = graph.tensor(op.inputs()[i]).layout;
-  return published;
+  std::vector<TensorIndex> inputs = op.inputs();
+  for (size_t i = 0; i < published.size(); ++i) {
+    graph.tensor(published[i]).layout = graph.tensor(given[i]).layout;
+    std::ranges::replace(inputs, given[i], published[i]);
+  }
+  return inputs;
 }
 
 void overlapGraph(Graph &graph, const CollectiveRules &rules, int64_t &channels) {
@@ -246,7 +272,7 @@ void overlapGraph(Graph &graph, const CollectiveRules &rules, int64_t &channels)
   for (const Cut &cut : cuts) {
     Attributes attributes = cut.op->attributes();
     attributes.set("channel", cut.channel);
-    putTogether(graph, {cut.op}, cut.published, attributes, cut.place);
+    putTogether(graph, {cut.op}, cut.inputs, attributes, cut.place);
   }
 }
 
@@ -259,6 +285,18 @@ int64_t firstFreeChannel(const Ir &program) {
 }
 
 }  // namespace
+
+std::vector<int> publishedInputs(const Op &op) {
+  std::vector<int> inputs;
+  if (isUpdate(op)) {
+    inputs.push_back(0);
+    for (const int64_t i : op.attrInts("replaces"))
+      if (i != 0) inputs.push_back(static_cast<int>(i));
+  } else {
+    for (int i = 0; i < op.inputCount(); ++i) inputs.push_back(i);
+  }
+  return inputs;
+}
 
 void mergeCollectives(Ir &program, const CollectiveRules &rules) {
   for (Graph *graph : schedule::programGraphs(program)) Merger(*graph, rules).run();

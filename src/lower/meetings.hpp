@@ -2,6 +2,7 @@
 // passes keep what the program computes, to the bit: elements are joined as before, in the order of the members.
 #pragma once
 #include <cstdint>
+#include <vector>
 
 #include <popart/ir.hpp>
 
@@ -23,6 +24,10 @@ struct CollectiveRules {
   void saveMemory() { reduce.waiting = scatter.waiting = gather.waiting = ahead = 0; }
   bool operator==(const CollectiveRules &) const = default;
 };
+
+// Inputs of a collective that other members read or write while they meet: all, but of an update the gradient and, in
+// the order of results, what these replace.
+std::vector<int> publishedInputs(const Op &op);
 
 // Moves reductions and scatters to where their operands are made, when nothing else reads those, and puts collectives
 // of one kind, operator, group and element type together where data allows it:

@@ -69,6 +69,16 @@ Op *soleUpdate(const Graph &graph, TensorIndex fresh) {
   return update;
 }
 
+// Where an update begins to change the old value: the op that lets other replicas write it, or the update itself.
+const Op &beginOf(const Graph &graph, const Op &update, TensorIndex old) {
+  for (TensorIndex t : update.inputs()) {
+    const Op *producer = t.valid() ? graph.tensor(t).getProducerUnsafe() : nullptr;
+    if (producer && producer->is(Role::CollectivePublish) && std::ranges::count(producer->inputs(), old) > 0)
+      return *producer;
+  }
+  return update;
+}
+
 // Ops that read a value or, when a loop carries it, the loop's result, which may be the same memory.
 void addReaders(const Graph &graph, TensorIndex t, std::vector<const Op *> &readers) {
   for (const Use &use : graph.tensor(t).uses()) {
@@ -99,8 +109,9 @@ void orderGraph(Graph &graph, const Op *loop) {
   if (!graph.constraints().empty()) return;  // the program states its own order; never risk a cycle with it
   std::vector<std::pair<OpIndex, OpIndex>> pairs;
   for (const Replacement &r : replacementsOf(graph, loop)) {
-    const Op *update = soleUpdate(graph, r.fresh);
-    if (!update) continue;
+    const Op *made = soleUpdate(graph, r.fresh);
+    if (!made) continue;
+    const Op *update = &beginOf(graph, *made, r.old);
     std::vector<const Op *> readers;
     addReaders(graph, r.old, readers);
     for (const Op *reader : readers)
@@ -164,15 +175,6 @@ class RemotePlaces {
   std::map<std::string, Last> last_;
 };
 
-// Whether an op reads nothing that the program makes, but for results of other such ops, and has no effect.
-bool dependsOnLeavesAlone(const Graph &graph, const Op &op, const std::vector<char> &ofLeaves) {
-  const bool isFree = op.is(Role::RemoteLoad) || !op.hasSideEffect();
-  return isFree && !op.is(Role::VariableAssign) && !op.has(Trait::HostIo) &&
-         std::ranges::all_of(op.inputs(), [&](TensorIndex t) {
-           return !t.valid() || !graph.tensor(t).hasProducer() || ofLeaves[graph.tensor(t).producerIndex().value];
-         });
-}
-
 void runEarly(Graph &graph, const Op *loop) {
   const std::vector<OpIndex> order = schedule::orderOps(graph);
   const std::vector<char> updates = updateOps(graph, order, replacementsOf(graph, loop));
@@ -211,6 +213,14 @@ void eachUpdatedGraph(const Ir &flat, Work work) {
 }
 
 }  // namespace
+
+bool dependsOnLeavesAlone(const Graph &graph, const Op &op, const std::vector<char> &ofLeaves) {
+  const bool isFree = op.is(Role::RemoteLoad) || !op.hasSideEffect();
+  return isFree && !op.is(Role::VariableAssign) && !op.has(Trait::HostIo) &&
+         std::ranges::all_of(op.inputs(), [&](TensorIndex t) {
+           return !t.valid() || !graph.tensor(t).hasProducer() || ofLeaves[graph.tensor(t).producerIndex().value];
+         });
+}
 
 void runUpdatesEarly(Ir &flat) { eachUpdatedGraph(flat, runEarly); }
 

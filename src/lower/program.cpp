@@ -28,6 +28,19 @@ void verifyOp(const Op &op) {
         op.debugName());
 }
 
+// What meets reads what its channel has published.
+void verifyChannel(const Graph &graph, const Op &op) {
+  if (!op.hasAttr("channel") || op.is(Role::CollectivePublish)) return;
+  for (const int i : publishedInputs(op)) {
+    const TensorIndex t = op.inputs()[static_cast<size_t>(i)];
+    const Op *publishes = graph.tensor(t).getProducerUnsafe();
+    check(publishes && publishes->is(Role::CollectivePublish) &&
+              publishes->attrInt("channel") == op.attrInt("channel") && graph.tensor(t).uses().size() == 1,
+          "{}: tensor '{}' is not what channel {} publishes for it alone", op.debugName(), graph.tensor(t).id,
+          op.attrInt("channel"));
+  }
+}
+
 }  // namespace
 
 Backends remember(const LowerOptions &options) {
@@ -83,6 +96,7 @@ void verify(const Program &program) {
     for (const Tensor *t : graph->tensors()) verifyTensor(*graph, *t);
     for (const Op *op : graph->ops()) {
       verifyOp(*op);
+      verifyChannel(*graph, *op);
       if (op->has(Trait::Internal)) continue;
       for (const Graph *body : op->getCalledGraphs()) {
         const auto [it, fresh] = callers.emplace(body, op);

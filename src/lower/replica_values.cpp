@@ -33,7 +33,13 @@ ReplicaValue through(const ReplicaFlow &flow, const ReplicaValue &x) {
 
 }  // namespace
 
-ReplicaValues::ReplicaValues(const Ir &flat) : tensors_(flat), values_(tensors_.size()) {
+ReplicaValues::ReplicaValues(const Ir &flat, const Differs &differs) : tensors_(flat), values_(tensors_.size()) {
+  for (const Graph *graph : tensors_.graphs())
+    for (const Tensor *t : graph->tensors()) {
+      const bool isGiven =
+          t->tensorType() == TensorType::Variable || (t->hasProducer() && t->getProducer()->is(Role::HostLoad));
+      if (differs && isGiven && differs(*t)) add(*graph, t->index(), {ReplicaValue::Differs, {}});
+    }
   bool changes = true;
   while (changes) {
     changes = false;

@@ -6,8 +6,9 @@
 //   Differs  all others, and what reads data
 //
 // Results of ops are what their operands are, and variables are what is written to them: their first values say nothing
-// of how replicas differ in the rest of the program.
+// of how replicas differ in the rest of the program. Who asks may know more of them.
 #pragma once
+#include <functional>
 #include <vector>
 
 #include "lower/program_tensors.hpp"
@@ -23,7 +24,9 @@ struct ReplicaValue {
 
 class ReplicaValues {
  public:
-  explicit ReplicaValues(const Ir &flat);
+  // `differs`: of a variable, or of what a stream gives, whether replicas may have different values.
+  using Differs = std::function<bool(const Tensor &)>;
+  explicit ReplicaValues(const Ir &flat, const Differs &differs = {});
   // Tensors added later must not be asked for.
   ReplicaValue of(const Graph &graph, TensorIndex t) const { return values_[tensors_.number(graph, t)]; }
 

@@ -7,6 +7,7 @@
 
 #include "base/nearest.hpp"
 #include "lower/channels_last.hpp"
+#include "lower/collective_updates.hpp"
 #include "lower/decompose.hpp"
 #include "lower/flatten.hpp"
 #include "lower/float8_products.hpp"
@@ -218,6 +219,7 @@ void fuseEpilogues(PassContext &c) { lower::fuseEpilogues(c.ir(), c.device()); }
 void assignLayouts(PassContext &c) { lower::assignLayouts(c.ir(), *c.backends); }
 void assignChannelsLast(PassContext &c) { lower::assignChannelsLast(c.ir(), *c.backends); }
 void mergeCollectives(PassContext &c) { lower::mergeCollectives(c.ir(), c.lowering.collectives); }
+void updateWhereReplicasMeet(PassContext &c) { lower::updateWhereReplicasMeet(c.ir(), c.device()); }
 void overlapCollectives(PassContext &c) { lower::overlapCollectives(c.ir(), c.lowering.collectives); }
 void orderUpdates(PassContext &c) { lower::orderUpdates(c.ir()); }
 void runUpdatesEarly(PassContext &c) { lower::runUpdatesEarly(c.ir()); }
@@ -317,6 +319,8 @@ constexpr Pass kPasses[] = {
     {"assignLayouts", "keep weights of products in the order their kernels read", Phase::Layout, fusing, assignLayouts},
     {"assignChannelsLast", "keep channels innermost around convolutions", Phase::Layout, fusing, assignChannelsLast},
     {"mergeCollectives", "let replicas meet once for several small tensors", Phase::Order, fusing, mergeCollectives},
+    {"updateWhereReplicasMeet", "let replicas share the work of an update where its gradient meets", Phase::Order,
+     fusing, updateWhereReplicasMeet},
     {"overlapCollectives", "let replicas go on while others come to a collective", Phase::Order, fusing,
      overlapCollectives},
     {"orderUpdates", "read old values of variables before their updates", Phase::Order, always, orderUpdates},

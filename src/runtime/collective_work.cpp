@@ -4,6 +4,8 @@
 #include "runtime/collective_work.hpp"
 
 #include <algorithm>
+#include <array>
+#include <cstring>
 #include <type_traits>
 
 #include "base/element_types.hpp"
@@ -71,15 +73,45 @@ CollectiveWork::CollectiveWork(const CollectiveSpec &spec) : spec_(spec), lines_
   pieces_ = static_cast<int>(std::clamp<int64_t>(bytes / kBytesOfPiece, 1, kMost));
 }
 
-void CollectiveWork::run(int piece, std::span<const PublishedOperands> members) const noexcept {
+void CollectiveWork::run(int piece, std::span<const PublishedOperands> members, const PublishedOperands &own,
+                         const executable::KernelArgs &args) const noexcept {
   const int64_t first = lines_.back() * piece / pieces_, last = lines_.back() * (piece + 1) / pieces_;
   const auto &sizes = spec_.meeting == Meeting::Gather ? spec_.resultElements : spec_.elements;
   auto operand = static_cast<size_t>(std::upper_bound(lines_.begin(), lines_.end(), first) - lines_.begin() - 1);
   for (; operand < sizes.size() && lines_[operand] < last; ++operand) {
     const int64_t begin = std::max<int64_t>(first - lines_[operand], 0) * kLineElements;
     const int64_t end = std::min((last - lines_[operand]) * kLineElements, sizes[operand]);
-    forElement(kRealElements, spec_.type, [&]<class T>(T) { runOn<T>(operand, begin, end, members); });
+    forElement(kRealElements, spec_.type, [&]<class T>(T) {
+      if (spec_.update) return updateOn<T>(begin, end, members, own, args);
+      runOn<T>(operand, begin, end, members);
+    });
   }
+}
+
+template <class T>
+void CollectiveWork::updateOn(int64_t begin, int64_t end, std::span<const PublishedOperands> members,
+                              const PublishedOperands &own, const executable::KernelArgs &args) const noexcept {
+  std::array<void *, CollectiveSpec::kMostUpdated> out;
+  for (size_t o = 0; o < spec_.updated.size(); ++o) out[o] = own.out[spec_.updated[o].slot];
+  T block[kBlock];
+  for (int64_t at = begin, count = 0; at < end; at += count) {
+    count = std::min(kBlock, end - at);
+    joinBlock<T>(
+        spec_.join, static_cast<int>(members.size()), count,
+        [&](int m) { return static_cast<const T *>(members[static_cast<size_t>(m)].in[0]) + at; }, block);
+    spec_.update->run(block, at, count, args, out.data());
+    handOut(at, count, members, own);
+  }
+}
+
+// To the members that have memory of their own.
+void CollectiveWork::handOut(int64_t begin, int64_t count, std::span<const PublishedOperands> members,
+                             const PublishedOperands &own) const noexcept {
+  for (const auto &[slot, width] : spec_.updated)
+    for (const PublishedOperands &member : members)
+      if (member.out[slot] != own.out[slot])
+        std::memcpy(static_cast<char *>(member.out[slot]) + begin * width,
+                    static_cast<const char *>(own.out[slot]) + begin * width, static_cast<size_t>(count * width));
 }
 
 template <class T>

@@ -60,10 +60,17 @@ struct ThreadCollectives::Meeting {
       : grouping(static_cast<unsigned>(all.replicas_), static_cast<unsigned>(spec.stride),
                  static_cast<unsigned>(spec.groupSize)),
         sites(std::make_unique<Site[]>(grouping.getNumGroups())) {
-    const size_t members = grouping.getGroupSize(), operands = spec.elements.size();
-    for (unsigned g = 0; g < grouping.getNumGroups(); ++g)
-      sites[g].operands.assign(members, {std::vector<const void *>(operands), std::vector<void *>(operands)});
+    for (unsigned g = 0; g < grouping.getNumGroups(); ++g) sites[g].operands.resize(grouping.getGroupSize());
     for (int r = 0; r < all.replicas_; ++r) chairs.push_back(std::make_unique<Chair>(all, *this, r));
+  }
+  // Room for what members publish in a step with this spec.
+  void add(const CollectiveSpec &spec) {
+    if (!work && !spec.resultElements.empty()) work = std::make_unique<CollectiveWork>(spec);
+    for (unsigned g = 0; g < grouping.getNumGroups(); ++g)
+      for (PublishedOperands &own : sites[g].operands) {
+        own.in.resize(std::max(own.in.size(), spec.elements.size()));
+        own.out.resize(std::max({own.out.size(), spec.elements.size(), spec.resultElements.size()}));
+      }
   }
 
   const ReplicaGrouping grouping;
@@ -101,10 +108,10 @@ bool ThreadCollectives::Chair::meet() noexcept {
   return all_.goesOn();
 }
 
-void ThreadCollectives::Chair::work(const executable::KernelArgs &) noexcept {
+void ThreadCollectives::Chair::work(const executable::KernelArgs &args) noexcept {
   const int pieces = meeting_.work->pieces();
   for (int piece; (piece = site_.taken.fetch_add(1, std::memory_order_relaxed)) < pieces;) {
-    meeting_.work->run(piece, site_.operands);
+    meeting_.work->run(piece, site_.operands, own_, args);
     if (site_.done.fetch_add(1, std::memory_order_acq_rel) + 1 == pieces) site_.done.notify_all();
   }
 }
@@ -133,7 +140,7 @@ executable::Seat &ThreadCollectives::seat(int replica, const CollectiveSpec &spe
   if (!meeting) {
     Meeting *&shared = spec.channel < 0 ? meeting : byChannel_[spec.channel];
     if (!shared) shared = meetings_.emplace_back(std::make_unique<Meeting>(*this, spec)).get();
-    if (!shared->work && !spec.resultElements.empty()) shared->work = std::make_unique<CollectiveWork>(spec);
+    shared->add(spec);
     bySpec_[&spec] = meeting = shared;
   }
   return *meeting->chairs[static_cast<size_t>(replica)];

@@ -31,7 +31,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "fitting": ("pipeline",),
     "session": ("pipeline", "runtime"),
     "backends/ref": ("ops", "executable"),
-    "backends/cpu": ("ops", "memory"),
+    "backends/cpu": ("ops", "memory", "backends/collectives"),
     "backends/collectives": ("executable",),
     "backends/ipu_model": ("runtime",),
     "backends/cuda": ("ops", "executable"),

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <numeric>
 
 #include <popart/op.hpp>
 
@@ -21,6 +22,7 @@ using executable::KernelArgs;
 using executable::KernelRequest;
 using executable::Meeting;
 using executable::OperandDesc;
+using executable::Update;
 
 // Elements of part `i` of `n`, cut at cache lines.
 struct Range {
@@ -51,9 +53,12 @@ void reportProblem(executable::RunContext &context) noexcept {
 // Meets; what the others read was published by a step of its own, or is published here.
 class CollectiveKernel final : public executable::HostKernel {
  public:
-  CollectiveKernel(std::string name, CollectiveSpec spec, int parts)
+  CollectiveKernel(std::string name, CollectiveSpec spec, int parts, std::vector<int64_t> replaces = {},
+                   int64_t scratchBytes = 0)
       : name_(std::move(name)),
         spec_(std::move(spec)),
+        replaces_(std::move(replaces)),
+        scratchBytes_(scratchBytes),
         parts_(parts),
         ends_{1, 1 + parts, 2 + parts, 2 + parts + (hasOwnPart() ? parts : 0)} {}
   std::string name() const override { return name_; }
@@ -62,9 +67,10 @@ class CollectiveKernel final : public executable::HostKernel {
     return {ends_.data(), hasOwnPart() ? ends_.size() : ends_.size() - 1};
   }
   double share(int task) const override { return task == 0 || task > parts_ ? 0.0 : 1.0 / parts_; }
+  int64_t scratchBytes() const override { return scratchBytes_; }
   int64_t sharedBytes() const override { return sizeof(bool); }
   bool canOverwrite(int input, int output) const override {
-    return spec_.meeting == Meeting::Reduce && input == output;
+    return spec_.meeting == Meeting::Reduce && static_cast<size_t>(input) == replaced(static_cast<size_t>(output));
   }
   executable::Seat *takeSeat(const executable::RunContext &context) const override { return seatIn(context, spec_); }
   void run(const KernelArgs &args, int task) const noexcept override {
@@ -89,20 +95,26 @@ class CollectiveKernel final : public executable::HostKernel {
   bool hasOwnPart() const { return spec_.meeting == Meeting::Scatter || isPublished(); }
 
   void takeOwnPart(const KernelArgs &args, int part) const {
-    const int64_t width = getDataTypeInfo(spec_.type).nbytes;
     const bool scatters = spec_.meeting == Meeting::Scatter;
-    for (size_t o = 0; o < spec_.elements.size(); ++o) {
-      const int64_t results = spec_.resultElements[o];
+    for (size_t o = 0; o < spec_.resultElements.size(); ++o) {
+      const int64_t width = spec_.update ? spec_.updated[o].elementBytes : getDataTypeInfo(spec_.type).nbytes;
+      const int64_t results = spec_.resultElements[o], given = spec_.update ? results : spec_.elements[o];
       const int64_t first = scatters ? args.context.replica() / spec_.stride % spec_.groupSize * results : 0;
       const Range own(results, part, parts_);
-      const int64_t last = std::clamp(spec_.elements[o] - first, own.begin, own.end);
-      if (isPublished()) copyElements(args.out[o], own.begin, args.in[o], first + own.begin, last - own.begin, width);
+      const int64_t last = std::clamp(given - first, own.begin, own.end);
+      if (isPublished())
+        copyElements(args.out[o], own.begin, args.in[replaced(o)], first + own.begin, last - own.begin, width);
       std::memset(static_cast<char *>(args.out[o]) + last * width, 0, static_cast<size_t>((own.end - last) * width));
     }
   }
 
+  // The operand in whose memory result o is made.
+  size_t replaced(size_t o) const { return spec_.update ? static_cast<size_t>(replaces_[o]) : o; }
+
   std::string name_;
   CollectiveSpec spec_;
+  std::vector<int64_t> replaces_;  // of an update
+  int64_t scratchBytes_;
   int parts_;
   std::array<int, 4> ends_;
 };
@@ -111,19 +123,18 @@ class CollectiveKernel final : public executable::HostKernel {
 // reads those.
 class PublishKernel final : public executable::HostKernel {
  public:
-  explicit PublishKernel(CollectiveSpec spec) : spec_(std::move(spec)) {}
+  PublishKernel(CollectiveSpec spec, std::vector<int64_t> bytes) : spec_(std::move(spec)), bytes_(std::move(bytes)) {}
   std::string name() const override { return "publish to replicas"; }
   bool canOverwrite(int input, int output) const override { return input == output; }
   executable::Seat *takeSeat(const executable::RunContext &context) const override { return seatIn(context, spec_); }
   void run(const KernelArgs &args, int) const noexcept override {
-    const int64_t width = getDataTypeInfo(spec_.type).nbytes;
-    for (size_t o = 0; o < spec_.elements.size(); ++o)
-      copyElements(args.out[o], 0, args.in[o], 0, spec_.elements[o], width);
+    for (size_t o = 0; o < bytes_.size(); ++o) copyElements(args.out[o], 0, args.in[o], 0, bytes_[o], 1);
     if (!args.seat || !args.seat->publish(args.out, args.out)) reportProblem(args.context);
   }
 
  private:
   CollectiveSpec spec_;
+  std::vector<int64_t> bytes_;  // of each operand
 };
 
 struct MeetingOf {
@@ -143,6 +154,35 @@ constexpr JoinOf kJoins[] = {{"Add", Join::Add},   {"Mul", Join::Mul},        {"
                              {"Max", Join::Max},   {"LogicalAnd", Join::And}, {"LogicalOr", Join::Or},
                              {"Local", Join::Keep}};
 
+// What the request says of any meeting; operands and results aside.
+CollectiveSpec specOf(const KernelRequest &request) {
+  const Op &op = *request.op;
+  CollectiveSpec spec;
+  if (op.hasAttr("op"))
+    for (const JoinOf &j : kJoins)
+      if (op.attrString("op") == j.name) spec.join = j.join;
+  if (op.hasAttr("channel")) spec.channel = op.attrInt("channel");
+  spec.groupSize = static_cast<int>(op.attrInt("group_size"));
+  spec.stride = static_cast<int>(op.attrInt("stride"));
+  spec.type = request.inputs[0].info.dataType();
+  return spec;
+}
+
+bool joins(DataType type, std::string &reason) {
+  if (forElement(kRealElements, type, [](auto) {})) return true;
+  return reason = "it joins no elements of type " + toText(type), false;
+}
+
+// Into how many the work on so many bytes is cut.
+int partsFor(int64_t bytes, const KernelRequest &request) {
+  constexpr int64_t kBytesOfPart = int64_t{1} << 16;
+  return static_cast<int>(std::clamp<int64_t>(bytes / kBytesOfPart, 1, request.threads));
+}
+
+int64_t elementsOf(const OperandDesc &o) {
+  return executable::storageBytes(o.info, o.layout) / getDataTypeInfo(o.info.dataType()).nbytes;
+}
+
 class CollectivesBackend final : public executable::Backend {
  public:
   std::string name() const override { return "collectives"; }
@@ -157,19 +197,10 @@ class CollectivesBackend final : public executable::Backend {
     const Op &op = *request.op;
     if (!supports(op, reason)) return nullptr;
     const MeetingOf *row = meetingOf(op);
-    CollectiveSpec spec;
-    if (row) {
-      spec.meeting = row->meeting;
-      for (const JoinOf &j : kJoins)
-        if (op.attrString("op") == j.name) spec.join = j.join;
-    }
-    if (op.hasAttr("channel")) spec.channel = op.attrInt("channel");
-    spec.groupSize = static_cast<int>(op.attrInt("group_size"));
-    spec.stride = static_cast<int>(op.attrInt("stride"));
-    spec.type = request.inputs[0].info.dataType();
-    if (!forElement(kRealElements, spec.type, [](auto) {}))
-      return reason = "it joins no elements of type " + toText(spec.type), nullptr;
-    int64_t bytes = 0;
+    CollectiveSpec spec = specOf(request);
+    if (row) spec.meeting = row->meeting;
+    if (!joins(spec.type, reason)) return nullptr;
+    std::vector<int64_t> bytes;
     for (size_t i = 0; i < request.inputs.size(); ++i) {
       const OperandDesc &in = request.inputs[i], &out = request.outputs[i];
       if (in.layout != out.layout || (in.layout && spec.meeting != Meeting::Reduce))
@@ -179,16 +210,16 @@ class CollectivesBackend final : public executable::Backend {
       const int width = getDataTypeInfo(spec.type).nbytes;
       spec.elements.push_back(executable::storageBytes(in.info, in.layout) / width);
       if (row) spec.resultElements.push_back(executable::storageBytes(out.info, out.layout) / width);
-      bytes += spec.elements.back() * width;
+      bytes.push_back(executable::storageBytes(in.info, in.layout));
     }
-    if (!row) return withCost(std::make_unique<PublishKernel>(std::move(spec)), request);
-    constexpr int64_t kBytesOfPart = int64_t{1} << 16;
-    const auto parts = static_cast<int>(std::clamp<int64_t>(bytes / kBytesOfPart, 1, request.threads));
+    if (!row) return withCost(std::make_unique<PublishKernel>(std::move(spec), std::move(bytes)), request);
+    const int parts = partsFor(std::accumulate(bytes.begin(), bytes.end(), int64_t{0}), request);
     return withCost(std::make_unique<CollectiveKernel>(row->kernel, std::move(spec), parts), request);
   }
 
  private:
   static const MeetingOf *meetingOf(const Op &op) {
+    if (op.hasAttr("replaces")) return nullptr;  // an update: see updateKernel
     for (const MeetingOf &m : kMeetings)
       if (op.is(m.role)) return &m;
     return nullptr;
@@ -196,6 +227,27 @@ class CollectivesBackend final : public executable::Backend {
 };
 
 }  // namespace
+
+std::unique_ptr<executable::Kernel> updateKernel(const KernelRequest &request, std::shared_ptr<const Update> update,
+                                                 int64_t scratchBytes, std::string &reason) {
+  CollectiveSpec spec = specOf(request);
+  if (!joins(spec.type, reason)) return nullptr;
+  if (request.outputs.size() > CollectiveSpec::kMostUpdated) return reason = "it has too many results", nullptr;
+  const std::vector<int64_t> &replaces = request.op->attrInts("replaces");
+  spec.elements = {elementsOf(request.inputs[0])};
+  size_t slots = 1;  // of what a step of its own publishes: the first operand, and the others that are replaced
+  for (size_t o = 0; o < request.outputs.size(); ++o) {
+    const OperandDesc &result = request.outputs[o];
+    spec.resultElements.push_back(elementsOf(result));
+    const size_t slot = spec.channel < 0 ? o : replaces[o] == 0 ? 0 : slots++;
+    spec.updated.push_back({slot, getDataTypeInfo(result.info.dataType()).nbytes});
+  }
+  spec.update = std::move(update);
+  int64_t bytes = 0;
+  for (const OperandDesc &o : request.inputs) bytes += executable::storageBytes(o.info, o.layout);
+  return std::make_unique<CollectiveKernel>("update over replicas", std::move(spec), partsFor(bytes, request), replaces,
+                                            scratchBytes);
+}
 
 const executable::Backend &backend() {
   static const CollectivesBackend instance;

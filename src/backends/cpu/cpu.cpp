@@ -19,12 +19,19 @@ using executable::OperandDesc;
 class CpuBackend final : public executable::Backend {
  public:
   CpuBackend() {
-    for (auto table :
-         {matmulKernels(),  elementwiseKernels(), reduceKernels(),    rowwiseKernels(),     lossKernels(),
-          convKernels(),    poolKernels(),        normKernels(),      lrnKernels(),         spatialMoveKernels(),
-          moveKernels(),    indexKernels(),       orderKernels(),     randomKernels(),      scatterKernels(),
-          dynamicKernels(), classLossKernels(),   padKernels(),       generalPoolKernels(), productKernels(),
-          foldKernels(),    depthFirstKernels(),  nonFiniteKernels(), histogramKernels(),   float8Kernels()})
+    for (auto table : {matmulKernels(),      elementwiseKernels(),
+                       reduceKernels(),      rowwiseKernels(),
+                       lossKernels(),        convKernels(),
+                       poolKernels(),        normKernels(),
+                       lrnKernels(),         spatialMoveKernels(),
+                       moveKernels(),        indexKernels(),
+                       orderKernels(),       randomKernels(),
+                       scatterKernels(),     dynamicKernels(),
+                       classLossKernels(),   padKernels(),
+                       generalPoolKernels(), productKernels(),
+                       foldKernels(),        depthFirstKernels(),
+                       nonFiniteKernels(),   histogramKernels(),
+                       float8Kernels(),      collectiveUpdateKernels()})
       for (const Entry &e : table) entries_[e.type].push_back(&e);
   }
 

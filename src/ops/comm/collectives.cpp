@@ -5,6 +5,7 @@
 #include <popart/op.hpp>
 
 #include "ops/catalog.hpp"
+#include "ops/comm/collective_rules.hpp"
 #include "ops/expression.hpp"
 #include "ops/operand_layouts.hpp"
 #include "ops/rules.hpp"
@@ -12,7 +13,7 @@
 namespace popart::ops {
 namespace {
 
-void requireOperator(InferContext &c) {
+void requireOperator(const InferContext &c) {
   const std::string &op = c.attrString("op");
   bool known = false;
   for (const char *name : {"Add", "Mean", "Mul", "Min", "Max", "LogicalAnd", "LogicalOr", "SquareAdd", "Local"})
@@ -23,16 +24,11 @@ void requireOperator(InferContext &c) {
             op);
 }
 
-void requireGroup(InferContext &c) {
+void requireGroup(const InferContext &c) {
   constexpr int64_t kMostReplicas = int64_t{1} << 14;  // times 2^48 elements stays below 2^63
   const int64_t group = c.attrInt("group_size");
   c.require(group >= 1 && group <= kMostReplicas,
             "the group's number of replicas is out of range: got {}, expected 1 to {}", group, kMostReplicas);
-}
-
-void requireCollective(InferContext &c) {
-  requireOperator(c);
-  requireGroup(c);
 }
 
 OpDef collectiveRow(const char *type, Role role) {
@@ -166,6 +162,9 @@ void requireMeeting(InferContext &c) {
   requireGroup(c);
   c.require(c.inputCount() >= 1 && c.outputCount() == c.inputCount(),
             "needs one output per input: got {} inputs and {} outputs", c.inputCount(), c.outputCount());
+}
+
+void requireOneType(InferContext &c) {
   for (int i = 1; i < c.inputCount(); ++i)
     c.require(c.in(i).dataType() == c.in(0).dataType(), "element types differ: got {} and {}", c.in(i), c.in(0));
 }
@@ -182,6 +181,7 @@ void inferLikeOperands(InferContext &c) {
 // `shape`: of the results, one behind the other; `ranks`: of each, where there are several.
 void inferGather(InferContext &c) {
   requireMeeting(c);
+  requireOneType(c);
   const std::vector<int64_t> &sizes = c.attrInts("shape");
   std::vector<int64_t> ranks{static_cast<int64_t>(sizes.size())};
   if (c.hasAttr("ranks")) ranks = c.attrInts("ranks");
@@ -208,7 +208,10 @@ void addMeetings(OpDefs &rows) {
                      .attr("op", std::string("Add"))
                      .attrOptional("channel", AttributeType::Int)
                      .layouts(alikeIfOne)
-                     .infer(inferLikeOperands)
+                     .infer([](InferContext &c) {
+                       requireOneType(c);
+                       inferLikeOperands(c);
+                     })
                      .doc("Add, Mul, Min, Max, LogicalAnd or LogicalOr over the group, for every member. With "
                           "`channel`: of what the op CollectivePublish with the same number has published."));
   rows.push_back(meetingRow("CollectiveScatter", Role::CollectiveScatter)
@@ -219,6 +222,7 @@ void addMeetings(OpDefs &rows) {
                      })
                      .infer([](InferContext &c) {
                        requireMeeting(c);
+                       requireOneType(c);
                        const int64_t group = c.attrInt("group_size");
                        for (int i = 0; i < c.inputCount(); ++i)
                          c.out(i, c.in(i).dataType(), {(c.in(i).nelms() + group - 1) / group});
@@ -339,6 +343,11 @@ void addAllReduce(OpDefs &rows, const char *type) {
 }
 
 }  // namespace
+
+void requireCollective(const InferContext &c) {
+  requireOperator(c);
+  requireGroup(c);
+}
 
 OpDefs collectiveOps() {
   OpDefs rows;

@@ -1,8 +1,11 @@
 // Rows of the ops that fusion makes (src/lower): element-wise clusters, products with an element-wise epilogue, layout
 // changes, and the assignment that ends the functional form of a program. They exist in lowered graphs only.
+#include <algorithm>
+
 #include <popart/graph.hpp>
 
 #include "ops/catalog.hpp"
+#include "ops/comm/collective_rules.hpp"
 #include "ops/forward_op.hpp"
 #include "ops/nn/window.hpp"
 #include "ops/operand_layouts.hpp"
@@ -84,6 +87,23 @@ const TensorInfo &productInfo(const Op &op) {
 int64_t innerDimension(const Op &op) {
   const size_t last = op.inShape(0).size() - (op.attrInt("trans_a") != 0 ? 2 : 1);
   return op.inShape(0)[op.hasAttr("perm_a") ? static_cast<size_t>(op.attrInts("perm_a")[last]) : last];
+}
+
+// Each result takes the memory of one operand, which no other result takes.
+void inferCollectiveUpdate(InferContext &c) {
+  requireCollective(c);
+  outputsOfBody(c, "body", {}, 0);
+  const std::vector<int64_t> &replaces = c.attrInts("replaces");
+  c.require(static_cast<int>(replaces.size()) == c.outputCount(),
+            "needs one operand to replace per result: got {} for {} results", replaces.size(), c.outputCount());
+  for (int o = 0; o < c.outputCount(); ++o) {
+    const int64_t i = replaces[static_cast<size_t>(o)];
+    c.require(i >= 0 && i < c.inputCount(), "the operand that result {} replaces is out of range: got {}", o, i);
+    c.require(std::ranges::count(replaces, i) == 1, "two results replace operand {}", i);
+    const TensorInfo &result = c.graph("body").info(c.graph("body").outputs()[static_cast<size_t>(o)]);
+    c.require(c.in(static_cast<int>(i)) == result, "result {} cannot replace operand {}: got {} for {}", o, i, result,
+              c.in(static_cast<int>(i)));
+  }
 }
 
 OpDef convolutionRow(const char *type) {
@@ -185,6 +205,28 @@ OpDefs fusedOps() {
           })
           .layouts(weightGradientLayouts)
           .doc("epilogue(ConvWeightsGrad(grad_out, data), extras…): a weight gradient taken by a parameter update."));
+  rows.push_back(
+      OpDef("popart", "CollectiveUpdate", {1})
+          .role(Role::CollectiveReduce)
+          .cost([](const Op &op, Cost &c) {
+            c.flops = bodyFlops(op) + static_cast<double>(op.inInfo(0).nelms() * (op.attrInt("group_size") - 1));
+          })
+          .input("gradient", kNumeric)
+          .input("operands", kAllTypes, "", Arity::Variadic)
+          .output("results", Arity::Variadic)
+          .attr("op", std::string("Add"))
+          .attr("group_size", int64_t{1})
+          .attr("stride", int64_t{1})
+          .attrOptional("channel", AttributeType::Int)
+          .attrRequired("body", AttributeType::Graph)
+          .attrRequired("replaces", AttributeType::Ints)
+          .traits(Trait::Internal)
+          .notOnnx()
+          .infer(inferCollectiveUpdate)
+          .layouts(alikeOfResultShape)
+          .noGrad("it is made after differentiation")
+          .doc("body(CollectiveReduce(gradient), operands…), whose other operands are the same on all members: each "
+               "element is computed once, and written for every member into the operand that the result replaces."));
   rows.push_back(OpDef("popart", "Reorder", {1})
                      .cost(movesData())
                      .input("x", kStoredTypes)

@@ -158,10 +158,15 @@ void ElementProgram::bind(Frame &frame, const void *const *in, void *const *out,
 
 void ElementProgram::runSpan(const void *const *in, void *const *out, void *scratch, executable::RunContext &context,
                              int64_t count) const noexcept {
+  runRange(in, out, scratch, context, 0, count);
+}
+
+void ElementProgram::runRange(const void *const *in, void *const *out, void *scratch, executable::RunContext &context,
+                              int64_t begin, int64_t end) const noexcept {
   Frame frame;
   frame.context = &context;
   bind(frame, in, out, scratch);
-  runFlat(frame, 0, count);
+  runFlat(frame, begin, end);
 }
 
 void ElementProgram::run(const void *const *in, void *const *out, void *scratch, executable::RunContext &context,

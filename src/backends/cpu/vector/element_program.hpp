@@ -71,6 +71,9 @@ class ElementProgram {
   // padding.
   void runSpan(const void *const *in, void *const *out, void *scratch, executable::RunContext &context,
                int64_t count) const noexcept;
+  // Elements [begin, end) of the result, in memory order. Only for programs without broadcast inputs.
+  void runRange(const void *const *in, void *const *out, void *scratch, executable::RunContext &context, int64_t begin,
+                int64_t end) const noexcept;
   // Whether output o may be written over input i: the last instruction that reads i does not come after the first that
   // writes o.
   bool canOverwrite(int i, int o) const;
