@@ -16,8 +16,7 @@ void ForwardProgram::load(DeviceInfo &device, SyntheticDataMode synthetic) {
 
 int64_t ForwardProgram::deviceBytes() const {
   if (!program_.isCompiled()) return 0;
-  const executable::MemoryReport &memory = program_.executable()->memory;
-  return memory.constantBytes + program_.replicas() * (memory.total() - memory.constantBytes);
+  return executable::totalBytes(*program_.executable(), program_.replicas());
 }
 
 void ForwardProgram::copyVariables(const session::CompiledProgram &training) {

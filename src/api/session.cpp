@@ -274,9 +274,7 @@ std::set<TensorId> Session::getAllTensorIds() const {
 }
 
 int64_t Session::Impl::deviceBytes() const {
-  const executable::MemoryReport &memory = program.executable()->memory;
-  return memory.constantBytes + program.replicas() * (memory.total() - memory.constantBytes) +
-         (forward ? forward->deviceBytes() : 0);
+  return executable::totalBytes(*program.executable(), program.replicas()) + (forward ? forward->deviceBytes() : 0);
 }
 
 int64_t Session::Impl::remoteBytes() const { return program.replicas() * program.executable()->memory.remoteBytes; }

@@ -31,6 +31,16 @@ struct ConstantSpec {
   const Layout *layout = nullptr;
 };
 
+// Replicas that have a variable in one memory: `size` of them, whose numbers are `stride` apart.
+struct Sharers {
+  int64_t size = 1, stride = 1;
+  bool operator==(const Sharers &) const = default;
+  // The first replica of the group: whose memory it is.
+  int64_t owner(int64_t replica) const { return replica - replica / stride % size * stride; }
+};
+// " shared by 2 replicas"; empty for one.
+std::string toText(const Sharers &sharers);
+
 struct VariableSpec {
   TensorId id;
   TensorInfo info;
@@ -38,7 +48,8 @@ struct VariableSpec {
   TensorData initial;  // plain; one value, or one for each group of replicas
   bool isOptimizerState = false;
   bool isRemote = false;           // lies in remote memory, which RemoteLoad and RemoteStore steps alone reach
-  VariableSettings replicas = {};  // which of them share a value
+  VariableSettings replicas = {};  // which of them share a value …
+  Sharers sharers = {};            // … and which the memory, too
 };
 
 struct InputStream {
@@ -125,6 +136,11 @@ struct Executable {
   std::vector<Fallback> fallbacks;
   std::string loweredText;  // lowered graph as IR text (only when asked for)
 };
+
+// Bytes of the variables on the device that a replica has in memory of its own.
+int64_t ownVariableBytes(const Executable &executable, int replica);
+// Bytes on the device of so many replicas, constants counted once.
+int64_t totalBytes(const Executable &executable, int replicas);
 
 // The executable as text, for people and comparisons: memory, variables, constants (by hash), streams, and one line per
 // step: kind, name, kernel, operands as buffers ("a64+256": 256 bytes at 64 of the arena, "v0", "c1").

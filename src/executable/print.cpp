@@ -21,9 +21,9 @@ class Printer {
         m.arenaBytes, m.largestLiveSetBytes, m.variableBytes, m.constantBytes, m.scratchBytes);
     for (size_t i = 0; i < e_.variables.size(); ++i)
       text_ +=
-          fmt::format("v{} = variable {} {} {}{}{}\n", i, e_.variables[i].id, toText(e_.variables[i].info),
+          fmt::format("v{} = variable {} {} {}{}{}{}\n", i, e_.variables[i].id, toText(e_.variables[i].info),
                       layoutName(e_.variables[i].layout), e_.variables[i].isOptimizerState ? " optimizer state" : "",
-                      e_.variables[i].isRemote ? " remote" : "");
+                      e_.variables[i].isRemote ? " remote" : "", toText(e_.variables[i].sharers));
     for (size_t i = 0; i < e_.constants.size(); ++i) {
       const TensorData &data = e_.constants[i].data;
       const uint64_t hash = Hasher().addBytes(data.data(), static_cast<size_t>(data.nbytes())).value();
@@ -132,6 +132,26 @@ int mostLanes(const Program &program) {
     for (const auto &inner : step.programs) most = std::max(most, static_cast<size_t>(mostLanes(*inner)));
   }
   return static_cast<int>(most);
+}
+
+std::string toText(const Sharers &sharers) {
+  if (sharers.size == 1) return "";
+  const std::string stride = sharers.stride == 1 ? "" : fmt::format(", stride {}", sharers.stride);
+  return fmt::format(" shared by {} replicas{}", sharers.size, stride);
+}
+
+int64_t ownVariableBytes(const Executable &executable, int replica) {
+  int64_t bytes = 0;
+  for (const VariableSpec &v : executable.variables)
+    if (!v.isRemote && v.sharers.owner(replica) == replica) bytes += storageBytes(v.info, v.layout);
+  return bytes;
+}
+
+int64_t totalBytes(const Executable &executable, int replicas) {
+  const MemoryReport &memory = executable.memory;
+  int64_t bytes = memory.constantBytes + replicas * (memory.arenaBytes + memory.scratchBytes);
+  for (int r = 0; r < replicas; ++r) bytes += ownVariableBytes(executable, r);
+  return bytes;
 }
 
 std::string print(const Executable &executable) { return Printer(executable).run(); }

@@ -11,8 +11,8 @@ namespace popart::lower {
 // where nothing else reads g, `backend` has a kernel, and
 //   - all other operands are the same on the replicas of the group, whatever data these are given: variables of one
 //     value for the group, that nothing changes but such updates, and what is computed from them and from constants;
-//   - each result is the new value of an operand (of a variable, or of a value that a loop carries), or has the type and
-//     shape of x, in whose place it is made.
+//   - each result is the new value of an operand (of a variable, or of a value that a loop carries), or has the type
+//     and shape of x, in whose place it is made.
 // Programs whose collectives have groups of several kinds stay as they are. The bits are those of before: each element
 // is joined in the order of the members and updated by the same arithmetic.
 void updateWhereReplicasMeet(Ir &program, const executable::Backend &backend);

@@ -37,6 +37,7 @@ Compiled compileScheduled(const Program &program, schedule::Schedule schedule, c
   schedule::verify(result.schedule, ir);
   memory::verify(result.plan);
   memory::verifyLanes(result.plan, ir, result.schedule);
+  memory::verifySharedVariables(result.plan, ir, result.schedule);
 #endif
   executable = timed("emit", [&] { return emit(ir, result.schedule, kernels, result.plan); });
   executable->memory.scratchBytes = executable->scratchBytesPerThread * threads +

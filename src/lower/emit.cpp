@@ -28,6 +28,8 @@ class Emitter {
     for (const Tensor *t : plan_.variables)
       result_->variables.push_back({t->id, t->info, executable::layoutOf(*t), t->tensorData(), t->isOptimizerState,
                                     t->isRemote, t->variableSettings});
+    for (const memory::Storage &s : plan_.storages)
+      if (s.place == memory::Place::Variable) result_->variables[static_cast<size_t>(s.offset)].sharers = s.sharers;
     for (const Tensor *t : plan_.constants) result_->constants.push_back(constant(*t));
     collectStreams();
     emitGraph(program_.getMainGraph(), result_->main);

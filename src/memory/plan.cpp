@@ -355,7 +355,9 @@ bool MemoryPlan::isScanRow(int storage, int stack) const {
 }
 
 MemoryPlan planMemory(const Ir &program, const schedule::Schedule &schedule, const KernelOf &kernelOf) {
-  return Planner(program, schedule, kernelOf).run();
+  MemoryPlan plan = Planner(program, schedule, kernelOf).run();
+  shareVariables(plan, program, schedule);
+  return plan;
 }
 
 std::string print(const MemoryPlan &plan) {
@@ -375,8 +377,8 @@ std::string print(const MemoryPlan &plan) {
       for (const std::string &name : names->second)
         if (name != storage.name) list += ", " + name;
     }
-    text += fmt::format("{:>5} {:>8} {:>12} {:>12} {:>5}-{:<5}  {}\n", s, placeName(storage.place), storage.offset,
-                        storage.bytes, storage.first, storage.last, list);
+    text += fmt::format("{:>5} {:>8} {:>12} {:>12} {:>5}-{:<5}  {}{}\n", s, placeName(storage.place), storage.offset,
+                        storage.bytes, storage.first, storage.last, list, toText(storage.sharers));
   }
   for (const auto &[op, rows] : plan.rows)
     for (int s : rows) {

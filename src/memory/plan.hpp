@@ -28,10 +28,11 @@ struct Storage {
   // Arena: bytes from its start; Row: bytes from the stack's start in iteration 0; others: index in
   // MemoryPlan::variables or constants.
   int64_t offset = 0;
-  int first = -1, last = -1;  // live range, both times included; -1: never live
-  std::string name;           // of the value it was made for
-  int stack = -1;             // Row: index in MemoryPlan::storages
-  int64_t stride = 0;         // Row: bytes from one iteration to the next
+  int first = -1, last = -1;         // live range, both times included; -1: never live
+  std::string name;                  // of the value it was made for
+  int stack = -1;                    // Row: index in MemoryPlan::storages
+  int64_t stride = 0;                // Row: bytes from one iteration to the next
+  executable::Sharers sharers = {};  // Variable: the replicas that have it in one memory
 };
 
 // A copy between storages that sharing could not remove.
@@ -75,6 +76,12 @@ std::string print(const MemoryPlan &plan);
 // Throws internal_error when a lane writes memory that another lane of its section reads or writes. The plan is that of
 // the program and the schedule.
 void verifyLanes(const MemoryPlan &plan, const Ir &program, const schedule::Schedule &schedule);
+
+// Finds the variables that replicas can have in one memory: nothing writes them but CollectiveUpdates, in place, and
+// while these are under way nothing else uses them. planMemory has done so; the plan is that of the program.
+void shareVariables(MemoryPlan &plan, const Ir &program, const schedule::Schedule &schedule);
+// Throws internal_error when a variable that replicas share is none of those.
+void verifySharedVariables(const MemoryPlan &plan, const Ir &program, const schedule::Schedule &schedule);
 
 // Throws internal_error when storages with overlapping live ranges overlap in the arena, one exceeds the arena, or a
 // row lies outside of its stack.

@@ -70,20 +70,18 @@ struct Walk {
 }  // namespace
 
 struct Engine::Impl {
-  Impl(const Executable &e, const Device &device, const RunSettings &settings)
+  Impl(const Executable &e, const Device &device, const RunSettings &settings,
+       std::span<const std::unique_ptr<Engine>> before)
       : executable(e),
         times(environment::stepTimes() || settings.timesSteps ? std::make_unique<StepTimes>() : nullptr),
         queue(device.open(e, settings)),
         isHostMemory(queue->isHostMemory()),
         arena(queue->allocate(e.memory.arenaBytes, {})),
-        variableOffsets(offsetsOf(e)),
+        variableOffsets(offsetsOf(e, before.size())),
         block(queue->allocate(variableOffsets.back(), variableOffsets)),
         addresses(e.buffers.size()),
         rowOf(e.buffers.size()) {
-    for (size_t i = 0; i < e.variables.size(); ++i)
-      variables.push_back(e.variables[i].isRemote ? queue->allocateRemote(executable::storageBytes(
-                                                        e.variables[i].info, e.variables[i].layout))
-                                                  : block + variableOffsets[i]);
+    for (size_t i = 0; i < e.variables.size(); ++i) variables.push_back(placeOf(i, before));
     for (size_t i = 0; i < e.variables.size(); ++i)
       if (!e.variables[i].initial.empty()) writeVariable(i, initialOf(e.variables[i], settings));
     for (const auto &c : e.constants) constants.push_back(place(c.data));
@@ -91,12 +89,23 @@ struct Engine::Impl {
     main = bind(e.main, *queue);
   }
 
-  // Start of each variable in their block, and the end of the last. Those in remote memory take no place there.
-  static std::vector<int64_t> offsetsOf(const Executable &e) {
+  // The variable's memory: remote, in the block of the replica that owns it, or in the own one.
+  char *placeOf(size_t i, std::span<const std::unique_ptr<Engine>> before) {
+    const executable::VariableSpec &v = executable.variables[i];
+    if (v.isRemote) return queue->allocateRemote(executable::storageBytes(v.info, v.layout));
+    const auto owner = static_cast<size_t>(v.sharers.owner(static_cast<int64_t>(before.size())));
+    return owner < before.size() ? before[owner]->impl_->variables[i] : block + variableOffsets[i];
+  }
+
+  // Start of each variable in the block of replica `replica`, and the end of the last. Those in remote memory and of
+  // other replicas take no place there.
+  static std::vector<int64_t> offsetsOf(const Executable &e, size_t replica) {
     constexpr int64_t kAlign = 64;
     std::vector<int64_t> offsets{0};
     for (const auto &v : e.variables) {
-      const int64_t bytes = v.isRemote ? 0 : executable::storageBytes(v.info, v.layout);
+      const bool isElsewhere =
+          v.isRemote || v.sharers.owner(static_cast<int64_t>(replica)) != static_cast<int64_t>(replica);
+      const int64_t bytes = isElsewhere ? 0 : executable::storageBytes(v.info, v.layout);
       offsets.push_back(offsets.back() + (bytes + kAlign - 1) / kAlign * kAlign);
     }
     return offsets;
@@ -403,8 +412,9 @@ struct Engine::Impl {
   RunStatistics transfers;
 };
 
-Engine::Engine(std::shared_ptr<const Executable> executable, const Device &device, const RunSettings &settings)
-    : executable_(std::move(executable)), impl_(std::make_unique<Impl>(*executable_, device, settings)) {}
+Engine::Engine(std::shared_ptr<const Executable> executable, const Device &device, const RunSettings &settings,
+               std::span<const std::unique_ptr<Engine>> before)
+    : executable_(std::move(executable)), impl_(std::make_unique<Impl>(*executable_, device, settings, before)) {}
 
 Engine::~Engine() {
   const std::optional<std::string> file = environment::stepTimes();

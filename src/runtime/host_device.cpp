@@ -34,10 +34,10 @@ ThreadPoolOptions poolOptions(const RunSettings &settings) {
 }
 
 // All memory is committed at the start: an allocation that the machine cannot back would end the process later.
-void requireMemoryFor(const Executable &e) {
+void requireMemoryFor(const Executable &e, int replica) {
   constexpr int64_t kAlwaysThere = int64_t{64} << 20;
   const int64_t remote = environment::remoteMemory() ? 0 : e.memory.remoteBytes;
-  const int64_t needed = e.memory.arenaBytes + e.memory.variableBytes + e.memory.scratchBytes + remote;
+  const int64_t needed = e.memory.arenaBytes + ownVariableBytes(e, replica) + e.memory.scratchBytes + remote;
   if (needed <= kAlwaysThere) return;
   const int64_t free = freeMemoryBytes();
   if (needed <= free) return;
@@ -127,7 +127,7 @@ class HostQueue final : private AllThreads, public TeamQueue {
 }  // namespace
 
 std::unique_ptr<Queue> HostDevice::open(const Executable &executable, const RunSettings &settings) const {
-  requireMemoryFor(executable);
+  requireMemoryFor(executable, settings.replica);
   return std::make_unique<HostQueue>(name_, executable, settings);
 }
 

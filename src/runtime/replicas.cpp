@@ -83,7 +83,7 @@ Replicas::Replicas(std::shared_ptr<const executable::Executable> executable, con
     own.collectives = &crew_->collectives;
   }
   for (own.replica = 0; own.replica < own.replicas; ++own.replica)
-    engines_.push_back(std::make_unique<Engine>(executable, device, own));
+    engines_.push_back(std::make_unique<Engine>(executable, device, own, std::span(engines_)));
   if (crew_) crew_->hire(*this);
 }
 
