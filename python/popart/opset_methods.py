@@ -329,13 +329,6 @@ AI_GRAPHCORE: dict[str, Method] = {
         ("l1loss", "L1", 1, "lambda_, reduction=1"),
         ("log1p", "Log1p", 1, ""),
         ("lstm", "LSTM", 2, "outputFullSequence=1"),
-        (
-            "multiconv",
-            "MultiConv",
-            1,
-            "dilations=[], inDilations=[], pads=[], outPads=[], strides=[], availableMemoryProportions=[], "
-            "partialsTypes=[], planType=None, perConvReservedTiles=None, cycleBackOff=None, enableConvDithering=[]",
-        ),
         ("nearbyint", "NearbyInt", 1, ""),
         ("nllloss", "Nll", 1, "reduction=1, ignoreIndex=None, inputIsLogProbability=0"),
         ("nop", "Nop", 1, ""),

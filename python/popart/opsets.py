@@ -258,6 +258,70 @@ class AiGraphcoreOpset1(Opset):
         typed = [("shape", "ints", [int(dim) for dim in shape]), *((key, "int", v) for key, v in attributes.items())]
         return self._core.addNode(self._domain, 1, "Init", [], 1, typed, debug_name_of(context))[0]
 
+    def multiconv(
+        self,
+        args: Sequence[Sequence[str]],
+        dilations: Sequence[Sequence[int]] = (),
+        inDilations: Sequence[Sequence[int]] = (),
+        pads: Sequence[Sequence[int]] = (),
+        outPads: Sequence[Sequence[int]] = (),
+        strides: Sequence[Sequence[int]] = (),
+        availableMemoryProportions: Sequence[float] = (),
+        partialsTypes: Sequence[str] = (),
+        planType: str | None = None,
+        perConvReservedTiles: int | None = None,
+        cycleBackOff: float | None = None,
+        enableConvDithering: Sequence[int] = (),
+        debugContext: Any = "",
+    ) -> list[str]:
+        """Several convolutions that do not depend on each other; ranks and groups may differ.
+
+        Args:
+            args: For each convolution its data, weight and, if it has one, bias.
+            dilations: Of the weights, a list for each convolution; empty: ones. So for all lists that follow.
+            inDilations: Of the data.
+            pads: Of the data, before and after each spatial dimension.
+            outPads: Of the result, in the same order.
+            strides: Steps between windows.
+            availableMemoryProportions: For IPUs; a number for each convolution, checked and not used.
+            partialsTypes: For IPUs, as the last.
+            planType: For IPUs: "parallel" or "serial".
+            perConvReservedTiles: For IPUs.
+            cycleBackOff: For IPUs.
+            enableConvDithering: For IPUs, a number for each convolution.
+            debugContext: Name of the node.
+
+        Returns:
+            Ids of the results, one for each convolution.
+
+        Raises:
+            popart_exception: No convolution; inputs that are not two or three; a list that does not have one entry for
+                each convolution; operands that do not fit.
+        """
+        count = len(args)
+        if count == 0:
+            raise popart_core.popart_exception("multiconv: got no convolution, expected one list of inputs for each.")
+        for i, operands in enumerate(args):
+            if len(operands) not in (2, 3):
+                raise popart_core.popart_exception(
+                    f"multiconv: convolution {i} has {len(operands)} inputs, expected data, weight and perhaps bias."
+                )
+        attributes: list[Any] = [("inputs_per_conv", "ints", [len(operands) for operands in args])]
+        lists = {"dilations": dilations, "inDilations": inDilations, "pads": pads, "outPads": outPads,
+                 "strides": strides, "availableMemoryProportions": availableMemoryProportions,
+                 "partialsTypes": partialsTypes, "enableConvDithering": enableConvDithering}  # fmt: skip
+        for name, given in lists.items():
+            if len(given) not in (0, count):
+                raise popart_core.popart_exception(
+                    f"multiconv: {name} has {len(given)} entries, expected one for each of {count} convolutions."
+                )
+            if name in ("dilations", "inDilations", "pads", "outPads", "strides"):
+                attributes += [(f"{name}_{i}", "ints", [int(v) for v in one]) for i, one in enumerate(given)]  # type: ignore[union-attr]
+        if planType not in (None, "parallel", "serial"):
+            raise popart_core.popart_exception(f"multiconv: planType is {planType!r}, expected 'parallel' or 'serial'.")
+        flat = [operand for operands in args for operand in operands]
+        return self._add("MultiConv", flat, count, attributes, debug_name_of(debugContext))
+
     def printtensor(
         self,
         args: list[str],

@@ -16,11 +16,13 @@
 namespace popart::lower {
 namespace {
 
-bool isCollective(const Op &op) {
-  return op.is(Role::CollectiveReduce) || op.is(Role::CollectiveScatter) || op.is(Role::CollectiveGather);
-}
-
+// CollectiveUpdate: no other row says what its results replace.
 bool isUpdate(const Op &op) { return op.hasAttr("replaces"); }
+
+bool isCollective(const Op &op) {
+  return isUpdate(op) || op.is(Role::CollectiveReduce) || op.is(Role::CollectiveScatter) ||
+         op.is(Role::CollectiveGather);
+}
 
 // Operands that are joined.
 std::span<const TensorIndex> joinedOperands(const Op &op) {

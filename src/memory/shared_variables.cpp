@@ -46,7 +46,7 @@ class Finder {
       if (executable::takesNoStep(op)) continue;
       if (op.is(Role::CollectivePublish)) {
         publish(graph, op);
-      } else if (op.is(Role::CollectiveReduce) && op.hasAttr("replaces")) {
+      } else if (op.hasAttr("replaces")) {
         update(graph, op);
       } else {
         touch(graph, op);

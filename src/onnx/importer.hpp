@@ -214,5 +214,6 @@ std::vector<ImportRule> nnRules();
 std::vector<ImportRule> graphcoreRules();
 std::vector<ImportRule> recurrentRules();
 std::vector<ImportRule> resizeRules();
+std::vector<ImportRule> graphcoreCompositionRules();
 
 }  // namespace popart::onnx

@@ -182,8 +182,9 @@ void NodeContext::bind(int output, TensorIndex t) {
 ImportFn findImportRule(const std::string &domain, const std::string &type) {
   static const auto kRules = [] {
     std::map<std::pair<std::string, std::string>, ImportFn> table;
-    for (const auto &rules : {mathRules(), shapeRules(), constantRules(), normRules(), spatialRules(), controlRules(),
-                              nnRules(), graphcoreRules(), recurrentRules(), resizeRules()})
+    for (const auto &rules :
+         {mathRules(), shapeRules(), constantRules(), normRules(), spatialRules(), controlRules(), nnRules(),
+          graphcoreRules(), recurrentRules(), resizeRules(), graphcoreCompositionRules()})
       for (const ImportRule &rule : rules) table[{rule.domain, rule.type}] = rule.import;
     return table;
   }();

@@ -23,6 +23,7 @@ OpDefs reduceOps();      // ReduceSum, …, ReduceSumTo
 OpDefs orderOps();       // ArgMax, ArgMin, TopK, Sort, ReduceMedian
 OpDefs cumulativeOps();  // CumSum
 OpDefs histogramOps();   // Histogram
+OpDefs bucketizeOps();   // Bucketize
 // ---- shape
 OpDefs viewOps();       // Reshape, Squeeze, Identity, Detach, …
 OpDefs transposeOps();  // Transpose, DepthToSpace, SpaceToDepth
@@ -47,6 +48,7 @@ OpDefs batchNormOps();  // BatchNormalization
 OpDefs normOps();       // GroupNormalization, LayerNormalization, LRN, …
 OpDefs addonsOps();     // RotaryPosEmbed, GroupQuantizeDecompress, Fp8Scale, …
 // ---- loss
+OpDefs ctcOps();   // Ctc, CtcBeamSearchDecoder
 OpDefs nllOps();   // Nll, NlllWithSoftmaxGradDirect
 OpDefs lossOps();  // L1, IdentityLoss, SoftmaxCrossEntropyLoss, …
 // ---- optim

@@ -27,7 +27,7 @@ bool belongsOutside(const Op &op) {
                                Role::CollectiveReduce,   Role::CollectiveScatter,   Role::CollectiveGather,
                                Role::CollectivePublish,  Role::ReplicatedAllReduce, Role::ReplicatedReduceScatter,
                                Role::ReplicatedAllGather};
-  if (op.has(Trait::HostIo) || op.has(Trait::SideEffect) ||
+  if (op.has(Trait::HostIo) || op.has(Trait::SideEffect) || op.hasAttr("replaces") ||  // a CollectiveUpdate
       std::ranges::any_of(kOrdered, [&](Role role) { return op.is(role); }))
     return true;
   if (!op.has(Trait::Call)) return false;

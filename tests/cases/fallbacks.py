@@ -21,6 +21,10 @@ ALLOWED: dict[tuple[str, str], str] = {
         "",
     ): "a few hundred boxes of the last maps of a detection network; no network of the benchmarks has it",
     ("RoiAlignGrad", ""): "as RoiAlign",
+    ("Bucketize", ""): "a search by element; no network of the benchmarks has it",
+    ("Ctc", ""): "alignments of short label sequences, beside the network that gives the probabilities",
+    ("CtcGrad", ""): "as Ctc",
+    ("CtcBeamSearchDecoder", ""): "a search with a map of prefixes: inference only, once for each sample",
     ("ReduceMedian", ""): "selection within reduced axes taken as one; no network of the benchmarks has it",
     ("ScatterReduceGradOp", "Sum only"): "products, extremes and last writes need the whole contribution list",
 }

@@ -17,6 +17,7 @@ std::span<const Entry> poolKernels();
 std::span<const Entry> roiAlignKernels();
 std::span<const Entry> normKernels();
 std::span<const Entry> lossKernels();
+std::span<const Entry> ctcKernels();
 std::span<const Entry> optimKernels();
 std::span<const Entry> randomKernels();
 std::span<const Entry> float8Kernels();

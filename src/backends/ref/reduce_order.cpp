@@ -94,9 +94,32 @@ void histogram(const Context &c) {
   }
 }
 
+// A plain binary search, whatever the order of the boundaries; NaN is beyond all of them.
+void bucketize(const Context &c) {
+  const bool right = c.op.attrInt("right") != 0;
+  dispatchNumeric(c.in[0].info.dataType(), [&](auto tag) {
+    using T = decltype(tag);
+    using V = AccumulatorT<T>;
+    const T *boundaries = c.in[1].as<T>();
+    for (int64_t i = 0; i < c.in[0].size(); ++i) {
+      const auto x = static_cast<V>(c.in[0].as<T>()[i]);
+      int64_t low = 0, high = c.in[1].size();
+      while (low < high) {
+        const int64_t middle = low + (high - low) / 2;
+        const auto boundary = static_cast<V>(boundaries[middle]);
+        if (right ? boundary > x : boundary >= x)
+          high = middle;
+        else
+          low = middle + 1;
+      }
+      c.out[0].as<int32_t>()[i] = static_cast<int32_t>(low);
+    }
+  });
+}
+
 constexpr Entry kTable[] = {
-    {"ArgMax", argExtreme<true>}, {"ArgMin", argExtreme<false>}, {"TopK", topK}, {"Sort", sort},
-    {"ReduceMedian", median},     {"Histogram", histogram},
+    {"ArgMax", argExtreme<true>}, {"ArgMin", argExtreme<false>}, {"TopK", topK},           {"Sort", sort},
+    {"ReduceMedian", median},     {"Histogram", histogram},      {"Bucketize", bucketize},
 };
 
 }  // namespace

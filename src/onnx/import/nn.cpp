@@ -101,7 +101,7 @@ std::vector<ImportRule> nnRules() {
   rules.push_back({"ai.onnx", "RoiAlign", importRoiAlign});
   for (const char *type : {"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli"})
     rules.push_back({"ai.onnx", type, importRandom});
-  for (const char *type : {"Nll", "L1", "IdentityLoss"}) rules.push_back({"ai.graphcore", type, importLoss});
+  for (const char *type : {"Nll", "L1", "IdentityLoss", "Ctc"}) rules.push_back({"ai.graphcore", type, importLoss});
   return rules;
 }
 

@@ -207,7 +207,6 @@ OpDefs fusedOps() {
           .doc("epilogue(ConvWeightsGrad(grad_out, data), extras…): a weight gradient taken by a parameter update."));
   rows.push_back(
       OpDef("popart", "CollectiveUpdate", {1})
-          .role(Role::CollectiveReduce)
           .cost([](const Op &op, Cost &c) {
             c.flops = bodyFlops(op) + static_cast<double>(op.inInfo(0).nelms() * (op.attrInt("group_size") - 1));
           })

@@ -84,6 +84,7 @@ void addLosses(std::vector<GradientCase> &cases) {
     cases.push_back({"L1", {floats({2, 3})}, withLambda});
     cases.push_back({"IdentityLoss", {floats({2, 3})}, a});
     cases.push_back({"Nll", {floats({2, 3, 4}), indices({2, 3})}, a});
+    cases.push_back({"Ctc", {floats({4, 2, 5}), indices({2, 3}), indices({2}), indices({2})}, a});
     cases.push_back({"NegativeLogLikelihoodLoss", {floats({2, 3, 4}), indices({2, 4}), floats({3})}, a});
     cases.push_back({"SoftmaxCrossEntropyLoss", {floats({2, 3, 4}), indices({2, 4})}, a, 2});
   }
