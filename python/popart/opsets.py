@@ -292,7 +292,7 @@ class AiGraphcoreOpset1(Opset):
             debugContext: Name of the node.
 
         Returns:
-            Ids of the results, one for each convolution.
+            Ids of the outputs. One for each convolution.
 
         Raises:
             popart_exception: No convolution; inputs that are not two or three; a list that does not have one entry for
