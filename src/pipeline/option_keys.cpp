@@ -160,7 +160,9 @@ constexpr PatternNote kPatterns[] = {
      "Memory is shared where no later reader needs the old value (`emit`)."},
     {"InitAccumulate, TiedGather, TiedGatherAccumulate", kNothing, "Layouts of accumulators and embeddings on tiles."},
     {"LambSerialisedWeight", kNothing, "Lamb updates a weight whole, also that of a serialised product."},
-    {"PackedDataBlock, UpsampleToResize, ScanToLoop, LSTMOp, ZerosLikeOpPattern", kNothing,
+    {"UpsampleToResize, LSTMOp", "subsumed by the importer",
+     "Upsample is read as Resize, LSTM as a loop over its steps."},
+    {"PackedDataBlock, ScanToLoop, ZerosLikeOpPattern", kNothing,
      "The operators they rewrite are refused as not supported yet."},
 };
 

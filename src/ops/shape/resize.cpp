@@ -111,8 +111,7 @@ TensorIndex emitAxis(OpEmitter &e, TensorIndex x, int axis, const AxisTaps &taps
   const int64_t rows = rowsOfMatrix(in);
   const bool multiplies = taps.count > kLongRow && (taps.rows() + rows - 1) / rows < taps.count;
   TensorIndex total = multiplies ? emitProducts(e, x, axis, taps, rows) : addTap(e, x, axis, taps, 0);
-  for (int64_t k = 1; !multiplies && k < taps.count; ++k)
-    total = e.emit("Add", {total, addTap(e, x, axis, taps, k)});
+  for (int64_t k = 1; !multiplies && k < taps.count; ++k) total = e.emit("Add", {total, addTap(e, x, axis, taps, k)});
   if (taps.offset.empty()) return total;
   return e.emit("Add", {total, alongAxis(e, taps.offset, e.info(x).dataType(), axis, e.info(x).rank())});
 }
