@@ -332,10 +332,7 @@ std::string Session::Impl::serialisedIr() const {
   return serialiseJson(*pipeline::prepare(std::move(request)).ir, root);
 }
 
-std::string Session::getSerializedGraph() const {
-  impl_->program.requireCompiled("getSerializedGraph");
-  return serialiseJson(impl_->running());
-}
+std::string Session::getSerializedGraph() const { return serialiseJson(impl_->running()); }
 
 std::string Session::serializeIr(IrSerializationFormat) {
   if (impl_->loadedProgram) {

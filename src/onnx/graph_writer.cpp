@@ -33,6 +33,7 @@ bool hasRegularForm(const Op &op) {
     if (!op.hasOutput(i)) return false;
   // In the rows an empty list of axes is none of them, in ONNX all of them or no operation at all.
   if (op.hasAttr("axes") && op.attrInts("axes").empty()) return false;
+  if (op.hasAttr("flatten")) return false;  // a softmax of ONNX 1 to 12
   return !op.isUserOp() && !def.isInplaceVariant();
 }
 

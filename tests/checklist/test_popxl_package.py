@@ -27,7 +27,8 @@ def test_exported_name(name):
 
 
 def test_nothing_else_is_exported():
-    assert sorted(popxl.__all__) == sorted(sheet.ALL.split())
+    ours = {"custom_op", "define_op"}  # decision 0039
+    assert sorted(set(popxl.__all__) - ours) == sorted(sheet.ALL.split())
 
 
 @pytest.mark.parametrize(

@@ -163,11 +163,11 @@ def test_refusals(node, text):
         values(node)
 
 
-@pytest.mark.parametrize("size", [(3, 2000), (40, 1), (700, 9)])
+@pytest.mark.parametrize("size", [(3, 2000), (40, 2), (700, 9)])
 def test_long_rows_are_products(size):
     """Hundreds of elements by element of the output, or of its gradient, take a few ops."""
     image = RNG.standard_normal((1, 2, 60, 1500)).astype(np.float32)
-    node = resize(sizes=(1, 2, *size), x=image, mode="linear", antialias=1)
+    node = resize(sizes=(1, 2, *size), x=image, mode="linear", antialias=1, exclude_outside=1)
     (got,) = values(node)
     x = torch.tensor(image, requires_grad=True)
     expected = torch.nn.functional.interpolate(x, size, mode="bilinear", antialias=True)

@@ -125,7 +125,8 @@ def test_pages_say_what_the_tables_say():
 
 
 def test_environment_is_read_in_one_place():
-    sources = [*ROOT.glob("src/**/*.?pp"), *ROOT.glob("python/**/*.?p*"), *ROOT.glob("include/**/*.hpp")]
+    patterns = ["src/**/*.?pp", "python/**/*.?pp", "python/**/*.py", "include/**/*.hpp"]
+    sources = [path for pattern in patterns for path in ROOT.glob(pattern)]
     reading = [str(path.relative_to(ROOT)) for path in sources if "getenv(" in path.read_text()]
     assert reading == ["src/base/environment.cpp"]
     named = {name for name, _, _ in popart._environmentVariables()}

@@ -86,9 +86,7 @@ def test_arrays_of_other_names_are_left_alone():
     assert (other == 7).all() and (w == 2).all()
 
 
-@pytest.mark.parametrize(
-    "call", ["getSerializedGraph", "getSummaryReport", "weightsFromHost", "weightsToHost", "getReport"]
-)
+@pytest.mark.parametrize("call", ["getSummaryReport", "weightsFromHost", "weightsToHost", "getReport"])
 def test_reports_and_transfers_need_prepare_device(call):
     with pytest.raises(popart_runtime_error):
         getattr(Program().inference(), call)()
