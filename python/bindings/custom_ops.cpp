@@ -1,5 +1,7 @@
 // Operators whose shapes, kernel and gradient are functions of Python (python/popxl/custom.py says what they get).
 #include <cstring>
+#include <utility>
+#include <vector>
 
 #include <popart/graph.hpp>
 #include <popart/opmanager.hpp>
@@ -15,6 +17,7 @@ constexpr const char *kArguments = "arguments";  // attribute: what the Python f
 
 // function(*args). What it raises becomes a popart::error, so that nothing of Python outlives the lock.
 nb::object callUser(const std::string &what, nb::handle function, const nb::list &args) {
+  if (!function.is_valid()) throw error("{}: its Python function is gone: the interpreter is ending", what);
   nb::object result = nb::steal(callPython(function.ptr(), nb::tuple(args).ptr()));
   if (result.is_valid()) return result;
   std::string text;
@@ -25,15 +28,21 @@ nb::object callUser(const std::string &what, nb::handle function, const nb::list
   throw error("{}: {}", what, text);
 }
 
-// The functions of one operator. They live as long as the process: kernels may run until it ends.
+// The functions of one operator: held until the interpreter ends, then null. The struct itself stays, for kernels of
+// threads that go on.
 struct PythonFunctions {
   OperatorIdentifier opid, gradient;
   nb::handle shapes, kernel, gradientKernel, differentiable;
 };
 
+std::vector<PythonFunctions *> &allFunctions() {
+  static auto *all = new std::vector<PythonFunctions *>;
+  return *all;
+}
+
 std::string argumentsOf(const Op &op) { return op.attributes().getAttribute<std::string>(kArguments, "{}"); }
 
-void runKernel(nb::handle function, const KernelCall &call) {
+void runKernel(const nb::handle &function, const KernelCall &call) {
   HoldGil gil;
   nb::list inputs, outputs, args;
   for (int i = 0; i < call.inputCount(); ++i) inputs.append(makeNumpyArray(call.inInfo(i), call.inputData(i)));
@@ -121,12 +130,13 @@ class PythonOp : public Op {
 
 void registerPythonOp(const std::string &domain, const std::string &type, int version, nb::object shapes,
                       nb::object kernel, nb::object gradient, nb::object differentiable) {
-  const auto *functions = new PythonFunctions{{domain, type, static_cast<OpVersion>(version)},
-                                              {domain, type + "Grad", static_cast<OpVersion>(version)},
-                                              shapes.release(),
-                                              kernel.release(),
-                                              gradient.release(),
-                                              differentiable.release()};
+  auto *functions = new PythonFunctions{{domain, type, static_cast<OpVersion>(version)},
+                                        {domain, type + "Grad", static_cast<OpVersion>(version)},
+                                        shapes.release(),
+                                        kernel.release(),
+                                        gradient.release(),
+                                        differentiable.release()};
+  allFunctions().push_back(functions);
   OpManager::registerOp(functions->opid, OpDefinition(), true, [functions](const OpCreatorInfo &info) {
     return std::make_unique<PythonOp>(*functions, info.settings);
   });
@@ -135,12 +145,20 @@ void registerPythonOp(const std::string &domain, const std::string &type, int ve
                  [functions](const KernelCall &call) { runKernel(functions->gradientKernel, call); });
 }
 
+void forgetPythonOps() {
+  for (PythonFunctions *functions : allFunctions())
+    for (nb::handle *handle :
+         {&functions->shapes, &functions->kernel, &functions->gradientKernel, &functions->differentiable})
+      nb::steal(std::exchange(*handle, nb::handle()));
+}
+
 }  // namespace
 
 void bindCustomOps(nb::module_ &m) {
   m.def("_registerPythonOp", &registerPythonOp, nb::arg("domain"), nb::arg("type"), nb::arg("version"),
         nb::arg("shapes"), nb::arg("kernel"), nb::arg("gradient"), nb::arg("differentiable"),
         "Registers an operator of Python functions; see popxl.custom_op.");
+  m.def("_forgetPythonOps", &forgetPythonOps, "Drops the functions of all operators of Python.");
 }
 
 }  // namespace popart::python

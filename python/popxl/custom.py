@@ -1,5 +1,6 @@
 """Operators of users: those of loaded C++ libraries, and those whose kernel is a function of NumPy or PyTorch."""
 
+import atexit
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from popxl.tensor import Tensor, TensorSpec
 Kernel = Callable[..., Any]
 _FRAMEWORKS = ("numpy", "torch")
 _definitions: dict[tuple[str, str, int], "_Definition"] = {}
+atexit.register(popart_core._forgetPythonOps)
 
 
 def custom_op(

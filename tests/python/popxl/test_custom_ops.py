@@ -1,5 +1,8 @@
 """Operators of users: kernels in Python with NumPy and PyTorch, and operators that are not registered."""
 
+import subprocess
+import sys
+
 import numpy as np
 import popart_core
 import popxl
@@ -121,3 +124,18 @@ def test_refusals():
             cube(X)
         with pytest.raises(popart_core.popart_exception, match="Missing"):
             popxl.custom_op("Missing", popxl.variable(X), domain="nobody")
+
+
+def test_a_program_ends_without_a_word():
+    """The functions go when the interpreter does; the core holds nothing of Python after that."""
+    text = """
+import numpy as np, popxl
+square = popxl.define_op("Square", lambda x: x * x)
+ir = popxl.Ir()
+with ir.main_graph:
+    square(popxl.variable(np.ones(3, np.float32)))
+with popxl.Session(ir, "cpu") as session:
+    session.run()
+"""
+    ended = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=100)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
