@@ -6,7 +6,6 @@ import sys
 
 import numpy as np
 import onnxruntime
-import popart
 import pytest
 
 import onnx
@@ -97,14 +96,7 @@ def test_several_devices_serve_as_one(tmp_path, words):
     assert sum(served) == 10 and len(served) == (1 if "--sharded" in words else 4)
 
 
-def supports(operator):
-    return any(known.type == operator for known in popart.getSupportedOperations(False))
-
-
-needs_lstm = pytest.mark.skipif(not supports("LSTM"), reason="this build has no ai.onnx.LSTM")
-
-
-@pytest.mark.parametrize("kind", ["conv", pytest.param("lstm", marks=needs_lstm)])
+@pytest.mark.parametrize("kind", ["conv", "lstm"])
 @pytest.mark.parametrize(
     "words", ["", "--half --mode train", "--mode train --syn-data-type RandomNormal --report-hw-cycle-count"]
 )
@@ -121,7 +113,6 @@ def test_layer_benchmark_prints_its_steps(tmp_path, kind, words):
     [
         "conv",
         "conv --stride 2 --norm-type BATCH --activation-type SIGMOID",
-        pytest.param("lstm --layers 3", marks=needs_lstm),
     ],
 )
 def test_layer_benchmark_computes_what_onnx_says(tmp_path, monkeypatch, words):
