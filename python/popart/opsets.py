@@ -62,14 +62,14 @@ def _number(value: Any, of: type) -> Any:
 _ELEMENTS = {"int": int, "ints": int, "float": float, "floats": float, "string": str, "strings": str}
 
 
-def _typed_attribute(name: str, value: Any, kind: str) -> tuple[str, str, Any] | None:
-    """(name, kind, value) as the core takes it; None when the attribute is absent."""
+def _typed_attribute(name: str, value: Any, kind: str, keeps_empty: bool) -> tuple[str, str, Any] | None:
+    """(name, kind, value) as the core takes it; None when absent, as an empty list is unless `keeps_empty`."""
     if hasattr(value, "createSubgraphBuilder"):
         return name, "graph", value._core
     if kind == "tensor":
         return name, "tensor", np.asarray(value, order="C")
     value = _plain(value)
-    if value is None or (isinstance(value, Sequence) and not isinstance(value, str) and len(value) == 0):
+    if value is None or (isinstance(value, Sequence) and len(value) == 0 and not keeps_empty and value != ""):
         return None
     element = _ELEMENTS[kind]
     try:
@@ -152,6 +152,9 @@ def _make_method(name: str, domain: str, opset: int, method: Method) -> Callable
     kinds = {parameter.name: _kind_of(parameter.name, parameter.default) for parameter in signature.parameters.values()}
     kinds |= _OTHER_KINDS | ({"value": "tensor"} if holds_tensor else {})
 
+    # A list that is absent by default means something else when it is empty: a reduction over no axes reduces nothing.
+    distinct_when_empty = {p.name for p in signature.parameters.values() if p.default is None}
+
     def is_default(key: str, value: Any) -> bool:
         default = signature.parameters[key].default
         return default is not inspect.Parameter.empty and type(value) is type(default) and value == default
@@ -171,7 +174,8 @@ def _make_method(name: str, domain: str, opset: int, method: Method) -> Callable
         outputs = _number(given.pop("num_outputs"), int) if counted else method.outputs
         adapted = _adapt_attributes(method.op_type, given)
         attributes = [
-            _typed_attribute(_MODEL_NAMES.get(key, key), value, kinds.get(key, "int")) for key, value in adapted.items()
+            _typed_attribute(_MODEL_NAMES.get(key, key), value, kinds.get(key, "int"), key in distinct_when_empty)
+            for key, value in adapted.items()
         ]
         return [inputs] if isinstance(inputs, str) else list(inputs), outputs, debug_name_of(debug_context), attributes
 

@@ -195,6 +195,9 @@ ImportFn findImportRule(const std::string &domain, const std::string &type);
 // The regular rule: attributes by name, ConstInputDefs as attributes. Throws popart::error for operators without a row.
 void importRegular(NodeContext &node);
 void importRegularAs(NodeContext &node, const OpDef &def);
+// Operators of the opsets that PopART has: positions are INT32 there, INT64 is INT32 on its devices, and a reduction
+// over an empty list of axes reduces nothing.
+bool followsPopart(const NodeContext &node);
 // Operators that draw random numbers: the session's seed is one more input.
 void importRandom(NodeContext &node);
 

@@ -230,18 +230,12 @@ std::string unsupportedText(const NodeContext &node) {
 void dropEmptyLists(const std::string &type, Attributes &attributes) {
   std::vector<const char *> names = {"perm",         "pads",           "strides",      "dilations",
                                      "kernel_shape", "output_padding", "output_shape", "steps"};
-  if (type == "Squeeze" || type == "Slice" || type == "ReduceMedian") names.push_back("axes");
+  if (type == "Squeeze" || type == "Slice") names.push_back("axes");
   for (const char *name : names) {
     const AttributeValue *value = attributes.find(name);
     const auto *list = value ? std::get_if<std::vector<int64_t>>(value) : nullptr;
     if (list && list->empty()) attributes.erase(name);
   }
-}
-
-// Operators of the opsets that PopART has: positions are INT32 there, and INT64 is INT32 on its devices.
-bool followsPopart(const NodeContext &node) {
-  constexpr int64_t kNewestOpset = 11;
-  return node.domain() == "ai.onnx" && node.opset() <= kNewestOpset;
 }
 
 // Operands that must have one type and are INT32 and INT64 meet as INT32.
@@ -263,6 +257,11 @@ void narrowMixedIntegers(NodeContext &node, const OpDef &def, std::vector<Tensor
 }
 
 }  // namespace
+
+bool followsPopart(const NodeContext &node) {
+  constexpr int64_t kNewestOpset = 11;
+  return node.domain() == "ai.onnx" && node.opset() <= kNewestOpset;
+}
 
 void importRegularAs(NodeContext &node, const OpDef &def) {
   Attributes attributes = node.attributes();

@@ -75,8 +75,10 @@ void importSplit(NodeContext &n) {
 void importReduce(NodeContext &n) {
   std::vector<int64_t> axes = n.hasIn(1) ? n.constantInts(1) : n.attr<std::vector<int64_t>>("axes", {});
   Attributes attributes = {{"keepdims", n.attr<int64_t>("keepdims", 1)}};
-  // Over no axes nothing is summed, but |x|, x² or log x are still taken (ONNX ReduceSumSquare-18).
-  const bool overNone = axes.empty() && n.attr<int64_t>("noop_with_empty_axes", 0) != 0;
+  // Over no axes nothing is summed, but |x|, x² or log x are still taken (ONNX ReduceSumSquare-18). An empty
+  // attribute means that in PopART, in newer models all axes, as in ONNX Runtime.
+  const bool saysNone = n.hasAttr("axes") && followsPopart(n);
+  const bool overNone = axes.empty() && (saysNone || n.attr<int64_t>("noop_with_empty_axes", 0) != 0);
   if (overNone || !axes.empty()) attributes.set("axes", axes);
   n.result(0, n.type(), {n.in(0)}, attributes);
 }

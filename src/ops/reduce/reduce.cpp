@@ -1,5 +1,5 @@
 // Reductions over axes, and ReduceSumTo, which undoes a broadcast. Attribute "axes" absent means all axes, an empty
-// list none (ONNX models with empty axes are imported with the attribute absent, unless noop_with_empty_axes is set).
+// list none (docs/decisions/0036: when models mean that).
 // The gradient of a reduction is expanded back over the reduced axes (attribute fwd_shape = shape of the input).
 #include <popart/op.hpp>
 
