@@ -1,14 +1,36 @@
 """Makes the packages of this tree and the built extension importable, here and in programs that tests start.
 
-The build is the one named by POPART_PRESET (default dev), as `./dev test` sets it.
+The build is the one named by POPART_PRESET (default dev), as `./dev test` sets it. Random data of a test are the
+same whatever ran before it: generators of test modules begin each test as they were when all had been imported.
 """
 
 import os
 import sys
 from pathlib import Path
 
+import numpy as np
+import pytest
+
 ROOT = Path(__file__).resolve().parent.parent
 PATHS = [str(ROOT / "python"), str(ROOT / "build" / os.environ.get("POPART_PRESET", "dev") / "python"), str(ROOT)]
 
 sys.path[:0] = [path for path in PATHS if path not in sys.path]
 os.environ["PYTHONPATH"] = os.pathsep.join([*PATHS[:2], os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
+
+GENERATORS = []  # (generator of a test module, its state when all modules had been imported)
+
+
+def pytest_collection_finish():
+    files = {module: getattr(module, "__file__", None) for module in list(sys.modules.values())}
+    modules = [module for module, file in files.items() if file and file.startswith(str(ROOT / "tests"))]
+    found = {id(value): value for module in modules for value in vars(module).values()}
+    GENERATORS[:] = [(g, g.bit_generator.state) for g in found.values() if isinstance(g, np.random.Generator)]
+
+
+@pytest.fixture(autouse=True)
+def random_data_of_its_own():
+    for generator, state in GENERATORS:
+        generator.bit_generator.state = state
+    np.random.seed(0)
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(0)

@@ -117,7 +117,7 @@ def recurrent_torch(steps=STEPS):
 def test_scans_carried_and_captured_values(dtype, tolerance):
     loss, grads = gradients(recurrent_model(dtype), ["x", "u", "b", "h0", "d"])
     expected_loss, expected = recurrent_torch()
-    np.testing.assert_allclose(loss, expected_loss, rtol=tolerance)
+    np.testing.assert_allclose(loss, expected_loss, rtol=tolerance, atol=tolerance)
     for got, want in zip(grads, expected, strict=True):
         np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance)
 
@@ -134,7 +134,7 @@ def test_finite_differences():
             initializer.CopyFrom(numpy_helper.from_array(base + sign * 1e-5 * direction, name))
             values.append(gradients(moved, ["b"])[0])
         slope = (values[0] - values[1]) / 2e-5
-        np.testing.assert_allclose((grad * direction).sum(), slope, rtol=1e-7)
+        np.testing.assert_allclose((grad * direction).sum(), slope, rtol=1e-7, atol=1e-8)
 
 
 def test_no_iterations_pass_the_gradient_through():
@@ -229,7 +229,7 @@ def test_nested_loops():
         h = k * torch.stack(sums).sum(0)
     expected = h.sum() + torch.stack(ks).square().sum()
     expected.backward()
-    np.testing.assert_allclose(loss, expected.item(), rtol=1e-5)
+    np.testing.assert_allclose(loss, expected.item(), rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(grads[0], h0.grad.numpy(), rtol=2e-5, atol=1e-5)
     np.testing.assert_allclose(grads[1], w.grad.numpy(), rtol=2e-5, atol=1e-5)
 

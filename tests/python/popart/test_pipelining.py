@@ -179,7 +179,7 @@ def test_products_of_two_stages_share_weights(tmp_path):
     results, _ = train(tmp_path, Network(3, tied=True), options_for(True, **given), optimizer="momentum")
     for run, other in zip(expected, results, strict=True):
         for name, value in run.items():
-            np.testing.assert_allclose(value, other[name], rtol=1e-5)
+            np.testing.assert_allclose(value, other[name], rtol=1e-5, atol=1e-6)
 
 
 def test_stages_follow_virtual_graphs(tmp_path):

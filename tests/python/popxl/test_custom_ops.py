@@ -52,7 +52,7 @@ def test_gradients_of_numpy():
 def test_a_kernel_of_torch_with_several_results():
     w = np.arange(8, dtype=np.float32).reshape(4, 2)
     product, squares = evaluate(mixed, X, w)
-    np.testing.assert_allclose(product, X @ w, rtol=1e-5)
+    np.testing.assert_allclose(product, X @ w, rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(squares, (X * X).sum(-1), rtol=1e-5)
 
 
@@ -63,7 +63,7 @@ def test_gradients_by_autograd():
     a, b = torch.tensor(X, requires_grad=True), torch.tensor(w, requires_grad=True)
     (a @ b).backward(torch.tensor(dy))
     for g, t in zip(got, (a, b), strict=True):
-        np.testing.assert_allclose(g, t.grad.numpy(), rtol=1e-5)
+        np.testing.assert_allclose(g, t.grad.numpy(), rtol=1e-5, atol=1e-5)
 
 
 def test_printed_as_it_is_called():

@@ -79,6 +79,19 @@ def test_values_and_gradients(metric, lead, dtype):
         np.testing.assert_allclose(got[name], value, rtol=2e-3, atol=5e-3, err_msg=name)
 
 
+def rounding_of_squares(x, dy, w, b):
+    """Most that gradients of `Net` may be off: numbers are rounded to 3 bits of mantissa, gradients of y to 2."""
+    x, w, dy = (abs(a.astype(np.float64)) for a in (x, w, dy))
+    y, y_off = abs(x) @ w + abs(b), (2 * 2**-4 + 2**-8) * (x @ w)
+    g = 2 * dy * (y + y_off)
+    g_off = 2 * dy * y_off + 2**-3 * g
+    return {
+        "x": g_off @ w.T + 2**-4 * (g + g_off) @ w.T + 1e-3,
+        "fc.weight": x.T @ g_off + 2**-4 * x.T @ (g + g_off) + 1e-3,
+        "fc.bias": g_off.sum(0) + 1e-3,
+    }
+
+
 def test_in_a_module_that_is_differentiated():
     x, dy = RNG.normal(size=(6, 8)).astype(np.float32), RNG.normal(size=(6, 5)).astype(np.float32)
     weights = {"fc.weight": RNG.normal(size=(8, 5)), "fc.bias": RNG.normal(size=5)}
@@ -86,9 +99,9 @@ def test_in_a_module_that_is_differentiated():
     t, w, b = (torch.tensor(v, dtype=torch.float64, requires_grad=True) for v in (x, *weights.values()))
     y = t @ w + b
     (y * y).backward(torch.tensor(dy).double())
+    bounds = rounding_of_squares(x, dy, *weights.values())
     for name, value in {"x": t.grad, "fc.weight": w.grad, "fc.bias": b.grad}.items():
-        scale = value.abs().max().item()
-        np.testing.assert_allclose(got[name] / scale, value / scale, atol=0.15, err_msg=name)
+        assert (abs(got[name] - value.numpy()) <= bounds[name]).all(), name
 
 
 def test_without_bias_and_refusals():
