@@ -466,7 +466,22 @@ def parse_arguments() -> argparse.Namespace:
         + "; transforms of training on all their networks, or on one, as in recompute_gpt: "
         + ", ".join(transforms.BY_NAME),
     )
-    parser.add_argument("--transforms", action="store_true", help="instead of --names: all transforms of training")
+    parser.add_argument(
+        "--transforms",
+        nargs="*",
+        choices=[*transforms.TOPICS, *transforms.BY_NAME],
+        metavar="TOPIC",
+        help="instead of --names: transforms of training, all or those of some topics or rows: "
+        + ", ".join(transforms.TOPICS),
+    )
+    parser.add_argument(
+        "--networks",
+        nargs="+",
+        choices=list(transforms.NETWORKS),
+        default=list(transforms.NETWORKS),
+        metavar="NETWORK",
+        help="of --transforms: " + ", ".join(transforms.NETWORKS),
+    )
     parser.add_argument("--peers", nargs="*", choices=PEERS, default=PEERS, metavar="PEER", help=", ".join(PEERS))
     parser.add_argument(
         "--before",
@@ -489,7 +504,10 @@ def parse_arguments() -> argparse.Namespace:
         "--budget", type=float, help="seconds that a build or a turn may take (default: 300, quick: 60)"
     )
     args = parser.parse_args()
-    args.names = list(transforms.NAMES) if args.transforms else [n for a in args.names for n in GROUPS.get(a, [a])]
+    if args.transforms is None:
+        args.names = [n for a in args.names for n in GROUPS.get(a, [a])]
+    else:
+        args.names = transforms.chosen(args.transforms, args.networks)
     if args.before:
         if set(args.names) & set(transforms.NAMES):
             parser.error("--before: transforms are measured beside the plain form; leave them out of --names")

@@ -46,13 +46,13 @@ def load(folder: Path) -> tuple[Program, dict[str, np.ndarray]]:
     return Program((folder / "model.onnx").read_bytes(), facts["loss"], facts["rule"]), inputs
 
 
-def optimizer(rule: dict[str, Any], further: Mapping[str, Any]) -> popart.Optimizer:
-    """The rule as PopART's optimizer, with further values by name."""
+def optimizer(rule: Mapping[str, Any], further: Mapping[str, Any], **settings: Any) -> popart.Optimizer:
+    """The rule of a program as PopART's optimizer, with further values and settings of the class by name."""
     values = {"defaultLearningRate": (rule["lr"], True), **further}
     if rule["kind"] == "sgd":
-        return popart.SGD(values | {"defaultMomentum": (rule["momentum"], True)})
+        return popart.SGD(values | {"defaultMomentum": (rule["momentum"], True)}, **settings)
     constants = {"defaultBeta1": (0.9, True), "defaultBeta2": (0.999, True), "defaultEps": (1e-8, True)}
-    return popart.Adam(values | constants | {"defaultWeightDecay": (rule["weight_decay"], True)})
+    return popart.Adam(values | constants | {"defaultWeightDecay": (rule["weight_decay"], True)}, **settings)
 
 
 def leave(options: popart.SessionOptions) -> None:
@@ -67,7 +67,8 @@ def training_session(
     batches: int = 1,
     micro_batches: int = 1,
     replicas: int = 1,
-    optimizer_values: Mapping[str, Any] | None = None,
+    rule: popart.Optimizer | None = None,
+    returns: popart.AnchorReturnType | None = None,
     adapt: Callable[[popart.SessionOptions], None] = leave,
 ) -> popart.TrainingSession:
     """A prepared session; the caller sends the weights. Without `load` it is compiled only.
@@ -79,7 +80,8 @@ def training_session(
         batches: Weight updates of one run.
         micro_batches: Of one update; gradients are means over them and over replicas.
         replicas: That take part in each update.
-        optimizer_values: Of the optimizer, besides those of the program's rule.
+        rule: The optimizer, where it is not that of the program.
+        returns: How the loss is returned; None: of every micro-batch.
         adapt: Sets further options.
     """
     assert program.rule
@@ -92,9 +94,9 @@ def training_session(
     adapt(options)
     session = popart.TrainingSession(
         program.model,
-        popart.DataFlow(batches, [program.loss]),
+        popart.DataFlow(batches, {program.loss: returns or popart.AnchorReturnType("All")}),
         program.loss,
-        optimizer(program.rule, optimizer_values or {}),
+        rule or optimizer(program.rule, {}),
         popart.DeviceManager().createCpuDevice(),
         userOptions=options,
     )

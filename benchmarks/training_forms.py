@@ -7,10 +7,12 @@ benchmark: cut where a model has a share of the batch only, repeated where a run
 
 from __future__ import annotations
 
+import os
 import re
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +20,22 @@ import exported_programs as programs
 import numpy as np
 import popart
 
-import onnx
-
 Arrays = dict[str, np.ndarray]
 Edit = Callable[[programs.Program, Arrays], tuple[programs.Program, Arrays]]
+
+
+@contextmanager
+def environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """The environment with these variables, inside of the block."""
+    former = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in former.items():
+            os.environ.pop(name)
+            if value is not None:
+                os.environ[name] = value
 
 
 @dataclass(frozen=True)
@@ -36,7 +50,11 @@ class Form:
         share: The model's batch is that of the benchmark divided by this.
         threads: Of all replicas together; 0: as many as there are cores.
         options: Session options that differ from their defaults, by name.
+        engine: Engine options, by name.
+        environment: Variables of the environment while the session is made and loaded.
         optimizer: Further values of the optimizer, by name.
+        make_optimizer: The optimizer, from the rule of the benchmark and these values.
+        returns: How the loss is returned.
         edits: What is done with the model and its inputs, one after the other.
         slow_host: Data come by callback, and giving those of a batch takes as long as computing it.
         spared_activations: A limit of memory lacks this share of what the plain form plans for activations …
@@ -50,7 +68,11 @@ class Form:
     share: int = 1
     threads: int = 0
     options: Mapping[str, Any] = field(default_factory=dict)
+    engine: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
     optimizer: Mapping[str, Any] = field(default_factory=dict)
+    make_optimizer: Callable[[Mapping[str, Any], Mapping[str, Any]], popart.Optimizer] = programs.optimizer
+    returns: popart.AnchorReturnType | None = None
     edits: tuple[Edit, ...] = ()
     slow_host: bool = False
     spared_activations: float = 0
@@ -65,7 +87,9 @@ class Form:
 
     def open(self, program: programs.Program, limit: int = 0) -> popart.TrainingSession:
         """A session, with its weights on the device."""
-        engine = {"num_threads": str(self.threads)} if self.threads else {}
+        engine = dict(self.engine)
+        if self.threads:
+            engine["num_threads"] = str(self.threads)
         if limit:
             engine["max_memory"] = str(limit)
 
@@ -75,8 +99,10 @@ class Form:
             options.engineOptions = engine
 
         counts = {"batches": self.batches, "micro_batches": self.micro_batches, "replicas": self.replicas}
-        session = programs.training_session(program, **counts, adapt=adapt, optimizer_values=self.optimizer)
-        session.weightsFromHost()
+        rule = self.make_optimizer(program.rule or {}, self.optimizer)
+        with environment(self.environment):
+            session = programs.training_session(program, **counts, adapt=adapt, rule=rule, returns=self.returns)
+            session.weightsFromHost()
         return session
 
     def load(self, folder: Path, network: str) -> tuple[programs.Program, Arrays]:
@@ -157,53 +183,3 @@ def planned_bytes(session: popart.TrainingSession) -> dict[str, int]:
     report = session.getSummaryReport()
     found = {what: re.search(rf"{what}: (\d+) bytes", report) for what in ("activations", "total")}
     return {f"planned_{what}_bytes": int(match[1]) for what, match in found.items() if match}
-
-
-def in_halves(program: programs.Program, inputs: Arrays) -> tuple[programs.Program, Arrays]:
-    """The model, its weights and its floating inputs in FLOAT16."""
-    transformer = popart.GraphTransformer(program.model)
-    transformer.convertFloatsToHalfs()
-    model = onnx.load_from_string(transformer.getModelProto())
-    for node in model.graph.node:
-        for attribute in node.attribute:
-            if node.op_type == "Cast" and attribute.name == "to" and attribute.i == onnx.TensorProto.FLOAT:
-                attribute.i = onnx.TensorProto.FLOAT16
-    halves = {name: v.astype(np.float16) if v.dtype == np.float32 else v for name, v in inputs.items()}
-    return replace(program, model=model.SerializeToString()), halves
-
-
-def products_in_parts(program: programs.Program, inputs: Arrays) -> tuple[programs.Program, Arrays]:
-    """The products of the largest weight of the model run in parts, by output channels, on operands of rank 2."""
-    model = onnx.load_from_string(program.model)
-    weights = {t.name: list(t.dims) for t in model.graph.initializer if len(t.dims) == 2}
-    transposed = [n for n in model.graph.node if n.op_type == "Transpose" and n.input[0] in weights]
-    weights |= {node.output[0]: weights[node.input[0]][::-1] for node in transposed}
-    products = [n for n in model.graph.node if n.op_type == "MatMul" and n.input[1] in weights]
-    rows, columns = max((weights[n.input[1]] for n in products), key=np.prod)
-    factor = next(f for f in (4, 3, 2, *range(5, columns + 1)) if columns % f == 0)
-    shapes, marked, nodes = popart.Builder(program.model), [], []
-    for node in model.graph.node:
-        if node not in products or weights[node.input[1]] != [rows, columns]:
-            nodes.append(node)
-            continue
-        shape = shapes.getTensorShape(node.output[0])
-        flat, flat_product = f"{node.output[0]}/flat", f"{node.output[0]}/flat_product"
-        nodes += _reshaped(node.input[0], flat, [-1, rows])
-        nodes.append(onnx.helper.make_node("MatMul", [flat, node.input[1]], [flat_product], node.name))
-        nodes += _reshaped(flat_product, node.output[0], shape)
-        marked.append(flat_product)
-    del model.graph.node[:]
-    model.graph.node.extend(nodes)
-    builder = popart.Builder(model.SerializeToString())
-    for product in marked:
-        builder.setSerializeMatMul({product}, "output_channels", factor, True)
-    return replace(program, model=builder.getModelProto()), inputs
-
-
-def _reshaped(tensor: str, result: str, shape: list[int]) -> list[onnx.NodeProto]:
-    """Nodes that give a tensor another shape."""
-    value = onnx.numpy_helper.from_array(np.array(shape, np.int64))
-    return [
-        onnx.helper.make_node("Constant", [], [f"{result}/shape"], value=value),
-        onnx.helper.make_node("Reshape", [tensor, f"{result}/shape"], [result]),
-    ]

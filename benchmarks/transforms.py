@@ -1,19 +1,29 @@
 """The transforms that `./dev bench --transforms` measures, as a table: what each changes, and what stands beside it.
 
 A row names two forms of training (`training_forms`) of which both give the same updates: `ours` with the transform and
-`plain` without. ``recompute_gpt`` is the row ``recompute`` on the network of ``gpt_train_b8``.
+`plain` without. ``recompute_gpt`` is the row ``recompute`` on the network of ``gpt_train_b8``. Rows stand under a
+topic, and every topic has rows on the three networks of `ALL`.
 """
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import popart
+from exported_programs import optimizer
 from figures import largest_difference
-from training_forms import Form, Training, in_halves, planned_bytes, products_in_parts
+from model_edits import (
+    in_bfloats,
+    in_halves,
+    marked_for_recomputation,
+    products_in_parts,
+    with_overlapped_inputs,
+)
+from training_forms import Form, Training, planned_bytes
 
 # The network of each short name, as `networks.BENCHMARKS` has it.
 NETWORKS = {
@@ -24,7 +34,6 @@ NETWORKS = {
     "layers20": "layers20_train_b2",
 }
 ALL = ("gpt", "resnet18", "bert_tiny")
-TRANSFORMERS = ("gpt", "bert_tiny")
 # Largest difference of a loss, relative to the largest one.
 BITS, ROUNDING, HALVES = 0.0, 1e-3, 2e-2
 CHECKED_UPDATES = 4
@@ -54,7 +63,9 @@ class Row:
 PLAIN = Form("plain")
 FOUR_STEPS = Form("four steps", batches=4)
 ACCUMULATED = Form("one update", micro_batches=4)
+EIGHT_ACCUMULATED = Form("eight in one update", micro_batches=8)
 TWO_REPLICAS = Form("two replicas", replicas=2, share=2)
+TWO_ACCUMULATING = Form("two replicas, one update", replicas=2, micro_batches=4, share=2)
 PLAIN_HALVES = Form("FLOAT16", edits=(in_halves,))
 # The scale may change in each update; a power of two leaves the bits of the others.
 SCALED = replace(PLAIN_HALVES, name="FLOAT16, scale 128", optimizer={"lossScaling": (128.0, False)})
@@ -68,17 +79,25 @@ def located(location: popart.TensorLocation, *kinds: str) -> dict[str, Any]:
     return {f"{kind}TensorLocationSettings": popart.TensorLocationSettings(location, 2, 8192) for kind in kinds}
 
 
-OFF_CHIP = located(popart.TensorLocation(popart.TensorStorage.OffChip), "weight", "optimizerState", "activation")
+REMOTE = popart.TensorLocation(popart.TensorStorage.OffChip)
+OFF_CHIP = located(REMOTE, "weight", "optimizerState", "activation")
 IN_PARTS = popart.TensorLocation(popart.TensorStorage.OnChip, popart.ReplicatedTensorSharding.On)
 STATE_IN_PARTS = located(IN_PARTS, "optimizerState")
 ALL_IN_PARTS = located(IN_PARTS, "weight", "optimizerState", "accumulator")
 
 
+def sharded(count: int) -> dict[str, Any]:
+    """Virtual graphs of equal cost."""
+    return {"virtualGraphMode": popart.VirtualGraphMode.Auto, "virtualGraphSplitRatios": [1.0 / count] * count}
+
+
 def stages(count: int) -> dict[str, Any]:
     """A pipeline of so many stages of equal cost."""
-    equal = [1.0 / count] * count
-    auto = popart.VirtualGraphMode.Auto
-    return {"enablePipelining": True, "virtualGraphMode": auto, "virtualGraphSplitRatios": equal}
+    return {"enablePipelining": True, **sharded(count)}
+
+
+TWO_STAGES = replace(ACCUMULATED, name="two stages", options=stages(2))
+IN_ORDER = replace(TWO_STAGES, name="two stages in turn", engine={"pipeline.concurrent": "never"})
 
 
 def phases(count: int) -> dict[str, Any]:
@@ -89,9 +108,12 @@ def phases(count: int) -> dict[str, Any]:
     return {"virtualGraphMode": mode, "executionPhaseSettings": settings, **OFF_CHIP}
 
 
-def batch_parts(context: popart.BatchSerializationTransformContext, **further: Any) -> dict[str, Any]:
+def batch_parts(
+    context: popart.BatchSerializationTransformContext,
+    method: popart.BatchSerializationMethod = popart.BatchSerializationMethod.UnrollStatic,
+    **further: Any,
+) -> dict[str, Any]:
     """The samples of a batch in two halves, one after the other."""
-    method = popart.BatchSerializationMethod.UnrollStatic
     return {
         "batchSerializationSettings": popart.BatchSerializationSettings(2, True, True, True, context, method),
         **further,
@@ -104,50 +126,200 @@ def with_options(name: str, options: Mapping[str, Any], **row: Any) -> Row:
     return Row(name, replace(plain, name=name, options={**plain.options, **options}), plain, **row)
 
 
+def on_threads(count: int) -> Form:
+    """The plain form on so many threads; 0: on all cores."""
+    return replace(PLAIN, name=f"threads: {count}", threads=count) if count else PLAIN
+
+
 def replicas(count: int, threads: int = 0) -> Row:
     """Replicas that share batch and threads; the losses are those of as many micro-batches on one replica."""
     name = f"replicas{count}_threads{threads}" if threads else f"replicas{count}"
     ours = Form(name, replicas=count, share=count, threads=threads)
-    plain = replace(PLAIN, name=f"threads: {threads}", threads=threads) if threads else PLAIN
+    if count == 1:
+        return Row(name, ours, PLAIN)
     expected = Form(f"{count} micro-batches", micro_batches=count, share=count)
-    return Row(name, ours, plain, ROUNDING, expected, ALL if threads else (*ALL, "mlp"))
+    return Row(name, ours, on_threads(threads), ROUNDING, expected, ALL if threads else (*ALL, "mlp"))
+
+
+def merged_updates(kind: popart.MergeVarUpdateType, mebibytes: int) -> dict[str, Any]:
+    """Updates of so many mebibytes of weights at once."""
+    return {"mergeVarUpdate": kind, "mergeVarUpdateMemThreshold": mebibytes << 20}
+
+
+def clipped(rule: Mapping[str, Any], values: Mapping[str, Any]) -> popart.Optimizer:
+    """The optimizer of the network with a clipped norm over all gradients, which none of them reaches."""
+    return optimizer(rule, values, clip_norm_settings=[popart.ClipNormSettings.clipAllWeights(1e30)])
+
+
+def state_in_halves(rule: Mapping[str, Any], values: Mapping[str, Any]) -> popart.Optimizer:
+    """The optimizer of the network with its state in FLOAT16."""
+    names = ("accl1Type",) if rule["kind"] == "sgd" else ("accl1_type", "accl2_type")
+    return optimizer(rule, values, **dict.fromkeys(names, popart.DataType.FLOAT16))
+
+
+def state_in_floats(rule: Mapping[str, Any], values: Mapping[str, Any]) -> popart.Optimizer:
+    """The same in FLOAT."""
+    names = ("accl1Type", "accumType") if rule["kind"] == "sgd" else ("accl1_type", "accl2_type", "accum_type")
+    return optimizer(rule, values, **dict.fromkeys(names, popart.DataType.FLOAT))
+
+
+def other_optimizer(name: str, make: Any, **settings: Any) -> Row:
+    """Another optimizer than that of the network; the losses are its own with merged updates."""
+
+    def made(rule: Mapping[str, Any], values: Mapping[str, Any]) -> popart.Optimizer:
+        return make({"defaultLearningRate": (rule["lr"] / 10, True), **values}, **settings)
+
+    ours = Form(name, make_optimizer=made)
+    merged = replace(ours, name=f"{name}, merged", options={"mergeVarUpdate": popart.MergeVarUpdateType.All})
+    return Row(name, ours, PLAIN, ROUNDING, merged)
+
+
+def momentum(values: Mapping[str, Any], **settings: Any) -> popart.SGD:
+    """SGD with momentum."""
+    return popart.SGD({**values, "defaultMomentum": (0.9, True)}, **settings)
 
 
 CONTEXTS = popart.BatchSerializationTransformContext
-STANDARD = popart.RecomputationType.Standard
+METHODS = popart.BatchSerializationMethod
+RECOMPUTATION = popart.RecomputationType
+RUNNING = {"meanAccumulationAndReplicationReductionStrategy": popart.MeanReductionStrategy.Running}
 LOSS_SCALING = popart.AutomaticLossScalingSettings()
 LOSS_SCALING.enabled = True
+OVERLAPPED = {
+    "enableExplicitMainLoops": True,
+    "useHostCopyOps": True,
+    "explicitRecomputation": True,
+    "numIOTiles": 32,
+    "virtualGraphMode": popart.VirtualGraphMode.Auto,
+}
+RETURNED_LATER = popart.AnchorReturnType("All", popart.TileSet.IO, popart.ExchangeStrategy.OverlapInnerLoop)
+AHEAD = {"enablePrefetchDatastreams": True}
 
-ROWS = (
-    *(replicas(count, threads) for count in (2, 4) for threads in (0, 1, 4)),
-    with_options(
-        "merged_collectives",
-        {"replicatedCollectivesSettings": popart.ReplicatedCollectivesSettings(True, True, True, True)},
-        plain=TWO_REPLICAS,
+TOPICS: dict[str, tuple[Row, ...]] = {
+    "replicas": (
+        *(replicas(1, threads) for threads in (1, 4)),
+        *(replicas(count, threads) for count in (2, 4) for threads in (0, 1, 4)),
+        with_options(
+            "merged_collectives",
+            {"replicatedCollectivesSettings": popart.ReplicatedCollectivesSettings(True, True, True, True)},
+            plain=TWO_REPLICAS,
+        ),
+        Row(
+            "replicas2_accumulation4",
+            TWO_ACCUMULATING,
+            ACCUMULATED,
+            ROUNDING,
+            Form("eight halves", micro_batches=8, share=2),
+        ),
     ),
-    with_options("sharded_state", STATE_IN_PARTS, plain=TWO_REPLICAS),
-    with_options("sharded", ALL_IN_PARTS, plain=TWO_REPLICAS),
-    # Of weights that are off chip or watched, a product of few rows adds up in another order (decision 0029).
-    with_options("off_chip", OFF_CHIP, bound=ROUNDING, networks=(*ALL, "layers20")),
-    with_options("recompute", {"autoRecomputation": STANDARD}),
-    Row("max_memory", Form("half of all memory", spared=0.5), PLAIN),
-    Row("half_activations", Form("half of the activations", spared_activations=0.5), PLAIN),
-    Row("accumulation4", ACCUMULATED, FOUR_STEPS, ROUNDING, networks=(*ALL, "mlp")),
-    with_options("pipeline2", stages(2), plain=ACCUMULATED, networks=(*ALL, "mlp")),
-    with_options("prefetch", {"enablePrefetchDatastreams": True}, plain=IN_TURN, networks=(*ALL, "mlp")),
-    Row("products_in_parts", Form("in parts", edits=(products_in_parts,)), PLAIN, ROUNDING, networks=TRANSFORMERS),
-    with_options("batch_in_parts", batch_parts(CONTEXTS.Bwd)),
-    with_options("forward_in_parts", batch_parts(CONTEXTS.Fwd, autoRecomputation=STANDARD), bound=ROUNDING),
-    with_options("phases4", phases(4)),
-    with_options("outlining", {"enableOutlining": True}, plain=NOT_OUTLINED),
-    with_options("merge_updates", {"mergeVarUpdate": popart.MergeVarUpdateType.All}),
-    Row("float16", PLAIN_HALVES, PLAIN, HALVES),
-    with_options("stochastic_rounding", {"enableStochasticRounding": True}, plain=PLAIN_HALVES, bound=HALVES),
-    with_options("loss_scaling", {"automaticLossScalingSettings": LOSS_SCALING}, plain=SCALED, bound=HALVES),
-    with_options("check_floats", {"enableFloatingPointChecks": True}, bound=ROUNDING),
-    # Zeros in the place of all inputs: the losses are others.
-    with_options("synthetic_data", {"syntheticDataMode": popart.SyntheticDataMode.Zeros}, bound=None),
-)
+    "state_in_parts": (
+        with_options("sharded_state", STATE_IN_PARTS, plain=TWO_REPLICAS),
+        with_options("sharded", ALL_IN_PARTS, plain=TWO_REPLICAS),
+        # Accumulators in parts add up what replicas have in common (decision 0025).
+        with_options("sharded_accumulation4", ALL_IN_PARTS, plain=TWO_ACCUMULATING, bound=ROUNDING),
+    ),
+    "remote_memory": (
+        # Of weights that are off chip or watched, a product of few rows adds up in another order (decision 0029).
+        with_options("off_chip", OFF_CHIP, bound=ROUNDING, networks=(*ALL, "layers20")),
+        with_options("off_chip_state", located(REMOTE, "optimizerState")),
+        Row(
+            "off_chip_file",
+            Form("file", options=OFF_CHIP, environment={"POPART_REMOTE_MEMORY": tempfile.gettempdir()}),
+            PLAIN,
+            ROUNDING,
+        ),
+        with_options("phases4", phases(4)),
+    ),
+    "recomputation": (
+        with_options("recompute", {"autoRecomputation": RECOMPUTATION.Standard}),
+        with_options("recompute_norms", {"autoRecomputation": RECOMPUTATION.NormOnly}),
+        with_options("recompute_all", {"autoRecomputation": RECOMPUTATION.RecomputeAll}),
+        Row("recompute_marked", Form("marked", edits=(marked_for_recomputation,)), PLAIN),
+        Row("max_memory", Form("half of all memory", spared=0.5), PLAIN),
+        Row("half_activations", Form("half of the activations", spared_activations=0.5), PLAIN),
+    ),
+    "accumulation": (
+        Row("accumulation4", ACCUMULATED, FOUR_STEPS, ROUNDING, networks=(*ALL, "mlp")),
+        with_options("accumulation4_running", RUNNING, plain=ACCUMULATED, bound=ROUNDING),
+        with_options("decompose_sums", {"decomposeGradSum": True}, bound=ROUNDING),
+        with_options("merge_updates", {"mergeVarUpdate": popart.MergeVarUpdateType.All}),
+        with_options("merge_updates_tight", merged_updates(popart.MergeVarUpdateType.AutoTight, 1)),
+        with_options("merge_updates_loose", merged_updates(popart.MergeVarUpdateType.AutoLoose, 1)),
+    ),
+    "stages": (
+        with_options("sharding2", sharded(2)),
+        with_options("pipeline2", stages(2), plain=ACCUMULATED, networks=(*ALL, "mlp")),
+        with_options("pipeline4", stages(4), plain=EIGHT_ACCUMULATED),
+        with_options("pipeline2_recompute", {"autoRecomputation": RECOMPUTATION.Pipeline}, plain=TWO_STAGES),
+        Row(
+            "pipeline2_together",
+            replace(TWO_STAGES, name="at the same time", engine={"pipeline.concurrent": "always"}),
+            IN_ORDER,
+        ),
+        with_options("forward_program", {"createImplicitPipeliningFwdOnlyProgram": True}, plain=TWO_STAGES),
+    ),
+    "serialisation": (
+        Row("products_in_parts", Form("in parts", edits=(products_in_parts,)), PLAIN, ROUNDING),
+        with_options("batch_in_parts", batch_parts(CONTEXTS.Bwd)),
+        with_options("batch_in_dynamic_parts", batch_parts(CONTEXTS.Bwd, METHODS.UnrollDynamic)),
+        with_options("batch_in_a_loop", batch_parts(CONTEXTS.Bwd, METHODS.Loop)),
+        with_options(
+            "forward_in_parts",
+            batch_parts(CONTEXTS.Fwd, autoRecomputation=RECOMPUTATION.Standard),
+            bound=ROUNDING,
+        ),
+        with_options("outlining", {"enableOutlining": True}, plain=NOT_OUTLINED),
+    ),
+    "host_data": (
+        with_options("prefetch", AHEAD, plain=IN_TURN, networks=(*ALL, "mlp")),
+        with_options(
+            "prefetch4", {**AHEAD, "defaultBufferingDepth": 4, "rearrangeAnchorsOnHost": False}, plain=IN_TURN
+        ),
+        Row(
+            "overlap",
+            replace(
+                IN_TURN,
+                name="overlap",
+                options={**IN_TURN.options, **OVERLAPPED},
+                edits=(with_overlapped_inputs,),
+                returns=RETURNED_LATER,
+            ),
+            IN_TURN,
+        ),
+        # Zeros in the place of all inputs: the losses are others.
+        with_options("synthetic_data", {"syntheticDataMode": popart.SyntheticDataMode.Zeros}, bound=None),
+        with_options("cycle_counter", {"instrumentWithHardwareCycleCounter": True}),
+    ),
+    "low_precision": (
+        Row("float16", PLAIN_HALVES, PLAIN, HALVES),
+        Row("bfloat16", Form("BFLOAT16", edits=(in_bfloats,)), PLAIN, HALVES),
+        Row(
+            "float16_state",
+            replace(PLAIN_HALVES, name="FLOAT16, state too", make_optimizer=state_in_halves),
+            replace(PLAIN_HALVES, name="FLOAT16, state in FLOAT", make_optimizer=state_in_floats),
+            HALVES,
+        ),
+        with_options("stochastic_rounding", {"enableStochasticRounding": True}, plain=PLAIN_HALVES, bound=HALVES),
+        with_options("loss_scaling", {"automaticLossScalingSettings": LOSS_SCALING}, plain=SCALED, bound=HALVES),
+        with_options("check_floats", {"enableFloatingPointChecks": True}, bound=ROUNDING),
+    ),
+    "optimizers": (
+        Row("clipping", Form("clipped", make_optimizer=clipped), PLAIN, ROUNDING),
+        other_optimizer("sgd", popart.SGD),
+        other_optimizer("momentum", momentum),
+        other_optimizer(
+            "momentum_separate", momentum, accumulatorAndMomentum=popart.SGDAccumulatorAndMomentum.Separate
+        ),
+        other_optimizer("adam", popart.Adam),
+        other_optimizer("adamax", popart.Adam, mode=popart.AdamMode.AdaMax),
+        other_optimizer("lamb", popart.Adam, mode=popart.AdamMode.Lamb),
+        other_optimizer("rmsprop", popart.Adaptive),
+        other_optimizer("centered_rmsprop", popart.Adaptive, mode=popart.AdaptiveMode.CenteredRMSProp),
+        other_optimizer("adagrad", popart.Adaptive, mode=popart.AdaptiveMode.AdaGrad),
+        other_optimizer("adadelta", popart.Adaptive, mode=popart.AdaptiveMode.AdaDelta),
+    ),
+}
+ROWS = tuple(row for rows in TOPICS.values() for row in rows)
 
 
 class Pair:
@@ -177,3 +349,9 @@ class Pair:
 BY_NAME = {row.name: row for row in ROWS}
 # "recompute_gpt" and so on: row and network.
 NAMES = {f"{row.name}_{network}": (row, network) for row in ROWS for network in row.networks}
+
+
+def chosen(rows: list[str], networks: list[str]) -> list[str]:
+    """Names of rows on networks; `rows`: names of rows and topics, all if there are none."""
+    wanted = {row.name for name in rows for row in TOPICS.get(name, ())} | set(rows)
+    return [name for name, (row, network) in NAMES.items() if network in networks and (not rows or row.name in wanted)]

@@ -76,26 +76,27 @@ def test_options_exist(name):
     assert row.bound is None or 0 <= row.bound < 0.1
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "replicas2",
-        "sharded",
-        "recompute",
-        "accumulation4",
-        "pipeline2",
-        "prefetch",
-        "products_in_parts",
-        "loss_scaling",
-    ],
-)
+@pytest.mark.parametrize("topic", list(transforms.TOPICS))
+def test_every_topic_has_rows_on_the_three_networks(topic):
+    assert set(transforms.ALL) <= set.intersection(*(set(row.networks) for row in transforms.TOPICS[topic]))
+
+
+def test_rows_are_chosen_by_topic_name_and_network():
+    assert transforms.chosen([], list(transforms.NETWORKS)) == list(transforms.NAMES)
+    assert transforms.chosen(["max_memory", "recompute"], ["gpt"]) == ["recompute_gpt", "max_memory_gpt"]
+    low = [f"{row.name}_resnet18" for row in transforms.TOPICS["low_precision"]]
+    assert transforms.chosen(["low_precision"], ["resnet18"]) == low
+
+
+# Work space is most of what so small a program holds, and cannot be halved.
+@pytest.mark.parametrize("name", [name for name in transforms.BY_NAME if name != "max_memory"])
 def test_rows_run_on_a_tiny_network(name, tmp_path):
     row = transforms.BY_NAME[name]
     for share in {form.share for form in (row.ours, row.plain, row.expected or row.plain)}:
         save_tiny(tmp_path, share)
     pair = transforms.Pair(row, TINY, tmp_path)
     facts = pair.facts()
-    assert facts["difference"] <= facts["bound"]
+    assert facts["bound"] is None or facts["difference"] <= facts["bound"]
     assert facts["ours"]["planned_total_bytes"] > 0 < facts["plain"]["planned_total_bytes"]
     for side in pair.sides.values():
         side.call()
