@@ -29,6 +29,14 @@ class Alarm(Exception):
     """What the handlers of these tests raise."""
 
 
+@pytest.fixture(autouse=True)
+def interrupts():
+    """Ctrl-C raises: a shell starts what runs in its background with the signal ignored, and runs would not end."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.fixture
 def on_alarm():
     """Send this process a signal after a moment: a function of the signal's number."""

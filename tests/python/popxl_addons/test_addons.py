@@ -63,6 +63,7 @@ def test_names_of_nested_modules():
     ]
     assert [t.name for t in variables.tensors] == ["fc1.bias", "fc1.weight", "fc2.bias", "fc2.weight"]
     assert again.fc1.bias.name == "copy.fc1.bias"
+    assert repr(variables.fc2).startswith("NamedTensors({\nbias: Tensor[fc2.bias popxl.dtypes.float32 (2,)],\n")
     assert str(variables.fc2).startswith("{'bias': Tensor[fc2.bias popxl.dtypes.float32 (2,)]")
 
 

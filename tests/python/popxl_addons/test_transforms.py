@@ -206,7 +206,7 @@ def test_hints():
     disable_fc_pass(ir)
     assert not product.useFullyConnectedPass() and not inner.useFullyConnectedPass()
     addons.enable_fc_pass(ir)
-    assert product.useFullyConnectedPass()
+    assert product.useFullyConnectedPass() and inner.useFullyConnectedPass()
     assert addons.suffix_graph_name("Net_subgraph(3)_bwd_subgraph(4)", "x") == "Net_bwd_x"
 
 
