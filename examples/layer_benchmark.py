@@ -78,7 +78,7 @@ def recurrences(opts: argparse.Namespace, builder: popart.Builder, parameters: P
             w = parameters.random([1, 4 * opts.hidden_size, inputs], scale, "input_weights")
             r = parameters.random([1, 4 * opts.hidden_size, opts.hidden_size], scale, "hidden_weights")
             b = parameters.full([1, 8 * opts.hidden_size], 0, "bias")
-            states = builder.aiOnnx.lstm([x, w, r, b], 3, clip=None)[0]
+            states = builder.aiOnnx.lstm([x, w, r, b], 3, clip=None, hidden_size=opts.hidden_size)[0]
             x = builder.aiOnnx.squeeze([states], axes=[1])
             operations += 8 * steps * batch * opts.hidden_size * (inputs + opts.hidden_size)
     return x, operations

@@ -113,6 +113,7 @@ def test_layer_benchmark_prints_its_steps(tmp_path, kind, words):
     [
         "conv",
         "conv --stride 2 --norm-type BATCH --activation-type SIGMOID",
+        "lstm --layers 3",
     ],
 )
 def test_layer_benchmark_computes_what_onnx_says(tmp_path, monkeypatch, words):
