@@ -9,7 +9,8 @@ The limit of a name is the longer of two times: its multiply-adds (matrix produc
 multiply-add rate of two cores, and the bytes of weights and optimizer state that it must read or write at the measured
 rate at which two cores read a block of that size (from cache where it fits). The share is that time by our median.
 
-A program with a loop (`loops.py`) has another form of the same work in the place of peers; both are ours. So have the
+A program with a loop (`loops.py`) has another form of the same work in the place of peers; both are ours. The GPT of
+examples/popxl (`popxl_gpt.py`) has the same network through ONNX, and PyTorch with its whole step compiled. So have the
 rows of `transforms.py` (--transforms, or by name), whose results are a table of their own (`measure_transforms.py`).
 
 With --before FOLDER the names are measured beside another checkout of this repository, built for release.
@@ -17,7 +18,8 @@ With --before FOLDER the names are measured beside another checkout of this repo
 Figures without turns: call_overhead (one tiny operator, from Python and from C++), compile_time (construction to the
 end of the first call), inline_compile_time (by operator, of graphs that are called many times), load_time (a kept
 program instead of the passes; ratio to compiling), memory (what the session predicts against what the process grew by,
-without peers), startup (import and first result in a fresh process). docs/benchmarks.md explains each.
+without peers), popxl_build and popxl_transformer12 (building programs in popxl, `building.py`), startup (import and
+first result in a fresh process). docs/benchmarks.md explains each.
 """
 
 from __future__ import annotations
@@ -35,6 +37,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import measure_building
 import measure_transforms
 from figures import attempt, figures, largest_difference, memory_figures, with_ratio
 from processes import Worker, WorkerFailed, ask_once, progress
@@ -53,8 +56,8 @@ TRAINING_NAMES = [
     "gpt_train_b8",
     "bert_tiny_train_b8",
 ]
-# A program that stands beside another form of the same work and not beside peers (loops.py).
-OTHER_FORMS = {"gpt_repeat_train_b8": "unrolled"}
+# Programs that stand beside other forms of the same work and not beside peers (loops.py, popxl_gpt.py).
+OTHER_FORMS = {"gpt_repeat_train_b8": ["unrolled"], "popxl_gpt_train": ["onnx", "torch_step"]}
 INLINED_CALLS = [24, 96, 384]
 NAMES = [
     *INFERENCE_NAMES,
@@ -65,6 +68,8 @@ NAMES = [
     "inline_compile_time",
     "load_time",
     "memory",
+    "popxl_build",
+    "popxl_transformer12",
     "startup",
 ]
 # One class of convolutions each, not measured unless asked for; "convolutions" means all of them.
@@ -96,7 +101,7 @@ def peers_of(name: str, chosen: list[str]) -> list[str]:
     if BEFORE in chosen:
         return [BEFORE]
     if name in OTHER_FORMS:
-        return [OTHER_FORMS[name]]
+        return OTHER_FORMS[name]
     return [peer for peer in (TRAINING_PEERS if is_training(name) else INFERENCE_PEERS) if peer in chosen]
 
 
@@ -412,6 +417,9 @@ def cell(result: dict[str, Any] | None) -> str:
 
 def print_row(entry: dict[str, Any], peers: list[str]) -> None:
     """One line of the table, and a line for each failure."""
+    if "goal" in entry:
+        print(measure_building.row_of(entry), flush=True)
+        return
     name = " ".join(filter(None, [entry["name"], entry.get("network")]))
     ours = entry["ours"]
     if "predicted_peak_bytes" in ours:
@@ -432,9 +440,10 @@ def print_row(entry: dict[str, Any], peers: list[str]) -> None:
     columns = [cell(ours), *(cell(entry["peers"].get(peer)) for peer in peers)]
     columns += [f"{ratio:.2f}" if ratio else "-", f"{100 * share:.1f} %" if share else "-"]
     print(f"{name:<26}" + "".join(f"{column:>14}" for column in columns), flush=True)
-    beside = OTHER_FORMS.get(entry["name"])
-    if beside in entry["peers"]:
-        print(f"{'  ' + beside:<26}{cell(entry['peers'].get(beside)):>14}")
+    for beside in OTHER_FORMS.get(entry["name"], []):
+        form = entry["peers"].get(beside, {})
+        speed = f"{form['median_ms'] / ours['median_ms']:.2f}" if {"median_ms"} <= form.keys() & ours.keys() else "-"
+        print(f"{'  ' + beside:<26}{cell(form):>14}{speed:>14}")
     if "ours_cpp" in entry:
         print(f"{'  from C++':<26}{cell(entry['ours_cpp']):>14}")
     if entry["name"] == "load_time" and "error" not in ours:
@@ -530,6 +539,8 @@ def measure_names(names: list[str], args: argparse.Namespace) -> list[dict[str, 
         "inline_compile_time": measure_inline_compile_time,
         "load_time": measure_load_time,
         "memory": measure_memory,
+        "popxl_build": measure_building.measure_popxl_build,
+        "popxl_transformer12": measure_building.measure_transformer12,
         "startup": measure_startup,
     }
     results = []

@@ -303,14 +303,15 @@ def make(implementation: str, name: str) -> Runner:
     """A network for one implementation, not opened yet."""
     if name not in networks.BENCHMARKS:
         import loops
+        import popxl_gpt
 
-        return loops.RUNNERS[name](implementation)
+        return {**loops.RUNNERS, **popxl_gpt.RUNNERS}[name](implementation)
     benchmark = networks.BENCHMARKS[name]
     return (TRAINING if benchmark.training else INFERENCE)[implementation](name, benchmark)
 
 
 def trains(name: str) -> bool:
-    """Whether losses are compared; programs of `loops` all train."""
+    """Whether losses are compared; programs of `loops` and `popxl_gpt` all train."""
     return name not in networks.BENCHMARKS or networks.BENCHMARKS[name].training
 
 

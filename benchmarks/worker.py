@@ -200,6 +200,20 @@ def inline_compile_time(calls: str, repetitions: str) -> dict[str, Any]:
     return {"us_per_operator": [loops.inline_compile_us(int(calls)) for _ in range(int(repetitions))]}
 
 
+def popxl_build(kind: str, count: str, repetitions: str) -> dict[str, Any]:
+    """Microseconds of Python by operator of popxl programs (`building`)."""
+    import building
+
+    return building.popxl_build(kind, count, repetitions)
+
+
+def popxl_transformer12(kind: str, repetitions: str) -> dict[str, Any]:
+    """Milliseconds of the parts of building and compiling a training program of twelve layers (`building`)."""
+    import building
+
+    return building.popxl_transformer12(kind, repetitions)
+
+
 def startup(implementation: str, model: str) -> dict[str, Any]:
     """Milliseconds of the library's import and from there to the first result of one tiny operator."""
     start = time.perf_counter()
@@ -300,6 +314,8 @@ TASKS: dict[str, Callable[..., dict[str, Any]]] = {
     "inline_compile_time": inline_compile_time,
     "load_time": load_time,
     "memory": memory,
+    "popxl_build": popxl_build,
+    "popxl_transformer12": popxl_transformer12,
     "same_bits": same_bits,
     "startup": startup,
     "thread_use": thread_use,
