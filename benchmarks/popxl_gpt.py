@@ -153,8 +153,9 @@ class PopxlGpt(implementations.Runner):
             ops.host_store(self.loss, loss)
         apply_pre_alias_patterns(ir)
         self.session = popxl.Session(ir, "cpu")
-        self.session.__enter__()
         self._ends("prepare")
+        self.session.__enter__()
+        self._ends("attach")
 
     def _build(self) -> popxl.Tensor:
         shape = (self.sizes.batch, self.sizes.length)

@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Optional
 from popxl.context import get_ir
 from popxl.dtypes import dtype
 from popxl.remote_buffer import RemoteBuffer
-from popxl.utils import to_numpy
-from popxl.variables import Holding, main_graph, make_variable, number_of_parts, require_replicas
+from popxl.variables import Holding, main_graph, make_variable, number_of_parts, own_array, require_replicas
 
 if TYPE_CHECKING:
     from popxl.replica_grouping import ReplicaGrouping
@@ -59,7 +58,7 @@ def remote_variable(
     """
     graph = main_graph()
     remote_buffer._require_entry(offset)
-    array = to_numpy(data, dtype, downcast, copy=False, log2_scale=log2_scale, nan_on_overflow=nan_on_overflow)
+    array = own_array(data, dtype, downcast, log2_scale, nan_on_overflow)
     row = Row(remote_buffer, offset)
     variable = make_variable(graph, array, name, replica_grouping, retrieval_mode, row=row)
     remote_buffer.validate_tensor_matches_buffer(variable)
@@ -105,7 +104,7 @@ def remote_replica_sharded_variable(
     graph = main_graph()
     require_replicas(graph.ir, "remote_replica_sharded_variable")
     remote_buffer._require_entry(offset)
-    array = to_numpy(data, dtype, downcast, copy=False, log2_scale=log2_scale, nan_on_overflow=nan_on_overflow)
+    array = own_array(data, dtype, downcast, log2_scale, nan_on_overflow)
     grouping = replica_grouping or graph.ir.replica_grouping()
     shape = array.shape if grouping.num_groups == 1 else array.shape[1:]
     if not remote_buffer.meta_shape:

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from popxl.tensor import HostScalarTensor, Tensor, Variable
 
 
+_FIRST_BYTES = 4096  # where values that are not all zero nearly always show it
+
+
 def main_graph() -> "Graph":
     """Return the current graph, which variables can be made in.
 
@@ -66,8 +69,23 @@ def variable(
         popart_exception: the leading dimension is not the number of groups.
     """
     graph = main_graph()
-    array = to_numpy(data, dtype, downcast, copy=False, log2_scale=log2_scale, nan_on_overflow=nan_on_overflow)
+    array = own_array(data, dtype, downcast, log2_scale, nan_on_overflow)
     return make_variable(graph, array, name, replica_grouping, retrieval_mode)
+
+
+def own_array(
+    data: "HostScalarTensor", dtype: dtype | None, downcast: bool, log2_scale: int | None, nan_on_overflow: bool | None
+) -> np.ndarray:
+    """Return `to_numpy` of data in memory that nobody else has; a memory map as it is.
+
+    Zeros are memory that was never written, as the first state of optimizers: it takes none until it is.
+    """
+    array = to_numpy(data, dtype, downcast, copy=False, log2_scale=log2_scale, nan_on_overflow=nan_on_overflow)
+    if isinstance(array, np.memmap) or (isinstance(data, np.ndarray) and not np.may_share_memory(array, data)):
+        return array
+    content = bytes_view(array)
+    is_zero = not content[:_FIRST_BYTES].any() and not content.any()
+    return np.zeros(array.shape, array.dtype) if is_zero else np.array(array, order="C", copy=True).reshape(array.shape)
 
 
 class Holding:
@@ -155,7 +173,7 @@ def replica_sharded_variable(
     require_replicas(graph.ir, "replica_sharded_variable")
     grouping = replica_grouping or graph.ir.replica_grouping()
     parts = number_of_parts(grouping, shard_over)
-    array = to_numpy(data, dtype, downcast, copy=False, log2_scale=log2_scale, nan_on_overflow=nan_on_overflow)
+    array = own_array(data, dtype, downcast, log2_scale, nan_on_overflow)
     made = make_variable(graph, array, name, grouping, retrieval_mode, parts)
     return made, made
 
@@ -191,7 +209,24 @@ def make_variable(
     shard_over: int | None = None,
     row: Optional["Row"] = None,
 ) -> "Variable":
-    """Add a variable; shard_over: number of parts, None: whole; row: where remote memory has it."""
+    """Add a variable.
+
+    Args:
+        graph: the main graph.
+        array: the first value, which becomes the host value (`own_array`).
+        name: name, default ``"t"``.
+        replica_grouping: replicas that share a value; default all of them.
+        retrieval_mode: ``"one_per_group"`` (default) or ``"all_replicas"``.
+        shard_over: number of parts; None: whole.
+        row: where remote memory has it.
+
+    Returns:
+        The variable.
+
+    Raises:
+        ValueError: the retrieval mode is unknown.
+        popart_exception: the leading dimension is not the number of groups.
+    """
     if retrieval_mode not in (None, "one_per_group", "all_replicas"):
         raise ValueError(f"Unknown retrieval_mode: got {retrieval_mode!r}, expected 'one_per_group' or 'all_replicas'.")
     ir, mode = graph.ir, retrieval_mode or "one_per_group"
@@ -205,16 +240,14 @@ def make_variable(
         )
     shape = array.shape if groups == 1 else array.shape[1:]
     holding = Holding(grouping, shape, shard_over)
+    host = array
     if isinstance(array, np.memmap):
-        host = array
         ir._read_only_memmap |= array.mode == "r"
         if not grouping.is_const:
             getLogger("python").warn(
                 f"variable '{name or 't'}': the memory map (np.memmap) of {array.filename} is copied: replicas are "
                 f"grouped irregularly, {grouping!r}"
             )
-    else:
-        host = np.array(array, order="C", copy=True).reshape(array.shape)
     core, add = dtypes.dtype.as_dtype(array.dtype)._core, graph._pb_graph
     tensor_id = graph._create_tensor_id(name)
     meta = list(shape) if holding.is_sharded else []

@@ -3,7 +3,7 @@
 A module collects them while a sub-graph is built; `init` then makes the variables in the main graph.
 
 A random initialiser is called once as a check and that result is thrown away, so the second call fills the first
-variable.
+variable. One that has a method `skip`, as those of our layers, need not make what is thrown away.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -60,7 +60,7 @@ def _endless(fn: Callable[[], HostTensor]) -> Iterator[HostTensor]:
 def _as_iterator(data_iter: DataIter) -> _Peekable:
     if callable(data_iter):
         try:
-            data_iter()
+            getattr(data_iter, "skip", data_iter)()
         except Exception as e:
             raise ValueError("Passed callable via `data_iter` throws error.") from e
         return _Peekable(_endless(data_iter))
