@@ -2,6 +2,7 @@
 #include "lower/widen.hpp"
 
 #include "lower/channels_last.hpp"
+#include "ops/loss/reduction.hpp"
 
 namespace popart::lower {
 namespace {
@@ -64,6 +65,7 @@ void computeInFloat(Op &op, Attributes attributes, const Narrow &narrow) {
   std::vector<TensorId> ids(op.outputCount());
   for (int o = 0; o < op.outputCount(); ++o)
     if (op.hasOutput(o)) ids[o] = graph.freeId(op.outId(o) + "/float32");
+  ops::stateLeastProbability(op, attributes);
   const Op *made = graph.addConnectedOp(op.def(), inputs, ids, std::move(attributes), inheritSettings(op, graph));
   const std::vector<TensorIndex> old = op.outputs();
   for (size_t o = 0; o < old.size(); ++o) {

@@ -15,7 +15,7 @@ inline bool isHalf(DataType type) { return type == DataType::FLOAT16 || type == 
 // Gives `wide`, a FLOAT result, the 16-bit type.
 using Narrow = std::function<TensorIndex(TensorIndex wide, DataType type)>;
 // Puts in the place of `op` the same op with `attributes` on operands in FLOAT; its FLOAT results that were 16-bit ones
-// are narrowed. Constants are converted here.
+// are narrowed. Constants are converted here; what an op's meaning takes from the type of its operands is stated.
 void computeInFloat(Op &op, Attributes attributes, const Narrow &narrow);
 
 // Runs before decompositions, so that these compute in float32 as well. Ops that `backend` takes as they are, and those

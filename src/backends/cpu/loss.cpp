@@ -45,6 +45,7 @@ LabelFn labelReader(DataType type) {
 struct Form {
   int loss = -1, gradient = -1;
   bool isDirect = false, isLogarithm = false;
+  float least = 0;  // that a probability counts as
 };
 
 struct Problem {
@@ -109,8 +110,7 @@ class NllKernel final : public executable::HostKernel {
       if (label >= 0) out[label] = atLabel;
       return;
     }
-    constexpr float kEpsilon = 1e-10f;
-    const float value = label < 0 ? 0 : form_.isLogarithm ? -g : -g / std::max(probabilities[label], kEpsilon);
+    const float value = label < 0 ? 0 : form_.isLogarithm ? -g : -g / std::max(probabilities[label], form_.least);
     std::fill_n(out, p_.classes, 0.0f);
     if (label >= 0) out[label] = value;
   }
@@ -125,14 +125,13 @@ class NllKernel final : public executable::HostKernel {
   void writeLoss(const KernelArgs &args, double denominator) const noexcept {
     const auto *x = static_cast<const float *>(args.in[0]);
     auto *out = static_cast<float *>(args.out[form_.loss]);
-    constexpr float kEpsilon = 1e-7f;
     double total = 0;
     for (int64_t i = 0; i < p_.samples; ++i) {
       const int64_t label = p_.labelOf(args, i);
       float loss = 0;
       if (label >= 0)
-        loss =
-            form_.isLogarithm ? -x[i * p_.classes + label] : -std::log(std::max(x[i * p_.classes + label], kEpsilon));
+        loss = form_.isLogarithm ? -x[i * p_.classes + label]
+                                 : -std::log(std::max(x[i * p_.classes + label], form_.least));
       if (p_.reduction == LossReduction::None) out[i] = loss;
       total += static_cast<double>(loss);
     }
@@ -156,6 +155,8 @@ std::unique_ptr<executable::Kernel> createNll(const KernelRequest &request, std:
   form.isDirect = type == "SoftmaxGradDirect" || type == "NlllWithSoftmaxGradDirect";
   form.isLogarithm = op.hasAttr("inputIsLogProbability") && op.attrInt("inputIsLogProbability") != 0;
   const bool hasLoss = type == "Nll" || type == "NlllWithSoftmaxGradDirect";
+  const auto part = hasLoss ? ops::LossPart::Loss : ops::LossPart::Gradient;
+  form.least = static_cast<float>(ops::leastProbability(op.attributes(), request.inputs[0].info.dataType(), part));
   if (hasLoss && is(request.outputs, 0)) form.loss = 0;
   if (!hasLoss) form.gradient = 0;
   if (type == "NlllWithSoftmaxGradDirect" && is(request.outputs, 1)) form.gradient = 1;

@@ -12,10 +12,6 @@ namespace {
 
 using ops::LossReduction;
 
-bool isHalf(DataType t) { return t == DataType::FLOAT16 || t == DataType::BFLOAT16; }
-double lossEpsilon(DataType t) { return isHalf(t) ? 6.104e-5 : 1e-7; }
-double gradEpsilon(DataType t) { return isHalf(t) ? 6.104e-5 : 1e-10; }
-
 // The samples of Nll-like ops: probabilities [count, classes] and their labels.
 struct Samples {
   const View &probs, &labels;
@@ -49,8 +45,9 @@ struct Samples {
   }
 };
 
-void writeLoss(const Samples &s, const View &out, bool logProbabilities) {
-  const double eps = lossEpsilon(s.probs.info.dataType());
+void writeLoss(const Context &c, const Samples &s, bool logProbabilities) {
+  const View &out = c.out[0];
+  const double eps = ops::leastProbability(c.op.attributes, s.probs.info.dataType(), ops::LossPart::Loss);
   double total = 0;
   for (int64_t i = 0; i < s.count; ++i) {
     double loss = 0;
@@ -68,12 +65,13 @@ double incoming(const Context &c, const Samples &s, int64_t i, double denominato
   return load(c.in[2], c.in[2].size() == s.count && s.reduction == LossReduction::None ? i : 0) / denominator;
 }
 
-void nll(const Context &c) { writeLoss(Samples(c), c.out[0], c.op.attrInt("inputIsLogProbability") != 0); }
+void nll(const Context &c) { writeLoss(c, Samples(c), c.op.attrInt("inputIsLogProbability") != 0); }
 
 void nllGrad(const Context &c) {
   const Samples s(c);
   const bool logProbabilities = c.op.attrInt("inputIsLogProbability") != 0;
-  const double eps = gradEpsilon(s.probs.info.dataType()), denominator = s.denominator();
+  const double eps = ops::leastProbability(c.op.attributes, s.probs.info.dataType(), ops::LossPart::Gradient);
+  const double denominator = s.denominator();
   for (int64_t i = 0; i < s.count; ++i) {
     const int64_t label = s.label(i);
     for (int64_t k = 0; k < s.classes; ++k) {
@@ -104,7 +102,7 @@ void softmaxGradDirect(const Context &c) { writeDirectGradient(c, Samples(c), c.
 
 void nllWithSoftmaxGradDirect(const Context &c) {
   const Samples s(c);
-  if (c.hasOut(0)) writeLoss(s, c.out[0], false);
+  if (c.hasOut(0)) writeLoss(c, s, false);
   if (c.hasOut(1)) writeDirectGradient(c, s, c.out[1]);
 }
 

@@ -3,6 +3,8 @@
 // probabilities. Rows whose label is ignoreIndex count 0 and leave the Mean's denominator (at least 1); any other label
 // outside [0, classes) ends the run.
 // Direct gradients assume probs = softmax(x): dx = (probs - onehot(label)) g / count.
+#include <algorithm>
+
 #include <popart/op.hpp>
 
 #include "ops/catalog.hpp"
@@ -25,6 +27,20 @@ LossReduction inferLossReduction(const InferContext &c) {
       text == "Sum" || text == "sum" || text == "Mean" || text == "mean" || text == "NoReduction" || text == "none";
   c.require(known, "unknown reduction: got '{}', expected Sum, Mean or NoReduction", text);
   return lossReduction(text);
+}
+
+double leastProbability(const Attributes &attributes, DataType probabilities, LossPart part) {
+  if (const AttributeValue *given = attributes.find(kLeastProbability))
+    return static_cast<double>(std::get<float>(*given));
+  if (probabilities == DataType::FLOAT16 || probabilities == DataType::BFLOAT16) return 6.104e-5;
+  return part == LossPart::Gradient ? 1e-10 : 1e-7;
+}
+
+void stateLeastProbability(const Op &op, Attributes &attributes) {
+  const std::vector<AttributeDef> &defined = op.def().attributes();
+  const LossPart part = op.has(Trait::Gradient) ? LossPart::Gradient : LossPart::Loss;
+  if (std::ranges::any_of(defined, [](const AttributeDef &a) { return a.name == kLeastProbability; }))
+    attributes.set(kLeastProbability, static_cast<float>(leastProbability(attributes, op.inInfo(0).dataType(), part)));
 }
 
 void pickCost(const Op &op, Cost &c) {
@@ -95,6 +111,7 @@ OpDef lossRow(const char *type, const char *firstOutput) {
       .output(firstOutput)
       .attr("reduction", std::string("Mean"))
       .attrOptional("ignoreIndex", AttributeType::Int)
+      .attrOptional(kLeastProbability, AttributeType::Float)
       .pieces(rowPieces);
 }
 

@@ -1,4 +1,4 @@
-// The `reduction` attribute of the loss operators: what happens to the per-element losses.
+// Facts of the loss operators: what happens to the per-element losses (`reduction`), and the least probability.
 #pragma once
 #include <string_view>
 
@@ -20,6 +20,14 @@ bool fallsApart(const Op &op);
 // Rule of rows (ops/pieces.hpp): losses and gradients whose operands begin with the same axes; single numbers serve
 // all.
 bool lossPieces(const Op &op, InIndex cut, int axis, Pieces &pieces);
+
+// Losses of probabilities and their gradients count no probability as less than this: the attribute, or what follows
+// from the element type of the probabilities.
+inline constexpr const char *kLeastProbability = "leastProbability";
+enum class LossPart { Loss, Gradient };
+double leastProbability(const Attributes &attributes, DataType probabilities, LossPart part);
+// States it in `attributes`, for a copy of `op` on operands of another type; nothing for other ops.
+void stateLeastProbability(const Op &op, Attributes &attributes);
 
 // Cost of a loss that reads one element of input 0 for each label (input 1).
 void pickCost(const Op &op, Cost &cost);

@@ -5,6 +5,7 @@ import warnings
 
 import numpy as np
 import popart
+import pytest
 import torch
 
 from tests.python.popart.training_runs import inference_session, ready, training_session
@@ -111,3 +112,34 @@ def test_weights_of_an_unlucky_value_round_once():
     session.run(popart.PyStepIO({x: values}, anchors))
     exact = (values.astype(np.float64) @ weights.astype(np.float64)).astype(np.float16)
     np.testing.assert_array_equal(anchors[y], exact)
+
+
+LEAST = {np.float16: (6.104e-5, 6.104e-5), np.float32: (1e-7, 1e-10)}  # that the loss and its gradient count
+
+
+@pytest.mark.parametrize("softmax", [False, True])
+@pytest.mark.parametrize("dtype", LEAST)
+def test_a_probability_counts_as_at_least_what_its_type_says(dtype, softmax):
+    given = np.array(
+        [[0, -20, 0], [-60, 0, 0], [0, -30, -1]] if softmax else [[0, 1, 0], [2e-5, 0, 1], [0.5, 0, 0]], dtype
+    )
+    labels = np.array([1, 0, 1] if softmax else [0, 0, 0], np.int32)
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT16" if dtype == np.float16 else "FLOAT", given.shape, "x")
+    y = builder.addInputTensor("INT32", labels.shape, "y")
+    probabilities = builder.aiOnnx.softmax([x]) if softmax else x
+    each = builder.aiGraphcore.nllloss([probabilities, y], popart.ReductionType.NoReduction)
+    gradient = popart.reservedGradientPrefix() + x
+    total = builder.aiGraphcore.identityloss([each], popart.ReductionType.Sum)
+    session = training_session(builder.getModelProto(), total, popart.ConstSGD(0.1), anchors=[each, gradient])
+    session.prepareDevice()
+    anchors = session.initAnchorArrays()
+    session.run(popart.PyStepIO({x: given, y: labels}, anchors))
+    p = np.exp(given.astype(np.float64))
+    p = p / p.sum(1, keepdims=True) if softmax else given.astype(np.float64)
+    rows = np.arange(3)
+    of_loss, of_gradient = LEAST[dtype]
+    np.testing.assert_allclose(anchors[each], -np.log(np.maximum(p[rows, labels], of_loss)), rtol=1e-3)
+    if not softmax:
+        expected = -(np.eye(3)[labels] / np.maximum(p[rows, labels], of_gradient)[:, None])
+        np.testing.assert_allclose(anchors[gradient], expected, rtol=1e-3)
