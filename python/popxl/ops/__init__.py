@@ -13,14 +13,7 @@ from popxl._operators import operators
 from popxl.ops import collectives, var_updates
 from popxl.ops.call import CallSiteInfo, call, call_with_info
 from popxl.ops.control import conditional, conditional_with_info, repeat, repeat_with_info
-from popxl.ops.conv import (
-    average_pool,
-    conv,
-    conv_pow2scaled,
-    conv_transpose,
-    conv_transpose_pow2scaled,
-    max_pool,
-)
+from popxl.ops.conv import conv, conv_pow2scaled, conv_transpose, conv_transpose_pow2scaled
 from popxl.ops.elementwise import (
     abs,
     add,
@@ -107,6 +100,7 @@ from popxl.ops.norm import (
     shaped_dropout,
     softmax,
 )
+from popxl.ops.pool import average_pool, max_pool
 from popxl.ops.random import random_normal, random_uniform, split_random_seed
 from popxl.ops.reduce import (
     argmax,

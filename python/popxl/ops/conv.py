@@ -8,7 +8,7 @@ from popart_core import popart_exception
 from popxl import dtypes
 from popxl.context import get_current_graph
 from popxl.ops._float8 import check_scaled
-from popxl.ops.utils import check_in_graph, check_memory_proportion, emit_one, unsupported
+from popxl.ops.utils import check_in_graph, check_memory_proportion, emit_one
 from popxl.tensor import Tensor
 
 _PAD_TYPES = {"not_set": "NOTSET", "same_upper": "SAME_UPPER", "same_lower": "SAME_LOWER", "valid": "VALID"}
@@ -255,107 +255,3 @@ def conv_transpose_pow2scaled(
     attributes = _transposed("conv_transpose_pow2scaled", t, weight, attributes, *given)
     inputs = {"t": t, "weight": weight, "log2_scale": log2_scale}
     return emit_one("ConvTranspose", inputs, "convtranspose_pow2scaled_out", attributes)
-
-
-def _pool_attributes(
-    t: Tensor,
-    kernel_size: Iterable[int],
-    stride: Iterable[int] | None,
-    padding: Iterable[int] | None,
-    dilation: Iterable[int] | None,
-    auto_pad: str,
-    ceil_mode: bool,
-) -> dict[str, Any]:
-    kernel = list(kernel_size)
-    pad = _PAD_TYPES[auto_pad]
-    attributes = {
-        "kernel_shape": kernel,
-        "strides": list(stride) if stride else [1] * len(kernel),
-        "dilations": list(dilation) if dilation else [1] * len(kernel),
-        "auto_pad": pad,
-        "ceil_mode": int(ceil_mode),
-    }
-    if pad == "NOTSET":
-        attributes["pads"] = list(padding) if padding else [0] * (2 * len(kernel))
-    return attributes
-
-
-def _check_pool_extras(what: str, out_pads: Iterable[int] | None, in_dilations: Iterable[int] | None) -> None:
-    if any(out_pads or ()) or any(d != 1 for d in in_dilations or ()):
-        raise unsupported(f"{what} with out_pads or in_dilations", "Leave them at their defaults.")
-
-
-def average_pool(
-    t: Tensor,
-    kernel_size: Iterable[int],
-    stride: Iterable[int] | None = None,
-    padding: Iterable[int] | None = None,
-    out_pads: Iterable[int] | None = None,
-    dilation: Iterable[int] | None = None,
-    in_dilations: Iterable[int] | None = None,
-    auto_pad: str = "not_set",
-    ceil_mode: bool = False,
-) -> Tensor:
-    """Average over windows; padding cells do not count.
-
-    Args:
-        t: tensor of shape (N, C, spatial…).
-        kernel_size: window size per spatial dimension.
-        stride: step, default 1.
-        padding: all lower, then all upper pads.
-        out_pads: not supported yet.
-        dilation: distance of window cells.
-        in_dilations: not supported yet.
-        auto_pad: as `pad_type` of `conv`.
-        ceil_mode: round the output size up.
-
-    Returns:
-        Tensor of shape (N, C, spatial…) and the dtype of t (floats; ONNX AveragePool-19).
-
-    Raises:
-        KeyError: unknown auto_pad.
-        popart_exception: out_pads or in_dilations are given.
-    """
-    _check_pool_extras("average_pool", out_pads, in_dilations)
-    attributes = _pool_attributes(t, kernel_size, stride, padding, dilation, auto_pad, ceil_mode)
-    return emit_one("AveragePool", {"t": t}, "averagepool_out", {**attributes, "count_include_pad": 0})
-
-
-def max_pool(
-    t: Tensor,
-    kernel_size: Iterable[int],
-    stride: Iterable[int] | None = None,
-    padding: Iterable[int] | None = None,
-    out_pads: Iterable[int] | None = None,
-    dilation: Iterable[int] | None = None,
-    in_dilations: Iterable[int] | None = None,
-    auto_pad: str = "not_set",
-    ceil_mode: bool = False,
-    storage_order: str = "row",
-) -> Tensor:
-    """Maximum over windows; see `average_pool` for the arguments.
-
-    Args:
-        t: the tensor.
-        kernel_size: window along each spatial axis.
-        stride: step along each spatial axis.
-        padding: zeros around each spatial axis: before all axes, then after.
-        out_pads: further elements of the result along each spatial axis.
-        dilation: distance of the elements of a window along each spatial axis.
-        in_dilations: distance of the input elements along each spatial axis.
-        auto_pad: as `pad_type` of `conv`.
-        ceil_mode: round sizes up.
-        storage_order: order of elements; only "row" is supported.
-
-    Returns:
-        Tensor of shape (N, C, spatial…) and the dtype of t (floats, int8 and uint8; ONNX MaxPool-12).
-
-    Raises:
-        KeyError: unknown auto_pad.
-        popart_exception: storage_order is not ``"row"``, or as `average_pool`.
-    """
-    _check_pool_extras("max_pool", out_pads, in_dilations)
-    if storage_order != "row":
-        raise popart_exception(f"max_pool: storage_order: got {storage_order!r}, expected 'row'.")
-    attributes = _pool_attributes(t, kernel_size, stride, padding, dilation, auto_pad, ceil_mode)
-    return emit_one("MaxPool", {"t": t}, "maxpool_out", {**attributes, "storage_order": 0})

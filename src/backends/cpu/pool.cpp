@@ -38,7 +38,7 @@ class PoolKernel final : public executable::HostKernel {
         maximumOfTaps(image, w.taps, channels, y + i * channels);
       } else {
         const int64_t count = countPadding_ ? w.padded : static_cast<int64_t>(w.taps.size());
-        sumOfTaps(image, w.taps, channels, 1.0f / static_cast<float>(count), y + i * channels);
+        sumOfTaps(image, w.taps, channels, count == 0 ? 0.0f : 1.0f / static_cast<float>(count), y + i * channels);
       }
     }
   }

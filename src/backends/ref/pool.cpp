@@ -114,7 +114,7 @@ void averagePool(const Context &c) {
         const T *plane = c.in[0].as<T>() + p * s.inputSize;
         double sum = 0;
         for (const Tap &t : at.taps) sum += static_cast<double>(plane[t.input]);
-        c.out[0].as<T>()[p * s.outputSize + at.output] = static_cast<T>(sum / count);
+        c.out[0].as<T>()[p * s.outputSize + at.output] = static_cast<T>(count == 0 ? 0.0 : sum / count);
       }
     });
   });

@@ -2,7 +2,7 @@
 // x (N, C, d…) → y (N, C, o…). MaxPool's optional indices are flat positions in the whole input (column-major within
 // the spatial dimensions for storage_order 1). The gradient of a maximum goes to the first maximum of the window;
 // averages spread it over the elements they counted. A dilated or ceiled average divides by the positions inside the
-// padded input only.
+// padded input only. Of a window wholly in the padding the maximum is the least number, the average 0.
 #include <algorithm>
 
 #include <popart/op.hpp>

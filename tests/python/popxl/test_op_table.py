@@ -4,6 +4,7 @@ import numpy as np
 import op_table
 import op_table_losses
 import op_table_nn
+import op_table_pools
 import popxl
 import pytest
 import torch
@@ -11,8 +12,8 @@ from programs import evaluate, gradients
 
 TABLES = (
     op_table.unary, op_table.binary, op_table.reductions, op_table.shapes, op_table_nn.indexing, op_table_nn.products,
-    op_table_nn.convolutions, op_table_losses.norms, op_table_losses.losses, op_table_losses.images,
-    op_table_losses.var_updates,
+    op_table_nn.convolutions, op_table_pools.pools,
+    op_table_losses.norms, op_table_losses.losses, op_table_losses.images, op_table_losses.var_updates,
 )  # fmt: skip
 ROWS = {row.name: row for table in TABLES for row in table()}
 LIMITS = {"float32": 1e-5, "float16": 2e-3}
