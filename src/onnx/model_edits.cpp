@@ -79,7 +79,7 @@ std::string unusedName(std::set<std::string> &names, const std::string &wanted) 
 
 ModelEditor::ModelEditor(const std::string &modelProtoOrFilename)
     : source_(Model::fromProtoOrFile(modelProtoOrFilename).shared()),
-      proto_(std::make_unique<onnx_proto::ModelProto>(*source_->proto)) {}
+      proto_(std::make_unique<onnx_proto::ModelProto>(wholeMessage(*source_))) {}
 ModelEditor::~ModelEditor() = default;
 
 void ModelEditor::convertElements(DataType from, DataType to, OutOfRange outOfRange) {

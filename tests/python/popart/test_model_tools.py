@@ -65,6 +65,20 @@ def test_conversions(name):
     np.testing.assert_array_equal(got, values.astype(got.dtype))
 
 
+def test_large_weights_are_converted_and_kept():
+    """Values of 64 KiB and more leave a model before it is parsed."""
+    value = np.random.default_rng(0).normal(size=(160, 160)).astype(np.float32)
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [2, 160], "x")
+    builder.addOutputTensor(builder.aiOnnx.matmul([x, builder.addInitializedInputTensor(value, "w")]))
+    for convert, dtype in ((False, np.float32), (True, np.float16)):
+        transformer = popart.GraphTransformer(builder.getModelProto())
+        if convert:
+            transformer.convertFloatsToHalfs()
+        (w,) = onnx.load_from_string(transformer.getModelProto()).graph.initializer
+        np.testing.assert_array_equal(numpy_helper.to_array(w), value.astype(dtype))
+
+
 def test_bfloat16_to_float():
     import ml_dtypes
 
