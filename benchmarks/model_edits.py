@@ -35,13 +35,14 @@ def in_halves(program: Program, inputs: Arrays) -> tuple[Program, Arrays]:
 def products_in_parts(program: Program, inputs: Arrays) -> tuple[Program, Arrays]:
     """The products of the largest weight of the model run in parts, by output channels, on operands of rank 2."""
     model = onnx.load_from_string(program.model)
+    _split_gemms(model.graph)
     weights = {t.name: list(t.dims) for t in model.graph.initializer if len(t.dims) == 2}
     transposed = [n for n in model.graph.node if n.op_type == "Transpose" and n.input[0] in weights]
     weights |= {node.output[0]: weights[node.input[0]][::-1] for node in transposed}
     products = [n for n in model.graph.node if n.op_type == "MatMul" and n.input[1] in weights]
     rows, columns = max((weights[n.input[1]] for n in products), key=np.prod)
     factor = next(f for f in (4, 3, 2, *range(5, columns + 1)) if columns % f == 0)
-    shapes, marked, nodes = popart.Builder(program.model), [], []
+    shapes, marked, nodes = popart.Builder(model.SerializeToString()), [], []
     for node in model.graph.node:
         if node not in products or weights[node.input[1]] != [rows, columns]:
             nodes.append(node)
@@ -58,6 +59,30 @@ def products_in_parts(program: Program, inputs: Arrays) -> tuple[Program, Arrays
     for product in marked:
         builder.setSerializeMatMul({product}, "output_channels", factor, True)
     return replace(program, model=builder.getModelProto()), inputs
+
+
+def _split_gemms(graph: onnx.GraphProto) -> None:
+    """Gemm nodes with plain factors become Transpose, MatMul and Add."""
+    nodes = []
+    for node in graph.node:
+        given = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
+        if (
+            node.op_type != "Gemm"
+            or given.get("transA", 0)
+            or {given.get("alpha", 1.0), given.get("beta", 1.0)} != {1.0}
+        ):
+            nodes.append(node)
+            continue
+        result, weight = node.output[0], node.input[1]
+        if given.get("transB", 0):
+            nodes.append(onnx.helper.make_node("Transpose", [weight], [f"{result}/weight"], perm=[1, 0]))
+            weight = f"{result}/weight"
+        product = f"{result}/product" if len(node.input) > 2 else result
+        nodes.append(onnx.helper.make_node("MatMul", [node.input[0], weight], [product], node.name))
+        if len(node.input) > 2:
+            nodes.append(onnx.helper.make_node("Add", [product, node.input[2]], [result]))
+    del graph.node[:]
+    graph.node.extend(nodes)
 
 
 def _reshaped(tensor: str, result: str, shape: list[int]) -> list[onnx.NodeProto]:

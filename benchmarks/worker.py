@@ -189,7 +189,8 @@ def transform_memory(row: str, side: str, network: str, folder: str, warm_up: st
             training.call()
         return training.session, training
 
-    return growth(start, warm_up)
+    with training_forms.environment(form.environment):  # the session asks it for its report, too
+        return growth(start, warm_up)
 
 
 def inline_compile_time(calls: str, repetitions: str) -> dict[str, Any]:
