@@ -112,8 +112,8 @@ class SectionFinder {
     }
   }
 
-  // An op of no stage that could work in an operand's memory, and whose result no op here reads, waits for the
-  // operand's other readers: a ring that is updated beside them would be copied.
+  // An op of no stage that could work in an operand's memory, and whose result no stage here reads, waits for the
+  // operand's other readers: a ring that is updated beside them would be copied. The next cycle may read its rows here.
   template <class At>
   void waitForReaders(const Graph &graph, size_t i, At at) {
     const Op &op = *ops_[i];
@@ -121,7 +121,7 @@ class SectionFinder {
     for (const TensorIndex t : op.outputs())
       if (t.valid())
         for (const Use &use : graph.tensor(t).uses())
-          if (const int reader = at(use.op); reader >= 0 && !outside_[static_cast<size_t>(reader)]) return;
+          if (const int reader = at(use.op); reader >= 0 && stage_[static_cast<size_t>(reader)] != kBefore) return;
     for (const InplaceDef &variant : op.def().base().inplaces()) {
       if (!op.hasInput(variant.input)) continue;
       for (const Use &use : graph.tensor(op.inputs()[static_cast<size_t>(variant.input)]).uses())

@@ -223,6 +223,14 @@ def test_stages_that_run_at_the_same_time(tmp_path, optimizer, threads):
     assert_same(tmp_path, lambda: Network(3), given, optimizer=optimizer)
 
 
+@pytest.mark.parametrize("threads", [2, 3, 8])
+@pytest.mark.parametrize(("stages", "rule"), [(4, NoRecompute), (5, Pipeline)])
+def test_many_stages_that_run_at_the_same_time(tmp_path, stages, rule, threads):
+    """Rings are read by one cycle, and written, between the operations of two: of the ring nothing is copied."""
+    given = accumulating(2 * stages, autoRecomputation=rule, **concurrent("always", threads))
+    assert_same(tmp_path, lambda: Network(stages), given, optimizer="adam")
+
+
 @pytest.mark.parametrize("threads", [4, 6])
 def test_replicas_whose_stages_run_at_the_same_time(tmp_path, threads):
     given = accumulating(4, enableReplicatedGraphs=True, replicatedGraphCount=2, **concurrent("always", threads))
