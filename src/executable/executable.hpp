@@ -109,14 +109,20 @@ struct Program {
 // Most programs that run at the same time: 1 without lanes.
 int mostLanes(const Program &program);
 
+// What a replica has in memory. Some of it is there once for several of them.
 struct MemoryReport {
   int64_t arenaBytes = 0;
   int64_t largestLiveSetBytes = 0;
   int64_t variableBytes = 0;
-  int64_t remoteBytes = 0;  // variables in remote memory; no part of the total
+  int64_t sharedVariableBytes = 0;  // of these: what the others that have a variable with it count
+  int64_t remoteBytes = 0;          // variables in remote memory; no part of the total
   int64_t constantBytes = 0;
   int64_t scratchBytes = 0;  // over all threads, and what the tasks of a kernel share, in each lane
-  int64_t total() const { return arenaBytes + variableBytes + constantBytes + scratchBytes; }
+  int64_t replicas = 1;      // that have the constants together
+  int64_t ownVariableBytes() const { return variableBytes - sharedVariableBytes; }
+  int64_t ownConstantBytes() const { return constantBytes / replicas; }
+  // Of all replicas, divided by their number.
+  int64_t total() const { return arenaBytes + ownVariableBytes() + ownConstantBytes() + scratchBytes; }
 };
 
 struct Fallback {  // an op that no vectorised kernel took

@@ -28,7 +28,7 @@ struct Remedy {
 class Remedies {
  public:
   explicit Remedies(const Refusal &refusal)
-      : refusal_(refusal), plain_{refusal.plain.executable->memory, 1}, smallest_(refusal.smallest.value_or(plain_)) {
+      : refusal_(refusal), plain_{refusal.plain.executable->memory, 1}, smallest_(smallestOf(refusal, plain_)) {
     if (!addSmallerBatch(plain_)) addSmallerBatch(smallest_);
     if (!addFewerReplicas(plain_)) addFewerReplicas(smallest_);
     if (isPopxl()) addRemoteVariables();
@@ -47,6 +47,11 @@ class Remedies {
   }
 
  private:
+  // What is moved off chip is shared no more, so that all choices may leave more than there was.
+  static Attempt smallestOf(const Refusal &refusal, const Attempt &plain) {
+    const bool saves = refusal.smallest && refusal.smallest->memory.total() < plain.memory.total();
+    return saves ? *refusal.smallest : plain;
+  }
   bool isPopxl() const { return refusal_.asked.words == Asked::Words::Popxl; }
   bool accumulatesOnRequest() const { return !isPopxl() && refusal_.asked.keepsGradients; }
 
@@ -88,10 +93,20 @@ class Remedies {
     return false;
   }
 
+  // What is there once stays once; variables are as a rule shared by all.
+  executable::MemoryReport ofFewer(executable::MemoryReport memory, int count) const {
+    if (refusal_.replicas > 1)
+      memory.sharedVariableBytes =
+          memory.sharedVariableBytes * refusal_.replicas / (refusal_.replicas - 1) * (count - 1) / count;
+    memory.replicas = count;
+    return memory;
+  }
+
   bool addFewerReplicas(const Attempt &base) {
-    const int64_t all = refusal_.mostBytes * refusal_.replicas, constants = base.memory.constantBytes;
+    const int64_t all = refusal_.mostBytes * refusal_.replicas;
     for (int count = refusal_.replicas / 2; count > 0; count /= 2) {
-      if (constants + count * (base.memory.total() - constants) > all) continue;
+      const executable::MemoryReport memory = ofFewer(base.memory, count);
+      if (memory.total() * count > all) continue;
       const double share = static_cast<double>(refusal_.replicas) / count;
       remedies_.push_back({isPopxl()
                                ? fmt::format("run on {} replicas in place of {} (popxl.Ir(replication=…)), each {} "
@@ -100,7 +115,7 @@ class Remedies {
                                : fmt::format("train with {} replicas in place of {} and accumulate {} times as many "
                                              "micro-batches (replicatedGraphCount, accumulationFactor)",
                                              count, refusal_.replicas, share),
-                           base.memory.total(), base.times * share});
+                           memory.total(), base.times * share});
       return true;
     }
     return false;
@@ -113,6 +128,7 @@ class Remedies {
       if (!variable->isRemote) largest = std::max(largest, variable->info.nbytes());
     executable::MemoryReport memory = plain_.memory;
     const double moved = 2.0 * static_cast<double>(std::exchange(memory.variableBytes, largest));
+    memory.sharedVariableBytes = 0;
     if (memory.total() > refusal_.mostBytes) return;
     const double moving = executable::predictedNanoseconds(0, moved) * 1e-6;
     remedies_.push_back({"keep variables off chip and load them where they are used (popxl.remote_variable)",

@@ -25,8 +25,8 @@ auto timed(const char *name, Step &&step) {
 namespace {
 
 // From a schedule on.
-Compiled compileScheduled(const Program &program, schedule::Schedule schedule, const Kernels &kernels, int threads,
-                          std::shared_ptr<executable::Executable> &executable) {
+Compiled compileScheduled(const Program &program, schedule::Schedule schedule, const Kernels &kernels,
+                          const LowerOptions &options, std::shared_ptr<executable::Executable> &executable) {
   const Ir &ir = *program.ir;
   Compiled result;
   result.schedule = std::move(schedule);
@@ -40,8 +40,9 @@ Compiled compileScheduled(const Program &program, schedule::Schedule schedule, c
   memory::verifySharedVariables(result.plan, ir, result.schedule);
 #endif
   executable = timed("emit", [&] { return emit(ir, result.schedule, kernels, result.plan); });
-  executable->memory.scratchBytes = executable->scratchBytesPerThread * threads +
+  executable->memory.scratchBytes = executable->scratchBytesPerThread * options.threads +
                                     executable->sharedScratchBytes * executable::mostLanes(executable->main);
+  executable->memory.replicas = options.replicas;
   return result;
 }
 
@@ -54,14 +55,14 @@ Compiled compileInSteps(const Program &program, const LowerOptions &options, con
   auto chosen = timed("chooseLanes", [&] { return chooseLanes(ir, plain, kernels, options.threads, options.lanes); });
   const bool hasLanes = !chosen.sections.empty();
   std::shared_ptr<executable::Executable> executable;
-  Compiled result = compileScheduled(program, std::move(chosen), kernels, options.threads, executable);
+  Compiled result = compileScheduled(program, std::move(chosen), kernels, options, executable);
   const bool isTooLarge = options.maxMemoryBytes > 0 && executable->memory.total() > options.maxMemoryBytes;
   if (hasLanes && isTooLarge && options.lanes == LaneRule::Auto) {
     logging::devicex::info(
         "stages of a pipeline run one after the other: at the same time they need {} bytes, the limit "
         "is {}",
         executable->memory.total(), options.maxMemoryBytes);
-    result = compileScheduled(program, plain, kernels, options.threads, executable);
+    result = compileScheduled(program, plain, kernels, options, executable);
   }
   if (options.keepText) executable->loweredText = print(program, PrintData::Summary);
   checkMemoryLimit(executable->memory, result.plan, options.maxMemoryBytes);

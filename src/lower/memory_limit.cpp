@@ -26,8 +26,8 @@ std::string doesNotFitText(const executable::MemoryReport &memory, int64_t mostB
   return formatText(
       "the program does not fit the memory limit: got {} bytes ({} activations, {} variables, {} constants, {} "
       "scratch), expected at most {}",
-      {toText(memory.total()), toText(memory.arenaBytes), toText(memory.variableBytes), toText(memory.constantBytes),
-       toText(memory.scratchBytes), toText(mostBytes)});
+      {toText(memory.total()), toText(memory.arenaBytes), toText(memory.ownVariableBytes()),
+       toText(memory.ownConstantBytes()), toText(memory.scratchBytes), toText(mostBytes)});
 }
 
 void checkMemoryLimit(const executable::MemoryReport &memory, const memory::MemoryPlan &plan, int64_t mostBytes) {

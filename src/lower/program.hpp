@@ -37,7 +37,8 @@ struct LowerOptions {
   CollectiveRules collectives;       // how collectives over replicas are put together and cut in two
   bool keepText = false;             // fill Executable::loweredText
   LaneRule lanes = LaneRule::Auto;   // whether stages of a pipeline's cycle run at the same time
-  int64_t maxMemoryBytes = 0;        // 0: no limit; otherwise memory_allocation_err when the plan does not fit
+  int64_t maxMemoryBytes = 0;        // of one replica; 0: no limit; otherwise memory_allocation_err above it
+  int replicas = 1;                  // that run the program; what they have together counts for each by its share
 };
 
 // The backends of the options.

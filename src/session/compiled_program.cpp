@@ -104,6 +104,7 @@ lower::LowerOptions lowerOptions(const CompileOptions &options) {
   lowering.checkLog2Scales = options.checkLog2Scales;
   lowering.lanes = options.lanes;
   lowering.collectives = options.collectives;
+  lowering.replicas = options.replicas;
   lowering.maxMemoryBytes = options.maxMemoryBytes / options.replicas;
   return lowering;
 }

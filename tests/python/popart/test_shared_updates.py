@@ -51,6 +51,24 @@ def test_the_weight_is_there_once(replicas, optimizer):
     assert total <= bytes_of(session, "total") <= total + 64 * replicas  # step counters are each replica's own
 
 
+@pytest.mark.parametrize("replicas", [2, 4])
+def test_a_memory_limit_counts_what_replicas_share_once(replicas):
+    def limited(most):
+        proto, anchors, _ = model()
+        options = options_with(1, replicas, engineOptions={"max_memory": str(most)} if most else {})
+        optimizer = popart.Adam({"defaultLearningRate": (RATE, True)})
+        session = training_session(proto, anchors[0], optimizer, options, anchors, 1)
+        session.prepareDevice()
+        return session
+
+    total = bytes_of(limited(None), "total")
+    assert limited(total).memoryFit() is None  # nothing has to be moved or computed again
+    # What is moved off chip is shared no more, so that nothing helps; of each replica's share the message speaks.
+    with pytest.raises(popart.OutOfMemoryException, match=f"got {total // replicas} bytes") as refusal:
+        limited(total - 1024 * replicas)
+    assert f"allow {total // replicas * replicas} bytes" in str(refusal.value)
+
+
 @pytest.mark.parametrize("batches", [1, 3])
 def test_plain_descent_by_hand(batches):
     replicas = 2

@@ -36,6 +36,7 @@ graph @descent {
 }
 )");
     lower::LowerOptions options;
+    options.replicas = 4;
     options.backends = {&cpu::backend(), &collectives::backend(), &ref::backend()};
     compiled = lower::compileInSteps(program, options, lower::remember(options));
   }
@@ -64,6 +65,7 @@ TEST(SharedVariables, what_is_updated_where_replicas_meet) {
   EXPECT_EQ(ownVariableBytes(e, 1), 2 * kBytes);
   EXPECT_EQ(ownVariableBytes(e, 2), kBytes);
   EXPECT_EQ(totalBytes(e, 4), e.memory.constantBytes + 4 * (e.memory.arenaBytes + e.memory.scratchBytes) + 6 * kBytes);
+  EXPECT_EQ(4 * e.memory.total(), totalBytes(e, 4));  // the share of each
 }
 
 // Published, with `between` before the replicas meet.
