@@ -51,7 +51,8 @@ class Lanes {
   // lane's work alone, but for binding.
   virtual Queue &queue(int lane) = 0;
   // Calls body(state, lane) once for each lane, at the same time, on a thread of the lane; returns when all calls have
-  // returned and all that they launched is over. No allocation.
+  // returned and all that they launched is over. No allocation. Throws what ends the run while the calling thread waits
+  // (runtime/interrupt.hpp); then loops in all lanes have ended.
   virtual void run(LaneFn body, void *state) = 0;
 };
 

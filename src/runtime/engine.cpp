@@ -326,8 +326,12 @@ struct Engine::Impl {
         s.failures[i] = std::current_exception();
       }
     };
-    s.lanes->run([](void *body, int lane) { (*static_cast<decltype(one) *>(body))(lane); }, &one);
     std::exception_ptr first;
+    try {
+      s.lanes->run([](void *body, int lane) { (*static_cast<decltype(one) *>(body))(lane); }, &one);
+    } catch (...) {
+      first = std::current_exception();
+    }
     for (std::exception_ptr &failure : s.failures)
       if (std::exception_ptr own = std::exchange(failure, nullptr); own && !first) first = std::move(own);
     if (first) std::rethrow_exception(first);

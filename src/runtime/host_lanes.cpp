@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
+
+#include "base/threads/wait_while.hpp"
 
 namespace popart::runtime {
 
@@ -37,13 +40,40 @@ HostLanes::HostLanes(const std::string &device, Team &team, const std::vector<in
 
 void HostLanes::run(LaneFn body, void *state) {
   for (const auto &lane : lanes_) lane->team.pool.expectWorkers();
+  running_ = static_cast<int>(lanes_.size());
+  stop_ = false;
   all_.pool.onEachThread([&](int thread, int) {
     const Member member = members_[static_cast<size_t>(thread)];
     ThreadPool &own = lanes_[static_cast<size_t>(member.lane)]->team.pool;
     if (member.thread > 0) return own.serve(member.thread);
-    body(state, member.lane);
+    const bool isCaller = thread == 0;
+    const int64_t before = timesEnded();
+    {
+      const StopFlag flag(stop_, isCaller ? StopFlag::Thread::Asks : StopFlag::Thread::Quiet);
+      body(state, member.lane);
+    }
     own.release();
+    if (timesEnded() != before) stop_ = true;  // what has ended this lane ends the others, too
+    --running_;
+    wait_.ring();
+    if (isCaller) waitForOthers();
   });
+  if (interrupt_) std::rethrow_exception(std::exchange(interrupt_, nullptr));
+}
+
+void HostLanes::waitForOthers() noexcept {
+  const bool spins = all_.pool.spin().count() > 0;
+  for (int running; (running = running_.load(std::memory_order_acquire)) > 0;) {
+    if (changesSoon(running_, running, spins)) continue;
+    try {
+      wait_.sleepWhile(running_, running);
+    } catch (const RunEnded &) {  // the thread that ends the run knows why
+      stop_ = true;
+    } catch (...) {
+      if (!interrupt_) interrupt_ = std::current_exception();
+      stop_ = true;
+    }
+  }
 }
 
 }  // namespace popart::runtime

@@ -1,12 +1,15 @@
 // Lanes of the host: the threads of one pool in groups, each of which runs the kernels of one lane. While lanes run,
 // their leaders walk over the steps, and the other threads of a group are lent to its pool.
 #pragma once
+#include <atomic>
+#include <exception>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "runtime/host_memory.hpp"
 #include "runtime/host_team.hpp"
+#include "runtime/interrupt.hpp"
 
 namespace popart::runtime {
 
@@ -24,6 +27,8 @@ class HostLanes final : public Lanes {
   void run(LaneFn body, void *state) override;
 
  private:
+  void waitForOthers() noexcept;
+
   struct Lane {
     Lane(const std::string &device, int threads, const ThreadPoolOptions &options, Waking waking,
          const RunSettings &settings)
@@ -38,6 +43,10 @@ class HostLanes final : public Lanes {
   Team &all_;
   std::vector<std::unique_ptr<Lane>> lanes_;
   std::vector<Member> members_;  // by thread of the whole team
+  std::atomic<int> running_{0};  // lanes
+  std::atomic<bool> stop_{false};
+  WatchfulWait wait_;             // of the calling thread, for the other lanes
+  std::exception_ptr interrupt_;  // that ended its wait
 };
 
 }  // namespace popart::runtime

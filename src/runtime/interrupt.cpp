@@ -21,6 +21,19 @@ constexpr int64_t kLongestStride = 64;     // iterations
 std::atomic<InterruptCheck> interruptCheck{nullptr};
 thread_local std::chrono::steady_clock::time_point lastQuestion{};
 thread_local const StopFlag *innermostFlag = nullptr;
+thread_local int64_t endings = 0;
+
+void lookAt(std::chrono::steady_clock::time_point now) {
+  try {
+    if (innermostFlag && !innermostFlag->asksOrThrow()) return;
+    if (now - lastQuestion < kPeriod) return;
+    lastQuestion = now;
+    askInterruptCheck();
+  } catch (...) {
+    ++endings;
+    throw;
+  }
+}
 
 }  // namespace
 
@@ -46,11 +59,12 @@ void InterruptPace::look() {
   stride_ = now - last_ < kShortStride ? std::min(2 * stride_, kLongestStride) : 1;
   left_ = stride_;
   last_ = now;
-  if (innermostFlag && !innermostFlag->asksOrThrow()) return;
-  if (now - lastQuestion < kPeriod) return;
-  lastQuestion = now;
-  askInterruptCheck();
+  lookAt(now);
 }
+
+void lookAtInterrupts() { lookAt(std::chrono::steady_clock::now()); }
+
+int64_t timesEnded() noexcept { return endings; }
 
 }  // namespace popart::runtime
 

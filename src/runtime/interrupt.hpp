@@ -3,7 +3,9 @@
 #pragma once
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <cstdint>
+#include <mutex>
 
 namespace popart::runtime {
 
@@ -30,6 +32,51 @@ class StopFlag {
   const std::atomic<bool> &stop_;
   const Thread thread_;
   const StopFlag *const outer_;
+};
+
+// For a thread that waits: throws RunEnded once a flag around it is set, and asks the check if it may, at most twenty
+// times a second; throws what that throws.
+void lookAtInterrupts();
+// How often a loop or a wait on this thread was ended so.
+int64_t timesEnded() noexcept;
+
+// Where a thread that may have to end a run waits for others, which sleep for as long as it takes.
+class WatchfulWait {
+ public:
+  // Sleeps until the number is no longer `value`, and looks at interrupts meanwhile; throws what lookAtInterrupts
+  // throws. Who changes the number calls ring() behind it.
+  template <class T>
+  void sleepWhile(const std::atomic<T> &number, T value) {
+    const Sleeper sleeper(*this);
+    std::unique_lock guard(lock_);
+    while (number.load() == value) {
+      bell_.wait_for(guard, kPeriod);
+      if (number.load() != value) return;
+      guard.unlock();
+      lookAtInterrupts();
+      guard.lock();
+    }
+  }
+  void ring() noexcept {
+    std::atomic_thread_fence(std::memory_order_seq_cst);  // behind the number: either side sees what the other did
+    if (sleepers_.load() == 0) return;
+    { const std::lock_guard guard(lock_); }
+    bell_.notify_all();
+  }
+
+ private:
+  static constexpr std::chrono::milliseconds kPeriod{50};
+  struct Sleeper {
+    explicit Sleeper(WatchfulWait &all) : of(all) {
+      ++of.sleepers_;
+      std::atomic_thread_fence(std::memory_order_seq_cst);
+    }
+    ~Sleeper() { --of.sleepers_; }
+    WatchfulWait &of;
+  };
+  std::atomic<int> sleepers_{0};
+  std::mutex lock_;
+  std::condition_variable bell_;
 };
 
 // Decides in one loop when to read the clock: after every iteration when they take long, after some when they do not.

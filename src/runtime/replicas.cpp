@@ -5,6 +5,7 @@
 #include <exception>
 #include <system_error>
 #include <thread>
+#include <utility>
 
 #include <popart/error.hpp>
 
@@ -39,7 +40,8 @@ struct Replicas::Crew {
       if (stop) return;
       const StopFlag flag(ending);
       runOne(engine, replica);
-      if (busy.fetch_sub(1, std::memory_order_acq_rel) == 1) busy.notify_all();
+      busy.fetch_sub(1, std::memory_order_acq_rel);
+      wait.ring();
     }
   }
 
@@ -49,8 +51,28 @@ struct Replicas::Crew {
       collectives.finish();
     } catch (...) {
       failures[static_cast<size_t>(replica)] = {std::current_exception(), ++failed};
-      ending = true;  // for those that loop between two meetings
-      collectives.fail();
+      end();
+    }
+  }
+
+  // All replicas, at their next iteration or meeting.
+  void end() noexcept {
+    ending = true;
+    collectives.fail();
+  }
+
+  // The first replica, which has the thread of the caller, has ended.
+  void waitForOthers() {
+    while (const int left = busy.load(std::memory_order_acquire)) {
+      if (changesSoon(busy, left, spin)) continue;
+      try {
+        wait.sleepWhile(busy, left);
+      } catch (const RunEnded &) {  // the thread that ends the run knows why
+        end();
+      } catch (...) {
+        if (!interrupt) interrupt = std::current_exception();
+        end();
+      }
     }
   }
 
@@ -66,11 +88,13 @@ struct Replicas::Crew {
   const bool spin;  // whether waiting threads poll for a while
   ThreadCollectives collectives;
   std::vector<Failure> failures;
+  std::exception_ptr interrupt;  // that ended the wait for the others
   std::atomic<int> failed{0};
   std::atomic<bool> ending{false};  // a replica has failed: the others end at their next meeting or iteration
   std::span<StreamSource *const> streams;
   std::atomic<uint32_t> runs{0};
   std::atomic<int> busy{0};  // replicas that run, but the first
+  WatchfulWait wait;         // of the first one, for these
   std::atomic<bool> stop{false};
   std::vector<std::thread> threads;
 };
@@ -100,11 +124,13 @@ void Replicas::run(std::span<StreamSource *const> streams) {
     const StopFlag flag(crew.ending, StopFlag::Thread::Asks);
     crew.runOne(*engines_[0], 0);
   }
-  while (const int busy = crew.busy.load(std::memory_order_acquire)) waitWhile(crew.busy, busy, crew.spin);
-  if (crew.failed.load() == 0) return;
-  std::exception_ptr first;
+  crew.waitForOthers();
+  std::exception_ptr first = crew.collectives.takeInterrupt();
+  if (crew.failed.load() == 0 && !crew.interrupt) return;
+  if (!first) first = std::exchange(crew.interrupt, nullptr);
+  crew.interrupt = nullptr;
   for (Crew::Failure &f : crew.failures) {
-    if (f.order == 1) first = f.exception;
+    if (f.order == 1 && !first) first = f.exception;
     f = {};
   }
   crew.failed = 0;

@@ -99,6 +99,7 @@ bool ThreadCollectives::Chair::publish(const void *const *in, void *const *out) 
   site_.done.store(0, std::memory_order_relaxed);
   site_.opened.fetch_add(1, std::memory_order_acq_rel);
   site_.opened.notify_all();
+  all_.wait_.ring();
   return true;
 }
 
@@ -153,7 +154,18 @@ void ThreadCollectives::sleep(Chair &chair) noexcept {
     sleeper = &chair;
     stopIfNobodyComes();
   }
-  sleepWhile(chair.site_.opened, chair.round_);
+  if (chair.replica_ > 0) {
+    sleepWhile(chair.site_.opened, chair.round_);
+  } else {
+    try {
+      wait_.sleepWhile(chair.site_.opened, chair.round_);
+    } catch (const RunEnded &) {  // the thread that ends the run knows why
+      fail();
+    } catch (...) {
+      interrupt_ = std::current_exception();
+      fail();
+    }
+  }
   const std::lock_guard guard(lock_);
   sleeper = nullptr;
 }
@@ -179,6 +191,7 @@ void ThreadCollectives::stop(Problem problem) noexcept {
       meeting->sites[g].opened.fetch_add(1, std::memory_order_acq_rel);
       meeting->sites[g].opened.notify_all();
     }
+  wait_.ring();
 }
 
 void ThreadCollectives::start() noexcept {

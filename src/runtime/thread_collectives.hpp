@@ -2,15 +2,18 @@
 // addresses of its operands, and whoever comes first then works for all.
 #pragma once
 #include <atomic>
+#include <exception>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include <popart/replicagrouping.hpp>
 
 #include "runtime/collective_work.hpp"
+#include "runtime/interrupt.hpp"
 
 namespace popart::runtime {
 
@@ -31,6 +34,9 @@ class ThreadCollectives final : public executable::Collectives {
   void finish() noexcept;
   // A replica failed: all others go on with `false`.
   void fail() noexcept;
+  // What ended the run while the first replica, which has the thread of the caller, was waiting in a meeting; null:
+  // nothing. Gives it once.
+  std::exception_ptr takeInterrupt() noexcept { return std::exchange(interrupt_, nullptr); }
 
  private:
   enum class Problem : uint8_t { None, ReplicaFailed, DifferentSteps, NobodyComes };
@@ -52,6 +58,8 @@ class ThreadCollectives final : public executable::Collectives {
   std::mutex lock_;                      // of what follows: who sleeps where, and who has ended
   std::vector<const Chair *> sleeping_;  // by replica; null: it does not sleep
   int ended_ = 0;
+  WatchfulWait wait_;  // of the first replica
+  std::exception_ptr interrupt_;
 };
 
 }  // namespace popart::runtime

@@ -10,6 +10,7 @@ import onnx.parser
 import popart
 import popxl
 import popxl.ops as ops
+import popxl_addons as addons
 import pytest
 
 LOOP = """<ir_version: 8, opset_import: ["" : 17]> g (int64 n, float[4] x) => (float[4] y) {
@@ -253,6 +254,72 @@ def test_a_step_of_a_hundred_batches_ends_within_the_batch(replicas, accumulatio
     for batch in range(batches):
         alone.run(x[batch], np.ones_like(n[0]))
     np.testing.assert_array_equal(training.weight(), alone.weight())
+
+
+def test_one_replica_waits_while_another_one_loops(on_alarm):
+    """The first one, on whose thread signals are seen, waits for the other in its update or at its end."""
+    training = Training(1, 2, 1)
+    x, n = np.ones((2, 2, 4), np.float32), np.array([1, FOREVER], np.int64)
+    for _ in range(2):
+        on_alarm(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            training.run(x, n)
+    training.run(x, np.ones_like(n))
+    np.testing.assert_array_equal(training.anchors["z"], 0.5)
+
+
+@pytest.mark.parametrize("endless", [0, 1])
+def test_a_loop_in_a_meeting_of_replicas(on_alarm, endless):
+    """One replica computes for ever in front of a collective; the other one is there."""
+    ir = popxl.Ir(replication=2)
+    with ir.main_graph, popxl.in_sequence():
+        trips = popxl.h2d_stream((), popxl.bool, "loops")
+        loops = ops.host_load(trips)
+        x = popxl.variable(np.ones(2, np.float32))
+        total = ops.conditional(
+            loops,
+            ir.create_graph(_looped, x),
+            ir.create_graph(lambda t: t + 0, x),
+            then_inputs=[x],
+            else_inputs=[x],
+        )[0]
+        sink = popxl.d2h_stream((2,), popxl.float32)
+        ops.host_store(sink, ops.collectives.replicated_all_reduce(total))
+    with popxl.Session(ir, "ipu_model") as session:
+        which = np.arange(2) == endless
+        on_alarm(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            session.run({trips: which})
+        np.testing.assert_array_equal(session.run({trips: np.zeros(2, bool)})[sink], np.full((2, 2), 2.0))
+
+
+def _looped(t):
+    def body(v):
+        return v * 1.0
+
+    return ops.repeat(popxl.gcg().ir.create_graph(body, t), 2**40, t)[0]
+
+
+@pytest.mark.parametrize("endless", [0, 1])
+def test_a_loop_in_a_stage_beside_others(on_alarm, monkeypatch, endless):
+    """Two stages at the same time: the calling thread computes one of them, and waits for the other."""
+    monkeypatch.setenv("POPLAR_ENGINE_OPTIONS", '{"pipeline.concurrent": "always"}')
+    monkeypatch.setenv("POPART_NUM_THREADS", "2")
+    ir = popxl.Ir()
+    ir.num_host_transfers = 4
+    with ir.main_graph, popxl.in_sequence():
+        source, sink = popxl.h2d_stream((2,), popxl.float32), popxl.d2h_stream((2,), popxl.float32)
+        with addons.pipelined_execution(4) as pipeline:
+            with pipeline.stage(0), popxl.ipu(0):
+                x = ops.host_load(source)
+                h = (_looped(x) if endless == 0 else x * 2).copy_to_ipu(1)
+            with pipeline.stage(1), popxl.ipu(1):
+                ops.host_store(sink, _looped(h) if endless == 1 else h * 2)
+    with popxl.Session(ir, "cpu") as session:
+        for _ in range(2):
+            on_alarm(signal.SIGINT)
+            with pytest.raises(KeyboardInterrupt):
+                session.run({source: np.ones((4, 2), np.float32)})
 
 
 def test_popxl_reads_the_device_after_an_interrupted_run():
