@@ -90,6 +90,20 @@ void checkOptions(const SessionOptions &options, RunMode mode) {
   warnAboutKeys(options);
 }
 
+void warnAboutLocations(const Ir &ir, const transforms::OffChip &rules) {
+  std::vector<std::string> names;
+  for (const auto &[id, moves] : rules.byTensor) {
+    const auto has = [&wanted = id](const Graph *graph) { return graph->find(wanted).valid(); };
+    if (std::ranges::any_of(ir.getAllGraphs(), has) || !firstTime("tensorLocationSettingsOverride." + id)) continue;
+    if (names.empty())
+      for (const Tensor *t : ir.getMainGraph().tensors()) names.push_back(t->id);
+    logging::session::warn(
+        "SessionOptions::tensorLocationSettingsOverride['{}'] has no effect: the program has no tensor of this name. "
+        "Nearest names: {}",
+        id, nearest(id, names));
+  }
+}
+
 void warnAboutMarks(const Ir &ir) {
   for (const Graph *graph : ir.getAllGraphs())
     for (const Op *op : graph->ops())

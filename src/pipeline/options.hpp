@@ -17,6 +17,8 @@ void checkOptions(const SessionOptions &options, RunMode mode);
 
 // The same for what the builder's methods ask of single nodes.
 void warnAboutMarks(const Ir &ir);
+// Once per process and name: locations by name that name no tensor of the program.
+void warnAboutLocations(const Ir &ir, const transforms::OffChip &rules);
 
 // The options with the engine options of the environment added; those that the program gave stay.
 SessionOptions withEnvironment(SessionOptions options);

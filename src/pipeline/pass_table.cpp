@@ -24,6 +24,7 @@
 #include "lower/stochastic_rounding.hpp"
 #include "lower/widen.hpp"
 #include "patterns/pattern.hpp"
+#include "pipeline/options.hpp"
 #include "pipeline/passes.hpp"
 #include "transforms/constant_folding.hpp"
 #include "transforms/decompose_sums.hpp"
@@ -62,6 +63,7 @@ bool movingOffChip(const PassContext &c) {
   };
   return c.request.options.offChip.any() || std::ranges::any_of(c.main().ops(), isMoved);
 }
+bool locatingByName(const PassContext &c) { return !c.request.options.offChip.byTensor.empty(); }
 bool placing(const PassContext &c) {
   return c.request.options.virtualGraphs.rule != transforms::VirtualGraphRule::Keep;
 }
@@ -204,6 +206,7 @@ void flatten(PassContext &c) {
   requireNotLowered(c.source());
   c.replaceIr(lower::flatten(c.source(), c.keepOutputs ? lower::MainOutputs::Keep : lower::MainOutputs::Drop));
 }
+void warnAboutLocations(PassContext &c) { pipeline::warnAboutLocations(c.ir(), c.request.options.offChip); }
 void simplify(PassContext &c) { lower::simplify(c.ir()); }
 void widenFloat8(PassContext &c) { lower::widenFloat8(c.ir(), c.lowering.checkLog2Scales); }
 void addFloatingPointChecks(PassContext &c) { lower::addFloatingPointChecks(c.ir()); }
@@ -263,6 +266,7 @@ constexpr Pass kPasses[] = {
     {"shardState", "let each replica keep and update a part of weights and optimizer state", Phase::Bwd0, sharding,
      shardState},
     {"checkAnchors", "refuse anchors that name no tensor", Phase::Bwd0, always, checkAnchors},
+    {"warnAboutLocations", "name locations that belong to no tensor", Phase::Bwd0, locatingByName, warnAboutLocations},
     {"prune", "remove what leads to no output, kept tensor or effect", Phase::PreAlias, always, pruneGraphs},
     {"applyPatterns", "run the patterns of the session", Phase::PreAlias, always, applyPatterns},
     {"decomposeGradientSums", "make sums of gradients a chain of additions", Phase::PreAlias, decomposingGradientSums,

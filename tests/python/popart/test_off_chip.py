@@ -222,3 +222,11 @@ def test_values_that_reach_the_backward_pass_by_remote_memory_alone(tensor, tmp_
     *moved, session = trained(tensorLocationSettingsOverride={tensor: OFF})
     assert moved == plain
     assert (planned(session).get("remote memory", 0) > 0) == (tensor != "MatMul:0/1")  # nothing reads it backwards
+
+
+def test_an_override_that_names_no_tensor_warns(capfd):
+    """The program runs as without it; each name is said once."""
+    for _ in range(2):
+        training(off_chip(tensorLocationSettingsOverride={"w_1": OFF, "w1": OFF}), width=WIDE)
+    lines = [line for line in capfd.readouterr().err.splitlines() if "tensorLocationSettingsOverride" in line]
+    assert len(lines) == 1 and "['w_1'] has no effect" in lines[0] and "w1" in lines[0].split("Nearest")[1]
