@@ -4,6 +4,7 @@
 #include <popart/op.hpp>
 
 #include "bindings.hpp"
+#include "ir/hints.hpp"
 #include "ir/print_hints.hpp"
 #include "schedule/schedule.hpp"
 #include "transforms/copy_op.hpp"
@@ -63,6 +64,17 @@ void bindGraphEdits(nb::module_ &m) {
   m.def(
       "setExchange", [](Op &op, OpId exchange) { op.settings.hints[kExchangeHint] = std::to_string(exchange); }, "op"_a,
       "exchange"_a, "Makes the op a part of a MultiExchange of this number.");
+  m.def(
+      "setStage",
+      [](Op &op, const std::string &cycle, const std::string &stage) {
+        if (!cycle.empty()) op.settings.hints[kCycle] = cycle;
+        if (!stage.empty()) op.settings.hints[kLane] = stage;
+      },
+      "op"_a, "cycle"_a, "stage"_a,
+      "Says which cycle and stage of a pipeline a call runs; empty: the only cycle of its graph, no stage.");
+  m.def(
+      "setRing", [](Op &op, bool writes) { op.settings.hints[kRing] = writes ? kWritesRow : kReadsRow; }, "op"_a,
+      "writes"_a, "Says that the op writes or reads a row of a ring, never one that is read or written in its cycle.");
   m.def(
       "hasAttribute", [](const Op &op, const std::string &name) { return op.def().findAttribute(name) != nullptr; },
       "op"_a, "name"_a, "Whether the row of the op has this attribute.");

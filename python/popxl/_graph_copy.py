@@ -6,7 +6,7 @@ from typing import Any
 from popart_core import _ir as _core
 
 from popxl.graph import Graph
-from popxl.ops.call import call, changed_inputs
+from popxl.ops.call import call_with_info, changed_inputs
 from popxl.tensor import Constant, Tensor, TensorSpec
 
 
@@ -77,14 +77,18 @@ class GraphCopy:
                 inputs[i]._pb_tensor.byReference = True
                 self.graph._by_ref_inputs.add(inputs[i])
 
-    def call(self, values: Mapping[Tensor, Tensor]) -> dict[Tensor, Tensor]:
+    def call(self, values: Mapping[Tensor, Tensor], cycle: str = "", stage: str = "") -> dict[Tensor, Tensor]:
         """Call the graph.
 
         Args:
             values: tensor of the source → tensor of the current graph, for every input.
+            cycle: the cycle of a pipeline that the call belongs to; empty: the only one of the current graph.
+            stage: the stage that it runs, beside other stages of the cycle; empty: none.
 
         Returns:
             Tensor of the source → result of the call, for every output.
         """
         given = {made: values[t] for t, made in self.inputs.items()}
-        return dict(zip(self.outputs, call(self.graph, inputs_dict=given)))
+        info = call_with_info(self.graph, inputs_dict=given)
+        _core.setStage(info._op, cycle, stage)
+        return dict(zip(self.outputs, info.outputs))

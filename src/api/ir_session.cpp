@@ -72,14 +72,19 @@ struct IrSession::Impl {
     check(row >= 0 && row < rows, "Session: variable '{}' has no row {}: expected 0 to {}", id, row, rows - 1);
     return found;
   }
+  // Whether the compiled program is within a limit of bytes for all replicas; 0: none.
+  bool fits(const session::CompileOptions &compiling, int64_t limit) const {
+    const int64_t most = limit / compiling.replicas;
+    return most <= 0 || program.executable()->memory.total() <= most;
+  }
   // Throws memory_allocation_err when the compiled program is above a limit of bytes for all replicas; 0: none.
   void requireFits(const Ir &ir, const session::CompileOptions &compiling, int64_t limit) const;
 };
 
 // What lies where and when is stated by the program, so that nothing can be chosen for it: remedies are for its author.
 void IrSession::Impl::requireFits(const Ir &ir, const session::CompileOptions &compiling, int64_t limit) const {
+  if (fits(compiling, limit)) return;
   const int64_t most = limit / compiling.replicas;
-  if (most <= 0 || program.executable()->memory.total() <= most) return;
   const lower::LowerOptions lowering = session::lowerOptions(compiling);
   const lower::Compiled plain = lower::compileInSteps(program.lowered(), lowering, lower::remember(lowering));
   const double milliseconds = executable::predictedRunNanoseconds(*plain.executable, lowering.threads) * 1e-6;
@@ -99,7 +104,13 @@ IrSession::IrSession(const Ir &ir, const IrSessionOptions &options) : impl_(std:
   compiling.cacheFolder = options.cacheFolder;
   pipeline::logOperations(ir);
   impl_->program.compile(ir, compiling);
-  impl_->requireFits(ir, compiling, session::memoryLimitBytes(given.engineOptions));
+  const int64_t limit = session::memoryLimitBytes(given.engineOptions);
+  if (compiling.lanes == lower::LaneRule::Auto && executable::mostLanes(impl_->program.executable()->main) > 1 &&
+      !impl_->fits(compiling, limit)) {
+    compiling.lanes = lower::LaneRule::Never;  // each lane has memory of its own
+    impl_->program.compile(ir, compiling);
+  }
+  impl_->requireFits(ir, compiling, limit);
   impl_->slices = options.transfers * options.replicas;
   for (const Graph *graph : ir.getAllGraphs())
     for (const Op *op : graph->ops()) impl_->ipus = std::max(impl_->ipus, op->settings.vgraphId.value_or(0) + 1);

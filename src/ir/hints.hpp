@@ -15,6 +15,11 @@ constexpr const char *kCycle = "cycle";
 // stages can run at the same time (schedule/lanes.hpp), and do not become one.
 constexpr const char *kLane = "lane";
 
+// The op writes or reads a row of a ring: never one that is read or written in the same cycle. It belongs to no stage.
+constexpr const char *kRing = "ring";
+constexpr const char *kWritesRow = "writes";
+constexpr const char *kReadsRow = "reads";
+
 // The op belongs to a product that was cut into parts which run one after the other: it cuts operands, computes a part,
 // joins the results, is the gradient of such an op, or updates a part of a weight. The value says in what type parts
 // are added: kInFloat, or theirs.

@@ -198,7 +198,8 @@ class Flattener {
   Op::Settings settingsOf(const Op &op, Graph &flat) const {
     Op::Settings settings = copySettings(op, flat);
     if (recomputes_) settings.recomputeType = RecomputeType::Recomputed;
-    for (const auto &[hint, value] : stage_) settings.hints[hint] = value;
+    for (const auto &[hint, value] : stage_)
+      if (hint != kLane || !settings.hints.contains(kRing)) settings.hints[hint] = value;
     return settings;
   }
 

@@ -21,6 +21,7 @@
 #include "lower/meetings.hpp"
 #include "lower/order_updates.hpp"
 #include "lower/pack_constants.hpp"
+#include "lower/ring_rows.hpp"
 #include "lower/stochastic_rounding.hpp"
 #include "lower/widen.hpp"
 #include "patterns/pattern.hpp"
@@ -207,6 +208,7 @@ void flatten(PassContext &c) {
   c.replaceIr(lower::flatten(c.source(), c.keepOutputs ? lower::MainOutputs::Keep : lower::MainOutputs::Drop));
 }
 void warnAboutLocations(PassContext &c) { pipeline::warnAboutLocations(c.ir(), c.request.options.offChip); }
+void readRingsFirst(PassContext &c) { lower::readRingsFirst(c.ir()); }
 void simplify(PassContext &c) { lower::simplify(c.ir()); }
 void widenFloat8(PassContext &c) { lower::widenFloat8(c.ir(), c.lowering.checkLog2Scales); }
 void addFloatingPointChecks(PassContext &c) { lower::addFloatingPointChecks(c.ir()); }
@@ -302,6 +304,7 @@ constexpr Pass kPasses[] = {
     {"outline", "make repeated sequences one graph that is called", Phase::Final, outlining, outline},
 
     {"flatten", "inline calls, replace in-place operators by functional ones", Phase::Flatten, always, flatten},
+    {"readRingsFirst", "read rings of a pipeline before its cycle writes them", Phase::Flatten, always, readRingsFirst},
     {"simplify", "remove what computes nothing", Phase::Flatten, always, simplify},
     {"widenFloat8", "multiply FLOAT8 values in float32, check their scales", Phase::Flatten, always, widenFloat8},
     {"addFloatingPointChecks", "watch for operators that make a NaN or an infinity", Phase::Flatten, checkingFloats,

@@ -117,13 +117,13 @@ class PipelineWriter:
         pipeline = GraphCopy(self._source, "pipeline_graph")
         passed: Values = {}
         for i in range(1, stages):
-            passed = self._cycle(pipeline, range(i), passed)
+            passed = self._cycle(pipeline, range(i), passed, f"{pipeline.graph.name}/fill{i}")
         body, carried = self._main_cycle(stages)
         given = {made: passed[t] if t in passed else pipeline.inside(t) for t, made in body.inputs.items()}
         with pipeline.graph, popxl.in_sequence():
             passed = dict(zip(carried, ops.repeat(body.graph, steps - (stages - 1), inputs_dict=given)))
         for i in range(1, stages):
-            passed = self._cycle(pipeline, range(i, stages), passed)
+            passed = self._cycle(pipeline, range(i, stages), passed, f"{pipeline.graph.name}/drain{i}")
         pipeline.finish()
         return pipeline
 
@@ -137,20 +137,22 @@ class PipelineWriter:
         body.finish(len(carried))
         return body, carried
 
-    def _cycle(self, target: GraphCopy, active: range, passed: Values) -> Values:
+    def _cycle(self, target: GraphCopy, active: range, passed: Values, name: str = "") -> Values:
         """Write a cycle of some stages. passed: what the cycle before sent; returns what this one sends."""
+        # No stage reads what another one makes in the cycle: they are marked as what can run at the same time.
         values: dict[int, Values] = {s: {} for s in active}
         for t, made in passed.items():
             values[self._senders[self._producers[t.id].id] + 1][t] = made
         with target.graph, popxl.in_sequence():
             for kind in (self._loads, self._computes, self._stores):
                 for s in active:
-                    values[s].update(self._call(target, kind, s, values[s]))
-            sent = [self._call(target, self._copies, s, values[s]) for s in active]
+                    values[s].update(self._call(target, kind, s, values[s], name))
+            sent = [self._call(target, self._copies, s, values[s], name) for s in active]
         return {t: made for results in sent for t, made in results.items()}
 
-    def _call(self, target: GraphCopy, kind: _Kind, stage: int, values: Values) -> Values:
+    def _call(self, target: GraphCopy, kind: _Kind, stage: int, values: Values, cycle: str) -> Values:
         if not kind.ops[stage]:
             return {}
         part = kind.graph(self._source, stage, self._readers)
-        return part.call({t: values[t] if t in values else target.inside(t) for t in part.inputs})
+        given = {t: values[t] if t in values else target.inside(t) for t in part.inputs}
+        return part.call(given, cycle, str(stage) if kind is self._computes else "")

@@ -1,5 +1,9 @@
 """pipelined_execution: stages work on successive micro-batches; the same bits as one micro-batch after the other."""
 
+import json
+import os
+import subprocess
+import sys
 from contextlib import nullcontext
 
 import numpy as np
@@ -202,6 +206,68 @@ def test_training(optimizer):
     for ours, expected in zip(pipelined, plain, strict=True):
         np.testing.assert_array_equal(ours, expected)
     assert not np.array_equal(plain[0], plain[3])
+
+
+# ---- stages at the same time
+@pytest.fixture
+def together(monkeypatch):
+    """A function that makes stages run at the same time on so many threads, or one after the other."""
+
+    def choose(rule, threads):
+        monkeypatch.setenv("POPLAR_ENGINE_OPTIONS", json.dumps({"pipeline.concurrent": rule}))
+        monkeypatch.setenv("POPART_NUM_THREADS", str(threads))
+
+    return choose
+
+
+@pytest.mark.parametrize("threads", [2, 3, 8])
+@pytest.mark.parametrize(("stages", "steps"), [(2, 4), (4, 9)])
+def test_inference_at_the_same_time(together, stages, steps, threads):
+    xs = normal(steps, BATCH, WIDTH)
+    (expected,), _ = infer(False, xs, stages)
+    together("always", threads)
+    for got in infer(True, xs, stages, runs=3)[0]:
+        np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize("threads", [2, 3])
+@pytest.mark.parametrize("optimizer", [sgd, momentum, adam])
+def test_training_at_the_same_time(together, optimizer, threads):
+    xs, labels = normal(7, BATCH, WIDTH), RNG.integers(0, WIDTH, (7, BATCH)).astype(np.int32)
+    plain = train(False, xs, labels, optimizer)
+    together("always", threads)
+    for ours, expected in zip(train(True, xs, labels, optimizer), plain, strict=True):
+        np.testing.assert_array_equal(ours, expected)
+
+
+RING = """
+import numpy as np, popxl, popxl.ops as ops, popxl_addons as addons
+ir = popxl.Ir()
+ir.num_host_transfers = 8
+with ir.main_graph, popxl.in_sequence():
+    source, sink = popxl.h2d_stream((64, 64), popxl.float32), popxl.d2h_stream((64, 64), popxl.float32)
+    weights = [popxl.variable(np.eye(64, dtype=np.float32)) for _ in range(3)]
+    with addons.pipelined_execution(8) as pipeline:
+        with pipeline.stage(0), popxl.ipu(0):
+            first = ops.host_load(source)
+            h = ops.sin(first @ weights[0]).copy_to_ipu(1)
+        with pipeline.stage(1), popxl.ipu(1):
+            h = ops.sin(h @ weights[1]).copy_to_ipu(2)
+        with pipeline.stage(2), popxl.ipu(2):
+            h = ops.sin(h @ weights[2]) + pipeline.stash_and_restore_tensor(first).copy_to_ipu(2, 0)
+            ops.host_store(sink, h)
+popxl.Session(ir, "cpu")
+"""
+
+
+@pytest.mark.parametrize(("rule", "threads", "found"), [("always", 2, True), ("never", 2, False), ("always", 1, False)])
+def test_whether_stages_run_at_the_same_time(together, monkeypatch, rule, threads, found):
+    """As the log says it: a stash does not make a stage wait for the one that fills it."""
+    together(rule, threads)
+    monkeypatch.setenv("POPART_LOG_LEVEL", "INFO")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+    log = subprocess.run([sys.executable, "-c", RING], capture_output=True, text=True, check=True).stderr
+    assert ("stages of a pipeline run at the same time" in log) is found
 
 
 # ---- details
