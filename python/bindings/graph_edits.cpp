@@ -1,11 +1,9 @@
 // What transforms written in Python need of graphs besides building them: copies of ops in other graphs, erasing ops,
 // order constraints, hints of ops.
-#include <popart/ir.hpp>
-#include <popart/op.hpp>
-
-#include "bindings.hpp"
+#include "graph_handles.hpp"
 #include "ir/hints.hpp"
 #include "ir/print_hints.hpp"
+#include "patterns/pattern.hpp"
 #include "schedule/schedule.hpp"
 #include "transforms/copy_op.hpp"
 
@@ -44,6 +42,11 @@ std::vector<std::pair<OpId, OpId>> orderEdges(const Graph &graph) {
   return result;
 }
 
+void applyPatterns(Graph &graph, const Patterns &chosen) {
+  patterns::applyInPlace(graph, chosen);
+  verify(graph);
+}
+
 }  // namespace
 
 void bindGraphEdits(nb::module_ &m) {
@@ -52,6 +55,16 @@ void bindGraphEdits(nb::module_ &m) {
         "outputs: new ids for the results, one per connected output.");
   m.def("eraseOps", &eraseOps, "graph"_a, "ids"_a,
         "Erases ops; tensors that they made stay as names that no op may read any more.");
+  m.def("applyPatterns", &applyPatterns, "graph"_a, "patterns"_a,
+        "Rewrites a graph as the patterns say; its inputs and outputs stay the same tensors.");
+  m.def(
+      "moveConstraints",
+      [](Graph &graph, OpId from, OpId to) {
+        const Op *source = findOp(graph, from), *target = findOp(graph, to);
+        check(source && target, "graph '{}': no such ops: got {} and {}", graph.id, from, to);
+        graph.moveConstraints(source->index(), target->index());
+      },
+      "graph"_a, "before"_a, "after"_a, "Gives the order constraints of one op to another.");
   m.def("constraints", &constraints, "graph"_a, "Order constraints as pairs of op ids (before, after).");
   m.def("orderEdges", &orderEdges, "graph"_a,
         "Pairs of op ids (before, after): data, constraints, and memory that one of the two changes.");

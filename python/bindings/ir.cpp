@@ -1,12 +1,12 @@
 // Module popart_core._ir: the core's Ir, Graph, Tensor and Op as Python sees them, differentiation and the session of
 // hand-written programs. Element types cross as the numbers of DataType; host values cross as buffers without copying.
-#include "bindings.hpp"
 
 #include <nanobind/stl/array.h>
 #include <popart/sessionoptions.hpp>
 
 #include "api/ir_session.hpp"
 #include "autodiff/autodiff.hpp"
+#include "graph_handles.hpp"
 #include "transforms/decompose_sums.hpp"
 
 using namespace nb::literals;
@@ -43,197 +43,10 @@ TensorInfo makeInfo(int type, const Shape &shape, const Shape &metaShape = {}) {
   return metaShape.empty() ? TensorInfo(dataType, shape) : TensorInfo(dataType, shape, metaShape);
 }
 
-// ---- attributes
-AttributeValue typedAttribute(nb::handle value, AttributeType type) {
-  switch (type) {
-    case AttributeType::Int:
-      return nb::cast<int64_t>(value);
-    case AttributeType::Float:
-      return nb::cast<float>(value);
-    case AttributeType::String:
-      return nb::cast<std::string>(value);
-    case AttributeType::Ints:
-      return nb::cast<std::vector<int64_t>>(value);
-    case AttributeType::Floats:
-      return nb::cast<std::vector<float>>(value);
-    case AttributeType::Strings:
-      return nb::cast<std::vector<std::string>>(value);
-    case AttributeType::Graph:
-      return GraphRef{nb::cast<std::string>(value)};
-    case AttributeType::Tensor:
-      throw error("tensor attributes cannot be given from Python");
-  }
-  throw internal_error("unknown attribute type");
-}
-
-// The type of an attribute whose row declares none: that of the value, or of the elements of a list.
-AttributeType typeOfValue(nb::handle value) {
-  const bool isList = nb::isinstance<nb::list>(value) || nb::isinstance<nb::tuple>(value);
-  const nb::object element = isList && nb::len(value) > 0 ? nb::object(value[0]) : nb::borrow(value);
-  if (nb::isinstance<nb::str>(element)) return isList ? AttributeType::Strings : AttributeType::String;
-  if (nb::isinstance<nb::float_>(element)) return isList ? AttributeType::Floats : AttributeType::Float;
-  return isList ? AttributeType::Ints : AttributeType::Int;
-}
-
-Attributes makeAttributes(const OpDef &def, const nb::dict &given) {
-  Attributes attributes;
-  for (auto [key, value] : given) {
-    const auto name = fromPython<std::string>(key, def.type() + ": the name of an attribute");
-    if (def.createRule()) {  // a user's operator
-      attributes.set(name, typedAttribute(value, typeOfValue(value)));
-      continue;
-    }
-    const AttributeDef *row = def.findAttribute(name);
-    check(row != nullptr, "{}: the operator has no attribute '{}'", def.type(), name);
-    try {
-      attributes.set(name, typedAttribute(value, row->type));
-    } catch (const nb::cast_error &) {
-      throw error("{}: attribute '{}' has the wrong type: got {}", def.type(), name,
-                  std::string(nb::repr(value).c_str()));
-    }
-  }
-  return attributes;
-}
-
-nb::object attributeToPython(const AttributeValue &value) {
-  return std::visit(
-      [](const auto &v) -> nb::object {
-        using T = std::decay_t<decltype(v)>;
-        if constexpr (std::is_same_v<T, TensorData>)
-          return nb::cast(v.info().str());
-        else if constexpr (std::is_same_v<T, GraphRef>)
-          return nb::cast(v.id);
-        else
-          return nb::cast(v);
-      },
-      value);
-}
-
-nb::dict attributesToPython(const Op &op) {
-  nb::dict result;
-  for (const auto &[name, value] : op.attributes().entries()) result[name.c_str()] = attributeToPython(value);
-  return result;
-}
-
-// ---- ops
-Op::Settings makeSettings(Graph &graph, const nb::dict &given) {
-  Op::Settings settings(graph, nb::cast<std::string>(given["name"]));
-  settings.scope = nb::cast<std::string>(given["scope"]);
-  if (const nb::object ipu = given["ipu"]; !ipu.is_none()) settings.vgraphId = nb::cast<int64_t>(ipu);
-  settings.tileSet = nb::cast<bool>(given["io_tiles"]) ? TileSet::IO : TileSet::Compute;
-  settings.executionContext = static_cast<ExecutionContext>(nb::cast<int>(given["execution_context"]));
-  const auto stage = nb::cast<int64_t>(given["pipeline_stage"]);
-  if (stage >= 0) settings.pipelineStage = stage;
-  return settings;
-}
-
-void refuseChangedConstants(const Graph &graph, const OpDef &def, const std::vector<TensorIndex> &inputs) {
-  for (const AliasDef &alias : def.aliasRules()) {
-    if (!alias.modifies || alias.input < 0 || alias.input >= static_cast<int>(inputs.size())) continue;
-    const TensorIndex t = inputs[static_cast<size_t>(alias.input)];
-    check(!t.valid() || graph.tensor(t).tensorType() != TensorType::Const,
-          "{}: the tensor '{}' is a constant, which no operator can change. Use a variable", def.type(),
-          t.valid() ? graph.tensor(t).id : TensorId());
-  }
-}
-
-Op *createOp(Graph &graph, const std::string &type, const std::vector<std::optional<TensorId>> &inputs,
-             const std::vector<TensorId> &outputs, const nb::dict &attributes, const nb::dict &settings) {
-  const OpDef *def = findOpDef(type);
-  check(def != nullptr, "{} '{}': this operator is not supported yet", type, nb::cast<std::string>(settings["name"]));
-  std::vector<TensorIndex> indices;
-  for (const auto &id : inputs) indices.push_back(id ? graph.getTensor(*id)->index() : TensorIndex{});
-  refuseChangedConstants(graph, *def, indices);
-  return graph.addConnectedOp(*def, indices, outputs, makeAttributes(*def, attributes), makeSettings(graph, settings));
-}
-
-Op *findOp(const Graph &graph, OpId id) {
-  for (uint32_t slot = static_cast<uint32_t>(graph.opSlots()); slot-- > 0;)  // programs ask for recent ops
-    if (const OpIndex o{slot}; graph.alive(o) && graph.op(o).id == id) return &graph.op(o);
-  return nullptr;
-}
-
-nb::dict indexMap(const Op &op, const std::vector<TensorIndex> &tensors) {
-  nb::dict result;
-  for (size_t i = 0; i < tensors.size(); ++i)
-    if (tensors[i].valid()) result[nb::int_(i)] = op.getGraph().tensor(tensors[i]).id;
-  return result;
-}
-
-std::vector<Tensor *> connected(const Op &op, const std::vector<TensorIndex> &tensors) {
-  std::vector<Tensor *> result;
-  for (TensorIndex t : tensors)
-    if (t.valid()) result.push_back(&op.getGraph().tensor(t));
-  return result;
-}
-
-void bindOp(nb::module_ &m) {
-  nb::class_<Op>(m, "Op", nb::is_weak_referenceable(), "A node of a graph.")
-      .def_ro("id", &Op::id)
-      .def("opType", [](const Op &op) { return op.opid.type; })
-      .def("opDomain", [](const Op &op) { return op.opid.domain; })
-      .def("name", [](const Op &op) { return op.name(); })
-      .def("debugName", &Op::debugName)
-      .def("str", &Op::str)
-      .def("__repr__", &Op::debugName)
-      .def("getGraph", &Op::getGraph, nb::rv_policy::reference_internal)
-      .def("getInputIds",
-           [](const Op &op) {
-             std::vector<TensorId> ids;
-             for (Tensor *t : connected(op, op.inputs())) ids.push_back(t->id);
-             return ids;
-           })
-      .def("getOutputIds",
-           [](const Op &op) {
-             std::vector<TensorId> ids;
-             for (Tensor *t : connected(op, op.outputs())) ids.push_back(t->id);
-             return ids;
-           })
-      .def(
-          "getInputTensors", [](const Op &op) { return connected(op, op.inputs()); }, nb::rv_policy::reference_internal)
-      .def(
-          "getOutputTensors", [](const Op &op) { return connected(op, op.outputs()); },
-          nb::rv_policy::reference_internal)
-      .def("getInputIndexMap", [](const Op &op) { return indexMap(op, op.inputs()); })
-      .def("getOutputIndexMap", [](const Op &op) { return indexMap(op, op.outputs()); })
-      .def("inTensor", &Op::inTensor, nb::rv_policy::reference_internal)
-      .def("outTensor", &Op::outTensor, nb::rv_policy::reference_internal)
-      .def("inId", [](const Op &op, int i) { return op.inId(i); })
-      .def("outId", [](const Op &op, int i) { return op.outId(i); })
-      .def("hasInput", &Op::hasInput)
-      .def("hasOutput", &Op::hasOutput)
-      .def("inputCount", &Op::inputCount)
-      .def("outputCount", &Op::outputCount)
-      .def("connectInTensor", &Op::connectInTensor)
-      .def("disconnectInTensor", &Op::disconnectInTensor)
-      .def("disconnectAllInputs", &Op::disconnectAllInputs)
-      .def("disconnectAllOutputs", &Op::disconnectAllOutputs)
-      .def("createAndConnectOutTensor", &Op::createAndConnectOutTensor)
-      .def("setup", &Op::setup)
-      .def("attributes", &attributesToPython)
-      .def("modifiesInput", &Op::modifiesInput)
-      .def("aliasesInput", &Op::aliasesInput)
-      .def("getCalledGraphs", &Op::getCalledGraphs, nb::rv_policy::reference_internal)
-      .def("getVirtualGraphId", [](const Op &op) { return op.settings.vgraphId; })
-      .def("hasVirtualGraphId", [](const Op &op) { return op.settings.vgraphId.has_value(); })
-      .def("isIoTiles", [](const Op &op) { return op.settings.tileSet == TileSet::IO; })
-      .def("executionContext", [](const Op &op) { return static_cast<int>(op.settings.executionContext); })
-      .def("setRecomputed", [](Op &op) { op.settings.recomputeType = RecomputeType::Recomputed; })
-      .def("getModified",
-           [](const Op &op) { return op.attributes().getAttribute<std::vector<int64_t>>("modified", {}); })
-      .def("addModified", [](Op &op, int64_t input) {
-        std::vector<int64_t> modified = op.attributes().getAttribute<std::vector<int64_t>>("modified", {});
-        for (int64_t m : modified)
-          if (m == input) return;
-        modified.push_back(input);
-        op.mutableAttributes().set("modified", modified);
-      });
-}
-
 // ---- tensors
 void bindTensor(nb::module_ &m) {
-  nb::class_<Tensor>(m, "Tensor", nb::is_weak_referenceable(), "A typed edge of a graph.")
-      .def_ro("id", &Tensor::id)
+  HandleClass<Tensor>(m, "Tensor", nb::is_weak_referenceable(), "A typed edge of a graph.")
+      .property("id", [](const Tensor &t) { return t.id; })
       .def("shape", [](const Tensor &t) { return nb::tuple(nb::cast(t.info.shape())); })
       .def("metaShape", [](const Tensor &t) { return nb::tuple(nb::cast(t.info.metaShape())); })
       .def("dataType", [](const Tensor &t) { return static_cast<int>(t.info.dataType()); })
@@ -254,7 +67,9 @@ void bindTensor(nb::module_ &m) {
           nb::rv_policy::reference_internal)
       .def("isGraphInput", &Tensor::isGraphInput)
       .def("isGraphOutput", &Tensor::isGraphOutput)
-      .def_rw("byReference", &Tensor::byReference)
+      .property_rw(
+          "byReference", [](const Tensor &t) { return t.byReference; },
+          [](Tensor &t, bool given) { t.byReference = given; })
       .def(
           "bytes",
           [](const Tensor &t) {
@@ -282,11 +97,12 @@ int64_t indexIn(const std::vector<TensorIndex> &list, const Tensor &t) {
   return it == list.end() ? -1 : it - list.begin();
 }
 
-void bindGraphTensors(nb::class_<Graph> &graph) {
+void bindGraphTensors(HandleClass<Graph> &graph) {
   graph.def("uniqueId", [](Graph &g, const std::string &name) { return g.uniqueId(g.addScope(name)); })
       .def("addScope", &Graph::addScope)
       .def("contains", &Graph::contains)
       .def("getTensor", &Graph::getTensor, nb::rv_policy::reference_internal)
+      .def("getTensors", &Graph::tensors, nb::rv_policy::reference_internal)
       .def(
           "getTensorIds",
           [](const Graph &g, int type) {
@@ -347,6 +163,8 @@ void bindGraphTensors(nb::class_<Graph> &graph) {
       .def("removeOutput",
            [](Graph &g, int i) {
              auto outputs = g.outputs();
+             check(i >= 0 && i < static_cast<int>(outputs.size()),
+                   "graph '{}': removeOutput: output index: got {}, it has {} outputs", g.id, i, outputs.size());
              outputs.erase(outputs.begin() + i);
              g.setOutputs(std::move(outputs));
            })
@@ -365,8 +183,8 @@ void bindGraphTensors(nb::class_<Graph> &graph) {
 }
 
 void bindGraph(nb::module_ &m) {
-  nb::class_<Graph> graph(m, "Graph", nb::is_weak_referenceable(), "Owns ops and tensors.");
-  graph.def_ro("id", &Graph::id)
+  HandleClass<Graph> graph(m, "Graph", nb::is_weak_referenceable(), "Owns ops and tensors.");
+  graph.property("id", [](const Graph &g) { return g.id; })
       .def("getIr", &Graph::getIr, nb::rv_policy::reference)
       .def("getIrId", [](const Graph &g) { return g.getIr().getId(); })
       .def("createOp", &createOp, nb::rv_policy::reference_internal, "type"_a, "inputs"_a, "outputs"_a, "attributes"_a,
@@ -417,6 +235,28 @@ std::vector<TensorId> usedStreams(const Ir &ir, const std::string &opType) {
   return {ids.begin(), ids.end()};
 }
 
+void removeGraph(Ir &ir, const GraphId &id) {
+  for (const Graph *graph : ir.getAllGraphs())
+    for (const Op *op : graph->ops())
+      for (const Graph *called : op->getCalledGraphs())
+        check(called->id != id, "removeGraph: graph '{}' is called by {} of {}. Erase that op first", id,
+              op->debugName(), graph->getGraphString());
+  ir.removeGraph(id);
+}
+
+void removeIsolatedGraphs(Ir &ir) {
+  std::set<GraphId> reached{""};
+  std::vector<const Graph *> waiting{&ir.getMainGraph()};
+  while (!waiting.empty()) {
+    const Graph *graph = waiting.back();
+    waiting.pop_back();
+    for (const Graph *called : graph->getCalledGraphs())
+      if (reached.insert(called->id).second) waiting.push_back(called);
+  }
+  for (const Graph *graph : ir.getAllGraphs())
+    if (const GraphId id = graph->id; !reached.count(id)) ir.removeGraph(id);
+}
+
 void bindIrClass(nb::module_ &m) {
   nb::class_<Ir>(m, "Ir", nb::is_weak_referenceable(), nb::dynamic_attr(),
                  "A program: graphs and the counters that name things.")
@@ -426,7 +266,8 @@ void bindIrClass(nb::module_ &m) {
       .def("getGraph", &Ir::getGraph, nb::rv_policy::reference_internal)
       .def("hasGraph", &Ir::hasGraph)
       .def("createGraph", &Ir::createGraph, nb::rv_policy::reference_internal)
-      .def("removeGraph", &Ir::removeGraph)
+      .def("removeGraph", &removeGraph, "id"_a, "Throws popart_exception for one that is called, and the main graph.")
+      .def("removeIsolatedGraphs", &removeIsolatedGraphs, "Removes graphs that the main graph does not reach.")
       .def("getAllGraphs", &Ir::getAllGraphs, nb::rv_policy::reference_internal)
       .def("createUniqueSubgraphId", &Ir::createUniqueSubgraphId)
       .def("getAndIncrTensorCounter", &Ir::getAndIncrTensorCounter)

@@ -62,6 +62,8 @@ class Graph:
         """
         return self._ir_reference() or program(self._ir_id)
 
+    _ir = ir  # a name that programs use
+
     @property
     def main_graph(self) -> "Graph":
         """The main graph of the Ir."""

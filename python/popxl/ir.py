@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+from popart._internal import ir as _members_of_the_core  # noqa: F401
 from popart_core import SessionOptions
 from popart_core import _ir as _core
 
-from popxl import _pb_graphs, _pb_session, _session_options  # noqa: F401
+from popxl import _session_options
 from popxl._programs import PROGRAMS, program
 from popxl.graph import Graph
 from popxl.module import Module

@@ -8,6 +8,7 @@
 #include <set>
 #include <tuple>
 
+#include "ir/decomposed.hpp"
 #include "schedule/schedule.hpp"
 
 namespace popart::lower {
@@ -15,21 +16,11 @@ namespace {
 
 // Replaces op by what its row's decomposition builds. The new ops keep the op's place in program order.
 void expand(Graph &graph, Op &op) {
-  DecomposeBuilder builder(graph, op);
-  op.def().decomposeRule()(builder);
-  for (int o = 0; o < op.outputCount(); ++o) {
-    if (!op.hasOutput(o)) continue;
-    const TensorIndex old = op.outputs()[o], fresh = builder.results()[o];
-    if (!fresh.valid()) throw internal_error("{}: its decomposition gives no tensor for output {}", op.debugName(), o);
-    const TensorInfo &made = graph.info(fresh), &wanted = graph.info(old);  // meta shapes are facts of sharding
-    if (made.dataType() != wanted.dataType() || made.shape() != wanted.shape())
-      throw internal_error("{}: its decomposition gives {} for output {}, expected {}", op.debugName(), made, o,
-                           wanted);
-    graph.replaceTensor(old, fresh);
-  }
-  graph.moveConstraints(op.index(), graph.tensor(builder.results()[0]).hasProducer()
-                                        ? graph.tensor(builder.results()[0]).producerIndex()
-                                        : op.index());
+  const std::vector<TensorIndex> results = decomposed(graph, op);
+  for (int o = 0; o < op.outputCount(); ++o)
+    if (op.hasOutput(o)) graph.replaceTensor(op.outputs()[o], results[o]);
+  graph.moveConstraints(op.index(),
+                        graph.tensor(results[0]).hasProducer() ? graph.tensor(results[0]).producerIndex() : op.index());
   graph.eraseOpAndOutputs(op.index());
 }
 

@@ -5,12 +5,14 @@
 
 #include <popart/ir.hpp>
 
+#include "ir/decomposed.hpp"
 #include "patterns/pattern.hpp"
 
 namespace popart::patterns {
 namespace {
 
 constexpr int kMaxRounds = 100;
+constexpr Trait kNoOps{};  // that patterns spare
 
 bool writesTo(const Graph &graph, TensorIndex t) {
   const auto &uses = graph.tensor(t).uses();
@@ -18,25 +20,58 @@ bool writesTo(const Graph &graph, TensorIndex t) {
 }
 
 template <class Apply>
-int applyToOps(Graph &graph, const std::string &name, Apply &&apply) {
+int applyToOps(Graph &graph, const std::string &name, Trait spared, Apply &&apply) {
   int count = 0;
   for (uint32_t i = 0; i < graph.opSlots(); ++i) {
     const OpIndex index{i};
     if (!graph.alive(index)) continue;
     Op &op = graph.op(index);
-    if (op.settings.excludePatterns.count(name)) continue;
+    if (op.settings.excludePatterns.count(name) || op.has(spared)) continue;
     if (apply(op)) ++count;
   }
   return count;
 }
 
-int applyUserPattern(Graph &graph, const UserPattern &user, const Rewriter &rewriter) {
-  return applyToOps(graph, user.name, [&](Op &op) {
+int applyUserPattern(Graph &graph, const UserPattern &user, Trait spared, const Rewriter &rewriter) {
+  return applyToOps(graph, user.name, spared, [&](Op &op) {
     if (!user.pattern->matches(&op)) return false;
     for (const Tensor *t : user.pattern->touches(&op))
       if (rewriter.isKept(t->index())) return false;
     return user.pattern->apply(&op);
   });
+}
+
+int applyEnabled(Graph &graph, const Patterns &patterns, const std::set<TensorId> &anchors, Trait spared) {
+  const Rewriter rewriter(graph, anchors);
+  int total = 0;
+  for (int round = 0; round < kMaxRounds; ++round) {
+    int changed = 0;
+    for (const PatternRow &row : allPatterns()) {
+      if (!row.rewrite || !patterns.isPatternEnabled(row.name)) continue;
+      changed += applyToOps(graph, row.name, spared, [&](Op &op) { return row.rewrite(op, rewriter); });
+    }
+    for (const UserPattern &user : userPatterns())
+      if (patterns.isPatternEnabled(user.name)) changed += applyUserPattern(graph, user, spared, rewriter);
+    if (!changed) return total;
+    total += changed;
+  }
+  throw error(
+      "Patterns '{}': rewriting does not come to an end: got {} rounds. A user pattern probably undoes another one",
+      graph.getGraphString(), kMaxRounds);
+}
+
+int expandEnabled(Graph &graph, const Patterns &patterns) {
+  int expanded = 0;
+  for (const PatternRow &row : allPatterns()) {
+    const std::string types = row.expands;
+    if (types.empty() || !patterns.isPatternEnabled(row.name)) continue;
+    expanded += applyToOps(graph, row.name, kNoOps, [&](Op &op) {
+      if (types.find(" " + op.opid.type + " ") == std::string::npos) return false;
+      expandOp(graph, op);
+      return true;
+    });
+  }
+  return expanded;
 }
 
 }  // namespace
@@ -89,22 +124,38 @@ Op *Rewriter::replaceOp(Op &op, std::string_view type, const std::vector<TensorI
 }
 
 int applyPatterns(Graph &graph, const Patterns &patterns, const std::set<TensorId> &anchors) {
-  const Rewriter rewriter(graph, anchors);
-  int total = 0;
-  for (int round = 0; round < kMaxRounds; ++round) {
-    int changed = 0;
-    for (const PatternRow &row : allPatterns()) {
-      if (!row.rewrite || !patterns.isPatternEnabled(row.name)) continue;
-      changed += applyToOps(graph, row.name, [&](Op &op) { return row.rewrite(op, rewriter); });
+  return applyEnabled(graph, patterns, anchors, kNoOps);
+}
+
+void expandOp(Graph &graph, Op &op) {
+  const auto firstNew = static_cast<uint32_t>(graph.opSlots());
+  const std::vector<TensorIndex> results = decomposed(graph, op), old = op.outputs();
+  const Op::Settings settings = inheritSettings(op, graph);
+  const OpIndex last = graph.tensor(results[0]).producerIndex();
+  graph.moveConstraints(op.index(), last.valid() && last.value >= firstNew ? last : op.index());
+  graph.eraseOp(op.index());
+  for (size_t o = 0; o < old.size(); ++o) {
+    if (!old[o].valid()) continue;
+    const Tensor &fresh = graph.tensor(results[o]);
+    const OpIndex producer = fresh.producerIndex();
+    if (producer.valid() && producer.value >= firstNew) {  // the old tensor takes the place of the new one
+      const OutIndex output = fresh.producerOutput();
+      graph.replaceUses(results[o], old[o]);
+      graph.disconnectOutput(producer, output);
+      graph.eraseTensor(results[o]);
+      graph.connectOutput(producer, output, old[o]);
+    } else {
+      const Op *identity = graph.addOp(opDef("Identity"), {}, settings);
+      graph.connectInput(identity->index(), 0, results[o]);
+      graph.connectOutput(identity->index(), 0, old[o]);
     }
-    for (const UserPattern &user : userPatterns())
-      if (patterns.isPatternEnabled(user.name)) changed += applyUserPattern(graph, user, rewriter);
-    if (!changed) return total;
-    total += changed;
   }
-  throw error(
-      "Patterns '{}': rewriting does not come to an end: got {} rounds. A user pattern probably undoes another one",
-      graph.getGraphString(), kMaxRounds);
+}
+
+int applyInPlace(Graph &graph, const Patterns &patterns) {
+  int expanded = 0;
+  while (const int more = expandEnabled(graph, patterns)) expanded += more;
+  return expanded + applyEnabled(graph, patterns, {}, Trait::NeverFolded);
 }
 
 }  // namespace popart::patterns

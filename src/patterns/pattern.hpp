@@ -40,6 +40,8 @@ struct PatternRow {
   bool enabled;    // at level Default
   bool mandatory;
   RewriteFn rewrite;  // null: the expansion is a decomposition row, done by lower() where a backend has no kernel
+  // Types of the ops that the expansion is of, between blanks, where programs may see it done.
+  const char *expands = "";
 };
 
 // Rows in order of priority, user patterns included.
@@ -47,6 +49,13 @@ std::vector<PatternRow> allPatterns();
 
 // Applies the enabled patterns to one graph until nothing matches. Returns the number of rewrites.
 int applyPatterns(Graph &graph, const Patterns &patterns, const std::set<TensorId> &anchors);
+
+// The same for a graph that a program holds and goes on with: what patterns expand is expanded as well, and ops that
+// mark a place (Trait::NeverFolded) stay. Returns the number of rewrites.
+int applyInPlace(Graph &graph, const Patterns &patterns);
+
+// Replaces `op` by what its row's decomposition builds; its results stay the same tensors.
+void expandOp(Graph &graph, Op &op);
 
 // ---- the rewrites (identity.cpp, losses.cpp, arithmetic.cpp, shapes.cpp, gathers.cpp)
 bool removeIdentity(Op &op, const Rewriter &rewriter);          // Identity(x), Sum(x) → x

@@ -28,8 +28,6 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "_programs",
         "_order",
         "_session_options",
-        "_pb_graphs",
-        "_pb_session",
     ),
     "graph": (
         "context",

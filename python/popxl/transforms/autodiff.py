@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+from popart._internal import ir as _core_ir
 from popart_core import _ir as _core
 from popart_core import getLogger, popart_exception
 
@@ -37,6 +38,17 @@ class ExpectedConnection:
         self._fwd_tensor = fwd_tensor
         self._connection_type = connection_type
         return self
+
+    @classmethod
+    def _from_pb(cls, fwd_graph: Any, pb_ec: _core_ir.ExpectedConnection) -> "ExpectedConnection":
+        """Of a forward graph, the core's or popxl's."""
+        graph = fwd_graph if isinstance(fwd_graph, Graph) else Graph._from_pb(fwd_graph)
+        return cls._make(graph.get_tensor(pb_ec.fwdId), _TYPES[pb_ec.type])
+
+    @property
+    def _pb_ec(self) -> _core_ir.ExpectedConnection:
+        kind = _core_ir.ExpectedConnectionType(_TYPES.index(self._connection_type))
+        return _core_ir.ExpectedConnection(self._fwd_tensor.id, kind)
 
     @property
     def fwd_tensor(self) -> Tensor:

@@ -14,6 +14,7 @@ from popxl_addons.graph import GraphWithNamedArgs
 from popxl_addons.graph_common import CalledGraphsGradInfoLike, to_called_graphs_grad_info, to_graph
 from popxl_addons.named_replica_grouping import NamedReplicaGrouping
 from popxl_addons.named_tensors import NamedTensors
+from popxl_addons.patterns import apply_patterns
 from popxl_addons.variable_factory import NamedVariableFactories, VariableFactory, add_variable_input
 
 
@@ -24,6 +25,8 @@ def autodiff(
     called_graphs_grad_info: CalledGraphsGradInfoLike | None = None,
 ) -> GraphWithNamedArgs:
     """Make the gradient graph; the forward graph gets its activations as extra outputs.
+
+    The patterns of the Ir become those of level Default and are applied to every new gradient graph.
 
     Args:
         graph: graph to differentiate.
@@ -43,6 +46,9 @@ def autodiff(
     infos = popxl_autodiff(
         forward, grads_provided, grads_required, called_graphs_grad_info=known, return_all_grad_graphs=True
     )
+    for info in infos.values():
+        if info.forward_graph not in known:
+            apply_patterns(info.graph)
     return GraphWithNamedArgs.from_grad_graph(infos[forward])
 
 

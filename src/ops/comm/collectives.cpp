@@ -254,7 +254,7 @@ void addCopies(OpDefs &rows) {
     return OpDef("ai.graphcore", type, {1})
         .input("x", kStoredTypes)
         .output("y")
-        .traits(Trait::View)
+        .traits(Trait::View | Trait::NeverFolded)
         .identityIf(always)
         .decompose([](DecomposeBuilder &b) { b.result(0, b.emit("Identity", {b.in(0)})); })
         .notOnnx();

@@ -1,11 +1,15 @@
-"""The core's classes under the names that published programs import as ``popart._internal.ir``."""
+"""The core's classes under the names that published programs import as ``popart._internal.ir``.
+
+A view of the real program: graphs, ops and tensors are those that a session compiles.
+"""
 
 from enum import IntEnum
 
 from popart_core import *  # noqa: F403
-from popart_core._ir import BwdGraphInfo, Graph, Ir, Op, Tensor
+from popart_core._ir import BwdGraphInfo, Graph, Ir, Op, Settings, Tensor
 
-from popart._internal.ir import op, patterns, view
+from popart._internal.ir import op, patterns, programs, view
+from popart._internal.ir.members import Consumers, TopoCons
 
 
 class TensorType(IntEnum):
@@ -41,14 +45,18 @@ class ExpectedConnection:
 
 __all__ = [
     "BwdGraphInfo",
+    "Consumers",
     "ExpectedConnection",
     "ExpectedConnectionType",
     "Graph",
     "Ir",
     "Op",
+    "Settings",
     "Tensor",
     "TensorType",
+    "TopoCons",
     "op",
     "patterns",
+    "programs",
     "view",
 ]

@@ -1,12 +1,12 @@
 """Methods that programs call on ``ir._pb_ir`` before they make a session with ``popart.InferenceSession.fromIr``.
 
 They are attached to the core's Ir class: the data flow is kept on the object, as the options are
-(popxl._session_options); the session reads them.
+(`popxl._session_options`); the session reads them.
 """
 
 from typing import Any
 
-from popart_core import DataFlow, getLogger
+from popart_core import DataFlow, Patterns, PatternsLevel, getLogger
 from popart_core import _ir as _core
 
 
@@ -22,9 +22,22 @@ def _get_data_flow(self: Any) -> Any:
     return self._data_flow
 
 
-def _set_patterns(self: Any, patterns: Any) -> None:
-    """Keep the patterns; hand-written programs run as they are."""
+def _set_patterns(self: Any, patterns: Patterns) -> None:
+    """Set the patterns that `applyPreAliasPatterns` applies; those of level Default unless set."""
     self._patterns = patterns
+
+
+def _apply_pre_alias_patterns(self: Any, graph: Any) -> None:
+    """Rewrite a graph as the patterns say.
+
+    Its inputs and outputs stay; tensors between them may go, as those around an identity do, which raise
+    `popart_exception` when they are asked for anything afterwards.
+
+    Args:
+        self: the Ir.
+        graph: graph of the Ir.
+    """
+    _core.applyPatterns(graph, getattr(self, "_patterns", None) or Patterns(PatternsLevel.Default))
 
 
 def _log_ir(self: Any) -> None:
@@ -33,19 +46,18 @@ def _log_ir(self: Any) -> None:
 
 
 def _no_effect(self: Any, *args: Any) -> None:
-    """Do nothing: unused tensors and graphs cost nothing, and the other state is always up to date.
+    """Do nothing: unused tensors cost nothing, and facts of ops are always up to date.
 
-    Patterns rewrite hand-written programs while a session lowers them, so that call sites stay valid.
+    Which results lie in the memory of an operand is decided while a session plans the memory of the whole program.
     """
 
 
 _core.Ir.setDataFlow = _set_data_flow
 _core.Ir.getDataFlow = _get_data_flow
 _core.Ir.setPatterns = _set_patterns
+_core.Ir.applyPreAliasPatterns = _apply_pre_alias_patterns
 _core.Ir.logIr = _log_ir
 _core.Ir.updateVertices = _no_effect
 _core.Ir.setIsPrepared = _no_effect
-_core.Ir.applyPreAliasPatterns = _no_effect
 _core.Ir.applyInplacePattern = _no_effect
-_core.Ir.removeIsolatedGraphs = _no_effect
 _core.Ir.removeIsolatedTensors = _no_effect
