@@ -3,8 +3,9 @@
 
     make_operator_table.py FILE
 
-One row per operator: name, least and most inputs, most outputs (over all operator sets; -1: any number), versions. A
-negative version is the one from which on the operator is deprecated. The build runs it; the file is not kept.
+One row per operator: name, least and most inputs, most outputs (over all operator sets; -1: any number), versions, and
+the names of inputs, outputs and attributes of the newest version, with spaces between. A negative version is the one
+from which on the operator is deprecated. The build runs it; the file is not kept.
 """
 
 from __future__ import annotations
@@ -32,7 +33,10 @@ def main() -> None:
         inputs, outputs = (-1 if count >= ANY else count for count in most)
         least = min(schema.min_input for schema in living)
         numbers = ", ".join(str(-s.since_version if s.deprecated else s.since_version) for s in versions)
-        rows.append(f'    {{"{name}", {least}, {inputs}, {outputs}, {{{numbers}}}}},\n')
+        newest = living[-1]
+        parts = [[p.name for p in newest.inputs], [p.name for p in newest.outputs], sorted(newest.attributes)]
+        names = ", ".join(f'"{" ".join(part)}"' for part in parts)
+        rows.append(f'    {{"{name}", {least}, {inputs}, {outputs}, {{{numbers}}}, {{{names}}}}},\n')
     newest = defs.onnx_opset_version()
     text = f"// Made by tools/make_operator_table.py.\nconstexpr int64_t kNewest = {newest};\n"
     text += "constexpr Row kRows[] = {\n" + "".join(rows) + "};\n"

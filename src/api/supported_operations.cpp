@@ -1,8 +1,10 @@
-// Facts about operators, read from the catalog's rows.
+// Facts about operators, read from the catalog's rows and the import rules.
 #include "api/supported_operations.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <set>
+#include <sstream>
 
 #include <popart/error.hpp>
 
@@ -33,6 +35,31 @@ void forEachIdentifier(F &&f) {
   }
 }
 
+// Calls f(identifier, rule) for each version of each operator that models may use because of an import rule.
+template <class F>
+void forEachRule(F &&f) {
+  for (const auto &[name, rule] : onnx::importRules()) {
+    std::vector<OpVersion> versions = {1};
+    if (name.first == "ai.onnx") versions = onnx::onnxVersions(name.second);
+    for (OpVersion version : versions) f(OperatorIdentifier(name.first, name.second, version), rule);
+  }
+}
+
+std::vector<std::string> wordsOf(const char *text) {
+  std::istringstream words(text);
+  return {std::istream_iterator<std::string>(words), {}};
+}
+
+SupportedOperation writtenWithOthers(const onnx::ImportRule &rule) {
+  const bool standard = rule.domain == std::string_view("ai.onnx");
+  const onnx::OperatorNames names = standard ? onnx::onnxNames(rule.type) : rule.names;
+  SupportedOperation result;
+  for (const std::string &name : wordsOf(names.inputs)) result.inputs.push_back({name, typesOf(kAllTypes), false});
+  for (const std::string &name : wordsOf(names.outputs)) result.outputs.push_back({name, typesOf(kAllTypes), false});
+  for (const std::string &name : wordsOf(names.attributes)) result.attributes[name] = {"*"};
+  return result;
+}
+
 }  // namespace
 
 std::vector<OperatorIdentifier> supportedOperations(bool includeInternal) {
@@ -40,6 +67,7 @@ std::vector<OperatorIdentifier> supportedOperations(bool includeInternal) {
   forEachIdentifier([&](const OperatorIdentifier &id, const OpDef &def) {
     if (includeInternal || !isInternal(def)) ids.insert(id);
   });
+  forEachRule([&](const OperatorIdentifier &id, const onnx::ImportRule &) { ids.insert(id); });
   return {ids.begin(), ids.end()};
 }
 
@@ -59,6 +87,11 @@ SupportedOperation supportedOperation(const OperatorIdentifier &opid) {
   forEachIdentifier([&](const OperatorIdentifier &id, const OpDef &def) {
     if (id == opid) row = &def;
   });
+  const onnx::ImportRule *written = nullptr;
+  forEachRule([&](const OperatorIdentifier &id, const onnx::ImportRule &rule) {
+    if (id == opid) written = &rule;
+  });
+  if (!row && written) return writtenWithOthers(*written);
   if (!row) throw error("operator {}: not supported. getSupportedOperations lists those that are", opid);
   SupportedOperation result;
   for (size_t i = 0; i < row->inputs().size(); ++i) {

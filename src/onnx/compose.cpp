@@ -169,6 +169,16 @@ Value LoopWriter::bring(const Value &outer) {
   return Value(body_, addInput(outer.info(), "read"));
 }
 
+std::vector<Value> LoopWriter::write(const onnx_proto::GraphProto &graph, const std::vector<Value> &inputs) {
+  Scope scope = bodyScope(around_.node());
+  scope.graph = &body_.graph();
+  std::vector<Value> values;
+  for (TensorIndex t : around_.node().importer().writeGraph(graph, scope, tensorsOf(inputs)))
+    values.emplace_back(body_, t);
+  for (const Scope::Capture &capture : scope.captures) inputs_.push_back(capture.outer);
+  return values;
+}
+
 std::vector<Value> LoopWriter::run(const std::vector<Value> &next, const std::vector<Value> &scans) {
   Graph &graph = body_.graph();
   graph.markOutput(condition_);

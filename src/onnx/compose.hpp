@@ -93,7 +93,8 @@ class Composer {
   Graph &graph_;
 };
 
-// A loop of a fixed number of iterations. carry() every state, then bring() what iterations read, then run().
+// A loop of a fixed number of iterations. carry() every state, then bring() what iterations read, then write(), then
+// run().
 class LoopWriter {
  public:
   LoopWriter(Composer &around, const std::string &part, int64_t trips);
@@ -102,6 +103,8 @@ class LoopWriter {
   Value iteration() const { return iteration_; }
   Value carry(const Value &initial);  // the state as the body sees it
   Value bring(const Value &outer);    // a value from around the loop, in the body
+  // The nodes of a graph attribute in the body; gives its outputs.
+  std::vector<Value> write(const onnx_proto::GraphProto &graph, const std::vector<Value> &inputs);
   // `next`: the states after an iteration; `scans`: what is stacked over all of them. Gives last states, then stacks.
   std::vector<Value> run(const std::vector<Value> &next, const std::vector<Value> &scans);
 

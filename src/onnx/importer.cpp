@@ -495,23 +495,32 @@ std::vector<std::string> formalInputs(const onnx_proto::GraphProto &body, size_t
 
 }  // namespace
 
-Graph &Importer::importBody(const onnx_proto::GraphProto &body, const std::string &name,
-                            const std::vector<TensorInfo> &inputInfos, Scope &scope) {
+std::vector<TensorIndex> Importer::writeGraph(const onnx_proto::GraphProto &body, Scope &scope,
+                                              const std::vector<TensorIndex> &inputs) {
   DepthGuard guard(depth_, "Subgraph '" + body.name() + "'");
-  const std::vector<std::string> formal = formalInputs(body, inputInfos.size(), scope);
-  Graph &graph = ir_.createGraph(ir_.createUniqueSubgraphId(name));
-  scope.graph = &graph;
-  for (size_t i = 0; i < formal.size(); ++i)
-    scope.tensors[formal[i]] = graph.addInput(graph.addScope(formal[i]), inputInfos[i]);
+  const std::vector<std::string> formal = formalInputs(body, inputs.size(), scope);
+  for (size_t i = 0; i < formal.size(); ++i) scope.tensors[formal[i]] = inputs[i];
   addInitializers(body, scope);
   importNodes(body, scope);
-  for (const auto &output : body.output()) graph.markOutput(resolve(output.name(), scope));
+  std::vector<TensorIndex> outputs;
+  for (const auto &output : body.output()) outputs.push_back(resolve(output.name(), scope));
+  return outputs;
+}
+
+Graph &Importer::importBody(const onnx_proto::GraphProto &body, const std::string &name,
+                            const std::vector<TensorInfo> &inputInfos, Scope &scope) {
+  Graph &graph = ir_.createGraph(ir_.createUniqueSubgraphId(name));
+  scope.graph = &graph;
+  const std::vector<std::string> formal = formalInputs(body, inputInfos.size(), scope);
+  std::vector<TensorIndex> inputs;
+  for (size_t i = 0; i < formal.size(); ++i) inputs.push_back(graph.addInput(graph.addScope(formal[i]), inputInfos[i]));
+  for (TensorIndex output : writeGraph(body, scope, inputs)) graph.markOutput(output);
   return graph;
 }
 
 std::vector<TensorIndex> Importer::inlineGraph(const onnx_proto::GraphProto &body, Scope &outer,
-                                               const std::string &prefix, const std::vector<TensorId> &outputIds) {
-  DepthGuard guard(depth_, "Subgraph '" + body.name() + "'");
+                                               const std::string &prefix, const std::vector<TensorId> &outputIds,
+                                               const std::vector<TensorIndex> &inputs) {
   Scope scope;
   scope.graph = outer.graph;
   scope.outer = &outer;
@@ -519,13 +528,9 @@ std::vector<TensorIndex> Importer::inlineGraph(const onnx_proto::GraphProto &bod
   scope.opsets = outer.opsets;
   scope.functionAttributes = outer.functionAttributes;
   scope.function = outer.function;
-  addInitializers(body, scope);
   for (size_t i = 0; i < outputIds.size() && static_cast<int>(i) < body.output_size(); ++i)
     if (!outputIds[i].empty()) scope.wantedIds.emplace(body.output(static_cast<int>(i)).name(), outputIds[i]);
-  importNodes(body, scope);
-  std::vector<TensorIndex> outputs;
-  for (const auto &output : body.output()) outputs.push_back(resolve(output.name(), scope));
-  return outputs;
+  return writeGraph(body, scope, inputs);
 }
 
 }  // namespace popart::onnx

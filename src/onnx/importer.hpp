@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "onnx/model_content.hpp"
+#include "onnx/operator_table.hpp"
 #include "onnx/reader.hpp"
 
 namespace popart::onnx {
@@ -57,7 +58,11 @@ class Importer {
                     const std::vector<TensorInfo> &inputInfos, Scope &scope);
   // The nodes of `body` in the graph of `scope.outer`; outputs get `outputIds` where not empty. Returns the outputs.
   std::vector<TensorIndex> inlineGraph(const onnx_proto::GraphProto &body, Scope &outer, const std::string &prefix,
-                                       const std::vector<TensorId> &outputIds);
+                                       const std::vector<TensorId> &outputIds,
+                                       const std::vector<TensorIndex> &inputs = {});
+  // The nodes of `body` in scope.graph, where its inputs are the tensors `inputs`. Returns the outputs.
+  std::vector<TensorIndex> writeGraph(const onnx_proto::GraphProto &body, Scope &scope,
+                                      const std::vector<TensorIndex> &inputs);
 
   // For builders: imports what can be imported and leaves the outputs of other nodes undefined, with the reason in
   // scope.refusals.
@@ -187,6 +192,9 @@ class NodeContext {
   mutable std::vector<TensorId> outputIds_;  // chosen at the first question
 };
 
+// For a graph attribute of the node, in a graph of its own.
+Scope bodyScope(NodeContext &n);
+
 // Moves PopART's private attributes ("__ipu_number", …) from `attributes` into settings.
 void takePlacement(Attributes &attributes, Op::Settings &settings, const std::string &where);
 
@@ -205,7 +213,10 @@ struct ImportRule {
   const char *domain;
   const char *type;
   ImportFn import;
+  OperatorNames names = {};  // of operators that stand neither in ai.onnx's table nor in the catalog
 };
+// All rules, by domain and type.
+const std::map<std::pair<std::string, std::string>, ImportRule> &importRules();
 // Tables of src/onnx/import/*.cpp.
 std::vector<ImportRule> mathRules();
 std::vector<ImportRule> shapeRules();
@@ -217,6 +228,9 @@ std::vector<ImportRule> nnRules();
 std::vector<ImportRule> graphcoreRules();
 std::vector<ImportRule> recurrentRules();
 std::vector<ImportRule> resizeRules();
+std::vector<ImportRule> attentionRules();
+std::vector<ImportRule> einsumRules();
+std::vector<ImportRule> transformerRules();
 std::vector<ImportRule> graphcoreCompositionRules();
 
 }  // namespace popart::onnx

@@ -179,17 +179,21 @@ void NodeContext::bind(int output, TensorIndex t) {
 
 // ---- rules --------------------------------------------------------------------------------------
 
-ImportFn findImportRule(const std::string &domain, const std::string &type) {
+const std::map<std::pair<std::string, std::string>, ImportRule> &importRules() {
   static const auto kRules = [] {
-    std::map<std::pair<std::string, std::string>, ImportFn> table;
-    for (const auto &rules :
-         {mathRules(), shapeRules(), constantRules(), normRules(), spatialRules(), controlRules(), nnRules(),
-          graphcoreRules(), recurrentRules(), resizeRules(), graphcoreCompositionRules()})
-      for (const ImportRule &rule : rules) table[{rule.domain, rule.type}] = rule.import;
+    std::map<std::pair<std::string, std::string>, ImportRule> table;
+    for (const auto &rules : {mathRules(), shapeRules(), constantRules(), normRules(), spatialRules(), controlRules(),
+                              nnRules(), graphcoreRules(), recurrentRules(), resizeRules(), graphcoreCompositionRules(),
+                              attentionRules(), einsumRules(), transformerRules()})
+      for (const ImportRule &rule : rules) table[{rule.domain, rule.type}] = rule;
     return table;
   }();
-  auto found = kRules.find({domain, type});
-  return found == kRules.end() ? nullptr : found->second;
+  return kRules;
+}
+
+ImportFn findImportRule(const std::string &domain, const std::string &type) {
+  const auto found = importRules().find({domain, type});
+  return found == importRules().end() ? nullptr : found->second.import;
 }
 
 namespace {

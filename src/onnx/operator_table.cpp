@@ -15,15 +15,21 @@ struct Row {
   std::string_view type;
   int minInputs, maxInputs, maxOutputs;
   std::array<int, kMaxVersions> versions;  // ascending, 0 after the last; negative: deprecated from there on
+  OperatorNames names;
 };
 
 #include "onnx_operators.inc"
 
+const Row *findRow(std::string_view type) {
+  const Row *row = std::ranges::lower_bound(kRows, type, {}, &Row::type);
+  return row == std::end(kRows) || row->type != type ? nullptr : row;
+}
+
 }  // namespace
 
 std::optional<OperatorArity> findArity(std::string_view type) {
-  const Row *row = std::ranges::lower_bound(kRows, type, {}, &Row::type);
-  if (row == std::end(kRows) || row->type != type) return std::nullopt;
+  const Row *row = findRow(type);
+  if (!row) return std::nullopt;
   return OperatorArity{row->minInputs, row->maxInputs, row->maxOutputs};
 }
 
@@ -36,6 +42,19 @@ std::vector<OnnxOperator> onnxOperators(int64_t opset) {
     if (inForce > 0) result.push_back({std::string(row.type), static_cast<OpVersion>(inForce)});
   }
   return result;
+}
+
+std::vector<OpVersion> onnxVersions(std::string_view type) {
+  std::vector<OpVersion> versions;
+  if (const Row *row = findRow(type))
+    for (int version : row->versions)
+      if (version > 0) versions.push_back(static_cast<OpVersion>(version));
+  return versions;
+}
+
+OperatorNames onnxNames(std::string_view type) {
+  const Row *row = findRow(type);
+  return row ? row->names : OperatorNames{};
 }
 
 int64_t newestOnnxOpset() { return kNewest; }

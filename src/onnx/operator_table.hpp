@@ -29,6 +29,16 @@ struct OnnxOperator {
 // newer set than the table knows gives the newest one's, below 1 none.
 std::vector<OnnxOperator> onnxOperators(int64_t opset);
 
+// What an operator of ai.onnx takes and gives in its newest version: names with spaces between.
+struct OperatorNames {
+  const char *inputs = "", *outputs = "", *attributes = "";
+};
+
+// The versions of an operator, ascending, without those it is deprecated in; empty for one ai.onnx does not have.
+std::vector<OpVersion> onnxVersions(std::string_view type);
+// Empty names for an operator ai.onnx does not have.
+OperatorNames onnxNames(std::string_view type);
+
 // The newest operator set of the table: the newest that models may use under OpVersionRule::Strict.
 int64_t newestOnnxOpset();
 

@@ -6,11 +6,6 @@
 #include "ops/control/loops.hpp"
 
 namespace popart::onnx {
-namespace {
-
-std::string bodyName(const NodeContext &n, const char *part) {
-  return (n.settings().name.empty() ? n.type() : n.settings().name) + "/" + part;
-}
 
 Scope bodyScope(NodeContext &n) {
   Scope scope;
@@ -19,6 +14,12 @@ Scope bodyScope(NodeContext &n) {
   scope.functionAttributes = n.scope().functionAttributes;
   scope.function = n.scope().function;
   return scope;
+}
+
+namespace {
+
+std::string bodyName(const NodeContext &n, const char *part) {
+  return (n.settings().name.empty() ? n.type() : n.settings().name) + "/" + part;
 }
 
 // A condition known when the graph is built: the branch replaces the node.

@@ -207,12 +207,18 @@ void importMultiConv(NodeContext &n) { MultiConv(n).import(); }
 }  // namespace
 
 std::vector<ImportRule> graphcoreCompositionRules() {
-  return {{"ai.graphcore", "NormalizeImage", importNormalizeImage},
-          {"ai.graphcore", "TensorRemap", importTensorRemap},
-          {"ai.graphcore", "SplineBasis", importSplineBasis},
-          {"ai.graphcore", "SplineWeighting", importSplineWeighting},
-          {"ai.graphcore", "SequenceSlice", importSequenceSlice},
-          {"ai.graphcore", "MultiConv", importMultiConv}};
+  return {{"ai.graphcore", "NormalizeImage", importNormalizeImage, {"image offsets scales", "output", "scale"}},
+          {"ai.graphcore", "TensorRemap", importTensorRemap, {"input", "output", "remap_type"}},
+          {"ai.graphcore",
+           "SplineBasis",
+           importSplineBasis,
+           {"pseudo kernel_size is_open_spline", "basis weight_index", "degree"}},
+          {"ai.graphcore", "SplineWeighting", importSplineWeighting, {"input weight basis weight_index", "output", ""}},
+          {"ai.graphcore",
+           "SequenceSlice",
+           importSequenceSlice,
+           {"source destination N sourceOffsets destinationOffsets", "output", "zeroUnused"}},
+          {"ai.graphcore", "MultiConv", importMultiConv, {"inputs", "outputs", "inputs_per_conv"}}};
 }
 
 }  // namespace popart::onnx

@@ -221,7 +221,10 @@ std::vector<ImportRule> recurrentRules() {
   return {{"ai.onnx", "RNN", importRecurrent<Cell::Rnn>},
           {"ai.onnx", "GRU", importRecurrent<Cell::Gru>},
           {"ai.onnx", "LSTM", importRecurrent<Cell::Lstm>},
-          {"ai.graphcore", "LSTM", importGraphcoreLstm}};
+          {"ai.graphcore",
+           "LSTM",
+           importGraphcoreLstm,
+           {"input weights bias initial_state sequence_lens", "output cell_state", "outputFullSequence"}}};
 }
 
 }  // namespace popart::onnx
