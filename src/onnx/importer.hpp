@@ -231,6 +231,10 @@ std::vector<ImportRule> resizeRules();
 std::vector<ImportRule> attentionRules();
 std::vector<ImportRule> einsumRules();
 std::vector<ImportRule> transformerRules();
+std::vector<ImportRule> samplingRules();
+std::vector<ImportRule> sequenceRules();
+std::vector<ImportRule> fourierRules();
+std::vector<ImportRule> determinantRules();
 std::vector<ImportRule> graphcoreCompositionRules();
 
 }  // namespace popart::onnx
