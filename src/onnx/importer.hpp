@@ -234,6 +234,7 @@ std::vector<ImportRule> transformerRules();
 std::vector<ImportRule> samplingRules();
 std::vector<ImportRule> sequenceRules();
 std::vector<ImportRule> fourierRules();
+std::vector<ImportRule> quantisedRules();
 std::vector<ImportRule> determinantRules();
 std::vector<ImportRule> graphcoreCompositionRules();
 

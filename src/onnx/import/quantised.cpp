@@ -1,0 +1,268 @@
+// Quantised operators of ai.onnx. Products of 8-bit integers are products of floats over so few elements that every sum
+// is a whole number a float holds, added up as 32-bit integers.
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+#include <popart/error.hpp>
+
+#include "onnx/compose.hpp"
+
+namespace popart::onnx {
+namespace {
+
+using Ints = std::vector<int64_t>;
+constexpr double kWholeFloats = 16777216;  // 2^24: whole numbers up to here are floats
+
+struct Range {
+  double least, most;
+};
+
+Range rangeOf(const NodeContext &n, DataType type) {
+  switch (type) {
+    case DataType::UINT8:
+      return {0, 255};
+    case DataType::INT8:
+      return {-128, 127};
+    case DataType::UINT16:
+      return {0, 65535};
+    case DataType::INT16:
+      return {-32768, 32767};
+    default:
+      n.fail("values are quantised to UINT8, INT8, UINT16 or INT16 here: got {}", type);
+  }
+}
+
+// Rounded (halves to even), moved by the zero point, within the range of `type`.
+Value saturated(const Value &x, const Value &zero, DataType type) {
+  const Range range = rangeOf(x.composer().node(), type);
+  Value y = x.cast(DataType::FLOAT).op("NearbyInt");
+  if (zero.valid()) y = y + zero.cast(DataType::FLOAT);
+  return y.clamp(range.least, range.most).cast(type);
+}
+
+// A scale or zero point as it meets x: one number, one per index of an axis, or one per block along the axis.
+class Granularity {
+ public:
+  Granularity(NodeContext &n, const Value &x, const Value &scale) : n_(n), x_(x) {
+    const int64_t rank = x.rank();
+    block_ = n.attr<int64_t>("block_size", 0);
+    n.require(block_ >= 0, "attribute block_size must not be negative: got {}", block_);
+    if (scale.rank() == 0 || (scale.info().nelms() == 1 && block_ == 0)) return;
+    axis_ = n.attr<int64_t>("axis", 1);
+    n.require(axis_ >= -rank && axis_ < rank, "attribute axis: got {} for {}", axis_, x.info());
+    if (axis_ < 0) axis_ += rank;
+    const int64_t size = x.shape()[axis_];
+    Shape expected = {size};
+    if (block_ > 0) {
+      expected = x.shape();
+      expected[axis_] = (size + block_ - 1) / block_;
+    }
+    n.require(scale.shape() == expected,
+              "scale must have a number for each index or block of axis {}: got {}, expected "
+              "shape {}",
+              axis_, scale.info(), expected);
+  }
+
+  Value spread(const Value &v) const {
+    if (!v.valid() || axis_ < 0) return v.valid() && v.rank() > 0 ? v.reshape({}) : v;
+    if (block_ == 0) {
+      Shape shape(static_cast<size_t>(x_.rank()), 1);
+      shape[axis_] = x_.shape()[axis_];
+      return v.reshape(shape);
+    }
+    Shape apart = v.shape(), joined = v.shape();
+    apart.insert(apart.begin() + axis_ + 1, 1);
+    const Value each = v.reshape(apart);
+    apart[axis_ + 1] = block_, joined[axis_] *= block_;
+    return each.expand(apart).reshape(joined).slice(axis_, 0, x_.shape()[axis_]);
+  }
+
+ private:
+  NodeContext &n_;
+  const Value x_;
+  int64_t axis_ = -1, block_ = 0;
+};
+
+void requireZeroPoint(const NodeContext &n, const Value &zero, const Value &scale) {
+  n.require(!zero.valid() || zero.shape() == scale.shape(), "scale and zero point must have one shape: got {} and {}",
+            scale.info(), zero.valid() ? zero.info() : scale.info());
+}
+
+void importQuantizeLinear(NodeContext &n) {
+  Composer to(n);
+  const Value x = to.input(0), scale = to.input(1), zero = to.optionalInput(2);
+  requireZeroPoint(n, zero, scale);
+  const auto wanted = n.attr<int64_t>("output_dtype", 0), precision = n.attr<int64_t>("precision", 0);
+  DataType type = zero.valid() ? zero.type() : DataType::UINT8;
+  if (wanted != 0) {
+    const DataType asked = fromOnnxDataType(static_cast<int>(wanted));
+    n.require(!zero.valid() || asked == type, "attribute output_dtype contradicts the zero point: got {} and {}", asked,
+              type);
+    type = asked;
+  }
+  const DataType inner = precision == 0 ? scale.type() : fromOnnxDataType(static_cast<int>(precision));
+  const Granularity granularity(n, x, scale);
+  const Value y = x.cast(inner) / granularity.spread(scale).cast(inner);
+  to.result(0, saturated(y, granularity.spread(zero), type));
+}
+
+void importDequantizeLinear(NodeContext &n) {
+  Composer to(n);
+  const Value x = to.input(0), scale = to.input(1), zero = to.optionalInput(2);
+  requireZeroPoint(n, zero, scale);
+  n.require(!zero.valid() || zero.type() == x.type(), "x and its zero point must have one type: got {} and {}",
+            x.info(), zero.valid() ? zero.info() : x.info());
+  n.require(isInteger(x.type()), "x must hold integers: got {}", x.info());
+  const auto wanted = n.attr<int64_t>("output_dtype", 0);
+  const Granularity granularity(n, x, scale);
+  Value whole = x.cast(DataType::INT32);
+  if (zero.valid()) whole = whole - granularity.spread(zero).cast(DataType::INT32);
+  const Value y = whole.cast(DataType::FLOAT) * granularity.spread(scale).cast(DataType::FLOAT);
+  to.result(0, y.cast(wanted == 0 ? scale.type() : fromOnnxDataType(static_cast<int>(wanted))));
+}
+
+// A range of values that holds 0; all zeros have scale 1.
+void importDynamicQuantizeLinear(NodeContext &n) {
+  Composer to(n);
+  const Value x = to.input(0);
+  const auto extreme = [&](const char *reduce, const char *join) {
+    return x.op(reduce, {}, {{"keepdims", int64_t{0}}}).op(join, {x.number(0)});
+  };
+  const Value least = extreme("ReduceMin", "Min"), width = extreme("ReduceMax", "Max") - least;
+  const Value scale = where(width.op("Equal", {width.number(0)}), width.number(1), width / 255.0);
+  const Value zero = saturated(least * -1.0 / scale, Value(), DataType::UINT8);
+  to.result(0, saturated(x / scale, zero, DataType::UINT8));
+  if (n.hasOut(1)) to.result(1, scale);
+  if (n.hasOut(2)) to.result(2, zero);
+}
+
+// An operand of a product: its values without the zero point, as floats.
+struct Operand {
+  Value values;
+  double largest;
+};
+
+Operand operandOf(const NodeContext &n, const Value &x, const Value &zero) {
+  n.require(x.type() == DataType::UINT8 || x.type() == DataType::INT8, "products take UINT8 or INT8: got {}", x.info());
+  if (!zero.valid()) return {x.cast(DataType::FLOAT), x.type() == DataType::UINT8 ? 255.0 : 128.0};
+  n.require(zero.type() == x.type(), "an operand and its zero point must have one type: got {} and {}", x.info(),
+            zero.info());
+  return {x.cast(DataType::FLOAT) - zero.cast(DataType::FLOAT), 255};
+}
+
+int64_t mostTerms(const Operand &a, const Operand &b) {
+  return static_cast<int64_t>(kWholeFloats / (a.largest * b.largest));
+}
+
+// INT32: the sum of part(begin, end) of [0, length) in pieces of at most `most`.
+Value summedParts(int64_t length, int64_t most, const std::function<Value(int64_t, int64_t)> &part) {
+  Value sum = part(0, std::min(length, most)).cast(DataType::INT32);
+  for (int64_t begin = most; begin < length; begin += most)
+    sum = sum + part(begin, std::min(length, begin + most)).cast(DataType::INT32);
+  return sum;
+}
+
+// Numbers of rows stand as a list.
+Value perRow(const Value &v, const Value &x) {
+  return v.valid() && v.rank() == 1 && v.dim(0) > 1 && x.rank() > 1 ? v.reshape({v.dim(0), 1}) : v;
+}
+
+Value integerProduct(const NodeContext &n, const Value &a, const Value &b, const Value &zeroA, const Value &zeroB) {
+  n.require(a.rank() >= 1 && b.rank() >= 1, "operands must have dimensions: got {} and {}", a.info(), b.info());
+  const Operand left = operandOf(n, a, perRow(zeroA, a)), right = operandOf(n, b, zeroB);
+  const int64_t inner = a.dim(-1), axis = std::max(0, b.rank() - 2);
+  n.require(inner == b.shape()[axis], "operands do not fit: got {} and {}", a.info(), b.info());
+  return summedParts(inner, mostTerms(left, right), [&](int64_t begin, int64_t end) {
+    return matmul(left.values.slice(a.rank() - 1, begin, end), right.values.slice(axis, begin, end));
+  });
+}
+
+// Parts of the channels of every group.
+Value channelsOf(const Value &x, int64_t groups, int64_t begin, int64_t end) {
+  if (groups == 1) return x.slice(1, begin, end);
+  Shape apart = x.shape(), joined = x.shape();
+  apart[1] = groups;
+  apart.insert(apart.begin() + 2, x.dim(1) / groups);
+  joined[1] = groups * (end - begin);
+  return x.reshape(apart).slice(2, begin, end).reshape(joined);
+}
+
+Value integerConvolution(const NodeContext &n, const Value &x, const Value &w, const Value &zeroX, const Value &zeroW) {
+  n.require(x.rank() >= 3 && w.rank() == x.rank(), "x and w must have the dimensions of a convolution: got {} and {}",
+            x.info(), w.info());
+  Value perChannel = zeroW;
+  if (zeroW.valid() && zeroW.rank() == 1 && zeroW.dim(0) > 1) {
+    Shape shape(static_cast<size_t>(w.rank()), 1);
+    shape[0] = zeroW.dim(0);
+    perChannel = zeroW.reshape(shape);
+  }
+  Operand data = operandOf(n, x, zeroX), weight = operandOf(n, w, perChannel);
+  const auto groups = n.attr<int64_t>("group", 1);
+  n.require(groups > 0 && x.dim(1) == groups * w.dim(1), "channels of x and w do not fit {} groups: got {} and {}",
+            groups, x.info(), w.info());
+  int64_t taps = 1;
+  for (int d = 2; d < w.rank(); ++d) taps *= w.dim(d);
+  int64_t most = mostTerms(data, weight) / std::max<int64_t>(taps, 1);
+  if (most == 0) {  // a window that is too large for whole floats
+    data.values = data.values.cast(DataType::DOUBLE), weight.values = weight.values.cast(DataType::DOUBLE);
+    most = w.dim(1);
+  }
+  Attributes attributes = {{"group", groups}};
+  for (const char *name : {"auto_pad", "dilations", "kernel_shape", "pads", "strides"})
+    if (const AttributeValue *value = n.nodeAttributes().values.find(name)) attributes.set(name, *value);
+  return summedParts(w.dim(1), most, [&](int64_t begin, int64_t end) {
+    return channelsOf(data.values, groups, begin, end).op("Conv", {weight.values.slice(1, begin, end)}, attributes);
+  });
+}
+
+void importMatMulInteger(NodeContext &n) {
+  Composer to(n);
+  to.result(0, integerProduct(n, to.input(0), to.input(1), to.optionalInput(2), to.optionalInput(3)));
+}
+
+void importConvInteger(NodeContext &n) {
+  Composer to(n);
+  to.result(0, integerConvolution(n, to.input(0), to.input(1), to.optionalInput(2), to.optionalInput(3)));
+}
+
+// sum (a_scale b_scale / y_scale), rounded.
+Value requantised(const Value &sum, const Value &a, const Value &b, const Value &y, const Value &zero) {
+  const Value scale = a.cast(DataType::FLOAT) * b.cast(DataType::FLOAT) / y.cast(DataType::FLOAT);
+  return saturated(sum.cast(DataType::FLOAT) * scale, zero, zero.type());
+}
+
+void importQLinearMatMul(NodeContext &n) {
+  Composer to(n);
+  const Value a = to.input(0), b = to.input(3);
+  const Value sum = integerProduct(n, a, b, to.input(2), to.input(5));
+  to.result(0, requantised(sum, perRow(to.input(1), a), to.input(4), to.input(6), to.input(7)));
+}
+
+void importQLinearConv(NodeContext &n) {
+  Composer to(n);
+  const Value x = to.input(0), w = to.input(3);
+  Value sum = integerConvolution(n, x, w, to.input(2), to.input(5));
+  Shape channel(static_cast<size_t>(x.rank() - 1), 1);
+  const auto perChannel = [&](const Value &v) {
+    if (v.rank() == 0) return v;
+    channel[0] = v.dim(0);
+    return v.reshape(channel);
+  };
+  if (n.hasIn(8)) sum = sum + perChannel(to.input(8));
+  to.result(0, requantised(sum, to.input(1), perChannel(to.input(4)), to.input(6), to.input(7)));
+}
+
+}  // namespace
+
+std::vector<ImportRule> quantisedRules() {
+  return {{"ai.onnx", "QuantizeLinear", importQuantizeLinear},
+          {"ai.onnx", "DequantizeLinear", importDequantizeLinear},
+          {"ai.onnx", "DynamicQuantizeLinear", importDynamicQuantizeLinear},
+          {"ai.onnx", "MatMulInteger", importMatMulInteger},
+          {"ai.onnx", "ConvInteger", importConvInteger},
+          {"ai.onnx", "QLinearMatMul", importQLinearMatMul},
+          {"ai.onnx", "QLinearConv", importQLinearConv}};
+}
+
+}  // namespace popart::onnx
