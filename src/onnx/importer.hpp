@@ -235,6 +235,7 @@ std::vector<ImportRule> samplingRules();
 std::vector<ImportRule> sequenceRules();
 std::vector<ImportRule> fourierRules();
 std::vector<ImportRule> quantisedRules();
+std::vector<ImportRule> scanRules();
 std::vector<ImportRule> determinantRules();
 std::vector<ImportRule> graphcoreCompositionRules();
 

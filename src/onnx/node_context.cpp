@@ -182,10 +182,26 @@ void NodeContext::bind(int output, TensorIndex t) {
 const std::map<std::pair<std::string, std::string>, ImportRule> &importRules() {
   static const auto kRules = [] {
     std::map<std::pair<std::string, std::string>, ImportRule> table;
-    for (const auto &rules : {mathRules(), shapeRules(), constantRules(), normRules(), spatialRules(), controlRules(),
-                              nnRules(), graphcoreRules(), recurrentRules(), resizeRules(), graphcoreCompositionRules(),
-                              attentionRules(), einsumRules(), transformerRules(), samplingRules(), sequenceRules(),
-                              fourierRules(), quantisedRules(), determinantRules()})
+    for (const auto &rules : {mathRules(),
+                              shapeRules(),
+                              constantRules(),
+                              normRules(),
+                              spatialRules(),
+                              controlRules(),
+                              nnRules(),
+                              graphcoreRules(),
+                              recurrentRules(),
+                              resizeRules(),
+                              graphcoreCompositionRules(),
+                              attentionRules(),
+                              einsumRules(),
+                              transformerRules(),
+                              samplingRules(),
+                              sequenceRules(),
+                              fourierRules(),
+                              quantisedRules(),
+                              scanRules(),
+                              determinantRules()})
       for (const ImportRule &rule : rules) table[{rule.domain, rule.type}] = rule;
     return table;
   }();
