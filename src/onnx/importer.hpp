@@ -236,6 +236,7 @@ std::vector<ImportRule> sequenceRules();
 std::vector<ImportRule> fourierRules();
 std::vector<ImportRule> quantisedRules();
 std::vector<ImportRule> scanRules();
+std::vector<ImportRule> previewTrainingRules();
 std::vector<ImportRule> determinantRules();
 std::vector<ImportRule> graphcoreCompositionRules();
 

@@ -200,6 +200,7 @@ const std::map<std::pair<std::string, std::string>, ImportRule> &importRules() {
                               sequenceRules(),
                               fourierRules(),
                               quantisedRules(),
+                              previewTrainingRules(),
                               scanRules(),
                               determinantRules()})
       for (const ImportRule &rule : rules) table[{rule.domain, rule.type}] = rule;

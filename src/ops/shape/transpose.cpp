@@ -84,10 +84,13 @@ BlockMove depthToSpace(const Shape &s, const Attributes &attributes) {
   return {{s[0], b, b, depth, s[2], s[3]}, {0, 3, 4, 1, 5, 2}, result};
 }
 
-// (N, C, H, W) -> (N, C b^2, H / b, W / b): the inverse of DepthToSpace in mode DCR.
+// (N, C, H, W) -> (N, C b^2, H / b, W / b): the inverse of DepthToSpace in the same mode.
 BlockMove spaceToDepth(const Shape &s, const Attributes &attributes) {
   const int64_t b = attributes.getAttribute<int64_t>("blocksize");
-  return {{s[0], s[1], s[2] / b, b, s[3] / b, b}, {0, 3, 5, 1, 2, 4}, {s[0], s[1] * b * b, s[2] / b, s[3] / b}};
+  const bool depthFirst = attributes.getAttribute<std::string>("mode") == "CRD";
+  const std::vector<int64_t> perm =
+      depthFirst ? std::vector<int64_t>{0, 1, 3, 5, 2, 4} : std::vector<int64_t>{0, 3, 5, 1, 2, 4};
+  return {{s[0], s[1], s[2] / b, b, s[3] / b, b}, perm, {s[0], s[1] * b * b, s[2] / b, s[3] / b}};
 }
 
 using MoveOf = BlockMove (*)(const Shape &, const Attributes &);
@@ -117,15 +120,19 @@ OpDef blockRow(const char *type, std::vector<OpVersion> versions, MoveOf moveOf,
       });
 }
 
-void checkDepth(InferContext &c) {
-  const int64_t b = c.attrInt("blocksize");
+void checkMode(InferContext &c) {
   const std::string &mode = c.attrString("mode");
   c.require(mode == "DCR" || mode == "CRD", "unknown mode: got '{}', expected DCR or CRD", mode);
+}
+void checkDepth(InferContext &c) {
+  const int64_t b = c.attrInt("blocksize");
+  checkMode(c);
   c.require(c.shape(0)[1] % (b * b) == 0, "channels do not split into blocks: got {}, expected a multiple of {}",
             c.shape(0)[1], b * b);
 }
 void checkSpace(InferContext &c) {
   const int64_t b = c.attrInt("blocksize");
+  checkMode(c);
   c.require(c.shape(0)[2] % b == 0 && c.shape(0)[3] % b == 0,
             "height and width do not split into blocks: got {}, expected multiples of {}", c.shape(0), b);
 }
@@ -159,7 +166,9 @@ OpDefs transposeOps() {
               .attr("mode", std::string("DCR"))
               .onnx("ai.graphcore", "DepthToSpace", {1})
               .doc("Moves channels into blocks of space."),
-          blockRow("SpaceToDepth", {1, 13}, spaceToDepth, checkSpace).doc("Moves blocks of space into channels.")};
+          blockRow("SpaceToDepth", {1, 13, 28}, spaceToDepth, checkSpace)
+              .attr("mode", std::string("DCR"))
+              .doc("Moves blocks of space into channels.")};
 }
 
 }  // namespace popart::ops

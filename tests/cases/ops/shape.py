@@ -21,9 +21,10 @@ def depth_to_space(x, b, crd):
     return x.reshape(n, b, b, c // b**2, h, w).transpose(0, 3, 4, 1, 5, 2).reshape(n, c // b**2, h * b, w * b)
 
 
-def space_to_depth(x, b):
+def space_to_depth(x, b, depth_first=False):
     n, c, h, w = x.shape
-    return x.reshape(n, c, h // b, b, w // b, b).transpose(0, 3, 5, 1, 2, 4).reshape(n, c * b * b, h // b, w // b)
+    order = (0, 1, 3, 5, 2, 4) if depth_first else (0, 3, 5, 1, 2, 4)
+    return x.reshape(n, c, h // b, b, w // b, b).transpose(order).reshape(n, c * b * b, h // b, w // b)
 
 
 VIEWS = [
@@ -52,6 +53,8 @@ VIEWS = [
     moved("DepthToSpace", [IMAGE], {"blocksize": 2}, lambda x: depth_to_space(x, 2, False)),
     moved("DepthToSpace", [IMAGE], {"blocksize": 2, "mode": "CRD"}, lambda x: depth_to_space(x, 2, True)),
     moved("SpaceToDepth", [floats(1, 2, 4, 6)], {"blocksize": 2}, lambda x: space_to_depth(x, 2)),
+    moved("SpaceToDepth", [floats(1, 2, 4, 6)], {"blocksize": 2, "mode": "CRD"}, lambda x: space_to_depth(x, 2, True)),
+    Case("SpaceToDepth", [IMAGE], {"blocksize": 1, "mode": "ABC"}, refuses="unknown mode"),
     Case("DepthToSpace", [IMAGE], {"blocksize": 3}, refuses="do not split"),
 ]
 
