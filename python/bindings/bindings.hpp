@@ -50,7 +50,6 @@ void bindSessions(nb::module_ &m);
 void bindOperators(nb::module_ &m);
 void bindBuilder(nb::module_ &m);
 void bindModelTools(nb::module_ &m);
-void bindTesting(nb::module_ &m);
 
 // Conversion to int, and the printed form "<DataType.FLOAT: 11>".
 inline void setEnumForms(nb::object &type) {

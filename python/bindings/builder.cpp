@@ -44,7 +44,7 @@ nb::object fromAttribute(const std::string &name, const BuilderAttribute &attrib
 
 std::string modelText(nb::handle model) {
   if (PyBytes_Check(model.ptr()))
-    return std::string(PyBytes_AS_STRING(model.ptr()), static_cast<size_t>(PyBytes_GET_SIZE(model.ptr())));
+    return std::string(PyBytes_AsString(model.ptr()), static_cast<size_t>(PyBytes_Size(model.ptr())));
   return nb::hasattr(model, "__fspath__") ? pyText(model.attr("__fspath__")())
                                           : fromPython<std::string>(model, "model: the name of a file, or bytes");
 }

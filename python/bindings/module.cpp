@@ -30,9 +30,6 @@ NB_MODULE(popart_core, m) {
   bindOperators(m);
   bindBuilder(m);
   bindModelTools(m);
-#ifdef POPART_TESTING
-  bindTesting(m);
-#endif
   bindIr(m);
   bindCustomOps(m);
   expectLeaksOfDaemonThreads();

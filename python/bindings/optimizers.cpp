@@ -24,8 +24,8 @@ Values toValues(nb::handle given) {
     if (!PyTuple_Check(value.ptr()) || PyTuple_Size(value.ptr()) != 2)
       throw error("optimizer value '{}': got {}, expected a tuple (value, isConst)", name,
                   nb::cast<std::string>(nb::repr(value)));
-    nb::object number = nb::steal(PyNumber_Float(PyTuple_GET_ITEM(value.ptr(), 0)));
-    const int isConst = PyObject_IsTrue(PyTuple_GET_ITEM(value.ptr(), 1));
+    nb::object number = nb::steal(PyNumber_Float(PyTuple_GetItem(value.ptr(), 0)));
+    const int isConst = PyObject_IsTrue(PyTuple_GetItem(value.ptr(), 1));
     if (!number.is_valid() || isConst < 0) {
       PyErr_Clear();
       throw error("optimizer value '{}': got {}, expected a tuple (value, isConst)", name,

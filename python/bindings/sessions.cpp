@@ -18,7 +18,7 @@ class ModelText {
  public:
   explicit ModelText(nb::handle model) {
     if (PyBytes_Check(model.ptr())) {
-      text_ = {PyBytes_AS_STRING(model.ptr()), static_cast<size_t>(PyBytes_GET_SIZE(model.ptr()))};
+      text_ = {PyBytes_AsString(model.ptr()), static_cast<size_t>(PyBytes_Size(model.ptr()))};
       return;
     }
     if (nb::hasattr(model, "__fspath__")) {

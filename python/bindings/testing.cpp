@@ -1,4 +1,4 @@
-// popart_core.testing: single ops on NumPy arrays, for the operator cases under tests/cases.
+// The Python module popart_testing: single ops on NumPy arrays, for the operator cases under tests/cases.
 #include <popart/opdef.hpp>
 
 #include "host_array.hpp"
@@ -92,9 +92,13 @@ std::vector<std::pair<std::string, std::string>> toPairs(const std::vector<execu
 }
 
 }  // namespace
+}  // namespace popart::python
 
-void bindTesting(nb::module_ &m) {
-  nb::module_ testing = m.def_submodule("testing", "Single operators on NumPy arrays.");
+NB_MODULE(popart_testing, testing) {
+  using namespace popart;
+  using namespace popart::python;
+  testing.doc() = "Single operators on NumPy arrays.";
+  nb::module_::import_("popart_core");  // types and exceptions
   testing.def(
       "run_op",
       [](const std::string &type, const nb::dict &attributes, nb::list inputs, const std::string &backend, int outputs,
@@ -170,5 +174,3 @@ void bindTesting(nb::module_ &m) {
       },
       "Types of all rows of the catalog.");
 }
-
-}  // namespace popart::python

@@ -25,6 +25,13 @@ namespace {
 
 constexpr std::chrono::milliseconds kInterruptPeriod{50};  // between two checks of a thread that waits
 
+// Waits until `isSo`. Not by wait() without a time, which asks for the C++ library of gcc 12: a wheel runs with an
+// older one.
+template <class F>
+void waitUntil(std::condition_variable &condition, std::unique_lock<std::mutex> &lock, const F &isSo) {
+  while (!condition.wait_for(lock, std::chrono::hours(1), isSo)) continue;
+}
+
 struct Event {
   enum class Kind : uint8_t { Needed, Taken, Made, Ended };
   Kind kind = Kind::Ended;
@@ -128,7 +135,7 @@ class AheadStreams::Impl final : public runtime::StreamSource {
     Stream &s = inputs_[static_cast<size_t>(stream)];
     if (s.read == s.written && !s.failure) {
       post({Event::Kind::Needed, stream, s.read});
-      served_.wait(lock, [&] { return s.written > s.read || s.failure || stop_; });
+      waitUntil(served_, lock, [&] { return s.written > s.read || s.failure || stop_; });
     }
     if (s.written > s.read) return s.slot(s.read).data();
     if (s.failure) std::rethrow_exception(s.failure);
@@ -163,7 +170,7 @@ class AheadStreams::Impl final : public runtime::StreamSource {
   }
   template <class F>
   void waitFor(std::unique_lock<std::mutex> &lock, F &&isSo) {
-    served_.wait(lock, [&] { return isSo() || stop_; });
+    waitUntil(served_, lock, [&] { return isSo() || stop_; });
     if (!isSo()) throw runtime::RunEnded();
   }
 
@@ -183,7 +190,7 @@ class AheadStreams::Impl final : public runtime::StreamSource {
     const runtime::StopFlag flag(stop_);
     std::unique_lock lock(mutex_);
     for (;;) {
-      starts_.wait(lock, [&] { return job_ || quits_; });
+      waitUntil(starts_, lock, [&] { return job_ || quits_; });
       if (quits_) return;
       const auto *job = job_;
       lock.unlock();

@@ -21,11 +21,11 @@ if __name__ == "__main__":
     sys.path[:0] = [str(ROOT), str(ROOT / "build" / "dev" / "python")]
 
 import popart_core  # noqa: E402
+import popart_testing as testing  # noqa: E402
 
 from tests.cases.case import Array, Case, seeded  # noqa: E402
 from tests.cases.fallbacks import is_allowed  # noqa: E402
 
-testing = popart_core.testing
 popart_exception = popart_core.popart_exception
 
 # Largest difference allowed: relative to the larger of the expected value's size and 1.
