@@ -18,6 +18,7 @@ OPTIONS = {
     "new-op": ["--family"],
     "docs": ["usage"],
     "size": ["usage"],
+    "wheel": ["--python", "--preset"],
 }
 
 

@@ -1,45 +1,79 @@
-"""The wheel in an environment of its own: complete, importable, its commands run. This tree is not on the path."""
+"""The wheel in an environment of its own: complete, importable, its commands run, nothing in it meets other libraries.
 
+It is made of this build by what `./dev wheel` runs, so nothing is compiled. This tree is not on the path of the
+environment.
+"""
+
+import fcntl
+import os
+import re
+import shutil
 import subprocess
 import sys
+import sysconfig
+import tomllib
 import venv
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 import pytest
 
+from tests.install.wheel_programs import (
+    BESIDE_A_GLOBAL_LIBRARY,
+    FIRST,
+    HEAVIER,
+    KEEP_COMPILED,
+    LAST,
+    TRAIN,
+    USE_HEAVIER,
+    USE_OPERATOR,
+    library_of_traps,
+)
+
 ROOT = Path(__file__).resolve().parents[2]
+PRESET = os.environ.get("POPART_PRESET", "dev")
 PACKAGES = ["popart", "popxl", "popxl_addons", "popdist", "pva"]
+COMMANDS = list(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"])
 PROGRAM = "main {\n  stream %x : float32[2, 3]\n  %a = Relu(%x)\n  %b = Neg(%a)\n  return %b\n}\n"
-KEEP_COMPILED = """
-import popart, sys
-builder = popart.Builder()
-y = builder.aiOnnx.relu([builder.addInputTensor("FLOAT", [4, 32])])
-options = popart.SessionOptions()
-options.enableEngineCaching, options.cachePath = True, sys.argv[1]
-popart.InferenceSession(
-    builder.getModelProto(), popart.DataFlow(1, [y]), popart.DeviceManager().createCpuDevice(), userOptions=options
-).prepareDevice()
-"""
+SYSTEM = r"lib(?:c|m|dl|rt|util|pthread|gcc_s|stdc\+\+)\.so\.\d|ld-linux"
+
+sys.path.append(str(ROOT / "tools/wheels"))
+private_names = pytest.importorskip("private_names")
+pytestmark = pytest.mark.skipif(PRESET in ("asan", "tsan"), reason="a wheel has no sanitizers")
 
 
 def run(*command, **options):
     return subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=3600, **options)
 
 
-@pytest.fixture(scope="module")
-def environment(tmp_path_factory):
-    """A fresh environment with a freshly built wheel; what the wheel depends on is that of this interpreter."""
-    folder = tmp_path_factory.mktemp("wheel")
-    pip = [sys.executable, "-m", "pip"]
-    built = run(*pip, "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", folder, ROOT)
-    assert built.returncode == 0, built.stdout + built.stderr
-    (wheel,) = folder.glob("popart-*.whl")
-    venv.create(folder / "venv", symlinks=True)
-    installed = run(*pip, "--python", folder / "venv/bin/python", "install", "-q", "--no-deps", "--no-index", wheel)
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory):
+    """The wheel of this build, complete and checked; processes that test at the same time make one together."""
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent
+    out = folder / "wheel"
+    with (folder / "wheel.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not out.exists():
+            make = [ROOT / "tools/wheels/make.py", ROOT / "build" / PRESET, "--offline", "--python", sys.executable]
+            made = run(sys.executable, *make, "--out", out)
+            assert made.returncode == 0, made.stdout + made.stderr
+    (wheel,) = out.glob("popart-*.whl")
+    return wheel
+
+
+@pytest.fixture(scope="session")
+def environment(tmp_path_factory, wheel):
+    """A fresh environment with the wheel; what the wheel depends on is that of this interpreter."""
+    folder = tmp_path_factory.mktemp("environment") / "venv"
+    venv.create(folder, symlinks=True)
+    pip = [sys.executable, "-m", "pip", "--python", folder / "bin/python"]
+    installed = run(*pip, "install", "-q", "--no-deps", "--no-index", wheel)
     assert installed.returncode == 0, installed.stdout + installed.stderr
     others = [path for path in sys.path if path.endswith("-packages")]
-    (site_packages(folder / "venv") / "dependencies.pth").write_text("\n".join(others))
-    return folder / "venv"
+    (site_packages(folder) / "dependencies.pth").write_text("\n".join(others))
+    return folder
 
 
 def site_packages(environment):
@@ -55,26 +89,136 @@ def in_environment(environment, tmp_path, monkeypatch):
     return lambda name, *arguments: run(environment / "bin" / name, *arguments, cwd=tmp_path)
 
 
-@pytest.mark.slow
-def test_wheel_holds_library_extension_stub_and_markers(environment):
+def elf_files(environment):
+    packages = site_packages(environment)
+    return [file for folder in ("popart", "popart.libs") for file in private_names.elf_files(packages / folder)] + list(
+        packages.glob("popart_core.*.so")
+    )
+
+
+def test_wheel_holds_library_headers_extension_stub_and_markers(environment):
     packages = site_packages(environment)
     assert (packages / "popart/lib/libpopart.so").is_file()
-    assert len(list(packages.glob("popart_core.*.so"))) == 1
+    assert (packages / "popart/include/popart/popart.hpp").is_file()
+    assert any((packages / f"popart_core{suffix}").is_file() for suffix in EXTENSION_SUFFIXES)
+    assert not list(packages.glob("popart_testing*"))
     for stub in ("popart_core.pyi", "popart/__init__.pyi", "popart/opsets.pyi"):
         assert (packages / stub).is_file()
     for package in PACKAGES:
         assert (packages / package / "py.typed").is_file()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("module", ["popart_core", "popart", "popxl"])
-def test_module_comes_from_the_wheel(environment, in_environment, module):
-    result = in_environment("python", "-c", f"import {module}; print({module}.__file__)")
+def test_tag_names_the_oldest_systems(wheel):
+    assert re.fullmatch(r"popart-[\d.]+-cp3\d+-(cp3\d+|abi3)-manylinux_2_\d+_\w+\.whl", wheel.name)
+
+
+def test_modules_come_from_the_wheel(environment, in_environment):
+    names = ["popart_core", *PACKAGES]
+    result = in_environment("python", "-c", "".join(f"import {n}; print({n}.__file__)\n" for n in names))
     assert result.returncode == 0, result.stderr
-    assert Path(result.stdout.strip()).is_relative_to(environment)
+    assert all(Path(line).is_relative_to(environment) for line in result.stdout.splitlines())
+
+
+def test_files_need_nothing_but_each_other_and_the_system(environment):
+    files = elf_files(environment)
+    names = {file.name for file in files}
+    assert len(files) >= 4
+    for file in files:
+        others = [name for name in private_names.needed(file) if name not in names and not re.match(SYSTEM, name)]
+        assert not others, f"{file.name} needs {others}"
+
+
+def test_files_show_their_own_names_only(environment):
+    own = re.compile(r"_Z(T[VTISC]|T[hv][n\d_]+|GVZ?|Z)?N[KRO]*6popart|popart\.")
+    files = elf_files(environment)
+    system = private_names.system_names(files)
+    for file in files:
+        shown = private_names.defined(file) - system
+        if file.name.startswith("popart_core"):
+            assert shown == {"PyInit_popart_core"}
+        else:
+            foreign = sorted(name for name in shown if not own.match(name))
+            assert not foreign, f"{file.name} shows {len(foreign)} names, {foreign[:5]}"
+
+
+def libraries_of_python() -> list[Path]:
+    """The C library, the C++ runtime, and what this Python and its standard modules need beside them."""
+    modules = Path(sysconfig.get_path("stdlib"), "lib-dynload").glob("*.so")
+    listed = run("ldd", Path(sys.executable).resolve(), *modules).stdout
+    names = {Path(name) for name in re.findall(r"(/\S+\.so[.\d]*) \(", listed)}
+    system = rf"^\s*(?:{SYSTEM}).* \(libc6,[^)]*\) => (/\S+)$"
+    runtime = re.findall(system, run("ldconfig", "-p").stdout, re.MULTILINE)
+    return sorted(names | {Path(name) for name in runtime})
+
+
+def test_a_session_where_the_system_has_python_alone(environment, tmp_path):
+    """In a file system of its own that holds Python, the environment and the libraries of Python, nothing else."""
+    if run("unshare", "-rm", "true").returncode:
+        pytest.skip("this system does not let its users make file systems of their own")
+    root = tmp_path / "root"
+    libraries = libraries_of_python()
+    assert not [file for file in libraries if re.search("protobuf|fmt|hwy|xxhash|spdlog", file.name)]
+    for file in libraries:
+        (root / str(file)[1:]).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(file, root / str(file)[1:])
+    packages = [path for path in sys.path if path.endswith("-packages")]
+    mounts = [sys.base_prefix, environment, *packages, "/proc", "/dev"]
+    if sys.base_prefix == "/usr":
+        pytest.skip("this Python lies among all programs of the system")
+    for folder in mounts:
+        (root / str(folder).lstrip("/")).mkdir(parents=True, exist_ok=True)
+    (root / "tmp").mkdir(exist_ok=True)
+    lines = [f"mount --rbind {folder} {root}{folder}" for folder in mounts]
+    (root / "tmp/program.py").write_text(TRAIN + "train()\n")
+    lines.append(f"exec chroot {root} {environment}/bin/python /tmp/program.py")
+    result = run("unshare", "-rm", "sh", "-ec", "\n".join(lines), env={"PATH": os.environ["PATH"]})
+    assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.parametrize("program", [FIRST, LAST], ids=["first", "last"])
+def test_a_session_beside_other_users_of_protobuf(in_environment, program):
+    result = in_environment("python", "-c", program)
+    assert result.returncode == 0, result.stderr
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("others_first", [True, False])
+def test_a_session_beside_packages_of_the_index(environment, in_environment, tmp_path, others_first):
+    packages = tmp_path / "packages"
+    fetched = run(sys.executable, "-m", "pip", "install", "-q", "--target", packages, *HEAVIER)
+    assert fetched.returncode == 0, fetched.stderr
+    steps = ["use_heavier()", "train()"] if others_first else ["train()", "use_heavier()", "train()"]
+    result = in_environment("python", "-c", TRAIN + USE_HEAVIER + "\n".join(steps), packages)
+    assert result.returncode == 0, result.stderr
+
+
+def test_libraries_that_others_show_to_all_are_not_called(environment, in_environment, tmp_path):
+    shown = {name for file in elf_files(environment) for name in private_names.defined(file)}
+    names = sorted(name.removeprefix("popart.") for name in shown if name.startswith("popart."))
+    assert {"_ZN6google8protobuf11MessageLite14ParseFromArrayEPKvi", "XXH3_64bits_reset"} <= set(names)
+    (tmp_path / "traps.s").write_text(library_of_traps(names))
+    built = run("gcc", "-shared", "-nostdlib", tmp_path / "traps.s", "-o", tmp_path / "traps.so")
+    assert built.returncode == 0, built.stderr
+    result = in_environment("python", "-c", BESIDE_A_GLOBAL_LIBRARY, tmp_path / "traps.so")
+    assert result.returncode == 0, result.stderr
+
+
+def test_a_library_with_an_operator_links_with_the_wheel(environment, in_environment, tmp_path):
+    popart, target = site_packages(environment) / "popart", tmp_path / "libleaky_relu.so"
+    flags = ["-std=c++20", "-O1", "-fPIC", "-shared", f"-I{popart / 'include'}", f"-L{popart / 'lib'}"]
+    built = run("g++", *flags, ROOT / "tests/python/popart/custom_op/leaky_relu.cpp", "-lpopart", "-o", target)
+    assert built.returncode == 0, built.stderr
+    result = in_environment("python", "-c", USE_OPERATOR, target)
+    assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_runs(in_environment, command):
+    result = in_environment(command, "--help")
+    assert result.returncode == 0, result.stderr
+    assert command in result.stdout
+
+
 def test_popart_opt_runs_passes(in_environment, tmp_path):
     (tmp_path / "program.ir").write_text(PROGRAM)
     result = in_environment("popart-opt", "program.ir", "-p", "loadStreams")
@@ -85,7 +229,6 @@ def test_popart_opt_runs_passes(in_environment, tmp_path):
     assert "absent.ir" in refused.stderr
 
 
-@pytest.mark.slow
 def test_popart_cache_looks_after_programs_of_the_library(in_environment, tmp_path):
     kept = in_environment("python", "-c", KEEP_COMPILED, tmp_path / "cache")
     assert kept.returncode == 0, kept.stderr
