@@ -117,8 +117,8 @@ def own_python(python: Python) -> Path | None:
     return Path(sys.executable) if same else None
 
 
-def main() -> int:
-    """Find Pythons, make a wheel for each kind, check it with each; returns the exit code."""
+def main() -> int | str:
+    """Find Pythons, make a wheel for each kind, check it with each; returns the exit code, or what is wrong."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("tree", type=Path, help="build tree that holds the core")
     parser.add_argument("--python", type=Path, action="append", default=[], help="interpreter (default: all found)")
@@ -131,6 +131,8 @@ def main() -> int:
         print(f"  found {python}: wheel {python.abi}", flush=True)
     for program, reason in skipped:
         print(f"  skipped {program}: it {reason}", flush=True)
+    if args.python and skipped:
+        return "no wheel was made, since a Python named with --python was skipped"
     for abi in dict.fromkeys(python.abi for python in pythons):
         served = [python for python in pythons if python.abi == abi]
         builders = [python for python in served if python.headers]

@@ -79,7 +79,7 @@ def ask(program: Path) -> Python | str:
     except (OSError, subprocess.TimeoutExpired) as failure:
         return f"does not run: {failure}"
     if answer.returncode:
-        return f"does not run: {answer.stderr.strip().splitlines()[-1:] or answer.returncode}"
+        return f"does not run: {answer.stderr.strip().splitlines()[0] if answer.stderr.strip() else answer.returncode}"
     facts = json.loads(answer.stdout)
     version = tuple(facts["version"])
     name = ".".join(str(n) for n in version)
