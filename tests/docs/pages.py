@@ -9,8 +9,6 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 BLOCK = re.compile(r"^( *)```([^\n`]*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
@@ -138,22 +136,41 @@ def check_command(place: str, words: list[str], folder: Path) -> None:
         assert result.returncode == 0, f"{place}: {result.stderr}"
 
 
+def build_cpp(page: Path, folder: Path) -> None:
+    """Write the C++ blocks of a page to the files that their first lines name, and run its compiler's commands."""
+    sources = [block for block in blocks(page) if block.language == "cpp"]
+    for block in sources:
+        name = re.match(r"// (\w+\.cpp)\n", block.text)
+        assert name, f"{page.relative_to(ROOT)}:{block.line}: the first line does not name a file"
+        (folder / name[1]).write_text(block.text)
+    if not sources:
+        return
+    prefix = folder / "prefix"
+    prefix.mkdir()
+    (prefix / "include").symlink_to(ROOT / "include")
+    (prefix / "lib").symlink_to(library_folder())
+    for block in blocks(page):
+        if block.language == "sh" and block.text.startswith("g++ "):
+            words = ["bash", "-e", "-c", block.text]
+            subprocess.run(words, cwd=folder, env={**os.environ, "PREFIX": str(prefix)}, check=True)
+
+
+def library_folder() -> Path:
+    """Folder of the libpopart.so that Python uses."""
+    import popart_core  # noqa: F401 (it maps the library)
+
+    (path,) = {line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "/libpopart.so" in line}
+    return Path(path).parent
+
+
 def check_page(page: Path, folder: Path) -> None:
-    """Run a page: Python blocks as one program, then commands; blocks of other languages are refused."""
+    """Run a page: C++ is compiled, Python blocks run as one program, commands are looked up; no other blocks."""
     known = ("python", "output", "sh", "cpp", *DIRECTIVES)
     for block in blocks(page):
         assert block.language in known, f"{page.relative_to(ROOT)}:{block.line}: no rule for ```{block.language}"
+    build_cpp(page, folder)
     check_outputs(page, run_python(page, folder))
     for block in blocks(page):
         if block.language == "sh":
             for words in command_lines(block):
                 check_command(f"{page.relative_to(ROOT)}:{block.line}", words, folder)
-        if block.language == "cpp":
-            check_cpp(page, block)
-
-
-def check_cpp(page: Path, block: Block) -> None:
-    """C++ on a page is part of a program that the tests compile and run."""
-    sources = [*(ROOT / "examples/cpp").glob("*.cpp"), *(ROOT / "tests/python/popart/custom_op").glob("*.cpp")]
-    if not any(block.text.strip() in source.read_text() for source in sources):
-        pytest.fail(f"{page.relative_to(ROOT)}:{block.line}: no program of examples/cpp or custom_op has these lines")
