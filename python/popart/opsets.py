@@ -62,7 +62,7 @@ def _number(value: Any, of: type) -> Any:
 _ELEMENTS = {"int": int, "ints": int, "float": float, "floats": float, "string": str, "strings": str}
 
 
-def _typed_attribute(name: str, value: Any, kind: str, keeps_empty: bool) -> tuple[str, str, Any] | None:
+def _typed_attribute(name: str, value: Any, kind: str, keeps_empty: bool = False) -> tuple[str, str, Any] | None:
     """(name, kind, value) as the core takes it; None when absent, as an empty list is unless `keeps_empty`."""
     if hasattr(value, "createSubgraphBuilder"):
         return name, "graph", value._core
