@@ -64,7 +64,6 @@ bool movingOffChip(const PassContext &c) {
   };
   return c.request.options.offChip.any() || std::ranges::any_of(c.main().ops(), isMoved);
 }
-bool locatingByName(const PassContext &c) { return !c.request.options.offChip.byTensor.empty(); }
 bool placing(const PassContext &c) {
   return c.request.options.virtualGraphs.rule != transforms::VirtualGraphRule::Keep;
 }
@@ -268,7 +267,7 @@ constexpr Pass kPasses[] = {
     {"shardState", "let each replica keep and update a part of weights and optimizer state", Phase::Bwd0, sharding,
      shardState},
     {"checkAnchors", "refuse anchors that name no tensor", Phase::Bwd0, always, checkAnchors},
-    {"warnAboutLocations", "name locations that belong to no tensor", Phase::Bwd0, locatingByName, warnAboutLocations},
+    {"warnAboutLocations", "name locations that belong to no tensor", Phase::Bwd0, always, warnAboutLocations},
     {"prune", "remove what leads to no output, kept tensor or effect", Phase::PreAlias, always, pruneGraphs},
     {"applyPatterns", "run the patterns of the session", Phase::PreAlias, always, applyPatterns},
     {"decomposeGradientSums", "make sums of gradients a chain of additions", Phase::PreAlias, decomposingGradientSums,
