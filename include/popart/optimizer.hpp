@@ -74,6 +74,7 @@ class Optimizer {
   // Throws popart::error naming the allowed keys when `given` holds another one.
   static void checkKeys(const std::string &where, const std::map<std::string, OptimizerValue> &given,
                         const std::vector<std::string> &allowed);
+  static std::map<std::string, OptimizerValue> asValues(const std::map<std::string, std::pair<float, bool>> &pairs);
   static OptimizerValue take(const std::map<std::string, OptimizerValue> &given, const std::string &key,
                              OptimizerValue fallback);
   // "" or "<what> ..." when the maps differ in constness, constant values or specific weights.

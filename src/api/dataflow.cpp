@@ -7,6 +7,8 @@
 #include <popart/error.hpp>
 #include <popart/sessionoptions.hpp>
 
+#include "base/hash.hpp"
+
 namespace popart {
 namespace {
 
@@ -18,10 +20,6 @@ AnchorReturnTypeId parseKind(const std::string &kind) {
   if (lower == "all") return AnchorReturnTypeId::All;
   if (lower == "sum") return AnchorReturnTypeId::Sum;
   throw error("AnchorReturnType: unknown kind: got '{}', expected 'Final', 'EveryN', 'All' or 'Sum'", kind);
-}
-
-std::size_t combine(std::size_t seed, std::size_t value) {
-  return seed ^ (value + 0x9e3779b97f4a7c15ull + (seed << 6) + (seed >> 2));
 }
 
 }  // namespace
@@ -82,8 +80,9 @@ int AnchorReturnType::rp() const {
 }
 
 std::size_t AnchorReturnType::hash() const {
-  std::size_t seed = combine(static_cast<std::size_t>(id_), static_cast<std::size_t>(period_));
-  return combine(combine(seed, static_cast<std::size_t>(tileSet_)), static_cast<std::size_t>(exchangeStrategy_));
+  std::size_t seed = combineHashes(static_cast<std::size_t>(id_), static_cast<std::size_t>(period_));
+  return combineHashes(combineHashes(seed, static_cast<std::size_t>(tileSet_)),
+                       static_cast<std::size_t>(exchangeStrategy_));
 }
 
 DataFlow::DataFlow(int batchesPerStep) { setBatchesPerStep(batchesPerStep); }
@@ -153,7 +152,8 @@ std::vector<int> DataFlow::rps() const {
 
 std::size_t DataFlow::hash() const {
   std::size_t seed = static_cast<std::size_t>(batchesPerStep_);
-  for (const auto &[id, art] : anchors_) seed = combine(combine(seed, std::hash<std::string>()(id)), art.hash());
+  for (const auto &[id, art] : anchors_)
+    seed = combineHashes(combineHashes(seed, std::hash<std::string>()(id)), art.hash());
   return seed;
 }
 

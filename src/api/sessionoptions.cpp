@@ -6,18 +6,15 @@
 
 #include "api/option_fields.hpp"
 #include "base/environment.hpp"
+#include "base/hash.hpp"
 
 namespace popart {
 namespace {
 
-std::size_t combine(std::size_t seed, std::size_t value) {
-  return seed ^ (value + 0x9e3779b97f4a7c15ull + (seed << 6) + (seed >> 2));
-}
-
 std::size_t hashOf(const std::string &v) { return std::hash<std::string>()(v); }
 std::size_t hashOf(const TensorLocation &v) {
   std::size_t seed = 0;
-  for (int64_t field : v.serialize()) seed = combine(seed, std::hash<int64_t>()(field));
+  for (int64_t field : v.serialize()) seed = combineHashes(seed, std::hash<int64_t>()(field));
   return seed;
 }
 template <class T>
@@ -27,25 +24,25 @@ requires std::is_enum_v<T> std::size_t hashOf(T v) { return static_cast<std::siz
 template <class T>
 std::size_t hashOf(const std::vector<T> &v) {
   std::size_t seed = v.size();
-  for (const auto &e : v) seed = combine(seed, hashOf(e));
+  for (const auto &e : v) seed = combineHashes(seed, hashOf(e));
   return seed;
 }
 template <class T>
 std::size_t hashOf(const std::set<T> &v) {
   std::size_t seed = v.size();
-  for (const auto &e : v) seed = combine(seed, hashOf(e));
+  for (const auto &e : v) seed = combineHashes(seed, hashOf(e));
   return seed;
 }
 template <class K, class T>
 std::size_t hashOf(const std::map<K, T> &v) {
   std::size_t seed = v.size();
-  for (const auto &[key, value] : v) seed = combine(combine(seed, hashOf(key)), hashOf(value));
+  for (const auto &[key, value] : v) seed = combineHashes(combineHashes(seed, hashOf(key)), hashOf(value));
   return seed;
 }
 template <class... T>
 std::size_t hashFields(const T &...fields) {
   std::size_t seed = 0;
-  ((seed = combine(seed, hashOf(fields))), ...);
+  ((seed = combineHashes(seed, hashOf(fields))), ...);
   return seed;
 }
 std::size_t hashOf(const AccumulateOuterFragmentSettings &v) { return hashFields(v.schedule, v.excludedVirtualGraphs); }
@@ -132,7 +129,7 @@ bool SessionOptions::operator==(const SessionOptions &other) const {
 
 std::size_t SessionOptions::hash() const {
   std::size_t seed = 0;
-  forEachOption([&](const char *, auto member) { seed = combine(seed, hashOf(this->*member)); });
+  forEachOption([&](const char *, auto member) { seed = combineHashes(seed, hashOf(this->*member)); });
   return seed;
 }
 

@@ -14,6 +14,11 @@ uint64_t copyAndHash(void *to, const void *from, size_t bytes);
 // The 128 bits of XXH3 as 32 hexadecimal digits: names of things that must not be mixed up.
 std::string fingerprintOf(std::string_view text);
 
+// Of several values into a std::hash: of everything up to `seed`, and of one value more.
+inline size_t combineHashes(size_t seed, size_t value) {
+  return seed ^ (value + 0x9e3779b97f4a7c15ull + (seed << 6) + (seed >> 2));
+}
+
 class Hasher {
  public:
   Hasher &add(uint64_t v) {

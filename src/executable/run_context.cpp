@@ -8,6 +8,8 @@
 namespace popart::executable {
 namespace {
 
+using popart::toText;
+
 std::string where(const ValueFailure &f) {
   return " at element " + toText(f.position) + " of input " + toText(f.operand);
 }

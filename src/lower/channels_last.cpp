@@ -28,9 +28,10 @@ const Layout *forTensor(const Layout *layout, const TensorInfo &info) {
 bool isSame(OperandLayout asked) { return asked == OperandLayout::Alike || asked == OperandLayout::Channels; }
 bool isChosen(OperandLayout asked) { return asked == OperandLayout::Chosen || asked == OperandLayout::ChosenLast; }
 
-class Assigner {
+class ChannelsLastAssigner {
  public:
-  Assigner(Ir &program, const Backends &backends) : tensors_(program), backends_(backends), backend_(*backends[0]) {
+  ChannelsLastAssigner(Ir &program, const Backends &backends)
+      : tensors_(program), backends_(backends), backend_(*backends[0]) {
     for (Graph *graph : tensors_.graphs())
       for (OpIndex o : schedule::orderOps(*graph)) ops_.push_back(&graph->op(o));
   }
@@ -262,7 +263,7 @@ class Assigner {
 
 }  // namespace
 
-void assignChannelsLast(Ir &flat, const Backends &backends) { Assigner(flat, backends).run(); }
+void assignChannelsLast(Ir &flat, const Backends &backends) { ChannelsLastAssigner(flat, backends).run(); }
 
 bool isSpatial(const Op &op) { return op.has(Trait::Spatial); }
 

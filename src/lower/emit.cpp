@@ -10,7 +10,6 @@ namespace popart::lower {
 namespace {
 
 using executable::Executable;
-using executable::Program;
 using executable::Step;
 
 class Emitter {
@@ -72,7 +71,7 @@ class Emitter {
     return step;
   }
 
-  void emitGraph(const Graph &graph, Program &program) {
+  void emitGraph(const Graph &graph, executable::Program &program) {
     const std::vector<OpIndex> &order = schedule_.of(graph);
     int done = 0;
     for (const schedule::Section &section : schedule_.sectionsOf(graph)) {
@@ -89,7 +88,7 @@ class Emitter {
     int begin = section.begin;
     for (const schedule::Lane &lane : section.lanes) {
       step.name += (step.name.empty() ? "stages " : " | ") + lane.name;
-      auto inner = std::make_shared<Program>();
+      auto inner = std::make_shared<executable::Program>();
       emitOps(graph, {order.data() + begin, order.data() + lane.end}, *inner);
       step.programs.push_back(inner);
       step.threads.push_back(lane.threads);
@@ -98,7 +97,7 @@ class Emitter {
     return step;
   }
 
-  void emitOps(const Graph &graph, std::span<const OpIndex> ops, Program &program) {
+  void emitOps(const Graph &graph, std::span<const OpIndex> ops, executable::Program &program) {
     for (OpIndex o : ops) {
       const Op &op = graph.op(o);
       if (executable::takesNoStep(op)) continue;
@@ -217,7 +216,7 @@ class Emitter {
       const int from = buffer(body, body.outputs()[1 + j]), to = buffer(graph, op.outputs()[j]);
       if (!plan_.isScanRow(from, to)) step.scans.push_back({from, to, bytes});
     }
-    auto inner = std::make_shared<Program>();
+    auto inner = std::make_shared<executable::Program>();
     emitGraph(body, *inner);
     step.programs = {inner};
     return step;
@@ -230,7 +229,7 @@ class Emitter {
     step.in = {buffer(graph, op.inputs()[0])};
     for (const char *name : {"then_branch", "else_branch"}) {
       const Graph &branch = program_.getGraph(op.attributes().getAttribute<GraphRef>(name).id);
-      auto inner = std::make_shared<Program>();
+      auto inner = std::make_shared<executable::Program>();
       emitGraph(branch, *inner);
       for (int i = 0; i < op.outputCount(); ++i) {
         if (!op.hasOutput(i)) continue;

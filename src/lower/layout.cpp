@@ -17,9 +17,9 @@ namespace {
 
 using executable::Layout;
 
-class Assigner {
+class LayoutAssigner {
  public:
-  Assigner(Ir &flat, const Backends &backends)
+  LayoutAssigner(Ir &flat, const Backends &backends)
       : flat_(flat), backends_(backends), backend_(*backends[0]), tensors_(flat), refused_(tensors_.size(), 0) {
     collectOps(flat.getMainGraph());
     sets_ = layoutSets(
@@ -200,6 +200,6 @@ class Assigner {
 
 }  // namespace
 
-void assignLayouts(Ir &flat, const Backends &backends) { Assigner(flat, backends).run(); }
+void assignLayouts(Ir &flat, const Backends &backends) { LayoutAssigner(flat, backends).run(); }
 
 }  // namespace popart::lower

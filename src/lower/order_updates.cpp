@@ -19,13 +19,13 @@ namespace popart::lower {
 namespace {
 
 // A value that replaces another one in memory at the end of the program or of a loop iteration.
-struct Replacement {
+struct NewValue {
   TensorIndex old, fresh;
 };
 
 // Of the main graph: new values of variables. Of a loop body: the values carried into the next iteration.
-std::vector<Replacement> replacementsOf(const Graph &graph, const Op *loop) {
-  std::vector<Replacement> result;
+std::vector<NewValue> newValuesOf(const Graph &graph, const Op *loop) {
+  std::vector<NewValue> result;
   for (const Op *op : graph.ops())
     if (op->is(Role::VariableAssign)) result.push_back({op->inputs()[0], op->inputs()[1]});
   if (!loop) return result;
@@ -38,10 +38,10 @@ std::vector<Replacement> replacementsOf(const Graph &graph, const Op *loop) {
 // and stores. What a product reads is none of them: an activation, cast or computed again for a weight's gradient,
 // would be made in the forward pass.
 std::vector<char> updateOps(const Graph &graph, const std::vector<OpIndex> &order,
-                            const std::vector<Replacement> &replacements) {
+                            const std::vector<NewValue> &replacements) {
   std::vector<char> found(graph.opSlots(), 0), isOutput(graph.tensorSlots(), 0), isFresh(graph.tensorSlots(), 0);
   for (TensorIndex t : graph.outputs()) isOutput[t.value] = 1;
-  for (const Replacement &r : replacements) isFresh[r.fresh.value] = 1;
+  for (const NewValue &r : replacements) isFresh[r.fresh.value] = 1;
   for (size_t i = order.size(); i-- > 0;) {
     const Op &op = graph.op(order[i]);
     bool onlyUpdates = op.is(Role::FusedElementwise) || isElementwise(op);
@@ -108,7 +108,7 @@ bool leadsTo(const std::map<uint32_t, std::vector<uint32_t>> &after, uint32_t fr
 void orderGraph(Graph &graph, const Op *loop) {
   if (!graph.constraints().empty()) return;  // the program states its own order; never risk a cycle with it
   std::vector<std::pair<OpIndex, OpIndex>> pairs;
-  for (const Replacement &r : replacementsOf(graph, loop)) {
+  for (const NewValue &r : newValuesOf(graph, loop)) {
     const Op *made = soleUpdate(graph, r.fresh);
     if (!made) continue;
     const Op *update = &beginOf(graph, *made, r.old);
@@ -177,7 +177,7 @@ class RemotePlaces {
 
 void runEarly(Graph &graph, const Op *loop) {
   const std::vector<OpIndex> order = schedule::orderOps(graph);
-  const std::vector<char> updates = updateOps(graph, order, replacementsOf(graph, loop));
+  const std::vector<char> updates = updateOps(graph, order, newValuesOf(graph, loop));
   std::vector<char> ofLeaves(graph.opSlots(), 0);
   RemotePlaces remote;
   for (OpIndex o : order) {

@@ -131,6 +131,10 @@ TensorIndex emitReshape(OpEmitter &e, TensorIndex t, const Shape &shape) {
   return e.emit("Reshape", {t}, {{"shape", shape}, {"allowzero", int64_t{1}}});
 }
 
+TensorIndex emitCast(OpEmitter &e, TensorIndex t, DataType type) {
+  return e.info(t).dataType() == type ? t : e.emit("Cast", {t}, {{"to", int64_t{toOnnxDataType(type)}}});
+}
+
 TensorIndex emitReduceSumTo(OpEmitter &e, TensorIndex t, const Shape &shape) {
   return e.info(t).shape() == shape ? t : e.emit("ReduceSumTo", {t}, {{"shape", shape}});
 }

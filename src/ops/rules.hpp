@@ -10,6 +10,8 @@ namespace popart::ops {
 constexpr TypeSet kFloat8Types = typeBit(DataType::FLOAT8_143) | typeBit(DataType::FLOAT8_152);
 // What can be stored and moved.
 constexpr TypeSet kStoredTypes = kAllTypes | kFloat8Types;
+// The most elements that a tensor can have, as TensorInfo says.
+constexpr int64_t kMostElements = int64_t{1} << 48;
 
 // Fails unless input `input` is an INT32 scalar.
 void requireLog2Scale(const InferContext &c, int input);
@@ -57,5 +59,7 @@ TensorIndex emitZeros(OpEmitter &e, DataType type, const Shape &shape);
 TensorIndex emitReshape(OpEmitter &e, TensorIndex t, const Shape &shape);
 // Emits ReduceSumTo unless `t` has this shape already.
 TensorIndex emitReduceSumTo(OpEmitter &e, TensorIndex t, const Shape &shape);
+// Emits Cast unless `t` has this type already.
+TensorIndex emitCast(OpEmitter &e, TensorIndex t, DataType type);
 
 }  // namespace popart::ops

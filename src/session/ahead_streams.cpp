@@ -67,7 +67,7 @@ class Events {
 };
 
 // Values on their way, in slots of their own.
-struct Stream {
+struct AheadStream {
   int64_t bytes = 0;
   int64_t values = 1;           // of one load: of all replicas, or one for all
   int64_t depth = 0, most = 0;  // of AheadRule, in values
@@ -77,7 +77,7 @@ struct Stream {
   int64_t asked = 0, freed = 0;   // inputs, of the calling thread: values asked for, and those taken since
   std::exception_ptr failure;     // inputs: in place of value number `written`
 
-  Stream(const auto &spec, const std::map<TensorId, AheadRule> &rules, int64_t valuesOfLoad)
+  AheadStream(const auto &spec, const std::map<TensorId, AheadRule> &rules, int64_t valuesOfLoad)
       : bytes(spec.info.nbytes()), values(valuesOfLoad) {
     const auto found = rules.find(spec.id);
     const AheadRule rule = found == rules.end() ? AheadRule() : found->second;
@@ -132,7 +132,7 @@ class AheadStreams::Impl final : public runtime::StreamSource {
   // ---- the engine's thread, and those of its replicas, one at a time ----------------------------
   const void *input(int stream, int64_t) override {
     std::unique_lock lock(mutex_);
-    Stream &s = inputs_[static_cast<size_t>(stream)];
+    AheadStream &s = inputs_[static_cast<size_t>(stream)];
     if (s.read == s.written && !s.failure) {
       post({Event::Kind::Needed, stream, s.read});
       waitUntil(served_, lock, [&] { return s.written > s.read || s.failure || stop_; });
@@ -148,7 +148,7 @@ class AheadStreams::Impl final : public runtime::StreamSource {
   }
   void *output(int stream, int64_t bytes) override {
     std::unique_lock lock(mutex_);
-    Stream &s = outputs_[static_cast<size_t>(stream)];
+    AheadStream &s = outputs_[static_cast<size_t>(stream)];
     waitFor(lock, [&] { return s.written - s.read < static_cast<int64_t>(s.slots.size()); });
     std::vector<char> &value = s.slot(s.written);
     value.resize(static_cast<size_t>(bytes));
@@ -156,7 +156,7 @@ class AheadStreams::Impl final : public runtime::StreamSource {
   }
   void outputDone(int stream) override {
     std::unique_lock lock(mutex_);
-    Stream &s = outputs_[static_cast<size_t>(stream)];
+    AheadStream &s = outputs_[static_cast<size_t>(stream)];
     ++s.written;
     post({Event::Kind::Made, stream, 0});
     if (s.most == 0) waitFor(lock, [&] { return s.read == s.written; });
@@ -211,7 +211,7 @@ class AheadStreams::Impl final : public runtime::StreamSource {
   void restart(runtime::StreamSource &source) {
     source_ = &source;
     for (auto *streams : {&inputs_, &outputs_})
-      for (Stream &s : *streams) s.restart();
+      for (AheadStream &s : *streams) s.restart();
     events_.clear();
     order_.restart();
     left_ = 0;
@@ -269,7 +269,7 @@ class AheadStreams::Impl final : public runtime::StreamSource {
   // Values that the program will load, in its order, as far as the next one may be ahead.
   void goAhead() {
     for (auto load = order_.next(); load && !waitsForNeed_ && !failed_; load = order_.next()) {
-      const Stream &s = inputs_[static_cast<size_t>(load->stream)];
+      const AheadStream &s = inputs_[static_cast<size_t>(load->stream)];
       const int64_t most = load->entersLoop && !s.intoLoops ? s.depth : s.most;
       if (s.asked - s.freed >= most) return;
       if (!bring(load->stream, true)) waitsForNeed_ = true;
@@ -279,7 +279,7 @@ class AheadStreams::Impl final : public runtime::StreamSource {
   // The next value of a stream into its slot. False: the source has none yet, or has failed.
   bool bring(int stream, bool ahead) {
     if (failed_) return false;
-    Stream &s = inputs_[static_cast<size_t>(stream)];
+    AheadStream &s = inputs_[static_cast<size_t>(stream)];
     try {
       const bool asksEarly = ahead && prefetches_;
       const void *data = asksEarly ? source_->inputAhead(stream, s.bytes) : source_->input(stream, s.bytes);
@@ -311,7 +311,7 @@ class AheadStreams::Impl final : public runtime::StreamSource {
     if (--left_ == 0) order_.advance();
   }
 
-  void setFailure(Stream &s, std::exception_ptr failure) {
+  void setFailure(AheadStream &s, std::exception_ptr failure) {
     {
       const std::lock_guard lock(mutex_);
       s.failure = std::move(failure);
@@ -320,7 +320,7 @@ class AheadStreams::Impl final : public runtime::StreamSource {
   }
 
   void handOver(int stream) {
-    Stream &s = outputs_[static_cast<size_t>(stream)];
+    AheadStream &s = outputs_[static_cast<size_t>(stream)];
     const std::vector<char> &value = s.slot(s.read);
     void *host = source_->output(stream, static_cast<int64_t>(value.size()));
     if (!value.empty()) std::memcpy(host, value.data(), value.size());
@@ -337,7 +337,7 @@ class AheadStreams::Impl final : public runtime::StreamSource {
     served_.notify_one();
   }
 
-  std::vector<Stream> inputs_, outputs_;
+  std::vector<AheadStream> inputs_, outputs_;
   executable::LoadOrder order_;
   const bool prefetches_;
 

@@ -14,7 +14,7 @@ struct Round {
   int done = 0;                           // replicas that have read, or written, theirs
 };
 
-struct Stream {
+struct ReplicaStream {
   std::deque<Round> rounds;   // from `first` on
   std::vector<Round> spare;   // memory of earlier rounds
   int64_t first = 0;          // number of the oldest round
@@ -53,7 +53,7 @@ class ReplicaStreams::Shared {
     source_ = &source;
     failure_ = nullptr;
     for (auto *streams : {&inputs_, &outputs_})
-      for (Stream &s : *streams) {
+      for (ReplicaStream &s : *streams) {
         while (!s.rounds.empty()) s.dropOldest();
         s.first = 0;
         s.next.assign(replicas_, 0);
@@ -62,7 +62,7 @@ class ReplicaStreams::Shared {
 
   const void *input(size_t replica, int stream, int64_t bytes) {
     const std::lock_guard lock(mutex_);
-    Stream &s = inputs_[static_cast<size_t>(stream)];
+    ReplicaStream &s = inputs_[static_cast<size_t>(stream)];
     requireSource();
     const int64_t number = s.next[replica];
     if (number == s.first + static_cast<int64_t>(s.rounds.size())) fetch(s, stream, bytes);
@@ -70,14 +70,14 @@ class ReplicaStreams::Shared {
   }
   void inputDone(size_t replica, int stream) {
     const std::lock_guard lock(mutex_);
-    Stream &s = inputs_[static_cast<size_t>(stream)];
+    ReplicaStream &s = inputs_[static_cast<size_t>(stream)];
     ++s.round(s.next[replica]++).done;
     while (!s.rounds.empty() && s.rounds.front().done == static_cast<int>(replicas_)) s.dropOldest();
   }
 
   void *output(size_t replica, int stream, int64_t bytes) {
     const std::lock_guard lock(mutex_);
-    Stream &s = outputs_[static_cast<size_t>(stream)];
+    ReplicaStream &s = outputs_[static_cast<size_t>(stream)];
     const int64_t number = s.next[replica];
     if (number == s.first + static_cast<int64_t>(s.rounds.size())) s.add(replicas_);
     std::vector<char> &value = s.round(number).values[replica];
@@ -86,7 +86,7 @@ class ReplicaStreams::Shared {
   }
   void outputDone(size_t replica, int stream) {
     const std::lock_guard lock(mutex_);
-    Stream &s = outputs_[static_cast<size_t>(stream)];
+    ReplicaStream &s = outputs_[static_cast<size_t>(stream)];
     ++s.round(s.next[replica]++).done;
     while (!s.rounds.empty() && s.rounds.front().done == static_cast<int>(replicas_)) {
       guarded([&] {
@@ -106,7 +106,7 @@ class ReplicaStreams::Shared {
 
  private:
   // The values of all replicas, in their order.
-  void fetch(Stream &s, int stream, int64_t bytes) {
+  void fetch(ReplicaStream &s, int stream, int64_t bytes) {
     guarded([&] {
       for (std::vector<char> &value : s.add(s.broadcast ? 1 : replicas_).values) {
         const auto *data = static_cast<const char *>(source_->input(stream, bytes));
@@ -136,7 +136,7 @@ class ReplicaStreams::Shared {
   size_t replicas_;
   runtime::StreamSource *source_ = nullptr;
   std::exception_ptr failure_;  // of the source in this run
-  std::vector<Stream> inputs_, outputs_;
+  std::vector<ReplicaStream> inputs_, outputs_;
 };
 
 class ReplicaStreams::Lane final : public runtime::StreamSource {

@@ -7,7 +7,7 @@
 namespace popart::transforms {
 namespace {
 
-enum class Phase : uint8_t { Forward, Backward };
+enum class PassOfStep : uint8_t { Forward, Backward };
 
 class Gatherer {
  public:
@@ -15,10 +15,10 @@ class Gatherer {
       : main_(main), shardings_(shardings), order_(main.getOpSchedule()) {
     const TensorIndex t = loss.empty() ? TensorIndex{} : main_.find(loss);
     const Op *last = t.valid() ? main_.tensor(t).getProducerUnsafe() : nullptr;
-    Phase phase = Phase::Forward;
+    PassOfStep phase = PassOfStep::Forward;
     for (const Op *op : order_) {
       phases_[op->index()] = phase;
-      if (op == last) phase = Phase::Backward;
+      if (op == last) phase = PassOfStep::Backward;
       if (const TensorIndex t = gathered(*op); t.valid()) gathers_.push_back(op->index());
     }
   }
@@ -34,7 +34,7 @@ class Gatherer {
  private:
   struct Copy {
     TensorIndex whole;
-    Phase phase = Phase::Forward;
+    PassOfStep phase = PassOfStep::Forward;
   };
 
   // The weight that the op gathers for the model; invalid: it does something else.
@@ -51,7 +51,7 @@ class Gatherer {
     const Op *gather = main_.tensor(reader.inputs()[static_cast<size_t>(i)]).getProducerUnsafe();
     const TensorIndex weight = gather ? gathered(*gather) : TensorIndex{};
     if (!weight.valid()) return;
-    const Phase phase = phases_.at(reader.index());
+    const PassOfStep phase = phases_.at(reader.index());
     Copy &copy = copies_[weight];
     if (!copy.whole.valid() || (copy.phase != phase && last_ != weight)) {
       const auto known = phases_.find(gather->index());
@@ -77,7 +77,7 @@ class Gatherer {
   Graph &main_;
   const Shardings &shardings_;
   const std::vector<Op *> order_;
-  std::map<OpIndex, Phase> phases_;  // of the ops there were
+  std::map<OpIndex, PassOfStep> phases_;  // of the ops there were
   std::vector<OpIndex> gathers_;
   std::map<TensorIndex, Copy> copies_;  // by weight: the one at hand
   TensorIndex last_;                    // the weight that was gathered last

@@ -9,12 +9,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/hash.hpp"
+
 namespace popart {
-namespace {
-
-size_t combine(size_t seed, size_t value) { return seed ^ (value + 0x9e3779b97f4a7c15ull + (seed << 6) + (seed >> 2)); }
-
-}  // namespace
 
 TensorId OptimizerScalar::id() const {
   return specific.empty() ? name + "___default___FLOAT" : name + "___specific___" + specific;
@@ -80,13 +77,14 @@ size_t hash<popart::OptimizerValue>::operator()(const popart::OptimizerValue &va
 size_t hash<popart::OptimizerValueMap>::operator()(const popart::OptimizerValueMap &map) const {
   size_t seed = hash<popart::OptimizerValue>()(map.getDefault());
   for (const auto &[weight, value] : map.getSpecifics())
-    seed = popart::combine(popart::combine(seed, hash<string>()(weight)), hash<popart::OptimizerValue>()(value));
+    seed = popart::combineHashes(popart::combineHashes(seed, hash<string>()(weight)),
+                                 hash<popart::OptimizerValue>()(value));
   return seed;
 }
 
 size_t hash<popart::ClipNormSettings>::operator()(const popart::ClipNormSettings &settings) const {
   size_t seed = static_cast<size_t>(settings.getMode());
-  for (const auto &id : settings.weightIds) seed = popart::combine(seed, hash<string>()(id));
+  for (const auto &id : settings.weightIds) seed = popart::combineHashes(seed, hash<string>()(id));
   return seed;
 }
 

@@ -6,15 +6,11 @@
 namespace popart {
 namespace {
 
-std::map<std::string, OptimizerValue> asValues(const std::map<std::string, std::pair<float, bool>> &pairs) {
-  return {pairs.begin(), pairs.end()};
-}
-
-const std::vector<std::string> kKeys = {"defaultLearningRate",  "defaultWeightDecay", "defaultBeta1",
-                                        "defaultBeta2",         "defaultEps",         "lossScaling",
-                                        "defaultMaxWeightNorm", "maxWeightNorm"};
-const std::vector<std::string> kSpecificKeys = {"learningRate", "weightDecay", "beta1",
-                                                "beta2",        "eps",         "maxWeightNorm"};
+const std::vector<std::string> kAdamKeys = {"defaultLearningRate",  "defaultWeightDecay", "defaultBeta1",
+                                            "defaultBeta2",         "defaultEps",         "lossScaling",
+                                            "defaultMaxWeightNorm", "maxWeightNorm"};
+const std::vector<std::string> kAdamSpecificKeys = {"learningRate", "weightDecay", "beta1",
+                                                    "beta2",        "eps",         "maxWeightNorm"};
 
 }  // namespace
 
@@ -59,7 +55,7 @@ Adam::Adam(const std::map<std::string, std::pair<float, bool>> &pairs, AdamMode 
            take(asValues(pairs), "defaultMaxWeightNorm",
                 take(asValues(pairs), "maxWeightNorm", getUnsetMaxWeightNorm())),
            mode, decayMode, accumType, accl1Type, accl2Type, clip, scaledOptimizerState) {
-  checkKeys("Adam", asValues(pairs), kKeys);
+  checkKeys("Adam", asValues(pairs), kAdamKeys);
 }
 
 Adam Adam::fromDefaultMap(const std::map<std::string, OptimizerValue> &values, AdamMode mode, WeightDecayMode decayMode,
@@ -87,7 +83,7 @@ void Adam::insertSpecific(const TensorId &weight, OptimizerValue learningRate, O
 
 void Adam::insertSpecific(const TensorId &weight, const std::map<std::string, std::pair<float, bool>> &pairs) {
   const auto values = asValues(pairs);
-  checkKeys("Adam::insertSpecific '" + weight + "'", values, kSpecificKeys);
+  checkKeys("Adam::insertSpecific '" + weight + "'", values, kAdamSpecificKeys);
   insertSpecific(weight, take(values, "learningRate", lrs_.getDefault()),
                  take(values, "weightDecay", wds_.getDefault()), take(values, "beta1", b1s_.getDefault()),
                  take(values, "beta2", b2s_.getDefault()), take(values, "eps", epss_.getDefault()),

@@ -6,13 +6,9 @@
 namespace popart {
 namespace {
 
-std::map<std::string, OptimizerValue> asValues(const std::map<std::string, std::pair<float, bool>> &pairs) {
-  return {pairs.begin(), pairs.end()};
-}
-
-const std::vector<std::string> kKeys = {"defaultLearningRate", "defaultWeightDecay", "defaultAlpha",
-                                        "defaultMomentum",     "defaultEps",         "lossScaling"};
-const std::vector<std::string> kSpecificKeys = {"learningRate", "weightDecay", "alpha", "momentum", "eps"};
+const std::vector<std::string> kAdaptiveKeys = {"defaultLearningRate", "defaultWeightDecay", "defaultAlpha",
+                                                "defaultMomentum",     "defaultEps",         "lossScaling"};
+const std::vector<std::string> kAdaptiveSpecificKeys = {"learningRate", "weightDecay", "alpha", "momentum", "eps"};
 
 }  // namespace
 
@@ -52,7 +48,7 @@ Adaptive::Adaptive(const std::map<std::string, std::pair<float, bool>> &pairs, A
                take(asValues(pairs), "defaultEps", getUnsetEps()),
                take(asValues(pairs), "lossScaling", getUnsetLossScaling()), mode, decayMode, accumType, accl1Type,
                accl2Type, accl3Type, rmspropTFVariant) {
-  checkKeys("Adaptive", asValues(pairs), kKeys);
+  checkKeys("Adaptive", asValues(pairs), kAdaptiveKeys);
 }
 
 Adaptive Adaptive::fromDefaultMap(const std::map<std::string, OptimizerValue> &values, AdaptiveMode mode,
@@ -79,7 +75,7 @@ void Adaptive::insertSpecific(const TensorId &weight, OptimizerValue learningRat
 
 void Adaptive::insertSpecific(const TensorId &weight, const std::map<std::string, std::pair<float, bool>> &pairs) {
   const auto values = asValues(pairs);
-  checkKeys("Adaptive::insertSpecific '" + weight + "'", values, kSpecificKeys);
+  checkKeys("Adaptive::insertSpecific '" + weight + "'", values, kAdaptiveSpecificKeys);
   insertSpecific(weight, take(values, "learningRate", lrs_.getDefault()),
                  take(values, "weightDecay", wds_.getDefault()), take(values, "alpha", as_.getDefault()),
                  take(values, "momentum", ms_.getDefault()), take(values, "eps", epss_.getDefault()));

@@ -68,6 +68,10 @@ void Optimizer::checkKeys(const std::string &where, const std::map<std::string, 
           "{}: unknown key: got '{}', expected one of {}", where, entry.first, allowed);
 }
 
+std::map<std::string, OptimizerValue> Optimizer::asValues(const std::map<std::string, std::pair<float, bool>> &pairs) {
+  return {pairs.begin(), pairs.end()};
+}
+
 OptimizerValue Optimizer::take(const std::map<std::string, OptimizerValue> &given, const std::string &key,
                                OptimizerValue fallback) {
   const auto it = given.find(key);

@@ -11,15 +11,11 @@ namespace {
 
 using Reduction = OptimizerFactors::Reduction;
 
-std::map<std::string, OptimizerValue> asValues(const std::map<std::string, std::pair<float, bool>> &pairs) {
-  return {pairs.begin(), pairs.end()};
-}
-
-const std::vector<std::string> kKeys = {"defaultLearningRate", "defaultWeightDecay",     "defaultMomentum",
-                                        "defaultDampening",    "defaultVelocityScaling", "nesterov",
-                                        "lossScaling"};
-const std::vector<std::string> kSpecificKeys = {"learningRate", "weightDecay",     "momentum",
-                                                "dampening",    "velocityScaling", "nesterov"};
+const std::vector<std::string> kSgdKeys = {"defaultLearningRate", "defaultWeightDecay",     "defaultMomentum",
+                                           "defaultDampening",    "defaultVelocityScaling", "nesterov",
+                                           "lossScaling"};
+const std::vector<std::string> kSgdSpecificKeys = {"learningRate", "weightDecay",     "momentum",
+                                                   "dampening",    "velocityScaling", "nesterov"};
 
 }  // namespace
 
@@ -55,7 +51,7 @@ SGD::SGD(const std::map<std::string, std::pair<float, bool>> &pairs, const std::
           take(asValues(pairs), "defaultVelocityScaling", getUnsetVelocityScaling()),
           take(asValues(pairs), "lossScaling", getUnsetLossScaling()),
           take(asValues(pairs), "nesterov", getUnsetNesterov()), clip, sgdAccMm, accumType, accl1Type) {
-  checkKeys("SGD", asValues(pairs), kKeys);
+  checkKeys("SGD", asValues(pairs), kSgdKeys);
 }
 
 SGD SGD::fromDefaultMap(const std::map<std::string, OptimizerValue> &values) {
@@ -102,7 +98,7 @@ void SGD::insertSpecific(const TensorId &weight, OptimizerValue learningRate, Op
 
 void SGD::insertSpecific(const TensorId &weight, const std::map<std::string, std::pair<float, bool>> &pairs) {
   const auto values = asValues(pairs);
-  checkKeys("SGD::insertSpecific '" + weight + "'", values, kSpecificKeys);
+  checkKeys("SGD::insertSpecific '" + weight + "'", values, kSgdSpecificKeys);
   insertSpecific(weight, take(values, "learningRate", lrs_.getDefault()),
                  take(values, "weightDecay", wds_.getDefault()), take(values, "momentum", mms_.getDefault()),
                  take(values, "dampening", dps_.getDefault()), take(values, "velocityScaling", vss_.getDefault()),

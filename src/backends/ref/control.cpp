@@ -151,7 +151,7 @@ void floatingPointCheck(const Context &c) {
   }
 }
 
-constexpr Entry kEntries[] = {
+constexpr Entry kControlKernels[] = {
     {"Init", init},
     {"PrintTensor", printTensor},
     {"FirstNonFinite", firstNonFinite},
@@ -160,6 +160,6 @@ constexpr Entry kEntries[] = {
 
 }  // namespace
 
-std::span<const Entry> controlKernels() { return kEntries; }
+std::span<const Entry> controlKernels() { return kControlKernels; }
 
 }  // namespace popart::ref

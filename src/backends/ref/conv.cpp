@@ -101,7 +101,7 @@ void convWeightsGrad(const Context &c) {
   });
 }
 
-constexpr Entry kEntries[] = {
+constexpr Entry kConvKernels[] = {
     {"Conv", conv},
     {"ConvDataGrad", convDataGrad},
     {"ConvWeightsGrad", convWeightsGrad},
@@ -109,6 +109,6 @@ constexpr Entry kEntries[] = {
 
 }  // namespace
 
-std::span<const Entry> convKernels() { return kEntries; }
+std::span<const Entry> convKernels() { return kConvKernels; }
 
 }  // namespace popart::ref

@@ -191,10 +191,10 @@ void beamSearch(const Context &c) {
   }
 }
 
-constexpr Entry kTable[] = {{"Ctc", ctc}, {"CtcGrad", ctcGradient}, {"CtcBeamSearchDecoder", beamSearch}};
+constexpr Entry kCtcKernels[] = {{"Ctc", ctc}, {"CtcGrad", ctcGradient}, {"CtcBeamSearchDecoder", beamSearch}};
 
 }  // namespace
 
-std::span<const Entry> ctcKernels() { return kTable; }
+std::span<const Entry> ctcKernels() { return kCtcKernels; }
 
 }  // namespace popart::ref

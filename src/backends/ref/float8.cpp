@@ -33,7 +33,7 @@ void checkLog2Scale(const Context &c) {
                   .subject = c.op.attrString("checked_op").c_str()});
 }
 
-constexpr Entry kEntries[] = {
+constexpr Entry kFloat8Kernels[] = {
     {"Pow2ScaleThenCast", pow2ScaleThenCast},
     {"CastThenPow2Scale", castThenPow2Scale},
     {"CheckLog2Scale", checkLog2Scale},
@@ -41,6 +41,6 @@ constexpr Entry kEntries[] = {
 
 }  // namespace
 
-std::span<const Entry> float8Kernels() { return kEntries; }
+std::span<const Entry> float8Kernels() { return kFloat8Kernels; }
 
 }  // namespace popart::ref

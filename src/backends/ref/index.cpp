@@ -162,7 +162,7 @@ void dynamicWrite(const Context &c) {
   });
 }
 
-constexpr Entry kTable[] = {
+constexpr Entry kIndexKernels[] = {
     {"Gather", gather},
     {"GatherGrad", gatherGradient},
     {"GatherElements", gatherElements},
@@ -177,6 +177,6 @@ constexpr Entry kTable[] = {
 
 }  // namespace
 
-std::span<const Entry> indexKernels() { return kTable; }
+std::span<const Entry> indexKernels() { return kIndexKernels; }
 
 }  // namespace popart::ref

@@ -175,13 +175,13 @@ void scatterReduceGradient(const Context &c) {
   });
 }
 
-constexpr Entry kTable[] = {
+constexpr Entry kScatterKernels[] = {
     {"Scatter", scatterElements},     {"ScatterElements", scatterElements},           {"ScatterND", scatterND},
     {"ScatterReduce", scatterReduce}, {"ScatterReduceGradOp", scatterReduceGradient},
 };
 
 }  // namespace
 
-std::span<const Entry> scatterKernels() { return kTable; }
+std::span<const Entry> scatterKernels() { return kScatterKernels; }
 
 }  // namespace popart::ref

@@ -172,7 +172,7 @@ void negativeLogLikelihoodGrad(const Context &c) {
   }
 }
 
-constexpr Entry kEntries[] = {
+constexpr Entry kLossKernels[] = {
     {"Nll", nll},
     {"NllGrad", nllGrad},
     {"SoftmaxGradDirect", softmaxGradDirect},
@@ -183,6 +183,6 @@ constexpr Entry kEntries[] = {
 
 }  // namespace
 
-std::span<const Entry> lossKernels() { return kEntries; }
+std::span<const Entry> lossKernels() { return kLossKernels; }
 
 }  // namespace popart::ref

@@ -110,23 +110,38 @@ V integerPower(V a, W b) {
   return result;
 }
 
+// Reads element i of a tensor as a W: what a loop asks for that is made for the type of one operand only.
+template <class W>
+using Reader = W (*)(const View &, int64_t);
+template <class W>
+Reader<W> readerOf(DataType type) {
+  Reader<W> reader = nullptr;
+  dispatchNumeric(type, [&](auto tag) {
+    reader = [](const View &v, int64_t i) { return static_cast<W>(v.as<const decltype(tag)>()[i]); };
+  });
+  return reader;
+}
+
 void power(const Context &c) {
+  const DataType exponentType = c.in[1].info.dataType();
   dispatchNumeric(c.in[0].info.dataType(), [&](auto tag) {
     using T = decltype(tag);
-    using V = AccumulatorT<T>;
-    dispatchNumeric(c.in[1].info.dataType(), [&](auto exponentTag) {
-      using U = decltype(exponentTag);
-      using W = AccumulatorT<U>;
-      forEachPair(c,
-                  [a = c.in[0].as<T>(), b = c.in[1].as<U>(), y = c.out[0].as<T>()](int64_t i, int64_t ia, int64_t ib) {
-                    const V base = static_cast<V>(a[ia]);
-                    const W exponent = static_cast<W>(b[ib]);
-                    if constexpr (std::is_integral_v<V> && std::is_integral_v<W>)
-                      y[i] = toElement<T>(integerPower(base, exponent));
-                    else
-                      y[i] = toElement<T>(std::pow(static_cast<double>(base), static_cast<double>(exponent)));
-                  });
-    });
+    const auto raise = [&](auto exponentTag) {
+      using W = decltype(exponentTag);
+      const Reader<W> exponentAt = readerOf<W>(exponentType);
+      forEachPair(c, [&, a = c.in[0].as<T>(), y = c.out[0].as<T>()](int64_t i, int64_t ia, int64_t ib) {
+        const AccumulatorT<T> base = static_cast<AccumulatorT<T>>(a[ia]);
+        const W exponent = exponentAt(c.in[1], ib);
+        if constexpr (std::is_integral_v<T> && std::is_integral_v<W>)
+          y[i] = toElement<T>(integerPower(base, exponent));
+        else
+          y[i] = toElement<T>(std::pow(static_cast<double>(base), static_cast<double>(exponent)));
+      });
+    };
+    if (std::is_integral_v<T> && isInteger(exponentType))
+      dispatchInteger(exponentType, [&](auto integer) { raise(AccumulatorT<decltype(integer)>{}); });
+    else
+      raise(double{});
   });
 }
 
@@ -189,7 +204,7 @@ constexpr auto kPRelu = [](auto x, auto slope) {
     return x < 0 ? multiply(slope, x) : x;
 };
 
-constexpr Entry kTable[] = {
+constexpr Entry kMathKernels[] = {
     {"Add", binary<[](auto a, auto b) { return add(a, b); }>},
     {"Sub", binary<[](auto a, auto b) { return subtract(a, b); }>},
     {"Mul", binary<[](auto a, auto b) { return multiply(a, b); }>},
@@ -226,6 +241,6 @@ constexpr Entry kTable[] = {
 
 }  // namespace
 
-std::span<const Entry> mathKernels() { return kTable; }
+std::span<const Entry> mathKernels() { return kMathKernels; }
 
 }  // namespace popart::ref

@@ -121,7 +121,7 @@ auto isInfOf(const OpValues &op) {
   return [=](double x) { return std::isinf(x) && (x > 0 ? positive : negative); };
 }
 
-constexpr Entry kTable[] = {
+constexpr Entry kUnaryKernels[] = {
     {"Abs", unary<kAbs>},
     {"Neg", unary<[](auto x) { return std::is_floating_point_v<decltype(x)> ? -x : subtract(decltype(x)(0), x); }>},
     {"Reciprocal", unary<[](double x) { return 1 / x; }>},
@@ -175,6 +175,6 @@ constexpr Entry kTable[] = {
 
 }  // namespace
 
-std::span<const Entry> unaryKernels() { return kTable; }
+std::span<const Entry> unaryKernels() { return kUnaryKernels; }
 
 }  // namespace popart::ref

@@ -160,13 +160,13 @@ void logSoftmaxGrad(const Context &c) {
   });
 }
 
-constexpr Entry kEntries[] = {
+constexpr Entry kNnKernels[] = {
     {"MatMul", matMul},   {"Softmax", softmax},         {"LogSoftmax", logSoftmax},
     {"Hardmax", hardmax}, {"SoftmaxGrad", softmaxGrad}, {"LogSoftmaxGrad", logSoftmaxGrad},
 };
 
 }  // namespace
 
-std::span<const Entry> nnKernels() { return kEntries; }
+std::span<const Entry> nnKernels() { return kNnKernels; }
 
 }  // namespace popart::ref

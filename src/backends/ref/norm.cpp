@@ -208,7 +208,7 @@ void lrnGrad(const Context &c) {
   }
 }
 
-constexpr Entry kEntries[] = {
+constexpr Entry kNormKernels[] = {
     {"BatchNormalization", batchNorm},
     {"BatchNormalizationGrad", batchNormGrad},
     {"GroupNormalization", groupNorm},
@@ -223,6 +223,6 @@ constexpr Entry kEntries[] = {
 
 }  // namespace
 
-std::span<const Entry> normKernels() { return kEntries; }
+std::span<const Entry> normKernels() { return kNormKernels; }
 
 }  // namespace popart::ref

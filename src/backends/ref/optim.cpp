@@ -140,7 +140,7 @@ void scaledVarUpdate(const Context &c) {
   update(c, [&](double w, double x) { return w - rate * (x + decay * w); });
 }
 
-constexpr Entry kEntries[] = {
+constexpr Entry kOptimKernels[] = {
     {"CopyVarUpdate", copyVarUpdate},
     {"SGD0VarUpdate", sgd0VarUpdate},
     {"SGD1AcclUpdate", velocityUpdate<1>},
@@ -161,6 +161,6 @@ constexpr Entry kEntries[] = {
 
 }  // namespace
 
-std::span<const Entry> optimKernels() { return kEntries; }
+std::span<const Entry> optimKernels() { return kOptimKernels; }
 
 }  // namespace popart::ref

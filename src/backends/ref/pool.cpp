@@ -150,7 +150,7 @@ void lpPoolGrad(const Context &c) {
   });
 }
 
-constexpr Entry kEntries[] = {
+constexpr Entry kPoolKernels[] = {
     {"MaxPool", maxPool},         {"MaxPoolGrad", maxPoolGrad},
     {"AveragePool", averagePool}, {"AveragePoolGrad", averagePoolGrad},
     {"LpPool", lpPool},           {"LpPoolGrad", lpPoolGrad},
@@ -158,6 +158,6 @@ constexpr Entry kEntries[] = {
 
 }  // namespace
 
-std::span<const Entry> poolKernels() { return kEntries; }
+std::span<const Entry> poolKernels() { return kPoolKernels; }
 
 }  // namespace popart::ref

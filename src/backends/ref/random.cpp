@@ -137,7 +137,7 @@ void replicaRandomSeed(const Context &c) {
   writeSeed(c.out[0], replica == 0 ? seed : modifySeed(modifySeed(seed, 0), replica));
 }
 
-constexpr Entry kEntries[] = {
+constexpr Entry kRandomKernels[] = {
     {"RandomUniform", randomUniform},
     {"RandomNormal", randomNormal},
     {"Bernoulli", bernoulli},
@@ -153,6 +153,6 @@ constexpr Entry kEntries[] = {
 
 }  // namespace
 
-std::span<const Entry> randomKernels() { return kEntries; }
+std::span<const Entry> randomKernels() { return kRandomKernels; }
 
 }  // namespace popart::ref

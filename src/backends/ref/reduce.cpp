@@ -21,7 +21,7 @@ void reduce(const Context &c) {
   });
 }
 
-// The largest (F = kMax) or smallest element; of no elements: the least (greatest) value of the type.
+// The largest (F = kLargest) or smallest element; of no elements: the least (greatest) value of the type.
 template <auto F, bool Largest>
 void extreme(const Context &c) {
   const Reduction reduction(c.in[0].shape(), ops::reductionAxes(c.op.attributes, c.in[0].info.rank()));
@@ -87,12 +87,12 @@ template <class V>
 V highest() {
   return std::numeric_limits<V>::has_infinity ? std::numeric_limits<V>::infinity() : std::numeric_limits<V>::max();
 }
-constexpr auto kMax = [](const auto &values) {
+constexpr auto kLargest = [](const auto &values) {
   auto best = lowest<std::remove_cvref_t<decltype(values[0])>>();
   for (auto v : values) best = isNan(best) || best > v ? best : v;
   return best;
 };
-constexpr auto kMin = [](const auto &values) {
+constexpr auto kSmallest = [](const auto &values) {
   auto best = highest<std::remove_cvref_t<decltype(values[0])>>();
   for (auto v : values) best = isNan(best) || best < v ? best : v;
   return best;
@@ -151,18 +151,24 @@ void cumulativeSum(const Context &c) {
   });
 }
 
-constexpr Entry kTable[] = {
-    {"ReduceSum", reduce<kSum>},         {"ReduceMean", reduce<kMean>},
-    {"ReduceProd", reduce<kProduct>},    {"ReduceL1", reduce<kL1>},
-    {"ReduceL2", reduce<kL2>},           {"ReduceSumSquare", reduce<kSumSquare>},
-    {"ReduceLogSum", reduce<kLogSum>},   {"ReduceLogSumExp", reduce<kLogSumExp>},
-    {"ReduceMax", extreme<kMax, true>},  {"ReduceMin", extreme<kMin, false>},
-    {"ReduceProdGrad", productGradient}, {"ReduceSumTo", sumTo},
+constexpr Entry kReduceKernels[] = {
+    {"ReduceSum", reduce<kSum>},
+    {"ReduceMean", reduce<kMean>},
+    {"ReduceProd", reduce<kProduct>},
+    {"ReduceL1", reduce<kL1>},
+    {"ReduceL2", reduce<kL2>},
+    {"ReduceSumSquare", reduce<kSumSquare>},
+    {"ReduceLogSum", reduce<kLogSum>},
+    {"ReduceLogSumExp", reduce<kLogSumExp>},
+    {"ReduceMax", extreme<kLargest, true>},
+    {"ReduceMin", extreme<kSmallest, false>},
+    {"ReduceProdGrad", productGradient},
+    {"ReduceSumTo", sumTo},
     {"CumSum", cumulativeSum},
 };
 
 }  // namespace
 
-std::span<const Entry> reduceKernels() { return kTable; }
+std::span<const Entry> reduceKernels() { return kReduceKernels; }
 
 }  // namespace popart::ref

@@ -117,13 +117,13 @@ void bucketize(const Context &c) {
   });
 }
 
-constexpr Entry kTable[] = {
+constexpr Entry kOrderKernels[] = {
     {"ArgMax", argExtreme<true>}, {"ArgMin", argExtreme<false>}, {"TopK", topK},           {"Sort", sort},
     {"ReduceMedian", median},     {"Histogram", histogram},      {"Bucketize", bucketize},
 };
 
 }  // namespace
 
-std::span<const Entry> orderKernels() { return kTable; }
+std::span<const Entry> orderKernels() { return kOrderKernels; }
 
 }  // namespace popart::ref

@@ -55,10 +55,10 @@ void roiAlignGrad(const Context &c) {
   });
 }
 
-constexpr Entry kEntries[] = {{"RoiAlign", roiAlign}, {"RoiAlignGrad", roiAlignGrad}};
+constexpr Entry kRoiAlignKernels[] = {{"RoiAlign", roiAlign}, {"RoiAlignGrad", roiAlignGrad}};
 
 }  // namespace
 
-std::span<const Entry> roiAlignKernels() { return kEntries; }
+std::span<const Entry> roiAlignKernels() { return kRoiAlignKernels; }
 
 }  // namespace popart::ref

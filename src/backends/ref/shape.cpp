@@ -186,7 +186,7 @@ void shape(const Context &c) {
 
 void size(const Context &c) { *c.out[0].as<int64_t>() = c.in[0].size(); }
 
-constexpr Entry kTable[] = {
+constexpr Entry kShapeKernels[] = {
     {"Reshape", copy},
     {"Squeeze", copy},
     {"Unsqueeze", copy},
@@ -214,6 +214,6 @@ constexpr Entry kTable[] = {
 
 }  // namespace
 
-std::span<const Entry> shapeKernels() { return kTable; }
+std::span<const Entry> shapeKernels() { return kShapeKernels; }
 
 }  // namespace popart::ref

@@ -179,7 +179,7 @@ void inferLikeOperands(InferContext &c) {
 }
 
 // `shape`: of the results, one behind the other; `ranks`: of each, where there are several.
-void inferGather(InferContext &c) {
+void inferReplicatedGather(InferContext &c) {
   requireMeeting(c);
   requireOneType(c);
   const std::vector<int64_t> &sizes = c.attrInts("shape");
@@ -235,7 +235,7 @@ void addMeetings(OpDefs &rows) {
                      .layouts([](const Op &, OperandLayouts &layouts) {
                        for (OperandLayout &whole : layouts.out) whole = OperandLayout::ChosenLast;
                      })
-                     .infer(inferGather)
+                     .infer(inferReplicatedGather)
                      .doc("The flattened tensors of the members, one behind the other, as far as `shape` has room."));
   // It moves nothing: its results are the operands' memory, as a rule.
   rows.push_back(

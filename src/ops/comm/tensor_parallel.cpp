@@ -285,7 +285,7 @@ OpDef layerNormRow(const char *type) {
   return OpDef(kDomain, type, {1}).attr("group_size", int64_t{1}).attr("stride", int64_t{1}).notOnnx();
 }
 
-void addLayerNorm(OpDefs &rows) {
+void addParallelLayerNorm(OpDefs &rows) {
   rows.push_back(layerNormRow("LayerNormDistributed")
                      .input("x", kFloats)
                      .input("scale", kFloats, "T")
@@ -340,7 +340,7 @@ void addLayerNorm(OpDefs &rows) {
 
 OpDefs tensorParallelOps() {
   OpDefs rows;
-  addLayerNorm(rows);
+  addParallelLayerNorm(rows);
   addCrossEntropyOfParts(rows);
   rows.push_back(stridedRow("ReplicatedReduceScatterStrided", "ReplicatedReduceScatter")
                      .attrOptional("meta_shape", AttributeType::Ints)

@@ -17,7 +17,7 @@ namespace {
 using E = Expression;
 
 // Which forward values the gradient of one argument reads.
-struct Reads {
+struct BinaryReads {
   bool a = false;
   bool b = false;
   bool y = false;
@@ -38,7 +38,7 @@ OpDef binaryRow(const char *domain, const char *type, std::vector<OpVersion> ver
 
 // A forward argument that the gradient does not read may be anything that gives the result's shape: the gradient's info
 // stands for it.
-void inferPartial(InferContext &c, const std::string &forward, int argument, Reads reads) {
+void inferPartial(InferContext &c, const std::string &forward, int argument, BinaryReads reads) {
   const TensorInfo dx = forwardInfo(c);
   int next = 1;
   const TensorInfo a = reads.a ? c.in(next++) : argument == 0 ? dx : c.in(0);
@@ -53,7 +53,7 @@ void inferPartial(InferContext &c, const std::string &forward, int argument, Rea
 }
 
 // The row of the gradient of one argument.
-OpDef partialRow(const std::string &forward, int argument, Reads reads, PartialFormula formula) {
+OpDef partialRow(const std::string &forward, int argument, BinaryReads reads, PartialFormula formula) {
   OpDef row("ai.graphcore", forward + "Arg" + std::to_string(argument) + "Grad", {1});
   row.input("grad", kNumeric);
   if (reads.a) row.input("a", kNumeric);
@@ -77,7 +77,7 @@ OpDef partialRow(const std::string &forward, int argument, Reads reads, PartialF
   });
 }
 
-TensorIndex emitPartial(VjpBuilder &b, const std::string &type, Reads reads, int argument) {
+TensorIndex emitPartial(VjpBuilder &b, const std::string &type, BinaryReads reads, int argument) {
   std::vector<TensorIndex> inputs{b.gradOut(0)};
   if (reads.a) inputs.push_back(b.in(0));
   if (reads.b) inputs.push_back(b.in(1));
@@ -90,7 +90,7 @@ TensorIndex emitPartial(VjpBuilder &b, const std::string &type, Reads reads, int
 enum class Documented { Formula, Everything };
 
 struct Partial {
-  Reads reads;
+  BinaryReads reads;
   PartialFormula formula;
   Documented documented = Documented::Formula;
 };

@@ -77,7 +77,7 @@ OpDef &convAttributes(OpDef &row) {
   return windowAttributes(row).attrOptional("kernel_shape", AttributeType::Ints).attr("group", int64_t{1});
 }
 
-OpDef gradientRow(const char *type, const char *other) {
+OpDef convGradientRow(const char *type, const char *other) {
   OpDef row("ai.graphcore", type, {1});
   row.input("grad_out", kFloats, "T")
       .input(other, kFloats, "T")
@@ -110,7 +110,7 @@ void addConv(OpDefs &rows) {
           .role(Role::Conv)
           .cost([](const Op &op, Cost &c) { c.flops = convFlops(op.outInfo(0), op.inShape(1)); })
           .doc("Convolution of (N, C, spatial…) with weights (M, C / group, kernel…) and optional bias."));
-  rows.push_back(gradientRow("ConvDataGrad", "weights")
+  rows.push_back(convGradientRow("ConvDataGrad", "weights")
                      .role(Role::ConvDataGrad)
                      .cost([](const Op &op, Cost &c) { c.flops = convFlops(op.inInfo(0), op.inShape(1)); })
                      .infer([](InferContext &c) {
@@ -120,7 +120,7 @@ void addConv(OpDefs &rows) {
                      .layouts(dataGradientLayouts)
                      .pieces(samplePieces<1>)
                      .doc("Gradient of Conv with respect to its data, of shape fwd_shape."));
-  rows.push_back(gradientRow("ConvWeightsGrad", "data")
+  rows.push_back(convGradientRow("ConvWeightsGrad", "data")
                      .role(Role::ConvWeightsGrad)
                      .cost([](const Op &op, Cost &c) { c.flops = convFlops(op.inInfo(0), op.outShape(0)); })
                      .infer([](InferContext &c) {

@@ -74,10 +74,6 @@ TensorIndex transposeLast(OpEmitter &b, TensorIndex t) {
   return b.emit("Transpose", {t}, {{"perm", perm}});
 }
 
-TensorIndex castTo(OpEmitter &b, TensorIndex t, DataType type) {
-  return b.info(t).dataType() == type ? t : b.emit("Cast", {t}, {{"to", int64_t{toOnnxDataType(type)}}});
-}
-
 // The gradient of y with the unit dimensions that a rank-1 operand stands for.
 TensorIndex expandGradient(OpEmitter &b, TensorIndex dy, bool vectorLeft, bool vectorRight) {
   Shape shape = b.info(dy).shape();
@@ -90,7 +86,7 @@ void decomposeLhsGrad(DecomposeBuilder &b) {
   const Shape lhs = b.attrs().getAttribute<std::vector<int64_t>>("fwd_shape");
   const Shape rhs = b.inInfo(1).shape();
   const bool vectorLeft = lhs.size() == 1, vectorRight = rhs.size() == 1;
-  TensorIndex dy = castTo(b, expandGradient(b, b.in(0), vectorLeft, vectorRight), b.inInfo(1).dataType());
+  TensorIndex dy = emitCast(b, expandGradient(b, b.in(0), vectorLeft, vectorRight), b.inInfo(1).dataType());
   TensorIndex w = vectorRight ? emitReshape(b, b.in(1), {rhs[0], 1}) : b.in(1);
   TensorIndex product = b.emit("MatMul", {dy, transposeLast(b, w)});
   TensorIndex summed = emitReduceSumTo(b, product, vectorLeft ? Shape{1, lhs[0]} : lhs);
@@ -101,7 +97,7 @@ void decomposeRhsGrad(DecomposeBuilder &b) {
   const Shape rhs = b.attrs().getAttribute<std::vector<int64_t>>("fwd_shape");
   const Shape lhs = b.inInfo(1).shape();
   const bool vectorLeft = lhs.size() == 1, vectorRight = rhs.size() == 1;
-  TensorIndex dy = castTo(b, expandGradient(b, b.in(0), vectorLeft, vectorRight), b.inInfo(1).dataType());
+  TensorIndex dy = emitCast(b, expandGradient(b, b.in(0), vectorLeft, vectorRight), b.inInfo(1).dataType());
   TensorIndex x = vectorLeft ? emitReshape(b, b.in(1), {1, lhs[0]}) : b.in(1);
   const Shape target = vectorRight ? Shape{rhs[0], 1} : rhs;
   const Shape xShape = b.info(x).shape();
@@ -124,7 +120,7 @@ void inferMatMulGradient(InferContext &c, const TensorInfo &lhs, const TensorInf
   c.out(0, forwardInfo(c, c.type(1)));
 }
 
-OpDef gradientRow(const char *type, const char *other, DecomposeFn decompose) {
+OpDef matmulGradientRow(const char *type, const char *other, DecomposeFn decompose) {
   return OpDef("ai.graphcore", type, {1})
       .input("grad_out", kMatMulTypes)
       .input(other, kMatMulTypes)
@@ -168,14 +164,14 @@ OpDefs matMulOps() {
           .role(Role::MatMul)
           .cost([](const Op &op, Cost &c) { c.flops = productFlops(op.outInfo(0).nelms(), op.inShape(0).back()); })
           .doc("Matrix product with NumPy rules; output_type (ONNX type number) changes the result's type."));
-  rows.push_back(gradientRow("MatMulLhsGrad", "rhs", decomposeLhsGrad)
+  rows.push_back(matmulGradientRow("MatMulLhsGrad", "rhs", decomposeLhsGrad)
                      .infer([](InferContext &c) { inferMatMulGradient(c, forwardInfo(c, c.type(1)), c.in(1)); })
                      .pieces(productGradientPieces<2>)
                      .cost([](const Op &op, Cost &c) {
                        c.flops = productFlops(op.inInfo(0).nelms(), op.attrInts("fwd_shape").back());
                      }));
   rows.push_back(
-      gradientRow("MatMulRhsGrad", "lhs", decomposeRhsGrad)
+      matmulGradientRow("MatMulRhsGrad", "lhs", decomposeRhsGrad)
           .infer([](InferContext &c) { inferMatMulGradient(c, c.in(1), forwardInfo(c, c.type(1))); })
           .pieces(productGradientPieces<1>)
           .cost([](const Op &op, Cost &c) { c.flops = productFlops(op.inInfo(0).nelms(), op.inShape(1).back()); }));

@@ -168,24 +168,20 @@ Expression inverseRms(OpEmitter &b, Expression x) {
   return 1.0 / sqrt(mean + static_cast<double>(b.attrs().getAttribute<float>("epsilon")));
 }
 
-TensorIndex castTo(OpEmitter &b, TensorIndex t, DataType type) {
-  return b.info(t).dataType() == type ? t : b.emit("Cast", {t}, {{"to", int64_t{toOnnxDataType(type)}}});
-}
-
 void decomposeRmsNorm(DecomposeBuilder &b) {
-  Expression x(b, b.in(0)), scale(b, castTo(b, b.in(1), b.inInfo(0).dataType()));
+  Expression x(b, b.in(0)), scale(b, emitCast(b, b.in(1), b.inInfo(0).dataType()));
   b.result(0, x * inverseRms(b, x) * scale);
 }
 
 void decomposeRmsNormGrad(DecomposeBuilder &b) {
-  Expression g(b, b.in(0)), x(b, b.in(1)), scale(b, castTo(b, b.in(2), b.inInfo(1).dataType()));
+  Expression g(b, b.in(0)), x(b, b.in(1)), scale(b, emitCast(b, b.in(2), b.inInfo(1).dataType()));
   Expression r = inverseRms(b, x), h = g * scale;
   const int64_t rank = b.inInfo(1).rank();
   std::vector<int64_t> axes;
   for (int64_t d = axisOf(b.attrs(), rank); d < rank; ++d) axes.push_back(d);
   Expression mean = (h * x).apply("ReduceMean", {{"axes", axes}, {"keepdims", int64_t{1}}});
   b.result(0, r * (h - x * (r * r * mean)));
-  if (b.hasOut(1)) b.result(1, castTo(b, emitReduceSumTo(b, g * x * r, b.inInfo(2).shape()), b.inInfo(2).dataType()));
+  if (b.hasOut(1)) b.result(1, emitCast(b, emitReduceSumTo(b, g * x * r, b.inInfo(2).shape()), b.inInfo(2).dataType()));
 }
 
 void addLayerNorm(OpDefs &rows) {

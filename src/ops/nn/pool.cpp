@@ -57,7 +57,7 @@ OpDef poolRow(const char *type, std::vector<OpVersion> versions, TypeSet types) 
   return row;
 }
 
-OpDef gradientRow(const char *type) {
+OpDef poolGradientRow(const char *type) {
   OpDef row("ai.graphcore", type, {1});
   row.input("grad_out", kFloats, "T")
       .output("grad")
@@ -97,7 +97,7 @@ void addMaxPool(OpDefs &rows) {
                        b.grad(0, b.emit("MaxPoolGrad", {b.gradOut(0), b.in(0)}, poolAttributes(b)));
                      })
                      .doc("Maximum of each window."));
-  rows.push_back(gradientRow("MaxPoolGrad")
+  rows.push_back(poolGradientRow("MaxPoolGrad")
                      .input("data", kFloats, "T")
                      .infer([](InferContext &c) { inferGradientOf(c, "MaxPool", {c.in(1)}); })
                      .doc("The gradient goes to the first maximum of each window."));
@@ -113,7 +113,7 @@ void addAveragePool(OpDefs &rows) {
             b.grad(0, b.emit("AveragePoolGrad", {b.gradOut(0)}, attributes));
           })
           .doc("Mean of each window, over the elements inside the input or (count_include_pad) the padded input."));
-  rows.push_back(gradientRow("AveragePoolGrad")
+  rows.push_back(poolGradientRow("AveragePoolGrad")
                      .attr("count_include_pad", int64_t{0})
                      .attrRequired("fwd_shape", AttributeType::Ints)
                      .infer([](InferContext &c) { inferGradientOf(c, "AveragePool", {forwardInfo(c)}); })
@@ -134,7 +134,7 @@ void addLpPool(OpDefs &rows) {
                      })
                      .cost(windowCost(3))
                      .doc("(sum |x|^p)^(1/p) of each window."));
-  rows.push_back(gradientRow("LpPoolGrad")
+  rows.push_back(poolGradientRow("LpPoolGrad")
                      .input("data", kFloats, "T")
                      .input("output", kFloats, "T")
                      .attr("p", int64_t{2})

@@ -30,7 +30,7 @@ void inferRoiAlign(InferContext &c) {
   c.out(0, c.type(0), {boxes[0], x[1], c.attrInt("output_height"), c.attrInt("output_width")});
 }
 
-OpDef &addAttributes(OpDef &row) {
+OpDef &addRoiAlignAttributes(OpDef &row) {
   return row.attr("output_height", int64_t{1})
       .attr("output_width", int64_t{1})
       .attr("sampling_ratio", int64_t{0})
@@ -51,7 +51,7 @@ void sampleCost(const Op &op, Cost &c) {
 OpDefs roiAlignOps() {
   OpDef forward("ai.onnx", "RoiAlign", {10, 16, 22});
   forward.input("X", kFloats).input("rois", kFloats).input("batch_indices", kIndices).output("Y");
-  addAttributes(forward)
+  addRoiAlignAttributes(forward)
       .infer(inferRoiAlign)
       .cost(sampleCost)
       .vjp([](VjpBuilder &b) {
@@ -63,7 +63,7 @@ OpDefs roiAlignOps() {
   OpDef gradient("ai.graphcore", "RoiAlignGrad", {1});
   gradient.input("grad", kFloats).input("rois", kFloats).input("batch_indices", kIndices).output("dx");
   gradient.attrRequired("fwd_shape", AttributeType::Ints);
-  addAttributes(gradient)
+  addRoiAlignAttributes(gradient)
       .infer([](InferContext &c) {
         inferGradientOf(c, "RoiAlign", {forwardInfo(c), c.in(1), c.in(2)});
       })

@@ -61,7 +61,7 @@ void requireSameShape(InferContext &c) {
             c.shape(1));
 }
 
-OpDef gradientRow(const char *type, const char *text) {
+OpDef softmaxGradientRow(const char *type, const char *text) {
   return OpDef("ai.graphcore", type, {1})
       .input("grad_out", kFloats, "T")
       .input("output", kFloats, "T")
@@ -93,11 +93,12 @@ OpDefs softmaxOps() {
   rows.push_back(forwardRow("Hardmax", "1 at the first maximum along the axis, 0 elsewhere.")
                      .stopsGrad()
                      .decompose(decomposeHardmax));
-  rows.push_back(flattening(gradientRow("SoftmaxGrad", "dx = y (g - sum(g y)) along the axis."), [](InferContext &c) {
-    requireSameShape(c);
-    inferSoftmax(c);
-  }));
-  rows.push_back(gradientRow("LogSoftmaxGrad", "dx = g - exp(y) sum(g) along the axis."));
+  rows.push_back(
+      flattening(softmaxGradientRow("SoftmaxGrad", "dx = y (g - sum(g y)) along the axis."), [](InferContext &c) {
+        requireSameShape(c);
+        inferSoftmax(c);
+      }));
+  rows.push_back(softmaxGradientRow("LogSoftmaxGrad", "dx = g - exp(y) sum(g) along the axis."));
   return rows;
 }
 

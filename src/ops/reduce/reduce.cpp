@@ -33,7 +33,7 @@ OpDef reduceRow(const char *domain, const char *type, TypeSet types, OpVersion a
 }
 
 // What the gradient reads besides the incoming gradient: the input x, the output y.
-struct Reads {
+struct ReduceReads {
   bool x = false;
   bool y = false;
 };
@@ -41,7 +41,7 @@ struct Reads {
 using Formula = E (*)(E g, E x, E y, double n);
 
 // Whether the forward op kept the reduced dimensions shows in the gradient's rank.
-void inferReduceGradient(InferContext &c, const std::string &forward, Reads reads) {
+void inferReduceGradient(InferContext &c, const std::string &forward, ReduceReads reads) {
   const TensorInfo dx = forwardInfo(c);
   c.require(!reads.x || c.shape(1) == dx.shape(), "fwd_shape is not the shape of x: got {}, expected {}", dx.shape(),
             c.shape(reads.x ? 1 : 0));
@@ -51,7 +51,7 @@ void inferReduceGradient(InferContext &c, const std::string &forward, Reads read
   c.out(0, dx);
 }
 
-void addGradient(OpDefs &rows, OpDef row, Reads reads, Formula formula) {
+void addGradient(OpDefs &rows, OpDef row, ReduceReads reads, Formula formula) {
   const std::string type = row.type() + "Grad";
   row.vjp([type, reads](VjpBuilder &b) {
     std::vector<TensorIndex> inputs{b.gradOut(0)};

@@ -15,8 +15,6 @@ namespace {
 
 using Ints = std::vector<int64_t>;
 
-constexpr int64_t kMostElements = int64_t{1} << 48;  // as TensorInfo
-
 void addExpand(OpDefs &rows) {
   rows.push_back(OpDef("ai.onnx", "Expand", {8, 13})
                      .input("input", kStoredTypes)

@@ -116,10 +116,6 @@ TensorIndex emitAxis(OpEmitter &e, TensorIndex x, int axis, const AxisTaps &taps
   return e.emit("Add", {total, alongAxis(e, taps.offset, e.info(x).dataType(), axis, e.info(x).rank())});
 }
 
-TensorIndex emitCast(OpEmitter &e, TensorIndex x, DataType type) {
-  return e.info(x).dataType() == type ? x : e.emit("Cast", {x}, {{"to", int64_t{toOnnxDataType(type)}}});
-}
-
 // What interpolation gave, as a whole number of a type that may be narrower.
 TensorIndex emitRounded(OpEmitter &e, TensorIndex x, DataType type) {
   if (isFloatingPoint(type)) return emitCast(e, x, type);
@@ -151,7 +147,7 @@ TensorIndex emitMaps(OpEmitter &e, TensorIndex x, const std::vector<AxisTaps> &m
   return selects || wide ? y : emitRounded(e, y, type);
 }
 
-OpDef &addAttributes(OpDef &row) {
+OpDef &addResizeAttributes(OpDef &row) {
   return row.attrOptional("scales", AttributeType::Floats)
       .attrOptional("sizes", AttributeType::Ints)
       .attrOptional("roi", AttributeType::Floats)
@@ -169,7 +165,7 @@ OpDef &addAttributes(OpDef &row) {
 OpDef resizeRow() {
   OpDef row("ai.onnx", "Resize", {10, 11, 13, 18, 19});
   row.input("X", kStoredTypes).output("Y");
-  return addAttributes(row)
+  return addResizeAttributes(row)
       .infer(inferResize)
       .vjp([](VjpBuilder &b) {
         Attributes attributes = b.attrs();
@@ -188,7 +184,7 @@ OpDef resizeRow() {
 OpDef resizeGradientRow() {
   OpDef row("ai.graphcore", "ResizeGrad", {1});
   row.input("grad", kFloats).output("dx").attrRequired("fwd_shape", AttributeType::Ints);
-  return addAttributes(row)
+  return addResizeAttributes(row)
       .infer([](InferContext &c) { inferGradientOf(c, "Resize", {forwardInfo(c)}); })
       .traits(Trait::Gradient)
       .notOnnx()

@@ -10,8 +10,6 @@
 namespace popart::ops {
 namespace {
 
-constexpr int64_t kMostElements = int64_t{1} << 48;  // as TensorInfo
-
 OpDef viewRow(const char *domain, const char *type, std::vector<OpVersion> versions) {
   return OpDef(domain, type, std::move(versions))
       .input("x", kStoredTypes)
