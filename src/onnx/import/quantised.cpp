@@ -138,12 +138,12 @@ void importDynamicQuantizeLinear(NodeContext &n) {
 }
 
 // An operand of a product: its values without the zero point, as floats.
-struct Operand {
+struct IntegerOperand {
   Value values;
   double largest;
 };
 
-Operand operandOf(const NodeContext &n, const Value &x, const Value &zero) {
+IntegerOperand operandOf(const NodeContext &n, const Value &x, const Value &zero) {
   n.require(x.type() == DataType::UINT8 || x.type() == DataType::INT8, "products take UINT8 or INT8: got {}", x.info());
   if (!zero.valid()) return {x.cast(DataType::FLOAT), x.type() == DataType::UINT8 ? 255.0 : 128.0};
   n.require(zero.type() == x.type(), "an operand and its zero point must have one type: got {} and {}", x.info(),
@@ -151,7 +151,7 @@ Operand operandOf(const NodeContext &n, const Value &x, const Value &zero) {
   return {x.cast(DataType::FLOAT) - zero.cast(DataType::FLOAT), 255};
 }
 
-int64_t mostTerms(const Operand &a, const Operand &b) {
+int64_t mostTerms(const IntegerOperand &a, const IntegerOperand &b) {
   return static_cast<int64_t>(kWholeFloats / (a.largest * b.largest));
 }
 
@@ -170,7 +170,7 @@ Value perRow(const Value &v, const Value &x) {
 
 Value integerProduct(const NodeContext &n, const Value &a, const Value &b, const Value &zeroA, const Value &zeroB) {
   n.require(a.rank() >= 1 && b.rank() >= 1, "operands must have dimensions: got {} and {}", a.info(), b.info());
-  const Operand left = operandOf(n, a, perRow(zeroA, a)), right = operandOf(n, b, zeroB);
+  const IntegerOperand left = operandOf(n, a, perRow(zeroA, a)), right = operandOf(n, b, zeroB);
   const int64_t inner = a.dim(-1), axis = std::max(0, b.rank() - 2);
   n.require(inner == b.shape()[axis], "operands do not fit: got {} and {}", a.info(), b.info());
   return summedParts(inner, mostTerms(left, right), [&](int64_t begin, int64_t end) {
@@ -197,7 +197,7 @@ Value integerConvolution(const NodeContext &n, const Value &x, const Value &w, c
     shape[0] = zeroW.dim(0);
     perChannel = zeroW.reshape(shape);
   }
-  Operand data = operandOf(n, x, zeroX), weight = operandOf(n, w, perChannel);
+  IntegerOperand data = operandOf(n, x, zeroX), weight = operandOf(n, w, perChannel);
   const auto groups = n.attr<int64_t>("group", 1);
   n.require(groups > 0 && x.dim(1) == groups * w.dim(1), "channels of x and w do not fit {} groups: got {} and {}",
             groups, x.info(), w.info());
