@@ -4,11 +4,17 @@ Run by ``./dev docs``. Nothing on the site comes from the network. Docstrings ar
 characters that reStructuredText would read as markup are escaped here.
 """
 
+import enum
+import importlib
 import inspect
 import re
 from typing import Any
 
 import popart
+from docutils import nodes
+from sphinx.addnodes import pending_xref
+from sphinx.util.docutils import SphinxDirective
+from sphinx.util.nodes import find_pending_xref_condition
 
 project = "PopART"
 version = release = popart.__version__
@@ -27,6 +33,7 @@ suppress_warnings = ["misc.highlighting_failure"]  # a fragment of a program, wh
 autodoc_default_options = {"members": True, "undoc-members": False, "member-order": "bysource"}
 autodoc_typehints = "signature"
 python_use_unqualified_type_names = True
+napoleon_use_ivar = True
 
 MARKUP = re.compile(r"``.*?``|`[^`\n]+`|\*(?!\s)|(?<=\S)\*|\||(?<=\w)_(?!\w)|\bdocs/([\w/-]+)\.md")
 
@@ -61,8 +68,56 @@ def show_public_names(_: Any, __: str, ___: str, ____: Any, _____: Any, signatur
     return tuple(text and text.replace("popart_core.", "popart.") for text in (signature, result))
 
 
+def name_types_fully(_: Any, tree: nodes.document) -> None:
+    """Bare names of types are those of the package that the text belongs to, else of popxl; small ones are Python's."""
+    for reference in list(tree.findall(pending_xref)):
+        name = reference["reftarget"]
+        if reference.get("refdomain") != "py" or reference["reftype"] != "class" or "." in name:
+            continue
+        package = (reference.get("py:module") or "popxl").partition(".")[0]
+        owner = next((p for p in (package, "popxl") if hasattr(importlib.import_module(p), name)), None)
+        if name.islower() or owner is None:
+            # A reference may hold two forms of its text: as it is when found, and as it stands ("*").
+            form = find_pending_xref_condition(reference, "*")
+            reference.replace_self(form.children if form else reference.children)
+        else:
+            reference["reftarget"] = f"{owner}.{name}"
+
+
+def entry(module: Any, name: str) -> list[str]:
+    """The lines that document one name of a module, by what it stands for."""
+    item = getattr(module, name)  # an unknown name ends the build
+    options = []
+    if inspect.isclass(item) and issubclass(item, BaseException):
+        kind = "autoexception"
+    elif inspect.isclass(item):
+        kind = "autoclass"
+        options += ["   :undoc-members:"] if issubclass(item, enum.Enum) else []
+        options += ["   :inherited-members:"] if item.__bases__[0].__name__.startswith("_") else []
+    else:
+        kind = "autofunction" if callable(item) else "autodata"
+    return [f".. {kind}:: {name}", *options, ""]
+
+
+class Api(SphinxDirective):
+    """Documents names of a module: ``.. api:: MODULE`` and the names as its content."""
+
+    required_arguments = 1
+    has_content = True
+
+    def run(self) -> list[nodes.Node]:
+        """Hand the names to autodoc."""
+        module = importlib.import_module(self.arguments[0])
+        lines = [f".. currentmodule:: {module.__name__}", ""]
+        for name in " ".join(self.content).split():
+            lines += entry(module, name)
+        return self.parse_text_to_nodes("\n".join(lines))
+
+
 def setup(app: Any) -> None:
     """Connect the steps; napoleon, which reads sections, stands between the first two (priority 500)."""
     app.connect("autodoc-process-docstring", escape_docstring, priority=400)
     app.connect("autodoc-process-docstring", keep_properties, priority=600)
     app.connect("autodoc-process-signature", show_public_names)
+    app.connect("doctree-read", name_types_fully, priority=100)
+    app.add_directive("api", Api)

@@ -1,5 +1,6 @@
 """The documentation site is made without a warning, is complete, and needs nothing from the network."""
 
+import importlib
 import re
 import subprocess
 import sys
@@ -39,3 +40,36 @@ def test_reading_needs_no_network(site):
         if path.suffix in (".html", ".css", ".js") and (match := loads.search(path.read_text()))
     }
     assert not found
+
+
+# Families of names that pages describe as a whole: prefixes of tensor names, versions of operator sets, element types.
+FAMILIES = re.compile(r"reserved\w+Prefix|Ai(Onnx|Graphcore)\w*|default\w+Opset")
+PACKAGES = (
+    "popart",
+    "popxl",
+    "popxl.ops",
+    "popxl.ops.collectives",
+    "popxl.transforms",
+    "popxl_addons",
+    "popdist",
+    "pva",
+)
+
+
+def own_names(module):
+    """Public classes and functions of a package that it does not only import from others."""
+    listed = getattr(module, "__all__", None) or [name for name in vars(module) if not name.startswith("_")]
+    for name in listed:
+        item = getattr(module, name)
+        of = getattr(item, "__module__", None) or ""
+        if callable(item) and of.split(".")[0] in (module.__name__.split(".")[0], "popart_core"):
+            yield name
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_the_reference_lists_every_public_name(package):
+    blocks = "".join(page.read_text() for page in (DOCS / "api").glob("*.md"))
+    listed = {name for names in re.findall(r"\.\. api:: \S+\n(.*?)```", blocks, re.DOTALL) for name in names.split()}
+    names = {name for name in own_names(importlib.import_module(package)) if not FAMILIES.fullmatch(name)}
+    assert names
+    assert names - listed == set()
