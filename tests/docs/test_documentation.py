@@ -227,13 +227,6 @@ def test_readme_names_every_example():
     assert programs | folders == {link for link in links if str(Path(link).parent) not in folders}
 
 
-def test_links_of_the_pages_exist():
-    """Files that a page links to."""
-    for page in PAGES:
-        for link in re.findall(r"\]\((?!https?:)([^)#]+)\)", BLOCK.sub("", page.read_text())):
-            assert (page.parent / link).exists(), f"{page.name}: {link}"
-
-
 def test_tests_named_by_the_pages_exist():
     """Paths in code style exist, but for those said to be empty."""
     folders = "tests|src|tools|examples|python|include|benchmarks"
