@@ -2,7 +2,9 @@
 // values that say their length can be messages or bytes. What is not understood is left to the parser.
 #include "onnx/payloads.hpp"
 
+#include <cstdlib>
 #include <memory>
+#include <new>
 
 #include "base/hash.hpp"
 #include "base/threads/for_each_sized.hpp"
@@ -10,6 +12,8 @@
 
 namespace popart::onnx {
 namespace {
+
+constexpr int64_t kAlign = 64;
 
 constexpr size_t kLargePayload = size_t{64} << 10;
 constexpr uint64_t kModelGraph = 7, kGraphInitializer = 5, kTensorRawData = 9;  // field numbers of onnx.proto
@@ -131,6 +135,19 @@ bool strip(std::string_view model, StrippedModel &stripped) {
   });
 }
 
+// A multiple of 64 bytes, aligned likewise. Large blocks have large pages; for little, fresh pages of the system take
+// longer than copying, and the heap has those of former sessions.
+std::shared_ptr<char> memoryFor(int64_t bytes) {
+  constexpr int64_t kFewBytes = int64_t{4} << 20;
+  if (bytes >= kFewBytes) {
+    const auto block = std::make_shared<TensorData>(TensorInfo(DataType::UINT8, {bytes}));
+    return {block, static_cast<char *>(block->mutableData())};
+  }
+  std::shared_ptr<char> block(static_cast<char *>(std::aligned_alloc(kAlign, static_cast<size_t>(bytes))), std::free);
+  if (!block) throw std::bad_alloc();
+  return block;
+}
+
 }  // namespace
 
 StrippedModel stripPayloads(std::string_view model) {
@@ -140,7 +157,6 @@ StrippedModel stripPayloads(std::string_view model) {
 }
 
 std::vector<Payload> copyPayloads(const std::vector<std::pair<int, std::string_view>> &raw) {
-  constexpr int64_t kAlign = 64;
   std::vector<int64_t> sizes, offsets;
   int64_t end = 0;
   for (const auto &entry : raw) {
@@ -148,8 +164,8 @@ std::vector<Payload> copyPayloads(const std::vector<std::pair<int, std::string_v
     sizes.push_back(size), offsets.push_back(end);
     end += (size + kAlign - 1) / kAlign * kAlign;
   }
-  const auto memory = std::make_shared<TensorData>(TensorInfo(DataType::UINT8, {end}));
-  auto *const start = static_cast<char *>(memory->mutableData());
+  const std::shared_ptr<char> memory = memoryFor(end);
+  char *const start = memory.get();
   std::vector<Payload> payloads(raw.size());
   // Enough to keep memory busy; asking for the limits of the process takes longer than copying little.
   const int threads = threadsWorth(end, 2) > 1 ? processorLimits().threads() : 1;
