@@ -9,6 +9,7 @@
 #include <popart/graph.hpp>
 
 #include "backends/cpu/cpu.hpp"
+#include "backends/cpu/layer_norm.hpp"
 #include "backends/cpu/rounds.hpp"
 #include "backends/cpu/spatial.hpp"
 #include "backends/cpu/task_count.hpp"
@@ -411,9 +412,16 @@ std::unique_ptr<executable::Kernel> createBatchNorm(const KernelRequest &request
   return std::make_unique<BatchNormTraining>(batchPlan(x), op, request.outputs.size());
 }
 
+// All channels of an image are one group, and an image has one pixel: rows, as popxl normalises layers.
+bool normalisesRows(const KernelRequest &request, const Shape &x) {
+  return x.size() == 2 && request.op->attrInt("num_groups") == 1;
+}
+
 std::unique_ptr<executable::Kernel> createGroupNorm(const KernelRequest &request, std::string &reason) {
   if (!takes(request, 1, reason)) return nullptr;
   const Shape &x = request.inputs[0].info.shape();
+  if (normalisesRows(request, x))
+    if (auto kernel = layerNormOver(request, 1, reason)) return kernel;
   return std::make_unique<GroupNorm>(planOf(x, x[1] / request.op->attrInt("num_groups")),
                                      request.op->attrFloat("epsilon"), request.outputs.size());
 }
@@ -431,6 +439,8 @@ std::unique_ptr<executable::Kernel> createBatchNormGradient(const KernelRequest 
 std::unique_ptr<executable::Kernel> createGroupNormGradient(const KernelRequest &request, std::string &reason) {
   if (!takes(request, 2, reason)) return nullptr;
   const Shape &x = request.inputs[1].info.shape();
+  if (normalisesRows(request, x))
+    if (auto kernel = layerNormGradientOver(request, 1, reason)) return kernel;
   return std::make_unique<NormGradient>(planOf(x, x[1] / request.op->attrInt("num_groups")),
                                         request.op->attrFloat("epsilon"), hasStatistics(request),
                                         request.outputs.size());

@@ -1,6 +1,7 @@
 // Operators along an axis of float32 tensors: softmax, log softmax, layer normalisation (last axes), and their
 // gradients.
 #include <algorithm>
+#include <optional>
 
 #include <popart/op.hpp>
 
@@ -9,6 +10,7 @@
 #include "backends/cpu/kernels/ceil_div.hpp"
 #include "backends/cpu/kernels/rows.hpp"
 #include "backends/cpu/kernels/transpose.hpp"
+#include "backends/cpu/layer_norm.hpp"
 #include "backends/cpu/parted_kernel.hpp"
 #include "backends/cpu/rounds.hpp"
 
@@ -188,42 +190,57 @@ class LayerNormGradKernel final : public executable::HostKernel {
   Rounds rounds_;
 };
 
-enum class Direction { Forward, Backward };
+bool has(const std::vector<executable::OperandDesc> &list, size_t i) { return i < list.size() && list[i].connected; }
 
-template <Direction kDirection>
 std::unique_ptr<executable::Kernel> createLayerNorm(const KernelRequest &request, std::string &reason) {
   if (!takes(request, reason)) return nullptr;
-  constexpr bool isGradient = kDirection == Direction::Backward;
-  const Shape &shape = request.inputs[isGradient ? 1 : 0].info.shape();
-  const int64_t axis = normalizeAxis(request.op->attrInt("axis"), static_cast<int64_t>(shape.size()), "axis");
-  const Matrix m = matrixOf(shape, axis);
-  const Shape columns(shape.begin() + axis, shape.end());
-  auto has = [](const std::vector<executable::OperandDesc> &list, size_t i) {
-    return i < list.size() && list[i].connected;
-  };
-  for (size_t i : isGradient ? std::vector<size_t>{2} : std::vector<size_t>{1, 2})
+  return layerNormOver(request, request.op->attrInt("axis"), reason);
+}
+
+std::unique_ptr<executable::Kernel> createLayerNormGradient(const KernelRequest &request, std::string &reason) {
+  if (!takes(request, reason)) return nullptr;
+  return layerNormGradientOver(request, request.op->attrInt("axis"), reason);
+}
+
+// Rows and columns of `x`; nothing when a parameter is broadcast over the columns.
+std::optional<Matrix> normalised(const KernelRequest &request, const Shape &x, int64_t axis, size_t parameters,
+                                 size_t firstParameter, std::string &reason) {
+  axis = normalizeAxis(axis, static_cast<int64_t>(x.size()), "axis");
+  const Shape columns(x.begin() + axis, x.end());
+  for (size_t i = firstParameter; i < firstParameter + parameters; ++i)
     if (has(request.inputs, i) && request.inputs[i].info.shape() != columns)
-      return reason = "scale or bias is broadcast over the normalised dimensions", nullptr;
-  const float epsilon = request.op->attrFloat("epsilon");
-  if (!isGradient) {
-    if (has(request.outputs, 1) != has(request.outputs, 2))
-      return reason = "it has one of its two statistics only", nullptr;
-    return std::make_unique<LayerNormKernel>(m, epsilon, has(request.inputs, 2), has(request.outputs, 1));
-  }
-  if (has(request.outputs, 1) != has(request.outputs, 2))
-    return reason = "one of its parameter gradients is not wanted", nullptr;
-  return std::make_unique<LayerNormGradKernel>(m, epsilon, has(request.inputs, 3) && has(request.inputs, 4),
-                                               has(request.outputs, 1), request.threads);
+      return reason = "scale or bias is broadcast over the normalised dimensions", std::nullopt;
+  return matrixOf(x, axis);
 }
 
 constexpr Entry kEntries[] = {{"Softmax", createSoftmax},
                               {"LogSoftmax", createSoftmax},
                               {"SoftmaxGrad", createSoftmax},
                               {"LogSoftmaxGrad", createSoftmax},
-                              {"LayerNormalization", createLayerNorm<Direction::Forward>},
-                              {"LayerNormalizationGrad", createLayerNorm<Direction::Backward>}};
+                              {"LayerNormalization", createLayerNorm},
+                              {"LayerNormalizationGrad", createLayerNormGradient}};
 
 }  // namespace
+
+std::unique_ptr<executable::Kernel> layerNormOver(const KernelRequest &request, int64_t axis, std::string &reason) {
+  const auto m = normalised(request, request.inputs[0].info.shape(), axis, 2, 1, reason);
+  if (!m) return nullptr;
+  if (has(request.outputs, 1) != has(request.outputs, 2))
+    return reason = "it has one of its two statistics only", nullptr;
+  return std::make_unique<LayerNormKernel>(*m, request.op->attrFloat("epsilon"), has(request.inputs, 2),
+                                           has(request.outputs, 1));
+}
+
+std::unique_ptr<executable::Kernel> layerNormGradientOver(const KernelRequest &request, int64_t axis,
+                                                          std::string &reason) {
+  const auto m = normalised(request, request.inputs[1].info.shape(), axis, 1, 2, reason);
+  if (!m) return nullptr;
+  if (has(request.outputs, 1) != has(request.outputs, 2))
+    return reason = "one of its parameter gradients is not wanted", nullptr;
+  return std::make_unique<LayerNormGradKernel>(*m, request.op->attrFloat("epsilon"),
+                                               has(request.inputs, 3) && has(request.inputs, 4),
+                                               has(request.outputs, 1), request.threads);
+}
 
 std::span<const Entry> rowwiseKernels() { return kEntries; }
 

@@ -51,6 +51,12 @@ def group_statistics(x, scale, bias):
     return functional.group_norm(x, 2, scale, bias, EPS), groups.mean(1), inverse
 
 
+def row_statistics(x, scale, bias):
+    """GroupNormalization over one group of a matrix with mean and inverse deviation."""
+    inverse = 1 / torch.sqrt(x.var(1, unbiased=False) + EPS)
+    return functional.layer_norm(x, x.shape[1:], scale, bias, EPS), x.mean(1), inverse
+
+
 def parameters(channels: int) -> list[np.ndarray]:
     """Scale, bias, mean and variance."""
     return [floats(channels), floats(channels, low=-1), floats(channels, high=1), floats(channels, low=0.2)]
@@ -101,6 +107,14 @@ CASES = [
         with_torch(lambda x, s, b: functional.layer_norm(x, (4,), s, b, EPS)),
         gradients=[0, 1, 2],
         name="rows_of_a_matrix",
+    ),
+    Case(
+        "GroupNormalization",
+        [floats(19, 37), floats(37), floats(37, low=-1)],
+        {"num_groups": 1, "epsilon": EPS},
+        with_torch(row_statistics),
+        outputs=3,
+        name="rows_with_statistics",
     ),
     Case(
         "LayerNormalization",

@@ -1,0 +1,19 @@
+// Normalisation of rows that lie in memory one after the other: LayerNormalization, and GroupNormalization whose one
+// group is all that an image has.
+#pragma once
+#include <memory>
+#include <string>
+
+#include "executable/host_kernel.hpp"
+
+namespace popart::cpu {
+
+// Over the dimensions of x from `axis` on. Inputs (x, scale[, bias]), outputs (y[, mean, r]), all plain FLOAT; null with
+// the reason when the kernel does not take them.
+std::unique_ptr<executable::Kernel> layerNormOver(const executable::KernelRequest &request, int64_t axis,
+                                                  std::string &reason);
+// Inputs (dy, x, scale[, mean, r]), outputs (dx[, dscale, dbias]).
+std::unique_ptr<executable::Kernel> layerNormGradientOver(const executable::KernelRequest &request, int64_t axis,
+                                                          std::string &reason);
+
+}  // namespace popart::cpu
