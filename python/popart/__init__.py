@@ -74,10 +74,13 @@ __all__ = [
 ]
 
 # Names that do not exist: errors suggest the nearest. Objects of the core take no attributes that are not theirs.
+# Sessions leave it to Python, whose tracebacks suggest a name too: the hook would cost each `run` a method lookup.
 _classes = [
     item
     for item in vars(_core).values()
-    if isinstance(item, type) and item.__module__ == _core.__name__ and not issubclass(item, _enum.Enum | Exception)
+    if isinstance(item, type)
+    and item.__module__ == _core.__name__
+    and not issubclass(item, _enum.Enum | Exception | _core._Session)
 ]
 _suggest_in_classes(*(item for item in _classes if not item.__name__.endswith(("Settings", "Options"))))
 _suggest_in_classes(*(item for item in _classes if item.__name__.endswith(("Settings", "Options"))), sets=True)

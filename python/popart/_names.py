@@ -1,6 +1,5 @@
 """Errors for names that do not exist: they say which ones are near."""
 
-import difflib
 import sys
 from collections.abc import Iterable
 from typing import Any
@@ -12,6 +11,8 @@ def nearest_names(wanted: str, known: Iterable[str]) -> str:
     Returns:
         Such as ``". Nearest names: gelu, elu"``; empty when nothing resembles it.
     """
+    import difflib  # only for programs that misspell
+
     lower = {name.lower(): name for name in sorted(known)}
     found = difflib.get_close_matches(wanted.lower(), lower, n=3)
     return f". Nearest names: {', '.join(lower[name] for name in found)}" if found else ""

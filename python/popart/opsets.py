@@ -374,10 +374,22 @@ class AiGraphcoreOpset1(Opset):
         return self._add("PrintTensor", list(args), 1, attributes, debug_name_of(debugContext))[0]
 
 
+class _Deferred:
+    """A method that is made when it is first asked for: all of them together would take a sixth of the import."""
+
+    def __init__(self, *facts: Any) -> None:
+        self._facts = facts
+
+    def __get__(self, instance: Any, owner: type) -> Any:
+        method = _make_method(*self._facts)
+        setattr(owner, method.__name__, method)
+        return method if instance is None else getattr(instance, method.__name__)
+
+
 def _opset_class(version: int) -> type[Opset]:
     """The class with the methods of one ai.onnx opset."""
     methods: dict[str, Any] = {
-        name: _make_method(name, "ai.onnx", version, method)
+        name: _Deferred(name, "ai.onnx", version, method)
         for name, method in AI_ONNX.items()
         if method.first_opset <= version <= method.last_opset
     }
@@ -386,7 +398,7 @@ def _opset_class(version: int) -> type[Opset]:
 
 
 for _name, _method in AI_GRAPHCORE.items():
-    setattr(AiGraphcoreOpset1, _name, _make_method(_name, "ai.graphcore", 1, _method))
+    setattr(AiGraphcoreOpset1, _name, _Deferred(_name, "ai.graphcore", 1, _method))
 
 AiOnnxOpset6, AiOnnxOpset7, AiOnnxOpset8, AiOnnxOpset9, AiOnnxOpset10, AiOnnxOpset11 = map(_opset_class, OPSETS)
 

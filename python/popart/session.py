@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -116,8 +115,8 @@ class _SessionMixin:
                 f"compileAndExport: a device of type {self._device_type} takes no exported programs. Use one of type "
                 "cpu, ipu or offline-ipu"
             )
-        folder = Path(filename) if Path(filename).is_dir() else Path(filename).absolute().parent
-        folder.mkdir(parents=True, exist_ok=True)
+        folder = filename if os.path.isdir(filename) else os.path.dirname(os.path.abspath(filename))
+        os.makedirs(folder, exist_ok=True)
         if not os.access(folder, os.W_OK):
             raise PermissionError(f"compileAndExport: the folder '{folder}' cannot be written to")
         self.prepareDevice(loadEngine=False)
