@@ -237,6 +237,7 @@ std::vector<ImportRule> fourierRules();
 std::vector<ImportRule> quantisedRules();
 std::vector<ImportRule> scanRules();
 std::vector<ImportRule> previewTrainingRules();
+std::vector<ImportRule> machineLearningRules();
 std::vector<ImportRule> determinantRules();
 std::vector<ImportRule> graphcoreCompositionRules();
 

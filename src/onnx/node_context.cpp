@@ -201,6 +201,7 @@ const std::map<std::pair<std::string, std::string>, ImportRule> &importRules() {
                               fourierRules(),
                               quantisedRules(),
                               previewTrainingRules(),
+                              machineLearningRules(),
                               scanRules(),
                               determinantRules()})
       for (const ImportRule &rule : rules) table[{rule.domain, rule.type}] = rule;

@@ -1,5 +1,5 @@
-// Operators of ai.onnx that move or combine rows: ReverseSequence, CumProd, CenterCropPad, Col2Im, LpNormalization and
-// MeanVarianceNormalization.
+// Operators of ai.onnx that move or combine rows: ReverseSequence, CumProd, Compress, CenterCropPad, Col2Im,
+// LpNormalization and MeanVarianceNormalization.
 #include <algorithm>
 #include <numeric>
 
@@ -45,6 +45,22 @@ void importReverseSequence(NodeContext &n) {
   Shape rows(x.shape().begin() + 1, x.shape().end());
   rows[0] *= x.dim(0);
   to.result(0, x.reshape(rows).gather(time == 0 ? from * width + sample : sample * width + from, 0));
+}
+
+// Compress-9, -11: the rows of a condition that is known when the graph is built; without an axis, elements.
+void importCompress(NodeContext &n) {
+  Composer to(n);
+  Value x = to.input(0);
+  const bool flat = !n.hasAttr("axis");
+  if (flat) x = x.reshape({x.info().nelms()});
+  const int64_t axis = flat ? 0 : axisOf(n, n.attr<int64_t>("axis", 0), x.rank());
+  const std::vector<double> condition = n.constant(1).asDoubles();
+  Ints rows;
+  for (size_t i = 0; i < condition.size(); ++i)
+    if (condition[i] != 0) rows.push_back(static_cast<int64_t>(i));
+  n.require(rows.empty() || rows.back() < x.shape()[axis], "condition takes row {} of {}",
+            rows.empty() ? 0 : rows.back(), x.shape()[axis]);
+  to.result(0, x.gather(to.ints(rows), axis));
 }
 
 // Products of 1, 2, 4, … neighbours: as many steps as the length has binary digits.
@@ -182,6 +198,7 @@ void importMeanVarianceNormalization(NodeContext &n) {
 std::vector<ImportRule> sequenceRules() {
   return {{"ai.onnx", "ReverseSequence", importReverseSequence},
           {"ai.onnx", "CumProd", importCumProd},
+          {"ai.onnx", "Compress", importCompress},
           {"ai.onnx", "CenterCropPad", importCenterCropPad},
           {"ai.onnx", "Col2Im", importCol2Im},
           {"ai.onnx", "LpNormalization", importLpNormalization},

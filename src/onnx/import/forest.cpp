@@ -1,0 +1,330 @@
+// A forest is walked from all roots at once: each step of a loop reads the feature, the split and the children of the
+// node where every (sample, tree) stands. Leaves lead to themselves, so that as many steps as the deepest tree has
+// branches bring all of them to a leaf.
+#include "onnx/import/forest.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <map>
+
+#include <popart/error.hpp>
+
+namespace popart::onnx {
+namespace {
+
+using Ints = std::vector<int64_t>;
+using Doubles = std::vector<double>;
+using Strings = std::vector<std::string>;
+
+constexpr std::array<const char *, 8> kModes = {"BRANCH_LEQ", "BRANCH_LT",  "BRANCH_GTE",    "BRANCH_GT",
+                                                "BRANCH_EQ",  "BRANCH_NEQ", "BRANCH_MEMBER", "LEAF"};
+constexpr std::array<const char *, 4> kAggregates = {"AVERAGE", "SUM", "MIN", "MAX"};
+constexpr int64_t kMember = 6, kLeaf = 7;
+
+// Index of a name in a list of names.
+template <class Names>
+int64_t indexOf(const NodeContext &n, const char *attribute, const Names &names, const std::string &name) {
+  const auto found = std::find(names.begin(), names.end(), name);
+  n.require(found != names.end(), "attribute {}: '{}' does not exist", attribute, name);
+  return found - names.begin();
+}
+
+// Nodes in lists; children are indices into them.
+struct Forest {
+  Ints mode, feature, yes, no, missing, roots;  // missing: 1 where NaN takes the branch `yes`
+  Doubles split, weight;                        // weight: a row of `targets` for each node
+  std::vector<Doubles> sets;                    // for BRANCH_MEMBER; empty when there is none
+  int64_t targets = 1, aggregate = 1;
+
+  int64_t size() const { return static_cast<int64_t>(mode.size()); }
+
+  void resize(int64_t nodes) {
+    mode.resize(nodes, kLeaf);
+    for (Ints *list : {&feature, &yes, &no, &missing}) list->resize(nodes, 0);
+    split.resize(nodes, 0);
+    for (int64_t i = 0; i < nodes; ++i) yes[i] = no[i] = i;
+  }
+
+  // What a node adds to a target that it does not name.
+  double none() const {
+    constexpr double infinity = std::numeric_limits<double>::infinity();
+    return aggregate < 2 ? 0 : aggregate == 2 ? infinity : -infinity;
+  }
+
+  void addWeight(int64_t node, int64_t target, double value) {
+    double &at = weight[node * targets + target];
+    at = aggregate < 2 ? at + value : aggregate == 2 ? std::min(at, value) : std::max(at, value);
+  }
+
+  // Branches on the longest way down. Throws popart::error for nodes that two branches lead to.
+  int64_t depth(const NodeContext &n) const {
+    std::vector<bool> seen(mode.size());
+    Ints level = roots;
+    int64_t steps = -1;
+    for (; !level.empty(); ++steps) {
+      Ints below;
+      for (int64_t node : level) {
+        if (mode[node] == kLeaf) continue;
+        n.require(!seen[node], "node {} of the forest is reached twice", node);
+        seen[node] = true;
+        below.insert(below.end(), {yes[node], no[node]});
+      }
+      level = std::move(below);
+    }
+    return std::max<int64_t>(steps, 0);
+  }
+};
+
+// Rows of a list of the nodes, in the loop's body.
+struct Table {
+  Value in;
+  Value at(const Value &node) const { return in.gather(node, 0); }
+};
+
+class Walk {
+ public:
+  Walk(Composer &to, const Forest &forest, const Value &x)
+      : to_(to), forest_(forest), loop_(to, "walk", forest.depth(to.node())), x_(x) {}
+
+  // Where every (sample, tree) ends.
+  Value run() {
+    const Shape all = {x_.dim(0), static_cast<int64_t>(forest_.roots.size())};
+    const Value node = loop_.carry(to_.ints(forest_.roots).reshape({1, all[1]}).expand(all));
+    const Value x = loop_.bring(x_).op("GatherElements", {ints(forest_.feature).at(node)}, {{"axis", int64_t{1}}});
+    const Value split = numbers(forest_.split, {forest_.size()}).at(node);
+    Value goes = comparison(0, x, split, node);
+    if (std::any_of(forest_.missing.begin(), forest_.missing.end(), [](int64_t v) { return v != 0; }))
+      goes = goes.op("Or", {x.op("IsNaN").op("And", {is(forest_.missing, 1, node)})});
+    return loop_.run({where(goes, ints(forest_.yes).at(node), ints(forest_.no).at(node))}, {}).front();
+  }
+
+ private:
+  Table ints(const Ints &values) { return {loop_.bring(to_.ints(values))}; }
+  Table numbers(const Doubles &values, const Shape &shape) {
+    return {loop_.bring(to_.constant(TensorData::fromDoubles(TensorInfo(x_.type(), shape), values)))};
+  }
+  Value is(const Ints &list, int64_t value, const Value &node) {
+    const Value there = ints(list).at(node);
+    return there.op("Equal", {there.number(static_cast<double>(value))});
+  }
+
+  // Whether x takes the branch `yes`, of the modes from `mode` on; those that no node has are left out.
+  Value comparison(int64_t mode, const Value &x, const Value &split, const Value &node) {
+    while (mode < kMember && std::find(forest_.mode.begin(), forest_.mode.end(), mode) == forest_.mode.end()) ++mode;
+    if (mode == kMember) return forest_.sets.empty() ? x.op("Equal", {split}) : isMember(x, node);
+    constexpr std::array<const char *, 5> kTypes = {"LessOrEqual", "Less", "GreaterOrEqual", "Greater", "Equal"};
+    const Value here = mode == 5 ? x.op("Equal", {split}).op("Not") : x.op(kTypes[mode], {split});
+    const bool last = forest_.sets.empty() && std::none_of(forest_.mode.begin(), forest_.mode.end(),
+                                                           [&](int64_t m) { return m > mode && m < kMember; });
+    return last ? here : where(is(forest_.mode, mode, node), here, comparison(mode + 1, x, split, node));
+  }
+
+  Value isMember(const Value &x, const Value &node) {
+    int64_t longest = 1;
+    for (const Doubles &set : forest_.sets) longest = std::max(longest, static_cast<int64_t>(set.size()));
+    Doubles padded;
+    for (Doubles set : forest_.sets) {
+      set.resize(longest, std::numeric_limits<double>::quiet_NaN());
+      padded.insert(padded.end(), set.begin(), set.end());
+    }
+    to_.node().importer().takeFromBudget(static_cast<int64_t>(padded.size() * sizeof(double)), "sets of a forest");
+    const Value set = numbers(padded, {forest_.size(), longest}).at(node);
+    const Value same = x.reshape({x.dim(0), x.dim(1), 1}).op("Equal", {set}).cast(DataType::INT32);
+    return same.op("ReduceMax", {}, {{"axes", Ints{2}}, {"keepdims", int64_t{0}}}).cast(DataType::BOOL);
+  }
+
+  Composer &to_;
+  const Forest &forest_;
+  LoopWriter loop_;
+  Value x_;
+};
+
+// Throws popart::error when an index of the file points outside of its list.
+void check(const NodeContext &n, const Forest &forest, int64_t features) {
+  const auto within = [&](const Ints &list, int64_t limit, const char *what) {
+    for (int64_t v : list) n.require(v >= 0 && v < limit, "{}: got {}, expected less than {}", what, v, limit);
+  };
+  within(forest.roots, forest.size(), "root of a tree");
+  within(forest.yes, forest.size(), "true branch");
+  within(forest.no, forest.size(), "false branch");
+  within(forest.feature, features, "feature of a node");
+  n.require(!forest.roots.empty(), "a forest needs a tree");
+}
+
+Value evaluated(Composer &to, const Forest &forest, const Value &x) {
+  check(to.node(), forest, x.dim(1));
+  const Value weights =
+      to.constant(TensorData::fromDoubles(TensorInfo(x.type(), {forest.size(), forest.targets}), forest.weight));
+  const Value ends = Walk(to, forest, x).run(), all = weights.gather(ends, 0);
+  if (forest.aggregate < 2) {
+    const Value sum = all.sum({1}, false);
+    return forest.aggregate == 1 ? sum : sum / static_cast<double>(forest.roots.size());
+  }
+  const Value y =
+      all.op(forest.aggregate == 2 ? "ReduceMin" : "ReduceMax", {}, {{"axes", Ints{1}}, {"keepdims", int64_t{0}}});
+  return where(y.op("IsInf"), y.number(0), y);
+}
+
+Value samples(Composer &to) {
+  Value x = to.input(0);
+  if (x.type() != DataType::DOUBLE) x = x.cast(DataType::FLOAT);
+  if (x.rank() == 1) x = x.reshape({1, x.dim(0)});
+  to.node().require(x.rank() == 2 && x.dim(1) > 0, "X must be (N, C): got {}", x.info());
+  return x;
+}
+
+TensorData tensorAttribute(const NodeContext &n, const std::string &name) {
+  n.require(n.hasAttr(name), "needs attribute {}", name);
+  return n.attr<TensorData>(name, {});
+}
+
+// Floats, or doubles of the tensor attribute beside them.
+Doubles numbersOf(const NodeContext &n, const std::string &name) {
+  if (n.hasAttr(name + "_as_tensor")) return tensorAttribute(n, name + "_as_tensor").asDoubles();
+  const auto floats = n.attr<std::vector<float>>(name, {});
+  return Doubles(floats.begin(), floats.end());
+}
+
+int64_t bounded(const NodeContext &n, const char *what, int64_t value, int64_t limit) {
+  n.require(value >= 0 && value < limit, "{}: got {}, expected 0 to {}", what, value, limit - 1);
+  return value;
+}
+
+void reserveWeights(const NodeContext &n, Forest &forest, int64_t targets) {
+  n.require(targets > 0 && targets <= (int64_t{1} << 32), "attribute n_targets must be positive: got {}", targets);
+  n.importer().takeFromBudget(forest.size() * targets * static_cast<int64_t>(sizeof(double)), "weights of a forest");
+  forest.targets = targets;
+  forest.weight.assign(forest.size() * targets, forest.none());
+}
+
+Forest regressor(const NodeContext &n) {
+  const Ints trees = n.attr<Ints>("nodes_treeids", {}), ids = n.attr<Ints>("nodes_nodeids", {});
+  const Ints yes = n.attr<Ints>("nodes_truenodeids", {}), no = n.attr<Ints>("nodes_falsenodeids", {});
+  const Strings modes = n.attr<Strings>("nodes_modes", {});
+  Forest forest;
+  forest.aggregate = indexOf(n, "aggregate_function", kAggregates, n.attr<std::string>("aggregate_function", "SUM"));
+  const auto count = static_cast<int64_t>(trees.size());
+  forest.resize(count);
+  forest.feature = n.attr<Ints>("nodes_featureids", {});
+  forest.split = numbersOf(n, "nodes_values");
+  forest.missing = n.attr<Ints>("nodes_missing_value_tracks_true", Ints(count, 0));
+  for (const size_t size : {ids.size(), yes.size(), no.size(), modes.size(), forest.feature.size(), forest.split.size(),
+                            forest.missing.size()})
+    n.require(static_cast<int64_t>(size) == count, "lists of nodes must be as long as nodes_treeids, {}: got {}", count,
+              static_cast<int64_t>(size));
+  std::map<std::pair<int64_t, int64_t>, int64_t> index;
+  for (int64_t i = 0; i < count; ++i) {
+    n.require(index.emplace(std::pair(trees[i], ids[i]), i).second, "node {} of tree {} is there twice", ids[i],
+              trees[i]);
+    if (i == 0 || trees[i] != trees[i - 1]) forest.roots.push_back(i);
+  }
+  const auto find = [&](int64_t tree, int64_t id) {
+    const auto found = index.find({tree, id});
+    n.require(found != index.end(), "tree {} has no node {}", tree, id);
+    return found->second;
+  };
+  for (int64_t i = 0; i < count; ++i) {
+    forest.mode[i] = indexOf(n, "nodes_modes", kModes, modes[i]);
+    n.require(forest.mode[i] != kMember, "attribute nodes_modes: 'BRANCH_MEMBER' belongs to TreeEnsemble");
+    if (forest.mode[i] == kLeaf) {
+      forest.feature[i] = 0;
+      continue;
+    }
+    forest.yes[i] = find(trees[i], yes[i]);
+    forest.no[i] = find(trees[i], no[i]);
+  }
+  reserveWeights(n, forest, n.attr<int64_t>("n_targets", 1));
+  const Ints owners = n.attr<Ints>("target_treeids", {}), nodes = n.attr<Ints>("target_nodeids", {});
+  const Ints targets = n.attr<Ints>("target_ids", {});
+  const Doubles weights = numbersOf(n, "target_weights");
+  n.require(nodes.size() == owners.size() && targets.size() == owners.size() && weights.size() == owners.size(),
+            "lists of targets must be as long as each other: got {} trees", static_cast<int64_t>(owners.size()));
+  for (size_t i = 0; i < owners.size(); ++i)
+    forest.addWeight(find(owners[i], nodes[i]), bounded(n, "target_ids", targets[i], forest.targets), weights[i]);
+  return forest;
+}
+
+Forest ensemble(const NodeContext &n) {
+  const Doubles splits = tensorAttribute(n, "nodes_splits").asDoubles();
+  const Doubles weights = tensorAttribute(n, "leaf_weights").asDoubles();
+  const Ints modes = tensorAttribute(n, "nodes_modes").asInts(), targets = n.attr<Ints>("leaf_targetids", {});
+  const auto count = static_cast<int64_t>(splits.size()), leaves = static_cast<int64_t>(weights.size());
+  Forest forest;
+  forest.resize(count + leaves);
+  forest.aggregate = bounded(n, "aggregate_function", n.attr<int64_t>("aggregate_function", 1),
+                             static_cast<int64_t>(kAggregates.size()));
+  forest.roots = n.attr<Ints>("tree_roots", {});
+  for (int64_t root : forest.roots) bounded(n, "tree_roots", root, count);
+  const auto list = [&](const char *name, int64_t expected) {
+    const Ints values = n.attr<Ints>(name, Ints(count, 0));
+    n.require(static_cast<int64_t>(values.size()) == expected, "attribute {} must have {} entries: got {}", name,
+              expected, static_cast<int64_t>(values.size()));
+    return values;
+  };
+  n.require(static_cast<int64_t>(modes.size()) == count && static_cast<int64_t>(targets.size()) == leaves,
+            "nodes_modes and nodes_splits, and leaf_targetids and leaf_weights must be as long as each other: got {}, "
+            "{}, {}, {}",
+            static_cast<int64_t>(modes.size()), count, static_cast<int64_t>(targets.size()), leaves);
+  const Ints features = list("nodes_featureids", count), missing = list("nodes_missing_value_tracks_true", count);
+  const Ints yes = list("nodes_truenodeids", count), no = list("nodes_falsenodeids", count);
+  const Ints yesLeaf = list("nodes_trueleafs", count), noLeaf = list("nodes_falseleafs", count);
+  const auto child = [&](int64_t id, bool leaf) {
+    return leaf ? count + bounded(n, "leaf", id, leaves) : bounded(n, "node", id, count);
+  };
+  for (int64_t i = 0; i < count; ++i) {
+    forest.mode[i] = bounded(n, "nodes_modes", modes[i], kLeaf);
+    forest.feature[i] = features[i];
+    forest.missing[i] = missing[i];
+    forest.split[i] = splits[i];
+    forest.yes[i] = child(yes[i], yesLeaf[i] != 0);
+    forest.no[i] = child(no[i], noLeaf[i] != 0);
+  }
+  if (std::find(modes.begin(), modes.end(), kMember) != modes.end()) {
+    const Doubles values = tensorAttribute(n, "membership_values").asDoubles();
+    forest.sets.resize(count + leaves);
+    auto at = values.begin();  // the sets, in the order of the nodes, each with a NaN behind it
+    for (int64_t i = 0; i < count; ++i) {
+      if (modes[i] != kMember) continue;
+      n.require(at != values.end(), "attribute membership_values ends before the set of node {}", i);
+      for (; at != values.end() && !std::isnan(*at); ++at) forest.sets[i].push_back(*at);
+      if (at != values.end()) ++at;
+    }
+  }
+  reserveWeights(n, forest, n.attr<int64_t>("n_targets", 1));
+  for (int64_t i = 0; i < leaves; ++i)
+    forest.addWeight(count + i, bounded(n, "leaf_targetids", targets[i], forest.targets), weights[i]);
+  return forest;
+}
+
+}  // namespace
+
+Value postTransformed(const NodeContext &n, const Value &y, const std::string &transform) {
+  if (transform == "NONE") return y;
+  if (transform == "LOGISTIC") return sigmoid(y);
+  if (transform == "SOFTMAX") return y.op("Softmax", {}, {{"axis", int64_t{y.rank() - 1}}});
+  n.fail("attribute post_transform: got '{}', expected NONE, LOGISTIC or SOFTMAX", transform);
+}
+
+void importTreeEnsembleRegressor(NodeContext &n) {
+  Composer to(n);
+  Value y = evaluated(to, regressor(n), samples(to));
+  const Doubles base = numbersOf(n, "base_values");
+  if (!base.empty()) {
+    n.require(static_cast<int64_t>(base.size()) == y.dim(1), "base_values must have {} numbers: got {}", y.dim(1),
+              static_cast<int64_t>(base.size()));
+    y = y + to.constant(TensorData::fromDoubles(TensorInfo(y.type(), {y.dim(1)}), base));
+  }
+  to.result(0, postTransformed(n, y.cast(DataType::FLOAT), n.attr<std::string>("post_transform", "NONE")));
+}
+
+void importTreeEnsemble(NodeContext &n) {
+  Composer to(n);
+  constexpr std::array<const char *, 5> kTransforms = {"NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT"};
+  const int64_t transform =
+      bounded(n, "post_transform", n.attr<int64_t>("post_transform", 0), int64_t{kTransforms.size()});
+  to.result(0, postTransformed(n, evaluated(to, ensemble(n), samples(to)), kTransforms[transform]));
+}
+
+}  // namespace popart::onnx
