@@ -192,11 +192,10 @@ class Tensor:
         Raises:
             UndefinedValue: nothing determines it.
         """
-        op, is_result = self._placing_op()
-        if op is not None and op.hasVirtualGraphId():
-            sends = op.opType() == "IpuCopy" and not is_result
-            return op.attributes().get("source", op.getVirtualGraphId()) if sends else op.getVirtualGraphId()
-        raise UndefinedValue(f"The IPU of {self} is undefined: no op with an IPU produces or consumes it.")
+        ipu, _ = self._placement()
+        if ipu is None:
+            raise UndefinedValue(f"The IPU of {self} is undefined: no op with an IPU produces or consumes it.")
+        return ipu
 
     @property
     def tile_set(self) -> Literal["compute", "io"]:
@@ -205,11 +204,21 @@ class Tensor:
         Raises:
             UndefinedValue: nothing determines it.
         """
+        _, tile_set = self._placement()
+        if tile_set is None:
+            raise UndefinedValue(f"The tile set of {self} is undefined: no op produces or consumes it.")
+        return tile_set
+
+    def _placement(self) -> tuple[int | None, Literal["compute", "io"] | None]:
+        """IPU and tile set, None for what nothing determines."""
         op, is_result = self._placing_op()
-        if op is not None:
-            sends = op.opType() == "IoTileCopy" and not is_result
-            return "io" if op.isIoTiles() != sends else "compute"
-        raise UndefinedValue(f"The tile set of {self} is undefined: no op produces or consumes it.")
+        if op is None:
+            return None, None
+        kind, ipu = op.opType(), op.getVirtualGraphId() if op.hasVirtualGraphId() else None
+        if ipu is not None and kind == "IpuCopy" and not is_result:
+            ipu = op.attributes().get("source", ipu)
+        sends = kind == "IoTileCopy" and not is_result
+        return ipu, "io" if op.isIoTiles() != sends else "compute"
 
     def _placing_op(self) -> tuple[Any, bool]:
         """Return the producer, else the first consumer, and whether it is the producer.

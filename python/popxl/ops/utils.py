@@ -8,15 +8,7 @@ from popart_core import _ir, popart_exception
 from popxl._operators import operators
 from popxl.context import get_current_context
 from popxl.dtypes import dtype
-from popxl.errors import UndefinedValue
 from popxl.tensor import Tensor, check_in_graph
-
-
-def _placement(tensor: Tensor, attribute: str) -> Any:
-    try:
-        return getattr(tensor, attribute)
-    except UndefinedValue:
-        return None
 
 
 def check_tensor_ipu_and_tile_set(**tensors: Tensor) -> None:
@@ -27,12 +19,14 @@ def check_tensor_ipu_and_tile_set(**tensors: Tensor) -> None:
     """
     if len(tensors) < 2:
         return
-    for attribute in ("ipu", "tile_set"):
-        known = {name: _placement(t, attribute) for name, t in tensors.items()}
-        known = {name: value for name, value in known.items() if value is not None}
-        if len(set(known.values())) > 1:
-            places = ", ".join(f"{tensors[name].id} (argument `{name}`): {place}" for name, place in known.items())
-            what = "IPUs" if attribute == "ipu" else "tile sets"
+    placements = [t._placement() for t in tensors.values()]
+    for what, known in zip(("IPUs", "tile sets"), zip(*placements, strict=True), strict=True):
+        if len({place for place in known if place is not None}) > 1:
+            places = ", ".join(
+                f"{t.id} (argument `{name}`): {place}"
+                for (name, t), place in zip(tensors.items(), known, strict=True)
+                if place is not None
+            )
             raise ValueError(
                 f"Tensors are on different {what}: {places}. Move them with ops.ipu_copy or ops.io_tile_copy."
             )
