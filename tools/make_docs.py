@@ -186,7 +186,7 @@ def opset_stubs() -> str:
     text = STUB
     classes = [*opsets.NAMESPACES.values(), opsets.AiGraphcoreOpset1, opsets.AiOnnxMlOpset1]
     for made in classes:
-        methods = sorted((name, method) for name, method in vars(made).items() if not name.startswith("_"))
+        methods = sorted((name, getattr(made, name)) for name in vars(made) if not name.startswith("_"))
         text += f"\nclass {made.__name__}(Opset):" + ("\n" if methods else " ...\n")
         text += "".join(method_stub(name, method) for name, method in methods)
     return text + "\nNAMESPACES: dict[int, type[Opset]]\n"
