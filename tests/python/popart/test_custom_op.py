@@ -162,7 +162,7 @@ def test_operator_that_nobody_registered_is_refused(library):
 
 def test_user_pattern_runs_when_it_is_on(library):
     builder = popart.Builder()
-    x = builder.addInputTensor("FLOAT", [4])
+    x = builder.addInputTensor("FLOAT", [4], "replaced")
     y = builder.aiOnnx.relu([x])
     data = np.array([-2, -1, 0, 1], np.float32)
     np.testing.assert_array_equal(output_of(builder, y, {x: data}), np.maximum(data, 0))
