@@ -375,7 +375,7 @@ class AiGraphcoreOpset1(Opset):
 
 
 class _Deferred:
-    """A method that is made when it is first asked for: all of them together would take a sixth of the import."""
+    """A method that is made when it is first asked for: making the thousand of all opsets would slow every start."""
 
     def __init__(self, *facts: Any) -> None:
         self._facts = facts

@@ -1,5 +1,8 @@
 """Names that do not exist: the error suggests the nearest; wrong shapes: it prints both."""
 
+import subprocess
+import sys
+
 import numpy as np
 import popart
 import popxl
@@ -40,6 +43,20 @@ def test_an_unknown_attribute_suggests_the_nearest(owner, wrong, meant):
     assert meant in str(said.value).partition("Nearest names: ")[2].split(", ")
     assert not hasattr(owner, wrong) and getattr(owner, wrong, None) is None
     assert hasattr(owner, meant)
+
+
+def test_tracebacks_suggest_methods_of_sessions():
+    """Sessions have no hook of their own: a lookup of ``run`` takes as little as it can."""
+    program = """
+import popart
+builder = popart.Builder()
+y = builder.aiOnnx.relu([builder.addInputTensor("FLOAT", [2])])
+device = popart.DeviceManager().createCpuDevice()
+popart.InferenceSession(builder.getModelProto(), popart.DataFlow(1, [y]), device).prepareDevic()
+"""
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert run.returncode == 1
+    assert "has no attribute 'prepareDevic'. Did you mean: 'prepareDevice'?" in run.stderr
 
 
 def test_private_names_get_no_suggestion():

@@ -46,7 +46,7 @@ def test_kernels_keep_threads_busy(name, tmp_path):
     for threads, report in ask("thread_use", tmp_path, *THREADS)["reports"].items():
         print(f"{name}, {threads} threads\n{report}")
         rows = report.splitlines()[1:-1]
-        assert len(rows) > 3
+        assert len(rows) >= 3  # a single convolution with its reordering and reduction
         assert all(1 <= int(row.split()[0]) <= int(threads) for row in rows)
         total = re.fullmatch(r"([\d.]+)% of (\d+) threads busy in kernels with .*", report.splitlines()[-1])
         assert total and total[2] == threads

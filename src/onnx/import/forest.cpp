@@ -1,13 +1,14 @@
 // A forest is walked from all roots at once: each step of a loop reads the feature, the split and the children of the
 // node where every (sample, tree) stands. Leaves lead to themselves, so that as many steps as the deepest tree has
 // branches bring all of them to a leaf.
-#include "onnx/import/forest.hpp"
+#include "onnx/import/machine_learning.hpp"
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
 #include <map>
+#include <set>
 
 #include <popart/error.hpp>
 
@@ -58,7 +59,7 @@ struct Forest {
     at = aggregate < 2 ? at + value : aggregate == 2 ? std::min(at, value) : std::max(at, value);
   }
 
-  // Branches on the longest way down. Throws popart::error for nodes that two branches lead to.
+  // Branches on the longest way down. Throws popart::error for nodes that two branches lead to, or none.
   int64_t depth(const NodeContext &n) const {
     std::vector<bool> seen(mode.size());
     Ints level = roots;
@@ -73,6 +74,8 @@ struct Forest {
       }
       level = std::move(below);
     }
+    for (int64_t node = 0; node < size(); ++node)
+      n.require(seen[node] || mode[node] == kLeaf, "node {} of the forest is never reached", node);
     return std::max<int64_t>(steps, 0);
   }
 };
@@ -96,7 +99,7 @@ class Walk {
     const Value split = numbers(forest_.split, {forest_.size()}).at(node);
     Value goes = comparison(0, x, split, node);
     if (std::any_of(forest_.missing.begin(), forest_.missing.end(), [](int64_t v) { return v != 0; }))
-      goes = goes.op("Or", {x.op("IsNaN").op("And", {is(forest_.missing, 1, node)})});
+      goes = goes.op("Or", {x.op("IsNaN").op("And", {ints(forest_.missing).at(node).cast(DataType::BOOL)})});
     return loop_.run({where(goes, ints(forest_.yes).at(node), ints(forest_.no).at(node))}, {}).front();
   }
 
@@ -167,14 +170,6 @@ Value evaluated(Composer &to, const Forest &forest, const Value &x) {
   return where(y.op("IsInf"), y.number(0), y);
 }
 
-Value samples(Composer &to) {
-  Value x = to.input(0);
-  if (x.type() != DataType::DOUBLE) x = x.cast(DataType::FLOAT);
-  if (x.rank() == 1) x = x.reshape({1, x.dim(0)});
-  to.node().require(x.rank() == 2 && x.dim(1) > 0, "X must be (N, C): got {}", x.info());
-  return x;
-}
-
 TensorData tensorAttribute(const NodeContext &n, const std::string &name) {
   n.require(n.hasAttr(name), "needs attribute {}", name);
   return n.attr<TensorData>(name, {});
@@ -218,13 +213,13 @@ Forest regressor(const NodeContext &n) {
   for (int64_t i = 0; i < count; ++i) {
     n.require(index.emplace(std::pair(trees[i], ids[i]), i).second, "node {} of tree {} is there twice", ids[i],
               trees[i]);
-    if (i == 0 || trees[i] != trees[i - 1]) forest.roots.push_back(i);
   }
   const auto find = [&](int64_t tree, int64_t id) {
     const auto found = index.find({tree, id});
     n.require(found != index.end(), "tree {} has no node {}", tree, id);
     return found->second;
   };
+  std::vector<bool> isChild(trees.size());
   for (int64_t i = 0; i < count; ++i) {
     forest.mode[i] = indexOf(n, "nodes_modes", kModes, modes[i]);
     n.require(forest.mode[i] != kMember, "attribute nodes_modes: 'BRANCH_MEMBER' belongs to TreeEnsemble");
@@ -234,7 +229,17 @@ Forest regressor(const NodeContext &n) {
     }
     forest.yes[i] = find(trees[i], yes[i]);
     forest.no[i] = find(trees[i], no[i]);
+    isChild[forest.yes[i]] = isChild[forest.no[i]] = true;
   }
+  std::set<int64_t> withRoot;
+  for (int64_t i = 0; i < count; ++i) {
+    if (isChild[i]) continue;
+    n.require(withRoot.insert(trees[i]).second, "tree {} has two nodes that no branch leads to, {} is the second",
+              trees[i], ids[i]);
+    forest.roots.push_back(i);
+  }
+  for (const int64_t tree : trees)
+    n.require(withRoot.contains(tree), "tree {} has no root: branches lead to all nodes", tree);
   reserveWeights(n, forest, n.attr<int64_t>("n_targets", 1));
   const Ints owners = n.attr<Ints>("target_treeids", {}), nodes = n.attr<Ints>("target_nodeids", {});
   const Ints targets = n.attr<Ints>("target_ids", {});
@@ -300,16 +305,9 @@ Forest ensemble(const NodeContext &n) {
 
 }  // namespace
 
-Value postTransformed(const NodeContext &n, const Value &y, const std::string &transform) {
-  if (transform == "NONE") return y;
-  if (transform == "LOGISTIC") return sigmoid(y);
-  if (transform == "SOFTMAX") return y.op("Softmax", {}, {{"axis", int64_t{y.rank() - 1}}});
-  n.fail("attribute post_transform: got '{}', expected NONE, LOGISTIC or SOFTMAX", transform);
-}
-
 void importTreeEnsembleRegressor(NodeContext &n) {
   Composer to(n);
-  Value y = evaluated(to, regressor(n), samples(to));
+  Value y = evaluated(to, regressor(n), featureRows(to, 0, true));
   const Doubles base = numbersOf(n, "base_values");
   if (!base.empty()) {
     n.require(static_cast<int64_t>(base.size()) == y.dim(1), "base_values must have {} numbers: got {}", y.dim(1),
@@ -324,7 +322,7 @@ void importTreeEnsemble(NodeContext &n) {
   constexpr std::array<const char *, 5> kTransforms = {"NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT"};
   const int64_t transform =
       bounded(n, "post_transform", n.attr<int64_t>("post_transform", 0), int64_t{kTransforms.size()});
-  to.result(0, postTransformed(n, evaluated(to, ensemble(n), samples(to)), kTransforms[transform]));
+  to.result(0, postTransformed(n, evaluated(to, ensemble(n), featureRows(to, 0, true)), kTransforms[transform]));
 }
 
 }  // namespace popart::onnx

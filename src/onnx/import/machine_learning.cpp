@@ -6,8 +6,7 @@
 
 #include <popart/error.hpp>
 
-#include "onnx/compose.hpp"
-#include "onnx/import/forest.hpp"
+#include "onnx/import/machine_learning.hpp"
 
 namespace popart::onnx {
 namespace {
@@ -20,13 +19,23 @@ Value list(Composer &to, DataType type, const Floats &values) {
                                              std::vector<double>(values.begin(), values.end())));
 }
 
-// One number, or one for each element of the last dimension.
-Value perFeature(Composer &to, const Value &x, const char *attribute, float fallback) {
-  const Floats values = to.node().attr<Floats>(attribute, {fallback});
-  const auto count = static_cast<int64_t>(values.size());
-  to.node().require(count == 1 || (x.rank() > 0 && count == x.dim(-1)),
-                    "attribute {} must have one number, or one for each of {}: got {}", attribute, x.info(), count);
-  return list(to, DataType::FLOAT, values);
+// The numbers of a list attribute, which must be one, or one for each element of the last dimension of x.
+Value perFeature(Composer &to, const Value &x, const char *attribute, const Value &numbers) {
+  to.node().require(numbers.dim(0) == 1 || (x.rank() > 0 && numbers.dim(0) == x.dim(-1)),
+                    "attribute {} must have one number, or one for each of {}: got {}", attribute, x.info(),
+                    numbers.dim(0));
+  return numbers;
+}
+
+Value floatPerFeature(Composer &to, const Value &x, const char *attribute, float fallback) {
+  return perFeature(to, x, attribute, list(to, x.type(), to.node().attr<Floats>(attribute, {fallback})));
+}
+
+// Each element in a dimension of its own, to be compared with a list.
+Value asColumn(const Value &x) {
+  Shape shape = x.shape();
+  shape.push_back(1);
+  return x.reshape(shape);
 }
 
 void importArrayFeatureExtractor(NodeContext &n) {
@@ -40,13 +49,15 @@ void importArrayFeatureExtractor(NodeContext &n) {
 void importBinarizer(NodeContext &n) {
   Composer to(n);
   const Value x = to.input(0);
-  to.result(0, x.op("Greater", {x.number(n.attr("threshold", 0.0f))}).cast(x.type()));
+  const double threshold = n.attr("threshold", 0.0f);  // an integer above it is above the integer below it
+  to.result(0,
+            x.op("Greater", {x.number(isFloatingPoint(x.type()) ? threshold : std::floor(threshold))}).cast(x.type()));
 }
 
 void importScaler(NodeContext &n) {
   Composer to(n);
   const Value x = to.input(0).cast(DataType::FLOAT);
-  to.result(0, (x - perFeature(to, x, "offset", 0)) * perFeature(to, x, "scale", 1));
+  to.result(0, (x - floatPerFeature(to, x, "offset", 0)) * floatPerFeature(to, x, "scale", 1));
 }
 
 // Rows whose divisor is 0 stay as they are.
@@ -74,10 +85,9 @@ void importFeatureVectorizer(NodeContext &n) {
   const Ints sizes = n.attr<Ints>("inputdimensions", {});
   std::vector<Value> parts;
   for (int i = 0; i < n.inputCount(); ++i) {
-    Value x = to.input(i).cast(DataType::FLOAT);
-    if (x.rank() == 1) x = x.reshape({1, x.dim(0)});
-    n.require(x.rank() == 2 && (sizes.empty() || (i < static_cast<int>(sizes.size()) && sizes[i] == x.dim(1))),
-              "input {} must be (N, C) as inputdimensions says: got {} and {}", i, x.info(), sizes);
+    const Value x = featureRows(to, i);
+    n.require(sizes.empty() || (i < static_cast<int>(sizes.size()) && sizes[i] == x.dim(1)),
+              "input {} must have as many features as inputdimensions says: got {} and {}", i, x.info(), sizes);
     parts.push_back(x);
   }
   to.result(0, concat(parts, 1));
@@ -89,25 +99,20 @@ void importImputer(NodeContext &n) {
   const bool floats = isFloatingPoint(x.type());
   const char *attribute = floats ? "imputed_value_floats" : "imputed_value_int64s";
   n.require(n.hasAttr(attribute), "attribute {} is missing for {}", attribute, x.info());
-  Floats values = floats ? n.attr<Floats>(attribute, {}) : Floats{};
-  if (!floats)
-    for (int64_t v : n.attr<Ints>(attribute, {})) values.push_back(static_cast<float>(v));
-  const auto count = static_cast<int64_t>(values.size());
-  n.require(count == 1 || (x.rank() > 0 && count == x.dim(-1)), "{}: got {} numbers for {}", attribute, count,
-            x.info());
-  const double replaced =
-      floats ? n.attr("replaced_value_float", 0.0f) : static_cast<double>(n.attr<int64_t>("replaced_value_int64", 0));
-  const Value old = std::isnan(replaced) ? x.op("IsNaN") : x.op("Equal", {x.number(replaced)});
-  to.result(0, where(old, list(to, x.type(), values), x));
+  const Value values =
+      floats ? list(to, x.type(), n.attr<Floats>(attribute, {})) : to.ints(n.attr<Ints>(attribute, {})).cast(x.type());
+  const float number = n.attr("replaced_value_float", 0.0f);
+  const Value replaced =
+      floats ? x.number(number) : to.ints({n.attr<int64_t>("replaced_value_int64", 0)}).cast(x.type());
+  const Value old = floats && std::isnan(number) ? x.op("IsNaN") : x.op("Equal", {replaced});
+  to.result(0, where(old, perFeature(to, x, attribute, values), x));
 }
 
 // Where each element stands in `keys` (the last of equal ones), or -1.
 Value placeOf(Composer &to, const Value &x, const Value &keys) {
   Ints numbers(static_cast<size_t>(keys.dim(0)));
   std::iota(numbers.begin(), numbers.end(), 0);
-  Shape column = x.shape();
-  column.push_back(1);
-  const Value one = x.reshape(column);
+  const Value one = asColumn(x);
   Value same = one.op("Equal", {keys});
   if (isFloatingPoint(x.type())) same = same.op("Or", {one.op("IsNaN").op("And", {keys.op("IsNaN")})});
   const Value place = to.ints(numbers);
@@ -143,18 +148,15 @@ void importOneHotEncoder(NodeContext &n) {
   n.require(n.hasAttr("cats_int64s"), "needs attribute cats_int64s: strings are not supported");
   n.require(n.attr<int64_t>("zeros", 1) != 0, "zeros = 0 is not supported: unknown categories give zeros");
   const Value x = to.input(0).cast(DataType::INT64);
-  Shape column = x.shape();
-  column.push_back(1);
-  to.result(0, x.reshape(column).op("Equal", {to.ints(n.attr<Ints>("cats_int64s", {}))}).cast(DataType::FLOAT));
+  to.result(0, asColumn(x).op("Equal", {to.ints(n.attr<Ints>("cats_int64s", {}))}).cast(DataType::FLOAT));
 }
 
 // X (N, C) times a row of coefficients for each result, and an intercept.
 Value linear(Composer &to, int64_t results) {
   const NodeContext &n = to.node();
-  Value x = to.input(0).cast(DataType::FLOAT);
-  if (x.rank() == 1) x = x.reshape({1, x.dim(0)});
+  const Value x = featureRows(to, 0);
   const Floats coefficients = n.attr<Floats>("coefficients", {}), intercepts = n.attr<Floats>("intercepts", {});
-  n.require(x.rank() == 2 && results > 0 && static_cast<int64_t>(coefficients.size()) == results * x.dim(1),
+  n.require(results > 0 && static_cast<int64_t>(coefficients.size()) == results * x.dim(1),
             "coefficients must be {} times the features of X: got {} for {}", results,
             static_cast<int64_t>(coefficients.size()), x.info());
   Value y = matmul(x, list(to, DataType::FLOAT, coefficients).reshape({results, x.dim(1)}).transpose({1, 0}));
@@ -171,11 +173,39 @@ void importLinearRegressor(NodeContext &n) {
 
 }  // namespace
 
+Value featureRows(Composer &to, int i, bool keepDoubles) {
+  Value x = to.input(i);
+  if (!keepDoubles || x.type() != DataType::DOUBLE) x = x.cast(DataType::FLOAT);
+  if (x.rank() == 1) x = x.reshape({1, x.dim(0)});
+  to.node().require(x.rank() == 2 && x.dim(1) > 0, "input {} must be (N, C) or (C): got {}", i, to.input(i).info());
+  return x;
+}
+
+Value postTransformed(const NodeContext &n, const Value &y, const std::string &transform) {
+  if (transform == "NONE") return y;
+  if (transform == "LOGISTIC") return sigmoid(y);
+  if (transform == "SOFTMAX") return y.op("Softmax", {}, {{"axis", int64_t{y.rank() - 1}}});
+  n.fail("attribute post_transform: got '{}', expected NONE, LOGISTIC or SOFTMAX", transform);
+}
+
 std::vector<ImportRule> machineLearningRules() {
   constexpr const char *kDomain = "ai.onnx.ml";
   return {
-      {kDomain, "TreeEnsembleRegressor", importTreeEnsembleRegressor, kRegressorNames},
-      {kDomain, "TreeEnsemble", importTreeEnsemble, kEnsembleNames},
+      {kDomain,
+       "TreeEnsembleRegressor",
+       importTreeEnsembleRegressor,
+       {"X", "Y",
+        "aggregate_function base_values base_values_as_tensor n_targets nodes_falsenodeids nodes_featureids "
+        "nodes_hitrates nodes_hitrates_as_tensor nodes_missing_value_tracks_true nodes_modes nodes_nodeids "
+        "nodes_treeids nodes_truenodeids nodes_values nodes_values_as_tensor post_transform target_ids target_nodeids "
+        "target_treeids target_weights target_weights_as_tensor"}},
+      {kDomain,
+       "TreeEnsemble",
+       importTreeEnsemble,
+       {"X", "Y",
+        "aggregate_function leaf_targetids leaf_weights membership_values n_targets nodes_falseleafs "
+        "nodes_falsenodeids nodes_featureids nodes_hitrates nodes_missing_value_tracks_true nodes_modes nodes_splits "
+        "nodes_trueleafs nodes_truenodeids post_transform tree_roots"}},
       {kDomain, "ArrayFeatureExtractor", importArrayFeatureExtractor, {"X Y", "Z", ""}},
       {kDomain, "Binarizer", importBinarizer, {"X", "Y", "threshold"}},
       {kDomain, "Scaler", importScaler, {"X", "Y", "offset scale"}},

@@ -54,6 +54,7 @@ void importCompress(NodeContext &n) {
   const bool flat = !n.hasAttr("axis");
   if (flat) x = x.reshape({x.info().nelms()});
   const int64_t axis = flat ? 0 : axisOf(n, n.attr<int64_t>("axis", 0), x.rank());
+  n.require(n.constant(1).info().rank() == 1, "condition must have one dimension: got {}", n.constant(1).info());
   const std::vector<double> condition = n.constant(1).asDoubles();
   Ints rows;
   for (size_t i = 0; i < condition.size(); ++i)

@@ -69,6 +69,16 @@ def test_against_onnx_runtime(name):
     check(operator, inputs, attributes, version=1)
 
 
+def test_integers_keep_their_digits():
+    """ONNX Runtime has neither operator for integers."""
+    x = np.array([[-1, 0, 2**53 + 1]])
+    binary = model("Binarizer", [x], {"threshold": -0.5}, 1, INT64)
+    np.testing.assert_array_equal(popart.backend.prepare(binary).run([x])[0], [[0, 1, 1]])
+    imputed = {"imputed_value_int64s": [2**53 + 3], "replaced_value_int64": 2**53 + 1}
+    got = popart.backend.prepare(model("Imputer", [x], imputed, 1, INT64)).run([x])[0]
+    np.testing.assert_array_equal(got, [[-1, 0, 2**53 + 3]])
+
+
 def test_labels():
     x = np.array([[1.5, np.nan], [2.0, -3.0]], np.float32)
     to_ints = {"keys_floats": [2.0, 1.5, float("nan")], "values_int64s": [10, 20, 30], "default_int64": -7}
@@ -140,6 +150,15 @@ def test_trees_of_any_shape():
     assert got.min() == 100 and got.max() == 120
 
 
+def test_nodes_of_trees_in_any_order():
+    attributes = forest_attributes(3, 2, 4, 1, "BRANCH_LEQ")
+    x, order = normal(9, 4), RNG.permutation(len(attributes["nodes_treeids"]))
+    (expected,) = popart.backend.prepare(model("TreeEnsembleRegressor", [x], attributes)).run([x])
+    mixed = {k: [v[i] for i in order] if k.startswith("nodes_") else v for k, v in attributes.items()}
+    (got,) = popart.backend.prepare(model("TreeEnsembleRegressor", [x], mixed)).run([x])
+    np.testing.assert_allclose(got, expected, rtol=1e-6)  # ONNX Runtime takes the first node of a tree as its root
+
+
 def test_forest_of_sets():
     """TreeEnsemble-5: leaves in lists of their own, a branch on membership."""
     attributes = {
@@ -167,8 +186,16 @@ def test_forest_of_sets():
     np.testing.assert_array_equal(got, expected)
 
 
+TWICE = {
+    "nodes_treeids": [0] * 4, "nodes_nodeids": [0, 1, 2, 3], "nodes_featureids": [0] * 4, "nodes_values": [0.0] * 4,
+    "nodes_modes": ["BRANCH_LEQ", "BRANCH_LEQ", "LEAF", "LEAF"], "nodes_truenodeids": [1, 2, 0, 0],
+    "nodes_falsenodeids": [1, 3, 0, 0],
+}  # fmt: skip
 REFUSED = [
-    ({"nodes_truenodeids": [0, 0, 0]}, "is reached twice"),
+    (TWICE, "node 1 of the forest is reached twice"),
+    ({"nodes_truenodeids": [0, 0, 0]}, "node 0 of the forest is never reached"),
+    ({"nodes_modes": ["BRANCH_LEQ"] * 2 + ["LEAF"], "nodes_truenodeids": [1, 0, 0]}, "tree 0 has no root"),
+    ({"nodes_modes": ["LEAF"] * 3}, "tree 0 has two nodes that no branch leads to, 1 is the second"),
     ({"nodes_truenodeids": [9, 0, 0]}, "tree 0 has no node 9"),
     ({"nodes_featureids": [7, 0, 0]}, "feature of a node: got 7, expected less than 2"),
     ({"nodes_modes": ["BRANCH_MAYBE", "LEAF", "LEAF"]}, "'BRANCH_MAYBE' does not exist"),

@@ -165,6 +165,12 @@ def test_compress_takes_no_row_that_is_not_there():
         values(node)
 
 
+def test_the_condition_of_compress_is_a_list():
+    node = Node("Compress", [normal(2, 2), np.array([[True, False], [True, True]])], opset=11, constant=[1])
+    with pytest.raises(popart.popart_exception, match=r"condition must have one dimension: got bool\[2, 2\]"):
+        values(node)
+
+
 @pytest.mark.parametrize("shape", [(), (5,), (3, 4), (2, 3, 2)])
 def test_positions_of_a_known_value(shape):
     x = np.asarray(RNG.integers(-1, 2, shape), np.float32)
