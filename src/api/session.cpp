@@ -280,7 +280,8 @@ int64_t Session::Impl::deviceBytes() const {
 int64_t Session::Impl::remoteBytes() const { return program.replicas() * program.executable()->memory.remoteBytes; }
 
 int64_t Session::Impl::predictedPeakBytes() const {
-  return deviceBytes() + hostBytes() + programBytes() + (environment::remoteMemory() ? 0 : remoteBytes());
+  return deviceBytes() + hostBytes() + program.aheadBytes() + programBytes() +
+         (environment::remoteMemory() ? 0 : remoteBytes());
 }
 
 std::string Session::getSummaryReport(bool resetProfile) const {
@@ -298,6 +299,8 @@ std::string Session::getSummaryReport(bool resetProfile) const {
                                                    {"program", impl_->programBytes()},
                                                    {"predicted peak", impl_->predictedPeakBytes()}};
   for (const auto &[what, bytes] : rows) report += "  " + std::string(what) + ": " + std::to_string(bytes) + " bytes\n";
+  if (const int64_t bytes = impl_->program.aheadBytes(); bytes > 0)
+    report += "  host data ahead: " + std::to_string(bytes) + " bytes\n";
   if (const int64_t bytes = impl_->remoteBytes(); bytes > 0)
     report += "  remote memory: " + std::to_string(bytes) + " bytes\n";
   if (impl_->fitted) report += "Memory limit\n" + fitting::toText(impl_->fitted->report);

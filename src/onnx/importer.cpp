@@ -97,20 +97,26 @@ int64_t Importer::givenBytes() const {
 TensorIndex Importer::resolve(const std::string &name, Scope &scope) {
   auto found = scope.tensors.find(name);
   if (found != scope.tensors.end()) return found->second;
+  if (const auto list = scope.sequences.find(name); list != scope.sequences.end())
+    throw error(
+        "'{}' is a sequence of {} tensors: expected a tensor. Take elements with SequenceAt or join them with "
+        "ConcatFromSequence",
+        name, static_cast<int64_t>(list->second.size()));
   if (!scope.outer)
     throw error("{}: tensor '{}' is read before anything defines it", scope.graph->getGraphString(), name);
   const TensorIndex outer = resolve(name, *scope.outer);
   if (!outer.valid() || scope.graph == scope.outer->graph) return outer;
+  return scope.tensors[name] = capture(outer, name, scope);
+}
+
+TensorIndex Importer::capture(TensorIndex outer, const std::string &name, Scope &scope) {
   const Tensor &tensor = scope.outer->graph->tensor(outer);
   const TensorId id = freshId(*scope.graph, scope.graph->addScope(name));
-  TensorIndex inner;
-  if (tensor.tensorType() == TensorType::Const && tensor.hasTensorData()) {
-    inner = scope.graph->addConstant(id, tensor.tensorData());
-  } else {
-    inner = scope.graph->addInput(id, tensor.info);
-    scope.captures.push_back({outer, inner});
-  }
-  return scope.tensors[name] = inner;
+  if (tensor.tensorType() == TensorType::Const && tensor.hasTensorData())
+    return scope.graph->addConstant(id, tensor.tensorData());
+  const TensorIndex inner = scope.graph->addInput(id, tensor.info);
+  scope.captures.push_back({outer, inner});
+  return inner;
 }
 
 TensorId Importer::freshId(const Graph &graph, const std::string &base) const {
@@ -174,8 +180,10 @@ void Importer::importNode(const onnx_proto::NodeProto &proto, Scope &scope) {
 
 void Importer::importNodes(const onnx_proto::GraphProto &graph, Scope &scope) {
   std::set<std::string> outside;
-  for (const Scope *s = scope.outer; s; s = s->outer)
+  for (const Scope *s = scope.outer; s; s = s->outer) {
     for (const auto &entry : s->tensors) outside.insert(entry.first);
+    for (const auto &entry : s->sequences) outside.insert(entry.first);
+  }
   for (int i : nodeOrder(graph, {&outside})) importNode(graph.node(i), scope);
 }
 
@@ -477,7 +485,7 @@ namespace {
 
 bool isDefined(const std::string &name, const Scope *scope) {
   for (; scope; scope = scope->outer)
-    if (scope->tensors.count(name)) return true;
+    if (scope->tensors.contains(name) || scope->sequences.contains(name)) return true;
   return false;
 }
 

@@ -23,6 +23,9 @@ struct NodeAttributes {
 // Attributes that the Builder writes: the replica group of collectives, the number of a node's debug information.
 constexpr const char *kCommGroupAttribute = "__collectiveCommGroup", *kDebugInfoAttribute = "__debug_info_id";
 
+// A sequence of ONNX, whose length is known when the graph is built: its tensors.
+using Sequence = std::vector<TensorIndex>;
+
 // Where names of one GraphProto or FunctionProto are looked up.
 struct Scope {
   Graph *graph = nullptr;
@@ -32,6 +35,7 @@ struct Scope {
   const NodeAttributes *functionAttributes = nullptr;  // of the call of this function
   const onnx_proto::FunctionProto *function = nullptr;
   std::unordered_map<std::string, TensorIndex> tensors;  // ONNX name -> tensor
+  std::unordered_map<std::string, Sequence> sequences;   // ONNX name -> its tensors
   std::unordered_map<std::string, TensorId> wantedIds;   // ONNX name -> id it must get (outputs of inlined graphs)
   struct Capture {
     TensorIndex outer;
@@ -72,6 +76,8 @@ class Importer {
   std::string tryImportNode(const onnx_proto::NodeProto &node, Scope &scope);
 
   TensorIndex resolve(const std::string &name, Scope &scope);
+  // The sequence of that name, its tensors captured where it lies in an outer graph; null for other names.
+  const Sequence *findSequence(const std::string &name, Scope &scope);
   // An id that no tensor of the model or graph has, starting from `base`.
   TensorId freshId(const Graph &graph, const std::string &base) const;
   // Adds the op and folds it when its inputs are constant; outputs keep their ids either way.
@@ -90,6 +96,8 @@ class Importer {
   void takeFromBudget(int64_t bytes, const std::string &what) const;
 
  private:
+  // The tensor `outer` of the scope around, as `scope` reads it.
+  TensorIndex capture(TensorIndex outer, const std::string &name, Scope &scope);
   void addInitializers(const onnx_proto::GraphProto &graph, Scope &scope);
   void addModelInputs(const onnx_proto::GraphProto &graph, Scope &scope);
   void importNodes(const onnx_proto::GraphProto &graph, Scope &scope);
@@ -144,6 +152,10 @@ class NodeContext {
   const TensorInfo &info(int i) const { return graph().info(in(i)); }
   const TensorInfo &info(TensorIndex t) const { return graph().info(t); }
   const std::vector<TensorIndex> &inputs() const { return inputs_; }
+  // From 0; a negative axis counts from the end. Throws popart::error for another than one of `rank` dimensions.
+  int64_t axisOf(int64_t axis, int64_t rank) const;
+  bool hasSequence(int i) const { return sequences_.contains(i); }
+  const Sequence &sequence(int i) const;  // throws popart::error for other inputs
   bool isConstant(TensorIndex t) const;
   // The value of input i; throws popart::error saying that it must be known when the graph is built.
   const TensorData &constant(int i) const;
@@ -167,6 +179,7 @@ class NodeContext {
   void resultValue(int output, const TensorData &value);  // a constant
   void resultTensor(int output, TensorIndex t);           // a tensor that exists: Identity
   void bind(int output, TensorIndex t);                   // output i is the tensor t itself
+  void bindSequence(int output, Sequence elements);       // of one element type
 
   TensorId unusedId(std::string_view type, int output) const;
 
@@ -188,6 +201,7 @@ class NodeContext {
   NodeAttributes attributes_;
   Op::Settings settings_;
   std::vector<TensorIndex> inputs_;
+  std::map<int, const Sequence *> sequences_;  // inputs that are sequences, of their scope; invalid in inputs_
   std::vector<std::string> inputNames_, outputNames_;
   mutable std::vector<TensorId> outputIds_;  // chosen at the first question
 };
@@ -214,6 +228,7 @@ struct ImportRule {
   const char *type;
   ImportFn import;
   OperatorNames names = {};  // of operators that stand neither in ai.onnx's table nor in the catalog
+  bool takesSequences = false;
 };
 // All rules, by domain and type.
 const std::map<std::pair<std::string, std::string>, ImportRule> &importRules();
@@ -233,6 +248,8 @@ std::vector<ImportRule> einsumRules();
 std::vector<ImportRule> transformerRules();
 std::vector<ImportRule> samplingRules();
 std::vector<ImportRule> sequenceRules();
+std::vector<ImportRule> staticSequenceRules();
+std::vector<ImportRule> selectionRules();
 std::vector<ImportRule> fourierRules();
 std::vector<ImportRule> quantisedRules();
 std::vector<ImportRule> scanRules();

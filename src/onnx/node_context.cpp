@@ -23,8 +23,12 @@ NodeContext::NodeContext(Importer &importer, Scope &scope, const onnx_proto::Nod
       settings_(std::move(settings)) {
   auto version = scope.opsets.find(domain_);
   opset_ = version == scope.opsets.end() ? 1 : version->second;
+  const auto rule = importRules().find({domain_, type_});
+  const bool takesSequences = rule != importRules().end() && rule->second.takesSequences;
   for (const auto &name : node.input()) {
-    inputs_.push_back(name.empty() ? TensorIndex{} : importer.resolve(name, scope));
+    const Sequence *sequence = takesSequences && !name.empty() ? importer.findSequence(name, scope) : nullptr;
+    if (sequence) sequences_[static_cast<int>(inputs_.size())] = sequence;
+    inputs_.push_back(name.empty() || sequence ? TensorIndex{} : importer.resolve(name, scope));
     inputNames_.push_back(name);
   }
   outputNames_.assign(node.output().begin(), node.output().end());
@@ -41,6 +45,11 @@ const onnx_proto::GraphProto &NodeContext::graphAttribute(const std::string &nam
 TensorIndex NodeContext::in(int i) const {
   if (!hasIn(i)) fail("input {} is missing. Connect a tensor to it", i);
   return inputs_[i];
+}
+
+int64_t NodeContext::axisOf(int64_t axis, int64_t rank) const {
+  require(axis >= -rank && axis < rank, "axis: got {}, expected one of {} dimensions", axis, rank);
+  return axis < 0 ? axis + rank : axis;
 }
 
 bool NodeContext::isConstant(TensorIndex t) const {
@@ -198,6 +207,8 @@ const std::map<std::pair<std::string, std::string>, ImportRule> &importRules() {
                               transformerRules(),
                               samplingRules(),
                               sequenceRules(),
+                              staticSequenceRules(),
+                              selectionRules(),
                               fourierRules(),
                               quantisedRules(),
                               previewTrainingRules(),

@@ -62,6 +62,7 @@ constexpr Family kFamilies[] = {
     ops::controlOps,
     ops::ioOps,
     ops::collectiveOps,
+    ops::exchangeOps,
     ops::tensorParallelOps,
     // ---- made by lowering
     ops::fusedOps,

@@ -129,6 +129,13 @@ class AheadStreams::Impl final : public runtime::StreamSource {
     if (engineFailure_) std::rethrow_exception(std::exchange(engineFailure_, nullptr));
   }
 
+  int64_t bytes() const {
+    int64_t all = 0;
+    for (const auto *streams : {&inputs_, &outputs_})
+      for (const AheadStream &s : *streams) all += s.bytes * static_cast<int64_t>(s.slots.size());
+    return all;
+  }
+
   // ---- the engine's thread, and those of its replicas, one at a time ----------------------------
   const void *input(int stream, int64_t) override {
     std::unique_lock lock(mutex_);
@@ -378,5 +385,7 @@ std::unique_ptr<AheadStreams> AheadStreams::make(const executable::Executable &e
 void AheadStreams::run(runtime::StreamSource &source, const std::function<void(runtime::StreamSource &)> &engine) {
   impl_->run(source, engine);
 }
+
+int64_t AheadStreams::bytes() const { return impl_->bytes(); }
 
 }  // namespace popart::session

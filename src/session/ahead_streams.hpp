@@ -47,6 +47,8 @@ class AheadStreams {
   // system refuses the thread.
   void run(runtime::StreamSource &source, const std::function<void(runtime::StreamSource &)> &engine);
 
+  int64_t bytes() const;  // of the values on their way, when all slots are in use
+
  private:
   class Impl;
   explicit AheadStreams(std::unique_ptr<Impl> impl);

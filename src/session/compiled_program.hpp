@@ -101,6 +101,8 @@ class CompiledProgram {
   void writeRow(int variable, int64_t row, const void *data);
   void readRow(int variable, int64_t row, void *data) const;
   int replicas() const { return settings_.replicas; }
+  // Of values on their way between host and program, where code of the host gives or takes them.
+  int64_t aheadBytes() const { return ahead_ ? ahead_->bytes() : 0; }
 
   // Runs once with the streams that `connect()` returns; it is called when no other run can start. Replicas take and
   // give values in their order, micro-batch by micro-batch (ReplicaStreams); host data go ahead as the options say

@@ -45,6 +45,20 @@ TensorIndex unscaledGradient(UpdateEmitter &e, const WeightUpdate &u, DataType t
   return g;
 }
 
+// Both moments of scaled state in the unit of the loss scale at hand, where that may change: they follow it.
+void rescale(UpdateEmitter &e, const AdamRule &adam, const WeightUpdate &u, TensorIndex &m, TensorIndex &v) {
+  if (!adam.scaledState || e.lossScaling().isConst()) return;
+  const TensorIndex scale = e.scalar("lossScaling", u);
+  const TensorIndex former =
+      e.state("PreviousLossScaling_" + u.id, TensorInfo(DataType::FLOAT, {}), e.lossScaling().val(), u);
+  const TensorIndex change = e.emitOne("Div", {scale, former}, "LossScalingRatio_" + u.id);
+  const TensorIndex ofSquares =
+      adam.mode == AdamMode::AdaMax ? change : e.emitOne("Mul", {change, change}, u.id + "_squaredLossScalingRatio");
+  m = e.emitOne("AccumulatorScale", {m, change}, "Accl1Rescaled___" + u.id);
+  v = e.emitOne("AccumulatorScale", {v, ofSquares}, "Accl2Rescaled___" + u.id);
+  if (u.isLastPart) e.emit("CopyVarUpdate", {former, scale}, {"PreviousLossScaling_" + u.id + "_updated"});
+}
+
 template <class Rule>
 void accumulateAndUnscale(UpdateEmitter &e, const Rule &rule, WeightUpdate &u) {
   u.gradient = e.accumulated(u);
@@ -54,20 +68,15 @@ void accumulateAndUnscale(UpdateEmitter &e, const Rule &rule, WeightUpdate &u) {
 
 }  // namespace
 
-void beginUpdate(UpdateEmitter &e, const AdamRule &adam, WeightUpdate &u) {
-  check(!adam.scaledState || e.lossScaling().isConst(),
-        "Adam '{}': scaled optimizer state with a non-constant loss scaling is not supported. Make the loss scaling "
-        "constant",
-        u.id);
-  accumulateAndUnscale(e, adam, u);
-}
+void beginUpdate(UpdateEmitter &e, const AdamRule &adam, WeightUpdate &u) { accumulateAndUnscale(e, adam, u); }
 
 void finishUpdate(UpdateEmitter &e, const AdamRule &adam, const WeightUpdate &u) {
   const TensorInfo &w = e.info(u.weight);
   const Shape shape = w.shape();
   const DataType type1 = orElse(adam.accl1Type, w.dataType()), type2 = orElse(adam.accl2Type, w.dataType());
-  const TensorIndex accl1 = e.state("Accl1___" + u.id, TensorInfo(type1, shape), 0.0, u);
-  const TensorIndex accl2 = e.state("Accl2___" + u.id, TensorInfo(type2, shape), 0.0, u);
+  TensorIndex accl1 = e.state("Accl1___" + u.id, TensorInfo(type1, shape), 0.0, u);
+  TensorIndex accl2 = e.state("Accl2___" + u.id, TensorInfo(type2, shape), 0.0, u);
+  rescale(e, adam, u, accl1, accl2);
   const TensorIndex beta1 = e.scalar("adamBeta1", u), beta2 = e.scalar("adamBeta2", u);
   const TensorIndex m = accumulate(e, accl1, u.clippable, beta1, "MovingAverage", "Accl1Updated___" + u.id);
   const TensorIndex v =

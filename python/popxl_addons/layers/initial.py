@@ -1,6 +1,8 @@
 """First values of the variables of layers, and values taken from PyTorch's layers."""
 
+import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from math import prod
 from typing import Any
@@ -15,13 +17,15 @@ from popxl_addons.utils import WeightsDict
 
 _DEVIATION, _CUT = 0.02, 2.0
 _PIECE = 1 << 14  # elements that stay in a core's cache
+_SHARE = 1 << 18  # elements of a thread at a time
 
 
 class _Normal:
     """Normal numbers of a shape, cut on both sides.
 
     They are those of ``scipy.stats.truncnorm.rvs(-2, 2, scale=0.02)`` up to the last bit, from the same random numbers
-    of NumPy, without its many passes over logarithms of probabilities.
+    of NumPy, without its many passes over logarithms of probabilities. The numbers are drawn in order; threads turn
+    them into normal ones.
     """
 
     def __init__(self, shape: tuple[int, ...]) -> None:
@@ -29,14 +33,38 @@ class _Normal:
 
     def __call__(self) -> np.ndarray:
         result = np.empty(self._shape)
-        flat, below = result.reshape(-1), ndtr(-_CUT)
-        for start in range(0, flat.size, _PIECE):
-            piece = flat[start : start + _PIECE]
-            np.multiply(np.random.random_sample(piece.size), 1 - 2 * below, out=piece)
+        flat = result.reshape(-1)
+        shares = [flat[start : start + _SHARE] for start in range(0, flat.size, _SHARE)]
+        if len(shares) == 1:
+            self._draw(shares[0])
+            self._shape_normally(shares[0])
+            return result
+        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
+            done = []
+            for share in shares:
+                self._draw(share)
+                done.append(threads.submit(self._shape_normally, share))
+        for share_done in done:
+            share_done.result()
+        return result
+
+    @staticmethod
+    def _draw(share: np.ndarray) -> None:
+        """Equally distributed numbers from 0 to 1."""
+        for start in range(0, share.size, _PIECE):
+            piece = share[start : start + _PIECE]
+            piece[:] = np.random.random_sample(piece.size)
+
+    @staticmethod
+    def _shape_normally(share: np.ndarray) -> None:
+        """Numbers from 0 to 1 → the normal numbers with as much probability below them."""
+        below = ndtr(-_CUT)
+        for start in range(0, share.size, _PIECE):
+            piece = share[start : start + _PIECE]
+            piece *= 1 - 2 * below
             piece += below
             ndtri(piece, out=piece)
             piece *= _DEVIATION
-        return result
 
     def skip(self) -> None:
         """Draw and forget: the next numbers are those after a call."""

@@ -128,24 +128,6 @@ void importEyeLike(NodeContext &n) {
   n.result(0, "Cast", {n.literal(eye)}, {{"to", to}});
 }
 
-// NonZero-9, -13: positions of a value that is known when the graph is built, one row for each dimension.
-void importNonZero(NodeContext &n) {
-  const TensorInfo info = n.constant(0).info();
-  const Shape shape = info.rank() == 0 ? Shape{1} : info.shape();
-  const std::vector<double> values = n.constant(0).asDoubles();
-  std::vector<std::vector<int64_t>> rows(shape.size());
-  for (size_t i = 0; i < values.size(); ++i) {
-    if (values[i] == 0) continue;  // NaN counts
-    auto rest = static_cast<int64_t>(i);
-    for (size_t d = shape.size(); d-- > 0; rest /= shape[d]) rows[d].push_back(rest % shape[d]);
-  }
-  const auto rank = static_cast<int64_t>(rows.size()), count = static_cast<int64_t>(rows[0].size());
-  n.importer().takeFromBudget(rank * count * static_cast<int64_t>(sizeof(int64_t)), "NonZero of " + info.str());
-  std::vector<int64_t> flat;
-  for (const std::vector<int64_t> &row : rows) flat.insert(flat.end(), row.begin(), row.end());
-  n.resultValue(0, TensorData::of<int64_t>({rank, count}, flat));
-}
-
 // Trilu-14: keeps the upper or lower triangle, zeros elsewhere.
 void importTrilu(NodeContext &n) {
   const TensorInfo in = n.info(0);
@@ -168,7 +150,7 @@ std::vector<ImportRule> constantRules() {
   return {{"ai.onnx", "Constant", importConstant}, {"ai.onnx", "ConstantOfShape", importConstantOfShape},
           {"ai.onnx", "Shape", importShape},       {"ai.onnx", "Size", importSize},
           {"ai.onnx", "Range", importRange},       {"ai.onnx", "EyeLike", importEyeLike},
-          {"ai.onnx", "Trilu", importTrilu},       {"ai.onnx", "NonZero", importNonZero}};
+          {"ai.onnx", "Trilu", importTrilu}};
 }
 
 }  // namespace popart::onnx

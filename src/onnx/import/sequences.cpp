@@ -1,5 +1,5 @@
-// Operators of ai.onnx that move or combine rows: ReverseSequence, CumProd, Compress, CenterCropPad, Col2Im,
-// LpNormalization and MeanVarianceNormalization.
+// Operators of ai.onnx that move or combine rows: ReverseSequence, CumProd, CenterCropPad, Col2Im, LpNormalization and
+// MeanVarianceNormalization.
 #include <algorithm>
 #include <numeric>
 
@@ -11,11 +11,6 @@ namespace popart::onnx {
 namespace {
 
 using Ints = std::vector<int64_t>;
-
-int64_t axisOf(const NodeContext &n, int64_t axis, int64_t rank) {
-  n.require(axis >= -rank && axis < rank, "axis: got {}, expected one of {} dimensions", axis, rank);
-  return axis < 0 ? axis + rank : axis;
-}
 
 Ints countUp(int64_t n) {
   Ints numbers(static_cast<size_t>(n));
@@ -47,28 +42,11 @@ void importReverseSequence(NodeContext &n) {
   to.result(0, x.reshape(rows).gather(time == 0 ? from * width + sample : sample * width + from, 0));
 }
 
-// Compress-9, -11: the rows of a condition that is known when the graph is built; without an axis, elements.
-void importCompress(NodeContext &n) {
-  Composer to(n);
-  Value x = to.input(0);
-  const bool flat = !n.hasAttr("axis");
-  if (flat) x = x.reshape({x.info().nelms()});
-  const int64_t axis = flat ? 0 : axisOf(n, n.attr<int64_t>("axis", 0), x.rank());
-  n.require(n.constant(1).info().rank() == 1, "condition must have one dimension: got {}", n.constant(1).info());
-  const std::vector<double> condition = n.constant(1).asDoubles();
-  Ints rows;
-  for (size_t i = 0; i < condition.size(); ++i)
-    if (condition[i] != 0) rows.push_back(static_cast<int64_t>(i));
-  n.require(rows.empty() || rows.back() < x.shape()[axis], "condition takes row {} of {}",
-            rows.empty() ? 0 : rows.back(), x.shape()[axis]);
-  to.result(0, x.gather(to.ints(rows), axis));
-}
-
 // Products of 1, 2, 4, … neighbours: as many steps as the length has binary digits.
 void importCumProd(NodeContext &n) {
   Composer to(n);
   Value x = to.input(0);
-  const int64_t axis = axisOf(n, n.constantInt(1), x.rank()), length = x.shape()[axis];
+  const int64_t axis = n.axisOf(n.constantInt(1), x.rank()), length = x.shape()[axis];
   const bool reverse = n.attr<int64_t>("reverse", 0) != 0;
   // Moved by `steps` along the axis, with ones where nothing comes.
   const auto moved = [&](const Value &v, int64_t steps) {
@@ -92,7 +70,7 @@ void importCenterCropPad(NodeContext &n) {
             static_cast<int64_t>(axes.size()), sizes);
   Ints pads(static_cast<size_t>(2 * rank), 0);
   for (size_t i = 0; i < axes.size(); ++i) {
-    const int64_t axis = axisOf(n, axes[i], rank), size = x.shape()[axis], wanted = sizes[i];
+    const int64_t axis = n.axisOf(axes[i], rank), size = x.shape()[axis], wanted = sizes[i];
     n.require(wanted >= 0, "shape must not be negative: got {}", sizes);
     if (wanted < size) x = x.slice(axis, (size - wanted) / 2, (size - wanted) / 2 + wanted);
     if (wanted <= size) continue;
@@ -177,7 +155,7 @@ void importLpNormalization(NodeContext &n) {
   const Value x = to.input(0);
   const auto p = n.attr<int64_t>("p", 2);
   n.require(p == 1 || p == 2, "attribute p: got {}, expected 1 or 2", p);
-  const Ints axes = {axisOf(n, n.attr<int64_t>("axis", -1), x.rank())};
+  const Ints axes = {n.axisOf(n.attr<int64_t>("axis", -1), x.rank())};
   const Value sum = (p == 1 ? x.op("Abs") : x * x).sum(axes, true);
   const Value safe = where(sum.op("Equal", {sum.number(0)}), sum.number(1), sum);
   to.result(0, x / (p == 1 ? safe : safe.op("Sqrt")));
@@ -188,7 +166,7 @@ void importMeanVarianceNormalization(NodeContext &n) {
   const Value x = to.input(0);
   Ints axes = n.attr<Ints>("axes", {0, 2, 3});
   double count = 1;
-  for (int64_t &axis : axes) axis = axisOf(n, axis, x.rank()), count *= static_cast<double>(x.shape()[axis]);
+  for (int64_t &axis : axes) axis = n.axisOf(axis, x.rank()), count *= static_cast<double>(x.shape()[axis]);
   const Value centred = x - x.sum(axes, true) / count;
   const Value deviation = ((centred * centred).sum(axes, true) / count).op("Sqrt");
   to.result(0, centred / (deviation + 1e-9));
@@ -199,7 +177,6 @@ void importMeanVarianceNormalization(NodeContext &n) {
 std::vector<ImportRule> sequenceRules() {
   return {{"ai.onnx", "ReverseSequence", importReverseSequence},
           {"ai.onnx", "CumProd", importCumProd},
-          {"ai.onnx", "Compress", importCompress},
           {"ai.onnx", "CenterCropPad", importCenterCropPad},
           {"ai.onnx", "Col2Im", importCol2Im},
           {"ai.onnx", "LpNormalization", importLpNormalization},

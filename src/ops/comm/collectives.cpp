@@ -24,13 +24,6 @@ void requireOperator(const InferContext &c) {
             op);
 }
 
-void requireGroup(const InferContext &c) {
-  constexpr int64_t kMostReplicas = int64_t{1} << 14;  // times 2^48 elements stays below 2^63
-  const int64_t group = c.attrInt("group_size");
-  c.require(group >= 1 && group <= kMostReplicas,
-            "the group's number of replicas is out of range: got {}, expected 1 to {}", group, kMostReplicas);
-}
-
 OpDef collectiveRow(const char *type, Role role) {
   return OpDef("ai.graphcore", type, {1})
       .role(role)
@@ -343,6 +336,13 @@ void addAllReduce(OpDefs &rows, const char *type) {
 }
 
 }  // namespace
+
+void requireGroup(const InferContext &c) {
+  constexpr int64_t kMostReplicas = int64_t{1} << 14;  // times 2^48 elements stays below 2^63
+  const int64_t group = c.attrInt("group_size");
+  c.require(group >= 1 && group <= kMostReplicas,
+            "the group's number of replicas is out of range: got {}, expected 1 to {}", group, kMostReplicas);
+}
 
 void requireCollective(const InferContext &c) {
   requireOperator(c);

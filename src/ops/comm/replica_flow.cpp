@@ -1,5 +1,5 @@
-// See replica_flow.hpp. What joins values is a row of collectives.cpp or tensor_parallel.cpp: those with a group of
-// replicas and an operator. Other rows with a group make each replica's part.
+// See replica_flow.hpp. What joins values is a row of collectives.cpp, exchanges.cpp or tensor_parallel.cpp: those with
+// a group of replicas and an operator. Other rows with a group make each replica's part.
 #include "ops/comm/replica_flow.hpp"
 
 #include <algorithm>
@@ -23,11 +23,13 @@ bool isGather(const Op &op) {
 ReplicaFlow replicaFlow(const Op &op) {
   if (op.is(Role::HostLoad)) return {op.outInfo(0).nelms() > 1 ? ReplicaFlow::Own : ReplicaFlow::Follows, {}};
   if (isRow(op, "ReplicaRandomSeed")) return {ReplicaFlow::Own, {}};
-  for (const char *name : {"op", "group_size", "stride"})
-    if (!op.hasAttr(name)) return {};
+  if (!op.hasAttr("group_size") || !op.hasAttr("stride")) return {};
   const ReplicaGroup group{op.attrInt("group_size"), op.attrInt("stride")};
-  const bool joins = op.attrString("op") != "Local";
   if (group.size == 1) return {};
+  if (isRow(op, "ReplicatedAllToAll")) return {ReplicaFlow::Own, {}};
+  if (isRow(op, "ReplicatedBroadcast")) return {ReplicaFlow::Reduces, group};
+  if (!op.hasAttr("op")) return {};
+  const bool joins = op.attrString("op") != "Local";
   if (isGather(op)) return {ReplicaFlow::Gathers, group};
   if (isScatter(op)) return {joins ? ReplicaFlow::Scatters : ReplicaFlow::Cuts, group};
   return joins ? ReplicaFlow{ReplicaFlow::Reduces, group} : ReplicaFlow{};

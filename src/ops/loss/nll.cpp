@@ -32,7 +32,7 @@ LossReduction inferLossReduction(const InferContext &c) {
 double leastProbability(const Attributes &attributes, DataType probabilities, LossPart part) {
   if (const AttributeValue *given = attributes.find(kLeastProbability))
     return static_cast<double>(std::get<float>(*given));
-  if (probabilities == DataType::FLOAT16 || probabilities == DataType::BFLOAT16) return 6.104e-5;
+  if (probabilities == DataType::FLOAT16) return 6.104e-5;  // BFLOAT16 has the range of FLOAT
   return part == LossPart::Gradient ? 1e-10 : 1e-7;
 }
 

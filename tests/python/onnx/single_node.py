@@ -100,11 +100,11 @@ def values(node: Node) -> list[Array]:
     return list(popart.backend.prepare(node.model(variables=False)).run(node.streams()))
 
 
-def runtime_values(node: Node) -> list[Array]:
-    """The node's outputs as ONNX Runtime computes them."""
+def runtime_values(node: Node, element: int = TensorProto.FLOAT) -> list[Array]:
+    """The node's outputs, of one element type, as ONNX Runtime computes them."""
     model = node.model(variables=False)
     for output in model.graph.output:  # ONNX Runtime infers shapes, but wants element types
-        output.type.tensor_type.elem_type = TensorProto.FLOAT
+        output.type.tensor_type.elem_type = element
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     feeds = dict(zip([i.name for i in session.get_inputs()], node.streams(), strict=True))
     return list(session.run(None, feeds))

@@ -1,4 +1,4 @@
-"""ReverseSequence, CumProd, Compress, NonZero, CenterCropPad, Col2Im, LpNormalization and MeanVarianceNormalization."""
+"""ReverseSequence, CumProd, CenterCropPad, Col2Im, LpNormalization and MeanVarianceNormalization."""
 
 import itertools
 
@@ -147,35 +147,3 @@ def test_mean_variance_normalization(axes):
 def test_refusals(node, text):
     with pytest.raises(popart.popart_exception, match=text):
         values(node)
-
-
-@pytest.mark.parametrize("axis", [None, 0, 1, -1])
-def test_compress_with_a_known_condition(axis):
-    x = normal(3, 4, 2)
-    condition = np.array([False, True, False, True, True][: None if axis is None else x.shape[axis]])
-    attributes = {} if axis is None else {"axis": axis}
-    node = Node("Compress", [x, condition], attributes, opset=11, constant=[1])
-    np.testing.assert_array_equal(values(node)[0], np.compress(condition, x, axis))
-    check_gradients(node, [0])
-
-
-def test_compress_takes_no_row_that_is_not_there():
-    node = Node("Compress", [normal(2, 3), np.array([True, False, True])], {"axis": 0}, opset=11, constant=[1])
-    with pytest.raises(popart.popart_exception, match="condition takes row 2 of 2"):
-        values(node)
-
-
-def test_the_condition_of_compress_is_a_list():
-    node = Node("Compress", [normal(2, 2), np.array([[True, False], [True, True]])], opset=11, constant=[1])
-    with pytest.raises(popart.popart_exception, match=r"condition must have one dimension: got bool\[2, 2\]"):
-        values(node)
-
-
-@pytest.mark.parametrize("shape", [(), (5,), (3, 4), (2, 3, 2)])
-def test_positions_of_a_known_value(shape):
-    x = np.asarray(RNG.integers(-1, 2, shape), np.float32)
-    node = Node("NonZero", [x], opset=13, constant=[0])
-    expected = np.stack(np.nonzero(np.atleast_1d(x)))
-    got = values(node)[0]
-    assert got.dtype == np.int64
-    np.testing.assert_array_equal(got, expected)

@@ -128,10 +128,18 @@ class Unscaled(Formula):
 class Adam(Unscaled):
     """Adam, AdamNoBias, AdaMax, Lamb and LambNoBias, by setting ``mode``."""
 
+    def follow(self, unit: float) -> None:
+        """Bring the moments of scaled state into another unit."""
+        change = unit / self.state.get("unit", unit)
+        self.state["unit"] = unit
+        self["m"] = self["m"] * change
+        self["v"] = self["v"] * (change if self.settings["mode"] == "AdaMax" else change**2)
+
     def finish(self, w: np.ndarray, g: np.ndarray, h: Values, scale: float) -> np.ndarray:
         """The new weight."""
         mode, b1, b2 = self.settings["mode"], h["beta1"], h["beta2"]
         unit = self.unit(scale)[1]
+        self.follow(unit)
         self["m"] = b1 * self["m"] + (1 - b1) * g
         self["v"] = np.maximum(b2 * self["v"], abs(g)) if mode == "AdaMax" else b2 * self["v"] + (1 - b2) * g * g
         self.state["t"] = t = self["t"] + 1

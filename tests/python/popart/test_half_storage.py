@@ -3,6 +3,7 @@
 import io
 import warnings
 
+import ml_dtypes
 import numpy as np
 import popart
 import pytest
@@ -114,7 +115,8 @@ def test_weights_of_an_unlucky_value_round_once():
     np.testing.assert_array_equal(anchors[y], exact)
 
 
-LEAST = {np.float16: (6.104e-5, 6.104e-5), np.float32: (1e-7, 1e-10)}  # that the loss and its gradient count
+# That the loss and its gradient count; BFLOAT16 has the range of FLOAT.
+LEAST = {np.float16: (6.104e-5, 6.104e-5), np.float32: (1e-7, 1e-10), ml_dtypes.bfloat16: (1e-7, 1e-10)}
 
 
 @pytest.mark.parametrize("softmax", [False, True])
@@ -125,7 +127,9 @@ def test_a_probability_counts_as_at_least_what_its_type_says(dtype, softmax):
     )
     labels = np.array([1, 0, 1] if softmax else [0, 0, 0], np.int32)
     builder = popart.Builder()
-    x = builder.addInputTensor("FLOAT16" if dtype == np.float16 else "FLOAT", given.shape, "x")
+    types = {np.float16: "FLOAT16", np.float32: "FLOAT", ml_dtypes.bfloat16: "BFLOAT16"}
+    rounding = 1e-2 if dtype == ml_dtypes.bfloat16 else 1e-3
+    x = builder.addInputTensor(types[dtype], given.shape, "x")
     y = builder.addInputTensor("INT32", labels.shape, "y")
     probabilities = builder.aiOnnx.softmax([x]) if softmax else x
     each = builder.aiGraphcore.nllloss([probabilities, y], popart.ReductionType.NoReduction)
@@ -139,7 +143,9 @@ def test_a_probability_counts_as_at_least_what_its_type_says(dtype, softmax):
     p = p / p.sum(1, keepdims=True) if softmax else given.astype(np.float64)
     rows = np.arange(3)
     of_loss, of_gradient = LEAST[dtype]
-    np.testing.assert_allclose(anchors[each], -np.log(np.maximum(p[rows, labels], of_loss)), rtol=1e-3)
+    np.testing.assert_allclose(
+        anchors[each].astype(np.float64), -np.log(np.maximum(p[rows, labels], of_loss)), rtol=rounding
+    )
     if not softmax:
         expected = -(np.eye(3)[labels] / np.maximum(p[rows, labels], of_gradient)[:, None])
-        np.testing.assert_allclose(anchors[gradient], expected, rtol=1e-3)
+        np.testing.assert_allclose(anchors[gradient].astype(np.float64), expected, rtol=rounding)

@@ -528,3 +528,15 @@ def test_exchange_strategies_of_anchors(strategy):
 def test_refusals(user, settings, returns, message):
     with pytest.raises(popart.popart_exception, match=message):
         Doubler(4, user(), settings and settings(), returns and returns())
+
+
+def test_values_on_their_way_are_part_of_the_predicted_peak():
+    def bytes_of(row, user):
+        lines = Doubler(8, user).session.getSummaryReport().splitlines()
+        found = [line for line in lines if line.strip().startswith(f"{row}:")]
+        return int(found[0].split()[-2]) if found else 0
+
+    in_turn = options(enablePrefetchDatastreams=False)
+    slots = 2 * 4 * 2 * 4  # of x and of y, each with four values of two floats
+    assert (bytes_of("host data ahead", in_turn), bytes_of("host data ahead", ahead(4))) == (0, slots)
+    assert bytes_of("predicted peak", ahead(4)) == bytes_of("predicted peak", in_turn) + slots

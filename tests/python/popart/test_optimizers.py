@@ -52,7 +52,7 @@ class Case:
         arguments = dict(self.arguments)
         if self.settings.get("nesterov"):
             keys["nesterov"] = (True, True)
-        keys["lossScaling"] = (scale, constant or bool(self.settings.get("scaled_state")))
+        keys["lossScaling"] = (scale, constant)
         if self.clip:
             every = popart.ClipNormSettings.clipAllWeights
             arguments["clip_norm_settings"] = [
@@ -134,6 +134,8 @@ CASES = {
     "Adam_clip": adam("Adam", l2=True, clip=((["w"], 0.5), (["b"], 0.1)), weightDecay=0.1, scale=4.0),
     "Lamb_clip_all": adam("Lamb", clip=(([], 0.5),)),
     "Adam_scaled_state": adam("Adam", scaled_state=True, scale=16.0, weightDecay=0.1, eps=1e-3),
+    "AdaMax_scaled_state": adam("AdaMax", scaled_state=True, scale=16.0, weightDecay=0.1, eps=1e-3),
+    "LambNoBias_scaled_state": adam("LambNoBias", scaled_state=True, scale=16.0, weightDecay=0.1, eps=1e-3),
     "Adam_scaled_state_l2": adam("Adam", l2=True, scaled_state=True, scale=16.0, weightDecay=0.1, eps=1e-3),
     "Adam_half": adam("Adam", half=True, eps=1e-3),
     "AdaMax_half": adam("AdaMax", half=True, eps=1e-3),
@@ -238,7 +240,7 @@ def test_follows_its_formula(name, run):
         if update in CHANGES and not constant:
             values = changed(values)
             own = {key: changed(specific) for key, specific in own.items()}
-            scale = scale if case.settings.get("scaled_state") else scale * 2
+            scale = scale * 2
             case.specific, before = own, case.specific
             session.updateOptimizerFromHost(case.optimizer(values, scale, constant))
             case.specific = before

@@ -18,7 +18,7 @@ def options_with(factor=1, replicas=1, **given):
     return options
 
 
-def training_session(proto, loss, optimizer, options=None, anchors=None, batches=1, device=None):
+def training_session(proto, loss, optimizer, options=None, anchors=None, batches=1, device=None, patterns=None):
     """A session of `batches` batches per step; anchors: the loss unless given; device: the CPU."""
     return popart.TrainingSession(
         fnModel=proto,
@@ -27,6 +27,7 @@ def training_session(proto, loss, optimizer, options=None, anchors=None, batches
         optimizer=optimizer,
         deviceInfo=device or popart.DeviceManager().createCpuDevice(),
         userOptions=options or popart.SessionOptions(),
+        patterns=patterns,
     )
 
 

@@ -97,6 +97,61 @@ def test_all_gather_forms():
     np.testing.assert_array_equal(got[3], np.stack(list(x), axis=1))
 
 
+def grouped(stride, size):
+    return popxl.gcg().ir.replica_grouping(stride=stride, group_size=size)
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1])
+@pytest.mark.parametrize("replicas, stride, size", GROUPINGS)
+def test_all_to_all(replicas, stride, size, axis):
+    x = RNG.normal(size=(replicas, 2 * size, 3 * size, size)).astype(np.float32)
+    got = run_replicated(replicas, lambda t: collectives.replicated_all_to_all(t, axis, grouped(stride, size)), x)
+    for replica, members in groups_of(replicas, stride, size).items():
+        place = members.index(replica)
+        expected = np.concatenate([np.split(x[m], size, axis)[place] for m in members], axis)
+        np.testing.assert_array_equal(got[replica], expected)
+
+
+@pytest.mark.parametrize("root", [0, 1])
+@pytest.mark.parametrize("replicas, stride, size", GROUPINGS)
+def test_broadcast(replicas, stride, size, root):
+    x = RNG.normal(size=(replicas, 5, 7)).astype(np.float32)
+    got = run_replicated(replicas, lambda t: collectives.replicated_broadcast(t, root, grouped(stride, size)), x)
+    for replica, members in groups_of(replicas, stride, size).items():
+        np.testing.assert_array_equal(got[replica], x[members[root]])
+
+
+def test_gradients_of_exchanges():
+    """The loss of a replica is the sum of its results times weights of its own."""
+    x, w = RNG.normal(size=(2, 4, 8, 3)).astype(np.float32)
+
+    def gradient_of(exchange):
+        def build(t, weights):
+            ir = popxl.gcg().ir
+            graph = ir.create_graph(lambda t, weights: ops.sum(exchange(t) * weights), t, weights)
+            backward = popxl.transforms.autodiff(graph, grads_required=graph.inputs[:1])
+            called = ops.call_with_info(graph, t, weights)
+            given = popxl.constant(np.ones((), np.float32))
+            return ops.call(backward.graph, given, inputs_dict=backward.inputs_dict(called))[0]
+
+        return run_replicated(4, build, x, w)
+
+    swapped = w.reshape(4, 4, 2, 3).swapaxes(0, 1).reshape(4, 8, 3)
+    np.testing.assert_array_equal(gradient_of(collectives.replicated_all_to_all), swapped)
+    expected = np.zeros_like(w)
+    expected[2] = w.sum(0)
+    np.testing.assert_allclose(
+        gradient_of(lambda t: collectives.replicated_broadcast(t, 2)), expected, rtol=1e-5, atol=1e-6
+    )
+
+
+def test_exchanges_refuse_what_does_not_fit():
+    with pytest.raises(ValueError, match="axis 0 of size 3 does not divide by the group size 2"):
+        run_replicated(2, collectives.replicated_all_to_all, np.ones((2, 3), np.float32))
+    with pytest.raises(ValueError, match="root: got 2, expected 0 to 1"):
+        run_replicated(2, lambda t: collectives.replicated_broadcast(t, 2), np.ones((2, 3), np.float32))
+
+
 def test_slices_and_gathers_are_inverse():
     x = np.broadcast_to(RNG.normal(size=(7, 3)).astype(np.float32), (4, 7, 3)).copy()
 

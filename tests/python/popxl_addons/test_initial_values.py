@@ -12,7 +12,7 @@ def scipys(*shape):
     return truncnorm.rvs(-2, 2, loc=0, scale=0.02, size=shape)
 
 
-@pytest.mark.parametrize("shape", [(), (3,), (5, 7), (1 << 14,), (129, 257)])
+@pytest.mark.parametrize("shape", [(), (0,), (3,), (5, 7), (1 << 14,), (129, 257), (700, 401)])
 def test_numbers_and_generator_are_those_of_scipy(shape):
     np.random.seed(3)
     expected = [scipys(*shape), scipys(*shape)]

@@ -79,6 +79,8 @@ std::vector<BareOp> otherOps() {
           {"ReplicatedAllReduce", {}, {w}},
           {"ReplicatedReduceScatter", {}, {w}},
           {"ReplicatedAllGather", {{"shape", Ints{3, 4}}}, {w}},
+          {"ReplicatedAllToAll", {}, {w}},
+          {"ReplicatedBroadcast", {}, {w}},
           {"ReplicatedAllReduceTP", {}, {w}},
           {"CrossEntropySharded", {}, {part, rows}, 2},
           {"CrossEntropyShardedGrad", {}, {part, rows, losses}},

@@ -93,6 +93,8 @@ TEST(Control, scatter_and_gather_round_up_to_whole_chunks) {
                    {{"group_size", int64_t{4}}, {"shape", Shape{3, 5}}});
   EXPECT_EQ(gather->outShape(0), (Shape{3, 5}));
   EXPECT_THROW(add(main, "ReplicatedAllReduce", {x}, 1, {{"op", std::string("Median")}}), error);
+  EXPECT_THROW(add(main, "ReplicatedAllToAll", {x}, 1, {{"group_size", int64_t{4}}}), error);  // 15 elements
+  EXPECT_THROW(add(main, "ReplicatedBroadcast", {x}, 1, {{"group_size", int64_t{2}}, {"root", int64_t{2}}}), error);
 }
 
 TEST(Control, one_meeting_takes_several_tensors_of_one_type) {

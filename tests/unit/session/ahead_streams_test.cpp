@@ -219,6 +219,13 @@ TEST(AheadStreams, ProgramsThatNothingIsAheadOf) {
   EXPECT_NE(AheadStreams::make(e, rules(1, 0, 1), 1, {}), nullptr);
 }
 
+TEST(AheadStreams, BytesOfAllSlots) {
+  const auto e = executableOf({loop(2, {load(0), store(0)})}, 1, 1);
+  const int64_t value = e.inputs[0].info.nbytes(), result = e.outputs[0].info.nbytes();
+  EXPECT_EQ(AheadStreams::make(e, rules(1, 0, 4), 1, {})->bytes(), 4 * value + result);
+  EXPECT_EQ(AheadStreams::make(e, rules(1, 0, 4), 2, {})->bytes(), 2 * (4 * value + result));
+}
+
 TEST(AheadStreams, LoadsThatAreNotCertainAreAskedForWhenTheyAreNeeded) {
   const auto streams =
       AheadStreams::make(executableOf({loop(3, {load(0), branch({load(1)}), store(0)})}, 2, 1), rules(2, 1, 2), 1, {});

@@ -32,11 +32,14 @@ def to_collective_op(op: str) -> str:
     return _OPERATORS[op]
 
 
-def _group_attributes(op: str, group: ReplicaGrouping | None) -> dict[str, Any]:
-    ir = get_current_graph().ir
-    group = group or ir.replica_grouping()
+def _members(group: ReplicaGrouping | None) -> dict[str, Any]:
+    group = group or get_current_graph().ir.replica_grouping()
     group._require_whole_groups()
-    return {"op": to_collective_op(op), "group_size": group.group_size, "stride": group.stride}
+    return {"group_size": group.group_size, "stride": group.stride}
+
+
+def _group_attributes(op: str, group: ReplicaGrouping | None) -> dict[str, Any]:
+    return {"op": to_collective_op(op), **_members(group)}
 
 
 def replicated_all_reduce(t: Tensor, op: str = "add", group: ReplicaGrouping | None = None) -> Tensor:
@@ -102,6 +105,13 @@ def _from_front(t: Tensor, axis: int) -> Tensor:
     return t if axis == 0 else transpose(t, [*range(1, axis + 1), 0, *range(axis + 1, t.rank)])
 
 
+def _divided_axis(what: str, t: Tensor, axis: int, size: int) -> int:
+    axis = checked_axis(what, t, axis)
+    if t.shape[axis] % size:
+        raise ValueError(f"{what}: axis {axis} of size {t.shape[axis]} does not divide by the group size {size}.")
+    return axis
+
+
 def replicated_slice(t: Tensor, axis: int = 0, group: ReplicaGrouping | None = None) -> Tensor:
     """Return each replica's own part of t along an axis; an axis of length 1 is removed.
 
@@ -114,11 +124,8 @@ def replicated_slice(t: Tensor, axis: int = 0, group: ReplicaGrouping | None = N
     """
     check_in_graph(get_current_graph(), t=t)
     attributes = {**_group_attributes("add", group), "op": "Local"}
-    size, axis = attributes["group_size"], checked_axis("replicated_slice", t, axis)
-    if t.shape[axis] % size:
-        raise ValueError(
-            f"replicated_slice: axis {axis} of size {t.shape[axis]} does not divide by the group size {size}."
-        )
+    size = attributes["group_size"]
+    axis = _divided_axis("replicated_slice", t, axis, size)
     front = _to_front(t, axis)
     part = emit_one("ReplicatedReduceScatter", {"t": flatten(front)}, f"{t.name}_replicated_slice", attributes)
     shape = (t.shape[axis] // size, *front.shape[1:])
@@ -169,6 +176,53 @@ def replicated_all_gather(
     front = _to_front(t, axis) if t.rank else flatten(t)
     gathered = emit_one("ReplicatedAllGather", {"t": flatten(front)}, name, attributes)
     return _from_front(reshape(gathered, (size * front.shape[0], *front.shape[1:])), axis)
+
+
+def replicated_all_to_all(t: Tensor, axis: int = 0, group: ReplicaGrouping | None = None) -> Tensor:
+    """Give each replica of a group its part of every member's tensor.
+
+    Part i of t along the axis goes to member i, which joins the parts of all members in their order. Differentiable:
+    gradients go back as the values came.
+
+    Args:
+        t: tensor with the axis.
+        axis: axis that is cut into as many parts as the group has replicas, and along which parts are joined.
+        group: replicas that take part, default all.
+
+    Returns:
+        Tensor of the shape and dtype of t.
+
+    Raises:
+        ValueError: the axis does not divide by the group size.
+        popart_exception: t has no such axis.
+    """
+    check_in_graph(get_current_graph(), t=t)
+    members = _members(group)
+    axis = _divided_axis("replicated_all_to_all", t, axis, members["group_size"])
+    return _from_front(emit_one("ReplicatedAllToAll", {"t": _to_front(t, axis)}, f"{t.name}_all_to_all", members), axis)
+
+
+def replicated_broadcast(t: Tensor, root: int = 0, group: ReplicaGrouping | None = None) -> Tensor:
+    """Give all replicas of a group the tensor of one of them.
+
+    Differentiable: the root's tensor has the sum of all members' gradients, the others' have zeros.
+
+    Args:
+        t: tensor of any shape.
+        root: member of the group, by its place in it.
+        group: replicas that take part, default all.
+
+    Returns:
+        Tensor of the shape and dtype of t.
+
+    Raises:
+        ValueError: root is no member of the group.
+    """
+    check_in_graph(get_current_graph(), t=t)
+    members = _members(group)
+    if not 0 <= root < members["group_size"]:
+        raise ValueError(f"replicated_broadcast: root: got {root}, expected 0 to {members['group_size'] - 1}.")
+    return emit_one("ReplicatedBroadcast", {"t": t}, f"{t.name}_broadcast", {**members, "root": root})
 
 
 def _ipu_of(t: Tensor) -> int:

@@ -1,0 +1,166 @@
+// Sequences and optional values. A sequence is a list of tensors that the importer keeps; its length, and where its
+// operators read and write, are known when the graph is built, so that nothing of it is left in the program
+// (docs/decisions/0053-static-sequences.md).
+#include <algorithm>
+#include <numeric>
+
+#include <popart/error.hpp>
+
+#include "onnx/compose.hpp"
+
+namespace popart::onnx {
+
+const Sequence *Importer::findSequence(const std::string &name, Scope &scope) {
+  if (const auto found = scope.sequences.find(name); found != scope.sequences.end()) return &found->second;
+  if (scope.tensors.contains(name) || !scope.outer) return nullptr;
+  const Sequence *outer = findSequence(name, *scope.outer);
+  if (!outer || scope.graph == scope.outer->graph) return outer;
+  Sequence inner;
+  for (TensorIndex t : *outer) inner.push_back(capture(t, name, scope));
+  return &(scope.sequences[name] = std::move(inner));
+}
+
+const Sequence &NodeContext::sequence(int i) const {
+  const auto found = sequences_.find(i);
+  require(found != sequences_.end(), "input {} must be a sequence: got {}", i,
+          hasIn(i) ? toText(info(i)) : std::string("nothing"));
+  return *found->second;
+}
+
+void NodeContext::bindSequence(int output, Sequence elements) {
+  for (TensorIndex t : elements)
+    require(info(t).dataType() == info(elements.front()).dataType(),
+            "the tensors of a sequence must have one element type: got {} and {}", info(elements.front()), info(t));
+  if (!hasOut(output)) return;
+  // Each operator keeps a list of its own: a model of many long ones must not grow without a bound.
+  importer().takeFromBudget(static_cast<int64_t>(elements.size() * sizeof(TensorIndex)),
+                            "The sequence '" + outputNames_[output] + "'");
+  scope_.sequences[outputNames_[output]] = std::move(elements);
+}
+
+namespace {
+
+constexpr int64_t kMostElements = int64_t{1} << 16;
+
+// The place that the optional input `i` gives, from 0, of `places` places; negative ones count from the end.
+int64_t placeOf(const NodeContext &n, int i, int64_t places, int64_t fallback) {
+  const int64_t at = n.hasIn(i) ? n.constantInt(i) : fallback;
+  n.require(at >= -places && at < places, "position: got {}, expected from {} to {}", at, -places, places - 1);
+  return at < 0 ? at + places : at;
+}
+
+int64_t lengthOf(const Sequence &s) { return static_cast<int64_t>(s.size()); }
+
+void importSequenceEmpty(NodeContext &n) { n.bindSequence(0, {}); }
+
+void importSequenceConstruct(NodeContext &n) {
+  Sequence elements;
+  for (int i = 0; i < n.inputCount(); ++i) elements.push_back(n.in(i));
+  n.bindSequence(0, std::move(elements));
+}
+
+// The end is a place of its own: -1 is before the last element.
+void importSequenceInsert(NodeContext &n) {
+  Sequence elements = n.sequence(0);
+  const int64_t length = lengthOf(elements), at = n.hasIn(2) ? n.constantInt(2) : length;
+  n.require(at >= -length && at <= length, "position: got {}, expected from {} to {}", at, -length, length);
+  elements.insert(elements.begin() + (at < 0 ? at + length : at), n.in(1));
+  n.bindSequence(0, std::move(elements));
+}
+
+void importSequenceErase(NodeContext &n) {
+  Sequence elements = n.sequence(0);
+  elements.erase(elements.begin() + placeOf(n, 1, lengthOf(elements), -1));
+  n.bindSequence(0, std::move(elements));
+}
+
+void importSequenceAt(NodeContext &n) {
+  const Sequence &elements = n.sequence(0);
+  n.require(n.hasIn(1), "input 1 is missing. Connect the position to it");
+  n.resultTensor(0, elements[placeOf(n, 1, lengthOf(elements), 0)]);
+}
+
+void importSequenceLength(NodeContext &n) { n.resultValue(0, TensorData::scalar<int64_t>(lengthOf(n.sequence(0)))); }
+
+void importConcatFromSequence(NodeContext &n) {
+  Composer to(n);
+  n.require(!n.sequence(0).empty(), "the sequence is empty: expected at least one tensor");
+  n.require(n.hasAttr("axis"), "attribute 'axis' is missing");
+  const bool stacks = n.attr<int64_t>("new_axis", 0) != 0;
+  const int64_t rank = n.info(n.sequence(0).front()).rank() + (stacks ? 1 : 0);
+  const int64_t axis = n.axisOf(n.attr<int64_t>("axis", 0), rank);
+  std::vector<Value> parts;
+  for (TensorIndex t : n.sequence(0)) {
+    Value part(to, t);
+    n.require(part.rank() == rank - (stacks ? 1 : 0), "the tensors must have one number of dimensions: got {} and {}",
+              n.info(n.sequence(0).front()), part.info());
+    Shape shape = part.shape();
+    if (stacks) shape.insert(shape.begin() + axis, 1);
+    parts.push_back(part.reshape(shape));
+  }
+  to.result(0, concat(parts, axis));
+}
+
+// Sizes of the parts: as listed, or as many of one size as there are and the rest.
+std::vector<int64_t> partSizes(const NodeContext &n, int64_t size) {
+  if (n.hasIn(1) && n.info(1).rank() == 1) {
+    const std::vector<int64_t> sizes = n.constantInts(1);
+    const bool fits = std::ranges::all_of(sizes, [&](int64_t s) { return s >= 0 && s <= size; }) &&
+                      std::accumulate(sizes.begin(), sizes.end(), int64_t{0}) == size;
+    n.require(fits, "split must be sizes that add up to {}: got {}", size, sizes);
+    return sizes;
+  }
+  const int64_t chunk = n.hasIn(1) ? n.constantInt(1) : 1;
+  n.require(chunk > 0, "split must be greater than 0: got {}", chunk);
+  n.require(size / chunk < kMostElements, "splits into too many tensors: got {} of size {}, expected at most {}",
+            size / chunk, chunk, kMostElements);
+  std::vector<int64_t> sizes(static_cast<size_t>(size / chunk), chunk);
+  if (size % chunk != 0) sizes.push_back(size % chunk);
+  return sizes;
+}
+
+void importSplitToSequence(NodeContext &n) {
+  Composer to(n);
+  const Value x = to.input(0);
+  const int64_t axis = n.axisOf(n.attr<int64_t>("axis", 0), x.rank());
+  const bool dropsAxis = !n.hasIn(1) && n.attr<int64_t>("keepdims", 1) == 0;
+  const std::vector<int64_t> sizes = partSizes(n, x.shape()[axis]);
+  Sequence elements;
+  for (const Value &part : sizes.empty() ? std::vector<Value>() : x.split(axis, sizes)) {
+    Shape shape = part.shape();
+    if (dropsAxis) shape.erase(shape.begin() + axis);
+    elements.push_back(part.reshape(shape).tensor());
+  }
+  n.bindSequence(0, std::move(elements));
+}
+
+void importOptionalHasElement(NodeContext &n) {
+  n.resultValue(0, TensorData::scalar<bool>(n.hasIn(0) || n.hasSequence(0)));
+}
+
+// A value that is there is what the optional holds.
+void importOptionalValue(NodeContext &n) {
+  n.require(n.hasIn(0) || n.hasSequence(0), "the optional value is absent: expected a tensor or a sequence");
+  if (n.hasSequence(0)) return n.bindSequence(0, n.sequence(0));
+  n.resultTensor(0, n.in(0));
+}
+
+}  // namespace
+
+std::vector<ImportRule> staticSequenceRules() {
+  std::vector<ImportRule> rules = {{"ai.onnx", "SequenceEmpty", importSequenceEmpty},
+                                   {"ai.onnx", "SequenceConstruct", importSequenceConstruct},
+                                   {"ai.onnx", "SequenceInsert", importSequenceInsert},
+                                   {"ai.onnx", "SequenceErase", importSequenceErase},
+                                   {"ai.onnx", "SequenceAt", importSequenceAt},
+                                   {"ai.onnx", "SequenceLength", importSequenceLength},
+                                   {"ai.onnx", "ConcatFromSequence", importConcatFromSequence},
+                                   {"ai.onnx", "SplitToSequence", importSplitToSequence},
+                                   {"ai.onnx", "OptionalHasElement", importOptionalHasElement},
+                                   {"ai.onnx", "OptionalGetElement", importOptionalValue},
+                                   {"ai.onnx", "Optional", importOptionalValue}};
+  for (ImportRule &rule : rules) rule.takesSequences = true;
+  return rules;
+}
+
+}  // namespace popart::onnx
