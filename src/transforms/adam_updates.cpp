@@ -48,7 +48,7 @@ TensorIndex unscaledGradient(UpdateEmitter &e, const WeightUpdate &u, DataType t
 // Both moments of scaled state in the unit of the loss scale at hand, where that may change: they follow it.
 void rescale(UpdateEmitter &e, const AdamRule &adam, const WeightUpdate &u, TensorIndex &m, TensorIndex &v) {
   if (!adam.scaledState || e.lossScaling().isConst()) return;
-  const TensorIndex scale = e.scalar("lossScaling", u);
+  const TensorIndex scale = e.scalar("adamLossScaling", u);
   const TensorIndex former =
       e.state("PreviousLossScaling_" + u.id, TensorInfo(DataType::FLOAT, {}), e.lossScaling().val(), u);
   const TensorIndex change = e.emitOne("Div", {scale, former}, "LossScalingRatio_" + u.id);

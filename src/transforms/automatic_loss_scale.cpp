@@ -42,6 +42,10 @@ class LossScaler {
           "automaticLossScalingSettings: the optimizer's loss scaling is constant: got {}, expected one that may "
           "change. Give lossScaling as (value, False)",
           program_.rules.lossScaling.val());
+    const auto *adam = std::get_if<AdamRule>(&program_.rules.common.form);  // that of the optimizer: all weights' form
+    check(!adam || !adam->scaledState,
+          "automaticLossScalingSettings: the optimizer is an Adam with scaled optimizer state, whose unit would change "
+          "while training. Make the optimizer without scaled_optimizer_state, or turn automatic loss scaling off");
     for (const ScalarVariable &scalar : program_.scalars)
       if (scalar.name == "lossScaling") return main_.find(scalar.id);
     throw internal_error("automatic loss scale: the backward pass has no loss scale.");

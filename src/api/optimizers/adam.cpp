@@ -121,7 +121,7 @@ std::vector<std::string> Adam::scalarNames(const TensorId &weight) const {
   std::vector<std::string> names = {"learningRate", "adamBeta1", "adamBeta2", "adamEps", "gradientScale"};
   if (hasWeightDecay(weight)) names.push_back("weightDecay");
   if (isLamb()) names.push_back("maxWeightNorm");
-  if (scaledOptimizerState_ && !lossScaling().isConst()) names.push_back("lossScaling");
+  if (scaledOptimizerState_ && !lossScaling().isConst()) names.push_back("adamLossScaling");
   return names;
 }
 
@@ -129,7 +129,7 @@ OptimizerScalar Adam::scalar(const std::string &name, const TensorId &weight) co
   const OptimizerValue ls = lossScaling();
   const float kept = scaledOptimizerState_ ? ls.val() : 1.0f;  // state keeps the loss scale
   const bool keptConst = !scaledOptimizerState_ || ls.isConst();
-  if (name == "lossScaling") return make(name, weight, ls.val(), ls.isConst());
+  if (name == "adamLossScaling") return make(name, weight, ls.val(), ls.isConst());
   if (name == "learningRate") return make(name, weight, lrs_.get(weight).val(), lrs_.get(weight).isConst());
   if (name == "adamBeta1") return make(name, weight, b1s_.get(weight).val(), b1s_.get(weight).isConst());
   if (name == "adamBeta2") return make(name, weight, b2s_.get(weight).val(), b2s_.get(weight).isConst());
