@@ -31,7 +31,8 @@ class CpuBackend final : public executable::Backend {
                        generalPoolKernels(), productKernels(),
                        foldKernels(),        depthFirstKernels(),
                        nonFiniteKernels(),   histogramKernels(),
-                       float8Kernels(),      collectiveUpdateKernels()})
+                       float8Kernels(),      collectiveUpdateKernels(),
+                       resizeKernels()})
       for (const Entry &e : table) entries_[e.type].push_back(&e);
   }
 

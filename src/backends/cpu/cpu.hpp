@@ -29,6 +29,7 @@ std::span<const Entry> normKernels();
 std::span<const Entry> lrnKernels();
 std::span<const Entry> spatialMoveKernels();
 std::span<const Entry> moveKernels();
+std::span<const Entry> resizeKernels();
 std::span<const Entry> indexKernels();
 std::span<const Entry> orderKernels();
 std::span<const Entry> randomKernels();

@@ -14,6 +14,7 @@ std::span<const Entry> scatterKernels();  // index_scatter.cpp
 std::span<const Entry> nnKernels();
 std::span<const Entry> convKernels();
 std::span<const Entry> poolKernels();
+std::span<const Entry> resizeKernels();
 std::span<const Entry> roiAlignKernels();
 std::span<const Entry> normKernels();
 std::span<const Entry> lossKernels();

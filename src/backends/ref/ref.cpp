@@ -17,9 +17,9 @@ using executable::KernelRequest;
 using executable::OperandDesc;
 
 constexpr std::span<const Entry> (*kFamilies[])() = {
-    unaryKernels,   mathKernels,  reduceKernels, orderKernels,   shapeKernels,    indexKernels,
-    scatterKernels, nnKernels,    convKernels,   poolKernels,    roiAlignKernels, normKernels,
-    lossKernels,    optimKernels, randomKernels, controlKernels, float8Kernels,   ctcKernels,
+    unaryKernels,  mathKernels,    reduceKernels, orderKernels,    shapeKernels,  indexKernels, scatterKernels,
+    nnKernels,     convKernels,    poolKernels,   roiAlignKernels, normKernels,   lossKernels,  optimKernels,
+    randomKernels, controlKernels, float8Kernels, ctcKernels,      resizeKernels,
 };
 
 RefFn findKernel(std::string_view type) {

@@ -1,7 +1,7 @@
 // Resize and Upsample: sizes and scales are inputs in some versions, attributes in others.
 #include <popart/error.hpp>
 
-#include "onnx/importer.hpp"
+#include "onnx/compose.hpp"
 
 namespace popart::onnx {
 namespace {
@@ -11,6 +11,22 @@ std::vector<float> constantFloats(const NodeContext &n, int input) {
   return {values.begin(), values.end()};
 }
 
+// Whole numbers are interpolated in FLOAT, rounded (halves to even), and kept within their type where it has at most 16
+// bits.
+void addResize(NodeContext &n, const Attributes &attributes) {
+  const DataType type = n.info(0).dataType();
+  if (attributes.getAttribute<std::string>("mode", "nearest") == "nearest" || (typeBit(type) & kInts) == 0)
+    return n.result(0, "Resize", {n.in(0)}, attributes);
+  Composer to(n);
+  Value y = to.input(0).cast(DataType::FLOAT).op("Resize", {}, attributes).op("NearbyInt");
+  const int bits = 8 * static_cast<int>(getDataTypeInfo(type).nbytes);
+  if (bits <= 16) {
+    const double least = (typeBit(type) & kSignedInts) != 0 ? -static_cast<double>(1 << (bits - 1)) : 0;
+    y = y.clamp(least, least + (1 << bits) - 1);
+  }
+  to.result(0, y.cast(type));
+}
+
 // Resize-10: [X, scales], coordinates x / scale. From 11 on: [X, roi, scales, sizes].
 void importResize(NodeContext &n) {
   Attributes attributes = n.attributes();
@@ -18,14 +34,14 @@ void importResize(NodeContext &n) {
     attributes.set("scales", constantFloats(n, 1));
     attributes.set("coordinate_transformation_mode", std::string("asymmetric"));
     attributes.set("nearest_mode", std::string("simple"));
-    return n.result(0, "Resize", {n.in(0)}, attributes);
+    return addResize(n, attributes);
   }
   const bool crops = n.attr<std::string>("coordinate_transformation_mode", "half_pixel") == "tf_crop_and_resize";
   if (crops) n.require(n.hasIn(1), "coordinate_transformation_mode tf_crop_and_resize needs input 1 (roi)");
   if (crops) attributes.set("roi", constantFloats(n, 1));
   if (n.hasIn(2) && n.constant(2).info().nelms() > 0) attributes.set("scales", constantFloats(n, 2));
   if (n.hasIn(3) && n.constant(3).info().nelms() > 0) attributes.set("sizes", n.constantInts(3));
-  n.result(0, "Resize", {n.in(0)}, attributes);
+  addResize(n, attributes);
 }
 
 // Upsample-1 has a scale for each spatial dimension of an image, 7 a list of scales, 9 an input.
@@ -44,7 +60,7 @@ void importUpsample(NodeContext &n) {
     n.require(n.info(0).rank() == 4, "the input must have the dimensions (N, C, H, W): got {}", n.info(0));
     attributes.set("scales", std::vector<float>{1, 1, n.attr("height_scale", 1.0f), n.attr("width_scale", 1.0f)});
   }
-  n.result(0, "Resize", {n.in(0)}, attributes);
+  addResize(n, attributes);
 }
 
 }  // namespace

@@ -80,6 +80,50 @@ void addKernelRow(AxisTaps &taps, const ResizeAxis &a, double x, double stretch,
 
 void checkScale(double scale) { check(scale > 0 && std::isfinite(scale), "a scale is not positive: got {}", scale); }
 
+AxisTaps axisTaps(const ResizeAxis &axis, const Attributes &attributes) {
+  const auto mode = attributes.getAttribute<std::string>("mode");
+  const auto transformation = attributes.getAttribute<std::string>("coordinate_transformation_mode");
+  const auto rule = attributes.getAttribute<std::string>("nearest_mode");
+  const bool antialias = attributes.getAttribute<int64_t>("antialias") != 0;
+  const double stretch = antialias ? std::min(axis.scale, 1.0) : 1;
+  const bool isCubic = mode == "cubic";
+  AxisTaps taps;
+  taps.count = mode == "nearest" ? 1 : 2 * static_cast<int64_t>(std::ceil((isCubic ? 2 : 1) / stretch));
+  for (int64_t o = 0; o < axis.out; ++o) {
+    const double x = coordinate(axis, transformation, o);
+    const bool outside = transformation == "tf_crop_and_resize" && (x < 0 || x > static_cast<double>(axis.in - 1));
+    if (outside) {
+      taps.offset.resize(static_cast<size_t>(axis.out));
+      taps.offset[o] = attributes.getAttribute<float>("extrapolation_value");
+      taps.index.insert(taps.index.end(), static_cast<size_t>(taps.count), 0);
+      taps.weight.insert(taps.weight.end(), static_cast<size_t>(taps.count), 0);
+    } else if (mode == "nearest") {
+      taps.index.push_back(std::clamp<int64_t>(nearest(x, rule, axis.scale), 0, axis.in - 1));
+      taps.weight.push_back(1);
+    } else {
+      addKernelRow(taps, axis, x, stretch, isCubic, attributes);
+    }
+  }
+  return taps;
+}
+
+// The map from rows back to the `in` elements, without offsets.
+AxisTaps transposedTaps(const AxisTaps &taps, int64_t in) {
+  std::vector<std::vector<std::pair<int64_t, double>>> rows(static_cast<size_t>(in));
+  for (size_t i = 0; i < taps.index.size(); ++i)
+    if (taps.weight[i] != 0) rows[taps.index[i]].emplace_back(static_cast<int64_t>(i) / taps.count, taps.weight[i]);
+  AxisTaps result;
+  result.count = 1;
+  for (const auto &row : rows) result.count = std::max(result.count, static_cast<int64_t>(row.size()));
+  for (const auto &row : rows)
+    for (int64_t k = 0; k < result.count; ++k) {
+      const bool used = k < static_cast<int64_t>(row.size());
+      result.index.push_back(used ? row[k].first : 0);
+      result.weight.push_back(used ? row[k].second : 0);
+    }
+  return result;
+}
+
 }  // namespace
 
 std::vector<ResizeAxis> resizeAxes(const Attributes &attributes, const Shape &shape) {
@@ -130,67 +174,20 @@ std::vector<ResizeAxis> resizeAxes(const Attributes &attributes, const Shape &sh
   return result;
 }
 
-AxisTaps axisTaps(const ResizeAxis &axis, const Attributes &attributes) {
-  const auto mode = attributes.getAttribute<std::string>("mode");
-  const auto transformation = attributes.getAttribute<std::string>("coordinate_transformation_mode");
-  const auto rule = attributes.getAttribute<std::string>("nearest_mode");
-  const bool antialias = attributes.getAttribute<int64_t>("antialias") != 0;
-  const double stretch = antialias ? std::min(axis.scale, 1.0) : 1;
-  const bool isCubic = mode == "cubic";
-  AxisTaps taps;
-  taps.count = mode == "nearest" ? 1 : 2 * static_cast<int64_t>(std::ceil((isCubic ? 2 : 1) / stretch));
-  for (int64_t o = 0; o < axis.out; ++o) {
-    const double x = coordinate(axis, transformation, o);
-    const bool outside = transformation == "tf_crop_and_resize" && (x < 0 || x > static_cast<double>(axis.in - 1));
-    if (outside) {
-      taps.offset.resize(static_cast<size_t>(axis.out));
-      taps.offset[o] = attributes.getAttribute<float>("extrapolation_value");
-      taps.index.insert(taps.index.end(), static_cast<size_t>(taps.count), 0);
-      taps.weight.insert(taps.weight.end(), static_cast<size_t>(taps.count), 0);
-    } else if (mode == "nearest") {
-      taps.index.push_back(std::clamp<int64_t>(nearest(x, rule, axis.scale), 0, axis.in - 1));
-      taps.weight.push_back(1);
-    } else {
-      addKernelRow(taps, axis, x, stretch, isCubic, attributes);
-    }
-  }
-  return taps;
+std::vector<AxisTaps> forwardMaps(const Attributes &attributes, const Shape &in) {
+  std::vector<AxisTaps> maps;
+  for (const ResizeAxis &axis : resizeAxes(attributes, in)) maps.push_back(axisTaps(axis, attributes));
+  return maps;
 }
 
-AxisTaps transposedTaps(const AxisTaps &taps, int64_t in) {
-  std::vector<std::vector<std::pair<int64_t, double>>> rows(static_cast<size_t>(in));
-  for (size_t i = 0; i < taps.index.size(); ++i)
-    if (taps.weight[i] != 0) rows[taps.index[i]].emplace_back(static_cast<int64_t>(i) / taps.count, taps.weight[i]);
-  AxisTaps result;
-  result.count = 1;
-  for (const auto &row : rows) result.count = std::max(result.count, static_cast<int64_t>(row.size()));
-  for (const auto &row : rows)
-    for (int64_t k = 0; k < result.count; ++k) {
-      const bool used = k < static_cast<int64_t>(row.size());
-      result.index.push_back(used ? row[k].first : 0);
-      result.weight.push_back(used ? row[k].second : 0);
-    }
-  return result;
+std::vector<AxisTaps> gradientMaps(const Attributes &attributes, const Shape &in) {
+  std::vector<AxisTaps> maps = forwardMaps(attributes, in);
+  for (size_t axis = 0; axis < maps.size(); ++axis) maps[axis] = transposedTaps(maps[axis], in[axis]);
+  return maps;
 }
 
 bool AxisTaps::selects() const {
   return count == 1 && offset.empty() && std::ranges::all_of(weight, [](double w) { return w == 1; });
-}
-
-int64_t AxisTaps::repeats() const {
-  if (!selects() || rows() == 0) return 0;
-  const auto n = static_cast<int64_t>(std::ranges::count(index, 0));
-  if (n == 0) return 0;
-  for (int64_t o = 0; o < rows(); ++o)
-    if (index[o] != o / n) return 0;
-  return rows() % n == 0 ? n : 0;
-}
-
-int64_t AxisTaps::groups() const {
-  if (!offset.empty()) return 0;
-  for (size_t i = 0; i < index.size(); ++i)
-    if (index[i] != static_cast<int64_t>(i) || weight[i] != 1) return 0;
-  return count;
 }
 
 bool AxisTaps::changesNothing(int64_t in) const {

@@ -1,4 +1,5 @@
-// Resize along one axis is a linear map with few entries in each row: the taps. See resize.cpp.
+// Resize along one axis is a linear map with few entries in each row: the taps. See resize.cpp. Kernels apply the maps
+// axis by axis.
 #pragma once
 #include <vector>
 
@@ -28,12 +29,12 @@ struct AxisTaps {
   int64_t rows() const { return count == 0 ? 0 : static_cast<int64_t>(index.size()) / count; }
   bool selects() const;  // every row is one element
   bool changesNothing(int64_t in) const;
-  int64_t repeats() const;  // n > 0: y[o] = x[o / n]
-  int64_t groups() const;   // n > 0: y[o] = sum of x[o n] to x[o n + n - 1]
 };
 
-AxisTaps axisTaps(const ResizeAxis &axis, const Attributes &attributes);
-// Of the gradient: the map from rows back to the `in` elements, without offsets.
-AxisTaps transposedTaps(const AxisTaps &taps, int64_t in);
+// The map of each axis of Resize with an input of shape `in`. Throws popart::error as resizeAxes.
+std::vector<AxisTaps> forwardMaps(const Attributes &attributes, const Shape &in);
+// Those of ResizeGrad, the transposed ones without offsets: from the shape that Resize gives an input of shape `in`
+// back to `in`.
+std::vector<AxisTaps> gradientMaps(const Attributes &attributes, const Shape &in);
 
 }  // namespace popart::ops

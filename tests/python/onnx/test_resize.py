@@ -9,6 +9,7 @@ import torch
 from onnx.reference import ReferenceEvaluator
 
 from tests.python.onnx.single_node import Node, check_gradients, gradients, runtime_values, values
+from tests.python.popart.training_runs import ready, training_session
 
 RNG = np.random.default_rng(7)
 X = RNG.standard_normal((1, 2, 5, 6)).astype(np.float32)
@@ -165,8 +166,8 @@ def test_refusals(node, text):
 
 
 @pytest.mark.parametrize("size", [(3, 2000), (40, 2), (700, 9)])
-def test_long_rows_are_products(size):
-    """Hundreds of elements by element of the output, or of its gradient, take a few ops."""
+def test_long_rows(size):
+    """Hundreds of elements by element of the output, or of its gradient."""
     image = RNG.standard_normal((1, 2, 60, 1500)).astype(np.float32)
     node = resize(sizes=(1, 2, *size), x=image, mode="linear", antialias=1, exclude_outside=1)
     (got,) = values(node)
@@ -177,3 +178,52 @@ def test_long_rows_are_products(size):
     (dx,) = gradients(node, [0], [weights])
     expected.backward(torch.tensor(weights))
     np.testing.assert_allclose(dx, x.grad.numpy(), rtol=1e-4, atol=1e-5)
+
+
+def interpolating(mode, size):
+    """The attributes of PyTorch's interpolation, and it."""
+    if mode == "nearest":
+        attributes = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+        return attributes, lambda x: torch.nn.functional.interpolate(x, size, mode="nearest")
+    return {"mode": mode}, lambda x: torch.nn.functional.interpolate(x, size, mode="bi" + mode)
+
+
+@pytest.mark.parametrize("size", [(37, 67), (80, 130), (20, 33), (41, 200), (7, 16), (40, 65)])
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+def test_rows_longer_than_vectors(mode, size):
+    """Whole vectors and what is left of a row, taps near each other and apart, repeated rows, one axis alone."""
+    image = RNG.standard_normal((2, 3, 40, 65)).astype(np.float32)
+    attributes, run = interpolating(mode, size)
+    node = resize(sizes=(2, 3, *size), x=image, **attributes)
+    x = torch.tensor(image, requires_grad=True)
+    expected = run(x)
+    (got,) = values(node)
+    np.testing.assert_allclose(got, expected.detach().numpy(), rtol=1e-4, atol=1e-4)  # PyTorch's coordinates are floats
+    weights = RNG.standard_normal(got.shape).astype(np.float32)
+    expected.backward(torch.tensor(weights))
+    np.testing.assert_allclose(gradients(node, [0], [weights])[0], x.grad.numpy(), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+def test_between_convolutions(mode):
+    """Channels last: values, and the gradients that reach the weights on both sides."""
+    x, weights = RNG.standard_normal((2, 5, 9, 8)), [RNG.standard_normal(s) for s in ((7, 5, 3, 3), (4, 7, 1, 1))]
+    x, weights = x.astype(np.float32), [w.astype(np.float32) for w in weights]
+    attributes, run = interpolating(mode, (14, 12))
+    builder = popart.Builder()
+    image = builder.addInputTensor("FLOAT", x.shape)
+    ids = [builder.addInitializedInputTensor(w) for w in weights]
+    hidden = builder.aiOnnxOpset11.conv([image, ids[0]])
+    sizes = builder.aiOnnxOpset11.constant(np.array([2, 7, 14, 12]))
+    wide = builder.customOp("Resize", 11, "ai.onnx", [hidden, "", "", sizes], attributes)[0]
+    y = builder.aiOnnxOpset11.conv([wide, ids[1]])
+    loss = builder.aiGraphcore.l1loss([y], 0.1, popart.ReductionType.Sum)
+    anchors = [y, *(popart.reservedGradientPrefix() + w for w in ids)]
+    session = ready(training_session(builder.getModelProto(), loss, popart.SGD({}), anchors=anchors))
+    arrays = session.initAnchorArrays()
+    session.run(popart.PyStepIO({image: x}, arrays))
+    ws = [torch.tensor(w, requires_grad=True) for w in weights]
+    expected = torch.nn.functional.conv2d(run(torch.nn.functional.conv2d(torch.tensor(x), ws[0])), ws[1])
+    (0.1 * expected.abs()).sum().backward()
+    for anchor, value in zip(anchors, [expected.detach(), *(w.grad for w in ws)], strict=True):
+        np.testing.assert_allclose(arrays[anchor], value.numpy(), rtol=1e-4, atol=1e-4)
