@@ -8,6 +8,7 @@ import enum
 import importlib
 import inspect
 import re
+from pathlib import Path
 from typing import Any
 
 import popart
@@ -84,6 +85,16 @@ def name_types_fully(_: Any, tree: nodes.document) -> None:
             reference["reftarget"] = f"{owner}.{name}"
 
 
+def put_pictures_in_pages(app: Any, tree: nodes.document, _: str) -> None:
+    """A picture of tools/make_pictures.py becomes a part of its page, so that its ink has the colour of the text."""
+    for image in list(tree.findall(nodes.image)):
+        if app.builder.format == "html" and image["uri"].endswith(".svg"):
+            svg = (Path(app.srcdir) / image["uri"]).read_text()
+            svg = re.sub(r'<style class="alone">.*?</style>', "", svg)
+            svg = svg.replace("<svg ", '<svg style="max-width: 100%; height: auto" ', 1)
+            image.replace_self(nodes.raw("", svg, format="html"))
+
+
 def entry(module: Any, name: str) -> list[str]:
     """The lines that document one name of a module, by what it stands for."""
     item = getattr(module, name)  # an unknown name ends the build
@@ -120,4 +131,5 @@ def setup(app: Any) -> None:
     app.connect("autodoc-process-docstring", keep_properties, priority=600)
     app.connect("autodoc-process-signature", show_public_names)
     app.connect("doctree-read", name_types_fully, priority=100)
+    app.connect("doctree-resolved", put_pictures_in_pages)
     app.add_directive("api", Api)

@@ -73,3 +73,12 @@ def test_the_reference_lists_every_public_name(package):
     names = {name for name in own_names(importlib.import_module(package)) if not FAMILIES.fullmatch(name)}
     assert names
     assert names - listed == set()
+
+
+def test_pictures_are_parts_of_their_pages(site):
+    """Their ink follows the theme of the page, and parts of two pictures have different names."""
+    text = (site / "guides/making-it-fit.html").read_text()
+    drawn = re.findall(r"<svg [^>]*aria-label=.*?</svg>", text, re.DOTALL)
+    assert len(drawn) == 2 and all("currentColor" in svg and 'class="alone"' not in svg for svg in drawn)
+    names = [name for svg in drawn for name in re.findall(r'\bid="([^"]+)"', svg)]
+    assert len(set(names)) == len(names)
