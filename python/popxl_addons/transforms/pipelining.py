@@ -149,7 +149,8 @@ class Pipeline:
         for t in activations.values():
             if t not in restored:
                 external = self._stage_of(t) is None
-                restored[t] = t if external else self.stash_and_restore_tensor(t, from_stage)
+                value = t if external else self.stash_and_restore_tensor(t, from_stage)
+                restored[t] = value if value.shape == t.shape else ops.reshape(value, t.shape)
         return {graph_input: restored[t] for graph_input, t in activations.items()}
 
     def _require_stage(self, what: str) -> int:

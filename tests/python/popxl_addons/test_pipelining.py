@@ -302,6 +302,25 @@ def test_stashed_scalars_have_one_dimension():
     np.testing.assert_array_equal(got, data + data.sum(1, keepdims=True))
 
 
+def test_scalar_activations_have_the_shape_that_the_gradient_takes():
+    def body(pipeline, source, sink):
+        graph = popxl.gir().create_graph(lambda x: x * ops.sum(ops.sin(x)), popxl.TensorSpec((2,), popxl.float32))
+        gradient = addons.autodiff(graph)
+        with pipeline.stage(0), popxl.ipu(0):
+            call = ops.call_with_info(graph, ops.host_load(source))
+            y = call.outputs[0].copy_to_ipu(1)
+        with pipeline.stage(1), popxl.ipu(1):
+            dy = (y * 0 + 1).copy_to_ipu(0)
+        with pipeline.stage(2), popxl.ipu(0):
+            activations = pipeline.stash_and_restore_activations(call, gradient.grad_graph_info)
+            assert () in [t.shape for t in activations]
+            ops.host_store(sink, gradient.call(dy, args=activations)[0])
+
+    data, got = small(body, steps=6)
+    sums = np.sin(data).sum(1, keepdims=True) + data.sum(1, keepdims=True) * np.cos(data)
+    np.testing.assert_allclose(got, sums, rtol=1e-5)
+
+
 def test_variables_change_once_for_every_micro_batch():
     def body(pipeline, source, sink):
         count = popxl.variable(np.zeros(2, np.float32), name="count")
