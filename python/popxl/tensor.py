@@ -23,7 +23,7 @@ from popxl.remote_variables import (
     replica_sharded_buffer,
 )
 from popxl.replica_grouping import ReplicaGrouping
-from popxl.utils import _is_torch, to_numpy
+from popxl.utils import _is_torch, host_array, to_numpy
 from popxl.variables import Holding, bytes_view, replica_sharded_variable, variable
 
 if TYPE_CHECKING:
@@ -322,7 +322,9 @@ class Tensor:
     def _operand(self, value: TensorLike) -> "Tensor":
         if isinstance(value, Tensor):
             return value
-        array = np.asarray(value.detach().cpu().numpy() if _is_torch(value) else value)
+        if _holds_tensors(value):
+            raise TypeError(f"An operand must be a tensor or host data: {_TUPLE_OF_A_CALL}")
+        array = host_array(value.detach().cpu().numpy() if _is_torch(value) else value)
         if array.size == 0:
             raise ValueError(f"An operand must not be empty: got {value!r}.")
         return constant(array, self.dtype)
@@ -466,6 +468,13 @@ def _inside(op: Any, called: Any, outside: Any, is_result: bool) -> Any:
     return called.getOutputTensor(index + len(called.getOutputIds()) - op.outputCount())
 
 
+_TUPLE_OF_A_CALL = "got a tuple or list of tensors. A call gives a tuple: take one of it, as `y, = graph.call(x)` does."
+
+
+def _holds_tensors(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) and any(isinstance(item, Tensor) for item in value)
+
+
 def check_in_graph(graph: "Graph", **tensors: Tensor) -> None:
     """Check that every argument is a tensor of `graph`.
 
@@ -475,7 +484,8 @@ def check_in_graph(graph: "Graph", **tensors: Tensor) -> None:
     """
     for name, tensor in tensors.items():
         if not isinstance(tensor, Tensor):
-            raise TypeError(f"Argument `{name}` must be a popxl.Tensor: got {type(tensor).__name__}.")
+            found = _TUPLE_OF_A_CALL if _holds_tensors(tensor) else f"got {type(tensor).__name__}."
+            raise TypeError(f"Argument `{name}` must be a popxl.Tensor: {found}")
         if tensor._graph is not graph:
             raise ValueError(
                 f"Tensor {tensor} (argument `{name}`) is not in the current graph {graph!r}, but in {tensor._graph!r}. "

@@ -6,6 +6,7 @@ through it.
 
 import sys
 from collections.abc import Iterable, Sequence
+from numbers import Number
 from typing import Any
 
 import numpy as np
@@ -53,7 +54,8 @@ def to_numpy(
 
     Raises:
         RuntimeError: an fp8 argument is given for another type.
-        ValueError: a memory map would need a conversion.
+        TypeError: the data are no numbers.
+        ValueError: a memory map would need a conversion, or nested sequences have unequal lengths.
     """
     if dtype is not None:
         dtypes.dtype._require(dtype, "Host data")
@@ -67,7 +69,7 @@ def to_numpy(
         return _check_memmap(x, dtype, downcast)
     if is_fp8:
         return _to_fp8(x, dtype, log2_scale, nan_on_overflow)
-    array = as_array(x)
+    array = host_array(x)
     if dtype is not None:
         target = dtype.as_numpy()
     elif downcast:
@@ -78,6 +80,33 @@ def to_numpy(
         array = array.astype(target, copy=False)
     result = np.ascontiguousarray(array).reshape(array.shape)
     return result.copy() if copy and (result is x or result.base is not None) else result
+
+
+def host_array(x: Any) -> np.ndarray:
+    """Return host data as an array of numbers, the same memory where that is possible.
+
+    Raises:
+        TypeError: texts, None, tensors of a graph and other things that are no numbers.
+        ValueError: nested sequences of unequal lengths.
+    """
+    try:
+        array = as_array(x)
+    except TypeError as e:
+        raise TypeError(_no_numbers(x)) from e
+    if array.dtype.kind in "SUMm" or (array.dtype == object and not all(map(_is_number, array.flat))):
+        raise TypeError(_no_numbers(x))
+    return array
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (Number, np.generic))
+
+
+def _no_numbers(x: Any) -> str:
+    kind = type(x).__name__
+    if isinstance(x, (list, tuple)):
+        kind = f"a {kind} of {', '.join(sorted({type(item).__name__ for item in x}))}"
+    return f"Host data must be numbers: got {kind}, expected a number, an array, a torch tensor or lists of numbers."
 
 
 def _to_fp8(x: Any, target: dtype, log2_scale: int | None, nan_on_overflow: bool | None) -> np.ndarray:

@@ -16,8 +16,18 @@ CalledGraphsGradInfoLike = Mapping[GraphLike, GradGraphInfoLike]
 
 
 def to_graph(graph: GraphLike) -> popxl.Graph:
-    """Return the popxl graph of any form."""
-    return graph if isinstance(graph, popxl.Graph) else graph.graph
+    """Return the popxl graph of any form.
+
+    Raises:
+        TypeError: it is none.
+    """
+    found = graph if isinstance(graph, popxl.Graph) else getattr(graph, "graph", None)
+    if not isinstance(found, popxl.Graph):
+        raise TypeError(
+            f"Expected a popxl.Graph, a GraphWithNamedArgs or a BoundGraph: got {type(graph).__name__}. "
+            "Module.create_graph returns (factories, graph)."
+        )
+    return found
 
 
 def to_grad_graph_info(info: GradGraphInfoLike) -> GradGraphInfo:

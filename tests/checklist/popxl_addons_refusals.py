@@ -446,6 +446,14 @@ REFUSALS = [
         ("Plain_subgraph(0)",),
     ),
     # 18. Transforms
+    *[
+        Refusal("18.1", f"autodiff of a {what}", TypeError, lambda ir, make=make: addons.autodiff(make()), (what,))
+        for what, make in (
+            ("tuple", lambda: Plain().create_graph(SPEC)),
+            ("NamedVariableFactories", lambda: Plain().create_graph(SPEC)[0]),
+            ("Plain", Plain),
+        )
+    ],
     Refusal(
         "18.5",
         "no proportions",

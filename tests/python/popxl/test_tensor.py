@@ -44,6 +44,29 @@ def test_operators_with_host_values():
         evaluate(lambda t: t + np.zeros(0), X)
 
 
+@pytest.mark.parametrize("value", [None, "3", object(), np.array(None), np.array(["1", "2"]), {}], ids=str)
+def test_what_is_no_number_is_refused(value):
+    """None, above all, which a function without return gives, is no NaN."""
+    with popxl.Ir().main_graph:
+        x = popxl.variable(np.ones(2, np.float32))
+        for use in (lambda: x + value, lambda: value * x, lambda: popxl.constant(value, popxl.float32)):
+            with pytest.raises(TypeError, match="numbers"):
+                use()
+        with pytest.raises(TypeError, match="numbers"):
+            popxl.variable(value, popxl.float32)
+        assert (x + np.array([1, 2.5], dtype=object)).shape == (2,)
+
+
+def test_the_tuple_of_a_call_is_no_operand():
+    """The message says what to do."""
+    with popxl.Ir().main_graph as graph:
+        x = popxl.variable(np.ones(2, np.float32))
+        result = ops.call(graph.ir.create_graph(lambda t: t + 1, x), x)
+        for use in (lambda: x + result, lambda: list(result) - x, lambda: ops.gelu(result)):
+            with pytest.raises(TypeError, match="A call gives a tuple"):
+                use()
+
+
 def test_in_place_addition_keeps_the_object():
     ir = popxl.Ir()
     with ir.main_graph:
