@@ -58,6 +58,21 @@ class Session {
   void loadEngineAndConnectStreams();  // runtime_error before prepareDevice; nothing happens when loaded
   bool isPrepared() const;             // compiled; perhaps not loaded
 
+  // ---- open shapes: with engineOptions["max_shape_programs"] inputs may have open dimensions. A program is then made
+  // for each set of shapes when it is first used; so many are kept, and those used longest ago go. All have the same
+  // weights, optimizer state and random numbers. Until the first shapes are known prepareDevice and weightsFromHost are
+  // noted and done then; what reads the program, weights or device throws runtime_error.
+  bool hasOpenShapes() const;  // whether the session was made so
+  // Goes on with the program for these shapes of one micro-batch. Every open input has an entry, unless the dimensions'
+  // names say its shape. Throws popart::error when a shape does not fit the model or the program cannot be made; the
+  // session then goes on as before. Nothing happens in sessions of fixed shapes.
+  void setInputShapes(const InputShapeInfo &shapes);
+  // The same for the arrays of a step, as run does: their shapes are those of a micro-batch, behind dimensions for
+  // batches per step, micro-batches per update and replicas, where these are not 1; or their first dimension counts
+  // the samples of all. An array of rank 1 may stand for any shape with one open dimension. An input without array
+  // (callbacks) keeps its shape; popart::error when it has none yet.
+  void setInputShapes(IStepIO &stepIO);
+
   // ---- run: one step. A program that was only compiled is loaded first, except where option compileEngine is off.
   // Throw runtime_error: not prepared, not loaded (compileEngine off), weights not loaded (training), another run
   // going on, tensors missing in stepIO, buffers of wrong type or size (size: checked at the first run after loading).
@@ -161,8 +176,30 @@ class Session {
 
  protected:
   struct Impl;
-  explicit Session(std::unique_ptr<Impl> impl);
-  std::unique_ptr<Impl> impl_;
+  struct OpenShapes;  // the programs of a session of open shapes
+  // The program in use. Throws runtime_error as long as there is none: no input shapes are known yet.
+  class Program {
+   public:
+    explicit Program(std::unique_ptr<Impl> impl);
+    ~Program();
+    Program(Program &&) noexcept;
+    Program &operator=(Program &&) noexcept;
+    Impl *get() const { return impl_.get(); }
+    Impl *release();
+    Impl *operator->() const {
+      if (!impl_) [[unlikely]]
+        throwNone();
+      return impl_.get();
+    }
+    Impl &operator*() const { return *operator->(); }
+
+   private:
+    [[noreturn]] static void throwNone();
+    std::unique_ptr<Impl> impl_;
+  };
+  Session(std::unique_ptr<Impl> impl, std::unique_ptr<OpenShapes> open);  // one of them is null
+  Program impl_;
+  std::unique_ptr<OpenShapes> open_;  // null: shapes are fixed
 };
 
 // Runs a model forward. Weights are constants of the program unless option constantWeights is off.

@@ -25,8 +25,17 @@ class InputValues {
   InputValues(const Range &values)
       : data_(std::ranges::data(values)),
         info_(getDataType<std::ranges::range_value_t<Range>>(), {static_cast<int64_t>(std::ranges::size(values))}) {}
+  // The same of a shape, which sessions of open shapes (Session::setInputShapes) need where more than one dimension is
+  // open. Throws popart::error for another number of values.
+  template <std::ranges::contiguous_range Range>
+  InputValues(const Range &values, const Shape &shape) : InputValues(values) {
+    const TensorInfo shaped(info_.dataType(), shape);
+    if (shaped.nelms() != info_.nelms())
+      throw error("InputValues: the shape does not fit the values: got {} for {} values", shaped, info_.nelms());
+    info_ = shaped;
+  }
   const void *data() const { return data_; }
-  const TensorInfo &info() const { return info_; }  // rank 1
+  const TensorInfo &info() const { return info_; }  // rank 1 unless a shape was given
 
  private:
   const void *data_;
@@ -92,7 +101,8 @@ class Trainer {
  private:
   std::unique_ptr<TrainingSession> session_;
   TensorId loss_;
-  TensorData losses_;  // one per micro-batch
+  int64_t batches_ = 1;  // micro-batches per step
+  TensorData losses_;    // one of each; empty before the first step
 };
 
 // Runs a model. One thread at a time.

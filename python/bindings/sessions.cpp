@@ -230,6 +230,10 @@ void bindSessionBase(nb::module_ &m) {
            "\n"
            "Args:\n"
            "    id: The tensor.")
+      .def("_setInputShapes", nb::overload_cast<const InputShapeInfo &>(&Session::setInputShapes), nb::arg("shapes"),
+           release)
+      .def("hasOpenShapes", &Session::hasOpenShapes,
+           "Whether input shapes are open: the model leaves them so, and engineOptions has max_shape_programs.")
       .def("getIr", &Session::getIrPtr, "The program.")
       .def("getSummaryReport", &Session::getSummaryReport, nb::arg("resetProfile") = true,
            "Memory by kind in bytes and, with engineOptions autoReport.all, the time of the first runs by step, as "

@@ -3,9 +3,9 @@
     import onnx, popart.backend as backend
     outputs = backend.prepare(onnx.load("model.onnx"), "CPU").run([x])
 
-Shapes are fixed when a program is built, so a model is compiled at its first run for the shapes of the arrays given,
-and again when they change. Inputs that steer shapes (axes, repeats, the new shape of Reshape, ...) become constants of
-that program.
+Where the model leaves dimensions open, a program is compiled for each set of shapes that is run, and those used last
+are kept (``engineOptions["max_shape_programs"]``, 8 by default). Inputs that steer shapes (axes, repeats, the new shape
+of Reshape, ...) become constants of a program.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,17 +32,19 @@ class BackendRep(onnx.backend.base.BackendRep):
 
         Args:
             model: A checked model.
-            options: Session options; None means the default ones with ``constantWeights``.
+            options: Session options; None means the default ones.
         """
         self._model = onnx.ModelProto()
         self._model.CopyFrom(model)
         self._options = options if options is not None else SessionOptions()
+        if "max_shape_programs" not in self._options.engineOptions:
+            self._options.engineOptions["max_shape_programs"] = "8"
         known = {tensor.name for tensor in model.graph.initializer}
         known |= {tensor.values.name for tensor in model.graph.sparse_initializer}
         self._input_names = [value.name for value in model.graph.input if value.name not in known]
         self._output_names = [value.name for value in model.graph.output]
-        self._key: Any = None
         self._session: InferenceSession | None = None
+        self._constants: dict[str, Array] = {}
         self._streams: list[str] = []
 
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Array, ...]:
@@ -86,12 +88,10 @@ class BackendRep(onnx.backend.base.BackendRep):
         return dict(zip(self._input_names, inputs, strict=True))
 
     def _compile(self, arrays: dict[str, Array]) -> None:
-        key = tuple((name, array.dtype.str, array.shape) for name, array in arrays.items())
-        # A program with folded inputs is good for their values only.
-        folded = {name: array for name, array in arrays.items() if name not in self._streams}
-        if self._session is not None and self._key == key and not folded:
+        """Make a program for these arrays, or go on with one: shapes are the session's matter, values are not."""
+        if self._session is not None and all(np.array_equal(arrays[n], a) for n, a in self._constants.items()):
+            self._session.setInputShapes({name: arrays[name] for name in self._streams})
             return
-        self._key = key
         shaping = {name for name, array in arrays.items() if array.ndim <= 1 and array.dtype.kind in "iu"}
         small = {name for name, array in arrays.items() if array.ndim <= 1}
         attempts = [set[str](), *(names for names in (shaping, small, set(arrays)) if names)]
@@ -109,11 +109,7 @@ class BackendRep(onnx.backend.base.BackendRep):
         model.CopyFrom(self._model)
         kept = [value for value in self._model.graph.input if value.name not in constants]
         del model.graph.input[:]
-        for value in kept:
-            entry = model.graph.input.add()
-            entry.CopyFrom(value)
-            if value.name in arrays and value.type.HasField("tensor_type"):
-                _fix_shape(entry, arrays[value.name])
+        model.graph.input.extend(kept)
         for name in sorted(constants):
             model.graph.initializer.append(onnx.numpy_helper.from_array(arrays[name], name))
         anchors = {name: AnchorReturnType("All") for name in self._output_names}
@@ -121,24 +117,11 @@ class BackendRep(onnx.backend.base.BackendRep):
         session = InferenceSession(
             model.SerializeToString(), DataFlow(1, anchors), device, userOptions=self._options, name="backend"
         )
+        streams = [name for name in self._input_names if name not in constants]
         session.prepareDevice()
-        self._session = session
-        self._streams = [name for name in self._input_names if name not in constants]
-
-
-def _fix_shape(value: onnx.ValueInfoProto, array: Array) -> None:
-    """Replace open dimensions by those of ``array``; declared ones stay, so that mismatches are still refused."""
-    tensor = value.type.tensor_type
-    if not tensor.HasField("shape"):
-        tensor.shape.SetInParent()
-        for size in array.shape:
-            tensor.shape.dim.add().dim_value = size
-        return
-    if len(tensor.shape.dim) != array.ndim:
-        return
-    for dim, size in zip(tensor.shape.dim, array.shape, strict=True):
-        if not dim.HasField("dim_value"):
-            dim.dim_value = size
+        session.setInputShapes({name: arrays[name] for name in streams})
+        self._session, self._streams = session, streams
+        self._constants = {name: arrays[name] for name in constants}
 
 
 class Backend(onnx.backend.base.Backend):

@@ -1,14 +1,15 @@
 """Inference and training sessions."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import popart_core
-from popart_core import DataFlow, DeviceInfo, DeviceType, InputShapeInfo, Optimizer, Patterns, SessionOptions
+from popart_core import DataFlow, DataType, DeviceInfo, DeviceType, InputShapeInfo, Optimizer, Patterns, SessionOptions
 
 from popart.losses import Loss
+from popart.tensorinfo import _NUMPY_TO_POPART
 
 if TYPE_CHECKING:
     import pva
@@ -64,8 +65,31 @@ class _SessionMixin:
         """Micro-batches per weight update; 1 when gradient accumulation is off."""
         return self._options.accumulationFactor if self._options.enableGradientAccumulation else 1
 
+    def setInputShapes(self, shapes: InputShapeInfo | Mapping[str, Any]) -> None:
+        """Go on with the program for these input shapes, in a session whose input shapes are open.
+
+        Such a session is one with ``engineOptions["max_shape_programs"]`` and a model that leaves dimensions open. Its
+        weights, optimizer state and random numbers go on too. ``run`` does the same for the arrays it gets.
+
+        Args:
+            shapes: Of one micro-batch: `InputShapeInfo`, or a mapping from names to arrays or shapes. An input may be
+                left out when names of dimensions say its shape.
+
+        Raises:
+            popart_exception: Shapes that do not fit the model; the session goes on as before.
+        """
+        if not isinstance(shapes, InputShapeInfo):
+            given, shapes = shapes, InputShapeInfo()
+            for name, value in given.items():
+                # the model's own type counts, where it has one
+                dtype = _NUMPY_TO_POPART.get(getattr(value, "dtype", np.dtype(object)).type, DataType.UNDEFINED)
+                shapes.add(name, popart_core._TensorInfoCore(dtype, list(getattr(value, "shape", value))))
+        self._setInputShapes(shapes)  # type: ignore[attr-defined]
+
     def initAnchorArrays(self) -> dict[str, np.ndarray]:
         """Make an array for every anchor.
+
+        Where input shapes are open, they are those of the last run or of ``setInputShapes``.
 
         Returns:
             Arrays of shape ``[bps, af, rf, *tensor]`` for All, ``[bps // N, af, rf, *tensor]`` for EveryN and

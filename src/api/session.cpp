@@ -9,6 +9,7 @@
 #include <popart/logging.hpp>
 
 #include "api/compile_options.hpp"
+#include "api/open_shapes.hpp"
 #include "api/session_impl.hpp"
 #include "api/virtual_ipus.hpp"
 #include "base/environment.hpp"
@@ -21,7 +22,8 @@
 
 namespace popart {
 
-Session::Session(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Session::Session(std::unique_ptr<Impl> impl, std::unique_ptr<OpenShapes> open)
+    : impl_(std::move(impl)), open_(std::move(open)) {}
 Session::Session(Session &&) noexcept = default;
 Session::~Session() = default;
 
@@ -78,6 +80,7 @@ session::CompileOptions Session::Impl::compileOptions() const {
   compiling.cacheVariables = options.enableVariablesCaching;
   compiling.program = loadedProgram;
   if (model) compiling.constants = &constantHashes;
+  compiling.beside = beside;
   return compiling;
 }
 
@@ -173,6 +176,7 @@ void Session::Impl::load() {
 }
 
 void Session::prepareDevice(bool loadEngine) {
+  if (open_ && open_->prepare(loadEngine, impl_)) return;
   if (!impl_->device) throw error("Session '{}': no device is set. Call setDeviceInfo", impl_->name);
   const SessionOptions &options = impl_->options;
   const auto report = [&options](int done) {
@@ -192,7 +196,7 @@ void Session::loadEngineAndConnectStreams() {
   if (!impl_->program.isLoaded()) impl_->load();
 }
 
-bool Session::isPrepared() const { return impl_->program.isCompiled(); }
+bool Session::isPrepared() const { return open_ && !impl_.get() ? open_->prepared : impl_->program.isCompiled(); }
 
 void Session::Impl::requireWeights() const {
   if (mode == Mode::Training && !weightsLoaded && hasWeights) [[unlikely]]
@@ -200,6 +204,8 @@ void Session::Impl::requireWeights() const {
 }
 
 void Session::run(IStepIO &stepIO, std::string debugName) {
+  if (open_) [[unlikely]]
+    setInputShapes(stepIO);
   Impl &s = *impl_;
   if (!s.program.isLoaded()) [[unlikely]]
     s.loadToRun();
@@ -228,6 +234,7 @@ void Session::run(IStepIO &stepIO, std::string debugName) {
 }
 
 void Session::run(std::string programHandle, IStepIO &stepIO, std::string) {
+  if (open_) setInputShapes(stepIO);
   const bool hasBuffers = !impl_->options.updatableNamedBuffers.empty();
   if (hasBuffers && programHandle == "copyNamedBuffers") return buffersFromHost();
   if (impl_->forward && programHandle == ForwardProgram::kHandle) {
@@ -375,8 +382,9 @@ const SessionOptions &Session::getSessionOptions() const { return impl_->options
 std::shared_ptr<DeviceInfo> Session::getDeviceInfo() const { return impl_->device; }
 
 void Session::setDeviceInfo(std::shared_ptr<DeviceInfo> deviceInfo) {
-  check(deviceInfo != nullptr, "Session '{}': the device is a null pointer. Acquire one from DeviceManager",
-        impl_->name);
+  check(deviceInfo != nullptr, "Session::setDeviceInfo: the device is a null pointer. Acquire one from DeviceManager");
+  if (open_) open_->setDevice(deviceInfo);
+  if (open_ && !impl_.get()) return;
   impl_->device = std::move(deviceInfo);
   setEngineIsLoaded(false);
 }

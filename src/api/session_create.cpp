@@ -11,6 +11,7 @@
 #include <popart/tensornames.hpp>
 
 #include "api/host_ahead.hpp"
+#include "api/open_shapes.hpp"
 #include "api/session_impl.hpp"
 #include "backends/ref/ref.hpp"
 #include "base/nearest.hpp"
@@ -73,15 +74,15 @@ pipeline::LossSpec toLossSpec(const LossObject &loss, const TensorNames &names) 
   return spec;
 }
 
+// Its own of everything: programs for other input shapes are made of it later.
 struct Creation {
-  std::string_view model;
-  const DataFlow &dataFlow;
+  DataFlow dataFlow;
   std::shared_ptr<DeviceInfo> device;
-  const InputShapeInfo &inputShapeInfo;
-  const SessionOptions options;
-  const Patterns &patterns;
-  const std::string &name;
-  const Optimizer *optimizer = nullptr;
+  InputShapeInfo inputShapeInfo;
+  SessionOptions options;
+  Patterns patterns;
+  std::string name;
+  std::shared_ptr<const Optimizer> optimizer;  // null: inference
   TensorId loss;
   std::vector<LossObject> losses;
 };
@@ -113,12 +114,31 @@ TensorNames namesOfTheResult(const Creation &c, const onnx::Model &model, const 
 struct SessionCreation : Session {
   using ImplPtr = std::unique_ptr<Session::Impl>;
 
-  static ImplPtr fromModel(const Creation &c) {
-    const auto start = std::chrono::steady_clock::now();
-    const bool training = c.optimizer != nullptr;
+  // One of the two is null: with open shapes there is no program yet.
+  struct Made {
+    ImplPtr impl;
+    std::unique_ptr<Session::OpenShapes> open;
+  };
+
+  static Made fromModel(std::string_view modelText, const Creation &c) {
     if (!c.device)
       throw error("Session '{}': deviceInfo must be specified: got null. Make a device with DeviceManager", c.name);
-    onnx::Model model = onnx::Model::fromProtoOrFile(c.model);  // a bad model is reported before all else
+    onnx::Model model = onnx::Model::fromProtoOrFile(modelText);  // a bad model is reported before all else
+    checkRequest(c);
+    checkNames(model, c.inputShapeInfo);
+    auto open = std::make_unique<Session::OpenShapes>(c.name, c.options, model, c.dataFlow, c.inputShapeInfo);
+    if (!open->anyOpen()) return {build(model, c), nullptr};
+    open->make = [model, c](const InputShapeInfo &shapes, std::shared_ptr<DeviceInfo> device) {
+      Creation with = c;
+      with.inputShapeInfo = shapes;
+      if (device) with.device = std::move(device);
+      return build(model, with);
+    };
+    return {nullptr, std::move(open)};
+  }
+
+  static void checkRequest(const Creation &c) {
+    const bool training = c.optimizer != nullptr;
     pipeline::checkOptions(c.options, training ? pipeline::RunMode::Training : pipeline::RunMode::Inference);
     if (c.dataFlow.batchesPerStep() < 1)
       throw error(
@@ -128,13 +148,18 @@ struct SessionCreation : Session {
       throw error(
           "Session '{}': an inference session needs at least one anchor. Name the tensors to return in the DataFlow",
           c.name);
+  }
+
+  static ImplPtr build(const onnx::Model &model, const Creation &c) {
+    const auto start = std::chrono::steady_clock::now();
+    const bool training = c.optimizer != nullptr;
     auto impl = std::make_unique<Session::Impl>(c.name);
     impl->mode = training ? Session::Impl::Mode::Training : Session::Impl::Mode::Inference;
     impl->dataFlow = c.dataFlow;
     impl->options = c.options;
     impl->profile = Profile(c.options.engineOptions);
     impl->device = c.device;
-    impl->model = std::move(model);
+    impl->model = model;
     impl->constantHashes.learn(impl->model->contentHashes());
     for (const TensorId &id : impl->model->inputIds()) impl->modelInputs.insert(id);
     if (!training &&
@@ -144,7 +169,6 @@ struct SessionCreation : Session {
     const std::map<TensorId, InputSettings> inputSettings = impl->model->inputSettings();
     for (const auto &[id, settings] : inputSettings)
       if (settings.replicatedStreamMode() == ReplicatedStreamMode::Broadcast) impl->broadcastInputs.insert(id);
-    checkNames(*impl->model, c.inputShapeInfo);
     prepare(*impl, c);
     impl->initialiseHostWeights();
     impl->fillSizes();
@@ -297,17 +321,16 @@ std::unique_ptr<InferenceSession> InferenceSession::createFromOnnxModel(
     std::string_view model, const DataFlow &dataFlow, std::shared_ptr<DeviceInfo> deviceInfo,
     const InputShapeInfo &inputShapeInfo, const SessionOptions &userOptions, const Patterns &patterns,
     const std::string name) {
-  auto impl = SessionCreation::fromModel({.model = model,
-                                          .dataFlow = dataFlow,
-                                          .device = std::move(deviceInfo),
-                                          .inputShapeInfo = inputShapeInfo,
-                                          .options = pipeline::withEnvironment(userOptions),
-                                          .patterns = patterns,
-                                          .name = name,
-                                          .optimizer = nullptr,
-                                          .loss = {},
-                                          .losses = {}});
-  return std::unique_ptr<InferenceSession>(new InferenceSession(std::move(impl)));
+  auto made = SessionCreation::fromModel(model, {dataFlow,
+                                                 std::move(deviceInfo),
+                                                 inputShapeInfo,
+                                                 pipeline::withEnvironment(userOptions),
+                                                 patterns,
+                                                 name,
+                                                 nullptr,
+                                                 {},
+                                                 {}});
+  return std::unique_ptr<InferenceSession>(new InferenceSession(std::move(made.impl), std::move(made.open)));
 }
 
 std::unique_ptr<InferenceSession> InferenceSession::createFromIr(std::shared_ptr<Ir> ir,
@@ -315,48 +338,46 @@ std::unique_ptr<InferenceSession> InferenceSession::createFromIr(std::shared_ptr
                                                                  const std::string name, int batchesPerStep) {
   auto impl = SessionCreation::fromIr(std::move(ir), std::move(deviceInfo), name, Session::Impl::Mode::Inference,
                                       batchesPerStep);
-  return std::unique_ptr<InferenceSession>(new InferenceSession(std::move(impl)));
+  return std::unique_ptr<InferenceSession>(new InferenceSession(std::move(impl), nullptr));
 }
 
 std::unique_ptr<TrainingSession> TrainingSession::createFromOnnxModel(
     std::string_view model, const DataFlow &dataFlow, const TensorId &loss, const Optimizer &optimizer,
     std::shared_ptr<DeviceInfo> deviceInfo, const InputShapeInfo &inputShapeInfo, const SessionOptions &userOptions,
     const Patterns &patterns, const std::string name) {
-  auto impl = SessionCreation::fromModel({.model = model,
-                                          .dataFlow = dataFlow,
-                                          .device = std::move(deviceInfo),
-                                          .inputShapeInfo = inputShapeInfo,
-                                          .options = pipeline::withEnvironment(userOptions),
-                                          .patterns = patterns,
-                                          .name = name,
-                                          .optimizer = &optimizer,
-                                          .loss = loss,
-                                          .losses = {}});
-  return std::unique_ptr<TrainingSession>(new TrainingSession(std::move(impl)));
+  auto made = SessionCreation::fromModel(model, {dataFlow,
+                                                 std::move(deviceInfo),
+                                                 inputShapeInfo,
+                                                 pipeline::withEnvironment(userOptions),
+                                                 patterns,
+                                                 name,
+                                                 optimizer.clone(),
+                                                 loss,
+                                                 {}});
+  return std::unique_ptr<TrainingSession>(new TrainingSession(std::move(made.impl), std::move(made.open)));
 }
 
 std::unique_ptr<TrainingSession> TrainingSession::createFromOnnxModel(
     std::string_view model, const DataFlow &dataFlow, const std::vector<LossObject> &losses, const Optimizer &optimizer,
     std::shared_ptr<DeviceInfo> deviceInfo, const InputShapeInfo &inputShapeInfo, const SessionOptions &userOptions,
     const Patterns &patterns, const std::string name) {
-  auto impl = SessionCreation::fromModel({.model = model,
-                                          .dataFlow = dataFlow,
-                                          .device = std::move(deviceInfo),
-                                          .inputShapeInfo = inputShapeInfo,
-                                          .options = pipeline::withEnvironment(userOptions),
-                                          .patterns = patterns,
-                                          .name = name,
-                                          .optimizer = &optimizer,
-                                          .loss = {},
-                                          .losses = losses});
-  return std::unique_ptr<TrainingSession>(new TrainingSession(std::move(impl)));
+  auto made = SessionCreation::fromModel(model, {dataFlow,
+                                                 std::move(deviceInfo),
+                                                 inputShapeInfo,
+                                                 pipeline::withEnvironment(userOptions),
+                                                 patterns,
+                                                 name,
+                                                 optimizer.clone(),
+                                                 {},
+                                                 losses});
+  return std::unique_ptr<TrainingSession>(new TrainingSession(std::move(made.impl), std::move(made.open)));
 }
 
 std::unique_ptr<TrainingSession> TrainingSession::createFromIr(std::shared_ptr<Ir> ir,
                                                                std::shared_ptr<DeviceInfo> deviceInfo,
                                                                const std::string name) {
   auto impl = SessionCreation::fromIr(std::move(ir), std::move(deviceInfo), name, Session::Impl::Mode::Training, 1);
-  return std::unique_ptr<TrainingSession>(new TrainingSession(std::move(impl)));
+  return std::unique_ptr<TrainingSession>(new TrainingSession(std::move(impl), nullptr));
 }
 
 }  // namespace popart

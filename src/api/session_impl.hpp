@@ -79,6 +79,10 @@ struct Session::Impl {
   // Variables that are weights or optimizer state, not optimizer scalars or the seed.
   bool isModelVariable(const TensorId &id) const;
   void initialiseHostWeights();  // from the values in the Ir
+  // Weights, optimizer state and random numbers of another program of the same session, on the device too when they are
+  // there: this program is then loaded as well, and `from` unloaded unless it has no weights there.
+  void takeStateOf(Impl &from);
+  TensorData deviceValues(int variable) const;  // as the host has them: plain, parts joined
   // Between the host's values of a variable and the loaded program's; parts of replicas are cut, or joined.
   void writeToDevice(int variable, const TensorData &host);
   void readFromDevice(int variable);                                 // into streamBuffers and allReplicas
@@ -104,7 +108,8 @@ struct Session::Impl {
   void requireWeights() const;   // runtime_error: training before weightsFromHost
   void fillSizes();              // `sizes` from the Ir
   void checkDeviceFits() const;  // popart::error: too few IPUs
-  void writeScalars();           // optimizer scalars -> hostWeights
+  std::vector<std::shared_ptr<const executable::Executable>> beside;  // of other programs of the session, to compile
+  void writeScalars();                                                // optimizer scalars -> hostWeights
 };
 
 }  // namespace popart

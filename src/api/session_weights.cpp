@@ -5,6 +5,7 @@
 #include <popart/ir.hpp>
 #include <popart/logging.hpp>
 
+#include "api/open_shapes.hpp"
 #include "api/session_impl.hpp"
 #include "base/nearest.hpp"
 
@@ -103,6 +104,18 @@ void Session::Impl::writeScalars() {
   }
 }
 
+TensorData Session::Impl::deviceValues(int variable) const {
+  const executable::VariableSpec &spec = program.executable()->variables[static_cast<size_t>(variable)];
+  if (const transforms::Sharding *sharding = shardingOf(spec.id)) {
+    TensorData parts(TensorInfo(spec.info.dataType(), {program.replicas(), spec.info.nelms()}));
+    program.readReplicas(variable, parts.mutableData());
+    return sharding->join(parts);
+  }
+  TensorData values(hostWeights.at(spec.id).info());
+  program.readVariable(variable, values.mutableData());
+  return values;
+}
+
 void Session::Impl::readFromDevice(int variable) {
   const executable::VariableSpec &spec = program.executable()->variables[static_cast<size_t>(variable)];
   if (const transforms::Sharding *sharding = shardingOf(spec.id)) {
@@ -128,6 +141,10 @@ void Session::Impl::readFromDevice(int variable) {
 }
 
 void Session::weightsFromHost() {
+  if (open_ && !impl_.get()) {
+    open_->sendsWeights = true;
+    return;
+  }
   session::CompiledProgram &program = impl_->program;
   program.requireLoaded("weightsFromHost");
   for (const auto &[id, host] : impl_->hostWeights)

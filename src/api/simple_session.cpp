@@ -54,17 +54,18 @@ Trainer::Trainer(const std::string &model, const TrainingSpec &spec, const Optim
                                                         device, shapes, spec.options);
   session_->prepareDevice();
   session_->weightsFromHost();
-  const int64_t batches = spec.batchesPerStep * spec.options.getAccumulationFactor();
-  losses_ = TensorData(TensorInfo(session_->getInfo(loss_).dataType(), {batches}));
+  batches_ = spec.batchesPerStep * spec.options.getAccumulationFactor();
 }
 
 float Trainer::step(const StepInputs &inputs, const StepOutputs &outputs) {
   class LossIO : public SpanIO {
    public:
-    LossIO(const StepInputs &in, const StepOutputs &out, const TensorId &loss, TensorData &values) : SpanIO(in, out) {
-      addOutput(loss, values.mutableData(), values.info());
-    }
-  } io(inputs, outputs, loss_, losses_);
+    LossIO(const StepInputs &in, const StepOutputs &out) : SpanIO(in, out) {}
+    void setLosses(const TensorId &loss, TensorData &values) { addOutput(loss, values.mutableData(), values.info()); }
+  } io(inputs, outputs);
+  session_->setInputShapes(io);
+  if (losses_.empty()) losses_ = TensorData(TensorInfo(session_->getInfo(loss_).dataType(), {batches_}));
+  io.setLosses(loss_, losses_);
   session_->run(io);
   const std::vector<double> values = losses_.asDoubles();
   return static_cast<float>(std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size()));

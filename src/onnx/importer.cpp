@@ -283,7 +283,8 @@ TensorInfo inputInfo(const onnx_proto::ValueInfoProto &input, const std::map<Ten
     return given->second;
   }
   const std::string advice =
-      "Give it with InputShapeInfo: inputShapeInfo.add(\"" + input.name() + "\", TensorInfo(\"FLOAT\", [...]))";
+      "Give it with InputShapeInfo: inputShapeInfo.add(\"" + input.name() +
+      "\", TensorInfo(\"FLOAT\", [...])), or set engineOptions[\"max_shape_programs\"] to take it from every run";
   check(elementType != DataType::UNDEFINED, "Graph input '{}': has no element type. {}", input.name(), advice);
   check(getDataTypeInfo(elementType).nbytes > 0,
         "Graph input '{}': element type is not supported: got {}, expected numbers or booleans", input.name(),

@@ -96,6 +96,24 @@ std::vector<TensorId> Model::inputIds() const {
   return ids;
 }
 
+bool Model::Input::isOpen() const {
+  return !hasShape || std::ranges::any_of(shape, [](const auto &dimension) { return dimension.first < 0; });
+}
+
+std::vector<Model::Input> Model::inputs() const {
+  const std::set<std::string> initializers = initializerNames(content_->proto->graph());
+  std::vector<Input> all;
+  for (const auto &input : content_->proto->graph().input()) {
+    if (initializers.count(input.name()) || !input.type().has_tensor_type()) continue;
+    const auto &type = input.type().tensor_type();
+    Input &declared = all.emplace_back(Input{input.name(), DataType::UNDEFINED, type.has_shape(), {}});
+    if (type.elem_type() != 0) declared.type = fromOnnxDataType(type.elem_type());
+    for (const auto &dim : type.shape().dim())
+      declared.shape.emplace_back(dim.has_dim_value() && dim.dim_value() >= 0 ? dim.dim_value() : -1, dim.dim_param());
+  }
+  return all;
+}
+
 std::vector<TensorId> Model::outputIds() const {
   std::vector<TensorId> ids;
   for (const auto &output : content_->proto->graph().output()) ids.push_back(output.name());

@@ -41,6 +41,16 @@ class Model {
   // Of graph inputs, those that are not the default. Throws popart::error for damaged metadata.
   std::map<TensorId, InputSettings> inputSettings() const;
 
+  // Graph inputs as they are declared, those that are no tensors left out.
+  struct Input {
+    TensorId id;
+    DataType type = DataType::UNDEFINED;  // UNDEFINED: not declared
+    bool hasShape = false;
+    std::vector<std::pair<int64_t, std::string>> shape;  // size, or -1 and the symbol of an open dimension (or "")
+    bool isOpen() const;                                 // no shape, or an open dimension
+  };
+  std::vector<Input> inputs() const;
+
   // Memory of the parsed message in bytes (as serialised), and where in it the values of initializers lie.
   struct Memory {
     int64_t bytes = 0;

@@ -30,6 +30,13 @@ constexpr OptionKey kKeys[] = {
     {"engineOptions", "max_memory_counts_remote", Built,
      "`true`: what lies off chip is of the memory that `max_memory` limits, so that only activations are computed "
      "again. It is always so without a limit, and never where `POPART_REMOTE_MEMORY` names a folder."},
+    {"engineOptions", "max_shape_programs", Built,
+     "1 or more: inputs of a model may have open dimensions. A session makes a program for each set of input shapes "
+     "when "
+     "it is first used, takes the shapes from the arrays of each run or from `setInputShapes`, and keeps so many "
+     "programs, those used last; they have the same weights, optimizer state and random numbers. Without it a model "
+     "with open dimensions is refused unless `InputShapeInfo` gives them. Ours (decision 0062); as for all engine "
+     "options, the environment variable `POPLAR_ENGINE_OPTIONS` can set it."},
     {"engineOptions", "num_threads", Built,
      "Threads that compute (README, \"Threads\"). The environment variable `POPART_NUM_THREADS` is the default."},
     {"engineOptions", "pipeline.concurrent", Built,

@@ -13,6 +13,7 @@
 #include "session/inplace_ambiguity.hpp"
 #include "session/memory_limit.hpp"
 #include "session/program_cache.hpp"
+#include "session/shared_constants.hpp"
 
 namespace popart::session {
 namespace {
@@ -59,11 +60,10 @@ void checkGroups(const Ir &ir, int replicas) {
 
 // Those whose hashes are worth keeping, in the order of the program.
 std::vector<TensorData> largeConstants(const Ir &ir) {
-  constexpr int64_t kLarge = int64_t{64} << 10;
   std::vector<TensorData> constants;
   for (const Graph *graph : ir.getAllGraphs())
     for (const Tensor *t : graph->tensorsOfType(TensorType::Const))
-      if (t->tensorData().nbytes() >= kLarge) constants.push_back(t->tensorData());
+      if (t->tensorData().nbytes() >= kLargeConstantBytes) constants.push_back(t->tensorData());
   return constants;
 }
 
@@ -169,7 +169,7 @@ void CompiledProgram::compile(const Ir &ir, const CompileOptions &options) {
     for (const Graph *graph : ir.getAllGraphs()) checkInplaceAmbiguity(*graph);
   withinMemory("Session '" + name_ + "': compiling", [&] {
     const lower::Backends backends = lower::remember(lowering);
-    lowered_ = obtain(ir, options, lowering, backends);
+    lowered_ = shareConstants(obtain(ir, options, lowering, backends), options.beside);
     executable_ = lower::compile(*lowered_, lowering, backends);
   });
   device_ = options.device;

@@ -183,6 +183,7 @@ def attempts() -> Iterator[tuple[str, dict[str, object]]]:
     for name, key, _, _ in popart._optionKeys():
         if key not in (
             "max_memory",
+            "max_shape_programs",
             "num_threads",
             "pipeline.concurrent",
             "autoReport.executionProfileProgramRunCount",

@@ -146,5 +146,31 @@ TEST(HostStreams, ThoseOfTheGraphsThatRun) {
   EXPECT_EQ(streams.outputs, (std::map<TensorId, TensorInfo>{{"y", TensorInfo(DataType::FLOAT, {2})}}));
 }
 
+// Large constants with the same values are in memory once, however they came about.
+TEST(CompiledProgram, SharesConstantsWithProgramsBesideIt) {
+  const auto program = [](int64_t rows, float last) {
+    auto ir = std::make_unique<Ir>();
+    Graph &main = ir->getMainGraph();
+    test::GraphBuilder b(main);
+    b.stream("x", DataType::FLOAT, {rows, 1 << 15});
+    std::vector<float> values = test::numbers(1 << 15);
+    values.back() = last;
+    const TensorIndex c = b.constant("c", {1 << 15}, values);
+    const TensorIndex x = b.op("HostLoad", {}, "loaded", {{"stream", std::string("x")}});
+    const TensorIndex y = b.op("Add", {x, c}, "y");
+    main.addConnectedOp(opDef("HostStore"), {y}, {}, {{"stream", std::string("y")}}, Op::Settings(main));
+    return ir;
+  };
+  CompileOptions options = compileOptionsFor(DeviceType::Cpu, 1);
+  CompiledProgram first("first"), same("same"), other("other");
+  first.compile(*program(1, 0.5f), options);
+  options.beside = {first.executable()};
+  same.compile(*program(2, 0.5f), options);
+  other.compile(*program(2, 0.25f), options);
+  const auto constant = [](const CompiledProgram &p) { return p.executable()->constants.at(0).data.data(); };
+  EXPECT_EQ(constant(same), constant(first));
+  EXPECT_NE(constant(other), constant(first));
+}
+
 }  // namespace
 }  // namespace popart::session
