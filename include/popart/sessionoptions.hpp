@@ -220,19 +220,20 @@ class SessionOptions {
   // Environment POPART_CACHE_DIR (or POPXL_CACHE_DIR, which wins) turns engine caching on.
   SessionOptions();
 
-  std::string logDir;               // folder of dot files; empty: the current one
-  std::set<std::string> dotChecks;  // checkpoints that write dot files: Fwd0, Fwd1, Bwd0, PreAlias, Final, ALL
-  int firstDotOp = 0;               // hint, as all about the look of dot files
-  int finalDotOp = 10000;           // hint
-  bool dotOpNames = false;          // hint
-  bool separateCallOpPdfs = true;   // hint
+  std::string logDir;  // folder of dot files; empty: the current one
+  std::set<std::string>
+      dotChecks;            // checkpoints that write dot files: Fwd0, Fwd1, Bwd0, PreAlias, MainLoops, Final, ALL
+  int firstDotOp = 0;       // hint, as all about the look of dot files
+  int finalDotOp = 10000;   // hint
+  bool dotOpNames = false;  // hint
+  bool separateCallOpPdfs = true;                                                 // hint
   bool exportPoplarComputationGraph = false;                                      // of Poplar, a hint
   bool exportPoplarVertexGraph = false;                                           // hint
   SyntheticDataMode syntheticDataMode = SyntheticDataMode::Off;                   // inputs made once, no host IO
   bool instrumentWithHardwareCycleCounter = false;                                // of getCycleCount
   std::set<Instrumentation> hardwareInstrumentations = {Instrumentation::Outer};  // hint
-  bool disableGradAccumulationTensorStreams = false;                              // hint
-  bool disableOptimizerStateTensorStreams = false;  // modelToHost leaves optimizer state out
+  bool disableGradAccumulationTensorStreams = false;  // accumulators are neither sent, read back nor saved
+  bool disableOptimizerStateTensorStreams = false;    // the other optimizer state likewise
   // Repeated parts as subgraphs: all hints.
   bool enableOutlining = true;
   bool enableOutliningCopyCostPruning = true;
@@ -292,7 +293,7 @@ class SessionOptions {
   bool enableSerializedMatmuls = true;
   std::string partialsTypeMatMuls;               // "float", "half" or empty; a hint
   bool enableStableNorm = false;                 // hint: numbers are those of the stable form
-  bool groupNormStridedChannelGrouping = false;  // only false is supported
+  bool groupNormStridedChannelGrouping = false;  // groups of channels that are num_groups apart
   std::vector<std::string> customCodelets;       // only none is supported
   std::string customCodeletCompileFlags;         // hint
   std::vector<TensorId> updatableNamedBuffers;   // what buffersFromHost sends
@@ -331,10 +332,10 @@ class SessionOptions {
   bool createImplicitPipeliningFwdOnlyProgram = false;  // a second program: run("implicitPipeliningFwdOnly", stepIO)
   // Hints.
   bool throwIfLog2ScaleTensorNotInRange = true;
-  bool enableConstantFoldingOfMultipleConsumers = true;
+  bool enableConstantFoldingOfMultipleConsumers = true;  // false: readers of shared constants stay operators
   bool useLoopCandidateCreator = false;
   bool stashAllTensorsInferencePipeline = false;
-  ExperimentalSettings experimentalSettings;  // only without custom transforms
+  ExperimentalSettings experimentalSettings;
 
   // Called by prepareDevice: (0, total) at its start, (total - 1, total) before it loads, (total, total) at its end.
   std::function<void(int, int)> compilationProgressLogger;

@@ -14,6 +14,7 @@
 #include "api/virtual_ipus.hpp"
 #include "base/environment.hpp"
 #include "executable/cost.hpp"
+#include "patterns/pattern.hpp"
 #include "pipeline/options.hpp"
 #include "session/host_streams.hpp"
 #include "session/inplace_ambiguity.hpp"
@@ -88,6 +89,7 @@ void Session::Impl::compile() {
   program.unload();
   fitted.reset();
   checkDeviceFits();
+  patterns::requireExpansions(ir(), patterns);
   session::CompileOptions compiling = compileOptions();
   session::CompileOptions first = compiling;
   if (prepareRequest) first.maxMemoryBytes = 0;  // a program that does not fit is not refused yet

@@ -243,6 +243,7 @@ struct SessionCreation : Session {
     build.replicas = c.options.getGlobalReplicationFactor();
     build.inputShapeInfo = c.inputShapeInfo.getInfos();
     build.evaluate = ref::evaluate;
+    build.foldsShared = c.options.enableConstantFoldingOfMultipleConsumers;
     if (training) build.differentiated = differentiatedTensors(c.dataFlow);
     if (constant)
       for (const TensorId &id : impl.model->initializerIds()) impl.constantWeights.insert(id);
@@ -264,6 +265,9 @@ struct SessionCreation : Session {
     settings.anchors = toAnchors(c.dataFlow, impl.tensorNames);
     settings.batchesPerStep = c.dataFlow.batchesPerStep();
     settings.patterns = c.patterns;
+    impl.patterns = c.patterns;
+    if (training)
+      for (const TensorId &id : impl.model->initializerIds()) settings.initializers.insert(id);
     settings.options = pipeline::pipelineOptions(c.options);
     settings.options.virtualGraphs.ipus =
         std::max<int64_t>(1, c.device->getNumIpus() / c.options.getLocalReplicationFactor());

@@ -34,6 +34,7 @@ struct Session::Impl {
   // What `prepared` was made from, anew at each call; empty: made from an Ir.
   fitting::MakeRequest prepareRequest;
   std::function<std::unique_ptr<Ir>(const std::set<TensorId> &variables)> makeIr;  // of the model, anew
+  Patterns patterns;                                                               // of `prepareRequest`
   std::set<TensorId> constantWeights;     // of `model`, in inference sessions where they are constants
   std::optional<fitting::Fitted> fitted;  // what runs in place of `prepared`, which does not fit the memory limit
   std::unique_ptr<Optimizer> optimizer;   // null: inference, or made from an Ir
@@ -78,6 +79,8 @@ struct Session::Impl {
   void writeRngState();               // rngState -> a loaded program that rounds at random
   // Variables that are weights or optimizer state, not optimizer scalars or the seed.
   bool isModelVariable(const TensorId &id) const;
+  // Optimizer state that options keep on the device: it is neither sent to it, read from it nor saved.
+  bool staysOnDevice(const TensorId &id) const;
   void initialiseHostWeights();  // from the values in the Ir
   // Weights, optimizer state and random numbers of another program of the same session, on the device too when they are
   // there: this program is then loaded as well, and `from` unloaded unless it has no weights there.

@@ -48,12 +48,8 @@ void Session::modelToHost(const std::string &fileName) {
     for (const auto &[id, read] : impl_->streamBuffers) impl_->hostWeights.at(id) = read;
   }
   std::map<TensorId, TensorData> values;
-  for (const auto &[id, host] : impl_->hostWeights) {
-    const bool isState =
-        impl_->ir().getMainGraph().contains(id) && impl_->ir().getMainGraph().getTensor(id)->isOptimizerState;
-    if (!impl_->isModelVariable(id) || (isState && impl_->options.disableOptimizerStateTensorStreams)) continue;
-    values[id] = host;
-  }
+  for (const auto &[id, host] : impl_->hostWeights)
+    if (impl_->isModelVariable(id) && !impl_->staysOnDevice(id)) values[id] = host;
   onnx::writeModel(fileName, *impl_->model, values);
 }
 

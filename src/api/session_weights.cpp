@@ -8,6 +8,7 @@
 #include "api/open_shapes.hpp"
 #include "api/session_impl.hpp"
 #include "base/nearest.hpp"
+#include "transforms/variables.hpp"
 
 namespace popart {
 namespace {
@@ -43,6 +44,14 @@ bool Session::Impl::isModelVariable(const TensorId &id) const {
   for (const auto &scalar : prepared.optimizerScalars)
     if (scalar.id == id) return false;
   return true;
+}
+
+bool Session::Impl::staysOnDevice(const TensorId &id) const {
+  const Graph &main = ir().getMainGraph();
+  const TensorIndex t = main.find(id);
+  if (!t.valid() || !main.tensor(t).isOptimizerState) return false;
+  return transforms::isAccumulator(main.tensor(t)) ? options.disableGradAccumulationTensorStreams
+                                                   : options.disableOptimizerStateTensorStreams;
 }
 
 void Session::Impl::initialiseHostWeights() {
@@ -148,7 +157,8 @@ void Session::weightsFromHost() {
   session::CompiledProgram &program = impl_->program;
   program.requireLoaded("weightsFromHost");
   for (const auto &[id, host] : impl_->hostWeights)
-    if (const int variable = program.findVariable(id); variable >= 0 && impl_->prepared.randomSeed != id)
+    if (const int variable = program.findVariable(id);
+        variable >= 0 && impl_->prepared.randomSeed != id && !impl_->staysOnDevice(id))
       impl_->writeToDevice(variable, host);
   impl_->weightsLoaded = true;
   impl_->hostWeightsInSync = true;
@@ -171,7 +181,8 @@ void Session::weightsToHost() {
   const session::CompiledProgram &program = impl_->program;
   program.requireLoaded("weightsToHost");
   for (const auto &entry : impl_->hostWeights)
-    if (const int variable = program.findVariable(entry.first); variable >= 0 && impl_->isModelVariable(entry.first))
+    if (const int variable = program.findVariable(entry.first);
+        variable >= 0 && impl_->isModelVariable(entry.first) && !impl_->staysOnDevice(entry.first))
       impl_->readFromDevice(variable);
   impl_->hostWeightsInSync = true;
 }

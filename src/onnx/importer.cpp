@@ -54,6 +54,20 @@ int64_t countNodes(const Nodes &nodes) {
   return count;
 }
 
+// Gives a variable its value back.
+template <class T>
+class Restore {
+ public:
+  explicit Restore(T &variable) : variable_(variable), value_(variable) {}
+  ~Restore() { variable_ = value_; }
+  Restore(const Restore &) = delete;
+  Restore &operator=(const Restore &) = delete;
+
+ private:
+  T &variable_;
+  T value_;
+};
+
 struct DepthGuard {
   explicit DepthGuard(int &depth, const std::string &what) : depth_(depth) {
     if (++depth_ > kMaxDepth) {
@@ -140,12 +154,7 @@ void Importer::addOp(Graph &graph, std::string_view type, const std::vector<Tens
   Op::Settings own = settings;
   own.graph = &graph;
   Op *op = graph.addConnectedOp(*def, inputs, ids, std::move(attributes), std::move(own));
-  if (!isDifferentiated(graph, inputs)) foldOp(*op, options_.evaluate, budget_);
-}
-
-bool Importer::isDifferentiated(const Graph &graph, const std::vector<TensorIndex> &tensors) const {
-  return std::ranges::any_of(
-      tensors, [&](TensorIndex t) { return t.valid() && options_.differentiated.count(graph.tensor(t).id) != 0; });
+  if (folds_ && !isDifferentiated(graph, inputs)) foldOp(*op, options_.evaluate, budget_);
 }
 
 void Importer::countNode() {
@@ -157,6 +166,8 @@ void Importer::countNode() {
 
 void Importer::importNode(const onnx_proto::NodeProto &proto, Scope &scope) {
   countNode();
+  const Restore<bool> folds(folds_);
+  if (!options_.foldsShared && readsShared(proto, scope)) folds_ = false;
   Op::Settings settings(*scope.graph, proto.name());
   const size_t slash = proto.name().rfind('/');
   if (slash != std::string::npos) settings.scope = proto.name().substr(0, slash);
@@ -184,6 +195,7 @@ void Importer::importNodes(const onnx_proto::GraphProto &graph, Scope &scope) {
     for (const auto &entry : s->tensors) outside.insert(entry.first);
     for (const auto &entry : s->sequences) outside.insert(entry.first);
   }
+  if (!options_.foldsShared) countReaders(graph, scope);
   for (int i : nodeOrder(graph, {&outside})) importNode(graph.node(i), scope);
 }
 
@@ -467,6 +479,7 @@ bool Importer::importFunction(NodeContext &node) {
   for (int i = 0; i < function.input_size(); ++i) scope.tensors[function.input(i)] = node.optionalIn(i);
   for (int i = 0; i < node.outputCount(); ++i)
     if (node.hasOut(i)) scope.wantedIds.emplace(function.output(i), node.outputId(i));
+  if (!options_.foldsShared) countReaders(function, scope);
   for (int i : nodeOrder(function)) importNode(function.node(i), scope);
   for (int i = 0; i < node.outputCount(); ++i) {
     if (!node.hasOut(i)) continue;

@@ -37,6 +37,7 @@ struct Scope {
   std::unordered_map<std::string, TensorIndex> tensors;  // ONNX name -> tensor
   std::unordered_map<std::string, Sequence> sequences;   // ONNX name -> its tensors
   std::unordered_map<std::string, TensorId> wantedIds;   // ONNX name -> id it must get (outputs of inlined graphs)
+  std::unordered_map<std::string, int> readers;          // ONNX name -> nodes that read it; where BuildOptions ask
   struct Capture {
     TensorIndex outer;
     TensorIndex inner;
@@ -90,6 +91,8 @@ class Importer {
   const BuildOptions &options() const { return options_; }
   Ir &ir() const { return ir_; }
   const ModelContent &model() const { return model_; }
+  // Folds the ops that were left in the graph, and that `t` needs in order to be a constant.
+  void foldWhatLeadsTo(Graph &graph, TensorIndex t) const;
   // For constants that are not in the file as such.
   FoldBudget &budget() const { return budget_; }
   // Throws popart::error naming `what` when the budget does not hold that much.
@@ -104,6 +107,10 @@ class Importer {
   bool importFunction(NodeContext &node);
   void checkOpsets() const;
   void countNode();
+  // How many nodes read each name of the scope; a node whose body reads it counts.
+  static void countReaders(const onnx_proto::GraphProto &graph, Scope &scope);
+  static void countReaders(const onnx_proto::FunctionProto &function, Scope &scope);
+  bool readsShared(const onnx_proto::NodeProto &node, const Scope &scope) const;
   bool isDifferentiated(const Graph &graph, const std::vector<TensorIndex> &tensors) const;
   int64_t givenBytes() const;
   AttributeValue readAttribute(const onnx_proto::AttributeProto &attribute, const std::string &where) const;
@@ -115,6 +122,7 @@ class Importer {
   std::unordered_set<std::string> reserved_;  // names the model uses
   std::map<std::string, const onnx_proto::FunctionProto *> functions_;
   int depth_ = 0, functionDepth_ = 0;
+  bool folds_ = true;  // the node that is imported
   int64_t nodesImported_ = 0, mostNodes_;
   mutable FoldBudget budget_;
 };

@@ -74,6 +74,7 @@ const Tensor &NodeContext::origin(TensorIndex t) const {
 
 const TensorData &NodeContext::constant(int i) const {
   const Tensor &tensor = origin(in(i));
+  importer_.foldWhatLeadsTo(tensor.getGraph(), tensor.index());
   // An initializer that steers a shape gets no gradient, so its value stays what the model says.
   const bool known = tensor.tensorType() == TensorType::Const || tensor.tensorType() == TensorType::Variable;
   if (!known || !tensor.hasTensorData())

@@ -87,6 +87,9 @@ struct BuildOptions {
   std::map<TensorId, TensorInfo> inputShapeInfo;
   // Tensors whose gradients are asked for: what reads one stays an op, constants among them too.
   std::set<TensorId> differentiated;
+  // False: nodes that read a constant which another node reads too stay ops, but for Constant, ConstantOfShape and
+  // Shape; what steers a shape is known all the same.
+  bool foldsShared = true;
   // Computes constant subexpressions; without it only Shape and Size are folded.
   EvaluateOp evaluate;
 };

@@ -60,13 +60,16 @@ int applyEnabled(Graph &graph, const Patterns &patterns, const std::set<TensorId
       graph.getGraphString(), kMaxRounds);
 }
 
+bool expands(const PatternRow &row, const Op &op) {
+  return std::string_view(row.expands).find(" " + op.opid.type + " ") != std::string_view::npos;
+}
+
 int expandEnabled(Graph &graph, const Patterns &patterns) {
   int expanded = 0;
   for (const PatternRow &row : allPatterns()) {
-    const std::string types = row.expands;
-    if (types.empty() || !patterns.isPatternEnabled(row.name)) continue;
+    if (!*row.expands || !patterns.isPatternEnabled(row.name)) continue;
     expanded += applyToOps(graph, row.name, kNoOps, [&](Op &op) {
-      if (types.find(" " + op.opid.type + " ") == std::string::npos) return false;
+      if (!expands(row, op) || !op.def().hasDecomposition()) return false;
       expandOp(graph, op);
       return true;
     });
@@ -125,6 +128,20 @@ Op *Rewriter::replaceOp(Op &op, std::string_view type, const std::vector<TensorI
 
 int applyPatterns(Graph &graph, const Patterns &patterns, const std::set<TensorId> &anchors) {
   return applyEnabled(graph, patterns, anchors, kNoOps);
+}
+
+void requireExpansions(const Ir &ir, const Patterns &patterns) {
+  std::vector<PatternRow> missing;
+  for (const PatternRow &row : allPatterns())
+    if (row.needed && !patterns.isPatternEnabled(row.name)) missing.push_back(row);
+  if (missing.empty()) return;
+  for (const Graph *graph : ir.getAllGraphs())
+    for (const Op *op : graph->ops())
+      for (const PatternRow &row : missing)
+        check(!expands(row, *op),
+              "{}: the pattern '{}', which expands this operator, is off, and there is no kernel for it. Turn the "
+              "pattern on",
+              op->debugName(), row.name);
 }
 
 void expandOp(Graph &graph, Op &op) {

@@ -42,6 +42,8 @@ struct PatternRow {
   RewriteFn rewrite;  // null: the expansion is a decomposition row, done by lower() where a backend has no kernel
   // Types of the ops that the expansion is of, between blanks, where programs may see it done.
   const char *expands = "";
+  // What it expands has no kernel in PopART: without the pattern a program that has such an op is refused.
+  bool needed = false;
 };
 
 // Rows in order of priority, user patterns included.
@@ -53,6 +55,9 @@ int applyPatterns(Graph &graph, const Patterns &patterns, const std::set<TensorI
 // The same for a graph that a program holds and goes on with: what patterns expand is expanded as well, and ops that
 // mark a place (Trait::NeverFolded) stay. Returns the number of rewrites.
 int applyInPlace(Graph &graph, const Patterns &patterns);
+
+// Throws popart::error for the first op that PopART cannot run without a pattern that is off.
+void requireExpansions(const Ir &ir, const Patterns &patterns);
 
 // Replaces `op` by what its row's decomposition builds; its results stay the same tensors.
 void expandOp(Graph &graph, Op &op);

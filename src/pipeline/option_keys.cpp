@@ -153,8 +153,11 @@ constexpr PatternNote kPatterns[] = {
     {"SubtractArg1GradOp, MulArgGradOp, ReciprocalGradOp, DivArg0GradOp, DivArg1GradOp, PowArg0GradOp, PowArg1GradOp, "
      "Atan2Arg0GradOp, Atan2Arg1GradOp, FmodArg0GradOp, SinGradOp, CosGradOp, SqrtGradOp, ExpGradOp, Expm1GradOp, "
      "LogGradOp, Log1pGradOp, AbsGradOp",
-     "subsumed by differentiation", "Gradient rows give elementary operators at once; no `<Op>Grad` of these exists."},
-    {"CoshOp", kLowering, "Cosh has a kernel; expanding it would lose digits."},
+     kLowering,
+     "`decompose` expands gradients into elementary operators. Without a pattern that PopART has no kernel for "
+     "(SubtractArg1, Reciprocal, both of Atan2, Cos, Sqrt, Exp, Expm1, Log1p) `prepareDevice` refuses what needs it."},
+    {"CoshOp", kLowering,
+     "Cosh has a kernel; expanding it would lose digits. Without the pattern `prepareDevice` refuses Cosh."},
     {"MatMulOp, MatMulLhsGradOp, MatMulRhsGradOp", kLowering,
      "`decompose` expands the gradients into Transpose and MatMul; products take any rank."},
     {"ConvDataGrad, ConvFlipWeightsGradOp, ConvFlipWeightsDoubleFlip, ConvTranspose", kLowering,

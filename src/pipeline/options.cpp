@@ -291,6 +291,8 @@ PipelineOptions pipelineOptions(const SessionOptions &options) {
   result.logDir = options.logDir.empty() ? "." : options.logDir;
   result.dotChecks.assign(options.dotChecks.begin(), options.dotChecks.end());
   if (const auto names = environment::dotChecks()) addDotChecks(result, *names);
+  result.customTransforms = options.experimentalSettings.customTransformApplierSettings;
+  result.stridesGroups = options.groupNormStridedChannelGrouping;
   result.mergeUpdates = updateMerging(options);
   result.decomposeGradSum = options.decomposeGradSum;
   result.offChip = offChipRules(options);

@@ -46,7 +46,8 @@ constexpr OptionRow kRows[] = {
     // ---- files for people
     {"logDir", Built, nullptr, "", "Folder of the dot files; the current one when empty."},
     {"dotChecks", Built, nullptr, "",
-     "Checkpoints after which dot files are written: `Fwd0`, `Fwd1`, `Bwd0`, `PreAlias`, `Final` or `ALL`; those of "
+     "Checkpoints after which dot files are written: `Fwd0`, `Fwd1`, `Bwd0`, `PreAlias`, `MainLoops`, `Final` or "
+     "`ALL`; those of "
      "the environment variable `POPART_DOT_CHECKS` are added."},
     {"firstDotOp", Warned, changed<&Options::firstDotOp>, "not 0", kDotLook},
     {"finalDotOp", Warned, changed<&Options::finalDotOp>, "not 10000", kDotLook},
@@ -67,9 +68,10 @@ constexpr OptionRow kRows[] = {
     {"hardwareInstrumentations", Warned,
      [](const Options &o, RunMode) { return o.hardwareInstrumentations.contains(Instrumentation::Inner); }, "`Inner`",
      "whole runs alone are counted. Leave it at Outer"},
-    {"disableGradAccumulationTensorStreams", NoEffect, nullptr, "",
-     "Accumulators live within a run and never go to the host."},
-    {"disableOptimizerStateTensorStreams", Built, nullptr, "", "`modelToHost` leaves optimizer state out."},
+    {"disableGradAccumulationTensorStreams", Built, nullptr, "",
+     "Accumulators stay on the device: `weightsFromHost`, `weightsToHost` and `modelToHost` leave them out."},
+    {"disableOptimizerStateTensorStreams", Built, nullptr, "",
+     "Optimizer state stays on the device: `weightsFromHost`, `weightsToHost` and `modelToHost` leave it out."},
     // ---- outlining
     {"enableOutlining", Built, nullptr, "",
      "Repeated sequences of operations become one graph that is called. Calls are inlined when the program is "
@@ -205,8 +207,8 @@ constexpr OptionRow kRows[] = {
     {"partialsTypeMatMuls", NoEffect, nullptr, "",
      "Products add up in FLOAT, which is at least as exact as `half` and not slower."},
     {"enableStableNorm", NoEffect, nullptr, "", "Norms are always computed in the stable form."},
-    {"groupNormStridedChannelGrouping", Refused, given<&Options::groupNormStridedChannelGrouping>, "`True`",
-     "group normalisation groups neighbouring channels. Leave it off"},
+    {"groupNormStridedChannelGrouping", Built, nullptr, "",
+     "Group normalisation: group g has the channels g, g + num_groups, g + 2 num_groups and so on, not neighbours."},
     {"customCodelets", Refused, given<&Options::customCodelets>, "any",
      "codelets are code for IPU tiles. Register a kernel with popart::registerKernel"},
     {"customCodeletCompileFlags", NoEffect, nullptr, "", "Part of `customCodelets`."},
@@ -277,13 +279,15 @@ constexpr OptionRow kRows[] = {
      "step, with the weights as they are, and returns the anchors that belong to it. The weights are in memory twice."},
     {"throwIfLog2ScaleTensorNotInRange", Built, nullptr, "",
      "A run ends with an error where a log2 scale of FLOAT8 values does not lie in [-32, 32)."},
-    {"enableConstantFoldingOfMultipleConsumers", NoEffect, nullptr, "", "Constants are folded, whatever its value."},
+    {"enableConstantFoldingOfMultipleConsumers", Built, nullptr, "",
+     "`False`: operators that read a constant which others read too are not folded, but for `Constant`, "
+     "`ConstantOfShape`, `Shape` and what a shape is computed from."},
     {"useLoopCandidateCreator", NoEffect, nullptr, "", "Layout of loops on tiles."},
     {"stashAllTensorsInferencePipeline", NoEffect, nullptr, "",
      "Values are stashed where a stage reads them that is not the next one, whatever its value."},
-    {"experimentalSettings.customTransformApplierSettings", Refused,
-     [](const Options &o, RunMode) { return !o.experimentalSettings.customTransformApplierSettings.empty(); }, "any",
-     "custom transforms are not run. Leave customTransformApplierSettings empty"},
+    {"experimentalSettings.customTransformApplierSettings", Built, nullptr, "",
+     "Transforms that a C++ library registers (docs/custom-operators.md), `Prune` and `DecomposeGradSum`: run on the "
+     "main graph at the end of `Fwd0`, `Fwd1`, `Bwd0`, `PreAlias`, `MainLoops` or `Final`."},
     {"experimentalSettings", NoEffect, nullptr, "",
      "`createHostTransferableTensorWithOffset` is about layouts on tiles."},
     {"compilationProgressLogger", Built, nullptr, "", "Called by `prepareDevice` with steps done and steps in all."},

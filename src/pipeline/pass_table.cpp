@@ -51,6 +51,7 @@ bool loopingInTraining(const PassContext &c) { return looping(c) && training(c);
 bool trainingOrHavingLossObjects(const PassContext &c) { return c.trains() || !c.request.losses.empty(); }
 bool keepingFloatLossScale(const PassContext &c) { return c.trains() && c.request.options.floatLossScale; }
 bool mergingUpdates(const PassContext &c) { return c.trains() && c.request.options.mergeUpdates.has_value(); }
+bool stridingGroups(const PassContext &c) { return c.request.options.stridesGroups; }
 bool scalingLoss(const PassContext &c) { return c.trains() && c.request.options.automaticLossScale; }
 bool serialisingForward(const PassContext &c) { return c.request.options.serialiseForward.has_value(); }
 bool serialisingBatch(const PassContext &c) { return c.request.options.serialiseWhole.has_value(); }
@@ -90,6 +91,16 @@ void dropModelOutputs(PassContext &c) { c.main().setOutputs({}); }
 
 void setUpRandomSeeds(PassContext &c) {
   c.result.randomSeed = transforms::setUpRandomSeeds(c.ir(), c.request.options.factors.replicationFactor);
+}
+
+// One group, and groups of one channel, are the same either way.
+void strideGroups(PassContext &c) {
+  for (Graph *graph : c.ir().getAllGraphs())
+    for (Op *op : graph->ops())
+      if (op->def().findAttribute("strided_groups")) {
+        const int64_t groups = op->attrInt("num_groups");
+        if (groups > 1 && groups < op->inShape(0)[1]) op->mutableAttributes().set("strided_groups", int64_t{1});
+      }
 }
 
 void serialiseProducts(PassContext &c) {
@@ -249,6 +260,7 @@ constexpr Pass kPasses[] = {
      placeOnVirtualGraphs},
     {"stageForwardPass", "check or choose the pipeline stage of every operator", Phase::Fwd0, pipelining,
      stageForwardPass},
+    {"strideGroups", "group channels for normalisation in strides", Phase::Fwd0, stridingGroups, strideGroups},
     {"checkLoss", "refuse a loss that cannot be differentiated", Phase::Fwd0, training, checkLoss},
     {"assignExecutionPhases", "give every operator an execution phase", Phase::Fwd0, runningInPhases,
      assignExecutionPhases},
@@ -285,16 +297,16 @@ constexpr Pass kPasses[] = {
      pipeliningTraining, stageBackwardPass},
     {"addIpuCopies", "copy tensors that are read on another IPU than the one that makes them", Phase::PreAlias,
      copyingBetweenIpus, addIpuCopies},
-    {"storeAnchors", "send anchors to the host", Phase::Final, copyingFromHost, storeAnchors},
-    {"loadStreams", "load streams from the host", Phase::Final, copyingFromHost, loadStreams},
-    {"gatherByPhase", "gather weights in parts for the forward pass and again for the backward pass", Phase::Final,
+    {"storeAnchors", "send anchors to the host", Phase::MainLoops, copyingFromHost, storeAnchors},
+    {"loadStreams", "load streams from the host", Phase::MainLoops, copyingFromHost, loadStreams},
+    {"gatherByPhase", "gather weights in parts for the forward pass and again for the backward pass", Phase::MainLoops,
      sharding, gatherByPhase},
-    {"placeExecutionPhases", "run the program phase by phase", Phase::Final, runningInPhases, placeExecutionPhases},
-    {"moveOffChip", "keep tensors in remote memory, with loads and stores where they are used", Phase::Final,
+    {"placeExecutionPhases", "run the program phase by phase", Phase::MainLoops, runningInPhases, placeExecutionPhases},
+    {"moveOffChip", "keep tensors in remote memory, with loads and stores where they are used", Phase::MainLoops,
      movingOffChip, moveOffChip},
-    {"addAccumulationLoop", "loop over the micro-batches of one update", Phase::Final, loopingInTraining,
+    {"addAccumulationLoop", "loop over the micro-batches of one update", Phase::MainLoops, loopingInTraining,
      addAccumulationLoop},
-    {"addMainLoop", "loop over the batches of one run", Phase::Final, looping, addMainLoop},
+    {"addMainLoop", "loop over the batches of one run", Phase::MainLoops, looping, addMainLoop},
     {"applyReturnTypes", "send of each anchor the values that its return type asks for", Phase::Final, looping,
      applyReturnTypes},
     {"pipelineLoops", "let the stages of a loop's body work on successive micro-batches", Phase::Final, pipelining,

@@ -12,8 +12,9 @@
 
 namespace popart::pipeline {
 
-// Phases in order. The names of the first five are checkpoints of SessionOptions::dotChecks.
-enum class Phase { Fwd0, Fwd1, Bwd0, PreAlias, Final, Flatten, Fuse, Layout, Order, OnRequest };
+// Phases in order. The names of the first six are checkpoints of SessionOptions: dotChecks, and those of custom
+// transforms.
+enum class Phase { Fwd0, Fwd1, Bwd0, PreAlias, MainLoops, Final, Flatten, Fuse, Layout, Order, OnRequest };
 const char *phaseName(Phase phase);
 
 // What passes share. Preparation works on the Ir of the request; lowering begins by replacing it with a flat copy.
@@ -75,6 +76,8 @@ std::shared_ptr<const executable::Executable> lower(const Ir &ir, const lower::L
 // ---- training passes (training.cpp)
 void addLossOps(PassContext &context);  // LossSpec objects → ops; several are summed
 void checkLoss(PassContext &context);   // exists, one element, floating point
+// Tensors of the forward pass that differentiation and the host ask for by name.
+std::set<TensorId> readByBackwardPass(const PassContext &context);
 void growBackwardPass(PassContext &context);
 void ensureFp32LossScale(PassContext &context);
 void addWeightUpdates(PassContext &context);

@@ -9,7 +9,7 @@
 #include <popart/logging.hpp>
 
 #include "base/environment.hpp"
-#include "pipeline/passes.hpp"
+#include "pipeline/custom_transforms.hpp"
 
 namespace popart::pipeline {
 namespace {
@@ -39,6 +39,7 @@ void checkRequest(const PrepareRequest &request) {
   check(request.updates || !request.anchors.empty(),
         "InferenceSession: no anchors: the program would compute nothing. Name at least one anchor in the DataFlow");
   request.patterns.checkMandatory();
+  checkCustomTransforms(request.options);
 }
 
 }  // namespace

@@ -46,7 +46,9 @@ struct LossSpec {
 
 struct PipelineOptions {
   OptimizerFactors factors;
-  std::vector<std::string> dotChecks;     // Fwd0, Fwd1, Bwd0, PreAlias, Final, or ALL
+  std::vector<std::string> dotChecks;  // Fwd0, Fwd1, Bwd0, PreAlias, MainLoops, Final, or ALL
+  std::map<std::string, std::vector<std::string>> customTransforms;  // by such a checkpoint
+  bool stridesGroups = false;             // normalised groups are of channels that are num_groups apart
   std::string logDir = ".";               // where dot files go
   bool decomposeGradSum = false;          // sums of three or more gradients become additions
   bool serialiseProducts = true;          // products that ask for it are cut into parts
@@ -82,6 +84,7 @@ struct PrepareSettings {
   std::vector<Anchor> anchors;
   int64_t batchesPerStep = 1;  // batches of one run
   Patterns patterns;
+  std::set<TensorId> initializers;  // of the model, in training; those that are integers cannot have a gradient
   PipelineOptions options;
 };
 

@@ -10,12 +10,12 @@
 #include <popart/logging.hpp>
 
 #include "base/environment.hpp"
-#include "pipeline/passes.hpp"
+#include "pipeline/custom_transforms.hpp"
 
 namespace popart::pipeline {
 namespace {
 
-constexpr const char *kPhaseNames[] = {"Fwd0",    "Fwd1", "Bwd0",   "PreAlias", "Final",
+constexpr const char *kPhaseNames[] = {"Fwd0",    "Fwd1", "Bwd0",   "PreAlias", "MainLoops", "Final",
                                        "Flatten", "Fuse", "Layout", "Order",    "OnRequest"};
 
 #ifdef NDEBUG
@@ -51,6 +51,7 @@ bool isPreparation(Phase phase) { return phase <= Phase::Final; }
 
 void finishPhase(PassContext &c, Phase phase) {
   if (!isPreparation(phase)) return;
+  applyCustomTransforms(c, phase);
   verify(c.ir());
   writeDot(c, phaseName(phase));
 }

@@ -28,6 +28,14 @@ bool isTrainable(const Graph &main, const Tensor &variable) {
   return true;
 }
 
+// Initializers of integers: training refuses them where a loss of integers gives them a gradient.
+std::vector<TensorId> integerWeights(const PassContext &c) {
+  std::vector<TensorId> ids;
+  for (const TensorId &id : c.request.initializers)
+    if (const TensorIndex t = c.main().find(id); t.valid() && isInteger(c.main().info(t).dataType())) ids.push_back(id);
+  return ids;
+}
+
 // The tensor the backward pass starts from: the loss scale in the loss's shape and type.
 TensorIndex lossGradient(PassContext &c, const Tensor &loss) {
   Graph &main = c.main();
@@ -128,6 +136,8 @@ void growBackwardPass(PassContext &c) {
   const std::vector<TensorId> tracked = trackedTensors(c);
   for (const TensorId &id : tracked)
     if (std::find(targets.begin(), targets.end(), id) == targets.end()) targets.push_back(id);
+  const std::vector<TensorId> integers = integerWeights(c);
+  targets.insert(targets.end(), integers.begin(), integers.end());
   transforms::GradientParts parts;  // of forward tensors
   for (const TensorId &weight : weights) {
     parts[weight] = transforms::weightParts(main, main.getTensor(weight)->index());
@@ -136,6 +146,11 @@ void growBackwardPass(PassContext &c) {
   c.firstGradient = static_cast<int64_t>(main.opSlots());
   c.lossGradient = lossGradient(c, *main.getTensor(c.request.loss));
   const std::map<TensorId, TensorId> gradients = autodiff::growBackward(main, c.request.loss, c.lossGradient, targets);
+  for (const TensorId &id : integers)
+    check(!gradients.contains(id),
+          "TrainingSession: the variable '{}' has a gradient, but its type is {}: only floating-point variables can be "
+          "trained. Make it floating point, or detach it from the loss",
+          id, main.getTensor(id)->info.dataType());
   for (const TensorId &id : tracked)
     if (auto it = gradients.find(id); it != gradients.end()) c.namedToGradient.insert(*it);
   for (const TensorId &weight : weights) {
@@ -187,15 +202,19 @@ void mergeUpdates(PassContext &c) {
   logging::transform::info("mergeVarUpdate: {} weights are updated together with others", merged);
 }
 
-// Tensors are whole that are anchored or whose gradients are asked for.
-void serialiseForwardBatch(PassContext &c) {
+std::set<TensorId> readByBackwardPass(const PassContext &c) {
   std::set<TensorId> kept = c.anchors;
-  kept.insert(c.request.loss);
+  if (!c.request.loss.empty()) kept.insert(c.request.loss);
   const std::string prefix = kGradientPrefix;
   for (const TensorId &anchor : c.anchors)
     if (anchor.starts_with(prefix)) kept.insert(anchor.substr(prefix.size()));
   for (const TensorId &id : trackedTensors(c)) kept.insert(id);
-  transforms::serialiseBatch(c.main(), *c.request.options.serialiseForward, kept);
+  return kept;
+}
+
+// Tensors are whole that are anchored or whose gradients are asked for.
+void serialiseForwardBatch(PassContext &c) {
+  transforms::serialiseBatch(c.main(), *c.request.options.serialiseForward, readByBackwardPass(c));
 }
 
 void serialiseBatch(PassContext &c) {

@@ -175,7 +175,8 @@ def switched_off(pattern, operator):
     """Training of an operator on a weight without the pattern; patterns that are mandatory may be missing."""
 
     def body(b, x, w):
-        inputs = [x, w] if operator in ("sub", "atan2") else [w]
+        binary = [w, x] if "Arg0" in pattern else [x, w]
+        inputs = binary if operator in ("sub", "atan2") else [w]
         return getattr(b.aiGraphcore if operator in GRAPHCORE else b.aiOnnx, operator)(inputs)
 
     def program():
@@ -224,17 +225,15 @@ def every_n_of_main_loops():
     Network(product).training(flow=every, useHostCopyOps=True, enableExplicitMainLoops=True)
 
 
-KERNELS = "every operator has a kernel or expands without its pattern, so that the program runs"
-INTEGERS = "a variable of integers keeps its value: nothing is trained, and nothing is said"
-
 REFUSALS = [
     *(
-        Refusal("2", f"{pattern} off", popart_exception, switched_off(pattern, operator), (pattern,), KERNELS)
+        Refusal("2", f"{pattern} off", popart_exception, switched_off(pattern, operator), (pattern,))
         for pattern, operator in EXPANDED.items()
     ),
     Refusal("1", "duplicate ONNX inputs", popart_exception, duplicate_inputs, ("'x'",)),
-    Refusal("3.2", "a fixed-point variable with a gradient", popart_exception, integer_weight, ("'w'",), INTEGERS),
-    Refusal("3.26", "an unknown checkpoint", popart_exception, custom_transform("None", "Prune")),
-    Refusal("3.26", "an unknown transform", popart_exception, custom_transform("Fwd0", "Mine")),
+    Refusal("3.2", "a fixed-point variable with a gradient", popart_exception, integer_weight, ("'w'",)),
+    Refusal("3.26", "an unknown checkpoint", popart_exception, custom_transform("None", "Prune"), ("None", "PreAlias")),
+    Refusal("3.26", "an unknown transform", popart_exception, custom_transform("Fwd0", "Mine"), ("'Mine'",)),
+    Refusal("3.26", "one that is not allowed", popart_exception, custom_transform("Fwd0", "Pipeline"), ("'Pipeline'",)),
     Refusal("3.18", "EveryN with explicit main loops", popart_exception, every_n_of_main_loops, ("EveryN",)),
 ]

@@ -240,7 +240,6 @@ Levels, Methods = popart.PatternsLevel, popart.BatchSerializationMethod
 Sum, Mean = popart.ReductionType.Sum, popart.ReductionType.Mean
 Post, Running = popart.MeanReductionStrategy.Post, popart.MeanReductionStrategy.Running
 
-FOLDED = "constants are folded while a model is read, before options are known"
 IN_PLACE = "memory is shared where the program is compiled; the IR shows operators as the model has them"
 EXCHANGES = "transfers are single operators in the IR of sessions; PopXL's shows them merged"
 
@@ -249,7 +248,7 @@ STATEMENTS = [
     Statement("1", "weights of inference as constants", weights_of_inference_are_constants(True)),
     Statement("1", "weights of inference as variables", weights_of_inference_are_constants(False)),
     Statement("3.1", "ops of constants are absent from the IR", folds(True)),
-    Statement("3.1", "an op stays whose input has other consumers", folds(False), FOLDED),
+    Statement("3.1", "an op stays whose input has other consumers", folds(False)),
     Statement("3.1", "variables are never constant in training", variables_are_not_folded),
     Statement("3.2", "gradients of inputs and weights", gradients_of_inputs_may_be_anchored),
     Statement("3.3", "unused branches vanish", prunes),

@@ -75,7 +75,7 @@ PUBLIC_HEADERS: dict[str, tuple[str, ...]] = {
     "ops": ("op/collectiveoperator", "op/init", "op/loss", "op/scatterreduce", "op/tensorremap"),
     "onnx": ("inputsettings",),
     "patterns": ("patterns/patterns",),
-    "transforms": ("clipnormsettings", "optimizervalue", "optimizervaluemap", "updaterule"),
+    "transforms": ("clipnormsettings", "optimizervalue", "optimizervaluemap", "transforms/transform", "updaterule"),
     "pipeline": ("sessionoptions",),
     "fitting": ("memoryfit",),
     "runtime": ("interrupt", "runstatistics"),

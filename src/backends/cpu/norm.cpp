@@ -1,8 +1,8 @@
-// Batch and group normalisation over channels-last activations. A set of statistics covers `groupChannels` neighbouring
-// channels and all pixels of one image; batch normalisation is the case of one channel and one image that holds all
-// pixels of the batch. A task owns a block of channels (whole groups): it reads them twice for mean and variance, once
-// to normalise. Large batches run in rounds instead: tasks own ranges of pixels, the leaves of a reduction tree, whose
-// sums are added in order. Shapes alone decide which of the two, and how many leaves.
+// Batch and group normalisation over channels-last activations. A set of statistics covers `groupChannels` channels,
+// neighbours or `groups` apart, and all pixels of one image; batch normalisation is the case of one channel and one
+// image that holds all pixels of the batch. A task owns a block of channels (whole groups): it reads them twice for
+// mean and variance, once to normalise. Large batches run in rounds instead: tasks own ranges of pixels, the leaves of
+// a reduction tree, whose sums are added in order. Shapes alone decide which of the two, and how many leaves.
 #include <algorithm>
 #include <cmath>
 
@@ -24,10 +24,13 @@ using executable::OperandDesc;
 
 struct NormPlan {
   int64_t images = 1, places = 1, channels = 1, groupChannels = 1, block = 1;
+  bool strided = false;  // group g has the channels g, g + groups, …: a task has all channels
 
   int64_t blocks() const { return block == 0 ? 0 : (channels + block - 1) / block; }
   int64_t groups() const { return groupChannels == 0 ? 0 : channels / groupChannels; }
   double setSize() const { return static_cast<double>(places * groupChannels); }
+  int64_t groupOf(int64_t channel) const { return strided ? channel % groups() : channel / groupChannels; }
+  bool beginsGroup(int64_t channel) const { return strided ? channel < groups() : channel % groupChannels == 0; }
 };
 
 NormPlan planOf(const Shape &x, int64_t groupChannels) {
@@ -68,9 +71,22 @@ struct Block {
   int64_t size_;
 };
 
+NormPlan groupPlan(const Shape &x, const Op &op) {
+  NormPlan p = planOf(x, x[1] / op.attrInt("num_groups"));
+  p.strided = op.attributes().getAttribute<int64_t>("strided_groups", 0) != 0 && p.groupChannels > 1;
+  if (p.strided) p.block = p.channels;
+  return p;
+}
+
 // Adds up each group's columns; every channel of the group gets the total.
 void totalGroups(const NormPlan &p, int64_t count, double *values) {
   if (p.groupChannels == 1) return;
+  if (p.strided) {
+    const int64_t groups = p.groups();
+    for (int64_t c = groups; c < count; ++c) values[c % groups] += values[c];
+    for (int64_t c = groups; c < count; ++c) values[c] = values[c % groups];
+    return;
+  }
   for (int64_t g = 0; g < count; g += p.groupChannels) {
     double total = 0;
     for (int64_t c = g; c < g + p.groupChannels; ++c) total += values[c];
@@ -257,8 +273,8 @@ class GroupNorm final : public executable::HostKernel {
     for (int64_t c = 0; c < b.count; ++c) {
       const double r = 1.0 / std::sqrt(b.sums()[c] + epsilon_);
       b.values(1)[c] = static_cast<float>(r * in(args, 1)[b.begin + c]);
-      if ((b.begin + c) % plan_.groupChannels != 0) continue;
-      const int64_t set = image * plan_.groups() + (b.begin + c) / plan_.groupChannels;
+      if (!plan_.beginsGroup(b.begin + c)) continue;
+      const int64_t set = image * plan_.groups() + plan_.groupOf(b.begin + c);
       if (outputs_ > 1 && args.out[1]) out(args, 1)[set] = b.values(0)[c];
       if (outputs_ > 2 && args.out[2]) out(args, 2)[set] = static_cast<float>(r);
     }
@@ -348,7 +364,7 @@ class NormGradient final : public executable::HostKernel {
   void readStatistics(const KernelArgs &args, const Block &b, int64_t image, double *r) const {
     if (hasStatistics_) {
       for (int64_t c = 0; c < b.count; ++c) {
-        const int64_t set = image * plan_.groups() + (b.begin + c) / plan_.groupChannels;
+        const int64_t set = image * plan_.groups() + plan_.groupOf(b.begin + c);
         b.values(0)[c] = in(args, 3)[set];
         r[c] = in(args, 4)[set];
       }
@@ -422,8 +438,8 @@ std::unique_ptr<executable::Kernel> createGroupNorm(const KernelRequest &request
   const Shape &x = request.inputs[0].info.shape();
   if (normalisesRows(request, x))
     if (auto kernel = layerNormOver(request, 1, reason)) return kernel;
-  return std::make_unique<GroupNorm>(planOf(x, x[1] / request.op->attrInt("num_groups")),
-                                     request.op->attrFloat("epsilon"), request.outputs.size());
+  return std::make_unique<GroupNorm>(groupPlan(x, *request.op), request.op->attrFloat("epsilon"),
+                                     request.outputs.size());
 }
 
 bool hasStatistics(const KernelRequest &request) {
@@ -441,9 +457,8 @@ std::unique_ptr<executable::Kernel> createGroupNormGradient(const KernelRequest 
   const Shape &x = request.inputs[1].info.shape();
   if (normalisesRows(request, x))
     if (auto kernel = layerNormGradientOver(request, 1, reason)) return kernel;
-  return std::make_unique<NormGradient>(planOf(x, x[1] / request.op->attrInt("num_groups")),
-                                        request.op->attrFloat("epsilon"), hasStatistics(request),
-                                        request.outputs.size());
+  return std::make_unique<NormGradient>(groupPlan(x, *request.op), request.op->attrFloat("epsilon"),
+                                        hasStatistics(request), request.outputs.size());
 }
 
 constexpr Entry kEntries[] = {{"BatchNormalization", createBatchNorm},

@@ -50,11 +50,17 @@ Sets channelSets(const Shape &x) {
           channelOf};
 }
 
-Sets groupSets(const Shape &x, int64_t groups) {
-  const int64_t size = elementCount(x) / std::max<int64_t>(x[0] * groups, 1);
+Sets groupSets(const OpValues &op, const Shape &x) {
+  const int64_t groups = op.attrInt("num_groups"), size = elementCount(x) / std::max<int64_t>(x[0] * groups, 1);
   Sets s = channelSets(x);
   s.count = x[0] * groups, s.size = size;
   s.position = [size](int64_t set, int64_t i) { return set * size + i; };
+  if (op.attributes.getAttribute<int64_t>("strided_groups", 0) == 0 || size == 0) return s;
+  const int64_t channels = x[1], inner = size / (channels / groups);
+  s.position = [channels, groups, inner](int64_t set, int64_t i) {
+    const int64_t channel = i / inner * groups + set % groups;
+    return (set / groups * channels + channel) * inner + i % inner;
+  };
   return s;
 }
 
@@ -141,10 +147,8 @@ void batchNorm(const Context &c) {
 }
 
 void batchNormGrad(const Context &c) { normaliseGrad(c, channelSets(c.in[1].shape()), Centre::Mean); }
-void groupNorm(const Context &c) { normalise(c, groupSets(c.in[0].shape(), c.op.attrInt("num_groups")), Centre::Mean); }
-void groupNormGrad(const Context &c) {
-  normaliseGrad(c, groupSets(c.in[1].shape(), c.op.attrInt("num_groups")), Centre::Mean);
-}
+void groupNorm(const Context &c) { normalise(c, groupSets(c.op, c.in[0].shape()), Centre::Mean); }
+void groupNormGrad(const Context &c) { normaliseGrad(c, groupSets(c.op, c.in[1].shape()), Centre::Mean); }
 
 void layerNorm(const Context &c) {
   const Shape bias = c.hasIn(2) ? c.in[2].shape() : Shape{};

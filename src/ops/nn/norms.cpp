@@ -1,9 +1,9 @@
 // Normalisations over parts of one sample: xhat = (x - mean) r, r = 1 / sqrt(variance + eps) (population variance), y =
 // xhat scale + bias.
-//   GroupNormalization: per sample and group of consecutive channels, over these channels and all dimensions after 1;
-//   scale and
-//     bias (C); outputs y and optionally mean and r, each (N num_groups).   InstanceNormalization: one channel per
-//     group.
+//   GroupNormalization: per sample and group of channels, over these channels and all dimensions after 1; scale and
+//     bias (C); outputs y and optionally mean and r, each (N num_groups). Groups are consecutive channels; with
+//     strided_groups group g has the channels g, g + num_groups, g + 2 num_groups …
+//   InstanceNormalization: one channel per group.
 //   LayerNormalization: over the dimensions from `axis` on; scale and bias broadcast to x; mean and r have extent 1
 //   there. RMSNormalization: y = x r scale with r = 1 / sqrt(mean(x²) + eps) over the dimensions from `axis` on. LRN: y
 //   = x / (bias + alpha / size sum x²)^beta over `size` neighbouring channels.
@@ -86,6 +86,13 @@ void emitNormGrad(VjpBuilder &b, const char *type, int outputs, Attributes attri
     b.grad(2, emitReduceSumTo(b, b.gradOut(0), b.inInfo(2).shape()));
 }
 
+// How a forward op groups its channels.
+Attributes channelGroups(const VjpBuilder &b) {
+  Attributes groups{{"num_groups", b.op().attrInt("num_groups")}};
+  if (b.op().hasAttr("strided_groups")) groups.set("strided_groups", b.op().attrInt("strided_groups"));
+  return groups;
+}
+
 void addGroupNorm(OpDefs &rows) {
   rows.push_back(OpDef("ai.graphcore", "GroupNormalization", {1})
                      .input("x", kFloats)
@@ -95,19 +102,19 @@ void addGroupNorm(OpDefs &rows) {
                      .output("mean", Arity::Optional)
                      .output("inv_std", Arity::Optional)
                      .attrRequired("num_groups", AttributeType::Int)
+                     .attrOptional("strided_groups", AttributeType::Int)
                      .attr("epsilon", 1e-5f)
                      .infer(inferGroupNorm)
                      .pieces(samplePieces<1>)
                      .traits(Trait::Norm | Trait::Spatial)
                      .layouts(sameChannels<1>)
                      .cost(perElement(8))
-                     .vjp([](VjpBuilder &b) {
-                       emitNormGrad(b, "GroupNormalizationGrad", 3, {{"num_groups", b.op().attrInt("num_groups")}});
-                     })
+                     .vjp([](VjpBuilder &b) { emitNormGrad(b, "GroupNormalizationGrad", 3, channelGroups(b)); })
                      .doc("Normalisation of each sample's groups of channels."));
   OpDef gradient = normGradientRow("GroupNormalization", 3);
   rows.push_back(addStatistics(gradient)
                      .attrRequired("num_groups", AttributeType::Int)
+                     .attrOptional("strided_groups", AttributeType::Int)
                      .traits(Trait::Spatial)
                      .layouts(sameChannels<2>)
                      .doc("Gradients of GroupNormalization; statistics are computed when not given."));

@@ -51,6 +51,39 @@ def group_statistics(x, scale, bias):
     return functional.group_norm(x, 2, scale, bias, EPS), groups.mean(1), inverse
 
 
+def strided_statistics(groups):
+    """GroupNormalization, channels of a group ``groups`` apart, with mean and inverse deviation."""
+
+    def run(x, scale, bias):
+        n, channels = x.shape[:2]
+        members = x.reshape(n, channels // groups, groups, -1).transpose(1, 2)
+        flat = members.reshape(n * groups, -1)
+        inverse = 1 / torch.sqrt(flat.var(1, unbiased=False) + EPS)
+        normal = ((flat - flat.mean(1, keepdim=True)) * inverse[:, None]).reshape(members.shape)
+        normal = normal.transpose(1, 2).reshape(n, channels, -1)
+        return (normal * scale[:, None] + bias[:, None]).reshape(x.shape), flat.mean(1), inverse
+
+    return run
+
+
+def strided_cases(groups: int, *shape: int) -> list[Case]:
+    """Groups of channels that are not neighbours: results with statistics, and gradients."""
+    inputs = [floats(*shape), floats(shape[1]), floats(shape[1], low=-1)]
+    attributes = {"num_groups": groups, "strided_groups": 1, "epsilon": EPS}
+    expected, name = strided_statistics(groups), f"strided_{groups}_of_{shape[1]}_rank_{len(shape)}"
+    return [
+        Case("GroupNormalization", inputs, attributes, with_torch(expected), outputs=3, name=name),
+        Case(
+            "GroupNormalization",
+            inputs,
+            attributes,
+            with_torch(lambda *t: expected(*t)[0]),
+            gradients=[0, 1, 2],
+            name=f"{name}_gradient",
+        ),
+    ]
+
+
 def row_statistics(x, scale, bias):
     """GroupNormalization over one group of a matrix with mean and inverse deviation."""
     inverse = 1 / torch.sqrt(x.var(1, unbiased=False) + EPS)
@@ -100,6 +133,9 @@ CASES = [
     Case(
         "GroupNormalization", GROUP_INPUTS, GROUPED, with_torch(lambda *t: group_statistics(*t)[0]), gradients=[0, 1, 2]
     ),
+    *strided_cases(2, 3, 6, 5, 2),
+    *strided_cases(3, 2, 42, 4),
+    *strided_cases(4, 5, 8),
     Case(
         "GroupNormalization",
         [floats(3, 4), floats(4), floats(4, low=-1)],

@@ -44,7 +44,7 @@ VALUES = {
         {"w1": popart.TensorLocation(popart.TensorStorage.OffChip)},
         {"w1": popart.TensorLocation(popart.TensorStorage.OnChip, popart.ReplicatedTensorSharding.On)},
     ],
-    "experimentalSettings.customTransformApplierSettings": [{"Fwd0": ["Mine"]}],
+    "experimentalSettings.customTransformApplierSettings": [{"Fwd0": ["Prune"], "Final": ["Prune"]}],
 }
 # What must be set beside an option, because of the contradictions that are refused.
 COMPANIONS = {

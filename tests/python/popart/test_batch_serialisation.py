@@ -1,5 +1,6 @@
 """Batches in parts: the bits of the plain program, or those of sums over parts, in less memory."""
 
+import itertools
 import json
 import re
 
@@ -52,13 +53,16 @@ def inference(name, settings=None, build=None):
     return anchors[y].tobytes(), arena, ops_of(session)
 
 
+ORDERS = [order for order in SCHEDULES if order.name != "N"]
+
+
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_inference_gives_the_bits_of_the_plain_program(name, method):
     plain, _, plain_ops = inference(name)
-    for context in (Fwd, Bwd):
-        result, _, ops = inference(name, in_parts(context=context, method=METHODS[method]))
-        assert result == plain, context
+    for context, order in itertools.product((Fwd, Bwd), ORDERS):
+        result, _, ops = inference(name, in_parts(context=context, method=METHODS[method], schedule=order))
+        assert result == plain, (context, order)
         if method == "loop":
             assert "Loop" in ops
         else:
@@ -87,7 +91,7 @@ def test_planned_memory_falls_in_inference(method):
 def test_backward_context_trains_with_the_bits_of_the_plain_program(name, optimizer, tmp_path):
     expected = train(name, case(optimizer), tmp_path, steps=5)[:2]
     for method in METHODS.values():
-        for schedule in (SCHEDULES.Isomorphic, SCHEDULES.Scheduler, SCHEDULES.OverlapOnIo):
+        for schedule in ORDERS:
             parts = case(optimizer, context=Bwd, method=method, schedule=schedule)
             assert train(name, parts, tmp_path, steps=5)[:2] == expected, (method, schedule)
 
@@ -128,11 +132,15 @@ def test_same_bits_in_loops_and_replicas(shape, tmp_path):
 @pytest.mark.parametrize("method", ["dynamic", "static"])
 def test_forward_context_adds_the_gradients_of_parts(name, optimizer, method, tmp_path):
     losses, state, _ = train(name, case(optimizer), tmp_path, steps=4)
-    cut = train(name, case(optimizer, context=Fwd, method=METHODS[method]), tmp_path, steps=4)
-    assert cut[0][0] == losses[0]  # before the first update nothing is summed in parts
-    assert_close(cut[0], losses)
+    found = [
+        train(name, case(optimizer, context=Fwd, method=METHODS[method], schedule=order), tmp_path, steps=4)[:2]
+        for order in ORDERS
+    ]
+    assert found[0][0][0] == losses[0]  # before the first update nothing is summed in parts
+    assert_close(found[0][0], losses)
     if optimizer != "adam":  # which makes steps of any size of gradients that are 0 but for rounding
-        assert_close(cut[1], state)
+        assert_close(found[0][1], state)
+    assert all(cut == found[0] for cut in found)
 
 
 def test_forward_context_with_recomputation_needs_less_memory():

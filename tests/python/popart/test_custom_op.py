@@ -169,3 +169,62 @@ def test_user_pattern_runs_when_it_is_on(library):
     patterns = popart.Patterns(popart.PatternsLevel.Default)
     patterns.enablePattern("ReplaceReluWithNeg", True)
     np.testing.assert_array_equal(output_of(builder, y, {x: data}, patterns=patterns), -data)
+
+
+CHECKPOINTS = ["Fwd0", "Fwd1", "Bwd0", "PreAlias", "MainLoops", "Final"]
+
+
+def transformed_session(checkpoints, training):
+    """Relu of an input times a weight of ones, and in training its gradient; data that Relu and Neg tell apart."""
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [4], "transformed")
+    w = builder.addInitializedInputTensor(np.ones(4, np.float32), "w")
+    y = builder.aiOnnx.mul([builder.aiOnnx.relu([x]), w])
+    loss = builder.aiGraphcore.identityloss([y], reduction=popart.ReductionType.Sum)
+    options = popart.SessionOptions()
+    options.experimentalSettings.customTransformApplierSettings = checkpoints
+    flow = popart.DataFlow(1, [y, "Gradient___transformed"] if training else [y])
+    common = (builder.getModelProto(), flow)
+    if training:
+        return popart.TrainingSession(*common, loss, popart.ConstSGD(0.0001), device(), userOptions=options)
+    return popart.InferenceSession(*common, device(), userOptions=options)
+
+
+def device():
+    return popart.DeviceManager().createCpuDevice()
+
+
+def values_of(session):
+    session.prepareDevice()
+    session.weightsFromHost()
+    anchors = session.initAnchorArrays()
+    session.run(popart.PyStepIO({"transformed": np.array([-2, -1, 1, 2], np.float32)}, anchors))
+    return [value.tolist() for _, value in sorted(anchors.items())]
+
+
+@pytest.mark.parametrize("checkpoint", CHECKPOINTS)
+def test_a_transform_runs_at_its_checkpoint(library, checkpoint):
+    assert values_of(transformed_session({}, False)) == [[0, 0, 1, 2]]
+    assert values_of(transformed_session({checkpoint: ["NegateTransformed"]}, False)) == [[2, 1, -1, -2]]
+    gradient, result = values_of(transformed_session({checkpoint: ["NegateTransformed"]}, True))
+    assert result == [2, 1, -1, -2]
+    # later than differentiation the gradient is that of Relu, which reads what the result is then
+    assert gradient == ([-1] * 4 if checkpoint in ("Fwd0", "Fwd1") else [1, 1, 0, 0])
+
+
+@pytest.mark.parametrize("checkpoint", CHECKPOINTS)
+@pytest.mark.parametrize("name", ["Prune", "DecomposeGradSum"])
+@pytest.mark.parametrize("training", [False, True])
+def test_own_transforms_change_no_result(checkpoint, name, training):
+    plain = values_of(transformed_session({}, training))
+    assert values_of(transformed_session({checkpoint: [name, name]}, training)) == plain
+
+
+def test_transforms_are_known_by_name(library):
+    nearest = r"\['Bwd0'\]: 'NegateTransforme' is no transform .*: \[NegateTransformed"
+    with pytest.raises(popart.popart_exception, match=nearest):
+        transformed_session({"Bwd0": ["NegateTransforme"]}, False)
+    with pytest.raises(popart.popart_exception, match="'MergeExchange' is no transform that runs at a checkpoint"):
+        transformed_session({"Fwd0": ["MergeExchange"]}, False)
+    with pytest.raises(popart.popart_exception, match=r"checkpoint 'FWD0', expected one of .*Fwd0"):
+        transformed_session({"FWD0": ["Prune"]}, False)

@@ -103,9 +103,10 @@ def test_annotated_phases(phase_of, tmp_path):
     [
         {"enableGradientAccumulation": True, "accumulationFactor": 3},
         {"enableReplicatedGraphs": True, "replicatedGraphCount": 2},
-        {"autoRecomputation": popart.RecomputationType.Standard},
+        *({"autoRecomputation": rule} for rule in popart.RecomputationType if rule.name in ("Standard", "NormOnly")),
+        {"autoRecomputation": popart.RecomputationType.RecomputeAll},
     ],
-    ids=lambda given: next(iter(given)),
+    ids=lambda given: f"{next(iter(given))}-{next(iter(given.values()))}",
 )
 def test_the_same_bits_with_other_transforms(given, tmp_path):
     expected = state_after(off_chip(**given), "momentum", tmp_path)

@@ -11,6 +11,7 @@ import numpy as np
 import popart
 import pytest
 
+import onnx
 from tests.python.popart import option_walk
 
 ROOT = Path(__file__).parents[3]
@@ -246,3 +247,126 @@ def test_decompose_grad_sum_adds_gradients_one_by_one():
     assert '"Sum"' in json.dumps(json.loads(kept._serializeIr(popart.IrSerializationFormat.JSON)))
     np.testing.assert_array_equal(gradient, expected)
     assert arena <= largest - 2 * 96 * 96 * 4  # two gradients at a time instead of five
+
+
+@pytest.mark.parametrize("kept", [set(), {"Grad"}, {"Optimizer"}, {"Grad", "Optimizer"}], ids="+".join)
+def test_state_that_stays_on_the_device(kept, tmp_path):
+    """Streams of accumulators and of the other state: neither read back, nor saved, nor reset by weightsFromHost."""
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [2], "x")
+    w = builder.addInitializedInputTensor(np.zeros(2, np.float32), "w")
+    loss = builder.aiGraphcore.identityloss([builder.aiOnnx.mul([x, w])], reduction=popart.ReductionType.Sum)
+    options = popart.SessionOptions()
+    options.enableGradientAccumulation, options.accumulationFactor = True, 2
+    options.disableGradAccumulationTensorStreams = "Grad" in kept
+    options.disableOptimizerStateTensorStreams = "Optimizer" in kept
+    session = popart.TrainingSession(
+        builder.getModelProto(),
+        popart.DataFlow(1, []),
+        loss,
+        popart.Adam({"defaultLearningRate": (0.5, True)}, mode=popart.AdamMode.AdamNoBias),
+        popart.DeviceManager().createCpuDevice(),
+        userOptions=options,
+    )
+    session.prepareDevice()
+    session.weightsFromHost()
+    feeds = {"x": np.ones((2, 2), np.float32)}
+    session.run(popart.PyStepIO(feeds, {}))
+    session.weightsToHost()
+    read = {name: np.full(2, 7, np.float32) for name in ("Accum___w", "Accl1___w", "w")}
+    session.readWeights(popart.PyWeightsIO(read))
+    first_moment = 0 if "Optimizer" in kept else 0.2  # of a gradient of 2: the host's value is the first one
+    assert read["Accl1___w"].tolist() == pytest.approx([first_moment] * 2)
+    assert (read["w"] < 0).all()
+    path = str(tmp_path / "trained.onnx")
+    session.modelToHost(path)
+    saved = {i.name for i in onnx.load(path).graph.initializer}
+    assert ("Accum___w" in saved) == ("Grad" not in kept)
+    assert ("Accl1___w" in saved) == ("Optimizer" not in kept)
+    if "Optimizer" in kept:  # a step from what the device has
+        session.writeWeights(popart.PyWeightsIO({"Accl1___w": np.full(2, 100, np.float32)}))
+        session.weightsFromHost()
+        before = read["w"].copy()
+        session.run(popart.PyStepIO(feeds, {}))
+        session.weightsToHost()
+        session.readWeights(popart.PyWeightsIO(read))
+        assert (np.abs(read["w"] - before) < 10).all()
+
+
+def sums_of_constants(builder, x):
+    """Adds constants that others read too, in the model and in a body, and gives a result of them and x."""
+    onnx_, body = builder.aiOnnx, builder.createSubgraphBuilder()
+    one = onnx_.constant(np.ones(3, np.float32))
+    two = onnx_.add([one, onnx_.constant(np.ones(3, np.float32))])
+    body.addOutputTensor(body.aiOnnx.sum([body.addInputTensor("FLOAT", [3]) for _ in range(2)]))
+    (y,) = builder.aiGraphcore.call([x, one], 1, body)
+    return onnx_.mul([y, two])
+
+
+@pytest.mark.parametrize("folds", [True, False])
+def test_constants_with_several_readers(folds):
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [3], "x")
+    y = sums_of_constants(builder, x)
+    # shapes are known all the same, also of what is computed of shared constants
+    two = builder.aiOnnx.constant(np.array([2], np.int64))
+    shape = builder.aiOnnx.concat([builder.aiOnnx.mul([two, two]), two], 0)
+    rows = builder.aiOnnx.expand([builder.aiOnnx.constant(np.array([[5.0]], np.float32)), shape])
+    z = builder.aiOnnx.mul([builder.aiOnnx.reducesum([y], [0], 0), rows])
+    options = popart.SessionOptions()
+    options.enableOutlining = False
+    options.enableConstantFoldingOfMultipleConsumers = folds
+    device = popart.DeviceManager().createCpuDevice()
+    session = popart.InferenceSession(builder.getModelProto(), popart.DataFlow(1, [z]), device, userOptions=options)
+    ops = [
+        op["type"]
+        for graph in json.loads(session._serializeIr(popart.IrSerializationFormat.JSON)).values()
+        for op in graph
+    ]
+    assert ops.count("Add") == (1 if folds else 2)
+    session.prepareDevice()
+    anchors = session.initAnchorArrays()
+    session.run(popart.PyStepIO({"x": np.array([1, 2, 3], np.float32)}, anchors))
+    np.testing.assert_array_equal(anchors[z], np.full((4, 2), 5 * 2 * 9, np.float32))
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize(("groups", "channels"), [(1, 4), (2, 6), (3, 6), (6, 6)])
+def test_groups_of_strided_channels(groups, channels, training):
+    """They are the groups of neighbours of channels in another order; statistics come by group."""
+    rng = np.random.default_rng(groups)
+    scale, bias = rng.normal(size=(2, channels)).astype(np.float32)
+    data = rng.normal(size=(2, channels, 3, 2)).astype(np.float32)
+
+    def run(strided, order):
+        builder = popart.Builder()
+        x = builder.addInputTensor("FLOAT", list(data.shape), "x")
+        s, b = (builder.addInitializedInputTensor(v[order], n) for v, n in ((scale, "s"), (bias, "b")))
+        y, mean, deviation = builder.aiGraphcore.groupnormalization([x, s, b], groups)
+        options = popart.SessionOptions()
+        options.groupNormStridedChannelGrouping = strided
+        device, model = popart.DeviceManager().createCpuDevice(), builder.getModelProto
+        if training:
+            loss = builder.aiGraphcore.l1loss([builder.aiOnnx.mul([y, y])], 0.5)
+            gradients = [f"Gradient___{name}" for name in "xsb"]
+            flow = popart.DataFlow(1, [y, *gradients])
+            session = popart.TrainingSession(model(), flow, loss, popart.ConstSGD(0.1), device, userOptions=options)
+        else:
+            flow = popart.DataFlow(1, [y, mean, deviation])
+            session = popart.InferenceSession(model(), flow, device, userOptions=options)
+        session.prepareDevice()
+        session.weightsFromHost()
+        anchors = session.initAnchorArrays()
+        session.run(popart.PyStepIO({"x": np.ascontiguousarray(data[:, order])}, anchors))
+        return {name: value.copy() for name, value in anchors.items()}
+
+    plain = np.arange(channels)
+    order = plain.reshape(channels // groups, groups).T.ravel()  # channels of one group next to one another
+    strided, neighbours = run(True, plain), run(False, order)
+    for name, value in neighbours.items():
+        back = np.argsort(order)
+        axis = 1 if value.ndim == 4 else 0
+        expected = value if "GroupNormalization:1" in name or "GroupNormalization:2" in name else value.take(back, axis)
+        np.testing.assert_allclose(strided[name], expected, rtol=1e-5, atol=1e-6, err_msg=name)
+    if 1 < groups < channels:
+        assert not np.allclose(run(False, plain)["GroupNormalization:0"], strided["GroupNormalization:0"])

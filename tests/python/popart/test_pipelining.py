@@ -307,12 +307,68 @@ def test_recomputation_within_stages(tmp_path, rule):
     assert_same(tmp_path, lambda: Network(3), accumulating(6, autoRecomputation=rule), optimizer="adam")
 
 
-def test_clipping_over_all_stages(tmp_path, monkeypatch):
-    clip = [popart.ClipNormSettings.clipAllWeights(0.1)]
-    monkeypatch.setitem(OPTIMIZERS, "clip", lambda: popart.SGD({"defaultLearningRate": (0.1, False)}, clip))
-    schedule = popart.AccumulateOuterFragmentSchedule.Scheduler
-    given = accumulating(6, accumulateOuterFragmentSettings=popart.AccumulateOuterFragmentSettings(schedule))
-    assert_same(tmp_path, lambda: Network(3), given, optimizer="clip")
+CLIPS = {
+    "all": lambda: [popart.ClipNormSettings.clipAllWeights(0.1)],
+    # the first group has weights of two stages
+    "groups": lambda: [
+        popart.ClipNormSettings.clipWeights(["w0", "w1"], 0.05),
+        popart.ClipNormSettings.clipWeights(["w2"], 0.02),
+    ],
+}
+RATE = {"defaultLearningRate": (0.1, False), "defaultMomentum": (0.5, False)}
+CLIPPED = {
+    "sgd": lambda clip: popart.SGD({"defaultLearningRate": (0.1, False)}, clip),
+    "momentum": lambda clip: popart.SGD(RATE, clip),
+    "separate": lambda clip: popart.SGD(RATE, clip, popart.SGDAccumulatorAndMomentum.Separate),
+    "adam": lambda clip: popart.Adam({"defaultLearningRate": (0.01, False)}, clip_norm_settings=clip),
+}
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+@pytest.mark.parametrize("clip", CLIPS)
+@pytest.mark.parametrize("optimizer", CLIPPED)
+def test_clipping_over_stages(tmp_path, monkeypatch, optimizer, clip, replicas):
+    monkeypatch.setitem(OPTIMIZERS, "clip", lambda: CLIPPED[optimizer](CLIPS[clip]()))
+    schedules = popart.AccumulateOuterFragmentSchedule
+    for schedule in (schedules.Scheduler, schedules.OverlapCycleOptimized, schedules.OverlapMemoryOptimized):
+        settings = popart.AccumulateOuterFragmentSettings(schedule, [1])
+        given = accumulating(5, accumulateOuterFragmentSettings=settings)
+        if replicas > 1:
+            given |= {"enableReplicatedGraphs": True, "replicatedGraphCount": replicas}
+        assert_same(tmp_path, lambda: Network(3), given, optimizer="clip", batches=1)
+
+
+EXPLICIT = dict.fromkeys(("useHostCopyOps", "enableExplicitMainLoops", "explicitRecomputation"), True)
+FORMS = {  # of giving operations their stage
+    "annotated": {},
+    "inferred": {"staged": False},
+    "by cost": {"staged": False, "placed": False},
+}
+
+
+@pytest.mark.parametrize("rule", [NoRecompute, Pipeline], ids=["kept", "recomputed"])
+@pytest.mark.parametrize("explicit", [False, True])
+@pytest.mark.parametrize("form", FORMS)
+def test_every_stage_form_trains(tmp_path, form, explicit, rule):
+    given = accumulating(6, autoRecomputation=rule, **(EXPLICIT if explicit else {}))
+    if form == "by cost":
+        given |= {"virtualGraphMode": Auto, "virtualGraphSplitRatios": [0.3, 0.3, 0.4]}
+    returns = dict.fromkeys([Network(3).loss], popart.AnchorReturnType("All"))
+    assert_same(tmp_path, lambda: Network(3, **FORMS[form]), given, optimizer="momentum", anchors=returns)
+
+
+@pytest.mark.parametrize("explicit", [False, True])
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("kind", ["All", "Final", "Sum"])
+def test_every_stage_form_infers(kind, form, explicit):
+    returns = popart.AnchorReturnType(kind)
+    plain, _ = infer(options_for(False), 3, 6, returns)
+    given = dict(EXPLICIT) if explicit else {}
+    if form == "by cost":
+        given |= {"virtualGraphMode": Auto, "virtualGraphSplitRatios": [0.3, 0.3, 0.4]}
+    results, session = infer(options_for(True, **given), 3, 6, returns, **FORMS[form])
+    assert np.array_equal(plain, results)
+    assert len(stage_graphs(session)) == 3
 
 
 @pytest.mark.parametrize("kind", ["activation", "weight", "accumulator"])

@@ -225,20 +225,80 @@ def test_velocities_have_the_groups_of_their_weights():
     np.testing.assert_allclose(read, weights, rtol=1e-4, atol=1e-5)
 
 
-def test_builder_collectives():
+GROUPS = {  # of four replicas: members of each group
+    "All": (0, [[0, 1, 2, 3]]),
+    "Consecutive": (2, [[0, 1], [2, 3]]),
+    "Orthogonal": (2, [[0, 2], [1, 3]]),
+    "Ungrouped": (1, [[0], [1], [2], [3]]),
+}
+JOINS = {  # of the values of a group's members
+    "Add": lambda v: v.sum(0),
+    "Mean": lambda v: v.mean(0),
+    "Mul": lambda v: v.prod(0),
+    "Min": lambda v: v.min(0),
+    "Max": lambda v: v.max(0),
+    "LogicalAnd": lambda v: v.all(0),
+    "LogicalOr": lambda v: v.any(0),
+    "SquareAdd": lambda v: (v * v).sum(0),
+}
+
+
+@pytest.mark.parametrize("group", GROUPS)
+@pytest.mark.parametrize("operator", [*JOINS, "Local"])
+def test_builder_collectives(operator, group):
+    """All-reduce and reduce-scatter of five elements, which are padded to a multiple of the group's size."""
+    size, groups = GROUPS[group]
+    logical = operator.startswith("Logical")
     builder = popart.Builder()
-    x = builder.addInputTensor("FLOAT", [2], "x")
-    group = popart.CommGroup(popart.CommGroupType.Consecutive, 2)
-    total = builder.aiGraphcore.replicatedallreduce([x], CollectiveOperator.Add)
-    pairs = builder.aiGraphcore.replicatedallreduce([x], 4, group)
-    session = inference_session(builder.getModelProto(), [total, pairs], replicated(4), device=device())
+    x = builder.addInputTensor("BOOL" if logical else "FLOAT", [5], "x")
+    number = 8 if operator == "Local" else getattr(CollectiveOperator, operator)  # Local: of C++ alone
+    how = number, popart.CommGroup(getattr(popart.CommGroupType, group), size)
+    total = builder.aiGraphcore.replicatedallreduce([x], *how)
+    part = builder.aiGraphcore.replicatedreducescatter([x], *how)
+    session = inference_session(builder.getModelProto(), [total, part], replicated(4), device=device())
     session.prepareDevice()
-    data = RNG.normal(size=(4, 2)).astype(np.float32)
+    data = RNG.normal(size=(4, 5)).astype(np.float32)
+    data = data > 0.3 if logical else data
     anchors = session.initAnchorArrays()
     session.run(popart.PyStepIO({x: data}, anchors))
-    np.testing.assert_allclose(anchors[total], np.broadcast_to(data.sum(0), (4, 2)), rtol=1e-5, atol=1e-6)
-    wanted = np.repeat([data[:2].max(0), data[2:].max(0)], 2, axis=0)
-    np.testing.assert_array_equal(anchors[pairs], wanted)
+    for members in groups:
+        padded = np.zeros(-(-5 // len(members)) * len(members), data.dtype)
+        for place, replica in enumerate(members):
+            whole = data[replica] if operator == "Local" else JOINS[operator](data[members])
+            np.testing.assert_allclose(anchors[total][replica], whole, rtol=1e-5, atol=1e-6)
+            padded[:5] = whole
+            own = padded.reshape(len(members), -1)[place]
+            np.testing.assert_allclose(anchors[part].reshape(4, -1)[replica], own, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("mode", ["OnePerGroup", "AllReplicas", "AllReduceReplicas"])
+@pytest.mark.parametrize("group", GROUPS)
+def test_weights_by_comm_group(group, mode, tmp_path):
+    """Two steps: gradients are joined within each group; every retrieval mode; checkpoints have one value per group."""
+    size, groups = GROUPS[group]
+    first = RNG.normal(size=(len(groups), 3)).astype(np.float32)
+    settings = popart.VariableSettings(
+        popart.CommGroup(getattr(popart.CommGroupType, group), size), getattr(popart.VariableRetrievalMode, mode)
+    )
+    proto, x, w, y, loss = grouped_model(settings, first if len(groups) > 1 else first[0])
+    session = ready(training_session(proto, loss, popart.ConstSGD(0.5), replicated(4), [y], device=device()))
+    of = {replica: g for g, members in enumerate(groups) for replica in members}
+    weights = first.copy()
+    for _ in range(2):
+        data = RNG.normal(size=(4, 3)).astype(np.float32)
+        anchors = session.initAnchorArrays()
+        session.run(popart.PyStepIO({x: data}, anchors))
+        np.testing.assert_allclose(anchors[y], data * weights[[of[r] for r in range(4)]], rtol=1e-5, atol=1e-6)
+        weights -= 0.5 * np.stack([data[members].sum(0) for members in groups])
+    expected = weights[[of[r] for r in range(4)]] if mode == "AllReplicas" else weights
+    read = np.zeros(expected.shape, np.float32)
+    session.weightsToHost()
+    session.readWeights(popart.PyWeightsIO({w: read}))
+    np.testing.assert_allclose(read, expected, rtol=1e-5, atol=1e-6)
+    path = str(tmp_path / "trained.onnx")
+    session.modelToHost(path)
+    saved = {i.name: onnx.numpy_helper.to_array(i) for i in onnx.load(path).graph.initializer}
+    np.testing.assert_allclose(saved[w].reshape(weights.shape), weights, rtol=1e-5, atol=1e-6)
 
 
 def test_a_group_larger_than_the_replicas_is_refused():

@@ -70,11 +70,36 @@ def test_element_types(dtype):
     np.testing.assert_array_equal(got, np.broadcast_to(x.sum(0, dtype=dtype), got.shape))
 
 
-def test_logical_reductions():
-    x = RNG.integers(0, 2, size=(4, 50)).astype(bool)
+@pytest.mark.parametrize("replicas, stride, size", GROUPINGS)
+def test_logical_reductions(replicas, stride, size):
+    x = RNG.integers(0, 2, size=(replicas, 50)).astype(bool)
     for op, join in (("and", np.logical_and), ("or", np.logical_or)):
-        got = run_replicated(4, lambda t, op=op: collectives.replicated_all_reduce(t, op), x)
-        np.testing.assert_array_equal(got, np.broadcast_to(join.reduce(x), got.shape))
+        got = run_replicated(
+            replicas, lambda t, op=op: collectives.replicated_all_reduce(t, op, grouped(stride, size)), x
+        )
+        for replica, members in groups_of(replicas, stride, size).items():
+            np.testing.assert_array_equal(got[replica], join.reduce(x[members]))
+
+
+@pytest.mark.parametrize("op", REDUCTIONS)
+@pytest.mark.parametrize("replicas, stride, size", GROUPINGS)
+def test_reduce_scatter_and_all_gather_by_group(replicas, stride, size, op):
+    x = RNG.normal(size=(replicas, 2 * size + 1)).astype(np.float32)
+
+    def scatter(t):
+        return collectives.replicated_reduce_scatter(t, op, grouped(stride, size))
+
+    parts = run_replicated(replicas, scatter, x)
+    gathered = run_replicated(
+        replicas,
+        lambda t: collectives.replicated_all_gather(scatter(t), 0, grouped(stride, size), output_shape="concat"),
+        x,
+    )
+    for replica, members in groups_of(replicas, stride, size).items():
+        whole = np.zeros(3 * size, np.float32)
+        whole[: 2 * size + 1] = REDUCTIONS[op](x[members])
+        np.testing.assert_allclose(gathered[replica], whole, rtol=1e-5, atol=1e-6)
+        np.testing.assert_array_equal(parts[replica], gathered[replica].reshape(size, 3)[members.index(replica)])
 
 
 @pytest.mark.parametrize("n", [8, 9, 1, 4097])

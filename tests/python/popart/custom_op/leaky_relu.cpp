@@ -1,10 +1,12 @@
 // User operators in a library of their own, as a program outside this repository writes them: LeakyRelu with a gradient
-// operator and kernels, Twice with shape function only, and a pattern that replaces Relu of "replaced" by Neg when on.
+// operator and kernels, Twice with shape function only, a pattern that replaces Relu of "replaced" by Neg when on, and
+// a transform that does so for all Relus of "transformed".
 #include <popart/graph.hpp>
 #include <popart/opmanager.hpp>
 #include <popart/opserialiser.hpp>
 #include <popart/patterns/patterns.hpp>
 #include <popart/shapeinference.hpp>
+#include <popart/transforms/transform.hpp>
 #include <popart/userkernel.hpp>
 
 namespace {
@@ -125,5 +127,30 @@ class ReplaceReluWithNeg : public popart::PreAliasPattern {
 };
 
 popart::PatternCreator<ReplaceReluWithNeg> replaceReluWithNeg("ReplaceReluWithNeg", false);
+
+class NegateTransformed : public popart::Transform {
+ public:
+  static std::size_t id() { return typeid(NegateTransformed).hash_code(); }
+  bool apply(popart::Graph &graph) const override {
+    bool changed = false;
+    for (popart::Op *op : graph.ops()) {
+      if (op->opid.type != "Relu" || op->inId(0).find("transformed") == std::string::npos) continue;
+      popart::Op *neg = graph.addOp(popart::opDef("Neg"), {}, op->getSettings());
+      const popart::TensorId input = op->inId(0), output = op->outId(0);
+      op->disconnectAllInputs();
+      op->disconnectAllOutputs();
+      graph.eraseOp(op->id);
+      neg->connectInTensor(0, input);
+      neg->connectOutTensor(0, output);
+      neg->setup();
+      changed = true;
+    }
+    return changed;
+  }
+  std::size_t getId() const override { return id(); }
+  std::string getName() const override { return "NegateTransformed"; }
+};
+
+const bool registeredTransform = popart::Transform::registerTransform(new NegateTransformed());
 
 }  // namespace
