@@ -221,16 +221,16 @@ class SessionOptions {
   SessionOptions();
 
   std::string logDir;  // folder of dot files; empty: the current one
-  std::set<std::string>
-      dotChecks;            // checkpoints that write dot files: Fwd0, Fwd1, Bwd0, PreAlias, MainLoops, Final, ALL
-  int firstDotOp = 0;       // hint, as all about the look of dot files
-  int finalDotOp = 10000;   // hint
-  bool dotOpNames = false;  // hint
-  bool separateCallOpPdfs = true;                                                 // hint
-  bool exportPoplarComputationGraph = false;                                      // of Poplar, a hint
-  bool exportPoplarVertexGraph = false;                                           // hint
-  SyntheticDataMode syntheticDataMode = SyntheticDataMode::Off;                   // inputs made once, no host IO
-  bool instrumentWithHardwareCycleCounter = false;                                // of getCycleCount
+  // Checkpoints that write dot files: Fwd0, Fwd1, Bwd0, PreAlias, MainLoops, Final, ALL.
+  std::set<std::string> dotChecks;
+  int firstDotOp = 0;                                            // hint, as all about the look of dot files
+  int finalDotOp = 10000;                                        // hint
+  bool dotOpNames = false;                                       // hint
+  bool separateCallOpPdfs = true;                                // hint
+  bool exportPoplarComputationGraph = false;                     // of Poplar, a hint
+  bool exportPoplarVertexGraph = false;                          // hint
+  SyntheticDataMode syntheticDataMode = SyntheticDataMode::Off;  // inputs made once, no host IO
+  bool instrumentWithHardwareCycleCounter = false;               // of getCycleCount
   std::set<Instrumentation> hardwareInstrumentations = {Instrumentation::Outer};  // hint
   bool disableGradAccumulationTensorStreams = false;  // accumulators are neither sent, read back nor saved
   bool disableOptimizerStateTensorStreams = false;    // the other optimizer state likewise
