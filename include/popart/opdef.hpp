@@ -85,8 +85,10 @@ enum class Role : uint8_t {
   CollectivePublish,
   LoopRow,  // rows of a stack that loops read
   Gather,
+  GatherGrad,
   DynamicSlice,
   DynamicSliceGrad,
+  DynamicAdd,
   GetRandomSeed,
   ModifyRandomSeed,
   MatMul,  // products, convolutions and what fusion makes of them

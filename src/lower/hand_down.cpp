@@ -2,6 +2,8 @@
 // they are given.
 #include "lower/hand_down.hpp"
 
+#include <algorithm>
+
 #include "ops/control/loops.hpp"
 
 namespace popart::lower {
@@ -55,6 +57,38 @@ TensorIndex handDown(Op &caller, Graph &callee, TensorIndex t) {
   }
   caller.setup();
   return inner;
+}
+
+Op &dropCarried(Op &loop, Graph &body, TensorIndex inner) {
+  Graph &graph = loop.getGraph();
+  std::vector<TensorIndex> inputs = body.inputs(), outputs = body.outputs();
+  const auto at = static_cast<size_t>(std::find(inputs.begin(), inputs.end(), inner) - inputs.begin());
+  inputs.erase(inputs.begin() + static_cast<int64_t>(at));
+  outputs.erase(outputs.begin() + static_cast<int64_t>(at) - 1);
+  body.setInputs(std::move(inputs));
+  body.setOutputs(std::move(outputs));
+  body.eraseTensor(inner);
+
+  std::vector<TensorIndex> given = loop.inputs(), results = loop.outputs();
+  given.erase(given.begin() + static_cast<int64_t>(at));
+  TensorIndex dropped;
+  if (at - 2 < results.size()) {
+    dropped = results[at - 2];
+    results.erase(results.begin() + static_cast<int64_t>(at) - 2);
+  }
+  Attributes attributes = loop.attributes();
+  attributes.set("carried", int64_t{ops::carriedCount(loop)} - 1);
+  Op &fresh = *graph.addOp(loop.def(), std::move(attributes), loop.settings);
+  for (int o = loop.outputCount(); o-- > 0;) graph.disconnectOutput(loop.index(), o);
+  if (dropped.valid()) graph.eraseTensor(dropped);
+  for (size_t i = 0; i < given.size(); ++i)
+    if (given[i].valid()) graph.connectInput(fresh.index(), static_cast<int>(i), given[i]);
+  for (size_t o = 0; o < results.size(); ++o)
+    if (results[o].valid()) graph.connectOutput(fresh.index(), static_cast<int>(o), results[o]);
+  graph.moveConstraints(loop.index(), fresh.index());
+  graph.eraseOp(loop.index());
+  fresh.setup();
+  return fresh;
 }
 
 }  // namespace popart::lower

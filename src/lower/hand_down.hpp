@@ -8,4 +8,8 @@ namespace popart::lower {
 // unchanged. Returns the callee's input.
 TensorIndex handDown(Op &caller, Graph &callee, TensorIndex t);
 
+// Takes away the value that `loop` carries in the body's input `inner`. Nothing may read it, neither in the body, nor
+// what the loop makes of it. Returns the loop, which is made anew.
+Op &dropCarried(Op &loop, Graph &body, TensorIndex inner);
+
 }  // namespace popart::lower

@@ -18,6 +18,7 @@
 #include "lower/join_parts.hpp"
 #include "lower/layout.hpp"
 #include "lower/loop_rows.hpp"
+#include "lower/loop_sums.hpp"
 #include "lower/meetings.hpp"
 #include "lower/order_updates.hpp"
 #include "lower/pack_constants.hpp"
@@ -227,6 +228,8 @@ void roundStochastically(PassContext &c) { lower::roundStochastically(c.ir(), c.
 void widenHalves(PassContext &c) { lower::widenHalves(c.ir(), c.device()); }
 void decompose(PassContext &c) { lower::decompose(c.ir(), c.device()); }
 void joinPartsEarly(PassContext &c) { lower::joinPartsEarly(c.ir()); }
+void addRowsInLoops(PassContext &c) { lower::addRowsInLoops(c.ir()); }
+void multiplyAfterLoops(PassContext &c) { lower::multiplyAfterLoops(c.ir()); }
 void readRowsInPlace(PassContext &c) { lower::readRowsInPlace(c.ir()); }
 void foldBatchNorms(PassContext &c) { lower::foldBatchNorms(c.ir()); }
 void fuseElementwise(PassContext &c) { lower::fuseElementwise(c.ir(), c.device()); }
@@ -329,6 +332,9 @@ constexpr Pass kPasses[] = {
     {"simplify", "remove what computes nothing", Phase::Flatten, always, simplify},
     {"joinPartsEarly", "write parts of serialised products where they are joined", Phase::Flatten, always,
      joinPartsEarly},
+    {"addRowsInLoops", "add gradients of rows to their rows alone", Phase::Flatten, always, addRowsInLoops},
+    {"multiplyAfterLoops", "make sums of small products one product behind the loop", Phase::Flatten, always,
+     multiplyAfterLoops},
     {"readRowsInPlace", "let loops read rows of stacks where they lie", Phase::Flatten, always, readRowsInPlace},
     {"foldBatchNorms", "fold normalisations with known parameters into convolutions", Phase::Fuse, fusing,
      foldBatchNorms},

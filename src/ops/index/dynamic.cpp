@@ -137,6 +137,7 @@ void addWrites(OpDefs &rows) {
   rows.push_back(gradientRow("DynamicUpdateSliceGrad", "DynamicSlice", inferSlice)
                      .doc("Gradient of DynamicUpdate for the slice."));
   rows.push_back(dynamicRow("DynamicAdd", kNumeric)
+                     .role(Role::DynamicAdd)
                      .input("slice", kNumeric, "T")
                      .output("updated")
                      .infer(inferWhole)

@@ -81,7 +81,7 @@ void addGather(OpDefs &rows) {
   rows.push_back(gatherRow("ai.onnx", "Gather", {1, 11, 13}, "GatherGrad")
                      .role(Role::Gather)
                      .doc("Slices of data along an axis, at the positions of indices."));
-  rows.push_back(gatherGradientRow("GatherGrad"));
+  rows.push_back(gatherGradientRow("GatherGrad").role(Role::GatherGrad));
   rows.push_back(gatherRow("ai.graphcore", "PopartTiedGather", {1}, "TiedGatherGrad")
                      .notOnnx()
                      .decompose([](DecomposeBuilder &b) {

@@ -1,0 +1,52 @@
+// What each iteration of a loop sees: which tensors of its body stay the same, and which integers are linear functions of
+// the iteration's number.
+#pragma once
+#include <map>
+#include <optional>
+
+#include "lower/program_tensors.hpp"
+
+namespace popart::lower {
+
+// first + step * iteration
+struct Line {
+  int64_t first = 0, step = 0;
+  bool isConstant() const { return step == 0; }
+  bool operator==(const Line &) const = default;
+};
+
+// A loop of a flat program that runs a known number of times. A snapshot: changes of the loop's operands are not seen.
+class CountedLoop {
+ public:
+  explicit CountedLoop(const Op &loop);
+  bool isCounted() const { return trips_ > 0; }
+  int64_t trips() const { return trips_; }
+  Graph &body() const { return body_; }
+
+  // The value that the body's input `inner` carries; null for other tensors.
+  const Passed *carried(TensorIndex inner) const;
+  // Whether the body's tensor is the same in all iterations.
+  bool isInvariant(TensorIndex t) const;
+  // The integer that `t`, of one element, holds in each iteration: found by following scalars of the body back to the
+  // iteration, to constants, to carried values that grow by a constant, and to stacks of such scalars that another loop
+  // made. Nothing when it is no linear function of the iteration, or when an element type on the way does not hold its
+  // values.
+  std::optional<Line> line(TensorIndex t);
+  // Whether `rows` rows from the line on lie in a stack of `size` rows in every iteration.
+  bool staysInside(const Line &l, int64_t rows, int64_t size) const;
+
+ private:
+  std::optional<int64_t> at(const Line &l, int64_t iteration) const;
+  bool holds(const TensorInfo &info, const Line &l) const;
+  std::optional<Line> derive(TensorIndex t);
+  std::optional<Line> ofCarried(const Passed &c);
+  std::optional<Line> ofStacked(const Op &gather);
+
+  const Op &loop_;
+  Graph &body_;
+  const int64_t trips_;
+  std::map<TensorIndex, Passed> carried_;
+  std::map<TensorIndex, std::optional<Line>> lines_;
+};
+
+}  // namespace popart::lower
