@@ -1,17 +1,23 @@
 """Named collections of streams."""
 
+from collections import OrderedDict
 from collections.abc import ItemsView, Iterable, Iterator, KeysView, ValuesView
 from typing import Any
 
 import popxl
 
-from popxl_addons.utils import OrderedDict
+from popxl_addons import utils
 
 Spec = tuple[tuple[int, ...], popxl.dtype]
 
 
 class _Streams(OrderedDict):
-    """Ordered dict name → stream; iterating gives the streams."""
+    """Ordered dict name → stream; iterating gives the streams.
+
+    A name that methods of dict do not have is an attribute too.
+    """
+
+    __repr__ = utils.OrderedDict.__repr__
 
     def __init__(self, **specs: Spec) -> None:
         super().__init__()

@@ -406,6 +406,7 @@ def test_streams(ir):
         _ = inputs.zz
     with pytest.raises(KeyError, match=r"zz.*a.*b.*c"):
         _ = inputs["zz"]
+    assert addons.InputStreams(idx=((2,), popxl.int32)).idx.shape == (2,)  # a name that nanoGPT gives
     outputs = addons.OutputStreams.from_streams([popxl.d2h_stream((2,), popxl.float32, "out")])
     assert isinstance(outputs, addons.OutputStreams) and outputs.out is outputs[0]
     assert isinstance(outputs.out, popxl.DeviceToHostStream)
