@@ -67,6 +67,33 @@ def clipped(*groups):
     return popart.SGD({"defaultLearningRate": (0.1, False)}, clip_norm_settings=norms)
 
 
+def sgd(**values):
+    given = {f"default{name[0].upper()}{name[1:]}": value for name, value in values.items()}
+    return popart.SGD(given | {"defaultLearningRate": (0.1, False)})
+
+
+def replaced(first, second):
+    """A new optimizer for a session of another."""
+
+    def call():
+        made = session(optimizer=first)
+        made.prepareDevice()
+        made.weightsFromHost()
+        made.updateOptimizerFromHost(second)
+
+    return call
+
+
+def with_own_rate():
+    made = sgd()
+    made.insertSpecific("w", {"learningRate": (0.2, False)})
+    return made
+
+
+def own_values(made, **values):
+    return lambda: made.insertSpecific("w", {name: (value, True) for name, value in values.items()})
+
+
 @dataclass
 class Refusal:
     """A situation: what is done, and which words the message has."""
@@ -92,6 +119,11 @@ REFUSALS = {
         ("replicatedGraphCount", "globalReplicationFactor", "got 4 and 2"),
         REPLICAS | {"enableDistributedReplicatedGraphs": True, "globalReplicationFactor": 2},
     ),
+    "one_local_replica": Refusal(
+        ("enableReplicatedGraphs", "replicatedGraphCount 1"),
+        REPLICAS
+        | {"replicatedGraphCount": 1, "enableDistributedReplicatedGraphs": True, "globalReplicationFactor": 2},
+    ),
     "several_processes": Refusal(
         ("enableDistributedReplicatedGraphs", "not supported yet"),
         {"enableDistributedReplicatedGraphs": True, "globalReplicationFactor": 2},
@@ -110,6 +142,12 @@ REFUSALS = {
     "a_group_size_of_none": Refusal(
         ("group size", "above 0"), error=Internal, call=lambda: popart.VariableSettings(1, 0, Retrieval)
     ),
+    **{
+        f"a_group_of_three_of_four_{kind.name}": Refusal(
+            ("must divide", "3", "4 replicas"), REPLICAS | {"settings": grouped(kind, 3)}
+        )
+        for kind in (Groups.Consecutive, Groups.Orthogonal)
+    },
     "values_for_other_groups": Refusal(
         ("'w'", "[3, 5]", "expected 2 groups"),
         call=lambda: grouped(Groups.Consecutive, 2).shapeOnReplica([3, 5], 4, "w"),
@@ -156,6 +194,16 @@ REFUSALS = {
     "main_loops_without_host_copies": Refusal(
         ("enableExplicitMainLoops", "useHostCopyOps"), {"enableExplicitMainLoops": True}
     ),
+    "zero_copy_of_implicit_pipelines": Refusal(
+        ("aliasZeroCopy", "implicit pipelining"),
+        {
+            "aliasZeroCopy": True,
+            "explicitRecomputation": True,
+            "enablePipelining": True,
+            "virtualGraphMode": popart.VirtualGraphMode.Manual,
+        },
+    ),
+    "sums_in_another_type": Refusal(("partialsTypeMatMuls", "'double'"), {"partialsTypeMatMuls": "double"}),
     "zero_copy_without_recomputation": Refusal(("aliasZeroCopy", "explicitRecomputation"), {"aliasZeroCopy": True}),
     # ---- loss scaling
     "a_bin_edge_outside": Refusal(("binEdgeLocation", "got 1.5"), scaling(binEdgeLocation=1.5)),
@@ -171,11 +219,65 @@ REFUSALS = {
         ("toTrackTensors", "gradientTensorTrackingMethod"), scaling(toTrackTensors=["w"])
     ),
     "a_loss_scale_of_none": Refusal(("loss scaling", "got 0"), call=lambda: popart.SGD({"lossScaling": (0.0, False)})),
+    # ---- values of optimizers
+    "nesterov_and_dampening": Refusal(
+        ("Nesterov", "dampening 0.1"),
+        call=lambda: popart.SGD(
+            {"nesterov": (True, True), "defaultMomentum": (0.9, True), "defaultDampening": (0.1, True)}
+        ),
+    ),
+    "a_negative_rate_of_a_weight": Refusal(("learning rate", "got -1"), call=own_values(sgd(), learningRate=-1.0)),
+    "a_constant_rate_of_none": Refusal(("constant learning rate of 0",), call=own_values(sgd(), learningRate=0.0)),
+    "a_value_that_there_is_not": Refusal(("'rate'", "learningRate"), call=own_values(sgd(), rate=1.0)),
+    "no_eps_of_a_weight": Refusal(("eps", "got 0"), call=own_values(popart.Adam({}), eps=0.0)),
+    "a_negative_decay_of_adam": Refusal(
+        ("weight decay", "got -1"), call=lambda: popart.Adam({"defaultWeightDecay": (-1.0, True)})
+    ),
+    "a_constant_rate_of_none_of_adam": Refusal(
+        ("constant learning rate of 0",), call=lambda: popart.Adam({"defaultLearningRate": (0.0, True)})
+    ),
+    "no_eps_of_rmsprop": Refusal(("eps", "got 0"), call=lambda: popart.Adaptive({"defaultEps": (0.0, True)})),
+    "a_key_of_another_family": Refusal(
+        ("'defaultBeta1'", "defaultAlpha"), call=lambda: popart.Adaptive({"defaultBeta1": (0.1, True)})
+    ),
+    "a_variant_of_another_mode": Refusal(
+        ("rmsprop_tf_variant", "RMSProp"),
+        call=lambda: popart.Adaptive({}, mode=popart.AdaptiveMode.AdaGrad, rmsprop_tf_variant=True),
+    ),
+    # ---- optimizers in the place of others
+    **{
+        f"another_optimizer_{name}": Refusal((words,), error=Runtime, call=replaced(first, second))
+        for name, words, first, second in (
+            ("constness", "learning rates", sgd(), popart.SGD({"defaultLearningRate": (0.1, True)})),
+            ("constant", "momentums", sgd(momentum=(0.9, True)), sgd(momentum=(0.8, True))),
+            ("norms", "clip norm settings", clipped([]), sgd()),
+            ("own_values_less", "learning rates", with_own_rate(), sgd()),
+            ("own_values_more", "learning rates", sgd(), with_own_rate()),
+            (
+                "velocity",
+                "strategies",
+                sgd(momentum=(0.9, True)),
+                popart.SGD(
+                    {"defaultMomentum": (0.9, True), "defaultLearningRate": (0.1, False)},
+                    accumulatorAndMomentum=popart.SGDAccumulatorAndMomentum.Separate,
+                ),
+            ),
+            ("adam", "Adam modes", popart.Adam({}), popart.Adam({}, mode=popart.AdamMode.Lamb)),
+            (
+                "decay",
+                "weight decay modes",
+                popart.Adam({}),
+                popart.Adam({}, weight_decay_mode=popart.WeightDecayMode.L2Regularization),
+            ),
+            ("adaptive", "Adaptive modes", popart.Adaptive({}), popart.Adaptive({}, mode=popart.AdaptiveMode.AdaDelta)),
+        )
+    },
     # ---- rounding at random
     "the_state_of_random_numbers_unasked": Refusal(
         ("getRNGState", "enableLoadAndOffloadRNGState"), error=Runtime, call=lambda: session().getRNGState()
     ),
     # ---- buffers
+    "a_buffer_that_is_no_weight": Refusal(("updatableNamedBuffers", "'q'", "[w]"), {"updatableNamedBuffers": ["q"]}),
     "no_depth": Refusal(("defaultBufferingDepth", "got 0"), {"defaultBufferingDepth": 0}),
     "no_depth_of_a_stream": Refusal(("bufferingDepthMap", "got 0", "'x'"), {"bufferingDepthMap": {"x": 0}}),
 }
