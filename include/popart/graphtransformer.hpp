@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include <popart/inputshapeinfo.hpp>
 #include <popart/names.hpp>
 
 namespace popart {
@@ -50,5 +51,9 @@ class GraphTransformer {
  private:
   std::unique_ptr<onnx::ModelEditor> editor_;
 };
+
+// JSON for tools: inputs, outputs, opsets, operators by type, parameters, and the nodes that are refused at these input
+// shapes, each with its reason (onnx/describe.hpp). Throws popart::error when the model cannot be read.
+std::string describeModel(const std::string &modelProtoOrFilename, const InputShapeInfo &shapes);
 
 }  // namespace popart

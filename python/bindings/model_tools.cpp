@@ -19,6 +19,14 @@ std::string modelText(nb::handle model) {
 }  // namespace
 
 void bindModelTools(nb::module_ &m) {
+  m.def(
+      "_describeModel",
+      [](nb::handle model, const InputShapeInfo &shapes) {
+        const std::string text = modelText(model);
+        ReleaseGil release;
+        return describeModel(text, shapes);
+      },
+      nb::arg("model"), nb::arg("shapes"), "What a model holds and which of its nodes are refused, as JSON.");
   nb::class_<GraphTransformer>(
       m, "GraphTransformer",
       "Changes an ONNX model as a whole. Models with subgraphs are refused by the conversions of types.")

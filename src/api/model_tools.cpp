@@ -6,6 +6,8 @@
 #include <popart/graphtransformer.hpp>
 #include <popart/numerics.hpp>
 
+#include "backends/ref/ref.hpp"
+#include "onnx/describe.hpp"
 #include "onnx/model_edits.hpp"
 #include "onnx/writer.hpp"
 
@@ -95,4 +97,12 @@ std::string NumericsReport::fullReport() const {
 }
 
 }  // namespace numerics
+std::string describeModel(const std::string &modelProtoOrFilename, const InputShapeInfo &shapes) {
+  onnx::BuildOptions options;
+  options.weights = onnx::WeightRole::Constant;
+  options.inputShapeInfo = shapes.getInfos();
+  options.evaluate = ref::evaluate;
+  return onnx::describeModel(onnx::Model::fromProtoOrFile(modelProtoOrFilename), options);
+}
+
 }  // namespace popart

@@ -148,12 +148,26 @@ Json programJson(const executable::Program &program) {
     Json children = Json::array();
     for (const auto &inner : step.programs)
       children.push_back({{"type", "Sequence"}, {"name", ""}, {"children", programJson(*inner)}});
-    steps.push_back({{"type", kTypes[static_cast<size_t>(step.kind)]},
-                     {"name", step.name},
-                     {"kernel", runtime::kernelName(step)},
-                     {"children", std::move(children)}});
+    Json entry = {{"type", kTypes[static_cast<size_t>(step.kind)]},
+                  {"name", step.name},
+                  {"kernel", runtime::kernelName(step)},
+                  {"children", std::move(children)}};
+    if (step.kind == Kind::Kernel) {
+      entry["flops"] = step.kernel->flops();
+      entry["bytes"] = step.kernel->bytes();
+      entry["predictedNanoseconds"] = executable::predictedNanoseconds(*step.kernel);
+    }
+    if (step.kind == Kind::Loop) entry["tripCount"] = step.tripCount;
+    steps.push_back(std::move(entry));
   }
   return steps;
+}
+
+Json fallbacksJson(const Executable &executable) {
+  Json fallbacks = Json::array();
+  for (const executable::Fallback &fallback : executable.fallbacks)
+    fallbacks.push_back({{"op", fallback.op}, {"backend", fallback.backend}, {"reason", fallback.reason}});
+  return fallbacks;
 }
 
 Json memoryJson(const Executable &executable) {
@@ -256,6 +270,7 @@ std::string profileJson(const Executable &executable, const DeviceInfo &device, 
       {"memory", memoryJson(executable)},
       {"graph", graphJson(executable)},
       {"programs", programJson(executable.main)},
+      {"fallbacks", fallbacksJson(executable)},
       {"runs", std::move(runs)},
       {"modelCycles", modelCycles(executable, device) ? Json(*modelCycles(executable, device)) : Json()}};
   return report.dump(-1, ' ', false, Json::error_handler_t::replace);

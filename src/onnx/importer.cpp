@@ -439,10 +439,12 @@ std::string Importer::tryImportNode(const onnx_proto::NodeProto &node, Scope &sc
 void Importer::importAvailable(const onnx_proto::GraphProto &graph, Scope &scope) {
   addInitializers(graph, scope);
   SymbolTable symbols;
+  bindSymbols(graph, options_.inputShapeInfo, symbols);
   for (const auto &input : graph.input()) {
     if (scope.tensors.count(input.name())) continue;
     try {
-      scope.tensors[input.name()] = scope.graph->addStream(input.name(), inputInfo(input, {}, symbols));
+      scope.tensors[input.name()] =
+          scope.graph->addStream(input.name(), inputInfo(input, options_.inputShapeInfo, symbols));
     } catch (const internal_error &) {
       throw;
     } catch (const error &e) {

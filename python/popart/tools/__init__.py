@@ -1,0 +1,1 @@
+"""Commands for ONNX files: ``popart-run``, ``popart-inspect`` and ``popart-convert``."""

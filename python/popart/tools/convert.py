@@ -1,0 +1,362 @@
+"""``popart-convert``: a newer opset, 16-bit floats, folded constants, values inside or outside of the file.
+
+Types follow the operators' own rules (``onnx.defs``): where an operator does not take the 16-bit type, its operands are
+cast for it and its results cast back.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from popart.tools import files
+
+DESCRIPTION = """Write an ONNX model anew: in a newer operator set, with float32 values as float16 or bfloat16, with
+constant expressions computed, with the values of weights in a file beside it or inside."""
+
+FLOAT = 1
+REDUCED = {"float16": 10, "bfloat16": 16}
+NUMBER_ATTRIBUTES = ("dtype", "to", "output_datatype")  # element types of results, as numbers
+
+
+def arguments_of(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """The parsed command line."""
+    parser = files.parser("popart-convert", DESCRIPTION)
+    parser.add_argument("output", type=Path, help="file to write")
+    parser.add_argument("--opset", type=int, metavar="N", help="operator set of ai.onnx, newer than the model's")
+    kind = parser.add_mutually_exclusive_group()
+    kind.add_argument("--float16", dest="type", action="store_const", const="float16", help="float32 becomes float16")
+    kind.add_argument(
+        "--bfloat16", dest="type", action="store_const", const="bfloat16", help="float32 becomes bfloat16"
+    )
+    parser.add_argument("--keep-io", action="store_true", help="inputs and outputs stay float32")
+    parser.add_argument("--fold", action="store_true", help="compute what depends on constants alone")
+    parser.add_argument(
+        "--max-folded-bytes", type=int, default=64 << 20, metavar="N", help="largest folded value (default 64 MiB)"
+    )
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("--external", metavar="NAME", help="weights go to this file beside the model")
+    where.add_argument("--embed", action="store_true", help="weights are inside of the model (default up to 2 GiB)")
+    return parser.parse_args(arguments)
+
+
+# ---- constants ------------------------------------------------------------------------------------
+
+
+def folded(model: Any, onnx: Any, most_bytes: int) -> int:
+    """Compute the nodes that read constants alone, in place; returns how many."""
+    from onnx.reference import ReferenceEvaluator
+
+    known = {tensor.name for tensor in model.graph.initializer}
+    sizes = value_bytes(model, onnx)
+    chosen, rest = [], []
+    for node in model.graph.node:
+        computed = any(a.type in (a.GRAPH, a.GRAPHS) for a in node.attribute) or random_kind(node, onnx)
+        small = all(sizes.get(name, most_bytes + 1) <= most_bytes for name in node.output if name)
+        if not computed and small and all(name in known for name in node.input if name):
+            chosen.append(node)
+            known.update(node.output)
+        else:
+            rest.append(node)
+    if not chosen:
+        return 0
+    read = {name for node in rest for name in names_read(node)} | {value.name for value in model.graph.output}
+    outputs = [name for node in chosen for name in node.output if name and name in read]
+    needed = {name for node in chosen for name in node.input}
+    graph = onnx.helper.make_graph(
+        chosen, "constants", [], [onnx.ValueInfoProto(name=name) for name in outputs],
+        [tensor for tensor in model.graph.initializer if tensor.name in needed],
+    )  # fmt: skip
+    part = onnx.helper.make_model(graph, opset_imports=model.opset_import, functions=model.functions)
+    values = ReferenceEvaluator(part).run(None, {})
+    del model.graph.node[:]
+    model.graph.node.extend(rest)
+    model.graph.initializer.extend(
+        onnx.numpy_helper.from_array(np.asarray(value), name) for name, value in zip(outputs, values, strict=True)
+    )
+    for name in {tensor.name for tensor in model.graph.initializer} - read:
+        model.graph.initializer.remove(next(t for t in model.graph.initializer if t.name == name))
+    return len(chosen)
+
+
+def value_bytes(model: Any, onnx: Any) -> dict[str, int]:
+    """Bytes of the values whose shapes ONNX's inference knows."""
+    sizes = {}
+    for value in onnx.shape_inference.infer_shapes(model, data_prop=True).graph.value_info:
+        tensor = value.type.tensor_type
+        if not tensor.HasField("shape") or any(not d.HasField("dim_value") for d in tensor.shape.dim):
+            continue
+        count = int(np.prod([d.dim_value for d in tensor.shape.dim], dtype=np.float64))
+        sizes[value.name] = count * 16
+        if tensor.elem_type in range(1, 24) and tensor.elem_type != 8:
+            sizes[value.name] = count * onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type).itemsize
+    return sizes
+
+
+def random_kind(node: Any, onnx: Any) -> bool:
+    """Whether a node gives other values each time."""
+    return node.op_type.startswith("Random") or node.op_type in ("Bernoulli", "Multinomial", "Dropout")
+
+
+def names_read(node: Any) -> set[str]:
+    """Names that a node and the graphs inside it read."""
+    names = set(node.input)
+    for attribute in node.attribute:
+        for graph in [attribute.g] if attribute.type == attribute.GRAPH else attribute.graphs:
+            names.update(value.name for value in graph.output)
+            for inner in graph.node:
+                names |= names_read(inner)
+    return names
+
+
+# ---- 16-bit floats --------------------------------------------------------------------------------
+
+
+class Reduction:
+    """Float32 values of a model become those of a 16-bit type, in place."""
+
+    def __init__(self, model: Any, onnx: Any, kind: str, keep_io: bool) -> None:
+        """Keep the model and the type."""
+        self.model, self.onnx, self.kind = model, onnx, REDUCED[kind]
+        self.type_text = f"tensor({kind})"
+        self.keep_io = keep_io
+        self.casts = 0
+        self.opsets = {entry.domain or "": entry.version for entry in model.opset_import}
+        if model.functions:
+            raise files.UsageError("models with functions of their own keep their types. Inline them first")
+
+    def run(self) -> int:
+        """Reduce the model; returns the number of casts that operators need."""
+        del self.model.graph.value_info[:]  # types are inferred anew by whoever reads the file
+        self.graph(self.model.graph, set(), top=True)
+        return self.casts
+
+    def graph(self, graph: Any, outer: set[str], top: bool = False) -> None:
+        """One graph, with those inside it. ``outer``: 16-bit names of the graphs around."""
+        reduced = set(outer)
+        nodes: list[Any] = []
+        weights = {tensor.name for tensor in graph.initializer}
+        for tensor in graph.initializer:
+            if tensor.data_type == FLOAT:
+                tensor.CopyFrom(self.reduced_tensor(tensor))
+                reduced.add(tensor.name)
+        for value in graph.input:
+            if value.type.tensor_type.elem_type != FLOAT:
+                continue
+            if top and self.keep_io and value.name not in weights:
+                continue
+            value.type.tensor_type.elem_type = self.kind
+            reduced.add(value.name)
+        if not top:
+            for value in graph.value_info:
+                if value.type.tensor_type.elem_type == FLOAT:
+                    value.type.tensor_type.elem_type = self.kind
+        floats = self.float_names(graph, top)
+        for node in graph.node:
+            self.node(node, nodes, reduced, floats)
+        for value in graph.output:
+            if value.type.tensor_type.elem_type == FLOAT and value.name in reduced:
+                if top and self.keep_io:
+                    self.give_back(value.name, nodes, reduced)
+                else:
+                    value.type.tensor_type.elem_type = self.kind
+        del graph.node[:]
+        graph.node.extend(nodes)
+
+    def float_names(self, graph: Any, top: bool) -> set[str]:
+        """Float32 inputs that stay so."""
+        return {v.name for v in graph.input if top and self.keep_io and v.type.tensor_type.elem_type == FLOAT}
+
+    def give_back(self, name: str, nodes: list[Any], reduced: set[str]) -> None:
+        """The output ``name`` is cast to float32 behind what makes it."""
+        inner = f"{name}/reduced"
+        for node in nodes:
+            for names in (node.input, node.output):
+                for i, other in enumerate(names):
+                    if other == name:
+                        names[i] = inner
+        nodes.append(self.onnx.helper.make_node("Cast", [inner], [name], to=FLOAT))
+        self.casts += 1
+        reduced.discard(name)
+        reduced.add(inner)
+
+    def node(self, node: Any, nodes: list[Any], reduced: set[str], floats: set[str]) -> None:
+        """Append ``node``, with casts where its operator does not take the 16-bit type."""
+        for attribute in node.attribute:
+            if attribute.type == attribute.GRAPH:
+                self.graph(attribute.g, reduced)
+            elif attribute.type == attribute.TENSOR and attribute.t.data_type == FLOAT:
+                attribute.t.CopyFrom(self.reduced_tensor(attribute.t))
+            elif attribute.name in NUMBER_ATTRIBUTES and attribute.i == FLOAT:
+                attribute.i = self.kind
+        inputs, outputs = self.accepted(node)
+        for i, name in enumerate(node.input):
+            if name in reduced and not inputs[min(i, len(inputs) - 1)]:
+                node.input[i] = self.cast(name, FLOAT, nodes)
+            elif name in floats and inputs[min(i, len(inputs) - 1)]:
+                node.input[i] = self.cast(name, self.kind, nodes)
+        nodes.append(node)
+        makes = self.makes_float(node, reduced, inputs)
+        for i, name in enumerate(node.output):
+            if not name or not makes[min(i, len(makes) - 1)]:
+                continue
+            if not outputs[min(i, len(outputs) - 1)]:
+                node.output[i] = f"{name}/float32"
+                nodes.append(self.onnx.helper.make_node("Cast", [node.output[i]], [name], to=self.kind))
+                self.casts += 1
+            reduced.add(name)
+
+    def cast(self, name: str, to: int, nodes: list[Any]) -> str:
+        """``name`` in the other type, by a node that is there once."""
+        made = f"{name}/{'float32' if to == FLOAT else 'reduced'}"
+        if not any(made in other.output for other in nodes):
+            nodes.append(self.onnx.helper.make_node("Cast", [name], [made], to=to))
+            self.casts += 1
+        return made
+
+    def accepted(self, node: Any) -> tuple[list[bool], list[bool]]:
+        """Whether each operand, and each result, may have the 16-bit type where it may be float32."""
+        schema = self.schema(node)
+        if schema is None:
+            return [True], [True]
+
+        def allows(formal: Any) -> bool:
+            types = set(formal.types)
+            return "tensor(float)" not in types or self.type_text in types
+
+        inputs = [allows(formal) for formal in schema.inputs] or [True]
+        outputs = [allows(formal) for formal in schema.outputs] or [True]
+        return inputs, outputs
+
+    def makes_float(self, node: Any, reduced: set[str], inputs: list[bool]) -> list[bool]:
+        """Whether each result is a float that this reduction made 16 bits wide."""
+        schema = self.schema(node)
+        typed = [a.i for a in node.attribute if a.name in NUMBER_ATTRIBUTES]
+        holds = [a.t.data_type for a in node.attribute if a.type == a.TENSOR]
+        reads = any(name in reduced or name.endswith("/float32") for name in node.input)
+        if node.op_type in ("Constant", "ConstantOfShape"):
+            return [(bool(holds) and holds[0] == self.kind) or (node.op_type == "ConstantOfShape" and not holds)]
+        if typed:
+            return [typed[0] == self.kind]
+        if any(a.type == a.GRAPH for a in node.attribute):
+            bodies = [a.g for a in node.attribute if a.type == a.GRAPH]
+            kinds = [value.type.tensor_type.elem_type == self.kind for value in bodies[0].output]
+            skipped = len(kinds) - len(node.output)
+            return kinds[max(skipped, 0) :] or [False]
+        if schema is None:
+            return [reads]
+        results = []
+        for formal in schema.outputs:
+            same = [
+                name in reduced or name.endswith("/float32") or name.endswith("/reduced")
+                for name, operand in zip(node.input, schema.inputs, strict=False)
+                if operand.type_str == formal.type_str
+            ]
+            results.append(any(same) if same else reads and formal.types == {"tensor(float)"})
+        return results or [False]
+
+    def schema(self, node: Any) -> Any:
+        """The operator's own rule, or None for one that onnx does not know."""
+        domain = "" if node.domain == "ai.onnx" else node.domain
+        try:
+            return self.onnx.defs.get_schema(node.op_type, self.opsets.get(domain, 1), domain)
+        except self.onnx.defs.SchemaError:
+            return None
+
+    def reduced_tensor(self, tensor: Any) -> Any:
+        """The values in the 16-bit type, rounded to nearest, and to the largest number instead of infinity."""
+        values = self.onnx.numpy_helper.to_array(tensor)
+        kind = self.onnx.helper.tensor_dtype_to_np_dtype(self.kind)
+        most = 65504.0 if self.kind == REDUCED["float16"] else float(np.float32(3.3895314e38))
+        finite = np.where(np.isfinite(values), np.clip(values, -most, most), values)
+        return self.onnx.numpy_helper.from_array(finite.astype(kind), tensor.name)
+
+
+# ---- the command ----------------------------------------------------------------------------------
+
+
+def newer(model: Any, onnx: Any, opset: int) -> Any:
+    """The model in a newer operator set."""
+    import onnx.version_converter
+
+    now = next((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), None)
+    newest = onnx.defs.onnx_opset_version()
+    if now is None or opset < now or opset > newest:
+        raise files.UsageError(f"--opset: got {opset}, expected {now} (the model's) to {newest} (the newest known)")
+    try:
+        return onnx.version_converter.convert_version(model, opset)
+    except Exception as problem:  # RuntimeError and classes of onnx's C++ part
+        raise files.UsageError(f"--opset {opset}: onnx does not convert the model: {problem}") from None
+
+
+def save(model: Any, onnx: Any, parsed: argparse.Namespace) -> list[str]:
+    """Write the model; whole or not at all."""
+    target = parsed.output
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if parsed.external and Path(parsed.external).name != parsed.external:
+        raise files.UsageError(f"--external: got '{parsed.external}', expected a file name without folders")
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".convert-") as folder:
+        part = Path(folder) / target.name
+        external = {}
+        if parsed.external:
+            external = {"save_as_external_data": True, "location": parsed.external, "size_threshold": 1024}
+        elif model.ByteSize() >= 2**31:
+            raise files.UsageError("the model is larger than 2 GiB, too large for one file. Use --external NAME")
+        onnx.save(model, part, **external)
+        names = [target.name, *([parsed.external] if (Path(folder) / str(parsed.external)).exists() else [])]
+        for name in reversed(names):  # the model last: it names the other file
+            os.replace(Path(folder) / name, target.parent / name)
+    return [str(target.parent / name) for name in names]
+
+
+def command(arguments: Sequence[str] | None = None) -> int:
+    """Convert the model; the status of the command."""
+    parsed = arguments_of(arguments)
+    files.require_file(parsed.model)
+    onnx = files.import_onnx()
+    files.describe(parsed.model)  # our reader's checks: damaged models and paths outside of the folder
+    result: dict[str, Any] = {"model": str(parsed.model)}
+    asked = [name for name in ("opset", "fold", "type") if getattr(parsed, name)]
+    with tqdm(total=len(asked) + 2, disable=not sys.stderr.isatty(), leave=False) as bar:
+        model = onnx.load(parsed.model)
+        bar.update()
+        if parsed.opset:
+            model = newer(model, onnx, parsed.opset)
+            bar.update()
+        if parsed.fold:
+            result["folded"] = folded(model, onnx, parsed.max_folded_bytes)
+            bar.update()
+        if parsed.type:
+            result["casts"] = Reduction(model, onnx, parsed.type, parsed.keep_io).run()
+            bar.update()
+        result["written"] = save(model, onnx, parsed)
+        bar.update()
+    result["bytes"] = sum(Path(file).stat().st_size for file in result["written"])
+    facts = files.describe(parsed.output)
+    result["opsets"] = facts["opsets"]
+    if parsed.json:
+        print(json.dumps(result))
+    else:
+        notes = [
+            f"{result[key]:,} {text}" for key, text in (("folded", "nodes folded"), ("casts", "casts")) if key in result
+        ]
+        print(", ".join([f"{' and '.join(result['written'])}: {result['bytes']:,} bytes", *notes]))
+    return 0
+
+
+def main() -> None:
+    """The command of the wheel."""
+    sys.exit(files.run_command("popart-convert", command))
+
+
+if __name__ == "__main__":
+    main()

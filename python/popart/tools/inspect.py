@@ -1,0 +1,161 @@
+"""``popart-inspect``: what an ONNX model holds, and how it would run here."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import popart_core
+from popart_core import DataFlow, DeviceManager, SessionOptions
+
+from popart.session import InferenceSession
+from popart.tools import files
+
+DESCRIPTION = """Show inputs, outputs, operators and parameters of an ONNX model, and the program it becomes:
+operations, memory, kernels, operators on the reference backend, nodes that are refused.
+
+Status: 0 when the model would run, 1 when something in it is refused, 2 when it cannot be read."""
+
+
+def arguments_of(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """The parsed command line."""
+    parser = files.parser("popart-inspect", DESCRIPTION)
+    files.add_shape_arguments(parser)
+    parser.add_argument("--file-only", action="store_true", help="do not compile")
+    parser.add_argument("--steps", action="store_true", help="list every step of the program with its kernel")
+    parser.add_argument("--threads", type=int, metavar="N", help="threads to plan for")
+    return parser.parse_args(arguments)
+
+
+def kernel_steps(steps: list[dict[str, Any]], times: int = 1) -> Iterator[dict[str, Any]]:
+    """The steps that compute, with how often they run; a loop of unknown length counts once."""
+    for step in steps:
+        if "flops" in step:
+            yield {**step, "times": times}
+        inner = times * max(step.get("tripCount", 1), 1)
+        for child in step["children"]:
+            yield from kernel_steps(child["children"] if child["type"] == "Sequence" else [child], inner)
+
+
+def by_kernel(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """One row per kind of kernel, those with the most predicted time first."""
+    rows: dict[str, dict[str, Any]] = {}
+    for step in steps:
+        kind = step["kernel"].partition("[")[0].strip()
+        row = rows.setdefault(kind, {"kernel": kind, "steps": 0, "flops": 0.0, "bytes": 0.0, "predictedMs": 0.0})
+        row["steps"] += 1
+        row["flops"] += step["flops"] * step["times"]
+        row["bytes"] += step["bytes"] * step["times"]
+        row["predictedMs"] += step["predictedNanoseconds"] * step["times"] / 1e6
+    return sorted(rows.values(), key=lambda row: -row["predictedMs"])
+
+
+def program_of(parsed: argparse.Namespace, facts: dict[str, Any], shapes: dict[str, Any]) -> dict[str, Any]:
+    """Facts of the compiled program; raises what the compiler refuses."""
+    options = SessionOptions()
+    if parsed.threads is not None:
+        options.engineOptions["num_threads"] = str(parsed.threads)
+    infos = files.shape_infos(shapes)
+    outputs = [entry["name"] for entry in facts["outputs"]]
+    session = InferenceSession(
+        str(parsed.model), DataFlow(1, outputs), DeviceManager().createCpuDevice(), infos, userOptions=options,
+        name="popart-inspect",
+    )  # fmt: skip
+    session.prepareDevice(loadEngine=False)
+    report = json.loads(popart_core._Session._report(session))
+    steps = list(kernel_steps(report["programs"]))
+    program = {
+        "flops": sum(step["flops"] * step["times"] for step in steps),
+        "memory": report["memory"],
+        "kernels": by_kernel(steps),
+        "fallbacks": report["fallbacks"],
+    }
+    if parsed.steps:
+        program["steps"] = [{key: step[key] for key in ("name", "kernel", "flops", "bytes", "times")} for step in steps]
+    return program
+
+
+def file_text(facts: dict[str, Any]) -> str:
+    """What the file holds, for people."""
+    opsets = ", ".join(f"{domain} {version}" for domain, version in facts["opsets"].items())
+    parameters = facts["parameters"]
+    lines = [f"graph '{facts['graph']}' by {facts['producer'] or 'unknown'}; operator sets: {opsets}"]
+    for kind in ("inputs", "outputs"):
+        lines += [f"{kind[:-1]} {entry['name']}: {files.shape_text(entry)}" for entry in facts[kind]]
+    lines.append(
+        f"parameters: {parameters['elements']:,} in {parameters['tensors']:,} tensors, {parameters['bytes']:,} bytes"
+    )
+    rows = sorted(([name, count] for name, count in facts["operators"].items()), key=lambda row: -row[1])
+    lines.append(files.table(rows, ["operator", "nodes"]))
+    return "\n".join(lines)
+
+
+def program_text(program: dict[str, Any]) -> str:
+    """The compiled program, for people."""
+    memory = program["memory"]
+    lines = [
+        f"one run: {program['flops'] / 1e9:.4g} GFLOP",
+        f"memory: {memory['total']:,} bytes = {memory['arena']:,} activations + {memory['constants']:,} constants + "
+        f"{memory['variables']:,} variables + {memory['scratch']:,} scratch",
+    ]
+    total = sum(row["predictedMs"] for row in program["kernels"]) or 1.0
+    rows = [
+        [
+            r["kernel"],
+            r["steps"],
+            f"{r['flops'] / 1e6:.4g}",
+            f"{r['bytes'] / 1e6:.4g}",
+            f"{r['predictedMs'] / total:.1%}",
+        ]
+        for r in program["kernels"]
+    ]
+    lines.append(files.table(rows, ["kernel", "steps", "MFLOP", "MB", "predicted time"]))
+    if "steps" in program:
+        lines.append(files.table([[s["name"], s["kernel"]] for s in program["steps"]], ["step", "kernel"]))
+    for fallback in program["fallbacks"]:
+        lines.append(f"on the reference backend: {fallback['op']}: {fallback['reason']}")
+    return "\n".join(lines)
+
+
+def refused_text(facts: dict[str, Any]) -> list[str]:
+    """The refused nodes, for people."""
+    lines = [f"refused: {row['operator']} '{row['node']}': {row['reason']}" for row in facts["refused"]]
+    if facts["behindRefused"]:
+        lines.append(f"{facts['behindRefused']:,} nodes read what these would have made")
+    return lines
+
+
+def command(arguments: Sequence[str] | None = None) -> int:
+    """Show the model; the status of the command."""
+    parsed = arguments_of(arguments)
+    files.require_file(parsed.model)
+    facts = files.describe(parsed.model)
+    shapes, notes = files.input_shapes(facts["inputs"], parsed.shape, parsed.dim)
+    facts = files.describe(parsed.model, shapes)
+    facts["assumed"] = notes
+    facts["shapes"] = {name: shape for name, (_, shape) in shapes.items()}
+    if not parsed.file_only and not facts["refused"]:
+        try:
+            facts["program"] = program_of(parsed, facts, shapes)
+        except popart_core.popart_exception as problem:
+            facts["refused"] = [{"node": facts["graph"], "operator": "model", "reason": str(problem)}]
+    if parsed.json:
+        print(json.dumps(facts))
+    else:
+        parts = [file_text(facts), *notes, *refused_text(facts)]
+        if "program" in facts:
+            parts.append(program_text(facts["program"]))
+        print("\n".join(parts))
+    return 1 if facts["refused"] else 0
+
+
+def main() -> None:
+    """The command of the wheel."""
+    sys.exit(files.run_command("popart-inspect", command))
+
+
+if __name__ == "__main__":
+    main()

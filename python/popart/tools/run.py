@@ -1,0 +1,240 @@
+"""``popart-run``: run an ONNX model on random or given inputs, time it, compare it with ONNX Runtime."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from popart_core import DataFlow, DeviceManager, PyStepIO, SessionOptions
+from tqdm import tqdm
+
+from popart.session import InferenceSession
+from popart.tools import files
+
+DESCRIPTION = """Run an ONNX model once or many times.
+
+Inputs are random unless files give them. Open dimensions are 1 unless --dim, --shape or the files say them.
+Status: 0 when all went well, 1 when results differ from ONNX Runtime's, 2 for what cannot be run."""
+
+
+def arguments_of(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """The parsed command line."""
+    parser = files.parser("popart-run", DESCRIPTION)
+    files.add_shape_arguments(parser)
+    parser.add_argument(
+        "--input", action="append", default=[], metavar="[NAME=]FILE",
+        help="array of an input: NAME=FILE.npy or NAME=FILE.pb; or FILE.npz, whose arrays have the inputs' names",
+    )  # fmt: skip
+    parser.add_argument("--seed", type=int, default=0, help="of random inputs (default 0)")
+    parser.add_argument(
+        "--integers", default="0,2", metavar="LOW,HIGH", help="random whole numbers are LOW to HIGH - 1 (default 0,2)"
+    )
+    parser.add_argument(
+        "--output", type=Path, metavar="PATH", help="write results: FILE.npz, or a folder for .npy files"
+    )
+    parser.add_argument("--anchor", action="append", default=[], metavar="TENSOR", help="another tensor to return")
+    parser.add_argument("--runs", type=int, metavar="N", help="time so many runs")
+    parser.add_argument(
+        "--seconds", type=float, metavar="S", help="time runs for so long (default: one run, not timed)"
+    )
+    parser.add_argument("--warm-up", type=float, default=0.3, metavar="S", help="seconds of runs before (default 0.3)")
+    parser.add_argument("--threads", type=int, metavar="N", help="threads that compute")
+    parser.add_argument("--check", action="store_true", help="compare the results with ONNX Runtime's")
+    parser.add_argument("--rtol", type=float, default=1e-3, help="relative tolerance of --check (default 1e-3)")
+    parser.add_argument("--atol", type=float, default=1e-4, help="absolute tolerance of --check (default 1e-4)")
+    parsed = parser.parse_args(arguments)
+    for name in ("runs", "threads"):
+        if getattr(parsed, name) is not None and getattr(parsed, name) < 1:
+            parser.error(f"--{name}: got {getattr(parsed, name)}, expected 1 or more")
+    return parsed
+
+
+def given_arrays(texts: Sequence[str], names: Sequence[str]) -> dict[str, np.ndarray]:
+    """Arrays of the files that ``--input`` names."""
+    arrays: dict[str, np.ndarray] = {}
+    for text in texts:
+        name, equals, file = text.partition("=")
+        if not equals and Path(text).suffix == ".npz":
+            files.require_file(Path(text))
+            try:
+                with np.load(text, allow_pickle=False) as archive:
+                    arrays.update({key: archive[key] for key in archive.files})
+            except (ValueError, OSError) as problem:
+                raise files.UsageError(f"'{text}' holds no arrays: {problem}") from None
+        elif equals:
+            arrays[name] = files.read_array(Path(file))
+        elif len(names) == 1:
+            arrays[names[0]] = files.read_array(Path(text))
+        else:
+            raise files.UsageError(f"--input {text}: the model has {len(names)} inputs. Say which: NAME={text}")
+    for name in arrays:
+        if name not in names:
+            raise files.UsageError(f"--input: the model has no input '{name}'. It has {', '.join(names) or 'none'}")
+    return arrays
+
+
+def feeds_of(parsed: argparse.Namespace, facts: dict[str, Any]) -> dict[str, np.ndarray]:
+    """An array for each input; says which sizes were chosen."""
+    inputs = facts["inputs"]
+    given = given_arrays(parsed.input, [entry["name"] for entry in inputs])
+    symbols = {
+        str(d): str(size)
+        for entry in inputs if entry["name"] in given and entry["shape"] is not None
+        for d, size in zip(entry["shape"], given[entry["name"]].shape, strict=False) if isinstance(d, str) and d != "?"
+    }  # fmt: skip
+    others = [entry for entry in inputs if entry["name"] not in given]
+    asked = {**symbols, **files.pairs(parsed.dim, "--dim")}
+    known = {d for entry in others for d in entry["shape"] or []}
+    dims = [f"{name}={size}" for name, size in asked.items() if name in known or name not in symbols]
+    shapes, notes = files.input_shapes(others, parsed.shape, dims)
+    for note in notes:
+        print(f"popart-run: {note}", file=sys.stderr)
+    bounds = files.whole_numbers(parsed.integers, "--integers")
+    if len(bounds) != 2 or bounds[0] >= bounds[1]:
+        raise files.UsageError(f"--integers: got '{parsed.integers}', expected LOW,HIGH with LOW below HIGH")
+    random = files.random_arrays(shapes, parsed.seed, (bounds[0], bounds[1]))
+    return {entry["name"]: given.get(entry["name"], random.get(entry["name"])) for entry in inputs}
+
+
+def session_for(parsed: argparse.Namespace, outputs: list[str], feeds: dict[str, np.ndarray]) -> InferenceSession:
+    """A session ready to run for the shapes of ``feeds``."""
+    options = SessionOptions()
+    options.engineOptions["max_shape_programs"] = "1"
+    if parsed.threads is not None:
+        options.engineOptions["num_threads"] = str(parsed.threads)
+    device = DeviceManager().createCpuDevice()
+    session = InferenceSession(str(parsed.model), DataFlow(1, outputs), device, userOptions=options, name="popart-run")
+    session.prepareDevice()
+    session.setInputShapes(feeds)
+    return session
+
+
+def times_of(run: Callable[[], None], parsed: argparse.Namespace) -> list[float]:
+    """Seconds of each timed run, behind a warm-up."""
+    end = time.perf_counter() + parsed.warm_up
+    while time.perf_counter() < end:
+        run()
+    seconds: list[float] = []
+    total = parsed.runs
+    with tqdm(total=total, unit="run", disable=not sys.stderr.isatty(), leave=False) as bar:
+        end = time.perf_counter() + (parsed.seconds if total is None else float("inf"))
+        while (len(seconds) < total) if total is not None else (time.perf_counter() < end or not seconds):
+            start = time.perf_counter()
+            run()
+            seconds.append(time.perf_counter() - start)
+            bar.update()
+    return seconds
+
+
+def spread_of(seconds: list[float]) -> dict[str, Any]:
+    """Median, best, worst and quartiles, in milliseconds."""
+    milliseconds = sorted(value * 1e3 for value in seconds)
+    quartiles = statistics.quantiles(milliseconds, n=4) if len(milliseconds) > 1 else [milliseconds[0]] * 3
+    return {
+        "runs": len(milliseconds),
+        "medianMs": statistics.median(milliseconds),
+        "bestMs": milliseconds[0],
+        "worstMs": milliseconds[-1],
+        "quartilesMs": [quartiles[0], quartiles[2]],
+    }
+
+
+def compared(parsed: argparse.Namespace, feeds: dict[str, np.ndarray], results: dict[str, np.ndarray]) -> list[Any]:
+    """How far each output is from ONNX Runtime's."""
+    try:
+        import onnxruntime
+    except ImportError:
+        raise files.UsageError("--check needs the package onnxruntime. Install it: pip install onnxruntime") from None
+    try:
+        oracle = onnxruntime.InferenceSession(str(parsed.model), providers=["CPUExecutionProvider"])
+        expected = oracle.run(None, feeds)
+    except Exception as problem:  # its exceptions share no class
+        raise files.UsageError(f"ONNX Runtime does not run the model: {problem}") from None
+    rows = []
+    for output, theirs in zip(oracle.get_outputs(), expected, strict=True):
+        ours = results[output.name].astype(np.float64).reshape(np.shape(theirs))
+        theirs = np.asarray(theirs).astype(np.float64)
+        close = np.isclose(ours, theirs, rtol=parsed.rtol, atol=parsed.atol, equal_nan=True)
+        finite = np.isfinite(ours) & np.isfinite(theirs)
+        difference = np.abs(ours - theirs)[finite]
+        rows.append(
+            {
+                "output": output.name,
+                "equal": bool(close.all()),
+                "differing": int((~close).sum()),
+                "elements": int(close.size),
+                "largestDifference": float(difference.max(initial=0.0)),
+            }
+        )
+    return rows
+
+
+def text_of(result: dict[str, Any]) -> str:
+    """The result for people."""
+    lines = [f"compiled in {result['compileMs']:.1f} ms"]
+    rows = [[o["name"], o["type"], str(o["shape"]), o["mean"], o["smallest"], o["largest"]] for o in result["outputs"]]
+    lines.append(files.table(rows, ["output", "type", "shape", "mean", "smallest", "largest"]))
+    if times := result.get("times"):
+        low, high = times["quartilesMs"]
+        lines.append(
+            f"{times['runs']} runs: median {times['medianMs']:.3f} ms (quartiles {low:.3f} to {high:.3f}), "
+            f"best {times['bestMs']:.3f}, worst {times['worstMs']:.3f}"
+        )
+    for row in result.get("check", []):
+        verdict = "equal" if row["equal"] else f"DIFFERS in {row['differing']} of {row['elements']}"
+        lines.append(f"ONNX Runtime, {row['output']}: {verdict}, largest difference {row['largestDifference']:.3g}")
+    lines += [f"written: {file}" for file in result.get("written", [])]
+    return "\n".join(lines)
+
+
+def command(arguments: Sequence[str] | None = None) -> int:
+    """Run the model; the status of the command."""
+    parsed = arguments_of(arguments)
+    files.require_file(parsed.model)
+    facts = files.describe(parsed.model)
+    feeds = feeds_of(parsed, facts)
+    names = [entry["name"] for entry in facts["outputs"]]
+    start = time.perf_counter()
+    session = session_for(parsed, list(dict.fromkeys(names + parsed.anchor)), feeds)
+    result: dict[str, Any] = {"model": str(parsed.model), "compileMs": (time.perf_counter() - start) * 1e3}
+    result["inputs"] = [{"name": n, "type": str(a.dtype), "shape": list(a.shape)} for n, a in feeds.items()]
+    results = session.initAnchorArrays()
+    contiguous = {name: np.ascontiguousarray(array).reshape(array.shape) for name, array in feeds.items()}
+    step = PyStepIO(contiguous, results)
+    session.run(step)
+    result["outputs"] = [outcome(name, array) for name, array in results.items()]
+    if parsed.runs is not None or parsed.seconds is not None:
+        result["times"] = spread_of(times_of(lambda: session.run(step), parsed))
+    if parsed.check:
+        result["check"] = compared(parsed, feeds, results)
+    if parsed.output:
+        result["written"] = [str(file) for file in files.write_arrays(parsed.output, results)]
+    print(json.dumps(result) if parsed.json else text_of(result))
+    return 0 if all(row["equal"] for row in result.get("check", [])) else 1
+
+
+def outcome(name: str, array: np.ndarray) -> dict[str, Any]:
+    """Facts of one result."""
+    values = array.astype(np.float64) if array.dtype.kind in "fiubV" and array.dtype.names is None else np.zeros(0)
+    figures = (values.mean(), values.min(), values.max()) if values.size else (0.0, 0.0, 0.0)
+    mean, smallest, largest = (float(f"{figure:.6g}") for figure in figures)
+    return {
+        "name": name, "type": str(array.dtype), "shape": list(array.shape),
+        "mean": mean, "smallest": smallest, "largest": largest,
+    }  # fmt: skip
+
+
+def main() -> None:
+    """The command of the wheel."""
+    sys.exit(files.run_command("popart-run", command))
+
+
+if __name__ == "__main__":
+    main()

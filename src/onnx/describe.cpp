@@ -1,0 +1,113 @@
+#include "onnx/describe.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include "onnx/importer.hpp"
+#include "onnx/model_content.hpp"
+#include "onnx_proto/onnx.pb.h"
+
+namespace popart::onnx {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json shapeJson(const onnx_proto::TypeProto::Tensor &type) {
+  if (!type.has_shape()) return nullptr;
+  Json shape = Json::array();
+  for (const auto &dim : type.shape().dim()) {
+    if (dim.has_dim_value() && dim.dim_value() >= 0)
+      shape.push_back(dim.dim_value());
+    else
+      shape.push_back(dim.dim_param().empty() ? "?" : dim.dim_param());
+  }
+  return shape;
+}
+
+Json valueJson(const onnx_proto::ValueInfoProto &value) {
+  Json type = nullptr, shape = nullptr;
+  if (value.type().has_tensor_type()) {
+    const auto &tensor = value.type().tensor_type();
+    if (tensor.elem_type() != 0) type = toText(fromOnnxDataType(tensor.elem_type()));
+    shape = shapeJson(tensor);
+  }
+  return {{"name", value.name()}, {"type", type}, {"shape", shape}};
+}
+
+void countNodes(const onnx_proto::GraphProto &graph, std::map<std::string, int64_t> &counts) {
+  for (const auto &node : graph.node()) {
+    const bool plain = node.domain().empty() || node.domain() == "ai.onnx";
+    ++counts[plain ? node.op_type() : node.domain() + "." + node.op_type()];
+    for (const auto &attribute : node.attribute()) {
+      if (attribute.has_g()) countNodes(attribute.g(), counts);
+      for (const auto &inner : attribute.graphs()) countNodes(inner, counts);
+    }
+  }
+}
+
+Json parametersJson(const Model &model, const onnx_proto::GraphProto &graph) {
+  int64_t elements = 0, bytes = 0, tensors = 0;
+  for (const auto &initializer : graph.initializer()) {
+    int64_t count = 1;
+    for (const int64_t size : initializer.dims()) count *= size;
+    ++tensors;
+    elements += count;
+    bytes += TensorInfo(fromOnnxDataType(initializer.data_type()), {count}).nbytes();
+  }
+  return {{"tensors", tensors}, {"elements", elements}, {"bytes", bytes}, {"file", model.memory().bytes}};
+}
+
+// The nodes of the main graph one by one, as a builder takes them.
+void addRefused(const Model &model, const BuildOptions &options, Json &description) {
+  const onnx_proto::GraphProto &graph = model.content().proto->graph();
+  Ir ir;
+  Importer importer(model.content(), options, ir);
+  Scope scope;
+  scope.graph = &ir.getMainGraph();
+  scope.opsets = model.opsets();
+  importer.importAvailable(graph, scope);
+  Json refused = Json::array();
+  int64_t behind = 0;
+  const auto unknown = [&](const std::string &name) { return scope.refusals.contains(name); };
+  for (const auto &input : graph.input())
+    if (unknown(input.name()))
+      refused.push_back({{"node", input.name()}, {"operator", "input"}, {"reason", scope.refusals[input.name()]}});
+  for (const auto &node : graph.node()) {
+    const auto output = std::ranges::find_if(node.output(), unknown);
+    if (output == node.output().end()) continue;
+    if (std::ranges::any_of(node.input(), unknown)) {
+      ++behind;
+      continue;
+    }
+    refused.push_back({{"node", node.name().empty() ? *output : node.name()},
+                       {"operator", node.op_type()},
+                       {"reason", scope.refusals[*output]}});
+  }
+  description["refused"] = std::move(refused);
+  description["behindRefused"] = behind;
+}
+
+}  // namespace
+
+std::string describeModel(const Model &model, const BuildOptions &options) {
+  const onnx_proto::ModelProto &proto = *model.content().proto;
+  const onnx_proto::GraphProto &graph = proto.graph();
+  const std::vector<TensorId> weights = model.initializerIds();
+  const std::set<std::string> initializers(weights.begin(), weights.end());
+  Json inputs = Json::array(), outputs = Json::array();
+  for (const auto &input : graph.input())
+    if (!initializers.contains(input.name())) inputs.push_back(valueJson(input));
+  for (const auto &output : graph.output()) outputs.push_back(valueJson(output));
+  std::map<std::string, int64_t> operators;
+  countNodes(graph, operators);
+  Json description = {{"graph", graph.name()},
+                      {"producer", proto.producer_name()},
+                      {"opsets", model.opsets()},
+                      {"inputs", std::move(inputs)},
+                      {"outputs", std::move(outputs)},
+                      {"operators", operators},
+                      {"parameters", parametersJson(model, graph)}};
+  addRefused(model, options, description);
+  return description.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace popart::onnx

@@ -1,0 +1,15 @@
+// What a model file holds and which of its nodes are refused, for people and tools.
+#pragma once
+#include <string>
+
+#include "onnx/reader.hpp"
+
+namespace popart::onnx {
+
+// JSON: inputs and outputs (names, types, shapes with the symbols of open dimensions), opsets, nodes by operator type,
+// parameters and their bytes, and the nodes that cannot be imported with these options, each with its reason: an
+// operator, a value or a shape. Nodes that only read what a refused one would have made count as `behindRefused`.
+// Throws popart::error for damaged initializers.
+std::string describeModel(const Model &model, const BuildOptions &options);
+
+}  // namespace popart::onnx

@@ -1,0 +1,315 @@
+"""popart-run, popart-inspect and popart-convert as their users call them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+import torch
+from torch import nn
+
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+
+def run(tool: str, *arguments: str | Path, expect: int = 0) -> subprocess.CompletedProcess[str]:
+    """Call popart-<tool>."""
+    result = subprocess.run(
+        [sys.executable, "-m", f"popart.tools.{tool}", *map(str, arguments)],
+        capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert result.returncode == expect, result.stdout + result.stderr
+    assert "Traceback" not in result.stderr
+    return result
+
+
+def facts(tool: str, *arguments: str | Path, expect: int = 0) -> dict:
+    return json.loads(run(tool, *arguments, "--json", expect=expect).stdout)
+
+
+class Network(nn.Module):
+    """Convolution, a norm, attention over positions, a resize, a cast and a class probability."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.norm = nn.Conv2d(3, 16, 3, padding=1), nn.LayerNorm(16)
+        self.attention, self.out = nn.Linear(16, 48), nn.Linear(16, 5)
+
+    def forward(self, x):
+        y = nn.functional.interpolate(self.conv(x).relu(), scale_factor=2.0, mode="nearest")
+        y = self.norm(y.flatten(2).transpose(1, 2))
+        q, k, v = self.attention(y).chunk(3, -1)
+        y = (q @ k.transpose(1, 2) * 0.25).softmax(-1) @ v
+        return self.out(y.mean(1)).softmax(-1)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("model") / "network.onnx"
+    torch.manual_seed(1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(
+            Network().eval(), (torch.zeros(2, 3, 4, 4),), path, dynamo=False, opset_version=13,
+            input_names=["x"], output_names=["y"], dynamic_axes={"x": {0: "batch"}, "y": {0: "batch"}},
+        )  # fmt: skip
+    return path
+
+
+def small(path: Path, nodes, inputs, outputs, weights=(), opset=17) -> Path:
+    graph = helper.make_graph(nodes, "small", inputs, outputs, list(weights))
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8), path)
+    return path
+
+
+def expected(model: Path, x: np.ndarray) -> np.ndarray:
+    return onnxruntime.InferenceSession(str(model)).run(None, {"x": x})[0]
+
+
+# ---- popart-run
+
+
+def test_run_on_random_inputs_agrees_with_onnx_runtime(model):
+    found = facts("run", model, "--dim", "batch=3", "--check", "--runs", "5", "--threads", "1")
+    assert [entry["shape"] for entry in found["inputs"]] == [[3, 3, 4, 4]]
+    assert found["outputs"][0]["shape"] == [3, 5]
+    assert found["outputs"][0]["mean"] == pytest.approx(0.2, rel=1e-4)
+    assert found["check"][0]["equal"] and found["check"][0]["elements"] == 15
+    times = found["times"]
+    assert times["runs"] == 5
+    assert times["bestMs"] <= times["quartilesMs"][0] <= times["medianMs"] <= times["worstMs"]
+    text = run("run", model, "--seconds", "0.05", "--warm-up", "0", "--check")
+    assert "ONNX Runtime, y: equal" in text.stdout and "median" in text.stdout
+    assert "(batch) is taken as 1; say it with --dim batch=N" in text.stderr
+
+
+@pytest.mark.parametrize("form", ["npy", "npz", "pb", "only"])
+def test_run_on_given_inputs_writes_what_it_computes(model, tmp_path, form):
+    x = np.random.default_rng(2).normal(size=(4, 3, 4, 4)).astype(np.float32)
+    np.save(tmp_path / "x.npy", x)
+    np.savez(tmp_path / "x.npz", x=x)
+    (tmp_path / "x.pb").write_bytes(numpy_helper.from_array(x).SerializeToString())
+    given = {"npy": "x={}/x.npy", "npz": "{}/x.npz", "pb": "x={}/x.pb", "only": "{}/x.npy"}[form].format(tmp_path)
+    target = tmp_path / ("out.npz" if form == "npz" else "out")
+    found = facts("run", model, "--input", given, "--output", target)
+    (written,) = found["written"]
+    result = np.load(written)["y"] if form == "npz" else np.load(written)
+    np.testing.assert_allclose(result, expected(model, x), rtol=1e-4, atol=1e-5)
+
+
+def test_run_says_when_results_differ(tmp_path):
+    noise = small(
+        tmp_path / "noise.onnx",
+        [helper.make_node("RandomNormal", [], ["n"], shape=[5]), helper.make_node("Add", ["x", "n"], ["y"])],
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [5])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [5])],
+    )  # fmt: skip
+    result = run("run", noise, "--check", expect=1)
+    assert "DIFFERS in 5 of 5" in result.stdout
+
+
+def test_run_returns_other_tensors(model):
+    inner = next(node.output[0] for node in onnx.load(model).graph.node if node.op_type == "Relu")
+    found = facts("run", model, "--anchor", inner)
+    assert {entry["name"]: entry["shape"] for entry in found["outputs"]}[inner] == [1, 16, 4, 4]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        (["--dim", "width=3"], "has no 'width'. It has batch"),
+        (["--dim", "batch"], "expected NAME=VALUE"),
+        (["--shape", "x=1,a"], "expected whole numbers"),
+        (["--shape", "z=1"], "has no 'z'. It has x"),
+        (["--shape", "x=1,5,4,4"], "fixes dimension 1 to 3"),
+        (["--input", "q=absent.npy"], "absent.npy"),
+        (["--input", "x={folder}/text.npy"], "holds no array"),
+        (["--input", "x={folder}/text.pb"], "holds no TensorProto"),
+        (["--runs", "0"], "expected 1 or more"),
+        (["--integers", "5,5"], "LOW below HIGH"),
+    ],
+)
+def test_run_refuses_what_it_cannot_use(model, tmp_path, arguments, part):
+    (tmp_path / "text.npy").write_text("no array")
+    (tmp_path / "text.pb").write_bytes(b"\xff\xff")
+    result = run("run", model, *(a.format(folder=tmp_path) for a in arguments), expect=2)
+    assert part in result.stderr
+
+
+@pytest.mark.parametrize("tool", ["run", "inspect", "convert"])
+def test_files_that_are_no_models(tmp_path, tool):
+    more = [tmp_path / "out.onnx"] if tool == "convert" else []
+    (tmp_path / "damaged.onnx").write_bytes(b"\xff\x00 no model")
+    assert "damaged.onnx" in run(tool, tmp_path / "damaged.onnx", *more, expect=2).stderr
+    assert "absent.onnx" in run(tool, tmp_path / "absent.onnx", *more, expect=2).stderr
+    assert not (tmp_path / "out.onnx").exists()
+    assert f"popart-{tool}" in run(tool, "--help").stdout
+
+
+# ---- popart-inspect
+
+
+def test_inspect_counts_what_is_there(model):
+    found = facts("inspect", model, "--dim", "batch=2", "--steps", "--threads", "1")
+    graph = onnx.load(model).graph
+    assert sum(found["operators"].values()) == len(graph.node)
+    assert found["operators"]["MatMul"] == sum(node.op_type == "MatMul" for node in graph.node)
+    assert found["inputs"] == [{"name": "x", "type": "float32", "shape": ["batch", 3, 4, 4]}]
+    sizes = [numpy_helper.to_array(tensor) for tensor in graph.initializer]
+    assert found["parameters"]["elements"] == sum(array.size for array in sizes)
+    assert found["parameters"]["bytes"] == sum(array.nbytes for array in sizes)
+    program = found["program"]
+    # 2 FLOP per multiply-add of convolution and products over a batch of 2; norms and the rest add to it
+    positions, products = 2 * 64, 16 * 48 + 2 * 64 * 16
+    least = 2 * (2 * 16 * 16 * 27 + positions * products)
+    assert least <= program["flops"] <= 1.5 * least
+    assert sum(row["steps"] for row in program["kernels"]) == len(program["steps"])
+    memory = program["memory"]
+    assert memory["total"] == sum(memory[part] for part in ("arena", "constants", "variables", "scratch"))
+    text = run("inspect", model).stdout
+    assert "input x: float32 [batch, 3, 4, 4]" in text and "GFLOP" in text and "matmul" in text
+
+
+def test_inspect_names_operators_on_the_reference_backend(tmp_path):
+    value = helper.make_tensor_value_info
+    path = small(
+        tmp_path / "double.onnx", [helper.make_node("MatMul", ["x", "x"], ["y"])],
+        [value("x", TensorProto.DOUBLE, [4, 4])], [value("y", TensorProto.DOUBLE, [4, 4])],
+    )  # fmt: skip
+    (fallback,) = facts("inspect", path)["program"]["fallbacks"]
+    assert "MatMul" in fallback["op"] and fallback["reason"]
+    assert "on the reference backend" in run("inspect", path).stdout
+
+
+def test_inspect_lists_refused_nodes_with_reasons(tmp_path):
+    value = helper.make_tensor_value_info
+    nodes = [
+        helper.make_node("NonZero", ["x"], ["where"], name="first"),
+        helper.make_node("Cast", ["where"], ["y"], to=1),
+        helper.make_node("Gizmo", ["x"], ["z"], name="second"),
+    ]
+    outputs = [value("y", TensorProto.FLOAT, None), value("z", TensorProto.FLOAT, None)]
+    path = small(tmp_path / "refused.onnx", nodes, [value("x", TensorProto.FLOAT, [3])], outputs)
+    found = facts("inspect", path, expect=1)
+    assert [(row["node"], row["operator"]) for row in found["refused"]] == [("first", "NonZero"), ("second", "Gizmo")]
+    assert all(row["reason"] for row in found["refused"])
+    assert found["behindRefused"] == 1 and "program" not in found
+    assert "refused: Gizmo 'second'" in run("inspect", path, expect=1).stdout
+
+
+def test_inspect_of_the_file_alone(model):
+    assert "program" not in facts("inspect", model, "--file-only")
+
+
+# ---- popart-convert
+
+
+def test_convert_to_a_newer_opset(model, tmp_path):
+    out = tmp_path / "new.onnx"
+    found = facts("convert", model, out, "--opset", "18")
+    assert found["opsets"] == {"ai.onnx": 18}
+    x = np.random.default_rng(3).normal(size=(2, 3, 4, 4)).astype(np.float32)
+    np.testing.assert_allclose(expected(out, x), expected(model, x), rtol=1e-5)
+    assert facts("run", out, "--check")["check"][0]["equal"]
+    assert "expected 13 (the model's) to" in run("convert", model, out, "--opset", "9", expect=2).stderr
+
+
+@pytest.mark.parametrize("kind", ["float16", "bfloat16"])
+@pytest.mark.parametrize("keep", [True, False])
+def test_convert_to_16_bits(model, tmp_path, kind, keep):
+    out = tmp_path / "reduced.onnx"
+    facts("convert", model, out, f"--{kind}", *(["--keep-io"] if keep else []))
+    written = onnx.load(out)
+    number = TensorProto.FLOAT16 if kind == "float16" else TensorProto.BFLOAT16
+    io = TensorProto.FLOAT if keep else number
+    assert [v.type.tensor_type.elem_type for v in [*written.graph.input, *written.graph.output]] == [io, io]
+    x = np.random.default_rng(4).normal(size=(2, 3, 4, 4)).astype(np.float32)
+    if keep:
+        np.save(tmp_path / "x.npy", x)
+        (file,) = facts("run", out, "--input", f"x={tmp_path / 'x.npy'}", "--output", tmp_path / "out")["written"]
+        np.testing.assert_allclose(np.load(file), expected(model, x), atol=2e-3 if kind == "float16" else 2e-2)
+        if kind == "float16":
+            np.testing.assert_allclose(expected(out, x), expected(model, x), atol=2e-3)
+    else:
+        assert facts("run", out)["outputs"][0]["type"] == kind
+    weights = [t.data_type for t in written.graph.initializer if len(t.dims) > 1]
+    assert set(weights) == {number}
+
+
+def test_convert_keeps_operands_that_take_no_16_bit_type(tmp_path):
+    """Bodies of If are converted with the graph; Resize's scales stay float32."""
+    value, node = helper.make_tensor_value_info, helper.make_node
+    branch = [
+        helper.make_graph([node(op, ["x"], [op])], op, [], [value(op, TensorProto.FLOAT, [1, 1, 2, 2])])
+        for op in ("Exp", "Neg")
+    ]
+    nodes = [
+        node("If", ["c"], ["b"], then_branch=branch[0], else_branch=branch[1]),
+        node("Resize", ["b", "", "scales"], ["y"], mode="nearest"),
+    ]
+    path = small(
+        tmp_path / "if.onnx", nodes,
+        [value("x", TensorProto.FLOAT, [1, 1, 2, 2]), value("c", TensorProto.BOOL, [])],
+        [value("y", TensorProto.FLOAT, [1, 1, 4, 4])],
+        [numpy_helper.from_array(np.array([1, 1, 2, 2], np.float32), "scales")],
+    )  # fmt: skip
+    out = tmp_path / "if16.onnx"
+    run("convert", path, out, "--float16", "--keep-io")
+    onnx.checker.check_model(onnx.load(out), full_check=True)
+    feeds = {"x": np.arange(4, dtype=np.float32).reshape(1, 1, 2, 2) / 4, "c": np.array(True)}
+    results = [onnxruntime.InferenceSession(str(p)).run(None, feeds)[0] for p in (path, out)]
+    np.testing.assert_allclose(results[1], results[0], rtol=2e-3)
+
+
+def test_convert_folds_constants(tmp_path):
+    value, node = helper.make_tensor_value_info, helper.make_node
+    nodes = [
+        node("Constant", [], ["two"], value=numpy_helper.from_array(np.float32(2))),
+        node("Transpose", ["w"], ["t"], perm=[1, 0]),
+        node("Mul", ["t", "two"], ["scaled"]),
+        node("MatMul", ["x", "scaled"], ["y"]),
+        node("ConstantOfShape", ["large"], ["zeros"]),
+        node("ReduceSum", ["zeros"], ["sum"], keepdims=0),
+        node("Add", ["y", "sum"], ["z"]),
+    ]
+    weight = np.arange(6, dtype=np.float32).reshape(2, 3)
+    weights = [numpy_helper.from_array(weight, "w"), numpy_helper.from_array(np.array([1000, 1000]), "large")]
+    path = small(
+        tmp_path / "m.onnx", nodes,
+        [value("x", TensorProto.FLOAT, ["n", 3])], [value("z", TensorProto.FLOAT, ["n", 2])], weights,
+    )  # fmt: skip
+    out = tmp_path / "folded.onnx"
+    found = facts("convert", path, out, "--fold", "--max-folded-bytes", "10000")
+    written = onnx.load(out).graph
+    assert found["folded"] == 3
+    assert [n.op_type for n in written.node] == ["MatMul", "ConstantOfShape", "ReduceSum", "Add"]
+    folded = {t.name: numpy_helper.to_array(t) for t in written.initializer}
+    assert folded.keys() == {"scaled", "large"}
+    np.testing.assert_array_equal(folded["scaled"], weight.T * 2)
+    x = np.ones((2, 3), np.float32)
+    np.testing.assert_array_equal(expected(out, x), expected(path, x))
+
+
+def test_convert_moves_values_out_and_in(model, tmp_path):
+    outside, inside = tmp_path / "out" / "m.onnx", tmp_path / "in.onnx"
+    large = small(
+        tmp_path / "large.onnx", [helper.make_node("MatMul", ["x", "w"], ["y"])],
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 64])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 64])],
+        [numpy_helper.from_array(np.random.default_rng(0).normal(size=(64, 64)).astype(np.float32), "w")],
+    )  # fmt: skip
+    found = facts("convert", large, outside, "--external", "values.bin")
+    assert (outside.parent / "values.bin").stat().st_size >= 64 * 64 * 4
+    assert len(found["written"]) == 2 and outside.stat().st_size < 1000
+    facts("convert", outside, inside, "--embed")
+    x = np.ones((1, 64), np.float32)
+    for path in (outside, inside):
+        np.testing.assert_array_equal(expected(path, x), expected(large, x))
+        assert facts("run", path, "--check")["check"][0]["equal"]
+    assert "without folders" in run("convert", large, outside, "--external", "../x.bin", expect=2).stderr
