@@ -8,7 +8,8 @@
 
 namespace popart {
 
-// UNDEFINED: not set yet. BOOL has one byte per element.
+// UNDEFINED: not set yet. BOOL and types of fewer than eight bits have one byte per element. FLOAT8_143 and FLOAT8_152
+// are ONNX's FLOAT8E4M3FNUZ and FLOAT8E5M2FNUZ. What follows UNDEFINED are types of ONNX that PopART had not.
 enum class DataType {
   UINT8 = 0,
   INT8,
@@ -28,10 +29,20 @@ enum class DataType {
   COMPLEX64,
   COMPLEX128,
   STRING,
-  UNDEFINED
+  UNDEFINED,
+  FLOAT8E4M3FN,
+  FLOAT8E5M2,
+  FLOAT8E8M0,
+  FLOAT6E2M3,
+  FLOAT6E3M2,
+  FLOAT4E2M1,
+  INT4,
+  UINT4,
+  INT2,
+  UINT2
 };
 
-constexpr int kDataTypeCount = 19;  // UNDEFINED included
+constexpr int kDataTypeCount = 29;  // UNDEFINED included
 
 // Facts about a type; names as in PopART's DataTypeInfo.
 struct DataTypeInfo {
@@ -39,17 +50,19 @@ struct DataTypeInfo {
   int nbytes;         // -1: STRING and UNDEFINED have no fixed size
   bool isFixedPoint;  // integers and BOOL
   const char *name;   // "FLOAT"
-  const char *lcase;  // "float32"
+  const char *lcase;  // "float32"; as NumPy and the package ml_dtypes name the types that PopART had not
 };
 
 const DataTypeInfo &getDataTypeInfo(DataType type);  // static storage
 
-// "FLOAT" or "float32" (either spelling) -> FLOAT. Throws popart::error for an unknown name.
+// "FLOAT" or "float32" (either spelling) -> FLOAT; ONNX's and NumPy's names of the FLOAT8 types too. Throws
+// popart::error for an unknown name.
 DataType dataTypeFromString(std::string_view name);
 
-inline bool isFloatingPoint(DataType t) {  // FLOAT, FLOAT16, BFLOAT16, DOUBLE and both FLOAT8
-  return t == DataType::FLOAT || t == DataType::FLOAT16 || t == DataType::BFLOAT16 || t == DataType::DOUBLE ||
-         t == DataType::FLOAT8_143 || t == DataType::FLOAT8_152;
+inline bool isComplex(DataType t) { return t == DataType::COMPLEX64 || t == DataType::COMPLEX128; }  // moved only
+// FLOAT, FLOAT16, BFLOAT16, DOUBLE and all smaller ones.
+inline bool isFloatingPoint(DataType t) {
+  return !getDataTypeInfo(t).isFixedPoint && !isComplex(t) && t != DataType::STRING && t != DataType::UNDEFINED;
 }
 // fixed point without BOOL
 inline bool isInteger(DataType t) { return getDataTypeInfo(t).isFixedPoint && t != DataType::BOOL; }

@@ -40,7 +40,15 @@ constexpr TypeSet kUnsignedInts =
 constexpr TypeSet kInts = kSignedInts | kUnsignedInts;
 constexpr TypeSet kBool = typeBit(DataType::BOOL);
 constexpr TypeSet kNumeric = kFloats | kInts;
-constexpr TypeSet kAllTypes = kNumeric | kBool;
+constexpr TypeSet kAllTypes = kNumeric | kBool;  // what is computed with
+// Floats of at most eight bits and integers of fewer, which are converted and moved only.
+constexpr TypeSet kSmallTypes =
+    typeBit(DataType::FLOAT8_143) | typeBit(DataType::FLOAT8_152) | typeBit(DataType::FLOAT8E4M3FN) |
+    typeBit(DataType::FLOAT8E5M2) | typeBit(DataType::FLOAT8E8M0) | typeBit(DataType::FLOAT6E2M3) |
+    typeBit(DataType::FLOAT6E3M2) | typeBit(DataType::FLOAT4E2M1) | typeBit(DataType::INT4) | typeBit(DataType::UINT4) |
+    typeBit(DataType::INT2) | typeBit(DataType::UINT2);
+constexpr TypeSet kComplexTypes = typeBit(DataType::COMPLEX64) | typeBit(DataType::COMPLEX128);  // moved only
+constexpr TypeSet kStoredTypes = kAllTypes | kSmallTypes | kComplexTypes;  // what can be stored and moved
 constexpr TypeSet kIndices = kInts;
 
 // Facts that passes and backends ask for. No trait: a pure function of its inputs and attributes.

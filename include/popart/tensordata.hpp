@@ -29,9 +29,9 @@ class TensorData {
     return TensorData(TensorInfo(getDataType<T>(), {}), &value);
   }
 
-  // One value per element, converted to info's type: floats are rounded to nearest even, integers truncate toward zero
-  // and must be in range, BOOL is "is not 0". Throws popart::error for another number of values and for types without
-  // real values.
+  // One value per element, as info's type: floats are rounded to nearest even, integers truncate toward zero and must
+  // be in range, BOOL is "is not 0"; small types as smallCode() of base says. Throws popart::error for another count of
+  // values and for types without real values.
   static TensorData fromDoubles(const TensorInfo &info, std::span<const double> values);
 
   bool empty() const { return data_ == nullptr; }

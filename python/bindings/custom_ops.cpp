@@ -114,7 +114,7 @@ class PythonOp : public Op {
 
  private:
   static DataType dataTypeFromName(const std::string &name) {
-    for (int i = 0; i < static_cast<int>(DataType::UNDEFINED); ++i)
+    for (int i = 0; i < kDataTypeCount; ++i)
       if (const auto type = static_cast<DataType>(i); isNumpyType(type) && numpyName(type) == name) return type;
     throw error("unknown element type: got '{}', expected a name of NumPy", name);
   }

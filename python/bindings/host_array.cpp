@@ -1,8 +1,11 @@
-// Reading of Python arrays: through the buffer protocol; without one, or without a buffer format for the type
-// (bfloat16), through DLPack or __array_interface__; last through __array__, read-only, as that may have made a copy.
+// Reading of Python arrays: through the buffer protocol; without one, or without a buffer format for the type (those of
+// the package ml_dtypes), through DLPack or __array_interface__; last through __array__, read-only, as that may have
+// made a copy.
 #include "host_array.hpp"
 
 #include <cstring>
+
+#include <popart/opdef.hpp>
 
 namespace popart::python {
 namespace {
@@ -11,6 +14,8 @@ DataType typeOfFormat(std::string_view format) {
   if (!format.empty() && (format[0] == '=' || format[0] == '<' || format[0] == '@')) format.remove_prefix(1);
   if (format == "T{B:float8_143:}") return DataType::FLOAT8_143;
   if (format == "T{B:float8_152:}") return DataType::FLOAT8_152;
+  if (format == "Zf") return DataType::COMPLEX64;
+  if (format == "Zd") return DataType::COMPLEX128;
   if (format.size() != 1) return DataType::UNDEFINED;
   switch (format[0]) {
     case 'f':
@@ -44,6 +49,18 @@ DataType typeOfFormat(std::string_view format) {
   }
 }
 
+// Of dlpack.h since version 1.1.
+DataType float8OfDlpack(nb::dlpack::dtype type) {
+  constexpr std::pair<int, DataType> kCodes[] = {{10, DataType::FLOAT8E4M3FN},
+                                                 {11, DataType::FLOAT8_143},
+                                                 {12, DataType::FLOAT8E5M2},
+                                                 {13, DataType::FLOAT8_152},
+                                                 {14, DataType::FLOAT8E8M0}};
+  for (const auto &[code, found] : kCodes)
+    if (code == type.code && type.bits == 8) return found;
+  return DataType::UNDEFINED;
+}
+
 DataType typeOfDlpack(nb::dlpack::dtype type) {
   using Code = nb::dlpack::dtype_code;
   if (type.lanes != 1) return DataType::UNDEFINED;
@@ -63,13 +80,27 @@ DataType typeOfDlpack(nb::dlpack::dtype type) {
       return ofBits({{8, DataType::INT8}, {16, DataType::INT16}, {32, DataType::INT32}, {64, DataType::INT64}});
     case Code::UInt:
       return ofBits({{8, DataType::UINT8}, {16, DataType::UINT16}, {32, DataType::UINT32}, {64, DataType::UINT64}});
+    case Code::Complex:
+      return ofBits({{64, DataType::COMPLEX64}, {128, DataType::COMPLEX128}});
     default:
-      return DataType::UNDEFINED;
+      return float8OfDlpack(type);
   }
 }
 
 std::string typeName(nb::handle array) {
   return nb::hasattr(array, "dtype") ? pyText(array.attr("dtype")) : pyText(array.type());
+}
+
+bool isOfMlDtypes(DataType type) { return (typeBit(type) & kSmallTypes) != 0 || type == DataType::BFLOAT16; }
+
+// Of ml_dtypes; UNDEFINED for other names.
+DataType typeOfName(const std::string &name) {
+  try {
+    const DataType type = dataTypeFromString(name);
+    return isOfMlDtypes(type) ? type : DataType::UNDEFINED;
+  } catch (const error &) {
+    return DataType::UNDEFINED;
+  }
 }
 
 // `type`, unless it is none that the module registers.
@@ -133,7 +164,7 @@ bool HostArray::fromBuffer(nb::handle array, Types types) {
 }
 
 bool HostArray::fromDlpack(nb::handle array, Types types) {
-  if (nb::hasattr(array, "__array_interface__") || !nb::hasattr(array, "__dlpack__")) return false;  // NumPy's bfloat16
+  if (nb::hasattr(array, "__array_interface__") || !nb::hasattr(array, "__dlpack__")) return false;  // of ml_dtypes
   // PyTorch lends no memory of a tensor that needs a gradient; detached, it is the same memory.
   if (nb::hasattr(array, "requires_grad") && nb::hasattr(array, "detach")) owner_ = array.attr("detach")();
   nb::ndarray<nb::device::cpu> writable;
@@ -163,8 +194,7 @@ bool HostArray::fromDlpack(nb::handle array, Types types) {
 
 bool HostArray::fromArrayInterface(nb::handle array, Types types) {
   if (!nb::hasattr(array, "__array_interface__")) return false;
-  const DataType named = typeName(array) == "bfloat16" ? DataType::BFLOAT16 : DataType::UNDEFINED;
-  const DataType type = registered(named, types, array);
+  const DataType type = registered(typeOfName(typeName(array)), types, array);
   nb::object face = array.attr("__array_interface__");
   info_.set(type, nb::cast<Shape>(nb::list(face["shape"])));
   nb::tuple pointer = nb::cast<nb::tuple>(face["data"]);
@@ -198,12 +228,12 @@ nb::object makeNumpyArray(const TensorInfo &info, const void *data) {
   nb::module_ numpy = nb::module_::import_("numpy");
   nb::object dtype;
   const DataType type = info.dataType();
-  if (type == DataType::BFLOAT16) {
-    dtype = nb::module_::import_("ml_dtypes").attr("bfloat16");
-  } else if (type == DataType::FLOAT8_143 || type == DataType::FLOAT8_152) {
+  if (type == DataType::FLOAT8_143 || type == DataType::FLOAT8_152) {  // as PopART has them
     nb::list field;
     field.append(nb::make_tuple(numpyName(type), "u1"));
     dtype = numpy.attr("dtype")(field);
+  } else if (isOfMlDtypes(type)) {
+    dtype = nb::module_::import_("ml_dtypes").attr(numpyName(type).c_str());
   } else {
     dtype = nb::str(numpyName(type).c_str());
   }

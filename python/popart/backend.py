@@ -11,6 +11,7 @@ of Reshape, ...) become constants of a program.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import onnx.backend.base
 import onnx.helper
@@ -73,7 +74,7 @@ class BackendRep(onnx.backend.base.BackendRep):
         anchors = self._session.initAnchorArrays()
         feeds = {name: arrays[name] for name in self._streams}
         self._session.run(PyStepIO(feeds, anchors))
-        return tuple(anchors[name] for name in self._output_names)
+        return tuple(_as_onnx(anchors[name]) for name in self._output_names)
 
     def _named(self, inputs: Any) -> dict[str, Any]:
         if isinstance(inputs, Mapping):
@@ -122,6 +123,12 @@ class BackendRep(onnx.backend.base.BackendRep):
         session.setInputShapes({name: arrays[name] for name in streams})
         self._session, self._streams = session, streams
         self._constants = {name: arrays[name] for name in constants}
+
+
+def _as_onnx(array: Array) -> Array:
+    """FLOAT8 arrays as onnx has them: of ml_dtypes, not of PopART's named bytes."""
+    names = {"float8_143": ml_dtypes.float8_e4m3fnuz, "float8_152": ml_dtypes.float8_e5m2fnuz}
+    return array.view(names[array.dtype.names[0]]) if array.dtype.names else array
 
 
 class Backend(onnx.backend.base.Backend):

@@ -34,13 +34,14 @@ class OutOfMemoryException(popart_core.popart_exception):
 
 def _numpy_dtype(name: str) -> Any:
     """NumPy's element type for a lower-case popart type name."""
-    if name.startswith("float8"):
+    if name in ("float8_143", "float8_152"):
         return np.dtype([(name, "u1")])
-    if name == "bfloat16":
+    try:
+        return np.dtype(name)
+    except TypeError:
         import ml_dtypes
 
-        return np.dtype(ml_dtypes.bfloat16)
-    return np.dtype(name)
+        return np.dtype(getattr(ml_dtypes, name))
 
 
 class _SessionMixin:

@@ -22,6 +22,13 @@ _NUMPY_TO_POPART: dict[type, "popart_core.DataType"] = {
 }
 
 
+def _of_ml_dtypes(scalar: type) -> "popart_core.DataType":
+    """Return the counterpart of a scalar type of the package ml_dtypes (``bfloat16``, ``float8_e5m2``, ``int4``, …)."""
+    if scalar.__module__ != "ml_dtypes":
+        raise KeyError(scalar)
+    return popart_core._TensorInfoCore(scalar.__name__, []).dataType()
+
+
 class TensorInfo(popart_core._TensorInfoCore):
     """Element type and shape of a tensor.
 
@@ -50,7 +57,7 @@ class TensorInfo(popart_core._TensorInfoCore):
         if isinstance(dtype, np.dtype):
             dtype = dtype.type
         if isinstance(dtype, type):
-            dtype = _NUMPY_TO_POPART[dtype]
+            dtype = _NUMPY_TO_POPART.get(dtype) or _of_ml_dtypes(dtype)
         elif not isinstance(dtype, str | popart_core.DataType):
             raise TypeError(f"TensorInfo: dtype must be a type name, popart.DataType or NumPy type, got {type(dtype)}")
         super().__init__(dtype, [int(dim) for dim in shape])

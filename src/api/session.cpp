@@ -14,6 +14,7 @@
 #include "api/virtual_ipus.hpp"
 #include "base/environment.hpp"
 #include "executable/cost.hpp"
+#include "ops/random/seed.hpp"
 #include "patterns/pattern.hpp"
 #include "pipeline/options.hpp"
 #include "session/host_streams.hpp"
@@ -171,7 +172,7 @@ void Session::Impl::load() {
   for (size_t i = 0; i < variables.size(); ++i) {
     const auto host = hostWeights.find(variables[i].id);
     if (host == hostWeights.end()) continue;  // of the device alone
-    hasWeights |= prepared.randomSeed != variables[i].id;
+    hasWeights |= !ops::isRandomSeed(variables[i].id);
     const void *data = host->second.data();  // the engine has written the first values itself
     if (variables[i].initial.data() != data) writeToDevice(static_cast<int>(i), host->second);
   }

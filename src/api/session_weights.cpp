@@ -8,6 +8,7 @@
 #include "api/open_shapes.hpp"
 #include "api/session_impl.hpp"
 #include "base/nearest.hpp"
+#include "ops/random/seed.hpp"
 #include "transforms/variables.hpp"
 
 namespace popart {
@@ -40,7 +41,7 @@ void checkKnown(const char *what, const IWeightsIO &weightsIO, const std::map<Te
 }  // namespace
 
 bool Session::Impl::isModelVariable(const TensorId &id) const {
-  if (prepared.randomSeed == id) return false;
+  if (ops::isRandomSeed(id)) return false;
   for (const auto &scalar : prepared.optimizerScalars)
     if (scalar.id == id) return false;
   return true;
@@ -158,7 +159,7 @@ void Session::weightsFromHost() {
   program.requireLoaded("weightsFromHost");
   for (const auto &[id, host] : impl_->hostWeights)
     if (const int variable = program.findVariable(id);
-        variable >= 0 && impl_->prepared.randomSeed != id && !impl_->staysOnDevice(id))
+        variable >= 0 && !ops::isRandomSeed(id) && !impl_->staysOnDevice(id))
       impl_->writeToDevice(variable, host);
   impl_->weightsLoaded = true;
   impl_->hostWeightsInSync = true;

@@ -28,11 +28,31 @@ constexpr std::array<DataTypeInfo, kDataTypeCount> kTypes = {{
     {DataType::COMPLEX128, 16, false, "COMPLEX128", "complex128"},
     {DataType::STRING, -1, false, "STRING", "string"},
     {DataType::UNDEFINED, -1, false, "UNDEFINED", "undefined"},
+    {DataType::FLOAT8E4M3FN, 1, false, "FLOAT8E4M3FN", "float8_e4m3fn"},
+    {DataType::FLOAT8E5M2, 1, false, "FLOAT8E5M2", "float8_e5m2"},
+    {DataType::FLOAT8E8M0, 1, false, "FLOAT8E8M0", "float8_e8m0fnu"},
+    {DataType::FLOAT6E2M3, 1, false, "FLOAT6E2M3", "float6_e2m3fn"},
+    {DataType::FLOAT6E3M2, 1, false, "FLOAT6E3M2", "float6_e3m2fn"},
+    {DataType::FLOAT4E2M1, 1, false, "FLOAT4E2M1", "float4_e2m1fn"},
+    {DataType::INT4, 1, true, "INT4", "int4"},
+    {DataType::UINT4, 1, true, "UINT4", "uint4"},
+    {DataType::INT2, 1, true, "INT2", "int2"},
+    {DataType::UINT2, 1, true, "UINT2", "uint2"},
 }};
 
 // ONNX TensorProto.DataType number of each type; 0 where ONNX has none.
-constexpr std::array<int, kDataTypeCount> kOnnxNumbers = {2, 3, 18, 20, 4,  5,  6,  7, 12, 13,
-                                                          9, 1, 10, 16, 11, 14, 15, 8, 0};
+constexpr std::array<int, kDataTypeCount> kOnnxNumbers = {2,  3,  18, 20, 4,  5,  6,  7,  12, 13, 9,  1,  10, 16, 11,
+                                                          14, 15, 8,  0,  17, 19, 24, 27, 28, 23, 22, 21, 26, 25};
+
+struct OtherName {
+  std::string_view name;
+  DataType type;
+};
+// What ONNX and NumPy call the types that have a name of PopART.
+constexpr OtherName kOtherNames[] = {{"FLOAT8E4M3FNUZ", DataType::FLOAT8_143},
+                                     {"float8_e4m3fnuz", DataType::FLOAT8_143},
+                                     {"FLOAT8E5M2FNUZ", DataType::FLOAT8_152},
+                                     {"float8_e5m2fnuz", DataType::FLOAT8_152}};
 
 }  // namespace
 
@@ -41,6 +61,8 @@ const DataTypeInfo &getDataTypeInfo(DataType type) { return kTypes[static_cast<s
 DataType dataTypeFromString(std::string_view name) {
   for (const auto &t : kTypes)
     if (name == t.name || name == t.lcase) return t.type;
+  for (const OtherName &other : kOtherNames)
+    if (name == other.name) return other.type;
   throw error("data type '{}' is unknown. Use one of FLOAT, FLOAT16, INT32, … (popart.DataType)", name);
 }
 

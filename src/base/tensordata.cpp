@@ -10,6 +10,7 @@
 #include <popart/error.hpp>
 
 #include "base/element_types.hpp"
+#include "base/small_types.hpp"
 
 namespace popart {
 namespace {
@@ -40,9 +41,16 @@ std::shared_ptr<void> allocateZeroed(int64_t bytes) {
   return block;
 }
 
-// Elements as values of type Out; false for types outside the list. Memory of BOOL may hold any byte.
+// Elements as values of type Out; false for types outside the list that are no small ones. Memory of BOOL may hold any
+// byte.
 template <class Out, class List>
 bool copyElements(List list, DataType type, const void *data, std::vector<Out> &out) {
+  if (const SmallFormat *format = smallFormat(type)) {
+    if (format->isFloat && !std::is_floating_point_v<Out>) return false;
+    const std::span<const float, 256> values = smallValues(type);
+    for (size_t i = 0; i < out.size(); ++i) out[i] = static_cast<Out>(values[static_cast<const uint8_t *>(data)[i]]);
+    return true;
+  }
   return forElement(list, type, [&](auto zero) {
     using T = std::conditional_t<std::is_same_v<decltype(zero), bool>, uint8_t, decltype(zero)>;
     for (size_t i = 0; i < out.size(); ++i) {
@@ -97,6 +105,12 @@ TensorData TensorData::fromDoubles(const TensorInfo &info, std::span<const doubl
   check(static_cast<int64_t>(values.size()) == info.nelms(), "tensor values: got {} of them, expected {} for {}",
         values.size(), info.nelms(), info);
   TensorData result;
+  if (const SmallFormat *format = smallFormat(info.dataType())) {
+    result = TensorData(info);
+    auto *to = static_cast<uint8_t *>(result.mutableData());
+    for (size_t i = 0; i < values.size(); ++i) to[i] = smallCode(*format, values[i]);
+    return result;
+  }
   const bool isReal = forElement(kRealElements, info.dataType(), [&](auto zero) {
     result = TensorData(info);
     auto *to = static_cast<decltype(zero) *>(result.mutableData());

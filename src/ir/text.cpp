@@ -10,6 +10,7 @@
 #include <popart/half.hpp>
 
 #include "base/hash.hpp"
+#include "base/small_types.hpp"
 
 namespace popart {
 namespace {
@@ -42,7 +43,22 @@ std::string sixteenBitText(const TensorData &data, int64_t i) {
   return std::isnan(value) ? "nan." + hexNumber(bits, 4) : toText(value);
 }
 
+// Whether bits that are no part of a code are set, which numbers would lose.
+bool hasStrayBits(const TensorData &data) {
+  const SmallFormat *format = smallFormat(data.info().dataType());
+  if (!format || format->bits == 8) return false;
+  const auto *bytes = static_cast<const uint8_t *>(data.data());
+  return std::any_of(bytes, bytes + data.nbytes(), [&](uint8_t byte) { return byte >> format->bits != 0; });
+}
+
+std::string smallText(const SmallFormat &format, uint8_t byte) {
+  const float value = smallValues(format.type)[byte];
+  return std::isnan(value) ? "nan." + hexNumber(byte, 2) : toText(value);
+}
+
 std::string elementText(const TensorData &data, int64_t i) {
+  if (const SmallFormat *format = smallFormat(data.info().dataType()))
+    return smallText(*format, elementAt<uint8_t>(data, i));
   switch (data.info().dataType()) {
     case DataType::BOOL:
     case DataType::UINT8:
@@ -74,7 +90,7 @@ std::string elementText(const TensorData &data, int64_t i) {
   }
 }
 
-bool hasElementText(DataType type) { return typeBit(type) & kAllTypes; }
+bool hasElementText(DataType type) { return typeBit(type) & (kAllTypes | kSmallTypes); }
 
 bool allEqual(const TensorData &data) {
   const size_t size = static_cast<size_t>(data.info().getDataTypeInfo().nbytes),
@@ -159,7 +175,7 @@ uint64_t contentHash(const TensorData &data) { return hashOfBytes(data.data(), s
 std::string valuesText(const TensorData &data, PrintData print, const ValueNumbers *numbers) {
   const int64_t count = data.info().nelms();
   if (count == 0) return "[]";
-  const bool text = hasElementText(data.info().dataType());
+  const bool text = hasElementText(data.info().dataType()) && !hasStrayBits(data);
   if (text && allEqual(data)) return elementText(data, 0);
   if (print == PrintData::Summary && count > kSummaryLimit) {
     const auto found = numbers ? numbers->find({data.data(), data.nbytes()}) : ValueNumbers::const_iterator();

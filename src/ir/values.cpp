@@ -4,11 +4,13 @@
 
 #include <bit>
 #include <charconv>
+#include <cmath>
 #include <cstring>
 
 #include <popart/error.hpp>
 #include <popart/half.hpp>
 
+#include "base/small_types.hpp"
 #include "ir/lexer.hpp"
 
 namespace popart {
@@ -55,7 +57,20 @@ void store(T value, char *to) {
   std::memcpy(to, &value, sizeof(T));
 }
 
+// A number that rounds beyond the largest one of the format, or is no whole number of its range, is refused.
+uint8_t smallFromText(const SmallFormat &format, std::string_view text) {
+  uint8_t code;
+  if (format.isFloat && bitsFromText(text, code)) return code;
+  const auto value = numberFromText<double>(text);
+  code = smallCode(format, value, {.saturate = false, .exponent = SmallRounding::Exponent::Nearest});
+  const double read = static_cast<double>(smallValues(format.type)[code]);
+  check(format.isFloat ? std::isfinite(read) == std::isfinite(value) : read == value, "number '{}' is out of range",
+        text);
+  return code;
+}
+
 void storeElement(DataType type, std::string_view word, char *to) {
+  if (const SmallFormat *format = smallFormat(type)) return store(smallFromText(*format, word), to);
   switch (type) {
     case DataType::BOOL: {
       const auto v = numberFromText<uint8_t>(word);

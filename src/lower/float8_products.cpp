@@ -1,7 +1,6 @@
 // See float8_products.hpp.
 #include "lower/float8_products.hpp"
 
-#include "base/float8.hpp"
 #include "ops/nn/products.hpp"
 
 namespace popart::lower {

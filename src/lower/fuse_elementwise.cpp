@@ -236,8 +236,13 @@ bool staysApart(const Op &producer, const Op &reader) {
 }
 
 bool isElementwise(const Op &op) {
-  return op.has(Trait::Elementwise) && !op.has(Trait::Random) && !op.has(Trait::SideEffect) && !op.isUserOp() &&
-         op.hasOutput(0);
+  if (!op.has(Trait::Elementwise) || op.has(Trait::Random) || op.has(Trait::SideEffect) || op.isUserOp() ||
+      !op.hasOutput(0))
+    return false;
+  const auto isComputedWith = [&](TensorIndex t) {
+    return !t.valid() || (typeBit(op.getGraph().info(t).dataType()) & kAllTypes) != 0;
+  };
+  return std::ranges::all_of(op.inputs(), isComputedWith) && std::ranges::all_of(op.outputs(), isComputedWith);
 }
 
 void fuseElementwise(Ir &flat, const executable::Backend &backend) {

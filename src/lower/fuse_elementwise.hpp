@@ -10,7 +10,7 @@ namespace popart::lower {
 // Only ops that `backend` supports on its own are clustered. Flat graphs only.
 void fuseElementwise(Ir &flat, const executable::Backend &backend);
 
-// Whether the op computes each element from the elements at the same position.
+// Whether the op computes each element from the elements at the same position, of types that fused ops take.
 bool isElementwise(const Op &op);
 // Whether the two must not become one op: the reader is a recomputed copy (RecomputeType::Recomputed) and the producer
 // is not, so that it would run early, with the forward pass, and its results would be kept after all; or they belong to

@@ -202,6 +202,7 @@ void ModelBuilder::addInputTensorFromParentGraph(const TensorId &id) {
 }
 
 TensorId ModelBuilder::addInitializedInputTensor(const TensorData &value, const std::string &debugName) {
+  // PopART's types that it had no initialised tensors of
   static constexpr DataType kRefused[] = {DataType::DOUBLE,     DataType::COMPLEX64, DataType::COMPLEX128,
                                           DataType::STRING,     DataType::BFLOAT16,  DataType::FLOAT8_143,
                                           DataType::FLOAT8_152, DataType::UNDEFINED};
@@ -213,9 +214,7 @@ TensorId ModelBuilder::addInitializedInputTensor(const TensorData &value, const 
   const TensorId id = freeName(getNameScope(debugName.empty() ? "init_input" : debugName));
   auto &tensor = *state_->graph->add_initializer();
   tensor.set_name(id);
-  tensor.set_data_type(toOnnxDataType(info.dataType()));
-  for (int64_t d : info.shape()) tensor.add_dims(d);
-  tensor.set_raw_data(value.data(), static_cast<size_t>(value.nbytes()));
+  setPayload(tensor, value);
   setInfo(*state_->graph->add_input(), id, info);
   state_->initializers.insert(id);
   Graph &graph = *state_->scope.graph;

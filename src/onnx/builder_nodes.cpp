@@ -18,14 +18,6 @@ struct Overloaded : Fs... {
   using Fs::operator()...;
 };
 
-void fillTensor(onnx_proto::TensorProto &tensor, const TensorData &value) {
-  const int type = toOnnxDataType(value.info().dataType());
-  check(type != 0, "Builder: ONNX has no element type for {}", value.info());
-  tensor.set_data_type(type);
-  for (int64_t d : value.info().shape()) tensor.add_dims(d);
-  tensor.set_raw_data(value.data(), static_cast<size_t>(value.nbytes()));
-}
-
 std::string joined(const std::set<TensorId> &ids) {
   std::string text;
   for (const auto &id : ids) text += (text.empty() ? "" : ", ") + id;
@@ -58,7 +50,7 @@ void fillAttribute(onnx_proto::AttributeProto &a, const std::string &name, const
                           a.set_type(Proto::STRINGS);
                           for (const auto &s : v) a.add_strings(s);
                         },
-                        [&](const TensorData &v) { a.set_type(Proto::TENSOR), fillTensor(*a.mutable_t(), v); },
+                        [&](const TensorData &v) { a.set_type(Proto::TENSOR), setPayload(*a.mutable_t(), v); },
                         [&](const ModelBuilder *v) {
                           check(v != nullptr, "Builder: attribute '{}': the subgraph is missing", name);
                           onnx_proto::ModelProto body;

@@ -8,6 +8,7 @@
 
 #include <popart/error.hpp>
 
+#include "onnx/file_bytes.hpp"
 #include "onnx/reader.hpp"
 #include "onnx_proto/onnx.pb.h"
 
@@ -134,9 +135,9 @@ void checkGraph(const onnx_proto::GraphProto &graph, OuterNames outer, const Mod
     const auto payload = content.payloads.find(&tensor);
     const int64_t bytes = payload != content.payloads.end() ? payload->second.bytes.nbytes()
                                                             : static_cast<int64_t>(tensor.raw_data().size());
-    check(bytes == 0 || bytes == info.nbytes(),
+    check(bytes == 0 || bytes == fileBytes(info),
           "Tensor '{}': raw data does not match its dimensions: got {} bytes, expected {} for {}", tensor.name(), bytes,
-          info.nbytes(), info);
+          fileBytes(info), info);
   }
   nodeOrder(graph, outer);
   const std::set<std::string> names = definedNames(graph);

@@ -4,6 +4,8 @@
 
 #include <popart/error.hpp>
 
+#include "base/small_types.hpp"
+#include "onnx/file_bytes.hpp"
 #include "onnx/model_content.hpp"
 #include "onnx/reader.hpp"
 #include "onnx_proto/onnx.pb.h"
@@ -17,22 +19,39 @@ bool isAligned(const void *data, int64_t bytes) {
 
 TensorData shareOrCopy(const TensorInfo &info, const char *data, const std::shared_ptr<const void> &owner) {
   if (info.nelms() == 0) return TensorData(info);
+  if (isPackedInFiles(info.dataType())) return unpacked(info, data);
   if (owner && isAligned(data, getDataTypeInfo(info.dataType()).nbytes)) return TensorData::share(info, owner, data);
   return TensorData(info, data);
 }
 
+// `perElement`: numbers of the field that make one element.
 template <class T, class Field>
-TensorData fromField(const TensorInfo &info, const Field &field, const std::string &name) {
-  check(field.size() == info.nelms(),
+TensorData fromField(const TensorInfo &info, const Field &field, const std::string &name, int64_t perElement = 1) {
+  check(field.size() % perElement == 0 && field.size() / perElement == info.nelms(),
         "Tensor '{}': number of values does not match its dimensions: got {} values, expected {} for {}", name,
-        field.size(), info.nelms(), info);
+        field.size() / perElement, info.nelms(), info);
   TensorData data(info);
   T *out = static_cast<T *>(data.mutableData());
   for (int i = 0; i < field.size(); ++i) out[i] = static_cast<T>(field.Get(i));
   return data;
 }
 
+// One number by element, or by byte where whole elements fill a byte.
+TensorData smallFromField(const onnx_proto::TensorProto &t, const TensorInfo &info, const std::string &name) {
+  const int bits = bitsOf(info.dataType());
+  if (bits == 8) return fromField<uint8_t>(info, t.int32_data(), name);
+  if (8 % bits == 0) {
+    const TensorInfo packed(DataType::UINT8, {fileBytes(info)});
+    return unpacked(info, static_cast<const char *>(fromField<uint8_t>(packed, t.int32_data(), name).data()));
+  }
+  TensorData data = fromField<uint8_t>(info, t.int32_data(), name);
+  auto *codes = static_cast<uint8_t *>(data.mutableData());
+  for (int64_t i = 0; i < info.nelms(); ++i) codes[i] &= (1 << bits) - 1;
+  return data;
+}
+
 TensorData fromTypedFields(const onnx_proto::TensorProto &t, const TensorInfo &info, const std::string &name) {
+  if (isSmall(info.dataType())) return smallFromField(t, info, name);
   switch (info.dataType()) {
     case DataType::FLOAT:
       return fromField<float>(info, t.float_data(), name);
@@ -54,9 +73,11 @@ TensorData fromTypedFields(const onnx_proto::TensorProto &t, const TensorInfo &i
     case DataType::FLOAT16:
     case DataType::BFLOAT16:
       return fromField<uint16_t>(info, t.int32_data(), name);
+    case DataType::COMPLEX64:
+      return fromField<float>(info, t.float_data(), name, 2);
+    case DataType::COMPLEX128:
+      return fromField<double>(info, t.double_data(), name, 2);
     case DataType::UINT8:
-    case DataType::FLOAT8_143:
-    case DataType::FLOAT8_152:
       return fromField<uint8_t>(info, t.int32_data(), name);
     case DataType::BOOL: {
       TensorData data = fromField<uint8_t>(info, t.int32_data(), name);
@@ -79,15 +100,16 @@ TensorData fromExternal(const onnx_proto::TensorProto &t, const TensorInfo &info
                         const ExternalFiles &files) {
   std::string location;
   int64_t offset = 0;
-  int64_t length = info.nbytes();
+  const int64_t expected = fileBytes(info);
+  int64_t length = expected;
   for (const auto &entry : t.external_data()) {
     if (entry.key() == "location") location = entry.value();
     if (entry.key() == "offset") offset = offsetOrLength(entry.value(), "offset", name);
     if (entry.key() == "length") length = offsetOrLength(entry.value(), "length", name);
   }
-  check(length == info.nbytes(),
+  check(length == expected,
         "Tensor '{}': external data length does not match its dimensions: got {} bytes, expected {} for {}", name,
-        length, info.nbytes(), info);
+        length, expected, info);
   auto file = files.file(location, name);
   const auto size = static_cast<int64_t>(file->size());
   check(offset <= size && length <= size - offset,
@@ -139,9 +161,9 @@ namespace {
 
 TensorData fromRawData(const onnx_proto::TensorProto &tensor, const TensorInfo &info, const std::string &name,
                        std::string_view raw, const std::shared_ptr<const void> &owner) {
-  check(static_cast<int64_t>(raw.size()) == info.nbytes(),
+  check(static_cast<int64_t>(raw.size()) == fileBytes(info),
         "Tensor '{}': raw data does not match its dimensions: got {} bytes, expected {} for {}", name,
-        static_cast<long>(raw.size()), info.nbytes(), info);
+        static_cast<long>(raw.size()), fileBytes(info), info);
   const int typed = tensor.float_data_size() + tensor.int32_data_size() + tensor.int64_data_size() +
                     tensor.double_data_size() + tensor.uint64_data_size();
   check(typed == 0, "Tensor '{}': holds its values twice, as raw data and as {} numbers. Keep one of them", name,

@@ -1,7 +1,7 @@
 // Writing models: weights replaced in a copy of the message; atomic files.
 #include "onnx/writer.hpp"
 
-#include <cstring>
+#include <algorithm>
 #include <filesystem>
 #include <limits>
 
@@ -11,6 +11,7 @@
 #include "base/files/pending_file.hpp"
 #include "base/nearest.hpp"
 #include "onnx/exported_program.hpp"
+#include "onnx/file_bytes.hpp"
 #include "onnx/model_content.hpp"
 #include "onnx_proto/onnx.pb.h"
 
@@ -149,9 +150,11 @@ class OwnDataFiles {
       found->second.assign(file->data(), file->size());
     }
     const size_t begin = offset.empty() ? 0 : std::stoull(offset);
-    check(begin + static_cast<size_t>(value.nbytes()) <= found->second.size(),
-          "Initializer '{}': its data file '{}' has become too short", id, location);
-    std::memcpy(found->second.data() + begin, value.data(), static_cast<size_t>(value.nbytes()));
+    std::string storage;
+    const std::string_view bytes = bytesToWrite(value, storage);
+    check(begin + bytes.size() <= found->second.size(), "Initializer '{}': its data file '{}' has become too short", id,
+          location);
+    std::copy(bytes.begin(), bytes.end(), found->second.begin() + static_cast<std::ptrdiff_t>(begin));
   }
   void commit() const {
     for (const auto &[location, bytes] : contents_) writeFileAtomically(location, bytes);
@@ -175,7 +178,9 @@ void setPayload(onnx_proto::TensorProto &tensor, const TensorData &value) {
   check(type != 0, "Tensor '{}': ONNX has no element type for {}", tensor.name(), value.info());
   tensor.set_data_type(type);
   for (int64_t d : value.info().shape()) tensor.add_dims(d);
-  tensor.set_raw_data(value.data(), static_cast<size_t>(value.nbytes()));
+  std::string storage;
+  const std::string_view bytes = bytesToWrite(value, storage);
+  tensor.set_raw_data(bytes.data(), bytes.size());
 }
 
 void saveExternally(onnx_proto::GraphProto &graph, const ExternalFiles &files, const std::vector<TensorId> &ids,
@@ -194,8 +199,10 @@ void saveExternally(onnx_proto::GraphProto &graph, const ExternalFiles &files, c
     check(found->second->data_location() != onnx_proto::TensorProto::EXTERNAL,
           "saveInitializersExternally: initializer '{}' is saved externally already", id);
     const TensorData value = tensorData(*found->second, id, files, nullptr);
-    places.push_back({found->second, {static_cast<int64_t>(bytes.size()), value.nbytes()}});
-    bytes.append(static_cast<const char *>(value.data()), static_cast<size_t>(value.nbytes()));
+    std::string storage;
+    const std::string_view added = bytesToWrite(value, storage);
+    places.push_back({found->second, {static_cast<int64_t>(bytes.size()), static_cast<int64_t>(added.size())}});
+    bytes.append(added);
   }
   writeFileAtomically(path, bytes);
   allowExternalFile(path);
@@ -257,9 +264,11 @@ void writeModel(const std::string &path, const Model &original, const std::map<T
     const int64_t gap = (kExternalAlignmentBytes - offset % kExternalAlignmentBytes) % kExternalAlignmentBytes;
     data->write(padding.data(), static_cast<size_t>(gap));
     offset += gap;
-    setExternalPlace(tensor, fs::path(path + ".data").filename().string(), offset, value.nbytes());
-    data->write(value.data(), static_cast<size_t>(value.nbytes()));
-    offset += value.nbytes();
+    std::string storage;
+    const std::string_view bytes = bytesToWrite(value, storage);
+    setExternalPlace(tensor, fs::path(path + ".data").filename().string(), offset, static_cast<int64_t>(bytes.size()));
+    data->write(bytes.data(), bytes.size());
+    offset += static_cast<int64_t>(bytes.size());
   }
   own.commit();
   if (data) data->commit();

@@ -7,9 +7,8 @@
 
 namespace popart::ops {
 
+// The types of products with a scale, as PopART has them.
 constexpr TypeSet kFloat8Types = typeBit(DataType::FLOAT8_143) | typeBit(DataType::FLOAT8_152);
-// What can be stored and moved.
-constexpr TypeSet kStoredTypes = kAllTypes | kFloat8Types;
 // The most elements that a tensor can have, as TensorInfo says.
 constexpr int64_t kMostElements = int64_t{1} << 48;
 

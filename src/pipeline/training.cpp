@@ -17,9 +17,10 @@ namespace {
 
 constexpr const char *kGradientPrefix = "Gradient___";
 
-// Variables that training may change: floating point, and no op of the model writes or keeps statistics in them.
+// Variables that training may change: floating point of 16 bits or more, and no op of the model writes or keeps
+// statistics in them.
 bool isTrainable(const Graph &main, const Tensor &variable) {
-  if (!isFloatingPoint(variable.info.dataType()) || variable.isOptimizerState) return false;
+  if ((typeBit(variable.info.dataType()) & kFloats) == 0 || variable.isOptimizerState) return false;
   for (const Use &use : variable.uses()) {
     const Op &op = main.op(use.op);
     if (op.modifiesInput(use.input)) return false;

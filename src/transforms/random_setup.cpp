@@ -4,6 +4,8 @@
 
 #include <set>
 
+#include "ops/random/seed.hpp"
+
 namespace popart::transforms {
 namespace {
 
@@ -24,8 +26,19 @@ class SeedSetup {
   std::optional<TensorId> run() {
     Graph &main = ir_.getMainGraph();
     connectMissing(main);
-    const TensorIndex seed = main.find(kRandomSeedId);
-    if (!seed.valid() || main.tensor(seed).uses().empty()) return std::nullopt;
+    const bool drawn = feed(main, main.find(ops::kRandomSeedId));
+    for (const Tensor *variable : main.tensorsOfType(TensorType::Variable)) {
+      if (!variable->id.starts_with(ops::kOwnRandomSeedPrefix)) continue;
+      counter_ = 0;
+      feed(main, main.find(variable->id));
+    }
+    return drawn ? std::optional<TensorId>(ops::kRandomSeedId) : std::nullopt;
+  }
+
+ private:
+  // Advances the seed once in each run; its readers get seeds made of it. False when it has none.
+  bool feed(Graph &main, TensorIndex seed) {
+    if (!seed.valid() || main.tensor(seed).uses().empty()) return false;
     std::vector<Use> uses;
     Op *get = nullptr;  // of an earlier run, with the seeds it has given
     for (const Use &use : main.tensor(seed).uses()) {
@@ -42,10 +55,9 @@ class SeedSetup {
     TensorIndex common = get->outputs()[0];
     if (replicas_ > 1 && !uses.empty()) common = ofReplica(main, common);
     for (const Use &use : uses) giveOwnSeed(main, use, common);
-    return TensorId(kRandomSeedId);
+    return true;
   }
 
- private:
   uint32_t countSeeds() const {
     uint32_t count = 0;
     for (const Graph *graph : ir_.getAllGraphs())
@@ -66,9 +78,9 @@ class SeedSetup {
         if (i < 0 || op->hasInput(i)) continue;
         check(graph->isMain(), "RandomSetup '{}': a random op in {} has no seed. Pass a seed into the graph",
               op->debugName(), graph->getGraphString());
-        if (!main.contains(kRandomSeedId))
-          main.addVariable(kRandomSeedId, TensorData(TensorInfo(DataType::UINT32, {2})));
-        main.connectInput(op->index(), i, main.find(kRandomSeedId));
+        if (!main.contains(ops::kRandomSeedId))
+          main.addVariable(ops::kRandomSeedId, TensorData(TensorInfo(DataType::UINT32, {2})));
+        main.connectInput(op->index(), i, main.find(ops::kRandomSeedId));
       }
   }
 

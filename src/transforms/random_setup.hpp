@@ -9,11 +9,11 @@
 
 namespace popart::transforms {
 
-inline constexpr const char *kRandomSeedId = "randomSeed___fromHost";  // of the variable
-
 // Random ops whose seed is the variable randomSeed___fromHost, or that have none, get a seed of their own that changes
 // with every micro-batch; inside subgraphs the seed comes in through the caller, in loops it also changes with every
-// iteration. Seeds that the program made itself stay. Returns the id of the variable; nothing when no op is random.
+// iteration. Variables that are seeds of single ops (kOwnRandomSeedPrefix) are treated alike, each by itself, so that
+// their numbers depend on no other op. Seeds that the program made itself stay. Returns the id of the variable
+// randomSeed___fromHost; nothing when no op reads it.
 // Throws popart::error for a random op without seed in a subgraph.
 std::optional<TensorId> setUpRandomSeeds(Ir &ir, int64_t replicas);
 

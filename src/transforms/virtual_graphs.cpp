@@ -8,7 +8,7 @@
 
 #include <popart/error.hpp>
 
-#include "transforms/random_setup.hpp"
+#include "ops/random/seed.hpp"
 
 namespace popart::transforms {
 namespace {
@@ -133,7 +133,7 @@ void cutByCost(Graph &main, const VirtualGraphs &wanted) {
 }  // namespace
 
 bool isOfOneVirtualGraph(const Tensor &t) {
-  return t.tensorType() == TensorType::Stream || (t.tensorType() == TensorType::Variable && t.id != kRandomSeedId);
+  return t.tensorType() == TensorType::Stream || (t.tensorType() == TensorType::Variable && !ops::isRandomSeed(t.id));
 }
 
 void placeOnVirtualGraphs(Ir &ir, const VirtualGraphs &wanted) {

@@ -25,6 +25,10 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("Ctc", ""): "alignments of short label sequences, beside the network that gives the probabilities",
     ("CtcGrad", ""): "as Ctc",
     ("CtcBeamSearchDecoder", ""): "a search with a map of prefixes: inference only, once for each sample",
+    **{
+        ("Where", f"no {kind}"): "a choice between elements that are moved only; no network of the benchmarks has it"
+        for kind in ("float8", "float6", "float4", "int4", "uint4", "int2", "uint2", "complex")
+    },
     ("ReduceMedian", ""): "selection within reduced axes taken as one; no network of the benchmarks has it",
     ("ScatterReduceGradOp", "Sum only"): "products, extremes and last writes need the whole contribution list",
 }

@@ -297,6 +297,33 @@ std::string typesModel() {
   return c.model(c.add("Concat", {c.cast(wide, DataType::FLOAT), coin}, {{"axis", int64_t{-1}}}));
 }
 
+// Element types of at most eight bits: packed weights, casts, quantised values by block, moves, seeds.
+std::string smallTypesModel() {
+  Chain c;
+  c.opset = 25;
+  TensorId x = c.input({2, 6});
+  const auto wide = [&](const TensorId &small) { return c.cast(small, DataType::FLOAT); };
+  for (DataType type : {DataType::INT4, DataType::UINT2, DataType::FLOAT4E2M1, DataType::FLOAT6E3M2,
+                        DataType::FLOAT8E4M3FN, DataType::FLOAT8E5M2, DataType::FLOAT8E8M0}) {
+    const std::vector<double> values = {1, 0.5, 1, 2, 1};
+    const TensorId w = c.add("Constant", {}, {{"value", TensorData::fromDoubles(TensorInfo(type, {5}), values)}});
+    const TensorId part =
+        c.add("Slice", {c.add("Concat", {w, w}, {{"axis", int64_t{0}}}), c.constant({1}), c.constant({7})});
+    x = c.add("Add", {x, wide(part)});
+  }
+  const TensorId scale = c.add("Constant", {},
+                               {{"value", TensorData::fromDoubles(TensorInfo(DataType::FLOAT, {2, 3}),
+                                                                  std::vector<double>{1, 2, 0.5, 1, 1, 4})}});
+  const BuilderAttributes blocks = {{"axis", int64_t{1}}, {"block_size", int64_t{2}}};
+  for (DataType type : {DataType::INT4, DataType::FLOAT8E5M2}) {
+    BuilderAttributes quantise = blocks;
+    quantise.emplace_back("output_dtype", int64_t{toOnnxDataType(type)});
+    const TensorId q = c.add("Transpose", {c.add("QuantizeLinear", {x, scale}, quantise)});
+    x = c.add("DequantizeLinear", {c.add("Transpose", {q}), scale}, blocks);
+  }
+  return c.model(c.add("Add", {x, c.add("RandomUniformLike", {x}, {{"seed", 3.0f}})}));
+}
+
 AttributeProto *graphAttribute(onnx_proto::NodeProto *node, const std::string &name) {
   auto *attribute = node->add_attribute();
   attribute->set_name(name);
@@ -381,6 +408,7 @@ std::vector<SmallModel> smallModels() {
           {"move", moveModel()},
           {"loss", lossModel()},
           {"types", typesModel()},
+          {"small types", smallTypesModel()},
           {"nested", nestedModel()},
           {"external", externalModel()}};
 }

@@ -31,7 +31,7 @@ class CpuBackend final : public executable::Backend {
                        generalPoolKernels(), productKernels(),
                        foldKernels(),        depthFirstKernels(),
                        nonFiniteKernels(),   histogramKernels(),
-                       float8Kernels(),      collectiveUpdateKernels(),
+                       smallTypeKernels(),   collectiveUpdateKernels(),
                        resizeKernels()})
       for (const Entry &e : table) entries_[e.type].push_back(&e);
   }

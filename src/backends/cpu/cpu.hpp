@@ -33,7 +33,7 @@ std::span<const Entry> resizeKernels();
 std::span<const Entry> indexKernels();
 std::span<const Entry> orderKernels();
 std::span<const Entry> randomKernels();
-std::span<const Entry> float8Kernels();
+std::span<const Entry> smallTypeKernels();
 std::span<const Entry> scatterKernels();
 std::span<const Entry> dynamicKernels();
 std::span<const Entry> classLossKernels();

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include <popart/half.hpp>
 #include <popart/op.hpp>
 
 #include "backends/cpu/cpu.hpp"
@@ -101,46 +100,13 @@ class PadKernel final : public executable::HostKernel {
   Shape strides_;
 };
 
-// Truncated toward zero; the nearest 64-bit integer beyond their range, 0 for NaN.
-uint64_t integerOf(float value) {
-  if (!(value == value)) return 0;
-  if (value >= 18446744073709551616.0f) return UINT64_MAX;
-  if (value >= 9223372036854775808.0f) return static_cast<uint64_t>(value);
-  if (value < -9223372036854775808.0f) return static_cast<uint64_t>(INT64_MIN);
-  return static_cast<uint64_t>(static_cast<int64_t>(value));
-}
-
-// The bits of `value` as an element of `type`; 0 for types of other sizes than T.
-template <class T>
-T fillBits(DataType type, float value) {
-  auto bits = [](auto element) {
-    T result{};
-    if constexpr (sizeof(element) == sizeof(T)) std::memcpy(&result, &element, sizeof result);
-    return result;
-  };
-  switch (type) {
-    case DataType::FLOAT:
-      return bits(value);
-    case DataType::DOUBLE:
-      return bits(static_cast<double>(value));
-    case DataType::FLOAT16:
-      return bits(Half(value));
-    case DataType::BFLOAT16:
-      return bits(BFloat16(value));
-    case DataType::BOOL:
-      return bits(static_cast<uint8_t>(value != 0));
-    default:
-      return static_cast<T>(integerOf(value));
-  }
-}
-
 std::unique_ptr<executable::Kernel> createPad(const KernelRequest &request, std::string &reason) {
   if (!allPlain(request, reason)) return nullptr;
   const Op &op = *request.op;
   const TensorInfo &from = request.inputs[0].info, &to = request.outputs[0].info;
   if (from.rank() == 0 || to.nelms() == 0) return reason = "it takes no scalars and gives no empty tensors", nullptr;
   const auto pads = ops::fullPads(op.attributes(), from.rank());
-  const float value = op.attrFloat("value");
+  const std::array<char, 16> element = ops::padFill(to.dataType(), op.attrFloat("value"));
   std::vector<std::vector<int64_t>> tables;
   for (int64_t d = 0; d < from.rank(); ++d)
     tables.push_back(ops::padIndices(op.attrString("mode"), from.shape()[static_cast<size_t>(d)],
@@ -148,7 +114,9 @@ std::unique_ptr<executable::Kernel> createPad(const KernelRequest &request, std:
   std::unique_ptr<executable::Kernel> kernel;
   const bool known = forWidth(getDataTypeInfo(to.dataType()).nbytes, [&](auto zero) {
     using T = decltype(zero);
-    kernel = std::make_unique<PadKernel<T>>(std::move(tables), from.shape(), fillBits<T>(to.dataType(), value));
+    T fill;
+    std::memcpy(&fill, element.data(), sizeof fill);
+    kernel = std::make_unique<PadKernel<T>>(std::move(tables), from.shape(), fill);
   });
   if (!known) reason = "it moves no elements of type " + toText(to.dataType());
   return kernel;

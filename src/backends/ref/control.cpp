@@ -44,7 +44,9 @@ class NumberTexts {
     digits_ -= shows ? before : 1;
   }
   std::string text(int64_t i) const {
-    if (!isFloatingPoint(view_.info.dataType())) return std::to_string(loadInt(view_, i));
+    const DataType type = view_.info.dataType();
+    if (!isFloatingPoint(type))
+      return std::to_string(isSmall(type) ? static_cast<int64_t>(load(view_, i)) : loadInt(view_, i));
     constexpr int kAllDigits = 17;
     const char *format = format_ == Fixed ? "%.*f" : format_ == Scientific ? "%.*e" : "%.*g";
     std::array<char, 512> buffer;

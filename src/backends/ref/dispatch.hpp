@@ -28,6 +28,17 @@ void dispatchAll(DataType type, F &&f) {
   dispatch(kRealElements, type, f);
 }
 
+// Kernels that move elements as they are: T is an integer, or Bytes16, of the element's size.
+struct Bytes16 {
+  uint64_t low, high;
+};
+template <class F>
+void dispatchMoved(DataType type, F &&f) {
+  const int bytes = getDataTypeInfo(type).nbytes;
+  if (bytes == sizeof(Bytes16)) return f(Bytes16{});
+  if (!forWidth(bytes, f)) throw internal_error("reference kernel: elements of type {} cannot be moved", type);
+}
+
 template <class T>
 using AccumulatorT = SumOf<T>;
 

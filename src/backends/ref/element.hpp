@@ -3,11 +3,13 @@
 #include <cstdint>
 
 #include "backends/ref/ref.hpp"
+#include "base/small_types.hpp"
 
 namespace popart::ref {
 
 // Element i of a real or BOOL tensor.
 inline double load(const View &v, int64_t i) {
+  if (isSmall(v.info.dataType())) return static_cast<double>(smallValues(v.info.dataType())[v.as<const uint8_t>()[i]]);
   double value = 0;
   dispatchAll(v.info.dataType(), [&](auto zero) { value = static_cast<double>(v.as<const decltype(zero)>()[i]); });
   return value;
@@ -21,7 +23,12 @@ inline int64_t loadInt(const View &v, int64_t i) {
   return value;
 }
 
-inline void store(const View &v, int64_t i, double value) {
+// `rounding` concerns small types alone.
+inline void store(const View &v, int64_t i, double value, SmallRounding rounding = {}) {
+  if (const SmallFormat *format = smallFormat(v.info.dataType())) {
+    v.as<uint8_t>()[i] = smallCode(*format, value, rounding);
+    return;
+  }
   dispatchAll(v.info.dataType(), [&](auto zero) { v.as<decltype(zero)>()[i] = asElement<decltype(zero)>(value); });
 }
 

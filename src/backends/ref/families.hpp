@@ -21,7 +21,7 @@ std::span<const Entry> lossKernels();
 std::span<const Entry> ctcKernels();
 std::span<const Entry> optimKernels();
 std::span<const Entry> randomKernels();
-std::span<const Entry> float8Kernels();
+std::span<const Entry> smallTypeKernels();
 std::span<const Entry> controlKernels();
 
 }  // namespace popart::ref

@@ -149,17 +149,21 @@ template <Write W>
 void dynamicWrite(const Context &c) {
   if (c.out[0].data != c.in[0].data && c.out[0].info.nbytes() > 0)
     std::memcpy(c.out[0].data, c.in[0].data, c.out[0].info.nbytes());
-  dispatchAll(c.out[0].info.dataType(), [&](auto tag) {
+  const auto write = [&](auto tag) {
     using T = decltype(tag);
-    using V = AccumulatorT<T>;
     T *y = c.out[0].as<T>();
     forEachWindowElement(c, c.out[0].shape(), [&](int64_t at, int64_t i) {
       if (at < 0) return;
-      if (W == Write::Zero) y[at] = toElement<T>(V(0));
-      if (W == Write::Update) y[at] = c.in[2].as<T>()[i];
-      if (W == Write::Add) y[at] = toElement<T>(add(static_cast<V>(y[at]), static_cast<V>(c.in[2].as<T>()[i])));
+      if constexpr (W == Write::Add)
+        y[at] = toElement<T>(add<AccumulatorT<T>>(y[at], c.in[2].as<T>()[i]));
+      else
+        y[at] = W == Write::Zero ? T{} : c.in[2].as<T>()[i];
     });
-  });
+  };
+  if constexpr (W == Write::Add)
+    dispatchNumeric(c.out[0].info.dataType(), write);
+  else
+    dispatchMoved(c.out[0].info.dataType(), write);
 }
 
 constexpr Entry kIndexKernels[] = {

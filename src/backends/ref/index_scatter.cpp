@@ -43,22 +43,27 @@ void copyData(const Context &c) {
     std::memcpy(c.out[0].data, c.in[0].data, c.out[0].info.nbytes());
 }
 
-template <class T>
-void update(Reduction reduction, T &target, T value) {
-  using V = AccumulatorT<T>;
-  target = reduction == Reduction::None
-               ? value
-               : toElement<T>(combine(reduction, static_cast<V>(target), static_cast<V>(value)));
+// Calls f(T{}, update), where update(target, value) joins two elements of type T.
+template <class F>
+void withUpdate(Reduction reduction, DataType type, F f) {
+  if (reduction == Reduction::None)
+    return dispatchMoved(type, [&](auto tag) { f(tag, [](auto &target, auto value) { target = value; }); });
+  dispatchAll(type, [&](auto tag) {
+    using T = decltype(tag);
+    using V = AccumulatorT<T>;
+    f(tag, [&](T &target, T value) {
+      target = toElement<T>(combine(reduction, static_cast<V>(target), static_cast<V>(value)));
+    });
+  });
 }
 
 void scatterElements(const Context &c) {
   copyData(c);
-  const Reduction reduction = reductionOf(c.op);
-  dispatchAll(c.out[0].info.dataType(), [&](auto tag) {
+  withUpdate(reductionOf(c.op), c.out[0].info.dataType(), [&](auto tag, auto update) {
     using T = decltype(tag);
     Walk updates(c.in[1].shape(), {elementStrides(c.in[2].shape())});  // of which indices may name a leading part
     forEachElementPosition(c, c.out[0].shape(), [&](int64_t at, int64_t) {
-      if (at >= 0) update(reduction, c.out[0].as<T>()[at], c.in[2].as<T>()[updates.offset(0)]);
+      if (at >= 0) update(c.out[0].as<T>()[at], c.in[2].as<T>()[updates.offset(0)]);
       updates.next();
     });
   });
@@ -66,12 +71,10 @@ void scatterElements(const Context &c) {
 
 void scatterND(const Context &c) {
   copyData(c);
-  const Reduction reduction = reductionOf(c.op);
-  dispatchAll(c.out[0].info.dataType(), [&](auto tag) {
+  withUpdate(reductionOf(c.op), c.out[0].info.dataType(), [&](auto tag, auto update) {
     using T = decltype(tag);
     forEachSlicePosition(c, c.out[0].shape(), 0, [&](int64_t at, int64_t i, int64_t elements) {
-      for (int64_t e = 0; at >= 0 && e < elements; ++e)
-        update(reduction, c.out[0].as<T>()[at + e], c.in[2].as<T>()[i + e]);
+      for (int64_t e = 0; at >= 0 && e < elements; ++e) update(c.out[0].as<T>()[at + e], c.in[2].as<T>()[i + e]);
     });
   });
 }

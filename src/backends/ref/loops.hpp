@@ -1,5 +1,5 @@
-// Loops and conversions shared by reference kernels: element conversion without undefined behaviour, wrapping integer
-// arithmetic, iteration over broadcast operands and over coordinates.
+// Loops and arithmetic shared by reference kernels: wrapping integer arithmetic, iteration over broadcast operands and
+// over coordinates.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -12,27 +12,6 @@
 #include "backends/ref/ref.hpp"
 
 namespace popart::ref {
-
-// Value to element: floats to integers truncate toward zero and wrap modulo 2^bits (NaN and values beyond 64 bits: 0
-// and the nearest 64-bit integer); anything to bool is "is not 0".
-template <class T, class V>
-T toElement(V value) {
-  if constexpr (std::is_same_v<T, bool>) {
-    return value != V(0);
-  } else if constexpr (std::is_integral_v<T> && std::is_floating_point_v<V>) {
-    if (!(value == value)) return 0;
-    if (value >= 9223372036854775808.0) {
-      return static_cast<T>(value >= 18446744073709551616.0 ? std::numeric_limits<uint64_t>::max()
-                                                            : static_cast<uint64_t>(value));
-    }
-    if (value < -9223372036854775808.0) return static_cast<T>(std::numeric_limits<int64_t>::min());
-    return static_cast<T>(static_cast<int64_t>(value));
-  } else if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>) {
-    return T(static_cast<float>(value));
-  } else {
-    return static_cast<T>(value);
-  }
-}
 
 // Integer arithmetic modulo 2^64, plain arithmetic for floats.
 template <class V>

@@ -5,6 +5,7 @@
 #include "backends/ref/element.hpp"
 #include "backends/ref/families.hpp"
 #include "backends/ref/loops.hpp"
+#include "ops/math/cast.hpp"
 
 namespace popart::ref {
 namespace {
@@ -172,7 +173,25 @@ constexpr auto kKeep = [](auto total, size_t) { return total; };
 constexpr auto kMax = [](auto a, auto b) { return isNan(a) || a > b ? a : b; };
 constexpr auto kMin = [](auto a, auto b) { return isNan(a) || a < b ? a : b; };
 
+// From or to a small type. Integers keep their low bits, whatever their size.
+void castSmall(const Context &c, const SmallFormat *from, const SmallFormat *to) {
+  const View &x = c.in[0], &y = c.out[0];
+  const SmallRounding rounding = to ? ops::smallRounding(c.op.attributes) : SmallRounding();
+  const bool wholes = to && !to->isFloat && !from && getDataTypeInfo(x.info.dataType()).isFixedPoint;
+  for (int64_t i = 0; i < x.size(); ++i) {
+    if (wholes)
+      y.as<uint8_t>()[i] = static_cast<uint8_t>(loadInt(x, i) & ((1 << to->bits) - 1));
+    else if (to)
+      store(y, i, load(x, i), rounding);
+    else
+      dispatchAll(y.info.dataType(),
+                  [&](auto tag) { y.as<decltype(tag)>()[i] = toElement<decltype(tag)>(load(x, i)); });
+  }
+}
+
 void cast(const Context &c) {
+  const SmallFormat *from = smallFormat(c.in[0].info.dataType()), *to = smallFormat(c.out[0].info.dataType());
+  if (from || to) return castSmall(c, from, to);
   dispatchAll(c.in[0].info.dataType(), [&](auto from) {
     using S = decltype(from);
     dispatchAll(c.out[0].info.dataType(), [&](auto to) {
@@ -185,7 +204,7 @@ void cast(const Context &c) {
 }
 
 void where(const Context &c) {
-  dispatchAll(c.in[1].info.dataType(), [&](auto tag) {
+  dispatchMoved(c.in[1].info.dataType(), [&](auto tag) {
     using T = decltype(tag);
     const Shape &out = c.out[0].shape();
     Walk walk(out, {broadcastStrides(c.in[0].shape(), out), broadcastStrides(c.in[1].shape(), out),

@@ -19,7 +19,7 @@ using executable::OperandDesc;
 constexpr std::span<const Entry> (*kFamilies[])() = {
     unaryKernels,  mathKernels,    reduceKernels, orderKernels,    shapeKernels,  indexKernels, scatterKernels,
     nnKernels,     convKernels,    poolKernels,   roiAlignKernels, normKernels,   lossKernels,  optimKernels,
-    randomKernels, controlKernels, float8Kernels, ctcKernels,      resizeKernels,
+    randomKernels, controlKernels, smallTypeKernels, ctcKernels,      resizeKernels,
 };
 
 RefFn findKernel(std::string_view type) {

@@ -109,9 +109,11 @@ void pad(const Context &c) {
   for (size_t d = 0; d < from.size(); ++d) {
     if (c.out[0].size() > 0) indices.push_back(ops::padIndices(mode, from[d], pads[d], pads[from.size() + d]));
   }
-  dispatchAll(c.out[0].info.dataType(), [&](auto tag) {
+  const std::array<char, 16> element = ops::padFill(c.out[0].info.dataType(), c.op.attrFloat("value"));
+  dispatchMoved(c.out[0].info.dataType(), [&](auto tag) {
     using T = decltype(tag);
-    const T fill = toElement<T>(static_cast<double>(c.op.attrFloat("value")));
+    T fill;
+    std::memcpy(&fill, element.data(), sizeof fill);
     Walk walk(c.out[0].shape(), {});
     for (int64_t i = 0; i < c.out[0].size(); ++i, walk.next()) {
       int64_t at = 0;

@@ -4,6 +4,7 @@
 
 #include <popart/error.hpp>
 
+#include "base/small_types.hpp"
 #include "onnx/importer.hpp"
 
 namespace popart::onnx {
@@ -144,16 +145,20 @@ void importGelu(NodeContext &n) {
   n.result(0, approximate == "tanh" ? "Gelu" : "GeluErf", {n.in(0)});
 }
 
-void importCast(NodeContext &n) {
-  n.require(n.hasAttr("to"), "attribute 'to' is missing: expected an ONNX type number");
-  const int64_t to = n.attr<int64_t>("to", 0);
-  fromOnnxDataType(static_cast<int>(to));
-  n.result(0, "Cast", {n.in(0)}, {{"to", to}});
+// Attributes saturate and round_mode say something of small types alone.
+void castTo(NodeContext &n, DataType type) {
+  Attributes attributes = {{"to", int64_t{toOnnxDataType(type)}}};
+  for (const char *name : {"saturate", "round_mode"})
+    if (const AttributeValue *value = n.attributes().find(name); value && isSmall(type)) attributes.set(name, *value);
+  n.result(0, "Cast", {n.in(0)}, std::move(attributes));
 }
 
-void importCastLike(NodeContext &n) {
-  n.result(0, "Cast", {n.in(0)}, {{"to", int64_t{toOnnxDataType(n.info(1).dataType())}}});
+void importCast(NodeContext &n) {
+  n.require(n.hasAttr("to"), "attribute 'to' is missing: expected an ONNX type number");
+  castTo(n, fromOnnxDataType(static_cast<int>(n.attr<int64_t>("to", 0))));
 }
+
+void importCastLike(NodeContext &n) { castTo(n, n.info(1).dataType()); }
 
 // One input: the operator is the identity.
 void importVariadic(NodeContext &n) {

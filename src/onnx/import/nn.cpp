@@ -1,7 +1,10 @@
 // Softmax family, dropout, random operators and losses.
+#include <bit>
+
 #include <popart/error.hpp>
 
 #include "onnx/importer.hpp"
+#include "ops/random/seed.hpp"
 
 namespace popart::onnx {
 namespace {
@@ -30,14 +33,30 @@ void importRoiAlign(NodeContext &n) {
   importRegular(n);
 }
 
-// One UINT32[2] variable of the main graph, made at first need; the pipeline gives every random op its own seed from
-// it.
+// Attribute `seed`, a number or (Dropout) an integer, as the first seed of the operator's own stream.
+TensorData seedOfAttribute(const NodeContext &n, const AttributeValue &seed) {
+  const auto *number = std::get_if<float>(&seed);
+  const auto *integer = std::get_if<int64_t>(&seed);
+  n.require(number || integer, "attribute seed must be a number");
+  const uint64_t bits = number ? std::bit_cast<uint32_t>(*number) : static_cast<uint64_t>(*integer);
+  const uint32_t words[] = {static_cast<uint32_t>(bits), static_cast<uint32_t>(bits >> 32)};
+  return TensorData::of<uint32_t>({2}, words);
+}
+
+// A UINT32[2] variable of the main graph: one of all random ops, made at first need, or one of the node alone when it
+// has an attribute seed. The pipeline gives every random op its own seed from it, another one in each run.
 TensorIndex randomSeed(NodeContext &n) {
-  const TensorId id = "randomSeed___fromHost";
   Scope *scope = &n.scope();
   while (scope->outer) scope = scope->outer;
   Graph &main = n.importer().ir().getMainGraph();
-  if (!main.contains(id)) main.addVariable(id, TensorData(TensorInfo(DataType::UINT32, {2})));
+  TensorId id = ops::kRandomSeedId;
+  if (const AttributeValue *seed = n.attributes().find("seed")) {
+    id = n.importer().freshId(main, std::string(ops::kOwnRandomSeedPrefix) + n.type());
+    main.addVariable(id, seedOfAttribute(n, *seed));
+    n.attributes().erase("seed");
+  } else if (!main.contains(id)) {
+    main.addVariable(id, TensorData(TensorInfo(DataType::UINT32, {2})));
+  }
   scope->tensors[id] = main.find(id);
   return n.importer().resolve(id, n.scope());
 }
@@ -52,8 +71,6 @@ void importDropout(NodeContext &n) {
     drops = n.hasIn(2) && n.constantNumber(2) != 0;
     if (n.hasIn(1) && drops) ratio = static_cast<float>(n.constantNumber(1));
   }
-  n.require(!n.hasAttr("seed") || !drops || ratio == 0.0f,
-            "attribute seed is not supported. Use session.setRandomSeed");
   n.require(ratio >= 0.0f && ratio < 1.0f, "ratio must be at least 0 and less than 1: got {}", ratio);
   if (drops) return n.results("Dropout", {n.in(0), randomSeed(n)}, {{"ratio", ratio}, {"training_mode", int64_t{1}}});
   if (n.opset() >= 12)
@@ -73,7 +90,6 @@ void importDropout(NodeContext &n) {
 }  // namespace
 
 void importRandom(NodeContext &n) {
-  n.require(!n.hasAttr("seed"), "attribute seed is not supported. Remove it and use session.setRandomSeed");
   std::vector<TensorIndex> inputs = n.inputs();
   inputs.push_back(randomSeed(n));
   n.results(n.type(), inputs, n.attributes());

@@ -6,6 +6,7 @@
 
 #include <popart/error.hpp>
 
+#include "base/small_types.hpp"
 #include "onnx/compose.hpp"
 
 namespace popart::onnx {
@@ -29,8 +30,29 @@ Range rangeOf(const NodeContext &n, DataType type) {
     case DataType::INT16:
       return {-32768, 32767};
     default:
-      n.fail("values are quantised to UINT8, INT8, UINT16 or INT16 here: got {}", type);
+      break;
   }
+  const SmallFormat *format = smallFormat(type);
+  n.require(format && !format->isFloat, "values are not quantised to this type: got {}", type);
+  const double span = std::ldexp(1.0, format->bits);
+  return format->isSigned ? Range{-span / 2, span / 2 - 1} : Range{0, span - 1};
+}
+
+bool isSmallFloat(DataType type) { return isSmall(type) && isFloatingPoint(type); }
+
+// Zero points of floats are zeros as a rule, which are not added: they would change the sign of zero.
+bool isKnownZero(const Value &zero) {
+  const Composer &to = zero.composer();
+  if (!to.node().isConstant(zero.tensor())) return false;
+  const std::vector<double> values = to.graph().tensor(zero.tensor()).tensorData().asDoubles();
+  return std::ranges::all_of(values, [](double v) { return v == 0; });
+}
+
+// As a float of at most eight bits; `saturate` as Cast has it.
+Value rounded(const Value &x, const Value &zero, DataType type, int64_t saturate) {
+  const bool moves = zero.valid() && !isKnownZero(zero);
+  const Value y = moves ? x.cast(DataType::FLOAT) + zero.cast(DataType::FLOAT) : x;
+  return y.op("Cast", {}, {{"to", int64_t{toOnnxDataType(type)}}, {"saturate", saturate}});
 }
 
 // Rounded (halves to even), moved by the zero point, within the range of `type`.
@@ -85,8 +107,10 @@ class Granularity {
 };
 
 void requireZeroPoint(const NodeContext &n, const Value &zero, const Value &scale) {
-  n.require(!zero.valid() || zero.shape() == scale.shape(), "scale and zero point must have one shape: got {} and {}",
-            scale.info(), zero.valid() ? zero.info() : scale.info());
+  const bool alike =
+      !zero.valid() || zero.shape() == scale.shape() || (zero.info().nelms() == 1 && scale.info().nelms() == 1);
+  n.require(alike, "scale and zero point must have one shape: got {} and {}", scale.info(),
+            zero.valid() ? zero.info() : scale.info());
 }
 
 void importQuantizeLinear(NodeContext &n) {
@@ -101,10 +125,12 @@ void importQuantizeLinear(NodeContext &n) {
               type);
     type = asked;
   }
-  const DataType inner = precision == 0 ? scale.type() : fromOnnxDataType(static_cast<int>(precision));
+  const DataType own = isSmall(scale.type()) ? DataType::FLOAT : scale.type();
+  const DataType inner = precision == 0 ? own : fromOnnxDataType(static_cast<int>(precision));
   const Granularity granularity(n, x, scale);
-  const Value y = x.cast(inner) / granularity.spread(scale).cast(inner);
-  to.result(0, saturated(y, granularity.spread(zero), type));
+  const Value y = x.cast(inner) / granularity.spread(scale.cast(inner));
+  to.result(0, isSmallFloat(type) ? rounded(y, granularity.spread(zero), type, n.attr<int64_t>("saturate", 1))
+                                  : saturated(y, granularity.spread(zero), type));
 }
 
 void importDequantizeLinear(NodeContext &n) {
@@ -113,12 +139,15 @@ void importDequantizeLinear(NodeContext &n) {
   requireZeroPoint(n, zero, scale);
   n.require(!zero.valid() || zero.type() == x.type(), "x and its zero point must have one type: got {} and {}",
             x.info(), zero.valid() ? zero.info() : x.info());
-  n.require(isInteger(x.type()), "x must hold integers: got {}", x.info());
+  n.require(isInteger(x.type()) || isSmall(x.type()), "x must hold quantised values: got {}", x.info());
   const auto wanted = n.attr<int64_t>("output_dtype", 0);
+  n.require(wanted != 0 || !isSmall(scale.type()), "the scale's type is none of results: got {}. Give output_dtype",
+            scale.info());
   const Granularity granularity(n, x, scale);
-  Value whole = x.cast(DataType::INT32);
-  if (zero.valid()) whole = whole - granularity.spread(zero).cast(DataType::INT32);
-  const Value y = whole.cast(DataType::FLOAT) * granularity.spread(scale).cast(DataType::FLOAT);
+  const DataType exact = isSmallFloat(x.type()) ? DataType::FLOAT : DataType::INT32;
+  Value moved = x.cast(exact);
+  if (zero.valid() && !isKnownZero(zero)) moved = moved - granularity.spread(zero.cast(exact));
+  const Value y = moved.cast(DataType::FLOAT) * granularity.spread(scale.cast(DataType::FLOAT));
   to.result(0, y.cast(wanted == 0 ? scale.type() : fromOnnxDataType(static_cast<int>(wanted))));
 }
 

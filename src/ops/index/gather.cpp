@@ -115,7 +115,7 @@ void addGather(OpDefs &rows) {
 void addGatherElements(OpDefs &rows) {
   rows.push_back(
       OpDef("ai.onnx", "GatherElements", {11, 13})
-          .input("data", kAllTypes)
+          .input("data", kStoredTypes)
           .input("indices", kIndices)
           .output("output")
           .attr("axis", int64_t{0})
@@ -175,7 +175,7 @@ void inferGatherND(InferContext &c) {
 
 void addGatherND(OpDefs &rows) {
   rows.push_back(OpDef("ai.onnx", "GatherND", {11, 12, 13})
-                     .input("data", kAllTypes)
+                     .input("data", kStoredTypes)
                      .input("indices", kIndices)
                      .output("output")
                      .attr("batch_dims", int64_t{0})
@@ -213,7 +213,7 @@ void inferOneHot(InferContext &c) {
 void addOneHot(OpDefs &rows) {
   rows.push_back(OpDef("ai.onnx", "OneHot", {9, 11})
                      .input("indices", kNumeric)
-                     .input("values", kAllTypes)
+                     .input("values", kStoredTypes)
                      .output("output")
                      .attr("axis", int64_t{-1})
                      .attrRequired("depth", AttributeType::Int)

@@ -21,6 +21,8 @@ void checkReduction(const InferContext &c) {
   const std::string &r = c.attrString("reduction");
   c.require(r == "none" || r == "add" || r == "mul" || r == "max" || r == "min",
             "unknown reduction: got '{}', expected none, add, mul, max or min", r);
+  c.require(r == "none" || (typeBit(c.type(0)) & kAllTypes) != 0,
+            "elements of type {} are moved only: got reduction {}", c.type(0), r);
 }
 
 void inferScatterElements(InferContext &c) {
@@ -99,9 +101,9 @@ void scatterVjp(VjpBuilder &b) {
 
 OpDef scatterRow(const char *type, std::vector<OpVersion> versions) {
   return OpDef("ai.onnx", type, std::move(versions))
-      .input("data", kAllTypes, "T")
+      .input("data", kStoredTypes, "T")
       .input("indices", kIndices)
-      .input("updates", kAllTypes, "T")
+      .input("updates", kStoredTypes, "T")
       .output("output")
       .vjp(scatterVjp);
 }

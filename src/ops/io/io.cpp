@@ -128,7 +128,7 @@ OpDef remoteCodeLoadRow() {
 
 void addPrintAndAbort(OpDefs &rows) {
   rows.push_back(OpDef("ai.graphcore", "PrintTensor", {1})
-                     .input("x", kAllTypes)
+                     .input("x", kAllTypes | kSmallTypes)
                      .output("y")
                      .attr("print_gradient", int64_t{1})
                      .attr("print_self", int64_t{1})

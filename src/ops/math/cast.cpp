@@ -1,19 +1,50 @@
 // Cast: conversion of the element type. Floats become integers by truncation toward zero, anything becomes BOOL by "is
 // not 0".
+#include "ops/math/cast.hpp"
+
+#include <popart/error.hpp>
+#include <popart/op.hpp>
+
 #include "ops/catalog.hpp"
 #include "ops/rules.hpp"
 
 namespace popart::ops {
+namespace {
+
+constexpr TypeSet kCastTypes = kAllTypes | kSmallTypes;
+
+void castGradient(VjpBuilder &b) {
+  const DataType from = b.inInfo(0).dataType(), to = b.outInfo(0).dataType();
+  if (!isFloatingPoint(from) || !isFloatingPoint(to)) return;
+  check(!isSmall(from) && !isSmall(to),
+        "Cast '{}': values of type {} have no gradient: got a cast from {} to {}. Detach its input", b.op().debugName(),
+        isSmall(to) ? to : from, from, to);
+  b.grad(0, b.emit("CastGrad", {b.gradOut(0)}, {{"to", int64_t{toOnnxDataType(from)}}}));
+}
+
+}  // namespace
+
+SmallRounding smallRounding(const Attributes &attributes) {
+  SmallRounding rounding;
+  rounding.saturate = attributes.getAttribute<int64_t>("saturate", 1) != 0;
+  const auto mode = attributes.getAttribute<std::string>("round_mode", "up");
+  check(mode == "up" || mode == "down" || mode == "nearest",
+        "Cast: attribute round_mode is unknown: got '{}', expected 'up', 'down' or 'nearest'", mode);
+  using enum SmallRounding::Exponent;
+  rounding.exponent = mode == "up" ? Up : mode == "down" ? Down : Nearest;
+  return rounding;
+}
 
 OpDefs castOps() {
   auto infer = [](InferContext &c) {
     const DataType to = typeOfAttribute(c, "to");
-    c.require((typeBit(to) & kAllTypes) != 0, "there is no cast to this type: got {}, expected a number or bool type",
+    c.require((typeBit(to) & kCastTypes) != 0, "there is no cast to this type: got {}, expected a number or bool type",
               to);
+    if (isSmall(to)) smallRounding(c.attrs());
     c.out(0, to, c.shape(0));
   };
-  OpDef cast = OpDef("ai.onnx", "Cast", {6, 9, 13, 19, 21, 23, 24, 25})
-                   .input("x", kAllTypes)
+  OpDef cast = OpDef("ai.onnx", "Cast", {6, 9, 13, 19, 21, 23, 24, 25, 28})
+                   .input("x", kCastTypes)
                    .output("y")
                    .attrRequired("to", AttributeType::Int)
                    .attrOptional("saturate", AttributeType::Int)
@@ -21,14 +52,10 @@ OpDefs castOps() {
                    .infer(infer)
                    .traits(Trait::Elementwise | Trait::Conversion)
                    .identityIf(always)
-                   .vjp([](VjpBuilder &b) {
-                     const DataType from = b.inInfo(0).dataType();
-                     if (!isFloatingPoint(from) || !isFloatingPoint(b.outInfo(0).dataType())) return;
-                     b.grad(0, b.emit("CastGrad", {b.gradOut(0)}, {{"to", int64_t{toOnnxDataType(from)}}}));
-                   })
+                   .vjp(castGradient)
                    .doc(
-                       "Converts elements to the type with ONNX number `to`; saturate and round_mode concern 8-bit "
-                       "floats only.");
+                       "Converts elements to the type with ONNX number `to`; saturate and round_mode concern floats of "
+                       "at most 8 bits only.");
   OpDef grad = OpDef("ai.graphcore", "CastGrad", {1})
                    .input("grad", kFloats)
                    .output("dx")

@@ -34,8 +34,8 @@ OpDef gradientRow(Value value, DecomposeFn decompose) {
 OpDefs whereOps() {
   OpDef where = OpDef("ai.onnx", "Where", {9, 16})
                     .input("condition", kBool)
-                    .input("x", kAllTypes, "T")
-                    .input("y", kAllTypes, "T")
+                    .input("x", kStoredTypes, "T")
+                    .input("y", kStoredTypes, "T")
                     .output("output")
                     .infer([](InferContext &c) { c.out(0, c.type(1), broadcastShape(c, 0, 3)); })
                     .traits(Trait::Elementwise)

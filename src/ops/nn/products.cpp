@@ -3,10 +3,14 @@
 
 #include <popart/error.hpp>
 
-#include "base/float8.hpp"
 #include "ops/rules.hpp"
 
 namespace popart::ops {
+namespace {
+
+bool isFloat8(DataType type) { return (typeBit(type) & kFloat8Types) != 0; }
+
+}  // namespace
 
 void requireProductTypes(const InferContext &c) {
   const DataType a = c.type(0), b = c.type(1);

@@ -1,4 +1,4 @@
-// RoiAlign: means over the bins of boxes of images, and the gradient of the images. Boxes have none.
+// RoiAlign: means or maxima over the bins of boxes of images, and the gradient of the images. Boxes have none.
 // x (N, C, H, W), boxes (n, 4) as (x1, y1, x2, y2), image of each box (n) → y (n, C, output_height, output_width).
 #include "ops/nn/roi_align.hpp"
 
@@ -23,7 +23,8 @@ void inferRoiAlign(InferContext &c) {
               kMostBins, c.attrInt(name));
   c.require(c.attrInt("sampling_ratio") >= 0 && c.attrInt("sampling_ratio") <= kMostBins,
             "sampling_ratio must lie between 0 and {}: got {}", kMostBins, c.attrInt("sampling_ratio"));
-  c.require(c.attrString("mode") == "avg", "mode is not built: got '{}', expected 'avg'", c.attrString("mode"));
+  const std::string &mode = c.attrString("mode");
+  c.require(mode == "avg" || mode == "max", "unknown mode: got '{}', expected 'avg' or 'max'", mode);
   const std::string &coordinates = c.attrString("coordinate_transformation_mode");
   c.require(coordinates == "half_pixel" || coordinates == "output_half_pixel",
             "unknown coordinate_transformation_mode: got '{}', expected half_pixel or output_half_pixel", coordinates);
@@ -57,15 +58,22 @@ OpDefs roiAlignOps() {
       .vjp([](VjpBuilder &b) {
         Attributes attributes = b.attrs();
         attributes.set("fwd_shape", b.inInfo(0).shape());
-        b.grad(0, b.emit("RoiAlignGrad", {b.gradOut(0), b.in(1), b.in(2)}, attributes));
+        std::vector<TensorIndex> inputs = {b.gradOut(0), b.in(1), b.in(2)};
+        if (b.op().attrString("mode") == "max") inputs.push_back(b.in(0));
+        b.grad(0, b.emit("RoiAlignGrad", inputs, attributes));
       })
-      .doc("Means over the bins of boxes of images, interpolated between elements.");
+      .doc("Means or maxima over the bins of boxes of images, interpolated between elements.");
   OpDef gradient("ai.graphcore", "RoiAlignGrad", {1});
   gradient.input("grad", kFloats).input("rois", kFloats).input("batch_indices", kIndices).output("dx");
+  gradient.input("X", kFloats, "", Arity::Optional);  // of mode max
   gradient.attrRequired("fwd_shape", AttributeType::Ints);
   addRoiAlignAttributes(gradient)
       .infer([](InferContext &c) {
         inferGradientOf(c, "RoiAlign", {forwardInfo(c), c.in(1), c.in(2)});
+        const bool max = c.attrString("mode") == "max";
+        c.require(max == c.hasIn(3), "mode {} {} the images as input 3", c.attrString("mode"),
+                  max ? "needs" : "has no");
+        if (max) c.require(c.in(3) == forwardInfo(c), "the images must be {}: got {}", forwardInfo(c), c.in(3));
       })
       .traits(Trait::Gradient)
       .cost(sampleCost)

@@ -1,5 +1,6 @@
-// Where RoiAlign looks: each box of the result falls into bins, each bin averages samples, each sample is interpolated
-// between four elements of the image.
+// Where RoiAlign looks: each box of the result falls into bins, each bin has samples, each sample is interpolated
+// between four elements of the image. A bin is the mean of its samples or (mode max) the largest of their elements
+// times weight, as ONNX's reference and ONNX Runtime have it.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -58,20 +59,19 @@ struct RoiTaps {
   }
 };
 
-// Calls f(bin, position in the image, weight in the bin's mean) for every element that the box (x1, y1, x2, y2) reads.
+// Calls f(bin, position in the image, weight in the sample, samples of the bin) for every element that the box
+// (x1, y1, x2, y2) reads; weights may be 0.
 template <class F>
 void forRoiElements(const RoiAlignSizes &s, const std::array<double, 4> &box, F &&f) {
   const RoiAxis x(box[0], box[2], s.columns, s), y(box[1], box[3], s.rows, s);
-  const double share = 1 / static_cast<double>(std::max<int64_t>(x.perBin * y.perBin, 1));
+  const int64_t samples = std::max<int64_t>(x.perBin * y.perBin, 1);
   for (int64_t i = 0; i < s.rows * y.perBin; ++i) {
     const RoiTaps row(y.first + static_cast<double>(i) * y.step, s.height);
     for (int64_t k = 0; k < s.columns * x.perBin; ++k) {
       const RoiTaps column(x.first + static_cast<double>(k) * x.step, s.width);
       const int64_t bin = i / y.perBin * s.columns + k / x.perBin;
       for (int a : {0, 1})
-        for (int b : {0, 1})
-          if (const double weight = row.weight[a] * column.weight[b]; weight != 0)
-            f(bin, row.at[a] * s.width + column.at[b], weight * share);
+        for (int b : {0, 1}) f(bin, row.at[a] * s.width + column.at[b], row.weight[a] * column.weight[b], samples);
     }
   }
 }

@@ -45,7 +45,7 @@ void inferRange(InferContext &c) {
 
 OpDef metadataRow(const char *type, std::vector<OpVersion> versions) {
   return OpDef("ai.onnx", type, std::move(versions))
-      .input("data", kAllTypes)
+      .input("data", kStoredTypes)
       .output("result")
       .traits(Trait::Metadata)
       .stopsGrad();

@@ -1,8 +1,11 @@
 // Expand, Tile and Pad: results that hold elements more than once or among fill values, and their gradients, which sum.
 #include <algorithm>
+#include <cstring>
 
 #include <popart/op.hpp>
 
+#include "base/element_types.hpp"
+#include "base/small_types.hpp"
 #include "ops/catalog.hpp"
 #include "ops/forward_op.hpp"
 #include "ops/operand_layouts.hpp"
@@ -167,7 +170,7 @@ bool unpaddedPieces(const Op &op, InIndex cut, int axis, Pieces &pieces) {
 
 void addPad(OpDefs &rows) {
   rows.push_back(OpDef("ai.onnx", "Pad", {2, 11, 13, 18, 19, 21, 23, 24, 25})
-                     .input("data", kAllTypes)
+                     .input("data", kStoredTypes)
                      .output("output")
                      .attrRequired("pads", AttributeType::Ints)
                      .attr("mode", std::string("constant"))
@@ -241,6 +244,21 @@ std::vector<int64_t> padIndices(const std::string &mode, int64_t size, int64_t b
     indices.push_back(at);
   }
   return indices;
+}
+
+std::array<char, 16> padFill(DataType type, float value) {
+  std::array<char, 16> bytes{};
+  const auto put = [&](auto element) { std::memcpy(bytes.data(), &element, sizeof element); };
+  const auto number = static_cast<double>(value);
+  if (const SmallFormat *format = smallFormat(type))
+    put(smallCode(*format, number));
+  else if (type == DataType::COMPLEX64)
+    put(value);
+  else if (type == DataType::COMPLEX128)
+    put(number);
+  else
+    forElement(kRealElements, type, [&](auto zero) { put(toElement<decltype(zero)>(number)); });
+  return bytes;
 }
 
 OpDefs expandOps() {

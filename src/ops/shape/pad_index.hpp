@@ -1,9 +1,11 @@
 // Which input element each position of a padded axis shows.
 #pragma once
+#include <array>
 #include <string>
 #include <vector>
 
 #include <popart/attributes.hpp>
+#include <popart/datatype.hpp>
 #include <popart/names.hpp>
 
 namespace popart::ops {
@@ -15,5 +17,9 @@ std::vector<int64_t> fullPads(const Attributes &attributes, int64_t rank);
 // constant). Modes reflect, edge, wrap as ONNX Pad-19; negative pads cut. `size` > 0 unless the result is empty or the
 // mode constant.
 std::vector<int64_t> padIndices(const std::string &mode, int64_t size, int64_t before, int64_t after);
+
+// The fill value as the bytes of an element of `type`: floats rounded, integers truncated toward zero, complex numbers
+// without an imaginary part.
+std::array<char, 16> padFill(DataType type, float value);
 
 }  // namespace popart::ops

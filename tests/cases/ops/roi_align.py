@@ -36,6 +36,41 @@ def roi_align(bins: tuple[int, int], scale: float, ratio: int, shift: float = 0.
     return formula
 
 
+def samples(low: float, high: float, bins: int, size: int, ratio: int) -> list[list[list[tuple[int, float]]]]:
+    """Return by bin and sample the two elements that are read, with their weights."""
+    length = max(high - low, 1.0)
+    count = ratio or int(np.ceil(length / bins))
+    result = []
+    for b in range(bins):
+        result.append([])
+        for i in range(count):
+            at = low + length / bins * (b + (i + 0.5) / count)
+            if not -1 <= at <= size:
+                result[-1].append([(0, 0.0), (0, 0.0)])
+                continue
+            at = min(max(at, 0), size - 1)
+            element = int(at)
+            result[-1].append([(element, 1 - (at - element)), (min(element + 1, size - 1), at - element)])
+    return result
+
+
+def roi_max(bins: tuple[int, int], ratio: int):
+    """Return the oracle of mode max: the largest of elements times weights, as in onnx's reference."""
+
+    def formula(x, rois, images):
+        result = np.zeros((len(rois), x.shape[1], *bins))
+        for n, ((x1, y1, x2, y2), image) in enumerate(zip(rois, images, strict=True)):
+            rows = samples(y1, y2, bins[0], x.shape[2], ratio)
+            columns = samples(x1, x2, bins[1], x.shape[3], ratio)
+            for i, k in np.ndindex(*bins):
+                taps = [(a, b) for row in rows[i] for a in row for column in columns[k] for b in column]
+                terms = [wy * wx * x[image, :, at, to] for (at, wy), (to, wx) in taps]
+                result[n, :, i, k] = np.max(terms, axis=0)
+        return result
+
+    return formula
+
+
 IMAGE = floats(2, 3, 6, 5)
 # One lies partly outside, one wholly, one is a point.
 BOXES = np.array(
@@ -63,5 +98,21 @@ CASES = [
     Case("RoiAlign", [floats(3, 6, 5), BOXES, IMAGES], {}, refuses="dimensions (N, C, H, W)"),
     Case("RoiAlign", [IMAGE, BOXES[:, :3], IMAGES], {}, refuses="shape (n, 4)"),
     Case("RoiAlign", [IMAGE, BOXES, IMAGES[:4]], {}, refuses="one image for each box"),
-    Case("RoiAlign", [IMAGE, BOXES, IMAGES], {"mode": "max"}, refuses="mode is not built"),
+    Case(
+        "RoiAlign",
+        [IMAGE, BOXES, IMAGES],
+        {"output_height": 2, "output_width": 3, "sampling_ratio": 2, "mode": "max"},
+        roi_max((2, 3), 2),
+        gradients=[0],
+        name="max",
+    ),
+    Case(
+        "RoiAlign",
+        [IMAGE, BOXES, IMAGES],
+        {"output_height": 3, "output_width": 2, "mode": "max"},
+        roi_max((3, 2), 0),
+        gradients=[0],
+        name="max_as_many_samples_as_fit",
+    ),
+    Case("RoiAlign", [IMAGE, BOXES, IMAGES], {"mode": "min"}, refuses="unknown mode"),
 ]

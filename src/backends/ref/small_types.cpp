@@ -4,23 +4,20 @@
 
 #include "backends/ref/element.hpp"
 #include "backends/ref/families.hpp"
-#include "base/float8.hpp"
+#include "base/small_types.hpp"
 
 namespace popart::ref {
 namespace {
 
 void pow2ScaleThenCast(const Context &c) {
   const auto scale = static_cast<int>(loadInt(c.in[1], 0));
-  const DataType type = c.out[0].info.dataType();
   for (int64_t i = 0; i < c.in[0].size(); ++i)
-    c.out[0].as<uint8_t>()[i] = floatToFloat8(type, std::ldexp(load(c.in[0], i), scale));
+    store(c.out[0], i, std::ldexp(load(c.in[0], i), scale), {.saturate = false});
 }
 
 void castThenPow2Scale(const Context &c) {
   const auto scale = static_cast<int>(loadInt(c.in[1], 0));
-  const auto values = float8Values(c.in[0].info.dataType());
-  for (int64_t i = 0; i < c.in[0].size(); ++i)
-    store(c.out[0], i, std::ldexp(static_cast<double>(values[c.in[0].as<const uint8_t>()[i]]), scale));
+  for (int64_t i = 0; i < c.in[0].size(); ++i) store(c.out[0], i, std::ldexp(load(c.in[0], i), scale));
 }
 
 void checkLog2Scale(const Context &c) {
@@ -41,6 +38,6 @@ constexpr Entry kFloat8Kernels[] = {
 
 }  // namespace
 
-std::span<const Entry> float8Kernels() { return kFloat8Kernels; }
+std::span<const Entry> smallTypeKernels() { return kFloat8Kernels; }
 
 }  // namespace popart::ref
