@@ -1,5 +1,5 @@
-// What each iteration of a loop sees: which tensors of its body stay the same, and which integers are linear functions of
-// the iteration's number.
+// What each iteration of a loop sees: which tensors of its body stay the same, and which integers are linear functions
+// of the number of the iteration.
 #pragma once
 #include <map>
 #include <optional>
