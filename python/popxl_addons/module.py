@@ -115,6 +115,12 @@ class Module(popxl.Module, metaclass=NameScopeMeta):
             self._attach(key, value)
         super().__setattr__(key, value)
 
+    def __getattr__(self, name: str) -> Any:
+        message = f"{type(self).__name__!r} object has no attribute {name!r}."
+        if "_attached" not in self.__dict__:
+            message += " Its __init__ has to call super().__init__() before it assigns modules."
+        raise AttributeError(message, name=name, obj=self)
+
     def _attach(self, key: str, module: "Module") -> None:
         self._variable_factories.insert(key, module._variable_factories)
         self._named_inputs.insert(key, module._named_inputs)

@@ -275,7 +275,8 @@ REFUSALS = [
         ("build_grad",),
     ),
     Refusal("5", "attribute assigned again", ValueError, reassigned, ("sub",)),
-    Refusal("5", "sub-module before super().__init__()", AttributeError, lambda ir: Early()),
+    Refusal("5", "sub-module before super().__init__()", AttributeError, lambda ir: Early(), ("super().__init__()",)),
+    Refusal("5", "attribute that is not there", AttributeError, lambda ir: Plain().lienar, ("Plain", "lienar")),
     Refusal("5.1", "arguments that do not fit", ValueError, lambda ir: Plain().create_graph(SPEC, SPEC), ("Plain",)),
     Refusal(
         "5.1",
