@@ -8,7 +8,6 @@ Example::
 """
 
 import itertools
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from popart_core import PyStepIO, PyWeightsIO, popart_runtime_error
 from tqdm import tqdm
 
 from popart._arrays import as_array
+from popart._files import replacing
 from popart._names import nearest_names
 from popart.session import TrainingSession, _numpy_dtype
 from popart.weights import values_of
@@ -75,9 +75,8 @@ class _Checkpoint:
         values = {f"tensor:{name}": _bytes_of(value) for name, value in values_of(self._session).items()}
         seed = self._session.getRandomSeed() if self._draws() else 0
         state = self._session.getRNGState() if self._rounds() else []
-        partial = self._path.with_name(self._path.name + ".partial.npz")
-        np.savez(partial, at=np.array([epoch, step, seed, *state], np.uint64), **values)
-        os.replace(partial, self._path)
+        with replacing(self._path) as file:
+            np.savez(file, at=np.array([epoch, step, seed, *state], np.uint64), **values)
 
     def load(self) -> tuple[int, int]:
         """Bring the session where the file is; the epoch and step to go on with."""

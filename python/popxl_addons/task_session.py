@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import popdist
 import popxl
+from popart._files import replacing
 from popxl.session import h2dStreamBufferMaps
 
 from popxl_addons.named_tensors import NamedTensorData, NamedTensors
@@ -164,8 +165,8 @@ class TaskSession(popxl.Session):
     def save_checkpoint(self, checkpoint_dir: str | Path) -> None:
         """Write the state: ``model/<name>.npz`` for each variable, ``dataloader.bin``, ``session_info.json``.
 
-        Variables in memory-mapped files are copied as files (``.npy``, without header). The oldest checkpoint of this
-        session goes when there would be more than `max_checkpoints`.
+        Variables in memory-mapped files are copied as files (``.npy``, without header). Each file is written whole or
+        not at all. The oldest checkpoint of this session then goes when there are more than `max_checkpoints`.
 
         Args:
             checkpoint_dir: the folder; ``wandb://<name>`` logs an artifact of type "checkpoints" instead.
@@ -186,23 +187,28 @@ class TaskSession(popxl.Session):
                 wandb.log_artifact(artifact)
             return
         path = Path(os.path.relpath(Path(checkpoint_dir).expanduser()))
-        self._saved = [p for p in self._saved if p != path]
-        while self._saved and len(self._saved) >= self.max_checkpoints:
-            shutil.rmtree(self._saved.pop(0), ignore_errors=True)
         self._write(path, data)
-        self._saved.append(path)
+        self._saved = [*(p for p in self._saved if p != path), path]
+        while len(self._saved) > max(1, self.max_checkpoints):
+            oldest = self._saved.pop(0)
+            if oldest not in path.parents:
+                shutil.rmtree(oldest, ignore_errors=True)
 
     def _write(self, path: Path, data: NamedTensorData) -> None:
-        model = path / "model"
+        model, facts = path / "model", json.dumps(self.session_state)
         model.mkdir(parents=True, exist_ok=True)
         for name, value in data.to_dict().items():
             if isinstance(value, np.memmap) and value.filename is not None:
-                shutil.copyfile(value.filename, model / Path(value.filename).name)
+                value.flush()
+                with open(value.filename, "rb") as values, replacing(model / Path(value.filename).name) as file:
+                    shutil.copyfileobj(values, file)
             else:
-                np.savez(model / f"{name}.npz", **{name: value})
+                with replacing(model / f"{name}.npz") as file:
+                    np.savez(file, **{name: value})
         if self._dataloader is not None:
             self._dataloader.save(str(path / "dataloader.bin"))
-        (path / "session_info.json").write_text(json.dumps(self.session_state))
+        with replacing(path / "session_info.json") as file:
+            file.write(facts.encode())
 
     def load_checkpoint(
         self, checkpoint_dir: str | Path, report_missing: str = "warn", skip_memmap: bool = False
@@ -217,7 +223,9 @@ class TaskSession(popxl.Session):
             skip_memmap: has no effect.
 
         Raises:
-            ValueError: names differ and `report_missing` is "error"; unknown `report_missing`.
+            ValueError: names differ and `report_missing` is "error"; unknown `report_missing`; a file that cannot be
+                read, or a value of another shape. Then the session stays as it was.
+            TypeError: a value of another element type.
             ImportError: a wandb artifact without the package wandb.
         """
         with _downloaded(checkpoint_dir) as path:
@@ -226,13 +234,17 @@ class TaskSession(popxl.Session):
             mapped = {t.name for t in (path / "model").glob("*.npy")}
             found = [name for name, t in own.items() if name in files or f"{t.name}.npy" in mapped]
             self._report(report_missing, own, [*files, *found])
-            self.write_variables_data({t: np.load(files[name])[name] for name, t in own.items() if name in files})
+            facts = _facts_of(path / "session_info.json")
+            values = {t: _value_of(files[name], name) for name, t in own.items() if name in files}
+            try:
+                self.write_variables_data(values)
+            except (TypeError, ValueError) as e:
+                raise type(e)(f"load_checkpoint: {path}: {e}") from e
             if self._dataloader is not None:
                 self._dataloader.resume(filename=str(path / "dataloader.bin"))
                 if hasattr(self._dataloader, "get_state"):
                     logging.info("TaskSession: the dataloader goes on from %s.", self._dataloader.get_state())
-            info = path / "session_info.json"
-            self.session_state = json.loads(info.read_text()) if info.exists() else {"steps": 0}
+            self.session_state = facts
 
     # ---- W&B
     def wandb_histogram(self, name: str, step: int, data: np.ndarray) -> None:
@@ -260,6 +272,27 @@ class TaskSession(popxl.Session):
         """
         for name, value in self.get_named_tensors_data().to_dict().items():
             self.wandb_histogram(name, step, value)
+
+
+def _value_of(file: Path, name: str) -> np.ndarray:
+    try:
+        with np.load(file) as arrays:
+            return arrays[name]
+    except Exception as e:  # a damaged archive fails in many ways
+        raise ValueError(f"load_checkpoint: {file}: expected an archive with the array {name!r}: {e}") from e
+
+
+def _facts_of(file: Path) -> dict[str, Any]:
+    """Return the facts of a session; without a file, or a number of steps in it, there were none."""
+    try:
+        facts = json.loads(file.read_text()) if file.exists() else {}
+    except ValueError as e:
+        raise ValueError(f"load_checkpoint: {file}: expected JSON: {e}") from e
+    if not isinstance(facts, dict) or not isinstance(facts.get("steps", 0), int):
+        raise ValueError(
+            f"load_checkpoint: {file}: expected an object with a whole number of steps: got {facts!r:.80}."
+        )
+    return {"steps": 0, **facts}
 
 
 @contextmanager

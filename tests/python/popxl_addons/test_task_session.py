@@ -214,3 +214,62 @@ def test_wandb(wandb):
     other.load_checkpoint("wandb://run/ckpt")
     assert other.session_state == {"steps": 1}
     np.testing.assert_array_equal(step(other), [9, 9])
+
+
+DAMAGES = {
+    "another shape": (lambda file: np.savez(file, weight=np.ones((3, 2), np.float32)), "weight"),
+    "another type": (lambda file: np.savez(file, weight=np.ones((2, 2))), "weight"),
+    "another name": (lambda file: np.savez(file, other=np.ones((2, 2), np.float32)), "weight.npz"),
+    "objects": (lambda file: np.savez(file, weight=np.array([{}], object)), "weight.npz"),
+    "no archive": (lambda file: file.write_bytes(b"PK\x03\x04 and so on"), "weight.npz"),
+    "nothing": (lambda file: file.write_bytes(b""), "weight.npz"),
+    "half": (lambda file: file.write_bytes(file.read_bytes()[:100]), "weight.npz"),
+    "bad JSON": (lambda file: (file.parents[1] / "session_info.json").write_text("{"), "session_info.json"),
+    "a list": (lambda file: (file.parents[1] / "session_info.json").write_text("[1]"), "session_info.json"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damaged_checkpoints(tmp_path, damage):
+    """The error names the file, and the session stays as it was."""
+    session = task()
+    step(session)
+    session.save_checkpoint(tmp_path / "c")
+    change, named = DAMAGES[damage]
+    change(tmp_path / "c" / "model" / "weight.npz")
+    step(session)
+    before = {name: value.copy() for name, value in session.get_named_tensors_data().to_dict().items()}
+    with pytest.raises((TypeError, ValueError), match=named) as caught:
+        session.load_checkpoint(tmp_path / "c")
+    assert str(tmp_path / "c") in str(caught.value)
+    assert session.session_state == {"steps": 2}
+    for name, value in session.get_named_tensors_data().to_dict().items():
+        np.testing.assert_array_equal(value, before[name])
+
+
+def test_session_facts_without_a_number_of_steps(tmp_path):
+    session = task()
+    session.save_checkpoint(tmp_path / "c")
+    (tmp_path / "c" / "session_info.json").write_text('{"epoch": 3}')
+    session.load_checkpoint(tmp_path / "c")
+    step(session)
+    assert session.session_state == {"steps": 1, "epoch": 3}
+
+
+def test_a_save_that_fails_leaves_what_was_there(tmp_path, monkeypatch):
+    """The last checkpoint goes when the next one is whole; no file is half written."""
+    session = task()
+    session.save_checkpoint(tmp_path / "first")
+    whole = (tmp_path / "first" / "model" / "weight.npz").read_bytes()
+    step(session)
+
+    def fail(file, **arrays):
+        file.write(b"half")
+        raise OSError("disk full")
+
+    monkeypatch.setattr(np, "savez", fail)
+    for name in ("second", "first"):
+        with pytest.raises(OSError, match="disk full"):
+            session.save_checkpoint(tmp_path / name)
+        assert (tmp_path / "first" / "model" / "weight.npz").read_bytes() == whole
+    assert sorted(p.name for p in (tmp_path / "first" / "model").iterdir()) == ["deep.bias.npz", "weight.npz"]
