@@ -163,6 +163,9 @@ class VariableFactory:
 
         Returns:
             The values, with a leading dimension of the number of groups when that is above 1.
+
+        Raises:
+            ValueError: an existing file is of another size.
         """
         path = Path(memmap_dir) / f"{name}.npy"
         groups = self.replica_grouping.num_groups
@@ -171,13 +174,22 @@ class VariableFactory:
         made = None
         if popdist.getInstanceIndex() == 0 and not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
-            made = np.memmap(path, self.dtype.as_numpy(), "w+", shape=shape)
+            partial = path.with_name(path.name + ".partial")  # a file of this name is never taken for a whole one
+            made = np.memmap(partial, self.dtype.as_numpy(), "w+", shape=shape)
             if not empty:
                 made[...] = to_numpy(self.next_data(), self.dtype)
                 made.flush()
+            partial.replace(path)
+            made.filename = path.resolve()
         _wait_for_instances()
         if made is not None:
             return made
+        found, expected = path.stat().st_size, prod(shape) * self.dtype.as_numpy().itemsize
+        if found != expected:
+            raise ValueError(
+                f"{path}: got {found} bytes, expected {expected} for {self.dtype} of shape {shape}: the values alone, "
+                "without a header. Remove the file, or name another folder."
+            )
         return np.memmap(path, self.dtype.as_numpy(), "r" if read_only_if_exists else "r+", shape=shape)
 
     def _next_values(self, name: str, empty: bool, memmap_dir: str | None, read_only_if_exists: bool) -> np.ndarray:

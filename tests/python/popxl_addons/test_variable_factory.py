@@ -203,3 +203,31 @@ def test_variables_in_remote_buffers(ir):
     with popxl.Session(ir, "cpu") as session:
         np.testing.assert_array_equal(session.run()[stream], np.full((4, 2, 2), 2))
         np.testing.assert_array_equal(session.get_tensor_data(made.y), np.full(8, 2))
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+@pytest.mark.parametrize("elements", [2, 4])
+def test_a_file_of_another_size_is_refused_and_stays(tmp_path, read_only, elements):
+    file = tmp_path / "w.npy"
+    np.ones(elements, np.float32).tofile(file)
+    with popxl.Ir().main_graph:
+        factory = addons.VariableFactory(lambda: np.zeros(3, np.float32), name="w")
+        with pytest.raises(ValueError, match=rf"w\.npy.*{4 * elements} bytes.*12"):
+            factory.create_tensor(memmap_dir=str(tmp_path), read_only_if_exists=read_only)
+    assert file.stat().st_size == 4 * elements
+
+
+def test_a_file_that_was_not_filled_is_made_again(tmp_path):
+    """A program that ends while it draws leaves no file of zeros behind."""
+
+    def draws():
+        yield np.ones(3, np.float32)
+        raise KeyboardInterrupt
+
+    with popxl.Ir().main_graph:
+        factory = addons.VariableFactory(draws(), name="w")
+        factory.next_data()
+        with pytest.raises(KeyboardInterrupt):
+            factory.create_tensor(memmap_dir=str(tmp_path))
+        made = addons.VariableFactory(lambda: np.full(3, 2, np.float32)).next_memmap(str(tmp_path), "w")
+    assert made.tolist() == [2, 2, 2] and made.filename == tmp_path / "w.npy"
