@@ -33,6 +33,7 @@ NB_MAKE_OPAQUE(LocationMap)
 namespace popart::python {
 
 void bindExceptions(nb::module_ &m);
+void bindErrorLog();  // after all other translators of exceptions: the newest is asked first
 void bindEnums(nb::module_ &m);
 void bindDebug(nb::module_ &m);
 void bindTensorInfo(nb::module_ &m);

@@ -1,6 +1,8 @@
 // Exception classes, their hierarchy (docs/compat/values.md) and the _throw_… functions programs test with.
 #include <nanobind/stl/string.h>
 
+#include <popart/logging.hpp>
+
 #include "bindings.hpp"
 
 #include "executable/run_context.hpp"
@@ -25,6 +27,35 @@ nb::object makeClass(nb::module_ &m, const char *name, nb::handle base) {
     instance.attr("recoveryAction") = nb::module_::import_("popart_core").attr("RecoveryAction").attr("IPU_RESET");
   PyErr_SetObject(type.ptr(), instance.ptr());
   throw nb::python_error();
+}
+
+// The innermost lines of the Python program, as " (at a.py:3 in f, b.py:9 in g)"; empty where no Python runs.
+std::string pythonStack() {
+  constexpr int kFrames = 4;
+  std::string text;
+  nb::object frame = nb::borrow(reinterpret_cast<PyObject *>(PyEval_GetFrame()));
+  for (int i = 0; i < kFrames && frame.is_valid() && !frame.is_none(); ++i) {
+    auto *current = reinterpret_cast<PyFrameObject *>(frame.ptr());
+    const nb::object code = nb::steal(reinterpret_cast<PyObject *>(PyFrame_GetCode(current)));
+    text += (text.empty() ? " (at " : ", ") + nb::cast<std::string>(code.attr("co_filename")) + ":" +
+            std::to_string(PyFrame_GetLineNumber(current)) + " in " + nb::cast<std::string>(code.attr("co_name"));
+    frame = nb::steal(reinterpret_cast<PyObject *>(PyFrame_GetBack(current)));
+  }
+  return text.empty() ? text : text + ")";
+}
+
+// Logs what goes to Python, and passes it on to the translators of the classes.
+void logError(const std::exception_ptr &thrown, void *) {
+  try {
+    std::rethrow_exception(thrown);
+  } catch (const error &e) {
+    try {
+      if (logging::shouldLog(logging::Module::popart, logging::Level::Err))
+        logging::err("{}{}", std::string(e.what()), pythonStack());
+    } catch (const std::exception &) {  // a log that cannot be written hides no error
+    }
+    throw;
+  }
 }
 
 enum class RecoveryAction { IPU_RESET = 0, LINK_RESET, PARTITION_RESET, FULL_RESET, POWER_CYCLE };
@@ -78,5 +109,7 @@ void bindExceptions(nb::module_ &m) {
   m.def("_throw_unknown_runtime_error",
         [](const std::string &message) { raise("poplar_unknown_runtime_error", message); });
 }
+
+void bindErrorLog() { nb::register_exception_translator(&logError); }
 
 }  // namespace popart::python

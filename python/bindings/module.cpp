@@ -32,5 +32,6 @@ NB_MODULE(popart_core, m) {
   bindModelTools(m);
   bindIr(m);
   bindCustomOps(m);
+  bindErrorLog();
   expectLeaksOfDaemonThreads();
 }

@@ -2,6 +2,7 @@
 // objects.
 #include <nanobind/stl/bind_map.h>
 
+#include <popart/logging.hpp>
 #include <popart/sessionoptions.hpp>
 
 #include "api/option_fields.hpp"
@@ -181,7 +182,7 @@ void bindSmallSettings(nb::module_ &m) {
 }
 
 void warnRenamed(const char *oldName, const char *newName) {
-  PyErr_WarnFormat(PyExc_DeprecationWarning, 1, "SessionOptions.%s is now called %s", oldName, newName);
+  logging::session::warn("SessionOptions.{} is deprecated: it is now called {}", oldName, newName);
 }
 
 }  // namespace
@@ -276,21 +277,13 @@ void bindOptions(nb::module_ &m) {
       .def_rw("compilationProgressTotal", &SessionOptions::compilationProgressTotal)
       .def_rw("compilationProgressLogger", &SessionOptions::compilationProgressLogger)
       .def_prop_rw(
-          "defaultPrefetchBufferingDepth",
-          [](const SessionOptions &o) {
-            warnRenamed("defaultPrefetchBufferingDepth", "defaultBufferingDepth");
-            return o.defaultBufferingDepth;
-          },
+          "defaultPrefetchBufferingDepth", [](const SessionOptions &o) { return o.defaultBufferingDepth; },
           [](SessionOptions &o, unsigned depth) {
             warnRenamed("defaultPrefetchBufferingDepth", "defaultBufferingDepth");
             o.defaultBufferingDepth = depth;
           })
       .def_prop_rw(
-          "prefetchBufferingDepthMap",
-          [](const SessionOptions &o) {
-            warnRenamed("prefetchBufferingDepthMap", "bufferingDepthMap");
-            return o.bufferingDepthMap;
-          },
+          "prefetchBufferingDepthMap", [](const SessionOptions &o) { return o.bufferingDepthMap; },
           [](SessionOptions &o, const std::map<TensorId, unsigned> &map) {
             warnRenamed("prefetchBufferingDepthMap", "bufferingDepthMap");
             o.bufferingDepthMap = map;

@@ -1,6 +1,5 @@
 """What value objects of the core print of themselves: ``InputSettings(tileSet=TileSet.IO, …)``."""
 
-import warnings
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from typing import Any
@@ -94,12 +93,10 @@ def _session_options(self: "popart_core.SessionOptions") -> str:
     """The options that differ from a new object's."""
     fresh = popart_core.SessionOptions()
     given = {}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of former names
-        for name in dir(self):
-            value = None if name.startswith("_") else getattr(self, name)
-            if value is not None and not callable(value) and _text(value) != _text(getattr(fresh, name)):
-                given[name] = value
+    for name in dir(self):
+        value = None if name.startswith("_") else getattr(self, name)
+        if value is not None and not callable(value) and _text(value) != _text(getattr(fresh, name)):
+            given[name] = value
     return _form("SessionOptions", given)
 
 

@@ -179,6 +179,7 @@ void Session::Impl::load() {
 }
 
 void Session::prepareDevice(bool loadEngine) {
+  logging::session::trace("Session::prepareDevice");
   if (open_ && open_->prepare(loadEngine, impl_)) return;
   if (!impl_->device) throw error("Session '{}': no device is set. Call setDeviceInfo", impl_->name);
   const SessionOptions &options = impl_->options;
@@ -195,6 +196,7 @@ void Session::prepareDevice(bool loadEngine) {
 }
 
 void Session::loadEngineAndConnectStreams() {
+  logging::session::trace("Session::loadEngineAndConnectStreams");
   impl_->program.requireCompiled("loadEngineAndConnectStreams");
   if (!impl_->program.isLoaded()) impl_->load();
 }

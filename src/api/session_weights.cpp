@@ -151,12 +151,14 @@ void Session::Impl::readFromDevice(int variable) {
 }
 
 void Session::weightsFromHost() {
+  logging::session::trace("Session::weightsFromHost");
   if (open_ && !impl_.get()) {
     open_->sendsWeights = true;
     return;
   }
   session::CompiledProgram &program = impl_->program;
   program.requireLoaded("weightsFromHost");
+  logging::devicex::info("session '{}': weights go to the device: {} tensors", impl_->name, impl_->hostWeights.size());
   for (const auto &[id, host] : impl_->hostWeights)
     if (const int variable = program.findVariable(id);
         variable >= 0 && !ops::isRandomSeed(id) && !impl_->staysOnDevice(id))
@@ -179,13 +181,16 @@ void Session::buffersFromHost() {
 }
 
 void Session::weightsToHost() {
+  logging::session::trace("Session::weightsToHost");  // compat: this text and the next are documented
   const session::CompiledProgram &program = impl_->program;
   program.requireLoaded("weightsToHost");
+  logging::devicex::debug("Writing weights to host");
   for (const auto &entry : impl_->hostWeights)
     if (const int variable = program.findVariable(entry.first);
         variable >= 0 && impl_->isModelVariable(entry.first) && !impl_->staysOnDevice(entry.first))
       impl_->readFromDevice(variable);
   impl_->hostWeightsInSync = true;
+  logging::devicex::info("session '{}': weights have come back to the host", impl_->name);
 }
 
 void Session::markHostWeightsOutOfSync() { impl_->hostWeightsInSync = false; }

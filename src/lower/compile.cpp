@@ -10,15 +10,30 @@
 namespace popart::lower {
 namespace {
 
-// Runs one step and logs its name and time.
-template <class Step>
-auto timed(const char *name, Step &&step) {
-  const auto start = std::chrono::steady_clock::now();
-  auto result = step();
-  const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
-  logging::devicex::debug("{}: {} ms", name, took.count());
-  return result;
-}
+// Names and times of the steps of one compilation, logged together when it ends.
+class StepLog {
+ public:
+  StepLog() = default;
+  StepLog(const StepLog &) = delete;
+  ~StepLog() {
+    try {
+      if (!text_.empty()) logging::devicex::info("compile time by step: {}", text_);
+    } catch (const std::exception &) {  // a log that cannot be written ends nothing
+    }
+  }
+  template <class Step>
+  auto timed(const char *name, Step &&step) {
+    const auto start = std::chrono::steady_clock::now();
+    auto result = step();
+    const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
+    if (logging::shouldLog(logging::Module::devicex, logging::Level::Info))
+      text_ += (text_.empty() ? "" : ", ") + logging::format("{} {} ms", name, took.count());
+    return result;
+  }
+
+ private:
+  std::string text_;
+};
 
 }  // namespace
 
@@ -26,11 +41,12 @@ namespace {
 
 // From a schedule on.
 Compiled compileScheduled(const Program &program, schedule::Schedule schedule, const Kernels &kernels,
-                          const LowerOptions &options, std::shared_ptr<executable::Executable> &executable) {
+                          const LowerOptions &options, StepLog &log,
+                          std::shared_ptr<executable::Executable> &executable) {
   const Ir &ir = *program.ir;
   Compiled result;
   result.schedule = std::move(schedule);
-  result.plan = timed("planMemory", [&] {
+  result.plan = log.timed("planMemory", [&] {
     return memory::planMemory(ir, result.schedule, [&](const Op &op) { return kernels.find(op); });
   });
 #ifndef NDEBUG
@@ -39,7 +55,7 @@ Compiled compileScheduled(const Program &program, schedule::Schedule schedule, c
   memory::verifyLanes(result.plan, ir, result.schedule);
   memory::verifySharedVariables(result.plan, ir, result.schedule);
 #endif
-  executable = timed("emit", [&] { return emit(ir, result.schedule, kernels, result.plan); });
+  executable = log.timed("emit", [&] { return emit(ir, result.schedule, kernels, result.plan); });
   executable->memory.scratchBytes = executable->scratchBytesPerThread * options.threads +
                                     executable->sharedScratchBytes * executable::mostLanes(executable->main);
   executable->memory.replicas = options.replicas;
@@ -50,19 +66,21 @@ Compiled compileScheduled(const Program &program, schedule::Schedule schedule, c
 
 Compiled compileInSteps(const Program &program, const LowerOptions &options, const Backends &backends) {
   const Ir &ir = *program.ir;
-  const auto plain = timed("schedule", [&] { return schedule::schedule(ir); });
-  const Kernels kernels = timed("chooseKernels", [&] { return chooseKernels(ir, plain, backends); });
-  auto chosen = timed("chooseLanes", [&] { return chooseLanes(ir, plain, kernels, options.threads, options.lanes); });
+  StepLog log;
+  const auto plain = log.timed("schedule", [&] { return schedule::schedule(ir); });
+  const Kernels kernels = log.timed("chooseKernels", [&] { return chooseKernels(ir, plain, backends); });
+  auto chosen =
+      log.timed("chooseLanes", [&] { return chooseLanes(ir, plain, kernels, options.threads, options.lanes); });
   const bool hasLanes = !chosen.sections.empty();
   std::shared_ptr<executable::Executable> executable;
-  Compiled result = compileScheduled(program, std::move(chosen), kernels, options, executable);
+  Compiled result = compileScheduled(program, std::move(chosen), kernels, options, log, executable);
   const bool isTooLarge = options.maxMemoryBytes > 0 && executable->memory.total() > options.maxMemoryBytes;
   if (hasLanes && isTooLarge && options.lanes == LaneRule::Auto) {
     logging::devicex::info(
         "stages of a pipeline run one after the other: at the same time they need {} bytes, the limit "
         "is {}",
         executable->memory.total(), options.maxMemoryBytes);
-    result = compileScheduled(program, plain, kernels, options, executable);
+    result = compileScheduled(program, plain, kernels, options, log, executable);
   }
   if (options.keepText) executable->loweredText = print(program, PrintData::Summary);
   checkMemoryLimit(executable->memory, result.plan, options.maxMemoryBytes);

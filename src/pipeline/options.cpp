@@ -77,6 +77,28 @@ void addDotChecks(PipelineOptions &result, std::string_view names) {
       result.dotChecks.push_back(name);
 }
 
+// Checkpoints that have no phase here belong to PopART's own pipelines.
+constexpr const char *kCheckpoints[] = {"FWD0",
+                                        "FWD1",
+                                        "BWD0",
+                                        "PREALIAS",
+                                        "MAINLOOPS",
+                                        "FINAL",
+                                        "EXPLICITPIPELINEBEFOREOUTLINE",
+                                        "EXPLICITPIPELINEAFTEROUTLINE",
+                                        "EXPLICITPIPELINEAFTERDECOMPOSE",
+                                        "ALL"};
+
+void warnAboutDotChecks(const std::vector<std::string> &names) {
+  for (const std::string &name : names) {
+    std::string wanted = name;
+    std::ranges::transform(wanted, wanted.begin(), [](unsigned char ch) { return std::toupper(ch); });
+    if (std::ranges::find(kCheckpoints, wanted) != std::end(kCheckpoints) || !firstTime("dotChecks." + name)) continue;
+    logging::session::warn("SessionOptions::dotChecks: there is no checkpoint '{}'. Nearest names: {}", name,
+                           nearest(wanted, {std::begin(kCheckpoints), std::end(kCheckpoints)}));
+  }
+}
+
 }  // namespace
 
 void checkOptions(const SessionOptions &options, RunMode mode) {
@@ -293,6 +315,7 @@ PipelineOptions pipelineOptions(const SessionOptions &options) {
   if (const auto names = environment::dotChecks()) addDotChecks(result, *names);
   result.customTransforms = options.experimentalSettings.customTransformApplierSettings;
   result.stridesGroups = options.groupNormStridedChannelGrouping;
+  warnAboutDotChecks(result.dotChecks);
   result.mergeUpdates = updateMerging(options);
   result.decomposeGradSum = options.decomposeGradSum;
   result.offChip = offChipRules(options);

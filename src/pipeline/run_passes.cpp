@@ -95,7 +95,10 @@ void PassContext::replaceIr(std::unique_ptr<Ir> ir) {
   source_ = nullptr;
 }
 
-void runPass(PassContext &c, const Pass &pass) {
+namespace {
+
+// Milliseconds that it took, which are logged.
+double runTimed(PassContext &c, const Pass &pass) {
   check(pass.applies(c), "pass '{}' does not apply: it belongs to {}", pass.name,
         isPreparation(pass.phase) ? "training, or to an option. Give a loss, or the option"
                                   : "devices with fused kernels, or to an option. Choose another device, or give "
@@ -106,17 +109,32 @@ void runPass(PassContext &c, const Pass &pass) {
   logging::transform::debug("{}: {} ms, {} ops", pass.name, took.count(), c.main().opCount());
   if (c.request.options.verifyEachPass || kVerifyAlways) verify(c.ir());
   dump(c, pass.name);
+  return took.count();
 }
+
+void logPhases(const std::map<Phase, double> &milliseconds) {
+  if (!logging::shouldLog(logging::Module::transform, logging::Level::Info)) return;
+  std::string text;
+  for (const auto &[phase, took] : milliseconds)
+    text += (text.empty() ? "" : ", ") + logging::format("{} {} ms", phaseName(phase), took);
+  logging::transform::info("compile time by phase: {}", text);
+}
+
+}  // namespace
+
+void runPass(PassContext &c, const Pass &pass) { runTimed(c, pass); }
 
 void runPasses(PassContext &c, Phase first, Phase last) {
   Phase phase = first;
+  std::map<Phase, double> milliseconds;
   for (const Pass &pass : allPasses()) {
     if (pass.phase < first || pass.phase > last) continue;
     if (pass.phase != phase) finishPhase(c, phase);
     phase = pass.phase;
-    if (pass.applies(c)) runPass(c, pass);
+    if (pass.applies(c)) milliseconds[phase] += runTimed(c, pass);
   }
   finishPhase(c, phase);
+  logPhases(milliseconds);
 }
 
 lower::Program lowerProgram(const Ir &ir, const lower::LowerOptions &options, const lower::Backends &backends) {

@@ -136,7 +136,11 @@ ProgramDescription describeProgram(const Ir &ir, const CompileOptions &options, 
 lower::Program CompiledProgram::obtain(const Ir &ir, const CompileOptions &options, const lower::LowerOptions &lowering,
                                        const lower::Backends &backends) const {
   if (options.program) return *options.program;
-  if (options.cacheFolder.empty()) return pipeline::lowerProgram(ir, lowering, backends);
+  const auto build = [&] {
+    logging::session::debug("session '{}': compilation begins", name_);
+    return pipeline::lowerProgram(ir, lowering, backends);
+  };
+  if (options.cacheFolder.empty()) return build();
   const ProgramCache cache(options.cacheFolder);
   ValueTable held;
   const ProgramDescription description = describeProgram(ir, options, &held);
@@ -145,7 +149,7 @@ lower::Program CompiledProgram::obtain(const Ir &ir, const CompileOptions &optio
     logging::session::debug("session '{}': the program comes from '{}'", name_, cache.path(description.key));
     return std::move(*kept);
   }
-  lower::Program program = pipeline::lowerProgram(ir, lowering, backends);
+  lower::Program program = build();
   cache.store(description, program, options.cacheVariables ? variablesOf(program) : VariableValues());
   return program;
 }

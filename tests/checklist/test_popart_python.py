@@ -4,7 +4,6 @@ import ast
 import functools
 import inspect
 import re
-import warnings
 
 import popart
 import pytest
@@ -153,9 +152,7 @@ def test_default_of_a_structure(name, member, default):
 def test_other_name_of_an_option(alias, name):
     options = popart.SessionOptions()
     value = {"depth": 2} if "Map" in name else "folder" if "Dir" in name else 3
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        setattr(options, alias, value)
+    setattr(options, alias, value)
     assert plain(getattr(options, name)) == value
 
 

@@ -49,7 +49,6 @@ def option_of(title):
     return title.split("=")[0]
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_every_option_has_a_row():
     names = [name for name, _ in option_walk.leaves(popart.SessionOptions())]
     for name in names:
@@ -60,7 +59,6 @@ def test_every_option_has_a_row():
         assert name in names or any(leaf.startswith(name + ".") for leaf in names), f"{name} is no option"
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_every_option_is_tried(happened):
     tried = {option_of(title) for title in happened}
     for name, value in option_walk.leaves(popart.SessionOptions()):
