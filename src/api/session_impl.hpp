@@ -14,6 +14,7 @@
 #include "api/stepio_sizes.hpp"
 #include "api/synthetic_streams.hpp"
 #include "fitting/fit.hpp"
+#include "onnx/data_files.hpp"
 #include "onnx/reader.hpp"
 #include "pipeline/prepare.hpp"
 #include "session/compiled_program.hpp"
@@ -46,9 +47,10 @@ struct Session::Impl {
   session::AheadRules ahead;                 // of the streams
   std::map<TensorId, TensorId> tensorNames;  // names the program uses -> tensor ids, where they differ
 
-  std::map<TensorId, TensorData> hostWeights;    // what weightsFromHost sends
-  std::map<TensorId, TensorData> streamBuffers;  // what weightsToHost received: one value per group of replicas
-  std::map<TensorId, TensorData> allReplicas;    // the same of all replicas, of variables that return them all
+  std::map<TensorId, TensorData> hostWeights;       // what weightsFromHost sends
+  std::map<TensorId, onnx::DataPlace> statePlaces;  // of optimizer state in data files, once it was written
+  std::map<TensorId, TensorData> streamBuffers;     // what weightsToHost received: one value per group of replicas
+  std::map<TensorId, TensorData> allReplicas;       // the same of all replicas, of variables that return them all
 
   // What random numbers start from where the loaded program has no variables for it: the seed, and the state of
   // stochastic rounding.

@@ -21,8 +21,9 @@
 #include "onnx/reader.hpp"
 
 namespace popart::onnx_proto {
+class ModelProto;
 class NodeProto;
-}
+}  // namespace popart::onnx_proto
 
 namespace popart::onnx {
 
@@ -131,6 +132,7 @@ class ModelBuilder {
   void setInputMetadata(const TensorId &id, const std::string &key, const std::vector<int64_t> &numbers);
   std::vector<TensorId> knownInputs(const std::string &type, const std::vector<TensorId> &inputs) const;
   void fixOpset(const std::string &domain, int64_t version);
+  onnx_proto::ModelProto message() const;
   void inferLastNode();
   bool inferAsTruthValues();
   // Shapes declared for the model's outputs were inferred without the attribute that has changed.

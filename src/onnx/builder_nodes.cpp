@@ -4,6 +4,7 @@
 
 #include <popart/error.hpp>
 
+#include "base/nearest.hpp"
 #include "onnx/builder.hpp"
 #include "onnx/builder_state.hpp"
 #include "onnx/writer.hpp"
@@ -176,7 +177,7 @@ void ModelBuilder::setMetadata(const std::string &key, const std::string &value)
   entry->set_value(value);
 }
 
-std::string ModelBuilder::getModelProto() const {
+onnx_proto::ModelProto ModelBuilder::message() const {
   const State &s = *root().state_;
   onnx_proto::ModelProto proto;
   if (parent_) {
@@ -187,9 +188,23 @@ std::string ModelBuilder::getModelProto() const {
   }
   if (proto.opset_import_size() == 0) proto.add_opset_import()->set_version(10);
   setIrVersion(proto, s.opsets);
+  return proto;
+}
+
+namespace {
+
+std::string serialised(const onnx_proto::ModelProto &proto) {
   check(proto.ByteSizeLong() < (size_t{1} << 31),
         "Builder: the model exceeds 2 GiB. Move weights to a file with saveInitializersExternally");
   return proto.SerializeAsString();
+}
+
+}  // namespace
+
+std::string ModelBuilder::getModelProto() const {
+  onnx_proto::ModelProto proto = message();
+  detachFromFolder(*proto.mutable_graph(), root().state_->content->files);
+  return serialised(proto);
 }
 
 std::string ModelBuilder::getModelText() const {
@@ -208,8 +223,10 @@ std::string ModelBuilder::getModelText() const {
 }
 
 void ModelBuilder::saveModelProto(const std::string &path) const {
-  const std::string bytes = getModelProto();
-  Model::parse(bytes, root().state_->content->files.folder());
+  onnx_proto::ModelProto proto = message();
+  attachToFolder(*proto.mutable_graph(), root().state_->content->files, path);
+  const std::string bytes = serialised(proto);
+  Model::parse(bytes, std::filesystem::path(path).parent_path().string());
   writeFileAtomically(path, bytes);
 }
 

@@ -49,6 +49,12 @@ std::shared_ptr<const MappedFile> ExternalFiles::file(const std::string &locatio
                                                       const std::string &tensorName) const {
   auto found = open_.find(location);
   if (found != open_.end()) return found->second;
+  auto mapped = MappedFile::open(pathOf(location, tensorName), location, MappedFile::Links::One);
+  open_.emplace(location, mapped);
+  return mapped;
+}
+
+std::string ExternalFiles::pathOf(const std::string &location, const std::string &tensorName) const {
   check(!location.empty(), "Tensor '{}': external data has no location. Save the model again with its data files",
         tensorName);
   check(location.find('\0') == std::string::npos, "Tensor '{}': external data location holds a zero byte", tensorName);
@@ -70,9 +76,7 @@ std::shared_ptr<const MappedFile> ExternalFiles::file(const std::string &locatio
           "into the folder",
           tensorName, location);
   }
-  auto mapped = MappedFile::open(real.string(), location, MappedFile::Links::One);
-  open_.emplace(location, mapped);
-  return mapped;
+  return real.string();
 }
 
 }  // namespace popart::onnx

@@ -28,22 +28,21 @@ TensorData unpacked(const TensorInfo &info, const char *packed) {
   return data;
 }
 
-std::string_view bytesToWrite(const TensorData &value, std::string &storage) {
+TensorData asInFile(const TensorData &value) {
   const TensorInfo &info = value.info();
-  if (!isPackedInFiles(info.dataType()))
-    return {static_cast<const char *>(value.data()), static_cast<size_t>(value.nbytes())};
-  storage.clear();
-  storage.reserve(static_cast<size_t>(fileBytes(info)));
+  if (!isPackedInFiles(info.dataType())) return value;
+  TensorData packed(TensorInfo(DataType::UINT8, {fileBytes(info)}));
   const auto *from = static_cast<const uint8_t *>(value.data());
+  auto *to = static_cast<uint8_t *>(packed.mutableData());
   const int bits = bitsOf(info.dataType());
   unsigned held = 0;
   int count = 0;
   for (int64_t i = 0; i < info.nelms(); ++i) {
     held |= (from[i] & ((1u << bits) - 1)) << count, count += bits;
-    if (count >= 8) storage += static_cast<char>(held & 255), held >>= 8, count -= 8;
+    if (count >= 8) *to++ = static_cast<uint8_t>(held & 255), held >>= 8, count -= 8;
   }
-  if (count > 0) storage += static_cast<char>(held);
-  return storage;
+  if (count > 0) *to = static_cast<uint8_t>(held);
+  return packed;
 }
 
 }  // namespace popart::onnx

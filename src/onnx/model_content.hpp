@@ -30,6 +30,9 @@ class ExternalFiles {
  public:
   explicit ExternalFiles(std::string folder) : folder_(std::move(folder)) {}
   std::shared_ptr<const MappedFile> file(const std::string &location, const std::string &tensorName) const;
+  // The file's path, links resolved. Throws missing_data_error when it is not there (any more), and as `file` does.
+  std::string pathOf(const std::string &location, const std::string &tensorName) const;
+  void forget(const std::string &location) const { open_.erase(location); }  // the file has been replaced
   const std::string &folder() const { return folder_; }
 
  private:
@@ -63,11 +66,6 @@ onnx_proto::ModelProto wholeMessage(const ModelContent &model);
 
 // Payload of a tensor message: type, dimensions and raw bytes. Throws popart::error for types ONNX does not have.
 void setPayload(onnx_proto::TensorProto &tensor, const TensorData &value);
-
-// Moves the values of initializers of `graph` to a new raw file and notes their places. Throws popart::error: no
-// initializer of that name, external already, folder missing.
-void saveExternally(onnx_proto::GraphProto &graph, const ExternalFiles &files, const std::vector<TensorId> &ids,
-                    const std::string &path);
 
 // Files this process wrote with saveInitializersExternally: allowed as absolute locations of models built in memory.
 void allowExternalFile(const std::string &path);

@@ -9,7 +9,7 @@
 #include <popart/half.hpp>
 
 #include "base/nearest.hpp"
-#include "onnx/model_content.hpp"
+#include "onnx/data_files.hpp"
 #include "onnx_proto/onnx.pb.h"
 
 namespace popart::onnx {
@@ -79,7 +79,10 @@ std::string unusedName(std::set<std::string> &names, const std::string &wanted) 
 
 ModelEditor::ModelEditor(const std::string &modelProtoOrFilename)
     : source_(Model::fromProtoOrFile(modelProtoOrFilename).shared()),
-      proto_(std::make_unique<onnx_proto::ModelProto>(wholeMessage(*source_))) {}
+      proto_(std::make_unique<onnx_proto::ModelProto>(wholeMessage(*source_))) {
+  for (const auto &tensor : proto_->graph().initializer())
+    if (tensor.data_location() == onnx_proto::TensorProto::EXTERNAL) placeOf(tensor, source_->files);  // is it there?
+}
 ModelEditor::~ModelEditor() = default;
 
 void ModelEditor::convertElements(DataType from, DataType to, OutOfRange outOfRange) {
@@ -169,7 +172,9 @@ void ModelEditor::saveInitializersExternally(const std::vector<TensorId> &ids, c
 std::string ModelEditor::serialised() const {
   check(proto_->ByteSizeLong() < static_cast<size_t>(std::numeric_limits<int>::max()),
         "GraphTransformer: the model exceeds 2 GiB. Move weights to a file with saveInitializersExternally");
-  return proto_->SerializeAsString();
+  onnx_proto::ModelProto message = *proto_;
+  detachFromFolder(*message.mutable_graph(), source_->files);
+  return message.SerializeAsString();
 }
 
 }  // namespace popart::onnx

@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "onnx/data_files.hpp"
 #include "onnx/reader.hpp"
 
 namespace popart::onnx {
@@ -12,17 +13,15 @@ namespace popart::onnx {
 // reason; the old file, if any, is then unchanged.
 void writeFileAtomically(const std::string &path, std::string_view bytes);
 
-// The model with its initializers replaced by `values`: nodes, inputs, outputs and metadata stay. Ids that the model
-// does not have are added as initializers that are no graph inputs (optimizer state). `metadata` entries are set.
-// External data is taken into the message. Throws popart::error when a value has another type or shape than the
-// initializer, or when the result exceeds 2 GiB: use writeModel.
-std::string serialiseModel(const Model &original, const std::map<TensorId, TensorData> &values,
-                           const std::map<std::string, std::string> &metadata = {});
-
-// The same to a file. Tensors in data files that saveInitializersExternally of this process wrote stay there, with
-// their new values. Models that exceed 2 GiB keep all initializers of 1 KiB and more in "<file name>.data" beside it.
+// Writes the model with new values of initializers: all else stays as it is. Ids that the model does not have are
+// added as initializers that are no graph inputs (optimizer state). Tensors in data files stay there, with their new
+// values, where the file can be named from the folder of `path` (below it, or written by saveInitializersExternally of
+// this process); state of such a weight goes to the end of its file, in the order of ids, where `statePlaces` has it
+// find its place again. Other data files are left alone, and their tensors taken into the model. Models that exceed
+// 2 GiB keep all other initializers of 1 KiB and more in "<file name>.data" beside it. Throws popart::error: a value
+// has another type or shape than the initializer, a data file is missing, is `path` itself or cannot be written.
 void writeModel(const std::string &path, const Model &original, const std::map<TensorId, TensorData> &values,
-                const std::map<std::string, std::string> &metadata = {});
+                std::map<TensorId, DataPlace> &statePlaces);
 
 // The model with the data of file `from` copied to the new file `to` and read from there. Throws popart::error: `to`
 // exists, `from` does not, no initializer lies in it.

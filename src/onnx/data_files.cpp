@@ -1,0 +1,255 @@
+// See data_files.hpp. Files are replaced, never written into: what maps the old one keeps its bytes.
+#include "onnx/data_files.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include <popart/error.hpp>
+#include <popart/tensornames.hpp>
+
+#include "base/files/pending_file.hpp"
+#include "base/nearest.hpp"
+#include "onnx/file_bytes.hpp"
+#include "onnx_proto/onnx.pb.h"
+
+namespace popart::onnx {
+namespace fs = std::filesystem;
+namespace {
+
+std::string entryOf(const onnx_proto::TensorProto &tensor, const char *key) {
+  for (const auto &entry : tensor.external_data())
+    if (entry.key() == key) return entry.value();
+  return {};
+}
+
+bool isExternal(const onnx_proto::TensorProto &tensor) {
+  return tensor.data_location() == onnx_proto::TensorProto::EXTERNAL;
+}
+
+fs::path folderOf(const std::string &file) {
+  const fs::path folder = fs::path(file).parent_path();
+  std::error_code ec;
+  return fs::weakly_canonical(folder.empty() ? "." : folder, ec);
+}
+
+// The name of a file as seen from a folder, empty unless it lies below.
+std::string nameBelow(const std::string &path, const fs::path &folder) {
+  const fs::path relative = fs::path(path).lexically_relative(folder);
+  return relative.empty() || *relative.begin() == ".." ? std::string() : relative.string();
+}
+
+bool isSameFile(const std::string &path, const std::string &other) {
+  std::error_code ec;
+  return fs::weakly_canonical(path, ec).string() == other;
+}
+
+bool isCurrentFolder(const std::string &folder) {
+  std::error_code ec;
+  return fs::equivalent(folder, ".", ec);
+}
+
+void setLocation(onnx_proto::TensorProto &tensor, const std::string &location) {
+  for (auto &entry : *tensor.mutable_external_data())
+    if (entry.key() == "location") entry.set_value(location);
+}
+
+}  // namespace
+
+DataPlace placeOf(const onnx_proto::TensorProto &tensor, const ExternalFiles &files) {
+  const std::string location = entryOf(tensor, "location"), offset = entryOf(tensor, "offset");
+  return {location, files.pathOf(location, tensor.name()), offset.empty() ? 0 : std::stoll(offset)};
+}
+
+void setPlace(onnx_proto::TensorProto &tensor, const std::string &location, int64_t offset, int64_t length) {
+  tensor.set_data_location(onnx_proto::TensorProto::EXTERNAL);
+  const auto add = [&](const char *key, const std::string &text) {
+    auto *entry = tensor.add_external_data();
+    entry->set_key(key);
+    entry->set_value(text);
+  };
+  add("location", location);
+  add("offset", std::to_string(offset));
+  add("length", std::to_string(length));
+}
+
+DataFileUpdate::DataFileUpdate(const ModelContent &model, const std::string &target) {
+  const fs::path folder = folderOf(target);
+  for (const auto &tensor : model.proto->graph().initializer()) {
+    if (!isExternal(tensor)) continue;
+    DataPlace place = placeOf(tensor, model.files);
+    check(
+        !isSameFile(target, place.path),
+        "Model '{}': the file holds values of the model's tensors, '{}' among them. Choose another name for the model",
+        target, tensor.name());
+    if (!fs::path(place.location).is_absolute()) {
+      place.location = nameBelow(place.path, folder);
+      if (place.location.empty()) continue;
+    }
+    places_[tensor.name()] = std::move(place);
+  }
+}
+
+TensorId DataFileUpdate::weightOf(const TensorId &state) const {
+  if (places_.empty()) return {};
+  for (const std::string &prefix : allReservedPrefixes())
+    if (state.starts_with(prefix))
+      if (const auto found = places_.find(state.substr(prefix.size())); found != places_.end()) return found->first;
+  return {};
+}
+
+DataFileUpdate::Content &DataFileUpdate::contentOf(const DataPlace &where) {
+  const auto [found, isNew] = contents_.try_emplace(where.path);
+  if (isNew) {
+    found->second.old = MappedFile::open(where.path, where.location, MappedFile::Links::One);
+    found->second.end = static_cast<int64_t>(found->second.old->size());
+  }
+  return found->second;
+}
+
+void DataFileUpdate::place(DataPlace &where, const TensorData &value, const TensorId &id,
+                           onnx_proto::TensorProto &header) {
+  Content &content = contentOf(where);
+  const TensorData bytes = asInFile(value);
+  const auto next = content.values.upper_bound(where.offset);
+  const bool meetsNext = next != content.values.end() && where.offset + bytes.nbytes() > next->first;
+  const bool meetsLast =
+      next != content.values.begin() && std::prev(next)->first + std::prev(next)->second.nbytes() > where.offset;
+  if (where.offset < 0 || meetsNext || meetsLast) where.offset = content.end;
+  const bool isBehind = where.offset == content.end;
+  check(isBehind || where.offset + bytes.nbytes() <= content.end,
+        "Initializer '{}': its data file '{}' has become too short", id, where.path);
+  if (isBehind) content.end += bytes.nbytes();
+  content.values[where.offset] = bytes;
+  setPlace(header, where.location, where.offset, bytes.nbytes());
+}
+
+void DataFileUpdate::put(const TensorId &id, const TensorData &value, onnx_proto::TensorProto &header) {
+  place(places_.at(id), value, id, header);
+}
+
+void DataFileUpdate::keep(const TensorId &id, onnx_proto::TensorProto &header) const {
+  const DataPlace &where = places_.at(id);
+  setPlace(header, where.location, where.offset, fileBytes(tensorInfo(header, id)));
+}
+
+void DataFileUpdate::putState(const TensorId &state, const TensorData &value, std::map<TensorId, DataPlace> &known,
+                              onnx_proto::TensorProto &header) {
+  const DataPlace &weight = places_.at(weightOf(state));
+  const auto [found, isNew] = known.try_emplace(state, weight);
+  if (isNew || found->second.path != weight.path) found->second.offset = -1;  // behind the others
+  found->second.location = weight.location;
+  found->second.path = weight.path;
+  place(found->second, value, state, header);
+}
+
+void DataFileUpdate::commit() const {
+  for (const auto &[path, content] : contents_) {
+    PendingFile file(path);
+    int64_t at = 0;
+    const auto oldUpTo = [&](int64_t end) {
+      end = std::min(end, static_cast<int64_t>(content.old->size()));
+      if (end > at) file.write(content.old->data() + at, static_cast<size_t>(end - at));
+    };
+    for (const auto &[offset, value] : content.values) {
+      oldUpTo(offset);
+      file.write(value.data(), static_cast<size_t>(value.nbytes()));
+      at = offset + value.nbytes();
+    }
+    oldUpTo(content.end);
+    file.commit();
+  }
+}
+
+namespace {
+
+// Whether tensors of the graph lie in the file.
+bool holdsTensorsOf(const onnx_proto::GraphProto &graph, const ExternalFiles &files, const std::string &path) {
+  std::error_code ec;
+  const std::string real = fs::canonical(path, ec).string();
+  if (ec) return false;
+  for (const auto &tensor : graph.initializer())
+    if (isExternal(tensor) && placeOf(tensor, files).path == real) return true;
+  return false;
+}
+
+}  // namespace
+
+void saveExternally(onnx_proto::GraphProto &graph, const ExternalFiles &files, const std::vector<TensorId> &ids,
+                    const std::string &path) {
+  const fs::path folder = fs::path(path).parent_path();
+  check(folder.empty() || fs::is_directory(folder),
+        "saveInitializersExternally: folder '{}' does not exist. Create it before saving weights there",
+        folder.string());
+  std::map<TensorId, onnx_proto::TensorProto *> tensors;
+  std::vector<std::string> names;
+  for (auto &tensor : *graph.mutable_initializer()) {
+    tensors[tensor.name()] = &tensor;
+    names.push_back(tensor.name());
+  }
+  std::set<TensorId> seen;
+  for (const auto &id : ids) {
+    const auto found = tensors.find(id);
+    check(found != tensors.end(), "saveInitializersExternally: '{}' is no initializer of this graph. Nearest names: {}",
+          id, nearest(id, names));
+    check(!isExternal(*found->second) && seen.insert(id).second,
+          "saveInitializersExternally: initializer '{}' is saved externally already", id);
+  }
+  std::shared_ptr<const MappedFile> old;
+  if (holdsTensorsOf(graph, files, path)) old = MappedFile::open(path, path);
+  PendingFile file(path);
+  if (old) file.write(old->data(), old->size());
+  auto offset = static_cast<int64_t>(old ? old->size() : 0);
+  const std::string location =
+      fs::path(path).is_absolute() || isCurrentFolder(files.folder()) ? path : fs::absolute(path).string();
+  std::vector<onnx_proto::TensorProto> headers;
+  for (const auto &id : ids) {
+    const onnx_proto::TensorProto &tensor = *tensors.at(id);
+    const TensorData value = asInFile(tensorData(tensor, id, files, nullptr));
+    file.write(value.data(), static_cast<size_t>(value.nbytes()));
+    onnx_proto::TensorProto &header = headers.emplace_back();
+    header.set_name(id);
+    header.set_data_type(tensor.data_type());
+    *header.mutable_dims() = tensor.dims();
+    setPlace(header, location, offset, value.nbytes());
+    offset += value.nbytes();
+  }
+  file.commit();
+  allowExternalFile(path);
+  files.forget(location);
+  for (auto &header : headers) tensors.at(header.name())->Swap(&header);
+}
+
+void detachFromFolder(onnx_proto::GraphProto &graph, const ExternalFiles &files) {
+  if (isCurrentFolder(files.folder())) return;
+  for (auto &tensor : *graph.mutable_initializer()) {
+    if (!isExternal(tensor) || fs::path(entryOf(tensor, "location")).is_absolute()) continue;
+    const std::string path = placeOf(tensor, files).path;
+    allowExternalFile(path);
+    setLocation(tensor, path);
+  }
+}
+
+void attachToFolder(onnx_proto::GraphProto &graph, const ExternalFiles &files, const std::string &path) {
+  const fs::path folder = folderOf(path);
+  for (auto &tensor : *graph.mutable_initializer()) {
+    if (!isExternal(tensor)) continue;
+    const DataPlace place = placeOf(tensor, files);
+    check(
+        !isSameFile(path, place.path),
+        "Model '{}': the file holds values of the model's tensors, '{}' among them. Choose another name for the model",
+        path, tensor.name());
+    if (fs::path(place.location).is_absolute()) continue;
+    if (const std::string name = nameBelow(place.path, folder); !name.empty()) {
+      setLocation(tensor, name);
+      continue;
+    }
+    const TensorData value = tensorData(tensor, tensor.name(), files, nullptr);
+    onnx_proto::TensorProto whole;
+    whole.set_name(tensor.name());
+    setPayload(whole, value);
+    tensor.Swap(&whole);
+  }
+}
+
+}  // namespace popart::onnx

@@ -1,0 +1,339 @@
+"""Sessions train and save models whose weights lie in data files as those that hold their weights.
+
+Whatever way the files came there and wherever the model goes; onnx and ONNX Runtime read what is saved.
+"""
+
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import popart
+import pytest
+
+import onnx
+from onnx import numpy_helper
+
+X = np.linspace(-1, 1, 8, dtype=np.float32).reshape(2, 4)
+WEIGHTS = ("w0", "w1", "w2")
+
+
+def network():
+    builder = popart.Builder()
+    y = builder.addInputTensor("FLOAT", [2, 4], "x")
+    for i, name in enumerate(WEIGHTS):
+        values = np.arange(16, dtype=np.float32).reshape(4, 4) / 16 - i / 4
+        y = builder.aiOnnx.tanh([builder.aiOnnx.matmul([y, builder.addInitializedInputTensor(values, name)])])
+    number = builder.addInitializedInputTensor(np.arange(4, dtype=np.int64), "number")
+    y = builder.aiOnnx.add([y, builder.aiOnnx.cast([number], "FLOAT")])
+    loss = builder.aiOnnx.reducesum([y], keepdims=0)
+    builder.addOutputTensor(loss)
+    return builder, loss
+
+
+OPTIMIZERS = {
+    "plain": lambda: popart.ConstSGD(0.1),
+    "momentum": lambda: popart.SGD({"defaultMomentum": (0.9, True)}),
+    "adam": lambda: popart.Adam({"defaultLearningRate": (0.01, True)}),
+}
+
+
+def session_of(model, loss, optimizer="momentum"):
+    session = popart.TrainingSession(
+        model, popart.DataFlow(1, [loss]), loss, OPTIMIZERS[optimizer](), popart.DeviceManager().createCpuDevice()
+    )
+    session.prepareDevice()
+    session.weightsFromHost()
+    return session
+
+
+def train(session, steps=2):
+    anchors = session.initAnchorArrays()
+    for _ in range(steps):
+        session.run(popart.PyStepIO({"x": X}, anchors))
+    return float(next(iter(anchors.values())))
+
+
+def initializers(path, external=True):
+    return {t.name: t for t in onnx.load(str(path), load_external_data=external).graph.initializer}
+
+
+def arrays(path):
+    """As onnx reads them: it takes no absolute locations."""
+    return {name: numpy_helper.to_array(tensor) for name, tensor in initializers(path).items()}
+
+
+def places(path):
+    """(location, offset, length) of each tensor in a data file."""
+    found = {}
+    for name, tensor in initializers(path, external=False).items():
+        if tensor.data_location == onnx.TensorProto.EXTERNAL:
+            entry = {e.key: e.value for e in tensor.external_data}
+            found[name] = entry["location"], int(entry["offset"]), int(entry["length"])
+    return found
+
+
+def by_builder(names, file="w.bin"):
+    def write(builder, path):
+        builder.saveInitializersExternally(list(names), file)
+        builder.saveModelProto(path)
+
+    return write
+
+
+def by_builder_twice(builder, path):
+    builder.saveInitializersExternally(["w0"], "w.bin")
+    builder.saveInitializersExternally(["w2", "number"], "w.bin")
+    builder.saveModelProto(path)
+
+
+def by_transformer(builder, path):
+    transformer = popart.GraphTransformer(builder.getModelProto())
+    transformer.saveInitializersExternally(list(WEIGHTS), "w.bin")
+    with open(path, "wb") as file:
+        file.write(transformer.getModelProto())
+
+
+def by_onnx(one_file):
+    def write(builder, path):
+        model = onnx.load_from_string(builder.getModelProto())
+        location = "all.bin" if one_file else None
+        onnx.save_model(
+            model,
+            path,
+            save_as_external_data=True,
+            all_tensors_to_one_file=one_file,
+            location=location,
+            size_threshold=0,
+        )
+
+    return write
+
+
+WRITERS = {
+    "all": by_builder(WEIGHTS),
+    "some": by_builder(["w1"]),
+    "in_a_folder": by_builder(WEIGHTS, "data/w.bin"),
+    "twice": by_builder_twice,
+    "transformer": by_transformer,
+    "onnx_one_file": by_onnx(True),
+    "onnx_files": by_onnx(False),
+}
+TARGETS = ("m.onnx", "trained.onnx", "../elsewhere/trained.onnx", "data/trained.onnx")
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """The current folder, with a folder `data` in it and `elsewhere` beside it."""
+    here = tmp_path / "here"
+    (here / "data").mkdir(parents=True)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(here)
+    return here
+
+
+@pytest.mark.parametrize("moves", [False, True], ids=["here", "from_another_folder"])
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("writer", WRITERS)
+def test_files_hold_what_models_hold(folder, monkeypatch, writer, target, moves):
+    builder, loss = network()
+    plain = session_of(builder.getModelProto(), loss)
+    WRITERS[writer](builder, "m.onnx")
+    if moves:
+        monkeypatch.chdir("/")
+    session = session_of(str(folder / "m.onnx"), loss)
+    for repeat in range(2):  # the second time files hold state already
+        assert train(session) == train(plain), repeat
+        path = os.path.normpath(folder / target)
+        session.modelToHost(path)
+        plain.modelToHost(str(folder / "plain.onnx"))
+        expected = arrays(folder / "plain.onnx")
+        for name, value in arrays(path).items():
+            np.testing.assert_array_equal(value, expected.pop(name), name)
+        assert not expected
+    # A new session goes on, and saves over the model that it was made from.
+    again, plain_again = session_of(path, loss), session_of(str(folder / "plain.onnx"), loss)
+    assert train(again) == train(plain_again)
+    again.modelToHost(path)
+    plain_again.modelToHost(str(folder / "plain.onnx"))
+    expected = arrays(folder / "plain.onnx")
+    for name, value in arrays(path).items():
+        np.testing.assert_array_equal(value, expected[name], name)
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_onnx_runtime_reads_the_files(folder, writer):
+    runtime = pytest.importorskip("onnxruntime")
+    builder, loss = network()
+    WRITERS[writer](builder, "m.onnx")
+    session = session_of("m.onnx", loss)
+    for path in ("m.onnx", "trained.onnx"):
+        session.modelToHost(path)
+        (result,) = runtime.InferenceSession(path, providers=["CPUExecutionProvider"]).run([loss], {"x": X})
+        np.testing.assert_allclose(result, train(session, 1), rtol=1e-5)
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_state_lies_behind_the_weights_in_order(folder, optimizer):
+    builder, loss = network()
+    by_builder(["w2", "w0"])(builder, "m.onnx")
+    session = session_of("m.onnx", loss, optimizer)
+    for _ in range(3):
+        train(session)
+        session.modelToHost("trained.onnx")
+    found = places("trained.onnx")
+    state = sorted(name for name in found if "___" in name)
+    kinds = {"plain": (), "momentum": ("Accl",), "adam": ("Accl1", "Accl2", "Step")}[optimizer]
+    assert state == [f"{kind}___{weight}" for kind in kinds for weight in ("w0", "w2")]
+    assert "w1" not in found and not any(name.endswith("___w1") for name in found)
+    at = 0
+    for name in ["w2", "w0", *state]:
+        assert found[name][:2] == ("w.bin", at), name
+        at += found[name][2]
+    assert os.path.getsize("w.bin") == at
+
+
+def test_a_file_named_by_its_path_stays_in_use(folder):
+    builder, loss = network()
+    data = str(folder.parent / "elsewhere" / "w.bin")
+    builder.saveInitializersExternally(["w0"], data)
+    before = np.fromfile(data, np.float32)
+    session = session_of(builder.getModelProto(), loss)
+    train(session)
+    session.modelToHost("trained.onnx")
+    assert places("trained.onnx")["w0"] == (data, 0, 64)
+    weight = np.zeros((4, 4), np.float32)
+    session.readWeights(popart.PyWeightsIO({"w0": weight}))
+    np.testing.assert_array_equal(np.fromfile(data, np.float32)[:16].reshape(4, 4), weight)
+    assert (before != weight.ravel()).any()
+    assert train(session_of("trained.onnx", loss)) == train(session)
+
+
+def test_a_builder_continues_a_model_with_files(folder, monkeypatch):
+    builder, loss = network()
+    by_builder(WEIGHTS)(builder, "m.onnx")
+    expected = train(session_of("m.onnx", loss))
+    monkeypatch.chdir("/")
+    for model in (
+        popart.Builder(str(folder / "m.onnx")).getModelProto(),
+        popart.GraphTransformer(str(folder / "m.onnx")).getModelProto(),
+    ):
+        assert train(session_of(model, loss)) == expected
+    target = folder.parent / "elsewhere" / "whole.onnx"
+    continued = popart.Builder(str(folder / "m.onnx"))
+    continued.saveModelProto(str(target))  # nothing there names the files
+    assert not places(target)
+    assert train(session_of(str(target), loss)) == expected
+    continued.saveInitializersExternally(["number"], str(folder / "data" / "number.bin"))
+    continued.saveModelProto(str(folder / "n.onnx"))
+    assert train(session_of(str(folder / "n.onnx"), loss)) == expected
+
+
+def test_a_model_and_its_files_move_together(folder):
+    builder, loss = network()
+    by_builder(WEIGHTS, "data/w.bin")(builder, "m.onnx")
+    expected = train(session_of("m.onnx", loss))
+    new = folder.parent / "elsewhere"
+    shutil.move("m.onnx", new / "m.onnx")
+    shutil.move("data", new / "data")
+    assert train(session_of(str(new / "m.onnx"), loss)) == expected
+
+
+@pytest.mark.parametrize("absolute", [False, True])
+def test_values_move_to_a_new_file(folder, absolute):
+    builder, loss = network()
+    first, second = (str(folder / name) if absolute else name for name in ("w.bin", "new.bin"))
+    by_builder(WEIGHTS, first)(builder, "m.onnx")
+    session = session_of("m.onnx", loss)
+    before = Path("w.bin").read_bytes()
+    session.updateExternallySavedTensorLocations(first, second)
+    train(session)
+    session.modelToHost("trained.onnx")
+    assert Path("w.bin").read_bytes() == before != Path("new.bin").read_bytes()[: len(before)]
+    assert {place[0] for place in places("trained.onnx").values()} == {second}
+
+
+def test_a_model_without_weights_comes_out_as_it_went_in(folder):
+    builder = popart.Builder()
+    y = builder.aiOnnx.relu([builder.addInputTensor("FLOAT", [2, 4], "x")])
+    builder.addOutputTensor(y)
+    session = popart.InferenceSession(
+        builder.getModelProto(), popart.DataFlow(1, [y]), popart.DeviceManager().createCpuDevice()
+    )
+    session.prepareDevice()
+    session.modelToHost("out.onnx")
+    assert Path("out.onnx").read_bytes() == builder.getModelProto()
+
+
+def test_what_is_no_weight_stays_in_its_form(folder):
+    builder, loss = network()
+    model = onnx.load_from_string(builder.getModelProto())
+    (number,) = [t for t in model.graph.initializer if t.name == "number"]
+    number.ClearField("raw_data")
+    number.int64_data.extend(range(4))
+    session = session_of(model.SerializeToString(), loss)
+    session.modelToHost("out.onnx")
+    assert initializers("out.onnx")["number"] == number
+
+
+def refused(call, *names):
+    with pytest.raises(popart.popart_exception) as info:
+        call()
+    for name in names:
+        assert name in str(info.value)
+    return info.value
+
+
+def test_missing_files_are_named(folder):
+    builder, loss = network()
+    by_builder(WEIGHTS)(builder, "m.onnx")
+    session = session_of("m.onnx", loss)
+    os.remove("w.bin")
+    refused(lambda: session.modelToHost("trained.onnx"), "w.bin")
+    assert not os.path.exists("trained.onnx") and not os.path.exists("w.bin")
+    for call in (
+        lambda: popart.Builder("m.onnx"),
+        lambda: popart.GraphTransformer("m.onnx"),
+        lambda: session_of("m.onnx", loss),
+        lambda: session.resetHostWeights("m.onnx"),
+    ):
+        assert isinstance(refused(call, "w.bin"), RuntimeError)
+
+
+def test_a_short_file_is_named(folder):
+    builder, loss = network()
+    by_builder(WEIGHTS)(builder, "m.onnx")
+    os.truncate("w.bin", 100)
+    refused(lambda: session_of("m.onnx", loss), "w.bin", "w1", "100")
+
+
+def test_a_model_does_not_replace_its_data(folder):
+    builder, loss = network()
+    by_builder(WEIGHTS)(builder, "m.onnx")
+    before = Path("w.bin").read_bytes()
+    session = session_of("m.onnx", loss)
+    refused(lambda: session.modelToHost("w.bin"), "w.bin")
+    refused(lambda: builder.saveModelProto("w.bin"), "w.bin")
+    assert Path("w.bin").read_bytes() == before
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="the superuser writes everywhere")
+def test_a_file_that_cannot_be_written_is_named(folder):
+    builder, loss = network()
+    by_builder(WEIGHTS, "data/w.bin")(builder, "m.onnx")
+    session = session_of("m.onnx", loss)
+    before = Path("data/w.bin").read_bytes()
+    os.chmod("data", 0o500)
+    refused(lambda: session.modelToHost("trained.onnx"), "data/w.bin")
+    os.chmod("data", 0o700)
+    assert Path("data/w.bin").read_bytes() == before and not os.path.exists("trained.onnx")
+
+
+def test_refusals_of_the_builder(folder):
+    builder, _ = network()
+    refused(lambda: builder.saveInitializersExternally(["w3"], "w.bin"), "w3", "w0")
+    refused(lambda: builder.saveInitializersExternally(["w0"], "none/w.bin"), "none")
+    refused(lambda: builder.saveInitializersExternally(["w0", "w0"], "w.bin"), "w0")
+    assert not os.path.exists("w.bin")
+    builder.saveInitializersExternally(["w0"], "w.bin")
+    refused(lambda: builder.saveInitializersExternally(["w0"], "v.bin"), "w0")
