@@ -6,6 +6,9 @@
 Where the model leaves dimensions open, a program is compiled for each set of shapes that is run, and those used last
 are kept (``engineOptions["max_shape_programs"]``, 8 by default). Inputs that steer shapes (axes, repeats, the new shape
 of Reshape, ...) become constants of a program.
+
+Text is an array of str; maps, as ZipMap makes them, are dictionaries. Text and images are worked on by the host, before
+and after the program.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,6 +23,8 @@ import popart_core
 from popart_core import AnchorReturnType, DataFlow, DeviceManager, PyStepIO, SessionOptions
 
 import onnx
+from popart._host_ops import as_text, is_text
+from popart._host_steps import HostSteps, split_model
 from popart.session import InferenceSession
 
 Array = np.ndarray
@@ -47,6 +52,8 @@ class BackendRep(onnx.backend.base.BackendRep):
         self._session: InferenceSession | None = None
         self._constants: dict[str, Array] = {}
         self._streams: list[str] = []
+        self._host: HostSteps | None = None
+        self._program: onnx.ModelProto | None = None  # what the host leaves of the model
 
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Array, ...]:
         """Compute the outputs.
@@ -61,12 +68,31 @@ class BackendRep(onnx.backend.base.BackendRep):
         Raises:
             popart_exception: The model is not supported, or an array does not fit it.
         """
-        arrays = self._named(inputs)
+        values = self._named(inputs)
+        if self._program is None:
+            self._host = split_model(self._model)
+            self._program = self._model if self._host is None else self._host.program
+        if self._host is None:
+            results = self._run_program(values)
+        else:
+            text = {v.name for v in self._model.graph.input if v.type.tensor_type.elem_type == onnx.TensorProto.STRING}
+            given = {name: as_text(value, name) if name in text else value for name, value in values.items()}
+            known = self._host.run_before(given)
+            fed = [value.name for value in self._program.graph.input if value.name in known] + self._host.feeds
+            results = self._host.run_after({**known, **self._run_program({name: known[name] for name in fed})})
+        return tuple(results[name] for name in self._output_names)
+
+    def _run_program(self, arrays: Mapping[str, Any]) -> dict[str, Any]:
+        """The outputs of the program by name; nothing runs where there are none."""
+        assert self._program is not None
+        outputs = [value.name for value in self._program.graph.output]
+        if not outputs:
+            return {}
         for name, array in arrays.items():
-            if not isinstance(array, np.ndarray | np.generic):
+            if not isinstance(array, np.ndarray | np.generic) or is_text(array):
                 raise popart_core.popart_exception(
                     f"input '{name}': sequences, maps and absent optional values are not supported: "
-                    f"got {type(array).__name__}, expected an array. Give tensors only"
+                    f"got {type(array).__name__}, expected an array of numbers. Give tensors only"
                 )
         arrays = {name: np.asarray(array, order="C") for name, array in arrays.items()}
         self._compile(arrays)
@@ -74,7 +100,7 @@ class BackendRep(onnx.backend.base.BackendRep):
         anchors = self._session.initAnchorArrays()
         feeds = {name: arrays[name] for name in self._streams}
         self._session.run(PyStepIO(feeds, anchors))
-        return tuple(_as_onnx(anchors[name]) for name in self._output_names)
+        return {name: _as_onnx(anchors[name]) for name in outputs}
 
     def _named(self, inputs: Any) -> dict[str, Any]:
         if isinstance(inputs, Mapping):
@@ -107,18 +133,21 @@ class BackendRep(onnx.backend.base.BackendRep):
 
     def _build(self, arrays: dict[str, Array], constants: set[str]) -> None:
         model = onnx.ModelProto()
-        model.CopyFrom(self._model)
-        kept = [value for value in self._model.graph.input if value.name not in constants]
+        assert self._program is not None
+        model.CopyFrom(self._program)
+        feeds = [] if self._host is None else self._host.feeds
+        kept = [value for value in self._program.graph.input if value.name not in constants]
+        kept += [_fed(name, arrays[name]) for name in feeds if name not in constants]
         del model.graph.input[:]
         model.graph.input.extend(kept)
         for name in sorted(constants):
             model.graph.initializer.append(onnx.numpy_helper.from_array(arrays[name], name))
-        anchors = {name: AnchorReturnType("All") for name in self._output_names}
+        anchors = {value.name: AnchorReturnType("All") for value in model.graph.output}
         device = DeviceManager().createCpuDevice()
         session = InferenceSession(
             model.SerializeToString(), DataFlow(1, anchors), device, userOptions=self._options, name="backend"
         )
-        streams = [name for name in self._input_names if name not in constants]
+        streams = [name for name in arrays if name not in constants]
         session.prepareDevice()
         session.setInputShapes({name: arrays[name] for name in streams})
         self._session, self._streams = session, streams
@@ -129,6 +158,12 @@ def _as_onnx(array: Array) -> Array:
     """FLOAT8 arrays as onnx has them: of ml_dtypes, not of PopART's named bytes."""
     names = {"float8_143": ml_dtypes.float8_e4m3fnuz, "float8_152": ml_dtypes.float8_e5m2fnuz}
     return array.view(names[array.dtype.names[0]]) if array.dtype.names else array
+
+
+def _fed(name: str, array: Array) -> onnx.ValueInfoProto:
+    """An input of the program that the host makes, of any shape with as many dimensions."""
+    kind = onnx.helper.np_dtype_to_tensor_dtype(array.dtype)
+    return onnx.helper.make_tensor_value_info(name, kind, [f"{name}/{i}" for i in range(array.ndim)])
 
 
 class Backend(onnx.backend.base.Backend):

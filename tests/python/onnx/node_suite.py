@@ -40,18 +40,22 @@ class Outcome:
 
 
 def as_array(value):
-    """Stored tensors as arrays; sequences, maps and absent values stay what they are."""
-    return onnx.numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else value
+    """Stored tensors as arrays, sequences as lists of them, absent values as None."""
+    if isinstance(value, onnx.TensorProto):
+        return onnx.numpy_helper.to_array(value)
+    if isinstance(value, onnx.SequenceProto):
+        return onnx.numpy_helper.to_list(value)
+    return onnx.numpy_helper.to_optional(value) if isinstance(value, onnx.OptionalProto) else value
 
 
 def load_proto(path, value_type):
     kind = value_type.WhichOneof("value")
     data = path.read_bytes()
     if kind == "sequence_type":
-        return onnx.SequenceProto.FromString(data)
+        return as_array(onnx.SequenceProto.FromString(data))
     if kind == "optional_type":
-        return onnx.OptionalProto.FromString(data)
-    return onnx.numpy_helper.to_array(onnx.TensorProto.FromString(data))
+        return as_array(onnx.OptionalProto.FromString(data))
+    return as_array(onnx.TensorProto.FromString(data))
 
 
 def data_sets(case, model):
@@ -82,8 +86,16 @@ def compare(case, got, expected):
     if len(got) != len(expected):
         return f"{len(got)} outputs instead of {len(expected)}"
     for i, (a, b) in enumerate(zip(got, expected, strict=True)):
-        if not isinstance(b, np.ndarray | np.generic):
-            return f"output {i} is {type(b).__name__}"
+        if b is None or isinstance(b, list):
+            inner = "" if type(a) is type(b) else f"got {type(a).__name__}, expected {type(b).__name__}"
+            inner = inner or (compare(case, a, b) if b is not None else "")
+            if inner:
+                return f"output {i}: {inner}"
+            continue
+        if b.dtype.kind in "OUST":
+            if a.dtype.kind not in "OUST" or a.shape != b.shape or a.tolist() != b.tolist():
+                return f"output {i}: got {a.tolist()}, expected {b.tolist()}"
+            continue
         if a.dtype != b.dtype or a.shape != b.shape:
             return f"output {i}: got {a.dtype}{a.shape}, expected {b.dtype}{b.shape}"
         if "bernoulli" in case.name:

@@ -1,0 +1,206 @@
+"""Text, images and maps of models, which the host works on: values of ONNX Runtime or of ONNX's reference."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import onnx.parser
+import onnx.reference
+import onnxruntime
+import popart
+import popart.backend
+import pytest
+from PIL import Image
+
+from onnx import TensorProto, helper
+
+WORDS = np.array(["a", "bc", "ä", "", "日本", "a"], dtype=object)
+
+
+def model(text: str) -> onnx.ModelProto:
+    return onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 20, "ai.onnx.ml" : 4]> {text}')
+
+
+def run(proto: onnx.ModelProto, *inputs: object) -> list[object]:
+    return list(popart.backend.prepare(proto).run(list(inputs)))
+
+
+def node_model(
+    kind: str, inputs: list[tuple[str, int, list]], outputs: int = 1, domain: str = "", **attributes: object
+):
+    """A model of one node."""
+    names = [f"y{i}" for i in range(outputs)]
+    node = helper.make_node(kind, [name for name, _, _ in inputs], names, domain=domain, **attributes)
+    graph = helper.make_graph(
+        [node],
+        "model",
+        [helper.make_tensor_value_info(*i) for i in inputs],
+        [onnx.ValueInfoProto(name=name) for name in names],
+    )
+    opsets = [helper.make_opsetid("", 20), helper.make_opsetid("ai.onnx.ml", 4)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=10)
+
+
+def check(text: str, *inputs: np.ndarray) -> list[object]:
+    """Runs the model here and in ONNX Runtime and compares the outputs."""
+    proto = model(text)
+    got = run(proto, *inputs)
+    session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    names = [i.name for i in session.get_inputs()]
+    for a, b in zip(got, session.run(None, dict(zip(names, inputs, strict=True))), strict=True):
+        assert a.dtype.kind == b.dtype.kind
+        np.testing.assert_array_equal(a, b)
+    return got
+
+
+def test_text_before_numbers():
+    """Labels of words go through the program; their shape follows the data."""
+    check(
+        """agraph (string[N] words, float[8, 3] table) => (float[N, 3] y) {
+          ids = ai.onnx.ml.LabelEncoder<keys_strings = ["a", "bc"], values_int64s = [1, 2], default_int64 = 7>(words)
+          rows = Gather(table, ids)
+          y = Relu(rows)
+        }""",
+        WORDS,
+        np.random.default_rng(1).standard_normal((8, 3)).astype(np.float32),
+    )
+
+
+def test_text_after_numbers():
+    check(
+        """agraph (float[2, 3] x) => (string[2] label, int64[2] best) {
+          best = ArgMax<axis = 1, keepdims = 0>(x)
+          label = ai.onnx.ml.LabelEncoder<keys_int64s = [0, 2], values_strings = ["no", "yes"],
+                                          default_string = "perhaps">(best)
+        }""",
+        np.array([[0, 3, 1], [0, 1, 2]], dtype=np.float32),
+    )
+
+
+def test_one_program_serves_calls_of_other_lengths():
+    proto = node_model("StringConcat", [("a", TensorProto.STRING, ["N"]), ("b", TensorProto.STRING, [1])])
+    prepared = popart.backend.prepare(proto)
+    for words in (WORDS, WORDS[:2], WORDS.astype(str)):
+        (got,) = prepared.run([words, np.array(["!"])])
+        assert got.tolist() == [w + "!" for w in words.tolist()]
+
+
+def test_constants_and_what_moves_text():
+    check(
+        """agraph (string[2, 3] x) => (string[3, 2] t, string[6] flat, int64[2] shape, string[2, 4] joined,
+                                       bool[2, 3] same) <int64[1] all = {-1}> {
+          t = Transpose<perm = [1, 0]>(x)
+          flat = Reshape(x, all)
+          shape = Shape(x)
+          end = Constant<value_strings = ["x", "y"]>()
+          column = Unsqueeze(end, all)
+          joined = Concat<axis = 1>(x, column)
+          word = Constant<value_string = "a">()
+          same = Equal(x, word)
+        }""",
+        WORDS.reshape(2, 3),
+    )
+
+
+@pytest.mark.parametrize("sensitive", [0, 1])
+@pytest.mark.parametrize("action", ["NONE", "LOWER", "UPPER"])
+def test_normalizer(sensitive, action):
+    check(
+        f"""agraph (string[4] x) => (string[n] y) {{
+          y = StringNormalizer<case_change_action = "{action}", is_case_sensitive = {sensitive},
+                               stopwords = ["Monday"], locale = "C">(x)
+        }}""",
+        np.array(["monday", "Monday", "tuesday", "MAY"], dtype=object),
+    )
+
+
+@pytest.mark.parametrize(("delimiter", "most"), [(None, None), ("", 1), (",", None), (",", 1), (", ", 0)])
+def test_split(delimiter, most):
+    attributes = {"delimiter": delimiter, "maxsplit": most}
+    attributes = {name: value for name, value in attributes.items() if value is not None}
+    proto = node_model("StringSplit", [("x", TensorProto.STRING, ["N"])], 2, **attributes)
+    x = np.array(["a,b , c", "", "  two  words ", ",,"], dtype=object)
+    parts, counts = run(proto, x)
+    expected = onnx.reference.ReferenceEvaluator(proto).run(None, {"x": x})
+    assert parts.tolist() == expected[0].tolist()
+    assert counts.tolist() == expected[1].tolist()
+
+
+def test_cast_to_text_and_back():
+    x = np.array([0.1, 1e-7, -2.5, 3e38, np.inf, np.nan], dtype=np.float32)
+    there = node_model("Cast", [("x", TensorProto.FLOAT, ["N"])], to=TensorProto.STRING)
+    back = node_model("Cast", [("x", TensorProto.STRING, ["N"])], to=TensorProto.FLOAT)
+    (text,) = run(there, x)
+    assert text.tolist()[4:] == ["INF", "NaN"]
+    np.testing.assert_array_equal(run(back, text)[0], x)
+
+
+def test_maps():
+    vector = node_model(
+        "DictVectorizer", [("x", TensorProto.FLOAT, [])], domain="ai.onnx.ml", string_vocabulary=["b", "a"]
+    )
+    vector.graph.input[0].type.CopyFrom(
+        helper.make_map_type_proto(TensorProto.STRING, helper.make_tensor_type_proto(TensorProto.FLOAT, []))
+    )
+    np.testing.assert_array_equal(run(vector, {"a": 1.5, "c": 3.0})[0], np.array([[0, 1.5]], dtype=np.float32))
+    proto = model(
+        """agraph (float[2, 2] x) => (float[2, 2] p, float z) {
+          p = Softmax(x)
+          z = ai.onnx.ml.ZipMap<classlabels_strings = ["no", "yes"]>(p)
+        }"""
+    )
+    proto.graph.output[1].ClearField("type")
+    p, rows = run(proto, np.eye(2, dtype=np.float32))
+    assert [list(row) for row in rows] == [["no", "yes"]] * 2
+    assert [list(row.values()) for row in rows] == p.tolist()
+
+
+@pytest.mark.parametrize("pixel_format", ["RGB", "BGR", "Grayscale"])
+def test_image_into_a_program(pixel_format):
+    pixels = np.random.default_rng(3).integers(0, 256, (5, 7, 3), dtype=np.uint8)
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, format="PNG")
+    channels = 1 if pixel_format == "Grayscale" else 3
+    proto = model(
+        f"""agraph (uint8[N] file) => (float[H, W, {channels}] y) {{
+          image = ImageDecoder<pixel_format = "{pixel_format}">(file)
+          y = Cast<to = 1>(image)
+        }}"""
+    )
+    (got,) = run(proto, np.frombuffer(file.getvalue(), dtype=np.uint8))
+    grey = np.array(Image.fromarray(pixels).convert("L"))[:, :, None]
+    expected = {"RGB": pixels, "BGR": pixels[:, :, ::-1], "Grayscale": grey}[pixel_format]
+    np.testing.assert_array_equal(got, expected.astype(np.float32))
+
+
+CONCAT = [("a", TensorProto.STRING, ["N"]), ("b", TensorProto.STRING, ["M"])]
+
+
+@pytest.mark.parametrize(
+    ("proto", "inputs", "message"),
+    [
+        (node_model("Sqrt", CONCAT[:1]), [WORDS], "no form of this operator for strings"),
+        (node_model("StringConcat", CONCAT), [WORDS, WORDS[:2]], "do not broadcast"),
+        (node_model("StringConcat", CONCAT), [WORDS, np.array([1, 2])], "text is expected"),
+        (node_model("Cast", CONCAT[:1], to=TensorProto.FLOAT), [WORDS], "not all strings are numbers"),
+        (node_model("ImageDecoder", [("x", TensorProto.UINT8, ["N"])]), [np.arange(9, dtype=np.uint8)], "no image"),
+        (node_model("Neg", [("x", TensorProto.FLOAT, ["N"])]), [np.array(["a"])], "expected an array of numbers"),
+    ],
+)
+def test_refusals(proto, inputs, message):
+    with pytest.raises(popart.popart_exception, match=message):
+        run(proto, *inputs)
+
+
+def test_text_between_numbers_is_refused():
+    proto = model(
+        """agraph (float[2] x) => (float[2] y) {
+          a = Neg(x)
+          text = Cast<to = 8>(a)
+          b = Cast<to = 1>(text)
+          y = Neg(b)
+        }"""
+    )
+    with pytest.raises(popart.popart_exception, match="made on the host after the program"):
+        run(proto, np.ones(2, dtype=np.float32))
