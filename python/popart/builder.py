@@ -93,7 +93,8 @@ class Builder(Placement):
     def _namespace(self, version: int) -> Any:
         if self._version is not None and self._version != version:
             raise RuntimeError(
-                f"Builder: ai.onnx opset {version} asked for, but opset {self._version} is already defined"
+                f"Builder: aiOnnxOpset{version} asked for, but opset {self._version} of ai.onnx is already defined. "
+                "Use one version of a domain in a model"
             )
         if version not in OPSETS:
             raise popart_core.popart_exception(

@@ -57,7 +57,7 @@ AI_ONNX: dict[str, Method] = {
     "compress": Method("Compress", 9, 11, {9: "axis=None"}),
     "concat": Method("Concat", 6, 11, {6: "axis"}),
     "concatfromsequence": Method("ConcatFromSequence", 11, 11, {11: "axis, new_axis=0"}),
-    "constant": Method("Constant", 6, 11, {6: "value"}, has_args=False),
+    "constant": Method("Constant", 6, 11, {6: "value", 11: "value, is_value_sparse=False"}, has_args=False),
     "constantofshape": Method("ConstantOfShape", 9, 10, {9: "value"}),
     "conv": Method("Conv", 6, 11, {6: "dilations=[], group=1, kernel_shape=[], pads=[], strides=[]"}),
     "convinteger": Method(

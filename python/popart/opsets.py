@@ -105,7 +105,22 @@ def _adapt_attributes(op_type: str, given: dict[str, Any]) -> dict[str, Any]:
         if group is not None:
             grouping = group if isinstance(group, Sequence) else [int(group.type), group.replicaGroupSize]
             given["commGroup"] = [int(v) for v in grouping]
+    if given.pop("is_value_sparse", False):
+        given["sparse_value"] = given.pop("value")
     return given
+
+
+def _input_ids(inputs: Any, takes_one: bool) -> list[str]:
+    """The ids of a node's inputs: a list of them, or one where the method takes a single id."""
+    if isinstance(inputs, str):
+        if not takes_one:
+            raise TypeError(f"args: got {inputs!r}, expected a list of tensor ids")
+        return [inputs]
+    ids = list(inputs)
+    for tensor_id in ids:
+        if not isinstance(tensor_id, str):
+            raise TypeError(f"args: got {tensor_id!r} in the list, expected tensor ids, which are strings")
+    return ids
 
 
 @cache
@@ -150,7 +165,8 @@ def _make_method(name: str, domain: str, opset: int, method: Method) -> Callable
     signature = _signature_of(parameters)
     holds_tensor = method.op_type in _TENSOR_OPERATORS
     kinds = {parameter.name: _kind_of(parameter.name, parameter.default) for parameter in signature.parameters.values()}
-    kinds |= _OTHER_KINDS | ({"value": "tensor"} if holds_tensor else {})
+    kinds |= _OTHER_KINDS | ({"value": "tensor", "sparse_value": "tensor"} if holds_tensor else {})
+    takes_one_id = domain == "ai.graphcore" and name in _ONE_INPUT
 
     # A list that is absent by default means something else when it is empty: a reduction over no axes reduces nothing.
     distinct_when_empty = {p.name for p in signature.parameters.values() if p.default is None}
@@ -177,7 +193,7 @@ def _make_method(name: str, domain: str, opset: int, method: Method) -> Callable
             _typed_attribute(_MODEL_NAMES.get(key, key), value, kinds.get(key, "int"), key in distinct_when_empty)
             for key, value in adapted.items()
         ]
-        return [inputs] if isinstance(inputs, str) else list(inputs), outputs, debug_name_of(debug_context), attributes
+        return _input_ids(inputs, takes_one_id), outputs, debug_name_of(debug_context), attributes
 
     def call(self: "Opset", *args: Any, **kwargs: Any) -> Any:
         try:
@@ -196,9 +212,11 @@ def _make_method(name: str, domain: str, opset: int, method: Method) -> Callable
     return call
 
 
-# Operators whose `value` is a tensor; kinds of attributes that stand for others; names that Python does not allow.
+# Operators whose nodes hold what was given alone; those whose `value` is a tensor; methods of ai.graphcore that take
+# one id; kinds of attributes that stand for others; names that Python does not allow.
 _RECURRENT = frozenset(("RNN", "LSTM", "GRU"))
 _TENSOR_OPERATORS = frozenset(("Constant", "ConstantOfShape"))
+_ONE_INPUT = frozenset(("reshape",))
 _OTHER_KINDS = {"to": "int", "op": "string", "commGroup": "ints", "lambda_": "float"}
 _MODEL_NAMES = {"lambda_": "lambda", "commGroup": "__collectiveCommGroup"}
 

@@ -135,6 +135,7 @@ class ModelBuilder {
   onnx_proto::ModelProto message() const;
   void inferLastNode();
   bool inferAsTruthValues();
+  bool inferWithoutChecks();
   // Shapes declared for the model's outputs were inferred without the attribute that has changed.
   void forgetOutputShapes(const std::string &attribute);
   std::string whyUnknown(const TensorId &id) const;

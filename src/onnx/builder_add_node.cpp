@@ -156,6 +156,8 @@ void ModelBuilder::addNodeNamed(const std::string &domain, int64_t opset, const 
     if (!given.count(name)) fillAttribute(*node.add_attribute(), name, value);
   const DebugInfo info(DebugContext(node.name(), SourceLocation()), "onnxbuilder");
   fillAttribute(*node.add_attribute(), kDebugInfoAttribute, static_cast<int64_t>(info.getId()));
+  logging::builder::trace("added {}.{}:{} '{}': {} -> {}", domainName(domain), type, opset, node.name(), known,
+                          outputIds);
   inferLastNode();
 }
 
@@ -164,7 +166,7 @@ void ModelBuilder::inferLastNode() {
   const auto &node = s.graph->node(s.graph->node_size() - 1);
   s.scope.opsets = root().state_->opsets;
   const std::string refusal = root().state_->importer->tryImportNode(node, s.scope);
-  if (!refusal.empty() && !inferAsTruthValues()) {
+  if (!refusal.empty() && !inferAsTruthValues() && !inferWithoutChecks()) {
     // Other nodes are refused where the program is built: only there is it known what is supported.
     const auto known = [this](const std::string &id) { return id.empty() || hasTensorInfo(id); };
     if (!hasPads(node, s.scope.opsets) || !std::ranges::all_of(node.input(), known)) return;
@@ -208,6 +210,47 @@ bool ModelBuilder::inferAsTruthValues() {
   if (inferred)
     for (const auto &output : node.output()) s.scope.refusals.erase(output);
   return inferred;
+}
+
+namespace {
+
+constexpr int64_t kNoReduction = 2;  // ReductionType::NoReduction
+
+bool keepsElements(const onnx_proto::NodeProto &node) {
+  for (const auto &attribute : node.attribute())
+    if (attribute.name() == "reduction") return attribute.i() == kNoReduction;
+  return false;
+}
+
+// Result of an operator whose operands are not compared when it is added; nullopt for others.
+std::optional<TensorInfo> uncheckedResult(const onnx_proto::NodeProto &node, const std::vector<TensorInfo> &inputs) {
+  const std::string &type = node.op_type();
+  if (type == "Nll" && inputs.size() == 2)
+    return TensorInfo(inputs[0].dataType(), keepsElements(node) ? inputs[1].shape() : Shape{});
+  if (type == "Ctc" && !inputs.empty() && inputs[0].rank() == 3)
+    return TensorInfo(inputs[0].dataType(), keepsElements(node) ? Shape{inputs[0].shape()[1]} : Shape{});
+  if (type == "DynamicUpdate" && !inputs.empty()) return inputs[0];
+  return std::nullopt;
+}
+
+}  // namespace
+
+// compat: losses and updates of slices get a shape although their operands do not fit; sessions refuse them.
+bool ModelBuilder::inferWithoutChecks() {
+  State &s = *state_;
+  const auto &node = s.graph->node(s.graph->node_size() - 1);
+  if (node.domain() != "ai.graphcore" || node.output_size() != 1) return false;
+  std::vector<TensorInfo> inputs;
+  for (const auto &input : node.input()) {
+    if (!hasTensorInfo(input)) return false;
+    inputs.push_back(getTensorInfo(input));
+  }
+  const std::optional<TensorInfo> result = uncheckedResult(node, inputs);
+  if (!result) return false;
+  const std::string &id = node.output(0);
+  s.scope.tensors[id] = s.scope.graph->addStream(root().state_->importer->freshId(*s.scope.graph, id), *result);
+  s.scope.refusals.erase(id);
+  return true;
 }
 
 std::vector<TensorId> ModelBuilder::checkpointOutput(const std::vector<TensorId> &ids) {

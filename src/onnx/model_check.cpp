@@ -125,8 +125,8 @@ void checkGraph(const onnx_proto::GraphProto &graph, OuterNames outer, const Mod
   const std::string where = whereText(graph);
   checkUnique(
       graph.input(), [](const auto &v) -> const std::string & { return v.name(); }, where, "input");
-  checkUnique(
-      graph.output(), [](const auto &v) -> const std::string & { return v.name(); }, where, "output");
+  for (const auto &output : graph.output())  // one tensor may be several outputs
+    check(!output.name().empty(), "{}: an output has no name. Name every output", where);
   checkUnique(
       graph.initializer(), [](const auto &v) -> const std::string & { return v.name(); }, where, "initializer");
   for (const auto &tensor : graph.initializer()) {

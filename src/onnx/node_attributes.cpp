@@ -64,6 +64,8 @@ AttributeValue Importer::readAttribute(const onnx_proto::AttributeProto &a, cons
     case Proto::STRINGS:
       return std::vector<std::string>(a.strings().begin(), a.strings().end());
     case Proto::TENSOR:
+      check(a.name() != "sparse_value",
+            "{}: attribute 'sparse_value' holds a dense tensor. Give it a sparse one, or the values as 'value'", where);
       return readTensor(a.t(), where + " attribute " + a.name());
     case Proto::SPARSE_TENSOR:
       return readSparseTensor(a.sparse_tensor(), where + " attribute " + a.name());

@@ -93,6 +93,18 @@ def with_input(call, shape=(2, 3, 4, 4), opset=10):
     return program
 
 
+def weight(builder):
+    """Of a convolution of the usual input: kernel (2, 2)."""
+    return builder.addInitializedInputTensor(np.ones((1, 3, 2, 2), np.float32), "w")
+
+
+def excluded_pattern():
+    builder = popart.Builder()
+    y = builder.aiOnnx.relu([builder.addInputTensor("FLOAT", [2], "x")])
+    builder.excludePatterns(y, ["NoPattern"])
+    popart.InferenceSession(builder.getModelProto(), popart.DataFlow(1, [y]), cpu())
+
+
 def two_namespaces(builder, x):
     builder.aiOnnx.relu([x])
     builder.aiOnnxOpset11.relu([x])
@@ -225,7 +237,7 @@ REFUSALS = [
     Refusal("4", "missing output", popart_runtime_error, lambda: step(inference(prepare=True), outputs={})),
     # 5
     Refusal("5.1", "opsets without a domain", KeyError, lambda: popart.Builder(opsets={"ai.onnx": 9})),
-    Refusal("5.1", "a second ai.onnx namespace", RuntimeError, with_input(two_namespaces), ("11", "10")),
+    Refusal("5.1", "a second ai.onnx namespace", RuntimeError, with_input(two_namespaces), ("aiOnnxOpset11", "10")),
     Refusal("5.1", "bytes that are no model", popart_exception, lambda: popart.Builder(b"nonsense")),
     Refusal(
         "5.1", "a file that does not exist", popart_exception, lambda: popart.Builder("/none.onnx"), ("/none.onnx",)
@@ -334,6 +346,23 @@ REFUSALS = [
         with_input(lambda b, x: b.aiOnnx.averagepool([x], [2, 2], strides=[1])),
         ("strides", "1", "2"),
     ),
+    Refusal(
+        "5.3",
+        "pads of a convolution of the wrong length",
+        popart_exception,
+        with_input(lambda b, x: b.aiOnnx.conv([x, weight(b)], pads=[1, 1, 1])),
+        ("pads", "got 3", "expected 4", "2 spatial dimensions"),
+    ),
+    Refusal(
+        "5.3",
+        "a kernel that is larger than the image",
+        popart_exception,
+        with_input(lambda b, x: b.aiOnnx.conv([x, weight(b)], dilations=[4, 5])),
+        ("[0, -1]",),
+    ),
+    Refusal("5.3", "a pattern that there is not", popart_exception, excluded_pattern, ("NoPattern", "excludePatterns")),
+    Refusal("5.4", "one id for a list of ids", TypeError, with_input(lambda b, x: b.aiOnnx.relu(x)), ("relu",)),
+    Refusal("5.4", "numbers for ids", TypeError, with_input(lambda b, x: b.aiOnnx.add([1, 2])), ("add", "got 1")),
     Refusal(
         "5.3",
         "pads of the wrong length",

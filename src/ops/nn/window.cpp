@@ -2,6 +2,7 @@
 #include "ops/nn/window.hpp"
 
 #include <algorithm>
+#include <optional>
 
 #include <popart/op.hpp>
 
@@ -17,12 +18,13 @@ using Ints = std::vector<int64_t>;
 constexpr int64_t kLargest = int64_t{1} << 31;
 constexpr int64_t kMostTaps = int64_t{1} << 28;
 
-Ints intsOr(const InferContext &c, const char *name, const Ints &fallback) {
+// `perDimension` values for each of `rank` spatial dimensions.
+Ints intsOr(const InferContext &c, const char *name, const Ints &fallback, size_t rank, size_t perDimension = 1) {
   if (!c.hasAttr(name) || c.attrInts(name).empty()) return fallback;
   const Ints &given = c.attrInts(name);
-  c.require(given.size() == fallback.size(),
-            "{} has the wrong number of entries: got {}, expected {} for these spatial dimensions", name, given,
-            fallback.size());
+  c.require(given.size() == rank * perDimension,
+            "{} has the wrong number of entries: got {} in {}, expected {}: {} for each of {} spatial dimensions", name,
+            given.size(), given, rank * perDimension, perDimension, rank);
   return given;
 }
 
@@ -59,12 +61,12 @@ Window completeWindow(InferContext &c, const Shape &input, const std::vector<int
   const size_t rank = input.size();
   c.require(rank >= 1, "needs at least one spatial dimension: the input has none");
   Window w;
-  w.kernel = intsOr(c, "kernel_shape", kernel.empty() ? Ints(rank, 1) : kernel);
+  w.kernel = intsOr(c, "kernel_shape", kernel.empty() ? Ints(rank, 1) : kernel, rank);
   c.require(w.kernel.size() == rank, "the kernel needs one size per spatial dimension: got {}, expected {} sizes",
             w.kernel, rank);
-  w.strides = intsOr(c, "strides", Ints(rank, 1));
-  w.dilations = intsOr(c, "dilations", Ints(rank, 1));
-  const Ints pads = intsOr(c, "pads", Ints(2 * rank, 0));
+  w.strides = intsOr(c, "strides", Ints(rank, 1), rank);
+  w.dilations = intsOr(c, "dilations", Ints(rank, 1), rank);
+  const Ints pads = intsOr(c, "pads", Ints(2 * rank, 0), rank, 2);
   w.padsLow.assign(pads.begin(), pads.begin() + static_cast<int64_t>(rank));
   w.padsHigh.assign(pads.begin() + static_cast<int64_t>(rank), pads.end());
   auto all = [](const Ints &v, int64_t least) {
@@ -103,14 +105,19 @@ Window completeWindow(InferContext &c, const Shape &input, const std::vector<int
 
 Shape windowOutput(const InferContext &c, const Window &w, const Shape &input, Rounding rounding) {
   Shape out(w.rank());
+  std::optional<size_t> tooSmall;
   for (size_t i = 0; i < w.rank(); ++i) {
     const int64_t room = input[i] + w.padsLow[i] + w.padsHigh[i] - w.extent(i);
-    c.require(room >= 0,
-              "the kernel does not fit into spatial dimension {}: got a padded size of {}, expected at least {}", i,
-              room + w.extent(i), w.extent(i));
-    out[i] = (rounding == Rounding::Ceil ? room + w.strides[i] - 1 : room) / w.strides[i] + 1;
-    if (rounding == Rounding::Ceil && (out[i] - 1) * w.strides[i] >= input[i] + w.padsLow[i]) --out[i];
+    if (room < 0 && !tooSmall) tooSmall = i;
+    const int64_t steps = rounding == Rounding::Ceil && room >= 0 ? room + w.strides[i] - 1 : room;
+    out[i] = (steps >= 0 ? steps / w.strides[i] : -((-steps + w.strides[i] - 1) / w.strides[i])) + 1;
+    if (rounding == Rounding::Ceil && room >= 0 && (out[i] - 1) * w.strides[i] >= input[i] + w.padsLow[i]) --out[i];
   }
+  if (tooSmall)
+    c.require(false,
+              "the kernel does not fit into spatial dimension {}: got a padded size of {}, expected at least {}; the "
+              "result would have the spatial shape {}",
+              *tooSmall, input[*tooSmall] + w.padsLow[*tooSmall] + w.padsHigh[*tooSmall], w.extent(*tooSmall), out);
   return out;
 }
 

@@ -230,3 +230,60 @@ def test_defaults_of_recurrent_operators_are_not_written(builder, method, gates)
         assert name not in written
     builder.addNodeAttribute("direction", "forward", outputs)
     assert builder.getStringNodeAttribute("direction", outputs) == "forward"
+
+
+def test_shapes_are_inferred_where_operands_do_not_fit():
+    builder = popart.Builder()
+    rows, labels = builder.addInputTensor("FLOAT16", [4, 5]), builder.addInputTensor("INT32", [3])
+    none = popart.ReductionType.NoReduction
+    graphcore = builder.aiGraphcore
+    loss = graphcore.nllloss([rows, labels])
+    assert (builder.getTensorShape(loss), builder.getTensorDtypeString(loss)) == ([], "float16")
+    assert builder.getTensorShape(graphcore.nllloss([rows, labels], none)) == [3]
+    log_probs, short = builder.addInputTensor("FLOAT", [7, 2, 5]), builder.addInputTensor("UINT32", [3])
+    targets = builder.addInputTensor("UINT32", [4, 3])
+    assert builder.getTensorShape(graphcore.ctcloss([log_probs, targets, short, short], none)) == [2]
+    assert builder.getTensorShape(graphcore.ctcloss([log_probs, targets, short, short])) == []
+    offset = builder.addInputTensor("UINT32", [2])
+    update = graphcore.dynamicupdate([log_probs, offset, rows], [0], [1])
+    assert builder.getTensorShape(builder.aiOnnx.relu([update])) == [7, 2, 5]
+    with pytest.raises(popart_exception, match="labels must have the shape"):
+        popart.InferenceSession(
+            builder.getModelProto(), popart.DataFlow(1, [loss]), popart.DeviceManager().createCpuDevice()
+        )
+
+
+def test_constants_of_opset_11_say_that_they_are_dense():
+    builder = popart.Builder(opsets={"ai.onnx": 11, "ai.graphcore": 1})
+    values = np.ones(2, np.float32)
+    dense = [
+        builder.aiOnnx.constant(values),
+        builder.aiOnnx.constant(values, False),
+        builder.aiOnnx.constant(values, False, "name"),
+    ]
+    assert [builder.getTensorShape(c) for c in dense] == [[2]] * 3
+    sparse = builder.aiOnnx.constant(values, is_value_sparse=True)
+    with pytest.raises(popart_exception, match="sparse_value"):
+        popart.InferenceSession(
+            builder.getModelProto(), popart.DataFlow(1, [sparse]), popart.DeviceManager().createCpuDevice()
+        )
+
+
+def test_a_loop_returns_one_tensor_twice(builder):
+    x = builder.addInputTensor("INT32", [2], "x")
+    count = builder.aiOnnx.constant(np.array(3, np.int64))
+    body = builder.createSubgraphBuilder()
+    body.addInputTensor("INT64", [])
+    go_on, carried = body.addInputTensor("BOOL", []), body.addInputTensor("INT32", [2])
+    total = body.aiOnnx.add([carried, x])
+    for output in (go_on, total, total):
+        body.addOutputTensor(output)
+    ids = builder.aiOnnx.loop([count, builder.aiOnnx.constant(np.array(True)), x], 2, body)
+    session = popart.InferenceSession(
+        builder.getModelProto(), popart.DataFlow(1, ids), popart.DeviceManager().createCpuDevice()
+    )
+    session.prepareDevice()
+    anchors = session.initAnchorArrays()
+    session.run(popart.PyStepIO({x: np.array([1, 2], np.int32)}, anchors))
+    np.testing.assert_array_equal(anchors[ids[0]], [4, 8])
+    np.testing.assert_array_equal(anchors[ids[1]], [[2, 4], [3, 6], [4, 8]])
