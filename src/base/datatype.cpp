@@ -5,6 +5,8 @@
 
 #include <popart/error.hpp>
 
+#include "base/nearest.hpp"
+
 namespace popart {
 namespace {
 
@@ -63,7 +65,10 @@ DataType dataTypeFromString(std::string_view name) {
     if (name == t.name || name == t.lcase) return t.type;
   for (const OtherName &other : kOtherNames)
     if (name == other.name) return other.type;
-  throw error("data type '{}' is unknown. Use one of FLOAT, FLOAT16, INT32, … (popart.DataType)", name);
+  std::vector<std::string> names;
+  for (const auto &t : kTypes) names.insert(names.end(), {t.name, t.lcase});
+  throw error("data type '{}' is unknown. Nearest names: {} (popart.DataType)", name,
+              nearest(std::string(name), names));
 }
 
 DataType getCompatibleDataType(DataType type) {

@@ -90,7 +90,12 @@ onnx_proto::NodeProto &ModelBuilder::node(const std::set<TensorId> &outputs) con
   const char *const advice = "Give all outputs of one node";
   check(!outputs.empty(), "Builder: no node was named. {}", advice);
   auto found = state_->producer.find(*outputs.begin());
-  check(found != state_->producer.end(), "Builder: no node makes tensor '{}'. {}", *outputs.begin(), advice);
+  if (found == state_->producer.end()) {
+    std::vector<std::string> made;
+    for (const auto &entry : state_->producer) made.push_back(entry.first);
+    throw error("Builder: no node makes tensor '{}'. {}. Nearest names: {}", *outputs.begin(), advice,
+                nearest(*outputs.begin(), made));
+  }
   auto &node = *state_->graph->mutable_node(found->second);
   std::set<TensorId> all;
   for (const auto &output : node.output())
@@ -110,7 +115,12 @@ onnx_proto::AttributeProto *findAttribute(onnx_proto::NodeProto &node, const std
 
 onnx_proto::AttributeProto &requireAttribute(onnx_proto::NodeProto &node, const std::string &name) {
   auto *a = findAttribute(node, name);
-  if (!a) throw error("Builder: {} '{}' has no attribute '{}'", node.op_type(), node.name(), name);
+  if (!a) {
+    std::vector<std::string> names;
+    for (const auto &attribute : node.attribute()) names.push_back(attribute.name());
+    throw error("Builder: {} '{}' has no attribute '{}'. Nearest names: {}", node.op_type(), node.name(), name,
+                nearest(name, names));
+  }
   return *a;
 }
 

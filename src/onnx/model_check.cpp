@@ -8,6 +8,7 @@
 
 #include <popart/error.hpp>
 
+#include "base/nearest.hpp"
 #include "onnx/file_bytes.hpp"
 #include "onnx/reader.hpp"
 #include "onnx_proto/onnx.pb.h"
@@ -62,9 +63,13 @@ std::vector<int> sortNodes(const Nodes &nodes, const std::set<std::string> &give
         ++waiting[i];
         continue;
       }
-      check(given.count(name) || isDefinedOutside(name, outer),
-            "{}: {} reads tensor '{}' that nothing defines. Add it as an input, an initializer or a node output", where,
-            nodeText(nodes[i]), name);
+      if (given.count(name) || isDefinedOutside(name, outer)) continue;
+      std::vector<std::string> names(given.begin(), given.end());
+      for (const auto &entry : producer) names.push_back(entry.first);
+      throw error(
+          "{}: {} reads tensor '{}' that nothing defines. Add it as an input, an initializer or a node output. Nearest "
+          "names: {}",
+          where, nodeText(nodes[i]), name, nearest(name, names));
     }
   }
   std::priority_queue<int, std::vector<int>, std::greater<>> ready;

@@ -79,6 +79,17 @@ int expandEnabled(Graph &graph, const Patterns &patterns) {
 
 }  // namespace
 
+void checkExcluded(const Graph &graph, const Patterns &patterns) {
+  for (const Op *op : graph.ops())
+    for (const std::string &name : op->settings.excludePatterns) {
+      try {
+        static_cast<void>(patterns.isPatternEnabled(name));
+      } catch (const error &e) {
+        throw error("Builder::excludePatterns on {}: {}", op->debugName(), e.what());
+      }
+    }
+}
+
 bool Rewriter::isKept(TensorIndex t) const {
   const Tensor &tensor = graph_.tensor(t);
   return anchors_.count(tensor.id) || tensor.isGraphOutput() || tensor.isGraphInput();

@@ -59,6 +59,9 @@ int applyInPlace(Graph &graph, const Patterns &patterns);
 // Throws popart::error for the first op that PopART cannot run without a pattern that is off.
 void requireExpansions(const Ir &ir, const Patterns &patterns);
 
+// Throws popart::error, naming the op and the nearest names, where an op opts out of a pattern that there is not.
+void checkExcluded(const Graph &graph, const Patterns &patterns);
+
 // Replaces `op` by what its row's decomposition builds; its results stay the same tensors.
 void expandOp(Graph &graph, Op &op);
 

@@ -78,24 +78,19 @@ void addDotChecks(PipelineOptions &result, std::string_view names) {
 }
 
 // Checkpoints that have no phase here belong to PopART's own pipelines.
-constexpr const char *kCheckpoints[] = {"FWD0",
-                                        "FWD1",
-                                        "BWD0",
-                                        "PREALIAS",
-                                        "MAINLOOPS",
-                                        "FINAL",
-                                        "EXPLICITPIPELINEBEFOREOUTLINE",
-                                        "EXPLICITPIPELINEAFTEROUTLINE",
-                                        "EXPLICITPIPELINEAFTERDECOMPOSE",
-                                        "ALL"};
+constexpr const char *kCheckpoints =
+    "FWD0:FWD1:BWD0:PREALIAS:MAINLOOPS:FINAL:EXPLICITPIPELINEBEFOREOUTLINE:EXPLICITPIPELINEAFTEROUTLINE:"
+    "EXPLICITPIPELINEAFTERDECOMPOSE:ALL";
 
 void warnAboutDotChecks(const std::vector<std::string> &names) {
+  PipelineOptions known;
+  addDotChecks(known, kCheckpoints);
   for (const std::string &name : names) {
     std::string wanted = name;
     std::ranges::transform(wanted, wanted.begin(), [](unsigned char ch) { return std::toupper(ch); });
-    if (std::ranges::find(kCheckpoints, wanted) != std::end(kCheckpoints) || !firstTime("dotChecks." + name)) continue;
+    if (std::ranges::count(known.dotChecks, wanted) != 0 || !firstTime("dotChecks." + name)) continue;
     logging::session::warn("SessionOptions::dotChecks: there is no checkpoint '{}'. Nearest names: {}", name,
-                           nearest(wanted, {std::begin(kCheckpoints), std::end(kCheckpoints)}));
+                           nearest(wanted, known.dotChecks));
   }
 }
 

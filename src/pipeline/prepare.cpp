@@ -9,6 +9,7 @@
 #include <popart/logging.hpp>
 
 #include "base/environment.hpp"
+#include "patterns/pattern.hpp"
 #include "pipeline/custom_transforms.hpp"
 
 namespace popart::pipeline {
@@ -35,23 +36,12 @@ class IrDump {
   const Ir &ir_;
 };
 
-// Throws popart::error unless there is a pattern of that name.
-void checkPatternOf(const Op &op, const std::string &name, const Patterns &patterns) {
-  try {
-    static_cast<void>(patterns.isPatternEnabled(name));
-  } catch (const error &e) {
-    throw error("Builder::excludePatterns on {}: {}", op.debugName(), e.what());
-  }
-}
-
 void checkRequest(const PrepareRequest &request) {
   check(request.updates || !request.anchors.empty(),
         "InferenceSession: no anchors: the program would compute nothing. Name at least one anchor in the DataFlow");
   request.patterns.checkMandatory();
   checkCustomTransforms(request.options);
-  for (const Graph *graph : request.ir->getAllGraphs())
-    for (const Op *op : graph->ops())
-      for (const std::string &name : op->settings.excludePatterns) checkPatternOf(*op, name, request.patterns);
+  for (const Graph *graph : request.ir->getAllGraphs()) patterns::checkExcluded(*graph, request.patterns);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 
 #include <popart/ir.hpp>
 
+#include "base/nearest.hpp"
 #include "transforms/update_emitter.hpp"
 
 namespace popart::transforms {
@@ -23,8 +24,13 @@ std::vector<WeightUpdate *> groupMembers(const ClipNormSettings &group, std::vec
     const size_t before = members.size();
     for (WeightUpdate &u : updates)
       if (u.id == id) members.push_back(&u);
-    check(members.size() > before,
-          "Gradient clipping '{}': the weight is not updated by the optimizer. Take it out of the clip group", id);
+    if (members.size() > before) continue;
+    std::vector<std::string> names;
+    for (const WeightUpdate &u : updates) names.push_back(u.id);
+    throw error(
+        "Gradient clipping '{}': the weight is not updated by the optimizer. Take it out of the clip group. Nearest "
+        "names: {}",
+        id, nearest(id, names));
   }
   return members;
 }

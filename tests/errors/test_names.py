@@ -156,3 +156,46 @@ def test_popxl_prints_both_shapes():
             made.run({x: np.ones((3, 3), np.float32)})
         with pytest.raises(ValueError, match=r"got data of shape \(4, 4\), expected \(3, 4\)"):
             made.write_variable_data(w, np.ones((4, 4), np.float32))
+
+
+def placed():
+    """A builder with a product of `image` and `weights`, and the product."""
+    builder = popart.Builder()
+    image = builder.addInputTensor("FLOAT", [2, 3], "image")
+    weights = builder.addInitializedInputTensor(np.ones((3, 4), np.float32), "weights")
+    return builder, builder.aiOnnx.matmul([image, weights])
+
+
+def clipped(weight):
+    builder, y = placed()
+    loss = builder.aiGraphcore.identityloss([y])
+    clip = popart.ClipNormSettings.clipWeights([weight], 1.0)
+    device = popart.DeviceManager().createCpuDevice()
+    popart.TrainingSession(builder.getModelProto(), popart.DataFlow(1, [loss]), loss, popart.SGD({}, [clip]), device)
+
+
+def model_that_reads(name):
+    import onnx
+
+    builder, _ = placed()
+    model = onnx.load_from_string(builder.getModelProto())
+    model.graph.node[0].input[0] = name
+    popart.Builder(model.SerializeToString())
+
+
+WITH_TENSORS = [  # a program that takes the wrong name, the name, the one that was meant
+    (lambda name: placed()[0].virtualGraph(name, 1), "MatMull:0", "MatMul:0"),
+    (lambda name: placed()[0].getInt64NodeAttribute(name, {"MatMul:0"}), "__debug_inf_id", "__debug_info_id"),
+    (lambda name: placed()[0].addInputTensor(name, [1]), "FLOOT16", "FLOAT16"),
+    (lambda name: placed()[0].saveInitializersExternally([name], "w.bin"), "weight", "weights"),
+    (clipped, "weight", "weights"),
+    (model_that_reads, "imgae", "image"),
+]
+
+
+@pytest.mark.parametrize(("program", "wrong", "meant"), WITH_TENSORS)
+def test_an_unknown_name_of_a_model_suggests_the_nearest(program, wrong, meant):
+    with pytest.raises(popart.popart_exception) as said:
+        program(wrong)
+    assert wrong in str(said.value)
+    assert meant in str(said.value).partition("Nearest names: ")[2]

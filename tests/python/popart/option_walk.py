@@ -10,7 +10,6 @@ import json
 import os
 import re
 import sys
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -195,7 +194,6 @@ def attempts() -> Iterator[tuple[str, dict[str, object]]]:
 
 def main() -> None:
     """Try everything; print what happened."""
-    warnings.simplefilter("ignore", DeprecationWarning)
     log = Path(os.environ["POPART_LOG_DEST"])
     expected = plan(popart.SessionOptions())
     assert plan(popart.SessionOptions()) == expected, "the programs themselves are not repeatable"
