@@ -426,7 +426,7 @@ PRINTED = rows(
 CONSTANTS = rows(
     """
 2 | t float16 | ops.log2(h)
-3 | t int32 | ops.pow(x, 2)
+3 | t int32 | ops.pow(i, 2)
 3 | t float32 | ops.pow(x, 2.0)
 3 | - | ops.scaled_add(x, y, 2.0, 3.0)
 4 | dim int64 | ops.cumsum(x, 1)

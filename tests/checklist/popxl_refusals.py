@@ -137,6 +137,12 @@ BUILDING = [
     ),
     Refusal("5", "empty operand", ValueError, empty_operand),
     *(
+        Refusal("5", f"operand {value!r}", TypeError, lambda ir, v=value: var(2) + v, ("must be numbers",))
+        for value in (None, "2", [None, 1.0])
+    ),
+    Refusal("6", "variable of text", TypeError, lambda ir: popxl.variable("1.5", FLOAT), ("must be numbers", "str")),
+    Refusal("6", "constant of nothing", TypeError, lambda ir: popxl.constant(None, FLOAT), ("must be numbers", "None")),
+    *(
         Refusal("5", f"index {key!r}", TypeError, lambda ir, k=key: var(2, 3)[k])
         for key in (True, "a", None, Ellipsis, 1.0, (0, None), (Ellipsis, 0), [0.5])
     ),

@@ -36,6 +36,18 @@ class Tensor(_tensor.Tensor):
 
     __hash__ = _tensor.Tensor.__hash__
 
+    def __iadd__(self, other: Any) -> "Tensor":
+        return self + other  # nothing changes in place
+
+    def _not_offered(self, other: Any) -> Any:
+        return NotImplemented
+
+    __radd__ = __rsub__ = __rmul__ = __rtruediv__ = __rmatmul__ = _not_offered
+    __mod__ = __rmod__ = __pow__ = __rpow__ = __and__ = __rand__ = __or__ = __ror__ = _not_offered
+
+    def __invert__(self) -> "Tensor":
+        raise TypeError("~: popart.ir has no such operator. Use ops.logical_not.")
+
 
 class Variable(Tensor, _tensor.Variable):
     """A tensor of the main graph that keeps its value between runs."""

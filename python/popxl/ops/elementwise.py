@@ -2,15 +2,23 @@
 
 from typing import Any
 
+from popart_core import popart_exception
+
 from popxl import dtypes
 from popxl.context import get_current_graph
 from popxl.dtypes import dtype
-from popxl.ops.utils import cast_if_needed, check_in_graph, emit_one
+from popxl.ops.utils import cast_if_needed, check_in_graph, check_tensor_ipu_and_tile_set, emit_one
 from popxl.tensor import Tensor, TensorLike, constant
 
 
 def _unary(op_type: str, t: Tensor, output: str) -> Tensor:
     return emit_one(op_type, {"t": t}, output)
+
+
+def _check_operands(**tensors: Tensor) -> None:
+    """Check tensors before casts, which have a place of their own and so hide that of what is cast."""
+    check_in_graph(_graph(), **tensors)
+    check_tensor_ipu_and_tile_set(**tensors)
 
 
 def _binary(op_type: str, lhs: Tensor, rhs: Tensor, output: str) -> Tensor:
@@ -293,10 +301,24 @@ def fmod(lhs: Tensor, rhs: Tensor) -> Tensor:
 def pow(t: Tensor, e: TensorLike) -> Tensor:
     """Return t to the power e, numeric (ONNX Pow-15); a value that is no tensor becomes a constant.
 
-    The constant has its own inferred dtype; the result has that of t.
+    Args:
+        t: the tensor.
+        e: exponent of the dtype of t. The constant has its own inferred dtype: a float tensor needs ``2.0``, not ``2``.
+
+    Returns:
+        The result.
+
+    Raises:
+        popart_exception: the dtypes differ, or the shapes do not fit.
     """
     check_in_graph(_graph(), t=t)
-    return emit_one("Pow", {"t": t, "e": e if isinstance(e, Tensor) else constant(e)}, "pow_out")
+    exponent = e if isinstance(e, Tensor) else constant(e)
+    if isinstance(exponent, Tensor) and exponent.dtype != t.dtype:
+        raise popart_exception(
+            f"pow: the exponent has another type than the tensor {t.name}: got {exponent.dtype.name}, expected "
+            f"{t.dtype.name}. Write a number of that type, as 2.0, or cast the exponent."
+        )
+    return emit_one("Pow", {"t": t, "e": exponent}, "pow_out")
 
 
 def equal(lhs: Tensor, rhs: Tensor) -> Tensor:
@@ -311,13 +333,13 @@ def greater(input: Tensor, other: Tensor) -> Tensor:
 
 def logical_and(lhs: Tensor, rhs: Tensor) -> Tensor:
     """Return lhs and rhs, bool (ONNX And-7); other dtypes are cast to bool first."""
-    check_in_graph(_graph(), lhs=lhs, rhs=rhs)
+    _check_operands(lhs=lhs, rhs=rhs)
     return _binary("And", cast_if_needed(lhs, dtypes.bool), cast_if_needed(rhs, dtypes.bool), "and_out")
 
 
 def logical_or(lhs: Tensor, rhs: Tensor) -> Tensor:
     """Return lhs or rhs, bool (ONNX Or-7); other dtypes are cast to bool first."""
-    check_in_graph(_graph(), lhs=lhs, rhs=rhs)
+    _check_operands(lhs=lhs, rhs=rhs)
     return _binary("Or", cast_if_needed(lhs, dtypes.bool), cast_if_needed(rhs, dtypes.bool), "or_out")
 
 
@@ -328,7 +350,7 @@ def maximum(*ts: Tensor) -> Tensor:
 
 def where(condition: Tensor, lhs: Tensor, rhs: Tensor) -> Tensor:
     """Return lhs where the condition holds, else rhs (ONNX Where-16); the condition is cast to bool."""
-    check_in_graph(_graph(), condition=condition, lhs=lhs, rhs=rhs)
+    _check_operands(condition=condition, lhs=lhs, rhs=rhs)
     condition = cast_if_needed(condition, dtypes.bool)
     return emit_one("Where", {"condition": condition, "lhs": lhs, "rhs": rhs}, "where_out")
 

@@ -278,11 +278,15 @@ def remote_code_load(graph: Any, destination: str) -> None:
         destination: ``"executable"``.
 
     Raises:
-        ValueError: the graph is the current one.
+        TypeError: `graph` is no graph.
+        ValueError: the graph is the current one, or belongs to another Ir.
         NotImplementedError: another destination than ``"executable"``.
     """
-    if graph == get_current_graph():
+    current = get_current_graph()
+    if graph == current:
         raise ValueError("remote_code_load: the graph to load must not be the current graph.")
+    if graph.ir != current.ir:
+        raise ValueError(f"remote_code_load: graph: got {graph!r} of {graph.ir!r}, expected one of {current.ir!r}.")
     if destination != "executable":
         raise NotImplementedError(f"remote_code_load: destination: got {destination!r}, expected 'executable'.")
     emit("RemoteCodeLoad", {}, [], {"graph": graph.id, "destination": destination})

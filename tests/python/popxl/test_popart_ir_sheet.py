@@ -216,3 +216,23 @@ def test_remote_buffer_handles(monkeypatch):
         second.repeats = 0
     with pytest.raises(NotImplementedError):
         RemoteBufferHandle(-1)
+
+
+OPERATORS = {
+    "%": lambda x: x % x, "**": lambda x: x**x, "&": lambda x: x & x, "|": lambda x: x | x, "~": lambda x: ~x,
+    "1 +": lambda x: 1.0 + x, "1 -": lambda x: 1.0 - x, "2 *": lambda x: 2.0 * x, "1 /": lambda x: 1.0 / x,
+    "array @": lambda x: X @ x, "array +": lambda x: X + x,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_operators_of_popxl_alone(ir, operator):
+    with pytest.raises(TypeError):
+        OPERATORS[operator](var())
+
+
+def test_augmented_addition_changes_nothing_in_place(ir):
+    first = total = var()
+    total += first
+    assert total is not first
+    np.testing.assert_array_equal(run(ir, first, total), [X, 2 * X])
