@@ -109,12 +109,12 @@ class Context:
 
     # ---- settings of new ops
     def _scoped(self, name: str | None) -> str:
-        return "/".join([*self.name_scopes, name or "t"])
+        return "/".join([*self.name_scopes, name or "t"]) if self.name_scopes else name or "t"
 
     def _get_op_settings(self, name: str) -> dict[str, Any]:
         """Return the settings of an op created now under the label `name`."""
         return {
-            "name": "/".join([*self.name_scopes, name]),
+            "name": self._scoped(name),
             "scope": "/".join(self.name_scopes),
             "ipu": self.ipu_id,
             "io_tiles": self.io_tile_set == "io",
@@ -124,29 +124,33 @@ class Context:
 
     def _op_created(self, op: Any) -> None:
         """Apply order constraints to a new op, then call the hooks of its graph."""
-        graph = graph_of(op.getGraph())
-        self._add_in_sequence_topocons(graph, op)
-        graph._call_hooks(op)
+        self._op_created_in(graph_of(op.getGraph()), op)
+
+    def _op_created_in(self, graph: "Graph", op: Any) -> None:
+        """As `_op_created` for an op of a known graph."""
+        if self.in_sequence is not None:
+            self._add_in_sequence_topocons(graph, op)
+        if graph._op_created_hooks:
+            graph._call_hooks(op)
 
     def _add_in_sequence_topocons(self, graph: "Graph", op: Any) -> None:
-        if self.in_sequence is None:
-            return
-        key = (graph.ir.id, graph.id, self.execution_context)
+        key = (graph._ir_id, graph.id, self.execution_context)
         if self.in_sequence == "pass":
             self._history.pop(key, None)
             return
         if self.in_sequence not in (True, False):
             raise ValueError(f"Unknown in_sequence mode: got {self.in_sequence!r}, expected True, False or 'pass'.")
         history = self._history[key]
+        op_id = op.id
         if self.in_sequence is True:
             history.order_group(graph)
-            before = history.follow(op.id)
+            before = history.follow(op_id)
         else:
-            before = history.join(op.id)
+            before = history.join(op_id)
             self._group_graphs[key] = graph
         for earlier in before:
-            if earlier != op.id and graph._pb_graph.hasOp(earlier):
-                graph._constrain(earlier, op.id)
+            if earlier != op_id and graph._pb_graph.hasOp(earlier):
+                graph._constrain(earlier, op_id)
 
     def _order_groups(self) -> None:
         for key, graph in self._group_graphs.items():

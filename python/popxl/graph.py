@@ -206,6 +206,9 @@ class Graph:
 
     def _create_tensor_ids(self, names: Iterable[str]) -> list[str]:
         """Return unique ids for the new tensors of one op; a repeated name gets a number."""
+        names = list(names)
+        if len(names) == 1:
+            return [self._create_tensor_id(names[0])]
         ids: list[str] = []
         for name in names:
             candidate = first = self._create_tensor_id(name)

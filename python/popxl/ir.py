@@ -45,6 +45,7 @@ class Ir:
         self._streams: dict[str, Any] = {}
         self._remote_buffers: dict[int, RemoteBuffer] = {}
         self._num_host_transfers = 1
+        self._whole_groupings: dict[int, ReplicaGrouping] = {}  # of all replicas, by their number
         self._is_prepared = False
         PROGRAMS[self._pb_ir.getId()] = self
         self._until_collected = self  # `with popxl.Ir().main_graph:` enters it before the collector finds it
@@ -156,7 +157,12 @@ class Ir:
         Raises:
             ValueError: stride or group_size does not fit the replication factor.
         """
-        return ReplicaGrouping._regular(self, stride, group_size)
+        if stride != 1 or group_size is not None:
+            return ReplicaGrouping._regular(self, stride, group_size)
+        replicas = self.replication_factor
+        if replicas not in self._whole_groupings:
+            self._whole_groupings[replicas] = ReplicaGrouping._regular(self, 1, None)
+        return self._whole_groupings[replicas]
 
     def replica_grouping_from_assignments(self, assignment: list[int]) -> ReplicaGrouping:
         """Group replicas by a list with the group number of each replica.

@@ -116,7 +116,7 @@ class Tensor:
         self._graph = graph
         self._pb_tensor = pb_tensor
         self._id = pb_tensor.id
-        self._hash = hash((self._id, graph.ir.id))
+        self._hash = hash((self._id, graph._ir_id))
         return self
 
     @classmethod
@@ -132,8 +132,8 @@ class Tensor:
     @property
     def name(self) -> str:
         """Id without the graph prefix; name scopes stay."""
-        prefix = self._graph.id
-        return self.id[len(prefix) + 1 :] if prefix and self.id.startswith(prefix + "/") else self.id
+        prefix, whole = self._graph.id, self.id
+        return whole[len(prefix) + 1 :] if prefix and whole.startswith(prefix + "/") else whole
 
     @property
     def scope(self) -> str:
@@ -214,11 +214,13 @@ class Tensor:
         op, is_result = self._placing_op()
         if op is None:
             return None, None
-        kind, ipu = op.opType(), op.getVirtualGraphId() if op.hasVirtualGraphId() else None
-        if ipu is not None and kind == "IpuCopy" and not is_result:
-            ipu = op.attributes().get("source", ipu)
-        sends = kind == "IoTileCopy" and not is_result
-        return ipu, "io" if op.isIoTiles() != sends else "compute"
+        ipu, on_io_tiles = op.getVirtualGraphId(), op.isIoTiles()
+        if not is_result:
+            kind = op.opType()
+            if kind == "IpuCopy" and ipu is not None:
+                ipu = op.attributes().get("source", ipu)
+            on_io_tiles = on_io_tiles != (kind == "IoTileCopy")
+        return ipu, "io" if on_io_tiles else "compute"
 
     def _placing_op(self) -> tuple[Any, bool]:
         """Return the producer, else the first consumer, and whether it is the producer.
@@ -231,9 +233,12 @@ class Tensor:
             op = pb.getProducer() if is_result else pb.firstConsumer()
             if op is None:
                 break
-            found, called = op, op.getCalledGraphs()
-            looks = op.opType() == "Loop" or (op.opType() == "Call" and self.ir._graph(called[0])._has_moved_ops)
-            pb = _inside(op, called[0], pb, is_result) if looks else None
+            found, kind = op, op.opType()
+            if kind not in ("Loop", "Call"):
+                break
+            called = op.getCalledGraphs()[0]
+            looks = kind == "Loop" or self.ir._graph(called)._has_moved_ops
+            pb = _inside(op, called, pb, is_result) if looks else None
         return found, is_result
 
     def strides(self, shape: Iterable[int] | None = None) -> tuple[int, ...]:

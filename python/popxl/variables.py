@@ -1,6 +1,7 @@
 """Variables of the main graph: whole on every replica, or of which each replica holds a part."""
 
 import math
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal, Optional
 
 import numpy as np
@@ -102,9 +103,12 @@ class Holding:
 
     def __init__(self, grouping: "ReplicaGrouping", shape: tuple[int, ...], shard_over: int | None = None) -> None:
         self.is_sharded = shard_over is not None
-        self._shape, self._parts = shape, shard_over or 1
-        self._members = _members(grouping.assignment)
+        self._shape, self._parts, self._grouping = shape, shard_over or 1, grouping
         self.part_shape = (-(-math.prod(shape) // self._parts),) if self.is_sharded else shape
+
+    @cached_property
+    def _members(self) -> list[list[int]]:
+        return _members(self._grouping.assignment)
 
     def split(self, host: np.ndarray) -> np.ndarray:
         """Return what each replica holds; host: the value, or one value per group."""

@@ -5,7 +5,7 @@ leaves, as the published tutorials print it; ``repr`` one leaf per line (docs/de
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from typing import Any, Generic, TypeVar, Union
 
 from popxl_addons.utils import OrderedDict
@@ -56,13 +56,13 @@ class DotTree(Generic[L]):
             ValueError: the name exists, or is not an identifier or a number.
         """
         head, dot, rest = (key, "", "") if isinstance(key, int) else key.partition(".")
-        head = _check_element(head)
-        if head in self._map and not overwrite:
+        head, entries = _check_element(head), self._map
+        if head in entries and not overwrite:
             raise ValueError(f"Key {head!r} already exists. Pass overwrite=True to replace it.")
         if not dot:
-            self._map[head] = value
+            entries[head] = value
             return
-        below = self._map.get(head)
+        below = entries.get(head)
         subtree = below.copy() if isinstance(below, type(self)) else type(self)()
         subtree.insert(rest, value, overwrite)
         self._map[head] = subtree
@@ -93,6 +93,11 @@ class DotTree(Generic[L]):
         if not isinstance(node, type(self)) or last not in node._map:
             raise KeyError(f"Key does not exist: {key!r}. Available: {self.keys_flat()}.")
         return node._map.pop(last)
+
+    def _keep(self, names: Container[str]) -> None:
+        """Remove the entries of the top level that have other names."""
+        for key in [key for key in self._map if key not in names]:
+            del self._map[key]
 
     def _clear(self) -> None:
         for key, value in list(self._map.items()):
@@ -198,13 +203,15 @@ class DotTree(Generic[L]):
     def to_dict(self) -> dict[str, L]:
         """Return dotted name → leaf in insertion order."""
         result = OrderedDict()
+        self._collect("", result)
+        return result
+
+    def _collect(self, prefix: str, leaves: dict[str, L]) -> None:
         for key, value in self._map.items():
             if isinstance(value, type(self)):
-                for inner, leaf in value.to_dict().items():
-                    result[f"{key}.{inner}"] = leaf
+                value._collect(f"{prefix}{key}.", leaves)
             else:
-                result[key] = value
-        return result
+                leaves[prefix + key] = value
 
     @classmethod
     def from_dict(cls: type[Tree], d: dict[Key, Any]) -> Tree:

@@ -7,6 +7,7 @@ attribute's name. `build_grad` states the gradient by hand (handwritten_gradient
 
 import warnings
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 from typing import Any
 
 import popxl
@@ -49,22 +50,46 @@ class Module(popxl.Module, metaclass=NameScopeMeta):
         ValueError: unknown grad_inlining_error, or caching together with `build_grad`.
     """
 
+    _variable_factories: NamedVariableFactories
+    _named_inputs: NamedTensors
+    _attached: "dict[str, Module]"
+    _name_scope: str | None = None
+    _graph_cache: GraphCache | None = None
+    _building = 0
+
     def __init__(self, cache: Any = False, grad_inlining_error: str = "error") -> None:
         if grad_inlining_error not in _INLINING:
             raise ValueError(f"grad_inlining_error should be one of {_INLINING}: got {grad_inlining_error!r}.")
         if cache and self.implements_grad_graph:
             raise ValueError("You cannot use graph caching if you have implemented `build_grad`.")
-        self._variable_factories = NamedVariableFactories()
-        self._named_inputs = NamedTensors()
-        self._name_scope: str | None = None
-        self._graph_cache = GraphCache() if cache else None
-        self._cached: dict[popxl.Graph, tuple[NamedVariableFactories, NamedTensors]] = {}
-        self._building = 0
-        self._attached: dict[str, Module] = {}
-        self.grad_inlining_error = grad_inlining_error
-        self.called_graphs_grad_info = GradInfos()
-        self.aux = Aux()
-        self.var_grad = VarGrad()
+        # A model has many modules: nothing is made before it is used, and nothing looks for modules among these values.
+        self.__dict__.update(
+            _variable_factories=NamedVariableFactories(),
+            _named_inputs=NamedTensors(),
+            _attached={},
+            grad_inlining_error=grad_inlining_error,
+        )
+        if cache:
+            self._graph_cache = GraphCache()
+
+    @cached_property
+    def aux(self) -> Aux:
+        """Values that `build` stores for `build_grad`."""
+        return Aux()
+
+    @cached_property
+    def var_grad(self) -> VarGrad:
+        """Gradients of variables that `build_grad` states."""
+        return VarGrad()
+
+    @cached_property
+    def called_graphs_grad_info(self) -> GradInfos:
+        """Gradient infos of graphs that `build` calls."""
+        return GradInfos()
+
+    @cached_property
+    def _cached(self) -> dict[popxl.Graph, tuple[NamedVariableFactories, NamedTensors]]:
+        return {}
 
     def build(self, *args: Any, **kwargs: Any) -> Any:
         """Make the ops and add the variables. Override this.
@@ -156,7 +181,8 @@ class Module(popxl.Module, metaclass=NameScopeMeta):
 
     def _built(self, graph: popxl.Graph) -> tuple[NamedVariableFactories, GraphWithNamedArgs]:
         inputs = self._named_inputs.copy()
-        made = GraphWithNamedArgs(graph, inputs, None, self, self.aux._take(), self._all_grad_infos())
+        aux = self.aux._take() if "aux" in self.__dict__ else None
+        made = GraphWithNamedArgs(graph, inputs, None, self, aux, self._all_grad_infos())
         return self._variable_factories.copy(), made
 
     def _cached_graph(
@@ -175,15 +201,17 @@ class Module(popxl.Module, metaclass=NameScopeMeta):
         below: dict[popxl.Graph, GradGraphInfo] = {}
         for module in self._attached.values():
             below.update(module._all_grad_infos())
-        return {**below, **self.called_graphs_grad_info}
+        below.update(self.__dict__.get("called_graphs_grad_info", {}))
+        return below
 
     def _reset(self) -> None:
         """Forget what a build has added, here and in attached modules; the containers of these stay attached."""
-        self.aux._take()
-        self.called_graphs_grad_info.clear()
+        if "aux" in self.__dict__:
+            self.aux._take()
+        if "called_graphs_grad_info" in self.__dict__:
+            self.called_graphs_grad_info.clear()
         for tree in (self._variable_factories, self._named_inputs):
-            for key in set(tree.keys()) - set(self._attached):
-                tree.pop(key)
+            tree._keep(self._attached)
         for module in self._attached.values():
             module._reset()
 

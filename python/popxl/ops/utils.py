@@ -122,22 +122,25 @@ def emit(
     """
     ctx = get_current_context()
     graph = ctx.graph
-    given = {name: t for name, t in inputs.items() if t is not None or name not in optional}
+    given = inputs
+    if optional:
+        given = {name: t for name, t in inputs.items() if t is not None or name not in optional}
     check_in_graph(graph, **given)
     if same_placement:
         check_tensor_ipu_and_tile_set(**given)
-    names = [outputs] if isinstance(outputs, str) else list(outputs)
+    names = [outputs] if isinstance(outputs, str) else outputs
     if function and not has_operator(op_type):
         raise unsupported(function, f"There is no operator {op_type}.")
     op = graph._create_op(
         op_type,
         [None if t is None else t.id for t in inputs.values()],
         graph._create_tensor_ids(names),
-        {k: v for k, v in (attributes or {}).items() if v is not None},
+        {k: v for k, v in attributes.items() if v is not None} if attributes else {},
         ctx._get_op_settings(label or op_type.lower()),
     )
-    ctx._op_created(op)
-    return [graph.ir._tensor(graph, op.outTensor(i)) for i in range(len(names))]
+    ctx._op_created_in(graph, op)
+    ir = graph.ir
+    return [ir._tensor(graph, op.outTensor(i)) for i in range(len(names))]
 
 
 def emit_one(
