@@ -12,6 +12,7 @@ from popart_core import SessionOptions
 from popart_core import _ir as _core
 
 from popxl import _session_options
+from popxl._collector import collector_paused
 from popxl._programs import PROGRAMS, program
 from popxl.graph import Graph
 from popxl.module import Module
@@ -254,7 +255,7 @@ class Ir:
             raise ValueError(f"The arguments do not match the signature of the function `{name}`: {e}.") from e
         bound.apply_defaults()
         graph = self.create_empty_graph(name)
-        with graph:
+        with graph, collector_paused():
             for param in signature.parameters.values():
                 if param.name in bound.arguments:
                     value = bound.arguments[param.name]

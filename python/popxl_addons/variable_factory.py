@@ -15,6 +15,7 @@ import numpy as np
 import popdist
 import popxl
 import popxl.ops as ops
+from popxl._collector import collector_paused
 from popxl.tensor import HostTensor, Variable, host_tensor_types
 from popxl.utils import to_numpy
 
@@ -366,12 +367,13 @@ class NamedVariableFactories(DotTree[VariableFactory]):
         )
 
     def _init(self, prefix: str | None, make: Callable[[str, VariableFactory, str], Variable]) -> NamedTensors:
-        return NamedTensors.from_dict(
-            {
-                name: make(name, factory, f"{prefix}.{name}" if prefix else name)
-                for name, factory in sorted(self.to_dict().items())
-            }
-        )
+        with collector_paused():
+            return NamedTensors.from_dict(
+                {
+                    name: make(name, factory, f"{prefix}.{name}" if prefix else name)
+                    for name, factory in sorted(self.to_dict().items())
+                }
+            )
 
     def _init_in_graph(self, init_type: str) -> NamedTensors:
         flat = self.to_dict().items()

@@ -25,6 +25,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "replica_grouping",
         "testing",
         "_operators",
+        "_collector",
         "_programs",
         "_order",
         "_session_options",

@@ -1,5 +1,7 @@
 """Graph creation, contexts, calls, loops and branches."""
 
+import gc
+
 import numpy as np
 import popart_core
 import popxl
@@ -224,3 +226,25 @@ def test_internal_op_classes():
     assert isinstance(made[2], _ir.op.AddOp) and isinstance(made[0], _ir.op.TransposeOp) and isinstance(made[0], _ir.Op)
     with pytest.raises(AttributeError):
         _ = _ir.op.NoSuchOp
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_collector_is_as_it_was_after_building(before):
+    seen = []
+
+    def build(fails):
+        seen.append(gc.isenabled())
+        popxl.gir().create_graph(lambda: None)  # the end of an inner graph does not end the pause
+        seen.append(gc.isenabled())
+        if fails:
+            raise KeyError
+
+    ir, was = popxl.Ir(), gc.isenabled()
+    try:
+        (gc.enable if before else gc.disable)()
+        ir.create_graph(build, False)
+        with pytest.raises(KeyError):
+            ir.create_graph(build, True)
+        assert seen == [False] * 4 and gc.isenabled() is before
+    finally:
+        (gc.enable if was else gc.disable)()
