@@ -2,8 +2,9 @@
 
 Every implementation of a name lives in its own process (`worker.py`), pinned to the same two cores. First all build and
 their results are compared with the first peer's; then they take turns for several rounds, so that a change of the
-machine's speed meets all of them. Reported are the median and the best time of one call, the ratio of the best peer's
-median to ours (above 1: ours is faster) and the share of the machine's limit that ours reaches.
+machine's speed meets all of them. A turn begins with a warm-up; the processes whose turn it is not are stopped.
+Reported are the median and the best time of one call, half the distance of the turns' medians (±), the ratio of the
+best peer's median to ours (above 1: ours is faster) and the share of the machine's limit that ours reaches.
 
 The limit of a name is the longer of two times: its multiply-adds (matrix products and convolutions) at the measured
 multiply-add rate of two cores, and the bytes of weights and optimizer state that it must read or write at the measured
@@ -33,13 +34,13 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
 import measure_building
+import measure_ops
 import measure_transforms
-from figures import attempt, figures, largest_difference, memory_figures, with_ratio
+from figures import attempt, figures, geometric_mean, largest_difference, memory_figures, spread, with_ratio
 from processes import Worker, WorkerFailed, ask_once, progress
 
 import transforms
@@ -56,12 +57,23 @@ TRAINING_NAMES = [
     "gpt_train_b8",
     "bert_tiny_train_b8",
 ]
+# Networks that nothing was tuned on (second_set.py).
+SECOND_INFERENCE_NAMES = [
+    *("convnext_tiny_b1", "shufflenet_v2_b1", "swin_t_b1", "googlenet_b1"),
+    *("fcn_resnet50_b1", "wav2vec_features_b1", "gru_s64_b1", "decoder_cached_b1"),
+]
+SECOND_TRAINING_NAMES = [
+    *("convnext_tiny_train_b8", "gru_train_b16", "conv_vae_train_b64"),
+    *("recommender_train_b512", "segmentation_train_b2"),
+]
+SECOND_NAMES = [*SECOND_INFERENCE_NAMES, *SECOND_TRAINING_NAMES]
 # Programs that stand beside other forms of the same work and not beside peers (loops.py, popxl_gpt.py).
 OTHER_FORMS = {"gpt_repeat_train_b8": ["unrolled"], "popxl_gpt_train": ["onnx", "torch_step"]}
 INLINED_CALLS = [24, 96, 384]
 NAMES = [
     *INFERENCE_NAMES,
     *TRAINING_NAMES,
+    *SECOND_NAMES,
     *OTHER_FORMS,
     "call_overhead",
     "compile_time",
@@ -81,19 +93,25 @@ CONVOLUTION_NAMES = [f"conv_{c}_{kind}" for kind in ("b8", "train_b8") for c in 
 # Several names by one.
 GROUPS = {
     "convolutions": CONVOLUTION_NAMES,
+    "first_set": [*INFERENCE_NAMES, *TRAINING_NAMES],
+    "second_set": SECOND_NAMES,
     **{row.name: [f"{row.name}_{network}" for network in row.networks] for row in transforms.ROWS},
 }
 COMPILE_TIME_NETWORKS = ["mlp_train_b8", "resnet50_b1", "bert_base_s128_b1", "gpt_train_b8"]
-INFERENCE_PEERS = ["torch_eager", "torch_compile", "onnxruntime", "openvino"]
-TRAINING_PEERS = ["torch_eager", "torch_compile", "jax"]
+INFERENCE_PEERS = ["torch_eager", "torch_compile", "torch_autotune", "onnxruntime", "openvino"]
+TRAINING_PEERS = ["torch_eager", "torch_compile", "torch_autotune", "torch_step", "jax"]
 BEFORE = "before"  # another checkout of ours
 PEERS = list(dict.fromkeys([*INFERENCE_PEERS, *TRAINING_PEERS]))
 STARTUP_PEERS = ["torch_eager", "onnxruntime", "openvino", "jax"]
-COMPILED_ONCE = ["torch_compile", "jax"]  # a second compilation in the same process would meet a warm cache
+COMPILED_ONCE = [
+    "torch_compile",
+    "torch_autotune",
+    "torch_step",
+    "jax",
+]  # a second compilation in the same process would meet a warm cache
 SAME_BITS_STEPS = 2
 SAME_BITS_THREADS = (3, 8)  # besides 1 and 2
 RESULT_TOLERANCE = {"inference": 2e-3, "training": 1e-3}
-PAUSE_S = 0.05
 
 
 def peers_of(name: str, chosen: list[str]) -> list[str]:
@@ -102,7 +120,8 @@ def peers_of(name: str, chosen: list[str]) -> list[str]:
         return [BEFORE]
     if name in OTHER_FORMS:
         return OTHER_FORMS[name]
-    return [peer for peer in (TRAINING_PEERS if is_training(name) else INFERENCE_PEERS) if peer in chosen]
+    known = TRAINING_PEERS if is_training(name) else INFERENCE_PEERS
+    return [peer for peer in known if peer in chosen and (peer != "jax" or name in TRAINING_NAMES)]
 
 
 def program_of(implementation: str, args: argparse.Namespace) -> tuple[str, Path | None]:
@@ -124,7 +143,7 @@ class Measurement:
         # The first peer's result is what the others are compared with.
         self.order = [*peers_of(name, peers), "ours"]
         self.workers: dict[str, Worker] = {}
-        self.times: dict[str, list[float]] = {}
+        self.times: dict[str, list[list[float]]] = {}  # by turn
         self.errors: dict[str, str] = {}
         self.differences: dict[str, float] = {}
         self.build_s: dict[str, float] = {}
@@ -168,13 +187,16 @@ class Measurement:
             self.differences[implementation] = difference
             if difference > tolerance:
                 self._fail(implementation, f"wrong result: differs by {difference:.2g}, allowed {tolerance:.2g}")
+                continue
+            self.workers[implementation].pause()
 
     def _turn(self, implementation: str) -> None:
-        time.sleep(PAUSE_S)  # threads of the previous one stop spinning
         worker = self.workers[implementation]
+        worker.resume()
         try:
-            worker.send({"seconds": self.args.turn})
-            self.times.setdefault(implementation, []).extend(worker.receive(self.args.budget)["times_ms"])
+            worker.send({"seconds": self.args.turn, "warm_up": self.args.warm_up})
+            self.times.setdefault(implementation, []).append(worker.receive(self.args.budget)["times_ms"])
+            worker.pause()
         except WorkerFailed as error:
             self._fail(implementation, error)
 
@@ -182,7 +204,8 @@ class Measurement:
         if implementation not in self.times:
             return {"error": self.errors.get(implementation, "not measured")}
         return {
-            **figures(self.times[implementation]),
+            **figures([time for turn in self.times[implementation] for time in turn]),
+            "spread": spread(self.times[implementation]),
             "build_s": self.build_s[implementation],
             "difference": self.differences[implementation],
         }
@@ -321,6 +344,15 @@ def memory_of(network: str, folder: Path, warm_up: Path, args: argparse.Namespac
     return memory_figures(ask_once(args.budget, "memory", str(folder / network), str(warm_up)))
 
 
+def peer_memory_of(peer: str, network: str, args: argparse.Namespace) -> dict[str, Any]:
+    """What the process of a peer grew by."""
+    progress(f"memory {network}: {peer}")
+    answer = attempt(ask_once, args.budget, "peer_memory", peer, network)
+    if "error" in answer:
+        return answer
+    return {"measured_peak_bytes": answer["peak"], "measured_growth_bytes": answer["growth"]}
+
+
 def measure_memory(args: argparse.Namespace) -> list[dict[str, Any]]:
     """Planned against measured memory."""
     entries = []
@@ -330,7 +362,8 @@ def measure_memory(args: argparse.Namespace) -> list[dict[str, Any]]:
         ask_once(args.budget, "export", "call_overhead", str(warm_up))
         for network in [*INFERENCE_NAMES, *TRAINING_NAMES]:
             ours = attempt(memory_of, network, Path(folder), warm_up, args)
-            entries.append(with_ratio({"name": "memory", "network": network, "ours": ours, "peers": {}}))
+            peers = {peer: peer_memory_of(peer, network, args) for peer in peers_of(network, args.peers)}
+            entries.append(with_ratio({"name": "memory", "network": network, "ours": ours, "peers": peers}))
     return entries
 
 
@@ -412,7 +445,8 @@ def cell(result: dict[str, Any] | None) -> str:
     if "median_ms" not in result:
         return "failed"
     decimals = 3 if result["median_ms"] >= 0.1 else 5
-    return f"{result['median_ms']:.{decimals}f}"
+    around = f" ±{50 * result['spread']:.0f}%" if "spread" in result else ""
+    return f"{result['median_ms']:.{decimals}f}{around}"
 
 
 def print_row(entry: dict[str, Any], peers: list[str]) -> None:
@@ -431,6 +465,12 @@ def print_row(entry: dict[str, Any], peers: list[str]) -> None:
             f"grown {grown:.1f} MB, arena / live set {ours['arena_to_largest_live_set']:.3f}",
             flush=True,
         )
+        for peer, result in entry["peers"].items():
+            if "error" in result:
+                print(f"    {peer}: {result['error']}", flush=True)
+                continue
+            theirs, share = result["measured_peak_bytes"], ours["measured_peak_bytes"] / result["measured_peak_bytes"]
+            print(f"{'  ' + peer:<30} peak {theirs / 1e6:.1f} MB (ours is {share:.2f} of it)", flush=True)
         return
     if "us_per_operator" in ours:
         times = ours["us_per_operator"]
@@ -439,20 +479,20 @@ def print_row(entry: dict[str, Any], peers: list[str]) -> None:
     ratio, share = entry["ratio_to_best_peer"], entry["share_of_limit"]
     columns = [cell(ours), *(cell(entry["peers"].get(peer)) for peer in peers)]
     columns += [f"{ratio:.2f}" if ratio else "-", f"{100 * share:.1f} %" if share else "-"]
-    print(f"{name:<26}" + "".join(f"{column:>14}" for column in columns), flush=True)
+    print(f"{name:<26}" + "".join(f"{column:>16}" for column in columns), flush=True)
     for beside in OTHER_FORMS.get(entry["name"], []):
         form = entry["peers"].get(beside, {})
         speed = f"{form['median_ms'] / ours['median_ms']:.2f}" if {"median_ms"} <= form.keys() & ours.keys() else "-"
-        print(f"{'  ' + beside:<26}{cell(form):>14}{speed:>14}")
+        print(f"{'  ' + beside:<26}{cell(form):>16}{speed:>16}")
     if "ours_cpp" in entry:
-        print(f"{'  from C++':<26}{cell(entry['ours_cpp']):>14}")
+        print(f"{'  from C++':<26}{cell(entry['ours_cpp']):>16}")
     if entry["name"] == "load_time" and "error" not in ours:
         times = [side["median_new_session_ms"] for side in (ours, entry["peers"]["compiling"])]
-        print(f"{'  in a new session':<26}{times[0]:>14.3f}{times[1] / times[0]:>14.2f}")
+        print(f"{'  in a new session':<26}{times[0]:>16.3f}{times[1] / times[0]:>16.2f}")
     if entry["name"] == "startup":
         imports = [entry["peers"].get(peer, {}).get("median_import_ms") for peer in peers]
         columns = [f"{value:.3f}" if value else "-" for value in [ours.get("median_import_ms"), *imports]]
-        print(f"{'  import alone':<26}" + "".join(f"{column:>14}" for column in columns))
+        print(f"{'  import alone':<26}" + "".join(f"{column:>16}" for column in columns))
     for implementation, result in [("ours", ours), *entry["peers"].items()]:
         if "error" in result:
             print(f"    {implementation}: {result['error']}")
@@ -505,10 +545,21 @@ def parse_arguments() -> argparse.Namespace:
         help="instead of measuring, check that the chosen training names give the same bits with one thread, with two "
         "and at every repetition: losses, weights and optimizer state (exit code 1 when not)",
     )
+    parser.add_argument(
+        "--ops",
+        nargs="*",
+        metavar="WORD",
+        help="instead of measuring names: operators in three sizes, forward and in a training step, beside ONNX "
+        "Runtime and PyTorch; those whose names contain a word, or all",
+    )
+    parser.add_argument(
+        "--sizes", nargs="+", choices=["small", "cache", "memory"], help="of --ops (default: all three)"
+    )
     parser.add_argument("--repetitions", type=int, default=100, help="of --same-bits (default: 100)")
     parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds")
     parser.add_argument("--rounds", type=int, help="turns of each implementation (default: 5, quick: 2)")
     parser.add_argument("--turn", type=float, help="seconds of a turn (default: 1, quick: 0.3)")
+    parser.add_argument("--warm-up", type=float, help="seconds in front of a turn (default: 0.3, quick: 0.1)")
     parser.add_argument(
         "--budget", type=float, help="seconds that a build or a turn may take (default: 300, quick: 60)"
     )
@@ -523,7 +574,11 @@ def parse_arguments() -> argparse.Namespace:
         args.before, args.peers = args.before.resolve(), [BEFORE]
         if not (args.before / "benchmarks" / "worker.py").is_file():
             parser.error(f"--before: {args.before} is no checkout of this repository")
-    defaults = {"rounds": 2, "turn": 0.3, "budget": 60.0} if args.quick else {"rounds": 5, "turn": 1.0, "budget": 300.0}
+    defaults = (
+        {"rounds": 2, "turn": 0.3, "warm_up": 0.1, "budget": 60.0}
+        if args.quick
+        else {"rounds": 5, "turn": 1.0, "warm_up": 0.3, "budget": 300.0}
+    )
     for key, value in defaults.items():
         if getattr(args, key) is None:
             setattr(args, key, value)
@@ -533,7 +588,7 @@ def parse_arguments() -> argparse.Namespace:
 def measure_names(names: list[str], args: argparse.Namespace) -> list[dict[str, Any]]:
     """Measure what stands beside peers or alone, with one row each."""
     header = ["ours", *args.peers, "ratio", "of limit"]
-    print(f"{'median ms':<26}" + "".join(f"{column:>14}" for column in header), flush=True)
+    print(f"{'median ms':<26}" + "".join(f"{column:>16}" for column in header), flush=True)
     special = {
         "compile_time": measure_compile_time,
         "inline_compile_time": measure_inline_compile_time,
@@ -549,12 +604,21 @@ def measure_names(names: list[str], args: argparse.Namespace) -> list[dict[str, 
         for entry in entries:
             print_row(entry, args.peers)
         results += entries
+    for title, chosen in (("first set", [*INFERENCE_NAMES, *TRAINING_NAMES]), ("second set", SECOND_NAMES)):
+        ratios = [e["ratio_to_best_peer"] for e in results if e["name"] in chosen and e["ratio_to_best_peer"]]
+        if mean := geometric_mean(ratios):
+            print(f"{title}: geometric mean of {len(ratios)} ratios to the best peer {mean:.2f}", flush=True)
     return results
 
 
 def main() -> int:
     """Measure the chosen names and print the table; returns the exit code."""
     args = parse_arguments()
+    if args.ops is not None:
+        results = measure_ops.measure(args)
+        if args.json:
+            write_json(args.json, {"machine": machine(run_probe(args.budget)), "results": results})
+        return 0
     if args.same_bits:
         return 0 if same_bits(args) else 1
     probe = run_probe(args.budget)

@@ -14,6 +14,17 @@ def figures(times_ms: list[float]) -> dict[str, Any]:
     return {"median_ms": statistics.median(times_ms), "best_ms": min(times_ms), "calls": len(times_ms)}
 
 
+def spread(turns_ms: list[list[float]]) -> float:
+    """How far the medians of turns lie apart: the largest less the smallest, as a share of the median of all calls."""
+    medians = [statistics.median(turn) for turn in turns_ms]
+    return (max(medians) - min(medians)) / statistics.median([time for turn in turns_ms for time in turn])
+
+
+def geometric_mean(ratios: list[float]) -> float | None:
+    """Of ratios; nothing of none."""
+    return statistics.geometric_mean(ratios) if ratios else None
+
+
 def largest_difference(result: list[float], expected: list[float]) -> float:
     """Largest difference, relative to the largest expected magnitude; infinite when sizes differ or a value is NaN."""
     if len(result) != len(expected):

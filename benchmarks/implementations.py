@@ -9,6 +9,7 @@ the first steps (which it executes).
 from __future__ import annotations
 
 import io
+import time
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -126,6 +127,9 @@ def training_program(benchmark: Benchmark) -> tuple[programs.Program, dict[str, 
     import popart
 
     network, inputs, labels = networks.instantiate(benchmark)
+    if labels is None:
+        program = programs.Program(export(network, inputs, training=True), "output", asdict(benchmark.optimizer))
+        return program, {"input": inputs.numpy()}
     arrays = {"input": inputs.numpy(), "labels": labels.numpy().astype(np.int32).reshape(-1)}
     builder = popart.Builder(export(_Probabilities(network), inputs, training=True))
     builder.addInputTensor("INT32", list(arrays["labels"].shape), "labels")
@@ -141,58 +145,149 @@ def ours(benchmark: Benchmark) -> Runner:
 # ---------------------------------------------------------------- PyTorch
 
 
-class TorchInference(Runner):
-    """PyTorch, eager or compiled."""
-
-    def __init__(self, benchmark: Benchmark, compiled: bool) -> None:
-        self._network, self._input, _ = networks.instantiate(benchmark)
-        self._compiled = compiled
-
-    def open(self) -> None:
-        """Wrap the module; compilation happens in the first call."""
-        if self._compiled:
-            import torch._inductor.config
-
-            torch._inductor.config.freezing = True
-            self._network = torch.compile(self._network)
-
-    @torch.inference_mode()
-    def call(self) -> np.ndarray:
-        """Run the module."""
-        return self._network(self._input).numpy()
+TORCH_MODES = {"torch_eager": None, "torch_compile": "default", "torch_autotune": "max-autotune"}
+BETAS, EPSILON = (0.9, 0.999), 1e-8
 
 
-class TorchTraining(Runner):
-    """PyTorch, eager or with forward, backward and update compiled."""
+def formats_of(network: torch.nn.Module, inputs: torch.Tensor) -> list[torch.memory_format]:
+    """Memory formats to try: for images also channels last, which PyTorch's guide asks for on CPUs."""
+    images = inputs.dim() == 4 and any(isinstance(module, torch.nn.Conv2d) for module in network.modules())
+    return [torch.contiguous_format, *([torch.channels_last] if images else [])]
 
-    def __init__(self, benchmark: Benchmark, compiled: bool) -> None:
-        network, self._input, self._labels = networks.instantiate(benchmark)
-        self._optimizer = networks.torch_optimizer(benchmark.optimizer, network)
-        self._compiled = compiled
 
-        def loss(inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-            return networks.loss_of(network(inputs), labels)
+class Torch(Runner):
+    """PyTorch in one mode, in the memory format that is faster.
 
-        self._loss, self._update = loss, self._optimizer.step
+    `open` makes all formats; the first call compiles and tries them. Training and its tries start from the same
+    weights, so that the losses are those of the first steps.
+    """
+
+    def __init__(self, benchmark: Benchmark, mode: str | None) -> None:
+        torch.set_num_threads(THREADS)
+        self._benchmark, self._mode = benchmark, mode
+        self._call: Callable[[], torch.Tensor] | None = None
+        self.format = ""
 
     def open(self) -> None:
-        """Wrap loss and update; compilation happens in the first call."""
-        if self._compiled:
-            self._loss, self._update = torch.compile(self._loss), torch.compile(self._update)
+        """Nothing: what is constructed is chosen in the first call."""
+
+    def _made(self, memory_format: torch.memory_format) -> Callable[[], torch.Tensor]:
+        network, inputs, labels = networks.instantiate(self._benchmark)
+        network = network.to(memory_format=memory_format)
+        inputs = inputs.to(memory_format=memory_format) if inputs.dim() == 4 else inputs
+        if self._benchmark.training:
+            return self._training(network, inputs, labels)
+        return self._inference(network, inputs)
+
+    def _compiled(self, function: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+        return torch.compile(function, mode=self._mode) if self._mode else function
+
+    def _inference(self, network: torch.nn.Module, inputs: torch.Tensor) -> Callable[[], torch.Tensor]:
+        if self._mode:
+            from torch._inductor import config
+
+            config.freezing = True
+        forward = self._compiled(network)
+
+        def call() -> torch.Tensor:
+            with torch.inference_mode():
+                return forward(inputs)
+
+        return call
+
+    def _training(
+        self, network: torch.nn.Module, inputs: torch.Tensor, labels: torch.Tensor | None
+    ) -> Callable[[], torch.Tensor]:
+        optimizer = networks.torch_optimizer(self._benchmark.optimizer, network, fused=True)
+        loss_of = self._compiled(lambda x, y: networks.loss_of(network(x), y))
+
+        def call() -> torch.Tensor:
+            loss = loss_of(inputs, labels)
+            optimizer.zero_grad(set_to_none=True)
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+
+        return call
+
+    def _choose(self) -> None:
+        """The faster format by the best of a few calls, made anew."""
+        network, inputs, _ = networks.instantiate(self._benchmark)
+        formats = formats_of(network, inputs)
+        best: dict[torch.memory_format, float] = {}
+        for memory_format in formats if len(formats) > 1 else []:
+            call, times = self._made(memory_format), []
+            call()
+            for _ in range(3):
+                start = time.perf_counter()
+                call()
+                times.append(time.perf_counter() - start)
+            best[memory_format] = min(times)
+        chosen = min(best, key=lambda key: best[key]) if best else formats[0]
+        self.format = str(chosen).removeprefix("torch.")
+        self._call = self._made(chosen)
 
     def call(self) -> np.ndarray:
-        """One step."""
-        loss = self._loss(self._input, self._labels)
-        self._optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        self._update()
-        return loss.detach().numpy()
+        """One inference, or one step."""
+        if self._call is None:
+            self._choose()
+        assert self._call is not None
+        return self._call().numpy()
 
 
-def torch_runner(benchmark: Benchmark, compiled: bool) -> Runner:
-    """PyTorch on one network."""
-    torch.set_num_threads(THREADS)
-    return (TorchTraining if benchmark.training else TorchInference)(benchmark, compiled)
+class TorchStep(Torch):
+    """PyTorch with forward, backward and update in one compiled graph."""
+
+    def __init__(self, benchmark: Benchmark) -> None:
+        super().__init__(benchmark, "default")
+
+    def _training(
+        self, network: torch.nn.Module, inputs: torch.Tensor, labels: torch.Tensor | None
+    ) -> Callable[[], torch.Tensor]:
+        params = {name: p.detach().clone(memory_format=torch.preserve_format) for name, p in network.named_parameters()}
+        buffers = {name: b.clone() for name, b in network.named_buffers()}
+        moments = {name: [torch.zeros_like(p) for _ in range(2)] for name, p in params.items()}
+        count = torch.zeros(())
+        rule = self._benchmark.optimizer
+        assert rule
+
+        def whole(x: torch.Tensor, y: torch.Tensor | None) -> torch.Tensor:
+            def loss_at(p: dict[str, torch.Tensor]) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+                new = {name: b.clone() for name, b in buffers.items()}
+                return networks.loss_of(torch.func.functional_call(network, (p, new), (x,)), y), new
+
+            gradients, (loss, new) = torch.func.grad_and_value(loss_at, has_aux=True)(params)
+            for name, b in buffers.items():
+                b.copy_(new[name])
+            count.add_(1)
+            for name, p in params.items():
+                _update(rule, p, gradients[name], *moments[name], count)
+            return loss
+
+        step = torch.compile(whole, fullgraph=True) if self._mode else whole
+        return lambda: step(inputs, labels).detach()
+
+
+def _update(
+    rule: networks.Optimizer,
+    p: torch.Tensor,
+    gradient: torch.Tensor,
+    mean: torch.Tensor,
+    square: torch.Tensor,
+    count: torch.Tensor,
+) -> None:
+    """One update in place, as PyTorch's optimizers make it."""
+    if rule.kind == "sgd":
+        if rule.momentum:
+            mean.mul_(rule.momentum).add_(gradient)
+            gradient = mean
+        p.sub_(rule.lr * gradient)
+        return
+    p.mul_(1 - rule.lr * rule.weight_decay)
+    mean.lerp_(gradient, 1 - BETAS[0])
+    square.mul_(BETAS[1]).addcmul_(gradient, gradient, value=1 - BETAS[1])
+    root = torch.sqrt(1 - BETAS[1] ** count)
+    p.sub_(rule.lr / (1 - BETAS[0] ** count) * mean / (square.sqrt() / root + EPSILON))
 
 
 # ---------------------------------------------------------------- ONNX Runtime and OpenVINO
@@ -265,12 +360,15 @@ class Jax(Runner):
         import jax_networks
 
         network, inputs, labels = self._network
-        self._params = {key: jnp.asarray(value.detach().numpy()) for key, value in network.named_parameters()}
+        self._params = {
+            key: jnp.asarray(jax_networks.channels_last(value.detach().numpy()))
+            for key, value in network.named_parameters()
+        }
         buffers = dict(network.named_buffers())
         self._state = {key: jnp.asarray(value.numpy()) for key, value in buffers.items() if value.is_floating_point()}
         self._moments = jax_networks.initial_moments(self._rule, self._params)
         self._step = jax_networks.train_step(self._name, self._rule)
-        self._data = jnp.asarray(inputs.numpy()), jnp.asarray(labels.numpy().astype(np.int32))
+        self._data = jnp.asarray(jax_networks.images_last(inputs.numpy())), jnp.asarray(labels.numpy().astype(np.int32))
 
     def call(self) -> np.ndarray:
         """One step."""
@@ -284,17 +382,19 @@ class Jax(Runner):
         return np.asarray(loss)
 
 
+TORCH_RUNNERS: dict[str, Callable[[str, Benchmark], Runner]] = {
+    name: (lambda _, benchmark, mode=mode: Torch(benchmark, mode)) for name, mode in TORCH_MODES.items()
+}
 INFERENCE: dict[str, Callable[[str, Benchmark], Runner]] = {
     "ours": lambda _, benchmark: ours(benchmark),
     "onnxruntime": lambda _, benchmark: OnnxRuntime(benchmark),
     "openvino": lambda _, benchmark: OpenVino(benchmark),
-    "torch_eager": lambda _, benchmark: torch_runner(benchmark, compiled=False),
-    "torch_compile": lambda _, benchmark: torch_runner(benchmark, compiled=True),
+    **TORCH_RUNNERS,
 }
 TRAINING: dict[str, Callable[[str, Benchmark], Runner]] = {
     "ours": lambda _, benchmark: ours(benchmark),
-    "torch_eager": lambda _, benchmark: torch_runner(benchmark, compiled=False),
-    "torch_compile": lambda _, benchmark: torch_runner(benchmark, compiled=True),
+    **TORCH_RUNNERS,
+    "torch_step": lambda _, benchmark: TorchStep(benchmark),
     "jax": Jax,
 }
 

@@ -1,7 +1,7 @@
 """The training networks of `networks` as JAX functions over PyTorch's parameters, and their optimizer steps.
 
-Convolution weights keep PyTorch's layout; linear layers multiply by the transposed weight. Batch norm computes batch
-statistics and carries running ones, so that the work equals PyTorch's.
+Images have channels last (`channels_last`, `images_last`), as XLA wants them on CPUs; linear layers multiply by the
+transposed weight. Batch norm computes batch statistics and carries running ones, so that the work equals PyTorch's.
 """
 
 from __future__ import annotations
@@ -26,15 +26,25 @@ def linear(p: Params, name: str, x: jax.Array) -> jax.Array:
 def conv(p: Params, name: str, x: jax.Array, stride: int = 1, padding: int = 0) -> jax.Array:
     """PyTorch's Conv2d, with or without bias."""
     y = lax.conv_general_dilated(
-        x, p[f"{name}.weight"], (stride, stride), [(padding, padding)] * 2, dimension_numbers=("NCHW", "OIHW", "NCHW")
+        x, p[f"{name}.weight"], (stride, stride), [(padding, padding)] * 2, dimension_numbers=("NHWC", "HWIO", "NHWC")
     )
-    return y + p[f"{name}.bias"][:, None, None] if f"{name}.bias" in p else y
+    return y + p[f"{name}.bias"] if f"{name}.bias" in p else y
+
+
+def channels_last(value: Any) -> Any:
+    """A convolution's weight of PyTorch's layout as ``(H, W, I, O)``; other parameters as they are."""
+    return value.transpose(2, 3, 1, 0) if value.ndim == 4 else value
+
+
+def images_last(value: Any) -> Any:
+    """Images ``(N, C, H, W)`` as ``(N, H, W, C)``; other inputs as they are."""
+    return value.transpose(0, 2, 3, 1) if value.ndim == 4 else value
 
 
 def max_pool(x: jax.Array, window: int, stride: int, padding: int = 0) -> jax.Array:
-    """Max pooling over the last two axes."""
-    pads = [(0, 0), (0, 0), (padding, padding), (padding, padding)]
-    return lax.reduce_window(x, -jnp.inf, lax.max, (1, 1, window, window), (1, 1, stride, stride), pads)
+    """Max pooling over height and width."""
+    pads = [(0, 0), (padding, padding), (padding, padding), (0, 0)]
+    return lax.reduce_window(x, -jnp.inf, lax.max, (1, window, window, 1), (1, stride, stride, 1), pads)
 
 
 def layer_norm(p: Params, name: str, x: jax.Array) -> jax.Array:
@@ -54,7 +64,7 @@ def mlp(p: Params, state: Params, x: jax.Array) -> tuple[jax.Array, Params]:
 def lenet(p: Params, state: Params, x: jax.Array) -> tuple[jax.Array, Params]:
     """`networks.LeNet`."""
     x = max_pool(nn.relu(conv(p, "0", x, padding=2)), 2, 2)
-    x = max_pool(nn.relu(conv(p, "3", x)), 2, 2).reshape(x.shape[0], -1)
+    x = max_pool(nn.relu(conv(p, "3", x)), 2, 2).transpose(0, 3, 1, 2).reshape(x.shape[0], -1)
     return linear(p, "11", nn.relu(linear(p, "9", nn.relu(linear(p, "7", x))))), state
 
 
@@ -63,12 +73,12 @@ def resnet18(p: Params, state: Params, x: jax.Array) -> tuple[jax.Array, Params]
     new_state = dict(state)
 
     def norm(name: str, x: jax.Array) -> jax.Array:
-        mean, count = x.mean((0, 2, 3)), x.size // x.shape[1]
-        variance = (x**2).mean((0, 2, 3)) - mean**2
+        mean, count = x.mean((0, 1, 2)), x.size // x.shape[-1]
+        variance = (x**2).mean((0, 1, 2)) - mean**2
         for kind, value in (("mean", mean), ("var", variance * count / (count - 1))):
             new_state[f"{name}.running_{kind}"] = 0.9 * state[f"{name}.running_{kind}"] + 0.1 * value
         scale = p[f"{name}.weight"] * lax.rsqrt(variance + 1e-5)
-        return x * scale[:, None, None] + (p[f"{name}.bias"] - mean * scale)[:, None, None]
+        return x * scale + (p[f"{name}.bias"] - mean * scale)
 
     def block(name: str, x: jax.Array, stride: int) -> jax.Array:
         y = nn.relu(norm(f"{name}.bn1", conv(p, f"{name}.conv1", x, stride, 1)))
@@ -81,7 +91,7 @@ def resnet18(p: Params, state: Params, x: jax.Array) -> tuple[jax.Array, Params]
     for layer in range(1, 5):
         for index in range(2):
             x = block(f"layer{layer}.{index}", x, 2 if layer > 1 and index == 0 else 1)
-    return linear(p, "fc", x.mean((2, 3))), new_state
+    return linear(p, "fc", x.mean((1, 2))), new_state
 
 
 def transformer(p: Params, state: Params, x: jax.Array, *, heads: int, causal: bool) -> tuple[jax.Array, Params]:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+import second_set
 import torch
 from torch import nn
 from torch.nn import functional
@@ -41,7 +42,7 @@ class Benchmark:
     Attributes:
         network: Makes the module.
         inputs: Makes the input tensor.
-        classes: Number of classes of the labels; 0 for inference.
+        classes: Number of classes of the labels; 0 for inference and for networks with a loss of their own.
         optimizer: Rule of the update; None for inference.
     """
 
@@ -49,6 +50,8 @@ class Benchmark:
     inputs: Callable[[], torch.Tensor]
     classes: int = 0
     optimizer: Optimizer | None = None
+    labels: tuple[int, ...] | None = None  # shape of the labels, where it is not that of tokens or of the batch
+    own_loss: bool = False  # the network returns its loss
 
     @property
     def training(self) -> bool:
@@ -260,6 +263,27 @@ BENCHMARKS = {
     "bert_tiny_train_b8": Benchmark(bert_tiny, tokens(8, 128, 30522), 30522, Optimizer("adam", 1e-3)),
     "call_overhead": Benchmark(AddOne, floats(1)),
 }
+BENCHMARKS |= {
+    "convnext_tiny_b1": Benchmark(second_set.convnext_tiny, floats(1, 3, 224, 224)),
+    "shufflenet_v2_b1": Benchmark(torchvision_network("shufflenet_v2_x1_0"), floats(1, 3, 224, 224)),
+    "swin_t_b1": Benchmark(torchvision_network("swin_t"), floats(1, 3, 224, 224)),
+    "googlenet_b1": Benchmark(second_set.googlenet, floats(1, 3, 224, 224)),
+    "fcn_resnet50_b1": Benchmark(second_set.fcn_resnet50, floats(1, 3, 224, 224)),
+    "wav2vec_features_b1": Benchmark(second_set.SpeechFeatures, floats(1, 1, 16000)),
+    "gru_s64_b1": Benchmark(second_set.Gru, floats(1, 64, 80)),
+    "decoder_cached_b1": Benchmark(second_set.CachedDecoder, floats(13, 8, 256, 64)),
+    "convnext_tiny_train_b8": Benchmark(second_set.convnext_tiny, floats(8, 3, 224, 224), 1000, _ADAMW),
+    "gru_train_b16": Benchmark(second_set.GruLanguageModel, tokens(16, 64, 65), 65, _ADAMW),
+    "conv_vae_train_b64": Benchmark(
+        second_set.ConvolutionalVae, floats(64, 800), optimizer=Optimizer("adam", 1e-3), own_loss=True
+    ),
+    "recommender_train_b512": Benchmark(
+        second_set.Recommender, tokens(512, 8, 20000), 2, Optimizer("adam", 1e-3), labels=(512,)
+    ),
+    "segmentation_train_b2": Benchmark(
+        second_set.Segmentation, floats(2, 3, 128, 128), 8, _MOMENTUM, labels=(2, 128, 128)
+    ),
+}
 for _class, (_channels, _size, _layers) in _CONVOLUTIONS.items():
     _input = floats(8, _channels, _size, _size)
     BENCHMARKS[f"conv_{_class}_b8"] = Benchmark(convolutions(*_layers), _input)
@@ -273,22 +297,27 @@ def instantiate(benchmark: Benchmark) -> tuple[nn.Module, torch.Tensor, torch.Te
     inputs = benchmark.inputs()
     if not benchmark.training:
         return network.eval(), inputs, None
+    if benchmark.own_loss:
+        return network.train(), inputs, None
     rows = inputs.shape if not inputs.is_floating_point() else inputs.shape[:1]
-    return network.train(), inputs, torch.randint(benchmark.classes, rows)
+    return network.train(), inputs, torch.randint(benchmark.classes, benchmark.labels or rows)
 
 
-def loss_of(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """Mean cross entropy over all rows."""
+def loss_of(logits: torch.Tensor, labels: torch.Tensor | None) -> torch.Tensor:
+    """Mean cross entropy over all rows; without labels the network has returned its loss."""
+    if labels is None:
+        return logits
     return functional.cross_entropy(logits.reshape(-1, logits.shape[-1]), labels.reshape(-1))
 
 
-def torch_optimizer(rule: Optimizer, network: nn.Module) -> torch.optim.Optimizer:
-    """The rule as PyTorch's optimizer."""
+def torch_optimizer(rule: Optimizer, network: nn.Module, fused: bool = False) -> torch.optim.Optimizer:
+    """The rule as PyTorch's optimizer; fused: its kernels for all weights at once."""
+    parameters = network.parameters()
     if rule.kind == "sgd":
-        return torch.optim.SGD(network.parameters(), lr=rule.lr, momentum=rule.momentum)
+        return torch.optim.SGD(parameters, lr=rule.lr, momentum=rule.momentum, fused=fused)
     if rule.kind == "adam":
-        return torch.optim.Adam(network.parameters(), lr=rule.lr)
-    return torch.optim.AdamW(network.parameters(), lr=rule.lr, weight_decay=rule.weight_decay)
+        return torch.optim.Adam(parameters, lr=rule.lr, fused=fused)
+    return torch.optim.AdamW(parameters, lr=rule.lr, weight_decay=rule.weight_decay, fused=fused)
 
 
 def flops_of(benchmark: Benchmark) -> int:
@@ -298,7 +327,7 @@ def flops_of(benchmark: Benchmark) -> int:
     network, inputs, labels = instantiate(benchmark)
     with FlopCounterMode(display=False) as counter, torch.set_grad_enabled(benchmark.training):
         result = network(inputs)
-        if labels is not None:
+        if benchmark.training:
             loss_of(result, labels).backward()
     return counter.get_total_flops()
 

@@ -31,7 +31,7 @@ import gpt as example
 import training
 
 RULE = networks.Optimizer("adam", 1e-3)
-BETAS, EPSILON = (0.9, 0.999), 1e-8
+BETAS, EPSILON = implementations.BETAS, implementations.EPSILON
 FORMS = ("onnx", "torch_step")
 
 
@@ -188,45 +188,11 @@ class PopxlGpt(implementations.Runner):
         return self.session.run(dict(zip(self._streams, self.inputs, strict=True)))[self.loss]
 
 
-class TorchStep(implementations.Runner):
-    """PyTorch with forward, backward and update in one compiled graph."""
-
-    def __init__(self, sizes: Sizes) -> None:
-        torch.set_num_threads(implementations.THREADS)
-        self._network, self._words, self._labels = networks.instantiate(sizes.benchmark())
-        self._params = {name: p.detach().clone() for name, p in self._network.named_parameters()}
-        self._means, self._squares = ({n: torch.zeros_like(p) for n, p in self._params.items()} for _ in range(2))
-        self._count = torch.zeros(())
-
-    def open(self) -> None:
-        """Wrap the step; compilation happens in the first call."""
-        self._step = torch.compile(self._whole_step, fullgraph=True)
-
-    def _whole_step(self, words: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        def loss_at(params: dict[str, torch.Tensor]) -> torch.Tensor:
-            return networks.loss_of(torch.func.functional_call(self._network, params, (words,)), labels)
-
-        gradients, loss = torch.func.grad_and_value(loss_at)(self._params)
-        self._count.add_(1)
-        rate = RULE.lr / (1 - BETAS[0] ** self._count)
-        root = torch.sqrt(1 - BETAS[1] ** self._count)
-        for name, param in self._params.items():
-            gradient, mean, square = gradients[name], self._means[name], self._squares[name]
-            mean.lerp_(gradient, 1 - BETAS[0])
-            square.mul_(BETAS[1]).addcmul_(gradient, gradient, value=1 - BETAS[1])
-            param.sub_(rate * mean / (square.sqrt() / root + EPSILON))
-        return loss
-
-    def call(self) -> np.ndarray:
-        """One step."""
-        return self._step(self._words, self._labels).numpy()
-
-
 def runner(implementation: str, sizes: Sizes = Sizes()) -> implementations.Runner:
     """One form of the network."""
     if implementation == "onnx":
         return implementations.OursTraining(sizes.benchmark())
-    return TorchStep(sizes) if implementation == "torch_step" else PopxlGpt(sizes)
+    return implementations.TorchStep(sizes.benchmark()) if implementation == "torch_step" else PopxlGpt(sizes)
 
 
 RUNNERS = {"popxl_gpt_train": runner}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -87,6 +88,16 @@ class Worker:
             self._process.stdin.flush()
         except BrokenPipeError:
             raise WorkerFailed(self._ending()) from None
+
+    def pause(self) -> None:
+        """Stop the process with all its threads, so that none of them spins while others are measured."""
+        if self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let it go on."""
+        if self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGCONT)
 
     def close(self) -> None:
         """End the process."""

@@ -1,7 +1,8 @@
 """One implementation in a process of its own, driven by bench.py over stdin and stdout with one JSON line per turn.
 
 ``worker.py IMPLEMENTATION NAME`` builds, answers ``{"build_s", "result"}`` and then, for each request
-``{"seconds": S}``, runs for about S seconds and answers ``{"times_ms"}``. ``worker.py transform ROW NETWORK FOLDER``
+``{"seconds": S, "warm_up": W}``, runs for about W seconds, then for about S seconds, and answers the ``{"times_ms"}``
+of the latter. ``worker.py transform ROW NETWORK FOLDER``
 does so for both forms of a row of `transforms`, in one process. The other tasks (`TASKS`) answer once and end. A
 failure is answered as ``{"error"}``. Libraries that print do so to stderr, because stdout belongs to the protocol.
 """
@@ -174,6 +175,25 @@ def memory(folder: str, warm_up: str) -> dict[str, Any]:
     return growth(lambda: run_twice(program, inputs), warm_up)
 
 
+def peer_memory(implementation: str, name: str) -> dict[str, Any]:
+    """Growth of the process of one implementation, as `growth` counts it: before it is opened to after two calls."""
+    import ctypes
+
+    import implementations
+
+    runner = implementations.make(implementation, name)
+    implementations.torch.ones(256, 256).matmul(implementations.torch.ones(256, 256))  # its threads are there
+    ctypes.CDLL(None).malloc_trim(0)
+    Path("/proc/self/clear_refs").write_text("5")
+    before = resident()
+    runner.open()
+    for _ in range(2):
+        runner.call()
+    after = resident()
+    code = after["RssFile"] - before["RssFile"]
+    return {"growth": after["VmRSS"] - before["VmRSS"] - code, "peak": after["VmHWM"] - before["VmRSS"] - code}
+
+
 def transform_memory(row: str, side: str, network: str, folder: str, warm_up: str, limit: str) -> dict[str, Any]:
     """The same of one form of a row of `transforms`; `side`: ``ours`` or ``plain``."""
     import training_forms
@@ -275,6 +295,13 @@ def thread_use(folder: str, *threads: str) -> dict[str, Any]:
     return {"reports": reports}
 
 
+def operator(*arguments: str) -> dict[str, Any]:
+    """Times of one operator in all implementations (`operators`)."""
+    import operators
+
+    return operators.operator_times(*arguments)
+
+
 def work(name: str) -> dict[str, Any]:
     """What one call computes and moves at least."""
     import networks
@@ -292,7 +319,9 @@ def serve(implementation: str, name: str, stream: TextIO) -> None:
     result = runner.check(implementations.trains(name))
     answer(stream, {"build_s": time.perf_counter() - start, "result": result.reshape(-1).tolist()})
     for line in sys.stdin:
-        answer(stream, {"times_ms": measure(runner.call, json.loads(line)["seconds"])})
+        request = json.loads(line)
+        measure(runner.call, request["warm_up"])
+        answer(stream, {"times_ms": measure(runner.call, request["seconds"])})
 
 
 def serve_transform(row: str, network: str, folder: str, stream: TextIO) -> None:
@@ -315,6 +344,8 @@ TASKS: dict[str, Callable[..., dict[str, Any]]] = {
     "inline_compile_time": inline_compile_time,
     "load_time": load_time,
     "memory": memory,
+    "operator": operator,
+    "peer_memory": peer_memory,
     "popxl_build": popxl_build,
     "popxl_transformer12": popxl_transformer12,
     "same_bits": same_bits,

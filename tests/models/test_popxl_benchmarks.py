@@ -33,8 +33,8 @@ def test_popxl_trains_as_through_onnx(onnx_losses, network):
 
 def test_pytorch_trains_as_through_onnx(onnx_losses):
     """The step is not compiled here: that takes minutes on some machines."""
-    runner = popxl_gpt.TorchStep(TINY)
-    runner._step = runner._whole_step
+    runner = popxl_gpt.runner("torch_step", TINY)
+    runner._mode = None
     np.testing.assert_allclose(runner.check(training=True), onnx_losses, rtol=1e-5)
 
 

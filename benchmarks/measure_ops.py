@@ -1,0 +1,74 @@
+"""./dev bench --ops: every operator of `op_rows` beside ONNX Runtime and PyTorch."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from figures import attempt, geometric_mean
+from processes import ask_once, progress
+
+COLUMNS = ("ours", "onnxruntime", "torch_eager")
+LOW = 0.7  # a ratio below it is named again at the end
+
+
+def chosen_rows(words: list[str]) -> list[dict[str, Any]]:
+    """Names and kinds of the rows that contain one of the words."""
+    from op_rows import ROWS
+
+    rows = [row for row in ROWS if not words or any(word.lower() in row.name.lower() for word in words)]
+    return [{"name": row.name, "kinds": ["forward", *(["training"] if row.trains else [])]} for row in rows]
+
+
+def entry_of(name: str, size: str, kind: str, args: argparse.Namespace) -> dict[str, Any]:
+    """One line: the times, and the ratio of the better peer's median to ours."""
+    progress(f"{name}: {size}, {kind}")
+    answer = attempt(
+        ask_once, args.budget, "operator", name, size, kind, str(args.turn / 4), str(args.warm_up / 4), str(args.rounds)
+    )
+    results = answer.get("results", {"ours": {"error": answer.get("error", "no result")}})
+    medians = [r["median_ms"] for peer, r in results.items() if peer != "ours" and "median_ms" in r]
+    mine = results.get("ours", {}).get("median_ms")
+    ratio = min(medians) / mine if medians and mine else None
+    return {"operator": name, "size": size, "kind": kind, "results": results, "ratio_to_best_peer": ratio}
+
+
+def print_entry(entry: dict[str, Any]) -> None:
+    """One line, and one for each failure."""
+    label = f"{entry['operator']}, {entry['size']}, {entry['kind']}"
+    cells = [entry["results"].get(column, {}).get("median_ms") for column in COLUMNS]
+    ratio = entry["ratio_to_best_peer"]
+    texts = [f"{cell:.5f}" if cell is not None else "-" for cell in cells] + [f"{ratio:.2f}" if ratio else "-"]
+    print(f"{label:<46}" + "".join(f"{text:>14}" for text in texts), flush=True)
+    for name, result in entry["results"].items():
+        if "error" in result:
+            print(f"    {name}: {result['error']}", flush=True)
+
+
+def summarise(entries: list[dict[str, Any]]) -> None:
+    """Geometric means, and what lies far below."""
+    for kind in ("forward", "training", ""):
+        ratios = [e["ratio_to_best_peer"] for e in entries if e["kind"].startswith(kind) and e["ratio_to_best_peer"]]
+        if mean := geometric_mean(ratios):
+            print(f"geometric mean of {len(ratios)} {kind or 'all'} ratios: {mean:.2f}")
+    slow = [e for e in entries if e["ratio_to_best_peer"] and e["ratio_to_best_peer"] < LOW]
+    for entry in sorted(slow, key=lambda e: e["ratio_to_best_peer"]):
+        print(f"below {LOW}: {entry['operator']}, {entry['size']}, {entry['kind']}: {entry['ratio_to_best_peer']:.2f}")
+
+
+def measure(args: argparse.Namespace) -> list[dict[str, Any]]:
+    """Measure the chosen operators and print each line when it is known."""
+    from op_rows import ROWS, SIZES, types_of_cases
+
+    print(f"{'median ms':<46}" + "".join(f"{column:>14}" for column in (*COLUMNS, "ratio")), flush=True)
+    entries = []
+    for row in chosen_rows(args.ops):
+        for size in args.sizes or SIZES:
+            for kind in row["kinds"]:
+                entries.append(entry_of(row["name"], size, kind, args))
+                print_entry(entries[-1])
+    summarise(entries)
+    if not args.ops:
+        missing = sorted(types_of_cases() - {name for row in ROWS for name in row.types})
+        print(f"operators of tests/cases without a row: {', '.join(missing)}")
+    return entries

@@ -1,0 +1,45 @@
+"""The second set of networks and the operators of ./dev bench --ops give what PyTorch gives."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
+pytest.importorskip("torchvision")
+import implementations
+import networks
+import op_rows
+import operators
+
+pytestmark = pytest.mark.models
+QUICK = ["gru_s64_b1", "decoder_cached_b1", "gru_train_b16", "conv_vae_train_b64", "recommender_train_b512"]
+LARGE = [
+    *("convnext_tiny_b1", "shufflenet_v2_b1", "swin_t_b1", "googlenet_b1", "fcn_resnet50_b1", "wav2vec_features_b1"),
+    *("convnext_tiny_train_b8", "segmentation_train_b2"),
+]
+FEW = ["Gelu", "Add broadcast", "ReduceSum columns", "Softmax", "MatMul", "Conv depthwise", "LSTM", "Attention causal"]
+
+
+@pytest.mark.parametrize("name", [*QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in LARGE)])
+def test_networks(name):
+    training = networks.BENCHMARKS[name].training
+    ours, theirs = (implementations.build(who, name).check(training) for who in ("ours", "torch_eager"))
+    scale = np.abs(theirs).max()
+    np.testing.assert_allclose(ours, theirs, atol=2e-4 * scale, rtol=0)
+
+
+@pytest.mark.parametrize(
+    "row", [pytest.param(r, id=r.name, marks=[] if r.name in FEW else [pytest.mark.slow]) for r in op_rows.ROWS]
+)
+def test_operators(row):
+    for training in (False, True) if row.trains else (False,):
+        results = operators.compared(row, "small", training, 0.0, 0.0, 1)["results"]
+        assert {name: result["error"] for name, result in results.items() if "error" in result} == {}
+        assert len(results) == (2 if training else 3)
+
+
+def test_rows_have_names_of_their_own():
+    names = [row.name for row in op_rows.ROWS]
+    assert len(set(names)) == len(names)
