@@ -3,10 +3,13 @@
 //   popart-bench-probe [--model FILE] [--bytes N]...
 // FILE is an ONNX file with float input "input" (1,) and output "output" (1,). Prints one JSON object; "call_overhead"
 // is present when a model is given, "bytes_per_s" maps each N to what was measured.
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <new>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -20,6 +23,7 @@
 #include <popart/stepio.hpp>
 
 #include "../kernels/peak.hpp"
+#include "read_rate.hpp"
 
 namespace {
 
@@ -38,16 +42,25 @@ double measureLimit() {
   return sum;
 }
 
-// Sum of a block in independent chains, as fast as it can be read.
-float sumOf(const float *data, size_t count) {
-  constexpr size_t kLanes = 64;
-  float sums[kLanes] = {};
-  for (size_t i = 0; i + kLanes <= count; i += kLanes)
-    for (size_t lane = 0; lane < kLanes; ++lane) sums[lane] += data[i + lane];
-  float total = 0;
-  for (const float sum : sums) total += sum;
-  return total;
-}
+// Floats on large pages where the system has them.
+class Block {
+ public:
+  explicit Block(size_t count) {
+    constexpr size_t kPage = size_t{2} << 20;
+    const size_t bytes = (count * sizeof(float) + kPage - 1) / kPage * kPage;
+    data_ = static_cast<float *>(std::aligned_alloc(kPage, bytes));
+    if (!data_) throw std::bad_alloc();
+    madvise(data_, bytes, MADV_HUGEPAGE);
+    std::fill_n(data_, count, 1.0f);
+  }
+  ~Block() { std::free(data_); }
+  Block(const Block &) = delete;
+  Block &operator=(const Block &) = delete;
+  const float *data() const { return data_; }
+
+ private:
+  float *data_;
+};
 
 // Bytes per second at which kThreads cores read a block of `bytes` bytes again and again, half each, best of several
 // passes: from cache when it fits there.
@@ -55,16 +68,17 @@ double measureBandwidth(size_t bytes) {
   using Clock = std::chrono::steady_clock;
   constexpr size_t kBytesPerPass = size_t{64} << 20;
   constexpr int kPasses = 10;
-  const size_t count = std::max<size_t>(bytes / sizeof(float) / kThreads, 64);
+  constexpr size_t kUnit = 512;  // of sumOf
+  const size_t count = std::max<size_t>(bytes / sizeof(float) / kThreads / kUnit, 1) * kUnit;
   const size_t rounds = std::max<size_t>(1, kBytesPerPass / (count * sizeof(float)));
   std::vector<double> best(kThreads, 0);
   std::vector<std::thread> threads;
   for (double &rate : best)
     threads.emplace_back([&rate, count, rounds] {
-      const popart::cpu::bench::Floats block(count, 1.0f);
+      const Block block(count);
       for (int pass = 0; pass < kPasses; ++pass) {
         const auto start = Clock::now();
-        for (size_t i = 0; i < rounds; ++i) benchmark::DoNotOptimize(sumOf(block.data(), count));
+        for (size_t i = 0; i < rounds; ++i) benchmark::DoNotOptimize(popart::bench::sumOf(block.data(), count));
         const std::chrono::duration<double> took = Clock::now() - start;
         rate = std::max(rate, static_cast<double>(rounds * count * sizeof(float)) / took.count());
       }
