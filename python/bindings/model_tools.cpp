@@ -1,7 +1,9 @@
-// GraphTransformer and NumericsReport.
+// GraphTransformer, NumericsReport, the tensors of a model's outputs and expressions over text.
 #include <popart/graphtransformer.hpp>
 #include <popart/numerics.hpp>
 
+#include "api/model_outputs.hpp"
+#include "api/text.hpp"
 #include "bindings.hpp"
 
 namespace popart::python {
@@ -27,6 +29,32 @@ void bindModelTools(nb::module_ &m) {
         return describeModel(text, shapes);
       },
       nb::arg("model"), nb::arg("shapes"), "What a model holds and which of its nodes are refused, as JSON.");
+  m.def(
+      "_output_tensors",
+      [](nb::handle model, const InputShapeInfo &shapes) {
+        std::map<std::string, std::tuple<std::vector<TensorId>, TensorId, int64_t>> result;
+        for (auto &[name, of] : outputTensors(modelText(model), shapes)) result[name] = {of.ids, of.length, of.axis};
+        return result;
+      },
+      nb::arg("model"), nb::arg("inputShapeInfo"),
+      "The tensors to anchor for each graph output: names (several for a sequence, none for what is absent), and for "
+      "a\n"
+      "size that depends on data the name of the tensor that holds it, or an empty one, and its dimension.\n"
+      "\n"
+      "Raises:\n"
+      "    popart_exception: The model is refused.");
+  m.def(
+      "_full_matches",
+      [](const std::string &pattern, const std::vector<nb::bytes> &texts) {
+        std::vector<std::string> all;
+        for (const nb::bytes &text : texts) all.emplace_back(text.c_str(), text.size());
+        return fullMatches(pattern, all);
+      },
+      nb::arg("pattern"), nb::arg("texts"),
+      "Which texts (UTF-8) an RE2 expression matches as a whole.\n"
+      "\n"
+      "Raises:\n"
+      "    popart_exception: A pattern that is no RE2 expression.");
   nb::class_<GraphTransformer>(
       m, "GraphTransformer",
       "Changes an ONNX model as a whole. Models with subgraphs are refused by the conversions of types.")

@@ -167,6 +167,12 @@ def _normalise_text(n: HostNode, x: Values) -> Values:
     return [text_array(kept, (len(kept),) if array.ndim == 1 else (1, len(kept)))]
 
 
+def _match_text(n: HostNode, x: Values) -> Values:
+    texts = [s.encode("utf-8", "surrogateescape") for s in x[0].flat]
+    matches = popart_core._full_matches(n.get("pattern", ""), texts)
+    return [np.array(matches, dtype=bool).reshape(x[0].shape)]
+
+
 # ---- labels
 
 _KINDS = {"strings": np.dtype(object), "int64s": np.dtype(np.int64), "floats": np.dtype(np.float32)}
@@ -391,6 +397,7 @@ ON_TEXT: dict[tuple[str, str], Function] = {
     ("", "StringConcat"): _concat_text,
     ("", "StringSplit"): _split_text,
     ("", "StringNormalizer"): _normalise_text,
+    ("", "RegexFullMatch"): _match_text,
     ("", "Cast"): _cast,
     ("", "Reshape"): _reshape,
     ("", "Squeeze"): _squeeze,

@@ -7,8 +7,8 @@ Where the model leaves dimensions open, a program is compiled for each set of sh
 are kept (``engineOptions["max_shape_programs"]``, 8 by default). Inputs that steer shapes (axes, repeats, the new shape
 of Reshape, ...) become constants of a program.
 
-Text is an array of str; maps, as ZipMap makes them, are dictionaries. Text and images are worked on by the host, before
-and after the program.
+A sequence is a list of arrays, an optional value that is absent is None, text is an array of str; maps, as ZipMap makes
+them, are dictionaries. Text and images are worked on by the host, before and after the program.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,14 +20,16 @@ import onnx.backend.base
 import onnx.helper
 import onnx.numpy_helper
 import popart_core
-from popart_core import AnchorReturnType, DataFlow, DeviceManager, PyStepIO, SessionOptions
+from popart_core import AnchorReturnType, DataFlow, DeviceManager, InputShapeInfo, PyStepIO, SessionOptions
 
 import onnx
 from popart._host_ops import as_text, is_text
 from popart._host_steps import HostSteps, split_model
 from popart.session import InferenceSession
+from popart.tensorinfo import TensorInfo
 
 Array = np.ndarray
+_Output = tuple[list[str], str, int]  # names of its tensors; of a size that depends on data, the tensor and dimension
 
 
 class BackendRep(onnx.backend.base.BackendRep):
@@ -54,12 +56,15 @@ class BackendRep(onnx.backend.base.BackendRep):
         self._streams: list[str] = []
         self._host: HostSteps | None = None
         self._program: onnx.ModelProto | None = None  # what the host leaves of the model
+        self._results: dict[str, _Output] = {}  # of the program
+        self._built_for: Any = None
 
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Array, ...]:
         """Compute the outputs.
 
         Args:
-            inputs: One array per graph input that is no initializer, in order, or a dictionary by name.
+            inputs: One value per graph input that is no initializer, in order, or a dictionary by name: an array, for
+                a sequence a list of arrays, for an optional value also None.
             **kwargs: Not used.
 
         Returns:
@@ -82,25 +87,33 @@ class BackendRep(onnx.backend.base.BackendRep):
             results = self._host.run_after({**known, **self._run_program({name: known[name] for name in fed})})
         return tuple(results[name] for name in self._output_names)
 
-    def _run_program(self, arrays: Mapping[str, Any]) -> dict[str, Any]:
+    def _run_program(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """The outputs of the program by name; nothing runs where there are none."""
         assert self._program is not None
-        outputs = [value.name for value in self._program.graph.output]
-        if not outputs:
+        declared = {value.name: value.type for value in self._program.graph.output}
+        if not declared:
             return {}
-        for name, array in arrays.items():
-            if not isinstance(array, np.ndarray | np.generic) or is_text(array):
-                raise popart_core.popart_exception(
-                    f"input '{name}': sequences, maps and absent optional values are not supported: "
-                    f"got {type(array).__name__}, expected an array of numbers. Give tensors only"
-                )
-        arrays = {name: np.asarray(array, order="C") for name, array in arrays.items()}
-        self._compile(arrays)
-        assert self._session is not None
-        anchors = self._session.initAnchorArrays()
-        feeds = {name: arrays[name] for name in self._streams}
-        self._session.run(PyStepIO(feeds, anchors))
-        return {name: _as_onnx(anchors[name]) for name in outputs}
+        inputs = {value.name: value.type for value in self._program.graph.input}
+        arrays: dict[str, Array] = {}
+        for name, value in values.items():
+            arrays.update(_flat(name, value, inputs.get(name, onnx.TypeProto())))
+        self._compile(arrays, [name for name, value in values.items() if value is not None])
+        tensors: dict[str, Array] = {}
+        if self._session is not None:
+            tensors = self._session.initAnchorArrays()
+            self._session.run(PyStepIO({name: arrays[name] for name in self._streams}, tensors))
+            tensors = {name: _as_onnx(array) for name, array in tensors.items()}
+        results: dict[str, Any] = {}
+        for name, (parts, length, axis) in self._results.items():
+            if length:
+                results[name] = tensors[name][(slice(None),) * axis + (slice(int(tensors[length])),)]
+            elif parts == [name]:
+                results[name] = tensors[name]
+            else:
+                sequence = _held(declared[name]).HasField("sequence_type")
+                absent = not parts and declared[name].HasField("optional_type") and not sequence
+                results[name] = None if absent else [tensors[part] for part in parts]
+        return results
 
     def _named(self, inputs: Any) -> dict[str, Any]:
         if isinstance(inputs, Mapping):
@@ -114,26 +127,45 @@ class BackendRep(onnx.backend.base.BackendRep):
             )
         return dict(zip(self._input_names, inputs, strict=True))
 
-    def _compile(self, arrays: dict[str, Array]) -> None:
-        """Make a program for these arrays, or go on with one: shapes are the session's matter, values are not."""
-        if self._session is not None and all(np.array_equal(arrays[n], a) for n, a in self._constants.items()):
-            self._session.setInputShapes({name: arrays[name] for name in self._streams})
+    def _compile(self, arrays: dict[str, Array], present: list[str]) -> None:
+        """Make a program for these arrays, or go on with one: shapes are the session's matter, values are not.
+
+        Lengths of sequences, what is there of optional values, and all shapes where they decide which outputs there
+        are, belong to the program.
+        """
+        built_for = self._structure(arrays, present)
+        if built_for == self._built_for and all(np.array_equal(arrays[n], a) for n, a in self._constants.items()):
+            if self._session is not None:
+                self._session.setInputShapes({name: arrays[name] for name in self._streams})
             return
+        self._built_for = None
         shaping = {name for name, array in arrays.items() if array.ndim <= 1 and array.dtype.kind in "iu"}
         small = {name for name, array in arrays.items() if array.ndim <= 1}
         attempts = [set[str](), *(names for names in (shaping, small, set(arrays)) if names)]
         for attempt, constants in enumerate(attempts):
             try:
-                self._build(arrays, constants)
+                self._build(arrays, constants, present)
+                self._built_for = built_for
                 return
             except popart_core.popart_exception as refused:
                 needs_value = "must be known when the graph is built" in str(refused)
                 if not needs_value or attempt + 1 == len(attempts):
                     raise
 
-    def _build(self, arrays: dict[str, Array], constants: set[str]) -> None:
-        model = onnx.ModelProto()
+    def _structure(self, arrays: dict[str, Array], present: list[str]) -> Any:
         assert self._program is not None
+        fixed = arrays.keys() if _needs_outlook(self._program) else arrays.keys() - self._open_names()
+        return present, {name: (arrays[name].dtype, arrays[name].shape) for name in fixed}
+
+    def _open_names(self) -> set[str]:
+        """Inputs of the program whose shapes a session takes from each run."""
+        assert self._program is not None
+        whole = {value.name for value in self._program.graph.input if value.type.HasField("tensor_type")}
+        return whole | (set() if self._host is None else set(self._host.feeds))
+
+    def _build(self, arrays: dict[str, Array], constants: set[str], present: list[str]) -> None:
+        assert self._program is not None
+        model = onnx.ModelProto()
         model.CopyFrom(self._program)
         feeds = [] if self._host is None else self._host.feeds
         kept = [value for value in self._program.graph.input if value.name not in constants]
@@ -142,16 +174,72 @@ class BackendRep(onnx.backend.base.BackendRep):
         model.graph.input.extend(kept)
         for name in sorted(constants):
             model.graph.initializer.append(onnx.numpy_helper.from_array(arrays[name], name))
-        anchors = {value.name: AnchorReturnType("All") for value in model.graph.output}
-        device = DeviceManager().createCpuDevice()
-        session = InferenceSession(
-            model.SerializeToString(), DataFlow(1, anchors), device, userOptions=self._options, name="backend"
-        )
         streams = [name for name in arrays if name not in constants]
-        session.prepareDevice()
-        session.setInputShapes({name: arrays[name] for name in streams})
-        self._session, self._streams = session, streams
+        shapes = InputShapeInfo()
+        for value in kept:
+            if value.type.HasField("optional_type") and value.name in present and value.name not in arrays:
+                shapes.add(value.name, TensorInfo("BOOL", []))  # a sequence that is there
+        outlook = _needs_outlook(model)
+        for name in streams if outlook else set(streams) - self._open_names():
+            shapes.add(name, TensorInfo(arrays[name].dtype.name, arrays[name].shape))
+        results: dict[str, _Output] = {value.name: ([value.name], "", 0) for value in model.graph.output}
+        if outlook:
+            results = popart_core._output_tensors(model.SerializeToString(), shapes)
+        wanted = [name for parts, length, _ in results.values() for name in (*parts, length) if name]
+        session = self._session_of(model, wanted, shapes) if wanted else None
+        if session is not None:
+            session.setInputShapes({name: arrays[name] for name in streams})
+        self._session, self._streams, self._results = session, streams, results
         self._constants = {name: arrays[name] for name in constants}
+
+    def _session_of(self, model: onnx.ModelProto, wanted: list[str], shapes: InputShapeInfo) -> InferenceSession:
+        session = InferenceSession(
+            model.SerializeToString(),
+            DataFlow(1, {name: AnchorReturnType("All") for name in wanted}),
+            DeviceManager().createCpuDevice(),
+            inputShapeInfo=shapes,
+            userOptions=self._options,
+            name="backend",
+        )
+        session.prepareDevice()
+        return session
+
+
+# Operators whose results may have sizes that depend on data of the run.
+_SIZES_FROM_DATA = {"Loop", "NonZero", "Compress"}
+
+
+def _needs_outlook(model: onnx.ModelProto) -> bool:
+    """Whether outputs may be more or other than one tensor of a known size each."""
+    nodes = [*model.graph.node, *(node for function in model.functions for node in function.node)]
+    typed = all(value.type.HasField("tensor_type") for value in model.graph.output)
+    return not typed or any(node.op_type in _SIZES_FROM_DATA for node in nodes)
+
+
+def _held(kind: onnx.TypeProto) -> onnx.TypeProto:
+    """The type of what an optional value holds; other types as they are."""
+    return kind.optional_type.elem_type if kind.HasField("optional_type") else kind
+
+
+def _flat(name: str, value: Any, kind: onnx.TypeProto) -> dict[str, Array]:
+    """Take one input apart.
+
+    Returns:
+        Its tensors by name: those of a sequence are "name/0", "name/1", ….
+
+    Raises:
+        popart_exception: A value that does not fit the type of the input.
+    """
+    if value is None and kind.HasField("optional_type"):
+        return {}
+    if isinstance(value, list | tuple) and _held(kind).HasField("sequence_type"):
+        return {f"{name}/{i}": np.asarray(element, order="C") for i, element in enumerate(value)}
+    if not isinstance(value, np.ndarray | np.generic) or _held(kind).HasField("sequence_type") or is_text(value):
+        raise popart_core.popart_exception(
+            f"input '{name}': maps and sequences of sequences are not supported: got {type(value).__name__}, expected "
+            "an array of numbers, or a list of arrays for a sequence"
+        )
+    return {name: np.asarray(value, order="C")}
 
 
 def _as_onnx(array: Array) -> Array:

@@ -1,4 +1,4 @@
-// GraphTransformer and NumericsReport over the ONNX room.
+// GraphTransformer, NumericsReport and outputTensors over the ONNX room.
 #include <algorithm>
 #include <cmath>
 
@@ -6,6 +6,7 @@
 #include <popart/graphtransformer.hpp>
 #include <popart/numerics.hpp>
 
+#include "api/model_outputs.hpp"
 #include "backends/ref/ref.hpp"
 #include "onnx/describe.hpp"
 #include "onnx/model_edits.hpp"
@@ -39,6 +40,14 @@ void GraphTransformer::convertAllFixedPointInitializersToConstants() {
 }
 void GraphTransformer::saveInitializersExternally(const std::vector<TensorId> &ids, const std::string &fileName) {
   editor_->saveInitializersExternally(ids, fileName);
+}
+
+std::map<std::string, onnx::OutputTensors> outputTensors(const std::string &modelProtoOrFilename,
+                                                         const InputShapeInfo &inputShapeInfo) {
+  onnx::BuildOptions options;
+  options.inputShapeInfo = inputShapeInfo.getInfos();
+  options.evaluate = ref::evaluate;
+  return onnx::outputTensors(onnx::Model::fromProtoOrFile(modelProtoOrFilename), options);
 }
 
 namespace numerics {

@@ -17,6 +17,8 @@ namespace {
 
 using Tensors = std::set<TensorIndex>;
 
+constexpr int64_t kMostStacked = int64_t{1} << 20;
+
 bool carriesGradient(const Graph &graph, TensorIndex t) { return isFloatingPoint(graph.info(t).dataType()); }
 
 // Adds to `active` what depends on it along floating-point tensors.
@@ -48,14 +50,21 @@ class LoopGradient {
       : r_(r),
         forward_(*r.op.getCalledGraphs().front()),
         carried_(ops::carriedCount(r.op)),
-        trips_(ops::iterationCount(r.op)) {}
+        counter_(ops::iterationCount(r.op) >= 0 ? -1 : ops::loopCounter(r.op)),
+        trips_(counter_ >= 0 ? r.op.attrInt("trip_count") : ops::iterationCount(r.op)) {}
 
   std::vector<TensorIndex> run() {
     if (trips_ < 0)
       throw error(
-          "Autodiff '{}': the gradient of a Loop needs its number of iterations when the graph is built. Make the trip "
-          "count a constant and let the body return the condition it is given.",
+          "Autodiff '{}': the gradient of a Loop needs a bound of its iterations when the graph is built. Make the "
+          "trip "
+          "count a constant; the condition may end the loop before.",
           r_.op.debugName());
+    if (counter_ >= 0 && trips_ > kMostStacked)
+      throw error(
+          "Autodiff '{}': the gradient of a Loop that may end early keeps the values of as many iterations as its trip "
+          "count allows: got {}, expected at most {}. Lower the trip count",
+          r_.op.debugName(), trips_, kMostStacked);
     chooseParts();
     CalledRequest request{std::vector<bool>(forward_.outputs().size(), false),
                           std::vector<bool>(forward_.inputs().size(), false)};
@@ -125,12 +134,11 @@ class LoopGradient {
     body_ = &ir.createGraph(ir.createUniqueSubgraphId(info.gradient + "_loop"));
     const TensorIndex iteration = addBodyInput("iteration", TensorInfo(DataType::INT64, {}));
     const TensorIndex condition = addBodyInput("condition", TensorInfo(DataType::BOOL, {}));
-    loopInputs_ = {TensorIndex{}, TensorIndex{}};
+    loopInputs_ = {counter_ >= 0 ? r_.activation(r_.op.outputs()[counter_]) : TensorIndex{}, TensorIndex{}};
     std::map<int, TensorIndex> state, sum;
     for (int k : states_) state[k] = addState(bodyIn(k), hasGradient(k) ? r_.gradOuts[k] : TensorIndex{});
     for (int v : sums_) sum[v] = addState(bodyIn(v), {});
-    const TensorIndex last = body_->addConstant(body_->addScope("last_iteration"), TensorData::scalar(trips_ - 1));
-    position_ = emit("Sub", {last, iteration}, "position");
+    position_ = emit("Sub", {lastIteration(), iteration}, "position");
     std::vector<TensorIndex> inputs;
     for (const ExpectedConnection &c : info.expectedInputs)
       inputs.push_back(c.type == ConnectionType::FwdGrad ? outputGradient(c.fwdId, state) : forwardValue(c.fwdId));
@@ -160,6 +168,13 @@ class LoopGradient {
     const TensorInfo &info = forward_.info(forward);
     loopInputs_.push_back(initial.valid() ? initial : addZeros(r_.gradient, info));
     return addBodyInput("Gradient___" + forward_.removeScope(forward_.tensor(forward).id), info);
+  }
+
+  // The number of the last iteration that was run.
+  TensorIndex lastIteration() {
+    if (counter_ < 0) return body_->addConstant(body_->addScope("last_iteration"), TensorData::scalar(trips_ - 1));
+    const TensorIndex one = body_->addConstant(body_->uniqueId(body_->addScope("one")), TensorData::scalar(int64_t{1}));
+    return emit("Sub", {captured(loopInputs_[0]), one}, "last");
   }
 
   // A tensor of the graph around the loop, as the body sees it.
@@ -238,7 +253,8 @@ class LoopGradient {
   const LoopRequest &r_;
   Graph &forward_;
   const int carried_;
-  const int64_t trips_;
+  const int counter_;    // carried value that counts the iterations; -1: their number is known
+  const int64_t trips_;  // as many, or at most as many where they are counted
   Graph *body_ = nullptr;
   std::vector<int> states_, sums_;  // carried values and values from outside that have gradients, by number
   std::vector<int> scans_;          // outputs of the op that are stacks with a gradient

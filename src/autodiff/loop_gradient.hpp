@@ -18,8 +18,11 @@ struct LoopRequest {
   const CalledGradient &calledGradient;
 };
 
-// Gradients by input of the op, invalid where there is none. Throws popart::error when the number of iterations is not
-// known when the graph is built.
+// A loop that may end early counts its iterations (`counter`); its stacks have the size of its trip count, and the
+// backward loop runs as often as it did.
+//
+// Gradients by input of the op, invalid where there is none. Throws popart::error when the number of iterations has no
+// bound when the graph is built.
 std::vector<TensorIndex> differentiateLoop(const LoopRequest &request);
 
 }  // namespace popart::autodiff

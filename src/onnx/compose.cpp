@@ -173,8 +173,12 @@ std::vector<Value> LoopWriter::write(const onnx_proto::GraphProto &graph, const 
   Scope scope = bodyScope(around_.node());
   scope.graph = &body_.graph();
   std::vector<Value> values;
-  for (TensorIndex t : around_.node().importer().writeGraph(graph, scope, tensorsOf(inputs)))
-    values.emplace_back(body_, t);
+  std::vector<Meaning> given;
+  for (const Value &v : inputs) given.emplace_back(v.tensor());
+  for (const Meaning &result : around_.node().importer().writeGraph(graph, scope, given)) {
+    around_.node().require(result.tensor.valid(), "the body must return tensors: got a sequence or nothing");
+    values.emplace_back(body_, result.tensor);
+  }
   for (const Scope::Capture &capture : scope.captures) inputs_.push_back(capture.outer);
   return values;
 }

@@ -1,4 +1,4 @@
-// Importer: scopes, model inputs, initializers, functions and subgraphs. Untrusted input: nesting, the number of nodes
+// Importer: scopes, initializers, functions and subgraphs. Untrusted input: nesting, the number of nodes
 // after inlining and the bytes of constants that are made are bounded by the file's own size and a fixed allowance, so
 // that functions that call functions and constants of constants cannot blow up.
 #include "onnx/importer.hpp"
@@ -10,7 +10,6 @@
 
 #include "ir/facts.hpp"
 #include "onnx/exported_program.hpp"
-#include "onnx/input_metadata.hpp"
 #include "onnx/model_check.hpp"
 #include "onnx/operator_table.hpp"
 #include "onnx_proto/onnx.pb.h"
@@ -84,6 +83,8 @@ struct DepthGuard {
 
 }  // namespace
 
+std::map<std::string, int64_t> opsetsOf(const onnx_proto::ModelProto &model) { return opsetMap(model.opset_import()); }
+
 Importer::Importer(const ModelContent &model, const BuildOptions &options, Ir &ir)
     : model_(model), options_(options), ir_(ir), budget_(givenBytes()) {
   int64_t nodes = countNodes(model.proto->graph().node());
@@ -125,6 +126,7 @@ TensorIndex Importer::resolve(const std::string &name, Scope &scope) {
 
 TensorIndex Importer::capture(TensorIndex outer, const std::string &name, Scope &scope) {
   const Tensor &tensor = scope.outer->graph->tensor(outer);
+  requireKnownSize(*scope.outer->graph, outer, name);
   const TensorId id = freshId(*scope.graph, scope.graph->addScope(name));
   if (tensor.tensorType() == TensorType::Const && tensor.hasTensorData())
     return scope.graph->addConstant(id, tensor.tensorData());
@@ -164,6 +166,16 @@ void Importer::countNode() {
         model_.name, mostNodes_, kNodeAllowance, kNodesPerGivenNode);
 }
 
+namespace {
+
+// The message, which names the node.
+std::string withNode(const onnx_proto::NodeProto &node, const std::string &message) {
+  const std::string text = nodeText(node);
+  return message.find(text) != std::string::npos ? message : "ONNX node " + text + ": " + message;
+}
+
+}  // namespace
+
 void Importer::importNode(const onnx_proto::NodeProto &proto, Scope &scope) {
   countNode();
   const Restore<bool> folds(folds_);
@@ -182,10 +194,11 @@ void Importer::importNode(const onnx_proto::NodeProto &proto, Scope &scope) {
     importRegular(node);
   } catch (const internal_error &) {
     throw;
+  } catch (const unknown_value &e) {
+    throw unknown_value("{}", withNode(proto, e.what()));
   } catch (const error &e) {
-    const std::string text = nodeText(proto);
-    if (std::string_view(e.what()).find(text) != std::string_view::npos) throw;
-    throw error("{}", "ONNX node " + text + ": " + e.what());
+    if (withNode(proto, e.what()) == e.what()) throw;
+    throw error("{}", withNode(proto, e.what()));
   }
 }
 
@@ -201,13 +214,44 @@ void Importer::importNodes(const onnx_proto::GraphProto &graph, Scope &scope) {
 
 // ---- the main graph -----------------------------------------------------------------------------
 
+namespace {
+
+template <class Nodes>
+std::string changedAmong(const Nodes &nodes, int64_t version) {
+  for (const auto &node : nodes) {
+    for (const auto &a : node.attribute()) {
+      if (const std::string inner = changedAmong(a.g().node(), version); !inner.empty()) return inner;
+      for (const auto &graph : a.graphs())
+        if (const std::string inner = changedAmong(graph.node(), version); !inner.empty()) return inner;
+    }
+    const std::vector<OpVersion> versions = onnxVersions(node.op_type());
+    const bool own = node.domain().empty() || node.domain() == "ai.onnx";
+    const auto isNewer = [&](OpVersion v) { return v > version && v <= kOldestOnnxOpset; };
+    if (own && (std::ranges::any_of(versions, isNewer) || versions.empty() || versions.front() > version))
+      return node.op_type();
+  }
+  return {};
+}
+
+// An operator of ai.onnx that is another one in the oldest operator set that is read; empty when there is none.
+std::string changedOperator(const onnx_proto::ModelProto &model, int64_t version) {
+  for (const auto &function : model.functions())
+    if (const std::string changed = changedAmong(function.node(), version); !changed.empty()) return changed;
+  return changedAmong(model.graph().node(), version);
+}
+
+}  // namespace
+
 void Importer::checkOpsets() const {
-  for (const auto &[domain, version] : opsetMap(model_.proto->opset_import())) {
+  for (const auto &[domain, version] : opsetsOf(*model_.proto)) {
     if (domain != "ai.onnx") continue;
-    check(version >= kOldestOnnxOpset,
-          "Model '{}': operator set of ai.onnx is too old: got {}, expected {} or newer. Convert it with "
-          "onnx.version_converter",
-          model_.name, version, kOldestOnnxOpset);
+    if (version < kOldestOnnxOpset) {
+      const std::string changed = changedOperator(*model_.proto, version);
+      check(changed.empty(),
+            "Model '{}': operator set of ai.onnx is too old: got {}, expected {} or newer, as operator {} has changed "
+            "since. Convert it with onnx.version_converter",
+            model_.name, version, kOldestOnnxOpset, changed);
+    }
     check(version <= newestOnnxOpset() || options_.versions == OpVersionRule::Lenient,
           "Model '{}': operator set of ai.onnx is newer than this library: got {}, expected at most {}. Convert it, or "
           "set strictOpVersions to "
@@ -245,177 +289,6 @@ void Importer::addInitializers(const onnx_proto::GraphProto &graph, Scope &scope
     add(tensor.values().name(), readSparseTensor(tensor, tensor.values().name()));
 }
 
-namespace {
-
-using SymbolTable = std::map<std::string, int64_t>;
-
-const onnx_proto::TypeProto::Tensor &tensorType(const onnx_proto::ValueInfoProto &input) {
-  check(input.has_type() && input.type().has_tensor_type(),
-        "Graph input '{}': only dense tensors are supported as inputs", input.name());
-  return input.type().tensor_type();
-}
-
-// Fixes the symbolic dimensions that entries of InputShapeInfo decide.
-void bindSymbols(const onnx_proto::GraphProto &graph, const std::map<TensorId, TensorInfo> &infos,
-                 SymbolTable &symbols) {
-  for (const auto &input : graph.input()) {
-    auto given = infos.find(input.name());
-    if (given == infos.end() || !input.type().tensor_type().has_shape()) continue;
-    const auto &shape = input.type().tensor_type().shape();
-    check(shape.dim_size() == given->second.rank(),
-          "Graph input '{}': rank given by InputShapeInfo differs from the model: got {}, expected {} dimensions",
-          input.name(), given->second, shape.dim_size());
-    for (int i = 0; i < shape.dim_size(); ++i) {
-      const int64_t value = given->second.shape()[i];
-      if (shape.dim(i).has_dim_value() && shape.dim(i).dim_value() > 0)
-        check(
-            shape.dim(i).dim_value() == value,
-            "Graph input '{}': InputShapeInfo gives {} but the model fixes dimension {} to {}. Export the model with a "
-            "dynamic dimension",
-            input.name(), given->second, i, static_cast<long>(shape.dim(i).dim_value()));
-      if (!shape.dim(i).dim_param().empty()) {
-        auto [entry, isNew] = symbols.emplace(shape.dim(i).dim_param(), value);
-        check(isNew || entry->second == value,
-              "Graph input '{}': InputShapeInfo gives symbolic dimension '{}' two values: got {} and {}", input.name(),
-              shape.dim(i).dim_param(), entry->second, value);
-      }
-    }
-  }
-}
-
-TensorInfo inputInfo(const onnx_proto::ValueInfoProto &input, const std::map<TensorId, TensorInfo> &infos,
-                     const SymbolTable &symbols) {
-  const auto &type = tensorType(input);
-  const DataType elementType = type.elem_type() == 0 ? DataType::UNDEFINED : fromOnnxDataType(type.elem_type());
-  auto given = infos.find(input.name());
-  if (given != infos.end()) {
-    check(elementType == DataType::UNDEFINED || elementType == given->second.dataType(),
-          "Graph input '{}': element type given by InputShapeInfo differs from the model: got {}, expected {}",
-          input.name(), given->second, elementType);
-    return given->second;
-  }
-  const std::string advice =
-      "Give it with InputShapeInfo: inputShapeInfo.add(\"" + input.name() +
-      "\", TensorInfo(\"FLOAT\", [...])), or set engineOptions[\"max_shape_programs\"] to take it from every run";
-  check(elementType != DataType::UNDEFINED, "Graph input '{}': has no element type. {}", input.name(), advice);
-  check(getDataTypeInfo(elementType).nbytes > 0,
-        "Graph input '{}': element type is not supported: got {}, expected numbers or booleans", input.name(),
-        elementType);
-  check(type.has_shape(), "Graph input '{}': has no shape. {}", input.name(), advice);
-  Shape shape;
-  int64_t known = 1;
-  for (int i = 0; i < type.shape().dim_size(); ++i) {
-    const auto &dim = type.shape().dim(i);
-    if (dim.dim_value() > 0) {
-      check(known <= (int64_t{1} << 48) / dim.dim_value(),
-            "Graph input '{}': shape is too large: got {} in dimension {}, expected at most 2^48 elements",
-            input.name(), static_cast<long>(dim.dim_value()), i);
-      known *= dim.dim_value();
-    }
-    auto symbol = symbols.find(dim.dim_param());
-    if (dim.has_dim_value()) {
-      check(dim.dim_value() >= 0, "Graph input '{}': dimension {} is negative: got {}. {}", input.name(), i,
-            static_cast<long>(dim.dim_value()), advice);
-      shape.push_back(dim.dim_value());
-    } else if (symbol != symbols.end()) {
-      shape.push_back(symbol->second);
-    } else {
-      throw error("Graph input '{}': dimension {} is not fixed: got {}, expected a number. {}", input.name(), i,
-                  dim.dim_param().empty() ? std::string("no value") : "symbol '" + dim.dim_param() + "'", advice);
-    }
-  }
-  return TensorInfo(elementType, std::move(shape));
-}
-
-}  // namespace
-
-namespace {
-
-// VariableSettings that the builder keeps in the model. The initializer holds one value per group of replicas.
-void applyReplicas(const onnx_proto::ValueInfoProto &input, Tensor &tensor, int64_t replicas) {
-  const std::optional<std::vector<int64_t>> numbers = metadataNumbers(input, kReplicasKey);
-  if (!numbers) return;
-  applyTensorFacts({{"replicas", *numbers}}, tensor);
-  if (replicas == 0) return;
-  const auto count = static_cast<unsigned>(replicas);
-  if (tensor.variableSettings.getGroupCount(count) == 1) return;
-  check(tensor.tensorType() == TensorType::Variable,
-        "Initializer '{}': a constant weight has one value for all replicas: got one for each of {} groups. Set "
-        "SessionOptions::constantWeights to False",
-        tensor.id, tensor.variableSettings.getGroupCount(count));
-  tensor.info =
-      TensorInfo(tensor.info.dataType(), tensor.variableSettings.shapeOnReplica(tensor.info.shape(), count, tensor.id));
-}
-
-}  // namespace
-
-void Importer::addModelInputs(const onnx_proto::GraphProto &graph, Scope &scope) {
-  SymbolTable symbols;
-  bindSymbols(graph, options_.inputShapeInfo, symbols);
-  for (const auto &input : graph.input()) {
-    if (const auto initializer = scope.tensors.find(input.name()); initializer != scope.tensors.end()) {
-      Tensor &tensor = scope.graph->tensor(initializer->second);
-      applyReplicas(input, tensor, options_.replicas);
-      continue;
-    }
-    const TensorInfo info = inputInfo(input, options_.inputShapeInfo, symbols);
-    scope.tensors[input.name()] = scope.graph->addStream(input.name(), info);
-  }
-}
-
-namespace {
-
-// Whether a model that declares `declared` may get `got`: positions are INT32 here (ArgMax, TopK) where ONNX has INT64.
-bool fitsType(DataType declared, DataType got) {
-  return declared == got || (declared == DataType::INT64 && got == DataType::INT32);
-}
-
-// What a graph output is declared to be: what is left open (no type, no shape, a symbol) says nothing.
-void checkDeclaredOutput(const onnx_proto::ValueInfoProto &output, const TensorInfo &info, const std::string &model) {
-  if (!output.has_type() || !output.type().has_tensor_type()) return;
-  const auto &type = output.type().tensor_type();
-  if (type.elem_type() != 0)
-    check(
-        fitsType(fromOnnxDataType(type.elem_type()), info.dataType()),
-        "Model '{}': graph output '{}' has another element type than the model declares: got {}, expected {}. Mend the "
-        "declaration or the nodes before it",
-        model, output.name(), info, fromOnnxDataType(type.elem_type()));
-  if (!type.has_shape()) return;
-  std::vector<std::string> dims;
-  bool fits = type.shape().dim_size() == info.rank();
-  for (int i = 0; i < type.shape().dim_size(); ++i) {
-    const auto &dim = type.shape().dim(i);
-    dims.push_back(dim.has_dim_value() ? std::to_string(dim.dim_value()) : "?");
-    fits = fits && (!dim.has_dim_value() || dim.dim_value() == info.dim(i));
-  }
-  check(fits,
-        "Model '{}': graph output '{}' has another shape than the model declares: got {}, expected {}. Mend the "
-        "declaration or the nodes before it",
-        model, output.name(), info, dims);
-}
-
-}  // namespace
-
-void Importer::importMainGraph() {
-  checkOpsets();
-  const auto &graph = model_.proto->graph();
-  Scope scope;
-  scope.graph = &ir_.getMainGraph();
-  scope.opsets = opsetMap(model_.proto->opset_import());
-  addInitializers(graph, scope);
-  addModelInputs(graph, scope);
-  importNodes(graph, scope);
-  for (const auto &output : graph.output()) {
-    const TensorIndex t = resolve(output.name(), scope);
-    checkDeclaredOutput(output, scope.graph->info(t), model_.name);
-    scope.graph->markOutput(t);
-  }
-}
-
-void buildGraph(const Model &model, const BuildOptions &options, Ir &ir) {
-  Importer(model.content(), options, ir).importMainGraph();
-}
-
 // ---- builders -----------------------------------------------------------------------------------
 
 std::string Importer::tryImportNode(const onnx_proto::NodeProto &node, Scope &scope) {
@@ -436,28 +309,14 @@ std::string Importer::tryImportNode(const onnx_proto::NodeProto &node, Scope &sc
   }
 }
 
-void Importer::importAvailable(const onnx_proto::GraphProto &graph, Scope &scope) {
-  addInitializers(graph, scope);
-  SymbolTable symbols;
-  bindSymbols(graph, options_.inputShapeInfo, symbols);
-  for (const auto &input : graph.input()) {
-    if (scope.tensors.count(input.name())) continue;
-    try {
-      scope.tensors[input.name()] =
-          scope.graph->addStream(input.name(), inputInfo(input, options_.inputShapeInfo, symbols));
-    } catch (const internal_error &) {
-      throw;
-    } catch (const error &e) {
-      scope.refusals[input.name()] = e.what();  // a shape that InputShapeInfo will give
-    }
-  }
-  for (int i : nodeOrder(graph, {})) tryImportNode(graph.node(i), scope);
-}
-
 // ---- functions and subgraphs --------------------------------------------------------------------
 
+bool Importer::isFunction(const NodeContext &node) const {
+  return functions_.contains(functionKey(node.domain(), node.type(), node.overload()));
+}
+
 bool Importer::importFunction(NodeContext &node) {
-  auto found = functions_.find(functionKey(node.domain(), node.type(), node.overload()));
+  const auto found = functions_.find(functionKey(node.domain(), node.type(), node.overload()));
   if (found == functions_.end()) return false;
   const onnx_proto::FunctionProto &function = *found->second;
   const std::string what = "Function '" + found->first + "'";
@@ -472,27 +331,23 @@ bool Importer::importFunction(NodeContext &node) {
                                    ? node.outputNames().empty() ? node.type() : node.outputNames().front()
                                    : node.settings().name;
   scope.prefix = node.scope().prefix + callName + "/";
-  node.require(node.inputCount() <= function.input_size(),
-               "too many inputs: got {}, expected at most {} as function '{}' declares", node.inputCount(),
+  node.require(node.namedInputs() <= function.input_size(),
+               "too many inputs: got {}, expected at most {} as function '{}' declares", node.namedInputs(),
                function.input_size(), found->first);
   node.require(node.outputCount() <= function.output_size(),
                "too many outputs: got {}, expected at most {} as function '{}' declares", node.outputCount(),
                function.output_size(), found->first);
-  for (int i = 0; i < function.input_size(); ++i) scope.tensors[function.input(i)] = node.optionalIn(i);
+  for (int i = 0; i < function.input_size(); ++i) define(function.input(i), node.meaning(i), scope);
   for (int i = 0; i < node.outputCount(); ++i)
     if (node.hasOut(i)) scope.wantedIds.emplace(function.output(i), node.outputId(i));
   if (!options_.foldsShared) countReaders(function, scope);
   for (int i : nodeOrder(function)) importNode(function.node(i), scope);
   for (int i = 0; i < node.outputCount(); ++i) {
     if (!node.hasOut(i)) continue;
-    const TensorIndex t = resolve(function.output(i), scope);
-    node.require(t.valid(), "function '{}' returns an input that the call leaves out: '{}'", found->first,
-                 function.output(i));
-    if (node.graph().tensor(t).id == node.outputId(i)) {
-      node.bind(i, t);
-    } else {
-      node.resultTensor(i, t);
-    }
+    const Meaning result = meaningOf(function.output(i), scope);
+    node.require(result.sequence || result.tensor.valid(),
+                 "function '{}' returns an input that the call leaves out: '{}'", found->first, function.output(i));
+    node.resultMeaning(i, result);
   }
   return true;
 }
@@ -519,32 +374,39 @@ std::vector<std::string> formalInputs(const onnx_proto::GraphProto &body, size_t
 
 }  // namespace
 
-std::vector<TensorIndex> Importer::writeGraph(const onnx_proto::GraphProto &body, Scope &scope,
-                                              const std::vector<TensorIndex> &inputs) {
+std::vector<Meaning> Importer::writeGraph(const onnx_proto::GraphProto &body, Scope &scope,
+                                          const std::vector<Meaning> &inputs) {
   DepthGuard guard(depth_, "Subgraph '" + body.name() + "'");
   const std::vector<std::string> formal = formalInputs(body, inputs.size(), scope);
-  for (size_t i = 0; i < formal.size(); ++i) scope.tensors[formal[i]] = inputs[i];
+  for (size_t i = 0; i < formal.size(); ++i) define(formal[i], inputs[i], scope);
   addInitializers(body, scope);
   importNodes(body, scope);
-  std::vector<TensorIndex> outputs;
-  for (const auto &output : body.output()) outputs.push_back(resolve(output.name(), scope));
+  std::vector<Meaning> outputs;
+  for (const auto &output : body.output()) outputs.push_back(meaningOf(output.name(), scope));
   return outputs;
 }
 
 Graph &Importer::importBody(const onnx_proto::GraphProto &body, const std::string &name,
-                            const std::vector<TensorInfo> &inputInfos, Scope &scope) {
+                            const std::vector<TensorInfo> &inputInfos, Scope &scope, std::vector<Meaning> *meanings) {
   Graph &graph = ir_.createGraph(ir_.createUniqueSubgraphId(name));
   scope.graph = &graph;
   const std::vector<std::string> formal = formalInputs(body, inputInfos.size(), scope);
-  std::vector<TensorIndex> inputs;
-  for (size_t i = 0; i < formal.size(); ++i) inputs.push_back(graph.addInput(graph.addScope(formal[i]), inputInfos[i]));
-  for (TensorIndex output : writeGraph(body, scope, inputs)) graph.markOutput(output);
+  std::vector<Meaning> inputs;
+  for (size_t i = 0; i < formal.size(); ++i)
+    inputs.emplace_back(graph.addInput(graph.addScope(formal[i]), inputInfos[i]));
+  const std::vector<Meaning> outputs = writeGraph(body, scope, inputs);
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (!meanings) resolve(body.output(static_cast<int>(i)).name(), scope);  // refuses sequences
+    if (outputs[i].tensor.valid()) graph.markOutput(outputs[i].tensor);
+    if (outputs[i].sequence)
+      for (TensorIndex element : *outputs[i].sequence) graph.markOutput(element);
+  }
+  if (meanings) *meanings = outputs;
   return graph;
 }
 
-std::vector<TensorIndex> Importer::inlineGraph(const onnx_proto::GraphProto &body, Scope &outer,
-                                               const std::string &prefix, const std::vector<TensorId> &outputIds,
-                                               const std::vector<TensorIndex> &inputs) {
+std::vector<Meaning> Importer::inlineGraph(const onnx_proto::GraphProto &body, Scope &outer, const std::string &prefix,
+                                           const std::vector<TensorId> &outputIds, const std::vector<Meaning> &inputs) {
   Scope scope;
   scope.graph = outer.graph;
   scope.outer = &outer;

@@ -3,10 +3,13 @@
 // depends on constants and shapes only has been folded, so shape-like inputs have values.
 #pragma once
 #include <map>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
+
+#include <popart/error.hpp>
 
 #include "onnx/model_content.hpp"
 #include "onnx/operator_table.hpp"
@@ -25,6 +28,21 @@ constexpr const char *kCommGroupAttribute = "__collectiveCommGroup", *kDebugInfo
 
 // A sequence of ONNX, whose length is known when the graph is built: its tensors.
 using Sequence = std::vector<TensorIndex>;
+
+// What a name of the model stands for: a tensor, a sequence, or nothing (an optional value that is absent).
+struct Meaning {
+  Meaning(TensorIndex t = {}) : tensor(t) {}
+  Meaning(Sequence elements) : sequence(std::move(elements)) {}
+  TensorIndex tensor;  // invalid for a sequence and for nothing
+  std::optional<Sequence> sequence;
+};
+
+// A tensor whose size along one axis depends on data of the run: it has room for the most there can be, and the first
+// `count` of it are values, zeros follow.
+struct Bound {
+  TensorIndex count;  // INT64, one element
+  int64_t axis = 0;
+};
 
 // Where names of one GraphProto or FunctionProto are looked up.
 struct Scope {
@@ -46,6 +64,13 @@ struct Scope {
   std::vector<Capture> captures;  // tensors of `outer` this graph reads, as further graph inputs
 };
 
+// A value that the run computes stands where the graph's structure depends on it.
+class unknown_value : public error {
+ public:
+  template <class... Args>
+  explicit unknown_value(std::string_view format, const Args &...args) : error(format, args...) {}
+};
+
 class NodeContext;
 using ImportFn = void (*)(NodeContext &);
 
@@ -58,16 +83,15 @@ class Importer {
   void importNode(const onnx_proto::NodeProto &node, Scope &scope);
   // A subgraph of its own whose inputs have `inputInfos`; captured tensors follow as further inputs, outputs are
   // marked. `scope` receives the captures and must outlive the call. Constants of the outer graph are copied, not
-  // captured.
+  // captured. `meanings` receives what the outputs stand for, the tensors of a sequence marked one by one; without it
+  // every output must be a tensor.
   Graph &importBody(const onnx_proto::GraphProto &body, const std::string &name,
-                    const std::vector<TensorInfo> &inputInfos, Scope &scope);
-  // The nodes of `body` in the graph of `scope.outer`; outputs get `outputIds` where not empty. Returns the outputs.
-  std::vector<TensorIndex> inlineGraph(const onnx_proto::GraphProto &body, Scope &outer, const std::string &prefix,
-                                       const std::vector<TensorId> &outputIds,
-                                       const std::vector<TensorIndex> &inputs = {});
-  // The nodes of `body` in scope.graph, where its inputs are the tensors `inputs`. Returns the outputs.
-  std::vector<TensorIndex> writeGraph(const onnx_proto::GraphProto &body, Scope &scope,
-                                      const std::vector<TensorIndex> &inputs);
+                    const std::vector<TensorInfo> &inputInfos, Scope &scope, std::vector<Meaning> *meanings = nullptr);
+  // The nodes of `body` in the graph of `outer`; outputs get `outputIds` where not empty. Returns the outputs.
+  std::vector<Meaning> inlineGraph(const onnx_proto::GraphProto &body, Scope &outer, const std::string &prefix,
+                                   const std::vector<TensorId> &outputIds, const std::vector<Meaning> &inputs = {});
+  // The nodes of `body` in scope.graph, where its inputs stand for `inputs`. Returns the outputs.
+  std::vector<Meaning> writeGraph(const onnx_proto::GraphProto &body, Scope &scope, const std::vector<Meaning> &inputs);
 
   // For builders: imports what can be imported and leaves the outputs of other nodes undefined, with the reason in
   // scope.refusals.
@@ -77,6 +101,14 @@ class Importer {
   std::string tryImportNode(const onnx_proto::NodeProto &node, Scope &scope);
 
   TensorIndex resolve(const std::string &name, Scope &scope);
+  Meaning meaningOf(const std::string &name, Scope &scope);
+  // `name` stands for `meaning` in `scope` from now on.
+  static void define(const std::string &name, Meaning meaning, Scope &scope);
+  // For tensors of the main graph; operators refuse them, graph outputs come with their count.
+  void bound(const Graph &graph, TensorIndex t, const Bound &bound);
+  const Bound *findBound(const Graph &graph, TensorIndex t) const;
+  // Throws popart::error for a tensor that has a bound.
+  void requireKnownSize(const Graph &graph, TensorIndex t, const std::string &name) const;
   // The sequence of that name, its tensors captured where it lies in an outer graph; null for other names.
   const Sequence *findSequence(const std::string &name, Scope &scope);
   // An id that no tensor of the model or graph has, starting from `base`.
@@ -95,6 +127,10 @@ class Importer {
   void foldWhatLeadsTo(Graph &graph, TensorIndex t) const;
   // For constants that are not in the file as such.
   FoldBudget &budget() const { return budget_; }
+  // One more node of the model, or one more iteration of a loop that is written out: throws popart::error when there
+  // are too many.
+  void countNode();
+  bool isFunction(const NodeContext &node) const;
   // Throws popart::error naming `what` when the budget does not hold that much.
   void takeFromBudget(int64_t bytes, const std::string &what) const;
 
@@ -106,11 +142,12 @@ class Importer {
   void importNodes(const onnx_proto::GraphProto &graph, Scope &scope);
   bool importFunction(NodeContext &node);
   void checkOpsets() const;
-  void countNode();
   // How many nodes read each name of the scope; a node whose body reads it counts.
   static void countReaders(const onnx_proto::GraphProto &graph, Scope &scope);
   static void countReaders(const onnx_proto::FunctionProto &function, Scope &scope);
   bool readsShared(const onnx_proto::NodeProto &node, const Scope &scope) const;
+  void addSequenceInput(const onnx_proto::ValueInfoProto &input, Scope &scope);
+  void markOutputs(const onnx_proto::GraphProto &graph, Scope &scope);
   bool isDifferentiated(const Graph &graph, const std::vector<TensorIndex> &tensors) const;
   int64_t givenBytes() const;
   AttributeValue readAttribute(const onnx_proto::AttributeProto &attribute, const std::string &where) const;
@@ -119,6 +156,7 @@ class Importer {
   const ModelContent &model_;
   const BuildOptions &options_;
   Ir &ir_;
+  std::map<TensorIndex, Bound> bounds_;       // of the main graph
   std::unordered_set<std::string> reserved_;  // names the model uses
   std::map<std::string, const onnx_proto::FunctionProto *> functions_;
   int depth_ = 0, functionDepth_ = 0;
@@ -164,7 +202,12 @@ class NodeContext {
   int64_t axisOf(int64_t axis, int64_t rank) const;
   bool hasSequence(int i) const { return sequences_.contains(i); }
   const Sequence &sequence(int i) const;  // throws popart::error for other inputs
+  // Inputs that are named, those at the end that stand for nothing among them.
+  int namedInputs() const { return static_cast<int>(inputNames_.size()); }
+  Meaning meaning(int i) const;  // nothing for an input that is left out
   bool isConstant(TensorIndex t) const;
+  // The value of input i; null when it depends on data of the run.
+  const TensorData *knownValue(int i) const;
   // The value of input i; throws popart::error saying that it must be known when the graph is built.
   const TensorData &constant(int i) const;
   std::vector<int64_t> constantInts(int i) const;
@@ -184,10 +227,12 @@ class NodeContext {
   // The op that makes all outputs of the node / output i of it.
   void results(std::string_view type, const std::vector<TensorIndex> &inputs, Attributes attributes = {});
   void result(int output, std::string_view type, const std::vector<TensorIndex> &inputs, Attributes attributes = {});
-  void resultValue(int output, const TensorData &value);  // a constant
-  void resultTensor(int output, TensorIndex t);           // a tensor that exists: Identity
-  void bind(int output, TensorIndex t);                   // output i is the tensor t itself
-  void bindSequence(int output, Sequence elements);       // of one element type
+  void resultValue(int output, const TensorData &value);   // a constant
+  void resultTensor(int output, TensorIndex t);            // a tensor that exists: Identity
+  void bind(int output, TensorIndex t);                    // output i is the tensor t itself
+  void bindSequence(int output, Sequence elements);        // of one element type
+  void boundOutput(int output, const Bound &bound);        // output i, which has its tensor
+  void resultMeaning(int output, const Meaning &meaning);  // a tensor that exists, a sequence, or nothing
 
   TensorId unusedId(std::string_view type, int output) const;
 
@@ -257,6 +302,8 @@ std::vector<ImportRule> transformerRules();
 std::vector<ImportRule> samplingRules();
 std::vector<ImportRule> sequenceRules();
 std::vector<ImportRule> staticSequenceRules();
+std::vector<ImportRule> loopRules();
+std::vector<ImportRule> ngramRules();
 std::vector<ImportRule> selectionRules();
 std::vector<ImportRule> fourierRules();
 std::vector<ImportRule> quantisedRules();

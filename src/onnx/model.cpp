@@ -78,12 +78,7 @@ Model Model::fromProtoOrFile(std::string_view modelProtoOrFilename) {
   return parse(modelProtoOrFilename);
 }
 
-std::map<std::string, int64_t> Model::opsets() const {
-  std::map<std::string, int64_t> versions;
-  for (const auto &import : content_->proto->opset_import())
-    versions[import.domain().empty() ? "ai.onnx" : import.domain()] = import.version();
-  return versions;
-}
+std::map<std::string, int64_t> Model::opsets() const { return opsetsOf(*content_->proto); }
 
 const std::string &Model::graphName() const { return content_->proto->graph().name(); }
 

@@ -49,6 +49,9 @@ struct ModelContent {
   ExternalFiles files{"."};
 };
 
+// Versions of the operator sets that the model imports, by domain ("ai.onnx" for the default one).
+std::map<std::string, int64_t> opsetsOf(const onnx_proto::ModelProto &model);
+
 // The info a tensor message declares. Throws popart::error for negative or huge dimensions and types we do not have.
 TensorInfo tensorInfo(const onnx_proto::TensorProto &tensor, const std::string &name);
 // The values of a tensor of the model; they share memory with its message, its payloads or the mapped file where the

@@ -24,11 +24,13 @@ NodeContext::NodeContext(Importer &importer, Scope &scope, const onnx_proto::Nod
   auto version = scope.opsets.find(domain_);
   opset_ = version == scope.opsets.end() ? 1 : version->second;
   const auto rule = importRules().find({domain_, type_});
-  const bool takesSequences = rule != importRules().end() && rule->second.takesSequences;
+  const bool takesSequences =
+      importer.isFunction(*this) || (rule != importRules().end() && rule->second.takesSequences);
   for (const auto &name : node.input()) {
     const Sequence *sequence = takesSequences && !name.empty() ? importer.findSequence(name, scope) : nullptr;
     if (sequence) sequences_[static_cast<int>(inputs_.size())] = sequence;
     inputs_.push_back(name.empty() || sequence ? TensorIndex{} : importer.resolve(name, scope));
+    importer.requireKnownSize(*scope.graph, inputs_.back(), name);
     inputNames_.push_back(name);
   }
   outputNames_.assign(node.output().begin(), node.output().end());
@@ -72,18 +74,20 @@ const Tensor &NodeContext::origin(TensorIndex t) const {
   return scope->graph->tensor(t);
 }
 
-const TensorData &NodeContext::constant(int i) const {
+const TensorData *NodeContext::knownValue(int i) const {
   const Tensor &tensor = origin(in(i));
   importer_.foldWhatLeadsTo(tensor.getGraph(), tensor.index());
   // An initializer that steers a shape gets no gradient, so its value stays what the model says.
   const bool known = tensor.tensorType() == TensorType::Const || tensor.tensorType() == TensorType::Variable;
-  if (!known || !tensor.hasTensorData())
-    fail(
-        "input {} (tensor '{}', {}) must be known when the graph is built, but it depends on data of the run. Make it "
-        "a constant or an "
-        "initializer",
-        i, inputNames_[i], tensor.info);
-  return tensor.tensorData();
+  return known && tensor.hasTensorData() ? &tensor.tensorData() : nullptr;
+}
+
+const TensorData &NodeContext::constant(int i) const {
+  if (const TensorData *value = knownValue(i)) return *value;
+  throw unknown_value(
+      "{}: input {} (tensor '{}', {}) must be known when the graph is built, but it depends on data of the run. Make "
+      "it a constant or an initializer",
+      text_, i, inputNames_[i], info(i));
 }
 
 std::vector<int64_t> NodeContext::constantInts(int i) const {
@@ -198,6 +202,8 @@ const std::map<std::pair<std::string, std::string>, ImportRule> &importRules() {
                               normRules(),
                               spatialRules(),
                               controlRules(),
+                              loopRules(),
+                              ngramRules(),
                               nnRules(),
                               graphcoreRules(),
                               recurrentRules(),

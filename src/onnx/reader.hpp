@@ -83,7 +83,8 @@ struct BuildOptions {
   OpVersionRule versions = OpVersionRule::Strict;
   UnknownAttributes unknownAttributes = UnknownAttributes::Refuse;
   // Shapes and types of graph inputs whose dimensions the model leaves open (PopART InputShapeInfo). A symbolic
-  // dimension that one entry fixes is fixed for all inputs that use its name.
+  // dimension that one entry fixes is fixed for all inputs that use its name. A sequence has as many tensors as there
+  // are entries for its elements (`elementId`), an optional value is there when it has an entry.
   std::map<TensorId, TensorInfo> inputShapeInfo;
   // Tensors whose gradients are asked for: what reads one stays an op, constants among them too.
   std::set<TensorId> differentiated;
@@ -98,6 +99,20 @@ struct BuildOptions {
 // Variables (or Const), integer initializers Const unless a node updates them; tensors keep their ONNX names; graph
 // outputs are marked in order. Everything shape-like is resolved, so all infos are known. Throws popart::error.
 void buildGraph(const Model &model, const BuildOptions &options, Ir &ir);
+
+// The tensors that a graph output has in the program.
+struct OutputTensors {
+  std::vector<TensorId> ids;  // its own for a tensor, one for each element of a sequence, none for what is absent
+  TensorId length;            // of a size that depends on data of the run: the tensor that holds it; else empty
+  int64_t axis = 0;           // the dimension of that size
+};
+// Of each graph output. Builds the graph to find out. Throws popart::error.
+std::map<std::string, OutputTensors> outputTensors(const Model &model, const BuildOptions &options);
+// The tensor that holds the size of a graph output that depends on data of the run: "name/length".
+TensorId lengthId(const std::string &name);
+
+// The tensor of element `i` of a graph input or output that is a sequence: "name/0", "name/1", ….
+TensorId elementId(const std::string &name, size_t i);
 
 // One serialised TensorProto (the .pb files of ONNX test data). Throws popart::error.
 TensorData parseTensor(std::string_view bytes, const std::string &name);

@@ -384,7 +384,8 @@ struct Engine::Impl {
   void runLoop(BoundStep &s, const Walk &walk) {
     Queue &own = walk.queue;
     for (const BoundMove &m : s.initial) copy(own, m);
-    const int64_t trips = s.in[0] ? read<int64_t>(own, s.in[0]) : s.tripCount >= 0 ? s.tripCount : INT64_MAX;
+    const int64_t bound = s.tripCount >= 0 ? s.tripCount : INT64_MAX;
+    const int64_t trips = s.in[0] ? std::min(bound, read<int64_t>(own, s.in[0])) : bound;
     bool go = s.in[1] ? read<bool>(own, s.in[1]) : true;
     InterruptPace pace;
     for (int64_t i = 0; i < trips && go; ++i) {

@@ -153,7 +153,7 @@ FAILURES = [
     edited("input_of_overflowing_size", input_dim(0, 2**62), "too large"),
     edited("input_with_open_shape", open_dim, "InputShapeInfo"),
     edited("input_without_shape", lambda m: m.graph.input[0].type.tensor_type.ClearField("shape"), "InputShapeInfo"),
-    edited("input_is_a_sequence", lambda m: m.graph.input[0].type.sequence_type.SetInParent(), "dense tensors"),
+    edited("input_is_a_sequence", lambda m: m.graph.input[0].type.sequence_type.SetInParent(), "is a sequence of 0"),
     # ---- weights
     edited("weight_without_name", lambda m: weight(m).ClearField("name"), "has no name"),
     edited("weight_without_values", lambda m: weight(m).ClearField("raw_data"), "number of values"),

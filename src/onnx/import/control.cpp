@@ -1,9 +1,10 @@
-// If, Loop and Call. Tensors that a body reads from outside become further inputs of its graph.
+// If and Call. Tensors that a body reads from outside become further inputs of its graph.
+#include <algorithm>
+
 #include <popart/error.hpp>
 
 #include "onnx/importer.hpp"
 #include "onnx_proto/onnx.pb.h"
-#include "ops/control/loops.hpp"
 
 namespace popart::onnx {
 
@@ -27,16 +28,45 @@ void inlineBranch(NodeContext &n, const char *branch) {
   std::vector<TensorId> ids;
   for (int i = 0; i < n.outputCount(); ++i) ids.push_back(n.hasOut(i) ? n.outputId(i) : TensorId());
   const std::string prefix = n.scope().prefix + bodyName(n, branch) + "/";
-  const std::vector<TensorIndex> outputs = n.importer().inlineGraph(n.graphAttribute(branch), n.scope(), prefix, ids);
+  const std::vector<Meaning> outputs = n.importer().inlineGraph(n.graphAttribute(branch), n.scope(), prefix, ids);
   n.require(static_cast<int>(outputs.size()) >= n.outputCount(),
             "{} has fewer outputs than the node: got {}, expected {}", branch, static_cast<int>(outputs.size()),
             n.outputCount());
-  for (int i = 0; i < n.outputCount(); ++i) {
-    if (!n.hasOut(i)) continue;
-    if (n.graph().tensor(outputs[i]).id == ids[i])
-      n.bind(i, outputs[i]);
-    else
-      n.resultTensor(i, outputs[i]);
+  for (int i = 0; i < n.outputCount(); ++i)
+    if (n.hasOut(i)) n.resultMeaning(i, outputs[i]);
+}
+
+// "a tensor", "a sequence of 3", …: what both branches must agree about.
+std::string kindOf(const Meaning &m) {
+  if (m.sequence) return "a sequence of " + std::to_string(m.sequence->size());
+  return m.tensor.valid() ? "a tensor" : "nothing";
+}
+
+// The tensors of sequences are outputs of the op one by one.
+void branchResults(NodeContext &n, const std::vector<Meaning> &results, const std::vector<TensorIndex> &inputs,
+                   const Attributes &attributes) {
+  n.require(static_cast<int>(results.size()) >= n.outputCount(),
+            "then_branch has fewer outputs than the node: got {}, expected {}", static_cast<int>(results.size()),
+            n.outputCount());
+  std::vector<TensorId> ids;
+  for (size_t i = 0; i < results.size(); ++i) {
+    const int output = static_cast<int>(i);
+    const bool named = output < n.outputCount() && n.hasOut(output);
+    if (results[i].tensor.valid()) ids.push_back(named ? n.outputId(output) : n.unusedId("If", output));
+    for (size_t e = 0; results[i].sequence && e < results[i].sequence->size(); ++e)
+      ids.push_back(n.importer().freshId(
+          n.graph(), n.graph().addScope(n.scope().prefix + elementId(n.outputNames().front(), ids.size()))));
+  }
+  n.importer().addOp(n.graph(), "If", inputs, ids, attributes, n.settings());
+  size_t next = 0;
+  for (size_t i = 0; i < results.size(); ++i) {
+    const int output = static_cast<int>(i);
+    Meaning meaning = results[i];
+    if (meaning.tensor.valid()) meaning.tensor = n.graph().find(ids[next++]);
+    if (meaning.sequence)
+      for (TensorIndex &element : *meaning.sequence) element = n.graph().find(ids[next++]);
+    if (output >= n.outputCount() || !n.hasOut(output)) continue;
+    n.resultMeaning(output, meaning);
   }
 }
 
@@ -46,41 +76,20 @@ void importIf(NodeContext &n) {
   if (n.isConstant(n.in(0))) return inlineBranch(n, n.constantNumber(0) != 0 ? "then_branch" : "else_branch");
   std::vector<TensorIndex> inputs = {n.in(0)};
   Attributes attributes;
+  std::vector<Meaning> results[2];
   for (const char *branch : {"then_branch", "else_branch"}) {
     Scope scope = bodyScope(n);
-    const Graph &graph = n.importer().importBody(n.graphAttribute(branch), bodyName(n, branch), {}, scope);
+    std::vector<Meaning> &own = results[branch == std::string_view("else_branch")];
+    const Graph &graph = n.importer().importBody(n.graphAttribute(branch), bodyName(n, branch), {}, scope, &own);
     for (const auto &capture : scope.captures) inputs.push_back(capture.outer);
     attributes.set(branch, GraphRef{graph.id});
   }
-  n.results("If", inputs, attributes);
-}
-
-// Whether the loop runs exactly as often as its trip count says.
-bool runsToTheEnd(const NodeContext &n, const Graph &body) {
-  return (!n.hasIn(1) || ops::isConstantTrue(n.graph(), n.in(1))) && ops::keepsRunning(body);
-}
-
-void importLoop(NodeContext &n) {
-  std::vector<TensorInfo> infos = {TensorInfo(DataType::INT64, {}), TensorInfo(DataType::BOOL, {})};
-  std::vector<TensorIndex> inputs = {n.optionalIn(0), n.optionalIn(1)};
-  for (int i = 2; i < n.inputCount(); ++i) {
-    infos.push_back(n.info(i));
-    inputs.push_back(n.in(i));
-  }
-  const auto carried = static_cast<int64_t>(infos.size()) - 2;
-  Scope scope = bodyScope(n);
-  const Graph &body = n.importer().importBody(n.graphAttribute("body"), bodyName(n, "body"), infos, scope);
-  n.require(static_cast<int64_t>(body.outputs().size()) > carried,
-            "body must return the condition and {} carried values: got {} outputs", carried,
-            static_cast<long>(body.outputs().size()));
-  for (const auto &capture : scope.captures) inputs.push_back(capture.outer);
-  Attributes attributes = {{"body", GraphRef{body.id}}, {"carried", carried}};
-  if (n.hasIn(0) && n.isConstant(n.in(0))) attributes.set("trip_count", std::max<int64_t>(0, n.constantInt(0)));
-  const bool scans = static_cast<int64_t>(body.outputs().size()) - 1 > carried;
-  n.require(!scans || (attributes.hasAttribute("trip_count") && runsToTheEnd(n, body)),
-            "has scan outputs but the number of iterations is not known when the graph is built. Make the trip count "
-            "and the condition constants");
-  n.results("Loop", inputs, attributes);
+  for (size_t i = 0; i < std::min(results[0].size(), results[1].size()); ++i)
+    n.require(kindOf(results[0][i]) == kindOf(results[1][i]),
+              "the branches give output {} as {} and {}, so that the condition must be known when the graph is built. "
+              "Make it a constant, or give both the same length",
+              static_cast<int64_t>(i), kindOf(results[0][i]), kindOf(results[1][i]));
+  branchResults(n, results[0], inputs, attributes);
 }
 
 // ai.graphcore Call: the subgraph is the attribute `callee`.
@@ -105,8 +114,6 @@ void importCall(NodeContext &n) {
 
 }  // namespace
 
-std::vector<ImportRule> controlRules() {
-  return {{"ai.onnx", "If", importIf}, {"ai.onnx", "Loop", importLoop}, {"ai.graphcore", "Call", importCall}};
-}
+std::vector<ImportRule> controlRules() { return {{"ai.onnx", "If", importIf}, {"ai.graphcore", "Call", importCall}}; }
 
 }  // namespace popart::onnx

@@ -1,5 +1,6 @@
 // Operators whose values decide how large their result is: Compress, NonZero, Unique and NonMaxSuppression. What they
-// look at must be known when the graph is built (docs/decisions/0053-static-sequences.md).
+// look at is known when the graph is built (docs/decisions/0053-static-sequences.md); results of Compress and NonZero
+// that are outputs of the model may also have a bound and a count (docs/decisions/0060-sizes-under-a-bound.md).
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -14,6 +15,36 @@ namespace {
 
 using Ints = std::vector<int64_t>;
 
+// The places of what a run chooses: ascending, then zeros.
+struct Chosen {
+  Value places, count, isPlace;
+};
+
+Chosen chosen(const Value &flags) {
+  Composer &to = flags.composer();
+  const int64_t size = flags.dim(0);
+  Ints all(static_cast<size_t>(size));
+  std::iota(all.begin(), all.end(), 0);
+  const Value ones = flags.cast(DataType::INT64), numbers = to.ints(all);
+  const Value before = ones.op("CumSum", {}, {{"axis", int64_t{0}}, {"exclusive", int64_t{1}}});
+  const Value target = where(flags, before, before.number(static_cast<double>(size)));  // the last place is left out
+  const Value found = to.zeros(DataType::INT64, {size + 1}).op("ScatterElements", {target, numbers});
+  const Value count = ones.sum({0}, false);
+  return {found.slice(0, 0, size), count, numbers.op("Less", {count})};
+}
+
+// Rows of a condition of the run, with room for all it has.
+void compressUnderBound(NodeContext &n, const Value &x, int64_t axis) {
+  const Value condition(x.composer(), n.in(1));
+  if (condition.dim(0) == 0) return x.composer().result(0, x.slice(axis, 0, 0));
+  const Chosen rows = chosen(condition);
+  const Value y = x.gather(rows.places, axis);
+  Shape shape(static_cast<size_t>(x.rank()), 1);
+  shape[axis] = condition.dim(0);
+  x.composer().result(0, where(rows.isPlace.reshape(shape), y, y.number(0)));
+  n.boundOutput(0, {rows.count.tensor(), axis});
+}
+
 // Compress-9, -11: the rows of a condition that is known when the graph is built; without an axis, elements.
 void importCompress(NodeContext &n) {
   Composer to(n);
@@ -21,6 +52,8 @@ void importCompress(NodeContext &n) {
   const bool flat = !n.hasAttr("axis");
   if (flat) x = x.reshape({x.info().nelms()});
   const int64_t axis = flat ? 0 : n.axisOf(n.attr<int64_t>("axis", 0), x.rank());
+  const bool fits = n.info(1).rank() == 1 && n.info(1).dim(0) <= x.shape()[axis];
+  if (!n.knownValue(1) && fits) return compressUnderBound(n, x, axis);
   n.require(n.constant(1).info().rank() == 1, "condition must have one dimension: got {}", n.constant(1).info());
   const std::vector<double> condition = n.constant(1).asDoubles();
   Ints rows;
@@ -164,8 +197,29 @@ void importNonMaxSuppression(NodeContext &n) {
   n.resultValue(0, TensorData::of<int64_t>({static_cast<int64_t>(selected.size() / 3), 3}, selected));
 }
 
+// Positions in a value of the run, with room for all its elements.
+void nonZeroUnderBound(NodeContext &n) {
+  Composer to(n);
+  const Value x = to.input(0);
+  const Shape shape = x.rank() == 0 ? Shape{1} : x.shape();
+  const int64_t size = x.info().nelms();
+  const Value flat = x.reshape({size});
+  if (size == 0) return to.result(0, to.zeros(DataType::INT64, {static_cast<int64_t>(shape.size()), 0}));
+  const Chosen found = chosen(x.type() == DataType::BOOL ? flat : flat.op("Equal", {flat.number(0)}).op("Not"));
+  std::vector<Value> rows;
+  int64_t step = size;
+  for (const int64_t dim : shape) {
+    step /= dim;
+    const Value row = (found.places / static_cast<double>(step)).op("Remainder", {found.places.number(dim)});
+    rows.push_back(where(found.isPlace, row, row.number(0)).reshape({1, size}));
+  }
+  to.result(0, concat(rows, 0));
+  n.boundOutput(0, {found.count.tensor(), 1});
+}
+
 // NonZero-9, -13: positions of a value that is known when the graph is built, one row for each dimension.
 void importNonZero(NodeContext &n) {
+  if (!n.knownValue(0)) return nonZeroUnderBound(n);
   const TensorInfo info = n.constant(0).info();
   const Shape shape = info.rank() == 0 ? Shape{1} : info.shape();
   const std::vector<double> values = n.constant(0).asDoubles();

@@ -7,6 +7,7 @@
 #include <popart/error.hpp>
 
 #include "onnx/compose.hpp"
+#include "onnx_proto/onnx.pb.h"
 
 namespace popart::onnx {
 
@@ -20,11 +21,52 @@ const Sequence *Importer::findSequence(const std::string &name, Scope &scope) {
   return &(scope.sequences[name] = std::move(inner));
 }
 
+Meaning Importer::meaningOf(const std::string &name, Scope &scope) {
+  if (const Sequence *sequence = findSequence(name, scope)) return *sequence;
+  return resolve(name, scope);
+}
+
+void Importer::define(const std::string &name, Meaning meaning, Scope &scope) {
+  if (meaning.sequence) {
+    scope.sequences[name] = std::move(*meaning.sequence);
+  } else {
+    scope.tensors[name] = meaning.tensor;
+  }
+}
+
+TensorId elementId(const std::string &name, size_t i) { return name + "/" + std::to_string(i); }
+
+void Importer::addSequenceInput(const onnx_proto::ValueInfoProto &input, Scope &scope) {
+  Sequence elements;
+  for (;;) {
+    const TensorId id = elementId(input.name(), elements.size());
+    const auto known = scope.tensors.find(id);
+    const auto info = options_.inputShapeInfo.find(id);
+    if (known == scope.tensors.end() && info == options_.inputShapeInfo.end()) break;
+    elements.push_back(known != scope.tensors.end() ? known->second : scope.graph->addStream(id, info->second));
+  }
+  const bool absent =
+      elements.empty() && input.type().has_optional_type() && !options_.inputShapeInfo.contains(input.name());
+  define(input.name(), absent ? Meaning() : Meaning(std::move(elements)), scope);
+}
+
 const Sequence &NodeContext::sequence(int i) const {
   const auto found = sequences_.find(i);
   require(found != sequences_.end(), "input {} must be a sequence: got {}", i,
           hasIn(i) ? toText(info(i)) : std::string("nothing"));
   return *found->second;
+}
+
+Meaning NodeContext::meaning(int i) const {
+  if (hasSequence(i)) return sequence(i);
+  return optionalIn(i);
+}
+
+void NodeContext::resultMeaning(int output, const Meaning &meaning) {
+  if (meaning.sequence) return bindSequence(output, *meaning.sequence);
+  if (!meaning.tensor.valid() || (hasOut(output) && graph().tensor(meaning.tensor).id == outputId(output)))
+    return bind(output, meaning.tensor);
+  resultTensor(output, meaning.tensor);
 }
 
 void NodeContext::bindSequence(int output, Sequence elements) {
@@ -134,15 +176,50 @@ void importSplitToSequence(NodeContext &n) {
   n.bindSequence(0, std::move(elements));
 }
 
+// The body for each element of the first sequence; other sequences have as many elements, tensors are the same for all.
+void importSequenceMap(NodeContext &n) {
+  const int64_t length = lengthOf(n.sequence(0));
+  std::vector<Sequence> results(static_cast<size_t>(n.outputCount()));
+  for (int64_t e = 0; e < length; ++e) {
+    n.importer().countNode();
+    std::vector<Meaning> inputs;
+    for (int i = 0; i < n.namedInputs(); ++i) {
+      if (!n.hasSequence(i)) {
+        inputs.emplace_back(n.optionalIn(i));
+        continue;
+      }
+      n.require(lengthOf(n.sequence(i)) == length, "sequences must have one length: got {} and {} elements", length,
+                lengthOf(n.sequence(i)));
+      inputs.emplace_back(n.sequence(i)[static_cast<size_t>(e)]);
+    }
+    const std::string prefix = n.scope().prefix + n.outputNames().front() + "/" + std::to_string(e) + "/";
+    const std::vector<Meaning> outputs =
+        n.importer().inlineGraph(n.graphAttribute("body"), n.scope(), prefix, {}, inputs);
+    n.require(outputs.size() == results.size(), "the body must return a tensor for each output: got {}, expected {}",
+              static_cast<int64_t>(outputs.size()), n.outputCount());
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      n.require(outputs[i].tensor.valid(), "the body must return tensors: got a sequence or nothing");
+      results[i].push_back(outputs[i].tensor);
+    }
+  }
+  for (int i = 0; i < n.outputCount(); ++i) n.bindSequence(i, results[i]);
+}
+
+void importIdentity(NodeContext &n) {
+  if (n.hasIn(0)) return importRegular(n);
+  n.resultMeaning(0, n.meaning(0));
+}
+
 void importOptionalHasElement(NodeContext &n) {
   n.resultValue(0, TensorData::scalar<bool>(n.hasIn(0) || n.hasSequence(0)));
 }
 
+void importOptional(NodeContext &n) { n.resultMeaning(0, n.meaning(0)); }
+
 // A value that is there is what the optional holds.
-void importOptionalValue(NodeContext &n) {
+void importOptionalGetElement(NodeContext &n) {
   n.require(n.hasIn(0) || n.hasSequence(0), "the optional value is absent: expected a tensor or a sequence");
-  if (n.hasSequence(0)) return n.bindSequence(0, n.sequence(0));
-  n.resultTensor(0, n.in(0));
+  n.resultMeaning(0, n.meaning(0));
 }
 
 }  // namespace
@@ -157,8 +234,10 @@ std::vector<ImportRule> staticSequenceRules() {
                                    {"ai.onnx", "ConcatFromSequence", importConcatFromSequence},
                                    {"ai.onnx", "SplitToSequence", importSplitToSequence},
                                    {"ai.onnx", "OptionalHasElement", importOptionalHasElement},
-                                   {"ai.onnx", "OptionalGetElement", importOptionalValue},
-                                   {"ai.onnx", "Optional", importOptionalValue}};
+                                   {"ai.onnx", "OptionalGetElement", importOptionalGetElement},
+                                   {"ai.onnx", "Optional", importOptional},
+                                   {"ai.onnx", "SequenceMap", importSequenceMap},
+                                   {"ai.onnx", "Identity", importIdentity}};
   for (ImportRule &rule : rules) rule.takesSequences = true;
   return rules;
 }

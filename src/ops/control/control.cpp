@@ -5,7 +5,9 @@
 //   carried…, invariant…]; body outputs [condition, carried…, scans…]; outputs [carried…, scans…]. Invariant inputs are
 //   the body inputs beyond the carried ones; `carried` counts these (absent: as many as there are both inputs and
 //   outputs, so that scan outputs and invariant inputs together need it). Scan outputs get a leading dimension of
-//   trip_count. If: inputs [condition, inputs of the then branch…, inputs of the else branch…].
+//   trip_count, which bounds the iterations; rows of iterations that were not run are not written. `counter`: the
+//   carried value that counts iterations.
+//   If: inputs [condition, inputs of the then branch…, inputs of the else branch…].
 #include <algorithm>
 
 #include <popart/graph.hpp>
@@ -63,6 +65,12 @@ void inferLoop(InferContext &c) {
     carried = static_cast<int>(c.attrInt("carried"));
   }
   const bool counted = c.hasAttr("trip_count");
+  if (c.hasAttr("counter")) {
+    const int64_t counter = c.attrInt("counter");
+    c.require(
+        counter >= 0 && counter < carried && c.in(static_cast<int>(counter) + 2) == TensorInfo(DataType::INT64, {}),
+        "counter must be a carried value, an INT64 scalar: got {} of {}", counter, carried);
+  }
   for (int i = 0; i < given; ++i) requireSameInfo(c, c.in(i + 2), body.info(body.inputs()[i + 2]), "loop input", i);
   for (int i = 0; i < bodyOutputs; ++i) {
     const TensorInfo &info = body.info(body.outputs()[i + 1]);
@@ -133,6 +141,7 @@ OpDefs controlOps() {
                      .attrRequired("body", AttributeType::Graph)
                      .attrOptional("trip_count", AttributeType::Int)
                      .attrOptional("carried", AttributeType::Int)
+                     .attrOptional("counter", AttributeType::Int)
                      .attr("modified", std::vector<int64_t>{})
                      .infer(inferLoop)
                      .layouts(loopLayouts)

@@ -12,9 +12,16 @@ int carriedCount(const Op &loop) {
   return static_cast<int>(std::min(body.inputs().size() - 2, body.outputs().size() - 1));
 }
 
+namespace {
+
+bool isConstant(const Graph &graph, TensorIndex t) {
+  return graph.tensor(t).tensorType() == TensorType::Const && graph.tensor(t).hasTensorData();
+}
+
+}  // namespace
+
 bool isConstantTrue(const Graph &graph, TensorIndex t) {
-  const Tensor &tensor = graph.tensor(t);
-  return tensor.tensorType() == TensorType::Const && tensor.hasTensorData() && tensor.tensorData().asInts().at(0) != 0;
+  return isConstant(graph, t) && graph.tensor(t).tensorData().asInts().at(0) != 0;
 }
 
 bool keepsRunning(const Graph &body) {
@@ -26,8 +33,13 @@ bool keepsRunning(const Graph &body) {
 
 int64_t iterationCount(const Op &loop) {
   if (!loop.hasAttr("trip_count") || !keepsRunning(*loop.getCalledGraphs().front())) return -1;
+  if (loop.hasInput(0) && !isConstant(loop.getGraph(), loop.inputs()[0])) return -1;
   if (loop.hasInput(1) && !isConstantTrue(loop.getGraph(), loop.inputs()[1])) return -1;
   return loop.attrInt("trip_count");
+}
+
+int loopCounter(const Op &loop) {
+  return loop.hasAttr("trip_count") && loop.hasAttr("counter") ? static_cast<int>(loop.attrInt("counter")) : -1;
 }
 
 }  // namespace popart::ops

@@ -17,4 +17,7 @@ bool keepsRunning(const Graph &body);
 // known when the graph is built.
 int64_t iterationCount(const Op &loop);
 
+// The carried value that counts the iterations of a loop that may end before its trip count; -1 when it has none.
+int loopCounter(const Op &loop);
+
 }  // namespace popart::ops

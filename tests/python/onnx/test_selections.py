@@ -1,7 +1,9 @@
-"""Compress, NonZero, Unique and NonMaxSuppression: what they look at is known when the graph is built."""
+"""Compress, NonZero, Unique and NonMaxSuppression of known values, and sizes that depend on data of the run."""
 
 import numpy as np
+import onnx.parser
 import popart
+import popart.backend
 import pytest
 
 from onnx import TensorProto
@@ -98,3 +100,52 @@ def test_more_boxes_than_a_build_may_compare_are_refused():
     node = Node("NonMaxSuppression", inputs, opset=11, constant=[0, 1, 2])
     with pytest.raises(popart.popart_exception, match="compares too many boxes while the graph is built: got 100000"):
         values(node)
+
+
+def session_outputs(proto, anchors, **feeds):
+    """Arrays of one inference session, which has one program for all runs."""
+    flow, device = popart.DataFlow(1, anchors), popart.DeviceManager().createCpuDevice()
+    session = popart.InferenceSession(fnModel=proto.SerializeToString(), dataFlow=flow, deviceInfo=device)
+    session.prepareDevice()
+    arrays = session.initAnchorArrays()
+    session.run(popart.PyStepIO(feeds, arrays))
+    return arrays
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int32, np.bool_])
+@pytest.mark.parametrize("shape", [(5,), (3, 4), (2, 3, 2)])
+def test_positions_in_a_value_of_the_run(shape, dtype):
+    """One program for all values: positions, then zeros, and how many there are."""
+    node = Node("NonZero", [np.ones(shape, dtype)], opset=13)
+    for low in (-1, 0, 1):  # some, fewer, all
+        x = RNG.integers(low, 2, shape).astype(dtype)
+        got = session_outputs(node.model(False), ["y", "y/length"], in0=x)
+        expected = np.stack(np.nonzero(x))
+        assert got["y"].shape == (x.ndim, x.size)
+        assert got["y/length"] == expected.shape[1]
+        np.testing.assert_array_equal(got["y"][:, : expected.shape[1]], expected)
+        assert not got["y"][:, expected.shape[1] :].any()
+        np.testing.assert_array_equal(popart.backend.prepare(node.model(False)).run([x])[0], expected)
+
+
+@pytest.mark.parametrize("axis", [None, 0, 1, -1])
+@pytest.mark.parametrize("left", [0, 1])
+def test_compress_with_a_condition_of_the_run(axis, left):
+    x = normal(3, 4, 2)
+    size = (x.size if axis is None else x.shape[axis]) - left
+    node = Node("Compress", [x, np.zeros(size, bool)], {} if axis is None else {"axis": axis}, opset=11)
+    prepared = popart.backend.prepare(node.model(False))
+    for condition in (RNG.random(size) < 0.5, np.zeros(size, bool), np.ones(size, bool)):
+        (got,) = prepared.run([x, condition])
+        np.testing.assert_array_equal(got, np.compress(condition, x, axis))
+
+
+def test_what_reads_a_size_of_the_run_is_refused_by_a_session():
+    """popart.backend builds a program for the values of the call."""
+    proto = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 18]> agraph (float[4] x) => (int64[1, n] y) { p = NonZero(x) y = Neg(p) }'
+    )
+    x = np.array([0, 1, 0, 2], np.float32)
+    np.testing.assert_array_equal(popart.backend.prepare(proto).run([x])[0], [[-1, -3]])
+    with pytest.raises(popart.popart_exception, match="the size of 'p' depends on data of the run"):
+        session_outputs(proto, ["y"], x=x)

@@ -196,7 +196,7 @@ SEQUENCE = "s = SequenceConstruct(x, x)\n"
         ("t = SequenceInsert(s, x, three)\nz = Neg(x)", "position: got 3, expected from -2 to 2"),
         ("t = SequenceInsert(s, data)\nz = Neg(x)", "must have one element type"),
         ("z = Neg(s)", "'s' is a sequence of 2 tensors: expected a tensor"),
-        ("z = Identity(s)", "'s' is a sequence of 2 tensors: expected a tensor"),
+        ("z = Identity(s)", "'z' is a sequence of 2 tensors: expected a tensor as the model declares"),
         ("t = SequenceEmpty()\nz = ConcatFromSequence<axis = 0>(t)", "the sequence is empty"),
         ("t = SequenceEmpty()\nu = SequenceErase(t)\nz = Neg(x)", "position: got -1"),
         ("z = ConcatFromSequence<axis = 2>(s)", "axis: got 2, expected one of 1 dimensions"),
@@ -214,9 +214,9 @@ def test_refusals(nodes, message):
         popart.backend.prepare(model(text)).run([normal(2), np.array(0)])
 
 
-def test_a_sequence_does_not_leave_the_model():
+def test_a_sequence_is_declared_as_one():
     proto = model("agraph (float[2] x) => (float[2] s) { s = SequenceConstruct(x) }")
-    with pytest.raises(popart.popart_exception, match="'s' is a sequence of 1 tensors: expected a tensor"):
+    with pytest.raises(popart.popart_exception, match="'s' is a sequence of 1 tensors: expected a tensor as the model"):
         popart.backend.prepare(proto).run([normal(2)])
 
 

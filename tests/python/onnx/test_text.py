@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import time
 
 import numpy as np
 import onnx.parser
@@ -127,6 +128,14 @@ def test_split(delimiter, most):
     assert counts.tolist() == expected[1].tolist()
 
 
+def test_pattern_matches_in_linear_time():
+    proto = node_model("RegexFullMatch", [("x", TensorProto.STRING, ["N"])], pattern="(a*)*b")
+    start = time.monotonic()
+    (got,) = run(proto, np.array(["a" * 5000, "aab", "ä"], dtype=object))
+    assert got.tolist() == [False, True, False]
+    assert time.monotonic() - start < 5
+
+
 def test_cast_to_text_and_back():
     x = np.array([0.1, 1e-7, -2.5, 3e38, np.inf, np.nan], dtype=np.float32)
     there = node_model("Cast", [("x", TensorProto.FLOAT, ["N"])], to=TensorProto.STRING)
@@ -134,6 +143,39 @@ def test_cast_to_text_and_back():
     (text,) = run(there, x)
     assert text.tolist()[4:] == ["INF", "NaN"]
     np.testing.assert_array_equal(run(back, text)[0], x)
+
+
+NGRAMS = {
+    "ngram_counts": [0, 3, 7],
+    "ngram_indexes": [0, 1, 2, 5, 4, 6],
+    "weights": [1.0, 2.0, 0.5, 3.0, 1.5, 4.0],
+    "min_gram_length": 1,
+    "max_gram_length": 3,
+}
+
+
+@pytest.mark.parametrize("mode", ["TF", "IDF", "TFIDF"])
+@pytest.mark.parametrize("skip", [0, 2])
+@pytest.mark.parametrize("shortest", [1, 2])
+def test_ngrams(mode, skip, shortest):
+    """Of integers of a run and of words: counts of ONNX Runtime."""
+    numbers = [2, 3, 9, 2, 3, 5, 2, 3, 2, 9]
+    words = ["w" + str(i) for i in numbers]
+    rng = np.random.default_rng(skip)
+    x = rng.choice([2, 3, 5, 9, 11], size=(3, 12)).astype(np.int64)
+    options = {**NGRAMS, "mode": mode, "max_skip_count": skip, "min_gram_length": shortest}
+    of_numbers = node_model("TfIdfVectorizer", [("x", TensorProto.INT64, [3, 12])], pool_int64s=numbers, **options)
+    of_words = node_model("TfIdfVectorizer", [("x", TensorProto.STRING, [3, 12])], pool_strings=words, **options)
+    (expected,) = onnxruntime.InferenceSession(of_numbers.SerializeToString()).run(None, {"x": x})
+    assert expected.any()
+    np.testing.assert_allclose(run(of_numbers, x)[0], expected, rtol=1e-6)
+    text = np.array([f"w{i}" for i in x.ravel()], dtype=object).reshape(x.shape)
+    np.testing.assert_allclose(run(of_words, text)[0], expected, rtol=1e-6)
+    np.testing.assert_allclose(
+        run(node_model("TfIdfVectorizer", [("x", TensorProto.INT64, [12])], pool_int64s=numbers, **options), x[0])[0],
+        expected[0],
+        rtol=1e-6,
+    )
 
 
 def test_maps():
@@ -180,6 +222,7 @@ CONCAT = [("a", TensorProto.STRING, ["N"]), ("b", TensorProto.STRING, ["M"])]
 @pytest.mark.parametrize(
     ("proto", "inputs", "message"),
     [
+        (node_model("RegexFullMatch", CONCAT[:1], pattern="(a"), [WORDS], "no RE2 expression"),
         (node_model("Sqrt", CONCAT[:1]), [WORDS], "no form of this operator for strings"),
         (node_model("StringConcat", CONCAT), [WORDS, WORDS[:2]], "do not broadcast"),
         (node_model("StringConcat", CONCAT), [WORDS, np.array([1, 2])], "text is expected"),

@@ -273,25 +273,82 @@ def test_branches_inside_a_loop():
     np.testing.assert_allclose(grads[1], w.grad.numpy(), rtol=1e-5, atol=1e-6)
 
 
-def test_a_loop_that_may_stop_early_is_refused():
+def early_model(limit, dtype=np.float64, steps=9, go=True):
+    """H = sin(h w) + h until its sum reaches the limit: the loss weighs every state and the last one."""
+    kind = KINDS[np.dtype(dtype)]
     body = helper.make_graph(
         [
-            helper.make_node("Mul", ["h", "u"], ["h_next"]),
+            helper.make_node("Mul", ["h", "w"], ["hw"]),
+            helper.make_node("Sin", ["hw"], ["s"]),
+            helper.make_node("Add", ["s", "h"], ["h_next"]),
             helper.make_node("ReduceSum", ["h_next"], ["sum"], keepdims=0),
             helper.make_node("Less", ["sum", "limit"], ["go_on"]),
         ],
         "body",
-        [info("i", [], TensorProto.INT64), info("go", [], TensorProto.BOOL), info("h", [3])],
-        [info("go_on", [], TensorProto.BOOL), info("h_next", [3])],
+        [info("i", [], TensorProto.INT64), info("go", [], TensorProto.BOOL), info("h", [3], kind)],
+        [info("go_on", [], TensorProto.BOOL), info("h_next", [3], kind)],
     )
     nodes = [
-        helper.make_node("Loop", ["steps", "", "h0"], ["last"], body=body),
-        helper.make_node("ReduceSum", ["last"], ["loss"], keepdims=0),
+        helper.make_node("Loop", ["steps", "go0", "h0"], ["last"], body=body),
+        helper.make_node("ReduceSumSquare", ["last"], ["loss"], keepdims=0),
     ]
-    model = model_of(nodes, {"h0": np.ones(3, np.float32), "u": np.ones(3, np.float32)})
-    model.graph.initializer.extend([scalar("steps", 3, np.int64), scalar("limit", 10, np.float32)])
-    with pytest.raises(popart.popart_exception, match="number of iterations"):
-        gradients(model, ["u"])
+    values = {"h0": np.array([0.1, 0.2, 0.3]), "w": np.array([1.0, 0.7, 1.3])}
+    model = model_of(nodes, {k: v.astype(dtype) for k, v in values.items()}, [info("limit", [], kind)])
+    model.graph.initializer.extend([scalar("go0", go, np.bool_)])
+    if steps is not None:
+        model.graph.initializer.append(scalar("steps", steps, np.int64))
+    else:
+        model.graph.input.append(info("steps", [], TensorProto.INT64))
+    return model
+
+
+def early_torch(limit, steps=9, go=True):
+    h0 = torch.tensor([0.1, 0.2, 0.3], dtype=torch.float64, requires_grad=True)
+    w = torch.tensor([1.0, 0.7, 1.3], dtype=torch.float64, requires_grad=True)
+    h, runs = h0, 0
+    while go and runs < steps:
+        h = torch.sin(h * w) + h
+        runs += 1
+        go = bool(h.sum() < limit)
+    h.square().sum().backward()
+    return runs, h0.grad.numpy(), np.zeros(3) if w.grad is None else w.grad.numpy()
+
+
+def test_a_loop_that_stops_early():
+    """One program for all limits: the backward loop runs as often as the forward one did."""
+    anchors = ["loss", "Gradient___h0", "Gradient___w"]
+    optimizer = popart.SGD({"defaultLearningRate": (0.0, False)})
+    session = ready(training_session(early_model(0).SerializeToString(), "loss", optimizer, anchors=anchors))
+    runs = set()
+    for limit in (0.0, 2.0, 4.0, 6.0, 1e9):
+        arrays = session.initAnchorArrays()
+        session.run(popart.PyStepIO({"limit": np.array(limit)}, arrays))
+        count, dh, dw = early_torch(limit)
+        runs.add(count)
+        np.testing.assert_allclose(arrays["Gradient___h0"], dh, rtol=1e-12)
+        np.testing.assert_allclose(arrays["Gradient___w"], dw, rtol=1e-12)
+    assert {1, 9} < runs
+    assert len(runs) >= 3
+
+
+def test_a_loop_that_does_not_start():
+    model = early_model(1.0, go=False)
+    optimizer = popart.SGD({"defaultLearningRate": (0.0, False)})
+    session = ready(
+        training_session(model.SerializeToString(), "loss", optimizer, anchors=["Gradient___h0", "Gradient___w"])
+    )
+    arrays = session.initAnchorArrays()
+    session.run(popart.PyStepIO({"limit": np.array(1.0)}, arrays))
+    np.testing.assert_allclose(arrays["Gradient___h0"], [0.2, 0.4, 0.6], rtol=1e-12)
+    np.testing.assert_array_equal(arrays["Gradient___w"], 0)
+
+
+@pytest.mark.parametrize("steps", [None, 2**62])
+def test_a_loop_without_a_bound_is_refused(steps):
+    optimizer = popart.SGD({"defaultLearningRate": (0.0, False)})
+    model = early_model(1.0, steps=steps).SerializeToString()
+    with pytest.raises(popart.popart_exception, match=r"a bound of its iterations|at most 1048576"):
+        training_session(model, "loss", optimizer, anchors=["Gradient___w"])
 
 
 def test_dropout_keeps_its_mask_in_every_iteration():

@@ -1,0 +1,17 @@
+// What comes back from a model whose outputs are sequences, optional values or of sizes that depend on data.
+#pragma once
+#include <map>
+#include <string>
+
+#include <popart/inputshapeinfo.hpp>
+
+#include "onnx/reader.hpp"
+
+namespace popart {
+
+// The tensors to anchor for each graph output. `inputShapeInfo` as for sessions. Throws popart::error for a model that
+// is refused.
+std::map<std::string, onnx::OutputTensors> outputTensors(const std::string &modelProtoOrFilename,
+                                                         const InputShapeInfo &inputShapeInfo);
+
+}  // namespace popart

@@ -1,0 +1,183 @@
+// Loop. Its body is a graph of its own, or is written out once for each iteration where what it needs of an iteration
+// has to be known when the graph is built: lengths of sequences, sizes and positions that follow from its number.
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include <popart/error.hpp>
+
+#include "onnx/compose.hpp"
+#include "onnx_proto/onnx.pb.h"
+#include "ops/control/loops.hpp"
+
+namespace popart::onnx {
+namespace {
+
+// Iterations of a loop that stacks values and may end before its trip count.
+constexpr int64_t kMostStacked = int64_t{1} << 20;
+// Iterations of a loop that is written out.
+constexpr int64_t kMostWritten = int64_t{1} << 12;
+
+std::string nameOf(const NodeContext &n) {
+  return n.settings().name.empty() ? n.outputNames().front() : n.settings().name;
+}
+
+bool carriesTensors(const NodeContext &n) {
+  for (int i = 2; i < n.namedInputs(); ++i)
+    if (!n.hasIn(i)) return false;
+  return true;
+}
+
+// The body once for each iteration. Trip count and condition must be known, states may be sequences, absent, or change
+// their shape.
+void writeOut(NodeContext &n) {
+  const int states = n.namedInputs() - 2;
+  const int64_t trips = n.hasIn(0) ? n.constantInt(0) : std::numeric_limits<int64_t>::max();
+  bool runs = !n.hasIn(1) || n.constantNumber(1) != 0;
+  const onnx_proto::GraphProto &body = n.graphAttribute("body");
+  const int scans = body.output_size() - 1 - states;
+  n.require(scans >= 0 && n.outputCount() <= states + scans,
+            "body must return the condition, {} carried values and what is stacked: got {} outputs for {}", states,
+            body.output_size(), n.outputCount());
+  std::vector<Meaning> values;
+  for (int i = 0; i < states; ++i) values.push_back(n.meaning(2 + i));
+  Composer to(n);
+  std::vector<std::vector<Value>> rows(static_cast<size_t>(scans));
+  const TensorIndex always = n.literal(TensorData::scalar(true));
+  for (int64_t i = 0; runs && i < trips; ++i) {
+    n.importer().countNode();
+    n.require(i < kMostWritten,
+              "has too many iterations to be written out, as what it carries or makes needs: expected at most {}",
+              kMostWritten);
+    const std::string prefix = n.scope().prefix + nameOf(n) + "/" + std::to_string(i) + "/";
+    const TensorId id = n.importer().freshId(n.graph(), n.graph().addScope(prefix + "iteration"));
+    std::vector<Meaning> inputs = {n.graph().addConstant(id, TensorData::scalar(i)), always};
+    inputs.insert(inputs.end(), values.begin(), values.end());
+    const std::vector<Meaning> outputs = n.importer().inlineGraph(body, n.scope(), prefix, {}, inputs);
+    const TensorIndex condition = outputs[0].tensor;
+    n.require(condition.valid() && n.isConstant(condition) && n.info(condition).nelms() == 1,
+              "whether iteration {} is the last one must be known when the graph is built, but it depends on data of "
+              "the run. Return a condition that follows from the iteration",
+              i);
+    runs = n.graph().tensor(condition).tensorData().asInts().at(0) != 0;
+    values.assign(outputs.begin() + 1, outputs.begin() + 1 + states);
+    for (int s = 0; s < scans; ++s) {
+      n.require(outputs[1 + states + s].tensor.valid(), "what is stacked must be a tensor: got a sequence or nothing");
+      const Value row(to, outputs[1 + states + s].tensor);
+      Shape shape = row.shape();
+      shape.insert(shape.begin(), 1);
+      rows[s].push_back(row.reshape(shape));
+    }
+  }
+  for (int i = 0; i < n.outputCount(); ++i) {
+    if (!n.hasOut(i)) continue;
+    if (i < states) {
+      n.resultMeaning(i, values[i]);
+    } else {
+      n.require(!rows[i - states].empty(), "has no iteration, so that the shape of output {} is not known", i);
+      to.result(i, concat(rows[i - states], 0));
+    }
+  }
+}
+
+// Whether the loop runs exactly as often as its trip count says.
+bool runsToTheEnd(const NodeContext &n, const Graph &body) {
+  return (!n.hasIn(1) || ops::isConstantTrue(n.graph(), n.in(1))) && ops::keepsRunning(body);
+}
+
+// One more carried value of `body`, after `carried` others, that counts the iterations.
+void addCounter(NodeContext &n, Graph &body, int64_t carried) {
+  const TensorIndex before =
+      body.addInput(n.importer().freshId(body, body.addScope("iterations")), TensorInfo(DataType::INT64, {}));
+  Composer in(n, body);
+  const Value after = Value(in, before) + 1.0;
+  std::vector<TensorIndex> inputs = body.inputs(), outputs = body.outputs();
+  inputs.pop_back();
+  inputs.insert(inputs.begin() + 2 + carried, before);
+  outputs.insert(outputs.begin() + 1 + carried, after.tensor());
+  body.setInputs(std::move(inputs));
+  body.setOutputs(std::move(outputs));
+}
+
+// The rows of a stack that were written, and zeros in the others.
+Value written(const Value &stack, const Value &count) {
+  std::vector<int64_t> rows(static_cast<size_t>(stack.dim(0)));
+  std::iota(rows.begin(), rows.end(), 0);
+  Shape shape(static_cast<size_t>(stack.rank()), 1);
+  shape[0] = stack.dim(0);
+  const Value isWritten = stack.composer().ints(rows).op("Less", {count}).reshape(shape);
+  return where(isWritten, stack, stack.number(0));
+}
+
+// The ops of a loop that may end before its trip count: its stacks have as many rows as it allows.
+void boundedResults(NodeContext &n, std::vector<TensorIndex> inputs, Attributes attributes, int64_t carried,
+                    int scans) {
+  Composer to(n);
+  inputs.insert(inputs.begin() + 2 + carried, n.literal(TensorData::scalar<int64_t>(0)));
+  attributes.set("carried", carried + 1);
+  attributes.set("counter", carried);
+  const std::vector<Value> results =
+      to.emit("Loop", inputs, static_cast<int>(carried) + 1 + scans, std::move(attributes));
+  const Value &count = results[static_cast<size_t>(carried)];
+  for (int i = 0; i < n.outputCount(); ++i) {
+    if (!n.hasOut(i)) continue;
+    if (i < carried) {
+      to.result(i, results[static_cast<size_t>(i)]);
+    } else {
+      to.result(i, written(results[static_cast<size_t>(i) + 1], count));
+      n.boundOutput(i, {count.tensor(), 0});
+    }
+  }
+}
+
+void writeLoop(NodeContext &n) {
+  std::vector<TensorInfo> infos = {TensorInfo(DataType::INT64, {}), TensorInfo(DataType::BOOL, {})};
+  std::vector<TensorIndex> inputs = {n.optionalIn(0), n.optionalIn(1)};
+  for (int i = 2; i < n.inputCount(); ++i) {
+    infos.push_back(n.info(i));
+    inputs.push_back(n.in(i));
+  }
+  const auto carried = static_cast<int64_t>(infos.size()) - 2;
+  Scope scope = bodyScope(n);
+  const std::string name = (n.settings().name.empty() ? n.type() : n.settings().name) + "/body";
+  Graph &body = n.importer().importBody(n.graphAttribute("body"), name, infos, scope);
+  const int scans = static_cast<int>(body.outputs().size()) - 1 - static_cast<int>(carried);
+  n.require(scans >= 0, "body must return the condition and {} carried values: got {} outputs", carried,
+            static_cast<long>(body.outputs().size()));
+  for (const auto &capture : scope.captures) inputs.push_back(capture.outer);
+  Attributes attributes = {{"body", GraphRef{body.id}}, {"carried", carried}};
+  const bool bounded = n.hasIn(0) && n.isConstant(n.in(0));
+  if (bounded) attributes.set("trip_count", std::max<int64_t>(0, n.constantInt(0)));
+  const bool known = bounded && runsToTheEnd(n, body);
+  const bool stacksUnderBound = bounded && n.graph().isMain() && n.constantInt(0) <= kMostStacked;
+  n.require(scans == 0 || known || stacksUnderBound,
+            "has scan outputs, so that its number of iterations must be known when the graph is built, or outside of "
+            "bodies a bound of it: a constant trip count of at most {}",
+            kMostStacked);
+  n.require(n.outputCount() <= carried + scans, "has more outputs than its body gives: got {}, expected at most {}",
+            n.outputCount(), carried + scans);
+  if (known || !bounded || (scans == 0 && !n.training())) return n.results("Loop", inputs, attributes);
+  addCounter(n, body, carried);
+  boundedResults(n, inputs, attributes, carried, scans);
+}
+
+void importLoop(NodeContext &n) {
+  if (!carriesTensors(n)) return writeOut(n);
+  const bool counted = n.hasIn(0) && n.isConstant(n.in(0));
+  if (!counted) return writeLoop(n);
+  Ir &ir = n.importer().ir();
+  const std::vector<Graph *> before = ir.getAllGraphs();
+  try {
+    writeLoop(n);
+  } catch (const unknown_value &) {
+    for (const Graph *graph : ir.getAllGraphs())
+      if (std::ranges::find(before, graph) == before.end()) ir.removeGraph(graph->id);
+    writeOut(n);
+  }
+}
+
+}  // namespace
+
+std::vector<ImportRule> loopRules() { return {{"ai.onnx", "Loop", importLoop, {}, true}}; }
+
+}  // namespace popart::onnx

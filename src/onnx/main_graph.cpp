@@ -1,0 +1,291 @@
+// The main graph of a model: its inputs, whose shapes and presence InputShapeInfo completes, and its outputs.
+#include <algorithm>
+#include <set>
+
+#include <popart/error.hpp>
+
+#include "ir/facts.hpp"
+#include "onnx/importer.hpp"
+#include "onnx/input_metadata.hpp"
+#include "onnx/model_check.hpp"
+#include "onnx_proto/onnx.pb.h"
+
+namespace popart::onnx {
+namespace {
+
+using SymbolTable = std::map<std::string, int64_t>;
+
+// The type of an optional value is that of what it holds.
+const onnx_proto::TypeProto &heldType(const onnx_proto::ValueInfoProto &value) {
+  return value.type().has_optional_type() ? value.type().optional_type().elem_type() : value.type();
+}
+
+const onnx_proto::TypeProto::Tensor &tensorType(const onnx_proto::ValueInfoProto &input) {
+  check(heldType(input).has_tensor_type(),
+        "Graph input '{}': sparse tensors and maps are not supported as inputs: expected a dense tensor, a sequence of "
+        "tensors or an optional one of them",
+        input.name());
+  return heldType(input).tensor_type();
+}
+
+bool isSequence(const onnx_proto::ValueInfoProto &input) { return heldType(input).has_sequence_type(); }
+
+// An optional graph input is there when InputShapeInfo names it.
+bool isAbsent(const onnx_proto::ValueInfoProto &input, const std::map<TensorId, TensorInfo> &infos) {
+  return input.type().has_optional_type() && !infos.contains(input.name());
+}
+
+// Fixes the symbolic dimensions that entries of InputShapeInfo decide.
+void bindSymbols(const onnx_proto::GraphProto &graph, const std::map<TensorId, TensorInfo> &infos,
+                 SymbolTable &symbols) {
+  for (const auto &input : graph.input()) {
+    auto given = infos.find(input.name());
+    if (given == infos.end() || !heldType(input).tensor_type().has_shape()) continue;
+    const auto &shape = heldType(input).tensor_type().shape();
+    check(shape.dim_size() == given->second.rank(),
+          "Graph input '{}': rank given by InputShapeInfo differs from the model: got {}, expected {} dimensions",
+          input.name(), given->second, shape.dim_size());
+    for (int i = 0; i < shape.dim_size(); ++i) {
+      const int64_t value = given->second.shape()[i];
+      if (shape.dim(i).has_dim_value() && shape.dim(i).dim_value() > 0)
+        check(
+            shape.dim(i).dim_value() == value,
+            "Graph input '{}': InputShapeInfo gives {} but the model fixes dimension {} to {}. Export the model with a "
+            "dynamic dimension",
+            input.name(), given->second, i, static_cast<long>(shape.dim(i).dim_value()));
+      if (!shape.dim(i).dim_param().empty()) {
+        auto [entry, isNew] = symbols.emplace(shape.dim(i).dim_param(), value);
+        check(isNew || entry->second == value,
+              "Graph input '{}': InputShapeInfo gives symbolic dimension '{}' two values: got {} and {}", input.name(),
+              shape.dim(i).dim_param(), entry->second, value);
+      }
+    }
+  }
+}
+
+TensorInfo inputInfo(const onnx_proto::ValueInfoProto &input, const std::map<TensorId, TensorInfo> &infos,
+                     const SymbolTable &symbols) {
+  const auto &type = tensorType(input);
+  const DataType elementType = type.elem_type() == 0 ? DataType::UNDEFINED : fromOnnxDataType(type.elem_type());
+  auto given = infos.find(input.name());
+  if (given != infos.end()) {
+    check(elementType == DataType::UNDEFINED || elementType == given->second.dataType(),
+          "Graph input '{}': element type given by InputShapeInfo differs from the model: got {}, expected {}",
+          input.name(), given->second, elementType);
+    return given->second;
+  }
+  const std::string advice =
+      "Give it with InputShapeInfo: inputShapeInfo.add(\"" + input.name() +
+      "\", TensorInfo(\"FLOAT\", [...])), or set engineOptions[\"max_shape_programs\"] to take it from every run";
+  check(elementType != DataType::UNDEFINED, "Graph input '{}': has no element type. {}", input.name(), advice);
+  check(getDataTypeInfo(elementType).nbytes > 0,
+        "Graph input '{}': element type is not supported: got {}, expected numbers or booleans", input.name(),
+        elementType);
+  check(type.has_shape(), "Graph input '{}': has no shape. {}", input.name(), advice);
+  Shape shape;
+  int64_t known = 1;
+  for (int i = 0; i < type.shape().dim_size(); ++i) {
+    const auto &dim = type.shape().dim(i);
+    if (dim.dim_value() > 0) {
+      check(known <= (int64_t{1} << 48) / dim.dim_value(),
+            "Graph input '{}': shape is too large: got {} in dimension {}, expected at most 2^48 elements",
+            input.name(), static_cast<long>(dim.dim_value()), i);
+      known *= dim.dim_value();
+    }
+    auto symbol = symbols.find(dim.dim_param());
+    if (dim.has_dim_value()) {
+      check(dim.dim_value() >= 0, "Graph input '{}': dimension {} is negative: got {}. {}", input.name(), i,
+            static_cast<long>(dim.dim_value()), advice);
+      shape.push_back(dim.dim_value());
+    } else if (symbol != symbols.end()) {
+      shape.push_back(symbol->second);
+    } else {
+      throw error("Graph input '{}': dimension {} is not fixed: got {}, expected a number. {}", input.name(), i,
+                  dim.dim_param().empty() ? std::string("no value") : "symbol '" + dim.dim_param() + "'", advice);
+    }
+  }
+  return TensorInfo(elementType, std::move(shape));
+}
+
+}  // namespace
+
+namespace {
+
+// VariableSettings that the builder keeps in the model. The initializer holds one value per group of replicas.
+void applyReplicas(const onnx_proto::ValueInfoProto &input, Tensor &tensor, int64_t replicas) {
+  const std::optional<std::vector<int64_t>> numbers = metadataNumbers(input, kReplicasKey);
+  if (!numbers) return;
+  applyTensorFacts({{"replicas", *numbers}}, tensor);
+  if (replicas == 0) return;
+  const auto count = static_cast<unsigned>(replicas);
+  if (tensor.variableSettings.getGroupCount(count) == 1) return;
+  check(tensor.tensorType() == TensorType::Variable,
+        "Initializer '{}': a constant weight has one value for all replicas: got one for each of {} groups. Set "
+        "SessionOptions::constantWeights to False",
+        tensor.id, tensor.variableSettings.getGroupCount(count));
+  tensor.info =
+      TensorInfo(tensor.info.dataType(), tensor.variableSettings.shapeOnReplica(tensor.info.shape(), count, tensor.id));
+}
+
+}  // namespace
+
+void Importer::addModelInputs(const onnx_proto::GraphProto &graph, Scope &scope) {
+  SymbolTable symbols;
+  bindSymbols(graph, options_.inputShapeInfo, symbols);
+  for (const auto &input : graph.input()) {
+    if (const auto initializer = scope.tensors.find(input.name()); initializer != scope.tensors.end()) {
+      Tensor &tensor = scope.graph->tensor(initializer->second);
+      applyReplicas(input, tensor, options_.replicas);
+      continue;
+    }
+    if (isSequence(input)) {
+      addSequenceInput(input, scope);
+    } else if (isAbsent(input, options_.inputShapeInfo)) {
+      define(input.name(), {}, scope);
+    } else {
+      const TensorInfo info = inputInfo(input, options_.inputShapeInfo, symbols);
+      scope.tensors[input.name()] = scope.graph->addStream(input.name(), info);
+    }
+  }
+}
+
+namespace {
+
+// Whether a model that declares `declared` may get `got`: positions are INT32 here (ArgMax, TopK) where ONNX has INT64.
+bool fitsType(DataType declared, DataType got) {
+  return declared == got || (declared == DataType::INT64 && got == DataType::INT32);
+}
+
+// What a graph output is declared to be: what is left open (no type, no shape, a symbol) says nothing.
+// Nor does dimension `open` matter, whose size depends on data of the run.
+void checkDeclaredOutput(const onnx_proto::ValueInfoProto &output, const TensorInfo &info, int64_t open,
+                         const std::string &model) {
+  if (!output.has_type() || !output.type().has_tensor_type()) return;
+  const auto &type = output.type().tensor_type();
+  if (type.elem_type() != 0)
+    check(
+        fitsType(fromOnnxDataType(type.elem_type()), info.dataType()),
+        "Model '{}': graph output '{}' has another element type than the model declares: got {}, expected {}. Mend the "
+        "declaration or the nodes before it",
+        model, output.name(), info, fromOnnxDataType(type.elem_type()));
+  if (!type.has_shape()) return;
+  std::vector<std::string> dims;
+  bool fits = type.shape().dim_size() == info.rank();
+  for (int i = 0; i < type.shape().dim_size(); ++i) {
+    const auto &dim = type.shape().dim(i);
+    dims.push_back(dim.has_dim_value() ? std::to_string(dim.dim_value()) : "?");
+    fits = fits && (i == open || !dim.has_dim_value() || dim.dim_value() == info.dim(i));
+  }
+  check(fits,
+        "Model '{}': graph output '{}' has another shape than the model declares: got {}, expected {}. Mend the "
+        "declaration or the nodes before it",
+        model, output.name(), info, dims);
+}
+
+}  // namespace
+
+void Importer::importMainGraph() {
+  checkOpsets();
+  const auto &graph = model_.proto->graph();
+  Scope scope;
+  scope.graph = &ir_.getMainGraph();
+  scope.opsets = opsetsOf(*model_.proto);
+  addInitializers(graph, scope);
+  addModelInputs(graph, scope);
+  importNodes(graph, scope);
+  markOutputs(graph, scope);
+}
+
+TensorId lengthId(const std::string &name) { return name + "/length"; }
+
+void Importer::bound(const Graph &graph, TensorIndex t, const Bound &bound) {
+  if (!graph.isMain())
+    throw unknown_value(
+        "the size of '{}' must be known when the graph is built, as a subgraph makes it: it depends on data of the run",
+        graph.tensor(t).id);
+  bounds_[t] = bound;
+}
+
+const Bound *Importer::findBound(const Graph &graph, TensorIndex t) const {
+  const auto found = graph.isMain() ? bounds_.find(t) : bounds_.end();
+  return found == bounds_.end() ? nullptr : &found->second;
+}
+
+void Importer::requireKnownSize(const Graph &graph, TensorIndex t, const std::string &name) const {
+  if (findBound(graph, t))
+    throw unknown_value(
+        "the size of '{}' depends on data of the run: it must be known when the graph is built, except for outputs of "
+        "the model. Make what decides it a constant or an initializer",
+        name);
+}
+
+void NodeContext::boundOutput(int output, const Bound &bound) {
+  if (hasOut(output)) importer_.bound(graph(), scope_.tensors.at(outputNames_[output]), bound);
+}
+
+void Importer::markOutputs(const onnx_proto::GraphProto &graph, Scope &scope) {
+  const auto markIdentity = [&](TensorIndex t, const TensorId &id) {
+    addOp(*scope.graph, "Identity", {t}, {id}, {}, Op::Settings(*scope.graph, id));
+    scope.graph->markOutput(scope.graph->find(id));
+  };
+  for (const auto &output : graph.output()) {
+    const Meaning meaning = meaningOf(output.name(), scope);
+    if (meaning.tensor.valid()) {
+      const Bound *bound = findBound(*scope.graph, meaning.tensor);
+      checkDeclaredOutput(output, scope.graph->info(meaning.tensor), bound ? bound->axis : -1, model_.name);
+      scope.graph->markOutput(meaning.tensor);
+      if (bound) markIdentity(bound->count, lengthId(output.name()));
+    }
+    check(
+        !meaning.sequence || !output.type().has_tensor_type(),
+        "Model '{}': graph output '{}' is a sequence of {} tensors: expected a tensor as the model declares. Declare a "
+        "sequence, or join its tensors with ConcatFromSequence",
+        model_.name, output.name(), meaning.sequence ? static_cast<int64_t>(meaning.sequence->size()) : 0);
+    const Sequence none, &elements = meaning.sequence ? *meaning.sequence : none;
+    for (size_t i = 0; i < elements.size(); ++i) markIdentity(elements[i], elementId(output.name(), i));
+  }
+}
+
+std::map<std::string, OutputTensors> outputTensors(const Model &model, const BuildOptions &options) {
+  Ir ir;
+  Importer importer(model.content(), options, ir);
+  importer.importMainGraph();
+  const Graph &graph = ir.getMainGraph();
+  std::map<std::string, OutputTensors> outputs;
+  for (const auto &output : model.content().proto->graph().output()) {
+    OutputTensors &of = outputs[output.name()];
+    const std::string &name = output.name();
+    const TensorIndex whole = graph.find(name);
+    if (whole.valid() && std::ranges::count(graph.outputs(), whole) != 0) {
+      of.ids.push_back(name);
+      if (const Bound *bound = importer.findBound(graph, whole)) of.length = lengthId(name), of.axis = bound->axis;
+    } else {
+      while (graph.contains(elementId(name, of.ids.size()))) of.ids.push_back(elementId(name, of.ids.size()));
+    }
+  }
+  return outputs;
+}
+
+void buildGraph(const Model &model, const BuildOptions &options, Ir &ir) {
+  Importer(model.content(), options, ir).importMainGraph();
+}
+
+void Importer::importAvailable(const onnx_proto::GraphProto &graph, Scope &scope) {
+  addInitializers(graph, scope);
+  SymbolTable symbols;
+  bindSymbols(graph, options_.inputShapeInfo, symbols);
+  for (const auto &input : graph.input()) {
+    if (scope.tensors.count(input.name())) continue;
+    try {
+      scope.tensors[input.name()] =
+          scope.graph->addStream(input.name(), inputInfo(input, options_.inputShapeInfo, symbols));
+    } catch (const internal_error &) {
+      throw;
+    } catch (const error &e) {
+      scope.refusals[input.name()] = e.what();  // a shape that InputShapeInfo will give
+    }
+  }
+  for (int i : nodeOrder(graph, {})) tryImportNode(graph.node(i), scope);
+}
+
+}  // namespace popart::onnx
