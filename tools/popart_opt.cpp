@@ -254,7 +254,7 @@ IrPointer runPasses(IrPointer ir, const Request &request, const std::vector<Name
   const lower::Backends backends = lower::remember(options);
   pipeline::PrepareRequest prepare{settingsOf(request), std::move(ir)};
   prepare.options.decomposeGradSum = prepare.options.floatLossScale = true;  // what is named runs
-  prepare.options.listsSpareMemory = true;
+  prepare.options.listsSpareMemory = prepare.options.stridesGroups = true;
   prepare.options.automaticLossScale.emplace().period = request.lossScalePeriod;
   prepare.options.outlineThreshold = request.outlineThreshold;
   if (request.pipelines) prepare.options.pipelines = transforms::PipelineRules::Form::Implicit;

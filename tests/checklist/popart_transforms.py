@@ -106,7 +106,7 @@ _TESTED = {
         3.14 | numbers | inference_gives_the_bits_of_the_plain_program
         3.14 | an axis that does not fall into parts | batches_that_do_not_fall_into_parts_are_refused
         3.14 | Loop, Fwd and training | loops_in_the_forward_context_cannot_be_trained
-        3.14 | concatOn… | results_are_joined_where_virtual_graphs_change
+        3.14 | concatOn… | results_are_joined_where_asked_for
     """,
     "serialisation": """
         3.15 | modes | inference

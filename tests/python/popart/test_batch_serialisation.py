@@ -1,5 +1,6 @@
 """Batches in parts: the bits of the plain program, or those of sums over parts, in less memory."""
 
+import contextlib
 import itertools
 import json
 import re
@@ -173,27 +174,52 @@ def test_gradient_anchors_are_whole():
             np.testing.assert_array_equal(ours, expected)
 
 
-def pipeline(joins):
-    """Ops of two layers on two virtual graphs, the batch in parts."""
+BORDERS = {  # between two layers: scopes of the builder, and options
+    "VirtualGraph": (("virtualGraph",), {"virtualGraphMode": popart.VirtualGraphMode.Manual}),
+    "ExecutionPhase": (("executionPhase",), {"virtualGraphMode": popart.VirtualGraphMode.ExecutionPhases}),
+    "PipelineStage": (
+        ("virtualGraph", "pipelineStage"),
+        {"virtualGraphMode": popart.VirtualGraphMode.Manual, "enablePipelining": True},
+    ),
+}
+
+
+def two_layers(border, **joins):
+    """How many tensors are joined, and the result; two layers with a border between them, the batch in parts."""
+    scopes, given = BORDERS[border]
     builder = popart.Builder()
     h = builder.addInputTensor("FLOAT", [4, 8], "x")
-    for stage in range(2):
-        with builder.virtualGraph(stage):
-            w = builder.addInitializedInputTensor(np.full((8, 8), 0.1, np.float32))
+    for layer in range(2):
+        with contextlib.ExitStack() as stack:
+            for scope in scopes:
+                stack.enter_context(getattr(builder, scope)(layer))
+            w = builder.addInitializedInputTensor(np.eye(8, dtype=np.float32) * (layer + 2))
             h = builder.aiOnnx.relu([builder.aiOnnx.matmul([h, w])])
     options = popart.SessionOptions()
     options.enableOutlining = False
-    options.virtualGraphMode = popart.VirtualGraphMode.Manual
-    options.batchSerializationSettings = in_parts(2, joins=joins)
-    session = inference_session(
-        builder.getModelProto(), [h], options, device=popart.DeviceManager().createIpuModelDevice({"numIPUs": 2})
-    )
-    return ops_of(session)
+    for name, value in given.items():
+        setattr(options, name, value)
+    if border == "ExecutionPhase":
+        options.executionPhaseSettings.phases = 2
+    options.batchSerializationSettings = in_parts(2, joins=False)
+    for name, value in joins.items():
+        setattr(options.batchSerializationSettings, name, value)
+    device = popart.DeviceManager().createIpuModelDevice({"numIPUs": 2})
+    session = ready(inference_session(builder.getModelProto(), [h], options, batches=3, device=device))
+    anchors = session.initAnchorArrays()
+    data = np.arange(96, dtype=np.float32).reshape(3, 4, 8)
+    session.run(popart.PyStepIO({"x": data}, anchors))
+    np.testing.assert_array_equal(anchors[h], 6 * data)
+    return ops_of(session).count("Concat")
 
 
-def test_results_are_joined_where_virtual_graphs_change():
-    assert pipeline(joins=True).count("Concat") == 2
-    assert pipeline(joins=False).count("Concat") == 1
+@pytest.mark.parametrize("border", BORDERS)
+def test_results_are_joined_where_asked_for(border):
+    """The result is joined at the end, and at the border with its own flag alone."""
+    assert two_layers(border) == 1
+    for flag in BORDERS:
+        own = flag == border or (flag == "VirtualGraph" and border == "PipelineStage")  # stages are on two of them
+        assert two_layers(border, **{f"concatOn{flag}Change": True}) == 1 + own, flag
 
 
 def test_batches_that_do_not_fall_into_parts_are_refused():

@@ -121,8 +121,7 @@ REFUSALS = {
     ),
     "one_local_replica": Refusal(
         ("enableReplicatedGraphs", "replicatedGraphCount 1"),
-        REPLICAS
-        | {"replicatedGraphCount": 1, "enableDistributedReplicatedGraphs": True, "globalReplicationFactor": 2},
+        REPLICAS | {"replicatedGraphCount": 1, "enableDistributedReplicatedGraphs": True, "globalReplicationFactor": 2},
     ),
     "several_processes": Refusal(
         ("enableDistributedReplicatedGraphs", "not supported yet"),
