@@ -44,6 +44,7 @@ constexpr Family kFamilies[] = {
     ops::softmaxOps,
     ops::convOps,
     ops::poolOps,
+    ops::integerProductOps,
     ops::roiAlignOps,
     ops::batchNormOps,
     ops::normOps,

@@ -38,15 +38,16 @@ OpDefs scatterOps();  // Scatter, ScatterElements, ScatterND, ScatterReduce
 OpDefs dynamicOps();  // DynamicSlice, DynamicUpdate, …
 
 // ---- nn
-OpDefs matMulOps();     // MatMul
-OpDefs float8Ops();     // Pow2ScaleThenCast, CastThenPow2Scale
-OpDefs softmaxOps();    // Softmax, LogSoftmax, Hardmax
-OpDefs convOps();       // Conv, ConvTranspose
-OpDefs poolOps();       // MaxPool, AveragePool, LpPool, Global…Pool
-OpDefs roiAlignOps();   // RoiAlign
-OpDefs batchNormOps();  // BatchNormalization
-OpDefs normOps();       // GroupNormalization, LayerNormalization, LRN, …
-OpDefs addonsOps();     // RotaryPosEmbed, GroupQuantizeDecompress, Fp8Scale, …
+OpDefs matMulOps();          // MatMul
+OpDefs float8Ops();          // Pow2ScaleThenCast, CastThenPow2Scale
+OpDefs softmaxOps();         // Softmax, LogSoftmax, Hardmax
+OpDefs convOps();            // Conv, ConvTranspose
+OpDefs poolOps();            // MaxPool, AveragePool, LpPool, Global…Pool
+OpDefs integerProductOps();  // IntegerMatMul
+OpDefs roiAlignOps();        // RoiAlign
+OpDefs batchNormOps();       // BatchNormalization
+OpDefs normOps();            // GroupNormalization, LayerNormalization, LRN, …
+OpDefs addonsOps();          // RotaryPosEmbed, GroupQuantizeDecompress, Fp8Scale, …
 // ---- loss
 OpDefs ctcOps();   // Ctc, CtcBeamSearchDecoder
 OpDefs nllOps();   // Nll, NlllWithSoftmaxGradDirect

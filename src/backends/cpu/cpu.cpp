@@ -32,7 +32,7 @@ class CpuBackend final : public executable::Backend {
                        foldKernels(),        depthFirstKernels(),
                        nonFiniteKernels(),   histogramKernels(),
                        smallTypeKernels(),   collectiveUpdateKernels(),
-                       resizeKernels()})
+                       resizeKernels(),      integerProductKernels()})
       for (const Entry &e : table) entries_[e.type].push_back(&e);
   }
 

@@ -44,6 +44,7 @@ std::span<const Entry> depthFirstKernels();
 std::span<const Entry> collectiveUpdateKernels();
 std::span<const Entry> nonFiniteKernels();
 std::span<const Entry> histogramKernels();
+std::span<const Entry> integerProductKernels();
 std::span<const Entry> foldKernels();  // after reduceKernels and the channels-last reductions: takes what they refuse
 
 // ---- checks of a request that the family files share

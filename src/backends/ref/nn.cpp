@@ -7,6 +7,7 @@
 
 #include "backends/ref/element.hpp"
 #include "backends/ref/families.hpp"
+#include "backends/ref/loops.hpp"
 
 namespace popart::ref {
 namespace {
@@ -24,6 +25,24 @@ int64_t batchOffset(int64_t index, const Shape &out, const Shape &shape) {
     stride *= dim;
   }
   return offset;
+}
+
+// Modulo 2^32.
+void integerMatMul(const Context &c) {
+  Shape a = c.in[0].shape(), b = c.in[1].shape();
+  const int64_t m = a[a.size() - 2], depth = a.back(), n = b.back();
+  a.resize(a.size() - 2), b.resize(b.size() - 2);
+  const Shape batch = npOut(a, b);
+  for (int64_t i = 0; i < elementCount(batch); ++i) {
+    const int64_t left = batchOffset(i, batch, a) * m * depth, right = batchOffset(i, batch, b) * depth * n;
+    for (int64_t r = 0; r < m; ++r)
+      for (int64_t col = 0; col < n; ++col) {
+        int64_t sum = 0;
+        for (int64_t k = 0; k < depth; ++k)
+          sum = add(sum, loadInt(c.in[0], left + r * depth + k) * loadInt(c.in[1], right + k * n + col));
+        c.out[0].as<int32_t>()[(i * m + r) * n + col] = static_cast<int32_t>(sum);
+      }
+  }
 }
 
 void matMul(const Context &c) {
@@ -161,8 +180,13 @@ void logSoftmaxGrad(const Context &c) {
 }
 
 constexpr Entry kNnKernels[] = {
-    {"MatMul", matMul},   {"Softmax", softmax},         {"LogSoftmax", logSoftmax},
-    {"Hardmax", hardmax}, {"SoftmaxGrad", softmaxGrad}, {"LogSoftmaxGrad", logSoftmaxGrad},
+    {"MatMul", matMul},
+    {"IntegerMatMul", integerMatMul},
+    {"Softmax", softmax},
+    {"LogSoftmax", logSoftmax},
+    {"Hardmax", hardmax},
+    {"SoftmaxGrad", softmaxGrad},
+    {"LogSoftmaxGrad", logSoftmaxGrad},
 };
 
 }  // namespace

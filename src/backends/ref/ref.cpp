@@ -17,8 +17,8 @@ using executable::KernelRequest;
 using executable::OperandDesc;
 
 constexpr std::span<const Entry> (*kFamilies[])() = {
-    unaryKernels,  mathKernels,    reduceKernels, orderKernels,    shapeKernels,  indexKernels, scatterKernels,
-    nnKernels,     convKernels,    poolKernels,   roiAlignKernels, normKernels,   lossKernels,  optimKernels,
+    unaryKernels,  mathKernels,    reduceKernels,    orderKernels,    shapeKernels,  indexKernels, scatterKernels,
+    nnKernels,     convKernels,    poolKernels,      roiAlignKernels, normKernels,   lossKernels,  optimKernels,
     randomKernels, controlKernels, smallTypeKernels, ctcKernels,      resizeKernels,
 };
 

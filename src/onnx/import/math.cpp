@@ -160,6 +160,13 @@ void importCast(NodeContext &n) {
 
 void importCastLike(NodeContext &n) { castTo(n, n.info(1).dataType()); }
 
+// Of small types, which are only converted, as of the floats that have their values.
+void importFloatTest(NodeContext &n) {
+  if (!isSmall(n.info(0).dataType())) return importRegular(n);
+  const TensorIndex wide = n.emit("Cast", {n.in(0)}, {{"to", int64_t{toOnnxDataType(DataType::FLOAT)}}});
+  n.result(0, n.type(), {wide}, n.attributes());
+}
+
 // One input: the operator is the identity.
 void importVariadic(NodeContext &n) {
   n.attributes().erase("consumed_inputs");
@@ -186,7 +193,8 @@ std::vector<ImportRule> mathRules() {
       {"ai.onnx", "Gemm", importGemm},         {"ai.onnx", "Clip", importClip},   {"ai.onnx", "Mod", importMod},
       {"ai.onnx", "Round", importRound},       {"ai.onnx", "Gelu", importGelu},   {"ai.onnx", "Cast", importCast},
       {"ai.onnx", "CastLike", importCastLike}, {"ai.onnx", "Pow", importPow},     {"ai.onnx", "Swish", importSwish},
-      {"ai.onnx", "BitShift", importBitShift}, {"ai.onnx", "PRelu", importPRelu},
+      {"ai.onnx", "BitShift", importBitShift}, {"ai.onnx", "PRelu", importPRelu}, {"ai.onnx", "IsNaN", importFloatTest},
+      {"ai.onnx", "IsInf", importFloatTest},
   };
   for (const char *type : {"Add", "Sub", "Mul", "Div", "And", "Or", "Xor", "Equal", "Greater", "Less"})
     rules.push_back({"ai.onnx", type, importLegacyBroadcast});

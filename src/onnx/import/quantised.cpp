@@ -1,5 +1,5 @@
-// Quantised operators of ai.onnx. Products of 8-bit integers are products of floats over so few elements that every sum
-// is a whole number a float holds, added up as 32-bit integers.
+// Quantised operators of ai.onnx. Matrix products are integer products; convolutions of 8-bit integers are those of
+// floats over so few elements that every sum is a whole number a float holds, added up as 32-bit integers.
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -33,7 +33,8 @@ Range rangeOf(const NodeContext &n, DataType type) {
       break;
   }
   const SmallFormat *format = smallFormat(type);
-  n.require(format && !format->isFloat, "values are not quantised to this type: got {}", type);
+  n.require(format && !format->isFloat,
+            "values are quantised to UINT8, INT8, UINT16, INT16 or types of fewer bits here: got {}", type);
   const double span = std::ldexp(1.0, format->bits);
   return format->isSigned ? Range{-span / 2, span / 2 - 1} : Range{0, span - 1};
 }
@@ -133,6 +134,13 @@ void importQuantizeLinear(NodeContext &n) {
                                   : saturated(y, granularity.spread(zero), type));
 }
 
+// In FLOAT, without the zero point.
+Value dequantised(const Value &x, const Value &zero) {
+  const DataType exact = isSmallFloat(x.type()) ? DataType::FLOAT : DataType::INT32;
+  const Value moved = x.cast(exact);
+  return (zero.valid() && !isKnownZero(zero) ? moved - zero.cast(exact) : moved).cast(DataType::FLOAT);
+}
+
 void importDequantizeLinear(NodeContext &n) {
   Composer to(n);
   const Value x = to.input(0), scale = to.input(1), zero = to.optionalInput(2);
@@ -144,10 +152,7 @@ void importDequantizeLinear(NodeContext &n) {
   n.require(wanted != 0 || !isSmall(scale.type()), "the scale's type is none of results: got {}. Give output_dtype",
             scale.info());
   const Granularity granularity(n, x, scale);
-  const DataType exact = isSmallFloat(x.type()) ? DataType::FLOAT : DataType::INT32;
-  Value moved = x.cast(exact);
-  if (zero.valid() && !isKnownZero(zero)) moved = moved - granularity.spread(zero.cast(exact));
-  const Value y = moved.cast(DataType::FLOAT) * granularity.spread(scale.cast(DataType::FLOAT));
+  const Value y = dequantised(x, granularity.spread(zero)) * granularity.spread(scale.cast(DataType::FLOAT));
   to.result(0, y.cast(wanted == 0 ? scale.type() : fromOnnxDataType(static_cast<int>(wanted))));
 }
 
@@ -166,7 +171,7 @@ void importDynamicQuantizeLinear(NodeContext &n) {
   if (n.hasOut(2)) to.result(2, zero);
 }
 
-// An operand of a product: its values without the zero point, as floats.
+// An operand of a convolution: its values without the zero point, as floats.
 struct IntegerOperand {
   Value values;
   double largest;
@@ -197,14 +202,27 @@ Value perRow(const Value &v, const Value &x) {
   return v.valid() && v.rank() == 1 && v.dim(0) > 1 && x.rank() > 1 ? v.reshape({v.dim(0), 1}) : v;
 }
 
+// A factor of a product: its values without the zero point.
+Value withoutZero(const NodeContext &n, const Value &x, const Value &zero) {
+  n.require(x.type() == DataType::UINT8 || x.type() == DataType::INT8, "products take UINT8 or INT8: got {}", x.info());
+  n.require(!zero.valid() || zero.type() == x.type(), "an operand and its zero point must have one type: got {} and {}",
+            x.info(), zero.valid() ? zero.info() : x.info());
+  return !zero.valid() || isKnownZero(zero) ? x : x.cast(DataType::INT16) - zero.cast(DataType::INT16);
+}
+
+// INT32. As in NumPy's matmul, a list stands for one row, on the right for one column, which the result does not have.
 Value integerProduct(const NodeContext &n, const Value &a, const Value &b, const Value &zeroA, const Value &zeroB) {
   n.require(a.rank() >= 1 && b.rank() >= 1, "operands must have dimensions: got {} and {}", a.info(), b.info());
-  const IntegerOperand left = operandOf(n, a, perRow(zeroA, a)), right = operandOf(n, b, zeroB);
-  const int64_t inner = a.dim(-1), axis = std::max(0, b.rank() - 2);
-  n.require(inner == b.shape()[axis], "operands do not fit: got {} and {}", a.info(), b.info());
-  return summedParts(inner, mostTerms(left, right), [&](int64_t begin, int64_t end) {
-    return matmul(left.values.slice(a.rank() - 1, begin, end), right.values.slice(axis, begin, end));
-  });
+  n.require(a.dim(-1) == b.shape()[std::max(0, b.rank() - 2)], "operands do not fit: got {} and {}", a.info(),
+            b.info());
+  Value left = withoutZero(n, a, perRow(zeroA, a)), right = withoutZero(n, b, zeroB);
+  if (a.rank() == 1) left = left.reshape({1, a.dim(0)});
+  if (b.rank() == 1) right = right.reshape({b.dim(0), 1});
+  const Value product = left.op("IntegerMatMul", {right});
+  Shape shape = product.shape();
+  if (b.rank() == 1) shape.pop_back();
+  if (a.rank() == 1) shape.erase(shape.end() - (b.rank() == 1 ? 1 : 2));
+  return product.reshape(shape);
 }
 
 // Parts of the channels of every group.
@@ -263,9 +281,17 @@ Value requantised(const Value &sum, const Value &a, const Value &b, const Value 
 
 void importQLinearMatMul(NodeContext &n) {
   Composer to(n);
-  const Value a = to.input(0), b = to.input(3);
-  const Value sum = integerProduct(n, a, b, to.input(2), to.input(5));
-  to.result(0, requantised(sum, perRow(to.input(1), a), to.input(4), to.input(6), to.input(7)));
+  const Value a = to.input(0), b = to.input(3), zero = to.input(7);
+  const Value scale = perRow(to.input(1), a), otherScale = to.input(4), resultScale = to.input(6);
+  if (!isSmallFloat(a.type())) {
+    const Value sum = integerProduct(n, a, b, to.input(2), to.input(5));
+    return to.result(0, requantised(sum, scale, otherScale, resultScale, zero));
+  }
+  const Value product = matmul(dequantised(a, to.input(2)), dequantised(b, to.input(5)));
+  const Value ratio =
+      scale.cast(DataType::FLOAT) * otherScale.cast(DataType::FLOAT) / resultScale.cast(DataType::FLOAT);
+  n.require(isSmallFloat(zero.type()), "the result of FLOAT8 must be FLOAT8: got {}", zero.info());
+  to.result(0, rounded(product * ratio, zero, zero.type(), 1));
 }
 
 void importQLinearConv(NodeContext &n) {

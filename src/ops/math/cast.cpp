@@ -67,23 +67,23 @@ OpDefs castOps() {
                      b.result(0, b.emit("Cast", {b.in(0)}, {{"to", b.attrs().getAttribute<int64_t>("to")}}));
                    })
                    .doc("Gradient of Cast: cast back.");
-  OpDef bits = OpDef("ai.onnx", "BitCast", {26})
-                   .input("x", kAllTypes)
-                   .output("y")
-                   .attrRequired("to", AttributeType::Int)
-                   .infer([](InferContext &c) {
-                     const DataType to = typeOfAttribute(c, "to");
-                     c.require((typeBit(to) & kNumeric) != 0,
-                               "bits cannot be read as this type: got {}, expected a number type", to);
-                     c.require(getDataTypeInfo(to).nbytes == getDataTypeInfo(c.type(0)).nbytes,
-                               "the types differ in size: got {} to {}", c.type(0), to);
-                     c.out(0, to, c.shape(0));
-                   })
-                   .traits(Trait::Conversion)
-                   .identityIf(always)
-                   .cost(movesData())
-                   .stopsGrad()
-                   .doc("The bits of each element read as an element of another type of the same size.");
+  OpDef bits =
+      OpDef("ai.onnx", "BitCast", {26})
+          .input("x", kCastTypes)
+          .output("y")
+          .attrRequired("to", AttributeType::Int)
+          .infer([](InferContext &c) {
+            const DataType to = typeOfAttribute(c, "to");
+            c.require((typeBit(to) & (kNumeric | kSmallTypes)) != 0,
+                      "bits cannot be read as this type: got {}, expected a number type", to);
+            c.require(bitsOf(to) == bitsOf(c.type(0)), "the types differ in size: got {} to {}", c.type(0), to);
+            c.out(0, to, c.shape(0));
+          })
+          .traits(Trait::Conversion)
+          .identityIf(always)
+          .cost(movesData())
+          .stopsGrad()
+          .doc("The bits of each element read as an element of another type of the same size.");
   return {cast, grad, bits};
 }
 

@@ -500,3 +500,36 @@ def test_gradients_through_casts_to_small_floats_are_refused():
             popart.ConstSGD(0.1),
             popart.DeviceManager().createCpuDevice(),
         ).prepareDevice()
+
+
+# ---- bits and classes
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS.values(), EXPONENT], ids=str)
+def test_nan_and_infinity_are_found(dtype):
+    """IsNaN and IsInf of every code."""
+    x = codes(dtype)
+    nodes = [helper.make_node("IsNaN", ["x"], ["n"]), helper.make_node("IsInf", ["x"], ["i"], detect_negative=0)]
+    nan, infinity = run(model(nodes, {"x": x}, {"n": TensorProto.BOOL, "i": TensorProto.BOOL}), {"x": x})
+    np.testing.assert_array_equal(nan, np.isnan(x.astype(np.float32)))
+    np.testing.assert_array_equal(infinity, x.astype(np.float32) == np.inf)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "to"),
+    [("float8_e5m2", np.uint8), ("float8_e8m0fnu", np.int8), ("int4", "float4_e2m1fn"), ("uint2", "int2")],
+    ids=str,
+)
+def test_bits_are_read_as_another_type(dtype, to):
+    """BitCast between types of as many bits."""
+    x, to = codes(SMALL[dtype]), SMALL[to] if isinstance(to, str) else np.dtype(to)
+    made = model([helper.make_node("BitCast", ["x"], ["y"], to=onnx_type(to))], {"x": x}, {"y": onnx_type(to)})
+    assert run(made, {"x": x})[0].tobytes() == x.tobytes()
+
+
+def test_bits_of_another_number_are_refused():
+    """Four bits are no byte."""
+    x = codes(SMALL["int4"])
+    node = helper.make_node("BitCast", ["x"], ["y"], to=TensorProto.INT8)
+    with pytest.raises(popart.popart_exception, match="the types differ in size: got int4 to int8"):
+        run(model([node], {"x": x}, {"y": TensorProto.INT8}), {"x": x})

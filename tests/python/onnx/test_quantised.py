@@ -1,5 +1,6 @@
 """Quantised operators: integers exactly, against NumPy."""
 
+import ml_dtypes
 import numpy as np
 import popart
 import pytest
@@ -182,3 +183,21 @@ def test_quantised_convolution():
 def test_refusals(node, text):
     with pytest.raises(popart.popart_exception, match=text):
         values(node)
+
+
+@pytest.mark.parametrize("shapes", [((5,), (5, 3)), ((2, 5), (5,)), ((5,), (5,)), ((4, 1, 2, 5), (3, 5, 2))], ids=str)
+def test_matrix_products_take_lists_and_stacks(shapes):
+    """As NumPy's matmul."""
+    a, b = integers(np.uint8, *shapes[0]), integers(np.int8, *shapes[1])
+    (got,) = values(Node("MatMulInteger", [a, b, np.uint8(7), np.int8(-3)], opset=10))
+    np.testing.assert_array_equal(got, np.matmul(a.astype(int) - 7, b.astype(int) + 3))
+
+
+def test_products_of_float8_are_rounded_once():
+    """QLinearMatMul-21 of FLOAT8: values times scales, without zero points."""
+    dtype = ml_dtypes.float8_e4m3fn
+    a, b = (np.linspace(-4, 4, 12).astype(dtype).reshape(shape) for shape in ((3, 4), (4, 3)))
+    zero, scales = np.zeros((), dtype), [np.float32(s) for s in (0.5, 0.25, 2)]
+    node = Node("QLinearMatMul", [a, scales[0], zero, b, scales[1], zero, scales[2], zero], opset=21)
+    exact = a.astype(np.float32) @ b.astype(np.float32) * np.float32(0.5 * 0.25 / 2)
+    np.testing.assert_array_equal(values(node)[0].astype(np.float32), exact.astype(dtype).astype(np.float32))
