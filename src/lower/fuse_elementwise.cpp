@@ -246,7 +246,8 @@ bool isElementwise(const Op &op) {
 }
 
 void fuseElementwise(Ir &flat, const executable::Backend &backend) {
-  for (Graph *graph : flat.getAllGraphs()) Fuser(flat, *graph, backend).run();
+  for (Graph *graph : flat.getAllGraphs())
+    if (graph->id.rfind("fused/", 0) != 0) Fuser(flat, *graph, backend).run();
 }
 
 }  // namespace popart::lower

@@ -67,6 +67,7 @@ constexpr Family kFamilies[] = {
     ops::tensorParallelOps,
     // ---- made by lowering
     ops::fusedOps,
+    ops::attentionOps,
     ops::floatingPointCheckOps,
 };
 

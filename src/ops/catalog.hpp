@@ -70,6 +70,7 @@ OpDefs tensorParallelOps();  // ReplicatedAllReduceTP, CrossEntropySharded, …
 
 // ---- made by lowering
 OpDefs fusedOps();               // FusedElementwise, FusedMatMul, Reorder, VariableAssign
+OpDefs attentionOps();           // FusedAttention and its gradient
 OpDefs floatingPointCheckOps();  // FirstNonFinite, FloatingPointCheck
 
 }  // namespace popart::ops

@@ -13,6 +13,7 @@
 #include "lower/float8_products.hpp"
 #include "lower/floating_point_checks.hpp"
 #include "lower/fold_batch_norm.hpp"
+#include "lower/fuse_attention.hpp"
 #include "lower/fuse_elementwise.hpp"
 #include "lower/fuse_epilogue.hpp"
 #include "lower/join_parts.hpp"
@@ -232,6 +233,7 @@ void addRowsInLoops(PassContext &c) { lower::addRowsInLoops(c.ir()); }
 void multiplyAfterLoops(PassContext &c) { lower::multiplyAfterLoops(c.ir()); }
 void readRowsInPlace(PassContext &c) { lower::readRowsInPlace(c.ir()); }
 void foldBatchNorms(PassContext &c) { lower::foldBatchNorms(c.ir()); }
+void fuseAttention(PassContext &c) { lower::fuseAttention(c.ir(), c.device()); }
 void fuseElementwise(PassContext &c) { lower::fuseElementwise(c.ir(), c.device()); }
 void fuseEpilogues(PassContext &c) { lower::fuseEpilogues(c.ir(), c.device()); }
 void assignLayouts(PassContext &c) { lower::assignLayouts(c.ir(), *c.backends); }
@@ -338,6 +340,8 @@ constexpr Pass kPasses[] = {
     {"readRowsInPlace", "let loops read rows of stacks where they lie", Phase::Flatten, always, readRowsInPlace},
     {"foldBatchNorms", "fold normalisations with known parameters into convolutions", Phase::Fuse, fusing,
      foldBatchNorms},
+    {"fuseAttention", "let a softmax between products run without the matrix of scores", Phase::Fuse, fusing,
+     fuseAttention},
     {"fuseElementwise", "cluster element-wise operators", Phase::Fuse, fusing, fuseElementwise},
     {"fuseEpilogues", "let products absorb transposes and element-wise operators", Phase::Fuse, fusing, fuseEpilogues},
     {"assignLayouts", "keep weights of products in the order their kernels read", Phase::Layout, fusing, assignLayouts},

@@ -32,7 +32,8 @@ class CpuBackend final : public executable::Backend {
                        foldKernels(),        depthFirstKernels(),
                        nonFiniteKernels(),   histogramKernels(),
                        smallTypeKernels(),   collectiveUpdateKernels(),
-                       resizeKernels(),      integerProductKernels()})
+                       resizeKernels(),      integerProductKernels(),
+                       attentionKernels()})
       for (const Entry &e : table) entries_[e.type].push_back(&e);
   }
 

@@ -41,6 +41,7 @@ std::span<const Entry> padKernels();          // after moveKernels: takes what t
 std::span<const Entry> generalPoolKernels();  // after poolKernels
 std::span<const Entry> productKernels();      // after matmulKernels
 std::span<const Entry> depthFirstKernels();
+std::span<const Entry> attentionKernels();
 std::span<const Entry> collectiveUpdateKernels();
 std::span<const Entry> nonFiniteKernels();
 std::span<const Entry> histogramKernels();

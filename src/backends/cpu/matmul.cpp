@@ -9,6 +9,7 @@
 #include "backends/cpu/epilogue_match.hpp"
 #include "backends/cpu/kernels/gemm.hpp"
 #include "backends/cpu/layouts/panels.hpp"
+#include "backends/cpu/matrices.hpp"
 #include "backends/cpu/parted_kernel.hpp"
 #include "backends/cpu/weight_update.hpp"
 
@@ -29,58 +30,6 @@ struct Problem {
   PartOperands cut;  // operands whose memory is the batch, matrix by matrix
 };
 
-// A stack of matrices in plain memory, its dimensions in any order; strides in elements.
-struct Matrix {
-  Shape batch;  // leading dimensions
-  int64_t rows, columns;
-  Shape batchStride;
-  int64_t rowStride, columnStride;
-};
-
-// Memory of `shape`, read in the order of attribute `name` of a fused product, when there is one.
-Matrix matrixOf(const Op &op, const char *name, const Shape &shape) {
-  Shape strides(shape.size());
-  int64_t stride = 1;
-  for (size_t d = shape.size(); d-- > 0; stride *= shape[d]) strides[d] = stride;
-  Shape sizes = shape;
-  if (op.is(Role::FusedMatMul) && op.hasAttr(name)) {
-    const Shape plain = strides;
-    const auto &perm = op.attrInts(name);
-    for (size_t d = 0; d < shape.size(); ++d)
-      sizes[d] = shape[static_cast<size_t>(perm[d])], strides[d] = plain[static_cast<size_t>(perm[d])];
-  }
-  const size_t row = sizes.size() - 2;
-  return {Shape(sizes.begin(), sizes.end() - 2),     sizes[row],   sizes[row + 1],
-          Shape(strides.begin(), strides.end() - 2), strides[row], strides[row + 1]};
-}
-
-// The result of shape `shape` as the product sees it: dimension perm_out[i] of the product is dimension i of the
-// result.
-Matrix resultOf(const Op &op, const Shape &shape) {
-  if (!op.is(Role::FusedMatMul) || !op.hasAttr("perm_out")) return matrixOf(op, "", shape);
-  const auto &perm = op.attrInts("perm_out");
-  const Matrix stored = matrixOf(op, "", shape);
-  Shape storedStrides = stored.batchStride, sizes(shape.size()), strides(shape.size());
-  storedStrides.push_back(stored.rowStride), storedStrides.push_back(stored.columnStride);
-  for (size_t d = 0; d < shape.size(); ++d) {
-    sizes[static_cast<size_t>(perm[d])] = shape[d];
-    strides[static_cast<size_t>(perm[d])] = storedStrides[d];
-  }
-  const size_t row = sizes.size() - 2;
-  return {Shape(sizes.begin(), sizes.end() - 2),     sizes[row],   sizes[row + 1],
-          Shape(strides.begin(), strides.end() - 2), strides[row], strides[row + 1]};
-}
-
-// Strides of the batch of `m`, broadcast to `out`.
-std::array<ptrdiff_t, kMaxBatchRank> batchStrides(const Matrix &m, const Shape &out) {
-  std::array<ptrdiff_t, kMaxBatchRank> strides{};
-  for (size_t i = 0; i < m.batch.size(); ++i) {
-    const size_t at = m.batch.size() - 1 - i;
-    strides[kMaxBatchRank - 1 - i] = m.batch[at] == 1 && out[out.size() - 1 - i] != 1 ? 0 : m.batchStride[at];
-  }
-  return strides;
-}
-
 // Whether the memory of `m` is `batch` contiguous matrices, one after the other.
 bool isStack(const Matrix &m, const Shape &batch) {
   int64_t stride = m.rows * m.columns;
@@ -93,7 +42,7 @@ std::optional<Problem> plan(const KernelRequest &request, bool transA, bool tran
   const Op &op = *request.op;
   const Matrix a = matrixOf(op, "perm_a", request.inputs[0].info.shape()),
                b = matrixOf(op, "perm_b", request.inputs[1].info.shape());
-  const Matrix c = resultOf(op, request.outputs[0].info.shape());
+  const Matrix c = resultOf(op, "perm_out", request.outputs[0].info.shape());
   const bool isPermuted =
       op.is(Role::FusedMatMul) && (op.hasAttr("perm_a") || op.hasAttr("perm_b") || op.hasAttr("perm_out"));
   const Layout *bLayout = request.inputs[1].layout;

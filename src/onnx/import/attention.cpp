@@ -94,7 +94,8 @@ class AttentionNode {
     Value scores = heads.scores();
     if (n_.hasOut(3) && outputMode() == 0) to_.result(3, scores);
     if (const double cap = n_.attr("softcap", 0.0f); cap > 0) scores = tanh(scores / cap) * cap;
-    const Value y = heads.weighted(softmax(scores, biasOf(query.type())));
+    const Probabilities p = softmax(scores, biasOf(query.type()));
+    const Value y = p.withoutEmpty(heads.weighted(p.values));
     to_.result(0, flat ? y.transpose({0, 2, 1, 3}).reshape({batch_, queries_, y.dim(1) * y.dim(3)}) : y);
   }
 
@@ -160,8 +161,12 @@ class AttentionNode {
     return bias;
   }
 
-  // Rows in which every key is masked give zeros.
-  Value softmax(const Value &scores, const Value &bias) {
+  // Rows in which every key is masked give zeros, as do products with them.
+  struct Probabilities {
+    Value values, empty;  // empty: which rows, of size 1; invalid where there are none
+    Value withoutEmpty(const Value &x) const { return empty.valid() ? where(empty, x.number(0), x) : x; }
+  };
+  Probabilities softmax(const Value &scores, const Value &bias) {
     const int64_t mode = outputMode();
     if (n_.hasOut(3) && mode == 1) to_.result(3, scores);
     if (n_.hasOut(3) && mode == 2) to_.result(3, bias.valid() ? scores + bias : scores);
@@ -173,9 +178,9 @@ class AttentionNode {
       if (isFalse(n_, empty)) empty = Value();
       shifted = scores + (empty.valid() ? where(empty, bias.number(0), bias) : bias);
     }
-    Value result = shifted.cast(inner).op("Softmax", {}, {{"axis", int64_t{3}}}).cast(scores.type());
-    if (empty.valid()) result = where(empty, result.number(0), result);
-    if (n_.hasOut(3) && mode == 3) to_.result(3, result);
+    const Probabilities result{shifted.cast(inner).op("Softmax", {}, {{"axis", int64_t{3}}}).cast(scores.type()),
+                               empty};
+    if (n_.hasOut(3) && mode == 3) to_.result(3, result.withoutEmpty(result.values));
     return result;
   }
 

@@ -7,6 +7,7 @@
 #include "ops/catalog.hpp"
 #include "ops/comm/collective_rules.hpp"
 #include "ops/forward_op.hpp"
+#include "ops/fused/permutation.hpp"
 #include "ops/nn/window.hpp"
 #include "ops/operand_layouts.hpp"
 #include "ops/rules.hpp"
@@ -32,22 +33,6 @@ void outputsOfBody(InferContext &c, const char *attribute, std::vector<TensorInf
 Shape transposedMatrix(Shape shape, bool transpose) {
   if (transpose && shape.size() >= 2) std::swap(shape[shape.size() - 1], shape[shape.size() - 2]);
   return shape;
-}
-
-// `shape` with its dimensions in the order of attribute `name`, when there is one.
-Shape permuted(InferContext &c, const char *name, const Shape &shape) {
-  if (!c.hasAttr(name)) return shape;
-  const auto &perm = c.attrInts(name);
-  std::vector<bool> seen(shape.size(), false);
-  bool fits = perm.size() == shape.size();
-  for (size_t i = 0; fits && i < perm.size(); ++i) {
-    fits = perm[i] >= 0 && perm[i] < static_cast<int64_t>(shape.size()) && !seen[static_cast<size_t>(perm[i])];
-    if (fits) seen[static_cast<size_t>(perm[i])] = true;
-  }
-  c.require(fits, "{} is no permutation of the operand's dimensions: got {} for {}", name, perm, shape);
-  Shape result;
-  for (int64_t axis : perm) result.push_back(shape[static_cast<size_t>(axis)]);
-  return result;
 }
 
 // NumPy matmul of two operands of rank >= 2.
@@ -119,6 +104,21 @@ OpDef convolutionRow(const char *type) {
 }
 
 }  // namespace
+
+Shape permuted(InferContext &c, const char *name, const Shape &shape) {
+  if (!c.hasAttr(name)) return shape;
+  const auto &perm = c.attrInts(name);
+  std::vector<bool> seen(shape.size(), false);
+  bool fits = perm.size() == shape.size();
+  for (size_t i = 0; fits && i < perm.size(); ++i) {
+    fits = perm[i] >= 0 && perm[i] < static_cast<int64_t>(shape.size()) && !seen[static_cast<size_t>(perm[i])];
+    if (fits) seen[static_cast<size_t>(perm[i])] = true;
+  }
+  c.require(fits, "{} is no permutation of the operand's dimensions: got {} for {}", name, perm, shape);
+  Shape result;
+  for (int64_t axis : perm) result.push_back(shape[static_cast<size_t>(axis)]);
+  return result;
+}
 
 OpDefs fusedOps() {
   OpDefs rows;

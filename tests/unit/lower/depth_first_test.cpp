@@ -58,6 +58,7 @@ void expectSameBits(std::string_view text, int kernelsInChains) {
   }
 }
 
+// Of logarithms: products around a softmax of probabilities become attention instead (decision 0061).
 constexpr std::string_view kAttention = R"(main {
   stream %q : float32[2, 3, 33, 8]
   stream %k : float32[2, 3, 8, 40]
@@ -69,7 +70,7 @@ constexpr std::string_view kAttention = R"(main {
   %mask1 = HostLoad() {stream = "mask"}
   %scores = MatMul(%q1, %k1)
   %masked = Add(%scores, %mask1)
-  %weights = Softmax(%masked) {axis = -1}
+  %weights = LogSoftmax(%masked) {axis = -1}
   %out = MatMul(%weights, %v1)
   HostStore(%out) {stream = "out"}
 })";

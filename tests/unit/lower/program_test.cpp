@@ -48,6 +48,10 @@ constexpr std::string_view kProgram = R"(main {
   %p = Softmax(%s) {axis = -1}
   %o = MatMul(%p, %q1)
   HostStore(%o) {stream = "o"}
+  %s2 = MatMul(%o, %k1)
+  %p2 = LogSoftmax(%s2) {axis = -1}
+  %o2 = MatMul(%p2, %q1)
+  HostStore(%o2) {stream = "o2"}
   %looped = Loop(%trip, %go, %g) {body = @body, carried = 1}
   HostStore(%looped) {stream = "looped"}
 }
@@ -70,6 +74,7 @@ TEST(Program, text_compiles_to_the_same_executable) {
   EXPECT_TRUE(text.starts_with("program for cpu, ref\n"));
   EXPECT_NE(text.find("<layout = \"packed"), std::string::npos);
   EXPECT_NE(text.find("DepthFirst("), std::string::npos);
+  EXPECT_NE(text.find("FusedAttention("), std::string::npos);
   const lower::Program again = lower::parseProgram(text);
   EXPECT_EQ(again.backends, program.backends);
   EXPECT_EQ(lower::print(again), text);

@@ -1,0 +1,140 @@
+// Attention in float32 without the matrix of scores: y = softmax(steps(scale * (Q . K))) . V, key block by key block
+// with a running softmax, and its gradients from the logarithms of the sums (Dao et al., FlashAttention, 2022).
+//
+// Plans are made once from shapes; run(task) does a share of the work on pointers, without allocation. Invariant: a
+// result depends on shapes and instruction set only. Key blocks are cut by shapes, query rows in any way: tasks never
+// change a bit.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "backends/cpu/kernels/gemm.hpp"
+
+namespace popart::cpu {
+
+struct AttentionShape {
+  int64_t queries = 0, keys = 0, size = 0, valueSize = 0;
+  std::array<int64_t, kMaxBatchRank> batch = {1, 1, 1, 1};
+};
+
+// A stack of matrices in plain memory; strides in elements, zero where it repeats.
+struct MatrixStack {
+  std::array<ptrdiff_t, kMaxBatchRank> batchStride = {0, 0, 0, 0};
+  ptrdiff_t rowStride = 0, columnStride = 1;
+};
+
+// Keys outside of [begin, end) have no part in the softmax of a query, whatever its scores.
+struct KeyRange {
+  int32_t begin = 0, end = 0;
+};
+
+// Element-wise work on pieces of rows of scores. `row` counts the queries of all batches, `key` is the first key.
+class ScoreSteps {
+ public:
+  // to = steps(s); to is not s.
+  virtual void forward(const float *s, float *to, int64_t row, int64_t key, int64_t count) const noexcept = 0;
+  // The gradient of s, written over the gradient of steps(s).
+  virtual void backward(const float *s, float *gradient, int64_t row, int64_t key, int64_t count) const noexcept = 0;
+
+ protected:
+  ~ScoreSteps() = default;
+};
+
+struct AttentionArgs {
+  const float *q, *k, *v;  // (queries, size), (size, keys), (keys, valueSize)
+  float *y;                // (queries, valueSize)
+  float *logSum;           // all queries of all batches, one after the other; nullptr: not wanted
+  const ScoreSteps *steps = nullptr;
+};
+
+struct AttentionGradientArgs {
+  const float *q, *k, *v, *y, *dy, *logSum;
+  float *dq, *dk, *dv;  // laid out as q, k and v; nullptr: not wanted
+  const ScoreSteps *steps = nullptr;
+  bool hasBackward = false;  // else the gradient of s is that of steps(s)
+  float *partial = nullptr;  // AttentionBackward::sharedFloats() for all tasks together
+};
+
+// What both passes know: how rows are cut, and which of them need which keys.
+class AttentionPlan {
+ public:
+  AttentionPlan(const AttentionShape &shape, std::vector<KeyRange> ranges);
+
+  int64_t batches() const;
+  int64_t keyBlock() const { return keyBlock_; }
+  int64_t keyBlocks() const;
+  // Panels of a key block that some of the rows [first, end) need: [begin, end).
+  KeyRange panels(int64_t firstRow, int64_t endRow, int64_t block) const;
+  // The part of all scores that the rows compute.
+  double work(int64_t firstRow, int64_t endRow) const;
+
+  AttentionShape shape;
+  int64_t rowTiles = 0;                     // of at most tileRows rows, as even as possible
+  int64_t sizeStride = 0, valueStride = 0;  // of copied rows: whole panels
+  int64_t scoreStride = 0;                  // of rows of a block of scores
+  int64_t rowOfTile(int64_t tile) const { return rowTiles == 0 ? 0 : shape.queries * tile / rowTiles; }
+
+ private:
+  std::vector<KeyRange> ranges_;  // by query; empty: all keys
+  int64_t keyBlock_ = 0;
+};
+
+// Strides of the operands of both passes.
+struct AttentionStrides {
+  MatrixStack q, k, v, y, dy, dq, dk, dv;
+  float scale = 1.0f;
+  float dqScale = 1.0f, dkScale = 1.0f;
+};
+
+class AttentionForward {
+ public:
+  // `ranges`: empty, or one per query. `threads` only sizes the tasks.
+  AttentionForward(const AttentionShape &shape, std::vector<KeyRange> ranges, int threads);
+  int tasks() const { return static_cast<int>(plan_.batches() * rowTasks_); }
+  double share(int task) const noexcept;
+  // Floats of scratch of a running task.
+  int64_t scratchFloats() const;
+  void run(int task, const AttentionStrides &strides, const AttentionArgs &args, float *scratch) const noexcept;
+
+ private:
+  struct Task;
+  void keyBlock(const Task &task, int64_t block) const noexcept;
+  void tileOfBlock(const Task &task, int64_t block, int64_t firstRow, int rows, int64_t firstPanel) const noexcept;
+
+  AttentionPlan plan_;
+  int64_t rowTasks_ = 0, mostRows_ = 0;  // per batch; rows of a task
+};
+
+// Tasks of the first round take all keys for a range of queries; where there are several ranges, the second round adds
+// their parts of dK and dV. The number of ranges follows from the shape.
+class AttentionBackward {
+ public:
+  AttentionBackward(const AttentionShape &shape, std::vector<KeyRange> ranges);
+  int64_t rangeTasks() const { return plan_.batches() * ranges_; }
+  int64_t sumTasks() const { return ranges_ > 1 ? plan_.batches() : 0; }
+  int64_t scratchFloats() const;
+  int64_t sharedFloats() const;
+  void runRange(int64_t task, const AttentionStrides &strides, const AttentionGradientArgs &args,
+                float *scratch) const noexcept;
+  void runSum(int64_t task, const AttentionStrides &strides, const AttentionGradientArgs &args) const noexcept;
+
+ private:
+  struct Task;
+  struct Group;
+  void keyBlock(Task &task, int64_t block) const noexcept;
+  void packKeys(const Task &task, int64_t block, KeyRange panels) const noexcept;
+  void probabilities(const Task &task, const Group &group, int64_t tile) const noexcept;
+  void addQueryGradient(const Task &task, const Group &group, int64_t tile) const noexcept;
+  void addKeyGradients(const Task &task, const Group &group) const noexcept;
+  void writeKeyGradients(const AttentionStrides &strides, const AttentionGradientArgs &args, int64_t batch,
+                         int64_t firstKey, int64_t keys, float *dk, float *dv) const noexcept;
+  int64_t partialFloats() const;
+
+  AttentionPlan plan_;
+  int64_t ranges_ = 1, mostRows_ = 0;
+};
+
+}  // namespace popart::cpu

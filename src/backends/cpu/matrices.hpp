@@ -1,0 +1,30 @@
+// Operands of products: stacks of matrices in plain memory, their dimensions in any order.
+#pragma once
+#include <array>
+#include <cstddef>
+
+#include <popart/op.hpp>
+
+#include "backends/cpu/kernels/gemm.hpp"
+
+namespace popart::cpu {
+
+// Strides in elements.
+struct Matrix {
+  Shape batch;  // leading dimensions
+  int64_t rows, columns;
+  Shape batchStride;
+  int64_t rowStride, columnStride;
+};
+
+// Memory of `shape`, read in the order of attribute `name` of the op, when it has one: dimension i of the product is
+// dimension perm[i] of the memory.
+Matrix matrixOf(const Op &op, const char *name, const Shape &shape);
+
+// A result of shape `shape` as the product sees it: dimension perm[i] of the product is dimension i of the result.
+Matrix resultOf(const Op &op, const char *name, const Shape &shape);
+
+// Strides of the batch of `m`, broadcast to `out`.
+std::array<ptrdiff_t, kMaxBatchRank> batchStrides(const Matrix &m, const Shape &out);
+
+}  // namespace popart::cpu

@@ -1,0 +1,292 @@
+// A match begins at a softmax over the last axis and grows along the program's values:
+//
+//   q, k ── MatMul ── steps ── Softmax ── MatMul ── y        steps: element-wise ops on scores, with other operands
+//                                │          v
+//   dy, vᵀ ── MatMul ── SoftmaxGrad ── steps ── MatMul ── dq
+//                                           └── MatMul ── dk     dv = pᵀ @ dy
+//
+// Between them may stand what moves no score out of its row: views, casts to 16 bits and back, and exchanged last
+// dimensions where a product reads them. In the end nothing but the match may read a matrix of scores.
+#include "lower/fuse_attention.hpp"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <optional>
+#include <set>
+
+#include "lower/attention_match.hpp"
+#include "lower/fuse_elementwise.hpp"
+#include "schedule/schedule.hpp"
+
+namespace popart::lower {
+namespace {
+
+// A graph of element-wise ops on scores, and the operands that it reads besides them.
+class StepsGraph {
+ public:
+  StepsGraph(Ir &ir, const Graph &graph, std::vector<TensorIndex> &extras) : ir_(ir), graph_(graph), extras_(extras) {
+    GraphId id;
+    do id = "fused/" + std::to_string(ir.getAndIncrSubgraphCounter());
+    while (ir.hasGraph(id));
+    body_ = &ir.createGraph(id);
+  }
+
+  void given(TensorIndex t) { addInput(t); }
+  // All operands of a graph that was made before, in their order; no others may follow.
+  void giveExtras() {
+    for (TensorIndex t : extras_) addInput(t);
+    isClosed_ = true;
+  }
+  // False where an op reads what the graph is not given.
+  bool add(const Op &op) {
+    std::vector<TensorIndex> inputs;
+    for (TensorIndex t : op.inputs()) {
+      if (t.valid() && !inner_.count(t)) {
+        if (isNumber(graph_.tensor(t))) {
+          inner_[t] = body_->addConstant(body_->addScope(graph_.tensor(t).id), graph_.tensor(t).tensorData());
+        } else if (isClosed_) {
+          return false;
+        } else {
+          addInput(t);
+          extras_.push_back(t);
+        }
+      }
+      inputs.push_back(t.valid() ? inner_.at(t) : TensorIndex{});
+    }
+    inner_[op.outputs()[0]] = body_
+                                  ->addConnectedOp(op.def(), inputs, {body_->addScope(op.outId(0))}, op.attributes(),
+                                                   copySettings(op, *body_))
+                                  ->outputs()[0];
+    return true;
+  }
+  GraphRef finish(TensorIndex result) {
+    body_->markOutput(inner_.at(result));
+    return {body_->id};
+  }
+  void drop() { ir_.removeGraph(body_->id); }
+
+ private:
+  void addInput(TensorIndex t) {
+    if (!inner_.count(t)) inner_[t] = body_->addInput(body_->addScope(graph_.tensor(t).id), graph_.info(t));
+  }
+
+  Ir &ir_;
+  const Graph &graph_;
+  std::vector<TensorIndex> &extras_;
+  Graph *body_ = nullptr;
+  std::map<TensorIndex, TensorIndex> inner_;
+  bool isClosed_ = false;
+};
+
+std::vector<int64_t> inversePermutation(const std::vector<int64_t> &perm) {
+  std::vector<int64_t> result(perm.size());
+  for (size_t i = 0; i < perm.size(); ++i) result[static_cast<size_t>(perm[i])] = static_cast<int64_t>(i);
+  return result;
+}
+
+void setPermutation(Attributes &attributes, const char *name, const std::vector<int64_t> &perm) {
+  if (!std::is_sorted(perm.begin(), perm.end())) attributes.set(name, perm);
+}
+
+// Where a result of the fused op goes: the tensor that it replaces, which may be a transposed or scaled form of it.
+struct ResultPlace {
+  TensorIndex tensor;
+  std::vector<int64_t> perm;  // of the result
+  float scale = 1.0f;
+};
+
+class AttentionFuser {
+ public:
+  AttentionFuser(Ir &ir, Graph &graph, const executable::Backend &backend)
+      : ir_(ir), graph_(graph), backend_(backend) {}
+
+  void run() {
+    for (OpIndex o : schedule::orderOps(graph_)) {
+      if (!graph_.alive(o)) continue;
+      Op &op = graph_.op(o);
+      if (!isSoftmaxOfRows(op)) continue;
+      if (auto match = AttentionMatch::find(graph_, op)) fuse(*match);
+    }
+  }
+
+ private:
+  void fuse(AttentionMatch &m) {
+    std::vector<TensorIndex> extras;
+    std::vector<GraphId> graphs;
+    Attributes forward, backward;
+    if (!makeGraphs(m, extras, graphs, forward, backward) || !replace(m, extras, forward, backward))
+      for (const GraphId &id : graphs) ir_.removeGraph(id);
+  }
+
+  // The graphs of steps; false where those of the gradient read more than the forward pass.
+  bool makeGraphs(const AttentionMatch &m, std::vector<TensorIndex> &extras, std::vector<GraphId> &graphs,
+                  Attributes &forward, Attributes &backward) {
+    if (!m.steps.empty()) {
+      StepsGraph steps(ir_, graph_, extras);
+      steps.given(m.product);
+      for (const Op *op : m.steps) steps.add(*op);
+      const GraphRef ref = steps.finish(m.scores);
+      graphs.push_back(ref.id);
+      forward.set("scores", ref), backward.set("scores", ref);
+    }
+    if (!m.gradient || m.gradient->steps.empty()) return true;
+    if (m.steps.empty()) return false;
+    StepsGraph steps(ir_, graph_, extras);
+    steps.given(m.product);
+    steps.given(m.gradient->scores);
+    steps.giveExtras();
+    bool fits = true;
+    for (const Op *op : gradientSteps(m)) fits = fits && steps.add(*op);
+    if (!fits) return steps.drop(), false;
+    const GraphRef ref = steps.finish(m.gradient->product);
+    graphs.push_back(ref.id);
+    backward.set("gradient", ref);
+    return true;
+  }
+
+  // What the gradient of the product needs, in order; some of it the forward pass has computed as well.
+  static std::vector<const Op *> gradientSteps(const AttentionMatch &m) {
+    std::vector<const Op *> all = m.steps, needed;
+    all.insert(all.end(), m.gradient->steps.begin(), m.gradient->steps.end());
+    std::set<TensorIndex> wanted{m.gradient->product};
+    for (size_t i = all.size(); i-- > 0;) {
+      if (!wanted.count(all[i]->outputs()[0])) continue;
+      needed.push_back(all[i]);
+      wanted.insert(all[i]->inputs().begin(), all[i]->inputs().end());
+    }
+    std::ranges::reverse(needed);
+    return needed;
+  }
+
+  bool replace(AttentionMatch &m, const std::vector<TensorIndex> &extras, Attributes forward, Attributes backward) {
+    std::vector<TensorIndex> inputs{m.q.tensor, m.k.tensor, m.v.tensor};
+    inputs.insert(inputs.end(), extras.begin(), extras.end());
+    const ResultPlace y = placeOf(m.weighted->outputs()[0], Follow::kTransposes, m.spare);
+    for (Attributes *a : {&forward, &backward}) {
+      setPermutation(*a, "perm_q", m.q.perm), setPermutation(*a, "perm_k", m.k.perm);
+      setPermutation(*a, "perm_v", m.v.perm);
+      a->set("scale", m.q.scale * m.k.scale * m.scale);
+    }
+    setPermutation(forward, "perm_y", y.perm);
+    Op *made = add("FusedAttention", inputs, std::move(forward), *m.weighted, m.gradient ? 2 : 1);
+    if (!isSupported(*made)) return graph_.eraseOpAndOutputs(made->index()), false;
+    if (m.gradient && !addGradient(m, *made, extras, y, std::move(backward)))
+      return graph_.eraseOpAndOutputs(made->index()), false;
+    moveReaders(y.tensor, made->outputs()[0]);
+    for (const OpIndex o : m.forwardOps) graph_.moveConstraints(o, made->index());
+    erase(m);
+    return true;
+  }
+
+  bool addGradient(AttentionMatch &m, const Op &forward, const std::vector<TensorIndex> &extras, const ResultPlace &y,
+                   Attributes attributes) {
+    const AttentionMatch::Gradient &g = *m.gradient;
+    std::vector<TensorIndex> inputs{m.q.tensor,           m.k.tensor,           m.v.tensor,
+                                    forward.outputs()[0], forward.outputs()[1], g.gradOut.tensor};
+    inputs.insert(inputs.end(), extras.begin(), extras.end());
+    setPermutation(attributes, "perm_out", inversePermutation(y.perm));
+    setPermutation(attributes, "perm_g", g.gradOut.perm);
+    const char *const perms[] = {"perm_dq", "perm_dk", "perm_dv"};
+    const char *const scales[] = {"dq_scale", "dk_scale"};
+    const float factors[] = {m.k.scale * m.scale, m.q.scale * m.scale};
+    ResultPlace targets[3];
+    for (size_t i = 0; i < 3; ++i) {
+      if (!g.results[i]) continue;
+      targets[i] = placeOf(g.results[i]->outputs()[0], i < 2 ? Follow::kFactorsToo : Follow::kTransposes, m.spare);
+      setPermutation(attributes, perms[i], targets[i].perm);
+      if (i < 2) attributes.set(scales[i], factors[i] * targets[i].scale);
+    }
+    Op *made = add("FusedAttentionGrad", inputs, std::move(attributes), *g.ofProbabilities, 3,
+                   [&](size_t i) { return g.results[i] != nullptr; });
+    if (!isSupported(*made)) return graph_.eraseOpAndOutputs(made->index()), false;
+    for (size_t i = 0; i < 3; ++i)
+      if (g.results[i]) moveReaders(targets[i].tensor, made->outputs()[i]);
+    for (const OpIndex o : m.backwardOps) graph_.moveConstraints(o, made->index());
+    return true;
+  }
+
+  template <class Wanted>
+  Op *add(const char *type, const std::vector<TensorIndex> &inputs, Attributes attributes, const Op &origin,
+          size_t outputs, const Wanted &isWanted) {
+    static constexpr const char *kSuffix[] = {"/fused", "/fused2", "/fused3"};
+    std::vector<TensorId> ids(outputs);
+    for (size_t o = 0; o < outputs; ++o)
+      if (isWanted(o)) ids[o] = graph_.freeId(origin.outId(0) + kSuffix[o]);
+    return graph_.addConnectedOp(opDef(type), inputs, ids, std::move(attributes), inheritSettings(origin, graph_));
+  }
+  Op *add(const char *type, const std::vector<TensorIndex> &inputs, Attributes attributes, const Op &origin,
+          size_t outputs) {
+    return add(type, inputs, std::move(attributes), origin, outputs, [](size_t) { return true; });
+  }
+
+  bool isSupported(const Op &op) const {
+    std::string reason;
+    return backend_.supports(op, reason);
+  }
+
+  // The op's output takes the id and the readers of `old`.
+  void moveReaders(TensorIndex old, TensorIndex fresh) {
+    const TensorId id = graph_.tensor(old).id;
+    graph_.renameTensor(old, graph_.freeId(id + "/replaced"));
+    graph_.renameTensor(fresh, id);
+    graph_.replaceTensor(old, fresh);
+  }
+
+  enum class Follow : uint8_t { kTransposes, kFactorsToo };
+  // Follows the only readers of a result as long as they turn or scale it.
+  ResultPlace placeOf(TensorIndex t, Follow follow, std::vector<OpIndex> &spare) const {
+    ResultPlace target{t, std::vector<int64_t>(static_cast<size_t>(graph_.info(t).rank())), 1.0f};
+    std::iota(target.perm.begin(), target.perm.end(), 0);
+    while (const Op *reader = onlyReader(target.tensor)) {
+      const auto factor = follow == Follow::kFactorsToo ? factorOf(graph_, *reader, target.tensor) : std::nullopt;
+      if (!factor && !isTransposeOfKnownAxes(*reader)) break;
+      if (factor) {
+        target.scale *= *factor;
+      } else {
+        std::vector<int64_t> next;
+        for (int64_t axis : reader->attrInts("perm")) next.push_back(target.perm[static_cast<size_t>(axis)]);
+        target.perm = std::move(next);
+      }
+      spare.push_back(reader->index());
+      target.tensor = reader->outputs()[0];
+    }
+    return target;
+  }
+  const Op *onlyReader(TensorIndex t) const {
+    const Tensor &tensor = graph_.tensor(t);
+    if (tensor.isGraphOutput() || tensor.uses().size() != 1) return nullptr;
+    const Op &reader = graph_.op(tensor.uses()[0].op);
+    return staysApart(*tensor.getProducer(), reader) ? nullptr : &reader;
+  }
+
+  // Ops of the match, and those in front of and behind it that nothing reads any more.
+  void erase(const AttentionMatch &m) {
+    std::vector<OpIndex> left = m.spare;
+    left.insert(left.end(), m.forwardOps.begin(), m.forwardOps.end());
+    left.insert(left.end(), m.backwardOps.begin(), m.backwardOps.end());
+    for (size_t before = left.size() + 1; left.size() < before;) {
+      before = left.size();
+      std::erase_if(left, [&](OpIndex o) {
+        if (!graph_.alive(o)) return true;
+        const bool isRead = std::ranges::any_of(graph_.op(o).outputs(), [&](TensorIndex t) {
+          return t.valid() && (!graph_.tensor(t).uses().empty() || graph_.tensor(t).isGraphOutput());
+        });
+        if (!isRead) graph_.eraseOpAndOutputs(o);
+        return !isRead;
+      });
+    }
+  }
+
+  Ir &ir_;
+  Graph &graph_;
+  const executable::Backend &backend_;
+};
+
+}  // namespace
+
+void fuseAttention(Ir &flat, const executable::Backend &backend) {
+  for (Graph *graph : flat.getAllGraphs()) AttentionFuser(flat, *graph, backend).run();
+}
+
+}  // namespace popart::lower

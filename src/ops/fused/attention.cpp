@@ -1,0 +1,153 @@
+// Rows of attention without the score matrix, which fusion makes (src/lower/fuse_attention.cpp).
+//
+//   product = scale · (q @ k)              q: (batch…, m, d), k: (batch…, d, n), v: (batch…, n, e)
+//   y       = softmax(scores(product, extras…)) @ v
+//   dP = dy @ vᵀ;  dA = p (dP - rowsum(dy y));  dS = gradient(product, dA, extras…)
+//   dq = dq_scale · dS @ kᵀ;  dk = dk_scale · qᵀ @ dS;  dv = pᵀ @ dy
+//
+// The rows of all batches are the rows of the scores, whatever their leading dimensions: query heads that share a head
+// of keys are rows of one product, and `scores` sees them by head.
+#include <algorithm>
+
+#include <popart/graph.hpp>
+
+#include "ops/catalog.hpp"
+#include "ops/fused/permutation.hpp"
+#include "ops/rules.hpp"
+
+namespace popart::ops {
+namespace {
+
+// The operands in the arrangement of the products.
+struct AttentionProducts {
+  Shape batch;
+  int64_t queries = 0, keys = 0, size = 0, valueSize = 0;
+
+  explicit AttentionProducts(InferContext &c) {
+    const Shape q = permuted(c, "perm_q", c.shape(0)), k = permuted(c, "perm_k", c.shape(1)),
+                v = permuted(c, "perm_v", c.shape(2));
+    c.require(q.size() >= 2 && k.size() >= 2 && v.size() >= 2, "operands need rank >= 2: got {}, {} and {}", q, k, v);
+    queries = q[q.size() - 2], size = q.back(), keys = k.back(), valueSize = v.back();
+    c.require(k[k.size() - 2] == size && v[v.size() - 2] == keys, "inner dimensions differ: got {}, {} and {}", q, k,
+              v);
+    batch = npOut(Shape(q.begin(), q.end() - 2), Shape(k.begin(), k.end() - 2), c.op().debugName());
+    c.require(npOut(batch, Shape(v.begin(), v.end() - 2), c.op().debugName()) == batch,
+              "the values have dimensions that the scores have not: got {} for batch {}", v, batch);
+  }
+  Shape stacked(std::initializer_list<int64_t> last) const {
+    Shape shape = batch;
+    shape.insert(shape.end(), last);
+    return shape;
+  }
+};
+
+// A graph of element-wise ops on scores: `given` matrices of scores, then the operands from `first` on.
+void checkSteps(InferContext &c, const AttentionProducts &p, const char *attribute, size_t given, int first) {
+  if (!c.hasAttr(attribute)) return;
+  const Graph &body = c.graph(attribute);
+  c.require(body.outputs().size() == 1, "{} gives {} results, expected 1", attribute, body.outputs().size());
+  const TensorInfo &scores = body.info(body.outputs()[0]);
+  const int64_t rows = elementCount(p.batch) * p.queries;
+  c.require(scores.dataType() == c.type(0) && scores.rank() >= 1 && scores.shape().back() == p.keys &&
+                scores.nelms() == rows * p.keys,
+            "{} gives {}, expected {} rows of {} scores", attribute, scores, rows, p.keys);
+  std::vector<TensorInfo> operands(given, TensorInfo(c.type(0), scores.shape()));
+  for (int i = first; i < c.inputCount(); ++i) operands.push_back(c.in(i));
+  c.require(body.inputs().size() == operands.size(), "{} takes {} inputs, expected {}", attribute, body.inputs().size(),
+            operands.size());
+  for (size_t i = 0; i < operands.size(); ++i)
+    c.require(body.info(body.inputs()[i]) == operands[i], "input {} of {} is {}, expected {}", i, attribute,
+              body.info(body.inputs()[i]), operands[i]);
+}
+
+void inferAttention(InferContext &c) {
+  const AttentionProducts p(c);
+  checkSteps(c, p, "scores", 1, 3);
+  c.require(c.hasAttr("scores") || c.inputCount() == 3, "operands without a graph that reads them: got {} inputs",
+            c.inputCount());
+  c.out(0, c.type(0), permuted(c, "perm_y", p.stacked({p.queries, p.valueSize})));
+  c.out(1, c.type(0), p.stacked({p.queries}));
+}
+
+void inferAttentionGrad(InferContext &c) {
+  constexpr int kY = 3, kLogSum = 4, kGradient = 5, kExtras = 6;
+  const AttentionProducts p(c);
+  checkSteps(c, p, "scores", 1, kExtras);
+  checkSteps(c, p, "gradient", 2, kExtras);
+  const Shape y = p.stacked({p.queries, p.valueSize});
+  c.require(permuted(c, "perm_out", c.shape(kY)) == y && permuted(c, "perm_g", c.shape(kGradient)) == y,
+            "the result or its gradient does not fit the operands: got {} and {}, expected {}", c.in(kY),
+            c.in(kGradient), y);
+  c.require(c.shape(kLogSum) == p.stacked({p.queries}), "the logarithms of sums are {}, expected {}", c.in(kLogSum),
+            p.stacked({p.queries}));
+  c.out(0, c.type(0), permuted(c, "perm_dq", p.stacked({p.queries, p.size})));
+  c.out(1, c.type(0), permuted(c, "perm_dk", p.stacked({p.size, p.keys})));
+  c.out(2, c.type(0), permuted(c, "perm_dv", p.stacked({p.keys, p.valueSize})));
+}
+
+// Length of dimension `back` from the end of an input in the arrangement of the products.
+double lengthInProduct(const Op &op, int input, const char *perm, size_t back) {
+  const Shape &shape = op.inShape(input);
+  const size_t at = shape.size() - back;
+  return static_cast<double>(shape[op.hasAttr(perm) ? static_cast<size_t>(op.attrInts(perm)[at]) : at]);
+}
+
+// Multiply-adds per score for each element of a key and of a value, and other operations per score.
+CostFn perScore(double ofKeys, double ofValues, double others) {
+  return [=](const Op &op, Cost &c) {
+    const double keys = lengthInProduct(op, 1, "perm_k", 1), size = lengthInProduct(op, 1, "perm_k", 2),
+                 valueSize = lengthInProduct(op, 2, "perm_v", 1);
+    const double rows = size > 0 ? static_cast<double>(op.inInfo(0).nelms()) / size : 0;
+    c.flops = rows * keys * (2 * ofKeys * size + 2 * ofValues * valueSize + others);
+  };
+}
+
+OpDef attentionRow(const char *type) {
+  OpDef row("popart", type, {1});
+  row.input("q", kFloats, "T").input("k", kFloats, "T").input("v", kFloats, "T");
+  for (const char *perm : {"perm_q", "perm_k", "perm_v"}) row.attrOptional(perm, AttributeType::Ints);
+  row.attr("scale", 1.0f).attrOptional("scores", AttributeType::Graph);
+  return row.notOnnx().noGrad("it is made after differentiation");
+}
+
+}  // namespace
+
+OpDefs attentionOps() {
+  OpDefs rows;
+  rows.push_back(attentionRow("FusedAttention")
+                     .input("extras", kAllTypes, "", Arity::Variadic)
+                     .output("y")
+                     .output("log_sum", Arity::Optional)
+                     .attrOptional("perm_y", AttributeType::Ints)
+                     .traits(Trait::Internal)
+                     .infer(inferAttention)
+                     .cost(perScore(1, 1, 8))
+                     .doc("softmax(scores(scale · (q @ k), extras…)) @ v along the last axis, and of each row the "
+                          "logarithm of its sum of exponentials. Operands and result may have their dimensions "
+                          "permuted as by Transpose."));
+  rows.push_back(attentionRow("FusedAttentionGrad")
+                     .input("y", kFloats, "T")
+                     .input("log_sum", kFloats, "T")
+                     .input("grad_out", kFloats, "T")
+                     .input("extras", kAllTypes, "", Arity::Variadic)
+                     .output("dq", Arity::Optional)
+                     .output("dk", Arity::Optional)
+                     .output("dv", Arity::Optional)
+                     .attrOptional("perm_out", AttributeType::Ints)
+                     .attrOptional("perm_g", AttributeType::Ints)
+                     .attrOptional("perm_dq", AttributeType::Ints)
+                     .attrOptional("perm_dk", AttributeType::Ints)
+                     .attrOptional("perm_dv", AttributeType::Ints)
+                     .attr("dq_scale", 1.0f)
+                     .attr("dk_scale", 1.0f)
+                     .attrOptional("gradient", AttributeType::Graph)
+                     .traits(Trait::Internal)
+                     .infer(inferAttentionGrad)
+                     .cost(perScore(3, 2, 12))
+                     .doc("Gradients of FusedAttention: probabilities are computed again from q, k and log_sum. "
+                          "`gradient` gives the gradient of the products from the products and the gradient of the "
+                          "scores."));
+  return rows;
+}
+
+}  // namespace popart::ops
