@@ -204,7 +204,8 @@ def test_positions_that_follow_from_the_iteration():
         ("agraph (float[2] s) => (float[2] y) { y = Neg(s) }", [None], "expected an array of numbers"),
         (
             "agraph (float[2] x) => (seq(float) s) <int64 most = {9223372036854775807}> { "
-            "e = SequenceEmpty<dtype = 1>() s = Loop(most, , e) <body = b (int64 i, bool c, seq(float) t) => (bool go, seq(float) u) "
+            "e = SequenceEmpty<dtype = 1>() "
+            "s = Loop(most, , e) <body = b (int64 i, bool c, seq(float) t) => (bool go, seq(float) u) "
             "{ go = Identity(c) u = SequenceInsert(t, x) }> }",
             [np.ones(2, np.float32)],
             "too many iterations to be written out",
