@@ -464,7 +464,7 @@ def run_node(function: Function, node: HostNode, values: Mapping[str, Any]) -> d
         results = function(node, given)
     except popart_core.popart_exception:
         raise
-    except (ValueError, IndexError, TypeError, AttributeError) as bad:  # shapes and axes that NumPy refuses
+    except (ValueError, IndexError, TypeError, AttributeError, MemoryError) as bad:  # what NumPy refuses
         raise node.fail(str(bad)) from None
     named = zip(node.outputs, results, strict=False)
     return {name: value if isinstance(value, list) else as_array(value) for name, value in named if name}

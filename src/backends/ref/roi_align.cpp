@@ -84,6 +84,7 @@ void roiAlignGrad(const Context &c) {
     dispatchFloat(c.in[0].info.dataType(), [&](auto zero) {
       using T = decltype(zero);
       forBoxes(c, x, [&](int64_t n, int64_t image, int64_t bin, int64_t at, double weight, int64_t samples) {
+        if (weight == 0) return;  // images without elements have no position 0
         for (int64_t k = 0; k < channels; ++k)
           sums[static_cast<size_t>((image * channels + k) * plane + at)] +=
               weight / static_cast<double>(samples) *
