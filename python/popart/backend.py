@@ -142,15 +142,19 @@ class BackendRep(onnx.backend.base.BackendRep):
         shaping = {name for name, array in arrays.items() if array.ndim <= 1 and array.dtype.kind in "iu"}
         small = {name for name, array in arrays.items() if array.ndim <= 1}
         attempts = [set[str](), *(names for names in (shaping, small, set(arrays)) if names)]
-        for attempt, constants in enumerate(attempts):
+        for constants in attempts[:-1]:
+            popart_core._expect_errors(True)
             try:
                 self._build(arrays, constants, present)
                 self._built_for = built_for
                 return
             except popart_core.popart_exception as refused:
-                needs_value = "must be known when the graph is built" in str(refused)
-                if not needs_value or attempt + 1 == len(attempts):
+                if "must be known when the graph is built" not in str(refused):
                     raise
+            finally:
+                popart_core._expect_errors(False)
+        self._build(arrays, attempts[-1], present)
+        self._built_for = built_for
 
     def _structure(self, arrays: dict[str, Array], present: list[str]) -> Any:
         assert self._program is not None

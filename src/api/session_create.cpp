@@ -256,6 +256,8 @@ struct SessionCreation : Session {
       return ir;
     };
     std::unique_ptr<Ir> ir = impl.makeIr({});
+    for (const Tensor *stream : ir->getMainGraph().tensorsOfType(TensorType::Stream))
+      impl.modelInputs.insert(stream->id);  // elements of sequences have names of their own
     checkUpdatableBuffers(ir->getMainGraph(), buffers);
     pipeline::warnAboutMarks(*ir);
     impl.tensorNames = namesOfTheResult(c, *impl.model, ir->getMainGraph());

@@ -141,7 +141,7 @@ FAILURES = [
     edited("attribute_without_type", lambda m: m.graph.node[0].attribute.add(name="alpha"), "alpha"),
     edited("recursive_function", recursive_function, "ecursive"),
     # ---- inputs
-    edited("input_without_type", lambda m: m.graph.input[0].ClearField("type"), "only dense tensors"),
+    edited("input_without_type", lambda m: m.graph.input[0].ClearField("type"), "expected a dense tensor"),
     edited("input_of_text", lambda m: setattr(m.graph.input[0].type.tensor_type, "elem_type", 8), "string"),
     edited(
         "input_of_undefined_type",

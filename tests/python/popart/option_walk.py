@@ -210,6 +210,7 @@ def main() -> None:
         except popart.popart_exception as refused:
             error = str(refused)
         lines = log.read_text().splitlines()[seen:] if log.exists() else []
+        lines = [line for line in lines if " E: " not in line]  # the error is kept beside them
         happened[title] = {"sets": list(settings), "error": error, "same": same, "warnings": lines}
     json.dump(happened, sys.stdout)
 

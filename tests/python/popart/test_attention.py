@@ -92,7 +92,7 @@ def test_training_equals_pytorch(heads: int, queries: int, keys: int, size: int,
 def test_masks_of_any_shape(shape: tuple[int, ...]) -> None:
     """Addends that broadcast along any axes; some of them cannot be left out."""
     values, mask = operands(3, 40, 50, 16, batch=2), np.random.default_rng(0).normal(size=shape).astype(np.float32)
-    mask[mask > 1] = -1e9
+    mask[mask > 1] = -1e9 if shape[-1] > 1 else -3  # a whole row at -1e9 has no digits left in float32
     ours = trained(values, lambda b, s: b.aiOnnx.add([b.aiOnnx.constant(mask), s]))
     expect_equal(ours, expected(values, lambda s: s + torch.tensor(mask, dtype=torch.float64)))
 

@@ -52,8 +52,16 @@ def half_model():
     return file.getvalue()
 
 
-def test_inference_follows_torch_on_vectorised_kernels(capfd, monkeypatch):
+@pytest.fixture
+def informed():
+    """The module that compiles says more while a test runs."""
     popart.getLogger("devicex").setLevel("INFO")
+    yield
+    popart.getLogger("devicex").setLevel("WARN")
+
+
+@pytest.mark.usefixtures("informed")
+def test_inference_follows_torch_on_vectorised_kernels(capfd):
     x = np.random.default_rng(0).normal(size=SHAPE).astype(np.float32)
     session = ready(inference_session(half_model(), ["output"]))
     anchors = session.initAnchorArrays()
@@ -64,8 +72,8 @@ def test_inference_follows_torch_on_vectorised_kernels(capfd, monkeypatch):
     assert "reference" not in capfd.readouterr().err
 
 
+@pytest.mark.usefixtures("informed")
 def test_a_fallback_is_said_in_the_log(capfd):
-    popart.getLogger("devicex").setLevel("INFO")
     builder = popart.Builder()
     x = builder.addInputTensor("DOUBLE", [2, 2])
     y = builder.aiOnnx.matmul([x, x])
