@@ -240,9 +240,8 @@ TOPICS: dict[str, tuple[Row, ...]] = {
         with_options("recompute_norms", {"autoRecomputation": RECOMPUTATION.NormOnly}),
         with_options("recompute_all", {"autoRecomputation": RECOMPUTATION.RecomputeAll}),
         Row("recompute_marked", Form("marked", edits=(marked_for_recomputation,)), PLAIN),
-        # Attention whose probabilities are moved away or stashed is computed by its ops (decision 0061).
-        Row("max_memory", Form("half of all memory", spared=0.5), PLAIN, ROUNDING),
-        Row("half_activations", Form("half of the activations", spared_activations=0.5), PLAIN, ROUNDING),
+        Row("max_memory", Form("half of all memory", spared=0.5), PLAIN),
+        Row("half_activations", Form("half of the activations", spared_activations=0.5), PLAIN),
     ),
     "accumulation": (
         Row("accumulation4", ACCUMULATED, FOUR_STEPS, ROUNDING, networks=(*ALL, "mlp")),
@@ -254,14 +253,9 @@ TOPICS: dict[str, tuple[Row, ...]] = {
     ),
     "stages": (
         with_options("sharding2", sharded(2)),
-        with_options("pipeline2", stages(2), plain=ACCUMULATED, bound=ROUNDING, networks=(*ALL, "mlp")),
-        with_options("pipeline4", stages(4), plain=EIGHT_ACCUMULATED, bound=ROUNDING),
-        with_options(
-            "pipeline2_recompute",
-            {"autoRecomputation": RECOMPUTATION.Pipeline},
-            plain=TWO_STAGES,
-            bound=ROUNDING,
-        ),
+        with_options("pipeline2", stages(2), plain=ACCUMULATED, networks=(*ALL, "mlp")),
+        with_options("pipeline4", stages(4), plain=EIGHT_ACCUMULATED),
+        with_options("pipeline2_recompute", {"autoRecomputation": RECOMPUTATION.Pipeline}, plain=TWO_STAGES),
         Row(
             "pipeline2_together",
             replace(TWO_STAGES, name="at the same time", engine={"pipeline.concurrent": "always"}),

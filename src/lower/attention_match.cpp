@@ -18,10 +18,6 @@ constexpr size_t kMostSteps = 12;
 constexpr int kMostVisits = 64;  // ops looked at in search of the product
 
 bool isRowOf(const Op &op, const OpDef &def) { return &op.def().base() == &def.base(); }
-bool isSoftmaxGradient(const Op &op) {
-  static const OpDef &def = opDef("SoftmaxGrad");
-  return isRowOf(op, def);
-}
 bool isFloatProduct(const Op &op) {
   return op.is(Role::MatMul) && op.outInfo(0).dataType() == DataType::FLOAT &&
          op.inInfo(0).dataType() == DataType::FLOAT && op.inRank(0) >= 2 && op.inRank(1) >= 2;
@@ -288,13 +284,13 @@ class AttentionMatcher {
         for (const Use &use : tensor.uses())
           if (!inside_.count(use.op)) return false;
       }
-    return areOneGroup(m_.forwardOps) && areOneGroup(m_.backwardOps);
+    // What belongs to the gradient comes late anyway, whether it reads copies or not.
+    return areOneGroup(m_.forwardOps, [](const Op &a, const Op &b) { return staysApart(a, b) || staysApart(b, a); }) &&
+           areOneGroup(m_.backwardOps, runsApart);
   }
-  bool areOneGroup(const std::vector<OpIndex> &ops) const {
-    return std::ranges::all_of(ops, [&](OpIndex o) {
-      const Op &a = graph_.op(ops.front()), &b = graph_.op(o);
-      return !staysApart(a, b) && !staysApart(b, a);
-    });
+  template <class Apart>
+  bool areOneGroup(const std::vector<OpIndex> &ops, Apart &&apart) const {
+    return std::ranges::none_of(ops, [&](OpIndex o) { return apart(graph_.op(ops.front()), graph_.op(o)); });
   }
 
   const Graph &graph_;
@@ -319,6 +315,11 @@ bool isSoftmaxOfRows(const Op &op) {
   static const OpDef &def = opDef("Softmax");
   return isRowOf(op, def) && op.outInfo(0).dataType() == DataType::FLOAT && !op.hasAttr("flatten") &&
          op.attrInt("axis") == op.outRank(0) - 1;
+}
+
+bool isSoftmaxGradient(const Op &op) {
+  static const OpDef &def = opDef("SoftmaxGrad");
+  return isRowOf(op, def);
 }
 
 bool isTransposeOfKnownAxes(const Op &op) {

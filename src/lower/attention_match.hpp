@@ -45,6 +45,7 @@ struct AttentionMatch {
 // A softmax over the last axis of FLOAT scores.
 bool isSoftmaxOfRows(const Op &op);
 bool isTransposeOfKnownAxes(const Op &op);
+bool isSoftmaxGradient(const Op &op);
 // The number by which `op` multiplies its operand `t`, or one over that by which it divides it; never 0.
 std::optional<float> factorOf(const Graph &graph, const Op &op, TensorIndex t);
 

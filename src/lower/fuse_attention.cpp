@@ -106,17 +106,53 @@ class AttentionFuser {
       if (!graph_.alive(o)) continue;
       Op &op = graph_.op(o);
       if (!isSoftmaxOfRows(op)) continue;
-      if (auto match = AttentionMatch::find(graph_, op)) fuse(*match);
+      const OpIndex added = addProduct(op);
+      auto match = AttentionMatch::find(graph_, op);
+      const bool isFused = match && fuse(*match);
+      if (added.valid() && !isFused) eraseProduct(added);
     }
   }
 
  private:
-  void fuse(AttentionMatch &m) {
+  bool fuse(AttentionMatch &m) {
     std::vector<TensorIndex> extras;
     std::vector<GraphId> graphs;
     Attributes forward, backward;
-    if (!makeGraphs(m, extras, graphs, forward, backward) || !replace(m, extras, forward, backward))
-      for (const GraphId &id : graphs) ir_.removeGraph(id);
+    if (makeGraphs(m, extras, graphs, forward, backward) && replace(m, extras, forward, backward)) return true;
+    for (const GraphId &id : graphs) ir_.removeGraph(id);
+    return false;
+  }
+
+  // A softmax that is computed again for its gradient has no product with v, because nothing reads it; the fused
+  // gradient does. Adds that product; invalid: it is there, or there is no gradient.
+  OpIndex addProduct(const Op &softmax) {
+    const TensorIndex p = softmax.outputs()[0];
+    const Op *gradient = nullptr;
+    for (const Use &use : graph_.tensor(p).uses()) {
+      const Op &reader = graph_.op(use.op);
+      if (isSoftmaxGradient(reader) && use.input == 1)
+        gradient = &reader;
+      else if (!isTransposeOfKnownAxes(reader))
+        return {};
+    }
+    const Op *product = gradient ? graph_.tensor(gradient->inputs()[0]).getProducerUnsafe() : nullptr;
+    if (!product || !product->is(Role::MatMul) || product->inRank(1) < 2) return {};
+    const Op *turned = graph_.tensor(product->inputs()[1]).getProducerUnsafe();
+    if (!turned || !isTransposeOfKnownAxes(*turned)) return {};
+    std::vector<int64_t> last = turned->attrInts("perm");
+    std::swap(last[last.size() - 1], last[last.size() - 2]);
+    OpEmitter emitter(graph_, softmax);
+    TensorIndex v = turned->inputs()[0];
+    if (!std::ranges::is_sorted(last)) v = emitter.emit("Transpose", {v}, {{"perm", last}});
+    const TensorIndex y = emitter.emit("MatMul", {p, v});
+    return graph_.tensor(y).producerIndex();
+  }
+  void eraseProduct(OpIndex product) {
+    const TensorIndex v = graph_.op(product).inputs()[1];
+    graph_.eraseOpAndOutputs(product);
+    const Tensor &tensor = graph_.tensor(v);
+    if (tensor.hasProducer() && tensor.uses().empty() && !tensor.isGraphOutput())
+      graph_.eraseOpAndOutputs(tensor.producerIndex());
   }
 
   // The graphs of steps; false where those of the gradient read more than the forward pass.

@@ -225,14 +225,17 @@ bool isNumber(const Tensor &tensor) {
          tensor.info.nbytes() <= 8;
 }
 
-bool staysApart(const Op &producer, const Op &reader) {
-  const auto isCopy = [](const Op &op) { return op.settings.recomputeType == RecomputeType::Recomputed; };
+bool runsApart(const Op &a, const Op &b) {
   const auto hint = [](const Op &op, const char *name) {
     const auto found = op.settings.hints.find(name);
     return found == op.settings.hints.end() ? std::string_view() : std::string_view(found->second);
   };
-  return (isCopy(reader) && !isCopy(producer)) || hint(reader, kCycle) != hint(producer, kCycle) ||
-         hint(reader, kLane) != hint(producer, kLane);
+  return hint(a, kCycle) != hint(b, kCycle) || hint(a, kLane) != hint(b, kLane);
+}
+
+bool staysApart(const Op &producer, const Op &reader) {
+  const auto isCopy = [](const Op &op) { return op.settings.recomputeType == RecomputeType::Recomputed; };
+  return (isCopy(reader) && !isCopy(producer)) || runsApart(producer, reader);
 }
 
 bool isElementwise(const Op &op) {

@@ -16,6 +16,8 @@ bool isElementwise(const Op &op);
 // is not, so that it would run early, with the forward pass, and its results would be kept after all; or they belong to
 // different cycles or stages of a pipeline (kCycle, kLane).
 bool staysApart(const Op &producer, const Op &reader);
+// Whether the ops are of different cycles or lanes of a pipeline.
+bool runsApart(const Op &a, const Op &b);
 // Constants of one element become part of a fused op's body instead of operands.
 bool isNumber(const Tensor &tensor);
 

@@ -9,6 +9,7 @@
 #include "transforms/automatic_loss_scale.hpp"
 #include "transforms/execution_phases.hpp"
 #include "transforms/float_loss_scale.hpp"
+#include "transforms/recompute_attention.hpp"
 #include "transforms/serialise_batch.hpp"
 #include "transforms/update_emitter.hpp"
 
@@ -242,6 +243,13 @@ void recomputeActivations(PassContext &c) {
             "SessionOptions::autoRecomputation does not go with '{}', whose result Builder::recomputeOutput marks: got "
             "both. Set autoRecomputation to NoRecompute, or take the mark away",
             op->debugName());
+  const auto isActivation = [&](const auto &moved) {
+    const TensorIndex t = c.main().find(moved.first);
+    return moved.second && t.valid() && c.main().tensor(t).tensorType() == TensorType::ActGrad;
+  };
+  if (options.pipelines || options.offChip.activations.offChip ||
+      std::ranges::any_of(options.offChip.byTensor, isActivation))
+    transforms::recomputeAttention(c.main(), *c.firstGradient);
   const transforms::Recomputation made =
       transforms::recompute(c.main(), {options.recompute, *c.firstGradient, c.anchors, options.recomputeChosen});
   if (made.copies > 0)
