@@ -78,13 +78,13 @@ void addDotChecks(PipelineOptions &result, std::string_view names) {
 }
 
 // Checkpoints that have no phase here belong to PopART's own pipelines.
-constexpr const char *kCheckpoints =
+constexpr const char *kDotChecks =
     "FWD0:FWD1:BWD0:PREALIAS:MAINLOOPS:FINAL:EXPLICITPIPELINEBEFOREOUTLINE:EXPLICITPIPELINEAFTEROUTLINE:"
     "EXPLICITPIPELINEAFTERDECOMPOSE:ALL";
 
 void warnAboutDotChecks(const std::vector<std::string> &names) {
   PipelineOptions known;
-  addDotChecks(known, kCheckpoints);
+  addDotChecks(known, kDotChecks);
   for (const std::string &name : names) {
     std::string wanted = name;
     std::ranges::transform(wanted, wanted.begin(), [](unsigned char ch) { return std::toupper(ch); });
