@@ -156,7 +156,7 @@ struct Engine::Impl {
     queue->copyIn(memory, data.data(), data.nbytes());
     return memory;
   }
-  // Trip counts and conditions of loops and branches: read directly where the host can.
+  // Trip counts and conditions of loops and branches: read directly where the host can. Memory of BOOL holds any byte.
   template <class T>
   T read(Queue &from, const void *device) const {
     if (isHostMemory) return *static_cast<const T *>(device);
@@ -164,6 +164,7 @@ struct Engine::Impl {
     from.copyOut(&value, device, sizeof value);
     return value;
   }
+  bool isTrue(Queue &from, const void *device) const { return read<uint8_t>(from, device) != 0; }
   template <class T>
   void write(Queue &to, void *device, T value) const {
     if (isHostMemory) {
@@ -306,7 +307,7 @@ struct Engine::Impl {
       case Step::Kind::Loop:
         return runLoop(s, walk);
       case Step::Kind::If:
-        return runInner(*s.programs[read<bool>(walk.queue, s.in[0]) ? 0 : 1], walk);
+        return runInner(*s.programs[isTrue(walk.queue, s.in[0]) ? 0 : 1], walk);
       case Step::Kind::Lanes:
         return runLanes(s, walk);
     }
@@ -386,7 +387,7 @@ struct Engine::Impl {
     for (const BoundMove &m : s.initial) copy(own, m);
     const int64_t bound = s.tripCount >= 0 ? s.tripCount : INT64_MAX;
     const int64_t trips = s.in[0] ? std::min(bound, read<int64_t>(own, s.in[0])) : bound;
-    bool go = s.in[1] ? read<bool>(own, s.in[1]) : true;
+    bool go = s.in[1] ? isTrue(own, s.in[1]) : true;
     InterruptPace pace;
     for (int64_t i = 0; i < trips && go; ++i) {
       if (i > 0) pace.iteration();
@@ -395,7 +396,7 @@ struct Engine::Impl {
       runInner(*s.programs[0], walk);
       for (const BoundMove &scan : s.scans)
         own.copyWithin(static_cast<char *>(scan.operands[1]) + i * scan.bytes, scan.operands[0], scan.bytes);
-      go = read<bool>(own, s.condition);
+      go = isTrue(own, s.condition);
       for (const BoundMove &m : s.carried) copy(own, m);
     }
   }
