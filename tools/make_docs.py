@@ -24,8 +24,8 @@ Every member of `SessionOptions`, and what it does here.
   the message. They change results, or promise something that is not built.
 - **warned**: the values named are accepted, and a warning (once per process) names the option and what does not
   happen. Results do not depend on them; they promise memory, time or files that nothing here gives.
-- **no effect**: nothing that a program gets depends on the option: results and planned memory are the same bits with
-  any value. `tests/python/popart/test_options.py` tries them all.
+- **no effect**: nothing that a program gets depends on the option: results, planned memory and the serialised IR are
+  the same with any value. `tests/python/popart/test_options.py` tries them all.
 
 A member of a struct without a row of its own falls under the row of the struct. Values that contradict each other
 (for example `accumulationFactor` above 1 without `enableGradientAccumulation`) are refused too, whatever the row

@@ -344,6 +344,7 @@ std::string Session::Impl::serialisedIr() const {
   pipeline::PrepareRequest request = prepareRequest({});
   request.options.hostCopies = options.useHostCopyOps;
   request.options.stepLoops = false;
+  request.options.recomputes = options.explicitRecomputation;
   return serialiseJson(*pipeline::prepare(std::move(request)).ir, root);
 }
 

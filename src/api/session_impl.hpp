@@ -71,7 +71,8 @@ struct Session::Impl {
 
   const Ir &ir() const { return *prepared.ir; }  // the program as it is asked for: names, keys of files
   const Ir &running() const { return fitted ? *fitted->prepared.ir : ir(); }
-  // The program as the options ask for it: without operators for transfers and loops over batches unless they do.
+  // The program as the options ask for it: without operators for transfers, loops over batches and what is computed
+  // again unless they do.
   std::string serialisedIr() const;
   const TensorId &tensorId(const TensorId &name) const {
     const auto found = tensorNames.find(name);

@@ -26,6 +26,9 @@ constexpr const char *kReadsRow = "reads";
 constexpr const char *kSerialised = "serialised";
 constexpr const char *kInFloat = "in_float";
 
+// The gradient of a transposed convolution with respect to its weights, which other convolutions share the operator of.
+constexpr const char *kOfTransposed = "of_transposed";
+
 // The op computes, cuts or joins one part of a batch whose samples run in parts.
 constexpr const char *kBatchPart = "batch_part";
 

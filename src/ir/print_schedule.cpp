@@ -45,18 +45,6 @@ class SchedulePrinter {
     return named == names_.end() ? number(t) : named->second + "=" + number(t);
   }
 
-  // Neighbours that belong to one exchange are one op for the reader.
-  static std::string exchangeOf(const Op &op) {
-    const auto found = op.settings.hints.find(kExchangeHint);
-    return found == op.settings.hints.end() ? "" : found->second;
-  }
-  static size_t endOfExchange(const std::vector<Op *> &ops, size_t first) {
-    const std::string exchange = exchangeOf(*ops[first]);
-    size_t last = first + 1;
-    while (!exchange.empty() && last < ops.size() && exchangeOf(*ops[last]) == exchange) ++last;
-    return last;
-  }
-
   std::string operands(const std::vector<TensorIndex> &tensors) {
     std::string text;
     for (TensorIndex t : tensors) {

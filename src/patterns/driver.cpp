@@ -61,7 +61,8 @@ int applyEnabled(Graph &graph, const Patterns &patterns, const std::set<TensorId
 }
 
 bool expands(const PatternRow &row, const Op &op) {
-  return std::string_view(row.expands).find(" " + op.opid.type + " ") != std::string_view::npos;
+  return std::string_view(row.expands).find(" " + op.opid.type + " ") != std::string_view::npos &&
+         (!*row.hint || op.settings.hints.contains(row.hint));
 }
 
 int expandEnabled(Graph &graph, const Patterns &patterns) {

@@ -44,6 +44,7 @@ struct PatternRow {
   const char *expands = "";
   // What it expands has no kernel in PopART: without the pattern a program that has such an op is refused.
   bool needed = false;
+  const char *hint = "";  // that those ops have, where others share their type (ir/hints.hpp)
 };
 
 // Rows in order of priority, user patterns included.

@@ -9,6 +9,7 @@
 #include <popart/error.hpp>
 
 #include "base/nearest.hpp"
+#include "ir/hints.hpp"
 #include "patterns/pattern.hpp"
 
 namespace popart {
@@ -18,11 +19,11 @@ namespace {
 constexpr float kNoPriority = -1.0f;
 
 constexpr PatternRow kRows[] = {
-    // name, priority, default, mandatory, rewrite, expands, needed
+    // name, priority, default, mandatory, rewrite, expands, needed, hint
     {"Slice2SliceSubsample", 55, false, false, sliceToSubsample},
     {"ExpandCast", 54, true, false, castBeforeExpand},
     {"ConvFlipWeightsDoubleFlip", 53, true, false, nullptr},
-    {"ConvFlipWeightsGradOp", 52, true, true, nullptr},
+    {"ConvFlipWeightsGradOp", 52, true, true, nullptr, " ConvWeightsGrad ", true, kOfTransposed},
     {"Atan2Arg0GradOp", 51, true, true, nullptr, " Atan2Arg0Grad ", true},
     {"Atan2Arg1GradOp", 50, true, true, nullptr, " Atan2Arg1Grad ", true},
     {"DecomposeBinaryConstScalar", 47, true, false, nullptr},

@@ -2,6 +2,7 @@
 #include "pipeline/option_conflicts.hpp"
 
 #include <algorithm>
+#include <cctype>
 #include <string>
 #include <utility>
 
@@ -27,6 +28,28 @@ bool isShare(float value) { return value >= 0.0f && value <= 1.0f; }
 bool tracksNamed(const Options &options) {
   return options.automaticLossScalingSettings.gradientTensorTrackingMethod ==
          GradientTensorTrackingMethod::GradientsOfUserSpecifiedTensors;
+}
+
+std::string lowerCase(std::string text) {
+  std::ranges::transform(text, text.begin(), [](unsigned char ch) { return std::tolower(ch); });
+  return text;
+}
+
+// The name of the first option that puts tensors on IO tiles; empty: none does.
+std::string locationOnIoTiles(const Options &o) {
+  const auto isOnIo = [](const TensorLocation &location) {
+    return location.loadTileSet == TileSet::IO || location.storageTileSet == TileSet::IO;
+  };
+  const std::pair<const char *, const TensorLocationSettings &> kinds[] = {
+      {"activationTensorLocationSettings", o.activationTensorLocationSettings},
+      {"weightTensorLocationSettings", o.weightTensorLocationSettings},
+      {"optimizerStateTensorLocationSettings", o.optimizerStateTensorLocationSettings},
+      {"accumulatorTensorLocationSettings", o.accumulatorTensorLocationSettings}};
+  for (const auto &[name, settings] : kinds)
+    if (isOnIo(settings.location)) return std::string(name) + ".location";
+  for (const auto &[id, location] : o.tensorLocationSettingsOverride)
+    if (isOnIo(location)) return "tensorLocationSettingsOverride['" + id + "']";
+  return "";
 }
 
 constexpr Conflict kConflicts[] = {
@@ -63,6 +86,10 @@ constexpr Conflict kConflicts[] = {
      "enableReplicatedGraphs is on with one local replica: got replicatedGraphCount 1. Turn enableReplicatedGraphs "
      "off, "
      "or set replicatedGraphCount to the replicas of this process"},
+    {[](const Options &o, RunMode) { return o.numIOTiles < 1 && !locationOnIoTiles(o).empty(); },
+     "numIOTiles must be 1 or more for tensors on IO tiles: got {}. Set it, or loadTileSet and storageTileSet to "
+     "Compute",
+     [](const Options &o) { return toText(o.numIOTiles.numIOTiles) + " and " + locationOnIoTiles(o); }},
     {[](const Options &o, RunMode) { return o.enableExplicitMainLoops && !o.useHostCopyOps; },
      "enableExplicitMainLoops requires useHostCopyOps. Turn both on, or call enableExplicitIR(True)"},
     {[](const Options &o, RunMode) { return o.aliasZeroCopy && !o.explicitRecomputation; },
@@ -135,9 +162,8 @@ constexpr Conflict kConflicts[] = {
      "createImplicitPipeliningFwdOnlyProgram requires gradient accumulation: got enableGradientAccumulation off. Turn "
      "it on"},
     {[](const Options &o, RunMode) {
-       return !o.partialsTypeMatMuls.empty() && o.partialsTypeMatMuls != "float" && o.partialsTypeMatMuls != "half" &&
-              o.partialsTypeMatMuls != "FLOAT" && o.partialsTypeMatMuls != "HALF" && o.partialsTypeMatMuls != "Float" &&
-              o.partialsTypeMatMuls != "Half";
+       const std::string type = lowerCase(o.partialsTypeMatMuls);
+       return !type.empty() && type != "float" && type != "half";
      },
      "partialsTypeMatMuls must be 'float', 'half' or empty: got '{}'",
      [](const Options &o) { return o.partialsTypeMatMuls; }},

@@ -161,13 +161,15 @@ constexpr PatternNote kPatterns[] = {
     {"MatMulOp, MatMulLhsGradOp, MatMulRhsGradOp", kLowering,
      "`decompose` expands the gradients into Transpose and MatMul; products take any rank."},
     {"ConvDataGrad, ConvFlipWeightsGradOp, ConvFlipWeightsDoubleFlip, ConvTranspose", kLowering,
-     "Data gradients and transposed convolutions have kernels that read the weights as they are; nothing is flipped."},
+     "Data gradients and transposed convolutions have kernels that read the weights as they are; nothing is flipped. "
+     "Without `ConvFlipWeightsGradOp` `prepareDevice` refuses gradients of the weights of a ConvTranspose."},
     {"DecomposeBinaryConstScalar", kLowering, "Element-wise kernels hold scalar constants as numbers."},
     {"LoopScanOut", "subsumed by the engine", "Loops write scan outputs in place."},
     {"RemoveUnnecessaryLossGradCast", "subsumed by the pipeline", "The loss gradient is made in the type of the loss."},
     {"AllReduceToIdentity", kLowering, "Collectives of one replica are copies."},
     {"InPlace, UpdateInplacePrioritiesForIpu", kLowering,
-     "Memory is shared where no later reader needs the old value (`emit`)."},
+     "Memory is shared where no later reader needs the old value (`planMemory`), whatever they say. With `InPlace` the "
+     "program says so too, by in-place variants (`computeInPlace`)."},
     {"InitAccumulate, TiedGather, TiedGatherAccumulate", kNothing, "Layouts of accumulators and embeddings on tiles."},
     {"LambSerialisedWeight", kNothing, "Lamb updates a weight whole, also that of a serialised product."},
     {"UpsampleToResize, LSTMOp", "subsumed by the importer",

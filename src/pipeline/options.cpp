@@ -322,6 +322,7 @@ PipelineOptions pipelineOptions(const SessionOptions &options) {
     result.automaticLossScale = automaticLossScale(options.automaticLossScalingSettings);
   result.serialiseProducts = options.enableSerializedMatmuls;
   if (options.enableOutlining) result.outlineThreshold = options.outlineThreshold;
+  result.mergesExchanges = options.enableMergeExchange;
   result.recompute = recomputeRule(options.autoRecomputation);
   result.recomputesMarkedToo = options.executionPhaseSettings.phases >= 2;
   result.virtualGraphs = virtualGraphs(options);

@@ -107,8 +107,9 @@ constexpr OptionRow kRows[] = {
      "the model but the last one, cut where the fewest bytes are alive; `NormOnly`: of normalisations; `Pipeline`: of "
      "all pipeline stages but the last one, from their inputs; `RecomputeAll`: all but those of `checkpointOutput`. "
      "Not together with `recomputeOutput`."},
-    {"explicitRecomputation", NoEffect, nullptr, "",
-     "What is computed again are always operations of the program, see `autoRecomputation`."},
+    {"explicitRecomputation", Built, nullptr, "",
+     "What is computed again are always operations of the program, see `autoRecomputation`; with it `_serializeIr` "
+     "shows them. Explicit pipelines and `aliasZeroCopy` require it."},
     {"mergeVarUpdate", Built, nullptr, "",
      "Training: weights that are updated in the same way with the same numbers are updated together, flat and one "
      "after the other, with the same results. Operands of products and convolutions, whose updates are part of their "
@@ -144,7 +145,8 @@ constexpr OptionRow kRows[] = {
     {"executionPhaseSettings", Built, nullptr, "",
      "`Preload`: tensors off chip are loaded when the phase before begins. `schedule`: `Interleaving` loads and stores "
      "where they are due, the others when a phase begins and ends. `stages`: IPUs on which phases run by turns."},
-    {"numIOTiles", NoEffect, nullptr, "", "Tiles for host transfers; there are no tiles."},
+    {"numIOTiles", NoEffect, nullptr, "",
+     "Tiles for transfers; there are no tiles. Locations of tensors on IO tiles are refused without any."},
     {"batchSerializationSettings", Built, nullptr, "",
      "With a `factor` above 1 the samples of a batch (axis 0 of every input) run in so many parts, one after the "
      "other. `transformContext` `Fwd` cuts the forward pass, so that weight gradients are sums over the parts; `Bwd` "
@@ -247,7 +249,10 @@ constexpr OptionRow kRows[] = {
      "By tensor, of whatever size: off chip or on chip; weights, optimizer state and accumulators: sharded over "
      "replicas or not."},
     // ---- the rest of training
-    {"accumulateOuterFragmentSettings", NoEffect, nullptr, "", kSchedule},
+    {"accumulateOuterFragmentSettings", Built, nullptr, "",
+     "`schedule` `Serial`: clipping of gradients in a pipeline is refused. All else is an order of operations on "
+     "tiles; "
+     "operations run in the order of the program."},
     {"automaticLossScalingSettings", Built, nullptr, "",
      "Training in FLOAT16, with `enabled`: the loss scale is halved when too many gradients of the main graph are "
      "large, doubled otherwise. `lossScaling` of the optimizer, which must not be constant, is where it starts."},
@@ -266,7 +271,10 @@ constexpr OptionRow kRows[] = {
      "return EveryN."},
     {"enableEfficientOverlapIOTopoCons", NoEffect, nullptr, "", kHostTransfers},
     {"enableSupportedDataTypeCasting", NoEffect, nullptr, "", "INT64 and UINT64 stay what they are."},
-    {"enableMergeExchange", NoEffect, nullptr, "", kHostTransfers},
+    {"enableMergeExchange", Built, nullptr, "",
+     "Host transfers that stand next to one another are one exchange, a `MultiExchange` of `_serializeIr`, and so are "
+     "those of remote memory for one operation. Nothing comes between its parts; neither results nor time or memory "
+     "depend on it."},
     {"ensureFp32LossScaleTensor", Built, nullptr, "",
      "Training with a FLOAT16 loss: the loss scale is FLOAT up to the first gradients of activations, so that it may "
      "be above 65504."},

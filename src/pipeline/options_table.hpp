@@ -2,8 +2,8 @@
 //
 // Invariant: every member of SessionOptions has a row, and so has every member of its structs, under its own dotted
 // name ("batchSerializationSettings.factor") or under that of the struct. A value that promises memory, time or files
-// which nothing here gives is refused or named in a warning; a row NoEffect is a claim that results and planned memory
-// are the same bits with any value, and tests hold it to that.
+// which nothing here gives is refused or named in a warning; a row NoEffect is a claim that results, planned memory and
+// the serialised IR are the same with any value, and tests hold it to that.
 #pragma once
 #include <span>
 

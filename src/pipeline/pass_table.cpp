@@ -32,6 +32,8 @@
 #include "transforms/constant_folding.hpp"
 #include "transforms/decompose_sums.hpp"
 #include "transforms/host_io.hpp"
+#include "transforms/in_place.hpp"
+#include "transforms/merge_exchanges.hpp"
 #include "transforms/off_chip.hpp"
 #include "transforms/outline.hpp"
 #include "transforms/prune.hpp"
@@ -85,6 +87,8 @@ bool roundingStochastically(const PassContext &c) {
 }
 bool serialisingProducts(const PassContext &c) { return c.request.options.serialiseProducts; }
 bool outlining(const PassContext &c) { return c.request.options.outlineThreshold.has_value(); }
+bool mergingExchanges(const PassContext &c) { return c.request.options.mergesExchanges; }
+bool computingInPlace(const PassContext &c) { return c.request.patterns.isInPlaceEnabled(); }
 bool fusing(const PassContext &c) { return c.lowering.fuse; }
 
 // ---- preparation ------------------------------------------------------------------------------
@@ -189,6 +193,14 @@ void outline(PassContext &c) {
   for (const Graph *graph : c.ir().getAllGraphs())
     for (const Tensor *t : graph->tensors()) gone.erase(t->id);
   c.result.outlined = std::move(gone);
+}
+
+void mergeExchanges(PassContext &c) {
+  for (Graph *graph : c.ir().getAllGraphs()) transforms::mergeExchanges(*graph);
+}
+
+void computeInPlace(PassContext &c) {
+  for (Graph *graph : c.ir().getAllGraphs()) transforms::computeInPlace(*graph, c.anchors);
 }
 
 void removeUnusedGraphs(PassContext &c) {
@@ -318,6 +330,10 @@ constexpr Pass kPasses[] = {
      pipelineLoops},
     {"removeUnusedGraphs", "remove graphs that nothing calls", Phase::Final, always, removeUnusedGraphs},
     {"outline", "make repeated sequences one graph that is called", Phase::Final, outlining, outline},
+    {"mergeExchanges", "make transfers that stand next to one another one exchange", Phase::Final, mergingExchanges,
+     mergeExchanges},
+    {"computeInPlace", "write results into operands that nothing needs afterwards", Phase::Final, computingInPlace,
+     computeInPlace},
 
     {"flatten", "inline calls, replace in-place operators by functional ones", Phase::Flatten, always, flatten},
     {"readRingsFirst", "read rings of a pipeline before its cycle writes them", Phase::Flatten, always, readRingsFirst},

@@ -53,6 +53,7 @@ struct PipelineOptions {
   bool decomposeGradSum = false;          // sums of three or more gradients become additions
   bool serialiseProducts = true;          // products that ask for it are cut into parts
   std::optional<float> outlineThreshold;  // repeated sequences worth more become one graph
+  bool mergesExchanges = true;            // transfers next to one another are one exchange
   transforms::OffChip offChip;            // tensors in remote memory
   transforms::ShardRules sharding;        // tensors of which each replica keeps a part
   bool floatLossScale = false;            // the loss scale is FLOAT up to the first gradients of activations
@@ -67,7 +68,7 @@ struct PipelineOptions {
   bool updatesInTurn = false;                                // accumulateOuterFragmentSettings: Serial
   bool verifyEachPass = false;                               // otherwise verified at the end of each phase
   // Off: the program of one micro-batch, as it is shown to programs that do not ask for operators of these.
-  bool hostCopies = true, stepLoops = true;
+  bool hostCopies = true, stepLoops = true, recomputes = true;
   // The batch in parts: before differentiation, or forward and backward pass.
   std::optional<transforms::BatchSerialisation> serialiseForward, serialiseWhole;
   // Updates of one kind become one.

@@ -243,6 +243,7 @@ void recomputeActivations(PassContext &c) {
             "SessionOptions::autoRecomputation does not go with '{}', whose result Builder::recomputeOutput marks: got "
             "both. Set autoRecomputation to NoRecompute, or take the mark away",
             op->debugName());
+  if (!options.recomputes) return;
   const auto isActivation = [&](const auto &moved) {
     const TensorIndex t = c.main().find(moved.first);
     return moved.second && t.valid() && c.main().tensor(t).tensorType() == TensorType::ActGrad;

@@ -9,7 +9,7 @@ import popart
 from popart import popart_exception
 
 from tests.checklist.popart_python_refusals import Refusal, cpu, options
-from tests.checklist.popart_transforms_programs import Network, product, without
+from tests.checklist.popart_transforms_programs import Network, conv_without, product, without
 
 _TESTED = {
     "pipelining_refusals": """
@@ -187,6 +187,23 @@ def switched_off(pattern, operator):
     return program
 
 
+LOCATIONS = [
+    *(f"{kind}TensorLocationSettings" for kind in ("activation", "weight", "optimizerState", "accumulator")),
+    "tensorLocationSettingsOverride",
+]
+
+
+def on_io_tiles(name, tiles=0):
+    def program():
+        io, compute = popart.TileSet.IO, popart.TileSet.Compute
+        location = popart.TensorLocation(popart.TensorStorage.OffChip, io, compute, popart.ReplicatedTensorSharding.Off)
+        given = {"w": location} if name == "tensorLocationSettingsOverride" else popart.TensorLocationSettings(location)
+        Network(product).training(**{name: given}, numIOTiles=tiles)
+        return True
+
+    return program
+
+
 def duplicate_inputs():
     import onnx
 
@@ -229,6 +246,19 @@ REFUSALS = [
     *(
         Refusal("2", f"{pattern} off", popart_exception, switched_off(pattern, operator), (pattern,))
         for pattern, operator in EXPANDED.items()
+    ),
+    Refusal(
+        "2",
+        "ConvFlipWeightsGradOp off",
+        popart_exception,
+        conv_without("ConvFlipWeightsGradOp", "convtranspose"),
+        ("ConvFlipWeightsGradOp",),
+    ),
+    *(
+        Refusal(
+            "3.13", f"IO tiles for {name}, and none", popart_exception, on_io_tiles(name), (name, "numIOTiles", "got 0")
+        )
+        for name in LOCATIONS
     ),
     Refusal("1", "duplicate ONNX inputs", popart_exception, duplicate_inputs, ("'x'",)),
     Refusal("3.2", "a fixed-point variable with a gradient", popart_exception, integer_weight, ("'w'",)),

@@ -78,6 +78,31 @@ def without(*names):
     return patterns
 
 
+def conv_without(pattern, operator):
+    """Training of the weights of a convolution without the pattern."""
+
+    def program():
+        builder = popart.Builder()
+        x = builder.addInputTensor("FLOAT", [1, 2, 4, 4], "x")
+        w = builder.addInitializedInputTensor(np.ones((2, 2, 3, 3), np.float32), "w")
+        y = getattr(builder.aiOnnx, operator)([x, w])
+        loss = builder.aiGraphcore.identityloss([y], reduction=popart.ReductionType.Sum)
+        patterns = without().enableRuntimeAsserts(False)
+        patterns.enablePattern(pattern, False)
+        session = popart.TrainingSession(
+            builder.getModelProto(),
+            popart.DataFlow(1, [loss, "Gradient___x"]),
+            loss,
+            popart.ConstSGD(0.1),
+            cpu(),
+            patterns=patterns,
+        )
+        session.prepareDevice()
+        return True
+
+    return program
+
+
 # ---- 1. order of preparation
 def unused_initialisers_are_not_created():
     network = Network(product)
@@ -216,13 +241,15 @@ def transfers_are_operations():
     return types["HostLoad"] == 1 and types["HostStore"] == 1 and op_types(network.inference())["HostLoad"] == 0
 
 
-def exchanges_merge():
-    def body(b, x, w):
-        return b.aiOnnx.add([b.aiOnnx.mul([x, w]), b.addInputTensor("FLOAT", [2, 3], "other")])
+def exchanges(merges):
+    def program():
+        def body(b, x, w):
+            return b.aiOnnx.add([b.aiOnnx.mul([x, w]), b.addInputTensor("FLOAT", [2, 3], "other")])
 
-    network = Network(body)
-    merged = network.inference(useHostCopyOps=True, enableMergeExchange=True)
-    return op_types(merged)["MultiExchange"] >= 1 and op_types(merged)["HostLoad"] == 0
+        types = op_types(Network(body).inference(useHostCopyOps=True, enableMergeExchange=merges))
+        return (types["MultiExchange"], types["HostLoad"]) == ((1, 0) if merges else (0, 2))
+
+    return program
 
 
 # ---- 3.23
@@ -240,10 +267,10 @@ Levels, Methods = popart.PatternsLevel, popart.BatchSerializationMethod
 Sum, Mean = popart.ReductionType.Sum, popart.ReductionType.Mean
 Post, Running = popart.MeanReductionStrategy.Post, popart.MeanReductionStrategy.Running
 
-IN_PLACE = "memory is shared where the program is compiled; the IR shows operators as the model has them"
-EXCHANGES = "transfers are single operators in the IR of sessions; PopXL's shows them merged"
+FIRST = "the first operator of a program runs between its loads where it needs one of them alone"
 
 STATEMENTS = [
+    Statement("2", "ConvFlipWeightsGradOp is not for Conv", conv_without("ConvFlipWeightsGradOp", "conv")),
     Statement("1", "unused initialisers are not created", unused_initialisers_are_not_created),
     Statement("1", "weights of inference as constants", weights_of_inference_are_constants(True)),
     Statement("1", "weights of inference as variables", weights_of_inference_are_constants(False)),
@@ -260,10 +287,11 @@ STATEMENTS = [
     Statement("3.14", "UnrollStatic cuts by Slice", serialises_batches(Methods.UnrollStatic, ["Slice"])),
     Statement("3.14", "UnrollDynamic by DynamicSlice", serialises_batches(Methods.UnrollDynamic, ["DynamicSlice"])),
     Statement("3.14", "Loop", serialises_batches(Methods.Loop, ["Loop"])),
-    Statement("3.20", "ReluInplace by default", works_in_place(Levels.Default, 1), IN_PLACE),
+    Statement("3.20", "ReluInplace by default", works_in_place(Levels.Default, 1)),
     Statement("3.20", "no ReluInplace with Minimal", works_in_place(Levels.Minimal, 0)),
     Statement("3.20", "anchored tensors are not overwritten", an_anchored_tensor_is_not_overwritten),
     Statement("3.18", "HostLoad and HostStore with useHostCopyOps", transfers_are_operations),
-    Statement("3.18", "MultiExchange with enableMergeExchange", exchanges_merge, EXCHANGES),
+    Statement("3.18", "MultiExchange with enableMergeExchange", exchanges(True), FIRST),
+    Statement("3.18", "HostLoads without enableMergeExchange", exchanges(False)),
     Statement("3.23", "GlobalNorm___ may be anchored", the_global_norm_may_be_anchored),
 ]

@@ -33,7 +33,8 @@ class Patterns {
   static bool isMandatory(const std::string &name);
   static std::vector<std::string> getAllPreAliasPatternNames();
 
-  // compat: memory is shared by the planner whether it is on or not; likewise the priorities below.
+  // Whether operators become in-place variants. compat: the planner shares memory of the others by the same rule;
+  // likewise the priorities below.
   Patterns &enableInPlace(bool on) {
     inplaceEnabled_ = on;
     return *this;

@@ -4,8 +4,9 @@
 // ConvTranspose is the data gradient of the convolution that runs the other way, plus bias: its rows need no kernels.
 #include <algorithm>
 
-#include <popart/op.hpp>
+#include <popart/graph.hpp>
 
+#include "ir/hints.hpp"
 #include "ops/catalog.hpp"
 #include "ops/expression.hpp"
 #include "ops/forward_op.hpp"
@@ -221,25 +222,30 @@ TensorIndex transposedDataGradient(VjpBuilder &b) {
   return b.emit("Slice", {g}, {{"starts", std::vector<int64_t>(data.size(), 0)}, {"ends", data}, {"axes", axes}});
 }
 
+// The weights' gradient of the convolution that runs the other way, from the data to the gradient.
+TensorIndex transposedWeightsGradient(VjpBuilder &b) {
+  const TensorIndex g = b.emit("ConvWeightsGrad", {b.in(0), b.gradOut(0)}, gradientAttributes(b, b.inInfo(1).shape()));
+  b.graph().tensor(g).getProducer()->settings.hints[kOfTransposed] = "";
+  return g;
+}
+
 void addConvTranspose(OpDefs &rows) {
   OpDef row("ai.onnx", "ConvTranspose", {1, 11, 22});
   productOperands(row);
-  rows.push_back(
-      convAttributes(row)
-          .attrOptional("output_padding", AttributeType::Ints)
-          .attrOptional("output_shape", AttributeType::Ints)
-          .infer(inferConvTranspose)
-          .pieces(samplePieces<1>)
-          .decompose(decomposeConvTranspose)
-          .vjp([](VjpBuilder &b) {
-            requireDifferentiableProduct(b.op());
-            if (b.wants(0)) b.grad(0, transposedDataGradient(b));
-            if (b.wants(1))
-              b.grad(1, b.emit("ConvWeightsGrad", {b.in(0), b.gradOut(0)}, gradientAttributes(b, b.inInfo(1).shape())));
-            if (b.wants(2)) b.grad(2, biasGradient(b));
-          })
-          .cost([](const Op &op, Cost &c) { c.flops = convFlops(op.inInfo(0), op.inShape(1)); })
-          .doc("Transposed convolution with weights (C, M / group, kernel…) and optional bias."));
+  rows.push_back(convAttributes(row)
+                     .attrOptional("output_padding", AttributeType::Ints)
+                     .attrOptional("output_shape", AttributeType::Ints)
+                     .infer(inferConvTranspose)
+                     .pieces(samplePieces<1>)
+                     .decompose(decomposeConvTranspose)
+                     .vjp([](VjpBuilder &b) {
+                       requireDifferentiableProduct(b.op());
+                       if (b.wants(0)) b.grad(0, transposedDataGradient(b));
+                       if (b.wants(1)) b.grad(1, transposedWeightsGradient(b));
+                       if (b.wants(2)) b.grad(2, biasGradient(b));
+                     })
+                     .cost([](const Op &op, Cost &c) { c.flops = convFlops(op.inInfo(0), op.inShape(1)); })
+                     .doc("Transposed convolution with weights (C, M / group, kernel…) and optional bias."));
 }
 
 }  // namespace

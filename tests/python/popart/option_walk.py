@@ -1,8 +1,8 @@
 """Tries every value of every session option on a training and an inference program.
 
 Run as a program with POPART_LOG_DEST set to a file: prints one JSON object from "<option>=<value>" to what happened:
-sets (options), error (text or null), warnings (new log lines), same (results and planned memory are the bits of the
-default options).
+sets (options), error (text or null), warnings (new log lines), same (results, planned memory and the serialised IR are
+those of the default options).
 """
 
 import enum
@@ -62,6 +62,11 @@ COMPANIONS = {
     "globalReplicationFactor": {"enableDistributedReplicatedGraphs": True},
     "globalReplicaOffset": {"globalReplicationFactor": 2},
     "accumulationFactor": {"enableGradientAccumulation": True},
+    **{
+        f"{kind}TensorLocationSettings.location.{tiles}": {"numIOTiles": 32}
+        for kind in ("activation", "weight", "optimizerState", "accumulator")
+        for tiles in ("loadTileSet", "storageTileSet")
+    },
     "createImplicitPipeliningFwdOnlyProgram": {
         "enablePipelining": True,
         "virtualGraphMode": popart.VirtualGraphMode.Manual,
@@ -135,6 +140,13 @@ def model(training: bool) -> tuple[popart.Builder, list[str]]:
 
 def run(options: popart.SessionOptions, training: bool, patterns: popart.Patterns | None = None) -> list[bytes | str]:
     """Results, weights and planned memory of one of the two programs."""
+    return run_and_show(options, training, patterns)[0]
+
+
+def run_and_show(
+    options: popart.SessionOptions, training: bool, patterns: popart.Patterns | None = None
+) -> tuple[list[bytes | str], str]:
+    """The same, and the serialised IR."""
     builder, outputs = model(training)
     common = {
         "fnModel": builder.getModelProto(),
@@ -148,6 +160,7 @@ def run(options: popart.SessionOptions, training: bool, patterns: popart.Pattern
         session = popart.TrainingSession(loss=outputs[-1], optimizer=optimizer, **common)
     else:
         session = popart.InferenceSession(**common)
+    shown = session._serializeIr(popart.IrSerializationFormat.JSON)
     session.prepareDevice()
     if training:
         session.setRandomSeed(7)
@@ -164,12 +177,12 @@ def run(options: popart.SessionOptions, training: bool, patterns: popart.Pattern
         results += [value.tobytes() for value in weights.values()]
     # the host's copies hold names of operations, which count up within a process
     memory = [line for line in session.getSummaryReport().splitlines() if not re.search("host copies|peak", line)]
-    return [*results, *memory]
+    return [*results, *memory], shown
 
 
-def plan(options: popart.SessionOptions) -> list[list[bytes | str]]:
+def plan(options: popart.SessionOptions) -> list[tuple[list[bytes | str], str]]:
     """Both programs."""
-    return [run(options, training) for training in (False, True)]
+    return [run_and_show(options, training) for training in (False, True)]
 
 
 def attempts() -> Iterator[tuple[str, dict[str, object]]]:
@@ -206,7 +219,7 @@ def main() -> None:
             options = popart.SessionOptions()
             for name, value in settings.items():
                 assign(options, name, value)
-            same = plan(options) == expected if not training_only else run(options, True) == expected[1]
+            same = plan(options) == expected if not training_only else run_and_show(options, True) == expected[1]
         except popart.popart_exception as refused:
             error = str(refused)
         lines = log.read_text().splitlines()[seen:] if log.exists() else []

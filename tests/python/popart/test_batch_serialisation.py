@@ -2,7 +2,6 @@
 
 import contextlib
 import itertools
-import json
 import re
 
 import numpy as np
@@ -10,7 +9,7 @@ import popart
 import pytest
 
 from tests.python.popart.test_recomputation import Case, Network, Standard, arena_of, session_of, train
-from tests.python.popart.training_runs import inference_session, ready, training_session
+from tests.python.popart.training_runs import inference_session, ready, training_session, types_of
 
 Fwd, Bwd = popart.BatchSerializationTransformContext.Fwd, popart.BatchSerializationTransformContext.Bwd
 Dynamic, Static = popart.BatchSerializationMethod.UnrollDynamic, popart.BatchSerializationMethod.UnrollStatic
@@ -27,11 +26,6 @@ def in_parts(factor=2, context=Fwd, method=Static, schedule=SCHEDULES.Isomorphic
 def case(optimizer="sgd", shape=None, settings=None, **parts):
     more = {"batchSerializationSettings": in_parts(**parts)} if parts else {}
     return Case(optimizer=optimizer, settings={"enableOutlining": False, **more, **(settings or {})}, **(shape or {}))
-
-
-def ops_of(session):
-    graphs = json.loads(session._serializeIr(popart.IrSerializationFormat.JSON))
-    return [op["type"] for ops in graphs.values() for op in ops]
 
 
 def inference(name, settings=None, build=None):
@@ -51,7 +45,7 @@ def inference(name, settings=None, build=None):
         feeds[tensor] = values.astype(np.int32 if tensor == "labels" else np.float32)
     session.run(popart.PyStepIO(feeds, anchors))
     arena = int(re.search(r"activations: (\d+)", session.getSummaryReport())[1])
-    return anchors[y].tobytes(), arena, ops_of(session)
+    return anchors[y].tobytes(), arena, types_of(session)
 
 
 ORDERS = [order for order in SCHEDULES if order.name != "N"]
@@ -210,7 +204,7 @@ def two_layers(border, **joins):
     data = np.arange(96, dtype=np.float32).reshape(3, 4, 8)
     session.run(popart.PyStepIO({"x": data}, anchors))
     np.testing.assert_array_equal(anchors[h], 6 * data)
-    return ops_of(session).count("Concat")
+    return types_of(session).count("Concat")
 
 
 @pytest.mark.parametrize("border", BORDERS)

@@ -1,14 +1,12 @@
 """Execution phases: the bits of the plain program, less memory where tensors are off chip between phases, refusals."""
 
-import json
-
 import numpy as np
 import popart
 import pytest
 
 import onnx
 from tests.python.popart.test_off_chip import KINDS, off_chip, planned
-from tests.python.popart.training_runs import inference_session, ready, training_session
+from tests.python.popart.training_runs import inference_session, ready, training_session, types_of
 
 WIDTH, LAYERS, BATCH = 32, 6, 8
 Phases, Off = popart.VirtualGraphMode.ExecutionPhases, popart.VirtualGraphMode.Off
@@ -128,18 +126,12 @@ def test_memory_falls():
     assert on_demand <= ahead < 0.5 * plain
 
 
-def phases_of(session):
-    graphs = json.loads(session._serializeIr(popart.IrSerializationFormat.JSON))
-    return [op for ops in graphs.values() for op in ops]
-
-
 def test_preloading_loads_one_phase_ahead():
     def loads_up_to_second_product(schedule):
         proto, loss = model()
-        session = inference_session(
-            proto, [loss], options_for(LAYERS, ("weight",), schedule=schedule, enableOutlining=False)
-        )
-        types = [op["type"] for op in phases_of(session)]
+        apart = {"enableOutlining": False, "enableMergeExchange": False}
+        session = inference_session(proto, [loss], options_for(LAYERS, ("weight",), schedule=schedule, **apart))
+        types = types_of(session)
         second = [i for i, type in enumerate(types) if type == "Tanh"][1]
         return types[:second].count("RemoteLoad")
 

@@ -1,7 +1,6 @@
 """Outlining: repeated sequences become graphs that are called; numbers, memory and order of a run stay."""
 
 import contextlib
-import json
 import re
 import time
 
@@ -10,7 +9,7 @@ import popart
 import pytest
 import torch
 
-from tests.python.popart.training_runs import inference_session
+from tests.python.popart.training_runs import graphs_of, inference_session, plain_type
 
 LAYERS, WIDTH, ROWS, STEPS = 4, 8, 6, 4
 OPTIMIZERS = {
@@ -61,8 +60,8 @@ class Program:
 
     def graphs(self):
         """Operator types by graph."""
-        graphs = json.loads(self.session._serializeIr(popart.IrSerializationFormat.JSON))
-        return {name: [op["type"] for op in ops] for name, ops in graphs.items()}
+        graphs = graphs_of(self.session)
+        return {name: [plain_type(op["type"]) for op in ops] for name, ops in graphs.items()}
 
     def run(self, steps=STEPS):
         self.session.prepareDevice()

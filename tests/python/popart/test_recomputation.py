@@ -1,6 +1,5 @@
 """Recomputation: the same bits as the plain program in less memory, by rule and by marks on single operations."""
 
-import json
 import re
 from dataclasses import dataclass, field, replace
 
@@ -8,7 +7,14 @@ import numpy as np
 import popart
 import pytest
 
-from tests.python.popart.training_runs import options_with, ready, saved_state, training_session
+from tests.python.popart.training_runs import (
+    graphs_of,
+    options_with,
+    ready,
+    saved_state,
+    training_session,
+    types_of,
+)
 
 RNG = np.random.default_rng(23)
 STEPS = 20
@@ -150,7 +156,8 @@ MODES = {
 def session_of(name, case):
     network = Network(case.mark, case.checkpoints)
     loss = getattr(network, name)(**case.build)
-    options = options_with(case.factor, case.replicas, autoRecomputation=case.mode, **case.settings)
+    given = {"autoRecomputation": case.mode, "explicitRecomputation": True, **case.settings}
+    options = options_with(case.factor, case.replicas, **given)
     proto, optimizer = network.builder.getModelProto(), OPTIMIZERS[case.optimizer]()
     return training_session(proto, loss, optimizer, options, batches=case.batches), network, loss
 
@@ -176,9 +183,8 @@ def train(name, case, folder, steps=STEPS):
 
 
 def copies_of(session):
-    """Number of recomputed operations."""
-    graphs = json.loads(session._serializeIr(popart.IrSerializationFormat.JSON))
-    return sum(op["name"].endswith("recomputed") for ops in graphs.values() for op in ops)
+    """Number of recomputed operations that the serialised IR shows."""
+    return sum(op["name"].endswith("recomputed") for ops in graphs_of(session).values() for op in ops)
 
 
 def arena_of(name, case):
@@ -245,7 +251,8 @@ def test_marked_operations_alone_are_computed_again():
             if marks:
                 builder.recomputeOutputInBackwardPass(y)
         loss = network.graphcore.l1loss([y], 0.1)
-        session = training_session(builder.getModelProto(), loss, popart.ConstSGD(0.1))
+        options = options_with(explicitRecomputation=True)
+        session = training_session(builder.getModelProto(), loss, popart.ConstSGD(0.1), options)
         session.prepareDevice()
         return int(re.search(r"activations: (\d+)", session.getSummaryReport())[1]), copies_of(session)
 
@@ -253,6 +260,21 @@ def test_marked_operations_alone_are_computed_again():
     marked, copies = arena(marks=True)
     assert none == 0 and copies > 0
     assert marked <= 0.65 * plain  # the products are kept, what Gelu makes of them is not
+
+
+def test_the_ir_shows_copies_where_recomputation_is_explicit(tmp_path):
+    """Implicit recomputation keeps one operation in the IR, explicit has its copies; what runs is the same."""
+    losses, state, none = train("mlp", Case(), tmp_path)
+    found = {
+        explicit: train("mlp", Case(Standard, settings={"explicitRecomputation": explicit}), tmp_path)
+        for explicit in (False, True)
+    }
+    assert none == found[False][2] == 0 < found[True][2]
+    assert all(run[:2] == (losses, state) for run in found.values())
+    implicit = {"explicitRecomputation": False}
+    plain, again = (session_of("mlp", Case(mode, settings=implicit))[0] for mode in (NoRecompute, Standard))
+    assert types_of(plain) == types_of(again)
+    assert arena_of("mlp", Case(Standard, settings=implicit, build=DEEP)) == arena_of("mlp", Case(Standard, build=DEEP))
 
 
 def test_rules_do_not_go_with_marks():
@@ -273,7 +295,8 @@ def test_an_anchored_activation_is_kept():
         if mark:
             builder.recomputeOutputInBackwardPass(y)
         for anchors in ([loss], [loss, y]):
-            session = training_session(builder.getModelProto(), loss, popart.ConstSGD(0.1), anchors=anchors)
+            options = options_with(explicitRecomputation=True)
+            session = training_session(builder.getModelProto(), loss, popart.ConstSGD(0.1), options, anchors)
             assert (copies_of(session) > 0) == (mark and y not in anchors)
 
 

@@ -295,7 +295,16 @@ def test_refused(name):
     assert [word for word in refusal.words if word not in str(raised.value)] == [], str(raised.value)
 
 
+def on_io_tiles(storage=True):
+    io, compute = popart.TileSet.IO, popart.TileSet.Compute
+    tiles = (compute, io) if storage else (io, compute)
+    off = popart.ReplicatedTensorSharding.Off
+    return popart.TensorLocation(popart.TensorStorage.OffChip, *tiles, off)
+
+
 def test_what_is_refused_is_accepted_without_it():
+    session(numIOTiles=32, weightTensorLocationSettings=popart.TensorLocationSettings(on_io_tiles())).prepareDevice()
+    session(numIOTiles=1, tensorLocationSettingsOverride={"w": on_io_tiles(storage=False)}).prepareDevice()
     session(**REPLICAS).prepareDevice()
     session(**phases(phases=2, stages=1)).prepareDevice()
     session(enableGradientAccumulation=True, accumulationFactor=2, optimizer=clipped(["w"])).prepareDevice()

@@ -1,6 +1,5 @@
 """Serialised matrix products: the numbers of the plain program, PyTorch's numbers, and less memory."""
 
-import json
 import re
 
 import numpy as np
@@ -8,7 +7,7 @@ import popart
 import pytest
 import torch
 
-from tests.python.popart.training_runs import inference_session, training_session
+from tests.python.popart.training_runs import inference_session, training_session, types_of
 
 ROWS, INNER, COLUMNS, STEPS = 6, 16, 24, 4
 MODES = {"input_channels": 3, "output_channels": 4, "reducing_dim": 4}
@@ -87,8 +86,7 @@ class Program:
         return results
 
     def ops(self):
-        graphs = json.loads(self.session._serializeIr(popart.IrSerializationFormat.JSON))
-        return [op["type"] for ops in graphs.values() for op in ops]
+        return types_of(self.session)
 
     def arena(self):
         return int(re.search(r"activations: (\d+)", self.session.getSummaryReport())[1])

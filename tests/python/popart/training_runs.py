@@ -1,4 +1,7 @@
-"""What tests of sessions share: options by name, a session that is ready to run, all that a session saves."""
+"""What tests of sessions share: options by name, a session that is ready to run, its operators, all that it saves."""
+
+import json
+import re
 
 import popart
 
@@ -48,6 +51,21 @@ def ready(session, seed=None):
         session.setRandomSeed(seed)
     session.weightsFromHost()
     return session
+
+
+def graphs_of(session):
+    """Operators by graph, as the serialised IR has them."""
+    return json.loads(session._serializeIr(popart.IrSerializationFormat.JSON))
+
+
+def types_of(session):
+    """Types of the operators of all graphs, in their order; what is computed in place counts as the plain operator."""
+    return [plain_type(op["type"]) for ops in graphs_of(session).values() for op in ops]
+
+
+def plain_type(type):
+    """``AddLhsInplace`` -> ``Add``."""
+    return re.sub("(Lhs|Rhs)?Inplace$", "", type)
 
 
 def saved_state(session, folder):

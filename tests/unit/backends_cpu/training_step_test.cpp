@@ -61,6 +61,7 @@ pipeline::Prepared prepare(std::unique_ptr<Ir> model, const Optimizer &optimizer
   request.options.factors.accumulates = step.microBatches > 1;
   request.options.factors.accumulationFactor = step.microBatches;
   request.updates = optimizer.updateRules(request.options.factors);
+  request.patterns.enableInPlace(false);  // tests add readers to the program
   return pipeline::prepare(std::move(request));
 }
 pipeline::Prepared prepare(const Mlp &net, const Optimizer &optimizer, const StepSize &step = {}) {

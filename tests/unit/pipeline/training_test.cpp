@@ -403,7 +403,7 @@ TEST(Prepare, PrunesWhatNoAnchorNeeds) {
   request.anchors = {{"h"}};
   auto prepared = pipeline::prepare(std::move(request));
   EXPECT_EQ(test::countOps(prepared.ir->getMainGraph(), "Softmax"), 0);
-  EXPECT_EQ(test::countOps(prepared.ir->getMainGraph(), "Relu"), 1);
+  EXPECT_EQ(test::countOps(prepared.ir->getMainGraph(), "ReluInplace"), 1);
   EXPECT_TRUE(prepared.ir->getMainGraph().contains("w2"));
 }
 
