@@ -7,6 +7,7 @@ Text is an array of Python strings (dtype object). Sources: the operator pages o
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +21,11 @@ import onnx
 from popart._arrays import as_array
 
 Values = Sequence[Any]
-MOST_PIXELS = 1 << 28  # of one decoded image: 768 MiB in three channels
+MOST_PIXELS = 1 << 27  # of one decoded image: 384 MiB in three channels
+MOST_ELEMENTS = 1 << 27  # of one result: 1 GiB of references to strings
+MOST_CHARACTERS = 1 << 28  # of the strings that one StringConcat makes
+# What ONNX's ImageDecoder reads: Pillow has formats that start programs or leave the file.
+IMAGE_FORMATS = ("BMP", "JPEG", "JPEG2000", "TIFF", "PNG", "WEBP", "PPM")
 
 
 @dataclass(frozen=True)
@@ -31,13 +36,25 @@ class HostNode:
     domain: str
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
-    attributes: Mapping[str, Any]
+    attributes: dict[str, Any]
 
     @staticmethod
     def of(node: onnx.NodeProto) -> HostNode:
-        """The node of a model."""
-        attributes = {a.name: _attribute(a) for a in node.attribute}
-        return HostNode(node.op_type, node.domain, tuple(node.input), tuple(node.output), attributes)
+        """The node of a model.
+
+        Returns:
+            It, with its attributes.
+
+        Raises:
+            popart_exception: An attribute that cannot be read.
+        """
+        made = HostNode(node.op_type, node.domain, tuple(node.input), tuple(node.output), {})
+        for a in node.attribute:
+            try:
+                made.attributes[a.name] = _attribute(a)
+            except (ValueError, TypeError) as bad:
+                raise made.fail(f"attribute '{a.name}' cannot be read: {bad}") from None
+        return made
 
     def fail(self, what: str) -> popart_core.popart_exception:
         """An error that names the node."""
@@ -47,6 +64,30 @@ class HostNode:
     def get(self, name: str, fallback: Any = None) -> Any:
         """The attribute, or what stands for it when it is left out."""
         return self.attributes.get(name, fallback)
+
+    def require(self, name: str) -> Any:
+        """An attribute that has to be there.
+
+        Returns:
+            The attribute.
+
+        Raises:
+            popart_exception: It is left out.
+        """
+        if name not in self.attributes:
+            raise self.fail(f"attribute '{name}' is missing")
+        return self.attributes[name]
+
+    def check_size(self, *shape: int) -> None:
+        """Look at the shape of a result before it takes memory.
+
+        Raises:
+            popart_exception: It has more elements than the host may make.
+        """
+        if math.prod(shape) > MOST_ELEMENTS:
+            raise self.fail(
+                f"the result is too large for the host: got shape {shape}, at most {MOST_ELEMENTS} elements"
+            )
 
 
 def _attribute(attribute: onnx.AttributeProto) -> Any:
@@ -67,10 +108,17 @@ def tensor_value(tensor: onnx.TensorProto) -> np.ndarray:
         An array; text as Python strings.
 
     Raises:
-        popart_exception: Text that does not fill the tensor's shape.
+        popart_exception: Values that do not fill the tensor's shape, or lie in another file.
     """
+    if tensor.data_location == onnx.TensorProto.EXTERNAL:
+        raise popart_core.popart_exception(
+            f"Tensor '{tensor.name}': the host reads values that are in the model alone. Load the model with its data"
+        )
     if tensor.data_type != onnx.TensorProto.STRING:
-        return onnx.numpy_helper.to_array(tensor)
+        try:
+            return onnx.numpy_helper.to_array(tensor)
+        except (ValueError, TypeError, KeyError) as bad:
+            raise popart_core.popart_exception(f"Tensor '{tensor.name}': its values cannot be read: {bad}") from None
     count = int(np.prod(tensor.dims, dtype=object)) if tensor.dims else 1
     if any(dim < 0 for dim in tensor.dims) or count != len(tensor.string_data):
         raise popart_core.popart_exception(
@@ -130,13 +178,21 @@ def _equal(n: HostNode, x: Values) -> Values:
 
 def _broadcast(n: HostNode, *arrays: np.ndarray) -> list[np.ndarray]:
     try:
-        return list(np.broadcast_arrays(*arrays))
+        n.check_size(*np.broadcast_shapes(*(np.shape(a) for a in arrays)))
     except ValueError:
-        raise n.fail(f"the shapes do not broadcast: got {[a.shape for a in arrays]}") from None
+        raise n.fail(f"the shapes do not broadcast: got {[np.shape(a) for a in arrays]}") from None
+    return list(np.broadcast_arrays(*arrays))
+
+
+def _where(n: HostNode, x: Values) -> Values:
+    return [np.where(*_broadcast(n, *x))]
 
 
 def _concat_text(n: HostNode, x: Values) -> Values:
     a, b = _broadcast(n, x[0], x[1])
+    characters = sum(map(len, a.flat)) + sum(map(len, b.flat))
+    if characters > MOST_CHARACTERS:
+        raise n.fail(f"the result is too large for the host: got {characters} characters, at most {MOST_CHARACTERS}")
     return [text_array([p + q for p, q in zip(a.flat, b.flat, strict=True)], a.shape)]
 
 
@@ -144,6 +200,7 @@ def _split_text(n: HostNode, x: Values) -> Values:
     # An empty delimiter means runs of whitespace, as in str.split.
     parts = [s.split(n.get("delimiter") or None, n.get("maxsplit", -1)) for s in x[0].flat]
     most = max((len(p) for p in parts), default=0)
+    n.check_size(len(parts), most)
     flat = [s for p in parts for s in p + [""] * (most - len(p))]
     return [
         text_array(flat, (*x[0].shape, most)),
@@ -247,6 +304,7 @@ def _one_hot(n: HostNode, x: Values) -> Values:
     found = [place.get(label, -1) for label in x[0].flat]
     if not n.get("zeros", 1) and -1 in found:
         raise n.fail(f"'{x[0].flat[found.index(-1)]}' is none of cats_strings, and zeros is 0")
+    n.check_size(len(found), len(place))
     rows = np.zeros((len(found), len(place)), dtype=np.float32)
     for row, at in enumerate(found):
         if at >= 0:
@@ -258,11 +316,14 @@ def _one_hot(n: HostNode, x: Values) -> Values:
 
 
 def _cast(n: HostNode, x: Values) -> Values:
-    to = n.get("to")
+    to = n.require("to")
     if is_text(x[0]):
         if to == onnx.TensorProto.STRING:
             return [x[0]]
-        dtype = onnx.helper.tensor_dtype_to_np_dtype(to)
+        try:
+            dtype = onnx.helper.tensor_dtype_to_np_dtype(to)
+        except KeyError:
+            raise n.fail(f"attribute 'to': got {to}, expected an element type of ONNX") from None
         try:
             return [np.array([_number(s, dtype) for s in x[0].flat], dtype=dtype).reshape(x[0].shape)]
         except (ValueError, OverflowError) as bad:
@@ -319,13 +380,36 @@ def _unsqueeze(n: HostNode, x: Values) -> Values:
 
 
 def _flatten(n: HostNode, x: Values) -> Values:
-    axis = n.get("axis", 1)
-    axis = axis + x[0].ndim if axis < 0 else axis
-    return [x[0].reshape(int(np.prod(x[0].shape[:axis], dtype=np.int64)), -1)]
+    axis, shape = n.get("axis", 1), x[0].shape
+    if not -len(shape) <= axis <= len(shape):
+        raise n.fail(f"attribute 'axis': got {axis} for {len(shape)} dimensions")
+    axis = axis + len(shape) if axis < 0 else axis
+    return [x[0].reshape(math.prod(shape[:axis]), math.prod(shape[axis:]))]
 
 
 def _expand(n: HostNode, x: Values) -> Values:
-    return [np.broadcast_to(x[0], np.broadcast_shapes(x[0].shape, tuple(_ints(x[1])))).copy()]
+    shape = np.broadcast_shapes(x[0].shape, tuple(_ints(x[1])))
+    n.check_size(*shape)
+    return [np.broadcast_to(x[0], shape).copy()]
+
+
+def _concat(n: HostNode, x: Values) -> Values:
+    n.check_size(sum(a.size for a in x))
+    return [np.concatenate(x, axis=n.require("axis"))]
+
+
+def _gather(n: HostNode, x: Values) -> Values:
+    axis = n.get("axis", 0)
+    n.check_size(np.size(x[1]), x[0].size // max(x[0].shape[axis], 1))
+    return [np.take(x[0], x[1], axis=axis)]
+
+
+def _tile(n: HostNode, x: Values) -> Values:
+    repeats = _ints(x[1])
+    if len(repeats) != x[0].ndim or min(repeats, default=0) < 0:
+        raise n.fail(f"repeats: got {repeats}, expected a number of 0 or more for each of {x[0].ndim} dimensions")
+    n.check_size(x[0].size, *repeats)
+    return [np.tile(x[0], repeats)]
 
 
 # ---- images and maps
@@ -343,7 +427,7 @@ def _decode_image(n: HostNode, x: Values) -> Values:
     if data.dtype != np.uint8 or data.ndim != 1:
         raise n.fail(f"the input must be the bytes of a file, uint8 of one dimension: got {data.dtype}{data.shape}")
     try:
-        with Image.open(io.BytesIO(data.tobytes())) as image:
+        with Image.open(io.BytesIO(data.tobytes()), formats=IMAGE_FORMATS) as image:
             if image.width * image.height > MOST_PIXELS:
                 raise n.fail(f"the image is too large: got {image.width}x{image.height}, at most {MOST_PIXELS} pixels")
             pixels = np.array(image.convert("L" if pixel_format == "Grayscale" else "RGB"))
@@ -359,8 +443,8 @@ def _decode_image(n: HostNode, x: Values) -> Values:
 def _zip_map(n: HostNode, x: Values) -> Values:
     labels = n.get("classlabels_strings") or n.get("classlabels_int64s") or []
     rows = np.atleast_2d(x[0])
-    if rows.shape[1] != len(labels):
-        raise n.fail(f"needs a label for each of {rows.shape[1]} columns: got {len(labels)}")
+    if rows.ndim != 2 or rows.shape[1] != len(labels):
+        raise n.fail(f"needs rows of one number for each label: got shape {rows.shape} and {len(labels)} labels")
     return [[dict(zip(labels, row.tolist(), strict=True)) for row in rows]]
 
 
@@ -369,13 +453,10 @@ def _map_values(n: HostNode, x: Values) -> Values:
     if not isinstance(x[0], Mapping):
         raise n.fail(f"the input must be a map: got {type(x[0]).__name__}")
     keys = n.get("string_vocabulary") or n.get("int64_vocabulary") or []
-    values = [x[0].get(key) for key in keys]
-    text = any(isinstance(v, str) for v in values)
-    row = ["" if text and v is None else v or 0 for v in values]
-    if text:
-        return [text_array(row, (1, len(row)))]
-    kind = np.float32 if any(isinstance(v, float | np.floating) for v in row) else np.int64
-    return [np.array([row], dtype=kind)]
+    if any(isinstance(v, str) for v in x[0].values()):
+        return [text_array([x[0].get(key, "") for key in keys], (1, len(keys)))]
+    kind = np.float32 if any(isinstance(v, float | np.floating) for v in x[0].values()) else np.int64
+    return [np.array([[x[0].get(key, 0) for key in keys]], dtype=kind)]
 
 
 Function = Callable[[HostNode, Values], Values]
@@ -404,11 +485,11 @@ ON_TEXT: dict[tuple[str, str], Function] = {
     ("", "Unsqueeze"): _unsqueeze,
     ("", "Flatten"): _flatten,
     ("", "Expand"): _expand,
-    ("", "Concat"): lambda n, x: [np.concatenate(x, axis=n.get("axis"))],
-    ("", "Gather"): lambda n, x: [np.take(x[0], x[1], axis=n.get("axis", 0))],
+    ("", "Concat"): _concat,
+    ("", "Gather"): _gather,
     ("", "Transpose"): lambda n, x: [np.transpose(x[0], n.get("perm"))],
-    ("", "Tile"): lambda n, x: [np.tile(x[0], _ints(x[1]))],
-    ("", "Where"): lambda n, x: [np.where(x[0], x[1], x[2])],
+    ("", "Tile"): _tile,
+    ("", "Where"): _where,
     ("ai.onnx.ml", "LabelEncoder"): _encode_labels,
     ("ai.onnx.ml", "OneHotEncoder"): _one_hot,
 }

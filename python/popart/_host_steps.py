@@ -73,6 +73,8 @@ def _on_numbers(node: onnx.NodeProto) -> list[onnx.NodeProto]:
     pool = next((list(a.strings) for a in node.attribute if a.name == "pool_strings"), None)
     if node.op_type != "TfIdfVectorizer" or pool is None:
         return [node]
+    if not node.input or not node.output:
+        raise HostNode.of(node).fail(f"needs an input and an output: got {len(node.input)} and {len(node.output)}")
     numbers = {word: i for i, word in enumerate(dict.fromkeys(pool))}
     numbered = node.output[0] + "/words"
     look_up = onnx.helper.make_node(
@@ -98,8 +100,8 @@ class _Split:
 
     def __init__(self, model: onnx.ModelProto) -> None:
         self.graph = model.graph
+        self.model = model
         self.steps = HostSteps(onnx.ModelProto())
-        self.steps.program.CopyFrom(model)
         self.text = {value.name for value in model.graph.input if _is_text_type(value)}
         self.given = {value.name for value in model.graph.input}
         self.numbers: dict[str, onnx.TensorProto] = {}
@@ -129,7 +131,7 @@ class _Split:
         function = host_function(node, any(name in self.text for name in reads))
         if function is None:
             if node.op_type == "Constant":
-                self.numbers.update((node.output[0], a.t) for a in node.attribute if a.name == "value")
+                self.numbers.update((name, a.t) for name in node.output for a in node.attribute if a.name == "value")
             late = next((name for name in reads if name in self.made_after), None)
             if late is not None:
                 raise HostNode.of(node).fail(
@@ -139,8 +141,7 @@ class _Split:
             self.kept.append(node)
             return
         host = HostNode.of(node)
-        known = self.made_before | self.numbers.keys()
-        early = all(name in known for name in reads)
+        early = all(name in self.made_before or name in self.numbers for name in reads)
         (self.steps.before if early else self.steps.after).append((function, host))
         (self.made_before if early else self.made_after).update(name for name in host.outputs if name)
         if early:
@@ -150,6 +151,7 @@ class _Split:
         self.text.update(_text_outputs(node, any(name in self.text for name in reads)))
 
     def _write(self, outputs: list[str]) -> None:
+        self.steps.program.CopyFrom(self.model)
         graph = self.steps.program.graph
         del graph.node[:]
         graph.node.extend(self.kept)
@@ -159,9 +161,9 @@ class _Split:
         kept_inputs = [value for value in graph.input if not _is_text_type(value) and value.name in read]
         del graph.input[:]
         graph.input.extend(kept_inputs)
-        texts = [t for t in graph.initializer if t.data_type == onnx.TensorProto.STRING]
-        for tensor in texts:
-            graph.initializer.remove(tensor)
+        for i in reversed(range(len(graph.initializer))):
+            if graph.initializer[i].data_type == onnx.TensorProto.STRING:
+                del graph.initializer[i]
         of_program = {name for node in self.kept for name in node.output if name}
         wanted = [name for _, node in self.steps.after for name in node.inputs]
         self.steps.fetches = [name for name in dict.fromkeys([*outputs, *wanted]) if name in of_program]
@@ -193,7 +195,7 @@ def _text_outputs(node: onnx.NodeProto, reads_text: bool) -> list[str]:
     if node.op_type == "StringSplit":
         return list(node.output[:1])
     if node.op_type == "Cast":
-        return list(node.output) if attributes["to"].i == onnx.TensorProto.STRING else []
+        return list(node.output) if "to" in attributes and attributes["to"].i == onnx.TensorProto.STRING else []
     if node.op_type == "CategoryMapper":
         return [] if reads_text else list(node.output)
     if node.op_type == "LabelEncoder":

@@ -56,6 +56,7 @@ class BackendRep(onnx.backend.base.BackendRep):
         self._streams: list[str] = []
         self._host: HostSteps | None = None
         self._program: onnx.ModelProto | None = None  # what the host leaves of the model
+        self._outlook = False  # whether its outputs may be more or other than one tensor of a known size each
         self._results: dict[str, _Output] = {}  # of the program
         self._built_for: Any = None
 
@@ -77,6 +78,7 @@ class BackendRep(onnx.backend.base.BackendRep):
         if self._program is None:
             self._host = split_model(self._model)
             self._program = self._model if self._host is None else self._host.program
+            self._outlook = _needs_outlook(self._program)
         if self._host is None:
             results = self._run_program(values)
         else:
@@ -157,8 +159,7 @@ class BackendRep(onnx.backend.base.BackendRep):
         self._built_for = built_for
 
     def _structure(self, arrays: dict[str, Array], present: list[str]) -> Any:
-        assert self._program is not None
-        fixed = arrays.keys() if _needs_outlook(self._program) else arrays.keys() - self._open_names()
+        fixed = arrays.keys() if self._outlook else arrays.keys() - self._open_names()
         return present, {name: (arrays[name].dtype, arrays[name].shape) for name in fixed}
 
     def _open_names(self) -> set[str]:
@@ -183,11 +184,10 @@ class BackendRep(onnx.backend.base.BackendRep):
         for value in kept:
             if value.type.HasField("optional_type") and value.name in present and value.name not in arrays:
                 shapes.add(value.name, TensorInfo("BOOL", []))  # a sequence that is there
-        outlook = _needs_outlook(model)
-        for name in streams if outlook else set(streams) - self._open_names():
+        for name in streams if self._outlook else set(streams) - self._open_names():
             shapes.add(name, TensorInfo(arrays[name].dtype.name, arrays[name].shape))
         results: dict[str, _Output] = {value.name: ([value.name], "", 0) for value in model.graph.output}
-        if outlook:
+        if self._outlook:
             results = popart_core._output_tensors(model.SerializeToString(), shapes)
         wanted = [name for parts, length, _ in results.values() for name in (*parts, length) if name]
         session = self._session_of(model, wanted, shapes) if wanted else None
@@ -217,7 +217,13 @@ def _needs_outlook(model: onnx.ModelProto) -> bool:
     """Whether outputs may be more or other than one tensor of a known size each."""
     nodes = [*model.graph.node, *(node for function in model.functions for node in function.node)]
     typed = all(value.type.HasField("tensor_type") for value in model.graph.output)
-    return not typed or any(node.op_type in _SIZES_FROM_DATA for node in nodes)
+    return not typed or any(_may_choose_size(node) for node in nodes)
+
+
+def _may_choose_size(node: onnx.NodeProto) -> bool:
+    """Whether a node, or one inside it, has a result whose size may depend on data: branches are written out."""
+    graphs = [graph for attribute in node.attribute for graph in [attribute.g, *attribute.graphs]]
+    return node.op_type in _SIZES_FROM_DATA or any(_may_choose_size(inner) for graph in graphs for inner in graph.node)
 
 
 def _held(kind: onnx.TypeProto) -> onnx.TypeProto:

@@ -186,6 +186,7 @@ def test_maps():
         helper.make_map_type_proto(TensorProto.STRING, helper.make_tensor_type_proto(TensorProto.FLOAT, []))
     )
     np.testing.assert_array_equal(run(vector, {"a": 1.5, "c": 3.0})[0], np.array([[0, 1.5]], dtype=np.float32))
+    assert run(vector, {"c": 3.0})[0].dtype == np.float32  # whichever keys are there
     proto = model(
         """agraph (float[2, 2] x) => (float[2, 2] p, float z) {
           p = Softmax(x)
@@ -216,6 +217,36 @@ def test_image_into_a_program(pixel_format):
     np.testing.assert_array_equal(got, expected.astype(np.float32))
 
 
+def test_flatten_of_no_text():
+    (got,) = run(node_model("Flatten", [("x", TensorProto.STRING, [0, 3])]), np.empty((0, 3), dtype=object))
+    assert got.shape == (0, 3)
+
+
+def chain(operator: str, length: int, **attributes: object) -> onnx.ModelProto:
+    """A model whose nodes read the result before them twice, so that it doubles."""
+    nodes = [helper.make_node(operator, [f"y{i}"] * 2, [f"y{i + 1}"], **attributes) for i in range(length)]
+    text = [onnx.ValueInfoProto(name=f"y{length}")]
+    given = [helper.make_tensor_value_info("y0", TensorProto.STRING, ["N"])]
+    return helper.make_model(
+        helper.make_graph(nodes, "g", given, text), opset_imports=[helper.make_opsetid("", 20)], ir_version=10
+    )
+
+
+def reshaped(operator: str, numbers: list[int]) -> onnx.ModelProto:
+    """A model of one operator whose second input is a constant."""
+    proto = node_model(operator, [("x", TensorProto.STRING, ["N"])])
+    proto.graph.initializer.append(onnx.numpy_helper.from_array(np.array(numbers, np.int64), "numbers"))
+    proto.graph.node[0].input.append("numbers")
+    return proto
+
+
+def gif() -> np.ndarray:
+    """An image of a format that ImageDecoder does not have."""
+    file = io.BytesIO()
+    Image.new("RGB", (2, 2)).save(file, format="GIF")
+    return np.frombuffer(file.getvalue(), dtype=np.uint8)
+
+
 CONCAT = [("a", TensorProto.STRING, ["N"]), ("b", TensorProto.STRING, ["M"])]
 
 
@@ -229,10 +260,33 @@ CONCAT = [("a", TensorProto.STRING, ["N"]), ("b", TensorProto.STRING, ["M"])]
         (node_model("Cast", CONCAT[:1], to=TensorProto.FLOAT), [WORDS], "not all strings are numbers"),
         (node_model("ImageDecoder", [("x", TensorProto.UINT8, ["N"])]), [np.arange(9, dtype=np.uint8)], "no image"),
         (node_model("Neg", [("x", TensorProto.FLOAT, ["N"])]), [np.array(["a"])], "expected an array of numbers"),
+        (node_model("Cast", CONCAT[:1], to=77), [WORDS], "got 77, expected an element type"),
+        (node_model("Cast", CONCAT[:1]), [WORDS], "attribute 'to' is missing"),
+        (node_model("Concat", CONCAT), [WORDS, WORDS], "attribute 'axis' is missing"),
+        (node_model("Flatten", CONCAT[:1], axis=2), [WORDS], "got 2 for 1 dimensions"),
+        (node_model("ImageDecoder", [("x", TensorProto.UINT8, ["N"])]), [gif()], "no image"),
+        (reshaped("Tile", [2, 2]), [WORDS], "repeats"),
     ],
 )
 def test_refusals(proto, inputs, message):
     with pytest.raises(popart.popart_exception, match=message):
+        run(proto, *inputs)
+
+
+@pytest.mark.parametrize(
+    ("proto", "inputs"),
+    [
+        (reshaped("Expand", [1 << 40, 1]), [WORDS]),
+        (reshaped("Tile", [1 << 40]), [WORDS]),
+        (node_model("StringConcat", [(n, TensorProto.STRING, None) for n in "ab"]),
+         [np.full((20_000, 1), "a", object), np.full((1, 20_000), "b", object)]),
+        (chain("StringConcat", 40), [WORDS]),
+        (chain("Concat", 40, axis=0), [WORDS]),
+    ],
+    ids=["expand", "tile", "broadcast", "strings", "elements"],
+)  # fmt: skip
+def test_no_model_makes_text_without_a_bound(proto, inputs):
+    with pytest.raises(popart.popart_exception, match="the result is too large for the host"):
         run(proto, *inputs)
 
 
