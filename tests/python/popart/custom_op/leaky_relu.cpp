@@ -134,7 +134,9 @@ class NegateTransformed : public popart::Transform {
   bool apply(popart::Graph &graph) const override {
     bool changed = false;
     for (popart::Op *op : graph.ops()) {
-      if (op->opid.type != "Relu" || op->inId(0).find("transformed") == std::string::npos) continue;
+      // At Final the program says what is computed in place.
+      if (op->opid.type != "Relu" && op->opid.type != "ReluInplace") continue;
+      if (op->inId(0).find("transformed") == std::string::npos) continue;
       popart::Op *neg = graph.addOp(popart::opDef("Neg"), {}, op->getSettings());
       const popart::TensorId input = op->inId(0), output = op->outId(0);
       op->disconnectAllInputs();
