@@ -10,6 +10,7 @@
 #include "ir/hints.hpp"
 #include "lower/fuse_elementwise.hpp"
 #include "lower/widen.hpp"
+#include "ops/numbers.hpp"
 
 namespace popart::lower {
 namespace {
@@ -327,17 +328,7 @@ bool isTransposeOfKnownAxes(const Op &op) {
 }
 
 std::optional<float> factorOf(const Graph &graph, const Op &op, TensorIndex t) {
-  static const OpDef &division = opDef("Div");
-  const bool divides = isRowOf(op, division);
-  if (!(op.is(Role::Mul) || (divides && op.inputs()[0] == t)) || op.inputCount() != 2 ||
-      graph.info(t).dataType() != DataType::FLOAT || op.outShape(0) != graph.info(t).shape())
-    return std::nullopt;
-  const TensorIndex other = op.inputs()[op.inputs()[0] == t ? 1 : 0];
-  if (other == t || !isNumber(graph.tensor(other))) return std::nullopt;
-  const double number = graph.tensor(other).tensorData().asDoubles()[0];
-  const auto factor = static_cast<float>(divides ? 1 / number : number);
-  if (!std::isfinite(factor) || factor == 0) return std::nullopt;
-  return factor;
+  return graph.info(t).dataType() == DataType::FLOAT ? ops::factorOf(graph, op, t) : std::nullopt;
 }
 
 std::optional<AttentionMatch> AttentionMatch::find(const Graph &graph, const Op &softmax) {

@@ -46,7 +46,7 @@ struct AttentionMatch {
 bool isSoftmaxOfRows(const Op &op);
 bool isTransposeOfKnownAxes(const Op &op);
 bool isSoftmaxGradient(const Op &op);
-// The number by which `op` multiplies its operand `t`, or one over that by which it divides it; never 0.
+// As ops::factorOf, of FLOAT alone: products with 16-bit values round.
 std::optional<float> factorOf(const Graph &graph, const Op &op, TensorIndex t);
 
 }  // namespace popart::lower

@@ -17,6 +17,7 @@
 
 #include "lower/attention_match.hpp"
 #include "lower/fuse_elementwise.hpp"
+#include "ops/numbers.hpp"
 #include "schedule/schedule.hpp"
 
 namespace popart::lower {
@@ -43,7 +44,7 @@ class StepsGraph {
     std::vector<TensorIndex> inputs;
     for (TensorIndex t : op.inputs()) {
       if (t.valid() && !inner_.count(t)) {
-        if (isNumber(graph_.tensor(t))) {
+        if (ops::isNumber(graph_.tensor(t))) {
           inner_[t] = body_->addConstant(body_->addScope(graph_.tensor(t).id), graph_.tensor(t).tensorData());
         } else if (isClosed_) {
           return false;

@@ -21,6 +21,7 @@
 #include "ir/hints.hpp"
 #include "lower/cluster_order.hpp"
 #include "lower/try_replace.hpp"
+#include "ops/numbers.hpp"
 #include "schedule/remote_accesses.hpp"
 #include "schedule/schedule.hpp"
 
@@ -104,7 +105,7 @@ class Fuser {
     std::set<TensorIndex> operands;
     for (int m : members)
       for (TensorIndex t : ops_[m]->inputs())
-        if (t.valid() && !inside.count(producer(t)) && !isNumber(graph_.tensor(t))) operands.insert(t);
+        if (t.valid() && !inside.count(producer(t)) && !ops::isNumber(graph_.tensor(t))) operands.insert(t);
     if (operands.size() > kMaxOperands) return;
     const std::optional<std::vector<int>> between = clustersBetween(clusters_[a], clusters_[b]);
     if (!between) return;
@@ -187,7 +188,7 @@ class Fuser {
         continue;
       }
       auto it = inner.find(t);
-      if (it == inner.end() && isNumber(graph_.tensor(t))) {
+      if (it == inner.end() && ops::isNumber(graph_.tensor(t))) {
         it =
             inner.emplace(t, body.addConstant(body.addScope(graph_.tensor(t).id), graph_.tensor(t).tensorData())).first;
       } else if (it == inner.end()) {
@@ -219,11 +220,6 @@ class Fuser {
 };
 
 }  // namespace
-
-bool isNumber(const Tensor &tensor) {
-  return tensor.tensorType() == TensorType::Const && tensor.hasTensorData() && tensor.info.nelms() == 1 &&
-         tensor.info.nbytes() <= 8;
-}
 
 bool runsApart(const Op &a, const Op &b) {
   const auto hint = [](const Op &op, const char *name) {

@@ -18,7 +18,5 @@ bool isElementwise(const Op &op);
 bool staysApart(const Op &producer, const Op &reader);
 // Whether the ops are of different cycles or lanes of a pipeline.
 bool runsApart(const Op &a, const Op &b);
-// Constants of one element become part of a fused op's body instead of operands.
-bool isNumber(const Tensor &tensor);
 
 }  // namespace popart::lower

@@ -9,6 +9,7 @@
 #include "lower/channels_last.hpp"
 #include "lower/fuse_elementwise.hpp"
 #include "lower/try_replace.hpp"
+#include "ops/numbers.hpp"
 #include "schedule/schedule.hpp"
 
 namespace popart::lower {
@@ -231,7 +232,7 @@ class EpilogueFuser {
         continue;
       }
       auto [it, fresh] = inner.try_emplace(t);
-      if (fresh && isNumber(graph_.tensor(t)))
+      if (fresh && ops::isNumber(graph_.tensor(t)))
         it->second = body.addConstant(body.addScope(graph_.tensor(t).id), graph_.tensor(t).tensorData());
       else if (fresh)
         it->second = body.addInput(body.addScope(graph_.tensor(t).id), graph_.info(t));
@@ -248,7 +249,8 @@ class EpilogueFuser {
     if (reader.is(Role::FusedElementwise)) return reader.inputs();
     std::vector<TensorIndex> operands;
     for (TensorIndex t : reader.inputs())
-      if (t.valid() && !isNumber(graph_.tensor(t)) && std::find(operands.begin(), operands.end(), t) == operands.end())
+      if (t.valid() && !ops::isNumber(graph_.tensor(t)) &&
+          std::find(operands.begin(), operands.end(), t) == operands.end())
         operands.push_back(t);
     return operands;
   }

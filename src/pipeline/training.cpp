@@ -248,9 +248,11 @@ void recomputeActivations(PassContext &c) {
     const TensorIndex t = c.main().find(moved.first);
     return moved.second && t.valid() && c.main().tensor(t).tensorType() == TensorType::ActGrad;
   };
-  if (options.pipelines || options.offChip.activations.offChip ||
-      std::ranges::any_of(options.offChip.byTensor, isActivation))
-    transforms::recomputeAttention(c.main(), *c.firstGradient);
+  const bool isKeptElsewhere = options.pipelines || options.offChip.activations.offChip ||
+                               std::ranges::any_of(options.offChip.byTensor, isActivation);
+  using transforms::WhichAttention;
+  transforms::recomputeAttention(c.main(), *c.firstGradient,
+                                 isKeptElsewhere ? WhichAttention::All : WhichAttention::Marked);
   const transforms::Recomputation made =
       transforms::recompute(c.main(), {options.recompute, *c.firstGradient, c.anchors, options.recomputeChosen});
   if (made.copies > 0)

@@ -186,7 +186,10 @@ class Recomputer {
     const Values all = forwardValues(true);
     const Checkpoints chosen = chooseCheckpoints(static_cast<int>(forward_.size()), all.values, LastSegment::WherePays);
     for (size_t v = 0; v < all.tensors.size(); ++v)
-      if (chosen.isKept[v]) keep(all.tensors[v]);
+      if (chosen.isKept[v] && !isMarked(all.tensors[v])) keep(all.tensors[v]);
+  }
+  bool isMarked(TensorIndex t) const {
+    return graph_.tensor(t).getProducer()->settings.recomputeType == RecomputeType::Recompute;
   }
 
   // An op without a stage belongs to the latest stage that it reads from.

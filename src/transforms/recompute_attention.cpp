@@ -1,8 +1,11 @@
 // See recompute_attention.hpp.
 #include "transforms/recompute_attention.hpp"
 
+#include <algorithm>
 #include <set>
 #include <vector>
+
+#include "ops/numbers.hpp"
 
 namespace popart::transforms {
 namespace {
@@ -11,7 +14,7 @@ class AttentionMarks {
  public:
   AttentionMarks(Graph &graph, int64_t firstGradient) : graph_(graph), firstGradient_(firstGradient) {}
 
-  void run() {
+  void run(WhichAttention which) {
     static const OpDef &softmax = opDef("Softmax");
     for (Op *op : graph_.ops()) {
       if (!isForward(*op) || &op->def().base() != &softmax) continue;
@@ -20,7 +23,8 @@ class AttentionMarks {
       std::vector<Op *> made{op, weighted};
       std::set<TensorIndex> seen;
       if (weighted && weighted->is(Role::MatMul) && weighted->inputs()[0] == op->outputs()[0] &&
-          findProduct(op->inputs()[0], seen, made))
+          findProduct(op->inputs()[0], seen, made) &&
+          (which == WhichAttention::All || std::ranges::any_of(made, isMarked)))
         for (Op *o : made)
           if (o->settings.recomputeType == RecomputeType::Undefined)
             o->settings.recomputeType = RecomputeType::Recompute;
@@ -29,6 +33,7 @@ class AttentionMarks {
 
  private:
   bool isForward(const Op &op) const { return op.place() < firstGradient_; }
+  static bool isMarked(const Op *op) { return op->settings.recomputeType == RecomputeType::Recompute; }
 
   Op *onlyForwardReader(TensorIndex t) const {
     Op *reader = nullptr;
@@ -45,9 +50,35 @@ class AttentionMarks {
   bool findProduct(TensorIndex t, std::set<TensorIndex> &seen, std::vector<Op *> &made) const {
     Op *op = graph_.tensor(t).getProducerUnsafe();
     if (!op || !seen.insert(t).second) return false;
-    const bool found = op->is(Role::MatMul) || comesFromProduct(*op, seen, made);
-    if (found) made.push_back(op);
-    return found;
+    const bool isProduct = op->is(Role::MatMul);
+    if (!isProduct && !comesFromProduct(*op, seen, made)) return false;
+    made.push_back(op);
+    if (isProduct)
+      for (TensorIndex operand : op->inputs()) addFactors(operand, made);
+    return true;
+  }
+  // Products with a number that make the operand, and the transposes behind them.
+  void addFactors(TensorIndex operand, std::vector<Op *> &made) const {
+    size_t needed = made.size();
+    for (Op *op = graph_.tensor(operand).getProducerUnsafe(); op;) {
+      made.push_back(op);
+      TensorIndex source;
+      if (op->is(Role::Transpose)) {
+        source = op->inputs()[0];
+      } else if (source = scaledBy(*op); source.valid()) {
+        needed = made.size();
+      } else {
+        break;
+      }
+      op = graph_.tensor(source).getProducerUnsafe();
+    }
+    made.resize(needed);
+  }
+  // What the op multiplies by a number; not valid: it does not.
+  TensorIndex scaledBy(const Op &op) const {
+    for (TensorIndex t : op.inputs())
+      if (t.valid() && ops::factorOf(graph_, op, t)) return t;
+    return {};
   }
   bool comesFromProduct(const Op &op, std::set<TensorIndex> &seen, std::vector<Op *> &made) const {
     if (!op.has(Trait::Elementwise) && !op.has(Trait::View)) return false;
@@ -63,6 +94,8 @@ class AttentionMarks {
 
 }  // namespace
 
-void recomputeAttention(Graph &graph, int64_t firstGradient) { AttentionMarks(graph, firstGradient).run(); }
+void recomputeAttention(Graph &graph, int64_t firstGradient, WhichAttention which) {
+  AttentionMarks(graph, firstGradient).run(which);
+}
 
 }  // namespace popart::transforms

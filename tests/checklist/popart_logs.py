@@ -36,7 +36,7 @@ EVENTS = [
     ("15", "weights have come back", "I", "devicex", r"weights have come back", 2),
     ("15", "weights are fetched", "D", "devicex", r"^Writing weights to host$", 2),
     ("15", "weightsToHost is called", "T", "session", r"^Session::weightsToHost$", 2),
-    ("15", "an operation of the prepared graph", "T", "ir", r"= Add(LhsInplace|RhsInplace)?\(", 1),
+    ("15", "an operation of the prepared graph", "T", "ir", r"= AddLhsInplace\(", 1),
     ("15", "an operation of the backward pass", "T", "ir", r"= IdentityLossGrad\(", 1),
     ("15", "an operation of the optimizer", "T", "ir", r"= SGD0VarUpdate\(", 1),
     ("3.25", "compile time of preparation and lowering", "I", "transform", r"compile time by phase: .*\d ms", 2),

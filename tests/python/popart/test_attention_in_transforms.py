@@ -13,8 +13,12 @@ BATCH, LENGTH, WIDTH, HEADS, LAYERS = 4, 24, 32, 4, 4
 RULES = popart.RecomputationType
 
 
-def model():
-    """Layers of causal attention with a residual path."""
+def model(scales="scores", marks=False):
+    """Layers of causal attention with a residual path.
+
+    `scales`: what is multiplied, the scores, or both operands of the product as PyTorch's exporters write it.
+    `marks`: the softmax and the steps in front of it are marked to be computed again.
+    """
     rng, builder = np.random.default_rng(1), popart.Builder()
     o = builder.aiOnnx
     h = builder.addInputTensor("FLOAT", [BATCH, LENGTH, WIDTH], "x")
@@ -28,15 +32,25 @@ def model():
 
     for i in range(LAYERS):
         q, k, v = (o.transpose([o.reshape([product(h, f"{n}{i}"), split])], [0, 2, 1, 3]) for n in "qkv")
-        scores = o.mul([o.matmul([q, o.transpose([k], [0, 1, 3, 2])]), o.constant(np.array(0.35, np.float32))])
-        y = o.matmul([o.softmax([o.add([scores, mask])], 3), v])
+        k = o.transpose([k], [0, 1, 3, 2])
+        if scales == "operands":
+            root = o.constant(np.array(0.6, np.float32))
+            scores = o.matmul([o.mul([q, root]), o.div([k, o.constant(np.array(1.7, np.float32))])])
+        else:
+            scores = o.mul([o.matmul([q, k]), o.constant(np.array(0.35, np.float32))])
+        masked = o.add([scores, mask])
+        probabilities = o.softmax([masked], 3)
+        if marks:
+            builder.recomputeOutputInBackwardPass(masked)
+            builder.recomputeOutputInBackwardPass(probabilities)
+        y = o.matmul([probabilities, v])
         h = o.add([h, product(o.reshape([o.transpose([y], [0, 2, 1, 3]), joined]), f"o{i}")])
     loss = builder.aiGraphcore.l1loss([h], 0.5, reduction=popart.ReductionType.Sum)
     return builder.getModelProto(), loss
 
 
-def session_of(kinds=(), factor=1, ipus=1, change=None, **given):
-    proto, loss = model()
+def session_of(kinds=(), factor=1, ipus=1, change=None, scales="scores", marks=False, **given):
+    proto, loss = model(scales, marks)
     options = off_chip(*kinds, factor=factor, **given)
     if change:
         change(options)
@@ -45,9 +59,21 @@ def session_of(kinds=(), factor=1, ipus=1, change=None, **given):
     return ready(training_session(proto, loss, adam, options, batches=2, device=device)), loss
 
 
+def kernels_of(session):
+    """Kinds of the steps of the compiled program, those in loops and calls too."""
+    kinds, programs = set(), [program for step in session.getReport().compilation.programs for program in step]
+    while programs:
+        program = programs.pop()
+        kinds.add(program.name.split(".")[0])
+        programs += program.children
+    return kinds
+
+
 def trained(folder, factor=1, **given):
     """Losses of three runs, and all that is saved."""
     session, loss = session_of(factor=factor, **given)
+    kernels = kernels_of(session)
+    assert {"FusedAttention", "FusedAttentionGrad"} <= kernels and not {"Softmax", "SoftmaxGrad"} & kernels
     anchors, rng, losses = session.initAnchorArrays(), np.random.default_rng(3), []
     for _ in range(3):
         data = rng.normal(size=(2, factor, BATCH, LENGTH, WIDTH)).astype(np.float32)
@@ -83,17 +109,20 @@ def half_of_memory(options):
         {"autoRecomputation": RULES.RecomputeAll},
         {"kinds": KINDS},
         {"kinds": ("activation",)},
+        {"kinds": ("activation",), "autoRecomputation": RULES.Standard},
         {"factor": 4, "ipus": 2, "change": pipelined},
         {"factor": 8, "ipus": 4, "change": pipelined},
         {"factor": 4, "ipus": 2, "change": pipelined, "autoRecomputation": RULES.Pipeline},
         {"change": in_parts},
         {"ipus": 2, "change": in_phases},
         {"change": half_of_memory},
+        {"marks": True},
     ],
     ids=lambda given: "-".join(getattr(v, "__name__", str(v)) for v in given.values()),
 )
-def test_the_bits_of_the_plain_program(tmp_path, given):
-    losses, state = trained(tmp_path, given.get("factor", 1))
-    other_losses, other_state = trained(tmp_path, **given)
+@pytest.mark.parametrize("scales", ["scores", "operands"])
+def test_the_bits_of_the_plain_program(tmp_path, given, scales):
+    losses, state = trained(tmp_path, given.get("factor", 1), scales=scales)
+    other_losses, other_state = trained(tmp_path, scales=scales, **given)
     assert np.array_equal(other_losses, losses)
     assert other_state == state

@@ -92,13 +92,18 @@ std::vector<std::pair<TensorId, TensorId>> shownInPlace(const Ir &ir) {
   return pairs;
 }
 
+lower::LowerOptions onCpu(bool fuse) {
+  lower::LowerOptions options;
+  options.backends = test::kCpu;
+  options.fuse = fuse;
+  return options;
+}
+
 class InPlacePrograms : public testing::TestWithParam<Case> {};
 
 TEST_P(InPlacePrograms, AreLoweredAsThePlainOnes) {
   for (const bool fuse : {true, false}) {
-    lower::LowerOptions options;
-    options.backends = test::kCpu;
-    options.fuse = fuse;
+    const lower::LowerOptions options = onCpu(fuse);
     const lower::Backends backends = lower::remember(options);
     const pipeline::Prepared shown = prepared(GetParam(), InPlace::On), plain = prepared(GetParam(), InPlace::Off);
     EXPECT_FALSE(shownInPlace(*shown.ir).empty());
@@ -110,9 +115,7 @@ TEST_P(InPlacePrograms, AreLoweredAsThePlainOnes) {
 
 TEST_P(InPlacePrograms, AreComputedInPlace) {
   for (const bool fuse : {true, false}) {
-    lower::LowerOptions options;
-    options.backends = test::kCpu;
-    options.fuse = fuse;
+    const lower::LowerOptions options = onCpu(fuse);
     const lower::Backends backends = lower::remember(options);
     const pipeline::Prepared shown = prepared(GetParam(), InPlace::On);
     const lower::Program program = pipeline::lowerProgram(*shown.ir, options, backends);
