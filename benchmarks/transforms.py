@@ -267,7 +267,8 @@ TOPICS: dict[str, tuple[Row, ...]] = {
         Row("products_in_parts", Form("in parts", edits=(products_in_parts,)), PLAIN, ROUNDING),
         with_options("batch_in_parts", batch_parts(CONTEXTS.Bwd)),
         with_options("batch_in_dynamic_parts", batch_parts(CONTEXTS.Bwd, METHODS.UnrollDynamic)),
-        with_options("batch_in_a_loop", batch_parts(CONTEXTS.Bwd, METHODS.Loop)),
+        # Attention and its gradient may lie in different loops (docs/decisions/0061).
+        with_options("batch_in_a_loop", batch_parts(CONTEXTS.Bwd, METHODS.Loop), bound=ROUNDING),
         with_options(
             "forward_in_parts",
             batch_parts(CONTEXTS.Fwd, autoRecomputation=RECOMPUTATION.Standard),

@@ -328,7 +328,7 @@ bool isTransposeOfKnownAxes(const Op &op) {
 }
 
 std::optional<float> factorOf(const Graph &graph, const Op &op, TensorIndex t) {
-  return graph.info(t).dataType() == DataType::FLOAT ? ops::factorOf(graph, op, t) : std::nullopt;
+  return t.valid() && graph.info(t).dataType() == DataType::FLOAT ? ops::factorOf(graph, op, t) : std::nullopt;
 }
 
 std::optional<AttentionMatch> AttentionMatch::find(const Graph &graph, const Op &softmax) {
