@@ -10,6 +10,7 @@
 #include "backends/cpu/cpu.hpp"
 #include "backends/cpu/element_operands.hpp"
 #include "backends/cpu/kernels/attention.hpp"
+#include "backends/cpu/kernels/cache_sizes.hpp"
 #include "backends/cpu/kernels/ceil_div.hpp"
 #include "backends/cpu/matrices.hpp"
 #include "backends/cpu/rounds.hpp"
@@ -106,10 +107,7 @@ class CompiledSteps {
 };
 
 // Floats of a kernel's own scratch memory, so that what follows begins at a cache line.
-int64_t wholeLines(int64_t floats) {
-  constexpr int64_t kLineFloats = 16;
-  return ceilDiv(floats, kLineFloats) * kLineFloats;
-}
+int64_t wholeLines(int64_t floats) { return ceilDiv(floats, kCacheLineFloats) * kCacheLineFloats; }
 
 // What both ops have in common.
 struct Problem {

@@ -14,6 +14,7 @@
 
 #include "backends/cpu/kernels/attention_products.hpp"
 #include "backends/cpu/kernels/attention_rows.hpp"
+#include "backends/cpu/kernels/cache_sizes.hpp"
 #include "backends/cpu/kernels/ceil_div.hpp"
 #include "backends/cpu/kernels/pack.hpp"
 
@@ -25,7 +26,6 @@ constexpr int64_t kBlockFloats = 256 * 128;  // of K and of V: they share the se
 constexpr int64_t kSmallestTiles = 4;        // row tiles of a task, else packing K and V costs as much as using them
 constexpr int64_t kMostTiles = 24;           // rows of a task stay in the second level cache
 constexpr int64_t kTasksPerThread = 4;       // so that dynamic claiming balances the load
-constexpr ptrdiff_t kLine = 16;              // floats: rows of scores map to different cache sets
 constexpr float kLowest = -std::numeric_limits<float>::infinity();
 
 }  // namespace
@@ -43,7 +43,7 @@ AttentionPlan::AttentionPlan(const AttentionShape &s, std::vector<KeyRange> rang
   int64_t keys = kMostKeys;
   while (keys > kMaxPanelWidth && keys * longest > kBlockFloats) keys /= 2;
   keyBlock_ = std::max(width, std::min(keys, ceilDiv(shape.keys, width) * width));
-  scoreStride = keyBlock_ + kLine;
+  scoreStride = keyBlock_ + kCacheLineFloats;  // rows are in different sets of the cache
 }
 
 int64_t AttentionPlan::batches() const { return shape.batch[0] * shape.batch[1] * shape.batch[2] * shape.batch[3]; }

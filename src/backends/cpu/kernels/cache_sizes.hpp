@@ -4,6 +4,8 @@
 
 namespace popart::cpu {
 
+constexpr int64_t kCacheLineFloats = 16;
+
 // Bytes of the second level cache of one core, as the system says; 1 MiB where it says nothing.
 int64_t secondLevelCacheBytes();
 

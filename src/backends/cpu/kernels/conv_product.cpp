@@ -35,7 +35,7 @@ struct WindowProduct::Place {
 WindowProduct::WindowProduct(WindowProductShape shape, int threads) : shape_(std::move(shape)) {
   panels_ = ceilDiv(shape_.columns, panelWidth());
   chooseChunks(std::max(1, threads));
-  windows_ = Windows(shape_.window, chunkSize_);
+  windows_ = Windows(shape_.window, chunkSize_, microKernels().tileRows);
   makePasses();
   const int64_t panelBytes = kLongestPass * panelWidth() * static_cast<int64_t>(sizeof(float));
   // Weights of a pass stay in the second level cache, beside the strip.
@@ -67,7 +67,8 @@ void WindowProduct::chooseChunks(int threads) {
                                              ceilDiv(threads * kTasksPerThread, shape_.groups));
   const int64_t workers = std::min<int64_t>(threads, wanted * shape_.groups);
   const double weights = rows * static_cast<double>(panels_ * panelWidth());
-  const double inputs = static_cast<double>(w.n * volume(w.in) * w.channels) * (w.fits() ? 1.0 : 2.0);
+  const double inputs = static_cast<double>(w.n * volume(w.in) * w.channels) *
+                        (Windows(w, {}, microKernels().tileRows).isReadInPlace() ? 1.0 : 2.0);
   double best = -1.0;
   ChunkSizes sizes(w, kTilesPerChunk * microKernels().tileRows);
   for (ChunkSize size; sizes.next(size);) {

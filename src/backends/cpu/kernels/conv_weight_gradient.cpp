@@ -11,6 +11,7 @@
 
 #include <algorithm>
 
+#include "backends/cpu/kernels/cache_sizes.hpp"
 #include "backends/cpu/kernels/ceil_div.hpp"
 #include "backends/cpu/kernels/pack.hpp"
 #include "backends/cpu/task_count.hpp"
@@ -26,7 +27,6 @@ constexpr int64_t kTilesToPack = 8;              // packing dy pays from this ma
 // many output pixels in a leaf its partial sums cost little to store and to reduce.
 constexpr int64_t kEnoughPieces = 1024;
 constexpr int64_t kPlacesPerLeaf = 1024;
-constexpr int64_t kLineFloats = 16;
 constexpr double kProductsPerFloat = 25;  // multiply-adds in the time to move a float
 
 }  // namespace
@@ -69,7 +69,7 @@ void WindowGradient::planRounds() {
   const double places = static_cast<double>(window_.n * volume(window_.out));
   if (isPadded_) {
     const int64_t floats = padded_.rows() * padded_.rowFloats();
-    imageFloats_ = static_cast<size_t>(ceilDiv(floats, kLineFloats) * kLineFloats);
+    imageFloats_ = static_cast<size_t>(ceilDiv(floats, kCacheLineFloats) * kCacheLineFloats);
     kinds_.push_back(Round::kPad);
     rounds_.add(taskCount(floats, int64_t{1} << 14, padded_.rows()), 2.0 * static_cast<double>(floats));
   }

@@ -3,7 +3,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
+#include <utility>
 
+#include "backends/cpu/kernels/cache_sizes.hpp"
 #include "backends/cpu/kernels/ceil_div.hpp"
 #include "backends/cpu/kernels/micro_kernel.hpp"
 
@@ -15,21 +18,33 @@ constexpr int64_t kSmallestTiles = 4;
 
 bool inside(int64_t at, int64_t size) { return static_cast<uint64_t>(at) < static_cast<uint64_t>(size); }
 
-// Positions [first, first + count) of one input row; `row` is nullptr when the row lies outside the image.
-void copyRow(const WindowShape &s, const float *row, int64_t first, int64_t count, float *out) noexcept {
+// `count` positions of one input row from `first` on, every `skip`-th one, to places `outStride` floats apart; `row` is
+// nullptr when the row lies outside the image.
+void copyRow(const WindowShape &s, const float *row, int64_t first, int64_t count, int64_t skip, float *out,
+             int64_t outStride) noexcept {
   const int64_t channels = s.channels;
-  const int64_t begin = row ? std::clamp<int64_t>(-first, 0, count) : count;
-  const int64_t end = row ? std::clamp<int64_t>(s.in[2] - first, begin, count) : count;
-  std::fill_n(out, begin * channels, 0.0f);
-  if (channels == s.pixelStride) {
+  const int64_t begin = row ? std::clamp<int64_t>(ceilDiv(-first, skip), 0, count) : count;
+  const int64_t end = row ? std::clamp<int64_t>(ceilDiv(s.in[2] - first, skip), begin, count) : count;
+  std::fill_n(out, begin * outStride, 0.0f);
+  if (skip == 1 && channels == s.pixelStride && channels == outStride) {
     if (end > begin)
       std::memcpy(out + begin * channels, row + (first + begin) * channels,
                   static_cast<size_t>((end - begin) * channels) * sizeof(float));
   } else {
     for (int64_t i = begin; i < end; ++i)
-      std::memcpy(out + i * channels, row + (first + i) * s.pixelStride, static_cast<size_t>(channels) * sizeof(float));
+      std::memcpy(out + i * outStride, row + (first + i * skip) * s.pixelStride,
+                  static_cast<size_t>(channels) * sizeof(float));
   }
-  std::fill_n(out + end * channels, (count - end) * channels, 0.0f);
+  std::fill_n(out + end * outStride, (count - end) * outStride, 0.0f);
+}
+
+// Whether `rows` rows that are read together, so many floats apart, compete for the same lines of the first level
+// cache. Addresses 4 KiB apart share a set of it, whatever its size, and the smallest sets of today's machines hold 8
+// lines.
+bool compete(int64_t rowStep, int64_t rows) {
+  constexpr int64_t kSetsSpan = 4096, kWays = 8;
+  const int64_t bytes = rowStep * static_cast<int64_t>(sizeof(float));
+  return bytes > 0 && rows > kWays * (kSetsSpan / std::gcd(bytes, kSetsSpan));
 }
 
 }  // namespace
@@ -54,7 +69,7 @@ void PaddedImages::copyRows(const float *x, int64_t begin, int64_t end, float *c
     const float *from = nullptr;
     if (inside(depth, s.in[0]) && inside(row, s.in[1]))
       from = x + group * s.channels + ((image * s.in[0] + depth) * s.in[1] + row) * s.in[2] * s.pixelStride;
-    copyRow(s, from, -s.low[2], padded_.in[2], copy + r * rowFloats());
+    copyRow(s, from, -s.low[2], padded_.in[2], 1, copy + r * rowFloats(), s.channels);
   }
 }
 
@@ -87,7 +102,11 @@ bool ChunkSizes::next(ChunkSize &size) {
   return true;
 }
 
-Windows::Windows(const WindowShape &shape, const ChunkSize &size) : shape_(shape), size_(size), inPlace_(shape.fits()) {
+Windows::Windows(const WindowShape &shape, const ChunkSize &size, int64_t rowsTogether)
+    : shape_(shape),
+      size_(size),
+      inPlace_(shape.fits() && !compete(shape.stride[2] * shape.pixelStride, rowsTogether)),
+      step_(shape.stride) {
   const bool empty = shape.out[0] * shape.out[1] * shape.out[2] == 0;
   imageChunks_ = empty ? 0 : ceilDiv(shape.n, size.images);
   lineChunks_ = ceilDiv(shape.out[1], size.lines);
@@ -99,11 +118,12 @@ Windows::Windows(const WindowShape &shape, const ChunkSize &size) : shape_(shape
     imageStride_ = shape.in[0] * shape.in[1] * rowStride_;
     return;
   }
-  stripRows_ = shape.extent(1, size.lines);
-  stripColumns_ = shape.extent(2, size.pixels);
+  for (size_t d = 1; d < 3; ++d)
+    if (shape.taps[d] == 1) std::swap(skip_[d], step_[d]);
   pixelStride_ = shape.channels;
-  rowStride_ = stripColumns_ * pixelStride_;
-  depthTapStride_ = stripRows_ * rowStride_;
+  if (compete(placeStep(), rowsTogether)) pixelStride_ += kCacheLineFloats;  // the next row is in the next set
+  rowStride_ = stripExtent(2, size.pixels) * pixelStride_;
+  depthTapStride_ = stripExtent(1, size.lines) * rowStride_;
   imageStride_ = shape.taps[0] * depthTapStride_;
 }
 
@@ -127,15 +147,17 @@ const float *Windows::read(const WindowChunk &c, const float *x, float *strip) c
                 depth = c.depth * s.stride[0] - s.low[0];
   const int64_t image = s.in[0] * s.in[1] * s.in[2] * s.pixelStride;
   if (inPlace_) return x + c.image * image + ((depth * s.in[1] + row) * s.in[2] + column) * s.pixelStride;
-  const int64_t rows = s.extent(1, c.lines), columns = s.extent(2, c.pixels);
+  const int64_t rows = stripExtent(1, c.lines), columns = stripExtent(2, c.pixels);
   for (int64_t i = 0; i < c.images; ++i) {
     const float *from = x + (c.image + i) * image;
     for (int64_t tap = 0; tap < s.taps[0]; ++tap) {
       const int64_t z = depth + tap * s.dilation[0];
       float *out = strip + i * imageStride_ + tap * depthTapStride_;
       for (int64_t r = 0; r < rows; ++r, out += rowStride_) {
-        const bool valid = inside(z, s.in[0]) && inside(row + r, s.in[1]);
-        copyRow(s, valid ? from + (z * s.in[1] + row + r) * s.in[2] * s.pixelStride : nullptr, column, columns, out);
+        const int64_t y = row + r * skip_[1];
+        const bool valid = inside(z, s.in[0]) && inside(y, s.in[1]);
+        copyRow(s, valid ? from + (z * s.in[1] + y) * s.in[2] * s.pixelStride : nullptr, column, columns, skip_[2], out,
+                pixelStride_);
       }
     }
   }

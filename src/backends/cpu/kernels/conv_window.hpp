@@ -2,8 +2,8 @@
 //
 // Window of output place o, tap t: input position o * stride + t * dilation - low, per dimension. Where windows leave
 // the image, the rows they touch are copied once into a zero-padded strip, so that the register tiles need no bounds
-// checks; where none does, the image is read in place. Invariant: every address that a chunk's windows cover is
-// readable.
+// checks; so they are where the rows of a tile would compete for the same lines of the cache. Otherwise the image is
+// read in place. Invariant: every address that a chunk's windows cover is readable.
 #pragma once
 
 #include <cstddef>
@@ -79,10 +79,12 @@ class ChunkSizes {
 class Windows {
  public:
   Windows() = default;
-  Windows(const WindowShape &shape, const ChunkSize &size);
+  // `rowsTogether`: windows of neighbouring places that are read side by side, element by element.
+  Windows(const WindowShape &shape, const ChunkSize &size, int64_t rowsTogether = 1);
 
   int64_t chunks() const { return imageChunks_ * shape_.out[0] * lineChunks_ * pixelChunks_; }
   WindowChunk chunk(int64_t index) const;
+  bool isReadInPlace() const { return inPlace_; }
   // Floats of the strip; 0 when images are read in place.
   size_t stripFloats() const { return inPlace_ ? 0 : static_cast<size_t>(size_.images * imageStride_); }
 
@@ -94,15 +96,22 @@ class Windows {
   ptrdiff_t rowStride() const { return rowStride_; }
   ptrdiff_t pixelStride() const { return pixelStride_; }
   // Between the windows of neighbouring lines and places.
-  ptrdiff_t lineStep() const { return shape_.stride[1] * rowStride_; }
-  ptrdiff_t placeStep() const { return shape_.stride[2] * pixelStride_; }
+  ptrdiff_t lineStep() const { return step_[1] * rowStride_; }
+  ptrdiff_t placeStep() const { return step_[2] * pixelStride_; }
 
  private:
+  // Positions of the strip that the windows of `count` neighbouring outputs of dimension d span.
+  int64_t stripExtent(size_t d, int64_t count) const {
+    return (count - 1) * step_[d] + shape_.dilation[d] * (shape_.taps[d] - 1) + 1;
+  }
+
   WindowShape shape_;
   ChunkSize size_;
   bool inPlace_ = true;
   int64_t imageChunks_ = 0, lineChunks_ = 0, pixelChunks_ = 0;
-  int64_t stripRows_ = 0, stripColumns_ = 0;
+  // Of a strip, per dimension: input positions from one position to the next, which pass over what a single tap does
+  // not read; positions from the window of one output to that of the next.
+  Spatial skip_ = {1, 1, 1}, step_ = {1, 1, 1};
   ptrdiff_t imageStride_ = 0, depthTapStride_ = 0, rowStride_ = 0, pixelStride_ = 0;
 };
 

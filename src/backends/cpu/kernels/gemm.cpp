@@ -56,12 +56,10 @@ void packTile(const float *a, ptrdiff_t rowStride, ptrdiff_t colStride, int rows
   }
 }
 
-constexpr int64_t kLineFloats = 16;
-
 // The position of a tile in a matrix of rows `stride` apart.
 void prefetchTile(const float *p, ptrdiff_t stride, int rows, int64_t cols) {
   for (int row = 0; row < rows; ++row)
-    for (int64_t col = 0; col < cols; col += kLineFloats) __builtin_prefetch(p + row * stride + col, 0, 2);
+    for (int64_t col = 0; col < cols; col += kCacheLineFloats) __builtin_prefetch(p + row * stride + col, 0, 2);
 }
 
 }  // namespace
@@ -299,9 +297,9 @@ void Matmul::lookAhead(const Block &block, const MatmulArgs &args, int64_t row, 
     return;
   }
   // Contiguous rows have contiguous lines; otherwise this panel prefetches one row (and the start of its next pass).
-  const int64_t at = panel * (args.aRowStride == tile.k ? lines * kLineFloats : args.aRowStride);
+  const int64_t at = panel * (args.aRowStride == tile.k ? lines * kCacheLineFloats : args.aRowStride);
   if (at < rows * args.aRowStride) tile.ahead = next + at;
-  tile.aheadStride = kLineFloats;
+  tile.aheadStride = kCacheLineFloats;
 }
 
 void Matmul::runTileRow(const Block &block, const MatmulArgs &args, int64_t row, int rows) const noexcept {
