@@ -48,7 +48,7 @@ struct Session::Impl {
   std::map<TensorId, TensorId> tensorNames;  // names the program uses -> tensor ids, where they differ
 
   std::map<TensorId, TensorData> hostWeights;       // what weightsFromHost sends
-  std::map<TensorId, onnx::DataPlace> statePlaces;  // of optimizer state in data files, once it was written
+  std::map<TensorId, onnx::DataPlace> movedPlaces;  // behind the others of data files, once values were written there
   std::map<TensorId, TensorData> streamBuffers;     // what weightsToHost received: one value per group of replicas
   std::map<TensorId, TensorData> allReplicas;       // the same of all replicas, of variables that return them all
 

@@ -50,7 +50,7 @@ void Session::modelToHost(const std::string &fileName) {
   std::map<TensorId, TensorData> values;
   for (const auto &[id, host] : impl_->hostWeights)
     if (impl_->isModelVariable(id) && !impl_->staysOnDevice(id)) values[id] = host;
-  onnx::writeModel(fileName, *impl_->model, values, impl_->statePlaces);
+  onnx::writeModel(fileName, *impl_->model, values, impl_->movedPlaces);
 }
 
 void Session::updateExternallySavedTensorLocations(const std::string &fromLocation, const std::string &toLocation) {
@@ -58,7 +58,7 @@ void Session::updateExternallySavedTensorLocations(const std::string &fromLocati
     throw runtime_error(
         "Session '{}': updateExternallySavedTensorLocations: the session was not made from an ONNX model", impl_->name);
   impl_->model = onnx::moveExternalData(*impl_->model, fromLocation, toLocation);
-  impl_->statePlaces.clear();
+  impl_->movedPlaces.clear();
 }
 
 }  // namespace popart

@@ -213,7 +213,7 @@ std::string serialised(const onnx_proto::ModelProto &proto) {
 
 std::string ModelBuilder::getModelProto() const {
   onnx_proto::ModelProto proto = message();
-  detachFromFolder(*proto.mutable_graph(), root().state_->content->files);
+  detachFromFolder(proto, root().state_->content->files);
   return serialised(proto);
 }
 
@@ -234,7 +234,7 @@ std::string ModelBuilder::getModelText() const {
 
 void ModelBuilder::saveModelProto(const std::string &path) const {
   onnx_proto::ModelProto proto = message();
-  attachToFolder(*proto.mutable_graph(), root().state_->content->files, path);
+  attachToFolder(proto, root().state_->content->files, path, MainInitializers::Attached);
   const std::string bytes = serialised(proto);
   Model::parse(bytes, std::filesystem::path(path).parent_path().string());
   writeFileAtomically(path, bytes);

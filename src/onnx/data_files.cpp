@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <set>
+#include <utility>
 
 #include <popart/error.hpp>
 #include <popart/tensornames.hpp>
@@ -16,16 +17,6 @@
 namespace popart::onnx {
 namespace fs = std::filesystem;
 namespace {
-
-std::string entryOf(const onnx_proto::TensorProto &tensor, const char *key) {
-  for (const auto &entry : tensor.external_data())
-    if (entry.key() == key) return entry.value();
-  return {};
-}
-
-bool isExternal(const onnx_proto::TensorProto &tensor) {
-  return tensor.data_location() == onnx_proto::TensorProto::EXTERNAL;
-}
 
 fs::path folderOf(const std::string &file) {
   const fs::path folder = fs::path(file).parent_path();
@@ -49,6 +40,12 @@ bool isCurrentFolder(const std::string &folder) {
   return fs::equivalent(folder, ".", ec);
 }
 
+void refuseOwnData(const onnx_proto::TensorProto &tensor, const DataPlace &place, const std::string &target) {
+  check(!isSameFile(target, place.path),
+        "Model '{}': the file holds values of the model's tensors, '{}' among them. Choose another name for the model",
+        target, tensor.name());
+}
+
 void setLocation(onnx_proto::TensorProto &tensor, const std::string &location) {
   for (auto &entry : *tensor.mutable_external_data())
     if (entry.key() == "location") entry.set_value(location);
@@ -56,9 +53,69 @@ void setLocation(onnx_proto::TensorProto &tensor, const std::string &location) {
 
 }  // namespace
 
+namespace {
+
+using Tensors = std::vector<const onnx_proto::TensorProto *>;
+
+void addIfExternal(const onnx_proto::TensorProto &tensor, Tensors &found) {
+  if (isExternal(tensor)) found.push_back(&tensor);
+}
+void addSparse(const onnx_proto::SparseTensorProto &tensor, Tensors &found) {
+  addIfExternal(tensor.values(), found);
+  addIfExternal(tensor.indices(), found);
+}
+
+template <class Nodes>
+void addOfNodes(const Nodes &nodes, Tensors &found);
+
+void addOfGraph(const onnx_proto::GraphProto &graph, Tensors &found) {
+  for (const auto &tensor : graph.initializer()) addIfExternal(tensor, found);
+  for (const auto &tensor : graph.sparse_initializer()) addSparse(tensor, found);
+  addOfNodes(graph.node(), found);
+}
+
+template <class Nodes>
+void addOfNodes(const Nodes &nodes, Tensors &found) {
+  for (const auto &node : nodes)
+    for (const auto &a : node.attribute()) {
+      if (a.has_t()) addIfExternal(a.t(), found);
+      for (const auto &tensor : a.tensors()) addIfExternal(tensor, found);
+      if (a.has_sparse_tensor()) addSparse(a.sparse_tensor(), found);
+      for (const auto &tensor : a.sparse_tensors()) addSparse(tensor, found);
+      if (a.has_g()) addOfGraph(a.g(), found);
+      for (const auto &graph : a.graphs()) addOfGraph(graph, found);
+    }
+}
+
+// Tensors of a message that the caller may change.
+std::vector<onnx_proto::TensorProto *> changeable(const Tensors &tensors) {
+  std::vector<onnx_proto::TensorProto *> result;
+  for (const auto *tensor : tensors) result.push_back(const_cast<onnx_proto::TensorProto *>(tensor));
+  return result;
+}
+
+}  // namespace
+
+Tensors externalTensors(const onnx_proto::ModelProto &model) {
+  Tensors found;
+  addOfGraph(model.graph(), found);
+  for (const auto &function : model.functions()) addOfNodes(function.node(), found);
+  return found;
+}
+
+std::vector<onnx_proto::TensorProto *> externalTensors(onnx_proto::ModelProto &model) {
+  return changeable(externalTensors(std::as_const(model)));
+}
+
+std::vector<onnx_proto::TensorProto *> externalTensors(onnx_proto::GraphProto &graph) {
+  Tensors found;
+  addOfGraph(graph, found);
+  return changeable(found);
+}
+
 DataPlace placeOf(const onnx_proto::TensorProto &tensor, const ExternalFiles &files) {
-  const std::string location = entryOf(tensor, "location"), offset = entryOf(tensor, "offset");
-  return {location, files.pathOf(location, tensor.name()), offset.empty() ? 0 : std::stoll(offset)};
+  const ExternalEntry entry = externalEntry(tensor, tensor.name());
+  return {entry.location, files.pathOf(entry.location, tensor.name()), entry.offset};
 }
 
 void setPlace(onnx_proto::TensorProto &tensor, const std::string &location, int64_t offset, int64_t length) {
@@ -78,15 +135,35 @@ DataFileUpdate::DataFileUpdate(const ModelContent &model, const std::string &tar
   for (const auto &tensor : model.proto->graph().initializer()) {
     if (!isExternal(tensor)) continue;
     DataPlace place = placeOf(tensor, model.files);
-    check(
-        !isSameFile(target, place.path),
-        "Model '{}': the file holds values of the model's tensors, '{}' among them. Choose another name for the model",
-        target, tensor.name());
+    refuseOwnData(tensor, place, target);
     if (!fs::path(place.location).is_absolute()) {
       place.location = nameBelow(place.path, folder);
       if (place.location.empty()) continue;
     }
     places_[tensor.name()] = std::move(place);
+  }
+  if (!places_.empty()) noteShared(model);
+}
+
+void DataFileUpdate::noteShared(const ModelContent &model) {
+  struct Extent {
+    int64_t begin, end;
+    TensorId id;
+  };
+  std::map<std::string, std::vector<Extent>> files;
+  for (const auto *tensor : externalTensors(std::as_const(*model.proto))) {
+    const DataPlace place = placeOf(*tensor, model.files);
+    const int64_t bytes = fileBytes(tensorInfo(*tensor, tensor->name()));
+    if (bytes > 0) files[place.path].push_back({place.offset, place.offset + bytes, tensor->name()});
+  }
+  for (auto &[path, extents] : files) {
+    std::ranges::sort(extents, {}, &Extent::begin);
+    int64_t end = 0;
+    for (size_t i = 0; i < extents.size(); ++i) {
+      const Extent &e = extents[i];
+      if (e.begin < end || (i + 1 < extents.size() && extents[i + 1].begin < e.end)) shared_.insert(e.id);
+      end = std::max(end, e.end);
+    }
   }
 }
 
@@ -124,8 +201,11 @@ void DataFileUpdate::place(DataPlace &where, const TensorData &value, const Tens
   setPlace(header, where.location, where.offset, bytes.nbytes());
 }
 
-void DataFileUpdate::put(const TensorId &id, const TensorData &value, onnx_proto::TensorProto &header) {
-  place(places_.at(id), value, id, header);
+void DataFileUpdate::put(const TensorId &id, const TensorData &value, std::map<TensorId, DataPlace> &known,
+                         onnx_proto::TensorProto &header) {
+  DataPlace &own = places_.at(id);
+  if (shared_.contains(id)) return putBehind(own, id, value, known, header);
+  place(own, value, id, header);
 }
 
 void DataFileUpdate::keep(const TensorId &id, onnx_proto::TensorProto &header) const {
@@ -135,12 +215,16 @@ void DataFileUpdate::keep(const TensorId &id, onnx_proto::TensorProto &header) c
 
 void DataFileUpdate::putState(const TensorId &state, const TensorData &value, std::map<TensorId, DataPlace> &known,
                               onnx_proto::TensorProto &header) {
-  const DataPlace &weight = places_.at(weightOf(state));
-  const auto [found, isNew] = known.try_emplace(state, weight);
-  if (isNew || found->second.path != weight.path) found->second.offset = -1;  // behind the others
-  found->second.location = weight.location;
-  found->second.path = weight.path;
-  place(found->second, value, state, header);
+  putBehind(places_.at(weightOf(state)), state, value, known, header);
+}
+
+void DataFileUpdate::putBehind(const DataPlace &beside, const TensorId &id, const TensorData &value,
+                               std::map<TensorId, DataPlace> &known, onnx_proto::TensorProto &header) {
+  const auto [found, isNew] = known.try_emplace(id, beside);
+  if (isNew || found->second.path != beside.path) found->second.offset = -1;  // behind the others
+  found->second.location = beside.location;
+  found->second.path = beside.path;
+  place(found->second, value, id, header);
 }
 
 void DataFileUpdate::commit() const {
@@ -164,13 +248,12 @@ void DataFileUpdate::commit() const {
 namespace {
 
 // Whether tensors of the graph lie in the file.
-bool holdsTensorsOf(const onnx_proto::GraphProto &graph, const ExternalFiles &files, const std::string &path) {
+bool holdsTensorsOf(onnx_proto::GraphProto &graph, const ExternalFiles &files, const std::string &path) {
   std::error_code ec;
   const std::string real = fs::canonical(path, ec).string();
   if (ec) return false;
-  for (const auto &tensor : graph.initializer())
-    if (isExternal(tensor) && placeOf(tensor, files).path == real) return true;
-  return false;
+  return std::ranges::any_of(externalTensors(graph),
+                             [&](const auto *tensor) { return placeOf(*tensor, files).path == real; });
 }
 
 }  // namespace
@@ -220,35 +303,36 @@ void saveExternally(onnx_proto::GraphProto &graph, const ExternalFiles &files, c
   for (auto &header : headers) tensors.at(header.name())->Swap(&header);
 }
 
-void detachFromFolder(onnx_proto::GraphProto &graph, const ExternalFiles &files) {
+void detachFromFolder(onnx_proto::ModelProto &model, const ExternalFiles &files) {
   if (isCurrentFolder(files.folder())) return;
-  for (auto &tensor : *graph.mutable_initializer()) {
-    if (!isExternal(tensor) || fs::path(entryOf(tensor, "location")).is_absolute()) continue;
-    const std::string path = placeOf(tensor, files).path;
-    allowExternalFile(path);
-    setLocation(tensor, path);
+  for (auto *tensor : externalTensors(model)) {
+    const DataPlace place = placeOf(*tensor, files);
+    if (fs::path(place.location).is_absolute()) continue;
+    allowExternalFile(place.path);
+    setLocation(*tensor, place.path);
   }
 }
 
-void attachToFolder(onnx_proto::GraphProto &graph, const ExternalFiles &files, const std::string &path) {
+void attachToFolder(onnx_proto::ModelProto &model, const ExternalFiles &files, const std::string &path,
+                    MainInitializers initializers) {
   const fs::path folder = folderOf(path);
-  for (auto &tensor : *graph.mutable_initializer()) {
-    if (!isExternal(tensor)) continue;
-    const DataPlace place = placeOf(tensor, files);
-    check(
-        !isSameFile(path, place.path),
-        "Model '{}': the file holds values of the model's tensors, '{}' among them. Choose another name for the model",
-        path, tensor.name());
+  std::set<const onnx_proto::TensorProto *> left;
+  if (initializers == MainInitializers::LeftAlone)
+    for (const auto &tensor : model.graph().initializer()) left.insert(&tensor);
+  for (auto *tensor : externalTensors(model)) {
+    if (left.contains(tensor)) continue;
+    const DataPlace place = placeOf(*tensor, files);
+    refuseOwnData(*tensor, place, path);
     if (fs::path(place.location).is_absolute()) continue;
     if (const std::string name = nameBelow(place.path, folder); !name.empty()) {
-      setLocation(tensor, name);
+      setLocation(*tensor, name);
       continue;
     }
-    const TensorData value = tensorData(tensor, tensor.name(), files, nullptr);
+    const TensorData value = tensorData(*tensor, tensor->name(), files, nullptr);
     onnx_proto::TensorProto whole;
-    whole.set_name(tensor.name());
+    whole.set_name(tensor->name());
     setPayload(whole, value);
-    tensor.Swap(&whole);
+    tensor->Swap(&whole);
   }
 }
 

@@ -3,6 +3,7 @@
 // got.
 #pragma once
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,11 @@ struct DataPlace {
 DataPlace placeOf(const onnx_proto::TensorProto &tensor, const ExternalFiles &files);
 void setPlace(onnx_proto::TensorProto &tensor, const std::string &location, int64_t offset, int64_t length);
 
+// The tensors whose values lie in files: initializers, attributes, and those of bodies and functions.
+std::vector<const onnx_proto::TensorProto *> externalTensors(const onnx_proto::ModelProto &model);
+std::vector<onnx_proto::TensorProto *> externalTensors(onnx_proto::ModelProto &model);
+std::vector<onnx_proto::TensorProto *> externalTensors(onnx_proto::GraphProto &graph);
+
 // New values for tensors in data files. Files are written by commit, each whole or not at all.
 class DataFileUpdate {
  public:
@@ -34,7 +40,9 @@ class DataFileUpdate {
   // The same for state of such a weight (Accl___w), which then lies in the weight's file.
   bool takesStateOf(const TensorId &state) const { return !weightOf(state).empty(); }
   // Values of an initializer, which stay at their place; `header` (name, type, dimensions) is made to point at it.
-  void put(const TensorId &id, const TensorData &value, onnx_proto::TensorProto &header);
+  // Where another tensor of the model has a part of the place, they go behind all others of the file, as state does.
+  void put(const TensorId &id, const TensorData &value, std::map<TensorId, DataPlace> &known,
+           onnx_proto::TensorProto &header);
   // The same without new values.
   void keep(const TensorId &id, onnx_proto::TensorProto &header) const;
   // Values of state: at the place of `known`, else behind all others of the file, which `known` then remembers.
@@ -44,6 +52,9 @@ class DataFileUpdate {
 
  private:
   TensorId weightOf(const TensorId &state) const;
+  void noteShared(const ModelContent &model);
+  void putBehind(const DataPlace &beside, const TensorId &id, const TensorData &value,
+                 std::map<TensorId, DataPlace> &known, onnx_proto::TensorProto &header);
   // Adds to the file, where the place is taken by another tensor or there is none yet.
   void place(DataPlace &where, const TensorData &value, const TensorId &id, onnx_proto::TensorProto &header);
 
@@ -54,6 +65,7 @@ class DataFileUpdate {
   };
   Content &contentOf(const DataPlace &where);
   std::map<TensorId, DataPlace> places_;
+  std::set<TensorId> shared_;                // initializers whose place has values of others too
   std::map<std::string, Content> contents_;  // path -> what is written there
 };
 
@@ -65,9 +77,11 @@ void saveExternally(onnx_proto::GraphProto &graph, const ExternalFiles &files, c
 
 // Makes locations that are relative to the folder of `files` legal in a message without folder, which is read from the
 // current one.
-void detachFromFolder(onnx_proto::GraphProto &graph, const ExternalFiles &files);
+void detachFromFolder(onnx_proto::ModelProto &model, const ExternalFiles &files);
 // Makes them relative to the folder of the model file `path`; tensors in files that are not below it are taken into the
-// message.
-void attachToFolder(onnx_proto::GraphProto &graph, const ExternalFiles &files, const std::string &path);
+// message. Initializers of the main graph can be left to the caller.
+enum class MainInitializers { Attached, LeftAlone };
+void attachToFolder(onnx_proto::ModelProto &model, const ExternalFiles &files, const std::string &path,
+                    MainInitializers initializers);
 
 }  // namespace popart::onnx

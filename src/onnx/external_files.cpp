@@ -8,6 +8,7 @@
 
 #include "onnx/missing_data.hpp"
 #include "onnx/model_content.hpp"
+#include "onnx_proto/onnx.pb.h"
 
 namespace popart::onnx {
 namespace fs = std::filesystem;
@@ -35,7 +36,30 @@ bool isBelow(const fs::path &path, const fs::path &folder) {
   return true;
 }
 
+int64_t offsetOrLength(const std::string &text, const std::string &key, const std::string &name) {
+  check(!text.empty() && text.size() <= 18 && text.find_first_not_of("0123456789") == std::string::npos,
+        "Tensor '{}': external data {} must be a non-negative number: got '{}'", name, key, text.substr(0, 40));
+  return std::stoll(text);
+}
+
 }  // namespace
+
+bool isExternal(const onnx_proto::TensorProto &tensor) {
+  return tensor.data_location() == onnx_proto::TensorProto::EXTERNAL;
+}
+
+ExternalEntry externalEntry(const onnx_proto::TensorProto &tensor, const std::string &name) {
+  ExternalEntry found;
+  std::set<std::string> keys;
+  for (const auto &entry : tensor.external_data()) {
+    check(keys.insert(entry.key()).second, "Tensor '{}': external data has '{}' twice. Save the model again", name,
+          entry.key().substr(0, 40));
+    if (entry.key() == "location") found.location = entry.value();
+    if (entry.key() == "offset") found.offset = offsetOrLength(entry.value(), "offset", name);
+    if (entry.key() == "length") found.length = offsetOrLength(entry.value(), "length", name);
+  }
+  return found;
+}
 
 void allowExternalFile(const std::string &path) {
   std::error_code ec;

@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include <popart/error.hpp>
 
 #include "ir/facts.hpp"
+#include "onnx/data_files.hpp"
 #include "onnx/exported_program.hpp"
 #include "onnx/model_check.hpp"
 #include "onnx/operator_table.hpp"
@@ -95,15 +97,16 @@ Importer::Importer(const ModelContent &model, const BuildOptions &options, Ir &i
   for (const auto &name : definedNames(model.proto->graph())) reserved_.insert(name);
 }
 
-// The message, and the files of external data that its main graph names.
+// The message, and the files of external data that it names.
 int64_t Importer::givenBytes() const {
   int64_t bytes = static_cast<int64_t>(model_.proto->ByteSizeLong());
   for (const auto &entry : model_.payloads) bytes += entry.second.bytes.nbytes();
   std::set<std::string> files;
-  for (const auto &tensor : model_.proto->graph().initializer())
-    for (const auto &entry : tensor.external_data())
-      if (entry.key() == "location" && files.insert(entry.value()).second)
-        bytes += static_cast<int64_t>(model_.files.file(entry.value(), tensor.name())->size());
+  for (const auto *tensor : externalTensors(std::as_const(*model_.proto))) {
+    const std::string location = externalEntry(*tensor, tensor->name()).location;
+    if (files.insert(location).second)
+      bytes += static_cast<int64_t>(model_.files.file(location, tensor->name())->size());
+  }
   return bytes;
 }
 

@@ -136,7 +136,7 @@ void checkGraph(const onnx_proto::GraphProto &graph, OuterNames outer, const Mod
       graph.initializer(), [](const auto &v) -> const std::string & { return v.name(); }, where, "initializer");
   for (const auto &tensor : graph.initializer()) {
     const TensorInfo info = tensorInfo(tensor, tensor.name());
-    if (tensor.data_location() == onnx_proto::TensorProto::EXTERNAL) continue;
+    if (isExternal(tensor)) continue;
     const auto payload = content.payloads.find(&tensor);
     const int64_t bytes = payload != content.payloads.end() ? payload->second.bytes.nbytes()
                                                             : static_cast<int64_t>(tensor.raw_data().size());

@@ -3,6 +3,7 @@
 #pragma once
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,16 @@ class ValueInfoProto;
 }  // namespace popart::onnx_proto
 
 namespace popart::onnx {
+
+// What a tensor says of the file its values lie in (ONNX, TensorProto.external_data).
+struct ExternalEntry {
+  std::string location;
+  int64_t offset = 0;
+  std::optional<int64_t> length;  // none: what the dimensions need
+};
+// Throws popart::error naming the tensor: a key twice, offset or length that is no number in [0, 10^18).
+ExternalEntry externalEntry(const onnx_proto::TensorProto &tensor, const std::string &name);
+bool isExternal(const onnx_proto::TensorProto &tensor);
 
 // Finds external tensor data below one folder. Refuses absolute names, "..", links that lead outside and hard links.
 class ExternalFiles {

@@ -80,8 +80,7 @@ std::string unusedName(std::set<std::string> &names, const std::string &wanted) 
 ModelEditor::ModelEditor(const std::string &modelProtoOrFilename)
     : source_(Model::fromProtoOrFile(modelProtoOrFilename).shared()),
       proto_(std::make_unique<onnx_proto::ModelProto>(wholeMessage(*source_))) {
-  for (const auto &tensor : proto_->graph().initializer())
-    if (tensor.data_location() == onnx_proto::TensorProto::EXTERNAL) placeOf(tensor, source_->files);  // is it there?
+  for (const auto *tensor : externalTensors(*proto_)) placeOf(*tensor, source_->files);  // is it there?
 }
 ModelEditor::~ModelEditor() = default;
 
@@ -173,7 +172,7 @@ std::string ModelEditor::serialised() const {
   check(proto_->ByteSizeLong() < static_cast<size_t>(std::numeric_limits<int>::max()),
         "GraphTransformer: the model exceeds 2 GiB. Move weights to a file with saveInitializersExternally");
   onnx_proto::ModelProto message = *proto_;
-  detachFromFolder(*message.mutable_graph(), source_->files);
+  detachFromFolder(message, source_->files);
   return message.SerializeAsString();
 }
 

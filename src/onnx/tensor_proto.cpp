@@ -90,34 +90,21 @@ TensorData fromTypedFields(const onnx_proto::TensorProto &t, const TensorInfo &i
   }
 }
 
-int64_t offsetOrLength(const std::string &text, const std::string &key, const std::string &name) {
-  check(!text.empty() && text.size() <= 18 && text.find_first_not_of("0123456789") == std::string::npos,
-        "Tensor '{}': external data {} must be a non-negative number: got '{}'", name, key, text.substr(0, 40));
-  return std::stoll(text);
-}
-
 TensorData fromExternal(const onnx_proto::TensorProto &t, const TensorInfo &info, const std::string &name,
                         const ExternalFiles &files) {
-  std::string location;
-  int64_t offset = 0;
-  const int64_t expected = fileBytes(info);
-  int64_t length = expected;
-  for (const auto &entry : t.external_data()) {
-    if (entry.key() == "location") location = entry.value();
-    if (entry.key() == "offset") offset = offsetOrLength(entry.value(), "offset", name);
-    if (entry.key() == "length") length = offsetOrLength(entry.value(), "length", name);
-  }
+  const ExternalEntry entry = externalEntry(t, name);
+  const int64_t expected = fileBytes(info), length = entry.length.value_or(expected);
   check(length == expected,
         "Tensor '{}': external data length does not match its dimensions: got {} bytes, expected {} for {}", name,
         length, expected, info);
-  auto file = files.file(location, name);
+  auto file = files.file(entry.location, name);
   const auto size = static_cast<int64_t>(file->size());
-  check(offset <= size && length <= size - offset,
+  check(entry.offset <= size && length <= size - entry.offset,
         "Tensor '{}': external data lies beyond the end of file '{}': got offset {} and length {}, expected at most {} "
         "bytes. The file "
         "is incomplete",
-        name, location, offset, length, size);
-  return shareOrCopy(info, file->data() + offset, file);
+        name, entry.location, entry.offset, length, size);
+  return shareOrCopy(info, file->data() + entry.offset, file);
 }
 
 // A bool in memory must be 0 or 1, whatever the file says.
@@ -180,8 +167,7 @@ void refuseSegments(const onnx_proto::TensorProto &tensor, const std::string &na
 
 TensorData tensorData(const onnx_proto::TensorProto &tensor, const std::string &name, const ModelContent &model) {
   const auto found = model.payloads.find(&tensor);
-  if (found == model.payloads.end() || tensor.data_location() == onnx_proto::TensorProto::EXTERNAL)
-    return tensorData(tensor, name, model.files, model.proto);
+  if (found == model.payloads.end() || isExternal(tensor)) return tensorData(tensor, name, model.files, model.proto);
   refuseSegments(tensor, name);
   const TensorData &bytes = found->second.bytes;
   const std::string_view raw(static_cast<const char *>(bytes.data()), static_cast<size_t>(bytes.nbytes()));
@@ -192,8 +178,7 @@ TensorData tensorData(const onnx_proto::TensorProto &tensor, const std::string &
                       const std::shared_ptr<const void> &owner) {
   const TensorInfo info = tensorInfo(tensor, name);
   refuseSegments(tensor, name);
-  if (tensor.data_location() == onnx_proto::TensorProto::EXTERNAL)
-    return withLegalBools(fromExternal(tensor, info, name, files));
+  if (isExternal(tensor)) return withLegalBools(fromExternal(tensor, info, name, files));
   if (tensor.has_raw_data() && !(tensor.raw_data().empty() && info.nbytes() != 0))
     return fromRawData(tensor, info, name, tensor.raw_data(), owner);
   return fromTypedFields(tensor, info, name);

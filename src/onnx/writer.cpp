@@ -130,11 +130,12 @@ int64_t bytesWithin(const ModelContent &content, const std::map<TensorId, Tensor
 }  // namespace
 
 void writeModel(const std::string &path, const Model &original, const std::map<TensorId, TensorData> &values,
-                std::map<TensorId, DataPlace> &statePlaces) {
+                std::map<TensorId, DataPlace> &places) {
   const ModelContent &content = original.content();
   std::map<TensorId, TensorData> fresh = newValues(content, values);
   DataFileUpdate files(content, path);
   onnx_proto::ModelProto proto = *content.proto;  // large payloads are not in it
+  attachToFolder(proto, content.files, path, MainInitializers::LeftAlone);
   auto &initializers = *proto.mutable_graph()->mutable_initializer();
   constexpr int64_t kRoomForNodes = int64_t{64} << 20;
   Payloads payloads(path + ".data");
@@ -150,11 +151,11 @@ void writeModel(const std::string &path, const Model &original, const std::map<T
       if (value == fresh.end())
         files.keep(id, header);
       else
-        files.put(id, value->second, header);
+        files.put(id, value->second, places, header);
       initializers[i] = std::move(header);
     } else if (value != fresh.end()) {
       payloads.put(initializers[i], id, value->second);
-    } else if (!fits || source.data_location() == onnx_proto::TensorProto::EXTERNAL) {
+    } else if (!fits || isExternal(source)) {
       payloads.put(initializers[i], id, tensorData(source, id, content));
     } else if (const auto kept = content.payloads.find(&source); kept != content.payloads.end()) {
       const TensorData &bytes = kept->second.bytes;
@@ -167,7 +168,7 @@ void writeModel(const std::string &path, const Model &original, const std::map<T
     onnx_proto::TensorProto &tensor = *initializers.Add();
     if (files.takesStateOf(id)) {
       tensor = headerOf(id, value.info());
-      files.putState(id, value, statePlaces, tensor);
+      files.putState(id, value, places, tensor);
     } else {
       payloads.put(tensor, id, value);
     }
@@ -187,10 +188,9 @@ Model moveExternalData(const Model &model, const std::string &from, const std::s
   std::error_code ec;
   const std::string real = fs::canonical(from, ec).string();
   std::vector<std::pair<onnx_proto::TensorProto *, DataPlace>> moved;
-  for (auto &tensor : *content->proto->mutable_graph()->mutable_initializer()) {
-    if (tensor.data_location() != onnx_proto::TensorProto::EXTERNAL) continue;
-    DataPlace place = placeOf(tensor, content->files);
-    if (place.location == from || (!ec && place.path == real)) moved.emplace_back(&tensor, std::move(place));
+  for (auto *tensor : externalTensors(*content->proto)) {
+    DataPlace place = placeOf(*tensor, content->files);
+    if (place.location == from || (!ec && place.path == real)) moved.emplace_back(tensor, std::move(place));
   }
   check(!moved.empty() || !ec, "updateExternallySavedTensorLocations: there is no file '{}'", from);
   check(!moved.empty(), "updateExternallySavedTensorLocations: no initializer of the model is stored in '{}'", from);

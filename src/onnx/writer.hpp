@@ -16,12 +16,13 @@ void writeFileAtomically(const std::string &path, std::string_view bytes);
 // Writes the model with new values of initializers: all else stays as it is. Ids that the model does not have are
 // added as initializers that are no graph inputs (optimizer state). Tensors in data files stay there, with their new
 // values, where the file can be named from the folder of `path` (below it, or written by saveInitializersExternally of
-// this process); state of such a weight goes to the end of its file, in the order of ids, where `statePlaces` has it
-// find its place again. Other data files are left alone, and their tensors taken into the model. Models that exceed
-// 2 GiB keep all other initializers of 1 KiB and more in "<file name>.data" beside it. Throws popart::error: a value
-// has another type or shape than the initializer, a data file is missing, is `path` itself or cannot be written.
+// this process); state of such a weight goes to the end of its file, in the order of ids, where `places` has it find
+// its place again, and so do weights whose place holds values of others. Other data files are left alone, and their
+// tensors taken into the model. Models that exceed 2 GiB keep all other initializers of 1 KiB and more in
+// "<file name>.data" beside it. Throws popart::error: a value has another type or shape than the initializer, a data
+// file is missing, is `path` itself or cannot be written.
 void writeModel(const std::string &path, const Model &original, const std::map<TensorId, TensorData> &values,
-                std::map<TensorId, DataPlace> &statePlaces);
+                std::map<TensorId, DataPlace> &places);
 
 // The model with the data of file `from` copied to the new file `to` and read from there. Throws popart::error: `to`
 // exists, `from` does not, no initializer lies in it.

@@ -341,3 +341,128 @@ def test_refusals_of_the_builder(folder):
     assert not os.path.exists("w.bin")
     builder.saveInitializersExternally(["w0"], "w.bin")
     refused(lambda: builder.saveInitializersExternally(["w0"], "v.bin"), "w0")
+
+
+def external(model, name, **entries):
+    """Put the values of an initializer of `model`, or of its branches, at another place."""
+    graphs = [model.graph, *(a.g for node in model.graph.node for a in node.attribute if a.HasField("g"))]
+    (tensor,) = [t for graph in graphs for t in graph.initializer if t.name == name]
+    tensor.ClearField("raw_data")
+    tensor.data_location = onnx.TensorProto.EXTERNAL
+    del tensor.external_data[:]
+    for key, value in entries.items():
+        tensor.external_data.add(key=key, value=str(value))
+
+
+def test_weights_that_share_their_place_go_behind_it(folder):
+    """Both are trained; a number that lies in the first one's bytes is not, and keeps its value."""
+    builder, loss = network()
+    by_builder(WEIGHTS)(builder, "m.onnx")
+    model = onnx.load("m.onnx", load_external_data=False)
+    external(model, "w1", location="w.bin", offset=places("m.onnx")["w0"][1], length=64)
+    number = np.frombuffer(Path("w.bin").read_bytes(), np.int64, 4)
+    external(model, "number", location="w.bin", offset=0, length=32)
+    onnx.save(model, "m.onnx")
+    inside = onnx.load("m.onnx")
+    onnx.external_data_helper.convert_model_from_external_data(inside)
+    whole = session_of(inside.SerializeToString(), loss)
+    session = session_of("m.onnx", loss)
+    for path in ("trained.onnx", "again.onnx"):
+        assert train(session) == train(whole)
+        session.modelToHost(path)
+        whole.modelToHost("whole.onnx")
+        expected = arrays("whole.onnx")
+        assert np.array_equal(expected["number"], number)
+        assert not np.array_equal(expected["w0"], expected["w1"])
+        for name, array in arrays(path).items():
+            np.testing.assert_array_equal(array, expected[name], err_msg=name)
+        if path == "trained.onnx":
+            size = os.path.getsize("w.bin")
+    assert os.path.getsize("w.bin") == size
+
+
+def branching_model():
+    """Makes x * w where the condition holds, else x + w; the branches have a `w` each."""
+    value, node = onnx.helper.make_tensor_value_info, onnx.helper.make_node
+    branches = [
+        onnx.helper.make_graph(
+            [node(kind, ["x", f"{kind}_w"], [f"{kind}_y"])],
+            kind,
+            [],
+            [value(f"{kind}_y", 1, [4])],
+            [numpy_helper.from_array(np.arange(4, dtype=np.float32) + i, f"{kind}_w")],
+        )
+        for i, kind in enumerate(["Mul", "Add"])
+    ]
+    graph = onnx.helper.make_graph(
+        [node("If", ["c"], ["y"], then_branch=branches[0], else_branch=branches[1])],
+        "branches",
+        [value("x", 1, [4]), value("c", onnx.TensorProto.BOOL, [])],
+        [value("y", 1, [4])],
+    )
+    return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+
+
+def values_of_branches(model):
+    return {a.g.name: numpy_helper.to_array(a.g.initializer[0]) for a in model.graph.node[0].attribute}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_values_of_branches_go_with_the_model(folder, target):
+    model = branching_model()
+    values = values_of_branches(model)
+    Path("data/w.bin").write_bytes(b"".join(values[name].tobytes() for name in ("Mul", "Add")))
+    for i, kind in enumerate(["Mul", "Add"]):
+        external(model, f"{kind}_w", location="data/w.bin", offset=16 * i, length=16)
+    onnx.save(model, "m.onnx")
+
+    def run(path):
+        session = popart.InferenceSession(path, popart.DataFlow(1, ["y"]), popart.DeviceManager().createCpuDevice())
+        session.prepareDevice()
+        anchors = session.initAnchorArrays()
+        for condition in (True, False):
+            session.run(popart.PyStepIO({"x": X[0], "c": np.array(condition)}, anchors))
+            yield anchors["y"].copy()
+        session.modelToHost(target)
+
+    before = list(run("m.onnx"))
+    np.testing.assert_array_equal(before, [X[0] * values["Mul"], X[0] + values["Add"]])
+    for name, array in values_of_branches(onnx.load(target)).items():
+        np.testing.assert_array_equal(array, values[name])
+    refused(lambda: popart.Builder("m.onnx").saveModelProto("data/w.bin"), "data/w.bin")
+    if "elsewhere" in target:  # the values are in the model, for its file cannot name theirs
+        shutil.rmtree("data")
+    np.testing.assert_array_equal(list(run(target)), before)
+
+
+@pytest.mark.parametrize(
+    ("entries", "part"),
+    [
+        ([("offset", "no number")], "no number"),
+        ([("offset", "-4")], "-4"),
+        ([("offset", "99999999999999999999")], "99999999999999999999"),
+        ([("length", "0x40")], "0x40"),
+        ([("location", "other.bin")], "'location' twice"),
+    ],
+)
+@pytest.mark.parametrize("where", ["model", "branch"])
+def test_damaged_places_are_refused(folder, where, entries, part):
+    builder, loss = network()
+    by_builder(WEIGHTS)(builder, "m.onnx")
+    model, name = branching_model(), "Mul_w"
+    if where == "model":
+        model, name = onnx.load("m.onnx", load_external_data=False), "w1"
+    external(model, name, location="w.bin")
+    graphs = [model.graph, *(a.g for node in model.graph.node for a in node.attribute)]
+    (tensor,) = [t for graph in graphs for t in graph.initializer if t.name == name]
+    for key, value in entries:
+        tensor.external_data.add(key=key, value=value)
+    onnx.save(model, "m.onnx")
+    outputs = [loss if where == "model" else "y"]
+    for call in (
+        lambda: popart.GraphTransformer("m.onnx"),
+        lambda: popart.InferenceSession(
+            "m.onnx", popart.DataFlow(1, outputs), popart.DeviceManager().createCpuDevice()
+        ),
+    ):
+        refused(call, name, part)
