@@ -7,6 +7,7 @@
 
 #include "bindings.hpp"
 
+#include "base/unknown_value.hpp"
 #include "executable/run_context.hpp"
 #include "onnx/missing_data.hpp"
 
@@ -78,6 +79,11 @@ void bindExceptions(nb::module_ &m) {
   nb::object missing = nb::exception<onnx::missing_data_error>(m, "missing_data_error",
                                                                nb::make_tuple(base, nb::handle(PyExc_RuntimeError)));
   missing.attr("__doc__") = "A file of external tensor data that is not there.";
+  nb::object unknown = nb::exception<unknown_value_error>(m, "unknown_value_error", base);
+  unknown.attr("__doc__") =
+      "A value that the run computes must be known when the graph is built, for the structure of the program depends "
+      "on "
+      "it.";
 
   makeClass(m, "poplibs_exception", nb::handle(PyExc_Exception));
   nb::object poplar = makeClass(m, "poplar_exception", nb::handle(PyExc_Exception));

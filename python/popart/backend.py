@@ -150,9 +150,8 @@ class BackendRep(onnx.backend.base.BackendRep):
                 self._build(arrays, constants, present)
                 self._built_for = built_for
                 return
-            except popart_core.popart_exception as refused:
-                if "must be known when the graph is built" not in str(refused):
-                    raise
+            except popart_core.unknown_value_error:
+                pass  # the next attempt makes more inputs constants
             finally:
                 popart_core._expect_errors(False)
         self._build(arrays, attempts[-1], present)

@@ -8,6 +8,8 @@
 
 #include <popart/shapeinference.hpp>
 
+#include "base/unknown_value.hpp"
+
 namespace popart {
 namespace {
 
@@ -122,7 +124,8 @@ const TensorInfo &OpCreatorInfo::getInputTensorInfo(int i) const { return getInp
 
 const TensorData &OpCreatorInfo::getInputTensorData(int i) const {
   const Tensor &tensor = getInputTensor(i);
-  check(tensor.hasTensorData(),
+  if (!tensor.hasTensorData())
+    throw unknown_value_error(
         "{} '{}': the value of input {} ('{}') must be known when the graph is built. Make it a constant", opid,
         settings.name, i, tensor.id);
   return tensor.tensorData();

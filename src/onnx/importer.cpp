@@ -193,12 +193,15 @@ void Importer::importNode(const onnx_proto::NodeProto &proto, Scope &scope) {
     takePlacement(attributes.values, settings, nodeText(proto));
     NodeContext node(*this, scope, proto, std::move(attributes), std::move(settings));
     if (importFunction(node)) return;
+    node.require(node.outputCount() > 0, "has no outputs. Name at least one");  // rules name what they make after them
     if (ImportFn rule = findImportRule(node.domain(), node.type())) return rule(node);
     importRegular(node);
   } catch (const internal_error &) {
     throw;
   } catch (const unknown_value &e) {
     throw unknown_value("{}", withNode(proto, e.what()));
+  } catch (const unknown_value_error &e) {
+    throw unknown_value_error("{}", withNode(proto, e.what()));
   } catch (const error &e) {
     if (withNode(proto, e.what()) == e.what()) throw;
     throw error("{}", withNode(proto, e.what()));

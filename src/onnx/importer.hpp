@@ -11,6 +11,7 @@
 
 #include <popart/error.hpp>
 
+#include "base/unknown_value.hpp"
 #include "onnx/model_content.hpp"
 #include "onnx/operator_table.hpp"
 #include "onnx/reader.hpp"
@@ -64,11 +65,11 @@ struct Scope {
   std::vector<Capture> captures;  // tensors of `outer` this graph reads, as further graph inputs
 };
 
-// A value that the run computes stands where the graph's structure depends on it.
-class unknown_value : public error {
+// A value that the run computes stands where the graph's structure depends on it: one that a rule reads, which may find
+// another way.
+class unknown_value : public unknown_value_error {
  public:
-  template <class... Args>
-  explicit unknown_value(std::string_view format, const Args &...args) : error(format, args...) {}
+  using unknown_value_error::unknown_value_error;
 };
 
 class NodeContext;
@@ -243,6 +244,11 @@ class NodeContext {
   template <class... A>
   void require(bool ok, std::string_view format, const A &...args) const {
     if (!ok) fail(format, args...);
+  }
+  // The same where the reason is a value that the run computes.
+  template <class... A>
+  void requireKnown(bool ok, std::string_view format, const A &...args) const {
+    if (!ok) throw unknown_value_error("{}: {}", text_, formatText(format, {toText(args)...}));
   }
 
  private:

@@ -86,10 +86,10 @@ void importIf(NodeContext &n) {
     attributes.set(branch, GraphRef{graph.id});
   }
   for (size_t i = 0; i < std::min(results[0].size(), results[1].size()); ++i)
-    n.require(kindOf(results[0][i]) == kindOf(results[1][i]),
-              "the branches give output {} as {} and {}, so that the condition must be known when the graph is built. "
-              "Make it a constant, or give both the same length",
-              static_cast<int64_t>(i), kindOf(results[0][i]), kindOf(results[1][i]));
+    n.requireKnown(kindOf(results[0][i]) == kindOf(results[1][i]),
+                   "the branches give output {} as {} and {}, so that the condition must be known when the graph is "
+                   "built. Make it a constant, or give both the same length",
+                   static_cast<int64_t>(i), kindOf(results[0][i]), kindOf(results[1][i]));
   branchResults(n, results[0], inputs, attributes);
 }
 

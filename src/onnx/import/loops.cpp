@@ -55,10 +55,11 @@ void writeOut(NodeContext &n) {
     inputs.insert(inputs.end(), values.begin(), values.end());
     const std::vector<Meaning> outputs = n.importer().inlineGraph(body, n.scope(), prefix, {}, inputs);
     const TensorIndex condition = outputs[0].tensor;
-    n.require(condition.valid() && n.isConstant(condition) && n.info(condition).nelms() == 1,
-              "whether iteration {} is the last one must be known when the graph is built, but it depends on data of "
-              "the run. Return a condition that follows from the iteration",
-              i);
+    n.requireKnown(
+        condition.valid() && n.isConstant(condition) && n.info(condition).nelms() == 1,
+        "whether iteration {} is the last one must be known when the graph is built, but it depends on data of "
+        "the run. Return a condition that follows from the iteration",
+        i);
     runs = n.graph().tensor(condition).tensorData().asInts().at(0) != 0;
     values.assign(outputs.begin() + 1, outputs.begin() + 1 + states);
     for (int s = 0; s < scans; ++s) {
@@ -150,10 +151,11 @@ void writeLoop(NodeContext &n) {
   if (bounded) attributes.set("trip_count", std::max<int64_t>(0, n.constantInt(0)));
   const bool known = bounded && runsToTheEnd(n, body);
   const bool stacksUnderBound = bounded && n.graph().isMain() && n.constantInt(0) <= kMostStacked;
-  n.require(scans == 0 || known || stacksUnderBound,
-            "has scan outputs, so that its number of iterations must be known when the graph is built, or outside of "
-            "bodies a bound of it: a constant trip count of at most {}",
-            kMostStacked);
+  n.requireKnown(
+      scans == 0 || known || stacksUnderBound,
+      "has scan outputs, so that its number of iterations must be known when the graph is built, or outside of "
+      "bodies a bound of it: a constant trip count of at most {}",
+      kMostStacked);
   n.require(n.outputCount() <= carried + scans, "has more outputs than its body gives: got {}, expected at most {}",
             n.outputCount(), carried + scans);
   if (known || !bounded || (scans == 0 && !n.training())) return n.results("Loop", inputs, attributes);

@@ -105,13 +105,13 @@ def compare(case, got, expected):
         elif a.dtype.kind in "iub":
             same = np.array_equal(a, b)
         else:
-            wide = [x.astype(np.float64) for x in (a, b)]
+            wide = [x.astype(np.complex128 if x.dtype.kind == "c" else np.float64) for x in (a, b)]
             # The case's own tolerance; results of 16 bits may differ by two units of the last place, which is more than
             # the suite's 1e-3 for bfloat16 and float16: inner results of expanded functions are rounded to 16 bits too.
             half = b.dtype.kind != "c" and b.dtype.itemsize == 2
             rtol = max(case.rtol, 2 * float(ml_dtypes.finfo(b.dtype).eps)) if half else case.rtol
             # The transforms stored are those of a float32 FFT: what is 0 there has the noise of the largest element.
-            noise = np.finfo(np.float32).eps * np.abs(wide[1]).max(initial=0) if "_dft" in case.name else 0
+            noise = float(np.finfo(np.float32).eps * np.abs(wide[1]).max(initial=0)) if "_dft" in case.name else 0
             same = np.allclose(wide[0], wide[1], rtol=rtol, atol=case.atol + noise, equal_nan=True)
         if not same:
             return f"output {i}: values differ: got {a.ravel()[:4]}, expected {b.ravel()[:4]}"

@@ -2,9 +2,15 @@
 
 import json
 
+import numpy as np
+import popart
+import popart.backend
+import popart_core
 import pytest
 
-from tests.python.onnx.node_suite import KINDS, REFUSED, outcomes, refused_by_reason, table
+import onnx
+from onnx import helper
+from tests.python.onnx.node_suite import KINDS, REFUSED, all_cases, compare, outcomes, refused_by_reason, table
 
 
 def test_no_case_fails(capsys):
@@ -30,3 +36,38 @@ def test_refusals_say_what_to_do_about_which_node():
     for result in outcomes().values():
         if result.outcome == "refused":
             assert len(result.reason) > 20, result.name
+
+
+def test_complex_results_are_compared_whole():
+    """Both parts of a number count."""
+    case = next(iter(all_cases().values()))
+    expected = np.array([1 + 2j, 3 - 4j], np.complex64)
+    assert compare(case, [expected.copy()], [expected]) == ""
+    for part in (expected.conj(), -expected.conj(), np.array([1 + 2j, np.nan], np.complex64)):
+        assert "values differ" in compare(case, [part], [expected])
+
+
+def test_a_refusal_is_known_by_its_kind(monkeypatch):
+    """What cannot run is built once, whatever words stand in its message; what needs constants is tried again."""
+    built = []
+    build = popart.backend.BackendRep._build
+    monkeypatch.setattr(popart.backend.BackendRep, "_build", lambda self, *a: built.append(a[1]) or build(self, *a))
+    name = "must be known when the graph is built"
+    node = helper.make_node("MatMul", ["a", "b"], [name])
+    x = np.ones((2, 3), np.float32)
+    with pytest.raises(popart.popart_exception, match=name):
+        popart.backend.run_node(node, [x, x])
+    assert len(built) == 1
+    built.clear()
+    node = helper.make_node("Reshape", ["x", "shape"], ["y"])
+    (y,) = popart.backend.run_node(node, [x, np.array([3, 2])])
+    assert y.shape == (3, 2) and built[0] == set() and len(built) > 1
+    inputs = [
+        helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [2, 3]),
+        helper.make_tensor_value_info("shape", onnx.TensorProto.INT64, [2]),
+    ]
+    graph = helper.make_graph([node], "reshape", inputs, [onnx.ValueInfoProto(name="y")])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    device = popart.DeviceManager().createCpuDevice()
+    with pytest.raises(popart_core.unknown_value_error):
+        popart.InferenceSession(model.SerializeToString(), popart.DataFlow(1, ["y"]), device)
